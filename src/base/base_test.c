@@ -1,0 +1,248 @@
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/encode.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/id.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "base/path.h"
+#include "base/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+TEST(error_messages_are_prefixed)
+{
+    struct error err;
+
+    CHECK_INT(error_set_errno(&err, ENOSPC, "write '%s'", "x"), -1);
+    CHECK_INT(err.code, ERROR_NO_SPACE);
+    (void)error_prefix(&err, "create sandbox '%s'", "i1");
+    CHECK_STR(str_of(err.message), "create sandbox 'i1': write 'x': No space left on device");
+}
+
+TEST(error_messages_are_cut_not_overrun)
+{
+    struct error err;
+    char longer[1000];
+
+    memset(longer, 'a', sizeof(longer) - 1);
+    longer[sizeof(longer) - 1] = '\0';
+    (void)error_set(&err, ERROR_INVALID, "%s", longer);
+    (void)error_prefix(&err, "%s", longer);
+    CHECK_INT(strlen(err.message), sizeof(err.message) - 1);
+}
+
+TEST(numbers_reject_junk_and_overflow)
+{
+    int64_t i;
+    uint64_t u;
+
+    CHECK(str_to_i64(STR("-9223372036854775808"), &i) && i == INT64_MIN);
+    CHECK(str_to_i64(STR("9223372036854775807"), &i) && i == INT64_MAX);
+    CHECK(!str_to_i64(STR("9223372036854775808"), &i));
+    CHECK(str_to_u64(STR("18446744073709551615"), &u) && u == UINT64_MAX);
+    CHECK(!str_to_u64(STR("18446744073709551616"), &u));
+    CHECK(!str_to_u64(STR(""), &u));
+    CHECK(!str_to_u64(STR("1 "), &u));
+    CHECK(!str_to_i64(STR("-"), &i));
+    CHECK(!str_to_i64(STR("+1"), &i));
+}
+
+TEST(split_walks_all_parts)
+{
+    struct str rest = STR("a,,b");
+
+    CHECK_STR(str_split(&rest, ','), "a");
+    CHECK_STR(str_split(&rest, ','), "");
+    CHECK_STR(str_split(&rest, ','), "b");
+    CHECK(rest.p == NULL);
+}
+
+TEST(utf8_rejects_overlong_and_surrogates)
+{
+    CHECK(str_valid_utf8(STR("h\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80")));
+    CHECK(!str_valid_utf8(STR("\xc0\xaf")));
+    CHECK(!str_valid_utf8(STR("\xed\xa0\x80")));
+    CHECK(!str_valid_utf8(STR("\xf4\x90\x80\x80")));
+    CHECK(!str_valid_utf8(STR("\xe2\x82")));
+}
+
+TEST(buf_stops_at_its_maximum)
+{
+    auto_buf struct buf buf;
+
+    buf_init(&buf, 8);
+    CHECK(buf_add(&buf, "12345678", 8));
+    CHECK(!buf_add_char(&buf, '9'));
+    CHECK(buf.overflowed);
+    CHECK_STR(buf_str(&buf), "12345678");
+    buf_drop(&buf, 6);
+    CHECK_STR(buf_str(&buf), "78");
+    CHECK(buf_printf(&buf, "%d", 123456));
+    CHECK(!buf_printf(&buf, "%d", 1));
+}
+
+TEST(map_keeps_many_keys)
+{
+    struct map map;
+    size_t seen = 0;
+    struct map_entry *entry;
+
+    map_init(&map);
+    for (size_t i = 0; i < 5000; i++) {
+        char key[16];
+
+        (void)snprintf(key, sizeof(key), "key%zu", i);
+        CHECK(map_put(&map, str_of(key), (void *)(i + 1)) == NULL);
+    }
+    CHECK(map_get(&map, STR("key4999")) == (void *)5000);
+    CHECK(map_put(&map, STR("key1"), (void *)7) == (void *)2);
+    CHECK(map_remove(&map, STR("key2")) == (void *)3);
+    CHECK(map_remove(&map, STR("key2")) == NULL);
+    map_for_each(&map, entry) seen++;
+    CHECK_INT(seen, 4999);
+    map_done(&map);
+}
+
+TEST(base64_round_trips_every_length)
+{
+    unsigned char bytes[67];
+
+    random_bytes(bytes, sizeof(bytes));
+    for (size_t len = 0; len <= sizeof(bytes); len++) {
+        char text[BASE64_LEN(sizeof(bytes))];
+        auto_buf struct buf back;
+
+        buf_init(&back, 1000);
+        base64_encode(text, bytes, len);
+        CHECK(base64_decode(str_n(text, BASE64_LEN(len)), &back));
+        CHECK(str_eq(buf_str(&back), str_n(bytes, len)));
+    }
+}
+
+TEST(base64_rejects_junk)
+{
+    auto_buf struct buf out;
+
+    buf_init(&out, 100);
+    CHECK(!base64_decode(STR("a"), &out));
+    CHECK(!base64_decode(STR("ab!d"), &out));
+    CHECK(!base64_decode(STR("ab=d"), &out));
+}
+
+TEST(url_decoding_checks_escapes)
+{
+    auto_buf struct buf out;
+
+    buf_init(&out, 100);
+    CHECK(url_decode(STR("a%20b%2F+"), true, &out));
+    CHECK_STR(buf_str(&out), "a b/ ");
+    CHECK(!url_decode(STR("%2"), true, &out));
+    CHECK(!url_decode(STR("%zz"), true, &out));
+    buf_clear(&out);
+    CHECK(url_query_get(STR("x=1&path=%2Ftmp"), "path", &out));
+    CHECK_STR(buf_str(&out), "/tmp");
+    CHECK(!url_query_get(STR("x=1"), "y", &out));
+}
+
+TEST(time_round_trips)
+{
+    char text[CLOCK_TEXT_SIZE];
+    int64_t us;
+
+    clock_format(1786000000123456, text);
+    CHECK(clock_parse(str_of(text), &us));
+    CHECK_INT(us, 1786000000123456);
+    CHECK(clock_parse(STR("2026-08-01T02:00:00+02:00"), &us));
+    clock_format(us, text);
+    CHECK_STR(str_of(text), "2026-08-01T00:00:00.000000Z");
+    CHECK(clock_parse(STR("2026-08-01T00:00:00.123456789Z"), &us));
+    CHECK_INT(us % 1000000, 123456);
+    CHECK(!clock_parse(STR("2026-08-01"), &us));
+    CHECK(!clock_parse(STR("2026-13-01T00:00:00Z"), &us));
+    CHECK(!clock_parse(STR("2026-08-01T00:00:00Zx"), &us));
+}
+
+TEST(ids_have_one_shape)
+{
+    char id[ID_SIZE];
+
+    for (int i = 0; i < 100; i++) {
+        id_make(id);
+        CHECK(id_valid(str_of(id)));
+    }
+    CHECK(!id_valid(STR("../../../etc/passwd1")));
+    CHECK(!id_valid(STR("")));
+    CHECK(!id_valid(STR("iABCDEFGHIJKLMNOPQRS")));
+}
+
+TEST(descriptors_travel_and_extra_ones_are_closed)
+{
+    int pair[2], fds[3], got[2];
+    size_t count = 2;
+    char c;
+
+    CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
+    for (int i = 0; i < 3; i++)
+        CHECK((fds[i] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0);
+    CHECK_INT(fd_send(pair[0], "x", 1, fds, 2), 0);
+    CHECK_INT(fd_recv(pair[1], &c, 1, got, &count, 0), 1);
+    CHECK_INT(count, 2);
+    CHECK(fcntl(got[0], F_GETFD) & FD_CLOEXEC);
+    CHECK_INT(fd_send(pair[0], "x", 1, fds, 3), 0);
+    CHECK_INT(fd_recv(pair[1], &c, 1, got, &count, 0), -EMSGSIZE);
+    CHECK_INT(fd_send(pair[0], "xy", 2, NULL, 0), 0);
+    CHECK_INT(fd_recv(pair[1], &c, 1, NULL, NULL, 0), -EMSGSIZE);
+}
+
+TEST(paths_stay_beneath_their_root)
+{
+    char dir[] = "/tmp/qs-path-XXXXXX";
+    int root, fd;
+
+    CHECK(mkdtemp(dir));
+    root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    CHECK(symlinkat("/etc", root, "abs") == 0);
+    CHECK(symlinkat("../../../../etc", root, "rel") == 0);
+    CHECK_INT(path_open_in_root(root, "abs/passwd", O_RDONLY, 0), -ENOENT);
+    CHECK_INT(path_open_in_root(root, "rel/passwd", O_RDONLY, 0), -ENOENT);
+    CHECK_INT(path_open_in_root(root, "../../etc/passwd", O_RDONLY, 0), -ENOENT);
+    CHECK(path_open_beneath(root, "abs", O_RDONLY, 0) < 0);
+    CHECK(path_open_beneath(root, "../x", O_RDONLY, 0) < 0);
+    fd = path_open_in_root(root, "/inside", O_WRONLY | O_CREAT, 0600);
+    CHECK(fd >= 0);
+    CHECK(faccessat(root, "inside", F_OK, 0) == 0);
+    CHECK_INT(path_remove_tree(AT_FDCWD, dir), 0);
+    CHECK(access("/etc/passwd", F_OK) == 0);
+    CHECK_INT(path_remove_tree(AT_FDCWD, dir), 0);
+}
+
+TEST(remove_tree_handles_nested_directories)
+{
+    char dir[] = "/tmp/qs-tree-XXXXXX";
+    char deep[512];
+
+    CHECK(mkdtemp(dir));
+    (void)snprintf(deep, sizeof(deep), "%s/a/b/c/d/e", dir);
+    CHECK_INT(path_make_dirs(deep, 0700), 0);
+    CHECK_INT(path_remove_tree(AT_FDCWD, dir), 0);
+    CHECK(access(dir, F_OK) < 0);
+}
+
+TEST(arena_memory_is_zeroed_and_aligned)
+{
+    auto_arena struct arena arena = {0};
+    char *big = arena_alloc(&arena, 100000);
+
+    CHECK(big[99999] == 0);
+    for (size_t i = 1; i < 100; i++)
+        CHECK_INT((uintptr_t)arena_alloc(&arena, i) % _Alignof(max_align_t), 0);
+    CHECK_STR(str_of(arena_printf(&arena, "%s-%d", "a", 5)), "a-5");
+}

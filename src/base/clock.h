@@ -1,0 +1,20 @@
+/* Time. Wall time is what is stored and shown; monotonic time is what waits are measured with. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+int64_t clock_wall_us(void); /* microseconds since the epoch */
+int64_t clock_mono_us(void);
+static inline int64_t clock_mono_ms(void)
+{
+    return clock_mono_us() / 1000;
+}
+
+enum { CLOCK_TEXT_SIZE = 80 };
+/* "2026-08-01T12:34:56.123456Z"; never rounds up. */
+void clock_format(int64_t wall_us, char out[CLOCK_TEXT_SIZE]);
+/* RFC 3339 with any fraction and any offset. */
+bool clock_parse(struct str text, int64_t *out_wall_us);

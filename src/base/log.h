@@ -1,0 +1,14 @@
+/* One line per event on stderr: time, level, module, message. Fields are written as key=value in
+ * the message. Never log tokens, environment values or file contents. */
+#pragma once
+
+enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
+
+void log_set_level(enum log_level level);
+void log_write(enum log_level level, const char *module, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#define log_debug(module, ...) log_write(LOG_DEBUG, module, __VA_ARGS__)
+#define log_info(module, ...)  log_write(LOG_INFO, module, __VA_ARGS__)
+#define log_warn(module, ...)  log_write(LOG_WARN, module, __VA_ARGS__)
+#define log_error(module, ...) log_write(LOG_ERROR, module, __VA_ARGS__)

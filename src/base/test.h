@@ -1,0 +1,57 @@
+/* Unit tests: TEST(name) { ... } registers itself; each test runs in a forked child with a time
+ * limit, so a crash or a hang fails one test and not the run. One test binary per folder; it ends
+ * with a line "N passed, N failed, N skipped". With an argument, runs the tests whose name
+ * contains it. */
+#pragma once
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/str.h"
+
+struct test_case {
+    const char *name;
+    void (*fn)(void);
+    unsigned timeout_s;
+    struct test_case *next;
+};
+
+void test_register(struct test_case *test);
+void test_fail(const char *file, int line, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4), noreturn));
+/* Ends the test as skipped, with its reason. */
+void test_skip(const char *reason) __attribute__((noreturn));
+
+#define TEST_TIMEOUT(test_name, seconds)                                                      \
+    static void test_##test_name(void);                                                       \
+    __attribute__((constructor)) static void register_##test_name(void)                       \
+    {                                                                                         \
+        static struct test_case test = {.name = #test_name,                                   \
+                                        .fn = test_##test_name,                               \
+                                        .timeout_s = (seconds)};                              \
+        test_register(&test);                                                                 \
+    }                                                                                         \
+    static void test_##test_name(void)
+#define TEST(test_name) TEST_TIMEOUT(test_name, 20)
+
+#define CHECK(cond)                                               \
+    do {                                                          \
+        if (!(cond))                                              \
+            test_fail(__FILE__, __LINE__, "CHECK(%s)", #cond);    \
+    } while (0)
+#define CHECK_INT(got, want)                                                                   \
+    do {                                                                                       \
+        intmax_t got_ = (intmax_t)(got), want_ = (intmax_t)(want);                             \
+        if (got_ != want_)                                                                     \
+            test_fail(__FILE__, __LINE__, "%s is %" PRIdMAX ", not %" PRIdMAX, #got, got_,     \
+                      want_);                                                                  \
+    } while (0)
+#define CHECK_STR(got, want)                                                                  \
+    do {                                                                                      \
+        struct str got_ = (got), want_ = str_of(want);                                        \
+        if (!str_eq(got_, want_))                                                             \
+            test_fail(__FILE__, __LINE__, "%s is '%.*s', not '%.*s'", #got, STR_ARG(got_),    \
+                      STR_ARG(want_));                                                        \
+    } while (0)

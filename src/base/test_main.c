@@ -1,0 +1,80 @@
+#include "base/test.h"
+
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { EXIT_SKIPPED = 77 };
+
+static struct test_case *first, **last = &first;
+
+void test_register(struct test_case *test)
+{
+    *last = test;
+    last = &test->next;
+}
+
+void test_fail(const char *file, int line, const char *fmt, ...)
+{
+    va_list args;
+
+    (void)fprintf(stderr, "%s:%d: ", file, line);
+    va_start(args, fmt);
+    (void)vfprintf(stderr, fmt, args);
+    va_end(args);
+    (void)fputc('\n', stderr);
+    exit(1);
+}
+
+void test_skip(const char *reason)
+{
+    (void)fprintf(stderr, "skipped: %s\n", reason);
+    exit(EXIT_SKIPPED);
+}
+
+static int run(const struct test_case *test)
+{
+    int status = 0;
+    pid_t pid;
+
+    (void)fflush(NULL);
+    pid = fork();
+    if (pid == 0) {
+        (void)alarm(test->timeout_s);
+        test->fn();
+        exit(0);
+    }
+    if (pid < 0 || waitpid(pid, &status, 0) != pid)
+        return 1;
+    if (WIFSIGNALED(status)) {
+        (void)fprintf(stderr, "%s: %s\n", test->name,
+                      WTERMSIG(status) == SIGALRM ? "timed out" : strsignal(WTERMSIG(status)));
+        return 1;
+    }
+    return WEXITSTATUS(status);
+}
+
+int main(int argc, char **argv)
+{
+    unsigned passed = 0, failed = 0, skipped = 0;
+
+    for (struct test_case *test = first; test; test = test->next) {
+        int result;
+
+        if (argc > 1 && !strstr(test->name, argv[1]))
+            continue;
+        result = run(test);
+        if (result == 0)
+            passed++;
+        else if (result == EXIT_SKIPPED)
+            skipped++;
+        else
+            failed++;
+        (void)printf("%s %s\n", result == 0 ? "ok  " : result == EXIT_SKIPPED ? "skip" : "FAIL",
+                     test->name);
+    }
+    (void)printf("%u passed, %u failed, %u skipped\n", passed, failed, skipped);
+    return failed != 0;
+}

@@ -1,0 +1,96 @@
+/* How a sandbox runs: the seam between the domain and whatever starts machines.
+ *
+ * Plain data and descriptors only, because the native engine lives in another process: the warden,
+ * a small root process that parses no network bytes. `engine_warden` speaks to it over sockets;
+ * `engine_fake` (tests) keeps everything in memory. All calls block and may be made from any worker
+ * thread; every operation is idempotent where it can be. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/id.h"
+
+enum {
+    BOX_LAYERS_MAX = 32,
+    LAYER_NAME_SIZE = 32, /* [a-z0-9]{1,31} */
+};
+
+struct box_limits {
+    uint64_t mem_bytes;
+    uint64_t disk_bytes;
+    uint32_t cpu_count;
+    uint32_t pids_max;
+};
+
+struct box_spec {
+    char id[ID_SIZE];
+    struct box_limits limits;
+    uint32_t layer_count; /* lowest first */
+    char layers[BOX_LAYERS_MAX][LAYER_NAME_SIZE];
+    bool internet;
+};
+
+enum box_end { /* why a box ended */
+    BOX_END_NONE = 0,
+    BOX_END_KILLED,
+    BOX_END_EXITED, /* its first process ended by itself */
+    BOX_END_OOM,
+};
+
+struct box_info {
+    char id[ID_SIZE];
+    uint32_t slot;
+    int32_t pid;
+    bool running;
+};
+
+struct engine_event { /* a box's first process ended without engine_kill() */
+    char id[ID_SIZE];
+    enum box_end end;
+};
+
+struct engine;
+
+struct engine_ops {
+    /* Returns when the agent's program runs (its socket takes connections from then on). On failure
+     * nothing is left. */
+    int (*start)(struct engine *engine, const struct box_spec *spec, struct box_info *out,
+                 struct error *err);
+    /* Ends every process and removes every trace: files, cgroups, network. Unknown id is success.*/
+    int (*kill)(struct engine *engine, const char *id, struct error *err);
+    int (*limit)(struct engine *engine, const char *id, const struct box_limits *limits,
+                 bool internet, struct error *err);
+    /* All boxes the engine knows or finds on the host, dead ones (running = false) included.
+     * *out is malloc()ed. */
+    int (*list)(struct engine *engine, struct box_info **out, size_t *out_count, struct error *err);
+    /* Stops all processes where they are; thaw lets them go on. */
+    int (*freeze)(struct engine *engine, const char *id, bool frozen, struct error *err);
+    /* Waits for the next event; 0 got one, -1 with ERROR_TIMEOUT, or ERROR_UNAVAILABLE when the
+     * engine is gone for good. */
+    int (*next_event)(struct engine *engine, uint32_t timeout_ms, struct engine_event *out,
+                      struct error *err);
+    void (*close)(struct engine *engine);
+};
+
+struct engine {
+    const struct engine_ops *ops;
+};
+
+static inline void engine_close(struct engine *engine)
+{
+    engine->ops->close(engine);
+}
+
+/* Path of the Unix socket on which the agent of a box serves HTTP: RUN_DIR/<id>.sock */
+enum { ENGINE_SOCKET_PATH_SIZE = 108 };
+int engine_socket_path(const char *run_dir, const char *id, char out[ENGINE_SOCKET_PATH_SIZE]);
+
+/* The real one. fds are connected SEQPACKET sockets to the warden: one call at a time on each. */
+struct engine *engine_warden_new(const int *control_fds, size_t count, int event_fd);
+/* For tests: remembers boxes, can be told to fail the n-th call. */
+struct engine *engine_fake_new(void);
+void engine_fake_fail_at(struct engine *engine, int nth_call);
+size_t engine_fake_boxes(const struct engine *engine);

@@ -1,0 +1,24 @@
+/* A bounded pool of threads for blocking work. A job runs from start to end on one worker; when it
+ * is done, its completion is posted to the loop it came from. A job cannot fail: failure is a field
+ * of the struct that embeds it. */
+#pragma once
+
+#include <stddef.h>
+
+#include "loop/loop.h"
+
+struct workers;
+
+struct work {
+    void (*run)(struct work *work);  /* on a worker */
+    void (*done)(struct work *work); /* on `loop`; may be NULL */
+    struct loop *loop;
+    struct loop_job job;   /* private */
+    struct work *next;     /* private */
+};
+
+struct workers *workers_new(size_t threads, size_t queue_max);
+/* 0, or -EAGAIN when queue_max jobs wait already: the caller answers "busy". */
+int workers_run(struct workers *workers, struct work *work);
+/* Finishes everything queued, joins the threads, frees. */
+void workers_free(struct workers *workers);

@@ -1,0 +1,36 @@
+/* Where a sandbox id leads: what the proxy needs to know, readable from every loop at once.
+ *
+ * Under a reader-writer lock held for a few instructions; a route set before a create is answered is
+ * visible to every loop when the client gets the answer. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/id.h"
+
+enum route_state {
+    ROUTE_RUNNING,
+    ROUTE_PAUSED,
+};
+
+struct route {
+    char id[ID_SIZE];
+    enum route_state state;
+    uint64_t generation;       /* changes with every new life of the id */
+    char access_token[72];     /* envd's token; "" when the sandbox is not secured */
+    char traffic_token[72];    /* "" when ports are public */
+};
+
+struct routes;
+
+struct routes *routes_new(void);
+void routes_free(struct routes *routes);
+void routes_set(struct routes *routes, const struct route *route);
+/* Also tells the watchers, so that open connections are cut. */
+void routes_remove(struct routes *routes, const char *id);
+bool routes_find(struct routes *routes, struct str id, struct route *out);
+/* fn is called (on the thread that changes the route) after a route was removed or is no longer
+ * RUNNING. Register at start only. */
+typedef void route_watch_fn(const char *id, void *arg);
+void routes_watch(struct routes *routes, route_watch_fn *fn, void *arg);

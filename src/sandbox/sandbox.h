@@ -1,0 +1,108 @@
+/* The life of sandboxes: rules, states and the order of steps. Combines engine, store, routes and
+ * accounts; knows nothing of HTTP requests. All calls block and may come from any worker thread.
+ *
+ * A sandbox in a transitional state (CREATING, KILLING, ...) is owned by the thread that moved it
+ * there: the state is the lock. Ids are only visible to the team that owns them; for any other team
+ * they are ERROR_NOT_FOUND. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/id.h"
+#include "base/str.h"
+
+struct engine;
+struct store;
+struct routes;
+struct sandboxes;
+
+enum sandbox_state {
+    SANDBOX_CREATING, /* row may be there, box may be there; nobody outside sees it */
+    SANDBOX_RUNNING,  /* agent answered; reachable */
+    SANDBOX_KILLING,  /* no longer visible; teardown is under way */
+    SANDBOX_STATE_COUNT,
+};
+
+struct sandboxes_config {
+    struct engine *engine;
+    struct store *store;
+    struct routes *routes;
+    const char *run_dir;      /* agents' sockets */
+    const char *domain;       /* returned to clients; NULL or "" = none */
+    size_t warm;              /* ready boxes kept per hot template */
+    size_t max_running;       /* all teams together; 0 = no limit */
+    int64_t max_timeout_s;    /* 24 h */
+};
+
+struct sandbox_new {
+    struct str team_id;
+    struct str template_name; /* id, alias, or either with ":tag" */
+    int64_t timeout_s;
+    bool secure;
+    bool internet;
+    bool internet_given; /* allow_internet_access was in the request */
+    const json_t *metadata; /* object of strings, or NULL */
+    const json_t *env_vars; /* object of strings, or NULL */
+};
+
+/* A copy for the caller; strings live in the arena given. */
+struct sandbox_view {
+    struct str id, team_id, template_id, alias, domain;
+    struct str access_token; /* STR_NONE when not secured */
+    struct str metadata;     /* JSON text of an object */
+    enum sandbox_state state;
+    int64_t started_at_us, end_at_us;
+    int64_t cpu_count, mem_mb, disk_mb;
+    bool internet, internet_given;
+};
+
+struct sandbox_filter {
+    struct str team_id;
+    const json_t *metadata; /* all pairs must match; NULL = any */
+    bool running, paused;
+    struct str template_name; /* STR_NONE = any */
+    int64_t started_after_us; /* inclusive; 0 = any */
+    bool ascending;
+    size_t limit;       /* 1..100 */
+    struct str cursor;  /* from an earlier page, or STR_NONE */
+};
+
+struct sandbox_page {
+    struct sandbox_view *items;
+    size_t count;
+    struct str next_cursor; /* STR_NONE on the last page */
+    size_t total_running;
+};
+
+/* Opens, then compares store, engine and host: running boxes whose row says RUNNING are adopted,
+ * half-made ones and leftovers are torn down, rows without a box are ended. Starts the expiry and
+ * event threads and the warm pool. */
+int sandboxes_open(const struct sandboxes_config *config, struct sandboxes **out,
+                   struct error *err);
+/* Stops the threads and ends the warm boxes; sandboxes keep running. */
+void sandboxes_close(struct sandboxes *all);
+
+/* Answers when the agent inside answered. On failure nothing is left. */
+int sandbox_create(struct sandboxes *all, const struct sandbox_new *request, struct arena *arena,
+                   struct sandbox_view *out, struct error *err);
+int sandbox_get(struct sandboxes *all, struct str team_id, struct str id, struct arena *arena,
+                struct sandbox_view *out, struct error *err);
+int sandbox_list(struct sandboxes *all, const struct sandbox_filter *filter, struct arena *arena,
+                 struct sandbox_page *out, struct error *err);
+/* Returns when the sandbox is gone: no process, no file, no route. */
+int sandbox_kill(struct sandboxes *all, struct str team_id, struct str id, struct error *err);
+/* End of life = now + timeout_s, earlier or later than before. 0 ends it now. */
+int sandbox_set_timeout(struct sandboxes *all, struct str team_id, struct str id, int64_t timeout_s,
+                        struct error *err);
+/* As above, but never earlier than it was. connect = extend + view. */
+int sandbox_extend(struct sandboxes *all, struct str team_id, struct str id, int64_t timeout_s,
+                   struct arena *arena, struct sandbox_view *out, struct error *err);
+size_t sandboxes_running(struct sandboxes *all);
+
+#define SANDBOX_ENVD_VERSION "0.6.13"
+#define SANDBOX_CLIENT_ID    "6532622b"
