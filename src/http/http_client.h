@@ -30,6 +30,9 @@ struct http_client *http_client_new(struct loop *loop, int fd_consume);
  * request method was HEAD. */
 void http_client_start(struct http_client *client, const struct http_client_events *events,
                        void *arg, struct str head, bool head_only);
+/* Between requests: who is told (on_error) when the idle connection goes away. */
+void http_client_watch(struct http_client *client, const struct http_client_events *events,
+                       void *arg);
 /* Body bytes as they go on the wire; returns bytes waiting. */
 size_t http_client_write(struct http_client *client, const void *p, size_t len);
 void http_client_pause(struct http_client *client);

@@ -77,7 +77,7 @@ static inline void json_cleanup(json_t **json)
 }
 
 /* Bounded parse of a whole text: depth and size limited, duplicate keys refused, trailing junk
- * refused. Any top-level value when any_value, else objects only. ERROR_INVALID says where. */
+ * refused. The top level is an object or an array. ERROR_INVALID says where. */
 int json_parse(struct str text, json_t **out, struct error *err);
 int json_read(const struct json_field *fields, const json_t *object, void *out, struct error *err);
 /* parse + read in one: *out_tree keeps the strings alive. */

@@ -23,8 +23,8 @@ enum { NETWORK_SLOT_MAX = 16383 };
 struct network;
 
 struct network_config {
-    const char *instance; /* 8 hex digits: names of links and tables derive from it */
-    const char *run_dir;  /* where the gateway's bind mount lives */
+    const char *instance;         /* 8 hex digits: names of links and tables derive from it */
+    const char *run_dir;          /* where the gateway's bind mount lives */
     const char *const *resolvers; /* IPv4 addresses */
     size_t resolver_count;
 };

@@ -32,11 +32,11 @@ struct sandboxes_config {
     struct engine *engine;
     struct store *store;
     struct routes *routes;
-    const char *run_dir;      /* agents' sockets */
-    const char *domain;       /* returned to clients; NULL or "" = none */
-    size_t warm;              /* ready boxes kept per hot template */
-    size_t max_running;       /* all teams together; 0 = no limit */
-    int64_t max_timeout_s;    /* 24 h */
+    const char *run_dir;   /* agents' sockets */
+    const char *domain;    /* returned to clients; NULL or "" = none */
+    size_t warm;           /* ready boxes kept per hot template */
+    size_t max_running;    /* all teams together; 0 = no limit */
+    int64_t max_timeout_s; /* 24 h */
 };
 
 struct sandbox_new {
@@ -45,7 +45,7 @@ struct sandbox_new {
     int64_t timeout_s;
     bool secure;
     bool internet;
-    bool internet_given; /* allow_internet_access was in the request */
+    bool internet_given;    /* allow_internet_access was in the request */
     const json_t *metadata; /* object of strings, or NULL */
     const json_t *env_vars; /* object of strings, or NULL */
 };
@@ -68,8 +68,8 @@ struct sandbox_filter {
     struct str template_name; /* STR_NONE = any */
     int64_t started_after_us; /* inclusive; 0 = any */
     bool ascending;
-    size_t limit;       /* 1..100 */
-    struct str cursor;  /* from an earlier page, or STR_NONE */
+    size_t limit;      /* 1..100 */
+    struct str cursor; /* from an earlier page, or STR_NONE */
 };
 
 struct sandbox_page {

@@ -1,0 +1,102 @@
+# In front of Meson, so that the first command a visitor types works. Outputs: build/quicksand, build/envd.
+#
+#   make          build                      make test    set up, build, run every test
+#   make run      set up, build, serve       make bench   measure against the peers
+#   make check    format, layers, linters    make fuzz    every fuzz target, FUZZ_SECONDS each
+#   make soak     random load, SOAK_SECONDS  make format  rewrite sources in the project's format
+#
+# QUICKSAND_LISTEN and QUICKSAND_DATA say where `make run` serves and keeps its data.
+
+export QUICKSAND_LISTEN ?= 127.0.0.1:3000
+export QUICKSAND_DATA   ?= /var/lib/quicksand
+PREFIX       ?= /usr/local
+FUZZ_SECONDS ?= 60
+SOAK_SECONDS ?= 300
+# Warnings are errors in a checkout, not for whoever builds a tarball with another compiler.
+WERROR       ?= $(if $(wildcard .git),true,false)
+MESON_FLAGS   = -Dwerror=$(WERROR)
+SANITIZE      = -Db_sanitize=address,undefined -Db_lundef=false
+QUIET         = build/make.log
+
+.DEFAULT_GOAL := all
+.PHONY: all setup host envd run test bench check fuzz fuzzers asan soak format install clean
+
+all: host envd
+
+setup:
+	@tools/setup.sh
+
+host: setup build/host/build.ninja
+	@ninja -C build/host --quiet src/quicksand/quicksand
+	@cmp -s build/host/src/quicksand/quicksand build/quicksand || install build/host/src/quicksand/quicksand build/quicksand
+
+envd: setup build/musl/build.ninja
+	@ninja -C build/musl --quiet src/envd/envd
+	@cmp -s build/musl/src/envd/envd build/envd || install build/musl/src/envd/envd build/envd
+
+build/host/build.ninja:
+	@mkdir -p build
+	@meson setup build/host $(MESON_FLAGS) >$(QUIET) || { cat $(QUIET); exit 1; }
+
+build/musl/build.ninja: build/deps/.complete
+	@meson setup build/musl --native-file tools/musl.ini -Denvd_only=true -Dbuildtype=minsize \
+		-Db_pie=false -Ddeps_dir=$(CURDIR)/build/deps $(MESON_FLAGS) >$(QUIET) || { cat $(QUIET); exit 1; }
+
+build/deps/.complete: tools/build_musl_deps.sh
+	@echo "[build] libuv and jansson for the agent"
+	@mkdir -p build
+	@tools/build_musl_deps.sh build/deps
+	@touch $@
+
+build/asan/build.ninja:
+	@mkdir -p build
+	@meson setup build/asan $(SANITIZE) $(MESON_FLAGS) >$(QUIET) || { cat $(QUIET); exit 1; }
+
+build/fuzz/build.ninja:
+	@mkdir -p build
+	@CC=clang meson setup build/fuzz -Dfuzz=true $(SANITIZE) >$(QUIET) || { cat $(QUIET); exit 1; }
+
+# Only for its compile_commands.json: the analysers want clang's flags.
+build/tidy/build.ninja:
+	@mkdir -p build
+	@CC=clang meson setup build/tidy >$(QUIET) || { cat $(QUIET); exit 1; }
+
+run: all
+	@exec build/quicksand serve --listen $(QUICKSAND_LISTEN) --data $(QUICKSAND_DATA)
+
+test:
+	@tools/setup.sh test
+	@$(MAKE) --no-print-directory all
+	@tests/run.sh
+
+bench:
+	@tools/setup.sh bench
+	@$(MAKE) --no-print-directory all
+	@bench/run.sh
+
+check: setup build/tidy/build.ninja
+	@tools/check.sh
+
+asan: setup build/asan/build.ninja
+
+fuzzers: setup build/fuzz/build.ninja
+	@ninja -C build/fuzz --quiet
+
+fuzz:
+	@tools/setup.sh test
+	@$(MAKE) --no-print-directory fuzzers
+	@tests/fuzz.sh $(FUZZ_SECONDS)
+
+soak: all
+	@tests/run.sh --seconds $(SOAK_SECONDS) soak
+
+format:
+	@find src -name '*.[ch]' -exec clang-format -i {} +
+
+install: all
+	install -D -m 0755 build/quicksand $(DESTDIR)$(PREFIX)/bin/quicksand
+	install -D -m 0755 build/envd $(DESTDIR)$(PREFIX)/lib/quicksand/envd
+	install -D -m 0755 tools/make_base_template.sh $(DESTDIR)$(PREFIX)/lib/quicksand/make_base_template.sh
+
+clean:
+	rm -rf build

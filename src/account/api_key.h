@@ -1,0 +1,50 @@
+/* API keys: "e2b_" and 40 hex digits, shown once when made, kept as SHA-256 only. A key has 160
+ * random bits, so a plain hash is as good as a slow one. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/str.h"
+#include "store/store.h"
+
+enum {
+    API_KEY_SIZE = 4 + 40 + 1,
+    API_KEY_HASH_SIZE = 64 + 1,
+    API_KEY_MASK_SIZE = 24,
+    API_KEY_NAME_MAX = 128,
+    API_KEY_GIVEN_MAX = 256, /* a key set by the operator may have any form */
+};
+
+void api_key_make(char out[API_KEY_SIZE]);
+void api_key_hash(struct str key, char out[API_KEY_HASH_SIZE]);
+/* "e2b_12...cdef", for lists; hides everything of a short key. */
+void api_key_mask(struct str key, char out[API_KEY_MASK_SIZE]);
+
+/* Makes a key and stores its hash. The key itself is nowhere else than in out_key. */
+int api_key_create(struct store *store, struct str team_id, struct str name,
+                   char out_key[API_KEY_SIZE], struct error *err);
+int api_key_list(struct store *store, struct str team_id, struct arena *arena,
+                 struct store_key **out, size_t *out_count, struct error *err);
+int api_key_delete(struct store *store, struct str team_id, struct str id, struct error *err);
+
+/* Who a key belongs to. */
+struct api_key_owner {
+    char team_id[64];
+    char key_id[64]; /* "" for the key the operator gave by configuration */
+};
+
+/* Resolves keys from memory. Other processes may add and remove keys in the same store: what is
+ * known is asked again after a few seconds, what is unknown after one. Safe from any thread. */
+struct api_keys;
+
+/* given_key: accepted in addition, for the default team; never stored. NULL or "" = none. */
+struct api_keys *api_keys_new(struct store *store, const char *given_key);
+void api_keys_free(struct api_keys *keys);
+/* ERROR_UNAUTHORIZED when the key is unknown. */
+int api_keys_find(struct api_keys *keys, struct str key, struct api_key_owner *out,
+                  struct error *err);
+/* Forgets what was remembered; to be called after this process made or deleted a key. */
+void api_keys_refresh(struct api_keys *keys);

@@ -1,0 +1,237 @@
+/* From an exchange on a loop to a handler on a worker and back.
+ *
+ * A struct api_call is owned by the loop until it is queued, by the worker while it runs, and by
+ * the loop again from done() on. `ex` is only touched on the loop: when the client goes while a
+ * worker runs, on_exchange_done() forgets the exchange and done() frees the call; otherwise the call
+ * lives until its exchange is over. So the call is freed by whoever comes last, and both run on the
+ * same loop.
+ *
+ * GET /health takes none of this way: it is answered from constant bytes. */
+#include "api/api.h"
+
+#include "api/api_internal.h"
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/id.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "http/http_server.h"
+#include "json/json_shape.h"
+
+/* For constant tables, where a compound literal may not stand. */
+#define HEADER(name, value)             \
+    {                                   \
+        {"" name, sizeof(name) - 1},    \
+        {                               \
+            "" value, sizeof(value) - 1 \
+        }                               \
+    }
+#define ANY_ORIGIN HEADER("Access-Control-Allow-Origin", "*")
+
+static const struct http_header json_headers[] = {
+    HEADER("Content-Type", "application/json; charset=utf-8"),
+    ANY_ORIGIN,
+};
+
+struct api *api_new(const struct api_config *config)
+{
+    struct api *api = xcalloc(1, sizeof(*api));
+
+    api->config = *config;
+    if (api->config.max_timeout_s <= 0)
+        api->config.max_timeout_s = 24 * 3600;
+    return api;
+}
+
+void api_free(struct api *api)
+{
+    free(api);
+}
+
+static void call_free(struct api_call *call)
+{
+    free(call->text);
+    arena_done(&call->arena);
+    free(call);
+}
+
+static void log_request(const struct api_call *call, const char *note)
+{
+    double ms = (double)(clock_mono_us() - call->started_us) / 1000;
+
+    log_info("api", "request=%s %.*s %.*s status=%d ms=%.1f%s", call->request_id,
+             STR_ARG(call->method), STR_ARG(call->path), call->status, ms, note);
+}
+
+void api_answer_header(struct api_call *call, const char *name, struct str value)
+{
+    if (call->header_count < API_HEADERS_MAX)
+        call->headers[call->header_count++] = (struct http_header){str_of(name), value};
+}
+
+void api_answer(struct api_call *call, int status, json_t *json_consume)
+{
+    free(call->text);
+    call->text = json_consume ? json_text(json_consume) : NULL;
+    call->status = status;
+    json_decref(json_consume);
+}
+
+/* Last use of the call here: its exchange may end, and free it, inside http_reply(). */
+static void reply(struct api_call *call)
+{
+    struct http_header headers[API_HEADERS_MAX + 2];
+    size_t n = 0;
+
+    if (call->text)
+        headers[n++] = json_headers[0];
+    headers[n++] = json_headers[1];
+    for (size_t i = 0; i < call->header_count; i++)
+        headers[n++] = call->headers[i];
+    log_request(call, "");
+    http_reply(call->ex, call->status, headers, n, str_of(call->text));
+}
+
+static void on_exchange_done(struct http_exchange *ex, void *arg)
+{
+    struct api_call *call = arg;
+
+    call->ex = NULL;
+    if (call->working)
+        return;
+    /* Never answered by us: the body was too long (or too slow), or the client went inside it. */
+    if (!call->status)
+        log_request(call, http_finished(ex) ? " refused=body" : " client=gone");
+    call_free(call);
+}
+
+static void run(struct work *work)
+{
+    struct api_call *call = container_of(work, struct api_call, work);
+    struct error err = {0};
+
+    if ((call->route->auth == API_AUTH_KEY && api_auth(call, &err) < 0) ||
+        call->route->handler(call, &err) < 0)
+        api_fail(call, &err);
+}
+
+static void done(struct work *work)
+{
+    struct api_call *call = container_of(work, struct api_call, work);
+
+    call->working = false;
+    if (call->ex) {
+        reply(call);
+        return;
+    }
+    log_request(call, " client=gone");
+    call_free(call);
+}
+
+static void on_body(struct http_exchange *ex, struct str body, void *arg)
+{
+    struct api_call *call = arg;
+    struct error err = {0};
+
+    call->body = arena_str(&call->arena, body);
+    call->work = (struct work){.run = run, .done = done, .loop = http_loop(ex)};
+    call->working = true;
+    if (workers_run(call->api->config.workers, &call->work) == 0)
+        return;
+    call->working = false;
+    (void)error_set(&err, ERROR_UNAVAILABLE, "the server is busy; try again in a second");
+    api_fail(call, &err);
+    reply(call);
+}
+
+static void answer_preflight(struct http_exchange *ex)
+{
+    static const struct http_header headers[] = {
+        ANY_ORIGIN,
+        HEADER("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),
+        HEADER("Access-Control-Allow-Headers",
+               "Origin, Content-Length, Content-Type, User-Agent, Authorization, X-API-Key, "
+               "X-Access-Token, browser, lang, lang_version, machine, os, package_version, "
+               "processor, publisher, release, sdk_runtime, system"),
+        HEADER("Access-Control-Max-Age", "43200"),
+    };
+
+    http_reply(ex, 204, headers, sizeof(headers) / sizeof(headers[0]), STR_NONE);
+}
+
+/* A request that ends before a worker is needed. */
+static void refuse(struct api_call *call, enum error_code code, const char *message)
+{
+    struct error err = {0};
+
+    (void)error_set(&err, code, "%s", message);
+    api_fail(call, &err);
+    reply(call);
+}
+
+static struct api_call *call_new(struct api *api, struct http_exchange *ex)
+{
+    const struct http_request *request = http_request(ex);
+    struct api_call *call = xcalloc(1, sizeof(*call));
+
+    call->api = api;
+    call->ex = ex;
+    call->started_us = clock_mono_us();
+    id_hex(call->request_id, (API_REQUEST_ID_SIZE - 1) / 2);
+    call->method = arena_str(&call->arena, request->method);
+    call->path = arena_str(&call->arena, request->path);
+    call->query = arena_str(&call->arena, request->query);
+    call->key = arena_str(&call->arena, api_auth_key(&request->headers));
+    http_on_done(ex, on_exchange_done, call);
+    return call;
+}
+
+static void dispatch(struct api *api, struct http_exchange *ex)
+{
+    struct api_call *call = call_new(api, ex);
+    char allow[API_ALLOW_SIZE];
+
+    switch (api_routes_find(call->method, call->path, &call->arena, &call->route, call->params,
+                            allow)) {
+    case API_MATCH_NO_PATH:
+        refuse(call, ERROR_NOT_FOUND, "there is no such route");
+        return;
+    case API_MATCH_NO_METHOD:
+        api_answer_header(call, "Allow", arena_str(&call->arena, str_of(allow)));
+        call->text = api_error_text(405, "this route does not take that method");
+        call->status = 405;
+        reply(call);
+        return;
+    case API_MATCH_FOUND:
+        break;
+    }
+    /* Without a key there is no reason to read a body. */
+    if (call->route->auth == API_AUTH_KEY && call->key.len == 0) {
+        refuse(call, ERROR_UNAUTHORIZED,
+               "no API key: send it as the header X-API-KEY or as 'Authorization: Bearer KEY'");
+        return;
+    }
+    http_read_all(ex, call->route->body_max, on_body, call);
+}
+
+void api_handle(struct api *api, struct http_exchange *ex)
+{
+    static const struct http_header plain[] = {
+        HEADER("Content-Type", "text/plain; charset=utf-8"),
+        ANY_ORIGIN,
+    };
+    const struct http_request *request = http_request(ex);
+
+    if (str_eq(request->path, STR("/health")) &&
+        (str_eq(request->method, STR("GET")) || str_eq(request->method, STR("HEAD")))) {
+        http_reply(ex, 200, plain, sizeof(plain) / sizeof(plain[0]),
+                   STR("Health check successful"));
+        log_debug("api", "GET /health status=200");
+        return;
+    }
+    if (str_eq(request->method, STR("OPTIONS"))) {
+        answer_preflight(ex);
+        return;
+    }
+    dispatch(api, ex);
+}

@@ -1,0 +1,30 @@
+/* The control plane on the wire: every request that is not for a sandbox.
+ *
+ * A request is matched and its body read on the edge loop; the operation runs from start to end on
+ * a worker; the answer goes back through the loop. An operation that has begun finishes even when
+ * its client has gone. */
+#pragma once
+
+#include <stdint.h>
+
+struct api;
+struct api_keys;
+struct http_exchange;
+struct sandboxes;
+struct store;
+struct workers;
+
+struct api_config {
+    struct sandboxes *sandboxes;
+    struct store *store;
+    struct api_keys *keys;
+    struct workers *workers;
+    int64_t max_timeout_s; /* longest life a client may ask for; 0 = 24 h */
+};
+
+/* All borrowed; they must outlive the api. */
+struct api *api_new(const struct api_config *config);
+/* After the workers have ended: no call may be under way. */
+void api_free(struct api *api);
+/* On any edge loop. Always answers. */
+void api_handle(struct api *api, struct http_exchange *ex);

@@ -1,0 +1,177 @@
+#include "api/api_fake.h"
+
+#include <time.h>
+
+#include "account/api_key.h"
+#include "template/template.h"
+
+struct api_fake api_fake;
+
+static int failing(struct error *err)
+{
+    if (!api_fake.fail.code)
+        return 0;
+    *err = api_fake.fail;
+    return -1;
+}
+
+void api_fake_id(size_t n, char out[ID_SIZE])
+{
+    (void)snprintf(out, ID_SIZE, "i%019zu", n);
+}
+
+int api_keys_find(struct api_keys *keys, struct str key, struct api_key_owner *out,
+                  struct error *err)
+{
+    (void)keys;
+    if (!str_is(key, API_FAKE_KEY))
+        return error_set(err, ERROR_UNAUTHORIZED, "Invalid API key");
+    *out = (struct api_key_owner){.team_id = "team-1", .key_id = "k"};
+    return 0;
+}
+
+static void fill(size_t n, struct arena *arena, struct sandbox_view *out)
+{
+    char id[ID_SIZE];
+
+    api_fake_id(n, id);
+    *out = (struct sandbox_view){
+        .id = arena_str(arena, str_of(id)),
+        .team_id = STR("team-1"),
+        .template_id = STR("t1"),
+        .alias = STR("base"),
+        .access_token = api_fake.secure ? STR("token") : STR_NONE,
+        .metadata = STR("{\"a\":\"b\"}"),
+        .state = SANDBOX_RUNNING,
+        .started_at_us = 1767225600123456,
+        .end_at_us = 1767225615123456,
+        .cpu_count = 2,
+        .mem_mb = 512,
+        .disk_mb = 1024,
+        .internet = api_fake.internet,
+        .internet_given = api_fake.internet_given,
+    };
+}
+
+/* The number behind a fake id, or -1 with err. */
+static int find(struct str team_id, struct str id, struct error *err)
+{
+    for (size_t n = 0; n < api_fake.sandboxes; n++) {
+        char known[ID_SIZE];
+
+        api_fake_id(n, known);
+        if (str_is(id, known) && str_is(team_id, "team-1"))
+            return (int)n;
+    }
+    return error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' was not found", STR_ARG(id));
+}
+
+int sandbox_create(struct sandboxes *all, const struct sandbox_new *request, struct arena *arena,
+                   struct sandbox_view *out, struct error *err)
+{
+    struct timespec delay = {.tv_nsec = (long)api_fake.delay_ms * 1000000};
+
+    (void)all;
+    if (failing(err) < 0)
+        return -1;
+    (void)nanosleep(&delay, NULL);
+    api_fake.secure = request->secure;
+    api_fake.internet = request->internet;
+    api_fake.internet_given = request->internet_given;
+    api_fake.timeout_s = request->timeout_s;
+    (void)str_copy(request->template_name, api_fake.template_name, sizeof(api_fake.template_name));
+    fill(api_fake.sandboxes++, arena, out);
+    __atomic_add_fetch(&api_fake.creates, 1, __ATOMIC_SEQ_CST);
+    return 0;
+}
+
+int sandbox_get(struct sandboxes *all, struct str team_id, struct str id, struct arena *arena,
+                struct sandbox_view *out, struct error *err)
+{
+    int n = find(team_id, id, err);
+
+    (void)all;
+    if (n < 0 || failing(err) < 0)
+        return -1;
+    fill((size_t)n, arena, out);
+    return 0;
+}
+
+int sandbox_list(struct sandboxes *all, const struct sandbox_filter *filter, struct arena *arena,
+                 struct sandbox_page *out, struct error *err)
+{
+    size_t first = 0, count;
+
+    (void)all;
+    if (failing(err) < 0)
+        return -1;
+    api_fake.filter = *filter;
+    if (filter->cursor.p) {
+        uint64_t cursor;
+
+        if (!str_to_u64(filter->cursor, &cursor) || cursor > api_fake.sandboxes)
+            return error_set(err, ERROR_INVALID, "invalid nextToken");
+        first = (size_t)cursor;
+    }
+    count = api_fake.sandboxes - first < filter->limit ? api_fake.sandboxes - first : filter->limit;
+    out->items = arena_alloc(arena, (count + 1) * sizeof(*out->items));
+    for (size_t i = 0; i < count; i++)
+        fill(first + i, arena, &out->items[i]);
+    out->count = count;
+    out->total_running = api_fake.sandboxes;
+    if (first + count < api_fake.sandboxes)
+        out->next_cursor = str_of(arena_printf(arena, "%zu", first + count));
+    return 0;
+}
+
+int sandbox_kill(struct sandboxes *all, struct str team_id, struct str id, struct error *err)
+{
+    (void)all;
+    return find(team_id, id, err) < 0 ? -1 : failing(err);
+}
+
+int sandbox_set_timeout(struct sandboxes *all, struct str team_id, struct str id, int64_t timeout_s,
+                        struct error *err)
+{
+    (void)all;
+    api_fake.timeout_s = timeout_s;
+    return find(team_id, id, err) < 0 ? -1 : failing(err);
+}
+
+int sandbox_extend(struct sandboxes *all, struct str team_id, struct str id, int64_t timeout_s,
+                   struct arena *arena, struct sandbox_view *out, struct error *err)
+{
+    api_fake.timeout_s = timeout_s;
+    return sandbox_get(all, team_id, id, arena, out, err);
+}
+
+static struct store_template base_template(void)
+{
+    return (struct store_template){
+        .id = STR("t1"), .alias = STR("base"), .cpu_count = 2, .mem_mb = 512, .is_public = true};
+}
+
+int template_find(struct store *store, struct str team_id, struct str name, struct arena *arena,
+                  struct store_template *out, struct error *err)
+{
+    (void)store;
+    (void)team_id;
+    (void)arena;
+    if (!str_is(name, "base"))
+        return error_set(err, ERROR_NOT_FOUND, "template '%.*s' not found", STR_ARG(name));
+    *out = base_template();
+    return 0;
+}
+
+int template_list(struct store *store, struct str team_id, struct arena *arena,
+                  struct store_template **out, size_t *out_count, struct error *err)
+{
+    (void)store;
+    (void)team_id;
+    if (failing(err) < 0)
+        return -1;
+    *out = arena_alloc(arena, sizeof(**out));
+    **out = base_template();
+    *out_count = 1;
+    return 0;
+}

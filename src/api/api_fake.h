@@ -1,0 +1,23 @@
+/* A domain for the tests of this folder: one team ("team-1", key "e2b_00aa"), sandboxes in memory. */
+#pragma once
+
+#include <stddef.h>
+
+#include "base/error.h"
+#include "sandbox/sandbox.h"
+
+#define API_FAKE_KEY "e2b_00aa"
+
+struct api_fake {
+    struct error fail; /* the next call of the domain fails with this, when code is set */
+    size_t creates;    /* calls that got through to the domain */
+    bool secure, internet, internet_given;
+    char template_name[64];
+    int64_t timeout_s;            /* of the last create, timeout or extend */
+    size_t sandboxes;             /* how many there are; ids i0000000000000000000, i...01, ... */
+    struct sandbox_filter filter; /* of the last list (its strings are gone) */
+    uint32_t delay_ms;            /* how long a create takes */
+};
+extern struct api_fake api_fake;
+
+void api_fake_id(size_t n, char out[ID_SIZE]);

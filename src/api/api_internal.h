@@ -1,0 +1,95 @@
+/* Shared by the files of this folder. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "api/api.h"
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/str.h"
+#include "http/http.h"
+#include "loop/workers.h"
+
+enum {
+    API_BODY_MAX = 1024 * 1024,
+    API_HEADERS_MAX = 8,
+    API_PARAMS_MAX = 2,
+    API_REQUEST_ID_SIZE = 17,
+};
+
+struct api {
+    struct api_config config;
+};
+
+/* One request that needs a worker. Everything it refers to is in its own arena, because the
+ * exchange may end before the operation does. */
+struct api_call {
+    struct work work;
+    struct api *api;
+    struct http_exchange *ex; /* NULL when the client has gone; only for the loop's thread */
+    bool working;             /* a worker owns the fields below */
+    struct arena arena;
+    const struct api_route *route;
+    int64_t started_us;
+    char request_id[API_REQUEST_ID_SIZE];
+
+    struct str method, path, query, body, key;
+    struct str params[API_PARAMS_MAX]; /* the {...} parts of the path, decoded */
+    struct str team_id;                /* set by api_auth() */
+
+    int status;
+    char *text; /* JSON, malloc()ed; NULL = no body */
+    struct http_header headers[API_HEADERS_MAX];
+    size_t header_count;
+};
+
+/* 0 with call->status (and text) set by api_answer(), or -1 with err. */
+typedef int api_handler_fn(struct api_call *call, struct error *err);
+
+enum api_auth_kind { API_AUTH_KEY, API_AUTH_NONE };
+
+struct api_route {
+    const char *method;
+    const char *pattern; /* "{x}" stands for one segment that is not empty */
+    api_handler_fn *handler;
+    enum api_auth_kind auth;
+    size_t body_max;
+    const char *feature; /* for api_unsupported(): what is missing */
+};
+
+extern const struct api_route api_routes[]; /* ends with method NULL */
+
+enum api_match { API_MATCH_FOUND, API_MATCH_NO_PATH, API_MATCH_NO_METHOD };
+
+/* Finds the row. HEAD is matched as GET. For API_MATCH_NO_METHOD allow gets the methods there are,
+ * as in an Allow header. The params are decoded into the arena. */
+enum { API_ALLOW_SIZE = 96 };
+enum api_match api_routes_find(struct str method, struct str path, struct arena *arena,
+                               const struct api_route **out, struct str params[API_PARAMS_MAX],
+                               char allow[API_ALLOW_SIZE]);
+
+/* The key of a request (X-API-KEY, or Authorization: Bearer), or STR_NONE. */
+struct str api_auth_key(const struct http_headers *headers);
+/* Finds the team of call->key. ERROR_UNAUTHORIZED when there is none. */
+int api_auth(struct api_call *call, struct error *err);
+
+/* {"code":STATUS,"message":"..."}, malloc()ed. */
+char *api_error_text(int status, const char *message);
+/* Turns a failed operation into an answer; what is our fault is logged in full and told in general
+ * words with the request's id. */
+void api_fail(struct api_call *call, const struct error *err);
+
+/* Takes the JSON (may be NULL for an answer without a body). */
+void api_answer(struct api_call *call, int status, json_t *json_consume);
+/* name must be static, value in the call's arena or static. */
+void api_answer_header(struct api_call *call, const char *name, struct str value);
+
+/* handlers */
+api_handler_fn api_unsupported;
+api_handler_fn api_sandboxes_create, api_sandboxes_create_v2;
+api_handler_fn api_sandboxes_list, api_sandboxes_list_v2;
+api_handler_fn api_sandboxes_get, api_sandboxes_kill;
+api_handler_fn api_sandboxes_timeout, api_sandboxes_refresh;
+api_handler_fn api_sandboxes_connect, api_sandboxes_connect_v2, api_sandboxes_resume;
+api_handler_fn api_templates_list, api_templates_alias;

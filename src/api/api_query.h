@@ -1,0 +1,27 @@
+/* The query string of the sandbox lists. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/str.h"
+
+struct api_list_query {
+    json_t *metadata; /* object of strings (owned), or NULL */
+    bool running, paused;
+    bool ascending;
+    struct str template_name;
+    struct str cursor;
+    int64_t started_after_us;
+    size_t limit;
+};
+
+/* Unknown parameters are ignored; a parameter that cannot be understood is ERROR_INVALID naming
+ * it. Strings live in the arena. Done with api_query_done(), also after a failure. */
+int api_query_list(struct str query, struct arena *arena, struct api_list_query *out,
+                   struct error *err);
+void api_query_done(struct api_list_query *query);

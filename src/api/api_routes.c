@@ -1,0 +1,142 @@
+/* The table of all routes, and the search in it.
+ *
+ * Rows with a literal segment stand before rows with {..} at the same place; the first match wins.
+ * Paths are compared as they came: nothing is normalised, so ".." or an escaped slash can only ever
+ * be (part of) a parameter, and parameters are checked by the handlers. */
+#include "api/api_internal.h"
+
+#include "base/buf.h"
+#include "base/encode.h"
+
+#define SMALL (64 * 1024)
+/* clang-format off */
+#define ROUTE(m, p, h)        {.method = (m), .pattern = (p), .handler = (h), .body_max = SMALL}
+#define LARGE(m, p, h)        {.method = (m), .pattern = (p), .handler = (h), .body_max = API_BODY_MAX}
+#define MISSING(m, p, what)   {.method = (m), .pattern = (p), .handler = api_unsupported, \
+                               .body_max = API_BODY_MAX, .feature = (what)}
+
+const struct api_route api_routes[] = {
+    LARGE("POST", "/sandboxes", api_sandboxes_create),
+    LARGE("POST", "/v2/sandboxes", api_sandboxes_create_v2),
+    ROUTE("GET", "/sandboxes", api_sandboxes_list),
+    ROUTE("GET", "/v2/sandboxes", api_sandboxes_list_v2),
+    MISSING("GET", "/sandboxes/metrics", "sandbox metrics"),
+    ROUTE("GET", "/sandboxes/{id}", api_sandboxes_get),
+    ROUTE("DELETE", "/sandboxes/{id}", api_sandboxes_kill),
+    ROUTE("POST", "/sandboxes/{id}/timeout", api_sandboxes_timeout),
+    ROUTE("POST", "/sandboxes/{id}/refreshes", api_sandboxes_refresh),
+    ROUTE("POST", "/sandboxes/{id}/connect", api_sandboxes_connect),
+    ROUTE("POST", "/v2/sandboxes/{id}/connect", api_sandboxes_connect_v2),
+    ROUTE("POST", "/sandboxes/{id}/resume", api_sandboxes_resume),
+    MISSING("POST", "/sandboxes/{id}/pause", "pausing a sandbox"),
+    MISSING("POST", "/sandboxes/{id}/fork", "forking a sandbox"),
+    MISSING("POST", "/sandboxes/{id}/snapshots", "snapshots"),
+    MISSING("GET", "/sandboxes/{id}/metrics", "sandbox metrics"),
+    MISSING("GET", "/sandboxes/{id}/logs", "sandbox logs"),
+    MISSING("GET", "/v2/sandboxes/{id}/logs", "sandbox logs"),
+    MISSING("PUT", "/sandboxes/{id}/network", "changing network rules"),
+    MISSING("GET", "/snapshots", "snapshots"),
+
+    ROUTE("GET", "/templates", api_templates_list),
+    ROUTE("GET", "/templates/aliases/{alias}", api_templates_alias),
+    MISSING("POST", "/templates", "building templates"),
+    MISSING("POST", "/v2/templates", "building templates"),
+    MISSING("POST", "/v3/templates", "building templates"),
+    MISSING("POST", "/templates/tags", "template tags"),
+    MISSING("DELETE", "/templates/tags", "template tags"),
+    MISSING("GET", "/templates/{id}", "template details"),
+    MISSING("PATCH", "/templates/{id}", "changing templates"),
+    MISSING("PATCH", "/v2/templates/{id}", "changing templates"),
+    MISSING("DELETE", "/templates/{id}", "deleting templates"),
+    MISSING("POST", "/templates/{id}", "building templates"),
+    MISSING("GET", "/templates/{id}/tags", "template tags"),
+    MISSING("GET", "/templates/{id}/files/{hash}", "building templates"),
+    MISSING("POST", "/templates/{id}/builds/{build}", "building templates"),
+    MISSING("POST", "/v2/templates/{id}/builds/{build}", "building templates"),
+
+    MISSING("GET", "/teams", "teams"),
+    MISSING("GET", "/volumes", "volumes"),
+    MISSING("POST", "/volumes", "volumes"),
+    MISSING("GET", "/volumes/{id}", "volumes"),
+    MISSING("DELETE", "/volumes/{id}", "volumes"),
+    MISSING("GET", "/secrets", "secrets"),
+    MISSING("POST", "/secrets", "secrets"),
+    MISSING("GET", "/secrets/{id}", "secrets"),
+    MISSING("POST", "/secrets/{id}", "secrets"),
+    MISSING("DELETE", "/secrets/{id}", "secrets"),
+    {.method = NULL},
+};
+/* clang-format on */
+
+/* Fills raw[] with the segments that stand for {..}. */
+static bool match(const char *pattern, struct str path, struct str raw[API_PARAMS_MAX])
+{
+    struct str want = str_of(pattern);
+    size_t n = 0;
+
+    while (want.p && path.p) {
+        struct str expected = str_split(&want, '/');
+        struct str got = str_split(&path, '/');
+
+        if (expected.len && expected.p[0] == '{') {
+            if (got.len == 0 || n == API_PARAMS_MAX)
+                return false;
+            raw[n++] = got;
+        } else if (!str_eq(expected, got)) {
+            return false;
+        }
+    }
+    return !want.p && !path.p;
+}
+
+static bool decode(const struct str raw[API_PARAMS_MAX], struct arena *arena,
+                   struct str params[API_PARAMS_MAX])
+{
+    for (size_t i = 0; i < API_PARAMS_MAX && raw[i].p; i++) {
+        auto_buf struct buf text = {0};
+
+        buf_init(&text, HTTP_URL_MAX);
+        if (!url_decode(raw[i], false, &text) || memchr(text.p, '\0', text.len))
+            return false;
+        params[i] = arena_str(arena, buf_str(&text));
+    }
+    return true;
+}
+
+static void allow_add(char allow[API_ALLOW_SIZE], const char *method)
+{
+    size_t len = strlen(allow);
+
+    if (strstr(allow, method))
+        return;
+    (void)snprintf(allow + len, API_ALLOW_SIZE - len, "%s%s", len ? ", " : "", method);
+}
+
+enum api_match api_routes_find(struct str method, struct str path, struct arena *arena,
+                               const struct api_route **out, struct str params[API_PARAMS_MAX],
+                               char allow[API_ALLOW_SIZE])
+{
+    if (str_is(method, "HEAD"))
+        method = STR("GET");
+    allow[0] = '\0';
+    for (const struct api_route *route = api_routes; route->method; route++) {
+        struct str raw[API_PARAMS_MAX] = {STR_NONE, STR_NONE};
+
+        if (!match(route->pattern, path, raw))
+            continue;
+        if (!str_is(method, route->method)) {
+            allow_add(allow, route->method);
+            if (str_is(str_of(route->method), "GET"))
+                allow_add(allow, "HEAD");
+            continue;
+        }
+        if (!decode(raw, arena, params))
+            return API_MATCH_NO_PATH;
+        *out = route;
+        return API_MATCH_FOUND;
+    }
+    if (!allow[0])
+        return API_MATCH_NO_PATH;
+    allow_add(allow, "OPTIONS");
+    return API_MATCH_NO_METHOD;
+}

@@ -1,0 +1,248 @@
+/* The sandbox resource: decode, call the domain, encode. */
+#include "api/api_sandboxes.h"
+
+#include "api/api_internal.h"
+#include "api/api_query.h"
+#include "api/api_types.h"
+#include "base/id.h"
+#include "sandbox/sandbox.h"
+#include "json/json_shape.h"
+
+bool api_sandboxes_id(struct str param, struct str *out)
+{
+    struct str id = str_split(&param, '-');
+
+    if (!id_valid(id))
+        return false;
+    if (param.p && param.len == 0)
+        return false;
+    for (size_t i = 0; i < param.len; i++) {
+        char c = param.p[i];
+
+        if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')))
+            return false;
+    }
+    *out = id;
+    return true;
+}
+
+static int get_id(const struct api_call *call, struct str *out, struct error *err)
+{
+    if (api_sandboxes_id(call->params[0], out))
+        return 0;
+    return error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' was not found",
+                     (int)(call->params[0].len < 60 ? call->params[0].len : 60), call->params[0].p);
+}
+
+static int create(struct api_call *call, enum api_generation generation, struct error *err)
+{
+    struct api_new_sandbox body;
+    struct sandbox_view view = {0};
+    auto_json json_t *tree = NULL;
+
+    if (api_types_new_sandbox(call->body, generation, call->api->config.max_timeout_s, &body, &tree,
+                              err) < 0)
+        return -1;
+    if (sandbox_create(call->api->config.sandboxes,
+                       &(struct sandbox_new){
+                           .team_id = call->team_id,
+                           .template_name = body.template_id,
+                           .timeout_s = body.timeout_s,
+                           .secure = body.secure,
+                           .internet = body.internet,
+                           .internet_given = body.internet_given,
+                           .metadata = body.metadata,
+                           .env_vars = body.env_vars,
+                       },
+                       &call->arena, &view, err) < 0)
+        return -1;
+    api_answer(call, 201, api_types_sandbox(&view));
+    return 0;
+}
+
+int api_sandboxes_create(struct api_call *call, struct error *err)
+{
+    return create(call, API_V1, err);
+}
+
+int api_sandboxes_create_v2(struct api_call *call, struct error *err)
+{
+    return create(call, API_V2, err);
+}
+
+static void add_page(json_t *array, const struct sandbox_page *page)
+{
+    for (size_t i = 0; i < page->count; i++)
+        (void)json_array_append_new(array, api_types_sandbox_listed(&page->items[i]));
+}
+
+static struct sandbox_filter filter_of(const struct api_call *call,
+                                       const struct api_list_query *query)
+{
+    return (struct sandbox_filter){
+        .team_id = call->team_id,
+        .metadata = query->metadata,
+        .running = query->running,
+        .paused = query->paused,
+        .template_name = query->template_name,
+        .started_after_us = query->started_after_us,
+        .ascending = query->ascending,
+        .limit = query->limit,
+        .cursor = query->cursor,
+    };
+}
+
+/* The older list knows no pages: all running sandboxes in one array. */
+static int list_all(struct api_call *call, const struct api_list_query *query, struct error *err)
+{
+    enum { PAGES_MAX = 1000 };
+    struct sandbox_filter filter = filter_of(call, query);
+    auto_json json_t *array = json_array();
+
+    filter.running = true;
+    filter.paused = false;
+    filter.limit = 100;
+    filter.cursor = STR_NONE;
+    for (int i = 0; i < PAGES_MAX; i++) {
+        struct sandbox_page page = {0};
+
+        if (sandbox_list(call->api->config.sandboxes, &filter, &call->arena, &page, err) < 0)
+            return -1;
+        add_page(array, &page);
+        filter.cursor = page.next_cursor;
+        if (!filter.cursor.p)
+            break;
+    }
+    api_answer(call, 200, json_incref(array));
+    return 0;
+}
+
+int api_sandboxes_list(struct api_call *call, struct error *err)
+{
+    struct api_list_query query;
+    int rc = api_query_list(call->query, &call->arena, &query, err);
+
+    if (rc == 0)
+        rc = list_all(call, &query, err);
+    api_query_done(&query);
+    return rc;
+}
+
+static int list_page(struct api_call *call, const struct api_list_query *query, struct error *err)
+{
+    struct sandbox_filter filter = filter_of(call, query);
+    struct sandbox_page page = {0};
+    json_t *array;
+
+    if (sandbox_list(call->api->config.sandboxes, &filter, &call->arena, &page, err) < 0)
+        return -1;
+    array = json_array();
+    add_page(array, &page);
+    api_answer(call, 200, array);
+    if (page.next_cursor.p)
+        api_answer_header(call, "x-next-token", page.next_cursor);
+    if (query->running)
+        api_answer_header(call, "X-Total-Running",
+                          str_of(arena_printf(&call->arena, "%zu", page.total_running)));
+    api_answer_header(call, "Access-Control-Expose-Headers", STR("x-next-token, X-Total-Running"));
+    return 0;
+}
+
+int api_sandboxes_list_v2(struct api_call *call, struct error *err)
+{
+    struct api_list_query query;
+    int rc = api_query_list(call->query, &call->arena, &query, err);
+
+    if (rc == 0)
+        rc = list_page(call, &query, err);
+    api_query_done(&query);
+    return rc;
+}
+
+int api_sandboxes_get(struct api_call *call, struct error *err)
+{
+    struct sandbox_view view = {0};
+    struct str id;
+
+    if (get_id(call, &id, err) < 0 ||
+        sandbox_get(call->api->config.sandboxes, call->team_id, id, &call->arena, &view, err) < 0)
+        return -1;
+    api_answer(call, 200, api_types_sandbox_detail(&view));
+    return 0;
+}
+
+int api_sandboxes_kill(struct api_call *call, struct error *err)
+{
+    struct str id;
+
+    if (get_id(call, &id, err) < 0 ||
+        sandbox_kill(call->api->config.sandboxes, call->team_id, id, err) < 0)
+        return -1;
+    api_answer(call, 204, NULL);
+    return 0;
+}
+
+int api_sandboxes_timeout(struct api_call *call, struct error *err)
+{
+    int64_t timeout_s;
+    struct str id;
+
+    if (get_id(call, &id, err) < 0 ||
+        api_types_timeout(call->body, -1, call->api->config.max_timeout_s, &timeout_s, err) < 0 ||
+        sandbox_set_timeout(call->api->config.sandboxes, call->team_id, id, timeout_s, err) < 0)
+        return -1;
+    api_answer(call, 204, NULL);
+    return 0;
+}
+
+int api_sandboxes_refresh(struct api_call *call, struct error *err)
+{
+    struct sandbox_view view = {0};
+    int64_t duration_s;
+    struct str id;
+
+    if (get_id(call, &id, err) < 0 || api_types_refresh(call->body, &duration_s, err) < 0 ||
+        sandbox_extend(call->api->config.sandboxes, call->team_id, id, duration_s, &call->arena,
+                       &view, err) < 0)
+        return -1;
+    api_answer(call, 204, NULL);
+    return 0;
+}
+
+static int connect_to(struct api_call *call, int64_t fallback_s, struct error *err)
+{
+    struct sandbox_view view = {0};
+    int64_t timeout_s;
+    struct str id;
+
+    if (get_id(call, &id, err) < 0 ||
+        api_types_timeout(call->body, fallback_s, call->api->config.max_timeout_s, &timeout_s,
+                          err) < 0 ||
+        sandbox_extend(call->api->config.sandboxes, call->team_id, id, timeout_s, &call->arena,
+                       &view, err) < 0)
+        return -1;
+    api_answer(call, 200, api_types_sandbox(&view));
+    return 0;
+}
+
+int api_sandboxes_connect(struct api_call *call, struct error *err)
+{
+    return connect_to(call, -1, err);
+}
+
+int api_sandboxes_connect_v2(struct api_call *call, struct error *err)
+{
+    return connect_to(call, 300, err);
+}
+
+/* There is no pause yet, so whatever exists is running. */
+int api_sandboxes_resume(struct api_call *call, struct error *err)
+{
+    struct sandbox_view view = {0};
+    struct str id;
+
+    if (get_id(call, &id, err) < 0 ||
+        sandbox_get(call->api->config.sandboxes, call->team_id, id, &call->arena, &view, err) < 0)
+        return -1;
+    return error_set(err, ERROR_CONFLICT, "Sandbox %.*s is already running", STR_ARG(id));
+}

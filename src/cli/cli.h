@@ -1,0 +1,6 @@
+/* The command line: everything of the binary but `serve` and its internal roles. */
+#pragma once
+
+/* argv[0] is the program, argv[1] the command. Returns the exit status: 0, 1 when something failed,
+ * 2 when the command line was wrong; `run` and `exec` return their command's. */
+int cli_main(int argc, char **argv);

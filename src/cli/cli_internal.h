@@ -1,0 +1,43 @@
+/* Shared by the commands. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/error.h"
+#include "cli/cli_args.h"
+#include "cli/cli_client.h"
+
+#define CLI_DATA_DIR   "/var/lib/quicksand"
+#define CLI_STORE_FILE "quicksand.db" /* in the data directory */
+
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
+
+struct cli {
+    bool json;            /* --json: print JSON */
+    const char *url;      /* --url */
+    const char *data_dir; /* --data, $QUICKSAND_DATA or CLI_DATA_DIR */
+    struct cli_server server;
+};
+
+typedef int cli_command_fn(struct cli *cli, int argc, char **argv);
+
+struct cli_command {
+    const char *name;
+    const char *operands; /* for the usage line */
+    const char *help;
+    cli_command_fn *run;
+};
+
+/* Prints "quicksand: MESSAGE" and returns CLI_FAILED. */
+int cli_fail(const struct error *err);
+/* Prints what is wrong with the command line and returns CLI_USAGE. */
+int cli_usage(const struct cli_command *command, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Fills cli->server; to be called before the first request of a command. */
+int cli_connect(struct cli *cli, struct error *err);
+
+/* The rows of the table in cli.c, by group. */
+extern const struct cli_command cli_run_command, cli_exec_command, cli_create_command;
+extern const struct cli_command cli_ls_command, cli_show_command, cli_rm_command;
+extern const struct cli_command cli_cp_command, cli_key_command, cli_template_command;
+extern const struct cli_command cli_doctor_command;

@@ -1,0 +1,181 @@
+/* key: API keys. They are in the server's database, not in its API: whoever may read the database
+ * (root on the server's host) may make keys. */
+#include <errno.h>
+
+#include "account/api_key.h"
+#include "account/team.h"
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "cli/cli_internal.h"
+#include "cli/cli_table.h"
+#include "json/json_shape.h"
+#include "store/store.h"
+
+/* Never makes one: the server would then find a database that is not its own. */
+static int open_store(const struct cli *cli, struct store **out, struct error *err)
+{
+    auto_free char *path = xasprintf("%s/" CLI_STORE_FILE, cli->data_dir);
+
+    if (access(path, F_OK) < 0)
+        return error_set(err, ERROR_NOT_FOUND,
+                         "there is no database at '%s' (%s): start the server once, or name its "
+                         "data directory with --data or QUICKSAND_DATA", path, strerror(errno));
+    if (access(path, R_OK | W_OK) < 0)
+        return error_set(err, ERROR_FORBIDDEN, "'%s' may not be written: use sudo", path);
+    return store_open(path, out, err);
+}
+
+struct key_row {
+    struct str id, name, mask, created_at, last_used_at, key;
+};
+
+static const struct json_field key_fields[] = {
+    JSON_FIELD(struct key_row, id, "id", JSON_OMIT_EMPTY),
+    JSON_FIELD(struct key_row, name, "name", 0),
+    JSON_FIELD(struct key_row, mask, "mask", JSON_OMIT_EMPTY),
+    JSON_FIELD(struct key_row, created_at, "createdAt", JSON_OMIT_EMPTY),
+    JSON_FIELD(struct key_row, last_used_at, "lastUsedAt", JSON_OMIT_EMPTY),
+    JSON_FIELD(struct key_row, key, "key", JSON_OMIT_EMPTY),
+    JSON_END,
+};
+
+static void print_json(json_t *json_consume)
+{
+    auto_free char *text = json_text(json_consume);
+
+    printf("%s\n", text);
+    json_decref(json_consume);
+}
+
+static void print_keys_json(const struct store_key *keys, size_t count)
+{
+    json_t *array = json_array();
+
+    for (size_t i = 0; i < count; i++) {
+        char created_at[CLOCK_TEXT_SIZE], last_used_at[CLOCK_TEXT_SIZE];
+        struct key_row row = {.id = keys[i].id, .name = keys[i].name, .mask = keys[i].mask};
+
+        clock_format(keys[i].created_at_us, created_at);
+        clock_format(keys[i].last_used_at_us, last_used_at);
+        row.created_at = str_of(created_at);
+        if (keys[i].last_used_at_us)
+            row.last_used_at = str_of(last_used_at);
+        (void)json_array_append_new(array, json_write(key_fields, &row));
+    }
+    print_json(array);
+}
+
+static void print_keys(const struct store_key *keys, size_t count)
+{
+    static const char *const columns[] = {"ID", "NAME", "KEY", "AGE", "USED", NULL};
+    struct cli_table *table = cli_table_new(columns);
+    int64_t now_us = clock_wall_us();
+
+    for (size_t i = 0; i < count; i++) {
+        char age[CLI_AGE_SIZE], used[CLI_AGE_SIZE];
+
+        cli_age(now_us - keys[i].created_at_us, age);
+        cli_age(now_us - keys[i].last_used_at_us, used);
+        cli_table_add(table, keys[i].id);
+        cli_table_add(table, keys[i].name.len ? keys[i].name : STR("-"));
+        cli_table_add(table, keys[i].mask);
+        cli_table_add(table, str_of(age));
+        if (keys[i].last_used_at_us)
+            cli_table_addf(table, "%s ago", used);
+        else
+            cli_table_add(table, STR("never"));
+    }
+    cli_table_print(table, stdout);
+    cli_table_free(table);
+}
+
+static int key_ls(struct cli *cli, struct store *store, char **operands, int count,
+                  struct error *err)
+{
+    auto_arena struct arena arena = {0};
+    struct store_key *keys = NULL;
+    size_t n = 0;
+
+    (void)operands;
+    (void)count;
+    if (api_key_list(store, STR(TEAM_DEFAULT_ID), &arena, &keys, &n, err) < 0)
+        return -1;
+    if (cli->json)
+        print_keys_json(keys, n);
+    else
+        print_keys(keys, n);
+    return 0;
+}
+
+static int key_new(struct cli *cli, struct store *store, char **operands, int count,
+                   struct error *err)
+{
+    struct key_row row = {.name = count ? str_of(operands[0]) : STR("")};
+    char key[API_KEY_SIZE];
+
+    if (api_key_create(store, STR(TEAM_DEFAULT_ID), row.name, key, err) < 0)
+        return -1;
+    row.key = str_of(key);
+    if (cli->json)
+        print_json(json_write(key_fields, &row));
+    else
+        printf("%s\n", key);
+    return 0;
+}
+
+static int key_rm(struct cli *cli, struct store *store, char **operands, int count,
+                  struct error *err)
+{
+    (void)cli;
+    for (int i = 0; i < count; i++)
+        if (api_key_delete(store, STR(TEAM_DEFAULT_ID), str_of(operands[i]), err) < 0)
+            return error_prefix(err, "key '%s'", operands[i]);
+    return 0;
+}
+
+static const struct {
+    const char *name;
+    int least, most; /* operands */
+    int (*run)(struct cli *cli, struct store *store, char **operands, int count,
+               struct error *err);
+} verbs[] = {
+    {"ls", 0, 0, key_ls},
+    {"new", 0, 1, key_new},
+    {"rm", 1, 1000, key_rm},
+};
+
+static int run_key(struct cli *cli, int argc, char **argv)
+{
+    const struct cli_option table[] = {
+        {"data", 0, CLI_TEXT, &cli->data_dir, "DIR", "the server's data directory"},
+        {.name = NULL},
+    };
+    auto_store struct store *store = NULL;
+    struct error err = {0};
+    char **operands;
+    int count, rc = cli_args(cli, &cli_key_command, table, CLI_ARGS_ANYWHERE, argc, argv,
+                             &operands, &count);
+
+    if (rc != CLI_ARGS_RUN)
+        return rc;
+    if (count == 0)
+        return cli_usage(&cli_key_command, "needs ls, new or rm");
+    for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
+        if (strcmp(operands[0], verbs[i].name) != 0)
+            continue;
+        if (count - 1 < verbs[i].least || count - 1 > verbs[i].most)
+            return cli_usage(&cli_key_command, "wrong number of operands for '%s'", operands[0]);
+        if (open_store(cli, &store, &err) < 0 ||
+            verbs[i].run(cli, store, operands + 1, count - 1, &err) < 0)
+            return cli_fail(&err);
+        return CLI_OK;
+    }
+    return cli_usage(&cli_key_command, "knows ls, new and rm, not '%s'", operands[0]);
+}
+
+const struct cli_command cli_key_command = {
+    "key", "ls | new [NAME] | rm ID...",
+    "List, make and remove API keys (as root, on the server's host).\n"
+    "A new key is printed once and kept only as a hash.",
+    run_key};

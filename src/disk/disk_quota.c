@@ -1,0 +1,152 @@
+/* Disk limits by btrfs quota groups.
+ *
+ * Every subvolume has the quota group 0/<subvolume id>, made and removed with it. Simple quotas
+ * (Linux 6.7) charge an extent to the subvolume that wrote it, for as long as it exists: writing
+ * and deleting cost nothing extra, whatever is shared by snapshots. Older kernels get full quotas, which
+ * count references and make deletes of large or snapshotted subvolumes more expensive. A file
+ * system that already has quotas of either kind keeps them. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "disk/disk_internal.h"
+
+#ifndef BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA
+#define BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA 4
+#endif
+
+/* Groups looked at in one sweep; each costs two small searches. */
+enum { SWEEP_MAX = 1 << 16 };
+
+int disk_quota_enable(int pool_fd, struct error *err)
+{
+    struct btrfs_ioctl_quota_ctl_args args = {.cmd = BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA};
+
+    if (ioctl(pool_fd, BTRFS_IOC_QUOTA_CTL, &args) == 0 || errno == EEXIST)
+        return 0;
+    if (errno != EINVAL)
+        return error_set_errno(err, errno, "enable quotas on the pool");
+    args = (struct btrfs_ioctl_quota_ctl_args){.cmd = BTRFS_QUOTA_CTL_ENABLE};
+    if (ioctl(pool_fd, BTRFS_IOC_QUOTA_CTL, &args) == 0 || errno == EEXIST)
+        return 0;
+    return error_set_errno(err, errno, "enable quotas on the pool");
+}
+
+int disk_quota_open(int pool_fd, int *out_fd, struct error *err)
+{
+    struct btrfs_ioctl_fs_info_args info = {0};
+    const unsigned char *id = info.fsid;
+    char path[96];
+    int fd;
+
+    if (ioctl(pool_fd, BTRFS_IOC_FS_INFO, &info) < 0)
+        return error_set_errno(err, errno, "ask the pool for its id");
+    (void)snprintf(path, sizeof(path),
+                   "/sys/fs/btrfs/%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x"
+                   "%02x/qgroups",
+                   id[0], id[1], id[2], id[3], id[4], id[5], id[6], id[7], id[8], id[9], id[10],
+                   id[11], id[12], id[13], id[14], id[15]);
+    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return error_set_errno(err, errno, "open '%s'", path);
+    *out_fd = fd;
+    return 0;
+}
+
+struct btrfs_qgroup_limit disk_quota_of(uint64_t limit_bytes)
+{
+    /* All ones is how "no limit" is spelled once a limit was there. */
+    return (struct btrfs_qgroup_limit){.flags = BTRFS_QGROUP_LIMIT_MAX_RFER,
+                                       .max_rfer = limit_bytes ? limit_bytes : UINT64_MAX};
+}
+
+int disk_quota_limit(int subvol_fd, uint64_t limit_bytes, struct error *err)
+{
+    /* Group 0 is the one of the subvolume behind the descriptor. */
+    struct btrfs_ioctl_qgroup_limit_args args = {.lim = disk_quota_of(limit_bytes)};
+
+    if (ioctl(subvol_fd, BTRFS_IOC_QGROUP_LIMIT, &args) < 0)
+        return error_set_errno(err, errno, "set the disk limit");
+    return 0;
+}
+
+static int read_number(int dir_fd, const char *path, uint64_t *out)
+{
+    auto_buf struct buf text;
+    int r;
+
+    buf_init(&text, 64);
+    r = fd_read_file_at(dir_fd, path, &text);
+    if (r < 0)
+        return r;
+    return str_to_u64(str_trim(buf_str(&text)), out) ? 0 : -EINVAL;
+}
+
+/* What is on disk plus what is written but not flushed: the sum is what the limit is held against. */
+int disk_quota_used(const struct disk *disk, int subvol_fd, uint64_t *out_bytes, struct error *err)
+{
+    uint64_t id, on_disk, reserved;
+    char path[64];
+    int r;
+
+    if (disk_tree_subvolume(subvol_fd, &id, err) < 0)
+        return -1;
+    (void)snprintf(path, sizeof(path), "0_%" PRIu64 "/referenced", id);
+    r = read_number(disk->qgroups_fd, path, &on_disk);
+    if (r < 0)
+        return error_set_errno(err, -r, "read '%s'", path);
+    (void)snprintf(path, sizeof(path), "0_%" PRIu64 "/rsv_data", id);
+    r = read_number(disk->qgroups_fd, path, &reserved);
+    if (r < 0)
+        return error_set_errno(err, -r, "read '%s'", path);
+    *out_bytes = on_disk + reserved;
+    return 0;
+}
+
+static int subvolume_exists(int pool_fd, uint64_t id, struct error *err)
+{
+    struct disk_tree_range range = {.tree = BTRFS_ROOT_TREE_OBJECTID,
+                                    .objectid = id,
+                                    .type = BTRFS_ROOT_ITEM_KEY,
+                                    .max_offset = UINT64_MAX};
+    uint64_t ignored;
+
+    return disk_tree_first(pool_fd, &range, &ignored, err);
+}
+
+int disk_quota_sweep(const struct disk *disk, struct error *err)
+{
+    struct disk_tree_range range = {.tree = BTRFS_QUOTA_TREE_OBJECTID,
+                                    .type = BTRFS_QGROUP_INFO_KEY,
+                                    .min_offset = BTRFS_FIRST_FREE_OBJECTID,
+                                    /* Level 0, the groups of subvolumes. */
+                                    .max_offset = (1ull << BTRFS_QGROUP_LEVEL_SHIFT) - 1};
+
+    for (int i = 0; i < SWEEP_MAX; i++) {
+        struct btrfs_ioctl_qgroup_create_args args = {0};
+        uint64_t id;
+        int r = disk_tree_first(disk->pool_fd, &range, &id, err);
+
+        if (r <= 0)
+            return r;
+        range.min_offset = id + 1;
+        r = subvolume_exists(disk->pool_fd, id, err);
+        if (r < 0)
+            return -1;
+        if (r > 0)
+            continue;
+        args.qgroupid = id;
+        /* Busy: still charged for extents that a snapshot keeps. Absent: the kernel was faster. */
+        if (ioctl(disk->pool_fd, BTRFS_IOC_QGROUP_CREATE, &args) < 0 && errno != EBUSY &&
+            errno != ENOENT)
+            return error_set_errno(err, errno, "remove a stale quota group");
+    }
+    return 0;
+}

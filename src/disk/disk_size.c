@@ -1,0 +1,86 @@
+/* The size of the image. It is sparse, so its size is a promise to the file system inside; the
+ * promise is never larger than what the host's file system could still keep at that moment. */
+#include <errno.h>
+#include <linux/loop.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/statvfs.h>
+
+#include "base/cleanup.h"
+#include "disk/disk_internal.h"
+
+#define MIB (1024ull * 1024)
+#define GIB (1024 * MIB)
+
+enum { RESERVE_PERCENT = 5, FREE_PERCENT = 25 };
+static const uint64_t reserve_min = 2 * GIB;
+static const uint64_t step_min = 64 * MIB; /* smaller steps are not worth a resize */
+
+int disk_size_allowed(int dir_fd, uint64_t image_bytes, uint64_t *out_bytes, struct error *err)
+{
+    struct statvfs host;
+    uint64_t free_bytes, reserve;
+
+    if (fstatvfs(dir_fd, &host) < 0)
+        return error_set_errno(err, errno, "ask for the free space of the data directory");
+    free_bytes = (uint64_t)host.f_bavail * host.f_frsize;
+    reserve = (uint64_t)host.f_blocks * host.f_frsize / 100 * RESERVE_PERCENT;
+    if (reserve < reserve_min)
+        reserve = reserve_min;
+    *out_bytes = image_bytes + (free_bytes > reserve ? free_bytes - reserve : 0);
+    *out_bytes -= *out_bytes % MIB;
+    return 0;
+}
+
+static int resize(struct disk *disk, const struct stat *image, uint64_t bytes, struct error *err)
+{
+    struct btrfs_ioctl_vol_args args = {.name = "max"};
+    struct disk_loop loop = {.fd = -1};
+    int found = disk_loop_find(image, &loop, err);
+    auto_close int loop_fd = loop.fd;
+
+    if (found < 0)
+        return -1;
+    if (found == 0)
+        return error_set(err, ERROR_INTERNAL, "the pool's image has no loop device");
+    if (ftruncate(disk->image_fd, (off_t)bytes) < 0)
+        return error_set_errno(err, errno, "enlarge the pool's image");
+    if (ioctl(loop_fd, LOOP_SET_CAPACITY, 0) < 0)
+        return error_set_errno(err, errno, "enlarge '%s'", loop.path);
+    if (ioctl(disk->pool_fd, BTRFS_IOC_RESIZE, &args) < 0)
+        return error_set_errno(err, errno, "enlarge the pool");
+    return 0;
+}
+
+static int grow(struct disk *disk, struct error *err)
+{
+    struct statvfs pool;
+    struct stat image;
+    uint64_t size, allowed, wanted;
+
+    if (fstatvfs(disk->pool_fd, &pool) < 0 || fstat(disk->image_fd, &image) < 0)
+        return error_set_errno(err, errno, "ask for the pool's size");
+    size = (uint64_t)image.st_size;
+    /* A crash between the steps of resize() leaves a pool smaller than its image. */
+    if ((uint64_t)pool.f_blocks * pool.f_frsize + MIB < size)
+        return resize(disk, &image, size, err);
+    if ((uint64_t)pool.f_bavail * 100 >= (uint64_t)pool.f_blocks * FREE_PERCENT)
+        return 0;
+    if (disk_size_allowed(disk->image_fd, (uint64_t)image.st_blocks * 512, &allowed, err) < 0)
+        return -1;
+    wanted = size * 2 < allowed ? size * 2 : allowed;
+    return wanted >= size + step_min ? resize(disk, &image, wanted, err) : 0;
+}
+
+int disk_grow(struct disk *disk, struct error *err)
+{
+    int r = 0;
+
+    if (disk->image_fd >= 0) {
+        (void)pthread_mutex_lock(&disk->grow_lock);
+        r = grow(disk, err);
+        (void)pthread_mutex_unlock(&disk->grow_lock);
+    }
+    return r < 0 ? r : disk_quota_sweep(disk, err);
+}

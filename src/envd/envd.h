@@ -1,0 +1,70 @@
+/* The agent's state, and what its request handlers share. One thread, one loop. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/str.h"
+#include "envd/process.h"
+#include "envd/settings.h"
+#include "envd/users.h"
+#include "http/http_server.h"
+
+#define ENVD_VERSION "0.6.13"
+
+struct envd {
+    struct loop *loop;
+    struct settings settings;
+    struct process_table processes;
+    uint64_t mem_bytes; /* the sandbox's limit when no cgroup file tells; 0 = unknown */
+};
+
+/* One listening socket's view: who may do what differs. */
+struct envd_door {
+    struct envd *envd;
+    bool control; /* the engine's own socket: /init without a token set before is allowed */
+};
+
+/* A remote procedure call, while its handler runs. */
+struct call {
+    struct envd *envd;
+    struct http_exchange *ex;
+    json_t *request; /* an object */
+};
+
+/* Answers call->ex, now or later, and returns 0; or returns -1 and the caller answers with err. */
+typedef int call_fn(struct call *call, struct error *err);
+
+/* Who the call acts as: Basic authorization, or the default user. */
+int call_user(const struct call *call, struct user *out, struct error *err);
+
+/* Plain HTTP answers: JSON with the headers every answer has. */
+void envd_reply_json(struct http_exchange *ex, int status, struct str body);
+void envd_reply_error(struct http_exchange *ex, int status, const char *message);
+/* Status derived from the code. */
+void envd_reply_failure(struct http_exchange *ex, const struct error *err);
+
+/* http_exchange_fn of the server; arg is a struct envd_door. */
+void routes_handle(struct http_exchange *ex, void *arg);
+
+/* init.c */
+void init_handle(struct envd_door *door, struct http_exchange *ex);
+void init_envs(struct envd *envd, struct http_exchange *ex);
+/* metrics.c */
+void metrics_handle(struct envd *envd, struct http_exchange *ex);
+/* files_download.c, files_upload.c */
+void files_download(struct envd *envd, struct http_exchange *ex);
+void files_upload(struct envd *envd, struct http_exchange *ex);
+
+/* process_rpc.c, process_input_rpc.c */
+call_fn process_rpc_start, process_rpc_connect, process_rpc_list, process_rpc_send_input,
+    process_rpc_close_stdin, process_rpc_send_signal, process_rpc_update;
+/* By the message's {"process": {"pid" or "tag"}}; NULL with err when there is none. */
+struct process *process_rpc_select(struct envd *envd, const json_t *message, struct error *err);
+/* A client stream: reads its own messages. */
+void process_rpc_stream_input(struct envd *envd, struct http_exchange *ex);
+/* filesystem_rpc.c */
+call_fn filesystem_stat, filesystem_make_dir, filesystem_move, filesystem_list_dir,
+    filesystem_remove;

@@ -1,0 +1,26 @@
+/* stat() that never asks a file system served from user space. The agent itself serves one
+ * (meminfo.c), and asking itself would stop it for ever; so all its stat calls go through here. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct guest_stat {
+    mode_t mode;
+    uid_t uid;
+    gid_t gid;
+    uint32_t nlink;
+    int64_t size;
+    int64_t mtime_s;
+    uint32_t mtime_ns;
+    uint32_t dev_major, dev_minor;
+};
+
+/* 0 or -errno. */
+int guest_stat(const char *path, bool follow, struct guest_stat *out);
+int guest_stat_fd(int fd, struct guest_stat *out);
+/* Is it the file that meminfo.c serves? Opening it would hang the agent. */
+bool guest_stat_is_own(const struct guest_stat *st);
+/* Called once at start, when there is such a file. */
+void guest_stat_set_own(const struct guest_stat *st);

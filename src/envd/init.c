@@ -1,0 +1,156 @@
+/* POST /init: the engine sets the sandbox's token, environment and defaults. */
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "envd/auth.h"
+#include "envd/envd.h"
+#include "json/json_shape.h"
+
+enum { BODY_MAX = 1024 * 1024 };
+
+struct init_request {
+    json_t *env_vars;
+    struct str token, timestamp, default_user, default_workdir;
+    struct str sandbox_id, template_id;
+};
+
+static const struct json_field fields[] = {
+    JSON_FIELD(struct init_request, env_vars, "envVars", 0),
+    JSON_FIELD(struct init_request, token, "accessToken", 0),
+    JSON_FIELD(struct init_request, timestamp, "timestamp", 0),
+    JSON_FIELD(struct init_request, default_user, "defaultUser", 0),
+    JSON_FIELD(struct init_request, default_workdir, "defaultWorkdir", 0),
+    JSON_FIELD(struct init_request, sandbox_id, "sandboxID", 0),
+    JSON_FIELD(struct init_request, template_id, "templateID", 0),
+    JSON_END,
+};
+
+/* Without a token set before, only the engine's own socket may set one: a program inside must not
+ * lock the platform out. */
+static int check_token(const struct envd_door *door, struct str given, struct error *err)
+{
+    const struct settings *settings = &door->envd->settings;
+
+    if (settings->token[0] == '\0' ? door->control : auth_token_is(settings, given))
+        return 0;
+    return error_set(err, ERROR_UNAUTHORIZED,
+                     given.len ? "access token validation failed"
+                               : "access token reset not authorized");
+}
+
+/* 1: older than what is set already, to be ignored. */
+static int check_timestamp(struct settings *settings, struct str text, struct error *err)
+{
+    int64_t at_us;
+
+    if (!text.p)
+        return 0;
+    if (!clock_parse(text, &at_us))
+        return error_set(err, ERROR_INVALID, "'timestamp' is not an RFC 3339 time");
+    if (settings->initialized && at_us <= settings->init_at_us)
+        return 1;
+    settings->init_at_us = at_us;
+    settings->initialized = true;
+    return 0;
+}
+
+static int apply_env(struct settings *settings, const struct init_request *request,
+                     struct error *err)
+{
+    struct env fresh = {0};
+
+    if (request->sandbox_id.len &&
+        env_set(&settings->internal, STR("E2B_SANDBOX_ID"), request->sandbox_id, err) != 0)
+        return -1;
+    if (request->template_id.len &&
+        env_set(&settings->internal, STR("E2B_TEMPLATE_ID"), request->template_id, err) != 0)
+        return -1;
+    if (!request->env_vars)
+        return 0;
+    if (env_add_json(&fresh, request->env_vars, err) != 0) {
+        env_done(&fresh);
+        return -1;
+    }
+    env_done(&settings->user);
+    settings->user = fresh;
+    return 0;
+}
+
+static int apply(struct settings *settings, const struct init_request *request, struct error *err)
+{
+    char user[USER_NAME_SIZE], token[SETTINGS_TOKEN_SIZE];
+
+    if (!str_copy(request->token, token, sizeof(token)))
+        return error_set(err, ERROR_INVALID, "'accessToken' is too long");
+    if (!str_copy(request->default_user, user, sizeof(user)))
+        return error_set(err, ERROR_INVALID, "'defaultUser' is too long");
+    if (request->default_workdir.len >= PATH_MAX ||
+        (request->default_workdir.len &&
+         memchr(request->default_workdir.p, '\0', request->default_workdir.len)))
+        return error_set(err, ERROR_INVALID, "'defaultWorkdir' is too long");
+    if (apply_env(settings, request, err) != 0)
+        return -1;
+    memcpy(settings->token, token, sizeof(token));
+    if (user[0])
+        memcpy(settings->default_user, user, sizeof(user));
+    if (request->default_workdir.len) {
+        free(settings->default_workdir);
+        settings->default_workdir = str_dup(request->default_workdir);
+    }
+    return 0;
+}
+
+static int set_all(struct envd_door *door, struct str body, struct error *err)
+{
+    struct init_request request = {0};
+    auto_json json_t *tree = NULL;
+    int r;
+
+    if (json_parse_as(fields, body.len ? body : STR("{}"), &request, &tree, err) != 0 ||
+        check_token(door, request.token, err) != 0)
+        return -1;
+    r = check_timestamp(&door->envd->settings, request.timestamp, err);
+    if (r != 0)
+        return r < 0 ? -1 : 0;
+    return apply(&door->envd->settings, &request, err);
+}
+
+static void on_body(struct http_exchange *ex, struct str body, void *arg)
+{
+    static const struct http_header headers[] = {
+        {STR_INIT("x-envd-version"), STR_INIT(ENVD_VERSION)},
+        {STR_INIT("cache-control"), STR_INIT("no-store")},
+    };
+    struct error err = {0};
+
+    if (set_all(arg, body, &err) != 0)
+        envd_reply_failure(ex, &err);
+    else
+        http_reply(ex, 204, headers, sizeof(headers) / sizeof(headers[0]), STR(""));
+}
+
+void init_handle(struct envd_door *door, struct http_exchange *ex)
+{
+    http_read_all(ex, BODY_MAX, on_body, door);
+}
+
+static void add_env(json_t *object, const struct env *env)
+{
+    for (size_t i = 0; i < env->count; i++) {
+        struct str value = str_of(env->items[i]);
+        auto_free char *name = str_dup(str_split(&value, '='));
+
+        json_object_set_new(object, name, json_str(value));
+    }
+}
+
+void init_envs(struct envd *envd, struct http_exchange *ex)
+{
+    auto_json json_t *object = json_object();
+    auto_free char *text = NULL;
+
+    add_env(object, &envd->settings.internal);
+    add_env(object, &envd->settings.user);
+    text = json_text(object);
+    envd_reply_json(ex, 200, str_of(text));
+}

@@ -1,0 +1,152 @@
+/* How it works: writes queue up and are done in order as the pipe (or terminal) takes them; each
+ * one's callback is called when its last byte is in. The first is tried at once, because nearly all
+ * fit. Callbacks are never called from inside process_input_write(): a write that succeeded at once
+ * is still reported through the queue, from the poll callback or a zero-length turn. */
+#include <errno.h>
+#include <fcntl.h>
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "envd/process.h"
+#include "loop/loop.h"
+
+struct process_write {
+    struct list link;
+    process_written_fn *written;
+    void *arg;
+    size_t len, done;
+    char bytes[];
+};
+
+static void on_writable(uv_poll_t *poll, int status, int events);
+
+static void pop(struct process *process, const struct error *err)
+{
+    struct process_write *item =
+        container_of(list_pop_front(&process->input.queue), struct process_write, link);
+
+    process->input.queued--;
+    item->written(item->arg, err);
+    free(item);
+}
+
+void process_input_close(struct process *process)
+{
+    struct process_input *input = &process->input;
+    struct error err;
+
+    if (input->fd < 0)
+        return;
+    process_handle_close(process, (uv_handle_t *)&input->poll);
+    close_fd(&input->fd);
+    error_set(&err, ERROR_INTERNAL, "error writing input: the process does not read it any more");
+    while (!list_empty(&input->queue))
+        pop(process, &err);
+}
+
+/* False when the other side is gone. */
+static bool write_first(struct process *process)
+{
+    struct process_write *item =
+        container_of(process->input.queue.next, struct process_write, link);
+
+    while (item->done < item->len) {
+        ssize_t n = write(process->input.fd, item->bytes + item->done, item->len - item->done);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return errno == EAGAIN;
+        item->done += (size_t)n;
+    }
+    return true;
+}
+
+static void flush(struct process *process)
+{
+    struct process_input *input = &process->input;
+
+    while (input->fd >= 0 && !list_empty(&input->queue)) {
+        struct process_write *item = container_of(input->queue.next, struct process_write, link);
+
+        if (!write_first(process)) {
+            process_input_close(process);
+            return;
+        }
+        if (item->done < item->len)
+            return;
+        pop(process, NULL);
+    }
+    if (input->fd < 0)
+        return;
+    if (input->polling) {
+        input->polling = false;
+        (void)uv_poll_stop(&input->poll);
+    }
+    if (input->close_after)
+        process_input_close(process);
+}
+
+static void on_writable(uv_poll_t *poll, int status, int events)
+{
+    struct process *process = poll->data;
+
+    (void)events;
+    if (status < 0)
+        process_input_close(process);
+    else
+        flush(process);
+    process_advance(process);
+}
+
+void process_input_open(struct process *process, int fd_consume)
+{
+    struct process_input *input = &process->input;
+
+    input->fd = fd_consume;
+    if (uv_poll_init(loop_uv(process->table->loop), &input->poll, fd_consume) != 0) {
+        close_fd(&input->fd);
+        return;
+    }
+    input->poll.data = process;
+    process_handle_opened(process);
+}
+
+int process_input_write(struct process *process, bool to_pty, struct str data,
+                        process_written_fn *written, void *arg, struct error *err)
+{
+    struct process_input *input = &process->input;
+    struct process_write *item;
+
+    if (to_pty != process->is_pty)
+        return error_set(err, ERROR_INTERNAL, "error writing to %s: tty is %s for the process",
+                         to_pty ? "tty" : "stdin", process->is_pty ? "enabled" : "not enabled");
+    if (input->fd < 0 || input->close_after)
+        return error_set(err, ERROR_INTERNAL, "error writing to stdin: stdin not enabled or closed");
+    if (input->queued >= PROCESS_INPUTS_MAX)
+        return error_set(err, ERROR_QUOTA, "too many inputs wait to be read by the process");
+    item = xmalloc(sizeof(*item) + data.len);
+    *item = (struct process_write){.written = written, .arg = arg, .len = data.len};
+    if (data.len)
+        memcpy(item->bytes, data.p, data.len);
+    list_push_back(&input->queue, &item->link);
+    input->queued++;
+    if (!input->polling) {
+        input->polling = true;
+        (void)uv_poll_start(&input->poll, UV_WRITABLE, on_writable);
+    }
+    return 0;
+}
+
+int process_input_end(struct process *process, struct error *err)
+{
+    if (process->is_pty)
+        return error_set(err, ERROR_INTERNAL,
+                         "error closing stdin: a terminal's input has no end; send Ctrl-D");
+    if (process->input.fd < 0 || process->input.close_after)
+        return error_set(err, ERROR_INTERNAL, "error closing stdin: stdin not enabled or closed");
+    process->input.close_after = true;
+    flush(process);
+    return 0;
+}

@@ -1,0 +1,241 @@
+/* SendInput and StreamInput: bytes for a program's stdin or terminal. A call is answered when the
+ * program's pipe has taken its bytes; a stream is not read further while some wait. */
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/encode.h"
+#include "envd/envd.h"
+#include "json/json_shape.h"
+#include "rpc/connect.h"
+
+/* {"stdin": base64} or {"pty": base64} */
+static int decode_input(const json_t *input, bool *to_pty, struct buf *out, struct error *err)
+{
+    struct str text = json_get_str(input, "stdin");
+
+    *to_pty = !text.p;
+    if (!text.p)
+        text = json_get_str(input, "pty");
+    if (!text.p)
+        return error_set(err, ERROR_UNSUPPORTED, "invalid input type");
+    buf_init(out, CONNECT_MESSAGE_MAX);
+    if (!base64_decode(text, out))
+        return error_set(err, ERROR_INVALID, "the input is not base64");
+    return 0;
+}
+
+static int write_input(struct process *process, const json_t *input, process_written_fn *written,
+                       void *arg, struct error *err)
+{
+    auto_buf struct buf bytes = {0};
+    bool to_pty;
+
+    if (decode_input(input, &to_pty, &bytes, err) != 0)
+        return -1;
+    return process_input_write(process, to_pty, buf_str(&bytes), written, arg, err);
+}
+
+/* ---- SendInput ---- */
+
+/* Freed when both the write and the exchange are over. */
+struct send_input {
+    struct http_exchange *ex; /* NULL when the client is gone */
+    unsigned refs;
+};
+
+static void unref(struct send_input *send)
+{
+    if (--send->refs == 0)
+        free(send);
+}
+
+static void on_send_done(struct http_exchange *ex, void *arg)
+{
+    struct send_input *send = arg;
+
+    (void)ex;
+    send->ex = NULL;
+    unref(send);
+}
+
+static void on_sent(void *arg, const struct error *err)
+{
+    struct send_input *send = arg;
+
+    if (send->ex && err)
+        connect_reply_error(send->ex, err);
+    else if (send->ex)
+        connect_reply(send->ex, STR("{}"));
+    unref(send);
+}
+
+int process_rpc_send_input(struct call *call, struct error *err)
+{
+    struct process *process = process_rpc_select(call->envd, call->request, err);
+    struct send_input *send;
+
+    if (!process)
+        return -1;
+    send = xcalloc(1, sizeof(*send));
+    *send = (struct send_input){.ex = call->ex, .refs = 2};
+    if (write_input(process, json_object_get(call->request, "input"), on_sent, send, err) != 0) {
+        free(send);
+        return -1;
+    }
+    http_on_done(call->ex, on_send_done, send);
+    return 0;
+}
+
+/* ---- StreamInput ---- */
+
+struct input_stream {
+    struct envd *envd;
+    struct http_exchange *ex; /* NULL when the client is gone */
+    struct connect_decoder decoder;
+    pid_t pid; /* 0 until the start message */
+    unsigned refs, writing;
+    bool ended, answered;
+};
+
+static void stream_unref(struct input_stream *stream)
+{
+    if (--stream->refs > 0)
+        return;
+    connect_decoder_done(&stream->decoder);
+    free(stream);
+}
+
+static void stream_fail(struct input_stream *stream, const struct error *err)
+{
+    if (!stream->ex || stream->answered)
+        return;
+    stream->answered = true;
+    connect_fail(stream->ex, err);
+}
+
+static void stream_advance(struct input_stream *stream)
+{
+    static const char empty[] = "\0\0\0\0\2{}";
+
+    if (!stream->ex || stream->answered || stream->writing > 0)
+        return;
+    if (!stream->ended) {
+        http_resume(stream->ex);
+        return;
+    }
+    stream->answered = true;
+    connect_begin(stream->ex);
+    http_write(stream->ex, empty, sizeof(empty) - 1);
+    connect_finish(stream->ex, NULL);
+}
+
+static void on_stream_written(void *arg, const struct error *err)
+{
+    struct input_stream *stream = arg;
+
+    stream->writing--;
+    if (err)
+        stream_fail(stream, err);
+    else
+        stream_advance(stream);
+    stream_unref(stream);
+}
+
+static int stream_data(struct input_stream *stream, const json_t *data, struct error *err)
+{
+    struct process *process = process_find(&stream->envd->processes, stream->pid, STR_NONE);
+
+    if (stream->pid == 0)
+        return error_set(err, ERROR_INVALID, "the first message must be 'start'");
+    if (!process)
+        return error_set(err, ERROR_NOT_FOUND, "process with pid %d not found", (int)stream->pid);
+    if (write_input(process, json_object_get(data, "input"), on_stream_written, stream, err) != 0)
+        return -1;
+    stream->refs++;
+    stream->writing++;
+    return 0;
+}
+
+static int stream_message(struct input_stream *stream, struct str text, struct error *err)
+{
+    auto_json json_t *message = NULL;
+    const json_t *event;
+
+    if (json_parse(text.len ? text : STR("{}"), &message, err) != 0)
+        return -1;
+    if ((event = json_object_get(message, "start"))) {
+        struct process *process = process_rpc_select(stream->envd, event, err);
+
+        if (!process)
+            return -1;
+        stream->pid = process->pid;
+        return 0;
+    }
+    if ((event = json_object_get(message, "data")))
+        return stream_data(stream, event, err);
+    if (json_object_get(message, "keepalive"))
+        return 0;
+    return error_set(err, ERROR_UNSUPPORTED, "invalid event type");
+}
+
+struct message_result {
+    struct input_stream *stream;
+    struct error *err;
+};
+
+static int on_message(void *arg, uint8_t flags, struct str message)
+{
+    struct message_result *result = arg;
+
+    if (flags & CONNECT_END)
+        return 0;
+    return stream_message(result->stream, message, result->err);
+}
+
+static void on_stream_data(struct http_exchange *ex, struct str data, void *arg)
+{
+    struct input_stream *stream = arg;
+    struct error err = {0};
+    struct message_result result = {stream, &err};
+
+    if (stream->answered)
+        return;
+    if (connect_decode(&stream->decoder, data, on_message, &result, &err) != 0)
+        stream_fail(stream, &err);
+    else if (stream->writing > 0)
+        http_pause(ex);
+}
+
+static void on_stream_end(struct http_exchange *ex, void *arg)
+{
+    struct input_stream *stream = arg;
+    struct error err;
+
+    (void)ex;
+    stream->ended = true;
+    if (!connect_decoder_idle(&stream->decoder)) {
+        error_set(&err, ERROR_INVALID, "the stream ends inside a message");
+        stream_fail(stream, &err);
+    }
+    stream_advance(stream);
+}
+
+static void on_stream_done(struct http_exchange *ex, void *arg)
+{
+    struct input_stream *stream = arg;
+
+    (void)ex;
+    stream->ex = NULL;
+    stream_unref(stream);
+}
+
+void process_rpc_stream_input(struct envd *envd, struct http_exchange *ex)
+{
+    struct input_stream *stream = xcalloc(1, sizeof(*stream));
+
+    stream->envd = envd;
+    stream->ex = ex;
+    stream->refs = 1;
+    stream->decoder.max = CONNECT_MESSAGE_MAX;
+    http_on_done(ex, on_stream_done, stream);
+    http_read_stream(ex, on_stream_data, on_stream_end, stream);
+}

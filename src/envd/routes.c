@@ -1,0 +1,216 @@
+/* How it works: one table of everything the agent answers. Plain HTTP routes get the exchange; for
+ * remote procedure calls the body is read and parsed here and the handler gets a struct call. */
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/encode.h"
+#include "envd/auth.h"
+#include "envd/envd.h"
+#include "http/http_errors.h"
+#include "json/json_shape.h"
+#include "rpc/connect.h"
+
+enum route_kind { ROUTE_HTTP, ROUTE_INIT, ROUTE_UNARY, ROUTE_STREAM, ROUTE_CLIENT_STREAM };
+
+struct route {
+    const char *method, *path;
+    enum route_kind kind;
+    void (*http)(struct envd *envd, struct http_exchange *ex);
+    call_fn *call;
+};
+
+static void health(struct envd *envd, struct http_exchange *ex)
+{
+    static const struct http_header headers[] = {
+        {STR_INIT("cache-control"), STR_INIT("no-store")},
+        {STR_INIT("access-control-allow-origin"), STR_INIT("*")},
+    };
+
+    (void)envd;
+    http_reply(ex, 204, headers, sizeof(headers) / sizeof(headers[0]), STR(""));
+}
+
+#define PROCESS_RPC(name)    "/process.Process/" name
+#define FILESYSTEM_RPC(name) "/filesystem.Filesystem/" name
+
+static const struct route routes[] = {
+    {"GET", "/health", ROUTE_HTTP, .http = health},
+    {"POST", "/init", ROUTE_INIT},
+    {"GET", "/metrics", ROUTE_HTTP, .http = metrics_handle},
+    {"GET", "/envs", ROUTE_HTTP, .http = init_envs},
+    {"GET", "/files", ROUTE_HTTP, .http = files_download},
+    {"POST", "/files", ROUTE_HTTP, .http = files_upload},
+    {"POST", PROCESS_RPC("Start"), ROUTE_STREAM, .call = process_rpc_start},
+    {"POST", PROCESS_RPC("Connect"), ROUTE_STREAM, .call = process_rpc_connect},
+    {"POST", PROCESS_RPC("List"), ROUTE_UNARY, .call = process_rpc_list},
+    {"POST", PROCESS_RPC("SendInput"), ROUTE_UNARY, .call = process_rpc_send_input},
+    {"POST", PROCESS_RPC("CloseStdin"), ROUTE_UNARY, .call = process_rpc_close_stdin},
+    {"POST", PROCESS_RPC("SendSignal"), ROUTE_UNARY, .call = process_rpc_send_signal},
+    {"POST", PROCESS_RPC("Update"), ROUTE_UNARY, .call = process_rpc_update},
+    {"POST", PROCESS_RPC("StreamInput"), ROUTE_CLIENT_STREAM, .http = process_rpc_stream_input},
+    {"POST", FILESYSTEM_RPC("Stat"), ROUTE_UNARY, .call = filesystem_stat},
+    {"POST", FILESYSTEM_RPC("MakeDir"), ROUTE_UNARY, .call = filesystem_make_dir},
+    {"POST", FILESYSTEM_RPC("Move"), ROUTE_UNARY, .call = filesystem_move},
+    {"POST", FILESYSTEM_RPC("ListDir"), ROUTE_UNARY, .call = filesystem_list_dir},
+    {"POST", FILESYSTEM_RPC("Remove"), ROUTE_UNARY, .call = filesystem_remove},
+};
+
+static const struct http_header json_headers[] = {
+    {STR_INIT("content-type"), STR_INIT("application/json")},
+    {STR_INIT("access-control-allow-origin"), STR_INIT("*")},
+};
+
+void envd_reply_json(struct http_exchange *ex, int status, struct str body)
+{
+    http_reply(ex, status, json_headers, sizeof(json_headers) / sizeof(json_headers[0]), body);
+}
+
+void envd_reply_error(struct http_exchange *ex, int status, const char *message)
+{
+    auto_json json_t *json = json_object();
+    auto_free char *text = NULL;
+
+    json_object_set_new(json, "code", json_integer(status));
+    json_object_set_new(json, "message", json_str(str_of(message)));
+    text = json_text(json);
+    envd_reply_json(ex, status, str_of(text));
+}
+
+void envd_reply_failure(struct http_exchange *ex, const struct error *err)
+{
+    envd_reply_error(ex, http_error_status(err->code), err->message);
+}
+
+int call_user(const struct call *call, struct user *out, struct error *err)
+{
+    struct str header = http_header(call->ex, "authorization");
+    struct str name = str_of(call->envd->settings.default_user);
+    auto_buf struct buf decoded;
+
+    buf_init(&decoded, 1024);
+    if (str_starts(header, STR("Basic "))) {
+        struct str rest;
+
+        if (!base64_decode(str_trim(str_skip(header, 6)), &decoded))
+            return error_set(err, ERROR_UNAUTHORIZED, "invalid authorization header");
+        rest = buf_str(&decoded);
+        name = str_split(&rest, ':');
+    }
+    return users_find(name, out, err);
+}
+
+static void on_unary_body(struct http_exchange *ex, struct str body, void *arg)
+{
+    const struct route *route = http_user(ex);
+    struct call call = {.envd = arg, .ex = ex};
+    auto_json json_t *request = NULL;
+    struct error err = {0};
+
+    if (json_parse(body.len ? body : STR("{}"), &request, &err) == 0) {
+        call.request = request;
+        if (route->call(&call, &err) == 0)
+            return;
+    }
+    connect_reply_error(ex, &err);
+}
+
+static void on_stream_body(struct http_exchange *ex, struct str body, void *arg)
+{
+    const struct route *route = http_user(ex);
+    struct call call = {.envd = arg, .ex = ex};
+    auto_json json_t *request = NULL;
+    struct error err = {0};
+    struct str message;
+
+    if (connect_decode_single(body, &message, &err) == 0 &&
+        json_parse(message.len ? message : STR("{}"), &request, &err) == 0) {
+        call.request = request;
+        if (route->call(&call, &err) == 0)
+            return;
+    }
+    connect_fail(ex, &err);
+}
+
+/* Preflight of browsers: everything is allowed, since requests carry their own proof. */
+static void reply_preflight(struct http_exchange *ex)
+{
+    static const struct http_header headers[] = {
+        {STR_INIT("access-control-allow-origin"), STR_INIT("*")},
+        {STR_INIT("access-control-allow-methods"),
+         STR_INIT("GET, HEAD, POST, PUT, PATCH, DELETE")},
+        {STR_INIT("access-control-allow-headers"), STR_INIT("*")},
+        {STR_INIT("access-control-max-age"), STR_INIT("7200")},
+    };
+
+    http_reply(ex, 204, headers, sizeof(headers) / sizeof(headers[0]), STR(""));
+}
+
+static const struct route *find_route(const struct http_request *request, bool *path_known)
+{
+    *path_known = false;
+    for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
+        if (!str_is(request->path, routes[i].path))
+            continue;
+        *path_known = true;
+        if (str_is(request->method, routes[i].method))
+            return &routes[i];
+    }
+    return NULL;
+}
+
+static bool content_type_is(const struct http_exchange *ex, const char *want)
+{
+    struct str type = http_header(ex, "content-type");
+
+    return str_eq_nocase(str_trim(str_split(&type, ';')), str_of(want));
+}
+
+static void run(struct envd_door *door, const struct route *route, struct http_exchange *ex)
+{
+    const char *type = route->kind == ROUTE_UNARY ? "application/json" : "application/connect+json";
+
+    if (route->kind >= ROUTE_UNARY && !content_type_is(ex, type)) {
+        envd_reply_error(ex, 415, "unsupported content type");
+        return;
+    }
+    /* A route is const and user pointers are not. */
+    http_set_user(ex, (void *)(uintptr_t)route);
+    switch (route->kind) {
+    case ROUTE_INIT:
+        init_handle(door, ex);
+        break;
+    case ROUTE_HTTP:
+    case ROUTE_CLIENT_STREAM:
+        route->http(door->envd, ex);
+        break;
+    case ROUTE_UNARY:
+        http_read_all(ex, CONNECT_MESSAGE_MAX, on_unary_body, door->envd);
+        break;
+    case ROUTE_STREAM:
+        http_read_all(ex, CONNECT_HEAD_SIZE + CONNECT_MESSAGE_MAX, on_stream_body, door->envd);
+        break;
+    }
+}
+
+void routes_handle(struct http_exchange *ex, void *arg)
+{
+    struct envd_door *door = arg;
+    bool path_known;
+    const struct route *route;
+
+    if (str_is(http_request(ex)->method, "OPTIONS")) {
+        reply_preflight(ex);
+        return;
+    }
+    if (!auth_allows(&door->envd->settings, ex)) {
+        envd_reply_error(ex, 401,
+                         "unauthorized access, please provide a valid access token or method "
+                         "signing if supported");
+        return;
+    }
+    route = find_route(http_request(ex), &path_known);
+    if (route)
+        run(door, route, ex);
+    else
+        envd_reply_error(ex, path_known ? 405 : 404,
+                         path_known ? "method not allowed" : "not found");
+}

@@ -1,0 +1,22 @@
+/* What /init sets. */
+#pragma once
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/str.h"
+#include "envd/env.h"
+#include "envd/users.h"
+
+enum { SETTINGS_TOKEN_SIZE = 512 };
+
+struct settings {
+    char token[SETTINGS_TOKEN_SIZE]; /* "" = requests need none */
+    char default_user[USER_NAME_SIZE];
+    char *default_workdir; /* or NULL */
+    struct env internal;   /* E2B_SANDBOX and the like: /init's envVars do not touch them */
+    struct env user;
+    bool initialized;
+    int64_t init_at_us; /* timestamp of the newest /init that had one */
+};

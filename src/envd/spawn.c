@@ -1,0 +1,170 @@
+/* How it works: clone(CLONE_VM | CLONE_VFORK) runs child() on a stack of its own while the agent
+ * waits. The child must not touch anything the agent relies on: it makes system calls directly
+ * (libc's setuid and friends keep state) and reports a failure by writing to the caller's variable,
+ * which works because memory is shared.
+ *
+ * All signals are blocked around the clone, so that no handler of the agent can run in the child;
+ * the child sets the dispositions the agent changed back before it unblocks them.
+ *
+ * oom_score_adj must be written before the user changes: afterwards /proc/self belongs to root. */
+#include "envd/spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+#include "base/log.h"
+
+enum {
+    STACK_SIZE = 64 * 1024,
+    KERNEL_SIGSET_SIZE = 8,
+};
+
+static const int changed_signals[] = {SIGPIPE, SIGTERM, SIGINT, SIGHUP, SIGCHLD};
+
+/* What rt_sigaction(2) takes; all zero is SIG_DFL. */
+struct kernel_sigaction {
+    unsigned long handler, flags, restorer, mask;
+};
+
+struct child {
+    const struct spawn *spawn;
+    volatile struct spawn_failure *failure;
+};
+
+static struct rlimit guest_nofile;
+static bool nofile_raised;
+
+static long set_user(const struct user *user)
+{
+    if (syscall(SYS_setgroups, user->group_count, user->groups) != 0 ||
+        syscall(SYS_setresgid, user->gid, user->gid, user->gid) != 0)
+        return -1;
+    return syscall(SYS_setresuid, user->uid, user->uid, user->uid);
+}
+
+static void raise_oom_score(void)
+{
+    long fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC, 0);
+
+    if (fd < 0)
+        return;
+    (void)syscall(SYS_write, fd, "100", 3);
+    (void)syscall(SYS_close, fd);
+}
+
+static void reset_signals(void)
+{
+    struct kernel_sigaction standard = {0};
+    unsigned long none = 0;
+
+    for (size_t i = 0; i < sizeof(changed_signals) / sizeof(changed_signals[0]); i++)
+        (void)syscall(SYS_rt_sigaction, changed_signals[i], &standard, NULL, KERNEL_SIGSET_SIZE);
+    (void)syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, KERNEL_SIGSET_SIZE);
+}
+
+static long set_up(const struct spawn *spawn)
+{
+    if (syscall(SYS_setsid) < 0)
+        return -1;
+    raise_oom_score();
+    if (spawn->tty && syscall(SYS_ioctl, spawn->stdio[0], TIOCSCTTY, 0) != 0)
+        return -1;
+    for (int i = 0; i < 3; i++)
+        if (syscall(SYS_dup3, spawn->stdio[i], i, 0) < 0)
+            return -1;
+    if (nofile_raised)
+        (void)syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &guest_nofile, NULL);
+    (void)syscall(SYS_umask, 022);
+    return set_user(spawn->user);
+}
+
+/* As execvp(3) does: a later candidate may still be found, but a refusal is remembered. */
+static int try_candidates(const struct spawn *spawn)
+{
+    int errnum = ENOENT;
+
+    for (char *const *path = spawn->candidates; *path; path++) {
+        (void)syscall(SYS_execve, *path, spawn->argv, spawn->envp);
+        if (errno != ENOENT && errno != ENOTDIR)
+            errnum = errno;
+        if (errno != ENOENT && errno != ENOTDIR && errno != EACCES)
+            break;
+    }
+    return errnum;
+}
+
+__attribute__((no_sanitize("address", "undefined"))) static int child(void *arg)
+{
+    struct child *child = arg;
+
+    child->failure->step = SPAWN_SETUP;
+    if (set_up(child->spawn) == 0) {
+        child->failure->step = SPAWN_CWD;
+        if (syscall(SYS_chdir, child->spawn->cwd) == 0) {
+            reset_signals();
+            child->failure->step = SPAWN_EXEC;
+            errno = try_candidates(child->spawn);
+        }
+    }
+    child->failure->errnum = errno;
+    (void)syscall(SYS_exit_group, 127);
+    return 127;
+}
+
+/* The stack stays mapped: at most two of its pages are ever touched. */
+static char *stack_top(void)
+{
+    static char *stack;
+
+    if (!stack) {
+        void *p = mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
+
+        if (p == MAP_FAILED)
+            return NULL;
+        stack = p;
+    }
+    return stack + STACK_SIZE;
+}
+
+pid_t spawn(const struct spawn *spawn, struct spawn_failure *failure)
+{
+    struct child start = {.spawn = spawn, .failure = failure};
+    char *stack = stack_top();
+    sigset_t all, before;
+    pid_t pid;
+
+    *failure = (struct spawn_failure){.step = SPAWN_SETUP};
+    if (!stack) {
+        failure->errnum = ENOMEM;
+        return -1;
+    }
+    (void)sigfillset(&all);
+    (void)sigprocmask(SIG_BLOCK, &all, &before);
+    pid = clone(child, stack, CLONE_VM | CLONE_VFORK | SIGCHLD, &start);
+    if (pid < 0)
+        failure->errnum = errno;
+    (void)sigprocmask(SIG_SETMASK, &before, NULL);
+    /* A child that failed is reaped like any other orphan. */
+    return pid < 0 || failure->errnum != 0 ? -1 : pid;
+}
+
+void spawn_raise_own_nofile(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &guest_nofile) != 0)
+        return;
+    limit = guest_nofile;
+    limit.rlim_cur = limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &limit) == 0)
+        nofile_raised = true;
+    else
+        log_warn("envd", "cannot raise the limit of open files, ignoring");
+}

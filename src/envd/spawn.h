@@ -1,0 +1,30 @@
+/* Starting a program without copying the agent's memory map: the child shares it until it executes
+ * (as vfork does), so the cost does not depend on the agent's size. */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "envd/users.h"
+
+struct spawn {
+    char *const *candidates; /* paths to try in order, NULL-terminated */
+    char *const *argv;
+    char *const *envp;
+    const char *cwd;
+    const struct user *user;
+    int stdio[3]; /* become 0, 1, 2; each above 2 */
+    bool tty;     /* stdio[0] becomes the controlling terminal */
+};
+
+enum spawn_step { SPAWN_SETUP, SPAWN_CWD, SPAWN_EXEC };
+
+struct spawn_failure {
+    enum spawn_step step;
+    int errnum;
+};
+
+/* The new process leads a session of its own. Returns its pid, or -1 with *failure. */
+pid_t spawn(const struct spawn *spawn, struct spawn_failure *failure);
+/* The soft limit of open files that programs get; the agent's own is higher. */
+void spawn_raise_own_nofile(void);

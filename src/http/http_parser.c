@@ -1,0 +1,385 @@
+/* How it works
+ *
+ * llhttp calls back with pieces of the target, of names and of values, cut wherever the input was
+ * cut. They are appended to one text buffer; spans remember offsets, because the buffer moves while
+ * it grows. At the end of the head the spans become struct http_header with pointers.
+ *
+ * The parser pauses at the end of a head (when a body follows) and at the end of each message, so
+ * that no handler ever runs inside of llhttp. It is initialised anew for every message.
+ *
+ * Requests get a second look: request smuggling lives on two parsers that disagree about where a
+ * head ends, so scan_head() finds the end by the strictest reading (CR LF only, no folding, no
+ * control bytes) and only the bytes up to there are given to llhttp, which has to agree. Responses
+ * come from servers inside sandboxes whose heads are rewritten before they are passed on; there
+ * llhttp's own reading is enough. */
+#include "http/http_parser.h"
+
+#include "base/alloc.h"
+
+enum { TRAILER_MAX = 16 * 1024, TEXT_KEEP = 8 * 1024 };
+
+static int fail(struct http_parser *parser, int status, const char *text)
+{
+    parser->error_status = status;
+    parser->error_text = text;
+    return HPE_USER;
+}
+
+static int add_text(struct http_parser *parser, const char *p, size_t len)
+{
+    if (!buf_add(&parser->text, p, len))
+        return fail(parser, 431, "request head is too large");
+    return 0;
+}
+
+static int on_first(llhttp_t *ll, const char *p, size_t len) /* target or reason */
+{
+    struct http_parser *parser = ll->data;
+
+    parser->first_len += (uint32_t)len;
+    if (parser->first_len > HTTP_URL_MAX)
+        return fail(parser, 414, "request target is too long");
+    return add_text(parser, p, len);
+}
+
+static int on_name(llhttp_t *ll, const char *p, size_t len)
+{
+    struct http_parser *parser = ll->data;
+
+    if (parser->head_done) { /* trailers are read and dropped */
+        parser->trailer_bytes += len;
+        return parser->trailer_bytes > TRAILER_MAX ? fail(parser, 431, "trailers are too large")
+                                                   : 0;
+    }
+    if (parser->name_done) {
+        if (parser->count == HTTP_HEADER_COUNT_MAX)
+            return fail(parser, 431, "too many headers");
+        if (parser->count == parser->cap) {
+            parser->cap = parser->cap ? parser->cap * 2 : 16;
+            parser->spans = xrealloc(parser->spans, parser->cap * sizeof(*parser->spans));
+            parser->items = xrealloc(parser->items, parser->cap * sizeof(*parser->items));
+        }
+        parser->spans[parser->count++] = (struct http_span){.name = (uint32_t)parser->text.len};
+        parser->name_done = false;
+    }
+    parser->spans[parser->count - 1].name_len += (uint32_t)len;
+    return add_text(parser, p, len);
+}
+
+static int on_name_complete(llhttp_t *ll)
+{
+    struct http_parser *parser = ll->data;
+
+    if (!parser->head_done && !parser->name_done) {
+        parser->name_done = true;
+        parser->spans[parser->count - 1].value = (uint32_t)parser->text.len;
+    }
+    return 0;
+}
+
+static int on_value(llhttp_t *ll, const char *p, size_t len)
+{
+    struct http_parser *parser = ll->data;
+
+    if (parser->head_done) {
+        parser->trailer_bytes += len;
+        return parser->trailer_bytes > TRAILER_MAX ? fail(parser, 431, "trailers are too large")
+                                                   : 0;
+    }
+    if (parser->count == 0)
+        return fail(parser, 400, "malformed header");
+    parser->spans[parser->count - 1].value_len += (uint32_t)len;
+    return add_text(parser, p, len);
+}
+
+static void resolve_headers(struct http_parser *parser)
+{
+    const char *text = parser->text.p;
+
+    for (size_t i = 0; i < parser->count; i++) {
+        const struct http_span *span = &parser->spans[i];
+
+        parser->items[i].name = str_n(text + span->name, span->name_len);
+        parser->items[i].value = str_trim(str_n(text + span->value, span->value_len));
+    }
+}
+
+static int check_request(struct http_parser *parser)
+{
+    size_t hosts = 0, encodings = 0, lengths = 0;
+
+    if (parser->ll.http_major != 1 || parser->ll.http_minor > 1)
+        return fail(parser, 505, "only HTTP/1.0 and HTTP/1.1 are supported");
+    if (parser->ll.method == HTTP_CONNECT)
+        return fail(parser, 501, "CONNECT is not supported");
+    if (parser->first_len == 0 || (parser->text.p[0] != '/' && parser->text.p[0] != '*'))
+        return fail(parser, 400, "the request target must be a path");
+    for (size_t i = 0; i < parser->count; i++) {
+        const struct http_header *header = &parser->items[i];
+
+        if (str_eq_nocase(header->name, STR("host"))) {
+            hosts++;
+        } else if (str_eq_nocase(header->name, STR("content-length"))) {
+            lengths++;
+        } else if (str_eq_nocase(header->name, STR("transfer-encoding"))) {
+            encodings++;
+            if (!str_eq_nocase(header->value, STR("chunked")))
+                return fail(parser, 501, "unsupported transfer encoding");
+        }
+    }
+    if (hosts > 1 || (hosts == 0 && parser->ll.http_minor == 1))
+        return fail(parser, 400, "exactly one Host header is needed");
+    if (lengths > 1 || encodings > 1 || (lengths && encodings))
+        return fail(parser, 400, "ambiguous body length");
+    if (encodings && parser->ll.http_minor == 0)
+        return fail(parser, 400, "HTTP/1.0 has no transfer encodings");
+    if (parser->ll.content_length > INT64_MAX)
+        return fail(parser, 413, "body is too large");
+    return 0;
+}
+
+static bool response_has_body(const llhttp_t *ll)
+{
+    if (ll->status_code < 200 || ll->status_code == 204 || ll->status_code == 304)
+        return false;
+    return !(ll->flags & F_CONTENT_LENGTH) || ll->content_length > 0;
+}
+
+static int on_headers_complete(llhttp_t *ll)
+{
+    struct http_parser *parser = ll->data;
+
+    parser->head_done = true;
+    parser->keep_alive = llhttp_should_keep_alive(ll);
+    resolve_headers(parser);
+    /* Pausing where no body follows would leave the end of the message unseen until the next byte,
+     * so there the pause is on_message_complete()'s. */
+    if (!parser->request)
+        return parser->head_only ? 1 : response_has_body(ll) ? HPE_PAUSED : 0;
+    if (check_request(parser) != 0)
+        return -1;
+    return (ll->flags & F_CHUNKED) || ll->content_length > 0 ? HPE_PAUSED : 0;
+}
+
+static int on_body(llhttp_t *ll, const char *p, size_t len)
+{
+    struct http_parser *parser = ll->data;
+
+    if (parser->on_body && len && parser->on_body(parser->arg, str_n(p, len)) != 0)
+        return HPE_PAUSED;
+    return 0;
+}
+
+static int on_message_complete(llhttp_t *ll)
+{
+    struct http_parser *parser = ll->data;
+
+    parser->complete = true;
+    return HPE_PAUSED;
+}
+
+static const llhttp_settings_t settings = {
+    .on_url = on_first,
+    .on_status = on_first,
+    .on_header_field = on_name,
+    .on_header_field_complete = on_name_complete,
+    .on_header_value = on_value,
+    .on_headers_complete = on_headers_complete,
+    .on_body = on_body,
+    .on_message_complete = on_message_complete,
+};
+
+void http_parser_init(struct http_parser *parser, bool request, http_parser_body_fn *body_fn,
+                      void *arg)
+{
+    *parser = (struct http_parser){.request = request, .on_body = body_fn, .arg = arg};
+    buf_init(&parser->text, HTTP_HEAD_MAX);
+    http_parser_next(parser);
+}
+
+void http_parser_done(struct http_parser *parser)
+{
+    buf_done(&parser->text);
+    free(parser->spans);
+    free(parser->items);
+    parser->spans = NULL;
+    parser->items = NULL;
+    parser->count = parser->cap = 0;
+}
+
+void http_parser_next(struct http_parser *parser)
+{
+    llhttp_init(&parser->ll, parser->request ? HTTP_REQUEST : HTTP_RESPONSE, &settings);
+    parser->ll.data = parser;
+    parser->head_only = parser->head_done = parser->head_told = parser->complete = false;
+    parser->name_done = true;
+    parser->scan_last = 0;
+    parser->scan_line = parser->scan_any = false;
+    parser->head_bytes = parser->trailer_bytes = 0;
+    if (parser->text.cap > TEXT_KEEP)
+        buf_done(&parser->text);
+    buf_clear(&parser->text);
+    parser->first_len = 0;
+    parser->count = 0;
+    parser->error_status = 0;
+    parser->error_text = NULL;
+}
+
+/* Length of the head's part of `in`; *out_end when its last byte is in it. -1 on a bad byte. */
+static ptrdiff_t scan_head(struct http_parser *parser, struct str in, bool *out_end)
+{
+    char last = parser->scan_last;
+
+    for (size_t i = 0; i < in.len; i++) {
+        char c = in.p[i];
+
+        if (last == '\r' ? c != '\n' : c == '\n')
+            return -1;
+        if (c == '\n') {
+            if (!parser->scan_line && parser->scan_any) {
+                *out_end = true;
+                return (ptrdiff_t)i + 1;
+            }
+            parser->scan_line = false;
+        } else if (c != '\r') {
+            if ((c == ' ' || c == '\t') && !parser->scan_line)
+                return -1; /* folding, or a blank in front of the request line */
+            if (((unsigned char)c < ' ' && c != '\t') || c == 0x7f)
+                return -1;
+            parser->scan_line = parser->scan_any = true;
+        }
+        last = c;
+    }
+    parser->scan_last = last;
+    return (ptrdiff_t)in.len;
+}
+
+static enum http_parse report_error(struct http_parser *parser, llhttp_errno_t error)
+{
+    if (!parser->error_status) {
+        parser->error_status = 400;
+        parser->error_text = "malformed HTTP message";
+        if (error == HPE_INVALID_METHOD)
+            parser->error_text = "unknown method";
+        else if (error == HPE_INVALID_VERSION)
+            parser->error_text = "malformed HTTP version";
+        else if (error == HPE_UNEXPECTED_CONTENT_LENGTH || error == HPE_INVALID_TRANSFER_ENCODING)
+            parser->error_text = "ambiguous body length";
+    }
+    return HTTP_PARSE_ERROR;
+}
+
+/* Feeds llhttp and says what stopped it. */
+static enum http_parse execute(struct http_parser *parser, struct str *in)
+{
+    llhttp_errno_t error = llhttp_execute(&parser->ll, in->p, in->len);
+
+    if (error == HPE_OK) {
+        *in = str_skip(*in, in->len);
+        return HTTP_PARSE_MORE;
+    }
+    if (error != HPE_PAUSED)
+        return report_error(parser, error);
+    *in = str_skip(*in, (size_t)(llhttp_get_error_pos(&parser->ll) - in->p));
+    llhttp_resume(&parser->ll);
+    if (parser->head_done && !parser->head_told) {
+        parser->head_told = true;
+        return HTTP_PARSE_HEAD;
+    }
+    return parser->complete ? HTTP_PARSE_DONE : HTTP_PARSE_PAUSED;
+}
+
+static enum http_parse feed_request_head(struct http_parser *parser, struct str *in)
+{
+    bool end = false;
+    ptrdiff_t len = scan_head(parser, *in, &end);
+    enum http_parse result;
+    struct str head;
+
+    if (len < 0) {
+        (void)fail(parser, 400, "malformed request head");
+        return HTTP_PARSE_ERROR;
+    }
+    parser->head_bytes += (size_t)len;
+    if (parser->head_bytes > HTTP_HEAD_MAX) {
+        (void)fail(parser, 431, "request head is too large");
+        return HTTP_PARSE_ERROR;
+    }
+    head = str_n(in->p, (size_t)len);
+    result = execute(parser, &head);
+    if (result == HTTP_PARSE_ERROR)
+        return result;
+    if (head.len || end != (result == HTTP_PARSE_HEAD)) {
+        (void)fail(parser, 400, "malformed request head");
+        return HTTP_PARSE_ERROR;
+    }
+    *in = str_skip(*in, (size_t)len);
+    return result;
+}
+
+enum http_parse http_parser_feed(struct http_parser *parser, struct str *in)
+{
+    enum http_parse result;
+    size_t before = in->len;
+
+    if (parser->error_status)
+        return HTTP_PARSE_ERROR;
+    if (parser->complete)
+        return HTTP_PARSE_DONE;
+    if (!in->len)
+        return HTTP_PARSE_MORE;
+    if (parser->request && !parser->head_done)
+        return feed_request_head(parser, in);
+    result = execute(parser, in);
+    if (!parser->head_done) {
+        parser->head_bytes += before - in->len;
+        if (parser->head_bytes > HTTP_HEAD_MAX) {
+            (void)fail(parser, 431, "response head is too large");
+            return HTTP_PARSE_ERROR;
+        }
+    }
+    return result;
+}
+
+bool http_parser_finish(struct http_parser *parser)
+{
+    llhttp_errno_t error;
+
+    if (parser->complete)
+        return true;
+    if (parser->error_status || !parser->head_done)
+        return false;
+    error = llhttp_finish(&parser->ll);
+    return (error == HPE_OK || error == HPE_PAUSED) && parser->complete;
+}
+
+bool http_parser_begun(const struct http_parser *parser)
+{
+    return parser->head_bytes > 0;
+}
+
+struct http_headers http_parser_headers(const struct http_parser *parser)
+{
+    return (struct http_headers){.items = parser->items, .count = parser->count};
+}
+
+struct str http_parser_reason(const struct http_parser *parser)
+{
+    return str_n(parser->text.p ? parser->text.p : "", parser->first_len);
+}
+
+void http_parser_request(const struct http_parser *parser, struct http_request *out)
+{
+    struct str target = str_n(parser->text.p, parser->first_len), rest = target;
+
+    out->method = str_of(llhttp_method_name((llhttp_method_t)parser->ll.method));
+    out->target = target;
+    out->path = str_split(&rest, '?');
+    out->query = rest;
+    out->headers = http_parser_headers(parser);
+    out->chunked = parser->ll.flags & F_CHUNKED;
+    out->content_length =
+        parser->ll.flags & F_CONTENT_LENGTH ? (int64_t)parser->ll.content_length : -1;
+    out->upgrade = parser->ll.upgrade && parser->ll.method != HTTP_CONNECT;
+    out->minor = parser->ll.http_minor;
+}

@@ -1,0 +1,171 @@
+#include <errno.h>
+#include <stdatomic.h>
+
+#include "base/alloc.h"
+#include "base/test.h"
+#include "loop/loop.h"
+#include "loop/workers.h"
+
+enum { POSTERS = 4, PER_POSTER = 2000 };
+
+struct counted_job {
+    struct loop_job job;
+    int poster, number;
+};
+
+static struct loop *test_loop;
+static int seen[POSTERS], total;
+
+static void on_counted(struct loop_job *job)
+{
+    struct counted_job *counted = (struct counted_job *)job;
+
+    CHECK_INT(counted->number, seen[counted->poster]);
+    seen[counted->poster]++;
+    if (++total == POSTERS * PER_POSTER)
+        loop_stop(test_loop);
+    loop_free_later(test_loop, counted);
+}
+
+static void post_many(void *arg)
+{
+    for (int i = 0; i < PER_POSTER; i++) {
+        struct counted_job *counted = xcalloc(1, sizeof(*counted));
+
+        counted->job.fn = on_counted;
+        counted->poster = (int)(intptr_t)arg;
+        counted->number = i;
+        loop_post(test_loop, &counted->job);
+    }
+}
+
+TEST(loop_posts_keep_order)
+{
+    uv_thread_t threads[POSTERS];
+
+    test_loop = loop_new();
+    for (int i = 0; i < POSTERS; i++)
+        CHECK_INT(uv_thread_create(&threads[i], post_many, (void *)(intptr_t)i), 0);
+    loop_run(test_loop);
+    for (int i = 0; i < POSTERS; i++)
+        CHECK_INT(uv_thread_join(&threads[i]), 0);
+    CHECK_INT(total, POSTERS * PER_POSTER);
+    loop_free(test_loop);
+}
+
+TEST(loop_stop_before_run)
+{
+    test_loop = loop_new();
+    loop_stop(test_loop);
+    loop_run(test_loop);
+    loop_free(test_loop);
+}
+
+static int nested_calls;
+
+static void on_nested(struct loop_job *job)
+{
+    nested_calls++;
+    if (nested_calls == 1)
+        loop_post(test_loop, job); /* must not run inside this call */
+    else
+        loop_stop(test_loop);
+    CHECK(nested_calls <= 2);
+}
+
+TEST(loop_job_may_post_itself_again)
+{
+    struct loop_job job = {.fn = on_nested};
+
+    test_loop = loop_new();
+    loop_post(test_loop, &job);
+    CHECK_INT(nested_calls, 0);
+    loop_run(test_loop);
+    CHECK_INT(nested_calls, 2);
+    loop_free(test_loop);
+}
+
+static void on_late(struct loop_job *job)
+{
+    (void)job;
+    nested_calls++;
+}
+
+TEST(loop_free_runs_what_was_posted)
+{
+    struct loop_job job = {.fn = on_late};
+
+    test_loop = loop_new();
+    loop_post(test_loop, &job);
+    loop_free(test_loop);
+    CHECK_INT(nested_calls, 1);
+}
+
+struct counted_work {
+    struct work work;
+    int ran;
+};
+
+static atomic_int runs;
+static int dones;
+
+static void on_run(struct work *work)
+{
+    ((struct counted_work *)work)->ran++;
+    atomic_fetch_add(&runs, 1);
+}
+
+static void on_work_done(struct work *work)
+{
+    CHECK_INT(((struct counted_work *)work)->ran, 1);
+    if (++dones == 100)
+        loop_stop(test_loop);
+}
+
+TEST(workers_run_and_complete)
+{
+    struct counted_work works[100] = {0};
+    struct workers *workers = workers_new(3, 100);
+
+    test_loop = loop_new();
+    for (int i = 0; i < 100; i++) {
+        works[i].work = (struct work){.run = on_run, .done = on_work_done, .loop = test_loop};
+        CHECK_INT(workers_run(workers, &works[i].work), 0);
+    }
+    loop_run(test_loop);
+    CHECK_INT(atomic_load(&runs), 100);
+    CHECK_INT(dones, 100);
+    workers_free(workers);
+    loop_free(test_loop);
+}
+
+static uv_sem_t gate;
+
+static void on_blocked_run(struct work *work)
+{
+    (void)work;
+    uv_sem_wait(&gate);
+    atomic_fetch_add(&runs, 1);
+}
+
+TEST(workers_queue_is_bounded_and_finished)
+{
+    struct counted_work works[8] = {0};
+    struct workers *workers = workers_new(1, 2);
+    int accepted = 0, result = 0;
+
+    CHECK_INT(uv_sem_init(&gate, 0), 0);
+    for (int i = 0; i < 8; i++) {
+        works[i].work = (struct work){.run = on_blocked_run};
+        result = workers_run(workers, &works[i].work);
+        if (result < 0)
+            break;
+        accepted++;
+    }
+    CHECK_INT(result, -EAGAIN);
+    CHECK(accepted == 2 || accepted == 3); /* one may run already */
+    for (int i = 0; i < accepted; i++)
+        uv_sem_post(&gate);
+    workers_free(workers);
+    CHECK_INT(atomic_load(&runs), accepted);
+}

@@ -1,0 +1,2 @@
+#include "base/test.h"
+TEST(none){}

@@ -1,0 +1,217 @@
+#include "quicksand/config.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+
+enum kind { TEXT, NUMBER };
+
+struct setting {
+    const char *key; /* --key VALUE, key = VALUE, QUICKSAND_KEY */
+    enum kind kind;
+    size_t offset;
+    const char *fallback;
+    int64_t min, max;
+    const char *help;
+};
+
+#define TEXT_SETTING(member, name, def, text) \
+    {.key = (name), .kind = TEXT, .offset = offsetof(struct config, member), .fallback = (def), \
+     .help = (text)}
+#define NUMBER_SETTING(member, name, def, low, high, text)                                    \
+    {.key = (name), .kind = NUMBER, .offset = offsetof(struct config, member),                \
+     .fallback = (def), .min = (low), .max = (high), .help = (text)}
+
+static const struct setting settings[] = {
+    TEXT_SETTING(listen, "listen", "127.0.0.1:3000", "ADDRESS:PORT to serve on (IPv4)"),
+    TEXT_SETTING(data, "data", "/var/lib/quicksand", "data directory"),
+    TEXT_SETTING(domain, "domain", "",
+                 "domain told to clients: a sandbox's port is at PORT-ID.DOMAIN"),
+    TEXT_SETTING(log, "log", "info", "debug, info, warn or error"),
+    TEXT_SETTING(resolvers, "resolvers", "",
+                 "DNS servers of the sandboxes, comma separated (default: the host's)"),
+    TEXT_SETTING(agent, "agent", "", "the agent's program (default: envd beside this program)"),
+    TEXT_SETTING(base_layer, "base-layer", "",
+                 "directory with a root file system to use as the base template in place"),
+    NUMBER_SETTING(warm, "warm", "16", 0, 1000, "ready sandboxes kept for the next create"),
+    NUMBER_SETTING(loops, "loops", "0", 0, 16, "threads that serve connections (0: one per processor)"),
+    NUMBER_SETTING(workers, "workers", "16", 1, 256, "threads that run API operations"),
+    NUMBER_SETTING(max_sandboxes, "max-sandboxes", "10000", 1, 16000, "sandboxes running at once"),
+    NUMBER_SETTING(max_hours, "max-hours", "24", 1, 720, "longest life of a sandbox, in hours"),
+    NUMBER_SETTING(template_cpu, "cpu", "2", 1, 64, "processors of a base sandbox"),
+    NUMBER_SETTING(template_mem_mb, "memory", "512", 64, 1048576, "memory of a base sandbox, in MB"),
+    NUMBER_SETTING(template_disk_mb, "disk", "10240", 64, 16777216,
+                   "disk a base sandbox may write, in MB"),
+    NUMBER_SETTING(server_uid, "uid", "64737", 1, 65533, "user and group id of the unprivileged server"),
+};
+
+enum { SETTING_COUNT = sizeof(settings) / sizeof(*settings), FILE_MAX = 64 * 1024 };
+
+void config_help(void)
+{
+    (void)printf("usage: quicksand serve [options]\n\n"
+                 "Each option can also be set as QUICKSAND_NAME in the environment (upper case, '_'\n"
+                 "for '-') or as 'name = value' in the file given by --config FILE.\n\n");
+    for (size_t i = 0; i < SETTING_COUNT; i++)
+        (void)printf("  --%-14s %s%s%s%s\n", settings[i].key, settings[i].help,
+                     settings[i].fallback[0] ? " [" : "", settings[i].fallback,
+                     settings[i].fallback[0] ? "]" : "");
+    (void)printf("  --%-14s %s\n", "config", "file with settings");
+}
+
+static const struct setting *find_setting(struct str key)
+{
+    for (size_t i = 0; i < SETTING_COUNT; i++)
+        if (str_is(key, settings[i].key))
+            return &settings[i];
+    return NULL;
+}
+
+static void apply(struct config *config, const struct setting *setting, struct str value,
+                  const char *from, struct buf *faults)
+{
+    char *member = (char *)config + setting->offset;
+    int64_t number;
+
+    if (setting->kind == TEXT) {
+        if (!str_copy(value, member, CONFIG_TEXT_SIZE))
+            (void)buf_printf(faults, "%s: '%s' is too long\n", from, setting->key);
+        return;
+    }
+    if (!str_to_i64(value, &number) || number < setting->min || number > setting->max) {
+        (void)buf_printf(faults, "%s: '%s' must be a number from %lld to %lld, not '%.*s'\n", from,
+                         setting->key, (long long)setting->min, (long long)setting->max,
+                         STR_ARG(value));
+        return;
+    }
+    memcpy(member, &number, sizeof(number));
+}
+
+static void load_file(struct config *config, const char *path, struct buf *faults)
+{
+    auto_buf struct buf text;
+    struct str rest;
+    unsigned number = 0;
+    int r;
+
+    buf_init(&text, FILE_MAX);
+    r = fd_read_file_at(AT_FDCWD, path, &text);
+    if (r < 0) {
+        (void)buf_printf(faults, "cannot read '%s': %s\n", path, strerror(-r));
+        return;
+    }
+    rest = buf_str(&text);
+    while (rest.p) {
+        struct str line = str_trim(str_split(&rest, '\n'));
+        struct str key = str_trim(str_split(&line, '='));
+        const struct setting *setting = find_setting(key);
+        char from[CONFIG_TEXT_SIZE + 16];
+
+        number++;
+        if (key.len == 0 || key.p[0] == '#')
+            continue;
+        (void)snprintf(from, sizeof(from), "%s:%u", path, number);
+        if (!setting || !line.p)
+            (void)buf_printf(faults, "%s: unknown setting '%.*s'\n", from, STR_ARG(key));
+        else
+            apply(config, setting, str_trim(line), from, faults);
+    }
+}
+
+static void load_environment(struct config *config, struct buf *faults)
+{
+    for (size_t i = 0; i < SETTING_COUNT; i++) {
+        char name[64] = "QUICKSAND_";
+        size_t len = strlen(name);
+        const char *value;
+
+        for (const char *p = settings[i].key; *p && len < sizeof(name) - 1; p++)
+            name[len++] = *p == '-' ? '_' : (char)(*p - ('a' - 'A'));
+        name[len] = '\0';
+        value = getenv(name);
+        if (value && value[0])
+            apply(config, &settings[i], str_of(value), name, faults);
+    }
+}
+
+static void load_arguments(struct config *config, int argc, char **argv, struct buf *faults)
+{
+    for (int i = 0; i < argc; i++) {
+        struct str key = str_of(argv[i]), value = STR_NONE;
+        const struct setting *setting = NULL;
+
+        if (str_starts(key, STR("--"))) {
+            value = str_skip(key, 2);
+            key = str_split(&value, '=');
+            setting = find_setting(key);
+        }
+        if (!setting && !str_is(key, "config")) {
+            (void)buf_printf(faults, "unknown option '%s' (see quicksand serve --help)\n", argv[i]);
+            continue;
+        }
+        if (!value.p && i + 1 < argc)
+            value = str_of(argv[++i]);
+        if (!value.p)
+            (void)buf_printf(faults, "option '--%.*s' needs a value\n", STR_ARG(key));
+        else if (setting)
+            apply(config, setting, value, "command line", faults);
+    }
+}
+
+static const char *config_file(int argc, char **argv)
+{
+    for (int i = 0; i < argc; i++) {
+        if (strcmp(argv[i], "--config") == 0 && i + 1 < argc)
+            return argv[i + 1];
+        if (strncmp(argv[i], "--config=", 9) == 0)
+            return argv[i] + 9;
+    }
+    return getenv("QUICKSAND_CONFIG");
+}
+
+static void make_absolute(char *path, struct buf *faults)
+{
+    char full[CONFIG_TEXT_SIZE], here[CONFIG_TEXT_SIZE];
+    int len;
+
+    if (path[0] == '/')
+        return;
+    if (!getcwd(here, sizeof(here))) {
+        (void)buf_printf(faults, "'%s' is relative and the working directory is unknown\n", path);
+        return;
+    }
+    len = snprintf(full, sizeof(full), "%s/%s", here, path);
+    if (len < 0 || (size_t)len >= sizeof(full))
+        (void)buf_printf(faults, "the path of '%s' is too long\n", path);
+    else
+        memcpy(path, full, (size_t)len + 1);
+}
+
+int config_load(struct config *config, int argc, char **argv, struct buf *out_faults)
+{
+    const char *file = config_file(argc, argv);
+
+    for (int i = 0; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            config_help();
+            return 1;
+        }
+    *config = (struct config){0};
+    for (size_t i = 0; i < SETTING_COUNT; i++)
+        apply(config, &settings[i], str_of(settings[i].fallback), "default", out_faults);
+    if (file && file[0])
+        load_file(config, file, out_faults);
+    load_environment(config, out_faults);
+    load_arguments(config, argc, argv, out_faults);
+    make_absolute(config->data, out_faults);
+    if (config->base_layer[0])
+        make_absolute(config->base_layer, out_faults);
+    if (!strstr(" debug info warn error ", config->log) || !config->log[0])
+        (void)buf_printf(out_faults, "log must be debug, info, warn or error, not '%s'\n",
+                         config->log);
+    return out_faults->len ? -1 : 0;
+}

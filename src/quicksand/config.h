@@ -1,0 +1,33 @@
+/* Configuration: flag > environment > file > default, from one table. All faults are reported at
+ * once; read-only afterwards. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/error.h"
+
+enum { CONFIG_TEXT_SIZE = 256, CONFIG_RESOLVERS_MAX = 8 };
+
+struct config {
+    char listen[CONFIG_TEXT_SIZE];     /* ADDRESS:PORT */
+    char data[CONFIG_TEXT_SIZE];       /* data directory, absolute */
+    char domain[CONFIG_TEXT_SIZE];     /* told to clients for PORT-ID.domain hosts; "" = none */
+    char log[CONFIG_TEXT_SIZE];        /* debug, info, warn, error */
+    char resolvers[CONFIG_TEXT_SIZE];  /* IPv4 addresses; "" = the host's */
+    char agent[CONFIG_TEXT_SIZE];      /* envd's program; "" = beside this one */
+    char base_layer[CONFIG_TEXT_SIZE]; /* directory to use as the base template's layer */
+    int64_t warm;                      /* ready sandboxes kept */
+    int64_t loops;                     /* threads for connections; 0 = one per processor */
+    int64_t workers;
+    int64_t max_sandboxes;
+    int64_t max_hours; /* longest life of a sandbox */
+    int64_t template_cpu, template_mem_mb, template_disk_mb;
+    int64_t server_uid;
+};
+
+/* argv: what follows the command. `--help` prints the table and returns 1; 0 ok; -1 faults in
+ * out_faults, one per line. */
+int config_load(struct config *config, int argc, char **argv, struct buf *out_faults);
+void config_help(void);

@@ -1,0 +1,53 @@
+#include "quicksand/config.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/test.h"
+
+static int load(struct config *config, struct buf *faults, int argc, const char **argv)
+{
+    buf_init(faults, 10000);
+    return config_load(config, argc, (char **)(uintptr_t)argv, faults);
+}
+
+TEST(defaults_are_valid)
+{
+    struct config config;
+    struct buf faults;
+
+    CHECK_INT(load(&config, &faults, 0, NULL), 0);
+    CHECK_STR(str_of(config.listen), "127.0.0.1:3000");
+    CHECK_INT(config.template_mem_mb, 512);
+}
+
+TEST(flags_beat_environment_beats_file)
+{
+    char path[] = "/tmp/qs-config-XXXXXX";
+    const char *argv[] = {"--warm", "3", "--config", path};
+    struct config config;
+    struct buf faults;
+    int fd = mkstemp(path);
+    static const char text[] = "# comment\nwarm = 1\nworkers = 4\nloops= 2\n";
+
+    CHECK(fd >= 0 && write(fd, text, sizeof(text) - 1) == (ssize_t)sizeof(text) - 1);
+    CHECK(setenv("QUICKSAND_WORKERS", "5", 1) == 0);
+    CHECK_INT(load(&config, &faults, 4, argv), 0);
+    CHECK_INT(config.warm, 3);
+    CHECK_INT(config.workers, 5);
+    CHECK_INT(config.loops, 2);
+    CHECK(unlink(path) == 0);
+}
+
+TEST(all_faults_are_reported_at_once)
+{
+    const char *argv[] = {"--warm", "x", "--workers=0", "--nonsense", "--log=loud"};
+    struct config config;
+    struct buf faults;
+
+    CHECK_INT(load(&config, &faults, 5, argv), -1);
+    CHECK(strstr(faults.p, "'warm'"));
+    CHECK(strstr(faults.p, "'workers'"));
+    CHECK(strstr(faults.p, "--nonsense"));
+    CHECK(strstr(faults.p, "log must be"));
+}

@@ -1,0 +1,19 @@
+/* quicksand: server and command line in one binary. The first argument chooses the role. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "quicksand/serve.h"
+
+int main(int argc, char **argv)
+{
+    const char *role = argc > 1 ? argv[1] : "";
+
+    if (strcmp(role, "serve") == 0)
+        return serve_main(argc - 2, argv + 2);
+    if (strcmp(role, "down") == 0)
+        return serve_down(argc - 2, argv + 2);
+    if (strcmp(role, SERVE_SERVER_ROLE) == 0)
+        return server_main(argc - 2, argv + 2);
+    return cli_main(argc, argv);
+}

@@ -1,0 +1,179 @@
+/* `quicksand serve`: checks the configuration and the host, makes the base template when it is
+ * missing, and becomes the warden. */
+#include "quicksand/serve.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "warden/warden.h"
+
+static bool usable_resolver(struct str text, char out[INET_ADDRSTRLEN])
+{
+    struct in_addr address;
+
+    return str_copy(text, out, INET_ADDRSTRLEN) && inet_pton(AF_INET, out, &address) == 1 &&
+           (ntohl(address.s_addr) >> 24) != 127;
+}
+
+static size_t resolvers_of_list(struct str list, char out[][INET_ADDRSTRLEN])
+{
+    size_t count = 0;
+
+    while (list.p && count < CONFIG_RESOLVERS_MAX)
+        if (usable_resolver(str_trim(str_split(&list, ',')), out[count]))
+            count++;
+    return count;
+}
+
+static size_t resolvers_of_file(const char *path, char out[][INET_ADDRSTRLEN])
+{
+    auto_buf struct buf text;
+    struct str rest;
+    size_t count = 0;
+
+    buf_init(&text, 64 * 1024);
+    if (fd_read_file_at(AT_FDCWD, path, &text) < 0)
+        return 0;
+    rest = buf_str(&text);
+    while (rest.p && count < CONFIG_RESOLVERS_MAX) {
+        struct str line = str_trim(str_split(&rest, '\n'));
+
+        if (str_starts(line, STR("nameserver")) &&
+            usable_resolver(str_trim(str_skip(line, 10)), out[count]))
+            count++;
+    }
+    return count;
+}
+
+/* The host's own resolver may be a local stub that sandboxes cannot reach; systemd keeps the real
+ * ones in a second file. */
+static size_t find_resolvers(const struct config *config, char out[][INET_ADDRSTRLEN])
+{
+    size_t count;
+
+    if (config->resolvers[0])
+        return resolvers_of_list(str_of(config->resolvers), out);
+    count = resolvers_of_file("/etc/resolv.conf", out);
+    return count ? count : resolvers_of_file("/run/systemd/resolve/resolv.conf", out);
+}
+
+static void find_agent(const struct config *config, char *out, size_t size)
+{
+    char self[CONFIG_TEXT_SIZE];
+    ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+    if (config->agent[0]) {
+        (void)snprintf(out, size, "%s", config->agent);
+        return;
+    }
+    self[len < 0 ? 0 : len] = '\0';
+    (void)snprintf(out, size, "%s/envd", dirname(self));
+    if (access(out, R_OK) < 0)
+        (void)snprintf(out, size, "/usr/local/lib/quicksand/envd");
+}
+
+static int load(struct config *config, int argc, char **argv)
+{
+    auto_buf struct buf faults;
+    int r;
+
+    buf_init(&faults, 16384);
+    r = config_load(config, argc, argv, &faults);
+    if (r < 0)
+        (void)fprintf(stderr, "%s", faults.p ? faults.p : "");
+    return r;
+}
+
+/* The server's arguments: its role, then what we were given. */
+static char **server_arguments(int argc, char **argv)
+{
+    static char self[] = "quicksand", role[] = SERVE_SERVER_ROLE;
+    char **out = xcalloc((size_t)argc + 3, sizeof(*out));
+
+    out[0] = self;
+    out[1] = role;
+    memcpy(out + 2, argv, (size_t)argc * sizeof(*out));
+    return out;
+}
+
+struct prepared {
+    struct config config;
+    char agent[CONFIG_TEXT_SIZE + 8];
+    char addresses[CONFIG_RESOLVERS_MAX][INET_ADDRSTRLEN];
+    const char *resolvers[CONFIG_RESOLVERS_MAX];
+    struct warden_config warden;
+};
+
+/* 0, or the exit status to end with. */
+static int prepare(struct prepared *prepared, int argc, char **argv)
+{
+    struct config *config = &prepared->config;
+    int r = load(config, argc, argv);
+
+    if (r != 0)
+        return r > 0 ? -1 : 2;
+    if (geteuid() != 0) {
+        (void)fprintf(stderr, "quicksand: serve needs root (it gives up root for everything that "
+                              "parses network bytes); try: sudo quicksand serve\n");
+        return 1;
+    }
+    find_agent(config, prepared->agent, sizeof(prepared->agent));
+    prepared->warden = (struct warden_config){
+        .data_dir = config->data,
+        .listen = config->listen,
+        .loops = (size_t)config->loops,
+        .server_uid = (uid_t)config->server_uid,
+        .agent_path = prepared->agent,
+        .base_layer = config->base_layer[0] ? config->base_layer : NULL,
+        .resolvers = prepared->resolvers,
+        .resolver_count = find_resolvers(config, prepared->addresses),
+    };
+    for (size_t i = 0; i < prepared->warden.resolver_count; i++)
+        prepared->resolvers[i] = prepared->addresses[i];
+    if (prepared->warden.loops == 0)
+        prepared->warden.loops = (size_t)sysconf(_SC_NPROCESSORS_ONLN);
+    if (prepared->warden.loops > WARDEN_LOOPS_MAX)
+        prepared->warden.loops = WARDEN_LOOPS_MAX;
+    return 0;
+}
+
+int serve_main(int argc, char **argv)
+{
+    static struct prepared prepared;
+    struct error err;
+    int r = prepare(&prepared, argc, argv);
+
+    if (r != 0)
+        return r < 0 ? 0 : r;
+    if (base_layer_ensure(&prepared.config, &err) < 0) {
+        (void)fprintf(stderr, "quicksand: %s\n", err.message);
+        return 1;
+    }
+    prepared.warden.server_argv = server_arguments(argc, argv);
+    return warden_run(&prepared.warden);
+}
+
+int serve_down(int argc, char **argv)
+{
+    static struct prepared prepared;
+    struct error err;
+    int r = prepare(&prepared, argc, argv);
+
+    if (r != 0)
+        return r < 0 ? 0 : r;
+    if (warden_down(&prepared.warden, &err) < 0) {
+        (void)fprintf(stderr, "quicksand: %s\n", err.message);
+        return 1;
+    }
+    return 0;
+}

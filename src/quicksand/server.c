@@ -1,0 +1,287 @@
+/* The unprivileged server: everything that parses network bytes. Opens the store and the domain,
+ * then runs one thread per edge loop; the main thread waits for signals. */
+#include "quicksand/serve.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "account/account.h"
+#include "account/api_key.h"
+#include "api/api.h"
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "engine/engine.h"
+#include "engine/engine_dial.h"
+#include "http/http_server.h"
+#include "loop/loop.h"
+#include "loop/workers.h"
+#include "proxy/proxy.h"
+#include "route/route.h"
+#include "sandbox/sandbox.h"
+#include "store/store.h"
+#include "template/template.h"
+#include "warden/warden.h"
+
+enum {
+    EXIT_CONFIG = 78, /* starting again would fail the same way */
+    DRAIN_MS = 10000, /* how long requests may take to finish after SIGTERM */
+    CONNECTIONS_PER_LOOP = 8192,
+    QUEUE_MAX = 4096,
+};
+
+struct server {
+    struct config config;
+    char run_dir[CONFIG_TEXT_SIZE + 8];
+    struct server_fds fds;
+    struct store *store;
+    struct routes *routes;
+    struct engine *engine;
+    struct sandboxes *sandboxes;
+    struct workers *workers;
+    struct api *api;
+    struct edge *edges;
+    char generated_key[API_KEY_SIZE];
+    pthread_mutex_t lock; /* guards busy_edges */
+    pthread_cond_t drained;
+    size_t busy_edges;
+};
+
+/* One thread, one loop, its own listener, proxy and warden channel. */
+struct edge {
+    struct server *server;
+    size_t index;
+    pthread_t thread;
+    struct loop *loop;
+    struct http_server *http;
+    struct engine_dialer *dialer;
+    struct proxy *proxy;
+    struct loop_job drain_job;
+};
+
+static void on_request(struct http_exchange *ex, void *arg)
+{
+    struct edge *edge = arg;
+
+    if (!proxy_handle(edge->proxy, ex))
+        api_handle(edge->server->api, ex);
+}
+
+static int edge_open(struct edge *edge, struct error *err)
+{
+    struct server *server = edge->server;
+    struct http_server_config http = {
+        .on_request = on_request,
+        .arg = edge,
+        .max_connections = CONNECTIONS_PER_LOOP,
+        .head_timeout_ms = 15000,
+        .idle_timeout_ms = 75000,
+        .body_timeout_ms = 60000,
+        .write_timeout_ms = 600000,
+    };
+    struct proxy_config proxy = {.run_dir = server->run_dir, .routes = server->routes};
+    int r;
+
+    edge->loop = loop_new();
+    edge->dialer = engine_dialer_new(edge->loop, server->fds.dial[edge->index]);
+    proxy.dialer = edge->dialer;
+    edge->proxy = proxy_new(edge->loop, &proxy);
+    edge->http = http_server_new(edge->loop, &http);
+    r = http_server_listen(edge->http, server->fds.listen[edge->index]);
+    return r < 0 ? error_set_errno(err, -r, "listen") : 0;
+}
+
+static void *edge_run(void *arg)
+{
+    struct edge *edge = arg;
+
+    loop_run(edge->loop);
+    return NULL;
+}
+
+static void on_drained(void *arg)
+{
+    struct edge *edge = arg;
+    struct server *server = edge->server;
+
+    (void)pthread_mutex_lock(&server->lock);
+    server->busy_edges--;
+    (void)pthread_cond_signal(&server->drained);
+    (void)pthread_mutex_unlock(&server->lock);
+}
+
+static void drain(struct loop_job *job)
+{
+    struct edge *edge = (struct edge *)((char *)job - offsetof(struct edge, drain_job));
+
+    http_server_drain(edge->http, on_drained, edge);
+}
+
+static int open_store(struct server *server, struct error *err)
+{
+    char path[CONFIG_TEXT_SIZE + 32];
+    struct template_base base = {.layer = STR("base"),
+                                 .cpu_count = server->config.template_cpu,
+                                 .mem_mb = server->config.template_mem_mb,
+                                 .disk_mb = server->config.template_disk_mb};
+    auto_arena struct arena arena = {0};
+    struct str id;
+
+    (void)snprintf(path, sizeof(path), "%s/store/quicksand.db", server->config.data);
+    if (store_open(path, &server->store, err) < 0)
+        return -1;
+    if (account_ensure_default(server->store, getenv("QUICKSAND_API_KEY"), server->generated_key,
+                               err) < 0)
+        return -1;
+    return template_register_base(server->store, &base, &arena, &id, err);
+}
+
+static int open_domain(struct server *server, struct error *err)
+{
+    struct sandboxes_config config = {
+        .run_dir = server->run_dir,
+        .domain = server->config.domain,
+        .warm = (size_t)server->config.warm,
+        .max_running = (size_t)server->config.max_sandboxes,
+        .max_timeout_s = server->config.max_hours * 3600,
+    };
+
+    (void)snprintf(server->run_dir, sizeof(server->run_dir), "%s/run", server->config.data);
+    server->routes = routes_new();
+    server->engine =
+        engine_warden_new(server->fds.control, WARDEN_CONTROL_CHANNELS, server->fds.event);
+    config.engine = server->engine;
+    config.store = server->store;
+    config.routes = server->routes;
+    return sandboxes_open(&config, &server->sandboxes, err);
+}
+
+static int open_edges(struct server *server, struct error *err)
+{
+    struct api_config api = {.sandboxes = server->sandboxes,
+                             .store = server->store,
+                             .max_timeout_s = server->config.max_hours * 3600};
+
+    server->workers = workers_new((size_t)server->config.workers, QUEUE_MAX);
+    api.workers = server->workers;
+    server->api = api_new(&api);
+    server->edges = xcalloc(server->fds.loops, sizeof(*server->edges));
+    for (size_t i = 0; i < server->fds.loops; i++) {
+        struct edge *edge = &server->edges[i];
+
+        edge->server = server;
+        edge->index = i;
+        edge->drain_job.fn = drain;
+        if (edge_open(edge, err) < 0)
+            return -1;
+    }
+    for (size_t i = 0; i < server->fds.loops; i++)
+        if (pthread_create(&server->edges[i].thread, NULL, edge_run, &server->edges[i]) != 0)
+            return error_set(err, ERROR_INTERNAL, "cannot start an edge thread");
+    return 0;
+}
+
+static int open_all(struct server *server, struct error *err)
+{
+    if (open_store(server, err) < 0)
+        return -1;
+    if (open_domain(server, err) < 0)
+        return -1;
+    return open_edges(server, err);
+}
+
+/* Requests finish (for a while), sandboxes keep running. */
+static void stop(struct server *server)
+{
+    struct timespec deadline;
+
+    log_info("server", "stopping; sandboxes keep running");
+    (void)pthread_mutex_lock(&server->lock);
+    server->busy_edges = server->fds.loops;
+    (void)pthread_mutex_unlock(&server->lock);
+    for (size_t i = 0; i < server->fds.loops; i++)
+        loop_post(server->edges[i].loop, &server->edges[i].drain_job);
+    (void)clock_gettime(CLOCK_REALTIME, &deadline);
+    deadline.tv_sec += DRAIN_MS / 1000;
+    (void)pthread_mutex_lock(&server->lock);
+    while (server->busy_edges &&
+           pthread_cond_timedwait(&server->drained, &server->lock, &deadline) == 0)
+        ;
+    (void)pthread_mutex_unlock(&server->lock);
+    for (size_t i = 0; i < server->fds.loops; i++) {
+        loop_stop(server->edges[i].loop);
+        (void)pthread_join(server->edges[i].thread, NULL);
+    }
+    workers_free(server->workers);
+    sandboxes_close(server->sandboxes);
+    store_close(server->store);
+}
+
+static int wait_for_signal(void)
+{
+    struct signalfd_siginfo info;
+    sigset_t set;
+    int fd;
+
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGINT);
+    fd = signalfd(-1, &set, SFD_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    while (read(fd, &info, sizeof(info)) < 0 && errno == EINTR)
+        ;
+    (void)close(fd);
+    return 0;
+}
+
+static void set_log_level(const char *name)
+{
+    log_set_level(strcmp(name, "debug") == 0   ? LOG_DEBUG
+                  : strcmp(name, "warn") == 0  ? LOG_WARN
+                  : strcmp(name, "error") == 0 ? LOG_ERROR
+                                               : LOG_INFO);
+}
+
+int server_main(int argc, char **argv)
+{
+    static struct server server = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                                   .drained = PTHREAD_COND_INITIALIZER};
+    auto_buf struct buf faults;
+    struct error err;
+    sigset_t set;
+
+    buf_init(&faults, 16384);
+    /* Blocked before any thread starts: only the signalfd sees them. */
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
+    if (warden_server_fds(&server.fds, &err) < 0) {
+        (void)fprintf(stderr, "quicksand: %s\n", err.message);
+        return EXIT_CONFIG;
+    }
+    if (config_load(&server.config, argc, argv, &faults) != 0) {
+        (void)fprintf(stderr, "%s", faults.p ? faults.p : "");
+        return EXIT_CONFIG;
+    }
+    set_log_level(server.config.log);
+    if (open_all(&server, &err) < 0) {
+        (void)fprintf(stderr, "quicksand: %s\n", err.message);
+        return EXIT_CONFIG;
+    }
+    ready_print(getenv("QUICKSAND_URL_SELF"), server.generated_key[0] ? server.generated_key : NULL,
+                getenv("QUICKSAND_API_KEY") != NULL);
+    (void)wait_for_signal();
+    stop(&server);
+    return 0;
+}

@@ -1,0 +1,202 @@
+#include "rpc/connect.h"
+
+#include "base/cleanup.h"
+#include "http/http_errors.h"
+#include "json/json_shape.h"
+
+/* Callers are told apart by tokens in headers, never by cookies, so pages of any origin may read
+ * the answers. */
+static const struct http_header unary_headers[] = {
+    {STR_INIT("content-type"), STR_INIT("application/json")},
+    {STR_INIT("access-control-allow-origin"), STR_INIT("*")},
+};
+static const struct http_header stream_headers[] = {
+    {STR_INIT("content-type"), STR_INIT("application/connect+json")},
+    {STR_INIT("access-control-allow-origin"), STR_INIT("*")},
+};
+
+void connect_head(char out[CONNECT_HEAD_SIZE], uint8_t flags, uint32_t len)
+{
+    out[0] = (char)flags;
+    out[1] = (char)(len >> 24);
+    out[2] = (char)(len >> 16);
+    out[3] = (char)(len >> 8);
+    out[4] = (char)len;
+}
+
+bool connect_add(struct buf *out, uint8_t flags, struct str message)
+{
+    char head[CONNECT_HEAD_SIZE];
+
+    connect_head(head, flags, (uint32_t)message.len);
+    return buf_add(out, head, sizeof(head)) && buf_add_str(out, message);
+}
+
+static json_t *error_json(const struct error *err)
+{
+    json_t *json = json_object();
+
+    json_object_set_new(json, "code", json_string(http_error_connect_code(err->code)));
+    json_object_set_new(json, "message", json_str(str_of(err->message)));
+    return json;
+}
+
+char *connect_error_text(const struct error *err)
+{
+    auto_json json_t *json = error_json(err);
+
+    return json_text(json);
+}
+
+void connect_add_end(struct buf *out, const struct error *err)
+{
+    auto_json json_t *json = NULL;
+    auto_free char *text = NULL;
+
+    if (!err || err->code == ERROR_NONE) {
+        connect_add(out, CONNECT_END, STR("{}"));
+        return;
+    }
+    json = json_object();
+    json_object_set_new(json, "error", error_json(err));
+    text = json_text(json);
+    connect_add(out, CONNECT_END, str_of(text));
+}
+
+static uint32_t head_length(const unsigned char head[CONNECT_HEAD_SIZE])
+{
+    return (uint32_t)head[1] << 24 | (uint32_t)head[2] << 16 | (uint32_t)head[3] << 8 | head[4];
+}
+
+static int check_head(const struct connect_decoder *decoder, struct error *err)
+{
+    uint32_t len = head_length(decoder->head);
+
+    if (decoder->head[0] & CONNECT_COMPRESSED)
+        return error_set(err, ERROR_UNSUPPORTED, "compressed messages are not supported");
+    if (decoder->head[0] & ~CONNECT_END)
+        return error_set(err, ERROR_INVALID, "invalid envelope flags %u", decoder->head[0]);
+    if (len > decoder->max)
+        return error_set(err, ERROR_LIMIT, "message of %u bytes is longer than %zu", len,
+                         decoder->max);
+    return 0;
+}
+
+/* Takes what is missing of the message; true when it is complete. */
+static bool fill_message(struct connect_decoder *decoder, struct str *data)
+{
+    size_t missing = head_length(decoder->head) - decoder->message.len;
+    size_t n = missing < data->len ? missing : data->len;
+
+    decoder->message.max = decoder->max;
+    buf_add(&decoder->message, data->p, n);
+    *data = str_skip(*data, n);
+    return n == missing;
+}
+
+int connect_decode(struct connect_decoder *decoder, struct str data, connect_message_fn *fn,
+                   void *arg, struct error *err)
+{
+    for (;;) {
+        int r;
+
+        while (decoder->head_len < CONNECT_HEAD_SIZE && data.len > 0) {
+            decoder->head[decoder->head_len++] = (unsigned char)data.p[0];
+            data = str_skip(data, 1);
+            if (decoder->head_len == CONNECT_HEAD_SIZE && check_head(decoder, err) != 0)
+                return -1;
+        }
+        if (decoder->head_len < CONNECT_HEAD_SIZE || !fill_message(decoder, &data))
+            return 0;
+        decoder->head_len = 0;
+        r = fn(arg, decoder->head[0], buf_str(&decoder->message));
+        buf_clear(&decoder->message);
+        if (r != 0)
+            return r;
+    }
+}
+
+bool connect_decoder_idle(const struct connect_decoder *decoder)
+{
+    return decoder->head_len == 0;
+}
+
+void connect_decoder_done(struct connect_decoder *decoder)
+{
+    buf_done(&decoder->message);
+}
+
+int connect_decode_single(struct str body, struct str *out_message, struct error *err)
+{
+    struct connect_decoder decoder = {.max = CONNECT_MESSAGE_MAX};
+    uint32_t len;
+
+    if (body.len < CONNECT_HEAD_SIZE)
+        return error_set(err, ERROR_INVALID, "the request has no complete message");
+    memcpy(decoder.head, body.p, CONNECT_HEAD_SIZE);
+    if (check_head(&decoder, err) != 0)
+        return -1;
+    len = head_length(decoder.head);
+    if (body.len - CONNECT_HEAD_SIZE < len)
+        return error_set(err, ERROR_INVALID, "the request's message is truncated");
+    if (body.len - CONNECT_HEAD_SIZE > len)
+        return error_set(err, ERROR_INVALID, "the request has more than one message");
+    *out_message = str_n(body.p + CONNECT_HEAD_SIZE, len);
+    return 0;
+}
+
+bool connect_is_stream(const struct http_exchange *ex)
+{
+    return str_starts(http_header(ex, "content-type"), STR("application/connect+"));
+}
+
+int connect_timeout_ms(const struct http_exchange *ex, int64_t *out_ms, struct error *err)
+{
+    struct str text = http_header(ex, "connect-timeout-ms");
+
+    *out_ms = 0;
+    if (!text.p)
+        return 0;
+    /* Ten digits at most, says the protocol. */
+    if (text.len > 10 || !str_to_i64(text, out_ms) || *out_ms < 0)
+        return error_set(err, ERROR_INVALID, "invalid Connect-Timeout-Ms '%.*s'", STR_ARG(text));
+    return 0;
+}
+
+void connect_reply(struct http_exchange *ex, struct str message)
+{
+    http_reply(ex, 200, unary_headers, sizeof(unary_headers) / sizeof(unary_headers[0]), message);
+}
+
+void connect_reply_error(struct http_exchange *ex, const struct error *err)
+{
+    auto_free char *text = connect_error_text(err);
+
+    http_reply(ex, http_error_status(err->code), unary_headers,
+               sizeof(unary_headers) / sizeof(unary_headers[0]), str_of(text));
+}
+
+void connect_begin(struct http_exchange *ex)
+{
+    http_begin(ex, 200, stream_headers, sizeof(stream_headers) / sizeof(stream_headers[0]), -1);
+}
+
+void connect_finish(struct http_exchange *ex, const struct error *err)
+{
+    auto_buf struct buf frame;
+
+    buf_init(&frame, 8192);
+    connect_add_end(&frame, err);
+    http_write(ex, frame.p, frame.len);
+    http_end(ex);
+}
+
+void connect_fail(struct http_exchange *ex, const struct error *err)
+{
+    if (!connect_is_stream(ex)) {
+        connect_reply_error(ex, err);
+        return;
+    }
+    connect_begin(ex);
+    connect_finish(ex, err);
+}

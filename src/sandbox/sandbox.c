@@ -1,0 +1,62 @@
+/* Opening and closing. */
+#include "sandbox/sandbox.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "sandbox/sandbox_internal.h"
+
+enum { SETTLE_US = 10 * 1000 * 1000 };
+
+static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
+{
+    struct sandboxes *all = xcalloc(1, sizeof(*all));
+
+    all->engine = config->engine;
+    all->store = config->store;
+    all->routes = config->routes;
+    all->run_dir = xstrdup(config->run_dir);
+    all->domain = config->domain && config->domain[0] ? xstrdup(config->domain) : NULL;
+    all->warm_target = config->warm;
+    all->max_running = config->max_running;
+    all->max_timeout_s = config->max_timeout_s;
+    /* Never one that an earlier process gave. */
+    atomic_init(&all->generation, (uint64_t)clock_wall_us());
+    table_init(all);
+    (void)pthread_mutex_init(&all->warm.lock, NULL);
+    cond_init_monotonic(&all->warm.changed);
+    return all;
+}
+
+int sandboxes_open(const struct sandboxes_config *config, struct sandboxes **out, struct error *err)
+{
+    struct sandboxes *all;
+
+    if (config->max_timeout_s < 1 || config->max_timeout_s > 24 * 3600)
+        return error_set(err, ERROR_INVALID, "the longest timeout must be from 1 s to 24 hours");
+    all = sandboxes_new(config);
+    if (recover_all(all, err) < 0 || expire_start(all, err) < 0 || events_start(all, err) < 0 ||
+        warm_start(all, err) < 0) {
+        sandboxes_close(all);
+        return error_prefix(err, "recover sandboxes");
+    }
+    expire_wait_settled(all, SETTLE_US);
+    *out = all;
+    return 0;
+}
+
+void sandboxes_close(struct sandboxes *all)
+{
+    if (!all)
+        return;
+    warm_stop(all);
+    expire_stop(all);
+    events_stop(all);
+    table_done(all);
+    (void)pthread_mutex_destroy(&all->warm.lock);
+    (void)pthread_cond_destroy(&all->warm.changed);
+    free(all->run_dir);
+    free(all->domain);
+    free(all);
+}

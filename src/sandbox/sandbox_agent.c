@@ -1,0 +1,116 @@
+/* Talking to the agent inside a box, over its Unix socket. The socket listens before the agent's
+ * program runs, so a connection is possible at once and the first request simply waits; connecting
+ * is tried again a few times for the moment in which a busy host's backlog is full. What comes back
+ * is from inside the sandbox: bounded in size and time, and only its status is looked at. */
+#include <errno.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "http/http_call.h"
+#include "sandbox/sandbox_internal.h"
+
+enum {
+    AGENT_TIMEOUT_MS = 20 * 1000,
+    CONNECT_TRIES = 5,
+    CONNECT_PAUSE_MS = 40,
+    RESPONSE_MAX = 16 * 1024,
+};
+
+static void pause_ms(int ms)
+{
+    struct timespec time = {.tv_nsec = (long)ms * 1000000};
+
+    (void)nanosleep(&time, NULL);
+}
+
+static int connect_once(const char *path, struct error *err)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    struct timeval timeout = {.tv_sec = 5}; /* bounds a connect to a full backlog */
+    auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return error_set_errno(err, errno, "socket");
+    (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
+    (void)snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", path);
+    if (connect(fd, (const struct sockaddr *)&addr, sizeof(addr)) < 0)
+        return error_set(err, ERROR_UNAVAILABLE, "agent does not take connections: %s",
+                         strerrorname_np(errno));
+    return take_fd(&fd);
+}
+
+static int agent_connect(const char *run_dir, const char *id, struct error *err)
+{
+    char path[ENGINE_SOCKET_PATH_SIZE];
+    int fd = -1;
+
+    if (engine_socket_path(run_dir, id, path) < 0)
+        return error_set(err, ERROR_INTERNAL, "run folder '%s' has too long a name", run_dir);
+    for (int try = 0; try < CONNECT_TRIES && fd < 0; try++) {
+        if (try > 0)
+            pause_ms(CONNECT_PAUSE_MS << try);
+        fd = connect_once(path, err);
+        if (fd < 0 && err->code != ERROR_UNAVAILABLE)
+            return -1;
+    }
+    return fd;
+}
+
+static int agent_call(int fd, const char *method, const char *target, struct str body,
+                      struct error *err)
+{
+    static const struct http_header json_type[] = {
+        {STR("Content-Type"), STR("application/json")},
+    };
+    struct http_call call = {
+        .fd = fd,
+        .method = method,
+        .target = target,
+        .headers = json_type,
+        .header_count = body.len ? 1 : 0,
+        .body = body,
+        .timeout_ms = AGENT_TIMEOUT_MS,
+        .response_max = RESPONSE_MAX,
+    };
+    auto_buf struct buf response = {0};
+    int status = 0;
+
+    buf_init(&response, RESPONSE_MAX);
+    if (http_call(&call, &status, &response, err) < 0)
+        return error_prefix(err, "agent %s", target);
+    if (status < 200 || status > 299)
+        return error_set(err, ERROR_INTERNAL, "agent %s answered %d", target, status);
+    return 0;
+}
+
+int agent_ready(const char *run_dir, const char *id, int *out_fd, struct error *err)
+{
+    auto_close int fd = agent_connect(run_dir, id, err);
+
+    if (fd < 0 || agent_call(fd, "GET", "/health", STR_NONE, err) < 0)
+        return -1;
+    *out_fd = take_fd(&fd);
+    return 0;
+}
+
+int agent_init(const char *run_dir, const char *id, int kept_fd, struct str body, struct error *err)
+{
+    auto_close int fd = -1;
+
+    /* The agent may have closed a connection that was idle for long. Telling it twice what it is
+     * does no harm. */
+    if (kept_fd >= 0) {
+        if (agent_call(kept_fd, "POST", "/init", body, err) == 0)
+            return 0;
+        if (err->code == ERROR_TIMEOUT)
+            return -1;
+    }
+    fd = agent_connect(run_dir, id, err);
+    if (fd < 0)
+        return -1;
+    return agent_call(fd, "POST", "/init", body, err);
+}

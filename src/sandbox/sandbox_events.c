@@ -1,0 +1,102 @@
+/* Listens to the engine: a box whose first process ended by itself is torn down like any other. The
+ * same thread forgets old history, once an hour. */
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "sandbox/sandbox_internal.h"
+
+enum {
+    WAIT_MS = 250, /* how long a stop may take */
+    PAUSE_MS = 200,
+    PRUNE_ROWS = 1000,
+};
+#define PRUNE_EVERY_US ((int64_t)3600 * 1000000)
+
+static const char *reason_of(enum box_end end)
+{
+    switch (end) {
+    case BOX_END_OOM:
+        return "out of memory";
+    case BOX_END_KILLED:
+        return "killed from outside";
+    case BOX_END_EXITED:
+    case BOX_END_NONE:
+        break;
+    }
+    return "exited";
+}
+
+static void handle(struct sandboxes *all, const struct engine_event *event)
+{
+    if (!id_valid(str_of(event->id)))
+        return;
+    log_info("sandbox", "box ended by itself id=%s reason='%s'", event->id, reason_of(event->end));
+    if (!warm_died(all, event->id))
+        table_condemn(all, event->id, reason_of(event->end));
+}
+
+/* Few rows at a time: the store is locked meanwhile. What is left comes with the next call. */
+static void prune(struct sandboxes *all, int64_t *next_us)
+{
+    int64_t before = clock_wall_us() - (int64_t)STORE_HISTORY_DAYS * 24 * PRUNE_EVERY_US;
+    struct error err = {0};
+    size_t count = 0;
+
+    if (clock_mono_us() < *next_us)
+        return;
+    if (store_sandbox_prune(all->store, before, PRUNE_ROWS, &count, &err) < 0)
+        log_warn("sandbox", "forget old history: %s, ignoring", err.message);
+    *next_us = clock_mono_us() + (count < PRUNE_ROWS ? PRUNE_EVERY_US : 1000000);
+}
+
+static bool stopping(struct sandboxes *all)
+{
+    bool stop;
+
+    (void)pthread_mutex_lock(&all->lock);
+    stop = all->stopping;
+    (void)pthread_mutex_unlock(&all->lock);
+    return stop;
+}
+
+static void *events_run(void *arg)
+{
+    struct sandboxes *all = arg;
+    int64_t next_prune = clock_mono_us() + PRUNE_EVERY_US;
+
+    while (!stopping(all)) {
+        struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000L};
+        struct engine_event event = {0};
+        struct error err = {0};
+
+        prune(all, &next_prune);
+        if (all->engine->ops->next_event(all->engine, WAIT_MS, &event, &err) == 0) {
+            event.id[ID_SIZE - 1] = '\0';
+            handle(all, &event);
+        } else if (err.code == ERROR_UNAVAILABLE) {
+            log_error("sandbox", "engine events: %s; deaths of boxes go unseen", err.message);
+            break;
+        } else if (err.code != ERROR_TIMEOUT) {
+            log_warn("sandbox", "engine events: %s, trying again", err.message);
+            (void)nanosleep(&pause, NULL);
+        }
+    }
+    return NULL;
+}
+
+int events_start(struct sandboxes *all, struct error *err)
+{
+    int errnum = pthread_create(&all->event_thread, NULL, events_run, all);
+
+    if (errnum)
+        return error_set_errno(err, errnum, "start the event thread");
+    all->has_event_thread = true;
+    return 0;
+}
+
+void events_stop(struct sandboxes *all)
+{
+    if (all->has_event_thread)
+        (void)pthread_join(all->event_thread, NULL);
+}

@@ -1,0 +1,174 @@
+/* Shared by the files of this folder.
+ *
+ * Ownership: a struct sandbox belongs to the table while RUNNING; a thread that moves it to CREATING
+ * or KILLING owns it alone until it moves on, so nothing is reference-counted. An entry that waits
+ * for another attempt to tear it down is KILLING and in the schedule; who takes it from there owns
+ * it.
+ *
+ * Locks: sandboxes.lock guards the table, the schedule and all fields of entries that are not owned;
+ * warm.lock guards the warm pool. Never both, and nothing slow under either. */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/list.h"
+#include "base/map.h"
+#include "engine/engine.h"
+#include "sandbox/sandbox.h"
+#include "store/store.h"
+
+enum {
+    TEAM_ID_SIZE = 64,
+    TOKEN_SIZE = 72,
+    EXPIRE_THREADS = 4,
+    WARM_TEMPLATES_MAX = 4,
+    SANDBOX_PIDS_MAX = 4096,
+};
+
+#define NOT_SCHEDULED SIZE_MAX
+
+struct sandbox {
+    char id[ID_SIZE];
+    char team_id[TEAM_ID_SIZE]; /* "" for leftovers */
+    enum sandbox_state state;
+    bool died;           /* its box ended while CREATING */
+    const char *reason;  /* why it is KILLING */
+    bool condemned;      /* KILLING by table_condemn(), no attempt yet */
+    unsigned attempts;   /* failed ones to tear it down */
+    int64_t revision;    /* of its end in the store */
+    int64_t due_us;      /* wall time of its end, or of the next attempt */
+    size_t scheduled_at; /* index in the schedule, or NOT_SCHEDULED */
+};
+
+/* A started box that belongs to nobody yet. No row, no route: after a crash it is a leftover. */
+struct warm_box {
+    struct list link;
+    char id[ID_SIZE];
+    struct box_limits limits;
+    int agent_fd; /* connection on which its agent answered, or -1 */
+    bool died;    /* while it was started */
+};
+
+struct warm_pool { /* boxes of the same layers */
+    struct box_spec spec;
+    struct list boxes;
+    size_t count;
+    int64_t used_at_us; /* monotonic */
+};
+
+struct warm {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct warm_pool pools[WARM_TEMPLATES_MAX];
+    size_t pool_count;
+    struct warm_box *starting; /* what the thread is about to start, or NULL */
+    bool stopping, has_thread;
+    pthread_t thread;
+};
+
+struct sandboxes {
+    struct engine *engine;
+    struct store *store;
+    struct routes *routes;
+    char *run_dir, *domain;
+    size_t warm_target, max_running;
+    int64_t max_timeout_s;
+    atomic_uint_fast64_t generation; /* of the last route */
+    atomic_uint creates;             /* running now */
+
+    pthread_mutex_t lock;
+    struct map table;
+    struct map teams; /* id to struct team_count */
+    size_t live;      /* CREATING and RUNNING */
+    size_t running;
+    size_t condemned;          /* KILLING, first attempt not done yet */
+    struct sandbox **schedule; /* heap by due_us */
+    size_t schedule_len, schedule_cap;
+    bool stopping;
+    pthread_cond_t due;     /* the schedule changed */
+    pthread_cond_t settled; /* condemned became 0 */
+    pthread_t expire_threads[EXPIRE_THREADS], event_thread;
+    size_t expire_thread_count;
+    bool has_event_thread;
+
+    struct warm warm;
+};
+
+/* ---- sandbox_table.c ---- */
+
+void table_init(struct sandboxes *all);
+void table_done(struct sandboxes *all);
+/* As CREATING, owned by the caller. ERROR_QUOTA, ERROR_EXISTS. */
+int table_add(struct sandboxes *all, const char *id, struct str team_id, struct sandbox **out,
+              struct error *err);
+/* A new one as RUNNING, whatever the limit says: it runs already. False when the team id is bad. */
+bool table_adopt(struct sandboxes *all, const char *id, struct str team_id, int64_t end_at_us,
+                 int64_t revision);
+/* CREATING to RUNNING. False when the box died meanwhile: then it is still the caller's. */
+bool table_run(struct sandboxes *all, struct sandbox *sandbox, int64_t end_at_us, int64_t revision);
+/* CREATING to KILLING. */
+void table_fail(struct sandboxes *all, struct sandbox *sandbox, const char *reason);
+/* RUNNING to KILLING, owned by the caller; NULL when it is not there or not RUNNING. */
+struct sandbox *table_take(struct sandboxes *all, struct str team_id, struct str id,
+                           const char *reason);
+/* The first of the schedule, as KILLING, owned by the caller. With the lock held. */
+struct sandbox *table_take_first(struct sandboxes *all);
+/* Has the expiry threads tear down a box that is nobody's (any more), or a RUNNING sandbox whose
+ * box ended. Does nothing when the id is KILLING already; a CREATING one is only marked. */
+void table_condemn(struct sandboxes *all, const char *id, const char *reason);
+bool table_has(struct sandboxes *all, const char *id);
+bool table_visible(struct sandboxes *all, struct str team_id, struct str id);
+/* False when it does not run (any more). An older revision than the one known changes nothing. */
+bool table_set_end(struct sandboxes *all, struct str id, int64_t end_at_us, int64_t revision);
+void table_retry_later(struct sandboxes *all, struct sandbox *sandbox);
+/* Ends the entry. */
+void table_remove(struct sandboxes *all, struct sandbox *sandbox);
+size_t table_running_of(struct sandboxes *all, struct str team_id);
+int sandbox_not_found(struct str id, struct error *err);
+
+/* ---- sandbox_expire.c: with sandboxes.lock held ---- */
+
+void schedule_set(struct sandboxes *all, struct sandbox *sandbox, int64_t due_us);
+void schedule_unset(struct sandboxes *all, struct sandbox *sandbox);
+/* Without it. */
+int expire_start(struct sandboxes *all, struct error *err);
+void expire_stop(struct sandboxes *all);
+void expire_wait_settled(struct sandboxes *all, int64_t timeout_us);
+
+/* ---- the others ---- */
+
+/* Consumes a KILLING sandbox the caller owns. On failure it stays KILLING and is tried again. */
+int sandbox_teardown(struct sandboxes *all, struct sandbox *sandbox, struct error *err);
+
+int events_start(struct sandboxes *all, struct error *err);
+void events_stop(struct sandboxes *all);
+
+int recover_all(struct sandboxes *all, struct error *err);
+void route_publish(struct sandboxes *all, const char *id, struct str access_token);
+
+/* Returns when the agent answered. *out_fd is the connection, kept open. */
+int agent_ready(const char *run_dir, const char *id, int *out_fd, struct error *err);
+/* Hands over what the sandbox is. fd: a connection to try first, or -1; stays the caller's. */
+int agent_init(const char *run_dir, const char *id, int fd, struct str body, struct error *err);
+
+int warm_start(struct sandboxes *all, struct error *err);
+/* Ends the thread and the boxes. */
+void warm_stop(struct sandboxes *all);
+/* A box with the wanted layers (its limits may differ), or NULL. Makes the layers hot. */
+struct warm_box *warm_take(struct sandboxes *all, const struct box_spec *spec);
+void warm_put_back(struct sandboxes *all, const struct box_spec *spec, struct warm_box *box);
+void warm_box_free(struct warm_box *box);
+/* Tells the thread that something changed (a create ended). */
+void warm_kick(struct sandboxes *all);
+/* The box of this id ended. True when the pool takes care of it. */
+bool warm_died(struct sandboxes *all, const char *id);
+
+int spec_from_template(const struct store_template *template, struct box_spec *out,
+                       struct error *err);
+void view_from_row(const struct sandboxes *all, const struct store_sandbox *row,
+                   struct sandbox_view *out);
+int check_timeout_max(const struct sandboxes *all, int64_t timeout_s, struct error *err);
+void cond_init_monotonic(pthread_cond_t *cond);
+/* Returns when signalled or after the time. */
+void cond_wait_us(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t timeout_us);

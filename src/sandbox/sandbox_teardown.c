@@ -1,0 +1,47 @@
+/* The one way a sandbox goes: failed create, kill, end of time, death of its box, recovery. Every
+ * step is idempotent and is done even when one before it failed; the whole is repeated until it
+ * succeeds once.
+ *
+ * Order: the route first, so that nobody gets in any more; then the intent in the store, so that a
+ * crash from here on is finished by recovery; then the box; then the row, and last the entry, which
+ * keeps the id taken until nothing of it is left. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "route/route.h"
+#include "sandbox/sandbox_internal.h"
+
+static int end_row(struct sandboxes *all, struct sandbox *sandbox)
+{
+    struct error err = {0};
+
+    if (store_sandbox_end(all->store, str_of(sandbox->id), str_of(sandbox->reason), clock_wall_us(),
+                          &err) == 0)
+        return 0;
+    log_error("sandbox", "id=%s: %s, trying again", sandbox->id, err.message);
+    return -1;
+}
+
+int sandbox_teardown(struct sandboxes *all, struct sandbox *sandbox, struct error *err)
+{
+    struct error store_err = {0};
+    int killed, ended = -1;
+
+    routes_remove(all->routes, sandbox->id);
+    if (store_sandbox_killing(all->store, str_of(sandbox->id), str_of(sandbox->reason),
+                              &store_err) < 0)
+        log_warn("sandbox", "id=%s: %s, ignoring", sandbox->id, store_err.message);
+    killed = all->engine->ops->kill(all->engine, sandbox->id, err);
+    if (killed < 0) {
+        (void)error_prefix(err, "end sandbox '%s'", sandbox->id);
+        log_error("sandbox", "%s, trying again", err->message);
+    } else {
+        ended = end_row(all, sandbox);
+    }
+    if (ended < 0) {
+        table_retry_later(all, sandbox);
+        return killed;
+    }
+    log_info("sandbox", "ended id=%s reason='%s'", sandbox->id, sandbox->reason);
+    table_remove(all, sandbox);
+    return 0;
+}

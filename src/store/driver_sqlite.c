@@ -1,0 +1,278 @@
+/* SQLite behind store_driver.h.
+ *
+ * How durable: the file is in WAL mode. With synchronous=NORMAL a commit is a write() without
+ * fsync(): it survives the death of this process (kill -9 included) because the pages are in the
+ * kernel's cache, and may be lost when the host loses power. That is what facts about sandboxes
+ * need, because no sandbox outlives its host. Facts that people keep (keys, templates, the schema)
+ * are committed with synchronous=FULL, which fsync()s the log and with it everything before. The
+ * level cannot be changed inside a transaction, so begin() raises it and the end lowers it again.
+ *
+ * Transactions are BEGIN IMMEDIATE: the command line may write to the same file, and a reader that
+ * becomes a writer halfway could not be retried by the busy handler. */
+#include "store/store_driver.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+
+enum { BUSY_TIMEOUT_MS = 5000 };
+
+struct store_conn {
+    sqlite3 *db;
+    char *where;
+    bool raised; /* synchronous is FULL now */
+};
+
+/* A store_stmt is a sqlite3_stmt under another name. */
+static sqlite3_stmt *stmt_of(struct store_stmt *stmt)
+{
+    return (sqlite3_stmt *)(void *)stmt;
+}
+
+static enum error_code code_of(int rc)
+{
+    switch (rc & 0xff) {
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+        return ERROR_UNAVAILABLE;
+    case SQLITE_FULL:
+        return ERROR_NO_SPACE;
+    case SQLITE_PERM:
+    case SQLITE_READONLY:
+    case SQLITE_AUTH:
+        return ERROR_FORBIDDEN;
+    default:
+        break;
+    }
+    if (rc == SQLITE_CONSTRAINT_UNIQUE || rc == SQLITE_CONSTRAINT_PRIMARYKEY)
+        return ERROR_EXISTS;
+    return ERROR_INTERNAL;
+}
+
+static int set_damaged(struct error *err, const char *where, const char *detail)
+{
+    return error_set(err, ERROR_INTERNAL,
+                     "store file '%s' is damaged (%s): stop the server, move the file and its -wal"
+                     " and -shm away, restore a copy or start without one (keys and templates are"
+                     " then made anew)",
+                     where, detail);
+}
+
+static int fail(sqlite3 *db, const char *what, struct error *err)
+{
+    int rc = sqlite3_extended_errcode(db);
+    const char *file = sqlite3_db_filename(db, "main");
+
+    if ((rc & 0xff) == SQLITE_CORRUPT || (rc & 0xff) == SQLITE_NOTADB)
+        return set_damaged(err, file ? file : "?", sqlite3_errstr(rc));
+    return error_set(err, code_of(rc), "store: %s: %s", what, sqlite3_errmsg(db));
+}
+
+static int sqlite_exec(struct store_conn *conn, const char *sql, struct error *err)
+{
+    if (sqlite3_exec(conn->db, sql, NULL, NULL, NULL) != SQLITE_OK)
+        return fail(conn->db, "exec", err);
+    return 0;
+}
+
+static void sqlite_close(struct store_conn *conn)
+{
+    if (!conn)
+        return;
+    (void)sqlite3_close_v2(conn->db);
+    free(conn->where);
+    free(conn);
+}
+
+static void conn_cleanup(struct store_conn **conn)
+{
+    sqlite_close(*conn);
+}
+
+/* Made by us before SQLite sees it, so that it is never readable by others; -wal and -shm get the
+ * mode of the main file. */
+static int make_file(const char *where, struct error *err)
+{
+    auto_close int fd = -1;
+
+    if (strcmp(where, ":memory:") == 0)
+        return 0;
+    fd = open(where, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return error_set_errno(err, errno, "open store file '%s'", where);
+    if (fchmod(fd, 0600) < 0)
+        return error_set_errno(err, errno, "protect store file '%s'", where);
+    return 0;
+}
+
+static int quick_check(struct store_conn *conn, struct error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    const char *verdict;
+    int rc, result = 0;
+
+    if (sqlite3_prepare_v2(conn->db, "PRAGMA quick_check(1)", -1, &stmt, NULL) != SQLITE_OK)
+        return fail(conn->db, "check", err);
+    rc = sqlite3_step(stmt);
+    verdict = rc == SQLITE_ROW ? (const char *)sqlite3_column_text(stmt, 0) : NULL;
+    if (rc != SQLITE_ROW)
+        result = fail(conn->db, "check", err);
+    else if (!verdict || strcmp(verdict, "ok") != 0)
+        result = set_damaged(err, conn->where, verdict ? verdict : "no answer");
+    (void)sqlite3_finalize(stmt);
+    return result;
+}
+
+static int sqlite_open(const char *where, struct store_conn **out, struct error *err)
+{
+    __attribute__((cleanup(conn_cleanup))) struct store_conn *conn = xcalloc(1, sizeof(*conn));
+    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
+    int rc;
+
+    conn->where = xstrdup(where);
+    if (make_file(where, err) < 0)
+        return -1;
+    rc = sqlite3_open_v2(where, &conn->db, flags, NULL);
+    if (rc != SQLITE_OK)
+        return error_set(err, code_of(rc), "open store file '%s': %s", where, sqlite3_errstr(rc));
+    (void)sqlite3_extended_result_codes(conn->db, 1);
+    (void)sqlite3_busy_timeout(conn->db, BUSY_TIMEOUT_MS);
+    (void)sqlite3_db_config(conn->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    (void)sqlite3_db_config(conn->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+    if (sqlite_exec(conn,
+                    "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON;"
+                    "PRAGMA temp_store=MEMORY",
+                    err) < 0 ||
+        quick_check(conn, err) < 0)
+        return -1;
+    *out = take_ptr(&conn);
+    return 0;
+}
+
+static int set_level(struct store_conn *conn, bool raised, struct error *err)
+{
+    if (conn->raised == raised)
+        return 0;
+    if (sqlite_exec(conn, raised ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL", err) <
+        0)
+        return -1;
+    conn->raised = raised;
+    return 0;
+}
+
+static int sqlite_begin(struct store_conn *conn, enum store_durability durability,
+                        struct error *err)
+{
+    if (set_level(conn, durability == STORE_DURABLE, err) < 0)
+        return -1;
+    return sqlite_exec(conn, "BEGIN IMMEDIATE", err);
+}
+
+/* A commit that failed (disk full, locked) has to be undone, else the next begin fails too. */
+static int sqlite_commit(struct store_conn *conn, struct error *err)
+{
+    struct error ignored;
+    int result = sqlite_exec(conn, "COMMIT", err);
+
+    if (result < 0 && !sqlite3_get_autocommit(conn->db))
+        (void)sqlite_exec(conn, "ROLLBACK", &ignored);
+    (void)set_level(conn, false, &ignored);
+    return result;
+}
+
+static void sqlite_rollback(struct store_conn *conn)
+{
+    struct error ignored;
+
+    if (!sqlite3_get_autocommit(conn->db))
+        (void)sqlite_exec(conn, "ROLLBACK", &ignored);
+    (void)set_level(conn, false, &ignored);
+}
+
+static int sqlite_prepare(struct store_conn *conn, const char *sql, struct store_stmt **out,
+                          struct error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+
+    if (sqlite3_prepare_v3(conn->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &stmt, NULL) != SQLITE_OK)
+        return fail(conn->db, "prepare", err);
+    *out = (struct store_stmt *)(void *)stmt;
+    return 0;
+}
+
+static int sqlite_bind_text(struct store_stmt *stmt, int index, struct str text)
+{
+    int rc;
+
+    if (!text.p)
+        rc = sqlite3_bind_null(stmt_of(stmt), index);
+    else
+        rc = text.len > INT_MAX
+                 ? SQLITE_TOOBIG
+                 : sqlite3_bind_text(stmt_of(stmt), index, text.p, (int)text.len, SQLITE_TRANSIENT);
+    return rc == SQLITE_OK ? 0 : -1;
+}
+
+static int sqlite_bind_int(struct store_stmt *stmt, int index, int64_t value)
+{
+    return sqlite3_bind_int64(stmt_of(stmt), index, value) == SQLITE_OK ? 0 : -1;
+}
+
+static int sqlite_step(struct store_stmt *stmt, struct error *err)
+{
+    int rc = sqlite3_step(stmt_of(stmt));
+
+    if (rc == SQLITE_ROW)
+        return 1;
+    if (rc == SQLITE_DONE)
+        return 0;
+    return fail(sqlite3_db_handle(stmt_of(stmt)), "step", err);
+}
+
+static struct str sqlite_column_text(struct store_stmt *stmt, int column)
+{
+    const char *text = (const char *)sqlite3_column_text(stmt_of(stmt), column);
+    int len = sqlite3_column_bytes(stmt_of(stmt), column);
+
+    return text ? str_n(text, (size_t)len) : STR_NONE;
+}
+
+static int64_t sqlite_column_int(struct store_stmt *stmt, int column)
+{
+    return sqlite3_column_int64(stmt_of(stmt), column);
+}
+
+static void sqlite_reset(struct store_stmt *stmt)
+{
+    (void)sqlite3_reset(stmt_of(stmt));
+    (void)sqlite3_clear_bindings(stmt_of(stmt));
+}
+
+static void sqlite_finalize(struct store_stmt *stmt)
+{
+    (void)sqlite3_finalize(stmt_of(stmt));
+}
+
+const struct store_driver driver_sqlite = {
+    .name = "sqlite",
+    .open = sqlite_open,
+    .close = sqlite_close,
+    .exec = sqlite_exec,
+    .begin = sqlite_begin,
+    .commit = sqlite_commit,
+    .rollback = sqlite_rollback,
+    .prepare = sqlite_prepare,
+    .bind_text = sqlite_bind_text,
+    .bind_int = sqlite_bind_int,
+    .step = sqlite_step,
+    .column_text = sqlite_column_text,
+    .column_int = sqlite_column_int,
+    .reset = sqlite_reset,
+    .finalize = sqlite_finalize,
+};

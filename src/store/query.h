@@ -1,0 +1,56 @@
+/* The store's inside: lock, transactions, and cached statements. Private to this folder.
+ *
+ *   auto_unlock struct store *locked = store_lock(store);
+ *   auto_query struct query query = {0};
+ *
+ *   if (query_open(&query, locked, "SELECT a FROM t WHERE b = ?1", err) < 0)
+ *       return -1;
+ *   bind_text(&query, b);
+ *   while ((more = query_step(&query, err)) > 0)
+ *       ... query_int(&query, 0) ...
+ *
+ * SQL is a string literal: its text is the key of the statement cache. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "store/store_driver.h"
+
+struct store;
+
+struct query {
+    const struct store_driver *driver;
+    struct store_stmt *stmt;
+    int bound;
+    bool bad; /* a bind failed; reported by the next step */
+};
+
+#define auto_query  __attribute__((cleanup(query_done)))
+#define auto_unlock __attribute__((cleanup(store_unlock)))
+
+/* One connection, one user at a time. Not recursive. */
+struct store *store_lock(struct store *store);
+void store_unlock(struct store **store);
+
+/* All of these with the lock held. */
+int store_exec(struct store *store, const char *sql, struct error *err);
+int store_begin(struct store *store, enum store_durability durability, struct error *err);
+int store_commit(struct store *store, struct error *err);
+void store_rollback(struct store *store);
+
+int query_open(struct query *query, struct store *store, const char *sql, struct error *err);
+void query_done(struct query *query);
+/* Binds the next placeholder. */
+void bind_text(struct query *query, struct str text);
+void bind_int(struct query *query, int64_t value);
+/* 1 = row, 0 = done, -1 = failed. */
+int query_step(struct query *query, struct error *err);
+/* For statements whose rows do not matter. */
+int query_run(struct query *query, struct error *err);
+int64_t query_int(const struct query *query, int column);
+/* Copied into the arena. */
+struct str query_text(const struct query *query, int column, struct arena *arena);
+/* Runs a statement that is a transaction of its own, on disk when it returns 0. */
+int query_run_durable(struct query *query, struct store *store, struct error *err);

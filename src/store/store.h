@@ -1,0 +1,136 @@
+/* What must outlive the process: teams, keys, templates and sandboxes. Each function is one
+ * transaction; strings it returns live in the caller's arena. Safe from any thread (one connection
+ * behind a lock). All text given must be free of NUL bytes. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/str.h"
+
+struct store;
+struct store_driver;
+
+/* Opens or makes the file (mode 0600, the folder must exist) or ":memory:", checks it, applies
+ * migrations and forgets sandboxes that ended more than a week ago. */
+int store_open(const char *where, struct store **out, struct error *err);
+/* With a driver other than SQLite. */
+int store_open_driver(const struct store_driver *driver, const char *where, struct store **out,
+                      struct error *err);
+void store_close(struct store *store); /* NULL is fine */
+
+#define auto_store __attribute__((cleanup(store_cleanup)))
+static inline void store_cleanup(struct store **store)
+{
+    store_close(*store);
+}
+
+/* ---- accounts (store_account.c) ---- */
+
+struct store_team {
+    struct str id, name;
+    int64_t created_at_us;
+};
+
+struct store_key {
+    struct str id, team_id, name;
+    struct str hash; /* SHA-256, 64 hex digits */
+    struct str mask;
+    int64_t created_at_us, last_used_at_us;
+};
+
+/* ERROR_EXISTS when the id is taken. */
+int store_team_insert(struct store *store, const struct store_team *team, struct error *err);
+int store_team_get(struct store *store, struct str id, struct arena *arena, struct store_team *out,
+                   struct error *err);
+int store_key_insert(struct store *store, const struct store_key *key, struct error *err);
+/* ERROR_NOT_FOUND when there is none. */
+int store_key_find(struct store *store, struct str hash, struct arena *arena, struct store_key *out,
+                   struct error *err);
+/* Oldest first. */
+int store_key_list(struct store *store, struct str team_id, struct arena *arena,
+                   struct store_key **out, size_t *out_count, struct error *err);
+int store_key_count(struct store *store, size_t *out, struct error *err);
+/* By id, within the team. ERROR_NOT_FOUND. */
+int store_key_delete(struct store *store, struct str team_id, struct str id, struct error *err);
+int store_key_used(struct store *store, struct str id, int64_t at_us, struct error *err);
+
+/* ---- templates (store_template.c) ---- */
+
+struct store_template {
+    struct str id;
+    struct str team_id; /* "" = the platform's */
+    struct str alias;   /* STR_NONE = none */
+    struct str layers;  /* "a,b", lowest first */
+    int64_t cpu_count, mem_mb, disk_mb;
+    bool is_public;
+    int64_t created_at_us, updated_at_us;
+};
+
+/* By id or alias, each with or without ":tag" (only "default" exists), as far as the team may see
+ * it: its own and public ones. ERROR_NOT_FOUND "template 'x' not found". */
+int store_template_find(struct store *store, struct str team_id, struct str name,
+                        struct arena *arena, struct store_template *out, struct error *err);
+/* Oldest first. */
+int store_template_list(struct store *store, struct str team_id, struct arena *arena,
+                        struct store_template **out, size_t *out_count, struct error *err);
+/* Inserts, or updates the one that has the alias already; *out_id is the id that holds. */
+int store_template_put(struct store *store, const struct store_template *template,
+                       struct arena *arena, struct str *out_id, struct error *err);
+
+/* ---- sandboxes (store_sandbox.c) ---- */
+
+enum store_sandbox_state {
+    STORE_SANDBOX_RUNNING,
+    STORE_SANDBOX_KILLING, /* teardown was begun and must be finished */
+    STORE_SANDBOX_ENDED,   /* history */
+};
+
+struct store_sandbox {
+    struct str id, team_id, template_id, alias;
+    enum store_sandbox_state state;
+    int64_t revision;
+    int64_t started_at_us, end_at_us;
+    int64_t cpu_count, mem_mb, disk_mb;
+    struct str metadata, env; /* JSON text of objects */
+    struct str access_token;  /* "" when not secured */
+    bool internet, internet_given, secure;
+    int64_t ended_at_us;
+    struct str end_reason;
+};
+
+struct store_sandbox_query {
+    struct str team_id;
+    struct str template_id;   /* STR_NONE = any */
+    int64_t started_after_us; /* inclusive */
+    bool ascending;
+    struct str after_id; /* STR_NONE = from the start; else the last one of the page before */
+    int64_t after_us;    /* and when it started */
+    size_t limit;
+};
+
+int store_sandbox_insert(struct store *store, const struct store_sandbox *row, struct error *err);
+int store_sandbox_get(struct store *store, struct str id, struct arena *arena,
+                      struct store_sandbox *out, struct error *err);
+/* Running ones by (started_at, id). */
+int store_sandbox_page(struct store *store, const struct store_sandbox_query *query,
+                       struct arena *arena, struct store_sandbox **out, size_t *out_count,
+                       struct error *err);
+/* All that did not end, without metadata and env. */
+int store_sandbox_live(struct store *store, struct arena *arena, struct store_sandbox **out,
+                       size_t *out_count, struct error *err);
+/* New end of a running one; only_later leaves a later end as it is. Says what holds now. The
+ * revision orders changes made by several threads. ERROR_NOT_FOUND when it does not run. */
+int store_sandbox_set_end(struct store *store, struct str id, int64_t end_at_us, bool only_later,
+                          int64_t *out_end_at_us, int64_t *out_revision, struct error *err);
+/* Both do nothing when there is no such row, or it ended before. The first reason stays. */
+int store_sandbox_killing(struct store *store, struct str id, struct str reason, struct error *err);
+int store_sandbox_end(struct store *store, struct str id, struct str reason, int64_t at_us,
+                      struct error *err);
+/* Forgets at most max of those that ended before; *out_count is how many. */
+int store_sandbox_prune(struct store *store, int64_t before_us, size_t max, size_t *out_count,
+                        struct error *err);
+enum { STORE_HISTORY_DAYS = 7 };

@@ -1,0 +1,192 @@
+/* Teams and keys are durable: what was answered is on disk. Only the time of last use is not. */
+#include "base/list.h"
+#include "store/query.h"
+#include "store/store.h"
+
+int store_team_insert(struct store *store, const struct store_team *team, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked,
+                   "INSERT INTO teams (id, name, created_at_us) VALUES (?1, ?2, ?3)", err) < 0)
+        return -1;
+    bind_text(&query, team->id);
+    bind_text(&query, team->name);
+    bind_int(&query, team->created_at_us);
+    return query_run_durable(&query, locked, err);
+}
+
+int store_team_get(struct store *store, struct str id, struct arena *arena, struct store_team *out,
+                   struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+    int found;
+
+    if (query_open(&query, locked, "SELECT id, name, created_at_us FROM teams WHERE id = ?1", err) <
+        0)
+        return -1;
+    bind_text(&query, id);
+    found = query_step(&query, err);
+    if (found <= 0)
+        return found < 0 ? -1
+                         : error_set(err, ERROR_NOT_FOUND, "team '%.*s' not found", STR_ARG(id));
+    *out = (struct store_team){
+        .id = query_text(&query, 0, arena),
+        .name = query_text(&query, 1, arena),
+        .created_at_us = query_int(&query, 2),
+    };
+    return 0;
+}
+
+int store_key_insert(struct store *store, const struct store_key *key, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked,
+                   "INSERT INTO api_keys"
+                   " (id, team_id, name, key_hash, mask, created_at_us, last_used_at_us)"
+                   " VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0)",
+                   err) < 0)
+        return -1;
+    bind_text(&query, key->id);
+    bind_text(&query, key->team_id);
+    bind_text(&query, key->name);
+    bind_text(&query, key->hash);
+    bind_text(&query, key->mask);
+    bind_int(&query, key->created_at_us);
+    return query_run_durable(&query, locked, err);
+}
+
+static void read_key(const struct query *query, struct arena *arena, struct store_key *out)
+{
+    *out = (struct store_key){
+        .id = query_text(query, 0, arena),
+        .team_id = query_text(query, 1, arena),
+        .name = query_text(query, 2, arena),
+        .hash = query_text(query, 3, arena),
+        .mask = query_text(query, 4, arena),
+        .created_at_us = query_int(query, 5),
+        .last_used_at_us = query_int(query, 6),
+    };
+}
+
+int store_key_find(struct store *store, struct str hash, struct arena *arena, struct store_key *out,
+                   struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+    int found;
+
+    if (query_open(&query, locked,
+                   "SELECT id, team_id, name, key_hash, mask, created_at_us, last_used_at_us"
+                   " FROM api_keys WHERE key_hash = ?1",
+                   err) < 0)
+        return -1;
+    bind_text(&query, hash);
+    found = query_step(&query, err);
+    if (found <= 0)
+        return found < 0 ? -1 : error_set(err, ERROR_NOT_FOUND, "key not found");
+    read_key(&query, arena, out);
+    return 0;
+}
+
+struct key_node {
+    struct list link;
+    struct store_key key;
+};
+
+int store_key_list(struct store *store, struct str team_id, struct arena *arena,
+                   struct store_key **out, size_t *out_count, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+    struct list found, *pos;
+    size_t count = 0;
+    int more;
+
+    if (query_open(&query, locked,
+                   "SELECT id, team_id, name, key_hash, mask, created_at_us, last_used_at_us"
+                   " FROM api_keys WHERE team_id = ?1 ORDER BY created_at_us, id",
+                   err) < 0)
+        return -1;
+    bind_text(&query, team_id);
+    list_init(&found);
+    while ((more = query_step(&query, err)) > 0) {
+        struct key_node *node = arena_alloc(arena, sizeof(*node));
+
+        read_key(&query, arena, &node->key);
+        list_push_back(&found, &node->link);
+        count++;
+    }
+    if (more < 0)
+        return -1;
+    *out = arena_alloc(arena, (count + 1) * sizeof(**out));
+    *out_count = 0;
+    list_for_each (pos, &found)
+        (*out)[(*out_count)++] = container_of(pos, struct key_node, link)->key;
+    return 0;
+}
+
+int store_key_count(struct store *store, size_t *out, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked, "SELECT count(*) FROM api_keys", err) < 0 ||
+        query_step(&query, err) < 0)
+        return -1;
+    *out = (size_t)query_int(&query, 0);
+    return 0;
+}
+
+static int delete_key(struct store *locked, struct str team_id, struct str id, bool *out_found,
+                      struct error *err)
+{
+    auto_query struct query query = {0};
+    int found;
+
+    if (query_open(&query, locked,
+                   "DELETE FROM api_keys WHERE id = ?1 AND team_id = ?2 RETURNING id", err) < 0)
+        return -1;
+    bind_text(&query, id);
+    bind_text(&query, team_id);
+    found = query_step(&query, err);
+    if (found < 0 || (found > 0 && query_run(&query, err) < 0))
+        return -1;
+    *out_found = found > 0;
+    return 0;
+}
+
+int store_key_delete(struct store *store, struct str team_id, struct str id, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    bool found = false;
+
+    if (store_begin(locked, STORE_DURABLE, err) < 0)
+        return -1;
+    if (delete_key(locked, team_id, id, &found, err) < 0) {
+        store_rollback(locked);
+        return -1;
+    }
+    if (store_commit(locked, err) < 0)
+        return -1;
+    return found ? 0 : error_set(err, ERROR_NOT_FOUND, "key '%.*s' not found", STR_ARG(id));
+}
+
+int store_key_used(struct store *store, struct str id, int64_t at_us, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked,
+                   "UPDATE api_keys SET last_used_at_us = ?2"
+                   " WHERE id = ?1 AND last_used_at_us < ?2",
+                   err) < 0)
+        return -1;
+    bind_text(&query, id);
+    bind_int(&query, at_us);
+    return query_run(&query, err);
+}

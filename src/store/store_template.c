@@ -1,0 +1,141 @@
+#include "base/list.h"
+#include "store/query.h"
+#include "store/store.h"
+
+static void read_template(const struct query *query, struct arena *arena,
+                          struct store_template *out)
+{
+    *out = (struct store_template){
+        .id = query_text(query, 0, arena),
+        .team_id = query_text(query, 1, arena),
+        .alias = query_text(query, 2, arena),
+        .layers = query_text(query, 3, arena),
+        .cpu_count = query_int(query, 4),
+        .mem_mb = query_int(query, 5),
+        .disk_mb = query_int(query, 6),
+        .is_public = query_int(query, 7) != 0,
+        .created_at_us = query_int(query, 8),
+        .updated_at_us = query_int(query, 9),
+    };
+}
+
+static int not_found(struct str name, struct error *err)
+{
+    return error_set(err, ERROR_NOT_FOUND, "template '%.*s' not found",
+                     (int)(name.len < 128 ? name.len : 128), name.p ? name.p : "");
+}
+
+int store_template_find(struct store *store, struct str team_id, struct str name,
+                        struct arena *arena, struct store_template *out, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+    struct str tag = name, base = str_split(&tag, ':');
+    int found;
+
+    if (tag.p && !str_is(tag, "default"))
+        return not_found(name, err);
+    if (query_open(&query, locked,
+                   "SELECT id, team_id, alias, layers, cpu_count, mem_mb, disk_mb, public,"
+                   " created_at_us, updated_at_us FROM templates"
+                   " WHERE (id = ?1 OR alias = ?1) AND (public = 1 OR team_id = ?2)"
+                   " ORDER BY CASE WHEN id = ?1 THEN 0 ELSE 1 END LIMIT 1",
+                   err) < 0)
+        return -1;
+    bind_text(&query, base);
+    bind_text(&query, team_id);
+    found = query_step(&query, err);
+    if (found <= 0)
+        return found < 0 ? -1 : not_found(name, err);
+    read_template(&query, arena, out);
+    return 0;
+}
+
+struct template_node {
+    struct list link;
+    struct store_template template;
+};
+
+int store_template_list(struct store *store, struct str team_id, struct arena *arena,
+                        struct store_template **out, size_t *out_count, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+    struct list found, *pos;
+    size_t count = 0;
+    int more;
+
+    if (query_open(&query, locked,
+                   "SELECT id, team_id, alias, layers, cpu_count, mem_mb, disk_mb, public,"
+                   " created_at_us, updated_at_us FROM templates"
+                   " WHERE public = 1 OR team_id = ?1 ORDER BY created_at_us, id",
+                   err) < 0)
+        return -1;
+    bind_text(&query, team_id);
+    list_init(&found);
+    while ((more = query_step(&query, err)) > 0) {
+        struct template_node *node = arena_alloc(arena, sizeof(*node));
+
+        read_template(&query, arena, &node->template);
+        list_push_back(&found, &node->link);
+        count++;
+    }
+    if (more < 0)
+        return -1;
+    *out = arena_alloc(arena, (count + 1) * sizeof(**out));
+    *out_count = 0;
+    list_for_each (pos, &found)
+        (*out)[(*out_count)++] = container_of(pos, struct template_node, link)->template;
+    return 0;
+}
+
+static int put_template(struct store *locked, const struct store_template *template,
+                        struct arena *arena, struct str *out_id, struct error *err)
+{
+    auto_query struct query query = {0};
+    int found;
+
+    if (query_open(&query, locked,
+                   "INSERT INTO templates (id, team_id, alias, layers, cpu_count, mem_mb, disk_mb,"
+                   " public, created_at_us, updated_at_us)"
+                   " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)"
+                   " ON CONFLICT (alias) DO UPDATE SET layers = excluded.layers,"
+                   " cpu_count = excluded.cpu_count, mem_mb = excluded.mem_mb,"
+                   " disk_mb = excluded.disk_mb, public = excluded.public,"
+                   " updated_at_us = excluded.updated_at_us"
+                   " WHERE templates.team_id = excluded.team_id RETURNING id",
+                   err) < 0)
+        return -1;
+    bind_text(&query, template->id);
+    bind_text(&query, template->team_id);
+    bind_text(&query, template->alias);
+    bind_text(&query, template->layers);
+    bind_int(&query, template->cpu_count);
+    bind_int(&query, template->mem_mb);
+    bind_int(&query, template->disk_mb);
+    bind_int(&query, template->is_public);
+    bind_int(&query, template->created_at_us);
+    bind_int(&query, template->updated_at_us);
+    found = query_step(&query, err);
+    if (found < 0)
+        return -1;
+    if (found == 0)
+        return error_set(err, ERROR_EXISTS, "template name '%.*s' belongs to somebody else",
+                         STR_ARG(template->alias));
+    *out_id = query_text(&query, 0, arena);
+    return query_run(&query, err);
+}
+
+int store_template_put(struct store *store, const struct store_template *template,
+                       struct arena *arena, struct str *out_id, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+
+    if (store_begin(locked, STORE_DURABLE, err) < 0)
+        return -1;
+    if (put_template(locked, template, arena, out_id, err) < 0) {
+        store_rollback(locked);
+        return -1;
+    }
+    return store_commit(locked, err);
+}

@@ -1,0 +1,468 @@
+#include "store/store.h"
+
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/test.h"
+
+#define OK(call)                                                         \
+    do {                                                                 \
+        struct error err = {0};                                          \
+        if ((call) < 0)                                                  \
+            test_fail(__FILE__, __LINE__, "%s: %s", #call, err.message); \
+    } while (0)
+#define FAILS(call, want)                                                                 \
+    do {                                                                                  \
+        struct error err = {0};                                                           \
+        CHECK_INT((call), -1);                                                            \
+        if (err.code != (want))                                                           \
+            test_fail(__FILE__, __LINE__, "%s: %s: %s", #call, error_code_name(err.code), \
+                      err.message);                                                       \
+    } while (0)
+
+struct folder {
+    char path[64];
+    char file[96];
+};
+
+static void folder_make(struct folder *folder)
+{
+    (void)snprintf(folder->path, sizeof(folder->path), "/tmp/store_test.XXXXXX");
+    CHECK(mkdtemp(folder->path) != NULL);
+    (void)snprintf(folder->file, sizeof(folder->file), "%s/store.db", folder->path);
+}
+
+static void folder_done(struct folder *folder)
+{
+    static const char *const names[] = {"", "-wal", "-shm"};
+
+    for (size_t i = 0; i < 3; i++) {
+        char path[128];
+
+        (void)snprintf(path, sizeof(path), "%s%s", folder->file, names[i]);
+        (void)unlink(path);
+    }
+    (void)rmdir(folder->path);
+}
+
+#define auto_folder __attribute__((cleanup(folder_done)))
+
+static void raw_exec(const char *file, const char *sql)
+{
+    sqlite3 *db = NULL;
+    char *message = NULL;
+
+    CHECK_INT(sqlite3_open(file, &db), SQLITE_OK);
+    if (sqlite3_exec(db, sql, NULL, NULL, &message) != SQLITE_OK)
+        test_fail(__FILE__, __LINE__, "%s: %s", sql, message);
+    CHECK_INT(sqlite3_close(db), SQLITE_OK);
+}
+
+static struct store *open_memory(void)
+{
+    struct store *store = NULL;
+
+    OK(store_open(":memory:", &store, &err));
+    return store;
+}
+
+static void add_team(struct store *store, const char *id)
+{
+    OK(store_team_insert(
+        store, &(struct store_team){.id = str_of(id), .name = STR("n"), .created_at_us = 1}, &err));
+}
+
+static struct store_sandbox row_of(const char *id, const char *team, int64_t started)
+{
+    return (struct store_sandbox){
+        .id = str_of(id),
+        .team_id = str_of(team),
+        .template_id = STR("t1"),
+        .alias = STR("base"),
+        .started_at_us = started,
+        .end_at_us = started + 1000,
+        .cpu_count = 2,
+        .mem_mb = 512,
+        .disk_mb = 1024,
+        .metadata = STR("{\"a\":\"b\"}"),
+        .access_token = STR("ea_x"),
+        .internet = true,
+        .secure = true,
+    };
+}
+
+static void add_sandbox(struct store *store, const char *id, const char *team, int64_t started)
+{
+    struct store_sandbox row = row_of(id, team, started);
+
+    OK(store_sandbox_insert(store, &row, &err));
+}
+
+TEST(file_is_private_and_reopens)
+{
+    auto_folder struct folder folder;
+    struct store *store = NULL;
+    struct store_team team;
+    auto_arena struct arena arena = {0};
+    struct stat st;
+
+    folder_make(&folder);
+    OK(store_open(folder.file, &store, &err));
+    add_team(store, "team1");
+    CHECK(stat(folder.file, &st) == 0);
+    CHECK_INT(st.st_mode & 0777, 0600);
+    store_close(store);
+    OK(store_open(folder.file, &store, &err));
+    OK(store_team_get(store, STR("team1"), &arena, &team, &err));
+    CHECK_STR(team.name, "n");
+    FAILS(store_team_get(store, STR("team2"), &arena, &team, &err), ERROR_NOT_FOUND);
+    store_close(store);
+}
+
+TEST(symlink_instead_of_file_is_refused)
+{
+    auto_folder struct folder folder;
+    struct store *store = NULL;
+
+    folder_make(&folder);
+    CHECK_INT(symlink("/dev/null", folder.file), 0);
+    FAILS(store_open(folder.file, &store, &err), ERROR_INTERNAL);
+}
+
+TEST(newer_schema_is_refused)
+{
+    auto_folder struct folder folder;
+    struct store *store = NULL;
+    struct error refusal = {0};
+
+    folder_make(&folder);
+    OK(store_open(folder.file, &store, &err));
+    store_close(store);
+    raw_exec(folder.file, "INSERT INTO schema_migrations VALUES (99, 'later', 0)");
+    CHECK_INT(store_open(folder.file, &store, &refusal), -1);
+    CHECK_INT(refusal.code, ERROR_UNSUPPORTED);
+    CHECK(strstr(refusal.message, folder.file) && strstr(refusal.message, "99"));
+}
+
+static void check_damaged(const char *file)
+{
+    struct store *store = NULL;
+    struct error err = {0};
+
+    CHECK_INT(store_open(file, &store, &err), -1);
+    if (!strstr(err.message, "damaged") || !strstr(err.message, file))
+        test_fail(__FILE__, __LINE__, "message: %s", err.message);
+}
+
+TEST(damaged_files_are_refused)
+{
+    auto_folder struct folder folder;
+    struct store *store = NULL;
+    char junk[4096];
+    auto_close int fd = -1;
+
+    folder_make(&folder);
+    fd = open(folder.file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    memset(junk, 'x', sizeof(junk));
+    CHECK(write(fd, junk, sizeof(junk)) == (ssize_t)sizeof(junk));
+    check_damaged(folder.file);
+
+    CHECK_INT(ftruncate(fd, 0), 0);
+    OK(store_open(folder.file, &store, &err));
+    for (int i = 0; i < 50; i++) {
+        char id[32];
+
+        (void)snprintf(id, sizeof(id), "team%d", i);
+        add_team(store, id);
+    }
+    store_close(store);
+    /* Pages in the middle overwritten. */
+    CHECK(pwrite(fd, junk, sizeof(junk), 4096) == (ssize_t)sizeof(junk));
+    CHECK(pwrite(fd, junk, sizeof(junk), 3 * 4096) == (ssize_t)sizeof(junk));
+    check_damaged(folder.file);
+}
+
+TEST(keys)
+{
+    auto_store struct store *store = open_memory();
+    auto_arena struct arena arena = {0};
+    struct store_key key = {.id = STR("k1"),
+                            .team_id = STR("team1"),
+                            .name = STR("first"),
+                            .hash = STR("aa"),
+                            .mask = STR("e2b_..x"),
+                            .created_at_us = 5};
+    struct store_key found, *list;
+    size_t count = 7;
+
+    FAILS(store_key_insert(store, &key, &err), ERROR_INTERNAL); /* no such team */
+    add_team(store, "team1");
+    OK(store_key_count(store, &count, &err));
+    CHECK_INT(count, 0);
+    OK(store_key_insert(store, &key, &err));
+    key.id = STR("k2");
+    FAILS(store_key_insert(store, &key, &err), ERROR_EXISTS);
+    OK(store_key_find(store, STR("aa"), &arena, &found, &err));
+    CHECK_STR(found.id, "k1");
+    CHECK_INT(found.last_used_at_us, 0);
+    OK(store_key_used(store, STR("k1"), 77, &err));
+    OK(store_key_used(store, STR("k1"), 50, &err)); /* never goes back */
+    OK(store_key_list(store, STR("team1"), &arena, &list, &count, &err));
+    CHECK_INT(count, 1);
+    CHECK_INT(list[0].last_used_at_us, 77);
+    FAILS(store_key_delete(store, STR("team2"), STR("k1"), &err), ERROR_NOT_FOUND);
+    OK(store_key_delete(store, STR("team1"), STR("k1"), &err));
+    FAILS(store_key_find(store, STR("aa"), &arena, &found, &err), ERROR_NOT_FOUND);
+    FAILS(store_key_delete(store, STR("team1"), STR("k1"), &err), ERROR_NOT_FOUND);
+}
+
+TEST(templates)
+{
+    auto_store struct store *store = open_memory();
+    auto_arena struct arena arena = {0};
+    struct store_template t = {.id = STR("t1"),
+                               .team_id = STR(""),
+                               .alias = STR("base"),
+                               .layers = STR("l1"),
+                               .cpu_count = 2,
+                               .mem_mb = 512,
+                               .disk_mb = 1024,
+                               .is_public = true,
+                               .created_at_us = 1,
+                               .updated_at_us = 1};
+    struct store_template found, *list;
+    struct str id;
+    size_t count;
+
+    OK(store_template_put(store, &t, &arena, &id, &err));
+    CHECK_STR(id, "t1");
+    t.id = STR("t2");
+    t.layers = STR("l2");
+    t.created_at_us = t.updated_at_us = 9;
+    OK(store_template_put(store, &t, &arena, &id, &err));
+    CHECK_STR(id, "t1");
+    OK(store_template_find(store, STR("x"), STR("base:default"), &arena, &found, &err));
+    CHECK_STR(found.layers, "l2");
+    CHECK_INT(found.created_at_us, 1);
+    CHECK_INT(found.updated_at_us, 9);
+    OK(store_template_find(store, STR("x"), STR("t1"), &arena, &found, &err));
+    FAILS(store_template_find(store, STR("x"), STR("base:v2"), &arena, &found, &err),
+          ERROR_NOT_FOUND);
+    FAILS(store_template_find(store, STR("x"), STR("base:"), &arena, &found, &err),
+          ERROR_NOT_FOUND);
+    FAILS(store_template_find(store, STR("x"), STR(""), &arena, &found, &err), ERROR_NOT_FOUND);
+    FAILS(store_template_find(store, STR("x"), STR("' OR 1=1"), &arena, &found, &err),
+          ERROR_NOT_FOUND);
+
+    /* Somebody else's name, and a private one. */
+    t.team_id = STR("team1");
+    FAILS(store_template_put(store, &t, &arena, &id, &err), ERROR_EXISTS);
+    t.alias = STR("mine");
+    t.is_public = false;
+    OK(store_template_put(store, &t, &arena, &id, &err));
+    CHECK_STR(id, "t2");
+    FAILS(store_template_find(store, STR("team2"), STR("mine"), &arena, &found, &err),
+          ERROR_NOT_FOUND);
+    OK(store_template_find(store, STR("team1"), STR("mine"), &arena, &found, &err));
+    OK(store_template_list(store, STR("team2"), &arena, &list, &count, &err));
+    CHECK_INT(count, 1);
+    OK(store_template_list(store, STR("team1"), &arena, &list, &count, &err));
+    CHECK_INT(count, 2);
+    CHECK_STR(list[1].alias, "mine");
+}
+
+TEST(sandbox_row_life)
+{
+    auto_store struct store *store = open_memory();
+    auto_arena struct arena arena = {0};
+    struct store_sandbox row, *rows;
+    int64_t end = 0, revision = 0;
+    size_t count = 0;
+
+    add_team(store, "team1");
+    add_sandbox(store, "a", "team1", 100);
+    row = row_of("a", "team1", 100);
+    FAILS(store_sandbox_insert(store, &row, &err), ERROR_EXISTS);
+    row = row_of("b", "nobody", 100);
+    FAILS(store_sandbox_insert(store, &row, &err), ERROR_INTERNAL);
+    OK(store_sandbox_get(store, STR("a"), &arena, &row, &err));
+    CHECK_STR(row.metadata, "{\"a\":\"b\"}");
+    CHECK_STR(row.access_token, "ea_x");
+    CHECK(row.internet && row.secure && !row.internet_given);
+
+    OK(store_sandbox_set_end(store, STR("a"), 500, true, &end, &revision, &err));
+    CHECK_INT(end, 1100);
+    CHECK_INT(revision, 1);
+    OK(store_sandbox_set_end(store, STR("a"), 500, false, &end, &revision, &err));
+    CHECK_INT(end, 500);
+    CHECK_INT(revision, 2);
+
+    OK(store_sandbox_killing(store, STR("a"), STR("kill"), &err));
+    FAILS(store_sandbox_set_end(store, STR("a"), 900, false, &end, &revision, &err),
+          ERROR_NOT_FOUND);
+    OK(store_sandbox_live(store, &arena, &rows, &count, &err));
+    CHECK_INT(count, 1);
+    CHECK_INT(rows[0].state, STORE_SANDBOX_KILLING);
+    CHECK_STR(rows[0].end_reason, "kill");
+    OK(store_sandbox_end(store, STR("a"), STR("kill"), 600, &err));
+    OK(store_sandbox_end(store, STR("a"), STR("again"), 700, &err));
+    OK(store_sandbox_end(store, STR("unknown"), STR("kill"), 600, &err));
+    OK(store_sandbox_get(store, STR("a"), &arena, &row, &err));
+    CHECK_INT(row.state, STORE_SANDBOX_ENDED);
+    CHECK_STR(row.end_reason, "kill");
+    CHECK_STR(row.access_token, "");
+    OK(store_sandbox_live(store, &arena, &rows, &count, &err));
+    CHECK_INT(count, 0);
+
+    OK(store_sandbox_prune(store, 600, 10, &count, &err));
+    CHECK_INT(count, 0);
+    OK(store_sandbox_prune(store, 601, 10, &count, &err));
+    CHECK_INT(count, 1);
+    FAILS(store_sandbox_get(store, STR("a"), &arena, &row, &err), ERROR_NOT_FOUND);
+}
+
+TEST(old_history_goes_at_open)
+{
+    auto_folder struct folder folder;
+    struct store *store = NULL;
+    auto_arena struct arena arena = {0};
+    struct store_sandbox row;
+    int64_t day_us = (int64_t)24 * 3600 * 1000000, now = clock_wall_us();
+
+    folder_make(&folder);
+    OK(store_open(folder.file, &store, &err));
+    add_team(store, "t");
+    add_sandbox(store, "old", "t", 1);
+    add_sandbox(store, "new", "t", 1);
+    add_sandbox(store, "live", "t", 1);
+    OK(store_sandbox_end(store, STR("old"), STR("kill"), now - 8 * day_us, &err));
+    OK(store_sandbox_end(store, STR("new"), STR("kill"), now - 6 * day_us, &err));
+    store_close(store);
+    OK(store_open(folder.file, &store, &err));
+    FAILS(store_sandbox_get(store, STR("old"), &arena, &row, &err), ERROR_NOT_FOUND);
+    OK(store_sandbox_get(store, STR("new"), &arena, &row, &err));
+    OK(store_sandbox_get(store, STR("live"), &arena, &row, &err));
+    store_close(store);
+}
+
+TEST(pages)
+{
+    auto_store struct store *store = open_memory();
+    auto_arena struct arena arena = {0};
+    struct store_sandbox_query query = {.team_id = STR("t"), .limit = 2};
+    struct store_sandbox *rows;
+    size_t count;
+
+    add_team(store, "t");
+    add_team(store, "u");
+    add_sandbox(store, "a", "t", 10);
+    add_sandbox(store, "b", "t", 20);
+    add_sandbox(store, "c", "t", 20);
+    add_sandbox(store, "d", "t", 30);
+    add_sandbox(store, "e", "u", 40);
+    add_sandbox(store, "f", "t", 50);
+    OK(store_sandbox_end(store, STR("f"), STR("kill"), 60, &err));
+
+    OK(store_sandbox_page(store, &query, &arena, &rows, &count, &err));
+    CHECK_INT(count, 2);
+    CHECK_STR(rows[0].id, "d");
+    CHECK_STR(rows[1].id, "c");
+    query.after_id = STR("c");
+    query.after_us = 20;
+    OK(store_sandbox_page(store, &query, &arena, &rows, &count, &err));
+    CHECK_INT(count, 2);
+    CHECK_STR(rows[0].id, "b");
+    CHECK_STR(rows[1].id, "a");
+    query.started_after_us = 20;
+    OK(store_sandbox_page(store, &query, &arena, &rows, &count, &err));
+    CHECK_INT(count, 1);
+    query.template_id = STR("other");
+    OK(store_sandbox_page(store, &query, &arena, &rows, &count, &err));
+    CHECK_INT(count, 0);
+    query = (struct store_sandbox_query){.team_id = STR("t"), .limit = 3, .ascending = true};
+    OK(store_sandbox_page(store, &query, &arena, &rows, &count, &err));
+    CHECK_STR(rows[0].id, "a");
+    CHECK_STR(rows[1].id, "b");
+    CHECK_STR(rows[2].id, "c");
+    query.after_id = rows[2].id;
+    query.after_us = 20;
+    OK(store_sandbox_page(store, &query, &arena, &rows, &count, &err));
+    CHECK_INT(count, 1);
+    CHECK_STR(rows[0].id, "d");
+}
+
+static int64_t time_pages(struct store *store, const struct store_sandbox_query *query)
+{
+    int64_t best = INT64_MAX;
+
+    for (int i = 0; i < 50; i++) {
+        auto_arena struct arena arena = {0};
+        struct store_sandbox *rows;
+        size_t count;
+        int64_t from = clock_mono_us(), took;
+
+        OK(store_sandbox_page(store, query, &arena, &rows, &count, &err));
+        CHECK_INT(count, 50);
+        took = clock_mono_us() - from;
+        if (took < best)
+            best = took;
+    }
+    return best;
+}
+
+#define FILL(first, last)                                                                          \
+    "WITH RECURSIVE n(x) AS (SELECT " #first " UNION ALL SELECT x + 1 FROM n WHERE x < " #last ")" \
+    " INSERT INTO sandboxes SELECT 'i' || x, 't', 't1', 'base', CASE WHEN x % 10 = 9 THEN"         \
+    " 'ended' ELSE 'running' END, 0, x, x + 5, 2, 512, 1024, '{}', '{}', '', 1, 0, 1, 0, ''"       \
+    " FROM n"
+
+TEST_TIMEOUT(page_speed_does_not_depend_on_the_number_of_rows, 60)
+{
+    auto_folder struct folder folder;
+    struct store_sandbox_query query = {.team_id = STR("t"), .limit = 50};
+    struct store *store = NULL;
+    int64_t few, many, deep;
+
+    folder_make(&folder);
+    OK(store_open(folder.file, &store, &err));
+    add_team(store, "t");
+    raw_exec(folder.file, FILL(1, 100));
+    few = time_pages(store, &query);
+    raw_exec(folder.file, FILL(101, 100000));
+    many = time_pages(store, &query);
+    query.after_id = STR("i50000");
+    query.after_us = 50000;
+    deep = time_pages(store, &query);
+    store_close(store);
+    if (many > 5 * few + 200 || deep > 5 * few + 200)
+        test_fail(__FILE__, __LINE__, "page of 50: %lld us at 100 rows, %lld at 100000, %lld deep",
+                  (long long)few, (long long)many, (long long)deep);
+}
+
+TEST(another_connection_is_seen)
+{
+    auto_folder struct folder folder;
+    struct store *server = NULL, *tool = NULL;
+    auto_arena struct arena arena = {0};
+    struct store_key found;
+    struct store_key key = {.id = STR("k1"),
+                            .team_id = STR("t"),
+                            .name = STR("n"),
+                            .hash = STR("aa"),
+                            .mask = STR("m"),
+                            .created_at_us = 5};
+
+    folder_make(&folder);
+    OK(store_open(folder.file, &server, &err));
+    add_team(server, "t");
+    OK(store_open(folder.file, &tool, &err));
+    FAILS(store_key_find(server, STR("aa"), &arena, &found, &err), ERROR_NOT_FOUND);
+    OK(store_key_insert(tool, &key, &err));
+    store_close(tool);
+    OK(store_key_find(server, STR("aa"), &arena, &found, &err));
+    store_close(server);
+}

@@ -1,0 +1,198 @@
+/* What a sandbox may ask of the kernel.
+ *
+ * An allow list: system calls not named here fail with ENOSYS, which programs take as "this kernel
+ * does not have it" and cope with; that includes calls added to Linux after this was written. Calls
+ * that exist everywhere but are refused here fail with EPERM, so that the message is honest.
+ * Refused on purpose: everything that changes mounts, namespaces, modules, clocks or the machine,
+ * bpf, perf, keyrings, io_uring, userfaultfd and handles to files by number: the parts of the kernel
+ * that escapes come through. User namespaces inside are refused for the same reason.
+ *
+ * The filter is compiled once; boxes load the same instructions. */
+#include "warden/box.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <seccomp.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+static const char *const allowed[] = {
+    "accept", "accept4", "access", "alarm", "arch_prctl", "bind", "brk", "cachestat", "capget",
+    "capset", "chdir", "chmod", "chown", "chroot", "clock_getres", "clock_gettime",
+    "clock_nanosleep", "close", "close_range", "connect", "copy_file_range", "creat", "dup", "dup2",
+    "dup3", "epoll_create", "epoll_create1", "epoll_ctl", "epoll_ctl_old", "epoll_pwait",
+    "epoll_pwait2", "epoll_wait", "epoll_wait_old", "eventfd", "eventfd2", "execve", "execveat",
+    "exit", "exit_group", "faccessat", "faccessat2", "fadvise64", "fallocate", "fchdir", "fchmod",
+    "fchmodat", "fchmodat2", "fchown", "fchownat", "fcntl", "fdatasync", "fgetxattr", "flistxattr",
+    "flock", "fork", "fremovexattr", "fsetxattr", "fstat", "fstatfs", "fsync", "ftruncate", "futex",
+    "futex_requeue", "futex_wait", "futex_waitv", "futex_wake", "futimesat", "get_mempolicy",
+    "get_robust_list", "get_thread_area", "getcpu", "getcwd", "getdents", "getdents64", "getegid",
+    "geteuid", "getgid", "getgroups", "getitimer", "getpeername", "getpgid", "getpgrp", "getpid",
+    "getppid", "getpriority", "getrandom", "getresgid", "getresuid", "getrlimit", "getrusage",
+    "getsid", "getsockname", "getsockopt", "gettid", "gettimeofday", "getuid", "getxattr",
+    "inotify_add_watch", "inotify_init", "inotify_init1", "inotify_rm_watch", "io_cancel",
+    "io_destroy", "io_getevents", "io_pgetevents", "io_setup", "io_submit", "ioctl", "ioprio_get",
+    "ioprio_set", "kill", "landlock_add_rule", "landlock_create_ruleset", "landlock_restrict_self",
+    "lchown", "lgetxattr", "link", "linkat", "listen", "listxattr", "llistxattr", "lremovexattr",
+    "lseek", "lsetxattr", "lstat", "madvise", "map_shadow_stack", "mbind", "membarrier",
+    "memfd_create", "memfd_secret", "mincore", "mkdir", "mkdirat", "mknod", "mknodat", "mlock",
+    "mlock2", "mlockall", "mmap", "modify_ldt", "mprotect", "mq_getsetattr", "mq_notify",
+    "mq_open", "mq_timedreceive", "mq_timedsend", "mq_unlink", "mremap", "mseal", "msgctl", "msgget",
+    "msgrcv", "msgsnd", "msync", "munlock", "munlockall", "munmap", "name_to_handle_at",
+    "nanosleep", "newfstatat", "open", "openat", "openat2", "pause", "personality",
+    "pidfd_getfd", "pidfd_open", "pidfd_send_signal", "pipe", "pipe2", "pkey_alloc", "pkey_free",
+    "pkey_mprotect", "poll", "ppoll", "prctl", "pread64", "preadv", "preadv2", "prlimit64",
+    "process_mrelease", "process_vm_readv", "process_vm_writev", "pselect6", "ptrace", "pwrite64",
+    "pwritev", "pwritev2", "read", "readahead", "readlink", "readlinkat", "readv", "recvfrom",
+    "recvmmsg", "recvmsg", "remap_file_pages", "removexattr", "rename", "renameat", "renameat2",
+    "restart_syscall", "rmdir", "rseq", "rt_sigaction", "rt_sigpending", "rt_sigprocmask",
+    "rt_sigqueueinfo", "rt_sigreturn", "rt_sigsuspend", "rt_sigtimedwait", "rt_tgsigqueueinfo",
+    "sched_get_priority_max", "sched_get_priority_min", "sched_getaffinity", "sched_getattr",
+    "sched_getparam", "sched_getscheduler", "sched_rr_get_interval", "sched_setaffinity",
+    "sched_setattr", "sched_setparam", "sched_setscheduler", "sched_yield", "seccomp", "select",
+    "semctl", "semget", "semop", "semtimedop", "sendfile", "sendmmsg", "sendmsg", "sendto",
+    "set_mempolicy", "set_robust_list", "set_thread_area", "set_tid_address", "setfsgid",
+    "setfsuid", "setgid", "setgroups", "setitimer", "setpgid", "setpriority", "setregid",
+    "setresgid", "setresuid", "setreuid", "setrlimit", "setsid", "setsockopt", "setuid",
+    "setxattr", "shmat", "shmctl", "shmdt", "shmget", "shutdown", "sigaltstack", "signalfd",
+    "signalfd4", "socketpair", "splice", "stat", "statfs", "statx", "symlink", "symlinkat",
+    "sync", "sync_file_range", "syncfs", "sysinfo", "tee", "tgkill", "time", "timer_create",
+    "timer_delete", "timer_getoverrun", "timer_gettime", "timer_settime", "timerfd_create",
+    "timerfd_gettime", "timerfd_settime", "times", "tkill", "truncate", "umask", "uname", "unlink",
+    "unlinkat", "utime", "utimensat", "utimes", "vfork", "vmsplice", "wait4", "waitid", "write",
+    "writev",
+};
+
+static const char *const refused[] = {
+    "_sysctl", "acct", "add_key", "adjtimex", "bpf", "clock_adjtime", "clock_settime",
+    "create_module", "delete_module", "fanotify_init", "fanotify_mark", "finit_module", "fsconfig",
+    "fsmount", "fsopen", "fspick", "init_module", "io_uring_enter", "io_uring_register",
+    "io_uring_setup", "ioperm", "iopl", "kcmp", "kexec_file_load", "kexec_load", "keyctl",
+    "lookup_dcookie", "mount", "mount_setattr", "move_mount", "nfsservctl", "open_by_handle_at",
+    "open_tree", "perf_event_open", "pivot_root", "process_madvise", "query_module", "quotactl",
+    "quotactl_fd", "reboot", "request_key", "setdomainname", "sethostname", "setns",
+    "settimeofday", "stime", "swapoff", "swapon", "syslog", "umount", "umount2", "userfaultfd",
+    "uselib", "ustat", "vhangup",
+};
+
+#define NAMESPACE_FLAGS                                                                       \
+    (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWIPC | \
+     CLONE_NEWCGROUP)
+#define NAMESPACE_FLAG_TIME 0x80u /* CLONE_NEWTIME; in clone() the same bits are the exit signal */
+
+/* Names this libseccomp or architecture does not know are calls this kernel cannot be asked for. */
+static int add_named(scmp_filter_ctx filter, uint32_t action, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        int number = seccomp_syscall_resolve_name(names[i]);
+        int r = number == __NR_SCMP_ERROR ? 0 : seccomp_rule_add(filter, action, number, 0);
+
+        if (r < 0 && r != -EDOM)
+            return r;
+    }
+    return 0;
+}
+
+/* clone() and unshare() without any namespace flag; clone3() hides its flags from us, so programs
+ * are told that it does not exist and use clone(). */
+static int add_process_rules(scmp_filter_ctx filter)
+{
+    int clone_nr = seccomp_syscall_resolve_name("clone");
+    int unshare_nr = seccomp_syscall_resolve_name("unshare");
+    int r;
+
+    r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, clone_nr, 1,
+                         SCMP_A0(SCMP_CMP_MASKED_EQ, NAMESPACE_FLAGS, 0));
+    if (r < 0)
+        return r;
+    r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, unshare_nr, 1,
+                         SCMP_A0(SCMP_CMP_MASKED_EQ, NAMESPACE_FLAGS | NAMESPACE_FLAG_TIME, 0));
+    for (int i = 0; r == 0 && i < 7; i++) {
+        static const uint64_t flags[] = {CLONE_NEWUSER, CLONE_NEWNS,  CLONE_NEWPID,   CLONE_NEWNET,
+                                         CLONE_NEWUTS,  CLONE_NEWIPC, CLONE_NEWCGROUP};
+
+        r = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), clone_nr, 1,
+                             SCMP_A0(SCMP_CMP_MASKED_EQ, flags[i], flags[i]));
+        if (r == 0)
+            r = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), unshare_nr, 1,
+                                 SCMP_A0(SCMP_CMP_MASKED_EQ, flags[i], flags[i]));
+    }
+    return r;
+}
+
+/* Sockets of the families programs use; the others are little-tested kernel code. AF_NETLINK only
+ * for routing and kobject messages, which tools such as `ip` read. */
+static int add_socket_rules(scmp_filter_ctx filter)
+{
+    static const int families[] = {1 /* UNIX */, 2 /* INET */, 10 /* INET6 */};
+    int number = seccomp_syscall_resolve_name("socket");
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < sizeof(families) / sizeof(*families); i++)
+        r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 1, SCMP_A0(SCMP_CMP_EQ, families[i]));
+    if (r == 0)
+        r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 2, SCMP_A0(SCMP_CMP_EQ, 16),
+                             SCMP_A2(SCMP_CMP_EQ, 0));
+    if (r == 0)
+        r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 2, SCMP_A0(SCMP_CMP_EQ, 16),
+                             SCMP_A2(SCMP_CMP_EQ, 15));
+    return r;
+}
+
+static int build(scmp_filter_ctx filter)
+{
+    int r;
+
+    r = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(ENOSYS));
+    if (r == 0)
+        r = seccomp_attr_set(filter, SCMP_FLTATR_CTL_NNP, 0);
+    /* A binary tree of comparisons instead of a list of 300. */
+    if (r == 0)
+        r = seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
+    if (r == 0)
+        r = add_named(filter, SCMP_ACT_ALLOW, allowed, sizeof(allowed) / sizeof(*allowed));
+    if (r == 0)
+        r = add_named(filter, SCMP_ACT_ERRNO(EPERM), refused, sizeof(refused) / sizeof(*refused));
+    if (r == 0)
+        r = add_process_rules(filter);
+    if (r == 0)
+        r = add_socket_rules(filter);
+    return r;
+}
+
+int box_seccomp_compile(int *out_fd, struct error *err)
+{
+    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(ENOSYS));
+    auto_close int fd = memfd_create("seccomp", MFD_CLOEXEC);
+    int r;
+
+    if (!filter || fd < 0) {
+        if (filter)
+            seccomp_release(filter);
+        return error_set(err, ERROR_INTERNAL, "cannot set up a seccomp filter");
+    }
+    r = build(filter);
+    if (r == 0)
+        r = seccomp_export_bpf(filter, fd);
+    seccomp_release(filter);
+    if (r < 0)
+        return error_set_errno(err, -r, "compile the seccomp filter");
+    *out_fd = take_fd(&fd);
+    return 0;
+}
+
+#define CAP(name) (UINT64_C(1) << (name))
+
+uint64_t box_capabilities(void)
+{
+    return CAP(CAP_CHOWN) | CAP(CAP_DAC_OVERRIDE) | CAP(CAP_DAC_READ_SEARCH) | CAP(CAP_FOWNER) |
+           CAP(CAP_FSETID) | CAP(CAP_KILL) | CAP(CAP_SETGID) | CAP(CAP_SETUID) | CAP(CAP_SETPCAP) |
+           CAP(CAP_NET_BIND_SERVICE) | CAP(CAP_NET_RAW) | CAP(CAP_IPC_LOCK) | CAP(CAP_IPC_OWNER) |
+           CAP(CAP_SYS_CHROOT) | CAP(CAP_SYS_PTRACE) | CAP(CAP_MKNOD) | CAP(CAP_AUDIT_WRITE) |
+           CAP(CAP_SETFCAP);
+}

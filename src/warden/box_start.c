@@ -1,0 +1,266 @@
+/* Starting a box: a list of steps on one struct. Whatever fails, box_teardown() removes what the
+ * steps before it made. */
+#include "warden/box.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "disk/disk.h"
+#include "network/network.h"
+#include "warden/box_syscalls.h"
+
+enum { CHILD_TIMEOUT_MS = 10000 };
+
+struct start {
+    struct boxes *all;
+    const struct box_spec *spec;
+    struct box *box;
+    int cgroup_fd, disk_fd, listen_fd;
+    int channel;
+    int root_fd;
+};
+
+_Thread_local int box_fault_at;
+
+int box_fault(const char *step, struct error *err)
+{
+    if (box_fault_at == 0 || --box_fault_at != 0)
+        return 0;
+    return error_set(err, ERROR_INTERNAL, "fault injected at '%s'", step);
+}
+
+static int make_record(struct start *start, struct error *err)
+{
+    return box_record_write(start->all, start->box, err);
+}
+
+static int make_disk(struct start *start, struct error *err)
+{
+    return disk_box_create(start->all->disk, start->spec->id, start->spec->limits.disk_bytes,
+                           &start->disk_fd, err);
+}
+
+static int make_cgroup(struct start *start, struct error *err)
+{
+    return box_cgroup_create(start->all->cgroups, start->spec->id, &start->spec->limits,
+                             &start->cgroup_fd, err);
+}
+
+/* Listening before the agent exists: the server can connect at once and waits in the backlog. */
+static int make_socket(struct start *start, struct error *err)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char name[ID_SIZE + 8];
+    int fd;
+
+    if (engine_socket_path(start->all->run_dir, start->spec->id, address.sun_path) < 0)
+        return error_set(err, ERROR_INTERNAL, "the data directory's path is too long");
+    (void)snprintf(name, sizeof(name), "%s.sock", start->spec->id);
+    (void)unlinkat(start->all->run_fd, name, 0);
+    start->listen_fd = fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0 || fchmod(fd, 0600) < 0 ||
+        bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+        fchownat(start->all->run_fd, name, start->all->server_uid, start->all->server_uid,
+                 AT_SYMLINK_NOFOLLOW) < 0 ||
+        listen(fd, 512) < 0)
+        return error_set_errno(err, errno, "make the agent's socket");
+    return 0;
+}
+
+static int load_filter(const struct boxes *all, struct sock_filter *out, size_t *out_len,
+                       struct error *err)
+{
+    ssize_t n = pread(all->seccomp_fd, out, BOX_FILTER_MAX * sizeof(*out), 0);
+
+    if (n <= 0 || (size_t)n % sizeof(*out) || (size_t)n == BOX_FILTER_MAX * sizeof(*out))
+        return error_set(err, ERROR_INTERNAL, "the seccomp filter is unreadable");
+    *out_len = (size_t)n / sizeof(*out);
+    return 0;
+}
+
+static int clone_child(struct start *start, struct error *err)
+{
+    struct sock_filter filter[BOX_FILTER_MAX];
+    struct boxes *all = start->all;
+    int pidfd = -1, pair[2];
+    struct clone_args args = {
+        .flags = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWUTS |
+                 CLONE_NEWIPC | CLONE_PIDFD | CLONE_INTO_CGROUP,
+        .pidfd = (uint64_t)(uintptr_t)&pidfd,
+        .exit_signal = SIGCHLD,
+        .cgroup = (uint64_t)start->cgroup_fd,
+    };
+    struct box_child child = {
+        .listen_fd = start->listen_fd,
+        .agent_fd = all->agent_fd,
+        .device_fd = all->dev_tree_fd,
+        .cgroup_version = box_cgroup_version(all->cgroups),
+        .mem_bytes = start->spec->limits.mem_bytes,
+        .cpu_count = start->spec->limits.cpu_count,
+        .cpu_first = start->box->slot * start->spec->limits.cpu_count,
+        .host_cpus = all->host_cpus,
+        .capabilities = box_capabilities(),
+        .filter = filter,
+    };
+    pid_t pid;
+
+    if (load_filter(all, filter, &child.filter_len, err) < 0)
+        return -1;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return error_set_errno(err, errno, "socketpair");
+    start->channel = pair[0];
+    child.channel = pair[1];
+    pid = sys_clone3(&args);
+    if (pid == 0)
+        box_child_run(&child);
+    (void)close(pair[1]);
+    if (pid < 0)
+        return error_set_errno(err, errno, "clone3 with new namespaces");
+    start->box->pid = pid;
+    start->box->pidfd = pidfd;
+    start->box->child = true;
+    return 0;
+}
+
+static int write_map(pid_t pid, const char *file, uid_t base, struct error *err)
+{
+    char path[40], line[48];
+    int r;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
+    (void)snprintf(line, sizeof(line), "0 %u %d\n", base, BOX_IDS_PER_SLOT);
+    r = fd_write_value_at(AT_FDCWD, path, line);
+    return r < 0 ? error_set_errno(err, -r, "write %s", file) : 0;
+}
+
+static int map_ids(struct start *start, struct error *err)
+{
+    uid_t base = BOX_UID_FIRST + start->box->slot * BOX_IDS_PER_SLOT;
+
+    if (write_map(start->box->pid, "uid_map", base, err) < 0)
+        return -1;
+    return write_map(start->box->pid, "gid_map", base, err);
+}
+
+static int open_namespace(pid_t pid, const char *kind, struct error *err)
+{
+    char path[40];
+    int fd;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/ns/%s", (int)pid, kind);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? error_set_errno(err, errno, "open the %s namespace", kind) : fd;
+}
+
+static int mount_root(struct start *start, struct error *err)
+{
+    auto_close int userns = open_namespace(start->box->pid, "user", err);
+
+    if (userns < 0)
+        return -1;
+    return box_mount_root(start->all, start->spec, start->box->slot, userns, start->disk_fd,
+                          &start->root_fd, err);
+}
+
+static int attach_cgroups(struct start *start, struct error *err)
+{
+    return box_cgroup_attach(start->all->cgroups, start->spec->id, start->box->pid, err);
+}
+
+static int connect_network(struct start *start, struct error *err)
+{
+    start->box->netns_fd = open_namespace(start->box->pid, "net", err);
+    if (start->box->netns_fd < 0)
+        return -1;
+    return network_connect(start->all->network, start->box->slot, start->box->netns_fd,
+                           start->spec->internet, err);
+}
+
+static int let_go(struct start *start, struct error *err)
+{
+    auto_close int dev = sys_open_tree(start->all->dev_tree_fd, "dev",
+                                       OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    struct pollfd poll_fd = {.fd = start->channel, .events = POLLIN};
+    struct box_child_report report;
+    int fds[2] = {start->root_fd, dev};
+    int r;
+
+    if (dev < 0)
+        return error_set_errno(err, errno, "clone the device tree");
+    r = fd_send(start->channel, "g", 1, fds, 2);
+    if (r < 0)
+        return error_set_errno(err, -r, "start the first process");
+    do
+        r = poll(&poll_fd, 1, CHILD_TIMEOUT_MS);
+    while (r < 0 && errno == EINTR);
+    if (r == 0)
+        return error_set(err, ERROR_TIMEOUT, "the first process did not start in time");
+    if (fd_recv(start->channel, &report, sizeof(report), NULL, NULL, 0) != (ssize_t)sizeof(report))
+        return error_set(err, ERROR_INTERNAL, "the first process died while it was set up");
+    report.step[sizeof(report.step) - 1] = '\0';
+    return report.errnum ? error_set_errno(err, report.errnum, "inside: %s", report.step) : 0;
+}
+
+struct step {
+    const char *name;
+    int (*run)(struct start *start, struct error *err);
+};
+
+static const struct step steps[] = {
+    {"record", make_record},         {"disk", make_disk},
+    {"cgroup", make_cgroup},         {"socket", make_socket},
+    {"clone", clone_child},          {"id maps", map_ids},
+    {"root", mount_root},            {"cgroup attach", attach_cgroups},
+    {"network", connect_network},    {"record process", make_record},
+    {"go", let_go},
+};
+
+static int run_steps(struct start *start, struct error *err)
+{
+    for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
+        if (box_fault(steps[i].name, err) < 0)
+            return -1;
+        if (steps[i].run(start, err) < 0)
+            return error_prefix(err, "%s", steps[i].name);
+    }
+    return 0;
+}
+
+int box_start(struct boxes *all, const struct box_spec *spec, struct box_info *out,
+              struct error *err)
+{
+    struct start start = {.all = all, .spec = spec, .cgroup_fd = -1, .disk_fd = -1,
+                          .listen_fd = -1, .channel = -1, .root_fd = -1};
+    struct error ignored;
+    int r;
+
+    if (boxes_add(all, spec->id, &start.box, err) < 0)
+        return -1;
+    r = run_steps(&start, err);
+    close_fd(&start.cgroup_fd);
+    close_fd(&start.disk_fd);
+    close_fd(&start.listen_fd);
+    close_fd(&start.channel);
+    close_fd(&start.root_fd);
+    if (r < 0) {
+        /* What it cannot remove stays listed as a dead box, and is removed by the next kill. */
+        (void)box_teardown(all, start.box, &ignored);
+        return error_prefix(err, "start box '%s'", spec->id);
+    }
+    *out = (struct box_info){.slot = start.box->slot, .pid = start.box->pid, .running = true};
+    memcpy(out->id, spec->id, ID_SIZE);
+    boxes_set_running(all, start.box);
+    return 0;
+}

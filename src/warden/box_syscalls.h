@@ -1,0 +1,52 @@
+/* System calls that Debian 12's C library has no wrappers for, or whose wrappers do more. */
+#pragma once
+
+#include <fcntl.h>
+#include <linux/mount.h>
+#include <linux/openat2.h>
+#include <linux/sched.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static inline int sys_open_tree(int dir, const char *path, unsigned flags)
+{
+    return (int)syscall(SYS_open_tree, dir, path, flags);
+}
+
+static inline int sys_move_mount(int from, const char *from_path, int to, const char *to_path,
+                                 unsigned flags)
+{
+    return (int)syscall(SYS_move_mount, from, from_path, to, to_path, flags);
+}
+
+static inline int sys_fsopen(const char *type, unsigned flags)
+{
+    return (int)syscall(SYS_fsopen, type, flags);
+}
+
+static inline int sys_fsconfig(int fs, unsigned command, const char *key, const void *value, int aux)
+{
+    return (int)syscall(SYS_fsconfig, fs, command, key, value, aux);
+}
+
+static inline int sys_fsmount(int fs, unsigned flags, unsigned attrs)
+{
+    return (int)syscall(SYS_fsmount, fs, flags, attrs);
+}
+
+static inline int sys_mount_setattr(int dir, const char *path, unsigned flags,
+                                    struct mount_attr *attr)
+{
+    return (int)syscall(SYS_mount_setattr, dir, path, flags, attr, sizeof(*attr));
+}
+
+static inline int sys_openat2(int dir, const char *path, struct open_how *how)
+{
+    return (int)syscall(SYS_openat2, dir, path, how, sizeof(*how));
+}
+
+static inline pid_t sys_clone3(struct clone_args *args)
+{
+    return (pid_t)syscall(SYS_clone3, args, sizeof(*args));
+}

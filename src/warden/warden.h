@@ -1,0 +1,46 @@
+/* The warden: the small root process. It owns everything that needs privilege (namespaces, mounts,
+ * cgroups, the network, the disk pool), parses no network bytes and no JSON, and runs the server, an
+ * unprivileged child that does. The two talk over sockets made here (engine/engine_wire.h).
+ *
+ * When the server dies it is started again; sandboxes and listening sockets outlive it. When the
+ * warden dies the server goes with it and sandboxes stay; the next warden finds them again. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+
+enum { WARDEN_CONTROL_CHANNELS = 8, WARDEN_LOOPS_MAX = 16 };
+
+/* Descriptors the server process inherits, named in the environment (warden_server_fds()). */
+struct server_fds {
+    int listen[WARDEN_LOOPS_MAX]; /* one per edge loop */
+    int dial[WARDEN_LOOPS_MAX];
+    size_t loops;
+    int control[WARDEN_CONTROL_CHANNELS];
+    int event;
+};
+
+struct warden_config {
+    const char *data_dir;    /* absolute */
+    const char *listen;      /* ADDR:PORT */
+    size_t loops;
+    uid_t server_uid;
+    const char *agent_path;  /* envd's program */
+    const char *base_layer;  /* use this directory as the base layer; NULL = DATA/layers/base */
+    const char *const *resolvers;
+    size_t resolver_count;
+    char *const *server_argv; /* started as the unprivileged server */
+};
+
+/* Runs until SIGTERM or SIGINT. Returns the exit status. */
+int warden_run(const struct warden_config *config);
+/* Ends every sandbox of a data directory no server uses, and removes every trace on the host (mounts,
+ * cgroups, network). Files of the data directory stay. */
+int warden_down(const struct warden_config *config, struct error *err);
+
+/* In the server: reads what the warden passed on. */
+int warden_server_fds(struct server_fds *out, struct error *err);

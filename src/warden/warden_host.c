@@ -1,0 +1,293 @@
+/* The host side of a data directory: its lock, folders, disk pool, cgroups, network, and the parts
+ * every box shares.
+ *
+ *   DATA/           0711 root: the server may pass through, nobody may list
+ *     lock          held by the one warden of this directory
+ *     instance      8 hex digits: names of cgroups, links and tables on this host
+ *     layers/       0700: read-only layers (hold setuid files)
+ *     pool/         0700: writable layers
+ *     run/          0711: agents' sockets and records of running boxes
+ *     store/        0700, the server's: database */
+#include "warden/warden_internal.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "disk/disk.h"
+
+enum { LOCK_WAIT_MS = 5000, AGENT_SIZE_MAX = 64 << 20 };
+
+/* A warden that was just killed may take a moment to disappear, with its server. */
+static int take_lock(struct warden *warden, int data_fd, struct error *err)
+{
+    int64_t deadline = clock_mono_ms() + LOCK_WAIT_MS;
+
+    warden->lock_fd = openat(data_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (warden->lock_fd < 0)
+        return error_set_errno(err, errno, "open '%s/lock'", warden->config->data_dir);
+    while (flock(warden->lock_fd, LOCK_EX | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return error_set_errno(err, errno, "lock '%s'", warden->config->data_dir);
+        if (clock_mono_ms() > deadline)
+            return error_set(err, ERROR_CONFLICT,
+                             "another server uses '%s'; stop it or choose another --data",
+                             warden->config->data_dir);
+        (void)usleep(20000);
+    }
+    return 0;
+}
+
+static int read_instance(struct warden *warden, int data_fd, struct error *err)
+{
+    auto_buf struct buf text;
+    auto_close int fd = -1;
+
+    buf_init(&text, 64);
+    if (fd_read_file_at(data_fd, "instance", &text) == 0 && text.len == 8 &&
+        strspn(text.p, "0123456789abcdef") == 8) {
+        memcpy(warden->instance, text.p, 9);
+        return 0;
+    }
+    id_hex(warden->instance, 4);
+    fd = openat(data_fd, "instance", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0 || fd_write_full(fd, warden->instance, 8) < 0 || fsync(fd) < 0)
+        return error_set_errno(err, errno, "write '%s/instance'", warden->config->data_dir);
+    return 0;
+}
+
+static int make_folder(int data_fd, const char *name, mode_t mode, uid_t owner, struct error *err)
+{
+    if ((mkdirat(data_fd, name, mode) < 0 && errno != EEXIST) ||
+        fchmodat(data_fd, name, mode, 0) < 0 || fchownat(data_fd, name, owner, owner, 0) < 0)
+        return error_set_errno(err, errno, "make folder '%s'", name);
+    return 0;
+}
+
+static int make_folders(struct warden *warden, int data_fd, struct error *err)
+{
+    uid_t server = warden->config->server_uid;
+
+    if (fchmod(data_fd, 0711) < 0)
+        return error_set_errno(err, errno, "set the mode of '%s'", warden->config->data_dir);
+    if (make_folder(data_fd, "layers", 0700, 0, err) < 0 ||
+        make_folder(data_fd, "run", 0711, 0, err) < 0 ||
+        make_folder(data_fd, "store", 0700, server, err) < 0)
+        return -1;
+    warden->boxes.layers_fd = openat(data_fd, "layers", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    warden->boxes.run_fd = openat(data_fd, "run", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (warden->boxes.layers_fd < 0 || warden->boxes.run_fd < 0)
+        return error_set_errno(err, errno, "open the folders of '%s'", warden->config->data_dir);
+    return 0;
+}
+
+/* A layer that lives elsewhere is bound by a link in a folder only root can write to. */
+static int link_base_layer(struct warden *warden, struct error *err)
+{
+    const char *base = warden->config->base_layer;
+
+    if (!base)
+        return 0;
+    (void)unlinkat(warden->boxes.layers_fd, "base", 0);
+    if (symlinkat(base, warden->boxes.layers_fd, "base") < 0)
+        return error_set_errno(err, errno, "use '%s' as the base layer", base);
+    return 0;
+}
+
+/* The agent's program in a sealed memfd: nothing inside a sandbox can change it through
+ * /proc/PID/exe, and all sandboxes share its pages. */
+static int load_agent(struct warden *warden, struct error *err)
+{
+    const char *path = warden->config->agent_path;
+    auto_close int file = open(path, O_RDONLY | O_CLOEXEC);
+    auto_close int fd = memfd_create("envd", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    struct stat st;
+    off_t offset = 0;
+
+    if (file < 0 || fd < 0 || fstat(file, &st) < 0)
+        return error_set_errno(err, errno, "open the agent '%s'", path);
+    if (st.st_size <= 0 || st.st_size > AGENT_SIZE_MAX)
+        return error_set(err, ERROR_INVALID, "'%s' is no agent", path);
+    while (offset < st.st_size) {
+        ssize_t n = copy_file_range(file, &offset, fd, NULL, (size_t)(st.st_size - offset), 0);
+
+        if (n <= 0)
+            break;
+    }
+    while (offset < st.st_size) {
+        char part[65536];
+        ssize_t n = pread(file, part, sizeof(part), offset);
+
+        if (n <= 0 || fd_write_full(fd, part, (size_t)n) < 0)
+            return error_set_errno(err, errno, "read the agent '%s'", path);
+        offset += n;
+    }
+    if (fchmod(fd, 0555) < 0 ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
+        return error_set_errno(err, errno, "seal the agent");
+    warden->boxes.agent_fd = take_fd(&fd);
+    return 0;
+}
+
+static int read_boot_id(struct boxes *boxes, struct error *err)
+{
+    auto_buf struct buf text;
+    int r;
+
+    buf_init(&text, 64);
+    r = fd_read_file_at(AT_FDCWD, "/proc/sys/kernel/random/boot_id", &text);
+    if (r < 0 || !str_copy(str_trim(buf_str(&text)), boxes->boot_id, sizeof(boxes->boot_id)))
+        return error_set_errno(err, r < 0 ? -r : EINVAL, "read the boot id");
+    return 0;
+}
+
+static int open_shared(struct warden *warden, struct error *err)
+{
+    struct boxes *boxes = &warden->boxes;
+    struct disk_config disk = {.data_dir = warden->config->data_dir};
+    uint32_t seed = (uint32_t)strtoul(warden->instance, NULL, 16);
+
+    warden->network = (struct network_config){.instance = warden->instance,
+                                              .run_dir = warden->run_dir,
+                                              .resolvers = warden->config->resolvers,
+                                              .resolver_count = warden->config->resolver_count};
+    /* Two servers on one host start in different corners of the slot space. */
+    boxes->next_slot = 1 + seed % (BOX_SLOT_COUNT - 1);
+    boxes->host_cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    boxes->exit_epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (boxes->exit_epoll_fd < 0)
+        return error_set_errno(err, errno, "epoll");
+    if (load_agent(warden, err) < 0 || read_boot_id(boxes, err) < 0 ||
+        box_make_dev_tree(&boxes->dev_tree_fd, err) < 0 ||
+        box_seccomp_compile(&boxes->seccomp_fd, err) < 0 ||
+        box_cgroups_open(warden->instance, &boxes->cgroups, err) < 0 ||
+        disk_open(&disk, &boxes->disk, err) < 0 ||
+        network_open(&warden->network, &boxes->network, err) < 0)
+        return -1;
+    return boxes_recover(boxes, err);
+}
+
+int warden_open_host(struct warden *warden, struct error *err)
+{
+    const char *data = warden->config->data_dir;
+    struct boxes *boxes = &warden->boxes;
+    auto_close int data_fd = -1;
+    int r = path_make_dirs(data, 0711);
+
+    boxes->run_fd = boxes->layers_fd = boxes->agent_fd = boxes->dev_tree_fd = -1;
+    boxes->seccomp_fd = boxes->exit_epoll_fd = warden->lock_fd = -1;
+    (void)pthread_mutex_init(&boxes->lock, NULL);
+    map_init(&boxes->table);
+    if (r < 0)
+        return error_set_errno(err, -r, "make the data directory '%s'", data);
+    data_fd = open(data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (data_fd < 0)
+        return error_set_errno(err, errno, "open the data directory '%s'", data);
+    (void)snprintf(warden->run_dir, sizeof(warden->run_dir), "%s/run", data);
+    boxes->run_dir = warden->run_dir;
+    boxes->server_uid = warden->config->server_uid;
+    if (strlen(warden->run_dir) + ID_LEN + 7 > ENGINE_SOCKET_PATH_SIZE)
+        return error_set(err, ERROR_INVALID,
+                         "the data directory's path is too long for Unix sockets (%zu, at most %d)",
+                         strlen(data), ENGINE_SOCKET_PATH_SIZE - ID_LEN - 11);
+    if (take_lock(warden, data_fd, err) < 0 || read_instance(warden, data_fd, err) < 0 ||
+        make_folders(warden, data_fd, err) < 0 || link_base_layer(warden, err) < 0)
+        return -1;
+    return open_shared(warden, err);
+}
+
+void warden_close_host(struct warden *warden, bool remove)
+{
+    struct boxes *boxes = &warden->boxes;
+    struct disk_config disk = {.data_dir = warden->config->data_dir};
+    struct error err;
+
+    if (boxes->network)
+        network_close(boxes->network);
+    if (boxes->disk)
+        disk_close(boxes->disk);
+    if (remove) {
+        if (network_destroy(&warden->network, &err) < 0 || disk_unmount(&disk, &err) < 0)
+            (void)fprintf(stderr, "quicksand: %s\n", err.message);
+        if (boxes->cgroups)
+            box_cgroups_destroy(boxes->cgroups);
+    }
+    if (boxes->cgroups)
+        box_cgroups_close(boxes->cgroups);
+    close_fd(&boxes->dev_tree_fd);
+    close_fd(&boxes->seccomp_fd);
+    close_fd(&boxes->agent_fd);
+    close_fd(&boxes->exit_epoll_fd);
+    close_fd(&boxes->layers_fd);
+    close_fd(&boxes->run_fd);
+    close_fd(&warden->lock_fd);
+    map_done(&boxes->table);
+}
+
+static int parse_address(const char *text, struct sockaddr_in *out, struct error *err)
+{
+    char host[64];
+    const char *colon = strrchr(text, ':');
+    uint64_t port;
+
+    *out = (struct sockaddr_in){.sin_family = AF_INET};
+    if (!colon || !str_copy(str_n(text, (size_t)(colon - text)), host, sizeof(host)) ||
+        inet_pton(AF_INET, host, &out->sin_addr) != 1 || !str_to_u64(str_of(colon + 1), &port) ||
+        port > 65535)
+        return error_set(err, ERROR_INVALID, "--listen '%s' is not ADDRESS:PORT", text);
+    out->sin_port = htons((uint16_t)port);
+    return 0;
+}
+
+static int listen_one(const struct sockaddr_in *address, bool shared, int *out_fd, struct error *err)
+{
+    auto_close int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int on = 1;
+
+    if (fd < 0)
+        return error_set_errno(err, errno, "socket");
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (shared)
+        (void)setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
+    if (bind(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 || listen(fd, 1024) < 0)
+        return error_set_errno(err, errno, "listen on port %u", ntohs(address->sin_port));
+    *out_fd = take_fd(&fd);
+    return 0;
+}
+
+/* One socket per loop on the same port: the kernel spreads connections over them. A first one
+ * without SO_REUSEPORT finds out whether somebody else listens there already. */
+int warden_listen(struct warden *warden, struct error *err)
+{
+    struct sockaddr_in address;
+    socklen_t len = sizeof(address);
+    char host[INET_ADDRSTRLEN];
+    int probe = -1;
+
+    if (parse_address(warden->config->listen, &address, err) < 0 ||
+        listen_one(&address, false, &probe, err) < 0)
+        return -1;
+    (void)getsockname(probe, (struct sockaddr *)&address, &len);
+    (void)close(probe);
+    for (size_t i = 0; i < warden->config->loops; i++)
+        if (listen_one(&address, true, &warden->listen[i], err) < 0)
+            return -1;
+    (void)snprintf(warden->url, sizeof(warden->url), "http://%s:%u",
+                   inet_ntop(AF_INET, &address.sin_addr, host, sizeof(host)),
+                   ntohs(address.sin_port));
+    return 0;
+}

@@ -1,0 +1,39 @@
+#pragma once
+
+#include "network/network.h"
+#include "warden/box.h"
+#include "warden/warden.h"
+
+enum { WARDEN_PATH_SIZE = 512 };
+
+/* Everything a warden holds. */
+struct warden {
+    const struct warden_config *config;
+    struct boxes boxes;
+    struct network_config network;
+    char run_dir[WARDEN_PATH_SIZE];
+    char instance[9];
+    int lock_fd; /* DATA/lock: one server per data directory */
+    int listen[WARDEN_LOOPS_MAX];
+    char url[96];
+    pid_t server_pid;
+    int server_pidfd;
+    int event_fd; /* our end of the event channel */
+};
+
+/* ---- warden_host.c: the host side of a data directory ---- */
+
+int warden_open_host(struct warden *warden, struct error *err);
+/* remove: nothing runs any more, take the mounts, cgroups and network away too. */
+void warden_close_host(struct warden *warden, bool remove);
+int warden_listen(struct warden *warden, struct error *err);
+
+/* ---- warden_serve.c: answering the server ---- */
+
+/* One thread for a channel until its other end closes. dial: only ENGINE_OP_DIAL is allowed there,
+ * and nothing else is. Consumes the descriptor. */
+int warden_serve_channel(struct boxes *boxes, int fd_consume, bool dial, struct error *err);
+
+/* ---- warden_server.c: the unprivileged process ---- */
+
+int warden_start_server(struct warden *warden, struct error *err);

@@ -1,0 +1,38 @@
+#!/bin/bash
+# Installs the published SDK versions that the compatibility tests drive into build/npm/<version>, and a
+# Node.js that they run on: install.sh. Prints nothing when everything is there.
+#
+# `latest` is asked for again when its copy is older than a day.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+versions=(2.14.0 2.19.0 2.27.1 2.45.0 latest)
+
+npm_install()
+{
+    local folder=$1
+    shift
+    echo "[npm] $*"
+    rm -rf "$folder.partial"
+    mkdir -p "$folder.partial"
+    echo '{"private":true,"type":"module"}' >"$folder.partial/package.json"
+    npm install --prefix "$folder.partial" --no-audit --no-fund --no-progress --loglevel=error "$@" >"$folder.log" 2>&1 ||
+        { cat "$folder.log" >&2; return 1; }
+    rm -rf "$folder"
+    mv "$folder.partial" "$folder"
+}
+
+mkdir -p build/npm
+for version in "${versions[@]}"; do
+    folder=build/npm/$version
+    if [ -d "$folder/node_modules/e2b" ] && { [ "$version" != latest ] || [ -n "$(find "$folder" -maxdepth 0 -mtime -1)" ]; }; then
+        continue
+    fi
+    npm_install "$folder" "e2b@$version"
+    touch "$folder"
+done
+
+# The SDK wants Node.js 20.18 or later; Debian 12 has 18. npm knows how to bring a newer one.
+if ! node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a === 20 && b >= 18) ? 0 : 1)'; then
+    [ -x build/npm/node/node_modules/node/bin/node ] || npm_install build/npm/node node@22
+fi

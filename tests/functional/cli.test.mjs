@@ -1,0 +1,132 @@
+// The command line against a live server: output for people, JSON for programs, exit codes.
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import fs from 'node:fs'
+import path from 'node:path'
+import { after, before, test } from 'node:test'
+import { binary, startServer } from '../harness/server.mjs'
+
+let server
+before(async () => {
+  server = await startServer()
+})
+after(() => server.destroy())
+
+function quicksand(args, { input, env = {} } = {}) {
+  return new Promise((done) => {
+    const child = spawn(binary, args, { env: { PATH: process.env.PATH, HOME: '/root', ...server.clientEnv(), QUICKSAND_DATA: server.data, ...env } })
+    let stdout = ''
+    let stderr = ''
+    child.stdout.on('data', (chunk) => (stdout += chunk))
+    child.stderr.on('data', (chunk) => (stderr += chunk))
+    child.stdin.end(input)
+    child.on('exit', (code) => setImmediate(() => done({ code, stdout, stderr })))
+  })
+}
+
+test('run: the exit code is the command’s, the sandbox is gone afterwards', async () => {
+  const good = await quicksand(['run', '--', 'echo', 'hello', 'two words'])
+  assert.deepEqual([good.code, good.stdout], [0, 'hello two words\n'], good.stderr)
+  const bad = await quicksand(['run', '--', 'sh', '-c', 'echo oops >&2; exit 42'])
+  assert.equal(bad.code, 42, bad.stderr)
+  assert.match(bad.stderr, /oops/)
+  assert.deepEqual(await server.ids(), [])
+})
+
+test('run with an unknown template fails with a reason', async () => {
+  const result = await quicksand(['run', '--template', 'nothing-here', '--', 'true'])
+  assert.equal(result.code, 1)
+  assert.match(result.stderr, /nothing-here|not found/i)
+})
+
+test('create, ls, show, exec, cp, rm', async () => {
+  const made = await quicksand(['create', '--json'])
+  assert.equal(made.code, 0, made.stderr)
+  const document = JSON.parse(made.stdout)
+  const id = document.sandboxID ?? document.id
+  assert.match(id, /^[a-z0-9]+$/)
+
+  const list = await quicksand(['ls'])
+  assert.equal(list.code, 0, list.stderr)
+  assert.ok(list.stdout.includes(id))
+  const listed = JSON.parse((await quicksand(['ls', '--json'])).stdout)
+  assert.ok(JSON.stringify(listed).includes(id))
+  const shown = await quicksand(['show', id])
+  assert.equal(shown.code, 0, shown.stderr)
+  assert.ok(shown.stdout.includes(id))
+  assert.ok(JSON.parse((await quicksand(['show', '--json', id])).stdout))
+
+  const ran = await quicksand(['exec', id, '--', 'sh', '-c', 'whoami; exit 3'])
+  assert.deepEqual([ran.code, ran.stdout], [3, 'user\n'], ran.stderr)
+
+  const local = path.join(server.home, 'note')
+  fs.writeFileSync(local, 'carried over')
+  const put = await quicksand(['cp', local, `${id}:/home/user/note`])
+  assert.equal(put.code, 0, put.stderr)
+  const got = await quicksand(['cp', `${id}:/home/user/note`, `${local}.back`])
+  assert.equal(got.code, 0, got.stderr)
+  assert.equal(fs.readFileSync(`${local}.back`, 'utf8'), 'carried over')
+
+  const removed = await quicksand(['rm', id])
+  assert.equal(removed.code, 0, removed.stderr)
+  assert.deepEqual(await server.ids(), [])
+  const again = await quicksand(['rm', id])
+  assert.equal(again.code, 1)
+  assert.notEqual(again.stderr, '')
+})
+
+test('template ls knows the base template', async () => {
+  const result = await quicksand(['template', 'ls'])
+  assert.equal(result.code, 0, result.stderr)
+  assert.match(result.stdout, /base/)
+  assert.ok(JSON.parse((await quicksand(['template', 'ls', '--json'])).stdout))
+})
+
+test('key: a new key is shown once, looks like E2B’s, and works', async () => {
+  const made = await quicksand(['key', 'create', 'tests'])
+  assert.equal(made.code, 0, made.stderr)
+  const key = /e2b_[0-9a-f]{40}/.exec(made.stdout)?.[0]
+  assert.ok(key, made.stdout)
+  assert.equal((await server.api('GET', '/sandboxes', undefined, { key })).status, 200)
+  const list = await quicksand(['key', 'ls'])
+  assert.equal(list.code, 0, list.stderr)
+  assert.ok(!list.stdout.includes(key), 'a list must not show whole keys')
+  for (const name of fs.readdirSync(server.data, { recursive: true })) {
+    const file = path.join(server.data, name)
+    if (/\.(db|sqlite)(-wal)?$/.test(name) && fs.statSync(file).isFile()) assert.ok(!fs.readFileSync(file, 'latin1').includes(key), `${name} has the key in clear`)
+  }
+})
+
+test('doctor names each requirement and ends with 0 where they are met', async () => {
+  const result = await quicksand(['doctor'])
+  assert.equal(result.code, 0, result.stdout + result.stderr)
+  assert.match(result.stdout, /ok/i)
+  const rows = JSON.parse((await quicksand(['doctor', '--json'])).stdout)
+  assert.ok(Object.keys(rows).length > 0)
+})
+
+test('wrong use: status 2 and a hint; help: status 0', async () => {
+  for (const args of [['frobnicate'], ['ls', '--nope'], ['show'], ['exec'], ['run']]) {
+    const result = await quicksand(args)
+    assert.equal(result.code, 2, `${args}: ${result.code} ${result.stderr}`)
+    assert.notEqual(result.stderr, '')
+  }
+  for (const args of [['--help'], ['help'], ['ls', '--help'], ['--version']]) assert.equal((await quicksand(args)).code, 0, String(args))
+})
+
+test('no server, wrong key: status 1 and a reason', async () => {
+  const nobody = await quicksand(['ls'], { env: { E2B_API_URL: 'http://127.0.0.1:9', QUICKSAND_URL: '' } })
+  assert.equal(nobody.code, 1)
+  assert.notEqual(nobody.stderr, '')
+  const stranger = await quicksand(['ls'], { env: { E2B_API_KEY: `e2b_${'0'.repeat(40)}` } })
+  assert.equal(stranger.code, 1)
+  assert.match(stranger.stderr, /401|unauthori[sz]ed|key/i)
+})
+
+test('a missing sandbox: status 1 and a reason', async () => {
+  for (const args of [['show', 'inothing'], ['exec', 'inothing', '--', 'true'], ['rm', 'inothing'], ['cp', '/etc/hostname', 'inothing:/tmp/x']]) {
+    const result = await quicksand(args)
+    assert.equal(result.code, 1, `${args}: ${result.stdout} ${result.stderr}`)
+    assert.notEqual(result.stderr, '')
+  }
+})

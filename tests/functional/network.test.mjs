@@ -1,0 +1,154 @@
+// Egress: the internet by default, none on request, and never the host, neighbours or private ranges.
+import assert from 'node:assert/strict'
+import http from 'node:http'
+import net from 'node:net'
+import { after, before, describe, test } from 'node:test'
+import { startServer } from '../harness/server.mjs'
+import { loadSdk, shell } from '../harness/sdk.mjs'
+
+let server, sdk, online, offline, hostListener
+before(async () => {
+  server = await startServer()
+  sdk = await loadSdk(server)
+  online = await sdk.Sandbox.create('base', { timeoutMs: 300_000 })
+  offline = await sdk.Sandbox.create('base', { timeoutMs: 300_000, allowInternetAccess: false })
+  hostListener = http.createServer((_, response) => response.end('the host')).listen(8099, '0.0.0.0')
+})
+after(async () => {
+  hostListener.close()
+  await server.destroy()
+})
+
+const fetch = (sandbox, url) => shell(sandbox, `curl -sS -m 4 ${url}`, { timeoutMs: 20_000 })
+
+describe('online', () => {
+  test('an address of the internet answers, and sees the host’s address', async () => {
+    const result = await fetch(online, 'http://203.0.113.1/hello')
+    assert.equal(result.exitCode, 0, result.stderr)
+    assert.equal(JSON.parse(result.stdout).peer, '198.51.100.2')
+  })
+
+  test('names resolve', async () => {
+    const result = await fetch(online, 'http://web.test/by-name')
+    assert.equal(result.exitCode, 0, result.stderr)
+    assert.equal(JSON.parse(result.stdout).host, 'web.test')
+    const python = await shell(online, `python3 -c "import socket; print(socket.gethostbyname('web.test'))"`)
+    assert.equal(python.stdout, '203.0.113.1\n', python.stderr)
+    assert.notEqual((await shell(online, 'getent hosts nothing.test')).exitCode, 0)
+  })
+
+  test('a large answer is whole', async () => {
+    const result = await shell(online, 'curl -sS "http://203.0.113.1/bytes?n=20000000" | wc -c')
+    assert.equal(result.stdout.trim(), '20000000')
+  })
+
+  test('every fresh sandbox is online at once', async () => {
+    const fresh = await Promise.all(Array.from({ length: 5 }, () => sdk.Sandbox.create('base', { timeoutMs: 60_000 })))
+    const results = await Promise.all(fresh.map((one) => fetch(one, 'http://web.test/')))
+    await Promise.all(fresh.map((one) => one.kill()))
+    for (const result of results) assert.equal(result.exitCode, 0, result.stderr)
+  })
+})
+
+describe('out of reach for everyone', () => {
+  const targets = [
+    ['a private 10/8 address', '10.9.9.9'],
+    ['a private 172.16/12 address', '172.16.5.5'],
+    ['a private 192.168/16 address', '192.168.77.1'],
+    ['the shared 100.64/10 range', '100.64.3.3'],
+    ['link-local metadata', '169.254.169.254'],
+    ['the benchmark range', '198.18.0.9'],
+    ['a name that resolves to a private address', 'inside.test'],
+    ['a name that resolves to the metadata address', 'metadata.test'],
+  ]
+  for (const [name, host] of targets) {
+    test(name, async () => {
+      const result = await fetch(online, `http://${host}/`)
+      assert.notEqual(result.exitCode, 0, `${host} answered: ${result.stdout}`)
+    })
+  }
+
+  test('the host, by its uplink address and by the sandbox’s own gateway', async () => {
+    const gateway = (await shell(online, "ip route show default | awk '{print $3}'")).stdout.trim()
+    for (const host of ['198.51.100.2', gateway].filter(Boolean)) {
+      for (const port of [8099, server.port, 22]) {
+        const result = await fetch(online, `http://${host}:${port}/`)
+        assert.notEqual(result.exitCode, 0, `${host}:${port} answered: ${result.stdout}`)
+      }
+    }
+  })
+
+  test('the host’s loopback', async () => {
+    const local = http.createServer((_, response) => response.end('loopback of the host')).listen(8098, '127.0.0.1')
+    const result = await fetch(online, 'http://127.0.0.1:8098/')
+    local.close()
+    assert.notEqual(result.exitCode, 0, result.stdout)
+  })
+
+  test('a neighbour, by its address', async () => {
+    const address = (await shell(offline, "ip -4 -o address show scope global | awk '{print $4}' | cut -d/ -f1")).stdout.trim()
+    const own = (await shell(online, "ip -4 -o address show scope global | awk '{print $4}' | cut -d/ -f1")).stdout.trim()
+    assert.match(own, /^\d+\.\d+\.\d+\.\d+$/)
+    const web = await online.commands.run('python3 -m http.server 8000 --bind 0.0.0.0', { background: true })
+    const other = await sdk.Sandbox.create('base', { timeoutMs: 60_000 })
+    const result = await fetch(other, `http://${own}:8000/`)
+    assert.notEqual(result.exitCode, 0, `reached ${own}: ${result.stdout}`)
+    if (address) assert.notEqual((await shell(other, `ping -c1 -W1 ${address}`)).exitCode, 0)
+    assert.notEqual((await shell(other, `ping -c1 -W1 ${own}`)).exitCode, 0)
+    await web.kill()
+    await other.kill()
+  })
+
+  test('a forged source address gets no answer', async () => {
+    await shell(online, 'ip address add 10.200.200.200/32 dev eth0', { user: 'root' })
+    const result = await shell(online, 'curl -sS -m 3 --interface 10.200.200.200 http://203.0.113.1/', { user: 'root' })
+    assert.notEqual(result.exitCode, 0, result.stdout)
+  })
+
+  test('nothing from outside reaches a sandbox by its address', async () => {
+    const own = (await shell(online, "ip -4 -o address show scope global | awk '{print $4}' | cut -d/ -f1")).stdout.trim()
+    const web = await online.commands.run('python3 -m http.server 8001 --bind 0.0.0.0', { background: true })
+    await new Promise((done) => setTimeout(done, 500))
+    const reached = await new Promise((done) => {
+      const socket = net.connect({ host: own, port: 8001 })
+      socket.setTimeout(1500, () => socket.destroy())
+      socket.on('connect', () => (socket.destroy(), done(true)))
+      socket.on('error', () => done(false))
+      socket.on('close', () => done(false))
+    })
+    assert.equal(reached, false)
+    await web.kill()
+  })
+})
+
+describe('offline', () => {
+  test('no address, no name, no ping', async () => {
+    for (const command of ['curl -sS -m 3 http://203.0.113.1/', 'curl -sS -m 3 http://web.test/', 'ping -c1 -W2 203.0.113.1', 'getent hosts web.test']) {
+      const result = await shell(offline, command, { timeoutMs: 30_000 })
+      assert.notEqual(result.exitCode, 0, `${command}: ${result.stdout}`)
+    }
+    const udp = await shell(offline, `python3 -c "
+import socket
+s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM); s.settimeout(2)
+s.sendto(bytes.fromhex('000101000001000000000000037765620474657374000001 0001'.replace(' ','')),('203.0.113.53',53))
+print(len(s.recv(500)))"`)
+    assert.notEqual(udp.exitCode, 0, udp.stdout)
+  })
+
+  test('root inside cannot change that', async () => {
+    const result = await shell(offline, 'ip link set eth0 up; ip route replace default dev eth0; nft flush ruleset; iptables -F; curl -sS -m 3 http://203.0.113.1/', { user: 'root', timeoutMs: 30_000 })
+    assert.notEqual(result.exitCode, 0, result.stdout)
+  })
+
+  test('ports inside are still reachable from outside through the proxy', async () => {
+    const web = await offline.commands.run('python3 -m http.server 8000', { background: true })
+    await new Promise((done) => setTimeout(done, 700))
+    assert.equal((await server.sandbox(offline.sandboxId, 8000, '/')).status, 200)
+    await web.kill()
+  })
+
+  test('getInfo says so', async () => {
+    const info = await server.api('GET', `/sandboxes/${offline.sandboxId}`)
+    assert.equal(info.body.allowInternetAccess, false)
+  })
+})

@@ -1,0 +1,65 @@
+// The end of life: acted upon within one second, also when the server was not there at that moment.
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { startServer } from '../harness/server.mjs'
+import { ofSandbox } from '../harness/leftovers.mjs'
+
+let server
+before(async () => {
+  server = await startServer()
+})
+after(() => server.destroy())
+
+async function goneAfter(id, begin) {
+  for (;;) {
+    const answer = await server.api('GET', `/sandboxes/${id}`)
+    if (answer.status === 404) return Date.now() - begin
+    assert.ok(Date.now() - begin < 20_000, 'never ended')
+    await sleep(20)
+  }
+}
+
+test('a sandbox ends within a second of its time', async () => {
+  const begin = Date.now()
+  const box = await server.create({ timeout: 2 })
+  const took = await goneAfter(box.sandboxID, begin)
+  assert.ok(took >= 1900 && took <= 3200, `${took} ms`)
+  assert.equal((await server.sandbox(box.sandboxID, 49983, '/health')).status, 502)
+  await sleep(300)
+  assert.deepEqual(ofSandbox(box.sandboxID, server.data), [])
+})
+
+test('twenty that end at the same time all end in time', async () => {
+  const boxes = await Promise.all(Array.from({ length: 20 }, () => server.create({ timeout: 3 })))
+  const begin = Date.now()
+  await sleep(4000)
+  const left = await server.ids()
+  assert.deepEqual(left, [], `after ${Date.now() - begin} ms`)
+  await sleep(500)
+  for (const box of boxes) assert.deepEqual(ofSandbox(box.sandboxID, server.data), [])
+})
+
+test('a time limit set later counts', async () => {
+  const box = await server.create({ timeout: 300 })
+  const begin = Date.now()
+  await server.api('POST', `/sandboxes/${box.sandboxID}/timeout`, { timeout: 1 })
+  const took = await goneAfter(box.sandboxID, begin)
+  assert.ok(took <= 2200, `${took} ms`)
+})
+
+test('time limits survive a restart of the server', async () => {
+  const late = await server.create({ timeout: 300 })
+  const soon = await server.create({ timeout: 2 })
+  const during = await server.create({ timeout: 7 })
+  const begin = Date.now()
+  await server.stop()
+  await sleep(2500)
+  await server.start()
+  assert.equal((await server.api('GET', `/sandboxes/${late.sandboxID}`)).status, 200)
+  await sleep(1000)
+  assert.equal((await server.api('GET', `/sandboxes/${soon.sandboxID}`)).status, 404)
+  const took = await goneAfter(during.sandboxID, begin)
+  assert.ok(took >= 6500 && took < 8300, `${took} ms`)
+  await server.api('DELETE', `/sandboxes/${late.sandboxID}`)
+})

@@ -1,0 +1,36 @@
+// The published SDK, bound to a server under test.
+import { createRequire } from 'node:module'
+import path from 'node:path'
+import { repository } from './server.mjs'
+
+// SDK versions that the compatibility tests drive; tests/compat/install.sh puts them into build/npm.
+export const versions = ['2.14.0', '2.19.0', '2.27.1', '2.45.0', 'latest']
+
+export async function loadSdk(server, version = 'latest') {
+  Object.assign(process.env, server.clientEnv())
+  delete process.env.E2B_DEBUG
+  delete process.env.E2B_DOMAIN
+  const require = createRequire(path.join(repository, 'build/npm', version, 'index.js'))
+  return require('e2b')
+}
+
+// Runs Python inside a sandbox and gives the value of its last `result = …`; for probing from within.
+export async function python(sandbox, code, options = {}) {
+  const source = `import json, os, sys\nresult = None\n${code}\nprint("\\n@@" + json.dumps(result))\n`
+  const script = `/tmp/probe-${Math.random().toString(36).slice(2)}.py`
+  await sandbox.files.write(script, source)
+  const run = await sandbox.commands.run(`python3 ${script}`, options).catch((error) => error)
+  const line = /^@@(.*)$/m.exec(run.stdout ?? '')
+  if (!line) throw new Error(`probe failed: ${run.message ?? ''} exit ${run.exitCode}\n${run.stdout}\n${run.stderr}`)
+  return JSON.parse(line[1])
+}
+
+// Like commands.run, but a non-zero exit code is a result and not an exception.
+export async function shell(sandbox, command, options = {}) {
+  try {
+    return await sandbox.commands.run(command, options)
+  } catch (error) {
+    if (error.exitCode === undefined) throw error
+    return { exitCode: error.exitCode, stdout: error.stdout, stderr: error.stderr, error: error.error }
+  }
+}

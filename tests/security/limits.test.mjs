@@ -1,0 +1,152 @@
+// Sandboxes that want too much: they are held to their size, and neither server nor neighbours notice.
+import assert from 'node:assert/strict'
+import { after, before, describe, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { eventually, startServer } from '../harness/server.mjs'
+import { loadSdk, python, shell } from '../harness/sdk.mjs'
+
+let server, sdk, neighbour
+before(async () => {
+  server = await startServer()
+  sdk = await loadSdk(server)
+  neighbour = await sdk.Sandbox.create('base', { timeoutMs: 600_000 })
+})
+after(() => server.destroy())
+
+async function assertNeighbourWell() {
+  const began = Date.now()
+  assert.equal((await neighbour.commands.run('echo fine')).stdout, 'fine\n')
+  assert.ok(Date.now() - began < 5000, `the neighbour took ${Date.now() - began} ms`)
+  assert.ok(server.alive(), server.tail())
+  assert.ok((await server.api('GET', '/health')).status < 300)
+}
+
+// The sandbox itself works again, or it is gone as a whole; half dead it must not be.
+async function assertUsable(sandbox) {
+  await eventually('the sandbox works again', async () => (await shell(sandbox, 'echo back', { timeoutMs: 5000 }).catch(() => ({}))).stdout === 'back\n', 20_000, 300)
+}
+
+test('nproc and free show the sandbox’s size', async () => {
+  const info = (await server.api('GET', `/sandboxes/${neighbour.sandboxId}`)).body
+  const cores = Number((await shell(neighbour, 'nproc')).stdout)
+  assert.equal(cores, info.cpuCount)
+  const total = Number((await shell(neighbour, "free -m | awk '/^Mem:/{print $2}'")).stdout)
+  assert.ok(Math.abs(total - info.memoryMB) < info.memoryMB * 0.02 + 1, `${total} MB, asked for ${info.memoryMB}`)
+  const python3 = await python(neighbour, 'result = os.cpu_count()')
+  assert.equal(python3, info.cpuCount)
+  const disk = Number((await shell(neighbour, "df -m / | awk 'NR==2{print $2}'")).stdout)
+  assert.ok(disk > 0)
+})
+
+test('fork bomb', async () => {
+  const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 120_000 })
+  const bomb = await sandbox.commands.run('bomb() { bomb | bomb & }; bomb; sleep 300', { background: true, timeoutMs: 0 })
+  await sleep(3000)
+  await assertNeighbourWell()
+  await bomb.kill().catch(() => {})
+  const began = Date.now()
+  await sandbox.kill()
+  assert.ok(Date.now() - began < 10_000, `kill took ${Date.now() - began} ms`)
+  await assertNeighbourWell()
+})
+
+test('processes are limited, and the limit is given back', async () => {
+  const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 120_000 })
+  const made = await python(sandbox, `
+import signal, time
+children = []
+error = ""
+try:
+    for _ in range(50000):
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(100); os._exit(0)
+        children.append(pid)
+except OSError as e:
+    error = e.strerror
+for pid in children: os.kill(pid, signal.SIGKILL)
+for pid in children: os.waitpid(pid, 0)
+result = [len(children), error]
+`, { timeoutMs: 60_000 })
+  assert.ok(made[0] < 40_000 && made[1] !== '', String(made))
+  await assertUsable(sandbox)
+  await sandbox.kill()
+})
+
+test('memory bomb: the greedy process dies, the sandbox lives', async () => {
+  const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 120_000 })
+  const result = await shell(sandbox, 'python3 -c "\nx = []\nwhile True: x.append(bytearray(16 << 20))"', { timeoutMs: 60_000 })
+  assert.notEqual(result.exitCode, 0)
+  await assertNeighbourWell()
+  await assertUsable(sandbox)
+  await sandbox.kill()
+})
+
+test('memory bomb by files in /tmp, /dev/shm and /run', async () => {
+  const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 120_000 })
+  for (const folder of ['/dev/shm', '/run']) {
+    await shell(sandbox, `timeout 20 dd if=/dev/zero of=${folder}/fill bs=1M count=6000 2>/dev/null; rm -f ${folder}/fill`, { user: 'root', timeoutMs: 60_000 }).catch(() => {})
+    await assertNeighbourWell()
+  }
+  await assertUsable(sandbox)
+  await sandbox.kill()
+})
+
+test('disk filling ends with an error, and what was written can be removed again', async () => {
+  const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 300_000 })
+  const info = (await server.api('GET', `/sandboxes/${sandbox.sandboxId}`)).body
+  const limit = Math.min(info.diskSizeMB, 20_000)
+  const result = await shell(sandbox, `dd if=/dev/zero of=/home/user/fill bs=1M count=${limit + 1024} 2>&1 | tail -n 3; ls -l /home/user/fill | awk '{print $5}'`, { timeoutMs: 240_000 })
+  assert.match(result.stdout, /No space left|quota exceeded/i, result.stdout)
+  await assertNeighbourWell()
+  const small = await shell(sandbox, 'head -c 50000000 /dev/zero > /home/user/more && sync -f /home/user/more')
+  assert.notEqual(small.exitCode, 0)
+  const upload = await sandbox.files.write('/home/user/upload', 'x'.repeat(5_000_000)).then(() => 'stored', (error) => error.constructor.name)
+  assert.notEqual(upload, 'stored')
+  await shell(sandbox, 'rm -f /home/user/fill /home/user/more; sync', { user: 'root' })
+  await eventually('room again', async () => (await shell(sandbox, 'echo x > /home/user/again && sync -f /home/user/again')).exitCode === 0, 20_000, 500)
+  await sandbox.kill()
+  await assertNeighbourWell()
+})
+
+test('many small files and deep directories', async () => {
+  const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 120_000 })
+  await shell(sandbox, 'mkdir many && cd many && for i in $(seq 1 200); do mkdir -p d$i && (cd d$i && seq 1 100 | xargs touch); done; p=.; for i in $(seq 1 200); do p=$p/x; done; mkdir -p $p', { timeoutMs: 100_000 })
+  const began = Date.now()
+  await sandbox.kill()
+  assert.ok(Date.now() - began < 5000, `kill took ${Date.now() - began} ms`)
+})
+
+test('CPU: a busy sandbox does not take more than its share from the server', async () => {
+  const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 60_000 })
+  await sandbox.commands.run('for i in 1 2 3 4 5 6 7 8; do (while :; do :; done) & done; wait', { background: true, timeoutMs: 0 })
+  await sleep(1000)
+  const began = Date.now()
+  await assertNeighbourWell()
+  assert.ok(Date.now() - began < 3000)
+  await sandbox.kill()
+})
+
+test('a process that ignores every signal is ended with its sandbox', async () => {
+  const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 60_000 })
+  await sandbox.commands.run(`python3 -c "
+import signal, time
+for s in range(1, 65):
+    try: signal.signal(s, signal.SIG_IGN)
+    except (OSError, ValueError): pass
+time.sleep(1000)"`, { background: true, timeoutMs: 0 })
+  const began = Date.now()
+  await sandbox.kill()
+  assert.ok(Date.now() - began < 3000)
+  assert.equal((await server.api('GET', `/sandboxes/${sandbox.sandboxId}`)).status, 404)
+})
+
+describe('output', () => {
+  test('a command that prints without end and nobody reads costs nothing', async () => {
+    const handle = await neighbour.commands.run('yes', { background: true, timeoutMs: 0 })
+    await handle.disconnect?.()
+    await sleep(1500)
+    await assertNeighbourWell()
+    await neighbour.commands.kill(handle.pid)
+  })
+})

@@ -1,0 +1,49 @@
+#!/bin/bash
+# Format, layers, sizes, clang-tidy, cppcheck: check.sh [--quick]. Wants build/tidy/compile_commands.json.
+#
+# --quick leaves out the analysers, which take minutes.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+failed=0
+step()
+{
+    local name=$1
+    shift
+    if "$@"; then
+        echo "[check] $name: ok"
+    else
+        echo "[check] $name: FAILED"
+        failed=$((failed + 1))
+    fi
+}
+
+format()
+{
+    find src -name '*.[ch]' -print0 | xargs -0 clang-format --dry-run --Werror
+}
+
+tidy()
+{
+    # Not the sources that are compiled in from Debian's node-llhttp.
+    run-clang-tidy -quiet -p build/tidy "^$PWD/src/.*" >build/tidy.log 2>&1 && return
+    grep -E '(warning|error):|^note:' build/tidy.log | sort -u | head -n 60
+    return 1
+}
+
+cpp_check()
+{
+    cppcheck --quiet --project=build/tidy/compile_commands.json --cppcheck-build-dir=build/cppcheck \
+        -j "$(nproc)" --enable=warning,portability,performance --inline-suppr --error-exitcode=1 \
+        --suppress='*:/usr/*' --suppress=unknownMacro --suppress=missingIncludeSystem -i /usr
+}
+
+step format format
+step layers tools/check_layers.py
+step size tools/check_size.py
+if [ "${1:-}" != --quick ]; then
+    mkdir -p build/cppcheck
+    step clang-tidy tidy
+    step cppcheck cpp_check
+fi
+[ "$failed" -eq 0 ]
