@@ -8,6 +8,7 @@
  * HTTP goes over one kept-alive connection to 127.0.0.1, as a client library would do it. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <spawn.h>
@@ -21,8 +22,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-extern char **environ;
 
 enum { ANSWER_MAX = 1 << 20 };
 
@@ -55,18 +54,23 @@ static void report(int64_t begin)
 
 static void measure_spawn(int count, char **argv)
 {
+    char *plain[] = {(char[]){"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"},
+                     (char[]){"HOME=/home/user"}, NULL};
     unsigned uid = (unsigned)strtoul(argv[1], NULL, 10);
+    posix_spawn_file_actions_t quiet;
 
     if (strcmp(argv[0], "/") != 0 && (chroot(argv[0]) < 0 || chdir("/") < 0))
         die("chroot %s", argv[0]);
     if (uid && (setgid(uid) < 0 || setuid(uid) < 0))
         die("setuid");
+    (void)posix_spawn_file_actions_init(&quiet);
+    (void)posix_spawn_file_actions_addclose(&quiet, 0);
     for (int i = 0; i < count; i++) {
         int64_t begin = now_us();
         int status;
         pid_t pid;
 
-        errno = posix_spawnp(&pid, argv[2], NULL, NULL, argv + 2, environ);
+        errno = posix_spawnp(&pid, argv[2], &quiet, NULL, argv + 2, plain);
         if (errno != 0 || waitpid(pid, &status, 0) != pid)
             die("spawn %s", argv[2]);
         if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)

@@ -34,10 +34,10 @@ struct box_spec {
 };
 
 enum box_end { /* why a box ended */
-    BOX_END_NONE = 0,
-    BOX_END_KILLED,
-    BOX_END_EXITED, /* its first process ended by itself */
-    BOX_END_OOM,
+               BOX_END_NONE = 0,
+               BOX_END_KILLED,
+               BOX_END_EXITED, /* its first process ended by itself */
+               BOX_END_OOM,
 };
 
 struct box_info {

@@ -54,7 +54,7 @@ static struct engine_dial *find_dial(struct engine_dialer *dialer, uint64_t seri
 {
     struct list *node;
 
-    list_for_each(node, &dialer->waiting) {
+    list_for_each (node, &dialer->waiting) {
         struct engine_dial *dial = container_of(node, struct engine_dial, node);
 
         if (dial->serial == serial)

@@ -19,11 +19,11 @@ enum engine_op {
 
 struct engine_request {
     uint32_t op;
-    uint32_t port;    /* DIAL */
-    uint64_t serial;  /* echoed; tells replies of one dial channel apart */
-    uint32_t offset;  /* LIST: how many entries to skip */
-    uint8_t v6;       /* DIAL */
-    uint8_t frozen;   /* FREEZE */
+    uint32_t port;   /* DIAL */
+    uint64_t serial; /* echoed; tells replies of one dial channel apart */
+    uint32_t offset; /* LIST: how many entries to skip */
+    uint8_t v6;      /* DIAL */
+    uint8_t frozen;  /* FREEZE */
     uint8_t reserved[2];
     struct box_spec spec; /* START; other operations use spec.id, LIMIT also limits and internet */
 };

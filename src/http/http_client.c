@@ -183,6 +183,7 @@ static void finish(struct http_client *client, bool more_input)
         client->parser.keep_alive && !more_input && !client->out.pending && !client->write_errnum;
 
     client->active = false;
+    client->failed = !reusable; /* nothing follows */
     client->events->on_end(client, reusable, client->arg);
 }
 
@@ -249,8 +250,6 @@ static void take_eof(struct http_client *client)
     if (client->active && client->head_seen && http_parser_finish(&client->parser)) {
         client->parser.keep_alive = false;
         finish(client, false);
-        if (!client->closed)
-            client->failed = true; /* the connection is of no use any more */
         return;
     }
     fail(client, client->write_errnum ? client->write_errnum : ECONNRESET);

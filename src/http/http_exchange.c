@@ -296,7 +296,7 @@ size_t http_write(struct http_exchange *ex, const void *p, size_t len)
 {
     struct http_conn *conn = conn_of(ex);
     struct iovec iov[3];
-    char size_line[20];
+    char size_line[20], line_end[] = "\r\n";
     size_t count = 0;
 
     if (conn->state != CONN_EXCHANGE || ex->answer != ANSWER_OPEN || !len)
@@ -317,7 +317,7 @@ size_t http_write(struct http_exchange *ex, const void *p, size_t len)
     }
     iov[count++] = (struct iovec){.iov_base = (char *)(uintptr_t)p, .iov_len = len};
     if (ex->framing == FRAMING_CHUNKED)
-        iov[count++] = (struct iovec){.iov_base = (char[]){'\r', '\n'}, .iov_len = 2};
+        iov[count++] = (struct iovec){.iov_base = line_end, .iov_len = 2};
     conn_send(conn, iov, count);
     if (conn->out.pending > HTTP_LOW_WATER)
         ex->drain_due = true;
@@ -355,7 +355,8 @@ void http_write_file(struct http_exchange *ex, int fd_consume, int64_t offset, i
 void http_end(struct http_exchange *ex)
 {
     struct http_conn *conn = conn_of(ex);
-    struct iovec last = {.iov_base = (char[]){'0', '\r', '\n', '\r', '\n'}, .iov_len = 5};
+    char last_chunk[] = "0\r\n\r\n";
+    struct iovec last = {.iov_base = last_chunk, .iov_len = 5};
 
     if (conn->state != CONN_EXCHANGE || ex->answer != ANSWER_OPEN)
         return;

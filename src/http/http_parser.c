@@ -242,8 +242,8 @@ static ptrdiff_t scan_head(struct http_parser *parser, struct str in, bool *out_
             }
             parser->scan_line = false;
         } else if (c != '\r') {
-            if ((c == ' ' || c == '\t') && !parser->scan_line)
-                return -1; /* folding, or a blank in front of the request line */
+            if ((c == ' ' || c == '\t' || c == ':') && !parser->scan_line)
+                return -1; /* folding, or a header without a name */
             if (((unsigned char)c < ' ' && c != '\t') || c == 0x7f)
                 return -1;
             parser->scan_line = parser->scan_any = true;

@@ -19,12 +19,16 @@ struct setting {
     const char *help;
 };
 
-#define TEXT_SETTING(member, name, def, text) \
-    {.key = (name), .kind = TEXT, .offset = offsetof(struct config, member), .fallback = (def), \
-     .help = (text)}
-#define NUMBER_SETTING(member, name, def, low, high, text)                                    \
-    {.key = (name), .kind = NUMBER, .offset = offsetof(struct config, member),                \
-     .fallback = (def), .min = (low), .max = (high), .help = (text)}
+#define TEXT_SETTING(member, name, def, text)                                                      \
+    {                                                                                              \
+        .key = (name), .kind = TEXT, .offset = offsetof(struct config, member), .fallback = (def), \
+        .help = (text)                                                                             \
+    }
+#define NUMBER_SETTING(member, name, def, low, high, text)                        \
+    {                                                                             \
+        .key = (name), .kind = NUMBER, .offset = offsetof(struct config, member), \
+        .fallback = (def), .min = (low), .max = (high), .help = (text)            \
+    }
 
 static const struct setting settings[] = {
     TEXT_SETTING(listen, "listen", "127.0.0.1:3000", "ADDRESS:PORT to serve on (IPv4)"),
@@ -38,24 +42,28 @@ static const struct setting settings[] = {
     TEXT_SETTING(base_layer, "base-layer", "",
                  "directory with a root file system to use as the base template in place"),
     NUMBER_SETTING(warm, "warm", "16", 0, 1000, "ready sandboxes kept for the next create"),
-    NUMBER_SETTING(loops, "loops", "0", 0, 16, "threads that serve connections (0: one per processor)"),
+    NUMBER_SETTING(loops, "loops", "0", 0, 16,
+                   "threads that serve connections (0: one per processor)"),
     NUMBER_SETTING(workers, "workers", "16", 1, 256, "threads that run API operations"),
     NUMBER_SETTING(max_sandboxes, "max-sandboxes", "10000", 1, 16000, "sandboxes running at once"),
     NUMBER_SETTING(max_hours, "max-hours", "24", 1, 720, "longest life of a sandbox, in hours"),
     NUMBER_SETTING(template_cpu, "cpu", "2", 1, 64, "processors of a base sandbox"),
-    NUMBER_SETTING(template_mem_mb, "memory", "512", 64, 1048576, "memory of a base sandbox, in MB"),
+    NUMBER_SETTING(template_mem_mb, "memory", "512", 64, 1048576,
+                   "memory of a base sandbox, in MB"),
     NUMBER_SETTING(template_disk_mb, "disk", "10240", 64, 16777216,
                    "disk a base sandbox may write, in MB"),
-    NUMBER_SETTING(server_uid, "uid", "64737", 1, 65533, "user and group id of the unprivileged server"),
+    NUMBER_SETTING(server_uid, "uid", "64737", 1, 65533,
+                   "user and group id of the unprivileged server"),
 };
 
 enum { SETTING_COUNT = sizeof(settings) / sizeof(*settings), FILE_MAX = 64 * 1024 };
 
 void config_help(void)
 {
-    (void)printf("usage: quicksand serve [options]\n\n"
-                 "Each option can also be set as QUICKSAND_NAME in the environment (upper case, '_'\n"
-                 "for '-') or as 'name = value' in the file given by --config FILE.\n\n");
+    (void)printf(
+        "usage: quicksand serve [options]\n\n"
+        "Each option can also be set as QUICKSAND_NAME in the environment (upper case, '_'\n"
+        "for '-') or as 'name = value' in the file given by --config FILE.\n\n");
     for (size_t i = 0; i < SETTING_COUNT; i++)
         (void)printf("  --%-14s %s%s%s%s\n", settings[i].key, settings[i].help,
                      settings[i].fallback[0] ? " [" : "", settings[i].fallback,

@@ -11,7 +11,8 @@ void ready_print(const char *url, const char *key, bool from_environment)
     else if (from_environment)
         (void)printf("  export E2B_API_KEY=$QUICKSAND_API_KEY\n");
     else
-        (void)printf("  export E2B_API_KEY=...   # shown when it was made; quicksand key new makes another\n");
+        (void)printf("  export E2B_API_KEY=...   # shown when it was made; quicksand key new makes "
+                     "another\n");
     (void)printf("\n"
                  "  // npm install e2b; save as hello.mjs; node hello.mjs\n"
                  "  import { Sandbox } from 'e2b'\n"

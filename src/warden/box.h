@@ -40,9 +40,9 @@ struct boxes {
     struct disk *disk;
     struct network *network;
     struct box_cgroups *cgroups;
-    int agent_fd;          /* sealed memfd with envd's program */
-    int dev_tree_fd;       /* detached read-only tmpfs: `dev`, cloned per box, and `fuse` */
-    int seccomp_fd;        /* memfd with the compiled filter */
+    int agent_fd;    /* sealed memfd with envd's program */
+    int dev_tree_fd; /* detached read-only tmpfs: `dev`, cloned per box, and `fuse` */
+    int seccomp_fd;  /* memfd with the compiled filter */
     char boot_id[40];
     long host_cpus;
 
@@ -56,8 +56,8 @@ struct boxes {
 enum box_state {
     BOX_STARTING, /* owned by the thread in box_start() */
     BOX_RUNNING,
-    BOX_DEAD,    /* first process ended; everything else may still be there */
-    BOX_ENDING,  /* owned by the thread in box_kill() */
+    BOX_DEAD,   /* first process ended; everything else may still be there */
+    BOX_ENDING, /* owned by the thread in box_kill() */
 };
 
 struct box {

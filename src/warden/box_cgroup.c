@@ -26,9 +26,9 @@ static const char *const v1_names[HIERARCHY_COUNT] = {
     [V1_MEMORY] = "memory", [V1_CPU] = "cpu", [V1_PIDS] = "pids"};
 
 struct box_cgroups {
-    char name[32];                 /* quicksand-<instance> */
-    int parents[HIERARCHY_COUNT];  /* the hierarchies' own roots; -1 when not used */
-    int roots[HIERARCHY_COUNT];    /* our directory in each */
+    char name[32];                /* quicksand-<instance> */
+    int parents[HIERARCHY_COUNT]; /* the hierarchies' own roots; -1 when not used */
+    int roots[HIERARCHY_COUNT];   /* our directory in each */
     bool v2_limits;
 };
 

@@ -46,10 +46,10 @@ static _Noreturn void die(const struct box_child *child, const char *step)
     _exit(1);
 }
 
-#define MUST(expr, step)       \
-    do {                       \
-        if ((expr) < 0)        \
-            die(child, step);  \
+#define MUST(expr, step)      \
+    do {                      \
+        if ((expr) < 0)       \
+            die(child, step); \
     } while (0)
 
 /* Detached mounts that wait for step 5. */
@@ -83,8 +83,8 @@ static int new_mount(const struct box_child *child, const char *type, unsigned a
     return mount_fd;
 }
 
-#define NEW_MOUNT(type, attrs, ...)                                                     \
-    new_mount(child, type, attrs, (const struct option[]){__VA_ARGS__},                 \
+#define NEW_MOUNT(type, attrs, ...)                                     \
+    new_mount(child, type, attrs, (const struct option[]){__VA_ARGS__}, \
               sizeof((const struct option[]){__VA_ARGS__}) / sizeof(struct option))
 
 enum {
@@ -101,9 +101,9 @@ static void make_meminfo(const struct box_child *child, struct mounts *mounts)
     mounts->fuse = openat(child->device_fd, "fuse", O_RDWR | O_CLOEXEC | O_NONBLOCK);
     MUST(mounts->fuse, "open the fuse device");
     (void)snprintf(fd_text, sizeof(fd_text), "%d", mounts->fuse);
-    mounts->meminfo = NEW_MOUNT("fuse", QUIET, {"source", "meminfo"}, {"fd", fd_text},
-                                {"rootmode", "100444"}, {"user_id", "0"}, {"group_id", "0"},
-                                {"allow_other", NULL});
+    mounts->meminfo =
+        NEW_MOUNT("fuse", QUIET, {"source", "meminfo"}, {"fd", fd_text}, {"rootmode", "100444"},
+                  {"user_id", "0"}, {"group_id", "0"}, {"allow_other", NULL});
 }
 
 static void make_cgroup(const struct box_child *child, struct mounts *mounts)
@@ -123,15 +123,16 @@ static void make_mounts(const struct box_child *child, struct mounts *mounts)
 {
     char shm_size[32];
 
-    (void)snprintf(shm_size, sizeof(shm_size), "%llu",
-                   (unsigned long long)(child->mem_bytes / 2));
+    (void)snprintf(shm_size, sizeof(shm_size), "%llu", (unsigned long long)(child->mem_bytes / 2));
     mounts->proc = NEW_MOUNT("proc", QUIET, {"source", "proc"});
     mounts->sys = NEW_MOUNT("sysfs", QUIET | MOUNT_ATTR_RDONLY, {"source", "sysfs"});
-    mounts->pts = NEW_MOUNT("devpts", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, {"source", "devpts"},
-                            {"newinstance", NULL}, {"ptmxmode", "0666"}, {"mode", "0620"},
-                            {"gid", "5"});
-    mounts->shm = NEW_MOUNT("tmpfs", PLAIN, {"source", "shm"}, {"size", shm_size}, {"mode", "1777"});
-    mounts->run = NEW_MOUNT("tmpfs", PLAIN, {"source", "run"}, {"size", shm_size}, {"mode", "0755"});
+    mounts->pts =
+        NEW_MOUNT("devpts", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, {"source", "devpts"},
+                  {"newinstance", NULL}, {"ptmxmode", "0666"}, {"mode", "0620"}, {"gid", "5"});
+    mounts->shm =
+        NEW_MOUNT("tmpfs", PLAIN, {"source", "shm"}, {"size", shm_size}, {"mode", "1777"});
+    mounts->run =
+        NEW_MOUNT("tmpfs", PLAIN, {"source", "run"}, {"size", shm_size}, {"mode", "0755"});
     mounts->mqueue = NEW_MOUNT("mqueue", QUIET, {"source", "mqueue"});
     make_cgroup(child, mounts);
     make_meminfo(child, mounts);
@@ -156,9 +157,9 @@ static void attach(const struct box_child *child, int mount_fd, const char *path
 {
     int target = open_target(child, path, directory);
 
-    MUST(sys_move_mount(mount_fd, "", target, "",
-                        MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH),
-         path);
+    MUST(
+        sys_move_mount(mount_fd, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH),
+        path);
     (void)close(target);
     (void)close(mount_fd);
 }
@@ -167,14 +168,18 @@ static void attach(const struct box_child *child, int mount_fd, const char *path
 static const char *const read_only_paths[] = {"/proc/sys", "/proc/irq", "/proc/bus", "/proc/fs",
                                               "/proc/sysrq-trigger"};
 static const char *const hidden_files[] = {
-    "/proc/kcore",      "/proc/keys",        "/proc/key-users",   "/proc/timer_list",
+    "/proc/kcore",       "/proc/keys",          "/proc/key-users",   "/proc/timer_list",
     "/proc/sched_debug", "/proc/latency_stats", "/proc/timer_stats", "/proc/kallsyms",
-    "/proc/modules",    "/proc/kmsg",        "/proc/kpagecount",  "/proc/kpageflags",
-    "/proc/kpagecgroup", "/proc/vmallocinfo", "/proc/slabinfo",   "/proc/iomem",
-    "/proc/ioports",    "/proc/interrupts",  "/proc/config.gz",   "/proc/mtrr"};
-static const char *const hidden_dirs[] = {"/proc/acpi", "/proc/scsi", "/proc/asound",
-                                          "/sys/firmware", "/sys/devices/virtual/powercap",
-                                          "/sys/kernel/security", "/sys/kernel/debug",
+    "/proc/modules",     "/proc/kmsg",          "/proc/kpagecount",  "/proc/kpageflags",
+    "/proc/kpagecgroup", "/proc/vmallocinfo",   "/proc/slabinfo",    "/proc/iomem",
+    "/proc/ioports",     "/proc/interrupts",    "/proc/config.gz",   "/proc/mtrr"};
+static const char *const hidden_dirs[] = {"/proc/acpi",
+                                          "/proc/scsi",
+                                          "/proc/asound",
+                                          "/sys/firmware",
+                                          "/sys/devices/virtual/powercap",
+                                          "/sys/kernel/security",
+                                          "/sys/kernel/debug",
                                           "/sys/kernel/tracing"};
 
 static bool exists(const char *path)

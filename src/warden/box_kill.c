@@ -90,8 +90,10 @@ struct step {
 };
 
 static const struct step steps[] = {
-    {"processes", end_processes}, {"cgroup removal", remove_cgroup},
-    {"network release", remove_network}, {"disk removal", remove_disk},
+    {"processes", end_processes},
+    {"cgroup removal", remove_cgroup},
+    {"network release", remove_network},
+    {"disk removal", remove_disk},
     {"files", remove_files},
 };
 
@@ -205,12 +207,10 @@ static _Thread_local int home_netns = -1;
 int box_dial(struct boxes *all, const char *id, uint16_t port, bool v6, int *out_fd,
              struct error *err)
 {
-    struct sockaddr_in v4_address = {.sin_family = AF_INET,
-                                     .sin_port = htons(port),
-                                     .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    struct sockaddr_in6 v6_address = {.sin6_family = AF_INET6,
-                                      .sin6_port = htons(port),
-                                      .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    struct sockaddr_in v4_address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in6 v6_address = {
+        .sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = IN6ADDR_LOOPBACK_INIT};
     auto_close int fd = -1;
     int on = 1, r;
 

@@ -110,7 +110,8 @@ static int create_as(int fs, uid_t base)
     return r < 0 ? -saved : 0;
 }
 
-static int make_overlay(const int *lowers, size_t count, int box_tree, uid_t base, struct error *err)
+static int make_overlay(const int *lowers, size_t count, int box_tree, uid_t base,
+                        struct error *err)
 {
     auto_close int upper = openat(box_tree, "upper", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     auto_close int work = openat(box_tree, "work", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -141,8 +142,7 @@ int box_mount_root(const struct boxes *all, const struct box_spec *spec, uint32_
     int mount_fd = -1;
 
     for (; opened < spec->layer_count; opened++) {
-        lowers[opened] =
-            clone_mapped(all->layers_fd, spec->layers[opened], userns_fd, true, err);
+        lowers[opened] = clone_mapped(all->layers_fd, spec->layers[opened], userns_fd, true, err);
         if (lowers[opened] < 0) {
             (void)error_prefix(err, "layer '%s'", spec->layers[opened]);
             goto out;
@@ -171,9 +171,8 @@ static const struct device devices[] = {
 };
 
 static const char *const links[][2] = {
-    {"/proc/self/fd", "fd"},           {"/proc/self/fd/0", "stdin"},
-    {"/proc/self/fd/1", "stdout"},     {"/proc/self/fd/2", "stderr"},
-    {"pts/ptmx", "ptmx"},
+    {"/proc/self/fd", "fd"},       {"/proc/self/fd/0", "stdin"}, {"/proc/self/fd/1", "stdout"},
+    {"/proc/self/fd/2", "stderr"}, {"pts/ptmx", "ptmx"},
 };
 
 static int make_device(int dir, const char *name, unsigned major, unsigned minor, struct error *err)
@@ -209,8 +208,8 @@ static int fill_dev(int dir, struct error *err)
  * is opened once by a box's first process and never seen inside. */
 int box_make_dev_tree(int *out_fd, struct error *err)
 {
-    struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID |
-                                          MOUNT_ATTR_NOEXEC};
+    struct mount_attr attr = {.attr_set =
+                                  MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC};
     auto_close int fs = sys_fsopen("tmpfs", FSOPEN_CLOEXEC);
     auto_close int mount_fd = -1, dir = -1;
 

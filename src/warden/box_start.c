@@ -190,8 +190,8 @@ static int connect_network(struct start *start, struct error *err)
 
 static int let_go(struct start *start, struct error *err)
 {
-    auto_close int dev = sys_open_tree(start->all->dev_tree_fd, "dev",
-                                       OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    auto_close int dev =
+        sys_open_tree(start->all->dev_tree_fd, "dev", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
     struct pollfd poll_fd = {.fd = start->channel, .events = POLLIN};
     struct box_child_report report;
     int fds[2] = {start->root_fd, dev};
@@ -219,11 +219,16 @@ struct step {
 };
 
 static const struct step steps[] = {
-    {"record", make_record},         {"disk", make_disk},
-    {"cgroup", make_cgroup},         {"socket", make_socket},
-    {"clone", clone_child},          {"id maps", map_ids},
-    {"root", mount_root},            {"cgroup attach", attach_cgroups},
-    {"network", connect_network},    {"record process", make_record},
+    {"record", make_record},
+    {"disk", make_disk},
+    {"cgroup", make_cgroup},
+    {"socket", make_socket},
+    {"clone", clone_child},
+    {"id maps", map_ids},
+    {"root", mount_root},
+    {"cgroup attach", attach_cgroups},
+    {"network", connect_network},
+    {"record process", make_record},
     {"go", let_go},
 };
 
@@ -241,8 +246,13 @@ static int run_steps(struct start *start, struct error *err)
 int box_start(struct boxes *all, const struct box_spec *spec, struct box_info *out,
               struct error *err)
 {
-    struct start start = {.all = all, .spec = spec, .cgroup_fd = -1, .disk_fd = -1,
-                          .listen_fd = -1, .channel = -1, .root_fd = -1};
+    struct start start = {.all = all,
+                          .spec = spec,
+                          .cgroup_fd = -1,
+                          .disk_fd = -1,
+                          .listen_fd = -1,
+                          .channel = -1,
+                          .root_fd = -1};
     struct error ignored;
     int r;
 

@@ -25,7 +25,8 @@ static inline int sys_fsopen(const char *type, unsigned flags)
     return (int)syscall(SYS_fsopen, type, flags);
 }
 
-static inline int sys_fsconfig(int fs, unsigned command, const char *key, const void *value, int aux)
+static inline int sys_fsconfig(int fs, unsigned command, const char *key, const void *value,
+                               int aux)
 {
     return (int)syscall(SYS_fsconfig, fs, command, key, value, aux);
 }

@@ -147,7 +147,7 @@ size_t boxes_list(struct boxes *all, size_t offset, struct box_info *out, size_t
     size_t seen = 0, count = 0;
 
     (void)pthread_mutex_lock(&all->lock);
-    map_for_each(&all->table, entry) {
+    map_for_each (&all->table, entry) {
         const struct box *box = entry->value;
 
         if (seen++ < offset || count == max)

@@ -32,8 +32,8 @@ struct run {
     struct warden *warden;
     int signal_fd;
     bool stopping;
-    int64_t kill_at_ms;     /* 0 = not */
-    int64_t restart_at_ms;  /* 0 = the server runs */
+    int64_t kill_at_ms;    /* 0 = not */
+    int64_t restart_at_ms; /* 0 = the server runs */
     int64_t started_at_ms;
     int64_t restart_wait_ms;
     int exit_status;
@@ -116,8 +116,7 @@ static void on_tick(struct run *run)
     int64_t now = clock_mono_ms();
     struct error err;
 
-    if (run->restart_at_ms && now >= run->restart_at_ms && !run->stopping &&
-        start_server(run) < 0)
+    if (run->restart_at_ms && now >= run->restart_at_ms && !run->stopping && start_server(run) < 0)
         run->restart_at_ms = now + RESTART_MAX_MS;
     if (run->kill_at_ms && now >= run->kill_at_ms && run->warden->server_pid) {
         log_warn("warden", "the server did not stop in time; ending it");

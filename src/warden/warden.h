@@ -25,12 +25,12 @@ struct server_fds {
 };
 
 struct warden_config {
-    const char *data_dir;    /* absolute */
-    const char *listen;      /* ADDR:PORT */
+    const char *data_dir; /* absolute */
+    const char *listen;   /* ADDR:PORT */
     size_t loops;
     uid_t server_uid;
-    const char *agent_path;  /* envd's program */
-    const char *base_layer;  /* use this directory as the base layer; NULL = DATA/layers/base */
+    const char *agent_path; /* envd's program */
+    const char *base_layer; /* use this directory as the base layer; NULL = DATA/layers/base */
     const char *const *resolvers;
     size_t resolver_count;
     char *const *server_argv; /* started as the unprivileged server */

@@ -253,7 +253,8 @@ static int parse_address(const char *text, struct sockaddr_in *out, struct error
     return 0;
 }
 
-static int listen_one(const struct sockaddr_in *address, bool shared, int *out_fd, struct error *err)
+static int listen_one(const struct sockaddr_in *address, bool shared, int *out_fd,
+                      struct error *err)
 {
     auto_close int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     int on = 1;

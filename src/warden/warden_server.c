@@ -78,7 +78,7 @@ static int make_pair(int *out_ours, int *out_theirs, struct error *err)
 
 static int make_channels(struct warden *warden, struct server_fds *fds, struct error *err)
 {
-    int ours;
+    int ours = -1;
 
     for (size_t i = 0; i < fds->loops; i++) {
         fds->listen[i] = warden->listen[i];

@@ -26,8 +26,28 @@ static char layer_dir[64];
 static struct warden warden;
 static struct warden_config config;
 
-static void leave_no_data(void)
+static bool world_open;
+
+static void kill_one(const char *id, void *arg)
 {
+    struct error ignored;
+
+    (void)arg;
+    (void)box_cgroup_kill(warden.boxes.cgroups, id, &ignored);
+    (void)box_cgroup_remove(warden.boxes.cgroups, id, &ignored);
+}
+
+/* Also when a check failed halfway. */
+static void leave_nothing(void)
+{
+    char pool[64];
+
+    if (world_open) {
+        box_cgroup_each(warden.boxes.cgroups, kill_one, NULL);
+        warden_close_host(&warden, true);
+    }
+    (void)snprintf(pool, sizeof(pool), "%s/pool", data_dir);
+    (void)umount2(pool, MNT_DETACH);
     (void)path_remove_tree(AT_FDCWD, data_dir);
 }
 
@@ -40,7 +60,7 @@ static void open_world(void)
     CHECK(unshare(CLONE_NEWNET | CLONE_NEWNS) == 0);
     CHECK(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0);
     CHECK(mkdtemp(data_dir));
-    (void)atexit(leave_no_data);
+    (void)atexit(leave_nothing);
     (void)snprintf(layer_dir, sizeof(layer_dir), "%s/layer", data_dir);
     CHECK(mkdir(layer_dir, 0755) == 0);
     config = (struct warden_config){.data_dir = data_dir,
@@ -52,6 +72,7 @@ static void open_world(void)
     warden = (struct warden){.config = &config, .event_fd = -1, .server_pidfd = -1};
     if (warden_open_host(&warden, &err) < 0)
         test_fail(__FILE__, __LINE__, "%s", err.message);
+    world_open = true;
 }
 
 static size_t count_entries(const char *path)
@@ -108,6 +129,7 @@ static void close_world(void)
     char path[64];
 
     (void)snprintf(path, sizeof(path), "/sys/fs/cgroup/memory/quicksand-%s", warden.instance);
+    world_open = false;
     warden_close_host(&warden, true);
     CHECK(access(path, F_OK) < 0);
 }

@@ -1,0 +1,18 @@
+#!/bin/bash
+# Measures Quicksand against its peers in one run: run.sh [PART...]; the parts are named in bench.mjs.
+#
+# Prints the ratios, writes build/bench.json and the table between the markers in README.md.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+[ "$(id -u)" -eq 0 ] || { echo "bench needs root" >&2; exit 1; }
+mkdir -p build/bench
+gcc -O2 -D_GNU_SOURCE bench/probe.c -o build/bench/probe
+tests/compat/install.sh
+base_layer=${QUICKSAND_BASE_LAYER:-$PWD/build/base/rootfs}
+[ -d "$base_layer" ] || tools/make_base_template.sh "$PWD/build/base"
+node=$(command -v node)
+[ -x build/npm/node/node_modules/node/bin/node ] && node=$PWD/build/npm/node/node_modules/node/bin/node
+# As many descriptors as the machine lets us have: 1000 live sandboxes and 100 clients at once.
+ulimit -n "$(ulimit -Hn)"
+QUICKSAND_BASE_LAYER=$base_layer NODE=$node exec tests/harness/lab.sh "$node" bench/bench.mjs "$@"
