@@ -39,7 +39,7 @@ export async function podmanPeer(rootfs, scratch) {
         request.end(text)
       })
     await eventually('podman service', () => call('GET', '/v4.0.0/libpod/info').then(() => true, () => false), 15_000, 100)
-    const spec = { image: 'localhost/quicksand-bench:latest', command: ['sleep', '1000'], netns: { nsmode: 'none' }, cgroups_mode: 'disabled', terminal: false, r_limits: [{ type: 'RLIMIT_NOFILE', soft: 1024, hard: 1024 }, { type: 'RLIMIT_NPROC', soft: 1024, hard: 1024 }] }
+    const spec = { image: 'localhost/quicksand-bench:latest', command: ['sleep', '1000'], netns: { nsmode: 'none' }, terminal: false, r_limits: [{ type: 'RLIMIT_NOFILE', soft: 1024, hard: 1024 }, { type: 'RLIMIT_NPROC', soft: 1024, hard: 1024 }] }
     const createAndStart = async () => {
       const began = performance.now()
       const { Id: id } = await call('POST', '/v4.0.0/libpod/containers/create', spec)

@@ -57,20 +57,20 @@ static void measure_spawn(int count, char **argv)
     char *plain[] = {(char[]){"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"},
                      (char[]){"HOME=/home/user"}, NULL};
     unsigned uid = (unsigned)strtoul(argv[1], NULL, 10);
-    posix_spawn_file_actions_t quiet;
+    posix_spawn_file_actions_t actions;
 
     if (strcmp(argv[0], "/") != 0 && (chroot(argv[0]) < 0 || chdir("/") < 0))
         die("chroot %s", argv[0]);
     if (uid && (setgid(uid) < 0 || setuid(uid) < 0))
         die("setuid");
-    (void)posix_spawn_file_actions_init(&quiet);
-    (void)posix_spawn_file_actions_addclose(&quiet, 0);
+    (void)posix_spawn_file_actions_init(&actions);
+    (void)posix_spawn_file_actions_addclose(&actions, 0);
     for (int i = 0; i < count; i++) {
         int64_t begin = now_us();
         int status;
         pid_t pid;
 
-        errno = posix_spawnp(&pid, argv[2], &quiet, NULL, argv + 2, plain);
+        errno = posix_spawnp(&pid, argv[2], &actions, NULL, argv + 2, plain);
         if (errno != 0 || waitpid(pid, &status, 0) != pid)
             die("spawn %s", argv[2]);
         if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)

@@ -14,9 +14,9 @@ static const struct cli_command version_command = {"version", "", "Print the ver
                                                    run_version};
 
 static const struct cli_command *const commands[] = {
-    &cli_run_command,    &cli_create_command, &cli_exec_command,     &cli_cp_command,
-    &cli_ls_command,     &cli_show_command,   &cli_rm_command,       &cli_template_command,
-    &cli_key_command,    &cli_doctor_command, &version_command,      &help_command,
+    &cli_run_command, &cli_create_command, &cli_exec_command, &cli_cp_command,
+    &cli_ls_command,  &cli_show_command,   &cli_rm_command,   &cli_template_command,
+    &cli_key_command, &cli_doctor_command, &version_command,  &help_command,
 };
 enum { COMMAND_COUNT = sizeof(commands) / sizeof(commands[0]) };
 
@@ -55,8 +55,9 @@ int cli_connect(struct cli *cli, struct error *err)
 
 static void print_commands(FILE *to)
 {
-    (void)fprintf(to, "Usage: quicksand COMMAND [OPTION...]\n\n"
-                      "  %-10s %s\n",
+    (void)fprintf(to,
+                  "Usage: quicksand COMMAND [OPTION...]\n\n"
+                  "  %-10s %s\n",
                   "serve", "Run the server.");
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         struct str rest = str_of(commands[i]->help);
@@ -75,8 +76,8 @@ static int run_help(struct cli *cli, int argc, char **argv)
     const struct cli_command *command;
     char dashes[] = "--help";
     char **operands;
-    int count, rc = cli_args(cli, &help_command, NULL, CLI_ARGS_ANYWHERE, argc, argv, &operands,
-                             &count);
+    int count,
+        rc = cli_args(cli, &help_command, NULL, CLI_ARGS_ANYWHERE, argc, argv, &operands, &count);
 
     if (rc != CLI_ARGS_RUN)
         return rc;

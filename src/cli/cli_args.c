@@ -11,7 +11,7 @@ enum { COMMON_OPTIONS = 3, LIST_MAX = 4096 };
 static void common_options(struct cli *cli, bool *help, struct cli_option out[COMMON_OPTIONS])
 {
     out[0] = (struct cli_option){"json", 0, CLI_FLAG, &cli->json, NULL, "print JSON"};
-    out[1] = (struct cli_option){"url", 0,     CLI_TEXT,
+    out[1] = (struct cli_option){"url",     0,     CLI_TEXT,
                                  &cli->url, "URL", "the server (default: $QUICKSAND_URL)"};
     out[2] = (struct cli_option){"help", 'h', CLI_FLAG, help, NULL, "show this text"};
 }

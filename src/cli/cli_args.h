@@ -40,6 +40,5 @@ enum { CLI_ARGS_RUN = -1 };
  * here. Returns CLI_ARGS_RUN when the command is to run (operands are then argv[0..*out_count) of
  * *out_operands), else the exit status. */
 int cli_args(struct cli *cli, const struct cli_command *command, const struct cli_option *options,
-             enum cli_args_mode mode, int argc, char **argv, char ***out_operands,
-             int *out_count);
+             enum cli_args_mode mode, int argc, char **argv, char ***out_operands, int *out_count);
 void cli_list_done(struct cli_list *list);

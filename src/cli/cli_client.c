@@ -148,7 +148,8 @@ int cli_answer_error(const struct cli_stream *stream, struct error *err)
     if (stream->status == 401)
         return error_set(err, ERROR_UNAUTHORIZED,
                          "%.*s (which key is used: $QUICKSAND_TOKEN, $QUICKSAND_API_KEY, "
-                         "$E2B_API_KEY, credentials file)", STR_ARG(message));
+                         "$E2B_API_KEY, credentials file)",
+                         STR_ARG(message));
     if (!message.len)
         return error_set(err, code_of_status(stream->status), "the server answered with status %d",
                          stream->status);
@@ -177,8 +178,7 @@ int cli_call(const struct cli_server *server, const char *method, const char *ta
         {STR("User-Agent"), STR("quicksand/" QUICKSAND_VERSION)},
         {STR("Content-Type"), STR("application/json")},
     };
-    struct cli_request request = {method, target, headers, text ? 3 : 2,
-                                  (int64_t)str_of(text).len};
+    struct cli_request request = {method, target, headers, text ? 3 : 2, (int64_t)str_of(text).len};
 
     if (exchange(&server->api, &request, str_of(text), &stream, err) < 0)
         return -1;

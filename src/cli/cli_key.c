@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "cli/cli_internal.h"
 #include "cli/cli_table.h"
-#include "json/json_shape.h"
 #include "store/store.h"
+#include "json/json_shape.h"
 
 /* Never makes one: the server would then find a database that is not its own. */
 static int open_store(const struct cli *cli, struct store **out, struct error *err)
@@ -20,7 +20,8 @@ static int open_store(const struct cli *cli, struct store **out, struct error *e
     if (access(path, F_OK) < 0)
         return error_set(err, ERROR_NOT_FOUND,
                          "there is no database at '%s' (%s): start the server once, or name its "
-                         "data directory with --data or QUICKSAND_DATA", path, strerror(errno));
+                         "data directory with --data or QUICKSAND_DATA",
+                         path, strerror(errno));
     if (access(path, R_OK | W_OK) < 0)
         return error_set(err, ERROR_FORBIDDEN, "'%s' may not be written: use sudo", path);
     return store_open(path, out, err);
@@ -137,8 +138,7 @@ static int key_rm(struct cli *cli, struct store *store, char **operands, int cou
 static const struct {
     const char *name;
     int least, most; /* operands */
-    int (*run)(struct cli *cli, struct store *store, char **operands, int count,
-               struct error *err);
+    int (*run)(struct cli *cli, struct store *store, char **operands, int count, struct error *err);
 } verbs[] = {
     {"ls", 0, 0, key_ls},
     {"new", 0, 1, key_new},
@@ -154,8 +154,8 @@ static int run_key(struct cli *cli, int argc, char **argv)
     auto_store struct store *store = NULL;
     struct error err = {0};
     char **operands;
-    int count, rc = cli_args(cli, &cli_key_command, table, CLI_ARGS_ANYWHERE, argc, argv,
-                             &operands, &count);
+    int count, rc = cli_args(cli, &cli_key_command, table, CLI_ARGS_ANYWHERE, argc, argv, &operands,
+                             &count);
 
     if (rc != CLI_ARGS_RUN)
         return rc;

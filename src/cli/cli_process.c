@@ -16,8 +16,8 @@
 #include "base/clock.h"
 #include "base/encode.h"
 #include "base/fd.h"
-#include "json/json_shape.h"
 #include "rpc/connect.h"
+#include "json/json_shape.h"
 
 enum { INPUT_SIZE = 32 * 1024, CONNECT_TIMEOUT_MS = 30 * 1000 };
 

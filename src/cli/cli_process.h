@@ -13,10 +13,10 @@ struct cli_process {
     const struct cli_sandbox *sandbox;
     char *const *argv; /* command and arguments */
     int argc;
-    const json_t *env; /* object of strings, or NULL */
+    const json_t *env;      /* object of strings, or NULL */
     const char *cwd, *user; /* NULL = the sandbox's default */
     bool with_stdin;
-    int signal_fd;     /* signalfd of SIGINT, SIGTERM, SIGHUP; -1 = none */
+    int signal_fd;        /* signalfd of SIGINT, SIGTERM, SIGHUP; -1 = none */
     bool leave_on_signal; /* end at once; else the signal is passed on as SIGTERM, then SIGKILL */
     /* Called every keep_alive_s seconds when that is not 0. */
     uint32_t keep_alive_s;

@@ -59,11 +59,10 @@ static json_t *pairs(const struct cli_command *command, const struct cli_list *l
 static json_t *create(struct cli *cli, const struct run_options *options, json_t *env,
                       json_t *metadata, struct error *err)
 {
-    auto_json json_t *body = json_pack("{s:s,s:I,s:b,s:b,s:O,s:O}", "templateID",
-                                       options->template_name, "timeout",
-                                       (json_int_t)options->timeout_s, "secure", 1,
-                                       "allow_internet_access", !options->no_internet, "envVars",
-                                       env, "metadata", metadata);
+    auto_json json_t *body =
+        json_pack("{s:s,s:I,s:b,s:b,s:O,s:O}", "templateID", options->template_name, "timeout",
+                  (json_int_t)options->timeout_s, "secure", 1, "allow_internet_access",
+                  !options->no_internet, "envVars", env, "metadata", metadata);
     json_t *answer = NULL;
 
     if (!body) {
@@ -207,8 +206,8 @@ static int run_run(struct cli *cli, int argc, char **argv)
         {.name = NULL},
     };
     char **command;
-    int count, rc = cli_args(cli, &cli_run_command, table, CLI_ARGS_FIRST, argc, argv, &command,
-                             &count);
+    int count,
+        rc = cli_args(cli, &cli_run_command, table, CLI_ARGS_FIRST, argc, argv, &command, &count);
 
     if (rc == CLI_ARGS_RUN)
         rc = take_command(command, count, &command, &count)
@@ -240,10 +239,10 @@ static int exec_in(struct cli *cli, struct run_options *options, const char *id,
     if (cli_connect(cli, &err) < 0 || cli_sandbox_get(&cli->server, id, &sandbox, &err) < 0)
         return cli_fail(&err);
     signal_fd = open_signals();
-    status = run_in(cli, options, &sandbox,
-                    &(struct cli_process){
-                        .argv = argv, .argc = argc, .env = env, .signal_fd = signal_fd},
-                    false);
+    status = run_in(
+        cli, options, &sandbox,
+        &(struct cli_process){.argv = argv, .argc = argc, .env = env, .signal_fd = signal_fd},
+        false);
     cli_sandbox_done(&sandbox);
     return status;
 }
@@ -319,11 +318,10 @@ static int run_create(struct cli *cli, int argc, char **argv)
                              &operands, &count);
 
     if (rc == CLI_ARGS_RUN)
-        rc = count ? cli_usage(&cli_create_command, "takes no operand")
-                   : create_one(cli, &options);
+        rc = count ? cli_usage(&cli_create_command, "takes no operand") : create_one(cli, &options);
     options_done(&options);
     return rc;
 }
 
-const struct cli_command cli_create_command = {
-    "create", "[OPTION...]", "Make a sandbox and print its id.", run_create};
+const struct cli_command cli_create_command = {"create", "[OPTION...]",
+                                               "Make a sandbox and print its id.", run_create};

@@ -82,7 +82,7 @@ static void add_row(struct cli_table *table, const struct row *row, int64_t now_
 
 static int print_rows(const json_t *all, struct error *err)
 {
-    static const char *const columns[] = {"SANDBOX", "TEMPLATE", "STATE", "AGE",     "LEFT",
+    static const char *const columns[] = {"SANDBOX", "TEMPLATE", "STATE",    "AGE", "LEFT",
                                           "CPU",     "MEMORY",   "METADATA", NULL};
     struct cli_table *table = cli_table_new(columns);
     int64_t now_us = clock_wall_us();
@@ -113,8 +113,8 @@ static int run_ls(struct cli *cli, int argc, char **argv)
     auto_json json_t *all = NULL;
     struct error err = {0};
     char **operands;
-    int count, rc = cli_args(cli, &cli_ls_command, NULL, CLI_ARGS_ANYWHERE, argc, argv, &operands,
-                             &count);
+    int count,
+        rc = cli_args(cli, &cli_ls_command, NULL, CLI_ARGS_ANYWHERE, argc, argv, &operands, &count);
 
     if (rc != CLI_ARGS_RUN)
         return rc;
@@ -172,8 +172,8 @@ static int run_show(struct cli *cli, int argc, char **argv)
     auto_json json_t *json = NULL;
     struct error err = {0};
     char **operands;
-    int count, rc = cli_args(cli, &cli_show_command, NULL, CLI_ARGS_ANYWHERE, argc, argv,
-                             &operands, &count);
+    int count, rc = cli_args(cli, &cli_show_command, NULL, CLI_ARGS_ANYWHERE, argc, argv, &operands,
+                             &count);
 
     if (rc != CLI_ARGS_RUN)
         return rc;

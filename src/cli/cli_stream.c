@@ -65,7 +65,8 @@ int cli_url_parse(const char *text, struct cli_url *out, struct error *err)
     if (str_starts(rest, STR("https://")))
         return error_set(err, ERROR_UNSUPPORTED,
                          "'%.200s': this command line speaks http:// only; use the server's own "
-                         "address", text);
+                         "address",
+                         text);
     if (!str_starts(rest, STR("http://")))
         return error_set(err, ERROR_INVALID, "'%.200s' is not a URL like http://127.0.0.1:3000",
                          text);
@@ -189,8 +190,7 @@ static int wait_for(const struct cli_stream *stream, short events, struct error 
     }
 }
 
-static int connect_one(struct cli_stream *stream, const struct addrinfo *address,
-                       struct error *err)
+static int connect_one(struct cli_stream *stream, const struct addrinfo *address, struct error *err)
 {
     int one = 1, failure = 0;
     socklen_t size = sizeof(failure);
@@ -229,8 +229,10 @@ static int dial(struct cli_stream *stream, const struct cli_url *url, struct err
     }
     freeaddrinfo(addresses);
     if (rc < 0)
-        return error_prefix(err, "no server answers at http://%s:%u (start it with 'quicksand "
-                                 "serve', or set QUICKSAND_URL)", url->host, url->port);
+        return error_prefix(err,
+                            "no server answers at http://%s:%u (start it with 'quicksand "
+                            "serve', or set QUICKSAND_URL)",
+                            url->host, url->port);
     return 0;
 }
 
@@ -363,8 +365,9 @@ int cli_stream_recv(struct cli_stream *stream, struct error *err)
                              strerror(errno));
     }
     if (llhttp_finish(&stream->parser) != HPE_OK || !stream->head_done)
-        return error_set(err, ERROR_UNAVAILABLE, "the server closed the connection in the middle "
-                                                 "of its answer");
+        return error_set(err, ERROR_UNAVAILABLE,
+                         "the server closed the connection in the middle "
+                         "of its answer");
     stream->ended = true;
     return 0;
 }

@@ -86,6 +86,5 @@ static int run_template(struct cli *cli, int argc, char **argv)
     return CLI_OK;
 }
 
-const struct cli_command cli_template_command = {"template", "ls",
-                                                 "List what sandboxes can be made from.",
-                                                 run_template};
+const struct cli_command cli_template_command = {
+    "template", "ls", "List what sandboxes can be made from.", run_template};

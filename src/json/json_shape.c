@@ -8,7 +8,6 @@
 #include <math.h>
 
 #include "base/alloc.h"
-#include "base/buf.h"
 
 enum {
     TEXT_MAX = 8 * 1024 * 1024,
@@ -231,9 +230,31 @@ static size_t utf8_char(struct str s)
     return 0;
 }
 
+static const char replacement[] = "\xef\xbf\xbd"; /* U+FFFD */
+
+bool json_add_str(struct buf *out, struct str s)
+{
+    bool fits = buf_add_char(out, '"');
+
+    while (s.len > 0 && fits) {
+        unsigned char c = (unsigned char)s.p[0];
+        size_t n = c < 0x80 ? 1 : utf8_char(s);
+
+        if (c == '"' || c == '\\')
+            fits = buf_add_char(out, '\\') && buf_add(out, s.p, 1);
+        else if (c < 0x20 || c == 0x7f)
+            fits = buf_printf(out, "\\u%04x", c);
+        else if (n > 0)
+            fits = buf_add(out, s.p, n);
+        else
+            fits = buf_add(out, replacement, sizeof(replacement) - 1);
+        s = str_skip(s, n > 0 ? n : 1);
+    }
+    return fits && buf_add_char(out, '"');
+}
+
 json_t *json_str(struct str s)
 {
-    static const char replacement[] = "\xef\xbf\xbd";
     auto_buf struct buf fixed = {0};
     json_t *json;
 

@@ -21,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/error.h"
 #include "base/str.h"
 
@@ -90,5 +91,7 @@ json_t *json_write(const struct json_field *fields, const void *in);
 char *json_text(const json_t *json);
 /* json_string() that never fails: bad UTF-8 is replaced. */
 json_t *json_str(struct str s);
+/* Appends a quoted JSON string to text that is built by hand; bad UTF-8 is replaced. */
+bool json_add_str(struct buf *out, struct str s);
 /* Member that is a string, or STR_NONE. */
 struct str json_get_str(const json_t *object, const char *name);

@@ -164,3 +164,15 @@ TEST(json_replaces_bad_utf8)
     check_written(&(struct shape){.id = STR("a\xff\xc3\xa9\xc3")},
                   "{\"id\":\"a\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd\",\"secure\":false,\"timeout\":0}");
 }
+
+TEST(json_adds_strings)
+{
+    auto_buf struct buf out;
+
+    buf_init(&out, 100);
+    CHECK(json_add_str(&out, STR("a\"\\\n\xff\xc3\xa9")));
+    CHECK_STR(buf_str(&out), "\"a\\\"\\\\\\u000a\xef\xbf\xbd\xc3\xa9\"");
+    CHECK(!json_add_str(&out, STR("0123456789012345678901234567890123456789"
+                                  "0123456789012345678901234567890123456789"
+                                  "01234567890123456789")));
+}

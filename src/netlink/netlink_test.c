@@ -166,7 +166,7 @@ TEST(map_elements)
     CHECK_INT(nft_map_put(&netlink, &map, near_address, 8), -EEXIST);
     CHECK_INT(nft_map_has(&netlink, &map, near_address), 1);
     CHECK_INT(nft_map_has(&netlink, &map, peer_address), 0);
-    CHECK_INT(nft_map_remove(&netlink, &map, near_address), 0);
+    CHECK_INT(nft_map_remove(&netlink, &map, near_address), 1);
     CHECK_INT(nft_map_has(&netlink, &map, near_address), 0);
     CHECK_INT(nft_map_put(&netlink, &absent, near_address, 7), -ENOENT);
     CHECK_INT(nft_forget_flows(&netlink, 7), 0);

@@ -97,7 +97,7 @@ int nft_map_remove(struct netlink *netlink, const struct nft_map *map, uint32_t 
 {
     int r = change(netlink, NFT_MSG_DELSETELEM, map, address, NULL);
 
-    return r == -ENOENT ? 0 : r;
+    return r == -ENOENT ? 0 : r < 0 ? r : 1;
 }
 
 static void note_element(const struct nlmsghdr *message, void *arg)

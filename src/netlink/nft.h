@@ -16,8 +16,8 @@ struct nft_map {
     const char *table; /* of family inet */
     const char *name;  /* of type ipv4_addr : mark */
 };
-/* Addresses are in host byte order, the socket is one of NETLINK_NETFILTER; 0 or -errno. Putting
- * what is there and removing what is not is success. */
+/* Addresses are in host byte order, the socket is one of NETLINK_NETFILTER; -errno on failure.
+ * Putting what is there is success. Removing returns 1, or 0 when there was nothing. */
 int nft_map_put(struct netlink *netlink, const struct nft_map *map, uint32_t address,
                 uint32_t mark);
 int nft_map_remove(struct netlink *netlink, const struct nft_map *map, uint32_t address);

@@ -140,11 +140,15 @@ static void read_link(const struct nlmsghdr *message, void *arg)
 {
     const struct ifinfomsg *head = mnl_nlmsg_get_payload(message);
     struct rtnl_link *link = arg;
+    const struct nlattr *state;
 
     if (message->nlmsg_type != RTM_NEWLINK)
         return;
     link->index = (uint32_t)head->ifi_index;
     link->mtu = attr_u32(message, sizeof(*head), IFLA_MTU, 0);
+    state = netlink_attr(message, sizeof(*head), IFLA_OPERSTATE);
+    link->running =
+        state && mnl_attr_get_payload_len(state) == 1 && mnl_attr_get_u8(state) == IF_OPER_UP;
 }
 
 int rtnl_link_find(struct netlink *netlink, const char *name, uint32_t index, struct rtnl_link *out)
@@ -157,6 +161,7 @@ int rtnl_link_find(struct netlink *netlink, const char *name, uint32_t index, st
 
     netlink_batch_init(&batch);
     message = netlink_batch_add(&batch, RTM_GETLINK, 0, sizeof(struct ifinfomsg), &header);
+    mnl_attr_put_u32(message, IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
     if (name)
         mnl_attr_put_strz(message, IFLA_IFNAME, name);
     else

@@ -44,6 +44,7 @@ void rtnl_put_neighbour(struct netlink_batch *batch, uint32_t index, uint32_t ad
 struct rtnl_link {
     uint32_t index;
     uint32_t mtu;
+    bool running; /* up at both ends, and packets pass */
 };
 /* 0, -ENODEV when there is none, or another -errno. By name, or by index when name is NULL. */
 int rtnl_link_find(struct netlink *netlink, const char *name, uint32_t index,

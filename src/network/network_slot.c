@@ -9,13 +9,14 @@
 #include <linux/netlink.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "netlink/netns.h"
 #include "netlink/nft.h"
 #include "netlink/rtnl.h"
 #include "network/network_internal.h"
 
-enum { GUEST_INDEX = 2 };
+enum { GUEST_INDEX = 2, CARRIER_TRIES = 10000 };
 
 static const struct nft_map online_map = {NETWORK_GATEWAY_TABLE, NETWORK_GATEWAY_ONLINE};
 static const uint8_t router_mac[RTNL_MAC_SIZE] = {0x02, 0x71, 0x73, 0x00, 0x00, 0x01};
@@ -38,36 +39,42 @@ static uint32_t mark_of(uint32_t slot)
     return slot + 1;
 }
 
-static int set_online(struct network *network, uint32_t slot, bool online, struct error *err)
+/* In this order: once out of the map, no new connection gets the mark. */
+static int take_offline(struct network *network, uint32_t slot, bool forget)
+{
+    int removed = nft_map_remove(&network->filter, &online_map, network_address_of(slot));
+
+    if (removed < 0 || (removed == 0 && !forget))
+        return removed;
+    return nft_forget_flows(&network->filter, mark_of(slot));
+}
+
+/* `forget`: drop the slot's connections even when it was offline already. */
+static int set_online(struct network *network, uint32_t slot, bool online, bool forget,
+                      struct error *err)
 {
     int r;
 
     (void)pthread_mutex_lock(&network->filter_lock);
-    if (online) {
+    if (online)
         r = nft_map_put(&network->filter, &online_map, network_address_of(slot), mark_of(slot));
-    } else {
-        /* In this order: once out of the map, no new connection gets the mark. */
-        r = nft_map_remove(&network->filter, &online_map, network_address_of(slot));
-        if (r == 0)
-            r = nft_forget_flows(&network->filter, mark_of(slot));
-    }
+    else
+        r = take_offline(network, slot, forget);
     if (r < 0)
         (void)network_fail(err, r, &network->filter, "change the gateway's rules");
     (void)pthread_mutex_unlock(&network->filter_lock);
-    return r < 0 ? -1 : 0;
+    return r < 0 ? error_prefix(err, "network slot %u", slot) : 0;
 }
 
 int network_set_online(struct network *network, uint32_t slot, bool online, struct error *err)
 {
     if (check_slot(slot, err) < 0)
         return -1;
-    if (set_online(network, slot, online, err) < 0)
-        return error_prefix(err, "network slot %u", slot);
-    return 0;
+    return set_online(network, slot, online, true, err);
 }
 
-/* Later connections of a new sandbox in this slot start from nothing: answers to the old one's
- * connections must not reach it. */
+/* A new sandbox in this slot starts from nothing: answers to the old one's connections must not
+ * reach it. */
 int network_release(struct network *network, uint32_t slot, struct error *err)
 {
     return network_set_online(network, slot, false, err);
@@ -114,6 +121,29 @@ static int make_link(struct network *network, uint32_t slot, int netns_fd, struc
     return r < 0 ? -1 : 0;
 }
 
+/* The sandbox's end came up last, so it is ready; the gateway's end drops packets until a kernel
+ * worker has seen that there is a carrier, and a lost first answer would cost a whole second. Asking
+ * is enough on Linux 6.8 and later; before, the worker needs a moment. */
+static int wait_for_link(struct network *network, uint32_t slot, struct error *err)
+{
+    const struct timespec pause = {.tv_nsec = 100 * 1000};
+    struct rtnl_link link = {0};
+    int r = 0;
+
+    for (int i = 0; i < CARRIER_TRIES && r == 0 && !link.running; i++) {
+        if (i)
+            (void)nanosleep(&pause, NULL);
+        (void)pthread_mutex_lock(&network->links_lock);
+        r = rtnl_link_find(&network->links, NULL, NETWORK_FIRST_INDEX + slot, &link);
+        if (r < 0)
+            (void)network_fail(err, r, &network->links, "look at the sandbox's link");
+        (void)pthread_mutex_unlock(&network->links_lock);
+    }
+    if (r < 0)
+        return -1;
+    return link.running ? 0 : error_set(err, ERROR_TIMEOUT, "the sandbox's link does not come up");
+}
+
 /* Before the link appears: links made later start without IPv6, lo keeps ::1. */
 static int open_guest(int netns_fd, struct netlink *out, struct error *err)
 {
@@ -151,8 +181,10 @@ int network_connect(struct network *network, uint32_t slot, int netns_fd, bool o
 
     if (check_slot(slot, err) < 0)
         return -1;
-    if (set_online(network, slot, online, err) < 0 || open_guest(netns_fd, &guest, err) < 0 ||
-        make_link(network, slot, netns_fd, err) < 0 || configure_guest(&guest, slot, err) < 0)
+    if (set_online(network, slot, online, false, err) < 0)
+        return -1;
+    if (open_guest(netns_fd, &guest, err) < 0 || make_link(network, slot, netns_fd, err) < 0 ||
+        configure_guest(&guest, slot, err) < 0 || wait_for_link(network, slot, err) < 0)
         return error_prefix(err, "network slot %u", slot);
     return 0;
 }

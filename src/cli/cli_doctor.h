@@ -1,0 +1,44 @@
+/* What the host must have: one function per requirement. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum doctor_level {
+    DOCTOR_OK,
+    DOCTOR_WARN, /* works, but not as well as it could */
+    DOCTOR_FAIL, /* the server cannot work */
+};
+
+struct doctor_result {
+    enum doctor_level level;
+    char detail[256]; /* what was found */
+    char fix[256];    /* a command, or what to do; "" when ok */
+};
+
+struct doctor {
+    const char *data_dir;
+    bool root;
+};
+
+typedef void doctor_check_fn(const struct doctor *doctor, struct doctor_result *out);
+
+void doctor_ok(struct doctor_result *out, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* fix is a plain text. */
+void doctor_bad(struct doctor_result *out, enum doctor_level level, const char *fix,
+                const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+/* For checks that try something: true when they cannot be made without root. */
+bool doctor_needs_root(const struct doctor *doctor, struct doctor_result *out);
+/* Runs fn in a child process, so that namespaces and mounts go with it. Returns what fn returned:
+ * 0 or an errno; EIO when the child died or took longer than a few seconds. */
+int doctor_try(int (*fn)(const struct doctor *doctor), const struct doctor *doctor);
+
+/* cli_doctor_host.c */
+doctor_check_fn doctor_root, doctor_kernel, doctor_seccomp, doctor_files, doctor_disk_space;
+doctor_check_fn doctor_memory, doctor_clock, doctor_mmdebstrap, doctor_mkfs_btrfs, doctor_fuse;
+/* cli_doctor_kernel.c */
+doctor_check_fn doctor_namespaces, doctor_overlay, doctor_cgroup_v2, doctor_controllers;
+doctor_check_fn doctor_btrfs, doctor_loop;
+/* cli_doctor_net.c */
+doctor_check_fn doctor_nftables, doctor_veth, doctor_ip_forward, doctor_forward_policy;

@@ -1,0 +1,52 @@
+/* GET /metrics */
+#include <sys/statvfs.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "envd/envd.h"
+#include "envd/usage.h"
+
+enum { MIB = 1024 * 1024 };
+
+/* Share of all processors since the previous question. */
+static double cpu_percent(uint64_t cpu_us, unsigned cpus)
+{
+    static uint64_t last_cpu_us;
+    static int64_t last_at_us;
+    int64_t now = clock_mono_us();
+    double elapsed = (double)(now - last_at_us) * cpus, percent = 0;
+
+    if (last_at_us != 0 && elapsed > 0 && cpu_us > last_cpu_us)
+        percent = 100.0 * (double)(cpu_us - last_cpu_us) / elapsed;
+    last_cpu_us = cpu_us;
+    last_at_us = now;
+    return percent > 100 ? 100 : percent;
+}
+
+void metrics_handle(struct envd *envd, struct http_exchange *ex)
+{
+    unsigned cpus = usage_cpu_count();
+    struct statvfs disk = {0};
+    struct usage usage;
+    auto_buf struct buf text;
+    uint64_t block;
+
+    usage_read("/sys/fs/cgroup", envd->mem_bytes, &usage);
+    (void)statvfs("/", &disk);
+    block = disk.f_frsize ? disk.f_frsize : disk.f_bsize;
+    buf_init(&text, 1024);
+    buf_printf(&text,
+               "{\"ts\":%lld,\"cpu_count\":%u,\"cpu_used_pct\":%.2f,\"mem_total\":%llu,"
+               "\"mem_used\":%llu,\"mem_cache\":%llu,\"mem_total_mib\":%llu,\"mem_used_mib\":%llu,"
+               "\"disk_used\":%llu,\"disk_total\":%llu}",
+               (long long)(clock_wall_us() / 1000000), cpus, cpu_percent(usage.cpu_us, cpus),
+               (unsigned long long)usage.mem_total,
+               (unsigned long long)(usage.mem_used - (usage.mem_cache < usage.mem_used
+                                                          ? usage.mem_cache
+                                                          : usage.mem_used)),
+               (unsigned long long)usage.mem_cache, (unsigned long long)(usage.mem_total / MIB),
+               (unsigned long long)(usage.mem_used / MIB),
+               (unsigned long long)((disk.f_blocks - disk.f_bfree) * block),
+               (unsigned long long)(disk.f_blocks * block));
+    envd_reply_json(ex, 200, buf_str(&text));
+}

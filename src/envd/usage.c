@@ -1,0 +1,112 @@
+#include "envd/usage.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/sysinfo.h>
+
+#include "base/buf.h"
+#include "base/fd.h"
+#include "base/str.h"
+
+enum { FILE_MAX = 16 * 1024 };
+
+static bool read_text(const char *root, const char *name, struct buf *out)
+{
+    char path[256];
+
+    buf_init(out, FILE_MAX);
+    (void)snprintf(path, sizeof(path), "%s/%s", root, name);
+    return fd_read_file_at(AT_FDCWD, path, out) == 0;
+}
+
+static bool read_number(const char *root, const char *name, uint64_t *out)
+{
+    auto_buf struct buf text = {0};
+
+    return read_text(root, name, &text) && str_to_u64(str_trim(buf_str(&text)), out);
+}
+
+/* "key value" lines. */
+static uint64_t value_of(struct str text, const char *key)
+{
+    while (text.p) {
+        struct str line = str_split(&text, '\n');
+        uint64_t value;
+
+        if (str_is(str_split(&line, ' '), key) && str_to_u64(str_trim(line), &value))
+            return value;
+    }
+    return 0;
+}
+
+static void read_v2(const char *root, struct usage *out)
+{
+    auto_buf struct buf memory = {0}, cpu = {0};
+    struct str text;
+
+    if (!read_number(root, "memory.max", &out->mem_total))
+        out->mem_total = UINT64_MAX;
+    if (read_text(root, "memory.stat", &memory)) {
+        text = buf_str(&memory);
+        out->mem_cache = value_of(text, "file");
+        out->mem_shmem = value_of(text, "shmem");
+        out->mem_anon = value_of(text, "anon");
+        out->mem_active_file = value_of(text, "active_file");
+        out->mem_inactive_file = value_of(text, "inactive_file");
+        out->mem_slab_reclaimable = value_of(text, "slab_reclaimable");
+    }
+    if (read_text(root, "cpu.stat", &cpu))
+        out->cpu_us = value_of(buf_str(&cpu), "usage_usec");
+}
+
+static void read_v1(const char *root, struct usage *out)
+{
+    auto_buf struct buf memory = {0};
+    uint64_t cpu_ns = 0;
+    struct str text;
+
+    if (!read_number(root, "memory/memory.limit_in_bytes", &out->mem_total))
+        out->mem_total = UINT64_MAX;
+    (void)read_number(root, "memory/memory.usage_in_bytes", &out->mem_used);
+    if (read_text(root, "memory/memory.stat", &memory)) {
+        text = buf_str(&memory);
+        out->mem_cache = value_of(text, "total_cache");
+        out->mem_shmem = value_of(text, "total_shmem");
+        out->mem_anon = value_of(text, "total_rss");
+        out->mem_active_file = value_of(text, "total_active_file");
+        out->mem_inactive_file = value_of(text, "total_inactive_file");
+    }
+    if (read_number(root, "cpuacct/cpuacct.usage", &cpu_ns) ||
+        read_number(root, "cpu,cpuacct/cpuacct.usage", &cpu_ns) ||
+        read_number(root, "cpu/cpuacct.usage", &cpu_ns))
+        out->cpu_us = cpu_ns / 1000;
+}
+
+void usage_read(const char *root, uint64_t mem_bytes, struct usage *out)
+{
+    struct sysinfo machine;
+    uint64_t limit = mem_bytes;
+
+    *out = (struct usage){0};
+    if (read_number(root, "memory.current", &out->mem_used))
+        read_v2(root, out);
+    else
+        read_v1(root, out);
+    if (limit == 0 && sysinfo(&machine) == 0)
+        limit = (uint64_t)machine.totalram * machine.mem_unit;
+    /* No limit, or v1's "no limit", is a very large number. */
+    if (limit != 0 && out->mem_total > limit)
+        out->mem_total = limit;
+    if (out->mem_used > out->mem_total)
+        out->mem_used = out->mem_total;
+}
+
+unsigned usage_cpu_count(void)
+{
+    cpu_set_t set;
+
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof(set), &set) != 0)
+        return 1;
+    return (unsigned)CPU_COUNT(&set);
+}

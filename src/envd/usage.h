@@ -1,0 +1,17 @@
+/* How much of the machine the sandbox uses, as its cgroup says. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct usage {
+    uint64_t mem_total, mem_used; /* bytes; used includes the page cache */
+    uint64_t mem_cache, mem_shmem;
+    uint64_t mem_active_file, mem_inactive_file, mem_anon, mem_slab_reclaimable;
+    uint64_t cpu_us; /* used since the start */
+};
+
+/* root is "/sys/fs/cgroup" outside of tests. mem_bytes is the limit when the cgroup has none (0:
+ * the machine's memory). */
+void usage_read(const char *root, uint64_t mem_bytes, struct usage *out);
+unsigned usage_cpu_count(void);
