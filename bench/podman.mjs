@@ -13,11 +13,14 @@ export async function podmanPeer(rootfs, scratch) {
   const socket = path.join('/run', `quicksand-bench-podman-${process.pid}.sock`)
   const common = ['--root', path.join(folder, 'root'), '--runroot', path.join(folder, 'run'), '--cgroup-manager', 'cgroupfs', '--runtime', 'runc', '--storage-driver', 'overlay']
   const podman = (...args) => execute('podman', [...common, ...args], { maxBuffer: 1 << 26 })
+  const groups = () => execute('find', ['/sys/fs/cgroup', '-type', 'd', '-name', 'libpod_parent']).then(({ stdout }) => stdout.split('\n').filter(Boolean), () => [])
+  const groupsBefore = new Set(await groups())
   let service
   const stop = async () => {
     if (service && service.exitCode === null) await new Promise((done) => (service.once('exit', done), service.kill('SIGTERM')))
     fs.rmSync(socket, { force: true })
     await execute('sh', ['-c', `umount -R '${folder}/root/overlay' 2>/dev/null; rm -rf '${folder}'`]).catch(() => {})
+    for (const group of await groups()) if (!groupsBefore.has(group)) await execute('find', [group, '-depth', '-type', 'd', '-exec', 'rmdir', '{}', '+']).catch(() => {})
   }
   try {
     fs.mkdirSync(folder, { recursive: true })
@@ -39,7 +42,7 @@ export async function podmanPeer(rootfs, scratch) {
         request.end(text)
       })
     await eventually('podman service', () => call('GET', '/v4.0.0/libpod/info').then(() => true, () => false), 15_000, 100)
-    const spec = { image: 'localhost/quicksand-bench:latest', command: ['sleep', '1000'], netns: { nsmode: 'none' }, terminal: false, r_limits: [{ type: 'RLIMIT_NOFILE', soft: 1024, hard: 1024 }, { type: 'RLIMIT_NPROC', soft: 1024, hard: 1024 }] }
+    const spec = { image: 'localhost/quicksand-bench:latest', command: ['sleep', '1000'], netns: { nsmode: 'none' }, terminal: false, r_limits: [{ type: 'NOFILE', soft: 1024, hard: 1024 }, { type: 'NPROC', soft: 1024, hard: 1024 }] }
     const createAndStart = async () => {
       const began = performance.now()
       const { Id: id } = await call('POST', '/v4.0.0/libpod/containers/create', spec)

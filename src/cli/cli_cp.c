@@ -94,6 +94,7 @@ static int upload(struct cli *cli, const struct cli_sandbox *sandbox, const char
     auto_close int fd = is_stdin ? dup(STDIN_FILENO) : open(from, O_RDONLY | O_CLOEXEC);
     auto_stream struct cli_stream stream = {.fd = -1};
     auto_free char *path = NULL, *target = NULL;
+    int64_t length = -1;
     struct stat st;
 
     if (fd < 0 || fstat(fd, &st) < 0)
@@ -109,12 +110,14 @@ static int upload(struct cli *cli, const struct cli_sandbox *sandbox, const char
     } else {
         path = xstrdup(to);
     }
+    /* stdin may be a file that was read already in part. */
+    if (S_ISREG(st.st_mode) && lseek(fd, 0, SEEK_CUR) <= st.st_size)
+        length = st.st_size - lseek(fd, 0, SEEK_CUR);
     target = files_target(path, user);
-    if (open_files(cli, sandbox, "POST", target, S_ISREG(st.st_mode) ? st.st_size : -1, &stream,
-                   err) < 0)
+    if (open_files(cli, sandbox, "POST", target, length, &stream, err) < 0)
         return -1;
-    if ((S_ISREG(st.st_mode) ? cli_stream_send_file(&stream, fd, st.st_size, err)
-                             : send_chunks(&stream, fd, err)) < 0)
+    if ((length >= 0 ? cli_stream_send_file(&stream, fd, length, err)
+                     : send_chunks(&stream, fd, err)) < 0)
         return -1;
     return finish(&stream, err);
 }

@@ -179,12 +179,12 @@ void doctor_ip_forward(const struct doctor *doctor, struct doctor_result *out)
     else if (str_is(str_trim(buf_str(&text)), "1"))
         doctor_ok(out, "on");
     else
-        doctor_bad(out, DOCTOR_WARN, "sysctl -w net.ipv4.ip_forward=1",
-                   "off: sandboxes have no internet until the server or you turn it on");
+        doctor_ok(out, "off; the server turns it on");
 }
 
 /* One chain of a dump: is it somebody else's on the forward hook, with the policy drop? */
 struct policy_search {
+    const char *family;
     char table[64], chain[64];
 };
 
@@ -218,6 +218,7 @@ static struct str attribute_str(const struct rtattr *attribute)
 static void on_chain(const struct nlmsghdr *reply, void *arg)
 {
     struct policy_search *search = arg;
+    const struct nfgenmsg *general = NLMSG_DATA(reply);
     const char *body = (const char *)NLMSG_DATA(reply) + NLMSG_ALIGN(sizeof(struct nfgenmsg));
     size_t head = NLMSG_LENGTH(NLMSG_ALIGN(sizeof(struct nfgenmsg)));
     size_t len = reply->nlmsg_len > head ? reply->nlmsg_len - head : 0;
@@ -225,13 +226,15 @@ static void on_chain(const struct nlmsghdr *reply, void *arg)
     struct str table = attribute_str(find_attribute(body, len, NFTA_CHAIN_TABLE));
     uint32_t number;
 
-    if (!hook || str_is(table, "quicksand") || search->table[0])
+    if (!hook || str_starts(table, STR("quicksand_")) || search->table[0] ||
+        (general->nfgen_family != NFPROTO_IPV4 && general->nfgen_family != NFPROTO_INET))
         return;
     number = attribute_u32(find_attribute(RTA_DATA(hook), RTA_PAYLOAD(hook), NFTA_HOOK_HOOKNUM),
                            NF_INET_NUMHOOKS);
     if (number != NF_INET_FORWARD ||
         attribute_u32(find_attribute(body, len, NFTA_CHAIN_POLICY), NF_ACCEPT) != NF_DROP)
         return;
+    search->family = general->nfgen_family == NFPROTO_IPV4 ? "ip" : "inet";
     (void)str_copy(table, search->table, sizeof(search->table));
     (void)str_copy(attribute_str(find_attribute(body, len, NFTA_CHAIN_NAME)), search->chain,
                    sizeof(search->chain));
@@ -239,7 +242,7 @@ static void on_chain(const struct nlmsghdr *reply, void *arg)
 
 void doctor_forward_policy(const struct doctor *doctor, struct doctor_result *out)
 {
-    struct nfgenmsg body = {.nfgen_family = NFPROTO_IPV4, .version = NFNETLINK_V0};
+    struct nfgenmsg body = {.nfgen_family = NFPROTO_UNSPEC, .version = NFNETLINK_V0};
     struct policy_search search = {0};
     struct message message;
     char fix[160];
@@ -250,13 +253,12 @@ void doctor_forward_policy(const struct doctor *doctor, struct doctor_result *ou
     message_init(&message, NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_GETCHAIN, NLM_F_DUMP, &body,
                  sizeof(body));
     rc = ask(NETLINK_NETFILTER, &message, on_chain, &search);
-    if (rc)
+    if (rc) {
         doctor_bad(out, DOCTOR_WARN, "modprobe nf_tables", "cannot be read: %s", strerror(rc));
-    else if (search.table[0]) {
+    } else if (search.table[0]) {
         (void)snprintf(fix, sizeof(fix),
-                       "nft 'chain ip %s %s { policy accept; }', or accept the "
-                       "sandboxes' interfaces there",
-                       search.table, search.chain);
+                       "nft 'chain %s %s %s { policy accept; }', or accept 'qsup*' there",
+                       search.family, search.table, search.chain);
         doctor_bad(out, DOCTOR_WARN, fix,
                    "the chain '%s' of the table '%s' drops what is forwarded", search.chain,
                    search.table);

@@ -16,6 +16,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <time.h>
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
@@ -25,7 +26,7 @@
 #define DEFAULT_BYTES  (16ull << 30)
 #define SMALLEST_BYTES (256ull << 20)
 
-enum { DIR_FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
+enum { DIR_FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, DETACH_TRIES = 50 };
 
 struct places {
     int data_fd;
@@ -233,7 +234,7 @@ void disk_close(struct disk *disk)
 
 /* The kernel refuses exclusive opens while a file system uses the device; 0 when it is free. Clears
  * a device that did not clear itself. */
-static int detach(const struct disk_loop *loop, const struct stat *image)
+static int try_detach(const struct disk_loop *loop, const struct stat *image)
 {
     auto_close int fd = open(loop->path, O_RDONLY | O_EXCL | O_CLOEXEC);
 
@@ -242,6 +243,18 @@ static int detach(const struct disk_loop *loop, const struct stat *image)
     if (disk_loop_backed_by(fd, image) && ioctl(fd, LOOP_CLR_FD, 0) < 0 && errno != ENXIO)
         return errno;
     return 0;
+}
+
+/* A process that is just getting a mount namespace of its own has a copy of every mount for some
+ * moments: that is not yet a reason to call the pool in use. */
+static int detach(const struct disk_loop *loop, const struct stat *image)
+{
+    const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
+    int r;
+
+    for (int i = 0; (r = try_detach(loop, image)) == EBUSY && i < DETACH_TRIES; i++)
+        (void)nanosleep(&pause, NULL);
+    return r;
 }
 
 static int unmount_pool(const struct places *places, int image_fd, struct error *err)

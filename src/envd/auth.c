@@ -25,7 +25,10 @@ bool auth_allows(const struct settings *settings, const struct http_exchange *ex
     static const struct {
         const char *method, *path;
     } open_to_all[] = {
-        {"GET", "/health"}, {"GET", "/files"}, {"POST", "/files"}, {"POST", "/init"},
+        {"GET", "/health"},
+        {"GET", "/files"},
+        {"POST", "/files"},
+        {"POST", "/init"},
     };
     const struct http_request *request = http_request(ex);
 
@@ -47,8 +50,8 @@ static void sign(const struct settings *settings, const struct auth_signature *o
     auto_buf struct buf message;
 
     buf_init(&message, 64 * 1024);
-    buf_printf(&message, "%.*s:%s:%.*s:%s", STR_ARG(of->path), of->operation,
-               STR_ARG(of->username), settings->token);
+    buf_printf(&message, "%.*s:%s:%.*s:%s", STR_ARG(of->path), of->operation, STR_ARG(of->username),
+               settings->token);
     if (of->expiration.p)
         buf_printf(&message, ":%.*s", STR_ARG(of->expiration));
     sha256(buf_str(&message), hash);

@@ -13,8 +13,8 @@
 #include "envd/envd.h"
 #include "envd/guest_path.h"
 #include "envd/guest_stat.h"
-#include "json/json_shape.h"
 #include "rpc/connect.h"
+#include "json/json_shape.h"
 
 enum {
     ANSWER_MAX = 32 * 1024 * 1024,

@@ -29,9 +29,11 @@ void metrics_handle(struct envd *envd, struct http_exchange *ex)
     struct statvfs disk = {0};
     struct usage usage;
     auto_buf struct buf text;
-    uint64_t block;
+    uint64_t block, used;
 
     usage_read("/sys/fs/cgroup", envd->mem_bytes, &usage);
+    /* Without what the kernel would give back, as free(1) counts. */
+    used = usage.mem_used > usage.mem_cache ? usage.mem_used - usage.mem_cache : 0;
     (void)statvfs("/", &disk);
     block = disk.f_frsize ? disk.f_frsize : disk.f_bsize;
     buf_init(&text, 1024);
@@ -40,12 +42,9 @@ void metrics_handle(struct envd *envd, struct http_exchange *ex)
                "\"mem_used\":%llu,\"mem_cache\":%llu,\"mem_total_mib\":%llu,\"mem_used_mib\":%llu,"
                "\"disk_used\":%llu,\"disk_total\":%llu}",
                (long long)(clock_wall_us() / 1000000), cpus, cpu_percent(usage.cpu_us, cpus),
-               (unsigned long long)usage.mem_total,
-               (unsigned long long)(usage.mem_used - (usage.mem_cache < usage.mem_used
-                                                          ? usage.mem_cache
-                                                          : usage.mem_used)),
+               (unsigned long long)usage.mem_total, (unsigned long long)used,
                (unsigned long long)usage.mem_cache, (unsigned long long)(usage.mem_total / MIB),
-               (unsigned long long)(usage.mem_used / MIB),
+               (unsigned long long)(used / MIB),
                (unsigned long long)((disk.f_blocks - disk.f_bfree) * block),
                (unsigned long long)(disk.f_blocks * block));
     envd_reply_json(ex, 200, buf_str(&text));

@@ -58,8 +58,7 @@ struct process *process_find(const struct process_table *table, pid_t pid, struc
 {
     struct list *pos;
 
-    list_for_each(pos, &table->live)
-    {
+    list_for_each (pos, &table->live) {
         struct process *process = container_of(pos, struct process, link);
 
         if (!process->ended && selected(process->pid, process->tag, pid, tag))
@@ -74,8 +73,7 @@ const struct process_finished *process_find_finished(const struct process_table 
     for (size_t i = 0; i < PROCESS_FINISHED_MAX; i++) {
         const struct process_finished *item = &table->finished[i];
 
-        if (item->pid && item->until_ms > now_ms(table) &&
-            selected(item->pid, item->tag, pid, tag))
+        if (item->pid && item->until_ms > now_ms(table) && selected(item->pid, item->tag, pid, tag))
             return item;
     }
     return NULL;
@@ -255,8 +253,7 @@ void process_table_reap(struct process_table *table)
             continue;
         if (pid <= 0)
             return;
-        list_for_each(pos, &table->live)
-        {
+        list_for_each (pos, &table->live) {
             struct process *process = container_of(pos, struct process, link);
 
             if (process->pid == pid && !process->exited) {
@@ -326,8 +323,7 @@ static int open_channels(const struct process_table *table, const struct process
         return 0;
     }
     out->child[0] = table->null_fd;
-    if (start->want_stdin &&
-        make_pipe(start->user, false, &out->input, &out->child[0], err) != 0)
+    if (start->want_stdin && make_pipe(start->user, false, &out->input, &out->child[0], err) != 0)
         return -1;
     if (make_pipe(start->user, true, &out->output[0], &out->child[1], err) != 0)
         return -1;
@@ -399,15 +395,15 @@ struct process *process_start(struct process_table *table, const struct process_
         return NULL;
     }
     if (open_channels(table, start, &channels, err) == 0) {
-        pid = spawn(&(struct spawn){.candidates = start->candidates,
-                                    .argv = start->argv,
-                                    .envp = start->envp,
-                                    .cwd = start->cwd,
-                                    .user = start->user,
-                                    .stdio = {channels.child[0], channels.child[1],
-                                              channels.child[2]},
-                                    .tty = start->want_pty},
-                    &failure);
+        pid = spawn(
+            &(struct spawn){.candidates = start->candidates,
+                            .argv = start->argv,
+                            .envp = start->envp,
+                            .cwd = start->cwd,
+                            .user = start->user,
+                            .stdio = {channels.child[0], channels.child[1], channels.child[2]},
+                            .tty = start->want_pty},
+            &failure);
         if (pid < 0)
             (void)spawn_error(start, &failure, err);
         else

@@ -33,8 +33,8 @@ struct process_output {
 
 struct process_input {
     uv_poll_t poll;
-    int fd;             /* -1: closed or never there */
-    struct list queue;  /* of struct process_write */
+    int fd;            /* -1: closed or never there */
+    struct list queue; /* of struct process_write */
     size_t queued;
     bool polling, close_after;
 };

@@ -82,8 +82,7 @@ static int make_candidates(struct process_command *out, struct str cmd, struct e
             struct str dir = str_split(&rest, ':');
 
             if (dir.len > 0)
-                out->candidates[count++] =
-                    xasprintf("%.*s/%.*s", STR_ARG(dir), STR_ARG(cmd));
+                out->candidates[count++] = xasprintf("%.*s/%.*s", STR_ARG(dir), STR_ARG(cmd));
         }
     }
     for (size_t i = 0; i < count; i++)

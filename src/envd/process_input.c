@@ -123,7 +123,8 @@ int process_input_write(struct process *process, bool to_pty, struct str data,
         return error_set(err, ERROR_INTERNAL, "error writing to %s: tty is %s for the process",
                          to_pty ? "tty" : "stdin", process->is_pty ? "enabled" : "not enabled");
     if (input->fd < 0 || input->close_after)
-        return error_set(err, ERROR_INTERNAL, "error writing to stdin: stdin not enabled or closed");
+        return error_set(err, ERROR_INTERNAL,
+                         "error writing to stdin: stdin not enabled or closed");
     if (input->queued >= PROCESS_INPUTS_MAX)
         return error_set(err, ERROR_QUOTA, "too many inputs wait to be read by the process");
     item = xmalloc(sizeof(*item) + data.len);

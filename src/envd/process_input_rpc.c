@@ -4,8 +4,8 @@
 #include "base/cleanup.h"
 #include "base/encode.h"
 #include "envd/envd.h"
-#include "json/json_shape.h"
 #include "rpc/connect.h"
+#include "json/json_shape.h"
 
 /* {"stdin": base64} or {"pty": base64} */
 static int decode_input(const json_t *input, bool *to_pty, struct buf *out, struct error *err)

@@ -119,8 +119,7 @@ static void publish(struct process *process, struct str bytes)
 {
     struct list *pos, *next;
 
-    list_for_each_safe(pos, next, &process->subscribers)
-    {
+    list_for_each_safe (pos, next, &process->subscribers) {
         send_to(container_of(pos, struct subscriber, link), bytes);
     }
 }
@@ -159,8 +158,7 @@ bool process_output_paused(const struct process *process)
 {
     struct list *pos;
 
-    list_for_each(pos, &process->subscribers)
-    {
+    list_for_each (pos, &process->subscribers) {
         if (container_of(pos, struct subscriber, link)->slow)
             return true;
     }
@@ -294,8 +292,7 @@ void process_output_timed_out(struct process *process)
 
     error_set(&err, ERROR_TIMEOUT, "the process did not end within %lld ms",
               (long long)process->timeout_ms);
-    list_for_each_safe(pos, next, &process->subscribers)
-    {
+    list_for_each_safe (pos, next, &process->subscribers) {
         struct subscriber *sub = container_of(pos, struct subscriber, link);
 
         if (sub->starter)

@@ -4,8 +4,8 @@
 #include "base/cleanup.h"
 #include "envd/envd.h"
 #include "envd/process_command.h"
-#include "json/json_shape.h"
 #include "rpc/connect.h"
+#include "json/json_shape.h"
 
 enum {
     KEEPALIVE_DEFAULT_S = 90,
@@ -138,9 +138,9 @@ int process_rpc_start(struct call *call, struct error *err)
     process = process_start(&call->envd->processes, &start, err);
     if (!process)
         return -1;
-    process_subscribe(process, call->ex,
-                      &(struct process_subscription){.starter = true,
-                                                     .keepalive_ms = keepalive_ms(call->ex)});
+    process_subscribe(
+        process, call->ex,
+        &(struct process_subscription){.starter = true, .keepalive_ms = keepalive_ms(call->ex)});
     return 0;
 }
 
@@ -190,8 +190,7 @@ int process_rpc_list(struct call *call, struct error *err)
 
     (void)err;
     json_object_set_new(answer, "processes", items);
-    list_for_each(pos, &call->envd->processes.live)
-    {
+    list_for_each (pos, &call->envd->processes.live) {
         struct process *process = container_of(pos, struct process, link);
         json_t *item;
 
@@ -252,8 +251,8 @@ int process_rpc_update(struct call *call, struct error *err)
 
     if (!process)
         return -1;
-    if (pty && (read_size(pty, &cols, &rows, err) != 0 ||
-                process_resize(process, cols, rows, err) != 0))
+    if (pty &&
+        (read_size(pty, &cols, &rows, err) != 0 || process_resize(process, cols, rows, err) != 0))
         return -1;
     connect_reply(call->ex, STR("{}"));
     return 0;

@@ -6,8 +6,8 @@
 #include "envd/auth.h"
 #include "envd/envd.h"
 #include "http/http_errors.h"
-#include "json/json_shape.h"
 #include "rpc/connect.h"
+#include "json/json_shape.h"
 
 enum route_kind { ROUTE_HTTP, ROUTE_INIT, ROUTE_UNARY, ROUTE_STREAM, ROUTE_CLIENT_STREAM };
 
@@ -135,8 +135,7 @@ static void reply_preflight(struct http_exchange *ex)
 {
     static const struct http_header headers[] = {
         {STR_INIT("access-control-allow-origin"), STR_INIT("*")},
-        {STR_INIT("access-control-allow-methods"),
-         STR_INIT("GET, HEAD, POST, PUT, PATCH, DELETE")},
+        {STR_INIT("access-control-allow-methods"), STR_INIT("GET, HEAD, POST, PUT, PATCH, DELETE")},
         {STR_INIT("access-control-allow-headers"), STR_INIT("*")},
         {STR_INIT("access-control-max-age"), STR_INIT("7200")},
     };

@@ -114,8 +114,7 @@ int users_find(struct str name, struct user *out, struct error *err)
     bool found;
 
     user_names_load(&names);
-    found = name.len > 0 &&
-            users_find_in(buf_str(&names.passwd), buf_str(&names.group), name, out);
+    found = name.len > 0 && users_find_in(buf_str(&names.passwd), buf_str(&names.group), name, out);
     user_names_done(&names);
     if (!found)
         return error_set(err, ERROR_UNAUTHORIZED, "invalid username: '%.*s'", STR_ARG(name));

@@ -4,8 +4,8 @@
  * cut. They are appended to one text buffer; spans remember offsets, because the buffer moves while
  * it grows. At the end of the head the spans become struct http_header with pointers.
  *
- * The parser pauses at the end of a head (when a body follows) and at the end of each message, so
- * that no handler ever runs inside of llhttp. It is initialised anew for every message.
+ * llhttp only reads heads; it is stopped at their end, so that no handler ever runs inside of it, and
+ * initialised anew for every message. Bodies are http_body.c's.
  *
  * Requests get a second look: request smuggling lives on two parsers that disagree about where a
  * head ends, so scan_head() finds the end by the strictest reading (CR LF only, no folding, no
@@ -16,7 +16,7 @@
 
 #include "base/alloc.h"
 
-enum { TRAILER_MAX = 16 * 1024, TEXT_KEEP = 8 * 1024 };
+enum { TEXT_KEEP = 8 * 1024 };
 
 static int fail(struct http_parser *parser, int status, const char *text)
 {
@@ -46,11 +46,6 @@ static int on_name(llhttp_t *ll, const char *p, size_t len)
 {
     struct http_parser *parser = ll->data;
 
-    if (parser->head_done) { /* trailers are read and dropped */
-        parser->trailer_bytes += len;
-        return parser->trailer_bytes > TRAILER_MAX ? fail(parser, 431, "trailers are too large")
-                                                   : 0;
-    }
     if (parser->name_done) {
         if (parser->count == HTTP_HEADER_COUNT_MAX)
             return fail(parser, 431, "too many headers");
@@ -70,7 +65,7 @@ static int on_name_complete(llhttp_t *ll)
 {
     struct http_parser *parser = ll->data;
 
-    if (!parser->head_done && !parser->name_done) {
+    if (!parser->name_done) {
         parser->name_done = true;
         parser->spans[parser->count - 1].value = (uint32_t)parser->text.len;
     }
@@ -81,11 +76,6 @@ static int on_value(llhttp_t *ll, const char *p, size_t len)
 {
     struct http_parser *parser = ll->data;
 
-    if (parser->head_done) {
-        parser->trailer_bytes += len;
-        return parser->trailer_bytes > TRAILER_MAX ? fail(parser, 431, "trailers are too large")
-                                                   : 0;
-    }
     if (parser->count == 0)
         return fail(parser, 400, "malformed header");
     parser->spans[parser->count - 1].value_len += (uint32_t)len;
@@ -138,11 +128,18 @@ static int check_request(struct http_parser *parser)
     return 0;
 }
 
-static bool response_has_body(const llhttp_t *ll)
+static enum http_body_kind body_kind(const struct http_parser *parser)
 {
-    if (ll->status_code < 200 || ll->status_code == 204 || ll->status_code == 304)
-        return false;
-    return !(ll->flags & F_CONTENT_LENGTH) || ll->content_length > 0;
+    const llhttp_t *ll = &parser->ll;
+
+    if (!parser->request && (parser->head_only || ll->status_code < 200 || ll->status_code == 204 ||
+                             ll->status_code == 304))
+        return HTTP_BODY_NONE;
+    if (ll->flags & F_CHUNKED)
+        return HTTP_BODY_CHUNKED;
+    if ((ll->flags & F_CONTENT_LENGTH) && !(ll->flags & F_TRANSFER_ENCODING))
+        return HTTP_BODY_LENGTH;
+    return parser->request ? HTTP_BODY_NONE : HTTP_BODY_UNTIL_CLOSE;
 }
 
 static int on_headers_complete(llhttp_t *ll)
@@ -152,29 +149,16 @@ static int on_headers_complete(llhttp_t *ll)
     parser->head_done = true;
     parser->keep_alive = llhttp_should_keep_alive(ll);
     resolve_headers(parser);
-    /* Pausing where no body follows would leave the end of the message unseen until the next byte,
-     * so there the pause is on_message_complete()'s. */
-    if (!parser->request)
-        return parser->head_only ? 1 : response_has_body(ll) ? HPE_PAUSED : 0;
-    if (check_request(parser) != 0)
+    if (parser->request && check_request(parser) != 0)
         return -1;
-    return (ll->flags & F_CHUNKED) || ll->content_length > 0 ? HPE_PAUSED : 0;
-}
-
-static int on_body(llhttp_t *ll, const char *p, size_t len)
-{
-    struct http_parser *parser = ll->data;
-
-    if (parser->on_body && len && parser->on_body(parser->arg, str_n(p, len)) != 0)
-        return HPE_PAUSED;
-    return 0;
+    http_body_init(&parser->body, body_kind(parser), ll->content_length);
+    parser->complete = parser->body.complete;
+    return 1; /* for llhttp the message ends here */
 }
 
 static int on_message_complete(llhttp_t *ll)
 {
-    struct http_parser *parser = ll->data;
-
-    parser->complete = true;
+    (void)ll;
     return HPE_PAUSED;
 }
 
@@ -185,14 +169,12 @@ static const llhttp_settings_t settings = {
     .on_header_field_complete = on_name_complete,
     .on_header_value = on_value,
     .on_headers_complete = on_headers_complete,
-    .on_body = on_body,
     .on_message_complete = on_message_complete,
 };
 
-void http_parser_init(struct http_parser *parser, bool request, http_parser_body_fn *body_fn,
-                      void *arg)
+void http_parser_init(struct http_parser *parser, bool request, http_body_fn *on_body, void *arg)
 {
-    *parser = (struct http_parser){.request = request, .on_body = body_fn, .arg = arg};
+    *parser = (struct http_parser){.request = request, .on_body = on_body, .arg = arg};
     buf_init(&parser->text, HTTP_HEAD_MAX);
     http_parser_next(parser);
 }
@@ -211,11 +193,11 @@ void http_parser_next(struct http_parser *parser)
 {
     llhttp_init(&parser->ll, parser->request ? HTTP_REQUEST : HTTP_RESPONSE, &settings);
     parser->ll.data = parser;
-    parser->head_only = parser->head_done = parser->head_told = parser->complete = false;
+    parser->head_only = parser->head_done = parser->complete = false;
     parser->name_done = true;
     parser->scan_last = 0;
-    parser->scan_line = parser->scan_any = false;
-    parser->head_bytes = parser->trailer_bytes = 0;
+    parser->scan_line = parser->scan_any = parser->scan_first = false;
+    parser->head_bytes = 0;
     if (parser->text.cap > TEXT_KEEP)
         buf_done(&parser->text);
     buf_clear(&parser->text);
@@ -240,10 +222,13 @@ static ptrdiff_t scan_head(struct http_parser *parser, struct str in, bool *out_
                 *out_end = true;
                 return (ptrdiff_t)i + 1;
             }
+            parser->scan_first = parser->scan_any;
             parser->scan_line = false;
         } else if (c != '\r') {
             if ((c == ' ' || c == '\t' || c == ':') && !parser->scan_line)
                 return -1; /* folding, or a header without a name */
+            if (!parser->scan_first && (c == '\t' || (c == ' ' && last == ' ')))
+                return -1;
             if (((unsigned char)c < ' ' && c != '\t') || c == 0x7f)
                 return -1;
             parser->scan_line = parser->scan_any = true;
@@ -269,8 +254,8 @@ static enum http_parse report_error(struct http_parser *parser, llhttp_errno_t e
     return HTTP_PARSE_ERROR;
 }
 
-/* Feeds llhttp and says what stopped it. */
-static enum http_parse execute(struct http_parser *parser, struct str *in)
+/* Feeds llhttp, up to the end of the head at most. */
+static enum http_parse feed_head(struct http_parser *parser, struct str *in)
 {
     llhttp_errno_t error = llhttp_execute(&parser->ll, in->p, in->len);
 
@@ -278,15 +263,10 @@ static enum http_parse execute(struct http_parser *parser, struct str *in)
         *in = str_skip(*in, in->len);
         return HTTP_PARSE_MORE;
     }
-    if (error != HPE_PAUSED)
+    if (error != HPE_PAUSED || !parser->head_done)
         return report_error(parser, error);
     *in = str_skip(*in, (size_t)(llhttp_get_error_pos(&parser->ll) - in->p));
-    llhttp_resume(&parser->ll);
-    if (parser->head_done && !parser->head_told) {
-        parser->head_told = true;
-        return HTTP_PARSE_HEAD;
-    }
-    return parser->complete ? HTTP_PARSE_DONE : HTTP_PARSE_PAUSED;
+    return HTTP_PARSE_HEAD;
 }
 
 static enum http_parse feed_request_head(struct http_parser *parser, struct str *in)
@@ -306,7 +286,7 @@ static enum http_parse feed_request_head(struct http_parser *parser, struct str 
         return HTTP_PARSE_ERROR;
     }
     head = str_n(in->p, (size_t)len);
-    result = execute(parser, &head);
+    result = feed_head(parser, &head);
     if (result == HTTP_PARSE_ERROR)
         return result;
     if (head.len || end != (result == HTTP_PARSE_HEAD)) {
@@ -317,10 +297,22 @@ static enum http_parse feed_request_head(struct http_parser *parser, struct str 
     return result;
 }
 
+static enum http_parse feed_body(struct http_parser *parser, struct str *in)
+{
+    if (http_body_feed(&parser->body, in, parser->on_body, parser->arg) < 0) {
+        (void)fail(parser, 400, "malformed chunked body");
+        return HTTP_PARSE_ERROR;
+    }
+    parser->complete = parser->body.complete;
+    if (parser->complete)
+        return HTTP_PARSE_DONE;
+    return in->len ? HTTP_PARSE_PAUSED : HTTP_PARSE_MORE;
+}
+
 enum http_parse http_parser_feed(struct http_parser *parser, struct str *in)
 {
-    enum http_parse result;
     size_t before = in->len;
+    enum http_parse result;
 
     if (parser->error_status)
         return HTTP_PARSE_ERROR;
@@ -328,29 +320,24 @@ enum http_parse http_parser_feed(struct http_parser *parser, struct str *in)
         return HTTP_PARSE_DONE;
     if (!in->len)
         return HTTP_PARSE_MORE;
-    if (parser->request && !parser->head_done)
+    if (parser->head_done)
+        return feed_body(parser, in);
+    if (parser->request)
         return feed_request_head(parser, in);
-    result = execute(parser, in);
-    if (!parser->head_done) {
-        parser->head_bytes += before - in->len;
-        if (parser->head_bytes > HTTP_HEAD_MAX) {
-            (void)fail(parser, 431, "response head is too large");
-            return HTTP_PARSE_ERROR;
-        }
+    result = feed_head(parser, in);
+    parser->head_bytes += before - in->len;
+    if (result != HTTP_PARSE_ERROR && parser->head_bytes > HTTP_HEAD_MAX) {
+        (void)fail(parser, 431, "response head is too large");
+        return HTTP_PARSE_ERROR;
     }
     return result;
 }
 
 bool http_parser_finish(struct http_parser *parser)
 {
-    llhttp_errno_t error;
-
-    if (parser->complete)
-        return true;
-    if (parser->error_status || !parser->head_done)
-        return false;
-    error = llhttp_finish(&parser->ll);
-    return (error == HPE_OK || error == HPE_PAUSED) && parser->complete;
+    if (!parser->error_status && parser->head_done && parser->body.kind == HTTP_BODY_UNTIL_CLOSE)
+        parser->complete = true;
+    return parser->complete;
 }
 
 bool http_parser_begun(const struct http_parser *parser)

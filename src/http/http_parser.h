@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "http/http.h"
+#include "http/http_body.h"
 
 enum http_parse {
     HTTP_PARSE_MORE,   /* all input used, more is needed */
@@ -15,26 +16,25 @@ enum http_parse {
     HTTP_PARSE_ERROR,  /* error_status and error_text say why; nothing more can be fed */
 };
 
-/* Payload bytes, framing removed. Non-zero asks for a break behind these bytes. */
-typedef int http_parser_body_fn(void *arg, struct str payload);
-
 struct http_span {
     uint32_t name, name_len, value, value_len;
 };
 
 struct http_parser {
     llhttp_t ll;
-    http_parser_body_fn *on_body;
+    http_body_fn *on_body;
     void *arg;
     bool request;
     bool head_only; /* responses: no body whatever the head says (HEAD) */
-    bool head_done, head_told, complete;
+    bool head_done, complete;
     bool keep_alive; /* from the end of the head on */
     bool name_done;
-    char scan_last; /* last byte seen in a request head */
-    bool scan_line; /* the current line has bytes */
-    bool scan_any;  /* a line with bytes was seen */
-    size_t head_bytes, trailer_bytes;
+    char scan_last;  /* last byte seen in a request head */
+    bool scan_line;  /* the current line has bytes */
+    bool scan_any;   /* a line with bytes was seen */
+    bool scan_first; /* the request line is behind us */
+    size_t head_bytes;
+    struct http_body body;
     struct buf text; /* target or reason, then names and values */
     uint32_t first_len;
     struct http_span *spans;
@@ -44,8 +44,7 @@ struct http_parser {
     const char *error_text;
 };
 
-void http_parser_init(struct http_parser *parser, bool request, http_parser_body_fn *on_body,
-                      void *arg);
+void http_parser_init(struct http_parser *parser, bool request, http_body_fn *on_body, void *arg);
 void http_parser_done(struct http_parser *parser);
 /* Makes ready for the next message. */
 void http_parser_next(struct http_parser *parser);

@@ -9,6 +9,8 @@
 enum {
     NETWORK_LOOPBACK_INDEX = 1, /* the same in every namespace */
     NETWORK_FIRST_INDEX = 1000, /* qs<slot> is link number NETWORK_FIRST_INDEX + slot */
+    NETWORK_GUEST_INDEX =
+        100, /* of eth0; kernels with tunnel modules use low ones in every netns */
     NETWORK_RESOLVERS_MAX = 16,
     NETWORK_UPLINK_PREFIX = 30,
     NETWORK_NAME_SIZE = 32,

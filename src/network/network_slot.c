@@ -16,7 +16,7 @@
 #include "netlink/rtnl.h"
 #include "network/network_internal.h"
 
-enum { GUEST_INDEX = 2, CARRIER_TRIES = 10000 };
+enum { CARRIER_TRIES = 10000 };
 
 static const struct nft_map online_map = {NETWORK_GATEWAY_TABLE, NETWORK_GATEWAY_ONLINE};
 static const uint8_t router_mac[RTNL_MAC_SIZE] = {0x02, 0x71, 0x73, 0x00, 0x00, 0x01};
@@ -89,7 +89,7 @@ static int send_link(struct network *network, uint32_t slot, const char *name, i
     guest_mac(slot, mac);
     netlink_batch_init(&batch);
     rtnl_put_veth(&batch, &(struct rtnl_veth){.near = {name, index, router_mac},
-                                              .peer = {"eth0", GUEST_INDEX, mac},
+                                              .peer = {"eth0", NETWORK_GUEST_INDEX, mac},
                                               .peer_netns_fd = netns_fd,
                                               .mtu = network->mtu,
                                               .up = true});
@@ -165,11 +165,12 @@ static int configure_guest(struct netlink *guest, uint32_t slot, struct error *e
 
     netlink_batch_init(&batch);
     rtnl_put_up(&batch, NETWORK_LOOPBACK_INDEX);
-    rtnl_put_address(&batch, GUEST_INDEX, network_address_of(slot), 32);
-    rtnl_put_up(&batch, GUEST_INDEX);
-    rtnl_put_neighbour(&batch, GUEST_INDEX, NETWORK_ROUTER, router_mac);
+    rtnl_put_address(&batch, NETWORK_GUEST_INDEX, network_address_of(slot), 32);
+    rtnl_put_up(&batch, NETWORK_GUEST_INDEX);
+    rtnl_put_neighbour(&batch, NETWORK_GUEST_INDEX, NETWORK_ROUTER, router_mac);
     rtnl_put_route(
-        &batch, &(struct rtnl_route){.via = NETWORK_ROUTER, .onlink = true, .index = GUEST_INDEX});
+        &batch,
+        &(struct rtnl_route){.via = NETWORK_ROUTER, .onlink = true, .index = NETWORK_GUEST_INDEX});
     r = netlink_send(guest, &batch);
     return r < 0 ? network_fail(err, r, guest, "configure the sandbox's link") : 0;
 }

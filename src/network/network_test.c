@@ -336,6 +336,47 @@ TEST(host_rules_hold_without_the_gateways)
     CHECK_INT(try_connect(guest, host_address, PORT, NULL), ECONNREFUSED);
 }
 
+/* And the other way round: here the host only masquerades. */
+TEST(gateway_rules_hold_without_the_hosts)
+{
+    auto_close int guest = -1, offline = -1;
+    char reason[128];
+
+    setup();
+    guest = make_guest(1, true);
+    offline = make_guest(2, false);
+    CHECK(nft_load("flush ruleset\n"
+                   "add table inet open\n"
+                   "add chain inet open post { type nat hook postrouting priority 100; }\n"
+                   "add rule inet open post oifname wan0 masquerade\n",
+                   reason, sizeof(reason)) == 0);
+    CHECK_INT(try_connect(guest, internet_address, PORT, NULL), 0);
+    CHECK_INT(try_connect(offline, internet_address, PORT, NULL), ECONNREFUSED);
+    CHECK_INT(try_connect(guest, quad("10.1.2.3"), PORT, NULL), ECONNREFUSED);
+    CHECK_INT(try_connect(guest, quad("169.254.169.254"), PORT, NULL), ECONNREFUSED);
+}
+
+/* One sandbox cannot use up the table of connections that all share. */
+TEST(connections_per_sandbox_are_limited)
+{
+    auto_close int greedy = -1, other = -1, from = -1;
+
+    setup();
+    greedy = make_guest(1, true);
+    other = make_guest(2, true);
+    from = socket_in(greedy, SOCK_DGRAM);
+    for (uint16_t port = 10000; port < 15000; port++) {
+        struct sockaddr_in to = address_of(internet_address, port);
+
+        (void)sendto(from, "x", 1, 0, (struct sockaddr *)&to, sizeof(to));
+    }
+    CHECK_INT(try_connect(greedy, internet_address, PORT, NULL), ECONNREFUSED);
+    CHECK_INT(try_connect(other, internet_address, PORT, NULL), 0);
+    OK(network_release(network, 1, &err));
+    OK(network_set_online(network, 1, true, &err));
+    CHECK_INT(try_connect(greedy, internet_address, PORT, NULL), 0);
+}
+
 TEST(resolvers_are_reachable_on_port_53_only)
 {
     auto_close int guest = -1, offline = -1, tcp = -1, udp = -1, from = -1;
@@ -406,7 +447,7 @@ TEST(source_addresses_cannot_be_forged)
         auto_close int fd = socket_in(liar, SOCK_DGRAM);
 
         netlink_batch_init(&batch);
-        rtnl_put_address(&batch, 2, forged[i], 32);
+        rtnl_put_address(&batch, NETWORK_GUEST_INDEX, forged[i], 32);
         send_batch(&batch, liar);
         CHECK(bind(fd, (struct sockaddr *)&source, sizeof(source)) == 0);
         (void)sendto(fd, "x", 1, 0, (struct sockaddr *)&to, sizeof(to));

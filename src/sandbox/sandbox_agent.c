@@ -63,14 +63,12 @@ static int agent_connect(const char *run_dir, const char *id, struct error *err)
 static int agent_call(int fd, const char *method, const char *target, struct str body,
                       struct error *err)
 {
-    static const struct http_header json_type[] = {
-        {STR("Content-Type"), STR("application/json")},
-    };
+    const struct http_header json_type = {STR("Content-Type"), STR("application/json")};
     struct http_call call = {
         .fd = fd,
         .method = method,
         .target = target,
-        .headers = json_type,
+        .headers = &json_type,
         .header_count = body.len ? 1 : 0,
         .body = body,
         .timeout_ms = AGENT_TIMEOUT_MS,

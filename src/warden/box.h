@@ -45,6 +45,7 @@ struct boxes {
     int seccomp_fd;  /* memfd with the compiled filter */
     char boot_id[40];
     long host_cpus;
+    char resolv_conf[256]; /* text of /etc/resolv.conf inside; "" = leave the image's */
 
     pthread_mutex_t lock; /* guards table, slots, next_slot and the fields of struct box below */
     struct map table;     /* id -> struct box */
@@ -168,6 +169,7 @@ struct box_child {
     uint32_t cpu_first; /* first of the processors it runs on */
     long host_cpus;
     uint64_t capabilities;
+    const char *resolv_conf;
     const void *filter; /* struct sock_filter[filter_len] */
     size_t filter_len;
 };

@@ -259,6 +259,24 @@ static void attach_mounts(const struct box_child *child, struct mounts *mounts)
     attach(child, mounts->meminfo, "/proc/meminfo", false);
 }
 
+/* The image's file may be a link to somewhere that does not exist here; it is replaced. An image
+ * without /etc has no use for it. */
+static void write_resolv_conf(const struct box_child *child)
+{
+    size_t len = strlen(child->resolv_conf);
+    int fd;
+
+    if (len == 0)
+        return;
+    (void)unlink("/etc/resolv.conf");
+    fd = open("/etc/resolv.conf", O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (fd < 0 && errno == ENOENT)
+        return;
+    MUST(fd, "write /etc/resolv.conf");
+    MUST(fd_write_full(fd, child->resolv_conf, len), "write /etc/resolv.conf");
+    (void)close(fd);
+}
+
 /* The box's clocks start at zero: its uptime is its own, and the host's stays private. */
 static void start_clock(const struct box_child *child)
 {
@@ -390,6 +408,7 @@ void box_child_run(const struct box_child *child)
     make_mounts(child, &mounts);
     enter_root(child, &mounts);
     attach_mounts(child, &mounts);
+    write_resolv_conf(child);
     set_limits(child);
     reset_signals();
     exec_agent(child, &mounts);

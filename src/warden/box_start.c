@@ -112,6 +112,7 @@ static int clone_child(struct start *start, struct error *err)
         .cpu_first = start->box->slot * start->spec->limits.cpu_count,
         .host_cpus = all->host_cpus,
         .capabilities = box_capabilities(),
+        .resolv_conf = all->resolv_conf,
         .filter = filter,
     };
     pid_t pid;

@@ -27,6 +27,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/path.h"
 #include "disk/disk.h"
 
@@ -155,6 +156,19 @@ static int read_boot_id(struct boxes *boxes, struct error *err)
     return 0;
 }
 
+static void make_resolv_conf(struct warden *warden)
+{
+    char *out = warden->boxes.resolv_conf;
+    size_t used = 0, size = sizeof(warden->boxes.resolv_conf);
+
+    for (size_t i = 0; i < warden->config->resolver_count && i < 3; i++)
+        used += (size_t)snprintf(out + used, size - used, "nameserver %s\n",
+                                 warden->config->resolvers[i]);
+    if (used == 0)
+        log_warn("warden", "no DNS server found: names will not resolve in sandboxes; "
+                           "set --resolvers");
+}
+
 static int open_shared(struct warden *warden, struct error *err)
 {
     struct boxes *boxes = &warden->boxes;
@@ -167,6 +181,7 @@ static int open_shared(struct warden *warden, struct error *err)
                                               .resolver_count = warden->config->resolver_count};
     /* Two servers on one host start in different corners of the slot space. */
     boxes->next_slot = 1 + seed % (BOX_SLOT_COUNT - 1);
+    make_resolv_conf(warden);
     boxes->host_cpus = sysconf(_SC_NPROCESSORS_ONLN);
     boxes->exit_epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (boxes->exit_epoll_fd < 0)

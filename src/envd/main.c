@@ -1,0 +1,190 @@
+/* envd: the agent inside a sandbox, its process 1. Serves HTTP on a socket the engine made and on a
+ * TCP port inside, starts programs, moves files, and collects orphans. */
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "envd/envd.h"
+#include "envd/meminfo.h"
+#include "envd/spawn.h"
+#include "loop/loop.h"
+
+enum {
+    CONNECTIONS_MAX = 4096,
+    HEAD_TIMEOUT_MS = 60 * 1000,
+    IDLE_TIMEOUT_MS = 640 * 1000, /* longer than any client's or proxy's own */
+    BODY_TIMEOUT_MS = 600 * 1000,
+    LISTEN_BACKLOG = 1024,
+};
+
+struct options {
+    int listen_fd, fuse_fd; /* -1: none */
+    uint64_t mem_bytes;
+    uint16_t tcp_port; /* 0: none */
+};
+
+static bool parse_number(const char *text, uint64_t max, uint64_t *out)
+{
+    return str_to_u64(str_of(text), out) && *out <= max;
+}
+
+static bool parse_option(struct options *options, const char *name, const char *value)
+{
+    uint64_t number;
+
+    if (!value)
+        return false;
+    if (strcmp(name, "--listen-fd") == 0 && parse_number(value, INT32_MAX, &number))
+        options->listen_fd = (int)number;
+    else if ((strcmp(name, "--fuse-fd") == 0 || strcmp(name, "--fuse") == 0) &&
+             parse_number(value, INT32_MAX, &number))
+        options->fuse_fd = (int)number;
+    else if (strcmp(name, "--mem-bytes") == 0 && parse_number(value, UINT64_MAX, &number))
+        options->mem_bytes = number;
+    else if (strcmp(name, "--tcp-port") == 0 && parse_number(value, UINT16_MAX, &number))
+        options->tcp_port = (uint16_t)number;
+    else
+        return false;
+    return true;
+}
+
+static bool parse_options(int argc, char **argv, struct options *options)
+{
+    *options = (struct options){.listen_fd = -1, .fuse_fd = -1};
+    for (int i = 1; i < argc; i += 2)
+        if (!parse_option(options, argv[i], argv[i + 1]))
+            return false;
+    return options->listen_fd >= 0 || options->tcp_port != 0;
+}
+
+/* Nothing the agent holds may reach the programs it starts, and descriptors 0 to 2 must be taken:
+ * those made later become a program's own. */
+static void guard_descriptors(void)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    while (fd >= 0 && fd <= 2);
+    if (fd > 2)
+        (void)close(fd);
+    (void)syscall(SYS_close_range, 3, ~0U, 4 /* CLOSE_RANGE_CLOEXEC */);
+}
+
+/* The engine may have left anything ignored or blocked. */
+static void set_signals(void)
+{
+    static const int ignored[] = {SIGPIPE, SIGTERM, SIGINT, SIGHUP};
+    sigset_t none;
+
+    for (int number = 1; number < NSIG; number++)
+        (void)signal(number, SIG_DFL);
+    for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
+        (void)signal(ignored[i], SIG_IGN);
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static int listen_tcp(uint16_t port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
+
+    if (fd < 0)
+        return -errno;
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (bind(fd, (struct sockaddr *)&address, sizeof(address)) != 0 ||
+        listen(fd, LISTEN_BACKLOG) != 0) {
+        int errnum = errno;
+
+        (void)close(fd);
+        return -errnum;
+    }
+    return fd;
+}
+
+/* Takes the descriptor (or the negative errno of not having got one). */
+static void serve(struct envd *envd, struct envd_door *door, int fd, const char *what)
+{
+    struct http_server_config config = {
+        .on_request = routes_handle,
+        .arg = door,
+        .max_connections = CONNECTIONS_MAX,
+        .head_timeout_ms = HEAD_TIMEOUT_MS,
+        .idle_timeout_ms = IDLE_TIMEOUT_MS,
+        .body_timeout_ms = BODY_TIMEOUT_MS,
+    };
+    int r = fd;
+
+    door->envd = envd;
+    if (fd >= 0)
+        r = http_server_listen(http_server_new(envd->loop, &config), fd);
+    if (r < 0)
+        log_error("envd", "cannot listen on %s: %s", what, strerror(-r));
+}
+
+static void on_child_signal(uv_signal_t *signal, int number)
+{
+    (void)number;
+    process_table_reap(signal->data);
+}
+
+static void watch_children(struct envd *envd, uv_signal_t *signal)
+{
+    (void)uv_signal_init(loop_uv(envd->loop), signal);
+    signal->data = &envd->processes;
+    (void)uv_signal_start(signal, on_child_signal, SIGCHLD);
+    /* Started outside of a pid namespace of its own (tests), orphans must still come here. */
+    if (getpid() != 1 && prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
+        log_warn("envd", "cannot become a subreaper: errno %d", errno);
+}
+
+static void set_defaults(struct settings *settings)
+{
+    struct error err;
+
+    memcpy(settings->default_user, "root", 5);
+    (void)env_set(&settings->internal, STR("E2B_SANDBOX"), STR("true"), &err);
+}
+
+int main(int argc, char **argv)
+{
+    static struct envd envd;
+    static struct envd_door control = {.control = true}, guest;
+    static uv_signal_t child_signal;
+    struct options options;
+
+    guard_descriptors();
+    set_signals();
+    if (!parse_options(argc, argv, &options)) {
+        (void)fputs("usage: envd --listen-fd FD [--fuse-fd FD] [--mem-bytes N] [--tcp-port PORT]\n",
+                    stderr);
+        return 2;
+    }
+    spawn_raise_own_nofile();
+    envd.loop = loop_new();
+    envd.mem_bytes = options.mem_bytes;
+    set_defaults(&envd.settings);
+    process_table_init(&envd.processes, envd.loop);
+    watch_children(&envd, &child_signal);
+    if (options.fuse_fd >= 0) {
+        int r = meminfo_start(envd.loop, options.fuse_fd, options.mem_bytes);
+
+        if (r != 0)
+            log_error("envd", "cannot serve /proc/meminfo: %s", uv_strerror(r));
+    }
+    if (options.listen_fd >= 0)
+        serve(&envd, &control, options.listen_fd, "the engine's socket");
+    if (options.tcp_port)
+        serve(&envd, &guest, listen_tcp(options.tcp_port), "the TCP port");
+    loop_run(envd.loop);
+    log_error("envd", "the loop has ended");
+    return 1;
+}
