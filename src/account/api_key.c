@@ -13,7 +13,7 @@ void api_key_make(char out[API_KEY_SIZE])
     unsigned char secret[20];
 
     random_bytes(secret, sizeof(secret));
-    memcpy(out, "e2b_", 4);
+    (void)str_copy(STR("e2b_"), out, API_KEY_SIZE);
     hex_encode(out + 4, secret, sizeof(secret));
     OPENSSL_cleanse(secret, sizeof(secret));
 }

@@ -249,7 +249,7 @@ static int try_detach(const struct disk_loop *loop, const struct stat *image)
  * moments: that is not yet a reason to call the pool in use. */
 static int detach(const struct disk_loop *loop, const struct stat *image)
 {
-    const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
+    const struct timespec pause = {.tv_nsec = 10000000L};
     int r;
 
     for (int i = 0; (r = try_detach(loop, image)) == EBUSY && i < DETACH_TRIES; i++)

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+#include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/str.h"
@@ -58,10 +59,19 @@ static int spawn(const char *program, char *const argv[], int output_fd, pid_t *
  * protects from little and doubles every metadata write. */
 int disk_mkfs(const char *image, struct error *err)
 {
-    char *argv[] = {(char[]){"mkfs.btrfs"}, (char[]){"-q"},           (char[]){"--nodiscard"},
-                    (char[]){"-m"},         (char[]){"single"},       (char[]){"-d"},
-                    (char[]){"single"},     (char[]){"-L"},           (char[]){"quicksand"},
-                    (char[]){"--"},         (char *)(uintptr_t)image, NULL};
+    auto_free char *path = xstrdup(image);
+    char *argv[] = {(char[]){"mkfs.btrfs"},
+                    (char[]){"-q"},
+                    (char[]){"--nodiscard"},
+                    (char[]){"-m"},
+                    (char[]){"single"},
+                    (char[]){"-d"},
+                    (char[]){"single"},
+                    (char[]){"-L"},
+                    (char[]){"quicksand"},
+                    (char[]){"--"},
+                    path,
+                    NULL};
     const char *program = find_program();
     auto_close int output = memfd_create("mkfs", MFD_CLOEXEC);
     char text[512];

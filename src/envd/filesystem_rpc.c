@@ -204,9 +204,10 @@ static int walk_one(struct walk *w, const char *name, int64_t level, struct erro
 
 static int walk(struct walk *walk, int64_t level, struct error *err)
 {
-    size_t path_len = strlen(walk->path), shown_len = strlen(walk->shown), count;
+    size_t path_len = strlen(walk->path), shown_len = strlen(walk->shown);
+    size_t count = 0;
     auto_arena struct arena arena = {0};
-    char **names;
+    char **names = NULL;
 
     if (read_names(walk->path, &arena, &names, &count, err) != 0)
         return -1;

@@ -303,8 +303,8 @@ static int make_pipe(const struct user *user, bool ours_reads, int *ours, int *c
     *ours = ends[ours_reads ? 0 : 1];
     *childs = ends[ours_reads ? 1 : 0];
     (void)fd_set_nonblocking(*ours, true);
-    if (user->uid != 0)
-        (void)fchown(*childs, user->uid, user->gid);
+    if (user->uid != 0 && fchown(*childs, user->uid, user->gid) != 0)
+        log_debug("envd", "cannot hand a pipe to its user: errno %d, ignoring", errno);
     return 0;
 }
 

@@ -353,6 +353,7 @@ TEST(server_refuses_smuggling)
     CHECK(!kept);
     rig_expect(&rig, "GET /hello HTTP/1.1\r\n\r\n",
                "{\"code\":400,\"message\":\"exactly one Host header is needed\"}");
+    rig_wait_ms(&rig, 10);
     CHECK_INT(http_server_connections(rig.server), 0);
     rig_stop(&rig);
 }

@@ -7,9 +7,10 @@
  * host. The host sees one veth and one small table of ours. The gateway is kept by a bind mount
  * (RUN_DIR/gateway.netns), so it outlives the warden; everything is found again by name.
  *
- * Always: established flows pass; sandboxes reach neither each other, the gateway, the host's own
- * addresses, nor private, link-local, shared, multicast or reserved ranges; source addresses cannot
- * be forged. Internet (and DNS to the configured resolvers) only for slots that are online. */
+ * Always: answers to a sandbox's own connections pass; sandboxes reach neither each other, the
+ * gateway, the host's own addresses, nor private, link-local, shared, multicast or reserved ranges;
+ * source addresses cannot be forged. Internet (and DNS to the configured resolvers) only for slots
+ * that are online. */
 #pragma once
 
 #include <stdbool.h>
@@ -39,7 +40,7 @@ int network_destroy(const struct network_config *config, struct error *err);
 /* Connects a sandbox's network namespace: veth pair, address, default route, lo up. Thread-safe. */
 int network_connect(struct network *network, uint32_t slot, int netns_fd, bool online,
                     struct error *err);
-/* Allows or cuts the internet of a slot. Thread-safe. */
+/* Allows or cuts the internet of a slot; cutting ends what is connected too. Thread-safe. */
 int network_set_online(struct network *network, uint32_t slot, bool online, struct error *err);
 /* Forgets a slot: its link goes with its namespace, this clears its set elements. Idempotent. */
 int network_release(struct network *network, uint32_t slot, struct error *err);

@@ -126,7 +126,7 @@ static int make_link(struct network *network, uint32_t slot, int netns_fd, struc
  * is enough on Linux 6.8 and later; before, the worker needs a moment. */
 static int wait_for_link(struct network *network, uint32_t slot, struct error *err)
 {
-    const struct timespec pause = {.tv_nsec = 100 * 1000};
+    const struct timespec pause = {.tv_nsec = 100000L};
     struct rtnl_link link = {0};
     int r = 0;
 

@@ -17,9 +17,9 @@ enum route_state {
 struct route {
     char id[ID_SIZE];
     enum route_state state;
-    uint64_t generation;       /* changes with every new life of the id */
-    char access_token[72];     /* envd's token; "" when the sandbox is not secured */
-    char traffic_token[72];    /* "" when ports are public */
+    uint64_t generation;    /* changes with every new life of the id */
+    char access_token[72];  /* envd's token; "" when the sandbox is not secured */
+    char traffic_token[72]; /* "" when ports are public */
 };
 
 struct routes;

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "sandbox/sandbox_internal.h"
 
-enum { SETTLE_US = 10 * 1000 * 1000 };
+enum { SETTLE_US = 10 * 1000 * 1000, TIMEOUT_LIMIT_S = 24 * 3600 };
 
 static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
 {
@@ -33,7 +33,7 @@ int sandboxes_open(const struct sandboxes_config *config, struct sandboxes **out
 {
     struct sandboxes *all;
 
-    if (config->max_timeout_s < 1 || config->max_timeout_s > 24 * 3600)
+    if (config->max_timeout_s < 1 || config->max_timeout_s > TIMEOUT_LIMIT_S)
         return error_set(err, ERROR_INVALID, "the longest timeout must be from 1 s to 24 hours");
     all = sandboxes_new(config);
     if (recover_all(all, err) < 0 || expire_start(all, err) < 0 || events_start(all, err) < 0 ||

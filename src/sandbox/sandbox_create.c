@@ -123,7 +123,7 @@ static void make_token(char out[TOKEN_SIZE])
     unsigned char secret[32];
 
     random_bytes(secret, sizeof(secret));
-    memcpy(out, "ea_", 3);
+    (void)str_copy(STR("ea_"), out, TOKEN_SIZE);
     hex_encode(out + 3, secret, sizeof(secret));
 }
 

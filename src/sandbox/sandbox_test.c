@@ -75,10 +75,10 @@ TEST(timeouts_are_checked)
     FAILS(env_create_timeout(&env, 0, id, &err), ERROR_INVALID);
     CHECK_INT(env_create_timeout(&env, -5, id, &refusal), -1);
     CHECK_STR(str_of(refusal.message), "Timeout must be greater than 0");
-    CHECK_INT(env_create_timeout(&env, 24 * 3600 + 1, id, &refusal), -1);
+    CHECK_INT(env_create_timeout(&env, 86401, id, &refusal), -1);
     CHECK_STR(str_of(refusal.message), "Timeout cannot be greater than 24 hours");
     FAILS(env_create_timeout(&env, INT64_MAX, id, &err), ERROR_INVALID);
-    OK(env_create_timeout(&env, 24 * 3600, id, &err));
+    OK(env_create_timeout(&env, 86400, id, &err));
     CHECK_INT(engine_fake_boxes(env.engine), 1);
 }
 
@@ -194,11 +194,11 @@ TEST(timeout_and_extend)
     CHECK_INT(view.end_at_us, before.end_at_us);
     now = clock_wall_us();
     OK(sandbox_extend(env.all, TEAM, str_of(id), 200, &arena, &view, &err));
-    CHECK(view.end_at_us >= now + 200 * 1000000 && view.end_at_us < now + 210 * 1000000);
+    CHECK(view.end_at_us >= now + 200000000 && view.end_at_us < now + 210000000);
     now = clock_wall_us();
     OK(sandbox_set_timeout(env.all, TEAM, str_of(id), 50, &err));
     OK(sandbox_get(env.all, TEAM, str_of(id), &arena, &view, &err));
-    CHECK(view.end_at_us >= now + 50 * 1000000 && view.end_at_us < now + 60 * 1000000);
+    CHECK(view.end_at_us >= now + 50000000 && view.end_at_us < now + 60000000);
     FAILS(sandbox_set_timeout(env.all, TEAM, str_of(id), -1, &err), ERROR_INVALID);
     FAILS(sandbox_set_timeout(env.all, TEAM, str_of(id), 86401, &err), ERROR_INVALID);
     FAILS(sandbox_extend(env.all, TEAM, str_of(id), 86401, &arena, &view, &err), ERROR_INVALID);

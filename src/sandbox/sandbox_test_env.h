@@ -58,7 +58,7 @@ char *env_end_reason(struct env *env, const char *id);
 /* Waits up to 10 s. */
 #define WAIT_FOR(cond)                                                         \
     do {                                                                       \
-        int64_t until_ = clock_mono_us() + 10 * 1000000;                       \
+        int64_t until_ = clock_mono_us() + 10000000;                           \
         while (!(cond)) {                                                      \
             if (clock_mono_us() > until_)                                      \
                 test_fail(__FILE__, __LINE__, "waited in vain for %s", #cond); \

@@ -116,7 +116,7 @@ int store_sandbox_insert(struct store *store, const struct store_sandbox *row, s
 int store_sandbox_get(struct store *store, struct str id, struct arena *arena,
                       struct store_sandbox *out, struct error *err);
 /* Running ones by (started_at, id). */
-int store_sandbox_page(struct store *store, const struct store_sandbox_query *query,
+int store_sandbox_page(struct store *store, const struct store_sandbox_query *wanted,
                        struct arena *arena, struct store_sandbox **out, size_t *out_count,
                        struct error *err);
 /* All that did not end, without metadata and env. */

@@ -104,7 +104,7 @@ static void add_sandbox(struct store *store, const char *id, const char *team, i
 
 TEST(file_is_private_and_reopens)
 {
-    auto_folder struct folder folder;
+    auto_folder struct folder folder = {0};
     struct store *store = NULL;
     struct store_team team;
     auto_arena struct arena arena = {0};
@@ -125,7 +125,7 @@ TEST(file_is_private_and_reopens)
 
 TEST(symlink_instead_of_file_is_refused)
 {
-    auto_folder struct folder folder;
+    auto_folder struct folder folder = {0};
     struct store *store = NULL;
 
     folder_make(&folder);
@@ -135,7 +135,7 @@ TEST(symlink_instead_of_file_is_refused)
 
 TEST(newer_schema_is_refused)
 {
-    auto_folder struct folder folder;
+    auto_folder struct folder folder = {0};
     struct store *store = NULL;
     struct error refusal = {0};
 
@@ -160,7 +160,7 @@ static void check_damaged(const char *file)
 
 TEST(damaged_files_are_refused)
 {
-    auto_folder struct folder folder;
+    auto_folder struct folder folder = {0};
     struct store *store = NULL;
     char junk[4096];
     auto_close int fd = -1;
@@ -182,7 +182,7 @@ TEST(damaged_files_are_refused)
     store_close(store);
     /* Pages in the middle overwritten. */
     CHECK(pwrite(fd, junk, sizeof(junk), 4096) == (ssize_t)sizeof(junk));
-    CHECK(pwrite(fd, junk, sizeof(junk), 3 * 4096) == (ssize_t)sizeof(junk));
+    CHECK(pwrite(fd, junk, sizeof(junk), 12288) == (ssize_t)sizeof(junk));
     check_damaged(folder.file);
 }
 
@@ -327,7 +327,7 @@ TEST(sandbox_row_life)
 
 TEST(old_history_goes_at_open)
 {
-    auto_folder struct folder folder;
+    auto_folder struct folder folder = {0};
     struct store *store = NULL;
     auto_arena struct arena arena = {0};
     struct store_sandbox row;
@@ -422,7 +422,7 @@ static int64_t time_pages(struct store *store, const struct store_sandbox_query 
 
 TEST_TIMEOUT(page_speed_does_not_depend_on_the_number_of_rows, 60)
 {
-    auto_folder struct folder folder;
+    auto_folder struct folder folder = {0};
     struct store_sandbox_query query = {.team_id = STR("t"), .limit = 50};
     struct store *store = NULL;
     int64_t few, many, deep;
@@ -445,7 +445,7 @@ TEST_TIMEOUT(page_speed_does_not_depend_on_the_number_of_rows, 60)
 
 TEST(another_connection_is_seen)
 {
-    auto_folder struct folder folder;
+    auto_folder struct folder folder = {0};
     struct store *server = NULL, *tool = NULL;
     auto_arena struct arena arena = {0};
     struct store_key found;
