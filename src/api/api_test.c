@@ -318,6 +318,7 @@ TEST(create_refuses)
         {501, "{\"templateID\":\"a\",\"network\":{\"rules\":{\"a\":[]}}}", "network.rules"},
         {501, "{\"templateID\":\"a\",\"autoPause\":true}", "autoPause"},
         {501, "{\"templateID\":\"a\",\"autoResume\":{\"enabled\":true}}", "autoResume"},
+        {501, "{\"templateID\":\"a\",\"autoResume\":{\"policy\":\"any\"}}", "autoResume"},
         {501, "{\"templateID\":\"a\",\"volumeMounts\":[{\"name\":\"v\",\"path\":\"/v\"}]}",
          "volumeMounts"},
         {501, "{\"templateID\":\"a\",\"iam\":{\"tokens\":{}}}", "iam"},

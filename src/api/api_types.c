@@ -95,6 +95,7 @@ static int check_network(const struct api_new_sandbox *body, struct error *err)
 static int check_unsupported(const struct api_new_sandbox *body, struct error *err)
 {
     const json_t *resume = body->auto_resume;
+    struct str policy = json_get_str(resume, "policy"); /* how older clients say it */
 
     if (check_object(resume, "autoResume", err) < 0 || check_network(body, err) < 0)
         return -1;
@@ -104,7 +105,7 @@ static int check_unsupported(const struct api_new_sandbox *body, struct error *e
         return error_set(err, ERROR_INVALID, "'autoPauseMemory' needs 'autoPause'");
     if (body->auto_pause)
         return unsupported(err, "autoPause");
-    if (!is_neutral(json_object_get(resume, "enabled")))
+    if (!is_neutral(json_object_get(resume, "enabled")) || (policy.len && !str_is(policy, "off")))
         return unsupported(err, "autoResume");
     if (!is_neutral(body->volume_mounts))
         return unsupported(err, "volumeMounts");

@@ -63,10 +63,10 @@ static void message_end_nest(struct message *message, size_t at)
     attribute->rta_len = (uint16_t)(message_head(message)->nlmsg_len - at);
 }
 
-typedef void reply_fn(const struct nlmsghdr *reply, void *arg);
+typedef void reply_fn(struct nlmsghdr *reply, void *arg);
 
 /* The errno of an NLMSG_ERROR (0 = acknowledged) or -1 when more follows. */
-static int take_reply(const struct nlmsghdr *reply, bool dump, reply_fn *fn, void *arg)
+static int take_reply(struct nlmsghdr *reply, bool dump, reply_fn *fn, void *arg)
 {
     if (reply->nlmsg_type == NLMSG_ERROR)
         return -((const struct nlmsgerr *)NLMSG_DATA(reply))->error;
@@ -93,7 +93,7 @@ static int ask(int protocol, struct message *message, reply_fn *fn, void *arg)
         return errno;
     for (int i = 0; i < REPLIES_MAX; i++) {
         ssize_t n = recv(fd, bytes, sizeof(bytes), 0);
-        const struct nlmsghdr *reply = (const struct nlmsghdr *)(const void *)bytes;
+        struct nlmsghdr *reply = (struct nlmsghdr *)(void *)bytes;
         size_t left = n < 0 ? 0 : (size_t)n;
 
         if (n < 0)
@@ -188,9 +188,9 @@ struct policy_search {
     char table[64], chain[64];
 };
 
-static const struct rtattr *find_attribute(const void *p, size_t len, unsigned type)
+static struct rtattr *find_attribute(void *p, size_t len, unsigned type)
 {
-    const struct rtattr *attribute = p;
+    struct rtattr *attribute = p;
 
     for (; RTA_OK(attribute, len); attribute = RTA_NEXT(attribute, len))
         if ((attribute->rta_type & NLA_TYPE_MASK) == type)
@@ -198,7 +198,7 @@ static const struct rtattr *find_attribute(const void *p, size_t len, unsigned t
     return NULL;
 }
 
-static uint32_t attribute_u32(const struct rtattr *attribute, uint32_t fallback)
+static uint32_t attribute_u32(struct rtattr *attribute, uint32_t fallback)
 {
     uint32_t value;
 
@@ -208,21 +208,21 @@ static uint32_t attribute_u32(const struct rtattr *attribute, uint32_t fallback)
     return ntohl(value);
 }
 
-static struct str attribute_str(const struct rtattr *attribute)
+static struct str attribute_str(struct rtattr *attribute)
 {
     return attribute ? str_n(RTA_DATA(attribute),
                              strnlen((const char *)RTA_DATA(attribute), RTA_PAYLOAD(attribute)))
                      : STR("");
 }
 
-static void on_chain(const struct nlmsghdr *reply, void *arg)
+static void on_chain(struct nlmsghdr *reply, void *arg)
 {
     struct policy_search *search = arg;
     const struct nfgenmsg *general = NLMSG_DATA(reply);
-    const char *body = (const char *)NLMSG_DATA(reply) + NLMSG_ALIGN(sizeof(struct nfgenmsg));
+    char *body = (char *)NLMSG_DATA(reply) + NLMSG_ALIGN(sizeof(struct nfgenmsg));
     size_t head = NLMSG_LENGTH(NLMSG_ALIGN(sizeof(struct nfgenmsg)));
     size_t len = reply->nlmsg_len > head ? reply->nlmsg_len - head : 0;
-    const struct rtattr *hook = find_attribute(body, len, NFTA_CHAIN_HOOK);
+    struct rtattr *hook = find_attribute(body, len, NFTA_CHAIN_HOOK);
     struct str table = attribute_str(find_attribute(body, len, NFTA_CHAIN_TABLE));
     uint32_t number;
 

@@ -8,7 +8,7 @@
 #include "cli/cli_client.h"
 
 #define CLI_DATA_DIR   "/var/lib/quicksand"
-#define CLI_STORE_FILE "quicksand.db" /* in the data directory */
+#define CLI_STORE_FILE "store/quicksand.db" /* in the data directory */
 
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 

@@ -288,6 +288,7 @@ TEST(run_removes_its_sandbox_when_it_is_ended)
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
     CHECK_INT(RUN(&out, ARG("run"), ARG("-n"), ARG("sleep"), ARG("100")), 128 + SIGTERM);
     CHECK_INT(seen.kills, 1);
+    CHECK_INT(pthread_join(thread, NULL), 0);
 }
 
 TEST(ls_reads_all_pages)

@@ -11,6 +11,7 @@
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 
+#include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 
@@ -154,6 +155,7 @@ static void init(struct cli_stream *stream, uint32_t timeout_ms, size_t max)
     stream->settings.on_message_complete = on_message_complete;
     llhttp_init(&stream->parser, HTTP_RESPONSE, &stream->settings);
     stream->parser.data = stream;
+    stream->bytes = xmalloc(READ_SIZE);
     buf_init(&stream->body, max);
     buf_init(&stream->next_token, HEADER_MAX);
     buf_init(&stream->header_name, HEADER_MAX);
@@ -165,6 +167,7 @@ void cli_stream_close(struct cli_stream *stream)
     if (!stream->settings.on_body)
         return;
     close_fd(&stream->fd);
+    free(stream->bytes);
     buf_done(&stream->body);
     buf_done(&stream->next_token);
     buf_done(&stream->header_name);
@@ -347,7 +350,6 @@ static int feed(struct cli_stream *stream, const char *p, size_t len, struct err
 
 int cli_stream_recv(struct cli_stream *stream, struct error *err)
 {
-    static _Thread_local char bytes[READ_SIZE];
     ssize_t n;
 
     if (stream->ended)
@@ -355,9 +357,9 @@ int cli_stream_recv(struct cli_stream *stream, struct error *err)
     for (;;) {
         if (wait_for(stream, POLLIN, err) < 0)
             return -1;
-        n = recv(stream->fd, bytes, sizeof(bytes), 0);
+        n = recv(stream->fd, stream->bytes, READ_SIZE, 0);
         if (n > 0)
-            return feed(stream, bytes, (size_t)n, err);
+            return feed(stream, stream->bytes, (size_t)n, err);
         if (n == 0)
             break;
         if (errno != EAGAIN && errno != EINTR)

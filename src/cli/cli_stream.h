@@ -32,6 +32,7 @@ struct cli_stream {
     llhttp_t parser;
     llhttp_settings_t settings;
     struct buf header_name, header_value;
+    char *bytes; /* of one read */
 };
 
 struct cli_request {

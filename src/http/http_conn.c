@@ -1,6 +1,6 @@
 /* How it works
  *
- * Handlers only ever record what they want; conn_advance() looks at the state and does what is
+ * Handlers only ever record what they want; http_conn_advance() looks at the state and does what is
  * possible, and is the only place that calls handlers. It runs when the socket is ready, and for
  * connections a handler has touched from elsewhere, in the server's prepare handle before the loop
  * waits again. So no callback is ever called from inside a call a handler made, and the memory of a
@@ -47,7 +47,7 @@ static void on_handle_closed(uv_handle_t *handle)
     http_server_unref(server);
 }
 
-void conn_close(struct http_conn *conn)
+void http_conn_close(struct http_conn *conn)
 {
     bool had_exchange = conn->state == CONN_EXCHANGE;
 
@@ -68,7 +68,7 @@ void conn_close(struct http_conn *conn)
     http_server_conn_closed(conn);
 }
 
-void conn_send(struct http_conn *conn, const struct iovec *iov, size_t count)
+void http_conn_send(struct http_conn *conn, const struct iovec *iov, size_t count)
 {
     size_t before = conn->out.pending;
 
@@ -78,10 +78,10 @@ void conn_send(struct http_conn *conn, const struct iovec *iov, size_t count)
         conn->broken = true;
     if (conn->out.pending < before)
         conn->progress = true;
-    conn_touch(conn);
+    http_conn_touch(conn);
 }
 
-void conn_touch(struct http_conn *conn)
+void http_conn_touch(struct http_conn *conn)
 {
     if (!conn->busy && conn->state != CONN_CLOSED && list_empty(&conn->todo))
         list_push_back(&conn->server->todo, &conn->todo);
@@ -107,7 +107,7 @@ static int on_body(void *arg, struct str data)
     return ex->paused || ex->too_large || conn->broken || ex->mode == BODY_UNASKED;
 }
 
-void conn_fail(struct http_conn *conn, int status, const char *text)
+void http_conn_fail(struct http_conn *conn, int status, const char *text)
 {
     struct http_exchange *ex = &conn->ex;
     struct http_header type = {STR("Content-Type"), STR("application/json")};
@@ -148,7 +148,7 @@ static bool step_head(struct http_conn *conn)
             start_exchange(conn);
             return true;
         case HTTP_PARSE_ERROR:
-            conn_fail(conn, conn->parser.error_status, conn->parser.error_text);
+            http_conn_fail(conn, conn->parser.error_status, conn->parser.error_text);
             return true;
         case HTTP_PARSE_MORE:
         case HTTP_PARSE_DONE:
@@ -157,7 +157,7 @@ static bool step_head(struct http_conn *conn)
         }
     }
     if (conn->eof || (conn->server->draining && !http_parser_begun(&conn->parser))) {
-        conn_close(conn);
+        http_conn_close(conn);
         return true;
     }
     return false;
@@ -184,7 +184,7 @@ static void finish_exchange(struct http_conn *conn)
     if (conn->parser.complete && !conn->close_after) {
         next_request(conn);
     } else if (conn->eof || (conn->parser.complete && !conn->in.len)) {
-        conn_close(conn);
+        http_conn_close(conn);
     } else if (!conn->parser.complete && !conn->close_after && !waits_for_continue &&
                length <= CONN_SKIP_MAX) {
         conn->state = CONN_SKIP;
@@ -203,9 +203,9 @@ static bool step_body(struct http_conn *conn)
 
     if (!conn->parser.complete && conn->in.len) {
         if (http_parser_feed(&conn->parser, &conn->in) == HTTP_PARSE_ERROR)
-            conn_fail(conn, conn->parser.error_status, conn->parser.error_text);
+            http_conn_fail(conn, conn->parser.error_status, conn->parser.error_text);
         else if (ex->too_large)
-            conn_fail(conn, 413, "request body is too large");
+            http_conn_fail(conn, 413, "request body is too large");
         return true;
     }
     if (conn->parser.complete) {
@@ -267,7 +267,7 @@ static bool step_skip(struct http_conn *conn)
 static bool step(struct http_conn *conn)
 {
     if (conn->broken || conn->detached) {
-        conn_close(conn);
+        http_conn_close(conn);
         return false;
     }
     switch (conn->state) {
@@ -339,7 +339,7 @@ static void update(struct http_conn *conn)
     conn->restart = conn->progress = false;
 }
 
-void conn_advance(struct http_conn *conn)
+void http_conn_advance(struct http_conn *conn)
 {
     if (conn->state == CONN_CLOSED)
         return;
@@ -405,25 +405,25 @@ static void on_ready(uv_poll_t *poll, int status, int events)
     for (int i = 0; i < READS_PER_EVENT && (events & UV_READABLE) && !conn->broken; i++) {
         bool more = read_some(conn);
 
-        conn_advance(conn);
+        http_conn_advance(conn);
         if (!more || conn->state == CONN_CLOSED || conn->in.len || conn->eof)
             return;
     }
-    conn_advance(conn);
+    http_conn_advance(conn);
 }
 
-void conn_timed_out(struct http_conn *conn, enum conn_timer kind)
+void http_conn_timed_out(struct http_conn *conn, enum conn_timer kind)
 {
     if (kind == CONN_TIMER_HEAD || (kind == CONN_TIMER_BODY && conn->state == CONN_EXCHANGE))
-        conn_fail(conn, 408, "the request did not come in time");
+        http_conn_fail(conn, 408, "the request did not come in time");
     else if (kind == CONN_TIMER_WRITE)
         conn->broken = conn->reset = true;
     else
         conn->broken = true;
-    conn_advance(conn);
+    http_conn_advance(conn);
 }
 
-void conn_open(struct http_server *server, int fd_consume, bool refuse)
+void http_conn_open(struct http_server *server, int fd_consume, bool refuse)
 {
     struct http_conn *conn = xcalloc(1, sizeof(*conn));
 
@@ -445,6 +445,6 @@ void conn_open(struct http_server *server, int fd_consume, bool refuse)
     server->handles++;
     conn->restart = true;
     if (refuse)
-        conn_fail(conn, 503, "too many connections");
-    conn_advance(conn);
+        http_conn_fail(conn, 503, "too many connections");
+    http_conn_advance(conn);
 }

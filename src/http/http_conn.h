@@ -84,7 +84,7 @@ struct http_conn {
     bool reset;       /* ... with a reset */
     bool detached;    /* the socket belongs to the handler now */
     bool close_after; /* no further request on this connection */
-    bool busy;        /* conn_advance() is on the stack */
+    bool busy;        /* http_conn_advance() is on the stack */
     bool restart;     /* the read timer starts again */
     bool progress;    /* the peer took bytes since the write timer started */
     struct list all, todo;
@@ -137,14 +137,14 @@ void http_server_unref(struct http_server *server);
 struct str http_server_date(struct http_server *server);
 
 /* http_conn.c */
-void conn_open(struct http_server *server, int fd_consume, bool refuse);
+void http_conn_open(struct http_server *server, int fd_consume, bool refuse);
 /* Does whatever the state allows; calls handlers. */
-void conn_advance(struct http_conn *conn);
-/* Have conn_advance() called before the loop waits again, unless it is running already. */
-void conn_touch(struct http_conn *conn);
-void conn_close(struct http_conn *conn);
-void conn_timed_out(struct http_conn *conn, enum conn_timer kind);
+void http_conn_advance(struct http_conn *conn);
+/* Have http_conn_advance() called before the loop waits again, unless it is running already. */
+void http_conn_touch(struct http_conn *conn);
+void http_conn_close(struct http_conn *conn);
+void http_conn_timed_out(struct http_conn *conn, enum conn_timer kind);
 /* Answers in the server's own name and ends the connection. */
-void conn_fail(struct http_conn *conn, int status, const char *text);
+void http_conn_fail(struct http_conn *conn, int status, const char *text);
 /* Sends or queues; a failure marks the connection broken. */
-void conn_send(struct http_conn *conn, const struct iovec *iov, size_t count);
+void http_conn_send(struct http_conn *conn, const struct iovec *iov, size_t count);

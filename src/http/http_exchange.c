@@ -57,9 +57,9 @@ static void ask_for_body(struct http_exchange *ex)
     struct iovec iov = {.iov_base = (char *)(uintptr_t)go_on, .iov_len = sizeof(go_on) - 1};
 
     if (ex->continue_due && ex->answer == ANSWER_NONE)
-        conn_send(conn, &iov, 1);
+        http_conn_send(conn, &iov, 1);
     ex->continue_due = false;
-    conn_touch(conn);
+    http_conn_touch(conn);
 }
 
 static bool can_ask(struct http_exchange *ex)
@@ -76,7 +76,7 @@ void http_read_all(struct http_exchange *ex, size_t max,
     if (!can_ask(ex))
         return;
     if (length > 0 && (uint64_t)length > max) {
-        conn_fail(conn_of(ex), 413, "request body is too large");
+        http_conn_fail(conn_of(ex), 413, "request body is too large");
         return;
     }
     ex->mode = BODY_ALL;
@@ -103,7 +103,7 @@ void http_read_stream(struct http_exchange *ex,
 void http_pause(struct http_exchange *ex)
 {
     ex->paused = true;
-    conn_touch(conn_of(ex));
+    http_conn_touch(conn_of(ex));
 }
 
 void http_resume(struct http_exchange *ex)
@@ -112,7 +112,7 @@ void http_resume(struct http_exchange *ex)
         return;
     ex->paused = false;
     conn_of(ex)->restart = true;
-    conn_touch(conn_of(ex));
+    http_conn_touch(conn_of(ex));
 }
 
 /* ---- answer ---- */
@@ -237,7 +237,7 @@ void http_reply(struct http_exchange *ex, int status, const struct http_header *
     iov[0] = (struct iovec){.iov_base = head->p, .iov_len = head->len};
     iov[1] = (struct iovec){.iov_base = (char *)(uintptr_t)body.p, .iov_len = body.len};
     ex->answer = ANSWER_ENDED;
-    conn_send(conn_of(ex), iov, ex->no_payload || !body.len ? 1 : 2);
+    http_conn_send(conn_of(ex), iov, ex->no_payload || !body.len ? 1 : 2);
 }
 
 /* The head waits for the first body bytes, or for the end of the loop's turn. */
@@ -246,7 +246,7 @@ static void queue_head(struct http_exchange *ex, struct buf *head)
     struct iovec iov = {.iov_base = head->p, .iov_len = head->len};
 
     http_outq_add(&conn_of(ex)->out, &iov, 1);
-    conn_touch(conn_of(ex));
+    http_conn_touch(conn_of(ex));
 }
 
 void http_begin(struct http_exchange *ex, int status, const struct http_header *headers,
@@ -318,7 +318,7 @@ size_t http_write(struct http_exchange *ex, const void *p, size_t len)
     iov[count++] = (struct iovec){.iov_base = (char *)(uintptr_t)p, .iov_len = len};
     if (ex->framing == FRAMING_CHUNKED)
         iov[count++] = (struct iovec){.iov_base = line_end, .iov_len = 2};
-    conn_send(conn, iov, count);
+    http_conn_send(conn, iov, count);
     if (conn->out.pending > HTTP_LOW_WATER)
         ex->drain_due = true;
     return http_pending(ex);
@@ -349,7 +349,7 @@ void http_write_file(struct http_exchange *ex, int fd_consume, int64_t offset, i
     http_outq_add_file(&conn->out, fd_consume, offset, len);
     if (conn->out.pending > HTTP_LOW_WATER)
         ex->drain_due = true;
-    conn_send(conn, NULL, 0);
+    http_conn_send(conn, NULL, 0);
 }
 
 void http_end(struct http_exchange *ex)
@@ -365,7 +365,7 @@ void http_end(struct http_exchange *ex)
         return;
     }
     ex->answer = ANSWER_ENDED;
-    conn_send(conn, &last, ex->framing == FRAMING_CHUNKED && !ex->no_payload ? 1 : 0);
+    http_conn_send(conn, &last, ex->framing == FRAMING_CHUNKED && !ex->no_payload ? 1 : 0);
 }
 
 void http_abort(struct http_exchange *ex)
@@ -377,7 +377,7 @@ void http_abort(struct http_exchange *ex)
     conn->broken = conn->reset = true;
     ex->mode = BODY_UNASKED;
     ex->on_drain = NULL;
-    conn_touch(conn);
+    http_conn_touch(conn);
 }
 
 int http_detach(struct http_exchange *ex, struct buf *rest)
@@ -399,6 +399,6 @@ int http_detach(struct http_exchange *ex, struct buf *rest)
     conn->in = STR_NONE;
     conn->detached = true;
     ex->mode = BODY_UNASKED;
-    conn_touch(conn);
+    http_conn_touch(conn);
     return fd;
 }

@@ -53,7 +53,7 @@ static void on_prepare(uv_prepare_t *prepare)
     struct list *node;
 
     while ((node = list_pop_front(&server->todo)))
-        conn_advance(container_of(node, struct http_conn, todo));
+        http_conn_advance(container_of(node, struct http_conn, todo));
     check_idle(server);
 }
 
@@ -76,7 +76,7 @@ static void on_tick(uv_timer_t *timer)
                 break;
             list_remove(&link->link);
             link->kind = CONN_TIMER_NONE;
-            conn_timed_out(conn, kind);
+            http_conn_timed_out(conn, kind);
             if (server->freed)
                 return;
         }
@@ -203,7 +203,7 @@ static void on_connection(uv_poll_t *poll, int status, int events)
         }
         if (listener->tcp)
             (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-        conn_open(server, fd, server->conn_count >= server->config.max_connections);
+        http_conn_open(server, fd, server->conn_count >= server->config.max_connections);
     }
 }
 
@@ -262,7 +262,7 @@ void http_server_drain(struct http_server *server, void (*on_idle)(void *arg), v
     server->idle_arg = arg;
     close_listeners(server);
     list_for_each (node, &server->conns)
-        conn_touch(container_of(node, struct http_conn, all));
+        http_conn_touch(container_of(node, struct http_conn, all));
 }
 
 static void on_own_handle_closed(uv_handle_t *handle)
@@ -278,7 +278,7 @@ void http_server_free(struct http_server *server)
     server->on_idle = NULL;
     close_listeners(server);
     while (!list_empty(&server->conns))
-        conn_close(container_of(server->conns.next, struct http_conn, all));
+        http_conn_close(container_of(server->conns.next, struct http_conn, all));
     uv_close((uv_handle_t *)&server->timer, on_own_handle_closed);
     uv_close((uv_handle_t *)&server->prepare, on_own_handle_closed);
 }

@@ -1,6 +1,7 @@
 #include "http/http_test_rig.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -9,6 +10,8 @@
 #include "base/clock.h"
 
 enum { WAIT_MS = 8000 };
+
+struct rig_seen seen;
 
 static void start(struct rig *rig, const struct http_server_config *config, int fd)
 {
@@ -138,3 +141,127 @@ void rig_expect(struct rig *rig, const char *request, const char *expected)
     buf_done(&out);
     (void)close(fd);
 }
+
+static void on_done(struct http_exchange *ex, void *arg)
+{
+    (void)arg;
+    seen.dones++;
+    seen.finishes += http_finished(ex);
+    if (ex == seen.kept)
+        seen.kept = NULL;
+}
+
+void rig_reply(struct http_exchange *ex, struct str text)
+{
+    struct http_header type = {STR("Content-Type"), STR("text/plain")};
+
+    http_reply(ex, 200, &type, 1, text);
+}
+
+static void on_whole_body(struct http_exchange *ex, struct str body, void *arg)
+{
+    (void)arg;
+    rig_reply(ex, body);
+}
+
+static void on_data(struct http_exchange *ex, struct str data, void *arg)
+{
+    seen.data_calls++;
+    seen.data_bytes += data.len;
+    if (arg)
+        http_pause(ex);
+}
+
+static void on_end(struct http_exchange *ex, void *arg)
+{
+    char text[32];
+
+    (void)arg;
+    seen.ended = true;
+    (void)snprintf(text, sizeof(text), "got %zu", seen.data_bytes);
+    rig_reply(ex, str_of(text));
+}
+
+static void produce(struct http_exchange *ex, void *arg)
+{
+    static char block[32768];
+
+    seen.drains += arg != NULL;
+    memset(block, 'x', sizeof(block));
+    while (seen.big_left) {
+        size_t len = seen.big_left < sizeof(block) ? seen.big_left : sizeof(block);
+
+        seen.big_left -= len;
+        if (http_write(ex, block, len) > HTTP_HIGH_WATER)
+            return;
+    }
+    http_end(ex);
+}
+
+static void send_file(struct http_exchange *ex)
+{
+    int fd = open("/tmp", O_TMPFILE | O_RDWR, 0600);
+    static char block[65536];
+
+    memset(block, 'f', sizeof(block));
+    for (int i = 0; i < RIG_BIG / (int)sizeof(block); i++)
+        CHECK_INT(write(fd, block, sizeof(block)), sizeof(block));
+    http_begin(ex, 200, NULL, 0, RIG_BIG - 10 + 4);
+    http_write_file(ex, fd, 10, RIG_BIG - 10);
+    (void)http_write(ex, "tail", 4);
+    http_end(ex);
+}
+
+static void on_request(struct http_exchange *ex, void *arg)
+{
+    const struct http_request *request = http_request(ex);
+    struct str path = request->path;
+
+    (void)arg;
+    seen.requests++;
+    http_on_done(ex, on_done, NULL);
+    if (str_is(path, "/hello")) {
+        rig_reply(ex, STR("hello"));
+    } else if (str_is(path, "/none")) {
+        http_reply(ex, 204, NULL, 0, STR("ignored"));
+    } else if (str_is(path, "/echo")) {
+        http_read_all(ex, 1000, on_whole_body, NULL);
+    } else if (str_is(path, "/count")) {
+        http_read_stream(ex, on_data, on_end, NULL);
+    } else if (str_is(path, "/pause")) {
+        seen.kept = ex;
+        http_read_stream(ex, on_data, on_end, &seen);
+    } else if (str_is(path, "/chunks")) {
+        http_begin(ex, 200, NULL, 0, -1);
+        (void)http_write(ex, "abc", 3);
+        (void)http_write(ex, "", 0);
+        (void)http_write(ex, "defg", 4);
+        http_end(ex);
+    } else if (str_is(path, "/big")) {
+        seen.big_left = RIG_BIG;
+        http_begin(ex, 200, NULL, 0, RIG_BIG);
+        http_on_drain(ex, produce, &seen);
+        produce(ex, NULL);
+    } else if (str_is(path, "/file")) {
+        send_file(ex);
+    } else if (str_is(path, "/short")) {
+        http_begin(ex, 200, NULL, 0, 100);
+        (void)http_write(ex, "only this", 9);
+        http_end(ex);
+    } else if (str_is(path, "/evil")) {
+        struct http_header header = {STR("X-A"), STR("b\r\nSet-Cookie: c")};
+
+        http_reply(ex, 200, &header, 1, STR_NONE);
+    } else {
+        seen.kept = ex; /* answered by the test */
+    }
+}
+
+const struct http_server_config rig_config = {
+    .on_request = on_request,
+    .max_connections = 100,
+    .head_timeout_ms = 5000,
+    .idle_timeout_ms = 5000,
+    .body_timeout_ms = 5000,
+    .write_timeout_ms = 5000,
+};

@@ -25,3 +25,18 @@ void rig_send(struct rig *rig, int fd, struct str bytes);
 void rig_read(struct rig *rig, int fd, const char *until, struct buf *out, int *out_errnum);
 /* Sends, reads to the end of the stream, checks for a substring. */
 void rig_expect(struct rig *rig, const char *request, const char *expected);
+
+enum { RIG_BIG = 16 * 1024 * 1024 };
+
+/* What the handler of rig_config has seen: /hello /none /echo /count /pause /chunks /big /file /short
+ * /evil are answered, anything else is kept for the test. */
+struct rig_seen {
+    int requests, dones, finishes, data_calls, drains;
+    size_t data_bytes, big_left;
+    bool ended;
+    struct http_exchange *kept;
+};
+extern struct rig_seen seen;
+extern const struct http_server_config rig_config;
+
+void rig_reply(struct http_exchange *ex, struct str text);

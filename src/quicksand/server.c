@@ -47,6 +47,7 @@ struct server {
     struct engine *engine;
     struct sandboxes *sandboxes;
     struct workers *workers;
+    struct api_keys *keys;
     struct api *api;
     struct edge *edges;
     char generated_key[API_KEY_SIZE];
@@ -170,6 +171,7 @@ static int open_edges(struct server *server, struct error *err)
                              .store = server->store,
                              .max_timeout_s = server->config.max_hours * 3600};
 
+    server->keys = api.keys = api_keys_new(server->store, getenv("QUICKSAND_API_KEY"));
     server->workers = workers_new((size_t)server->config.workers, QUEUE_MAX);
     api.workers = server->workers;
     server->api = api_new(&api);

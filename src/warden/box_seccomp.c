@@ -429,22 +429,41 @@ static int add_process_rules(scmp_filter_ctx filter)
     return r;
 }
 
-/* Sockets of the families programs use; the others are little-tested kernel code. AF_NETLINK only
- * for routing and kobject messages, which tools such as `ip` read. */
+/* Families and netlink protocols that programs use; the others are little-tested kernel code. They
+ * fail as on a kernel built without them. Audit is there because sudo and PAM insist on asking it. */
+enum { FAMILY_UNIX = 1, FAMILY_INET = 2, FAMILY_INET6 = 10, FAMILY_NETLINK = 16 };
+enum { NETLINK_OF_ROUTES = 0, NETLINK_OF_AUDIT = 9, NETLINK_OF_DEVICES = 15 };
+
+static int add_socket_family(scmp_filter_ctx filter, int number, unsigned family)
+{
+    bool allow = family == FAMILY_UNIX || family == FAMILY_INET || family == FAMILY_INET6;
+
+    return seccomp_rule_add(filter, allow ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(EAFNOSUPPORT), number, 1,
+                            SCMP_A0(SCMP_CMP_EQ, family));
+}
+
+static int add_netlink_protocol(scmp_filter_ctx filter, int number, unsigned protocol)
+{
+    bool allow = protocol == NETLINK_OF_ROUTES || protocol == NETLINK_OF_AUDIT ||
+                 protocol == NETLINK_OF_DEVICES;
+
+    return seccomp_rule_add(filter, allow ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(EPROTONOSUPPORT), number,
+                            2, SCMP_A0(SCMP_CMP_EQ, FAMILY_NETLINK),
+                            SCMP_A2(SCMP_CMP_EQ, protocol));
+}
+
 static int add_socket_rules(scmp_filter_ctx filter)
 {
-    static const int families[] = {1 /* UNIX */, 2 /* INET */, 10 /* INET6 */};
     int number = seccomp_syscall_resolve_name("socket");
     int r = 0;
 
-    for (size_t i = 0; r == 0 && i < sizeof(families) / sizeof(*families); i++)
-        r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 1, SCMP_A0(SCMP_CMP_EQ, families[i]));
+    for (unsigned family = 0; r == 0 && family < FAMILY_NETLINK; family++)
+        r = add_socket_family(filter, number, family);
+    for (unsigned protocol = 0; r == 0 && protocol < 32; protocol++)
+        r = add_netlink_protocol(filter, number, protocol);
     if (r == 0)
-        r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 2, SCMP_A0(SCMP_CMP_EQ, 16),
-                             SCMP_A2(SCMP_CMP_EQ, 0));
-    if (r == 0)
-        r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 2, SCMP_A0(SCMP_CMP_EQ, 16),
-                             SCMP_A2(SCMP_CMP_EQ, 15));
+        r = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EAFNOSUPPORT), number, 1,
+                             SCMP_A0(SCMP_CMP_GT, FAMILY_NETLINK));
     return r;
 }
 

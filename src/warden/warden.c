@@ -182,7 +182,7 @@ int warden_run(const struct warden_config *config)
     struct error err;
     int status;
 
-    (void)umask(077);
+    (void)umask(022);
     warden.config = config;
     warden.event_fd = warden.server_pidfd = -1;
     run.signal_fd = block_signals();
@@ -205,7 +205,7 @@ int warden_down(const struct warden_config *config, struct error *err)
     size_t count;
     int r = 0;
 
-    (void)umask(077);
+    (void)umask(022);
     warden.config = config;
     warden.event_fd = warden.server_pidfd = -1;
     if (warden_open_host(&warden, err) < 0) {

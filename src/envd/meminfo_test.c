@@ -1,0 +1,168 @@
+#include "envd/meminfo.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fuse.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/path.h"
+#include "base/test.h"
+
+struct message {
+    struct fuse_in_header head;
+    union {
+        struct fuse_init_in init;
+        struct fuse_read_in read;
+    } body;
+};
+
+struct answer {
+    struct fuse_out_header head;
+    char body[MEMINFO_REPLY_MAX - sizeof(struct fuse_out_header)];
+};
+
+static size_t ask(uint32_t opcode, struct message *message, size_t body_len, struct answer *out)
+{
+    struct message plain = {0};
+
+    if (!message)
+        message = &plain;
+    message->head.opcode = opcode;
+    message->head.unique = 77;
+    message->head.nodeid = FUSE_ROOT_ID;
+    message->head.len = (uint32_t)(sizeof(message->head) + body_len);
+    return meminfo_answer(message, message->head.len, STR("0123456789"), (char *)out);
+}
+
+TEST(meminfo_init)
+{
+    struct message message = {.body.init = {.major = 7, .minor = 40}};
+    struct answer answer;
+    struct fuse_init_out out;
+
+    CHECK_INT(ask(FUSE_INIT, &message, sizeof(message.body.init), &answer),
+              sizeof(answer.head) + sizeof(out));
+    memcpy(&out, answer.body, sizeof(out));
+    CHECK_INT(answer.head.error, 0);
+    CHECK_INT(answer.head.unique, 77);
+    CHECK_INT(out.major, 7);
+    CHECK_INT(out.minor, 31);
+    message.body.init.major = 6;
+    CHECK_INT(ask(FUSE_INIT, &message, sizeof(message.body.init), &answer), sizeof(answer.head));
+    CHECK_INT(answer.head.error, -EPROTO);
+    /* Too short for its own body. */
+    CHECK_INT(ask(FUSE_INIT, &message, 4, &answer), sizeof(answer.head));
+    CHECK_INT(answer.head.error, -EPROTO);
+}
+
+TEST(meminfo_attributes_and_open)
+{
+    struct answer answer;
+    struct fuse_attr_out attr;
+    struct fuse_open_out opened;
+
+    CHECK_INT(ask(FUSE_GETATTR, NULL, 0, &answer), sizeof(answer.head) + sizeof(attr));
+    memcpy(&attr, answer.body, sizeof(attr));
+    CHECK_INT(attr.attr.mode, S_IFREG | 0444);
+    CHECK_INT(ask(FUSE_OPEN, NULL, 0, &answer), sizeof(answer.head) + sizeof(opened));
+    memcpy(&opened, answer.body, sizeof(opened));
+    CHECK(opened.open_flags & FOPEN_DIRECT_IO);
+}
+
+static void check_read(uint64_t offset, uint32_t size, const char *want)
+{
+    struct message message = {.body.read = {.offset = offset, .size = size}};
+    struct answer answer;
+    size_t len = ask(FUSE_READ, &message, sizeof(message.body.read), &answer);
+
+    CHECK_INT(answer.head.len, len);
+    CHECK_STR(str_n(answer.body, len - sizeof(answer.head)), want);
+}
+
+TEST(meminfo_read)
+{
+    struct message message = {0};
+    struct answer answer;
+
+    check_read(0, 4096, "0123456789");
+    check_read(4, 3, "456");
+    check_read(10, 4096, "");
+    check_read(UINT64_MAX, UINT32_MAX, "");
+    CHECK_INT(ask(FUSE_READ, &message, 8, &answer), sizeof(answer.head));
+    CHECK_INT(answer.head.error, -EINVAL);
+}
+
+TEST(meminfo_other_requests)
+{
+    struct answer answer;
+    struct message message = {0};
+
+    CHECK_INT(ask(FUSE_FORGET, NULL, 0, &answer), 0);
+    CHECK_INT(ask(FUSE_INTERRUPT, NULL, 0, &answer), 0);
+    CHECK_INT(ask(FUSE_RELEASE, NULL, 0, &answer), sizeof(answer.head));
+    CHECK_INT(answer.head.error, 0);
+    CHECK_INT(ask(FUSE_WRITE, NULL, 0, &answer), sizeof(answer.head));
+    CHECK_INT(answer.head.error, -ENOSYS);
+    /* A length that does not fit, and too little for a head. */
+    message.head.len = 1000;
+    CHECK_INT(meminfo_answer(&message, sizeof(message), STR(""), (char *)&answer), 0);
+    CHECK_INT(meminfo_answer(&message, 10, STR(""), (char *)&answer), 0);
+}
+
+static void write_file(const char *dir, const char *name, const char *text)
+{
+    char path[256];
+    FILE *file;
+
+    (void)snprintf(path, sizeof(path), "%s/%s", dir, name);
+    file = fopen(path, "w");
+    CHECK(file);
+    CHECK(fputs(text, file) >= 0 && fclose(file) == 0);
+}
+
+TEST(usage_of_both_hierarchies)
+{
+    char v2[] = "/tmp/usage-test-XXXXXX", v1[] = "/tmp/usage-test-XXXXXX", sub[64];
+    struct usage usage;
+
+    CHECK(mkdtemp(v2) && mkdtemp(v1));
+    write_file(v2, "memory.current", "3000000\n");
+    write_file(v2, "memory.max", "8388608\n");
+    write_file(v2, "memory.stat", "anon 1000\nfile 2000000\nshmem 5\nactive_file 7\n");
+    write_file(v2, "cpu.stat", "usage_usec 1234\n");
+    usage_read(v2, 0, &usage);
+    CHECK_INT(usage.mem_total, 8388608);
+    CHECK_INT(usage.mem_used, 3000000);
+    CHECK_INT(usage.mem_cache, 2000000);
+    CHECK_INT(usage.mem_active_file, 7);
+    CHECK_INT(usage.cpu_us, 1234);
+    write_file(v2, "memory.max", "max\n");
+    usage_read(v2, 4194304, &usage);
+    CHECK_INT(usage.mem_total, 4194304);
+
+    (void)snprintf(sub, sizeof(sub), "%s/memory", v1);
+    CHECK_INT(mkdir(sub, 0700), 0);
+    write_file(sub, "memory.limit_in_bytes", "9223372036854771712\n");
+    write_file(sub, "memory.usage_in_bytes", "5000\n");
+    write_file(sub, "memory.stat", "cache 1\ntotal_cache 2000\n");
+    usage_read(v1, 65536, &usage);
+    CHECK_INT(usage.mem_total, 65536);
+    CHECK_INT(usage.mem_used, 5000);
+    CHECK_INT(usage.mem_cache, 2000);
+    CHECK_INT(path_remove_tree(AT_FDCWD, v1), 0);
+    CHECK_INT(path_remove_tree(AT_FDCWD, v2), 0);
+}
+
+TEST(meminfo_text_has_what_free_reads)
+{
+    struct usage usage = {.mem_total = 1024 * 1024, .mem_used = 512 * 1024, .mem_cache = 4096};
+    auto_buf struct buf text;
+
+    buf_init(&text, 8192);
+    meminfo_text(&usage, &text);
+    CHECK(strstr(text.p, "MemTotal:           1024 kB\n"));
+    CHECK(strstr(text.p, "MemFree:             512 kB\n"));
+    CHECK(strstr(text.p, "Cached:                4 kB\n"));
+    CHECK(strstr(text.p, "SwapTotal:             0 kB\n"));
+}
