@@ -50,7 +50,7 @@ int cli_usage(const struct cli_command *command, const char *fmt, ...)
 
 int cli_connect(struct cli *cli, struct error *err)
 {
-    return cli_server_find(cli->url, cli->data_dir, &cli->server, err);
+    return cli_server_find(cli->url, getenv("HOME"), &cli->server, err);
 }
 
 static void print_commands(FILE *to)
@@ -67,8 +67,8 @@ static void print_commands(FILE *to)
     }
     (void)fprintf(to, "\n'quicksand COMMAND --help' tells more. The server is found by --url, "
                       "$QUICKSAND_URL or\n$E2B_API_URL, the key by $QUICKSAND_TOKEN, "
-                      "$QUICKSAND_API_KEY or $E2B_API_KEY; else both by the\nfile 'credentials' "
-                      "in the data directory ($QUICKSAND_DATA, " CLI_DATA_DIR ").\n");
+                      "$QUICKSAND_API_KEY or $E2B_API_KEY; else both by\n"
+                      "~/" CLI_CREDENTIALS ", which the server's first start writes.\n");
 }
 
 static int run_help(struct cli *cli, int argc, char **argv)

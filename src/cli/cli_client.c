@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "cli/cli.h"
 #include "json/json_shape.h"
 
 #define DEFAULT_URL "http://127.0.0.1:3000"
@@ -43,17 +44,14 @@ static void parse_credentials(struct str text, struct credentials *out)
 }
 
 /* A missing file is no error; one that cannot be read is, because the user must act. */
-static int read_credentials(const char *data_dir, struct credentials *out, struct error *err)
+static int read_credentials(const char *home, struct credentials *out, struct error *err)
 {
-    auto_free char *path = xasprintf("%s/credentials", data_dir);
+    auto_free char *path = xasprintf("%s/" CLI_CREDENTIALS, home);
     auto_buf struct buf text = {0};
     int rc;
 
     buf_init(&text, CREDENTIALS_MAX);
     rc = fd_read_file_at(AT_FDCWD, path, &text);
-    if (rc == -EACCES)
-        return error_set(err, ERROR_FORBIDDEN,
-                         "'%s' can only be read by root: use sudo, or set QUICKSAND_API_KEY", path);
     if (rc < 0 && rc != -ENOENT && rc != -ENOTDIR)
         return error_set_errno(err, -rc, "reading '%s'", path);
     if (rc == 0)
@@ -69,7 +67,7 @@ static int check_key(const char *key, struct error *err)
     return 0;
 }
 
-int cli_server_find(const char *url, const char *data_dir, struct cli_server *out,
+int cli_server_find(const char *url, const char *home, struct cli_server *out,
                     struct error *err)
 {
     static const char *const url_names[] = {"QUICKSAND_URL", "E2B_API_URL", NULL};
@@ -82,8 +80,8 @@ int cli_server_find(const char *url, const char *data_dir, struct cli_server *ou
 
     if (!url)
         url = first_env(url_names);
-    if (!url || !key)
-        rc = read_credentials(data_dir, &file, err);
+    if (home && (!url || !key))
+        rc = read_credentials(home, &file, err);
     if (rc < 0 && key)
         rc = 0; /* only the address is missing, and that has a default */
     if (!url)
@@ -92,9 +90,8 @@ int cli_server_find(const char *url, const char *data_dir, struct cli_server *ou
         key = file.key;
     if (rc == 0 && (!key || !key[0]))
         rc = error_set(err, ERROR_UNAUTHORIZED,
-                       "no API key: set QUICKSAND_API_KEY, or run this on the server's host with "
-                       "QUICKSAND_DATA set to its data directory ('%s' has no credentials)",
-                       data_dir);
+                       "no API key: set E2B_API_KEY, or make one on the server's host with "
+                       "'quicksand key new'");
     if (rc == 0)
         rc = check_key(key, err);
     if (rc == 0)

@@ -14,8 +14,8 @@ struct cli_server {
     char *key;
 };
 
-/* From url (may be NULL), the environment, and the file DATA_DIR/credentials. */
-int cli_server_find(const char *url, const char *data_dir, struct cli_server *out,
+/* From url (may be NULL), the environment, and the file HOME/.quicksand/credentials. */
+int cli_server_find(const char *url, const char *home, struct cli_server *out,
                     struct error *err);
 void cli_server_done(struct cli_server *server);
 

@@ -235,7 +235,10 @@ TEST(credentials)
     CHECK(mkdtemp(dir));
     CHECK_INT(cli_server_find(NULL, dir, &server, &err), -1);
     CHECK_INT(err.code, ERROR_UNAUTHORIZED);
-    path = xasprintf("%s/credentials", dir);
+    path = xasprintf("%s/.quicksand", dir);
+    CHECK_INT(path_make_dirs(path, 0700), 0);
+    free(path);
+    path = xasprintf("%s/" CLI_CREDENTIALS, dir);
     file = fopen(path, "w");
     CHECK(file &&
           fputs("# made by the server\nurl = http://10.0.0.1:99\nkey = e2b_file\n", file) >= 0);

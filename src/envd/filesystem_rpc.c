@@ -103,6 +103,7 @@ int filesystem_move(struct call *call, struct error *err)
 int filesystem_remove(struct call *call, struct error *err)
 {
     char path[PATH_MAX];
+    struct guest_stat st;
     struct user user;
     int r;
 
@@ -110,8 +111,8 @@ int filesystem_remove(struct call *call, struct error *err)
         return -1;
     for (size_t len = strlen(path); len > 1 && path[len - 1] == '/'; len--)
         path[len - 1] = '\0';
-    r = path_remove_tree(AT_FDCWD, path);
-    if (r != 0 && r != -ENOTDIR)
+    r = guest_stat(path, false, &st);
+    if (r != -ENOENT && r != -ENOTDIR && (r = path_remove_tree(AT_FDCWD, path)) != 0)
         return error_set_errno(err, -r, "error removing '%s'", path);
     connect_reply(call->ex, STR("{}"));
     return 0;

@@ -1,7 +1,7 @@
 /* How it works: /proc is read once per round into (pid, parent, session); a process belongs to the
  * tree when it is in the root's session or when its chain of parents leads to the root. The root
- * dies last: as long as it is there, children of it that lose their parent inside the tree are still
- * found by their session, and those that left the session by their parent. Rounds repeat while they
+ * is stopped first, so that it cannot start more or end by itself because its children do, and dies
+ * last: until then those who left its session are found by their parent. Rounds repeat while they
  * find somebody alive, because a tree may grow while it is being killed. */
 #include "envd/process_tree.h"
 
@@ -144,6 +144,7 @@ void process_tree_kill(pid_t root)
 {
     struct snapshot all = {0};
 
+    (void)kill(root, SIGSTOP);
     for (int round = 0; round < ROUNDS_MAX; round++) {
         take_snapshot(&all);
         mark(&all, root);

@@ -99,6 +99,8 @@ void usage_read(const char *root, uint64_t mem_bytes, struct usage *out)
         out->mem_total = limit;
     if (out->mem_used > out->mem_total)
         out->mem_used = out->mem_total;
+    if (out->mem_cache > out->mem_used)
+        out->mem_cache = out->mem_used;
 }
 
 unsigned usage_cpu_count(void)

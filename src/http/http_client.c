@@ -144,15 +144,36 @@ void http_client_start(struct http_client *client, const struct http_client_even
     send_out(client, &iov, 1);
 }
 
+static size_t write_iov(struct http_client *client, const struct iovec *iov, size_t count)
+{
+    send_out(client, iov, count);
+    if (client->out.pending > HTTP_LOW_WATER)
+        client->drain_due = true;
+    return client->out.pending;
+}
+
 size_t http_client_write(struct http_client *client, const void *p, size_t len)
 {
     struct iovec iov = {.iov_base = (char *)(uintptr_t)p, .iov_len = len};
 
-    if (len)
-        send_out(client, &iov, 1);
-    if (client->out.pending > HTTP_LOW_WATER)
-        client->drain_due = true;
-    return client->out.pending;
+    return write_iov(client, &iov, len ? 1 : 0);
+}
+
+size_t http_client_write_chunk(struct http_client *client, const void *p, size_t len)
+{
+    char size_line[20], line_end[] = "\r\n";
+    int digits = snprintf(size_line, sizeof(size_line), "%zx\r\n", len);
+    struct iovec iov[3] = {{size_line, (size_t)digits}, {(char *)(uintptr_t)p, len}, {line_end, 2}};
+
+    return write_iov(client, iov, 3);
+}
+
+bool http_client_alive(const struct http_client *client)
+{
+    char byte;
+
+    return !client->failed && !client->closed && !client->active &&
+           recv(client->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
 }
 
 void http_client_pause(struct http_client *client)

@@ -35,6 +35,10 @@ void http_client_watch(struct http_client *client, const struct http_client_even
                        void *arg);
 /* Body bytes as they go on the wire; returns bytes waiting. */
 size_t http_client_write(struct http_client *client, const void *p, size_t len);
+/* The same as one chunk of a chunked body; len is not 0. */
+size_t http_client_write_chunk(struct http_client *client, const void *p, size_t len);
+/* Is an idle connection still there, as far as can be known without waiting? */
+bool http_client_alive(const struct http_client *client);
 void http_client_pause(struct http_client *client);
 void http_client_resume(struct http_client *client);
 int http_client_detach(struct http_client *client, struct buf *rest); /* then freed */

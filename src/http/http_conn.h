@@ -102,7 +102,6 @@ struct http_listener {
     struct http_server *server;
     struct list all;
     int fd;
-    bool tcp;
 };
 
 struct http_server {

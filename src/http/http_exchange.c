@@ -1,6 +1,8 @@
 /* What handlers call. Everything here records or sends; nothing here calls a handler. */
-#include <errno.h>
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include "base/cleanup.h"
 #include "http/http_conn.h"
@@ -24,6 +26,24 @@ struct arena *http_arena(struct http_exchange *ex)
 struct loop *http_loop(struct http_exchange *ex)
 {
     return conn_of(ex)->server->loop;
+}
+
+void http_peer(struct http_exchange *ex, char out[HTTP_PEER_SIZE])
+{
+    union {
+        struct sockaddr_storage any;
+        struct sockaddr_in in;
+        struct sockaddr_in6 in6;
+    } address = {0};
+    socklen_t size = sizeof(address);
+
+    out[0] = '\0';
+    if (getpeername(conn_of(ex)->fd, (struct sockaddr *)&address.any, &size) < 0)
+        return;
+    if (address.any.ss_family == AF_INET)
+        (void)inet_ntop(AF_INET, &address.in.sin_addr, out, HTTP_PEER_SIZE);
+    else if (address.any.ss_family == AF_INET6)
+        (void)inet_ntop(AF_INET6, &address.in6.sin6_addr, out, HTTP_PEER_SIZE);
 }
 
 void http_set_user(struct http_exchange *ex, void *user)
@@ -258,6 +278,16 @@ void http_begin(struct http_exchange *ex, int status, const struct http_header *
         queue_head(ex, head);
 }
 
+/* Otherwise only the end of the connection ends the body (RFC 9112, 6.3). */
+static bool ends_chunked(struct str codings)
+{
+    struct str last = STR_NONE;
+
+    while (codings.p)
+        last = str_trim(str_split(&codings, ','));
+    return str_eq_nocase(last, STR("chunked"));
+}
+
 void http_begin_raw(struct http_exchange *ex, int status, struct str reason,
                     const struct http_header *headers, size_t count)
 {
@@ -272,7 +302,8 @@ void http_begin_raw(struct http_exchange *ex, int status, struct str reason,
     ex->framing = FRAMING_RAW;
     for (size_t i = 0; i < count && !framed; i++)
         framed = str_eq_nocase(headers[i].name, STR("content-length")) ||
-                 str_eq_nocase(headers[i].name, STR("transfer-encoding"));
+                 (str_eq_nocase(headers[i].name, STR("transfer-encoding")) &&
+                  ends_chunked(headers[i].value));
     if (!framed)
         conn->close_after = true;
     buf_clear(head);

@@ -183,7 +183,6 @@ static void on_connection(uv_poll_t *poll, int status, int events)
 {
     struct http_listener *listener = poll->data;
     struct http_server *server = listener->server;
-    int one = 1;
 
     (void)events;
     if (status < 0)
@@ -201,8 +200,6 @@ static void on_connection(uv_poll_t *poll, int status, int events)
             close_fd(&fd);
             continue;
         }
-        if (listener->tcp)
-            (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
         http_conn_open(server, fd, server->conn_count >= server->config.max_connections);
     }
 }
@@ -216,6 +213,21 @@ static void on_listener_closed(uv_handle_t *handle)
     http_server_unref(server);
 }
 
+/* Accepted sockets inherit these. Keep-alive probes find peers that vanished without a word. */
+static void set_tcp_options(int fd)
+{
+    static const struct {
+        int level, name, value;
+    } options[] = {
+        {IPPROTO_TCP, TCP_NODELAY, 1},   {SOL_SOCKET, SO_KEEPALIVE, 1},
+        {IPPROTO_TCP, TCP_KEEPIDLE, 60}, {IPPROTO_TCP, TCP_KEEPINTVL, 15},
+        {IPPROTO_TCP, TCP_KEEPCNT, 4},
+    };
+
+    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+        (void)setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(int));
+}
+
 int http_server_listen(struct http_server *server, int listen_fd_consume)
 {
     struct http_listener *listener = xcalloc(1, sizeof(*listener));
@@ -225,8 +237,9 @@ int http_server_listen(struct http_server *server, int listen_fd_consume)
 
     listener->server = server;
     listener->fd = listen_fd_consume;
-    if (getsockname(listener->fd, (struct sockaddr *)&address, &size) == 0)
-        listener->tcp = address.ss_family == AF_INET || address.ss_family == AF_INET6;
+    if (getsockname(listener->fd, (struct sockaddr *)&address, &size) == 0 &&
+        (address.ss_family == AF_INET || address.ss_family == AF_INET6))
+        set_tcp_options(listener->fd);
     result = uv_poll_init(loop_uv(server->loop), &listener->poll, listener->fd);
     if (result != 0) {
         close_fd(&listener->fd);

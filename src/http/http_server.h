@@ -51,6 +51,9 @@ const struct http_request *http_request(const struct http_exchange *ex);
 struct str http_header(const struct http_exchange *ex, const char *name); /* of the request */
 struct arena *http_arena(struct http_exchange *ex); /* lives as long as the exchange */
 struct loop *http_loop(struct http_exchange *ex);
+/* The client's address as text; "" when it came over a Unix socket. */
+enum { HTTP_PEER_SIZE = 46 };
+void http_peer(struct http_exchange *ex, char out[HTTP_PEER_SIZE]);
 /* The handler's own object for this exchange. */
 void http_set_user(struct http_exchange *ex, void *user);
 void *http_user(const struct http_exchange *ex);

@@ -15,7 +15,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/path.h"
-#include "make_base_template.h"
+#include "quicksand/make_base_template.h"
 
 extern char **environ;
 

@@ -9,12 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "cli/cli.h"
 #include "warden/warden.h"
 
 static bool usable_resolver(struct str text, char out[INET_ADDRSTRLEN])
@@ -106,6 +108,23 @@ static char **server_arguments(int argc, char **argv)
     return out;
 }
 
+/* The client's side of the first key: ~/.quicksand/credentials of whoever starts the server. The
+ * server keeps only hashes; it writes here once, through a descriptor. */
+static int open_credentials(void)
+{
+    const char *home = getenv("HOME");
+    char path[CONFIG_TEXT_SIZE + 32];
+    int fd = -1;
+
+    if (home && home[0] == '/') {
+        (void)snprintf(path, sizeof(path), "%s/.quicksand", home);
+        (void)mkdir(path, 0700);
+        (void)snprintf(path, sizeof(path), "%s/" CLI_CREDENTIALS, home);
+        fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    }
+    return fd >= 0 ? fd : open("/dev/null", O_RDWR | O_CLOEXEC);
+}
+
 struct prepared {
     struct config config;
     char agent[CONFIG_TEXT_SIZE + 8];
@@ -160,6 +179,9 @@ int serve_main(int argc, char **argv)
         return 1;
     }
     prepared.warden.server_argv = server_arguments(argc, argv);
+    /* A key from the environment is the operator's own business. */
+    prepared.warden.credentials_fd =
+        getenv("QUICKSAND_API_KEY") ? open("/dev/null", O_RDWR | O_CLOEXEC) : open_credentials();
     return warden_run(&prepared.warden);
 }
 

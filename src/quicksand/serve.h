@@ -18,6 +18,14 @@ int server_main(int argc, char **argv);
 /* Makes DATA/layers/base when it is missing, with progress on stdout. */
 int base_layer_ensure(const struct config *config, struct error *err);
 
+/* ---- credentials.c ---- */
+
+/* The key kept for this server's operator: the one just made (written to the file), or the one the
+ * file holds when the store still knows it. "" in out when there is none. */
+struct api_keys;
+void credentials_settle(int fd, const char *url, const char *made_key, struct api_keys *keys,
+                        char *out, size_t size);
+
 /* ---- ready.c ---- */
 
 /* Prints the line "ready URL" and a block to paste. key: NULL when it is known to the operator

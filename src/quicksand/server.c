@@ -257,7 +257,9 @@ int server_main(int argc, char **argv)
 {
     static struct server server = {.lock = PTHREAD_MUTEX_INITIALIZER,
                                    .drained = PTHREAD_COND_INITIALIZER};
+    const char *url = getenv("QUICKSAND_URL_SELF");
     auto_buf struct buf faults;
+    char key[API_KEY_SIZE];
     struct error err;
     sigset_t set;
 
@@ -281,8 +283,9 @@ int server_main(int argc, char **argv)
         (void)fprintf(stderr, "quicksand: %s\n", err.message);
         return EXIT_CONFIG;
     }
-    ready_print(getenv("QUICKSAND_URL_SELF"), server.generated_key[0] ? server.generated_key : NULL,
-                getenv("QUICKSAND_API_KEY") != NULL);
+    credentials_settle(server.fds.credentials, url, server.generated_key, server.keys, key,
+                       sizeof(key));
+    ready_print(url, key[0] ? key : NULL, getenv("QUICKSAND_API_KEY") != NULL);
     (void)wait_for_signal();
     stop(&server);
     return 0;

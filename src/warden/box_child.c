@@ -56,7 +56,8 @@ static _Noreturn void die(const struct box_child *child, const char *step)
 struct mounts {
     int root, dev;
     int proc, sys, pts, shm, run, mqueue;
-    int cgroup, cgroup_memory, cgroup_cpu; /* one v2 tree, or a tmpfs with two v1 trees */
+    int cgroup;                                      /* one v2 tree, or a tmpfs with these: */
+    int cgroup_memory, cgroup_cpu, cgroup_unified;
     int meminfo;
     int fuse; /* the meminfo file's server side */
 };
@@ -117,6 +118,7 @@ static void make_cgroup(const struct box_child *child, struct mounts *mounts)
         NEW_MOUNT("cgroup", QUIET | MOUNT_ATTR_RDONLY, {"source", "cgroup"}, {"memory", NULL});
     mounts->cgroup_cpu =
         NEW_MOUNT("cgroup", QUIET | MOUNT_ATTR_RDONLY, {"source", "cgroup"}, {"cpu", NULL});
+    mounts->cgroup_unified = NEW_MOUNT("cgroup2", QUIET | MOUNT_ATTR_RDONLY, {"source", "cgroup"});
 }
 
 static void make_mounts(const struct box_child *child, struct mounts *mounts)
@@ -226,6 +228,7 @@ static void attach_cgroup(const struct box_child *child, struct mounts *mounts)
         return;
     attach(child, mounts->cgroup_memory, "/sys/fs/cgroup/memory", true);
     attach(child, mounts->cgroup_cpu, "/sys/fs/cgroup/cpu", true);
+    attach(child, mounts->cgroup_unified, "/sys/fs/cgroup/unified", true);
     top = open_target(child, "/sys/fs/cgroup", true);
     MUST(sys_mount_setattr(top, "", AT_EMPTY_PATH, &attr), "seal /sys/fs/cgroup");
     (void)close(top);

@@ -22,6 +22,7 @@ struct server_fds {
     size_t loops;
     int control[WARDEN_CONTROL_CHANNELS];
     int event;
+    int credentials; /* file for the first key, in the operator's home; /dev/null when there is none */
 };
 
 struct warden_config {
@@ -34,6 +35,7 @@ struct warden_config {
     const char *const *resolvers;
     size_t resolver_count;
     char *const *server_argv; /* started as the unprivileged server */
+    int credentials_fd;       /* handed to it */
 };
 
 /* Runs until SIGTERM or SIGINT. Returns the exit status. */

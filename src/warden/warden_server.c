@@ -22,7 +22,7 @@
 enum { FIRST_FD = 3 };
 
 /* The child's descriptors stand in a row from FIRST_FD: listeners, dial channels, control channels,
- * the event channel. */
+ * the event channel, the credentials file. */
 static size_t collect(const struct server_fds *fds, int *out)
 {
     size_t n = 0;
@@ -34,10 +34,11 @@ static size_t collect(const struct server_fds *fds, int *out)
     for (size_t i = 0; i < WARDEN_CONTROL_CHANNELS; i++)
         out[n++] = fds->control[i];
     out[n++] = fds->event;
+    out[n++] = fds->credentials;
     return n;
 }
 
-enum { FDS_MAX = 2 * WARDEN_LOOPS_MAX + WARDEN_CONTROL_CHANNELS + 1 };
+enum { FDS_MAX = 2 * WARDEN_LOOPS_MAX + WARDEN_CONTROL_CHANNELS + 2 };
 
 static _Noreturn void exec_server(const struct warden *warden, const struct server_fds *fds,
                                   pid_t parent)
@@ -98,7 +99,9 @@ static int make_channels(struct warden *warden, struct server_fds *fds, struct e
 
 int warden_start_server(struct warden *warden, struct error *err)
 {
-    struct server_fds fds = {.loops = warden->config->loops, .event = -1};
+    struct server_fds fds = {.loops = warden->config->loops,
+                             .event = -1,
+                             .credentials = warden->config->credentials_fd};
     pid_t parent = getpid(), pid;
     int r;
 
@@ -140,6 +143,7 @@ int warden_server_fds(struct server_fds *out, struct error *err)
     for (size_t i = 0; i < WARDEN_CONTROL_CHANNELS; i++)
         out->control[i] = fd++;
     out->event = fd++;
+    out->credentials = fd++;
     for (int i = FIRST_FD; i < fd; i++)
         if (fcntl(i, F_SETFD, FD_CLOEXEC) < 0)
             return error_set_errno(err, errno, "descriptor %d is missing", i);

@@ -1,0 +1,30 @@
+/* Requests that are for a sandbox, one struct per loop; all calls on that loop's thread.
+ *
+ * When a sandbox's route goes away, what is open to it on this loop is cut in the middle, so that
+ * clients see a broken connection and not a short but complete answer. */
+#pragma once
+
+#include "engine/engine_dial.h"
+#include "http/http_server.h"
+#include "route/route.h"
+
+struct proxy;
+
+struct proxy_config {
+    const char *run_dir; /* where the agents' sockets are */
+    struct routes *routes;
+    struct engine_dialer *dialer;
+    /* NULL: engine_dial() and engine_dial_cancel(). Tests put their own here. */
+    struct engine_dial *(*dial)(struct engine_dialer *dialer, const char id[ID_SIZE], uint16_t port,
+                                bool v6, engine_dial_fn *fn, void *arg);
+    void (*dial_cancel)(struct engine_dial *dial);
+};
+
+/* Registers with the routes: only before they change. */
+struct proxy *proxy_new(struct loop *loop, const struct proxy_config *config);
+/* Cuts everything. After the http server of this loop was freed, and when routes no longer change. */
+void proxy_free(struct proxy *proxy);
+/* False when the request is not for a sandbox; then nothing was done with it. */
+bool proxy_handle(struct proxy *proxy, struct http_exchange *ex);
+/* Open requests and tunnels. */
+size_t proxy_sessions(const struct proxy *proxy);

@@ -1,0 +1,107 @@
+/* A path is compared after everything was undone that some server between here and a handler might
+ * undo: escapes (also escaped escapes), empty and dot segments, trailing slashes, parameters behind
+ * a ';', case. Refusing a spelling that the agent would not understand costs nothing. */
+#include "proxy/proxy_guard.h"
+
+#include "base/buf.h"
+#include "base/encode.h"
+#include "proxy/proxy_host.h"
+
+enum { DECODE_ROUNDS = 4, SEGMENTS_MAX = 64 };
+
+/* Decodes valid escapes and keeps broken ones as they are. */
+static void decode_lenient(struct str in, struct buf *out)
+{
+    while (in.len) {
+        size_t len = in.p[0] == '%' && in.len >= 3 ? 3 : 1;
+
+        if (len == 3 && url_decode(str_n(in.p, 3), false, out)) {
+            in = str_skip(in, 3);
+            continue;
+        }
+        (void)buf_add_char(out, in.p[0]);
+        in = str_skip(in, 1);
+    }
+}
+
+static bool is_control_name(struct str segment)
+{
+    static const char *const names[] = {"init",     "freeze", "unfreeze", "collapse",
+                                        "fsfreeze", "fsthaw", "upgrade"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (str_eq_nocase(segment, str_of(names[i])))
+            return true;
+    }
+    return false;
+}
+
+/* First segment of a decoded path after "." and ".." were resolved; STR_NONE for the root. */
+static struct str first_segment(struct str path)
+{
+    struct str stack[SEGMENTS_MAX];
+    size_t depth = 0;
+
+    while (path.p) {
+        size_t i = 0;
+        struct str segment;
+
+        while (i < path.len && path.p[i] != '/' && path.p[i] != '\\')
+            i++;
+        segment = str_n(path.p, i);
+        path = i < path.len ? str_skip(path, i + 1) : STR_NONE;
+        for (i = 0; i < segment.len && !strchr(";?#", segment.p[i]); i++) /* NUL ends it, too */
+            ;
+        segment.len = i;
+        segment = str_trim(segment);
+        if (!segment.len || str_is(segment, "."))
+            continue;
+        if (str_is(segment, ".."))
+            depth -= depth > 0;
+        else if (depth < SEGMENTS_MAX)
+            stack[depth++] = segment;
+    }
+    return depth ? stack[0] : STR_NONE;
+}
+
+bool proxy_guard_is_control(struct str path)
+{
+    auto_buf struct buf now = {0};
+
+    buf_init(&now, path.len + 1);
+    (void)buf_add_str(&now, path);
+    for (int round = 0; round < DECODE_ROUNDS; round++) {
+        struct buf next;
+        size_t before = now.len;
+
+        if (is_control_name(first_segment(buf_str(&now))))
+            return true;
+        buf_init(&next, path.len + 1);
+        decode_lenient(buf_str(&now), &next);
+        buf_done(&now);
+        now = next;
+        if (now.len == before)
+            break;
+    }
+    return is_control_name(first_segment(buf_str(&now)));
+}
+
+/* In a time that does not tell how much is right. */
+static bool same_secret(struct str a, struct str b)
+{
+    unsigned char difference = a.len != b.len;
+
+    for (size_t i = 0; i < a.len; i++)
+        difference |= (unsigned char)(a.p[i] ^ b.p[b.len ? i % b.len : 0]);
+    return !difference;
+}
+
+enum proxy_traffic proxy_guard_traffic(const struct route *route, uint16_t port, struct str token)
+{
+    if (port == PROXY_AGENT_PORT || !route->traffic_token[0])
+        return PROXY_TRAFFIC_OK;
+    if (!token.len)
+        return PROXY_TRAFFIC_MISSING;
+    return same_secret(token, str_of(route->traffic_token)) ? PROXY_TRAFFIC_OK
+                                                             : PROXY_TRAFFIC_INVALID;
+}

@@ -1,0 +1,17 @@
+/* What must not pass: the agent's control routes, and ports of sandboxes with a traffic token. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/str.h"
+#include "route/route.h"
+
+#define PROXY_TRAFFIC_HEADER "e2b-traffic-access-token"
+
+/* Is this request path, however it is spelled, one of the agent's control routes? */
+bool proxy_guard_is_control(struct str path);
+
+enum proxy_traffic { PROXY_TRAFFIC_OK, PROXY_TRAFFIC_MISSING, PROXY_TRAFFIC_INVALID };
+/* token is the request's header, STR_NONE when absent. The agent's port needs none. */
+enum proxy_traffic proxy_guard_traffic(const struct route *route, uint16_t port, struct str token);

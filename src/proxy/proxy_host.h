@@ -1,0 +1,26 @@
+/* Which sandbox and port a request addresses. Pure parsing. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+enum { PROXY_ID_SIZE = 64, PROXY_AGENT_PORT = 49983 };
+
+struct proxy_target {
+    char id[PROXY_ID_SIZE]; /* [a-z0-9]+; not necessarily one of ours */
+    uint16_t port;
+};
+
+enum proxy_host {
+    PROXY_HOST_NONE, /* not for a sandbox: the control plane's */
+    PROXY_HOST_OK,
+    PROXY_HOST_BAD, /* for a sandbox, but wrong: 400 */
+};
+
+/* host, id and port are the values of Host, E2b-Sandbox-Id and E2b-Sandbox-Port (STR_NONE when
+ * absent). A Host of the form <port>-<id>[-<anything>].<rest> decides alone; with any other the two
+ * headers do. */
+enum proxy_host proxy_host_parse(struct str host, struct str id, struct str port,
+                                 struct proxy_target *out, const char **out_error);
