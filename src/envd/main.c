@@ -7,9 +7,10 @@
 #include <stdio.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
-#include "base/alloc.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "envd/envd.h"
 #include "envd/meminfo.h"
@@ -68,6 +69,7 @@ static bool parse_options(int argc, char **argv, struct options *options)
  * those made later become a program's own. */
 static void guard_descriptors(void)
 {
+    struct stat st;
     int fd;
 
     do
@@ -76,6 +78,9 @@ static void guard_descriptors(void)
     if (fd > 2)
         (void)close(fd);
     (void)syscall(SYS_close_range, 3, ~0U, 4 /* CLOSE_RANGE_CLOEXEC */);
+    /* Nobody may be reading the log pipe: then lines are lost, but the agent goes on. */
+    if (fstat(STDERR_FILENO, &st) == 0 && S_ISFIFO(st.st_mode))
+        (void)fd_set_nonblocking(STDERR_FILENO, true);
 }
 
 /* The engine may have left anything ignored or blocked. */

@@ -17,7 +17,6 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "base/fd.h"
 #include "base/log.h"
 #include "envd/process_tree.h"
 #include "envd/pty.h"
@@ -291,7 +290,7 @@ static void close_channels(struct channels *channels, const struct process_table
             close_fd(&channels->child[i]);
 }
 
-/* ours_reads: we hold the reading end. The child's end belongs to the user, or it could not open
+/* ours_reads: we hold the reading end; polling makes it non-blocking. The child's end belongs to the user, or it could not open
  * /dev/stdout and the like. */
 static int make_pipe(const struct user *user, bool ours_reads, int *ours, int *childs,
                      struct error *err)
@@ -302,7 +301,6 @@ static int make_pipe(const struct user *user, bool ours_reads, int *ours, int *c
         return error_set_errno(err, errno, "cannot create a pipe");
     *ours = ends[ours_reads ? 0 : 1];
     *childs = ends[ours_reads ? 1 : 0];
-    (void)fd_set_nonblocking(*ours, true);
     if (user->uid != 0 && fchown(*childs, user->uid, user->gid) != 0)
         log_debug("envd", "cannot hand a pipe to its user: errno %d, ignoring", errno);
     return 0;

@@ -17,7 +17,7 @@ struct http_call {
     const struct http_header *headers; /* Host and Content-Length are added */
     size_t header_count;
     struct str body;
-    uint32_t timeout_ms;  /* for the whole call */
+    uint32_t timeout_ms; /* for the whole call */
     size_t response_max;
 };
 

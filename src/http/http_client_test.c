@@ -218,7 +218,8 @@ static void run_calls(struct rig *rig, struct http_call *call)
     struct buf body;
     struct error err = {0};
     int status = 0, kept_fd = rig_connect(rig);
-    struct http_header header = {STR("X-Y"), STR("z")}, bad = {STR("X-Y"), STR("z\r\nA: b")};
+    static const struct http_header header = {STR("X-Y"), STR("z")};
+    static const struct http_header bad = {STR("X-Y"), STR("z\r\nA: b")};
 
     buf_init(&body, 1 << 20);
     call->headers = &header;
@@ -261,7 +262,7 @@ static const struct http_server_config config = {.on_request = on_request, .max_
 
 TEST(call_over_tcp)
 {
-    struct rig rig;
+    struct rig rig = {0};
     struct http_call call = {.host = "127.0.0.1", .fd = -1};
     uv_thread_t thread;
 
@@ -276,7 +277,7 @@ TEST(call_over_tcp)
 
 TEST(call_over_unix)
 {
-    struct rig rig;
+    struct rig rig = {0};
     struct http_call call = {.fd = -1};
     uv_thread_t thread;
 

@@ -94,8 +94,8 @@ TEST(multipart_refuses)
         "multipart/form-data; boundary=",
         "multipart/form-data; boundary=\"open",
         "multipart/mixed; boundary=b",
-        "multipart/form-data; boundary=123456789012345678901234567890123456789012345678901234567890"
-        "12345678901",
+        ("multipart/form-data; boundary=12345678901234567890123456789012345678901234567890123456"
+         "789012345678901"),
         "text/plain",
         "",
     };

@@ -28,11 +28,12 @@ struct http_server_config {
     void *arg;
     /* Fills the body of an answer the server makes itself (400, 408, 413, 431, 503); the default is
      * {"code":STATUS,"message":"..."} as application/json. */
-    size_t max_connections;      /* further ones are answered 503 and closed */
-    uint32_t head_timeout_ms;    /* from first byte to end of head: 408 */
-    uint32_t idle_timeout_ms;    /* between requests: silent close */
-    uint32_t body_timeout_ms;    /* no request body byte for so long while we want one: 408 */
-    uint32_t write_timeout_ms;   /* the peer takes nothing for so long: connection dropped; 0 = never */
+    size_t max_connections;   /* further ones are answered 503 and closed */
+    uint32_t head_timeout_ms; /* from first byte to end of head: 408 */
+    uint32_t idle_timeout_ms; /* between requests: silent close */
+    uint32_t body_timeout_ms; /* no request body byte for so long while we want one: 408 */
+    uint32_t
+        write_timeout_ms; /* the peer takes nothing for so long: connection dropped; 0 = never */
 };
 
 struct http_server *http_server_new(struct loop *loop, const struct http_server_config *config);

@@ -26,8 +26,8 @@ void loop_free(struct loop *loop);
 uv_loop_t *loop_uv(struct loop *loop);
 /* Runs until loop_stop(). */
 void loop_run(struct loop *loop);
-void loop_stop(struct loop *loop);                        /* any thread */
-void loop_post(struct loop *loop, struct loop_job *job);  /* any thread; order is kept */
+void loop_stop(struct loop *loop);                       /* any thread */
+void loop_post(struct loop *loop, struct loop_job *job); /* any thread; order is kept */
 /* free(p) at the end of the current turn of the loop: for objects still on the call stack. */
 void loop_free_later(struct loop *loop, void *p);
 

@@ -13,8 +13,8 @@ struct work {
     void (*run)(struct work *work);  /* on a worker */
     void (*done)(struct work *work); /* on `loop`; may be NULL */
     struct loop *loop;
-    struct loop_job job;   /* private */
-    struct work *next;     /* private */
+    struct loop_job job; /* private */
+    struct work *next;   /* private */
 };
 
 struct workers *workers_new(size_t threads, size_t queue_max);

@@ -29,11 +29,10 @@ static const struct {
          "The sandbox is secured: the header '" PROXY_TRAFFIC_HEADER "' is missing."},
     [PROXY_ERROR_TOKEN_INVALID] =
         {403, false,
-         "Sandbox is secured with traffic access token. Provided token in header '"
-         PROXY_TRAFFIC_HEADER "' is invalid",
+         "Sandbox is secured with traffic access token. Provided token in header "
+         "'" PROXY_TRAFFIC_HEADER "' is invalid",
          "Invalid Traffic Access Token",
-         "The sandbox is secured: the token in the header '" PROXY_TRAFFIC_HEADER
-         "' is invalid."},
+         "The sandbox is secured: the token in the header '" PROXY_TRAFFIC_HEADER "' is invalid."},
     [PROXY_ERROR_CONTROL] = {404, false, "This endpoint is reserved for the E2B control plane",
                              "Not Found", "This endpoint is reserved for the E2B control plane."},
 };

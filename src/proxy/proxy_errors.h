@@ -5,13 +5,13 @@
 #include "proxy/proxy_host.h"
 
 enum proxy_error {
-    PROXY_ERROR_NOT_FOUND,       /* 502: no such sandbox */
-    PROXY_ERROR_PAUSED,          /* 502 */
-    PROXY_ERROR_PORT_CLOSED,     /* 502: nobody listens there */
-    PROXY_ERROR_BROKEN,          /* 502: closed or garbage before an answer */
-    PROXY_ERROR_TOKEN_MISSING,   /* 403 */
-    PROXY_ERROR_TOKEN_INVALID,   /* 403 */
-    PROXY_ERROR_CONTROL,         /* 404: a control route of the agent */
+    PROXY_ERROR_NOT_FOUND,     /* 502: no such sandbox */
+    PROXY_ERROR_PAUSED,        /* 502 */
+    PROXY_ERROR_PORT_CLOSED,   /* 502: nobody listens there */
+    PROXY_ERROR_BROKEN,        /* 502: closed or garbage before an answer */
+    PROXY_ERROR_TOKEN_MISSING, /* 403 */
+    PROXY_ERROR_TOKEN_INVALID, /* 403 */
+    PROXY_ERROR_CONTROL,       /* 404: a control route of the agent */
     PROXY_ERROR_COUNT,
 };
 

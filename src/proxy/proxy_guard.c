@@ -103,5 +103,5 @@ enum proxy_traffic proxy_guard_traffic(const struct route *route, uint16_t port,
     if (!token.len)
         return PROXY_TRAFFIC_MISSING;
     return same_secret(token, str_of(route->traffic_token)) ? PROXY_TRAFFIC_OK
-                                                             : PROXY_TRAFFIC_INVALID;
+                                                            : PROXY_TRAFFIC_INVALID;
 }

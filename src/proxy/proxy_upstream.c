@@ -329,7 +329,8 @@ static void on_timer(uv_timer_t *timer)
     struct proxy_connect *connect = timer->data;
     int fd;
 
-    if (uv_now(loop_uv(connect->upstream->loop)) >= connect->deadline) {
+    if (connect->target.port != PROXY_AGENT_PORT ||
+        uv_now(loop_uv(connect->upstream->loop)) >= connect->deadline) {
         finish(connect, ETIMEDOUT);
         return;
     }

@@ -54,8 +54,8 @@ describe('create', () => {
   test('the sandbox answers the moment create does', async () => {
     const box = await server.create({ secure: true })
     const health = await server.sandbox(box.sandboxID, 49983, '/health')
-    assert.equal(health.status, 204, health.text)
     await server.api('DELETE', `/sandboxes/${box.sandboxID}`)
+    assert.equal(health.status, 204, health.text)
   })
 
   const bad = [
@@ -153,6 +153,7 @@ describe('routes', () => {
 describe('list', () => {
   let boxes
   before(async () => {
+    await server.killAll()
     boxes = []
     for (const at of [0, 1, 2, 3, 4]) boxes.push(await server.create({ metadata: { group: 'list', at: String(at), 'odd key': 'v&=%' } }))
   })

@@ -245,7 +245,7 @@ describe('upgrade', () => {
     await eventually('echo', () => socket.received.endsWith('HELLO'))
     socket.end()
     await eventually('goodbye after our end', () => socket.received.endsWith('bye'))
-    await socket.closed
+    await socket.ended
   })
 
   test('bytes sent together with the upgrade request are not lost', async () => {

@@ -53,7 +53,7 @@ test('SIGTERM lets a request finish', async () => {
   server.child.kill('SIGTERM')
   await sleep(100)
   socket.write(body)
-  await Promise.race([socket.closed, sleep(5000)])
+  await Promise.race([socket.ended, sleep(5000)])
   assert.match(socket.received, /^HTTP\/1\.1 204/)
   assert.equal((await server.exited).code, 0)
   await server.start()

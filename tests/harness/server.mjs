@@ -129,14 +129,14 @@ class Server {
     })
   }
 
-  // A bare TCP connection: what it got so far is in .received, .closed resolves when the server closes.
+  // A bare TCP connection: what it got so far is in .received, .ended resolves when the server closes.
   connect() {
     const socket = net.connect({ host: this.host, port: this.port, allowHalfOpen: true })
     socket.received = ''
     socket.setEncoding('latin1')
     socket.on('data', (chunk) => (socket.received += chunk))
     socket.on('error', () => {})
-    socket.closed = new Promise((done) => {
+    socket.ended = new Promise((done) => {
       socket.once('end', done)
       socket.once('close', done)
     })
@@ -151,7 +151,7 @@ class Server {
     const socket = await this.connect()
     socket.write(bytes, 'latin1')
     if (end) socket.end()
-    await Promise.race([socket.closed, sleep(limitMs, undefined, { ref: false })])
+    await Promise.race([socket.ended, sleep(limitMs, undefined, { ref: false })])
     socket.destroy()
     return socket.received
   }

@@ -1,0 +1,37 @@
+/* What the guest controls and the agent parses: user tables, paths, FUSE requests. The first byte
+ * chooses. */
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "envd/guest_path.h"
+#include "envd/meminfo.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct user user = {.name = "user", .home = "/home/user"};
+    char path[PATH_MAX], reply[MEMINFO_REPLY_MAX];
+    struct error err = {0};
+    struct str text;
+
+    if (size == 0)
+        return 0;
+    text = str_n(data + 1, size - 1);
+    switch (data[0] % 3) {
+    case 0:
+        (void)users_find_in(text, text, STR("user"), &user);
+        if (user.group_count > USER_GROUPS_MAX)
+            abort();
+        break;
+    case 1:
+        if (guest_path_resolve(text, &user, NULL, path, &err) == 0 && path[0] != '/')
+            abort();
+        break;
+    default:
+        if (meminfo_answer(text.p, text.len, STR("MemTotal"), reply) > sizeof(reply))
+            abort();
+        break;
+    }
+    return 0;
+}

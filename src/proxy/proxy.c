@@ -1,0 +1,136 @@
+#include "proxy/proxy.h"
+
+#include "base/alloc.h"
+#include "base/list.h"
+#include "proxy/proxy_errors.h"
+#include "proxy/proxy_guard.h"
+#include "proxy/proxy_session.h"
+
+struct proxy {
+    struct loop *loop;
+    struct routes *routes;
+    struct proxy_upstream *upstream;
+    struct list sessions;
+};
+
+/* A route's end on its way from the thread that changed it. */
+struct cut_job {
+    struct loop_job job;
+    struct proxy *proxy;
+    char id[ID_SIZE];
+};
+
+static void on_cut(struct loop_job *job)
+{
+    struct cut_job *cut = container_of(job, struct cut_job, job);
+    struct proxy *proxy = cut->proxy;
+    struct list *node, *next;
+    struct route route;
+    bool runs = routes_find(proxy->routes, str_of(cut->id), &route) && route.state == ROUTE_RUNNING;
+
+    proxy_upstream_drop(proxy->upstream, cut->id);
+    list_for_each_safe (node, next, &proxy->sessions) {
+        struct proxy_session *session = proxy_session_of(node);
+
+        if (strcmp(proxy_session_id(session), cut->id) != 0)
+            continue;
+        /* The id may live again by now; sessions of its new life stay. */
+        if (!runs || proxy_session_generation(session) != route.generation)
+            proxy_session_cut(session);
+    }
+    free(cut);
+}
+
+static void on_route_gone(const char *id, void *arg)
+{
+    struct proxy *proxy = arg;
+    struct cut_job *cut = xcalloc(1, sizeof(*cut));
+
+    cut->job.fn = on_cut;
+    cut->proxy = proxy;
+    (void)str_copy(str_of(id), cut->id, sizeof(cut->id));
+    loop_post(proxy->loop, &cut->job);
+}
+
+struct proxy *proxy_new(struct loop *loop, const struct proxy_config *config)
+{
+    struct proxy *proxy = xcalloc(1, sizeof(*proxy));
+
+    proxy->loop = loop;
+    proxy->routes = config->routes;
+    proxy->upstream = proxy_upstream_new(loop, config);
+    list_init(&proxy->sessions);
+    routes_watch(config->routes, on_route_gone, proxy);
+    return proxy;
+}
+
+void proxy_free(struct proxy *proxy)
+{
+    struct list *node, *next;
+
+    if (!proxy)
+        return;
+    list_for_each_safe (node, next, &proxy->sessions) /* tunnels: the exchanges are over */
+        proxy_session_cut(proxy_session_of(node));
+    proxy_upstream_free(proxy->upstream);
+    loop_free_later(proxy->loop, proxy);
+}
+
+/* True when the request may go on; otherwise it is answered. */
+static bool admit(struct http_exchange *ex, const struct route *route,
+                  const struct proxy_target *target)
+{
+    if (route->state != ROUTE_RUNNING) {
+        proxy_errors_reply(ex, PROXY_ERROR_PAUSED, target);
+        return false;
+    }
+    if (target->port == PROXY_AGENT_PORT && proxy_guard_is_control(http_request(ex)->path)) {
+        proxy_errors_reply(ex, PROXY_ERROR_CONTROL, target);
+        return false;
+    }
+    switch (proxy_guard_traffic(route, target->port, http_header(ex, PROXY_TRAFFIC_HEADER))) {
+    case PROXY_TRAFFIC_OK:
+        return true;
+    case PROXY_TRAFFIC_MISSING:
+        proxy_errors_reply(ex, PROXY_ERROR_TOKEN_MISSING, target);
+        return false;
+    case PROXY_TRAFFIC_INVALID:
+        proxy_errors_reply(ex, PROXY_ERROR_TOKEN_INVALID, target);
+        return false;
+    }
+    return false;
+}
+
+bool proxy_handle(struct proxy *proxy, struct http_exchange *ex)
+{
+    struct proxy_target target = {0};
+    const char *error = NULL;
+    struct route route;
+
+    switch (proxy_host_parse(http_header(ex, "host"), http_header(ex, "e2b-sandbox-id"),
+                             http_header(ex, "e2b-sandbox-port"), &target, &error)) {
+    case PROXY_HOST_NONE:
+        return false;
+    case PROXY_HOST_BAD:
+        proxy_errors_bad_request(ex, error);
+        return true;
+    case PROXY_HOST_OK:
+        break;
+    }
+    if (!routes_find(proxy->routes, str_of(target.id), &route))
+        proxy_errors_reply(ex, PROXY_ERROR_NOT_FOUND, &target);
+    else if (admit(ex, &route, &target))
+        proxy_session_start(proxy->loop, proxy->upstream, &proxy->sessions, ex, &target,
+                            route.generation);
+    return true;
+}
+
+size_t proxy_sessions(const struct proxy *proxy)
+{
+    struct list *node;
+    size_t count = 0;
+
+    list_for_each (node, &proxy->sessions)
+        count++;
+    return count;
+}

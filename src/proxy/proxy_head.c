@@ -1,0 +1,111 @@
+#include "proxy/proxy_head.h"
+
+#include "proxy/proxy_guard.h"
+
+/* RFC 9110, 7.6.1: these, and what Connection names, end at each hop. */
+static bool is_hop_header(struct str name, const struct http_headers *all)
+{
+    static const char *const names[] = {
+        "connection", "keep-alive", "proxy-connection",   "te",
+        "trailer",    "upgrade",    "proxy-authenticate", "proxy-authorization"};
+    static const char *const kept[] = {"host", "content-length", "transfer-encoding"};
+    char text[64];
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (str_eq_nocase(name, str_of(names[i])))
+            return true;
+    }
+    for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++) {
+        if (str_eq_nocase(name, str_of(kept[i])))
+            return false; /* whatever Connection says: the message needs them */
+    }
+    return str_copy(name, text, sizeof(text)) && http_headers_has_token(all, "connection", text);
+}
+
+static void add(struct buf *out, struct str name, struct str value)
+{
+    (void)buf_add_str(out, name);
+    (void)buf_add(out, ": ", 2);
+    (void)buf_add_str(out, value);
+    (void)buf_add(out, "\r\n", 2);
+}
+
+static void add_forwarded(const struct http_request *request, const char *peer, struct buf *out)
+{
+    struct str before = http_headers_get(&request->headers, "x-forwarded-for");
+    struct str proto = http_headers_get(&request->headers, "x-forwarded-proto");
+    struct str host = http_headers_get(&request->headers, "x-forwarded-host");
+
+    if (!host.p)
+        host = http_headers_get(&request->headers, "host");
+    if (before.len && peer[0])
+        (void)buf_printf(out, "X-Forwarded-For: %.*s, %s\r\n", STR_ARG(before), peer);
+    else if (before.len || peer[0])
+        add(out, STR("X-Forwarded-For"), before.len ? before : str_of(peer));
+    add(out, STR("X-Forwarded-Proto"), proto.len ? proto : STR("http"));
+    if (host.len)
+        add(out, STR("X-Forwarded-Host"), host);
+}
+
+/* Headers that are made anew, or are none of the server's business. */
+static bool is_replaced(struct str name, bool agent)
+{
+    if (str_eq_nocase(name, STR("content-length")) ||
+        str_eq_nocase(name, STR("transfer-encoding")) || str_eq_nocase(name, STR("expect")) ||
+        str_eq_nocase(name, STR(PROXY_TRAFFIC_HEADER)))
+        return true;
+    return !agent && (str_eq_nocase(name, STR("x-forwarded-for")) ||
+                      str_eq_nocase(name, STR("x-forwarded-proto")) ||
+                      str_eq_nocase(name, STR("x-forwarded-host")));
+}
+
+void proxy_head_request(const struct http_request *request, const struct proxy_head_origin *origin,
+                        struct buf *out)
+{
+    const struct http_headers *headers = &request->headers;
+
+    (void)buf_add_str(out, request->method);
+    (void)buf_add_char(out, ' ');
+    (void)buf_add_str(out, request->target);
+    /* A 1.0 client cannot take chunks, so the server must not think it could. */
+    (void)buf_add_str(out, request->minor ? STR(" HTTP/1.1\r\n") : STR(" HTTP/1.0\r\n"));
+    for (size_t i = 0; i < headers->count; i++) {
+        const struct http_header *header = &headers->items[i];
+
+        if (!is_hop_header(header->name, headers) && !is_replaced(header->name, origin->agent))
+            add(out, header->name, header->value);
+    }
+    if (request->chunked)
+        (void)buf_add_str(out, STR("Transfer-Encoding: chunked\r\n"));
+    else if (request->content_length >= 0)
+        (void)buf_printf(out, "Content-Length: %lld\r\n", (long long)request->content_length);
+    if (!origin->agent)
+        add_forwarded(request, origin->peer, out);
+    if (request->upgrade) {
+        add(out, STR("Connection"), STR("Upgrade"));
+        add(out, STR("Upgrade"), http_headers_get(headers, "upgrade"));
+    } else if (!origin->agent || !request->minor) {
+        add(out, STR("Connection"), STR("close"));
+    }
+    (void)buf_add(out, "\r\n", 2);
+}
+
+struct http_headers proxy_head_response(const struct http_headers *headers, struct arena *arena)
+{
+    struct http_headers out = {0};
+
+    out.items = arena_alloc(arena, (headers->count + 1) * sizeof(*out.items));
+    for (size_t i = 0; i < headers->count; i++) {
+        if (!is_hop_header(headers->items[i].name, headers))
+            out.items[out.count++] = headers->items[i];
+    }
+    return out;
+}
+
+void proxy_head_switching(struct str reason, const struct http_headers *headers, struct buf *out)
+{
+    (void)buf_printf(out, "HTTP/1.1 101 %.*s\r\n", STR_ARG(reason));
+    for (size_t i = 0; i < headers->count; i++)
+        add(out, headers->items[i].name, headers->items[i].value);
+    (void)buf_add(out, "\r\n", 2);
+}

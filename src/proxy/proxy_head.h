@@ -1,0 +1,19 @@
+/* Heads on their way through: what belongs to one connection only is taken out. */
+#pragma once
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "http/http.h"
+
+struct proxy_head_origin {
+    const char *peer; /* the client's address or "" */
+    bool agent;       /* to the agent: no X-Forwarded-*, connection is kept */
+};
+
+/* A complete request head for the server inside. */
+void proxy_head_request(const struct http_request *request, const struct proxy_head_origin *origin,
+                        struct buf *out);
+/* Headers for the client; the array is in the arena. */
+struct http_headers proxy_head_response(const struct http_headers *headers, struct arena *arena);
+/* A complete 101 head with the upgrade headers in it. */
+void proxy_head_switching(struct str reason, const struct http_headers *headers, struct buf *out);

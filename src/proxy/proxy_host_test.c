@@ -1,0 +1,144 @@
+/* The parts without sockets. */
+#include "base/test.h"
+#include "proxy/proxy_guard.h"
+#include "proxy/proxy_head.h"
+#include "proxy/proxy_host.h"
+
+static void expect(const char *host, const char *id, const char *port, enum proxy_host result,
+                   const char *wanted_id, int wanted_port)
+{
+    struct proxy_target target = {0};
+    const char *error = "";
+    enum proxy_host got = proxy_host_parse(str_of(host), str_of(id), str_of(port), &target, &error);
+
+    if (got != result)
+        test_fail(__FILE__, __LINE__, "host '%s': %d, not %d", host ? host : "", got, result);
+    if (got == PROXY_HOST_OK) {
+        CHECK_STR(str_of(target.id), wanted_id);
+        CHECK_INT(target.port, wanted_port);
+    } else if (got == PROXY_HOST_BAD) {
+        CHECK_STR(str_of(error), wanted_id);
+    }
+}
+
+TEST(host_forms)
+{
+    expect("3000-iabc123.e2b.dev", NULL, NULL, PROXY_HOST_OK, "iabc123", 3000);
+    expect("3000-iabc123.localhost:3000", NULL, NULL, PROXY_HOST_OK, "iabc123", 3000);
+    expect("49983-iabc-6532622b-x.sbx.test", NULL, NULL, PROXY_HOST_OK, "iabc", 49983);
+    expect("8080-IABC.Sbx.Test", NULL, NULL, PROXY_HOST_OK, "iabc", 8080);
+    /* The host decides alone. */
+    expect("1-a.b", "other", "2", PROXY_HOST_OK, "a", 1);
+    expect("65535-a.b", NULL, NULL, PROXY_HOST_OK, "a", 65535);
+    expect("65536-a.b", NULL, NULL, PROXY_HOST_BAD, "Invalid host", 0);
+    expect("0-a.b", NULL, NULL, PROXY_HOST_BAD, "Invalid host", 0);
+    expect("000080-a.b", NULL, NULL, PROXY_HOST_BAD, "Invalid host", 0);
+    expect("80-a.", NULL, NULL, PROXY_HOST_BAD, "Invalid host", 0);
+    expect("80-.b", NULL, NULL, PROXY_HOST_BAD, "Invalid sandbox ID", 0);
+    expect("80-a_b.c", NULL, NULL, PROXY_HOST_BAD, "Invalid sandbox ID", 0);
+    expect("80-a%2e.c", NULL, NULL, PROXY_HOST_BAD, "Invalid sandbox ID", 0);
+    expect("80-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.b", NULL, NULL,
+           PROXY_HOST_BAD, "Invalid sandbox ID", 0);
+}
+
+TEST(host_headers)
+{
+    static const char *const hosts[] = {"localhost",    "localhost:3000", "127.0.0.1:3000",
+                                        "[::1]:3000",   "10.1.2.3",       "sandbox.e2b.dev",
+                                        "api.sbx.test", "80-nodot",       NULL};
+
+    for (size_t i = 0; i < sizeof(hosts) / sizeof(hosts[0]); i++) {
+        expect(hosts[i], "iabc", "49983", PROXY_HOST_OK, "iabc", 49983);
+        expect(hosts[i], "iabc-6532622b", "80", PROXY_HOST_OK, "iabc", 80);
+        expect(hosts[i], "iabc", NULL, PROXY_HOST_BAD, "missing header", 0);
+        expect(hosts[i], NULL, "80", PROXY_HOST_BAD, "missing header", 0);
+        expect(hosts[i], "", "80", PROXY_HOST_BAD, "missing header", 0);
+        expect(hosts[i], "../x", "80", PROXY_HOST_BAD, "Invalid sandbox ID", 0);
+        expect(hosts[i], "a/b", "80", PROXY_HOST_BAD, "Invalid sandbox ID", 0);
+        expect(hosts[i], "iabc", "x", PROXY_HOST_BAD, "Invalid sandbox port", 0);
+        expect(hosts[i], "iabc", "-1", PROXY_HOST_BAD, "Invalid sandbox port", 0);
+        if (!hosts[i] || strncmp(hosts[i], "sandbox.", 8) != 0)
+            expect(hosts[i], NULL, NULL, PROXY_HOST_NONE, NULL, 0);
+        else
+            expect(hosts[i], NULL, NULL, PROXY_HOST_BAD, "missing header", 0);
+    }
+}
+
+TEST(guard_control_routes)
+{
+    static const char *const refused[] = {
+        "/init",          "//init",    "/./init",   "/init/",   "/%69nit",   "/%2569nit",
+        "/x/../init",     "/init/.",   "/init;a=b", "/Init",    "/init%00",  "/init%2f",
+        "/%2finit",       "/init%3fx", "/init/x",   "/freeze",  "/unfreeze", "/collapse",
+        "/fsfreeze",      "/fsthaw",   "/upgrade",  "/%5cinit", "/init%20",  "/%252569nit",
+        "/x/%2e%2e/init", "init",
+    };
+    static const char *const passed[] = {
+        "/",       "/health",  "/initial", "/files?path=/init",
+        "/a/init", "/%zzinit", "",         "/process.Process/Start"};
+
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+        if (!proxy_guard_is_control(str_of(refused[i])))
+            test_fail(__FILE__, __LINE__, "'%s' passed", refused[i]);
+    }
+    for (size_t i = 0; i < sizeof(passed) / sizeof(passed[0]); i++) {
+        if (proxy_guard_is_control(str_of(passed[i])))
+            test_fail(__FILE__, __LINE__, "'%s' refused", passed[i]);
+    }
+}
+
+TEST(guard_traffic_token)
+{
+    struct route route = {.traffic_token = "secret"};
+
+    CHECK_INT(proxy_guard_traffic(&route, 3000, STR_NONE), PROXY_TRAFFIC_MISSING);
+    CHECK_INT(proxy_guard_traffic(&route, 3000, STR("")), PROXY_TRAFFIC_MISSING);
+    CHECK_INT(proxy_guard_traffic(&route, 3000, STR("secre")), PROXY_TRAFFIC_INVALID);
+    CHECK_INT(proxy_guard_traffic(&route, 3000, STR("secretsecret")), PROXY_TRAFFIC_INVALID);
+    CHECK_INT(proxy_guard_traffic(&route, 3000, STR("secreT")), PROXY_TRAFFIC_INVALID);
+    CHECK_INT(proxy_guard_traffic(&route, 3000, STR("secret")), PROXY_TRAFFIC_OK);
+    CHECK_INT(proxy_guard_traffic(&route, PROXY_AGENT_PORT, STR_NONE), PROXY_TRAFFIC_OK);
+    route.traffic_token[0] = '\0';
+    CHECK_INT(proxy_guard_traffic(&route, 3000, STR_NONE), PROXY_TRAFFIC_OK);
+}
+
+TEST(head_rewriting)
+{
+    struct http_header items[] = {
+        {STR("Host"), STR("80-i.d")},
+        {STR("Connection"), STR("keep-alive, X-Hop, Host")},
+        {STR("X-Hop"), STR("1")},
+        {STR("Keep-Alive"), STR("5")},
+        {STR("Expect"), STR("100-continue")},
+        {STR("Transfer-Encoding"), STR("chunked")},
+        {STR("E2B-Traffic-Access-Token"), STR("secret")},
+        {STR("X-Forwarded-For"), STR("9.9.9.9")},
+        {STR("Accept"), STR("*/*")},
+    };
+    struct http_request request = {.method = STR("POST"),
+                                   .target = STR("/a?b=c"),
+                                   .headers = {items, sizeof(items) / sizeof(items[0])},
+                                   .content_length = -1,
+                                   .chunked = true,
+                                   .minor = 1};
+    struct proxy_head_origin origin = {.peer = "1.2.3.4"};
+    struct buf out;
+
+    buf_init(&out, 10000);
+    proxy_head_request(&request, &origin, &out);
+    CHECK_STR(buf_str(&out),
+              "POST /a?b=c HTTP/1.1\r\nHost: 80-i.d\r\nAccept: */*\r\n"
+              "Transfer-Encoding: chunked\r\nX-Forwarded-For: 9.9.9.9, 1.2.3.4\r\n"
+              "X-Forwarded-Proto: http\r\nX-Forwarded-Host: 80-i.d\r\nConnection: close\r\n\r\n");
+    buf_clear(&out);
+    request.chunked = false;
+    request.content_length = 3;
+    request.upgrade = true;
+    origin.agent = true;
+    items[1] = (struct http_header){STR("Upgrade"), STR("websocket")};
+    proxy_head_request(&request, &origin, &out);
+    CHECK_STR(buf_str(&out), "POST /a?b=c HTTP/1.1\r\nHost: 80-i.d\r\nX-Hop: 1\r\n"
+                             "X-Forwarded-For: 9.9.9.9\r\nAccept: */*\r\nContent-Length: 3\r\n"
+                             "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+    buf_done(&out);
+}
