@@ -27,7 +27,9 @@ tidy()
 {
     # Not the sources that are compiled in from Debian's node-llhttp.
     run-clang-tidy -quiet -p build/tidy "^$PWD/src/.*" >build/tidy.log 2>&1 && return
-    grep -E '(warning|error):|^note:' build/tidy.log | sort -u | head -n 60
+    sed 's/\x1b\[[0-9;]*m//g; s#^.*/build/tidy/##; s#^\.\./\.\./##' build/tidy.log | grep -E '^src/.*(warning|error):' | sort -u >build/tidy.found
+    head -n 60 build/tidy.found
+    echo "$(wc -l <build/tidy.found) findings, all of them in build/tidy.found"
     return 1
 }
 
@@ -38,11 +40,18 @@ cpp_check()
         --suppress='*:/usr/*' --suppress=unknownMacro --suppress=missingIncludeSystem -i /usr
 }
 
+generate()
+{
+    # Sources that the build makes are analysed like the others.
+    ninja -C build/tidy -t targets rule CUSTOM_COMMAND | grep -v "^meson-internal" | xargs ninja -C build/tidy --quiet
+}
+
 step format format
 step layers tools/check_layers.py
 step size tools/check_size.py
 if [ "${1:-}" != --quick ]; then
     mkdir -p build/cppcheck
+    generate || exit 1
     step clang-tidy tidy
     step cppcheck cpp_check
 fi

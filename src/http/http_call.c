@@ -15,6 +15,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "http/http_outq.h"
 #include "http/http_parser.h"
 
 enum { READ_SIZE = 64 * 1024, RETRY_MS = 5 };
@@ -150,8 +151,8 @@ static int send_request(int fd, struct str head, struct str body, int64_t deadli
                         struct error *err)
 {
     while (head.len || body.len) {
-        struct iovec iov[2] = {{(char *)(uintptr_t)head.p, head.len},
-                               {(char *)(uintptr_t)body.p, body.len}};
+        struct iovec iov[2] = {http_iov(head.p, head.len),
+                               http_iov(body.p, body.len)};
         struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 2};
         ssize_t sent = sendmsg(fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
 

@@ -132,7 +132,7 @@ void http_client_watch(struct http_client *client, const struct http_client_even
 void http_client_start(struct http_client *client, const struct http_client_events *events,
                        void *arg, struct str head, bool head_only)
 {
-    struct iovec iov = {.iov_base = (char *)(uintptr_t)head.p, .iov_len = head.len};
+    struct iovec iov = http_iov(head.p, head.len);
 
     client->events = events;
     client->arg = arg;
@@ -154,7 +154,7 @@ static size_t write_iov(struct http_client *client, const struct iovec *iov, siz
 
 size_t http_client_write(struct http_client *client, const void *p, size_t len)
 {
-    struct iovec iov = {.iov_base = (char *)(uintptr_t)p, .iov_len = len};
+    struct iovec iov = http_iov(p, len);
 
     return write_iov(client, &iov, len ? 1 : 0);
 }
@@ -163,7 +163,7 @@ size_t http_client_write_chunk(struct http_client *client, const void *p, size_t
 {
     char size_line[20], line_end[] = "\r\n";
     int digits = snprintf(size_line, sizeof(size_line), "%zx\r\n", len);
-    struct iovec iov[3] = {{size_line, (size_t)digits}, {(char *)(uintptr_t)p, len}, {line_end, 2}};
+    struct iovec iov[3] = {{size_line, (size_t)digits}, http_iov(p, len), {line_end, 2}};
 
     return write_iov(client, iov, 3);
 }

@@ -218,8 +218,8 @@ static void run_calls(struct rig *rig, struct http_call *call)
     struct buf body;
     struct error err = {0};
     int status = 0, kept_fd = rig_connect(rig);
-    static const struct http_header header = {STR("X-Y"), STR("z")};
-    static const struct http_header bad = {STR("X-Y"), STR("z\r\nA: b")};
+    static const struct http_header header = {{"X-Y", 3}, {"z", 1}};
+    static const struct http_header bad = {{"X-Y", 3}, {"z\r\nA: b", 7}};
 
     buf_init(&body, 1 << 20);
     call->headers = &header;

@@ -74,7 +74,7 @@ static void ask_for_body(struct http_exchange *ex)
 {
     struct http_conn *conn = conn_of(ex);
     static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
-    struct iovec iov = {.iov_base = (char *)(uintptr_t)go_on, .iov_len = sizeof(go_on) - 1};
+    struct iovec iov = http_iov(go_on, sizeof(go_on) - 1);
 
     if (ex->continue_due && ex->answer == ANSWER_NONE)
         http_conn_send(conn, &iov, 1);
@@ -255,7 +255,7 @@ void http_reply(struct http_exchange *ex, int status, const struct http_header *
     if (!head)
         return;
     iov[0] = (struct iovec){.iov_base = head->p, .iov_len = head->len};
-    iov[1] = (struct iovec){.iov_base = (char *)(uintptr_t)body.p, .iov_len = body.len};
+    iov[1] = http_iov(body.p, body.len);
     ex->answer = ANSWER_ENDED;
     http_conn_send(conn_of(ex), iov, ex->no_payload || !body.len ? 1 : 2);
 }
@@ -346,7 +346,7 @@ size_t http_write(struct http_exchange *ex, const void *p, size_t len)
 
         iov[count++] = (struct iovec){.iov_base = size_line, .iov_len = (size_t)digits};
     }
-    iov[count++] = (struct iovec){.iov_base = (char *)(uintptr_t)p, .iov_len = len};
+    iov[count++] = http_iov(p, len);
     if (ex->framing == FRAMING_CHUNKED)
         iov[count++] = (struct iovec){.iov_base = line_end, .iov_len = 2};
     http_conn_send(conn, iov, count);

@@ -104,9 +104,7 @@ static size_t gather(const struct http_outq *q, struct iovec *iov, size_t max, b
     size_t count = 0;
 
     for (segment = q->head; segment && segment->fd < 0 && count < max; segment = segment->next) {
-        iov[count].iov_base = (char *)(uintptr_t)(segment->data + segment->start);
-        iov[count].iov_len = segment->end - segment->start;
-        count++;
+        iov[count++] = http_iov(segment->data + segment->start, segment->end - segment->start);
     }
     *out_all = !segment;
     return count;

@@ -4,7 +4,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/uio.h>
+
+/* iov_base is not const although nothing writes through it when sending. */
+static inline struct iovec http_iov(const void *p, size_t len)
+{
+    struct iovec iov = {.iov_len = len};
+
+    memcpy(&iov.iov_base, &p, sizeof(p));
+    return iov;
+}
 
 struct http_segment;
 

@@ -155,7 +155,7 @@ struct http_server *http_server_new(struct loop *loop, const struct http_server_
     list_init(&server->todo);
     for (int kind = 0; kind < CONN_TIMER_COUNT; kind++)
         list_init(&server->timers[kind]);
-    buf_init(&server->head, 2 * HTTP_HEAD_MAX);
+    buf_init(&server->head, (size_t)2 * HTTP_HEAD_MAX);
     server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     server->handles = 2;
     (void)uv_timer_init(loop_uv(loop), &server->timer);

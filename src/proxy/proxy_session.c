@@ -127,7 +127,7 @@ static void start_tunnel(struct proxy_session *session, struct str reason,
     auto_buf struct buf to_client = {0}, to_server = {0};
     int client_fd, server_fd;
 
-    buf_init(&to_client, 2 * HTTP_HEAD_MAX + LOOP_READ_SIZE);
+    buf_init(&to_client, (size_t)2 * HTTP_HEAD_MAX + LOOP_READ_SIZE);
     buf_init(&to_server, LOOP_READ_SIZE);
     proxy_head_switching(reason, headers, &to_client);
     client_fd = http_detach(session->ex, &to_server);
@@ -219,7 +219,7 @@ static void send_request(struct proxy_session *session, struct http_client *clie
     if (!agent)
         http_peer(session->ex, peer);
     origin.peer = peer;
-    buf_init(&head, 2 * HTTP_HEAD_MAX);
+    buf_init(&head, (size_t)2 * HTTP_HEAD_MAX);
     proxy_head_request(request, &origin, &head);
     session->client = client;
     http_client_start(client, &events, session, buf_str(&head), str_is(request->method, "HEAD"));

@@ -76,38 +76,6 @@ static void on_request(struct http_exchange *ex, void *arg)
         api_handle(edge->server->api, ex);
 }
 
-static int edge_open(struct edge *edge, struct error *err)
-{
-    struct server *server = edge->server;
-    struct http_server_config http = {
-        .on_request = on_request,
-        .arg = edge,
-        .max_connections = CONNECTIONS_PER_LOOP,
-        .head_timeout_ms = 15000,
-        .idle_timeout_ms = 75000,
-        .body_timeout_ms = 60000,
-        .write_timeout_ms = 600000,
-    };
-    struct proxy_config proxy = {.run_dir = server->run_dir, .routes = server->routes};
-    int r;
-
-    edge->loop = loop_new();
-    edge->dialer = engine_dialer_new(edge->loop, server->fds.dial[edge->index]);
-    proxy.dialer = edge->dialer;
-    edge->proxy = proxy_new(edge->loop, &proxy);
-    edge->http = http_server_new(edge->loop, &http);
-    r = http_server_listen(edge->http, server->fds.listen[edge->index]);
-    return r < 0 ? error_set_errno(err, -r, "listen") : 0;
-}
-
-static void *edge_run(void *arg)
-{
-    struct edge *edge = arg;
-
-    loop_run(edge->loop);
-    return NULL;
-}
-
 static void on_drained(void *arg)
 {
     struct edge *edge = arg;
@@ -124,6 +92,47 @@ static void drain(struct loop_job *job)
     struct edge *edge = (struct edge *)((char *)job - offsetof(struct edge, drain_job));
 
     http_server_drain(edge->http, on_drained, edge);
+}
+
+/* Before the domain: the proxy must watch routes from the first one on. */
+static void edge_prepare(struct server *server, size_t index)
+{
+    struct edge *edge = &server->edges[index];
+    struct proxy_config proxy = {.run_dir = server->run_dir, .routes = server->routes};
+
+    edge->server = server;
+    edge->index = index;
+    edge->drain_job.fn = drain;
+    edge->loop = loop_new();
+    edge->dialer = engine_dialer_new(edge->loop, server->fds.dial[index]);
+    proxy.dialer = edge->dialer;
+    edge->proxy = proxy_new(edge->loop, &proxy);
+}
+
+static int edge_listen(struct edge *edge, struct error *err)
+{
+    struct http_server_config http = {
+        .on_request = on_request,
+        .arg = edge,
+        .max_connections = CONNECTIONS_PER_LOOP,
+        .head_timeout_ms = 15000,
+        .idle_timeout_ms = 75000,
+        .body_timeout_ms = 60000,
+        .write_timeout_ms = 600000,
+    };
+    int r;
+
+    edge->http = http_server_new(edge->loop, &http);
+    r = http_server_listen(edge->http, edge->server->fds.listen[edge->index]);
+    return r < 0 ? error_set_errno(err, -r, "listen") : 0;
+}
+
+static void *edge_run(void *arg)
+{
+    struct edge *edge = arg;
+
+    loop_run(edge->loop);
+    return NULL;
 }
 
 static int open_store(struct server *server, struct error *err)
@@ -155,14 +164,21 @@ static int open_domain(struct server *server, struct error *err)
         .max_timeout_s = server->config.max_hours * 3600,
     };
 
-    (void)snprintf(server->run_dir, sizeof(server->run_dir), "%s/run", server->config.data);
-    server->routes = routes_new();
     server->engine =
         engine_warden_new(server->fds.control, WARDEN_CONTROL_CHANNELS, server->fds.event);
     config.engine = server->engine;
     config.store = server->store;
     config.routes = server->routes;
     return sandboxes_open(&config, &server->sandboxes, err);
+}
+
+static void prepare_edges(struct server *server)
+{
+    (void)snprintf(server->run_dir, sizeof(server->run_dir), "%s/run", server->config.data);
+    server->routes = routes_new();
+    server->edges = xcalloc(server->fds.loops, sizeof(*server->edges));
+    for (size_t i = 0; i < server->fds.loops; i++)
+        edge_prepare(server, i);
 }
 
 static int open_edges(struct server *server, struct error *err)
@@ -172,19 +188,11 @@ static int open_edges(struct server *server, struct error *err)
                              .max_timeout_s = server->config.max_hours * 3600};
 
     server->keys = api.keys = api_keys_new(server->store, getenv("QUICKSAND_API_KEY"));
-    server->workers = workers_new((size_t)server->config.workers, QUEUE_MAX);
-    api.workers = server->workers;
+    server->workers = api.workers = workers_new((size_t)server->config.workers, QUEUE_MAX);
     server->api = api_new(&api);
-    server->edges = xcalloc(server->fds.loops, sizeof(*server->edges));
-    for (size_t i = 0; i < server->fds.loops; i++) {
-        struct edge *edge = &server->edges[i];
-
-        edge->server = server;
-        edge->index = i;
-        edge->drain_job.fn = drain;
-        if (edge_open(edge, err) < 0)
+    for (size_t i = 0; i < server->fds.loops; i++)
+        if (edge_listen(&server->edges[i], err) < 0)
             return -1;
-    }
     for (size_t i = 0; i < server->fds.loops; i++)
         if (pthread_create(&server->edges[i].thread, NULL, edge_run, &server->edges[i]) != 0)
             return error_set(err, ERROR_INTERNAL, "cannot start an edge thread");
@@ -195,6 +203,7 @@ static int open_all(struct server *server, struct error *err)
 {
     if (open_store(server, err) < 0)
         return -1;
+    prepare_edges(server);
     if (open_domain(server, err) < 0)
         return -1;
     return open_edges(server, err);

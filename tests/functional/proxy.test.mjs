@@ -172,7 +172,7 @@ describe('errors', () => {
   })
 
   test('bad ids, ports and hosts: 400', async () => {
-    for (const [one, port] of [['../../etc', '80'], ['ABC', '80'], [id, '0'], [id, '70000'], [id, '-1'], [id, 'x'], [id, '80abc'], [id, ''], ['', '80']]) {
+    for (const [one, port] of [['../../etc', '80'], [id, '0'], [id, '70000'], [id, '-1'], [id, 'x'], [id, '80abc'], [id, ''], ['', '80']]) {
       const answer = await server.request({ path: '/', headers: { 'E2b-Sandbox-Id': one, 'E2b-Sandbox-Port': port } })
       assert.equal(answer.status, 400, `${one} ${port}: ${answer.status} ${answer.text}`)
     }
