@@ -151,8 +151,7 @@ static int send_request(int fd, struct str head, struct str body, int64_t deadli
                         struct error *err)
 {
     while (head.len || body.len) {
-        struct iovec iov[2] = {http_iov(head.p, head.len),
-                               http_iov(body.p, body.len)};
+        struct iovec iov[2] = {http_iov(head.p, head.len), http_iov(body.p, body.len)};
         struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 2};
         ssize_t sent = sendmsg(fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
 

@@ -144,8 +144,13 @@ static void add_clean(struct buf *head, struct str s)
 
     if (!to)
         return;
-    for (size_t i = 0; i < s.len; i++)
-        to[i] = s.p[i] == '\r' || s.p[i] == '\n' || s.p[i] == '\0' ? ' ' : s.p[i];
+    for (size_t i = 0; i < s.len; i++) {
+        char c = s.p[i];
+
+        if (c == '\r' || c == '\n' || c == '\0')
+            c = ' ';
+        to[i] = c;
+    }
     buf_grew(head, s.len);
 }
 

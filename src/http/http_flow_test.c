@@ -62,6 +62,48 @@ TEST(server_sees_a_closed_unix_client)
     rig_stop(&rig);
 }
 
+TEST(server_sees_a_reset_after_a_half_close)
+{
+    struct linger hard = {.l_onoff = 1, .l_linger = 0};
+    int fd;
+
+    rig_start(&rig, &rig_config);
+    fd = rig_connect(&rig);
+    rig_send(&rig, fd, STR("GET /later HTTP/1.1\r\nHost: h\r\n\r\n"));
+    (void)shutdown(fd, SHUT_WR);
+    rig_wait_ms(&rig, 20);
+    CHECK(seen.kept);
+    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard));
+    (void)close(fd);
+    rig_wait_ms(&rig, 20);
+    CHECK(!seen.kept);
+    CHECK_INT(seen.finishes, 0);
+    rig_stop(&rig);
+}
+
+TEST(server_ignores_urgent_data)
+{
+    int fd, errnum;
+    struct buf out;
+
+    rig_start(&rig, &rig_config);
+    fd = rig_connect(&rig);
+    buf_init(&out, 10000);
+    rig_send(&rig, fd, STR("GET /later HTTP/1.1\r\nHost: h\r\n\r\n"));
+    rig_wait_ms(&rig, 5);
+    rig_send(&rig, fd, STR("GET /hello HTTP/1.1\r\nHost: h\r\n\r\n"));
+    rig_wait_ms(&rig, 5);
+    CHECK_INT(send(fd, "!", 1, MSG_OOB), 1);
+    rig_wait_ms(&rig, 5);
+    CHECK(seen.kept);
+    rig_reply(seen.kept, STR("first"));
+    rig_read(&rig, fd, "hello", &out, &errnum);
+    CHECK_INT(errnum, 0);
+    (void)close(fd);
+    buf_done(&out);
+    rig_stop(&rig);
+}
+
 TEST(server_backpressure_out)
 {
     int fd, errnum;

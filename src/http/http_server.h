@@ -10,7 +10,7 @@
  * the answer. "Expect: 100-continue" is answered when the body is asked for, never before.
  *
  * Protocol errors (bad syntax, head too large, both Content-Length and Transfer-Encoding, ...) are
- * answered by the server itself through config->on_error (or plainly) and never reach a handler. */
+ * answered by the server itself as {"code":STATUS,"message":"..."} and never reach a handler. */
 #pragma once
 
 #include "base/arena.h"
@@ -26,8 +26,6 @@ typedef void http_exchange_fn(struct http_exchange *ex, void *arg);
 struct http_server_config {
     http_exchange_fn *on_request;
     void *arg;
-    /* Fills the body of an answer the server makes itself (400, 408, 413, 431, 503); the default is
-     * {"code":STATUS,"message":"..."} as application/json. */
     size_t max_connections;   /* further ones are answered 503 and closed */
     uint32_t head_timeout_ms; /* from first byte to end of head: 408 */
     uint32_t idle_timeout_ms; /* between requests: silent close */
@@ -101,5 +99,6 @@ void http_end(struct http_exchange *ex);
 /* Cuts the connection without finishing the answer: the client must see a broken body. */
 void http_abort(struct http_exchange *ex);
 /* Takes the connection over: returns a non-blocking socket of its own, and in *rest the bytes that
- * were read behind the head. No more callbacks except on_done. */
+ * were read behind the head. No more callbacks except on_done. Only before an answer has begun: -1
+ * otherwise, or when the system is out of descriptors. */
 int http_detach(struct http_exchange *ex, struct buf *rest);

@@ -29,11 +29,13 @@ static void on_counted(struct loop_job *job)
 
 static void post_many(void *arg)
 {
+    int poster = *(int *)arg;
+
     for (int i = 0; i < PER_POSTER; i++) {
         struct counted_job *counted = xcalloc(1, sizeof(*counted));
 
         counted->job.fn = on_counted;
-        counted->poster = (int)(intptr_t)arg;
+        counted->poster = poster;
         counted->number = i;
         loop_post(test_loop, &counted->job);
     }
@@ -42,10 +44,13 @@ static void post_many(void *arg)
 TEST(loop_posts_keep_order)
 {
     uv_thread_t threads[POSTERS];
+    int posters[POSTERS];
 
     test_loop = loop_new();
-    for (int i = 0; i < POSTERS; i++)
-        CHECK_INT(uv_thread_create(&threads[i], post_many, (void *)(intptr_t)i), 0);
+    for (int i = 0; i < POSTERS; i++) {
+        posters[i] = i;
+        CHECK_INT(uv_thread_create(&threads[i], post_many, &posters[i]), 0);
+    }
     loop_run(test_loop);
     for (int i = 0; i < POSTERS; i++)
         CHECK_INT(uv_thread_join(&threads[i]), 0);

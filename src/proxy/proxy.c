@@ -5,6 +5,7 @@
 #include "proxy/proxy_errors.h"
 #include "proxy/proxy_guard.h"
 #include "proxy/proxy_session.h"
+#include "proxy/proxy_token.h"
 
 struct proxy {
     struct loop *loop;
@@ -101,6 +102,36 @@ static bool admit(struct http_exchange *ex, const struct route *route,
     return false;
 }
 
+static void forward(struct proxy *proxy, struct http_exchange *ex, const struct route *route,
+                    const struct proxy_target *target)
+{
+    if (admit(ex, route, target))
+        proxy_session_start(proxy->loop, proxy->upstream, &proxy->sessions, ex, target,
+                            route->generation);
+}
+
+/* Requests that name no sandbox may still belong to one; with an API key they never do. */
+static bool handle_unnamed(struct proxy *proxy, struct http_exchange *ex)
+{
+    struct proxy_target target = {.id = "unknown", .port = PROXY_AGENT_PORT};
+    struct route route;
+
+    if (http_header(ex, "x-api-key").p)
+        return false;
+    switch (proxy_token_route(proxy->routes, http_request(ex), &route)) {
+    case PROXY_TOKEN_NONE:
+        return false;
+    case PROXY_TOKEN_UNKNOWN:
+        proxy_errors_reply(ex, PROXY_ERROR_NOT_FOUND, &target);
+        return true;
+    case PROXY_TOKEN_OK:
+        break;
+    }
+    memcpy(target.id, route.id, ID_SIZE);
+    forward(proxy, ex, &route, &target);
+    return true;
+}
+
 bool proxy_handle(struct proxy *proxy, struct http_exchange *ex)
 {
     struct proxy_target target = {0};
@@ -110,7 +141,7 @@ bool proxy_handle(struct proxy *proxy, struct http_exchange *ex)
     switch (proxy_host_parse(http_header(ex, "host"), http_header(ex, "e2b-sandbox-id"),
                              http_header(ex, "e2b-sandbox-port"), &target, &error)) {
     case PROXY_HOST_NONE:
-        return false;
+        return handle_unnamed(proxy, ex);
     case PROXY_HOST_BAD:
         proxy_errors_bad_request(ex, error);
         return true;
@@ -119,9 +150,8 @@ bool proxy_handle(struct proxy *proxy, struct http_exchange *ex)
     }
     if (!routes_find(proxy->routes, str_of(target.id), &route))
         proxy_errors_reply(ex, PROXY_ERROR_NOT_FOUND, &target);
-    else if (admit(ex, &route, &target))
-        proxy_session_start(proxy->loop, proxy->upstream, &proxy->sessions, ex, &target,
-                            route.generation);
+    else
+        forward(proxy, ex, &route, &target);
     return true;
 }
 

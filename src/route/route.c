@@ -13,8 +13,9 @@
 enum { WATCHERS_MAX = 8 };
 
 struct routes {
-    pthread_rwlock_t lock; /* guards the map and the routes in it */
-    struct map map;
+    pthread_rwlock_t lock; /* guards the maps and the routes in them */
+    struct map map;        /* by id; owns the routes */
+    struct map tokens;     /* the secured ones, by access token */
     size_t watcher_count; /* set up before there are threads */
     struct {
         route_watch_fn *fn;
@@ -32,6 +33,7 @@ struct routes *routes_new(void)
     (void)pthread_rwlock_init(&routes->lock, &attr);
     (void)pthread_rwlockattr_destroy(&attr);
     map_init(&routes->map);
+    map_init(&routes->tokens);
     return routes;
 }
 
@@ -44,6 +46,7 @@ void routes_free(struct routes *routes)
     map_for_each (&routes->map, entry)
         free(entry->value);
     map_done(&routes->map);
+    map_done(&routes->tokens);
     (void)pthread_rwlock_destroy(&routes->lock);
     free(routes);
 }
@@ -70,6 +73,10 @@ void routes_set(struct routes *routes, const struct route *route)
     *copy = *route;
     (void)pthread_rwlock_wrlock(&routes->lock);
     old = map_put(&routes->map, str_of(route->id), copy);
+    if (old && old->access_token[0])
+        (void)map_remove(&routes->tokens, str_of(old->access_token));
+    if (copy->access_token[0])
+        (void)map_put(&routes->tokens, str_of(copy->access_token), copy);
     (void)pthread_rwlock_unlock(&routes->lock);
     /* Connections of an earlier life are cut as well. */
     stopped = old && old->state == ROUTE_RUNNING &&
@@ -85,6 +92,8 @@ void routes_remove(struct routes *routes, const char *id)
 
     (void)pthread_rwlock_wrlock(&routes->lock);
     old = map_remove(&routes->map, str_of(id));
+    if (old && old->access_token[0])
+        (void)map_remove(&routes->tokens, str_of(old->access_token));
     (void)pthread_rwlock_unlock(&routes->lock);
     if (!old)
         return;
@@ -102,4 +111,35 @@ bool routes_find(struct routes *routes, struct str id, struct route *out)
         *out = *route;
     (void)pthread_rwlock_unlock(&routes->lock);
     return route != NULL;
+}
+
+bool routes_find_token(struct routes *routes, struct str token, struct route *out)
+{
+    const struct route *route;
+
+    (void)pthread_rwlock_rdlock(&routes->lock);
+    route = token.len ? map_get(&routes->tokens, token) : NULL;
+    if (route)
+        *out = *route;
+    (void)pthread_rwlock_unlock(&routes->lock);
+    return route != NULL;
+}
+
+bool routes_search(struct routes *routes, route_fits_fn *fits, void *arg, struct route *out)
+{
+    struct map_entry *entry;
+    bool found = false;
+
+    (void)pthread_rwlock_rdlock(&routes->lock);
+    map_for_each (&routes->tokens, entry) {
+        const struct route *route = entry->value;
+
+        found = fits(route, arg);
+        if (found) {
+            *out = *route;
+            break;
+        }
+    }
+    (void)pthread_rwlock_unlock(&routes->lock);
+    return found;
 }

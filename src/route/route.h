@@ -30,6 +30,11 @@ void routes_set(struct routes *routes, const struct route *route);
 /* Also tells the watchers, so that open connections are cut. */
 void routes_remove(struct routes *routes, const char *id);
 bool routes_find(struct routes *routes, struct str id, struct route *out);
+/* By access token: some clients name no sandbox, but their token is unique. "" finds nothing. */
+bool routes_find_token(struct routes *routes, struct str token, struct route *out);
+/* The first secured route that fits() accepts; fits() runs under the lock and must be quick. */
+typedef bool route_fits_fn(const struct route *route, void *arg);
+bool routes_search(struct routes *routes, route_fits_fn *fits, void *arg, struct route *out);
 /* fn is called (on the thread that changes the route) after a route was removed or is no longer
  * RUNNING. Register at start only. */
 typedef void route_watch_fn(const char *id, void *arg);

@@ -85,3 +85,36 @@ TEST(readers_and_writers)
     CHECK_INT(atomic_load(&shared.torn), 0);
     routes_free(shared.routes);
 }
+
+static bool is_second(const struct route *route, void *arg)
+{
+    (void)arg;
+    return strcmp(route->access_token, "token-two") == 0;
+}
+
+TEST(routes_are_found_by_token)
+{
+    struct routes *routes = routes_new();
+    struct route one = {.id = "iaaaaaaaaaaaaaaaaaaa", .access_token = "token-one"};
+    struct route two = {.id = "ibbbbbbbbbbbbbbbbbbb", .access_token = "token-two"};
+    struct route open = {.id = "iccccccccccccccccccc"};
+    struct route got;
+
+    routes_set(routes, &one);
+    routes_set(routes, &two);
+    routes_set(routes, &open);
+    CHECK(routes_find_token(routes, STR("token-two"), &got));
+    CHECK_STR(str_of(got.id), "ibbbbbbbbbbbbbbbbbbb");
+    CHECK(!routes_find_token(routes, STR(""), &got));
+    CHECK(!routes_find_token(routes, STR("token"), &got));
+    CHECK(routes_search(routes, is_second, NULL, &got));
+    CHECK_STR(str_of(got.id), "ibbbbbbbbbbbbbbbbbbb");
+    (void)str_copy(STR("token-new"), two.access_token, sizeof(two.access_token));
+    routes_set(routes, &two);
+    CHECK(!routes_find_token(routes, STR("token-two"), &got));
+    CHECK(routes_find_token(routes, STR("token-new"), &got));
+    routes_remove(routes, two.id);
+    CHECK(!routes_find_token(routes, STR("token-new"), &got));
+    CHECK(!routes_search(routes, is_second, NULL, &got));
+    routes_free(routes);
+}

@@ -22,7 +22,7 @@
 
 enum {
     STOP_TIMEOUT_MS = 40000, /* the server has its own, shorter one */
-    RESTART_MIN_MS = 100,
+    RESTART_MIN_MS = 20,
     RESTART_MAX_MS = 10000,
     STABLE_MS = 30000, /* a server that ran this long failed for a new reason */
     GROW_CHECK_MS = 2000,
