@@ -16,7 +16,7 @@ bool api_sandboxes_id(struct str param, struct str *out)
         return false;
     if (param.p && param.len == 0)
         return false;
-    for (size_t i = 0; i < param.len; i++) {
+    for (size_t i = 0; param.p && i < param.len; i++) {
         char c = param.p[i];
 
         if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')))
@@ -239,7 +239,7 @@ int api_sandboxes_connect_v2(struct api_call *call, struct error *err)
 int api_sandboxes_resume(struct api_call *call, struct error *err)
 {
     struct sandbox_view view = {0};
-    struct str id;
+    struct str id = STR_NONE;
 
     if (get_id(call, &id, err) < 0 ||
         sandbox_get(call->api->config.sandboxes, call->team_id, id, &call->arena, &view, err) < 0)

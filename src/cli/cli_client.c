@@ -67,8 +67,7 @@ static int check_key(const char *key, struct error *err)
     return 0;
 }
 
-int cli_server_find(const char *url, const char *home, struct cli_server *out,
-                    struct error *err)
+int cli_server_find(const char *url, const char *home, struct cli_server *out, struct error *err)
 {
     static const char *const url_names[] = {"QUICKSAND_URL", "E2B_API_URL", NULL};
     static const char *const sandbox_names[] = {"QUICKSAND_SANDBOX_URL", "E2B_SANDBOX_URL", NULL};

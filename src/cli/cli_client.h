@@ -15,8 +15,7 @@ struct cli_server {
 };
 
 /* From url (may be NULL), the environment, and the file HOME/.quicksand/credentials. */
-int cli_server_find(const char *url, const char *home, struct cli_server *out,
-                    struct error *err);
+int cli_server_find(const char *url, const char *home, struct cli_server *out, struct error *err);
 void cli_server_done(struct cli_server *server);
 
 /* One API call. out_json (may be NULL) gets the answer or NULL when it has no body; out_next (may

@@ -84,6 +84,8 @@ void cli_table_print(const struct cli_table *table, FILE *to)
     size_t n = table->column_count;
     auto_free size_t *widths = xcalloc(n ? n : 1, sizeof(*widths));
 
+    if (n == 0)
+        return;
     for (size_t i = 0; i < n; i++)
         widths[i] = width_of(table->columns[i]);
     for (size_t i = 0; i < table->cell_count; i++)

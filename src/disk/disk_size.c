@@ -57,7 +57,7 @@ static int grow(struct disk *disk, struct error *err)
 {
     struct statvfs pool;
     struct stat image;
-    uint64_t size, allowed, wanted;
+    uint64_t size, allowed = 0, wanted;
 
     if (fstatvfs(disk->pool_fd, &pool) < 0 || fstat(disk->image_fd, &image) < 0)
         return error_set_errno(err, errno, "ask for the pool's size");

@@ -154,7 +154,7 @@ static int warden_list(struct engine *engine, struct box_info **out, size_t *out
 {
     auto_free struct box_info *boxes = NULL;
     size_t count = 0;
-    struct engine_reply reply;
+    struct engine_reply reply = {0};
 
     do {
         struct engine_request request = {.op = ENGINE_OP_LIST, .offset = (uint32_t)count};

@@ -23,7 +23,7 @@ static int open_regular(const char *path, int *out_fd, struct guest_stat *st, st
         return error_set(err, ERROR_NOT_FOUND, "path '%s' does not exist", path);
     if (r != 0)
         return error_set_errno(err, -r, "error checking if path exists '%s'", path);
-    if (S_ISDIR(st->mode))
+    if (S_ISDIR(st->mode)) /* NOLINT: set when r is 0 */
         return error_set(err, ERROR_INVALID, "path '%s' is a directory", path);
     if (!S_ISREG(st->mode))
         return error_set(err, ERROR_INVALID, "path '%s' is not a regular file", path);

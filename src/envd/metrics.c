@@ -45,7 +45,7 @@ void metrics_handle(struct envd *envd, struct http_exchange *ex)
                (unsigned long long)usage.mem_total, (unsigned long long)used,
                (unsigned long long)usage.mem_cache, (unsigned long long)(usage.mem_total / MIB),
                (unsigned long long)(used / MIB),
-               (unsigned long long)((disk.f_blocks - disk.f_bfree) * block),
-               (unsigned long long)(disk.f_blocks * block));
+               (unsigned long long)(disk.f_blocks - disk.f_bfree) * block,
+               (unsigned long long)disk.f_blocks * block);
     envd_reply_json(ex, 200, buf_str(&text));
 }

@@ -247,7 +247,7 @@ int process_rpc_update(struct call *call, struct error *err)
 {
     struct process *process = process_rpc_select(call->envd, call->request, err);
     const json_t *pty = json_object_get(call->request, "pty");
-    uint16_t cols, rows;
+    uint16_t cols = 0, rows = 0;
 
     if (!process)
         return -1;

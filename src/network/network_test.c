@@ -220,7 +220,7 @@ static int make_guest(uint32_t slot, bool online)
 
 static uint32_t other_end(int listener, int *out_fd)
 {
-    struct sockaddr_in from;
+    struct sockaddr_in from = {0};
     socklen_t len = sizeof(from);
     struct pollfd wait = {.fd = listener, .events = POLLIN};
     int fd;

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 
 #include "base/alloc.h"
@@ -117,7 +118,8 @@ static void start(void)
     struct proxy_config config = {
         .run_dir = run_dir, .dial = fake_dial, .dial_cancel = fake_cancel};
 
-    (void)snprintf(run_dir, sizeof(run_dir), "/tmp");
+    (void)snprintf(run_dir, sizeof(run_dir), "/tmp/proxy_test.%d", getpid());
+    CHECK_INT(mkdir(run_dir, 0700), 0);
     rig_start(&rig, &front);
     config.routes = routes = routes_new();
     proxy = proxy_new(rig.loop, &config);
@@ -132,6 +134,7 @@ static void stop(void)
 
     CHECK_INT(engine_socket_path(run_dir, box, path), 0);
     (void)unlink(path);
+    (void)rmdir(run_dir);
     http_server_free(agent);
     http_server_free(rig.server);
     rig.server = NULL;

@@ -17,8 +17,6 @@
 #include "base/path.h"
 #include "quicksand/make_base_template.h"
 
-extern char **environ;
-
 /* The script runs from a memfd: nothing on disk can be swapped under root's feet. */
 static int run_script(const char *out_dir, struct error *err)
 {

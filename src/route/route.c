@@ -10,13 +10,13 @@
 #include "base/alloc.h"
 #include "base/map.h"
 
-enum { WATCHERS_MAX = 8 };
+enum { WATCHERS_MAX = 32 };
 
 struct routes {
     pthread_rwlock_t lock; /* guards the maps and the routes in them */
     struct map map;        /* by id; owns the routes */
     struct map tokens;     /* the secured ones, by access token */
-    size_t watcher_count; /* set up before there are threads */
+    size_t watcher_count;  /* set up before there are threads */
     struct {
         route_watch_fn *fn;
         void *arg;

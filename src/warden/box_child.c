@@ -56,7 +56,7 @@ static _Noreturn void die(const struct box_child *child, const char *step)
 struct mounts {
     int root, dev;
     int proc, sys, pts, shm, run, mqueue;
-    int cgroup;                                      /* one v2 tree, or a tmpfs with these: */
+    int cgroup; /* one v2 tree, or a tmpfs with these: */
     int cgroup_memory, cgroup_cpu, cgroup_unified;
     int meminfo;
     int fuse; /* the meminfo file's server side */

@@ -159,7 +159,7 @@ static int find_running(struct boxes *all, const char *id, uint32_t *out_slot, s
 int box_limit(struct boxes *all, const char *id, const struct box_limits *limits, bool internet,
               struct error *err)
 {
-    uint32_t slot;
+    uint32_t slot = 0;
 
     if (find_running(all, id, &slot, err) < 0 ||
         box_cgroup_limit(all->cgroups, id, limits, err) < 0 ||
@@ -170,7 +170,7 @@ int box_limit(struct boxes *all, const char *id, const struct box_limits *limits
 
 int box_freeze(struct boxes *all, const char *id, bool frozen, struct error *err)
 {
-    uint32_t slot;
+    uint32_t slot = 0;
 
     if (find_running(all, id, &slot, err) < 0)
         return -1;

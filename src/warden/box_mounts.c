@@ -136,7 +136,7 @@ int box_mount_root(const struct boxes *all, const struct box_spec *spec, uint32_
                    int userns_fd, int box_dir_fd, int *out_mount_fd, struct error *err)
 {
     uid_t base = BOX_UID_FIRST + slot * BOX_IDS_PER_SLOT;
-    int lowers[BOX_LAYERS_MAX];
+    int lowers[BOX_LAYERS_MAX] = {0};
     auto_close int box_tree = -1;
     size_t opened = 0;
     int mount_fd = -1;

@@ -438,8 +438,8 @@ static int add_socket_family(scmp_filter_ctx filter, int number, unsigned family
 {
     bool allow = family == FAMILY_UNIX || family == FAMILY_INET || family == FAMILY_INET6;
 
-    return seccomp_rule_add(filter, allow ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(EAFNOSUPPORT), number, 1,
-                            SCMP_A0(SCMP_CMP_EQ, family));
+    return seccomp_rule_add(filter, allow ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(EAFNOSUPPORT), number,
+                            1, SCMP_A0(SCMP_CMP_EQ, family));
 }
 
 static int add_netlink_protocol(scmp_filter_ctx filter, int number, unsigned protocol)
@@ -447,8 +447,8 @@ static int add_netlink_protocol(scmp_filter_ctx filter, int number, unsigned pro
     bool allow = protocol == NETLINK_OF_ROUTES || protocol == NETLINK_OF_AUDIT ||
                  protocol == NETLINK_OF_DEVICES;
 
-    return seccomp_rule_add(filter, allow ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(EPROTONOSUPPORT), number,
-                            2, SCMP_A0(SCMP_CMP_EQ, FAMILY_NETLINK),
+    return seccomp_rule_add(filter, allow ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(EPROTONOSUPPORT),
+                            number, 2, SCMP_A0(SCMP_CMP_EQ, FAMILY_NETLINK),
                             SCMP_A2(SCMP_CMP_EQ, protocol));
 }
 

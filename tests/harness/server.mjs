@@ -226,8 +226,15 @@ class Server {
     if (problems.length) spawnSync(binary, ['down', '--data', this.data])
     for (const mount of mounts().filter((one) => one.startsWith(this.home))) spawnSync('umount', ['--lazy', mount])
     fs.rmSync(this.home, { recursive: true, force: true })
-    if (process.env.QUICKSAND_SHOW_LOG) console.log(this.log)
+    this.saveLog()
     assert.deepEqual(problems, [], 'left behind by the server')
+  }
+
+  // The whole log of the server, for whoever wonders about a failed test: build/test/NAME.server.log.
+  saveLog() {
+    const folder = path.join(repository, 'build/test')
+    fs.mkdirSync(folder, { recursive: true })
+    fs.writeFileSync(path.join(folder, `${path.basename(process.argv[1] ?? 'server', '.test.mjs')}.server.log`), this.log)
   }
 
   // What outlived the server although no sandbox was left. Processes are ended.
