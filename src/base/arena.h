@@ -12,6 +12,6 @@ struct arena {
 #define auto_arena __attribute__((cleanup(arena_done)))
 
 void arena_done(struct arena *arena);
-void *arena_alloc(struct arena *arena, size_t size); /* zeroed, aligned for any type */
+void *arena_alloc(struct arena *arena, size_t size);     /* zeroed, aligned for any type */
 struct str arena_str(struct arena *arena, struct str s); /* copy, NUL-terminated */
 char *arena_printf(struct arena *arena, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

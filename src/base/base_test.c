@@ -106,7 +106,8 @@ TEST(map_keeps_many_keys)
     CHECK(map_put(&map, STR("key1"), (void *)7) == (void *)2);
     CHECK(map_remove(&map, STR("key2")) == (void *)3);
     CHECK(map_remove(&map, STR("key2")) == NULL);
-    map_for_each(&map, entry) seen++;
+    map_for_each (&map, entry)
+        seen++;
     CHECK_INT(seen, 4999);
     map_done(&map);
 }

@@ -11,15 +11,15 @@ enum error_code {
     ERROR_UNAUTHORIZED, /* no or unknown credentials */
     ERROR_FORBIDDEN,    /* known, but not allowed */
     ERROR_NOT_FOUND,
-    ERROR_CONFLICT,     /* the object is in a state that does not allow this */
-    ERROR_EXISTS,       /* already there */
-    ERROR_LIMIT,        /* a size limit of the request */
-    ERROR_QUOTA,        /* a quota or rate; try later */
-    ERROR_NO_SPACE,     /* disk full */
+    ERROR_CONFLICT, /* the object is in a state that does not allow this */
+    ERROR_EXISTS,   /* already there */
+    ERROR_LIMIT,    /* a size limit of the request */
+    ERROR_QUOTA,    /* a quota or rate; try later */
+    ERROR_NO_SPACE, /* disk full */
     ERROR_TIMEOUT,
-    ERROR_UNAVAILABLE,  /* a part we depend on is not there now; try later */
+    ERROR_UNAVAILABLE, /* a part we depend on is not there now; try later */
     ERROR_UNSUPPORTED,
-    ERROR_INTERNAL,     /* our fault or the host's; logged in full */
+    ERROR_INTERNAL, /* our fault or the host's; logged in full */
     ERROR_CODE_COUNT,
 };
 

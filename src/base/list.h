@@ -9,7 +9,7 @@ struct list {
     struct list *next, *prev;
 };
 
-#define container_of(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
 #define list_for_each(pos, head) for (pos = (head)->next; pos != (head); pos = pos->next)
 /* pos may be removed inside the body. */

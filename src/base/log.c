@@ -35,9 +35,10 @@ void log_write(enum log_level level, const char *module, const char *fmt, ...)
         return;
     (void)clock_gettime(CLOCK_REALTIME, &now);
     (void)gmtime_r(&now.tv_sec, &tm);
-    len = snprintf(line, sizeof(line), "%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ %s %s: ",
-                   tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec,
-                   now.tv_nsec / 1000000, level_names[level], module);
+    len = snprintf(line, sizeof(line),
+                   "%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ %s %s: ", tm.tm_year + 1900, tm.tm_mon + 1,
+                   tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, now.tv_nsec / 1000000,
+                   level_names[level], module);
     va_start(args, fmt);
     more = vsnprintf(line + len, sizeof(line) - (size_t)len - 1, fmt, args);
     va_end(args);

@@ -16,7 +16,10 @@ struct str {
 /* For string literals. */
 #define STR(lit) ((struct str){"" lit, sizeof(lit) - 1})
 /* The same where only constants may stand: initializers of static objects. */
-#define STR_INIT(lit) {"" lit, sizeof(lit) - 1}
+#define STR_INIT(lit)           \
+    {                           \
+        "" lit, sizeof(lit) - 1 \
+    }
 /* For printf: printf("%.*s", STR_ARG(s)). */
 #define STR_ARG(s) (int)(s).len, (s).p ? (s).p : ""
 

@@ -24,34 +24,32 @@ void test_fail(const char *file, int line, const char *fmt, ...)
 /* Ends the test as skipped, with its reason. */
 void test_skip(const char *reason) __attribute__((noreturn));
 
-#define TEST_TIMEOUT(test_name, seconds)                                                      \
-    static void test_##test_name(void);                                                       \
-    __attribute__((constructor)) static void register_##test_name(void)                       \
-    {                                                                                         \
-        static struct test_case test = {.name = #test_name,                                   \
-                                        .fn = test_##test_name,                               \
-                                        .timeout_s = (seconds)};                              \
-        test_register(&test);                                                                 \
-    }                                                                                         \
+#define TEST_TIMEOUT(test_name, seconds)                                         \
+    static void test_##test_name(void);                                          \
+    __attribute__((constructor)) static void register_##test_name(void)          \
+    {                                                                            \
+        static struct test_case test = {                                         \
+            .name = #test_name, .fn = test_##test_name, .timeout_s = (seconds)}; \
+        test_register(&test);                                                    \
+    }                                                                            \
     static void test_##test_name(void)
 #define TEST(test_name) TEST_TIMEOUT(test_name, 20)
 
-#define CHECK(cond)                                               \
-    do {                                                          \
-        if (!(cond))                                              \
-            test_fail(__FILE__, __LINE__, "CHECK(%s)", #cond);    \
+#define CHECK(cond)                                            \
+    do {                                                       \
+        if (!(cond))                                           \
+            test_fail(__FILE__, __LINE__, "CHECK(%s)", #cond); \
     } while (0)
-#define CHECK_INT(got, want)                                                                   \
-    do {                                                                                       \
-        intmax_t got_ = (intmax_t)(got), want_ = (intmax_t)(want);                             \
-        if (got_ != want_)                                                                     \
-            test_fail(__FILE__, __LINE__, "%s is %" PRIdMAX ", not %" PRIdMAX, #got, got_,     \
-                      want_);                                                                  \
+#define CHECK_INT(got, want)                                                                       \
+    do {                                                                                           \
+        intmax_t got_ = (intmax_t)(got), want_ = (intmax_t)(want);                                 \
+        if (got_ != want_)                                                                         \
+            test_fail(__FILE__, __LINE__, "%s is %" PRIdMAX ", not %" PRIdMAX, #got, got_, want_); \
     } while (0)
-#define CHECK_STR(got, want)                                                                  \
-    do {                                                                                      \
-        struct str got_ = (got), want_ = str_of(want);                                        \
-        if (!str_eq(got_, want_))                                                             \
-            test_fail(__FILE__, __LINE__, "%s is '%.*s', not '%.*s'", #got, STR_ARG(got_),    \
-                      STR_ARG(want_));                                                        \
+#define CHECK_STR(got, want)                                                               \
+    do {                                                                                   \
+        struct str got_ = (got), want_ = str_of(want);                                     \
+        if (!str_eq(got_, want_))                                                          \
+            test_fail(__FILE__, __LINE__, "%s is '%.*s', not '%.*s'", #got, STR_ARG(got_), \
+                      STR_ARG(want_));                                                     \
     } while (0)

@@ -72,7 +72,10 @@ int main(int argc, char **argv)
             skipped++;
         else
             failed++;
-        (void)printf("%s %s\n", result == 0 ? "ok  " : result == EXIT_SKIPPED ? "skip" : "FAIL",
+        (void)printf("%s %s\n",
+                     result == 0              ? "ok  "
+                     : result == EXIT_SKIPPED ? "skip"
+                                              : "FAIL",
                      test->name);
     }
     (void)printf("%u passed, %u failed, %u skipped\n", passed, failed, skipped);

@@ -50,24 +50,24 @@ struct json_field {
              double: JSON_NUM,          \
              json_t *: JSON_RAW)
 /* clang-format on */
-#define JSON_FIELD(type, member, json_name, field_flags)                                       \
-    {                                                                                          \
-        .name = (json_name), .kind = JSON_KIND_OF(type, member), .flags = (field_flags),       \
-        .offset = offsetof(type, member),                                                      \
+#define JSON_FIELD(type, member, json_name, field_flags)                                 \
+    {                                                                                    \
+        .name = (json_name), .kind = JSON_KIND_OF(type, member), .flags = (field_flags), \
+        .offset = offsetof(type, member),                                                \
     }
 /* Also sets a bool member when the field was present. The bool must not be the first member. */
-#define JSON_FIELD_SEEN(type, member, json_name, field_flags, seen)                            \
-    {                                                                                          \
-        .name = (json_name), .kind = JSON_KIND_OF(type, member), .flags = (field_flags),       \
-        .offset = offsetof(type, member), .present_offset = offsetof(type, seen),              \
+#define JSON_FIELD_SEEN(type, member, json_name, field_flags, seen)                      \
+    {                                                                                    \
+        .name = (json_name), .kind = JSON_KIND_OF(type, member), .flags = (field_flags), \
+        .offset = offsetof(type, member), .present_offset = offsetof(type, seen),        \
     }
-#define JSON_FIELD_NESTED(type, member, json_name, field_flags, inner_fields)                  \
-    {                                                                                          \
-        .name = (json_name), .kind = JSON_NESTED, .flags = (field_flags),                      \
-        .offset = offsetof(type, member), .inner = (inner_fields),                             \
+#define JSON_FIELD_NESTED(type, member, json_name, field_flags, inner_fields) \
+    {                                                                         \
+        .name = (json_name), .kind = JSON_NESTED, .flags = (field_flags),     \
+        .offset = offsetof(type, member), .inner = (inner_fields),            \
     }
-#define JSON_END \
-    {            \
+#define JSON_END     \
+    {                \
         .name = NULL \
     }
 
