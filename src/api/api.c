@@ -88,7 +88,6 @@ static void reply(struct api_call *call)
     headers[n++] = json_headers[1];
     for (size_t i = 0; i < call->header_count; i++)
         headers[n++] = call->headers[i];
-    log_request(call, "");
     http_reply(call->ex, call->status, headers, n, str_of(call->text));
 }
 
@@ -99,9 +98,9 @@ static void on_exchange_done(struct http_exchange *ex, void *arg)
     call->ex = NULL;
     if (call->working)
         return;
-    /* Never answered by us: the body was too long (or too slow), or the client went inside it. */
-    if (!call->status)
-        log_request(call, http_finished(ex) ? " refused=body" : " client=gone");
+    /* Logged when the answer is on its way: a slow log must not delay it. Without a status it was
+     * never answered by us: the body was too long (or too slow), or the client went inside it. */
+    log_request(call, !http_finished(ex) ? " client=gone" : call->status ? "" : " refused=body");
     call_free(call);
 }
 

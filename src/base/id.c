@@ -47,12 +47,17 @@ bool id_valid(struct str s)
 
 void id_hex(char *out, size_t bytes)
 {
-    for (size_t i = 0; i < bytes; i++) {
-        unsigned char byte;
+    static const char digits[] = "0123456789abcdef";
 
-        random_bytes(&byte, 1);
-        (void)snprintf(out + 2 * i, 3, "%02x", byte);
+    /* The random bytes go to the second half of out, where each is read before it is overwritten. */
+    random_bytes(out + bytes, bytes);
+    for (size_t i = 0; i < bytes; i++) {
+        unsigned char byte = (unsigned char)out[bytes + i];
+
+        out[2 * i] = digits[byte >> 4];
+        out[2 * i + 1] = digits[byte & 15];
     }
+    out[2 * bytes] = '\0';
 }
 
 void id_uuid(char out[UUID_SIZE])

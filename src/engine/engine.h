@@ -31,6 +31,7 @@ struct box_spec {
     uint32_t layer_count; /* lowest first */
     char layers[BOX_LAYERS_MAX][LAYER_NAME_SIZE];
     bool internet;
+    bool background; /* nobody waits for it: give way to everything else */
 };
 
 enum box_end { /* why a box ended */

@@ -41,7 +41,7 @@ static const struct setting settings[] = {
     TEXT_SETTING(agent, "agent", "", "the agent's program (default: envd beside this program)"),
     TEXT_SETTING(base_layer, "base-layer", "",
                  "directory with a root file system to use as the base template in place"),
-    NUMBER_SETTING(warm, "warm", "16", 0, 1000, "ready sandboxes kept for the next create"),
+    NUMBER_SETTING(warm, "warm", "32", 0, 1000, "ready sandboxes kept for the next create"),
     NUMBER_SETTING(loops, "loops", "0", 0, 16,
                    "threads that serve connections (0: one per processor)"),
     NUMBER_SETTING(workers, "workers", "16", 1, 256, "threads that run API operations"),

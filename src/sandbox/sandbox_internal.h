@@ -63,6 +63,7 @@ struct warm {
     struct warm_pool pools[WARM_TEMPLATES_MAX];
     size_t pool_count;
     struct warm_box *starting; /* what the thread is about to start, or NULL */
+    int64_t quiet_until_us;    /* a create is being answered; fill up later */
     bool stopping, has_thread;
     pthread_t thread;
 };

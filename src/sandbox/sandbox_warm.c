@@ -1,7 +1,7 @@
 /* Boxes made ahead. One thread keeps `warm` boxes for each of the few sets of layers that were asked
  * for last, so that a create only has to hand one over. Filling up has a low priority: one box at a
- * time, and not while creates are running, unless a pool is empty. A start that fails is tried again
- * with growing pauses.
+ * time, not while creates are running unless a pool is empty, and not right after one while a pool is
+ * still half full: the answer goes out first. A start that fails is tried again with growing pauses.
  *
  * Boxes in the pool have no row, no route and no entry in the table. One that is no longer wanted
  * goes the way of all leftovers, by table_condemn(). */
@@ -16,6 +16,7 @@
 enum {
     PAUSE_MIN_US = 500 * 1000,
     PAUSE_MAX_US = 30 * 1000 * 1000,
+    QUIET_US = 3000, /* after a box was taken */
 };
 
 void warm_box_free(struct warm_box *box)
@@ -103,6 +104,7 @@ struct warm_box *warm_take(struct sandboxes *all, const struct box_spec *spec)
     node = list_pop_front(&pool->boxes);
     if (node)
         pool->count--;
+    warm->quiet_until_us = pool->used_at_us + QUIET_US;
     if (pool->count == 0)
         (void)pthread_cond_signal(&warm->changed);
     (void)pthread_mutex_unlock(&warm->lock);
@@ -174,8 +176,8 @@ bool warm_died(struct sandboxes *all, const char *id)
     return starting;
 }
 
-/* What to start next: the emptiest pool, the one used last among equals. */
-static bool pick(struct sandboxes *all, struct box_spec *out)
+/* What to start next: the emptiest pool, the one used last among equals. *out_full: it can wait. */
+static bool pick(struct sandboxes *all, struct box_spec *out, bool *out_full)
 {
     const struct warm *warm = &all->warm;
     const struct warm_pool *best = NULL;
@@ -190,8 +192,11 @@ static bool pick(struct sandboxes *all, struct box_spec *out)
             (pool->count == best->count && pool->used_at_us > best->used_at_us))
             best = pool;
     }
-    if (best)
+    if (best) {
         *out = best->spec;
+        out->background = true;
+        *out_full = best->count * 2 > all->warm_target;
+    }
     return best != NULL;
 }
 
@@ -236,13 +241,19 @@ static void *warm_run(void *arg)
         struct error err = {0};
         struct warm_box *box;
         struct box_spec spec;
+        bool full = false;
 
         if (wait > 0) {
             cond_wait_us(&warm->changed, &warm->lock, wait);
             continue;
         }
-        if (!pick(all, &spec)) {
+        if (!pick(all, &spec, &full)) {
             (void)pthread_cond_wait(&warm->changed, &warm->lock);
+            continue;
+        }
+        wait = warm->quiet_until_us - clock_mono_us();
+        if (full && wait > 0) {
+            cond_wait_us(&warm->changed, &warm->lock, wait);
             continue;
         }
         warm->starting = new_box(&spec);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -21,7 +22,7 @@
 #include "network/network.h"
 #include "warden/box_syscalls.h"
 
-enum { CHILD_TIMEOUT_MS = 10000 };
+enum { CHILD_TIMEOUT_MS = 10000, BACKGROUND_NICE = 10 };
 
 struct start {
     struct boxes *all;
@@ -244,6 +245,12 @@ static int run_steps(struct start *start, struct error *err)
     return 0;
 }
 
+/* Nice values are per thread. The child inherits ours, and may not raise it by itself. */
+static void give_way(pid_t thread, bool on)
+{
+    (void)setpriority(PRIO_PROCESS, (id_t)thread, on ? BACKGROUND_NICE : 0);
+}
+
 int box_start(struct boxes *all, const struct box_spec *spec, struct box_info *out,
               struct error *err)
 {
@@ -259,7 +266,13 @@ int box_start(struct boxes *all, const struct box_spec *spec, struct box_info *o
 
     if (boxes_add(all, spec->id, &start.box, err) < 0)
         return -1;
+    if (spec->background)
+        give_way(0, true);
     r = run_steps(&start, err);
+    if (spec->background) {
+        give_way(0, false);
+        give_way(start.box->pid, false);
+    }
     close_fd(&start.cgroup_fd);
     close_fd(&start.disk_fd);
     close_fd(&start.listen_fd);

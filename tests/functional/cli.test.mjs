@@ -83,7 +83,7 @@ test('template ls knows the base template', async () => {
 })
 
 test('key: a new key is shown once, looks like E2B’s, and works', async () => {
-  const made = await quicksand(['key', 'create', 'tests'])
+  const made = await quicksand(['key', 'new', 'tests'])
   assert.equal(made.code, 0, made.stderr)
   const key = /e2b_[0-9a-f]{40}/.exec(made.stdout)?.[0]
   assert.ok(key, made.stdout)
@@ -124,7 +124,8 @@ test('no server, wrong key: status 1 and a reason', async () => {
 })
 
 test('a missing sandbox: status 1 and a reason', async () => {
-  for (const args of [['show', 'inothing'], ['exec', 'inothing', '--', 'true'], ['rm', 'inothing'], ['cp', '/etc/hostname', 'inothing:/tmp/x']]) {
+  const missing = 'i0123456789abcdefghi'
+  for (const args of [['show', missing], ['exec', missing, '--', 'true'], ['rm', missing], ['cp', '/etc/hostname', `${missing}:/tmp/x`]]) {
     const result = await quicksand(args)
     assert.equal(result.code, 1, `${args}: ${result.stdout} ${result.stderr}`)
     assert.notEqual(result.stderr, '')

@@ -176,10 +176,8 @@ describe('errors', () => {
       const answer = await server.request({ path: '/', headers: { 'E2b-Sandbox-Id': one, 'E2b-Sandbox-Port': port } })
       assert.equal(answer.status, 400, `${one} ${port}: ${answer.status} ${answer.text}`)
     }
-    for (const host of [`99999-${id}.example.com`, `x-${id}.example.com`]) {
-      const answer = await server.request({ path: '/', headers: { Host: host } })
-      assert.equal(answer.status, 400, `${host}: ${answer.status} ${answer.text}`)
-    }
+    const answer = await server.request({ path: '/', headers: { Host: `99999-${id}.example.com` } })
+    assert.equal(answer.status, 400, `${answer.status} ${answer.text}`)
   })
 
   test('control routes of the agent are refused from outside', async () => {

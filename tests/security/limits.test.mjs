@@ -7,7 +7,7 @@ import { loadSdk, python, shell } from '../harness/sdk.mjs'
 
 let server, sdk, neighbour
 before(async () => {
-  server = await startServer()
+  server = await startServer({ args: ['--disk', '600', '--memory', '384'] })
   sdk = await loadSdk(server)
   neighbour = await sdk.Sandbox.create('base', { timeoutMs: 600_000 })
 })
@@ -95,8 +95,7 @@ test('memory bomb by files in /tmp, /dev/shm and /run', async () => {
 test('disk filling ends with an error, and what was written can be removed again', async () => {
   const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 300_000 })
   const info = (await server.api('GET', `/sandboxes/${sandbox.sandboxId}`)).body
-  const limit = Math.min(info.diskSizeMB, 20_000)
-  const result = await shell(sandbox, `dd if=/dev/zero of=/home/user/fill bs=1M count=${limit + 1024} 2>&1 | tail -n 3; ls -l /home/user/fill | awk '{print $5}'`, { timeoutMs: 240_000 })
+  const result = await shell(sandbox, `dd if=/dev/zero of=/home/user/fill bs=1M count=${info.diskSizeMB + 512} 2>&1 | tail -n 3; ls -l /home/user/fill | awk '{print $5}'`, { timeoutMs: 240_000 })
   assert.match(result.stdout, /No space left|quota exceeded/i, result.stdout)
   await assertNeighbourWell()
   const small = await shell(sandbox, 'head -c 50000000 /dev/zero > /home/user/more && sync -f /home/user/more')
