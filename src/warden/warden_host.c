@@ -20,6 +20,7 @@
 #include <sys/epoll.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -225,10 +226,22 @@ int warden_open_host(struct warden *warden, struct error *err)
     return open_shared(warden, err);
 }
 
+/* A copy of the mount in somebody else's mount namespace keeps the pool's device busy. No sandbox
+ * does: our mount goes, and the device clears itself when the last copy is gone. */
+static int unmount_disk(const struct warden *warden, struct error *err)
+{
+    struct disk_config disk = {.data_dir = warden->config->data_dir};
+    char pool[WARDEN_PATH_SIZE];
+
+    if (disk_unmount(&disk, err) == 0)
+        return 0;
+    (void)snprintf(pool, sizeof(pool), "%s/pool", warden->config->data_dir);
+    return err->code == ERROR_CONFLICT && umount2(pool, MNT_DETACH) == 0 ? 0 : -1;
+}
+
 void warden_close_host(struct warden *warden, bool remove)
 {
     struct boxes *boxes = &warden->boxes;
-    struct disk_config disk = {.data_dir = warden->config->data_dir};
     struct error err;
 
     if (boxes->network)
@@ -236,8 +249,10 @@ void warden_close_host(struct warden *warden, bool remove)
     if (boxes->disk)
         disk_close(boxes->disk);
     if (remove) {
-        if (network_destroy(&warden->network, &err) < 0 || disk_unmount(&disk, &err) < 0)
-            (void)fprintf(stderr, "quicksand: %s\n", err.message);
+        if (network_destroy(&warden->network, &err) < 0)
+            log_warn("warden", "%s; ignoring", err.message);
+        if (unmount_disk(warden, &err) < 0)
+            log_warn("warden", "%s; ignoring", err.message);
         if (boxes->cgroups)
             box_cgroups_destroy(boxes->cgroups);
     }
