@@ -37,7 +37,7 @@ derive_sources() {
             sed 's/^[Tt]ypes:.*/Types: deb-src/' "$file" >"$tmp/parts/$name" ;;
         *.list)
             sed -n 's/^[[:space:]]*deb\(-src\)\{0,1\}\([[:space:]]\)/deb-src\2/p' "$file" |
-                sort -u >"$tmp/parts/$name" ;;
+                awk '!seen[$0]++' >"$tmp/parts/$name" ;; # in their order: apt asks the first one
         esac
     done
 }

@@ -382,6 +382,9 @@ static _Noreturn void exec_agent(const struct box_child *child, const struct mou
     (void)snprintf(mem, sizeof(mem), "%llu", (unsigned long long)child->mem_bytes);
     arrange_fds(child, mounts, &agent, &late.channel);
     drop_privileges(&late);
+    /* From here on the box lives on its own. */
+    if (prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0) < 0)
+        die(&late, "outlive the warden");
     (void)fd_send(late.channel, &ok, sizeof(ok), NULL, 0);
     (void)syscall(SYS_execveat, agent, "", argv, envp, AT_EMPTY_PATH);
     die(&late, "exec the agent");
@@ -394,6 +397,12 @@ void box_child_run(const struct box_child *child)
     size_t nfds = 2;
     char go;
 
+    /* A warden that dies before it says go must not leave us waiting, with copies of all its
+     * descriptors. Its end of the channel may also be open in siblings that are being started, so the
+     * end of the channel alone would not tell. */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
+        _exit(1);
+    (void)close(child->warden_end);
     if (fd_recv(child->channel, &go, 1, fds, &nfds, 0) != 1 || nfds != 2)
         _exit(1); /* the warden gave up */
     mounts.root = fds[0];
@@ -401,8 +410,9 @@ void box_child_run(const struct box_child *child)
     MUST(syscall(SYS_setgroups, 0, NULL), "setgroups");
     MUST(syscall(SYS_setresgid, 0, 0, 0), "setresgid");
     MUST(syscall(SYS_setresuid, 0, 0, 0), "setresuid");
-    /* Changing ids made our own /proc files the host root's. */
+    /* Changing ids made our own /proc files the host root's, and forgot the signal. */
     MUST(prctl(PR_SET_DUMPABLE, 1, 0, 0, 0), "dumpable");
+    MUST(prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0), "parent's end");
     (void)umask(022);
     MUST(setsid(), "setsid");
     MUST(unshare(CLONE_NEWCGROUP), "cgroup namespace");

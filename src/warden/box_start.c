@@ -122,7 +122,7 @@ static int clone_child(struct start *start, struct error *err)
         return -1;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return error_set_errno(err, errno, "socketpair");
-    start->channel = pair[0];
+    start->channel = child.warden_end = pair[0];
     child.channel = pair[1];
     pid = sys_clone3(&args);
     if (pid == 0)

@@ -32,7 +32,7 @@
 #include "base/path.h"
 #include "disk/disk.h"
 
-enum { LOCK_WAIT_MS = 5000, AGENT_SIZE_MAX = 64 << 20 };
+enum { LOCK_WAIT_MS = 5000, PORT_WAIT_MS = 1000, AGENT_SIZE_MAX = 64 << 20 };
 
 /* A warden that was just killed may take a moment to disappear, with its server. */
 static int take_lock(struct warden *warden, int data_fd, struct error *err)
@@ -306,12 +306,18 @@ int warden_listen(struct warden *warden, struct error *err)
 {
     struct sockaddr_in address;
     socklen_t len = sizeof(address);
+    int64_t deadline = clock_mono_ms() + PORT_WAIT_MS;
     char host[INET_ADDRSTRLEN];
     int probe = -1;
 
-    if (parse_address(warden->config->listen, &address, err) < 0 ||
-        listen_one(&address, false, &probe, err) < 0)
+    if (parse_address(warden->config->listen, &address, err) < 0)
         return -1;
+    /* The server of a warden that was just killed may take a moment to go. */
+    while (listen_one(&address, false, &probe, err) < 0) {
+        if (err->errnum != EADDRINUSE || clock_mono_ms() > deadline)
+            return -1;
+        (void)usleep(20000);
+    }
     (void)getsockname(probe, (struct sockaddr *)&address, &len);
     (void)close(probe);
     for (size_t i = 0; i < warden->config->loops; i++)

@@ -12,7 +12,21 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 if [ "${1:-}" != --inside ]; then
     [ "$(id -u)" -eq 0 ] || { echo "lab.sh: needs root" >&2; exit 1; }
-    exec unshare --mount --net --pid --fork --kill-child --mount-proc --propagation private "$0" --inside "$@"
+    TMPDIR=$(mktemp -d "${TMPDIR:-/tmp}/quicksand-lab-XXXXXX")
+    export TMPDIR
+    chmod 0755 "$TMPDIR"
+    unshare --mount --net --pid --fork --kill-child --mount-proc --propagation private "$0" --inside "$@" &
+    inside=$!
+    # It blocks the gentle signals; its namespaces end with it.
+    trap 'kill -KILL $inside' TERM INT HUP
+    status=0
+    wait "$inside" || status=$?
+    # Only a test that failed leaves something here: directories, and cgroups, which belong to no namespace.
+    for file in "$TMPDIR"/*/data/instance; do
+        [ -s "$file" ] && find /sys/fs/cgroup -depth -type d -path "*/quicksand-$(cat "$file")*" -exec rmdir {} + || true
+    done
+    rm -rf --one-file-system "$TMPDIR"
+    exit "$status"
 fi
 shift
 

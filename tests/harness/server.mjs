@@ -252,7 +252,7 @@ class Server {
       ...mounts().filter((mount) => mount.startsWith(this.home)).map((mount) => `mount ${mount}`),
       ...cgroups(instance).map((group) => `cgroup ${group}`),
       ...loopDevices(this.home).map((device) => `loop device ${device}`),
-      ...links().filter((link) => !['lo', 'up0'].includes(link)).map((link) => `link ${link}`),
+      ...links().filter((link) => link.includes(instance)).map((link) => `link ${link}`),
     ]
   }
 }
