@@ -166,7 +166,8 @@ static void attach(const struct box_child *child, int mount_fd, const char *path
     (void)close(mount_fd);
 }
 
-/* Parts of /proc and /sys that speak of the host, or act on it. */
+/* Parts of /proc and /sys that speak of the host, or act on it. What the box's root cannot open
+ * anyway, because it belongs to the host's, needs no cover: each mount costs time. */
 static const char *const read_only_paths[] = {"/proc/sys", "/proc/irq", "/proc/bus", "/proc/fs",
                                               "/proc/sysrq-trigger"};
 static const char *const hidden_files[] = {
@@ -184,38 +185,34 @@ static const char *const hidden_dirs[] = {"/proc/acpi",
                                           "/sys/kernel/debug",
                                           "/sys/kernel/tracing"};
 
-static bool exists(const char *path)
+static bool reachable(const char *path)
 {
-    return access(path, F_OK) == 0;
+    return access(path, R_OK) == 0 || access(path, W_OK) == 0 || access(path, X_OK) == 0;
 }
 
-static void seal_proc(const struct box_child *child)
+/* Puts a read-only copy of `what` over `path`. */
+static void cover(const struct box_child *child, const char *path, const char *what, bool directory)
 {
     struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
+    int tree = sys_open_tree(AT_FDCWD, what, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
 
-    for (size_t i = 0; i < sizeof(read_only_paths) / sizeof(*read_only_paths); i++) {
-        const char *path = read_only_paths[i];
-        int tree;
+    MUST(tree, what);
+    MUST(sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr), what);
+    attach(child, tree, path, directory);
+}
 
-        if (!exists(path))
-            continue;
-        tree = sys_open_tree(AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-        MUST(tree, path);
-        MUST(sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr), path);
-        attach(child, tree, path, false);
-    }
+/* While /dev/mqueue is still the empty directory of the device tree. */
+static void seal_proc(const struct box_child *child)
+{
+    for (size_t i = 0; i < sizeof(read_only_paths) / sizeof(*read_only_paths); i++)
+        if (reachable(read_only_paths[i]))
+            cover(child, read_only_paths[i], read_only_paths[i], false);
     for (size_t i = 0; i < sizeof(hidden_files) / sizeof(*hidden_files); i++)
-        if (exists(hidden_files[i])) {
-            int tree = sys_open_tree(AT_FDCWD, "/dev/null", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-
-            MUST(tree, "clone /dev/null");
-            attach(child, tree, hidden_files[i], false);
-        }
+        if (reachable(hidden_files[i]))
+            cover(child, hidden_files[i], "/dev/null", false);
     for (size_t i = 0; i < sizeof(hidden_dirs) / sizeof(*hidden_dirs); i++)
-        if (exists(hidden_dirs[i]))
-            attach(child,
-                   NEW_MOUNT("tmpfs", QUIET | MOUNT_ATTR_RDONLY, {"size", "4k"}, {"mode", "0555"}),
-                   hidden_dirs[i], true);
+        if (reachable(hidden_dirs[i]))
+            cover(child, hidden_dirs[i], "/dev/mqueue", true);
 }
 
 static void attach_cgroup(const struct box_child *child, struct mounts *mounts)
@@ -255,10 +252,10 @@ static void attach_mounts(const struct box_child *child, struct mounts *mounts)
     attach(child, mounts->dev, "/dev", true);
     attach(child, mounts->pts, "/dev/pts", true);
     attach(child, mounts->shm, "/dev/shm", true);
-    attach(child, mounts->mqueue, "/dev/mqueue", true);
     attach(child, mounts->run, "/run", true);
     attach_cgroup(child, mounts);
     seal_proc(child);
+    attach(child, mounts->mqueue, "/dev/mqueue", true);
     attach(child, mounts->meminfo, "/proc/meminfo", false);
 }
 
