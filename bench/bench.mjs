@@ -131,6 +131,8 @@ async function partTransfer(server) {
   const box = (await server.api('POST', '/v2/sandboxes', { templateID: 'base', timeout: 600 })).body
   const source = path.join(scratch, 'gigabyte')
   const copy = path.join(scratch, 'copy')
+  // The disk in question is the one the sandbox writes to.
+  const onDisk = path.join(server.data, 'pool', 'copy')
   await execute('dd', ['if=/dev/urandom', `of=${source}`, 'bs=1M', 'count=1024', 'status=none'])
   await execute('sync')
   const headers = ['-H', `X-Access-Token: ${box.envdAccessToken}`, '-H', `E2b-Sandbox-Id: ${box.sandboxID}`, '-H', 'E2b-Sandbox-Port: 49983']
@@ -146,8 +148,8 @@ async function partTransfer(server) {
   let most = 0
   for (let round = 0; round < 3; round++) {
     fs.rmSync(copy, { force: true })
-    times.cp.push(await timed(() => execute('cp', ['--reflink=never', '--sparse=never', source, copy])))
-    fs.rmSync(copy, { force: true })
+    times.cp.push(await timed(() => execute('cp', ['--reflink=never', '--sparse=never', source, onDisk])))
+    fs.rmSync(onDisk, { force: true })
     most = Math.max(most, await growth(async () => {
       times.up.push(await timed(() => curl('-X', 'POST', '-H', 'Content-Type: application/octet-stream', '-H', 'Expect:', '-T', source, url)))
       times.down.push(await timed(() => curl('-o', copy, url)))

@@ -17,7 +17,7 @@ keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 packages=(
     # a shell people expect
     bash bash-completion procps psmisc less vim-tiny nano file jq tree xz-utils zip unzip bzip2 zstd
-    ncurses-bin ncurses-term sudo
+    ncurses-bin ncurses-term tmux sudo
     # languages and their package managers
     python3 python3-pip python3-venv python3-dev python-is-python3 nodejs npm build-essential pkg-config
     # fetching and talking

@@ -110,6 +110,9 @@ static void forward(struct proxy *proxy, struct http_exchange *ex, const struct 
                             route->generation);
 }
 
+static const struct http_header json_type = {STR_INIT("Content-Type"),
+                                             STR_INIT("application/json; charset=utf-8")};
+
 /* Requests that name no sandbox may still belong to one; with an API key they never do. */
 static bool handle_unnamed(struct proxy *proxy, struct http_exchange *ex)
 {
@@ -123,6 +126,9 @@ static bool handle_unnamed(struct proxy *proxy, struct http_exchange *ex)
         return false;
     case PROXY_TOKEN_UNKNOWN:
         proxy_errors_reply(ex, PROXY_ERROR_NOT_FOUND, &target);
+        return true;
+    case PROXY_TOKEN_UNSIGNED:
+        http_reply(ex, 401, &json_type, 1, STR("{\"code\":401,\"message\":\"invalid signature\"}"));
         return true;
     case PROXY_TOKEN_OK:
         break;

@@ -58,14 +58,14 @@ static enum proxy_token find_signed(struct routes *routes, const struct http_req
     bool found;
 
     if (!str_starts(signature, STR("v1_")) || signature.len != SIGNATURE_LEN + 3)
-        return PROXY_TOKEN_UNKNOWN;
+        return PROXY_TOKEN_UNSIGNED;
     parts.digest = str_skip(signature, 3);
     collect(&parts, request);
     found = !parts.before.overflowed && !parts.after.overflowed &&
             routes_search(routes, fits, &parts, out);
     buf_done(&parts.before);
     buf_done(&parts.after);
-    return found ? PROXY_TOKEN_OK : PROXY_TOKEN_UNKNOWN;
+    return found ? PROXY_TOKEN_OK : PROXY_TOKEN_UNSIGNED;
 }
 
 enum proxy_token proxy_token_route(struct routes *routes, const struct http_request *request,

@@ -9,7 +9,8 @@
 enum proxy_token {
     PROXY_TOKEN_NONE, /* neither token nor signature: not for a sandbox */
     PROXY_TOKEN_OK,
-    PROXY_TOKEN_UNKNOWN, /* fits no sandbox that is there now */
+    PROXY_TOKEN_UNKNOWN,  /* the token fits no sandbox that is there now */
+    PROXY_TOKEN_UNSIGNED, /* nor does the signature */
 };
 
 enum proxy_token proxy_token_route(struct routes *routes, const struct http_request *request,

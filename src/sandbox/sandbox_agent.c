@@ -98,7 +98,12 @@ int agent_ready(const char *run_dir, const char *id, int *out_fd, struct error *
 int agent_init(const char *run_dir, const char *id, int kept_fd, struct str body, struct error *err)
 {
     auto_close int fd = -1;
+    auto_buf struct buf whole;
 
+    /* The body is made before a box is chosen; its id is put in front of the other members. */
+    buf_init(&whole, body.len + 64);
+    (void)buf_printf(&whole, "{\"sandboxID\":\"%s\",%.*s", id, STR_ARG(str_skip(body, 1)));
+    body = buf_str(&whole);
     /* The agent may have closed a connection that was idle for long. Telling it twice what it is
      * does no harm. */
     if (kept_fd >= 0) {

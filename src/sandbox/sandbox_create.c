@@ -136,6 +136,7 @@ static int make_init_body(struct plan *plan, struct error *err)
     (void)buf_printf(&plan->init_body, "{\"envVars\":%s,\"timestamp\":\"%s\"", plan->env, now);
     if (plan->access_token[0])
         (void)buf_printf(&plan->init_body, ",\"accessToken\":\"%s\"", plan->access_token);
+    (void)buf_printf(&plan->init_body, ",\"templateID\":\"%.*s\"", STR_ARG(plan->template.id));
     (void)buf_add_str(&plan->init_body,
                       STR(",\"defaultUser\":\"user\",\"defaultWorkdir\":\"/home/user\"}"));
     if (plan->init_body.overflowed)

@@ -1,0 +1,71 @@
+#include "proxy/proxy_token.h"
+
+#include <openssl/sha.h>
+#include <stdio.h>
+
+#include "base/encode.h"
+#include "base/test.h"
+
+static struct routes *two_routes(void)
+{
+    struct routes *routes = routes_new();
+    struct route one = {.id = "iaaaaaaaaaaaaaaaaaaa", .access_token = "token-one"};
+    struct route two = {.id = "ibbbbbbbbbbbbbbbbbbb", .access_token = "token-two"};
+
+    routes_set(routes, &one);
+    routes_set(routes, &two);
+    return routes;
+}
+
+/* A query as the SDKs make it: the signature covers path, operation, user, token and expiry. */
+static struct http_request signed_request(const char *method, const char *covered,
+                                          const char *query, char *text, size_t size)
+{
+    unsigned char digest[SHA256_DIGEST_LENGTH];
+    char signature[BASE64_LEN(SHA256_DIGEST_LENGTH)];
+
+    (void)SHA256((const unsigned char *)covered, strlen(covered), digest);
+    base64_encode(signature, digest, sizeof(digest));
+    (void)snprintf(text, size, "%s&signature=v1_%.43s", query, signature);
+    return (struct http_request){
+        .method = str_of(method), .path = STR("/files"), .query = str_of(text)};
+}
+
+TEST(a_token_names_its_sandbox)
+{
+    struct routes *routes = two_routes();
+    struct http_header header = {STR("X-Access-Token"), STR("token-two")};
+    struct http_request request = {.method = STR("GET"), .path = STR("/health")};
+    struct route route;
+
+    CHECK_INT(proxy_token_route(routes, &request, &route), PROXY_TOKEN_NONE);
+    request.headers = (struct http_headers){&header, 1};
+    CHECK_INT(proxy_token_route(routes, &request, &route), PROXY_TOKEN_OK);
+    CHECK_STR(str_of(route.id), "ibbbbbbbbbbbbbbbbbbb");
+    header.value = STR("token-three");
+    CHECK_INT(proxy_token_route(routes, &request, &route), PROXY_TOKEN_UNKNOWN);
+    routes_free(routes);
+}
+
+TEST(a_signature_names_its_sandbox)
+{
+    struct routes *routes = two_routes();
+    struct http_request request;
+    struct route route;
+    char text[256];
+
+    /* This digest needs no escapes in a query. */
+    request = signed_request("GET", "/tmp/a:read:root:token-two", "path=%2Ftmp%2Fa&username=root",
+                             text, sizeof(text));
+    CHECK(!strpbrk(strstr(text, "v1_"), "/+"));
+    CHECK_INT(proxy_token_route(routes, &request, &route), PROXY_TOKEN_OK);
+    CHECK_STR(str_of(route.id), "ibbbbbbbbbbbbbbbbbbb");
+    request.method = STR("POST");
+    CHECK_INT(proxy_token_route(routes, &request, &route), PROXY_TOKEN_UNSIGNED);
+    request = signed_request("GET", "/tmp/b:read:root:token-two", "path=%2Ftmp%2Fa&username=root",
+                             text, sizeof(text));
+    CHECK_INT(proxy_token_route(routes, &request, &route), PROXY_TOKEN_UNSIGNED);
+    request.path = STR("/other");
+    CHECK_INT(proxy_token_route(routes, &request, &route), PROXY_TOKEN_NONE);
+    routes_free(routes);
+}
