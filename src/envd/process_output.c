@@ -20,6 +20,7 @@ struct subscriber {
     struct http_exchange *ex;
     uv_timer_t keepalive, deadline;
     uint64_t sent_at_ms, keepalive_ms;
+    const struct proto_message *format;
     unsigned refs;
     bool starter, slow;
 };
@@ -59,15 +60,16 @@ static void on_exchange_done(struct http_exchange *ex, void *arg)
     unref(sub);
 }
 
-/* Ends one stream; message (may be empty) goes in front of the end frame. */
-static void finish(struct subscriber *sub, struct str message, const struct error *err)
+/* Ends one stream; with the program's end event in front of the end frame when it has ended. */
+static void finish(struct subscriber *sub, const struct process *ended, const struct error *err)
 {
     struct http_exchange *ex = sub->ex;
     auto_buf struct buf last;
 
     detach(sub);
     buf_init(&last, 16 * 1024);
-    buf_add_str(&last, message);
+    if (ended)
+        process_event_end(&last, sub->format, ended->status);
     connect_add_end(&last, err);
     http_write(ex, last.p, last.len);
     http_end(ex);
@@ -94,7 +96,7 @@ static void on_keepalive(uv_timer_t *timer)
 
     if (!sub->process || now - sub->sent_at_ms < sub->keepalive_ms || sub->slow)
         return;
-    process_event_keepalive(&event);
+    process_event_keepalive(&event, sub->format);
     sub->sent_at_ms = now;
     http_write(sub->ex, event.p, event.len);
 }
@@ -105,7 +107,7 @@ static void on_deadline(uv_timer_t *timer)
     struct error err;
 
     error_set(&err, ERROR_TIMEOUT, "the stream's time limit is over");
-    finish(sub, STR(""), &err);
+    finish(sub, NULL, &err);
 }
 
 static void send_to(struct subscriber *sub, struct str bytes)
@@ -115,13 +117,25 @@ static void send_to(struct subscriber *sub, struct str bytes)
         sub->slow = true;
 }
 
-static void publish(struct process *process, struct str bytes)
+/* Each form is made when the first subscriber wants it. */
+static void publish(struct process_output *output, const char *p, size_t len)
 {
+    struct buf events[2] = {0}; /* JSON, binary */
     struct list *pos, *next;
 
-    list_for_each_safe (pos, next, &process->subscribers) {
-        send_to(container_of(pos, struct subscriber, link), bytes);
+    list_for_each_safe (pos, next, &output->process->subscribers) {
+        struct subscriber *sub = container_of(pos, struct subscriber, link);
+        bool binary = sub->format != NULL;
+        struct buf *event = &events[binary];
+
+        if (!event->p) {
+            buf_init(event, process_event_data_size(binary, len));
+            process_event_data(event, binary, output->channel, p, len);
+        }
+        send_to(sub, buf_str(event));
     }
+    buf_done(&events[0]);
+    buf_done(&events[1]);
 }
 
 void process_subscribe(struct process *process, struct http_exchange *ex,
@@ -134,6 +148,7 @@ void process_subscribe(struct process *process, struct http_exchange *ex,
 
     *sub = (struct subscriber){.process = process,
                                .ex = ex,
+                               .format = connect_format(ex),
                                .refs = 3,
                                .starter = subscription->starter,
                                .keepalive_ms = (uint64_t)subscription->keepalive_ms};
@@ -148,7 +163,7 @@ void process_subscribe(struct process *process, struct http_exchange *ex,
                          (sub->keepalive_ms + 1) / 2);
     if (subscription->timeout_ms > 0)
         (void)uv_timer_start(&sub->deadline, on_deadline, (uint64_t)subscription->timeout_ms, 0);
-    process_event_start(&event, process->pid);
+    process_event_start(&event, sub->format, process->pid);
     connect_begin(ex);
     if (sub->process)
         send_to(sub, buf_str(&event));
@@ -182,7 +197,6 @@ static bool read_some(struct process_output *output)
 {
     struct process *process = output->process;
     char *buffer = loop_read_buffer(process->table->loop);
-    auto_buf struct buf event = {0};
     ssize_t n;
 
     do
@@ -195,11 +209,7 @@ static bool read_some(struct process_output *output)
         return false;
     }
     process->output_at_ms = (int64_t)uv_now(output->poll.loop);
-    if (list_empty(&process->subscribers))
-        return true;
-    buf_init(&event, process_event_data_size((size_t)n));
-    process_event_data(&event, output->channel, buffer, (size_t)n);
-    publish(process, buf_str(&event));
+    publish(output, buffer, (size_t)n);
     return true;
 }
 
@@ -276,13 +286,8 @@ void process_output_open(struct process *process, size_t index, enum process_cha
 
 void process_output_finish(struct process *process)
 {
-    char space[512];
-    struct buf event = {.p = space, .cap = sizeof(space), .max = sizeof(space) - 1};
-
-    process_event_end(&event, process->status);
     while (!list_empty(&process->subscribers))
-        finish(container_of(process->subscribers.next, struct subscriber, link), buf_str(&event),
-               NULL);
+        finish(container_of(process->subscribers.next, struct subscriber, link), process, NULL);
 }
 
 void process_output_timed_out(struct process *process)
@@ -296,6 +301,6 @@ void process_output_timed_out(struct process *process)
         struct subscriber *sub = container_of(pos, struct subscriber, link);
 
         if (sub->starter)
-            finish(sub, STR(""), &err);
+            finish(sub, NULL, &err);
     }
 }

@@ -147,11 +147,12 @@ int process_rpc_start(struct call *call, struct error *err)
 /* A late Connect: what there is to say about a program that is gone. */
 static void replay_end(struct http_exchange *ex, const struct process_finished *finished)
 {
+    const struct proto_message *format = connect_format(ex);
     char space[512];
     struct buf events = {.p = space, .cap = sizeof(space), .max = sizeof(space) - 1};
 
-    process_event_start(&events, finished->pid);
-    process_event_end(&events, finished->status);
+    process_event_start(&events, format, finished->pid);
+    process_event_end(&events, format, finished->status);
     connect_begin(ex);
     http_write(ex, events.p, events.len);
     connect_finish(ex, NULL);

@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/encode.h"
 #include "envd/auth.h"
+#include "envd/codec.h"
 #include "envd/envd.h"
 #include "http/http_errors.h"
 #include "rpc/connect.h"
@@ -98,36 +99,48 @@ int call_user(const struct call *call, struct user *out, struct error *err)
     return users_find(name, out, err);
 }
 
+static const struct route *find_route(const struct http_request *request, bool *path_known)
+{
+    *path_known = false;
+    for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
+        if (!str_is(request->path, routes[i].path))
+            continue;
+        *path_known = true;
+        if (str_is(request->method, routes[i].method))
+            return &routes[i];
+    }
+    return NULL;
+}
+
+/* Reads the one message of a call and lets the handler answer. */
+static int run_call(struct envd *envd, struct http_exchange *ex, struct str message,
+                    struct error *err)
+{
+    struct call call = {.envd = envd, .ex = ex};
+    auto_json json_t *request = NULL;
+    bool path_known;
+
+    if (connect_read(ex, message, &request, err) != 0)
+        return -1;
+    call.request = request;
+    return find_route(http_request(ex), &path_known)->call(&call, err);
+}
+
 static void on_unary_body(struct http_exchange *ex, struct str body, void *arg)
 {
-    const struct route *route = http_user(ex);
-    struct call call = {.envd = arg, .ex = ex};
-    auto_json json_t *request = NULL;
     struct error err = {0};
 
-    if (json_parse(body.len ? body : STR("{}"), &request, &err) == 0) {
-        call.request = request;
-        if (route->call(&call, &err) == 0)
-            return;
-    }
-    connect_reply_error(ex, &err);
+    if (run_call(arg, ex, body, &err) != 0)
+        connect_reply_error(ex, &err);
 }
 
 static void on_stream_body(struct http_exchange *ex, struct str body, void *arg)
 {
-    const struct route *route = http_user(ex);
-    struct call call = {.envd = arg, .ex = ex};
-    auto_json json_t *request = NULL;
     struct error err = {0};
     struct str message;
 
-    if (connect_decode_single(body, &message, &err) == 0 &&
-        json_parse(message.len ? message : STR("{}"), &request, &err) == 0) {
-        call.request = request;
-        if (route->call(&call, &err) == 0)
-            return;
-    }
-    connect_fail(ex, &err);
+    if (connect_decode_single(body, &message, &err) != 0 || run_call(arg, ex, message, &err) != 0)
+        connect_fail(ex, &err);
 }
 
 /* Preflight of browsers: everything is allowed, since requests carry their own proof. */
@@ -143,36 +156,13 @@ static void reply_preflight(struct http_exchange *ex)
     http_reply(ex, 204, headers, sizeof(headers) / sizeof(headers[0]), STR(""));
 }
 
-static const struct route *find_route(const struct http_request *request, bool *path_known)
-{
-    *path_known = false;
-    for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
-        if (!str_is(request->path, routes[i].path))
-            continue;
-        *path_known = true;
-        if (str_is(request->method, routes[i].method))
-            return &routes[i];
-    }
-    return NULL;
-}
-
-static bool content_type_is(const struct http_exchange *ex, const char *want)
-{
-    struct str type = http_header(ex, "content-type");
-
-    return str_eq_nocase(str_trim(str_split(&type, ';')), str_of(want));
-}
-
 static void run(struct envd_door *door, const struct route *route, struct http_exchange *ex)
 {
-    const char *type = route->kind == ROUTE_UNARY ? "application/json" : "application/connect+json";
-
-    if (route->kind >= ROUTE_UNARY && !content_type_is(ex, type)) {
+    if (route->kind >= ROUTE_UNARY &&
+        !connect_open(ex, codec_find(http_request(ex)->path), route->kind != ROUTE_UNARY)) {
         envd_reply_error(ex, 415, "unsupported content type");
         return;
     }
-    /* A route is const and user pointers are not. */
-    http_set_user(ex, (void *)(uintptr_t)route);
     switch (route->kind) {
     case ROUTE_INIT:
         init_handle(door, ex);
