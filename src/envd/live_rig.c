@@ -153,6 +153,7 @@ void live_stream_open(struct live_stream *stream, const struct live *live, const
 
     *stream = (struct live_stream){0};
     buf_init(&stream->bytes, ANSWER_MAX);
+    buf_init(&stream->message, ANSWER_MAX);
     buf_init(&stream->out, ANSWER_MAX);
     buf_init(&stream->err, ANSWER_MAX);
     buf_init(&body, ANSWER_MAX);
@@ -192,8 +193,7 @@ static void take_event(struct live_stream *stream, struct str message)
     }
 }
 
-/* One message; false at the end of the stream. */
-static bool next_message(struct live_stream *stream)
+bool live_stream_next(struct live_stream *stream)
 {
     const unsigned char *p;
     size_t len;
@@ -214,6 +214,8 @@ static bool next_message(struct live_stream *stream)
         CHECK(str_copy(str_n(p + 5, len), stream->last, sizeof(stream->last)));
     } else {
         CHECK(!stream->ended);
+        buf_clear(&stream->message);
+        buf_add(&stream->message, p + 5, len);
         take_event(stream, str_n(p + 5, len));
     }
     buf_drop(&stream->bytes, 5 + len);
@@ -223,12 +225,12 @@ static bool next_message(struct live_stream *stream)
 void live_stream_started(struct live_stream *stream)
 {
     while (stream->started_pid == 0)
-        CHECK(next_message(stream));
+        CHECK(live_stream_next(stream));
 }
 
 void live_stream_finish(struct live_stream *stream)
 {
-    while (next_message(stream))
+    while (live_stream_next(stream))
         continue;
     CHECK(stream->ended);
 }
@@ -237,6 +239,7 @@ void live_stream_close(struct live_stream *stream)
 {
     close_fd(&stream->fd);
     buf_done(&stream->bytes);
+    buf_done(&stream->message);
     buf_done(&stream->out);
     buf_done(&stream->err);
 }

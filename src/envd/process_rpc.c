@@ -8,8 +8,6 @@
 #include "json/json_shape.h"
 
 enum {
-    KEEPALIVE_DEFAULT_S = 90,
-    KEEPALIVE_MAX_S = 3600,
     TTY_COLS = 80,
     TTY_ROWS = 24,
 };
@@ -63,15 +61,6 @@ struct process *process_rpc_select(struct envd *envd, const json_t *message, str
 }
 
 /* ---- streams ---- */
-
-static int64_t keepalive_ms(const struct http_exchange *ex)
-{
-    int64_t seconds;
-
-    if (!str_to_i64(http_header(ex, "keepalive-ping-interval"), &seconds) || seconds <= 0)
-        seconds = KEEPALIVE_DEFAULT_S;
-    return (seconds < KEEPALIVE_MAX_S ? seconds : KEEPALIVE_MAX_S) * 1000;
-}
 
 struct start_request {
     json_t *process, *pty;
@@ -140,7 +129,7 @@ int process_rpc_start(struct call *call, struct error *err)
         return -1;
     process_subscribe(
         process, call->ex,
-        &(struct process_subscription){.starter = true, .keepalive_ms = keepalive_ms(call->ex)});
+        &(struct process_subscription){.starter = true, .keepalive_ms = call_keepalive_ms(call)});
     return 0;
 }
 
@@ -160,7 +149,7 @@ static void replay_end(struct http_exchange *ex, const struct process_finished *
 
 int process_rpc_connect(struct call *call, struct error *err)
 {
-    struct process_subscription subscription = {.keepalive_ms = keepalive_ms(call->ex)};
+    struct process_subscription subscription = {.keepalive_ms = call_keepalive_ms(call)};
     const struct process_finished *finished;
     struct selector selector = {0};
     struct process *process;

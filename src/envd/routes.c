@@ -10,6 +10,11 @@
 #include "rpc/connect.h"
 #include "json/json_shape.h"
 
+enum {
+    KEEPALIVE_DEFAULT_S = 90,
+    KEEPALIVE_MAX_S = 3600,
+};
+
 enum route_kind { ROUTE_HTTP, ROUTE_INIT, ROUTE_UNARY, ROUTE_STREAM, ROUTE_CLIENT_STREAM };
 
 struct route {
@@ -53,6 +58,10 @@ static const struct route routes[] = {
     {"POST", FILESYSTEM_RPC("Move"), ROUTE_UNARY, .call = filesystem_move},
     {"POST", FILESYSTEM_RPC("ListDir"), ROUTE_UNARY, .call = filesystem_list_dir},
     {"POST", FILESYSTEM_RPC("Remove"), ROUTE_UNARY, .call = filesystem_remove},
+    {"POST", FILESYSTEM_RPC("WatchDir"), ROUTE_STREAM, .call = watch_rpc_dir},
+    {"POST", FILESYSTEM_RPC("CreateWatcher"), ROUTE_UNARY, .call = watch_rpc_create},
+    {"POST", FILESYSTEM_RPC("GetWatcherEvents"), ROUTE_UNARY, .call = watch_rpc_events},
+    {"POST", FILESYSTEM_RPC("RemoveWatcher"), ROUTE_UNARY, .call = watch_rpc_remove},
 };
 
 static const struct http_header json_headers[] = {
@@ -97,6 +106,15 @@ int call_user(const struct call *call, struct user *out, struct error *err)
         name = str_split(&rest, ':');
     }
     return users_find(name, out, err);
+}
+
+int64_t call_keepalive_ms(const struct call *call)
+{
+    int64_t seconds;
+
+    if (!str_to_i64(http_header(call->ex, "keepalive-ping-interval"), &seconds) || seconds <= 0)
+        seconds = KEEPALIVE_DEFAULT_S;
+    return (seconds < KEEPALIVE_MAX_S ? seconds : KEEPALIVE_MAX_S) * 1000;
 }
 
 static const struct route *find_route(const struct http_request *request, bool *path_known)
