@@ -58,9 +58,10 @@ void init_handle(struct envd_door *door, struct http_exchange *ex);
 void init_envs(struct envd *envd, struct http_exchange *ex);
 /* metrics.c */
 void metrics_handle(struct envd *envd, struct http_exchange *ex);
-/* files_download.c, files_upload.c */
+/* files_download.c, files_upload.c, files_compose.c */
 void files_download(struct envd *envd, struct http_exchange *ex);
 void files_upload(struct envd *envd, struct http_exchange *ex);
+void files_compose(struct envd *envd, struct http_exchange *ex);
 
 /* process_rpc.c, process_input_rpc.c */
 call_fn process_rpc_start, process_rpc_connect, process_rpc_list, process_rpc_send_input,

@@ -109,6 +109,24 @@ static bool read_more(int fd, struct buf *out)
     return n > 0;
 }
 
+static char last_head[8192];
+
+const char *live_header(const char *name)
+{
+    static char value[1024];
+    struct str rest = str_of(last_head);
+
+    while (rest.p) {
+        struct str line = str_split(&rest, '\n');
+
+        if (str_eq_nocase(str_split(&line, ':'), str_of(name))) {
+            CHECK(str_copy(str_trim(line), value, sizeof(value)));
+            return value;
+        }
+    }
+    return NULL;
+}
+
 /* Drops the head from bytes; returns the status or -1 when it is not complete. */
 static int take_head(struct buf *bytes)
 {
@@ -120,6 +138,7 @@ static int take_head(struct buf *bytes)
         return -1;
     (void)str_split(&line, ' ');
     CHECK(str_to_i64(str_split(&line, ' '), &status));
+    CHECK(str_copy(str_n(bytes->p, (size_t)end), last_head, sizeof(last_head)));
     buf_drop(bytes, (size_t)end + 4);
     return (int)status;
 }

@@ -21,6 +21,8 @@ void live_stop(struct live *live);
  * complete lines, or NULL. */
 int live_call(const struct live *live, const char *method, const char *target, const char *headers,
               struct str body, struct buf *out);
+/* A header of the last answer, or NULL. */
+const char *live_header(const char *name);
 /* The same for a JSON remote procedure call. */
 int live_rpc(const struct live *live, const char *name, const char *json, struct buf *out);
 

@@ -45,6 +45,7 @@ static const struct route routes[] = {
     {"GET", "/envs", ROUTE_HTTP, .http = init_envs},
     {"GET", "/files", ROUTE_HTTP, .http = files_download},
     {"POST", "/files", ROUTE_HTTP, .http = files_upload},
+    {"POST", "/files/compose", ROUTE_HTTP, .http = files_compose},
     {"POST", PROCESS_RPC("Start"), ROUTE_STREAM, .call = process_rpc_start},
     {"POST", PROCESS_RPC("Connect"), ROUTE_STREAM, .call = process_rpc_connect},
     {"POST", PROCESS_RPC("List"), ROUTE_UNARY, .call = process_rpc_list},

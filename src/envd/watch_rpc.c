@@ -205,7 +205,7 @@ static struct watch_poll *find(const struct call *call, struct error *err)
 int watch_rpc_events(struct call *call, struct error *err)
 {
     struct watch_poll *poll = find(call, err);
-    auto_buf struct buf answer;
+    auto_buf struct buf answer = {0};
 
     if (!poll)
         return -1;
