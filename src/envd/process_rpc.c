@@ -133,18 +133,37 @@ int process_rpc_start(struct call *call, struct error *err)
     return 0;
 }
 
+/* X-Quicksand-Replay: "1" for all that is kept, "from=N" for what comes behind the first N bytes of
+ * the output. */
+static int read_replay(const struct http_exchange *ex, struct process_replay *out,
+                       struct error *err)
+{
+    struct str text = http_header(ex, "x-quicksand-replay");
+
+    out->wanted = text.len > 0 && !str_is(text, "0");
+    if (!out->wanted || str_is(text, "1"))
+        return 0;
+    if (str_starts(text, STR("from=")) && str_to_u64(str_skip(text, 5), &out->from))
+        return 0;
+    return error_set(err, ERROR_INVALID, "X-Quicksand-Replay must be 1 or from=N");
+}
+
 /* A late Connect: what there is to say about a program that is gone. */
-static void replay_end(struct http_exchange *ex, const struct process_finished *finished)
+static int replay_end(struct http_exchange *ex, const struct process_finished *finished,
+                      const struct process_replay *replay, struct error *err)
 {
     const struct proto_message *format = connect_format(ex);
-    char space[512];
-    struct buf events = {.p = space, .cap = sizeof(space), .max = sizeof(space) - 1};
+    auto_buf struct buf events;
 
+    buf_init(&events, 16 * PROCESS_RING_MAX);
     process_event_start(&events, format, finished->pid);
+    if (process_output_replay(&finished->ring, replay, format != NULL, &events, err) != 0)
+        return -1;
     process_event_end(&events, format, finished->status);
     connect_begin(ex);
     http_write(ex, events.p, events.len);
     connect_finish(ex, NULL);
+    return 0;
 }
 
 int process_rpc_connect(struct call *call, struct error *err)
@@ -155,7 +174,8 @@ int process_rpc_connect(struct call *call, struct error *err)
     struct process *process;
 
     if (read_selector(call->request, &selector, err) != 0 ||
-        connect_timeout_ms(call->ex, &subscription.timeout_ms, err) != 0)
+        connect_timeout_ms(call->ex, &subscription.timeout_ms, err) != 0 ||
+        read_replay(call->ex, &subscription.replay, err) != 0)
         return -1;
     process = process_find(&call->envd->processes, (pid_t)selector.pid, selector.tag);
     if (process) {
@@ -165,8 +185,7 @@ int process_rpc_connect(struct call *call, struct error *err)
     finished = process_find_finished(&call->envd->processes, (pid_t)selector.pid, selector.tag);
     if (!finished)
         return not_found(&selector, err);
-    replay_end(call->ex, finished);
-    return 0;
+    return replay_end(call->ex, finished, &subscription.replay, err);
 }
 
 /* ---- unary calls ---- */
