@@ -57,6 +57,7 @@ void routes_handle(struct http_exchange *ex, void *arg);
 void init_handle(struct envd_door *door, struct http_exchange *ex);
 void init_envs(struct envd *envd, struct http_exchange *ex);
 /* metrics.c */
+void metrics_init(void);
 void metrics_handle(struct envd *envd, struct http_exchange *ex);
 /* files_download.c, files_upload.c, files_compose.c */
 void files_download(struct envd *envd, struct http_exchange *ex);
