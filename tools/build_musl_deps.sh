@@ -1,5 +1,6 @@
 #!/bin/sh
-# Builds libuv and jansson for musl: OUTDIR/lib/{libuv.a,libjansson.a} and OUTDIR/include.
+# Builds libuv, jansson and zlib for musl: OUTDIR/lib/{libuv.a,libjansson.a,libz.a} and
+# OUTDIR/include.
 #
 # The sources are the distribution's own source packages. The list of source archives is derived
 # from the archives this machine installs packages from, and lives in a private directory together
@@ -14,11 +15,20 @@ mkdir -p "$1"
 out=$(cd "$1" && pwd)
 stamp="$out/.complete"
 # Raise when this script makes something different.
-version=1
+version=2
+libraries="libuv.a libjansson.a libz.a"
 
-if [ "$(cat "$stamp" 2>/dev/null)" = "$version" ]; then
+complete() {
+    [ "$(cat "$stamp" 2>/dev/null)" = "$version" ] || return 1
+    for library in $libraries; do
+        [ -f "$out/lib/$library" ] || return 1
+    done
+}
+
+if complete; then
     exit 0
 fi
+rm -f "$stamp"
 for tool in musl-gcc apt-get tar ar; do
     command -v "$tool" >/dev/null || { echo "$0: '$tool' is missing" >&2; exit 1; }
 done
@@ -53,7 +63,7 @@ apt() {
 download() {
     derive_sources
     apt update >"$tmp/apt.log" 2>&1 || { cat "$tmp/apt.log" >&2; return 1; }
-    (cd "$tmp" && apt --download-only source libuv1 jansson) >>"$tmp/apt.log" 2>&1 ||
+    (cd "$tmp" && apt --download-only source libuv1 jansson zlib) >>"$tmp/apt.log" 2>&1 ||
         { cat "$tmp/apt.log" >&2; return 1; }
 }
 
@@ -113,8 +123,18 @@ build_jansson() {
         -DINITIAL_HASHTABLE_ORDER=3" -- "$src"/*.c
 }
 
+build_zlib() {
+    unpack zlib
+    src="$tmp/zlib"
+    compile zlib libz.a "-O2 -I$src -DHAVE_UNISTD_H -DHAVE_STDARG_H -DHAVE_HIDDEN" -- "$src/adler32.c" \
+        "$src/crc32.c" "$src/deflate.c" "$src/inffast.c" "$src/inflate.c" "$src/inftrees.c" \
+        "$src/trees.c" "$src/zutil.c"
+    cp "$src/zlib.h" "$src/zconf.h" "$out/include/"
+}
+
 mkdir -p "$out/lib" "$out/include"
 download
 build_libuv
 build_jansson
+build_zlib
 echo "$version" >"$stamp"

@@ -65,7 +65,7 @@ static void sign(const struct settings *settings, const struct auth_signature *o
 int auth_check_files(const struct settings *settings, struct str token_header,
                      const struct auth_signature *signature, int64_t now_s, struct error *err)
 {
-    auto_buf struct buf expected;
+    auto_buf struct buf expected = {0};
     int64_t expiration = 0;
 
     if (settings->token[0] == '\0')

@@ -11,12 +11,8 @@
 #include "envd/guest_stat.h"
 #include "json/json_shape.h"
 
-#define METADATA_PREFIX "user.e2b."
-
-enum {
-    XATTR_LIST_SIZE = 4096,
-    XATTR_VALUE_SIZE = 4096,
-};
+/* The kernel has no longer ones. */
+enum { XATTR_MAX = 64 * 1024 };
 
 void entry_permissions(mode_t mode, char out[32])
 {
@@ -61,26 +57,26 @@ static const char *type_name(mode_t mode)
 
 static void add_attribute(struct buf *out, const char *path, const char *name, bool *any)
 {
-    char value[XATTR_VALUE_SIZE];
+    static char value[XATTR_MAX];
     ssize_t len = lgetxattr(path, name, value, sizeof(value));
 
     if (len < 0)
         return;
     buf_add_str(out, *any ? STR(",") : STR(",\"metadata\":{"));
     *any = true;
-    json_add_str(out, str_of(name + sizeof(METADATA_PREFIX) - 1));
+    json_add_str(out, str_of(name + sizeof(ENTRY_METADATA_PREFIX) - 1));
     buf_add_char(out, ':');
     json_add_str(out, str_n(value, (size_t)len));
 }
 
 void entry_add_metadata(struct buf *out, const char *path)
 {
-    char names[XATTR_LIST_SIZE];
+    static char names[XATTR_MAX];
     ssize_t len = llistxattr(path, names, sizeof(names));
     bool any = false;
 
     for (const char *name = names; len > 0 && name < names + len; name += strlen(name) + 1)
-        if (str_starts(str_of(name), STR(METADATA_PREFIX)))
+        if (str_starts(str_of(name), STR(ENTRY_METADATA_PREFIX)))
             add_attribute(out, path, name, &any);
     if (any)
         buf_add_char(out, '}');

@@ -6,6 +6,9 @@
 #include "base/str.h"
 #include "envd/users.h"
 
+/* Attributes that hold a file's metadata begin so. */
+#define ENTRY_METADATA_PREFIX "user.e2b."
+
 /* Appends the JSON object of what is at path; shown is the path to report. ERROR_NOT_FOUND when
  * nothing is there. */
 int entry_add(struct buf *out, const char *path, struct str shown, const struct user_names *names,

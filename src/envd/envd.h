@@ -10,6 +10,7 @@
 #include "envd/process.h"
 #include "envd/settings.h"
 #include "envd/users.h"
+#include "envd/watch_event.h"
 #include "http/http_server.h"
 
 #define ENVD_VERSION "0.6.13"
@@ -18,6 +19,7 @@ struct envd {
     struct loop *loop;
     struct settings settings;
     struct process_table processes;
+    struct watchers watchers;
     uint64_t mem_bytes; /* the sandbox's limit when no cgroup file tells; 0 = unknown */
 };
 
@@ -39,6 +41,8 @@ typedef int call_fn(struct call *call, struct error *err);
 
 /* Who the call acts as: Basic authorization, or the default user. */
 int call_user(const struct call *call, struct user *out, struct error *err);
+/* After so much silence a stream says that it is still there. */
+int64_t call_keepalive_ms(const struct call *call);
 
 /* Plain HTTP answers: JSON with the headers every answer has. */
 void envd_reply_json(struct http_exchange *ex, int status, struct str body);
@@ -53,10 +57,12 @@ void routes_handle(struct http_exchange *ex, void *arg);
 void init_handle(struct envd_door *door, struct http_exchange *ex);
 void init_envs(struct envd *envd, struct http_exchange *ex);
 /* metrics.c */
+void metrics_init(void);
 void metrics_handle(struct envd *envd, struct http_exchange *ex);
-/* files_download.c, files_upload.c */
+/* files_download.c, files_upload.c, files_compose.c */
 void files_download(struct envd *envd, struct http_exchange *ex);
 void files_upload(struct envd *envd, struct http_exchange *ex);
+void files_compose(struct envd *envd, struct http_exchange *ex);
 
 /* process_rpc.c, process_input_rpc.c */
 call_fn process_rpc_start, process_rpc_connect, process_rpc_list, process_rpc_send_input,
@@ -68,3 +74,5 @@ void process_rpc_stream_input(struct envd *envd, struct http_exchange *ex);
 /* filesystem_rpc.c */
 call_fn filesystem_stat, filesystem_make_dir, filesystem_move, filesystem_list_dir,
     filesystem_remove;
+/* watch_rpc.c */
+call_fn watch_rpc_dir, watch_rpc_create, watch_rpc_events, watch_rpc_remove;

@@ -1,8 +1,9 @@
-/* What the guest controls and the agent parses: user tables, paths, FUSE requests. The first byte
+/* What the guest controls and the agent parses: user tables, paths, mounts, FUSE requests. The first byte
  * chooses. */
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "envd/guest_mount.h"
 #include "envd/guest_path.h"
 #include "envd/meminfo.h"
 
@@ -18,15 +19,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size == 0)
         return 0;
     text = str_n(data + 1, size - 1);
-    switch (data[0] % 3) {
+    switch (data[0] % 4) {
     case 0:
         (void)users_find_in(text, text, STR("user"), &user);
         if (user.group_count > USER_GROUPS_MAX)
             abort();
         break;
     case 1:
-        if (guest_path_resolve(text, &user, NULL, path, &err) == 0 && path[0] != '/')
-            abort();
+        if (guest_path_resolve(text, &user, NULL, path, &err) == 0) {
+            char parent[PATH_MAX];
+
+            guest_path_dir(path, parent);
+            if (path[0] != '/' || parent[0] != '/' || guest_path_base(path).len == 0)
+                abort();
+        }
+        break;
+    case 2:
+        (void)guest_mount_kind_in(text, 5);
         break;
     default:
         if (meminfo_answer(text.p, text.len, STR("MemTotal"), reply) > sizeof(reply))

@@ -497,7 +497,16 @@ TEST(live_init_and_token)
         204);
     CHECK_INT(live_call(&live, "GET", "/envs", "X-Access-Token: tok\r\n", STR(""), &body), 200);
     CHECK_STR(buf_str(&body), "{\"E2B_SANDBOX\":\"true\",\"A\":\"1\"}");
-    CHECK_INT(init(&live, "{\"envVars\":{\"B\":\"2\"},\"accessToken\":\"tok\"}", &body), 204);
+    /* All of the user's are replaced; the agent's own cannot be. */
+    CHECK_INT(init(&live,
+                   "{\"envVars\":{\"B\":\"2\",\"E2B_SANDBOX\":\"no\"},\"accessToken\":\"tok\"}",
+                   &body),
+              204);
+    CHECK_STR(str_of(live_header("x-envd-version")), "0.6.13");
+    check_run(&live, "{\"process\":{\"cmd\":\"sh\",\"args\":[\"-c\",\"echo $A$B$E2B_SANDBOX\"]}}",
+              "X-Access-Token: tok\r\n", "2true\n", "", EXIT_0);
+    CHECK_INT(init(&live, "{\"accessToken\":\"tok\",\"caBundle\":\"junk\"}", &body), 400);
+    CHECK_INT(init(&live, "{\"accessToken\":\"tok\",\"timestamp\":\"junk\"}", &body), 400);
     CHECK_INT(live_call(&live, "GET", "/envs", "X-Access-Token: tok\r\n", STR(""), &body), 200);
     CHECK_STR(buf_str(&body), "{\"E2B_SANDBOX\":\"true\",\"B\":\"2\"}");
     buf_done(&body);

@@ -1,16 +1,42 @@
-/* GET /files: one file, sent by the kernel. */
+/* GET /files: one file, sent by the kernel, or compressed here in pieces as the client takes them.
+ *
+ * Files of /proc say size 0 and have content all the same; those are read first, whatever their
+ * size, up to UNSIZED_MAX. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "envd/files_accept.h"
 #include "envd/files_query.h"
+#include "envd/files_type.h"
 #include "envd/guest_path.h"
 #include "envd/guest_stat.h"
+#include "envd/gzip.h"
 #include "envd/meminfo.h"
 
-enum { UNSIZED_MAX = 4 * 1024 * 1024 };
+enum {
+    UNSIZED_MAX = 4 * 1024 * 1024,
+    PIECE = 64 * 1024,
+    PIECES_PER_TURN = 4, /* compressed, then others get their turn */
+    HEADERS_MAX = 10,
+    COMPRESSIONS_MAX = 64, /* at once; each needs 400 KiB. Others get the file as it is. */
+};
+
+static unsigned compressions;
+
+struct download {
+    struct http_exchange *ex;
+    const char *path;
+    struct guest_stat st;
+    struct files_version version;
+    enum files_encoding encoding;
+    int fd; /* -1: the file that the agent serves itself */
+    struct http_header headers[HEADERS_MAX];
+    size_t header_count;
+};
 
 /* Opens without waiting for anybody: a FIFO's writer, a lease, or the agent itself. */
 static int open_regular(const char *path, int *out_fd, struct guest_stat *st, struct error *err)
@@ -37,109 +63,273 @@ static int open_regular(const char *path, int *out_fd, struct guest_stat *st, st
     return 0;
 }
 
-static bool is_token_char(char c)
+/* ---- headers ---- */
+
+static void add_header(struct download *download, struct str name, struct str value)
 {
-    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
-           (c != '\0' && strchr("!#$&+-.^_`|~", c));
+    if (download->header_count < HEADERS_MAX)
+        download->headers[download->header_count++] = (struct http_header){name, value};
 }
 
-/* inline; filename=plain, filename="with blanks", or filename*=utf-8''%-escaped */
-static struct str disposition(struct arena *arena, struct str name)
+static void describe(struct download *download)
 {
-    struct buf value;
-    struct str copy;
-    bool token = true, ascii = true;
+    const struct guest_stat *st = &download->st;
+    struct files_version *version = &download->version;
+    struct str name = guest_path_base(download->path);
 
-    for (size_t i = 0; i < name.len; i++) {
-        token &= is_token_char(name.p[i]);
-        ascii &= name.p[i] >= 0x20 && name.p[i] < 0x7f;
-    }
-    buf_init(&value, 4096);
-    buf_add_str(&value, STR("inline; filename"));
-    if (token) {
-        buf_printf(&value, "=%.*s", STR_ARG(name));
-    } else if (ascii) {
-        buf_add_str(&value, STR("=\""));
-        for (size_t i = 0; i < name.len; i++) {
-            if (name.p[i] == '"' || name.p[i] == '\\')
-                buf_add_char(&value, '\\');
-            buf_add_char(&value, name.p[i]);
-        }
-        buf_add_char(&value, '"');
-    } else {
-        buf_add_str(&value, STR("*=utf-8''"));
-        for (size_t i = 0; i < name.len; i++) {
-            if (is_token_char(name.p[i]))
-                buf_add_char(&value, name.p[i]);
-            else
-                buf_printf(&value, "%%%02X", (unsigned char)name.p[i]);
-        }
-    }
-    copy = arena_str(arena, buf_str(&value));
-    buf_done(&value);
-    return copy;
-}
-
-/* Files of /proc say size 0 and have content all the same. */
-static void reply_unsized(struct http_exchange *ex, int fd, const struct http_header *headers,
-                          size_t count)
-{
-    auto_buf struct buf content;
-    int r = 0;
-
-    buf_init(&content, UNSIZED_MAX);
-    if (fd < 0) {
-        r = meminfo_read_own(&content);
-    } else {
-        char *to = buf_reserve(&content, UNSIZED_MAX);
-        ssize_t n = fd_read_full(fd, to, UNSIZED_MAX);
-
-        if (n < 0)
-            r = (int)n;
-        else
-            buf_grew(&content, (size_t)n);
-    }
-    if (r < 0)
-        envd_reply_error(ex, 500, "error reading file");
-    else
-        http_reply(ex, 200, headers, count, buf_str(&content));
-}
-
-static void send_file(struct http_exchange *ex, int fd_consume, const struct guest_stat *st,
-                      const char *path)
-{
-    struct http_header headers[] = {
-        {STR("content-type"), STR("application/octet-stream")},
-        {STR("content-disposition"), disposition(http_arena(ex), guest_path_base(path))},
-        {STR("vary"), STR("Accept-Encoding")},
-        {STR("access-control-allow-origin"), STR("*")},
-    };
-    size_t count = sizeof(headers) / sizeof(headers[0]);
-    auto_close int fd = fd_consume;
-
-    if (fd < 0 || st->size == 0) {
-        reply_unsized(ex, fd, headers, count);
+    version->size = st->size;
+    version->mtime_s = st->mtime_s;
+    (void)snprintf(version->etag, sizeof(version->etag), "\"%llx-%llx-%llx.%x\"",
+                   (unsigned long long)st->ino, (unsigned long long)st->size,
+                   (unsigned long long)st->mtime_s, st->mtime_ns);
+    files_accept_date(st->mtime_s, version->date);
+    add_header(download, STR("content-type"), files_type_of(name));
+    add_header(download, STR("content-disposition"),
+               files_type_disposition(http_arena(download->ex), name));
+    add_header(download, STR("vary"), STR("Accept-Encoding"));
+    add_header(download, STR("access-control-allow-origin"), STR("*"));
+    if (download->encoding == FILES_GZIP) {
+        add_header(download, STR("content-encoding"), STR("gzip"));
         return;
     }
-    http_begin(ex, 200, headers, count, st->size);
-    http_write_file(ex, take_fd(&fd), 0, st->size);
-    http_end(ex);
+    add_header(download, STR("last-modified"), str_of(version->date));
+    add_header(download, STR("etag"), str_of(version->etag));
+    add_header(download, STR("accept-ranges"), STR("bytes"));
+}
+
+/* ---- as it is ---- */
+
+static void reply_bad_range(struct download *download)
+{
+    struct arena *arena = http_arena(download->ex);
+    struct http_header headers[] = {
+        {STR("content-type"), STR("application/json")},
+        {STR("content-range"),
+         str_of(arena_printf(arena, "bytes */%lld", (long long)download->version.size))},
+        {STR("access-control-allow-origin"), STR("*")},
+    };
+
+    http_reply(download->ex, 416, headers, sizeof(headers) / sizeof(headers[0]),
+               STR("{\"code\":416,\"message\":\"invalid range\"}"));
+}
+
+static struct files_answer decide_part(const struct download *download)
+{
+    return files_accept_part(&http_request(download->ex)->headers, &download->version);
+}
+
+/* True when there is nothing to send. */
+static bool reply_without_content(struct download *download, int status)
+{
+    if (status == 304)
+        http_reply(download->ex, 304, download->headers, download->header_count, STR(""));
+    else if (status == 412)
+        envd_reply_error(download->ex, 412, "the file is not the one asked for");
+    else if (status == 416)
+        reply_bad_range(download);
+    else
+        return false;
+    return true;
+}
+
+static void send_part(struct download *download)
+{
+    struct files_answer answer = decide_part(download);
+    struct arena *arena = http_arena(download->ex);
+
+    if (reply_without_content(download, answer.status))
+        return;
+    if (answer.status == 206)
+        add_header(download, STR("content-range"),
+                   str_of(arena_printf(arena, "bytes %lld-%lld/%lld", (long long)answer.offset,
+                                       (long long)(answer.offset + answer.length - 1),
+                                       (long long)download->version.size)));
+    http_begin(download->ex, answer.status, download->headers, download->header_count,
+               answer.length);
+    http_write_file(download->ex, take_fd(&download->fd), answer.offset, answer.length);
+    http_end(download->ex);
+}
+
+/* ---- compressed ---- */
+
+/* Freed when the exchange is over and the timer is closed. */
+struct compression {
+    struct http_exchange *ex;
+    struct gzip *gzip;
+    uv_timer_t turn;
+    int fd;
+    unsigned refs;
+    bool done;
+};
+
+static void compression_unref(struct compression *job)
+{
+    if (--job->refs > 0)
+        return;
+    compressions--;
+    gzip_free(job->gzip);
+    close_fd(&job->fd);
+    free(job);
+}
+
+static void on_turn_closed(uv_handle_t *handle)
+{
+    compression_unref(handle->data);
+}
+
+static void on_compression_done(struct http_exchange *ex, void *arg)
+{
+    struct compression *job = arg;
+
+    (void)ex;
+    job->done = true;
+    uv_close((uv_handle_t *)&job->turn, on_turn_closed);
+    compression_unref(job);
+}
+
+static int send_piece(void *arg, struct str data)
+{
+    (void)http_write(((struct compression *)arg)->ex, data.p, data.len);
+    return 0;
+}
+
+static void on_turn(uv_timer_t *timer);
+
+static void compress_on(struct compression *job)
+{
+    auto_free char *piece = xmalloc(PIECE);
+
+    for (int i = 0; i < PIECES_PER_TURN && !job->done; i++) {
+        ssize_t n = fd_read_full(job->fd, piece, PIECE);
+
+        if (n < 0) {
+            job->done = true;
+            http_abort(job->ex); /* too late for a status */
+            return;
+        }
+        (void)gzip_feed(job->gzip, str_n(piece, (size_t)n), n < PIECE, send_piece, job);
+        if (n < PIECE) {
+            job->done = true;
+            http_end(job->ex);
+            return;
+        }
+        if (http_pending(job->ex) > HTTP_HIGH_WATER)
+            return; /* on_drain goes on */
+    }
+    (void)uv_timer_start(&job->turn, on_turn, 0, 0);
+}
+
+static void on_turn(uv_timer_t *timer)
+{
+    struct compression *job = timer->data;
+
+    if (!job->done)
+        compress_on(job);
+}
+
+static void on_drain(struct http_exchange *ex, void *arg)
+{
+    struct compression *job = arg;
+
+    (void)ex;
+    if (!job->done)
+        (void)uv_timer_start(&job->turn, on_turn, 0, 0);
+}
+
+static void send_compressed(struct download *download)
+{
+    struct compression *job = xcalloc(1, sizeof(*job));
+
+    job->ex = download->ex;
+    job->fd = take_fd(&download->fd);
+    job->gzip = gzip_new();
+    job->refs = 2;
+    compressions++;
+    (void)uv_timer_init(loop_uv(http_loop(job->ex)), &job->turn);
+    job->turn.data = job;
+    http_on_done(job->ex, on_compression_done, job);
+    http_on_drain(job->ex, on_drain, job);
+    http_begin(job->ex, 200, download->headers, download->header_count, -1);
+    compress_on(job);
+}
+
+/* ---- read first ---- */
+
+static int read_unsized(int fd, struct buf *out)
+{
+    if (fd < 0)
+        return meminfo_read_own(out);
+    for (;;) {
+        char *to = buf_reserve(out, PIECE);
+        ssize_t n = to ? fd_read_full(fd, to, PIECE) : -EFBIG;
+
+        if (n < 0)
+            return (int)n;
+        buf_grew(out, (size_t)n);
+        if (n < PIECE)
+            return 0;
+    }
+}
+
+static int add_compressed(void *arg, struct str data)
+{
+    return buf_add_str(arg, data) ? 0 : -1;
+}
+
+static void send_unsized(struct download *download)
+{
+    auto_buf struct buf content, packed;
+    int r;
+
+    buf_init(&content, UNSIZED_MAX);
+    buf_init(&packed, 2 * UNSIZED_MAX);
+    if (reply_without_content(download, decide_part(download).status))
+        return;
+    r = read_unsized(download->fd, &content);
+    if (r < 0) {
+        envd_reply_error(download->ex, 500, "error reading file");
+        return;
+    }
+    if (download->encoding == FILES_GZIP) {
+        struct gzip *gzip = gzip_new();
+
+        (void)gzip_feed(gzip, buf_str(&content), true, add_compressed, &packed);
+        gzip_free(gzip);
+    }
+    http_reply(download->ex, 200, download->headers, download->header_count,
+               buf_str(download->encoding == FILES_GZIP ? &packed : &content));
 }
 
 void files_download(struct envd *envd, struct http_exchange *ex)
 {
     auto_files_query struct files_query query = {0};
-    struct guest_stat st;
+    const struct http_headers *request = &http_request(ex)->headers;
+    struct download download = {.ex = ex, .fd = -1};
     char path[PATH_MAX];
     struct error err = {0};
-    int fd = -1;
 
     if (files_query_read(&query, envd, ex, "read") != 0)
         return;
+    download.path = path;
     if (guest_path_resolve(buf_str(&query.path), &query.user, envd->settings.default_workdir, path,
                            &err) != 0 ||
-        open_regular(path, &fd, &st, &err) != 0)
+        open_regular(path, &download.fd, &download.st, &err) != 0) {
         envd_reply_failure(ex, &err);
+        return;
+    }
+    download.encoding = files_accept_encoding(http_headers_get(request, "accept-encoding"),
+                                              files_accept_is_conditional(request) ||
+                                                  compressions >= COMPRESSIONS_MAX);
+    describe(&download);
+    if (download.encoding == FILES_NOTHING)
+        envd_reply_error(ex, 406,
+                         "error parsing Accept-Encoding: no acceptable encoding found, "
+                         "supported: [gzip]");
+    else if (download.fd < 0 || download.st.size == 0)
+        send_unsized(&download);
+    else if (download.encoding == FILES_GZIP)
+        send_compressed(&download);
     else
-        send_file(ex, fd, &st, path);
+        send_part(&download);
+    close_fd(&download.fd);
 }

@@ -1,5 +1,5 @@
 /* POST /files. A raw body is one file; each part named "file" of a multipart body is one, under its
- * file name. Bytes go to disk as they come.
+ * file name. Bytes go to disk as they come, decompressed on the way when the body is gzip.
  *
  * After a failure the rest of the body is read and dropped, so that the client gets to see the
  * answer instead of a broken connection; but not for ever (DROP_MAX). */
@@ -9,8 +9,10 @@
 #include "base/cleanup.h"
 #include "base/map.h"
 #include "envd/entry.h"
+#include "envd/files_accept.h"
 #include "envd/files_query.h"
 #include "envd/guest_path.h"
+#include "envd/gzip.h"
 #include "envd/upload_file.h"
 #include "http/http_multipart.h"
 #include "json/json_shape.h"
@@ -26,6 +28,7 @@ struct upload {
     struct http_exchange *ex;
     struct files_query query;
     struct http_multipart *parts; /* NULL for a raw body */
+    struct gunzip *gunzip;        /* NULL: not compressed */
     struct upload_file file;
     bool writing;    /* file is open */
     struct map done; /* requested path -> upload */
@@ -41,6 +44,7 @@ static void upload_free(struct upload *upload)
     if (upload->writing)
         upload_file_abort(&upload->file);
     http_multipart_free(upload->parts);
+    gunzip_free(upload->gunzip);
     files_query_done(&upload->query);
     map_done(&upload->done);
     buf_done(&upload->answer);
@@ -149,6 +153,14 @@ static void fail(struct upload *upload)
     upload->writing = false;
 }
 
+static int take_content(void *arg, struct str data)
+{
+    struct upload *upload = arg;
+
+    return upload->parts ? http_multipart_feed(upload->parts, data)
+                         : upload_file_write(&upload->file, data, &upload->err);
+}
+
 static void on_data(struct http_exchange *ex, struct str data, void *arg)
 {
     struct upload *upload = arg;
@@ -161,8 +173,8 @@ static void on_data(struct http_exchange *ex, struct str data, void *arg)
             reply(upload);
         return;
     }
-    r = upload->parts ? http_multipart_feed(upload->parts, data)
-                      : upload_file_write(&upload->file, data, &upload->err);
+    r = upload->gunzip ? gunzip_feed(upload->gunzip, data, take_content, upload, &upload->err)
+                       : take_content(upload, data);
     if (r != 0)
         fail(upload);
 }
@@ -173,6 +185,11 @@ static void on_end(struct http_exchange *ex, void *arg)
     bool complete = !upload->parts || http_multipart_complete(upload->parts);
 
     (void)ex;
+    if (upload->err.code == ERROR_NONE && upload->gunzip && !gunzip_complete(upload->gunzip))
+        error_set(&upload->err, ERROR_INVALID,
+                  "error decompressing request body: gzip: unexpected end");
+    if (upload->err.code != ERROR_NONE)
+        fail(upload);
     if (upload->err.code == ERROR_NONE && (!complete || (!upload->parts && end_file(upload) != 0)))
         fail(upload);
     reply(upload);
@@ -188,9 +205,18 @@ static int begin_body(struct upload *upload)
     struct str type = http_header(upload->ex, "content-type");
     struct str encoding = http_header(upload->ex, "content-encoding");
 
-    if (encoding.len > 0 && !str_eq_nocase(encoding, STR("identity")))
-        return error_set(&upload->err, ERROR_INVALID, "unsupported content encoding: %.*s",
+    switch (files_content_encoding(encoding)) {
+    case FILES_IDENTITY:
+        break;
+    case FILES_GZIP:
+        upload->gunzip = gunzip_new();
+        break;
+    case FILES_NOTHING:
+        return error_set(&upload->err, ERROR_INVALID,
+                         "error decompressing request body: unsupported Content-Encoding: %.*s, "
+                         "supported: [gzip]",
                          STR_ARG(encoding));
+    }
     if (media_type_is(type, "application/octet-stream")) {
         if (!upload->query.has_path)
             return error_set(&upload->err, ERROR_INVALID,

@@ -13,6 +13,7 @@
 #include "envd/envd.h"
 #include "envd/guest_path.h"
 #include "envd/guest_stat.h"
+#include "envd/upload_file.h"
 #include "rpc/connect.h"
 #include "json/json_shape.h"
 
@@ -147,7 +148,8 @@ static int read_names(const char *path, struct arena *arena, char ***out, size_t
     if (!dir)
         return error_set_errno(err, errno, "error reading directory %s", path);
     while ((entry = readdir(dir))) {
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+            str_starts(str_of(entry->d_name), STR(UPLOAD_TEMP_PREFIX)))
             continue;
         if (count == cap) {
             char **grown = arena_alloc(arena, (cap ? cap * 2 : 64) * sizeof(*grown));

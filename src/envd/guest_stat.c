@@ -20,7 +20,8 @@ static int do_stat(int fd, const char *path, int flags, struct guest_stat *out)
 {
     struct statx st;
 
-    if (syscall(SYS_statx, fd, path, flags | AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &st) != 0)
+    if (syscall(SYS_statx, fd, path, flags | AT_STATX_DONT_SYNC, STATX_BASIC_STATS | STATX_MNT_ID,
+                &st) != 0)
         return -errno;
     *out = (struct guest_stat){
         .mode = st.stx_mode,
@@ -32,6 +33,8 @@ static int do_stat(int fd, const char *path, int flags, struct guest_stat *out)
         .mtime_ns = st.stx_mtime.tv_nsec,
         .dev_major = st.stx_dev_major,
         .dev_minor = st.stx_dev_minor,
+        .ino = st.stx_ino,
+        .mount = st.stx_mask & STATX_MNT_ID ? st.stx_mnt_id : 0,
     };
     return 0;
 }

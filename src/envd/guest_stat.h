@@ -15,6 +15,8 @@ struct guest_stat {
     int64_t mtime_s;
     uint32_t mtime_ns;
     uint32_t dev_major, dev_minor;
+    uint64_t ino;
+    uint64_t mount; /* id as in /proc/self/mountinfo; 0 when the kernel does not tell */
 };
 
 /* 0 or -errno. */

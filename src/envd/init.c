@@ -1,8 +1,11 @@
-/* POST /init: the engine sets the sandbox's token, environment and defaults. */
+/* POST /init: the engine sets the sandbox's token, environment and defaults.
+ *
+ * The time stamp orders the calls; it does not set the clock, which no sandbox has of its own. */
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "envd/auth.h"
+#include "envd/ca_bundle.h"
 #include "envd/envd.h"
 #include "json/json_shape.h"
 
@@ -12,6 +15,7 @@ struct init_request {
     json_t *env_vars;
     struct str token, timestamp, default_user, default_workdir;
     struct str sandbox_id, template_id;
+    struct str events_ip, ca_bundle;
 };
 
 static const struct json_field fields[] = {
@@ -22,6 +26,8 @@ static const struct json_field fields[] = {
     JSON_FIELD(struct init_request, default_workdir, "defaultWorkdir", 0),
     JSON_FIELD(struct init_request, sandbox_id, "sandboxID", 0),
     JSON_FIELD(struct init_request, template_id, "templateID", 0),
+    JSON_FIELD(struct init_request, events_ip, "hyperloopIP", 0),
+    JSON_FIELD(struct init_request, ca_bundle, "caBundle", 0),
     JSON_END,
 };
 
@@ -54,16 +60,32 @@ static int check_timestamp(struct settings *settings, struct str text, struct er
     return 0;
 }
 
+static int set_internal(struct settings *settings, struct str name, struct str value,
+                        struct error *err)
+{
+    return value.len ? env_set(&settings->internal, name, value, err) : 0;
+}
+
+static int set_events_address(struct settings *settings, struct str ip, struct error *err)
+{
+    char address[128];
+    int len = snprintf(address, sizeof(address), "http://%.*s", STR_ARG(ip));
+
+    if (ip.len == 0)
+        return 0;
+    if (len < 0 || (size_t)len >= sizeof(address))
+        return error_set(err, ERROR_INVALID, "'hyperloopIP' is too long");
+    return set_internal(settings, STR("E2B_EVENTS_ADDRESS"), str_n(address, (size_t)len), err);
+}
+
 static int apply_env(struct settings *settings, const struct init_request *request,
                      struct error *err)
 {
     struct env fresh = {0};
 
-    if (request->sandbox_id.len &&
-        env_set(&settings->internal, STR("E2B_SANDBOX_ID"), request->sandbox_id, err) != 0)
-        return -1;
-    if (request->template_id.len &&
-        env_set(&settings->internal, STR("E2B_TEMPLATE_ID"), request->template_id, err) != 0)
+    if (set_internal(settings, STR("E2B_SANDBOX_ID"), request->sandbox_id, err) != 0 ||
+        set_internal(settings, STR("E2B_TEMPLATE_ID"), request->template_id, err) != 0 ||
+        set_events_address(settings, request->events_ip, err) != 0)
         return -1;
     if (!request->env_vars)
         return 0;
@@ -73,6 +95,18 @@ static int apply_env(struct settings *settings, const struct init_request *reque
     }
     env_done(&settings->user);
     settings->user = fresh;
+    return 0;
+}
+
+static int apply_ca_bundle(struct settings *settings, struct str pem, struct error *err)
+{
+    if (pem.len == 0 || (settings->ca_bundle && str_is(pem, settings->ca_bundle)))
+        return 0;
+    if (ca_bundle_install(CA_BUNDLE_PATH, CA_EXTRA_PATH, pem, str_of(settings->ca_bundle), err) !=
+        0)
+        return -1;
+    free(settings->ca_bundle);
+    settings->ca_bundle = str_dup(pem);
     return 0;
 }
 
@@ -88,7 +122,8 @@ static int apply(struct settings *settings, const struct init_request *request, 
         (request->default_workdir.len &&
          memchr(request->default_workdir.p, '\0', request->default_workdir.len)))
         return error_set(err, ERROR_INVALID, "'defaultWorkdir' is too long");
-    if (apply_env(settings, request, err) != 0)
+    if (apply_env(settings, request, err) != 0 ||
+        apply_ca_bundle(settings, request->ca_bundle, err) != 0)
         return -1;
     memcpy(settings->token, token, sizeof(token));
     if (user[0])
@@ -134,13 +169,15 @@ void init_handle(struct envd_door *door, struct http_exchange *ex)
     http_read_all(ex, BODY_MAX, on_body, door);
 }
 
+/* The first of a name stays: internal ones are not for users to change. */
 static void add_env(json_t *object, const struct env *env)
 {
     for (size_t i = 0; i < env->count; i++) {
         struct str value = str_of(env->items[i]);
         auto_free char *name = str_dup(str_split(&value, '='));
 
-        json_object_set_new(object, name, json_str(value));
+        if (!json_object_get(object, name))
+            json_object_set_new(object, name, json_str(value));
     }
 }
 

@@ -109,6 +109,24 @@ static bool read_more(int fd, struct buf *out)
     return n > 0;
 }
 
+static char last_head[8192];
+
+const char *live_header(const char *name)
+{
+    static char value[1024];
+    struct str rest = str_of(last_head);
+
+    while (rest.p) {
+        struct str line = str_split(&rest, '\n');
+
+        if (str_eq_nocase(str_split(&line, ':'), str_of(name))) {
+            CHECK(str_copy(str_trim(line), value, sizeof(value)));
+            return value;
+        }
+    }
+    return NULL;
+}
+
 /* Drops the head from bytes; returns the status or -1 when it is not complete. */
 static int take_head(struct buf *bytes)
 {
@@ -120,6 +138,7 @@ static int take_head(struct buf *bytes)
         return -1;
     (void)str_split(&line, ' ');
     CHECK(str_to_i64(str_split(&line, ' '), &status));
+    CHECK(str_copy(str_n(bytes->p, (size_t)end), last_head, sizeof(last_head)));
     buf_drop(bytes, (size_t)end + 4);
     return (int)status;
 }
@@ -153,6 +172,7 @@ void live_stream_open(struct live_stream *stream, const struct live *live, const
 
     *stream = (struct live_stream){0};
     buf_init(&stream->bytes, ANSWER_MAX);
+    buf_init(&stream->message, ANSWER_MAX);
     buf_init(&stream->out, ANSWER_MAX);
     buf_init(&stream->err, ANSWER_MAX);
     buf_init(&body, ANSWER_MAX);
@@ -192,8 +212,7 @@ static void take_event(struct live_stream *stream, struct str message)
     }
 }
 
-/* One message; false at the end of the stream. */
-static bool next_message(struct live_stream *stream)
+bool live_stream_next(struct live_stream *stream)
 {
     const unsigned char *p;
     size_t len;
@@ -214,6 +233,8 @@ static bool next_message(struct live_stream *stream)
         CHECK(str_copy(str_n(p + 5, len), stream->last, sizeof(stream->last)));
     } else {
         CHECK(!stream->ended);
+        buf_clear(&stream->message);
+        buf_add(&stream->message, p + 5, len);
         take_event(stream, str_n(p + 5, len));
     }
     buf_drop(&stream->bytes, 5 + len);
@@ -223,12 +244,12 @@ static bool next_message(struct live_stream *stream)
 void live_stream_started(struct live_stream *stream)
 {
     while (stream->started_pid == 0)
-        CHECK(next_message(stream));
+        CHECK(live_stream_next(stream));
 }
 
 void live_stream_finish(struct live_stream *stream)
 {
-    while (next_message(stream))
+    while (live_stream_next(stream))
         continue;
     CHECK(stream->ended);
 }
@@ -237,6 +258,7 @@ void live_stream_close(struct live_stream *stream)
 {
     close_fd(&stream->fd);
     buf_done(&stream->bytes);
+    buf_done(&stream->message);
     buf_done(&stream->out);
     buf_done(&stream->err);
 }

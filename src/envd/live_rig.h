@@ -21,13 +21,16 @@ void live_stop(struct live *live);
  * complete lines, or NULL. */
 int live_call(const struct live *live, const char *method, const char *target, const char *headers,
               struct str body, struct buf *out);
+/* A header of the last answer, or NULL. */
+const char *live_header(const char *name);
 /* The same for a JSON remote procedure call. */
 int live_rpc(const struct live *live, const char *name, const char *json, struct buf *out);
 
 /* A server stream: events come as they are read. */
 struct live_stream {
     int fd;
-    struct buf bytes; /* not yet decoded */
+    struct buf bytes;   /* not yet decoded */
+    struct buf message; /* the last one, as text */
     struct buf out, err;
     bool ended;
     char end[512];  /* the end event's object */
@@ -37,6 +40,8 @@ struct live_stream {
 
 void live_stream_open(struct live_stream *stream, const struct live *live, const char *name,
                       const char *json, const char *headers);
+/* Reads one message; false at the end of the stream. */
+bool live_stream_next(struct live_stream *stream);
 /* Reads until the start event, resp. the end of the stream. */
 void live_stream_started(struct live_stream *stream);
 void live_stream_finish(struct live_stream *stream);

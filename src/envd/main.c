@@ -177,7 +177,9 @@ int main(int argc, char **argv)
     envd.loop = loop_new();
     envd.mem_bytes = options.mem_bytes;
     set_defaults(&envd.settings);
+    metrics_init();
     process_table_init(&envd.processes, envd.loop);
+    map_init(&envd.watchers.polled);
     watch_children(&envd, &child_signal);
     if (options.fuse_fd >= 0) {
         int r = meminfo_start(envd.loop, options.fuse_fd, options.mem_bytes);

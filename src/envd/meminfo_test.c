@@ -125,6 +125,7 @@ TEST(usage_of_both_hierarchies)
 {
     char v2[] = "/tmp/usage-test-XXXXXX", v1[] = "/tmp/usage-test-XXXXXX", sub[64];
     struct usage usage;
+    unsigned machine;
 
     CHECK(mkdtemp(v2) && mkdtemp(v1));
     write_file(v2, "memory.current", "3000000\n");
@@ -150,6 +151,25 @@ TEST(usage_of_both_hierarchies)
     CHECK_INT(usage.mem_total, 65536);
     CHECK_INT(usage.mem_used, 5000);
     CHECK_INT(usage.mem_cache, 2000);
+    CHECK_INT(usage.cpu_us, 0);
+    (void)snprintf(sub, sizeof(sub), "%s/cpu", v1);
+    CHECK_INT(mkdir(sub, 0700), 0);
+    write_file(sub, "cpuacct.usage", "7000\n");
+    write_file(sub, "cpu.cfs_quota_us", "-1\n");
+    write_file(sub, "cpu.cfs_period_us", "100000\n");
+    CHECK_INT(usage_cpu_us(v1), 7);
+    machine = usage_cpu_count(v1);
+    CHECK(machine >= 1);
+    write_file(sub, "cpu.cfs_quota_us", "50000\n");
+    CHECK_INT(usage_cpu_count(v1), 1);
+    (void)snprintf(sub, sizeof(sub), "%s/unified", v1);
+    CHECK_INT(mkdir(sub, 0700), 0);
+    write_file(sub, "cpu.stat", "usage_usec 99\nuser_usec 1\n");
+    CHECK_INT(usage_cpu_us(v1), 99);
+    write_file(v2, "cpu.max", "max 100000\n");
+    CHECK_INT(usage_cpu_count(v2), machine);
+    write_file(v2, "cpu.max", "100000 100000\n");
+    CHECK_INT(usage_cpu_count(v2), 1);
     CHECK_INT(path_remove_tree(AT_FDCWD, v1), 0);
     CHECK_INT(path_remove_tree(AT_FDCWD, v2), 0);
 }

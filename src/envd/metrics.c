@@ -6,32 +6,52 @@
 #include "envd/envd.h"
 #include "envd/usage.h"
 
-enum { MIB = 1024 * 1024 };
+enum {
+    MIB = 1024 * 1024,
+    CPU_INTERVAL_US = 200 * 1000,
+};
 
-/* Share of all processors since the previous question. */
+#define CGROUP_ROOT "/sys/fs/cgroup"
+
+static struct {
+    uint64_t cpu_us;
+    int64_t at_us;
+    double percent;
+} last;
+
+void metrics_init(void)
+{
+    last.cpu_us = usage_cpu_us(CGROUP_ROOT);
+    last.at_us = clock_mono_us();
+}
+
+/* Share of all processors since the previous question, or since the start. Questions in quick
+ * succession get the same answer: over so short a time the number would mean nothing. */
 static double cpu_percent(uint64_t cpu_us, unsigned cpus)
 {
-    static uint64_t last_cpu_us;
-    static int64_t last_at_us;
-    int64_t now = clock_mono_us();
-    double elapsed = (double)(now - last_at_us) * cpus, percent = 0;
+    int64_t now = clock_mono_us(), elapsed = now - last.at_us;
 
-    if (last_at_us != 0 && elapsed > 0 && cpu_us > last_cpu_us)
-        percent = 100.0 * (double)(cpu_us - last_cpu_us) / elapsed;
-    last_cpu_us = cpu_us;
-    last_at_us = now;
-    return percent > 100 ? 100 : percent;
+    if (elapsed < CPU_INTERVAL_US)
+        return last.percent;
+    last.percent = cpu_us > last.cpu_us
+                       ? 100.0 * (double)(cpu_us - last.cpu_us) / ((double)elapsed * cpus)
+                       : 0;
+    if (last.percent > 100)
+        last.percent = 100;
+    last.cpu_us = cpu_us;
+    last.at_us = now;
+    return last.percent;
 }
 
 void metrics_handle(struct envd *envd, struct http_exchange *ex)
 {
-    unsigned cpus = usage_cpu_count();
+    unsigned cpus = usage_cpu_count(CGROUP_ROOT);
     struct statvfs disk = {0};
     struct usage usage;
     auto_buf struct buf text;
     uint64_t block, used;
 
-    usage_read("/sys/fs/cgroup", envd->mem_bytes, &usage);
+    usage_read(CGROUP_ROOT, envd->mem_bytes, &usage);
     /* Without what the kernel would give back, as free(1) counts. */
     used = usage.mem_used > usage.mem_cache ? usage.mem_used - usage.mem_cache : 0;
     (void)statvfs("/", &disk);

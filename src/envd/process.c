@@ -34,10 +34,14 @@ struct kill_waiter {
     struct http_exchange *ex;
 };
 
+static void on_forget(uv_timer_t *timer);
+
 void process_table_init(struct process_table *table, struct loop *loop)
 {
     *table = (struct process_table){.loop = loop};
     list_init(&table->live);
+    (void)uv_timer_init(loop_uv(loop), &table->forget);
+    table->forget.data = table;
     table->null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (table->null_fd < 0)
         log_error("envd", "cannot open /dev/null: errno %d", errno);
@@ -78,10 +82,32 @@ const struct process_finished *process_find_finished(const struct process_table 
     return NULL;
 }
 
-static void forget(struct process_finished *item)
+static void forget_output(struct process_table *table, struct process_finished *item)
 {
+    table->finished_output -= item->ring.records.cap;
+    process_ring_done(&item->ring);
+}
+
+static void forget(struct process_table *table, struct process_finished *item)
+{
+    forget_output(table, item);
     free(item->tag);
     *item = (struct process_finished){0};
+}
+
+/* What has been kept for long enough. */
+static void on_forget(uv_timer_t *timer)
+{
+    struct process_table *table = timer->data;
+    bool any = false;
+
+    for (size_t i = 0; i < PROCESS_FINISHED_MAX; i++) {
+        if (table->finished[i].pid && table->finished[i].until_ms <= now_ms(table))
+            forget(table, &table->finished[i]);
+        any |= table->finished[i].pid != 0;
+    }
+    if (any)
+        (void)uv_timer_start(timer, on_forget, PROCESS_FINISHED_KEPT_MS / 2, 0);
 }
 
 static void remember(struct process *process)
@@ -90,11 +116,19 @@ static void remember(struct process *process)
     struct process_finished *item = &table->finished[table->finished_next];
 
     table->finished_next = (table->finished_next + 1) % PROCESS_FINISHED_MAX;
-    forget(item);
+    forget(table, item);
     *item = (struct process_finished){.pid = process->pid,
                                       .tag = take_ptr(&process->tag),
                                       .status = process->status,
-                                      .until_ms = now_ms(table) + PROCESS_FINISHED_KEPT_MS};
+                                      .until_ms = now_ms(table) + PROCESS_FINISHED_KEPT_MS,
+                                      .ring = process->ring};
+    process->ring = (struct process_ring){0};
+    table->finished_output += item->ring.records.cap;
+    /* From the oldest on: the next to be overwritten. */
+    for (size_t i = 0; table->finished_output > PROCESS_FINISHED_OUTPUT_MAX; i++)
+        forget_output(table, &table->finished[(table->finished_next + i) % PROCESS_FINISHED_MAX]);
+    if (!uv_is_active((uv_handle_t *)&table->forget))
+        (void)uv_timer_start(&table->forget, on_forget, PROCESS_FINISHED_KEPT_MS, 0);
 }
 
 /* A new program takes over its pid and its tag. */
@@ -105,17 +139,24 @@ static void forget_same(struct process_table *table, const struct process *proce
 
         if (item->pid == process->pid ||
             (item->tag && process->tag && strcmp(item->tag, process->tag) == 0))
-            forget(item);
+            forget(table, item);
     }
 }
 
 static void free_process(struct process *process)
 {
+    struct process_table *table = process->table;
+
     list_remove(&process->link);
-    process->table->count--;
+    process_ring_done(&process->ring);
     json_decref(process->config);
     free(process->tag);
     free(process);
+    if (--table->count > 0)
+        return;
+    free(take_ptr(&table->read_buffer));
+    buf_done(&table->events[0]);
+    buf_done(&table->events[1]);
 }
 
 static void on_handle_closed(uv_handle_t *handle)

@@ -12,6 +12,7 @@
 #include "base/list.h"
 #include "base/str.h"
 #include "envd/process_event.h"
+#include "envd/process_ring.h"
 #include "envd/users.h"
 #include "http/http_server.h"
 
@@ -20,6 +21,8 @@ enum {
     PROCESS_INPUTS_MAX = 64, /* waiting to be written, per process */
     PROCESS_FINISHED_MAX = 256,
     PROCESS_FINISHED_KEPT_MS = 30 * 1000,
+    PROCESS_FINISHED_OUTPUT_MAX = 4 * 1024 * 1024, /* of all finished ones */
+    PROCESS_READ_MAX = 128 * 1024,                 /* as base64 it fits into a socket's buffer */
 };
 
 /* One output pipe, or the terminal. */
@@ -28,7 +31,7 @@ struct process_output {
     enum process_channel channel;
     uv_poll_t poll;
     int fd; /* -1: at its end, or never there */
-    bool polling;
+    bool polling, widened;
 };
 
 struct process_input {
@@ -48,6 +51,7 @@ struct process {
     bool is_pty;
     struct process_output outputs[2];
     struct process_input input;
+    struct process_ring ring;
     struct list subscribers;
     struct list kill_waiters; /* exchanges to answer when it is gone */
     uv_timer_t deadline, grace;
@@ -64,6 +68,7 @@ struct process_finished {
     char *tag;
     int status;
     int64_t until_ms;
+    struct process_ring ring;
 };
 
 struct process_table {
@@ -73,6 +78,10 @@ struct process_table {
     int null_fd;
     struct process_finished finished[PROCESS_FINISHED_MAX];
     size_t finished_next;
+    size_t finished_output; /* bytes kept by them */
+    uv_timer_t forget;
+    char *read_buffer;    /* while there are programs */
+    struct buf events[2]; /* scratch for output events: JSON, binary */
 };
 
 struct process_start {
@@ -106,12 +115,20 @@ int process_resize(struct process *process, uint16_t cols, uint16_t rows, struct
 
 /* ---- process_output.c ---- */
 
+/* Which of the output kept is to be sent first. */
+struct process_replay {
+    bool wanted;
+    uint64_t from; /* bytes of output the client has already */
+};
+
 struct process_subscription {
     bool starter; /* is told deadline_exceeded when the process's time is over */
     int64_t keepalive_ms, timeout_ms;
+    struct process_replay replay;
 };
 
-/* Begins the stream: start event now, then whatever the program prints from now on. */
+/* Begins the stream: start event now, then what is to be replayed, then whatever the program prints
+ * from now on. */
 void process_subscribe(struct process *process, struct http_exchange *ex,
                        const struct process_subscription *subscription);
 void process_output_open(struct process *process, size_t index, enum process_channel channel,
@@ -123,6 +140,9 @@ bool process_output_paused(const struct process *process);
 /* The end event and the end of all streams. */
 void process_output_finish(struct process *process);
 void process_output_timed_out(struct process *process);
+/* Appends the events of what is kept; ERROR_LIMIT when some of it is not any more. */
+int process_output_replay(const struct process_ring *ring, const struct process_replay *replay,
+                          bool binary, struct buf *out, struct error *err);
 
 /* ---- process_input.c ---- */
 

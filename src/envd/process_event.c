@@ -5,6 +5,7 @@
 
 #include "base/encode.h"
 #include "rpc/connect.h"
+#include "rpc/proto_wire.h"
 
 static const struct str data_heads[] = {
     [PROCESS_STDOUT] = STR_INIT("{\"event\":{\"data\":{\"stdout\":\""),
@@ -32,20 +33,60 @@ static const char *const signal_words[] = {
     [SIGTERM] = "terminated",
 };
 
-void process_event_start(struct buf *out, pid_t pid)
+/* Our own messages always fit their tables. */
+static void add(struct buf *out, const struct proto_message *format, struct str json)
+{
+    struct error err;
+
+    (void)connect_add_message(out, format, json, &err);
+}
+
+void process_event_start(struct buf *out, const struct proto_message *format, pid_t pid)
 {
     char text[64];
     int len = snprintf(text, sizeof(text), "{\"event\":{\"start\":{\"pid\":%d}}}", (int)pid);
 
-    connect_add(out, 0, str_n(text, (size_t)len));
+    add(out, format, str_n(text, (size_t)len));
 }
 
-size_t process_event_data_size(size_t len)
+/* A response's event (1), its data (2), and the channel's bytes, each behind a tag and a length. */
+enum { BINARY_HEAD_MAX = 3 * (1 + PROTO_VARINT_MAX) };
+
+static size_t put_tag(char *out, char tag, size_t len)
 {
-    return CONNECT_HEAD_SIZE + data_heads[PROCESS_STDOUT].len + BASE64_LEN(len) + data_tail.len;
+    out[0] = tag;
+    return 1 + proto_wire_put(out + 1, len);
 }
 
-void process_event_data(struct buf *out, enum process_channel channel, const void *p, size_t len)
+static size_t binary_head(char out[BINARY_HEAD_MAX], enum process_channel channel, size_t len)
+{
+    static const char tags[] = {
+        [PROCESS_STDOUT] = 0x0a, [PROCESS_STDERR] = 0x12, [PROCESS_PTY] = 0x1a};
+    char scratch[1 + PROTO_VARINT_MAX];
+    size_t data = put_tag(scratch, tags[channel], len) + len;
+    size_t event = put_tag(scratch, 0x12, data) + data;
+    size_t n = put_tag(out, 0x0a, event);
+
+    n += put_tag(out + n, 0x12, data);
+    return n + put_tag(out + n, tags[channel], len);
+}
+
+static void add_binary_data(struct buf *out, enum process_channel channel, const void *p,
+                            size_t len)
+{
+    char head[BINARY_HEAD_MAX];
+    size_t head_len = binary_head(head, channel, len);
+    char *to = buf_reserve(out, CONNECT_HEAD_SIZE + head_len + len);
+
+    if (!to)
+        return;
+    connect_head(to, 0, (uint32_t)(head_len + len));
+    memcpy(to + CONNECT_HEAD_SIZE, head, head_len);
+    memcpy(to + CONNECT_HEAD_SIZE + head_len, p, len);
+    buf_grew(out, CONNECT_HEAD_SIZE + head_len + len);
+}
+
+static void add_json_data(struct buf *out, enum process_channel channel, const void *p, size_t len)
 {
     struct str head = data_heads[channel];
     size_t message = head.len + BASE64_LEN(len) + data_tail.len;
@@ -61,9 +102,25 @@ void process_event_data(struct buf *out, enum process_channel channel, const voi
     buf_grew(out, CONNECT_HEAD_SIZE + message);
 }
 
-void process_event_keepalive(struct buf *out)
+size_t process_event_data_size(bool binary, size_t len)
 {
-    connect_add(out, 0, STR("{\"event\":{\"keepalive\":{}}}"));
+    if (binary)
+        return CONNECT_HEAD_SIZE + BINARY_HEAD_MAX + len;
+    return CONNECT_HEAD_SIZE + data_heads[PROCESS_STDOUT].len + BASE64_LEN(len) + data_tail.len;
+}
+
+void process_event_data(struct buf *out, bool binary, enum process_channel channel, const void *p,
+                        size_t len)
+{
+    if (binary)
+        add_binary_data(out, channel, p, len);
+    else
+        add_json_data(out, channel, p, len);
+}
+
+void process_event_keepalive(struct buf *out, const struct proto_message *format)
+{
+    add(out, format, STR("{\"event\":{\"keepalive\":{}}}"));
 }
 
 static void add_signal(char *text, size_t size, int status)
@@ -78,7 +135,7 @@ static void add_signal(char *text, size_t size, int status)
         (void)snprintf(text, size, "signal: signal %d%s", number, core);
 }
 
-void process_event_end(struct buf *out, int status)
+void process_event_end(struct buf *out, const struct proto_message *format, int status)
 {
     char words[64], text[256];
     bool exited = WIFEXITED(status);
@@ -94,5 +151,5 @@ void process_event_end(struct buf *out, int status)
     if (code != 0)
         len += snprintf(text + len, sizeof(text) - (size_t)len, ",\"error\":\"%s\"", words);
     len += snprintf(text + len, sizeof(text) - (size_t)len, "}}}");
-    connect_add(out, 0, str_n(text, (size_t)len));
+    add(out, format, str_n(text, (size_t)len));
 }

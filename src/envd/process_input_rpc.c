@@ -114,8 +114,10 @@ static void stream_fail(struct input_stream *stream, const struct error *err)
 
 static void stream_advance(struct input_stream *stream)
 {
-    static const char empty[] = "\0\0\0\0\2{}";
+    auto_buf struct buf answer;
+    struct error err;
 
+    buf_init(&answer, 64);
     if (!stream->ex || stream->answered || stream->writing > 0)
         return;
     if (!stream->ended) {
@@ -124,7 +126,8 @@ static void stream_advance(struct input_stream *stream)
     }
     stream->answered = true;
     connect_begin(stream->ex);
-    http_write(stream->ex, empty, sizeof(empty) - 1);
+    (void)connect_add_message(&answer, connect_format(stream->ex), STR("{}"), &err);
+    http_write(stream->ex, answer.p, answer.len);
     connect_finish(stream->ex, NULL);
 }
 
@@ -155,12 +158,12 @@ static int stream_data(struct input_stream *stream, const json_t *data, struct e
     return 0;
 }
 
-static int stream_message(struct input_stream *stream, struct str text, struct error *err)
+static int stream_message(struct input_stream *stream, struct str bytes, struct error *err)
 {
     auto_json json_t *message = NULL;
     const json_t *event;
 
-    if (json_parse(text.len ? text : STR("{}"), &message, err) != 0)
+    if (connect_read(stream->ex, bytes, &message, err) != 0)
         return -1;
     if ((event = json_object_get(message, "start"))) {
         struct process *process = process_rpc_select(stream->envd, event, err);

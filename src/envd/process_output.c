@@ -5,6 +5,7 @@
  *
  * A subscriber is freed when its exchange is over and both its timers are closed (refs). */
 #include <errno.h>
+#include <fcntl.h>
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
@@ -12,7 +13,12 @@
 #include "loop/loop.h"
 #include "rpc/connect.h"
 
-enum { READS_PER_TURN = 8 };
+enum {
+    READS_PER_TURN = 8,
+    PIPE_FULL = 64 * 1024,             /* the usual size */
+    PIPE_SIZE = 1024 * 1024,           /* of those through which much comes */
+    REPLAY_MAX = 8 * PROCESS_RING_MAX, /* the worst case has an event for each byte */
+};
 
 struct subscriber {
     struct list link;
@@ -20,6 +26,7 @@ struct subscriber {
     struct http_exchange *ex;
     uv_timer_t keepalive, deadline;
     uint64_t sent_at_ms, keepalive_ms;
+    const struct proto_message *format;
     unsigned refs;
     bool starter, slow;
 };
@@ -59,15 +66,16 @@ static void on_exchange_done(struct http_exchange *ex, void *arg)
     unref(sub);
 }
 
-/* Ends one stream; message (may be empty) goes in front of the end frame. */
-static void finish(struct subscriber *sub, struct str message, const struct error *err)
+/* Ends one stream; with the program's end event in front of the end frame when it has ended. */
+static void finish(struct subscriber *sub, const struct process *ended, const struct error *err)
 {
     struct http_exchange *ex = sub->ex;
     auto_buf struct buf last;
 
     detach(sub);
     buf_init(&last, 16 * 1024);
-    buf_add_str(&last, message);
+    if (ended)
+        process_event_end(&last, sub->format, ended->status);
     connect_add_end(&last, err);
     http_write(ex, last.p, last.len);
     http_end(ex);
@@ -94,7 +102,7 @@ static void on_keepalive(uv_timer_t *timer)
 
     if (!sub->process || now - sub->sent_at_ms < sub->keepalive_ms || sub->slow)
         return;
-    process_event_keepalive(&event);
+    process_event_keepalive(&event, sub->format);
     sub->sent_at_ms = now;
     http_write(sub->ex, event.p, event.len);
 }
@@ -105,7 +113,7 @@ static void on_deadline(uv_timer_t *timer)
     struct error err;
 
     error_set(&err, ERROR_TIMEOUT, "the stream's time limit is over");
-    finish(sub, STR(""), &err);
+    finish(sub, NULL, &err);
 }
 
 static void send_to(struct subscriber *sub, struct str bytes)
@@ -115,13 +123,51 @@ static void send_to(struct subscriber *sub, struct str bytes)
         sub->slow = true;
 }
 
-static void publish(struct process *process, struct str bytes)
+/* Each form is made when the first subscriber wants it. */
+static void publish(struct process_output *output, const char *p, size_t len)
 {
+    struct buf *events = output->process->table->events;
     struct list *pos, *next;
 
-    list_for_each_safe (pos, next, &process->subscribers) {
-        send_to(container_of(pos, struct subscriber, link), bytes);
+    for (int binary = 0; binary < 2; binary++) {
+        events[binary].max = process_event_data_size(binary, PROCESS_READ_MAX);
+        buf_clear(&events[binary]);
     }
+    list_for_each_safe (pos, next, &output->process->subscribers) {
+        struct subscriber *sub = container_of(pos, struct subscriber, link);
+        bool binary = sub->format != NULL;
+
+        if (events[binary].len == 0)
+            process_event_data(&events[binary], binary, output->channel, p, len);
+        send_to(sub, buf_str(&events[binary]));
+    }
+}
+
+struct replay_target {
+    struct buf *out;
+    bool binary;
+};
+
+static void add_replayed(void *arg, enum process_channel channel, const char *p, size_t len)
+{
+    struct replay_target *target = arg;
+
+    process_event_data(target->out, target->binary, channel, p, len);
+}
+
+int process_output_replay(const struct process_ring *ring, const struct process_replay *replay,
+                          bool binary, struct buf *out, struct error *err)
+{
+    uint64_t lost = ring->total - ring->kept;
+    struct replay_target target = {out, binary};
+
+    if (!replay->wanted)
+        return 0;
+    if (replay->from > 0 && replay->from < lost)
+        return error_set(err, ERROR_LIMIT, "bytes %llu to %llu of the output are not kept any more",
+                         (unsigned long long)replay->from, (unsigned long long)lost);
+    process_ring_each(ring, replay->from, add_replayed, &target);
+    return 0;
 }
 
 void process_subscribe(struct process *process, struct http_exchange *ex,
@@ -129,11 +175,13 @@ void process_subscribe(struct process *process, struct http_exchange *ex,
 {
     uv_loop_t *uv = loop_uv(process->table->loop);
     struct subscriber *sub = xcalloc(1, sizeof(*sub));
-    char space[128];
-    struct buf event = {.p = space, .cap = sizeof(space), .max = sizeof(space) - 1};
+    auto_buf struct buf events;
+    struct error err;
 
+    buf_init(&events, REPLAY_MAX);
     *sub = (struct subscriber){.process = process,
                                .ex = ex,
+                               .format = connect_format(ex),
                                .refs = 3,
                                .starter = subscription->starter,
                                .keepalive_ms = (uint64_t)subscription->keepalive_ms};
@@ -148,10 +196,13 @@ void process_subscribe(struct process *process, struct http_exchange *ex,
                          (sub->keepalive_ms + 1) / 2);
     if (subscription->timeout_ms > 0)
         (void)uv_timer_start(&sub->deadline, on_deadline, (uint64_t)subscription->timeout_ms, 0);
-    process_event_start(&event, process->pid);
+    process_event_start(&events, sub->format, process->pid);
     connect_begin(ex);
-    if (sub->process)
-        send_to(sub, buf_str(&event));
+    if (process_output_replay(&process->ring, &subscription->replay, sub->format != NULL, &events,
+                              &err) != 0)
+        finish(sub, NULL, &err);
+    else
+        send_to(sub, buf_str(&events));
 }
 
 bool process_output_paused(const struct process *process)
@@ -177,16 +228,30 @@ static void close_output(struct process_output *output)
     output->polling = false;
 }
 
+static char *read_buffer(struct process_table *table)
+{
+    if (!table->read_buffer)
+        table->read_buffer = xmalloc(PROCESS_READ_MAX);
+    return table->read_buffer;
+}
+
+/* A full pipe is worth a larger one: fewer turns for the same bytes. Not from the start, because
+ * most programs print little and the kernel counts the size against the user. */
+static void widen(struct process_output *output)
+{
+    output->widened = true;
+    (void)fcntl(output->fd, F_SETPIPE_SZ, PIPE_SIZE);
+}
+
 /* One read; false when there is nothing more for now. */
 static bool read_some(struct process_output *output)
 {
     struct process *process = output->process;
-    char *buffer = loop_read_buffer(process->table->loop);
-    auto_buf struct buf event = {0};
+    char *buffer = read_buffer(process->table);
     ssize_t n;
 
     do
-        n = read(output->fd, buffer, LOOP_READ_SIZE);
+        n = read(output->fd, buffer, PROCESS_READ_MAX);
     while (n < 0 && errno == EINTR);
     if (n < 0 && errno == EAGAIN)
         return false;
@@ -195,11 +260,10 @@ static bool read_some(struct process_output *output)
         return false;
     }
     process->output_at_ms = (int64_t)uv_now(output->poll.loop);
-    if (list_empty(&process->subscribers))
-        return true;
-    buf_init(&event, process_event_data_size((size_t)n));
-    process_event_data(&event, output->channel, buffer, (size_t)n);
-    publish(process, buf_str(&event));
+    if (n >= PIPE_FULL && !output->widened)
+        widen(output);
+    process_ring_add(&process->ring, output->channel, buffer, (size_t)n);
+    publish(output, buffer, (size_t)n);
     return true;
 }
 
@@ -276,13 +340,8 @@ void process_output_open(struct process *process, size_t index, enum process_cha
 
 void process_output_finish(struct process *process)
 {
-    char space[512];
-    struct buf event = {.p = space, .cap = sizeof(space), .max = sizeof(space) - 1};
-
-    process_event_end(&event, process->status);
     while (!list_empty(&process->subscribers))
-        finish(container_of(process->subscribers.next, struct subscriber, link), buf_str(&event),
-               NULL);
+        finish(container_of(process->subscribers.next, struct subscriber, link), process, NULL);
 }
 
 void process_output_timed_out(struct process *process)
@@ -296,6 +355,6 @@ void process_output_timed_out(struct process *process)
         struct subscriber *sub = container_of(pos, struct subscriber, link);
 
         if (sub->starter)
-            finish(sub, STR(""), &err);
+            finish(sub, NULL, &err);
     }
 }

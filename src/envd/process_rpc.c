@@ -8,8 +8,6 @@
 #include "json/json_shape.h"
 
 enum {
-    KEEPALIVE_DEFAULT_S = 90,
-    KEEPALIVE_MAX_S = 3600,
     TTY_COLS = 80,
     TTY_ROWS = 24,
 };
@@ -63,15 +61,6 @@ struct process *process_rpc_select(struct envd *envd, const json_t *message, str
 }
 
 /* ---- streams ---- */
-
-static int64_t keepalive_ms(const struct http_exchange *ex)
-{
-    int64_t seconds;
-
-    if (!str_to_i64(http_header(ex, "keepalive-ping-interval"), &seconds) || seconds <= 0)
-        seconds = KEEPALIVE_DEFAULT_S;
-    return (seconds < KEEPALIVE_MAX_S ? seconds : KEEPALIVE_MAX_S) * 1000;
-}
 
 struct start_request {
     json_t *process, *pty;
@@ -140,32 +129,53 @@ int process_rpc_start(struct call *call, struct error *err)
         return -1;
     process_subscribe(
         process, call->ex,
-        &(struct process_subscription){.starter = true, .keepalive_ms = keepalive_ms(call->ex)});
+        &(struct process_subscription){.starter = true, .keepalive_ms = call_keepalive_ms(call)});
     return 0;
 }
 
-/* A late Connect: what there is to say about a program that is gone. */
-static void replay_end(struct http_exchange *ex, const struct process_finished *finished)
+/* X-Quicksand-Replay: "1" for all that is kept, "from=N" for what comes behind the first N bytes of
+ * the output. */
+static int read_replay(const struct http_exchange *ex, struct process_replay *out,
+                       struct error *err)
 {
-    char space[512];
-    struct buf events = {.p = space, .cap = sizeof(space), .max = sizeof(space) - 1};
+    struct str text = http_header(ex, "x-quicksand-replay");
 
-    process_event_start(&events, finished->pid);
-    process_event_end(&events, finished->status);
+    out->wanted = text.len > 0 && !str_is(text, "0");
+    if (!out->wanted || str_is(text, "1"))
+        return 0;
+    if (str_starts(text, STR("from=")) && str_to_u64(str_skip(text, 5), &out->from))
+        return 0;
+    return error_set(err, ERROR_INVALID, "X-Quicksand-Replay must be 1 or from=N");
+}
+
+/* A late Connect: what there is to say about a program that is gone. */
+static int replay_end(struct http_exchange *ex, const struct process_finished *finished,
+                      const struct process_replay *replay, struct error *err)
+{
+    const struct proto_message *format = connect_format(ex);
+    auto_buf struct buf events;
+
+    buf_init(&events, 16 * PROCESS_RING_MAX);
+    process_event_start(&events, format, finished->pid);
+    if (process_output_replay(&finished->ring, replay, format != NULL, &events, err) != 0)
+        return -1;
+    process_event_end(&events, format, finished->status);
     connect_begin(ex);
     http_write(ex, events.p, events.len);
     connect_finish(ex, NULL);
+    return 0;
 }
 
 int process_rpc_connect(struct call *call, struct error *err)
 {
-    struct process_subscription subscription = {.keepalive_ms = keepalive_ms(call->ex)};
+    struct process_subscription subscription = {.keepalive_ms = call_keepalive_ms(call)};
     const struct process_finished *finished;
     struct selector selector = {0};
     struct process *process;
 
     if (read_selector(call->request, &selector, err) != 0 ||
-        connect_timeout_ms(call->ex, &subscription.timeout_ms, err) != 0)
+        connect_timeout_ms(call->ex, &subscription.timeout_ms, err) != 0 ||
+        read_replay(call->ex, &subscription.replay, err) != 0)
         return -1;
     process = process_find(&call->envd->processes, (pid_t)selector.pid, selector.tag);
     if (process) {
@@ -175,8 +185,7 @@ int process_rpc_connect(struct call *call, struct error *err)
     finished = process_find_finished(&call->envd->processes, (pid_t)selector.pid, selector.tag);
     if (!finished)
         return not_found(&selector, err);
-    replay_end(call->ex, finished);
-    return 0;
+    return replay_end(call->ex, finished, &subscription.replay, err);
 }
 
 /* ---- unary calls ---- */

@@ -4,10 +4,16 @@
 #include "base/cleanup.h"
 #include "base/encode.h"
 #include "envd/auth.h"
+#include "envd/codec.h"
 #include "envd/envd.h"
 #include "http/http_errors.h"
 #include "rpc/connect.h"
 #include "json/json_shape.h"
+
+enum {
+    KEEPALIVE_DEFAULT_S = 90,
+    KEEPALIVE_MAX_S = 3600,
+};
 
 enum route_kind { ROUTE_HTTP, ROUTE_INIT, ROUTE_UNARY, ROUTE_STREAM, ROUTE_CLIENT_STREAM };
 
@@ -39,6 +45,7 @@ static const struct route routes[] = {
     {"GET", "/envs", ROUTE_HTTP, .http = init_envs},
     {"GET", "/files", ROUTE_HTTP, .http = files_download},
     {"POST", "/files", ROUTE_HTTP, .http = files_upload},
+    {"POST", "/files/compose", ROUTE_HTTP, .http = files_compose},
     {"POST", PROCESS_RPC("Start"), ROUTE_STREAM, .call = process_rpc_start},
     {"POST", PROCESS_RPC("Connect"), ROUTE_STREAM, .call = process_rpc_connect},
     {"POST", PROCESS_RPC("List"), ROUTE_UNARY, .call = process_rpc_list},
@@ -52,6 +59,10 @@ static const struct route routes[] = {
     {"POST", FILESYSTEM_RPC("Move"), ROUTE_UNARY, .call = filesystem_move},
     {"POST", FILESYSTEM_RPC("ListDir"), ROUTE_UNARY, .call = filesystem_list_dir},
     {"POST", FILESYSTEM_RPC("Remove"), ROUTE_UNARY, .call = filesystem_remove},
+    {"POST", FILESYSTEM_RPC("WatchDir"), ROUTE_STREAM, .call = watch_rpc_dir},
+    {"POST", FILESYSTEM_RPC("CreateWatcher"), ROUTE_UNARY, .call = watch_rpc_create},
+    {"POST", FILESYSTEM_RPC("GetWatcherEvents"), ROUTE_UNARY, .call = watch_rpc_events},
+    {"POST", FILESYSTEM_RPC("RemoveWatcher"), ROUTE_UNARY, .call = watch_rpc_remove},
 };
 
 static const struct http_header json_headers[] = {
@@ -98,49 +109,13 @@ int call_user(const struct call *call, struct user *out, struct error *err)
     return users_find(name, out, err);
 }
 
-static void on_unary_body(struct http_exchange *ex, struct str body, void *arg)
+int64_t call_keepalive_ms(const struct call *call)
 {
-    const struct route *route = http_user(ex);
-    struct call call = {.envd = arg, .ex = ex};
-    auto_json json_t *request = NULL;
-    struct error err = {0};
+    int64_t seconds;
 
-    if (json_parse(body.len ? body : STR("{}"), &request, &err) == 0) {
-        call.request = request;
-        if (route->call(&call, &err) == 0)
-            return;
-    }
-    connect_reply_error(ex, &err);
-}
-
-static void on_stream_body(struct http_exchange *ex, struct str body, void *arg)
-{
-    const struct route *route = http_user(ex);
-    struct call call = {.envd = arg, .ex = ex};
-    auto_json json_t *request = NULL;
-    struct error err = {0};
-    struct str message;
-
-    if (connect_decode_single(body, &message, &err) == 0 &&
-        json_parse(message.len ? message : STR("{}"), &request, &err) == 0) {
-        call.request = request;
-        if (route->call(&call, &err) == 0)
-            return;
-    }
-    connect_fail(ex, &err);
-}
-
-/* Preflight of browsers: everything is allowed, since requests carry their own proof. */
-static void reply_preflight(struct http_exchange *ex)
-{
-    static const struct http_header headers[] = {
-        {STR_INIT("access-control-allow-origin"), STR_INIT("*")},
-        {STR_INIT("access-control-allow-methods"), STR_INIT("GET, HEAD, POST, PUT, PATCH, DELETE")},
-        {STR_INIT("access-control-allow-headers"), STR_INIT("*")},
-        {STR_INIT("access-control-max-age"), STR_INIT("7200")},
-    };
-
-    http_reply(ex, 204, headers, sizeof(headers) / sizeof(headers[0]), STR(""));
+    if (!str_to_i64(http_header(call->ex, "keepalive-ping-interval"), &seconds) || seconds <= 0)
+        seconds = KEEPALIVE_DEFAULT_S;
+    return (seconds < KEEPALIVE_MAX_S ? seconds : KEEPALIVE_MAX_S) * 1000;
 }
 
 static const struct route *find_route(const struct http_request *request, bool *path_known)
@@ -156,23 +131,57 @@ static const struct route *find_route(const struct http_request *request, bool *
     return NULL;
 }
 
-static bool content_type_is(const struct http_exchange *ex, const char *want)
+/* Reads the one message of a call and lets the handler answer. */
+static int run_call(struct envd *envd, struct http_exchange *ex, struct str message,
+                    struct error *err)
 {
-    struct str type = http_header(ex, "content-type");
+    struct call call = {.envd = envd, .ex = ex};
+    auto_json json_t *request = NULL;
+    bool path_known;
 
-    return str_eq_nocase(str_trim(str_split(&type, ';')), str_of(want));
+    if (connect_read(ex, message, &request, err) != 0)
+        return -1;
+    call.request = request;
+    return find_route(http_request(ex), &path_known)->call(&call, err);
+}
+
+static void on_unary_body(struct http_exchange *ex, struct str body, void *arg)
+{
+    struct error err = {0};
+
+    if (run_call(arg, ex, body, &err) != 0)
+        connect_reply_error(ex, &err);
+}
+
+static void on_stream_body(struct http_exchange *ex, struct str body, void *arg)
+{
+    struct error err = {0};
+    struct str message;
+
+    if (connect_decode_single(body, &message, &err) != 0 || run_call(arg, ex, message, &err) != 0)
+        connect_fail(ex, &err);
+}
+
+/* Preflight of browsers: everything is allowed, since requests carry their own proof. */
+static void reply_preflight(struct http_exchange *ex)
+{
+    static const struct http_header headers[] = {
+        {STR_INIT("access-control-allow-origin"), STR_INIT("*")},
+        {STR_INIT("access-control-allow-methods"), STR_INIT("GET, HEAD, POST, PUT, PATCH, DELETE")},
+        {STR_INIT("access-control-allow-headers"), STR_INIT("*")},
+        {STR_INIT("access-control-max-age"), STR_INIT("7200")},
+    };
+
+    http_reply(ex, 204, headers, sizeof(headers) / sizeof(headers[0]), STR(""));
 }
 
 static void run(struct envd_door *door, const struct route *route, struct http_exchange *ex)
 {
-    const char *type = route->kind == ROUTE_UNARY ? "application/json" : "application/connect+json";
-
-    if (route->kind >= ROUTE_UNARY && !content_type_is(ex, type)) {
+    if (route->kind >= ROUTE_UNARY &&
+        !connect_open(ex, codec_find(http_request(ex)->path), route->kind != ROUTE_UNARY)) {
         envd_reply_error(ex, 415, "unsupported content type");
         return;
     }
-    /* A route is const and user pointers are not. */
-    http_set_user(ex, (void *)(uintptr_t)route);
     switch (route->kind) {
     case ROUTE_INIT:
         init_handle(door, ex);

@@ -1,19 +1,22 @@
 /* How it works: an existing regular file keeps its mode. Written in place, and so without the
  * guarantee of being all or nothing, are only things that cannot be replaced by renaming: devices,
- * FIFOs, files with several names, dangling links, and files in directories where nothing can be
+ * files with several names, dangling links, and files in directories where nothing can be
  * created, as in /proc and /sys. */
 #include "envd/upload_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
+#include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/id.h"
 #include "base/log.h"
+#include "envd/entry.h"
 #include "envd/guest_path.h"
 #include "envd/guest_stat.h"
 
@@ -81,6 +84,9 @@ static int look(struct upload_file *file, const char *path, struct guest_stat *s
         return error_set_errno(err, -r, "error getting file info of '%s'", path);
     if (r == 0 && S_ISDIR(st->mode))
         return error_set(err, ERROR_INVALID, "path is a directory: %s", path);
+    /* Nobody knows when somebody would read them. */
+    if (r == 0 && (S_ISFIFO(st->mode) || S_ISSOCK(st->mode)))
+        return error_set(err, ERROR_INVALID, "path '%s' is not a regular file", path);
     if (r == 0 && guest_stat_is_own(st))
         return error_set(err, ERROR_FORBIDDEN, "'%s' cannot be written", path);
     resolved = r == 0 && S_ISREG(st->mode) && realpath(path, file->path);
@@ -123,33 +129,57 @@ int upload_file_write(struct upload_file *file, struct str data, struct error *e
     return 0;
 }
 
-static int set_attribute(int fd, struct str key, struct str value, struct error *err)
+static int set_attribute(const struct upload_file *file, struct str key, struct str value,
+                         struct error *err)
 {
-    char name[256], *to = name + snprintf(name, sizeof(name), "user.e2b.");
+    char name[XATTR_NAME_MAX + 1];
+    int len = snprintf(name, sizeof(name), ENTRY_METADATA_PREFIX "%.*s", STR_ARG(key));
 
-    if (key.len + (size_t)(to - name) >= sizeof(name))
+    if (len < 0 || (size_t)len >= sizeof(name))
         return error_set(err, ERROR_INVALID, "invalid metadata: the key is too long");
-    for (size_t i = 0; i < key.len; i++)
-        *to++ = (char)(key.p[i] >= 'A' && key.p[i] <= 'Z' ? key.p[i] + 32 : key.p[i]);
-    *to = '\0';
+    for (char *p = name; *p; p++)
+        *p = (char)(*p >= 'A' && *p <= 'Z' ? *p + 32 : *p);
     /* The first of several headers of one name counts. */
-    if (fsetxattr(fd, name, value.p, value.len, XATTR_CREATE) == 0 || errno == EEXIST)
+    if (fsetxattr(file->fd, name, value.p ? value.p : "", value.len, XATTR_CREATE) == 0 ||
+        errno == EEXIST)
         return 0;
     if (errno == ENOTSUP)
-        return 0;
+        return error_set(err, ERROR_INVALID, "the file system of '%s' cannot hold metadata",
+                         file->path);
+    if (errno == E2BIG || errno == ERANGE)
+        return error_set(err, ERROR_INVALID, "invalid metadata: the value of '%.*s' is too long",
+                         STR_ARG(key));
     return error_set_errno(err, errno, "error writing file metadata");
 }
 
-static int set_metadata(int fd, const struct http_headers *headers, struct error *err)
+/* Only a file written in place can have any. */
+static void clear_metadata(int fd)
+{
+    auto_free char *names = NULL;
+    ssize_t len = flistxattr(fd, NULL, 0);
+
+    if (len <= 0)
+        return;
+    names = xmalloc((size_t)len);
+    len = flistxattr(fd, names, (size_t)len);
+    for (const char *name = names; len > 0 && name < names + len; name += strlen(name) + 1)
+        if (str_starts(str_of(name), STR(ENTRY_METADATA_PREFIX)))
+            (void)fremovexattr(fd, name);
+}
+
+static int set_metadata(const struct upload_file *file, const struct http_headers *headers,
+                        struct error *err)
 {
     static const struct str prefix = STR_INIT("x-metadata-");
 
+    if (!file->temp[0])
+        clear_metadata(file->fd);
     for (size_t i = 0; i < headers->count; i++) {
         struct str name = headers->items[i].name;
 
         if (name.len <= prefix.len || !str_eq_nocase(str_n(name.p, prefix.len), prefix))
             continue;
-        if (set_attribute(fd, str_skip(name, prefix.len), headers->items[i].value, err) != 0)
+        if (set_attribute(file, str_skip(name, prefix.len), headers->items[i].value, err) != 0)
             return -1;
     }
     return 0;
@@ -179,7 +209,7 @@ int upload_file_commit(struct upload_file *file, const struct http_headers *head
 {
     int r = 0;
 
-    if (set_metadata(file->fd, headers, err) != 0)
+    if (set_metadata(file, headers, err) != 0)
         return -1;
     if (file->temp[0] && rename(file->temp, file->path) != 0) {
         if (errno != EBUSY)

@@ -41,7 +41,7 @@ static uint64_t value_of(struct str text, const char *key)
 
 static void read_v2(const char *root, struct usage *out)
 {
-    auto_buf struct buf memory = {0}, cpu = {0};
+    auto_buf struct buf memory = {0};
     struct str text;
 
     if (!read_number(root, "memory.max", &out->mem_total))
@@ -55,14 +55,11 @@ static void read_v2(const char *root, struct usage *out)
         out->mem_inactive_file = value_of(text, "inactive_file");
         out->mem_slab_reclaimable = value_of(text, "slab_reclaimable");
     }
-    if (read_text(root, "cpu.stat", &cpu))
-        out->cpu_us = value_of(buf_str(&cpu), "usage_usec");
 }
 
 static void read_v1(const char *root, struct usage *out)
 {
     auto_buf struct buf memory = {0};
-    uint64_t cpu_ns = 0;
     struct str text;
 
     if (!read_number(root, "memory/memory.limit_in_bytes", &out->mem_total))
@@ -76,10 +73,26 @@ static void read_v1(const char *root, struct usage *out)
         out->mem_active_file = value_of(text, "total_active_file");
         out->mem_inactive_file = value_of(text, "total_inactive_file");
     }
-    if (read_number(root, "cpuacct/cpuacct.usage", &cpu_ns) ||
-        read_number(root, "cpu,cpuacct/cpuacct.usage", &cpu_ns) ||
-        read_number(root, "cpu/cpuacct.usage", &cpu_ns))
-        out->cpu_us = cpu_ns / 1000;
+}
+
+/* Machines with v1 controllers have a v2 tree beside them, which counts time as well. */
+uint64_t usage_cpu_us(const char *root)
+{
+    static const char *const v2[] = {"cpu.stat", "unified/cpu.stat"};
+    static const char *const v1[] = {"cpuacct/cpuacct.usage", "cpu,cpuacct/cpuacct.usage",
+                                     "cpu/cpuacct.usage"};
+    uint64_t number;
+
+    for (size_t i = 0; i < sizeof(v2) / sizeof(v2[0]); i++) {
+        auto_buf struct buf text = {0};
+
+        if (read_text(root, v2[i], &text) && (number = value_of(buf_str(&text), "usage_usec")) > 0)
+            return number;
+    }
+    for (size_t i = 0; i < sizeof(v1) / sizeof(v1[0]); i++)
+        if (read_number(root, v1[i], &number))
+            return number / 1000;
+    return 0;
 }
 
 void usage_read(const char *root, uint64_t mem_bytes, struct usage *out)
@@ -92,6 +105,7 @@ void usage_read(const char *root, uint64_t mem_bytes, struct usage *out)
         read_v2(root, out);
     else
         read_v1(root, out);
+    out->cpu_us = usage_cpu_us(root);
     if (limit == 0 && sysinfo(&machine) == 0)
         limit = (uint64_t)machine.totalram * machine.mem_unit;
     /* No limit, or v1's "no limit", is a very large number. */
@@ -103,12 +117,32 @@ void usage_read(const char *root, uint64_t mem_bytes, struct usage *out)
         out->mem_cache = out->mem_used;
 }
 
-unsigned usage_cpu_count(void)
+/* Quota and period in microseconds; no quota is 0. */
+static uint64_t quota_cpus(const char *root)
 {
+    auto_buf struct buf text = {0};
+    uint64_t quota = 0, period = 0;
+
+    if (read_text(root, "cpu.max", &text)) {
+        struct str rest = str_trim(buf_str(&text));
+
+        if (!str_to_u64(str_split(&rest, ' '), &quota) || !str_to_u64(rest, &period))
+            return 0;
+    } else if (!read_number(root, "cpu/cpu.cfs_quota_us", &quota) ||
+               !read_number(root, "cpu/cpu.cfs_period_us", &period)) {
+        return 0; /* without a quota, v1 says -1 */
+    }
+    return period > 0 ? (quota + period - 1) / period : 0;
+}
+
+unsigned usage_cpu_count(const char *root)
+{
+    uint64_t quota = quota_cpus(root);
+    unsigned machine = 1;
     cpu_set_t set;
 
     CPU_ZERO(&set);
-    if (sched_getaffinity(0, sizeof(set), &set) != 0)
-        return 1;
-    return (unsigned)CPU_COUNT(&set);
+    if (sched_getaffinity(0, sizeof(set), &set) == 0)
+        machine = (unsigned)CPU_COUNT(&set);
+    return quota > 0 && quota < machine ? (unsigned)quota : machine;
 }

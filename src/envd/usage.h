@@ -14,4 +14,6 @@ struct usage {
 /* root is "/sys/fs/cgroup" outside of tests. mem_bytes is the limit when the cgroup has none (0:
  * the machine's memory). */
 void usage_read(const char *root, uint64_t mem_bytes, struct usage *out);
-unsigned usage_cpu_count(void);
+uint64_t usage_cpu_us(const char *root);
+/* Processors it may use: the cgroup's quota rounded up, or those of the machine. */
+unsigned usage_cpu_count(const char *root);

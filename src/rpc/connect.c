@@ -4,16 +4,24 @@
 #include "http/http_errors.h"
 #include "json/json_shape.h"
 
+#define UNARY_JSON   "application/json"
+#define UNARY_PROTO  "application/proto"
+#define STREAM_JSON  "application/connect+json"
+#define STREAM_PROTO "application/connect+proto"
+
+enum { HEADER_COUNT = 2 };
+
 /* Callers are told apart by tokens in headers, never by cookies, so pages of any origin may read
  * the answers. */
-static const struct http_header unary_headers[] = {
-    {STR_INIT("content-type"), STR_INIT("application/json")},
-    {STR_INIT("access-control-allow-origin"), STR_INIT("*")},
-};
-static const struct http_header stream_headers[] = {
-    {STR_INIT("content-type"), STR_INIT("application/connect+json")},
-    {STR_INIT("access-control-allow-origin"), STR_INIT("*")},
-};
+#define HEADERS(type)                                                 \
+    {                                                                 \
+        {STR_INIT("content-type"), STR_INIT(type)},                   \
+            {STR_INIT("access-control-allow-origin"), STR_INIT("*")}, \
+    }
+static const struct http_header unary_headers[HEADER_COUNT] = HEADERS(UNARY_JSON);
+static const struct http_header unary_proto_headers[HEADER_COUNT] = HEADERS(UNARY_PROTO);
+static const struct http_header stream_headers[HEADER_COUNT] = HEADERS(STREAM_JSON);
+static const struct http_header stream_proto_headers[HEADER_COUNT] = HEADERS(STREAM_PROTO);
 
 void connect_head(char out[CONNECT_HEAD_SIZE], uint8_t flags, uint32_t len)
 {
@@ -145,6 +153,63 @@ int connect_decode_single(struct str body, struct str *out_message, struct error
     return 0;
 }
 
+static bool content_type_is(const struct http_exchange *ex, const char *want)
+{
+    struct str type = http_header(ex, "content-type");
+
+    return str_eq_nocase(str_trim(str_split(&type, ';')), str_of(want));
+}
+
+bool connect_open(struct http_exchange *ex, const struct connect_method *method, bool stream)
+{
+    /* A method is const and user pointers are not. */
+    http_set_user(ex, (void *)(uintptr_t)method);
+    return content_type_is(ex, stream ? STREAM_JSON : UNARY_JSON) ||
+           (method && content_type_is(ex, stream ? STREAM_PROTO : UNARY_PROTO));
+}
+
+static bool is_binary(const struct http_exchange *ex)
+{
+    return content_type_is(ex, UNARY_PROTO) || content_type_is(ex, STREAM_PROTO);
+}
+
+const struct proto_message *connect_format(const struct http_exchange *ex)
+{
+    const struct connect_method *method = http_user(ex);
+
+    return method && is_binary(ex) ? method->response : NULL;
+}
+
+int connect_read(const struct http_exchange *ex, struct str message, json_t **out,
+                 struct error *err)
+{
+    const struct connect_method *method = http_user(ex);
+
+    if (method && is_binary(ex))
+        return proto_decode(method->request, message, out, err);
+    return json_parse(message.len ? message : STR("{}"), out, err);
+}
+
+int connect_add_message(struct buf *out, const struct proto_message *format, struct str json,
+                        struct error *err)
+{
+    char head[CONNECT_HEAD_SIZE] = {0};
+    size_t begin = out->len;
+
+    if (!format) {
+        if (!connect_add(out, 0, json))
+            return error_set(err, ERROR_LIMIT, "the message is too long");
+        return 0;
+    }
+    buf_add(out, head, sizeof(head));
+    if (proto_encode(format, json, out, err) != 0) {
+        out->len = begin;
+        return -1;
+    }
+    connect_head(out->p + begin, 0, (uint32_t)(out->len - begin - sizeof(head)));
+    return 0;
+}
+
 bool connect_is_stream(const struct http_exchange *ex)
 {
     return str_starts(http_header(ex, "content-type"), STR("application/connect+"));
@@ -165,20 +230,34 @@ int connect_timeout_ms(const struct http_exchange *ex, int64_t *out_ms, struct e
 
 void connect_reply(struct http_exchange *ex, struct str message)
 {
-    http_reply(ex, 200, unary_headers, sizeof(unary_headers) / sizeof(unary_headers[0]), message);
+    const struct proto_message *format = connect_format(ex);
+    auto_buf struct buf bytes;
+    struct error err;
+
+    if (!format) {
+        http_reply(ex, 200, unary_headers, HEADER_COUNT, message);
+        return;
+    }
+    /* Only tiny messages of negative numbers are longer than their JSON. */
+    buf_init(&bytes, message.len * 2 + 64);
+    if (proto_encode(format, message, &bytes, &err) == 0) {
+        http_reply(ex, 200, unary_proto_headers, HEADER_COUNT, buf_str(&bytes));
+        return;
+    }
+    err.code = ERROR_INTERNAL; /* the answer is ours, so the fault is too */
+    connect_reply_error(ex, &err);
 }
 
 void connect_reply_error(struct http_exchange *ex, const struct error *err)
 {
     auto_free char *text = connect_error_text(err);
 
-    http_reply(ex, http_error_status(err->code), unary_headers,
-               sizeof(unary_headers) / sizeof(unary_headers[0]), str_of(text));
+    http_reply(ex, http_error_status(err->code), unary_headers, HEADER_COUNT, str_of(text));
 }
 
 void connect_begin(struct http_exchange *ex)
 {
-    http_begin(ex, 200, stream_headers, sizeof(stream_headers) / sizeof(stream_headers[0]), -1);
+    http_begin(ex, 200, is_binary(ex) ? stream_proto_headers : stream_headers, HEADER_COUNT, -1);
 }
 
 void connect_finish(struct http_exchange *ex, const struct error *err)

@@ -1,7 +1,11 @@
-/* The Connect protocol with JSON messages, as servers speak it: unary calls (application/json) and
- * streams (application/connect+json) of envelopes, each a flag byte, a big-endian 32-bit length and
- * the message. A server's stream ends with an envelope flagged CONNECT_END that holds {} or an
- * error; errors of streams come with HTTP status 200. */
+/* The Connect protocol, as servers speak it: unary calls (application/json) and streams
+ * (application/connect+json) of envelopes, each a flag byte, a big-endian 32-bit length and the
+ * message. A server's stream ends with an envelope flagged CONNECT_END that holds {} or an error;
+ * errors of streams come with HTTP status 200.
+ *
+ * Handlers read and write JSON. Clients may choose the binary codec instead (application/proto,
+ * application/connect+proto): messages are turned around here, at the edge. Errors and end frames
+ * are JSON in both. */
 #pragma once
 
 #include <jansson.h>
@@ -11,6 +15,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "http/http_server.h"
+#include "rpc/proto.h"
 
 enum {
     CONNECT_HEAD_SIZE = 5,
@@ -48,12 +53,32 @@ void connect_decoder_done(struct connect_decoder *decoder);
 /* The one message of a server stream's request body. */
 int connect_decode_single(struct str body, struct str *out_message, struct error *err);
 
+/* ---- codecs ---- */
+
+struct connect_method {
+    const char *path;
+    const struct proto_message *request, *response;
+};
+
+/* Says which method an exchange calls, before any function below is used on it. Takes the
+ * exchange's user pointer. False when the request's content type is none that such a call may have;
+ * method NULL allows JSON only. */
+bool connect_open(struct http_exchange *ex, const struct connect_method *method, bool stream);
+/* How the client wants its answers: NULL means JSON, else the table to write them with. */
+const struct proto_message *connect_format(const struct http_exchange *ex);
+/* One request message, in the exchange's codec; no bytes at all are an empty message. */
+int connect_read(const struct http_exchange *ex, struct str message, json_t **out,
+                 struct error *err);
+/* An envelope with a message that is given as JSON, in the wanted format; nothing on failure. */
+int connect_add_message(struct buf *out, const struct proto_message *format, struct str json,
+                        struct error *err);
+
 /* ---- answers ---- */
 
 bool connect_is_stream(const struct http_exchange *ex); /* by the request's content type */
 /* Connect-Timeout-Ms; 0 when absent. */
 int connect_timeout_ms(const struct http_exchange *ex, int64_t *out_ms, struct error *err);
-/* Unary answers. The message is JSON text. */
+/* Unary answers. The message is given as JSON text. */
 void connect_reply(struct http_exchange *ex, struct str message);
 void connect_reply_error(struct http_exchange *ex, const struct error *err);
 /* Streams. */
