@@ -454,8 +454,9 @@ struct process *process_start(struct process_table *table, const struct process_
 
 int process_signal(struct process *process, int signal, struct error *err)
 {
+    /* Its end event may still be waiting for output of its children. */
     if (process->exited)
-        return 0;
+        return error_set(err, ERROR_NOT_FOUND, "process with pid %d not found", (int)process->pid);
     if (signal == SIGKILL) {
         process_tree_kill(process->pid);
         return 0;

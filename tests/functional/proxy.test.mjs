@@ -227,6 +227,20 @@ describe('streams', () => {
   })
 })
 
+test('a client that goes away in the middle of a silent stream is let go', async () => {
+  const sdk = await loadSdk(server)
+  const connections = () => fs.readFileSync('/proc/net/tcp', 'utf8').split('\n').map((line) => line.trim().split(/\s+/))
+  const waiting = () => connections().filter(([, local, , state]) => state === '08' && local.endsWith(`:${server.port.toString(16).toUpperCase().padStart(4, '0')}`)).length
+  const again = await sdk.Sandbox.connect(id)
+  const handle = await again.commands.run('sleep 300', { background: true, timeoutMs: 0 })
+  handle.wait().catch(() => {})
+  await handle.disconnect()
+  await sleep(200)
+  await eventually('its connection is closed on our side too', () => waiting() === 0, 5000)
+  assert.ok((await again.commands.list()).some((one) => one.pid === handle.pid), 'the process goes on')
+  await again.commands.kill(handle.pid)
+})
+
 describe('upgrade', () => {
   async function upgrade(protocol, extra = '') {
     const socket = await server.connect()
