@@ -82,6 +82,39 @@ void entry_add_metadata(struct buf *out, const char *path)
         buf_add_char(out, '}');
 }
 
+/* A listing has many entries, and formatted printing would be most of the work. */
+static void add_number(struct buf *out, uint64_t number)
+{
+    char digits[24];
+    size_t at = sizeof(digits);
+
+    do
+        digits[--at] = (char)('0' + number % 10);
+    while (number /= 10);
+    buf_add(out, digits + at, sizeof(digits) - at);
+}
+
+/* Neighbours are often as old as each other, to the second. */
+static void add_time(struct buf *out, int64_t seconds, uint32_t nanoseconds)
+{
+    static char text[CLOCK_TEXT_SIZE];
+    static int64_t last = INT64_MIN;
+    uint32_t micros = nanoseconds / 1000;
+    char *fraction;
+
+    /* What the text can hold: the years 1 to 9999. */
+    if (seconds > 253402300799 || seconds < -62135596800)
+        seconds = seconds > 0 ? 253402300799 : -62135596800;
+    if (seconds != last) {
+        clock_format(seconds * 1000000, text);
+        last = seconds;
+    }
+    fraction = strchr(text, '.');
+    for (int i = 6; fraction && i > 0; i--, micros /= 10)
+        fraction[i] = (char)('0' + micros % 10);
+    buf_add_str(out, str_of(text));
+}
+
 /* Links report their target's kind and mode, and where it is; a broken one points at itself. */
 static void add_kind(struct buf *out, const char *path, const struct guest_stat *st)
 {
@@ -93,19 +126,20 @@ static void add_kind(struct buf *out, const char *path, const struct guest_stat 
         found = realpath(path, real) && guest_stat(real, false, &target) == 0;
     if (!found)
         target.mode = 0;
-    buf_printf(out, ",\"type\":\"%s\",\"mode\":%u", type_name(target.mode),
-               (unsigned)(target.mode & 0777));
+    buf_add_str(out, STR(",\"type\":\""));
+    buf_add_str(out, str_of(type_name(target.mode)));
+    buf_add_str(out, STR("\",\"mode\":"));
+    add_number(out, target.mode & 0777);
     if (is_link) {
         buf_add_str(out, STR(",\"symlinkTarget\":"));
         json_add_str(out, str_of(found ? real : path));
     }
 }
 
-int entry_add(struct buf *out, const char *path, struct str shown, const struct user_names *names,
-              struct error *err)
+int entry_add(struct buf *out, const char *path, struct str shown, struct user_names *names,
+              bool *is_dir, struct error *err)
 {
-    char permissions[32], time[CLOCK_TEXT_SIZE];
-    char owner[USER_NAME_SIZE], group[USER_NAME_SIZE];
+    char permissions[32];
     struct guest_stat st;
     int r = guest_stat(path, false, &st);
 
@@ -114,23 +148,27 @@ int entry_add(struct buf *out, const char *path, struct str shown, const struct 
     if (r != 0)
         return error_set_errno(err, -r, "error getting file info of '%s'", path);
     entry_permissions(st.mode, permissions);
-    clock_format(st.mtime_s * 1000000 + st.mtime_ns / 1000, time);
-    user_names_of_uid(names, st.uid, owner);
-    user_names_of_gid(names, st.gid, group);
     buf_add_str(out, STR("{\"name\":"));
     json_add_str(out, guest_path_base(path));
     buf_add_str(out, STR(",\"path\":"));
     json_add_str(out, shown);
     add_kind(out, path, &st);
-    buf_printf(out, ",\"size\":\"%lld\",\"permissions\":\"%s\",\"owner\":", (long long)st.size,
-               permissions);
-    json_add_str(out, str_of(owner));
+    buf_add_str(out, STR(",\"size\":\""));
+    add_number(out, (uint64_t)st.size);
+    buf_add_str(out, STR("\",\"permissions\":\""));
+    buf_add_str(out, str_of(permissions));
+    buf_add_str(out, STR("\",\"owner\":"));
+    json_add_str(out, str_of(user_names_of_uid(names, st.uid)));
     buf_add_str(out, STR(",\"group\":"));
-    json_add_str(out, str_of(group));
-    buf_printf(out, ",\"modifiedTime\":\"%s\"", time);
+    json_add_str(out, str_of(user_names_of_gid(names, st.gid)));
+    buf_add_str(out, STR(",\"modifiedTime\":\""));
+    add_time(out, st.mtime_s, st.mtime_ns);
+    buf_add_char(out, '"');
     if ((S_ISREG(st.mode) || S_ISDIR(st.mode)) && !guest_stat_is_own(&st))
         entry_add_metadata(out, path);
     if (!buf_add_char(out, '}'))
         return error_set(err, ERROR_LIMIT, "the listing is too long");
+    if (is_dir)
+        *is_dir = S_ISDIR(st.mode);
     return 0;
 }

@@ -362,6 +362,7 @@ TEST(files_full_disk)
     char json[600];
     const char *d = live.dir;
 
+    live_own_mounts();
     live_start(&live);
     CHECK_INT(mkdir(in(&live, "small"), 0777), 0);
     if (mount("none", in(&live, "small"), "tmpfs", 0, "size=256k,nr_inodes=10") != 0)

@@ -145,11 +145,11 @@ TEST(entry_of_link)
     CHECK_INT(symlink("target", in_dir("link")), 0);
     (void)str_copy(str_of(in_dir("link")), path, sizeof(path));
     buf_init(&out, 4096);
-    CHECK_INT(entry_add(&out, path, STR("/shown"), &names, &err), 0);
+    CHECK_INT(entry_add(&out, path, STR("/shown"), &names, NULL, &err), 0);
     CHECK(strstr(out.p, "\"name\":\"link\",\"path\":\"/shown\",\"type\":\"FILE_TYPE_FILE\","
                         "\"mode\":420,\"symlinkTarget\":\""));
     CHECK(strstr(out.p, "\"permissions\":\"Lrwxrwxrwx\""));
-    CHECK_INT(entry_add(&out, in_dir("none"), STR("/n"), &names, &err), -1);
+    CHECK_INT(entry_add(&out, in_dir("none"), STR("/n"), &names, NULL, &err), -1);
     CHECK_INT(err.code, ERROR_NOT_FOUND);
     CHECK_INT(path_remove_tree(AT_FDCWD, dir), 0);
 }

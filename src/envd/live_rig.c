@@ -2,8 +2,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -63,6 +65,12 @@ void live_start(struct live *live)
     CHECK(live->pid >= 0);
     if (live->pid == 0)
         run_agent(program, fd);
+}
+
+void live_own_mounts(void)
+{
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
+        test_skip("cannot have mounts of its own");
 }
 
 void live_stop(struct live *live)

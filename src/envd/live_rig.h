@@ -15,6 +15,8 @@ struct live {
 };
 
 void live_start(struct live *live);
+/* Before live_start(): what is mounted from now on is seen by this test only and goes with it. */
+void live_own_mounts(void);
 void live_stop(struct live *live);
 
 /* One request with a body; returns the status, the answer's body in out (cleared first). headers are

@@ -175,6 +175,20 @@ static void reply_preflight(struct http_exchange *ex)
     http_reply(ex, 204, headers, sizeof(headers) / sizeof(headers[0]), STR(""));
 }
 
+/* In the words of the protocol, where the HTTP server would only say 413. */
+static bool refuse_large(struct http_exchange *ex, const struct route *route)
+{
+    struct error err;
+
+    if ((route->kind != ROUTE_UNARY && route->kind != ROUTE_STREAM) ||
+        http_request(ex)->content_length <= CONNECT_HEAD_SIZE + CONNECT_MESSAGE_MAX)
+        return false;
+    error_set(&err, ERROR_LIMIT, "message of %lld bytes is longer than %d",
+              (long long)http_request(ex)->content_length, CONNECT_MESSAGE_MAX);
+    connect_fail(ex, &err);
+    return true;
+}
+
 static void run(struct envd_door *door, const struct route *route, struct http_exchange *ex)
 {
     if (route->kind >= ROUTE_UNARY &&
@@ -182,6 +196,8 @@ static void run(struct envd_door *door, const struct route *route, struct http_e
         envd_reply_error(ex, 415, "unsupported content type");
         return;
     }
+    if (refuse_large(ex, route))
+        return;
     switch (route->kind) {
     case ROUTE_INIT:
         init_handle(door, ex);

@@ -123,6 +123,7 @@ int users_find(struct str name, struct user *out, struct error *err)
 
 void user_names_load(struct user_names *names)
 {
+    *names = (struct user_names){0};
     read_table("/etc/passwd", &names->passwd);
     read_table("/etc/group", &names->group);
 }
@@ -147,12 +148,22 @@ static void name_of(struct str table, uint32_t id, char *out)
     (void)snprintf(out, USER_NAME_SIZE, "%u", id);
 }
 
-void user_names_of_uid(const struct user_names *names, uid_t uid, char *out)
+const char *user_names_of_uid(struct user_names *names, uid_t uid)
 {
-    name_of(buf_str(&names->passwd), uid, out);
+    if (!names->last_user.known || names->last_user.id != uid) {
+        name_of(buf_str(&names->passwd), uid, names->last_user.name);
+        names->last_user.known = true;
+        names->last_user.id = uid;
+    }
+    return names->last_user.name;
 }
 
-void user_names_of_gid(const struct user_names *names, gid_t gid, char *out)
+const char *user_names_of_gid(struct user_names *names, gid_t gid)
 {
-    name_of(buf_str(&names->group), gid, out);
+    if (!names->last_group.known || names->last_group.id != gid) {
+        name_of(buf_str(&names->group), gid, names->last_group.name);
+        names->last_group.known = true;
+        names->last_group.id = gid;
+    }
+    return names->last_group.name;
 }

@@ -30,13 +30,18 @@ int users_find(struct str name, struct user *out, struct error *err);
 /* Both files as text, for looking up many ids. Zeroed is empty. */
 struct user_names {
     struct buf passwd, group;
+    struct {
+        bool known;
+        uint32_t id;
+        char name[USER_NAME_SIZE];
+    } last_user, last_group; /* most files of a directory have the same */
 };
 
 void user_names_load(struct user_names *names);
 void user_names_done(struct user_names *names);
-/* The name, or the number as text when nobody has it. out is USER_NAME_SIZE. */
-void user_names_of_uid(const struct user_names *names, uid_t uid, char *out);
-void user_names_of_gid(const struct user_names *names, gid_t gid, char *out);
+/* The name, or the number as text when nobody has it. Valid until the next call. */
+const char *user_names_of_uid(struct user_names *names, uid_t uid);
+const char *user_names_of_gid(struct user_names *names, gid_t gid);
 
 /* For tests: the same from given texts; false when there is no such user. */
 bool users_find_in(struct str passwd, struct str group, struct str name, struct user *out);

@@ -54,17 +54,13 @@ TEST(users_not_found)
 TEST(users_names_of_ids)
 {
     struct user_names names = {0};
-    char name[USER_NAME_SIZE];
 
     buf_init(&names.passwd, 1000);
     buf_init(&names.group, 1000);
     buf_add_str(&names.passwd, str_of(passwd));
     buf_add_str(&names.group, str_of(group));
-    user_names_of_uid(&names, 1000, name);
-    CHECK_STR(str_of(name), "user");
-    user_names_of_gid(&names, 27, name);
-    CHECK_STR(str_of(name), "sudo");
-    user_names_of_uid(&names, 4711, name);
-    CHECK_STR(str_of(name), "4711");
+    CHECK_STR(str_of(user_names_of_uid(&names, 1000)), "user");
+    CHECK_STR(str_of(user_names_of_gid(&names, 27)), "sudo");
+    CHECK_STR(str_of(user_names_of_uid(&names, 4711)), "4711");
     user_names_done(&names);
 }

@@ -54,7 +54,7 @@ static bool make_entry(struct watch_view *view, enum watch_op op, const char *na
         return false;
     refresh_names(view);
     buf_clear(&view->entry);
-    return entry_add(&view->entry, path, str_of(path), &view->names, &err) == 0;
+    return entry_add(&view->entry, path, str_of(path), &view->names, NULL, &err) == 0;
 }
 
 void watch_view_add(struct watch_view *view, struct buf *out, enum watch_op op, const char *name)
