@@ -247,7 +247,7 @@ function updateReadme(text) {
   const file = path.join(repository, 'README.md')
   if (!fs.existsSync(file)) return
   const old = fs.readFileSync(file, 'utf8')
-  const marked = /(<!-- bench:begin -->\n)[\s\S]*(<!-- bench:end -->)/
+  const marked = /(<!-- bench -->\n)[\s\S]*(<!-- \/bench -->)/
   if (marked.test(old)) fs.writeFileSync(file, old.replace(marked, (_, begin, end) => `${begin}${text}\n${end}`))
 }
 

@@ -83,14 +83,16 @@ static void guard_descriptors(void)
         (void)fd_set_nonblocking(STDERR_FILENO, true);
 }
 
-/* The engine may have left anything ignored or blocked. */
+/* Whoever started us may have left anything ignored or blocked, also the signals that the C library
+ * keeps for itself and would not touch. All zero is SIG_DFL. */
 static void set_signals(void)
 {
     static const int ignored[] = {SIGPIPE, SIGTERM, SIGINT, SIGHUP};
+    static const unsigned long standard[4];
     sigset_t none;
 
-    for (int number = 1; number < NSIG; number++)
-        (void)signal(number, SIG_DFL);
+    for (int number = 1; number <= 64; number++)
+        (void)syscall(SYS_rt_sigaction, number, standard, NULL, 8);
     for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
         (void)signal(ignored[i], SIG_IGN);
     (void)sigemptyset(&none);
