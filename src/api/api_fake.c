@@ -42,7 +42,10 @@ static void fill(size_t n, struct arena *arena, struct sandbox_view *out)
         .alias = STR("base"),
         .access_token = api_fake.secure ? STR("token") : STR_NONE,
         .metadata = STR("{\"a\":\"b\"}"),
-        .state = SANDBOX_RUNNING,
+        .state = api_fake.paused ? SANDBOX_PAUSED : SANDBOX_RUNNING,
+        .paused_to = api_fake.paused ? STR("memory") : STR_NONE,
+        .auto_pause = api_fake.auto_pause,
+        .auto_resume = api_fake.auto_resume,
         .started_at_us = 1767225600123456,
         .end_at_us = 1767225615123456,
         .cpu_count = 2,
@@ -79,6 +82,9 @@ int sandbox_create(struct sandboxes *all, const struct sandbox_new *request, str
     api_fake.internet = request->internet;
     api_fake.internet_given = request->internet_given;
     api_fake.timeout_s = request->timeout_s;
+    api_fake.auto_pause = request->auto_pause;
+    api_fake.auto_pause_disk = request->auto_pause_disk;
+    api_fake.auto_resume = request->auto_resume;
     (void)str_copy(request->template_name, api_fake.template_name, sizeof(api_fake.template_name));
     fill(api_fake.sandboxes++, arena, out);
     __atomic_add_fetch(&api_fake.creates, 1, __ATOMIC_SEQ_CST);
@@ -143,6 +149,42 @@ int sandbox_extend(struct sandboxes *all, struct str team_id, struct str id, int
 {
     api_fake.timeout_s = timeout_s;
     return sandbox_get(all, team_id, id, arena, out, err);
+}
+
+int sandbox_pause(struct sandboxes *all, struct str team_id, struct str id,
+                  const struct sandbox_pause *request, struct error *err)
+{
+    (void)all;
+    api_fake.pause = *request;
+    if (find(team_id, id, err) < 0 || failing(err) < 0)
+        return -1;
+    if (api_fake.paused)
+        return error_set(err, ERROR_CONFLICT, "Sandbox %.*s is already paused", STR_ARG(id));
+    api_fake.paused = true;
+    return 0;
+}
+
+int sandbox_resume(struct sandboxes *all, struct str team_id, struct str id,
+                   const struct sandbox_resume *request, struct arena *arena,
+                   struct sandbox_view *out, struct error *err)
+{
+    api_fake.resume = *request;
+    if (find(team_id, id, err) < 0)
+        return -1;
+    if (!api_fake.paused)
+        return error_set(err, ERROR_CONFLICT, "Sandbox %.*s is already running", STR_ARG(id));
+    api_fake.paused = false;
+    return sandbox_get(all, team_id, id, arena, out, err);
+}
+
+int sandbox_connect(struct sandboxes *all, struct str team_id, struct str id,
+                    const struct sandbox_resume *request, struct arena *arena,
+                    struct sandbox_view *out, bool *out_resumed, struct error *err)
+{
+    *out_resumed = api_fake.paused;
+    api_fake.paused = false;
+    api_fake.resume = *request;
+    return sandbox_extend(all, team_id, id, request->timeout_s, arena, out, err);
 }
 
 static struct store_template base_template(void)

@@ -17,6 +17,10 @@ struct api_fake {
     size_t sandboxes;             /* how many there are; ids i0000000000000000000, i...01, ... */
     struct sandbox_filter filter; /* of the last list (its strings are gone) */
     uint32_t delay_ms;            /* how long a create takes */
+    bool paused;                  /* all of them */
+    bool auto_pause, auto_pause_disk, auto_resume; /* of the last create */
+    struct sandbox_resume resume;                  /* of the last resume or connect */
+    struct sandbox_pause pause;                    /* of the last pause */
 };
 extern struct api_fake api_fake;
 

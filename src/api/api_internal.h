@@ -91,5 +91,6 @@ api_handler_fn api_sandboxes_create, api_sandboxes_create_v2;
 api_handler_fn api_sandboxes_list, api_sandboxes_list_v2;
 api_handler_fn api_sandboxes_get, api_sandboxes_kill;
 api_handler_fn api_sandboxes_timeout, api_sandboxes_refresh;
-api_handler_fn api_sandboxes_connect, api_sandboxes_connect_v2, api_sandboxes_resume;
+api_handler_fn api_sandboxes_pause, api_sandboxes_resume;
+api_handler_fn api_sandboxes_connect, api_sandboxes_connect_v2;
 api_handler_fn api_templates_list, api_templates_alias;

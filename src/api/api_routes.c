@@ -28,7 +28,7 @@ const struct api_route api_routes[] = {
     ROUTE("POST", "/sandboxes/{id}/connect", api_sandboxes_connect),
     ROUTE("POST", "/v2/sandboxes/{id}/connect", api_sandboxes_connect_v2),
     ROUTE("POST", "/sandboxes/{id}/resume", api_sandboxes_resume),
-    MISSING("POST", "/sandboxes/{id}/pause", "pausing a sandbox"),
+    ROUTE("POST", "/sandboxes/{id}/pause", api_sandboxes_pause),
     MISSING("POST", "/sandboxes/{id}/fork", "forking a sandbox"),
     MISSING("POST", "/sandboxes/{id}/snapshots", "snapshots"),
     MISSING("GET", "/sandboxes/{id}/metrics", "sandbox metrics"),

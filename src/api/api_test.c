@@ -316,9 +316,13 @@ TEST(create_refuses)
         {501, "{\"templateID\":\"a\",\"network\":{\"denyOut\":[\"1.1.1.1\"]}}", "network.denyOut"},
         {501, "{\"templateID\":\"a\",\"network\":{\"maskRequestHost\":\"x\"}}", "maskRequestHost"},
         {501, "{\"templateID\":\"a\",\"network\":{\"rules\":{\"a\":[]}}}", "network.rules"},
-        {501, "{\"templateID\":\"a\",\"autoPause\":true}", "autoPause"},
-        {501, "{\"templateID\":\"a\",\"autoResume\":{\"enabled\":true}}", "autoResume"},
-        {501, "{\"templateID\":\"a\",\"autoResume\":{\"policy\":\"any\"}}", "autoResume"},
+        {400, "{\"templateID\":\"a\",\"autoResume\":true}", "autoResume"},
+        {400, "{\"templateID\":\"a\",\"autoResume\":{\"enabled\":1}}", "autoResume"},
+        {400, "{\"templateID\":\"a\",\"autoResume\":{\"policy\":\"some\"}}", "autoResume"},
+        {400,
+         "{\"templateID\":\"a\",\"autoPause\":true,\"autoPauseMemory\":false,"
+         "\"autoResume\":{\"enabled\":true}}",
+         "autoResume"},
         {501, "{\"templateID\":\"a\",\"volumeMounts\":[{\"name\":\"v\",\"path\":\"/v\"}]}",
          "volumeMounts"},
         {501, "{\"templateID\":\"a\",\"iam\":{\"tokens\":{}}}", "iam"},
@@ -363,6 +367,60 @@ TEST(timeouts)
     check_refused(ONE "/resume", &(struct refused){409, "{}", "is already running"});
     CHECK_INT(request("DELETE", ONE, NULL, NULL, NULL), 204);
     CHECK_INT(request("DELETE", "/sandboxes/i0000000000000000001", NULL, NULL, NULL), 404);
+}
+
+TEST(pause_and_resume)
+{
+    auto_json json_t *json = NULL, *resumed = NULL;
+
+    api_fake.sandboxes = 1;
+    CHECK_INT(request("POST", ONE "/pause", NULL, NULL, NULL), 204);
+    CHECK(!api_fake.pause.disk_only);
+    check_refused(ONE "/pause", &(struct refused){409, "{}", "already paused"});
+    CHECK_INT(request("GET", ONE, NULL, NULL, &json), 200);
+    CHECK_STR(json_get_str(json, "state"), "paused");
+    CHECK_STR(json_get_str(json, "pausedTo"), "memory");
+    CHECK_INT(request("POST", ONE "/resume", NULL, NULL, &resumed), 201);
+    CHECK_STR(json_get_str(resumed, "sandboxID"), "i0000000000000000000");
+    CHECK_INT(api_fake.resume.timeout_s, 15);
+    CHECK(!api_fake.resume.disk_only && !api_fake.resume.auto_pause_given);
+    CHECK_INT(request("POST", ONE "/pause", NULL, "{\"memory\":false}", NULL), 204);
+    CHECK(api_fake.pause.disk_only);
+    CHECK_INT(request("POST", ONE "/connect", NULL, "{\"timeout\":9}", NULL), 201);
+    CHECK_INT(api_fake.resume.timeout_s, 9);
+    CHECK_INT(request("POST", ONE "/pause", NULL, "{\"memory\":true}", NULL), 204);
+    CHECK_INT(request("POST", "/v2" ONE "/connect", NULL, "{\"memory\":false}", NULL), 201);
+    CHECK_INT(api_fake.resume.timeout_s, 300);
+    CHECK(api_fake.resume.disk_only);
+    CHECK_INT(request("POST", ONE "/pause", NULL, "{}", NULL), 204);
+    CHECK_INT(request("POST", ONE "/resume", NULL, "{\"timeout\":5,\"autoPause\":true}", NULL),
+              201);
+    CHECK(api_fake.resume.auto_pause_given && api_fake.resume.auto_pause);
+    check_refused(ONE "/pause", &(struct refused){400, "{\"memory\":1}", "memory"});
+    check_refused(ONE "/connect", &(struct refused){400, "{}", "timeout"});
+    check_refused(ONE "/connect", &(struct refused){400, "{\"timeout\":90000}", "24 hours"});
+    CHECK_INT(request("POST", "/sandboxes/i0000000000000000001/pause", NULL, "{}", NULL), 404);
+}
+
+TEST(lifecycle_options)
+{
+    auto_json json_t *json = NULL;
+
+    CHECK_INT(request("POST", "/sandboxes", NULL,
+                      "{\"templateID\":\"a\",\"autoPause\":true,\"autoPauseMemory\":true,"
+                      "\"autoResume\":{\"enabled\":true}}",
+                      NULL),
+              201);
+    CHECK(api_fake.auto_pause && !api_fake.auto_pause_disk && api_fake.auto_resume);
+    CHECK_INT(request("GET", ONE, NULL, NULL, &json), 200);
+    CHECK_STR(json_get_str(json_object_get(json, "lifecycle"), "onTimeout"), "pause");
+    CHECK(json_is_true(json_object_get(json_object_get(json, "lifecycle"), "autoResume")));
+    CHECK_INT(request("POST", "/sandboxes", NULL,
+                      "{\"templateID\":\"a\",\"autoPause\":true,\"autoPauseMemory\":false,"
+                      "\"autoResume\":{\"policy\":\"off\"}}",
+                      NULL),
+              201);
+    CHECK(api_fake.auto_pause && api_fake.auto_pause_disk && !api_fake.auto_resume);
 }
 
 TEST(detail_shape)
@@ -420,7 +478,7 @@ TEST(templates)
 
 TEST(missing_features_are_named)
 {
-    check_refused(ONE "/pause", &(struct refused){501, "{}", "pausing"});
+    check_refused("/secrets", &(struct refused){501, "{}", "secrets"});
     check_refused("/v3/templates", &(struct refused){501, "{}", "templates"});
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "route/route.h"
 #include "sandbox/sandbox_internal.h"
 
 enum { SETTLE_US = 10 * 1000 * 1000, TIMEOUT_LIMIT_S = 24 * 3600 };
@@ -21,6 +22,7 @@ static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
     all->warm_target = config->warm;
     all->max_running = config->max_running;
     all->max_timeout_s = config->max_timeout_s;
+    all->max_life_s = config->max_life_s;
     /* Never one that an earlier process gave. */
     atomic_init(&all->generation, (uint64_t)clock_wall_us());
     table_init(all);
@@ -29,12 +31,19 @@ static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
     return all;
 }
 
+static int wake(const char *id, void *arg, struct error *err)
+{
+    return sandbox_wake(arg, id, err);
+}
+
 int sandboxes_open(const struct sandboxes_config *config, struct sandboxes **out, struct error *err)
 {
     struct sandboxes *all;
 
     if (config->max_timeout_s < 1 || config->max_timeout_s > TIMEOUT_LIMIT_S)
         return error_set(err, ERROR_INVALID, "the longest timeout must be from 1 s to 24 hours");
+    if (config->max_life_s < 0)
+        return error_set(err, ERROR_INVALID, "the longest life must not be negative");
     all = sandboxes_new(config);
     if (recover_all(all, err) < 0 || expire_start(all, err) < 0 || events_start(all, err) < 0 ||
         warm_start(all, err) < 0) {
@@ -42,6 +51,7 @@ int sandboxes_open(const struct sandboxes_config *config, struct sandboxes **out
         return error_prefix(err, "recover sandboxes");
     }
     expire_wait_settled(all, SETTLE_US);
+    routes_set_waker(all->routes, wake, all);
     *out = all;
     return 0;
 }
@@ -50,6 +60,7 @@ void sandboxes_close(struct sandboxes *all)
 {
     if (!all)
         return;
+    routes_set_waker(all->routes, NULL, NULL);
     warm_stop(all);
     expire_stop(all);
     events_stop(all);

@@ -23,9 +23,8 @@
 #include "json/json_shape.h"
 
 enum {
-    PAIRS_MAX = 512,                     /* of metadata, and of variables */
-    PAIRS_BYTES_MAX = 64 * 1024,         /* names and values together */
-    INIT_BODY_MAX = 8 * PAIRS_BYTES_MAX, /* JSON may write a byte as six */
+    PAIRS_MAX = 512,             /* of metadata, and of variables */
+    PAIRS_BYTES_MAX = 64 * 1024, /* names and values together */
 };
 
 struct plan {
@@ -95,11 +94,22 @@ static bool layer_valid(struct str name)
     return true;
 }
 
+int spec_set_layers(struct str layers, struct box_spec *out, struct error *err)
+{
+    out->layer_count = 0;
+    while (layers.p) {
+        struct str layer = str_split(&layers, ',');
+
+        if (!layer_valid(layer) || out->layer_count == BOX_LAYERS_MAX)
+            return error_set(err, ERROR_INTERNAL, "bad list of layers");
+        (void)str_copy(layer, out->layers[out->layer_count++], LAYER_NAME_SIZE);
+    }
+    return 0;
+}
+
 int spec_from_template(const struct store_template *template, struct box_spec *out,
                        struct error *err)
 {
-    struct str rest = template->layers;
-
     *out = (struct box_spec){
         .limits = {.mem_bytes = (uint64_t) template->mem_mb << 20,
                    .disk_bytes = (uint64_t) template->disk_mb << 20,
@@ -107,14 +117,8 @@ int spec_from_template(const struct store_template *template, struct box_spec *o
                    .pids_max = SANDBOX_PIDS_MAX},
         .internet = true,
     };
-    while (rest.p) {
-        struct str layer = str_split(&rest, ',');
-
-        if (!layer_valid(layer) || out->layer_count == BOX_LAYERS_MAX)
-            return error_set(err, ERROR_INTERNAL, "template '%.*s' has bad layers",
-                             STR_ARG(template->id));
-        (void)str_copy(layer, out->layers[out->layer_count++], LAYER_NAME_SIZE);
-    }
+    if (spec_set_layers(template->layers, out, err) < 0)
+        return error_prefix(err, "template '%.*s'", STR_ARG(template->id));
     return 0;
 }
 
@@ -125,22 +129,6 @@ static void make_token(char out[TOKEN_SIZE])
     random_bytes(secret, sizeof(secret));
     (void)str_copy(STR("ea_"), out, TOKEN_SIZE);
     hex_encode(out + 3, secret, sizeof(secret));
-}
-
-static int make_init_body(struct plan *plan, struct error *err)
-{
-    char now[CLOCK_TEXT_SIZE];
-
-    clock_format(clock_wall_us(), now);
-    buf_init(&plan->init_body, INIT_BODY_MAX);
-    (void)buf_printf(&plan->init_body, "{\"envVars\":%s,\"timestamp\":\"%s\"", plan->env, now);
-    if (plan->access_token[0])
-        (void)buf_printf(&plan->init_body, ",\"accessToken\":\"%s\"", plan->access_token);
-    (void)buf_add_str(&plan->init_body,
-                      STR(",\"defaultUser\":\"user\",\"defaultWorkdir\":\"/home/user\"}"));
-    if (plan->init_body.overflowed)
-        return error_set(err, ERROR_INVALID, "envVars is too large");
-    return 0;
 }
 
 static int plan_make(struct sandboxes *all, const struct sandbox_new *request, struct arena *arena,
@@ -159,7 +147,7 @@ static int plan_make(struct sandboxes *all, const struct sandbox_new *request, s
     plan->spec.internet = request->internet;
     if (request->secure)
         make_token(plan->access_token);
-    return make_init_body(plan, err);
+    return agent_init_body(plan->env, plan->access_token, &plan->init_body, err);
 }
 
 static int add_row(struct sandboxes *all, const struct plan *plan, const char *id,
@@ -172,9 +160,12 @@ static int add_row(struct sandboxes *all, const struct plan *plan, const char *i
         .team_id = arena_str(arena, plan->request->team_id),
         .template_id = plan->template.id,
         .alias = plan->template.alias,
-        .state = STORE_SANDBOX_RUNNING,
+        .life = {.end_at_us = end_within_life(all, now, now + plan->request->timeout_s * 1000000),
+                 .running_since_us = now,
+                 .memory = true,
+                 .auto_pause = plan->request->auto_pause},
         .started_at_us = now,
-        .end_at_us = now + plan->request->timeout_s * 1000000,
+        .timeout_s = plan->request->timeout_s,
         .cpu_count = plan->template.cpu_count,
         .mem_mb = plan->template.mem_mb,
         .disk_mb = plan->template.disk_mb,
@@ -184,6 +175,9 @@ static int add_row(struct sandboxes *all, const struct plan *plan, const char *i
         .internet = plan->request->internet,
         .internet_given = plan->request->internet_given,
         .secure = plan->request->secure,
+        .auto_pause_memory = !plan->request->auto_pause_disk,
+        .auto_resume = plan->request->auto_resume,
+        .layers = plan->template.layers,
     };
     return store_sandbox_insert(all->store, out, err);
 }
@@ -217,8 +211,10 @@ static int make(struct sandboxes *all, const struct plan *plan, struct sandbox *
                    err) < 0 ||
         add_row(all, plan, sandbox->id, arena, row, err) < 0)
         goto fail;
-    route_publish(all, sandbox->id, row->access_token);
-    if (table_run(all, sandbox, row->end_at_us, row->revision))
+    sandbox->auto_pause = row->life.auto_pause;
+    sandbox->auto_pause_disk = !row->auto_pause_memory;
+    route_publish(all, sandbox->id, row, true);
+    if (table_run(all, sandbox, row->life.end_at_us, row->revision))
         return 0;
     (void)error_set(err, ERROR_INTERNAL, "the sandbox ended while it was made");
 fail:

@@ -31,6 +31,9 @@ static void handle(struct sandboxes *all, const struct engine_event *event)
 {
     if (!id_valid(str_of(event->id)))
         return;
+    /* A sandbox that was booted again may be the one that runs now. */
+    if (table_rebooted(all, event->id) && box_runs(all, event->id))
+        return;
     log_info("sandbox", "box ended by itself id=%s reason='%s'", event->id, reason_of(event->end));
     if (!warm_died(all, event->id))
         table_condemn(all, event->id, reason_of(event->end));

@@ -1,9 +1,9 @@
 /* Shared by the files of this folder.
  *
- * Ownership: a struct sandbox belongs to the table while RUNNING; a thread that moves it to CREATING
- * or KILLING owns it alone until it moves on, so nothing is reference-counted. An entry that waits
- * for another attempt to tear it down is KILLING and in the schedule; who takes it from there owns
- * it.
+ * Ownership: a struct sandbox belongs to the table while RUNNING or PAUSED; a thread that moves it to
+ * any other state owns it alone until it moves on, so nothing is reference-counted. Who waits for an
+ * owner looks the id up again afterwards. An entry that waits for another attempt to tear it down is
+ * KILLING and in the schedule; who takes it from there owns it.
  *
  * Locks: sandboxes.lock guards the table, the schedule and all fields of entries that are not owned;
  * warm.lock guards the warm pool. Never both, and nothing slow under either. */
@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/buf.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "engine/engine.h"
@@ -32,13 +33,18 @@ struct sandbox {
     char id[ID_SIZE];
     char team_id[TEAM_ID_SIZE]; /* "" for leftovers */
     enum sandbox_state state;
-    bool died;           /* its box ended while CREATING */
-    const char *reason;  /* why it is KILLING */
-    bool condemned;      /* KILLING by table_condemn(), no attempt yet */
-    unsigned attempts;   /* failed ones to tear it down */
-    int64_t revision;    /* of its end in the store */
-    int64_t due_us;      /* wall time of its end, or of the next attempt */
-    size_t scheduled_at; /* index in the schedule, or NOT_SCHEDULED */
+    bool died;       /* its box ended while it was owned */
+    bool rebooted;   /* by us: an event may be about an earlier life of its box */
+    bool auto_pause; /* at the end of its time */
+    bool auto_pause_disk;
+    bool cold;            /* PAUSED, and only its files are there */
+    int64_t paused_at_us; /* monotonic; of the last pause by this process */
+    const char *reason;   /* why it is KILLING */
+    bool condemned;       /* KILLING by table_condemn(), no attempt yet */
+    unsigned attempts;    /* failed ones to tear it down */
+    int64_t revision;     /* of its end in the store */
+    int64_t due_us;       /* wall time of its end (also while SEALING), or of the next attempt */
+    size_t scheduled_at;  /* index in the schedule, or NOT_SCHEDULED */
 };
 
 /* A started box that belongs to nobody yet. No row, no route: after a crash it is a leftover. */
@@ -73,21 +79,22 @@ struct sandboxes {
     struct routes *routes;
     char *run_dir, *domain;
     size_t warm_target, max_running;
-    int64_t max_timeout_s;
+    int64_t max_timeout_s, max_life_s;
     atomic_uint_fast64_t generation; /* of the last route */
     atomic_uint creates;             /* running now */
 
     pthread_mutex_t lock;
     struct map table;
-    struct map teams; /* id to struct team_count */
-    size_t live;      /* CREATING and RUNNING */
-    size_t running;
+    struct map teams;          /* id to struct team_count */
+    size_t live;               /* all but PAUSED and KILLING */
+    size_t running;            /* RUNNING and SEALING */
     size_t condemned;          /* KILLING, first attempt not done yet */
     struct sandbox **schedule; /* heap by due_us */
     size_t schedule_len, schedule_cap;
     bool stopping;
     pthread_cond_t due;     /* the schedule changed */
     pthread_cond_t settled; /* condemned became 0 */
+    pthread_cond_t moved;   /* some sandbox has no owner any more */
     pthread_t expire_threads[EXPIRE_THREADS], event_thread;
     size_t expire_thread_count;
     bool has_event_thread;
@@ -102,30 +109,59 @@ void table_done(struct sandboxes *all);
 /* As CREATING, owned by the caller. ERROR_QUOTA, ERROR_EXISTS. */
 int table_add(struct sandboxes *all, const char *id, struct str team_id, struct sandbox **out,
               struct error *err);
-/* A new one as RUNNING, whatever the limit says: it runs already. False when the team id is bad. */
-bool table_adopt(struct sandboxes *all, const char *id, struct str team_id, int64_t end_at_us,
-                 int64_t revision);
-/* CREATING to RUNNING. False when the box died meanwhile: then it is still the caller's. */
+/* A new one as RUNNING or PAUSED, whatever the limit says. False when the team id is bad. */
+struct table_adopt {
+    const char *id;
+    struct str team_id;
+    bool paused, cold;
+    bool auto_pause, auto_pause_disk;
+    int64_t end_at_us, revision;
+};
+bool table_adopt(struct sandboxes *all, const struct table_adopt *adopt);
+/* CREATING, RESUMING or PAUSING to RUNNING. False when the box died meanwhile: then it is still the
+ * caller's. */
 bool table_run(struct sandboxes *all, struct sandbox *sandbox, int64_t end_at_us, int64_t revision);
-/* CREATING to KILLING. */
+/* PAUSING or RESUMING to PAUSED. cold: its processes are not there. */
+void table_paused(struct sandboxes *all, struct sandbox *sandbox, bool cold);
+/* SEALING to RUNNING. False when the box died meanwhile: then it is KILLING, and the caller's. */
+bool table_sealed(struct sandboxes *all, struct sandbox *sandbox);
+/* An owned one to KILLING. */
 void table_fail(struct sandboxes *all, struct sandbox *sandbox, const char *reason);
-/* RUNNING to KILLING, owned by the caller; NULL when it is not there or not RUNNING. */
-struct sandbox *table_take(struct sandboxes *all, struct str team_id, struct str id,
-                           const char *reason);
-/* The first of the schedule, as KILLING, owned by the caller. With the lock held. */
+/* The first of the schedule, as KILLING or PAUSING, owned by the caller. With the lock held. */
 struct sandbox *table_take_first(struct sandboxes *all);
 /* Has the expiry threads tear down a box that is nobody's (any more), or a RUNNING sandbox whose
- * box ended. Does nothing when the id is KILLING already; a CREATING one is only marked. */
+ * box ended. Does nothing when the id is KILLING already; an owned one is only marked; a PAUSED one
+ * stays, because its files are there. */
 void table_condemn(struct sandboxes *all, const char *id, const char *reason);
 bool table_has(struct sandboxes *all, const char *id);
 bool table_visible(struct sandboxes *all, struct str team_id, struct str id);
+/* 0 when it runs; ERROR_CONFLICT when it is paused (or nearly), else ERROR_NOT_FOUND. */
+int table_check_runs(struct sandboxes *all, struct str team_id, struct str id, struct error *err);
+/* RUNNING, and its box was booted by us more than once. */
+bool table_rebooted(struct sandboxes *all, const char *id);
 /* False when it does not run (any more). An older revision than the one known changes nothing. */
 bool table_set_end(struct sandboxes *all, struct str id, int64_t end_at_us, int64_t revision);
 void table_retry_later(struct sandboxes *all, struct sandbox *sandbox);
 /* Ends the entry. */
 void table_remove(struct sandboxes *all, struct sandbox *sandbox);
+/* With the lock held: what a team may see, and a move from one state to another. */
+struct sandbox *table_find(struct sandboxes *all, struct str team_id, struct str id);
+void table_move(struct sandboxes *all, struct sandbox *sandbox, enum sandbox_state to);
 size_t table_running_of(struct sandboxes *all, struct str team_id);
 int sandbox_not_found(struct str id, struct error *err);
+
+/* ---- sandbox_claim.c ---- */
+
+/* Moves a sandbox to PAUSING, RESUMING, SEALING or KILLING and makes the caller its owner; waits for
+ * another owner where the outcome of that decides. *out is NULL on success when another caller did
+ * meanwhile what was asked for. */
+struct table_claim {
+    enum sandbox_state to;
+    int64_t asked_at_us; /* monotonic; 0 = now */
+    const char *reason;  /* of KILLING */
+};
+int table_claim(struct sandboxes *all, struct str team_id, struct str id,
+                const struct table_claim *claim, struct sandbox **out, struct error *err);
 
 /* ---- sandbox_expire.c: with sandboxes.lock held ---- */
 
@@ -141,14 +177,21 @@ void expire_wait_settled(struct sandboxes *all, int64_t timeout_us);
 /* Consumes a KILLING sandbox the caller owns. On failure it stays KILLING and is tried again. */
 int sandbox_teardown(struct sandboxes *all, struct sandbox *sandbox, struct error *err);
 
+/* Ends a PAUSING that the caller owns: PAUSED, or RUNNING again with err. */
+int pause_owned(struct sandboxes *all, struct sandbox *sandbox, bool disk_only, struct error *err);
+
 int events_start(struct sandboxes *all, struct error *err);
 void events_stop(struct sandboxes *all);
 
 int recover_all(struct sandboxes *all, struct error *err);
-void route_publish(struct sandboxes *all, const char *id, struct str access_token);
+/* Makes the proxy know what the row says. */
+void route_publish(struct sandboxes *all, const char *id, const struct store_sandbox *row,
+                   bool running);
 
 /* Returns when the agent answered. *out_fd is the connection, kept open. */
 int agent_ready(const char *run_dir, const char *id, int *out_fd, struct error *err);
+/* The body of agent_init(): variables as JSON text; an empty token is none. */
+int agent_init_body(const char *env, const char *access_token, struct buf *out, struct error *err);
 /* Hands over what the sandbox is. fd: a connection to try first, or -1; stays the caller's. */
 int agent_init(const char *run_dir, const char *id, int fd, struct str body, struct error *err);
 
@@ -164,6 +207,14 @@ void warm_kick(struct sandboxes *all);
 /* The box of this id ended. True when the pool takes care of it. */
 bool warm_died(struct sandboxes *all, const char *id);
 
+/* Is there a running box of this id? Yes, when it cannot be known. */
+bool box_runs(struct sandboxes *all, const char *id);
+/* end_at_us, or what max_life_s allows. */
+int64_t end_within_life(const struct sandboxes *all, int64_t running_since_us, int64_t end_at_us);
+int spec_from_row(struct sandboxes *all, const struct store_sandbox *row, struct box_spec *out,
+                  struct error *err);
+/* Fills in the layers of "a,b". */
+int spec_set_layers(struct str layers, struct box_spec *out, struct error *err);
 int spec_from_template(const struct store_template *template, struct box_spec *out,
                        struct error *err);
 void view_from_row(const struct sandboxes *all, const struct store_sandbox *row,

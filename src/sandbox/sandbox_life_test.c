@@ -96,7 +96,7 @@ TEST(kill_that_fails_is_tried_again)
     engine_fake_fail_kills(env.engine, 3);
     FAILS(sandbox_kill(env.all, TEAM, str_of(id), &err), ERROR_INTERNAL);
     OK(store_sandbox_get(env.store, str_of(id), &arena, &row, &err));
-    CHECK_INT(row.state, STORE_SANDBOX_KILLING);
+    CHECK_INT(row.life.state, STORE_SANDBOX_KILLING);
     CHECK(!env_has_route(&env, id));
     FAILS(sandbox_kill(env.all, TEAM, str_of(id), &err), ERROR_NOT_FOUND);
     check_nothing_left(&env);
@@ -217,8 +217,9 @@ TEST(recovery)
     engine_fake_die(env.engine, dead, BOX_END_EXITED);
     OK(env.engine->ops->kill(env.engine, gone, &err));
     OK(store_sandbox_killing(env.store, str_of(half), STR("killed"), &err));
-    OK(store_sandbox_set_end(env.store, str_of(late), clock_wall_us() - 5, false, &end, &revision,
-                             &err));
+    OK(store_sandbox_set_end(env.store, str_of(late),
+                             &(struct store_sandbox_end){.end_at_us = clock_wall_us() - 5}, &end,
+                             &revision, &err));
     start_leftover(&env, left);
     routes_free(env.routes);
     env.routes = env.config.routes = routes_new();

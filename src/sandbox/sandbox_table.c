@@ -1,13 +1,13 @@
 /* The table of all sandboxes of this process, by id, and every change of state.
  *
- *            table_add            table_run             table_take / condemn / expiry
- *   (nothing) -------> CREATING ----------> RUNNING ---------------------------------> KILLING
- *                          |                                                            |  ^ |
- *                          +---------- table_fail ------------------------------------->+  +-+ retry
- *                                                                                       |
- *                                                                   table_remove -> (nothing)
+ *   CREATING -> RUNNING           a create that succeeded
+ *   RUNNING  -> PAUSING -> PAUSED    or back to RUNNING, when it could not be paused
+ *   PAUSED   -> RESUMING -> RUNNING  or back to PAUSED
+ *   RUNNING  -> SEALING -> RUNNING
+ *   any      -> KILLING -> (gone)    tried again until it succeeds
  *
- * Boxes without an owner (warm ones that failed, leftovers of a crash) enter as KILLING. */
+ * RUNNING and PAUSED belong to the table; in all other states there is one owner.
+ * Boxes of nobody (warm ones that failed, leftovers of a crash) enter as KILLING. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -24,6 +24,7 @@ void table_init(struct sandboxes *all)
     (void)pthread_mutex_init(&all->lock, NULL);
     cond_init_monotonic(&all->due);
     cond_init_monotonic(&all->settled);
+    cond_init_monotonic(&all->moved);
     map_init(&all->table);
     map_init(&all->teams);
 }
@@ -41,6 +42,7 @@ void table_done(struct sandboxes *all)
     free(all->schedule);
     (void)pthread_cond_destroy(&all->due);
     (void)pthread_cond_destroy(&all->settled);
+    (void)pthread_cond_destroy(&all->moved);
     (void)pthread_mutex_destroy(&all->lock);
 }
 
@@ -66,22 +68,40 @@ static struct sandbox *add_entry(struct sandboxes *all, const char *id, enum san
     return sandbox;
 }
 
-static void move(struct sandboxes *all, struct sandbox *sandbox, enum sandbox_state to)
+static bool is_running(enum sandbox_state state)
 {
+    return state == SANDBOX_RUNNING || state == SANDBOX_SEALING;
+}
+
+static bool is_live(enum sandbox_state state)
+{
+    return state != SANDBOX_PAUSED && state != SANDBOX_KILLING;
+}
+
+void table_move(struct sandboxes *all, struct sandbox *sandbox, enum sandbox_state to)
+{
+    static const unsigned allowed[SANDBOX_STATE_COUNT] = {
+        [SANDBOX_CREATING] = 1 << SANDBOX_RUNNING | 1 << SANDBOX_PAUSED,
+        [SANDBOX_RUNNING] = 1 << SANDBOX_PAUSING | 1 << SANDBOX_SEALING,
+        [SANDBOX_PAUSING] = 1 << SANDBOX_PAUSED | 1 << SANDBOX_RUNNING,
+        [SANDBOX_PAUSED] = 1 << SANDBOX_RESUMING,
+        [SANDBOX_RESUMING] = 1 << SANDBOX_PAUSED | 1 << SANDBOX_RUNNING,
+        [SANDBOX_SEALING] = 1 << SANDBOX_RUNNING,
+    };
     enum sandbox_state from = sandbox->state;
 
-    assert(from < to);
-    if (from == SANDBOX_RUNNING) {
-        all->running--;
-        count_of(all, sandbox->team_id)->running--;
+    assert(allowed[from] & 1U << to || (to == SANDBOX_KILLING && from != to));
+    if (is_running(from) != is_running(to)) {
+        struct team_count *count = count_of(all, sandbox->team_id);
+
+        all->running += is_running(to) ? 1 : (size_t)-1;
+        count->running += is_running(to) ? 1 : (size_t)-1;
     }
-    if (to == SANDBOX_RUNNING) {
-        all->running++;
-        count_of(all, sandbox->team_id)->running++;
-    }
-    if (to == SANDBOX_KILLING)
-        all->live--;
+    if (is_live(from) != is_live(to))
+        all->live += is_live(to) ? 1 : (size_t)-1;
     sandbox->state = to;
+    if (to == SANDBOX_RUNNING || to == SANDBOX_PAUSED || to == SANDBOX_KILLING)
+        (void)pthread_cond_broadcast(&all->moved);
 }
 
 int table_add(struct sandboxes *all, const char *id, struct str team_id, struct sandbox **out,
@@ -108,19 +128,24 @@ int table_add(struct sandboxes *all, const char *id, struct str team_id, struct 
     return result;
 }
 
-bool table_adopt(struct sandboxes *all, const char *id, struct str team_id, int64_t end_at_us,
-                 int64_t revision)
+bool table_adopt(struct sandboxes *all, const struct table_adopt *adopt)
 {
     struct sandbox *sandbox;
 
-    if (team_id.len == 0 || team_id.len >= TEAM_ID_SIZE)
+    if (adopt->team_id.len == 0 || adopt->team_id.len >= TEAM_ID_SIZE)
         return false;
     (void)pthread_mutex_lock(&all->lock);
-    sandbox = add_entry(all, id, SANDBOX_CREATING);
-    (void)str_copy(team_id, sandbox->team_id, sizeof(sandbox->team_id));
+    sandbox = add_entry(all, adopt->id, SANDBOX_CREATING);
+    (void)str_copy(adopt->team_id, sandbox->team_id, sizeof(sandbox->team_id));
     all->live++;
+    sandbox->auto_pause = adopt->auto_pause;
+    sandbox->auto_pause_disk = adopt->auto_pause_disk;
+    sandbox->revision = adopt->revision;
     (void)pthread_mutex_unlock(&all->lock);
-    return table_run(all, sandbox, end_at_us, revision);
+    if (!adopt->paused)
+        return table_run(all, sandbox, adopt->end_at_us, adopt->revision);
+    table_paused(all, sandbox, adopt->cold);
+    return true;
 }
 
 bool table_run(struct sandboxes *all, struct sandbox *sandbox, int64_t end_at_us, int64_t revision)
@@ -130,9 +155,38 @@ bool table_run(struct sandboxes *all, struct sandbox *sandbox, int64_t end_at_us
     (void)pthread_mutex_lock(&all->lock);
     alive = !sandbox->died;
     if (alive) {
-        move(all, sandbox, SANDBOX_RUNNING);
+        table_move(all, sandbox, SANDBOX_RUNNING);
         sandbox->revision = revision;
+        sandbox->cold = false;
         schedule_set(all, sandbox, end_at_us);
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+    return alive;
+}
+
+void table_paused(struct sandboxes *all, struct sandbox *sandbox, bool cold)
+{
+    (void)pthread_mutex_lock(&all->lock);
+    table_move(all, sandbox, SANDBOX_PAUSED);
+    sandbox->cold = cold || sandbox->died;
+    sandbox->died = false;
+    sandbox->attempts = 0;
+    sandbox->paused_at_us = clock_mono_us();
+    (void)pthread_mutex_unlock(&all->lock);
+}
+
+bool table_sealed(struct sandboxes *all, struct sandbox *sandbox)
+{
+    bool alive;
+
+    (void)pthread_mutex_lock(&all->lock);
+    alive = !sandbox->died;
+    if (alive) {
+        table_move(all, sandbox, SANDBOX_RUNNING);
+        schedule_set(all, sandbox, sandbox->due_us);
+    } else {
+        table_move(all, sandbox, SANDBOX_KILLING);
+        sandbox->reason = "exited";
     }
     (void)pthread_mutex_unlock(&all->lock);
     return alive;
@@ -141,33 +195,19 @@ bool table_run(struct sandboxes *all, struct sandbox *sandbox, int64_t end_at_us
 void table_fail(struct sandboxes *all, struct sandbox *sandbox, const char *reason)
 {
     (void)pthread_mutex_lock(&all->lock);
-    move(all, sandbox, SANDBOX_KILLING);
+    table_move(all, sandbox, SANDBOX_KILLING);
     sandbox->reason = reason;
     (void)pthread_mutex_unlock(&all->lock);
 }
 
-static struct sandbox *find(struct sandboxes *all, struct str team_id, struct str id)
+/* Whatever a team may see of its own. */
+struct sandbox *table_find(struct sandboxes *all, struct str team_id, struct str id)
 {
     struct sandbox *sandbox = map_get(&all->table, id);
 
-    if (!sandbox || sandbox->state != SANDBOX_RUNNING || !str_is(team_id, sandbox->team_id))
+    if (!sandbox || sandbox->state == SANDBOX_CREATING || sandbox->state == SANDBOX_KILLING ||
+        !str_is(team_id, sandbox->team_id))
         return NULL;
-    return sandbox;
-}
-
-struct sandbox *table_take(struct sandboxes *all, struct str team_id, struct str id,
-                           const char *reason)
-{
-    struct sandbox *sandbox;
-
-    (void)pthread_mutex_lock(&all->lock);
-    sandbox = find(all, team_id, id);
-    if (sandbox) {
-        move(all, sandbox, SANDBOX_KILLING);
-        sandbox->reason = reason;
-        schedule_unset(all, sandbox);
-    }
-    (void)pthread_mutex_unlock(&all->lock);
     return sandbox;
 }
 
@@ -177,10 +217,19 @@ struct sandbox *table_take_first(struct sandboxes *all)
 
     schedule_unset(all, sandbox);
     if (sandbox->state == SANDBOX_RUNNING) {
-        move(all, sandbox, SANDBOX_KILLING);
+        table_move(all, sandbox, sandbox->auto_pause ? SANDBOX_PAUSING : SANDBOX_KILLING);
         sandbox->reason = "timeout";
     }
     return sandbox;
+}
+
+/* An end that somebody has to see to. */
+static void condemn(struct sandboxes *all, struct sandbox *sandbox, const char *reason)
+{
+    sandbox->reason = reason;
+    sandbox->condemned = true;
+    all->condemned++;
+    schedule_set(all, sandbox, 0);
 }
 
 void table_condemn(struct sandboxes *all, const char *id, const char *reason)
@@ -189,17 +238,15 @@ void table_condemn(struct sandboxes *all, const char *id, const char *reason)
 
     (void)pthread_mutex_lock(&all->lock);
     sandbox = map_get(&all->table, str_of(id));
-    if (sandbox && sandbox->state == SANDBOX_CREATING) {
+    if (!sandbox) {
+        condemn(all, add_entry(all, id, SANDBOX_KILLING), reason);
+    } else if (sandbox->state == SANDBOX_RUNNING) {
+        table_move(all, sandbox, SANDBOX_KILLING);
+        condemn(all, sandbox, reason);
+    } else if (sandbox->state == SANDBOX_PAUSED) {
+        sandbox->cold = true;
+    } else if (sandbox->state != SANDBOX_KILLING) {
         sandbox->died = true;
-    } else if (!sandbox || sandbox->state == SANDBOX_RUNNING) {
-        if (sandbox)
-            move(all, sandbox, SANDBOX_KILLING);
-        else
-            sandbox = add_entry(all, id, SANDBOX_KILLING);
-        sandbox->reason = reason;
-        sandbox->condemned = true;
-        all->condemned++;
-        schedule_set(all, sandbox, 0);
     }
     (void)pthread_mutex_unlock(&all->lock);
 }
@@ -219,9 +266,36 @@ bool table_visible(struct sandboxes *all, struct str team_id, struct str id)
     bool found;
 
     (void)pthread_mutex_lock(&all->lock);
-    found = find(all, team_id, id) != NULL;
+    found = table_find(all, team_id, id) != NULL;
     (void)pthread_mutex_unlock(&all->lock);
     return found;
+}
+
+int table_check_runs(struct sandboxes *all, struct str team_id, struct str id, struct error *err)
+{
+    const struct sandbox *sandbox;
+    int result = 0;
+
+    (void)pthread_mutex_lock(&all->lock);
+    sandbox = table_find(all, team_id, id);
+    if (!sandbox)
+        result = sandbox_not_found(id, err);
+    else if (!is_running(sandbox->state))
+        result = error_set(err, ERROR_CONFLICT, "Sandbox %s is paused", sandbox->id);
+    (void)pthread_mutex_unlock(&all->lock);
+    return result;
+}
+
+bool table_rebooted(struct sandboxes *all, const char *id)
+{
+    const struct sandbox *sandbox;
+    bool rebooted;
+
+    (void)pthread_mutex_lock(&all->lock);
+    sandbox = map_get(&all->table, str_of(id));
+    rebooted = sandbox && sandbox->rebooted && sandbox->state != SANDBOX_KILLING;
+    (void)pthread_mutex_unlock(&all->lock);
+    return rebooted;
 }
 
 bool table_set_end(struct sandboxes *all, struct str id, int64_t end_at_us, int64_t revision)
@@ -231,10 +305,12 @@ bool table_set_end(struct sandboxes *all, struct str id, int64_t end_at_us, int6
 
     (void)pthread_mutex_lock(&all->lock);
     sandbox = map_get(&all->table, id);
-    runs = sandbox && sandbox->state == SANDBOX_RUNNING;
+    runs = sandbox && is_running(sandbox->state);
     if (runs && revision > sandbox->revision) {
         sandbox->revision = revision;
-        schedule_set(all, sandbox, end_at_us);
+        sandbox->due_us = end_at_us;
+        if (sandbox->state == SANDBOX_RUNNING)
+            schedule_set(all, sandbox, end_at_us);
     }
     (void)pthread_mutex_unlock(&all->lock);
     return runs;

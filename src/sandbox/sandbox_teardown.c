@@ -14,8 +14,8 @@ static int end_row(struct sandboxes *all, struct sandbox *sandbox)
 {
     struct error err = {0};
 
-    if (store_sandbox_end(all->store, str_of(sandbox->id), str_of(sandbox->reason), clock_wall_us(),
-                          &err) == 0)
+    if (store_sandbox_ended(all->store, str_of(sandbox->id), str_of(sandbox->reason),
+                            clock_wall_us(), &err) == 0)
         return 0;
     log_error("sandbox", "id=%s: %s, trying again", sandbox->id, err.message);
     return -1;

@@ -23,15 +23,22 @@ void view_from_row(const struct sandboxes *all, const struct store_sandbox *row,
         .domain = str_of(all->domain),
         .access_token = row->access_token.len ? row->access_token : STR_NONE,
         .metadata = row->metadata,
-        .state = SANDBOX_RUNNING,
+        .state = row->life.state == STORE_SANDBOX_PAUSED ? SANDBOX_PAUSED : SANDBOX_RUNNING,
         .started_at_us = row->started_at_us,
-        .end_at_us = row->end_at_us,
+        .end_at_us = row->life.end_at_us,
         .cpu_count = row->cpu_count,
         .mem_mb = row->mem_mb,
         .disk_mb = row->disk_mb,
         .internet = row->internet,
         .internet_given = row->internet_given,
+        .auto_pause = row->life.auto_pause,
+        .auto_resume = row->auto_resume,
     };
+    if (row->life.state == STORE_SANDBOX_PAUSED)
+        out->paused_to = row->life.memory ? STR("memory") : STR("disk");
+    if (row->life.resumed_from != STORE_RESUMED_NEVER)
+        out->resumed_from =
+            row->life.resumed_from == STORE_RESUMED_MEMORY ? STR("memory") : STR("disk");
 }
 
 int sandbox_get(struct sandboxes *all, struct str team_id, struct str id, struct arena *arena,
@@ -43,7 +50,7 @@ int sandbox_get(struct sandboxes *all, struct str team_id, struct str id, struct
         return sandbox_not_found(id, err);
     if (store_sandbox_get(all->store, id, arena, &row, err) < 0)
         return -1;
-    if (row.state != STORE_SANDBOX_RUNNING)
+    if (row.life.state != STORE_SANDBOX_RUNNING && row.life.state != STORE_SANDBOX_PAUSED)
         return sandbox_not_found(id, err);
     view_from_row(all, &row, out);
     return 0;
@@ -178,6 +185,8 @@ int sandbox_list(struct sandboxes *all, const struct sandbox_filter *filter, str
     struct listing listing = {.all = all, .filter = filter, .arena = arena, .page = out};
     struct store_sandbox_query query = {
         .team_id = filter->team_id,
+        .running = filter->running,
+        .paused = filter->paused,
         .started_after_us = filter->started_after_us,
         .ascending = filter->ascending,
         .limit = json_object_size(filter->metadata) ? CHUNK : filter->limit + 1,
@@ -190,7 +199,7 @@ int sandbox_list(struct sandboxes *all, const struct sandbox_filter *filter, str
     if (filter->cursor.p && read_cursor(filter->cursor, arena, &query, err) < 0)
         return -1;
     out->items = arena_alloc(arena, filter->limit * sizeof(*out->items));
-    if (!filter->running) /* nothing is paused yet */
+    if (!filter->running && !filter->paused)
         return 0;
     if (filter->template_name.p) {
         if (store_template_find(all->store, filter->team_id, filter->template_name, arena,

@@ -50,6 +50,8 @@ int query_step(struct query *query, struct error *err);
 /* For statements whose rows do not matter. */
 int query_run(struct query *query, struct error *err);
 int64_t query_int(const struct query *query, int column);
+/* Valid until the next step. */
+struct str query_peek(const struct query *query, int column);
 /* Copied into the arena. */
 struct str query_text(const struct query *query, int column, struct arena *arena);
 /* Runs a statement that is a transaction of its own, on disk when it returns 0. */

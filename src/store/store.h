@@ -85,25 +85,47 @@ int store_template_put(struct store *store, const struct store_template *templat
 
 enum store_sandbox_state {
     STORE_SANDBOX_RUNNING,
+    STORE_SANDBOX_PAUSED,
     STORE_SANDBOX_KILLING, /* teardown was begun and must be finished */
     STORE_SANDBOX_ENDED,   /* history */
 };
 
+/* What was under way when a paused row was written. */
+enum store_sandbox_step { STORE_STEP_NONE, STORE_STEP_PAUSING, STORE_STEP_RESUMING };
+
+enum store_resumed { STORE_RESUMED_NEVER, STORE_RESUMED_MEMORY, STORE_RESUMED_DISK };
+
+/* The part of a row that changes when a sandbox is paused or resumed. */
+struct store_sandbox_life {
+    enum store_sandbox_state state; /* RUNNING or PAUSED */
+    enum store_sandbox_step step;
+    int64_t end_at_us;        /* of a paused one: when it was paused */
+    int64_t running_since_us; /* when it was made or resumed last */
+    bool memory;              /* its (last) pause keeps the processes */
+    bool auto_pause;          /* paused, not killed, at the end of its time */
+    enum store_resumed resumed_from;
+};
+
 struct store_sandbox {
     struct str id, team_id, template_id, alias;
-    enum store_sandbox_state state;
+    struct store_sandbox_life life; /* state: any */
     int64_t revision;
-    int64_t started_at_us, end_at_us;
+    int64_t started_at_us;
+    int64_t timeout_s; /* as asked for at create */
     int64_t cpu_count, mem_mb, disk_mb;
     struct str metadata, env; /* JSON text of objects */
     struct str access_token;  /* "" when not secured */
     bool internet, internet_given, secure;
+    bool auto_pause_memory; /* how it is paused at the end of its time */
+    bool auto_resume;
+    struct str layers; /* "a,b", lowest first */
     int64_t ended_at_us;
     struct str end_reason;
 };
 
 struct store_sandbox_query {
     struct str team_id;
+    bool running, paused;     /* which states; at least one */
     struct str template_id;   /* STR_NONE = any */
     int64_t started_after_us; /* inclusive */
     bool ascending;
@@ -115,21 +137,32 @@ struct store_sandbox_query {
 int store_sandbox_insert(struct store *store, const struct store_sandbox *row, struct error *err);
 int store_sandbox_get(struct store *store, struct str id, struct arena *arena,
                       struct store_sandbox *out, struct error *err);
-/* Running ones by (started_at, id). */
+/* Running and paused ones by (started_at, id). */
 int store_sandbox_page(struct store *store, const struct store_sandbox_query *wanted,
                        struct arena *arena, struct store_sandbox **out, size_t *out_count,
                        struct error *err);
 /* All that did not end, without metadata and env. */
 int store_sandbox_live(struct store *store, struct arena *arena, struct store_sandbox **out,
                        size_t *out_count, struct error *err);
-/* New end of a running one; only_later leaves a later end as it is. Says what holds now. The
- * revision orders changes made by several threads. ERROR_NOT_FOUND when it does not run. */
-int store_sandbox_set_end(struct store *store, struct str id, int64_t end_at_us, bool only_later,
+struct store_sandbox_end {
+    int64_t end_at_us;
+    bool only_later;     /* leaves a later end as it is */
+    int64_t max_life_us; /* never later than this after running_since; 0 = no limit */
+};
+
+/* New end of a running one. Says what holds now. The revision orders changes made by several
+ * threads. ERROR_NOT_FOUND when it does not run. */
+int store_sandbox_set_end(struct store *store, struct str id, const struct store_sandbox_end *end,
                           int64_t *out_end_at_us, int64_t *out_revision, struct error *err);
+/* Replaces the life of a running or paused one. With durable it is on disk when this returns.
+ * ERROR_NOT_FOUND when there is no such row. */
+int store_sandbox_set_life(struct store *store, struct str id,
+                           const struct store_sandbox_life *life, bool durable,
+                           int64_t *out_revision, struct error *err);
 /* Both do nothing when there is no such row, or it ended before. The first reason stays. */
 int store_sandbox_killing(struct store *store, struct str id, struct str reason, struct error *err);
-int store_sandbox_end(struct store *store, struct str id, struct str reason, int64_t at_us,
-                      struct error *err);
+int store_sandbox_ended(struct store *store, struct str id, struct str reason, int64_t at_us,
+                        struct error *err);
 /* Forgets at most max of those that ended before; *out_count is how many. */
 int store_sandbox_prune(struct store *store, int64_t before_us, size_t max, size_t *out_count,
                         struct error *err);
