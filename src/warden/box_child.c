@@ -9,7 +9,7 @@
  *  3. Detached mounts of proc, sysfs, cgroup, devpts, tmpfs and the meminfo file. The kernel allows a
  *     new proc only while an old one is visible, so this comes before leaving the host's tree.
  *  4. pivot_root into the box's root; the host's tree is gone.
- *  5. Attach the detached mounts. The targets lie in a file system that guests wrote to, so they are
+ *  5. Attach the detached mounts and the volumes. The targets lie in a file system that guests wrote to, so they are
  *     opened without following any symbolic link; we are inside already, there is nothing else to
  *     reach.
  *  6. Limits, capabilities, seccomp, exec of the agent from a sealed memfd with an empty environment
@@ -56,7 +56,7 @@ static _Noreturn void die(const struct box_child *child, const char *step)
 struct mounts {
     int root, dev;
     int proc, sys, pts, shm, run, mqueue;
-    int cgroup;                                      /* one v2 tree, or a tmpfs with these: */
+    int cgroup; /* one v2 tree, or a tmpfs with these: */
     int cgroup_memory, cgroup_cpu, cgroup_unified;
     int meminfo;
     int fuse; /* the meminfo file's server side */
@@ -164,6 +164,57 @@ static void attach(const struct box_child *child, int mount_fd, const char *path
         path);
     (void)close(target);
     (void)close(mount_fd);
+}
+
+/* A directory to mount a volume on, made with all above it where they are missing. Component by
+ * component, none of which may be a link. */
+static int open_volume_target(const struct box_child *child, const char *path)
+{
+    struct open_how how = {
+        .flags = O_PATH | O_CLOEXEC | O_NOFOLLOW | O_DIRECTORY,
+        .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_BENEATH,
+    };
+    int dir = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    MUST(dir, "open the root");
+    while (*path == '/') {
+        size_t len = strcspn(++path, "/");
+        char name[VOLUME_PATH_SIZE];
+        int next;
+
+        if (len >= sizeof(name)) {
+            errno = ENAMETOOLONG;
+            die(child, "volume path");
+        }
+        memcpy(name, path, len);
+        name[len] = '\0';
+        next = sys_openat2(dir, name, &how);
+        if (next < 0 && errno == ENOENT && mkdirat(dir, name, 0755) == 0)
+            next = sys_openat2(dir, name, &how);
+        MUST(next, name);
+        (void)close(dir);
+        dir = next;
+        path += len;
+    }
+    return dir;
+}
+
+static void attach_volumes(const struct box_child *child)
+{
+    for (size_t i = 0; i < child->volume_count; i++) {
+        int mount_fd = -1, target;
+        size_t nfds = 1;
+        char word;
+
+        if (fd_recv(child->channel, &word, 1, &mount_fd, &nfds, 0) != 1 || nfds != 1)
+            _exit(1); /* the warden gave up */
+        target = open_volume_target(child, child->volumes[i].path);
+        MUST(sys_move_mount(mount_fd, "", target, "",
+                            MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH),
+             "attach a volume");
+        (void)close(target);
+        (void)close(mount_fd);
+    }
 }
 
 /* Parts of /proc and /sys that speak of the host, or act on it. */
@@ -411,6 +462,7 @@ void box_child_run(const struct box_child *child)
     make_mounts(child, &mounts);
     enter_root(child, &mounts);
     attach_mounts(child, &mounts);
+    attach_volumes(child);
     write_resolv_conf(child);
     set_limits(child);
     reset_signals();

@@ -99,9 +99,8 @@ static int make_channels(struct warden *warden, struct server_fds *fds, struct e
 
 int warden_start_server(struct warden *warden, struct error *err)
 {
-    struct server_fds fds = {.loops = warden->config->loops,
-                             .event = -1,
-                             .credentials = warden->config->credentials_fd};
+    struct server_fds fds = {
+        .loops = warden->config->loops, .event = -1, .credentials = warden->config->credentials_fd};
     pid_t parent = getpid(), pid;
     int r;
 
