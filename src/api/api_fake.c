@@ -217,3 +217,63 @@ int template_list(struct store *store, struct str team_id, struct arena *arena,
     *out_count = 1;
     return 0;
 }
+
+int sandbox_snapshot(struct sandboxes *all, struct str team_id, struct str id, struct str name,
+                     struct arena *arena, struct snapshot_view *out, struct error *err)
+{
+    (void)all;
+    if (find(team_id, id, err) < 0 || failing(err) < 0)
+        return -1;
+    (void)str_copy(name, api_fake.snapshot_name, sizeof(api_fake.snapshot_name));
+    *out = (struct snapshot_view){.id = STR("t9:default")};
+    if (name.p) {
+        out->name = str_of(arena_printf(arena, "team/%.*s", STR_ARG(name)));
+        out->id = str_of(arena_printf(arena, "team/%.*s:default", STR_ARG(name)));
+    }
+    return 0;
+}
+
+int snapshot_list(struct sandboxes *all, const struct snapshot_filter *filter, struct arena *arena,
+                  struct snapshot_page *out, struct error *err)
+{
+    (void)all;
+    if (failing(err) < 0)
+        return -1;
+    api_fake.snapshots = *filter;
+    out->items = arena_alloc(arena, sizeof(*out->items));
+    out->items[0] = (struct snapshot_view){.id = STR("t9:default")};
+    out->count = 1;
+    out->next_cursor = STR("more");
+    return 0;
+}
+
+int snapshot_delete(struct sandboxes *all, struct str team_id, struct str name, struct error *err)
+{
+    (void)all;
+    (void)team_id;
+    if (!str_is(name, "team/mine:v1") || api_fake.snapshot_deleted)
+        return error_set(err, ERROR_NOT_FOUND, "template '%.*s' not found", STR_ARG(name));
+    api_fake.snapshot_deleted = true;
+    return 0;
+}
+
+int sandbox_fork(struct sandboxes *all, struct str team_id, struct str id,
+                 const struct sandbox_fork *request, struct arena *arena,
+                 struct fork_result **out_results, struct error *err)
+{
+    (void)all;
+    if (find(team_id, id, err) < 0 || failing(err) < 0)
+        return -1;
+    api_fake.timeout_s = request->timeout_s;
+    *out_results = arena_alloc(arena, request->count * sizeof(**out_results));
+    for (size_t i = 0; i < request->count; i++) {
+        struct fork_result *result = &(*out_results)[i];
+
+        result->ok = i != 2;
+        if (result->ok)
+            fill(i, arena, &result->view);
+        else
+            (void)error_set(&result->err, ERROR_QUOTA, "the limit is reached");
+    }
+    return 0;
+}

@@ -21,6 +21,9 @@ struct api_fake {
     bool auto_pause, auto_pause_disk, auto_resume; /* of the last create */
     struct sandbox_resume resume;                  /* of the last resume or connect */
     struct sandbox_pause pause;                    /* of the last pause */
+    char snapshot_name[64];                        /* of the last snapshot; "" = none */
+    struct snapshot_filter snapshots;              /* of the last list (its strings are gone) */
+    bool snapshot_deleted;
 };
 extern struct api_fake api_fake;
 

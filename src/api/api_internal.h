@@ -93,4 +93,5 @@ api_handler_fn api_sandboxes_get, api_sandboxes_kill;
 api_handler_fn api_sandboxes_timeout, api_sandboxes_refresh;
 api_handler_fn api_sandboxes_pause, api_sandboxes_resume;
 api_handler_fn api_sandboxes_connect, api_sandboxes_connect_v2;
-api_handler_fn api_templates_list, api_templates_alias;
+api_handler_fn api_sandboxes_fork, api_snapshots_create, api_snapshots_list;
+api_handler_fn api_templates_list, api_templates_alias, api_templates_delete;

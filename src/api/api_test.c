@@ -423,6 +423,60 @@ TEST(lifecycle_options)
     CHECK(api_fake.auto_pause && api_fake.auto_pause_disk && !api_fake.auto_resume);
 }
 
+TEST(snapshots)
+{
+    auto_json json_t *json = NULL, *named = NULL, *list = NULL, *gone = NULL;
+    struct api_call call = new_call("GET", "/snapshots");
+
+    api_fake.sandboxes = 1;
+    CHECK_INT(request("POST", ONE "/snapshots", NULL, NULL, &json), 201);
+    CHECK_STR(json_get_str(json, "snapshotID"), "t9:default");
+    CHECK_INT(json_array_size(json_object_get(json, "names")), 0);
+    CHECK_INT(request("POST", ONE "/snapshots", NULL, "{\"name\":\"mine\"}", &named), 201);
+    CHECK_STR(json_get_str(named, "snapshotID"), "team/mine:default");
+    CHECK_STR(str_of(json_string_value(json_array_get(json_object_get(named, "names"), 0))),
+              "team/mine");
+    check_refused(ONE "/snapshots", &(struct refused){400, "{\"name\":1}", "name"});
+    check_refused("/sandboxes/i0000000000000000001/snapshots", &(struct refused){404, "{}", ""});
+
+    call.query = STR("sandboxID=i0000000000000000000-6532622b&limit=7&name=a%3Ab&nextToken=x");
+    CHECK_INT(run(&call), 200);
+    CHECK_INT(api_fake.snapshots.limit, 7);
+    CHECK_STR(call.headers[0].name, "x-next-token");
+    call_done(&call);
+    CHECK_INT(request("GET", "/snapshots", NULL, NULL, &list), 200);
+    CHECK(!api_fake.snapshots.sandbox_id.p && api_fake.snapshots.limit == 100);
+    CHECK_STR(json_get_str(json_array_get(list, 0), "snapshotID"), "t9:default");
+    CHECK_INT(request("GET", "/snapshots", "limit=0", NULL, NULL), 400);
+    CHECK_INT(request("GET", "/snapshots", "name=%zz", NULL, NULL), 400);
+
+    CHECK_INT(request("DELETE", "/templates/team%2Fmine%3Av1", NULL, NULL, NULL), 204);
+    CHECK_INT(request("DELETE", "/templates/team%2Fmine%3Av1", NULL, NULL, &gone), 404);
+    CHECK_INT(json_integer_value(json_object_get(gone, "code")), 404);
+}
+
+TEST(forks)
+{
+    auto_json json_t *json = NULL, *one = NULL;
+    const json_t *failed;
+
+    api_fake.sandboxes = 1;
+    CHECK_INT(request("POST", ONE "/fork", NULL, "{\"count\":4,\"timeout\":20}", &json), 201);
+    CHECK_INT(json_array_size(json), 4);
+    CHECK_INT(api_fake.timeout_s, 20);
+    CHECK_STR(json_get_str(json_object_get(json_array_get(json, 1), "sandbox"), "sandboxID"),
+              "i0000000000000000001");
+    failed = json_object_get(json_array_get(json, 2), "error");
+    CHECK_INT(json_integer_value(json_object_get(failed, "code")), 429);
+    CHECK_STR(json_get_str(failed, "message"), "the limit is reached");
+    CHECK_INT(request("POST", ONE "/fork", NULL, NULL, &one), 201);
+    CHECK_INT(json_array_size(one), 1);
+    CHECK_INT(api_fake.timeout_s, 300);
+    check_refused(ONE "/fork", &(struct refused){400, "{\"count\":0}", "count"});
+    check_refused(ONE "/fork", &(struct refused){400, "{\"count\":101}", "count"});
+    check_refused("/sandboxes/i0000000000000000001/fork", &(struct refused){404, "{}", ""});
+}
+
 TEST(detail_shape)
 {
     auto_json json_t *json = NULL;

@@ -22,6 +22,15 @@
 
 enum { REQUEST_MAX = 256 * 1024 };
 
+void fake_sleep(struct fake *fake, int ms)
+{
+    if (ms == 0)
+        return;
+    (void)pthread_mutex_unlock(&fake->lock);
+    (void)usleep((useconds_t)ms * 1000);
+    (void)pthread_mutex_lock(&fake->lock);
+}
+
 bool fake_must_fail(struct fake *fake)
 {
     fake->calls++;
@@ -134,6 +143,7 @@ static int fake_start(struct engine *engine, const struct box_spec *spec, struct
 
     if (fake_must_fail(fake))
         return error_set(err, ERROR_INTERNAL, "fake engine: start fails");
+    fake_sleep(fake, fake->start_ms);
     if (check_layers(fake, spec, err) < 0)
         return -1;
     box = box_to_start(fake, spec, err);

@@ -22,8 +22,8 @@ bool engine_fake_runs(struct engine *engine, const char *id, bool *out_frozen);
 uint64_t engine_fake_disk(struct engine *engine, const char *id, uint64_t add);
 /* Layers made by snapshots that are still there. */
 size_t engine_fake_layers(struct engine *engine);
-/* How long snapshots take from now on. */
-void engine_fake_snapshot_ms(struct engine *engine, int ms);
+/* How long snapshots and starts take from now on (a start looks for its layers at the end). */
+void engine_fake_slow(struct engine *engine, int snapshot_ms, int start_ms);
 /* The host died and came back: no box runs, disks are there, nobody says anything. */
 void engine_fake_reboot(struct engine *engine);
 /* The last request an agent got: head and body, as on the wire. */

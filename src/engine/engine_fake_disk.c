@@ -31,16 +31,10 @@ int fake_snapshot(struct engine *engine, const char *id, const char *name, struc
         return fake_not_found(id, err);
     if (map_get(&fake->layers, str_of(name)))
         return error_set(err, ERROR_EXISTS, "fake engine: layer '%s' is there", name);
-    if (fake->snapshot_ms) {
-        int ms = fake->snapshot_ms;
-
-        (void)pthread_mutex_unlock(&fake->lock);
-        (void)usleep((useconds_t)ms * 1000);
-        (void)pthread_mutex_lock(&fake->lock);
-        box = map_get(&fake->boxes, str_of(id));
-        if (!box)
-            return fake_not_found(id, err);
-    }
+    fake_sleep(fake, fake->snapshot_ms);
+    box = map_get(&fake->boxes, str_of(id));
+    if (!box)
+        return fake_not_found(id, err);
     layer = xcalloc(1, sizeof(*layer));
     layer->disk = box->disk;
     (void)map_put(&fake->layers, str_of(name), layer);
@@ -158,9 +152,10 @@ size_t engine_fake_layers(struct engine *engine)
     return count;
 }
 
-void engine_fake_snapshot_ms(struct engine *engine, int ms)
+void engine_fake_slow(struct engine *engine, int snapshot_ms, int start_ms)
 {
     auto_unlock struct fake *fake = fake_lock(engine);
 
-    fake->snapshot_ms = ms;
+    fake->snapshot_ms = snapshot_ms;
+    fake->start_ms = start_ms;
 }

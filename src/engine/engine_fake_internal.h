@@ -47,7 +47,7 @@ struct fake {
     char *run_dir;
     char *last_request;
     int calls, fail_at, fail_kills, agent_status;
-    int snapshot_ms;
+    int snapshot_ms, start_ms;
     uint32_t next_slot;
     int epoll, wake;
     bool stopping;
@@ -73,6 +73,8 @@ static inline void fake_unlock(struct fake **fake)
 }
 #define auto_unlock __attribute__((cleanup(fake_unlock)))
 
+/* Without the lock. */
+void fake_sleep(struct fake *fake, int ms);
 bool fake_must_fail(struct fake *fake);
 int fake_not_found(const char *id, struct error *err);
 /* The agent of a box is gone. */

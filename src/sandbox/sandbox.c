@@ -26,6 +26,7 @@ static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
     /* Never one that an earlier process gave. */
     atomic_init(&all->generation, (uint64_t)clock_wall_us());
     table_init(all);
+    layers_init(all);
     (void)pthread_mutex_init(&all->warm.lock, NULL);
     cond_init_monotonic(&all->warm.changed);
     return all;
@@ -46,7 +47,7 @@ int sandboxes_open(const struct sandboxes_config *config, struct sandboxes **out
         return error_set(err, ERROR_INVALID, "the longest life must not be negative");
     all = sandboxes_new(config);
     if (recover_all(all, err) < 0 || expire_start(all, err) < 0 || events_start(all, err) < 0 ||
-        warm_start(all, err) < 0) {
+        keeper_start(all, err) < 0 || warm_start(all, err) < 0) {
         sandboxes_close(all);
         return error_prefix(err, "recover sandboxes");
     }
@@ -62,9 +63,11 @@ void sandboxes_close(struct sandboxes *all)
         return;
     routes_set_waker(all->routes, NULL, NULL);
     warm_stop(all);
+    keeper_stop(all);
     expire_stop(all);
     events_stop(all);
     table_done(all);
+    layers_done(all);
     (void)pthread_mutex_destroy(&all->warm.lock);
     (void)pthread_cond_destroy(&all->warm.changed);
     free(all->run_dir);

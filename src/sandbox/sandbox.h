@@ -103,6 +103,37 @@ struct sandbox_page {
     size_t total_running;
 };
 
+struct snapshot_view {
+    struct str id; /* what a sandbox can be made from: "<template>:<tag>", "<team>/<name>:<tag>" */
+    struct str name; /* "<team>/<name>"; STR_NONE = none */
+    int64_t created_at_us;
+};
+
+struct snapshot_filter {
+    struct str team_id;
+    struct str sandbox_id; /* STR_NONE = any */
+    struct str name;       /* name, name:tag or id; STR_NONE = any */
+    size_t limit;          /* 1..100 */
+    struct str cursor;     /* from an earlier page, or STR_NONE */
+};
+
+struct snapshot_page {
+    struct snapshot_view *items;
+    size_t count;
+    struct str next_cursor; /* STR_NONE on the last page */
+};
+
+enum { SANDBOX_FORKS_MAX = 100 };
+struct sandbox_fork {
+    size_t count;
+    int64_t timeout_s;
+};
+struct fork_result {
+    bool ok;
+    struct sandbox_view view; /* ok */
+    struct error err;         /* not ok */
+};
+
 /* Opens, then compares store, engine and host: running boxes whose row says RUNNING are adopted,
  * paused ones stay paused as long as their disk is there, half-made ones and leftovers are torn down,
  * rows without a box are ended. Starts the expiry and event threads and the warm pool. */
@@ -137,6 +168,21 @@ int sandbox_resume(struct sandboxes *all, struct str team_id, struct str id,
 int sandbox_connect(struct sandboxes *all, struct str team_id, struct str id,
                     const struct sandbox_resume *request, struct arena *arena,
                     struct sandbox_view *out, bool *out_resumed, struct error *err);
+/* Keeps the present files under a name ("name", "name:tag"; STR_NONE = none), which replaces what had
+ * that name and tag. The sandbox stands still for a moment. ERROR_CONFLICT when it is paused or being
+ * snapshotted. */
+int sandbox_snapshot(struct sandboxes *all, struct str team_id, struct str id, struct str name,
+                     struct arena *arena, struct snapshot_view *out, struct error *err);
+/* Newest first. */
+int snapshot_list(struct sandboxes *all, const struct snapshot_filter *filter, struct arena *arena,
+                  struct snapshot_page *out, struct error *err);
+/* By id or name; without a tag all of its tags. Sandboxes made from it keep what they use. */
+int snapshot_delete(struct sandboxes *all, struct str team_id, struct str name, struct error *err);
+/* Makes `count` new sandboxes with the present files of a running one, and all its properties but id
+ * and token. *out_results (in the arena) has one entry for each. */
+int sandbox_fork(struct sandboxes *all, struct str team_id, struct str id,
+                 const struct sandbox_fork *request, struct arena *arena,
+                 struct fork_result **out_results, struct error *err);
 /* For traffic to a paused sandbox, whoever sends it: resumes it when it was made with auto_resume and
  * its pause is not disk_only, for its first timeout but at least 300 s. 0 when it runs (already).
  * sandboxes_open() makes routes_wake() call this. */

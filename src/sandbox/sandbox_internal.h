@@ -73,6 +73,20 @@ struct warm {
     pthread_t thread;
 };
 
+struct layers {
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t changed;
+    struct map pins; /* name to struct pin */
+};
+
+/* The thread that does what has no hurry. */
+struct keeper {
+    pthread_mutex_t lock;
+    pthread_cond_t wanted;
+    bool collect, stopping, has_thread;
+    pthread_t thread;
+};
+
 struct sandboxes {
     struct engine *engine;
     struct store *store;
@@ -100,6 +114,8 @@ struct sandboxes {
     bool has_event_thread;
 
     struct warm warm;
+    struct layers layers;
+    struct keeper keeper;
 };
 
 /* ---- sandbox_table.c ---- */
@@ -180,6 +196,61 @@ int sandbox_teardown(struct sandboxes *all, struct sandbox *sandbox, struct erro
 /* Ends a PAUSING that the caller owns: PAUSED, or RUNNING again with err. */
 int pause_owned(struct sandboxes *all, struct sandbox *sandbox, bool disk_only, struct error *err);
 
+/* ---- sandbox_plan.c ---- */
+
+struct plan {
+    struct str team_id;
+    int64_t timeout_s;
+    bool secure, internet, internet_given, auto_pause, auto_pause_disk, auto_resume;
+    bool is_unique; /* nobody else will start from these layers */
+    struct store_template template;
+    struct box_spec spec;     /* without id */
+    struct sandboxes *pinned; /* the layers of spec are */
+    char access_token[TOKEN_SIZE];
+    char *metadata, *env; /* JSON */
+    struct buf init_body;
+};
+void plan_done(struct plan *plan);
+#define auto_plan __attribute__((cleanup(plan_done)))
+int plan_from_request(struct sandboxes *all, const struct sandbox_new *request, struct arena *arena,
+                      struct plan *plan, struct error *err);
+/* Another one like a sandbox that is there, from other layers ("a,b"). */
+int plan_from_row(struct sandboxes *all, const struct store_sandbox *row, struct str layers,
+                  int64_t timeout_s, struct plan *plan, struct error *err);
+int plan_run(struct sandboxes *all, const struct plan *plan, struct arena *arena,
+             struct sandbox_view *out, struct error *err);
+
+/* ---- sandbox_layers.c ---- */
+
+void layers_init(struct sandboxes *all);
+void layers_done(struct sandboxes *all);
+/* What is pinned is not deleted. */
+void layers_pin(struct sandboxes *all, const struct box_spec *spec);
+void layers_unpin(struct sandboxes *all, const struct box_spec *spec);
+/* Deletes what nobody uses. False when something is left that will have to be tried again. */
+bool layers_collect(struct sandboxes *all);
+/* Leftovers of a crash that the store does not know. */
+void layers_recover(struct sandboxes *all);
+/* Seals the files of a sandbox as a new layer, which is pinned on success; the pin is a spec of that
+ * one layer. *row is the sandbox's, *out_layers its layers and the new one. */
+int layers_seal(struct sandboxes *all, struct str team_id, struct str id, struct arena *arena,
+                struct store_sandbox *row, struct str *out_layers, struct box_spec *out_pin,
+                struct error *err);
+
+/* ---- sandbox_keeper.c ---- */
+
+int keeper_start(struct sandboxes *all, struct error *err);
+void keeper_stop(struct sandboxes *all);
+void layers_collect_soon(struct sandboxes *all);
+
+/* ---- sandbox_view.c ---- */
+
+/* Cursors of pages: base64url without padding. STR_NONE when it is none. */
+struct str cursor_encode(const char *text, struct arena *arena);
+struct str cursor_decode(struct str cursor, size_t max, struct arena *arena);
+/* Strings are copied into the arena. */
+void view_copy(const struct sandbox_view *view, struct arena *arena, struct sandbox_view *out);
+
 int events_start(struct sandboxes *all, struct error *err);
 void events_stop(struct sandboxes *all);
 
@@ -204,6 +275,8 @@ void warm_put_back(struct sandboxes *all, const struct box_spec *spec, struct wa
 void warm_box_free(struct warm_box *box);
 /* Tells the thread that something changed (a create ended). */
 void warm_kick(struct sandboxes *all);
+/* A layer goes: no more boxes of it. */
+void warm_drop_layer(struct sandboxes *all, const char *layer);
 /* The box of this id ended. True when the pool takes care of it. */
 bool warm_died(struct sandboxes *all, const char *id);
 

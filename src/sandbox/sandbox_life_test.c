@@ -255,7 +255,7 @@ TEST(warm_boxes)
     env_open(&env, 3);
     WAIT_FOR(engine_fake_boxes(env.engine) == 3);
     CHECK_INT(env_live_rows(&env), 0);
-    WAIT_FOR(engine_fake_calls(env.engine) == 7); /* list, and start + health of each */
+    WAIT_FOR(engine_fake_calls(env.engine) == 8); /* lists, and start + health of each */
     (void)usleep(20000);
     calls = engine_fake_calls(env.engine);
     OK(env_create(&env, id, &err));
@@ -285,7 +285,7 @@ TEST(warm_box_that_fails_is_replaced)
     char id[ID_SIZE];
 
     env_open(&env, 1);
-    WAIT_FOR(engine_fake_calls(env.engine) >= 3);
+    WAIT_FOR(engine_fake_calls(env.engine) >= 4);
     (void)usleep(50000);
     engine_fake_fail_at(env.engine, 1); /* its init */
     OK(env_create(&env, id, &err));

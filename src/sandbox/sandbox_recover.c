@@ -154,5 +154,10 @@ int recover_all(struct sandboxes *all, struct error *err)
     map_init(&boxes);
     result = recover_boxes(all, &boxes, infos, count, err);
     map_done(&boxes);
+    if (result == 0) {
+        layers_recover(all);
+        if (!layers_collect(all)) /* boxes of them are still being torn down */
+            layers_collect_soon(all);
+    }
     return result;
 }

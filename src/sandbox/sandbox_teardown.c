@@ -13,10 +13,14 @@
 static int end_row(struct sandboxes *all, struct sandbox *sandbox)
 {
     struct error err = {0};
+    bool freed = false;
 
     if (store_sandbox_ended(all->store, str_of(sandbox->id), str_of(sandbox->reason),
-                            clock_wall_us(), &err) == 0)
+                            clock_wall_us(), &freed, &err) == 0) {
+        if (freed)
+            layers_collect_soon(all);
         return 0;
+    }
     log_error("sandbox", "id=%s: %s, trying again", sandbox->id, err.message);
     return -1;
 }

@@ -56,10 +56,8 @@ int sandbox_get(struct sandboxes *all, struct str team_id, struct str id, struct
     return 0;
 }
 
-/* base64url("<started_at_us>__<id>"), without padding. */
-static struct str make_cursor(const struct sandbox_view *last, struct arena *arena)
+struct str cursor_encode(const char *text, struct arena *arena)
 {
-    char *text = arena_printf(arena, "%" PRId64 "__%.*s", last->started_at_us, STR_ARG(last->id));
     size_t len = BASE64_LEN(strlen(text));
     char *cursor = arena_alloc(arena, len + 1);
 
@@ -71,25 +69,37 @@ static struct str make_cursor(const struct sandbox_view *last, struct arena *are
     return str_n(cursor, len);
 }
 
+struct str cursor_decode(struct str cursor, size_t max, struct arena *arena)
+{
+    auto_buf struct buf text = {0};
+
+    buf_init(&text, max);
+    if (cursor.len > max || !base64_decode(cursor, &text) || text.overflowed || text.len == 0 ||
+        memchr(text.p, '\0', text.len))
+        return STR_NONE;
+    return arena_str(arena, buf_str(&text));
+}
+
+/* base64url("<started_at_us>__<id>"). */
+static struct str make_cursor(const struct sandbox_view *last, struct arena *arena)
+{
+    return cursor_encode(
+        arena_printf(arena, "%" PRId64 "__%.*s", last->started_at_us, STR_ARG(last->id)), arena);
+}
+
 static int read_cursor(struct str cursor, struct arena *arena, struct store_sandbox_query *out,
                        struct error *err)
 {
-    auto_buf struct buf text = {0};
-    struct str rest, us;
-    ptrdiff_t at;
+    struct str rest = cursor_decode(cursor, CURSOR_MAX, arena), us;
+    ptrdiff_t at = rest.p ? str_find_str(rest, STR("__")) : -1;
 
-    buf_init(&text, CURSOR_MAX);
-    if (cursor.len > CURSOR_MAX || !base64_decode(cursor, &text) || text.overflowed)
-        return error_set(err, ERROR_INVALID, "Invalid next token");
-    rest = buf_str(&text);
-    at = str_find_str(rest, STR("__"));
     if (at < 0)
         return error_set(err, ERROR_INVALID, "Invalid next token");
     us = str_n(rest.p, (size_t)at);
     rest = str_skip(rest, (size_t)at + 2);
     if (!str_to_i64(us, &out->after_us) || !id_valid(rest))
         return error_set(err, ERROR_INVALID, "Invalid next token");
-    out->after_id = arena_str(arena, rest);
+    out->after_id = rest;
     return 0;
 }
 
@@ -115,18 +125,26 @@ static bool has_metadata(const json_t *wanted, struct str text)
     return true;
 }
 
+void view_copy(const struct sandbox_view *view, struct arena *arena, struct sandbox_view *out)
+{
+    *out = *view;
+    out->id = arena_str(arena, view->id);
+    out->team_id = arena_str(arena, view->team_id);
+    out->template_id = arena_str(arena, view->template_id);
+    if (view->alias.p)
+        out->alias = arena_str(arena, view->alias);
+    if (view->access_token.p)
+        out->access_token = arena_str(arena, view->access_token);
+    out->metadata = arena_str(arena, view->metadata);
+}
+
 static void copy_row(const struct sandboxes *all, const struct store_sandbox *row,
                      struct arena *arena, struct sandbox_view *out)
 {
-    view_from_row(all, row, out);
-    out->id = arena_str(arena, out->id);
-    out->team_id = arena_str(arena, out->team_id);
-    out->template_id = arena_str(arena, out->template_id);
-    if (out->alias.p)
-        out->alias = arena_str(arena, out->alias);
-    if (out->access_token.p)
-        out->access_token = arena_str(arena, out->access_token);
-    out->metadata = arena_str(arena, out->metadata);
+    struct sandbox_view view;
+
+    view_from_row(all, row, &view);
+    view_copy(&view, arena, out);
 }
 
 struct listing {

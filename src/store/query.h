@@ -56,3 +56,17 @@ struct str query_peek(const struct query *query, int column);
 struct str query_text(const struct query *query, int column, struct arena *arena);
 /* Runs a statement that is a transaction of its own, on disk when it returns 0. */
 int query_run_durable(struct query *query, struct store *store, struct error *err);
+
+/* ---- pieces of transactions, with the lock held ---- */
+
+struct store_snapshot;
+
+/* Says that a sandbox or snapshot uses layers "a,b"; only for layers that snapshots made. */
+int layer_uses_add(struct store *locked, struct str layers, const char *kind, struct str user_id,
+                   struct error *err);
+/* *out_freed: it used some. */
+int layer_uses_remove(struct store *locked, const char *kind, struct str user_id, bool *out_freed,
+                      struct error *err);
+/* 1 = found, 0 = not there, -1 = failed. */
+int snapshot_find(struct store *locked, struct str template_id, struct str tag, struct arena *arena,
+                  struct store_snapshot *out, struct error *err);

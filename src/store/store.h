@@ -42,6 +42,9 @@ struct store_key {
     int64_t created_at_us, last_used_at_us;
 };
 
+/* The team's part of names "team/name": its name when that can stand there, else its id. */
+int store_team_slug(struct store *store, struct str team_id, struct arena *arena, struct str *out,
+                    struct error *err);
 /* ERROR_EXISTS when the id is taken. */
 int store_team_insert(struct store *store, const struct store_team *team, struct error *err);
 int store_team_get(struct store *store, struct str id, struct arena *arena, struct store_team *out,
@@ -67,19 +70,72 @@ struct store_template {
     struct str layers;  /* "a,b", lowest first */
     int64_t cpu_count, mem_mb, disk_mb;
     bool is_public;
+    bool is_snapshot;
+    struct str name; /* of a snapshot, within its team; "" = none */
+    struct str tag;  /* the one that was found */
     int64_t created_at_us, updated_at_us;
 };
 
-/* By id or alias, each with or without ":tag" (only "default" exists), as far as the team may see
- * it: its own and public ones. ERROR_NOT_FOUND "template 'x' not found". */
+/* By id, alias or the team's name of a snapshot, each with or without "team/" and ":tag" (templates
+ * have only "default"), as far as the team may see it: its own and public ones. ERROR_NOT_FOUND
+ * "template 'x' not found". */
 int store_template_find(struct store *store, struct str team_id, struct str name,
                         struct arena *arena, struct store_template *out, struct error *err);
-/* Oldest first. */
+/* As above, whatever tags it has; out->tag is the one in the name, or STR_NONE. */
+int store_template_get(struct store *store, struct str team_id, struct str name,
+                       struct arena *arena, struct store_template *out, struct error *err);
+/* Without snapshots, oldest first. */
 int store_template_list(struct store *store, struct str team_id, struct arena *arena,
                         struct store_template **out, size_t *out_count, struct error *err);
 /* Inserts, or updates the one that has the alias already; *out_id is the id that holds. */
 int store_template_put(struct store *store, const struct store_template *template,
                        struct arena *arena, struct str *out_id, struct error *err);
+
+/* ---- layers made by snapshots (store_layer.c) ---- */
+
+/* Before the layer is made: what nobody uses is deleted later, so a crash leaves nothing. */
+int store_layer_add(struct store *store, struct str name, int64_t at_us, struct error *err);
+/* At most max of those that nobody uses. */
+int store_layer_unused(struct store *store, size_t max, struct arena *arena, struct str **out,
+                       size_t *out_count, struct error *err);
+int store_layer_state(struct store *store, struct str name, bool *out_known, bool *out_used,
+                      struct error *err);
+/* After it was deleted. */
+int store_layer_forget(struct store *store, struct str name, struct error *err);
+
+/* ---- snapshots (store_snapshot.c) ---- */
+
+struct store_snapshot {
+    struct str template_id, tag;
+    struct str team_id, name; /* name "" = none */
+    struct str source_id;     /* the sandbox */
+    struct str layers;
+    int64_t cpu_count, mem_mb, disk_mb;
+    int64_t created_at_us;
+};
+
+struct store_snapshot_query {
+    struct str team_id;
+    struct str source_id;      /* STR_NONE = any */
+    struct str name;           /* or id of the template; STR_NONE = any */
+    struct str tag;            /* STR_NONE = any */
+    struct str after_template; /* STR_NONE = from the start; else the last one of the page before */
+    struct str after_tag;
+    int64_t after_us;
+    size_t limit;
+};
+
+/* Inserts, or replaces what the team has under that name and tag; sets snapshot->template_id.
+ * *out_freed: what was replaced had layers of its own. */
+int store_snapshot_put(struct store *store, struct store_snapshot *snapshot, struct arena *arena,
+                       bool *out_freed, struct error *err);
+/* Newest first. */
+int store_snapshot_page(struct store *store, const struct store_snapshot_query *wanted,
+                        struct arena *arena, struct store_snapshot **out, size_t *out_count,
+                        struct error *err);
+/* One tag (or all, with STR_NONE) of a snapshot template; the template goes with its last tag. */
+int store_snapshot_delete(struct store *store, struct str template_id, struct str tag,
+                          bool *out_freed, struct error *err);
 
 /* ---- sandboxes (store_sandbox.c) ---- */
 
@@ -159,10 +215,11 @@ int store_sandbox_set_end(struct store *store, struct str id, const struct store
 int store_sandbox_set_life(struct store *store, struct str id,
                            const struct store_sandbox_life *life, bool durable,
                            int64_t *out_revision, struct error *err);
-/* Both do nothing when there is no such row, or it ended before. The first reason stays. */
+/* Both do nothing when there is no such row, or it ended before. The first reason stays.
+ * *out_freed: it used layers that snapshots made. */
 int store_sandbox_killing(struct store *store, struct str id, struct str reason, struct error *err);
 int store_sandbox_ended(struct store *store, struct str id, struct str reason, int64_t at_us,
-                        struct error *err);
+                        bool *out_freed, struct error *err);
 /* Forgets at most max of those that ended before; *out_count is how many. */
 int store_sandbox_prune(struct store *store, int64_t before_us, size_t max, size_t *out_count,
                         struct error *err);

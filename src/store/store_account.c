@@ -2,6 +2,7 @@
 #include "base/list.h"
 #include "store/query.h"
 #include "store/store.h"
+#include "store/store_name.h"
 
 int store_team_insert(struct store *store, const struct store_team *team, struct error *err)
 {
@@ -37,6 +38,17 @@ int store_team_get(struct store *store, struct str id, struct arena *arena, stru
         .name = query_text(&query, 1, arena),
         .created_at_us = query_int(&query, 2),
     };
+    return 0;
+}
+
+int store_team_slug(struct store *store, struct str team_id, struct arena *arena, struct str *out,
+                    struct error *err)
+{
+    struct store_team team;
+
+    if (store_team_get(store, team_id, arena, &team, err) < 0)
+        return -1;
+    *out = store_name_valid(team.name) ? team.name : team.id;
     return 0;
 }
 

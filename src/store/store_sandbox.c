@@ -88,9 +88,8 @@ static void read_row(const struct query *query, struct arena *arena, struct stor
     read_life(query, &out->life);
 }
 
-int store_sandbox_insert(struct store *store, const struct store_sandbox *row, struct error *err)
+static int insert_row(struct store *locked, const struct store_sandbox *row, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
     auto_query struct query query = {0};
 
     if (query_open(&query, locked,
@@ -128,6 +127,20 @@ int store_sandbox_insert(struct store *store, const struct store_sandbox *row, s
     bind_int(&query, row->auto_resume);
     bind_text(&query, row->layers.p ? row->layers : STR(""));
     return query_run(&query, err);
+}
+
+int store_sandbox_insert(struct store *store, const struct store_sandbox *row, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+
+    if (store_begin(locked, STORE_EPHEMERAL, err) < 0)
+        return -1;
+    if (insert_row(locked, row, err) < 0 ||
+        layer_uses_add(locked, row->layers, "sandbox", row->id, err) < 0) {
+        store_rollback(locked);
+        return -1;
+    }
+    return store_commit(locked, err);
 }
 
 int store_sandbox_get(struct store *store, struct str id, struct arena *arena,
@@ -329,10 +342,9 @@ int store_sandbox_killing(struct store *store, struct str id, struct str reason,
 }
 
 /* History needs neither the token nor the environment: secrets go as early as they can. */
-int store_sandbox_ended(struct store *store, struct str id, struct str reason, int64_t at_us,
-                        struct error *err)
+static int end_row(struct store *locked, struct str id, struct str reason, int64_t at_us,
+                   struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
     auto_query struct query query = {0};
 
     if (query_open(&query, locked,
@@ -345,6 +357,21 @@ int store_sandbox_ended(struct store *store, struct str id, struct str reason, i
     bind_text(&query, reason);
     bind_int(&query, at_us);
     return query_run(&query, err);
+}
+
+int store_sandbox_ended(struct store *store, struct str id, struct str reason, int64_t at_us,
+                        bool *out_freed, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+
+    if (store_begin(locked, STORE_EPHEMERAL, err) < 0)
+        return -1;
+    if (end_row(locked, id, reason, at_us, err) < 0 ||
+        layer_uses_remove(locked, "sandbox", id, out_freed, err) < 0) {
+        store_rollback(locked);
+        return -1;
+    }
+    return store_commit(locked, err);
 }
 
 int store_sandbox_prune(struct store *store, int64_t before_us, size_t max, size_t *out_count,

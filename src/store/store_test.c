@@ -49,6 +49,8 @@ static void folder_done(struct folder *folder)
     (void)rmdir(folder->path);
 }
 
+static bool freed; /* what most tests do not look at */
+
 #define auto_folder __attribute__((cleanup(folder_done)))
 
 static void raw_exec(const char *file, const char *sql)
@@ -314,9 +316,9 @@ TEST(sandbox_row_life)
     CHECK_INT(count, 1);
     CHECK_INT(rows[0].life.state, STORE_SANDBOX_KILLING);
     CHECK_STR(rows[0].end_reason, "kill");
-    OK(store_sandbox_ended(store, STR("a"), STR("kill"), 600, &err));
-    OK(store_sandbox_ended(store, STR("a"), STR("again"), 700, &err));
-    OK(store_sandbox_ended(store, STR("unknown"), STR("kill"), 600, &err));
+    OK(store_sandbox_ended(store, STR("a"), STR("kill"), 600, &freed, &err));
+    OK(store_sandbox_ended(store, STR("a"), STR("again"), 700, &freed, &err));
+    OK(store_sandbox_ended(store, STR("unknown"), STR("kill"), 600, &freed, &err));
     OK(store_sandbox_get(store, STR("a"), &arena, &row, &err));
     CHECK_INT(row.life.state, STORE_SANDBOX_ENDED);
     CHECK_STR(row.end_reason, "kill");
@@ -414,8 +416,8 @@ TEST(old_history_goes_at_open)
     add_sandbox(store, "old", "t", 1);
     add_sandbox(store, "new", "t", 1);
     add_sandbox(store, "live", "t", 1);
-    OK(store_sandbox_ended(store, STR("old"), STR("kill"), now - 8 * day_us, &err));
-    OK(store_sandbox_ended(store, STR("new"), STR("kill"), now - 6 * day_us, &err));
+    OK(store_sandbox_ended(store, STR("old"), STR("kill"), now - 8 * day_us, &freed, &err));
+    OK(store_sandbox_ended(store, STR("new"), STR("kill"), now - 6 * day_us, &freed, &err));
     store_close(store);
     OK(store_open(folder.file, &store, &err));
     FAILS(store_sandbox_get(store, STR("old"), &arena, &row, &err), ERROR_NOT_FOUND);
@@ -440,7 +442,7 @@ TEST(pages)
     add_sandbox(store, "d", "t", 30);
     add_sandbox(store, "e", "u", 40);
     add_sandbox(store, "f", "t", 50);
-    OK(store_sandbox_ended(store, STR("f"), STR("kill"), 60, &err));
+    OK(store_sandbox_ended(store, STR("f"), STR("kill"), 60, &freed, &err));
 
     OK(store_sandbox_page(store, &query, &arena, &rows, &count, &err));
     CHECK_INT(count, 2);
