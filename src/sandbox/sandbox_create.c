@@ -19,11 +19,15 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "sandbox/sandbox_internal.h"
+#include "json/json_shape.h"
 
 static int add_row(struct sandboxes *all, const struct plan *plan, const char *id,
                    struct arena *arena, struct store_sandbox *out, struct error *err)
 {
+    auto_json json_t *metadata = json_loads(plan->metadata, 0, NULL);
     int64_t now = clock_wall_us();
+    struct str *tags;
+    size_t tag_count = tags_of(metadata, arena, &tags);
 
     *out = (struct store_sandbox){
         .id = arena_str(arena, str_of(id)),
@@ -48,6 +52,8 @@ static int add_row(struct sandboxes *all, const struct plan *plan, const char *i
         .auto_pause_memory = !plan->auto_pause_disk,
         .auto_resume = plan->auto_resume,
         .layers = plan->template.layers,
+        .tags = tags,
+        .tag_count = tag_count,
     };
     return store_sandbox_insert(all->store, out, err);
 }

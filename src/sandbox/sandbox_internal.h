@@ -243,8 +243,10 @@ int keeper_start(struct sandboxes *all, struct error *err);
 void keeper_stop(struct sandboxes *all);
 void layers_collect_soon(struct sandboxes *all);
 
-/* ---- sandbox_view.c ---- */
+/* ---- sandbox_list.c, sandbox_view.c ---- */
 
+/* What stands for the pairs of metadata in the store. */
+size_t tags_of(const json_t *metadata, struct arena *arena, struct str **out);
 /* Cursors of pages: base64url without padding. STR_NONE when it is none. */
 struct str cursor_encode(const char *text, struct arena *arena);
 struct str cursor_decode(struct str cursor, size_t max, struct arena *arena);

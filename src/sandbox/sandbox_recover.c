@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "route/route.h"
 #include "sandbox/sandbox_internal.h"
+#include "json/json_shape.h"
 
 void route_publish(struct sandboxes *all, const char *id, const struct store_sandbox *row,
                    bool running)
@@ -92,6 +93,24 @@ static bool adopt_running(struct sandboxes *all, const struct store_sandbox *row
     return table_adopt(all, &adopt);
 }
 
+/* A row that an earlier version wrote gets its tags, so that lists find it. */
+static void add_tags(struct sandboxes *all, struct str id)
+{
+    auto_arena struct arena arena = {0};
+    auto_json json_t *metadata = NULL;
+    struct store_sandbox row;
+    struct error err = {0};
+    struct str *tags;
+
+    if (store_sandbox_get(all->store, id, &arena, &row, &err) < 0 ||
+        json_parse(row.metadata, &metadata, &err) < 0)
+        return;
+    row.tag_count = tags_of(metadata, &arena, &tags);
+    row.tags = tags;
+    if (store_sandbox_tag(all->store, &row, &err) < 0)
+        log_warn("sandbox", "id=%.*s: %s; lists by metadata miss it", STR_ARG(id), err.message);
+}
+
 static void recover_row(struct sandboxes *all, const struct store_sandbox *row,
                         const struct box_info *box, size_t *adopted)
 {
@@ -110,10 +129,13 @@ static void recover_row(struct sandboxes *all, const struct store_sandbox *row,
         reason = "host restart";
         ok = box && box->running && adopt_running(all, row, id);
     }
-    if (ok)
-        (*adopted)++;
-    else
+    if (!ok) {
         table_condemn(all, id, reason);
+        return;
+    }
+    (*adopted)++;
+    if (!row->tagged)
+        add_tags(all, row->id);
 }
 
 static int recover_boxes(struct sandboxes *all, struct map *boxes, struct box_info *infos,

@@ -175,9 +175,15 @@ struct store_sandbox {
     bool auto_pause_memory; /* how it is paused at the end of its time */
     bool auto_resume;
     struct str layers; /* "a,b", lowest first */
+    /* Stand for the pairs of its metadata; only written. tagged: they were. */
+    const struct str *tags;
+    size_t tag_count;
+    bool tagged;
     int64_t ended_at_us;
     struct str end_reason;
 };
+
+enum { STORE_QUERY_TAGS = 4 };
 
 struct store_sandbox_query {
     struct str team_id;
@@ -187,6 +193,8 @@ struct store_sandbox_query {
     bool ascending;
     struct str after_id; /* STR_NONE = from the start; else the last one of the page before */
     int64_t after_us;    /* and when it started */
+    struct str tags[STORE_QUERY_TAGS]; /* it must have all of them */
+    size_t tag_count;
     size_t limit;
 };
 
@@ -197,6 +205,11 @@ int store_sandbox_get(struct store *store, struct str id, struct arena *arena,
 int store_sandbox_page(struct store *store, const struct store_sandbox_query *wanted,
                        struct arena *arena, struct store_sandbox **out, size_t *out_count,
                        struct error *err);
+/* All running ones that match, whatever states and page are wanted. */
+int store_sandbox_count_running(struct store *store, const struct store_sandbox_query *wanted,
+                                size_t *out, struct error *err);
+/* Adds the tags of a row from before there were tags. */
+int store_sandbox_tag(struct store *store, const struct store_sandbox *row, struct error *err);
 /* All that did not end, without metadata and env. */
 int store_sandbox_live(struct store *store, struct arena *arena, struct store_sandbox **out,
                        size_t *out_count, struct error *err);

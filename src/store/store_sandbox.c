@@ -7,14 +7,7 @@
 #include "base/list.h"
 #include "store/query.h"
 #include "store/store.h"
-
-#define COLUMNS                                                                              \
-    "id, team_id, template_id, alias, state, revision, started_at_us, end_at_us, cpu_count," \
-    " mem_mb, disk_mb, metadata, env, access_token, internet, internet_given, secure,"       \
-    " ended_at_us, end_reason," LIFE_COLUMNS
-#define LIFE_COLUMNS                                                        \
-    " step, memory, resumed_from, running_since_us, timeout_s, auto_pause," \
-    " auto_pause_memory, auto_resume, layers"
+#include "store/store_sandbox_row.h"
 
 static const char *const state_names[] = {
     [STORE_SANDBOX_RUNNING] = "running",
@@ -84,6 +77,7 @@ static void read_row(const struct query *query, struct arena *arena, struct stor
         .auto_pause_memory = query_int(query, 25) != 0,
         .auto_resume = query_int(query, 26) != 0,
         .layers = query_text(query, 27, arena),
+        .tagged = query_int(query, 28) != 0,
     };
     read_life(query, &out->life);
 }
@@ -93,9 +87,10 @@ static int insert_row(struct store *locked, const struct store_sandbox *row, str
     auto_query struct query query = {0};
 
     if (query_open(&query, locked,
-                   "INSERT INTO sandboxes (" COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,"
+                   "INSERT INTO sandboxes (" SANDBOX_COLUMNS
+                   ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,"
                    " ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23,"
-                   " ?24, ?25, ?26, ?27, ?28)",
+                   " ?24, ?25, ?26, ?27, ?28, 1)",
                    err) < 0)
         return -1;
     bind_text(&query, row->id);
@@ -136,7 +131,8 @@ int store_sandbox_insert(struct store *store, const struct store_sandbox *row, s
     if (store_begin(locked, STORE_EPHEMERAL, err) < 0)
         return -1;
     if (insert_row(locked, row, err) < 0 ||
-        layer_uses_add(locked, row->layers, "sandbox", row->id, err) < 0) {
+        layer_uses_add(locked, row->layers, "sandbox", row->id, err) < 0 ||
+        sandbox_tags_add(locked, row, err) < 0) {
         store_rollback(locked);
         return -1;
     }
@@ -150,7 +146,8 @@ int store_sandbox_get(struct store *store, struct str id, struct arena *arena,
     auto_query struct query query = {0};
     int found;
 
-    if (query_open(&query, locked, "SELECT " COLUMNS " FROM sandboxes WHERE id = ?1", err) < 0)
+    if (query_open(&query, locked, "SELECT " SANDBOX_COLUMNS " FROM sandboxes WHERE id = ?1", err) <
+        0)
         return -1;
     bind_text(&query, id);
     found = query_step(&query, err);
@@ -166,8 +163,8 @@ struct row_node {
     struct store_sandbox row;
 };
 
-static int read_rows(struct query *query, struct arena *arena, struct store_sandbox **out,
-                     size_t *out_count, struct error *err)
+int sandbox_rows(struct query *query, struct arena *arena, struct store_sandbox **out,
+                 size_t *out_count, struct error *err)
 {
     struct list found, *pos;
     size_t count = 0;
@@ -190,52 +187,6 @@ static int read_rows(struct query *query, struct arena *arena, struct store_sand
     return 0;
 }
 
-/* Keyset paging: the index (team_id, state, started_at_us, id) gives each page in the time of its
- * own rows, wherever it is; two states are two such scans that are merged. Without a cursor the
- * comparison is with the end of all time. */
-#define ONE_STATE(state, compare, order)                                      \
-    "SELECT " COLUMNS " FROM sandboxes WHERE team_id = ?1 AND state = " state \
-    " AND (started_at_us, id) " compare " (?2, ?3) AND started_at_us >= ?4"   \
-    " AND (?5 = '' OR template_id = ?5) ORDER BY started_at_us " order ", id " order " LIMIT ?6"
-#define TWO_STATES(compare, order)                                                                \
-    "SELECT * FROM (SELECT * FROM (" ONE_STATE("'running'", compare,                              \
-                                               order) ") AS a"                                    \
-                                                      " UNION ALL SELECT * FROM (" ONE_STATE(     \
-                                                          "'paused'", compare,                    \
-                                                          order) ") AS b) AS c"                   \
-                                                                 " ORDER BY started_at_us " order \
-                                                                 ", id " order " LIMIT ?6"
-
-static const char *page_sql(const struct store_sandbox_query *wanted)
-{
-    if (wanted->running && wanted->paused)
-        return wanted->ascending ? TWO_STATES(">", "ASC") : TWO_STATES("<", "DESC");
-    if (wanted->paused)
-        return wanted->ascending ? ONE_STATE("'paused'", ">", "ASC")
-                                 : ONE_STATE("'paused'", "<", "DESC");
-    return wanted->ascending ? ONE_STATE("'running'", ">", "ASC")
-                             : ONE_STATE("'running'", "<", "DESC");
-}
-
-int store_sandbox_page(struct store *store, const struct store_sandbox_query *wanted,
-                       struct arena *arena, struct store_sandbox **out, size_t *out_count,
-                       struct error *err)
-{
-    auto_unlock struct store *locked = store_lock(store);
-    auto_query struct query query = {0};
-    int64_t from = wanted->ascending ? INT64_MIN : INT64_MAX;
-
-    if (query_open(&query, locked, page_sql(wanted), err) < 0)
-        return -1;
-    bind_text(&query, wanted->team_id);
-    bind_int(&query, wanted->after_id.p ? wanted->after_us : from);
-    bind_text(&query, wanted->after_id.p ? wanted->after_id : STR(""));
-    bind_int(&query, wanted->started_after_us);
-    bind_text(&query, wanted->template_id.p ? wanted->template_id : STR(""));
-    bind_int(&query, (int64_t)wanted->limit);
-    return read_rows(&query, arena, out, out_count, err);
-}
-
 int store_sandbox_live(struct store *store, struct arena *arena, struct store_sandbox **out,
                        size_t *out_count, struct error *err)
 {
@@ -245,11 +196,11 @@ int store_sandbox_live(struct store *store, struct arena *arena, struct store_sa
     if (query_open(&query, locked,
                    "SELECT id, team_id, template_id, alias, state, revision, started_at_us,"
                    " end_at_us, cpu_count, mem_mb, disk_mb, '{}', '{}', access_token, internet,"
-                   " internet_given, secure, ended_at_us, end_reason," LIFE_COLUMNS
+                   " internet_given, secure, ended_at_us, end_reason," SANDBOX_LIFE_COLUMNS
                    " FROM sandboxes WHERE state <> 'ended'",
                    err) < 0)
         return -1;
-    return read_rows(&query, arena, out, out_count, err);
+    return sandbox_rows(&query, arena, out, out_count, err);
 }
 
 int store_sandbox_set_end(struct store *store, struct str id, const struct store_sandbox_end *end,
@@ -367,7 +318,8 @@ int store_sandbox_ended(struct store *store, struct str id, struct str reason, i
     if (store_begin(locked, STORE_EPHEMERAL, err) < 0)
         return -1;
     if (end_row(locked, id, reason, at_us, err) < 0 ||
-        layer_uses_remove(locked, "sandbox", id, out_freed, err) < 0) {
+        layer_uses_remove(locked, "sandbox", id, out_freed, err) < 0 ||
+        sandbox_tags_remove(locked, id, err) < 0) {
         store_rollback(locked);
         return -1;
     }

@@ -473,57 +473,6 @@ TEST(pages)
     CHECK_STR(rows[0].id, "d");
 }
 
-static int64_t time_pages(struct store *store, const struct store_sandbox_query *query)
-{
-    int64_t best = INT64_MAX;
-
-    for (int i = 0; i < 50; i++) {
-        auto_arena struct arena arena = {0};
-        struct store_sandbox *rows;
-        size_t count;
-        int64_t from = clock_mono_us(), took;
-
-        OK(store_sandbox_page(store, query, &arena, &rows, &count, &err));
-        CHECK_INT(count, 50);
-        took = clock_mono_us() - from;
-        if (took < best)
-            best = took;
-    }
-    return best;
-}
-
-#define FILL(first, last)                                                                          \
-    "WITH RECURSIVE n(x) AS (SELECT " #first " UNION ALL SELECT x + 1 FROM n WHERE x < " #last ")" \
-    " INSERT INTO sandboxes (id, team_id, template_id, alias, state, revision, started_at_us,"     \
-    " end_at_us, cpu_count, mem_mb, disk_mb, metadata, env, access_token, internet,"               \
-    " internet_given, secure, ended_at_us, end_reason) SELECT 'i' || x, 't', 't1', 'base', CASE "  \
-    "WHEN x % 10 = 9 THEN"                                                                         \
-    " 'ended' ELSE 'running' END, 0, x, x + 5, 2, 512, 1024, '{}', '{}', '', 1, 0, 1, 0, ''"       \
-    " FROM n"
-
-TEST_TIMEOUT(page_speed_does_not_depend_on_the_number_of_rows, 60)
-{
-    auto_folder struct folder folder = {0};
-    struct store_sandbox_query query = {.team_id = STR("t"), .running = true, .limit = 50};
-    struct store *store = NULL;
-    int64_t few, many, deep;
-
-    folder_make(&folder);
-    OK(store_open(folder.file, &store, &err));
-    add_team(store, "t");
-    raw_exec(folder.file, FILL(1, 100));
-    few = time_pages(store, &query);
-    raw_exec(folder.file, FILL(101, 100000));
-    many = time_pages(store, &query);
-    query.after_id = STR("i50000");
-    query.after_us = 50000;
-    deep = time_pages(store, &query);
-    store_close(store);
-    if (many > 5 * few + 200 || deep > 5 * few + 200)
-        test_fail(__FILE__, __LINE__, "page of 50: %lld us at 100 rows, %lld at 100000, %lld deep",
-                  (long long)few, (long long)many, (long long)deep);
-}
-
 TEST(another_connection_is_seen)
 {
     auto_folder struct folder folder = {0};
