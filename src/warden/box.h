@@ -131,6 +131,9 @@ bool box_record_is_still(const struct boxes *all, const char *id);
 
 /* Tests: the n-th step of the next operation fails; 0 = none. Returns through box_fault(). */
 extern _Thread_local int box_fault_at;
+/* The step does not fail, but ends this process, as kill -9 would. */
+extern _Thread_local bool box_fault_crash;
+enum { BOX_FAULT_STATUS = 99 };
 /* Every fallible step asks first. */
 int box_fault(const char *step, struct error *err);
 

@@ -18,6 +18,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
@@ -438,6 +439,30 @@ static _Noreturn void exec_agent(const struct box_child *child, const struct mou
     die(&late, "exec the agent");
 }
 
+/* Everything but what is needed here. As long as a copy of the warden's end of the channel, or of its
+ * lock on the data directory, were open in this process, it would wait for ever for a warden that was
+ * killed, and keep the next one out. */
+static void drop_descriptors(const struct box_child *child)
+{
+    int kept[] = {child->channel, child->listen_fd, child->agent_fd, child->device_fd};
+    const size_t count = sizeof(kept) / sizeof(*kept);
+    int next = 3;
+
+    for (size_t done = 0; done < count; done++) {
+        int lowest = INT_MAX;
+
+        for (size_t i = 0; i < count; i++)
+            if (kept[i] >= next && kept[i] < lowest)
+                lowest = kept[i];
+        if (lowest == INT_MAX)
+            break;
+        if (lowest > next)
+            (void)syscall(SYS_close_range, next, lowest - 1, 0);
+        next = lowest + 1;
+    }
+    (void)syscall(SYS_close_range, next, ~0U, 0);
+}
+
 void box_child_run(const struct box_child *child)
 {
     struct mounts mounts = {0};
@@ -445,6 +470,7 @@ void box_child_run(const struct box_child *child)
     size_t nfds = 2;
     char go;
 
+    drop_descriptors(child);
     if (fd_recv(child->channel, &go, 1, fds, &nfds, 0) != 1 || nfds != 2)
         _exit(1); /* the warden gave up */
     mounts.root = fds[0];

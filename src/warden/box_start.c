@@ -35,11 +35,14 @@ struct start {
 };
 
 _Thread_local int box_fault_at;
+_Thread_local bool box_fault_crash;
 
 int box_fault(const char *step, struct error *err)
 {
     if (box_fault_at == 0 || --box_fault_at != 0)
         return 0;
+    if (box_fault_crash)
+        _exit(BOX_FAULT_STATUS);
     return error_set(err, ERROR_INTERNAL, "fault injected at '%s'", step);
 }
 
