@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "account/api_key.h"
+#include "sandbox/sandbox_metrics.h"
 #include "template/template.h"
 
 struct api_fake api_fake;
@@ -276,4 +277,60 @@ int sandbox_fork(struct sandboxes *all, struct str team_id, struct str id,
             (void)error_set(&result->err, ERROR_QUOTA, "the limit is reached");
     }
     return 0;
+}
+
+int sandbox_events(struct sandboxes *all, const struct event_filter *filter, struct arena *arena,
+                   struct event_page *out, struct error *err)
+{
+    (void)all;
+    if ((filter->sandbox_id.p && find(filter->team_id, filter->sandbox_id, err) < 0) ||
+        failing(err) < 0)
+        return -1;
+    api_fake.events = *filter;
+    if (filter->type_count)
+        (void)str_copy(filter->types[0], api_fake.event_type, sizeof(api_fake.event_type));
+    *out = (struct event_page){.items = arena_alloc(arena, sizeof(*out->items)), .count = 1};
+    out->items[0] = (struct store_event){.type = STR("killed"),
+                                         .message = STR("Sandbox ended"),
+                                         .detail = STR("out of memory"),
+                                         .level = STORE_LEVEL_ERROR,
+                                         .at_us = 1767225600123456,
+                                         .sandbox_id = STR("i0000000000000000000")};
+    return 0;
+}
+
+json_t *sandbox_event_json(const struct store_event *event)
+{
+    return json_pack("{s:s%}", "type", event->type.p, event->type.len);
+}
+
+int sandbox_metrics(struct sandboxes *all, struct str team_id, struct str id, int64_t from_us,
+                    int64_t until_us, struct arena *arena, struct sandbox_metrics *out,
+                    struct error *err)
+{
+    (void)all;
+    if (find(team_id, id, err) < 0 || failing(err) < 0)
+        return -1;
+    api_fake.from_us = from_us;
+    api_fake.until_us = until_us;
+    *out = (struct sandbox_metrics){.samples = arena_alloc(arena, 2 * sizeof(*out->samples)),
+                                    .count = 2,
+                                    .cpu_count = 2,
+                                    .mem_total = 1000};
+    out->samples[1] = (struct sandbox_sample){
+        .at_us = 1767225600123456, .cpu_pct = 12.5, .mem_used = 70, .mem_cache = 7};
+    return 0;
+}
+
+size_t team_metrics(struct sandboxes *all, struct str team_id, int64_t from_us, int64_t until_us,
+                    struct arena *arena, struct team_sample **out)
+{
+    (void)all;
+    (void)team_id;
+    (void)from_us;
+    (void)until_us;
+    *out = arena_alloc(arena, 2 * sizeof(**out));
+    (*out)[0] = (struct team_sample){.at_us = 1767225600000000, .running = 5};
+    (*out)[1] = (struct team_sample){.at_us = 1767225605000000, .running = 3, .start_rate = 0.5};
+    return 2;
 }

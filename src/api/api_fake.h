@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "sandbox/sandbox.h"
+#include "sandbox/sandbox_history.h"
 
 #define API_FAKE_KEY "e2b_00aa"
 
@@ -24,6 +25,9 @@ struct api_fake {
     char snapshot_name[64];                        /* of the last snapshot; "" = none */
     struct snapshot_filter snapshots;              /* of the last list (its strings are gone) */
     bool snapshot_deleted;
+    struct event_filter events; /* of the last list (its strings are gone) */
+    char event_type[32];        /* the first of its types */
+    int64_t from_us, until_us;  /* of the last metrics */
 };
 extern struct api_fake api_fake;
 

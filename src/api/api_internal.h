@@ -93,5 +93,8 @@ api_handler_fn api_sandboxes_get, api_sandboxes_kill;
 api_handler_fn api_sandboxes_timeout, api_sandboxes_refresh;
 api_handler_fn api_sandboxes_pause, api_sandboxes_resume;
 api_handler_fn api_sandboxes_connect, api_sandboxes_connect_v2;
+api_handler_fn api_metrics_sandbox, api_metrics_sandboxes, api_metrics_team, api_metrics_team_max;
+api_handler_fn api_history_logs, api_history_logs_v2;
+api_handler_fn api_history_events, api_history_sandbox_events;
 api_handler_fn api_sandboxes_fork, api_snapshots_create, api_snapshots_list;
 api_handler_fn api_templates_list, api_templates_alias, api_templates_delete;

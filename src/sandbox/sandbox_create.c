@@ -18,6 +18,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "sandbox/sandbox_history.h"
 #include "sandbox/sandbox_internal.h"
 #include "json/json_shape.h"
 
@@ -26,8 +27,10 @@ static int add_row(struct sandboxes *all, const struct plan *plan, const char *i
 {
     auto_json json_t *metadata = json_loads(plan->metadata, 0, NULL);
     int64_t now = clock_wall_us();
+    struct store_event event = history_created();
     struct str *tags;
     size_t tag_count = tags_of(metadata, arena, &tags);
+    int result;
 
     *out = (struct store_sandbox){
         .id = arena_str(arena, str_of(id)),
@@ -54,8 +57,11 @@ static int add_row(struct sandboxes *all, const struct plan *plan, const char *i
         .layers = plan->template.layers,
         .tags = tags,
         .tag_count = tag_count,
+        .event = &event,
     };
-    return store_sandbox_insert(all->store, out, err);
+    result = store_sandbox_insert(all->store, out, err);
+    out->event = NULL;
+    return result;
 }
 
 /* Starts a box, or fits a warm one to the plan. */
@@ -89,6 +95,7 @@ static int make(struct sandboxes *all, const struct plan *plan, struct sandbox *
         goto fail;
     sandbox->auto_pause = row->life.auto_pause;
     sandbox->auto_pause_disk = !row->auto_pause_memory;
+    sandbox->cpu_count = (uint32_t)row->cpu_count;
     route_publish(all, sandbox->id, row, true);
     if (table_run(all, sandbox, row->life.end_at_us, row->revision))
         return 0;

@@ -37,7 +37,8 @@ struct sandbox {
     bool rebooted;   /* by us: an event may be about an earlier life of its box */
     bool auto_pause; /* at the end of its time */
     bool auto_pause_disk;
-    bool cold;            /* PAUSED, and only its files are there */
+    bool cold; /* PAUSED, and only its files are there */
+    uint32_t cpu_count;
     int64_t paused_at_us; /* monotonic; of the last pause by this process */
     const char *reason;   /* why it is KILLING */
     bool condemned;       /* KILLING by table_condemn(), no attempt yet */
@@ -87,6 +88,16 @@ struct keeper {
     pthread_t thread;
 };
 
+struct metrics {
+    pthread_mutex_t lock; /* guards the maps */
+    pthread_cond_t wake;
+    struct map rings; /* id to struct ring */
+    struct map teams; /* id to struct team_ring */
+    atomic_bool stopping;
+    bool has_thread;
+    pthread_t thread;
+};
+
 struct sandboxes {
     struct engine *engine;
     struct store *store;
@@ -94,6 +105,7 @@ struct sandboxes {
     char *run_dir, *domain;
     size_t warm_target, max_running;
     int64_t max_timeout_s, max_life_s;
+    int64_t sample_us;
     atomic_uint_fast64_t generation; /* of the last route */
     atomic_uint creates;             /* running now */
 
@@ -116,6 +128,7 @@ struct sandboxes {
     struct warm warm;
     struct layers layers;
     struct keeper keeper;
+    struct metrics metrics;
 };
 
 /* ---- sandbox_table.c ---- */
@@ -131,6 +144,7 @@ struct table_adopt {
     struct str team_id;
     bool paused, cold;
     bool auto_pause, auto_pause_disk;
+    uint32_t cpu_count;
     int64_t end_at_us, revision;
 };
 bool table_adopt(struct sandboxes *all, const struct table_adopt *adopt);
@@ -160,6 +174,18 @@ bool table_set_end(struct sandboxes *all, struct str id, int64_t end_at_us, int6
 void table_retry_later(struct sandboxes *all, struct sandbox *sandbox);
 /* Ends the entry. */
 void table_remove(struct sandboxes *all, struct sandbox *sandbox);
+/* All that run, and all teams; free()d by the caller. */
+struct table_target {
+    char id[ID_SIZE];
+    uint32_t cpu_count;
+};
+size_t table_targets(struct sandboxes *all, struct table_target **out);
+struct table_team {
+    char id[TEAM_ID_SIZE];
+    size_t running;
+    uint64_t started; /* since the process began */
+};
+size_t table_teams(struct sandboxes *all, struct table_team **out);
 /* With the lock held: what a team may see, and a move from one state to another. */
 struct sandbox *table_find(struct sandboxes *all, struct str team_id, struct str id);
 void table_move(struct sandboxes *all, struct sandbox *sandbox, enum sandbox_state to);
@@ -236,6 +262,13 @@ void layers_recover(struct sandboxes *all);
 int layers_seal(struct sandboxes *all, struct str team_id, struct str id, struct arena *arena,
                 struct store_sandbox *row, struct str *out_layers, struct box_spec *out_pin,
                 struct error *err);
+
+/* ---- sandbox_metrics.c ---- */
+
+void metrics_init(struct sandboxes *all);
+void metrics_done(struct sandboxes *all);
+int metrics_start(struct sandboxes *all, struct error *err);
+void metrics_stop(struct sandboxes *all);
 
 /* ---- sandbox_keeper.c ---- */
 

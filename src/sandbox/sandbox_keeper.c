@@ -4,7 +4,12 @@
 #include "base/log.h"
 #include "sandbox/sandbox_internal.h"
 
-enum { PRUNE_ROWS = 1000, AGAIN_US = 1000 * 1000, AGAIN_MAX_US = 60 * 1000 * 1000 };
+enum {
+    PRUNE_ROWS = 1000,
+    EVENTS_KEPT = 1000 * 1000,
+    AGAIN_US = 1000 * 1000,
+    AGAIN_MAX_US = 60 * 1000 * 1000
+};
 #define HOUR_US ((int64_t)3600 * 1000000)
 
 /* Few rows at a time: the store is locked meanwhile. Returns when to come again. */
@@ -12,11 +17,12 @@ static int64_t prune(struct sandboxes *all)
 {
     int64_t before = clock_wall_us() - (int64_t)STORE_HISTORY_DAYS * 24 * HOUR_US;
     struct error err = {0};
-    size_t count = 0;
+    size_t count = 0, events = 0;
 
-    if (store_sandbox_prune(all->store, before, PRUNE_ROWS, &count, &err) < 0)
+    if (store_sandbox_prune(all->store, before, PRUNE_ROWS, &count, &err) < 0 ||
+        store_event_prune(all->store, before, EVENTS_KEPT, PRUNE_ROWS, &events, &err) < 0)
         log_warn("sandbox", "forget old history: %s, ignoring", err.message);
-    return clock_mono_us() + (count < PRUNE_ROWS ? HOUR_US : AGAIN_US);
+    return clock_mono_us() + (count < PRUNE_ROWS && events < PRUNE_ROWS ? HOUR_US : AGAIN_US);
 }
 
 /* Returns when to come again; *pause grows with every failure. */

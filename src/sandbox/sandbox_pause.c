@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "route/route.h"
+#include "sandbox/sandbox_history.h"
 #include "sandbox/sandbox_internal.h"
 
 enum { RETRY_US = 5 * 1000 * 1000 };
@@ -66,7 +67,7 @@ static void run_on(struct sandboxes *all, struct sandbox *sandbox, const struct 
     int64_t revision = row->revision;
     struct error err = {0};
 
-    if (store_sandbox_set_life(all->store, row->id, &row->life, false, &revision, &err) < 0)
+    if (store_sandbox_set_life(all->store, row->id, &row->life, NULL, false, &revision, &err) < 0)
         log_error("sandbox", "id=%s: %s; it is listed as paused but runs", sandbox->id,
                   err.message);
     route_publish(all, sandbox->id, row, true);
@@ -78,11 +79,13 @@ static void run_on(struct sandboxes *all, struct sandbox *sandbox, const struct 
 static int settle(struct sandboxes *all, struct sandbox *sandbox, struct store_sandbox_life *life,
                   bool cold, struct error *err)
 {
+    struct store_event event = history_paused(!life->memory);
     int64_t revision = 0;
     int result;
 
     life->step = STORE_STEP_NONE;
-    result = store_sandbox_set_life(all->store, str_of(sandbox->id), life, true, &revision, err);
+    result =
+        store_sandbox_set_life(all->store, str_of(sandbox->id), life, &event, true, &revision, err);
     table_paused(all, sandbox, cold);
     return result;
 }
@@ -103,7 +106,7 @@ int pause_owned(struct sandboxes *all, struct sandbox *sandbox, bool disk_only, 
     life.step = STORE_STEP_PAUSING;
     life.memory = !disk_only;
     life.end_at_us = clock_wall_us();
-    if (store_sandbox_set_life(all->store, row.id, &life, false, &revision, err) < 0) {
+    if (store_sandbox_set_life(all->store, row.id, &life, NULL, false, &revision, err) < 0) {
         run_on(all, sandbox, &row);
         return error_prefix(err, "pause sandbox");
     }

@@ -443,7 +443,7 @@ static void set_step(struct env *env, const char *id, enum store_sandbox_step st
     row.life.state = STORE_SANDBOX_PAUSED;
     row.life.step = step;
     row.life.memory = memory;
-    OK(store_sandbox_set_life(env->store, str_of(id), &row.life, false, &revision, &err));
+    OK(store_sandbox_set_life(env->store, str_of(id), &row.life, NULL, false, &revision, &err));
 }
 
 /* The server dies in the middle of a pause or a resume. */
@@ -555,7 +555,7 @@ TEST_TIMEOUT(pause_engine_failure_sweep, 60)
 
 TEST_TIMEOUT(pause_store_failure_sweep, 60)
 {
-    sweep(fail_store, 24);
+    sweep(fail_store, 32);
 }
 
 static void create_with(struct env *env, const struct sandbox_new *options, char id[ID_SIZE])

@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "route/route.h"
+#include "sandbox/sandbox_history.h"
 #include "sandbox/sandbox_internal.h"
 #include "json/json_shape.h"
 
@@ -55,7 +56,7 @@ static void finish_step(struct sandboxes *all, const struct store_sandbox *row, 
         *running = false;
     }
     life.step = STORE_STEP_NONE;
-    if (store_sandbox_set_life(all->store, row->id, &life, true, &revision, &err) < 0)
+    if (store_sandbox_set_life(all->store, row->id, &life, NULL, true, &revision, &err) < 0)
         log_warn("sandbox", "id=%s: %s, ignoring", id, err.message);
 }
 
@@ -67,14 +68,17 @@ static bool adopt_paused(struct sandboxes *all, const struct store_sandbox *row,
                                 .paused = true,
                                 .auto_pause = row->life.auto_pause,
                                 .auto_pause_disk = !row->auto_pause_memory,
+                                .cpu_count = (uint32_t)row->cpu_count,
                                 .revision = row->revision};
 
     if (row->life.step != STORE_STEP_NONE)
         finish_step(all, row, id, &running);
     adopt.cold = !row->life.memory || !running;
-    if (row->life.memory && !running)
+    if (row->life.memory && !running) {
         log_warn("sandbox", "id=%s: its processes did not survive; a resume boots from its files",
                  id);
+        history_memory_lost(all, row->id);
+    }
     route_publish(all, id, row, false);
     return table_adopt(all, &adopt);
 }
@@ -86,6 +90,7 @@ static bool adopt_running(struct sandboxes *all, const struct store_sandbox *row
                                 .team_id = row->team_id,
                                 .auto_pause = row->life.auto_pause,
                                 .auto_pause_disk = !row->auto_pause_memory,
+                                .cpu_count = (uint32_t)row->cpu_count,
                                 .end_at_us = row->life.end_at_us,
                                 .revision = row->revision};
 

@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "sandbox/sandbox_history.h"
 #include "sandbox/sandbox_internal.h"
 
 enum { WAKE_TIMEOUT_MIN_S = 300, CONNECT_TRIES = 10 };
@@ -95,7 +96,7 @@ static void undo(struct sandboxes *all, struct sandbox *sandbox, const struct st
     if (cold ? all->engine->ops->stop(all->engine, sandbox->id, &err) < 0
              : all->engine->ops->freeze(all->engine, sandbox->id, true, &err) < 0)
         log_warn("sandbox", "id=%s: %s; the next resume sees to it", sandbox->id, err.message);
-    if (store_sandbox_set_life(all->store, row->id, &row->life, true, &revision, &err) < 0)
+    if (store_sandbox_set_life(all->store, row->id, &row->life, NULL, true, &revision, &err) < 0)
         log_warn("sandbox", "id=%s: %s, ignoring", sandbox->id, err.message);
     table_paused(all, sandbox, cold || sandbox->cold);
 }
@@ -154,6 +155,7 @@ static int resume_owned(struct sandboxes *all, struct sandbox *sandbox,
     enum store_resumed from = STORE_RESUMED_MEMORY;
     int64_t began = clock_mono_us(), revision = 0;
     struct store_sandbox_life life;
+    struct store_event event;
 
     if (store_sandbox_get(all->store, str_of(sandbox->id), arena, row, err) < 0) {
         table_paused(all, sandbox, sandbox->cold);
@@ -162,14 +164,15 @@ static int resume_owned(struct sandboxes *all, struct sandbox *sandbox,
     life = row->life;
     life.step = STORE_STEP_RESUMING;
     row->life.step = STORE_STEP_NONE;
-    if (store_sandbox_set_life(all->store, row->id, &life, false, &revision, err) < 0) {
+    if (store_sandbox_set_life(all->store, row->id, &life, NULL, false, &revision, err) < 0) {
         table_paused(all, sandbox, sandbox->cold);
         return -1;
     }
     if (start_box(all, sandbox, row, request->disk_only, &from, err) < 0)
         goto fail;
     life = new_life(all, row, request, from);
-    if (store_sandbox_set_life(all->store, row->id, &life, false, &revision, err) < 0)
+    event = history_resumed(from == STORE_RESUMED_DISK);
+    if (store_sandbox_set_life(all->store, row->id, &life, &event, false, &revision, err) < 0)
         goto fail;
     (void)pthread_mutex_lock(&all->lock);
     sandbox->auto_pause = life.auto_pause;

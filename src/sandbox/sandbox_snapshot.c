@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/encode.h"
 #include "base/log.h"
+#include "sandbox/sandbox_history.h"
 #include "sandbox/sandbox_internal.h"
 #include "store/store_name.h"
 
@@ -88,6 +89,7 @@ int sandbox_snapshot(struct sandboxes *all, struct str team_id, struct str id, s
     if (result < 0)
         return error_prefix(err, "snapshot");
     view_of(&snapshot, slug, arena, out);
+    history_snapshot(all, row.id, out->id);
     log_info("sandbox", "snapshot id=%.*s name=%.*s", STR_ARG(row.id), STR_ARG(out->id));
     return 0;
 }

@@ -17,6 +17,7 @@
 
 struct team_count {
     size_t running;
+    uint64_t started;
 };
 
 void table_init(struct sandboxes *all)
@@ -96,6 +97,7 @@ void table_move(struct sandboxes *all, struct sandbox *sandbox, enum sandbox_sta
 
         all->running += is_running(to) ? 1 : (size_t)-1;
         count->running += is_running(to) ? 1 : (size_t)-1;
+        count->started += from == SANDBOX_CREATING;
     }
     if (is_live(from) != is_live(to))
         all->live += is_live(to) ? 1 : (size_t)-1;
@@ -140,6 +142,7 @@ bool table_adopt(struct sandboxes *all, const struct table_adopt *adopt)
     all->live++;
     sandbox->auto_pause = adopt->auto_pause;
     sandbox->auto_pause_disk = adopt->auto_pause_disk;
+    sandbox->cpu_count = adopt->cpu_count;
     sandbox->revision = adopt->revision;
     (void)pthread_mutex_unlock(&all->lock);
     if (!adopt->paused)
@@ -347,6 +350,44 @@ size_t table_running_of(struct sandboxes *all, struct str team_id)
     running = count ? count->running : 0;
     (void)pthread_mutex_unlock(&all->lock);
     return running;
+}
+
+size_t table_targets(struct sandboxes *all, struct table_target **out)
+{
+    struct map_entry *entry;
+    size_t count = 0;
+
+    (void)pthread_mutex_lock(&all->lock);
+    *out = xcalloc(all->running + 1, sizeof(**out));
+    map_for_each (&all->table, entry) {
+        const struct sandbox *sandbox = entry->value;
+
+        if (!is_running(sandbox->state))
+            continue;
+        memcpy((*out)[count].id, sandbox->id, ID_SIZE);
+        (*out)[count++].cpu_count = sandbox->cpu_count;
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+    return count;
+}
+
+size_t table_teams(struct sandboxes *all, struct table_team **out)
+{
+    struct map_entry *entry;
+    size_t count = 0;
+
+    (void)pthread_mutex_lock(&all->lock);
+    *out = xcalloc(all->teams.count + 1, sizeof(**out));
+    map_for_each (&all->teams, entry) {
+        const struct team_count *team = entry->value;
+
+        if (!str_copy(str_n(entry->key, entry->key_len), (*out)[count].id, TEAM_ID_SIZE))
+            continue;
+        (*out)[count].running = team->running;
+        (*out)[count++].started = team->started;
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+    return count;
 }
 
 size_t sandboxes_running(struct sandboxes *all)

@@ -8,14 +8,16 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "route/route.h"
+#include "sandbox/sandbox_history.h"
 #include "sandbox/sandbox_internal.h"
 
 static int end_row(struct sandboxes *all, struct sandbox *sandbox)
 {
+    struct store_event event = history_ended(sandbox->reason);
     struct error err = {0};
     bool freed = false;
 
-    if (store_sandbox_ended(all->store, str_of(sandbox->id), str_of(sandbox->reason),
+    if (store_sandbox_ended(all->store, str_of(sandbox->id), str_of(sandbox->reason), &event,
                             clock_wall_us(), &freed, &err) == 0) {
         if (freed)
             layers_collect_soon(all);

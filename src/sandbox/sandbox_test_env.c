@@ -54,6 +54,7 @@ void env_open(struct env *env, size_t warm)
                                             .run_dir = env->dir,
                                             .domain = "example.test",
                                             .warm = warm,
+                                            .sample_ms = 3600 * 1000,
                                             .max_timeout_s = 86400};
     OK(sandboxes_open(&env->config, &env->all, &err));
 }

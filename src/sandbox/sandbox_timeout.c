@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "base/clock.h"
+#include "sandbox/sandbox_history.h"
 #include "sandbox/sandbox_internal.h"
 
 int check_timeout_max(const struct sandboxes *all, int64_t timeout_s, struct error *err)
@@ -70,13 +71,19 @@ static int end_now(struct sandboxes *all, struct str team_id, struct str id, str
 int sandbox_set_timeout(struct sandboxes *all, struct str team_id, struct str id, int64_t timeout_s,
                         struct error *err)
 {
+    char text[32];
+
     if (timeout_s < 0)
         return error_set(err, ERROR_INVALID, "Timeout must be greater than or equal to 0");
     if (check_timeout_max(all, timeout_s, err) < 0)
         return -1;
     if (timeout_s == 0)
         return end_now(all, team_id, id, err);
-    return set_end(all, team_id, id, timeout_s, false, err);
+    if (set_end(all, team_id, id, timeout_s, false, err) < 0)
+        return -1;
+    (void)snprintf(text, sizeof(text), "%" PRId64 " s", timeout_s);
+    history_updated(all, id, str_of(text));
+    return 0;
 }
 
 int sandbox_extend(struct sandboxes *all, struct str team_id, struct str id, int64_t timeout_s,

@@ -1,4 +1,5 @@
 /* Looking at sandboxes: the store has what they are, the table says which of them are visible. */
+#include "base/clock.h"
 #include "sandbox/sandbox_internal.h"
 
 void view_from_row(const struct sandboxes *all, const struct store_sandbox *row,
@@ -30,13 +31,31 @@ void view_from_row(const struct sandboxes *all, const struct store_sandbox *row,
             row->life.resumed_from == STORE_RESUMED_MEMORY ? STR("memory") : STR("disk");
 }
 
+/* Like sandbox_not_found(), but tells a team why its sandbox is gone, as long as that is known. */
+static int gone(struct sandboxes *all, struct str team_id, struct str id, struct arena *arena,
+                struct error *err)
+{
+    char at[CLOCK_TEXT_SIZE];
+    struct store_sandbox row;
+
+    if (!id_valid(id) || store_sandbox_get(all->store, id, arena, &row, err) < 0 ||
+        !str_eq(row.team_id, team_id) || !row.end_reason.len)
+        return sandbox_not_found(id, err);
+    if (row.life.state != STORE_SANDBOX_ENDED)
+        return error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' not found: it is ending (%.*s)",
+                         STR_ARG(id), STR_ARG(row.end_reason));
+    clock_format(row.ended_at_us, at);
+    return error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' not found: it ended at %s (%.*s)",
+                     STR_ARG(id), at, STR_ARG(row.end_reason));
+}
+
 int sandbox_get(struct sandboxes *all, struct str team_id, struct str id, struct arena *arena,
                 struct sandbox_view *out, struct error *err)
 {
     struct store_sandbox row;
 
     if (!table_visible(all, team_id, id))
-        return sandbox_not_found(id, err);
+        return gone(all, team_id, id, arena, err);
     if (store_sandbox_get(all->store, id, arena, &row, err) < 0)
         return -1;
     if (row.life.state != STORE_SANDBOX_RUNNING && row.life.state != STORE_SANDBOX_PAUSED)

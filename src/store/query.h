@@ -59,8 +59,12 @@ int query_run_durable(struct query *query, struct store *store, struct error *er
 
 /* ---- pieces of transactions, with the lock held ---- */
 
+struct store_event;
 struct store_snapshot;
 
+/* About a sandbox that has a row; NULL is none. */
+int event_add(struct store *locked, struct str sandbox_id, const struct store_event *event,
+              struct error *err);
 /* Says that a sandbox or snapshot uses layers "a,b"; only for layers that snapshots made. */
 int layer_uses_add(struct store *locked, struct str layers, const char *kind, struct str user_id,
                    struct error *err);

@@ -137,6 +137,38 @@ int store_snapshot_page(struct store *store, const struct store_snapshot_query *
 int store_snapshot_delete(struct store *store, struct str template_id, struct str tag,
                           bool *out_freed, struct error *err);
 
+/* ---- events (store_event.c) ---- */
+
+enum { STORE_LEVEL_DEBUG, STORE_LEVEL_INFO, STORE_LEVEL_WARN, STORE_LEVEL_ERROR };
+
+struct store_event {
+    /* What a writer says. */
+    struct str type, message, detail;
+    int64_t level, at_us;
+    /* What a reader finds besides: what the sandbox was. */
+    int64_t seq;
+    struct str id, team_id, sandbox_id, template_id, metadata;
+    int64_t since_us, cpu_count, mem_mb;
+};
+
+struct store_event_query {
+    struct str team_id;    /* STR_NONE = all teams, ascending */
+    struct str sandbox_id; /* STR_NONE = all of the team */
+    bool ascending;
+    int64_t after_seq; /* 0 = from the start (or end) */
+    size_t limit;
+};
+
+/* About a sandbox that has a row, else nothing is written. */
+int store_event_add(struct store *store, struct str sandbox_id, const struct store_event *event,
+                    struct error *err);
+int store_event_page(struct store *store, const struct store_event_query *wanted,
+                     struct arena *arena, struct store_event **out, size_t *out_count,
+                     struct error *err);
+/* Forgets, among the oldest max, those from before and those above the number to keep. */
+int store_event_prune(struct store *store, int64_t before_us, int64_t keep, size_t max,
+                      size_t *out_count, struct error *err);
+
 /* ---- sandboxes (store_sandbox.c) ---- */
 
 enum store_sandbox_state {
@@ -179,6 +211,7 @@ struct store_sandbox {
     const struct str *tags;
     size_t tag_count;
     bool tagged;
+    const struct store_event *event; /* only written, with an insert; or NULL */
     int64_t ended_at_us;
     struct str end_reason;
 };
@@ -223,16 +256,17 @@ struct store_sandbox_end {
  * threads. ERROR_NOT_FOUND when it does not run. */
 int store_sandbox_set_end(struct store *store, struct str id, const struct store_sandbox_end *end,
                           int64_t *out_end_at_us, int64_t *out_revision, struct error *err);
-/* Replaces the life of a running or paused one. With durable it is on disk when this returns.
- * ERROR_NOT_FOUND when there is no such row. */
+/* Replaces the life of a running or paused one, and adds an event (or NULL). With durable it is on
+ * disk when this returns. ERROR_NOT_FOUND when there is no such row. */
 int store_sandbox_set_life(struct store *store, struct str id,
-                           const struct store_sandbox_life *life, bool durable,
-                           int64_t *out_revision, struct error *err);
+                           const struct store_sandbox_life *life, const struct store_event *event,
+                           bool durable, int64_t *out_revision, struct error *err);
 /* Both do nothing when there is no such row, or it ended before. The first reason stays.
  * *out_freed: it used layers that snapshots made. */
 int store_sandbox_killing(struct store *store, struct str id, struct str reason, struct error *err);
-int store_sandbox_ended(struct store *store, struct str id, struct str reason, int64_t at_us,
-                        bool *out_freed, struct error *err);
+int store_sandbox_ended(struct store *store, struct str id, struct str reason,
+                        const struct store_event *event, int64_t at_us, bool *out_freed,
+                        struct error *err);
 /* Forgets at most max of those that ended before; *out_count is how many. */
 int store_sandbox_prune(struct store *store, int64_t before_us, size_t max, size_t *out_count,
                         struct error *err);

@@ -68,7 +68,7 @@ TEST(pages_by_tag)
     add(store, "b", 20, "x", both, 2);
     add(store, "c", 30, "y", both, 2);
     add(store, "d", 40, "y", NULL, 0);
-    OK(store_sandbox_set_life(store, STR("b"), &life, false, &revision, &err));
+    OK(store_sandbox_set_life(store, STR("b"), &life, NULL, false, &revision, &err));
     query.tags[0] = STR("red");
     OK(store_sandbox_page(store, &query, &arena, &rows, &count, &err));
     CHECK_INT(count, 3);
@@ -97,7 +97,7 @@ TEST(pages_by_tag)
     OK(store_sandbox_page(store, &query, &arena, &rows, &count, &err));
     CHECK_INT(count, 1);
     CHECK_STR(rows[0].id, "b");
-    OK(store_sandbox_ended(store, STR("b"), STR("kill"), 50, &freed, &err));
+    OK(store_sandbox_ended(store, STR("b"), STR("kill"), NULL, 50, &freed, &err));
     OK(store_sandbox_page(store, &query, &arena, &rows, &count, &err));
     CHECK_STR(rows[0].id, "c");
     query = (struct store_sandbox_query){.team_id = STR("t"), .template_id = STR("y")};
@@ -128,7 +128,7 @@ static int64_t time_pages(struct store *store, const struct store_sandbox_query 
  * hundred) tagged. */
 #define NUMBERS(first, last)                                                                       \
     "WITH RECURSIVE n(x) AS (SELECT " #first " UNION ALL SELECT x + 1 FROM n WHERE x < " #last ")" \
-                                                                                               " "
+    " "
 #define FILL(first, last)                                                                        \
     NUMBERS(first, last)                                                                         \
     "INSERT INTO sandboxes (id, team_id, template_id, alias, state, revision, started_at_us,"    \

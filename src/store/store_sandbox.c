@@ -132,7 +132,7 @@ int store_sandbox_insert(struct store *store, const struct store_sandbox *row, s
         return -1;
     if (insert_row(locked, row, err) < 0 ||
         layer_uses_add(locked, row->layers, "sandbox", row->id, err) < 0 ||
-        sandbox_tags_add(locked, row, err) < 0) {
+        sandbox_tags_add(locked, row, err) < 0 || event_add(locked, row->id, row->event, err) < 0) {
         store_rollback(locked);
         return -1;
     }
@@ -263,14 +263,15 @@ static int set_life(struct store *locked, struct str id, const struct store_sand
 }
 
 int store_sandbox_set_life(struct store *store, struct str id,
-                           const struct store_sandbox_life *life, bool durable,
-                           int64_t *out_revision, struct error *err)
+                           const struct store_sandbox_life *life, const struct store_event *event,
+                           bool durable, int64_t *out_revision, struct error *err)
 {
     auto_unlock struct store *locked = store_lock(store);
 
     if (store_begin(locked, durable ? STORE_DURABLE : STORE_EPHEMERAL, err) < 0)
         return -1;
-    if (set_life(locked, id, life, out_revision, err) < 0) {
+    if (set_life(locked, id, life, out_revision, err) < 0 ||
+        event_add(locked, id, event, err) < 0) {
         store_rollback(locked);
         return -1;
     }
@@ -292,32 +293,38 @@ int store_sandbox_killing(struct store *store, struct str id, struct str reason,
     return query_run(&query, err);
 }
 
-/* History needs neither the token nor the environment: secrets go as early as they can. */
+/* History needs neither the token nor the environment: secrets go as early as they can. 1 = ended
+ * now, 0 = it was not there, or had ended before. */
 static int end_row(struct store *locked, struct str id, struct str reason, int64_t at_us,
                    struct error *err)
 {
     auto_query struct query query = {0};
+    int found;
 
     if (query_open(&query, locked,
                    "UPDATE sandboxes SET state = 'ended', ended_at_us = ?3,"
                    " end_reason = CASE WHEN end_reason = '' THEN ?2 ELSE end_reason END,"
-                   " access_token = '', env = '{}' WHERE id = ?1 AND state <> 'ended'",
+                   " access_token = '', env = '{}' WHERE id = ?1 AND state <> 'ended' RETURNING id",
                    err) < 0)
         return -1;
     bind_text(&query, id);
     bind_text(&query, reason);
     bind_int(&query, at_us);
-    return query_run(&query, err);
+    found = query_step(&query, err);
+    return found > 0 && query_run(&query, err) < 0 ? -1 : found;
 }
 
-int store_sandbox_ended(struct store *store, struct str id, struct str reason, int64_t at_us,
-                        bool *out_freed, struct error *err)
+int store_sandbox_ended(struct store *store, struct str id, struct str reason,
+                        const struct store_event *event, int64_t at_us, bool *out_freed,
+                        struct error *err)
 {
     auto_unlock struct store *locked = store_lock(store);
+    int ended;
 
     if (store_begin(locked, STORE_EPHEMERAL, err) < 0)
         return -1;
-    if (end_row(locked, id, reason, at_us, err) < 0 ||
+    ended = end_row(locked, id, reason, at_us, err);
+    if (ended < 0 || (ended > 0 && event_add(locked, id, event, err) < 0) ||
         layer_uses_remove(locked, "sandbox", id, out_freed, err) < 0 ||
         sandbox_tags_remove(locked, id, err) < 0) {
         store_rollback(locked);

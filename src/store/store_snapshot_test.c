@@ -124,7 +124,7 @@ TEST(uses_are_counted)
     OK(store_layer_state(store, STR("one"), &known, &used, &err));
     CHECK(known && used);
     FAILS(store_layer_forget(store, STR("one"), &err), ERROR_INTERNAL); /* it is used */
-    OK(store_sandbox_ended(store, STR("sb"), STR("kill"), 9, &freed, &err));
+    OK(store_sandbox_ended(store, STR("sb"), STR("kill"), NULL, 9, &freed, &err));
     CHECK(freed);
     OK(store_layer_state(store, STR("one"), &known, &used, &err));
     CHECK(known && !used);

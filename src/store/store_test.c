@@ -316,9 +316,9 @@ TEST(sandbox_row_life)
     CHECK_INT(count, 1);
     CHECK_INT(rows[0].life.state, STORE_SANDBOX_KILLING);
     CHECK_STR(rows[0].end_reason, "kill");
-    OK(store_sandbox_ended(store, STR("a"), STR("kill"), 600, &freed, &err));
-    OK(store_sandbox_ended(store, STR("a"), STR("again"), 700, &freed, &err));
-    OK(store_sandbox_ended(store, STR("unknown"), STR("kill"), 600, &freed, &err));
+    OK(store_sandbox_ended(store, STR("a"), STR("kill"), NULL, 600, &freed, &err));
+    OK(store_sandbox_ended(store, STR("a"), STR("again"), NULL, 700, &freed, &err));
+    OK(store_sandbox_ended(store, STR("unknown"), STR("kill"), NULL, 600, &freed, &err));
     OK(store_sandbox_get(store, STR("a"), &arena, &row, &err));
     CHECK_INT(row.life.state, STORE_SANDBOX_ENDED);
     CHECK_STR(row.end_reason, "kill");
@@ -354,7 +354,7 @@ TEST(sandbox_row_paused_and_resumed)
     life.step = STORE_STEP_PAUSING;
     life.end_at_us = 777;
     life.memory = true;
-    OK(store_sandbox_set_life(store, STR("b"), &life, false, &revision, &err));
+    OK(store_sandbox_set_life(store, STR("b"), &life, NULL, false, &revision, &err));
     CHECK_INT(revision, 1);
     OK(store_sandbox_live(store, &arena, &rows, &count, &err));
     CHECK_INT(count, 3);
@@ -362,7 +362,7 @@ TEST(sandbox_row_paused_and_resumed)
                                 &revision, &err),
           ERROR_NOT_FOUND);
     life.step = STORE_STEP_NONE;
-    OK(store_sandbox_set_life(store, STR("b"), &life, true, &revision, &err));
+    OK(store_sandbox_set_life(store, STR("b"), &life, NULL, true, &revision, &err));
     OK(store_sandbox_get(store, STR("b"), &arena, &row, &err));
     CHECK(row.life.state == STORE_SANDBOX_PAUSED && row.life.memory);
     CHECK_INT(row.life.end_at_us, 777);
@@ -391,7 +391,7 @@ TEST(sandbox_row_paused_and_resumed)
     life.state = STORE_SANDBOX_RUNNING;
     life.resumed_from = STORE_RESUMED_DISK;
     life.running_since_us = 1000;
-    OK(store_sandbox_set_life(store, STR("b"), &life, false, &revision, &err));
+    OK(store_sandbox_set_life(store, STR("b"), &life, NULL, false, &revision, &err));
     OK(store_sandbox_set_end(store, STR("b"),
                              &(struct store_sandbox_end){.end_at_us = 9000, .max_life_us = 500},
                              &end, &revision, &err));
@@ -399,7 +399,8 @@ TEST(sandbox_row_paused_and_resumed)
     OK(store_sandbox_get(store, STR("b"), &arena, &row, &err));
     CHECK_INT(row.life.resumed_from, STORE_RESUMED_DISK);
     OK(store_sandbox_killing(store, STR("b"), STR("kill"), &err));
-    FAILS(store_sandbox_set_life(store, STR("b"), &life, false, &revision, &err), ERROR_NOT_FOUND);
+    FAILS(store_sandbox_set_life(store, STR("b"), &life, NULL, false, &revision, &err),
+          ERROR_NOT_FOUND);
 }
 
 TEST(old_history_goes_at_open)
@@ -416,8 +417,8 @@ TEST(old_history_goes_at_open)
     add_sandbox(store, "old", "t", 1);
     add_sandbox(store, "new", "t", 1);
     add_sandbox(store, "live", "t", 1);
-    OK(store_sandbox_ended(store, STR("old"), STR("kill"), now - 8 * day_us, &freed, &err));
-    OK(store_sandbox_ended(store, STR("new"), STR("kill"), now - 6 * day_us, &freed, &err));
+    OK(store_sandbox_ended(store, STR("old"), STR("kill"), NULL, now - 8 * day_us, &freed, &err));
+    OK(store_sandbox_ended(store, STR("new"), STR("kill"), NULL, now - 6 * day_us, &freed, &err));
     store_close(store);
     OK(store_open(folder.file, &store, &err));
     FAILS(store_sandbox_get(store, STR("old"), &arena, &row, &err), ERROR_NOT_FOUND);
@@ -442,7 +443,7 @@ TEST(pages)
     add_sandbox(store, "d", "t", 30);
     add_sandbox(store, "e", "u", 40);
     add_sandbox(store, "f", "t", 50);
-    OK(store_sandbox_ended(store, STR("f"), STR("kill"), 60, &freed, &err));
+    OK(store_sandbox_ended(store, STR("f"), STR("kill"), NULL, 60, &freed, &err));
 
     OK(store_sandbox_page(store, &query, &arena, &rows, &count, &err));
     CHECK_INT(count, 2);
