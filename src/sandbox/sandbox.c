@@ -29,6 +29,7 @@ static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
     table_init(all);
     layers_init(all);
     metrics_init(all);
+    idempotency_init(all);
     (void)pthread_mutex_init(&all->warm.lock, NULL);
     cond_init_monotonic(&all->warm.changed);
     return all;
@@ -72,6 +73,7 @@ void sandboxes_close(struct sandboxes *all)
     table_done(all);
     layers_done(all);
     metrics_done(all);
+    idempotency_done(all);
     (void)pthread_mutex_destroy(&all->warm.lock);
     (void)pthread_cond_destroy(&all->warm.changed);
     free(all->run_dir);

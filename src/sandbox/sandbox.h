@@ -52,10 +52,13 @@ struct sandbox_new {
     int64_t timeout_s;
     bool secure;
     bool internet;
-    bool internet_given;    /* allow_internet_access was in the request */
-    bool auto_pause;        /* at the end of its time it is paused, not killed */
-    bool auto_pause_disk;   /* and then only its files are kept */
-    bool auto_resume;       /* traffic resumes it */
+    bool internet_given;  /* allow_internet_access was in the request */
+    bool auto_pause;      /* at the end of its time it is paused, not killed */
+    bool auto_pause_disk; /* and then only its files are kept */
+    bool auto_resume;     /* traffic resumes it */
+    /* A create that is repeated with the same key (and text) returns the first one's sandbox, for a
+     * day. STR_NONE = none. */
+    struct str idempotency_key, request_text;
     const json_t *metadata; /* object of strings, or NULL */
     const json_t *env_vars; /* object of strings, or NULL */
 };

@@ -56,19 +56,22 @@ static int refuse(enum rule rule, struct str id, enum sandbox_state to, struct e
     return sandbox_not_found(id, err);
 }
 
-/* A sandbox that is resumed counts again. */
-static int check_room(const struct sandboxes *all, const struct sandbox *sandbox, struct error *err)
+/* A sandbox that is resumed counts again (its disk always did). */
+static int check_room(struct sandboxes *all, const struct sandbox *sandbox,
+                      const struct store_limits *limits, struct error *err)
 {
-    if (sandbox->state != SANDBOX_PAUSED || !all->max_running || all->live < all->max_running)
-        return 0;
-    return error_set(err, ERROR_QUOTA, "the limit of %zu running sandboxes is reached",
-                     all->max_running);
+    struct table_new wanted = {.team_id = str_of(sandbox->team_id),
+                               .cpu_count = sandbox->cpu_count,
+                               .mem_mb = sandbox->mem_mb,
+                               .limits = limits};
+
+    return table_check_room(all, &wanted, err);
 }
 
 static int take(struct sandboxes *all, struct sandbox *sandbox, const struct table_claim *claim,
                 struct error *err)
 {
-    if (claim->to == SANDBOX_RESUMING && check_room(all, sandbox, err) < 0)
+    if (claim->to == SANDBOX_RESUMING && check_room(all, sandbox, claim->limits, err) < 0)
         return -1;
     table_move(all, sandbox, claim->to);
     schedule_unset(all, sandbox);

@@ -58,6 +58,8 @@ static int add_row(struct sandboxes *all, const struct plan *plan, const char *i
         .tags = tags,
         .tag_count = tag_count,
         .event = &event,
+        .idempotency_key = plan->idempotency_key,
+        .idempotency_hash = plan->idempotency_hash,
     };
     result = store_sandbox_insert(all->store, out, err);
     out->event = NULL;
@@ -95,7 +97,6 @@ static int make(struct sandboxes *all, const struct plan *plan, struct sandbox *
         goto fail;
     sandbox->auto_pause = row->life.auto_pause;
     sandbox->auto_pause_disk = !row->auto_pause_memory;
-    sandbox->cpu_count = (uint32_t)row->cpu_count;
     route_publish(all, sandbox->id, row, true);
     if (table_run(all, sandbox, row->life.end_at_us, row->revision))
         return 0;
@@ -104,6 +105,19 @@ fail:
     table_fail(all, sandbox, "create failed");
     (void)sandbox_teardown(all, sandbox, &ignored);
     return -1;
+}
+
+static int add_to_table(struct sandboxes *all, const struct plan *plan, const char *id,
+                        struct sandbox **out, struct error *err)
+{
+    struct table_new wanted = {.id = id,
+                               .team_id = plan->team_id,
+                               .cpu_count = plan->template.cpu_count,
+                               .mem_mb = plan->template.mem_mb,
+                               .disk_mb = plan->template.disk_mb,
+                               .limits = &plan->limits};
+
+    return table_add(all, &wanted, out, err);
 }
 
 /* 1 = made, 0 = go on without, -1 = failed for good. */
@@ -116,7 +130,7 @@ static int try_warm(struct sandboxes *all, const struct plan *plan, struct arena
 
     if (!box)
         return 0;
-    if (table_add(all, box->id, plan->team_id, &sandbox, err) < 0) {
+    if (add_to_table(all, plan, box->id, &sandbox, err) < 0) {
         if (err->code == ERROR_EXISTS) { /* it died, and is torn down already */
             warm_box_free(box);
             return 0;
@@ -143,7 +157,7 @@ static int make_any(struct sandboxes *all, const struct plan *plan, struct arena
         return -1;
     if (!warm) {
         id_make(id);
-        if (table_add(all, id, plan->team_id, &sandbox, err) < 0 ||
+        if (add_to_table(all, plan, id, &sandbox, err) < 0 ||
             make(all, plan, sandbox, NULL, arena, row, err) < 0)
             return -1;
     }
@@ -158,6 +172,8 @@ int plan_run(struct sandboxes *all, const struct plan *plan, struct arena *arena
     struct store_sandbox row;
     int result;
 
+    if (table_rate(all, plan->team_id, &plan->limits, err) < 0)
+        return error_prefix(err, "create sandbox");
     atomic_fetch_add(&all->creates, 1);
     result = make_any(all, plan, arena, &row, err);
     atomic_fetch_sub(&all->creates, 1);
@@ -168,12 +184,22 @@ int plan_run(struct sandboxes *all, const struct plan *plan, struct arena *arena
     return 0;
 }
 
-int sandbox_create(struct sandboxes *all, const struct sandbox_new *request, struct arena *arena,
-                   struct sandbox_view *out, struct error *err)
+int create_new(struct sandboxes *all, const struct sandbox_new *request, struct str hash,
+               struct arena *arena, struct sandbox_view *out, struct error *err)
 {
     auto_plan struct plan plan = {0};
 
     if (plan_from_request(all, request, arena, &plan, err) < 0)
         return -1;
+    plan.idempotency_key = request->idempotency_key;
+    plan.idempotency_hash = hash;
     return plan_run(all, &plan, arena, out, err);
+}
+
+int sandbox_create(struct sandboxes *all, const struct sandbox_new *request, struct arena *arena,
+                   struct sandbox_view *out, struct error *err)
+{
+    if (request->idempotency_key.len)
+        return create_once(all, request, arena, out, err);
+    return create_new(all, request, STR_NONE, arena, out, err);
 }

@@ -39,6 +39,7 @@ struct sandbox {
     bool auto_pause_disk;
     bool cold; /* PAUSED, and only its files are there */
     uint32_t cpu_count;
+    int64_t mem_mb, disk_mb;
     int64_t paused_at_us; /* monotonic; of the last pause by this process */
     const char *reason;   /* why it is KILLING */
     bool condemned;       /* KILLING by table_condemn(), no attempt yet */
@@ -88,6 +89,12 @@ struct keeper {
     pthread_t thread;
 };
 
+struct idempotency {
+    pthread_mutex_t lock;
+    pthread_cond_t ended;
+    struct map under_way; /* "team/key" */
+};
+
 struct metrics {
     pthread_mutex_t lock; /* guards the maps */
     pthread_cond_t wake;
@@ -129,6 +136,7 @@ struct sandboxes {
     struct layers layers;
     struct keeper keeper;
     struct metrics metrics;
+    struct idempotency idempotency;
 };
 
 /* ---- sandbox_table.c ---- */
@@ -136,15 +144,26 @@ struct sandboxes {
 void table_init(struct sandboxes *all);
 void table_done(struct sandboxes *all);
 /* As CREATING, owned by the caller. ERROR_QUOTA, ERROR_EXISTS. */
-int table_add(struct sandboxes *all, const char *id, struct str team_id, struct sandbox **out,
+struct table_new {
+    const char *id;
+    struct str team_id;
+    int64_t cpu_count, mem_mb, disk_mb;
+    const struct store_limits *limits; /* of the team; NULL = none */
+};
+int table_add(struct sandboxes *all, const struct table_new *wanted, struct sandbox **out,
               struct error *err);
+/* One more create. ERROR_QUOTA when there were too many in the last minute. */
+int table_rate(struct sandboxes *all, struct str team_id, const struct store_limits *limits,
+               struct error *err);
+/* With the lock held: may the team have one more like this? */
+int table_check_room(struct sandboxes *all, const struct table_new *wanted, struct error *err);
 /* A new one as RUNNING or PAUSED, whatever the limit says. False when the team id is bad. */
 struct table_adopt {
     const char *id;
     struct str team_id;
     bool paused, cold;
     bool auto_pause, auto_pause_disk;
-    uint32_t cpu_count;
+    int64_t cpu_count, mem_mb, disk_mb;
     int64_t end_at_us, revision;
 };
 bool table_adopt(struct sandboxes *all, const struct table_adopt *adopt);
@@ -199,8 +218,9 @@ int sandbox_not_found(struct str id, struct error *err);
  * meanwhile what was asked for. */
 struct table_claim {
     enum sandbox_state to;
-    int64_t asked_at_us; /* monotonic; 0 = now */
-    const char *reason;  /* of KILLING */
+    int64_t asked_at_us;               /* monotonic; 0 = now */
+    const char *reason;                /* of KILLING */
+    const struct store_limits *limits; /* RESUMING: of the team */
 };
 int table_claim(struct sandboxes *all, struct str team_id, struct str id,
                 const struct table_claim *claim, struct sandbox **out, struct error *err);
@@ -235,7 +255,11 @@ struct plan {
     char access_token[TOKEN_SIZE];
     char *metadata, *env; /* JSON */
     struct buf init_body;
+    struct store_limits limits; /* of the team */
+    struct str idempotency_key, idempotency_hash;
 };
+int team_limits(struct sandboxes *all, struct str team_id, struct store_limits *out,
+                struct error *err);
 void plan_done(struct plan *plan);
 #define auto_plan __attribute__((cleanup(plan_done)))
 int plan_from_request(struct sandboxes *all, const struct sandbox_new *request, struct arena *arena,
@@ -245,6 +269,16 @@ int plan_from_row(struct sandboxes *all, const struct store_sandbox *row, struct
                   int64_t timeout_s, struct plan *plan, struct error *err);
 int plan_run(struct sandboxes *all, const struct plan *plan, struct arena *arena,
              struct sandbox_view *out, struct error *err);
+
+/* ---- sandbox_idempotency.c ---- */
+
+void idempotency_init(struct sandboxes *all);
+void idempotency_done(struct sandboxes *all);
+int create_once(struct sandboxes *all, const struct sandbox_new *request, struct arena *arena,
+                struct sandbox_view *out, struct error *err);
+/* sandbox_create.c; hash: STR_NONE without a key */
+int create_new(struct sandboxes *all, const struct sandbox_new *request, struct str hash,
+               struct arena *arena, struct sandbox_view *out, struct error *err);
 
 /* ---- sandbox_layers.c ---- */
 

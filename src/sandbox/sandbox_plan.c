@@ -145,8 +145,22 @@ static int pin_template(struct sandboxes *all, struct str team_id, struct str na
                      (int)(name.len < 128 ? name.len : 128), name.p);
 }
 
-static int finish(struct plan *plan, struct error *err)
+int team_limits(struct sandboxes *all, struct str team_id, struct store_limits *out,
+                struct error *err)
 {
+    auto_arena struct arena arena = {0};
+    struct store_team team;
+
+    if (store_team_get(all->store, team_id, &arena, &team, err) < 0)
+        return -1;
+    *out = team.limits;
+    return 0;
+}
+
+static int finish(struct sandboxes *all, struct plan *plan, struct error *err)
+{
+    if (team_limits(all, plan->team_id, &plan->limits, err) < 0)
+        return -1;
     plan->spec.internet = plan->internet;
     if (plan->secure)
         make_token(plan->access_token);
@@ -171,7 +185,7 @@ int plan_from_request(struct sandboxes *all, const struct sandbox_new *request, 
         check_pairs("envVars", request->env_vars, true, &plan->env, err) < 0 ||
         pin_template(all, request->team_id, request->template_name, arena, plan, err) < 0)
         return -1;
-    return finish(plan, err);
+    return finish(all, plan, err);
 }
 
 int plan_from_row(struct sandboxes *all, const struct store_sandbox *row, struct str layers,
@@ -199,5 +213,5 @@ int plan_from_row(struct sandboxes *all, const struct store_sandbox *row, struct
         return -1;
     layers_pin(all, &plan->spec);
     plan->pinned = all;
-    return finish(plan, err);
+    return finish(all, plan, err);
 }

@@ -68,7 +68,9 @@ static bool adopt_paused(struct sandboxes *all, const struct store_sandbox *row,
                                 .paused = true,
                                 .auto_pause = row->life.auto_pause,
                                 .auto_pause_disk = !row->auto_pause_memory,
-                                .cpu_count = (uint32_t)row->cpu_count,
+                                .cpu_count = row->cpu_count,
+                                .mem_mb = row->mem_mb,
+                                .disk_mb = row->disk_mb,
                                 .revision = row->revision};
 
     if (row->life.step != STORE_STEP_NONE)
@@ -90,7 +92,9 @@ static bool adopt_running(struct sandboxes *all, const struct store_sandbox *row
                                 .team_id = row->team_id,
                                 .auto_pause = row->life.auto_pause,
                                 .auto_pause_disk = !row->auto_pause_memory,
-                                .cpu_count = (uint32_t)row->cpu_count,
+                                .cpu_count = row->cpu_count,
+                                .mem_mb = row->mem_mb,
+                                .disk_mb = row->disk_mb,
                                 .end_at_us = row->life.end_at_us,
                                 .revision = row->revision};
 

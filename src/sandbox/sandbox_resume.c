@@ -205,11 +205,12 @@ int sandbox_resume(struct sandboxes *all, struct str team_id, struct str id,
                    const struct sandbox_resume *request, struct arena *arena,
                    struct sandbox_view *out, struct error *err)
 {
-    struct table_claim claim = {.to = SANDBOX_RESUMING};
+    struct store_limits limits;
+    struct table_claim claim = {.to = SANDBOX_RESUMING, .limits = &limits};
     struct store_sandbox row;
     struct sandbox *sandbox;
 
-    if (check_request(all, request, err) < 0 ||
+    if (check_request(all, request, err) < 0 || team_limits(all, team_id, &limits, err) < 0 ||
         table_claim(all, team_id, id, &claim, &sandbox, err) < 0 ||
         resume_owned(all, sandbox, request, arena, &row, err) < 0)
         return -1;

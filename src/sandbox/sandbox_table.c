@@ -18,6 +18,9 @@
 struct team_count {
     size_t running;
     uint64_t started;
+    int64_t live, cpu, mem_mb, disk_mb; /* disk_mb: also of the paused */
+    double creates;                     /* that may be done now */
+    int64_t creates_at_us;              /* monotonic */
 };
 
 void table_init(struct sandboxes *all)
@@ -79,6 +82,16 @@ static bool is_live(enum sandbox_state state)
     return state != SANDBOX_PAUSED && state != SANDBOX_KILLING;
 }
 
+static void count_live(struct sandboxes *all, const struct sandbox *sandbox, int by)
+{
+    struct team_count *count = count_of(all, sandbox->team_id);
+
+    all->live += (size_t)by;
+    count->live += by;
+    count->cpu += by * (int64_t)sandbox->cpu_count;
+    count->mem_mb += by * sandbox->mem_mb;
+}
+
 void table_move(struct sandboxes *all, struct sandbox *sandbox, enum sandbox_state to)
 {
     static const unsigned allowed[SANDBOX_STATE_COUNT] = {
@@ -100,33 +113,100 @@ void table_move(struct sandboxes *all, struct sandbox *sandbox, enum sandbox_sta
         count->started += from == SANDBOX_CREATING;
     }
     if (is_live(from) != is_live(to))
-        all->live += is_live(to) ? 1 : (size_t)-1;
+        count_live(all, sandbox, is_live(to) ? 1 : -1);
+    if (to == SANDBOX_KILLING)
+        count_of(all, sandbox->team_id)->disk_mb -= sandbox->disk_mb;
     sandbox->state = to;
     if (to == SANDBOX_RUNNING || to == SANDBOX_PAUSED || to == SANDBOX_KILLING)
         (void)pthread_cond_broadcast(&all->moved);
 }
 
-int table_add(struct sandboxes *all, const char *id, struct str team_id, struct sandbox **out,
-              struct error *err)
+static int over(struct error *err, const char *what, int64_t limit)
 {
-    struct sandbox *sandbox = NULL;
+    return error_set(err, ERROR_QUOTA, "your team's limit of %lld %s is reached", (long long)limit,
+                     what);
+}
+
+int table_check_room(struct sandboxes *all, const struct table_new *wanted, struct error *err)
+{
+    const struct store_limits *limits = wanted->limits;
+    const struct team_count *count = map_get(&all->teams, wanted->team_id);
+    struct team_count none = {0};
+
+    if (all->max_running && all->live >= all->max_running)
+        return error_set(err, ERROR_QUOTA, "the limit of %zu running sandboxes is reached",
+                         all->max_running);
+    if (!limits)
+        return 0;
+    if (!count)
+        count = &none;
+    if (limits->sandboxes && count->live >= limits->sandboxes)
+        return over(err, "running sandboxes", limits->sandboxes);
+    if (limits->cpu && count->cpu + wanted->cpu_count > limits->cpu)
+        return over(err, "CPUs", limits->cpu);
+    if (limits->mem_mb && count->mem_mb + wanted->mem_mb > limits->mem_mb)
+        return over(err, "MB of memory", limits->mem_mb);
+    if (limits->disk_mb && count->disk_mb + wanted->disk_mb > limits->disk_mb)
+        return over(err, "MB of disk", limits->disk_mb);
+    return 0;
+}
+
+/* A bucket that holds a minute's worth and fills up evenly. */
+int table_rate(struct sandboxes *all, struct str team_id, const struct store_limits *limits,
+               struct error *err)
+{
+    char id[TEAM_ID_SIZE];
+    struct team_count *count;
+    int64_t now = clock_mono_us();
     int result = 0;
 
-    if (team_id.len == 0 || team_id.len >= TEAM_ID_SIZE)
+    if (!limits->creates_per_minute || !str_copy(team_id, id, sizeof(id)))
+        return 0;
+    (void)pthread_mutex_lock(&all->lock);
+    count = count_of(all, id);
+    count->creates += count->creates_at_us ? (double)(now - count->creates_at_us) *
+                                                 (double)limits->creates_per_minute / 60e6
+                                           : (double)limits->creates_per_minute;
+    if (count->creates > (double)limits->creates_per_minute)
+        count->creates = (double)limits->creates_per_minute;
+    count->creates_at_us = now;
+    if (count->creates < 1)
+        result = over(err, "creates per minute", limits->creates_per_minute);
+    else
+        count->creates -= 1;
+    (void)pthread_mutex_unlock(&all->lock);
+    return result;
+}
+
+static struct sandbox *add_sized(struct sandboxes *all, const struct table_new *wanted)
+{
+    struct sandbox *sandbox = add_entry(all, wanted->id, SANDBOX_CREATING);
+
+    (void)str_copy(wanted->team_id, sandbox->team_id, sizeof(sandbox->team_id));
+    sandbox->cpu_count = (uint32_t)wanted->cpu_count;
+    sandbox->mem_mb = wanted->mem_mb;
+    sandbox->disk_mb = wanted->disk_mb;
+    count_live(all, sandbox, 1);
+    count_of(all, sandbox->team_id)->disk_mb += sandbox->disk_mb;
+    return sandbox;
+}
+
+int table_add(struct sandboxes *all, const struct table_new *wanted, struct sandbox **out,
+              struct error *err)
+{
+    int result = 0;
+
+    *out = NULL;
+    if (wanted->team_id.len == 0 || wanted->team_id.len >= TEAM_ID_SIZE)
         return error_set(err, ERROR_INTERNAL, "bad team id");
     (void)pthread_mutex_lock(&all->lock);
-    if (all->max_running && all->live >= all->max_running) {
-        result = error_set(err, ERROR_QUOTA, "the limit of %zu running sandboxes is reached",
-                           all->max_running);
-    } else if (map_get(&all->table, str_of(id))) {
-        result = error_set(err, ERROR_EXISTS, "sandbox '%s' is there already", id);
-    } else {
-        sandbox = add_entry(all, id, SANDBOX_CREATING);
-        (void)str_copy(team_id, sandbox->team_id, sizeof(sandbox->team_id));
-        all->live++;
-    }
+    if (map_get(&all->table, str_of(wanted->id)))
+        result = error_set(err, ERROR_EXISTS, "sandbox '%s' is there already", wanted->id);
+    else
+        result = table_check_room(all, wanted, err);
+    if (result == 0)
+        *out = add_sized(all, wanted);
     (void)pthread_mutex_unlock(&all->lock);
-    *out = sandbox;
     return result;
 }
 
@@ -137,12 +217,13 @@ bool table_adopt(struct sandboxes *all, const struct table_adopt *adopt)
     if (adopt->team_id.len == 0 || adopt->team_id.len >= TEAM_ID_SIZE)
         return false;
     (void)pthread_mutex_lock(&all->lock);
-    sandbox = add_entry(all, adopt->id, SANDBOX_CREATING);
-    (void)str_copy(adopt->team_id, sandbox->team_id, sizeof(sandbox->team_id));
-    all->live++;
+    sandbox = add_sized(all, &(struct table_new){.id = adopt->id,
+                                                 .team_id = adopt->team_id,
+                                                 .cpu_count = adopt->cpu_count,
+                                                 .mem_mb = adopt->mem_mb,
+                                                 .disk_mb = adopt->disk_mb});
     sandbox->auto_pause = adopt->auto_pause;
     sandbox->auto_pause_disk = adopt->auto_pause_disk;
-    sandbox->cpu_count = adopt->cpu_count;
     sandbox->revision = adopt->revision;
     (void)pthread_mutex_unlock(&all->lock);
     if (!adopt->paused)

@@ -60,11 +60,14 @@ int query_run_durable(struct query *query, struct store *store, struct error *er
 /* ---- pieces of transactions, with the lock held ---- */
 
 struct store_event;
+struct store_sandbox;
 struct store_snapshot;
 
 /* About a sandbox that has a row; NULL is none. */
 int event_add(struct store *locked, struct str sandbox_id, const struct store_event *event,
               struct error *err);
+/* Remembers which create made it, when that can be repeated. ERROR_EXISTS when the key was used. */
+int idempotency_add(struct store *locked, const struct store_sandbox *row, struct error *err);
 /* Says that a sandbox or snapshot uses layers "a,b"; only for layers that snapshots made. */
 int layer_uses_add(struct store *locked, struct str layers, const char *kind, struct str user_id,
                    struct error *err);

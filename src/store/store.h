@@ -28,11 +28,20 @@ static inline void store_cleanup(struct store **store)
     store_close(*store);
 }
 
-/* ---- accounts (store_account.c) ---- */
+/* ---- teams and keys (store_team.c, store_account.c) ---- */
+
+struct store_limits {    /* 0 = none */
+    int64_t sandboxes;   /* running at the same time */
+    int64_t cpu, mem_mb; /* of those */
+    int64_t disk_mb;     /* of those and the paused */
+    int64_t creates_per_minute;
+};
 
 struct store_team {
     struct str id, name;
     int64_t created_at_us;
+    bool banned;
+    struct store_limits limits;
 };
 
 struct store_key {
@@ -40,6 +49,7 @@ struct store_key {
     struct str hash; /* SHA-256, 64 hex digits */
     struct str mask;
     int64_t created_at_us, last_used_at_us;
+    bool team_banned; /* only in store_key_find() */
 };
 
 /* The team's part of names "team/name": its name when that can stand there, else its id. */
@@ -49,6 +59,11 @@ int store_team_slug(struct store *store, struct str team_id, struct arena *arena
 int store_team_insert(struct store *store, const struct store_team *team, struct error *err);
 int store_team_get(struct store *store, struct str id, struct arena *arena, struct store_team *out,
                    struct error *err);
+/* Everything but the id. */
+int store_team_update(struct store *store, const struct store_team *team, struct error *err);
+/* Oldest first. */
+int store_team_list(struct store *store, struct arena *arena, struct store_team **out,
+                    size_t *out_count, struct error *err);
 int store_key_insert(struct store *store, const struct store_key *key, struct error *err);
 /* ERROR_NOT_FOUND when there is none. */
 int store_key_find(struct store *store, struct str hash, struct arena *arena, struct store_key *out,
@@ -59,7 +74,31 @@ int store_key_list(struct store *store, struct str team_id, struct arena *arena,
 int store_key_count(struct store *store, size_t *out, struct error *err);
 /* By id, within the team. ERROR_NOT_FOUND. */
 int store_key_delete(struct store *store, struct str team_id, struct str id, struct error *err);
+int store_key_rename(struct store *store, struct str team_id, struct str id, struct str name,
+                     struct error *err);
 int store_key_used(struct store *store, struct str id, int64_t at_us, struct error *err);
+
+/* ---- what was changed, and what may be repeated (store_audit.c) ---- */
+
+struct store_audit {
+    int64_t seq, at_us;
+    struct str team_id, key_id, method, path, request_id;
+    int64_t status;
+};
+
+int store_audit_add(struct store *store, const struct store_audit *entry, struct error *err);
+/* Newest first; STR_NONE = all teams; before_seq 0 = from the newest. */
+int store_audit_page(struct store *store, struct str team_id, int64_t before_seq, size_t limit,
+                     struct arena *arena, struct store_audit **out, size_t *out_count,
+                     struct error *err);
+/* As store_event_prune(). */
+int store_audit_prune(struct store *store, int64_t before_us, int64_t keep, size_t max,
+                      size_t *out_count, struct error *err);
+/* *out_sandbox_id is STR_NONE when the key was not used yet. */
+int store_idempotency_find(struct store *store, struct str team_id, struct str key,
+                           struct arena *arena, struct str *out_sandbox_id, struct str *out_hash,
+                           struct error *err);
+int store_idempotency_prune(struct store *store, int64_t before_us, struct error *err);
 
 /* ---- templates (store_template.c) ---- */
 
@@ -211,7 +250,8 @@ struct store_sandbox {
     const struct str *tags;
     size_t tag_count;
     bool tagged;
-    const struct store_event *event; /* only written, with an insert; or NULL */
+    const struct store_event *event;              /* only written, with an insert; or NULL */
+    struct str idempotency_key, idempotency_hash; /* the same; STR_NONE = none */
     int64_t ended_at_us;
     struct str end_reason;
 };
