@@ -1,9 +1,10 @@
 /* What goes on in a box's cgroups: standing still, and what is used.
  *
  * Freezing is asked for by a knob and done when `cgroup.events` says so. Each process stops where it
- * would take a signal, so one in the middle of a long write stops after it. One that waits for an answer
- * of another that is frozen already (a reader of the agent's /proc/meminfo) never gets there: then
- * all go on for a moment and are stopped anew. */
+ * would take a signal, so one in the middle of a long write stops after it. One that waits inside the
+ * kernel for the answer of another that is frozen already (a reader of /proc/meminfo, which the agent
+ * serves) never gets there, and need not: it stands still as well, and will stop before it runs a single
+ * instruction of its own. So a box that was told to freeze and uses no processor time counts as frozen. */
 #include "warden/box_cgroup.h"
 
 #include <errno.h>
@@ -18,10 +19,9 @@
 #include "base/clock.h"
 #include "base/fd.h"
 
-enum { TEXT_MAX = 8192 };
+enum { TEXT_MAX = 8192, PAUSE_MAX_US = 5000 };
 
-/* How long each try to freeze may take. */
-static const int tries_ms[] = {1000, 2000, 4000};
+enum { FREEZE_MAX_US = 7000000, SAMPLE_US = 25000 };
 
 static int read_knob(struct box_cgroups *cgroups, enum hierarchy h, const char *id,
                      const char *knob, char out[TEXT_MAX])
@@ -76,40 +76,69 @@ static int read_events(int fd)
     return find_value(text, "frozen", &value) ? (int)value : -EINVAL;
 }
 
-static int wait_frozen(int events_fd, int wait_ms)
+static uint64_t cpu_time(struct box_cgroups *cgroups, const char *id)
 {
-    int64_t deadline = clock_mono_ms() + wait_ms;
+    char text[TEXT_MAX];
+    uint64_t value;
+
+    return read_knob(cgroups, V2, id, "cpu.stat", text) == 0 &&
+                   find_value(text, "usage_usec", &value)
+               ? value
+               : UINT64_MAX;
+}
+
+struct sample {
+    int64_t at_us;
+    uint64_t cpu_us;
+};
+
+/* Has no time been used since the last sample? A new one is taken when that is old enough. */
+static bool uses_nothing(struct box_cgroups *cgroups, const char *id, struct sample *last)
+{
+    struct sample now = {.at_us = clock_mono_us()};
+    bool same;
+
+    if (now.at_us - last->at_us < SAMPLE_US)
+        return false;
+    now.cpu_us = cpu_time(cgroups, id);
+    same = now.cpu_us == last->cpu_us && now.cpu_us != UINT64_MAX;
+    *last = now;
+    return same;
+}
+
+/* The kernel tells of a change at most every 10 ms, which is longer than most freezes take: so it is
+ * also looked at again after short and then longer pauses. */
+static int wait_frozen(struct box_cgroups *cgroups, const char *id, int events_fd)
+{
+    struct sample sample = {.at_us = clock_mono_us(), .cpu_us = UINT64_MAX};
+    int64_t deadline = sample.at_us + FREEZE_MAX_US, pause_us = 20;
 
     for (;;) {
         struct pollfd poll_fd = {.fd = events_fd, .events = POLLPRI};
+        struct timespec pause = {.tv_nsec = (long)pause_us * 1000};
         int r = read_events(events_fd);
-        int64_t left = deadline - clock_mono_ms();
 
         if (r != 0)
             return r < 0 ? r : 0;
-        if (left <= 0)
+        if (uses_nothing(cgroups, id, &sample))
+            return 0;
+        if (clock_mono_us() >= deadline)
             return -ETIMEDOUT;
-        if (poll(&poll_fd, 1, (int)left) < 0 && errno != EINTR)
+        if (ppoll(&poll_fd, 1, &pause, NULL) < 0 && errno != EINTR)
             return -errno;
+        if (pause_us < PAUSE_MAX_US)
+            pause_us *= 2;
     }
 }
 
 static int freeze(struct box_cgroups *cgroups, const char *id, int events_fd)
 {
-    const struct timespec moment = {.tv_nsec = 20000000};
-    int r = 0;
+    int r = write_freeze(cgroups, id, true);
 
-    for (size_t i = 0; i < sizeof(tries_ms) / sizeof(*tries_ms); i++) {
-        r = write_freeze(cgroups, id, true);
-        if (r == 0)
-            r = wait_frozen(events_fd, tries_ms[i]);
-        if (r == 0)
-            return 0;
+    if (r == 0)
+        r = wait_frozen(cgroups, id, events_fd);
+    if (r < 0)
         (void)write_freeze(cgroups, id, false);
-        if (r != -ETIMEDOUT)
-            break;
-        (void)nanosleep(&moment, NULL);
-    }
     return r;
 }
 

@@ -350,12 +350,14 @@ TEST_TIMEOUT(snapshot_times, 120)
     for (size_t i = 0; i < 3; i++) {
         struct box_spec spec = rig_spec(), child;
         struct layer_info layer;
-        int64_t fresh, clean, started;
+        int64_t fresh, clean, started, plain;
         uint64_t frozen;
 
         spec.limits.mem_bytes = 3ull << 30;
         spec.limits.disk_bytes = 4ull << 30;
+        plain = clock_mono_us();
         rig_start(&spec, &info);
+        plain = clock_mono_us() - plain;
         RIG_CHECK_ASK("ok", spec.id, "fill /f %llu", (unsigned long long)sizes[i] << 20);
         fresh = clock_mono_us();
         rig_snapshot(spec.id, "fresh", &layer);
@@ -369,14 +371,57 @@ TEST_TIMEOUT(snapshot_times, 120)
         rig_start(&child, &info);
         started = clock_mono_us() - started;
         (void)printf(
-            "     %4u MB just written: %.1f ms, frozen for %.2f; again: %.2f ms, frozen for "
-            "%.2f; start of a box from it: %.2f ms\n",
+            "     %4u MB just written: %.1f ms, frozen for %.2f; again: %.2f, frozen for %.2f; "
+            "start from it: %.2f, without: %.2f\n",
             sizes[i], (double)fresh / 1000, (double)frozen / 1000, (double)clean / 1000,
-            (double)layer.frozen_us / 1000, (double)started / 1000);
+            (double)layer.frozen_us / 1000, (double)started / 1000, (double)plain / 1000);
         rig_kill(child.id);
         rig_kill(spec.id);
         delete_layer("fresh");
         delete_layer("clean");
     }
+    rig_close();
+}
+
+static int compare_times(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+TEST_TIMEOUT(start_times, 120)
+{
+    enum { BOXES = 30, KINDS = 2 };
+    static char ids[BOXES * KINDS][ID_SIZE];
+    int64_t times[KINDS][BOXES];
+    struct layer_info layer;
+    struct box_spec spec;
+    struct box_info info;
+
+    rig_open();
+    spec = rig_spec();
+    spec.limits.mem_bytes = 1ull << 30;
+    spec.limits.disk_bytes = 1ull << 30;
+    rig_start(&spec, &info);
+    RIG_CHECK_ASK("ok", spec.id, "fill /f 100000000");
+    rig_snapshot(spec.id, "snap", &layer);
+    rig_kill(spec.id);
+    (void)usleep(200000);
+    for (int i = 0; i < BOXES * KINDS; i++) {
+        int64_t since = clock_mono_us();
+
+        spec = i % KINDS ? spec_from("snap") : rig_spec();
+        rig_start(&spec, &info);
+        times[i % KINDS][i / KINDS] = clock_mono_us() - since;
+        memcpy(ids[i], spec.id, ID_SIZE);
+    }
+    for (int kind = 0; kind < KINDS; kind++)
+        qsort(times[kind], BOXES, sizeof(times[0][0]), compare_times);
+    (void)printf("     start: %.2f ms, from a snapshot of 100 MB: %.2f ms (medians of %d)\n",
+                 (double)times[0][BOXES / 2] / 1000, (double)times[1][BOXES / 2] / 1000, BOXES);
+    for (int i = 0; i < BOXES * KINDS; i++)
+        rig_kill(ids[i]);
+    rig_check_nothing_left();
     rig_close();
 }
