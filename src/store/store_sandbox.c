@@ -132,7 +132,8 @@ int store_sandbox_insert(struct store *store, const struct store_sandbox *row, s
         return -1;
     if (insert_row(locked, row, err) < 0 ||
         layer_uses_add(locked, row->layers, "sandbox", row->id, err) < 0 ||
-        sandbox_tags_add(locked, row, err) < 0 || event_add(locked, row->id, row->event, err) < 0) {
+        sandbox_tags_add(locked, row, err) < 0 || event_add(locked, row->id, row->event, err) < 0 ||
+        idempotency_add(locked, row, err) < 0) {
         store_rollback(locked);
         return -1;
     }
