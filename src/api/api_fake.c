@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "account/api_key.h"
+#include "account/team.h"
 #include "sandbox/sandbox_metrics.h"
 #include "template/template.h"
 
@@ -86,6 +87,8 @@ int sandbox_create(struct sandboxes *all, const struct sandbox_new *request, str
     api_fake.auto_pause = request->auto_pause;
     api_fake.auto_pause_disk = request->auto_pause_disk;
     api_fake.auto_resume = request->auto_resume;
+    (void)str_copy(request->idempotency_key, api_fake.idempotency_key,
+                   sizeof(api_fake.idempotency_key));
     (void)str_copy(request->template_name, api_fake.template_name, sizeof(api_fake.template_name));
     fill(api_fake.sandboxes++, arena, out);
     __atomic_add_fetch(&api_fake.creates, 1, __ATOMIC_SEQ_CST);
@@ -333,4 +336,86 @@ size_t team_metrics(struct sandboxes *all, struct str team_id, int64_t from_us, 
     (*out)[0] = (struct team_sample){.at_us = 1767225600000000, .running = 5};
     (*out)[1] = (struct team_sample){.at_us = 1767225605000000, .running = 3, .start_rate = 0.5};
     return 2;
+}
+
+/* ---- accounts: tested with the real ones, in api_account_test.c ---- */
+
+static int not_here(struct error *err)
+{
+    return error_set(err, ERROR_UNSUPPORTED, "not in this test");
+}
+
+void api_keys_refresh(struct api_keys *keys)
+{
+    (void)keys;
+}
+
+int api_key_new(struct store *store, struct str team_id, struct str name, struct arena *arena,
+                struct store_key *out, char out_key[API_KEY_SIZE], struct error *err)
+{
+    (void)store, (void)team_id, (void)name, (void)arena, (void)out, (void)out_key;
+    return not_here(err);
+}
+
+int api_key_rename(struct store *store, struct str team_id, struct str id, struct str name,
+                   struct error *err)
+{
+    (void)store, (void)team_id, (void)id, (void)name;
+    return not_here(err);
+}
+
+int api_key_list(struct store *store, struct str team_id, struct arena *arena,
+                 struct store_key **out, size_t *out_count, struct error *err)
+{
+    (void)store, (void)team_id, (void)arena, (void)out, (void)out_count;
+    return not_here(err);
+}
+
+int api_key_delete(struct store *store, struct str team_id, struct str id, struct error *err)
+{
+    (void)store, (void)team_id, (void)id;
+    return not_here(err);
+}
+
+int team_create(struct store *store, struct store_team *team, struct arena *arena,
+                struct error *err)
+{
+    (void)store, (void)team, (void)arena;
+    return not_here(err);
+}
+
+int team_update(struct store *store, const struct store_team *team, struct error *err)
+{
+    (void)store, (void)team;
+    return not_here(err);
+}
+
+int team_get(struct store *store, struct str id, struct arena *arena, struct store_team *out,
+             struct error *err)
+{
+    (void)store, (void)id, (void)arena, (void)out;
+    return not_here(err);
+}
+
+int team_list(struct store *store, struct arena *arena, struct store_team **out, size_t *out_count,
+              struct error *err)
+{
+    (void)store, (void)arena, (void)out, (void)out_count;
+    return not_here(err);
+}
+
+int store_audit_add(struct store *store, const struct store_audit *entry, struct error *err)
+{
+    (void)store, (void)entry, (void)err;
+    __atomic_add_fetch(&api_fake.audited, 1, __ATOMIC_SEQ_CST);
+    return 0;
+}
+
+int store_audit_page(struct store *store, struct str team_id, int64_t before_seq, size_t limit,
+                     struct arena *arena, struct store_audit **out, size_t *out_count,
+                     struct error *err)
+{
+    (void)store, (void)team_id, (void)before_seq, (void)limit, (void)arena, (void)out;
+    (void)out_count;
+    return not_here(err);
 }

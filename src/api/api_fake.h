@@ -27,7 +27,9 @@ struct api_fake {
     bool snapshot_deleted;
     struct event_filter events; /* of the last list (its strings are gone) */
     char event_type[32];        /* the first of its types */
-    int64_t from_us, until_us;  /* of the last metrics */
+    char idempotency_key[32];   /* of the last create */
+    size_t audited;
+    int64_t from_us, until_us; /* of the last metrics */
 };
 extern struct api_fake api_fake;
 

@@ -11,6 +11,8 @@
 #define SMALL (64 * 1024)
 /* clang-format off */
 #define ROUTE(m, p, h)        {.method = (m), .pattern = (p), .handler = (h), .body_max = SMALL}
+#define ADMIN(m, p, h)        {.method = (m), .pattern = (p), .handler = (h), .body_max = SMALL, \
+                               .auth = API_AUTH_OPERATOR}
 #define LARGE(m, p, h)        {.method = (m), .pattern = (p), .handler = (h), .body_max = API_BODY_MAX}
 #define MISSING(m, p, what)   {.method = (m), .pattern = (p), .handler = api_unsupported, \
                                .body_max = API_BODY_MAX, .feature = (what)}
@@ -56,7 +58,18 @@ const struct api_route api_routes[] = {
     MISSING("POST", "/templates/{id}/builds/{build}", "building templates"),
     MISSING("POST", "/v2/templates/{id}/builds/{build}", "building templates"),
 
-    MISSING("GET", "/teams", "teams"),
+    ROUTE("GET", "/teams", api_teams_list),
+    ROUTE("GET", "/api-keys", api_keys_list),
+    ROUTE("POST", "/api-keys", api_keys_create),
+    ROUTE("PATCH", "/api-keys/{id}", api_keys_rename),
+    ROUTE("DELETE", "/api-keys/{id}", api_keys_delete),
+    ROUTE("POST", "/access-tokens", api_tokens_create),
+    ROUTE("DELETE", "/access-tokens/{id}", api_tokens_delete),
+    ROUTE("GET", "/audit", api_audit_list),
+    ADMIN("GET", "/admin/teams", api_admin_teams),
+    ADMIN("POST", "/admin/teams", api_admin_team_create),
+    ADMIN("PATCH", "/admin/teams/{id}", api_admin_team_change),
+    ADMIN("POST", "/admin/teams/{id}/api-keys", api_admin_key_create),
     ROUTE("GET", "/teams/{id}/metrics", api_metrics_team),
     ROUTE("GET", "/teams/{id}/metrics/max", api_metrics_team_max),
     MISSING("GET", "/volumes", "volumes"),

@@ -480,6 +480,38 @@ TEST(internal_errors_are_told_in_general_words)
     call_done(&call);
 }
 
+TEST(changes_are_audited)
+{
+    api_fake.sandboxes = 1;
+    CHECK_INT(request("GET", ONE, NULL, NULL, NULL), 200);
+    CHECK_INT(api_fake.audited, 0);
+    CHECK_INT(request("POST", ONE "/pause", NULL, NULL, NULL), 204);
+    CHECK_INT(request("POST", ONE "/pause", NULL, NULL, NULL), 409);
+    CHECK_INT(api_fake.audited, 2);
+}
+
+TEST(idempotency_key_is_passed_on)
+{
+    struct api_call call = new_call("POST", "/v2/sandboxes");
+
+    call.body = STR("{\"templateID\":\"base\"}");
+    call.idempotency_key = STR("k1");
+    CHECK_INT(run(&call), 201);
+    CHECK_STR(str_of(api_fake.idempotency_key), "k1");
+    call_done(&call);
+}
+
+TEST(quotas_tell_when_to_come_again)
+{
+    struct api_call call = new_call("GET", "/sandboxes");
+
+    (void)error_set(&api_fake.fail, ERROR_QUOTA, "too many");
+    CHECK_INT(run(&call), 429);
+    CHECK_STR(call.headers[0].name, "Retry-After");
+    CHECK_STR(call.headers[0].value, "1");
+    call_done(&call);
+}
+
 TEST(busy_answers_tell_when_to_come_again)
 {
     struct api_call call = new_call("GET", "/sandboxes");

@@ -32,6 +32,7 @@ int run(struct api_call *call)
 
     if (api_auth(call, &err) < 0 || call->route->handler(call, &err) < 0)
         api_fail(call, &err);
+    api_audit(call);
     return call->status;
 }
 

@@ -17,10 +17,12 @@ static int64_t prune(struct sandboxes *all)
 {
     int64_t before = clock_wall_us() - (int64_t)STORE_HISTORY_DAYS * 24 * HOUR_US;
     struct error err = {0};
-    size_t count = 0, events = 0;
+    size_t count = 0, events = 0, audit = 0;
 
     if (store_sandbox_prune(all->store, before, PRUNE_ROWS, &count, &err) < 0 ||
         store_event_prune(all->store, before, EVENTS_KEPT, PRUNE_ROWS, &events, &err) < 0 ||
+        store_audit_prune(all->store, before - 23 * 24 * HOUR_US, EVENTS_KEPT, PRUNE_ROWS, &audit,
+                          &err) < 0 ||
         store_idempotency_prune(all->store, clock_wall_us() - 24 * HOUR_US, &err) < 0)
         log_warn("sandbox", "forget old history: %s, ignoring", err.message);
     return clock_mono_us() + (count < PRUNE_ROWS && events < PRUNE_ROWS ? HOUR_US : AGAIN_US);
