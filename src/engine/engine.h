@@ -30,21 +30,23 @@ struct box_limits {
 struct box_spec {
     char id[ID_SIZE];
     struct box_limits limits;
-    uint32_t layer_count; /* lowest first */
+    /* Lowest first: those the operator installed, then snapshots. A snapshot holds all that was in the
+     * snapshots below it, so only the last one is read and the others need not be named (or exist). */
+    uint32_t layer_count;
     char layers[BOX_LAYERS_MAX][LAYER_NAME_SIZE];
     bool internet;
     bool keep_disk; /* go on with the writable layer that a stopped box of this id left */
     uint32_t volume_count;
     struct box_volume {
-        char name[LAYER_NAME_SIZE];   /* as in volume_create */
-        char path[VOLUME_PATH_SIZE];  /* absolute, where it appears inside */
+        char name[LAYER_NAME_SIZE];  /* as in volume_create */
+        char path[VOLUME_PATH_SIZE]; /* absolute, where it appears inside */
     } volumes[BOX_VOLUMES_MAX];
 };
 
 struct box_usage {
     uint64_t cpu_us;
-    uint64_t mem_bytes, mem_cache_bytes;
-    uint64_t disk_bytes;
+    uint64_t mem_bytes, mem_cache_bytes; /* the first without the second */
+    uint64_t disk_bytes;                 /* written by it, since it came into being */
     uint32_t pids;
     bool frozen;
 };
@@ -97,13 +99,14 @@ struct engine_ops {
      * stopped box: syncs, freezes for the moment of the snapshot, thaws (unless it was frozen). */
     int (*snapshot)(struct engine *engine, const char *id, const char *layer,
                     struct layer_info *out, struct error *err);
-    /* Missing is success. A layer that a running box uses is ERROR_CONFLICT. */
+    /* Missing is success. A layer that a box names, running or stopped, is ERROR_CONFLICT. */
     int (*layer_delete)(struct engine *engine, const char *layer, struct error *err);
     int (*layer_list)(struct engine *engine, struct layer_info **out, size_t *out_count,
                       struct error *err);
     int (*usage)(struct engine *engine, const char *id, struct box_usage *out, struct error *err);
     /* Volumes: directories that outlive sandboxes and can be shared by several. Files in them have
-     * the ids they have inside. */
+     * the ids they have inside. Creating one that exists and deleting one that does not are success;
+     * deleting one that a running box uses is ERROR_CONFLICT. */
     int (*volume_create)(struct engine *engine, const char *name, struct error *err);
     int (*volume_delete)(struct engine *engine, const char *name, struct error *err);
     /* Waits for the next event; 0 got one, -1 with ERROR_TIMEOUT, or ERROR_UNAVAILABLE when the

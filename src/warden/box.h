@@ -85,6 +85,8 @@ struct box {
 
 /* Finds what an earlier warden left: living boxes are adopted, others listed as dead. */
 int boxes_recover(struct boxes *all, struct error *err);
+/* Forgets them all; those that run go on. */
+void boxes_done(struct boxes *all);
 /* Entry in BOX_STARTING with a slot. Without keep_disk a new one, ERROR_EXISTS when the id is known;
  * with it, of a stopped box, ERROR_NOT_FOUND when there is none. */
 int boxes_add(struct boxes *all, const struct box_spec *spec, struct box **out, struct error *err);

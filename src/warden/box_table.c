@@ -34,6 +34,13 @@ static struct box *box_new(const char *id)
     return box;
 }
 
+static void box_free(struct box *box)
+{
+    close_fd(&box->pidfd);
+    close_fd(&box->netns_fd);
+    free(box);
+}
+
 /* A free slot, searched round robin so that one just freed rests as long as possible: its link may
  * still be on its way out. */
 static uint32_t find_slot(struct boxes *all)
@@ -193,9 +200,16 @@ void boxes_remove(struct boxes *all, struct box *box)
     if (box->slot && all->slots[box->slot] == box)
         all->slots[box->slot] = NULL;
     (void)pthread_mutex_unlock(&all->lock);
-    close_fd(&box->pidfd);
-    close_fd(&box->netns_fd);
-    free(box);
+    box_free(box);
+}
+
+void boxes_done(struct boxes *all)
+{
+    struct map_entry *entry;
+
+    map_for_each (&all->table, entry)
+        box_free(entry->value);
+    map_done(&all->table);
 }
 
 static void watch_exit(struct boxes *all, const struct box *box)

@@ -44,7 +44,7 @@ static unsigned long long counter(const char *layer, int file)
 /* One file is written, then the other: at no moment is the second ahead of the first. */
 TEST_TIMEOUT(a_snapshot_is_one_moment_of_a_writing_box, 120)
 {
-    unsigned long long last = 0;
+    unsigned long long last = 0, begin = 0;
     struct box_spec spec;
     struct box_info info;
     uint64_t frozen_us = 0;
@@ -63,12 +63,14 @@ TEST_TIMEOUT(a_snapshot_is_one_moment_of_a_writing_box, 120)
         first = counter("moment", 0);
         second = counter("moment", 1);
         CHECK(first == second || first == second + 1);
-        CHECK(first > last);
+        CHECK(first >= last); /* on a busy host it may not have had its turn */
         CHECK(layer.frozen_us > 0);
         last = first;
+        begin = begin ? begin : first;
         frozen_us += layer.frozen_us;
         delete_layer("moment");
     }
+    CHECK(last > begin);
     (void)printf("     stood still for %.2f ms on average\n", (double)frozen_us / 30000);
     rig_kill(spec.id);
     rig_check_nothing_left();
