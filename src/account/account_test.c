@@ -157,3 +157,42 @@ TEST(unknown_keys_are_asked_again)
     }
     test_fail(__FILE__, __LINE__, "the key is still unknown");
 }
+
+TEST(teams)
+{
+    auto_store struct store *store = open_store();
+    auto_keys struct api_keys *keys = api_keys_new(store, NULL);
+    auto_arena struct arena arena = {0};
+    struct store_team team = {.name = STR("acme"), .limits = {.sandboxes = 3}}, found, *list;
+    struct api_key_owner owner;
+    struct store_key key;
+    char text[API_KEY_SIZE];
+    size_t count;
+
+    OK(team_ensure_default(store, &err));
+    OK(team_create(store, &team, &arena, &err));
+    OK(team_get(store, team.id, &arena, &found, &err));
+    CHECK_STR(found.name, "acme");
+    CHECK_INT(found.limits.sandboxes, 3);
+    OK(team_list(store, &arena, &list, &count, &err));
+    CHECK_INT(count, 2);
+    OK(api_key_new(store, team.id, STR("k"), &arena, &key, text, &err));
+    OK(api_keys_find(keys, str_of(text), &owner, &err));
+    CHECK(str_is(team.id, owner.team_id) && str_is(key.id, owner.key_id) && !owner.banned);
+    found.banned = true;
+    found.limits.sandboxes = 4;
+    OK(team_update(store, &found, &err));
+    api_keys_refresh(keys);
+    OK(api_keys_find(keys, str_of(text), &owner, &err));
+    CHECK(owner.banned);
+    OK(api_key_rename(store, team.id, key.id, STR("other"), &err));
+    FAILS(api_key_rename(store, STR(TEAM_DEFAULT_ID), key.id, STR("x"), &err), ERROR_NOT_FOUND);
+    FAILS(api_key_rename(store, team.id, key.id, STR(""), &err), ERROR_INVALID);
+    found.limits.cpu = -1;
+    FAILS(team_update(store, &found, &err), ERROR_INVALID);
+    team.name = STR("");
+    FAILS(team_create(store, &team, &arena, &err), ERROR_INVALID);
+    list[0].banned = true;
+    CHECK_STR(list[0].id, TEAM_DEFAULT_ID);
+    FAILS(team_update(store, &list[0], &err), ERROR_INVALID);
+}

@@ -34,30 +34,52 @@ void api_key_mask(struct str key, char out[API_KEY_MASK_SIZE])
         (void)snprintf(out, API_KEY_MASK_SIZE, "%.*s...%.*s", 6, key.p, 4, key.p + key.len - 4);
 }
 
-int api_key_create(struct store *store, struct str team_id, struct str name,
-                   char out_key[API_KEY_SIZE], struct error *err)
+static int check_name(struct str name, struct error *err)
 {
-    char id[UUID_SIZE], hash[API_KEY_HASH_SIZE], mask[API_KEY_MASK_SIZE];
-    struct store_key key = {
-        .team_id = team_id,
-        .name = name,
-        .created_at_us = clock_wall_us(),
-    };
-
     if (name.len == 0 || name.len > API_KEY_NAME_MAX || memchr(name.p, '\0', name.len) ||
         !str_valid_utf8(name))
         return error_set(err, ERROR_INVALID, "a key's name has 1 to %d characters",
                          API_KEY_NAME_MAX);
+    return 0;
+}
+
+int api_key_new(struct store *store, struct str team_id, struct str name, struct arena *arena,
+                struct store_key *out, char out_key[API_KEY_SIZE], struct error *err)
+{
+    char id[UUID_SIZE], hash[API_KEY_HASH_SIZE], mask[API_KEY_MASK_SIZE];
+
+    if (check_name(name, err) < 0)
+        return -1;
     id_uuid(id);
     api_key_make(out_key);
     api_key_hash(str_of(out_key), hash);
     api_key_mask(str_of(out_key), mask);
-    key.id = str_of(id);
-    key.hash = str_of(hash);
-    key.mask = str_of(mask);
-    if (store_key_insert(store, &key, err) < 0)
+    *out = (struct store_key){
+        .id = arena_str(arena, str_of(id)),
+        .team_id = arena_str(arena, team_id),
+        .name = arena_str(arena, name),
+        .hash = arena_str(arena, str_of(hash)),
+        .mask = arena_str(arena, str_of(mask)),
+        .created_at_us = clock_wall_us(),
+    };
+    if (store_key_insert(store, out, err) < 0)
         return error_prefix(err, "make a key");
     return 0;
+}
+
+int api_key_create(struct store *store, struct str team_id, struct str name,
+                   char out_key[API_KEY_SIZE], struct error *err)
+{
+    auto_arena struct arena arena = {0};
+    struct store_key key;
+
+    return api_key_new(store, team_id, name, &arena, &key, out_key, err);
+}
+
+int api_key_rename(struct store *store, struct str team_id, struct str id, struct str name,
+                   struct error *err)
+{
+    return check_name(name, err) < 0 ? -1 : store_key_rename(store, team_id, id, name, err);
 }
 
 int api_key_list(struct store *store, struct str team_id, struct arena *arena,

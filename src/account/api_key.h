@@ -26,6 +26,11 @@ void api_key_mask(struct str key, char out[API_KEY_MASK_SIZE]);
 /* Makes a key and stores its hash. The key itself is nowhere else than in out_key. */
 int api_key_create(struct store *store, struct str team_id, struct str name,
                    char out_key[API_KEY_SIZE], struct error *err);
+/* The same, and tells what was stored; strings in the arena. */
+int api_key_new(struct store *store, struct str team_id, struct str name, struct arena *arena,
+                struct store_key *out, char out_key[API_KEY_SIZE], struct error *err);
+int api_key_rename(struct store *store, struct str team_id, struct str id, struct str name,
+                   struct error *err);
 int api_key_list(struct store *store, struct str team_id, struct arena *arena,
                  struct store_key **out, size_t *out_count, struct error *err);
 int api_key_delete(struct store *store, struct str team_id, struct str id, struct error *err);
@@ -34,6 +39,7 @@ int api_key_delete(struct store *store, struct str team_id, struct str id, struc
 struct api_key_owner {
     char team_id[64];
     char key_id[64]; /* "" for the key the operator gave by configuration */
+    bool banned;     /* the team is */
 };
 
 /* Resolves keys from memory. Other processes may add and remove keys in the same store: what is

@@ -174,7 +174,7 @@ static int ask_store(struct api_keys *keys, const char *hash, struct api_key_own
         remember_unknown(keys, hash);
         return error_set(err, ERROR_UNAUTHORIZED, "Invalid API key");
     }
-    *out = (struct api_key_owner){0};
+    *out = (struct api_key_owner){.banned = found.team_banned};
     if (!str_copy(found.team_id, out->team_id, sizeof(out->team_id)) ||
         !str_copy(found.id, out->key_id, sizeof(out->key_id)))
         return error_set(err, ERROR_INTERNAL, "key '%.*s' has odd ids", STR_ARG(found.id));

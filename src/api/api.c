@@ -109,9 +109,10 @@ static void run(struct work *work)
     struct api_call *call = container_of(work, struct api_call, work);
     struct error err = {0};
 
-    if ((call->route->auth == API_AUTH_KEY && api_auth(call, &err) < 0) ||
+    if ((call->route->auth != API_AUTH_NONE && api_auth(call, &err) < 0) ||
         call->route->handler(call, &err) < 0)
         api_fail(call, &err);
+    api_audit(call);
 }
 
 static void done(struct work *work)
@@ -150,7 +151,8 @@ static void answer_preflight(struct http_exchange *ex)
         HEADER("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),
         HEADER("Access-Control-Allow-Headers",
                "Origin, Content-Length, Content-Type, User-Agent, Authorization, X-API-Key, "
-               "X-Access-Token, browser, lang, lang_version, machine, os, package_version, "
+               "X-Access-Token, Idempotency-Key, browser, lang, lang_version, machine, os, "
+               "package_version, "
                "processor, publisher, release, sdk_runtime, system"),
         HEADER("Access-Control-Max-Age", "43200"),
     };
@@ -181,6 +183,8 @@ static struct api_call *call_new(struct api *api, struct http_exchange *ex)
     call->path = arena_str(&call->arena, request->path);
     call->query = arena_str(&call->arena, request->query);
     call->key = arena_str(&call->arena, api_auth_key(&request->headers));
+    call->idempotency_key =
+        arena_str(&call->arena, str_trim(http_headers_get(&request->headers, "Idempotency-Key")));
     http_on_done(ex, on_exchange_done, call);
     return call;
 }
@@ -205,7 +209,7 @@ static void dispatch(struct api *api, struct http_exchange *ex)
         break;
     }
     /* Without a key there is no reason to read a body. */
-    if (call->route->auth == API_AUTH_KEY && call->key.len == 0) {
+    if (call->route->auth != API_AUTH_NONE && call->key.len == 0) {
         refuse(call, ERROR_UNAUTHORIZED,
                "no API key: send it as the header X-API-KEY or as 'Authorization: Bearer KEY'");
         return;

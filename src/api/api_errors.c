@@ -44,7 +44,7 @@ void api_fail(struct api_call *call, const struct error *err)
     call->text = api_error_text(status, message);
     call->status = status;
     call->header_count = 0;
-    if (status == 503)
+    if (status == 503 || status == 429)
         api_answer_header(call, "Retry-After", STR("1"));
 }
 

@@ -3,6 +3,8 @@
 #include <time.h>
 
 #include "account/api_key.h"
+#include "account/team.h"
+#include "sandbox/sandbox_metrics.h"
 #include "template/template.h"
 
 struct api_fake api_fake;
@@ -42,7 +44,10 @@ static void fill(size_t n, struct arena *arena, struct sandbox_view *out)
         .alias = STR("base"),
         .access_token = api_fake.secure ? STR("token") : STR_NONE,
         .metadata = STR("{\"a\":\"b\"}"),
-        .state = SANDBOX_RUNNING,
+        .state = api_fake.paused ? SANDBOX_PAUSED : SANDBOX_RUNNING,
+        .paused_to = api_fake.paused ? STR("memory") : STR_NONE,
+        .auto_pause = api_fake.auto_pause,
+        .auto_resume = api_fake.auto_resume,
         .started_at_us = 1767225600123456,
         .end_at_us = 1767225615123456,
         .cpu_count = 2,
@@ -79,6 +84,11 @@ int sandbox_create(struct sandboxes *all, const struct sandbox_new *request, str
     api_fake.internet = request->internet;
     api_fake.internet_given = request->internet_given;
     api_fake.timeout_s = request->timeout_s;
+    api_fake.auto_pause = request->auto_pause;
+    api_fake.auto_pause_disk = request->auto_pause_disk;
+    api_fake.auto_resume = request->auto_resume;
+    (void)str_copy(request->idempotency_key, api_fake.idempotency_key,
+                   sizeof(api_fake.idempotency_key));
     (void)str_copy(request->template_name, api_fake.template_name, sizeof(api_fake.template_name));
     fill(api_fake.sandboxes++, arena, out);
     __atomic_add_fetch(&api_fake.creates, 1, __ATOMIC_SEQ_CST);
@@ -145,6 +155,42 @@ int sandbox_extend(struct sandboxes *all, struct str team_id, struct str id, int
     return sandbox_get(all, team_id, id, arena, out, err);
 }
 
+int sandbox_pause(struct sandboxes *all, struct str team_id, struct str id,
+                  const struct sandbox_pause *request, struct error *err)
+{
+    (void)all;
+    api_fake.pause = *request;
+    if (find(team_id, id, err) < 0 || failing(err) < 0)
+        return -1;
+    if (api_fake.paused)
+        return error_set(err, ERROR_CONFLICT, "Sandbox %.*s is already paused", STR_ARG(id));
+    api_fake.paused = true;
+    return 0;
+}
+
+int sandbox_resume(struct sandboxes *all, struct str team_id, struct str id,
+                   const struct sandbox_resume *request, struct arena *arena,
+                   struct sandbox_view *out, struct error *err)
+{
+    api_fake.resume = *request;
+    if (find(team_id, id, err) < 0)
+        return -1;
+    if (!api_fake.paused)
+        return error_set(err, ERROR_CONFLICT, "Sandbox %.*s is already running", STR_ARG(id));
+    api_fake.paused = false;
+    return sandbox_get(all, team_id, id, arena, out, err);
+}
+
+int sandbox_connect(struct sandboxes *all, struct str team_id, struct str id,
+                    const struct sandbox_resume *request, struct arena *arena,
+                    struct sandbox_view *out, bool *out_resumed, struct error *err)
+{
+    *out_resumed = api_fake.paused;
+    api_fake.paused = false;
+    api_fake.resume = *request;
+    return sandbox_extend(all, team_id, id, request->timeout_s, arena, out, err);
+}
+
 static struct store_template base_template(void)
 {
     return (struct store_template){
@@ -174,4 +220,202 @@ int template_list(struct store *store, struct str team_id, struct arena *arena,
     **out = base_template();
     *out_count = 1;
     return 0;
+}
+
+int sandbox_snapshot(struct sandboxes *all, struct str team_id, struct str id, struct str name,
+                     struct arena *arena, struct snapshot_view *out, struct error *err)
+{
+    (void)all;
+    if (find(team_id, id, err) < 0 || failing(err) < 0)
+        return -1;
+    (void)str_copy(name, api_fake.snapshot_name, sizeof(api_fake.snapshot_name));
+    *out = (struct snapshot_view){.id = STR("t9:default")};
+    if (name.p) {
+        out->name = str_of(arena_printf(arena, "team/%.*s", STR_ARG(name)));
+        out->id = str_of(arena_printf(arena, "team/%.*s:default", STR_ARG(name)));
+    }
+    return 0;
+}
+
+int snapshot_list(struct sandboxes *all, const struct snapshot_filter *filter, struct arena *arena,
+                  struct snapshot_page *out, struct error *err)
+{
+    (void)all;
+    if (failing(err) < 0)
+        return -1;
+    api_fake.snapshots = *filter;
+    out->items = arena_alloc(arena, sizeof(*out->items));
+    out->items[0] = (struct snapshot_view){.id = STR("t9:default")};
+    out->count = 1;
+    out->next_cursor = STR("more");
+    return 0;
+}
+
+int snapshot_delete(struct sandboxes *all, struct str team_id, struct str name, struct error *err)
+{
+    (void)all;
+    (void)team_id;
+    if (!str_is(name, "team/mine:v1") || api_fake.snapshot_deleted)
+        return error_set(err, ERROR_NOT_FOUND, "template '%.*s' not found", STR_ARG(name));
+    api_fake.snapshot_deleted = true;
+    return 0;
+}
+
+int sandbox_fork(struct sandboxes *all, struct str team_id, struct str id,
+                 const struct sandbox_fork *request, struct arena *arena,
+                 struct fork_result **out_results, struct error *err)
+{
+    (void)all;
+    if (find(team_id, id, err) < 0 || failing(err) < 0)
+        return -1;
+    api_fake.timeout_s = request->timeout_s;
+    *out_results = arena_alloc(arena, request->count * sizeof(**out_results));
+    for (size_t i = 0; i < request->count; i++) {
+        struct fork_result *result = &(*out_results)[i];
+
+        result->ok = i != 2;
+        if (result->ok)
+            fill(i, arena, &result->view);
+        else
+            (void)error_set(&result->err, ERROR_QUOTA, "the limit is reached");
+    }
+    return 0;
+}
+
+int sandbox_events(struct sandboxes *all, const struct event_filter *filter, struct arena *arena,
+                   struct event_page *out, struct error *err)
+{
+    (void)all;
+    if ((filter->sandbox_id.p && find(filter->team_id, filter->sandbox_id, err) < 0) ||
+        failing(err) < 0)
+        return -1;
+    api_fake.events = *filter;
+    if (filter->type_count)
+        (void)str_copy(filter->types[0], api_fake.event_type, sizeof(api_fake.event_type));
+    *out = (struct event_page){.items = arena_alloc(arena, sizeof(*out->items)), .count = 1};
+    out->items[0] = (struct store_event){.type = STR("killed"),
+                                         .message = STR("Sandbox ended"),
+                                         .detail = STR("out of memory"),
+                                         .level = STORE_LEVEL_ERROR,
+                                         .at_us = 1767225600123456,
+                                         .sandbox_id = STR("i0000000000000000000")};
+    return 0;
+}
+
+json_t *sandbox_event_json(const struct store_event *event)
+{
+    return json_pack("{s:s%}", "type", event->type.p, event->type.len);
+}
+
+int sandbox_metrics(struct sandboxes *all, struct str team_id, struct str id, int64_t from_us,
+                    int64_t until_us, struct arena *arena, struct sandbox_metrics *out,
+                    struct error *err)
+{
+    (void)all;
+    if (find(team_id, id, err) < 0 || failing(err) < 0)
+        return -1;
+    api_fake.from_us = from_us;
+    api_fake.until_us = until_us;
+    *out = (struct sandbox_metrics){.samples = arena_alloc(arena, 2 * sizeof(*out->samples)),
+                                    .count = 2,
+                                    .cpu_count = 2,
+                                    .mem_total = 1000};
+    out->samples[1] = (struct sandbox_sample){
+        .at_us = 1767225600123456, .cpu_pct = 12.5, .mem_used = 70, .mem_cache = 7};
+    return 0;
+}
+
+size_t team_metrics(struct sandboxes *all, struct str team_id, int64_t from_us, int64_t until_us,
+                    struct arena *arena, struct team_sample **out)
+{
+    (void)all;
+    (void)team_id;
+    (void)from_us;
+    (void)until_us;
+    *out = arena_alloc(arena, 2 * sizeof(**out));
+    (*out)[0] = (struct team_sample){.at_us = 1767225600000000, .running = 5};
+    (*out)[1] = (struct team_sample){.at_us = 1767225605000000, .running = 3, .start_rate = 0.5};
+    return 2;
+}
+
+/* ---- accounts: tested with the real ones, in api_account_test.c ---- */
+
+static int not_here(struct error *err)
+{
+    return error_set(err, ERROR_UNSUPPORTED, "not in this test");
+}
+
+void api_keys_refresh(struct api_keys *keys)
+{
+    (void)keys;
+}
+
+int api_key_new(struct store *store, struct str team_id, struct str name, struct arena *arena,
+                struct store_key *out, char out_key[API_KEY_SIZE], struct error *err)
+{
+    (void)store, (void)team_id, (void)name, (void)arena, (void)out, (void)out_key;
+    return not_here(err);
+}
+
+int api_key_rename(struct store *store, struct str team_id, struct str id, struct str name,
+                   struct error *err)
+{
+    (void)store, (void)team_id, (void)id, (void)name;
+    return not_here(err);
+}
+
+int api_key_list(struct store *store, struct str team_id, struct arena *arena,
+                 struct store_key **out, size_t *out_count, struct error *err)
+{
+    (void)store, (void)team_id, (void)arena, (void)out, (void)out_count;
+    return not_here(err);
+}
+
+int api_key_delete(struct store *store, struct str team_id, struct str id, struct error *err)
+{
+    (void)store, (void)team_id, (void)id;
+    return not_here(err);
+}
+
+int team_create(struct store *store, struct store_team *team, struct arena *arena,
+                struct error *err)
+{
+    (void)store, (void)team, (void)arena;
+    return not_here(err);
+}
+
+int team_update(struct store *store, const struct store_team *team, struct error *err)
+{
+    (void)store, (void)team;
+    return not_here(err);
+}
+
+int team_get(struct store *store, struct str id, struct arena *arena, struct store_team *out,
+             struct error *err)
+{
+    (void)store, (void)id, (void)arena, (void)out;
+    return not_here(err);
+}
+
+int team_list(struct store *store, struct arena *arena, struct store_team **out, size_t *out_count,
+              struct error *err)
+{
+    (void)store, (void)arena, (void)out, (void)out_count;
+    return not_here(err);
+}
+
+int store_audit_add(struct store *store, const struct store_audit *entry, struct error *err)
+{
+    (void)store, (void)entry, (void)err;
+    __atomic_add_fetch(&api_fake.audited, 1, __ATOMIC_SEQ_CST);
+    return 0;
+}
+
+int store_audit_page(struct store *store, struct str team_id, int64_t before_seq, size_t limit,
+                     struct arena *arena, struct store_audit **out, size_t *out_count,
+                     struct error *err)
+{
+    (void)store, (void)team_id, (void)before_seq, (void)limit, (void)arena, (void)out;
+    (void)out_count;
+    return not_here(err);
 }

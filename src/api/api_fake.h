@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "sandbox/sandbox.h"
+#include "sandbox/sandbox_history.h"
 
 #define API_FAKE_KEY "e2b_00aa"
 
@@ -17,6 +18,18 @@ struct api_fake {
     size_t sandboxes;             /* how many there are; ids i0000000000000000000, i...01, ... */
     struct sandbox_filter filter; /* of the last list (its strings are gone) */
     uint32_t delay_ms;            /* how long a create takes */
+    bool paused;                  /* all of them */
+    bool auto_pause, auto_pause_disk, auto_resume; /* of the last create */
+    struct sandbox_resume resume;                  /* of the last resume or connect */
+    struct sandbox_pause pause;                    /* of the last pause */
+    char snapshot_name[64];                        /* of the last snapshot; "" = none */
+    struct snapshot_filter snapshots;              /* of the last list (its strings are gone) */
+    bool snapshot_deleted;
+    struct event_filter events; /* of the last list (its strings are gone) */
+    char event_type[32];        /* the first of its types */
+    char idempotency_key[32];   /* of the last create */
+    size_t audited;
+    int64_t from_us, until_us; /* of the last metrics */
 };
 extern struct api_fake api_fake;
 

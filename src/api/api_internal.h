@@ -34,9 +34,9 @@ struct api_call {
     int64_t started_us;
     char request_id[API_REQUEST_ID_SIZE];
 
-    struct str method, path, query, body, key;
+    struct str method, path, query, body, key, idempotency_key;
     struct str params[API_PARAMS_MAX]; /* the {...} parts of the path, decoded */
-    struct str team_id;                /* set by api_auth() */
+    struct str team_id, key_id;        /* set by api_auth() */
 
     int status;
     char *text; /* JSON, malloc()ed; NULL = no body */
@@ -47,7 +47,8 @@ struct api_call {
 /* 0 with call->status (and text) set by api_answer(), or -1 with err. */
 typedef int api_handler_fn(struct api_call *call, struct error *err);
 
-enum api_auth_kind { API_AUTH_KEY, API_AUTH_NONE };
+/* API_AUTH_OPERATOR: a key of the default team. */
+enum api_auth_kind { API_AUTH_KEY, API_AUTH_OPERATOR, API_AUTH_NONE };
 
 struct api_route {
     const char *method;
@@ -71,7 +72,8 @@ enum api_match api_routes_find(struct str method, struct str path, struct arena 
 
 /* The key of a request (X-API-KEY, or Authorization: Bearer), or STR_NONE. */
 struct str api_auth_key(const struct http_headers *headers);
-/* Finds the team of call->key. ERROR_UNAUTHORIZED when there is none. */
+/* Finds the team of call->key. ERROR_UNAUTHORIZED when there is none, ERROR_FORBIDDEN when it may
+ * not do this. */
 int api_auth(struct api_call *call, struct error *err);
 
 /* {"code":STATUS,"message":"..."}, malloc()ed. */
@@ -85,11 +87,22 @@ void api_answer(struct api_call *call, int status, json_t *json_consume);
 /* name must be static, value in the call's arena or static. */
 void api_answer_header(struct api_call *call, const char *name, struct str value);
 
+/* Remembers who did what, when it was a change. */
+void api_audit(struct api_call *call);
+
 /* handlers */
+api_handler_fn api_teams_list, api_keys_list, api_keys_create, api_keys_rename, api_keys_delete;
+api_handler_fn api_tokens_create, api_tokens_delete, api_audit_list;
+api_handler_fn api_admin_teams, api_admin_team_create, api_admin_team_change, api_admin_key_create;
 api_handler_fn api_unsupported;
 api_handler_fn api_sandboxes_create, api_sandboxes_create_v2;
 api_handler_fn api_sandboxes_list, api_sandboxes_list_v2;
 api_handler_fn api_sandboxes_get, api_sandboxes_kill;
 api_handler_fn api_sandboxes_timeout, api_sandboxes_refresh;
-api_handler_fn api_sandboxes_connect, api_sandboxes_connect_v2, api_sandboxes_resume;
-api_handler_fn api_templates_list, api_templates_alias;
+api_handler_fn api_sandboxes_pause, api_sandboxes_resume;
+api_handler_fn api_sandboxes_connect, api_sandboxes_connect_v2;
+api_handler_fn api_metrics_sandbox, api_metrics_sandboxes, api_metrics_team, api_metrics_team_max;
+api_handler_fn api_history_logs, api_history_logs_v2;
+api_handler_fn api_history_events, api_history_sandbox_events;
+api_handler_fn api_sandboxes_fork, api_snapshots_create, api_snapshots_list;
+api_handler_fn api_templates_list, api_templates_alias, api_templates_delete;

@@ -167,3 +167,21 @@ void api_query_done(struct api_list_query *query)
     json_decref(query->metadata);
     query->metadata = NULL;
 }
+
+int api_query_get(struct str query, const char *name, struct arena *arena, struct str *out,
+                  struct error *err)
+{
+    *out = STR_NONE;
+    while (query.p) {
+        struct str raw = str_split(&query, '&');
+
+        if (!str_is(str_split(&raw, '='), name))
+            continue;
+        *out = decoded(raw, arena);
+        if (!out->p)
+            return bad(err, name, "is badly encoded");
+        if (!out->len)
+            *out = STR_NONE;
+    }
+    return 0;
+}

@@ -25,3 +25,8 @@ struct api_list_query {
 int api_query_list(struct str query, struct arena *arena, struct api_list_query *out,
                    struct error *err);
 void api_query_done(struct api_list_query *query);
+
+/* One parameter, decoded; STR_NONE when it is absent or empty, ERROR_INVALID when it is badly
+ * encoded. */
+int api_query_get(struct str query, const char *name, struct arena *arena, struct str *out,
+                  struct error *err);

@@ -11,6 +11,8 @@
 #define SMALL (64 * 1024)
 /* clang-format off */
 #define ROUTE(m, p, h)        {.method = (m), .pattern = (p), .handler = (h), .body_max = SMALL}
+#define ADMIN(m, p, h)        {.method = (m), .pattern = (p), .handler = (h), .body_max = SMALL, \
+                               .auth = API_AUTH_OPERATOR}
 #define LARGE(m, p, h)        {.method = (m), .pattern = (p), .handler = (h), .body_max = API_BODY_MAX}
 #define MISSING(m, p, what)   {.method = (m), .pattern = (p), .handler = api_unsupported, \
                                .body_max = API_BODY_MAX, .feature = (what)}
@@ -20,7 +22,7 @@ const struct api_route api_routes[] = {
     LARGE("POST", "/v2/sandboxes", api_sandboxes_create_v2),
     ROUTE("GET", "/sandboxes", api_sandboxes_list),
     ROUTE("GET", "/v2/sandboxes", api_sandboxes_list_v2),
-    MISSING("GET", "/sandboxes/metrics", "sandbox metrics"),
+    ROUTE("GET", "/sandboxes/metrics", api_metrics_sandboxes),
     ROUTE("GET", "/sandboxes/{id}", api_sandboxes_get),
     ROUTE("DELETE", "/sandboxes/{id}", api_sandboxes_kill),
     ROUTE("POST", "/sandboxes/{id}/timeout", api_sandboxes_timeout),
@@ -28,14 +30,16 @@ const struct api_route api_routes[] = {
     ROUTE("POST", "/sandboxes/{id}/connect", api_sandboxes_connect),
     ROUTE("POST", "/v2/sandboxes/{id}/connect", api_sandboxes_connect_v2),
     ROUTE("POST", "/sandboxes/{id}/resume", api_sandboxes_resume),
-    MISSING("POST", "/sandboxes/{id}/pause", "pausing a sandbox"),
-    MISSING("POST", "/sandboxes/{id}/fork", "forking a sandbox"),
-    MISSING("POST", "/sandboxes/{id}/snapshots", "snapshots"),
-    MISSING("GET", "/sandboxes/{id}/metrics", "sandbox metrics"),
-    MISSING("GET", "/sandboxes/{id}/logs", "sandbox logs"),
-    MISSING("GET", "/v2/sandboxes/{id}/logs", "sandbox logs"),
+    ROUTE("POST", "/sandboxes/{id}/pause", api_sandboxes_pause),
+    ROUTE("POST", "/sandboxes/{id}/fork", api_sandboxes_fork),
+    ROUTE("POST", "/sandboxes/{id}/snapshots", api_snapshots_create),
+    ROUTE("GET", "/sandboxes/{id}/metrics", api_metrics_sandbox),
+    ROUTE("GET", "/sandboxes/{id}/logs", api_history_logs),
+    ROUTE("GET", "/v2/sandboxes/{id}/logs", api_history_logs_v2),
+    ROUTE("GET", "/events/sandboxes", api_history_events),
+    ROUTE("GET", "/events/sandboxes/{id}", api_history_sandbox_events),
     MISSING("PUT", "/sandboxes/{id}/network", "changing network rules"),
-    MISSING("GET", "/snapshots", "snapshots"),
+    ROUTE("GET", "/snapshots", api_snapshots_list),
 
     ROUTE("GET", "/templates", api_templates_list),
     ROUTE("GET", "/templates/aliases/{alias}", api_templates_alias),
@@ -47,14 +51,27 @@ const struct api_route api_routes[] = {
     MISSING("GET", "/templates/{id}", "template details"),
     MISSING("PATCH", "/templates/{id}", "changing templates"),
     MISSING("PATCH", "/v2/templates/{id}", "changing templates"),
-    MISSING("DELETE", "/templates/{id}", "deleting templates"),
+    ROUTE("DELETE", "/templates/{id}", api_templates_delete),
     MISSING("POST", "/templates/{id}", "building templates"),
     MISSING("GET", "/templates/{id}/tags", "template tags"),
     MISSING("GET", "/templates/{id}/files/{hash}", "building templates"),
     MISSING("POST", "/templates/{id}/builds/{build}", "building templates"),
     MISSING("POST", "/v2/templates/{id}/builds/{build}", "building templates"),
 
-    MISSING("GET", "/teams", "teams"),
+    ROUTE("GET", "/teams", api_teams_list),
+    ROUTE("GET", "/api-keys", api_keys_list),
+    ROUTE("POST", "/api-keys", api_keys_create),
+    ROUTE("PATCH", "/api-keys/{id}", api_keys_rename),
+    ROUTE("DELETE", "/api-keys/{id}", api_keys_delete),
+    ROUTE("POST", "/access-tokens", api_tokens_create),
+    ROUTE("DELETE", "/access-tokens/{id}", api_tokens_delete),
+    ROUTE("GET", "/audit", api_audit_list),
+    ADMIN("GET", "/admin/teams", api_admin_teams),
+    ADMIN("POST", "/admin/teams", api_admin_team_create),
+    ADMIN("PATCH", "/admin/teams/{id}", api_admin_team_change),
+    ADMIN("POST", "/admin/teams/{id}/api-keys", api_admin_key_create),
+    ROUTE("GET", "/teams/{id}/metrics", api_metrics_team),
+    ROUTE("GET", "/teams/{id}/metrics/max", api_metrics_team_max),
     MISSING("GET", "/volumes", "volumes"),
     MISSING("POST", "/volumes", "volumes"),
     MISSING("GET", "/volumes/{id}", "volumes"),

@@ -26,7 +26,7 @@ bool api_sandboxes_id(struct str param, struct str *out)
     return true;
 }
 
-static int get_id(const struct api_call *call, struct str *out, struct error *err)
+int api_sandboxes_get_id(const struct api_call *call, struct str *out, struct error *err)
 {
     if (api_sandboxes_id(call->params[0], out))
         return 0;
@@ -53,6 +53,11 @@ static int create(struct api_call *call, enum api_generation generation, struct 
                            .internet_given = body.internet_given,
                            .metadata = body.metadata,
                            .env_vars = body.env_vars,
+                           .auto_pause = body.auto_pause,
+                           .auto_pause_disk = !body.auto_pause_memory,
+                           .auto_resume = body.resumes,
+                           .idempotency_key = call->idempotency_key,
+                           .request_text = call->body,
                        },
                        &call->arena, &view, err) < 0)
         return -1;
@@ -164,7 +169,7 @@ int api_sandboxes_get(struct api_call *call, struct error *err)
     struct sandbox_view view = {0};
     struct str id;
 
-    if (get_id(call, &id, err) < 0 ||
+    if (api_sandboxes_get_id(call, &id, err) < 0 ||
         sandbox_get(call->api->config.sandboxes, call->team_id, id, &call->arena, &view, err) < 0)
         return -1;
     api_answer(call, 200, api_types_sandbox_detail(&view));
@@ -175,7 +180,7 @@ int api_sandboxes_kill(struct api_call *call, struct error *err)
 {
     struct str id;
 
-    if (get_id(call, &id, err) < 0 ||
+    if (api_sandboxes_get_id(call, &id, err) < 0 ||
         sandbox_kill(call->api->config.sandboxes, call->team_id, id, err) < 0)
         return -1;
     api_answer(call, 204, NULL);
@@ -187,7 +192,7 @@ int api_sandboxes_timeout(struct api_call *call, struct error *err)
     int64_t timeout_s;
     struct str id;
 
-    if (get_id(call, &id, err) < 0 ||
+    if (api_sandboxes_get_id(call, &id, err) < 0 ||
         api_types_timeout(call->body, -1, call->api->config.max_timeout_s, &timeout_s, err) < 0 ||
         sandbox_set_timeout(call->api->config.sandboxes, call->team_id, id, timeout_s, err) < 0)
         return -1;
@@ -201,48 +206,11 @@ int api_sandboxes_refresh(struct api_call *call, struct error *err)
     int64_t duration_s;
     struct str id;
 
-    if (get_id(call, &id, err) < 0 || api_types_refresh(call->body, &duration_s, err) < 0 ||
+    if (api_sandboxes_get_id(call, &id, err) < 0 ||
+        api_types_refresh(call->body, &duration_s, err) < 0 ||
         sandbox_extend(call->api->config.sandboxes, call->team_id, id, duration_s, &call->arena,
                        &view, err) < 0)
         return -1;
     api_answer(call, 204, NULL);
     return 0;
-}
-
-static int connect_to(struct api_call *call, int64_t fallback_s, struct error *err)
-{
-    struct sandbox_view view = {0};
-    int64_t timeout_s;
-    struct str id;
-
-    if (get_id(call, &id, err) < 0 ||
-        api_types_timeout(call->body, fallback_s, call->api->config.max_timeout_s, &timeout_s,
-                          err) < 0 ||
-        sandbox_extend(call->api->config.sandboxes, call->team_id, id, timeout_s, &call->arena,
-                       &view, err) < 0)
-        return -1;
-    api_answer(call, 200, api_types_sandbox(&view));
-    return 0;
-}
-
-int api_sandboxes_connect(struct api_call *call, struct error *err)
-{
-    return connect_to(call, -1, err);
-}
-
-int api_sandboxes_connect_v2(struct api_call *call, struct error *err)
-{
-    return connect_to(call, 300, err);
-}
-
-/* There is no pause yet, so whatever exists is running. */
-int api_sandboxes_resume(struct api_call *call, struct error *err)
-{
-    struct sandbox_view view = {0};
-    struct str id = STR_NONE;
-
-    if (get_id(call, &id, err) < 0 ||
-        sandbox_get(call->api->config.sandboxes, call->team_id, id, &call->arena, &view, err) < 0)
-        return -1;
-    return error_set(err, ERROR_CONFLICT, "Sandbox %.*s is already running", STR_ARG(id));
 }

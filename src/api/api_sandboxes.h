@@ -1,9 +1,13 @@
-/* What the tests of this folder need of the sandbox resource. */
 #pragma once
 
 #include <stdbool.h>
 
+#include "base/error.h"
 #include "base/str.h"
 
-/* The sandbox id in a path parameter: "<id>" or "<id>-<clientID>". */
+struct api_call;
+
+/* A sandbox id as it stands in a path: "<id>" or "<id>-<clientID>". False when it is none. */
 bool api_sandboxes_id(struct str param, struct str *out);
+/* The same for the first parameter of a path; what is no id is ERROR_NOT_FOUND. */
+int api_sandboxes_get_id(const struct api_call *call, struct str *out, struct error *err);

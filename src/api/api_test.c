@@ -3,62 +3,11 @@
 #include "api/api_internal.h"
 #include "api/api_query.h"
 #include "api/api_sandboxes.h"
+#include "api/api_test_request.h"
 #include "api/api_types.h"
 #include "base/cleanup.h"
 #include "base/test.h"
 #include "json/json_shape.h"
-
-static struct api api = {.config.max_timeout_s = 24 * 3600};
-
-static struct api_call new_call(const char *method, const char *path)
-{
-    struct api_call call = {.api = &api,
-                            .method = str_of(method),
-                            .path = str_of(path),
-                            .key = STR(API_FAKE_KEY),
-                            .request_id = "0123456789abcdef"};
-    char allow[API_ALLOW_SIZE];
-
-    CHECK_INT(api_routes_find(call.method, call.path, &call.arena, &call.route, call.params, allow),
-              API_MATCH_FOUND);
-    return call;
-}
-
-static void call_done(struct api_call *call)
-{
-    free(call->text);
-    arena_done(&call->arena);
-}
-
-/* What a worker does. Returns the status. */
-static int run(struct api_call *call)
-{
-    struct error err = {0};
-
-    if (api_auth(call, &err) < 0 || call->route->handler(call, &err) < 0)
-        api_fail(call, &err);
-    return call->status;
-}
-
-/* Runs one request; the body of the answer goes to *out (caller frees). */
-static int request(const char *method, const char *path, const char *query, const char *body,
-                   json_t **out)
-{
-    struct api_call call = new_call(method, path);
-    struct error err = {0};
-    int status;
-
-    call.query = str_of(query);
-    call.body = str_of(body ? body : "");
-    status = run(&call);
-    if (out) {
-        *out = NULL;
-        if (call.text)
-            CHECK_INT(json_parse(str_of(call.text), out, &err), 0);
-    }
-    call_done(&call);
-    return status;
-}
 
 static enum api_match find(const char *method, const char *path, char allow[API_ALLOW_SIZE])
 {
@@ -110,7 +59,7 @@ TEST(literal_route_wins)
 {
     struct api_call call = new_call("GET", "/sandboxes/metrics");
 
-    CHECK(call.route->handler == api_unsupported);
+    CHECK(call.route->handler == api_metrics_sandboxes);
     call_done(&call);
 }
 
@@ -265,24 +214,6 @@ TEST(create_defaults_of_both_generations)
     CHECK(api_fake.secure && !api_fake.internet && api_fake.internet_given);
 }
 
-struct refused {
-    int status;
-    const char *body;
-    const char *words; /* in the message */
-};
-
-static void check_refused(const char *path, const struct refused *row)
-{
-    auto_json json_t *json = NULL;
-    struct str message;
-
-    CHECK_INT(request("POST", path, NULL, row->body, &json), row->status);
-    CHECK_INT(json_integer_value(json_object_get(json, "code")), row->status);
-    message = json_get_str(json, "message");
-    if (str_find_str(message, str_of(row->words)) < 0)
-        test_fail(__FILE__, __LINE__, "'%.*s' does not have '%s'", STR_ARG(message), row->words);
-}
-
 TEST(create_refuses)
 {
     static const struct refused rows[] = {
@@ -316,9 +247,13 @@ TEST(create_refuses)
         {501, "{\"templateID\":\"a\",\"network\":{\"denyOut\":[\"1.1.1.1\"]}}", "network.denyOut"},
         {501, "{\"templateID\":\"a\",\"network\":{\"maskRequestHost\":\"x\"}}", "maskRequestHost"},
         {501, "{\"templateID\":\"a\",\"network\":{\"rules\":{\"a\":[]}}}", "network.rules"},
-        {501, "{\"templateID\":\"a\",\"autoPause\":true}", "autoPause"},
-        {501, "{\"templateID\":\"a\",\"autoResume\":{\"enabled\":true}}", "autoResume"},
-        {501, "{\"templateID\":\"a\",\"autoResume\":{\"policy\":\"any\"}}", "autoResume"},
+        {400, "{\"templateID\":\"a\",\"autoResume\":true}", "autoResume"},
+        {400, "{\"templateID\":\"a\",\"autoResume\":{\"enabled\":1}}", "autoResume"},
+        {400, "{\"templateID\":\"a\",\"autoResume\":{\"policy\":\"some\"}}", "autoResume"},
+        {400,
+         "{\"templateID\":\"a\",\"autoPause\":true,\"autoPauseMemory\":false,"
+         "\"autoResume\":{\"enabled\":true}}",
+         "autoResume"},
         {501, "{\"templateID\":\"a\",\"volumeMounts\":[{\"name\":\"v\",\"path\":\"/v\"}]}",
          "volumeMounts"},
         {501, "{\"templateID\":\"a\",\"iam\":{\"tokens\":{}}}", "iam"},
@@ -344,7 +279,6 @@ TEST(metadata_has_a_limit)
 TEST(timeouts)
 {
     api_fake.sandboxes = 1;
-#define ONE "/sandboxes/i0000000000000000000"
     CHECK_INT(request("POST", ONE "/timeout", NULL, "{\"timeout\":0}", NULL), 204);
     CHECK_INT(request("POST", ONE "-6532622b/timeout", NULL, "{\"timeout\":77}", NULL), 204);
     CHECK_INT(api_fake.timeout_s, 77);
@@ -363,6 +297,114 @@ TEST(timeouts)
     check_refused(ONE "/resume", &(struct refused){409, "{}", "is already running"});
     CHECK_INT(request("DELETE", ONE, NULL, NULL, NULL), 204);
     CHECK_INT(request("DELETE", "/sandboxes/i0000000000000000001", NULL, NULL, NULL), 404);
+}
+
+TEST(pause_and_resume)
+{
+    auto_json json_t *json = NULL, *resumed = NULL;
+
+    api_fake.sandboxes = 1;
+    CHECK_INT(request("POST", ONE "/pause", NULL, NULL, NULL), 204);
+    CHECK(!api_fake.pause.disk_only);
+    check_refused(ONE "/pause", &(struct refused){409, "{}", "already paused"});
+    CHECK_INT(request("GET", ONE, NULL, NULL, &json), 200);
+    CHECK_STR(json_get_str(json, "state"), "paused");
+    CHECK_STR(json_get_str(json, "pausedTo"), "memory");
+    CHECK_INT(request("POST", ONE "/resume", NULL, NULL, &resumed), 201);
+    CHECK_STR(json_get_str(resumed, "sandboxID"), "i0000000000000000000");
+    CHECK_INT(api_fake.resume.timeout_s, 15);
+    CHECK(!api_fake.resume.disk_only && !api_fake.resume.auto_pause_given);
+    CHECK_INT(request("POST", ONE "/pause", NULL, "{\"memory\":false}", NULL), 204);
+    CHECK(api_fake.pause.disk_only);
+    CHECK_INT(request("POST", ONE "/connect", NULL, "{\"timeout\":9}", NULL), 201);
+    CHECK_INT(api_fake.resume.timeout_s, 9);
+    CHECK_INT(request("POST", ONE "/pause", NULL, "{\"memory\":true}", NULL), 204);
+    CHECK_INT(request("POST", "/v2" ONE "/connect", NULL, "{\"memory\":false}", NULL), 201);
+    CHECK_INT(api_fake.resume.timeout_s, 300);
+    CHECK(api_fake.resume.disk_only);
+    CHECK_INT(request("POST", ONE "/pause", NULL, "{}", NULL), 204);
+    CHECK_INT(request("POST", ONE "/resume", NULL, "{\"timeout\":5,\"autoPause\":true}", NULL),
+              201);
+    CHECK(api_fake.resume.auto_pause_given && api_fake.resume.auto_pause);
+    check_refused(ONE "/pause", &(struct refused){400, "{\"memory\":1}", "memory"});
+    check_refused(ONE "/connect", &(struct refused){400, "{}", "timeout"});
+    check_refused(ONE "/connect", &(struct refused){400, "{\"timeout\":90000}", "24 hours"});
+    CHECK_INT(request("POST", "/sandboxes/i0000000000000000001/pause", NULL, "{}", NULL), 404);
+}
+
+TEST(lifecycle_options)
+{
+    auto_json json_t *json = NULL;
+
+    CHECK_INT(request("POST", "/sandboxes", NULL,
+                      "{\"templateID\":\"a\",\"autoPause\":true,\"autoPauseMemory\":true,"
+                      "\"autoResume\":{\"enabled\":true}}",
+                      NULL),
+              201);
+    CHECK(api_fake.auto_pause && !api_fake.auto_pause_disk && api_fake.auto_resume);
+    CHECK_INT(request("GET", ONE, NULL, NULL, &json), 200);
+    CHECK_STR(json_get_str(json_object_get(json, "lifecycle"), "onTimeout"), "pause");
+    CHECK(json_is_true(json_object_get(json_object_get(json, "lifecycle"), "autoResume")));
+    CHECK_INT(request("POST", "/sandboxes", NULL,
+                      "{\"templateID\":\"a\",\"autoPause\":true,\"autoPauseMemory\":false,"
+                      "\"autoResume\":{\"policy\":\"off\"}}",
+                      NULL),
+              201);
+    CHECK(api_fake.auto_pause && api_fake.auto_pause_disk && !api_fake.auto_resume);
+}
+
+TEST(snapshots)
+{
+    auto_json json_t *json = NULL, *named = NULL, *list = NULL, *gone = NULL;
+    struct api_call call = new_call("GET", "/snapshots");
+
+    api_fake.sandboxes = 1;
+    CHECK_INT(request("POST", ONE "/snapshots", NULL, NULL, &json), 201);
+    CHECK_STR(json_get_str(json, "snapshotID"), "t9:default");
+    CHECK_INT(json_array_size(json_object_get(json, "names")), 0);
+    CHECK_INT(request("POST", ONE "/snapshots", NULL, "{\"name\":\"mine\"}", &named), 201);
+    CHECK_STR(json_get_str(named, "snapshotID"), "team/mine:default");
+    CHECK_STR(str_of(json_string_value(json_array_get(json_object_get(named, "names"), 0))),
+              "team/mine");
+    check_refused(ONE "/snapshots", &(struct refused){400, "{\"name\":1}", "name"});
+    check_refused("/sandboxes/i0000000000000000001/snapshots", &(struct refused){404, "{}", ""});
+
+    call.query = STR("sandboxID=i0000000000000000000-6532622b&limit=7&name=a%3Ab&nextToken=x");
+    CHECK_INT(run(&call), 200);
+    CHECK_INT(api_fake.snapshots.limit, 7);
+    CHECK_STR(call.headers[0].name, "x-next-token");
+    call_done(&call);
+    CHECK_INT(request("GET", "/snapshots", NULL, NULL, &list), 200);
+    CHECK(!api_fake.snapshots.sandbox_id.p && api_fake.snapshots.limit == 100);
+    CHECK_STR(json_get_str(json_array_get(list, 0), "snapshotID"), "t9:default");
+    CHECK_INT(request("GET", "/snapshots", "limit=0", NULL, NULL), 400);
+    CHECK_INT(request("GET", "/snapshots", "name=%zz", NULL, NULL), 400);
+
+    CHECK_INT(request("DELETE", "/templates/team%2Fmine%3Av1", NULL, NULL, NULL), 204);
+    CHECK_INT(request("DELETE", "/templates/team%2Fmine%3Av1", NULL, NULL, &gone), 404);
+    CHECK_INT(json_integer_value(json_object_get(gone, "code")), 404);
+}
+
+TEST(forks)
+{
+    auto_json json_t *json = NULL, *one = NULL;
+    const json_t *failed;
+
+    api_fake.sandboxes = 1;
+    CHECK_INT(request("POST", ONE "/fork", NULL, "{\"count\":4,\"timeout\":20}", &json), 201);
+    CHECK_INT(json_array_size(json), 4);
+    CHECK_INT(api_fake.timeout_s, 20);
+    CHECK_STR(json_get_str(json_object_get(json_array_get(json, 1), "sandbox"), "sandboxID"),
+              "i0000000000000000001");
+    failed = json_object_get(json_array_get(json, 2), "error");
+    CHECK_INT(json_integer_value(json_object_get(failed, "code")), 429);
+    CHECK_STR(json_get_str(failed, "message"), "the limit is reached");
+    CHECK_INT(request("POST", ONE "/fork", NULL, NULL, &one), 201);
+    CHECK_INT(json_array_size(one), 1);
+    CHECK_INT(api_fake.timeout_s, 300);
+    check_refused(ONE "/fork", &(struct refused){400, "{\"count\":0}", "count"});
+    check_refused(ONE "/fork", &(struct refused){400, "{\"count\":101}", "count"});
+    check_refused("/sandboxes/i0000000000000000001/fork", &(struct refused){404, "{}", ""});
 }
 
 TEST(detail_shape)
@@ -420,7 +462,7 @@ TEST(templates)
 
 TEST(missing_features_are_named)
 {
-    check_refused(ONE "/pause", &(struct refused){501, "{}", "pausing"});
+    check_refused("/secrets", &(struct refused){501, "{}", "secrets"});
     check_refused("/v3/templates", &(struct refused){501, "{}", "templates"});
 }
 
@@ -435,6 +477,38 @@ TEST(internal_errors_are_told_in_general_words)
     CHECK_INT(json_parse(str_of(call.text), &json, &err), 0);
     CHECK(str_find_str(json_get_str(json, "message"), STR("secret")) < 0);
     CHECK(str_find_str(json_get_str(json, "message"), STR("0123456789abcdef")) > 0);
+    call_done(&call);
+}
+
+TEST(changes_are_audited)
+{
+    api_fake.sandboxes = 1;
+    CHECK_INT(request("GET", ONE, NULL, NULL, NULL), 200);
+    CHECK_INT(api_fake.audited, 0);
+    CHECK_INT(request("POST", ONE "/pause", NULL, NULL, NULL), 204);
+    CHECK_INT(request("POST", ONE "/pause", NULL, NULL, NULL), 409);
+    CHECK_INT(api_fake.audited, 2);
+}
+
+TEST(idempotency_key_is_passed_on)
+{
+    struct api_call call = new_call("POST", "/v2/sandboxes");
+
+    call.body = STR("{\"templateID\":\"base\"}");
+    call.idempotency_key = STR("k1");
+    CHECK_INT(run(&call), 201);
+    CHECK_STR(str_of(api_fake.idempotency_key), "k1");
+    call_done(&call);
+}
+
+TEST(quotas_tell_when_to_come_again)
+{
+    struct api_call call = new_call("GET", "/sandboxes");
+
+    (void)error_set(&api_fake.fail, ERROR_QUOTA, "too many");
+    CHECK_INT(run(&call), 429);
+    CHECK_STR(call.headers[0].name, "Retry-After");
+    CHECK_STR(call.headers[0].value, "1");
     call_done(&call);
 }
 

@@ -37,6 +37,30 @@ static const struct json_field timeout_fields[] = {
     JSON_END,
 };
 
+struct resume_body {
+    int64_t timeout_s;
+    bool memory, auto_pause, auto_pause_given;
+};
+
+static const struct json_field resume_fields[] = {
+    JSON_FIELD(struct resume_body, timeout_s, "timeout", 0),
+    JSON_FIELD(struct resume_body, memory, "memory", 0),
+    JSON_FIELD_SEEN(struct resume_body, auto_pause, "autoPause", 0, auto_pause_given),
+    JSON_END,
+};
+
+static const struct json_field resume_required_fields[] = {
+    JSON_FIELD(struct resume_body, timeout_s, "timeout", JSON_REQUIRED),
+    JSON_FIELD(struct resume_body, memory, "memory", 0),
+    JSON_FIELD_SEEN(struct resume_body, auto_pause, "autoPause", 0, auto_pause_given),
+    JSON_END,
+};
+
+static const struct json_field pause_fields[] = {
+    JSON_FIELD(struct resume_body, memory, "memory", 0),
+    JSON_END,
+};
+
 static const struct json_field refresh_fields[] = {
     JSON_FIELD(struct timeout_body, timeout_s, "duration", 0),
     JSON_END,
@@ -94,23 +118,43 @@ static int check_network(const struct api_new_sandbox *body, struct error *err)
 
 static int check_unsupported(const struct api_new_sandbox *body, struct error *err)
 {
-    const json_t *resume = body->auto_resume;
-    struct str policy = json_get_str(resume, "policy"); /* how older clients say it */
-
-    if (check_object(resume, "autoResume", err) < 0 || check_network(body, err) < 0)
+    if (check_network(body, err) < 0)
         return -1;
     if (body->volume_mounts && !json_is_array(body->volume_mounts))
         return error_set(err, ERROR_INVALID, "'volumeMounts' must be an array");
-    if (!body->auto_pause && !body->auto_pause_memory)
-        return error_set(err, ERROR_INVALID, "'autoPauseMemory' needs 'autoPause'");
-    if (body->auto_pause)
-        return unsupported(err, "autoPause");
-    if (!is_neutral(json_object_get(resume, "enabled")) || (policy.len && !str_is(policy, "off")))
-        return unsupported(err, "autoResume");
     if (!is_neutral(body->volume_mounts))
         return unsupported(err, "volumeMounts");
     if (!is_neutral(body->iam))
         return unsupported(err, "iam");
+    return 0;
+}
+
+static int read_auto_resume(const json_t *resume, bool *out, struct error *err)
+{
+    const json_t *enabled = json_object_get(resume, "enabled");
+    struct str policy = json_get_str(resume, "policy"); /* how older clients say it */
+
+    if (check_object(resume, "autoResume", err) < 0)
+        return -1;
+    if (enabled && !json_is_boolean(enabled) && !json_is_null(enabled))
+        return error_set(err, ERROR_INVALID, "'autoResume.enabled' must be true or false");
+    if (policy.len && !str_is(policy, "any") && !str_is(policy, "off"))
+        return error_set(err, ERROR_INVALID, "'autoResume.policy' must be 'any' or 'off'");
+    *out = json_is_true(enabled) || str_is(policy, "any");
+    return 0;
+}
+
+/* What happens at the end of its time. */
+static int check_lifecycle(struct api_new_sandbox *body, struct error *err)
+{
+    if (read_auto_resume(body->auto_resume, &body->resumes, err) < 0)
+        return -1;
+    if (!body->auto_pause && !body->auto_pause_memory)
+        return error_set(err, ERROR_INVALID, "'autoPauseMemory' needs 'autoPause'");
+    if (!body->auto_pause_memory && body->resumes)
+        return error_set(err, ERROR_INVALID,
+                         "'autoPauseMemory: false' and 'autoResume' exclude each other: a sandbox "
+                         "without its memory is not resumed by traffic");
     return 0;
 }
 
@@ -187,7 +231,7 @@ int api_types_new_sandbox(struct str body, enum api_generation generation, int64
         return error_set(err, ERROR_INVALID, "Timeout must be greater than 0");
     if (check_timeout(out->timeout_s, max_timeout_s, err) < 0 ||
         check_metadata(out->metadata, err) < 0 || check_env_vars(out->env_vars, err) < 0 ||
-        check_unsupported(out, err) < 0)
+        check_lifecycle(out, err) < 0 || check_unsupported(out, err) < 0)
         return -1;
     *out_tree = tree;
     tree = NULL;
@@ -209,6 +253,38 @@ int api_types_timeout(struct str body, int64_t fallback_s, int64_t max_timeout_s
     if (check_timeout(parsed.timeout_s, max_timeout_s, err) < 0)
         return -1;
     *out_s = parsed.timeout_s;
+    return 0;
+}
+
+int api_types_resume(struct str body, int64_t fallback_s, int64_t max_timeout_s,
+                     struct sandbox_resume *out, struct error *err)
+{
+    struct resume_body parsed = {.timeout_s = fallback_s, .memory = true};
+    auto_json json_t *tree = NULL;
+
+    if ((str_trim(body).len || fallback_s < 0) &&
+        json_parse_as(fallback_s < 0 ? resume_required_fields : resume_fields, body, &parsed, &tree,
+                      err) < 0)
+        return -1;
+    if (parsed.timeout_s < 0)
+        return error_set(err, ERROR_INVALID, "Timeout must not be negative");
+    if (check_timeout(parsed.timeout_s, max_timeout_s, err) < 0)
+        return -1;
+    *out = (struct sandbox_resume){.timeout_s = parsed.timeout_s,
+                                   .disk_only = !parsed.memory,
+                                   .auto_pause = parsed.auto_pause,
+                                   .auto_pause_given = parsed.auto_pause_given};
+    return 0;
+}
+
+int api_types_pause(struct str body, bool *out_memory, struct error *err)
+{
+    struct resume_body parsed = {.memory = true};
+    auto_json json_t *tree = NULL;
+
+    if (str_trim(body).len && json_parse_as(pause_fields, body, &parsed, &tree, err) < 0)
+        return -1;
+    *out_memory = parsed.memory;
     return 0;
 }
 
@@ -267,7 +343,7 @@ struct sandbox_row {
     int64_t cpu_count, mem_mb, disk_mb;
     json_t *metadata, *volume_mounts;
     /* only in details */
-    struct str access_token, domain;
+    struct str access_token, domain, paused_to, resumed_from;
     json_t *internet, *network, *lifecycle;
 };
 
@@ -298,6 +374,9 @@ static const struct json_field sandbox_detail_fields[] = {
     JSON_FIELD(struct sandbox_row, domain, "domain", 0),
     JSON_FIELD(struct sandbox_row, network, "network", 0),
     JSON_FIELD(struct sandbox_row, lifecycle, "lifecycle", 0),
+    /* Ours: whether the processes were kept, or only the files. */
+    JSON_FIELD(struct sandbox_row, paused_to, "pausedTo", JSON_OMIT_EMPTY),
+    JSON_FIELD(struct sandbox_row, resumed_from, "resumedFrom", JSON_OMIT_EMPTY),
     JSON_END,
 };
 
@@ -318,19 +397,22 @@ static json_t *sandbox_row(const struct sandbox_view *view, const struct json_fi
     auto_json json_t *metadata = metadata_of(view->metadata), *volume_mounts = json_array();
     auto_json json_t *internet = view->internet_given ? json_boolean(view->internet) : json_null();
     auto_json json_t *network = json_pack("{s:b}", "allowPublicTraffic", 1);
-    auto_json json_t *lifecycle = json_pack("{s:b,s:s}", "autoResume", 0, "onTimeout", "kill");
+    auto_json json_t *lifecycle = json_pack("{s:b,s:s}", "autoResume", view->auto_resume,
+                                            "onTimeout", view->auto_pause ? "pause" : "kill");
     struct sandbox_row row = {
         .template_id = view->template_id,
         .sandbox_id = view->id,
         .alias = or_none(view->alias),
         .client_id = STR(SANDBOX_CLIENT_ID),
         .envd_version = STR(SANDBOX_ENVD_VERSION),
-        .state = STR("running"),
+        .state = view->state == SANDBOX_PAUSED ? STR("paused") : STR("running"),
         .cpu_count = view->cpu_count,
         .mem_mb = view->mem_mb,
         .disk_mb = view->disk_mb,
         .access_token = or_none(view->access_token),
         .domain = or_none(view->domain),
+        .paused_to = view->paused_to,
+        .resumed_from = view->resumed_from,
         .metadata = metadata,
         .volume_mounts = volume_mounts,
         .internet = internet,

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/str.h"
 
+struct sandbox_resume;
 struct sandbox_view;
 
 enum {
@@ -18,7 +19,7 @@ enum {
 
 enum api_generation { API_V1, API_V2 };
 
-/* POST /sandboxes and /v2/sandboxes. The options behind `secure` are only looked at to refuse what
+/* POST /sandboxes and /v2/sandboxes. The raw options at the end are only looked at to refuse what
  * would otherwise be ignored. */
 struct api_new_sandbox {
     struct str template_id;
@@ -28,6 +29,7 @@ struct api_new_sandbox {
     json_t *metadata, *env_vars; /* objects of strings, or NULL */
     bool auto_pause;
     bool auto_pause_memory;
+    bool resumes; /* from auto_resume */
     json_t *auto_resume, *network, *volume_mounts, *iam;
 };
 
@@ -38,6 +40,11 @@ int api_types_new_sandbox(struct str body, enum api_generation generation, int64
 /* {"timeout": n}: required when fallback < 0, else the fallback stands for an absent body, too. */
 int api_types_timeout(struct str body, int64_t fallback_s, int64_t max_timeout_s, int64_t *out_s,
                       struct error *err);
+/* {"timeout": n, "memory": false, "autoPause": bool}; timeout as above. */
+int api_types_resume(struct str body, int64_t fallback_s, int64_t max_timeout_s,
+                     struct sandbox_resume *out, struct error *err);
+/* {"memory": bool}; absent: true. */
+int api_types_pause(struct str body, bool *out_memory, struct error *err);
 /* {"duration": n}, 0..3600; absent: 15. */
 int api_types_refresh(struct str body, int64_t *out_s, struct error *err);
 

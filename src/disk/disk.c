@@ -182,19 +182,33 @@ static int prepare(struct disk *disk, const struct places *places, uint64_t init
     return mounted ? adopt(places, disk->image_fd, err) : mount_image(places, disk->image_fd, err);
 }
 
+static int open_dir(int pool_fd, const char *name, int *out_fd, struct error *err)
+{
+    if (mkdirat(pool_fd, name, 0700) < 0 && errno != EEXIST)
+        return error_set_errno(err, errno, "make '%s'", name);
+    *out_fd = openat(pool_fd, name, DIR_FLAGS);
+    return *out_fd < 0 ? error_set_errno(err, errno, "open '%s'", name) : 0;
+}
+
 static int open_dirs(struct disk *disk, const struct places *places, struct error *err)
 {
+    struct error ignored;
+
     disk->pool_fd = openat(places->data_fd, "pool", DIR_FLAGS);
     if (disk->pool_fd < 0 || fchmod(disk->pool_fd, 0700) < 0)
         return error_set_errno(err, errno, "open '%s'", places->pool);
-    if (mkdirat(disk->pool_fd, "boxes", 0700) < 0 && errno != EEXIST)
-        return error_set_errno(err, errno, "make '%s/boxes'", places->pool);
-    disk->boxes_fd = openat(disk->pool_fd, "boxes", DIR_FLAGS);
-    if (disk->boxes_fd < 0)
-        return error_set_errno(err, errno, "open '%s/boxes'", places->pool);
-    if (disk_quota_enable(disk->pool_fd, err) < 0)
+    if (open_dir(disk->pool_fd, "boxes", &disk->boxes_fd, err) < 0 ||
+        open_dir(disk->pool_fd, "layers", &disk->layers_fd, err) < 0 ||
+        open_dir(disk->pool_fd, "volumes", &disk->volumes_fd, err) < 0 ||
+        open_dir(disk->pool_fd, "temporary", &disk->temporary_fd, err) < 0 ||
+        disk_quota_enable(disk->pool_fd, err) < 0 ||
+        disk_quota_open(disk->pool_fd, &disk->qgroups_fd, err) < 0)
         return -1;
-    return disk_quota_open(disk->pool_fd, &disk->qgroups_fd, err);
+    disk->simple_quota = disk_quota_is_simple(disk->qgroups_fd);
+    /* What a killed predecessor left; the data directory's lock says that there is no other. A pool
+     * so full that nothing can be deleted must still open. */
+    (void)disk_subvol_clear(disk, disk->temporary_fd, &ignored);
+    return 0;
 }
 
 int disk_open(const struct disk_config *config, struct disk **out, struct error *err)
@@ -206,7 +220,8 @@ int disk_open(const struct disk_config *config, struct disk **out, struct error 
     if (places_open(&places, config, err) < 0)
         return -1;
     disk = xcalloc(1, sizeof(*disk));
-    disk->pool_fd = disk->boxes_fd = disk->image_fd = disk->qgroups_fd = -1;
+    disk->pool_fd = disk->boxes_fd = disk->layers_fd = disk->volumes_fd = disk->temporary_fd = -1;
+    disk->image_fd = disk->qgroups_fd = -1;
     (void)pthread_mutex_init(&disk->grow_lock, NULL);
     r = prepare(disk, &places, config->initial_bytes, err);
     if (r == 0)
@@ -226,6 +241,9 @@ void disk_close(struct disk *disk)
         return;
     close_fd(&disk->qgroups_fd);
     close_fd(&disk->boxes_fd);
+    close_fd(&disk->layers_fd);
+    close_fd(&disk->volumes_fd);
+    close_fd(&disk->temporary_fd);
     close_fd(&disk->pool_fd);
     close_fd(&disk->image_fd);
     (void)pthread_mutex_destroy(&disk->grow_lock);

@@ -1,9 +1,19 @@
 /* Writable layers on a copy-on-write pool, used by the warden only (root).
  *
  * The pool is DATA/pool: the data directory itself where that is btrfs, else DATA/pool.img, a sparse
- * file that is loop-mounted there. Each box has one subvolume DATA/pool/boxes/<id> with the overlay's
- * `upper` and `work` directories and a quota; subvolumes are made, snapshotted and deleted by ioctl
- * in microseconds. */
+ * file that is loop-mounted there. In it:
+ *   boxes/<id>       one subvolume per box: the overlay's `upper` and `work` directories, and a quota
+ *   layers/<name>    read-only snapshots of box subvolumes
+ *   volumes/<name>   subvolumes with one directory `data`
+ *   temporary/       nothing that outlives the call that made it
+ * All functions are thread-safe.
+ *
+ * A box that starts from a layer gets a writable snapshot of it as its subvolume: the layer's files
+ * are its own from the first moment, shared block by block until written, and a layer is always
+ * complete by itself. Stacking the layer's directory below a new, empty one would be the obvious way;
+ * but the overlay tells files apart by file system and inode number, and two subvolumes of one btrfs
+ * number their files alike: different files would look like one (`cp` refuses to copy one over the
+ * other). */
 #pragma once
 
 #include <stdbool.h>
@@ -26,15 +36,56 @@ void disk_close(struct disk *disk); /* leaves it mounted */
  * Idempotent. */
 int disk_unmount(const struct disk_config *config, struct error *err);
 
-/* Subvolume with `upper` and `work`, both owned by root, mode 0755; limit 0 = none. Returns an O_PATH
- * descriptor of the subvolume. Thread-safe. */
+/* ---- boxes (disk_box.c) ---- */
+
+/* All three give an O_PATH descriptor of a subvolume with `upper` and an empty `work`, both made with
+ * mode 0755 and owned by root; limit 0 = none. */
 int disk_box_create(struct disk *disk, const char *id, uint64_t limit_bytes, int *out_dir_fd,
                     struct error *err);
+/* With the files of a layer. Waits for the disk: milliseconds. */
+int disk_box_clone(struct disk *disk, const char *id, const char *layer, uint64_t limit_bytes,
+                   int *out_dir_fd, struct error *err);
+/* The one that is there, for a box that goes on; nothing may use it now. */
+int disk_box_reopen(struct disk *disk, const char *id, uint64_t limit_bytes, int *out_dir_fd,
+                    struct error *err);
 int disk_box_limit(struct disk *disk, const char *id, uint64_t limit_bytes, struct error *err);
+/* What it wrote and still occupies. */
 int disk_box_used(struct disk *disk, const char *id, uint64_t *out_bytes, struct error *err);
+/* Writes to the disk what is not there yet, of this box only. */
+int disk_box_sync(struct disk *disk, const char *id, struct error *err);
 /* Missing is success. The space comes back in the background. */
 int disk_box_delete(struct disk *disk, const char *id, struct error *err);
 /* Names of all box subvolumes, for recovery; *out is an array of strings, free each and the array. */
 int disk_box_list(struct disk *disk, char ***out, size_t *out_count, struct error *err);
+
+/* ---- layers (disk_layer.c) ---- */
+
+/* Making one takes three calls; only the second needs the box to stand still, and it does not depend
+ * on how much the box has written.
+ *   disk_layer_prepare  disk_box_sync(), and notes the size
+ *   disk_layer_create   the snapshot; on disk when it returns
+ *   disk_layer_settle   what the layer holds no longer counts against the box's limit */
+int disk_layer_prepare(struct disk *disk, const char *id, uint64_t *out_bytes, struct error *err);
+int disk_layer_create(struct disk *disk, const char *id, const char *layer, struct error *err);
+int disk_layer_settle(struct disk *disk, const char *id, struct error *err);
+bool disk_layer_exists(struct disk *disk, const char *layer);
+/* Missing is success; boxes made from it do not mind. */
+int disk_layer_delete(struct disk *disk, const char *layer, struct error *err);
+/* Names, as disk_box_list(). */
+int disk_layer_list(struct disk *disk, char ***out, size_t *out_count, struct error *err);
+/* What its box had written, as noted when it was made. */
+int disk_layer_bytes(struct disk *disk, const char *layer, uint64_t *out_bytes, struct error *err);
+
+/* ---- volumes (disk_volume.c) ---- */
+
+/* An existing one is success. Its directory belongs to root and everybody may write to it. */
+int disk_volume_create(struct disk *disk, const char *name, struct error *err);
+/* Missing is success. */
+int disk_volume_delete(struct disk *disk, const char *name, struct error *err);
+/* O_PATH descriptor of its directory. */
+int disk_volume_open(struct disk *disk, const char *name, int *out_dir_fd, struct error *err);
+
+/* ---- the pool ---- */
+
 /* Grows the image when little is free (no-op on a plain btrfs). Call now and then. */
 int disk_grow(struct disk *disk, struct error *err);

@@ -9,11 +9,13 @@
 #include "disk/disk.h"
 
 struct disk {
-    int pool_fd;               /* root of the pool */
-    int boxes_fd;              /* DATA/pool/boxes */
-    int image_fd;              /* DATA/pool.img, or -1 on a plain btrfs */
-    int qgroups_fd;            /* /sys/fs/btrfs/<fsid>/qgroups */
-    pthread_mutex_t grow_lock; /* one grow at a time; guards the image's size */
+    int pool_fd;                                       /* root of the pool */
+    int boxes_fd, layers_fd, volumes_fd, temporary_fd; /* directories in it */
+    int image_fd;                                      /* DATA/pool.img, or -1 on a plain btrfs */
+    int qgroups_fd;                                    /* /sys/fs/btrfs/<fsid>/qgroups */
+    bool simple_quota;         /* extents are charged to who wrote them (disk_quota.c) */
+    pthread_mutex_t grow_lock; /* one grow at a time; guards the image's size and sweep_at_ms */
+    int64_t sweep_at_ms;       /* next look for stale quota groups */
 };
 
 /* disk_mkfs.c: makes a btrfs of the whole file. */
@@ -36,6 +38,25 @@ int disk_loop_find(const struct stat *image, struct disk_loop *out, struct error
 /* Finds or attaches; the device clears itself when the last user (mount or descriptor) is gone. */
 int disk_loop_attach(int image_fd, struct disk_loop *out, struct error *err);
 
+/* disk_subvol.c: subvolumes by name in one of the pool's directories. */
+int disk_subvol_create(int dir_fd, const char *name, uint64_t limit_bytes, struct error *err);
+int disk_subvol_open(int dir_fd, const char *name, int *out_fd, struct error *err);
+/* Flushes the source and commits; done when it returns. */
+int disk_subvol_snapshot(int source_fd, int dir_fd, const char *name, bool read_only,
+                         struct error *err);
+/* Missing is success. */
+int disk_subvol_delete(struct disk *disk, int dir_fd, const char *name, struct error *err);
+/* Names of all entries; *out is an array of strings. */
+int disk_subvol_list(int dir_fd, char ***out, size_t *out_count, struct error *err);
+int disk_subvol_clear(struct disk *disk, int dir_fd, struct error *err);
+
+/* Numbers noted on a subvolume's own directory, which nothing inside a sandbox can see. */
+#define DISK_NOTE_BYTES "trusted.quicksand.bytes" /* size of a layer */
+#define DISK_NOTE_FREE  "trusted.quicksand.free"  /* charged, but not counted against the limit */
+int disk_note_set(int subvol_fd, const char *note, uint64_t value, struct error *err);
+/* 0 when there is none. */
+int disk_note_get(int subvol_fd, const char *note, uint64_t *out, struct error *err);
+
 /* disk_tree.c: items of btrfs' own trees. */
 struct disk_tree_range {
     uint64_t tree;
@@ -53,7 +74,12 @@ int disk_tree_subvolume(int fd, uint64_t *out_id, struct error *err);
 int disk_quota_enable(int pool_fd, struct error *err);
 /* Opens the directory in sysfs that shows the quota groups of this file system. */
 int disk_quota_open(int pool_fd, int *out_fd, struct error *err);
+/* 0 = none. The note DISK_NOTE_FREE is added. */
 int disk_quota_limit(int subvol_fd, uint64_t limit_bytes, struct error *err);
+/* From now on this much of what is charged does not count; the limit moves along. */
+int disk_quota_forgive(const struct disk *disk, int subvol_fd, uint64_t bytes, struct error *err);
+/* Whether extents are charged to the subvolume that wrote them. */
+bool disk_quota_is_simple(int qgroups_fd);
 int disk_quota_used(const struct disk *disk, int subvol_fd, uint64_t *out_bytes, struct error *err);
 /* Removes quota groups whose subvolume is gone; kernels before 6.10 leave them behind. */
 int disk_quota_sweep(const struct disk *disk, struct error *err);

@@ -4,7 +4,12 @@
  * (Linux 6.7) charge an extent to the subvolume that wrote it, for as long as it exists: writing
  * and deleting cost nothing extra, whatever is shared by snapshots. Older kernels get full quotas, which
  * count references and make deletes of large or snapshotted subvolumes more expensive. A file
- * system that already has quotas of either kind keeps them. */
+ * system that already has quotas of either kind keeps them.
+ *
+ * With simple quotas a box goes on being charged for what only its layers still hold: a box that fills
+ * half of its disk, is snapshotted and writes that half anew would be full. So what was charged at
+ * the last snapshot is forgiven: the limit is raised by it. With full quotas it is the reverse: a box made
+ * from a layer is charged for the layer's files, and those are forgiven. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -67,7 +72,7 @@ struct btrfs_qgroup_limit disk_quota_of(uint64_t limit_bytes)
                                        .max_rfer = limit_bytes ? limit_bytes : UINT64_MAX};
 }
 
-int disk_quota_limit(int subvol_fd, uint64_t limit_bytes, struct error *err)
+static int set_limit(int subvol_fd, uint64_t limit_bytes, struct error *err)
 {
     /* Group 0 is the one of the subvolume behind the descriptor. */
     struct btrfs_ioctl_qgroup_limit_args args = {.lim = disk_quota_of(limit_bytes)};
@@ -75,6 +80,24 @@ int disk_quota_limit(int subvol_fd, uint64_t limit_bytes, struct error *err)
     if (ioctl(subvol_fd, BTRFS_IOC_QGROUP_LIMIT, &args) < 0)
         return error_set_errno(err, errno, "set the disk limit");
     return 0;
+}
+
+int disk_quota_limit(int subvol_fd, uint64_t limit_bytes, struct error *err)
+{
+    uint64_t forgiven;
+
+    if (disk_note_get(subvol_fd, DISK_NOTE_FREE, &forgiven, err) < 0)
+        return -1;
+    return set_limit(subvol_fd, limit_bytes ? limit_bytes + forgiven : 0, err);
+}
+
+bool disk_quota_is_simple(int qgroups_fd)
+{
+    auto_buf struct buf text;
+
+    buf_init(&text, 64);
+    return fd_read_file_at(qgroups_fd, "mode", &text) == 0 &&
+           str_is(str_trim(buf_str(&text)), "squota");
 }
 
 static int read_number(int dir_fd, const char *path, uint64_t *out)
@@ -89,25 +112,43 @@ static int read_number(int dir_fd, const char *path, uint64_t *out)
     return str_to_u64(str_trim(buf_str(&text)), out) ? 0 : -EINVAL;
 }
 
-/* What is on disk plus what is written but not flushed: the sum is what the limit is held against. */
-int disk_quota_used(const struct disk *disk, int subvol_fd, uint64_t *out_bytes, struct error *err)
+static int read_group(const struct disk *disk, int subvol_fd, const char *field, uint64_t *out,
+                      struct error *err)
 {
-    uint64_t id, on_disk, reserved;
     char path[64];
+    uint64_t id;
     int r;
 
     if (disk_tree_subvolume(subvol_fd, &id, err) < 0)
         return -1;
-    (void)snprintf(path, sizeof(path), "0_%" PRIu64 "/referenced", id);
-    r = read_number(disk->qgroups_fd, path, &on_disk);
-    if (r < 0)
-        return error_set_errno(err, -r, "read '%s'", path);
-    (void)snprintf(path, sizeof(path), "0_%" PRIu64 "/rsv_data", id);
-    r = read_number(disk->qgroups_fd, path, &reserved);
-    if (r < 0)
-        return error_set_errno(err, -r, "read '%s'", path);
+    (void)snprintf(path, sizeof(path), "0_%" PRIu64 "/%s", id, field);
+    r = read_number(disk->qgroups_fd, path, out);
+    return r < 0 ? error_set_errno(err, -r, "read '%s'", path) : 0;
+}
+
+/* What is on disk plus what is written but not flushed: the sum is what the limit is held against. */
+int disk_quota_used(const struct disk *disk, int subvol_fd, uint64_t *out_bytes, struct error *err)
+{
+    uint64_t on_disk, reserved;
+
+    if (read_group(disk, subvol_fd, "referenced", &on_disk, err) < 0 ||
+        read_group(disk, subvol_fd, "rsv_data", &reserved, err) < 0)
+        return -1;
     *out_bytes = on_disk + reserved;
     return 0;
+}
+
+int disk_quota_forgive(const struct disk *disk, int subvol_fd, uint64_t bytes, struct error *err)
+{
+    uint64_t limit, before;
+
+    if (disk_note_get(subvol_fd, DISK_NOTE_FREE, &before, err) < 0 ||
+        read_group(disk, subvol_fd, "max_referenced", &limit, err) < 0 ||
+        disk_note_set(subvol_fd, DISK_NOTE_FREE, bytes, err) < 0)
+        return -1;
+    if (limit == 0 || limit == UINT64_MAX || limit < before)
+        return 0;
+    return set_limit(subvol_fd, limit - before + bytes, err);
 }
 
 static int subvolume_exists(int pool_fd, uint64_t id, struct error *err)

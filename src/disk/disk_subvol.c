@@ -1,16 +1,19 @@
-/* One subvolume per box: boxes/<id>/{upper,work}. */
+/* Subvolumes by name in one of the pool's directories: boxes, layers, volumes. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/xattr.h>
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/str.h"
 #include "disk/disk_internal.h"
 
-enum { NAME_MAX_LEN = 64, NESTED_DEPTH_MAX = 16, BOXES_MAX = 1 << 20 };
+enum { NAME_MAX_LEN = 64, NESTED_DEPTH_MAX = 16, ENTRIES_MAX = 1 << 20 };
 
 static bool name_valid(const char *name)
 {
@@ -19,86 +22,61 @@ static bool name_valid(const char *name)
     return len > 0 && len <= NAME_MAX_LEN && name[len] == '\0';
 }
 
-static int check_name(const char *id, struct error *err)
+static int check_name(const char *name, struct error *err)
 {
-    return name_valid(id) ? 0 : error_set(err, ERROR_INVALID, "bad box name");
+    return name_valid(name) ? 0 : error_set(err, ERROR_INVALID, "not a name of the pool");
 }
 
-static int open_box(const struct disk *disk, const char *id, int *out_fd, struct error *err)
+int disk_subvol_open(int dir_fd, const char *name, int *out_fd, struct error *err)
 {
     int fd;
 
-    if (check_name(id, err) < 0)
+    if (check_name(name, err) < 0)
         return -1;
-    fd = openat(disk->boxes_fd, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
-        return error_set_errno(err, errno, "open the disk of box '%s'", id);
+        return error_set_errno(err, errno, "open '%s' in the pool", name);
     *out_fd = fd;
     return 0;
 }
 
-static int make_dirs(const struct disk *disk, const char *id, int *out_fd, struct error *err)
-{
-    static const char *const names[] = {"upper", "work"};
-    auto_close int fd = openat(disk->boxes_fd, id, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-
-    if (fd < 0)
-        return error_set_errno(err, errno, "open the disk of box '%s'", id);
-    for (size_t i = 0; i < 2; i++) {
-        /* The mode is set again because of the umask. */
-        if (mkdirat(fd, names[i], 0755) < 0 || fchmodat(fd, names[i], 0755, 0) < 0)
-            return error_set_errno(err, errno, "make '%s' for box '%s'", names[i], id);
-    }
-    *out_fd = take_fd(&fd);
-    return 0;
-}
-
-int disk_box_create(struct disk *disk, const char *id, uint64_t limit_bytes, int *out_dir_fd,
-                    struct error *err)
+int disk_subvol_create(int dir_fd, const char *name, uint64_t limit_bytes, struct error *err)
 {
     struct btrfs_qgroup_inherit inherit = {.flags = BTRFS_QGROUP_INHERIT_SET_LIMITS,
                                            .lim = disk_quota_of(limit_bytes)};
     struct btrfs_ioctl_vol_args_v2 args = {0};
-    struct error ignored;
 
-    if (check_name(id, err) < 0)
+    if (check_name(name, err) < 0)
         return -1;
-    memcpy(args.name, id, strlen(id) + 1);
+    memcpy(args.name, name, strlen(name) + 1);
     if (limit_bytes) {
         /* The limit comes into being with the subvolume: no window without one. */
         args.flags = BTRFS_SUBVOL_QGROUP_INHERIT;
         args.size = sizeof(inherit);
         args.qgroup_inherit = &inherit;
     }
-    if (ioctl(disk->boxes_fd, BTRFS_IOC_SUBVOL_CREATE_V2, &args) < 0)
-        return error_set_errno(err, errno, "make the disk of box '%s'", id);
-    if (make_dirs(disk, id, out_dir_fd, err) < 0) {
-        (void)disk_box_delete(disk, id, &ignored);
-        return -1;
-    }
+    if (ioctl(dir_fd, BTRFS_IOC_SUBVOL_CREATE_V2, &args) < 0)
+        return error_set_errno(err, errno, "make '%s' in the pool", name);
     return 0;
 }
 
-int disk_box_limit(struct disk *disk, const char *id, uint64_t limit_bytes, struct error *err)
+int disk_subvol_snapshot(int source_fd, int dir_fd, const char *name, bool read_only,
+                         struct error *err)
 {
-    auto_close int fd = -1;
+    struct btrfs_ioctl_vol_args_v2 args = {.fd = source_fd,
+                                           .flags = read_only ? BTRFS_SUBVOL_RDONLY : 0};
 
-    if (open_box(disk, id, &fd, err) < 0)
+    if (check_name(name, err) < 0)
         return -1;
-    return disk_quota_limit(fd, limit_bytes, err);
+    memcpy(args.name, name, strlen(name) + 1);
+    if (ioctl(dir_fd, BTRFS_IOC_SNAP_CREATE_V2, &args) < 0)
+        return error_set_errno(err, errno, "snapshot to '%s'", name);
+    return 0;
 }
 
-int disk_box_used(struct disk *disk, const char *id, uint64_t *out_bytes, struct error *err)
-{
-    auto_close int fd = -1;
-
-    if (open_box(disk, id, &fd, err) < 0)
-        return -1;
-    return disk_quota_used(disk, fd, out_bytes, err);
-}
-
-/* Deletes the subvolumes inside a subvolume. Boxes cannot make any (an overlay does not pass the
- * ioctl on), so this is for what an operator put there. */
+/* Deletes the subvolumes inside a subvolume. Sandboxes cannot make any: overlays do not pass the
+ * ioctl on, and for volumes the system call filter refuses it. So this is for what an operator put
+ * there. */
 static int delete_nested(const struct disk *disk, uint64_t subvolume, int depth, struct error *err)
 {
     struct disk_tree_range range = {.tree = BTRFS_ROOT_TREE_OBJECTID,
@@ -123,55 +101,56 @@ static int delete_nested(const struct disk *disk, uint64_t subvolume, int depth,
     }
 }
 
-static int delete_with_nested(struct disk *disk, const char *id, struct error *err)
+static int delete_with_nested(struct disk *disk, int dir_fd, const char *name, struct error *err)
 {
     auto_close int fd = -1;
     uint64_t subvolume;
 
-    if (open_box(disk, id, &fd, err) < 0 || disk_tree_subvolume(fd, &subvolume, err) < 0)
+    if (disk_subvol_open(dir_fd, name, &fd, err) < 0 ||
+        disk_tree_subvolume(fd, &subvolume, err) < 0)
         return -1;
     return delete_nested(disk, subvolume, 0, err);
 }
 
-static int destroy(struct disk *disk, const char *id)
+static int destroy(int dir_fd, const char *name)
 {
     struct btrfs_ioctl_vol_args_v2 args = {0};
 
-    memcpy(args.name, id, strlen(id) + 1);
-    return ioctl(disk->boxes_fd, BTRFS_IOC_SNAP_DESTROY_V2, &args) < 0 ? errno : 0;
+    memcpy(args.name, name, strlen(name) + 1);
+    return ioctl(dir_fd, BTRFS_IOC_SNAP_DESTROY_V2, &args) < 0 ? errno : 0;
 }
 
-int disk_box_delete(struct disk *disk, const char *id, struct error *err)
+int disk_subvol_delete(struct disk *disk, int dir_fd, const char *name, struct error *err)
 {
     int r;
 
-    if (check_name(id, err) < 0)
+    if (check_name(name, err) < 0)
         return -1;
-    r = destroy(disk, id);
+    r = destroy(dir_fd, name);
     if (r == ENOTEMPTY) {
-        if (delete_with_nested(disk, id, err) < 0)
-            return error_prefix(err, "delete the disk of box '%s'", id);
-        r = destroy(disk, id);
+        if (delete_with_nested(disk, dir_fd, name, err) < 0)
+            return error_prefix(err, "delete '%s' from the pool", name);
+        r = destroy(dir_fd, name);
     }
     if (r == 0 || r == ENOENT)
         return 0;
-    return error_set_errno(err, r, "delete the disk of box '%s'", id);
+    return error_set_errno(err, r, "delete '%s' from the pool", name);
 }
 
-int disk_box_list(struct disk *disk, char ***out, size_t *out_count, struct error *err)
+int disk_subvol_list(int dir_fd, char ***out, size_t *out_count, struct error *err)
 {
-    int fd = openat(disk->boxes_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     size_t count = 0, capacity = 0;
     char **names = NULL;
     struct dirent *entry;
 
     if (!dir) {
-        (void)error_set_errno(err, errno, "open the pool's boxes");
+        (void)error_set_errno(err, errno, "list the pool");
         close_fd(&fd);
         return -1;
     }
-    while (count < BOXES_MAX && (entry = readdir(dir))) {
+    while (count < ENTRIES_MAX && (entry = readdir(dir))) {
         if (!name_valid(entry->d_name))
             continue;
         if (count == capacity) {
@@ -183,5 +162,45 @@ int disk_box_list(struct disk *disk, char ***out, size_t *out_count, struct erro
     (void)closedir(dir);
     *out = names;
     *out_count = count;
+    return 0;
+}
+
+int disk_subvol_clear(struct disk *disk, int dir_fd, struct error *err)
+{
+    char **names;
+    size_t count;
+    int r = 0;
+
+    if (disk_subvol_list(dir_fd, &names, &count, err) < 0)
+        return -1;
+    for (size_t i = 0; i < count; i++) {
+        if (r == 0)
+            r = disk_subvol_delete(disk, dir_fd, names[i], err);
+        free(names[i]);
+    }
+    free(names);
+    return r;
+}
+
+int disk_note_set(int subvol_fd, const char *note, uint64_t value, struct error *err)
+{
+    char text[24];
+    int len = snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+
+    if (fsetxattr(subvol_fd, note, text, (size_t)len, 0) < 0)
+        return error_set_errno(err, errno, "note '%s'", note);
+    return 0;
+}
+
+int disk_note_get(int subvol_fd, const char *note, uint64_t *out, struct error *err)
+{
+    char text[24];
+    ssize_t len = fgetxattr(subvol_fd, note, text, sizeof(text));
+
+    *out = 0;
+    if (len < 0)
+        return errno == ENODATA ? 0 : error_set_errno(err, errno, "read note '%s'", note);
+    if (!str_to_u64(str_n(text, (size_t)len), out))
+        return error_set(err, ERROR_INTERNAL, "note '%s' is no number", note);
     return 0;
 }

@@ -341,7 +341,7 @@ TEST(stale_quota_groups_go)
     for (int i = 0; faccessat(disk->qgroups_fd, path, F_OK, 0) == 0; i++) {
         CHECK(i < 500);
         CHECK(ioctl(disk->pool_fd, BTRFS_IOC_SYNC, NULL) == 0);
-        CHECK(disk_grow(disk, &err) == 0);
+        CHECK(disk_quota_sweep(disk, &err) == 0);
         (void)usleep(10000);
     }
     disk_close(disk);
@@ -385,4 +385,160 @@ TEST(a_foreign_mount_is_refused)
     CHECK_INT(disk_unmount(&config, &err), -1);
     CHECK_INT(err.code, ERROR_CONFLICT);
     CHECK(umount2(pool_path(), 0) == 0);
+}
+
+/* Inode of a file beneath the pool; 0 when it is not there. */
+static ino_t inode_of(const struct disk *disk, const char *path)
+{
+    struct stat st;
+
+    return fstatat(disk->pool_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 ? st.st_ino : 0;
+}
+
+static void make_layer(struct disk *disk, const char *id, const char *layer, uint64_t *out_bytes)
+{
+    if (disk_layer_prepare(disk, id, out_bytes, &err) < 0 ||
+        disk_layer_create(disk, id, layer, &err) < 0 || disk_layer_settle(disk, id, &err) < 0)
+        test_fail(__FILE__, __LINE__, "layer: %s", err.message);
+}
+
+TEST_TIMEOUT(a_layer_keeps_what_its_box_held, 60)
+{
+    uint64_t bytes, noted;
+    struct disk *disk;
+    char **names;
+    size_t count;
+    int fd;
+
+    setup();
+    disk = open_disk();
+    make_box(disk, "box", 0);
+    CHECK_INT(fill("box/upper/kept", 4 * MIB), 0);
+    make_layer(disk, "box", "one", &bytes);
+    CHECK(bytes >= 4 * MIB && bytes < 5 * MIB);
+    CHECK(disk_layer_bytes(disk, "one", &noted, &err) == 0);
+    CHECK_INT(noted, bytes);
+    CHECK(disk_layer_exists(disk, "one") && !disk_layer_exists(disk, "two"));
+    CHECK_INT(disk_layer_create(disk, "box", "one", &err), -1);
+    CHECK_INT(err.code, ERROR_EXISTS);
+    CHECK_INT(disk_layer_create(disk, "absent", "two", &err), -1);
+    CHECK_INT(err.code, ERROR_NOT_FOUND);
+    CHECK_INT(disk_layer_create(disk, "box", "../x", &err), -1);
+    /* Nothing that happens to the box later reaches the layer, and nobody writes to it. */
+    CHECK(unlinkat(disk->pool_fd, "boxes/box/upper/kept", 0) == 0);
+    CHECK(inode_of(disk, "layers/one/upper/kept"));
+    CHECK(unlinkat(disk->pool_fd, "layers/one/upper/kept", 0) < 0 && errno == EROFS);
+    CHECK(disk_box_delete(disk, "box", &err) == 0);
+    CHECK(disk_box_clone(disk, "child", "one", 0, &fd, &err) == 0);
+    CHECK((fcntl(fd, F_GETFL) & O_PATH) != 0);
+    close_fd(&fd);
+    CHECK(inode_of(disk, "boxes/child/upper/kept"));
+    CHECK_INT(fill("child/upper/new", MIB), 0);
+    CHECK(!inode_of(disk, "layers/one/upper/new"));
+    CHECK(disk_layer_list(disk, &names, &count, &err) == 0);
+    CHECK(count == 1 && has(names, count, "one"));
+    free(names[0]);
+    free(names);
+    /* The child has all it needs. */
+    CHECK(disk_layer_delete(disk, "one", &err) == 0);
+    CHECK(disk_layer_delete(disk, "one", &err) == 0);
+    CHECK(inode_of(disk, "boxes/child/upper/kept"));
+    CHECK_INT(disk_box_clone(disk, "other", "one", 0, &fd, &err), -1);
+    CHECK_INT(err.code, ERROR_NOT_FOUND);
+    CHECK(!inode_of(disk, "boxes/other"));
+    CHECK(disk_box_delete(disk, "child", &err) == 0);
+    disk_close(disk);
+}
+
+/* A layer's files are not held against the box they came from, nor against one made from it. */
+TEST_TIMEOUT(layers_do_not_eat_the_limit, 60)
+{
+    struct disk *disk;
+    uint64_t bytes;
+    int fd;
+
+    setup();
+    disk = open_disk();
+    make_box(disk, "box", 16 * MIB);
+    CHECK_INT(fill("box/upper/f", 12 * MIB), 0);
+    make_layer(disk, "box", "one", &bytes);
+    CHECK_INT(fill("box/upper/f", 12 * MIB), 0);
+    make_layer(disk, "box", "two", &bytes);
+    CHECK_INT(fill("box/upper/f", 12 * MIB), 0);
+    CHECK_INT(fill("box/upper/g", 12 * MIB), EDQUOT);
+    /* The limit means the same after it is set again. */
+    CHECK(unlinkat(disk->boxes_fd, "box/upper/g", 0) == 0);
+    CHECK(disk_box_limit(disk, "box", 20 * MIB, &err) == 0);
+    CHECK_INT(fill("box/upper/g", 4 * MIB), 0);
+    CHECK_INT(fill("box/upper/h", 12 * MIB), EDQUOT);
+    CHECK(disk_box_clone(disk, "child", "two", 16 * MIB, &fd, &err) == 0);
+    close_fd(&fd);
+    CHECK_INT(fill("child/upper/g", 12 * MIB), 0);
+    CHECK_INT(fill("child/upper/h", 12 * MIB), EDQUOT);
+    disk_close(disk);
+}
+
+TEST(a_box_is_reopened_with_a_clean_work_directory)
+{
+    struct disk *disk;
+    int fd;
+
+    setup();
+    disk = open_disk();
+    CHECK_INT(disk_box_reopen(disk, "box", 0, &fd, &err), -1);
+    CHECK_INT(err.code, ERROR_NOT_FOUND);
+    make_box(disk, "box", 0);
+    CHECK_INT(fill("box/upper/f", MIB), 0);
+    CHECK(mkdirat(disk->boxes_fd, "box/work/work", 0) == 0);
+    CHECK(mkdirat(disk->boxes_fd, "box/work/work/#1", 0) == 0);
+    CHECK(disk_box_reopen(disk, "box", 8 * MIB, &fd, &err) == 0);
+    close_fd(&fd);
+    CHECK(!inode_of(disk, "boxes/box/work/work"));
+    CHECK(inode_of(disk, "boxes/box/work") && inode_of(disk, "boxes/box/upper/f"));
+    CHECK_INT(fill("box/upper/g", 16 * MIB), EDQUOT);
+    disk_close(disk);
+}
+
+TEST(a_sync_leaves_nothing)
+{
+    struct disk *disk;
+
+    setup();
+    disk = open_disk();
+    make_box(disk, "box", 0);
+    CHECK_INT(disk_box_sync(disk, "absent", &err), -1);
+    CHECK(disk_box_sync(disk, "box", &err) == 0);
+    CHECK(!inode_of(disk, "temporary/box"));
+    /* As a warden that was killed in the middle would leave it. */
+    CHECK(disk_subvol_create(disk->temporary_fd, "box", 0, &err) == 0);
+    CHECK(disk_box_sync(disk, "box", &err) == 0);
+    CHECK(!inode_of(disk, "temporary/box"));
+    CHECK(disk_subvol_create(disk->temporary_fd, "box", 0, &err) == 0);
+    disk_close(disk);
+    disk = open_disk();
+    CHECK(!inode_of(disk, "temporary/box"));
+    disk_close(disk);
+}
+
+TEST(volumes)
+{
+    struct disk *disk;
+    struct stat st;
+    int fd;
+
+    setup();
+    (void)umask(077);
+    disk = open_disk();
+    CHECK_INT(disk_volume_open(disk, "v1", &fd, &err), -1);
+    CHECK_INT(err.code, ERROR_NOT_FOUND);
+    CHECK(disk_volume_create(disk, "v1", &err) == 0);
+    CHECK(disk_volume_create(disk, "v1", &err) == 0);
+    CHECK(disk_volume_open(disk, "v1", &fd, &err) == 0);
+    CHECK(fstat(fd, &st) == 0);
+    CHECK_INT(st.st_mode, S_IFDIR | 0777);
+    close_fd(&fd);
+    CHECK(disk_volume_delete(disk, "v1", &err) == 0);
+    CHECK(disk_volume_delete(disk, "v1", &err) == 0);
+    CHECK_INT(disk_volume_create(disk, "a/b", &err), -1);
+    disk_close(disk);
 }

@@ -16,6 +16,8 @@
 enum {
     BOX_LAYERS_MAX = 32,
     LAYER_NAME_SIZE = 32, /* [a-z0-9]{1,31} */
+    BOX_VOLUMES_MAX = 8,
+    VOLUME_PATH_SIZE = 256,
 };
 
 struct box_limits {
@@ -28,10 +30,32 @@ struct box_limits {
 struct box_spec {
     char id[ID_SIZE];
     struct box_limits limits;
-    uint32_t layer_count; /* lowest first */
+    /* Lowest first: those the operator installed, then snapshots. A snapshot holds all that was in the
+     * snapshots below it, so only the last one is read and the others need not be named (or exist). */
+    uint32_t layer_count;
     char layers[BOX_LAYERS_MAX][LAYER_NAME_SIZE];
     bool internet;
     bool background; /* nobody waits for it: give way to everything else */
+    bool keep_disk; /* go on with the writable layer that a stopped box of this id left */
+    uint32_t volume_count;
+    struct box_volume {
+        char name[LAYER_NAME_SIZE];  /* as in volume_create */
+        char path[VOLUME_PATH_SIZE]; /* absolute, where it appears inside */
+    } volumes[BOX_VOLUMES_MAX];
+};
+
+struct box_usage {
+    uint64_t cpu_us;
+    uint64_t mem_bytes, mem_cache_bytes; /* the first without the second */
+    uint64_t disk_bytes;                 /* written by it, since it came into being */
+    uint32_t pids;
+    bool frozen;
+};
+
+struct layer_info {
+    char name[LAYER_NAME_SIZE];
+    uint64_t bytes;     /* of its own */
+    uint64_t frozen_us; /* how long its box stood still */
 };
 
 enum box_end { /* why a box ended */
@@ -69,6 +93,23 @@ struct engine_ops {
     int (*list)(struct engine *engine, struct box_info **out, size_t *out_count, struct error *err);
     /* Stops all processes where they are; thaw lets them go on. */
     int (*freeze)(struct engine *engine, const char *id, bool frozen, struct error *err);
+    /* Ends the processes and everything but the writable layer; listed as not running from then on.
+     * A stopped box is started again with keep_disk, or killed. Idempotent. */
+    int (*stop)(struct engine *engine, const char *id, struct error *err);
+    /* Seals the present state of the writable layer as a new read-only layer, of a running, frozen or
+     * stopped box: syncs, freezes for the moment of the snapshot, thaws (unless it was frozen). */
+    int (*snapshot)(struct engine *engine, const char *id, const char *layer,
+                    struct layer_info *out, struct error *err);
+    /* Missing is success. A layer that a box names, running or stopped, is ERROR_CONFLICT. */
+    int (*layer_delete)(struct engine *engine, const char *layer, struct error *err);
+    int (*layer_list)(struct engine *engine, struct layer_info **out, size_t *out_count,
+                      struct error *err);
+    int (*usage)(struct engine *engine, const char *id, struct box_usage *out, struct error *err);
+    /* Volumes: directories that outlive sandboxes and can be shared by several. Files in them have
+     * the ids they have inside. Creating one that exists and deleting one that does not are success;
+     * deleting one that a running box uses is ERROR_CONFLICT. */
+    int (*volume_create)(struct engine *engine, const char *name, struct error *err);
+    int (*volume_delete)(struct engine *engine, const char *name, struct error *err);
     /* Waits for the next event; 0 got one, -1 with ERROR_TIMEOUT, or ERROR_UNAVAILABLE when the
      * engine is gone for good. */
     int (*next_event)(struct engine *engine, uint32_t timeout_ms, struct engine_event *out,

@@ -70,7 +70,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
     (void)status;
     (void)events;
     while (!dialer->closed) {
-        struct engine_reply reply;
+        struct engine_dial_reply reply;
         int fds[1] = {-1};
         size_t nfds = 1;
         ssize_t n = fd_recv(dialer->fd, &reply, sizeof(reply), fds, &nfds, MSG_DONTWAIT);
@@ -84,7 +84,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
         }
         dial = find_dial(dialer, reply.serial);
         if (dial)
-            answer(dial, nfds ? fds[0] : -1, nfds ? 0 : reply.err.errnum ? reply.err.errnum : EIO);
+            answer(dial, nfds ? fds[0] : -1, nfds ? 0 : reply.errnum ? reply.errnum : EIO);
         else if (nfds)
             (void)close(fds[0]);
     }
@@ -136,13 +136,13 @@ struct engine_dial *engine_dial(struct engine_dialer *dialer, const char id[ID_S
                                 bool v6, engine_dial_fn *fn, void *arg)
 {
     struct engine_dial *dial = xcalloc(1, sizeof(*dial));
-    struct engine_request request = {.op = ENGINE_OP_DIAL, .port = port, .v6 = v6};
+    struct engine_dial_request request = {.port = port, .v6 = v6};
     int r;
 
     dial->fn = fn;
     dial->arg = arg;
     dial->serial = request.serial = ++dialer->next_serial;
-    memcpy(request.spec.id, id, ID_SIZE);
+    memcpy(request.id, id, ID_SIZE);
     r = dialer->closed ? -EPIPE : fd_send(dialer->fd, &request, sizeof(request), NULL, 0);
     if (r < 0)
         fail_later(dialer, dial, -r);

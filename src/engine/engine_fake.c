@@ -1,13 +1,14 @@
 /* An engine without machines: boxes are entries of a map, agents are one thread that answers every
- * HTTP request on the boxes' sockets. Keep-alive is honoured, pipelining is not needed by anybody.
+ * HTTP request on the boxes' sockets. Keep-alive is honoured, pipelining is not needed by anybody. A
+ * frozen box's agent answers when it is thawed. A box's files are one number, so that tests can see
+ * what was kept and what was lost.
  *
  * One mutex guards everything. The thread waits in epoll; sockets that are closed vanish from the
  * set by themselves, and what an event points to is looked up by descriptor, so that a box may be
  * killed while its events are under way. */
-#include "engine/engine_fake.h"
+#include "engine/engine_fake_internal.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -17,72 +18,28 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/list.h"
-#include "base/map.h"
 #include "base/str.h"
 
 enum { REQUEST_MAX = 256 * 1024 };
 
-struct fake_box {
-    struct box_spec spec;
-    uint32_t slot;
-    bool running;
-    bool frozen;
-    char socket_path[ENGINE_SOCKET_PATH_SIZE];
-    int listener;
-    struct list clients;
-};
-
-struct fake_client {
-    struct list link;
-    int fd;
-    char *data;
-    size_t len;
-};
-
-struct fake_event {
-    struct list link;
-    struct engine_event event;
-};
-
-struct fake {
-    struct engine engine;
-    pthread_mutex_t lock;
-    pthread_cond_t happened;
-    struct map boxes;
-    struct list events;
-    char *run_dir;
-    char *last_request;
-    int calls, fail_at, fail_kills, agent_status;
-    uint32_t next_slot;
-    int epoll, wake;
-    bool stopping;
-    pthread_t thread;
-};
-
-static struct fake *fake_of(struct engine *engine)
+void fake_sleep(struct fake *fake, int ms)
 {
-    return container_of(engine, struct fake, engine);
-}
-
-static struct fake *lock(struct engine *engine)
-{
-    struct fake *fake = fake_of(engine);
-
+    if (ms == 0)
+        return;
+    (void)pthread_mutex_unlock(&fake->lock);
+    (void)usleep((useconds_t)ms * 1000);
     (void)pthread_mutex_lock(&fake->lock);
-    return fake;
 }
 
-static void unlock_cleanup(struct fake **fake)
-{
-    (void)pthread_mutex_unlock(&(*fake)->lock);
-}
-#define auto_unlock __attribute__((cleanup(unlock_cleanup)))
-
-static bool must_fail(struct fake *fake)
+bool fake_must_fail(struct fake *fake)
 {
     fake->calls++;
     return fake->fail_at > 0 && --fake->fail_at == 0;
+}
+
+int fake_not_found(const char *id, struct error *err)
+{
+    return error_set(err, ERROR_NOT_FOUND, "fake engine: no box '%s'", id);
 }
 
 static void client_free(struct fake_client *client)
@@ -93,7 +50,7 @@ static void client_free(struct fake_client *client)
     free(client);
 }
 
-static void box_silence(struct fake_box *box)
+void fake_silence(struct fake_box *box)
 {
     struct list *pos, *next;
 
@@ -127,32 +84,80 @@ static int box_listen(struct fake *fake, struct fake_box *box, struct error *err
         listen(box->listener, 64) < 0 || watch(fake, box->listener) < 0) {
         int errnum = errno;
 
-        box_silence(box);
+        fake_silence(box);
         return error_set_errno(err, errnum, "fake engine: socket '%s'", box->socket_path);
     }
     return 0;
 }
 
+static int check_layers(struct fake *fake, const struct box_spec *spec, struct error *err)
+{
+    for (uint32_t i = 0; i < spec->layer_count; i++) {
+        const struct fake_layer *layer = map_get(&fake->layers, str_of(spec->layers[i]));
+
+        if (layer && layer->deleted)
+            return error_set(err, ERROR_NOT_FOUND, "fake engine: layer '%s' is gone",
+                             spec->layers[i]);
+    }
+    for (uint32_t i = 0; i < spec->volume_count; i++)
+        if (!map_get(&fake->volumes, str_of(spec->volumes[i].name)))
+            return error_set(err, ERROR_NOT_FOUND, "fake engine: no volume '%s'",
+                             spec->volumes[i].name);
+    return 0;
+}
+
+/* The box to start: a new one, or the one whose disk is kept. */
+static struct fake_box *box_to_start(struct fake *fake, const struct box_spec *spec,
+                                     struct error *err)
+{
+    struct fake_box *box = map_get(&fake->boxes, str_of(spec->id));
+
+    if (!id_valid(str_of(spec->id)) || (box && (box->running || !spec->keep_disk))) {
+        (void)error_set(err, ERROR_EXISTS, "fake engine: bad or known id '%s'", spec->id);
+        return NULL;
+    }
+    if (!box && spec->keep_disk) {
+        (void)error_set(err, ERROR_NOT_FOUND, "fake engine: no disk of '%s'", spec->id);
+        return NULL;
+    }
+    if (box)
+        return box;
+    box = xcalloc(1, sizeof(*box));
+    box->listener = -1;
+    if (spec->layer_count) {
+        const struct fake_layer *top =
+            map_get(&fake->layers, str_of(spec->layers[spec->layer_count - 1]));
+
+        box->disk = top ? top->disk : 0;
+    }
+    list_init(&box->clients);
+    (void)map_put(&fake->boxes, str_of(spec->id), box);
+    return box;
+}
+
 static int fake_start(struct engine *engine, const struct box_spec *spec, struct box_info *out,
                       struct error *err)
 {
-    auto_unlock struct fake *fake = lock(engine);
+    auto_unlock struct fake *fake = fake_lock(engine);
     struct fake_box *box;
 
-    if (must_fail(fake))
+    if (fake_must_fail(fake))
         return error_set(err, ERROR_INTERNAL, "fake engine: start fails");
-    if (!id_valid(str_of(spec->id)) || map_get(&fake->boxes, str_of(spec->id)))
-        return error_set(err, ERROR_EXISTS, "fake engine: bad or known id '%s'", spec->id);
-    box = xcalloc(1, sizeof(*box));
+    fake_sleep(fake, fake->start_ms);
+    if (check_layers(fake, spec, err) < 0)
+        return -1;
+    box = box_to_start(fake, spec, err);
+    if (!box)
+        return -1;
     box->spec = *spec;
     box->slot = fake->next_slot++;
-    box->running = true;
-    list_init(&box->clients);
     if (box_listen(fake, box, err) < 0) {
-        free(box);
+        if (!spec->keep_disk)
+            free(map_remove(&fake->boxes, str_of(spec->id)));
         return -1;
     }
-    (void)map_put(&fake->boxes, str_of(spec->id), box);
+    box->running = true;
+    box->frozen = false;
     *out = (struct box_info){.slot = box->slot, .pid = 1000 + (int)box->slot, .running = true};
     memcpy(out->id, spec->id, ID_SIZE);
     return 0;
@@ -160,35 +165,30 @@ static int fake_start(struct engine *engine, const struct box_spec *spec, struct
 
 static int fake_kill(struct engine *engine, const char *id, struct error *err)
 {
-    auto_unlock struct fake *fake = lock(engine);
+    auto_unlock struct fake *fake = fake_lock(engine);
     struct fake_box *box;
 
-    if (must_fail(fake) || fake->fail_kills > 0) {
+    if (fake_must_fail(fake) || fake->fail_kills > 0) {
         fake->fail_kills -= fake->fail_kills > 0;
         return error_set(err, ERROR_INTERNAL, "fake engine: kill fails");
     }
     box = map_remove(&fake->boxes, str_of(id));
     if (box)
-        box_silence(box);
+        fake_silence(box);
     free(box);
     return 0;
-}
-
-static int not_found(const char *id, struct error *err)
-{
-    return error_set(err, ERROR_NOT_FOUND, "fake engine: no box '%s'", id);
 }
 
 static int fake_limit(struct engine *engine, const char *id, const struct box_limits *limits,
                       bool internet, struct error *err)
 {
-    auto_unlock struct fake *fake = lock(engine);
+    auto_unlock struct fake *fake = fake_lock(engine);
     struct fake_box *box = map_get(&fake->boxes, str_of(id));
 
-    if (must_fail(fake))
+    if (fake_must_fail(fake))
         return error_set(err, ERROR_INTERNAL, "fake engine: limit fails");
     if (!box)
-        return not_found(id, err);
+        return fake_not_found(id, err);
     box->spec.limits = *limits;
     box->spec.internet = internet;
     return 0;
@@ -197,11 +197,11 @@ static int fake_limit(struct engine *engine, const char *id, const struct box_li
 static int fake_list(struct engine *engine, struct box_info **out, size_t *out_count,
                      struct error *err)
 {
-    auto_unlock struct fake *fake = lock(engine);
+    auto_unlock struct fake *fake = fake_lock(engine);
     struct map_entry *entry;
     size_t count = 0;
 
-    if (must_fail(fake))
+    if (fake_must_fail(fake))
         return error_set(err, ERROR_INTERNAL, "fake engine: list fails");
     *out = xcalloc(fake->boxes.count + 1, sizeof(**out));
     map_for_each (&fake->boxes, entry) {
@@ -214,23 +214,51 @@ static int fake_list(struct engine *engine, struct box_info **out, size_t *out_c
     return 0;
 }
 
+/* What came while it was frozen is answered now. */
+static void rearm(struct fake *fake, struct fake_box *box)
+{
+    struct list *pos;
+
+    if (box->listener >= 0)
+        (void)watch(fake, box->listener);
+    list_for_each (pos, &box->clients)
+        (void)watch(fake, container_of(pos, struct fake_client, link)->fd);
+}
+
+static void unwatch(struct fake *fake, struct fake_box *box)
+{
+    struct list *pos;
+
+    if (box->listener >= 0)
+        (void)epoll_ctl(fake->epoll, EPOLL_CTL_DEL, box->listener, NULL);
+    list_for_each (pos, &box->clients)
+        (void)epoll_ctl(fake->epoll, EPOLL_CTL_DEL, container_of(pos, struct fake_client, link)->fd,
+                        NULL);
+}
+
 static int fake_freeze(struct engine *engine, const char *id, bool frozen, struct error *err)
 {
-    auto_unlock struct fake *fake = lock(engine);
+    auto_unlock struct fake *fake = fake_lock(engine);
     struct fake_box *box = map_get(&fake->boxes, str_of(id));
 
-    if (must_fail(fake))
+    if (fake_must_fail(fake))
         return error_set(err, ERROR_INTERNAL, "fake engine: freeze fails");
-    if (!box)
-        return not_found(id, err);
+    if (!box || !box->running)
+        return fake_not_found(id, err);
+    if (box->frozen == frozen)
+        return 0;
     box->frozen = frozen;
+    if (frozen)
+        unwatch(fake, box);
+    else
+        rearm(fake, box);
     return 0;
 }
 
 static int fake_next_event(struct engine *engine, uint32_t timeout_ms, struct engine_event *out,
                            struct error *err)
 {
-    auto_unlock struct fake *fake = lock(engine);
+    auto_unlock struct fake *fake = fake_lock(engine);
     int64_t until = clock_mono_us() + (int64_t)timeout_ms * 1000;
     struct timespec deadline = {.tv_sec = until / 1000000, .tv_nsec = until % 1000000 * 1000};
     struct fake_event *event;
@@ -279,7 +307,7 @@ static bool answer(struct fake *fake, struct fake_client *client)
     free(fake->last_request);
     fake->last_request = xstrndup(client->data, len);
     client->len = 0;
-    if (must_fail(fake))
+    if (fake_must_fail(fake))
         status = 500;
     if (status == 0)
         return false;
@@ -358,7 +386,7 @@ static void *serve(void *arg)
 
 static void fake_close(struct engine *engine)
 {
-    struct fake *fake = lock(engine);
+    struct fake *fake = fake_lock(engine);
     struct map_entry *entry;
     struct list *node;
 
@@ -367,10 +395,14 @@ static void fake_close(struct engine *engine)
     (void)pthread_mutex_unlock(&fake->lock);
     (void)pthread_join(fake->thread, NULL);
     map_for_each (&fake->boxes, entry) {
-        box_silence(entry->value);
+        fake_silence(entry->value);
         free(entry->value);
     }
     map_done(&fake->boxes);
+    map_for_each (&fake->layers, entry)
+        free(entry->value);
+    map_done(&fake->layers);
+    map_done(&fake->volumes);
     while ((node = list_pop_front(&fake->events)))
         free(container_of(node, struct fake_event, link));
     close_fd(&fake->epoll);
@@ -390,6 +422,13 @@ struct engine *engine_fake_new(void)
         .limit = fake_limit,
         .list = fake_list,
         .freeze = fake_freeze,
+        .stop = fake_stop,
+        .snapshot = fake_snapshot,
+        .layer_delete = fake_layer_delete,
+        .layer_list = fake_layer_list,
+        .usage = fake_usage,
+        .volume_create = fake_volume_create,
+        .volume_delete = fake_volume_delete,
         .next_event = fake_next_event,
         .close = fake_close,
     };
@@ -404,6 +443,8 @@ struct engine *engine_fake_new(void)
     (void)pthread_cond_init(&fake->happened, &attr);
     (void)pthread_condattr_destroy(&attr);
     map_init(&fake->boxes);
+    map_init(&fake->layers);
+    map_init(&fake->volumes);
     list_init(&fake->events);
     fake->epoll = epoll_create1(EPOLL_CLOEXEC);
     fake->wake = eventfd(0, EFD_CLOEXEC);
@@ -415,7 +456,7 @@ struct engine *engine_fake_new(void)
 
 void engine_fake_serve(struct engine *engine, const char *run_dir)
 {
-    auto_unlock struct fake *fake = lock(engine);
+    auto_unlock struct fake *fake = fake_lock(engine);
 
     free(fake->run_dir);
     fake->run_dir = xstrdup(run_dir);
@@ -423,42 +464,42 @@ void engine_fake_serve(struct engine *engine, const char *run_dir)
 
 void engine_fake_fail_at(struct engine *engine, int nth_call)
 {
-    auto_unlock struct fake *fake = lock(engine);
+    auto_unlock struct fake *fake = fake_lock(engine);
 
     fake->fail_at = nth_call;
 }
 
 void engine_fake_fail_kills(struct engine *engine, int count)
 {
-    auto_unlock struct fake *fake = lock(engine);
+    auto_unlock struct fake *fake = fake_lock(engine);
 
     fake->fail_kills = count;
 }
 
 void engine_fake_agent_status(struct engine *engine, int status)
 {
-    auto_unlock struct fake *fake = lock(engine);
+    auto_unlock struct fake *fake = fake_lock(engine);
 
     fake->agent_status = status;
 }
 
 int engine_fake_calls(struct engine *engine)
 {
-    auto_unlock struct fake *fake = lock(engine);
+    auto_unlock struct fake *fake = fake_lock(engine);
 
     return fake->calls;
 }
 
 size_t engine_fake_boxes(const struct engine *engine)
 {
-    auto_unlock struct fake *fake = lock((struct engine *)(uintptr_t)engine);
+    auto_unlock struct fake *fake = fake_lock((struct engine *)(uintptr_t)engine);
 
     return fake->boxes.count;
 }
 
 bool engine_fake_spec(struct engine *engine, const char *id, struct box_spec *out)
 {
-    auto_unlock struct fake *fake = lock(engine);
+    auto_unlock struct fake *fake = fake_lock(engine);
     const struct fake_box *box = map_get(&fake->boxes, str_of(id));
 
     if (box)
@@ -466,23 +507,45 @@ bool engine_fake_spec(struct engine *engine, const char *id, struct box_spec *ou
     return box != NULL;
 }
 
+bool engine_fake_runs(struct engine *engine, const char *id, bool *out_frozen)
+{
+    auto_unlock struct fake *fake = fake_lock(engine);
+    const struct fake_box *box = map_get(&fake->boxes, str_of(id));
+
+    *out_frozen = box && box->frozen;
+    return box && box->running;
+}
+
+void engine_fake_reboot(struct engine *engine)
+{
+    auto_unlock struct fake *fake = fake_lock(engine);
+    struct map_entry *entry;
+
+    map_for_each (&fake->boxes, entry) {
+        struct fake_box *box = entry->value;
+
+        box->running = box->frozen = false;
+        fake_silence(box);
+    }
+}
+
 void engine_fake_last_request(struct engine *engine, char *out, size_t size)
 {
-    auto_unlock struct fake *fake = lock(engine);
+    auto_unlock struct fake *fake = fake_lock(engine);
 
     (void)snprintf(out, size, "%s", fake->last_request ? fake->last_request : "");
 }
 
 void engine_fake_die(struct engine *engine, const char *id, enum box_end end)
 {
-    auto_unlock struct fake *fake = lock(engine);
+    auto_unlock struct fake *fake = fake_lock(engine);
     struct fake_box *box = map_get(&fake->boxes, str_of(id));
     struct fake_event *event;
 
     if (!box)
         return;
-    box->running = false;
-    box_silence(box);
+    box->running = box->frozen = false;
+    fake_silence(box);
     event = xcalloc(1, sizeof(*event));
     memcpy(event->event.id, box->spec.id, ID_SIZE);
     event->event.end = end;

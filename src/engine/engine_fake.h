@@ -16,5 +16,15 @@ void engine_fake_fail_kills(struct engine *engine, int count);
 void engine_fake_die(struct engine *engine, const char *id, enum box_end end);
 /* False when there is no such box. */
 bool engine_fake_spec(struct engine *engine, const char *id, struct box_spec *out);
+/* A box's process is there; *out_frozen says whether it stands still. */
+bool engine_fake_runs(struct engine *engine, const char *id, bool *out_frozen);
+/* A box's files are a number: adds to it and returns what it is. Layers and stopped boxes keep it. */
+uint64_t engine_fake_disk(struct engine *engine, const char *id, uint64_t add);
+/* Layers made by snapshots that are still there. */
+size_t engine_fake_layers(struct engine *engine);
+/* How long snapshots and starts take from now on (a start looks for its layers at the end). */
+void engine_fake_slow(struct engine *engine, int snapshot_ms, int start_ms);
+/* The host died and came back: no box runs, disks are there, nobody says anything. */
+void engine_fake_reboot(struct engine *engine);
 /* The last request an agent got: head and body, as on the wire. */
 void engine_fake_last_request(struct engine *engine, char *out, size_t size);

@@ -13,17 +13,19 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "engine/engine_wire.h"
 
-enum { CHANNELS_MAX = 32, REPLY_TIMEOUT_MS = 60000 };
+enum { CHANNELS_MAX = 32, REPLY_TIMEOUT_MS = 60000, SLOW_TIMEOUT_MS = 600000 };
 
 struct warden_engine {
     struct engine base;
-    pthread_mutex_t lock; /* guards free_fds and free_count */
+    pthread_mutex_t lock; /* guards free_fds, free_count and last_serial */
     pthread_cond_t freed;
     int free_fds[CHANNELS_MAX];
     size_t free_count;
+    uint64_t last_serial;
     int event_fd;
 };
 
@@ -32,7 +34,7 @@ static struct warden_engine *warden_of(struct engine *engine)
     return (struct warden_engine *)engine;
 }
 
-static int take_channel(struct warden_engine *warden)
+static int take_channel(struct warden_engine *warden, uint64_t *out_serial)
 {
     int fd;
 
@@ -40,6 +42,7 @@ static int take_channel(struct warden_engine *warden)
     while (warden->free_count == 0)
         (void)pthread_cond_wait(&warden->freed, &warden->lock);
     fd = warden->free_fds[--warden->free_count];
+    *out_serial = ++warden->last_serial;
     (void)pthread_mutex_unlock(&warden->lock);
     return fd;
 }
@@ -52,25 +55,56 @@ static void give_channel(struct warden_engine *warden, int fd)
     (void)pthread_mutex_unlock(&warden->lock);
 }
 
+static int copy_id(char out[ID_SIZE], const char *id, struct error *err)
+{
+    if (!id_valid(str_of(id)))
+        return error_set(err, ERROR_INVALID, "'%.64s' is not a sandbox id", id);
+    memcpy(out, id, ID_SIZE);
+    return 0;
+}
+
+static int copy_name(char out[LAYER_NAME_SIZE], const char *name, struct error *err)
+{
+    if (!str_copy(str_of(name), out, LAYER_NAME_SIZE))
+        return error_set(err, ERROR_INVALID, "'%.64s' is not a name", name);
+    return 0;
+}
+
+/* Waits for the reply to one request. Replies to requests that were given up on before come first, in
+ * order: they are dropped. */
+static int await(int fd, uint64_t serial, int timeout_ms, struct engine_reply *reply,
+                 struct error *err)
+{
+    int64_t deadline = clock_mono_ms() + timeout_ms;
+
+    for (;;) {
+        struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+        int64_t left = deadline - clock_mono_ms();
+        int r = poll(&poll_fd, 1, left > 0 ? (int)left : 0);
+
+        if (r < 0 && errno == EINTR)
+            continue;
+        if (r == 0)
+            return error_set(err, ERROR_TIMEOUT, "the engine did not answer in %d s",
+                             timeout_ms / 1000);
+        if (fd_recv(fd, reply, sizeof(*reply), NULL, NULL, 0) != (ssize_t)sizeof(*reply))
+            return error_set(err, ERROR_UNAVAILABLE, "the engine is gone");
+        if (reply->serial == serial)
+            return 0;
+    }
+}
+
 static int exchange(int fd, const struct engine_request *request, struct engine_reply *reply,
                     struct error *err)
 {
-    struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
-    ssize_t n;
-    int r;
+    /* Bringing gigabytes to a slow disk takes its time. */
+    bool slow = request->op == ENGINE_OP_SNAPSHOT || request->op == ENGINE_OP_STOP;
+    int r = fd_send(fd, request, sizeof(*request), NULL, 0);
 
-    r = fd_send(fd, request, sizeof(*request), NULL, 0);
     if (r < 0)
         return error_set(err, ERROR_UNAVAILABLE, "the engine is gone: %s", strerror(-r));
-    do
-        r = poll(&poll_fd, 1, REPLY_TIMEOUT_MS);
-    while (r < 0 && errno == EINTR);
-    if (r == 0)
-        return error_set(err, ERROR_TIMEOUT, "the engine did not answer in %d s",
-                         REPLY_TIMEOUT_MS / 1000);
-    n = fd_recv(fd, reply, sizeof(*reply), NULL, NULL, 0);
-    if (n != (ssize_t)sizeof(*reply))
-        return error_set(err, ERROR_UNAVAILABLE, "the engine is gone");
+    if (await(fd, request->serial, slow ? SLOW_TIMEOUT_MS : REPLY_TIMEOUT_MS, reply, err) < 0)
+        return -1;
     reply->err.message[sizeof(reply->err.message) - 1] = '\0';
     if (reply->status < 0) {
         *err = reply->err;
@@ -79,29 +113,37 @@ static int exchange(int fd, const struct engine_request *request, struct engine_
     return 0;
 }
 
-static int call(struct engine *engine, const struct engine_request *request,
-                struct engine_reply *reply, struct error *err)
+static int call(struct engine *engine, struct engine_request *request, struct engine_reply *reply,
+                struct error *err)
 {
     struct warden_engine *warden = warden_of(engine);
-    int fd = take_channel(warden);
-    int r;
+    int fd = take_channel(warden, &request->serial);
+    int r = exchange(fd, request, reply, err);
 
-    reply->status = 0;
-    r = exchange(fd, request, reply, err);
-    /* After a missed reply the next one on this channel would be a stranger's: every later call on
-     * it must fail instead. */
-    if (r < 0 && reply->status == 0 && err->code == ERROR_TIMEOUT)
-        (void)shutdown(fd, SHUT_RDWR);
     give_channel(warden, fd);
     return r;
 }
 
-static int copy_id(char out[ID_SIZE], const char *id, struct error *err)
+/* For operations on one box, with nothing else to say. */
+static int call_box(struct engine *engine, enum engine_op op, const char *id,
+                    struct engine_reply *reply, struct error *err)
 {
-    if (!id_valid(str_of(id)))
-        return error_set(err, ERROR_INVALID, "'%.64s' is not a sandbox id", id);
-    memcpy(out, id, ID_SIZE);
-    return 0;
+    struct engine_request request = {.op = op};
+
+    if (copy_id(request.spec.id, id, err) < 0)
+        return -1;
+    return call(engine, &request, reply, err);
+}
+
+/* For operations on one layer or volume. */
+static int call_named(struct engine *engine, enum engine_op op, const char *name, struct error *err)
+{
+    struct engine_request request = {.op = op};
+    struct engine_reply reply;
+
+    if (copy_name(request.name, name, err) < 0)
+        return -1;
+    return call(engine, &request, &reply, err);
 }
 
 static int warden_start(struct engine *engine, const struct box_spec *spec, struct box_info *out,
@@ -118,12 +160,80 @@ static int warden_start(struct engine *engine, const struct box_spec *spec, stru
 
 static int warden_kill(struct engine *engine, const char *id, struct error *err)
 {
-    struct engine_request request = {.op = ENGINE_OP_KILL};
     struct engine_reply reply;
 
-    if (copy_id(request.spec.id, id, err) < 0)
+    return call_box(engine, ENGINE_OP_KILL, id, &reply, err);
+}
+
+static int warden_stop(struct engine *engine, const char *id, struct error *err)
+{
+    struct engine_reply reply;
+
+    return call_box(engine, ENGINE_OP_STOP, id, &reply, err);
+}
+
+static int warden_usage(struct engine *engine, const char *id, struct box_usage *out,
+                        struct error *err)
+{
+    struct engine_reply reply;
+
+    if (call_box(engine, ENGINE_OP_USAGE, id, &reply, err) < 0)
         return -1;
-    return call(engine, &request, &reply, err);
+    *out = reply.usage;
+    return 0;
+}
+
+static int warden_snapshot(struct engine *engine, const char *id, const char *layer,
+                           struct layer_info *out, struct error *err)
+{
+    struct engine_request request = {.op = ENGINE_OP_SNAPSHOT};
+    struct engine_reply reply;
+
+    if (copy_id(request.spec.id, id, err) < 0 || copy_name(request.name, layer, err) < 0 ||
+        call(engine, &request, &reply, err) < 0)
+        return -1;
+    *out = reply.layers[0];
+    out->name[LAYER_NAME_SIZE - 1] = '\0';
+    return 0;
+}
+
+static int warden_layer_delete(struct engine *engine, const char *layer, struct error *err)
+{
+    return call_named(engine, ENGINE_OP_LAYER_DELETE, layer, err);
+}
+
+static int warden_layer_list(struct engine *engine, struct layer_info **out, size_t *out_count,
+                             struct error *err)
+{
+    auto_free struct layer_info *layers = NULL;
+    struct engine_request request = {.op = ENGINE_OP_LAYER_LIST};
+    struct engine_reply reply;
+    size_t count = 0;
+
+    do {
+        if (call(engine, &request, &reply, err) < 0)
+            return -1;
+        if (reply.count > ENGINE_LIST_PAGE)
+            return error_set(err, ERROR_INTERNAL, "the engine's list is broken");
+        layers = xrealloc(layers, (count + reply.count + 1) * sizeof(*layers));
+        memcpy(layers + count, reply.layers, reply.count * sizeof(*layers));
+        count += reply.count;
+        if (count)
+            memcpy(request.name, layers[count - 1].name, LAYER_NAME_SIZE);
+    } while (reply.count == ENGINE_LIST_PAGE);
+    *out = take_ptr(&layers);
+    *out_count = count;
+    return 0;
+}
+
+static int warden_volume_create(struct engine *engine, const char *name, struct error *err)
+{
+    return call_named(engine, ENGINE_OP_VOLUME_CREATE, name, err);
+}
+
+static int warden_volume_delete(struct engine *engine, const char *name, struct error *err)
+{
+    return call_named(engine, ENGINE_OP_VOLUME_DELETE, name, err);
 }
 
 static int warden_limit(struct engine *engine, const char *id, const struct box_limits *limits,
@@ -163,7 +273,7 @@ static int warden_list(struct engine *engine, struct box_info **out, size_t *out
             return -1;
         if (reply.count > ENGINE_LIST_PAGE)
             return error_set(err, ERROR_INTERNAL, "the engine's list is broken");
-        boxes = xrealloc(boxes, (count + reply.count) * sizeof(*boxes));
+        boxes = xrealloc(boxes, (count + reply.count + 1) * sizeof(*boxes));
         memcpy(boxes + count, reply.boxes, reply.count * sizeof(*boxes));
         count += reply.count;
     } while (reply.count == ENGINE_LIST_PAGE);
@@ -206,6 +316,13 @@ static const struct engine_ops warden_ops = {
     .limit = warden_limit,
     .list = warden_list,
     .freeze = warden_freeze,
+    .stop = warden_stop,
+    .snapshot = warden_snapshot,
+    .layer_delete = warden_layer_delete,
+    .layer_list = warden_layer_list,
+    .usage = warden_usage,
+    .volume_create = warden_volume_create,
+    .volume_delete = warden_volume_delete,
     .next_event = warden_next_event,
     .close = warden_close,
 };

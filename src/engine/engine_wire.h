@@ -14,17 +14,22 @@ enum engine_op {
     ENGINE_OP_LIMIT,
     ENGINE_OP_LIST,
     ENGINE_OP_FREEZE,
-    ENGINE_OP_DIAL, /* only on dial channels; the reply carries the socket */
+    ENGINE_OP_STOP,
+    ENGINE_OP_SNAPSHOT,
+    ENGINE_OP_LAYER_DELETE,
+    ENGINE_OP_LAYER_LIST,
+    ENGINE_OP_USAGE,
+    ENGINE_OP_VOLUME_CREATE,
+    ENGINE_OP_VOLUME_DELETE,
 };
 
 struct engine_request {
     uint32_t op;
-    uint32_t port;   /* DIAL */
-    uint64_t serial; /* echoed; tells replies of one dial channel apart */
     uint32_t offset; /* LIST: how many entries to skip */
-    uint8_t v6;      /* DIAL */
+    uint64_t serial; /* echoed; tells the answer from one to an earlier, given up request */
     uint8_t frozen;  /* FREEZE */
-    uint8_t reserved[2];
+    uint8_t reserved[7];
+    char name[LAYER_NAME_SIZE]; /* layer or volume; LAYER_LIST: the last one seen, "" at first */
     struct box_spec spec; /* START; other operations use spec.id, LIMIT also limits and internet */
 };
 
@@ -33,7 +38,25 @@ enum { ENGINE_LIST_PAGE = 64 };
 struct engine_reply {
     uint64_t serial;
     int32_t status; /* 0 or -1 with err */
-    uint32_t count; /* LIST: entries in this page; a full page means ask again */
+    uint32_t count; /* LIST, LAYER_LIST: entries in this page; a full page means ask again */
     struct error err;
-    struct box_info boxes[ENGINE_LIST_PAGE]; /* START: the first */
+    union {
+        struct box_info boxes[ENGINE_LIST_PAGE];    /* LIST; START: the first */
+        struct layer_info layers[ENGINE_LIST_PAGE]; /* LAYER_LIST; SNAPSHOT: the first */
+        struct box_usage usage;
+    };
+};
+
+/* On dial channels, where nothing else is allowed; the reply carries the socket. */
+struct engine_dial_request {
+    uint64_t serial;
+    uint32_t port;
+    uint8_t v6;
+    char id[ID_SIZE];
+};
+
+struct engine_dial_reply {
+    uint64_t serial;
+    int32_t status;
+    int32_t errnum; /* when it failed; 0 = not known */
 };

@@ -21,6 +21,8 @@ struct routes {
         route_watch_fn *fn;
         void *arg;
     } watchers[WATCHERS_MAX];
+    route_wake_fn *wake; /* under the lock */
+    void *wake_arg;
 };
 
 struct routes *routes_new(void)
@@ -142,4 +144,26 @@ bool routes_search(struct routes *routes, route_fits_fn *fits, void *arg, struct
     }
     (void)pthread_rwlock_unlock(&routes->lock);
     return found;
+}
+
+void routes_set_waker(struct routes *routes, route_wake_fn *fn, void *arg)
+{
+    (void)pthread_rwlock_wrlock(&routes->lock);
+    routes->wake = fn;
+    routes->wake_arg = arg;
+    (void)pthread_rwlock_unlock(&routes->lock);
+}
+
+int routes_wake(struct routes *routes, const char *id, struct error *err)
+{
+    route_wake_fn *wake;
+    void *arg;
+
+    (void)pthread_rwlock_rdlock(&routes->lock);
+    wake = routes->wake;
+    arg = routes->wake_arg;
+    (void)pthread_rwlock_unlock(&routes->lock);
+    if (!wake)
+        return error_set(err, ERROR_UNAVAILABLE, "nobody can resume sandboxes now");
+    return wake(id, arg, err);
 }

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/error.h"
 #include "base/id.h"
 
 enum route_state {
@@ -17,6 +18,7 @@ enum route_state {
 struct route {
     char id[ID_SIZE];
     enum route_state state;
+    bool wakes;             /* PAUSED: traffic may resume it, by routes_wake() */
     uint64_t generation;    /* changes with every new life of the id */
     char access_token[72];  /* envd's token; "" when the sandbox is not secured */
     char traffic_token[72]; /* "" when ports are public */
@@ -39,3 +41,9 @@ bool routes_search(struct routes *routes, route_fits_fn *fits, void *arg, struct
  * RUNNING. Register at start only. */
 typedef void route_watch_fn(const char *id, void *arg);
 void routes_watch(struct routes *routes, route_watch_fn *fn, void *arg);
+
+/* Resumes a paused sandbox: blocks until it runs (then its route is RUNNING) or cannot. Not on a
+ * loop's thread. Who can do it says so with routes_set_waker(); until then it is ERROR_UNAVAILABLE. */
+typedef int route_wake_fn(const char *id, void *arg, struct error *err);
+void routes_set_waker(struct routes *routes, route_wake_fn *fn, void *arg);
+int routes_wake(struct routes *routes, const char *id, struct error *err);

@@ -5,9 +5,10 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "route/route.h"
 #include "sandbox/sandbox_internal.h"
 
-enum { SETTLE_US = 10 * 1000 * 1000, TIMEOUT_LIMIT_S = 24 * 3600 };
+enum { SETTLE_US = 10 * 1000 * 1000, TIMEOUT_LIMIT_S = 24 * 3600, SAMPLE_MS = 5000 };
 
 static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
 {
@@ -21,12 +22,22 @@ static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
     all->warm_target = config->warm;
     all->max_running = config->max_running;
     all->max_timeout_s = config->max_timeout_s;
+    all->max_life_s = config->max_life_s;
+    all->sample_us = (config->sample_ms > 0 ? config->sample_ms : SAMPLE_MS) * 1000;
     /* Never one that an earlier process gave. */
     atomic_init(&all->generation, (uint64_t)clock_wall_us());
     table_init(all);
+    layers_init(all);
+    metrics_init(all);
+    idempotency_init(all);
     (void)pthread_mutex_init(&all->warm.lock, NULL);
     cond_init_monotonic(&all->warm.changed);
     return all;
+}
+
+static int wake(const char *id, void *arg, struct error *err)
+{
+    return sandbox_wake(arg, id, err);
 }
 
 int sandboxes_open(const struct sandboxes_config *config, struct sandboxes **out, struct error *err)
@@ -35,13 +46,16 @@ int sandboxes_open(const struct sandboxes_config *config, struct sandboxes **out
 
     if (config->max_timeout_s < 1 || config->max_timeout_s > TIMEOUT_LIMIT_S)
         return error_set(err, ERROR_INVALID, "the longest timeout must be from 1 s to 24 hours");
+    if (config->max_life_s < 0)
+        return error_set(err, ERROR_INVALID, "the longest life must not be negative");
     all = sandboxes_new(config);
     if (recover_all(all, err) < 0 || expire_start(all, err) < 0 || events_start(all, err) < 0 ||
-        warm_start(all, err) < 0) {
+        keeper_start(all, err) < 0 || metrics_start(all, err) < 0 || warm_start(all, err) < 0) {
         sandboxes_close(all);
         return error_prefix(err, "recover sandboxes");
     }
     expire_wait_settled(all, SETTLE_US);
+    routes_set_waker(all->routes, wake, all);
     *out = all;
     return 0;
 }
@@ -50,10 +64,16 @@ void sandboxes_close(struct sandboxes *all)
 {
     if (!all)
         return;
+    routes_set_waker(all->routes, NULL, NULL);
     warm_stop(all);
+    metrics_stop(all);
+    keeper_stop(all);
     expire_stop(all);
     events_stop(all);
     table_done(all);
+    layers_done(all);
+    metrics_done(all);
+    idempotency_done(all);
     (void)pthread_mutex_destroy(&all->warm.lock);
     (void)pthread_cond_destroy(&all->warm.changed);
     free(all->run_dir);

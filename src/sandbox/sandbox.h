@@ -1,9 +1,10 @@
 /* The life of sandboxes: rules, states and the order of steps. Combines engine, store, routes and
  * accounts; knows nothing of HTTP requests. All calls block and may come from any worker thread.
  *
- * A sandbox in a transitional state (CREATING, KILLING, ...) is owned by the thread that moved it
- * there: the state is the lock. Ids are only visible to the team that owns them; for any other team
- * they are ERROR_NOT_FOUND. */
+ * A sandbox in a transitional state (CREATING, PAUSING, KILLING, ...) is owned by the thread that
+ * moved it there: the state is the lock. A call that finds it so waits for the outcome where that
+ * makes sense, else it is ERROR_CONFLICT. Ids are only visible to the team that owns them; for any
+ * other team they are ERROR_NOT_FOUND. */
 #pragma once
 
 #include <jansson.h>
@@ -24,6 +25,10 @@ struct sandboxes;
 enum sandbox_state {
     SANDBOX_CREATING, /* row may be there, box may be there; nobody outside sees it */
     SANDBOX_RUNNING,  /* agent answered; reachable */
+    SANDBOX_PAUSING,  /* not reachable; reads as paused */
+    SANDBOX_PAUSED,   /* its processes stand still, or only its files are kept */
+    SANDBOX_RESUMING, /* reads as paused until it runs */
+    SANDBOX_SEALING,  /* runs, and its files are being snapshotted */
     SANDBOX_KILLING,  /* no longer visible; teardown is under way */
     SANDBOX_STATE_COUNT,
 };
@@ -36,7 +41,9 @@ struct sandboxes_config {
     const char *domain;    /* returned to clients; NULL or "" = none */
     size_t warm;           /* ready boxes kept per hot template */
     size_t max_running;    /* all teams together; 0 = no limit */
-    int64_t max_timeout_s; /* 24 h */
+    int64_t max_timeout_s; /* 24 h; of one request */
+    int64_t max_life_s;    /* without a pause, whatever was asked for; 0 = no limit */
+    int64_t sample_ms;     /* how often metrics are taken; 0 = every 5 s */
 };
 
 struct sandbox_new {
@@ -45,7 +52,13 @@ struct sandbox_new {
     int64_t timeout_s;
     bool secure;
     bool internet;
-    bool internet_given;    /* allow_internet_access was in the request */
+    bool internet_given;  /* allow_internet_access was in the request */
+    bool auto_pause;      /* at the end of its time it is paused, not killed */
+    bool auto_pause_disk; /* and then only its files are kept */
+    bool auto_resume;     /* traffic resumes it */
+    /* A create that is repeated with the same key (and text) returns the first one's sandbox, for a
+     * day. STR_NONE = none. */
+    struct str idempotency_key, request_text;
     const json_t *metadata; /* object of strings, or NULL */
     const json_t *env_vars; /* object of strings, or NULL */
 };
@@ -59,6 +72,21 @@ struct sandbox_view {
     int64_t started_at_us, end_at_us;
     int64_t cpu_count, mem_mb, disk_mb;
     bool internet, internet_given;
+    bool auto_pause, auto_resume;
+    /* How the present or last pause ends or ended: with its processes, or by a boot from its files.
+     * STR_NONE when it was never paused. */
+    struct str paused_to, resumed_from; /* "memory", "disk" */
+};
+
+struct sandbox_pause {
+    bool disk_only;      /* keep the files, end the processes */
+    int64_t asked_at_us; /* monotonic time of the request; 0 = now */
+};
+
+struct sandbox_resume {
+    int64_t timeout_s;
+    bool disk_only; /* boot from the files even when the processes are there */
+    bool auto_pause, auto_pause_given;
 };
 
 struct sandbox_filter {
@@ -79,9 +107,40 @@ struct sandbox_page {
     size_t total_running;
 };
 
+struct snapshot_view {
+    struct str id; /* what a sandbox can be made from: "<template>:<tag>", "<team>/<name>:<tag>" */
+    struct str name; /* "<team>/<name>"; STR_NONE = none */
+    int64_t created_at_us;
+};
+
+struct snapshot_filter {
+    struct str team_id;
+    struct str sandbox_id; /* STR_NONE = any */
+    struct str name;       /* name, name:tag or id; STR_NONE = any */
+    size_t limit;          /* 1..100 */
+    struct str cursor;     /* from an earlier page, or STR_NONE */
+};
+
+struct snapshot_page {
+    struct snapshot_view *items;
+    size_t count;
+    struct str next_cursor; /* STR_NONE on the last page */
+};
+
+enum { SANDBOX_FORKS_MAX = 100 };
+struct sandbox_fork {
+    size_t count;
+    int64_t timeout_s;
+};
+struct fork_result {
+    bool ok;
+    struct sandbox_view view; /* ok */
+    struct error err;         /* not ok */
+};
+
 /* Opens, then compares store, engine and host: running boxes whose row says RUNNING are adopted,
- * half-made ones and leftovers are torn down, rows without a box are ended. Starts the expiry and
- * event threads and the warm pool. */
+ * paused ones stay paused as long as their disk is there, half-made ones and leftovers are torn down,
+ * rows without a box are ended. Starts the expiry and event threads and the warm pool. */
 int sandboxes_open(const struct sandboxes_config *config, struct sandboxes **out,
                    struct error *err);
 /* Stops the threads and ends the warm boxes; sandboxes keep running. */
@@ -96,12 +155,42 @@ int sandbox_list(struct sandboxes *all, const struct sandbox_filter *filter, str
                  struct sandbox_page *out, struct error *err);
 /* Returns when the sandbox is gone: no process, no file, no route. */
 int sandbox_kill(struct sandboxes *all, struct str team_id, struct str id, struct error *err);
-/* End of life = now + timeout_s, earlier or later than before. 0 ends it now. */
+/* End of its time = now + timeout_s, earlier or later than before. 0 ends it now (or pauses it). */
 int sandbox_set_timeout(struct sandboxes *all, struct str team_id, struct str id, int64_t timeout_s,
                         struct error *err);
-/* As above, but never earlier than it was. connect = extend + view. */
+/* As above, but never earlier than it was. */
 int sandbox_extend(struct sandboxes *all, struct str team_id, struct str id, int64_t timeout_s,
                    struct arena *arena, struct sandbox_view *out, struct error *err);
+/* Returns when it is on disk that the sandbox is paused. ERROR_CONFLICT when it was paused before. */
+int sandbox_pause(struct sandboxes *all, struct str team_id, struct str id,
+                  const struct sandbox_pause *request, struct error *err);
+/* Returns when the agent answers. ERROR_CONFLICT when it runs. */
+int sandbox_resume(struct sandboxes *all, struct str team_id, struct str id,
+                   const struct sandbox_resume *request, struct arena *arena,
+                   struct sandbox_view *out, struct error *err);
+/* Extends when it runs, else resumes. */
+int sandbox_connect(struct sandboxes *all, struct str team_id, struct str id,
+                    const struct sandbox_resume *request, struct arena *arena,
+                    struct sandbox_view *out, bool *out_resumed, struct error *err);
+/* Keeps the present files under a name ("name", "name:tag"; STR_NONE = none), which replaces what had
+ * that name and tag. The sandbox stands still for a moment. ERROR_CONFLICT when it is paused or being
+ * snapshotted. */
+int sandbox_snapshot(struct sandboxes *all, struct str team_id, struct str id, struct str name,
+                     struct arena *arena, struct snapshot_view *out, struct error *err);
+/* Newest first. */
+int snapshot_list(struct sandboxes *all, const struct snapshot_filter *filter, struct arena *arena,
+                  struct snapshot_page *out, struct error *err);
+/* By id or name; without a tag all of its tags. Sandboxes made from it keep what they use. */
+int snapshot_delete(struct sandboxes *all, struct str team_id, struct str name, struct error *err);
+/* Makes `count` new sandboxes with the present files of a running one, and all its properties but id
+ * and token. *out_results (in the arena) has one entry for each. */
+int sandbox_fork(struct sandboxes *all, struct str team_id, struct str id,
+                 const struct sandbox_fork *request, struct arena *arena,
+                 struct fork_result **out_results, struct error *err);
+/* For traffic to a paused sandbox, whoever sends it: resumes it when it was made with auto_resume and
+ * its pause is not disk_only, for its first timeout but at least 300 s. 0 when it runs (already).
+ * sandboxes_open() makes routes_wake() call this. */
+int sandbox_wake(struct sandboxes *all, const char *id, struct error *err);
 size_t sandboxes_running(struct sandboxes *all);
 
 #define SANDBOX_ENVD_VERSION "0.6.13"

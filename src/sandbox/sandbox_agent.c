@@ -18,6 +18,7 @@ enum {
     CONNECT_TRIES = 5,
     CONNECT_PAUSE_MS = 40,
     RESPONSE_MAX = 16 * 1024,
+    INIT_BODY_MAX = 512 * 1024, /* JSON may write a byte of the variables as six */
 };
 
 static void pause_ms(int ms)
@@ -92,6 +93,21 @@ int agent_ready(const char *run_dir, const char *id, int *out_fd, struct error *
     if (fd < 0 || agent_call(fd, "GET", "/health", STR_NONE, err) < 0)
         return -1;
     *out_fd = take_fd(&fd);
+    return 0;
+}
+
+int agent_init_body(const char *env, const char *access_token, struct buf *out, struct error *err)
+{
+    char now[CLOCK_TEXT_SIZE];
+
+    clock_format(clock_wall_us(), now);
+    buf_init(out, INIT_BODY_MAX);
+    (void)buf_printf(out, "{\"envVars\":%s,\"timestamp\":\"%s\"", env, now);
+    if (access_token[0])
+        (void)buf_printf(out, ",\"accessToken\":\"%s\"", access_token);
+    (void)buf_add_str(out, STR(",\"defaultUser\":\"user\",\"defaultWorkdir\":\"/home/user\"}"));
+    if (out->overflowed)
+        return error_set(err, ERROR_INVALID, "envVars is too large");
     return 0;
 }
 

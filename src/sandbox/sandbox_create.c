@@ -17,176 +17,53 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/encode.h"
 #include "base/log.h"
+#include "sandbox/sandbox_history.h"
 #include "sandbox/sandbox_internal.h"
 #include "json/json_shape.h"
-
-enum {
-    PAIRS_MAX = 512,                     /* of metadata, and of variables */
-    PAIRS_BYTES_MAX = 64 * 1024,         /* names and values together */
-    INIT_BODY_MAX = 8 * PAIRS_BYTES_MAX, /* JSON may write a byte as six */
-};
-
-struct plan {
-    const struct sandbox_new *request;
-    struct store_template template;
-    struct box_spec spec; /* without id */
-    char access_token[TOKEN_SIZE];
-    char *metadata, *env; /* JSON */
-    struct buf init_body;
-};
-
-static void plan_done(struct plan *plan)
-{
-    free(plan->metadata);
-    free(plan->env);
-    buf_done(&plan->init_body);
-}
-
-static int check_pair(const char *what, const char *name, const json_t *value, bool is_env,
-                      struct error *err)
-{
-    if (!json_is_string(value))
-        return error_set(err, ERROR_INVALID, "%s '%.64s' must be a string", what, name);
-    if (strlen(json_string_value(value)) != json_string_length(value))
-        return error_set(err, ERROR_INVALID, "%s '%.64s' has a NUL byte", what, name);
-    if (is_env && (name[0] == '\0' || strchr(name, '=')))
-        return error_set(err, ERROR_INVALID, "%s: '%.64s' is not a name", what, name);
-    return 0;
-}
-
-/* An object of strings within bounds, as JSON text. */
-static int check_pairs(const char *what, const json_t *object, bool is_env, char **out_text,
-                       struct error *err)
-{
-    /* jansson's iterators do not change what they walk over. */
-    json_t *pairs = (json_t *)(uintptr_t)object, *value;
-    size_t bytes = 0;
-    const char *name;
-
-    if (!object) {
-        *out_text = xstrdup("{}");
-        return 0;
-    }
-    if (!json_is_object(object))
-        return error_set(err, ERROR_INVALID, "%s must be an object of strings", what);
-    if (json_object_size(object) > PAIRS_MAX)
-        return error_set(err, ERROR_INVALID, "%s has more than %d members", what, PAIRS_MAX);
-    json_object_foreach(pairs, name, value)
-    {
-        if (check_pair(what, name, value, is_env, err) < 0)
-            return -1;
-        bytes += strlen(name) + json_string_length(value);
-    }
-    if (bytes > PAIRS_BYTES_MAX)
-        return error_set(err, ERROR_INVALID, "%s is larger than %d bytes", what, PAIRS_BYTES_MAX);
-    *out_text = json_text(object);
-    return 0;
-}
-
-static bool layer_valid(struct str name)
-{
-    if (name.len < 1 || name.len >= LAYER_NAME_SIZE)
-        return false;
-    for (size_t i = 0; i < name.len; i++)
-        if (!((name.p[i] >= 'a' && name.p[i] <= 'z') || (name.p[i] >= '0' && name.p[i] <= '9')))
-            return false;
-    return true;
-}
-
-int spec_from_template(const struct store_template *template, struct box_spec *out,
-                       struct error *err)
-{
-    struct str rest = template->layers;
-
-    *out = (struct box_spec){
-        .limits = {.mem_bytes = (uint64_t) template->mem_mb << 20,
-                   .disk_bytes = (uint64_t) template->disk_mb << 20,
-                   .cpu_count = (uint32_t) template->cpu_count,
-                   .pids_max = SANDBOX_PIDS_MAX},
-        .internet = true,
-    };
-    while (rest.p) {
-        struct str layer = str_split(&rest, ',');
-
-        if (!layer_valid(layer) || out->layer_count == BOX_LAYERS_MAX)
-            return error_set(err, ERROR_INTERNAL, "template '%.*s' has bad layers",
-                             STR_ARG(template->id));
-        (void)str_copy(layer, out->layers[out->layer_count++], LAYER_NAME_SIZE);
-    }
-    return 0;
-}
-
-static void make_token(char out[TOKEN_SIZE])
-{
-    unsigned char secret[32];
-
-    random_bytes(secret, sizeof(secret));
-    (void)str_copy(STR("ea_"), out, TOKEN_SIZE);
-    hex_encode(out + 3, secret, sizeof(secret));
-}
-
-static int make_init_body(struct plan *plan, struct error *err)
-{
-    char now[CLOCK_TEXT_SIZE];
-
-    clock_format(clock_wall_us(), now);
-    buf_init(&plan->init_body, INIT_BODY_MAX);
-    (void)buf_printf(&plan->init_body, "{\"envVars\":%s,\"timestamp\":\"%s\"", plan->env, now);
-    if (plan->access_token[0])
-        (void)buf_printf(&plan->init_body, ",\"accessToken\":\"%s\"", plan->access_token);
-    (void)buf_printf(&plan->init_body, ",\"templateID\":\"%.*s\"", STR_ARG(plan->template.id));
-    (void)buf_add_str(&plan->init_body,
-                      STR(",\"defaultUser\":\"user\",\"defaultWorkdir\":\"/home/user\"}"));
-    if (plan->init_body.overflowed)
-        return error_set(err, ERROR_INVALID, "envVars is too large");
-    return 0;
-}
-
-static int plan_make(struct sandboxes *all, const struct sandbox_new *request, struct arena *arena,
-                     struct plan *plan, struct error *err)
-{
-    plan->request = request;
-    if (request->timeout_s < 1)
-        return error_set(err, ERROR_INVALID, "Timeout must be greater than 0");
-    if (check_timeout_max(all, request->timeout_s, err) < 0 ||
-        check_pairs("metadata", request->metadata, false, &plan->metadata, err) < 0 ||
-        check_pairs("envVars", request->env_vars, true, &plan->env, err) < 0 ||
-        store_template_find(all->store, request->team_id, request->template_name, arena,
-                            &plan->template, err) < 0 ||
-        spec_from_template(&plan->template, &plan->spec, err) < 0)
-        return -1;
-    plan->spec.internet = request->internet;
-    if (request->secure)
-        make_token(plan->access_token);
-    return make_init_body(plan, err);
-}
 
 static int add_row(struct sandboxes *all, const struct plan *plan, const char *id,
                    struct arena *arena, struct store_sandbox *out, struct error *err)
 {
+    auto_json json_t *metadata = json_loads(plan->metadata, 0, NULL);
     int64_t now = clock_wall_us();
+    struct store_event event = history_created();
+    struct str *tags;
+    size_t tag_count = tags_of(metadata, arena, &tags);
+    int result;
 
     *out = (struct store_sandbox){
         .id = arena_str(arena, str_of(id)),
-        .team_id = arena_str(arena, plan->request->team_id),
+        .team_id = arena_str(arena, plan->team_id),
         .template_id = plan->template.id,
-        .alias = plan->template.alias,
-        .state = STORE_SANDBOX_RUNNING,
+        .alias = plan->template.alias.len ? plan->template.alias : plan->template.name,
+        .life = {.end_at_us = end_within_life(all, now, now + plan->timeout_s * 1000000),
+                 .running_since_us = now,
+                 .memory = true,
+                 .auto_pause = plan->auto_pause},
         .started_at_us = now,
-        .end_at_us = now + plan->request->timeout_s * 1000000,
+        .timeout_s = plan->timeout_s,
         .cpu_count = plan->template.cpu_count,
         .mem_mb = plan->template.mem_mb,
         .disk_mb = plan->template.disk_mb,
         .metadata = arena_str(arena, str_of(plan->metadata)),
         .env = str_of(plan->env),
         .access_token = arena_str(arena, str_of(plan->access_token)),
-        .internet = plan->request->internet,
-        .internet_given = plan->request->internet_given,
-        .secure = plan->request->secure,
+        .internet = plan->internet,
+        .internet_given = plan->internet_given,
+        .secure = plan->secure,
+        .auto_pause_memory = !plan->auto_pause_disk,
+        .auto_resume = plan->auto_resume,
+        .layers = plan->template.layers,
+        .tags = tags,
+        .tag_count = tag_count,
+        .event = &event,
+        .idempotency_key = plan->idempotency_key,
+        .idempotency_hash = plan->idempotency_hash,
     };
-    return store_sandbox_insert(all->store, out, err);
+    result = store_sandbox_insert(all->store, out, err);
+    out->event = NULL;
+    return result;
 }
 
 /* Starts a box, or fits a warm one to the plan. */
@@ -218,8 +95,10 @@ static int make(struct sandboxes *all, const struct plan *plan, struct sandbox *
                    err) < 0 ||
         add_row(all, plan, sandbox->id, arena, row, err) < 0)
         goto fail;
-    route_publish(all, sandbox->id, row->access_token);
-    if (table_run(all, sandbox, row->end_at_us, row->revision))
+    sandbox->auto_pause = row->life.auto_pause;
+    sandbox->auto_pause_disk = !row->auto_pause_memory;
+    route_publish(all, sandbox->id, row, true);
+    if (table_run(all, sandbox, row->life.end_at_us, row->revision))
         return 0;
     (void)error_set(err, ERROR_INTERNAL, "the sandbox ended while it was made");
 fail:
@@ -228,17 +107,30 @@ fail:
     return -1;
 }
 
+static int add_to_table(struct sandboxes *all, const struct plan *plan, const char *id,
+                        struct sandbox **out, struct error *err)
+{
+    struct table_new wanted = {.id = id,
+                               .team_id = plan->team_id,
+                               .cpu_count = plan->template.cpu_count,
+                               .mem_mb = plan->template.mem_mb,
+                               .disk_mb = plan->template.disk_mb,
+                               .limits = &plan->limits};
+
+    return table_add(all, &wanted, out, err);
+}
+
 /* 1 = made, 0 = go on without, -1 = failed for good. */
 static int try_warm(struct sandboxes *all, const struct plan *plan, struct arena *arena,
                     struct store_sandbox *row, struct error *err)
 {
-    struct warm_box *box = warm_take(all, &plan->spec);
+    struct warm_box *box = plan->is_unique ? NULL : warm_take(all, &plan->spec);
     struct sandbox *sandbox;
     int made;
 
     if (!box)
         return 0;
-    if (table_add(all, box->id, plan->request->team_id, &sandbox, err) < 0) {
+    if (add_to_table(all, plan, box->id, &sandbox, err) < 0) {
         if (err->code == ERROR_EXISTS) { /* it died, and is torn down already */
             warm_box_free(box);
             return 0;
@@ -253,7 +145,7 @@ static int try_warm(struct sandboxes *all, const struct plan *plan, struct arena
     return made == 0;
 }
 
-static int run_plan(struct sandboxes *all, const struct plan *plan, struct arena *arena,
+static int make_any(struct sandboxes *all, const struct plan *plan, struct arena *arena,
                     struct store_sandbox *row, struct error *err)
 {
     int64_t from = clock_mono_us();
@@ -265,7 +157,7 @@ static int run_plan(struct sandboxes *all, const struct plan *plan, struct arena
         return -1;
     if (!warm) {
         id_make(id);
-        if (table_add(all, id, plan->request->team_id, &sandbox, err) < 0 ||
+        if (add_to_table(all, plan, id, &sandbox, err) < 0 ||
             make(all, plan, sandbox, NULL, arena, row, err) < 0)
             return -1;
     }
@@ -274,21 +166,40 @@ static int run_plan(struct sandboxes *all, const struct plan *plan, struct arena
     return 0;
 }
 
-int sandbox_create(struct sandboxes *all, const struct sandbox_new *request, struct arena *arena,
-                   struct sandbox_view *out, struct error *err)
+int plan_run(struct sandboxes *all, const struct plan *plan, struct arena *arena,
+             struct sandbox_view *out, struct error *err)
 {
-    __attribute__((cleanup(plan_done))) struct plan plan = {0};
     struct store_sandbox row;
     int result;
 
-    if (plan_make(all, request, arena, &plan, err) < 0)
-        return -1;
+    if (table_rate(all, plan->team_id, &plan->limits, err) < 0)
+        return error_prefix(err, "create sandbox");
     atomic_fetch_add(&all->creates, 1);
-    result = run_plan(all, &plan, arena, &row, err);
+    result = make_any(all, plan, arena, &row, err);
     atomic_fetch_sub(&all->creates, 1);
     warm_kick(all);
     if (result < 0)
         return error_prefix(err, "create sandbox");
     view_from_row(all, &row, out);
     return 0;
+}
+
+int create_new(struct sandboxes *all, const struct sandbox_new *request, struct str hash,
+               struct arena *arena, struct sandbox_view *out, struct error *err)
+{
+    auto_plan struct plan plan = {0};
+
+    if (plan_from_request(all, request, arena, &plan, err) < 0)
+        return -1;
+    plan.idempotency_key = request->idempotency_key;
+    plan.idempotency_hash = hash;
+    return plan_run(all, &plan, arena, out, err);
+}
+
+int sandbox_create(struct sandboxes *all, const struct sandbox_new *request, struct arena *arena,
+                   struct sandbox_view *out, struct error *err)
+{
+    if (request->idempotency_key.len)
+        return create_once(all, request, arena, out, err);
+    return create_new(all, request, STR_NONE, arena, out, err);
 }

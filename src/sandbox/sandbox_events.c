@@ -1,17 +1,13 @@
-/* Listens to the engine: a box whose first process ended by itself is torn down like any other. The
- * same thread forgets old history, once an hour. */
+/* Listens to the engine: a box whose first process ended by itself is torn down like any other. */
 #include <time.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "sandbox/sandbox_internal.h"
 
 enum {
-    WAIT_MS = 250, /* how long a stop may take */
+    WAIT_MS = 100, /* how long a stop may take */
     PAUSE_MS = 200,
-    PRUNE_ROWS = 1000,
 };
-#define PRUNE_EVERY_US ((int64_t)3600 * 1000000)
 
 static const char *reason_of(enum box_end end)
 {
@@ -31,23 +27,12 @@ static void handle(struct sandboxes *all, const struct engine_event *event)
 {
     if (!id_valid(str_of(event->id)))
         return;
+    /* A sandbox that was booted again may be the one that runs now. */
+    if (table_rebooted(all, event->id) && box_runs(all, event->id))
+        return;
     log_info("sandbox", "box ended by itself id=%s reason='%s'", event->id, reason_of(event->end));
     if (!warm_died(all, event->id))
         table_condemn(all, event->id, reason_of(event->end));
-}
-
-/* Few rows at a time: the store is locked meanwhile. What is left comes with the next call. */
-static void prune(struct sandboxes *all, int64_t *next_us)
-{
-    int64_t before = clock_wall_us() - (int64_t)STORE_HISTORY_DAYS * 24 * PRUNE_EVERY_US;
-    struct error err = {0};
-    size_t count = 0;
-
-    if (clock_mono_us() < *next_us)
-        return;
-    if (store_sandbox_prune(all->store, before, PRUNE_ROWS, &count, &err) < 0)
-        log_warn("sandbox", "forget old history: %s, ignoring", err.message);
-    *next_us = clock_mono_us() + (count < PRUNE_ROWS ? PRUNE_EVERY_US : 1000000);
 }
 
 static bool stopping(struct sandboxes *all)
@@ -63,14 +48,12 @@ static bool stopping(struct sandboxes *all)
 static void *events_run(void *arg)
 {
     struct sandboxes *all = arg;
-    int64_t next_prune = clock_mono_us() + PRUNE_EVERY_US;
 
     while (!stopping(all)) {
         struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000L};
         struct engine_event event = {0};
         struct error err = {0};
 
-        prune(all, &next_prune);
         if (all->engine->ops->next_event(all->engine, WAIT_MS, &event, &err) == 0) {
             event.id[ID_SIZE - 1] = '\0';
             handle(all, &event);

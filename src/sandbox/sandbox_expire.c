@@ -1,4 +1,4 @@
-/* What happens at a time: sandboxes end at theirs, failed teardowns are tried again.
+/* What happens at a time: sandboxes end (or are paused) at theirs, failed teardowns are tried again.
  *
  * The schedule is a binary heap by wall time, because ends are promises about wall time that must
  * survive a restart. Waiting is measured by the monotonic clock and never longer than 30 s, or 1 s
@@ -125,7 +125,11 @@ static void end_first(struct sandboxes *all, int64_t now)
     if (first_is_due(all, now)) /* for another thread, meanwhile */
         (void)pthread_cond_signal(&all->due);
     (void)pthread_mutex_unlock(&all->lock);
-    (void)sandbox_teardown(all, sandbox, &err); /* logs, and schedules another attempt */
+    /* Both log, and schedule another attempt. */
+    if (sandbox->state == SANDBOX_PAUSING)
+        (void)pause_owned(all, sandbox, sandbox->auto_pause_disk, &err);
+    else
+        (void)sandbox_teardown(all, sandbox, &err);
     (void)pthread_mutex_lock(&all->lock);
     if (condemned && --all->condemned == 0)
         (void)pthread_cond_broadcast(&all->settled);

@@ -1,9 +1,9 @@
 /* Shared by the files of this folder.
  *
- * Ownership: a struct sandbox belongs to the table while RUNNING; a thread that moves it to CREATING
- * or KILLING owns it alone until it moves on, so nothing is reference-counted. An entry that waits
- * for another attempt to tear it down is KILLING and in the schedule; who takes it from there owns
- * it.
+ * Ownership: a struct sandbox belongs to the table while RUNNING or PAUSED; a thread that moves it to
+ * any other state owns it alone until it moves on, so nothing is reference-counted. Who waits for an
+ * owner looks the id up again afterwards. An entry that waits for another attempt to tear it down is
+ * KILLING and in the schedule; who takes it from there owns it.
  *
  * Locks: sandboxes.lock guards the table, the schedule and all fields of entries that are not owned;
  * warm.lock guards the warm pool. Never both, and nothing slow under either. */
@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/buf.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "engine/engine.h"
@@ -32,13 +33,20 @@ struct sandbox {
     char id[ID_SIZE];
     char team_id[TEAM_ID_SIZE]; /* "" for leftovers */
     enum sandbox_state state;
-    bool died;           /* its box ended while CREATING */
-    const char *reason;  /* why it is KILLING */
-    bool condemned;      /* KILLING by table_condemn(), no attempt yet */
-    unsigned attempts;   /* failed ones to tear it down */
-    int64_t revision;    /* of its end in the store */
-    int64_t due_us;      /* wall time of its end, or of the next attempt */
-    size_t scheduled_at; /* index in the schedule, or NOT_SCHEDULED */
+    bool died;       /* its box ended while it was owned */
+    bool rebooted;   /* by us: an event may be about an earlier life of its box */
+    bool auto_pause; /* at the end of its time */
+    bool auto_pause_disk;
+    bool cold; /* PAUSED, and only its files are there */
+    uint32_t cpu_count;
+    int64_t mem_mb, disk_mb;
+    int64_t paused_at_us; /* monotonic; of the last pause by this process */
+    const char *reason;   /* why it is KILLING */
+    bool condemned;       /* KILLING by table_condemn(), no attempt yet */
+    unsigned attempts;    /* failed ones to tear it down */
+    int64_t revision;     /* of its end in the store */
+    int64_t due_us;       /* wall time of its end (also while SEALING), or of the next attempt */
+    size_t scheduled_at;  /* index in the schedule, or NOT_SCHEDULED */
 };
 
 /* A started box that belongs to nobody yet. No row, no route: after a crash it is a leftover. */
@@ -68,32 +76,68 @@ struct warm {
     pthread_t thread;
 };
 
+struct layers {
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t changed;
+    struct map pins; /* name to struct pin */
+};
+
+/* The thread that does what has no hurry. */
+struct keeper {
+    pthread_mutex_t lock;
+    pthread_cond_t wanted;
+    bool collect, stopping, has_thread;
+    pthread_t thread;
+};
+
+struct idempotency {
+    pthread_mutex_t lock;
+    pthread_cond_t ended;
+    struct map under_way; /* "team/key" */
+};
+
+struct metrics {
+    pthread_mutex_t lock; /* guards the maps */
+    pthread_cond_t wake;
+    struct map rings; /* id to struct ring */
+    struct map teams; /* id to struct team_ring */
+    atomic_bool stopping;
+    bool has_thread;
+    pthread_t thread;
+};
+
 struct sandboxes {
     struct engine *engine;
     struct store *store;
     struct routes *routes;
     char *run_dir, *domain;
     size_t warm_target, max_running;
-    int64_t max_timeout_s;
+    int64_t max_timeout_s, max_life_s;
+    int64_t sample_us;
     atomic_uint_fast64_t generation; /* of the last route */
     atomic_uint creates;             /* running now */
 
     pthread_mutex_t lock;
     struct map table;
-    struct map teams; /* id to struct team_count */
-    size_t live;      /* CREATING and RUNNING */
-    size_t running;
+    struct map teams;          /* id to struct team_count */
+    size_t live;               /* all but PAUSED and KILLING */
+    size_t running;            /* RUNNING and SEALING */
     size_t condemned;          /* KILLING, first attempt not done yet */
     struct sandbox **schedule; /* heap by due_us */
     size_t schedule_len, schedule_cap;
     bool stopping;
     pthread_cond_t due;     /* the schedule changed */
     pthread_cond_t settled; /* condemned became 0 */
+    pthread_cond_t moved;   /* some sandbox has no owner any more */
     pthread_t expire_threads[EXPIRE_THREADS], event_thread;
     size_t expire_thread_count;
     bool has_event_thread;
 
     struct warm warm;
+    struct layers layers;
+    struct keeper keeper;
+    struct metrics metrics;
+    struct idempotency idempotency;
 };
 
 /* ---- sandbox_table.c ---- */
@@ -101,32 +145,86 @@ struct sandboxes {
 void table_init(struct sandboxes *all);
 void table_done(struct sandboxes *all);
 /* As CREATING, owned by the caller. ERROR_QUOTA, ERROR_EXISTS. */
-int table_add(struct sandboxes *all, const char *id, struct str team_id, struct sandbox **out,
+struct table_new {
+    const char *id;
+    struct str team_id;
+    int64_t cpu_count, mem_mb, disk_mb;
+    const struct store_limits *limits; /* of the team; NULL = none */
+};
+int table_add(struct sandboxes *all, const struct table_new *wanted, struct sandbox **out,
               struct error *err);
-/* A new one as RUNNING, whatever the limit says: it runs already. False when the team id is bad. */
-bool table_adopt(struct sandboxes *all, const char *id, struct str team_id, int64_t end_at_us,
-                 int64_t revision);
-/* CREATING to RUNNING. False when the box died meanwhile: then it is still the caller's. */
+/* One more create. ERROR_QUOTA when there were too many in the last minute. */
+int table_rate(struct sandboxes *all, struct str team_id, const struct store_limits *limits,
+               struct error *err);
+/* With the lock held: may the team have one more like this? */
+int table_check_room(struct sandboxes *all, const struct table_new *wanted, struct error *err);
+/* A new one as RUNNING or PAUSED, whatever the limit says. False when the team id is bad. */
+struct table_adopt {
+    const char *id;
+    struct str team_id;
+    bool paused, cold;
+    bool auto_pause, auto_pause_disk;
+    int64_t cpu_count, mem_mb, disk_mb;
+    int64_t end_at_us, revision;
+};
+bool table_adopt(struct sandboxes *all, const struct table_adopt *adopt);
+/* CREATING, RESUMING or PAUSING to RUNNING. False when the box died meanwhile: then it is still the
+ * caller's. */
 bool table_run(struct sandboxes *all, struct sandbox *sandbox, int64_t end_at_us, int64_t revision);
-/* CREATING to KILLING. */
+/* PAUSING or RESUMING to PAUSED. cold: its processes are not there. */
+void table_paused(struct sandboxes *all, struct sandbox *sandbox, bool cold);
+/* SEALING to RUNNING. False when the box died meanwhile: then it is KILLING, and the caller's. */
+bool table_sealed(struct sandboxes *all, struct sandbox *sandbox);
+/* An owned one to KILLING. */
 void table_fail(struct sandboxes *all, struct sandbox *sandbox, const char *reason);
-/* RUNNING to KILLING, owned by the caller; NULL when it is not there or not RUNNING. */
-struct sandbox *table_take(struct sandboxes *all, struct str team_id, struct str id,
-                           const char *reason);
-/* The first of the schedule, as KILLING, owned by the caller. With the lock held. */
+/* The first of the schedule, as KILLING or PAUSING, owned by the caller. With the lock held. */
 struct sandbox *table_take_first(struct sandboxes *all);
 /* Has the expiry threads tear down a box that is nobody's (any more), or a RUNNING sandbox whose
- * box ended. Does nothing when the id is KILLING already; a CREATING one is only marked. */
+ * box ended. Does nothing when the id is KILLING already; an owned one is only marked; a PAUSED one
+ * stays, because its files are there. */
 void table_condemn(struct sandboxes *all, const char *id, const char *reason);
 bool table_has(struct sandboxes *all, const char *id);
 bool table_visible(struct sandboxes *all, struct str team_id, struct str id);
+/* 0 when it runs; ERROR_CONFLICT when it is paused (or nearly), else ERROR_NOT_FOUND. */
+int table_check_runs(struct sandboxes *all, struct str team_id, struct str id, struct error *err);
+/* RUNNING, and its box was booted by us more than once. */
+bool table_rebooted(struct sandboxes *all, const char *id);
 /* False when it does not run (any more). An older revision than the one known changes nothing. */
 bool table_set_end(struct sandboxes *all, struct str id, int64_t end_at_us, int64_t revision);
 void table_retry_later(struct sandboxes *all, struct sandbox *sandbox);
 /* Ends the entry. */
 void table_remove(struct sandboxes *all, struct sandbox *sandbox);
+/* All that run, and all teams; free()d by the caller. */
+struct table_target {
+    char id[ID_SIZE];
+    uint32_t cpu_count;
+};
+size_t table_targets(struct sandboxes *all, struct table_target **out);
+struct table_team {
+    char id[TEAM_ID_SIZE];
+    size_t running;
+    uint64_t started; /* since the process began */
+};
+size_t table_teams(struct sandboxes *all, struct table_team **out);
+/* With the lock held: what a team may see, and a move from one state to another. */
+struct sandbox *table_find(struct sandboxes *all, struct str team_id, struct str id);
+void table_move(struct sandboxes *all, struct sandbox *sandbox, enum sandbox_state to);
 size_t table_running_of(struct sandboxes *all, struct str team_id);
 int sandbox_not_found(struct str id, struct error *err);
+
+/* ---- sandbox_claim.c ---- */
+
+/* Moves a sandbox to PAUSING, RESUMING, SEALING or KILLING and makes the caller its owner; waits for
+ * another owner where the outcome of that decides. *out is NULL on success when another caller did
+ * meanwhile what was asked for. */
+struct table_claim {
+    enum sandbox_state to;
+    int64_t asked_at_us;               /* monotonic; 0 = now */
+    const char *reason;                /* of KILLING */
+    const struct store_limits *limits; /* RESUMING: of the team */
+};
+int table_claim(struct sandboxes *all, struct str team_id, struct str id,
+                const struct table_claim *claim, struct sandbox **out, struct error *err);
 
 /* ---- sandbox_expire.c: with sandboxes.lock held ---- */
 
@@ -142,14 +240,99 @@ void expire_wait_settled(struct sandboxes *all, int64_t timeout_us);
 /* Consumes a KILLING sandbox the caller owns. On failure it stays KILLING and is tried again. */
 int sandbox_teardown(struct sandboxes *all, struct sandbox *sandbox, struct error *err);
 
+/* Ends a PAUSING that the caller owns: PAUSED, or RUNNING again with err. */
+int pause_owned(struct sandboxes *all, struct sandbox *sandbox, bool disk_only, struct error *err);
+
+/* ---- sandbox_plan.c ---- */
+
+struct plan {
+    struct str team_id;
+    int64_t timeout_s;
+    bool secure, internet, internet_given, auto_pause, auto_pause_disk, auto_resume;
+    bool is_unique; /* nobody else will start from these layers */
+    struct store_template template;
+    struct box_spec spec;     /* without id */
+    struct sandboxes *pinned; /* the layers of spec are */
+    char access_token[TOKEN_SIZE];
+    char *metadata, *env; /* JSON */
+    struct buf init_body;
+    struct store_limits limits; /* of the team */
+    struct str idempotency_key, idempotency_hash;
+};
+int team_limits(struct sandboxes *all, struct str team_id, struct store_limits *out,
+                struct error *err);
+void plan_done(struct plan *plan);
+#define auto_plan __attribute__((cleanup(plan_done)))
+int plan_from_request(struct sandboxes *all, const struct sandbox_new *request, struct arena *arena,
+                      struct plan *plan, struct error *err);
+/* Another one like a sandbox that is there, from other layers ("a,b"). */
+int plan_from_row(struct sandboxes *all, const struct store_sandbox *row, struct str layers,
+                  int64_t timeout_s, struct plan *plan, struct error *err);
+int plan_run(struct sandboxes *all, const struct plan *plan, struct arena *arena,
+             struct sandbox_view *out, struct error *err);
+
+/* ---- sandbox_idempotency.c ---- */
+
+void idempotency_init(struct sandboxes *all);
+void idempotency_done(struct sandboxes *all);
+int create_once(struct sandboxes *all, const struct sandbox_new *request, struct arena *arena,
+                struct sandbox_view *out, struct error *err);
+/* sandbox_create.c; hash: STR_NONE without a key */
+int create_new(struct sandboxes *all, const struct sandbox_new *request, struct str hash,
+               struct arena *arena, struct sandbox_view *out, struct error *err);
+
+/* ---- sandbox_layers.c ---- */
+
+void layers_init(struct sandboxes *all);
+void layers_done(struct sandboxes *all);
+/* What is pinned is not deleted. */
+void layers_pin(struct sandboxes *all, const struct box_spec *spec);
+void layers_unpin(struct sandboxes *all, const struct box_spec *spec);
+/* Deletes what nobody uses. False when something is left that will have to be tried again. */
+bool layers_collect(struct sandboxes *all);
+/* Leftovers of a crash that the store does not know. */
+void layers_recover(struct sandboxes *all);
+/* Seals the files of a sandbox as a new layer, which is pinned on success; the pin is a spec of that
+ * one layer. *row is the sandbox's, *out_layers its layers and the new one. */
+int layers_seal(struct sandboxes *all, struct str team_id, struct str id, struct arena *arena,
+                struct store_sandbox *row, struct str *out_layers, struct box_spec *out_pin,
+                struct error *err);
+
+/* ---- sandbox_metrics.c ---- */
+
+void metrics_init(struct sandboxes *all);
+void metrics_done(struct sandboxes *all);
+int metrics_start(struct sandboxes *all, struct error *err);
+void metrics_stop(struct sandboxes *all);
+
+/* ---- sandbox_keeper.c ---- */
+
+int keeper_start(struct sandboxes *all, struct error *err);
+void keeper_stop(struct sandboxes *all);
+void layers_collect_soon(struct sandboxes *all);
+
+/* ---- sandbox_list.c, sandbox_view.c ---- */
+
+/* What stands for the pairs of metadata in the store. */
+size_t tags_of(const json_t *metadata, struct arena *arena, struct str **out);
+/* Cursors of pages: base64url without padding. STR_NONE when it is none. */
+struct str cursor_encode(const char *text, struct arena *arena);
+struct str cursor_decode(struct str cursor, size_t max, struct arena *arena);
+/* Strings are copied into the arena. */
+void view_copy(const struct sandbox_view *view, struct arena *arena, struct sandbox_view *out);
+
 int events_start(struct sandboxes *all, struct error *err);
 void events_stop(struct sandboxes *all);
 
 int recover_all(struct sandboxes *all, struct error *err);
-void route_publish(struct sandboxes *all, const char *id, struct str access_token);
+/* Makes the proxy know what the row says. */
+void route_publish(struct sandboxes *all, const char *id, const struct store_sandbox *row,
+                   bool running);
 
 /* Returns when the agent answered. *out_fd is the connection, kept open. */
 int agent_ready(const char *run_dir, const char *id, int *out_fd, struct error *err);
+/* The body of agent_init(): variables as JSON text; an empty token is none. */
+int agent_init_body(const char *env, const char *access_token, struct buf *out, struct error *err);
 /* Hands over what the sandbox is. fd: a connection to try first, or -1; stays the caller's. */
 int agent_init(const char *run_dir, const char *id, int fd, struct str body, struct error *err);
 
@@ -162,9 +345,19 @@ void warm_put_back(struct sandboxes *all, const struct box_spec *spec, struct wa
 void warm_box_free(struct warm_box *box);
 /* Tells the thread that something changed (a create ended). */
 void warm_kick(struct sandboxes *all);
+/* A layer goes: no more boxes of it. */
+void warm_drop_layer(struct sandboxes *all, const char *layer);
 /* The box of this id ended. True when the pool takes care of it. */
 bool warm_died(struct sandboxes *all, const char *id);
 
+/* Is there a running box of this id? Yes, when it cannot be known. */
+bool box_runs(struct sandboxes *all, const char *id);
+/* end_at_us, or what max_life_s allows. */
+int64_t end_within_life(const struct sandboxes *all, int64_t running_since_us, int64_t end_at_us);
+int spec_from_row(struct sandboxes *all, const struct store_sandbox *row, struct box_spec *out,
+                  struct error *err);
+/* Fills in the layers of "a,b". */
+int spec_set_layers(struct str layers, struct box_spec *out, struct error *err);
 int spec_from_template(const struct store_template *template, struct box_spec *out,
                        struct error *err);
 void view_from_row(const struct sandboxes *all, const struct store_sandbox *row,

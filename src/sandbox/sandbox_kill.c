@@ -8,9 +8,10 @@ int sandbox_not_found(struct str id, struct error *err)
 
 int sandbox_kill(struct sandboxes *all, struct str team_id, struct str id, struct error *err)
 {
-    struct sandbox *sandbox = table_take(all, team_id, id, "killed");
+    struct table_claim claim = {.to = SANDBOX_KILLING, .reason = "killed"};
+    struct sandbox *sandbox;
 
-    if (!sandbox)
-        return sandbox_not_found(id, err);
+    if (table_claim(all, team_id, id, &claim, &sandbox, err) < 0)
+        return -1;
     return sandbox_teardown(all, sandbox, err);
 }

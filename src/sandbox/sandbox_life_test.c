@@ -96,7 +96,7 @@ TEST(kill_that_fails_is_tried_again)
     engine_fake_fail_kills(env.engine, 3);
     FAILS(sandbox_kill(env.all, TEAM, str_of(id), &err), ERROR_INTERNAL);
     OK(store_sandbox_get(env.store, str_of(id), &arena, &row, &err));
-    CHECK_INT(row.state, STORE_SANDBOX_KILLING);
+    CHECK_INT(row.life.state, STORE_SANDBOX_KILLING);
     CHECK(!env_has_route(&env, id));
     FAILS(sandbox_kill(env.all, TEAM, str_of(id), &err), ERROR_NOT_FOUND);
     check_nothing_left(&env);
@@ -217,8 +217,9 @@ TEST(recovery)
     engine_fake_die(env.engine, dead, BOX_END_EXITED);
     OK(env.engine->ops->kill(env.engine, gone, &err));
     OK(store_sandbox_killing(env.store, str_of(half), STR("killed"), &err));
-    OK(store_sandbox_set_end(env.store, str_of(late), clock_wall_us() - 5, false, &end, &revision,
-                             &err));
+    OK(store_sandbox_set_end(env.store, str_of(late),
+                             &(struct store_sandbox_end){.end_at_us = clock_wall_us() - 5}, &end,
+                             &revision, &err));
     start_leftover(&env, left);
     routes_free(env.routes);
     env.routes = env.config.routes = routes_new();
@@ -254,7 +255,7 @@ TEST(warm_boxes)
     env_open(&env, 3);
     WAIT_FOR(engine_fake_boxes(env.engine) == 3);
     CHECK_INT(env_live_rows(&env), 0);
-    WAIT_FOR(engine_fake_calls(env.engine) == 7); /* list, and start + health of each */
+    WAIT_FOR(engine_fake_calls(env.engine) == 8); /* lists, and start + health of each */
     (void)usleep(20000);
     calls = engine_fake_calls(env.engine);
     OK(env_create(&env, id, &err));
@@ -284,7 +285,7 @@ TEST(warm_box_that_fails_is_replaced)
     char id[ID_SIZE];
 
     env_open(&env, 1);
-    WAIT_FOR(engine_fake_calls(env.engine) >= 3);
+    WAIT_FOR(engine_fake_calls(env.engine) >= 4);
     (void)usleep(50000);
     engine_fake_fail_at(env.engine, 1); /* its init */
     OK(env_create(&env, id, &err));

@@ -4,8 +4,13 @@
  *   row       box       what it is                               what is done
  *   running   running   a sandbox                                adopted (or ended, when its time is up)
  *   running   no/dead   the host or the box died                 torn down, "host restart"
+ *   paused    running   processes that stand still               adopted
+ *   paused    dead      only its files are there                 adopted; a resume boots from them
+ *   paused    none      its files are gone                       torn down, "files lost"
  *   killing   any       a teardown that was cut off              torn down
  *   none      any       a create that was cut off, a warm box    torn down
+ *
+ * A pause that was cut off is finished, a resume that was cut off is undone: both end as PAUSED.
  *
  * Teardowns are done by the expiry threads, several at a time; sandboxes_open() waits for them, but
  * not for ever. */
@@ -15,38 +20,131 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "route/route.h"
+#include "sandbox/sandbox_history.h"
 #include "sandbox/sandbox_internal.h"
+#include "json/json_shape.h"
 
-void route_publish(struct sandboxes *all, const char *id, struct str access_token)
+void route_publish(struct sandboxes *all, const char *id, const struct store_sandbox *row,
+                   bool running)
 {
     struct route route = {
-        .state = ROUTE_RUNNING,
+        .state = running ? ROUTE_RUNNING : ROUTE_PAUSED,
         .generation = atomic_fetch_add(&all->generation, 1) + 1,
+        .wakes = row->auto_resume,
     };
 
     (void)str_copy(str_of(id), route.id, sizeof(route.id));
-    (void)str_copy(access_token, route.access_token, sizeof(route.access_token));
+    (void)str_copy(row->access_token, route.access_token, sizeof(route.access_token));
     routes_set(all->routes, &route);
 }
 
-static void recover_row(struct sandboxes *all, const struct store_sandbox *row, bool box_runs,
-                        size_t *adopted)
+/* Brings a pause or resume that was cut off to the state PAUSED. *running becomes whether its
+ * processes are there. */
+static void finish_step(struct sandboxes *all, const struct store_sandbox *row, const char *id,
+                        bool *running)
 {
+    struct store_sandbox_life life = row->life;
+    struct error err = {0};
+    int64_t revision;
+
+    if (life.memory && *running) {
+        if (all->engine->ops->freeze(all->engine, id, true, &err) < 0)
+            log_warn("sandbox", "id=%s: %s; the next resume sees to it", id, err.message);
+    } else {
+        if (all->engine->ops->stop(all->engine, id, &err) < 0)
+            log_warn("sandbox", "id=%s: %s; the next resume sees to it", id, err.message);
+        *running = false;
+    }
+    life.step = STORE_STEP_NONE;
+    if (store_sandbox_set_life(all->store, row->id, &life, NULL, true, &revision, &err) < 0)
+        log_warn("sandbox", "id=%s: %s, ignoring", id, err.message);
+}
+
+static bool adopt_paused(struct sandboxes *all, const struct store_sandbox *row, const char *id,
+                         bool running)
+{
+    struct table_adopt adopt = {.id = id,
+                                .team_id = row->team_id,
+                                .paused = true,
+                                .auto_pause = row->life.auto_pause,
+                                .auto_pause_disk = !row->auto_pause_memory,
+                                .cpu_count = row->cpu_count,
+                                .mem_mb = row->mem_mb,
+                                .disk_mb = row->disk_mb,
+                                .revision = row->revision};
+
+    if (row->life.step != STORE_STEP_NONE)
+        finish_step(all, row, id, &running);
+    adopt.cold = !row->life.memory || !running;
+    if (row->life.memory && !running) {
+        log_warn("sandbox", "id=%s: its processes did not survive; a resume boots from its files",
+                 id);
+        history_memory_lost(all, row->id);
+    }
+    route_publish(all, id, row, false);
+    return table_adopt(all, &adopt);
+}
+
+static bool adopt_running(struct sandboxes *all, const struct store_sandbox *row, const char *id)
+{
+    /* When its time is up, the expiry threads see to it at once. */
+    struct table_adopt adopt = {.id = id,
+                                .team_id = row->team_id,
+                                .auto_pause = row->life.auto_pause,
+                                .auto_pause_disk = !row->auto_pause_memory,
+                                .cpu_count = row->cpu_count,
+                                .mem_mb = row->mem_mb,
+                                .disk_mb = row->disk_mb,
+                                .end_at_us = row->life.end_at_us,
+                                .revision = row->revision};
+
+    route_publish(all, id, row, true);
+    return table_adopt(all, &adopt);
+}
+
+/* A row that an earlier version wrote gets its tags, so that lists find it. */
+static void add_tags(struct sandboxes *all, struct str id)
+{
+    auto_arena struct arena arena = {0};
+    auto_json json_t *metadata = NULL;
+    struct store_sandbox row;
+    struct error err = {0};
+    struct str *tags;
+
+    if (store_sandbox_get(all->store, id, &arena, &row, &err) < 0 ||
+        json_parse(row.metadata, &metadata, &err) < 0)
+        return;
+    row.tag_count = tags_of(metadata, &arena, &tags);
+    row.tags = tags;
+    if (store_sandbox_tag(all->store, &row, &err) < 0)
+        log_warn("sandbox", "id=%.*s: %s; lists by metadata miss it", STR_ARG(id), err.message);
+}
+
+static void recover_row(struct sandboxes *all, const struct store_sandbox *row,
+                        const struct box_info *box, size_t *adopted)
+{
+    const char *reason = "killed";
+    bool ok = false;
     char id[ID_SIZE];
 
     if (!id_valid(row->id) || !str_copy(row->id, id, sizeof(id))) {
         log_error("sandbox", "the store has a sandbox with a bad id, ignoring");
         return;
     }
-    if (row->state == STORE_SANDBOX_RUNNING && box_runs) {
-        /* When its time is up, the expiry threads see to it at once. */
-        route_publish(all, id, row->access_token);
-        if (table_adopt(all, id, row->team_id, row->end_at_us, row->revision)) {
-            (*adopted)++;
-            return;
-        }
+    if (row->life.state == STORE_SANDBOX_PAUSED) {
+        reason = "files lost";
+        ok = box && adopt_paused(all, row, id, box->running);
+    } else if (row->life.state == STORE_SANDBOX_RUNNING) {
+        reason = "host restart";
+        ok = box && box->running && adopt_running(all, row, id);
     }
-    table_condemn(all, id, row->state == STORE_SANDBOX_RUNNING ? "host restart" : "killed");
+    if (!ok) {
+        table_condemn(all, id, reason);
+        return;
+    }
+    (*adopted)++;
+    if (!row->tagged)
+        add_tags(all, row->id);
 }
 
 static int recover_boxes(struct sandboxes *all, struct map *boxes, struct box_info *infos,
@@ -65,7 +163,7 @@ static int recover_boxes(struct sandboxes *all, struct map *boxes, struct box_in
     for (size_t i = 0; i < row_count; i++) {
         const struct box_info *info = map_get(boxes, rows[i].id);
 
-        recover_row(all, &rows[i], info && info->running, &adopted);
+        recover_row(all, &rows[i], info, &adopted);
     }
     for (size_t i = 0; i < count; i++)
         if (!table_has(all, infos[i].id))
@@ -87,5 +185,10 @@ int recover_all(struct sandboxes *all, struct error *err)
     map_init(&boxes);
     result = recover_boxes(all, &boxes, infos, count, err);
     map_done(&boxes);
+    if (result == 0) {
+        layers_recover(all);
+        if (!layers_collect(all)) /* boxes of them are still being torn down */
+            layers_collect_soon(all);
+    }
     return result;
 }

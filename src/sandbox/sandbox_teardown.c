@@ -8,15 +8,21 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "route/route.h"
+#include "sandbox/sandbox_history.h"
 #include "sandbox/sandbox_internal.h"
 
 static int end_row(struct sandboxes *all, struct sandbox *sandbox)
 {
+    struct store_event event = history_ended(sandbox->reason);
     struct error err = {0};
+    bool freed = false;
 
-    if (store_sandbox_end(all->store, str_of(sandbox->id), str_of(sandbox->reason), clock_wall_us(),
-                          &err) == 0)
+    if (store_sandbox_ended(all->store, str_of(sandbox->id), str_of(sandbox->reason), &event,
+                            clock_wall_us(), &freed, &err) == 0) {
+        if (freed)
+            layers_collect_soon(all);
         return 0;
+    }
     log_error("sandbox", "id=%s: %s, trying again", sandbox->id, err.message);
     return -1;
 }

@@ -131,7 +131,7 @@ TEST(bad_requests)
     FAILS(create_json(&env, huge, NULL, &err), ERROR_INVALID);
     FAILS(create_json(&env, NULL, huge, &err), ERROR_INVALID);
     CHECK_INT(engine_fake_boxes(env.engine), 0);
-    CHECK_INT(engine_fake_calls(env.engine), 1); /* the list at open */
+    CHECK_INT(engine_fake_calls(env.engine), 2); /* the lists at open */
     OK(create_json(&env, "{\"a\":\"\u00e9\"}", "{\"A\":\"b=c\"}", &err));
 }
 
@@ -261,6 +261,7 @@ TEST(list_pages_and_filters)
     CHECK_INT(list_ids(&env, &filter, &arena, &page), 1);
     CHECK(str_eq(page.items[0].id, made[3].id) && page.next_cursor.p);
     CHECK_STR(page.items[0].metadata, "{\"color\":\"red\"}");
+    CHECK_INT(page.total_running, 2); /* of those that match */
     filter.cursor = page.next_cursor;
     CHECK_INT(list_ids(&env, &filter, &arena, &page), 1);
     CHECK(str_eq(page.items[0].id, made[1].id) && !page.next_cursor.p);
@@ -268,8 +269,14 @@ TEST(list_pages_and_filters)
     filter = (struct sandbox_filter){.team_id = TEAM, .running = true, .limit = 100};
     filter.template_name = STR("base");
     CHECK_INT(list_ids(&env, &filter, &arena, &page), 5);
+    CHECK_INT(page.total_running, 5);
+    filter.started_after_us = made[3].started_at_us;
+    CHECK_INT(list_ids(&env, &filter, &arena, &page), 2);
+    CHECK_INT(page.total_running, 2);
+    filter.started_after_us = 0;
     filter.template_name = STR("unknown");
     CHECK_INT(list_ids(&env, &filter, &arena, &page), 0);
+    CHECK_INT(page.total_running, 0);
     filter.template_name = STR_NONE;
     filter.running = false;
     filter.paused = true;

@@ -54,6 +54,7 @@ void env_open(struct env *env, size_t warm)
                                             .run_dir = env->dir,
                                             .domain = "example.test",
                                             .warm = warm,
+                                            .sample_ms = 3600 * 1000,
                                             .max_timeout_s = 86400};
     OK(sandboxes_open(&env->config, &env->all, &err));
 }
@@ -121,7 +122,7 @@ char *env_end_reason(struct env *env, const char *id)
     struct error err = {0};
 
     if (store_sandbox_get(env->store, str_of(id), &arena, &row, &err) < 0 ||
-        row.state != STORE_SANDBOX_ENDED)
+        row.life.state != STORE_SANDBOX_ENDED)
         return NULL;
     return str_dup(row.end_reason);
 }

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "base/clock.h"
+#include "sandbox/sandbox_history.h"
 #include "sandbox/sandbox_internal.h"
 
 int check_timeout_max(const struct sandboxes *all, int64_t timeout_s, struct error *err)
@@ -13,37 +14,76 @@ int check_timeout_max(const struct sandboxes *all, int64_t timeout_s, struct err
     return 0;
 }
 
+int64_t end_within_life(const struct sandboxes *all, int64_t running_since_us, int64_t end_at_us)
+{
+    int64_t last = running_since_us + all->max_life_s * 1000000;
+
+    return all->max_life_s && end_at_us > last ? last : end_at_us;
+}
+
 static int set_end(struct sandboxes *all, struct str team_id, struct str id, int64_t timeout_s,
                    bool only_later, struct error *err)
 {
     int64_t end_at_us = clock_wall_us() + timeout_s * 1000000, revision = 0;
 
-    if (!table_visible(all, team_id, id))
-        return sandbox_not_found(id, err);
-    if (store_sandbox_set_end(all->store, id, end_at_us, only_later, &end_at_us, &revision, err) <
-        0)
+    if (table_check_runs(all, team_id, id, err) < 0)
         return -1;
-    /* It may have ended in between. */
+    if (store_sandbox_set_end(all->store, id,
+                              &(struct store_sandbox_end){.end_at_us = end_at_us,
+                                                          .only_later = only_later,
+                                                          .max_life_us = all->max_life_s * 1000000},
+                              &end_at_us, &revision, err) < 0) {
+        /* It may have been paused in between. */
+        if (err->code == ERROR_NOT_FOUND && table_visible(all, team_id, id))
+            return error_set(err, ERROR_CONFLICT, "Sandbox %.*s is paused", STR_ARG(id));
+        return -1;
+    }
     if (!table_set_end(all, id, end_at_us, revision))
-        return sandbox_not_found(id, err);
+        return table_check_runs(all, team_id, id, err) < 0 ? -1 : sandbox_not_found(id, err);
     return 0;
+}
+
+/* As if its time were up. */
+static int end_now(struct sandboxes *all, struct str team_id, struct str id, struct error *err)
+{
+    struct table_claim claim = {.to = SANDBOX_KILLING, .reason = "timeout"};
+    struct sandbox *sandbox;
+    bool disk_only = false, pauses = false;
+
+    if (table_check_runs(all, team_id, id, err) < 0)
+        return -1;
+    (void)pthread_mutex_lock(&all->lock);
+    sandbox = table_find(all, team_id, id);
+    if (sandbox) {
+        pauses = sandbox->auto_pause;
+        disk_only = sandbox->auto_pause_disk;
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+    if (pauses)
+        claim.to = SANDBOX_PAUSING;
+    if (table_claim(all, team_id, id, &claim, &sandbox, err) < 0)
+        return -1;
+    if (!sandbox)
+        return 0;
+    return pauses ? pause_owned(all, sandbox, disk_only, err) : sandbox_teardown(all, sandbox, err);
 }
 
 int sandbox_set_timeout(struct sandboxes *all, struct str team_id, struct str id, int64_t timeout_s,
                         struct error *err)
 {
-    struct sandbox *sandbox;
+    char text[32];
 
     if (timeout_s < 0)
         return error_set(err, ERROR_INVALID, "Timeout must be greater than or equal to 0");
     if (check_timeout_max(all, timeout_s, err) < 0)
         return -1;
-    if (timeout_s > 0)
-        return set_end(all, team_id, id, timeout_s, false, err);
-    sandbox = table_take(all, team_id, id, "timeout");
-    if (!sandbox)
-        return sandbox_not_found(id, err);
-    return sandbox_teardown(all, sandbox, err);
+    if (timeout_s == 0)
+        return end_now(all, team_id, id, err);
+    if (set_end(all, team_id, id, timeout_s, false, err) < 0)
+        return -1;
+    (void)snprintf(text, sizeof(text), "%" PRId64 " s", timeout_s);
+    history_updated(all, id, str_of(text));
+    return 0;
 }
 
 int sandbox_extend(struct sandboxes *all, struct str team_id, struct str id, int64_t timeout_s,

@@ -133,6 +133,47 @@ void warm_put_back(struct sandboxes *all, const struct box_spec *spec, struct wa
     warm_box_free(box);
 }
 
+static bool has_layer(const struct box_spec *spec, const char *layer)
+{
+    for (uint32_t i = 0; i < spec->layer_count; i++)
+        if (strcmp(spec->layers[i], layer) == 0)
+            return true;
+    return false;
+}
+
+void warm_drop_layer(struct sandboxes *all, const char *layer)
+{
+    struct warm *warm = &all->warm;
+    struct list dropped, *node;
+
+    list_init(&dropped);
+    (void)pthread_mutex_lock(&warm->lock);
+    for (size_t i = 0; i < warm->pool_count;) {
+        struct warm_pool *pool = &warm->pools[i];
+
+        if (!has_layer(&pool->spec, layer)) {
+            i++;
+            continue;
+        }
+        while ((node = list_pop_front(&pool->boxes)))
+            list_push_back(&dropped, node);
+        /* The last one takes its place; its list has to be linked anew. */
+        *pool = (struct warm_pool){0};
+        list_init(&pool->boxes);
+        if (--warm->pool_count != i) {
+            struct warm_pool *last = &warm->pools[warm->pool_count];
+
+            pool->spec = last->spec;
+            pool->count = last->count;
+            pool->used_at_us = last->used_at_us;
+            while ((node = list_pop_front(&last->boxes)))
+                list_push_back(&pool->boxes, node);
+        }
+    }
+    (void)pthread_mutex_unlock(&warm->lock);
+    condemn_dropped(all, &dropped);
+}
+
 void warm_kick(struct sandboxes *all)
 {
     if (all->warm_target == 0)

@@ -50,7 +50,30 @@ int query_step(struct query *query, struct error *err);
 /* For statements whose rows do not matter. */
 int query_run(struct query *query, struct error *err);
 int64_t query_int(const struct query *query, int column);
+/* Valid until the next step. */
+struct str query_peek(const struct query *query, int column);
 /* Copied into the arena. */
 struct str query_text(const struct query *query, int column, struct arena *arena);
 /* Runs a statement that is a transaction of its own, on disk when it returns 0. */
 int query_run_durable(struct query *query, struct store *store, struct error *err);
+
+/* ---- pieces of transactions, with the lock held ---- */
+
+struct store_event;
+struct store_sandbox;
+struct store_snapshot;
+
+/* About a sandbox that has a row; NULL is none. */
+int event_add(struct store *locked, struct str sandbox_id, const struct store_event *event,
+              struct error *err);
+/* Remembers which create made it, when that can be repeated. ERROR_EXISTS when the key was used. */
+int idempotency_add(struct store *locked, const struct store_sandbox *row, struct error *err);
+/* Says that a sandbox or snapshot uses layers "a,b"; only for layers that snapshots made. */
+int layer_uses_add(struct store *locked, struct str layers, const char *kind, struct str user_id,
+                   struct error *err);
+/* *out_freed: it used some. */
+int layer_uses_remove(struct store *locked, const char *kind, struct str user_id, bool *out_freed,
+                      struct error *err);
+/* 1 = found, 0 = not there, -1 = failed. */
+int snapshot_find(struct store *locked, struct str template_id, struct str tag, struct arena *arena,
+                  struct store_snapshot *out, struct error *err);

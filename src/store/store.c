@@ -117,6 +117,11 @@ int64_t query_int(const struct query *query, int column)
     return query->driver->column_int(query->stmt, column);
 }
 
+struct str query_peek(const struct query *query, int column)
+{
+    return query->driver->column_text(query->stmt, column);
+}
+
 struct str query_text(const struct query *query, int column, struct arena *arena)
 {
     struct str text = query->driver->column_text(query->stmt, column);

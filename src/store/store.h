@@ -28,11 +28,20 @@ static inline void store_cleanup(struct store **store)
     store_close(*store);
 }
 
-/* ---- accounts (store_account.c) ---- */
+/* ---- teams and keys (store_team.c, store_account.c) ---- */
+
+struct store_limits {    /* 0 = none */
+    int64_t sandboxes;   /* running at the same time */
+    int64_t cpu, mem_mb; /* of those */
+    int64_t disk_mb;     /* of those and the paused */
+    int64_t creates_per_minute;
+};
 
 struct store_team {
     struct str id, name;
     int64_t created_at_us;
+    bool banned;
+    struct store_limits limits;
 };
 
 struct store_key {
@@ -40,12 +49,21 @@ struct store_key {
     struct str hash; /* SHA-256, 64 hex digits */
     struct str mask;
     int64_t created_at_us, last_used_at_us;
+    bool team_banned; /* only in store_key_find() */
 };
 
+/* The team's part of names "team/name": its name when that can stand there, else its id. */
+int store_team_slug(struct store *store, struct str team_id, struct arena *arena, struct str *out,
+                    struct error *err);
 /* ERROR_EXISTS when the id is taken. */
 int store_team_insert(struct store *store, const struct store_team *team, struct error *err);
 int store_team_get(struct store *store, struct str id, struct arena *arena, struct store_team *out,
                    struct error *err);
+/* Everything but the id. */
+int store_team_update(struct store *store, const struct store_team *team, struct error *err);
+/* Oldest first. */
+int store_team_list(struct store *store, struct arena *arena, struct store_team **out,
+                    size_t *out_count, struct error *err);
 int store_key_insert(struct store *store, const struct store_key *key, struct error *err);
 /* ERROR_NOT_FOUND when there is none. */
 int store_key_find(struct store *store, struct str hash, struct arena *arena, struct store_key *out,
@@ -56,7 +74,31 @@ int store_key_list(struct store *store, struct str team_id, struct arena *arena,
 int store_key_count(struct store *store, size_t *out, struct error *err);
 /* By id, within the team. ERROR_NOT_FOUND. */
 int store_key_delete(struct store *store, struct str team_id, struct str id, struct error *err);
+int store_key_rename(struct store *store, struct str team_id, struct str id, struct str name,
+                     struct error *err);
 int store_key_used(struct store *store, struct str id, int64_t at_us, struct error *err);
+
+/* ---- what was changed, and what may be repeated (store_audit.c) ---- */
+
+struct store_audit {
+    int64_t seq, at_us;
+    struct str team_id, key_id, method, path, request_id;
+    int64_t status;
+};
+
+int store_audit_add(struct store *store, const struct store_audit *entry, struct error *err);
+/* Newest first; STR_NONE = all teams; before_seq 0 = from the newest. */
+int store_audit_page(struct store *store, struct str team_id, int64_t before_seq, size_t limit,
+                     struct arena *arena, struct store_audit **out, size_t *out_count,
+                     struct error *err);
+/* As store_event_prune(). */
+int store_audit_prune(struct store *store, int64_t before_us, int64_t keep, size_t max,
+                      size_t *out_count, struct error *err);
+/* *out_sandbox_id is STR_NONE when the key was not used yet. */
+int store_idempotency_find(struct store *store, struct str team_id, struct str key,
+                           struct arena *arena, struct str *out_sandbox_id, struct str *out_hash,
+                           struct error *err);
+int store_idempotency_prune(struct store *store, int64_t before_us, struct error *err);
 
 /* ---- templates (store_template.c) ---- */
 
@@ -67,69 +109,204 @@ struct store_template {
     struct str layers;  /* "a,b", lowest first */
     int64_t cpu_count, mem_mb, disk_mb;
     bool is_public;
+    bool is_snapshot;
+    struct str name; /* of a snapshot, within its team; "" = none */
+    struct str tag;  /* the one that was found */
     int64_t created_at_us, updated_at_us;
 };
 
-/* By id or alias, each with or without ":tag" (only "default" exists), as far as the team may see
- * it: its own and public ones. ERROR_NOT_FOUND "template 'x' not found". */
+/* By id, alias or the team's name of a snapshot, each with or without "team/" and ":tag" (templates
+ * have only "default"), as far as the team may see it: its own and public ones. ERROR_NOT_FOUND
+ * "template 'x' not found". */
 int store_template_find(struct store *store, struct str team_id, struct str name,
                         struct arena *arena, struct store_template *out, struct error *err);
-/* Oldest first. */
+/* As above, whatever tags it has; out->tag is the one in the name, or STR_NONE. */
+int store_template_get(struct store *store, struct str team_id, struct str name,
+                       struct arena *arena, struct store_template *out, struct error *err);
+/* Without snapshots, oldest first. */
 int store_template_list(struct store *store, struct str team_id, struct arena *arena,
                         struct store_template **out, size_t *out_count, struct error *err);
 /* Inserts, or updates the one that has the alias already; *out_id is the id that holds. */
 int store_template_put(struct store *store, const struct store_template *template,
                        struct arena *arena, struct str *out_id, struct error *err);
 
+/* ---- layers made by snapshots (store_layer.c) ---- */
+
+/* Before the layer is made: what nobody uses is deleted later, so a crash leaves nothing. */
+int store_layer_add(struct store *store, struct str name, int64_t at_us, struct error *err);
+/* At most max of those that nobody uses. */
+int store_layer_unused(struct store *store, size_t max, struct arena *arena, struct str **out,
+                       size_t *out_count, struct error *err);
+int store_layer_state(struct store *store, struct str name, bool *out_known, bool *out_used,
+                      struct error *err);
+/* After it was deleted. */
+int store_layer_forget(struct store *store, struct str name, struct error *err);
+
+/* ---- snapshots (store_snapshot.c) ---- */
+
+struct store_snapshot {
+    struct str template_id, tag;
+    struct str team_id, name; /* name "" = none */
+    struct str source_id;     /* the sandbox */
+    struct str layers;
+    int64_t cpu_count, mem_mb, disk_mb;
+    int64_t created_at_us;
+};
+
+struct store_snapshot_query {
+    struct str team_id;
+    struct str source_id;      /* STR_NONE = any */
+    struct str name;           /* or id of the template; STR_NONE = any */
+    struct str tag;            /* STR_NONE = any */
+    struct str after_template; /* STR_NONE = from the start; else the last one of the page before */
+    struct str after_tag;
+    int64_t after_us;
+    size_t limit;
+};
+
+/* Inserts, or replaces what the team has under that name and tag; sets snapshot->template_id.
+ * *out_freed: what was replaced had layers of its own. */
+int store_snapshot_put(struct store *store, struct store_snapshot *snapshot, struct arena *arena,
+                       bool *out_freed, struct error *err);
+/* Newest first. */
+int store_snapshot_page(struct store *store, const struct store_snapshot_query *wanted,
+                        struct arena *arena, struct store_snapshot **out, size_t *out_count,
+                        struct error *err);
+/* One tag (or all, with STR_NONE) of a snapshot template; the template goes with its last tag. */
+int store_snapshot_delete(struct store *store, struct str template_id, struct str tag,
+                          bool *out_freed, struct error *err);
+
+/* ---- events (store_event.c) ---- */
+
+enum { STORE_LEVEL_DEBUG, STORE_LEVEL_INFO, STORE_LEVEL_WARN, STORE_LEVEL_ERROR };
+
+struct store_event {
+    /* What a writer says. */
+    struct str type, message, detail;
+    int64_t level, at_us;
+    /* What a reader finds besides: what the sandbox was. */
+    int64_t seq;
+    struct str id, team_id, sandbox_id, template_id, metadata;
+    int64_t since_us, cpu_count, mem_mb;
+};
+
+struct store_event_query {
+    struct str team_id;    /* STR_NONE = all teams, ascending */
+    struct str sandbox_id; /* STR_NONE = all of the team */
+    bool ascending;
+    int64_t after_seq; /* 0 = from the start (or end) */
+    size_t limit;
+};
+
+/* About a sandbox that has a row, else nothing is written. */
+int store_event_add(struct store *store, struct str sandbox_id, const struct store_event *event,
+                    struct error *err);
+int store_event_page(struct store *store, const struct store_event_query *wanted,
+                     struct arena *arena, struct store_event **out, size_t *out_count,
+                     struct error *err);
+/* Forgets, among the oldest max, those from before and those above the number to keep. */
+int store_event_prune(struct store *store, int64_t before_us, int64_t keep, size_t max,
+                      size_t *out_count, struct error *err);
+
 /* ---- sandboxes (store_sandbox.c) ---- */
 
 enum store_sandbox_state {
     STORE_SANDBOX_RUNNING,
+    STORE_SANDBOX_PAUSED,
     STORE_SANDBOX_KILLING, /* teardown was begun and must be finished */
     STORE_SANDBOX_ENDED,   /* history */
 };
 
+/* What was under way when a paused row was written. */
+enum store_sandbox_step { STORE_STEP_NONE, STORE_STEP_PAUSING, STORE_STEP_RESUMING };
+
+enum store_resumed { STORE_RESUMED_NEVER, STORE_RESUMED_MEMORY, STORE_RESUMED_DISK };
+
+/* The part of a row that changes when a sandbox is paused or resumed. */
+struct store_sandbox_life {
+    enum store_sandbox_state state; /* RUNNING or PAUSED */
+    enum store_sandbox_step step;
+    int64_t end_at_us;        /* of a paused one: when it was paused */
+    int64_t running_since_us; /* when it was made or resumed last */
+    bool memory;              /* its (last) pause keeps the processes */
+    bool auto_pause;          /* paused, not killed, at the end of its time */
+    enum store_resumed resumed_from;
+};
+
 struct store_sandbox {
     struct str id, team_id, template_id, alias;
-    enum store_sandbox_state state;
+    struct store_sandbox_life life; /* state: any */
     int64_t revision;
-    int64_t started_at_us, end_at_us;
+    int64_t started_at_us;
+    int64_t timeout_s; /* as asked for at create */
     int64_t cpu_count, mem_mb, disk_mb;
     struct str metadata, env; /* JSON text of objects */
     struct str access_token;  /* "" when not secured */
     bool internet, internet_given, secure;
+    bool auto_pause_memory; /* how it is paused at the end of its time */
+    bool auto_resume;
+    struct str layers; /* "a,b", lowest first */
+    /* Stand for the pairs of its metadata; only written. tagged: they were. */
+    const struct str *tags;
+    size_t tag_count;
+    bool tagged;
+    const struct store_event *event;              /* only written, with an insert; or NULL */
+    struct str idempotency_key, idempotency_hash; /* the same; STR_NONE = none */
     int64_t ended_at_us;
     struct str end_reason;
 };
 
+enum { STORE_QUERY_TAGS = 4 };
+
 struct store_sandbox_query {
     struct str team_id;
+    bool running, paused;     /* which states; at least one */
     struct str template_id;   /* STR_NONE = any */
     int64_t started_after_us; /* inclusive */
     bool ascending;
     struct str after_id; /* STR_NONE = from the start; else the last one of the page before */
     int64_t after_us;    /* and when it started */
+    struct str tags[STORE_QUERY_TAGS]; /* it must have all of them */
+    size_t tag_count;
     size_t limit;
 };
 
 int store_sandbox_insert(struct store *store, const struct store_sandbox *row, struct error *err);
 int store_sandbox_get(struct store *store, struct str id, struct arena *arena,
                       struct store_sandbox *out, struct error *err);
-/* Running ones by (started_at, id). */
+/* Running and paused ones by (started_at, id). */
 int store_sandbox_page(struct store *store, const struct store_sandbox_query *wanted,
                        struct arena *arena, struct store_sandbox **out, size_t *out_count,
                        struct error *err);
+/* All running ones that match, whatever states and page are wanted. */
+int store_sandbox_count_running(struct store *store, const struct store_sandbox_query *wanted,
+                                size_t *out, struct error *err);
+/* Adds the tags of a row from before there were tags. */
+int store_sandbox_tag(struct store *store, const struct store_sandbox *row, struct error *err);
 /* All that did not end, without metadata and env. */
 int store_sandbox_live(struct store *store, struct arena *arena, struct store_sandbox **out,
                        size_t *out_count, struct error *err);
-/* New end of a running one; only_later leaves a later end as it is. Says what holds now. The
- * revision orders changes made by several threads. ERROR_NOT_FOUND when it does not run. */
-int store_sandbox_set_end(struct store *store, struct str id, int64_t end_at_us, bool only_later,
+struct store_sandbox_end {
+    int64_t end_at_us;
+    bool only_later;     /* leaves a later end as it is */
+    int64_t max_life_us; /* never later than this after running_since; 0 = no limit */
+};
+
+/* New end of a running one. Says what holds now. The revision orders changes made by several
+ * threads. ERROR_NOT_FOUND when it does not run. */
+int store_sandbox_set_end(struct store *store, struct str id, const struct store_sandbox_end *end,
                           int64_t *out_end_at_us, int64_t *out_revision, struct error *err);
-/* Both do nothing when there is no such row, or it ended before. The first reason stays. */
+/* Replaces the life of a running or paused one, and adds an event (or NULL). With durable it is on
+ * disk when this returns. ERROR_NOT_FOUND when there is no such row. */
+int store_sandbox_set_life(struct store *store, struct str id,
+                           const struct store_sandbox_life *life, const struct store_event *event,
+                           bool durable, int64_t *out_revision, struct error *err);
+/* Both do nothing when there is no such row, or it ended before. The first reason stays.
+ * *out_freed: it used layers that snapshots made. */
 int store_sandbox_killing(struct store *store, struct str id, struct str reason, struct error *err);
-int store_sandbox_end(struct store *store, struct str id, struct str reason, int64_t at_us,
-                      struct error *err);
+int store_sandbox_ended(struct store *store, struct str id, struct str reason,
+                        const struct store_event *event, int64_t at_us, bool *out_freed,
+                        struct error *err);
 /* Forgets at most max of those that ended before; *out_count is how many. */
 int store_sandbox_prune(struct store *store, int64_t before_us, size_t max, size_t *out_count,
                         struct error *err);

@@ -1,44 +1,7 @@
-/* Teams and keys are durable: what was answered is on disk. Only the time of last use is not. */
+/* Keys are durable: what was answered is on disk. Only the time of last use is not. */
 #include "base/list.h"
 #include "store/query.h"
 #include "store/store.h"
-
-int store_team_insert(struct store *store, const struct store_team *team, struct error *err)
-{
-    auto_unlock struct store *locked = store_lock(store);
-    auto_query struct query query = {0};
-
-    if (query_open(&query, locked,
-                   "INSERT INTO teams (id, name, created_at_us) VALUES (?1, ?2, ?3)", err) < 0)
-        return -1;
-    bind_text(&query, team->id);
-    bind_text(&query, team->name);
-    bind_int(&query, team->created_at_us);
-    return query_run_durable(&query, locked, err);
-}
-
-int store_team_get(struct store *store, struct str id, struct arena *arena, struct store_team *out,
-                   struct error *err)
-{
-    auto_unlock struct store *locked = store_lock(store);
-    auto_query struct query query = {0};
-    int found;
-
-    if (query_open(&query, locked, "SELECT id, name, created_at_us FROM teams WHERE id = ?1", err) <
-        0)
-        return -1;
-    bind_text(&query, id);
-    found = query_step(&query, err);
-    if (found <= 0)
-        return found < 0 ? -1
-                         : error_set(err, ERROR_NOT_FOUND, "team '%.*s' not found", STR_ARG(id));
-    *out = (struct store_team){
-        .id = query_text(&query, 0, arena),
-        .name = query_text(&query, 1, arena),
-        .created_at_us = query_int(&query, 2),
-    };
-    return 0;
-}
 
 int store_key_insert(struct store *store, const struct store_key *key, struct error *err)
 {
@@ -70,6 +33,7 @@ static void read_key(const struct query *query, struct arena *arena, struct stor
         .mask = query_text(query, 4, arena),
         .created_at_us = query_int(query, 5),
         .last_used_at_us = query_int(query, 6),
+        .team_banned = query_int(query, 7) != 0,
     };
 }
 
@@ -81,8 +45,9 @@ int store_key_find(struct store *store, struct str hash, struct arena *arena, st
     int found;
 
     if (query_open(&query, locked,
-                   "SELECT id, team_id, name, key_hash, mask, created_at_us, last_used_at_us"
-                   " FROM api_keys WHERE key_hash = ?1",
+                   "SELECT api_keys.id, team_id, api_keys.name, key_hash, mask,"
+                   " api_keys.created_at_us, last_used_at_us, banned"
+                   " FROM api_keys JOIN teams ON teams.id = team_id WHERE key_hash = ?1",
                    err) < 0)
         return -1;
     bind_text(&query, hash);
@@ -108,7 +73,7 @@ int store_key_list(struct store *store, struct str team_id, struct arena *arena,
     int more;
 
     if (query_open(&query, locked,
-                   "SELECT id, team_id, name, key_hash, mask, created_at_us, last_used_at_us"
+                   "SELECT id, team_id, name, key_hash, mask, created_at_us, last_used_at_us, 0"
                    " FROM api_keys WHERE team_id = ?1 ORDER BY created_at_us, id",
                    err) < 0)
         return -1;
@@ -168,6 +133,43 @@ int store_key_delete(struct store *store, struct str team_id, struct str id, str
     if (store_begin(locked, STORE_DURABLE, err) < 0)
         return -1;
     if (delete_key(locked, team_id, id, &found, err) < 0) {
+        store_rollback(locked);
+        return -1;
+    }
+    if (store_commit(locked, err) < 0)
+        return -1;
+    return found ? 0 : error_set(err, ERROR_NOT_FOUND, "key '%.*s' not found", STR_ARG(id));
+}
+
+static int rename_key(struct store *locked, struct str team_id, struct str id, struct str name,
+                      bool *out_found, struct error *err)
+{
+    auto_query struct query query = {0};
+    int found;
+
+    if (query_open(&query, locked,
+                   "UPDATE api_keys SET name = ?3 WHERE id = ?1 AND team_id = ?2 RETURNING id",
+                   err) < 0)
+        return -1;
+    bind_text(&query, id);
+    bind_text(&query, team_id);
+    bind_text(&query, name);
+    found = query_step(&query, err);
+    if (found < 0 || (found > 0 && query_run(&query, err) < 0))
+        return -1;
+    *out_found = found > 0;
+    return 0;
+}
+
+int store_key_rename(struct store *store, struct str team_id, struct str id, struct str name,
+                     struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    bool found = false;
+
+    if (store_begin(locked, STORE_DURABLE, err) < 0)
+        return -1;
+    if (rename_key(locked, team_id, id, name, &found, err) < 0) {
         store_rollback(locked);
         return -1;
     }

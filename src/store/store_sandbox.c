@@ -1,28 +1,56 @@
 /* Sandboxes' rows. A row appears when a sandbox is ready (a box without a row is a leftover), says
- * 'killing' while it is torn down, and stays as history with 'ended'. Nothing here is fsync()ed:
- * no sandbox outlives the host, so rows that the host's death took with it described nothing. */
+ * 'killing' while it is torn down, and stays as history with 'ended'. What runs is not fsync()ed: it
+ * does not outlive the host, so rows that the host's death took with it described nothing. A pause
+ * is: its files outlive the host. */
 #include <inttypes.h>
 
 #include "base/list.h"
 #include "store/query.h"
 #include "store/store.h"
-
-#define COLUMNS                                                                              \
-    "id, team_id, template_id, alias, state, revision, started_at_us, end_at_us, cpu_count," \
-    " mem_mb, disk_mb, metadata, env, access_token, internet, internet_given, secure,"       \
-    " ended_at_us, end_reason"
+#include "store/store_sandbox_row.h"
 
 static const char *const state_names[] = {
     [STORE_SANDBOX_RUNNING] = "running",
+    [STORE_SANDBOX_PAUSED] = "paused",
     [STORE_SANDBOX_KILLING] = "killing",
     [STORE_SANDBOX_ENDED] = "ended",
 };
 
-static enum store_sandbox_state state_of(struct str name)
+static const char *const step_names[] = {
+    [STORE_STEP_NONE] = "",
+    [STORE_STEP_PAUSING] = "pausing",
+    [STORE_STEP_RESUMING] = "resuming",
+};
+
+static const char *const resumed_names[] = {
+    [STORE_RESUMED_NEVER] = "",
+    [STORE_RESUMED_MEMORY] = "memory",
+    [STORE_RESUMED_DISK] = "disk",
+};
+
+/* Index of the name, or that of the last one. */
+static unsigned index_of(const struct query *query, int column, const char *const *names,
+                         unsigned count)
 {
-    if (str_is(name, "running"))
-        return STORE_SANDBOX_RUNNING;
-    return str_is(name, "killing") ? STORE_SANDBOX_KILLING : STORE_SANDBOX_ENDED;
+    struct str name = query_peek(query, column);
+    unsigned i = 0;
+
+    while (i + 1 < count && !str_is(name, names[i]))
+        i++;
+    return i;
+}
+
+static void read_life(const struct query *query, struct store_sandbox_life *out)
+{
+    *out = (struct store_sandbox_life){
+        .state = index_of(query, 4, state_names, 4),
+        .end_at_us = query_int(query, 7),
+        .step = index_of(query, 19, step_names, 3),
+        .memory = query_int(query, 20) != 0,
+        .resumed_from = index_of(query, 21, resumed_names, 3),
+        .running_since_us = query_int(query, 22),
+        .auto_pause = query_int(query, 24) != 0,
+    };
 }
 
 static void read_row(const struct query *query, struct arena *arena, struct store_sandbox *out)
@@ -32,10 +60,8 @@ static void read_row(const struct query *query, struct arena *arena, struct stor
         .team_id = query_text(query, 1, arena),
         .template_id = query_text(query, 2, arena),
         .alias = query_text(query, 3, arena),
-        .state = state_of(query_text(query, 4, arena)),
         .revision = query_int(query, 5),
         .started_at_us = query_int(query, 6),
-        .end_at_us = query_int(query, 7),
         .cpu_count = query_int(query, 8),
         .mem_mb = query_int(query, 9),
         .disk_mb = query_int(query, 10),
@@ -47,27 +73,34 @@ static void read_row(const struct query *query, struct arena *arena, struct stor
         .secure = query_int(query, 16) != 0,
         .ended_at_us = query_int(query, 17),
         .end_reason = query_text(query, 18, arena),
+        .timeout_s = query_int(query, 23),
+        .auto_pause_memory = query_int(query, 25) != 0,
+        .auto_resume = query_int(query, 26) != 0,
+        .layers = query_text(query, 27, arena),
+        .tagged = query_int(query, 28) != 0,
     };
+    read_life(query, &out->life);
 }
 
-int store_sandbox_insert(struct store *store, const struct store_sandbox *row, struct error *err)
+static int insert_row(struct store *locked, const struct store_sandbox *row, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
     auto_query struct query query = {0};
 
     if (query_open(&query, locked,
-                   "INSERT INTO sandboxes (" COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,"
-                   " ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
+                   "INSERT INTO sandboxes (" SANDBOX_COLUMNS
+                   ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,"
+                   " ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23,"
+                   " ?24, ?25, ?26, ?27, ?28, 1)",
                    err) < 0)
         return -1;
     bind_text(&query, row->id);
     bind_text(&query, row->team_id);
     bind_text(&query, row->template_id);
     bind_text(&query, row->alias.p ? row->alias : STR(""));
-    bind_text(&query, str_of(state_names[row->state]));
+    bind_text(&query, str_of(state_names[row->life.state]));
     bind_int(&query, row->revision);
     bind_int(&query, row->started_at_us);
-    bind_int(&query, row->end_at_us);
+    bind_int(&query, row->life.end_at_us);
     bind_int(&query, row->cpu_count);
     bind_int(&query, row->mem_mb);
     bind_int(&query, row->disk_mb);
@@ -79,7 +112,32 @@ int store_sandbox_insert(struct store *store, const struct store_sandbox *row, s
     bind_int(&query, row->secure);
     bind_int(&query, row->ended_at_us);
     bind_text(&query, row->end_reason.p ? row->end_reason : STR(""));
+    bind_text(&query, str_of(step_names[row->life.step]));
+    bind_int(&query, row->life.memory);
+    bind_text(&query, str_of(resumed_names[row->life.resumed_from]));
+    bind_int(&query, row->life.running_since_us);
+    bind_int(&query, row->timeout_s);
+    bind_int(&query, row->life.auto_pause);
+    bind_int(&query, row->auto_pause_memory);
+    bind_int(&query, row->auto_resume);
+    bind_text(&query, row->layers.p ? row->layers : STR(""));
     return query_run(&query, err);
+}
+
+int store_sandbox_insert(struct store *store, const struct store_sandbox *row, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+
+    if (store_begin(locked, STORE_EPHEMERAL, err) < 0)
+        return -1;
+    if (insert_row(locked, row, err) < 0 ||
+        layer_uses_add(locked, row->layers, "sandbox", row->id, err) < 0 ||
+        sandbox_tags_add(locked, row, err) < 0 || event_add(locked, row->id, row->event, err) < 0 ||
+        idempotency_add(locked, row, err) < 0) {
+        store_rollback(locked);
+        return -1;
+    }
+    return store_commit(locked, err);
 }
 
 int store_sandbox_get(struct store *store, struct str id, struct arena *arena,
@@ -89,7 +147,8 @@ int store_sandbox_get(struct store *store, struct str id, struct arena *arena,
     auto_query struct query query = {0};
     int found;
 
-    if (query_open(&query, locked, "SELECT " COLUMNS " FROM sandboxes WHERE id = ?1", err) < 0)
+    if (query_open(&query, locked, "SELECT " SANDBOX_COLUMNS " FROM sandboxes WHERE id = ?1", err) <
+        0)
         return -1;
     bind_text(&query, id);
     found = query_step(&query, err);
@@ -105,8 +164,8 @@ struct row_node {
     struct store_sandbox row;
 };
 
-static int read_rows(struct query *query, struct arena *arena, struct store_sandbox **out,
-                     size_t *out_count, struct error *err)
+int sandbox_rows(struct query *query, struct arena *arena, struct store_sandbox **out,
+                 size_t *out_count, struct error *err)
 {
     struct list found, *pos;
     size_t count = 0;
@@ -129,36 +188,6 @@ static int read_rows(struct query *query, struct arena *arena, struct store_sand
     return 0;
 }
 
-/* Keyset paging: the index (team_id, state, started_at_us, id) gives each page in the time of its
- * own rows, wherever it is. Without a cursor the comparison is with the end of all time. */
-static const char page_descending[] =
-    "SELECT " COLUMNS " FROM sandboxes WHERE team_id = ?1 AND state = 'running'"
-    " AND (started_at_us, id) < (?2, ?3) AND started_at_us >= ?4"
-    " AND (?5 = '' OR template_id = ?5) ORDER BY started_at_us DESC, id DESC LIMIT ?6";
-static const char page_ascending[] =
-    "SELECT " COLUMNS " FROM sandboxes WHERE team_id = ?1 AND state = 'running'"
-    " AND (started_at_us, id) > (?2, ?3) AND started_at_us >= ?4"
-    " AND (?5 = '' OR template_id = ?5) ORDER BY started_at_us, id LIMIT ?6";
-
-int store_sandbox_page(struct store *store, const struct store_sandbox_query *wanted,
-                       struct arena *arena, struct store_sandbox **out, size_t *out_count,
-                       struct error *err)
-{
-    auto_unlock struct store *locked = store_lock(store);
-    auto_query struct query query = {0};
-    int64_t from = wanted->ascending ? INT64_MIN : INT64_MAX;
-
-    if (query_open(&query, locked, wanted->ascending ? page_ascending : page_descending, err) < 0)
-        return -1;
-    bind_text(&query, wanted->team_id);
-    bind_int(&query, wanted->after_id.p ? wanted->after_us : from);
-    bind_text(&query, wanted->after_id.p ? wanted->after_id : STR(""));
-    bind_int(&query, wanted->started_after_us);
-    bind_text(&query, wanted->template_id.p ? wanted->template_id : STR(""));
-    bind_int(&query, (int64_t)wanted->limit);
-    return read_rows(&query, arena, out, out_count, err);
-}
-
 int store_sandbox_live(struct store *store, struct arena *arena, struct store_sandbox **out,
                        size_t *out_count, struct error *err)
 {
@@ -168,14 +197,14 @@ int store_sandbox_live(struct store *store, struct arena *arena, struct store_sa
     if (query_open(&query, locked,
                    "SELECT id, team_id, template_id, alias, state, revision, started_at_us,"
                    " end_at_us, cpu_count, mem_mb, disk_mb, '{}', '{}', access_token, internet,"
-                   " internet_given, secure, ended_at_us, end_reason"
+                   " internet_given, secure, ended_at_us, end_reason," SANDBOX_LIFE_COLUMNS
                    " FROM sandboxes WHERE state <> 'ended'",
                    err) < 0)
         return -1;
-    return read_rows(&query, arena, out, out_count, err);
+    return sandbox_rows(&query, arena, out, out_count, err);
 }
 
-int store_sandbox_set_end(struct store *store, struct str id, int64_t end_at_us, bool only_later,
+int store_sandbox_set_end(struct store *store, struct str id, const struct store_sandbox_end *end,
                           int64_t *out_end_at_us, int64_t *out_revision, struct error *err)
 {
     auto_unlock struct store *locked = store_lock(store);
@@ -184,13 +213,16 @@ int store_sandbox_set_end(struct store *store, struct str id, int64_t end_at_us,
 
     if (query_open(&query, locked,
                    "UPDATE sandboxes SET revision = revision + 1, end_at_us ="
-                   " CASE WHEN ?3 = 1 AND end_at_us > ?2 THEN end_at_us ELSE ?2 END"
+                   " CASE WHEN ?3 = 1 AND end_at_us > ?2 THEN end_at_us"
+                   " WHEN ?4 > 0 AND ?2 > running_since_us + ?4 THEN running_since_us + ?4"
+                   " ELSE ?2 END"
                    " WHERE id = ?1 AND state = 'running' RETURNING end_at_us, revision",
                    err) < 0)
         return -1;
     bind_text(&query, id);
-    bind_int(&query, end_at_us);
-    bind_int(&query, only_later);
+    bind_int(&query, end->end_at_us);
+    bind_int(&query, end->only_later);
+    bind_int(&query, end->max_life_us);
     found = query_step(&query, err);
     if (found < 0)
         return -1;
@@ -201,6 +233,52 @@ int store_sandbox_set_end(struct store *store, struct str id, int64_t end_at_us,
     return query_run(&query, err);
 }
 
+static int set_life(struct store *locked, struct str id, const struct store_sandbox_life *life,
+                    int64_t *out_revision, struct error *err)
+{
+    auto_query struct query query = {0};
+    int found;
+
+    if (query_open(&query, locked,
+                   "UPDATE sandboxes SET revision = revision + 1, state = ?2, step = ?3,"
+                   " end_at_us = ?4, running_since_us = ?5, memory = ?6, auto_pause = ?7,"
+                   " resumed_from = ?8 WHERE id = ?1 AND state IN ('running', 'paused')"
+                   " RETURNING revision",
+                   err) < 0)
+        return -1;
+    bind_text(&query, id);
+    bind_text(&query, str_of(state_names[life->state]));
+    bind_text(&query, str_of(step_names[life->step]));
+    bind_int(&query, life->end_at_us);
+    bind_int(&query, life->running_since_us);
+    bind_int(&query, life->memory);
+    bind_int(&query, life->auto_pause);
+    bind_text(&query, str_of(resumed_names[life->resumed_from]));
+    found = query_step(&query, err);
+    if (found < 0)
+        return -1;
+    if (found == 0)
+        return error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' not found", STR_ARG(id));
+    *out_revision = query_int(&query, 0);
+    return query_run(&query, err);
+}
+
+int store_sandbox_set_life(struct store *store, struct str id,
+                           const struct store_sandbox_life *life, const struct store_event *event,
+                           bool durable, int64_t *out_revision, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+
+    if (store_begin(locked, durable ? STORE_DURABLE : STORE_EPHEMERAL, err) < 0)
+        return -1;
+    if (set_life(locked, id, life, out_revision, err) < 0 ||
+        event_add(locked, id, event, err) < 0) {
+        store_rollback(locked);
+        return -1;
+    }
+    return store_commit(locked, err);
+}
+
 int store_sandbox_killing(struct store *store, struct str id, struct str reason, struct error *err)
 {
     auto_unlock struct store *locked = store_lock(store);
@@ -208,7 +286,7 @@ int store_sandbox_killing(struct store *store, struct str id, struct str reason,
 
     if (query_open(&query, locked,
                    "UPDATE sandboxes SET state = 'killing', end_reason = ?2"
-                   " WHERE id = ?1 AND state = 'running'",
+                   " WHERE id = ?1 AND state IN ('running', 'paused')",
                    err) < 0)
         return -1;
     bind_text(&query, id);
@@ -216,23 +294,44 @@ int store_sandbox_killing(struct store *store, struct str id, struct str reason,
     return query_run(&query, err);
 }
 
-/* History needs neither the token nor the environment: secrets go as early as they can. */
-int store_sandbox_end(struct store *store, struct str id, struct str reason, int64_t at_us,
-                      struct error *err)
+/* History needs neither the token nor the environment: secrets go as early as they can. 1 = ended
+ * now, 0 = it was not there, or had ended before. */
+static int end_row(struct store *locked, struct str id, struct str reason, int64_t at_us,
+                   struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
     auto_query struct query query = {0};
+    int found;
 
     if (query_open(&query, locked,
                    "UPDATE sandboxes SET state = 'ended', ended_at_us = ?3,"
                    " end_reason = CASE WHEN end_reason = '' THEN ?2 ELSE end_reason END,"
-                   " access_token = '', env = '{}' WHERE id = ?1 AND state <> 'ended'",
+                   " access_token = '', env = '{}' WHERE id = ?1 AND state <> 'ended' RETURNING id",
                    err) < 0)
         return -1;
     bind_text(&query, id);
     bind_text(&query, reason);
     bind_int(&query, at_us);
-    return query_run(&query, err);
+    found = query_step(&query, err);
+    return found > 0 && query_run(&query, err) < 0 ? -1 : found;
+}
+
+int store_sandbox_ended(struct store *store, struct str id, struct str reason,
+                        const struct store_event *event, int64_t at_us, bool *out_freed,
+                        struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    int ended;
+
+    if (store_begin(locked, STORE_EPHEMERAL, err) < 0)
+        return -1;
+    ended = end_row(locked, id, reason, at_us, err);
+    if (ended < 0 || (ended > 0 && event_add(locked, id, event, err) < 0) ||
+        layer_uses_remove(locked, "sandbox", id, out_freed, err) < 0 ||
+        sandbox_tags_remove(locked, id, err) < 0) {
+        store_rollback(locked);
+        return -1;
+    }
+    return store_commit(locked, err);
 }
 
 int store_sandbox_prune(struct store *store, int64_t before_us, size_t max, size_t *out_count,

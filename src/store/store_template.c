@@ -1,6 +1,12 @@
+/* Templates. Those of kind 'snapshot' have their content under tags, in store_snapshot.c. */
 #include "base/list.h"
 #include "store/query.h"
 #include "store/store.h"
+#include "store/store_name.h"
+
+#define COLUMNS                                                                      \
+    "id, team_id, alias, layers, cpu_count, mem_mb, disk_mb, public, created_at_us," \
+    " updated_at_us, kind, name"
 
 static void read_template(const struct query *query, struct arena *arena,
                           struct store_template *out)
@@ -16,6 +22,9 @@ static void read_template(const struct query *query, struct arena *arena,
         .is_public = query_int(query, 7) != 0,
         .created_at_us = query_int(query, 8),
         .updated_at_us = query_int(query, 9),
+        .is_snapshot = str_is(query_peek(query, 10), "snapshot"),
+        .name = query_text(query, 11, arena),
+        .tag = STR("default"),
     };
 }
 
@@ -25,29 +34,96 @@ static int not_found(struct str name, struct error *err)
                      (int)(name.len < 128 ? name.len : 128), name.p ? name.p : "");
 }
 
-int store_template_find(struct store *store, struct str team_id, struct str name,
+/* "team/" before a name: 1 when it is this team, 0 when not. */
+static int is_team(struct store *locked, struct str team_id, struct str slug, struct error *err)
+{
+    auto_query struct query query = {0};
+
+    if (str_eq(slug, team_id))
+        return 1;
+    if (query_open(&query, locked, "SELECT 1 FROM teams WHERE id = ?1 AND name = ?2", err) < 0)
+        return -1;
+    bind_text(&query, team_id);
+    bind_text(&query, slug);
+    return query_step(&query, err);
+}
+
+static int find_row(struct store *locked, struct str team_id, const struct store_name *name,
+                    struct arena *arena, struct store_template *out, struct error *err)
+{
+    auto_query struct query query = {0};
+    int found;
+
+    if (query_open(&query, locked,
+                   "SELECT " COLUMNS " FROM templates WHERE (id = ?1 OR alias = ?1"
+                   " OR (name = ?1 AND team_id = ?2)) AND (public = 1 OR team_id = ?2)"
+                   " AND (?3 = 0 OR team_id = ?2)"
+                   " ORDER BY CASE WHEN id = ?1 THEN 0 WHEN team_id = ?2 THEN 1 ELSE 2 END LIMIT 1",
+                   err) < 0)
+        return -1;
+    bind_text(&query, name->name);
+    bind_text(&query, team_id);
+    bind_int(&query, name->team.p != NULL);
+    found = query_step(&query, err);
+    if (found > 0)
+        read_template(&query, arena, out);
+    return found;
+}
+
+/* 1 = found, 0 = not there, -1 = failed. */
+static int find_template(struct store *locked, struct str team_id, const struct store_name *name,
+                         struct arena *arena, struct store_template *out, struct error *err)
+{
+    struct store_snapshot snapshot = {0};
+    int found = name->team.p ? is_team(locked, team_id, name->team, err) : 1;
+
+    if (found > 0)
+        found = find_row(locked, team_id, name, arena, out, err);
+    if (found <= 0)
+        return found;
+    if (!out->is_snapshot)
+        return str_is(name->tag, "default");
+    found = snapshot_find(locked, out->id, name->tag, arena, &snapshot, err);
+    if (found <= 0)
+        return found;
+    out->tag = snapshot.tag;
+    out->layers = snapshot.layers;
+    out->cpu_count = snapshot.cpu_count;
+    out->mem_mb = snapshot.mem_mb;
+    out->disk_mb = snapshot.disk_mb;
+    return 1;
+}
+
+int store_template_find(struct store *store, struct str team_id, struct str text,
                         struct arena *arena, struct store_template *out, struct error *err)
 {
     auto_unlock struct store *locked = store_lock(store);
-    auto_query struct query query = {0};
-    struct str tag = name, base = str_split(&tag, ':');
+    struct store_name name;
     int found;
 
-    if (tag.p && !str_is(tag, "default"))
-        return not_found(name, err);
-    if (query_open(&query, locked,
-                   "SELECT id, team_id, alias, layers, cpu_count, mem_mb, disk_mb, public,"
-                   " created_at_us, updated_at_us FROM templates"
-                   " WHERE (id = ?1 OR alias = ?1) AND (public = 1 OR team_id = ?2)"
-                   " ORDER BY CASE WHEN id = ?1 THEN 0 ELSE 1 END LIMIT 1",
-                   err) < 0)
-        return -1;
-    bind_text(&query, base);
-    bind_text(&query, team_id);
-    found = query_step(&query, err);
+    if (!store_name_parse(text, arena, &name))
+        return not_found(text, err);
+    found = find_template(locked, team_id, &name, arena, out, err);
     if (found <= 0)
-        return found < 0 ? -1 : not_found(name, err);
-    read_template(&query, arena, out);
+        return found < 0 ? -1 : not_found(text, err);
+    return 0;
+}
+
+int store_template_get(struct store *store, struct str team_id, struct str text,
+                       struct arena *arena, struct store_template *out, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    struct store_name name;
+    int found;
+
+    if (!store_name_parse(text, arena, &name))
+        return not_found(text, err);
+    found = name.team.p ? is_team(locked, team_id, name.team, err) : 1;
+    if (found > 0)
+        found = find_row(locked, team_id, &name, arena, out, err);
+    if (found <= 0)
+        return found < 0 ? -1 : not_found(text, err);
+    out->tag = name.tag_given ? name.tag : STR_NONE;
     return 0;
 }
 
@@ -66,9 +142,8 @@ int store_template_list(struct store *store, struct str team_id, struct arena *a
     int more;
 
     if (query_open(&query, locked,
-                   "SELECT id, team_id, alias, layers, cpu_count, mem_mb, disk_mb, public,"
-                   " created_at_us, updated_at_us FROM templates"
-                   " WHERE public = 1 OR team_id = ?1 ORDER BY created_at_us, id",
+                   "SELECT " COLUMNS " FROM templates WHERE (public = 1 OR team_id = ?1)"
+                   " AND kind = 'template' ORDER BY created_at_us, id",
                    err) < 0)
         return -1;
     bind_text(&query, team_id);

@@ -3,12 +3,14 @@
  *
  * Everything a box leaves on the host has a name made of its id or its slot number, so that leftovers
  * are found after a crash without any other record:
- *   RUN/<id>.box     record: slot, boot, pid and start time of its first process
+ *   RUN/<id>.box     record: slot, boot, pid and start time of its first process, layers, volumes
+ *   RUN/<id>.still   there while a snapshot makes it stand still
  *   RUN/<id>.sock    the agent's listening socket
  *   pool/boxes/<id>  writable layer (disk/)
  *   cgroups          quicksand-<instance>/<id> in every hierarchy
  *   qs<slot>         host end of its link, in the gateway namespace (network/)
- * Mounts live only in the box's own mount namespace and go with its last process. */
+ * Mounts live only in the box's own mount namespace and go with its last process. A stopped box has only
+ * its record and its writable layer. */
 #pragma once
 
 #include <pthread.h>
@@ -48,77 +50,145 @@ struct boxes {
     char resolv_conf[256]; /* text of /etc/resolv.conf inside; "" = leave the image's */
 
     pthread_mutex_t lock; /* guards table, slots, next_slot and the fields of struct box below */
+    pthread_cond_t idle;  /* some box is no longer busy */
     struct map table;     /* id -> struct box */
     struct box *slots[BOX_SLOT_COUNT];
     uint32_t next_slot;
+    /* A volume is either opened for a box that is in the table, or deleted while none uses it. */
+    pthread_mutex_t volume_lock;
     int exit_epoll_fd; /* pidfds of running boxes, data.u32 is the slot; the main thread waits on it */
 };
 
 enum box_state {
     BOX_STARTING, /* owned by the thread in box_start() */
     BOX_RUNNING,
-    BOX_DEAD,   /* first process ended; everything else may still be there */
-    BOX_ENDING, /* owned by the thread in box_kill() */
+    BOX_DEAD,    /* first process ended; everything else may still be there */
+    BOX_ENDING,  /* owned by the thread in box_kill() or box_stop() */
+    BOX_STOPPED, /* nothing but its record and its writable layer */
 };
 
 struct box {
     char id[ID_SIZE];
-    uint32_t slot; /* 0 = unknown: only leftovers with its name */
+    uint32_t slot; /* 0 = none: stopped, or only leftovers with its name */
     enum box_state state;
+    bool busy; /* between boxes_hold() and boxes_release(): it stays until then */
     pid_t pid;
     int pidfd;    /* -1 when there is no process */
     int netns_fd; /* -1 likewise */
     bool child;   /* ours to reap */
+    uint32_t layer_count, volume_count;
+    char layers[BOX_LAYERS_MAX][LAYER_NAME_SIZE];
+    char volumes[BOX_VOLUMES_MAX][LAYER_NAME_SIZE];
 };
 
 /* ---- box_table.c: which boxes there are ---- */
 
 /* Finds what an earlier warden left: living boxes are adopted, others listed as dead. */
 int boxes_recover(struct boxes *all, struct error *err);
-/* New entry in BOX_STARTING with a slot; ERROR_EXISTS when the id is known. */
-int boxes_add(struct boxes *all, const char *id, struct box **out, struct error *err);
+/* Forgets them all; those that run go on. */
+void boxes_done(struct boxes *all);
+/* Entry in BOX_STARTING with a slot. Without keep_disk a new one, ERROR_EXISTS when the id is known;
+ * with it, of a stopped box, ERROR_NOT_FOUND when there is none. */
+int boxes_add(struct boxes *all, const struct box_spec *spec, struct box **out, struct error *err);
 /* The box moves to BOX_ENDING and belongs to the caller; NULL in *out when unknown. Somebody else
- * ending it is ERROR_CONFLICT. */
+ * starting or ending it is ERROR_CONFLICT. */
 int boxes_take(struct boxes *all, const char *id, struct box **out, struct error *err);
+/* For work on a box that takes time: waits for its turn; nobody else gets it, and nothing of it but
+ * its processes goes, until boxes_release(). Must be running, or (any) also dead or stopped. */
+int boxes_hold(struct boxes *all, const char *id, bool any, struct box **out, struct error *err);
+void boxes_release(struct boxes *all, struct box *box);
+/* In BOX_ENDING: waits until nobody holds it. */
+int boxes_wait_idle(struct boxes *all, struct box *box, struct error *err);
 /* Forgets a box and frees its slot. */
 void boxes_remove(struct boxes *all, struct box *box);
 void boxes_set_running(struct boxes *all, struct box *box);
+void boxes_set_dead(struct boxes *all, struct box *box);
+/* Frees its slot. */
+void boxes_set_stopped(struct boxes *all, struct box *box);
+/* Does any box, running or not, name it? */
+bool boxes_use_layer(struct boxes *all, const char *layer);
+/* Does a box that may have processes name it? */
+bool boxes_use_volume(struct boxes *all, const char *volume);
+bool boxes_in_state(struct boxes *all, const char *id, enum box_state state);
 /* Entries from offset on; returns how many were written. */
 size_t boxes_list(struct boxes *all, size_t offset, struct box_info *out, size_t max);
 /* The first process of a slot's box ended: fills *out; false when nobody needs to know. */
 bool boxes_exited(struct boxes *all, uint32_t slot, struct engine_event *out);
 size_t boxes_count(struct boxes *all);
+/* Those that may have something besides files. */
+size_t boxes_count_live(struct boxes *all);
 
 /* ---- box_record.c: what survives the warden ---- */
 
 int box_record_write(const struct boxes *all, const struct box *box, struct error *err);
-/* Reads a record and opens its process when that still lives. False when there is none. */
-bool box_record_read(const struct boxes *all, struct box *box);
+/* From now on it is a stopped box's. */
+int box_record_stop(const struct boxes *all, const struct box *box, struct error *err);
+/* Reads a record, and opens its process when that still lives: BOX_RUNNING, BOX_STOPPED or BOX_DEAD. */
+enum box_state box_record_read(const struct boxes *all, struct box *box);
+/* The mark of a box that stands still for a snapshot, so that a restarted warden lets it go on. */
+int box_record_still(const struct boxes *all, const char *id, bool still, struct error *err);
+bool box_record_is_still(const struct boxes *all, const char *id);
 
-/* ---- box_start.c, box_kill.c ---- */
+/* ---- box_start.c, box_down.c ---- */
 
-/* Tests: the n-th step of the next start or teardown fails; 0 = none. Returns through box_fault(). */
+/* Tests: the n-th step of the next operation fails; 0 = none. Returns through box_fault(). */
 extern _Thread_local int box_fault_at;
+/* The step does not fail, but ends this process, as kill -9 would. */
+extern _Thread_local bool box_fault_crash;
+enum { BOX_FAULT_STATUS = 99 };
 /* Every fallible step asks first. */
 int box_fault(const char *step, struct error *err);
 
 int box_start(struct boxes *all, const struct box_spec *spec, struct box_info *out,
               struct error *err);
 int box_kill(struct boxes *all, const char *id, struct error *err);
-/* The one way down, for any half-built box: idempotent, goes on after a failure, reports the first. */
+/* Ends everything but record and writable layer. */
+int box_stop(struct boxes *all, const char *id, struct error *err);
+/* The ways down, for any half-built box in BOX_STARTING or BOX_ENDING: idempotent, go on after a
+ * failure, report the first; the box is dead then. */
 int box_teardown(struct boxes *all, struct box *box, struct error *err);
+int box_teardown_but_disk(struct boxes *all, struct box *box, struct error *err);
+
+/* ---- box_ops.c: on a box that is there ---- */
+
 int box_limit(struct boxes *all, const char *id, const struct box_limits *limits, bool internet,
               struct error *err);
+/* Returns when all of it stands still. */
 int box_freeze(struct boxes *all, const char *id, bool frozen, struct error *err);
+int box_usage(struct boxes *all, const char *id, struct box_usage *out, struct error *err);
+
+/* ---- box_dial.c ---- */
+
 /* Non-blocking TCP socket inside the box, connecting to its loopback. */
 int box_dial(struct boxes *all, const char *id, uint16_t port, bool v6, int *out_fd,
              struct error *err);
 
+/* ---- box_layer.c: layers and volumes ---- */
+
+int box_snapshot(struct boxes *all, const char *id, const char *layer, struct layer_info *out,
+                 struct error *err);
+/* Lets go on what a warden that was killed left standing still. */
+void box_snapshot_recover(struct boxes *all, const char *id);
+int box_layer_delete(struct boxes *all, const char *layer, struct error *err);
+/* Those whose names come after `after`, in order; returns how many were written, or -1. */
+int box_layer_list(struct boxes *all, const char *after, struct layer_info *out, size_t max,
+                   struct error *err);
+int box_volume_create(struct boxes *all, const char *name, struct error *err);
+int box_volume_delete(struct boxes *all, const char *name, struct error *err);
+
 /* ---- box_mounts.c: done by the warden, before the child runs on ---- */
 
+/* A spec's layers are first those in DATA/layers, which are stacked, then snapshots, of which only
+ * the last counts: it holds all that was in those before it (disk/disk.h). *out_top: its name, NULL
+ * when there is none. */
+int box_layers_check(const struct boxes *all, const struct box_spec *spec, const char **out_top,
+                     struct error *err);
 /* Root file system as a detached mount, ids mapped through the child's user namespace. */
 int box_mount_root(const struct boxes *all, const struct box_spec *spec, uint32_t slot,
                    int userns_fd, int box_dir_fd, int *out_mount_fd, struct error *err);
+/* A volume's directory likewise. */
+int box_mount_volume(const struct boxes *all, const char *name, int userns_fd, int *out_mount_fd,
+                     struct error *err);
 int box_make_dev_tree(int *out_fd, struct error *err);
 
 /* ---- box_cgroup.c ---- */
@@ -136,7 +206,14 @@ int box_cgroup_limit(struct box_cgroups *cgroups, const char *id, const struct b
 int box_cgroup_attach(struct box_cgroups *cgroups, const char *id, pid_t pid, struct error *err);
 /* SIGKILL to all, frozen or not. Missing is fine. */
 int box_cgroup_kill(struct box_cgroups *cgroups, const char *id, struct error *err);
+/* Frozen: returns when all processes stand still. When they do not in time, lets them go on:
+ * ERROR_TIMEOUT. */
 int box_cgroup_freeze(struct box_cgroups *cgroups, const char *id, bool frozen, struct error *err);
+/* Was it told to freeze? */
+bool box_cgroup_frozen(struct box_cgroups *cgroups, const char *id);
+/* All but disk_bytes. */
+int box_cgroup_usage(struct box_cgroups *cgroups, const char *id, struct box_usage *out,
+                     struct error *err);
 int box_cgroup_remove(struct box_cgroups *cgroups, const char *id, struct error *err);
 /* Did the kernel kill something in it for lack of memory? */
 bool box_cgroup_oom(struct box_cgroups *cgroups, const char *id);
@@ -160,7 +237,6 @@ enum { BOX_FILTER_MAX = 1024 }; /* instructions */
 
 struct box_child {
     int channel;    /* socket to the warden */
-    int warden_end; /* the warden's end of it, to be closed here */
     int listen_fd;  /* agent's socket */
     int agent_fd;   /* agent's program */
     int device_fd;  /* directory with the node `fuse` */
@@ -173,6 +249,8 @@ struct box_child {
     const char *resolv_conf;
     const void *filter; /* struct sock_filter[filter_len] */
     size_t filter_len;
+    const struct box_volume *volumes; /* where they go; the mounts come after the others */
+    size_t volume_count;
 };
 
 /* Sent by the child when it is about to exec (errnum 0) or when a step failed. */
@@ -181,5 +259,6 @@ struct box_child_report {
     char step[60];
 };
 
-/* The warden's word to go on carries two descriptors: root mount, /dev tree. */
+/* The warden's word to go on carries two descriptors: root mount, /dev tree. Then one message for each
+ * volume, with its mount. */
 _Noreturn void box_child_run(const struct box_child *child);

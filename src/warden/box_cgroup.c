@@ -2,7 +2,7 @@
  *
  * The v2 directory always exists: it is what a box is killed and frozen by. Limits go to whichever
  * hierarchy has the controller. All directories are <hierarchy>/quicksand-<instance>/<id>. */
-#include "warden/box.h"
+#include "warden/box_cgroup.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -20,17 +20,8 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 
-enum hierarchy { V2, V1_MEMORY, V1_CPU, V1_PIDS, HIERARCHY_COUNT };
-
 static const char *const v1_names[HIERARCHY_COUNT] = {
     [V1_MEMORY] = "memory", [V1_CPU] = "cpu", [V1_PIDS] = "pids"};
-
-struct box_cgroups {
-    char name[32];                /* quicksand-<instance> */
-    int parents[HIERARCHY_COUNT]; /* the hierarchies' own roots; -1 when not used */
-    int roots[HIERARCHY_COUNT];   /* our directory in each */
-    bool v2_limits;
-};
 
 int box_cgroup_version(const struct box_cgroups *cgroups)
 {
@@ -258,11 +249,6 @@ int box_cgroup_kill(struct box_cgroups *cgroups, const char *id, struct error *e
     return 0;
 }
 
-int box_cgroup_freeze(struct box_cgroups *cgroups, const char *id, bool frozen, struct error *err)
-{
-    return write_knob(cgroups, V2, id, "cgroup.freeze", frozen ? "1" : "0", err);
-}
-
 /* A cgroup whose last process was just reaped can stay busy for a moment. */
 static int remove_one(int root, const char *id)
 {
@@ -288,26 +274,6 @@ int box_cgroup_remove(struct box_cgroups *cgroups, const char *id, struct error 
             first = r;
     }
     return first < 0 ? error_set_errno(err, -first, "remove cgroup '%s'", id) : 0;
-}
-
-bool box_cgroup_oom(struct box_cgroups *cgroups, const char *id)
-{
-    bool v2 = cgroups->v2_limits;
-    char path[96], text[512];
-    const char *hit;
-    int fd;
-    ssize_t n;
-
-    (void)snprintf(path, sizeof(path), "%s/%s", id, v2 ? "memory.events" : "memory.oom_control");
-    fd = openat(cgroups->roots[v2 ? V2 : V1_MEMORY], path, O_RDONLY | O_CLOEXEC);
-    n = fd < 0 ? -1 : fd_read_full(fd, text, sizeof(text) - 1);
-    if (fd >= 0)
-        (void)close(fd);
-    if (n < 0)
-        return false;
-    text[n] = '\0';
-    hit = strstr(text, "oom_kill ");
-    return hit && hit[9] != '0';
 }
 
 bool box_cgroup_holds(struct box_cgroups *cgroups, const char *id, pid_t pid)

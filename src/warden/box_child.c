@@ -9,7 +9,7 @@
  *  3. Detached mounts of proc, sysfs, cgroup, devpts, tmpfs and the meminfo file. The kernel allows a
  *     new proc only while an old one is visible, so this comes before leaving the host's tree.
  *  4. pivot_root into the box's root; the host's tree is gone.
- *  5. Attach the detached mounts. The targets lie in a file system that guests wrote to, so they are
+ *  5. Attach the detached mounts and the volumes. The targets lie in a file system that guests wrote to, so they are
  *     opened without following any symbolic link; we are inside already, there is nothing else to
  *     reach.
  *  6. Limits, capabilities, seccomp, exec of the agent from a sealed memfd with an empty environment
@@ -18,6 +18,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
@@ -164,6 +165,57 @@ static void attach(const struct box_child *child, int mount_fd, const char *path
         path);
     (void)close(target);
     (void)close(mount_fd);
+}
+
+/* A directory to mount a volume on, made with all above it where they are missing. Component by
+ * component, none of which may be a link. */
+static int open_volume_target(const struct box_child *child, const char *path)
+{
+    struct open_how how = {
+        .flags = O_PATH | O_CLOEXEC | O_NOFOLLOW | O_DIRECTORY,
+        .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_BENEATH,
+    };
+    int dir = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    MUST(dir, "open the root");
+    while (*path == '/') {
+        size_t len = strcspn(++path, "/");
+        char name[VOLUME_PATH_SIZE];
+        int next;
+
+        if (len >= sizeof(name)) {
+            errno = ENAMETOOLONG;
+            die(child, "volume path");
+        }
+        memcpy(name, path, len);
+        name[len] = '\0';
+        next = sys_openat2(dir, name, &how);
+        if (next < 0 && errno == ENOENT && mkdirat(dir, name, 0755) == 0)
+            next = sys_openat2(dir, name, &how);
+        MUST(next, name);
+        (void)close(dir);
+        dir = next;
+        path += len;
+    }
+    return dir;
+}
+
+static void attach_volumes(const struct box_child *child)
+{
+    for (size_t i = 0; i < child->volume_count; i++) {
+        int mount_fd = -1, target;
+        size_t nfds = 1;
+        char word;
+
+        if (fd_recv(child->channel, &word, 1, &mount_fd, &nfds, 0) != 1 || nfds != 1)
+            _exit(1); /* the warden gave up */
+        target = open_volume_target(child, child->volumes[i].path);
+        MUST(sys_move_mount(mount_fd, "", target, "",
+                            MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH),
+             "attach a volume");
+        (void)close(target);
+        (void)close(mount_fd);
+    }
 }
 
 /* Parts of /proc and /sys that speak of the host, or act on it. What the box's root cannot open
@@ -391,6 +443,30 @@ static _Noreturn void exec_agent(const struct box_child *child, const struct mou
     die(&late, "exec the agent");
 }
 
+/* Everything but what is needed here. As long as a copy of the warden's end of the channel, or of its
+ * lock on the data directory, were open in this process, it would wait for ever for a warden that was
+ * killed, and keep the next one out. */
+static void drop_descriptors(const struct box_child *child)
+{
+    int kept[] = {child->channel, child->listen_fd, child->agent_fd, child->device_fd};
+    const size_t count = sizeof(kept) / sizeof(*kept);
+    int next = 3;
+
+    for (size_t done = 0; done < count; done++) {
+        int lowest = INT_MAX;
+
+        for (size_t i = 0; i < count; i++)
+            if (kept[i] >= next && kept[i] < lowest)
+                lowest = kept[i];
+        if (lowest == INT_MAX)
+            break;
+        if (lowest > next)
+            (void)syscall(SYS_close_range, next, lowest - 1, 0);
+        next = lowest + 1;
+    }
+    (void)syscall(SYS_close_range, next, ~0U, 0);
+}
+
 void box_child_run(const struct box_child *child)
 {
     struct mounts mounts = {0};
@@ -398,12 +474,10 @@ void box_child_run(const struct box_child *child)
     size_t nfds = 2;
     char go;
 
-    /* A warden that dies before it says go must not leave us waiting, with copies of all its
-     * descriptors. Its end of the channel may also be open in siblings that are being started, so the
-     * end of the channel alone would not tell. */
+    /* A warden that dies before it says go must not leave us waiting. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
         _exit(1);
-    (void)close(child->warden_end);
+    drop_descriptors(child);
     if (fd_recv(child->channel, &go, 1, fds, &nfds, 0) != 1 || nfds != 2)
         _exit(1); /* the warden gave up */
     mounts.root = fds[0];
@@ -422,6 +496,7 @@ void box_child_run(const struct box_child *child)
     make_mounts(child, &mounts);
     enter_root(child, &mounts);
     attach_mounts(child, &mounts);
+    attach_volumes(child);
     write_resolv_conf(child);
     set_limits(child);
     reset_signals();

@@ -20,14 +20,15 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "disk/disk.h"
 #include "warden/box_syscalls.h"
 
 /* A detached copy of a directory's mount with ids mapped. */
-static int clone_mapped(int dir_fd, const char *path, int userns_fd, bool read_only,
+static int clone_mapped(int dir_fd, const char *path, int userns_fd, uint64_t attrs,
                         struct error *err)
 {
     struct mount_attr attr = {
-        .attr_set = MOUNT_ATTR_IDMAP | MOUNT_ATTR_NODEV | (read_only ? MOUNT_ATTR_RDONLY : 0),
+        .attr_set = MOUNT_ATTR_IDMAP | MOUNT_ATTR_NODEV | attrs,
         .userns_fd = (uint64_t)userns_fd,
     };
     auto_close int tree =
@@ -75,6 +76,17 @@ static int set_layers(int fs, const int *lowers, size_t count, int upper, int wo
     return set_option(fs, "workdir", path, err);
 }
 
+/* Whatever the host's defaults are: renaming a directory of a layer works; the upper directory holds
+ * everything of a file that is in it, and may be put on layers that were copied elsewhere. What the
+ * overlay notes there (whiteouts, opaque and renamed directories) is in attributes that nothing inside
+ * can write: they need rights on the host. */
+static int set_features(int fs, struct error *err)
+{
+    if (set_option(fs, "redirect_dir", "on", err) < 0 || set_option(fs, "index", "off", err) < 0)
+        return -1;
+    return set_option(fs, "metacopy", "off", err);
+}
+
 static int get_effective(struct __user_cap_data_struct caps[2])
 {
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -120,7 +132,7 @@ static int make_overlay(const int *lowers, size_t count, int box_tree, uid_t bas
 
     if (upper < 0 || work < 0 || fs < 0)
         return error_set_errno(err, errno, "open the overlay's parts");
-    if (set_option(fs, "source", "quicksand", err) < 0 ||
+    if (set_option(fs, "source", "quicksand", err) < 0 || set_features(fs, err) < 0 ||
         set_layers(fs, lowers, count, upper, work, err) < 0)
         return -1;
     r = create_as(fs, base);
@@ -132,23 +144,60 @@ static int make_overlay(const int *lowers, size_t count, int box_tree, uid_t bas
     return mount_fd;
 }
 
+static bool is_stacked(const struct boxes *all, const char *layer)
+{
+    return faccessat(all->layers_fd, layer, F_OK, 0) == 0;
+}
+
+/* How many of the spec's layers lie in DATA/layers. */
+static uint32_t stacked_count(const struct boxes *all, const struct box_spec *spec)
+{
+    uint32_t count = 0;
+
+    while (count < spec->layer_count && is_stacked(all, spec->layers[count]))
+        count++;
+    return count;
+}
+
+int box_layers_check(const struct boxes *all, const struct box_spec *spec, const char **out_top,
+                     struct error *err)
+{
+    uint32_t stacked = stacked_count(all, spec);
+
+    *out_top = stacked < spec->layer_count ? spec->layers[spec->layer_count - 1] : NULL;
+    for (uint32_t i = stacked; i < spec->layer_count; i++)
+        if (is_stacked(all, spec->layers[i]))
+            return error_set(err, ERROR_INVALID, "layer '%s' cannot lie on a snapshot",
+                             spec->layers[i]);
+    /* A kept disk has its layer's files already. */
+    if (*out_top && !spec->keep_disk && !disk_layer_exists(all->disk, *out_top))
+        return error_set(err, ERROR_NOT_FOUND, "no layer '%s'", *out_top);
+    if (stacked == 0)
+        return error_set(err, ERROR_NOT_FOUND, "no base layer '%s'", spec->layers[0]);
+    return 0;
+}
+
 int box_mount_root(const struct boxes *all, const struct box_spec *spec, uint32_t slot,
                    int userns_fd, int box_dir_fd, int *out_mount_fd, struct error *err)
 {
     uid_t base = BOX_UID_FIRST + slot * BOX_IDS_PER_SLOT;
+    uint32_t stacked = stacked_count(all, spec);
     int lowers[BOX_LAYERS_MAX] = {0};
     auto_close int box_tree = -1;
     size_t opened = 0;
     int mount_fd = -1;
 
-    for (; opened < spec->layer_count; opened++) {
-        lowers[opened] = clone_mapped(all->layers_fd, spec->layers[opened], userns_fd, true, err);
+    if (stacked == 0)
+        return error_set(err, ERROR_NOT_FOUND, "no base layer '%s'", spec->layers[0]);
+    for (; opened < stacked; opened++) {
+        lowers[opened] =
+            clone_mapped(all->layers_fd, spec->layers[opened], userns_fd, MOUNT_ATTR_RDONLY, err);
         if (lowers[opened] < 0) {
             (void)error_prefix(err, "layer '%s'", spec->layers[opened]);
             goto out;
         }
     }
-    box_tree = clone_mapped(box_dir_fd, "", userns_fd, false, err);
+    box_tree = clone_mapped(box_dir_fd, "", userns_fd, 0, err);
     if (box_tree >= 0)
         mount_fd = make_overlay(lowers, opened, box_tree, base, err);
 out:
@@ -156,6 +205,21 @@ out:
         (void)close(lowers[--opened]);
     if (mount_fd < 0)
         return -1;
+    *out_mount_fd = mount_fd;
+    return 0;
+}
+
+int box_mount_volume(const struct boxes *all, const char *name, int userns_fd, int *out_mount_fd,
+                     struct error *err)
+{
+    auto_close int dir = -1;
+    int mount_fd;
+
+    if (disk_volume_open(all->disk, name, &dir, err) < 0)
+        return -1;
+    mount_fd = clone_mapped(dir, "", userns_fd, MOUNT_ATTR_NOSUID, err);
+    if (mount_fd < 0)
+        return error_prefix(err, "volume '%s'", name);
     *out_mount_fd = mount_fd;
     return 0;
 }

@@ -1,6 +1,7 @@
-/* RUN/<id>.box: one line "slot boot-id pid start-time". The slot is written before anything of the
- * box exists, the process once it runs. A pid alone proves nothing after a crash or a reboot: boot
- * id, start time and cgroup must agree. */
+/* RUN/<id>.box: a line "slot boot-id pid start-time", then the names of its layers and volumes. The
+ * slot is written before anything of the box exists, the process once it runs. A pid alone proves
+ * nothing after a crash or a reboot: boot id, start time and cgroup must agree. Slot 0 is a stopped
+ * box's: written last, it says that only the writable layer is left. */
 #include "warden/box.h"
 
 #include <errno.h>
@@ -14,6 +15,8 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+
+enum { RECORD_MAX = 4096 };
 
 /* Field 22 of /proc/PID/stat, counted behind the last ')': the name before it is the process's own
  * choice. 0 when it cannot be told. */
@@ -33,23 +36,47 @@ static unsigned long long start_time(pid_t pid)
     return field ? strtoull(field, NULL, 10) : 0;
 }
 
-int box_record_write(const struct boxes *all, const struct box *box, struct error *err)
+static void add_names(struct buf *text, const char *key, const char (*names)[LAYER_NAME_SIZE],
+                      uint32_t count)
 {
-    char name[ID_SIZE + 8], temporary[ID_SIZE + 8], line[160];
+    (void)buf_add_str(text, str_of(key));
+    for (uint32_t i = 0; i < count; i++)
+        (void)buf_printf(text, " %s", names[i]);
+    (void)buf_add_char(text, '\n');
+}
+
+static int write_record(const struct boxes *all, const struct box *box, uint32_t slot, pid_t pid,
+                        struct error *err)
+{
+    char name[ID_SIZE + 8], temporary[ID_SIZE + 8];
+    auto_buf struct buf text;
     auto_close int fd = -1;
-    int r, len;
+    int r;
 
     (void)snprintf(name, sizeof(name), "%s.box", box->id);
     (void)snprintf(temporary, sizeof(temporary), "%s.new", box->id);
-    len = snprintf(line, sizeof(line), "%u %s %d %llu\n", box->slot, all->boot_id, (int)box->pid,
-                   box->pid ? start_time(box->pid) : 0);
+    buf_init(&text, RECORD_MAX);
+    (void)buf_printf(&text, "%u %s %d %llu\n", slot, all->boot_id, (int)pid,
+                     pid ? start_time(pid) : 0);
+    add_names(&text, "layers", box->layers, box->layer_count);
+    add_names(&text, "volumes", box->volumes, box->volume_count);
     fd = openat(all->run_fd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0)
         return error_set_errno(err, errno, "write the record of '%s'", box->id);
-    r = fd_write_full(fd, line, (size_t)len);
+    r = fd_write_full(fd, text.p, text.len);
     if (r == 0 && renameat(all->run_fd, temporary, all->run_fd, name) < 0)
         r = -errno;
     return r < 0 ? error_set_errno(err, -r, "write the record of '%s'", box->id) : 0;
+}
+
+int box_record_write(const struct boxes *all, const struct box *box, struct error *err)
+{
+    return write_record(all, box, box->slot, box->pid, err);
+}
+
+int box_record_stop(const struct boxes *all, const struct box *box, struct error *err)
+{
+    return write_record(all, box, 0, 0, err);
 }
 
 static bool adopt(const struct boxes *all, struct box *box, unsigned long long started)
@@ -69,25 +96,74 @@ static bool adopt(const struct boxes *all, struct box *box, unsigned long long s
     return false;
 }
 
-bool box_record_read(const struct boxes *all, struct box *box)
+static uint32_t read_names(struct str line, const char *key, char (*out)[LAYER_NAME_SIZE],
+                           uint32_t max)
+{
+    uint32_t count = 0;
+
+    if (!str_is(str_split(&line, ' '), key))
+        return 0;
+    while (line.p && count < max && str_copy(str_split(&line, ' '), out[count], LAYER_NAME_SIZE))
+        count++;
+    return count;
+}
+
+enum box_state box_record_read(const struct boxes *all, struct box *box)
 {
     char name[ID_SIZE + 8];
     auto_buf struct buf text;
-    struct str rest, boot;
+    struct str rest, line, boot;
     uint64_t slot, pid, started;
 
-    buf_init(&text, 256);
+    buf_init(&text, RECORD_MAX);
     (void)snprintf(name, sizeof(name), "%s.box", box->id);
     if (fd_read_file_at(all->run_fd, name, &text) < 0)
-        return false;
-    rest = str_trim(buf_str(&text));
-    if (!str_to_u64(str_split(&rest, ' '), &slot) || slot == 0 || slot >= BOX_SLOT_COUNT)
-        return false;
+        return BOX_DEAD;
+    rest = buf_str(&text);
+    line = str_split(&rest, '\n');
+    box->layer_count = read_names(str_split(&rest, '\n'), "layers", box->layers, BOX_LAYERS_MAX);
+    box->volume_count =
+        read_names(str_split(&rest, '\n'), "volumes", box->volumes, BOX_VOLUMES_MAX);
+    if (!str_to_u64(str_split(&line, ' '), &slot) || slot >= BOX_SLOT_COUNT)
+        return BOX_DEAD;
+    if (slot == 0)
+        return BOX_STOPPED;
     box->slot = (uint32_t)slot;
-    boot = str_split(&rest, ' ');
-    if (!str_to_u64(str_split(&rest, ' '), &pid) || !str_to_u64(rest, &started) ||
+    boot = str_split(&line, ' ');
+    if (!str_to_u64(str_split(&line, ' '), &pid) || !str_to_u64(line, &started) ||
         !str_is(boot, all->boot_id) || pid == 0 || pid > INT32_MAX)
-        return false;
+        return BOX_DEAD;
     box->pid = (pid_t)pid;
-    return adopt(all, box, started);
+    if (adopt(all, box, started))
+        return BOX_RUNNING;
+    box->pid = 0;
+    return BOX_DEAD;
+}
+
+static void still_name(const char *id, char out[ID_SIZE + 8])
+{
+    (void)snprintf(out, ID_SIZE + 8, "%s.still", id);
+}
+
+int box_record_still(const struct boxes *all, const char *id, bool still, struct error *err)
+{
+    char name[ID_SIZE + 8];
+    auto_close int fd = -1;
+
+    still_name(id, name);
+    if (!still) {
+        if (unlinkat(all->run_fd, name, 0) < 0 && errno != ENOENT)
+            return error_set_errno(err, errno, "remove '%s'", name);
+        return 0;
+    }
+    fd = openat(all->run_fd, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    return fd < 0 ? error_set_errno(err, errno, "make '%s'", name) : 0;
+}
+
+bool box_record_is_still(const struct boxes *all, const char *id)
+{
+    char name[ID_SIZE + 8];
+
+    still_name(id, name);
+    return faccessat(all->run_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }

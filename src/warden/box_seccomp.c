@@ -129,7 +129,6 @@ static const char *const allowed[] = {
     "io_pgetevents",
     "io_setup",
     "io_submit",
-    "ioctl",
     "ioprio_get",
     "ioprio_set",
     "kill",
@@ -467,6 +466,38 @@ static int add_socket_rules(scmp_filter_ctx filter)
     return r;
 }
 
+/* ioctl(), but for those of btrfs: on a volume, anybody could make subvolumes (which have no quota)
+ * or flush the host's disk. The three that every file system shares (copy by reference, deduplicate)
+ * are allowed. The number's second byte is the kind, the first one the operation. */
+enum { IOCTL_BTRFS = 0x94, IOCTL_CLONE = 9, IOCTL_CLONE_RANGE = 13, IOCTL_DEDUPE = 54 };
+
+static int add_ioctl_rule(scmp_filter_ctx filter, uint32_t action, unsigned mask, unsigned value)
+{
+    return seccomp_rule_add(filter, action, seccomp_syscall_resolve_name("ioctl"), 1,
+                            SCMP_A1(SCMP_CMP_MASKED_EQ, mask, value));
+}
+
+static int add_ioctl_rules(scmp_filter_ctx filter)
+{
+    static const unsigned shared[] = {IOCTL_CLONE, IOCTL_CLONE_RANGE, IOCTL_DEDUPE};
+    /* All operations but these three, as mask and value. */
+    static const unsigned refused_ops[][2] = {
+        {0xf8, 0},  {0xff, 8},  {0xfe, 10}, {0xff, 12}, {0xfe, 14}, {0xf0, 16},  {0xf0, 32},
+        {0xfc, 48}, {0xfe, 52}, {0xff, 55}, {0xf8, 56}, {0xc0, 64}, {0x80, 128},
+    };
+    int r = 0;
+
+    /* Any bit of the kind is different. */
+    for (unsigned bit = 1; r == 0 && bit < 256; bit <<= 1)
+        r = add_ioctl_rule(filter, SCMP_ACT_ALLOW, bit << 8, (~(unsigned)IOCTL_BTRFS & bit) << 8);
+    for (size_t i = 0; r == 0 && i < sizeof(shared) / sizeof(*shared); i++)
+        r = add_ioctl_rule(filter, SCMP_ACT_ALLOW, 0xffff, IOCTL_BTRFS << 8 | shared[i]);
+    for (size_t i = 0; r == 0 && i < sizeof(refused_ops) / sizeof(*refused_ops); i++)
+        r = add_ioctl_rule(filter, SCMP_ACT_ERRNO(ENOTTY), 0xff00 | refused_ops[i][0],
+                           IOCTL_BTRFS << 8 | refused_ops[i][1]);
+    return r;
+}
+
 static int build(scmp_filter_ctx filter)
 {
     int r;
@@ -485,6 +516,8 @@ static int build(scmp_filter_ctx filter)
         r = add_process_rules(filter);
     if (r == 0)
         r = add_socket_rules(filter);
+    if (r == 0)
+        r = add_ioctl_rules(filter);
     return r;
 }
 

@@ -30,16 +30,26 @@ struct start {
     struct box *box;
     int cgroup_fd, disk_fd, listen_fd;
     int channel;
+    int userns_fd;
     int root_fd;
+    const char *top_layer; /* snapshot it begins with, or NULL */
 };
 
 _Thread_local int box_fault_at;
+_Thread_local bool box_fault_crash;
 
 int box_fault(const char *step, struct error *err)
 {
     if (box_fault_at == 0 || --box_fault_at != 0)
         return 0;
+    if (box_fault_crash)
+        _exit(BOX_FAULT_STATUS);
     return error_set(err, ERROR_INTERNAL, "fault injected at '%s'", step);
+}
+
+static int check_layers(struct start *start, struct error *err)
+{
+    return box_layers_check(start->all, start->spec, &start->top_layer, err);
 }
 
 static int make_record(struct start *start, struct error *err)
@@ -49,8 +59,15 @@ static int make_record(struct start *start, struct error *err)
 
 static int make_disk(struct start *start, struct error *err)
 {
-    return disk_box_create(start->all->disk, start->spec->id, start->spec->limits.disk_bytes,
-                           &start->disk_fd, err);
+    struct disk *disk = start->all->disk;
+    const char *id = start->spec->id;
+    uint64_t limit = start->spec->limits.disk_bytes;
+
+    if (start->spec->keep_disk)
+        return disk_box_reopen(disk, id, limit, &start->disk_fd, err);
+    if (start->top_layer)
+        return disk_box_clone(disk, id, start->top_layer, limit, &start->disk_fd, err);
+    return disk_box_create(disk, id, limit, &start->disk_fd, err);
 }
 
 static int make_cgroup(struct start *start, struct error *err)
@@ -115,6 +132,8 @@ static int clone_child(struct start *start, struct error *err)
         .capabilities = box_capabilities(),
         .resolv_conf = all->resolv_conf,
         .filter = filter,
+        .volumes = start->spec->volumes,
+        .volume_count = start->spec->volume_count,
     };
     pid_t pid;
 
@@ -122,7 +141,7 @@ static int clone_child(struct start *start, struct error *err)
         return -1;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return error_set_errno(err, errno, "socketpair");
-    start->channel = child.warden_end = pair[0];
+    start->channel = pair[0];
     child.channel = pair[1];
     pid = sys_clone3(&args);
     if (pid == 0)
@@ -168,12 +187,11 @@ static int open_namespace(pid_t pid, const char *kind, struct error *err)
 
 static int mount_root(struct start *start, struct error *err)
 {
-    auto_close int userns = open_namespace(start->box->pid, "user", err);
-
-    if (userns < 0)
+    start->userns_fd = open_namespace(start->box->pid, "user", err);
+    if (start->userns_fd < 0)
         return -1;
-    return box_mount_root(start->all, start->spec, start->box->slot, userns, start->disk_fd,
-                          &start->root_fd, err);
+    return box_mount_root(start->all, start->spec, start->box->slot, start->userns_fd,
+                          start->disk_fd, &start->root_fd, err);
 }
 
 static int attach_cgroups(struct start *start, struct error *err)
@@ -190,20 +208,46 @@ static int connect_network(struct start *start, struct error *err)
                            start->spec->internet, err);
 }
 
-static int let_go(struct start *start, struct error *err)
+static int mount_volume(struct start *start, const char *name, int *out_fd, struct error *err)
+{
+    int r;
+
+    (void)pthread_mutex_lock(&start->all->volume_lock);
+    r = box_mount_volume(start->all, name, start->userns_fd, out_fd, err);
+    (void)pthread_mutex_unlock(&start->all->volume_lock);
+    return r;
+}
+
+/* The word to go on, with the root and the device tree; then the volumes, one by one. The child
+ * reads when it is ready, the messages wait in the channel. */
+static int send_mounts(struct start *start, struct error *err)
 {
     auto_close int dev =
         sys_open_tree(start->all->dev_tree_fd, "dev", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-    struct pollfd poll_fd = {.fd = start->channel, .events = POLLIN};
-    struct box_child_report report;
     int fds[2] = {start->root_fd, dev};
     int r;
 
     if (dev < 0)
         return error_set_errno(err, errno, "clone the device tree");
     r = fd_send(start->channel, "g", 1, fds, 2);
-    if (r < 0)
-        return error_set_errno(err, -r, "start the first process");
+    for (uint32_t i = 0; r == 0 && i < start->spec->volume_count; i++) {
+        auto_close int volume = -1;
+
+        if (mount_volume(start, start->spec->volumes[i].name, &volume, err) < 0)
+            return -1;
+        r = fd_send(start->channel, "v", 1, &volume, 1);
+    }
+    return r < 0 ? error_set_errno(err, -r, "start the first process") : 0;
+}
+
+static int let_go(struct start *start, struct error *err)
+{
+    struct pollfd poll_fd = {.fd = start->channel, .events = POLLIN};
+    struct box_child_report report;
+    int r;
+
+    if (send_mounts(start, err) < 0)
+        return -1;
     do
         r = poll(&poll_fd, 1, CHILD_TIMEOUT_MS);
     while (r < 0 && errno == EINTR);
@@ -221,6 +265,7 @@ struct step {
 };
 
 static const struct step steps[] = {
+    {"layers", check_layers},
     {"record", make_record},
     {"disk", make_disk},
     {"cgroup", make_cgroup},
@@ -251,6 +296,32 @@ static void give_way(pid_t thread, bool on)
     (void)setpriority(PRIO_PROCESS, (id_t)thread, on ? BACKGROUND_NICE : 0);
 }
 
+static void close_parts(struct start *start)
+{
+    close_fd(&start->cgroup_fd);
+    close_fd(&start->disk_fd);
+    close_fd(&start->listen_fd);
+    close_fd(&start->channel);
+    close_fd(&start->userns_fd);
+    close_fd(&start->root_fd);
+}
+
+/* A box that is to go on must be a stopped one: a dead one is stopped first, and somebody who copies
+ * its disk just now is waited for. */
+static int make_ready(struct boxes *all, const char *id, struct error *err)
+{
+    struct box *box;
+
+    if (boxes_in_state(all, id, BOX_DEAD) && box_stop(all, id, err) < 0)
+        return -1;
+    if (!boxes_in_state(all, id, BOX_STOPPED))
+        return 0;
+    if (boxes_hold(all, id, true, &box, err) < 0)
+        return -1;
+    boxes_release(all, box);
+    return 0;
+}
+
 int box_start(struct boxes *all, const struct box_spec *spec, struct box_info *out,
               struct error *err)
 {
@@ -260,11 +331,14 @@ int box_start(struct boxes *all, const struct box_spec *spec, struct box_info *o
                           .disk_fd = -1,
                           .listen_fd = -1,
                           .channel = -1,
+                          .userns_fd = -1,
                           .root_fd = -1};
     struct error ignored;
     int r;
 
-    if (boxes_add(all, spec->id, &start.box, err) < 0)
+    if (spec->keep_disk && make_ready(all, spec->id, err) < 0)
+        return -1;
+    if (boxes_add(all, spec, &start.box, err) < 0)
         return -1;
     if (spec->background)
         give_way(0, true);
@@ -273,14 +347,11 @@ int box_start(struct boxes *all, const struct box_spec *spec, struct box_info *o
         give_way(0, false);
         give_way(start.box->pid, false);
     }
-    close_fd(&start.cgroup_fd);
-    close_fd(&start.disk_fd);
-    close_fd(&start.listen_fd);
-    close_fd(&start.channel);
-    close_fd(&start.root_fd);
+    close_parts(&start);
     if (r < 0) {
         /* What it cannot remove stays listed as a dead box, and is removed by the next kill. */
-        (void)box_teardown(all, start.box, &ignored);
+        (void)(spec->keep_disk ? box_teardown_but_disk(all, start.box, &ignored)
+                               : box_teardown(all, start.box, &ignored));
         return error_prefix(err, "start box '%s'", spec->id);
     }
     *out = (struct box_info){.slot = start.box->slot, .pid = start.box->pid, .running = true};

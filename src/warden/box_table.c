@@ -1,5 +1,7 @@
 /* Which boxes there are. One mutex guards the table and the state of every box; a box in
- * BOX_STARTING or BOX_ENDING belongs to the one thread that put it there. */
+ * BOX_STARTING or BOX_ENDING belongs to the one thread that put it there. In the other states threads
+ * take turns by boxes_hold(); one that wants to end the box goes ahead with its processes and waits for
+ * the holder before it takes anything else away. */
 #include "warden/box.h"
 
 #include <dirent.h>
@@ -9,6 +11,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -20,6 +23,8 @@
 #define P_PIDFD 3
 #endif
 
+enum { HOLD_WAIT_MS = 50000 }; /* less than the server waits for an answer */
+
 static struct box *box_new(const char *id)
 {
     struct box *box = xcalloc(1, sizeof(*box));
@@ -27,6 +32,13 @@ static struct box *box_new(const char *id)
     memcpy(box->id, id, ID_SIZE);
     box->pidfd = box->netns_fd = -1;
     return box;
+}
+
+static void box_free(struct box *box)
+{
+    close_fd(&box->pidfd);
+    close_fd(&box->netns_fd);
+    free(box);
 }
 
 /* A free slot, searched round robin so that one just freed rests as long as possible: its link may
@@ -44,29 +56,56 @@ static uint32_t find_slot(struct boxes *all)
     return 0;
 }
 
-int boxes_add(struct boxes *all, const char *id, struct box **out, struct error *err)
+static void copy_names(struct box *box, const struct box_spec *spec)
 {
-    struct box *box = NULL;
-    uint32_t slot = 0;
-    bool known;
+    box->layer_count = spec->layer_count;
+    memcpy(box->layers, spec->layers, sizeof(box->layers));
+    box->volume_count = spec->volume_count;
+    for (uint32_t i = 0; i < spec->volume_count; i++)
+        memcpy(box->volumes[i], spec->volumes[i].name, LAYER_NAME_SIZE);
+}
 
-    (void)pthread_mutex_lock(&all->lock);
-    known = map_get(&all->table, str_of(id));
-    if (!known && (slot = find_slot(all))) {
-        box = box_new(id);
-        box->state = BOX_STARTING;
-        box->slot = slot;
-        all->slots[slot] = box;
-        (void)map_put(&all->table, str_of(id), box);
-    }
-    (void)pthread_mutex_unlock(&all->lock);
-    if (known)
-        return error_set(err, ERROR_EXISTS, "box '%s' exists", id);
-    if (!box)
+static int add_locked(struct boxes *all, const struct box_spec *spec, struct box **out,
+                      struct error *err)
+{
+    struct box *box = map_get(&all->table, str_of(spec->id));
+    uint32_t slot;
+
+    if (spec->keep_disk && !box)
+        return error_set(err, ERROR_NOT_FOUND, "no stopped box '%s'", spec->id);
+    if (box && !(spec->keep_disk && box->state == BOX_STOPPED))
+        return error_set(err, ERROR_EXISTS, "box '%s' exists", spec->id);
+    if (box && box->busy)
+        return error_set(err, ERROR_CONFLICT, "box '%s' is being copied", spec->id);
+    slot = find_slot(all);
+    if (slot == 0)
         return error_set(err, ERROR_QUOTA, "this host runs %d sandboxes already",
                          BOX_SLOT_COUNT - 1);
+    if (!box) {
+        box = box_new(spec->id);
+        (void)map_put(&all->table, str_of(spec->id), box);
+    }
+    box->state = BOX_STARTING;
+    box->slot = slot;
+    all->slots[slot] = box;
+    copy_names(box, spec);
     *out = box;
     return 0;
+}
+
+int boxes_add(struct boxes *all, const struct box_spec *spec, struct box **out, struct error *err)
+{
+    int r;
+
+    (void)pthread_mutex_lock(&all->lock);
+    r = add_locked(all, spec, out, err);
+    (void)pthread_mutex_unlock(&all->lock);
+    return r;
+}
+
+static bool owned(const struct box *box)
+{
+    return box->state == BOX_STARTING || box->state == BOX_ENDING;
 }
 
 int boxes_take(struct boxes *all, const char *id, struct box **out, struct error *err)
@@ -76,7 +115,7 @@ int boxes_take(struct boxes *all, const char *id, struct box **out, struct error
 
     (void)pthread_mutex_lock(&all->lock);
     box = map_get(&all->table, str_of(id));
-    if (box && (box->state == BOX_STARTING || box->state == BOX_ENDING))
+    if (box && owned(box))
         r = error_set(err, ERROR_CONFLICT, "box '%s' is being %s", id,
                       box->state == BOX_STARTING ? "started" : "removed");
     else if (box)
@@ -86,6 +125,74 @@ int boxes_take(struct boxes *all, const char *id, struct box **out, struct error
     return r;
 }
 
+static struct timespec after_ms(int64_t ms)
+{
+    struct timespec at;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &at);
+    at.tv_sec += ms / 1000;
+    at.tv_nsec += ms % 1000 * 1000000;
+    if (at.tv_nsec >= 1000000000) {
+        at.tv_sec++;
+        at.tv_nsec -= 1000000000;
+    }
+    return at;
+}
+
+/* Looked up again after each wait: the box may be gone by then. */
+static int hold_locked(struct boxes *all, const char *id, bool any, struct box **out,
+                       struct error *err)
+{
+    struct timespec deadline = after_ms(HOLD_WAIT_MS);
+
+    for (;;) {
+        struct box *box = map_get(&all->table, str_of(id));
+
+        if (!box || (!any && (box->state == BOX_DEAD || box->state == BOX_STOPPED)))
+            return error_set(err, ERROR_NOT_FOUND, "no %s '%s'", any ? "box" : "running box", id);
+        if (owned(box))
+            return error_set(err, ERROR_CONFLICT, "box '%s' is being %s", id,
+                             box->state == BOX_STARTING ? "started" : "removed");
+        if (!box->busy) {
+            box->busy = true;
+            *out = box;
+            return 0;
+        }
+        if (pthread_cond_timedwait(&all->idle, &all->lock, &deadline) == ETIMEDOUT)
+            return error_set(err, ERROR_CONFLICT, "box '%s' is busy", id);
+    }
+}
+
+int boxes_hold(struct boxes *all, const char *id, bool any, struct box **out, struct error *err)
+{
+    int r;
+
+    (void)pthread_mutex_lock(&all->lock);
+    r = hold_locked(all, id, any, out, err);
+    (void)pthread_mutex_unlock(&all->lock);
+    return r;
+}
+
+void boxes_release(struct boxes *all, struct box *box)
+{
+    (void)pthread_mutex_lock(&all->lock);
+    box->busy = false;
+    (void)pthread_cond_broadcast(&all->idle);
+    (void)pthread_mutex_unlock(&all->lock);
+}
+
+int boxes_wait_idle(struct boxes *all, struct box *box, struct error *err)
+{
+    struct timespec deadline = after_ms(HOLD_WAIT_MS);
+    int r = 0;
+
+    (void)pthread_mutex_lock(&all->lock);
+    while (box->busy && r == 0)
+        r = pthread_cond_timedwait(&all->idle, &all->lock, &deadline);
+    (void)pthread_mutex_unlock(&all->lock);
+    return r ? error_set(err, ERROR_TIMEOUT, "box '%s' is busy", box->id) : 0;
+}
+
 void boxes_remove(struct boxes *all, struct box *box)
 {
     (void)pthread_mutex_lock(&all->lock);
@@ -93,9 +200,16 @@ void boxes_remove(struct boxes *all, struct box *box)
     if (box->slot && all->slots[box->slot] == box)
         all->slots[box->slot] = NULL;
     (void)pthread_mutex_unlock(&all->lock);
-    close_fd(&box->pidfd);
-    close_fd(&box->netns_fd);
-    free(box);
+    box_free(box);
+}
+
+void boxes_done(struct boxes *all)
+{
+    struct map_entry *entry;
+
+    map_for_each (&all->table, entry)
+        box_free(entry->value);
+    map_done(&all->table);
 }
 
 static void watch_exit(struct boxes *all, const struct box *box)
@@ -113,6 +227,67 @@ void boxes_set_running(struct boxes *all, struct box *box)
     box->state = BOX_RUNNING;
     watch_exit(all, box);
     (void)pthread_mutex_unlock(&all->lock);
+}
+
+void boxes_set_dead(struct boxes *all, struct box *box)
+{
+    (void)pthread_mutex_lock(&all->lock);
+    box->state = BOX_DEAD;
+    (void)pthread_mutex_unlock(&all->lock);
+}
+
+void boxes_set_stopped(struct boxes *all, struct box *box)
+{
+    (void)pthread_mutex_lock(&all->lock);
+    if (box->slot && all->slots[box->slot] == box)
+        all->slots[box->slot] = NULL;
+    box->slot = 0;
+    box->state = BOX_STOPPED;
+    (void)pthread_mutex_unlock(&all->lock);
+}
+
+bool boxes_in_state(struct boxes *all, const char *id, enum box_state state)
+{
+    const struct box *box;
+    bool is;
+
+    (void)pthread_mutex_lock(&all->lock);
+    box = map_get(&all->table, str_of(id));
+    is = box && box->state == state;
+    (void)pthread_mutex_unlock(&all->lock);
+    return is;
+}
+
+bool boxes_use_layer(struct boxes *all, const char *layer)
+{
+    struct map_entry *entry;
+    bool used = false;
+
+    (void)pthread_mutex_lock(&all->lock);
+    map_for_each (&all->table, entry) {
+        const struct box *box = entry->value;
+
+        for (uint32_t i = 0; i < box->layer_count; i++)
+            used |= strcmp(box->layers[i], layer) == 0;
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+    return used;
+}
+
+bool boxes_use_volume(struct boxes *all, const char *volume)
+{
+    struct map_entry *entry;
+    bool used = false;
+
+    (void)pthread_mutex_lock(&all->lock);
+    map_for_each (&all->table, entry) {
+        const struct box *box = entry->value;
+
+        for (uint32_t i = 0; box->state != BOX_STOPPED && i < box->volume_count; i++)
+            used |= strcmp(box->volumes[i], volume) == 0;
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+    return used;
 }
 
 bool boxes_exited(struct boxes *all, uint32_t slot, struct engine_event *out)
@@ -171,6 +346,18 @@ size_t boxes_count(struct boxes *all)
     return count;
 }
 
+size_t boxes_count_live(struct boxes *all)
+{
+    struct map_entry *entry;
+    size_t count = 0;
+
+    (void)pthread_mutex_lock(&all->lock);
+    map_for_each (&all->table, entry)
+        count += ((const struct box *)entry->value)->state != BOX_STOPPED;
+    (void)pthread_mutex_unlock(&all->lock);
+    return count;
+}
+
 /* ---- recovery: before any other thread runs ---- */
 
 static void found(const char *id, void *arg)
@@ -181,7 +368,7 @@ static void found(const char *id, void *arg)
     if (map_get(&all->table, str_of(id)))
         return;
     box = box_new(id);
-    box->state = box_record_read(all, box) ? BOX_RUNNING : BOX_DEAD;
+    box->state = box_record_read(all, box);
     if (box->slot && all->slots[box->slot])
         box->slot = 0; /* two records claim one slot: the first keeps it */
     if (box->slot)
@@ -191,9 +378,10 @@ static void found(const char *id, void *arg)
     if (box->state == BOX_RUNNING)
         watch_exit(all, box);
     (void)map_put(&all->table, str_of(id), box);
+    box_snapshot_recover(all, id);
 }
 
-/* RUN holds "<id>.box" and "<id>.sock". */
+/* RUN holds "<id>.box", "<id>.sock" and the like. */
 static void found_in_run(struct boxes *all)
 {
     int fd = openat(all->run_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -193,8 +193,8 @@ int warden_run(const struct warden_config *config)
     }
     (void)setenv("QUICKSAND_URL_SELF", warden.url, 1);
     status = start_server(&run) < 0 ? 1 : run_loop(&run);
-    /* With no sandbox left there is no reason to leave mounts, links and cgroups behind. */
-    warden_close_host(&warden, boxes_count(&warden.boxes) == 0);
+    /* With no sandbox running there is no reason to leave mounts, links and cgroups behind. */
+    warden_close_host(&warden, boxes_count_live(&warden.boxes) == 0);
     return status;
 }
 
@@ -212,9 +212,11 @@ int warden_down(const struct warden_config *config, struct error *err)
         warden_close_host(&warden, false);
         return -1;
     }
-    while (r == 0 && (count = boxes_list(&warden.boxes, 0, boxes, 64)))
+    /* Stopped, not killed: whether their files are still wanted is for the server to say. */
+    for (size_t seen = 0; r == 0 && (count = boxes_list(&warden.boxes, seen, boxes, 64));
+         seen += count)
         for (size_t i = 0; r == 0 && i < count; i++)
-            r = box_kill(&warden.boxes, boxes[i].id, err);
+            r = box_stop(&warden.boxes, boxes[i].id, err);
     warden_close_host(&warden, r == 0);
     return r;
 }

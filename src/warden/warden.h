@@ -41,7 +41,8 @@ struct warden_config {
 /* Runs until SIGTERM or SIGINT. Returns the exit status. */
 int warden_run(const struct warden_config *config);
 /* Ends every sandbox of a data directory no server uses, and removes every trace on the host (mounts,
- * cgroups, network). Files of the data directory stay. */
+ * cgroups, network). Files of the data directory stay, those of sandboxes too: the next server
+ * removes what nobody paused. */
 int warden_down(const struct warden_config *config, struct error *err);
 
 /* In the server: reads what the warden passed on. */

@@ -5,7 +5,7 @@
  *     lock          held by the one warden of this directory
  *     instance      8 hex digits: names of cgroups, links and tables on this host
  *     layers/       0700: read-only layers (hold setuid files)
- *     pool/         0700: writable layers
+ *     pool/         0700: writable layers, snapshots, volumes
  *     run/          0711: agents' sockets and records of running boxes
  *     store/        0700, the server's: database */
 #include "warden/warden_internal.h"
@@ -197,6 +197,19 @@ static int open_shared(struct warden *warden, struct error *err)
     return boxes_recover(boxes, err);
 }
 
+/* Waits are measured with the clock that nobody sets. */
+static void init_lock(struct boxes *boxes)
+{
+    pthread_condattr_t attr;
+
+    (void)pthread_mutex_init(&boxes->lock, NULL);
+    (void)pthread_mutex_init(&boxes->volume_lock, NULL);
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&boxes->idle, &attr);
+    (void)pthread_condattr_destroy(&attr);
+}
+
 int warden_open_host(struct warden *warden, struct error *err)
 {
     const char *data = warden->config->data_dir;
@@ -206,7 +219,7 @@ int warden_open_host(struct warden *warden, struct error *err)
 
     boxes->run_fd = boxes->layers_fd = boxes->agent_fd = boxes->dev_tree_fd = -1;
     boxes->seccomp_fd = boxes->exit_epoll_fd = warden->lock_fd = -1;
-    (void)pthread_mutex_init(&boxes->lock, NULL);
+    init_lock(boxes);
     map_init(&boxes->table);
     if (r < 0)
         return error_set_errno(err, -r, "make the data directory '%s'", data);
@@ -265,7 +278,7 @@ void warden_close_host(struct warden *warden, bool remove)
     close_fd(&boxes->layers_fd);
     close_fd(&boxes->run_fd);
     close_fd(&warden->lock_fd);
-    map_done(&boxes->table);
+    boxes_done(boxes);
 }
 
 static int parse_address(const char *text, struct sockaddr_in *out, struct error *err)

@@ -30,8 +30,8 @@ int warden_listen(struct warden *warden, struct error *err);
 
 /* ---- warden_serve.c: answering the server ---- */
 
-/* One thread for a channel until its other end closes. dial: only ENGINE_OP_DIAL is allowed there,
- * and nothing else is. Consumes the descriptor. */
+/* One thread for a channel until its other end closes. dial: it carries struct engine_dial_request
+ * and nothing else. Consumes the descriptor. */
 int warden_serve_channel(struct boxes *boxes, int fd_consume, bool dial, struct error *err);
 
 /* ---- warden_server.c: the unprivileged process ---- */

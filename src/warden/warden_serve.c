@@ -1,6 +1,6 @@
 /* Answering the server's requests. Every field is checked here, whatever the server checked before:
  * the server is the part that an attacker could have taken over. The worst it can ask for is what
- * the API offers anyway: start, limit and end sandboxes. */
+ * the API offers anyway: start, stop, copy, limit and end sandboxes. */
 #include "warden/warden_internal.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "base/fd.h"
 #include "engine/engine_wire.h"
 
-static bool layer_name_valid(const char *name)
+static bool name_valid(const char name[LAYER_NAME_SIZE])
 {
     size_t len = strnlen(name, LAYER_NAME_SIZE);
 
@@ -39,60 +39,168 @@ static int check_limits(const struct box_limits *limits, struct error *err)
     return 0;
 }
 
+/* Places that belong to the box's own mounts. */
+static bool path_reserved(struct str path)
+{
+    static const char *const tops[] = {"proc", "sys", "dev"};
+    struct str rest = str_skip(path, 1);
+    struct str top = str_split(&rest, '/');
+
+    for (size_t i = 0; i < sizeof(tops) / sizeof(*tops); i++)
+        if (str_is(top, tops[i]))
+            return true;
+    return false;
+}
+
+/* Absolute, and every component a name. */
+static bool path_valid(const char path[VOLUME_PATH_SIZE])
+{
+    size_t len = strnlen(path, VOLUME_PATH_SIZE);
+    struct str rest = str_n(path, len);
+
+    if (len < 2 || len == VOLUME_PATH_SIZE || path[0] != '/' || path_reserved(rest))
+        return false;
+    rest = str_skip(rest, 1);
+    while (rest.p) {
+        struct str name = str_split(&rest, '/');
+
+        if (name.len == 0 || str_is(name, ".") || str_is(name, ".."))
+            return false;
+    }
+    return true;
+}
+
+static int check_volumes(const struct box_spec *spec, struct error *err)
+{
+    if (spec->volume_count > BOX_VOLUMES_MAX)
+        return error_set(err, ERROR_INVALID, "%u volumes", spec->volume_count);
+    for (uint32_t i = 0; i < spec->volume_count; i++) {
+        if (!name_valid(spec->volumes[i].name))
+            return error_set(err, ERROR_INVALID, "volume %u has no valid name", i);
+        if (!path_valid(spec->volumes[i].path))
+            return error_set(err, ERROR_INVALID, "volume %u has no valid path", i);
+        for (uint32_t j = 0; j < i; j++)
+            if (strcmp(spec->volumes[i].path, spec->volumes[j].path) == 0)
+                return error_set(err, ERROR_INVALID, "two volumes on one path");
+    }
+    return 0;
+}
+
+/* Anything but 0 and 1 in a bool is undefined behaviour waiting to happen. */
+static bool flag_valid(const bool *flag)
+{
+    unsigned char byte;
+
+    memcpy(&byte, flag, 1);
+    return byte <= 1;
+}
+
+static int check_flags(const struct box_spec *spec, struct error *err)
+{
+    if (!flag_valid(&spec->internet) || !flag_valid(&spec->keep_disk))
+        return error_set(err, ERROR_INVALID, "a flag is neither true nor false");
+    return 0;
+}
+
 static int check_spec(const struct box_spec *spec, struct error *err)
 {
     if (spec->layer_count == 0 || spec->layer_count > BOX_LAYERS_MAX)
         return error_set(err, ERROR_INVALID, "%u layers", spec->layer_count);
     for (uint32_t i = 0; i < spec->layer_count; i++)
-        if (!layer_name_valid(spec->layers[i]))
+        if (!name_valid(spec->layers[i]))
             return error_set(err, ERROR_INVALID, "layer %u has no valid name", i);
+    if (check_flags(spec, err) < 0 || check_volumes(spec, err) < 0)
+        return -1;
     return check_limits(&spec->limits, err);
 }
 
-static int check_id(const struct box_spec *spec, struct error *err)
+static int check_name(const char name[LAYER_NAME_SIZE], struct error *err)
 {
-    if (strnlen(spec->id, ID_SIZE) != ID_LEN || !id_valid(str_of(spec->id)))
+    return name_valid(name) ? 0 : error_set(err, ERROR_INVALID, "not a name");
+}
+
+static int check_id(const char id[ID_SIZE], struct error *err)
+{
+    if (strnlen(id, ID_SIZE) != ID_LEN || !id_valid(str_of(id)))
         return error_set(err, ERROR_INVALID, "not a sandbox id");
     return 0;
 }
 
-static int dispatch(struct boxes *boxes, const struct engine_request *request,
-                    struct engine_reply *reply, struct error *err)
+static int list_layers(struct boxes *boxes, const char after[LAYER_NAME_SIZE],
+                       struct engine_reply *reply, struct error *err)
+{
+    int count;
+
+    if (after[0] && check_name(after, err) < 0)
+        return -1;
+    count = box_layer_list(boxes, after, reply->layers, ENGINE_LIST_PAGE, err);
+    reply->count = count < 0 ? 0 : (uint32_t)count;
+    return count < 0 ? -1 : 0;
+}
+
+/* Those on one box. */
+static int dispatch_box(struct boxes *boxes, const struct engine_request *request,
+                        struct engine_reply *reply, struct error *err)
 {
     const struct box_spec *spec = &request->spec;
 
-    if (request->op == ENGINE_OP_LIST) {
-        reply->count = (uint32_t)boxes_list(boxes, request->offset, reply->boxes, ENGINE_LIST_PAGE);
-        return 0;
-    }
-    if (check_id(spec, err) < 0)
+    if (check_id(spec->id, err) < 0)
         return -1;
     switch (request->op) {
     case ENGINE_OP_START:
         return check_spec(spec, err) < 0 ? -1 : box_start(boxes, spec, &reply->boxes[0], err);
     case ENGINE_OP_KILL:
         return box_kill(boxes, spec->id, err);
+    case ENGINE_OP_STOP:
+        return box_stop(boxes, spec->id, err);
     case ENGINE_OP_LIMIT:
-        return check_limits(&spec->limits, err) < 0
+        return check_flags(spec, err) < 0 || check_limits(&spec->limits, err) < 0
                    ? -1
                    : box_limit(boxes, spec->id, &spec->limits, spec->internet, err);
     case ENGINE_OP_FREEZE:
         return box_freeze(boxes, spec->id, request->frozen, err);
+    case ENGINE_OP_USAGE:
+        return box_usage(boxes, spec->id, &reply->usage, err);
+    case ENGINE_OP_SNAPSHOT:
+        return check_name(request->name, err) < 0
+                   ? -1
+                   : box_snapshot(boxes, spec->id, request->name, &reply->layers[0], err);
     default:
         return error_set(err, ERROR_INVALID, "unknown operation %u", request->op);
     }
 }
 
-static int dispatch_dial(struct boxes *boxes, const struct engine_request *request, int *out_fd,
-                         struct error *err)
+static int dispatch(struct boxes *boxes, const struct engine_request *request,
+                    struct engine_reply *reply, struct error *err)
 {
-    if (request->op != ENGINE_OP_DIAL)
-        return error_set(err, ERROR_INVALID, "unknown operation %u", request->op);
-    if (check_id(&request->spec, err) < 0)
+    switch (request->op) {
+    case ENGINE_OP_LIST:
+        reply->count = (uint32_t)boxes_list(boxes, request->offset, reply->boxes, ENGINE_LIST_PAGE);
+        return 0;
+    case ENGINE_OP_LAYER_LIST:
+        return list_layers(boxes, request->name, reply, err);
+    case ENGINE_OP_LAYER_DELETE:
+        return check_name(request->name, err) < 0 ? -1
+                                                  : box_layer_delete(boxes, request->name, err);
+    case ENGINE_OP_VOLUME_CREATE:
+        return check_name(request->name, err) < 0 ? -1
+                                                  : box_volume_create(boxes, request->name, err);
+    case ENGINE_OP_VOLUME_DELETE:
+        return check_name(request->name, err) < 0 ? -1
+                                                  : box_volume_delete(boxes, request->name, err);
+    default:
+        return dispatch_box(boxes, request, reply, err);
+    }
+}
+
+static int dispatch_dial(struct boxes *boxes, const struct engine_dial_request *request,
+                         int *out_fd, struct error *err)
+{
+    if (check_id(request->id, err) < 0)
         return -1;
     if (request->port == 0 || request->port > 65535)
         return error_set(err, ERROR_INVALID, "port %u out of range", request->port);
-    return box_dial(boxes, request->spec.id, (uint16_t)request->port, request->v6, out_fd, err);
+    return box_dial(boxes, request->id, (uint16_t)request->port, request->v6, out_fd, err);
 }
 
 struct channel {
@@ -101,24 +209,46 @@ struct channel {
     bool dial;
 };
 
-static void *serve(void *arg)
+static void serve_control(const struct channel *channel)
 {
-    struct channel *channel = arg;
     struct engine_request request;
     struct engine_reply reply;
 
     while (fd_recv(channel->fd, &request, sizeof(request), NULL, NULL, 0) ==
            (ssize_t)sizeof(request)) {
-        auto_close int socket_fd = -1;
-
         memset(&reply, 0, sizeof(reply));
         reply.serial = request.serial;
-        reply.status = channel->dial
-                           ? dispatch_dial(channel->boxes, &request, &socket_fd, &reply.err)
-                           : dispatch(channel->boxes, &request, &reply, &reply.err);
+        reply.status = dispatch(channel->boxes, &request, &reply, &reply.err);
+        if (fd_send(channel->fd, &reply, sizeof(reply), NULL, 0) < 0)
+            break;
+    }
+}
+
+static void serve_dial(const struct channel *channel)
+{
+    struct engine_dial_request request;
+
+    while (fd_recv(channel->fd, &request, sizeof(request), NULL, NULL, 0) ==
+           (ssize_t)sizeof(request)) {
+        struct engine_dial_reply reply = {.serial = request.serial};
+        auto_close int socket_fd = -1;
+        struct error err = {0};
+
+        reply.status = dispatch_dial(channel->boxes, &request, &socket_fd, &err);
+        reply.errnum = err.errnum;
         if (fd_send(channel->fd, &reply, sizeof(reply), &socket_fd, socket_fd >= 0) < 0)
             break;
     }
+}
+
+static void *serve(void *arg)
+{
+    struct channel *channel = arg;
+
+    if (channel->dial)
+        serve_dial(channel);
+    else
+        serve_control(channel);
     (void)close(channel->fd);
     free(channel);
     return NULL;

@@ -1,0 +1,88 @@
+/* Forks: sandboxes that start with the files of another. Its files are sealed once, as one more
+ * layer; the children share it until they write. They are made by a few threads at a time; each child
+ * succeeds or fails for itself. */
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "sandbox/sandbox_internal.h"
+
+enum { THREADS_MAX = 8 };
+
+struct forks {
+    struct sandboxes *all;
+    const struct store_sandbox *row;
+    struct str layers;
+    const struct sandbox_fork *request;
+    struct fork_result *results;
+    atomic_size_t next;
+    pthread_mutex_t lock; /* guards the arena */
+    struct arena *arena;
+};
+
+static int make_one(struct forks *forks, struct fork_result *result)
+{
+    auto_plan struct plan plan = {0};
+    auto_arena struct arena arena = {0};
+    struct sandbox_view view;
+
+    if (plan_from_row(forks->all, forks->row, forks->layers, forks->request->timeout_s, &plan,
+                      &result->err) < 0 ||
+        plan_run(forks->all, &plan, &arena, &view, &result->err) < 0)
+        return -1;
+    (void)pthread_mutex_lock(&forks->lock);
+    view_copy(&view, forks->arena, &result->view);
+    (void)pthread_mutex_unlock(&forks->lock);
+    return 0;
+}
+
+static void *make_some(void *arg)
+{
+    struct forks *forks = arg;
+    size_t i;
+
+    while ((i = atomic_fetch_add(&forks->next, 1)) < forks->request->count)
+        forks->results[i].ok = make_one(forks, &forks->results[i]) == 0;
+    return NULL;
+}
+
+/* The caller's thread is one of them, so that it also works when no other can be started. */
+static void make_all(struct forks *forks)
+{
+    pthread_t threads[THREADS_MAX];
+    size_t count = 0;
+
+    while (count + 1 < THREADS_MAX && count + 1 < forks->request->count &&
+           pthread_create(&threads[count], NULL, make_some, forks) == 0)
+        count++;
+    (void)make_some(forks);
+    for (size_t i = 0; i < count; i++)
+        (void)pthread_join(threads[i], NULL);
+}
+
+int sandbox_fork(struct sandboxes *all, struct str team_id, struct str id,
+                 const struct sandbox_fork *request, struct arena *arena,
+                 struct fork_result **out_results, struct error *err)
+{
+    struct forks forks = {.all = all, .request = request, .arena = arena};
+    struct store_sandbox row;
+    struct box_spec pin;
+
+    if (request->count < 1 || request->count > SANDBOX_FORKS_MAX)
+        return error_set(err, ERROR_INVALID, "'count' must be from 1 to %d", SANDBOX_FORKS_MAX);
+    if (request->timeout_s < 1)
+        return error_set(err, ERROR_INVALID, "Timeout must be greater than 0");
+    if (check_timeout_max(all, request->timeout_s, err) < 0 ||
+        layers_seal(all, team_id, id, arena, &row, &forks.layers, &pin, err) < 0)
+        return -1;
+    forks.row = &row;
+    forks.results = arena_alloc(arena, request->count * sizeof(*forks.results));
+    (void)pthread_mutex_init(&forks.lock, NULL);
+    make_all(&forks);
+    (void)pthread_mutex_destroy(&forks.lock);
+    layers_unpin(all, &pin);
+    layers_collect_soon(all); /* in case that none succeeded */
+    *out_results = forks.results;
+    return 0;
+}

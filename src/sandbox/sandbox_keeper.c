@@ -1,0 +1,100 @@
+/* What has no hurry, on a thread of its own: layers that nobody uses any more are deleted, old history
+ * is forgotten. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "sandbox/sandbox_internal.h"
+
+enum {
+    PRUNE_ROWS = 1000,
+    EVENTS_KEPT = 1000 * 1000,
+    AGAIN_US = 1000 * 1000,
+    AGAIN_MAX_US = 60 * 1000 * 1000
+};
+#define HOUR_US ((int64_t)3600 * 1000000)
+
+/* Few rows at a time: the store is locked meanwhile. Returns when to come again. */
+static int64_t prune(struct sandboxes *all)
+{
+    int64_t before = clock_wall_us() - (int64_t)STORE_HISTORY_DAYS * 24 * HOUR_US;
+    struct error err = {0};
+    size_t count = 0, events = 0, audit = 0;
+
+    if (store_sandbox_prune(all->store, before, PRUNE_ROWS, &count, &err) < 0 ||
+        store_event_prune(all->store, before, EVENTS_KEPT, PRUNE_ROWS, &events, &err) < 0 ||
+        store_audit_prune(all->store, before - 23 * 24 * HOUR_US, EVENTS_KEPT, PRUNE_ROWS, &audit,
+                          &err) < 0 ||
+        store_idempotency_prune(all->store, clock_wall_us() - 24 * HOUR_US, &err) < 0)
+        log_warn("sandbox", "forget old history: %s, ignoring", err.message);
+    return clock_mono_us() + (count < PRUNE_ROWS && events < PRUNE_ROWS ? HOUR_US : AGAIN_US);
+}
+
+/* Returns when to come again; *pause grows with every failure. */
+static int64_t collect(struct sandboxes *all, int64_t *pause)
+{
+    if (layers_collect(all)) {
+        *pause = AGAIN_US;
+        return clock_mono_us() + HOUR_US;
+    }
+    *pause = *pause * 2 < AGAIN_MAX_US ? *pause * 2 : AGAIN_MAX_US;
+    return clock_mono_us() + *pause / 2;
+}
+
+static int64_t min_of(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void *keeper_run(void *arg)
+{
+    struct sandboxes *all = arg;
+    struct keeper *keeper = &all->keeper;
+    int64_t prune_at = clock_mono_us() + HOUR_US, collect_at = prune_at, pause = AGAIN_US;
+
+    (void)pthread_mutex_lock(&keeper->lock);
+    while (!keeper->stopping) {
+        int64_t now = clock_mono_us();
+        bool wanted = keeper->collect;
+
+        if (!wanted && now < min_of(prune_at, collect_at)) {
+            cond_wait_us(&keeper->wanted, &keeper->lock, min_of(prune_at, collect_at) - now);
+            continue;
+        }
+        keeper->collect = false;
+        (void)pthread_mutex_unlock(&keeper->lock);
+        if (wanted || now >= collect_at)
+            collect_at = collect(all, &pause);
+        if (now >= prune_at)
+            prune_at = prune(all);
+        (void)pthread_mutex_lock(&keeper->lock);
+    }
+    (void)pthread_mutex_unlock(&keeper->lock);
+    return NULL;
+}
+
+void layers_collect_soon(struct sandboxes *all)
+{
+    (void)pthread_mutex_lock(&all->keeper.lock);
+    all->keeper.collect = true;
+    (void)pthread_cond_signal(&all->keeper.wanted);
+    (void)pthread_mutex_unlock(&all->keeper.lock);
+}
+
+int keeper_start(struct sandboxes *all, struct error *err)
+{
+    int errnum = pthread_create(&all->keeper.thread, NULL, keeper_run, all);
+
+    if (errnum)
+        return error_set_errno(err, errnum, "start the keeper thread");
+    all->keeper.has_thread = true;
+    return 0;
+}
+
+void keeper_stop(struct sandboxes *all)
+{
+    (void)pthread_mutex_lock(&all->keeper.lock);
+    all->keeper.stopping = true;
+    (void)pthread_cond_signal(&all->keeper.wanted);
+    (void)pthread_mutex_unlock(&all->keeper.lock);
+    if (all->keeper.has_thread)
+        (void)pthread_join(all->keeper.thread, NULL);
+}

@@ -1,0 +1,141 @@
+/* Pausing, in the order of the steps:
+ *
+ *   PAUSING   nobody else may touch it
+ *   row       'paused', under way: a crash from here on is finished by recovery
+ *   route     PAUSED: open connections are cut, new ones are refused (or wake it, later)
+ *   box       its processes stand still, or end and leave their files
+ *   row       'paused', on disk: a host that dies from here on loses the processes, not the files
+ *   PAUSED
+ *
+ * When the box cannot be stopped it runs on, as before. When it is uncertain whether it runs (a
+ * stop that failed halfway, an agent that does not answer), it is PAUSED and its files decide: they
+ * are there in any case, and a resume boots from them. */
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "route/route.h"
+#include "sandbox/sandbox_history.h"
+#include "sandbox/sandbox_internal.h"
+
+enum { RETRY_US = 5 * 1000 * 1000 };
+
+static void route_pause(struct sandboxes *all, const char *id)
+{
+    struct route route;
+
+    if (!routes_find(all->routes, str_of(id), &route))
+        return;
+    route.state = ROUTE_PAUSED;
+    routes_set(all->routes, &route);
+}
+
+static int stop_box(struct sandboxes *all, const char *id, bool disk_only, struct error *err)
+{
+    if (disk_only)
+        return all->engine->ops->stop(all->engine, id, err);
+    return all->engine->ops->freeze(all->engine, id, true, err);
+}
+
+/* After a failed stop: is there something to go back to? Only the agent's answer tells. */
+static bool still_runs(struct sandboxes *all, const struct sandbox *sandbox)
+{
+    struct error ignored = {0};
+    int fd = -1;
+
+    (void)all->engine->ops->freeze(all->engine, sandbox->id, false, &ignored);
+    if (agent_ready(all->run_dir, sandbox->id, &fd, &ignored) < 0)
+        return false;
+    close_fd(&fd);
+    return true;
+}
+
+/* Back to RUNNING. An end that has passed is tried again soon, not at once. */
+static void run_until(struct sandboxes *all, struct sandbox *sandbox, int64_t end_at_us,
+                      int64_t revision)
+{
+    int64_t soonest = clock_wall_us() + RETRY_US;
+    struct error ignored = {0};
+
+    if (table_run(all, sandbox, end_at_us > soonest ? end_at_us : soonest, revision))
+        return;
+    table_fail(all, sandbox, "exited");
+    (void)sandbox_teardown(all, sandbox, &ignored);
+}
+
+static void run_on(struct sandboxes *all, struct sandbox *sandbox, const struct store_sandbox *row)
+{
+    int64_t revision = row->revision;
+    struct error err = {0};
+
+    if (store_sandbox_set_life(all->store, row->id, &row->life, NULL, false, &revision, &err) < 0)
+        log_error("sandbox", "id=%s: %s; it is listed as paused but runs", sandbox->id,
+                  err.message);
+    route_publish(all, sandbox->id, row, true);
+    run_until(all, sandbox, row->life.end_at_us, revision);
+}
+
+/* The row says 'under way' until here; that it could not be written again changes nothing for a
+ * sandbox whose files are kept, so it stays paused and the caller is told. */
+static int settle(struct sandboxes *all, struct sandbox *sandbox, struct store_sandbox_life *life,
+                  bool cold, struct error *err)
+{
+    struct store_event event = history_paused(!life->memory);
+    int64_t revision = 0;
+    int result;
+
+    life->step = STORE_STEP_NONE;
+    result =
+        store_sandbox_set_life(all->store, str_of(sandbox->id), life, &event, true, &revision, err);
+    table_paused(all, sandbox, cold);
+    return result;
+}
+
+int pause_owned(struct sandboxes *all, struct sandbox *sandbox, bool disk_only, struct error *err)
+{
+    auto_arena struct arena arena = {0};
+    struct store_sandbox row = {.id = str_of(sandbox->id)};
+    struct store_sandbox_life life;
+    int64_t revision = 0, from = clock_mono_us();
+
+    if (store_sandbox_get(all->store, row.id, &arena, &row, err) < 0) {
+        run_until(all, sandbox, sandbox->due_us, sandbox->revision);
+        return error_prefix(err, "pause sandbox");
+    }
+    life = row.life;
+    life.state = STORE_SANDBOX_PAUSED;
+    life.step = STORE_STEP_PAUSING;
+    life.memory = !disk_only;
+    life.end_at_us = clock_wall_us();
+    if (store_sandbox_set_life(all->store, row.id, &life, NULL, false, &revision, err) < 0) {
+        run_on(all, sandbox, &row);
+        return error_prefix(err, "pause sandbox");
+    }
+    route_pause(all, sandbox->id);
+    if (stop_box(all, sandbox->id, disk_only, err) < 0) {
+        struct error ignored = {0};
+
+        (void)error_prefix(err, "pause sandbox");
+        log_error("sandbox", "id=%s: %s", sandbox->id, err->message);
+        if (still_runs(all, sandbox))
+            run_on(all, sandbox, &row);
+        else
+            (void)settle(all, sandbox, &life, disk_only, &ignored);
+        return -1;
+    }
+    if (settle(all, sandbox, &life, disk_only, err) < 0)
+        return error_prefix(err, "pause sandbox");
+    log_info("sandbox", "paused id=%.*s to=%s us=%lld", STR_ARG(row.id),
+             disk_only ? "disk" : "memory", (long long)(clock_mono_us() - from));
+    return 0;
+}
+
+int sandbox_pause(struct sandboxes *all, struct str team_id, struct str id,
+                  const struct sandbox_pause *request, struct error *err)
+{
+    struct table_claim claim = {.to = SANDBOX_PAUSING, .asked_at_us = request->asked_at_us};
+    struct sandbox *sandbox;
+
+    if (table_claim(all, team_id, id, &claim, &sandbox, err) < 0)
+        return -1;
+    return sandbox ? pause_owned(all, sandbox, request->disk_only, err) : 0;
+}

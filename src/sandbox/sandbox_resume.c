@@ -1,0 +1,274 @@
+/* Resuming, in the order of the steps:
+ *
+ *   RESUMING  nobody else may touch it
+ *   row       'paused', resume under way: a crash from here on is undone by recovery
+ *   box       its processes go on, or, when they are not there (any more), it boots from its files
+ *   row       'running', with its new end
+ *   route     RUNNING
+ *   RUNNING
+ *
+ * Whatever fails: it is PAUSED again, with its files. Which of the two kinds of resume it was is in
+ * the row, in the log and in what clients see. */
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "sandbox/sandbox_history.h"
+#include "sandbox/sandbox_internal.h"
+
+enum { WAKE_TIMEOUT_MIN_S = 300, CONNECT_TRIES = 10 };
+
+/* Processes that were frozen. The agent's answer proves that they run. */
+static int thaw(struct sandboxes *all, const char *id, struct error *err)
+{
+    int fd = -1;
+
+    if (all->engine->ops->freeze(all->engine, id, false, err) < 0 ||
+        agent_ready(all->run_dir, id, &fd, err) < 0)
+        return -1;
+    close_fd(&fd);
+    return 0;
+}
+
+int spec_from_row(struct sandboxes *all, const struct store_sandbox *row, struct box_spec *out,
+                  struct error *err)
+{
+    (void)all;
+    *out = (struct box_spec){
+        .limits = {.mem_bytes = (uint64_t)row->mem_mb << 20,
+                   .disk_bytes = (uint64_t)row->disk_mb << 20,
+                   .cpu_count = (uint32_t)row->cpu_count,
+                   .pids_max = SANDBOX_PIDS_MAX},
+        .internet = row->internet,
+    };
+    if (!str_copy(row->id, out->id, sizeof(out->id)))
+        return error_set(err, ERROR_INTERNAL, "bad id in the store");
+    return spec_set_layers(row->layers, out, err);
+}
+
+static int boot(struct sandboxes *all, struct sandbox *sandbox, const struct store_sandbox *row,
+                struct error *err)
+{
+    auto_buf struct buf body = {0};
+    auto_free char *env = str_dup(row->env);
+    auto_free char *token = str_dup(row->access_token);
+    struct box_spec spec;
+    struct box_info info;
+
+    if (spec_from_row(all, row, &spec, err) < 0 || agent_init_body(env, token, &body, err) < 0)
+        return -1;
+    spec.keep_disk = true;
+    /* What is left of its processes ends first. From here on an event may be about those. */
+    (void)pthread_mutex_lock(&all->lock);
+    sandbox->rebooted = true;
+    (void)pthread_mutex_unlock(&all->lock);
+    if (all->engine->ops->stop(all->engine, sandbox->id, err) < 0 ||
+        all->engine->ops->start(all->engine, &spec, &info, err) < 0)
+        return -1;
+    return agent_init(all->run_dir, sandbox->id, -1, buf_str(&body), err);
+}
+
+/* Sets what it was resumed from. */
+static int start_box(struct sandboxes *all, struct sandbox *sandbox,
+                     const struct store_sandbox *row, bool disk_only, enum store_resumed *out_from,
+                     struct error *err)
+{
+    struct error why = {0};
+
+    *out_from = STORE_RESUMED_MEMORY;
+    if (!disk_only && !sandbox->cold && row->life.memory) {
+        if (thaw(all, sandbox->id, &why) == 0)
+            return 0;
+        log_warn("sandbox", "id=%s: its processes are lost (%s); it boots from its files",
+                 sandbox->id, why.message);
+    }
+    *out_from = STORE_RESUMED_DISK;
+    return boot(all, sandbox, row, err);
+}
+
+/* Back to PAUSED. After a failed boot only the files are there. */
+static void undo(struct sandboxes *all, struct sandbox *sandbox, const struct store_sandbox *row,
+                 enum store_resumed from)
+{
+    bool cold = from == STORE_RESUMED_DISK;
+    struct error err = {0};
+    int64_t revision;
+
+    if (cold ? all->engine->ops->stop(all->engine, sandbox->id, &err) < 0
+             : all->engine->ops->freeze(all->engine, sandbox->id, true, &err) < 0)
+        log_warn("sandbox", "id=%s: %s; the next resume sees to it", sandbox->id, err.message);
+    if (store_sandbox_set_life(all->store, row->id, &row->life, NULL, true, &revision, &err) < 0)
+        log_warn("sandbox", "id=%s: %s, ignoring", sandbox->id, err.message);
+    table_paused(all, sandbox, cold || sandbox->cold);
+}
+
+bool box_runs(struct sandboxes *all, const char *id)
+{
+    auto_free struct box_info *infos = NULL;
+    struct error ignored = {0};
+    size_t count = 0;
+
+    if (all->engine->ops->list(all->engine, &infos, &count, &ignored) < 0)
+        return true; /* no reason to end anything */
+    for (size_t i = 0; i < count; i++)
+        if (strncmp(infos[i].id, id, ID_SIZE) == 0)
+            return infos[i].running;
+    return false;
+}
+
+/* RUNNING, unless its box ended since. */
+static bool run(struct sandboxes *all, struct sandbox *sandbox,
+                const struct store_sandbox_life *life, int64_t revision)
+{
+    if (table_run(all, sandbox, life->end_at_us, revision))
+        return true;
+    if (!box_runs(all, sandbox->id))
+        return false;
+    (void)pthread_mutex_lock(&all->lock);
+    sandbox->died = false; /* that was an earlier life */
+    (void)pthread_mutex_unlock(&all->lock);
+    return table_run(all, sandbox, life->end_at_us, revision);
+}
+
+static struct store_sandbox_life new_life(const struct sandboxes *all,
+                                          const struct store_sandbox *row,
+                                          const struct sandbox_resume *request,
+                                          enum store_resumed from)
+{
+    struct store_sandbox_life life = row->life;
+    int64_t now = clock_wall_us();
+
+    life.state = STORE_SANDBOX_RUNNING;
+    life.step = STORE_STEP_NONE;
+    life.resumed_from = from;
+    life.running_since_us = now;
+    life.end_at_us = end_within_life(all, now, now + request->timeout_s * 1000000);
+    if (request->auto_pause_given)
+        life.auto_pause = request->auto_pause;
+    return life;
+}
+
+/* Consumes a RESUMING that the caller owns. *row is what it was, and then what it is. */
+static int resume_owned(struct sandboxes *all, struct sandbox *sandbox,
+                        const struct sandbox_resume *request, struct arena *arena,
+                        struct store_sandbox *row, struct error *err)
+{
+    enum store_resumed from = STORE_RESUMED_MEMORY;
+    int64_t began = clock_mono_us(), revision = 0;
+    struct store_sandbox_life life;
+    struct store_event event;
+
+    if (store_sandbox_get(all->store, str_of(sandbox->id), arena, row, err) < 0) {
+        table_paused(all, sandbox, sandbox->cold);
+        return -1;
+    }
+    life = row->life;
+    life.step = STORE_STEP_RESUMING;
+    row->life.step = STORE_STEP_NONE;
+    if (store_sandbox_set_life(all->store, row->id, &life, NULL, false, &revision, err) < 0) {
+        table_paused(all, sandbox, sandbox->cold);
+        return -1;
+    }
+    if (start_box(all, sandbox, row, request->disk_only, &from, err) < 0)
+        goto fail;
+    life = new_life(all, row, request, from);
+    event = history_resumed(from == STORE_RESUMED_DISK);
+    if (store_sandbox_set_life(all->store, row->id, &life, &event, false, &revision, err) < 0)
+        goto fail;
+    (void)pthread_mutex_lock(&all->lock);
+    sandbox->auto_pause = life.auto_pause;
+    (void)pthread_mutex_unlock(&all->lock);
+    route_publish(all, sandbox->id, row, true);
+    if (!run(all, sandbox, &life, revision)) {
+        route_publish(all, sandbox->id, row, false);
+        (void)error_set(err, ERROR_INTERNAL, "its processes ended while it was resumed");
+        goto fail;
+    }
+    row->life = life;
+    log_info("sandbox", "resumed id=%.*s from=%s us=%lld", STR_ARG(row->id),
+             from == STORE_RESUMED_MEMORY ? "memory" : "disk",
+             (long long)(clock_mono_us() - began));
+    return 0;
+fail:
+    undo(all, sandbox, row, from);
+    return error_prefix(err, "resume sandbox");
+}
+
+static int check_request(const struct sandboxes *all, const struct sandbox_resume *request,
+                         struct error *err)
+{
+    if (request->timeout_s < 0)
+        return error_set(err, ERROR_INVALID, "Timeout must be greater than or equal to 0");
+    return check_timeout_max(all, request->timeout_s, err);
+}
+
+int sandbox_resume(struct sandboxes *all, struct str team_id, struct str id,
+                   const struct sandbox_resume *request, struct arena *arena,
+                   struct sandbox_view *out, struct error *err)
+{
+    struct store_limits limits;
+    struct table_claim claim = {.to = SANDBOX_RESUMING, .limits = &limits};
+    struct store_sandbox row;
+    struct sandbox *sandbox;
+
+    if (check_request(all, request, err) < 0 || team_limits(all, team_id, &limits, err) < 0 ||
+        table_claim(all, team_id, id, &claim, &sandbox, err) < 0 ||
+        resume_owned(all, sandbox, request, arena, &row, err) < 0)
+        return -1;
+    view_from_row(all, &row, out);
+    return 0;
+}
+
+/* Between the two attempts the other side may have paused or resumed it: then it is tried again. */
+int sandbox_connect(struct sandboxes *all, struct str team_id, struct str id,
+                    const struct sandbox_resume *request, struct arena *arena,
+                    struct sandbox_view *out, bool *out_resumed, struct error *err)
+{
+    for (int i = 0; i < CONNECT_TRIES; i++) {
+        *out_resumed = false;
+        if (sandbox_extend(all, team_id, id, request->timeout_s, arena, out, err) == 0)
+            return 0;
+        if (err->code != ERROR_CONFLICT)
+            return -1;
+        *out_resumed = true;
+        if (sandbox_resume(all, team_id, id, request, arena, out, err) == 0)
+            return 0;
+        if (err->code != ERROR_CONFLICT)
+            return -1;
+    }
+    return -1;
+}
+
+/* What traffic may wake, and for how long. */
+static int wake_request(struct sandboxes *all, const char *id, struct arena *arena,
+                        struct str *out_team, struct sandbox_resume *out, struct error *err)
+{
+    struct store_sandbox row;
+
+    if (store_sandbox_get(all->store, str_of(id), arena, &row, err) < 0)
+        return -1;
+    if (row.life.state == STORE_SANDBOX_PAUSED && (!row.auto_resume || !row.life.memory))
+        return error_set(err, ERROR_CONFLICT, "Sandbox %s is paused", id);
+    *out_team = row.team_id;
+    out->timeout_s = row.timeout_s;
+    if (out->timeout_s < WAKE_TIMEOUT_MIN_S)
+        out->timeout_s = WAKE_TIMEOUT_MIN_S;
+    if (out->timeout_s > all->max_timeout_s)
+        out->timeout_s = all->max_timeout_s;
+    return 0;
+}
+
+int sandbox_wake(struct sandboxes *all, const char *id, struct error *err)
+{
+    auto_arena struct arena arena = {0};
+    struct sandbox_resume request = {0};
+    struct sandbox_view view;
+    struct str team_id;
+
+    if (wake_request(all, id, &arena, &team_id, &request, err) < 0)
+        return -1;
+    if (sandbox_resume(all, team_id, str_of(id), &request, &arena, &view, err) == 0)
+        return 0;
+    if (err->code != ERROR_CONFLICT)
+        return -1;
+    return table_check_runs(all, team_id, str_of(id), err);
+}

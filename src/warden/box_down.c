@@ -1,0 +1,190 @@
+/* The ways down. Steps that are idempotent, in an order in which a box that is half gone is found
+ * again by the next warden: the record says the last word. */
+#include "warden/box.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "disk/disk.h"
+#include "network/network.h"
+
+#ifndef P_PIDFD
+#define P_PIDFD 3
+#endif
+
+enum { KILL_TIMEOUT_MS = 10000 };
+
+static int end_processes(struct boxes *all, struct box *box, struct error *err)
+{
+    struct pollfd poll_fd = {.fd = box->pidfd, .events = POLLIN};
+    siginfo_t ignored;
+    int r;
+
+    if (box_cgroup_kill(all->cgroups, box->id, err) < 0)
+        return -1;
+    if (box->pidfd < 0)
+        return 0;
+    (void)epoll_ctl(all->exit_epoll_fd, EPOLL_CTL_DEL, box->pidfd, NULL);
+    /* The first process is the last to go: when it has ended, the pid namespace is empty. */
+    do
+        r = poll(&poll_fd, 1, KILL_TIMEOUT_MS);
+    while (r < 0 && errno == EINTR);
+    if (r == 0)
+        return error_set(err, ERROR_TIMEOUT, "its processes did not end in %d s",
+                         KILL_TIMEOUT_MS / 1000);
+    if (box->child)
+        (void)waitid(P_PIDFD, (id_t)box->pidfd, &ignored, WEXITED);
+    box->child = false;
+    box->pid = 0;
+    close_fd(&box->pidfd);
+    return 0;
+}
+
+static int wait_idle(struct boxes *all, struct box *box, struct error *err)
+{
+    return boxes_wait_idle(all, box, err);
+}
+
+static int remove_cgroup(struct boxes *all, struct box *box, struct error *err)
+{
+    return box_cgroup_remove(all->cgroups, box->id, err);
+}
+
+static int remove_network(struct boxes *all, struct box *box, struct error *err)
+{
+    close_fd(&box->netns_fd);
+    return box->slot ? network_release(all->network, box->slot, err) : 0;
+}
+
+static int remove_disk(struct boxes *all, struct box *box, struct error *err)
+{
+    return disk_box_delete(all->disk, box->id, err);
+}
+
+static int remove_file(struct boxes *all, struct box *box, const char *kind, struct error *err)
+{
+    char name[ID_SIZE + 8];
+
+    (void)snprintf(name, sizeof(name), "%s.%s", box->id, kind);
+    if (unlinkat(all->run_fd, name, 0) < 0 && errno != ENOENT)
+        return error_set_errno(err, errno, "remove '%s'", name);
+    return 0;
+}
+
+static int remove_files(struct boxes *all, struct box *box, struct error *err)
+{
+    if (remove_file(all, box, "sock", err) < 0 || remove_file(all, box, "still", err) < 0)
+        return -1;
+    return remove_file(all, box, "new", err);
+}
+
+static int remove_record(struct boxes *all, struct box *box, struct error *err)
+{
+    return remove_file(all, box, "box", err);
+}
+
+/* What was written before the stop is on disk after it, also if the host dies. A full pool is no
+ * reason to refuse: the kernel goes on trying by itself. */
+static int sync_disk(struct boxes *all, struct box *box, struct error *err)
+{
+    if (disk_box_sync(all->disk, box->id, err) < 0 && err->code != ERROR_NOT_FOUND)
+        log_warn("warden", "box=%s %s; its last writes may not be on disk yet", box->id,
+                 err->message);
+    return 0;
+}
+
+static int stop_record(struct boxes *all, struct box *box, struct error *err)
+{
+    return box_record_stop(all, box, err);
+}
+
+struct step {
+    const char *name;
+    int (*run)(struct boxes *all, struct box *box, struct error *err);
+};
+
+/* Nothing else can go before the first two; the last outlasts every other trace. */
+static const struct step kill_steps[] = {
+    {"processes", end_processes},      {"holders", wait_idle},
+    {"cgroup removal", remove_cgroup}, {"network release", remove_network},
+    {"disk removal", remove_disk},     {"files", remove_files},
+    {"record", remove_record},
+};
+
+static const struct step stop_steps[] = {
+    {"processes", end_processes},      {"holders", wait_idle},
+    {"cgroup removal", remove_cgroup}, {"network release", remove_network},
+    {"files", remove_files},           {"disk sync", sync_disk},
+    {"record", stop_record},
+};
+
+enum { FIRST_STEPS = 2 };
+
+static int go_down(struct boxes *all, struct box *box, const struct step *steps, size_t count,
+                   struct error *err)
+{
+    bool failed = false;
+
+    for (size_t i = 0; i < count && !(failed && i == count - 1); i++) {
+        struct error step_err;
+
+        if (box_fault(steps[i].name, &step_err) == 0 && steps[i].run(all, box, &step_err) == 0)
+            continue;
+        log_warn("warden", "box=%s removal: %s: %s", box->id, steps[i].name, step_err.message);
+        if (!failed)
+            *err = step_err;
+        failed = true;
+        if (i < FIRST_STEPS)
+            break;
+    }
+    if (!failed)
+        return 0;
+    boxes_set_dead(all, box);
+    return error_prefix(err, "remove box '%s'", box->id);
+}
+
+int box_teardown(struct boxes *all, struct box *box, struct error *err)
+{
+    if (go_down(all, box, kill_steps, sizeof(kill_steps) / sizeof(*kill_steps), err) < 0)
+        return -1;
+    boxes_remove(all, box);
+    return 0;
+}
+
+int box_teardown_but_disk(struct boxes *all, struct box *box, struct error *err)
+{
+    if (go_down(all, box, stop_steps, sizeof(stop_steps) / sizeof(*stop_steps), err) < 0)
+        return -1;
+    boxes_set_stopped(all, box);
+    return 0;
+}
+
+int box_kill(struct boxes *all, const char *id, struct error *err)
+{
+    struct box *box;
+
+    if (boxes_take(all, id, &box, err) < 0)
+        return -1;
+    return box ? box_teardown(all, box, err) : 0;
+}
+
+int box_stop(struct boxes *all, const char *id, struct error *err)
+{
+    struct box *box;
+
+    if (boxes_in_state(all, id, BOX_STOPPED))
+        return 0;
+    if (boxes_take(all, id, &box, err) < 0)
+        return -1;
+    if (!box)
+        return error_set(err, ERROR_NOT_FOUND, "no box '%s'", id);
+    return box_teardown_but_disk(all, box, err);
+}

@@ -1,0 +1,55 @@
+/* Operations on a box that runs. */
+#include "warden/box.h"
+
+#include "disk/disk.h"
+#include "network/network.h"
+
+static int find_running(struct boxes *all, const char *id, uint32_t *out_slot, struct error *err)
+{
+    struct box *box;
+    bool running;
+
+    (void)pthread_mutex_lock(&all->lock);
+    box = map_get(&all->table, str_of(id));
+    running = box && box->state == BOX_RUNNING;
+    if (running)
+        *out_slot = box->slot;
+    (void)pthread_mutex_unlock(&all->lock);
+    return running ? 0 : error_set(err, ERROR_NOT_FOUND, "no running box '%s'", id);
+}
+
+int box_limit(struct boxes *all, const char *id, const struct box_limits *limits, bool internet,
+              struct error *err)
+{
+    uint32_t slot;
+
+    if (find_running(all, id, &slot, err) < 0 ||
+        box_cgroup_limit(all->cgroups, id, limits, err) < 0 ||
+        disk_box_limit(all->disk, id, limits->disk_bytes, err) < 0)
+        return -1;
+    return network_set_online(all->network, slot, internet, err);
+}
+
+int box_freeze(struct boxes *all, const char *id, bool frozen, struct error *err)
+{
+    struct box *box;
+    int r;
+
+    if (boxes_hold(all, id, false, &box, err) < 0)
+        return -1;
+    /* It stands still (or not) for its own sake from now on. */
+    r = box_record_still(all, id, false, err);
+    if (r == 0)
+        r = box_cgroup_freeze(all->cgroups, id, frozen, err);
+    boxes_release(all, box);
+    return r;
+}
+
+int box_usage(struct boxes *all, const char *id, struct box_usage *out, struct error *err)
+{
+    uint32_t slot;
+
+    if (find_running(all, id, &slot, err) < 0 || box_cgroup_usage(all->cgroups, id, out, err) < 0)
+        return -1;
+    return disk_box_used(all->disk, id, &out->disk_bytes, err);
+}
