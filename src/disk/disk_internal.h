@@ -55,6 +55,4 @@ int disk_quota_enable(int pool_fd, struct error *err);
 int disk_quota_open(int pool_fd, int *out_fd, struct error *err);
 int disk_quota_limit(int subvol_fd, uint64_t limit_bytes, struct error *err);
 int disk_quota_used(const struct disk *disk, int subvol_fd, uint64_t *out_bytes, struct error *err);
-/* Removes quota groups whose subvolume is gone; kernels before 6.10 leave them behind. */
-int disk_quota_sweep(const struct disk *disk, struct error *err);
 struct btrfs_qgroup_limit disk_quota_of(uint64_t limit_bytes);

@@ -82,5 +82,5 @@ int disk_grow(struct disk *disk, struct error *err)
         r = grow(disk, err);
         (void)pthread_mutex_unlock(&disk->grow_lock);
     }
-    return r < 0 ? r : disk_quota_sweep(disk, err);
+    return r;
 }

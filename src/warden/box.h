@@ -82,6 +82,8 @@ int boxes_add(struct boxes *all, const char *id, struct box **out, struct error 
 int boxes_take(struct boxes *all, const char *id, struct box **out, struct error *err);
 /* Forgets a box and frees its slot. */
 void boxes_remove(struct boxes *all, struct box *box);
+/* Frees the table; the boxes themselves go on. */
+void boxes_forget(struct boxes *all);
 void boxes_set_running(struct boxes *all, struct box *box);
 /* Entries from offset on; returns how many were written. */
 size_t boxes_list(struct boxes *all, size_t offset, struct box_info *out, size_t max);

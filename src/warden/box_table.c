@@ -98,6 +98,20 @@ void boxes_remove(struct boxes *all, struct box *box)
     free(box);
 }
 
+void boxes_forget(struct boxes *all)
+{
+    struct map_entry *entry;
+
+    map_for_each (&all->table, entry) {
+        struct box *box = entry->value;
+
+        close_fd(&box->pidfd);
+        close_fd(&box->netns_fd);
+        free(box);
+    }
+    map_done(&all->table);
+}
+
 static void watch_exit(struct boxes *all, const struct box *box)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = box->slot};

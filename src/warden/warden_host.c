@@ -265,7 +265,7 @@ void warden_close_host(struct warden *warden, bool remove)
     close_fd(&boxes->layers_fd);
     close_fd(&boxes->run_fd);
     close_fd(&warden->lock_fd);
-    map_done(&boxes->table);
+    boxes_forget(boxes);
 }
 
 static int parse_address(const char *text, struct sockaddr_in *out, struct error *err)
