@@ -73,9 +73,9 @@ run_meson()
 {
     local name=$1 dir=$2 begin=$SECONDS status good bad missing
     make --no-print-directory "$dir/build.ninja" &&
-        meson test -C "$dir" --suite unit --print-errorlogs --timeout-multiplier "${3:-1}" >"$logs/$name.log" 2>&1
+        meson test -C "$dir" --suite unit --logbase "run-$name" --print-errorlogs --timeout-multiplier "${3:-1}" >"$logs/$name.log" 2>&1
     status=$?
-    cat "$dir/meson-logs/testlog.txt" >"$logs/$name.testlog" 2>/dev/null
+    cat "$dir/meson-logs/run-$name.txt" >"$logs/$name.testlog" 2>/dev/null
     read -r good bad missing < <(awk '
         /^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { good += $1; bad += $3; skip += $5 }
         END { print good + 0, bad + 0, skip + 0 }' "$logs/$name.testlog" 2>/dev/null)

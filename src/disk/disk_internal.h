@@ -14,8 +14,7 @@ struct disk {
     int image_fd;                                      /* DATA/pool.img, or -1 on a plain btrfs */
     int qgroups_fd;                                    /* /sys/fs/btrfs/<fsid>/qgroups */
     bool simple_quota;         /* extents are charged to who wrote them (disk_quota.c) */
-    pthread_mutex_t grow_lock; /* one grow at a time; guards the image's size and sweep_at_ms */
-    int64_t sweep_at_ms;       /* next look for stale quota groups */
+    pthread_mutex_t grow_lock; /* one grow at a time; guards the image's size */
 };
 
 /* disk_mkfs.c: makes a btrfs of the whole file. */
@@ -81,6 +80,4 @@ int disk_quota_forgive(const struct disk *disk, int subvol_fd, uint64_t bytes, s
 /* Whether extents are charged to the subvolume that wrote them. */
 bool disk_quota_is_simple(int qgroups_fd);
 int disk_quota_used(const struct disk *disk, int subvol_fd, uint64_t *out_bytes, struct error *err);
-/* Removes quota groups whose subvolume is gone; kernels before 6.10 leave them behind. */
-int disk_quota_sweep(const struct disk *disk, struct error *err);
 struct btrfs_qgroup_limit disk_quota_of(uint64_t limit_bytes);

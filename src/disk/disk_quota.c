@@ -27,9 +27,6 @@
 #define BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA 4
 #endif
 
-/* Groups looked at in one sweep; each costs two small searches. */
-enum { SWEEP_MAX = 1 << 16 };
-
 int disk_quota_enable(int pool_fd, struct error *err)
 {
     struct btrfs_ioctl_quota_ctl_args args = {.cmd = BTRFS_QUOTA_CTL_ENABLE_SIMPLE_QUOTA};
@@ -149,45 +146,4 @@ int disk_quota_forgive(const struct disk *disk, int subvol_fd, uint64_t bytes, s
     if (limit == 0 || limit == UINT64_MAX || limit < before)
         return 0;
     return set_limit(subvol_fd, limit - before + bytes, err);
-}
-
-static int subvolume_exists(int pool_fd, uint64_t id, struct error *err)
-{
-    struct disk_tree_range range = {.tree = BTRFS_ROOT_TREE_OBJECTID,
-                                    .objectid = id,
-                                    .type = BTRFS_ROOT_ITEM_KEY,
-                                    .max_offset = UINT64_MAX};
-    uint64_t ignored;
-
-    return disk_tree_first(pool_fd, &range, &ignored, err);
-}
-
-int disk_quota_sweep(const struct disk *disk, struct error *err)
-{
-    struct disk_tree_range range = {.tree = BTRFS_QUOTA_TREE_OBJECTID,
-                                    .type = BTRFS_QGROUP_INFO_KEY,
-                                    .min_offset = BTRFS_FIRST_FREE_OBJECTID,
-                                    /* Level 0, the groups of subvolumes. */
-                                    .max_offset = (1ull << BTRFS_QGROUP_LEVEL_SHIFT) - 1};
-
-    for (int i = 0; i < SWEEP_MAX; i++) {
-        struct btrfs_ioctl_qgroup_create_args args = {0};
-        uint64_t id;
-        int r = disk_tree_first(disk->pool_fd, &range, &id, err);
-
-        if (r <= 0)
-            return r;
-        range.min_offset = id + 1;
-        r = subvolume_exists(disk->pool_fd, id, err);
-        if (r < 0)
-            return -1;
-        if (r > 0)
-            continue;
-        args.qgroupid = id;
-        /* Busy: still charged for extents that a snapshot keeps. Absent: the kernel was faster. */
-        if (ioctl(disk->pool_fd, BTRFS_IOC_QGROUP_CREATE, &args) < 0 && errno != EBUSY &&
-            errno != ENOENT)
-            return error_set_errno(err, errno, "remove a stale quota group");
-    }
-    return 0;
 }

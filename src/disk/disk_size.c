@@ -14,7 +14,7 @@
 #define MIB (1024ull * 1024)
 #define GIB (1024 * MIB)
 
-enum { RESERVE_PERCENT = 5, FREE_PERCENT = 25, SWEEP_INTERVAL_MS = 60000 };
+enum { RESERVE_PERCENT = 5, FREE_PERCENT = 25 };
 static const uint64_t reserve_min = 2 * GIB;
 static const uint64_t step_min = 64 * MIB; /* smaller steps are not worth a resize */
 
@@ -74,27 +74,13 @@ static int grow(struct disk *disk, struct error *err)
     return wanted >= size + step_min ? resize(disk, &image, wanted, err) : 0;
 }
 
-/* Groups of boxes whose extents a layer keeps are stale for as long as the layer lives: looking at
- * them all the time is work for nothing. */
-static bool sweep_due(struct disk *disk)
-{
-    int64_t now = clock_mono_ms();
-
-    if (now < disk->sweep_at_ms)
-        return false;
-    disk->sweep_at_ms = now + SWEEP_INTERVAL_MS;
-    return true;
-}
-
 int disk_grow(struct disk *disk, struct error *err)
 {
-    bool sweep;
     int r = 0;
 
     (void)pthread_mutex_lock(&disk->grow_lock);
     if (disk->image_fd >= 0)
         r = grow(disk, err);
-    sweep = r == 0 && sweep_due(disk);
     (void)pthread_mutex_unlock(&disk->grow_lock);
-    return sweep ? disk_quota_sweep(disk, err) : r;
+    return r;
 }

@@ -321,32 +321,6 @@ TEST_TIMEOUT(grow_doubles_when_little_is_free, 60)
     disk_close(disk);
 }
 
-TEST(stale_quota_groups_go)
-{
-    char path[64];
-    struct disk *disk;
-    uint64_t id;
-    int fd;
-
-    setup();
-    disk = open_disk();
-    CHECK(disk_box_create(disk, "x", 10 * MIB, &fd, &err) == 0);
-    close_fd(&fd);
-    fd = openat(disk->boxes_fd, "x", O_RDONLY | O_CLOEXEC);
-    CHECK(disk_tree_subvolume(fd, &id, &err) == 0);
-    close_fd(&fd);
-    (void)snprintf(path, sizeof(path), "0_%" PRIu64, id);
-    CHECK(faccessat(disk->qgroups_fd, path, F_OK, 0) == 0);
-    CHECK(disk_box_delete(disk, "x", &err) == 0);
-    for (int i = 0; faccessat(disk->qgroups_fd, path, F_OK, 0) == 0; i++) {
-        CHECK(i < 500);
-        CHECK(ioctl(disk->pool_fd, BTRFS_IOC_SYNC, NULL) == 0);
-        CHECK(disk_quota_sweep(disk, &err) == 0);
-        (void)usleep(10000);
-    }
-    disk_close(disk);
-}
-
 TEST(data_directory_on_btrfs_needs_no_image)
 {
     struct disk_config inner_config;

@@ -370,6 +370,10 @@ static bool read_some(struct http_conn *conn)
     }
     if (got == 0) {
         conn->eof = true;
+        /* A client may close its side after a request and still wait for the answer. Closing it in
+         * the middle of a silent answer is leaving: nothing else would tell for a long time. */
+        conn->broken =
+            conn->state == CONN_EXCHANGE && conn->ex.answer == ANSWER_OPEN && !conn->out.pending;
         return false;
     }
     conn->in = str_n(buffer, (size_t)got);

@@ -50,4 +50,5 @@ TEST(all_faults_are_reported_at_once)
     CHECK(strstr(faults.p, "'workers'"));
     CHECK(strstr(faults.p, "--nonsense"));
     CHECK(strstr(faults.p, "log must be"));
+    buf_done(&faults);
 }
