@@ -62,6 +62,7 @@ struct warm_pool { /* boxes of the same layers */
     struct box_spec spec;
     struct list boxes;
     size_t count;
+    size_t uses;        /* how often they were asked for */
     int64_t used_at_us; /* monotonic */
 };
 
