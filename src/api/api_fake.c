@@ -5,6 +5,7 @@
 #include "account/api_key.h"
 #include "account/team.h"
 #include "sandbox/sandbox_metrics.h"
+#include "sandbox/sandbox_volume.h"
 #include "template/template.h"
 
 struct api_fake api_fake;
@@ -87,6 +88,7 @@ int sandbox_create(struct sandboxes *all, const struct sandbox_new *request, str
     api_fake.auto_pause = request->auto_pause;
     api_fake.auto_pause_disk = request->auto_pause_disk;
     api_fake.auto_resume = request->auto_resume;
+    api_fake.volume_count = request->volume_count;
     (void)str_copy(request->idempotency_key, api_fake.idempotency_key,
                    sizeof(api_fake.idempotency_key));
     (void)str_copy(request->template_name, api_fake.template_name, sizeof(api_fake.template_name));
@@ -336,6 +338,59 @@ size_t team_metrics(struct sandboxes *all, struct str team_id, int64_t from_us, 
     (*out)[0] = (struct team_sample){.at_us = 1767225600000000, .running = 5};
     (*out)[1] = (struct team_sample){.at_us = 1767225605000000, .running = 3, .start_rate = 0.5};
     return 2;
+}
+
+size_t sandbox_view_volumes(const struct sandbox_view *view,
+                            struct volume_mount out[SANDBOX_VOLUMES_MAX])
+{
+    (void)view;
+    out[0] = (struct volume_mount){STR("v"), STR("/v")};
+    return api_fake.volume_count;
+}
+
+static struct store_volume fake_volume(void)
+{
+    return (struct store_volume){.id = STR("v1"), .name = STR("data"), .token = STR("secret")};
+}
+
+int volume_create(struct sandboxes *all, struct str team_id, struct str name, struct arena *arena,
+                  struct store_volume *out, struct error *err)
+{
+    (void)all, (void)team_id, (void)name, (void)arena;
+    if (api_fake.has_volume)
+        return error_set(err, ERROR_INVALID, "exists");
+    api_fake.has_volume = true;
+    *out = fake_volume();
+    return 0;
+}
+
+int volume_get(struct sandboxes *all, struct str team_id, struct str name, struct arena *arena,
+               struct store_volume *out, struct error *err)
+{
+    (void)all, (void)team_id, (void)arena;
+    if (!api_fake.has_volume || !str_is(name, "v1"))
+        return error_set(err, ERROR_NOT_FOUND, "no volume");
+    *out = fake_volume();
+    return 0;
+}
+
+int volume_list(struct sandboxes *all, struct str team_id, struct arena *arena,
+                struct store_volume **out, size_t *out_count, struct error *err)
+{
+    (void)all, (void)team_id, (void)err;
+    *out = arena_alloc(arena, sizeof(**out));
+    **out = fake_volume();
+    *out_count = api_fake.has_volume;
+    return 0;
+}
+
+int volume_delete(struct sandboxes *all, struct str team_id, struct str name, struct error *err)
+{
+    (void)all, (void)team_id, (void)name;
+    if (!api_fake.has_volume)
+        return error_set(err, ERROR_NOT_FOUND, "no volume");
+    api_fake.has_volume = false;
+    return 0;
 }
 
 /* ---- accounts: tested with the real ones, in api_account_test.c ---- */

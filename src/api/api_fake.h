@@ -29,6 +29,8 @@ struct api_fake {
     char event_type[32];        /* the first of its types */
     char idempotency_key[32];   /* of the last create */
     size_t audited;
+    size_t volume_count;       /* of the last create */
+    bool has_volume;           /* there is one, "v1" */
     int64_t from_us, until_us; /* of the last metrics */
 };
 extern struct api_fake api_fake;

@@ -93,6 +93,7 @@ void api_audit(struct api_call *call);
 /* handlers */
 api_handler_fn api_teams_list, api_keys_list, api_keys_create, api_keys_rename, api_keys_delete;
 api_handler_fn api_tokens_create, api_tokens_delete, api_audit_list;
+api_handler_fn api_volumes_create, api_volumes_list, api_volumes_get, api_volumes_delete;
 api_handler_fn api_admin_teams, api_admin_team_create, api_admin_team_change, api_admin_key_create;
 api_handler_fn api_unsupported;
 api_handler_fn api_sandboxes_create, api_sandboxes_create_v2;

@@ -56,6 +56,8 @@ static int create(struct api_call *call, enum api_generation generation, struct 
                            .auto_pause = body.auto_pause,
                            .auto_pause_disk = !body.auto_pause_memory,
                            .auto_resume = body.resumes,
+                           .volumes = body.volumes,
+                           .volume_count = body.volume_count,
                            .idempotency_key = call->idempotency_key,
                            .request_text = call->body,
                        },

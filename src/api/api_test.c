@@ -254,8 +254,10 @@ TEST(create_refuses)
          "{\"templateID\":\"a\",\"autoPause\":true,\"autoPauseMemory\":false,"
          "\"autoResume\":{\"enabled\":true}}",
          "autoResume"},
-        {501, "{\"templateID\":\"a\",\"volumeMounts\":[{\"name\":\"v\",\"path\":\"/v\"}]}",
-         "volumeMounts"},
+        {400, "{\"templateID\":\"a\",\"volumeMounts\":{}}", "volumeMounts"},
+        {400, "{\"templateID\":\"a\",\"volumeMounts\":[1]}", "volumeMounts"},
+        {400, "{\"templateID\":\"a\",\"volumeMounts\":[{\"name\":\"v\"}]}", "path"},
+        {400, "{\"templateID\":\"a\",\"volumeMounts\":[{},{},{},{},{},{},{},{},{}]}", "8"},
         {501, "{\"templateID\":\"a\",\"iam\":{\"tokens\":{}}}", "iam"},
     };
 
@@ -405,6 +407,31 @@ TEST(forks)
     check_refused(ONE "/fork", &(struct refused){400, "{\"count\":0}", "count"});
     check_refused(ONE "/fork", &(struct refused){400, "{\"count\":101}", "count"});
     check_refused("/sandboxes/i0000000000000000001/fork", &(struct refused){404, "{}", ""});
+}
+
+TEST(volumes)
+{
+    auto_json json_t *made = NULL, *list = NULL, *one = NULL, *gone = NULL, *box = NULL;
+
+    CHECK_INT(request("POST", "/volumes", NULL, "{\"name\":\"data\"}", &made), 201);
+    CHECK_STR(json_get_str(made, "token"), "secret");
+    check_refused("/volumes", &(struct refused){400, "{\"name\":\"data\"}", "exists"});
+    check_refused("/volumes", &(struct refused){400, "{}", "name"});
+    CHECK_INT(request("GET", "/volumes", NULL, NULL, &list), 200);
+    CHECK(!json_object_get(json_array_get(list, 0), "token"));
+    CHECK_INT(request("GET", "/volumes/v1", NULL, NULL, &one), 200);
+    CHECK_STR(json_get_str(one, "volumeID"), "v1");
+    CHECK_INT(request("POST", "/v2/sandboxes", NULL,
+                      "{\"templateID\":\"a\",\"volumeMounts\":[{\"name\":\"data\","
+                      "\"path\":\"/v\"}]}",
+                      NULL),
+              201);
+    CHECK_INT(api_fake.volume_count, 1);
+    CHECK_INT(request("GET", ONE, NULL, NULL, &box), 200);
+    CHECK_STR(json_get_str(json_array_get(json_object_get(box, "volumeMounts"), 0), "path"), "/v");
+    CHECK_INT(request("DELETE", "/volumes/v1", NULL, NULL, NULL), 204);
+    CHECK_INT(request("DELETE", "/volumes/v1", NULL, NULL, &gone), 404);
+    CHECK_INT(json_integer_value(json_object_get(gone, "code")), 404);
 }
 
 TEST(detail_shape)

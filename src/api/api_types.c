@@ -120,10 +120,6 @@ static int check_unsupported(const struct api_new_sandbox *body, struct error *e
 {
     if (check_network(body, err) < 0)
         return -1;
-    if (body->volume_mounts && !json_is_array(body->volume_mounts))
-        return error_set(err, ERROR_INVALID, "'volumeMounts' must be an array");
-    if (!is_neutral(body->volume_mounts))
-        return unsupported(err, "volumeMounts");
     if (!is_neutral(body->iam))
         return unsupported(err, "iam");
     return 0;
@@ -141,6 +137,32 @@ static int read_auto_resume(const json_t *resume, bool *out, struct error *err)
     if (policy.len && !str_is(policy, "any") && !str_is(policy, "off"))
         return error_set(err, ERROR_INVALID, "'autoResume.policy' must be 'any' or 'off'");
     *out = json_is_true(enabled) || str_is(policy, "any");
+    return 0;
+}
+
+static const struct json_field volume_mount_fields[] = {
+    JSON_FIELD(struct volume_mount, name, "name", JSON_REQUIRED),
+    JSON_FIELD(struct volume_mount, path, "path", JSON_REQUIRED),
+    JSON_END,
+};
+
+static int read_volumes(struct api_new_sandbox *body, struct error *err)
+{
+    const json_t *mount;
+    size_t i;
+
+    if (body->volume_mounts && !json_is_array(body->volume_mounts))
+        return error_set(err, ERROR_INVALID, "'volumeMounts' must be an array");
+    if (json_array_size(body->volume_mounts) > SANDBOX_VOLUMES_MAX)
+        return error_set(err, ERROR_INVALID, "'volumeMounts' has more than %d entries",
+                         SANDBOX_VOLUMES_MAX);
+    json_array_foreach(body->volume_mounts, i, mount)
+    {
+        if (!json_is_object(mount))
+            return error_set(err, ERROR_INVALID, "'volumeMounts' must be an array of objects");
+        if (json_read(volume_mount_fields, mount, &body->volumes[body->volume_count++], err) < 0)
+            return error_prefix(err, "'volumeMounts'");
+    }
     return 0;
 }
 
@@ -231,7 +253,8 @@ int api_types_new_sandbox(struct str body, enum api_generation generation, int64
         return error_set(err, ERROR_INVALID, "Timeout must be greater than 0");
     if (check_timeout(out->timeout_s, max_timeout_s, err) < 0 ||
         check_metadata(out->metadata, err) < 0 || check_env_vars(out->env_vars, err) < 0 ||
-        check_lifecycle(out, err) < 0 || check_unsupported(out, err) < 0)
+        check_lifecycle(out, err) < 0 || read_volumes(out, err) < 0 ||
+        check_unsupported(out, err) < 0)
         return -1;
     *out_tree = tree;
     tree = NULL;
@@ -391,10 +414,21 @@ static json_t *metadata_of(struct str text)
     return json_object();
 }
 
+static json_t *volumes_of(const struct sandbox_view *view)
+{
+    struct volume_mount mounts[SANDBOX_VOLUMES_MAX];
+    size_t count = sandbox_view_volumes(view, mounts);
+    json_t *array = json_array();
+
+    for (size_t i = 0; i < count; i++)
+        (void)json_array_append_new(array, json_write(volume_mount_fields, &mounts[i]));
+    return array;
+}
+
 static json_t *sandbox_row(const struct sandbox_view *view, const struct json_field *fields)
 {
     char started_at[CLOCK_TEXT_SIZE], end_at[CLOCK_TEXT_SIZE];
-    auto_json json_t *metadata = metadata_of(view->metadata), *volume_mounts = json_array();
+    auto_json json_t *metadata = metadata_of(view->metadata), *volume_mounts = volumes_of(view);
     auto_json json_t *internet = view->internet_given ? json_boolean(view->internet) : json_null();
     auto_json json_t *network = json_pack("{s:b}", "allowPublicTraffic", 1);
     auto_json json_t *lifecycle = json_pack("{s:b,s:s}", "autoResume", view->auto_resume,

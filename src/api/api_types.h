@@ -8,9 +8,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/str.h"
-
-struct sandbox_resume;
-struct sandbox_view;
+#include "sandbox/sandbox.h"
 
 enum {
     API_METADATA_MAX = 64 * 1024, /* as JSON text */
@@ -30,6 +28,8 @@ struct api_new_sandbox {
     bool auto_pause;
     bool auto_pause_memory;
     bool resumes; /* from auto_resume */
+    struct volume_mount volumes[SANDBOX_VOLUMES_MAX];
+    size_t volume_count; /* from volume_mounts */
     json_t *auto_resume, *network, *volume_mounts, *iam;
 };
 

@@ -8,7 +8,6 @@
 #include <sys/statvfs.h>
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "disk/disk_internal.h"
 
 #define MIB (1024ull * 1024)

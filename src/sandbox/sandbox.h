@@ -46,6 +46,11 @@ struct sandboxes_config {
     int64_t sample_ms;     /* how often metrics are taken; 0 = every 5 s */
 };
 
+struct volume_mount {
+    struct str name; /* or id of the volume */
+    struct str path; /* absolute, inside */
+};
+
 struct sandbox_new {
     struct str team_id;
     struct str template_name; /* id, alias, or either with ":tag" */
@@ -56,6 +61,8 @@ struct sandbox_new {
     bool auto_pause;      /* at the end of its time it is paused, not killed */
     bool auto_pause_disk; /* and then only its files are kept */
     bool auto_resume;     /* traffic resumes it */
+    const struct volume_mount *volumes;
+    size_t volume_count;
     /* A create that is repeated with the same key (and text) returns the first one's sandbox, for a
      * day. STR_NONE = none. */
     struct str idempotency_key, request_text;
@@ -73,6 +80,7 @@ struct sandbox_view {
     int64_t cpu_count, mem_mb, disk_mb;
     bool internet, internet_given;
     bool auto_pause, auto_resume;
+    struct str volumes; /* lines "id name path"; see sandbox_view_volumes() */
     /* How the present or last pause ends or ended: with its processes, or by a boot from its files.
      * STR_NONE when it was never paused. */
     struct str paused_to, resumed_from; /* "memory", "disk" */
@@ -191,6 +199,9 @@ int sandbox_fork(struct sandboxes *all, struct str team_id, struct str id,
  * its pause is not disk_only, for its first timeout but at least 300 s. 0 when it runs (already).
  * sandboxes_open() makes routes_wake() call this. */
 int sandbox_wake(struct sandboxes *all, const char *id, struct error *err);
+enum { SANDBOX_VOLUMES_MAX = 8 };
+size_t sandbox_view_volumes(const struct sandbox_view *view,
+                            struct volume_mount out[SANDBOX_VOLUMES_MAX]);
 size_t sandboxes_running(struct sandboxes *all);
 
 #define SANDBOX_ENVD_VERSION "0.6.13"

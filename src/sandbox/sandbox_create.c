@@ -55,6 +55,7 @@ static int add_row(struct sandboxes *all, const struct plan *plan, const char *i
         .auto_pause_memory = !plan->auto_pause_disk,
         .auto_resume = plan->auto_resume,
         .layers = plan->template.layers,
+        .volumes = arena_str(arena, plan->volumes),
         .tags = tags,
         .tag_count = tag_count,
         .event = &event,

@@ -62,6 +62,7 @@ struct warm_pool { /* boxes of the same layers */
     struct box_spec spec;
     struct list boxes;
     size_t count;
+    size_t uses;        /* how often they were asked for */
     int64_t used_at_us; /* monotonic */
 };
 
@@ -258,6 +259,7 @@ struct plan {
     struct buf init_body;
     struct store_limits limits; /* of the team */
     struct str idempotency_key, idempotency_hash;
+    struct str volumes; /* as in the store */
 };
 int team_limits(struct sandboxes *all, struct str team_id, struct store_limits *out,
                 struct error *err);
@@ -297,6 +299,20 @@ void layers_recover(struct sandboxes *all);
 int layers_seal(struct sandboxes *all, struct str team_id, struct str id, struct arena *arena,
                 struct store_sandbox *row, struct str *out_layers, struct box_spec *out_pin,
                 struct error *err);
+
+/* ---- sandbox_volume.c ---- */
+
+struct volume_line {
+    struct str id;
+    struct volume_mount mount;
+};
+/* What a request asks for, checked, as it is kept in the store. */
+int volumes_text(struct sandboxes *all, struct str team_id, const struct volume_mount *mounts,
+                 size_t count, struct arena *arena, struct str *out, struct error *err);
+size_t volumes_read(struct str text, struct volume_line out[BOX_VOLUMES_MAX]);
+int volumes_to_spec(struct str text, struct box_spec *out, struct error *err);
+/* Files of volumes that a crash left behind, or did not make. */
+void volumes_recover(struct sandboxes *all);
 
 /* ---- sandbox_metrics.c ---- */
 

@@ -205,6 +205,23 @@ static void make_name(struct box_spec *out)
     (void)snprintf(out->layers[0], LAYER_NAME_SIZE, PREFIX "%s", id + 1);
 }
 
+/* A snapshot holds what the snapshots below it held, so those are left out: they can go earlier, and a
+ * snapshot of a snapshot is no deeper than the first. */
+static struct str with_layer(struct str layers, const char *name, struct arena *arena)
+{
+    auto_buf struct buf text = {0};
+
+    buf_init(&text, BOX_LAYERS_MAX * LAYER_NAME_SIZE);
+    while (layers.len) {
+        struct str layer = str_split(&layers, ',');
+
+        if (!str_starts(layer, STR(PREFIX)))
+            (void)buf_printf(&text, "%.*s,", STR_ARG(layer));
+    }
+    (void)buf_printf(&text, "%s", name);
+    return arena_str(arena, buf_str(&text));
+}
+
 static int seal_owned(struct sandboxes *all, const struct sandbox *sandbox, struct arena *arena,
                       struct store_sandbox *row, struct str *out_layers, struct box_spec *pin,
                       struct error *err)
@@ -213,18 +230,13 @@ static int seal_owned(struct sandboxes *all, const struct sandbox *sandbox, stru
     struct layer_info info = {0};
     struct box_spec spec;
 
-    if (store_sandbox_get(all->store, str_of(sandbox->id), arena, row, err) < 0 ||
-        spec_from_row(all, row, &spec, err) < 0)
+    if (store_sandbox_get(all->store, str_of(sandbox->id), arena, row, err) < 0)
         return -1;
-    if (spec.layer_count >= BOX_LAYERS_MAX)
-        return error_set(err, ERROR_CONFLICT,
-                         "Sandbox %s is a snapshot of a snapshot %d times over, which is the limit",
-                         sandbox->id, BOX_LAYERS_MAX);
-    if (store_layer_add(all->store, str_of(name), clock_wall_us(), err) < 0 ||
+    *out_layers = with_layer(row->layers, name, arena);
+    if (spec_set_layers(*out_layers, &spec, err) < 0 ||
+        store_layer_add(all->store, str_of(name), clock_wall_us(), err) < 0 ||
         all->engine->ops->snapshot(all->engine, sandbox->id, name, &info, err) < 0)
         return -1;
-    *out_layers = str_of(
-        arena_printf(arena, "%.*s%s%s", STR_ARG(row->layers), row->layers.len ? "," : "", name));
     log_info("sandbox", "sealed id=%s layer=%s bytes=%llu stood_still_us=%llu", sandbox->id, name,
              (unsigned long long)info.bytes, (unsigned long long)info.frozen_us);
     return 0;

@@ -159,8 +159,11 @@ int team_limits(struct sandboxes *all, struct str team_id, struct store_limits *
 
 static int finish(struct sandboxes *all, struct plan *plan, struct error *err)
 {
-    if (team_limits(all, plan->team_id, &plan->limits, err) < 0)
+    if (team_limits(all, plan->team_id, &plan->limits, err) < 0 ||
+        volumes_to_spec(plan->volumes, &plan->spec, err) < 0)
         return -1;
+    /* Volumes are there from the start or not at all. */
+    plan->is_unique |= plan->spec.volume_count > 0;
     plan->spec.internet = plan->internet;
     if (plan->secure)
         make_token(plan->access_token);
@@ -183,6 +186,8 @@ int plan_from_request(struct sandboxes *all, const struct sandbox_new *request, 
     if (check_timeout_max(all, request->timeout_s, err) < 0 ||
         check_pairs("metadata", request->metadata, false, &plan->metadata, err) < 0 ||
         check_pairs("envVars", request->env_vars, true, &plan->env, err) < 0 ||
+        volumes_text(all, request->team_id, request->volumes, request->volume_count, arena,
+                     &plan->volumes, err) < 0 ||
         pin_template(all, request->team_id, request->template_name, arena, plan, err) < 0)
         return -1;
     return finish(all, plan, err);
@@ -201,6 +206,7 @@ int plan_from_row(struct sandboxes *all, const struct store_sandbox *row, struct
     plan->auto_resume = row->auto_resume;
     plan->metadata = str_dup(row->metadata);
     plan->env = str_dup(row->env);
+    plan->volumes = row->volumes;
     plan->is_unique = true;
     plan->template = (struct store_template){.id = row->template_id,
                                              .team_id = row->team_id,

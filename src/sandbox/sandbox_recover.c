@@ -186,6 +186,7 @@ int recover_all(struct sandboxes *all, struct error *err)
     result = recover_boxes(all, &boxes, infos, count, err);
     map_done(&boxes);
     if (result == 0) {
+        volumes_recover(all);
         layers_recover(all);
         if (!layers_collect(all)) /* boxes of them are still being torn down */
             layers_collect_soon(all);

@@ -53,21 +53,46 @@ TEST(snapshot_and_create_from_it)
     OK(snapshot_delete(env.all, TEAM, snapshot.id, &err));
     FAILS(snapshot_delete(env.all, TEAM, snapshot.id, &err), ERROR_NOT_FOUND);
     FAILS(create_from(&env, snapshot.id, grandchild, &err), ERROR_NOT_FOUND);
-    end(&env, child);
     (void)usleep(50000);
-    CHECK_INT(engine_fake_layers(env.engine), 2); /* second has both */
+    CHECK_INT(engine_fake_layers(env.engine), 2);
+    end(&env, child);
+    WAIT_FOR(engine_fake_layers(env.engine) == 1); /* the second has all that was in the first */
     OK(create_from(&env, STR("second"), grandchild, &err));
+    CHECK(engine_fake_spec(env.engine, grandchild, &spec) && spec.layer_count == 3);
     CHECK_INT(engine_fake_disk(env.engine, grandchild, 0), 43);
     OK(snapshot_delete(env.all, TEAM, STR("second"), &err));
     (void)usleep(50000);
-    CHECK_INT(engine_fake_layers(env.engine), 2);
+    CHECK_INT(engine_fake_layers(env.engine), 1);
     OK(sandbox_pause(env.all, TEAM, str_of(grandchild), &(struct sandbox_pause){.disk_only = true},
                      &err));
     (void)usleep(50000);
-    CHECK_INT(engine_fake_layers(env.engine), 2);
+    CHECK_INT(engine_fake_layers(env.engine), 1);
     end(&env, grandchild);
     WAIT_FOR(engine_fake_layers(env.engine) == 0);
     end(&env, id);
+}
+
+/* A chain of any length is no deeper than its first link. */
+TEST_TIMEOUT(snapshots_of_snapshots, 60)
+{
+    auto_env struct env env;
+    auto_arena struct arena arena = {0};
+    struct snapshot_view view;
+    struct box_spec spec;
+    char id[ID_SIZE];
+
+    env_open(&env, 0);
+    OK(env_create(&env, id, &err));
+    for (unsigned i = 1; i <= 50; i++) {
+        CHECK_INT(engine_fake_disk(env.engine, id, 1), i);
+        OK(sandbox_snapshot(env.all, TEAM, str_of(id), STR("chain"), &arena, &view, &err));
+        end(&env, id);
+        OK(create_from(&env, STR("chain"), id, &err));
+        CHECK(engine_fake_spec(env.engine, id, &spec) && spec.layer_count == 3);
+    }
+    end(&env, id);
+    OK(snapshot_delete(env.all, TEAM, STR("chain"), &err));
+    WAIT_FOR(engine_fake_layers(env.engine) == 0);
 }
 
 TEST(names_and_tags)
@@ -434,7 +459,13 @@ TEST(warm_boxes_of_a_snapshot)
     OK(env_create(&env, id, &err));
     OK(sandbox_snapshot(env.all, TEAM, str_of(id), STR("hot"), &arena, &view, &err));
     OK(create_from(&env, STR("hot"), child, &err));
-    WAIT_FOR(engine_fake_boxes(env.engine) == 6); /* two, and two of each kind */
+    WAIT_FOR(engine_fake_boxes(env.engine) ==
+             5); /* two, two of the base, one as it was used once */
+    (void)usleep(50000);
+    CHECK_INT(engine_fake_boxes(env.engine), 5);
+    end(&env, child);
+    OK(create_from(&env, STR("hot"), child, &err));
+    WAIT_FOR(engine_fake_boxes(env.engine) == 6);
     OK(snapshot_delete(env.all, TEAM, STR("hot"), &err));
     end(&env, child);
     WAIT_FOR(engine_fake_layers(env.engine) == 0);

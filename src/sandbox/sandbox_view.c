@@ -1,4 +1,6 @@
 /* Looking at sandboxes: the store has what they are, the table says which of them are visible. */
+#include <assert.h>
+
 #include "base/clock.h"
 #include "sandbox/sandbox_internal.h"
 
@@ -23,6 +25,7 @@ void view_from_row(const struct sandboxes *all, const struct store_sandbox *row,
         .internet_given = row->internet_given,
         .auto_pause = row->life.auto_pause,
         .auto_resume = row->auto_resume,
+        .volumes = row->volumes,
     };
     if (row->life.state == STORE_SANDBOX_PAUSED)
         out->paused_to = row->life.memory ? STR("memory") : STR("disk");
@@ -75,4 +78,17 @@ void view_copy(const struct sandbox_view *view, struct arena *arena, struct sand
     if (view->access_token.p)
         out->access_token = arena_str(arena, view->access_token);
     out->metadata = arena_str(arena, view->metadata);
+    out->volumes = arena_str(arena, view->volumes);
+}
+
+size_t sandbox_view_volumes(const struct sandbox_view *view,
+                            struct volume_mount out[SANDBOX_VOLUMES_MAX])
+{
+    struct volume_line lines[BOX_VOLUMES_MAX];
+    size_t count = volumes_read(view->volumes, lines);
+
+    static_assert((int)SANDBOX_VOLUMES_MAX == (int)BOX_VOLUMES_MAX, "the same limit");
+    for (size_t i = 0; i < count; i++)
+        out[i] = lines[i].mount;
+    return count;
 }

@@ -1,7 +1,8 @@
-/* Boxes made ahead. One thread keeps `warm` boxes for each of the few sets of layers that were asked
- * for last, so that a create only has to hand one over. Filling up has a low priority: one box at a
- * time, not while creates are running unless a pool is empty, and not right after one while a pool is
- * still half full: the answer goes out first. A start that fails is tried again with growing pauses.
+/* Boxes made ahead. One thread keeps up to `warm` boxes for each of the few sets of layers that were
+ * asked for last, so that a create only has to hand one over; not more than the set was asked for so
+ * far, because a snapshot may be used just once. Filling up has a low priority: one box at a time, not
+ * while creates are running unless a pool is empty, and not right after one while a pool is still half
+ * full: the answer goes out first. A start that fails is tried again with growing pauses.
  *
  * Boxes in the pool have no row, no route and no entry in the table. One that is no longer wanted
  * goes the way of all leftovers, by table_condemn(). */
@@ -74,6 +75,7 @@ static struct warm_pool *heat(struct warm *warm, const struct box_spec *spec, st
     }
     pool->spec = *spec;
     pool->spec.internet = true;
+    pool->uses++;
     pool->used_at_us = clock_mono_us();
     return pool;
 }
@@ -165,6 +167,7 @@ void warm_drop_layer(struct sandboxes *all, const char *layer)
 
             pool->spec = last->spec;
             pool->count = last->count;
+            pool->uses = last->uses;
             pool->used_at_us = last->used_at_us;
             while ((node = list_pop_front(&last->boxes)))
                 list_push_back(&pool->boxes, node);
@@ -227,7 +230,8 @@ static bool pick(struct sandboxes *all, struct box_spec *out, bool *out_full)
     for (size_t i = 0; i < warm->pool_count; i++) {
         const struct warm_pool *pool = &warm->pools[i];
 
-        if (pool->count >= all->warm_target || (busy && pool->count > 0))
+        if (pool->count >= all->warm_target || pool->count >= pool->uses ||
+            (busy && pool->count > 0))
             continue;
         if (!best || pool->count < best->count ||
             (pool->count == best->count && pool->used_at_us > best->used_at_us))
@@ -326,7 +330,7 @@ static int heat_base(struct sandboxes *all, struct error *err)
     if (spec_from_template(&template, &spec, err) < 0)
         return -1;
     list_init(&dropped);
-    (void)heat(&all->warm, &spec, &dropped); /* no thread yet, and room for it */
+    heat(&all->warm, &spec, &dropped)->uses = all->warm_target; /* no thread yet, and room for it */
     return 0;
 }
 

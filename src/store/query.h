@@ -68,6 +68,9 @@ int event_add(struct store *locked, struct str sandbox_id, const struct store_ev
               struct error *err);
 /* Remembers which create made it, when that can be repeated. ERROR_EXISTS when the key was used. */
 int idempotency_add(struct store *locked, const struct store_sandbox *row, struct error *err);
+/* ERROR_NOT_FOUND when a volume is not there (any more). */
+int volume_uses_add(struct store *locked, const struct store_sandbox *row, struct error *err);
+int volume_uses_remove(struct store *locked, struct str sandbox_id, struct error *err);
 /* Says that a sandbox or snapshot uses layers "a,b"; only for layers that snapshots made. */
 int layer_uses_add(struct store *locked, struct str layers, const char *kind, struct str user_id,
                    struct error *err);

@@ -176,6 +176,26 @@ int store_snapshot_page(struct store *store, const struct store_snapshot_query *
 int store_snapshot_delete(struct store *store, struct str template_id, struct str tag,
                           bool *out_freed, struct error *err);
 
+/* ---- volumes (store_volume.c) ---- */
+
+struct store_volume {
+    struct str id, team_id, name, token;
+    bool deleting;
+    int64_t created_at_us;
+};
+
+/* ERROR_EXISTS when the team has one of that name. */
+int store_volume_insert(struct store *store, const struct store_volume *volume, struct error *err);
+/* By id or name. */
+int store_volume_find(struct store *store, struct str team_id, struct str name, struct arena *arena,
+                      struct store_volume *out, struct error *err);
+/* Oldest first; STR_NONE = of all teams, also those that are being deleted. */
+int store_volume_list(struct store *store, struct str team_id, struct arena *arena,
+                      struct store_volume **out, size_t *out_count, struct error *err);
+/* From now on nobody finds it. ERROR_CONFLICT when a sandbox uses it. */
+int store_volume_deleting(struct store *store, struct str id, struct error *err);
+int store_volume_deleted(struct store *store, struct str id, struct error *err);
+
 /* ---- events (store_event.c) ---- */
 
 enum { STORE_LEVEL_DEBUG, STORE_LEVEL_INFO, STORE_LEVEL_WARN, STORE_LEVEL_ERROR };
@@ -245,7 +265,8 @@ struct store_sandbox {
     bool internet, internet_given, secure;
     bool auto_pause_memory; /* how it is paused at the end of its time */
     bool auto_resume;
-    struct str layers; /* "a,b", lowest first */
+    struct str layers;  /* "a,b", lowest first */
+    struct str volumes; /* lines "id name path" */
     /* Stand for the pairs of its metadata; only written. tagged: they were. */
     const struct str *tags;
     size_t tag_count;

@@ -78,6 +78,7 @@ static void read_row(const struct query *query, struct arena *arena, struct stor
         .auto_resume = query_int(query, 26) != 0,
         .layers = query_text(query, 27, arena),
         .tagged = query_int(query, 28) != 0,
+        .volumes = query_text(query, 29, arena),
     };
     read_life(query, &out->life);
 }
@@ -90,7 +91,7 @@ static int insert_row(struct store *locked, const struct store_sandbox *row, str
                    "INSERT INTO sandboxes (" SANDBOX_COLUMNS
                    ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,"
                    " ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23,"
-                   " ?24, ?25, ?26, ?27, ?28, 1)",
+                   " ?24, ?25, ?26, ?27, ?28, 1, ?29)",
                    err) < 0)
         return -1;
     bind_text(&query, row->id);
@@ -121,6 +122,7 @@ static int insert_row(struct store *locked, const struct store_sandbox *row, str
     bind_int(&query, row->auto_pause_memory);
     bind_int(&query, row->auto_resume);
     bind_text(&query, row->layers.p ? row->layers : STR(""));
+    bind_text(&query, row->volumes.p ? row->volumes : STR(""));
     return query_run(&query, err);
 }
 
@@ -133,7 +135,7 @@ int store_sandbox_insert(struct store *store, const struct store_sandbox *row, s
     if (insert_row(locked, row, err) < 0 ||
         layer_uses_add(locked, row->layers, "sandbox", row->id, err) < 0 ||
         sandbox_tags_add(locked, row, err) < 0 || event_add(locked, row->id, row->event, err) < 0 ||
-        idempotency_add(locked, row, err) < 0) {
+        idempotency_add(locked, row, err) < 0 || volume_uses_add(locked, row, err) < 0) {
         store_rollback(locked);
         return -1;
     }
@@ -327,7 +329,7 @@ int store_sandbox_ended(struct store *store, struct str id, struct str reason,
     ended = end_row(locked, id, reason, at_us, err);
     if (ended < 0 || (ended > 0 && event_add(locked, id, event, err) < 0) ||
         layer_uses_remove(locked, "sandbox", id, out_freed, err) < 0 ||
-        sandbox_tags_remove(locked, id, err) < 0) {
+        sandbox_tags_remove(locked, id, err) < 0 || volume_uses_remove(locked, id, err) < 0) {
         store_rollback(locked);
         return -1;
     }

@@ -10,7 +10,7 @@
     " ended_at_us, end_reason," SANDBOX_LIFE_COLUMNS
 #define SANDBOX_LIFE_COLUMNS                                                \
     " step, memory, resumed_from, running_since_us, timeout_s, auto_pause," \
-    " auto_pause_memory, auto_resume, layers, tagged"
+    " auto_pause_memory, auto_resume, layers, tagged, volumes"
 
 /* All rows of a query for SANDBOX_COLUMNS. */
 int sandbox_rows(struct query *query, struct arena *arena, struct store_sandbox **out,
