@@ -221,7 +221,7 @@ static void finish(struct compose *compose)
     compose->writing = false;
     for (size_t i = 0; i < compose->count; i++)
         (void)unlink(compose->sources[i]);
-    buf_init(&answer, 2 * PATH_MAX * 6);
+    buf_init(&answer, (size_t)12 * PATH_MAX); /* each byte may need six */
     buf_add_str(&answer, STR("{\"name\":"));
     json_add_str(&answer, guest_path_base(compose->destination));
     buf_add_str(&answer, STR(",\"path\":"));

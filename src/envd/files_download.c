@@ -283,7 +283,7 @@ static void send_unsized(struct download *download)
     int r;
 
     buf_init(&content, UNSIZED_MAX);
-    buf_init(&packed, 2 * UNSIZED_MAX);
+    buf_init(&packed, (size_t)2 * UNSIZED_MAX);
     if (reply_without_content(download, decide_part(download).status))
         return;
     r = read_unsized(download->fd, &content);
