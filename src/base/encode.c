@@ -77,7 +77,7 @@ void base64_encode(char *out, const void *p, size_t len)
 
         out[0] = base64_digits[v >> 18];
         out[1] = base64_digits[v >> 12 & 63];
-        out[2] = len == 2 ? base64_digits[v >> 6 & 63] : '=';
+        out[2] = (char)(len == 2 ? base64_digits[v >> 6 & 63] : '=');
         out[3] = '=';
     }
 }

@@ -71,8 +71,11 @@ call_fn process_rpc_start, process_rpc_connect, process_rpc_list, process_rpc_se
 struct process *process_rpc_select(struct envd *envd, const json_t *message, struct error *err);
 /* A client stream: reads its own messages. */
 void process_rpc_stream_input(struct envd *envd, struct http_exchange *ex);
-/* filesystem_rpc.c */
+/* filesystem_rpc.c, filesystem_list.c, filesystem_remove.c */
 call_fn filesystem_stat, filesystem_make_dir, filesystem_move, filesystem_list_dir,
     filesystem_remove;
+/* The user, and the request's member resolved for that user. */
+int call_path(const struct call *call, const char *member, struct user *user, char out[PATH_MAX],
+              struct error *err);
 /* watch_rpc.c */
 call_fn watch_rpc_dir, watch_rpc_create, watch_rpc_events, watch_rpc_remove;

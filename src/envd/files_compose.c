@@ -22,7 +22,7 @@ enum {
     PIECE = 256 * 1024,
 };
 
-/* Freed when the exchange is over and the timer is closed. */
+/* Freed when the exchange is over and the handle is closed. */
 struct compose {
     struct envd *envd;
     struct http_exchange *ex;
@@ -32,8 +32,8 @@ struct compose {
     size_t count, at;
     int fd; /* of the source being copied */
     struct upload_file file;
-    bool writing, done;
-    uv_timer_t turn;
+    bool writing;
+    uv_idle_t turn;
     unsigned refs;
 };
 
@@ -60,14 +60,12 @@ static void on_done(struct http_exchange *ex, void *arg)
     struct compose *compose = arg;
 
     (void)ex;
-    compose->done = true;
     uv_close((uv_handle_t *)&compose->turn, on_turn_closed);
     compose_unref(compose);
 }
 
 static void fail(struct compose *compose, const struct error *err)
 {
-    compose->done = true;
     if (compose->writing)
         upload_file_abort(&compose->file);
     compose->writing = false;
@@ -221,10 +219,9 @@ static void finish(struct compose *compose)
         return;
     }
     compose->writing = false;
-    compose->done = true;
     for (size_t i = 0; i < compose->count; i++)
         (void)unlink(compose->sources[i]);
-    buf_init(&answer, 2 * PATH_MAX * 6);
+    buf_init(&answer, (size_t)12 * PATH_MAX); /* each byte may need six */
     buf_add_str(&answer, STR("{\"name\":"));
     json_add_str(&answer, guest_path_base(compose->destination));
     buf_add_str(&answer, STR(",\"path\":"));
@@ -233,13 +230,13 @@ static void finish(struct compose *compose)
     envd_reply_json(compose->ex, 200, buf_str(&answer));
 }
 
-static void on_turn(uv_timer_t *timer)
+static void on_turn(uv_idle_t *turn)
 {
-    struct compose *compose = timer->data;
+    struct compose *compose = turn->data;
     struct error err = {0};
     int64_t budget = TURN_BYTES;
 
-    while (!compose->done && budget > 0 && compose->at < compose->count) {
+    while (budget > 0 && compose->at < compose->count) {
         ssize_t n = 0;
 
         if (compose->fd < 0 && open_source(compose, &err) != 0)
@@ -247,6 +244,7 @@ static void on_turn(uv_timer_t *timer)
         else
             n = copy_some(compose, &err);
         if (n < 0) {
+            (void)uv_idle_stop(turn);
             fail(compose, &err);
             return;
         }
@@ -256,12 +254,10 @@ static void on_turn(uv_timer_t *timer)
             compose->at++;
         }
     }
-    if (compose->done)
+    if (compose->at < compose->count)
         return;
-    if (compose->at == compose->count)
-        finish(compose);
-    else
-        (void)uv_timer_start(&compose->turn, on_turn, 0, 0);
+    (void)uv_idle_stop(turn);
+    finish(compose);
 }
 
 static void on_body(struct http_exchange *ex, struct str body, void *arg)
@@ -273,13 +269,13 @@ static void on_body(struct http_exchange *ex, struct str body, void *arg)
     compose->ex = ex;
     compose->fd = compose->file.fd = -1;
     compose->refs = 2;
-    (void)uv_timer_init(loop_uv(compose->envd->loop), &compose->turn);
+    (void)uv_idle_init(loop_uv(compose->envd->loop), &compose->turn);
     compose->turn.data = compose;
     http_on_done(ex, on_done, compose);
     if (prepare(compose, body, &err) != 0)
         fail(compose, &err);
     else
-        (void)uv_timer_start(&compose->turn, on_turn, 0, 0);
+        (void)uv_idle_start(&compose->turn, on_turn);
 }
 
 void files_compose(struct envd *envd, struct http_exchange *ex)

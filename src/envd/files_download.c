@@ -152,11 +152,11 @@ static void send_part(struct download *download)
 
 /* ---- compressed ---- */
 
-/* Freed when the exchange is over and the timer is closed. */
+/* Freed when the exchange is over and the handle is closed. */
 struct compression {
     struct http_exchange *ex;
     struct gzip *gzip;
-    uv_timer_t turn;
+    uv_idle_t turn;
     int fd;
     unsigned refs;
     bool done;
@@ -193,7 +193,7 @@ static int send_piece(void *arg, struct str data)
     return 0;
 }
 
-static void on_turn(uv_timer_t *timer);
+static void on_turn(uv_idle_t *turn);
 
 static void compress_on(struct compression *job)
 {
@@ -216,13 +216,14 @@ static void compress_on(struct compression *job)
         if (http_pending(job->ex) > HTTP_HIGH_WATER)
             return; /* on_drain goes on */
     }
-    (void)uv_timer_start(&job->turn, on_turn, 0, 0);
+    (void)uv_idle_start(&job->turn, on_turn);
 }
 
-static void on_turn(uv_timer_t *timer)
+static void on_turn(uv_idle_t *turn)
 {
-    struct compression *job = timer->data;
+    struct compression *job = turn->data;
 
+    (void)uv_idle_stop(turn);
     if (!job->done)
         compress_on(job);
 }
@@ -233,7 +234,7 @@ static void on_drain(struct http_exchange *ex, void *arg)
 
     (void)ex;
     if (!job->done)
-        (void)uv_timer_start(&job->turn, on_turn, 0, 0);
+        (void)uv_idle_start(&job->turn, on_turn);
 }
 
 static void send_compressed(struct download *download)
@@ -245,7 +246,7 @@ static void send_compressed(struct download *download)
     job->gzip = gzip_new();
     job->refs = 2;
     compressions++;
-    (void)uv_timer_init(loop_uv(http_loop(job->ex)), &job->turn);
+    (void)uv_idle_init(loop_uv(http_loop(job->ex)), &job->turn);
     job->turn.data = job;
     http_on_done(job->ex, on_compression_done, job);
     http_on_drain(job->ex, on_drain, job);
@@ -282,7 +283,7 @@ static void send_unsized(struct download *download)
     int r;
 
     buf_init(&content, UNSIZED_MAX);
-    buf_init(&packed, 2 * UNSIZED_MAX);
+    buf_init(&packed, (size_t)2 * UNSIZED_MAX);
     if (reply_without_content(download, decide_part(download).status))
         return;
     r = read_unsized(download->fd, &content);

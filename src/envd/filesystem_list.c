@@ -13,7 +13,6 @@
 #include "base/cleanup.h"
 #include "envd/entry.h"
 #include "envd/envd.h"
-#include "envd/guest_path.h"
 #include "envd/guest_stat.h"
 #include "envd/upload_file.h"
 #include "rpc/connect.h"
@@ -36,7 +35,7 @@ struct level {
     size_t path_len, shown_len; /* of the directory itself */
 };
 
-/* path and shown grow and shrink together. Freed when the exchange is over and the timer closed. */
+/* path and shown grow and shrink together. Freed when the exchange is over and the handle closed. */
 struct listing {
     struct http_exchange *ex;
     struct level *level; /* the deepest; NULL when all is done */
@@ -44,9 +43,8 @@ struct listing {
     size_t entries;
     struct user_names names;
     struct buf out;
-    uv_timer_t turn;
+    uv_idle_t turn;
     unsigned refs;
-    bool over; /* answered, or the client is gone */
     char path[PATH_MAX];
     char shown[PATH_MAX];
 };
@@ -205,7 +203,6 @@ static int work(struct listing *listing, struct error *err)
 
 static void answer(struct listing *listing, int result, const struct error *err)
 {
-    listing->over = true;
     if (result < 0) {
         connect_reply_error(listing->ex, err);
         return;
@@ -232,33 +229,30 @@ static void on_done(struct http_exchange *ex, void *arg)
     struct listing *listing = arg;
 
     (void)ex;
-    listing->over = true;
     uv_close((uv_handle_t *)&listing->turn, on_turn_closed);
     unref(listing);
 }
 
-static void on_turn(uv_timer_t *timer)
+static void on_turn(uv_idle_t *turn)
 {
-    struct listing *listing = timer->data;
+    struct listing *listing = turn->data;
     struct error err = {0};
     int r;
 
-    if (listing->over)
-        return;
     r = work(listing, &err);
     if (r > 0)
-        (void)uv_timer_start(timer, on_turn, 0, 0);
-    else
-        answer(listing, r, &err);
+        return;
+    (void)uv_idle_stop(turn);
+    answer(listing, r, &err);
 }
 
 static void go_on_later(struct listing *listing)
 {
     listing->refs = 2;
-    (void)uv_timer_init(loop_uv(http_loop(listing->ex)), &listing->turn);
+    (void)uv_idle_init(loop_uv(http_loop(listing->ex)), &listing->turn);
     listing->turn.data = listing;
     http_on_done(listing->ex, on_done, listing);
-    (void)uv_timer_start(&listing->turn, on_turn, 0, 0);
+    (void)uv_idle_start(&listing->turn, on_turn);
 }
 
 /* ---- the request ---- */
@@ -284,12 +278,10 @@ static int check_directory(const char *requested, char resolved[PATH_MAX], struc
 }
 
 struct list_request {
-    struct str path;
     int64_t depth;
 };
 
 static const struct json_field fields[] = {
-    JSON_FIELD(struct list_request, path, "path", 0),
     JSON_FIELD(struct list_request, depth, "depth", 0),
     JSON_END,
 };
@@ -299,9 +291,8 @@ static int prepare(struct listing *listing, const struct call *call, struct erro
     struct list_request request = {.depth = 1};
     struct user user;
 
-    if (call_user(call, &user, err) != 0 || json_read(fields, call->request, &request, err) != 0 ||
-        guest_path_resolve(request.path, &user, call->envd->settings.default_workdir,
-                           listing->shown, err) != 0 ||
+    if (json_read(fields, call->request, &request, err) != 0 ||
+        call_path(call, "path", &user, listing->shown, err) != 0 ||
         check_directory(listing->shown, listing->path, err) != 0)
         return -1;
     if (request.depth < 0)

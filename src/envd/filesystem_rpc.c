@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
-#include "base/path.h"
 #include "envd/entry.h"
 #include "envd/envd.h"
 #include "envd/guest_path.h"
@@ -15,9 +14,8 @@
 
 enum { ANSWER_MAX = 1024 * 1024 };
 
-/* The user, and the request's member resolved for that user. */
-static int resolve(const struct call *call, const char *member, struct user *user,
-                   char out[PATH_MAX], struct error *err)
+int call_path(const struct call *call, const char *member, struct user *user, char out[PATH_MAX],
+              struct error *err)
 {
     const json_t *value = json_object_get(call->request, member);
 
@@ -53,7 +51,7 @@ int filesystem_stat(struct call *call, struct error *err)
     char path[PATH_MAX];
     struct user user;
 
-    if (resolve(call, "path", &user, path, err) != 0)
+    if (call_path(call, "path", &user, path, err) != 0)
         return -1;
     return reply_entry(call, path, err);
 }
@@ -65,7 +63,7 @@ int filesystem_make_dir(struct call *call, struct error *err)
     struct user user;
     int r;
 
-    if (resolve(call, "path", &user, path, err) != 0)
+    if (call_path(call, "path", &user, path, err) != 0)
         return -1;
     r = guest_stat(path, true, &st);
     if (r == 0 && S_ISDIR(st.mode))
@@ -83,8 +81,8 @@ int filesystem_move(struct call *call, struct error *err)
     char source[PATH_MAX], destination[PATH_MAX], parent[PATH_MAX];
     struct user user;
 
-    if (resolve(call, "source", &user, source, err) != 0 ||
-        resolve(call, "destination", &user, destination, err) != 0)
+    if (call_path(call, "source", &user, source, err) != 0 ||
+        call_path(call, "destination", &user, destination, err) != 0)
         return -1;
     guest_path_dir(destination, parent);
     if (guest_path_make_dirs(parent, &user, err) != 0)
@@ -96,22 +94,4 @@ int filesystem_move(struct call *call, struct error *err)
         return error_set_errno(err, errno, "error renaming '%s'", source);
     }
     return reply_entry(call, destination, err);
-}
-
-int filesystem_remove(struct call *call, struct error *err)
-{
-    char path[PATH_MAX];
-    struct guest_stat st;
-    struct user user;
-    int r;
-
-    if (resolve(call, "path", &user, path, err) != 0)
-        return -1;
-    for (size_t len = strlen(path); len > 1 && path[len - 1] == '/'; len--)
-        path[len - 1] = '\0';
-    r = guest_stat(path, false, &st);
-    if (r != -ENOENT && r != -ENOTDIR && (r = path_remove_tree(AT_FDCWD, path)) != 0)
-        return error_set_errno(err, -r, "error removing '%s'", path);
-    connect_reply(call->ex, STR("{}"));
-    return 0;
 }

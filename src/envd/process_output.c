@@ -15,9 +15,8 @@
 
 enum {
     READS_PER_TURN = 8,
-    PIPE_FULL = 64 * 1024,             /* the usual size */
-    PIPE_SIZE = 1024 * 1024,           /* of those through which much comes */
-    REPLAY_MAX = 8 * PROCESS_RING_MAX, /* the worst case has an event for each byte */
+    PIPE_FULL = 64 * 1024,   /* the usual size */
+    PIPE_SIZE = 1024 * 1024, /* of those through which much comes */
 };
 
 struct subscriber {
@@ -178,7 +177,7 @@ void process_subscribe(struct process *process, struct http_exchange *ex,
     auto_buf struct buf events;
     struct error err;
 
-    buf_init(&events, REPLAY_MAX);
+    buf_init(&events, PROCESS_REPLAY_MAX);
     *sub = (struct subscriber){.process = process,
                                .ex = ex,
                                .format = connect_format(ex),

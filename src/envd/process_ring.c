@@ -60,6 +60,20 @@ static void cut(struct process_ring *ring, size_t bytes)
     buf_drop(&ring->records, at);
 }
 
+/* How much has to go so that a good part of the room is free: cutting is not cheap. */
+static size_t bytes_over(const struct process_ring *ring, size_t more)
+{
+    size_t at = 0, bytes = 0;
+
+    while (at < ring->records.len && ring->records.len - at + more > PROCESS_RING_MAX) {
+        size_t len = length_at(ring->records.p + at);
+
+        bytes += len;
+        at += HEAD + len;
+    }
+    return bytes;
+}
+
 void process_ring_add(struct process_ring *ring, enum process_channel channel, const char *p,
                       size_t len)
 {
@@ -81,8 +95,8 @@ void process_ring_add(struct process_ring *ring, enum process_channel channel, c
         if (ring->kept > room)
             cut(ring, ring->kept - room);
         /* Many short records are mostly heads. */
-        while (records->len + HEAD + len > RECORDS_MAX)
-            cut(ring, length_at(records->p));
+        if (records->len + HEAD + len > RECORDS_MAX)
+            cut(ring, bytes_over(ring, len));
     }
     if (records->len > 0 && channel_at(records->p + ring->last) == channel) {
         put_head(records->p + ring->last, channel, length_at(records->p + ring->last) + len);

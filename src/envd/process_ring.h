@@ -6,7 +6,11 @@
 #include "base/buf.h"
 #include "envd/process_event.h"
 
-enum { PROCESS_RING_MAX = 64 * 1024 }; /* bytes of output that are kept */
+enum {
+    PROCESS_RING_MAX = 64 * 1024, /* bytes of output that are kept */
+    /* What their events may need: the worst case has one for each byte. */
+    PROCESS_REPLAY_MAX = 16 * PROCESS_RING_MAX,
+};
 
 /* Zeroed is empty. */
 struct process_ring {

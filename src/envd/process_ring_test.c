@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/test.h"
+#include "envd/process.h"
 
 static void collect(void *arg, enum process_channel channel, const char *p, size_t len)
 {
@@ -84,12 +85,18 @@ TEST(ring_is_the_tail_of_everything)
 
 TEST(ring_of_single_bytes)
 {
+    const struct process_replay all = {.wanted = true};
     struct process_ring ring = {0};
+    auto_buf struct buf events = {0};
+    struct error err = {0};
 
     for (int i = 0; i < 100000; i++)
         process_ring_add(&ring, i % 2 ? PROCESS_STDERR : PROCESS_STDOUT, "x", 1);
     CHECK_INT(ring.total, 100000);
     CHECK(ring.kept > 10000);
     CHECK(ring.records.cap <= 2 * PROCESS_RING_MAX);
+    buf_init(&events, PROCESS_REPLAY_MAX);
+    CHECK_INT(process_output_replay(&ring, &all, false, &events, &err), 0);
+    CHECK(!events.overflowed);
     process_ring_done(&ring);
 }

@@ -155,7 +155,7 @@ static int replay_end(struct http_exchange *ex, const struct process_finished *f
     const struct proto_message *format = connect_format(ex);
     auto_buf struct buf events;
 
-    buf_init(&events, 16 * PROCESS_RING_MAX);
+    buf_init(&events, PROCESS_REPLAY_MAX + 1024);
     process_event_start(&events, format, finished->pid);
     if (process_output_replay(&finished->ring, replay, format != NULL, &events, err) != 0)
         return -1;

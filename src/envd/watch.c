@@ -49,7 +49,8 @@ struct watch {
     struct watch_config config;
     struct loop *loop;
     uv_poll_t poll;
-    uv_timer_t turn;
+    uv_idle_t turn;   /* there is more to do at once */
+    uv_timer_t later; /* for those cut off */
     unsigned handles;
     int fd;
     bool ready, dead;
@@ -67,13 +68,15 @@ struct watch {
     char root[PATH_MAX];
 };
 
-static void on_turn(uv_timer_t *timer);
+static void on_turn(uv_idle_t *turn);
+static void on_later(uv_timer_t *timer);
 
 static void stop(struct watch *watch)
 {
     watch->dead = true;
     (void)uv_poll_stop(&watch->poll);
-    (void)uv_timer_stop(&watch->turn);
+    (void)uv_idle_stop(&watch->turn);
+    (void)uv_timer_stop(&watch->later);
     close_fd(&watch->fd);
 }
 
@@ -464,20 +467,24 @@ static void advance(struct watch *watch)
     if (watch->dead)
         return;
     if (steps == TURN_STEPS)
-        (void)uv_timer_start(&watch->turn, on_turn, 0, 0);
+        (void)uv_idle_start(&watch->turn, on_turn);
     else if (!list_empty(&watch->cut))
-        (void)uv_timer_start(&watch->turn, on_turn, CUT_MS, 0);
+        (void)uv_timer_start(&watch->later, on_later, CUT_MS, 0);
 }
 
-static void on_turn(uv_timer_t *timer)
+static void on_turn(uv_idle_t *turn)
+{
+    (void)uv_idle_stop(turn);
+    advance(turn->data);
+}
+
+static void on_later(uv_timer_t *timer)
 {
     struct watch *watch = timer->data;
 
-    if (!watch->dead && watch->ready && watch->raw_at == watch->raw.len) {
-        drain(watch);
-        if (!watch->dead && watch->raw_at == watch->raw.len)
-            drop_cut(watch);
-    }
+    drain(watch);
+    if (!watch->dead && watch->ready && watch->raw_at == watch->raw.len)
+        drop_cut(watch);
     if (!watch->dead)
         advance(watch);
 }
@@ -515,6 +522,7 @@ void watch_free(struct watch *watch)
         stop(watch);
     uv_close((uv_handle_t *)&watch->poll, on_closed);
     uv_close((uv_handle_t *)&watch->turn, on_closed);
+    uv_close((uv_handle_t *)&watch->later, on_closed);
 }
 
 static int check_directory(const struct watch_config *config, struct guest_stat *st,
@@ -568,7 +576,7 @@ struct watch *watch_new(struct loop *loop, const struct watch_config *config, st
         watch->root[len - 1] = '\0';
     watch->loop = loop;
     watch->fd = fd;
-    watch->handles = 2;
+    watch->handles = 3;
     list_init(&watch->work);
     list_init(&watch->cut);
     map_init(&watch->seen);
@@ -578,9 +586,10 @@ struct watch *watch_new(struct loop *loop, const struct watch_config *config, st
     if (config->recursive)
         look_into(watch, watch->tree.root, true);
     (void)uv_poll_init(loop_uv(loop), &watch->poll, fd);
-    (void)uv_timer_init(loop_uv(loop), &watch->turn);
-    watch->poll.data = watch->turn.data = watch;
+    (void)uv_idle_init(loop_uv(loop), &watch->turn);
+    (void)uv_timer_init(loop_uv(loop), &watch->later);
+    watch->poll.data = watch->turn.data = watch->later.data = watch;
     (void)uv_poll_start(&watch->poll, UV_READABLE, on_readable);
-    (void)uv_timer_start(&watch->turn, on_turn, 0, 0);
+    (void)uv_idle_start(&watch->turn, on_turn);
     return watch;
 }
