@@ -100,7 +100,7 @@ static int try_connect(int netns, uint32_t address, uint16_t port, int *out_fd)
     if (connect(fd, (struct sockaddr *)&to, sizeof(to)) < 0) {
         if (errno != EINPROGRESS)
             return errno;
-        if (poll(&wait, 1, 1000) == 0)
+        if (poll(&wait, 1, 5000) == 0)
             return ETIMEDOUT;
         CHECK(getsockopt(fd, SOL_SOCKET, SO_ERROR, &result, &len) == 0);
         if (result)
