@@ -36,7 +36,7 @@ struct box_spec {
     char layers[BOX_LAYERS_MAX][LAYER_NAME_SIZE];
     bool internet;
     bool background; /* nobody waits for it: give way to everything else */
-    bool keep_disk; /* go on with the writable layer that a stopped box of this id left */
+    bool keep_disk;  /* go on with the writable layer that a stopped box of this id left */
     uint32_t volume_count;
     struct box_volume {
         char name[LAYER_NAME_SIZE];  /* as in volume_create */

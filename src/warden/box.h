@@ -236,10 +236,10 @@ uint64_t box_capabilities(void);
 enum { BOX_FILTER_MAX = 1024 }; /* instructions */
 
 struct box_child {
-    int channel;    /* socket to the warden */
-    int listen_fd;  /* agent's socket */
-    int agent_fd;   /* agent's program */
-    int device_fd;  /* directory with the node `fuse` */
+    int channel;   /* socket to the warden */
+    int listen_fd; /* agent's socket */
+    int agent_fd;  /* agent's program */
+    int device_fd; /* directory with the node `fuse` */
     int cgroup_version;
     uint64_t mem_bytes;
     uint32_t cpu_count;
