@@ -6,10 +6,12 @@
 #include "proxy/proxy_guard.h"
 #include "proxy/proxy_session.h"
 #include "proxy/proxy_token.h"
+#include "proxy/proxy_wake.h"
 
 struct proxy {
     struct loop *loop;
     struct routes *routes;
+    struct workers *workers;
     struct proxy_upstream *upstream;
     struct list sessions;
 };
@@ -59,6 +61,7 @@ struct proxy *proxy_new(struct loop *loop, const struct proxy_config *config)
 
     proxy->loop = loop;
     proxy->routes = config->routes;
+    proxy->workers = config->workers;
     proxy->upstream = proxy_upstream_new(loop, config);
     list_init(&proxy->sessions);
     routes_watch(config->routes, on_route_gone, proxy);
@@ -81,10 +84,6 @@ void proxy_free(struct proxy *proxy)
 static bool admit(struct http_exchange *ex, const struct route *route,
                   const struct proxy_target *target)
 {
-    if (route->state != ROUTE_RUNNING) {
-        proxy_errors_reply(ex, PROXY_ERROR_PAUSED, target);
-        return false;
-    }
     if (target->port == PROXY_AGENT_PORT && proxy_guard_is_control(http_request(ex)->path)) {
         proxy_errors_reply(ex, PROXY_ERROR_CONTROL, target);
         return false;
@@ -102,12 +101,36 @@ static bool admit(struct http_exchange *ex, const struct route *route,
     return false;
 }
 
+static void start_session(struct proxy *proxy, struct http_exchange *ex,
+                          const struct proxy_target *target, uint64_t generation)
+{
+    proxy_session_start(proxy->loop, proxy->upstream, &proxy->sessions, ex, target, generation);
+}
+
+static void on_woken(struct http_exchange *ex, const struct proxy_target *target, bool resumed,
+                     void *arg)
+{
+    struct proxy *proxy = arg;
+    struct route route;
+
+    if (!resumed)
+        proxy_errors_reply(ex, PROXY_ERROR_PAUSED, target);
+    else if (routes_find(proxy->routes, str_of(target->id), &route) && route.state == ROUTE_RUNNING)
+        start_session(proxy, ex, target, route.generation);
+    else
+        proxy_errors_reply(ex, PROXY_ERROR_NOT_FOUND, target);
+}
+
 static void forward(struct proxy *proxy, struct http_exchange *ex, const struct route *route,
                     const struct proxy_target *target)
 {
-    if (admit(ex, route, target))
-        proxy_session_start(proxy->loop, proxy->upstream, &proxy->sessions, ex, target,
-                            route->generation);
+    if (!admit(ex, route, target))
+        return;
+    if (route->state == ROUTE_RUNNING)
+        start_session(proxy, ex, target, route->generation);
+    else if (!proxy_wake_allowed(route, target, http_request(ex)) ||
+             !proxy_wake(proxy->workers, proxy->routes, ex, target, on_woken, proxy))
+        proxy_errors_reply(ex, PROXY_ERROR_PAUSED, target);
 }
 
 static const struct http_header json_type = {STR_INIT("Content-Type"),

@@ -6,6 +6,7 @@
 
 #include "engine/engine_dial.h"
 #include "http/http_server.h"
+#include "loop/workers.h"
 #include "route/route.h"
 
 struct proxy;
@@ -13,6 +14,7 @@ struct proxy;
 struct proxy_config {
     const char *run_dir; /* where the agents' sockets are */
     struct routes *routes;
+    struct workers *workers; /* resume sandboxes on traffic; NULL: none is */
     struct engine_dialer *dialer;
     /* NULL: engine_dial() and engine_dial_cancel(). Tests put their own here. */
     struct engine_dial *(*dial)(struct engine_dialer *dialer, const char id[ID_SIZE], uint16_t port,

@@ -5,6 +5,7 @@
 
 #include "base/encode.h"
 #include "base/test.h"
+#include "proxy/proxy_wake.h"
 
 static struct routes *two_routes(void)
 {
@@ -68,4 +69,25 @@ TEST(a_signature_names_its_sandbox)
     request.path = STR("/other");
     CHECK_INT(proxy_token_route(routes, &request, &route), PROXY_TOKEN_NONE);
     routes_free(routes);
+}
+
+TEST(only_welcome_requests_wake)
+{
+    struct route route = {.id = "iaaaaaaaaaaaaaaaaaaa", .state = ROUTE_PAUSED, .access_token = "t"};
+    struct proxy_target user = {.port = 8000}, agent = {.port = PROXY_AGENT_PORT};
+    struct http_header header = {STR("X-Access-Token"), STR("t")};
+    struct http_request plain = {.path = STR("/files")};
+    struct http_request known = {.path = STR("/files"), .headers = {&header, 1}};
+    struct http_request health = {.path = STR("/health"), .headers = {&header, 1}};
+
+    CHECK(!proxy_wake_allowed(&route, &user, &plain));
+    route.wakes = true;
+    CHECK(proxy_wake_allowed(&route, &user, &plain));
+    CHECK(!proxy_wake_allowed(&route, &agent, &plain));
+    CHECK(proxy_wake_allowed(&route, &agent, &known));
+    CHECK(!proxy_wake_allowed(&route, &agent, &health));
+    header.value = STR("u");
+    CHECK(!proxy_wake_allowed(&route, &agent, &known));
+    route.access_token[0] = '\0';
+    CHECK(proxy_wake_allowed(&route, &agent, &plain));
 }

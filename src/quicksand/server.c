@@ -98,7 +98,8 @@ static void drain(struct loop_job *job)
 static void edge_prepare(struct server *server, size_t index)
 {
     struct edge *edge = &server->edges[index];
-    struct proxy_config proxy = {.run_dir = server->run_dir, .routes = server->routes};
+    struct proxy_config proxy = {
+        .run_dir = server->run_dir, .routes = server->routes, .workers = server->workers};
 
     edge->server = server;
     edge->index = index;
@@ -176,6 +177,7 @@ static void prepare_edges(struct server *server)
 {
     (void)snprintf(server->run_dir, sizeof(server->run_dir), "%s/run", server->config.data);
     server->routes = routes_new();
+    server->workers = workers_new((size_t)server->config.workers, QUEUE_MAX);
     server->edges = xcalloc(server->fds.loops, sizeof(*server->edges));
     for (size_t i = 0; i < server->fds.loops; i++)
         edge_prepare(server, i);
@@ -188,7 +190,7 @@ static int open_edges(struct server *server, struct error *err)
                              .max_timeout_s = server->config.max_hours * 3600};
 
     server->keys = api.keys = api_keys_new(server->store, getenv("QUICKSAND_API_KEY"));
-    server->workers = api.workers = workers_new((size_t)server->config.workers, QUEUE_MAX);
+    api.workers = server->workers;
     server->api = api_new(&api);
     for (size_t i = 0; i < server->fds.loops; i++)
         if (edge_listen(&server->edges[i], err) < 0)

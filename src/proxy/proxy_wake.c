@@ -1,0 +1,86 @@
+#include "proxy/proxy_wake.h"
+
+#include <openssl/crypto.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/list.h"
+#include "base/log.h"
+
+struct wake {
+    struct work work;
+    struct routes *routes;
+    struct http_exchange *ex; /* NULL when the client has gone; only the loop looks */
+    struct proxy_target target;
+    proxy_wake_fn *fn;
+    void *arg;
+    bool resumed;
+};
+
+bool proxy_wake_allowed(const struct route *route, const struct proxy_target *target,
+                        const struct http_request *request)
+{
+    struct str access_token = http_headers_get(&request->headers, "x-access-token");
+    size_t len = strlen(route->access_token);
+
+    if (!route->wakes)
+        return false;
+    if (target->port != PROXY_AGENT_PORT)
+        return true;
+    if (str_is(request->path, "/health"))
+        return false;
+    return len == 0 || (access_token.len == len &&
+                        CRYPTO_memcmp(access_token.p, route->access_token, len) == 0);
+}
+
+static void on_client_gone(struct http_exchange *ex, void *arg)
+{
+    struct wake *wake = arg;
+
+    (void)ex;
+    wake->ex = NULL;
+}
+
+static void run(struct work *work)
+{
+    struct wake *wake = container_of(work, struct wake, work);
+    struct error err = {0};
+
+    wake->resumed = routes_wake(wake->routes, wake->target.id, &err) == 0;
+    if (!wake->resumed)
+        log_warn("proxy", "sandbox=%s cannot be resumed by traffic: %s", wake->target.id,
+                 err.message);
+}
+
+static void done(struct work *work)
+{
+    struct wake *wake = container_of(work, struct wake, work);
+
+    if (wake->ex) {
+        http_on_done(wake->ex, NULL, NULL);
+        wake->fn(wake->ex, &wake->target, wake->resumed, wake->arg);
+    }
+    free(wake);
+}
+
+bool proxy_wake(struct workers *workers, struct routes *routes, struct http_exchange *ex,
+                const struct proxy_target *target, proxy_wake_fn *fn, void *arg)
+{
+    struct wake *wake;
+
+    if (!workers)
+        return false;
+    wake = xcalloc(1, sizeof(*wake));
+    *wake = (struct wake){.work = {.run = run, .done = done, .loop = http_loop(ex)},
+                          .routes = routes,
+                          .ex = ex,
+                          .target = *target,
+                          .fn = fn,
+                          .arg = arg};
+    http_on_done(ex, on_client_gone, wake);
+    if (workers_run(workers, &wake->work) == 0)
+        return true;
+    http_on_done(ex, NULL, NULL);
+    free(wake);
+    return false;
+}
