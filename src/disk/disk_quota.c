@@ -126,7 +126,7 @@ static int read_group(const struct disk *disk, int subvol_fd, const char *field,
 /* What is on disk plus what is written but not flushed: the sum is what the limit is held against. */
 int disk_quota_used(const struct disk *disk, int subvol_fd, uint64_t *out_bytes, struct error *err)
 {
-    uint64_t on_disk, reserved;
+    uint64_t on_disk = 0, reserved = 0;
 
     if (read_group(disk, subvol_fd, "referenced", &on_disk, err) < 0 ||
         read_group(disk, subvol_fd, "rsv_data", &reserved, err) < 0)
@@ -137,7 +137,7 @@ int disk_quota_used(const struct disk *disk, int subvol_fd, uint64_t *out_bytes,
 
 int disk_quota_forgive(const struct disk *disk, int subvol_fd, uint64_t bytes, struct error *err)
 {
-    uint64_t limit, before;
+    uint64_t limit = 0, before = 0;
 
     if (disk_note_get(subvol_fd, DISK_NOTE_FREE, &before, err) < 0 ||
         read_group(disk, subvol_fd, "max_referenced", &limit, err) < 0 ||

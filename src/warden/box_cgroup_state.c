@@ -162,7 +162,7 @@ int box_cgroup_freeze(struct box_cgroups *cgroups, const char *id, bool frozen, 
 
 bool box_cgroup_frozen(struct box_cgroups *cgroups, const char *id)
 {
-    char text[TEXT_MAX];
+    char text[TEXT_MAX] = "";
 
     return read_knob(cgroups, V2, id, "cgroup.freeze", text) == 0 && text[0] == '1';
 }

@@ -21,7 +21,7 @@ static int find_running(struct boxes *all, const char *id, uint32_t *out_slot, s
 int box_limit(struct boxes *all, const char *id, const struct box_limits *limits, bool internet,
               struct error *err)
 {
-    uint32_t slot;
+    uint32_t slot = 0;
 
     if (find_running(all, id, &slot, err) < 0 ||
         box_cgroup_limit(all->cgroups, id, limits, err) < 0 ||
@@ -47,7 +47,7 @@ int box_freeze(struct boxes *all, const char *id, bool frozen, struct error *err
 
 int box_usage(struct boxes *all, const char *id, struct box_usage *out, struct error *err)
 {
-    uint32_t slot;
+    uint32_t slot = 0;
 
     if (find_running(all, id, &slot, err) < 0 || box_cgroup_usage(all->cgroups, id, out, err) < 0)
         return -1;
