@@ -9,6 +9,8 @@ import { promisify } from 'node:util'
 import { findProcesses, isAgent, isOurs } from '../tests/harness/leftovers.mjs'
 import { loadSdk } from '../tests/harness/sdk.mjs'
 import { eventually, repository, startServer } from '../tests/harness/server.mjs'
+import { partAgent } from './agent.mjs'
+import { partLife } from './life.mjs'
 import { podmanPeer } from './podman.mjs'
 import { nginxPeer } from './nginx.mjs'
 
@@ -251,7 +253,7 @@ function updateReadme(text) {
   if (marked.test(old)) fs.writeFileSync(file, old.replace(marked, (_, begin, end) => `${begin}${text}\n${end}`))
 }
 
-const parts = { create: partCreate, sdk: partSdk, command: partCommand, transfer: partTransfer, thousand: partThousand, health: partHealth }
+const parts = { create: partCreate, sdk: partSdk, command: partCommand, transfer: partTransfer, thousand: partThousand, health: partHealth, agent: partAgent, life: partLife }
 const wanted = process.argv.slice(2).length ? process.argv.slice(2) : Object.keys(parts)
 let failed = 0
 for (const name of wanted) {
@@ -261,7 +263,7 @@ for (const name of wanted) {
     server = await startServer({ args: ['--log', 'warn'] })
     await eventually('the warm pool', async () => findProcesses(isAgent).length > 0, 5000).catch(() => {})
     await sleep(1000)
-    await parts[name](server)
+    await parts[name](server, { measured, show, note, spread, scratch })
   } catch (error) {
     failed++
     console.log(`  failed: ${error.message.slice(0, 2000)}`)
