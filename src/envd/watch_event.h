@@ -12,7 +12,7 @@
 #include "envd/watch.h"
 
 enum {
-    WATCHERS_MAX = 100,                /* both kinds; the kernel allows 128 by default */
+    WATCHERS_MAX = 64,                 /* both kinds; the kernel allows 128 by default, to all */
     WATCH_QUEUE_MAX = 8 * 1024 * 1024, /* bytes of messages nobody has taken yet, per watcher */
     WATCH_IDLE_MS = 10 * 60 * 1000,    /* then a polled one may be removed to make room */
     WATCH_EVENT_MAX = 64 * 1024,

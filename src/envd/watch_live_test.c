@@ -462,7 +462,7 @@ TEST_TIMEOUT(watch_many_and_leaks, 60)
     for (int i = 0; i < 200 && count_fds(&live) > before; i++)
         (void)usleep(10000);
     CHECK_INT(count_fds(&live), before);
-    for (int i = 0; i < 100; i++)
+    for (int i = 0; i < 64; i++)
         create_watcher(&live, "", "", id);
     (void)snprintf(json, sizeof(json), "{\"path\":\"%s\"}", live.dir);
     CHECK_INT(live_rpc(&live, FS "CreateWatcher", json, &body), 429);
