@@ -78,7 +78,7 @@ TEST(utf8_rejects_overlong_and_surrogates)
 
 TEST(buf_stops_at_its_maximum)
 {
-    auto_buf struct buf buf;
+    auto_buf struct buf buf = {0};
 
     buf_init(&buf, 8);
     CHECK(buf_add(&buf, "12345678", 8));
@@ -121,7 +121,7 @@ TEST(base64_round_trips_every_length)
     random_bytes(bytes, sizeof(bytes));
     for (size_t len = 0; len <= sizeof(bytes); len++) {
         char text[BASE64_LEN(sizeof(bytes))];
-        auto_buf struct buf back;
+        auto_buf struct buf back = {0};
 
         buf_init(&back, 1000);
         base64_encode(text, bytes, len);
@@ -159,7 +159,7 @@ TEST(base64_is_what_the_definition_says)
 
 TEST(base64_rejects_junk)
 {
-    auto_buf struct buf out;
+    auto_buf struct buf out = {0};
 
     buf_init(&out, 100);
     CHECK(!base64_decode(STR("a"), &out));
@@ -169,7 +169,7 @@ TEST(base64_rejects_junk)
 
 TEST(url_decoding_checks_escapes)
 {
-    auto_buf struct buf out;
+    auto_buf struct buf out = {0};
 
     buf_init(&out, 100);
     CHECK(url_decode(STR("a%20b%2F+"), true, &out));

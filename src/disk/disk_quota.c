@@ -90,7 +90,7 @@ int disk_quota_limit(int subvol_fd, uint64_t limit_bytes, struct error *err)
 
 bool disk_quota_is_simple(int qgroups_fd)
 {
-    auto_buf struct buf text;
+    auto_buf struct buf text = {0};
 
     buf_init(&text, 64);
     return fd_read_file_at(qgroups_fd, "mode", &text) == 0 &&
@@ -99,7 +99,7 @@ bool disk_quota_is_simple(int qgroups_fd)
 
 static int read_number(int dir_fd, const char *path, uint64_t *out)
 {
-    auto_buf struct buf text;
+    auto_buf struct buf text = {0};
     int r;
 
     buf_init(&text, 64);

@@ -47,7 +47,7 @@ static void sign(const struct settings *settings, const struct auth_signature *o
     unsigned char hash[SHA256_SIZE];
     char text[BASE64_LEN(SHA256_SIZE)];
     size_t len = sizeof(text);
-    auto_buf struct buf message;
+    auto_buf struct buf message = {0};
 
     buf_init(&message, 64 * 1024);
     buf_printf(&message, "%.*s:%s:%.*s:%s", STR_ARG(of->path), of->operation, STR_ARG(of->username),

@@ -266,7 +266,7 @@ struct state {
 
 static long status_kb(const struct live *live, const char *field)
 {
-    auto_buf struct buf text;
+    auto_buf struct buf text = {0};
     char path[64], *found;
 
     buf_init(&text, 16384);
@@ -279,7 +279,7 @@ static long status_kb(const struct live *live, const char *field)
 
 static struct state look(const struct live *live)
 {
-    auto_buf struct buf text;
+    auto_buf struct buf text = {0};
     struct state state = {.rss_kb = status_kb(live, "VmRSS:")};
     char path[64];
 

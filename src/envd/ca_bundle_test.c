@@ -14,7 +14,7 @@
 
 static void check_file(const char *path, const char *want)
 {
-    auto_buf struct buf text;
+    auto_buf struct buf text = {0};
 
     buf_init(&text, 10000);
     CHECK_INT(fd_read_file_at(AT_FDCWD, path, &text), 0);

@@ -12,7 +12,7 @@
 static int call(const struct live *live, const char *path, const char *json, struct buf *out)
 {
     const struct connect_method *method = codec_find(str_of(path));
-    auto_buf struct buf body;
+    auto_buf struct buf body = {0};
     struct error err = {0};
 
     buf_init(&body, 1000);

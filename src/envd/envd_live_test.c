@@ -183,7 +183,7 @@ TEST(live_background_list_and_kill)
 
 static int count_children(const struct live *live)
 {
-    auto_buf struct buf text;
+    auto_buf struct buf text = {0};
     char path[64];
     int count = 0;
 
@@ -280,7 +280,7 @@ TEST(live_stream_input)
     struct live live;
     struct live_stream stream;
     struct buf body = {0};
-    auto_buf struct buf messages;
+    auto_buf struct buf messages = {0};
 
     live_start(&live);
     live_stream_open(&stream, &live, "/process.Process/Start",

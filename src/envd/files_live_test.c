@@ -122,7 +122,7 @@ TEST(files_gzip_download)
 {
     struct live live;
     struct buf body = {0};
-    auto_buf struct buf big;
+    auto_buf struct buf big = {0};
 
     live_start(&live);
     buf_init(&big, 1 << 25);

@@ -31,7 +31,7 @@ static void make_dir(void)
 
 static void check_content(const char *name, const char *want)
 {
-    auto_buf struct buf content;
+    auto_buf struct buf content = {0};
 
     buf_init(&content, 1000);
     CHECK_INT(fd_read_file_at(AT_FDCWD, in_dir(name), &content), 0);
@@ -136,7 +136,7 @@ TEST(upload_abort_leaves_nothing)
 TEST(entry_of_link)
 {
     struct user_names names = {0};
-    auto_buf struct buf out;
+    auto_buf struct buf out = {0};
     struct error err = {0};
     char path[PATH_MAX];
 

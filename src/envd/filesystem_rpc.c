@@ -31,7 +31,7 @@ int call_path(const struct call *call, const char *member, struct user *user, ch
 static int reply_entry(const struct call *call, const char *path, struct error *err)
 {
     struct user_names names;
-    auto_buf struct buf answer;
+    auto_buf struct buf answer = {0};
     int r;
 
     buf_init(&answer, ANSWER_MAX);

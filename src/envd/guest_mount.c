@@ -49,7 +49,7 @@ enum guest_mount guest_mount_kind_in(struct str mountinfo, uint64_t id)
 
 enum guest_mount guest_mount_kind(uint64_t id)
 {
-    auto_buf struct buf text;
+    auto_buf struct buf text = {0};
 
     buf_init(&text, MOUNTINFO_MAX);
     if (fd_read_file_at(AT_FDCWD, "/proc/self/mountinfo", &text) != 0)

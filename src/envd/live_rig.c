@@ -174,7 +174,7 @@ int live_rpc(const struct live *live, const char *name, const char *json, struct
 void live_stream_open(struct live_stream *stream, const struct live *live, const char *name,
                       const char *json, const char *headers)
 {
-    auto_buf struct buf body;
+    auto_buf struct buf body = {0};
     char all[1024];
     int status;
 

@@ -177,7 +177,7 @@ TEST(usage_of_both_hierarchies)
 TEST(meminfo_text_has_what_free_reads)
 {
     struct usage usage = {.mem_total = 1024 * 1024, .mem_used = 512 * 1024, .mem_cache = 4096};
-    auto_buf struct buf text;
+    auto_buf struct buf text = {0};
 
     buf_init(&text, 8192);
     meminfo_text(&usage, &text);

@@ -48,7 +48,7 @@ void metrics_handle(struct envd *envd, struct http_exchange *ex)
     unsigned cpus = usage_cpu_count(CGROUP_ROOT);
     struct statvfs disk = {0};
     struct usage usage;
-    auto_buf struct buf text;
+    auto_buf struct buf text = {0};
     uint64_t block, used;
 
     usage_read(CGROUP_ROOT, envd->mem_bytes, &usage);

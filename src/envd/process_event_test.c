@@ -26,7 +26,7 @@ static void check_message(struct buf *event, const char *want)
 
 TEST(process_events)
 {
-    auto_buf struct buf event;
+    auto_buf struct buf event = {0};
 
     buf_init(&event, 4096);
     process_event_start(&event, NULL, 42);
@@ -42,7 +42,7 @@ TEST(process_events)
 TEST(process_event_data_fits)
 {
     for (size_t len = 0; len < 10; len++) {
-        auto_buf struct buf event;
+        auto_buf struct buf event = {0};
 
         buf_init(&event, process_event_data_size(false, len));
         process_event_data(&event, false, PROCESS_STDOUT, "0123456789", len);
@@ -53,7 +53,7 @@ TEST(process_event_data_fits)
 
 TEST(process_event_ends)
 {
-    auto_buf struct buf event;
+    auto_buf struct buf event = {0};
 
     buf_init(&event, 4096);
     process_event_end(&event, NULL, 0);
@@ -101,7 +101,7 @@ TEST(process_event_data_is_what_the_tables_say)
 TEST(process_events_in_the_binary_codec)
 {
     const struct proto_message *format = codec_find(STR("/process.Process/Start"))->response;
-    auto_buf struct buf event;
+    auto_buf struct buf event = {0};
 
     buf_init(&event, 4096);
     process_event_start(&event, format, 42);

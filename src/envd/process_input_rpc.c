@@ -114,7 +114,7 @@ static void stream_fail(struct input_stream *stream, const struct error *err)
 
 static void stream_advance(struct input_stream *stream)
 {
-    auto_buf struct buf answer;
+    auto_buf struct buf answer = {0};
     struct error err;
 
     buf_init(&answer, 64);

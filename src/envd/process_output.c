@@ -69,7 +69,7 @@ static void on_exchange_done(struct http_exchange *ex, void *arg)
 static void finish(struct subscriber *sub, const struct process *ended, const struct error *err)
 {
     struct http_exchange *ex = sub->ex;
-    auto_buf struct buf last;
+    auto_buf struct buf last = {0};
 
     detach(sub);
     buf_init(&last, 16 * 1024);
@@ -174,7 +174,7 @@ void process_subscribe(struct process *process, struct http_exchange *ex,
 {
     uv_loop_t *uv = loop_uv(process->table->loop);
     struct subscriber *sub = xcalloc(1, sizeof(*sub));
-    auto_buf struct buf events;
+    auto_buf struct buf events = {0};
     struct error err;
 
     buf_init(&events, PROCESS_REPLAY_MAX);

@@ -19,7 +19,7 @@ static void collect(void *arg, enum process_channel channel, const char *p, size
 
 static void check(const struct process_ring *ring, uint64_t from, const char *want)
 {
-    auto_buf struct buf got;
+    auto_buf struct buf got = {0};
 
     buf_init(&got, 1000);
     process_ring_each(ring, from, collect, &got);
@@ -69,7 +69,7 @@ TEST(ring_is_the_tail_of_everything)
         total += len;
         CHECK_INT(ring.total, total);
         if (rand_r(&seed) % 8 == 0) {
-            auto_buf struct buf got;
+            auto_buf struct buf got = {0};
             size_t from = total - ring.kept;
 
             buf_init(&got, 1 << 20);

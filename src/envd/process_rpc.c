@@ -153,7 +153,7 @@ static int replay_end(struct http_exchange *ex, const struct process_finished *f
                       const struct process_replay *replay, struct error *err)
 {
     const struct proto_message *format = connect_format(ex);
-    auto_buf struct buf events;
+    auto_buf struct buf events = {0};
 
     buf_init(&events, PROCESS_REPLAY_MAX + 1024);
     process_event_start(&events, format, finished->pid);

@@ -95,7 +95,7 @@ int call_user(const struct call *call, struct user *out, struct error *err)
 {
     struct str header = http_header(call->ex, "authorization");
     struct str name = str_of(call->envd->settings.default_user);
-    auto_buf struct buf decoded;
+    auto_buf struct buf decoded = {0};
 
     buf_init(&decoded, 1024);
     if (str_starts(header, STR("Basic "))) {

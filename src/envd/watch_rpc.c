@@ -290,7 +290,7 @@ static void stream_end(struct watch_stream *stream, const struct error *err)
 
 static void stream_send(struct watch_stream *stream, struct str message)
 {
-    auto_buf struct buf frame;
+    auto_buf struct buf frame = {0};
     struct error err;
 
     buf_init(&frame, WATCH_EVENT_MAX + 128);
@@ -308,7 +308,7 @@ static void stream_send(struct watch_stream *stream, struct str message)
 static void on_stream_event(void *arg, enum watch_op op, const char *name)
 {
     struct watch_stream *stream = arg;
-    auto_buf struct buf message;
+    auto_buf struct buf message = {0};
 
     buf_init(&message, WATCH_EVENT_MAX);
     buf_add_str(&message, STR("{\"filesystem\":"));

@@ -167,7 +167,7 @@ TEST(json_replaces_bad_utf8)
 
 TEST(json_adds_strings)
 {
-    auto_buf struct buf out;
+    auto_buf struct buf out = {0};
 
     buf_init(&out, 100);
     CHECK(json_add_str(&out, STR("a\"\\\n\xff\xc3\xa9")));

@@ -58,7 +58,7 @@ static int load(struct buf *text, const char *which, struct error *err)
 
 int network_rules_load_gateway(const struct network_config *config, struct error *err)
 {
-    auto_buf struct buf text;
+    auto_buf struct buf text = {0};
     char sandboxes[NETWORK_TEXT_SIZE];
 
     buf_init(&text, RULES_MAX);
@@ -115,7 +115,7 @@ int network_rules_load_host(const struct network_config *config, const struct ne
                             const struct network_uplink *uplink, struct error *err)
 {
     char gateway[NETWORK_TEXT_SIZE];
-    auto_buf struct buf text;
+    auto_buf struct buf text = {0};
 
     buf_init(&text, RULES_MAX);
     network_address_text(uplink->gateway_address, gateway);
@@ -161,7 +161,7 @@ int network_rules_load_host(const struct network_config *config, const struct ne
 
 int network_rules_remove_host(const struct network_names *names, struct error *err)
 {
-    auto_buf struct buf text;
+    auto_buf struct buf text = {0};
 
     buf_init(&text, RULES_MAX);
     /* Adding first makes deleting succeed whether or not it was there. */

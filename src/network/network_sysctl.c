@@ -9,7 +9,7 @@
 
 int network_sysctl(const char *path, const char *value, bool optional, struct error *err)
 {
-    auto_buf struct buf now;
+    auto_buf struct buf now = {0};
     char whole[160];
     int r;
 

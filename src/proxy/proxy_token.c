@@ -18,7 +18,7 @@ static bool fits(const struct route *route, void *arg)
     const struct signed_parts *parts = arg;
     unsigned char digest[SHA256_DIGEST_LENGTH];
     char text[BASE64_LEN(SHA256_DIGEST_LENGTH)];
-    auto_buf struct buf covered;
+    auto_buf struct buf covered = {0};
 
     buf_init(&covered, 2 * QUERY_MAX);
     (void)buf_add_str(&covered, buf_str(&parts->before));
@@ -34,7 +34,7 @@ static bool fits(const struct route *route, void *arg)
 /* The query's parts in the order the SDKs hash them. Absent ones are empty. */
 static void collect(struct signed_parts *parts, const struct http_request *request)
 {
-    auto_buf struct buf value;
+    auto_buf struct buf value = {0};
 
     buf_init(&value, QUERY_MAX);
     buf_init(&parts->before, QUERY_MAX);
@@ -72,7 +72,7 @@ enum proxy_token proxy_token_route(struct routes *routes, const struct http_requ
                                    struct route *out)
 {
     struct str token = http_headers_get(&request->headers, "x-access-token");
-    auto_buf struct buf signature;
+    auto_buf struct buf signature = {0};
 
     buf_init(&signature, QUERY_MAX);
     if (token.len)

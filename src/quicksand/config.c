@@ -101,7 +101,7 @@ static void apply(struct config *config, const struct setting *setting, struct s
 
 static void load_file(struct config *config, const char *path, struct buf *faults)
 {
-    auto_buf struct buf text;
+    auto_buf struct buf text = {0};
     struct str rest;
     unsigned number = 0;
     int r;

@@ -39,7 +39,7 @@ static size_t resolvers_of_list(struct str list, char out[][INET_ADDRSTRLEN])
 
 static size_t resolvers_of_file(const char *path, char out[][INET_ADDRSTRLEN])
 {
-    auto_buf struct buf text;
+    auto_buf struct buf text = {0};
     struct str rest;
     size_t count = 0;
 
@@ -86,7 +86,7 @@ static void find_agent(const struct config *config, char *out, size_t size)
 
 static int load(struct config *config, int argc, char **argv)
 {
-    auto_buf struct buf faults;
+    auto_buf struct buf faults = {0};
     int r;
 
     buf_init(&faults, 16384);

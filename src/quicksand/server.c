@@ -269,7 +269,7 @@ int server_main(int argc, char **argv)
     static struct server server = {.lock = PTHREAD_MUTEX_INITIALIZER,
                                    .drained = PTHREAD_COND_INITIALIZER};
     const char *url = getenv("QUICKSAND_URL_SELF");
-    auto_buf struct buf faults;
+    auto_buf struct buf faults = {0};
     char key[API_KEY_SIZE];
     struct error err;
     sigset_t set;

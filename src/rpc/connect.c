@@ -231,7 +231,7 @@ int connect_timeout_ms(const struct http_exchange *ex, int64_t *out_ms, struct e
 void connect_reply(struct http_exchange *ex, struct str message)
 {
     const struct proto_message *format = connect_format(ex);
-    auto_buf struct buf bytes;
+    auto_buf struct buf bytes = {0};
     struct error err;
 
     if (!format) {
@@ -262,7 +262,7 @@ void connect_begin(struct http_exchange *ex)
 
 void connect_finish(struct http_exchange *ex, const struct error *err)
 {
-    auto_buf struct buf frame;
+    auto_buf struct buf frame = {0};
 
     buf_init(&frame, 8192);
     connect_add_end(&frame, err);

@@ -18,7 +18,7 @@ static int note(void *arg, uint8_t flags, struct str message)
 
 TEST(connect_envelope_bytes)
 {
-    auto_buf struct buf out;
+    auto_buf struct buf out = {0};
 
     buf_init(&out, 100);
     CHECK(connect_add(&out, 0, STR("{\"a\":1}")));
@@ -28,7 +28,7 @@ TEST(connect_envelope_bytes)
 
 TEST(connect_end_frames)
 {
-    auto_buf struct buf out;
+    auto_buf struct buf out = {0};
     struct error err = {0};
 
     buf_init(&out, 1000);

@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const struct proto_message *message = proto_test_methods[0].request;
     auto_json json_t *first = NULL, *second = NULL;
-    auto_buf struct buf bytes;
+    auto_buf struct buf bytes = {0};
     auto_free char *text = NULL;
     struct error err;
     struct str in;

@@ -37,7 +37,7 @@ static enum error_code decode_error(struct str bytes)
 
 static void check_encode(const char *json, struct str want)
 {
-    auto_buf struct buf out;
+    auto_buf struct buf out = {0};
     struct error err = {0};
 
     buf_init(&out, 1000);
@@ -48,7 +48,7 @@ static void check_encode(const char *json, struct str want)
 
 static enum error_code encode_error(const char *json)
 {
-    auto_buf struct buf out;
+    auto_buf struct buf out = {0};
     struct error err = {0};
 
     buf_init(&out, 100);
@@ -285,7 +285,7 @@ TEST(proto_nesting_is_limited)
 
 TEST(proto_values_are_limited)
 {
-    auto_buf struct buf bytes;
+    auto_buf struct buf bytes = {0};
 
     buf_init(&bytes, 4 * PROTO_VALUES_MAX);
     for (int i = 0; i < PROTO_VALUES_MAX; i++)
@@ -309,7 +309,7 @@ TEST(proto_encode_stops_at_the_limit)
     size_t whole;
 
     {
-        auto_buf struct buf out;
+        auto_buf struct buf out = {0};
         struct error err = {0};
 
         buf_init(&out, 1000);
@@ -317,7 +317,7 @@ TEST(proto_encode_stops_at_the_limit)
         whole = out.len;
     }
     for (size_t max = 0; max < whole; max++) {
-        auto_buf struct buf out;
+        auto_buf struct buf out = {0};
         struct error err = {0};
 
         buf_init(&out, max);
@@ -328,7 +328,7 @@ TEST(proto_encode_stops_at_the_limit)
 
 TEST(connect_messages_in_both_codecs)
 {
-    auto_buf struct buf out;
+    auto_buf struct buf out = {0};
     struct error err = {0};
 
     buf_init(&out, 100);

@@ -114,7 +114,7 @@ int agent_init_body(const char *env, const char *access_token, struct buf *out, 
 int agent_init(const char *run_dir, const char *id, int kept_fd, struct str body, struct error *err)
 {
     auto_close int fd = -1;
-    auto_buf struct buf whole;
+    auto_buf struct buf whole = {0};
 
     /* The body is made before a box is chosen; its id is put in front of the other members. */
     buf_init(&whole, body.len + 64);

@@ -279,7 +279,7 @@ int box_cgroup_remove(struct box_cgroups *cgroups, const char *id, struct error 
 bool box_cgroup_holds(struct box_cgroups *cgroups, const char *id, pid_t pid)
 {
     char path[64], want[80];
-    auto_buf struct buf text;
+    auto_buf struct buf text = {0};
 
     buf_init(&text, 16384);
     (void)snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);

@@ -23,7 +23,7 @@ enum { RECORD_MAX = 4096 };
 static unsigned long long start_time(pid_t pid)
 {
     char path[32];
-    auto_buf struct buf text;
+    auto_buf struct buf text = {0};
     char *field;
 
     buf_init(&text, 4096);
@@ -49,7 +49,7 @@ static int write_record(const struct boxes *all, const struct box *box, uint32_t
                         struct error *err)
 {
     char name[ID_SIZE + 8], temporary[ID_SIZE + 8];
-    auto_buf struct buf text;
+    auto_buf struct buf text = {0};
     auto_close int fd = -1;
     int r;
 
@@ -111,7 +111,7 @@ static uint32_t read_names(struct str line, const char *key, char (*out)[LAYER_N
 enum box_state box_record_read(const struct boxes *all, struct box *box)
 {
     char name[ID_SIZE + 8];
-    auto_buf struct buf text;
+    auto_buf struct buf text = {0};
     struct str rest, line, boot;
     uint64_t slot, pid, started;
 

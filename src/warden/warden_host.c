@@ -56,7 +56,7 @@ static int take_lock(struct warden *warden, int data_fd, struct error *err)
 
 static int read_instance(struct warden *warden, int data_fd, struct error *err)
 {
-    auto_buf struct buf text;
+    auto_buf struct buf text = {0};
     auto_close int fd = -1;
 
     buf_init(&text, 64);
@@ -147,7 +147,7 @@ static int load_agent(struct warden *warden, struct error *err)
 
 static int read_boot_id(struct boxes *boxes, struct error *err)
 {
-    auto_buf struct buf text;
+    auto_buf struct buf text = {0};
     int r;
 
     buf_init(&text, 64);

@@ -30,7 +30,7 @@ static void delete_layer(const char *layer)
 
 static unsigned long long counter(const char *layer, int file)
 {
-    auto_buf struct buf text;
+    auto_buf struct buf text = {0};
     char path[256];
     uint64_t value = 0;
 
