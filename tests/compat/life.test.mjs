@@ -1,0 +1,182 @@
+// The life of a sandbox through the published SDK: pause, resume, expire, snapshot, fork, list, metrics.
+import assert from 'node:assert/strict'
+import { after, before, describe, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { eventually, startServer } from '../harness/server.mjs'
+import { loadSdk, shell } from '../harness/sdk.mjs'
+
+let server
+before(async () => {
+  server = await startServer()
+})
+after(() => server.destroy())
+
+async function all(paginator) {
+  const items = []
+  while (paginator.hasNext) items.push(...(await paginator.nextItems()))
+  return items
+}
+
+for (const version of ['2.45.0', 'latest']) {
+  describe(`life of e2b ${version}`, () => {
+    let sdk, Sandbox
+    before(async () => {
+      sdk = await loadSdk(server, version)
+      Sandbox = sdk.Sandbox
+    })
+
+    test('pause keeps files, processes, metadata and variables; connect brings them back', async () => {
+      const sandbox = await Sandbox.create('base', { timeoutMs: 120_000, metadata: { who: version }, envs: { KEPT: 'yes' } })
+      const handle = await sandbox.commands.run('sleep 1000', { background: true })
+      await sandbox.files.write('/home/user/kept', 'one')
+      assert.equal(await sandbox.pause(), true)
+      assert.equal(await sandbox.isRunning(), false)
+      const info = await sandbox.getInfo()
+      assert.equal(info.state, 'paused')
+      assert.deepEqual(info.metadata, { who: version })
+      assert.equal(await sandbox.pause(), false)
+      const again = await Sandbox.connect(sandbox.sandboxId, { timeoutMs: 120_000 })
+      assert.equal(await again.isRunning(), true)
+      assert.equal(await again.files.read('/home/user/kept'), 'one')
+      assert.ok((await again.commands.list()).some((one) => one.pid === handle.pid))
+      assert.equal((await again.commands.run('echo $KEPT')).stdout, 'yes\n')
+      assert.equal(await again.kill(), true)
+      await assert.rejects(Sandbox.connect(sandbox.sandboxId))
+    })
+
+    test('twenty pauses and resumes lose nothing', async () => {
+      const sandbox = await Sandbox.create('base', { timeoutMs: 120_000 })
+      for (let round = 0; round < 20; round++) {
+        await sandbox.files.write(`/home/user/round-${round}`, String(round))
+        await sandbox.pause()
+        await Sandbox.connect(sandbox.sandboxId, { timeoutMs: 120_000 })
+      }
+      const names = (await sandbox.files.list('/home/user')).map((one) => one.name).filter((name) => name.startsWith('round-'))
+      assert.equal(names.length, 20)
+      await sandbox.kill()
+    })
+
+    test('a pause without memory keeps the files and boots anew', async () => {
+      const { body: box } = await server.api('POST', '/v2/sandboxes', { templateID: 'base', timeout: 120 })
+      const sandbox = await Sandbox.connect(box.sandboxID, { timeoutMs: 120_000 })
+      await sandbox.files.write('/home/user/kept', 'cold')
+      await sandbox.commands.run('sleep 1000', { background: true })
+      assert.equal((await server.api('POST', `/sandboxes/${box.sandboxID}/pause`, { memory: false })).status, 204)
+      assert.equal((await server.api('POST', `/sandboxes/${box.sandboxID}/resume`, { timeout: 120 })).status, 201)
+      assert.equal(await sandbox.files.read('/home/user/kept'), 'cold')
+      assert.equal((await sandbox.commands.list()).length, 0)
+      await sandbox.kill()
+    })
+
+    test('paused ones are listed by state', async () => {
+      const metadata = { group: `${version}-${Math.random()}` }
+      const paused = await Sandbox.create('base', { timeoutMs: 120_000, metadata })
+      const running = await Sandbox.create('base', { timeoutMs: 120_000, metadata })
+      await paused.pause()
+      const ids = async (query) => (await all(Sandbox.list({ query }))).map((one) => one.sandboxId)
+      assert.deepEqual(await ids({ metadata, state: ['paused'] }), [paused.sandboxId])
+      assert.deepEqual(await ids({ metadata, state: ['running'] }), [running.sandboxId])
+      assert.equal((await ids({ metadata })).length, 2)
+      await Promise.all([paused.kill(), running.kill()])
+      assert.deepEqual(await ids({ metadata }), [])
+    })
+
+    test('onTimeout pause: the end of time pauses', async () => {
+      const sandbox = await Sandbox.create('base', { timeoutMs: 2000, lifecycle: { onTimeout: 'pause' } })
+      await sandbox.files.write('/home/user/kept', 'late')
+      await eventually('paused', async () => (await sandbox.getInfo()).state === 'paused', 5000)
+      const again = await Sandbox.connect(sandbox.sandboxId, { timeoutMs: 60_000 })
+      assert.equal(await again.files.read('/home/user/kept'), 'late')
+      await again.kill()
+    })
+
+    test('traffic resumes a sandbox that asked for it, and no other', async () => {
+      const sandbox = await Sandbox.create('base', { timeoutMs: 120_000, lifecycle: { onTimeout: 'pause', autoResume: true } })
+      const plain = await Sandbox.create('base', { timeoutMs: 120_000 })
+      await sandbox.commands.run('python -m http.server 8000', { background: true })
+      const get = (id) => server.request({ headers: { Host: `8000-${id}.box.test` } })
+      await eventually('the server inside', async () => (await get(sandbox.sandboxId)).status === 200)
+      await sandbox.pause()
+      await plain.pause()
+      assert.equal(await sandbox.isRunning(), false)
+      assert.equal((await get(sandbox.sandboxId)).status, 200)
+      assert.equal((await sandbox.getInfo()).state, 'running')
+      assert.equal((await get(plain.sandboxId)).status, 502)
+      assert.equal((await plain.getInfo()).state, 'paused')
+      await Promise.all([sandbox.kill(), plain.kill()])
+    })
+
+    test('snapshots: create, list, start from, delete; a child’s writes stay its own', async () => {
+      const sandbox = await Sandbox.create('base', { timeoutMs: 120_000 })
+      await sandbox.files.write('/home/user/state', 'before')
+      await sandbox.commands.run('rm ~/.bash_logout && mkdir ~/dir && touch ~/dir/a && sudo rm -rf /media')
+      const snapshot = await sandbox.createSnapshot()
+      await sandbox.files.write('/home/user/state', 'after')
+      const child = await Sandbox.create(snapshot.snapshotId, { timeoutMs: 120_000 })
+      assert.equal(await child.files.read('/home/user/state'), 'before')
+      assert.equal(await child.files.exists('/home/user/.bash_logout'), false)
+      assert.equal(await child.files.exists('/media'), false)
+      await child.files.write('/home/user/dir/child', 'x')
+      assert.equal(await sandbox.files.exists('/home/user/dir/child'), false)
+      assert.equal(await sandbox.files.read('/home/user/state'), 'after')
+      const listed = await all(Sandbox.listSnapshots({ sandboxId: sandbox.sandboxId }))
+      assert.deepEqual(listed.map((one) => one.snapshotId), [snapshot.snapshotId])
+      await sandbox.kill()
+      assert.equal(await Sandbox.deleteSnapshot(snapshot.snapshotId), true)
+      assert.equal(await Sandbox.deleteSnapshot(snapshot.snapshotId), false)
+      assert.equal(await child.files.read('/home/user/state'), 'before')
+      await child.kill()
+      await assert.rejects(Sandbox.create(snapshot.snapshotId))
+    })
+
+    test('a snapshot under a writing database is consistent', async () => {
+      const sandbox = await Sandbox.create('base', { timeoutMs: 120_000 })
+      const writer = `import sqlite3, time
+db = sqlite3.connect('/home/user/test.db', isolation_level=None)
+db.execute('pragma journal_mode=wal'); db.execute('create table t(a, b)')
+for i in range(100000):
+    db.execute('begin'); db.execute('insert into t values(?, 1)', (i,)); db.execute('insert into t values(?, 2)', (i,)); db.execute('commit')
+`
+      await sandbox.files.write('/home/user/writer.py', writer)
+      await sandbox.commands.run('python3 /home/user/writer.py', { background: true })
+      await eventually('the database', async () => (await shell(sandbox, 'test -s /home/user/test.db')).exitCode === 0)
+      await sleep(300)
+      for (let round = 0; round < 3; round++) {
+        const snapshot = await sandbox.createSnapshot()
+        const child = await Sandbox.create(snapshot.snapshotId, { timeoutMs: 60_000 })
+        const check = `python3 -c "import sqlite3; d = sqlite3.connect('/home/user/test.db'); print(d.execute('pragma integrity_check').fetchone()[0], d.execute('select count(*) % 2 from t').fetchone()[0])"`
+        assert.equal((await child.commands.run(check)).stdout, 'ok 0\n')
+        await child.kill()
+        await Sandbox.deleteSnapshot(snapshot.snapshotId)
+      }
+      await sandbox.kill()
+    })
+
+    test('metrics appear', async () => {
+      const sandbox = await Sandbox.create('base', { timeoutMs: 120_000 })
+      const metrics = await eventually('metrics', async () => {
+        const list = await sandbox.getMetrics()
+        return list.length && list
+      }, 30_000)
+      const last = metrics.at(-1)
+      assert.ok(last.cpuCount === 2 && last.memTotal > 0 && last.diskTotal > 0)
+      await sandbox.kill()
+    })
+
+    if (version === 'latest')
+      test('fork: children with the state of now, the source goes on', async () => {
+        const sandbox = await Sandbox.create('base', { timeoutMs: 120_000 })
+        await sandbox.files.write('/home/user/state', 'shared')
+        const { status, body } = await server.api('POST', `/sandboxes/${sandbox.sandboxId}/fork`, { count: 3, timeout: 60 })
+        assert.equal(status, 201)
+        assert.equal(body.length, 3)
+        for (const { sandbox: one } of body) {
+          const child = await Sandbox.connect(one.sandboxID, { timeoutMs: 60_000 })
+          assert.equal(await child.files.read('/home/user/state'), 'shared')
+          await child.kill()
+        }
+        assert.equal(await sandbox.isRunning(), true)
+        await sandbox.kill()
+      })
+  })
+}
