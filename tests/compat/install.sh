@@ -32,6 +32,9 @@ for version in "${versions[@]}"; do
     touch "$folder"
 done
 
+# The command line E2B publishes.
+[ -d build/npm/cli ] || npm_install build/npm/cli @e2b/cli
+
 # What generated clients of other languages are made of, for the agent's binary codec.
 [ -d build/npm/connect ] || npm_install build/npm/connect @bufbuild/buf @bufbuild/protobuf @connectrpc/connect @connectrpc/connect-node
 

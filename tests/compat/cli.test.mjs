@@ -1,0 +1,80 @@
+// The published command line, @e2b/cli, against our server.
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import fs from 'node:fs'
+import os from 'node:os'
+import path from 'node:path'
+import { after, before, test } from 'node:test'
+import { eventually, repository, startServer } from '../harness/server.mjs'
+
+const program = path.join(repository, 'build/npm/cli/node_modules/.bin/e2b')
+let server, home, id
+
+before(async () => {
+  server = await startServer()
+  home = fs.mkdtempSync(path.join(os.tmpdir(), 'e2b-home-'))
+})
+after(async () => {
+  fs.rmSync(home, { recursive: true, force: true })
+  await server.destroy()
+})
+
+// Runs `e2b ...args` to its end; input goes to its standard input.
+function e2b(args, input = '') {
+  return new Promise((resolve, reject) => {
+    const child = spawn(process.execPath, [program, ...args], { env: { ...process.env, ...server.clientEnv(), HOME: home, NO_COLOR: '1' } })
+    const result = { stdout: '', stderr: '' }
+    const timer = setTimeout(() => child.kill('SIGKILL'), 30_000)
+    child.stdout.on('data', (chunk) => (result.stdout += chunk))
+    child.stderr.on('data', (chunk) => (result.stderr += chunk))
+    child.on('error', reject)
+    child.on('close', (code, signal) => {
+      clearTimeout(timer)
+      resolve({ ...result, code: signal ?? code })
+    })
+    child.stdin.end(input)
+  })
+}
+
+test('create and list', async () => {
+  assert.equal((await e2b(['sandbox', 'create', 'base', '-d'])).code, 0)
+  const listed = JSON.parse((await e2b(['sandbox', 'list', '--format', 'json'])).stdout)
+  assert.equal(listed.length, 1)
+  id = listed[0].sandboxId
+})
+
+test('info', async () => {
+  const { stdout, code } = await e2b(['sandbox', 'info', id])
+  assert.equal(code, 0)
+  assert.match(stdout, new RegExp(id))
+})
+
+test('exec: output, exit code, piped input', async () => {
+  const failed = await e2b(['sandbox', 'exec', id, 'echo out; exit 3'])
+  assert.equal(failed.code, 3)
+  assert.match(failed.stdout, /^out$/m)
+  const piped = await e2b(['sandbox', 'exec', id, 'cat'], 'piped in\n')
+  assert.equal(piped.code, 0)
+  assert.match(piped.stdout, /piped in/)
+})
+
+test('pause, resume', async () => {
+  assert.match((await e2b(['sandbox', 'pause', id])).stdout, /paused/)
+  assert.equal((await server.api('GET', `/sandboxes/${id}`)).body.state, 'paused')
+  assert.match((await e2b(['sandbox', 'resume', id])).stdout, /resumed/)
+  assert.equal((await server.api('GET', `/sandboxes/${id}`)).body.state, 'running')
+})
+
+test('logs and metrics', async () => {
+  assert.match((await e2b(['sandbox', 'logs', id])).stdout, /Sandbox created/)
+  await eventually('metrics', async () => /Memory:/.test((await e2b(['sandbox', 'metrics', id])).stdout), 30_000)
+})
+
+test('templates', async () => {
+  assert.match((await e2b(['template', 'list'])).stdout, /base/)
+})
+
+test('kill', async () => {
+  assert.equal((await e2b(['sandbox', 'kill', id])).code, 0)
+  assert.equal((await server.api('GET', `/sandboxes/${id}`)).status, 404)
+})
