@@ -59,6 +59,7 @@ static void log_request(const struct api_call *call, const char *note)
 {
     double ms = (double)(clock_mono_us() - call->started_us) / 1000;
 
+    api_monitor_count(call->api, call->status, clock_mono_us() - call->started_us);
     log_info("api", "request=%s %.*s %.*s status=%d ms=%.1f%s", call->request_id,
              STR_ARG(call->method), STR_ARG(call->path), call->status, ms, note);
 }
@@ -84,7 +85,9 @@ static void reply(struct api_call *call)
     size_t n = 0;
 
     if (call->text)
-        headers[n++] = json_headers[0];
+        headers[n++] = call->content_type
+                           ? (struct http_header){STR("Content-Type"), str_of(call->content_type)}
+                           : json_headers[0];
     headers[n++] = json_headers[1];
     for (size_t i = 0; i < call->header_count; i++)
         headers[n++] = call->headers[i];

@@ -42,6 +42,7 @@ void api_fail(struct api_call *call, const struct error *err)
     }
     free(call->text);
     call->text = api_error_text(status, message);
+    call->content_type = NULL;
     call->status = status;
     call->header_count = 0;
     if (status == 503 || status == 429)

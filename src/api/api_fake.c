@@ -6,6 +6,7 @@
 #include "account/team.h"
 #include "sandbox/sandbox_metrics.h"
 #include "sandbox/sandbox_volume.h"
+#include "sandbox/sandbox_webhook.h"
 #include "template/template.h"
 
 struct api_fake api_fake;
@@ -390,6 +391,65 @@ int volume_delete(struct sandboxes *all, struct str team_id, struct str name, st
     if (!api_fake.has_volume)
         return error_set(err, ERROR_NOT_FOUND, "no volume");
     api_fake.has_volume = false;
+    return 0;
+}
+
+const int64_t sandbox_bucket_us[SANDBOX_BUCKETS] = {1, 2, 3, 4, 5, 6, 7, 8};
+
+void sandboxes_stats(struct sandboxes *all, struct sandboxes_stats *out)
+{
+    (void)all;
+    *out = (struct sandboxes_stats){.states = {[SANDBOX_PAUSED] = 7}};
+}
+
+static struct store_webhook webhook;
+
+int webhook_put(struct sandboxes *all, struct store_webhook *wanted, struct arena *arena,
+                struct error *err)
+{
+    static char url[128], events[128];
+
+    (void)all, (void)arena;
+    if (!wanted->events.len)
+        return error_set(err, ERROR_INVALID, "'events' must not be empty");
+    (void)str_copy(wanted->url, url, sizeof(url));
+    (void)str_copy(wanted->events, events, sizeof(events));
+    webhook = (struct store_webhook){.id = STR("w1"),
+                                     .team_id = STR("team-1"),
+                                     .name = STR("n"),
+                                     .url = str_of(url),
+                                     .events = str_of(events),
+                                     .secret = STR("secret"),
+                                     .enabled = wanted->enabled};
+    *wanted = webhook;
+    return 0;
+}
+
+int webhook_list(struct sandboxes *all, struct str team_id, struct arena *arena,
+                 struct store_webhook **out, size_t *out_count, struct error *err)
+{
+    (void)all, (void)team_id, (void)arena, (void)err;
+    *out = &webhook;
+    *out_count = webhook.id.len ? 1 : 0;
+    return 0;
+}
+
+int webhook_get(struct sandboxes *all, struct str team_id, struct str id, struct arena *arena,
+                struct store_webhook *out, struct error *err)
+{
+    (void)all, (void)team_id, (void)arena;
+    if (!webhook.id.len || !str_eq(webhook.id, id))
+        return error_set(err, ERROR_NOT_FOUND, "webhook not found");
+    *out = webhook;
+    return 0;
+}
+
+int webhook_delete(struct sandboxes *all, struct str team_id, struct str id, struct error *err)
+{
+    (void)all, (void)team_id;
+    if (!webhook.id.len || !str_eq(webhook.id, id))
+        return error_set(err, ERROR_NOT_FOUND, "webhook not found");
+    webhook = (struct store_webhook){0};
     return 0;
 }
 

@@ -93,3 +93,44 @@ TEST(events)
     CHECK_INT(request("GET", "/events/sandboxes", "limit=0", NULL, NULL), 400);
     CHECK_INT(request("GET", "/events/sandboxes", "limit=101", NULL, NULL), 400);
 }
+
+TEST(webhooks)
+{
+    auto_json json_t *made = NULL, *changed = NULL, *list = NULL;
+
+    CHECK_INT(request("POST", "/events/webhooks", NULL,
+                      "{\"name\":\"n\",\"url\":\"https://x.test/h\",\"signatureSecret\":\"s\","
+                      "\"events\":[\"sandbox.lifecycle.created\",\"sandbox.lifecycle.killed\"]}",
+                      &made),
+              201);
+    CHECK_STR(json_get_str(made, "teamId"), "team-1");
+    CHECK(json_is_true(json_object_get(made, "enabled")));
+    CHECK(!json_object_get(made, "signatureSecret"));
+    CHECK_STR(str_of(json_string_value(json_array_get(json_object_get(made, "events"), 1))),
+              "sandbox.lifecycle.killed");
+    check_refused("/events/webhooks", &(struct refused){400, "{\"events\":[\"x\"]}", "events"});
+    check_refused("/events/webhooks", &(struct refused){400, "{\"events\":1}", "events"});
+    check_refused("/events/webhooks", &(struct refused){400, "{}", "events"});
+    CHECK_INT(request("PATCH", "/events/webhooks/w1", NULL, "{\"enabled\":false}", &changed), 200);
+    CHECK(json_is_false(json_object_get(changed, "enabled")));
+    CHECK_STR(json_get_str(changed, "url"), "https://x.test/h");
+    CHECK_INT(request("GET", "/events/webhooks", NULL, NULL, &list), 200);
+    CHECK_INT(json_array_size(list), 1);
+    CHECK_INT(request("GET", "/events/webhooks/w1", NULL, NULL, NULL), 200);
+    CHECK_INT(request("GET", "/events/webhooks/w2", NULL, NULL, NULL), 404);
+    CHECK_INT(request("DELETE", "/events/webhooks/w1", NULL, NULL, NULL), 204);
+    CHECK_INT(request("DELETE", "/events/webhooks/w1", NULL, NULL, NULL), 404);
+}
+
+TEST(monitoring)
+{
+    struct api_call call = new_call("GET", "/metrics");
+    struct error err = {0};
+
+    CHECK_INT(run(&call), 403); /* not the operator's key */
+    CHECK_INT(call.route->handler(&call, &err), 0);
+    CHECK(strstr(call.text, "quicksand_sandboxes{state=\"paused\"} 7\n"));
+    CHECK(strstr(call.text, "# TYPE quicksand_create_seconds histogram\n"));
+    CHECK(strncmp(call.content_type, "text/plain", 10) == 0);
+    call_done(&call);
+}

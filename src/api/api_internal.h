@@ -2,6 +2,7 @@
 #pragma once
 
 #include <jansson.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "api/api.h"
@@ -20,6 +21,8 @@ enum {
 
 struct api {
     struct api_config config;
+    atomic_uint_fast64_t requests[6]; /* by the first digit of the status */
+    atomic_uint_fast64_t request_us;  /* all together */
 };
 
 /* One request that needs a worker. Everything it refers to is in its own arena, because the
@@ -39,7 +42,8 @@ struct api_call {
     struct str team_id, key_id;        /* set by api_auth() */
 
     int status;
-    char *text; /* JSON, malloc()ed; NULL = no body */
+    char *text;               /* malloc()ed; NULL = no body */
+    const char *content_type; /* NULL = JSON */
     struct http_header headers[API_HEADERS_MAX];
     size_t header_count;
 };
@@ -90,7 +94,13 @@ void api_answer_header(struct api_call *call, const char *name, struct str value
 /* Remembers who did what, when it was a change. */
 void api_audit(struct api_call *call);
 
+/* One more request was answered. */
+void api_monitor_count(struct api *api, int status, int64_t us);
+
 /* handlers */
+api_handler_fn api_monitor;
+api_handler_fn api_webhooks_create, api_webhooks_list, api_webhooks_get, api_webhooks_change;
+api_handler_fn api_webhooks_delete;
 api_handler_fn api_teams_list, api_keys_list, api_keys_create, api_keys_rename, api_keys_delete;
 api_handler_fn api_tokens_create, api_tokens_delete, api_audit_list;
 api_handler_fn api_volumes_create, api_volumes_list, api_volumes_get, api_volumes_delete;

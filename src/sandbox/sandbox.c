@@ -8,7 +8,12 @@
 #include "route/route.h"
 #include "sandbox/sandbox_internal.h"
 
-enum { SETTLE_US = 10 * 1000 * 1000, TIMEOUT_LIMIT_S = 24 * 3600, SAMPLE_MS = 5000 };
+enum {
+    SETTLE_US = 10 * 1000 * 1000,
+    TIMEOUT_LIMIT_S = 24 * 3600,
+    SAMPLE_MS = 5000,
+    WEBHOOK_MS = 5000
+};
 
 static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
 {
@@ -24,12 +29,16 @@ static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
     all->max_timeout_s = config->max_timeout_s;
     all->max_life_s = config->max_life_s;
     all->sample_us = (config->sample_ms > 0 ? config->sample_ms : SAMPLE_MS) * 1000;
+    all->webhooks.private_ok = config->private_webhooks;
+    all->webhooks.first_pause_us =
+        (config->webhook_ms > 0 ? config->webhook_ms : WEBHOOK_MS) * 1000;
     /* Never one that an earlier process gave. */
     atomic_init(&all->generation, (uint64_t)clock_wall_us());
     table_init(all);
     layers_init(all);
     metrics_init(all);
     idempotency_init(all);
+    webhooks_init(all);
     (void)pthread_mutex_init(&all->warm.lock, NULL);
     cond_init_monotonic(&all->warm.changed);
     return all;
@@ -50,7 +59,8 @@ int sandboxes_open(const struct sandboxes_config *config, struct sandboxes **out
         return error_set(err, ERROR_INVALID, "the longest life must not be negative");
     all = sandboxes_new(config);
     if (recover_all(all, err) < 0 || expire_start(all, err) < 0 || events_start(all, err) < 0 ||
-        keeper_start(all, err) < 0 || metrics_start(all, err) < 0 || warm_start(all, err) < 0) {
+        keeper_start(all, err) < 0 || metrics_start(all, err) < 0 || webhooks_start(all, err) < 0 ||
+        warm_start(all, err) < 0) {
         sandboxes_close(all);
         return error_prefix(err, "recover sandboxes");
     }
@@ -66,6 +76,7 @@ void sandboxes_close(struct sandboxes *all)
         return;
     routes_set_waker(all->routes, NULL, NULL);
     warm_stop(all);
+    webhooks_stop(all);
     metrics_stop(all);
     keeper_stop(all);
     expire_stop(all);
@@ -74,6 +85,7 @@ void sandboxes_close(struct sandboxes *all)
     layers_done(all);
     metrics_done(all);
     idempotency_done(all);
+    webhooks_done(all);
     (void)pthread_mutex_destroy(&all->warm.lock);
     (void)pthread_cond_destroy(&all->warm.changed);
     free(all->run_dir);

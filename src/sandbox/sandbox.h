@@ -44,6 +44,8 @@ struct sandboxes_config {
     int64_t max_timeout_s; /* 24 h; of one request */
     int64_t max_life_s;    /* without a pause, whatever was asked for; 0 = no limit */
     int64_t sample_ms;     /* how often metrics are taken; 0 = every 5 s */
+    int64_t webhook_ms;    /* first pause after a delivery failed; 0 = 5 s */
+    bool private_webhooks; /* teams other than the operator's may name private addresses */
 };
 
 struct volume_mount {
@@ -203,6 +205,18 @@ enum { SANDBOX_VOLUMES_MAX = 8 };
 size_t sandbox_view_volumes(const struct sandbox_view *view,
                             struct volume_mount out[SANDBOX_VOLUMES_MAX]);
 size_t sandboxes_running(struct sandboxes *all);
+
+/* For monitoring. */
+enum { SANDBOX_BUCKETS = 8 };
+extern const int64_t sandbox_bucket_us[SANDBOX_BUCKETS];
+struct sandboxes_stats {
+    size_t states[SANDBOX_STATE_COUNT];
+    size_t warm;
+    uint64_t created, create_failed, paused, resumed_memory, resumed_disk, snapshots, ended;
+    uint64_t create_us[SANDBOX_BUCKETS + 1]; /* by duration; the last is above all buckets */
+    uint64_t create_sum_us;
+};
+void sandboxes_stats(struct sandboxes *all, struct sandboxes_stats *out);
 
 #define SANDBOX_ENVD_VERSION "0.6.13"
 #define SANDBOX_CLIENT_ID    "6532622b"

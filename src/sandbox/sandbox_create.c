@@ -170,6 +170,7 @@ static int make_any(struct sandboxes *all, const struct plan *plan, struct arena
 int plan_run(struct sandboxes *all, const struct plan *plan, struct arena *arena,
              struct sandbox_view *out, struct error *err)
 {
+    int64_t from = clock_mono_us();
     struct store_sandbox row;
     int result;
 
@@ -179,8 +180,11 @@ int plan_run(struct sandboxes *all, const struct plan *plan, struct arena *arena
     result = make_any(all, plan, arena, &row, err);
     atomic_fetch_sub(&all->creates, 1);
     warm_kick(all);
-    if (result < 0)
+    if (result < 0) {
+        stats_add(all, STAT_CREATE_FAILED);
         return error_prefix(err, "create sandbox");
+    }
+    stats_create(all, clock_mono_us() - from);
     view_from_row(all, &row, out);
     return 0;
 }

@@ -71,6 +71,7 @@ static void add(struct sandboxes *all, struct str id, const struct store_event *
 
     if (store_event_add(all->store, id, event, &err) < 0)
         log_warn("sandbox", "event of id=%.*s: %s, ignoring", STR_ARG(id), err.message);
+    webhooks_kick(all);
 }
 
 void history_updated(struct sandboxes *all, struct str id, struct str what)

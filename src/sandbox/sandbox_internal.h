@@ -91,6 +91,32 @@ struct keeper {
     pthread_t thread;
 };
 
+/* Counters since the process began. */
+enum stat {
+    STAT_CREATED,
+    STAT_CREATE_FAILED,
+    STAT_PAUSED,
+    STAT_RESUMED_MEMORY,
+    STAT_RESUMED_DISK,
+    STAT_SNAPSHOTS,
+    STAT_ENDED,
+    STAT_COUNT,
+};
+struct stats {
+    atomic_uint_fast64_t counters[STAT_COUNT];
+    atomic_uint_fast64_t create_us[SANDBOX_BUCKETS + 1], create_sum_us;
+};
+
+struct webhooks {
+    pthread_mutex_t lock; /* guards kicked */
+    pthread_cond_t wake;
+    bool kicked, has_thread;
+    atomic_bool any, stopping;
+    bool private_ok;
+    int64_t first_pause_us;
+    pthread_t thread;
+};
+
 struct idempotency {
     pthread_mutex_t lock;
     pthread_cond_t ended;
@@ -139,6 +165,8 @@ struct sandboxes {
     struct keeper keeper;
     struct metrics metrics;
     struct idempotency idempotency;
+    struct webhooks webhooks;
+    struct stats stats;
 };
 
 /* ---- sandbox_table.c ---- */
@@ -320,6 +348,21 @@ void metrics_init(struct sandboxes *all);
 void metrics_done(struct sandboxes *all);
 int metrics_start(struct sandboxes *all, struct error *err);
 void metrics_stop(struct sandboxes *all);
+
+/* ---- sandbox_webhook.c ---- */
+
+void webhooks_init(struct sandboxes *all);
+void webhooks_done(struct sandboxes *all);
+int webhooks_start(struct sandboxes *all, struct error *err);
+void webhooks_stop(struct sandboxes *all);
+/* After something happened. */
+void webhooks_kick(struct sandboxes *all);
+
+/* ---- sandbox_stats.c ---- */
+
+/* Counts, and tells the webhooks. */
+void stats_add(struct sandboxes *all, enum stat stat);
+void stats_create(struct sandboxes *all, int64_t us);
 
 /* ---- sandbox_keeper.c ---- */
 

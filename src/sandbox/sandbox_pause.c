@@ -87,6 +87,7 @@ static int settle(struct sandboxes *all, struct sandbox *sandbox, struct store_s
     result =
         store_sandbox_set_life(all->store, str_of(sandbox->id), life, &event, true, &revision, err);
     table_paused(all, sandbox, cold);
+    stats_add(all, STAT_PAUSED);
     return result;
 }
 

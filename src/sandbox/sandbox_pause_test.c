@@ -555,7 +555,7 @@ TEST_TIMEOUT(pause_engine_failure_sweep, 60)
 
 TEST_TIMEOUT(pause_store_failure_sweep, 60)
 {
-    sweep(fail_store, 32);
+    sweep(fail_store, 40);
 }
 
 static void create_with(struct env *env, const struct sandbox_new *options, char id[ID_SIZE])

@@ -186,6 +186,7 @@ static int resume_owned(struct sandboxes *all, struct sandbox *sandbox,
         goto fail;
     }
     row->life = life;
+    stats_add(all, from == STORE_RESUMED_MEMORY ? STAT_RESUMED_MEMORY : STAT_RESUMED_DISK);
     log_info("sandbox", "resumed id=%.*s from=%s us=%lld", STR_ARG(row->id),
              from == STORE_RESUMED_MEMORY ? "memory" : "disk",
              (long long)(clock_mono_us() - began));

@@ -90,6 +90,7 @@ int sandbox_snapshot(struct sandboxes *all, struct str team_id, struct str id, s
         return error_prefix(err, "snapshot");
     view_of(&snapshot, slug, arena, out);
     history_snapshot(all, row.id, out->id);
+    stats_add(all, STAT_SNAPSHOTS);
     log_info("sandbox", "snapshot id=%.*s name=%.*s", STR_ARG(row.id), STR_ARG(out->id));
     return 0;
 }

@@ -21,6 +21,8 @@ static int end_row(struct sandboxes *all, struct sandbox *sandbox)
                             clock_wall_us(), &freed, &err) == 0) {
         if (freed)
             layers_collect_soon(all);
+        if (sandbox->team_id[0]) /* not a box of nobody */
+            stats_add(all, STAT_ENDED);
         return 0;
     }
     log_error("sandbox", "id=%s: %s, trying again", sandbox->id, err.message);

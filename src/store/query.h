@@ -66,6 +66,8 @@ struct store_snapshot;
 /* About a sandbox that has a row; NULL is none. */
 int event_add(struct store *locked, struct str sandbox_id, const struct store_event *event,
               struct error *err);
+/* Queues the event that was just added for the webhooks that want it. */
+int deliveries_add(struct store *locked, int64_t now_us, struct error *err);
 /* Remembers which create made it, when that can be repeated. ERROR_EXISTS when the key was used. */
 int idempotency_add(struct store *locked, const struct store_sandbox *row, struct error *err);
 /* ERROR_NOT_FOUND when a volume is not there (any more). */

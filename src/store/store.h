@@ -228,6 +228,39 @@ int store_event_page(struct store *store, const struct store_event_query *wanted
 int store_event_prune(struct store *store, int64_t before_us, int64_t keep, size_t max,
                       size_t *out_count, struct error *err);
 
+/* ---- webhooks (store_webhook.c) ---- */
+
+struct store_webhook {
+    struct str id, team_id, name, url, secret;
+    struct str events; /* types: ",created,killed," */
+    bool enabled;
+    int64_t created_at_us;
+};
+
+struct store_delivery {
+    struct store_webhook webhook;
+    int64_t event_seq, attempts, next_at_us;
+};
+
+/* Inserts, or replaces all but team and time. */
+int store_webhook_put(struct store *store, const struct store_webhook *webhook, struct error *err);
+/* Oldest first. */
+int store_webhook_list(struct store *store, struct str team_id, struct arena *arena,
+                       struct store_webhook **out, size_t *out_count, struct error *err);
+/* With all it still had to be told. */
+int store_webhook_delete(struct store *store, struct str team_id, struct str id, struct error *err);
+/* Is there one, of any team? */
+int store_webhook_any(struct store *store, bool *out, struct error *err);
+int store_delivery_due(struct store *store, int64_t now_us, size_t max, struct arena *arena,
+                       struct store_delivery **out, size_t *out_count, struct error *err);
+/* When the next one is due; 0 = there is none. */
+int store_delivery_next(struct store *store, int64_t *out_next_at_us, struct error *err);
+int store_delivery_done(struct store *store, struct str webhook_id, int64_t event_seq,
+                        struct error *err);
+/* It failed: tried again then, and nothing else for this webhook before. */
+int store_delivery_later(struct store *store, struct str webhook_id, int64_t event_seq,
+                         int64_t next_at_us, struct error *err);
+
 /* ---- sandboxes (store_sandbox.c) ---- */
 
 enum store_sandbox_state {

@@ -7,19 +7,19 @@
     "seq, id, team_id, sandbox_id, template_id, type, level, message, detail, at_us, since_us," \
     " cpu_count, mem_mb, metadata"
 
-int event_add(struct store *locked, struct str sandbox_id, const struct store_event *event,
-              struct error *err)
+/* 1 = added, 0 = there is no such sandbox. */
+static int insert_event(struct store *locked, struct str sandbox_id,
+                        const struct store_event *event, struct error *err)
 {
     auto_query struct query query = {0};
     char id[UUID_SIZE];
+    int found;
 
-    if (!event)
-        return 0;
     if (query_open(&query, locked,
                    "INSERT INTO events (" COLUMNS ")"
                    " SELECT (SELECT coalesce(max(seq), 0) + 1 FROM events), ?2, team_id, id,"
                    " template_id, ?3, ?4, ?5, ?6, ?7, running_since_us, cpu_count, mem_mb, metadata"
-                   " FROM sandboxes WHERE id = ?1",
+                   " FROM sandboxes WHERE id = ?1 RETURNING seq",
                    err) < 0)
         return -1;
     id_uuid(id);
@@ -30,7 +30,16 @@ int event_add(struct store *locked, struct str sandbox_id, const struct store_ev
     bind_text(&query, event->message);
     bind_text(&query, event->detail.p ? event->detail : STR(""));
     bind_int(&query, event->at_us);
-    return query_run(&query, err);
+    found = query_step(&query, err);
+    return found > 0 && query_run(&query, err) < 0 ? -1 : found;
+}
+
+int event_add(struct store *locked, struct str sandbox_id, const struct store_event *event,
+              struct error *err)
+{
+    int added = event ? insert_event(locked, sandbox_id, event, err) : 0;
+
+    return added > 0 ? deliveries_add(locked, event->at_us, err) : added;
 }
 
 int store_event_add(struct store *store, struct str sandbox_id, const struct store_event *event,
@@ -38,7 +47,13 @@ int store_event_add(struct store *store, struct str sandbox_id, const struct sto
 {
     auto_unlock struct store *locked = store_lock(store);
 
-    return event_add(locked, sandbox_id, event, err);
+    if (store_begin(locked, STORE_EPHEMERAL, err) < 0)
+        return -1;
+    if (event_add(locked, sandbox_id, event, err) < 0) {
+        store_rollback(locked);
+        return -1;
+    }
+    return store_commit(locked, err);
 }
 
 static void read_event(const struct query *query, struct arena *arena, struct store_event *out)
