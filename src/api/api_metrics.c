@@ -66,7 +66,7 @@ static json_t *metric_json(const struct sandbox_metrics *metrics,
     struct metric_body body = {
         .unix_s = sample->at_us / 1000000,
         .cpu_count = metrics->cpu_count,
-        .cpu_pct = sample->cpu_pct,
+        .cpu_pct = (double)(int64_t)(sample->cpu_pct * 100 + 0.5) / 100,
         .mem_used = (int64_t)sample->mem_used,
         .mem_total = (int64_t)metrics->mem_total,
         .mem_cache = (int64_t)sample->mem_cache,
