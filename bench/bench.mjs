@@ -254,13 +254,15 @@ function updateReadme(text) {
 }
 
 const parts = { create: partCreate, sdk: partSdk, command: partCommand, transfer: partTransfer, thousand: partThousand, health: partHealth, agent: partAgent, life: partLife }
+// cp's page cache is not limited: a sandbox of 512 MB would have to write half of the file to disk first.
+const serverArgs = { transfer: ['--memory', '4096'] }
 const wanted = process.argv.slice(2).length ? process.argv.slice(2) : Object.keys(parts)
 let failed = 0
 for (const name of wanted) {
   console.log(`${name}:`)
   let server
   try {
-    server = await startServer({ args: ['--log', 'warn'] })
+    server = await startServer({ args: ['--log', 'warn', ...(serverArgs[name] ?? [])] })
     await eventually('the warm pool', async () => findProcesses(isAgent).length > 0, 5000).catch(() => {})
     await sleep(1000)
     await parts[name](server, { measured, show, note, spread, scratch })
