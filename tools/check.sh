@@ -43,7 +43,10 @@ cpp_check()
 generate()
 {
     # Sources that the build makes are analysed like the others.
-    ninja -C build/tidy -t targets rule CUSTOM_COMMAND | grep -v "^meson-internal" | xargs ninja -C build/tidy --quiet
+    local rule
+    for rule in CUSTOM_COMMAND CUSTOM_COMMAND_DEP; do
+        ninja -C build/tidy -t targets rule $rule | grep -v "^meson-internal" | xargs -r ninja -C build/tidy --quiet
+    done
 }
 
 step format format

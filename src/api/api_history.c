@@ -172,9 +172,10 @@ static size_t read_types(struct api_call *call, struct str types[TYPES_MAX])
 
 static int list_events(struct api_call *call, struct event_filter *filter, struct error *err)
 {
-    struct str types[TYPES_MAX], ascending;
-    struct event_page page;
-    uint64_t offset, limit;
+    struct str *types = arena_alloc(&call->arena, TYPES_MAX * sizeof(*types));
+    struct str ascending = STR_NONE;
+    struct event_page page = {0};
+    uint64_t offset = 0, limit = 0;
     json_t *array;
 
     filter->types = types;

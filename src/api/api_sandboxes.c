@@ -205,8 +205,8 @@ int api_sandboxes_timeout(struct api_call *call, struct error *err)
 int api_sandboxes_refresh(struct api_call *call, struct error *err)
 {
     struct sandbox_view view = {0};
-    int64_t duration_s;
-    struct str id;
+    int64_t duration_s = 0;
+    struct str id = STR_NONE;
 
     if (api_sandboxes_get_id(call, &id, err) < 0 ||
         api_types_refresh(call->body, &duration_s, err) < 0 ||

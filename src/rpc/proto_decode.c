@@ -201,7 +201,7 @@ static int set_packed(struct decoder *dec, const struct proto_field *field, stru
 static int set_bytes(struct decoder *dec, const struct proto_field *field, struct str in,
                      json_t *object)
 {
-    json_t *value;
+    json_t *value = NULL;
 
     switch (field->kind) {
     case PROTO_STRING:

@@ -208,10 +208,10 @@ int sandbox_resume(struct sandboxes *all, struct str team_id, struct str id,
                    const struct sandbox_resume *request, struct arena *arena,
                    struct sandbox_view *out, struct error *err)
 {
-    struct store_limits limits;
+    struct store_limits limits = {0};
     struct table_claim claim = {.to = SANDBOX_RESUMING, .limits = &limits};
-    struct store_sandbox row;
-    struct sandbox *sandbox;
+    struct store_sandbox row = {0};
+    struct sandbox *sandbox = NULL;
 
     if (check_request(all, request, err) < 0 || team_limits(all, team_id, &limits, err) < 0 ||
         table_claim(all, team_id, id, &claim, &sandbox, err) < 0 ||
@@ -264,8 +264,8 @@ int sandbox_wake(struct sandboxes *all, const char *id, struct error *err)
 {
     auto_arena struct arena arena = {0};
     struct sandbox_resume request = {0};
-    struct sandbox_view view;
-    struct str team_id;
+    struct sandbox_view view = {0};
+    struct str team_id = STR_NONE;
 
     if (wake_request(all, id, &arena, &team_id, &request, err) < 0)
         return -1;

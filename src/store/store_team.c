@@ -120,7 +120,7 @@ int store_team_list(struct store *store, struct arena *arena, struct store_team 
 int store_team_slug(struct store *store, struct str team_id, struct arena *arena, struct str *out,
                     struct error *err)
 {
-    struct store_team team;
+    struct store_team team = {0};
 
     if (store_team_get(store, team_id, arena, &team, err) < 0)
         return -1;
