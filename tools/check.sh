@@ -43,10 +43,7 @@ cpp_check()
 generate()
 {
     # Sources that the build makes are analysed like the others.
-    local rule
-    for rule in CUSTOM_COMMAND CUSTOM_COMMAND_DEP; do
-        ninja -C build/tidy -t targets rule $rule | grep -v "^meson-internal" | xargs -r ninja -C build/tidy --quiet
-    done
+    ninja -C build/tidy -t targets all | sed -n 's/: CUSTOM_COMMAND.*//p' | grep -v "^meson-internal" | xargs ninja -C build/tidy --quiet
 }
 
 step format format
