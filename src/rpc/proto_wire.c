@@ -76,7 +76,7 @@ static bool skip_plain(struct str *in, unsigned type)
 
 bool proto_wire_skip(struct str *in, uint32_t number, unsigned type)
 {
-    uint32_t open[GROUPS_MAX];
+    uint32_t open[GROUPS_MAX] = {0};
     size_t depth = 0;
 
     for (;;) {
