@@ -96,7 +96,6 @@ format:
 install: all
 	install -D -m 0755 build/quicksand $(DESTDIR)$(PREFIX)/bin/quicksand
 	install -D -m 0755 build/envd $(DESTDIR)$(PREFIX)/lib/quicksand/envd
-	install -D -m 0755 tools/make_base_template.sh $(DESTDIR)$(PREFIX)/lib/quicksand/make_base_template.sh
 
 clean:
 	rm -rf build
