@@ -19,7 +19,7 @@ SANITIZE      = -Db_sanitize=address,undefined -Db_lundef=false
 QUIET         = build/make.log
 
 .DEFAULT_GOAL := all
-.PHONY: all setup host envd run test bench check fuzz fuzzers asan soak format install clean
+.PHONY: all setup host envd run test bench check fuzz fuzzers asan sanitized soak format install clean
 
 all: host envd
 
@@ -51,6 +51,20 @@ build/deps/.complete: tools/build_musl_deps.sh
 build/asan/build.ninja:
 	@mkdir -p build
 	@meson setup build/asan $(SANITIZE) $(MESON_FLAGS) >$(QUIET) || { cat $(QUIET); exit 1; }
+
+# An agent with sanitizers, whose libraries are inside it but for the C library: sandboxes have that.
+build/asan-agent/build.ninja:
+	@mkdir -p build
+	@meson setup build/asan-agent $(SANITIZE) $(MESON_FLAGS) -Dprefer_static=true \
+		-Dc_link_args="-static-libasan -static-libubsan" >$(QUIET) || { cat $(QUIET); exit 1; }
+
+# Both programs with sanitizers, side by side as they are installed.
+sanitized: setup build/asan/build.ninja build/asan-agent/build.ninja
+	@ninja -C build/asan --quiet src/quicksand/quicksand
+	@ninja -C build/asan-agent --quiet src/envd/envd
+	@mkdir -p build/sanitized
+	@install build/asan/src/quicksand/quicksand build/sanitized/quicksand
+	@install build/asan-agent/src/envd/envd build/sanitized/envd
 
 build/fuzz/build.ninja:
 	@mkdir -p build

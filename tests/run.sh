@@ -5,16 +5,17 @@
 #   unit        unit tests, gcc                security    attempts from inside a sandbox
 #   asan        unit tests, ASan and UBSan     compat      the published SDK packages
 #   fuzz        each fuzz target, shortly      soak        random load for --seconds (only on request)
+#   asan-e2e    the agent's part of functional and compat, with warden, server and agent under sanitizers
 #
 # Without names: all but soak. The last line is "N passed, N failed". TEST=FILE narrows functional,
-# security and compat to one file. Logs are in build/test.
+# security, compat and asan-e2e to one file. Logs are in build/test.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
 seconds=300
 [ "${1:-}" = --seconds ] && { seconds=$2; shift 2; }
 suites=("$@")
-[ ${#suites[@]} -gt 0 ] || suites=(check unit asan fuzz functional security compat)
+[ ${#suites[@]} -gt 0 ] || suites=(check unit asan fuzz functional security compat asan-e2e)
 logs=$PWD/build/test
 mkdir -p "$logs"
 rows=()
@@ -123,6 +124,22 @@ run_node()
     count "$name" "${good:-0}" "${bad:-0}" "${missing:-0}" $((SECONDS - begin))
 }
 
+# One SDK version is enough here: what the others do differently is on the client's side.
+run_sanitized()
+{
+    local begin=$SECONDS file files=()
+    if ! make --no-print-directory sanitized >"$logs/asan-e2e-build.log" 2>&1; then
+        tail -n 40 "$logs/asan-e2e-build.log"
+        count asan-e2e 0 1 0 $((SECONDS - begin))
+        return
+    fi
+    for file in compat/{commands,pty,files,git,sdk} functional/{agent,envd-proto}; do
+        [[ $file == *"${TEST:-}"* ]] && files+=("tests/$file.test.mjs")
+    done
+    QUICKSAND_BINARY=$PWD/build/sanitized/quicksand SDK_VERSION=latest UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
+        run_node asan-e2e "${files[@]}"
+}
+
 node_files()
 {
     if [ -n "${TEST:-}" ]; then
@@ -132,7 +149,7 @@ node_files()
     fi
 }
 
-if wants functional || wants security || wants compat || wants soak; then
+if wants functional || wants security || wants compat || wants soak || wants asan-e2e; then
     [ "$(id -u)" -eq 0 ] || { echo "these suites need root" >&2; exit 1; }
     begin_base_layer
     tests/compat/install.sh || exit 1
@@ -147,6 +164,7 @@ for suite in "${suites[@]}"; do
     unit) run_meson unit build/host ;;
     asan) run_meson asan build/asan 3 ;;
     fuzz) run_fuzz ;;
+    asan-e2e) run_sanitized ;;
     functional | security | compat | soak) run_node "$suite" $(node_files "$suite") ;;
     *) echo "unknown suite $suite" >&2; exit 2 ;;
     esac

@@ -400,6 +400,13 @@ static void reset_signals(void)
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+/* A sanitizer's report about the agent has to come out; otherwise an agent has nothing to say. */
+#ifdef __SANITIZE_ADDRESS__
+enum { NULL_FDS = 2 };
+#else
+enum { NULL_FDS = 3 };
+#endif
+
 /* The agent's descriptors, in their final places: 0-2 null, 3 its socket, 4 meminfo. Everything is
  * first moved out of the way, so that no target overwrites a source. */
 static void arrange_fds(const struct box_child *child, const struct mounts *mounts, int *agent,
@@ -413,7 +420,7 @@ static void arrange_fds(const struct box_child *child, const struct mounts *moun
     *channel = fcntl(child->channel, F_DUPFD_CLOEXEC, 100);
     if (null_fd < 0 || listen_fd < 0 || fuse_fd < 0 || *agent < 0 || *channel < 0)
         die(child, "arrange descriptors");
-    for (int fd = 0; fd < 3; fd++)
+    for (int fd = 0; fd < NULL_FDS; fd++)
         MUST(dup2(null_fd, fd), "dup2");
     MUST(dup2(listen_fd, 3), "dup2");
     MUST(dup2(fuse_fd, 4), "dup2");

@@ -55,7 +55,7 @@ class Server {
   // Starts, or starts again on the same data and port.
   async start() {
     const env = { PATH: process.env.PATH, HOME: '/root', QUICKSAND_API_KEY: this.key, ...this.env }
-    for (const name of ['QUICKSAND_BASE_LAYER', 'ASAN_OPTIONS', 'UBSAN_OPTIONS']) {
+    for (const name of ['QUICKSAND_BASE_LAYER', 'ASAN_OPTIONS', 'UBSAN_OPTIONS', 'LSAN_OPTIONS']) {
       if (process.env[name]) env[name] ??= process.env[name]
     }
     const started = performance.now()
@@ -227,6 +227,7 @@ class Server {
     for (const mount of mounts().filter((one) => one.startsWith(this.home))) spawnSync('umount', ['--lazy', mount])
     fs.rmSync(this.home, { recursive: true, force: true })
     this.saveLog()
+    problems.push(...this.findings())
     assert.deepEqual(problems, [], 'left behind by the server')
   }
 
@@ -235,6 +236,14 @@ class Server {
     const folder = path.join(repository, 'build/test')
     fs.mkdirSync(folder, { recursive: true })
     fs.writeFileSync(path.join(folder, `${path.basename(process.argv[1] ?? 'server', '.test.mjs')}.server.log`), this.log)
+  }
+
+  // Reports of sanitizers about the server, the warden or an agent inside (only in their builds), each with
+  // the lines that say where.
+  findings() {
+    const lines = this.log.split('\n')
+    const starts = lines.flatMap((line, at) => (/ERROR: (Address|Leak)Sanitizer|: runtime error: /.test(line) ? [at] : []))
+    return starts.map((at) => lines.slice(at, at + 30).join('\n'))
   }
 
   // What outlived the server although no sandbox was left. Processes are ended.
