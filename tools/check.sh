@@ -27,7 +27,7 @@ tidy()
 {
     # Not the sources that are compiled in from Debian's node-llhttp.
     run-clang-tidy -quiet -p build/tidy "^$PWD/src/.*" >build/tidy.log 2>&1 && return
-    sed 's/\x1b\[[0-9;]*m//g; s#^.*/build/tidy/##; s#^\.\./\.\./##' build/tidy.log | grep -E '^src/.*(warning|error):' | sort -u >build/tidy.found
+    sed 's/\x1b\[[0-9;]*m//g; s#^.*/build/tidy/##; s#^\.\./\.\./##; s#^'"$PWD/##" build/tidy.log | grep -E '^src/.*(warning|error):' | sort -u >build/tidy.found
     head -n 60 build/tidy.found
     echo "$(wc -l <build/tidy.found) findings, all of them in build/tidy.found"
     return 1

@@ -402,26 +402,26 @@ void sandboxes_stats(struct sandboxes *all, struct sandboxes_stats *out)
     *out = (struct sandboxes_stats){.states = {[SANDBOX_PAUSED] = 7}};
 }
 
-static struct store_webhook webhook;
+static struct store_webhook stored_webhook;
 
-int webhook_put(struct sandboxes *all, struct store_webhook *wanted, struct arena *arena,
+int webhook_put(struct sandboxes *all, struct store_webhook *webhook, struct arena *arena,
                 struct error *err)
 {
     static char url[128], events[128];
 
     (void)all, (void)arena;
-    if (!wanted->events.len)
+    if (!webhook->events.len)
         return error_set(err, ERROR_INVALID, "'events' must not be empty");
-    (void)str_copy(wanted->url, url, sizeof(url));
-    (void)str_copy(wanted->events, events, sizeof(events));
-    webhook = (struct store_webhook){.id = STR("w1"),
-                                     .team_id = STR("team-1"),
-                                     .name = STR("n"),
-                                     .url = str_of(url),
-                                     .events = str_of(events),
-                                     .secret = STR("secret"),
-                                     .enabled = wanted->enabled};
-    *wanted = webhook;
+    (void)str_copy(webhook->url, url, sizeof(url));
+    (void)str_copy(webhook->events, events, sizeof(events));
+    stored_webhook = (struct store_webhook){.id = STR("w1"),
+                                            .team_id = STR("team-1"),
+                                            .name = STR("n"),
+                                            .url = str_of(url),
+                                            .events = str_of(events),
+                                            .secret = STR("secret"),
+                                            .enabled = webhook->enabled};
+    *webhook = stored_webhook;
     return 0;
 }
 
@@ -429,8 +429,8 @@ int webhook_list(struct sandboxes *all, struct str team_id, struct arena *arena,
                  struct store_webhook **out, size_t *out_count, struct error *err)
 {
     (void)all, (void)team_id, (void)arena, (void)err;
-    *out = &webhook;
-    *out_count = webhook.id.len ? 1 : 0;
+    *out = &stored_webhook;
+    *out_count = stored_webhook.id.len ? 1 : 0;
     return 0;
 }
 
@@ -438,18 +438,18 @@ int webhook_get(struct sandboxes *all, struct str team_id, struct str id, struct
                 struct store_webhook *out, struct error *err)
 {
     (void)all, (void)team_id, (void)arena;
-    if (!webhook.id.len || !str_eq(webhook.id, id))
+    if (!stored_webhook.id.len || !str_eq(stored_webhook.id, id))
         return error_set(err, ERROR_NOT_FOUND, "webhook not found");
-    *out = webhook;
+    *out = stored_webhook;
     return 0;
 }
 
 int webhook_delete(struct sandboxes *all, struct str team_id, struct str id, struct error *err)
 {
     (void)all, (void)team_id;
-    if (!webhook.id.len || !str_eq(webhook.id, id))
+    if (!stored_webhook.id.len || !str_eq(stored_webhook.id, id))
         return error_set(err, ERROR_NOT_FOUND, "webhook not found");
-    webhook = (struct store_webhook){0};
+    stored_webhook = (struct store_webhook){0};
     return 0;
 }
 

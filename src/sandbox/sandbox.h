@@ -185,7 +185,7 @@ int sandbox_connect(struct sandboxes *all, struct str team_id, struct str id,
 /* Keeps the present files under a name ("name", "name:tag"; STR_NONE = none), which replaces what had
  * that name and tag. The sandbox stands still for a moment. ERROR_CONFLICT when it is paused or being
  * snapshotted. */
-int sandbox_snapshot(struct sandboxes *all, struct str team_id, struct str id, struct str name,
+int sandbox_snapshot(struct sandboxes *all, struct str team_id, struct str id, struct str text,
                      struct arena *arena, struct snapshot_view *out, struct error *err);
 /* Newest first. */
 int snapshot_list(struct sandboxes *all, const struct snapshot_filter *filter, struct arena *arena,

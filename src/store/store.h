@@ -118,10 +118,10 @@ struct store_template {
 /* By id, alias or the team's name of a snapshot, each with or without "team/" and ":tag" (templates
  * have only "default"), as far as the team may see it: its own and public ones. ERROR_NOT_FOUND
  * "template 'x' not found". */
-int store_template_find(struct store *store, struct str team_id, struct str name,
+int store_template_find(struct store *store, struct str team_id, struct str text,
                         struct arena *arena, struct store_template *out, struct error *err);
 /* As above, whatever tags it has; out->tag is the one in the name, or STR_NONE. */
-int store_template_get(struct store *store, struct str team_id, struct str name,
+int store_template_get(struct store *store, struct str team_id, struct str text,
                        struct arena *arena, struct store_template *out, struct error *err);
 /* Without snapshots, oldest first. */
 int store_template_list(struct store *store, struct str team_id, struct arena *arena,
