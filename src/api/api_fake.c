@@ -225,17 +225,17 @@ int template_list(struct store *store, struct str team_id, struct arena *arena,
     return 0;
 }
 
-int sandbox_snapshot(struct sandboxes *all, struct str team_id, struct str id, struct str name,
+int sandbox_snapshot(struct sandboxes *all, struct str team_id, struct str id, struct str text,
                      struct arena *arena, struct snapshot_view *out, struct error *err)
 {
     (void)all;
     if (find(team_id, id, err) < 0 || failing(err) < 0)
         return -1;
-    (void)str_copy(name, api_fake.snapshot_name, sizeof(api_fake.snapshot_name));
+    (void)str_copy(text, api_fake.snapshot_name, sizeof(api_fake.snapshot_name));
     *out = (struct snapshot_view){.id = STR("t9:default")};
-    if (name.p) {
-        out->name = str_of(arena_printf(arena, "team/%.*s", STR_ARG(name)));
-        out->id = str_of(arena_printf(arena, "team/%.*s:default", STR_ARG(name)));
+    if (text.p) {
+        out->name = str_of(arena_printf(arena, "team/%.*s", STR_ARG(text)));
+        out->id = str_of(arena_printf(arena, "team/%.*s:default", STR_ARG(text)));
     }
     return 0;
 }
