@@ -4,9 +4,11 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "envd/auth.h"
 #include "envd/ca_bundle.h"
 #include "envd/envd.h"
+#include "envd/run_files.h"
 #include "json/json_shape.h"
 
 enum { BODY_MAX = 1024 * 1024 };
@@ -66,6 +68,22 @@ static int set_internal(struct settings *settings, struct str name, struct str v
     return value.len ? env_set(&settings->internal, name, value, err) : 0;
 }
 
+/* A variable that is a file too. A failure to write that one must not keep the sandbox from starting:
+ * whoever is root inside can cause it. */
+static int set_id(struct settings *settings, const char *name, struct str id, struct error *err)
+{
+    char file[64];
+
+    if (set_internal(settings, str_of(name), id, err) != 0)
+        return -1;
+    if (id.len == 0 || !settings->run_dir)
+        return 0;
+    (void)snprintf(file, sizeof(file), ".%s", name);
+    if (run_files_write(settings->run_dir, file, id, 0644, err) != 0)
+        log_error("envd", "%s", err->message);
+    return 0;
+}
+
 static int set_events_address(struct settings *settings, struct str ip, struct error *err)
 {
     char address[128];
@@ -83,8 +101,8 @@ static int apply_env(struct settings *settings, const struct init_request *reque
 {
     struct env fresh = {0};
 
-    if (set_internal(settings, STR("E2B_SANDBOX_ID"), request->sandbox_id, err) != 0 ||
-        set_internal(settings, STR("E2B_TEMPLATE_ID"), request->template_id, err) != 0 ||
+    if (set_id(settings, "E2B_SANDBOX_ID", request->sandbox_id, err) != 0 ||
+        set_id(settings, "E2B_TEMPLATE_ID", request->template_id, err) != 0 ||
         set_events_address(settings, request->events_ip, err) != 0)
         return -1;
     if (!request->env_vars)

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "envd/envd.h"
 #include "envd/meminfo.h"
+#include "envd/run_files.h"
 #include "envd/spawn.h"
 #include "loop/loop.h"
 
@@ -159,6 +160,12 @@ static void set_defaults(struct settings *settings)
 
     memcpy(settings->default_user, "root", 5);
     (void)env_set(&settings->internal, STR("E2B_SANDBOX"), STR("true"), &err);
+    /* Not where tests run. */
+    if (getpid() != 1)
+        return;
+    settings->run_dir = RUN_FILES_DIR;
+    if (run_files_write(RUN_FILES_DIR, ".E2B_SANDBOX", STR("true"), 0444, &err) != 0)
+        log_error("envd", "%s", err.message);
 }
 
 int main(int argc, char **argv)

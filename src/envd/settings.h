@@ -15,6 +15,7 @@ struct settings {
     char token[SETTINGS_TOKEN_SIZE]; /* "" = requests need none */
     char default_user[USER_NAME_SIZE];
     char *default_workdir; /* or NULL */
+    const char *run_dir;   /* for files about the sandbox, or NULL: none */
     char *ca_bundle;       /* what /init has installed, or NULL */
     struct env internal;   /* E2B_SANDBOX and the like: /init's envVars do not touch them */
     struct env user;

@@ -96,7 +96,8 @@ int agent_ready(const char *run_dir, const char *id, int *out_fd, struct error *
     return 0;
 }
 
-int agent_init_body(const char *env, const char *access_token, struct buf *out, struct error *err)
+int agent_init_body(const char *env, const char *access_token, struct str template_id,
+                    struct buf *out, struct error *err)
 {
     char now[CLOCK_TEXT_SIZE];
 
@@ -105,7 +106,9 @@ int agent_init_body(const char *env, const char *access_token, struct buf *out, 
     (void)buf_printf(out, "{\"envVars\":%s,\"timestamp\":\"%s\"", env, now);
     if (access_token[0])
         (void)buf_printf(out, ",\"accessToken\":\"%s\"", access_token);
-    (void)buf_add_str(out, STR(",\"defaultUser\":\"user\",\"defaultWorkdir\":\"/home/user\"}"));
+    /* No working directory: that of a program is its user's home. */
+    (void)buf_printf(out, ",\"templateID\":\"%.*s\",\"defaultUser\":\"user\"}",
+                     STR_ARG(template_id));
     if (out->overflowed)
         return error_set(err, ERROR_INVALID, "envVars is too large");
     return 0;

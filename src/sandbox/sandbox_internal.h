@@ -390,8 +390,9 @@ void route_publish(struct sandboxes *all, const char *id, const struct store_san
 
 /* Returns when the agent answered. *out_fd is the connection, kept open. */
 int agent_ready(const char *run_dir, const char *id, int *out_fd, struct error *err);
-/* The body of agent_init(): variables as JSON text; an empty token is none. */
-int agent_init_body(const char *env, const char *access_token, struct buf *out, struct error *err);
+/* The body of agent_init(): variables as JSON text; an empty token is none; the id as in the store. */
+int agent_init_body(const char *env, const char *access_token, struct str template_id,
+                    struct buf *out, struct error *err);
 /* Hands over what the sandbox is. fd: a connection to try first, or -1; stays the caller's. */
 int agent_init(const char *run_dir, const char *id, int fd, struct str body, struct error *err);
 

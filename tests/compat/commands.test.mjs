@@ -58,9 +58,10 @@ for (const version of only(['2.45.0', 'latest'])) {
 
     test('user: default, root, one made later, unknown', async () => {
       assert.equal((await sandbox.commands.run('whoami')).stdout, 'user\n')
-      assert.equal((await sandbox.commands.run('whoami; echo $HOME; cd; pwd', { user: 'root' })).stdout, 'root\n/root\n/root\n')
+      assert.equal((await sandbox.commands.run('whoami; echo $HOME; pwd', { user: 'root' })).stdout, 'root\n/root\n/root\n')
+      assert.equal((await sandbox.commands.run('pwd')).stdout, '/home/user\n')
       await sandbox.commands.run('useradd -m -G sudo later', { user: 'root' })
-      assert.equal((await sandbox.commands.run('whoami; cd; pwd; id -Gn', { user: 'later' })).stdout, 'later\n/home/later\nlater sudo\n')
+      assert.equal((await sandbox.commands.run('whoami; pwd; id -Gn', { user: 'later' })).stdout, 'later\n/home/later\nlater sudo\n')
       await assert.rejects(sandbox.commands.run('whoami', { user: 'nobody-knows' }), named('AuthenticationError'))
     })
 

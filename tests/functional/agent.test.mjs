@@ -95,6 +95,17 @@ test('envs and metrics', async () => {
   assert.ok(Object.keys(metrics.body).length > 3, metrics.text)
 })
 
+test('the sandbox knows itself: variables, and files for who has not got them', async () => {
+  const { body: info } = await server.api('GET', `/sandboxes/${box.sandboxID}`)
+  const expected = { SANDBOX: 'true', SANDBOX_ID: box.sandboxID, TEMPLATE_ID: info.templateID }
+  for (const [name, value] of Object.entries(expected)) {
+    assert.equal((await sandbox.commands.run(`echo -n $E2B_${name}`)).stdout, value)
+    assert.equal((await sandbox.commands.run(`cat /run/e2b/.E2B_${name}`)).stdout, value)
+  }
+  const { stdout } = await sandbox.commands.run('stat -c "%n %a %U" /run/e2b /run/e2b/.E2B_*')
+  assert.equal(stdout, '/run/e2b 755 root\n/run/e2b/.E2B_SANDBOX 444 root\n/run/e2b/.E2B_SANDBOX_ID 644 root\n/run/e2b/.E2B_TEMPLATE_ID 644 root\n')
+})
+
 describe('files', () => {
   test('missing, directory, no path, odd type, unknown user', async () => {
     assert.equal((await agent('/files?path=/nothing/here')).status, 404)
