@@ -189,7 +189,7 @@ describe('/proc and /sys', () => {
 
   test('device nodes: the harmless ones only, and none can be made', async () => {
     const names = (await shell(sandbox, 'ls /dev', asRoot)).stdout.trim().split(/\s+/)
-    for (const name of names) assert.match(name, /^(console|core|fd|full|mqueue|null|ptmx|pts|random|shm|stderr|stdin|stdout|tty|urandom|zero|net|fuse)$/, name)
+    for (const name of names) assert.match(name, /^(console|core|fd|full|mqueue|null|ptmx|pts|random|shm|stderr|stdin|stdout|tty|urandom|zero|net)$/, name)
     const made = await python(sandbox, `
 import stat
 result = {}
@@ -231,6 +231,35 @@ result = {
     "clone newuser": call(56, 0x10000000 | 17, 0, 0, 0, 0),
 }
 `, asRoot), ['EPERM', 'ENOSYS', 'EACCES', 'EINVAL'])
+  })
+
+  // A file system that a guest serves could stop whoever looks at it, the agent too.
+  test('no FUSE and no network file system can be mounted', async () => {
+    const found = await python(sandbox, `${SYSCALLS}
+import stat
+os.makedirs("/tmp/m", exist_ok=True)
+device = "/dev/fuse"
+if not os.path.exists(device):
+    device = "/tmp/fuse"
+    try: os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(10, 229))
+    except OSError: pass
+try: fd = os.open(device, os.O_RDWR)
+except OSError: fd = -1
+result = {"opened": fd >= 0}
+options = f"fd={max(fd, 3)},rootmode=40000,user_id=0,group_id=0".encode()
+result["calls"] = {f"{how} {kind}": made for kind in ("fuse", "fuse.sshfs", "fuseblk", "nfs", "nfs4", "cifs", "9p", "ceph", "virtiofs") for how, made in (
+    ("mount", call(165, b"x", b"/tmp/m", kind.encode(), 0, options)),
+    ("fsopen", call(430, kind.encode(), 0)))}
+`, asRoot)
+    assert.equal(found.opened, false, '/dev/fuse')
+    refused(found.calls, ['EPERM'])
+    for (const command of ['fusermount3 -u /proc/meminfo', 'fusermount -u /proc/meminfo', 'umount /proc/meminfo']) {
+      assert.notEqual((await shell(sandbox, command, asRoot)).exitCode, 0, command)
+    }
+    // The one FUSE mount there is: a file, which the agent serves itself.
+    const table = (await shell(sandbox, 'cat /proc/self/mountinfo', asRoot)).stdout
+    const network = table.split('\n').filter((line) => / - (fuse|nfs|cifs|smb|9p|ceph|virtiofs)/.test(line)).map((line) => line.split(' ')[4])
+    assert.deepEqual(network, ['/proc/meminfo'])
   })
 
   test('clone3 is answered with ENOSYS, so that libc falls back to what the filter can see', async () => {
