@@ -1,4 +1,5 @@
-/* The agent's state, and what its request handlers share. One thread, one loop. */
+/* The agent's state, and what its request handlers share. One loop, on whose thread all of it is, and one
+ * worker thread for what may take long in the kernel. */
 #pragma once
 
 #include <jansson.h>
@@ -12,14 +13,19 @@
 #include "envd/users.h"
 #include "envd/watch_event.h"
 #include "http/http_server.h"
+#include "loop/workers.h"
 
 #define ENVD_VERSION "0.6.13"
+
+enum { ENVD_REMOVALS_MAX = 1024 };
 
 struct envd {
     struct loop *loop;
     struct settings settings;
     struct process_table processes;
     struct watchers watchers;
+    struct workers *workers;
+    unsigned removals;  /* that the worker has to finish; it has room for ENVD_REMOVALS_MAX */
     uint64_t mem_bytes; /* the sandbox's limit when no cgroup file tells; 0 = unknown */
 };
 

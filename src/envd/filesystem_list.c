@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "envd/entry.h"
 #include "envd/envd.h"
 #include "envd/guest_stat.h"
@@ -22,7 +23,8 @@ enum {
     ANSWER_MAX = 64 * 1024 * 1024,
     ENTRIES_MAX = 200 * 1000,
     DEPTH_MAX = 1024,
-    SLICE = 2000, /* names read or entries added per turn */
+    TURN_US = 5000,  /* then others get theirs */
+    TURN_STEPS = 32, /* names read or entries added between two looks at the clock */
 };
 
 /* One directory on the way down. */
@@ -195,9 +197,13 @@ static int step(struct listing *listing, struct error *err)
 /* 1: there is more to do. */
 static int work(struct listing *listing, struct error *err)
 {
-    for (int i = 0; i < SLICE && listing->level; i++)
-        if (step(listing, err) != 0)
-            return -1;
+    int64_t until = clock_mono_us() + TURN_US;
+
+    do {
+        for (int i = 0; i < TURN_STEPS && listing->level; i++)
+            if (step(listing, err) != 0)
+                return -1;
+    } while (listing->level && clock_mono_us() < until);
     return listing->level ? 1 : 0;
 }
 

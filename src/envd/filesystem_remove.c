@@ -1,9 +1,9 @@
 /* Remove: one file, or a directory with everything in it, without following links. A missing one is
  * as good as removed.
  *
- * A tree can have any number of entries, so it is taken down in slices, over several turns of the
- * loop when it is large. What cannot be removed is left out, and the first such failure is the
- * answer at the end. */
+ * A tree can have any number of entries, and a file system may take its time for each, so all of it
+ * happens on the worker thread. There is one, which several removals share in slices of time. What
+ * cannot be removed is left out, and the first such failure is the answer at the end. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -11,6 +11,8 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/list.h"
 #include "envd/envd.h"
 #include "envd/guest_path.h"
 #include "rpc/connect.h"
@@ -19,7 +21,7 @@
 enum {
     DEPTH_MAX = 512, /* each level holds a descriptor */
     PASSES_MAX = 3,
-    SLICE = 1000,
+    SLICE_US = 50 * 1000,
 };
 
 /* One directory on the way down. */
@@ -30,14 +32,17 @@ struct level {
     char name[]; /* in the one above; the whole path for the topmost */
 };
 
-/* Freed when the exchange is over and the handle closed. */
+/* Belongs to the worker while that runs; `ex`, `refs` to the loop always. Freed when the exchange is
+ * over and the work done. */
 struct removal {
+    struct work work;
+    struct envd *envd;
     struct http_exchange *ex; /* NULL: the client is gone */
     struct level *level;      /* the deepest; NULL when all is done */
     unsigned depth;
     int first; /* errno of the first failure, or 0 */
-    uv_idle_t turn;
     unsigned refs;
+    bool begun;
     char path[PATH_MAX];
 };
 
@@ -136,20 +141,27 @@ static int result(const struct removal *removal, struct error *err)
     return error_set_errno(err, removal->first, "error removing '%s'", removal->path);
 }
 
-/* ---- over several turns ---- */
+/* ---- on the worker, one slice ---- */
+
+static void run(struct work *work)
+{
+    struct removal *removal = container_of(work, struct removal, work);
+    int64_t until = clock_mono_us() + SLICE_US;
+
+    if (!removal->begun) {
+        removal->begun = true;
+        take(removal, removal->path);
+    }
+    while (removal->level && clock_mono_us() < until)
+        step(removal);
+}
+
+/* ---- on the loop ---- */
 
 static void unref(struct removal *removal)
 {
-    if (--removal->refs > 0)
-        return;
-    while (removal->level)
-        pop_level(removal);
-    free(removal);
-}
-
-static void on_turn_closed(uv_handle_t *handle)
-{
-    unref(handle->data);
+    if (--removal->refs == 0)
+        free(removal);
 }
 
 /* A client that goes away does not stop it: half a tree is of no use to anybody. */
@@ -162,57 +174,51 @@ static void on_done(struct http_exchange *ex, void *arg)
     unref(removal);
 }
 
-static void on_turn(uv_idle_t *turn)
+static void on_slice(struct work *work)
 {
-    struct removal *removal = turn->data;
+    struct removal *removal = container_of(work, struct removal, work);
     struct error err = {0};
 
-    for (int i = 0; i < SLICE && removal->level; i++)
-        step(removal);
-    if (removal->level)
-        return;
-    uv_close((uv_handle_t *)turn, on_turn_closed);
-    if (!removal->ex)
-        return;
-    if (result(removal, &err) != 0)
-        connect_reply_error(removal->ex, &err);
-    else
-        connect_reply(removal->ex, STR("{}"));
-}
-
-static int begin(struct removal *removal, struct error *err)
-{
-    int r;
-
-    take(removal, removal->path);
     if (removal->level) {
-        removal->refs++;
-        (void)uv_idle_init(loop_uv(http_loop(removal->ex)), &removal->turn);
-        removal->turn.data = removal;
-        http_on_done(removal->ex, on_done, removal);
-        (void)uv_idle_start(&removal->turn, on_turn);
-        return 0;
+        /* Behind the others. There is room: it counts as one of ENVD_REMOVALS_MAX until its end. */
+        if (workers_run(removal->envd->workers, work) != 0)
+            abort();
+        return;
     }
-    r = result(removal, err);
-    if (r == 0)
-        connect_reply(removal->ex, STR("{}"));
+    removal->envd->removals--;
+    if (removal->ex) {
+        if (result(removal, &err) != 0)
+            connect_reply_error(removal->ex, &err);
+        else
+            connect_reply(removal->ex, STR("{}"));
+    }
     unref(removal);
-    return r;
 }
 
 int filesystem_remove(struct call *call, struct error *err)
 {
+    struct envd *envd = call->envd;
     struct removal *removal;
     struct user user;
     char path[PATH_MAX];
 
     if (call_path(call, "path", &user, path, err) != 0)
         return -1;
+    if (envd->removals >= ENVD_REMOVALS_MAX)
+        return error_set(err, ERROR_LIMIT, "more than %d removals at once", ENVD_REMOVALS_MAX);
     for (size_t len = strlen(path); len > 1 && path[len - 1] == '/'; len--)
         path[len - 1] = '\0';
     removal = xcalloc(1, sizeof(*removal));
-    removal->ex = call->ex;
-    removal->refs = 1;
+    *removal = (struct removal){
+        .work = {.run = run, .done = on_slice, .loop = envd->loop},
+        .envd = envd,
+        .ex = call->ex,
+        .refs = 2,
+    };
     memcpy(removal->path, path, strlen(path) + 1);
-    return begin(removal, err);
+    envd->removals++;
+    http_on_done(call->ex, on_done, removal);
+    if (workers_run(envd->workers, &removal->work) != 0)
+        abort();
+    return 0;
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
@@ -154,6 +155,20 @@ static void watch_children(struct envd *envd, uv_signal_t *signal)
         log_warn("envd", "cannot become a subreaper: errno %d", errno);
 }
 
+/* From the start: later, programs inside may have used up all processes they may have. Signals are for
+ * the loop's thread. */
+static struct workers *start_worker(void)
+{
+    struct workers *workers;
+    sigset_t all, before;
+
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_BLOCK, &all, &before);
+    workers = workers_new(1, ENVD_REMOVALS_MAX);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return workers;
+}
+
 static void set_defaults(struct settings *settings)
 {
     struct error err;
@@ -185,6 +200,7 @@ int main(int argc, char **argv)
     spawn_raise_own_nofile();
     envd.loop = loop_new();
     envd.mem_bytes = options.mem_bytes;
+    envd.workers = start_worker();
     set_defaults(&envd.settings);
     metrics_init();
     process_table_init(&envd.processes, envd.loop);
