@@ -6,6 +6,7 @@
 #include "envd/auth.h"
 #include "envd/codec.h"
 #include "envd/envd.h"
+#include "envd/volume.h"
 #include "http/http_errors.h"
 #include "rpc/connect.h"
 #include "json/json_shape.h"
@@ -223,6 +224,11 @@ void routes_handle(struct http_exchange *ex, void *arg)
 
     if (str_is(http_request(ex)->method, "OPTIONS")) {
         reply_preflight(ex);
+        return;
+    }
+    if (door->envd->volume.id[0] && !str_is(http_request(ex)->path, "/health") &&
+        !(door->control && str_is(http_request(ex)->path, "/init"))) {
+        volume_handle(door->envd, ex);
         return;
     }
     if (!auth_allows(&door->envd->settings, ex)) {

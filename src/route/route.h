@@ -18,6 +18,7 @@ enum route_state {
 struct route {
     char id[ID_SIZE];
     enum route_state state;
+    bool volume;            /* no sandbox: serves the content of a volume */
     bool wakes;             /* PAUSED: traffic may resume it, by routes_wake() */
     uint64_t generation;    /* changes with every new life of the id */
     char access_token[72];  /* envd's token; "" when the sandbox is not secured */
@@ -46,4 +47,5 @@ void routes_watch(struct routes *routes, route_watch_fn *fn, void *arg);
  * loop's thread. Who can do it says so with routes_set_waker(); until then it is ERROR_UNAVAILABLE. */
 typedef int route_wake_fn(const char *id, void *arg, struct error *err);
 void routes_set_waker(struct routes *routes, route_wake_fn *fn, void *arg);
+/* id: of a sandbox, or the token of a volume. */
 int routes_wake(struct routes *routes, const char *id, struct error *err);

@@ -39,6 +39,7 @@ static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
     metrics_init(all);
     idempotency_init(all);
     webhooks_init(all);
+    content_init(all);
     (void)pthread_mutex_init(&all->warm.lock, NULL);
     cond_init_monotonic(&all->warm.changed);
     return all;
@@ -46,7 +47,8 @@ static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
 
 static int wake(const char *id, void *arg, struct error *err)
 {
-    return sandbox_wake(arg, id, err);
+    /* What is no id is the token of a volume. */
+    return id_valid(str_of(id)) ? sandbox_wake(arg, id, err) : content_wake(arg, str_of(id), err);
 }
 
 int sandboxes_open(const struct sandboxes_config *config, struct sandboxes **out, struct error *err)
@@ -76,9 +78,10 @@ void sandboxes_close(struct sandboxes *all)
         return;
     routes_set_waker(all->routes, NULL, NULL);
     warm_stop(all);
+    keeper_stop(all);
+    content_done(all);
     webhooks_stop(all);
     metrics_stop(all);
-    keeper_stop(all);
     expire_stop(all);
     events_stop(all);
     table_done(all);

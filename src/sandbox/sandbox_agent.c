@@ -96,6 +96,14 @@ int agent_ready(const char *run_dir, const char *id, int *out_fd, struct error *
     return 0;
 }
 
+bool agent_ask(const char *run_dir, const char *id, const char *target)
+{
+    struct error ignored = {0};
+    auto_close int fd = agent_connect(run_dir, id, &ignored);
+
+    return fd >= 0 && agent_call(fd, "GET", target, STR_NONE, &ignored) == 0;
+}
+
 int agent_init_body(const char *env, const char *access_token, struct buf *out, struct error *err)
 {
     char now[CLOCK_TEXT_SIZE];

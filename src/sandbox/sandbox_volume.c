@@ -95,6 +95,7 @@ int volume_delete(struct sandboxes *all, struct str team_id, struct str name, st
     if (store_volume_find(all->store, team_id, name, &arena, &volume, err) < 0 ||
         store_volume_deleting(all->store, volume.id, err) < 0)
         return -1;
+    content_close(all, volume.id);
     /* From here on it is gone for everybody; what is left of it goes at the latest with a restart. */
     if (delete_files(all, volume.id, err) < 0)
         log_warn("sandbox", "volume=%.*s: %s; the next start sees to it", STR_ARG(volume.id),

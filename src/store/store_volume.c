@@ -57,6 +57,24 @@ int store_volume_find(struct store *store, struct str team_id, struct str name, 
     return 0;
 }
 
+int store_volume_by_token(struct store *store, struct str token, struct arena *arena,
+                          struct store_volume *out, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+    int found;
+
+    if (query_open(&query, locked,
+                   "SELECT " COLUMNS " FROM volumes WHERE token = ?1 AND deleting = 0", err) < 0)
+        return -1;
+    bind_text(&query, token);
+    found = query_step(&query, err);
+    if (found <= 0)
+        return found < 0 ? -1 : error_set(err, ERROR_UNAUTHORIZED, "no volume has this token");
+    read_volume(&query, arena, out);
+    return 0;
+}
+
 struct volume_node {
     struct list link;
     struct store_volume volume;
