@@ -7,6 +7,7 @@
 #include "envd/auth.h"
 #include "envd/ca_bundle.h"
 #include "envd/envd.h"
+#include "envd/journal.h"
 #include "envd/volume.h"
 #include "json/json_shape.h"
 
@@ -164,10 +165,13 @@ static void on_body(struct http_exchange *ex, struct str body, void *arg)
     };
     struct error err = {0};
 
-    if (set_all(arg, body, &err) != 0)
+    if (set_all(arg, body, &err) != 0) {
+        journal_agent(JOURNAL_WARN, "Agent refused its settings: %s", err.message);
         envd_reply_failure(ex, &err);
-    else
-        http_reply(ex, 204, headers, sizeof(headers) / sizeof(headers[0]), STR(""));
+        return;
+    }
+    journal_agent(JOURNAL_INFO, "Agent " ENVD_VERSION " has its settings");
+    http_reply(ex, 204, headers, sizeof(headers) / sizeof(headers[0]), STR(""));
 }
 
 void init_handle(struct envd_door *door, struct http_exchange *ex)

@@ -6,6 +6,7 @@
 #include "envd/auth.h"
 #include "envd/codec.h"
 #include "envd/envd.h"
+#include "envd/journal.h"
 #include "envd/volume.h"
 #include "http/http_errors.h"
 #include "rpc/connect.h"
@@ -42,6 +43,7 @@ static void health(struct envd *envd, struct http_exchange *ex)
 static const struct route routes[] = {
     {"GET", "/health", ROUTE_HTTP, .http = health},
     {"POST", "/init", ROUTE_INIT},
+    {"GET", "/journal", ROUTE_HTTP, .http = journal_handle},
     {"GET", "/metrics", ROUTE_HTTP, .http = metrics_handle},
     {"GET", "/envs", ROUTE_HTTP, .http = init_envs},
     {"GET", "/files", ROUTE_HTTP, .http = files_download},

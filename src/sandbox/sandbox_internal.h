@@ -417,6 +417,9 @@ int agent_init_body(const char *env, const char *access_token, struct buf *out, 
 /* Hands over what the sandbox is. fd: a connection to try first, or -1; stays the caller's. */
 int agent_init(const char *run_dir, const char *id, int fd, struct str body, struct error *err);
 
+/* The lines that the agent remembers, as JSON text. Inits out. */
+int agent_journal(const char *run_dir, const char *id, struct str token, struct buf *out,
+                  struct error *err);
 /* GET of a path; true when it was answered with 2xx. */
 bool agent_ask(const char *run_dir, const char *id, const char *target);
 

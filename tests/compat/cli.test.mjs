@@ -66,7 +66,10 @@ test('pause, resume', async () => {
 })
 
 test('logs and metrics', async () => {
-  assert.match((await e2b(['sandbox', 'logs', id])).stdout, /Sandbox created/)
+  const logs = (await e2b(['sandbox', 'logs', id])).stdout
+  assert.match(logs, /Sandbox created/)
+  assert.match(logs, /Command started by user: .*cat/)
+  assert.match(logs, /Command exited with code 0: .*cat/)
   await eventually('metrics', async () => /Memory:/.test((await e2b(['sandbox', 'metrics', id])).stdout), 30_000)
 })
 

@@ -152,6 +152,35 @@ for i in range(100000):
       await sandbox.kill()
     })
 
+    test('logs: lifecycle, agent and commands in order, without secrets', async () => {
+      const sandbox = await Sandbox.create('base', { envs: { HIDDEN: 'env-secret' } })
+      await sandbox.commands.run('API_TOKEN=inline-secret echo "$HIDDEN" "$REQ"', { envs: { REQ: 'request-secret' } })
+      await shell(sandbox, 'curl --user-token flag-secret https://me:url-secret@127.0.0.1:1/; exit 7')
+      await shell(sandbox, 'kill -9 $$')
+      await sandbox.commands.run('/no/such/program').catch(() => {})
+      const { body } = await server.api('GET', `/sandboxes/${sandbox.sandboxId}/logs`)
+      const messages = body.logEntries.map((entry) => entry.message)
+      const at = (pattern) => messages.findIndex((message) => pattern.test(message))
+      const order = [/^Sandbox created/, /^Command started by user: .*API_TOKEN=\*\*\* echo/, /exited with code 0/, /started.*curl --user-token \*\*\* https:\/\/\*\*\*@127/, /exited with code 7/, /ended by signal 9/, /exited with code 127/].map(at)
+      assert.ok(order.every((index, i) => index >= 0 && (i === 0 || index > order[i - 1])), `${order} ${messages.join('\n')}`)
+      assert.ok(at(/^Agent .* has its settings/) >= 0)
+      assert.ok(!/secret/.test(JSON.stringify(body)), JSON.stringify(body))
+      for (const { line } of body.logs) assert.equal(typeof JSON.parse(line).level, 'string')
+      assert.equal(JSON.parse(body.logs.at(-1).line).logger, 'envd')
+      const v2 = (query) => server.api('GET', `/v2/sandboxes/${sandbox.sandboxId}/logs?${query}`).then((answer) => answer.body.logs.map((entry) => entry.message))
+      assert.deepEqual(await v2('direction=forward'), messages)
+      assert.deepEqual(await v2('direction=backward'), messages.toReversed())
+      assert.deepEqual(await v2('level=warn'), messages.filter((message) => /signal 9/.test(message)))
+      assert.deepEqual(await v2('direction=backward&limit=2'), messages.toReversed().slice(0, 2))
+      assert.deepEqual(await v2('search=code%207'), messages.filter((message) => /code 7/.test(message)))
+      for (let i = 0; i < 40; i++) await Promise.all(Array.from({ length: 20 }, () => sandbox.commands.run('true')))
+      const many = (await server.api('GET', `/sandboxes/${sandbox.sandboxId}/logs?limit=1000`)).body.logEntries
+      assert.ok(many.length === 1000 && /Sandbox created/.test(many[0].message))
+      await sandbox.kill()
+      const ended = await v2('direction=forward')
+      assert.deepEqual(ended, ['Sandbox created', 'Sandbox killed'])
+    })
+
     test('metrics appear', async () => {
       const sandbox = await Sandbox.create('base', { timeoutMs: 120_000 })
       const metrics = await eventually('metrics', async () => {
