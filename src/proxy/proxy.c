@@ -227,6 +227,7 @@ bool proxy_handle(struct proxy *proxy, struct http_exchange *ex)
 {
     struct proxy_target target = {0};
     const char *error = NULL;
+    char why[ROUTE_REASON_SIZE];
     struct route route;
 
     switch (proxy_host_parse(http_header(ex, "host"), http_header(ex, "e2b-sandbox-id"),
@@ -245,7 +246,8 @@ bool proxy_handle(struct proxy *proxy, struct http_exchange *ex)
         break;
     }
     if (!routes_find(proxy->routes, str_of(target.id), &route))
-        proxy_errors_reply(ex, PROXY_ERROR_NOT_FOUND, &target);
+        proxy_errors_ended(ex, &target,
+                           routes_why(proxy->routes, str_of(target.id), why) ? why : NULL);
     else
         forward(proxy, ex, &route, &target);
     return true;

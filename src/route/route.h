@@ -32,6 +32,11 @@ void routes_free(struct routes *routes);
 void routes_set(struct routes *routes, const struct route *route);
 /* Also tells the watchers, so that open connections are cut. */
 void routes_remove(struct routes *routes, const char *id);
+/* The same for a sandbox that ended; why is remembered for the last few thousand. */
+enum { ROUTE_REASON_SIZE = 40 };
+void routes_end(struct routes *routes, const char *id, const char *reason);
+/* False when it is not known (any more). */
+bool routes_why(struct routes *routes, struct str id, char out[ROUTE_REASON_SIZE]);
 bool routes_find(struct routes *routes, struct str id, struct route *out);
 /* By access token: some clients name no sandbox, but their token is unique. "" finds nothing. */
 bool routes_find_token(struct routes *routes, struct str token, struct route *out);
