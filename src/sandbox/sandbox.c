@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "route/route.h"
 #include "sandbox/sandbox_internal.h"
+#include "sandbox/webhook_send.h"
 
 enum {
     SETTLE_US = 10 * 1000 * 1000,
@@ -59,6 +60,8 @@ int sandboxes_open(const struct sandboxes_config *config, struct sandboxes **out
         return error_set(err, ERROR_INVALID, "the longest timeout must be from 1 s to 24 hours");
     if (config->max_life_s < 0)
         return error_set(err, ERROR_INVALID, "the longest life must not be negative");
+    if (webhook_tls_open(config->webhook_ca, err) < 0)
+        return -1;
     all = sandboxes_new(config);
     if (recover_all(all, err) < 0 || expire_start(all, err) < 0 || events_start(all, err) < 0 ||
         keeper_start(all, err) < 0 || metrics_start(all, err) < 0 || webhooks_start(all, err) < 0 ||

@@ -115,14 +115,17 @@ int store_webhook_delete(struct store *store, struct str team_id, struct str id,
     return found ? 0 : error_set(err, ERROR_NOT_FOUND, "webhook not found");
 }
 
-/* For the event that was written last. */
+/* For the event that was written last. While the oldest delivery of a webhook is put off, new ones wait
+ * for it. */
 int deliveries_add(struct store *locked, int64_t now_us, struct error *err)
 {
     auto_query struct query query = {0};
 
     if (query_open(&query, locked,
                    "INSERT INTO deliveries (webhook_id, event_seq, attempts, next_at_us)"
-                   " SELECT webhooks.id, seq, 0, ?1 FROM events JOIN webhooks"
+                   " SELECT webhooks.id, seq, 0, coalesce((SELECT CASE WHEN next_at_us > ?1 THEN"
+                   " next_at_us ELSE ?1 END FROM deliveries WHERE webhook_id = webhooks.id"
+                   " ORDER BY event_seq LIMIT 1), ?1) FROM events JOIN webhooks"
                    " ON webhooks.team_id = events.team_id"
                    " WHERE seq = (SELECT max(seq) FROM events) AND enabled = 1"
                    " AND webhooks.events LIKE '%,' || type || ',%'",
