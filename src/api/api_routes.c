@@ -44,7 +44,7 @@ const struct api_route api_routes[] = {
     ADMIN("GET", "/metrics", api_monitor),
     ROUTE("GET", "/events/sandboxes", api_history_events),
     ROUTE("GET", "/events/sandboxes/{id}", api_history_sandbox_events),
-    MISSING("PUT", "/sandboxes/{id}/network", "changing network rules"),
+    ROUTE("PUT", "/sandboxes/{id}/network", api_sandboxes_network),
     ROUTE("GET", "/snapshots", api_snapshots_list),
 
     ROUTE("GET", "/templates", api_templates_list),

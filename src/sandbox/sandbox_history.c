@@ -81,6 +81,15 @@ void history_updated(struct sandboxes *all, struct str id, struct str what)
     add(all, id, &event);
 }
 
+void history_network(struct sandboxes *all, struct str id, bool internet)
+{
+    struct store_event event =
+        make("updated", internet ? "Internet access turned on" : "Internet access turned off",
+             internet ? STR("internet on") : STR("internet off"));
+
+    add(all, id, &event);
+}
+
 void history_snapshot(struct sandboxes *all, struct str id, struct str snapshot_id)
 {
     struct store_event event = make("checkpointed", "Snapshot made", snapshot_id);

@@ -54,5 +54,6 @@ struct store_event history_paused(bool disk_only);
 struct store_event history_resumed(bool from_disk);
 struct store_event history_ended(const char *reason);
 void history_updated(struct sandboxes *all, struct str id, struct str what);
+void history_network(struct sandboxes *all, struct str id, bool internet);
 void history_snapshot(struct sandboxes *all, struct str id, struct str snapshot_id);
 void history_memory_lost(struct sandboxes *all, struct str id);

@@ -358,6 +358,9 @@ int store_sandbox_set_end(struct store *store, struct str id, const struct store
 int store_sandbox_set_life(struct store *store, struct str id,
                            const struct store_sandbox_life *life, const struct store_event *event,
                            bool durable, int64_t *out_revision, struct error *err);
+/* Of a running or paused one. */
+int store_sandbox_set_internet(struct store *store, struct str id, bool internet, bool given,
+                               struct error *err);
 /* Both do nothing when there is no such row, or it ended before. The first reason stays.
  * *out_freed: it used layers that snapshots made. */
 int store_sandbox_killing(struct store *store, struct str id, struct str reason, struct error *err);

@@ -281,6 +281,21 @@ int store_sandbox_set_life(struct store *store, struct str id,
     return store_commit(locked, err);
 }
 
+int store_sandbox_set_internet(struct store *store, struct str id, bool internet, bool given,
+                               struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked,
+                   "UPDATE sandboxes SET internet = ?2, internet_given = ?3 WHERE id = ?1", err) < 0)
+        return -1;
+    bind_text(&query, id);
+    bind_int(&query, internet);
+    bind_int(&query, given);
+    return query_run(&query, err);
+}
+
 int store_sandbox_killing(struct store *store, struct str id, struct str reason, struct error *err)
 {
     auto_unlock struct store *locked = store_lock(store);
