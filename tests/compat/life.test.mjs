@@ -331,6 +331,7 @@ for (const version of ['2.14.0', '2.19.0', '2.27.1']) {
     await again.betaPause() // says nothing in these versions
     assert.equal((await again.getInfo()).state, 'paused')
     assert.equal(await Sandbox.betaPause(sandbox.sandboxId), false)
-    assert.equal(await again.kill(), true)
+    await again.kill()
+    await assert.rejects(Sandbox.connect(sandbox.sandboxId))
   })
 }
