@@ -77,10 +77,17 @@ export async function partLife(server, { measured, show, spread, note, scratch }
     }
   }
 
-  // Without a pool every create starts a box, which is what a fork has to do as well.
+  // Without a pool every create starts a box, which is what a fork has to do as well; in turn again.
   server.args = [...server.args, '--warm', '0']
   await server.restart()
-  const cold = spread(await creates(server, rounds))
-  show('create, cold (--warm 0)', cold)
-  measured.fork_vs_cold_create = p50.fork[1] / cold.p50
+  const source = await prepare(sdk, 1)
+  const cold = []
+  for (let i = 0; i < rounds; i++) {
+    cold.push(...(await creates(server, 1)))
+    await round(server, source)
+  }
+  show('create, cold (--warm 0)', spread(cold))
+  show('fork beside it', spread(source.times.fork))
+  measured.fork_vs_cold_create = spread(source.times.fork).p50 / spread(cold).p50
+  await source.sandbox.kill()
 }

@@ -95,9 +95,9 @@ void logs_merge(struct sandboxes *all, const struct event_filter *filter, struct
             line++;
             continue;
         }
-        if (line == count || (event < page->count &&
-                              (filter->ascending ? page->items[event].at_us <= next->at_us
-                                                 : page->items[event].at_us > next->at_us))) {
+        if (line == count ||
+            (event < page->count && (filter->ascending ? page->items[event].at_us <= next->at_us
+                                                       : page->items[event].at_us > next->at_us))) {
             merged[n++] = page->items[event++];
         } else {
             merged[n++] = *next;

@@ -288,7 +288,8 @@ int store_sandbox_set_internet(struct store *store, struct str id, bool internet
     auto_query struct query query = {0};
 
     if (query_open(&query, locked,
-                   "UPDATE sandboxes SET internet = ?2, internet_given = ?3 WHERE id = ?1", err) < 0)
+                   "UPDATE sandboxes SET internet = ?2, internet_given = ?3 WHERE id = ?1",
+                   err) < 0)
         return -1;
     bind_text(&query, id);
     bind_int(&query, internet);
