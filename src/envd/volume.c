@@ -372,7 +372,7 @@ static int patch(struct envd *envd, struct http_exchange *ex, struct str body, s
     auto_place struct volume_place place = {.dir_fd = -1};
     struct change change = {-1, -1, -1};
     auto_json json_t *tree = NULL;
-    struct volume_query query;
+    struct volume_query query = {0};
     auto_close int fd = -1;
 
     if (read_query(http_request(ex)->query, &query, err) < 0 ||
@@ -449,7 +449,7 @@ static bool kind_of(const struct volume *volume, struct str path, struct str *ou
 static int dispatch(struct envd *envd, struct http_exchange *ex, struct error *err)
 {
     const struct http_request *request = http_request(ex);
-    struct volume_query query;
+    struct volume_query query = {0};
     struct str kind;
 
     if (!kind_of(&envd->volume, request->path, &kind))

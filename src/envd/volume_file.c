@@ -53,7 +53,7 @@ void volume_file_get(struct envd *envd, struct http_exchange *ex, const struct v
         {STR_INIT("access-control-allow-origin"), STR_INIT("*")},
     };
     struct error err = {0};
-    struct stat st;
+    struct stat st = {0};
     int fd = -1;
 
     if (open_file(&envd->volume, query, &fd, &st, &err) < 0) {

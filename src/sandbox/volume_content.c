@@ -212,7 +212,7 @@ int content_wake(struct sandboxes *all, struct str token, struct error *err)
     if (store_volume_by_token(all->store, token, &arena, &volume, err) < 0)
         return -1;
     r = claim(all, volume.id, &content, err);
-    if (r != 0)
+    if (r != 0 || !content)
         return r < 0 ? -1 : 0;
     /* Looked up again: who deletes the volume waits for the entry we have made now. */
     r = store_volume_by_token(all->store, token, &arena, &volume, err);
