@@ -56,6 +56,7 @@ static const struct setting settings[] = {
                    "memory of a base sandbox, in MB"),
     NUMBER_SETTING(template_disk_mb, "disk", "10240", 64, 16777216,
                    "disk a base sandbox may write, in MB"),
+    NUMBER_SETTING(volume_mb, "volume-disk", "10240", 1, 16777216, "what a volume may hold, in MB"),
     NUMBER_SETTING(server_uid, "uid", "64737", 1, 65533,
                    "user and group id of the unprivileged server"),
 };

@@ -30,6 +30,7 @@ static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
     all->max_timeout_s = config->max_timeout_s;
     all->max_life_s = config->max_life_s;
     all->sample_us = (config->sample_ms > 0 ? config->sample_ms : SAMPLE_MS) * 1000;
+    all->volume_bytes = (uint64_t)config->volume_mb << 20;
     all->webhooks.private_ok = config->private_webhooks;
     all->webhooks.first_pause_us =
         (config->webhook_ms > 0 ? config->webhook_ms : WEBHOOK_MS) * 1000;

@@ -148,6 +148,7 @@ struct sandboxes {
     size_t warm_target, max_running;
     int64_t max_timeout_s, max_life_s;
     int64_t sample_us;
+    uint64_t volume_bytes;
     atomic_uint_fast64_t generation; /* of the last route */
     atomic_uint creates;             /* running now */
 

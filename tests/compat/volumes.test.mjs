@@ -5,7 +5,7 @@ import { loadSdk, shell } from '../harness/sdk.mjs'
 import { eventually, startServer } from '../harness/server.mjs'
 
 let server
-before(async () => (server = await startServer()))
+before(async () => (server = await startServer({ args: ['--volume-disk', '300'] })))
 after(() => server?.destroy())
 
 const content = (volume, kind, query, options = {}) =>
@@ -202,5 +202,18 @@ test('content is reached again after the server and its boxes were killed', asyn
   assert.equal(await volume.readFile('/f'), 'kept')
   await Promise.all(Array.from({ length: 20 }, (_, i) => volume.writeFile(`/n${i}`, String(i))))
   assert.equal((await volume.list('/')).length, 21)
+  await sdk.Volume.destroy(volume.volumeId)
+})
+
+test('a full volume: 507 from outside, and an error inside', async () => {
+  const sdk = await loadSdk(server)
+  const volume = await sdk.Volume.create('full')
+  const sandbox = await sdk.Sandbox.create({ volumeMounts: { '/v': volume } })
+  assert.notEqual((await shell(sandbox, 'head -c 400M /dev/urandom > /v/fill && sync /v/fill', { timeoutMs: 60_000 })).exitCode, 0)
+  await assert.rejects(volume.writeFile('/more', new Uint8Array(64 << 20).map((_, i) => i * 7)), /507|space/i)
+  assert.equal(await volume.exists('/more'), false)
+  await volume.remove('/fill')
+  await eventually('room again', () => volume.writeFile('/more', 'x').then(() => true, () => false), 60_000, 1000)
+  await sandbox.kill()
   await sdk.Volume.destroy(volume.volumeId)
 })
