@@ -11,6 +11,7 @@ import { loadSdk } from '../tests/harness/sdk.mjs'
 import { eventually, repository, startServer } from '../tests/harness/server.mjs'
 import { partAgent } from './agent.mjs'
 import { partLife } from './life.mjs'
+import { partList, partRecovery, partWebhooks } from './plane.mjs'
 import { podmanPeer } from './podman.mjs'
 import { nginxPeer } from './nginx.mjs'
 
@@ -253,9 +254,9 @@ function updateReadme(text) {
   if (marked.test(old)) fs.writeFileSync(file, old.replace(marked, (_, begin, end) => `${begin}${text}\n${end}`))
 }
 
-const parts = { create: partCreate, sdk: partSdk, command: partCommand, transfer: partTransfer, thousand: partThousand, health: partHealth, agent: partAgent, life: partLife }
+const parts = { create: partCreate, sdk: partSdk, command: partCommand, transfer: partTransfer, thousand: partThousand, health: partHealth, agent: partAgent, life: partLife, list: partList, recovery: partRecovery, webhooks: partWebhooks }
 // cp's page cache is not limited: a sandbox of 512 MB would have to write half of the file to disk first.
-const serverArgs = { transfer: ['--memory', '4096'] }
+const serverArgs = { transfer: ['--memory', '4096'], webhooks: ['--webhook-pause', '1'] }
 const wanted = process.argv.slice(2).length ? process.argv.slice(2) : Object.keys(parts)
 let failed = 0
 for (const name of wanted) {

@@ -143,6 +143,19 @@ int sandbox_kill(struct sandboxes *all, struct str team_id, struct str id, struc
     return find(team_id, id, err) < 0 ? -1 : failing(err);
 }
 
+int sandbox_set_internet(struct sandboxes *all, struct str team_id, struct str id, bool internet,
+                         struct error *err)
+{
+    struct arena arena = {0};
+    struct sandbox_view view;
+    int r = sandbox_get(all, team_id, id, &arena, &view, err);
+
+    arena_done(&arena);
+    if (r == 0)
+        api_fake.internet = internet;
+    return r;
+}
+
 int sandbox_set_timeout(struct sandboxes *all, struct str team_id, struct str id, int64_t timeout_s,
                         struct error *err)
 {

@@ -60,7 +60,10 @@ static json_t *line_json(const struct store_event *event)
     (void)json_object_set_new(line, "timestamp", json_string(timestamp));
     (void)json_object_set_new(line, "level", json_string(level_name(event->level)));
     (void)json_object_set_new(line, "message", json_str(event->message));
-    (void)json_object_set_new(line, "logger", json_string("sandbox"));
+    (void)json_object_set_new(
+        line, "logger",
+        json_string(str_is(event->type, "exec") || str_is(event->type, "agent") ? "envd"
+                                                                                : "sandbox"));
     text = json_text(line);
     json = json_pack("{s:s,s:s}", "timestamp", timestamp, "line", text);
     free(text);
@@ -69,7 +72,7 @@ static json_t *line_json(const struct store_event *event)
 
 int api_history_logs(struct api_call *call, struct error *err)
 {
-    struct event_filter filter = {.team_id = call->team_id, .ascending = true};
+    struct event_filter filter = {.team_id = call->team_id, .ascending = true, .with_agent = true};
     struct event_page page;
     json_t *lines, *entries;
     uint64_t start_ms, limit;
@@ -130,7 +133,7 @@ static int read_direction(struct api_call *call, uint64_t cursor_ms, struct even
 
 int api_history_logs_v2(struct api_call *call, struct error *err)
 {
-    struct event_filter filter = {.team_id = call->team_id};
+    struct event_filter filter = {.team_id = call->team_id, .with_agent = true};
     struct event_page page;
     uint64_t cursor_ms, limit;
     json_t *entries;

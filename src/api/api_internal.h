@@ -108,7 +108,7 @@ api_handler_fn api_admin_teams, api_admin_team_create, api_admin_team_change, ap
 api_handler_fn api_unsupported;
 api_handler_fn api_sandboxes_create, api_sandboxes_create_v2;
 api_handler_fn api_sandboxes_list, api_sandboxes_list_v2;
-api_handler_fn api_sandboxes_get, api_sandboxes_kill;
+api_handler_fn api_sandboxes_get, api_sandboxes_kill, api_sandboxes_network;
 api_handler_fn api_sandboxes_timeout, api_sandboxes_refresh;
 api_handler_fn api_sandboxes_pause, api_sandboxes_resume;
 api_handler_fn api_sandboxes_connect, api_sandboxes_connect_v2;

@@ -79,7 +79,8 @@ int disk_layer_bytes(struct disk *disk, const char *layer, uint64_t *out_bytes, 
 /* ---- volumes (disk_volume.c) ---- */
 
 /* An existing one is success. Its directory belongs to root and everybody may write to it. */
-int disk_volume_create(struct disk *disk, const char *name, struct error *err);
+int disk_volume_create(struct disk *disk, const char *name, uint64_t limit_bytes,
+                       struct error *err);
 /* Missing is success. */
 int disk_volume_delete(struct disk *disk, const char *name, struct error *err);
 /* O_PATH descriptor of its directory. */

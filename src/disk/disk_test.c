@@ -505,14 +505,14 @@ TEST(volumes)
     disk = open_disk();
     CHECK_INT(disk_volume_open(disk, "v1", &fd, &err), -1);
     CHECK_INT(err.code, ERROR_NOT_FOUND);
-    CHECK(disk_volume_create(disk, "v1", &err) == 0);
-    CHECK(disk_volume_create(disk, "v1", &err) == 0);
+    CHECK(disk_volume_create(disk, "v1", 0, &err) == 0);
+    CHECK(disk_volume_create(disk, "v1", 0, &err) == 0);
     CHECK(disk_volume_open(disk, "v1", &fd, &err) == 0);
     CHECK(fstat(fd, &st) == 0);
     CHECK_INT(st.st_mode, S_IFDIR | 0777);
     close_fd(&fd);
     CHECK(disk_volume_delete(disk, "v1", &err) == 0);
     CHECK(disk_volume_delete(disk, "v1", &err) == 0);
-    CHECK_INT(disk_volume_create(disk, "a/b", &err), -1);
+    CHECK_INT(disk_volume_create(disk, "a/b", 0, &err), -1);
     disk_close(disk);
 }

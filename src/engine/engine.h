@@ -106,9 +106,10 @@ struct engine_ops {
                       struct error *err);
     int (*usage)(struct engine *engine, const char *id, struct box_usage *out, struct error *err);
     /* Volumes: directories that outlive sandboxes and can be shared by several. Files in them have
-     * the ids they have inside. Creating one that exists and deleting one that does not are success;
+     * the ids they have inside. disk_bytes: how much they may be, 0 = no limit. Creating one that exists and deleting one that does not are success;
      * deleting one that a running box uses is ERROR_CONFLICT. */
-    int (*volume_create)(struct engine *engine, const char *name, struct error *err);
+    int (*volume_create)(struct engine *engine, const char *name, uint64_t disk_bytes,
+                         struct error *err);
     int (*volume_delete)(struct engine *engine, const char *name, struct error *err);
     /* Waits for the next event; 0 got one, -1 with ERROR_TIMEOUT, or ERROR_UNAVAILABLE when the
      * engine is gone for good. */

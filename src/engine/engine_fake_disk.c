@@ -113,8 +113,10 @@ int fake_usage(struct engine *engine, const char *id, struct box_usage *out, str
     return 0;
 }
 
-int fake_volume_create(struct engine *engine, const char *name, struct error *err)
+int fake_volume_create(struct engine *engine, const char *name, uint64_t disk_bytes,
+                       struct error *err)
 {
+    (void)disk_bytes;
     auto_unlock struct fake *fake = fake_lock(engine);
 
     if (fake_must_fail(fake))

@@ -88,5 +88,6 @@ int fake_layer_delete(struct engine *engine, const char *name, struct error *err
 int fake_layer_list(struct engine *engine, struct layer_info **out, size_t *out_count,
                     struct error *err);
 int fake_usage(struct engine *engine, const char *id, struct box_usage *out, struct error *err);
-int fake_volume_create(struct engine *engine, const char *name, struct error *err);
+int fake_volume_create(struct engine *engine, const char *name, uint64_t disk_bytes,
+                       struct error *err);
 int fake_volume_delete(struct engine *engine, const char *name, struct error *err);

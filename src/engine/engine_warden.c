@@ -226,9 +226,16 @@ static int warden_layer_list(struct engine *engine, struct layer_info **out, siz
     return 0;
 }
 
-static int warden_volume_create(struct engine *engine, const char *name, struct error *err)
+static int warden_volume_create(struct engine *engine, const char *name, uint64_t disk_bytes,
+                                struct error *err)
 {
-    return call_named(engine, ENGINE_OP_VOLUME_CREATE, name, err);
+    struct engine_request request = {.op = ENGINE_OP_VOLUME_CREATE};
+    struct engine_reply reply;
+
+    if (copy_name(request.name, name, err) < 0)
+        return -1;
+    request.spec.limits.disk_bytes = disk_bytes;
+    return call(engine, &request, &reply, err);
 }
 
 static int warden_volume_delete(struct engine *engine, const char *name, struct error *err)

@@ -30,7 +30,8 @@ struct engine_request {
     uint8_t frozen;  /* FREEZE */
     uint8_t reserved[7];
     char name[LAYER_NAME_SIZE]; /* layer or volume; LAYER_LIST: the last one seen, "" at first */
-    struct box_spec spec; /* START; other operations use spec.id, LIMIT also limits and internet */
+    struct box_spec spec; /* START; other operations use spec.id, LIMIT also limits and internet,
+                             VOLUME_CREATE limits.disk_bytes */
 };
 
 enum { ENGINE_LIST_PAGE = 64 };

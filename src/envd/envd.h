@@ -19,8 +19,17 @@
 
 enum { ENVD_REMOVALS_MAX = 1024 };
 
+/* When it is there for a volume; see volume.h. */
+struct volume {
+    char id[64]; /* "": this is an ordinary agent */
+    int root_fd;
+    unsigned open;        /* transfers under way */
+    int64_t last_used_us; /* monotonic */
+};
+
 struct envd {
     struct loop *loop;
+    struct volume volume;
     struct settings settings;
     struct process_table processes;
     struct watchers watchers;

@@ -8,7 +8,9 @@
 #include "envd/auth.h"
 #include "envd/ca_bundle.h"
 #include "envd/envd.h"
+#include "envd/journal.h"
 #include "envd/run_files.h"
+#include "envd/volume.h"
 #include "json/json_shape.h"
 
 enum { BODY_MAX = 1024 * 1024 };
@@ -18,6 +20,7 @@ struct init_request {
     struct str token, timestamp, default_user, default_workdir;
     struct str sandbox_id, template_id;
     struct str events_ip, ca_bundle;
+    struct str volume_id; /* not of E2B: the agent is for this volume only */
 };
 
 static const struct json_field fields[] = {
@@ -30,6 +33,7 @@ static const struct json_field fields[] = {
     JSON_FIELD(struct init_request, template_id, "templateID", 0),
     JSON_FIELD(struct init_request, events_ip, "hyperloopIP", 0),
     JSON_FIELD(struct init_request, ca_bundle, "caBundle", 0),
+    JSON_FIELD(struct init_request, volume_id, "volumeID", 0),
     JSON_END,
 };
 
@@ -165,6 +169,9 @@ static int set_all(struct envd_door *door, struct str body, struct error *err)
     r = check_timestamp(&door->envd->settings, request.timestamp, err);
     if (r != 0)
         return r < 0 ? -1 : 0;
+    if (request.volume_id.len && door->control && !door->envd->volume.id[0] &&
+        volume_open(&door->envd->volume, request.volume_id, err) != 0)
+        return -1;
     return apply(&door->envd->settings, &request, err);
 }
 
@@ -176,10 +183,13 @@ static void on_body(struct http_exchange *ex, struct str body, void *arg)
     };
     struct error err = {0};
 
-    if (set_all(arg, body, &err) != 0)
+    if (set_all(arg, body, &err) != 0) {
+        journal_agent(JOURNAL_WARN, "Agent refused its settings: %s", err.message);
         envd_reply_failure(ex, &err);
-    else
-        http_reply(ex, 204, headers, sizeof(headers) / sizeof(headers[0]), STR(""));
+        return;
+    }
+    journal_agent(JOURNAL_INFO, "Agent " ENVD_VERSION " has its settings");
+    http_reply(ex, 204, headers, sizeof(headers) / sizeof(headers[0]), STR(""));
 }
 
 void init_handle(struct envd_door *door, struct http_exchange *ex)

@@ -8,6 +8,7 @@
  * Freeing: when the program has ended and the pipes are at their end, the remaining handles are
  * closed, and the last close callback frees the object. */
 #include "envd/process.h"
+#include "envd/journal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -216,6 +217,7 @@ void process_answer_when_gone(struct process *process, struct http_exchange *ex)
 static void end(struct process *process)
 {
     process->ended = true;
+    journal_ended(process->config, process->pid, process->status);
     (void)uv_timer_stop(&process->grace);
     (void)uv_timer_stop(&process->deadline);
     process_output_finish(process);

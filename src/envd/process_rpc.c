@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "envd/envd.h"
+#include "envd/journal.h"
 #include "envd/process_command.h"
 #include "rpc/connect.h"
 #include "json/json_shape.h"
@@ -125,8 +126,11 @@ int process_rpc_start(struct call *call, struct error *err)
     start.want_stdin = request.want_stdin;
     start.want_pty = request.pty != NULL;
     process = process_start(&call->envd->processes, &start, err);
-    if (!process)
+    if (!process) {
+        journal_not_started(request.process, err);
         return -1;
+    }
+    journal_started(request.process, user.name, process->pid);
     process_subscribe(
         process, call->ex,
         &(struct process_subscription){.starter = true, .keepalive_ms = call_keepalive_ms(call)});

@@ -6,6 +6,8 @@
 #include "envd/auth.h"
 #include "envd/codec.h"
 #include "envd/envd.h"
+#include "envd/journal.h"
+#include "envd/volume.h"
 #include "http/http_errors.h"
 #include "rpc/connect.h"
 #include "json/json_shape.h"
@@ -41,6 +43,7 @@ static void health(struct envd *envd, struct http_exchange *ex)
 static const struct route routes[] = {
     {"GET", "/health", ROUTE_HTTP, .http = health},
     {"POST", "/init", ROUTE_INIT},
+    {"GET", "/journal", ROUTE_HTTP, .http = journal_handle},
     {"GET", "/metrics", ROUTE_HTTP, .http = metrics_handle},
     {"GET", "/envs", ROUTE_HTTP, .http = init_envs},
     {"GET", "/files", ROUTE_HTTP, .http = files_download},
@@ -223,6 +226,11 @@ void routes_handle(struct http_exchange *ex, void *arg)
 
     if (str_is(http_request(ex)->method, "OPTIONS")) {
         reply_preflight(ex);
+        return;
+    }
+    if (door->envd->volume.id[0] && !str_is(http_request(ex)->path, "/health") &&
+        !(door->control && str_is(http_request(ex)->path, "/init"))) {
+        volume_handle(door->envd, ex);
         return;
     }
     if (!auth_allows(&door->envd->settings, ex)) {

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/list.h"
+#include "http/http_errors.h"
 #include "proxy/proxy_errors.h"
 #include "proxy/proxy_guard.h"
 #include "proxy/proxy_session.h"
@@ -107,13 +108,13 @@ static void start_session(struct proxy *proxy, struct http_exchange *ex,
     proxy_session_start(proxy->loop, proxy->upstream, &proxy->sessions, ex, target, generation);
 }
 
-static void on_woken(struct http_exchange *ex, const struct proxy_target *target, bool resumed,
-                     void *arg)
+static void on_woken(struct http_exchange *ex, const struct proxy_target *target,
+                     const struct error *failure, void *arg)
 {
     struct proxy *proxy = arg;
     struct route route;
 
-    if (!resumed)
+    if (failure)
         proxy_errors_reply(ex, PROXY_ERROR_PAUSED, target);
     else if (routes_find(proxy->routes, str_of(target->id), &route) && route.state == ROUTE_RUNNING)
         start_session(proxy, ex, target, route.generation);
@@ -124,6 +125,10 @@ static void on_woken(struct http_exchange *ex, const struct proxy_target *target
 static void forward(struct proxy *proxy, struct http_exchange *ex, const struct route *route,
                     const struct proxy_target *target)
 {
+    if (route->volume) { /* its token opens the content of the volume, and nothing else */
+        proxy_errors_reply(ex, PROXY_ERROR_NOT_FOUND, target);
+        return;
+    }
     if (!admit(ex, route, target))
         return;
     if (route->state == ROUTE_RUNNING)
@@ -161,15 +166,78 @@ static bool handle_unnamed(struct proxy *proxy, struct http_exchange *ex)
     return true;
 }
 
+/* ---- content of volumes ---- */
+
+static void refuse_volume(struct http_exchange *ex, const struct error *err)
+{
+    auto_buf struct buf body = {0};
+
+    buf_init(&body, 1024);
+    (void)buf_printf(&body, "{\"code\":\"%s\",\"message\":\"%s\"}",
+                     http_error_connect_code(err->code),
+                     err->code == ERROR_UNAUTHORIZED ? "the volume's token is missing or wrong"
+                     : err->code == ERROR_QUOTA ? "too many volumes are in use; try again later"
+                                                : "the volume cannot be reached now");
+    http_reply(ex, http_error_status(err->code), &json_type, 1, buf_str(&body));
+}
+
+static bool start_volume(struct proxy *proxy, struct http_exchange *ex, struct str token)
+{
+    struct proxy_target target = {.port = PROXY_AGENT_PORT};
+    struct route route;
+
+    if (!routes_find_token(proxy->routes, token, &route) || !route.volume)
+        return false;
+    memcpy(target.id, route.id, ID_SIZE);
+    start_session(proxy, ex, &target, route.generation);
+    return true;
+}
+
+static void on_volume_woken(struct http_exchange *ex, const struct proxy_target *target,
+                            const struct error *failure, void *arg)
+{
+    const struct error gone = {.code = ERROR_UNAVAILABLE};
+
+    if (failure || !start_volume(arg, ex, str_of(target->id)))
+        refuse_volume(ex, failure ? failure : &gone);
+}
+
+/* The token says which volume it is; whether the path names the same, its agent checks. */
+static void handle_volume(struct proxy *proxy, struct http_exchange *ex)
+{
+    struct str header = http_header(ex, "authorization"), token = STR_NONE;
+    struct error err = {.code = ERROR_UNAUTHORIZED};
+    struct proxy_target target = {0};
+
+    if (str_starts(header, STR("Bearer ")))
+        token = str_trim(str_skip(header, 7));
+    if (token.len == 0 || !str_copy(token, target.id, sizeof(target.id)) ||
+        id_valid(str_of(target.id))) {
+        refuse_volume(ex, &err);
+        return;
+    }
+    if (start_volume(proxy, ex, token))
+        return;
+    err.code = ERROR_UNAVAILABLE;
+    if (!proxy_wake(proxy->workers, proxy->routes, ex, &target, on_volume_woken, proxy))
+        refuse_volume(ex, &err);
+}
+
 bool proxy_handle(struct proxy *proxy, struct http_exchange *ex)
 {
     struct proxy_target target = {0};
     const char *error = NULL;
+    char why[ROUTE_REASON_SIZE];
     struct route route;
 
     switch (proxy_host_parse(http_header(ex, "host"), http_header(ex, "e2b-sandbox-id"),
                              http_header(ex, "e2b-sandbox-port"), &target, &error)) {
     case PROXY_HOST_NONE:
+        if (str_starts(http_request(ex)->path, STR("/volumecontent/")) &&
+            !str_is(http_request(ex)->method, "OPTIONS")) {
+            handle_volume(proxy, ex);
+            return true;
+        }
         return handle_unnamed(proxy, ex);
     case PROXY_HOST_BAD:
         proxy_errors_bad_request(ex, error);
@@ -178,7 +246,8 @@ bool proxy_handle(struct proxy *proxy, struct http_exchange *ex)
         break;
     }
     if (!routes_find(proxy->routes, str_of(target.id), &route))
-        proxy_errors_reply(ex, PROXY_ERROR_NOT_FOUND, &target);
+        proxy_errors_ended(ex, &target,
+                           routes_why(proxy->routes, str_of(target.id), why) ? why : NULL);
     else
         forward(proxy, ex, &route, &target);
     return true;

@@ -43,8 +43,10 @@ static bool is_browser(struct http_exchange *ex)
     return str_find_str(http_header(ex, "user-agent"), STR("Mozilla")) >= 0;
 }
 
-/* The id is [a-z0-9] by construction and all other parts are literals: nothing needs escaping. */
-static void make_page(struct buf *body, enum proxy_error error, const struct proxy_target *target)
+/* The id is [a-z0-9] by construction and all other parts (also reasons) are literals: nothing needs
+ * escaping. */
+static void make_page(struct buf *body, enum proxy_error error, const struct proxy_target *target,
+                      const char *reason)
 {
     (void)buf_printf(body,
                      "<html lang=\"en\"><head><meta charset=\"utf-8\"><title>%s</title></head>"
@@ -53,20 +55,25 @@ static void make_page(struct buf *body, enum proxy_error error, const struct pro
                      errors[error].title, errors[error].title, errors[error].text);
     if (errors[error].with_port)
         (void)buf_printf(body, " %u.", target->port);
+    if (reason)
+        (void)buf_printf(body, " Why it ended: %s.", reason);
     (void)buf_printf(body, "</p><p>Sandbox: <code>%s</code></p></body></html>", target->id);
 }
 
-static void make_json(struct buf *body, enum proxy_error error, const struct proxy_target *target)
+static void make_json(struct buf *body, enum proxy_error error, const struct proxy_target *target,
+                      const char *reason)
 {
     (void)buf_printf(body, "{\"sandboxId\":\"%s\",\"message\":\"%s\"", target->id,
                      errors[error].message);
     if (errors[error].with_port)
         (void)buf_printf(body, ",\"port\":%u", target->port);
+    if (reason)
+        (void)buf_printf(body, ",\"reason\":\"%s\"", reason);
     (void)buf_printf(body, ",\"code\":%d}", errors[error].status);
 }
 
-void proxy_errors_reply(struct http_exchange *ex, enum proxy_error error,
-                        const struct proxy_target *target)
+static void reply(struct http_exchange *ex, enum proxy_error error,
+                  const struct proxy_target *target, const char *reason)
 {
     struct http_header type = {STR("Content-Type"), STR("application/json; charset=utf-8")};
     auto_buf struct buf body = {0};
@@ -74,11 +81,23 @@ void proxy_errors_reply(struct http_exchange *ex, enum proxy_error error,
     buf_init(&body, 4096);
     if (is_browser(ex)) {
         type.value = STR("text/html; charset=utf-8");
-        make_page(&body, error, target);
+        make_page(&body, error, target, reason);
     } else {
-        make_json(&body, error, target);
+        make_json(&body, error, target, reason);
     }
     http_reply(ex, errors[error].status, &type, 1, buf_str(&body));
+}
+
+void proxy_errors_reply(struct http_exchange *ex, enum proxy_error error,
+                        const struct proxy_target *target)
+{
+    reply(ex, error, target, NULL);
+}
+
+void proxy_errors_ended(struct http_exchange *ex, const struct proxy_target *target,
+                        const char *reason)
+{
+    reply(ex, PROXY_ERROR_NOT_FOUND, target, reason);
 }
 
 void proxy_errors_bad_request(struct http_exchange *ex, const char *message)

@@ -17,5 +17,8 @@ enum proxy_error {
 
 void proxy_errors_reply(struct http_exchange *ex, enum proxy_error error,
                         const struct proxy_target *target);
+/* PROXY_ERROR_NOT_FOUND for a sandbox that ended; reason NULL: not known. */
+void proxy_errors_ended(struct http_exchange *ex, const struct proxy_target *target,
+                        const char *reason);
 /* 400 {"code":400,"message":...}: the request does not say which sandbox. */
 void proxy_errors_bad_request(struct http_exchange *ex, const char *message);

@@ -27,7 +27,7 @@ static void decode_lenient(struct str in, struct buf *out)
 static bool is_control_name(struct str segment)
 {
     static const char *const names[] = {"init",     "freeze", "unfreeze", "collapse",
-                                        "fsfreeze", "fsthaw", "upgrade"};
+                                        "fsfreeze", "fsthaw", "upgrade",  "journal"};
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         if (str_eq_nocase(segment, str_of(names[i])))

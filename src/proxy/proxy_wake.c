@@ -14,7 +14,8 @@ struct wake {
     struct proxy_target target;
     proxy_wake_fn *fn;
     void *arg;
-    bool resumed;
+    int result;
+    struct error err;
 };
 
 bool proxy_wake_allowed(const struct route *route, const struct proxy_target *target,
@@ -44,12 +45,13 @@ static void on_client_gone(struct http_exchange *ex, void *arg)
 static void run(struct work *work)
 {
     struct wake *wake = container_of(work, struct wake, work);
-    struct error err = {0};
 
-    wake->resumed = routes_wake(wake->routes, wake->target.id, &err) == 0;
-    if (!wake->resumed)
-        log_warn("proxy", "sandbox=%s cannot be resumed by traffic: %s", wake->target.id,
-                 err.message);
+    wake->result = routes_wake(wake->routes, wake->target.id, &wake->err);
+    /* A volume is named by its token, which is nobody's business. */
+    if (wake->result < 0)
+        log_warn("proxy", "%s%s cannot be resumed by traffic: %s",
+                 wake->target.port ? "sandbox=" : "a volume",
+                 wake->target.port ? wake->target.id : "", wake->err.message);
 }
 
 static void done(struct work *work)
@@ -58,7 +60,7 @@ static void done(struct work *work)
 
     if (wake->ex) {
         http_on_done(wake->ex, NULL, NULL);
-        wake->fn(wake->ex, &wake->target, wake->resumed, wake->arg);
+        wake->fn(wake->ex, &wake->target, wake->result < 0 ? &wake->err : NULL, wake->arg);
     }
     free(wake);
 }

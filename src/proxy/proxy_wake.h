@@ -7,9 +7,10 @@
 #include "proxy/proxy_host.h"
 #include "route/route.h"
 
-/* Called on the loop when the sandbox runs, or cannot (resumed false); not when the client has gone. */
+/* Called on the loop when the sandbox runs, or cannot (failure is set); not when the client has
+ * gone. */
 typedef void proxy_wake_fn(struct http_exchange *ex, const struct proxy_target *target,
-                           bool resumed, void *arg);
+                           const struct error *failure, void *arg);
 
 /* May this request resume it? Ports that are public by anybody, the agent's by its token only, and
  * not by asking whether it runs. */

@@ -41,6 +41,10 @@ static const struct setting settings[] = {
     TEXT_SETTING(agent, "agent", "", "the agent's program (default: envd beside this program)"),
     TEXT_SETTING(base_layer, "base-layer", "",
                  "directory with a root file system to use as the base template in place"),
+    TEXT_SETTING(webhook_ca, "webhook-ca", "",
+                 "PEM file of certificates that webhooks may have, besides the system's"),
+    NUMBER_SETTING(webhook_pause_s, "webhook-pause", "5", 1, 3600,
+                   "seconds until a failed webhook is tried again; doubles each time"),
     NUMBER_SETTING(warm, "warm", "32", 0, 1000, "ready sandboxes kept for the next create"),
     NUMBER_SETTING(loops, "loops", "0", 0, 16,
                    "threads that serve connections (0: one per processor)"),
@@ -52,6 +56,7 @@ static const struct setting settings[] = {
                    "memory of a base sandbox, in MB"),
     NUMBER_SETTING(template_disk_mb, "disk", "10240", 64, 16777216,
                    "disk a base sandbox may write, in MB"),
+    NUMBER_SETTING(volume_mb, "volume-disk", "10240", 1, 16777216, "what a volume may hold, in MB"),
     NUMBER_SETTING(server_uid, "uid", "64737", 1, 65533,
                    "user and group id of the unprivileged server"),
 };

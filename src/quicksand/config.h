@@ -18,11 +18,14 @@ struct config {
     char resolvers[CONFIG_TEXT_SIZE];  /* IPv4 addresses; "" = the host's */
     char agent[CONFIG_TEXT_SIZE];      /* envd's program; "" = beside this one */
     char base_layer[CONFIG_TEXT_SIZE]; /* directory to use as the base template's layer */
+    char webhook_ca[CONFIG_TEXT_SIZE]; /* certificates to trust besides the system's; "" = none */
+    int64_t webhook_pause_s;           /* after a delivery that failed the first time */
     int64_t warm;                      /* ready sandboxes kept */
     int64_t loops;                     /* threads for connections; 0 = one per processor */
     int64_t workers;
     int64_t max_sandboxes;
     int64_t max_hours; /* longest life of a sandbox */
+    int64_t volume_mb; /* how much a volume may hold */
     int64_t template_cpu, template_mem_mb, template_disk_mb;
     int64_t server_uid;
 };

@@ -163,6 +163,9 @@ static int open_domain(struct server *server, struct error *err)
         .warm = (size_t)server->config.warm,
         .max_running = (size_t)server->config.max_sandboxes,
         .max_timeout_s = server->config.max_hours * 3600,
+        .volume_mb = server->config.volume_mb,
+        .webhook_ca = server->config.webhook_ca,
+        .webhook_ms = server->config.webhook_pause_s * 1000,
     };
 
     server->engine =

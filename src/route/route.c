@@ -10,13 +10,20 @@
 #include "base/alloc.h"
 #include "base/map.h"
 
-enum { WATCHERS_MAX = 32 };
+enum { WATCHERS_MAX = 32, ENDED_MAX = 4096 };
+
+struct ended {
+    char id[ID_SIZE], reason[ROUTE_REASON_SIZE];
+};
 
 struct routes {
     pthread_rwlock_t lock; /* guards the maps and the routes in them */
     struct map map;        /* by id; owns the routes */
     struct map tokens;     /* the secured ones, by access token */
-    size_t watcher_count;  /* set up before there are threads */
+    struct map ended;      /* by id, in ring */
+    struct ended *ring;
+    size_t ring_next;
+    size_t watcher_count; /* set up before there are threads */
     struct {
         route_watch_fn *fn;
         void *arg;
@@ -36,6 +43,8 @@ struct routes *routes_new(void)
     (void)pthread_rwlockattr_destroy(&attr);
     map_init(&routes->map);
     map_init(&routes->tokens);
+    map_init(&routes->ended);
+    routes->ring = xcalloc(ENDED_MAX, sizeof(*routes->ring));
     return routes;
 }
 
@@ -49,6 +58,8 @@ void routes_free(struct routes *routes)
         free(entry->value);
     map_done(&routes->map);
     map_done(&routes->tokens);
+    map_done(&routes->ended);
+    free(routes->ring);
     (void)pthread_rwlock_destroy(&routes->lock);
     free(routes);
 }
@@ -101,6 +112,41 @@ void routes_remove(struct routes *routes, const char *id)
         return;
     free(old);
     tell_watchers(routes, id);
+}
+
+static void remember(struct routes *routes, const char *id, const char *reason)
+{
+    struct ended *ended = map_get(&routes->ended, str_of(id));
+
+    if (!ended) {
+        ended = &routes->ring[routes->ring_next];
+        routes->ring_next = (routes->ring_next + 1) % ENDED_MAX;
+        if (ended->id[0])
+            (void)map_remove(&routes->ended, str_of(ended->id));
+        (void)snprintf(ended->id, sizeof(ended->id), "%s", id);
+        (void)map_put(&routes->ended, str_of(ended->id), ended);
+    }
+    (void)snprintf(ended->reason, sizeof(ended->reason), "%s", reason);
+}
+
+void routes_end(struct routes *routes, const char *id, const char *reason)
+{
+    (void)pthread_rwlock_wrlock(&routes->lock);
+    remember(routes, id, reason);
+    (void)pthread_rwlock_unlock(&routes->lock);
+    routes_remove(routes, id);
+}
+
+bool routes_why(struct routes *routes, struct str id, char out[ROUTE_REASON_SIZE])
+{
+    const struct ended *ended;
+
+    (void)pthread_rwlock_rdlock(&routes->lock);
+    ended = map_get(&routes->ended, id);
+    if (ended)
+        memcpy(out, ended->reason, ROUTE_REASON_SIZE);
+    (void)pthread_rwlock_unlock(&routes->lock);
+    return ended != NULL;
 }
 
 bool routes_find(struct routes *routes, struct str id, struct route *out)

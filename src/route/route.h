@@ -18,6 +18,7 @@ enum route_state {
 struct route {
     char id[ID_SIZE];
     enum route_state state;
+    bool volume;            /* no sandbox: serves the content of a volume */
     bool wakes;             /* PAUSED: traffic may resume it, by routes_wake() */
     uint64_t generation;    /* changes with every new life of the id */
     char access_token[72];  /* envd's token; "" when the sandbox is not secured */
@@ -31,6 +32,11 @@ void routes_free(struct routes *routes);
 void routes_set(struct routes *routes, const struct route *route);
 /* Also tells the watchers, so that open connections are cut. */
 void routes_remove(struct routes *routes, const char *id);
+/* The same for a sandbox that ended; why is remembered for the last few thousand. */
+enum { ROUTE_REASON_SIZE = 40 };
+void routes_end(struct routes *routes, const char *id, const char *reason);
+/* False when it is not known (any more). */
+bool routes_why(struct routes *routes, struct str id, char out[ROUTE_REASON_SIZE]);
 bool routes_find(struct routes *routes, struct str id, struct route *out);
 /* By access token: some clients name no sandbox, but their token is unique. "" finds nothing. */
 bool routes_find_token(struct routes *routes, struct str token, struct route *out);
@@ -46,4 +52,5 @@ void routes_watch(struct routes *routes, route_watch_fn *fn, void *arg);
  * loop's thread. Who can do it says so with routes_set_waker(); until then it is ERROR_UNAVAILABLE. */
 typedef int route_wake_fn(const char *id, void *arg, struct error *err);
 void routes_set_waker(struct routes *routes, route_wake_fn *fn, void *arg);
+/* id: of a sandbox, or the token of a volume. */
 int routes_wake(struct routes *routes, const char *id, struct error *err);

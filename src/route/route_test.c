@@ -43,6 +43,32 @@ TEST(set_find_remove)
     routes_free(routes);
 }
 
+TEST(why_a_sandbox_ended_is_remembered)
+{
+    struct routes *routes = routes_new();
+    struct route route = {.id = "iaaaaaaaaaaaaaaaaaaa"}, found;
+    char why[ROUTE_REASON_SIZE], id[ID_SIZE];
+
+    routes_set(routes, &route);
+    CHECK(!routes_why(routes, str_of(route.id), why));
+    routes_end(routes, route.id, "out of memory");
+    CHECK(!routes_find(routes, str_of(route.id), &found));
+    CHECK(routes_why(routes, str_of(route.id), why));
+    CHECK_STR(str_of(why), "out of memory");
+    routes_end(routes, route.id, "a reason that is much longer than what is kept of one");
+    CHECK(routes_why(routes, str_of(route.id), why));
+    CHECK_INT(strlen(why), ROUTE_REASON_SIZE - 1);
+    for (int i = 0; i < 10000; i++) {
+        (void)snprintf(id, sizeof(id), "i%019d", i);
+        routes_end(routes, id, "killed");
+    }
+    CHECK(!routes_why(routes, str_of(route.id), why));
+    CHECK(!routes_why(routes, STR("i0000000000000005000"), why));
+    CHECK(routes_why(routes, STR("i0000000000000009999"), why));
+    CHECK(routes_why(routes, STR("i0000000000000006000"), why));
+    routes_free(routes);
+}
+
 struct shared {
     struct routes *routes;
     atomic_bool stop;

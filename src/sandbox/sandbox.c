@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "route/route.h"
 #include "sandbox/sandbox_internal.h"
+#include "sandbox/webhook_send.h"
 
 enum {
     SETTLE_US = 10 * 1000 * 1000,
@@ -29,6 +30,7 @@ static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
     all->max_timeout_s = config->max_timeout_s;
     all->max_life_s = config->max_life_s;
     all->sample_us = (config->sample_ms > 0 ? config->sample_ms : SAMPLE_MS) * 1000;
+    all->volume_bytes = (uint64_t)config->volume_mb << 20;
     all->webhooks.private_ok = config->private_webhooks;
     all->webhooks.first_pause_us =
         (config->webhook_ms > 0 ? config->webhook_ms : WEBHOOK_MS) * 1000;
@@ -39,6 +41,7 @@ static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
     metrics_init(all);
     idempotency_init(all);
     webhooks_init(all);
+    content_init(all);
     (void)pthread_mutex_init(&all->warm.lock, NULL);
     cond_init_monotonic(&all->warm.changed);
     return all;
@@ -46,7 +49,8 @@ static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
 
 static int wake(const char *id, void *arg, struct error *err)
 {
-    return sandbox_wake(arg, id, err);
+    /* What is no id is the token of a volume. */
+    return id_valid(str_of(id)) ? sandbox_wake(arg, id, err) : content_wake(arg, str_of(id), err);
 }
 
 int sandboxes_open(const struct sandboxes_config *config, struct sandboxes **out, struct error *err)
@@ -57,6 +61,8 @@ int sandboxes_open(const struct sandboxes_config *config, struct sandboxes **out
         return error_set(err, ERROR_INVALID, "the longest timeout must be from 1 s to 24 hours");
     if (config->max_life_s < 0)
         return error_set(err, ERROR_INVALID, "the longest life must not be negative");
+    if (webhook_tls_open(config->webhook_ca, err) < 0)
+        return -1;
     all = sandboxes_new(config);
     if (recover_all(all, err) < 0 || expire_start(all, err) < 0 || events_start(all, err) < 0 ||
         keeper_start(all, err) < 0 || metrics_start(all, err) < 0 || webhooks_start(all, err) < 0 ||
@@ -76,9 +82,10 @@ void sandboxes_close(struct sandboxes *all)
         return;
     routes_set_waker(all->routes, NULL, NULL);
     warm_stop(all);
+    keeper_stop(all);
+    content_done(all);
     webhooks_stop(all);
     metrics_stop(all);
-    keeper_stop(all);
     expire_stop(all);
     events_stop(all);
     table_done(all);

@@ -44,7 +44,10 @@ struct sandboxes_config {
     int64_t max_timeout_s; /* 24 h; of one request */
     int64_t max_life_s;    /* without a pause, whatever was asked for; 0 = no limit */
     int64_t sample_ms;     /* how often metrics are taken; 0 = every 5 s */
+    int64_t volume_mb;     /* how much a volume may hold; 0 = no limit */
     int64_t webhook_ms;    /* first pause after a delivery failed; 0 = 5 s */
+    const char
+        *webhook_ca; /* PEM file of certificates to trust besides the system's; NULL or "" = none */
     bool private_webhooks; /* teams other than the operator's may name private addresses */
 };
 
@@ -171,6 +174,9 @@ int sandbox_set_timeout(struct sandboxes *all, struct str team_id, struct str id
 /* As above, but never earlier than it was. */
 int sandbox_extend(struct sandboxes *all, struct str team_id, struct str id, int64_t timeout_s,
                    struct arena *arena, struct sandbox_view *out, struct error *err);
+/* Cutting it also ends what is connected. ERROR_CONFLICT when it is paused. */
+int sandbox_set_internet(struct sandboxes *all, struct str team_id, struct str id, bool internet,
+                         struct error *err);
 /* Returns when it is on disk that the sandbox is paused. ERROR_CONFLICT when it was paused before. */
 int sandbox_pause(struct sandboxes *all, struct str team_id, struct str id,
                   const struct sandbox_pause *request, struct error *err);

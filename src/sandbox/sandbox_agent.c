@@ -18,6 +18,8 @@ enum {
     CONNECT_TRIES = 5,
     CONNECT_PAUSE_MS = 40,
     RESPONSE_MAX = 16 * 1024,
+    JOURNAL_TIMEOUT_MS = 2000,
+    JOURNAL_MAX = 256 * 1024,
     INIT_BODY_MAX = 512 * 1024, /* JSON may write a byte of the variables as six */
 };
 
@@ -94,6 +96,38 @@ int agent_ready(const char *run_dir, const char *id, int *out_fd, struct error *
         return -1;
     *out_fd = take_fd(&fd);
     return 0;
+}
+
+int agent_journal(const char *run_dir, const char *id, struct str token, struct buf *out,
+                  struct error *err)
+{
+    const struct http_header header = {STR("X-Access-Token"), token};
+    auto_close int fd = agent_connect(run_dir, id, err);
+    struct http_call call = {
+        .method = "GET",
+        .target = "/journal",
+        .headers = &header,
+        .header_count = token.len ? 1 : 0,
+        .timeout_ms = JOURNAL_TIMEOUT_MS,
+        .response_max = JOURNAL_MAX,
+    };
+    int status = 0;
+
+    buf_init(out, JOURNAL_MAX);
+    if (fd < 0)
+        return -1;
+    call.fd = fd;
+    if (http_call(&call, &status, out, err) < 0)
+        return -1;
+    return status == 200 ? 0 : error_set(err, ERROR_UNAVAILABLE, "the agent has no journal");
+}
+
+bool agent_ask(const char *run_dir, const char *id, const char *target)
+{
+    struct error ignored = {0};
+    auto_close int fd = agent_connect(run_dir, id, &ignored);
+
+    return fd >= 0 && agent_call(fd, "GET", target, STR_NONE, &ignored) == 0;
 }
 
 int agent_init_body(const char *env, const char *access_token, struct str template_id,

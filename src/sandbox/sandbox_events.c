@@ -31,7 +31,7 @@ static void handle(struct sandboxes *all, const struct engine_event *event)
     if (table_rebooted(all, event->id) && box_runs(all, event->id))
         return;
     log_info("sandbox", "box ended by itself id=%s reason='%s'", event->id, reason_of(event->end));
-    if (!warm_died(all, event->id))
+    if (!content_died(all, event->id) && !warm_died(all, event->id))
         table_condemn(all, event->id, reason_of(event->end));
 }
 

@@ -81,6 +81,15 @@ void history_updated(struct sandboxes *all, struct str id, struct str what)
     add(all, id, &event);
 }
 
+void history_network(struct sandboxes *all, struct str id, bool internet)
+{
+    struct store_event event =
+        make("updated", internet ? "Internet access turned on" : "Internet access turned off",
+             internet ? STR("internet on") : STR("internet off"));
+
+    add(all, id, &event);
+}
+
 void history_snapshot(struct sandboxes *all, struct str id, struct str snapshot_id)
 {
     struct store_event event = make("checkpointed", "Snapshot made", snapshot_id);
@@ -158,7 +167,7 @@ static bool has_type(const struct event_filter *filter, struct str type)
     return filter->type_count == 0;
 }
 
-static bool matches(const struct event_filter *filter, const struct store_event *event)
+bool history_matches(const struct event_filter *filter, const struct store_event *event)
 {
     return has_type(filter, event->type) && event->level >= filter->min_level &&
            event->at_us >= filter->from_us &&
@@ -191,7 +200,7 @@ static int read_chunk(struct sandboxes *all, const struct event_filter *filter,
         return -1;
     for (size_t i = 0; i < count && page->count < filter->limit; i++) {
         query->after_seq = events[i].seq;
-        if (!matches(filter, &events[i]))
+        if (!history_matches(filter, &events[i]))
             continue;
         if (*skip > 0)
             (*skip)--;
@@ -223,5 +232,7 @@ int sandbox_events(struct sandboxes *all, const struct event_filter *filter, str
     if (filter->sandbox_id.p && !out->seen &&
         !table_visible(all, filter->team_id, filter->sandbox_id))
         return sandbox_not_found(filter->sandbox_id, err);
+    if (filter->with_agent && filter->sandbox_id.p)
+        logs_merge(all, filter, arena, out);
     return 0;
 }

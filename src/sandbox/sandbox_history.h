@@ -25,6 +25,7 @@ struct event_filter {
     struct str search;         /* in the message; STR_NONE = any */
     int64_t from_us, until_us; /* inclusive; 0 = any */
     bool ascending;
+    bool with_agent;      /* and lines of the agent, while it runs; not with an offset */
     size_t offset, limit; /* 1..EVENTS_MAX */
 };
 
@@ -44,10 +45,15 @@ json_t *sandbox_event_json(const struct store_event *event);
 
 /* ---- for the domain itself ---- */
 
+bool history_matches(const struct event_filter *filter, const struct store_event *event);
+/* sandbox_logs.c: puts the lines of the agent into the page. */
+void logs_merge(struct sandboxes *all, const struct event_filter *filter, struct arena *arena,
+                struct event_page *page);
 struct store_event history_created(void);
 struct store_event history_paused(bool disk_only);
 struct store_event history_resumed(bool from_disk);
 struct store_event history_ended(const char *reason);
 void history_updated(struct sandboxes *all, struct str id, struct str what);
+void history_network(struct sandboxes *all, struct str id, bool internet);
 void history_snapshot(struct sandboxes *all, struct str id, struct str snapshot_id);
 void history_memory_lost(struct sandboxes *all, struct str id);

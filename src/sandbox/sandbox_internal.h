@@ -123,6 +123,13 @@ struct idempotency {
     struct map under_way; /* "team/key" */
 };
 
+/* Boxes that serve the content of volumes. */
+struct content_boxes {
+    pthread_mutex_t lock; /* guards boxes and the entries */
+    pthread_cond_t changed;
+    struct map boxes; /* volume id to struct content */
+};
+
 struct metrics {
     pthread_mutex_t lock; /* guards the maps */
     pthread_cond_t wake;
@@ -141,6 +148,7 @@ struct sandboxes {
     size_t warm_target, max_running;
     int64_t max_timeout_s, max_life_s;
     int64_t sample_us;
+    uint64_t volume_bytes;
     atomic_uint_fast64_t generation; /* of the last route */
     atomic_uint creates;             /* running now */
 
@@ -166,6 +174,7 @@ struct sandboxes {
     struct metrics metrics;
     struct idempotency idempotency;
     struct webhooks webhooks;
+    struct content_boxes content;
     struct stats stats;
 };
 
@@ -342,6 +351,20 @@ int volumes_to_spec(struct str text, struct box_spec *out, struct error *err);
 /* Files of volumes that a crash left behind, or did not make. */
 void volumes_recover(struct sandboxes *all);
 
+/* ---- volume_content.c ---- */
+
+void content_init(struct sandboxes *all);
+/* Ends the boxes. */
+void content_done(struct sandboxes *all);
+/* Has a box serve the content of the volume with this token; blocks. ERROR_UNAUTHORIZED. */
+int content_wake(struct sandboxes *all, struct str token, struct error *err);
+/* Ends the box of a volume that is about to go. */
+void content_close(struct sandboxes *all, struct str volume_id);
+/* The box of this id ended. True when it was one of these. */
+bool content_died(struct sandboxes *all, const char *box_id);
+/* Ends those that were not used for a minute. */
+void content_reap(struct sandboxes *all);
+
 /* ---- sandbox_metrics.c ---- */
 
 void metrics_init(struct sandboxes *all);
@@ -395,6 +418,12 @@ int agent_init_body(const char *env, const char *access_token, struct str templa
                     struct buf *out, struct error *err);
 /* Hands over what the sandbox is. fd: a connection to try first, or -1; stays the caller's. */
 int agent_init(const char *run_dir, const char *id, int fd, struct str body, struct error *err);
+
+/* The lines that the agent remembers, as JSON text. Inits out. */
+int agent_journal(const char *run_dir, const char *id, struct str token, struct buf *out,
+                  struct error *err);
+/* GET of a path; true when it was answered with 2xx. */
+bool agent_ask(const char *run_dir, const char *id, const char *target);
 
 int warm_start(struct sandboxes *all, struct error *err);
 /* Ends the thread and the boxes. */

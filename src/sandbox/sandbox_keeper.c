@@ -1,5 +1,5 @@
 /* What has no hurry, on a thread of its own: layers that nobody uses any more are deleted, old history
- * is forgotten. */
+ * is forgotten, and boxes that served volumes are ended. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "sandbox/sandbox_internal.h"
@@ -8,7 +8,8 @@ enum {
     PRUNE_ROWS = 1000,
     EVENTS_KEPT = 1000 * 1000,
     AGAIN_US = 1000 * 1000,
-    AGAIN_MAX_US = 60 * 1000 * 1000
+    AGAIN_MAX_US = 60 * 1000 * 1000,
+    REAP_US = 15 * 1000 * 1000
 };
 #define HOUR_US ((int64_t)3600 * 1000000)
 
@@ -49,20 +50,27 @@ static void *keeper_run(void *arg)
     struct sandboxes *all = arg;
     struct keeper *keeper = &all->keeper;
     int64_t prune_at = clock_mono_us() + HOUR_US, collect_at = prune_at, pause = AGAIN_US;
+    int64_t reap_at = clock_mono_us() + REAP_US;
 
     (void)pthread_mutex_lock(&keeper->lock);
     while (!keeper->stopping) {
         int64_t now = clock_mono_us();
         bool wanted = keeper->collect;
 
-        if (!wanted && now < min_of(prune_at, collect_at)) {
-            cond_wait_us(&keeper->wanted, &keeper->lock, min_of(prune_at, collect_at) - now);
+        int64_t next = min_of(reap_at, min_of(prune_at, collect_at));
+
+        if (!wanted && now < next) {
+            cond_wait_us(&keeper->wanted, &keeper->lock, next - now);
             continue;
         }
         keeper->collect = false;
         (void)pthread_mutex_unlock(&keeper->lock);
         if (wanted || now >= collect_at)
             collect_at = collect(all, &pause);
+        if (now >= reap_at) {
+            content_reap(all);
+            reap_at = clock_mono_us() + REAP_US;
+        }
         if (now >= prune_at)
             prune_at = prune(all);
         (void)pthread_mutex_lock(&keeper->lock);

@@ -34,7 +34,7 @@ int sandbox_teardown(struct sandboxes *all, struct sandbox *sandbox, struct erro
     struct error store_err = {0};
     int killed, ended = -1;
 
-    routes_remove(all->routes, sandbox->id);
+    routes_end(all->routes, sandbox->id, sandbox->reason);
     if (store_sandbox_killing(all->store, str_of(sandbox->id), str_of(sandbox->reason),
                               &store_err) < 0)
         log_warn("sandbox", "id=%s: %s, ignoring", sandbox->id, store_err.message);

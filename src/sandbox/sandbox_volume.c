@@ -56,7 +56,7 @@ int volume_create(struct sandboxes *all, struct str team_id, struct str name, st
             return error_set(err, ERROR_INVALID, "volume '%.*s' exists already", STR_ARG(name));
         return -1;
     }
-    if (all->engine->ops->volume_create(all->engine, id, err) == 0)
+    if (all->engine->ops->volume_create(all->engine, id, all->volume_bytes, err) == 0)
         return 0;
     if (store_volume_deleting(all->store, out->id, &ignored) == 0 &&
         all->engine->ops->volume_delete(all->engine, id, &ignored) == 0)
@@ -95,6 +95,7 @@ int volume_delete(struct sandboxes *all, struct str team_id, struct str name, st
     if (store_volume_find(all->store, team_id, name, &arena, &volume, err) < 0 ||
         store_volume_deleting(all->store, volume.id, err) < 0)
         return -1;
+    content_close(all, volume.id);
     /* From here on it is gone for everybody; what is left of it goes at the latest with a restart. */
     if (delete_files(all, volume.id, err) < 0)
         log_warn("sandbox", "volume=%.*s: %s; the next start sees to it", STR_ARG(volume.id),
@@ -116,7 +117,8 @@ void volumes_recover(struct sandboxes *all)
     for (size_t i = 0; i < count; i++) {
         int result = volumes[i].deleting
                          ? delete_files(all, volumes[i].id, &err)
-                         : all->engine->ops->volume_create(all->engine, volumes[i].id.p, &err);
+                         : all->engine->ops->volume_create(all->engine, volumes[i].id.p,
+                                                           all->volume_bytes, &err);
 
         if (result < 0)
             log_warn("sandbox", "volume=%.*s: %s", STR_ARG(volumes[i].id), err.message);

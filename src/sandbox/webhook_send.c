@@ -9,7 +9,6 @@
 #include <netinet/in.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
-#include <pthread.h>
 #include <sys/socket.h>
 
 #include "base/buf.h"
@@ -214,23 +213,30 @@ static int exchange(struct line *line, const struct webhook_post *post, struct e
 
 static SSL_CTX *tls_context;
 
-static void make_context(void)
+int webhook_tls_open(const char *ca_file, struct error *err)
 {
-    tls_context = SSL_CTX_new(TLS_client_method());
     if (!tls_context)
-        return;
+        tls_context = SSL_CTX_new(TLS_client_method());
+    if (!tls_context)
+        return error_set(err, ERROR_INTERNAL, "TLS cannot be used");
     (void)SSL_CTX_set_min_proto_version(tls_context, TLS1_2_VERSION);
     (void)SSL_CTX_set_default_verify_paths(tls_context);
     SSL_CTX_set_verify(tls_context, SSL_VERIFY_PEER, NULL);
+    if (ca_file && ca_file[0] && SSL_CTX_load_verify_file(tls_context, ca_file) != 1) {
+        ERR_clear_error();
+        return error_set(err, ERROR_INVALID,
+                         "webhook-ca: '%s' cannot be read by the server, or has no certificates in "
+                         "PEM form",
+                         ca_file);
+    }
+    return 0;
 }
 
 static int exchange_tls(int fd, const struct webhook_post *post, struct error *err)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct line line = {.fd = fd};
     int result;
 
-    (void)pthread_once(&once, make_context);
     line.ssl = tls_context ? SSL_new(tls_context) : NULL;
     if (!line.ssl)
         return error_set(err, ERROR_INTERNAL, "TLS cannot be used");

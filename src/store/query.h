@@ -54,6 +54,13 @@ int64_t query_int(const struct query *query, int column);
 struct str query_peek(const struct query *query, int column);
 /* Copied into the arena. */
 struct str query_text(const struct query *query, int column, struct arena *arena);
+/* All rows, as an array in the arena: *(struct thing **)out. Never NULL. */
+struct query_kind {
+    size_t size; /* of a struct thing */
+    void (*read)(const struct query *query, struct arena *arena, void *out);
+};
+int query_rows(struct query *query, const struct query_kind *kind, struct arena *arena, void *out,
+               size_t *out_count, struct error *err);
 /* Runs a statement that is a transaction of its own, on disk when it returns 0. */
 int query_run_durable(struct query *query, struct store *store, struct error *err);
 

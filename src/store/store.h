@@ -192,6 +192,9 @@ int store_volume_find(struct store *store, struct str team_id, struct str name, 
 /* Oldest first; STR_NONE = of all teams, also those that are being deleted. */
 int store_volume_list(struct store *store, struct str team_id, struct arena *arena,
                       struct store_volume **out, size_t *out_count, struct error *err);
+/* ERROR_UNAUTHORIZED when there is none (any more). */
+int store_volume_by_token(struct store *store, struct str token, struct arena *arena,
+                          struct store_volume *out, struct error *err);
 /* From now on nobody finds it. ERROR_CONFLICT when a sandbox uses it. */
 int store_volume_deleting(struct store *store, struct str id, struct error *err);
 int store_volume_deleted(struct store *store, struct str id, struct error *err);
@@ -355,6 +358,9 @@ int store_sandbox_set_end(struct store *store, struct str id, const struct store
 int store_sandbox_set_life(struct store *store, struct str id,
                            const struct store_sandbox_life *life, const struct store_event *event,
                            bool durable, int64_t *out_revision, struct error *err);
+/* Of a running or paused one. */
+int store_sandbox_set_internet(struct store *store, struct str id, bool internet, bool given,
+                               struct error *err);
 /* Both do nothing when there is no such row, or it ended before. The first reason stays.
  * *out_freed: it used layers that snapshots made. */
 int store_sandbox_killing(struct store *store, struct str id, struct str reason, struct error *err);

@@ -1,5 +1,4 @@
 /* Keys are durable: what was answered is on disk. Only the time of last use is not. */
-#include "base/list.h"
 #include "store/query.h"
 #include "store/store.h"
 
@@ -23,8 +22,10 @@ int store_key_insert(struct store *store, const struct store_key *key, struct er
     return query_run_durable(&query, locked, err);
 }
 
-static void read_key(const struct query *query, struct arena *arena, struct store_key *out)
+static void read_key(const struct query *query, struct arena *arena, void *to)
 {
+    struct store_key *out = to;
+
     *out = (struct store_key){
         .id = query_text(query, 0, arena),
         .team_id = query_text(query, 1, arena),
@@ -36,6 +37,8 @@ static void read_key(const struct query *query, struct arena *arena, struct stor
         .team_banned = query_int(query, 7) != 0,
     };
 }
+
+static const struct query_kind key_kind = {sizeof(struct store_key), read_key};
 
 int store_key_find(struct store *store, struct str hash, struct arena *arena, struct store_key *out,
                    struct error *err)
@@ -58,19 +61,11 @@ int store_key_find(struct store *store, struct str hash, struct arena *arena, st
     return 0;
 }
 
-struct key_node {
-    struct list link;
-    struct store_key key;
-};
-
 int store_key_list(struct store *store, struct str team_id, struct arena *arena,
                    struct store_key **out, size_t *out_count, struct error *err)
 {
     auto_unlock struct store *locked = store_lock(store);
     auto_query struct query query = {0};
-    struct list found, *pos;
-    size_t count = 0;
-    int more;
 
     if (query_open(&query, locked,
                    "SELECT id, team_id, name, key_hash, mask, created_at_us, last_used_at_us, 0"
@@ -78,21 +73,7 @@ int store_key_list(struct store *store, struct str team_id, struct arena *arena,
                    err) < 0)
         return -1;
     bind_text(&query, team_id);
-    list_init(&found);
-    while ((more = query_step(&query, err)) > 0) {
-        struct key_node *node = arena_alloc(arena, sizeof(*node));
-
-        read_key(&query, arena, &node->key);
-        list_push_back(&found, &node->link);
-        count++;
-    }
-    if (more < 0)
-        return -1;
-    *out = arena_alloc(arena, (count + 1) * sizeof(**out));
-    *out_count = 0;
-    list_for_each (pos, &found)
-        (*out)[(*out_count)++] = container_of(pos, struct key_node, link)->key;
-    return 0;
+    return query_rows(&query, &key_kind, arena, out, out_count, err);
 }
 
 int store_key_count(struct store *store, size_t *out, struct error *err)

@@ -4,7 +4,6 @@
  * is: its files outlive the host. */
 #include <inttypes.h>
 
-#include "base/list.h"
 #include "store/query.h"
 #include "store/store.h"
 #include "store/store_sandbox_row.h"
@@ -53,8 +52,10 @@ static void read_life(const struct query *query, struct store_sandbox_life *out)
     };
 }
 
-static void read_row(const struct query *query, struct arena *arena, struct store_sandbox *out)
+static void read_row(const struct query *query, struct arena *arena, void *to)
 {
+    struct store_sandbox *out = to;
+
     *out = (struct store_sandbox){
         .id = query_text(query, 0, arena),
         .team_id = query_text(query, 1, arena),
@@ -82,6 +83,8 @@ static void read_row(const struct query *query, struct arena *arena, struct stor
     };
     read_life(query, &out->life);
 }
+
+static const struct query_kind row_kind = {sizeof(struct store_sandbox), read_row};
 
 static int insert_row(struct store *locked, const struct store_sandbox *row, struct error *err)
 {
@@ -161,33 +164,10 @@ int store_sandbox_get(struct store *store, struct str id, struct arena *arena,
     return 0;
 }
 
-struct row_node {
-    struct list link;
-    struct store_sandbox row;
-};
-
 int sandbox_rows(struct query *query, struct arena *arena, struct store_sandbox **out,
                  size_t *out_count, struct error *err)
 {
-    struct list found, *pos;
-    size_t count = 0;
-    int more;
-
-    list_init(&found);
-    while ((more = query_step(query, err)) > 0) {
-        struct row_node *node = arena_alloc(arena, sizeof(*node));
-
-        read_row(query, arena, &node->row);
-        list_push_back(&found, &node->link);
-        count++;
-    }
-    if (more < 0)
-        return -1;
-    *out = arena_alloc(arena, (count + 1) * sizeof(**out));
-    *out_count = 0;
-    list_for_each (pos, &found)
-        (*out)[(*out_count)++] = container_of(pos, struct row_node, link)->row;
-    return 0;
+    return query_rows(query, &row_kind, arena, out, out_count, err);
 }
 
 int store_sandbox_live(struct store *store, struct arena *arena, struct store_sandbox **out,
@@ -279,6 +259,22 @@ int store_sandbox_set_life(struct store *store, struct str id,
         return -1;
     }
     return store_commit(locked, err);
+}
+
+int store_sandbox_set_internet(struct store *store, struct str id, bool internet, bool given,
+                               struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked,
+                   "UPDATE sandboxes SET internet = ?2, internet_given = ?3 WHERE id = ?1",
+                   err) < 0)
+        return -1;
+    bind_text(&query, id);
+    bind_int(&query, internet);
+    bind_int(&query, given);
+    return query_run(&query, err);
 }
 
 int store_sandbox_killing(struct store *store, struct str id, struct str reason, struct error *err)

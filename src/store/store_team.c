@@ -1,5 +1,4 @@
 /* Teams are durable: what was answered is on disk. */
-#include "base/list.h"
 #include "store/query.h"
 #include "store/store.h"
 #include "store/store_name.h"
@@ -8,8 +7,10 @@
     "id, name, created_at_us, banned, max_sandboxes, max_cpu, max_mem_mb, max_disk_mb," \
     " max_creates"
 
-static void read_team(const struct query *query, struct arena *arena, struct store_team *out)
+static void read_team(const struct query *query, struct arena *arena, void *to)
 {
+    struct store_team *out = to;
+
     *out = (struct store_team){
         .id = query_text(query, 0, arena),
         .name = query_text(query, 1, arena),
@@ -22,6 +23,8 @@ static void read_team(const struct query *query, struct arena *arena, struct sto
                    .creates_per_minute = query_int(query, 8)},
     };
 }
+
+static const struct query_kind team_kind = {sizeof(struct store_team), read_team};
 
 static void bind_team(struct query *query, const struct store_team *team)
 {
@@ -83,38 +86,16 @@ int store_team_get(struct store *store, struct str id, struct arena *arena, stru
     return 0;
 }
 
-struct team_node {
-    struct list link;
-    struct store_team team;
-};
-
 int store_team_list(struct store *store, struct arena *arena, struct store_team **out,
                     size_t *out_count, struct error *err)
 {
     auto_unlock struct store *locked = store_lock(store);
     auto_query struct query query = {0};
-    struct list found, *pos;
-    size_t count = 0;
-    int more;
 
     if (query_open(&query, locked, "SELECT " COLUMNS " FROM teams ORDER BY created_at_us, id",
                    err) < 0)
         return -1;
-    list_init(&found);
-    while ((more = query_step(&query, err)) > 0) {
-        struct team_node *node = arena_alloc(arena, sizeof(*node));
-
-        read_team(&query, arena, &node->team);
-        list_push_back(&found, &node->link);
-        count++;
-    }
-    if (more < 0)
-        return -1;
-    *out = arena_alloc(arena, (count + 1) * sizeof(**out));
-    *out_count = 0;
-    list_for_each (pos, &found)
-        (*out)[(*out_count)++] = container_of(pos, struct team_node, link)->team;
-    return 0;
+    return query_rows(&query, &team_kind, arena, out, out_count, err);
 }
 
 int store_team_slug(struct store *store, struct str team_id, struct arena *arena, struct str *out,

@@ -1,5 +1,4 @@
 /* Templates. Those of kind 'snapshot' have their content under tags, in store_snapshot.c. */
-#include "base/list.h"
 #include "store/query.h"
 #include "store/store.h"
 #include "store/store_name.h"
@@ -8,9 +7,10 @@
     "id, team_id, alias, layers, cpu_count, mem_mb, disk_mb, public, created_at_us," \
     " updated_at_us, kind, name"
 
-static void read_template(const struct query *query, struct arena *arena,
-                          struct store_template *out)
+static void read_template(const struct query *query, struct arena *arena, void *to)
 {
+    struct store_template *out = to;
+
     *out = (struct store_template){
         .id = query_text(query, 0, arena),
         .team_id = query_text(query, 1, arena),
@@ -27,6 +27,8 @@ static void read_template(const struct query *query, struct arena *arena,
         .tag = STR("default"),
     };
 }
+
+static const struct query_kind template_kind = {sizeof(struct store_template), read_template};
 
 static int not_found(struct str name, struct error *err)
 {
@@ -127,19 +129,11 @@ int store_template_get(struct store *store, struct str team_id, struct str text,
     return 0;
 }
 
-struct template_node {
-    struct list link;
-    struct store_template template;
-};
-
 int store_template_list(struct store *store, struct str team_id, struct arena *arena,
                         struct store_template **out, size_t *out_count, struct error *err)
 {
     auto_unlock struct store *locked = store_lock(store);
     auto_query struct query query = {0};
-    struct list found, *pos;
-    size_t count = 0;
-    int more;
 
     if (query_open(&query, locked,
                    "SELECT " COLUMNS " FROM templates WHERE (public = 1 OR team_id = ?1)"
@@ -147,21 +141,7 @@ int store_template_list(struct store *store, struct str team_id, struct arena *a
                    err) < 0)
         return -1;
     bind_text(&query, team_id);
-    list_init(&found);
-    while ((more = query_step(&query, err)) > 0) {
-        struct template_node *node = arena_alloc(arena, sizeof(*node));
-
-        read_template(&query, arena, &node->template);
-        list_push_back(&found, &node->link);
-        count++;
-    }
-    if (more < 0)
-        return -1;
-    *out = arena_alloc(arena, (count + 1) * sizeof(**out));
-    *out_count = 0;
-    list_for_each (pos, &found)
-        (*out)[(*out_count)++] = container_of(pos, struct template_node, link)->template;
-    return 0;
+    return query_rows(&query, &template_kind, arena, out, out_count, err);
 }
 
 static int put_template(struct store *locked, const struct store_template *template,

@@ -1,13 +1,14 @@
 /* Volumes. Durable; a volume that a live sandbox uses cannot be deleted, which one transaction
  * decides. Its row stays until its files are gone. */
-#include "base/list.h"
 #include "store/query.h"
 #include "store/store.h"
 
 #define COLUMNS "id, team_id, name, token, deleting, created_at_us"
 
-static void read_volume(const struct query *query, struct arena *arena, struct store_volume *out)
+static void read_volume(const struct query *query, struct arena *arena, void *to)
 {
+    struct store_volume *out = to;
+
     *out = (struct store_volume){
         .id = query_text(query, 0, arena),
         .team_id = query_text(query, 1, arena),
@@ -17,6 +18,8 @@ static void read_volume(const struct query *query, struct arena *arena, struct s
         .created_at_us = query_int(query, 5),
     };
 }
+
+static const struct query_kind volume_kind = {sizeof(struct store_volume), read_volume};
 
 int store_volume_insert(struct store *store, const struct store_volume *volume, struct error *err)
 {
@@ -57,19 +60,29 @@ int store_volume_find(struct store *store, struct str team_id, struct str name, 
     return 0;
 }
 
-struct volume_node {
-    struct list link;
-    struct store_volume volume;
-};
+int store_volume_by_token(struct store *store, struct str token, struct arena *arena,
+                          struct store_volume *out, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+    int found;
+
+    if (query_open(&query, locked,
+                   "SELECT " COLUMNS " FROM volumes WHERE token = ?1 AND deleting = 0", err) < 0)
+        return -1;
+    bind_text(&query, token);
+    found = query_step(&query, err);
+    if (found <= 0)
+        return found < 0 ? -1 : error_set(err, ERROR_UNAUTHORIZED, "no volume has this token");
+    read_volume(&query, arena, out);
+    return 0;
+}
 
 int store_volume_list(struct store *store, struct str team_id, struct arena *arena,
                       struct store_volume **out, size_t *out_count, struct error *err)
 {
     auto_unlock struct store *locked = store_lock(store);
     auto_query struct query query = {0};
-    struct list found, *pos;
-    size_t count = 0;
-    int more;
 
     if (query_open(&query, locked,
                    team_id.p ? "SELECT " COLUMNS " FROM volumes WHERE team_id = ?1 AND deleting = 0"
@@ -78,21 +91,7 @@ int store_volume_list(struct store *store, struct str team_id, struct arena *are
                    err) < 0)
         return -1;
     bind_text(&query, team_id);
-    list_init(&found);
-    while ((more = query_step(&query, err)) > 0) {
-        struct volume_node *node = arena_alloc(arena, sizeof(*node));
-
-        read_volume(&query, arena, &node->volume);
-        list_push_back(&found, &node->link);
-        count++;
-    }
-    if (more < 0)
-        return -1;
-    *out = arena_alloc(arena, (count + 1) * sizeof(**out));
-    *out_count = 0;
-    list_for_each (pos, &found)
-        (*out)[(*out_count)++] = container_of(pos, struct volume_node, link)->volume;
-    return 0;
+    return query_rows(&query, &volume_kind, arena, out, out_count, err);
 }
 
 static int mark_deleting(struct store *locked, struct str id, bool *out_marked, struct error *err)

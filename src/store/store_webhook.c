@@ -1,24 +1,26 @@
 /* Webhooks and the queue of what they have to be told. */
-#include "base/list.h"
 #include "store/query.h"
 #include "store/store.h"
 
 #define COLUMNS "id, team_id, name, url, secret, events, enabled, created_at_us"
 
-static void read_webhook(const struct query *query, int first, struct arena *arena,
-                         struct store_webhook *out)
+static void read_webhook(const struct query *query, struct arena *arena, void *to)
 {
+    struct store_webhook *out = to;
+
     *out = (struct store_webhook){
-        .id = query_text(query, first, arena),
-        .team_id = query_text(query, first + 1, arena),
-        .name = query_text(query, first + 2, arena),
-        .url = query_text(query, first + 3, arena),
-        .secret = query_text(query, first + 4, arena),
-        .events = query_text(query, first + 5, arena),
-        .enabled = query_int(query, first + 6) != 0,
-        .created_at_us = query_int(query, first + 7),
+        .id = query_text(query, 0, arena),
+        .team_id = query_text(query, 1, arena),
+        .name = query_text(query, 2, arena),
+        .url = query_text(query, 3, arena),
+        .secret = query_text(query, 4, arena),
+        .events = query_text(query, 5, arena),
+        .enabled = query_int(query, 6) != 0,
+        .created_at_us = query_int(query, 7),
     };
 }
+
+static const struct query_kind webhook_kind = {sizeof(struct store_webhook), read_webhook};
 
 int store_webhook_put(struct store *store, const struct store_webhook *webhook, struct error *err)
 {
@@ -43,40 +45,18 @@ int store_webhook_put(struct store *store, const struct store_webhook *webhook, 
     return query_run_durable(&query, locked, err);
 }
 
-struct webhook_node {
-    struct list link;
-    struct store_webhook webhook;
-};
-
 int store_webhook_list(struct store *store, struct str team_id, struct arena *arena,
                        struct store_webhook **out, size_t *out_count, struct error *err)
 {
     auto_unlock struct store *locked = store_lock(store);
     auto_query struct query query = {0};
-    struct list found, *pos;
-    size_t count = 0;
-    int more;
 
     if (query_open(&query, locked,
                    "SELECT " COLUMNS " FROM webhooks WHERE team_id = ?1 ORDER BY created_at_us, id",
                    err) < 0)
         return -1;
     bind_text(&query, team_id);
-    list_init(&found);
-    while ((more = query_step(&query, err)) > 0) {
-        struct webhook_node *node = arena_alloc(arena, sizeof(*node));
-
-        read_webhook(&query, 0, arena, &node->webhook);
-        list_push_back(&found, &node->link);
-        count++;
-    }
-    if (more < 0)
-        return -1;
-    *out = arena_alloc(arena, (count + 1) * sizeof(**out));
-    *out_count = 0;
-    list_for_each (pos, &found)
-        (*out)[(*out_count)++] = container_of(pos, struct webhook_node, link)->webhook;
-    return 0;
+    return query_rows(&query, &webhook_kind, arena, out, out_count, err);
 }
 
 static int delete_of(struct store *locked, const char *sql, struct str id, struct str team_id,
@@ -115,14 +95,17 @@ int store_webhook_delete(struct store *store, struct str team_id, struct str id,
     return found ? 0 : error_set(err, ERROR_NOT_FOUND, "webhook not found");
 }
 
-/* For the event that was written last. */
+/* For the event that was written last. While the oldest delivery of a webhook is put off, new ones wait
+ * for it. */
 int deliveries_add(struct store *locked, int64_t now_us, struct error *err)
 {
     auto_query struct query query = {0};
 
     if (query_open(&query, locked,
                    "INSERT INTO deliveries (webhook_id, event_seq, attempts, next_at_us)"
-                   " SELECT webhooks.id, seq, 0, ?1 FROM events JOIN webhooks"
+                   " SELECT webhooks.id, seq, 0, coalesce((SELECT CASE WHEN next_at_us > ?1 THEN"
+                   " next_at_us ELSE ?1 END FROM deliveries WHERE webhook_id = webhooks.id"
+                   " ORDER BY event_seq LIMIT 1), ?1) FROM events JOIN webhooks"
                    " ON webhooks.team_id = events.team_id"
                    " WHERE seq = (SELECT max(seq) FROM events) AND enabled = 1"
                    " AND webhooks.events LIKE '%,' || type || ',%'",
@@ -141,8 +124,8 @@ int store_delivery_due(struct store *store, int64_t now_us, size_t max, struct a
 
     /* The columns of events are read by store_event_page(); here only which one it is. */
     if (query_open(&query, locked,
-                   "SELECT event_seq, attempts, next_at_us, webhooks.id, webhooks.team_id, name,"
-                   " url, secret, webhooks.events, enabled, created_at_us FROM deliveries"
+                   "SELECT webhooks.id, webhooks.team_id, name, url, secret, webhooks.events,"
+                   " enabled, created_at_us, event_seq, attempts, next_at_us FROM deliveries"
                    " JOIN webhooks ON webhooks.id = webhook_id WHERE next_at_us <= ?1"
                    " ORDER BY next_at_us, event_seq LIMIT ?2",
                    err) < 0)
@@ -154,10 +137,10 @@ int store_delivery_due(struct store *store, int64_t now_us, size_t max, struct a
     while ((more = query_step(&query, err)) > 0 && *out_count < max) {
         struct store_delivery *delivery = &(*out)[(*out_count)++];
 
-        delivery->event_seq = query_int(&query, 0);
-        delivery->attempts = query_int(&query, 1);
-        delivery->next_at_us = query_int(&query, 2);
-        read_webhook(&query, 3, arena, &delivery->webhook);
+        delivery->event_seq = query_int(&query, 8);
+        delivery->attempts = query_int(&query, 9);
+        delivery->next_at_us = query_int(&query, 10);
+        read_webhook(&query, arena, &delivery->webhook);
     }
     return more < 0 ? -1 : 0;
 }

@@ -173,7 +173,7 @@ int box_layer_delete(struct boxes *all, const char *layer, struct error *err);
 /* Those whose names come after `after`, in order; returns how many were written, or -1. */
 int box_layer_list(struct boxes *all, const char *after, struct layer_info *out, size_t max,
                    struct error *err);
-int box_volume_create(struct boxes *all, const char *name, struct error *err);
+int box_volume_create(struct boxes *all, const char *name, uint64_t limit_bytes, struct error *err);
 int box_volume_delete(struct boxes *all, const char *name, struct error *err);
 
 /* ---- box_mounts.c: done by the warden, before the child runs on ---- */

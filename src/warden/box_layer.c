@@ -161,9 +161,9 @@ int box_layer_list(struct boxes *all, const char *after, struct layer_info *out,
     return (int)found;
 }
 
-int box_volume_create(struct boxes *all, const char *name, struct error *err)
+int box_volume_create(struct boxes *all, const char *name, uint64_t limit_bytes, struct error *err)
 {
-    return disk_volume_create(all->disk, name, err);
+    return disk_volume_create(all->disk, name, limit_bytes, err);
 }
 
 int box_volume_delete(struct boxes *all, const char *name, struct error *err)

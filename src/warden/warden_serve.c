@@ -26,12 +26,19 @@ static bool name_valid(const char name[LAYER_NAME_SIZE])
     return true;
 }
 
+static int check_disk(const struct box_limits *limits, struct error *err)
+{
+    if (limits->disk_bytes > (UINT64_C(1) << 50))
+        return error_set(err, ERROR_INVALID, "disk limit out of range");
+    return 0;
+}
+
 static int check_limits(const struct box_limits *limits, struct error *err)
 {
     if (limits->mem_bytes < (16u << 20) || limits->mem_bytes > (UINT64_C(1) << 44))
         return error_set(err, ERROR_INVALID, "memory limit out of range");
-    if (limits->disk_bytes > (UINT64_C(1) << 50))
-        return error_set(err, ERROR_INVALID, "disk limit out of range");
+    if (check_disk(limits, err) < 0)
+        return -1;
     if (limits->cpu_count == 0 || limits->cpu_count > 1024)
         return error_set(err, ERROR_INVALID, "cpu limit out of range");
     if (limits->pids_max < 8 || limits->pids_max > 1000000)
@@ -183,8 +190,9 @@ static int dispatch(struct boxes *boxes, const struct engine_request *request,
         return check_name(request->name, err) < 0 ? -1
                                                   : box_layer_delete(boxes, request->name, err);
     case ENGINE_OP_VOLUME_CREATE:
-        return check_name(request->name, err) < 0 ? -1
-                                                  : box_volume_create(boxes, request->name, err);
+        return check_name(request->name, err) < 0 || check_disk(&request->spec.limits, err) < 0
+                   ? -1
+                   : box_volume_create(boxes, request->name, request->spec.limits.disk_bytes, err);
     case ENGINE_OP_VOLUME_DELETE:
         return check_name(request->name, err) < 0 ? -1
                                                   : box_volume_delete(boxes, request->name, err);

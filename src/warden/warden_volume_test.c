@@ -31,9 +31,9 @@ TEST_TIMEOUT(boxes_share_a_volume_that_outlives_them, 60)
     rig_open();
     one = rig_spec();
     two = rig_spec();
-    CHECK_INT(box_volume_create(&rig_warden.boxes, "data", &err), 0);
-    CHECK_INT(box_volume_create(&rig_warden.boxes, "data", &err), 0);
-    CHECK_INT(box_volume_create(&rig_warden.boxes, "more", &err), 0);
+    CHECK_INT(box_volume_create(&rig_warden.boxes, "data", 0, &err), 0);
+    CHECK_INT(box_volume_create(&rig_warden.boxes, "data", 0, &err), 0);
+    CHECK_INT(box_volume_create(&rig_warden.boxes, "more", 0, &err), 0);
     add_volume(&one, "data", "/mnt/deep/data");
     add_volume(&one, "more", "/mnt/deep/data/more");
     add_volume(&two, "data", "/lower/dir");
@@ -81,7 +81,7 @@ TEST_TIMEOUT(links_do_not_lead_volumes_astray, 60)
 
     rig_open();
     spec = rig_spec();
-    CHECK_INT(box_volume_create(&rig_warden.boxes, "data", &err), 0);
+    CHECK_INT(box_volume_create(&rig_warden.boxes, "data", 0, &err), 0);
     rig_start(&spec, &info);
     RIG_CHECK_ASK("ok", spec.id, "symlink /proc /mnt");
     RIG_CHECK_ASK("ok", spec.id, "put /plain text");
@@ -125,7 +125,7 @@ TEST_TIMEOUT(the_server_can_ask_for_everything, 60)
     rig_open();
     engine = open_engine();
     spec = rig_spec();
-    CHECK_INT(engine->ops->volume_create(engine, "data", &err), 0);
+    CHECK_INT(engine->ops->volume_create(engine, "data", 64 << 20, &err), 0);
     add_volume(&spec, "data", "/data");
     CHECK_INT(engine->ops->start(engine, &spec, &info, &err), 0);
     RIG_CHECK_ASK("ok", spec.id, "put /data/f text");
@@ -156,9 +156,10 @@ TEST_TIMEOUT(the_server_can_ask_for_everything, 60)
     CHECK_INT(engine->ops->layer_delete(engine, "snap", &err), 0);
     CHECK_INT(engine->ops->layer_delete(engine, "../snap", &err), -1);
     CHECK_INT(err.code, ERROR_INVALID);
-    CHECK_INT(engine->ops->volume_create(engine, "", &err), -1);
-    CHECK_INT(engine->ops->volume_create(engine, "a-name-that-is-far-too-long-for-a-volume", &err),
-              -1);
+    CHECK_INT(engine->ops->volume_create(engine, "", 0, &err), -1);
+    CHECK_INT(
+        engine->ops->volume_create(engine, "a-name-that-is-far-too-long-for-a-volume", 0, &err),
+        -1);
     CHECK_INT(engine->ops->layer_list(engine, &layers, &count, &err), 0);
     CHECK_INT(count, 0);
     free(layers);

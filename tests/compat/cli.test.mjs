@@ -58,6 +58,41 @@ test('exec: output, exit code, piped input', async () => {
   assert.match(piped.stdout, /piped in/)
 })
 
+// The way a person uses it: on a terminal.
+function terminal(args, input) {
+  return new Promise((resolve) => {
+    const line = [process.execPath, program, ...args].map((word) => `'${word}'`).join(' ')
+    const child = spawn('script', ['-qefc', line, '/dev/null'], { env: { ...process.env, ...server.clientEnv(), HOME: home, NO_COLOR: '1', TERM: 'xterm' } })
+    const timer = setTimeout(() => child.kill('SIGKILL'), 30_000)
+    let stdout = ''
+    let sent = false
+    child.stdout.on('data', (chunk) => {
+      stdout += chunk
+      if (!sent && /[$#] $/.test(stdout.replace(/\x1b\[[0-9;?]*[a-zA-Z]/g, ''))) {
+        sent = true
+        child.stdin.write(input)
+      }
+    })
+    child.on('close', (code) => {
+      clearTimeout(timer)
+      resolve({ stdout, code })
+    })
+  })
+}
+
+test('connect: a terminal in the sandbox', async () => {
+  const { stdout, code } = await terminal(['sandbox', 'connect', id], 'echo $((6 * 7)) > /tmp/answer; tty; exit\r')
+  assert.match(stdout, /\/dev\/pts\//, stdout)
+  assert.equal(code, 0, stdout)
+  assert.match((await e2b(['sandbox', 'exec', id, 'cat /tmp/answer'])).stdout, /^42$/m)
+})
+
+test('create without -d: a terminal, and the sandbox goes with it', async () => {
+  const { stdout } = await terminal(['sandbox', 'create', 'base'], 'hostname; exit\r')
+  assert.match(stdout, /Terminal connected|connecting/i)
+  await eventually('only the first one is left', async () => (await server.ids()).length === 1, 15_000)
+})
+
 test('pause, resume', async () => {
   assert.match((await e2b(['sandbox', 'pause', id])).stdout, /paused/)
   assert.equal((await server.api('GET', `/sandboxes/${id}`)).body.state, 'paused')
@@ -66,7 +101,10 @@ test('pause, resume', async () => {
 })
 
 test('logs and metrics', async () => {
-  assert.match((await e2b(['sandbox', 'logs', id])).stdout, /Sandbox created/)
+  const logs = (await e2b(['sandbox', 'logs', id])).stdout
+  assert.match(logs, /Sandbox created/)
+  assert.match(logs, /Command started by user: .*cat/)
+  assert.match(logs, /Command exited with code 0: .*cat/)
   await eventually('metrics', async () => /Memory:/.test((await e2b(['sandbox', 'metrics', id])).stdout), 30_000)
 })
 

@@ -81,6 +81,115 @@ for (const version of only(['2.45.0', 'latest'])) {
       assert.deepEqual(await ids({ metadata }), [])
     })
 
+    test('list: pages, order, filters with every kind of character, limit', async () => {
+      const metadata = { group: `${version} ${Math.random()}`, 'a b&c=d': 'é%25+/?#"' }
+      const made = []
+      for (let i = 0; i < 5; i++) made.push((await Sandbox.create('base', { timeoutMs: 120_000, metadata })).sandboxId)
+      const pages = async (options) => {
+        const paginator = Sandbox.list({ query: { metadata }, ...options })
+        const found = []
+        while (paginator.hasNext) found.push((await paginator.nextItems()).map((one) => one.sandboxId))
+        await assert.rejects(paginator.nextItems())
+        return found
+      }
+      assert.deepEqual(await pages({ limit: 2 }), [made.slice(3).toReversed(), made.slice(1, 3).toReversed(), made.slice(0, 1)])
+      assert.deepEqual(await pages({ order: 'asc', limit: 3 }), [made.slice(0, 3), made.slice(3)])
+      const first = Sandbox.list({ query: { metadata }, limit: 2 })
+      await first.nextItems()
+      const rest = Sandbox.list({ query: { metadata }, limit: 100, nextToken: first.nextToken })
+      assert.equal((await rest.nextItems()).length, 3)
+      assert.deepEqual(await all(Sandbox.list({ query: { metadata: { ...metadata, group: 'none' } } })), [])
+      const [info] = await all(Sandbox.list({ query: { metadata }, limit: 1 }))
+      assert.deepEqual(info.metadata, metadata)
+      assert.equal(info.state, 'running')
+      await Promise.all(made.map((id) => Sandbox.kill(id)))
+    })
+
+    test('info and timeouts', async () => {
+      const sandbox = await Sandbox.create('base', { timeoutMs: 60_000, metadata: { a: '1' } })
+      const info = await sandbox.getInfo()
+      assert.deepEqual(await Sandbox.getInfo(sandbox.sandboxId), info)
+      assert.equal(info.sandboxId, sandbox.sandboxId)
+      assert.equal(info.name, 'base')
+      assert.ok(info.templateId && info.cpuCount > 0 && info.memoryMB > 0 && info.envdVersion)
+      assert.ok(Math.abs(info.endAt - info.startedAt - 60_000) < 2000)
+      const left = async () => (await sandbox.getInfo()).endAt - Date.now()
+      await sandbox.setTimeout(300_000)
+      assert.ok(Math.abs((await left()) - 300_000) < 2000)
+      await Sandbox.setTimeout(sandbox.sandboxId, 20_000)
+      assert.ok(Math.abs((await left()) - 20_000) < 2000)
+      await Sandbox.connect(sandbox.sandboxId, { timeoutMs: 5000 })
+      assert.ok((await left()) > 15_000, 'connect never shortens')
+      await Sandbox.connect(sandbox.sandboxId, { timeoutMs: 100_000 })
+      assert.ok(Math.abs((await left()) - 100_000) < 2000)
+      await sandbox.setTimeout(1000)
+      await eventually('it ends', async () => !(await sandbox.isRunning()), 5000)
+      await assert.rejects(sandbox.setTimeout(1000), sdk.SandboxNotFoundError)
+      await assert.rejects(sandbox.getInfo(), sdk.SandboxNotFoundError)
+      assert.equal(await sandbox.kill(), false)
+    })
+
+    test('betaPause, static and not, with and without memory', async () => {
+      const sandbox = await Sandbox.create('base', { timeoutMs: 120_000 })
+      const boot = async () => (await sandbox.commands.run('pgrep -c sleep || true')).stdout.trim()
+      await sandbox.commands.run('sleep 1000', { background: true })
+      assert.equal(await sandbox.betaPause(), true)
+      assert.equal(await Sandbox.betaPause(sandbox.sandboxId), false)
+      await sandbox.connect()
+      assert.equal(await boot(), '1')
+      assert.equal(await Sandbox.betaPause(sandbox.sandboxId, { keepMemory: false }), true)
+      assert.equal((await sandbox.getInfo()).state, 'paused')
+      await sandbox.connect()
+      assert.equal(await boot(), '0')
+      assert.equal(await sandbox.pause({ keepMemory: false }), true)
+      await sandbox.kill()
+      await assert.rejects(Sandbox.betaPause(sandbox.sandboxId), sdk.SandboxNotFoundError)
+      await assert.rejects(sandbox.connect(), sdk.SandboxNotFoundError)
+    })
+
+    test('lifecycle options are kept and told; a pause at the end of time may drop the memory', async () => {
+      const plain = await Sandbox.create('base', { timeoutMs: 60_000 })
+      assert.deepEqual((await plain.getInfo()).lifecycle, { autoResume: false, onTimeout: 'kill' })
+      const both = await Sandbox.create('base', { timeoutMs: 60_000, lifecycle: { onTimeout: { action: 'pause' }, autoResume: true } })
+      assert.deepEqual((await both.getInfo()).lifecycle, { autoResume: true, onTimeout: 'pause' })
+      const cold = await Sandbox.create('base', { timeoutMs: 1500, lifecycle: { onTimeout: { action: 'pause', keepMemory: false } } })
+      await cold.files.write('kept', 'yes')
+      await cold.commands.run('sleep 1000', { background: true })
+      await eventually('paused', async () => (await cold.getInfo()).state === 'paused', 5000)
+      await cold.connect({ timeoutMs: 60_000 })
+      assert.equal(await cold.files.read('kept'), 'yes')
+      assert.equal((await cold.commands.list()).length, 0)
+      await Promise.all([plain.kill(), both.kill(), cold.kill()])
+    })
+
+    test('named snapshots: one name, several tags, the newest counts', async () => {
+      const name = `snap-${version.replaceAll('.', '-')}`
+      const sandbox = await Sandbox.create('base', { timeoutMs: 120_000 })
+      await sandbox.files.write('which', 'one')
+      const one = await sandbox.createSnapshot({ name })
+      assert.ok(one.names[0].includes(name), JSON.stringify(one))
+      await sandbox.files.write('which', 'two')
+      const two = await Sandbox.createSnapshot(sandbox.sandboxId, { name })
+      const tagged = await sandbox.createSnapshot({ name: `${name}:v1` })
+      const read = async (from) => {
+        const child = await Sandbox.create(from, { timeoutMs: 60_000 })
+        const text = await child.files.read('which')
+        await child.kill()
+        return text
+      }
+      assert.equal(await read(name), 'two')
+      assert.equal(await read(two.snapshotId), 'two')
+      assert.equal(await read(tagged.snapshotId), 'two')
+      assert.ok((await all(sandbox.listSnapshots())).length >= 2)
+      assert.ok((await all(Sandbox.listSnapshots({ name, limit: 1 }))).length >= 2)
+      assert.deepEqual(await all(Sandbox.listSnapshots({ name: 'nothing-of-that-name' })), [])
+      await sandbox.kill()
+      assert.equal(await Sandbox.deleteSnapshot(tagged.snapshotId), true)
+      assert.equal(await read(name), 'two')
+      assert.equal(await Sandbox.deleteSnapshot(two.snapshotId), true)
+      await assert.rejects(Sandbox.create(name))
+    })
+
     test('onTimeout pause: the end of time pauses', async () => {
       const sandbox = await Sandbox.create('base', { timeoutMs: 2000, lifecycle: { onTimeout: 'pause' } })
       await sandbox.files.write('/home/user/kept', 'late')
@@ -152,6 +261,35 @@ for i in range(100000):
       await sandbox.kill()
     })
 
+    test('logs: lifecycle, agent and commands in order, without secrets', async () => {
+      const sandbox = await Sandbox.create('base', { envs: { HIDDEN: 'env-secret' } })
+      await sandbox.commands.run('API_TOKEN=inline-secret echo "$HIDDEN" "$REQ"', { envs: { REQ: 'request-secret' } })
+      await shell(sandbox, 'curl --user-token flag-secret https://me:url-secret@127.0.0.1:1/; exit 7')
+      await shell(sandbox, 'kill -9 $$')
+      await sandbox.commands.run('/no/such/program').catch(() => {})
+      const { body } = await server.api('GET', `/sandboxes/${sandbox.sandboxId}/logs`)
+      const messages = body.logEntries.map((entry) => entry.message)
+      const at = (pattern) => messages.findIndex((message) => pattern.test(message))
+      const order = [/^Sandbox created/, /^Command started by user: .*API_TOKEN=\*\*\* echo/, /exited with code 0/, /started.*curl --user-token \*\*\* https:\/\/\*\*\*@127/, /exited with code 7/, /ended by signal 9/, /exited with code 127/].map(at)
+      assert.ok(order.every((index, i) => index >= 0 && (i === 0 || index > order[i - 1])), `${order} ${messages.join('\n')}`)
+      assert.ok(at(/^Agent .* has its settings/) >= 0)
+      assert.ok(!/secret/.test(JSON.stringify(body)), JSON.stringify(body))
+      for (const { line } of body.logs) assert.equal(typeof JSON.parse(line).level, 'string')
+      assert.equal(JSON.parse(body.logs.at(-1).line).logger, 'envd')
+      const v2 = (query) => server.api('GET', `/v2/sandboxes/${sandbox.sandboxId}/logs?${query}`).then((answer) => answer.body.logs.map((entry) => entry.message))
+      assert.deepEqual(await v2('direction=forward'), messages)
+      assert.deepEqual(await v2('direction=backward'), messages.toReversed())
+      assert.deepEqual(await v2('level=warn'), messages.filter((message) => /signal 9/.test(message)))
+      assert.deepEqual(await v2('direction=backward&limit=2'), messages.toReversed().slice(0, 2))
+      assert.deepEqual(await v2('search=code%207'), messages.filter((message) => /code 7/.test(message)))
+      for (let i = 0; i < 40; i++) await Promise.all(Array.from({ length: 20 }, () => sandbox.commands.run('true')))
+      const many = (await server.api('GET', `/sandboxes/${sandbox.sandboxId}/logs?limit=1000`)).body.logEntries
+      assert.ok(many.length === 1000 && /Sandbox created/.test(many[0].message))
+      await sandbox.kill()
+      const ended = await v2('direction=forward')
+      assert.deepEqual(ended, ['Sandbox created', 'Sandbox killed'])
+    })
+
     test('metrics appear', async () => {
       const sandbox = await Sandbox.create('base', { timeoutMs: 120_000 })
       const metrics = await eventually('metrics', async () => {
@@ -178,5 +316,22 @@ for i in range(100000):
         assert.equal(await sandbox.isRunning(), true)
         await sandbox.kill()
       })
+  })
+}
+
+for (const version of ['2.14.0', '2.19.0', '2.27.1']) {
+  test(`betaCreate and betaPause of e2b ${version}`, async () => {
+    const { Sandbox } = await loadSdk(server, version)
+    const sandbox = await (Sandbox.betaCreate ?? Sandbox.create).call(Sandbox, 'base', { timeoutMs: 1500, autoPause: true })
+    await sandbox.files.write('kept', 'yes')
+    if (Sandbox.betaCreate) await eventually('paused at its end', async () => (await sandbox.getInfo()).state === 'paused', 5000)
+    else await sandbox.betaPause()
+    const again = await Sandbox.connect(sandbox.sandboxId, { timeoutMs: 60_000 })
+    assert.equal(await again.files.read('kept'), 'yes')
+    await again.betaPause() // says nothing in these versions
+    assert.equal((await again.getInfo()).state, 'paused')
+    assert.equal(await Sandbox.betaPause(sandbox.sandboxId), false)
+    await again.kill()
+    await assert.rejects(Sandbox.connect(sandbox.sandboxId))
   })
 }

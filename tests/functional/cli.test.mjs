@@ -95,6 +95,28 @@ test('key: a new key is shown once, looks like E2B’s, and works', async () => 
   for (const name of fs.readdirSync(store)) assert.ok(!fs.readFileSync(path.join(store, name), 'latin1').includes(key), `${name} has the key in clear`)
 })
 
+test('audit: every change, newest first, with pages', async () => {
+  const { sandboxID } = await server.create()
+  await server.api('DELETE', `/sandboxes/${sandboxID}`)
+  await server.api('DELETE', '/sandboxes/i0000000000000000000')
+  const shown = await quicksand(['audit'])
+  assert.equal(shown.code, 0, shown.stderr)
+  const [head, first, second, third] = shown.stdout.split('\n')
+  assert.match(head, /^TIME +KEY +METHOD +PATH +STATUS$/)
+  assert.match(first, /^\S+Z +- +DELETE +\/sandboxes\/i0000000000000000000 +404$/)
+  assert.match(second, new RegExp(`DELETE +/sandboxes/${sandboxID} +204$`))
+  assert.match(third, /POST +\/sandboxes +201$/)
+  assert.ok(!shown.stdout.includes(server.key) && !/ GET /.test(shown.stdout))
+  const one = JSON.parse((await quicksand(['audit', '--json', '-n', '1'])).stdout)
+  assert.equal(one.length, 1)
+  assert.deepEqual([one[0].method, one[0].status], ['DELETE', 404])
+  for (let i = 0; i < 105; i++) await server.api('DELETE', '/sandboxes/i0000000000000000000')
+  const many = JSON.parse((await quicksand(['audit', '--json', '--limit', '105', '--all'])).stdout)
+  assert.equal(new Set(many.map((entry) => entry.id)).size, 105)
+  assert.equal((await quicksand(['audit', '-n', '0'])).code, 2)
+  assert.equal((await quicksand(['audit', 'x'])).code, 2)
+})
+
 test('doctor names each requirement and ends with 0 where they are met', async () => {
   const result = await quicksand(['doctor'])
   assert.equal(result.code, 0, result.stdout + result.stderr)

@@ -152,3 +152,44 @@ print(len(s.recv(500)))"`)
     assert.equal(info.body.allowInternetAccess, false)
   })
 })
+
+describe('changed at run time', () => {
+  test('off and on again, through a pause and a cold boot', async () => {
+    const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 300_000 })
+    const reach = async () => (await fetch(sandbox, 'http://203.0.113.1/')).exitCode === 0
+    assert.ok(await reach())
+    await sandbox.updateNetwork({ allowInternetAccess: false })
+    assert.ok(!(await reach()))
+    assert.equal((await sandbox.getInfo()).allowInternetAccess, false)
+    await sandbox.pause()
+    assert.equal((await server.api('PUT', `/sandboxes/${sandbox.sandboxId}/network`, {})).status, 409)
+    await sdk.Sandbox.connect(sandbox.sandboxId)
+    assert.ok(!(await reach()))
+    await server.api('POST', `/sandboxes/${sandbox.sandboxId}/pause`, { memory: false })
+    await sdk.Sandbox.connect(sandbox.sandboxId)
+    assert.ok(!(await reach()))
+    await sandbox.updateNetwork({})
+    assert.ok(await reach())
+    await sandbox.updateNetwork({ denyOut: ['0.0.0.0/0'] })
+    assert.ok(!(await reach()))
+    const { logs } = (await server.api('GET', `/v2/sandboxes/${sandbox.sandboxId}/logs`)).body
+    assert.deepEqual(logs.filter((one) => /^Internet access/.test(one.message)).map((one) => one.message.split(' ').at(-1)), ['off', 'on', 'off'])
+    await sandbox.kill()
+  })
+
+  test('what cannot be enforced is refused, not ignored', async () => {
+    const { sandboxID } = await server.create()
+    const put = (body) => server.api('PUT', `/sandboxes/${sandboxID}/network`, body)
+    for (const body of [{ allowOut: ['1.1.1.1'] }, { denyOut: ['8.8.8.8/32'] }, { rules: { 'a.test': [] } }, { allowOut: ['a.test'], denyOut: ['0.0.0.0/0'] }, { egressProxy: { url: 'x' } }]) {
+      const answer = await put(body)
+      assert.equal(answer.status, 501, JSON.stringify(body))
+      assert.match(answer.body.message, /not supported/)
+    }
+    for (const body of [{ denyOut: ['a.test'] }, { denyOut: ['1.1.1.1/33'] }, { denyOut: 'x' }, { allowOut: ['a.test'] }, { allowOut: [1] }, { allow_internet_access: 'no' }, []]) {
+      assert.equal((await put(body)).status, 400, JSON.stringify(body))
+    }
+    assert.match((await put({ denyOut: ['a.test'] })).body.message, /^invalid denied CIDR a\.test/)
+    assert.equal((await server.api('PUT', '/sandboxes/i0000000000000000000/network', {})).status, 404)
+    await server.api('DELETE', `/sandboxes/${sandboxID}`)
+  })
+})

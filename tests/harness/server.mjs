@@ -91,7 +91,7 @@ class Server {
 
   // What the SDK and the command line read from their environment.
   clientEnv() {
-    return { E2B_API_URL: this.url, E2B_SANDBOX_URL: this.url, E2B_API_KEY: this.key }
+    return { E2B_API_URL: this.url, E2B_SANDBOX_URL: this.url, E2B_VOLUME_API_URL: this.url, E2B_API_KEY: this.key }
   }
 
   // One control plane request. body: object (sent as JSON), string or Buffer (sent as is).

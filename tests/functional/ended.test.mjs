@@ -1,0 +1,90 @@
+// Why a sandbox ended is told where its user looks: info, logs, events, and the answer of its address.
+import assert from 'node:assert/strict'
+import fs from 'node:fs'
+import { after, before, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { findProcesses, isAgent } from '../harness/leftovers.mjs'
+import { loadSdk } from '../harness/sdk.mjs'
+import { eventually, startServer } from '../harness/server.mjs'
+
+let server, sdk
+before(async () => {
+  server = await startServer()
+  sdk = await loadSdk(server)
+})
+after(() => server?.destroy())
+
+async function checkEnded(id, reason, line) {
+  const info = await eventually(
+    `${id} has ended`,
+    async () => {
+      const answer = await server.api('GET', `/sandboxes/${id}`)
+      return answer.status === 404 && /ended at/.test(answer.text) && answer
+    },
+    20_000
+  )
+  assert.equal(info.body.code, 404)
+  assert.match(info.body.message, new RegExp(`not found: it ended at \\S+Z \\(${reason}\\)`))
+  for (const port of [49983, 8000]) {
+    const answer = await server.sandbox(id, port, '/')
+    assert.equal(answer.status, 502)
+    assert.deepEqual(answer.body, { sandboxId: id, message: 'The sandbox was not found', reason, code: 502 })
+  }
+  const page = await server.sandbox(id, 80, '/', { headers: { 'User-Agent': 'Mozilla/5.0' } })
+  assert.match(page.text, new RegExp(`Why it ended: ${reason}`))
+  const { logs } = (await server.api('GET', `/v2/sandboxes/${id}/logs`)).body
+  assert.match(logs.at(-1).message, line)
+  assert.equal(logs.at(-1).level, ['killed', 'timeout'].includes(reason) ? 'info' : 'error')
+  const [event] = (await server.api('GET', `/events/sandboxes/${id}`)).body
+  assert.equal(event.type, 'sandbox.lifecycle.killed')
+  assert.equal(event.event_data.detail, reason)
+  // A stranger learns nothing.
+  const { body: team } = await server.api('POST', '/admin/teams', { name: `t${Math.random().toString(36).slice(2)}` })
+  const { body: key } = await server.api('POST', `/admin/teams/${team.teamID ?? team.id}/api-keys`, { name: 'k' })
+  const other = await server.api('GET', `/sandboxes/${id}`, undefined, { key: key.key })
+  assert.equal(other.status, 404)
+  assert.ok(!other.text.includes(reason), other.text)
+}
+
+test('killed', async () => {
+  const { sandboxID } = await server.create()
+  await server.api('DELETE', `/sandboxes/${sandboxID}`)
+  await checkEnded(sandboxID, 'killed', /^Sandbox killed$/)
+})
+
+test('its time was up', async () => {
+  const { sandboxID } = await server.create({ timeout: 1 })
+  await checkEnded(sandboxID, 'timeout', /its time was up/)
+})
+
+const agentOf = (id) => findProcesses(isAgent).find((one) => fs.readFileSync(`/proc/${one.pid}/cgroup`, 'utf8').includes(id))
+
+test('its agent crashed', async () => {
+  const { sandboxID } = await server.create()
+  process.kill(agentOf(sandboxID).pid, 'SIGKILL')
+  await checkEnded(sandboxID, 'exited', /^Sandbox ended$/)
+})
+
+test('out of memory', async () => {
+  // Files in memory outlive the programs that the kernel ends for them, until the agent is next.
+  const sandbox = await sdk.Sandbox.create()
+  const fill = () => sandbox.commands.run('head -c 1G /dev/zero > /dev/shm/x; head -c 1G /dev/zero > /run/x', { user: 'root', requestTimeoutMs: 5000, timeoutMs: 5000 }).catch(() => {})
+  await eventually('the agent is ended', async () => {
+    await fill()
+    return !(await sandbox.isRunning().catch(() => false))
+  }, 30_000)
+  await checkEnded(sandbox.sandboxId, 'out of memory', /out of memory/)
+})
+
+test('the host restarted', async () => {
+  const { sandboxID } = await server.create()
+  const serving = server.servingPid
+  await server.kill9()
+  try {
+    process.kill(serving, 'SIGKILL')
+  } catch {}
+  for (const one of findProcesses(isAgent)) process.kill(one.pid, 'SIGKILL')
+  await sleep(300)
+  await server.start()
+  await checkEnded(sandboxID, 'host restart', /the host restarted/)
+})
