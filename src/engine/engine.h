@@ -63,6 +63,7 @@ enum box_end { /* why a box ended */
                BOX_END_KILLED,
                BOX_END_EXITED, /* its first process ended by itself */
                BOX_END_OOM,
+               BOX_END_HOST, /* the host restarted */
 };
 
 struct box_info {
@@ -70,6 +71,7 @@ struct box_info {
     uint32_t slot;
     int32_t pid;
     bool running;
+    enum box_end end; /* of one that does not run and was not stopped */
 };
 
 struct engine_event { /* a box's first process ended without engine_kill() */

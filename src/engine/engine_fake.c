@@ -207,7 +207,9 @@ static int fake_list(struct engine *engine, struct box_info **out, size_t *out_c
     map_for_each (&fake->boxes, entry) {
         const struct fake_box *box = entry->value;
 
-        (*out)[count] = (struct box_info){.slot = box->slot, .running = box->running};
+        (*out)[count] = (struct box_info){.slot = box->slot,
+                                          .running = box->running,
+                                          .end = box->running ? BOX_END_NONE : box->end};
         memcpy((*out)[count++].id, box->spec.id, ID_SIZE);
     }
     *out_count = count;
@@ -524,6 +526,8 @@ void engine_fake_reboot(struct engine *engine)
     map_for_each (&fake->boxes, entry) {
         struct fake_box *box = entry->value;
 
+        if (box->running)
+            box->end = BOX_END_HOST;
         box->running = box->frozen = false;
         fake_silence(box);
     }
@@ -545,6 +549,7 @@ void engine_fake_die(struct engine *engine, const char *id, enum box_end end)
     if (!box)
         return;
     box->running = box->frozen = false;
+    box->end = end;
     fake_silence(box);
     event = xcalloc(1, sizeof(*event));
     memcpy(event->event.id, box->spec.id, ID_SIZE);

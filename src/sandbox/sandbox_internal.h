@@ -381,6 +381,8 @@ struct str cursor_decode(struct str cursor, size_t max, struct arena *arena);
 void view_copy(const struct sandbox_view *view, struct arena *arena, struct sandbox_view *out);
 
 int events_start(struct sandboxes *all, struct error *err);
+/* Why a sandbox ended, when its box did so by itself. */
+const char *reason_of_end(enum box_end end);
 void events_stop(struct sandboxes *all);
 
 int recover_all(struct sandboxes *all, struct error *err);

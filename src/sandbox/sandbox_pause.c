@@ -58,7 +58,7 @@ static void run_until(struct sandboxes *all, struct sandbox *sandbox, int64_t en
 
     if (table_run(all, sandbox, end_at_us > soonest ? end_at_us : soonest, revision))
         return;
-    table_fail(all, sandbox, "exited");
+    table_fail(all, sandbox, "crashed");
     (void)sandbox_teardown(all, sandbox, &ignored);
 }
 

@@ -270,7 +270,7 @@ bool table_sealed(struct sandboxes *all, struct sandbox *sandbox)
         schedule_set(all, sandbox, sandbox->due_us);
     } else {
         table_move(all, sandbox, SANDBOX_KILLING);
-        sandbox->reason = "exited";
+        sandbox->reason = "crashed";
     }
     (void)pthread_mutex_unlock(&all->lock);
     return alive;
@@ -324,6 +324,9 @@ void table_condemn(struct sandboxes *all, const char *id, const char *reason)
     sandbox = map_get(&all->table, str_of(id));
     if (!sandbox) {
         condemn(all, add_entry(all, id, SANDBOX_KILLING), reason);
+    } else if (sandbox->state == SANDBOX_RUNNING && sandbox->auto_pause &&
+               sandbox->due_us <= clock_wall_us()) {
+        sandbox->died = true; /* about to be paused: its files are wanted */
     } else if (sandbox->state == SANDBOX_RUNNING) {
         table_move(all, sandbox, SANDBOX_KILLING);
         condemn(all, sandbox, reason);

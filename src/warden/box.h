@@ -73,9 +73,10 @@ struct box {
     enum box_state state;
     bool busy; /* between boxes_hold() and boxes_release(): it stays until then */
     pid_t pid;
-    int pidfd;    /* -1 when there is no process */
-    int netns_fd; /* -1 likewise */
-    bool child;   /* ours to reap */
+    int pidfd;        /* -1 when there is no process */
+    int netns_fd;     /* -1 likewise */
+    bool child;       /* ours to reap */
+    enum box_end end; /* BOX_DEAD: why, as far as it is known */
     uint32_t layer_count, volume_count;
     char layers[BOX_LAYERS_MAX][LAYER_NAME_SIZE];
     char volumes[BOX_VOLUMES_MAX][LAYER_NAME_SIZE];

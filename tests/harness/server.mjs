@@ -201,8 +201,16 @@ class Server {
     return result
   }
 
+  // Running and paused ones.
   async killAll() {
-    const ids = await this.ids()
+    const ids = []
+    for (let token; ; ) {
+      const answer = await this.api('GET', `/v2/sandboxes?limit=100${token ? `&nextToken=${token}` : ''}`)
+      assert.equal(answer.status, 200, answer.text)
+      ids.push(...answer.body.map((one) => one.sandboxID))
+      token = answer.headers['x-next-token']
+      if (!token) break
+    }
     await Promise.all(ids.map((id) => this.api('DELETE', `/sandboxes/${id}`)))
     return ids
   }
