@@ -111,6 +111,7 @@ static struct fake_box *box_to_start(struct fake *fake, const struct box_spec *s
                                      struct error *err)
 {
     struct fake_box *box = map_get(&fake->boxes, str_of(spec->id));
+    const struct fake_box *source = map_get(&fake->boxes, str_of(spec->source));
 
     if (!id_valid(str_of(spec->id)) || (box && (box->running || !spec->keep_disk))) {
         (void)error_set(err, ERROR_EXISTS, "fake engine: bad or known id '%s'", spec->id);
@@ -122,6 +123,10 @@ static struct fake_box *box_to_start(struct fake *fake, const struct box_spec *s
     }
     if (box)
         return box;
+    if (spec->source[0] && !source) {
+        (void)error_set(err, ERROR_NOT_FOUND, "fake engine: no box '%s'", spec->source);
+        return NULL;
+    }
     box = xcalloc(1, sizeof(*box));
     box->listener = -1;
     if (spec->layer_count) {
@@ -130,6 +135,8 @@ static struct fake_box *box_to_start(struct fake *fake, const struct box_spec *s
 
         box->disk = top ? top->disk : 0;
     }
+    if (spec->source[0])
+        box->disk = source->disk;
     list_init(&box->clients);
     (void)map_put(&fake->boxes, str_of(spec->id), box);
     return box;
