@@ -16,6 +16,7 @@ struct init_request {
     struct str token, timestamp, default_user, default_workdir;
     struct str sandbox_id, template_id;
     struct str events_ip, ca_bundle;
+    int64_t life_s;
 };
 
 static const struct json_field fields[] = {
@@ -28,6 +29,7 @@ static const struct json_field fields[] = {
     JSON_FIELD(struct init_request, template_id, "templateID", 0),
     JSON_FIELD(struct init_request, events_ip, "hyperloopIP", 0),
     JSON_FIELD(struct init_request, ca_bundle, "caBundle", 0),
+    JSON_FIELD(struct init_request, life_s, "lifeSeconds", 0),
     JSON_END,
 };
 
@@ -147,6 +149,8 @@ static int set_all(struct envd_door *door, struct str body, struct error *err)
     r = check_timestamp(&door->envd->settings, request.timestamp, err);
     if (r != 0)
         return r < 0 ? -1 : 0;
+    if (door->control)
+        lease_set(door->envd, request.life_s, 0);
     return apply(&door->envd->settings, &request, err);
 }
 

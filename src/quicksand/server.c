@@ -163,6 +163,7 @@ static int open_domain(struct server *server, struct error *err)
         .warm = (size_t)server->config.warm,
         .max_running = (size_t)server->config.max_sandboxes,
         .max_timeout_s = server->config.max_hours * 3600,
+        .grace_s = server->config.grace,
     };
 
     server->engine =

@@ -118,3 +118,67 @@ TEST(host_restart_keeps_what_is_to_be_paused)
     CHECK_INT(view.state, SANDBOX_PAUSED);
     CHECK_INT(sandboxes_running(env.all), 0);
 }
+
+#define HOURS_US ((int64_t)3 * 3600 * 1000000)
+
+static int64_t end_of(struct env *env, const char *id)
+{
+    auto_arena struct arena arena = {0};
+    struct store_sandbox row;
+
+    OK(store_sandbox_get(env->store, str_of(id), &arena, &row, &err));
+    return row.life.end_at_us;
+}
+
+/* Somebody sets the clock: nobody ends early or late because of that. */
+static void jump(int64_t by_us)
+{
+    auto_env struct env env;
+    char longer[ID_SIZE], shorter[ID_SIZE];
+    auto_free char *reason = NULL;
+    int64_t began = clock_mono_us(), end;
+
+    env_open(&env, 0);
+    OK(env_create_timeout(&env, 600, longer, &err));
+    OK(env_create_timeout(&env, 2, shorter, &err));
+    end = end_of(&env, longer);
+    clock_test_step(by_us);
+    WAIT_FOR((reason = env_end_reason(&env, shorter)) != NULL);
+    CHECK_STR(str_of(reason), "timeout");
+    CHECK(clock_mono_us() - began >= 1900000 && clock_mono_us() - began < 6000000);
+    CHECK_INT(sandboxes_running(env.all), 1);
+    CHECK_INT((end_of(&env, longer) - end - by_us) / 1000000, 0);
+    /* And what is asked for from now on. */
+    OK(sandbox_set_timeout(env.all, TEAM, str_of(longer), 1, &err));
+    WAIT_FOR(sandboxes_running(env.all) == 0);
+    clock_test_step(-by_us);
+}
+
+TEST_TIMEOUT(clock_jumps_forward, 60)
+{
+    jump(HOURS_US);
+}
+
+TEST_TIMEOUT(clock_jumps_back, 60)
+{
+    jump(-HOURS_US);
+}
+
+TEST_TIMEOUT(clock_jumps_while_no_server_runs, 60)
+{
+    auto_env struct env env;
+    char id[ID_SIZE];
+    int64_t end;
+
+    env_open(&env, 0);
+    OK(env_create_timeout(&env, 600, id, &err));
+    end = end_of(&env, id);
+    sandboxes_close(env.all);
+    clock_test_step(HOURS_US);
+    routes_free(env.routes);
+    env.routes = env.config.routes = routes_new();
+    OK(sandboxes_open(&env.config, &env.all, &err));
+    CHECK_INT(sandboxes_running(env.all), 1);
+    CHECK_INT((end_of(&env, id) - end - HOURS_US) / 1000000, 0);
+    clock_test_step(-HOURS_US);
+}

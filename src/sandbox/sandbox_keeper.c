@@ -49,12 +49,28 @@ static void *keeper_run(void *arg)
     struct sandboxes *all = arg;
     struct keeper *keeper = &all->keeper;
     int64_t prune_at = clock_mono_us() + HOUR_US, collect_at = prune_at, pause = AGAIN_US;
+    int64_t lease_at = 0;
+    bool again;
 
     (void)pthread_mutex_lock(&keeper->lock);
     while (!keeper->stopping) {
         int64_t now = clock_mono_us();
         bool wanted = keeper->collect;
 
+        if (keeper->lease && lease_at == 0)
+            lease_at = now + AGAIN_US;
+        if (lease_at && now >= lease_at) {
+            (void)pthread_mutex_unlock(&keeper->lock);
+            again = lease_retry(all);
+            (void)pthread_mutex_lock(&keeper->lock);
+            keeper->lease = again;
+            lease_at = 0;
+            continue;
+        }
+        if (!wanted && lease_at) {
+            cond_wait_us(&keeper->wanted, &keeper->lock, lease_at - now);
+            continue;
+        }
         if (!wanted && now < min_of(prune_at, collect_at)) {
             cond_wait_us(&keeper->wanted, &keeper->lock, min_of(prune_at, collect_at) - now);
             continue;

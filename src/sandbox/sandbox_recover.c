@@ -110,7 +110,7 @@ static bool adopt_running(struct sandboxes *all, const struct store_sandbox *row
 static bool adopt_dead(struct sandboxes *all, struct store_sandbox *row, const char *id,
                        const struct box_info *box, const char **reason)
 {
-    bool time_up = row->life.end_at_us <= clock_wall_us();
+    bool time_up = row->life.end_at_us <= now_us(all);
     struct store_event event = history_paused(true);
     struct error err = {0};
 

@@ -1,6 +1,5 @@
 #include "sandbox/sandbox_test_env.h"
 
-
 #include "base/alloc.h"
 #include "base/log.h"
 #include "store/store_driver.h"
