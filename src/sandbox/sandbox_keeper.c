@@ -1,5 +1,5 @@
 /* What has no hurry, on a thread of its own: layers that nobody uses any more are deleted, old history
- * is forgotten. */
+ * is forgotten, the store is copied. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "sandbox/sandbox_internal.h"
@@ -11,6 +11,15 @@ enum {
     AGAIN_MAX_US = 60 * 1000 * 1000
 };
 #define HOUR_US ((int64_t)3600 * 1000000)
+
+/* A store that is restored from a copy knows at least what was there an hour ago. */
+static void back_up(struct sandboxes *all)
+{
+    struct error err = {0};
+
+    if (store_backup(all->store, HOUR_US - 60 * (int64_t)AGAIN_US, &err) < 0)
+        log_error("sandbox", "%s; trying again in an hour", err.message);
+}
 
 /* Few rows at a time: the store is locked meanwhile. Returns when to come again. */
 static int64_t prune(struct sandboxes *all)
@@ -49,8 +58,10 @@ static void *keeper_run(void *arg)
     struct sandboxes *all = arg;
     struct keeper *keeper = &all->keeper;
     int64_t prune_at = clock_mono_us() + HOUR_US, collect_at = prune_at, pause = AGAIN_US;
-    int64_t lease_at = 0;
+    int64_t lease_at = 0, copy_at = clock_mono_us() + HOUR_US;
     bool again;
+
+    back_up(all);
 
     (void)pthread_mutex_lock(&keeper->lock);
     while (!keeper->stopping) {
@@ -71,8 +82,9 @@ static void *keeper_run(void *arg)
             cond_wait_us(&keeper->wanted, &keeper->lock, lease_at - now);
             continue;
         }
-        if (!wanted && now < min_of(prune_at, collect_at)) {
-            cond_wait_us(&keeper->wanted, &keeper->lock, min_of(prune_at, collect_at) - now);
+        if (!wanted && now < min_of(copy_at, min_of(prune_at, collect_at))) {
+            cond_wait_us(&keeper->wanted, &keeper->lock,
+                         min_of(copy_at, min_of(prune_at, collect_at)) - now);
             continue;
         }
         keeper->collect = false;
@@ -81,6 +93,10 @@ static void *keeper_run(void *arg)
             collect_at = collect(all, &pause);
         if (now >= prune_at)
             prune_at = prune(all);
+        if (now >= copy_at) {
+            back_up(all);
+            copy_at = clock_mono_us() + HOUR_US;
+        }
         (void)pthread_mutex_lock(&keeper->lock);
     }
     (void)pthread_mutex_unlock(&keeper->lock);

@@ -25,6 +25,7 @@ const READY_MS = 60_000
 export async function startServer(options = {}) {
   assert.ok(process.env.QUICKSAND_LAB || options.anywhere, 'run this through tests/harness/lab.sh')
   const server = new Server(options)
+  await options.prepare?.(server) // its data directory is not there yet
   await server.start()
   return server
 }
