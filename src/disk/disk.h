@@ -27,6 +27,7 @@ struct disk;
 struct disk_config {
     const char *data_dir;
     uint64_t initial_bytes; /* of a new image; 0 = a sensible default */
+    bool only_to_unmount;   /* also one that stopped after an I/O error, and takes no writes */
 };
 
 /* Makes, mounts or re-adopts the pool. */

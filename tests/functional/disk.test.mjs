@@ -89,29 +89,74 @@ async function discard(server) {
   fs.rmSync(server.home, { recursive: true, force: true })
 }
 
-test('a data directory whose disk is full: nothing is lost, and there is a way out', { timeout: 120_000 }, async () => {
-  const server = await onSmallDisk(2000)
-  try {
-    const box = await server.create({ timeout: 600 })
-    assert.equal((await file(server, box, 'POST', 'file')).status, 200)
-    assert.equal((await server.api('POST', `/sandboxes/${box.sandboxID}/pause`, {})).status, 204)
-    const filler = path.join(server.data, 'filler')
-    spawnSync('dd', ['if=/dev/zero', `of=${filler}`, 'bs=1M'])
-    const answers = []
-    for (let i = 0; i < 5; i++) answers.push(await server.api('POST', '/sandboxes', { templateID: 'base', timeout: 60 }))
-    for (const answer of answers) if (answer.status !== 201) assert.match(answer.text, /space|full/i, 'the answer says why')
-    assert.equal((await server.api('GET', `/sandboxes/${box.sandboxID}`)).body.state, 'paused')
+// Takes all that is free on the server's disk; returns how to give it back.
+function fill(server) {
+  const filler = path.join(server.data, 'filler')
+  const free = fs.statfsSync(server.data)
+  run('fallocate', '-l', String(Math.floor(free.bavail * free.bsize * 0.97)), filler)
+  spawnSync('dd', ['if=/dev/zero', `of=${filler}2`, 'bs=1M'])
+  return () => {
     fs.rmSync(filler)
+    fs.rmSync(`${filler}2`)
+  }
+}
+
+async function pausedWithFile(server) {
+  const box = await server.create({ timeout: 600 })
+  assert.equal((await file(server, box, 'POST', 'file')).status, 200)
+  assert.equal((await server.api('POST', `/sandboxes/${box.sandboxID}/pause`, {})).status, 204)
+  return box
+}
+
+async function assertKept(server, box) {
+  assert.equal((await server.api('POST', `/sandboxes/${box.sandboxID}/connect`, { timeout: 600 })).status, 201)
+  assert.equal((await file(server, box, 'GET')).text, 'file')
+}
+
+test('a data directory whose disk is full for a while: nothing is lost', { timeout: 120_000 }, async () => {
+  const server = await onSmallDisk(8000)
+  try {
+    const box = await pausedWithFile(server)
+    const empty = fill(server)
+    for (let i = 0; i < 5; i++) {
+      const answer = await server.api('POST', '/sandboxes', { templateID: 'base', timeout: 60 })
+      if (answer.status !== 201) assert.match(answer.text, /space|full/i, 'the answer says why')
+    }
+    assert.equal((await server.api('GET', `/sandboxes/${box.sandboxID}`)).body.state, 'paused')
+    empty()
     await eventually('it works again', async () => (await server.api('POST', '/sandboxes', { templateID: 'base', timeout: 60 })).status === 201, 20_000, 500)
-    assert.equal((await server.api('POST', `/sandboxes/${box.sandboxID}/connect`, { timeout: 600 })).status, 201)
-    assert.equal((await file(server, box, 'GET')).text, 'file')
+    await assertKept(server, box)
+  } finally {
+    await discard(server)
+  }
+})
+
+// The pool's image is sparse: a disk that others filled cannot take what is written to it, and the pool
+// stops. What was acknowledged as paused is on disk by then.
+test('the disk is full and sandboxes go on writing: down and a start bring back what was paused', { timeout: 120_000 }, async () => {
+  const server = await onSmallDisk(8000)
+  try {
+    const box = await pausedWithFile(server)
+    const writer = await server.create({ timeout: 600 })
+    const empty = fill(server)
+    await file(server, writer, 'POST', Buffer.alloc(300e6, 'x'), 'large').catch(() => {})
+    await server.api('POST', `/sandboxes/${writer.sandboxID}/snapshots`, {}) // all of it has to go to disk
+    assert.ok(server.alive())
+    assert.equal((await server.api('GET', `/sandboxes/${box.sandboxID}`)).body.state, 'paused')
+    empty()
+    await server.stop()
+    assert.match(refusal(server).stderr, /quicksand down/, 'a start says what to do')
+    run(binary, 'down', '--data', server.data)
+    await server.start()
+    await assertKept(server, box)
+    assert.equal((await server.api('POST', '/sandboxes', { templateID: 'base', timeout: 60 })).status, 201)
   } finally {
     await discard(server)
   }
 })
 
 test('a disk that became read-only: refused with a reason, what runs can be reached', { timeout: 120_000 }, async () => {
-  const server = await onSmallDisk(2000)
+  const server = await onSmallDisk(8000)
   try {
     const box = await server.create({ timeout: 600 })
     run('mount', '-o', 'remount,abort', server.data)
