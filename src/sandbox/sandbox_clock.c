@@ -15,14 +15,17 @@
 
 enum { STEP_US = 500 * 1000 };
 
-int64_t now_us(const struct sandboxes *all)
-{
-    return atomic_load(&all->clock_us) + clock_boot_us();
-}
-
 static bool is_step(int64_t delta)
 {
     return delta > STEP_US || delta < -STEP_US;
+}
+
+/* Wall time, as long as the clock was only corrected. */
+int64_t now_us(const struct sandboxes *all)
+{
+    int64_t steady = atomic_load(&all->clock_us) + clock_boot_us(), wall = clock_wall_us();
+
+    return is_step(wall - steady) ? steady : wall;
 }
 
 static struct str boot_id(struct buf *text)
@@ -65,12 +68,14 @@ static void move_ends(struct sandboxes *all, int64_t delta)
 
 void clock_follow(struct sandboxes *all)
 {
-    int64_t delta = clock_wall_us() - now_us(all);
+    int64_t delta = clock_wall_us() - clock_boot_us() - atomic_load(&all->clock_us);
     auto_buf struct buf text = {0};
     struct error err = {0};
 
-    if (!is_step(delta))
+    if (!is_step(delta)) {
+        atomic_fetch_add(&all->clock_us, delta);
         return;
+    }
     log_warn("sandbox", "the clock was set by %lld s: the ends of sandboxes move with it",
              (long long)(delta / 1000000));
     move_ends(all, delta);

@@ -144,7 +144,7 @@ struct sandboxes {
     int64_t sample_us;
     atomic_uint_fast64_t generation; /* of the last route */
     atomic_uint creates;             /* running now */
-    atomic_int_fast64_t clock_us;    /* now_us() when the host booted */
+    atomic_int_fast64_t clock_us;    /* wall time when the host booted */
 
     pthread_mutex_t lock;
     struct map table;
