@@ -11,9 +11,21 @@ static int64_t read_us(clockid_t id)
     return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
 }
 
+static _Atomic int64_t test_step_us;
+
+void clock_test_step(int64_t us)
+{
+    test_step_us += us;
+}
+
 int64_t clock_wall_us(void)
 {
-    return read_us(CLOCK_REALTIME);
+    return read_us(CLOCK_REALTIME) + test_step_us;
+}
+
+int64_t clock_boot_us(void)
+{
+    return read_us(CLOCK_BOOTTIME);
 }
 
 int64_t clock_mono_us(void)

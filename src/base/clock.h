@@ -8,6 +8,9 @@
 
 int64_t clock_wall_us(void); /* microseconds since the epoch */
 int64_t clock_mono_us(void);
+int64_t clock_boot_us(void); /* since the host booted, also while it slept */
+/* Tests: as if somebody had set the clock. */
+void clock_test_step(int64_t us);
 static inline int64_t clock_mono_ms(void)
 {
     return clock_mono_us() / 1000;

@@ -16,6 +16,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/statvfs.h>
 #include <time.h>
 
 #include "base/alloc.h"
@@ -190,12 +191,47 @@ static int open_dir(int pool_fd, const char *name, int *out_fd, struct error *er
     return *out_fd < 0 ? error_set_errno(err, errno, "open '%s'", name) : 0;
 }
 
-static int open_dirs(struct disk *disk, const struct places *places, struct error *err)
+/* btrfs takes no more writes after one failed: on a full disk below a sparse image, for example. What
+ * it had committed is safe, and there again once the pool is mounted anew. */
+static bool has_stopped(int pool_fd)
+{
+    struct statvfs fs;
+
+    return fstatvfs(pool_fd, &fs) == 0 && (fs.f_flag & ST_RDONLY);
+}
+
+static int refuse_stopped(const struct places *places, struct error *err)
+{
+    return error_set(
+        err, ERROR_UNAVAILABLE,
+        "'%s' is read-only, because writing to its disk failed (is that full?): see to "
+        "the disk, then run 'quicksand down --data' on this data directory and start "
+        "again; running sandboxes end, paused ones keep their files",
+        places->pool);
+}
+
+static int open_stopped(struct disk *disk, struct error *err)
+{
+    disk->boxes_fd = openat(disk->pool_fd, "boxes", DIR_FLAGS);
+    disk->layers_fd = openat(disk->pool_fd, "layers", DIR_FLAGS);
+    disk->volumes_fd = openat(disk->pool_fd, "volumes", DIR_FLAGS);
+    disk->temporary_fd = openat(disk->pool_fd, "temporary", DIR_FLAGS);
+    if (disk->boxes_fd < 0)
+        return error_set_errno(err, errno, "open 'boxes'");
+    return 0;
+}
+
+static int open_dirs(struct disk *disk, const struct places *places, bool only_to_unmount,
+                     struct error *err)
 {
     struct error ignored;
 
     disk->pool_fd = openat(places->data_fd, "pool", DIR_FLAGS);
-    if (disk->pool_fd < 0 || fchmod(disk->pool_fd, 0700) < 0)
+    if (disk->pool_fd < 0)
+        return error_set_errno(err, errno, "open '%s'", places->pool);
+    if (has_stopped(disk->pool_fd))
+        return only_to_unmount ? open_stopped(disk, err) : refuse_stopped(places, err);
+    if (fchmod(disk->pool_fd, 0700) < 0)
         return error_set_errno(err, errno, "open '%s'", places->pool);
     if (open_dir(disk->pool_fd, "boxes", &disk->boxes_fd, err) < 0 ||
         open_dir(disk->pool_fd, "layers", &disk->layers_fd, err) < 0 ||
@@ -225,7 +261,7 @@ int disk_open(const struct disk_config *config, struct disk **out, struct error 
     (void)pthread_mutex_init(&disk->grow_lock, NULL);
     r = prepare(disk, &places, config->initial_bytes, err);
     if (r == 0)
-        r = open_dirs(disk, &places, err);
+        r = open_dirs(disk, &places, config->only_to_unmount, err);
     places_close(&places);
     if (r < 0) {
         disk_close(disk);

@@ -27,6 +27,7 @@ struct disk;
 struct disk_config {
     const char *data_dir;
     uint64_t initial_bytes; /* of a new image; 0 = a sensible default */
+    bool only_to_unmount;   /* also one that stopped after an I/O error, and takes no writes */
 };
 
 /* Makes, mounts or re-adopts the pool. */
@@ -38,13 +39,18 @@ int disk_unmount(const struct disk_config *config, struct error *err);
 
 /* ---- boxes (disk_box.c) ---- */
 
-/* All three give an O_PATH descriptor of a subvolume with `upper` and an empty `work`, both made with
+/* These give an O_PATH descriptor of a subvolume with `upper` and an empty `work`, both made with
  * mode 0755 and owned by root; limit 0 = none. */
 int disk_box_create(struct disk *disk, const char *id, uint64_t limit_bytes, int *out_dir_fd,
                     struct error *err);
 /* With the files of a layer. Waits for the disk: milliseconds. */
 int disk_box_clone(struct disk *disk, const char *id, const char *layer, uint64_t limit_bytes,
                    int *out_dir_fd, struct error *err);
+/* With the files of another box, in two calls of which only the first needs that box to stand still.
+ * Then disk_layer_settle() is due for the other. */
+int disk_box_copy(struct disk *disk, const char *source, const char *id, struct error *err);
+int disk_box_adopt(struct disk *disk, const char *id, uint64_t limit_bytes, int *out_dir_fd,
+                   struct error *err);
 /* The one that is there, for a box that goes on; nothing may use it now. */
 int disk_box_reopen(struct disk *disk, const char *id, uint64_t limit_bytes, int *out_dir_fd,
                     struct error *err);
@@ -53,6 +59,8 @@ int disk_box_limit(struct disk *disk, const char *id, uint64_t limit_bytes, stru
 int disk_box_used(struct disk *disk, const char *id, uint64_t *out_bytes, struct error *err);
 /* Writes to the disk what is not there yet, of this box only. */
 int disk_box_sync(struct disk *disk, const char *id, struct error *err);
+/* The same when there is so much of it that a snapshot, which does it too, would take long. */
+int disk_box_settle_down(struct disk *disk, const char *id, struct error *err);
 /* Missing is success. The space comes back in the background. */
 int disk_box_delete(struct disk *disk, const char *id, struct error *err);
 /* Names of all box subvolumes, for recovery; *out is an array of strings, free each and the array. */
@@ -62,7 +70,7 @@ int disk_box_list(struct disk *disk, char ***out, size_t *out_count, struct erro
 
 /* Making one takes three calls; only the second needs the box to stand still, and it does not depend
  * on how much the box has written.
- *   disk_layer_prepare  disk_box_sync(), and notes the size
+ *   disk_layer_prepare  disk_box_settle_down(), and notes the size
  *   disk_layer_create   the snapshot; on disk when it returns
  *   disk_layer_settle   what the layer holds no longer counts against the box's limit */
 int disk_layer_prepare(struct disk *disk, const char *id, uint64_t *out_bytes, struct error *err);

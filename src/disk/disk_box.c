@@ -7,6 +7,9 @@
 #include "base/path.h"
 #include "disk/disk_internal.h"
 
+/* What a snapshot may have to write while its box stands still: a few milliseconds' worth. */
+enum { UNWRITTEN_MAX = 1 << 20 };
+
 static int make_dir(int subvol_fd, const char *name, struct error *err)
 {
     /* The mode is set again because of the umask. */
@@ -83,21 +86,37 @@ static int adopt_clone(struct disk *disk, const char *id, struct error *err)
     return disk_note_set(fd, DISK_NOTE_FREE, inherited, err);
 }
 
+int disk_box_adopt(struct disk *disk, const char *id, uint64_t limit_bytes, int *out_dir_fd,
+                   struct error *err)
+{
+    struct error ignored;
+
+    if (adopt_clone(disk, id, err) == 0 &&
+        disk_box_reopen(disk, id, limit_bytes, out_dir_fd, err) == 0)
+        return 0;
+    (void)disk_subvol_delete(disk, disk->boxes_fd, id, &ignored);
+    return -1;
+}
+
 int disk_box_clone(struct disk *disk, const char *id, const char *layer, uint64_t limit_bytes,
                    int *out_dir_fd, struct error *err)
 {
     auto_close int fd = -1;
-    struct error ignored;
 
     if (disk_subvol_open(disk->layers_fd, layer, &fd, err) < 0 ||
-        disk_subvol_snapshot(fd, disk->boxes_fd, id, false, err) < 0)
+        disk_subvol_snapshot(fd, disk->boxes_fd, id, false, err) < 0 ||
+        disk_box_adopt(disk, id, limit_bytes, out_dir_fd, err) < 0)
         return error_prefix(err, "layer '%s'", layer);
-    if (adopt_clone(disk, id, err) < 0 ||
-        disk_box_reopen(disk, id, limit_bytes, out_dir_fd, err) < 0) {
-        (void)disk_subvol_delete(disk, disk->boxes_fd, id, &ignored);
-        return error_prefix(err, "layer '%s'", layer);
-    }
     return 0;
+}
+
+int disk_box_copy(struct disk *disk, const char *source, const char *id, struct error *err)
+{
+    auto_close int fd = -1;
+
+    if (disk_subvol_open(disk->boxes_fd, source, &fd, err) < 0)
+        return -1;
+    return disk_subvol_snapshot(fd, disk->boxes_fd, id, false, err);
 }
 
 int disk_box_limit(struct disk *disk, const char *id, uint64_t limit_bytes, struct error *err)
@@ -129,6 +148,17 @@ int disk_box_sync(struct disk *disk, const char *id, struct error *err)
         disk_subvol_snapshot(fd, disk->temporary_fd, id, true, err) < 0)
         return error_prefix(err, "sync box '%s'", id);
     return disk_subvol_delete(disk, disk->temporary_fd, id, err);
+}
+
+int disk_box_settle_down(struct disk *disk, const char *id, struct error *err)
+{
+    auto_close int fd = -1;
+    uint64_t bytes;
+
+    if (disk_subvol_open(disk->boxes_fd, id, &fd, err) < 0 ||
+        disk_quota_unwritten(disk, fd, &bytes, err) < 0)
+        return -1;
+    return bytes < UNWRITTEN_MAX ? 0 : disk_box_sync(disk, id, err);
 }
 
 int disk_box_delete(struct disk *disk, const char *id, struct error *err)

@@ -80,4 +80,7 @@ int disk_quota_forgive(const struct disk *disk, int subvol_fd, uint64_t bytes, s
 /* Whether extents are charged to the subvolume that wrote them. */
 bool disk_quota_is_simple(int qgroups_fd);
 int disk_quota_used(const struct disk *disk, int subvol_fd, uint64_t *out_bytes, struct error *err);
+/* The part of it that is in memory only. */
+int disk_quota_unwritten(const struct disk *disk, int subvol_fd, uint64_t *out_bytes,
+                         struct error *err);
 struct btrfs_qgroup_limit disk_quota_of(uint64_t limit_bytes);

@@ -9,7 +9,8 @@ int disk_layer_prepare(struct disk *disk, const char *id, uint64_t *out_bytes, s
 {
     auto_close int fd = -1;
 
-    if (disk_box_sync(disk, id, err) < 0 || disk_subvol_open(disk->boxes_fd, id, &fd, err) < 0 ||
+    if (disk_box_settle_down(disk, id, err) < 0 ||
+        disk_subvol_open(disk->boxes_fd, id, &fd, err) < 0 ||
         disk_quota_used(disk, fd, out_bytes, err) < 0)
         return -1;
     return disk_note_set(fd, DISK_NOTE_BYTES, *out_bytes, err);

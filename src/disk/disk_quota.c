@@ -135,6 +135,12 @@ int disk_quota_used(const struct disk *disk, int subvol_fd, uint64_t *out_bytes,
     return 0;
 }
 
+int disk_quota_unwritten(const struct disk *disk, int subvol_fd, uint64_t *out_bytes,
+                         struct error *err)
+{
+    return read_group(disk, subvol_fd, "rsv_data", out_bytes, err);
+}
+
 int disk_quota_forgive(const struct disk *disk, int subvol_fd, uint64_t bytes, struct error *err)
 {
     uint64_t limit = 0, before = 0;

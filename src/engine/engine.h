@@ -37,6 +37,9 @@ struct box_spec {
     bool internet;
     bool background; /* nobody waits for it: give way to everything else */
     bool keep_disk;  /* go on with the writable layer that a stopped box of this id left */
+    /* Begin with a copy of this box's writable layer as it is at one moment ("" = do not). It stands
+     * still for that moment; the layers must be those it was started with. */
+    char source[ID_SIZE];
     uint32_t volume_count;
     struct box_volume {
         char name[LAYER_NAME_SIZE];  /* as in volume_create */
@@ -63,6 +66,7 @@ enum box_end { /* why a box ended */
                BOX_END_KILLED,
                BOX_END_EXITED, /* its first process ended by itself */
                BOX_END_OOM,
+               BOX_END_HOST, /* the host restarted */
 };
 
 struct box_info {
@@ -70,6 +74,7 @@ struct box_info {
     uint32_t slot;
     int32_t pid;
     bool running;
+    enum box_end end; /* of one that does not run and was not stopped */
 };
 
 struct engine_event { /* a box's first process ended without engine_kill() */
@@ -91,7 +96,7 @@ struct engine_ops {
     /* All boxes the engine knows or finds on the host, dead ones (running = false) included.
      * *out is malloc()ed. */
     int (*list)(struct engine *engine, struct box_info **out, size_t *out_count, struct error *err);
-    /* Stops all processes where they are; thaw lets them go on. */
+    /* Stops all processes where they are, and brings to disk what they wrote; thaw lets them go on. */
     int (*freeze)(struct engine *engine, const char *id, bool frozen, struct error *err);
     /* Ends the processes and everything but the writable layer; listed as not running from then on.
      * A stopped box is started again with keep_disk, or killed. Idempotent. */

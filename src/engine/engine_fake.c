@@ -111,6 +111,7 @@ static struct fake_box *box_to_start(struct fake *fake, const struct box_spec *s
                                      struct error *err)
 {
     struct fake_box *box = map_get(&fake->boxes, str_of(spec->id));
+    const struct fake_box *source = map_get(&fake->boxes, str_of(spec->source));
 
     if (!id_valid(str_of(spec->id)) || (box && (box->running || !spec->keep_disk))) {
         (void)error_set(err, ERROR_EXISTS, "fake engine: bad or known id '%s'", spec->id);
@@ -122,6 +123,10 @@ static struct fake_box *box_to_start(struct fake *fake, const struct box_spec *s
     }
     if (box)
         return box;
+    if (spec->source[0] && !source) {
+        (void)error_set(err, ERROR_NOT_FOUND, "fake engine: no box '%s'", spec->source);
+        return NULL;
+    }
     box = xcalloc(1, sizeof(*box));
     box->listener = -1;
     if (spec->layer_count) {
@@ -130,6 +135,8 @@ static struct fake_box *box_to_start(struct fake *fake, const struct box_spec *s
 
         box->disk = top ? top->disk : 0;
     }
+    if (spec->source[0])
+        box->disk = source->disk;
     list_init(&box->clients);
     (void)map_put(&fake->boxes, str_of(spec->id), box);
     return box;
@@ -207,7 +214,9 @@ static int fake_list(struct engine *engine, struct box_info **out, size_t *out_c
     map_for_each (&fake->boxes, entry) {
         const struct fake_box *box = entry->value;
 
-        (*out)[count] = (struct box_info){.slot = box->slot, .running = box->running};
+        (*out)[count] = (struct box_info){.slot = box->slot,
+                                          .running = box->running,
+                                          .end = box->running ? BOX_END_NONE : box->end};
         memcpy((*out)[count++].id, box->spec.id, ID_SIZE);
     }
     *out_count = count;
@@ -524,6 +533,8 @@ void engine_fake_reboot(struct engine *engine)
     map_for_each (&fake->boxes, entry) {
         struct fake_box *box = entry->value;
 
+        if (box->running)
+            box->end = BOX_END_HOST;
         box->running = box->frozen = false;
         fake_silence(box);
     }
@@ -545,6 +556,7 @@ void engine_fake_die(struct engine *engine, const char *id, enum box_end end)
     if (!box)
         return;
     box->running = box->frozen = false;
+    box->end = end;
     fake_silence(box);
     event = xcalloc(1, sizeof(*event));
     memcpy(event->event.id, box->spec.id, ID_SIZE);

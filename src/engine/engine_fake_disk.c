@@ -14,6 +14,7 @@ int fake_stop(struct engine *engine, const char *id, struct error *err)
     if (!box)
         return fake_not_found(id, err);
     box->running = box->frozen = false;
+    box->end = BOX_END_NONE;
     fake_silence(box);
     return 0;
 }

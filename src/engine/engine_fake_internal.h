@@ -12,6 +12,7 @@ struct fake_box {
     uint32_t slot;
     bool running; /* else it is dead or stopped, and only its disk is there */
     bool frozen;
+    enum box_end end; /* why it does not run */
     uint64_t disk;
     uint64_t cpu_us;
     char socket_path[ENGINE_SOCKET_PATH_SIZE];

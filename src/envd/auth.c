@@ -25,10 +25,8 @@ bool auth_allows(const struct settings *settings, const struct http_exchange *ex
     static const struct {
         const char *method, *path;
     } open_to_all[] = {
-        {"GET", "/health"},
-        {"GET", "/files"},
-        {"POST", "/files"},
-        {"POST", "/init"},
+        {"GET", "/health"}, {"GET", "/files"},       {"POST", "/files"},
+        {"POST", "/init"},  {"POST", "/init/lease"},
     };
     const struct http_request *request = http_request(ex);
 

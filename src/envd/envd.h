@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
+#include "envd/lease.h"
 #include "envd/process.h"
 #include "envd/settings.h"
 #include "envd/users.h"
@@ -34,7 +35,8 @@ struct envd {
     struct process_table processes;
     struct watchers watchers;
     struct workers *workers;
-    unsigned removals;  /* that the worker has to finish; it has room for ENVD_REMOVALS_MAX */
+    unsigned removals; /* that the worker has to finish; it has room for ENVD_REMOVALS_MAX */
+    struct lease lease;
     uint64_t mem_bytes; /* the sandbox's limit when no cgroup file tells; 0 = unknown */
 };
 
@@ -71,6 +73,10 @@ void routes_handle(struct http_exchange *ex, void *arg);
 /* init.c */
 void init_handle(struct envd_door *door, struct http_exchange *ex);
 void init_envs(struct envd *envd, struct http_exchange *ex);
+/* lease.c */
+void lease_start(struct envd *envd);
+void lease_set(struct envd *envd, int64_t seconds, int64_t revision);
+void lease_handle(struct envd_door *door, struct http_exchange *ex);
 /* metrics.c */
 void metrics_init(void);
 void metrics_handle(struct envd *envd, struct http_exchange *ex);

@@ -21,6 +21,7 @@ struct init_request {
     struct str sandbox_id, template_id;
     struct str events_ip, ca_bundle;
     struct str volume_id; /* not of E2B: the agent is for this volume only */
+    int64_t life_s;
 };
 
 static const struct json_field fields[] = {
@@ -34,6 +35,7 @@ static const struct json_field fields[] = {
     JSON_FIELD(struct init_request, events_ip, "hyperloopIP", 0),
     JSON_FIELD(struct init_request, ca_bundle, "caBundle", 0),
     JSON_FIELD(struct init_request, volume_id, "volumeID", 0),
+    JSON_FIELD(struct init_request, life_s, "lifeSeconds", 0),
     JSON_END,
 };
 
@@ -172,6 +174,8 @@ static int set_all(struct envd_door *door, struct str body, struct error *err)
     if (request.volume_id.len && door->control && !door->envd->volume.id[0] &&
         volume_open(&door->envd->volume, request.volume_id, err) != 0)
         return -1;
+    if (door->control)
+        lease_set(door->envd, request.life_s, 0);
     return apply(&door->envd->settings, &request, err);
 }
 

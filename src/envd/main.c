@@ -203,6 +203,7 @@ int main(int argc, char **argv)
     envd.workers = start_worker();
     set_defaults(&envd.settings);
     metrics_init();
+    lease_start(&envd);
     process_table_init(&envd.processes, envd.loop);
     map_init(&envd.watchers.polled);
     watch_children(&envd, &child_signal);

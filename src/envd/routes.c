@@ -17,7 +17,14 @@ enum {
     KEEPALIVE_MAX_S = 3600,
 };
 
-enum route_kind { ROUTE_HTTP, ROUTE_INIT, ROUTE_UNARY, ROUTE_STREAM, ROUTE_CLIENT_STREAM };
+enum route_kind {
+    ROUTE_HTTP,
+    ROUTE_INIT,
+    ROUTE_LEASE,
+    ROUTE_UNARY,
+    ROUTE_STREAM,
+    ROUTE_CLIENT_STREAM
+};
 
 struct route {
     const char *method, *path;
@@ -43,6 +50,7 @@ static void health(struct envd *envd, struct http_exchange *ex)
 static const struct route routes[] = {
     {"GET", "/health", ROUTE_HTTP, .http = health},
     {"POST", "/init", ROUTE_INIT},
+    {"POST", "/init/lease", ROUTE_LEASE},
     {"GET", "/journal", ROUTE_HTTP, .http = journal_handle},
     {"GET", "/metrics", ROUTE_HTTP, .http = metrics_handle},
     {"GET", "/envs", ROUTE_HTTP, .http = init_envs},
@@ -204,6 +212,9 @@ static void run(struct envd_door *door, const struct route *route, struct http_e
     switch (route->kind) {
     case ROUTE_INIT:
         init_handle(door, ex);
+        break;
+    case ROUTE_LEASE:
+        lease_handle(door, ex);
         break;
     case ROUTE_HTTP:
     case ROUTE_CLIENT_STREAM:

@@ -51,6 +51,8 @@ static const struct setting settings[] = {
     NUMBER_SETTING(workers, "workers", "16", 1, 256, "threads that run API operations"),
     NUMBER_SETTING(max_sandboxes, "max-sandboxes", "10000", 1, 16000, "sandboxes running at once"),
     NUMBER_SETTING(max_hours, "max-hours", "24", 1, 720, "longest life of a sandbox, in hours"),
+    NUMBER_SETTING(grace, "grace", "60", 1, 86400,
+                   "seconds after its end until a sandbox whose server is gone ends by itself"),
     NUMBER_SETTING(template_cpu, "cpu", "2", 1, 64, "processors of a base sandbox"),
     NUMBER_SETTING(template_mem_mb, "memory", "512", 64, 1048576,
                    "memory of a base sandbox, in MB"),

@@ -26,6 +26,7 @@ struct config {
     int64_t max_sandboxes;
     int64_t max_hours; /* longest life of a sandbox */
     int64_t volume_mb; /* how much a volume may hold */
+    int64_t grace;     /* seconds after its end until a sandbox without a server ends itself */
     int64_t template_cpu, template_mem_mb, template_disk_mb;
     int64_t server_uid;
 };

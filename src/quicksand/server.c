@@ -166,6 +166,7 @@ static int open_domain(struct server *server, struct error *err)
         .volume_mb = server->config.volume_mb,
         .webhook_ca = server->config.webhook_ca,
         .webhook_ms = server->config.webhook_pause_s * 1000,
+        .grace_s = server->config.grace,
     };
 
     server->engine =

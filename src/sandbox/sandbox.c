@@ -13,6 +13,7 @@ enum {
     SETTLE_US = 10 * 1000 * 1000,
     TIMEOUT_LIMIT_S = 24 * 3600,
     SAMPLE_MS = 5000,
+    GRACE_S = 60,
     WEBHOOK_MS = 5000
 };
 
@@ -29,6 +30,7 @@ static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
     all->max_running = config->max_running;
     all->max_timeout_s = config->max_timeout_s;
     all->max_life_s = config->max_life_s;
+    all->grace_s = config->grace_s ? config->grace_s : GRACE_S;
     all->sample_us = (config->sample_ms > 0 ? config->sample_ms : SAMPLE_MS) * 1000;
     all->volume_bytes = (uint64_t)config->volume_mb << 20;
     all->webhooks.private_ok = config->private_webhooks;
@@ -64,9 +66,9 @@ int sandboxes_open(const struct sandboxes_config *config, struct sandboxes **out
     if (webhook_tls_open(config->webhook_ca, err) < 0)
         return -1;
     all = sandboxes_new(config);
-    if (recover_all(all, err) < 0 || expire_start(all, err) < 0 || events_start(all, err) < 0 ||
-        keeper_start(all, err) < 0 || metrics_start(all, err) < 0 || webhooks_start(all, err) < 0 ||
-        warm_start(all, err) < 0) {
+    if (clock_open(all, err) < 0 || recover_all(all, err) < 0 || expire_start(all, err) < 0 ||
+        events_start(all, err) < 0 || keeper_start(all, err) < 0 || metrics_start(all, err) < 0 ||
+        webhooks_start(all, err) < 0 || warm_start(all, err) < 0) {
         sandboxes_close(all);
         return error_prefix(err, "recover sandboxes");
     }

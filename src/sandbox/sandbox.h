@@ -43,6 +43,7 @@ struct sandboxes_config {
     size_t max_running;    /* all teams together; 0 = no limit */
     int64_t max_timeout_s; /* 24 h; of one request */
     int64_t max_life_s;    /* without a pause, whatever was asked for; 0 = no limit */
+    int64_t grace_s;       /* after its end, until a sandbox without a server ends itself; 0 = 60 */
     int64_t sample_ms;     /* how often metrics are taken; 0 = every 5 s */
     int64_t volume_mb;     /* how much a volume may hold; 0 = no limit */
     int64_t webhook_ms;    /* first pause after a delivery failed; 0 = 5 s */

@@ -131,13 +131,14 @@ bool agent_ask(const char *run_dir, const char *id, const char *target)
 }
 
 int agent_init_body(const char *env, const char *access_token, struct str template_id,
-                    struct buf *out, struct error *err)
+                    int64_t life_s, struct buf *out, struct error *err)
 {
     char now[CLOCK_TEXT_SIZE];
 
     clock_format(clock_wall_us(), now);
     buf_init(out, INIT_BODY_MAX);
-    (void)buf_printf(out, "{\"envVars\":%s,\"timestamp\":\"%s\"", env, now);
+    (void)buf_printf(out, "{\"envVars\":%s,\"timestamp\":\"%s\",\"lifeSeconds\":%lld", env, now,
+                     (long long)life_s);
     if (access_token[0])
         (void)buf_printf(out, ",\"accessToken\":\"%s\"", access_token);
     /* No working directory: that of a program is its user's home. */
@@ -169,4 +170,26 @@ int agent_init(const char *run_dir, const char *id, int kept_fd, struct str body
     if (fd < 0)
         return -1;
     return agent_call(fd, "POST", "/init", body, err);
+}
+
+/* Neither connecting nor sending waits for the agent: the socket's backlog and buffer take both, and
+ * nobody reads an answer. So this is cheap, and no sandbox can hold it up. */
+int agent_lease(const char *run_dir, const char *id, int64_t seconds, int64_t revision,
+                struct error *err)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    char body[96], text[256];
+    int len = snprintf(body, sizeof(body), "{\"seconds\":%lld,\"revision\":%lld}",
+                       (long long)seconds, (long long)revision);
+
+    len = snprintf(text, sizeof(text),
+                   "POST /init/lease HTTP/1.1\r\nHost: agent\r\nContent-Type: application/json\r\n"
+                   "Connection: close\r\nContent-Length: %d\r\n\r\n%s",
+                   len, body);
+    if (fd < 0 || engine_socket_path(run_dir, id, addr.sun_path) < 0 ||
+        connect(fd, (const struct sockaddr *)&addr, sizeof(addr)) < 0 ||
+        send(fd, text, (size_t)len, MSG_NOSIGNAL) != len)
+        return error_set_errno(err, errno, "tell the agent its time");
+    return 0;
 }

@@ -26,7 +26,7 @@ static int add_row(struct sandboxes *all, const struct plan *plan, const char *i
                    struct arena *arena, struct store_sandbox *out, struct error *err)
 {
     auto_json json_t *metadata = json_loads(plan->metadata, 0, NULL);
-    int64_t now = clock_wall_us();
+    int64_t now = now_us(all);
     struct store_event event = history_created();
     struct str *tags;
     size_t tag_count = tags_of(metadata, arena, &tags);

@@ -9,18 +9,20 @@ enum {
     PAUSE_MS = 200,
 };
 
-static const char *reason_of(enum box_end end)
+const char *reason_of_end(enum box_end end)
 {
     switch (end) {
     case BOX_END_OOM:
         return "out of memory";
     case BOX_END_KILLED:
         return "killed from outside";
+    case BOX_END_HOST:
+    case BOX_END_NONE: /* stopped, by `quicksand down` */
+        return "host restart";
     case BOX_END_EXITED:
-    case BOX_END_NONE:
         break;
     }
-    return "exited";
+    return "crashed";
 }
 
 static void handle(struct sandboxes *all, const struct engine_event *event)
@@ -30,9 +32,10 @@ static void handle(struct sandboxes *all, const struct engine_event *event)
     /* A sandbox that was booted again may be the one that runs now. */
     if (table_rebooted(all, event->id) && box_runs(all, event->id))
         return;
-    log_info("sandbox", "box ended by itself id=%s reason='%s'", event->id, reason_of(event->end));
+    log_info("sandbox", "box ended by itself id=%s reason='%s'", event->id,
+             reason_of_end(event->end));
     if (!content_died(all, event->id) && !warm_died(all, event->id))
-        table_condemn(all, event->id, reason_of(event->end));
+        table_condemn(all, event->id, reason_of_end(event->end));
 }
 
 static bool stopping(struct sandboxes *all)

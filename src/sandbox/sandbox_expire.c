@@ -1,8 +1,9 @@
 /* What happens at a time: sandboxes end (or are paused) at theirs, failed teardowns are tried again.
  *
  * The schedule is a binary heap by wall time, because ends are promises about wall time that must
- * survive a restart. Waiting is measured by the monotonic clock and never longer than 30 s, or 1 s
- * when something is due within 30 s: when the wall clock is set, an end is late by at most that.
+ * survive a restart; when the clock is set, they move (sandbox_clock.c). Waiting is measured by the
+ * monotonic clock and never longer than 30 s, or 1 s when something is due within 30 s: a host that
+ * slept is noticed by then.
  *
  * A few threads run the same loop, so that many sandboxes that end in the same second do not wait
  * for each other's teardown. A thread that takes an entry from the schedule owns it. */
@@ -141,8 +142,10 @@ static void *expire_run(void *arg)
 
     (void)pthread_mutex_lock(&all->lock);
     while (!all->stopping) {
-        int64_t now = clock_wall_us();
+        int64_t now;
 
+        clock_follow(all);
+        now = now_us(all);
         if (first_is_due(all, now))
             end_first(all, now);
         else

@@ -1,5 +1,5 @@
-/* Forks: sandboxes that start with the files of another. Its files are sealed once, as one more
- * layer; the children share it until they write. They are made by a few threads at a time; each child
+/* Forks: sandboxes that start with the files of another. For several, its files are sealed once, as
+ * one more layer; the children share it until they write. They are made by a few threads at a time; each child
  * succeeds or fails for itself. */
 #include <stdlib.h>
 
@@ -61,6 +61,39 @@ static void make_all(struct forks *forks)
         (void)pthread_join(threads[i], NULL);
 }
 
+static void run_child(struct sandboxes *all, const struct store_sandbox *row,
+                      const struct sandbox_fork *request, struct arena *arena,
+                      struct fork_result *out)
+{
+    auto_plan struct plan plan = {0};
+
+    if (plan_from_row(all, row, row->layers, request->timeout_s, &plan, &out->err) < 0)
+        return;
+    (void)str_copy(row->id, plan.spec.source, sizeof(plan.spec.source));
+    out->ok = plan_run(all, &plan, arena, &out->view, &out->err) == 0;
+}
+
+/* A single child is a copy of its source, made as its box starts: no layer has to come and go. */
+static int fork_one(struct sandboxes *all, struct str team_id, struct str id,
+                    const struct sandbox_fork *request, struct arena *arena,
+                    struct fork_result *out, struct error *err)
+{
+    struct table_claim claim = {.to = SANDBOX_SEALING};
+    struct store_sandbox row;
+    struct error ignored = {0};
+    struct sandbox *sandbox;
+    int result;
+
+    if (table_claim(all, team_id, id, &claim, &sandbox, err) < 0)
+        return -1;
+    result = store_sandbox_get(all->store, str_of(sandbox->id), arena, &row, err);
+    if (result == 0)
+        run_child(all, &row, request, arena, out);
+    if (!table_sealed(all, sandbox))
+        (void)sandbox_teardown(all, sandbox, &ignored);
+    return result;
+}
+
 int sandbox_fork(struct sandboxes *all, struct str team_id, struct str id,
                  const struct sandbox_fork *request, struct arena *arena,
                  struct fork_result **out_results, struct error *err)
@@ -73,16 +106,19 @@ int sandbox_fork(struct sandboxes *all, struct str team_id, struct str id,
         return error_set(err, ERROR_INVALID, "'count' must be from 1 to %d", SANDBOX_FORKS_MAX);
     if (request->timeout_s < 1)
         return error_set(err, ERROR_INVALID, "Timeout must be greater than 0");
-    if (check_timeout_max(all, request->timeout_s, err) < 0 ||
-        layers_seal(all, team_id, id, arena, &row, &forks.layers, &pin, err) < 0)
+    if (check_timeout_max(all, request->timeout_s, err) < 0)
+        return -1;
+    *out_results = arena_alloc(arena, request->count * sizeof(**out_results));
+    if (request->count == 1)
+        return fork_one(all, team_id, id, request, arena, *out_results, err);
+    if (layers_seal(all, team_id, id, arena, &row, &forks.layers, &pin, err) < 0)
         return -1;
     forks.row = &row;
-    forks.results = arena_alloc(arena, request->count * sizeof(*forks.results));
+    forks.results = *out_results;
     (void)pthread_mutex_init(&forks.lock, NULL);
     make_all(&forks);
     (void)pthread_mutex_destroy(&forks.lock);
     layers_unpin(all, &pin);
     layers_collect_soon(all); /* in case that none succeeded */
-    *out_results = forks.results;
     return 0;
 }

@@ -58,6 +58,8 @@ struct store_event history_ended(const char *reason)
         event.message = STR("Sandbox ended: its time was up");
     else if (strcmp(reason, "out of memory") == 0)
         event.message = STR("Sandbox ended: out of memory");
+    else if (strcmp(reason, "crashed") == 0)
+        event.message = STR("Sandbox ended: its first process crashed");
     else if (strcmp(reason, "host restart") == 0)
         event.message = STR("Sandbox ended: the host restarted");
     if (is_fault(reason))

@@ -42,6 +42,7 @@ struct sandbox {
     int64_t mem_mb, disk_mb;
     int64_t paused_at_us; /* monotonic; of the last pause by this process */
     const char *reason;   /* why it is KILLING */
+    bool lease_failed;    /* its agent does not know its end yet */
     bool condemned;       /* KILLING by table_condemn(), no attempt yet */
     unsigned attempts;    /* failed ones to tear it down */
     int64_t revision;     /* of its end in the store */
@@ -87,7 +88,7 @@ struct layers {
 struct keeper {
     pthread_mutex_t lock;
     pthread_cond_t wanted;
-    bool collect, stopping, has_thread;
+    bool collect, lease, stopping, has_thread;
     pthread_t thread;
 };
 
@@ -146,11 +147,12 @@ struct sandboxes {
     struct routes *routes;
     char *run_dir, *domain;
     size_t warm_target, max_running;
-    int64_t max_timeout_s, max_life_s;
+    int64_t max_timeout_s, max_life_s, grace_s;
     int64_t sample_us;
     uint64_t volume_bytes;
     atomic_uint_fast64_t generation; /* of the last route */
     atomic_uint creates;             /* running now */
+    atomic_int_fast64_t clock_us;    /* wall time when the host booted */
 
     pthread_mutex_t lock;
     struct map table;
@@ -249,6 +251,15 @@ struct sandbox *table_find(struct sandboxes *all, struct str team_id, struct str
 void table_move(struct sandboxes *all, struct sandbox *sandbox, enum sandbox_state to);
 size_t table_running_of(struct sandboxes *all, struct str team_id);
 int sandbox_not_found(struct str id, struct error *err);
+
+/* ---- sandbox_clock.c ---- */
+
+/* Wall time, but it does not jump: for everything that has to do with the end of a sandbox. */
+int64_t now_us(const struct sandboxes *all);
+/* Before anything is recovered. */
+int clock_open(struct sandboxes *all, struct error *err);
+/* With the lock held. When the clock was set, all ends move with it. */
+void clock_follow(struct sandboxes *all);
 
 /* ---- sandbox_claim.c ---- */
 
@@ -404,6 +415,8 @@ struct str cursor_decode(struct str cursor, size_t max, struct arena *arena);
 void view_copy(const struct sandbox_view *view, struct arena *arena, struct sandbox_view *out);
 
 int events_start(struct sandboxes *all, struct error *err);
+/* Why a sandbox ended, when its box did so by itself. */
+const char *reason_of_end(enum box_end end);
 void events_stop(struct sandboxes *all);
 
 int recover_all(struct sandboxes *all, struct error *err);
@@ -413,9 +426,19 @@ void route_publish(struct sandboxes *all, const char *id, const struct store_san
 
 /* Returns when the agent answered. *out_fd is the connection, kept open. */
 int agent_ready(const char *run_dir, const char *id, int *out_fd, struct error *err);
-/* The body of agent_init(): variables as JSON text; an empty token is none; the id as in the store. */
+/* The body of agent_init(): variables as JSON text; an empty token is none; the id as in the store;
+ * when the agent ends the sandbox by itself. */
 int agent_init_body(const char *env, const char *access_token, struct str template_id,
-                    struct buf *out, struct error *err);
+                    int64_t life_s, struct buf *out, struct error *err);
+/* The same, changed. Of several, the one with the highest revision holds. */
+int agent_lease(const char *run_dir, const char *id, int64_t seconds, int64_t revision,
+                struct error *err);
+/* sandbox_lease.c: how long the agent is to wait for us, for an end at that time. */
+int64_t lease_seconds(const struct sandboxes *all, int64_t end_at_us);
+/* Tells the agent of a running one; tried again by the keeper when that fails. */
+void lease_tell(struct sandboxes *all, const char *id, int64_t end_at_us, int64_t revision);
+/* Those that failed. True when some still do. */
+bool lease_retry(struct sandboxes *all);
 /* Hands over what the sandbox is. fd: a connection to try first, or -1; stays the caller's. */
 int agent_init(const char *run_dir, const char *id, int fd, struct str body, struct error *err);
 

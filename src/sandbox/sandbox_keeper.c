@@ -1,5 +1,5 @@
 /* What has no hurry, on a thread of its own: layers that nobody uses any more are deleted, old history
- * is forgotten, and boxes that served volumes are ended. */
+ * is forgotten, boxes that served volumes are ended, the store is copied. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "sandbox/sandbox_internal.h"
@@ -12,6 +12,15 @@ enum {
     REAP_US = 15 * 1000 * 1000
 };
 #define HOUR_US ((int64_t)3600 * 1000000)
+
+/* A store that is restored from a copy knows at least what was there an hour ago. */
+static void back_up(struct sandboxes *all)
+{
+    struct error err = {0};
+
+    if (store_backup(all->store, HOUR_US - 60 * (int64_t)AGAIN_US, &err) < 0)
+        log_error("sandbox", "%s; trying again in an hour", err.message);
+}
 
 /* Few rows at a time: the store is locked meanwhile. Returns when to come again. */
 static int64_t prune(struct sandboxes *all)
@@ -51,14 +60,31 @@ static void *keeper_run(void *arg)
     struct keeper *keeper = &all->keeper;
     int64_t prune_at = clock_mono_us() + HOUR_US, collect_at = prune_at, pause = AGAIN_US;
     int64_t reap_at = clock_mono_us() + REAP_US;
+    int64_t lease_at = 0, copy_at = clock_mono_us() + HOUR_US;
+    bool again;
+
+    back_up(all);
 
     (void)pthread_mutex_lock(&keeper->lock);
     while (!keeper->stopping) {
         int64_t now = clock_mono_us();
+        int64_t next = min_of(min_of(reap_at, copy_at), min_of(prune_at, collect_at));
         bool wanted = keeper->collect;
 
-        int64_t next = min_of(reap_at, min_of(prune_at, collect_at));
-
+        if (keeper->lease && lease_at == 0)
+            lease_at = now + AGAIN_US;
+        if (lease_at && now >= lease_at) {
+            (void)pthread_mutex_unlock(&keeper->lock);
+            again = lease_retry(all);
+            (void)pthread_mutex_lock(&keeper->lock);
+            keeper->lease = again;
+            lease_at = 0;
+            continue;
+        }
+        if (!wanted && lease_at) {
+            cond_wait_us(&keeper->wanted, &keeper->lock, lease_at - now);
+            continue;
+        }
         if (!wanted && now < next) {
             cond_wait_us(&keeper->wanted, &keeper->lock, next - now);
             continue;
@@ -73,6 +99,10 @@ static void *keeper_run(void *arg)
         }
         if (now >= prune_at)
             prune_at = prune(all);
+        if (now >= copy_at) {
+            back_up(all);
+            copy_at = clock_mono_us() + HOUR_US;
+        }
         (void)pthread_mutex_lock(&keeper->lock);
     }
     (void)pthread_mutex_unlock(&keeper->lock);

@@ -216,7 +216,7 @@ TEST(recovery)
     sandboxes_close(env.all); /* what follows happens while nobody looks */
     engine_fake_die(env.engine, dead, BOX_END_EXITED);
     OK(env.engine->ops->kill(env.engine, gone, &err));
-    OK(store_sandbox_killing(env.store, str_of(half), STR("killed"), &err));
+    OK(store_sandbox_killing(env.store, str_of(half), STR("crashed"), &err));
     OK(store_sandbox_set_end(env.store, str_of(late),
                              &(struct store_sandbox_end){.end_at_us = clock_wall_us() - 5}, &end,
                              &revision, &err));
@@ -235,7 +235,7 @@ TEST(recovery)
     CHECK_STR(after.access_token, route.access_token);
     CHECK(route.generation != old_route.generation);
     reason = env_end_reason(&env, dead);
-    CHECK_STR(str_of(reason), "host restart");
+    CHECK_STR(str_of(reason), "crashed");
     late_reason = env_end_reason(&env, late);
     CHECK_STR(str_of(late_reason), "timeout");
     OK(sandbox_kill(env.all, TEAM, str_of(kept), &err));

@@ -53,12 +53,12 @@ static bool still_runs(struct sandboxes *all, const struct sandbox *sandbox)
 static void run_until(struct sandboxes *all, struct sandbox *sandbox, int64_t end_at_us,
                       int64_t revision)
 {
-    int64_t soonest = clock_wall_us() + RETRY_US;
+    int64_t soonest = now_us(all) + RETRY_US;
     struct error ignored = {0};
 
     if (table_run(all, sandbox, end_at_us > soonest ? end_at_us : soonest, revision))
         return;
-    table_fail(all, sandbox, "exited");
+    table_fail(all, sandbox, "crashed");
     (void)sandbox_teardown(all, sandbox, &ignored);
 }
 

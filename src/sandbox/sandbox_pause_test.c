@@ -550,7 +550,7 @@ static void fail_store(struct env *env, int nth)
 
 TEST_TIMEOUT(pause_engine_failure_sweep, 60)
 {
-    sweep(fail_engine, 8);
+    sweep(fail_engine, 10);
 }
 
 TEST_TIMEOUT(pause_store_failure_sweep, 60)

@@ -167,7 +167,9 @@ static int finish(struct sandboxes *all, struct plan *plan, struct error *err)
     plan->spec.internet = plan->internet;
     if (plan->secure)
         make_token(plan->access_token);
-    return agent_init_body(plan->env, plan->access_token, plan->template.id, &plan->init_body, err);
+    return agent_init_body(plan->env, plan->access_token, plan->template.id,
+                           lease_seconds(all, now_us(all) + plan->timeout_s * 1000000),
+                           &plan->init_body, err);
 }
 
 int plan_from_request(struct sandboxes *all, const struct sandbox_new *request, struct arena *arena,

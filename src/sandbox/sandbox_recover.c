@@ -3,7 +3,10 @@
  *
  *   row       box       what it is                               what is done
  *   running   running   a sandbox                                adopted (or ended, when its time is up)
- *   running   no/dead   the host or the box died                 torn down, "host restart"
+ *   running   dead      the host or the box died                 torn down, "host restart", "crashed"
+ *   running   dead      the same, and it is to be paused at      paused; a resume boots from its files
+ *                       its end, which passed, or the host died
+ *   running   none      its files are gone                       torn down, "files lost"
  *   paused    running   processes that stand still               adopted
  *   paused    dead      only its files are there                 adopted; a resume boots from them
  *   paused    none      its files are gone                       torn down, "files lost"
@@ -102,6 +105,29 @@ static bool adopt_running(struct sandboxes *all, const struct store_sandbox *row
     return table_adopt(all, &adopt);
 }
 
+/* Its box ended by itself at the end of its time, when there was no server to pause it, or with the
+ * host. Who wanted a pause at the end wants the files. */
+static bool adopt_dead(struct sandboxes *all, struct store_sandbox *row, const char *id,
+                       const struct box_info *box, const char **reason)
+{
+    bool time_up = row->life.end_at_us <= now_us(all);
+    struct store_event event = history_paused(true);
+    struct error err = {0};
+
+    *reason = time_up ? "timeout" : reason_of_end(box->end);
+    if (!row->life.auto_pause || !(time_up || box->end == BOX_END_HOST || box->end == BOX_END_NONE))
+        return false;
+    row->life.state = STORE_SANDBOX_PAUSED;
+    row->life.step = STORE_STEP_NONE;
+    row->life.memory = false;
+    if (!time_up)
+        row->life.end_at_us = clock_wall_us();
+    if (store_sandbox_set_life(all->store, row->id, &row->life, &event, true, &row->revision,
+                               &err) < 0)
+        log_warn("sandbox", "id=%s: %s; the next start tries again", id, err.message);
+    return adopt_paused(all, row, id, false);
+}
+
 /* A row that an earlier version wrote gets its tags, so that lists find it. */
 static void add_tags(struct sandboxes *all, struct str id)
 {
@@ -120,10 +146,23 @@ static void add_tags(struct sandboxes *all, struct str id)
         log_warn("sandbox", "id=%.*s: %s; lists by metadata miss it", STR_ARG(id), err.message);
 }
 
-static void recover_row(struct sandboxes *all, const struct store_sandbox *row,
+/* Why a teardown that was cut off had begun. */
+static const char *begun_reason(struct str reason)
+{
+    static const char *const reasons[] = {"timeout",      "crashed",    "out of memory",
+                                          "host restart", "files lost", "killed from outside",
+                                          "create failed"};
+
+    for (size_t i = 0; i < sizeof(reasons) / sizeof(*reasons); i++)
+        if (str_is(reason, reasons[i]))
+            return reasons[i];
+    return "killed";
+}
+
+static void recover_row(struct sandboxes *all, struct store_sandbox *row,
                         const struct box_info *box, size_t *adopted)
 {
-    const char *reason = "killed";
+    const char *reason = begun_reason(row->end_reason);
     bool ok = false;
     char id[ID_SIZE];
 
@@ -135,8 +174,10 @@ static void recover_row(struct sandboxes *all, const struct store_sandbox *row,
         reason = "files lost";
         ok = box && adopt_paused(all, row, id, box->running);
     } else if (row->life.state == STORE_SANDBOX_RUNNING) {
-        reason = "host restart";
-        ok = box && box->running && adopt_running(all, row, id);
+        reason = "files lost";
+        if (box)
+            ok =
+                box->running ? adopt_running(all, row, id) : adopt_dead(all, row, id, box, &reason);
     }
     if (!ok) {
         table_condemn(all, id, reason);

@@ -48,16 +48,17 @@ int spec_from_row(struct sandboxes *all, const struct store_sandbox *row, struct
 }
 
 static int boot(struct sandboxes *all, struct sandbox *sandbox, const struct store_sandbox *row,
-                struct error *err)
+                int64_t timeout_s, struct error *err)
 {
     auto_buf struct buf body = {0};
     auto_free char *env = str_dup(row->env);
     auto_free char *token = str_dup(row->access_token);
+    int64_t life_s = lease_seconds(all, now_us(all) + timeout_s * 1000000);
     struct box_spec spec;
     struct box_info info;
 
     if (spec_from_row(all, row, &spec, err) < 0 ||
-        agent_init_body(env, token, row->template_id, &body, err) < 0)
+        agent_init_body(env, token, row->template_id, life_s, &body, err) < 0)
         return -1;
     spec.keep_disk = true;
     /* What is left of its processes ends first. From here on an event may be about those. */
@@ -72,20 +73,20 @@ static int boot(struct sandboxes *all, struct sandbox *sandbox, const struct sto
 
 /* Sets what it was resumed from. */
 static int start_box(struct sandboxes *all, struct sandbox *sandbox,
-                     const struct store_sandbox *row, bool disk_only, enum store_resumed *out_from,
-                     struct error *err)
+                     const struct store_sandbox *row, const struct sandbox_resume *request,
+                     enum store_resumed *out_from, struct error *err)
 {
     struct error why = {0};
 
     *out_from = STORE_RESUMED_MEMORY;
-    if (!disk_only && !sandbox->cold && row->life.memory) {
+    if (!request->disk_only && !sandbox->cold && row->life.memory) {
         if (thaw(all, sandbox->id, &why) == 0)
             return 0;
         log_warn("sandbox", "id=%s: its processes are lost (%s); it boots from its files",
                  sandbox->id, why.message);
     }
     *out_from = STORE_RESUMED_DISK;
-    return boot(all, sandbox, row, err);
+    return boot(all, sandbox, row, request->timeout_s, err);
 }
 
 /* Back to PAUSED. After a failed boot only the files are there. */
@@ -138,7 +139,7 @@ static struct store_sandbox_life new_life(const struct sandboxes *all,
                                           enum store_resumed from)
 {
     struct store_sandbox_life life = row->life;
-    int64_t now = clock_wall_us();
+    int64_t now = now_us(all);
 
     life.state = STORE_SANDBOX_RUNNING;
     life.step = STORE_STEP_NONE;
@@ -171,7 +172,7 @@ static int resume_owned(struct sandboxes *all, struct sandbox *sandbox,
         table_paused(all, sandbox, sandbox->cold);
         return -1;
     }
-    if (start_box(all, sandbox, row, request->disk_only, &from, err) < 0)
+    if (start_box(all, sandbox, row, request, &from, err) < 0)
         goto fail;
     life = new_life(all, row, request, from);
     event = history_resumed(from == STORE_RESUMED_DISK);
@@ -186,6 +187,8 @@ static int resume_owned(struct sandboxes *all, struct sandbox *sandbox,
         (void)error_set(err, ERROR_INTERNAL, "its processes ended while it was resumed");
         goto fail;
     }
+    if (from == STORE_RESUMED_MEMORY)
+        lease_tell(all, sandbox->id, life.end_at_us, revision);
     row->life = life;
     stats_add(all, from == STORE_RESUMED_MEMORY ? STAT_RESUMED_MEMORY : STAT_RESUMED_DISK);
     log_info("sandbox", "resumed id=%.*s from=%s us=%lld", STR_ARG(row->id),

@@ -533,3 +533,31 @@ TEST_TIMEOUT(create_against_delete, 60)
     WAIT_FOR(engine_fake_layers(env.engine) == 0);
     end(&env, race.id);
 }
+
+/* A single child is a copy: no layer is made for it. */
+TEST(fork_of_one)
+{
+    auto_env struct env env;
+    auto_arena struct arena arena = {0};
+    auto_free struct layer_info *layers = NULL;
+    struct sandbox_fork request = {.count = 1, .timeout_s = 60};
+    struct fork_result *results;
+    char id[ID_SIZE], child[ID_SIZE];
+    size_t count = 0;
+
+    env_open(&env, 0);
+    OK(env_create(&env, id, &err));
+    (void)engine_fake_disk(env.engine, id, 42);
+    OK(sandbox_fork(env.all, TEAM, str_of(id), &request, &arena, &results, &err));
+    CHECK(results[0].ok);
+    CHECK(str_copy(results[0].view.id, child, sizeof(child)));
+    CHECK_INT(engine_fake_disk(env.engine, child, 0), 42);
+    OK(env.engine->ops->layer_list(env.engine, &layers, &count, &err));
+    CHECK_INT(count, 0);
+    /* It stands on its own: the source may go. */
+    OK(sandbox_kill(env.all, TEAM, str_of(id), &err));
+    OK(sandbox_pause(env.all, TEAM, str_of(child), &(struct sandbox_pause){.disk_only = true},
+                     &err));
+    OK(sandbox_kill(env.all, TEAM, str_of(child), &err));
+    CHECK_INT(engine_fake_boxes(env.engine), 0);
+}

@@ -270,7 +270,7 @@ bool table_sealed(struct sandboxes *all, struct sandbox *sandbox)
         schedule_set(all, sandbox, sandbox->due_us);
     } else {
         table_move(all, sandbox, SANDBOX_KILLING);
-        sandbox->reason = "exited";
+        sandbox->reason = "crashed";
     }
     (void)pthread_mutex_unlock(&all->lock);
     return alive;
@@ -324,6 +324,9 @@ void table_condemn(struct sandboxes *all, const char *id, const char *reason)
     sandbox = map_get(&all->table, str_of(id));
     if (!sandbox) {
         condemn(all, add_entry(all, id, SANDBOX_KILLING), reason);
+    } else if (sandbox->state == SANDBOX_RUNNING && sandbox->auto_pause &&
+               sandbox->due_us <= now_us(all)) {
+        sandbox->died = true; /* about to be paused: its files are wanted */
     } else if (sandbox->state == SANDBOX_RUNNING) {
         table_move(all, sandbox, SANDBOX_KILLING);
         condemn(all, sandbox, reason);
@@ -408,7 +411,7 @@ void table_retry_later(struct sandboxes *all, struct sandbox *sandbox)
     (void)pthread_mutex_lock(&all->lock);
     shift = sandbox->attempts < 7 ? sandbox->attempts : 7;
     sandbox->attempts++;
-    schedule_set(all, sandbox, clock_wall_us() + ((int64_t)200000 << shift));
+    schedule_set(all, sandbox, now_us(all) + ((int64_t)200000 << shift));
     (void)pthread_mutex_unlock(&all->lock);
 }
 

@@ -44,7 +44,7 @@ void env_open(struct env *env, size_t warm);
 void env_reopen(struct env *env);
 void env_close(struct env *env);
 #define auto_env __attribute__((cleanup(env_close)))
-/* The n-th step of a statement from now fails; 0 = none. */
+/* The n-th step of a statement that the calling thread does from now fails; 0 = none. */
 void env_fail_store_at(int nth);
 
 int env_create_timeout(struct env *env, int64_t timeout_s, char out_id[ID_SIZE], struct error *err);

@@ -24,7 +24,8 @@ int64_t end_within_life(const struct sandboxes *all, int64_t running_since_us, i
 static int set_end(struct sandboxes *all, struct str team_id, struct str id, int64_t timeout_s,
                    bool only_later, struct error *err)
 {
-    int64_t end_at_us = clock_wall_us() + timeout_s * 1000000, revision = 0;
+    int64_t end_at_us = now_us(all) + timeout_s * 1000000, revision = 0;
+    char text[ID_SIZE];
 
     if (table_check_runs(all, team_id, id, err) < 0)
         return -1;
@@ -40,6 +41,8 @@ static int set_end(struct sandboxes *all, struct str team_id, struct str id, int
     }
     if (!table_set_end(all, id, end_at_us, revision))
         return table_check_runs(all, team_id, id, err) < 0 ? -1 : sandbox_not_found(id, err);
+    if (str_copy(id, text, sizeof(text)))
+        lease_tell(all, text, end_at_us, revision);
     return 0;
 }
 

@@ -58,10 +58,11 @@ static enum error_code code_of(int rc)
 static int set_damaged(struct error *err, const char *where, const char *detail)
 {
     return error_set(err, ERROR_INTERNAL,
-                     "store file '%s' is damaged (%s): stop the server, move the file and its -wal"
-                     " and -shm away, restore a copy or start without one (keys and templates are"
-                     " then made anew)",
-                     where, detail);
+                     "store file '%s' is damaged (%s): move it and its -wal and -shm away, then"
+                     " copy '%s" STORE_BACKUP "' (an hour old at most; older ones end in .1 and"
+                     " .2) in its place and start again; what that means for sandboxes is in"
+                     " docs/operate.md. Without a copy a start makes a new, empty store",
+                     where, detail, where);
 }
 
 static int fail(sqlite3 *db, const char *what, struct error *err)
@@ -153,6 +154,27 @@ static int sqlite_open(const char *where, struct store_conn **out, struct error 
         return -1;
     *out = take_ptr(&conn);
     return 0;
+}
+
+/* On a connection of its own: readers and writers of the other go on meanwhile. */
+static int sqlite_backup(struct store_conn *conn, const char *path, struct error *err)
+{
+    sqlite3 *db = NULL;
+    sqlite3_stmt *stmt = NULL;
+    int result = -1;
+
+    if (sqlite3_open_v2(conn->where, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) !=
+            SQLITE_OK ||
+        sqlite3_busy_timeout(db, BUSY_TIMEOUT_MS) != SQLITE_OK ||
+        sqlite3_prepare_v2(db, "VACUUM INTO ?1", -1, &stmt, NULL) != SQLITE_OK ||
+        sqlite3_bind_text(stmt, 1, path, -1, SQLITE_STATIC) != SQLITE_OK ||
+        sqlite3_step(stmt) != SQLITE_DONE)
+        (void)fail(db, "backup", err);
+    else
+        result = 0;
+    (void)sqlite3_finalize(stmt);
+    (void)sqlite3_close_v2(db);
+    return result;
 }
 
 static int set_level(struct store_conn *conn, bool raised, struct error *err)
@@ -264,6 +286,7 @@ const struct store_driver driver_sqlite = {
     .open = sqlite_open,
     .close = sqlite_close,
     .exec = sqlite_exec,
+    .backup = sqlite_backup,
     .begin = sqlite_begin,
     .commit = sqlite_commit,
     .rollback = sqlite_rollback,

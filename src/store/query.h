@@ -35,6 +35,8 @@ struct store *store_lock(struct store *store);
 void store_unlock(struct store **store);
 
 /* All of these with the lock held. */
+const char *store_where(const struct store *store);
+int store_copy(struct store *store, const char *path, struct error *err);
 int store_exec(struct store *store, const char *sql, struct error *err);
 int store_begin(struct store *store, enum store_durability durability, struct error *err);
 int store_commit(struct store *store, struct error *err);

@@ -17,6 +17,7 @@ struct store {
     struct store_conn *conn;
     pthread_mutex_t lock; /* guards conn, statements and transactions */
     struct map statements;
+    char *where;
 };
 
 struct store *store_lock(struct store *store)
@@ -147,6 +148,7 @@ int store_open_driver(const struct store_driver *driver, const char *where, stru
     auto_store struct store *store = xcalloc(1, sizeof(*store));
 
     store->driver = driver;
+    store->where = xstrdup(where);
     (void)pthread_mutex_init(&store->lock, NULL);
     map_init(&store->statements);
     if (driver->open(where, &store->conn, err) < 0 || migrate_store(store, where, err) < 0 ||
@@ -161,6 +163,17 @@ int store_open(const char *where, struct store **out, struct error *err)
     return store_open_driver(&driver_sqlite, where, out, err);
 }
 
+const char *store_where(const struct store *store)
+{
+    return store->where;
+}
+
+/* The connection is only asked for its file's name, so the lock is not needed. */
+int store_copy(struct store *store, const char *path, struct error *err)
+{
+    return store->driver->backup(store->conn, path, err);
+}
+
 void store_close(struct store *store)
 {
     struct map_entry *entry;
@@ -173,5 +186,6 @@ void store_close(struct store *store)
     if (store->conn)
         store->driver->close(store->conn);
     (void)pthread_mutex_destroy(&store->lock);
+    free(store->where);
     free(store);
 }

@@ -231,6 +231,19 @@ int store_event_page(struct store *store, const struct store_event_query *wanted
 int store_event_prune(struct store *store, int64_t before_us, int64_t keep, size_t max,
                       size_t *out_count, struct error *err);
 
+/* ---- copies (store_backup.c) ---- */
+
+/* Makes a copy beside the store's file, unless the last one is younger. The last three are kept. */
+int store_backup(struct store *store, int64_t min_age_us, struct error *err);
+
+/* ---- the host's clock (store_clock.c) ---- */
+
+/* What was noted in this boot of the host; *out stays when nothing was. */
+int store_clock_get(struct store *store, struct str boot_id, int64_t *out_us, struct error *err);
+/* Notes it, and moves the ends of all that run. */
+int store_clock_set(struct store *store, struct str boot_id, int64_t clock_us, int64_t move_us,
+                    struct error *err);
+
 /* ---- webhooks (store_webhook.c) ---- */
 
 struct store_webhook {

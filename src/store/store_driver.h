@@ -24,6 +24,8 @@ struct store_driver {
     void (*close)(struct store_conn *conn);
     /* Any number of statements, without parameters or rows. */
     int (*exec)(struct store_conn *conn, const char *sql, struct error *err);
+    /* A complete, consistent copy in a new file; from any thread. */
+    int (*backup)(struct store_conn *conn, const char *path, struct error *err);
     int (*begin)(struct store_conn *conn, enum store_durability durability, struct error *err);
     int (*commit)(struct store_conn *conn, struct error *err);
     void (*rollback)(struct store_conn *conn);
@@ -42,6 +44,9 @@ struct store_driver {
     void (*reset)(struct store_stmt *stmt);
     void (*finalize)(struct store_stmt *stmt);
 };
+
+/* What the name of a copy ends in, after the store's; older ones have .1 and .2 behind it. */
+#define STORE_BACKUP ".backup"
 
 /* `where` is a file's path or ":memory:". */
 extern const struct store_driver driver_sqlite;

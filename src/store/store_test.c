@@ -497,3 +497,37 @@ TEST(another_connection_is_seen)
     OK(store_key_find(server, STR("aa"), &arena, &found, &err));
     store_close(server);
 }
+
+/* Hourly copies, of which three are kept; a copy is a store. */
+TEST(backups)
+{
+    auto_folder struct folder folder = {0};
+    struct store *store = NULL;
+    char copy[600];
+
+    folder_make(&folder);
+    OK(store_open(folder.file, &store, &err));
+    for (int i = 0; i < 5; i++) {
+        char id[32];
+
+        (void)snprintf(id, sizeof(id), "team%d", i);
+        add_team(store, id);
+        OK(store_backup(store, 0, &err));
+        OK(store_backup(store, 3600 * (int64_t)1000000, &err)); /* there is a young one */
+    }
+    store_close(store);
+    for (int nth = 0; nth < 3; nth++) {
+        auto_arena struct arena arena = {0};
+        struct store_team team;
+        char id[32];
+
+        (void)snprintf(copy, sizeof(copy), nth ? "%s.backup.%d" : "%s.backup", folder.file, nth);
+        (void)snprintf(id, sizeof(id), "team%d", 4 - nth);
+        OK(store_open(copy, &store, &err));
+        OK(store_team_get(store, str_of(id), &arena, &team, &err));
+        store_close(store);
+        (void)unlink(copy);
+    }
+    (void)snprintf(copy, sizeof(copy), "%s.backup.3", folder.file);
+    CHECK_INT(access(copy, F_OK), -1);
+}

@@ -73,9 +73,10 @@ struct box {
     enum box_state state;
     bool busy; /* between boxes_hold() and boxes_release(): it stays until then */
     pid_t pid;
-    int pidfd;    /* -1 when there is no process */
-    int netns_fd; /* -1 likewise */
-    bool child;   /* ours to reap */
+    int pidfd;        /* -1 when there is no process */
+    int netns_fd;     /* -1 likewise */
+    bool child;       /* ours to reap */
+    enum box_end end; /* BOX_DEAD: why, as far as it is known */
     uint32_t layer_count, volume_count;
     char layers[BOX_LAYERS_MAX][LAYER_NAME_SIZE];
     char volumes[BOX_VOLUMES_MAX][LAYER_NAME_SIZE];
@@ -144,6 +145,9 @@ int box_start(struct boxes *all, const struct box_spec *spec, struct box_info *o
 int box_kill(struct boxes *all, const char *id, struct error *err);
 /* Ends everything but record and writable layer. */
 int box_stop(struct boxes *all, const char *id, struct error *err);
+/* What was written before is on disk after it, also if the host dies. A full pool is no reason to
+ * refuse a pause: the kernel goes on trying by itself. */
+void box_sync_disk(struct boxes *all, const char *id);
 /* The ways down, for any half-built box in BOX_STARTING or BOX_ENDING: idempotent, go on after a
  * failure, report the first; the box is dead then. */
 int box_teardown(struct boxes *all, struct box *box, struct error *err);
@@ -153,7 +157,7 @@ int box_teardown_but_disk(struct boxes *all, struct box *box, struct error *err)
 
 int box_limit(struct boxes *all, const char *id, const struct box_limits *limits, bool internet,
               struct error *err);
-/* Returns when all of it stands still. */
+/* Returns when all of it stands still, and what it wrote is on disk. */
 int box_freeze(struct boxes *all, const char *id, bool frozen, struct error *err);
 int box_usage(struct boxes *all, const char *id, struct box_usage *out, struct error *err);
 
@@ -167,6 +171,9 @@ int box_dial(struct boxes *all, const char *id, uint16_t port, bool v6, int *out
 
 int box_snapshot(struct boxes *all, const char *id, const char *layer, struct layer_info *out,
                  struct error *err);
+/* The writable layer of a new box as a copy of another's. */
+int box_copy_disk(struct boxes *all, const struct box_spec *spec, int *out_dir_fd,
+                  struct error *err);
 /* Lets go on what a warden that was killed left standing still. */
 void box_snapshot_recover(struct boxes *all, const char *id);
 int box_layer_delete(struct boxes *all, const char *layer, struct error *err);

@@ -267,6 +267,27 @@ static void seal_proc(const struct box_child *child)
             cover(child, hidden_dirs[i], "/dev/mqueue", true);
 }
 
+/* Each start is a boot of its own: programs tell by this id whether what they left in memory or in
+ * temporary files can still hold. The file lives on the box's /run, without a name there. */
+static void renew_boot_id(const struct box_child *child)
+{
+    static const char name[] = "/run/.boot_id";
+    char text[64];
+    int from = open("/proc/sys/kernel/random/uuid", O_RDONLY | O_CLOEXEC), to;
+    ssize_t len;
+
+    MUST(from, "make a boot id");
+    len = read(from, text, sizeof(text));
+    MUST((int)len, "make a boot id");
+    (void)close(from);
+    to = open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0444);
+    MUST(to, "make the boot id's file");
+    MUST(fd_write_full(to, text, (size_t)len), "write the boot id");
+    (void)close(to);
+    cover(child, "/proc/sys/kernel/random/boot_id", name, false);
+    MUST(unlink(name), "hide the boot id's file");
+}
+
 static void attach_cgroup(const struct box_child *child, struct mounts *mounts)
 {
     struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
@@ -307,6 +328,7 @@ static void attach_mounts(const struct box_child *child, struct mounts *mounts)
     attach(child, mounts->run, "/run", true);
     attach_cgroup(child, mounts);
     seal_proc(child);
+    renew_boot_id(child);
     attach(child, mounts->mqueue, "/dev/mqueue", true);
     attach(child, mounts->meminfo, "/proc/meminfo", false);
 }

@@ -115,6 +115,61 @@ int box_snapshot(struct boxes *all, const char *id, const char *layer, struct la
     return r < 0 ? error_prefix(err, "snapshot of box '%s'", id) : 0;
 }
 
+static int copy(struct boxes *all, const struct box_spec *spec, struct error *err)
+{
+    if (box_fault("copy", err) < 0)
+        return -1;
+    return disk_box_copy(all->disk, spec->source, spec->id, err);
+}
+
+static int copy_still(struct boxes *all, const struct box_spec *spec, struct error *err)
+{
+    struct error resume_err;
+    int r;
+
+    if (stand_still(all, spec->source, err) < 0)
+        return -1;
+    r = copy(all, spec, err);
+    if (resume(all, spec->source, &resume_err) < 0) {
+        log_error("warden", "box=%s stands still after a copy: %s", spec->source,
+                  resume_err.message);
+        *err = resume_err;
+        return -1;
+    }
+    return r;
+}
+
+/* Held by the caller. */
+static int copy_held(struct boxes *all, const struct box_spec *spec, struct error *err)
+{
+    bool moves = boxes_in_state(all, spec->source, BOX_RUNNING) &&
+                 !box_cgroup_frozen(all->cgroups, spec->source);
+    struct error ignored;
+    int r;
+
+    if (disk_box_settle_down(all->disk, spec->source, err) < 0)
+        return -1;
+    r = moves ? copy_still(all, spec, err) : copy(all, spec, err);
+    if (r == 0 && disk_layer_settle(all->disk, spec->source, &ignored) < 0)
+        log_warn("warden", "box=%s disk limit after a copy: %s", spec->source, ignored.message);
+    return r;
+}
+
+int box_copy_disk(struct boxes *all, const struct box_spec *spec, int *out_dir_fd,
+                  struct error *err)
+{
+    struct box *box;
+    int r;
+
+    if (boxes_hold(all, spec->source, true, &box, err) < 0)
+        return -1;
+    r = copy_held(all, spec, err);
+    boxes_release(all, box);
+    if (r < 0)
+        return error_prefix(err, "copy the files of box '%s'", spec->source);
+    return disk_box_adopt(all->disk, spec->id, spec->limits.disk_bytes, out_dir_fd, err);
+}
+
 void box_snapshot_recover(struct boxes *all, const char *id)
 {
     struct error err;

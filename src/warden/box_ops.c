@@ -41,6 +41,8 @@ int box_freeze(struct boxes *all, const char *id, bool frozen, struct error *err
     r = box_record_still(all, id, false, err);
     if (r == 0)
         r = box_cgroup_freeze(all->cgroups, id, frozen, err);
+    if (r == 0 && frozen)
+        box_sync_disk(all, id);
     boxes_release(all, box);
     return r;
 }

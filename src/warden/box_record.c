@@ -130,12 +130,15 @@ enum box_state box_record_read(const struct boxes *all, struct box *box)
         return BOX_STOPPED;
     box->slot = (uint32_t)slot;
     boot = str_split(&line, ' ');
+    box->end = str_is(boot, all->boot_id) ? BOX_END_EXITED : BOX_END_HOST;
     if (!str_to_u64(str_split(&line, ' '), &pid) || !str_to_u64(line, &started) ||
-        !str_is(boot, all->boot_id) || pid == 0 || pid > INT32_MAX)
+        box->end == BOX_END_HOST || pid == 0 || pid > INT32_MAX)
         return BOX_DEAD;
     box->pid = (pid_t)pid;
-    if (adopt(all, box, started))
+    if (adopt(all, box, started)) {
+        box->end = BOX_END_NONE;
         return BOX_RUNNING;
+    }
     box->pid = 0;
     return BOX_DEAD;
 }

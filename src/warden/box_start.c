@@ -65,6 +65,8 @@ static int make_disk(struct start *start, struct error *err)
 
     if (start->spec->keep_disk)
         return disk_box_reopen(disk, id, limit, &start->disk_fd, err);
+    if (start->spec->source[0])
+        return box_copy_disk(start->all, start->spec, &start->disk_fd, err);
     if (start->top_layer)
         return disk_box_clone(disk, id, start->top_layer, limit, &start->disk_fd, err);
     return disk_box_create(disk, id, limit, &start->disk_fd, err);

@@ -307,7 +307,8 @@ bool boxes_exited(struct boxes *all, uint32_t slot, struct engine_event *out)
         box->child = false;
         box->state = BOX_DEAD;
         memcpy(out->id, box->id, ID_SIZE);
-        out->end = box_cgroup_oom(all->cgroups, box->id) ? BOX_END_OOM : BOX_END_EXITED;
+        box->end = box_cgroup_oom(all->cgroups, box->id) ? BOX_END_OOM : BOX_END_EXITED;
+        out->end = box->end;
         tell = true;
     }
     (void)pthread_mutex_unlock(&all->lock);
@@ -327,8 +328,10 @@ size_t boxes_list(struct boxes *all, size_t offset, struct box_info *out, size_t
 
         if (seen++ < offset || count == max)
             continue;
-        out[count] = (struct box_info){
-            .slot = box->slot, .pid = box->pid, .running = box->state == BOX_RUNNING};
+        out[count] = (struct box_info){.slot = box->slot,
+                                       .pid = box->pid,
+                                       .running = box->state == BOX_RUNNING,
+                                       .end = box->state == BOX_DEAD ? box->end : BOX_END_NONE};
         memcpy(out[count].id, box->id, ID_SIZE);
         count++;
     }
@@ -377,6 +380,8 @@ static void found(const char *id, void *arg)
         box->state = BOX_DEAD;
     if (box->state == BOX_RUNNING)
         watch_exit(all, box);
+    else if (box->end == BOX_END_EXITED && box_cgroup_oom(all->cgroups, id))
+        box->end = BOX_END_OOM;
     (void)map_put(&all->table, str_of(id), box);
     box_snapshot_recover(all, id);
 }

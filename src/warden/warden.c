@@ -208,6 +208,7 @@ int warden_down(const struct warden_config *config, struct error *err)
     (void)umask(022);
     warden.config = config;
     warden.event_fd = warden.server_pidfd = -1;
+    warden.going_down = true;
     if (warden_open_host(&warden, err) < 0) {
         warden_close_host(&warden, false);
         return -1;

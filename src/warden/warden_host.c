@@ -173,7 +173,8 @@ static void make_resolv_conf(struct warden *warden)
 static int open_shared(struct warden *warden, struct error *err)
 {
     struct boxes *boxes = &warden->boxes;
-    struct disk_config disk = {.data_dir = warden->config->data_dir};
+    struct disk_config disk = {.data_dir = warden->config->data_dir,
+                               .only_to_unmount = warden->going_down};
     uint32_t seed = (uint32_t)strtoul(warden->instance, NULL, 16);
 
     warden->network = (struct network_config){.instance = warden->instance,

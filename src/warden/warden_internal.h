@@ -19,6 +19,7 @@ struct warden {
     pid_t server_pid;
     int server_pidfd;
     int event_fd; /* our end of the event channel */
+    bool going_down;
 };
 
 /* ---- warden_host.c: the host side of a data directory ---- */

@@ -109,6 +109,22 @@ static int check_flags(const struct box_spec *spec, struct error *err)
     return 0;
 }
 
+static int check_id(const char id[ID_SIZE], struct error *err)
+{
+    if (strnlen(id, ID_SIZE) != ID_LEN || !id_valid(str_of(id)))
+        return error_set(err, ERROR_INVALID, "not a sandbox id");
+    return 0;
+}
+
+static int check_source(const struct box_spec *spec, struct error *err)
+{
+    if (spec->source[0] == '\0')
+        return 0;
+    if (spec->keep_disk || check_id(spec->source, err) < 0 || strcmp(spec->source, spec->id) == 0)
+        return error_set(err, ERROR_INVALID, "not a box to copy");
+    return 0;
+}
+
 static int check_spec(const struct box_spec *spec, struct error *err)
 {
     if (spec->layer_count == 0 || spec->layer_count > BOX_LAYERS_MAX)
@@ -116,7 +132,7 @@ static int check_spec(const struct box_spec *spec, struct error *err)
     for (uint32_t i = 0; i < spec->layer_count; i++)
         if (!name_valid(spec->layers[i]))
             return error_set(err, ERROR_INVALID, "layer %u has no valid name", i);
-    if (check_flags(spec, err) < 0 || check_volumes(spec, err) < 0)
+    if (check_source(spec, err) < 0 || check_flags(spec, err) < 0 || check_volumes(spec, err) < 0)
         return -1;
     return check_limits(&spec->limits, err);
 }
@@ -124,13 +140,6 @@ static int check_spec(const struct box_spec *spec, struct error *err)
 static int check_name(const char name[LAYER_NAME_SIZE], struct error *err)
 {
     return name_valid(name) ? 0 : error_set(err, ERROR_INVALID, "not a name");
-}
-
-static int check_id(const char id[ID_SIZE], struct error *err)
-{
-    if (strnlen(id, ID_SIZE) != ID_LEN || !id_valid(str_of(id)))
-        return error_set(err, ERROR_INVALID, "not a sandbox id");
-    return 0;
 }
 
 static int list_layers(struct boxes *boxes, const char after[LAYER_NAME_SIZE],

@@ -25,6 +25,7 @@ const READY_MS = 60_000
 export async function startServer(options = {}) {
   assert.ok(process.env.QUICKSAND_LAB || options.anywhere, 'run this through tests/harness/lab.sh')
   const server = new Server(options)
+  await options.prepare?.(server) // its data directory is not there yet
   await server.start()
   return server
 }
@@ -201,8 +202,16 @@ class Server {
     return result
   }
 
+  // Running and paused ones.
   async killAll() {
-    const ids = await this.ids()
+    const ids = []
+    for (let token; ; ) {
+      const answer = await this.api('GET', `/v2/sandboxes?limit=100${token ? `&nextToken=${token}` : ''}`)
+      assert.equal(answer.status, 200, answer.text)
+      ids.push(...answer.body.map((one) => one.sandboxID))
+      token = answer.headers['x-next-token']
+      if (!token) break
+    }
     await Promise.all(ids.map((id) => this.api('DELETE', `/sandboxes/${id}`)))
     return ids
   }

@@ -26,6 +26,12 @@ async function assertUsable(sandbox) {
   await eventually('the sandbox works again', async () => (await shell(sandbox, 'echo back', { timeoutMs: 5000 }).catch(() => ({}))).stdout === 'back\n', 20_000, 300)
 }
 
+// Why it ended is told, also afterwards.
+async function assertEnded(sandbox, reason) {
+  const events = (await server.api('GET', `/events/sandboxes/${sandbox.sandboxId}`)).body
+  assert.equal(events.find((event) => event.type.endsWith('killed'))?.event_data.detail, reason)
+}
+
 test('nproc and free show the sandbox’s size', async () => {
   const info = (await server.api('GET', `/sandboxes/${neighbour.sandboxId}`)).body
   const cores = Number((await shell(neighbour, 'nproc')).stdout)
@@ -47,6 +53,7 @@ test('fork bomb', async () => {
   const began = Date.now()
   await sandbox.kill()
   assert.ok(Date.now() - began < 10_000, `kill took ${Date.now() - began} ms`)
+  await assertEnded(sandbox, 'killed')
   await assertNeighbourWell()
 })
 
@@ -78,6 +85,7 @@ test('memory bomb: the greedy process dies, the sandbox lives', async () => {
   await assertNeighbourWell()
   await assertUsable(sandbox)
   await sandbox.kill()
+  await assertEnded(sandbox, 'killed')
 })
 
 test('memory bomb by files in /tmp, /dev/shm and /run', async () => {

@@ -1,0 +1,73 @@
+// Time limits hold when nobody is there to see to them: the agent ends its sandbox by itself.
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { eventually, startServer } from '../harness/server.mjs'
+import { agentOf } from '../harness/chaos.mjs'
+import { findProcesses, isOurs, ofSandbox } from '../harness/leftovers.mjs'
+
+let server
+before(async () => {
+  server = await startServer({ args: ['--warm', '1', '--grace', '3'] })
+})
+after(() => server.destroy())
+
+async function killEverything() {
+  for (const one of findProcesses(isOurs)) {
+    try {
+      process.kill(one.pid, 'SIGKILL')
+    } catch {}
+  }
+  await server.exited
+}
+
+const file = (box, method, body) =>
+  server.sandbox(box.sandboxID, 49983, '/files?path=/home/user/kept&username=user', {
+    method,
+    body,
+    headers: { 'Content-Type': 'application/octet-stream', ...(box.envdAccessToken ? { 'X-Access-Token': box.envdAccessToken } : {}) },
+  })
+
+test('without server and warden, sandboxes end after their time and not before', { timeout: 60_000 }, async () => {
+  const killed = await server.create({ timeout: 3 })
+  const paused = await server.create({ timeout: 3, autoPause: true })
+  const extended = await server.create({ timeout: 3 })
+  const shortened = await server.create({ timeout: 600 })
+  const frozen = await server.create({ timeout: 3 })
+  assert.equal((await file(paused, 'POST', 'file')).status, 200)
+  assert.equal((await server.api('POST', `/sandboxes/${extended.sandboxID}/timeout`, { timeout: 600 })).status, 204)
+  assert.equal((await server.api('POST', `/sandboxes/${shortened.sandboxID}/timeout`, { timeout: 3 })).status, 204)
+  assert.equal((await server.api('POST', `/sandboxes/${frozen.sandboxID}/pause`, { memory: true })).status, 204)
+  await killEverything()
+  const all = [killed, paused, extended, shortened, frozen]
+  for (const box of all) assert.ok(agentOf(box.sandboxID), 'it goes on for the time being')
+  await eventually('they are gone', () => [killed, paused, shortened].every((box) => !agentOf(box.sandboxID)), 15_000, 100)
+  await sleep(3000)
+  assert.ok(agentOf(extended.sandboxID), 'one whose time was extended goes on')
+  assert.ok(agentOf(frozen.sandboxID), 'one that stands still is no burden')
+  await server.start()
+  for (const box of [killed, shortened]) {
+    assert.equal((await server.api('GET', `/sandboxes/${box.sandboxID}`)).status, 404)
+    const events = await server.api('GET', `/events/sandboxes/${box.sandboxID}`)
+    assert.equal(events.body[0].event_data.detail, 'timeout')
+    await eventually('nothing is left', () => ofSandbox(box.sandboxID, server.data).length === 0)
+  }
+  // Who wanted a pause at the end has its files.
+  const info = await server.api('GET', `/sandboxes/${paused.sandboxID}`)
+  assert.equal(info.body.state, 'paused')
+  const resumed = await server.api('POST', `/sandboxes/${paused.sandboxID}/connect`, { timeout: 60 })
+  assert.equal(resumed.status, 201)
+  assert.equal((await server.api('GET', `/sandboxes/${paused.sandboxID}`)).body.resumedFrom, 'disk')
+  assert.equal((await file(paused, 'GET')).text, 'file')
+  assert.equal((await server.sandbox(extended.sandboxID, 49983, '/health')).status, 204)
+})
+
+test('one that stood still for longer than its time goes on when it is resumed', { timeout: 60_000 }, async () => {
+  const box = await server.create({ timeout: 2 })
+  assert.equal((await server.api('POST', `/sandboxes/${box.sandboxID}/pause`, { memory: true })).status, 204)
+  await sleep(7000)
+  assert.equal((await server.api('POST', `/sandboxes/${box.sandboxID}/connect`, { timeout: 60 })).status, 201)
+  assert.equal((await server.api('GET', `/sandboxes/${box.sandboxID}`)).body.resumedFrom, 'memory')
+  await sleep(7000)
+  assert.equal((await server.sandbox(box.sandboxID, 49983, '/health')).status, 204)
+})
