@@ -49,8 +49,8 @@ struct fetch_response {
 };
 
 /* The caller inits nothing and calls fetch_response_done() in any case. */
-int fetch_call(struct fetch *fetch, const struct fetch_request *request,
-               struct fetch_response *out, struct error *err);
+int fetch_call(struct fetch *fetch, const struct fetch_request *request, struct fetch_response *out,
+               struct error *err);
 void fetch_response_done(struct fetch_response *response);
 #define auto_response __attribute__((cleanup(fetch_response_done)))
 

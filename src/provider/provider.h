@@ -76,8 +76,9 @@ struct provider_config {
     const char *api_url; /* "embedded" or a URL; "" = the type's own default */
     const char *domain;
     const char *api_key; /* the secret itself; "" = none */
-    const json_t *options; /* the whole record of the config file: type's own settings; may be NULL */
-    struct fetch *fetch;                      /* borrowed */
+    const json_t
+        *options;        /* the whole record of the config file: type's own settings; may be NULL */
+    struct fetch *fetch; /* borrowed */
     const struct provider_embedded *embedded; /* borrowed; NULL when there is no engine here */
 };
 
@@ -107,11 +108,11 @@ struct provider_spec {
     size_t env_count;
     enum provider_egress egress;
     json_t *allow_domains, *allow_cidrs; /* arrays of strings for EGRESS_RESTRICTED, or NULL */
-    json_t *mounts;      /* as in the request; only with PROVIDER_MOUNTS */
-    int64_t ttl_s;       /* life without activity; 0 = the provider's default */
-    bool pause_at_ttl;   /* else it is killed */
-    int64_t cpu, mem_mb; /* 0 = default */
-    json_t *options;     /* of the profile: type's own settings (browserSettings, ...); may be NULL */
+    json_t *mounts;                      /* as in the request; only with PROVIDER_MOUNTS */
+    int64_t ttl_s;                       /* life without activity; 0 = the provider's default */
+    bool pause_at_ttl;                   /* else it is killed */
+    int64_t cpu, mem_mb;                 /* 0 = default */
+    json_t *options; /* of the profile: type's own settings (browserSettings, ...); may be NULL */
 };
 
 /* What there is. Strings live in the arena of the call. */
@@ -191,10 +192,10 @@ enum provider_event_kind { PROVIDER_STARTED, PROVIDER_STDOUT, PROVIDER_STDERR, P
 
 struct provider_event {
     enum provider_event_kind kind;
-    struct str data;   /* of STDOUT (also what a terminal prints) and STDERR; until the next call */
-    int64_t pid;       /* of STARTED; 0 = unknown */
-    int exit_code;     /* of EXITED; 128 + signal when it was killed */
-    bool timed_out;    /* of EXITED: its timeout ended it */
+    struct str data; /* of STDOUT (also what a terminal prints) and STDERR; until the next call */
+    int64_t pid;     /* of STARTED; 0 = unknown */
+    int exit_code;   /* of EXITED; 128 + signal when it was killed */
+    bool timed_out;  /* of EXITED: its timeout ended it */
 };
 
 /* One reader; input, resize, signal and cancel from any thread. */

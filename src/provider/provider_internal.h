@@ -7,8 +7,7 @@
 struct provider_ops {
     const char *type;
     /* Reads config->options, sets provider->caps (and ->impl). */
-    int (*open)(struct provider *provider, const struct provider_config *config,
-                struct error *err);
+    int (*open)(struct provider *provider, const struct provider_config *config, struct error *err);
     void (*close)(struct provider *provider);
 
     int (*check)(struct provider *provider, struct error *err);
