@@ -58,7 +58,7 @@ void fetch_response_done(struct fetch_response *response);
 
 struct fetch_stream;
 
-/* Returns when the answer's head is there. */
+/* Returns when the answer's head is there. A `source` must live until fetch_close(). */
 int fetch_open(struct fetch *fetch, const struct fetch_request *request, struct fetch_stream **out,
                struct error *err);
 int fetch_status(const struct fetch_stream *stream);
