@@ -30,6 +30,9 @@ int agent_backend_require(const struct agent_backend *backend, unsigned features
  *       r = provider_get(agent_backend_provider(backend), ..., err);
  *   while (agent_try_again(&try, r, err));
  *
+ * With the breaker open errnum is EBUSY: so the edge tells "we do not ask now" (503) from "the
+ * provider failed" (502).
+ *
  * Waits between tries (1 s, doubling, at most 10 s, with jitter; Retry-After is honoured up to the
  * limit). ERROR_UNAVAILABLE is tried again; ERROR_TIMEOUT only when once_more_is_safe was set;
  * ERROR_QUOTA only when the settings say so. Each outcome counts for the breaker: answers (also 404,
