@@ -1,0 +1,1 @@
+-- No change: the number stands for a step that other builds have.
