@@ -15,14 +15,16 @@ struct agent_session {
     struct str permission; /* ask, edit, bypass */
     struct str snapshot_id, checkpoint;
     struct str task_id, agent_id;
-    json_t *runtime; /* provider, sandbox-id, sandbox-name, sandbox-port, base-url, session-id,
-                        snapshot-id; no secrets; lives in the arena's tree */
+    struct str acp_session, workdir; /* of the agent, once provisioned */
+    struct str base_url;             /* of sandbox-agent, while it is attached */
+    int64_t port;                    /* where sandbox-agent answers in the sandbox */
     int64_t created_at_us, updated_at_us;
 };
 
 struct agent_session_request {
     struct agent_overrides overrides;
-    struct str agent; /* mock, claude, codex, ...; STR_NONE = mock is refused: the settings' */
+    struct str agent;        /* mock, claude, codex, ... */
+    struct str sandbox_id;   /* one of the runtime's that is there; STR_NONE = one of its own */
     struct str repo, branch; /* to clone; STR_NONE = an empty workspace */
     struct str permission;   /* STR_NONE = the profile's */
     struct str mode;         /* agentMode; STR_NONE = build */
@@ -68,6 +70,7 @@ int agent_session_snapshot(struct agents *agents, const struct agent_caller *cal
 
 struct agent_push {
     struct str branch, message, remote; /* STR_NONE = the session's, a default, origin */
+    struct str token; /* for this push; STR_NONE = the one the session was given */
     bool force;
 };
 struct agent_pushed {
