@@ -75,3 +75,7 @@ struct provider_process {
 
 extern const struct provider_ops provider_e2b, provider_docker, provider_daytona, provider_local,
     provider_browserbase;
+
+/* The names of provider.h back to bits; false for unknown ones. */
+bool provider_feature_parse(struct str name, unsigned *out);
+bool provider_egress_parse(struct str name, unsigned *out);
