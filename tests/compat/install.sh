@@ -42,3 +42,7 @@ done
 if ! node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a === 20 && b >= 18) ? 0 : 1)'; then
     [ -x build/npm/node/node_modules/node/bin/node ] || npm_install build/npm/node node@22
 fi
+
+# The server that runs agents in sandboxes, for sessions.
+[ -d build/npm/sandbox-agent ] || npm_install build/npm/sandbox-agent @sandbox-agent/cli-linux-x64@0.4.2
+chmod 0755 build/npm/sandbox-agent/node_modules/@sandbox-agent/cli-linux-x64/bin/sandbox-agent
