@@ -226,6 +226,24 @@ static int resolve(struct agents *agents, const struct agent_caller *caller,
     return r;
 }
 
+/* In a sandbox that is there already: it must be one of the caller's, and its server is shared. */
+static int share_server(struct agents *agents, const struct agent_caller *caller,
+                        struct store_session *row, struct arena *arena, struct error *err)
+{
+    struct agent_sandbox sandbox;
+    struct str token;
+
+    if (agent_sandbox_get(agents, caller, row->sandbox_id, false, arena, &sandbox, err) < 0)
+        return -1;
+    row->sandbox_id = sandbox.id;
+    row->provider = sandbox.provider;
+    if (store_session_server(agents->config.store, sandbox.id, arena, &token, &row->port, err) < 0)
+        return -1;
+    if (token.p)
+        row->agent_token = token;
+    return 0;
+}
+
 static void keep_overrides(struct live_session *live, const struct agent_session_request *request)
 {
     const struct agent_overrides *from = &request->overrides;
@@ -346,6 +364,8 @@ int agent_session_new(struct agents *agents, const struct agent_caller *caller,
     id_hex(token, 16);
     row.id = str_of(id);
     row.agent_token = settings->agent_token[0] ? str_of(settings->agent_token) : str_of(token);
+    if (request->sandbox_id.len && share_server(agents, caller, &row, arena, err) < 0)
+        return -1;
     live = live_new(agents, caller, &row);
     keep_overrides(live, request);
     pass_keys(live);

@@ -119,6 +119,18 @@ json_t *session_selected(struct str option)
                     : json_pack("{s:{s:s}}", "outcome", "outcome", "cancelled");
 }
 
+/* False when there is no room. */
+static bool expect_permission(struct live_session *live, json_t *id, json_t *params)
+{
+    json_t *options = json_object_get(params, "options");
+    auto_free char *name = request_name(id);
+
+    if (!name || json_object_size(live->permissions) >= SESSION_PERMISSIONS_MAX)
+        return false;
+    return json_object_set_new(live->permissions, name,
+                               json_pack("{s:O,s:O?}", "id", id, "options", options)) == 0;
+}
+
 static void on_permission(struct live_session *live, json_t *id, json_t *params)
 {
     json_t *options = json_object_get(params, "options");
@@ -132,13 +144,11 @@ static void on_permission(struct live_session *live, json_t *id, json_t *params)
         session_post(live, acp_result_text(id, session_selected(session_option(options, true))));
         return;
     }
-    if (!name || json_object_size(live->permissions) >= SESSION_PERMISSIONS_MAX) {
+    if (!expect_permission(live, id, params)) {
         session_event(live, "permission.denied", data);
         session_post(live, acp_result_text(id, session_selected(session_option(options, false))));
         return;
     }
-    (void)json_object_set_new(live->permissions, name,
-                              json_pack("{s:O,s:O?}", "id", id, "options", options));
     session_event(live, "permission.requested", data);
 }
 
@@ -227,8 +237,12 @@ static void on_message(void *arg, int64_t id, json_t *message)
     json_t *params = json_object_get(message, "params");
     struct error err;
 
-    if (id && id <= live->row.last_acp_id)
+    if (id && id <= live->row.last_acp_id) {
+        /* Seen by an earlier process; but whoever was asked for permission may still answer. */
+        if (str_is(method, "session/request_permission") && request_id)
+            expect_permission(live, request_id, params);
         return;
+    }
     if (id)
         live->row.last_acp_id = id;
     live->prompt_taken = true;

@@ -164,6 +164,28 @@ int store_session_in_state(struct store *store, struct str state, struct arena *
     return read_all(&query, arena, out, out_count, err);
 }
 
+int store_session_server(struct store *store, struct str sandbox_id, struct arena *arena,
+                         struct str *out_token, int64_t *out_port, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+    int found;
+
+    *out_token = STR_NONE;
+    if (query_open(&query, locked,
+                   "SELECT agent_token, port FROM agent_sessions WHERE sandbox_id = ?1"
+                   " ORDER BY created_at_us LIMIT 1",
+                   err) < 0)
+        return -1;
+    bind_text(&query, sandbox_id);
+    found = query_step(&query, err);
+    if (found > 0) {
+        *out_token = query_text(&query, 0, arena);
+        *out_port = query_int(&query, 1);
+    }
+    return found < 0 ? -1 : 0;
+}
+
 int store_session_seen(struct store *store, struct str id, int64_t acp_id, struct error *err)
 {
     auto_unlock struct store *locked = store_lock(store);

@@ -23,6 +23,10 @@ int store_session_list(struct store *store, struct str team_id, struct arena *ar
 /* Of all teams: those in the state. */
 int store_session_in_state(struct store *store, struct str state, struct arena *arena,
                            struct store_session **out, size_t *out_count, struct error *err);
+/* The server in a sandbox is shared by its sessions: token and port of the first one. *out_token is
+ * STR_NONE when there is none. */
+int store_session_server(struct store *store, struct str sandbox_id, struct arena *arena,
+                         struct str *out_token, int64_t *out_port, struct error *err);
 /* Events of the agent up to acp_id were passed on. May be lost with the host. */
 int store_session_seen(struct store *store, struct str id, int64_t acp_id, struct error *err);
 

@@ -27,6 +27,7 @@ CREATE TABLE agent_sessions (
     updated_at_us BIGINT NOT NULL
 );
 CREATE INDEX agent_sessions_by_team ON agent_sessions (team_id, created_at_us);
+CREATE INDEX agent_sessions_by_sandbox ON agent_sessions (sandbox_id, created_at_us);
 CREATE INDEX agent_sessions_by_state ON agent_sessions (state);
 
 CREATE TABLE agent_messages (
