@@ -21,6 +21,8 @@
 struct agent_settings;
 struct agents;
 struct fetch;
+struct provider;
+struct provider_config;
 struct provider_embedded;
 struct store;
 
@@ -30,6 +32,9 @@ struct agents_config {
     struct fetch *fetch;
     const struct provider_embedded *embedded; /* NULL: no engine in this process */
     const char *server_url;                   /* how clients reach this server; in answers */
+    /* Makes the providers; NULL = provider_new(). Tests put a fake here. */
+    int (*provider_new)(const struct provider_config *config, struct provider **out,
+                        struct error *err);
 };
 
 /* All borrowed. Opens the backends and takes up what the last process left: jobs and sessions that

@@ -13,6 +13,9 @@ struct agent_backend;
  * stays valid until agents_close(). */
 int agent_backend_find(struct agents *agents, const struct agent_caller *caller, struct str name,
                        struct agent_backend **out, struct error *err);
+/* The same without taking a place in a runner: NULL when any free runner is meant. */
+int agent_backend_peek(struct agents *agents, const struct agent_caller *caller, struct str name,
+                       struct agent_backend **out, struct error *err);
 struct provider *agent_backend_provider(struct agent_backend *backend);
 const char *agent_backend_name(const struct agent_backend *backend);
 int64_t agent_backend_max_sandboxes(const struct agent_backend *backend);

@@ -52,7 +52,15 @@ struct agent_settings {
     char *default_template;     /* E2B_TEMPLATE = E2B_TEMPLATE_ID; "" */
     int64_t sandbox_timeout_ms; /* E2B_SANDBOX_TIMEOUT_MS, 600000 */
     int64_t command_timeout_s;  /* E2B_TIMEOUT, 300 */
+    char *listen, *data_dir;    /* of the file, for the program; "" = not said */
 };
+
+/* Trimmed and in lower case; false when it is empty or too long. */
+bool agent_provider_word(struct str name, char out[AGENT_NAME_MAX + 1]);
+/* The type behind a word: "local", "local-process" are "process", "bb" is "browserbase"; others stay. */
+const char *agent_provider_type(const char *word);
+/* [a-z0-9][a-z0-9._-]*, at most AGENT_NAME_MAX: names of backends, profiles and runners. */
+bool agent_name_valid(struct str name);
 
 typedef const char *agent_getenv_fn(const char *name);
 
