@@ -11,6 +11,11 @@ static const struct {
     const struct provider_ops *ops;
 } types[] = {
     {"e2b", &provider_e2b},
+    {"docker", &provider_docker},
+    {"process", &provider_local},
+    {"local", &provider_local},
+    {"local-runner", &provider_local},
+    {"runner", &provider_local},
 };
 
 static const struct {
