@@ -1,0 +1,1 @@
+#include "agent/agent_core_env.h"
