@@ -12,6 +12,8 @@ static const struct {
 } types[] = {
     {"e2b", &provider_e2b},
     {"docker", &provider_docker},
+    {"daytona", &provider_daytona},
+    {"browserbase", &provider_browserbase},
     {"process", &provider_local},
     {"local", &provider_local},
     {"local-runner", &provider_local},
