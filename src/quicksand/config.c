@@ -41,6 +41,8 @@ static const struct setting settings[] = {
     TEXT_SETTING(agent, "agent", "", "the agent's program (default: envd beside this program)"),
     TEXT_SETTING(base_layer, "base-layer", "",
                  "directory with a root file system to use as the base template in place"),
+    TEXT_SETTING(runtime_config, "runtime-config", "",
+                 "JSON file with the agent runtime's providers and profiles"),
     NUMBER_SETTING(warm, "warm", "32", 0, 1000, "ready sandboxes kept for the next create"),
     NUMBER_SETTING(loops, "loops", "0", 0, 16,
                    "threads that serve connections (0: one per processor)"),
@@ -54,6 +56,8 @@ static const struct setting settings[] = {
                    "disk a base sandbox may write, in MB"),
     NUMBER_SETTING(server_uid, "uid", "64737", 1, 65533,
                    "user and group id of the unprivileged server"),
+    NUMBER_SETTING(process_provider, "process-provider", "0", 0, 1,
+                   "1: also run commands outside of sandboxes, as uid + 1 in DATA/process"),
 };
 
 enum { SETTING_COUNT = sizeof(settings) / sizeof(*settings), FILE_MAX = 64 * 1024 };
@@ -218,6 +222,8 @@ int config_load(struct config *config, int argc, char **argv, struct buf *out_fa
     make_absolute(config->data, out_faults);
     if (config->base_layer[0])
         make_absolute(config->base_layer, out_faults);
+    if (config->runtime_config[0])
+        make_absolute(config->runtime_config, out_faults);
     if (!strstr(" debug info warn error ", config->log) || !config->log[0])
         (void)buf_printf(out_faults, "log must be debug, info, warn or error, not '%s'\n",
                          config->log);
