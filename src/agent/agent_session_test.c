@@ -67,10 +67,14 @@ TEST(aliases_and_folders)
 
 TEST(what_a_push_failed_of)
 {
-    CHECK_STR(str_of(session_push_class(STR("fatal: Authentication failed for 'https://x'"))), "auth");
-    CHECK_STR(str_of(session_push_class(STR("! [rejected] a -> a (non-fast-forward)"))), "remote-rejected");
-    CHECK_STR(str_of(session_push_class(STR("error: src refspec HEAD does not match any"))), "no-commits");
-    CHECK_STR(str_of(session_push_class(STR("ssh: connect to host: Connection refused"))), "unknown");
+    CHECK_STR(str_of(session_push_class(STR("fatal: Authentication failed for 'https://x'"))),
+              "auth");
+    CHECK_STR(str_of(session_push_class(STR("! [rejected] a -> a (non-fast-forward)"))),
+              "remote-rejected");
+    CHECK_STR(str_of(session_push_class(STR("error: src refspec HEAD does not match any"))),
+              "no-commits");
+    CHECK_STR(str_of(session_push_class(STR("ssh: connect to host: Connection refused"))),
+              "unknown");
 }
 
 TEST(what_may_be_done_without_asking)
