@@ -227,12 +227,14 @@ int agent_backend_find(struct agents *agents, const struct agent_caller *caller,
     (void)pthread_rwlock_rdlock(&agents->backends_lock);
     r = find_word(agents, caller, name, word, out, &any, err);
     keyed = r == 0 && !*out && strchr(word, '#');
-    if (any) {
+    if (r == 0 && !*out && !keyed && !any)
+        r = unknown(agents, caller, word, err);
+    (void)pthread_rwlock_unlock(&agents->backends_lock);
+    if (any) { /* choosing takes a place: alone */
+        (void)pthread_rwlock_wrlock(&agents->backends_lock);
         *out = runner_choose(agents, caller->team_id);
         r = *out ? 0 : runner_none(agents, caller, err);
-    } else if (r == 0 && !*out && !keyed) {
-        r = unknown(agents, caller, word, err);
+        (void)pthread_rwlock_unlock(&agents->backends_lock);
     }
-    (void)pthread_rwlock_unlock(&agents->backends_lock);
     return keyed ? find_keyed(agents, caller, word, out, err) : r;
 }

@@ -23,7 +23,7 @@ struct agent_backend {
     char last_error[320];
     bool checking;
 
-    /* Runners. */
+    /* Runners; guarded by backends_lock. */
     bool runner, removed;
     char team_id[64];
     char *base_url, *token;
@@ -52,6 +52,6 @@ bool breaker_is_open(struct agent_backend *backend);
 
 /* Runners of earlier processes, from the store. */
 int agent_runners_open(struct agents *agents, struct error *err);
-/* With backends_lock held for reading: a free one of the team, and takes a place in it. */
+/* With backends_lock held for writing: a free one of the team, and takes a place in it. */
 struct agent_backend *runner_choose(struct agents *agents, struct str team_id);
 int runner_none(struct agents *agents, const struct agent_caller *caller, struct error *err);

@@ -30,11 +30,8 @@ struct agent_backend *runner_choose(struct agents *agents, struct str team_id)
         if (!best || at->heartbeat_us > best->heartbeat_us)
             best = at;
     }
-    if (best) {
-        (void)pthread_mutex_lock(&best->lock);
+    if (best)
         best->leased++;
-        (void)pthread_mutex_unlock(&best->lock);
-    }
     return best;
 }
 

@@ -20,7 +20,7 @@ static const char *const docker_keys[] = {
     NULL};
 static const char *const daytona_keys[] = {"toolbox_url", "target", "organization_id", "snapshot",
                                            "image",       "egress", "features",        NULL};
-static const char *const process_keys[] = {"socket", "root", "user", "features", NULL};
+static const char *const process_keys[] = {"socket", "agent", "root", NULL};
 static const char *const browserbase_keys[] = {"project_id", "region",   "keep_alive", "timeout",
                                                "proxies",    "features", NULL};
 
@@ -129,6 +129,9 @@ static void fill_from_environment(struct loader *loader, json_t *record, const c
         fill_docker_host(loader, record);
     if (strcmp(type, "e2b") == 0)
         fill_secure(loader, record);
+    if (strcmp(type, "process") == 0 && !json_object_get(record, "api_url") &&
+        !json_object_get(record, "agent"))
+        fill(record, "socket", loader_env(loader, "QUICKSAND_PROCESS_SOCKET"));
 }
 
 /* The key, resolved; "" when there is none. Takes it out of the record. */
@@ -314,7 +317,7 @@ static void choose_default(struct loader *loader)
 void loader_providers(struct loader *loader)
 {
     json_t *providers = loader_object(loader, loader->file, "", "providers"), *record;
-    const char *socket = loader_env(loader, "QUICKSAND_PROCESS_SOCKET"), *name;
+    const char *name;
 
     json_object_foreach(providers, name, record) read_record(loader, name, record);
     add_built_in(loader, "e2b", "e2b", json_object());
@@ -323,7 +326,7 @@ void loader_providers(struct loader *loader)
         add_built_in(loader, "daytona", "daytona", json_object());
     if (loader_env(loader, "BROWSERBASE_API_KEY"))
         add_built_in(loader, "browserbase", "browserbase", json_object());
-    if (socket)
-        add_built_in(loader, "local", "process", json_pack("{s:s}", "socket", socket));
+    if (loader_env(loader, "QUICKSAND_PROCESS_SOCKET"))
+        add_built_in(loader, "local", "process", json_object());
     choose_default(loader);
 }
