@@ -123,6 +123,9 @@ static void on_tick(struct run *run)
         (void)kill(run->warden->server_pid, SIGKILL);
         run->kill_at_ms = now + STOP_TIMEOUT_MS;
     }
+    if (run->warden->config->process_provider && !run->warden->process_pid && !run->stopping &&
+        warden_process_start(run->warden, &err) < 0)
+        log_error("warden", "%s", err.message);
     if (disk_grow(run->warden->boxes.disk, &err) < 0)
         log_error("warden", "%s", err.message);
 }
@@ -147,9 +150,10 @@ static int run_loop(struct run *run)
             {.fd = run->signal_fd, .events = POLLIN},
             {.fd = warden->server_pid ? warden->server_pidfd : -1, .events = POLLIN},
             {.fd = warden->boxes.exit_epoll_fd, .events = POLLIN},
+            {.fd = warden->process_pid ? warden->process_pidfd : -1, .events = POLLIN},
         };
 
-        if (poll(fds, 3, wait_ms(run)) < 0 && errno != EINTR)
+        if (poll(fds, 4, wait_ms(run)) < 0 && errno != EINTR)
             return 1;
         if (fds[0].revents)
             on_signal(run);
@@ -157,6 +161,8 @@ static int run_loop(struct run *run)
             on_server_exit(run);
         if (fds[2].revents)
             on_box_exit(run);
+        if (fds[3].revents)
+            warden_process_ended(warden);
         on_tick(run);
     }
     return run->exit_status;
@@ -185,6 +191,7 @@ int warden_run(const struct warden_config *config)
     (void)umask(022);
     warden.config = config;
     warden.event_fd = warden.server_pidfd = -1;
+    warden.process_fd = warden.process_pidfd = warden.process_parent_fd = -1;
     run.signal_fd = block_signals();
     if (warden_open_host(&warden, &err) < 0 || warden_listen(&warden, &err) < 0) {
         (void)fprintf(stderr, "quicksand: %s\n", err.message);
@@ -193,6 +200,7 @@ int warden_run(const struct warden_config *config)
     }
     (void)setenv("QUICKSAND_URL_SELF", warden.url, 1);
     status = start_server(&run) < 0 ? 1 : run_loop(&run);
+    warden_process_stop(&warden);
     /* With no sandbox running there is no reason to leave mounts, links and cgroups behind. */
     warden_close_host(&warden, boxes_count_live(&warden.boxes) == 0);
     return status;
