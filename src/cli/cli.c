@@ -14,9 +14,10 @@ static const struct cli_command version_command = {"version", "", "Print the ver
                                                    run_version};
 
 static const struct cli_command *const commands[] = {
-    &cli_run_command, &cli_create_command, &cli_exec_command, &cli_cp_command,
-    &cli_ls_command,  &cli_show_command,   &cli_rm_command,   &cli_template_command,
-    &cli_key_command, &cli_doctor_command, &version_command,  &help_command,
+    &cli_run_command, &cli_create_command, &cli_exec_command,   &cli_cp_command,
+    &cli_ls_command,  &cli_show_command,   &cli_rm_command,     &cli_template_command,
+    &cli_key_command, &cli_doctor_command, &cli_runner_command, &version_command,
+    &help_command,
 };
 enum { COMMAND_COUNT = sizeof(commands) / sizeof(commands[0]) };
 

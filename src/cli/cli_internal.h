@@ -40,4 +40,4 @@ int cli_connect(struct cli *cli, struct error *err);
 extern const struct cli_command cli_run_command, cli_exec_command, cli_create_command;
 extern const struct cli_command cli_ls_command, cli_show_command, cli_rm_command;
 extern const struct cli_command cli_cp_command, cli_key_command, cli_template_command;
-extern const struct cli_command cli_doctor_command;
+extern const struct cli_command cli_doctor_command, cli_runner_command;
