@@ -59,9 +59,12 @@ static int read_entry(struct docker *docker, struct archive *archive, struct tar
     char *piece auto_free = xmalloc(PIECE);
     struct archive_entry *entry;
     la_ssize_t n;
+    int head = archive_read_open(archive, in, NULL, tar_in_read, NULL);
 
-    if (archive_read_open(archive, in, NULL, tar_in_read, NULL) != ARCHIVE_OK ||
-        archive_read_next_header(archive, &entry) != ARCHIVE_OK) {
+    if (head == ARCHIVE_OK)
+        head = archive_read_next_header(archive, &entry);
+    /* The warning: its name, which we do not use, has no form in this locale. */
+    if (head != ARCHIVE_OK && head != ARCHIVE_WARN) {
         if (in->err.code == ERROR_NONE)
             return error_set(err, ERROR_UNAVAILABLE, "%s: what came is no tar", docker->who);
         *err = in->err;
