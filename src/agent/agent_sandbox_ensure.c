@@ -270,6 +270,12 @@ static int new_row(struct ensure *ensure, struct str replaces, struct error *err
     ensure->row.last_used_at_us = ensure->row.created_at_us;
     if (store_agent_claim(ensure->agents->config.store, &claim, err) == 0)
         return 0;
+    if (err->code == ERROR_QUOTA) {
+        /* Some may have ended without telling. */
+        agent_prune_overdue(ensure->agents, ensure->row.provider);
+        if (store_agent_claim(ensure->agents->config.store, &claim, err) == 0)
+            return 0;
+    }
     return err->code == ERROR_EXISTS && ensure->request->key.p ? AGAIN : -1;
 }
 
@@ -351,7 +357,7 @@ static int newest_snapshot(struct ensure *ensure, struct str sandbox_id, bool *o
     size_t count = 0;
 
     if (store_agent_snapshot_list(ensure->agents->config.store, ensure->caller->team_id, sandbox_id,
-                                  STR("ready"), 20, ensure->arena, &found, &count, err) < 0)
+                                  STR("ready"), ensure->arena, &found, &count, err) < 0)
         return -1;
     for (size_t i = 0; i < count && !*out_found; i++)
         if (agent_snapshot_usable(ensure->agents, ensure->profile.backend, &found[i], &ignored) ==

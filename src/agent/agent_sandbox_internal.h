@@ -28,6 +28,8 @@ enum agent_life { LIFE_LONG, LIFE_SHORT, LIFE_UNKNOWN };
 /* SHORT: less than half of ttl_s is left. UNKNOWN: may have ended. */
 enum agent_life agent_live_life(struct agents *agents, struct str id, int64_t ttl_s);
 void agent_live_forget(struct agents *agents, struct str id);
+/* All that was counted goes to the rows. */
+void agent_live_flush(struct agents *agents);
 /* Has the image a bash? -1 = not known yet. */
 int agent_live_bash(struct agents *agents, struct str provider, struct str image);
 void agent_live_set_bash(struct agents *agents, struct str provider, struct str image, bool bash);
@@ -147,6 +149,8 @@ int agent_terminals_open(struct agents *agents, struct error *err);
 void agent_terminals_close(struct agents *agents);
 /* Timers (agent_prune.c). */
 void agent_prune_open(struct agents *agents);
+/* Rows of sandboxes whose time should be over are corrected; STR_NONE = on all providers. */
+void agent_prune_overdue(struct agents *agents, struct str provider);
 
 /* Deletes a snapshot at its provider and its row. */
 int agent_snapshot_drop(struct agents *agents, const struct agent_caller *caller,

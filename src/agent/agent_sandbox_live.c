@@ -208,6 +208,23 @@ void agent_live_forget(struct agents *agents, struct str id)
     free(live);
 }
 
+void agent_live_flush(struct agents *agents)
+{
+    struct agent_sandboxes *all = agents->sandboxes;
+    struct map_entry *entry;
+
+    (void)pthread_mutex_lock(&all->lock);
+    map_for_each (&all->live, entry) {
+        struct live *live = entry->value;
+
+        if (live->commands || live->jobs || live->used_us > live->flushed_us)
+            flush(agents, str_n(entry->key, entry->key_len), live);
+        live->flushed_us = live->used_us;
+        live->commands = live->jobs = 0;
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+}
+
 static char yes[] = "y", no[] = "n";
 enum { IMAGES_MAX = 4096 };
 

@@ -94,9 +94,14 @@ static int make_spec(const struct agents *agents, const struct agent_machine_spe
     return agent_command_env(profile->env, NULL, arena, &out->env, &out->env_count, err);
 }
 
+struct found {
+    struct provider_sandbox *machines;
+    size_t count;
+};
+
 static int find_by(struct agents *agents, struct agent_backend *backend, struct str team_id,
                    const struct provider_label *labels, size_t label_count, struct arena *arena,
-                   struct provider_sandbox **out, size_t *out_count, struct error *err)
+                   struct found *out, struct error *err)
 {
     struct agent_try try = {.once_more_is_safe = true};
     int r;
@@ -104,8 +109,8 @@ static int find_by(struct agents *agents, struct agent_backend *backend, struct 
     if (agent_try_begin(&try, agents, backend, err) < 0)
         return -1;
     do
-        r = provider_find(agent_backend_provider(backend), team_id, labels, label_count, arena, out,
-                          out_count, err);
+        r = provider_find(agent_backend_provider(backend), team_id, labels, label_count, arena,
+                          &out->machines, &out->count, err);
     while (agent_try_again(&try, r, err));
     return r;
 }
@@ -119,19 +124,20 @@ int agent_machine_find(struct agents *agents, struct agent_backend *backend,
         {STR("quicksand.spec-hash"), row->spec_hash},
         {STR("quicksand.team"), row->team_id},
     };
-    struct provider_sandbox *found = NULL, *best = NULL;
-    size_t count = 0;
+    struct provider_sandbox *best = NULL;
+    struct found found = {0};
 
     if (!can_find(agents, backend))
         return 0;
-    if (find_by(agents, backend, row->team_id, labels, 3, arena, &found, &count, err) < 0)
+    if (find_by(agents, backend, row->team_id, labels, 3, arena, &found, err) < 0)
         return -1;
-    for (size_t i = 0; i < count; i++) {
-        int64_t earlier = best ? found[i].started_at_us - best->started_at_us : -1;
+    for (size_t i = 0; i < found.count; i++) {
+        struct provider_sandbox *machine = &found.machines[i];
+        int64_t earlier = best ? machine->started_at_us - best->started_at_us : -1;
 
-        if (found[i].state != PROVIDER_ENDED &&
-            (earlier < 0 || (earlier == 0 && str_cmp(found[i].id, best->id) < 0)))
-            best = &found[i];
+        if (machine->state != PROVIDER_ENDED &&
+            (earlier < 0 || (earlier == 0 && str_cmp(machine->id, best->id) < 0)))
+            best = machine;
     }
     if (!best || str_eq(best->id, except))
         return 0;
@@ -147,16 +153,15 @@ int agent_machine_find_own(struct agents *agents, struct agent_backend *backend,
         {STR("quicksand.id"), row->id},
         {STR("quicksand.instance"), agent_instance_name(agents)},
     };
-    struct provider_sandbox *found = NULL;
-    size_t count = 0;
+    struct found found = {0};
 
     if (!(provider_caps(agent_backend_provider(backend))->features & PROVIDER_FIND))
         return 0;
-    if (find_by(agents, backend, row->team_id, labels, 2, arena, &found, &count, err) < 0)
+    if (find_by(agents, backend, row->team_id, labels, 2, arena, &found, err) < 0)
         return -1;
-    if (!count)
+    if (!found.count)
         return 0;
-    *out = found[0];
+    *out = found.machines[0];
     return 1;
 }
 

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "json/json_shape.h"
 
-enum { ALIAS_MAX = 512, LIST_MAX = 1000 };
+enum { ALIAS_MAX = 512 };
 
 static void snapshot_of(const struct store_agent_snapshot *row, struct agent_snapshot *out)
 {
@@ -178,7 +178,7 @@ int agent_snapshot_list(struct agents *agents, const struct agent_caller *caller
     size_t count = 0;
 
     if (store_agent_snapshot_list(agents->config.store, caller->team_id, sandbox_id, STR_NONE,
-                                  LIST_MAX, arena, &rows, &count, err) < 0)
+                                  arena, &rows, &count, err) < 0)
         return -1;
     *out = arena_alloc(arena, (count + 1) * sizeof(**out));
     for (size_t i = 0; i < count; i++)

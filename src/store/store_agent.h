@@ -114,9 +114,9 @@ int store_agent_snapshot_state(struct store *store, struct str id, const char *s
 int store_agent_snapshot_get(struct store *store, struct str team_id, struct str name,
                              struct arena *arena, struct store_agent_snapshot *out,
                              struct error *err);
-/* Newest first; sandbox_id STR_NONE = any; state STR_NONE = any. */
+/* The newest 1000, newest first; sandbox_id STR_NONE = any; state STR_NONE = any. */
 int store_agent_snapshot_list(struct store *store, struct str team_id, struct str sandbox_id,
-                              struct str state, size_t limit, struct arena *arena,
+                              struct str state, struct arena *arena,
                               struct store_agent_snapshot **out, size_t *out_count,
                               struct error *err);
 /* Those whose time has passed; STR_NONE = all teams. */

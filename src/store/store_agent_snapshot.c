@@ -166,7 +166,7 @@ static int read_all(struct query *query, struct arena *arena, struct store_agent
 }
 
 int store_agent_snapshot_list(struct store *store, struct str team_id, struct str sandbox_id,
-                              struct str state, size_t limit, struct arena *arena,
+                              struct str state, struct arena *arena,
                               struct store_agent_snapshot **out, size_t *out_count,
                               struct error *err)
 {
@@ -176,13 +176,12 @@ int store_agent_snapshot_list(struct store *store, struct str team_id, struct st
     if (query_open(&query, locked,
                    "SELECT " COLUMNS " FROM agent_snapshots WHERE team_id = ?1"
                    " AND (?2 = '' OR sandbox_id = ?2) AND (?3 = '' OR state = ?3)"
-                   " ORDER BY created_at_us DESC, id LIMIT ?4",
+                   " ORDER BY created_at_us DESC, id LIMIT 1000",
                    err) < 0)
         return -1;
     bind_text(&query, team_id);
     agent_bind(&query, sandbox_id);
     agent_bind(&query, state);
-    bind_int(&query, (int64_t)limit);
     return read_all(&query, arena, out, out_count, err);
 }
 
