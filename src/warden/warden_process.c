@@ -26,7 +26,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 
-enum { FIRST_FD = 3, FDS = 2 };
+enum { FIRST_FD = 3, FDS = 3 };
 
 static int make_root(const struct warden *warden, char *out, size_t size, struct error *err)
 {
@@ -71,7 +71,7 @@ static _Noreturn void exec_agent(const struct warden *warden, const char *root, 
     char home[WARDEN_PATH_SIZE + 16];
     char *envp[] = {path, home, NULL};
     uid_t uid = warden->config->server_uid + 1;
-    int fds[FDS] = {warden->process_fd, parent_fd};
+    int fds[FDS] = {warden->process_fd, parent_fd, warden->boxes.agent_fd};
     sigset_t none;
 
     (void)snprintf(home, sizeof(home), "HOME=%s", root);
@@ -89,7 +89,9 @@ static _Noreturn void exec_agent(const struct warden *warden, const char *root, 
         _exit(126);
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
-    (void)execve(warden->config->agent_path, argv, envp);
+    /* By descriptor: the program may stand where its user cannot go. */
+    (void)fcntl(FIRST_FD + 2, F_SETFD, FD_CLOEXEC);
+    (void)syscall(SYS_execveat, FIRST_FD + 2, "", argv, envp, AT_EMPTY_PATH);
     _exit(127);
 }
 
