@@ -18,7 +18,7 @@ static void open_agents(struct core_env *env)
 {
     OK(agents_open(&(struct agents_config){.store = env->store,
                                            .settings = &env->settings,
-                                           .provider_new = agent_fake_provider},
+                                           .provider_new = provider_fake_open},
                    &env->agents, &err));
 }
 
@@ -30,7 +30,7 @@ void core_open(struct core_env *env, const char *file, void (*change)(struct cor
     buf_init(&faults, 65536);
     if (agent_settings_load(str_of(file), core_getenv, &env->settings, &faults) < 0)
         test_fail(__FILE__, __LINE__, "settings: %s", faults.p);
-    env->fake = agent_fake_new();
+    env->fake = provider_fake_new();
     OK(store_open(":memory:", &env->store, &err));
     if (change)
         change(env);
@@ -48,7 +48,7 @@ void core_close(struct core_env *env)
 {
     agents_close(env->agents);
     store_close(env->store);
-    agent_fake_free(env->fake);
+    provider_fake_free(env->fake);
     agent_settings_done(&env->settings);
 }
 

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "agent/agent.h"
-#include "agent/agent_fake.h"
 #include "agent/agent_settings.h"
 #include "base/test.h"
+#include "provider/provider_fake.h"
 #include "store/store.h"
 
 #define OK(call)                                                         \
@@ -25,7 +25,7 @@
 
 struct core_env {
     struct store *store;
-    struct agent_fake *fake;
+    struct provider_fake *fake;
     struct agent_settings settings;
     struct agents *agents;
     struct agent_caller caller;

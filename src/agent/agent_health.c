@@ -25,16 +25,16 @@ static void note_check(struct agents *agents, struct agent_backend *backend, int
     bool was_open;
 
     (void)pthread_mutex_lock(&backend->lock);
-    if (failed != backend->check_failed)
-        log_info("agent", "provider=%s health=%s%s%s", backend->name, failed ? "failed" : "ok",
-                 failed ? ": " : "", failed ? err->message : "");
-    backend->check_failed = failed;
-    backend->last_check_us = clock_wall_us();
-    was_open = backend->open_until_us && clock_mono_us() >= backend->open_until_us;
     if (failed) {
         (void)snprintf(backend->last_error, sizeof(backend->last_error), "%s", err->message);
         agent_mask(agents, backend->last_error);
     }
+    if (failed != backend->check_failed)
+        log_info("agent", "provider=%s health=%s%s%s", backend->name, failed ? "failed" : "ok",
+                 failed ? ": " : "", failed ? backend->last_error : "");
+    backend->check_failed = failed;
+    backend->last_check_us = clock_wall_us();
+    was_open = backend->open_until_us && clock_mono_us() >= backend->open_until_us;
     (void)pthread_mutex_unlock(&backend->lock);
     /* It is back: the next caller need not be the one who finds out. */
     if (was_open && reached)

@@ -7,8 +7,8 @@
 #include "agent/agent_profile_internal.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "json/json_shape.h"
 #include "store/store_runtime.h"
+#include "json/json_shape.h"
 
 enum { DEFAULT_IDLE_S = 900, DEFAULT_OUTPUT = 65536, DIGEST_MARK = '#' };
 

@@ -316,7 +316,7 @@ TEST(profile_refused_before_any_call)
                                 &(struct agent_overrides){.network = closed}, &arena, &profile,
                                 &err),
           ERROR_INVALID, "e2b cannot enforce egress restrictions; set config.network.mode to");
-    CHECK_INT(agent_fake_calls(env.fake, "create") + agent_fake_calls(env.fake, "find"), 0);
+    CHECK_INT(provider_fake_calls(env.fake, "create") + provider_fake_calls(env.fake, "find"), 0);
 }
 
 TEST(profile_with_its_own_key)
@@ -350,7 +350,7 @@ TEST(profile_file_is_checked_with_its_backend)
 {
     auto_buf struct buf faults = {0};
     struct agent_settings settings;
-    struct agent_fake *fake = agent_fake_new();
+    struct provider_fake *fake = provider_fake_new();
     auto_store struct store *store = NULL;
     struct agents *agents;
 
@@ -363,9 +363,9 @@ TEST(profile_file_is_checked_with_its_backend)
     OK(store_open(":memory:", &store, &err));
     FAILS(agents_open(&(struct agents_config){.store = store,
                                               .settings = &settings,
-                                              .provider_new = agent_fake_provider},
+                                              .provider_new = provider_fake_open},
                       &agents, &err),
           ERROR_INVALID, "profiles.p.network.mode: e2b cannot enforce");
     agent_settings_done(&settings);
-    agent_fake_free(fake);
+    provider_fake_free(fake);
 }

@@ -119,12 +119,15 @@ bool agent_try_again(struct agent_try *try, int r, const struct error *err)
     bool failed = code == ERROR_UNAVAILABLE || code == ERROR_TIMEOUT;
     bool again = code == ERROR_UNAVAILABLE || (code == ERROR_TIMEOUT && try->once_more_is_safe) ||
                  (code == ERROR_QUOTA && settings->retry.on_quota);
+    char why[sizeof(err->message)];
 
     breaker_count(try->agents, try->backend, !failed, failed ? err->message : "");
     if (!again || try->attempt >= settings->retry.attempts || breaker_is_open(try->backend))
         return false;
+    (void)snprintf(why, sizeof(why), "%s", err->message);
+    agent_mask(try->agents, why);
     log_info("agent", "provider=%s attempt=%d of %lld failed: %s", try->backend->name, try->attempt,
-             (long long)settings->retry.attempts, err->message);
+             (long long)settings->retry.attempts, why);
     wait_before(settings, try->attempt);
     try->attempt++;
     return true;

@@ -52,12 +52,12 @@ TEST(try_again_when_it_may_pass)
 
     core_open(&env, NULL, quick);
     backend = find(&env, NULL);
-    agent_fake_fail(env.fake, "check", 2, ERROR_UNAVAILABLE, "no answer");
+    provider_fake_fail(env.fake, "check", 2, ERROR_UNAVAILABLE, "no answer");
     OK(check(&env, backend, false, &err));
-    CHECK_INT(agent_fake_calls(env.fake, "check"), 3);
-    agent_fake_fail(env.fake, "check", 9, ERROR_UNAVAILABLE, "no answer");
+    CHECK_INT(provider_fake_calls(env.fake, "check"), 3);
+    provider_fake_fail(env.fake, "check", 9, ERROR_UNAVAILABLE, "no answer");
     FAILS(check(&env, backend, false, &err), ERROR_UNAVAILABLE, "no answer");
-    CHECK_INT(agent_fake_calls(env.fake, "check"), 6);
+    CHECK_INT(provider_fake_calls(env.fake, "check"), 6);
 }
 
 TEST(try_once_when_it_will_not)
@@ -70,14 +70,14 @@ TEST(try_once_when_it_will_not)
     core_open(&env, NULL, quick);
     backend = find(&env, NULL);
     for (size_t i = 0; i < sizeof(once) / sizeof(once[0]); i++) {
-        agent_fake_fail(env.fake, "check", 9, once[i], "said no");
+        provider_fake_fail(env.fake, "check", 9, once[i], "said no");
         FAILS(check(&env, backend, false, &err), once[i], "said no");
-        CHECK_INT(agent_fake_calls(env.fake, "check"), i + 1);
+        CHECK_INT(provider_fake_calls(env.fake, "check"), i + 1);
     }
-    agent_fake_fail(env.fake, "check", 2, ERROR_TIMEOUT, "slow");
+    provider_fake_fail(env.fake, "check", 2, ERROR_TIMEOUT, "slow");
     OK(check(&env, backend, true, &err));
     env.settings.retry.on_quota = true;
-    agent_fake_fail(env.fake, "check", 2, ERROR_QUOTA, "full");
+    provider_fake_fail(env.fake, "check", 2, ERROR_QUOTA, "full");
     OK(check(&env, backend, false, &err));
 }
 
@@ -90,7 +90,7 @@ TEST(breaker_opens_and_closes)
     core_open(&env, NULL, quick);
     env.settings.retry.attempts = 1;
     backend = find(&env, "e2b");
-    agent_fake_fail(env.fake, "check", 1000, ERROR_UNAVAILABLE, "no answer");
+    provider_fake_fail(env.fake, "check", 1000, ERROR_UNAVAILABLE, "no answer");
     for (int i = 0; i < 5; i++)
         FAILS(check(&env, backend, false, &err), ERROR_UNAVAILABLE, "no answer");
     CHECK_INT(backend_state(env.agents, backend), BACKEND_OPEN);
@@ -98,14 +98,14 @@ TEST(breaker_opens_and_closes)
           "provider 'e2b' failed 5 times in a row");
     CHECK_INT(check(&env, backend, false, &why), -1);
     CHECK_INT(why.errnum, EBUSY);
-    CHECK_INT(agent_fake_calls(env.fake, "check"), 5); /* not asked */
+    CHECK_INT(provider_fake_calls(env.fake, "check"), 5); /* not asked */
     CHECK_INT(backend_state(env.agents, find(&env, "docker")), BACKEND_OK);
     sleep_ms(120);
     FAILS(check(&env, backend, false, &err), ERROR_UNAVAILABLE, "no answer"); /* the probe */
-    CHECK_INT(agent_fake_calls(env.fake, "check"), 6);
+    CHECK_INT(provider_fake_calls(env.fake, "check"), 6);
     FAILS(check(&env, backend, false, &err), ERROR_UNAVAILABLE, "in a row"); /* open again */
-    CHECK_INT(agent_fake_calls(env.fake, "check"), 6);
-    agent_fake_fail(env.fake, "check", 0, ERROR_NONE, "");
+    CHECK_INT(provider_fake_calls(env.fake, "check"), 6);
+    provider_fake_fail(env.fake, "check", 0, ERROR_NONE, "");
     sleep_ms(120);
     OK(check(&env, backend, false, &err));
     CHECK_INT(backend_state(env.agents, backend), BACKEND_OK);
@@ -135,7 +135,7 @@ TEST(breaker_takes_answers_for_health)
 
     core_open(&env, NULL, quick);
     backend = find(&env, NULL);
-    agent_fake_fail(env.fake, "check", 1000, ERROR_NOT_FOUND, "no such thing");
+    provider_fake_fail(env.fake, "check", 1000, ERROR_NOT_FOUND, "no such thing");
     for (int i = 0; i < 10; i++)
         FAILS(check(&env, backend, false, &err), ERROR_NOT_FOUND, "no such thing");
     CHECK_INT(backend_state(env.agents, backend), BACKEND_OK);
@@ -170,7 +170,7 @@ TEST(backend_features)
     OK(agent_backend_require(backend, PROVIDER_PAUSE | PROVIDER_SNAPSHOT, &err));
     FAILS(agent_backend_require(backend, PROVIDER_PAUSE | PROVIDER_CDP, &err), ERROR_UNSUPPORTED,
           "provider 'e2b' does not support cdp");
-    CHECK_INT(agent_fake_calls(env.fake, "check"), 0);
+    CHECK_INT(provider_fake_calls(env.fake, "check"), 0);
 }
 
 TEST(backend_health)
@@ -189,8 +189,8 @@ TEST(backend_health)
     CHECK_STR(json_get_str(first, "isolation"), "strong");
     CHECK(json_is_null(json_object_get(first, "last_check_at")));
     CHECK_INT(json_array_size(json_object_get(first, "egress")), 3);
-    agent_fake_fail(env.fake, "check", 2, ERROR_UNAUTHORIZED,
-                    "key refused for e2b_0123456789abcdef0");
+    provider_fake_fail(env.fake, "check", 2, ERROR_UNAUTHORIZED,
+                       "key refused for e2b_0123456789abcdef0");
     later = agent_backends_json(env.agents, &env.caller, true);
     first = json_array_get(later, 0);
     CHECK_STR(json_get_str(first, "state"), "degraded");
@@ -208,9 +208,9 @@ TEST(backend_health_by_timer)
     auto_core struct core_env env;
 
     core_open(&env, NULL, often);
-    for (int i = 0; i < 50 && agent_fake_calls(env.fake, "check") < 2; i++)
+    for (int i = 0; i < 50 && provider_fake_calls(env.fake, "check") < 2; i++)
         sleep_ms(50);
-    CHECK(agent_fake_calls(env.fake, "check") >= 2); /* both of them */
+    CHECK(provider_fake_calls(env.fake, "check") >= 2); /* both of them */
 }
 
 TEST(backend_that_hangs_delays_nobody)

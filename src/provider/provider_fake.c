@@ -1,17 +1,17 @@
-#include "agent/agent_fake.h"
+#include "provider/provider_fake.h"
 
 #include <stdlib.h>
 #include <time.h>
 
-#include "agent/agent_fake_internal.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "provider/provider_fake_internal.h"
 
-static struct agent_fake *newest;
+static struct provider_fake *newest;
 
-struct agent_fake *agent_fake_new(void)
+struct provider_fake *provider_fake_new(void)
 {
-    struct agent_fake *fake = xcalloc(1, sizeof(*fake));
+    struct provider_fake *fake = xcalloc(1, sizeof(*fake));
 
     (void)pthread_mutex_init(&fake->lock, NULL);
     list_init(&fake->sandboxes);
@@ -70,7 +70,7 @@ static void box_free(struct fake_box *box)
     free(box);
 }
 
-void agent_fake_free(struct agent_fake *fake)
+void provider_fake_free(struct provider_fake *fake)
 {
     struct map_entry *entry;
     struct list *node, *next;
@@ -94,8 +94,8 @@ void agent_fake_free(struct agent_fake *fake)
     free(fake);
 }
 
-void agent_fake_fail(struct agent_fake *fake, const char *op, int times, enum error_code code,
-                     const char *message)
+void provider_fake_fail(struct provider_fake *fake, const char *op, int times, enum error_code code,
+                        const char *message)
 {
     struct fake_failure *failure = xcalloc(1, sizeof(*failure));
 
@@ -107,7 +107,7 @@ void agent_fake_fail(struct agent_fake *fake, const char *op, int times, enum er
     (void)pthread_mutex_unlock(&fake->lock);
 }
 
-int agent_fake_calls(struct agent_fake *fake, const char *op)
+int provider_fake_calls(struct provider_fake *fake, const char *op)
 {
     int *count, n;
 
@@ -118,7 +118,7 @@ int agent_fake_calls(struct agent_fake *fake, const char *op)
     return n;
 }
 
-int fake_enter(struct agent_fake *fake, const char *op, struct error *err)
+int fake_enter(struct provider_fake *fake, const char *op, struct error *err)
 {
     struct fake_failure *failure;
     struct timespec pause;
@@ -144,7 +144,7 @@ int fake_enter(struct agent_fake *fake, const char *op, struct error *err)
     return r;
 }
 
-struct fake_box *fake_find(struct agent_fake *fake, struct str id, struct error *err)
+struct fake_box *fake_find(struct provider_fake *fake, struct str id, struct error *err)
 {
     struct list *node;
 
@@ -158,7 +158,7 @@ struct fake_box *fake_find(struct agent_fake *fake, struct str id, struct error 
     return NULL;
 }
 
-void agent_fake_lose(struct agent_fake *fake, struct str id)
+void provider_fake_lose(struct provider_fake *fake, struct str id)
 {
     struct list *node, *next;
 
@@ -172,7 +172,7 @@ void agent_fake_lose(struct agent_fake *fake, struct str id)
     (void)pthread_mutex_unlock(&fake->lock);
 }
 
-size_t agent_fake_count(struct agent_fake *fake, enum provider_state state)
+size_t provider_fake_count(struct provider_fake *fake, enum provider_state state)
 {
     struct list *node;
     size_t count = 0;
@@ -210,7 +210,7 @@ static int fake_check(struct provider *provider, struct error *err)
 static int fake_create(struct provider *provider, const struct provider_spec *spec,
                        struct arena *arena, struct provider_sandbox *out, struct error *err)
 {
-    struct agent_fake *fake = fake_of(provider);
+    struct provider_fake *fake = fake_of(provider);
     struct map *kept = NULL;
     struct fake_box *box;
     int r = 0;
@@ -260,7 +260,7 @@ static int fake_find_all(struct provider *provider, struct str team_id,
                          struct arena *arena, struct provider_sandbox **out, size_t *out_count,
                          struct error *err)
 {
-    struct agent_fake *fake = fake_of(provider);
+    struct provider_fake *fake = fake_of(provider);
     struct list *node;
     size_t room = 1;
 
@@ -289,7 +289,7 @@ static int fake_find_all(struct provider *provider, struct str team_id,
 static int with_box(struct provider *provider, const char *op, const struct provider_ref *ref,
                     int state, struct arena *arena, struct provider_sandbox *out, struct error *err)
 {
-    struct agent_fake *fake = fake_of(provider);
+    struct provider_fake *fake = fake_of(provider);
     struct fake_box *box;
 
     if (fake_enter(fake, op, err) < 0)
@@ -326,7 +326,7 @@ static int fake_kill(struct provider *provider, const struct provider_ref *ref, 
 {
     if (fake_enter(fake_of(provider), "kill", err) < 0)
         return -1;
-    agent_fake_lose(fake_of(provider), ref->id);
+    provider_fake_lose(fake_of(provider), ref->id);
     return 0;
 }
 
@@ -340,7 +340,7 @@ static int fake_extend(struct provider *provider, const struct provider_ref *ref
 static int fake_snapshot(struct provider *provider, const struct provider_ref *ref,
                          const char *name, struct arena *arena, struct str *out, struct error *err)
 {
-    struct agent_fake *fake = fake_of(provider);
+    struct provider_fake *fake = fake_of(provider);
     struct fake_box *box;
 
     if (fake_enter(fake, "snapshot", err) < 0)
@@ -363,7 +363,7 @@ static int fake_snapshot(struct provider *provider, const struct provider_ref *r
 static int fake_snapshot_delete(struct provider *provider, struct str team_id, struct str snapshot,
                                 struct error *err)
 {
-    struct agent_fake *fake = fake_of(provider);
+    struct provider_fake *fake = fake_of(provider);
     struct map *files;
 
     (void)team_id;
@@ -394,8 +394,8 @@ static void fake_close(struct provider *provider)
     free(provider->impl);
 }
 
-int agent_fake_provider(const struct provider_config *config, struct provider **out,
-                        struct error *err)
+int provider_fake_open(const struct provider_config *config, struct provider **out,
+                       struct error *err)
 {
     struct provider *provider;
     struct fake_impl *impl;

@@ -1,7 +1,7 @@
-/* Between agent_fake.c (sandboxes) and agent_fake_work.c (commands and files). */
+/* Between provider_fake.c (sandboxes) and provider_fake_work.c (commands and files). */
 #pragma once
 
-#include "agent/agent_fake.h"
+#include "provider/provider_fake.h"
 #include "provider/provider_internal.h"
 
 enum { FAKE_LABELS = 32, FAKE_FILE_MAX = 16 << 20 };
@@ -26,18 +26,18 @@ struct fake_failure {
 struct fake_impl {
     struct provider_ops ops;
     char type[16];
-    struct agent_fake *fake;
+    struct provider_fake *fake;
 };
 
-static inline struct agent_fake *fake_of(const struct provider *provider)
+static inline struct provider_fake *fake_of(const struct provider *provider)
 {
     return ((struct fake_impl *)provider->impl)->fake;
 }
 
 /* Counts the call and lets it fail when that was ordered. */
-int fake_enter(struct agent_fake *fake, const char *op, struct error *err);
+int fake_enter(struct provider_fake *fake, const char *op, struct error *err);
 /* With the lock held; NULL with ERROR_NOT_FOUND. */
-struct fake_box *fake_find(struct agent_fake *fake, struct str id, struct error *err);
+struct fake_box *fake_find(struct provider_fake *fake, struct str id, struct error *err);
 void fake_files_free(struct map *files);
 struct map *fake_files_copy(const struct map *files);
 void fake_work_ops(struct provider_ops *ops);

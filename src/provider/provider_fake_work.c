@@ -3,15 +3,15 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "agent/agent_fake_internal.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "provider/provider_fake_internal.h"
 
 struct fake_process {
     struct provider_process head;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    struct agent_fake_run run;
+    struct provider_fake_run run;
     struct buf input;
     int step; /* started, out, err, exited */
     int64_t ends_at_ms, times_out_at_ms;
@@ -172,7 +172,7 @@ static const struct provider_process_ops process_ops = {
     .free = process_free,
 };
 
-static void run_default(const struct provider_command *command, struct agent_fake_run *out)
+static void run_default(const struct provider_command *command, struct provider_fake_run *out)
 {
     for (size_t i = 0; command->argv[i]; i++)
         (void)buf_printf(&out->out, "%s%s", i ? " " : "", command->argv[i]);
@@ -183,7 +183,7 @@ static int fake_start(struct provider *provider, const struct provider_ref *ref,
                       const struct provider_command *command, struct provider_process **out,
                       struct error *err)
 {
-    struct agent_fake *fake = fake_of(provider);
+    struct provider_fake *fake = fake_of(provider);
     struct fake_process *process;
     pthread_condattr_t attr;
     struct fake_box *box;
@@ -225,7 +225,7 @@ static int fake_start(struct provider *provider, const struct provider_ref *ref,
 static int fake_read(struct provider *provider, const struct provider_ref *ref, const char *path,
                      provider_sink_fn *sink, void *arg, struct error *err)
 {
-    struct agent_fake *fake = fake_of(provider);
+    struct provider_fake *fake = fake_of(provider);
     struct fake_box *box;
     struct buf *content = NULL, copy;
     int r = -1;
@@ -252,7 +252,7 @@ static int fake_read(struct provider *provider, const struct provider_ref *ref, 
 static int fake_write(struct provider *provider, const struct provider_ref *ref, const char *path,
                       provider_source_fn *source, void *arg, int64_t length, struct error *err)
 {
-    struct agent_fake *fake = fake_of(provider);
+    struct provider_fake *fake = fake_of(provider);
     struct buf *content, *old;
     struct fake_box *box;
     char piece[8192];
@@ -281,7 +281,7 @@ static int fake_list(struct provider *provider, const struct provider_ref *ref, 
                      struct arena *arena, struct provider_file **out, size_t *out_count,
                      struct error *err)
 {
-    struct agent_fake *fake = fake_of(provider);
+    struct provider_fake *fake = fake_of(provider);
     struct map_entry *entry;
     struct fake_box *box;
 
@@ -310,7 +310,7 @@ static int fake_list(struct provider *provider, const struct provider_ref *ref, 
 static int fake_remove(struct provider *provider, const struct provider_ref *ref, const char *path,
                        struct error *err)
 {
-    struct agent_fake *fake = fake_of(provider);
+    struct provider_fake *fake = fake_of(provider);
     struct buf *old = NULL;
     struct fake_box *box;
 
