@@ -16,13 +16,11 @@ static const char *const e2b_keys[] = {"secure",   "egress",      "features", "t
                                        "template", "sandbox_url", "envd_url", NULL};
 static const char *const docker_keys[] = {
     "socket", "image", "user",  "network",  "runtime", "pids_limit",   "no_new_privileges",
-    "init",   "pull",  "pause", "cap_drop", "cap_add", "allow_mounts", "features",
-    NULL};
-static const char *const daytona_keys[] = {"toolbox_url", "target", "organization_id", "snapshot",
-                                           "image",       "egress", "features",        NULL};
+    "init",   "pull",  "pause", "cap_drop", "cap_add", "allow_mounts", NULL};
+static const char *const daytona_keys[] = {
+    "toolbox_url", "target", "organization_id", "snapshot", "image", "egress", NULL};
 static const char *const process_keys[] = {"socket", "agent", "root", NULL};
-static const char *const browserbase_keys[] = {"project_id", "region",   "keep_alive", "timeout",
-                                               "proxies",    "features", NULL};
+static const char *const browserbase_keys[] = {"project_id", NULL};
 
 /* Environment names that fill members a record does not have. */
 struct env_member {
