@@ -289,6 +289,28 @@ TEST(v1_upload_broken)
     CHECK_INT(v1_fake.written, 5);
 }
 
+static void on_idle(void *arg)
+{
+    ((struct site *)arg)->idle = true;
+}
+
+static void drain(struct loop_job *job)
+{
+    struct site *site = container_of(job, struct site, drain_job);
+
+    v1_drain(site->v1, site->loop);
+    http_server_drain(site->server, on_idle, site);
+}
+
+static void site_drain(struct site *site, int limit_ms)
+{
+    site->drain_job.fn = drain;
+    loop_post(site->loop, &site->drain_job);
+    for (int i = 0; i < limit_ms / 10 && !site->idle; i++)
+        uv_sleep(10);
+    CHECK(site->idle);
+}
+
 TEST(v1_logs)
 {
     auto_close int fd = -1;
@@ -310,6 +332,14 @@ TEST(v1_logs)
     read_until(fd, &answer, "id: 30\nevent: output\ndata: {\"after\":30,\"data\":\"56789\"}\n\n");
     v1_fake.job_running = false;
     read_until(fd, &answer, "event: exit\n");
+    read_until(fd, &answer, "\r\n0\r\n\r\n");
+    close_fd(&fd);
+    /* One that would go on ends with the server. */
+    v1_fake.job_running = true;
+    buf_clear(&answer);
+    fd = ask(&site, "GET " ONE "/processes/job_1/logs?follow HTTP/1.1\r\n" KEY CLOSE "\r\n");
+    read_until(fd, &answer, "0123456789");
+    site_drain(&site, 2000);
     read_until(fd, &answer, "\r\n0\r\n\r\n");
 }
 
@@ -391,28 +421,6 @@ TEST(v1_events_from_the_store)
 
 enum { CLIENTS = 200 };
 
-static void on_idle(void *arg)
-{
-    ((struct site *)arg)->idle = true;
-}
-
-static void drain(struct loop_job *job)
-{
-    struct site *site = container_of(job, struct site, drain_job);
-
-    v1_drain(site->v1, site->loop);
-    http_server_drain(site->server, on_idle, site);
-}
-
-static void site_drain(struct site *site, int limit_ms)
-{
-    site->drain_job.fn = drain;
-    loop_post(site->loop, &site->drain_job);
-    for (int i = 0; i < limit_ms / 10 && !site->idle; i++)
-        uv_sleep(10);
-    CHECK(site->idle);
-}
-
 TEST(v1_events_to_many_and_the_end)
 {
     struct site site;
@@ -431,8 +439,10 @@ TEST(v1_events_to_many_and_the_end)
         read_until(fds[i], &got[i], "id: 50\n");
     /* A server that stops does not wait for them. */
     site_drain(&site, 2000);
-    for (int i = 0; i < CLIENTS; i++)
+    for (int i = 0; i < CLIENTS; i++) {
         read_until(fds[i], &got[i], "\r\n0\r\n\r\n");
+        buf_done(&got[i]);
+    }
     wait_for_watchers(0);
 }
 

@@ -1,7 +1,7 @@
 /* Output of a process in the background: as text, or as events whose ids are cursors.
  *
- * A follower holds a worker. It comes back every second to see whether its client is still there;
- * the end of the server closes its pipe. */
+ * A follower holds a worker, which looks from time to time whether its client is still there. When the
+ * server stops, the answer ends at once and the worker follows. */
 #include "agent/agent_job.h"
 #include "api_v1/v1_sse.h"
 #include "api_v1/v1_types.h"
@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "json/json_shape.h"
 
-enum { TURN_MS = 1000, LIMIT_MAX = 64 * 1024 * 1024 };
+enum { TURN_MS = 10000, LIMIT_MAX = 64 * 1024 * 1024 };
 
 struct logs {
     struct v1_call *call;
@@ -86,6 +86,8 @@ static void on_drain(struct v1_stream *stream)
     struct logs *logs = container_of(stream, struct logs, stream);
 
     v1_pipe_close(&logs->call->pipe);
+    if (logs->call->ex)
+        v1_pipe_finish(logs->call, false);
 }
 
 static int heartbeat(struct logs *logs)

@@ -19,6 +19,7 @@ fit.fit()
 
 let socket = null
 let tries = 0
+let returning = false // to a shell that may be gone by now
 
 function say(text) {
   status.textContent = text
@@ -40,6 +41,7 @@ function onMessage(event) {
   const message = JSON.parse(event.data)
   if (message.type !== 'ready') return
   sessionStorage.setItem(slot, message.terminal_id)
+  returning = false
   tries = 0
   say('connected')
   resize()
@@ -51,6 +53,10 @@ function onClose(event) {
   if (event.code === 1000) {
     sessionStorage.removeItem(slot)
     say(`ended: ${event.reason || 'closed'}`)
+  } else if (event.code === 1011 && returning) {
+    sessionStorage.removeItem(slot)
+    terminal.writeln('\r\n[the shell has ended; this is a new one]')
+    connect()
   } else if (event.code === 1011) {
     sessionStorage.removeItem(slot)
     say(`failed: ${event.reason}`)
@@ -70,6 +76,7 @@ async function connect() {
   url.searchParams.set('cols', terminal.cols)
   url.searchParams.set('rows', terminal.rows)
   if (known) url.searchParams.set('terminal_id', known)
+  returning = known !== null
   say('connecting')
   socket = new WebSocket(url, quicksand.protocols(key))
   socket.binaryType = 'arraybuffer'
