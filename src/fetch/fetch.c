@@ -234,6 +234,11 @@ int fetch_call(struct fetch *fetch, const struct fetch_request *request, struct 
         curl_easy_setopt(line->easy, CURLOPT_WRITEDATA, &call);
         curl_easy_setopt(line->easy, CURLOPT_TIMEOUT_MS,
                          (long)(request->timeout_ms ? request->timeout_ms : FETCH_TIMEOUT_MS));
+        if (request->idle_ms) {
+            curl_easy_setopt(line->easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
+            curl_easy_setopt(line->easy, CURLOPT_LOW_SPEED_TIME,
+                             (long)(request->idle_ms + 999) / 1000);
+        }
         result = finish(&call, line, run(line), err);
         (void)curl_multi_remove_handle(line->multi, line->easy);
     }

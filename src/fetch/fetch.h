@@ -37,7 +37,8 @@ struct fetch_request {
     int64_t source_length;
     uint32_t connect_ms; /* 0 = 10 s */
     uint32_t timeout_ms; /* the whole call; for a stream: until its head has come. 0 = 60 s */
-    uint32_t idle_ms;    /* streams: nothing came for so long = ERROR_TIMEOUT; 0 = never */
+    /* Nothing came for so long = ERROR_TIMEOUT; 0 = never. Of a call: no byte either way. */
+    uint32_t idle_ms;
     size_t response_max; /* of a call's body; 0 = 1 MiB */
     const char *ca_file; /* NULL = the system's */
 };

@@ -351,6 +351,41 @@ static void check_pty(struct contract *contract)
     provider_process_free(process);
 }
 
+/* Somebody else goes on where the first one has left. */
+static void check_pty_attach(struct contract *contract)
+{
+    const char *argv[] = {"/bin/sh", NULL};
+    struct provider_command command = {.argv = argv,
+                                       .pty = true,
+                                       .cols = 80,
+                                       .rows = 24,
+                                       .open_stdin = true,
+                                       .tag = "contract-pty"};
+    auto_result struct contract_result result = {0};
+    struct provider_process *process;
+    struct error err = {0};
+
+    if (!(contract->features & PROVIDER_PTY)) {
+        contract_skip("no terminal");
+        return;
+    }
+    buf_init(&result.out, 65536);
+    MUST_OK(provider_start(contract->provider, &contract->ref, &command, &process, &err), err);
+    provider_process_free(process);
+    if (provider_attach(contract->provider, &contract->ref, "contract-pty", 0, &process, &err) <
+        0) {
+        MUST_INT(err.code, ERROR_UNSUPPORTED);
+        contract_skip("cannot attach to a process");
+        return;
+    }
+    MUST_OK(provider_process_input(process, STR("echo it-is-$((40+4))\n"), &err), err);
+    MUST(wait_for(process, "it-is-44", &result.out));
+    MUST_OK(provider_process_input(process, STR("exit 6\n"), &err), err);
+    MUST_OK(contract_collect(process, &result, &err), err);
+    MUST_INT(result.exit_code, 6);
+    provider_process_free(process);
+}
+
 /* A command that is not there is an answer, by an exit code or by an error, never success. */
 static void check_no_command(struct contract *contract)
 {
@@ -410,6 +445,7 @@ const struct contract_check contract_checks[] = {
     {"exec: signals", check_signal},
     {"exec: cancel and attach", check_cancel_attach},
     {"exec: terminal", check_pty},
+    {"exec: attach to a terminal", check_pty_attach},
     {"exec: no such command", check_no_command},
     {"exec: many at once", check_parallel},
     {0},

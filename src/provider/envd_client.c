@@ -9,7 +9,13 @@
 #include "provider/rest.h"
 #include "json/json_shape.h"
 
-enum { ANSWER_MAX = 64 * 1024 * 1024, REFUSAL_MAX = 64 * 1024, PIECE = 64 * 1024 };
+enum {
+    ANSWER_MAX = 64 * 1024 * 1024,
+    REFUSAL_MAX = 64 * 1024,
+    PIECE = 64 * 1024,
+    WRITE_MS = 6 * 60 * 60 * 1000,
+    WRITE_IDLE_MS = 120 * 1000,
+};
 
 size_t envd_headers(const struct envd_address *address, struct http_header *out, size_t count)
 {
@@ -198,7 +204,8 @@ int envd_write(const struct envd_address *address, const char *path, provider_so
                                     .source = source,
                                     .source_arg = arg,
                                     .source_length = length,
-                                    .timeout_ms = 60 * 60 * 1000};
+                                    .timeout_ms = WRITE_MS,
+                                    .idle_ms = WRITE_IDLE_MS};
 
     headers[0] = (struct http_header){STR("Content-Type"), STR("application/octet-stream")};
     request.header_count = envd_headers(address, headers, 1);

@@ -24,6 +24,10 @@ enum {
     HEADERS_MAX = ENVD_HEADERS_MAX + 8,
 };
 
+/* Input has a name of its own for terminals, and an agent does not tell which kind a process is that
+ * somebody else has started. */
+enum input_kind { INPUT_PIPE, INPUT_PTY, INPUT_UNKNOWN };
+
 struct process {
     struct provider_process base;
     struct envd_address address; /* strings are ours */
@@ -31,7 +35,7 @@ struct process {
     struct connect_decoder decoder;
     struct envd_events events;
     int64_t pid, last_ms;
-    bool pty;
+    atomic_int input;    /* enum input_kind */
     struct error broken; /* stays, once the stream makes no sense */
     char piece[PIECE];
 };
@@ -261,14 +265,14 @@ static int open_stream(struct process *process, const struct opening *opening, s
     return wait_start(process, err);
 }
 
-static int begin(const struct envd_address *address, const struct opening *opening, bool pty,
-                 struct provider_process **out, struct error *err)
+static int begin(const struct envd_address *address, const struct opening *opening,
+                 enum input_kind input, struct provider_process **out, struct error *err)
 {
     struct process *process = xcalloc(1, sizeof(*process));
 
     process->base.ops = &process_ops;
     process->base.provider_name = "";
-    process->pty = pty;
+    atomic_store(&process->input, (int)input);
     process->last_ms = clock_mono_ms();
     process->decoder.max = ENVD_MESSAGE_MAX;
     copy_address(&process->address, address);
@@ -325,10 +329,12 @@ int envd_start(const struct envd_address *address, const struct provider_command
                                   json_pack("{s:{s:i, s:i}}", "size", "cols",
                                             command->cols ? command->cols : 80, "rows",
                                             command->rows ? command->rows : 24));
-    if (begin(address, &opening, command->pty, out, err) == 0)
+    if (begin(address, &opening, command->pty ? INPUT_PTY : INPUT_PIPE, out, err) == 0)
         return 0;
-    /* A program that is not there is the request's fault; the sandbox is. */
-    if (err->code == ERROR_NOT_FOUND)
+    /* A program or a user that is not there is the request's fault: the sandbox is, and our key was
+     * not refused. */
+    if (err->code == ERROR_NOT_FOUND ||
+        (err->code == ERROR_UNAUTHORIZED && strstr(err->message, "invalid username")))
         err->code = ERROR_INVALID;
     return -1;
 }
@@ -342,25 +348,12 @@ static json_t *selector(const char *tag, int64_t pid)
 int envd_attach(const struct envd_address *address, const char *tag, int64_t pid,
                 struct provider_process **out, struct error *err)
 {
-    auto_json json_t *message = selector(tag, pid), *all = NULL, *none = json_object();
+    auto_json json_t *message = selector(tag, pid);
     struct opening opening = {.method = "process.Process/Connect", .message = message};
-    const json_t *item;
-    bool pty = false;
-    size_t i;
 
     if (!message)
         return error_set(err, ERROR_INVALID, "the tag is not text");
-    /* Whether it has a terminal decides how input is sent. */
-    if (envd_call(address, "process.Process/List", none, &all, err) < 0)
-        return -1;
-    json_array_foreach(json_object_get(all, "processes"), i, item)
-    {
-        struct str its = json_get_str(item, "tag");
-
-        if (tag ? str_is(its, tag) : json_integer_value(json_object_get(item, "pid")) == pid)
-            pty = json_is_object(json_object_get(item, "pty"));
-    }
-    return begin(address, &opening, pty, out, err);
+    return begin(address, &opening, INPUT_UNKNOWN, out, err);
 }
 
 /* ---- what goes in ---- */
@@ -375,18 +368,44 @@ static int call_with(struct process *process, const char *method, const char *me
     return envd_call(&process->address, method, message, NULL, err);
 }
 
+static int send_piece(struct process *process, const char *name, struct str piece,
+                      struct error *err)
+{
+    size_t len = BASE64_LEN(piece.len);
+    auto_free char *base64 = xmalloc(len);
+
+    base64_encode(base64, piece.p, piece.len);
+    return call_with(process, "process.Process/SendInput", "input",
+                     json_pack("{s:s%}", name, base64, len), err);
+}
+
+/* The wrong name is refused and does nothing else. */
+static int send_guessing(struct process *process, struct str piece, struct error *err)
+{
+    struct error why = {0};
+
+    if (send_piece(process, "pty", piece, &why) == 0) {
+        atomic_store(&process->input, INPUT_PTY);
+        return 0;
+    }
+    if (send_piece(process, "stdin", piece, err) < 0)
+        return -1;
+    atomic_store(&process->input, INPUT_PIPE);
+    return 0;
+}
+
 static int process_input(struct provider_process *base, struct str data, struct error *err)
 {
     struct process *process = container_of(base, struct process, base);
 
     while (data.len) {
         struct str piece = str_n(data.p, data.len < INPUT_MAX ? data.len : INPUT_MAX);
-        size_t len = BASE64_LEN(piece.len);
-        auto_free char *base64 = xmalloc(len);
+        int kind = atomic_load(&process->input);
+        int r = kind == INPUT_UNKNOWN
+                    ? send_guessing(process, piece, err)
+                    : send_piece(process, kind == INPUT_PTY ? "pty" : "stdin", piece, err);
 
-        base64_encode(base64, piece.p, piece.len);
-        if (call_with(process, "process.Process/SendInput", "input",
-                      json_pack("{s:s%}", process->pty ? "pty" : "stdin", base64, len), err) < 0)
+        if (r < 0)
             return -1;
         data = str_skip(data, piece.len);
     }
@@ -410,7 +429,7 @@ static int process_signal(struct provider_process *base, int signal, struct erro
 {
     struct process *process = container_of(base, struct process, base);
 
-    if (signal == SIGINT && process->pty)
+    if (signal == SIGINT && atomic_load(&process->input) == INPUT_PTY)
         return process_input(base, STR("\x03"), err);
     if (signal != SIGTERM && signal != SIGKILL)
         return error_set(err, ERROR_UNSUPPORTED,

@@ -157,7 +157,7 @@ int local_address(struct provider *provider, struct envd_address *out, struct er
         return 0;
     (void)pthread_mutex_lock(&local->mutex);
     /* One that has died is replaced. */
-    if (local->agent.pid > 0 && waitpid(local->agent.pid, NULL, WNOHANG) == local->agent.pid) {
+    if (local->agent.pid > 0 && waitpid(local->agent.pid, NULL, WNOHANG) != 0) {
         local->agent.pid = 0;
         close_fd(&local->agent.parent_fd);
     }
@@ -474,6 +474,9 @@ static int local_start(struct provider *provider, const struct provider_ref *ref
     char tag[16];
     size_t count = 0;
 
+    if (command->user)
+        return error_set(err, ERROR_UNSUPPORTED, "provider '%s' does not support other users",
+                         provider->name);
     if (local_load(provider, ref->id, &arena, &box, err) < 0 ||
         local_address(provider, &address, err) < 0)
         return -1;

@@ -47,6 +47,6 @@ export async function contract(t, record, { uid = 0, allowSkips = [], timeoutMs 
       if (result === 'skip') assert.ok(allowSkips.includes(name), `must not be skipped: ${reason}`)
     })
   }
-  assert.ok(count >= (record.only ? 1 : 28), `only ${count} checks ran:\n${text}`)
+  assert.ok(count >= (record.only ? 1 : 29), `only ${count} checks ran:\n${text}`)
   assert.equal(code, 0, text)
 }
