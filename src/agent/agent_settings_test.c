@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "agent/agent_backend.h"
 #include "agent/agent_core_env.h"
 #include "base/cleanup.h"
+#include "fetch/fetch.h"
 #include "json/json_shape.h"
 
 static void settings_cleanup(struct agent_settings *settings)
@@ -295,4 +297,44 @@ TEST(settings_execution_faults)
     HAS(faults, "execution.e2b.tmout: unknown key\n");
     HAS(faults, "execution.browserbase.proxy: must be");
     HAS(faults, "execution.agentOverrides.x.backend: must be");
+}
+
+static int no_call(void *arg, struct str team_id, const char *method, const char *target,
+                   struct str body, int *out_status, struct buf *out_body, struct error *err)
+{
+    (void)arg;
+    (void)team_id;
+    (void)method;
+    (void)target;
+    (void)body;
+    (void)out_status;
+    (void)out_body;
+    return error_set(err, ERROR_UNAVAILABLE, "no engine");
+}
+
+/* The whole example with the real providers: each takes its record, and asks nobody. */
+TEST(settings_example_opens)
+{
+    auto_settings struct agent_settings settings;
+    auto_store struct store *store = NULL;
+    struct provider_embedded embedded = {.call = no_call, .proxy_url = "http://127.0.0.1:1"};
+    struct fetch *fetch = fetch_new();
+    struct agents *agents = NULL;
+    auto_json json_t *list = NULL;
+
+    core_environment = "DAYTONA_API_KEY=dtn\0BROWSERBASE_API_KEY=bbk\0"
+                       "QUICKSAND_PROCESS_SOCKET=/nowhere/agent.sock\0";
+    load(example, &settings);
+    OK(store_open(":memory:", &store, &err));
+    OK(agents_open(&(struct agents_config){.store = store,
+                                           .settings = &settings,
+                                           .fetch = fetch,
+                                           .embedded = &embedded,
+                                           .server_url = "http://127.0.0.1:1"},
+                   &agents, &err));
+    list = agent_backends_json(agents, &(struct agent_caller){.team_id = STR("t1")}, false);
+    CHECK_INT(json_array_size(list), 5);
+    CHECK_STR(json_get_str(json_array_get(list, 3), "type"), "process");
+    agents_close(agents);
+    fetch_free(fetch);
 }

@@ -93,9 +93,22 @@ int agent_try_begin(struct agent_try *try, struct agents *agents, struct agent_b
     return breaker_enter(agents, backend, err);
 }
 
+/* How long a provider that has no room asked us to wait; it is part of the message (rest.c). */
+static int64_t asked_to_wait_ms(const struct error *err)
+{
+    static const char words[] = "try again in ";
+    const char *at = err->code == ERROR_QUOTA ? strstr(err->message, words) : NULL;
+    struct str rest = str_of(at ? at + sizeof(words) - 1 : NULL);
+    int64_t seconds;
+
+    return at && str_to_i64(str_split(&rest, ' '), &seconds) && seconds > 0 && seconds < 3600
+               ? seconds * 1000
+               : 0;
+}
+
 /* min, doubled each time, at most max; between half and all of it, so that many callers do not come
  * back at the same moment. */
-static void wait_before(const struct agent_settings *settings, int attempt)
+static void wait_before(const struct agent_settings *settings, int attempt, int64_t at_least_ms)
 {
     int64_t ms = settings->retry.min_ms;
     uint32_t random;
@@ -107,6 +120,8 @@ static void wait_before(const struct agent_settings *settings, int attempt)
         ms = settings->retry.max_ms;
     random_bytes(&random, sizeof(random));
     ms = ms / 2 + (int64_t)(random % (uint32_t)(ms / 2 + 1));
+    if (ms < at_least_ms)
+        ms = at_least_ms < settings->retry.max_ms ? at_least_ms : settings->retry.max_ms;
     left = (struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
     while (nanosleep(&left, &left) < 0 && errno == EINTR) {
     }
@@ -128,7 +143,7 @@ bool agent_try_again(struct agent_try *try, int r, const struct error *err)
     agent_mask(try->agents, why);
     log_info("agent", "provider=%s attempt=%d of %lld failed: %s", try->backend->name, try->attempt,
              (long long)settings->retry.attempts, why);
-    wait_before(settings, try->attempt);
+    wait_before(settings, try->attempt, asked_to_wait_ms(err));
     try->attempt++;
     return true;
 }

@@ -81,6 +81,21 @@ TEST(try_once_when_it_will_not)
     OK(check(&env, backend, false, &err));
 }
 
+TEST(try_waits_as_asked)
+{
+    auto_core struct core_env env;
+    int64_t began;
+
+    core_open(&env, NULL, quick);
+    env.settings.retry.on_quota = true;
+    env.settings.retry.max_ms = 300; /* but not for longer than this */
+    provider_fake_fail(env.fake, "check", 1, ERROR_QUOTA, "full, try again in 9 s: later");
+    began = clock_mono_ms();
+    OK(check(&env, find(&env, NULL), false, &err));
+    CHECK(clock_mono_ms() - began >= 295);
+    CHECK(clock_mono_ms() - began < 3000);
+}
+
 TEST(breaker_opens_and_closes)
 {
     auto_core struct core_env env;
