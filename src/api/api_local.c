@@ -36,6 +36,7 @@ int api_local(struct api *api, const struct api_local *request, int *out_status,
     call->method = str_of(request->method);
     call->body = request->body;
     call->team_id = request->team_id;
+    call->key_id = STR("runtime");
     result = find_route(call, str_of(request->target), err);
     if (result == 0) {
         if (call->route->handler(call, &failure) < 0)
