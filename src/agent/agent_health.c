@@ -159,13 +159,13 @@ static json_t *egress_names(unsigned modes)
 
 static json_t *runner_json(struct agent_backend *backend)
 {
+    int64_t active = backend->active_sessions + backend->leased;
     char when[CLOCK_TEXT_SIZE];
 
     clock_format(backend->heartbeat_us, when);
     return json_pack("{s:s, s:I, s:I, s:s}", "base_url", backend->base_url, "max_sessions",
-                     (json_int_t)backend->max_sessions, "active_sessions",
-                     (json_int_t)(backend->active_sessions + backend->leased), "last_heartbeat_at",
-                     when);
+                     (json_int_t)backend->max_sessions, "active_sessions", (json_int_t)active,
+                     "last_heartbeat_at", when);
 }
 
 static json_t *backend_json(struct agents *agents, struct agent_backend *backend)

@@ -80,9 +80,7 @@ static int process_next(struct provider_process *head, uint32_t timeout_ms,
     } else {
         while (process->step < 3 && parts[process->step - 1]->len == 0)
             process->step++;
-        if (process->cancelled)
-            r = error_set(err, ERROR_CONFLICT, "cancelled");
-        else if (process->step < 3) {
+        if (process->step < 3 && !process->cancelled) {
             *out = (struct provider_event){
                 .kind = process->step == 1 ? PROVIDER_STDOUT : PROVIDER_STDERR,
                 .data = buf_str(parts[process->step - 1]),
