@@ -77,10 +77,11 @@ int session_install(const struct session_place *place, struct error *err)
     if (str_is(str_trim(str_of(found)), "yes"))
         return 0;
     if (program[0] == '\0')
-        return error_set(err, ERROR_UNAVAILABLE,
-                         "sandbox-agent is not in the template, and the setting 'agent_program' "
-                         "does not say where it is on this host (npm package "
-                         "@sandbox-agent/cli-linux-x64)");
+        return error_set(
+            err, ERROR_UNAVAILABLE,
+            "sandbox-agent is not in the template, and the setting 'sandbox_agent.program' "
+            "does not say where it is on this host (npm package "
+            "@sandbox-agent/cli-linux-x64)");
     return upload(place, program, err);
 }
 

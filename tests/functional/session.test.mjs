@@ -17,7 +17,7 @@ let server
 before(async () => {
   const config = path.join(fs.mkdtempSync('/tmp/quicksand-session-'), 'runtime.json')
   fs.chmodSync(path.dirname(config), 0o755)
-  fs.writeFileSync(config, JSON.stringify({ agent_program: program }), { mode: 0o644 })
+  fs.writeFileSync(config, JSON.stringify({ sandbox_agent: { program } }), { mode: 0o644 })
   server = await startServer({ args: ['--runtime-config', config] })
   server.config = config
 })
