@@ -25,16 +25,16 @@ static struct {
 
 void contract_fail(const char *file, int line, const char *fmt, ...)
 {
+    char text[1024];
     va_list args;
 
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
     if (tally.check_failed)
         return;
     tally.check_failed = true;
-    (void)printf("    %s:%d: ", strrchr(file, '/') ? strrchr(file, '/') + 1 : file, line);
-    va_start(args, fmt);
-    (void)vprintf(fmt, args);
-    va_end(args);
-    (void)printf("\n");
+    (void)printf("    %s:%d: %s\n", strrchr(file, '/') ? strrchr(file, '/') + 1 : file, line, text);
 }
 
 void contract_skip(const char *why)

@@ -61,7 +61,7 @@ static int find_place(struct provider *provider, const struct provider_ref *ref,
                       struct place *place, struct error *err)
 {
     const struct e2b *e2b = provider->impl;
-    struct provider_sandbox sandbox;
+    struct provider_sandbox sandbox = {0};
 
     *place = (struct place){.address = {.fetch = provider->fetch, .who = e2b->who}};
     place->address.base = place->base;
@@ -81,7 +81,7 @@ static int explain(struct provider *provider, const struct provider_ref *ref, st
 {
     const struct e2b *e2b = provider->impl;
     auto_arena struct arena arena = {0};
-    struct provider_sandbox sandbox;
+    struct provider_sandbox sandbox = {0};
     struct error why = {0};
 
     if (err->code != ERROR_UNAVAILABLE && err->code != ERROR_CONFLICT)

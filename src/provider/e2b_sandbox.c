@@ -235,7 +235,7 @@ int e2b_connect(struct provider *provider, const struct provider_ref *ref, int64
 int e2b_pause(struct provider *provider, const struct provider_ref *ref, struct error *err)
 {
     auto_arena struct arena arena = {0};
-    struct provider_sandbox sandbox;
+    struct provider_sandbox sandbox = {0};
     struct error ignored = {0};
     char path[PATH_SIZE];
 

@@ -105,7 +105,7 @@ static bool misbehave(struct fetch_rig_exchange *ex)
 static void answer(struct fetch_rig_exchange *ex, void *arg)
 {
     auto_free char *one = xasprintf(ONE, fake.state), *list = xasprintf("[" ONE "]", fake.state);
-    struct str target = str_of(ex->target);
+    struct str target = str_n(ex->target, strlen(ex->target));
 
     (void)arg;
     (void)pthread_mutex_lock(&fake.mutex);
