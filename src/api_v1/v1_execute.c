@@ -4,6 +4,8 @@
 #include "agent/agent_job.h"
 #include "agent/agent_sandbox.h"
 #include "api_v1/v1_types.h"
+#include "base/alloc.h"
+#include "base/cleanup.h"
 #include "base/encode.h"
 #include "json/json_shape.h"
 
@@ -12,10 +14,40 @@ static struct agents *agents_of(const struct v1_call *call)
     return call->v1->config.agents;
 }
 
+/* Input that is no text. */
+static int read_input(struct v1_call *call, struct str *out, struct error *err)
+{
+    auto_buf struct buf bytes = {0};
+    struct str encoded = STR_NONE;
+
+    if (v1_body_str(call, "input_base64", &encoded, err) < 0)
+        return -1;
+    if (!encoded.p)
+        return 0;
+    buf_init(&bytes, V1_BODY_MAX);
+    if (!base64_decode(encoded, &bytes))
+        return error_set(err, ERROR_INVALID, "'input_base64' is not base64");
+    *out = arena_str(&call->arena, buf_str(&bytes));
+    return 0;
+}
+
+/* Text, or base64 for those who want the bytes as they were. */
+static json_t *output_of(const struct buf *output, bool encoded)
+{
+    auto_free char *text = NULL;
+
+    if (!encoded)
+        return json_str(buf_str(output));
+    text = xmalloc(BASE64_LEN(output->len) + 1);
+    base64_encode(text, output->p, output->len);
+    return json_stringn(text, BASE64_LEN(output->len));
+}
+
 /* "command" is a line for the shell, or an array: then the same as "argv". */
 static int read_command(struct v1_call *call, struct agent_command *out, struct error *err)
 {
     int64_t timeout_s = 0;
+    bool open_stdin = false;
     const char *argv = json_is_array(json_object_get(call->json, "command")) ? "command" : "argv";
 
     if ((argv[0] == 'a' && v1_body_str(call, "command", &out->command, err) < 0) ||
@@ -23,9 +55,14 @@ static int read_command(struct v1_call *call, struct agent_command *out, struct 
         v1_body_str(call, "cwd", &out->cwd, err) < 0 ||
         v1_body_str(call, "user", &out->user, err) < 0 ||
         v1_body_strings(call, "env", JSON_OBJECT, &out->env, err) < 0 ||
+        v1_body_bool(call, "stdin", &open_stdin, err) < 0 ||
         v1_body_str(call, "input", &out->input, err) < 0 ||
+        read_input(call, &out->input, err) < 0 ||
         v1_body_int(call, "timeout", 0, 86400, &timeout_s, err) < 0)
         return -1;
+    /* In the background more may follow by /input. */
+    if (open_stdin && !out->input.p)
+        out->input = STR("");
     out->timeout_ms = timeout_s * 1000;
     if (v1_body_int(call, "timeout_ms", 0, 86400000, &out->timeout_ms, err) < 0 ||
         v1_body_int(call, "output_limit", 0, INT32_MAX, &out->output_limit, err) < 0)
@@ -64,12 +101,17 @@ int v1_execute(struct v1_call *call, struct error *err)
 {
     struct agent_command command = {0};
     struct agent_result result = {0};
-    bool background = false;
+    struct str encoding = STR_NONE;
+    bool background = false, encoded;
 
     if (read_command(call, &command, err) < 0 ||
         v1_body_bool(call, "background", &background, err) < 0 ||
+        v1_body_str(call, "encoding", &encoding, err) < 0 ||
         agent_command_check(agents_of(call), &command, err) < 0)
         return -1;
+    encoded = str_is(encoding, "base64");
+    if (encoding.len && !encoded && !str_is(encoding, "utf-8"))
+        return error_set(err, ERROR_INVALID, "'encoding' must be utf-8 or base64");
     if (background)
         return start_job(call, &command, err);
     if (agent_exec(agents_of(call), &call->caller, call->params[0], &command, &result, err) < 0) {
@@ -77,8 +119,8 @@ int v1_execute(struct v1_call *call, struct error *err)
         return -1;
     }
     v1_answer(call, 200,
-              json_pack("{s:o, s:o, s:i, s:I, s:b, s:b}", "stdout", json_str(buf_str(&result.out)),
-                        "stderr", json_str(buf_str(&result.err)), "exit_code", result.exit_code,
+              json_pack("{s:o, s:o, s:i, s:I, s:b, s:b}", "stdout", output_of(&result.out, encoded),
+                        "stderr", output_of(&result.err, encoded), "exit_code", result.exit_code,
                         "duration_ms", (json_int_t)result.duration_ms, "timed_out",
                         (int)result.timed_out, "truncated", (int)result.truncated));
     agent_result_done(&result);
@@ -89,12 +131,13 @@ int v1_execute(struct v1_call *call, struct error *err)
 
 int v1_processes_list(struct v1_call *call, struct error *err)
 {
+    struct str sandbox_id = str_is(call->params[0], "-") ? STR_NONE : call->params[0];
     struct agent_job *items = NULL;
     size_t count = 0;
     json_t *array;
 
-    if (agent_job_list(agents_of(call), &call->caller, call->params[0], &call->arena, &items,
-                       &count, err) < 0)
+    if (agent_job_list(agents_of(call), &call->caller, sandbox_id, &call->arena, &items, &count,
+                       err) < 0)
         return -1;
     array = json_array();
     for (size_t i = 0; i < count; i++)
@@ -103,6 +146,7 @@ int v1_processes_list(struct v1_call *call, struct error *err)
     return 0;
 }
 
+/* "-" is whatever sandbox it is in: a process has an id of its own. */
 int v1_processes_find(struct v1_call *call, struct agent_job *out, struct error *err)
 {
     struct agent_sandbox sandbox = {.id = call->params[0]};
@@ -113,7 +157,7 @@ int v1_processes_find(struct v1_call *call, struct agent_job *out, struct error 
         return -1;
     if (agent_job_get(agents_of(call), &call->caller, call->params[1], &call->arena, out, err) < 0)
         return -1;
-    if (!str_eq(out->sandbox_id, sandbox.id))
+    if (!str_is(call->params[0], "-") && !str_eq(out->sandbox_id, sandbox.id))
         return error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' has no process '%.*s'",
                          STR_ARG(call->params[0]), STR_ARG(call->params[1]));
     return 0;
