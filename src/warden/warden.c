@@ -212,6 +212,12 @@ int warden_run(const struct warden_config *config)
         return 1;
     }
     (void)setenv("QUICKSAND_URL_SELF", warden.url, 1);
+    if (config->process_provider) {
+        char path[WARDEN_PATH_SIZE];
+
+        (void)snprintf(path, sizeof(path), "%s/" WARDEN_PROCESS_SOCKET, config->data_dir);
+        (void)setenv("QUICKSAND_PROCESS_SOCKET", path, 1);
+    }
     start_process_agent(&run);
     status = start_server(&run) < 0 ? 1 : run_loop(&run);
     warden_process_stop(&warden);
