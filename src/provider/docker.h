@@ -155,6 +155,9 @@ int docker_path_resolve(struct docker *docker, struct str container, const char 
 int docker_stat(struct docker *docker, struct str container, const char *path,
                 struct docker_stat *out, struct error *err);
 void docker_stat_done(struct docker_stat *stat);
+/* To whom new files belong: the container's user. */
+int docker_owner(struct docker *docker, struct str container, uint32_t *out_uid, uint32_t *out_gid,
+                 struct error *err);
 /* A fixed script with arguments, as the container's user. 0, or its exit code; -1. */
 int docker_script(struct docker *docker, struct str container, const char *script, const char *a,
                   const char *b, struct buf *errors, struct error *err);

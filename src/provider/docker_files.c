@@ -146,6 +146,7 @@ struct tar_out {
     provider_source_fn *source;
     void *arg;
     int64_t length, at; /* at: of the whole tar */
+    uint32_t uid, gid;
     char head[BLOCK];
     bool gave_up;
 };
@@ -157,15 +158,17 @@ static void octal(char *field, size_t size, uint64_t value)
         field[i] = (char)('0' + (value & 7));
 }
 
-static void tar_head(char head[BLOCK], const char *name, uint32_t mode, int64_t length)
+static void tar_head(struct tar_out *out, const char *name, uint32_t mode)
 {
+    char *head = out->head;
+    int64_t length = out->length;
     unsigned sum = 0;
 
     memset(head, 0, BLOCK);
     (void)snprintf(head, 100, "%s", name);
     octal(head + 100, 8, mode);
-    octal(head + 108, 8, 0);
-    octal(head + 116, 8, 0);
+    octal(head + 108, 8, out->uid);
+    octal(head + 116, 8, out->gid);
     if (length < (INT64_C(1) << 33)) {
         octal(head + 124, 12, (uint64_t)length);
     } else {
@@ -234,8 +237,6 @@ static int upload(struct docker *docker, struct str container, const char *dir, 
     buf_init(&url, HTTP_URL_MAX);
     docker_path(&query, container, "/archive");
     rest_query(&query, "path", str_of(dir));
-    /* Belongs to the container's user. */
-    rest_query(&query, "copyUIDGID", STR("true"));
     if (docker_version(docker, version, err) < 0)
         return -1;
     (void)buf_printf(&url, "%s/%s%s", docker->base, version, query.p);
@@ -325,9 +326,10 @@ static int put(struct docker *docker, struct str container, const struct docker_
     id_hex(name + strlen(name), 8);
     *(slash == dir ? slash + 1 : slash) = '\0';
     from = xasprintf("%s/%s", dir, name);
-    tar_head(out->head, name, stat->exists ? stat->mode : 0644, out->length);
-    if (make_parents(docker, container, dir, err) < 0)
+    if (docker_owner(docker, container, &out->uid, &out->gid, err) < 0 ||
+        make_parents(docker, container, dir, err) < 0)
         return -1;
+    tar_head(out, name, stat->exists ? stat->mode : 0644);
     if (upload(docker, container, dir, out, err) == 0 &&
         script_ok(docker, container, "mv -f -T -- \"$1\" \"$2\" || { rm -f -- \"$1\"; exit 1; }",
                   from, stat->path, err) == 0)

@@ -58,6 +58,49 @@ int docker_path_resolve(struct docker *docker, struct str container, const char 
     return 0;
 }
 
+/* "501", "501:20"; anything else is a name that only the container can look up. */
+static bool parse_owner(struct str user, uint32_t *out_uid, uint32_t *out_gid)
+{
+    struct str group = user, name = str_split(&group, ':');
+    uint64_t uid, gid;
+
+    if (!str_to_u64(name, &uid) || !str_to_u64(group, &gid) || uid > UINT32_MAX >> 1 ||
+        gid > UINT32_MAX >> 1)
+        return false;
+    *out_uid = (uint32_t)uid;
+    *out_gid = (uint32_t)gid;
+    return true;
+}
+
+/* The daemons' own parameter for this is of no use: dockerd looks the name up on the host. */
+int docker_owner(struct docker *docker, struct str container, uint32_t *out_uid, uint32_t *out_gid,
+                 struct error *err)
+{
+    struct buf path auto_buf, text auto_buf;
+    struct rest_request request = {.method = "GET"};
+    json_t *answer auto_json = NULL;
+    struct str user, line;
+    int code;
+
+    docker_path(&path, container, "/json");
+    buf_init(&text, 256);
+    request.path = path.p;
+    if (docker_call(docker, &request, &answer, err) < 0)
+        return -1;
+    user = json_get_str(json_object_get(answer, "Config"), "User");
+    *out_uid = *out_gid = 0;
+    if (!user.len || str_is(user, "root") || str_is(user, "0") ||
+        parse_owner(user, out_uid, out_gid))
+        return 0;
+    code = docker_script(docker, container, "echo \"$(id -u):$(id -g)\"", NULL, NULL, &text, err);
+    if (code < 0)
+        return -1;
+    line = str_trim(buf_str(&text));
+    if (code > 0 || !parse_owner(line, out_uid, out_gid))
+        return error_set(err, ERROR_CONFLICT, "%s: the user's number is not known", docker->who);
+    return 0;
+}
+
 void docker_stat_done(struct docker_stat *stat)
 {
     free(stat->path);
