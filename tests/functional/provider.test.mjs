@@ -1,6 +1,7 @@
 // The same contract for the providers that need nothing but this repository: E2B, spoken to a second
 // server as if it were far away, and plain processes, started by the caller or by the server.
 import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
 import fs from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
@@ -83,5 +84,90 @@ describe('process, served by the server', () => {
     await server.kill9()
     await eventually('no agent', () => plainAgents().length === 0)
     await server.start()
+  })
+})
+
+describe('runner', () => {
+  const RUNNER_UID = 64801
+  const home = fs.mkdtempSync(path.join(os.tmpdir(), 'runner-'))
+  const root = path.join(home, 'work', 'root')
+  let server, runner
+
+  // Where its user may go.
+  before(async () => {
+    server = await startServer()
+    fs.chmodSync(home, 0o755)
+    fs.mkdirSync(path.dirname(root))
+    fs.chownSync(path.dirname(root), RUNNER_UID, RUNNER_UID)
+    for (const file of [binary, agent]) {
+      fs.copyFileSync(file, path.join(home, path.basename(file)))
+      fs.chmodSync(path.join(home, path.basename(file)), 0o755)
+    }
+  })
+  after(async () => {
+    runner?.child.kill('SIGKILL')
+    await server?.destroy()
+    fs.rmSync(home, { recursive: true })
+  })
+
+  async function start(uid = RUNNER_UID) {
+    const args = ['runner', '--server', server.url, '--listen', '127.0.0.1:0', '--root', root, '--name', 'r1', '--max-sessions', '2']
+    const child = spawn(path.join(home, 'quicksand'), args, {
+      uid,
+      gid: uid,
+      env: { PATH: process.env.PATH, QUICKSAND_TOKEN: server.key },
+    })
+    const one = { child, log: '', url: undefined }
+    child.stdout.on('data', (chunk) => (one.log += chunk))
+    child.stderr.on('data', (chunk) => (one.log += chunk))
+    one.exited = new Promise((done) => child.once('close', (code, signal) => done(code ?? signal)))
+    one.url = await Promise.race([
+      eventually('the runner', () => /^runner 'r1' at (\S+),/m.exec(one.log)?.[1]),
+      one.exited.then(() => undefined),
+    ])
+    return one
+  }
+
+  test('root is refused', async () => {
+    const one = await start(0)
+    assert.equal(await one.exited, 2)
+    assert.match(one.log, /not as root/)
+  })
+
+  test('a sandbox on it', async () => {
+    runner = await start()
+    assert.ok(runner.url, runner.log)
+    const made = await server.api('POST', '/api/v1/sandboxes', { provider: 'runner', network: { mode: 'allow-all' } })
+    assert.equal(made.status, 201, made.text)
+    assert.equal(made.body.provider, 'r1')
+    const ran = await server.api('POST', `/api/v1/sandboxes/${made.body.id}/execute`, { command: 'id -u; pwd; exit 4' })
+    assert.equal(ran.body.exit_code, 4, ran.text)
+    assert.equal(ran.body.stdout, `${RUNNER_UID}\n${root}/${made.body.external_id}\n`)
+    assert.equal((await server.api('DELETE', `/api/v1/sandboxes/${made.body.id}`)).status, 204)
+    assert.deepEqual(fs.readdirSync(root), [])
+  })
+
+  test('nobody calls its agent without the token', async () => {
+    const answer = await fetch(`${runner.url}/process.Process/List`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: '{}',
+    })
+    assert.equal(answer.status, 401)
+  })
+
+  test('it says goodbye', async () => {
+    runner.child.kill('SIGTERM')
+    assert.equal(await runner.exited, 0)
+    assert.deepEqual(plainAgents(), [])
+    assert.equal((await server.api('GET', '/api/v1/providers/r1')).status, 404)
+  })
+
+  test('its agent goes with it, however it ends', async () => {
+    runner = await start()
+    assert.equal(plainAgents().length, 1)
+    runner.child.kill('SIGKILL')
+    await runner.exited
+    await eventually('no agent', () => plainAgents().length === 0)
   })
 })
