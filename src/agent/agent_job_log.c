@@ -89,7 +89,7 @@ static int read_stream(struct logs *logs, struct provider_process *process)
     }
 }
 
-static int follow(struct logs *logs, struct error *err)
+static int follow_once(struct logs *logs, struct error *err)
 {
     struct provider_process *process = NULL;
     struct error ignored;
@@ -102,6 +102,19 @@ static int follow(struct logs *logs, struct error *err)
     provider_process_free(process);
     /* The last lines may have come after the tail was gone. */
     return r == 0 ? read_rest(logs, err) : r;
+}
+
+/* Again when only the stream was lost. */
+static int follow(struct logs *logs, struct error *err)
+{
+    int64_t at;
+    int r;
+
+    do {
+        at = logs->at;
+        r = follow_once(logs, err);
+    } while (r == 0 && logs->at > at && running(logs));
+    return r;
 }
 
 int agent_job_logs(struct agents *agents, const struct agent_caller *caller, struct str id,

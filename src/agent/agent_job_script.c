@@ -42,22 +42,30 @@ static const char read_from[] = FOLDER "[ -f \"$d/log\" ] || exit 0\n"
 static const char read_last[] = FOLDER "[ -f \"$d/log\" ] || exit 0\n"
                                        "exec tail -c \"$3\" \"$d/log\"\n";
 
+/* clang-format off */
 /* Ends with the job where tail can do that; else it is ended by who started it. */
-static const char follow[] = FOLDER "read -r p t <\"$d/pid\"\n"
-                                    "tail --help 2>&1 | grep -q -e --pid &&"
-                                    " exec tail -c +\"$2\" -f -s 0.2 --pid=\"$p\" \"$d/log\"\n"
-                                    "exec tail -c +\"$2\" -f \"$d/log\"\n";
+static const char follow[] =
+    FOLDER
+    "i=0; while [ ! -f \"$d/log\" ] && [ $i -lt 50 ]; do\n"
+    "sleep 0.1 2>/dev/null || sleep 1; i=$((i + 1)); done\n"
+    "read -r p t <\"$d/pid\" || exit 0\n"
+    "tail --help 2>&1 | grep -q -e --pid &&"
+    " exec tail -c +\"$2\" -f -s 0.2 --pid=\"$p\" \"$d/log\"\n"
+    "exec tail -c +\"$2\" -f \"$d/log\"\n";
 
-static const char kill_all[] = "id=$1\n"
-                               "pids() { for e in /proc/[0-9]*/environ; do"
-                               " if grep -q \"QUICKSAND_JOB=$id\" \"$e\" 2>/dev/null; then"
-                               " e=${e#/proc/}; echo \"${e%/environ}\"; fi; done; }\n"
-                               "p=$(pids); [ -n \"$p\" ] && kill -\"$2\" $p 2>/dev/null\n"
-                               "[ \"$3\" = once ] && exit 0\n"
-                               "i=0; while [ $i -lt 10 ]; do [ -z \"$(pids)\" ] && exit 0\n"
-                               "sleep 0.1 2>/dev/null || sleep 1; i=$((i + 1)); done\n"
-                               "p=$(pids); [ -n \"$p\" ] && kill -KILL $p 2>/dev/null\n"
-                               "exit 0\n";
+/* One grep for all processes: a host may have many. */
+static const char kill_all[] =
+    "id=$1\n"
+    "pids() { for e in $(grep -l \"QUICKSAND_JOB=$id\" /proc/[0-9]*/environ 2>/dev/null); do"
+    " e=${e#/proc/}; echo \"${e%/environ}\"; done; }\n"
+    "p=$(pids); [ -n \"$p\" ] && kill -\"$2\" $p 2>/dev/null\n"
+    "[ \"$3\" = once ] && exit 0\n"
+    "i=0; while [ $i -lt 10 ]; do [ -z \"$(pids)\" ] && exit 0\n"
+    "sleep 0.1 2>/dev/null || sleep 1; i=$((i + 1)); done\n"
+    "i=0; while [ $i -lt 10 ]; do p=$(pids); [ -z \"$p\" ] && exit 0\n"
+    "kill -KILL $p 2>/dev/null; i=$((i + 1)); done\n"
+    "exit 0\n";
+/* clang-format on */
 
 enum { SCRIPT_MS = 30000 };
 

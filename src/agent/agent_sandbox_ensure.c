@@ -100,8 +100,12 @@ static struct str settings_text(const struct agent_profile *profile, struct aren
         "{s:I, s:I, s:s, s:O*, s:O*}", "timeout", (json_int_t)profile->timeout_s, "output",
         (json_int_t)profile->output_limit, "permission", agent_permission_name(profile->permission),
         "env", profile->env, "on_resume", profile->on_resume);
+    const json_t *lifecycle = json_object_get(profile->tree, "lifecycle");
     auto_free char *text = NULL;
 
+    /* One that was not asked for is only when its provider pauses it. */
+    if (!profile->persistent && json_object_get(lifecycle, "idleTimeoutSeconds"))
+        (void)json_object_set_new(settings, "idle_ends", json_true());
     if (profile->workspace_root.p)
         (void)json_object_set_new(settings, "workspace_root", json_str(profile->workspace_root));
     text = json_text(settings);
@@ -164,6 +168,7 @@ static int note_ready(struct ensure *ensure, struct store_agent_sandbox *row, in
         .address = row->address,
         .cdp_url = row->cdp_url,
         .snapshot_id = row->snapshot_id,
+        .image = row->image,
         .at_us = clock_wall_us(),
         .create_ms = create_ms,
         .durable = !local(ensure),
@@ -476,15 +481,15 @@ static int take_over(struct ensure *ensure, struct error *err)
     return restore_or_create(ensure, err);
 }
 
-/* Not used for longer than its idle time: what was not meant to stay is gone. */
-static bool expired(const struct store_agent_sandbox *row)
+/* Not used for longer than the idle time that was asked for: what was not meant to stay is gone. */
+static bool expired(const struct store_agent_sandbox *row, struct arena *arena)
 {
     int64_t now_us = clock_wall_us();
 
     if (row->max_lifetime_s > 0 && now_us - row->created_at_us > row->max_lifetime_s * 1000000)
         return true;
-    return !row->persistent && row->idle_s > 0 &&
-           now_us - row->last_used_at_us > row->idle_s * 1000000;
+    return row->idle_s > 0 && now_us - row->last_used_at_us > row->idle_s * 1000000 &&
+           json_is_true(json_object_get(agent_arena_parse(arena, row->settings), "idle_ends"));
 }
 
 static int expire(struct ensure *ensure, struct error *err)
@@ -510,7 +515,7 @@ static int resume(struct ensure *ensure, struct error *err)
                    : AGAIN;
     if (str_is(row->state, "error"))
         return restore_or_create(ensure, err);
-    if (expired(row))
+    if (expired(row, ensure->arena))
         return expire(ensure, err);
     if (agent_machine_wake(ensure->agents, ensure->caller, ensure->profile.backend, row,
                            ensure->arena, err) >= 0) {

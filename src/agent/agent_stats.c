@@ -12,9 +12,10 @@ enum { CREATES_MAX = 1000 };
 static double usd_of(const struct agents *agents, const struct store_agent_usage *usage)
 {
     const struct agent_settings *settings = agents->config.settings;
+    struct str rest = usage->provider, name = str_split(&rest, '#'); /* a profile's own key */
 
     for (size_t i = 0; i < settings->backend_count; i++)
-        if (str_is(usage->provider, settings->backends[i].name))
+        if (str_is(name, settings->backends[i].name))
             return (double)usage->ran_us / 1e6 * settings->backends[i].usd_per_second +
                    (double)usage->cpu_us / 1e6 * settings->backends[i].usd_per_cpu_second;
     return 0;

@@ -257,7 +257,8 @@ static int set_ready(struct store *locked, struct str id, const struct store_age
                    "UPDATE agent_sandboxes SET external_id = ?2, token = ?3, address = ?4,"
                    " cdp_url = ?5, snapshot_id = ?6, state = 'running', error = '',"
                    " running_since_us = ?7,"
-                   " last_used_at_us = ?7, create_ms = CASE WHEN ?8 < 0 THEN create_ms ELSE ?8 END"
+                   " last_used_at_us = ?7, create_ms = CASE WHEN ?8 < 0 THEN create_ms ELSE ?8 END,"
+                   " image = CASE WHEN ?9 = '' THEN image ELSE ?9 END"
                    " WHERE id = ?1 AND destroyed_at_us = 0 RETURNING id",
                    err) < 0)
         return -1;
@@ -269,6 +270,7 @@ static int set_ready(struct store *locked, struct str id, const struct store_age
     agent_bind(&query, ready->snapshot_id);
     bind_int(&query, ready->at_us);
     bind_int(&query, ready->create_ms);
+    agent_bind(&query, ready->image);
     return query_step(&query, err);
 }
 
