@@ -43,11 +43,31 @@ static json_t *output_of(const struct buf *output, bool encoded)
     return json_stringn(text, BASE64_LEN(output->len));
 }
 
+/* Standard input, as text or bytes. "stdin": in the background more may follow by /input. */
+static int read_input(struct v1_call *call, struct agent_command *out, struct error *err)
+{
+    struct str encoded = STR_NONE;
+    auto_buf struct buf bytes = {0};
+    bool open_stdin = false;
+
+    buf_init(&bytes, V1_BODY_MAX);
+    if (v1_body_bool(call, "stdin", &open_stdin, err) < 0 ||
+        v1_body_str(call, "input", &out->input, err) < 0 ||
+        v1_body_str(call, "input_base64", &encoded, err) < 0)
+        return -1;
+    if (encoded.p && !base64_decode(encoded, &bytes))
+        return error_set(err, ERROR_INVALID, "'input_base64' is not base64");
+    if (encoded.p)
+        out->input = bytes.len ? arena_str(&call->arena, buf_str(&bytes)) : STR("");
+    if (open_stdin && !out->input.p)
+        out->input = STR("");
+    return 0;
+}
+
 /* "command" is a line for the shell, or an array: then the same as "argv". */
 static int read_command(struct v1_call *call, struct agent_command *out, struct error *err)
 {
     int64_t timeout_s = 0;
-    bool open_stdin = false;
     const char *argv = json_is_array(json_object_get(call->json, "command")) ? "command" : "argv";
 
     if ((argv[0] == 'a' && v1_body_str(call, "command", &out->command, err) < 0) ||
@@ -60,9 +80,6 @@ static int read_command(struct v1_call *call, struct agent_command *out, struct 
         read_input(call, &out->input, err) < 0 ||
         v1_body_int(call, "timeout", 0, 86400, &timeout_s, err) < 0)
         return -1;
-    /* In the background more may follow by /input. */
-    if (open_stdin && !out->input.p)
-        out->input = STR("");
     out->timeout_ms = timeout_s * 1000;
     if (v1_body_int(call, "timeout_ms", 0, 86400000, &out->timeout_ms, err) < 0 ||
         v1_body_int(call, "output_limit", 0, INT32_MAX, &out->output_limit, err) < 0)
@@ -112,6 +129,9 @@ int v1_execute(struct v1_call *call, struct error *err)
     encoded = str_is(encoding, "base64");
     if (encoding.len && !encoded && !str_is(encoding, "utf-8"))
         return error_set(err, ERROR_INVALID, "'encoding' must be utf-8 or base64");
+    encoded = str_is(encoding, "base64");
+    if (!encoded && !str_is(encoding, "utf-8"))
+        return error_set(err, ERROR_INVALID, "'encoding' must be utf-8 or base64");
     if (background)
         return start_job(call, &command, err);
     if (agent_exec(agents_of(call), &call->caller, call->params[0], &command, &result, err) < 0) {
@@ -127,7 +147,7 @@ int v1_execute(struct v1_call *call, struct error *err)
     return 0;
 }
 
-/* ---- processes in the background ---- */
+/* ---- processes in the background; the sandbox "-" stands for any ---- */
 
 int v1_processes_list(struct v1_call *call, struct error *err)
 {

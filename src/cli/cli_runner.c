@@ -232,7 +232,8 @@ static int find_server(struct cli *cli, struct runner *runner, char **out_url, s
             return -1;
         if (!runner->key)
             runner->key = cli->server.key;
-        *out_url = xasprintf("http://%s:%u", cli->server.api.host, cli->server.api.port);
+        *out_url = xasprintf("%s://%s:%u", cli->server.api.tls ? "https" : "http",
+                             cli->server.api.host, cli->server.api.port);
         if (!runner->server)
             runner->server = *out_url;
     }
