@@ -5,6 +5,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct agents;
 struct api_keys;
@@ -19,6 +20,7 @@ struct v1_config {
     struct api_keys *keys;
     struct store *store;     /* the audit log; NULL = none is kept */
     struct workers *workers; /* elastic */
+    uint32_t heartbeat_ms;   /* of event streams; 0 = 30 s */
 };
 
 struct v1 *v1_new(const struct v1_config *config);

@@ -14,23 +14,6 @@ static struct agents *agents_of(const struct v1_call *call)
     return call->v1->config.agents;
 }
 
-/* Input that is no text. */
-static int read_input(struct v1_call *call, struct str *out, struct error *err)
-{
-    auto_buf struct buf bytes = {0};
-    struct str encoded = STR_NONE;
-
-    if (v1_body_str(call, "input_base64", &encoded, err) < 0)
-        return -1;
-    if (!encoded.p)
-        return 0;
-    buf_init(&bytes, V1_BODY_MAX);
-    if (!base64_decode(encoded, &bytes))
-        return error_set(err, ERROR_INVALID, "'input_base64' is not base64");
-    *out = arena_str(&call->arena, buf_str(&bytes));
-    return 0;
-}
-
 /* Text, or base64 for those who want the bytes as they were. */
 static json_t *output_of(const struct buf *output, bool encoded)
 {
@@ -75,9 +58,7 @@ static int read_command(struct v1_call *call, struct agent_command *out, struct 
         v1_body_str(call, "cwd", &out->cwd, err) < 0 ||
         v1_body_str(call, "user", &out->user, err) < 0 ||
         v1_body_strings(call, "env", JSON_OBJECT, &out->env, err) < 0 ||
-        v1_body_bool(call, "stdin", &open_stdin, err) < 0 ||
-        v1_body_str(call, "input", &out->input, err) < 0 ||
-        read_input(call, &out->input, err) < 0 ||
+        read_input(call, out, err) < 0 ||
         v1_body_int(call, "timeout", 0, 86400, &timeout_s, err) < 0)
         return -1;
     out->timeout_ms = timeout_s * 1000;
@@ -128,9 +109,6 @@ int v1_execute(struct v1_call *call, struct error *err)
         return -1;
     encoded = str_is(encoding, "base64");
     if (encoding.len && !encoded && !str_is(encoding, "utf-8"))
-        return error_set(err, ERROR_INVALID, "'encoding' must be utf-8 or base64");
-    encoded = str_is(encoding, "base64");
-    if (!encoded && !str_is(encoding, "utf-8"))
         return error_set(err, ERROR_INVALID, "'encoding' must be utf-8 or base64");
     if (background)
         return start_job(call, &command, err);

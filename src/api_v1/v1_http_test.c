@@ -59,7 +59,7 @@ static void site_start(struct site *site, size_t threads, size_t queue_max)
     site->port = ntohs(address.sin_port);
     site->loop = loop_new();
     site->workers = workers_new_elastic(threads, queue_max);
-    site->v1 = v1_new(&(struct v1_config){.workers = site->workers});
+    site->v1 = v1_new(&(struct v1_config){.workers = site->workers, .heartbeat_ms = 100});
     site->server = http_server_new(site->loop, &(struct http_server_config){
                                                    .on_request = on_request,
                                                    .arg = site->v1,
@@ -366,6 +366,7 @@ TEST(v1_events)
     fd = ask(&site, EVENTS("?agent_id=a1") "\r\n");
     read_until(fd, &got, "retry: 2000\n\n");
     CHECK(strstr(got.p, "Content-Type: text/event-stream"));
+    read_until(fd, &got, "\n:heartbeat\n\n");
     v1_fake_event("sandbox.other", "a2");
     v1_fake_event("sandbox.paused", "a1");
     read_until(fd, &got,

@@ -250,8 +250,8 @@ static void take_over(struct v1_call *call)
         {STR_INIT("Access-Control-Allow-Origin"), STR_INIT("*")},
     };
     struct sse *sse = call->taken;
-    uint64_t period =
-        (uint64_t)(sse->options.heartbeat_ms ? sse->options.heartbeat_ms : V1_SSE_HEARTBEAT_MS);
+    uint32_t given = sse->v1->config.heartbeat_ms;
+    uint64_t period = given ? given : V1_SSE_HEARTBEAT_MS;
 
     sse->ex = call->ex;
     sse->holds++; /* the timer's handle */

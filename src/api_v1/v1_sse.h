@@ -8,10 +8,9 @@ enum { V1_SSE_HEARTBEAT_MS = 30000 };
 
 struct v1_sse_options {
     struct agent_event_filter filter;
-    int64_t since;        /* events after this id; -1 = from now on */
-    size_t replay;        /* with -1: so many of the newest first */
-    bool plain_names;     /* "sandbox_status" and the like instead of our types */
-    int64_t heartbeat_ms; /* 0 = V1_SSE_HEARTBEAT_MS */
+    int64_t since;    /* events after this id; -1 = from now on */
+    size_t replay;    /* with -1: so many of the newest first */
+    bool plain_names; /* "sandbox_status" and the like instead of our types */
 };
 
 /* Appends one event. Line ends inside data become further data lines. id < 0: none. */

@@ -217,6 +217,18 @@ TEST(v1_execute)
     CHECK(was_asked("exec(,2,5)"));
     CHECK_INT(request("POST", ONE "/execute", "{\"command\":[\"a\"]}", NULL), 200);
     CHECK(was_asked("exec(,1,0)"));
+    {
+        auto_json json_t *bytes = NULL;
+
+        CHECK_INT(
+            request("POST", ONE "/execute", "{\"command\":\"ls\",\"encoding\":\"base64\"}", &bytes),
+            200);
+        CHECK_STR(json_get_str(bytes, "stdout"), "b3V0/w==");
+    }
+    check_error("POST", ONE "/execute", "{\"command\":\"a\",\"encoding\":\"x\"}", 400, "invalid",
+                false);
+    check_error("POST", ONE "/execute", "{\"command\":\"a\",\"input_base64\":\"!\"}", 400,
+                "invalid", false);
     check_error("POST", ONE "/execute", "{}", 400, "invalid", false);
     check_error("POST", ONE "/execute", "{\"command\":\"a\",\"argv\":[\"a\"]}", 400, "invalid",
                 false);
@@ -236,6 +248,7 @@ TEST(v1_processes)
     CHECK_INT(request("GET", ONE "/processes", NULL, NULL), 200);
     CHECK_INT(request("GET", ONE "/processes/job_1?wait=2", NULL, NULL), 200);
     CHECK(was_asked("wait(2000)"));
+    CHECK_INT(request("GET", "/sandboxes/-/processes/job_1", NULL, NULL), 200);
     check_error("GET", ONE "/processes/job_2", NULL, 404, "not_found", false);
     check_error("GET", "/sandboxes/sbx_2/processes/job_1", NULL, 404, "not_found", false);
     CHECK_INT(request("POST", ONE "/processes/job_1/signal", "{\"signal\":\"SIGINT\"}", NULL), 200);
