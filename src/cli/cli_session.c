@@ -18,16 +18,21 @@ static const struct cli_command session_new, session_ls, session_show, session_s
     session_approve, session_interrupt, session_pause, session_resume, session_snapshot,
     session_push, session_pty, session_rm;
 
-/* Operands (at least `least`), and the server found. */
+struct range {
+    int least, most;
+};
+#define RANGE(from, to) ((struct range){from, to})
+
+/* Operands, so many, and the server found. */
 static int begin(struct cli *cli, const struct cli_command *command, const struct cli_option *table,
-                 int argc, char **argv, int least, int most, char ***out_operands, int *out_count)
+                 int argc, char **argv, struct range range, char ***out_operands, int *out_count)
 {
     struct error err = {0};
     int rc = cli_args(cli, command, table, CLI_ARGS_ANYWHERE, argc, argv, out_operands, out_count);
 
     if (rc != CLI_ARGS_RUN)
         return rc;
-    if (*out_count < least || *out_count > most)
+    if (*out_count < range.least || *out_count > range.most)
         return cli_usage(command, "wrong number of operands");
     if (cli_connect(cli, &err) < 0)
         return cli_fail(&err);
@@ -144,7 +149,7 @@ static int run_ls(struct cli *cli, int argc, char **argv)
     auto_json json_t *answer = NULL;
     struct error err = {0};
     char **operands;
-    int count, rc = begin(cli, &session_ls, NULL, argc, argv, 0, 0, &operands, &count);
+    int count, rc = begin(cli, &session_ls, NULL, argc, argv, RANGE(0, 0), &operands, &count);
 
     if (rc != CLI_ARGS_RUN)
         return rc;
@@ -159,7 +164,7 @@ static int run_show(struct cli *cli, int argc, char **argv)
     auto_json json_t *session = NULL;
     struct error err = {0};
     char **operands;
-    int count, rc = begin(cli, &session_show, NULL, argc, argv, 1, 1, &operands, &count);
+    int count, rc = begin(cli, &session_show, NULL, argc, argv, RANGE(1, 1), &operands, &count);
 
     if (rc != CLI_ARGS_RUN)
         return rc;
@@ -182,7 +187,7 @@ static int run_rm(struct cli *cli, int argc, char **argv)
     struct error err = {0};
     char **operands;
     int count, status = CLI_OK;
-    int rc = begin(cli, &session_rm, table, argc, argv, 1, 1000, &operands, &count);
+    int rc = begin(cli, &session_rm, table, argc, argv, RANGE(1, 1000), &operands, &count);
 
     if (rc != CLI_ARGS_RUN)
         return rc;
@@ -220,7 +225,8 @@ static int run_send(struct cli *cli, int argc, char **argv)
     auto_buf struct buf text = {0};
     struct error err = {0};
     char **operands;
-    int count, rc = begin(cli, &session_send, NULL, argc, argv, 2, 100000, &operands, &count);
+    int count,
+        rc = begin(cli, &session_send, NULL, argc, argv, RANGE(2, 100000), &operands, &count);
 
     if (rc != CLI_ARGS_RUN)
         return rc;
@@ -281,7 +287,7 @@ static int run_tail(struct cli *cli, int argc, char **argv)
     auto_free char *path = NULL;
     struct error err = {0};
     char **operands;
-    int count, rc = begin(cli, &session_tail, table, argc, argv, 1, 1, &operands, &count);
+    int count, rc = begin(cli, &session_tail, table, argc, argv, RANGE(1, 1), &operands, &count);
 
     if (rc != CLI_ARGS_RUN)
         return rc;
@@ -339,7 +345,7 @@ static int run_approve(struct cli *cli, int argc, char **argv)
     auto_free char *request = NULL;
     struct error err = {0};
     char **operands;
-    int count, rc = begin(cli, &session_approve, table, argc, argv, 1, 2, &operands, &count);
+    int count, rc = begin(cli, &session_approve, table, argc, argv, RANGE(1, 2), &operands, &count);
 
     if (rc != CLI_ARGS_RUN)
         return rc;
@@ -364,7 +370,7 @@ static int change(struct cli *cli, const struct cli_command *command, const char
     auto_json json_t *body = json_object(), *session = NULL;
     struct error err = {0};
     char **operands;
-    int count, rc = begin(cli, command, NULL, argc, argv, 1, 1, &operands, &count);
+    int count, rc = begin(cli, command, NULL, argc, argv, RANGE(1, 1), &operands, &count);
 
     if (rc != CLI_ARGS_RUN)
         return rc;
@@ -402,7 +408,8 @@ static int run_snapshot(struct cli *cli, int argc, char **argv)
     auto_json json_t *body = json_object(), *snapshot = NULL;
     struct error err = {0};
     char **operands;
-    int count, rc = begin(cli, &session_snapshot, table, argc, argv, 1, 1, &operands, &count);
+    int count,
+        rc = begin(cli, &session_snapshot, table, argc, argv, RANGE(1, 1), &operands, &count);
 
     if (rc != CLI_ARGS_RUN)
         return rc;
@@ -432,7 +439,7 @@ static int run_push(struct cli *cli, int argc, char **argv)
     auto_json json_t *body = NULL, *pushed = NULL;
     struct error err = {0};
     char **operands;
-    int count, rc = begin(cli, &session_push, table, argc, argv, 1, 1, &operands, &count);
+    int count, rc = begin(cli, &session_push, table, argc, argv, RANGE(1, 1), &operands, &count);
 
     if (rc != CLI_ARGS_RUN)
         return rc;
@@ -456,7 +463,7 @@ static int run_pty(struct cli *cli, int argc, char **argv)
 {
     auto_free char *path = NULL;
     char **operands;
-    int count, rc = begin(cli, &session_pty, NULL, argc, argv, 1, 1, &operands, &count);
+    int count, rc = begin(cli, &session_pty, NULL, argc, argv, RANGE(1, 1), &operands, &count);
 
     if (rc != CLI_ARGS_RUN)
         return rc;
