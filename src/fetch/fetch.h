@@ -86,7 +86,7 @@ struct fetch_hub_events {
 
 struct fetch_hub *fetch_hub_new(void);
 void fetch_hub_free(struct fetch_hub *hub); /* closes what is open */
-/* Copies the request. Any thread. */
+/* Copies the request. Any thread. Callbacks may begin before it returns. */
 struct fetch_hub_stream *fetch_hub_open(struct fetch_hub *hub, const struct fetch_request *request,
                                         const struct fetch_hub_events *events, void *arg);
 /* Any thread, also inside a callback. No callback runs after it returned. Each stream is closed

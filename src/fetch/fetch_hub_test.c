@@ -29,7 +29,7 @@ static void answer(struct fetch_rig_exchange *ex, void *arg)
 }
 
 struct seen {
-    struct fetch_hub_stream *stream;
+    _Atomic(struct fetch_hub_stream *) stream;
     atomic_int heads, bytes, ends;
     atomic_int code; /* of the end; -1 = none yet */
     bool close_inside;
@@ -48,6 +48,9 @@ static void on_data(void *arg, struct str data)
     struct seen *seen = arg;
 
     atomic_fetch_add(&seen->bytes, (int)data.len);
+    /* The opener may not have been told yet. */
+    while (seen->close_inside && !atomic_load(&seen->stream))
+        (void)usleep(100);
     if (seen->close_inside)
         fetch_hub_close(seen->stream);
 }

@@ -15,10 +15,10 @@
 /* What the server answers, and what it has seen. */
 static struct {
     pthread_mutex_t mutex;
-    const char *state; /* of the sandbox */
-    const char *mode;  /* how to misbehave; NULL = not */
-    struct buf seen;   /* "METHOD target key body\n" */
-    struct buf input;  /* what came by SendInput */
+    _Atomic(const char *) state; /* of the sandbox */
+    _Atomic(const char *) mode;  /* how to misbehave; NULL = not */
+    struct buf seen;             /* "METHOD target key body\n" */
+    struct buf input;            /* what came by SendInput */
 } fake = {.mutex = PTHREAD_MUTEX_INITIALIZER, .state = "running"};
 
 #define ONE                                                                                     \

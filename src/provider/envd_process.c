@@ -19,6 +19,7 @@ enum {
     KEEPALIVE_S = 40,
     SILENCE_MS = 130 * 1000,
     START_MS = 60 * 1000,
+    REST_MS = 20,
     PIECE = 64 * 1024,
     INPUT_MAX = 512 * 1024, /* of one call */
     HEADERS_MAX = ENVD_HEADERS_MAX + 8,
@@ -72,10 +73,23 @@ static void free_address(struct envd_address *address)
     }
 }
 
+/* What follows an exit is only the end of the answer; once that has come the connection can be used
+ * again. */
+static void read_rest(struct process *process)
+{
+    struct error ignored;
+
+    for (int i = 0; process->events.exited && i < 4; i++)
+        if (fetch_read(process->stream, process->piece, sizeof(process->piece), REST_MS,
+                       &ignored) <= 0)
+            return;
+}
+
 static void process_free(struct provider_process *base)
 {
     struct process *process = container_of(base, struct process, base);
 
+    read_rest(process);
     fetch_close(process->stream);
     connect_decoder_done(&process->decoder);
     envd_events_done(&process->events);
