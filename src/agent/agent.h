@@ -40,6 +40,9 @@ struct agents_config {
 /* All borrowed. Opens the backends and takes up what the last process left: jobs and sessions that
  * were running are watched again. */
 int agents_open(const struct agents_config *config, struct agents **out, struct error *err);
+/* The first step of an end: lets go of the streams of sessions, which may lead through this process's
+ * own proxy and would keep it from draining. */
+void agents_quiet(struct agents *agents);
 /* Sandboxes, jobs and sessions go on. No call may be under way. */
 void agents_close(struct agents *agents);
 

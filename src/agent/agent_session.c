@@ -67,6 +67,8 @@ void session_unref(struct live_session *live)
 
 void session_wake(struct live_session *live)
 {
+    if (live->agents->sessions->closing)
+        return;
     if (live->working) {
         live->again = true;
         return;
@@ -384,6 +386,8 @@ int agent_session_new(struct agents *agents, const struct agent_caller *caller,
         wait_settled(live);
     (void)pthread_mutex_lock(&live->lock);
     view(&live->row, arena, out);
+    if (live->attached)
+        out->base_url = arena_str(arena, live->public_url);
     (void)pthread_mutex_unlock(&live->lock);
     session_unref(live);
     return 0;
@@ -457,7 +461,7 @@ int agent_session_send(struct agents *agents, const struct agent_caller *caller,
         if (session_in(live, "completed") || session_in(live, "failed") ||
             session_in(live, "canceled")) {
             char reason[40];
-            bool was_lost = session_in(live, "canceled") || live->row.acp_session.len == 0;
+            bool was_lost = session_in(live, "canceled") || live->row.workdir.len == 0;
 
             (void)snprintf(reason, sizeof(reason), "resume-after-%.*s", STR_ARG(live->row.state));
             /* What was never provisioned, or whose sandbox is gone, begins at the beginning. */

@@ -29,6 +29,7 @@ enum {
 struct agent_sessions {
     pthread_mutex_t lock; /* the map, and the references of live sessions */
     struct map live;      /* id -> struct live_session */
+    _Atomic bool closing;
     struct fetch_hub *hub;
     struct workers *workers;
 };
@@ -47,12 +48,13 @@ struct live_session {
     struct agent_overrides overrides; /* of the request; strings in the arena, JSON owned */
     char *git_token;                  /* "" = none; never in the store */
 
-    bool attached;  /* target answers and the events are open */
-    bool follow;    /* attach although no message waits */
-    bool turn_done; /* the agent has answered */
-    bool lost;      /* the stream of events broke: look why */
-    bool forget;    /* it has ended: leaves the map when the worker is done */
-    int failures;   /* one after the other */
+    bool attached;     /* target answers and the events are open */
+    bool agent_exited; /* its process; the server is still there */
+    bool follow;       /* attach although no message waits */
+    bool turn_done;    /* the agent has answered */
+    bool lost;         /* the stream of events broke: look why */
+    bool forget;       /* it has ended: leaves the map when the worker is done */
+    int failures;      /* one after the other */
     struct acp_target target;
     struct str public_url; /* of the server, for people */
     int64_t next_id;       /* of requests */
@@ -60,6 +62,8 @@ struct live_session {
     struct acp_feed feed;
     int64_t prompt_seq; /* the message that is with the agent; 0 = none */
     bool prompt_over, prompt_taken;
+    int64_t prompt_id; /* of the request */
+    int64_t orphan_id; /* one whose answer can only come with the events; 0 = none, -1 = any */
     struct buf prompt_answer;
     int prompt_status;
     struct error prompt_error;

@@ -55,6 +55,7 @@ static int take_up(struct agents *agents, const char *state, struct error *err)
 
         /* As if its events had broken off: whether it sleeps or is gone is found out first. */
         live->lost = rows[i].sandbox_id.len > 0 && rows[i].acp_session.len > 0;
+        live->orphan_id = -1;
         (void)map_put(&sessions->live, live->row.id, live);
         session_kick(live);
     }
@@ -109,6 +110,30 @@ int agent_sessions_open(struct agents *agents, struct error *err)
     return take_up(agents, "created", err) < 0 || take_up(agents, "running", err) < 0 ? -1 : 0;
 }
 
+void agents_quiet(struct agents *agents)
+{
+    struct agent_sessions *sessions = agents->sessions;
+    struct map_entry *entry;
+    struct live_session **all;
+    size_t count = 0;
+
+    (void)pthread_mutex_lock(&sessions->lock);
+    sessions->closing = true;
+    all = xcalloc(sessions->live.count + 1, sizeof(*all));
+    map_for_each (&sessions->live, entry)
+        all[count++] = entry->value;
+    (void)pthread_mutex_unlock(&sessions->lock);
+    for (size_t i = 0; i < count; i++) {
+        struct session_streams streams;
+
+        (void)pthread_mutex_lock(&all[i]->lock);
+        streams = session_stream_take(all[i]);
+        (void)pthread_mutex_unlock(&all[i]->lock);
+        session_stream_close(streams);
+    }
+    free(all);
+}
+
 void agent_sessions_close(struct agents *agents)
 {
     struct agent_sessions *sessions = agents->sessions;
@@ -116,15 +141,7 @@ void agent_sessions_close(struct agents *agents)
 
     if (!sessions)
         return;
-    map_for_each (&sessions->live, entry) {
-        struct live_session *live = entry->value;
-        struct session_streams streams;
-
-        (void)pthread_mutex_lock(&live->lock);
-        streams = session_stream_take(live);
-        (void)pthread_mutex_unlock(&live->lock);
-        session_stream_close(streams);
-    }
+    agents_quiet(agents);
     /* One that waits for a slow backend is not waited for: the process ends. */
     if (workers_free_within(sessions->workers, CLOSE_MS) < 0)
         return;

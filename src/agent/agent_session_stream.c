@@ -212,18 +212,26 @@ static void on_notice(struct live_session *live, struct str method, json_t *para
         on_update(live, params);
         return;
     }
+    if (str_is(method, "_adapter/agent_exited")) {
+        session_event(live, "agent.exited", params ? json_incref(params) : NULL);
+        live->agent_exited = true;
+        session_wake(live);
+        return;
+    }
     event_type(method, type);
     session_event(live, type, params ? json_incref(params) : NULL);
 }
 
 /* Answers reach whoever asked; but the end of a turn that was begun by an earlier process, or whose
  * connection broke, is only seen here. */
-static void on_answer(struct live_session *live, const json_t *result)
+static void on_answer(struct live_session *live, const json_t *message)
 {
-    json_t *reason = json_object_get(result, "stopReason");
+    json_t *reason = json_object_get(json_object_get(message, "result"), "stopReason");
+    int64_t id = json_integer_value(json_object_get(message, "id"));
 
-    if (!reason || live->prompt)
+    if (!reason || live->orphan_id == 0 || (live->orphan_id > 0 && live->orphan_id != id))
         return;
+    live->orphan_id = 0;
     session_event(live, "agent.turn.completed", json_pack("{s:O}", "stop_reason", reason));
     live->turn_done = true;
     session_wake(live);
@@ -245,9 +253,12 @@ static void on_message(void *arg, int64_t id, json_t *message)
     }
     if (id)
         live->row.last_acp_id = id;
-    live->prompt_taken = true;
+    if (live->prompt && !live->prompt_taken) {
+        live->prompt_taken = true;
+        session_wake(live);
+    }
     if (!method.p) {
-        on_answer(live, json_object_get(message, "result"));
+        on_answer(live, message);
         return;
     }
     if (!request_id || json_is_null(request_id))
@@ -355,6 +366,7 @@ void session_prompt(struct live_session *live, int64_t seq, struct str text)
     };
 
     live->prompt_seq = seq;
+    live->prompt_id = id;
     live->prompt_over = live->prompt_taken = false;
     live->prompt_status = 0;
     buf_done(&live->prompt_answer);

@@ -26,6 +26,7 @@ enum {
     INSTALL_MS = 180000, /* agents that have to be fetched */
     HEALTH_MS = 2000,
     FIRST_ID = 1,
+    PROMPT_TAKEN = -1, /* as the message's number: its row is gone */
 };
 
 static struct session_place place_of(struct live_session *live)
@@ -264,6 +265,7 @@ static int open_channel(struct live_session *live, struct error *err)
     live->row.acp_server = keep(live, str_of(name));
     live->target.server_id = live->row.acp_server.p;
     live->next_id = FIRST_ID + 2;
+    live->orphan_id = 0;
     live->row.last_acp_id = 0;
     (void)pthread_mutex_unlock(&live->lock);
     if (acp_call(fetch, &live->target, FIRST_ID, "initialize",
@@ -315,7 +317,7 @@ static int attach(struct live_session *live, struct error *err)
     live->follow = false;
     live->failures = 0;
     session_event(live, "agent.runtime",
-                  json_pack("{s:b,s:s}", "fresh", fresh, "base_url", live->target.base_url));
+                  json_pack("{s:b,s:s}", "fresh", fresh, "base_url", live->public_url.p));
     (void)pthread_mutex_unlock(&live->lock);
     return 0;
 }
@@ -394,6 +396,17 @@ static void failed(struct live_session *live, const char *step, struct error *wh
         (void)usleep((useconds_t)(200000 << live->failures));
 }
 
+/* The agent has it: it will not be asked again, whatever happens. With the lock held. */
+static void message_taken(struct live_session *live)
+{
+    struct error err;
+
+    if (live->prompt_seq > 0 &&
+        store_message_remove(live->agents->config.store, live->row.id, live->prompt_seq, &err) < 0)
+        log_warn("session", "id=%.*s %s", STR_ARG(live->row.id), err.message);
+    live->prompt_seq = PROMPT_TAKEN;
+}
+
 /* The events broke off. A sandbox that sleeps is left alone until somebody writes. */
 static void look_why(struct live_session *live)
 {
@@ -404,14 +417,12 @@ static void look_why(struct live_session *live)
     (void)pthread_mutex_lock(&live->lock);
     live->lost = false;
     streams = session_stream_take(live);
-    if (live->prompt_seq) {
-        /* Asked again, unless the agent has begun. */
-        if (live->prompt_taken)
-            (void)store_message_remove(live->agents->config.store, live->row.id, live->prompt_seq,
-                                       &err);
-        live->prompt_seq = 0;
-        live->prompt_over = false;
+    if (live->prompt_seq && live->prompt_taken) {
+        live->orphan_id = live->prompt_id;
+        message_taken(live);
     }
+    live->prompt_seq = 0; /* asked again, unless the agent has begun */
+    live->prompt_over = false;
     live->follow = !gone && !paused && session_in(live, "running");
     if (gone && !session_in(live, "canceled"))
         (void)session_set_state(live, "canceled", "sandbox-missing", &err);
@@ -441,7 +452,9 @@ static void turn_over(struct live_session *live)
 
     live->prompt = NULL;
     live->prompt_over = false;
-    if (r < 0) {
+    if (r < 0 && live->prompt_taken && err.code != ERROR_INVALID)
+        live->orphan_id = live->prompt_id; /* the agent is at it, only the connection broke */
+    else if (r < 0) {
         agent_mask(live->agents, err.message);
         session_event(live, "agent.turn.failed", json_pack("{s:s}", "message", err.message));
     } else
@@ -450,12 +463,31 @@ static void turn_over(struct live_session *live)
     /* An agent that was never reached gets it again. */
     if (r == 0 || live->prompt_taken || err.code == ERROR_INVALID ||
         ++live->failures >= SESSION_TRIES)
-        (void)store_message_remove(live->agents->config.store, live->row.id, live->prompt_seq,
-                                   &err);
+        message_taken(live);
     live->prompt_seq = 0;
-    live->turn_done = true;
+    live->turn_done = live->orphan_id == 0;
     (void)pthread_mutex_unlock(&live->lock);
     fetch_hub_close(stream);
+    (void)pthread_mutex_lock(&live->lock);
+}
+
+/* The agent's process has ended: whatever it was asked is lost, and the next message begins with a
+ * new one. With the lock held. */
+static void agent_gone(struct live_session *live)
+{
+    struct session_streams streams = session_stream_take(live);
+    struct error err;
+
+    live->agent_exited = live->prompt_over = live->lost = false;
+    live->orphan_id = 0;
+    live->row.acp_session = keep(live, STR(""));
+    message_taken(live);
+    live->prompt_seq = 0;
+    (void)json_object_clear(live->permissions);
+    if (session_in(live, "running") || session_in(live, "completed"))
+        (void)session_set_state(live, "failed", "agent-exited", &err);
+    (void)pthread_mutex_unlock(&live->lock);
+    session_stream_close(streams);
     (void)pthread_mutex_lock(&live->lock);
 }
 
@@ -468,7 +500,7 @@ static bool next_message(struct live_session *live)
     struct error err;
     int64_t seq = 0;
 
-    if (live->prompt_seq)
+    if (live->prompt_seq || live->orphan_id > 0)
         return false;
     if (store_message_next(live->agents->config.store, live->row.id, &arena, &seq, &text, &err) <
         0) {
@@ -502,6 +534,14 @@ static bool step(struct live_session *live)
     bool wanted;
     int r;
 
+    if (live->agent_exited) {
+        agent_gone(live);
+        return true;
+    }
+    if (live->prompt_taken && live->prompt_seq > 0) {
+        message_taken(live);
+        return true;
+    }
     if (live->prompt_over) {
         turn_over(live);
         return true;

@@ -127,6 +127,11 @@ bool runtime_handle(struct runtime *runtime, struct http_exchange *ex)
     return v1_handle(runtime->v1, ex);
 }
 
+void runtime_quiet(struct runtime *runtime)
+{
+    agents_quiet(runtime->agents);
+}
+
 void runtime_drain(struct runtime *runtime, struct loop *loop)
 {
     v1_drain(runtime->v1, loop);

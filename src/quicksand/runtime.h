@@ -27,6 +27,8 @@ struct runtime_config {
 int runtime_open(const struct runtime_config *config, struct runtime **out, struct error *err);
 /* On any edge loop. False: the request is not for the runtime. */
 bool runtime_handle(struct runtime *runtime, struct http_exchange *ex);
+/* Before the edges drain. */
+void runtime_quiet(struct runtime *runtime);
 /* On that loop: ends its streams. */
 void runtime_drain(struct runtime *runtime, struct loop *loop);
 /* After the loops have ended. -1: requests still run; the process must end without taking anything

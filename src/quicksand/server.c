@@ -233,6 +233,7 @@ static void stop(struct server *server)
     struct timespec deadline;
 
     log_info("server", "stopping; sandboxes keep running");
+    runtime_quiet(server->runtime);
     (void)pthread_mutex_lock(&server->lock);
     server->busy_edges = server->fds.loops;
     (void)pthread_mutex_unlock(&server->lock);

@@ -22,6 +22,7 @@ before(async () => {
   server.config = config
 })
 after(async () => {
+  for (const one of (await ok(200, 'GET', '/sandboxes?limit=1000')).sandboxes) await v1('DELETE', `/sandboxes/${one.id}`)
   fs.rmSync(path.dirname(server.config), { recursive: true })
   await server.destroy()
 })
@@ -39,7 +40,9 @@ const state = async (id) => (await ok(200, 'GET', `/sessions/${id}`)).state
 const events = async (id, since = 0) => (await ok(200, 'GET', `/sessions/${id}/events?since=${since}&limit=1000`)).events
 const types = async (id) => (await events(id)).map((one) => one.type)
 const execute = (sandbox, command) => ok(200, 'POST', `/sandboxes/${sandbox}/execute`, { command })
-const reaches = (id, wanted) => eventually(`session ${wanted}`, async () => (await state(id)) === wanted, 30_000, 100)
+const reaches = (id, wanted) => eventually(`session ${wanted}`, async () => (await state(id)) === wanted, 8_000, 100).catch(async (error) => {
+  throw new Error(`${error.message}\n${(await events(id)).slice(-8).map((one) => JSON.stringify(one)).join('\n')}`)
+})
 const event = (id, type) => eventually(type, async () => (await events(id)).findLast((one) => one.type === type), 30_000, 100)
 
 // Our own agent takes the place of the built-in one.
@@ -94,7 +97,7 @@ test('a session with the built-in mock agent: provisioned, sent to, followed, ca
   assert.equal(cloned.stdout, 'hello from the world\n')
   await ok(200, 'POST', `/sessions/${one.id}/cancel`, {})
   assert.equal(await state(one.id), 'canceled')
-  assert.equal((await ok(200, 'GET', `/sandboxes/${one.sandbox_id}`)).status, 'paused')
+  assert.equal((await ok(200, 'GET', `/sandboxes/${one.sandbox_id}`)).state, 'paused')
   const gone = await v1('POST', `/sessions/${one.id}/interrupt`, {})
   assert.equal(gone.status, 409, gone.text)
 })
@@ -133,11 +136,19 @@ test('interrupt ends the turn, the session goes on', async () => {
   await eventually('second turn', async () => (await types(one.id)).filter((type) => type === 'agent.turn.completed').length === 2, 30_000)
 })
 
+test('an agent that dies fails its session; the next message gets a new one', async () => {
+  const one = await sessionWithTestAgent({ permission_mode: 'bypass', message: 'die' })
+  await reaches(one.id, 'failed')
+  assert.equal((await ok(200, 'GET', `/sessions/${one.id}`)).reason, 'agent-exited')
+  await ok(202, 'POST', `/sessions/${one.id}/messages`, { message: 'still there?' })
+  await reaches(one.id, 'completed')
+})
+
 test('messages while paused wait for the resume', async () => {
   const one = await session({})
   await ok(200, 'POST', `/sessions/${one.id}/pause`, {})
   assert.equal(await state(one.id), 'paused')
-  assert.equal((await ok(200, 'GET', `/sandboxes/${one.sandbox_id}`)).status, 'paused')
+  assert.equal((await ok(200, 'GET', `/sandboxes/${one.sandbox_id}`)).state, 'paused')
   await ok(202, 'POST', `/sessions/${one.id}/messages`, { message: 'one' })
   await ok(202, 'POST', `/sessions/${one.id}/messages`, { message: 'two' })
   assert.equal(await state(one.id), 'paused')
