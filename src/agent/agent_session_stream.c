@@ -352,8 +352,9 @@ void session_prompt(struct live_session *live, int64_t seq, struct str text)
     static const struct fetch_hub_events events = {
         .on_head = prompt_head, .on_data = prompt_data, .on_end = prompt_end};
     auto_arena struct arena arena = {0};
+    int64_t id = live->next_id++;
     auto_free char *body =
-        acp_request_text(live->next_id++, "session/prompt",
+        acp_request_text(id, "session/prompt",
                          json_pack("{s:s,s:[{s:s,s:o}]}", "sessionId", live->row.acp_session.p,
                                    "prompt", "type", "text", "text", json_str(text)));
     struct fetch_request request = {
