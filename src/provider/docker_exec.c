@@ -243,7 +243,8 @@ static int ask_when_quiet(struct process *p, struct error *err)
     if (now - p->quiet_since_ms < p->quiet_ms)
         return 0;
     got = docker_stream_exit(&p->stream, &code, err);
-    if (got < 0)
+    /* A daemon that is slow to tell does not end the stream; one without the process does. */
+    if (got < 0 && err->code == ERROR_NOT_FOUND)
         return -1;
     p->quiet_since_ms = now;
     p->quiet_ms = p->quiet_ms * 2 < QUIET_MS_MAX ? p->quiet_ms * 2 : QUIET_MS_MAX;
@@ -260,9 +261,10 @@ static int enforce_timeout(struct process *p, struct error *err)
                          p->stream.docker->who);
     if (p->timed_out || !p->deadline_ms || now < p->deadline_ms)
         return 0;
-    p->timed_out = true;
+    /* Tried again with the next call, e.g. after the sandbox was paused. */
     if (kill_tree(p, err) < 0)
         return error_prefix(err, "its time is over");
+    p->timed_out = true;
     p->killed_ms = clock_mono_ms();
     p->quiet_ms = 0;
     return 0;

@@ -17,13 +17,13 @@
 
 static struct {
     pthread_mutex_t mutex;
-    const char *mode;    /* how to misbehave; NULL = not */
-    const char *version; /* "ApiVersion MinAPIVersion" in JSON */
-    const char *status;  /* of the container */
-    const char *stream;  /* how the stream of a process goes wrong */
-    int no_freezer;
-    char mark[64];   /* of the process that was begun */
-    struct buf seen; /* "METHOD target body\n" */
+    const char *mode;        /* how to misbehave; NULL = not */
+    const char *version;     /* "ApiVersion MinAPIVersion" in JSON */
+    const char *status;      /* of the container */
+    const char *stream;      /* how the stream of a process goes wrong */
+    int no_freezer, missing; /* missing: 1 = until it is pulled, 2 = for ever */
+    char mark[64];           /* of the process that was begun */
+    struct buf seen;         /* "METHOD target body\n" */
 } fake = {.mutex = PTHREAD_MUTEX_INITIALIZER,
           .version = "\"ApiVersion\":\"1.41\",\"MinAPIVersion\":\"1.12\"",
           .status = "running"};
@@ -187,7 +187,14 @@ static void answer(struct fetch_rig_exchange *ex, void *arg)
                          STR("[{\"Id\":\"old\",\"State\":\"exited\",\"Created\":5,\"Labels\":{}},"
                              "{\"Id\":\"new\",\"State\":\"running\",\"Created\":9,\"Labels\":{}},"
                              "{\"Id\":\"../x\",\"State\":\"running\",\"Created\":10}]"));
-    else if (str_ends(target, STR("/containers/create")))
+    else if (str_ends(target, STR("/containers/create")) && fake.missing)
+        fetch_rig_answer(ex, 404, NULL, STR("{\"message\":\"No such image: img\"}"));
+    else if (str_find_str(target, STR("/images/create")) >= 0) {
+        fake.missing = fake.missing == 2 ? 2 : 0;
+        fetch_rig_answer(ex, 200, NULL,
+                         fake.missing ? STR("{\"status\":\"Pulling\"}\n{\"error\":\"denied\"}\n")
+                                      : STR("{\"status\":\"Pulling\"}\n{\"status\":\"Done\"}\n"));
+    } else if (str_ends(target, STR("/containers/create")))
         fetch_rig_answer(ex, 201, NULL, STR("{\"Id\":\"" ID "\"}"));
     else if (str_find_str(target, STR("/commit")) >= 0)
         fetch_rig_answer(ex, 201, NULL, STR("{\"Id\":\"sha256:1\"}"));
@@ -305,6 +312,25 @@ TEST(docker_create_body)
     env[0].name = STR("A=B");
     CHECK_INT(provider_create(provider, &spec, &arena, &box, &err), -1);
     CHECK_INT(err.code, ERROR_INVALID);
+    close_all();
+}
+
+TEST(docker_pulls_what_is_missing)
+{
+    struct provider_spec spec = {.egress = EGRESS_ALLOW_ALL,
+                                 .image = STR("reg.example:5000/a/img")};
+    struct provider_sandbox box;
+
+    open_with(",\"pause\":\"stop\"");
+    fake.missing = 1;
+    CHECK_INT(provider_create(provider, &spec, &arena, &box, &err), -1); /* pull: never */
+    CHECK_INT(err.code, ERROR_NOT_FOUND);
+    docker_of(provider)->pull = true;
+    CHECK_INT(provider_create(provider, &spec, &arena, &box, &err), 0);
+    saw("POST /v1.40/images/create?fromImage=reg.example%3A5000%2Fa%2Fimg&tag=latest ");
+    fake.missing = 2;
+    CHECK_INT(provider_create(provider, &spec, &arena, &box, &err), -1);
+    CHECK_INT(err.code, ERROR_NOT_FOUND);
     close_all();
 }
 
