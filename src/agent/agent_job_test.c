@@ -417,6 +417,16 @@ static bool view_has(struct view *view, const char *text)
     return found;
 }
 
+static bool view_ended(struct view *view)
+{
+    bool ended;
+
+    (void)pthread_mutex_lock(&view->lock);
+    ended = view->ended;
+    (void)pthread_mutex_unlock(&view->lock);
+    return ended;
+}
+
 static void view_init(struct view *view)
 {
     *view = (struct view){0};
@@ -448,7 +458,7 @@ TEST(terminal_is_left_and_found_again)
     CHECK(view_has(&first, "a2b"));
     CHECK(view_has(&first, "17 91"));
     agent_terminal_leave(terminal);
-    CHECK(!first.ended);
+    CHECK(!view_ended(&first));
 
     request.terminal_id = str_of(id);
     viewer.arg = &next;
@@ -459,9 +469,9 @@ TEST(terminal_is_left_and_found_again)
     agent_terminal_input(second, STR("echo was-$MARK\n"));
     CHECK(view_has(&next, "was-here"));
     agent_terminal_input(second, STR("exit 4\n"));
-    for (int i = 0; i < 100 && !next.ended; i++)
+    for (int i = 0; i < 100 && !view_ended(&next); i++)
         work_sleep_ms(50);
-    CHECK(next.ended && !next.lost);
+    CHECK(view_ended(&next) && !next.lost);
     CHECK_INT(next.code, 4);
     agent_terminal_leave(second);
     FAILS(agent_terminal_open(env.core.agents, &env.core.caller, &request, &viewer, again, &second,

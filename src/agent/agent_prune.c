@@ -234,35 +234,57 @@ static void prune_machine(struct prune *prune, struct agent_backend *backend,
     prune->sandboxes++;
 }
 
-/* The embedded engine has none: its sandboxes and these rows are in one store. */
+static void prune_backend(struct prune *prune, struct agent_backend *backend, struct str team_id)
+{
+    const struct provider_label wanted = {STR("quicksand.instance"),
+                                          agent_instance_name(prune->agents)};
+    struct provider *provider = agent_backend_provider(backend);
+    struct provider_sandbox *machines = NULL;
+    size_t count = 0;
+    struct error err;
+
+    if (provider_find(provider, team_id, &wanted, 1, prune->arena, &machines, &count, &err) < 0) {
+        log_info("agent", "provider=%s not searched for orphans: %s", agent_backend_name(backend),
+                 err.message);
+        return;
+    }
+    for (size_t i = 0; i < count; i++)
+        prune_machine(prune, backend, &machines[i]);
+}
+
+/* The embedded engine shows a team only its own. */
+static void prune_embedded(struct prune *prune, struct agent_backend *backend)
+{
+    struct str *teams = NULL;
+    size_t count = 0;
+    struct error err;
+
+    if (prune->caller->team_id.p) {
+        prune_backend(prune, backend, prune->caller->team_id);
+        return;
+    }
+    if (store_agent_teams(prune->agents->config.store, prune->arena, &teams, &count, &err) < 0)
+        return;
+    for (size_t i = 0; i < count; i++)
+        prune_backend(prune, backend, teams[i]);
+}
+
 static void prune_orphans(struct prune *prune)
 {
     const struct agent_settings *settings = prune->agents->config.settings;
-    const struct provider_label wanted = {STR("quicksand.instance"),
-                                          agent_instance_name(prune->agents)};
 
     for (size_t i = 0; i < settings->backend_count; i++) {
         struct agent_backend *backend = NULL;
-        struct provider_sandbox *machines = NULL;
-        struct provider *provider;
-        size_t count = 0;
         struct error err;
 
         if (agent_backend_find(prune->agents, prune->caller, str_of(settings->backends[i].name),
                                &backend, &err) < 0 ||
-            agent_backend_embedded(prune->agents, backend))
+            !(provider_caps(agent_backend_provider(backend))->features & PROVIDER_FIND))
             continue;
-        provider = agent_backend_provider(backend);
-        if (!(provider_caps(provider)->features & PROVIDER_FIND))
-            continue;
-        if (provider_find(provider, prune->caller->team_id, &wanted, 1, prune->arena, &machines,
-                          &count, &err) < 0) {
-            log_info("agent", "provider=%s not searched for orphans: %s",
-                     agent_backend_name(backend), err.message);
-            continue;
-        }
-        for (size_t at = 0; at < count; at++)
-            prune_machine(prune, backend, &machines[at]);
+        if (agent_backend_embedded(prune->agents, backend))
+            prune_embedded(prune, backend);
+        else
+            prune_backend(prune, backend, prune->caller->team_id);
     }
 }
 

@@ -10,7 +10,7 @@
  * provider, the labels decide: what is there is adopted, and of two machines made at the same time
  * the older one (then the smaller id) stays, its rival is killed by who made it.
  *
- * A row is written before its machine is made: state 'creating'. After CLAIM_MAX_S nobody is making
+ * A row is written before its machine is made (not of the embedded engine): state 'creating'. After CLAIM_MAX_S nobody is making
  * it any more; then the machine, found by its label, is taken over, or the row counts as gone.
  *
  * A row whose machine is gone has state 'error' and still holds its key. Restoring keeps its id;
@@ -27,9 +27,6 @@
 #include "json/json_shape.h"
 
 enum {
-    KEY_MAX = 512,
-    NAME_MAX_BYTES = 256,
-    METADATA_MAX = 64,
     CLAIM_MAX_S = 150,
     RACE_WAIT_MS = 160 * 1000,
     RACE_STEP_MS = 20,
@@ -56,90 +53,6 @@ const char *agent_tier_name(enum agent_tier tier)
     static const char *const names[] = {"resumed", "restored", "created"};
 
     return names[tier];
-}
-
-/* ---- the spec ---- */
-
-static void hash_text(uint64_t *hash, struct str text)
-{
-    /* FNV-1a: stable, and only a team's own keys could collide. */
-    for (size_t i = 0; i < text.len; i++)
-        *hash = (*hash ^ (unsigned char)text.p[i]) * 0x100000001b3ULL;
-    *hash = (*hash ^ 0x0aU) * 0x100000001b3ULL;
-}
-
-static void hash_json(uint64_t *hash, const json_t *json)
-{
-    auto_free char *text =
-        json ? json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY) : NULL;
-
-    hash_text(hash, str_of(text));
-}
-
-static struct str spec_hash(const struct agent_profile *profile, struct arena *arena)
-{
-    uint64_t hash = 0xcbf29ce484222325ULL;
-    char numbers[96];
-
-    (void)snprintf(numbers, sizeof(numbers), "%d %lld %lld", (int)profile->egress,
-                   (long long)profile->cpu, (long long)profile->mem_mb);
-    hash_text(&hash, str_of(agent_backend_name(profile->backend)));
-    hash_text(&hash, profile->image);
-    hash_text(&hash, str_of(numbers));
-    hash_json(&hash, profile->allow_domains);
-    hash_json(&hash, profile->allow_cidrs);
-    hash_json(&hash, profile->mounts);
-    hash_json(&hash, profile->options);
-    hash_text(&hash, profile->workspace_root);
-    return str_of(arena_printf(arena, "%016llx", (unsigned long long)hash));
-}
-
-static struct str settings_text(const struct agent_profile *profile, struct arena *arena)
-{
-    auto_json json_t *settings = json_pack(
-        "{s:I, s:I, s:s, s:O*, s:O*}", "timeout", (json_int_t)profile->timeout_s, "output",
-        (json_int_t)profile->output_limit, "permission", agent_permission_name(profile->permission),
-        "env", profile->env, "on_resume", profile->on_resume);
-    const json_t *lifecycle = json_object_get(profile->tree, "lifecycle");
-    auto_free char *text = NULL;
-
-    /* One that was not asked for is only when its provider pauses it. */
-    if (!profile->persistent && json_object_get(lifecycle, "idleTimeoutSeconds"))
-        (void)json_object_set_new(settings, "idle_ends", json_true());
-    if (profile->workspace_root.p)
-        (void)json_object_set_new(settings, "workspace_root", json_str(profile->workspace_root));
-    text = json_text(settings);
-    return arena_str(arena, str_of(text));
-}
-
-static int check_text(const char *what, struct str text, size_t max, struct error *err)
-{
-    if (text.len > max || (text.p && (memchr(text.p, '\0', text.len) || !str_valid_utf8(text))))
-        return error_set(err, ERROR_INVALID, "%s must be at most %zu bytes of text", what, max);
-    return 0;
-}
-
-static int check_request(const struct agent_ensure *request, struct error *err)
-{
-    const char *name;
-    json_t *value;
-
-    if (request->key.p && !request->key.len)
-        return error_set(err, ERROR_INVALID, "key must not be empty");
-    if (check_text("key", request->key, KEY_MAX, err) < 0 ||
-        check_text("agent_id", request->agent_id, NAME_MAX_BYTES, err) < 0 ||
-        check_text("task_id", request->task_id, NAME_MAX_BYTES, err) < 0)
-        return -1;
-    if (request->metadata &&
-        (!json_is_object(request->metadata) || json_object_size(request->metadata) > METADATA_MAX))
-        return error_set(err, ERROR_INVALID, "metadata must be an object of at most %d strings",
-                         METADATA_MAX);
-    json_object_foreach(
-        request->metadata, name,
-        value) if (!json_is_string(value)) return error_set(err, ERROR_INVALID,
-                                                            "metadata '%.100s' must be a string",
-                                                            name);
-    return 0;
 }
 
 static bool local(const struct ensure *ensure)
@@ -187,21 +100,16 @@ static void note_failed(struct ensure *ensure, const struct store_agent_sandbox 
                         const char *state, const struct error *why)
 {
     struct error problem, ignored;
-    char message[sizeof(why->message)];
     bool changed;
 
-    (void)snprintf(message, sizeof(message), "%s", why->message);
-    agent_mask(ensure->agents, message);
     if (agent_machine_kill(ensure->agents, ensure->profile.backend, row, &ignored) < 0)
         log_warn("agent", "sandbox=%.*s not killed, left to the sweep: %s", STR_ARG(row->id),
                  ignored.message);
-    if (store_agent_sandbox_state(ensure->agents->config.store, row->id, state, str_of(message),
-                                  clock_wall_us(), &changed, &problem) < 0)
+    if (store_agent_sandbox_state(ensure->agents->config.store, row->id, state,
+                                  str_of(why->message), clock_wall_us(), &changed, &problem) < 0)
         log_error("agent", "sandbox=%.*s state not recorded: %s", STR_ARG(row->id),
                   problem.message);
-    agent_row_event(ensure->agents, ensure->caller, row, "sandbox.error",
-                    json_pack("{s:o, s:s}", "message", json_str(str_of(message)), "code",
-                              error_code_name(why->code)));
+    agent_row_failed(ensure->agents, ensure->caller, row, why);
     agent_live_forget(ensure->agents, row->id);
 }
 
@@ -238,19 +146,12 @@ static int yield_to_older(struct ensure *ensure, struct store_agent_sandbox *row
     return 1;
 }
 
-static int new_row(struct ensure *ensure, struct str replaces, struct error *err)
+static void fill_row(struct ensure *ensure)
 {
     const struct agent_profile *profile = &ensure->profile;
-    char id[AGENT_ID_SIZE];
     auto_free char *metadata =
         ensure->request->metadata ? json_text(ensure->request->metadata) : NULL;
-    struct store_agent_claim claim = {
-        .row = &ensure->row,
-        .replaces = replaces,
-        .reason = STR("replaced: it was gone and had no snapshot"),
-        .max = agent_backend_max_sandboxes(profile->backend),
-        .durable = !local(ensure),
-    };
+    char id[AGENT_ID_SIZE];
 
     agent_id("sbx_", id);
     ensure->row = (struct store_agent_sandbox){
@@ -261,7 +162,7 @@ static int new_row(struct ensure *ensure, struct str replaces, struct error *err
         .provider = arena_str(ensure->arena, str_of(agent_backend_name(profile->backend))),
         .image = arena_str(ensure->arena, profile->image),
         .profile = arena_str(ensure->arena, profile->name),
-        .settings = settings_text(profile, ensure->arena),
+        .settings = agent_spec_settings(profile, ensure->arena),
         .metadata = arena_str(ensure->arena, str_of(metadata)),
         .state = STR("creating"),
         .agent_id = arena_str(ensure->arena, ensure->request->agent_id),
@@ -273,6 +174,18 @@ static int new_row(struct ensure *ensure, struct str replaces, struct error *err
         .created_at_us = clock_wall_us(),
     };
     ensure->row.last_used_at_us = ensure->row.created_at_us;
+}
+
+static int claim_row(struct ensure *ensure, struct str replaces, struct error *err)
+{
+    struct store_agent_claim claim = {
+        .row = &ensure->row,
+        .replaces = replaces,
+        .reason = STR("replaced: it was gone and had no snapshot"),
+        .max = agent_backend_max_sandboxes(ensure->profile.backend),
+        .durable = !local(ensure),
+    };
+
     if (store_agent_claim(ensure->agents->config.store, &claim, err) == 0)
         return 0;
     if (err->code == ERROR_QUOTA) {
@@ -282,6 +195,12 @@ static int new_row(struct ensure *ensure, struct str replaces, struct error *err
             return 0;
     }
     return err->code == ERROR_EXISTS && ensure->request->key.p ? AGAIN : -1;
+}
+
+static int new_row(struct ensure *ensure, struct str replaces, struct error *err)
+{
+    fill_row(ensure);
+    return claim_row(ensure, replaces, err);
 }
 
 static int make_machine(struct ensure *ensure, struct store_agent_sandbox *row, struct error *err)
@@ -314,29 +233,84 @@ static json_t *started_data(const struct store_agent_sandbox *row)
 
 /* ---- tier 3 ---- */
 
-static int create(struct ensure *ensure, struct str replaces, struct error *err)
+static int64_t since_ms(int64_t begin_us)
 {
-    struct agents *agents = ensure->agents;
+    return (clock_mono_us() - begin_us + 500) / 1000;
+}
+
+/* The embedded engine makes one faster than a second transaction takes, and nobody else makes
+ * sandboxes in it: the row is written when it runs. What a crash leaves between, the sweep finds by
+ * its label. */
+static bool row_may_follow(const struct ensure *ensure, struct str replaces)
+{
+    return local(ensure) && !replaces.p && json_array_size(ensure->profile.on_create) == 0 &&
+           agent_backend_max_sandboxes(ensure->profile.backend) <= 0;
+}
+
+static int create_first(struct ensure *ensure, int64_t *out_ms, struct error *err)
+{
     struct store_agent_sandbox *row = &ensure->row;
-    int64_t begin_us = clock_mono_us(), create_ms;
+    int64_t begin_us = clock_mono_us();
+    struct error ignored;
+    int r;
+
+    fill_row(ensure);
+    if (make_machine(ensure, row, err) < 0) {
+        agent_row_failed(ensure->agents, ensure->caller, row, err);
+        return -1;
+    }
+    row->create_ms = *out_ms = since_ms(begin_us);
+    row->state = STR("running");
+    row->running_since_us = row->last_used_at_us = clock_wall_us();
+    agent_live_extended(ensure->agents, row->id,
+                        agent_row_ttl(ensure->agents, ensure->profile.backend, row));
+    r = claim_row(ensure, STR_NONE, err);
+    if (r != 0) {
+        (void)agent_machine_kill(ensure->agents, ensure->profile.backend, row, &ignored);
+        agent_live_forget(ensure->agents, row->id);
+    }
+    return r;
+}
+
+/* *out_adopted: another store's was there. */
+static int claim_first(struct ensure *ensure, struct str replaces, int64_t *out_ms,
+                       bool *out_adopted, struct error *err)
+{
+    struct store_agent_sandbox *row = &ensure->row;
+    int64_t begin_us = clock_mono_us();
     int r = new_row(ensure, replaces, err), adopted = 0;
 
     if (r != 0)
         return r;
     r = make_machine(ensure, row, err);
-    create_ms = (clock_mono_us() - begin_us + 500) / 1000;
+    *out_ms = since_ms(begin_us);
     if (r == 0)
-        adopted = yield_to_older(ensure, row, err);
-    if (r == 0 && adopted <= 0)
-        r = adopted < 0 ? -1
-                        : agent_machine_hooks(agents, ensure->profile.backend, row,
-                                              ensure->profile.on_create, "onCreate", err);
+        r = adopted = yield_to_older(ensure, row, err);
     if (r == 0)
-        r = note_ready(ensure, row, create_ms, err);
+        r = agent_machine_hooks(ensure->agents, ensure->profile.backend, row,
+                                ensure->profile.on_create, "onCreate", err);
+    if (r >= 0)
+        r = note_ready(ensure, row, *out_ms, err);
     if (r < 0) {
         note_failed(ensure, row, "killed", err);
         return -1;
     }
+    *out_adopted = adopted > 0;
+    return 0;
+}
+
+static int create(struct ensure *ensure, struct str replaces, struct error *err)
+{
+    struct agents *agents = ensure->agents;
+    struct store_agent_sandbox *row = &ensure->row;
+    int64_t create_ms = 0;
+    bool adopted = false;
+    int r = row_may_follow(ensure, replaces)
+                ? create_first(ensure, &create_ms, err)
+                : claim_first(ensure, replaces, &create_ms, &adopted, err);
+
+    if (r != 0)
+        return r;
     if (adopted) {
         agent_row_event(agents, ensure->caller, row, "sandbox.resumed",
                         json_pack("{s:b}", "adopted", 1));
@@ -609,7 +583,7 @@ static int ensure_profile(struct ensure *ensure, struct error *err)
             return -1;
         ensure->has_snapshot = true;
     }
-    ensure->hash = spec_hash(&ensure->profile, ensure->arena);
+    ensure->hash = agent_spec_hash(&ensure->profile, ensure->arena);
     if (request->key.p)
         lock = agent_key_lock(ensure->agents, ensure->caller->team_id, request->key);
     r = wait_turn(ensure, err);
@@ -629,7 +603,7 @@ int agent_sandbox_ensure(struct agents *agents, const struct agent_caller *calle
     if (!own.agent_id.p)
         own.agent_id = caller->agent_id;
     ensure.request = &own;
-    if (check_request(request, err) < 0 ||
+    if (agent_spec_check(request, err) < 0 ||
         agent_profile_resolve(agents, caller, &request->overrides, arena, &ensure.profile, err) < 0)
         return -1;
     r = ensure_profile(&ensure, err);

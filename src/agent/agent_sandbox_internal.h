@@ -63,9 +63,20 @@ void agent_row_gone(struct agents *agents, const struct agent_caller *caller,
 /* killed: destroyed_at is set. */
 void agent_row_killed(struct agents *agents, const struct agent_caller *caller,
                       const struct store_agent_sandbox *row, const char *reason);
+/* It could not be made: event sandbox.error. */
+void agent_row_failed(struct agents *agents, const struct agent_caller *caller,
+                      const struct store_agent_sandbox *row, const struct error *why);
 /* data is consumed. */
 void agent_row_event(struct agents *agents, const struct agent_caller *caller,
                      const struct store_agent_sandbox *row, const char *type, json_t *data);
+
+/* ---- what is asked for (agent_sandbox_spec.c) ---- */
+
+int agent_spec_check(const struct agent_ensure *request, struct error *err);
+/* 16 hex digits. */
+struct str agent_spec_hash(const struct agent_profile *profile, struct arena *arena);
+/* JSON for the row's settings. */
+struct str agent_spec_settings(const struct agent_profile *profile, struct arena *arena);
 
 /* ---- machines (agent_sandbox_machine.c) ---- */
 

@@ -209,3 +209,15 @@ void agent_row_killed(struct agents *agents, const struct agent_caller *caller,
     agent_live_forget(agents, row->id);
     agent_jobs_lost(agents, row->id);
 }
+
+void agent_row_failed(struct agents *agents, const struct agent_caller *caller,
+                      const struct store_agent_sandbox *row, const struct error *why)
+{
+    char message[sizeof(why->message)];
+
+    (void)snprintf(message, sizeof(message), "%s", why->message);
+    agent_mask(agents, message);
+    agent_row_event(agents, caller, row, "sandbox.error",
+                    json_pack("{s:o, s:s}", "message", json_str(str_of(message)), "code",
+                              error_code_name(why->code)));
+}

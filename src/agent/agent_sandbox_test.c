@@ -175,7 +175,7 @@ TEST(ensure_two_processes_one_store)
     struct racer racers[2] = {0};
     struct agents *other = NULL;
 
-    work_open(&env, NULL, work_quick);
+    work_open(&env, REMOTE, work_quick);
     OK(agents_open(&(struct agents_config){.store = env.core.store,
                                            .settings = &env.core.settings,
                                            .fetch = env.fetch,
@@ -400,6 +400,51 @@ TEST(unsupported_is_said_before_any_call)
     CHECK_INT(provider_fake_calls(env.core.fake, "snapshot"), 0);
     CHECK_INT(provider_fake_calls(env.core.fake, "pause"), 0);
     CHECK_INT(provider_fake_calls(env.core.fake, "read"), 0);
+}
+
+/* The maker died: before its machine was there, or after. */
+static void abandon(struct work_env *env, struct str id)
+{
+    auto_arena struct arena arena = {0};
+    struct store_agent_sandbox row;
+    bool changed;
+
+    OK(store_agent_sandbox_get(env->core.store, STR("t1"), id, &arena, &row, &err));
+    OK(store_agent_sandbox_state(env->core.store, id, "killed", STR("test"), 1, &changed, &err));
+    row.id = str_of(arena_printf(&arena, "%.*s", STR_ARG(id)));
+    OK(store_agent_sandbox_forget(env->core.store, 2, 10, &(size_t){0}, &err));
+    row.state = STR("creating");
+    row.external_id = STR_NONE;
+    row.last_used_at_us = row.created_at_us = clock_wall_us() - (int64_t)1000 * 1000000;
+    row.running_since_us = 0;
+    OK(store_agent_claim(env->core.store, &(struct store_agent_claim){.row = &row}, &err));
+}
+
+TEST(abandoned_rows_are_taken_over)
+{
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    struct agent_sandbox first, second;
+    size_t sandboxes = 0, snapshots = 0;
+
+    work_open(&env, REMOTE, work_quick);
+    first = work_ensure(&env, "k", TIER_CREATED, &arena);
+    work_restart(&env); /* nothing is in memory any more */
+    abandon(&env, first.id);
+    second = work_ensure(&env, "k", TIER_RESUMED, &arena);
+    CHECK(str_eq(first.id, second.id));
+    CHECK(str_eq(first.external_id, second.external_id));
+    work_restart(&env);
+    abandon(&env, first.id);
+    provider_fake_lose(env.core.fake, STR_NONE);
+    second = work_ensure(&env, "k", TIER_CREATED, &arena);
+    CHECK(!str_eq(first.id, second.id));
+    work_restart(&env);
+    abandon(&env, second.id);
+    OK(agent_sandbox_prune(env.core.agents, &env.core.caller, 0, false, &sandboxes, &snapshots,
+                           &err));
+    CHECK_INT(sandboxes, 1);
+    CHECK_INT(provider_fake_count(env.core.fake, PROVIDER_RUNNING), 0);
 }
 
 /* ---- snapshots ---- */

@@ -81,6 +81,9 @@ struct store_agent_query {
 int store_agent_sandbox_list(struct store *store, const struct store_agent_query *wanted,
                              struct arena *arena, struct store_agent_sandbox **out,
                              size_t *out_count, struct error *err);
+/* Teams that have living ones; at most 1000. */
+int store_agent_teams(struct store *store, struct arena *arena, struct str **out, size_t *out_count,
+                      struct error *err);
 /* Forgets those destroyed before, with their jobs; at most max. */
 int store_agent_sandbox_forget(struct store *store, int64_t before_us, size_t max,
                                size_t *out_count, struct error *err);

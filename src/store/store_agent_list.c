@@ -54,6 +54,28 @@ int store_agent_sandbox_list(struct store *store, const struct store_agent_query
     return 0;
 }
 
+enum { TEAMS_MAX = 1000 };
+
+int store_agent_teams(struct store *store, struct arena *arena, struct str **out, size_t *out_count,
+                      struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+    int more;
+
+    if (query_open(&query, locked,
+                   "SELECT DISTINCT team_id FROM agent_sandboxes WHERE destroyed_at_us = 0"
+                   " LIMIT ?1",
+                   err) < 0)
+        return -1;
+    bind_int(&query, TEAMS_MAX);
+    *out = arena_alloc(arena, TEAMS_MAX * sizeof(**out));
+    *out_count = 0;
+    while ((more = query_step(&query, err)) > 0 && *out_count < TEAMS_MAX)
+        (*out)[(*out_count)++] = query_text(&query, 0, arena);
+    return more < 0 ? -1 : 0;
+}
+
 static int delete_by(struct store *locked, const char *sql, struct str id, struct error *err)
 {
     auto_query struct query query = {0};

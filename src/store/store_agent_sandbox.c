@@ -88,7 +88,7 @@ static int insert_row(struct store *locked, const struct store_agent_sandbox *ro
     if (query_open(&query, locked,
                    "INSERT INTO agent_sandboxes (" AGENT_SANDBOX_COLUMNS
                    ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,"
-                   " ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, 0, 0, 0, 0, 0)",
+                   " ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, 0, 0, 0, 0, ?26)",
                    err) < 0)
         return -1;
     bind_text(&query, row->id);
@@ -116,6 +116,7 @@ static int insert_row(struct store *locked, const struct store_agent_sandbox *ro
     bind_int(&query, row->created_at_us);
     bind_int(&query, row->last_used_at_us);
     bind_int(&query, row->running_since_us);
+    bind_int(&query, row->create_ms);
     return query_run(&query, err);
 }
 
