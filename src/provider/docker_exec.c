@@ -468,7 +468,7 @@ static int begin(struct docker *docker, struct process *p, const struct provider
     struct docker_exec exec = {.user = p->user, .stdin_open = p->stdin_open, .tty = command->pty};
     size_t n = 0;
 
-    while (command->argv[n] && n < ARGV_MAX) {
+    while (n < ARGV_MAX && command->argv[n]) {
         if (!str_valid_utf8(str_of(command->argv[n])))
             return error_set(err, ERROR_INVALID, "%s: an argument is not UTF-8", docker->who);
         n++;

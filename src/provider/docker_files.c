@@ -57,7 +57,7 @@ static int read_entry(struct docker *docker, struct archive *archive, struct tar
                       provider_sink_fn *sink, void *arg, struct error *err)
 {
     char *piece auto_free = xmalloc(PIECE);
-    struct archive_entry *entry;
+    struct archive_entry *entry = NULL;
     la_ssize_t n;
     int head = archive_read_open(archive, in, NULL, tar_in_read, NULL);
 

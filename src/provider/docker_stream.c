@@ -217,8 +217,10 @@ static int collect(struct docker_stream *stream, int64_t deadline_ms, struct buf
         got = docker_stream_read(stream, -1, (uint32_t)left, &kind, &piece, err);
         if (got < 0)
             return -1;
+        if (got == 0)
+            continue;
         to = kind == DOCKER_STDOUT ? out : errors;
-        if (got > 0 && to && !buf_add_str(to, piece))
+        if (to && !buf_add_str(to, piece))
             return error_set(err, ERROR_LIMIT, "%s: a command printed more than %zu bytes",
                              stream->docker->who, to->max);
     }
