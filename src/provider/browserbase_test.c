@@ -49,7 +49,7 @@ static bool misbehave(struct fetch_rig_exchange *ex)
         ex->close = true;
     } else if (strcmp(fake.mode, "no url") == 0) {
         fetch_rig_answer(ex, 200, NULL, STR("{\"id\":\"s-1\",\"status\":\"RUNNING\"}"));
-    } else if (strcmp(fake.mode, "released") == 0 && strcmp(ex->method, "POST") == 0) {
+    } else if (strcmp(fake.mode, "released") == 0 && ex->method[0] == 'P') {
         fetch_rig_answer(ex, 400, NULL, STR("{\"message\":\"already completed\"}"));
     } else {
         return false;
