@@ -53,11 +53,15 @@ static const char follow[] =
     " exec tail -c +\"$2\" -f -s 0.2 --pid=\"$p\" \"$d/log\"\n"
     "exec tail -c +\"$2\" -f \"$d/log\"\n";
 
-/* One grep for all processes: a host may have many. */
+/* One grep for all processes: a host may have many. A job that has just been launched may have none
+ * yet: its wrapper is still on its way to the command. */
 static const char kill_all[] =
+    FOLDER
     "id=$1\n"
     "pids() { for e in $(grep -l \"QUICKSAND_JOB=$id\" /proc/[0-9]*/environ 2>/dev/null); do"
     " e=${e#/proc/}; echo \"${e%/environ}\"; done; }\n"
+    "i=0; while [ -z \"$(pids)\" ] && [ ! -f \"$d/exit\" ] && [ $i -lt 20 ]; do\n"
+    "sleep 0.1 2>/dev/null || sleep 1; i=$((i + 1)); done\n"
     "p=$(pids); [ -n \"$p\" ] && kill -\"$2\" $p 2>/dev/null\n"
     "[ \"$3\" = once ] && exit 0\n"
     "i=0; while [ $i -lt 10 ]; do [ -z \"$(pids)\" ] && exit 0\n"
