@@ -19,6 +19,8 @@ static json_t *output_of(const struct buf *output, bool encoded)
 {
     auto_free char *text = NULL;
 
+    if (!output->len)
+        return json_string("");
     if (!encoded)
         return json_str(buf_str(output));
     text = xmalloc(BASE64_LEN(output->len) + 1);

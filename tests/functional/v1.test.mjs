@@ -1,6 +1,5 @@
 // The runtime's API: what a client of /api/v1 sees.
 import assert from 'node:assert/strict'
-import { spawnSync } from 'node:child_process'
 import crypto from 'node:crypto'
 import fs from 'node:fs'
 import http from 'node:http'
@@ -351,27 +350,4 @@ test('a stopping server ends streams at once and goes on where it was', async ()
   assert.equal(ended.body?.state, 'completed', ended.text)
   assert.equal((await v1('GET', `/sandboxes/${box.id}/processes/${job.body.id}/logs`)).text, 'done\n')
   assert.equal((await create({ key: 'over-restart' })).id, box.id)
-})
-
-describe('settings', () => {
-  test('wrong ones are told together, and a file that cannot be read', async () => {
-    const file = `${server.home}/runtime.json`
-    const start = (text, mode = 0o644) => {
-      fs.rmSync(file, { force: true })
-      fs.writeFileSync(file, text, { mode })
-      return spawnSync(process.env.QUICKSAND_BINARY ?? 'build/quicksand', ['serve', '--listen', '127.0.0.1:0', '--data', `${server.home}/other`, '--runtime-config', file], {
-        env: { PATH: process.env.PATH, QUICKSAND_API_KEY: 'x', QUICKSAND_BASE_LAYER: process.env.QUICKSAND_BASE_LAYER },
-        timeout: 30_000,
-        encoding: 'utf8',
-      })
-    }
-    const wrong = start('{"retry":{"attempts":99},"breaker":{"failures":0}}')
-    assert.notEqual(wrong.status, 0)
-    assert.match(wrong.stderr, /attempts/)
-    assert.match(wrong.stderr, /failures/)
-    const closed = start('{}', 0o600)
-    assert.notEqual(closed.status, 0)
-    assert.match(closed.stderr, /runtime-config .*must be allowed/)
-    spawnSync(process.env.QUICKSAND_BINARY ?? 'build/quicksand', ['down', '--data', `${server.home}/other`])
-  })
 })
