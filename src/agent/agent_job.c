@@ -38,6 +38,15 @@ static void job_of(const struct store_agent_job *row, struct agent_job *out)
         out->callback_state = STR("pending");
 }
 
+int job_refused(struct error *err, const char *what)
+{
+    struct error cause = *err;
+
+    if (cause.code == ERROR_UNSUPPORTED)
+        (void)error_set(err, ERROR_UNSUPPORTED, "%s: %s", cause.message, what);
+    return -1;
+}
+
 static int get_row(struct agents *agents, const struct agent_caller *caller, struct str id,
                    struct arena *arena, struct store_agent_job *out, struct error *err)
 {
@@ -291,7 +300,7 @@ int agent_job_stop(struct agents *agents, const struct agent_caller *caller, str
     if (!str_is(row.state, "running"))
         return 0;
     if (use_job(agents, caller, PROVIDER_JOB_STOP, &row, &arena, &use, err) < 0)
-        return -1;
+        return job_refused(err, "a background job cannot be stopped; kill its sandbox");
     if (!signal && store_agent_job_stopping(agents->config.store, row.id, err) < 0)
         return -1;
     if (job_signal(agents, &use, row.id.p, row.run_as.p, signal, err) < 0)

@@ -24,6 +24,8 @@ struct agent_job {
     int64_t started_at_us, ended_at_us;
 };
 
+/* command->input: STR_NONE = no standard input; else it is sent, and stays open for
+ * agent_job_input(). command->timeout_ms: 0 = none. */
 int agent_job_start(struct agents *agents, const struct agent_caller *caller, struct str sandbox_id,
                     const struct agent_command *command, const struct agent_callback *callback,
                     struct arena *arena, struct agent_job *out, struct error *err);

@@ -34,6 +34,9 @@ struct job_watch {
     bool again; /* its sandbox was resumed while it was about to go */
 };
 
+/* A feature is missing: says what that means for jobs. -1. */
+int job_refused(struct error *err, const char *what);
+
 /* ---- agent_job_watch.c ---- */
 
 /* process is taken; NULL = attach to it. */

@@ -137,7 +137,7 @@ int agent_job_logs(struct agents *agents, const struct agent_caller *caller, str
         return -1;
     if (agent_use(agents, caller, logs.row.sandbox_id, PROVIDER_EXEC | PROVIDER_JOB_LOGS, &arena,
                   &logs.use, err) < 0)
-        return error_prefix(err, "logs of job '%.*s'", STR_ARG(id));
+        return job_refused(err, "there is no live log; its end comes with the callback");
     r = follow_it && str_is(logs.row.state, "running") ? follow(&logs, err) : read_rest(&logs, err);
     if (r < 0)
         return -1;

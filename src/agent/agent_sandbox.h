@@ -3,7 +3,7 @@
  * ensure: the row with this key and the same spec is resumed; when its sandbox is gone, the newest
  * snapshot is restored (same id, new machine); else one is created (new id). Exactly one
  * "sandbox.created" per real creation. Two processes that race for a key: one row wins, the loser's
- * machine is killed. */
+ * machine is killed. The same key with another spec is another sandbox. */
 #pragma once
 
 #include "agent/agent.h"
@@ -101,7 +101,7 @@ struct agent_command {
 
 struct agent_result {
     struct buf out, err;
-    int exit_code; /* a value, never a failure of the call */
+    int exit_code; /* a value, never a failure of the call; 124 = timed_out */
     int64_t duration_ms;
     bool timed_out, truncated; /* truncated output ends with "\n[output truncated]" */
 };

@@ -7,9 +7,9 @@
 
 struct agent_terminal;
 
-/* on_data and on_end run on the terminal's own thread: they must only pass on. on_data returns false
- * when the viewer cannot take more now: the terminal waits until agent_terminal_resume(). on_end:
- * once, when the shell has ended (why = NULL) or is lost. */
+/* on_data and on_end run on the terminal's own thread: they must only pass on. on_data takes the
+ * data; false: the viewer cannot take more now, the terminal waits until agent_terminal_resume().
+ * on_end: once, when the shell has ended (why = NULL) or is lost. */
 struct agent_terminal_viewer {
     bool (*on_data)(void *arg, struct str data);
     void (*on_end)(void *arg, int exit_code, const struct error *why);
