@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -147,6 +148,18 @@ static int on_timer(CURLM *multi, long timeout_ms, void *arg)
 
 /* ---- the thread ---- */
 
+/* A stream that is let go must be seen so at once by the other side: an orderly end of our half could
+ * also mean that we still want the answer. */
+static int on_new_socket(void *arg, curl_socket_t fd, curlsocktype purpose)
+{
+    static const struct linger hard = {.l_onoff = 1};
+
+    (void)arg;
+    (void)purpose;
+    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard));
+    return CURL_SOCKOPT_OK;
+}
+
 static void begin(struct fetch_hub_stream *stream)
 {
     struct error why = {0};
@@ -163,6 +176,7 @@ static void begin(struct fetch_hub_stream *stream)
         return;
     }
     curl_easy_setopt(stream->easy, CURLOPT_PRIVATE, stream);
+    curl_easy_setopt(stream->easy, CURLOPT_SOCKOPTFUNCTION, on_new_socket);
     curl_easy_setopt(stream->easy, CURLOPT_HEADERFUNCTION, on_header);
     curl_easy_setopt(stream->easy, CURLOPT_HEADERDATA, stream);
     curl_easy_setopt(stream->easy, CURLOPT_WRITEFUNCTION, on_write);
