@@ -51,7 +51,7 @@ int store_agent_sandbox_find(struct store *store, struct str team_id, struct str
 /* It has a machine now, and runs. */
 struct store_agent_ready {
     struct str external_id, token, address, cdp_url, snapshot_id;
-    struct str image; /* STR_NONE: leaves it */
+    struct str image;         /* STR_NONE: leaves it */
     int64_t at_us, create_ms; /* create_ms < 0: leaves it */
     bool durable;
 };
