@@ -27,8 +27,11 @@ int session_script(const struct session_place *place, const char *script, json_t
 {
     struct agent_result result = {0};
     auto_json json_t *argv = json_pack("[s,s,s]", "sh", "-c", script);
-    struct agent_command command = {
-        .argv = argv, .env = env, .timeout_ms = timeout_ms, .output_limit = PRINTED_MAX};
+    struct agent_command command = {.argv = argv,
+                                    .env = env,
+                                    .timeout_ms = timeout_ms,
+                                    .output_limit = PRINTED_MAX,
+                                    .own = true};
     int r = agent_exec(place->agents, place->caller, place->sandbox_id, &command, &result, err);
 
     if (r == 0 && result.timed_out)
@@ -145,7 +148,7 @@ int session_workspace(const struct session_place *place, const struct store_sess
     auto_json json_t *argv = json_pack("[s,s,s]", "sh", "-c", workspace_script);
     auto_json json_t *env = NULL;
     struct agent_command command = {
-        .argv = argv, .timeout_ms = CLONE_MS, .output_limit = PRINTED_MAX};
+        .argv = argv, .timeout_ms = CLONE_MS, .output_limit = PRINTED_MAX, .own = true};
     struct agent_result result = {0};
     struct str name;
     int r;

@@ -212,6 +212,7 @@ void agent_result_done(struct agent_result *result)
     buf_done(&result->err);
 }
 
+/* process_id: NULL = nobody is told. */
 static void tell(struct agents *agents, const struct agent_caller *caller,
                  const struct agent_use *use, const char *process_id, const char *type,
                  json_t *data)
@@ -226,7 +227,8 @@ static void tell(struct agents *agents, const struct agent_caller *caller,
         .data = data,
     };
 
-    agent_event_add(agents, caller, &event);
+    if (process_id)
+        agent_event_add(agents, caller, &event);
     json_decref(data);
 }
 
@@ -283,18 +285,19 @@ int agent_exec(struct agents *agents, const struct agent_caller *caller, struct 
                const struct agent_command *command, struct agent_result *out, struct error *err)
 {
     auto_arena struct arena arena = {0};
-    char process_id[AGENT_ID_SIZE];
+    char id_text[AGENT_ID_SIZE];
+    const char *process_id = command->own ? NULL : id_text;
     struct agent_use use;
     struct agent_run run;
     bool started = false;
     int r;
 
     *out = (struct agent_result){0};
-    if (agent_command_check(agents, command, err) < 0 ||
+    if ((!command->own && agent_command_check(agents, command, err) < 0) ||
         agent_use(agents, caller, id, PROVIDER_EXEC, &arena, &use, err) < 0 ||
         prepare(agents, &use, command, &arena, &run, err) < 0)
         return -1;
-    agent_id("exe_", process_id);
+    agent_id("exe_", id_text);
     tell(agents, caller, &use, process_id, "process.started",
          json_pack("{s:o}", "command", json_str(agent_command_text(agents, command, &arena))));
     r = run_once(agents, &use, command, &arena, &run, out, &started, err);

@@ -58,7 +58,7 @@ static const char follow[] =
 static const char kill_all[] =
     FOLDER
     "id=$1\n"
-    "pids() { for e in $(grep -l \"QUICKSAND_JOB=$id\" /proc/[0-9]*/environ 2>/dev/null); do"
+    "pids() { for e in $(grep -lz \"QUICKSAND_JOB=$id\" /proc/[0-9]*/environ 2>/dev/null); do"
     " e=${e#/proc/}; echo \"${e%/environ}\"; done; }\n"
     "i=0; while [ -z \"$(pids)\" ] && [ ! -f \"$d/exit\" ] && [ $i -lt 20 ]; do\n"
     "sleep 0.1 2>/dev/null || sleep 1; i=$((i + 1)); done\n"

@@ -97,6 +97,7 @@ struct agent_command {
     struct str input;     /* standard input, whole; STR_NONE = none */
     int64_t timeout_ms;   /* 0 = the profile's */
     int64_t output_limit; /* 0 = the profile's */
+    bool own;             /* a step of the runtime itself: no allow list, not told by events */
 };
 
 struct agent_result {
