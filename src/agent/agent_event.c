@@ -315,8 +315,7 @@ static int64_t gone_id(struct agent_events *events)
 
 int agent_event_list(struct agents *agents, const struct agent_caller *caller,
                      const struct agent_event_filter *filter, int64_t since, size_t limit,
-                     struct arena *arena, struct agent_event_text **out, size_t *out_count,
-                     struct error *err)
+                     struct arena *arena, struct agent_event_texts *out, struct error *err)
 {
     struct agent_events *events = agents->events;
     struct reader reader;
@@ -337,14 +336,13 @@ int agent_event_list(struct agents *agents, const struct agent_caller *caller,
         if (wanted(&reader, ring_at(events, i)))
             reader.found[reader.count++] = event_text(ring_at(events, i), arena);
     (void)pthread_mutex_unlock(&events->lock);
-    *out = reader.found;
-    *out_count = reader.count;
+    *out = (struct agent_event_texts){.items = reader.found, .count = reader.count};
     return 0;
 }
 
 int agent_event_last(struct agents *agents, const struct agent_caller *caller,
                      const struct agent_event_filter *filter, size_t limit, struct arena *arena,
-                     struct agent_event_text **out, size_t *out_count, struct error *err)
+                     struct agent_event_texts *out, struct error *err)
 {
     struct agent_events *events = agents->events;
     struct reader reader;
@@ -365,7 +363,6 @@ int agent_event_last(struct agents *agents, const struct agent_caller *caller,
         reader.found[reader.count - 1 - i] = reader.found[i];
         reader.found[i] = other;
     }
-    *out = reader.found;
-    *out_count = reader.count;
+    *out = (struct agent_event_texts){.items = reader.found, .count = reader.count};
     return 0;
 }

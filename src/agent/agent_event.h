@@ -33,17 +33,20 @@ struct agent_event_text {
     int64_t id;
     struct str type, json;
 };
+struct agent_event_texts {
+    struct agent_event_text *items;
+    size_t count;
+};
 
 enum { AGENT_EVENTS_MAX = 1000 };
 /* Those after `since`, oldest first, at most limit. May read the store: for workers. */
 int agent_event_list(struct agents *agents, const struct agent_caller *caller,
                      const struct agent_event_filter *filter, int64_t since, size_t limit,
-                     struct arena *arena, struct agent_event_text **out, size_t *out_count,
-                     struct error *err);
+                     struct arena *arena, struct agent_event_texts *out, struct error *err);
 /* The newest that match, oldest first. */
 int agent_event_last(struct agents *agents, const struct agent_caller *caller,
                      const struct agent_event_filter *filter, size_t limit, struct arena *arena,
-                     struct agent_event_text **out, size_t *out_count, struct error *err);
+                     struct agent_event_texts *out, struct error *err);
 
 /* A watcher is woken on the thread of whoever adds a matching event: wake() must only pass the word
  * on (loop_post). It then reads with agent_watch_read(), which never blocks. */

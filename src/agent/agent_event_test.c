@@ -22,11 +22,11 @@ static void emit(struct core_env *env, const char *type, const char *sandbox, co
 static size_t list(struct core_env *env, struct agent_event_filter filter, int64_t since,
                    size_t limit, struct arena *arena, struct agent_event_text **out)
 {
-    size_t count = 0;
+    struct agent_event_texts texts = {0};
 
-    OK(agent_event_list(env->agents, &env->caller, &filter, since, limit, arena, out, &count,
-                        &err));
-    return count;
+    OK(agent_event_list(env->agents, &env->caller, &filter, since, limit, arena, &texts, &err));
+    *out = texts.items;
+    return texts.count;
 }
 
 TEST(event_text_and_filters)
@@ -70,6 +70,7 @@ TEST(event_memory_then_store)
 {
     auto_core struct core_env env;
     auto_arena struct arena arena = {0};
+    struct agent_event_texts newest;
     struct agent_event_text *found;
     int64_t last = 0;
     size_t count, all = 0;
@@ -89,15 +90,15 @@ TEST(event_memory_then_store)
         all += count;
     }
     CHECK_INT(all, 10);
-    OK(agent_event_last(env.agents, &env.caller, &(struct agent_event_filter){0}, 7, &arena, &found,
-                        &count, &err));
-    CHECK_INT(count, 7);
-    CHECK_STR(found[0].type, "a.old");
-    CHECK_STR(found[2].type, "a.new");
-    CHECK_INT(found[6].id, last);
+    OK(agent_event_last(env.agents, &env.caller, &(struct agent_event_filter){0}, 7, &arena,
+                        &newest, &err));
+    CHECK_INT(newest.count, 7);
+    CHECK_STR(newest.items[0].type, "a.old");
+    CHECK_STR(newest.items[2].type, "a.new");
+    CHECK_INT(newest.items[6].id, last);
     OK(agent_event_last(env.agents, &env.caller, &(struct agent_event_filter){.type = STR("a.old")},
-                        1, &arena, &found, &count, &err));
-    CHECK_INT(count, 1);
+                        1, &arena, &newest, &err));
+    CHECK_INT(newest.count, 1);
 }
 
 static void count_wake(void *arg)

@@ -34,11 +34,17 @@ int agent_job_get(struct agents *agents, const struct agent_caller *caller, stru
 int agent_job_list(struct agents *agents, const struct agent_caller *caller, struct str sandbox_id,
                    struct arena *arena, struct agent_job **out, size_t *out_count,
                    struct error *err);
+struct agent_job_read {
+    int64_t after;
+    size_t limit; /* bytes; 0 = 1 MiB */
+    bool follow;
+    uint32_t wait_ms;
+};
 /* Output from byte `after` on. follow: goes on until the job has ended, the sink gives up (-1) or
  * wait_ms have passed without output. *out_next: the cursor for the next call. */
 int agent_job_logs(struct agents *agents, const struct agent_caller *caller, struct str id,
-                   int64_t after, size_t limit, bool follow, uint32_t wait_ms,
-                   provider_sink_fn *sink, void *arg, int64_t *out_next, struct error *err);
+                   const struct agent_job_read *read, provider_sink_fn *sink, void *arg,
+                   int64_t *out_next, struct error *err);
 /* TERM, a second, KILL; the whole tree; exit code 143. Ended already is success. signal != 0: only
  * that signal. */
 int agent_job_stop(struct agents *agents, const struct agent_caller *caller, struct str id,

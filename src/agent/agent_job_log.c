@@ -118,16 +118,16 @@ static int follow(struct logs *logs, struct error *err)
 }
 
 int agent_job_logs(struct agents *agents, const struct agent_caller *caller, struct str id,
-                   int64_t after, size_t limit, bool follow_it, uint32_t wait_ms,
-                   provider_sink_fn *sink, void *arg, int64_t *out_next, struct error *err)
+                   const struct agent_job_read *read, provider_sink_fn *sink, void *arg,
+                   int64_t *out_next, struct error *err)
 {
     auto_arena struct arena arena = {0};
     struct logs logs = {
         .agents = agents,
         .caller = caller,
-        .at = after > 0 ? after : 0,
-        .left = limit ? limit : LIMIT_DEFAULT,
-        .wait_ms = wait_ms,
+        .at = read->after > 0 ? read->after : 0,
+        .left = read->limit ? read->limit : LIMIT_DEFAULT,
+        .wait_ms = read->wait_ms,
         .sink = sink,
         .arg = arg,
     };
@@ -138,7 +138,8 @@ int agent_job_logs(struct agents *agents, const struct agent_caller *caller, str
     if (agent_use(agents, caller, logs.row.sandbox_id, PROVIDER_EXEC | PROVIDER_JOB_LOGS, &arena,
                   &logs.use, err) < 0)
         return job_refused(err, "there is no live log; its end comes with the callback");
-    r = follow_it && str_is(logs.row.state, "running") ? follow(&logs, err) : read_rest(&logs, err);
+    r = read->follow && str_is(logs.row.state, "running") ? follow(&logs, err)
+                                                          : read_rest(&logs, err);
     if (r < 0)
         return -1;
     *out_next = logs.at;

@@ -44,9 +44,9 @@ static int64_t logs(struct work_env *env, struct str id, int64_t after, bool fol
                     struct buf *out)
 {
     int64_t next = -1;
+    struct agent_job_read read = {.after = after, .follow = follow, .wait_ms = 5000};
 
-    OK(agent_job_logs(env->core.agents, &env->core.caller, id, after, 0, follow, 5000, sink, out,
-                      &next, &err));
+    OK(agent_job_logs(env->core.agents, &env->core.caller, id, &read, sink, out, &next, &err));
     return next;
 }
 
@@ -359,8 +359,8 @@ TEST(job_logs_and_stop_are_refused)
     job = start(&env, sandbox.id, "sleep 100", &arena);
     starts = provider_fake_calls(env.core.fake, "start");
     buf_init(&out, 64);
-    FAILS(agent_job_logs(env.core.agents, &env.core.caller, job.id, 0, 0, false, 0, sink, &out,
-                         &next, &err),
+    FAILS(agent_job_logs(env.core.agents, &env.core.caller, job.id, &(struct agent_job_read){0},
+                         sink, &out, &next, &err),
           ERROR_UNSUPPORTED, "job_logs");
     FAILS(agent_job_stop(env.core.agents, &env.core.caller, job.id, 0, &err), ERROR_UNSUPPORTED,
           "job_stop");

@@ -113,24 +113,21 @@ size_t work_events(struct work_env *env, const char *type)
 {
     auto_arena struct arena arena = {0};
     struct agent_event_filter filter = {.type = str_of(type)};
-    struct agent_event_text *events = NULL;
-    size_t count = 0;
+    struct agent_event_texts events = {0};
 
     OK(agent_event_list(env->core.agents, &env->core.caller, &filter, 0, AGENT_EVENTS_MAX, &arena,
-                        &events, &count, &err));
-    return count;
+                        &events, &err));
+    return events.count;
 }
 
 bool work_event_has(struct work_env *env, const char *type, const char *text)
 {
     auto_arena struct arena arena = {0};
     struct agent_event_filter filter = {.type = str_of(type)};
-    struct agent_event_text *events = NULL;
-    size_t count = 0;
+    struct agent_event_texts events = {0};
 
-    OK(agent_event_last(env->core.agents, &env->core.caller, &filter, 1, &arena, &events, &count,
-                        &err));
-    return count && str_find_str(events[0].json, str_of(text)) >= 0;
+    OK(agent_event_last(env->core.agents, &env->core.caller, &filter, 1, &arena, &events, &err));
+    return events.count && str_find_str(events.items[0].json, str_of(text)) >= 0;
 }
 
 void work_sleep_ms(long ms)

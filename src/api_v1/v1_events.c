@@ -33,24 +33,24 @@ static int read_since(struct v1_call *call, int64_t *out, struct error *err)
 static int answer_list(struct v1_call *call, const struct agent_event_filter *filter,
                        struct error *err)
 {
-    struct agent_event_text *events = NULL;
+    struct agent_event_texts events = {0};
     auto_buf struct buf text = {0};
     int64_t since = 0, limit = 100;
-    size_t count = 0;
 
     if (read_since(call, &since, err) < 0 ||
         v1_query_int(call, "limit", 1, AGENT_EVENTS_MAX, &limit, err) < 0 ||
         agent_event_list(call->v1->config.agents, &call->caller, filter, since, (size_t)limit,
-                         &call->arena, &events, &count, err) < 0)
+                         &call->arena, &events, err) < 0)
         return -1;
     buf_init(&text, LIST_TEXT_MAX);
     (void)buf_add_str(&text, STR("{\"events\":["));
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < events.count; i++) {
         if (i)
             (void)buf_add_char(&text, ',');
-        (void)buf_add_str(&text, events[i].json);
+        (void)buf_add_str(&text, events.items[i].json);
     }
-    (void)buf_printf(&text, "],\"next\":%lld}", (long long)(count ? events[count - 1].id : since));
+    (void)buf_printf(&text, "],\"next\":%lld}",
+                     (long long)(events.count ? events.items[events.count - 1].id : since));
     if (text.overflowed)
         return error_set(err, ERROR_LIMIT, "these events are too long for one answer; use 'limit'");
     call->text = buf_take(&text);

@@ -435,15 +435,17 @@ int agent_job_list(struct agents *agents, const struct agent_caller *caller, str
 
 /* "0123456789" again and again. */
 int agent_job_logs(struct agents *agents, const struct agent_caller *caller, struct str id,
-                   int64_t after, size_t limit, bool follow, uint32_t wait_ms,
-                   provider_sink_fn *sink, void *arg, int64_t *out_next, struct error *err)
+                   const struct agent_job_read *read, provider_sink_fn *sink, void *arg,
+                   int64_t *out_next, struct error *err)
 {
+    int64_t after = read->after;
+    size_t limit = read->limit;
+    bool follow = read->follow;
     struct timespec pause = {.tv_nsec = 20000000};
 
     (void)agents;
     (void)caller;
     (void)id;
-    (void)wait_ms;
     do {
         char text[100];
         size_t n = 0;

@@ -198,29 +198,28 @@ size_t v1_fake_watchers(void)
 
 int agent_event_list(struct agents *agents, const struct agent_caller *caller,
                      const struct agent_event_filter *filter, int64_t since, size_t limit,
-                     struct arena *arena, struct agent_event_text **out, size_t *out_count,
-                     struct error *err)
+                     struct arena *arena, struct agent_event_texts *out, struct error *err)
 {
     (void)agents;
     (void)caller;
     (void)err;
     (void)pthread_mutex_lock(&lock);
     v1_fake.store_reads++;
-    *out_count = collect(filter->agent_id, since, limit, arena, out);
+    out->count = collect(filter->agent_id, since, limit, arena, &out->items);
     (void)pthread_mutex_unlock(&lock);
     return 0;
 }
 
 int agent_event_last(struct agents *agents, const struct agent_caller *caller,
                      const struct agent_event_filter *filter, size_t limit, struct arena *arena,
-                     struct agent_event_text **out, size_t *out_count, struct error *err)
+                     struct agent_event_texts *out, struct error *err)
 {
     (void)agents;
     (void)caller;
     (void)err;
     (void)pthread_mutex_lock(&lock);
-    *out_count = collect(filter->agent_id, event_count > limit ? (int64_t)(event_count - limit) : 0,
-                         limit, arena, out);
+    out->count = collect(filter->agent_id, event_count > limit ? (int64_t)(event_count - limit) : 0,
+                         limit, arena, &out->items);
     (void)pthread_mutex_unlock(&lock);
     return 0;
 }

@@ -106,10 +106,13 @@ static int pump(struct logs *logs, struct agent_job *job, bool follow, struct er
     for (;;) {
         bool ended = !str_is(job->state, "running");
         int64_t next = logs->cursor;
+        struct agent_job_read read = {.after = logs->cursor,
+                                      .limit = (size_t)logs->left,
+                                      .follow = follow && !ended,
+                                      .wait_ms = TURN_MS};
 
         logs->part_len = 0; /* the next reading begins with it */
-        if (agent_job_logs(agents, &call->caller, job->id, logs->cursor, (size_t)logs->left,
-                           follow && !ended, TURN_MS, sink, logs, &next, err) < 0)
+        if (agent_job_logs(agents, &call->caller, job->id, &read, sink, logs, &next, err) < 0)
             return v1_pipe_gone(call) ? 0 : -1;
         if (ended && logs->part_len)
             (void)tell_output(logs, str_n(logs->part, logs->part_len));

@@ -112,16 +112,16 @@ static void read_store(struct work *work)
 {
     struct sse *sse = container_of(work, struct sse, work);
     auto_arena struct arena arena = {0};
-    struct agent_event_text *events = NULL;
+    struct agent_event_texts events = {0};
     struct error err = {0};
 
-    sse->batch_count = 0;
     if (agent_event_list(sse->v1->config.agents, &sse->caller, &sse->options.filter,
-                         sse->batch_last, BATCH, &arena, &events, &sse->batch_count, &err) < 0)
+                         sse->batch_last, BATCH, &arena, &events, &err) < 0)
         log_warn("v1", "events after %lld: %s", (long long)sse->batch_last, err.message);
-    for (size_t i = 0; i < sse->batch_count; i++) {
-        format(sse, &events[i], &sse->batch);
-        sse->batch_last = events[i].id;
+    sse->batch_count = events.count;
+    for (size_t i = 0; i < events.count; i++) {
+        format(sse, &events.items[i], &sse->batch);
+        sse->batch_last = events.items[i].id;
     }
 }
 
@@ -307,8 +307,7 @@ static struct sse *sse_new(struct v1_call *call, const struct v1_sse_options *op
 int v1_sse_open(struct v1_call *call, const struct v1_sse_options *options, struct error *err)
 {
     struct sse *sse = sse_new(call, options);
-    struct agent_event_text *events = NULL;
-    size_t count = 0;
+    struct agent_event_texts events = {0};
 
     sse->since = options->since >= 0 ? options->since : clock_wall_us();
     /* Watched before the past is read: nothing falls in between. */
@@ -319,11 +318,11 @@ int v1_sse_open(struct v1_call *call, const struct v1_sse_options *options, stru
     call->forget = forget;
     if (options->since < 0 && options->replay) {
         if (agent_event_last(call->v1->config.agents, &sse->caller, &sse->options.filter,
-                             options->replay, &call->arena, &events, &count, err) < 0)
+                             options->replay, &call->arena, &events, err) < 0)
             return -1;
-        for (size_t i = 0; i < count; i++) {
-            format(sse, &events[i], &sse->first);
-            sse->since = events[i].id;
+        for (size_t i = 0; i < events.count; i++) {
+            format(sse, &events.items[i], &sse->first);
+            sse->since = events.items[i].id;
         }
     }
     call->take_over = take_over;
