@@ -48,12 +48,12 @@ static int answer_list(struct v1_call *call, const char *path, struct error *err
 int v1_files_get(struct v1_call *call, struct error *err)
 {
     bool list = false;
-    const char *path = NULL;
+    const char *path = "";
     struct error other = {0};
 
     if (read_path(call, &path, err) < 0 || v1_query_bool(call, "list", &list, err) < 0)
         return -1;
-    if (list || path[strlen(path) - 1] == '/')
+    if (list || str_ends(str_of(path), STR("/")))
         return answer_list(call, path, err);
     if (agent_file_read(agents_of(call), &call->caller, call->params[0], path, sink, call, err) ==
         0) {
@@ -85,7 +85,7 @@ static ssize_t source(void *arg, void *p, size_t size)
 int v1_files_put(struct v1_call *call, struct error *err)
 {
     struct upload upload = {.call = call};
-    const char *path = NULL;
+    const char *path = "";
 
     if (read_path(call, &path, err) < 0 ||
         agent_file_write(agents_of(call), &call->caller, call->params[0], path, source, &upload,
@@ -97,7 +97,7 @@ int v1_files_put(struct v1_call *call, struct error *err)
 
 int v1_files_delete(struct v1_call *call, struct error *err)
 {
-    const char *path = NULL;
+    const char *path = "";
 
     if (read_path(call, &path, err) < 0 ||
         agent_file_remove(agents_of(call), &call->caller, call->params[0], path, err) < 0)
