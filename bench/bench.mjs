@@ -12,6 +12,7 @@ import { eventually, repository, startServer } from '../tests/harness/server.mjs
 import { partAgent } from './agent.mjs'
 import { partLife } from './life.mjs'
 import { partList, partRecovery, partWebhooks } from './plane.mjs'
+import { partRuntime } from './runtime.mjs'
 import { podmanPeer } from './podman.mjs'
 import { nginxPeer } from './nginx.mjs'
 
@@ -254,9 +255,12 @@ function updateReadme(text) {
   if (marked.test(old)) fs.writeFileSync(file, old.replace(marked, (_, begin, end) => `${begin}${text}\n${end}`))
 }
 
-const parts = { create: partCreate, sdk: partSdk, command: partCommand, transfer: partTransfer, thousand: partThousand, health: partHealth, agent: partAgent, life: partLife, list: partList, recovery: partRecovery, webhooks: partWebhooks }
+const parts = { create: partCreate, sdk: partSdk, command: partCommand, transfer: partTransfer, thousand: partThousand, health: partHealth, agent: partAgent, life: partLife, list: partList, recovery: partRecovery, webhooks: partWebhooks, runtime: partRuntime }
 // cp's page cache is not limited: a sandbox of 512 MB would have to write half of the file to disk first.
-const serverArgs = { transfer: ['--memory', '4096'], webhooks: ['--webhook-pause', '1'] }
+const runtimeConfig = path.join(scratch, 'runtime.json')
+fs.mkdirSync(scratch, { recursive: true })
+fs.writeFileSync(runtimeConfig, JSON.stringify({ sandbox_agent: { program: path.join(repository, 'build/npm/sandbox-agent/node_modules/@sandbox-agent/cli-linux-x64/bin/sandbox-agent') } }))
+const serverArgs = { runtime: ['--runtime-config', runtimeConfig], transfer: ['--memory', '4096'], webhooks: ['--webhook-pause', '1'] }
 const wanted = process.argv.slice(2).length ? process.argv.slice(2) : Object.keys(parts)
 let failed = 0
 for (const name of wanted) {

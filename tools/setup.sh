@@ -7,12 +7,17 @@ set -euo pipefail
 
 build=(gcc libc6-dev make meson ninja-build pkg-config libuv1-dev node-llhttp libjansson-dev libsqlite3-dev
     libseccomp-dev libcap-dev libmnl-dev libnftnl-dev libnftables-dev libssl-dev libcurl4-openssl-dev
-    libarchive-dev zlib1g-dev musl-tools linux-libc-dev dpkg-dev xz-utils)
+    libarchive-dev zlib1g-dev musl-tools linux-libc-dev dpkg-dev xz-utils python3)
 run=(btrfs-progs mmdebstrap nftables iproute2 ca-certificates debian-archive-keyring procps)
-test=(clang libclang-rt-14-dev clang-format clang-tidy cppcheck python3 curl)
+test=(clang libclang-rt-14-dev clang-format clang-tidy cppcheck python3 curl chromium podman
+    runc iptables containernetworking-plugins busybox-static)
 bench=(bubblewrap podman runc nginx-light wrk curl)
 
 wanted=("${build[@]}" "${run[@]}")
+# The pages of the binary come from npm, once (tools/web_assets.py).
+if ! ls "$(dirname "$0")"/../build/web/xterm-xterm-*.tgz >/dev/null 2>&1 && ! command -v npm >/dev/null; then
+    wanted+=(npm)
+fi
 list_only=
 for argument; do
     case $argument in
@@ -31,6 +36,8 @@ for argument; do
         command -v npm >/dev/null || wanted+=(npm)
         ;;
     esac
+    # So is a dockerd.
+    [ "$argument" != test ] || command -v dockerd >/dev/null || wanted+=(docker.io)
 done
 
 missing=$( (dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${wanted[@]}" 2>/dev/null || true) |

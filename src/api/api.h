@@ -7,6 +7,10 @@
 
 #include <stdint.h>
 
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/str.h"
+
 struct api;
 struct api_keys;
 struct http_exchange;
@@ -28,3 +32,13 @@ struct api *api_new(const struct api_config *config);
 void api_free(struct api *api);
 /* On any edge loop. Always answers. */
 void api_handle(struct api *api, struct http_exchange *ex);
+
+/* One request from inside this process, in the name of a team, run on the calling thread. Operators'
+ * routes are refused. A status of 400 and above is an answer, not a failure. out_body: appended to. */
+struct api_local {
+    struct str team_id;
+    const char *method, *target;
+    struct str body;
+};
+int api_local(struct api *api, const struct api_local *request, int *out_status,
+              struct buf *out_body, struct error *err);

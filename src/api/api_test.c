@@ -571,3 +571,30 @@ TEST(keys)
     CHECK(strstr(call.text, "\"code\":401"));
     call_done(&call);
 }
+
+TEST(requests_from_inside)
+{
+    struct api inside = {.config.max_timeout_s = 3600};
+    struct api_local request = {
+        .team_id = STR("team-1"), .method = "GET", .target = "/v2/sandboxes?limit=1"};
+    auto_buf struct buf body = {0};
+    struct error err = {0};
+    int status = 0;
+
+    buf_init(&body, 65536);
+    api_fake.sandboxes = 1;
+    CHECK_INT(api_local(&inside, &request, &status, &body, &err), 0);
+    CHECK_INT(status, 200);
+    CHECK(str_starts(buf_str(&body), STR("[{")));
+    /* A refusal is an answer ... */
+    buf_clear(&body);
+    request.target = "/sandboxes/i9999999999999999999";
+    CHECK_INT(api_local(&inside, &request, &status, &body, &err), 0);
+    CHECK_INT(status, 404);
+    /* ... but what cannot be asked is a failure. */
+    request.target = "/nowhere";
+    CHECK_INT(api_local(&inside, &request, &status, &body, &err), -1);
+    request.target = "/admin/teams";
+    CHECK_INT(api_local(&inside, &request, &status, &body, &err), -1);
+    CHECK_INT(err.code, ERROR_FORBIDDEN);
+}

@@ -15,10 +15,26 @@ struct arena_block {
     _Alignas(max_align_t) char data[];
 };
 
+struct arena_deferred {
+    struct arena_deferred *next;
+    void (*fn)(void *arg);
+    void *arg;
+};
+
+void arena_defer(struct arena *arena, void (*fn)(void *arg), void *arg)
+{
+    struct arena_deferred *deferred = arena_alloc(arena, sizeof(*deferred));
+
+    *deferred = (struct arena_deferred){arena->deferred, fn, arg};
+    arena->deferred = deferred;
+}
+
 void arena_done(struct arena *arena)
 {
     struct arena_block *block = arena->blocks;
 
+    for (; arena->deferred; arena->deferred = arena->deferred->next)
+        arena->deferred->fn(arena->deferred->arg);
     while (block) {
         struct arena_block *next = block->next;
 

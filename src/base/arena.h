@@ -7,6 +7,7 @@
 
 struct arena {
     struct arena_block *blocks;
+    struct arena_deferred *deferred;
 };
 
 #define auto_arena __attribute__((cleanup(arena_done)))
@@ -14,4 +15,6 @@ struct arena {
 void arena_done(struct arena *arena);
 void *arena_alloc(struct arena *arena, size_t size);     /* zeroed, aligned for any type */
 struct str arena_str(struct arena *arena, struct str s); /* copy, NUL-terminated */
+/* fn(arg) when the arena is done; the last one first. For what the arena's memory refers to. */
+void arena_defer(struct arena *arena, void (*fn)(void *arg), void *arg);
 char *arena_printf(struct arena *arena, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -276,3 +276,25 @@ TEST(arena_memory_is_zeroed_and_aligned)
         CHECK_INT((uintptr_t)arena_alloc(&arena, i) % _Alignof(max_align_t), 0);
     CHECK_STR(str_of(arena_printf(&arena, "%s-%d", "a", 5)), "a-5");
 }
+
+static char deferred_order[3];
+
+static void defer_note(void *arg)
+{
+    deferred_order[strlen(deferred_order)] = *(char *)arg;
+}
+
+TEST(arena_defers)
+{
+    struct arena arena = {0};
+    char *first = arena_alloc(&arena, 1), *second = arena_alloc(&arena, 1);
+
+    *first = 'a';
+    *second = 'b';
+    arena_defer(&arena, defer_note, first);
+    arena_defer(&arena, defer_note, second);
+    arena_done(&arena);
+    CHECK_STR(str_of(deferred_order), "ba");
+    arena_done(&arena);
+    CHECK_STR(str_of(deferred_order), "ba");
+}

@@ -13,19 +13,48 @@ static const struct cli_command help_command = {
 static const struct cli_command version_command = {"version", "", "Print the version.",
                                                    run_version};
 
-static const struct cli_command *const commands[] = {
-    &cli_run_command, &cli_create_command, &cli_exec_command,   &cli_cp_command,
-    &cli_ls_command,  &cli_show_command,   &cli_rm_command,     &cli_template_command,
-    &cli_key_command, &cli_audit_command,  &cli_doctor_command, &version_command,
+const struct cli_command *const cli_commands[] = {
+    &cli_run_command,
+    &cli_up_command,
+    &cli_create_command,
+    &cli_ls_command,
+    &cli_show_command,
+    &cli_exec_command,
+    &cli_job_command,
+    &cli_cp_command,
+    &cli_pty_command,
+    &cli_url_command,
+    &cli_pause_command,
+    &cli_resume_command,
+    &cli_snapshot_command,
+    &cli_rm_command,
+    &cli_session_command,
+    &cli_events_command,
+    &cli_stats_command,
+    &cli_prune_command,
+    &cli_provider_command,
+    &cli_profile_command,
+    &cli_template_command,
+    &cli_key_command,
+    &cli_audit_command,
+    &cli_runner_command,
+    &cli_doctor_command,
+    &cli_completion_command,
+    &version_command,
     &help_command,
+    NULL,
 };
-enum { COMMAND_COUNT = sizeof(commands) / sizeof(commands[0]) };
 
-static const struct cli_command *find_command(const char *name)
+/* In a table, by the name itself or by its second word. */
+static const struct cli_command *find_command(const struct cli_command *const *table,
+                                              const char *name)
 {
-    for (size_t i = 0; i < COMMAND_COUNT; i++)
-        if (strcmp(commands[i]->name, name) == 0)
-            return commands[i];
+    for (; *table; table++) {
+        const char *blank = strchr((*table)->name, ' ');
+
+        if (strcmp(blank ? blank + 1 : (*table)->name, name) == 0)
+            return *table;
+    }
     return NULL;
 }
 
@@ -54,22 +83,52 @@ int cli_connect(struct cli *cli, struct error *err)
     return cli_server_find(cli->url, getenv("HOME"), &cli->server, err);
 }
 
+static void print_table(const struct cli_command *const *table, FILE *to)
+{
+    for (; *table; table++) {
+        struct str rest = str_of((*table)->help);
+        struct str first = str_split(&rest, '\n');
+
+        (void)fprintf(to, "  %-*s %.*s\n", strchr((*table)->name, ' ') ? 18 : 10, (*table)->name,
+                      STR_ARG(first));
+    }
+}
+
 static void print_commands(FILE *to)
 {
     (void)fprintf(to,
                   "Usage: quicksand COMMAND [OPTION...]\n\n"
                   "  %-10s %s\n",
                   "serve", "Run the server.");
-    for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        struct str rest = str_of(commands[i]->help);
-        struct str first = str_split(&rest, '\n');
-
-        (void)fprintf(to, "  %-10s %.*s\n", commands[i]->name, STR_ARG(first));
-    }
+    print_table(cli_commands, to);
     (void)fprintf(to, "\n'quicksand COMMAND --help' tells more. The server is found by --url, "
                       "$QUICKSAND_URL or\n$E2B_API_URL, the key by $QUICKSAND_TOKEN, "
                       "$QUICKSAND_API_KEY or $E2B_API_KEY; else both by\n"
                       "~/" CLI_CREDENTIALS ", which the server's first start writes.\n");
+}
+
+/* argv[1] is the verb. */
+static int run_verb(struct cli *cli, const struct cli_command *group, int argc, char **argv)
+{
+    const struct cli_command *command;
+
+    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        printf("Usage: quicksand %s VERB [OPTION...]\n%s\n\n", group->name, group->help);
+        print_table(group->verbs, stdout);
+        printf("\n'quicksand %s VERB --help' tells more.\n", group->name);
+        return CLI_OK;
+    }
+    if (argc < 2)
+        return cli_usage(group, "needs one of: %s", group->operands);
+    command = find_command(group->verbs, argv[1]);
+    if (!command)
+        return cli_usage(group, "knows %s, not '%s'", group->operands, argv[1]);
+    return command->run(cli, argc - 1, argv + 1);
+}
+
+static int dispatch(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+    return command->verbs ? run_verb(cli, command, argc, argv) : command->run(cli, argc, argv);
 }
 
 static int run_help(struct cli *cli, int argc, char **argv)
@@ -86,10 +145,13 @@ static int run_help(struct cli *cli, int argc, char **argv)
         print_commands(stdout);
         return CLI_OK;
     }
-    command = find_command(operands[0]);
+    command = find_command(cli_commands, operands[0]);
+    if (command && command->verbs && count > 1)
+        command = find_command(command->verbs, operands[1]);
     if (!command)
-        return cli_usage(&help_command, "there is no command '%s'", operands[0]);
-    return command->run(cli, 2, (char *[]){operands[0], dashes, NULL});
+        return cli_usage(&help_command, "there is no command '%s%s%s'", operands[0],
+                         count > 1 ? " " : "", count > 1 ? operands[1] : "");
+    return dispatch(cli, command, 2, (char *[]){operands[0], dashes, NULL});
 }
 
 static int run_version(struct cli *cli, int argc, char **argv)
@@ -124,13 +186,13 @@ int cli_main(int argc, char **argv)
         print_commands(stdout);
         return CLI_OK;
     }
-    command = find_command(strcmp(argv[1], "--version") == 0 ? "version" : argv[1]);
+    command = find_command(cli_commands, strcmp(argv[1], "--version") == 0 ? "version" : argv[1]);
     if (!command) {
         (void)fprintf(stderr, "quicksand: there is no command '%s'; see 'quicksand help'\n",
                       argv[1]);
         return CLI_USAGE;
     }
-    rc = command->run(&cli, argc - 1, argv + 1);
+    rc = dispatch(&cli, command, argc - 1, argv + 1);
     cli_server_done(&cli.server);
     if (fflush(stdout) != 0 && rc == CLI_OK) {
         (void)fprintf(stderr, "quicksand: the output could not be written\n");

@@ -75,6 +75,11 @@ static int set_option(const struct cli_command *command, const struct cli_option
             return cli_usage(command, "--%s needs a number, not '%s'", option->name, value);
         *(int64_t *)option->out = number;
         return CLI_ARGS_RUN;
+    case CLI_TIME:
+        if (!cli_time_parse(value, option->out))
+            return cli_usage(command, "--%s needs a time like 90s, 30m or 24h, not '%s'",
+                             option->name, value);
+        return CLI_ARGS_RUN;
     case CLI_LIST:
         if (list->count == LIST_MAX)
             return cli_usage(command, "--%s is given too often", option->name);
@@ -125,6 +130,13 @@ int cli_args(struct cli *cli, const struct cli_command *command, const struct cl
     if (!options)
         options = none;
     common_options(cli, &help, common);
+    if (cli->visit) {
+        for (; options->name; options++)
+            cli->visit(cli->visit_arg, options);
+        for (i = 0; i < COMMON_OPTIONS; i++)
+            cli->visit(cli->visit_arg, &common[i]);
+        return CLI_OK;
+    }
     for (i = 1; i < argc; i++) {
         bool operand = argv[i][0] != '-' || !argv[i][1];
 
@@ -151,6 +163,27 @@ int cli_args(struct cli *cli, const struct cli_command *command, const struct cl
     *out_operands = argv + 1;
     *out_count = count;
     return CLI_ARGS_RUN;
+}
+
+bool cli_time_parse(const char *text, int64_t *out_s)
+{
+    static const struct {
+        char letter;
+        int64_t seconds;
+    } units[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
+    struct str number = str_of(text);
+    int64_t unit = 1, value;
+
+    for (size_t i = 0; number.len && i < sizeof(units) / sizeof(units[0]); i++)
+        if (number.p[number.len - 1] == units[i].letter) {
+            unit = units[i].seconds;
+            number.len--;
+            break;
+        }
+    if (!str_to_i64(number, &value) || value < 0 || value > INT32_MAX)
+        return false;
+    *out_s = value * unit;
+    return true;
 }
 
 void cli_list_done(struct cli_list *list)

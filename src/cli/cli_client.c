@@ -13,7 +13,12 @@
 
 #define DEFAULT_URL "http://127.0.0.1:3000"
 
-enum { CALL_TIMEOUT_MS = 120 * 1000, ANSWER_MAX = 8 * 1024 * 1024, CREDENTIALS_MAX = 4096 };
+enum {
+    CALL_TIMEOUT_MS = 120 * 1000,
+    V1_TIMEOUT_MS = 900 * 1000, /* a machine elsewhere may have to be made first */
+    ANSWER_MAX = 8 * 1024 * 1024,
+    CREDENTIALS_MAX = 4096,
+};
 
 struct credentials {
     char *url, *key;
@@ -141,6 +146,8 @@ int cli_answer_error(const struct cli_stream *stream, struct error *err)
 
     if (json_parse(buf_str(&stream->body), &json, &ignored) == 0)
         message = json_get_str(json, "message");
+    if (!message.len) /* of the runtime */
+        message = json_get_str(json_object_get(json, "error"), "message");
     if (stream->status == 401)
         return error_set(err, ERROR_UNAUTHORIZED,
                          "%.*s (which key is used: $QUICKSAND_TOKEN, $QUICKSAND_API_KEY, "
@@ -154,9 +161,9 @@ int cli_answer_error(const struct cli_stream *stream, struct error *err)
 
 /* Sends, receives whole; non-2xx is an error. */
 static int exchange(const struct cli_url *url, const struct cli_request *request, struct str body,
-                    struct cli_stream *stream, struct error *err)
+                    uint32_t timeout_ms, struct cli_stream *stream, struct error *err)
 {
-    if (cli_stream_open(stream, url, request, CALL_TIMEOUT_MS, ANSWER_MAX, err) < 0 ||
+    if (cli_stream_open(stream, url, request, timeout_ms, ANSWER_MAX, err) < 0 ||
         cli_stream_send(stream, body, err) < 0 || cli_stream_recv_all(stream, err) < 0)
         return -1;
     if (stream->status / 100 != 2)
@@ -176,7 +183,9 @@ int cli_call(const struct cli_server *server, const char *method, const char *ta
     };
     struct cli_request request = {method, target, headers, text ? 3 : 2, (int64_t)str_of(text).len};
 
-    if (exchange(&server->api, &request, str_of(text), &stream, err) < 0)
+    if (exchange(&server->api, &request, str_of(text),
+                 str_starts(str_of(target), STR(CLI_V1)) ? V1_TIMEOUT_MS : CALL_TIMEOUT_MS, &stream,
+                 err) < 0)
         return -1;
     if (out_json) {
         *out_json = NULL;
@@ -244,7 +253,7 @@ int cli_rpc(const struct cli_server *server, const struct cli_sandbox *sandbox, 
 
     headers[n] = (struct http_header){STR("Content-Type"), STR("application/json")};
     headers[n + 1] = (struct http_header){STR("Connect-Protocol-Version"), STR("1")};
-    return exchange(&server->sandboxes, &request, str_of(text), &stream, err);
+    return exchange(&server->sandboxes, &request, str_of(text), CALL_TIMEOUT_MS, &stream, err);
 }
 
 void cli_escape(struct buf *out, const char *text)

@@ -8,6 +8,8 @@
 #include "base/error.h"
 #include "cli/cli_stream.h"
 
+#define CLI_V1 "/api/v1" /* where the runtime's API begins */
+
 struct cli_server {
     struct cli_url api;
     struct cli_url sandboxes; /* where sandboxes are reached; the same unless told otherwise */

@@ -9,16 +9,28 @@
 #include "base/id.h"
 #include "cli/cli_cp.h"
 #include "cli/cli_internal.h"
+#include "cli/cli_v1.h"
 
 enum { STEP_TIMEOUT_MS = 120 * 1000, CHUNK_SIZE = 256 * 1024, BODY_MAX = 1024 * 1024 };
 
 bool cli_cp_split(const char *operand, struct str *out_id, const char **out_path)
 {
-    struct str rest = str_of(operand);
-    struct str id = str_split(&rest, ':');
+    struct str rest = str_of(operand), id;
 
+    /* A key may have colons; the path begins behind the last one, or at the first ":/". */
+    if (str_starts(rest, STR("key:"))) {
+        ptrdiff_t at = str_find_str(rest, STR(":/"));
+        const char *last = strrchr(operand + 4, ':');
+
+        if (at < 4 && !last)
+            return false;
+        *out_path = at >= 4 ? operand + at + 1 : last + 1;
+        *out_id = str_n(operand, (size_t)(*out_path - operand) - 1);
+        return out_id->len > 4;
+    }
+    id = str_split(&rest, ':');
     /* Only what looks like an id: local names may have colons, too. */
-    if (!rest.p || !id_valid(id))
+    if (!rest.p || !(id_valid(id) || (str_starts(id, STR("sbx_")) && str_find(id, '/') < 0)))
         return false;
     *out_id = id;
     *out_path = rest.p;
@@ -32,12 +44,22 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-static char *files_target(const char *path, const char *user)
+/* Where files are: of the engine's sandbox by its agent, of the runtime's by its own API. */
+struct place {
+    struct cli *cli;
+    char *id;
+    bool runtime;
+    struct cli_sandbox sandbox; /* of the engine */
+};
+
+static char *files_target(const struct place *place, const char *path, const char *user)
 {
+    auto_free char *base =
+        place->runtime ? cli_v1_path("sandboxes", place->id, "files", NULL) : xstrdup("/files");
     struct buf target;
 
     buf_init(&target, HTTP_URL_MAX);
-    (void)buf_add_str(&target, STR("/files?path="));
+    (void)buf_printf(&target, "%s?path=", base);
     cli_escape(&target, path);
     if (user) {
         (void)buf_add_str(&target, STR("&username="));
@@ -46,17 +68,20 @@ static char *files_target(const char *path, const char *user)
     return buf_take(&target);
 }
 
-static int open_files(struct cli *cli, const struct cli_sandbox *sandbox, const char *method,
-                      const char *target, int64_t length, struct cli_stream *stream,
-                      struct error *err)
+static int open_files(const struct place *place, bool up, const char *target, int64_t length,
+                      struct cli_stream *stream, struct error *err)
 {
-    struct http_header headers[CLI_SANDBOX_HEADERS + 2];
-    size_t n = cli_sandbox_headers(sandbox, headers);
+    const struct cli_server *server = &place->cli->server;
+    struct http_header headers[CLI_SANDBOX_HEADERS + 2] = {
+        {STR("X-API-KEY"), str_of(server->key)},
+    };
+    size_t n = place->runtime ? 1 : cli_sandbox_headers(&place->sandbox, headers);
+    const char *method = !up ? "GET" : place->runtime ? "PUT" : "POST";
 
     headers[n++] = (struct http_header){STR("Content-Type"), STR("application/octet-stream")};
     headers[n++] = (struct http_header){STR("Accept-Encoding"), STR("identity")};
-    return cli_stream_open(stream, &cli->server.sandboxes,
-                           &(struct cli_request){method, target, headers, n, length},
+    return cli_stream_open(stream, place->runtime ? &server->api : &server->sandboxes,
+                           &(struct cli_request){method, target, headers, n, length, false},
                            STEP_TIMEOUT_MS, BODY_MAX, err);
 }
 
@@ -87,8 +112,8 @@ static int send_chunks(struct cli_stream *stream, int fd, struct error *err)
     return cli_stream_send_end(stream, err);
 }
 
-static int upload(struct cli *cli, const struct cli_sandbox *sandbox, const char *from,
-                  const char *to, const char *user, struct error *err)
+static int upload(const struct place *place, const char *from, const char *to, const char *user,
+                  struct error *err)
 {
     bool is_stdin = strcmp(from, "-") == 0;
     auto_close int fd = is_stdin ? dup(STDIN_FILENO) : open(from, O_RDONLY | O_CLOEXEC);
@@ -113,8 +138,8 @@ static int upload(struct cli *cli, const struct cli_sandbox *sandbox, const char
     /* stdin may be a file that was read already in part. */
     if (S_ISREG(st.st_mode) && lseek(fd, 0, SEEK_CUR) <= st.st_size)
         length = st.st_size - lseek(fd, 0, SEEK_CUR);
-    target = files_target(path, user);
-    if (open_files(cli, sandbox, "POST", target, length, &stream, err) < 0)
+    target = files_target(place, path, user);
+    if (open_files(place, true, target, length, &stream, err) < 0)
         return -1;
     if ((length >= 0 ? cli_stream_send_file(&stream, fd, length, err)
                      : send_chunks(&stream, fd, err)) < 0)
@@ -150,14 +175,14 @@ static int save(struct cli_stream *stream, int fd, const char *name, struct erro
     }
 }
 
-static int download(struct cli *cli, const struct cli_sandbox *sandbox, const char *from,
-                    const char *to, const char *user, struct error *err)
+static int download(const struct place *place, const char *from, const char *to, const char *user,
+                    struct error *err)
 {
     auto_stream struct cli_stream stream = {.fd = -1};
-    auto_free char *target = files_target(from, user), *name = NULL, *partial = NULL;
+    auto_free char *target = files_target(place, from, user), *name = NULL, *partial = NULL;
     auto_close int fd = -1;
 
-    if (open_files(cli, sandbox, "GET", target, 0, &stream, err) < 0 ||
+    if (open_files(place, false, target, 0, &stream, err) < 0 ||
         cli_stream_recv_head(&stream, err) < 0)
         return -1;
     if (stream.status / 100 != 2)
@@ -184,7 +209,7 @@ static int download(struct cli *cli, const struct cli_sandbox *sandbox, const ch
 
 static int copy(struct cli *cli, const char *from, const char *to, const char *user)
 {
-    struct cli_sandbox sandbox = {0};
+    struct place place = {.cli = cli};
     const char *from_path, *to_path;
     struct str from_id, to_id;
     bool from_box = cli_cp_split(from, &from_id, &from_path);
@@ -197,12 +222,16 @@ static int copy(struct cli *cli, const char *from, const char *to, const char *u
         return cli_usage(&cli_cp_command, "one of the two must be SANDBOX:PATH");
     if (from_box && (!from_path[0] || !to[0]))
         return cli_usage(&cli_cp_command, "needs a file on both sides");
-    id = str_dup(from_box ? from_id : to_id);
-    if (cli_connect(cli, &err) < 0 || cli_sandbox_get(&cli->server, id, &sandbox, &err) < 0)
+    place.id = id = str_dup(from_box ? from_id : to_id);
+    place.runtime = cli_v1_is_id(id);
+    if (place.runtime && user)
+        return cli_usage(&cli_cp_command, "--user is for sandboxes of the engine (i...)");
+    if (cli_connect(cli, &err) < 0 ||
+        (!place.runtime && cli_sandbox_get(&cli->server, id, &place.sandbox, &err) < 0))
         return cli_fail(&err);
-    rc = from_box ? download(cli, &sandbox, from_path, to, user, &err)
-                  : upload(cli, &sandbox, from, to_path, user, &err);
-    cli_sandbox_done(&sandbox);
+    rc = from_box ? download(&place, from_path, to, user, &err)
+                  : upload(&place, from, to_path, user, &err);
+    cli_sandbox_done(&place.sandbox);
     return rc < 0 ? cli_fail(&err) : CLI_OK;
 }
 

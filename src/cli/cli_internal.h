@@ -17,6 +17,9 @@ struct cli {
     const char *url;      /* --url */
     const char *data_dir; /* --data, $QUICKSAND_DATA or CLI_DATA_DIR */
     struct cli_server server;
+    /* When set, cli_args() only tells the options of the command that is to run. */
+    void (*visit)(void *arg, const struct cli_option *option);
+    void *visit_arg;
 };
 
 typedef int cli_command_fn(struct cli *cli, int argc, char **argv);
@@ -26,7 +29,12 @@ struct cli_command {
     const char *operands; /* for the usage line */
     const char *help;
     cli_command_fn *run;
+    /* Instead of run: commands whose names are two words; ended by NULL. */
+    const struct cli_command *const *verbs;
 };
+
+/* All of them; ended by NULL. */
+extern const struct cli_command *const cli_commands[];
 
 /* Prints "quicksand: MESSAGE" and returns CLI_FAILED. */
 int cli_fail(const struct error *err);
@@ -40,4 +48,9 @@ int cli_connect(struct cli *cli, struct error *err);
 extern const struct cli_command cli_run_command, cli_exec_command, cli_create_command;
 extern const struct cli_command cli_ls_command, cli_show_command, cli_rm_command;
 extern const struct cli_command cli_cp_command, cli_key_command, cli_template_command;
-extern const struct cli_command cli_doctor_command, cli_audit_command;
+extern const struct cli_command cli_doctor_command, cli_audit_command, cli_runner_command;
+extern const struct cli_command cli_up_command, cli_pause_command, cli_resume_command;
+extern const struct cli_command cli_url_command, cli_pty_command, cli_job_command;
+extern const struct cli_command cli_snapshot_command, cli_session_command, cli_events_command;
+extern const struct cli_command cli_provider_command, cli_profile_command;
+extern const struct cli_command cli_prune_command, cli_stats_command, cli_completion_command;

@@ -135,17 +135,13 @@ static int key_rm(struct cli *cli, struct store *store, char **operands, int cou
     return 0;
 }
 
-static const struct {
-    const char *name;
-    int least, most; /* operands */
-    int (*run)(struct cli *cli, struct store *store, char **operands, int count, struct error *err);
-} verbs[] = {
-    {"ls", 0, 0, key_ls},
-    {"new", 0, 1, key_new},
-    {"rm", 1, 1000, key_rm},
-};
+static const struct cli_command ls_command, new_command, rm_command;
 
-static int run_key(struct cli *cli, int argc, char **argv)
+typedef int key_fn(struct cli *cli, struct store *store, char **operands, int count,
+                   struct error *err);
+
+static int run_verb(struct cli *cli, const struct cli_command *command, key_fn *run, int least,
+                    int most, int argc, char **argv)
 {
     const struct cli_option table[] = {
         {"data", 0, CLI_TEXT, &cli->data_dir, "DIR", "the server's data directory"},
@@ -154,28 +150,38 @@ static int run_key(struct cli *cli, int argc, char **argv)
     auto_store struct store *store = NULL;
     struct error err = {0};
     char **operands;
-    int count, rc = cli_args(cli, &cli_key_command, table, CLI_ARGS_ANYWHERE, argc, argv, &operands,
-                             &count);
+    int count, rc = cli_args(cli, command, table, CLI_ARGS_ANYWHERE, argc, argv, &operands, &count);
 
     if (rc != CLI_ARGS_RUN)
         return rc;
-    if (count == 0)
-        return cli_usage(&cli_key_command, "needs ls, new or rm");
-    for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
-        if (strcmp(operands[0], verbs[i].name) != 0)
-            continue;
-        if (count - 1 < verbs[i].least || count - 1 > verbs[i].most)
-            return cli_usage(&cli_key_command, "wrong number of operands for '%s'", operands[0]);
-        if (open_store(cli, &store, &err) < 0 ||
-            verbs[i].run(cli, store, operands + 1, count - 1, &err) < 0)
-            return cli_fail(&err);
-        return CLI_OK;
-    }
-    return cli_usage(&cli_key_command, "knows ls, new and rm, not '%s'", operands[0]);
+    if (count < least || count > most)
+        return cli_usage(command, "wrong number of operands");
+    if (open_store(cli, &store, &err) < 0 || run(cli, store, operands, count, &err) < 0)
+        return cli_fail(&err);
+    return CLI_OK;
 }
 
+static int run_ls(struct cli *cli, int argc, char **argv)
+{
+    return run_verb(cli, &ls_command, key_ls, 0, 0, argc, argv);
+}
+
+static int run_new(struct cli *cli, int argc, char **argv)
+{
+    return run_verb(cli, &new_command, key_new, 0, 1, argc, argv);
+}
+
+static int run_rm(struct cli *cli, int argc, char **argv)
+{
+    return run_verb(cli, &rm_command, key_rm, 1, 1000, argc, argv);
+}
+
+static const struct cli_command ls_command = {"key ls", "[OPTION...]", "List API keys.", run_ls};
+static const struct cli_command new_command = {
+    "key new", "[OPTION...] [NAME]", "Make an API key and print it, once; only its hash is kept.",
+    run_new};
+static const struct cli_command rm_command = {"key rm", "[OPTION...] ID...", "Remove API keys.",
+                                              run_rm};
 const struct cli_command cli_key_command = {
-    "key", "ls | new [NAME] | rm ID...",
-    "List, make and remove API keys (as root, on the server's host).\n"
-    "A new key is printed once and kept only as a hash.",
-    run_key};
+    "key", "ls, new, rm", "API keys (as root, on the server's host).", NULL,
+    (const struct cli_command *const[]){&ls_command, &new_command, &rm_command, NULL}};

@@ -19,7 +19,7 @@
 #include "rpc/connect.h"
 #include "json/json_shape.h"
 
-enum { INPUT_SIZE = 32 * 1024, CONNECT_TIMEOUT_MS = 30 * 1000 };
+enum { INPUT_SIZE = 32 * 1024, CONNECT_TIMEOUT_MS = 30 * 1000, EXIT_TIMED_OUT = 124 };
 
 struct running {
     const struct cli_process *process;
@@ -266,13 +266,22 @@ static int open_stream(struct running *running, struct error *err)
     return cli_answer_error(&running->stream, err);
 }
 
+static void send_signal(const struct running *running, const char *name)
+{
+    auto_json json_t *body =
+        json_pack("{s:{s:I},s:s}", "process", "pid", (json_int_t)running->pid, "signal", name);
+    struct error err = {0};
+
+    if (cli_rpc(running->process->server, running->process->sandbox, "process.Process/SendSignal",
+                body, &err) < 0)
+        (void)fprintf(stderr, "quicksand: passing the signal on: %s\n", err.message);
+}
+
 /* True when the run is to end now. */
 static bool on_signal(struct running *running)
 {
     const struct cli_process *process = running->process;
-    auto_json json_t *body = NULL;
     struct signalfd_siginfo signal;
-    struct error err = {0};
 
     if (read(process->signal_fd, &signal, sizeof(signal)) != (ssize_t)sizeof(signal))
         return false;
@@ -281,10 +290,7 @@ static bool on_signal(struct running *running)
         running->status = 128 + (int)signal.ssi_signo;
         return true;
     }
-    body = json_pack("{s:{s:I},s:s}", "process", "pid", (json_int_t)running->pid, "signal",
-                     running->signals == 1 ? "SIGNAL_SIGTERM" : "SIGNAL_SIGKILL");
-    if (cli_rpc(process->server, process->sandbox, "process.Process/SendSignal", body, &err) < 0)
-        (void)fprintf(stderr, "quicksand: passing the signal on: %s\n", err.message);
+    send_signal(running, running->signals == 1 ? "SIGNAL_SIGTERM" : "SIGNAL_SIGKILL");
     return false;
 }
 
@@ -300,13 +306,25 @@ static int take_messages(struct running *running, struct error *err)
     return rc;
 }
 
-static int wait_ms(const struct cli_process *process, int64_t next_us)
+/* Until the earlier of both; 0 = never. */
+static int wait_ms(int64_t next_us, int64_t end_us)
 {
-    int64_t left = (next_us - clock_mono_us()) / 1000;
+    int64_t until_us = next_us && (!end_us || next_us < end_us) ? next_us : end_us;
+    int64_t left = (until_us - clock_mono_us()) / 1000 + 1;
 
-    if (!process->keep_alive_s)
+    if (!until_us)
         return -1;
-    return left > 0 ? (int)left : 0;
+    return left > 0 ? (int)(left < 60000 ? left : 60000) : 0;
+}
+
+static bool overdue(struct running *running, int64_t end_us)
+{
+    if (!end_us || clock_mono_us() < end_us)
+        return false;
+    if (running->pid)
+        send_signal(running, "SIGNAL_SIGKILL");
+    running->status = EXIT_TIMED_OUT;
+    return true;
 }
 
 /* 0 when finished or ended by a signal, -1 with err. */
@@ -314,30 +332,31 @@ static int pump(struct running *running, struct error *err)
 {
     const struct cli_process *process = running->process;
     int64_t period_us = (int64_t)process->keep_alive_s * 1000000;
-    int64_t next_us = clock_mono_us() + period_us;
+    int64_t next_us = period_us ? clock_mono_us() + period_us : 0;
+    int64_t end_us = process->limit_s ? clock_mono_us() + process->limit_s * 1000000 : 0;
     struct pollfd items[] = {{.fd = running->stream.fd, .events = POLLIN},
                              {.fd = process->signal_fd, .events = POLLIN}};
 
     for (;;) {
-        int rc;
+        int got, rc;
 
         if (take_messages(running, err) < 0)
             return -1;
         if (running->finished)
             return 0;
-        rc = poll(items, 2, wait_ms(process, next_us));
+        got = cli_stream_take(&running->stream, err);
+        if (got < 0)
+            return -1;
+        if (got == 0 && running->stream.body.len == 0)
+            return error_set(err, ERROR_UNAVAILABLE, "the command's stream ended too early");
+        rc = poll(items, 2, got == CLI_STREAM_LATER ? wait_ms(next_us, end_us) : 0);
         if (rc < 0 && errno != EINTR)
             return error_set_errno(err, errno, "poll");
         if (rc > 0 && items[1].revents && on_signal(running))
             return 0;
-        if (rc > 0 && items[0].revents) {
-            rc = cli_stream_recv(&running->stream, err);
-            if (rc < 0)
-                return -1;
-            if (rc == 0 && running->stream.body.len == 0 && !running->finished)
-                return error_set(err, ERROR_UNAVAILABLE, "the command's stream ended too early");
-        }
-        if (process->keep_alive_s && clock_mono_us() >= next_us) {
+        if (overdue(running, end_us))
+            return 0;
+        if (next_us && clock_mono_us() >= next_us) {
             process->keep_alive(process);
             next_us = clock_mono_us() + period_us;
         }

@@ -1,12 +1,11 @@
 /* run, exec, create. */
-#include <signal.h>
-#include <sys/signalfd.h>
-#include <sys/stat.h>
-
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "cli/cli_internal.h"
 #include "cli/cli_process.h"
+#include "cli/cli_runtime.h"
+#include "cli/cli_up.h"
+#include "cli/cli_v1.h"
 #include "json/json_shape.h"
 
 enum {
@@ -22,37 +21,16 @@ struct run_options {
     struct cli_list env, metadata;
     const char *cwd, *user;
     bool no_stdin, no_internet;
+    /* Any of these: by the runtime. */
+    struct cli_up up;
+    const char *repo;
 };
 
 static void options_done(struct run_options *options)
 {
     cli_list_done(&options->env);
     cli_list_done(&options->metadata);
-}
-
-/* "K=V" items as an object; NULL (and a usage message) when one is not. */
-static json_t *pairs(const struct cli_command *command, const struct cli_list *list,
-                     const char *option)
-{
-    json_t *object = json_object();
-
-    for (size_t i = 0; i < list->count; i++) {
-        struct str value = str_of(list->items[i]);
-        struct str name = str_split(&value, '=');
-        auto_free char *key = str_dup(name);
-
-        if (!name.len || !value.p) {
-            (void)cli_usage(command, "--%s needs NAME=VALUE, not '%s'", option, list->items[i]);
-            json_decref(object);
-            return NULL;
-        }
-        if (json_object_set_new(object, key, json_str(value)) < 0) {
-            (void)cli_usage(command, "--%s: '%s' is not UTF-8", option, key);
-            json_decref(object);
-            return NULL;
-        }
-    }
-    return object;
+    cli_up_done(&options->up);
 }
 
 /* The answer of the server, or NULL with err. */
@@ -96,27 +74,6 @@ static void renew(const struct cli_process *process)
                       err.message);
 }
 
-/* Signals become readable, so that none can come between a create and its kill. */
-static int open_signals(void)
-{
-    sigset_t set;
-
-    (void)sigemptyset(&set);
-    (void)sigaddset(&set, SIGINT);
-    (void)sigaddset(&set, SIGTERM);
-    (void)sigaddset(&set, SIGHUP);
-    (void)sigprocmask(SIG_BLOCK, &set, NULL);
-    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
-/* Forwarded unless it is a terminal or not there. */
-static bool stdin_usable(void)
-{
-    struct stat st;
-
-    return fstat(STDIN_FILENO, &st) == 0 && !isatty(STDIN_FILENO);
-}
-
 /* Drops the "--" that separates the command. */
 static bool take_command(char **operands, int count, char ***out, int *out_count)
 {
@@ -129,6 +86,11 @@ static bool take_command(char **operands, int count, char ***out, int *out_count
     return count > 0;
 }
 
+static bool by_runtime(const struct run_options *options)
+{
+    return options->up.profile || options->up.provider || options->up.agent_type || options->repo;
+}
+
 static int run_in(struct cli *cli, const struct run_options *options,
                   const struct cli_sandbox *sandbox, struct cli_process *process, bool limited)
 {
@@ -139,7 +101,7 @@ static int run_in(struct cli *cli, const struct run_options *options,
     process->sandbox = sandbox;
     process->cwd = options->cwd;
     process->user = options->user;
-    process->with_stdin = !options->no_stdin && stdin_usable();
+    process->with_stdin = !options->no_stdin && cli_runtime_has_stdin();
     if (cli_process_run(process, &status, &err) == 0)
         return status;
     if (limited) {
@@ -158,10 +120,30 @@ static int run_in(struct cli *cli, const struct run_options *options,
 
 /* ---- run ---- */
 
-static int throw_away(struct cli *cli, struct run_options *options, char **argv, int argc)
+static int by_profile(struct cli *cli, struct run_options *options, char *const *argv, int argc)
+{
+    auto_json json_t *env = cli_v1_pairs(&cli_run_command, &options->env, "env", true);
+    struct cli_runtime run = {.cli = cli,
+                              .argv = argv,
+                              .argc = argc,
+                              .env = env,
+                              .cwd = options->cwd,
+                              .user = options->user,
+                              .timeout_s = options->timeout_s,
+                              .no_stdin = options->no_stdin};
+
+    if (!env)
+        return CLI_USAGE;
+    options->up.template_name = options->template_name;
+    if (options->no_internet)
+        options->up.network = "deny-all";
+    return cli_runtime_throw_away(&run, &options->up, options->repo);
+}
+
+static int throw_away(struct cli *cli, struct run_options *options, char *const *argv, int argc)
 {
     bool limited = options->timeout_s > 0;
-    auto_json json_t *env = pairs(&cli_run_command, &options->env, "env");
+    auto_json json_t *env = cli_v1_pairs(&cli_run_command, &options->env, "env", true);
     auto_json json_t *metadata = json_object(), *answer = NULL;
     auto_close int signal_fd = -1;
     struct cli_sandbox sandbox = {0};
@@ -170,11 +152,13 @@ static int throw_away(struct cli *cli, struct run_options *options, char **argv,
 
     if (!env)
         return CLI_USAGE;
+    if (!options->template_name)
+        options->template_name = "base";
     if (!limited)
         options->timeout_s = RUN_LEASE_S;
     if (cli_connect(cli, &err) < 0)
         return cli_fail(&err);
-    signal_fd = open_signals();
+    signal_fd = cli_runtime_signals();
     answer = create(cli, options, env, metadata, &err);
     if (!answer || cli_sandbox_of(answer, &sandbox, &err) < 0)
         return cli_fail(&err);
@@ -191,18 +175,33 @@ static int throw_away(struct cli *cli, struct run_options *options, char **argv,
     return status;
 }
 
+static int run_command(struct cli *cli, struct run_options *options, char *const *argv, int argc)
+{
+    char *shell[CLI_RUNTIME_SHELL];
+
+    cli_runtime_line(&argv, &argc, shell);
+    return by_runtime(options) ? by_profile(cli, options, argv, argc)
+                               : throw_away(cli, options, argv, argc);
+}
+
 static int run_run(struct cli *cli, int argc, char **argv)
 {
-    struct run_options options = {.template_name = "base"};
+    struct run_options options = {0};
     const struct cli_option table[] = {
         {"template", 't', CLI_TEXT, &options.template_name, "NAME", "what to run in (base)"},
-        {"timeout", 0, CLI_NUMBER, &options.timeout_s, "SECONDS",
+        {"timeout", 0, CLI_TIME, &options.timeout_s, "TIME",
          "end it after so long (exit status 124)"},
-        {"env", 'e', CLI_LIST, &options.env, "NAME=VALUE", "environment; may be repeated"},
+        {"env", 'e', CLI_LIST, &options.env, "NAME[=VALUE]", "environment; may be repeated"},
         {"cwd", 'w', CLI_TEXT, &options.cwd, "DIR", "where the command starts"},
         {"user", 'u', CLI_TEXT, &options.user, "USER", "who runs it (user)"},
         {"no-stdin", 'n', CLI_FLAG, &options.no_stdin, NULL, "do not forward stdin"},
         {"no-internet", 0, CLI_FLAG, &options.no_internet, NULL, "without internet access"},
+        {"profile", 'p', CLI_TEXT, &options.up.profile, "NAME", "what the sandbox is like"},
+        {"provider", 0, CLI_TEXT, &options.up.provider, "NAME", "where the sandbox is"},
+        {"agent", 0, CLI_TEXT, &options.up.agent_type, "TYPE", "the profile of this type of agent"},
+        {"agent-id", 0, CLI_TEXT, &options.up.agent_id, "ID", "who owns it (with one of those)"},
+        {"task-id", 0, CLI_TEXT, &options.up.task_id, "ID", "what it is for (with one of those)"},
+        {"repo", 0, CLI_TEXT, &options.repo, "URL", "clone this, run the command in it"},
         {.name = NULL},
     };
     char **command;
@@ -211,7 +210,7 @@ static int run_run(struct cli *cli, int argc, char **argv)
 
     if (rc == CLI_ARGS_RUN)
         rc = take_command(command, count, &command, &count)
-                 ? throw_away(cli, &options, command, count)
+                 ? run_command(cli, &options, command, count)
                  : cli_usage(&cli_run_command, "needs a command");
     options_done(&options);
     return rc;
@@ -220,29 +219,61 @@ static int run_run(struct cli *cli, int argc, char **argv)
 const struct cli_command cli_run_command = {
     "run", "[OPTION...] [--] COMMAND [ARG...]",
     "Run a command in a new sandbox that is removed afterwards.\n"
-    "The exit status is the command's; 128+N when signal N ended it.",
+    "The exit status is the command's; 128+N when signal N ended it. A single operand with\n"
+    "blanks in it is a line for the shell. '-e NAME' passes a variable of ours on.",
     run_run};
 
 /* ---- exec ---- */
 
-static int exec_in(struct cli *cli, struct run_options *options, const char *id, char **argv,
+static int exec_runtime(struct cli *cli, const struct run_options *options, const char *id,
+                        char *const *argv, int argc)
+{
+    auto_json json_t *env = cli_v1_pairs(&cli_exec_command, &options->env, "env", true);
+    auto_close int signal_fd = -1;
+    struct error err = {0};
+
+    if (!env)
+        return CLI_USAGE;
+    if (cli_connect(cli, &err) < 0)
+        return cli_fail(&err);
+    signal_fd = cli_runtime_signals();
+    return cli_runtime_run(&(struct cli_runtime){.cli = cli,
+                                                 .id = id,
+                                                 .argv = argv,
+                                                 .argc = argc,
+                                                 .env = env,
+                                                 .cwd = options->cwd,
+                                                 .user = options->user,
+                                                 .timeout_s = options->timeout_s,
+                                                 .no_stdin = options->no_stdin,
+                                                 .signal_fd = signal_fd});
+}
+
+static int exec_in(struct cli *cli, struct run_options *options, const char *id, char *const *argv,
                    int argc)
 {
-    auto_json json_t *env = pairs(&cli_exec_command, &options->env, "env");
+    auto_json json_t *env = cli_v1_pairs(&cli_exec_command, &options->env, "env", true);
     struct cli_sandbox sandbox = {0};
+    char *shell[CLI_RUNTIME_SHELL];
     auto_close int signal_fd = -1;
     struct error err = {0};
     int status;
 
+    cli_runtime_line(&argv, &argc, shell);
+    if (cli_v1_is_id(id))
+        return exec_runtime(cli, options, id, argv, argc);
     if (!env)
         return CLI_USAGE;
     if (cli_connect(cli, &err) < 0 || cli_sandbox_get(&cli->server, id, &sandbox, &err) < 0)
         return cli_fail(&err);
-    signal_fd = open_signals();
-    status = run_in(
-        cli, options, &sandbox,
-        &(struct cli_process){.argv = argv, .argc = argc, .env = env, .signal_fd = signal_fd},
-        false);
+    signal_fd = cli_runtime_signals();
+    status = run_in(cli, options, &sandbox,
+                    &(struct cli_process){.argv = argv,
+                                          .argc = argc,
+                                          .env = env,
+                                          .signal_fd = signal_fd,
+                                          .limit_s = options->timeout_s},
+                    false);
     cli_sandbox_done(&sandbox);
     return status;
 }
@@ -251,9 +282,10 @@ static int run_exec(struct cli *cli, int argc, char **argv)
 {
     struct run_options options = {0};
     const struct cli_option table[] = {
-        {"env", 'e', CLI_LIST, &options.env, "NAME=VALUE", "environment; may be repeated"},
+        {"env", 'e', CLI_LIST, &options.env, "NAME[=VALUE]", "environment; may be repeated"},
         {"cwd", 'w', CLI_TEXT, &options.cwd, "DIR", "where the command starts"},
         {"user", 'u', CLI_TEXT, &options.user, "USER", "who runs it (user)"},
+        {"timeout", 0, CLI_TIME, &options.timeout_s, "TIME", "end it after so long (status 124)"},
         {"no-stdin", 'n', CLI_FLAG, &options.no_stdin, NULL, "do not forward stdin"},
         {.name = NULL},
     };
@@ -277,15 +309,17 @@ static int run_exec(struct cli *cli, int argc, char **argv)
 const struct cli_command cli_exec_command = {
     "exec", "[OPTION...] SANDBOX [--] COMMAND [ARG...]",
     "Run a command in a sandbox that is there.\n"
-    "The exit status is the command's. The first Ctrl-C ends the command, the second kills it.",
+    "SANDBOX is an id (sbx_... or i...) or key:KEY; one that is paused is resumed. The exit\n"
+    "status is the command's. The first Ctrl-C ends the command, the second kills it.",
     run_exec};
 
 /* ---- create ---- */
 
 static int create_one(struct cli *cli, struct run_options *options)
 {
-    auto_json json_t *env = pairs(&cli_create_command, &options->env, "env");
-    auto_json json_t *metadata = pairs(&cli_create_command, &options->metadata, "metadata");
+    auto_json json_t *env = cli_v1_pairs(&cli_create_command, &options->env, "env", true);
+    auto_json json_t *metadata =
+        cli_v1_pairs(&cli_create_command, &options->metadata, "metadata", false);
     auto_json json_t *answer = NULL;
     auto_free char *text = NULL;
     struct error err = {0};
@@ -307,8 +341,8 @@ static int run_create(struct cli *cli, int argc, char **argv)
     struct run_options options = {.template_name = "base", .timeout_s = CREATE_TIMEOUT_S};
     const struct cli_option table[] = {
         {"template", 't', CLI_TEXT, &options.template_name, "NAME", "what to make it from (base)"},
-        {"timeout", 0, CLI_NUMBER, &options.timeout_s, "SECONDS", "how long it lives (300)"},
-        {"env", 'e', CLI_LIST, &options.env, "NAME=VALUE", "environment; may be repeated"},
+        {"timeout", 0, CLI_TIME, &options.timeout_s, "TIME", "how long it lives (300)"},
+        {"env", 'e', CLI_LIST, &options.env, "NAME[=VALUE]", "environment; may be repeated"},
         {"metadata", 'm', CLI_LIST, &options.metadata, "NAME=VALUE", "a label; may be repeated"},
         {"no-internet", 0, CLI_FLAG, &options.no_internet, NULL, "without internet access"},
         {.name = NULL},
@@ -323,5 +357,5 @@ static int run_create(struct cli *cli, int argc, char **argv)
     return rc;
 }
 
-const struct cli_command cli_create_command = {"create", "[OPTION...]",
-                                               "Make a sandbox and print its id.", run_create};
+const struct cli_command cli_create_command = {
+    "create", "[OPTION...]", "Make a sandbox of the engine and print its id.", run_create};

@@ -300,9 +300,9 @@ TEST(ls_reads_all_pages)
     start_server();
     CHECK_INT(RUN(&out, ARG("ls")), 0);
     CHECK_INT(seen.lists, 2);
-    CHECK(str_starts(buf_str(&out), STR("SANDBOX  TEMPLATE  STATE")));
-    CHECK(strstr(out.p, "\ni1       base      running"));
-    CHECK(strstr(out.p, "\ni2       t         running"));
+    CHECK(str_starts(buf_str(&out), STR("SANDBOX  KEY  PROVIDER  TEMPLATE  STATE")));
+    CHECK(strstr(out.p, "\ni1       -    engine    base      running"));
+    CHECK(strstr(out.p, "\ni2       -    engine    t         running"));
     CHECK_INT(RUN(&list, ARG("ls"), ARG("--json")), 0);
     CHECK_INT(json_parse(buf_str(&list), &json, &err), 0);
     CHECK_INT(json_array_size(json), 2);

@@ -14,6 +14,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "cli/cli_tls.h"
 
 enum { READ_SIZE = 256 * 1024, SEND_FILE_STEP = 1024 * 1024, HEADER_MAX = 8 * 1024 };
 
@@ -63,17 +64,13 @@ int cli_url_parse(const char *text, struct cli_url *out, struct error *err)
 {
     struct str rest = str_of(text), host;
 
-    if (str_starts(rest, STR("https://")))
-        return error_set(err, ERROR_UNSUPPORTED,
-                         "'%.200s': this command line speaks http:// only; use the server's own "
-                         "address",
-                         text);
-    if (!str_starts(rest, STR("http://")))
+    out->tls = str_starts(rest, STR("https://"));
+    if (!out->tls && !str_starts(rest, STR("http://")))
         return error_set(err, ERROR_INVALID, "'%.200s' is not a URL like http://127.0.0.1:3000",
                          text);
-    rest = str_skip(rest, 7);
+    rest = str_skip(rest, out->tls ? 8 : 7);
     host = str_split(&rest, '/');
-    out->port = 80;
+    out->port = out->tls ? 443 : 80;
     if (rest.len)
         return error_set(err, ERROR_INVALID, "'%.200s': a server's URL has no path", text);
     if (split_port(&host, &out->port) < 0 || !host_valid(host) ||
@@ -119,7 +116,7 @@ static int on_headers_complete(llhttp_t *parser)
 {
     struct cli_stream *stream = parser->data;
 
-    if (parser->status_code >= 200) {
+    if (parser->status_code >= 200 || (parser->status_code == 101 && stream->upgrade)) {
         stream->head_done = true;
         stream->status = parser->status_code;
     }
@@ -139,6 +136,8 @@ static int on_message_complete(llhttp_t *parser)
 
     if (!stream->head_done)
         return 0; /* 100 Continue */
+    if (stream->status == 101)
+        return 0; /* bytes of another protocol follow */
     stream->ended = true;
     return HPE_PAUSED;
 }
@@ -166,7 +165,12 @@ void cli_stream_close(struct cli_stream *stream)
 {
     if (!stream->settings.on_body)
         return;
-    close_fd(&stream->fd);
+    if (stream->tls)
+        cli_tls_close(stream->tls);
+    else
+        close_fd(&stream->fd);
+    stream->fd = -1;
+    stream->tls = NULL;
     free(stream->bytes);
     buf_done(&stream->body);
     buf_done(&stream->next_token);
@@ -220,6 +224,8 @@ static int dial(struct cli_stream *stream, const struct cli_url *url, struct err
     char port[8];
     int rc;
 
+    if (url->tls)
+        return cli_tls_open(url, stream->timeout_ms, &stream->tls, &stream->fd, err);
     (void)snprintf(port, sizeof(port), "%u", url->port);
     rc = getaddrinfo(url->host, port, &hints, &addresses);
     if (rc != 0)
@@ -252,8 +258,9 @@ static int broken_send(struct cli_stream *stream, int errnum, struct error *err)
 
 static int send_raw(struct cli_stream *stream, struct str data, struct error *err)
 {
-    while (data.len && !stream->head_done) {
-        ssize_t n = send(stream->fd, data.p, data.len, MSG_NOSIGNAL);
+    while (data.len && (!stream->head_done || stream->raw)) {
+        ssize_t n = stream->tls ? cli_tls_send(stream->tls, data.p, data.len)
+                                : send(stream->fd, data.p, data.len, MSG_NOSIGNAL);
 
         if (n >= 0) {
             data = str_skip(data, (size_t)n);
@@ -278,17 +285,20 @@ int cli_stream_open(struct cli_stream *stream, const struct cli_url *url,
 
     init(stream, timeout_ms, max);
     stream->chunked = request->length < 0;
+    stream->upgrade = request->upgrade;
     if (dial(stream, url, err) < 0)
         return -1;
     buf_init(&head, HTTP_HEAD_MAX);
-    (void)buf_printf(&head, "%s %s HTTP/1.1\r\nHost: %s%s%s:%u\r\nConnection: close\r\n",
+    (void)buf_printf(&head, "%s %s HTTP/1.1\r\nHost: %s%s%s:%u\r\nConnection: %s\r\n",
                      request->method, request->target, v6 ? "[" : "", url->host, v6 ? "]" : "",
-                     url->port);
+                     url->port, request->upgrade ? "Upgrade" : "close");
     for (size_t i = 0; i < request->header_count; i++)
         (void)buf_printf(&head, "%.*s: %.*s\r\n", STR_ARG(request->headers[i].name),
                          STR_ARG(request->headers[i].value));
     if (stream->chunked)
         (void)buf_add_str(&head, STR("Transfer-Encoding: chunked\r\n\r\n"));
+    else if (request->upgrade)
+        (void)buf_add_str(&head, STR("\r\n"));
     else
         (void)buf_printf(&head, "Content-Length: %lld\r\n\r\n", (long long)request->length);
     if (head.overflowed)
@@ -311,8 +321,34 @@ int cli_stream_send(struct cli_stream *stream, struct str data, struct error *er
     return send_raw(stream, STR("\r\n"), err);
 }
 
+int cli_stream_send_raw(struct cli_stream *stream, struct str data, struct error *err)
+{
+    return send_raw(stream, data, err);
+}
+
+/* TLS has no sendfile(). */
+static int copy_file(struct cli_stream *stream, int fd, int64_t length, struct error *err)
+{
+    auto_free char *bytes = xmalloc(READ_SIZE);
+
+    while (length > 0 && !stream->head_done) {
+        ssize_t n = fd_read_full(fd, bytes, length < READ_SIZE ? (size_t)length : READ_SIZE);
+
+        if (n < 0)
+            return error_set_errno(err, (int)-n, "reading the file");
+        if (n == 0)
+            return error_set(err, ERROR_CONFLICT, "the file became shorter while it was sent");
+        if (send_raw(stream, str_n(bytes, (size_t)n), err) < 0)
+            return -1;
+        length -= n;
+    }
+    return 0;
+}
+
 int cli_stream_send_file(struct cli_stream *stream, int fd, int64_t length, struct error *err)
 {
+    if (stream->tls)
+        return copy_file(stream, fd, length, err);
     while (length > 0 && !stream->head_done) {
         size_t step = length < SEND_FILE_STEP ? (size_t)length : SEND_FILE_STEP;
         ssize_t n = sendfile(stream->fd, fd, NULL, step);
@@ -338,8 +374,20 @@ int cli_stream_send_end(struct cli_stream *stream, struct error *err)
 
 static int feed(struct cli_stream *stream, const char *p, size_t len, struct error *err)
 {
-    enum llhttp_errno rc = llhttp_execute(&stream->parser, p, len);
+    enum llhttp_errno rc;
 
+    if (stream->raw) {
+        if (!buf_add(&stream->body, p, len))
+            return error_set(err, ERROR_LIMIT, "the server sends too much at once");
+        return 1;
+    }
+    rc = llhttp_execute(&stream->parser, p, len);
+    if (rc == HPE_PAUSED_UPGRADE && stream->upgrade && stream->status == 101) {
+        const char *rest = llhttp_get_error_pos(&stream->parser);
+
+        stream->raw = true;
+        return feed(stream, rest, (size_t)(p + len - rest), err);
+    }
     if (rc == HPE_OK || (rc == HPE_PAUSED && stream->ended))
         return 1;
     if (stream->body.overflowed)
@@ -348,23 +396,24 @@ static int feed(struct cli_stream *stream, const char *p, size_t len, struct err
                      llhttp_get_error_reason(&stream->parser));
 }
 
-int cli_stream_recv(struct cli_stream *stream, struct error *err)
+int cli_stream_take(struct cli_stream *stream, struct error *err)
 {
     ssize_t n;
 
     if (stream->ended)
         return 0;
-    for (;;) {
-        if (wait_for(stream, POLLIN, err) < 0)
-            return -1;
-        n = recv(stream->fd, stream->bytes, READ_SIZE, 0);
-        if (n > 0)
-            return feed(stream, stream->bytes, (size_t)n, err);
-        if (n == 0)
-            break;
-        if (errno != EAGAIN && errno != EINTR)
-            return error_set(err, ERROR_UNAVAILABLE, "the connection to the server broke: %s",
-                             strerror(errno));
+    n = stream->tls ? cli_tls_recv(stream->tls, stream->bytes, READ_SIZE)
+                    : recv(stream->fd, stream->bytes, READ_SIZE, 0);
+    if (n > 0)
+        return feed(stream, stream->bytes, (size_t)n, err);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return CLI_STREAM_LATER;
+    if (n < 0)
+        return error_set(err, ERROR_UNAVAILABLE, "the connection to the server broke: %s",
+                         strerror(errno));
+    if (stream->raw) {
+        stream->ended = true;
+        return 0;
     }
     if (llhttp_finish(&stream->parser) != HPE_OK || !stream->head_done)
         return error_set(err, ERROR_UNAVAILABLE,
@@ -372,6 +421,16 @@ int cli_stream_recv(struct cli_stream *stream, struct error *err)
                          "of its answer");
     stream->ended = true;
     return 0;
+}
+
+int cli_stream_recv(struct cli_stream *stream, struct error *err)
+{
+    int rc;
+
+    while ((rc = cli_stream_take(stream, err)) == CLI_STREAM_LATER)
+        if (wait_for(stream, POLLIN, err) < 0)
+            return -1;
+    return rc;
 }
 
 int cli_stream_recv_head(struct cli_stream *stream, struct error *err)

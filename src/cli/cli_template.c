@@ -2,6 +2,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cli/cli_internal.h"
+#include "cli/cli_print.h"
 #include "cli/cli_table.h"
 #include "json/json_shape.h"
 
@@ -61,30 +62,75 @@ static int print_rows(const json_t *all, struct error *err)
     return rc;
 }
 
-static int run_template(struct cli *cli, int argc, char **argv)
+static const struct cli_command ls_command, rm_command, build_command;
+
+static int run_ls(struct cli *cli, int argc, char **argv)
 {
     auto_json json_t *all = NULL;
     struct error err = {0};
     char **operands;
-    int count, rc = cli_args(cli, &cli_template_command, NULL, CLI_ARGS_ANYWHERE, argc, argv,
-                             &operands, &count);
+    int count,
+        rc = cli_args(cli, &ls_command, NULL, CLI_ARGS_ANYWHERE, argc, argv, &operands, &count);
 
     if (rc != CLI_ARGS_RUN)
         return rc;
-    if (count != 1 || strcmp(operands[0], "ls") != 0)
-        return cli_usage(&cli_template_command, "knows 'ls'");
+    if (count)
+        return cli_usage(&ls_command, "takes no operand");
     if (cli_connect(cli, &err) < 0 ||
         cli_call(&cli->server, "GET", "/templates", NULL, &all, NULL, &err) < 0)
         return cli_fail(&err);
-    if (cli->json) {
-        auto_free char *text = json_text(all);
-
-        printf("%s\n", text);
-    } else if (print_rows(all, &err) < 0) {
+    if (cli->json)
+        cli_print_json(all);
+    else if (print_rows(all, &err) < 0)
         return cli_fail(&err);
-    }
     return CLI_OK;
 }
 
+static int run_rm(struct cli *cli, int argc, char **argv)
+{
+    struct error err = {0};
+    char **operands;
+    int count, status = CLI_OK;
+    int rc = cli_args(cli, &rm_command, NULL, CLI_ARGS_ANYWHERE, argc, argv, &operands, &count);
+
+    if (rc != CLI_ARGS_RUN)
+        return rc;
+    if (count == 0)
+        return cli_usage(&rm_command, "needs a template");
+    if (cli_connect(cli, &err) < 0)
+        return cli_fail(&err);
+    for (int i = 0; i < count; i++) {
+        auto_buf struct buf target = {0};
+
+        buf_init(&target, HTTP_URL_MAX);
+        (void)buf_add_str(&target, STR("/templates/"));
+        cli_escape(&target, operands[i]);
+        if (cli_call(&cli->server, "DELETE", target.p, NULL, NULL, NULL, &err) < 0)
+            status = cli_fail(&err);
+        else if (!cli->json)
+            printf("%s\n", operands[i]);
+    }
+    return status;
+}
+
+static int run_build(struct cli *cli, int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    if (cli->visit)
+        return CLI_OK;
+    (void)fprintf(stderr,
+                  "quicksand: templates cannot be built yet; set one up with 'quicksand up' "
+                  "and keep it with 'quicksand snapshot create'\n");
+    return CLI_FAILED;
+}
+
+static const struct cli_command ls_command = {"template ls", "[OPTION...]", "List the templates.",
+                                              run_ls};
+static const struct cli_command rm_command = {"template rm", "[OPTION...] TEMPLATE...",
+                                              "Remove templates.", run_rm};
+static const struct cli_command build_command = {
+    "template build", "NAME", "Not there yet: see 'snapshot create'.", run_build};
 const struct cli_command cli_template_command = {
-    "template", "ls", "List what sandboxes can be made from.", run_template};
+    "template", "ls, rm, build", "What sandboxes can be made from.", NULL,
+    (const struct cli_command *const[]){&ls_command, &rm_command, &build_command, NULL}};

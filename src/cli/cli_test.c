@@ -14,6 +14,7 @@
 #include "cli/cli_cp.h"
 #include "cli/cli_internal.h"
 #include "cli/cli_process.h"
+#include "cli/cli_runtime.h"
 #include "cli/cli_table.h"
 #include "cli/cli_test.h"
 #include "store/store.h"
@@ -164,19 +165,77 @@ TEST(exit_statuses)
 
 TEST(help_of_every_command)
 {
-    static const char *const names[] = {"run", "create", "exec",     "cp",     "ls",      "show",
-                                        "rm",  "key",    "template", "doctor", "version", "help"};
     auto_buf struct buf all = {0};
 
     CHECK_INT(RUN(&all, ARG("help")), 0);
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+    for (const struct cli_command *const *c = cli_commands; *c; c++) {
         auto_buf struct buf one = {0};
 
-        CHECK(strstr(all.p, names[i]));
-        CHECK_INT(RUN(&one, ARG("help"), ARG(names[i])), 0);
+        CHECK(strstr(all.p, (*c)->name));
+        CHECK_INT(RUN(&one, ARG("help"), ARG((*c)->name)), 0);
         CHECK(str_starts(buf_str(&one), STR("Usage: quicksand ")));
-        CHECK(strstr(one.p, "--json"));
+        CHECK(strstr(one.p, (*c)->verbs ? "tells more" : "--json"));
+        for (const struct cli_command *const *v = (*c)->verbs; v && *v; v++) {
+            auto_buf struct buf verb = {0};
+            auto_free char *usage = xasprintf("Usage: quicksand %s", (*v)->name);
+            const char *second = strchr((*v)->name, ' ') + 1;
+
+            CHECK(strstr(one.p, (*v)->name) && strstr((*c)->operands, second));
+            if (strcmp(second, "build") == 0)
+                continue;
+            CHECK_INT(RUN(&verb, ARG((*c)->name), ARG(second), ARG("--help")), 0);
+            CHECK(strstr(verb.p, usage) && strstr(verb.p, "--json"));
+        }
     }
+}
+
+TEST(times)
+{
+    int64_t s = -1;
+
+    CHECK(cli_time_parse("90", &s) && s == 90);
+    CHECK(cli_time_parse("90s", &s) && s == 90);
+    CHECK(cli_time_parse("30m", &s) && s == 1800);
+    CHECK(cli_time_parse("24h", &s) && s == 86400);
+    CHECK(cli_time_parse("7d", &s) && s == 604800);
+    CHECK(!cli_time_parse("", &s) && !cli_time_parse("h", &s) && !cli_time_parse("1h30m", &s));
+    CHECK(!cli_time_parse("-1s", &s) && !cli_time_parse("99999999999d", &s));
+}
+
+/* A single operand with blanks is a line for the shell; anything else is as it is. */
+TEST(lines_for_the_shell)
+{
+    char *shell[CLI_RUNTIME_SHELL], *one[] = {ARG("echo hi"), NULL},
+                                    *two[] = {ARG("a b"), ARG("c")};
+    char *const *argv = one;
+    int argc = 1;
+
+    cli_runtime_line(&argv, &argc, shell);
+    CHECK(argv == shell && argc == 4);
+    CHECK_STR(str_of(argv[3]), "echo hi");
+    argv = two;
+    argc = 2;
+    cli_runtime_line(&argv, &argc, shell);
+    CHECK(argv == two && argc == 2);
+}
+
+TEST(completion_knows_every_command_and_option)
+{
+    auto_buf struct buf bash = {0}, zsh = {0}, fish = {0}, none = {0};
+
+    CHECK_INT(RUN(&bash, ARG("completion"), ARG("bash")), 0);
+    CHECK_INT(RUN(&zsh, ARG("completion"), ARG("zsh")), 0);
+    CHECK_INT(RUN(&fish, ARG("completion"), ARG("fish")), 0);
+    CHECK_INT(RUN(&none, ARG("completion"), ARG("csh")), CLI_USAGE);
+    CHECK(str_starts(buf_str(&zsh), STR("#compdef quicksand\n")));
+    for (const struct cli_command *const *c = cli_commands; *c; c++) {
+        auto_free char *word = xasprintf("-a %s ", (*c)->name);
+        auto_free char *row = xasprintf("'%s') words='", (*c)->name);
+
+        CHECK(strstr(bash.p, row) && strstr(fish.p, word));
+    }
+    CHECK(strstr(bash.p, "'session new') words='--agent -a --repo"));
+    CHECK(strstr(fish.p, "'__quicksand_is up' -l key -s k -r -d 'the same key"));
 }
 
 TEST(no_server_is_one_clear_line)
@@ -207,7 +266,10 @@ TEST(urls)
     CHECK_STR(str_of(url.host), "::1");
     CHECK_INT(parse_url("http://box", &url), 0);
     CHECK_INT(url.port, 80);
-    CHECK_INT(parse_url("https://box", &url), -1);
+    CHECK(!url.tls);
+    CHECK_INT(parse_url("https://box", &url), 0);
+    CHECK_INT(url.port, 443);
+    CHECK(url.tls);
     CHECK_INT(parse_url("box:80", &url), -1);
     CHECK_INT(parse_url("http://", &url), -1);
     CHECK_INT(parse_url("http://:80", &url), -1);
@@ -269,6 +331,17 @@ TEST(cp_operands)
     CHECK(!cli_cp_split("./file:1", &id, &path));
     CHECK(!cli_cp_split("i0123456789abcdefghi", &id, &path));
     CHECK(!cli_cp_split("-", &id, &path));
+    CHECK(cli_cp_split("sbx_0123456789abcdefghij:a/b", &id, &path));
+    CHECK_STR(id, "sbx_0123456789abcdefghij");
+    CHECK_STR(str_of(path), "a/b");
+    CHECK(cli_cp_split("key:conversation:c1:s1:/tmp/x:y", &id, &path));
+    CHECK_STR(id, "key:conversation:c1:s1");
+    CHECK_STR(str_of(path), "/tmp/x:y");
+    CHECK(cli_cp_split("key:ws_1:notes", &id, &path));
+    CHECK_STR(id, "key:ws_1");
+    CHECK_STR(str_of(path), "notes");
+    CHECK(!cli_cp_split("key:ws_1", &id, &path));
+    CHECK(!cli_cp_split("sbx_dir/file:1", &id, &path));
 }
 
 TEST(tables_are_aligned)

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "envd/envd.h"
 #include "envd/meminfo.h"
+#include "envd/process_tree.h"
 #include "envd/run_files.h"
 #include "envd/spawn.h"
 #include "loop/loop.h"
@@ -28,7 +29,8 @@ enum {
 };
 
 struct options {
-    int listen_fd, fuse_fd; /* -1: none */
+    int listen_fd, fuse_fd;  /* -1: none */
+    int token_fd, parent_fd; /* -1: none */
     uint64_t mem_bytes;
     uint16_t tcp_port; /* 0: none */
 };
@@ -49,6 +51,10 @@ static bool parse_option(struct options *options, const char *name, const char *
     else if ((strcmp(name, "--fuse-fd") == 0 || strcmp(name, "--fuse") == 0) &&
              parse_number(value, INT32_MAX, &number))
         options->fuse_fd = (int)number;
+    else if (strcmp(name, "--token-fd") == 0 && parse_number(value, INT32_MAX, &number))
+        options->token_fd = (int)number;
+    else if (strcmp(name, "--parent-fd") == 0 && parse_number(value, INT32_MAX, &number))
+        options->parent_fd = (int)number;
     else if (strcmp(name, "--mem-bytes") == 0 && parse_number(value, UINT64_MAX, &number))
         options->mem_bytes = number;
     else if (strcmp(name, "--tcp-port") == 0 && parse_number(value, UINT16_MAX, &number))
@@ -60,7 +66,7 @@ static bool parse_option(struct options *options, const char *name, const char *
 
 static bool parse_options(int argc, char **argv, struct options *options)
 {
-    *options = (struct options){.listen_fd = -1, .fuse_fd = -1};
+    *options = (struct options){.listen_fd = -1, .fuse_fd = -1, .token_fd = -1, .parent_fd = -1};
     for (int i = 1; i < argc; i += 2)
         if (!parse_option(options, argv[i], argv[i + 1]))
             return false;
@@ -169,11 +175,41 @@ static struct workers *start_worker(void)
     return workers;
 }
 
+/* Outside of a sandbox, whoever started the agent holds the other end of a pipe: when it goes, so does
+ * the agent with all it has started. */
+static void on_parent(uv_poll_t *poll, int status, int events)
+{
+    (void)poll;
+    (void)status;
+    (void)events;
+    process_tree_kill_below(getpid());
+    _exit(0);
+}
+
+static void watch_parent(struct envd *envd, uv_poll_t *poll, int fd)
+{
+    if (uv_poll_init(loop_uv(envd->loop), poll, fd) != 0 ||
+        uv_poll_start(poll, UV_READABLE | UV_DISCONNECT, on_parent) != 0)
+        log_error("envd", "cannot watch for the end of the parent");
+}
+
+/* All that can be read is the token; nobody may connect without it. */
+static bool read_token(struct settings *settings, int fd)
+{
+    ssize_t n = fd_read_full(fd, settings->token, sizeof(settings->token));
+
+    (void)close(fd);
+    if (n > 0 && (size_t)n < sizeof(settings->token) && !memchr(settings->token, '\0', (size_t)n))
+        return true;
+    log_error("envd", "the token cannot be read");
+    return false;
+}
+
 static void set_defaults(struct settings *settings)
 {
     struct error err;
 
-    memcpy(settings->default_user, "root", 5);
+    memcpy(settings->default_user, geteuid() == 0 ? "root" : USER_SELF, 5);
     (void)env_set(&settings->internal, STR("E2B_SANDBOX"), STR("true"), &err);
     /* Not where tests run. */
     if (getpid() != 1)
@@ -188,12 +224,14 @@ int main(int argc, char **argv)
     static struct envd envd;
     static struct envd_door control = {.control = true}, guest;
     static uv_signal_t child_signal;
+    static uv_poll_t parent;
     struct options options;
 
     guard_descriptors();
     set_signals();
     if (!parse_options(argc, argv, &options)) {
-        (void)fputs("usage: envd --listen-fd FD [--fuse-fd FD] [--mem-bytes N] [--tcp-port PORT]\n",
+        (void)fputs("usage: envd --listen-fd FD [--fuse-fd FD] [--mem-bytes N] [--tcp-port PORT]\n"
+                    "            [--token-fd FD] [--parent-fd FD]\n",
                     stderr);
         return 2;
     }
@@ -202,11 +240,15 @@ int main(int argc, char **argv)
     envd.mem_bytes = options.mem_bytes;
     envd.workers = start_worker();
     set_defaults(&envd.settings);
+    if (options.token_fd >= 0 && !read_token(&envd.settings, options.token_fd))
+        return 1;
     metrics_init();
     lease_start(&envd);
     process_table_init(&envd.processes, envd.loop);
     map_init(&envd.watchers.polled);
     watch_children(&envd, &child_signal);
+    if (options.parent_fd >= 0)
+        watch_parent(&envd, &parent, options.parent_fd);
     if (options.fuse_fd >= 0) {
         int r = meminfo_start(envd.loop, options.fuse_fd, options.mem_bytes);
 

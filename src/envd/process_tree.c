@@ -155,3 +155,16 @@ void process_tree_kill(pid_t root)
     (void)kill(root, SIGKILL);
     free(all.items);
 }
+
+void process_tree_kill_below(pid_t root)
+{
+    struct snapshot all = {0};
+
+    for (int round = 0; round < ROUNDS_MAX; round++) {
+        take_snapshot(&all);
+        mark(&all, root);
+        if (kill_marked(&all) == 0)
+            break;
+    }
+    free(all.items);
+}

@@ -108,11 +108,30 @@ bool users_find_in(struct str passwd, struct str group, struct str name, struct 
     return true;
 }
 
+/* An agent that is not root acts as nobody else; its home is where it was told to work. */
+static int find_self(struct str name, struct user *out, struct error *err)
+{
+    struct str home = str_of(getenv("HOME"));
+    struct user_names names;
+
+    *out = (struct user){.uid = geteuid(), .gid = getegid()};
+    user_names_load(&names);
+    (void)str_copy(str_of(user_names_of_uid(&names, out->uid)), out->name, sizeof(out->name));
+    user_names_done(&names);
+    if (!str_is(name, USER_SELF) && !str_is(name, out->name))
+        return error_set(err, ERROR_UNAUTHORIZED, "invalid username: '%.*s'", STR_ARG(name));
+    if (!str_copy(home.len ? home : STR("/"), out->home, sizeof(out->home)))
+        return error_set(err, ERROR_INTERNAL, "HOME is too long");
+    return 0;
+}
+
 int users_find(struct str name, struct user *out, struct error *err)
 {
     struct user_names names;
     bool found;
 
+    if (geteuid() != 0)
+        return find_self(name, out, err);
     user_names_load(&names);
     found = name.len > 0 && users_find_in(buf_str(&names.passwd), buf_str(&names.group), name, out);
     user_names_done(&names);

@@ -15,6 +15,8 @@ enum {
     USER_GROUPS_MAX = 64,
 };
 
+#define USER_SELF "self" /* whoever the agent runs as, when that is not root */
+
 struct user {
     char name[USER_NAME_SIZE];
     char home[USER_HOME_SIZE];

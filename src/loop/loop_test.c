@@ -174,3 +174,86 @@ TEST(workers_queue_is_bounded_and_finished)
     workers_free(workers);
     CHECK_INT(atomic_load(&runs), accepted);
 }
+
+enum { MEETING = 20 };
+
+static uv_barrier_t meeting;
+
+static void on_meeting_run(struct work *work)
+{
+    (void)work;
+    (void)uv_barrier_wait(&meeting);
+    atomic_fetch_add(&runs, 1);
+}
+
+TEST(elastic_workers_start_a_thread_for_each_waiting_job)
+{
+    struct counted_work works[MEETING] = {0};
+    struct workers *workers = workers_new_elastic(MEETING, MEETING);
+
+    CHECK_INT(workers_threads(workers), 0);
+    CHECK_INT(uv_barrier_init(&meeting, MEETING), 0);
+    for (int i = 0; i < MEETING; i++) {
+        works[i].work = (struct work){.run = on_meeting_run};
+        CHECK_INT(workers_run(workers, &works[i].work), 0);
+    }
+    workers_free(workers);
+    CHECK_INT(atomic_load(&runs), MEETING);
+}
+
+TEST(elastic_workers_keep_an_idle_thread_for_the_next_job)
+{
+    struct workers *workers = workers_new_elastic(8, 8);
+
+    for (int i = 0; i < 50; i++) {
+        struct counted_work work = {.work = {.run = on_run}};
+
+        CHECK_INT(workers_run(workers, &work.work), 0);
+        while (atomic_load(&runs) <= i)
+            uv_sleep(1);
+        uv_sleep(2);
+    }
+    CHECK(workers_threads(workers) <= 2);
+    workers_free(workers);
+}
+
+TEST(elastic_workers_are_bounded)
+{
+    struct counted_work works[8] = {0};
+    struct workers *workers = workers_new_elastic(2, 3);
+    int accepted = 0;
+
+    CHECK_INT(uv_sem_init(&gate, 0), 0);
+    for (int i = 0; i < 8; i++) {
+        works[i].work = (struct work){.run = on_blocked_run};
+        if (workers_run(workers, &works[i].work) < 0)
+            break;
+        accepted++;
+        uv_sleep(20); /* the threads take theirs */
+    }
+    CHECK_INT(accepted, 5);
+    CHECK_INT(workers_threads(workers), 2);
+    CHECK_INT(workers_free_within(workers, 50), -ETIMEDOUT);
+    for (int i = 0; i < accepted; i++)
+        uv_sem_post(&gate);
+    CHECK_INT(workers_free_within(workers, 5000), 0);
+    CHECK_INT(atomic_load(&runs), accepted);
+}
+
+TEST(elastic_workers_end_when_idle)
+{
+    struct counted_work works[3] = {0};
+    struct workers *workers = workers_new_elastic(4, 4);
+
+    for (int i = 0; i < 3; i++) {
+        works[i].work = (struct work){.run = on_run};
+        CHECK_INT(workers_run(workers, &works[i].work), 0);
+    }
+    for (int i = 0; i < 150 && workers_threads(workers) > 0; i++)
+        uv_sleep(100);
+    CHECK_INT(workers_threads(workers), 0);
+    CHECK_INT(workers_run(workers, &works[0].work), 0); /* a slot is used again */
+    CHECK_INT(workers_threads(workers), 1);
+    workers_free(workers);
+    CHECK_INT(atomic_load(&runs), 4);
+}

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "loop/loop.h"
 
@@ -18,7 +19,15 @@ struct work {
 };
 
 struct workers *workers_new(size_t threads, size_t queue_max);
+/* For jobs that mostly wait (for minutes, perhaps): a thread starts when a job comes and none is
+ * idle, and ends after 10 s without one. Their stacks are small (256 KiB). */
+struct workers *workers_new_elastic(size_t max_threads, size_t queue_max);
 /* 0, or -EAGAIN when queue_max jobs wait already: the caller answers "busy". */
 int workers_run(struct workers *workers, struct work *work);
 /* Finishes everything queued, joins the threads, frees. */
 void workers_free(struct workers *workers);
+/* The same with a limit: -ETIMEDOUT when jobs still run after it. Then nothing was freed, and the
+ * process must end before what the jobs use goes. */
+int workers_free_within(struct workers *workers, uint32_t limit_ms);
+/* Threads alive now. */
+size_t workers_threads(struct workers *workers);

@@ -45,6 +45,8 @@ static const struct setting settings[] = {
                  "PEM file of certificates that webhooks may have, besides the system's"),
     NUMBER_SETTING(webhook_pause_s, "webhook-pause", "5", 1, 3600,
                    "seconds until a failed webhook is tried again; doubles each time"),
+    TEXT_SETTING(runtime_config, "runtime-config", "",
+                 "JSON file with the agent runtime's providers and profiles"),
     NUMBER_SETTING(warm, "warm", "32", 0, 1000, "ready sandboxes kept for the next create"),
     NUMBER_SETTING(loops, "loops", "0", 0, 16,
                    "threads that serve connections (0: one per processor)"),
@@ -61,6 +63,8 @@ static const struct setting settings[] = {
     NUMBER_SETTING(volume_mb, "volume-disk", "10240", 1, 16777216, "what a volume may hold, in MB"),
     NUMBER_SETTING(server_uid, "uid", "64737", 1, 65533,
                    "user and group id of the unprivileged server"),
+    NUMBER_SETTING(process_provider, "process-provider", "0", 0, 1,
+                   "1: also run commands outside of sandboxes, as uid + 1 in DATA/process"),
 };
 
 enum { SETTING_COUNT = sizeof(settings) / sizeof(*settings), FILE_MAX = 64 * 1024 };
@@ -225,6 +229,8 @@ int config_load(struct config *config, int argc, char **argv, struct buf *out_fa
     make_absolute(config->data, out_faults);
     if (config->base_layer[0])
         make_absolute(config->base_layer, out_faults);
+    if (config->runtime_config[0])
+        make_absolute(config->runtime_config, out_faults);
     if (!strstr(" debug info warn error ", config->log) || !config->log[0])
         (void)buf_printf(out_faults, "log must be debug, info, warn or error, not '%s'\n",
                          config->log);

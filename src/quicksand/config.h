@@ -11,13 +11,14 @@
 enum { CONFIG_TEXT_SIZE = 256, CONFIG_RESOLVERS_MAX = 8 };
 
 struct config {
-    char listen[CONFIG_TEXT_SIZE];     /* ADDRESS:PORT */
-    char data[CONFIG_TEXT_SIZE];       /* data directory, absolute */
-    char domain[CONFIG_TEXT_SIZE];     /* told to clients for PORT-ID.domain hosts; "" = none */
-    char log[CONFIG_TEXT_SIZE];        /* debug, info, warn, error */
-    char resolvers[CONFIG_TEXT_SIZE];  /* IPv4 addresses; "" = the host's */
-    char agent[CONFIG_TEXT_SIZE];      /* envd's program; "" = beside this one */
-    char base_layer[CONFIG_TEXT_SIZE]; /* directory to use as the base template's layer */
+    char listen[CONFIG_TEXT_SIZE];         /* ADDRESS:PORT */
+    char data[CONFIG_TEXT_SIZE];           /* data directory, absolute */
+    char domain[CONFIG_TEXT_SIZE];         /* told to clients for PORT-ID.domain hosts; "" = none */
+    char log[CONFIG_TEXT_SIZE];            /* debug, info, warn, error */
+    char resolvers[CONFIG_TEXT_SIZE];      /* IPv4 addresses; "" = the host's */
+    char agent[CONFIG_TEXT_SIZE];          /* envd's program; "" = beside this one */
+    char base_layer[CONFIG_TEXT_SIZE];     /* directory to use as the base template's layer */
+    char runtime_config[CONFIG_TEXT_SIZE]; /* JSON file of the agent runtime; "" = none */
     char webhook_ca[CONFIG_TEXT_SIZE]; /* certificates to trust besides the system's; "" = none */
     int64_t webhook_pause_s;           /* after a delivery that failed the first time */
     int64_t warm;                      /* ready sandboxes kept */
@@ -29,6 +30,7 @@ struct config {
     int64_t grace;     /* seconds after its end until a sandbox without a server ends itself */
     int64_t template_cpu, template_mem_mb, template_disk_mb;
     int64_t server_uid;
+    int64_t process_provider; /* 1: plain processes on this host too */
 };
 
 /* argv: what follows the command. `--help` prints the table and returns 1; 0 ok; -1 faults in

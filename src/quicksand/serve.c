@@ -156,6 +156,7 @@ static int prepare(struct prepared *prepared, int argc, char **argv)
         .base_layer = config->base_layer[0] ? config->base_layer : NULL,
         .resolvers = prepared->resolvers,
         .resolver_count = find_resolvers(config, prepared->addresses),
+        .process_provider = config->process_provider != 0,
     };
     for (size_t i = 0; i < prepared->warden.resolver_count; i++)
         prepared->resolvers[i] = prepared->addresses[i];

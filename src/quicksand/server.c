@@ -25,6 +25,7 @@
 #include "loop/loop.h"
 #include "loop/workers.h"
 #include "proxy/proxy.h"
+#include "quicksand/runtime.h"
 #include "route/route.h"
 #include "sandbox/sandbox.h"
 #include "store/store.h"
@@ -49,6 +50,7 @@ struct server {
     struct workers *workers;
     struct api_keys *keys;
     struct api *api;
+    struct runtime *runtime;
     struct edge *edges;
     char generated_key[API_KEY_SIZE];
     pthread_mutex_t lock; /* guards busy_edges */
@@ -72,7 +74,7 @@ static void on_request(struct http_exchange *ex, void *arg)
 {
     struct edge *edge = arg;
 
-    if (!proxy_handle(edge->proxy, ex))
+    if (!proxy_handle(edge->proxy, ex) && !runtime_handle(edge->server->runtime, ex))
         api_handle(edge->server->api, ex);
 }
 
@@ -91,6 +93,7 @@ static void drain(struct loop_job *job)
 {
     struct edge *edge = (struct edge *)((char *)job - offsetof(struct edge, drain_job));
 
+    runtime_drain(edge->server->runtime, edge->loop);
     http_server_drain(edge->http, on_drained, edge);
 }
 
@@ -187,7 +190,8 @@ static void prepare_edges(struct server *server)
         edge_prepare(server, i);
 }
 
-static int open_edges(struct server *server, struct error *err)
+/* The edges' common parts: what a request is handed to. */
+static int open_edge_parts(struct server *server, struct error *err)
 {
     struct api_config api = {.sandboxes = server->sandboxes,
                              .store = server->store,
@@ -196,6 +200,18 @@ static int open_edges(struct server *server, struct error *err)
     server->keys = api.keys = api_keys_new(server->store, getenv("QUICKSAND_API_KEY"));
     api.workers = server->workers;
     server->api = api_new(&api);
+    return runtime_open(&(struct runtime_config){.settings_path = server->config.runtime_config,
+                                                 .url = getenv("QUICKSAND_URL_SELF"),
+                                                 .run_dir = server->run_dir,
+                                                 .store = server->store,
+                                                 .api = server->api,
+                                                 .keys = server->keys,
+                                                 .routes = server->routes},
+                        &server->runtime, err);
+}
+
+static int open_edges(struct server *server, struct error *err)
+{
     for (size_t i = 0; i < server->fds.loops; i++)
         if (edge_listen(&server->edges[i], err) < 0)
             return -1;
@@ -210,7 +226,7 @@ static int open_all(struct server *server, struct error *err)
     if (open_store(server, err) < 0)
         return -1;
     prepare_edges(server);
-    if (open_domain(server, err) < 0)
+    if (open_domain(server, err) < 0 || open_edge_parts(server, err) < 0)
         return -1;
     return open_edges(server, err);
 }
@@ -221,6 +237,7 @@ static void stop(struct server *server)
     struct timespec deadline;
 
     log_info("server", "stopping; sandboxes keep running");
+    runtime_quiet(server->runtime);
     (void)pthread_mutex_lock(&server->lock);
     server->busy_edges = server->fds.loops;
     (void)pthread_mutex_unlock(&server->lock);
@@ -236,6 +253,11 @@ static void stop(struct server *server)
     for (size_t i = 0; i < server->fds.loops; i++) {
         loop_stop(server->edges[i].loop);
         (void)pthread_join(server->edges[i].thread, NULL);
+    }
+    if (runtime_close(server->runtime) < 0) {
+        /* What was acknowledged is stored; what runs in sandboxes goes on without us. */
+        log_warn("server", "requests were still under way");
+        _exit(0);
     }
     workers_free(server->workers);
     sandboxes_close(server->sandboxes);

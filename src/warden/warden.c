@@ -26,6 +26,7 @@ enum {
     RESTART_MAX_MS = 10000,
     STABLE_MS = 30000, /* a server that ran this long failed for a new reason */
     GROW_CHECK_MS = 2000,
+    PROCESS_WAIT_MS = 1000, /* between two starts of the agent outside of sandboxes */
 };
 
 struct run {
@@ -36,6 +37,7 @@ struct run {
     int64_t restart_at_ms; /* 0 = the server runs */
     int64_t started_at_ms;
     int64_t restart_wait_ms;
+    int64_t process_at_ms; /* last start of the agent outside of sandboxes */
     int exit_status;
 };
 
@@ -111,6 +113,19 @@ static void on_box_exit(struct run *run)
     }
 }
 
+static void start_process_agent(struct run *run)
+{
+    int64_t now = clock_mono_ms();
+    struct error err;
+
+    if (!run->warden->config->process_provider || run->warden->process_pid || run->stopping ||
+        (run->process_at_ms && now - run->process_at_ms < PROCESS_WAIT_MS))
+        return;
+    run->process_at_ms = now;
+    if (warden_process_start(run->warden, &err) < 0)
+        log_error("warden", "%s", err.message);
+}
+
 static void on_tick(struct run *run)
 {
     int64_t now = clock_mono_ms();
@@ -123,6 +138,7 @@ static void on_tick(struct run *run)
         (void)kill(run->warden->server_pid, SIGKILL);
         run->kill_at_ms = now + STOP_TIMEOUT_MS;
     }
+    start_process_agent(run);
     if (disk_grow(run->warden->boxes.disk, &err) < 0)
         log_error("warden", "%s", err.message);
 }
@@ -147,9 +163,10 @@ static int run_loop(struct run *run)
             {.fd = run->signal_fd, .events = POLLIN},
             {.fd = warden->server_pid ? warden->server_pidfd : -1, .events = POLLIN},
             {.fd = warden->boxes.exit_epoll_fd, .events = POLLIN},
+            {.fd = warden->process_pid ? warden->process_pidfd : -1, .events = POLLIN},
         };
 
-        if (poll(fds, 3, wait_ms(run)) < 0 && errno != EINTR)
+        if (poll(fds, 4, wait_ms(run)) < 0 && errno != EINTR)
             return 1;
         if (fds[0].revents)
             on_signal(run);
@@ -157,6 +174,8 @@ static int run_loop(struct run *run)
             on_server_exit(run);
         if (fds[2].revents)
             on_box_exit(run);
+        if (fds[3].revents)
+            warden_process_ended(warden);
         on_tick(run);
     }
     return run->exit_status;
@@ -185,6 +204,7 @@ int warden_run(const struct warden_config *config)
     (void)umask(022);
     warden.config = config;
     warden.event_fd = warden.server_pidfd = -1;
+    warden.process_fd = warden.process_pidfd = warden.process_parent_fd = -1;
     run.signal_fd = block_signals();
     if (warden_open_host(&warden, &err) < 0 || warden_listen(&warden, &err) < 0) {
         (void)fprintf(stderr, "quicksand: %s\n", err.message);
@@ -192,7 +212,15 @@ int warden_run(const struct warden_config *config)
         return 1;
     }
     (void)setenv("QUICKSAND_URL_SELF", warden.url, 1);
+    if (config->process_provider) {
+        char path[WARDEN_PATH_SIZE];
+
+        (void)snprintf(path, sizeof(path), "%s/" WARDEN_PROCESS_SOCKET, config->data_dir);
+        (void)setenv("QUICKSAND_PROCESS_SOCKET", path, 1);
+    }
+    start_process_agent(&run);
     status = start_server(&run) < 0 ? 1 : run_loop(&run);
+    warden_process_stop(&warden);
     /* With no sandbox running there is no reason to leave mounts, links and cgroups behind. */
     warden_close_host(&warden, boxes_count_live(&warden.boxes) == 0);
     return status;

@@ -13,6 +13,9 @@
 
 #include "base/error.h"
 
+/* Below the data directory: the agent outside of sandboxes, when it is wanted. */
+#define WARDEN_PROCESS_SOCKET "run/process.sock"
+
 enum { WARDEN_CONTROL_CHANNELS = 8, WARDEN_LOOPS_MAX = 16 };
 
 /* Descriptors the server process inherits, named in the environment (warden_server_fds()). */
@@ -36,6 +39,7 @@ struct warden_config {
     size_t resolver_count;
     char *const *server_argv; /* started as the unprivileged server */
     int credentials_fd;       /* handed to it */
+    bool process_provider;    /* also an agent for plain processes on this host */
 };
 
 /* Runs until SIGTERM or SIGINT. Returns the exit status. */

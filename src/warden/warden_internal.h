@@ -20,6 +20,10 @@ struct warden {
     int server_pidfd;
     int event_fd; /* our end of the event channel */
     bool going_down;
+    /* the agent outside of sandboxes */
+    pid_t process_pid;
+    int process_fd; /* its listening socket */
+    int process_pidfd, process_parent_fd;
 };
 
 /* ---- warden_host.c: the host side of a data directory ---- */
@@ -38,3 +42,9 @@ int warden_serve_channel(struct boxes *boxes, int fd_consume, bool dial, struct 
 /* ---- warden_server.c: the unprivileged process ---- */
 
 int warden_start_server(struct warden *warden, struct error *err);
+
+/* ---- warden_process.c: the agent outside of sandboxes ---- */
+
+int warden_process_start(struct warden *warden, struct error *err);
+void warden_process_ended(struct warden *warden); /* its pidfd says so */
+void warden_process_stop(struct warden *warden);  /* also when it was never started */

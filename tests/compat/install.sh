@@ -38,7 +38,14 @@ done
 # What generated clients of other languages are made of, for the agent's binary codec.
 [ -d build/npm/connect ] || npm_install build/npm/connect @bufbuild/buf @bufbuild/protobuf @connectrpc/connect @connectrpc/connect-node
 
+# What drives the terminal's page and its WebSocket. The browser itself is Debian's.
+[ -d build/npm/web ] || npm_install build/npm/web ws@8.22.2 playwright-core@1.65.0
+
 # The SDK wants Node.js 20.18 or later; Debian 12 has 18. npm knows how to bring a newer one.
 if ! node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a === 20 && b >= 18) ? 0 : 1)'; then
     [ -x build/npm/node/node_modules/node/bin/node ] || npm_install build/npm/node node@22
 fi
+
+# The server that runs agents in sandboxes, for sessions.
+[ -d build/npm/sandbox-agent ] || npm_install build/npm/sandbox-agent @sandbox-agent/cli-linux-x64@0.4.2
+chmod 0755 build/npm/sandbox-agent/node_modules/@sandbox-agent/cli-linux-x64/bin/sandbox-agent

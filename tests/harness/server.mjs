@@ -180,7 +180,7 @@ class Server {
 
   // The process that parses network bytes and holds clients' connections.
   get servingPid() {
-    return this.processes().find((one) => one.pid !== this.child.pid)?.pid ?? this.child.pid
+    return this.processes().find((one) => one.cmdline.includes(' serve-unprivileged '))?.pid ?? this.child.pid
   }
 
   async stop() {

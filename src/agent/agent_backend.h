@@ -1,0 +1,68 @@
+/* Backends at work: health, circuit breaker, retries, leases of registered runners. */
+#pragma once
+
+#include "agent/agent.h"
+#include "provider/provider.h"
+
+enum agent_backend_state { BACKEND_OK, BACKEND_DEGRADED, BACKEND_OPEN, BACKEND_OFFLINE };
+
+struct agent_backend;
+
+/* By the operator's name, trimmed and without case; STR_NONE = the default. An unknown name is
+ * ERROR_INVALID naming those there are. Runners: any free one of the team for "runner". The result
+ * stays valid until agents_close(). */
+int agent_backend_find(struct agents *agents, const struct agent_caller *caller, struct str name,
+                       struct agent_backend **out, struct error *err);
+/* The same without taking a place in a runner: NULL when any free runner is meant. */
+int agent_backend_peek(struct agents *agents, const struct agent_caller *caller, struct str name,
+                       struct agent_backend **out, struct error *err);
+struct provider *agent_backend_provider(struct agent_backend *backend);
+const char *agent_backend_name(const struct agent_backend *backend);
+int64_t agent_backend_max_sandboxes(const struct agent_backend *backend);
+/* A feature it lacks is ERROR_UNSUPPORTED naming backend and feature. No call is made. */
+int agent_backend_require(const struct agent_backend *backend, unsigned features,
+                          struct error *err);
+
+/* One operation on a backend, tried again when the failure may pass:
+ *
+ *   struct agent_try try;
+ *
+ *   if (agent_try_begin(&try, agents, backend, err) < 0)    breaker open: ERROR_UNAVAILABLE
+ *       return -1;
+ *   do
+ *       r = provider_get(agent_backend_provider(backend), ..., err);
+ *   while (agent_try_again(&try, r, err));
+ *
+ * With the breaker open errnum is EBUSY: so the edge tells "we do not ask now" (503) from "the
+ * provider failed" (502).
+ *
+ * Waits between tries (1 s, doubling, at most 10 s, with jitter; Retry-After is honoured up to the
+ * limit). ERROR_UNAVAILABLE is tried again; ERROR_TIMEOUT only when once_more_is_safe was set;
+ * ERROR_QUOTA only when the settings say so. Each outcome counts for the breaker: answers (also 404,
+ * 409, 429) are successes of the backend. */
+struct agent_try {
+    struct agents *agents;
+    struct agent_backend *backend;
+    int attempt;
+    bool once_more_is_safe;
+};
+int agent_try_begin(struct agent_try *try, struct agents *agents, struct agent_backend *backend,
+                    struct error *err);
+bool agent_try_again(struct agent_try *try, int r, const struct error *err);
+
+/* GET /providers: array of {name, type, state, default, isolation, features[], egress[],
+ * snapshot_kind, last_error, last_check_at, runner{...}?}; new reference. check: asks them now. */
+json_t *agent_backends_json(struct agents *agents, const struct agent_caller *caller, bool check);
+
+/* Runners: processes elsewhere that offer themselves for a while. */
+struct agent_runner {
+    struct str name, base_url, token;
+    int64_t max_sessions; /* >= 1 */
+};
+int agent_runner_register(struct agents *agents, const struct agent_caller *caller,
+                          const struct agent_runner *runner, struct error *err);
+/* ERROR_NOT_FOUND: register again. */
+int agent_runner_heartbeat(struct agents *agents, const struct agent_caller *caller,
+                           struct str name, int64_t active_sessions, struct error *err);
+int agent_runner_remove(struct agents *agents, const struct agent_caller *caller, struct str name,
+                        struct error *err);

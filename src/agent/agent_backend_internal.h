@@ -1,0 +1,57 @@
+/* A backend as the files agent_backend*.c, agent_runner.c and agent_try.c see it. */
+#pragma once
+
+#include "agent/agent_backend.h"
+#include "agent/agent_internal.h"
+
+enum { BACKEND_RUNNERS_MAX = 1024 };
+
+/* In a list that only grows until the runtime is closed: pointers to backends stay good. */
+struct agent_backend {
+    struct agent_backend *next;
+    char name[AGENT_NAME_MAX + 1];
+    struct provider *provider;
+    const struct agent_backend_settings *settings; /* NULL of a runner */
+    struct agent_backend *origin;                  /* of one with a profile's own key */
+
+    pthread_mutex_t lock;  /* guards all below */
+    int64_t failures;      /* in a row */
+    int64_t open_until_us; /* monotonic; 0 = closed */
+    int64_t probe_at_us;   /* somebody tries whether it is back; 0 = nobody */
+    bool check_failed;
+    int64_t last_check_us; /* wall; 0 = never */
+    char last_error[320];
+    bool checking;
+
+    /* Runners; guarded by backends_lock. */
+    bool runner, removed;
+    char team_id[64];
+    char *base_url, *token;
+    int64_t max_sessions, active_sessions, leased, heartbeat_us; /* heartbeat: wall */
+};
+
+/* With backends_lock held: one that the caller may see. */
+struct agent_backend *backend_named(struct agents *agents, const struct agent_caller *caller,
+                                    const char *name);
+/* Puts it into the list; the caller holds backends_lock for writing. */
+void backend_link(struct agents *agents, struct agent_backend *backend);
+struct agent_backend *backend_alloc(const char *name);
+void backend_free(struct agent_backend *backend);
+int backend_make_provider(struct agents *agents, const struct provider_config *config,
+                          struct provider **out, struct error *err);
+enum agent_backend_state backend_state(struct agents *agents, struct agent_backend *backend);
+/* May be chosen, as far as its heartbeat goes. */
+bool runner_alive(const struct agents *agents, const struct agent_backend *backend, int64_t now_us);
+
+/* The outcome of a call, for the breaker. */
+void breaker_count(const struct agents *agents, struct agent_backend *backend, bool ok,
+                   const char *message);
+/* Whether a call may be made now. */
+int breaker_enter(const struct agents *agents, struct agent_backend *backend, struct error *err);
+bool breaker_is_open(struct agent_backend *backend);
+
+/* Runners of earlier processes, from the store. */
+int agent_runners_open(struct agents *agents, struct error *err);
+/* With backends_lock held for writing: a free one of the team, and takes a place in it. */
+struct agent_backend *runner_choose(struct agents *agents, struct str team_id);
+int runner_none(struct agents *agents, const struct agent_caller *caller, struct error *err);

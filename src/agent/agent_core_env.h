@@ -1,0 +1,43 @@
+/* A runtime on a store in memory and a fake provider, for the tests of this folder's core. */
+#pragma once
+
+#include "agent/agent.h"
+#include "agent/agent_settings.h"
+#include "base/test.h"
+#include "provider/provider_fake.h"
+#include "store/store.h"
+
+#define OK(call)                                                         \
+    do {                                                                 \
+        struct error err = {0};                                          \
+        if ((call) < 0)                                                  \
+            test_fail(__FILE__, __LINE__, "%s: %s", #call, err.message); \
+    } while (0)
+/* And the message contains `part`. */
+#define FAILS(call, want, part)                                                           \
+    do {                                                                                  \
+        struct error err = {0};                                                           \
+        CHECK_INT((call), -1);                                                            \
+        if (err.code != (want) || !strstr(err.message, (part)))                           \
+            test_fail(__FILE__, __LINE__, "%s: %s: %s", #call, error_code_name(err.code), \
+                      err.message);                                                       \
+    } while (0)
+
+struct core_env {
+    struct store *store;
+    struct provider_fake *fake;
+    struct agent_settings settings;
+    struct agents *agents;
+    struct agent_caller caller;
+};
+
+/* file: the configuration, or NULL. change: adjusts settings before the runtime opens, or NULL. */
+void core_open(struct core_env *env, const char *file, void (*change)(struct core_env *env));
+void core_close(struct core_env *env);
+/* Closes and opens the runtime on the same store, as a restart does. */
+void core_restart(struct core_env *env);
+#define auto_core __attribute__((cleanup(core_close)))
+
+/* The environment that core_getenv() shows: "A=1\0B=2\0". */
+extern const char *core_environment;
+const char *core_getenv(const char *name);

@@ -1,0 +1,343 @@
+#include "agent/agent_event.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "agent/agent_core_env.h"
+#include "agent/agent_event_internal.h"
+#include "agent/agent_internal.h"
+#include "base/clock.h"
+#include "store/store_runtime.h"
+#include "json/json_shape.h"
+
+static void emit(struct core_env *env, const char *type, const char *sandbox, const char *session)
+{
+    agent_event_add(env->agents, &env->caller,
+                    &(struct agent_event){.type = str_of(type),
+                                          .sandbox_id = str_of(sandbox),
+                                          .session_id = str_of(session)});
+}
+
+static size_t list(struct core_env *env, struct agent_event_filter filter, int64_t since,
+                   size_t limit, struct arena *arena, struct agent_event_text **out)
+{
+    struct agent_event_texts texts = {0};
+
+    OK(agent_event_list(env->agents, &env->caller, &filter, since, limit, arena, &texts, &err));
+    *out = texts.items;
+    return texts.count;
+}
+
+TEST(event_text_and_filters)
+{
+    auto_core struct core_env env;
+    auto_arena struct arena arena = {0};
+    struct agent_event_text *found;
+    auto_json json_t *data = json_pack("{s:s}", "why", "test"), *parsed = NULL;
+    struct error err = {0};
+
+    core_open(&env, NULL, NULL);
+    agent_event_add(env.agents, &env.caller,
+                    &(struct agent_event){.type = STR("sandbox.created"),
+                                          .sandbox_id = STR("s1"),
+                                          .task_id = STR("task"),
+                                          .data = data});
+    emit(&env, "sandbox.paused", "s1", NULL);
+    emit(&env, "session.created", "s2", "x1");
+    CHECK_INT(list(&env, (struct agent_event_filter){0}, 0, 10, &arena, &found), 3);
+    CHECK(found[0].id < found[1].id && found[1].id < found[2].id);
+    CHECK_INT(json_parse(found[0].json, &parsed, &err), 0);
+    CHECK_INT(json_integer_value(json_object_get(parsed, "id")), found[0].id);
+    CHECK_STR(json_get_str(parsed, "type"), "sandbox.created");
+    CHECK_STR(json_get_str(parsed, "sandbox"), "s1");
+    CHECK_STR(json_get_str(parsed, "task"), "task");
+    CHECK_STR(json_get_str(parsed, "actor"), "key1");
+    CHECK_STR(json_get_str(json_object_get(parsed, "data"), "why"), "test");
+    CHECK(!json_object_get(parsed, "session"));
+    CHECK_INT(list(&env, (struct agent_event_filter){.sandbox_id = STR("s1")}, found[0].id, 10,
+                   &arena, &found),
+              1);
+    CHECK_INT(
+        list(&env, (struct agent_event_filter){.type = STR("sandbox.")}, 0, 10, &arena, &found), 2);
+    CHECK_INT(
+        list(&env, (struct agent_event_filter){.type = STR("sandbox")}, 0, 10, &arena, &found), 0);
+    env.caller.team_id = STR("t2");
+    CHECK_INT(list(&env, (struct agent_event_filter){0}, 0, 10, &arena, &found), 0);
+}
+
+TEST(event_memory_then_store)
+{
+    auto_core struct core_env env;
+    auto_arena struct arena arena = {0};
+    struct agent_event_texts newest;
+    struct agent_event_text *found;
+    int64_t last = 0;
+    size_t count, all = 0;
+
+    core_open(&env, NULL, NULL);
+    for (int i = 0; i < 5; i++)
+        emit(&env, "a.old", "s1", NULL);
+    core_restart(&env);
+    for (int i = 0; i < 5; i++)
+        emit(&env, "a.new", "s1", NULL);
+    /* Pages of three across the border between store and memory. */
+    while ((count = list(&env, (struct agent_event_filter){0}, last, 3, &arena, &found)) > 0) {
+        for (size_t i = 0; i < count; i++) {
+            CHECK(found[i].id > last);
+            last = found[i].id;
+        }
+        all += count;
+    }
+    CHECK_INT(all, 10);
+    OK(agent_event_last(env.agents, &env.caller, &(struct agent_event_filter){0}, 7, &arena,
+                        &newest, &err));
+    CHECK_INT(newest.count, 7);
+    CHECK_STR(newest.items[0].type, "a.old");
+    CHECK_STR(newest.items[2].type, "a.new");
+    CHECK_INT(newest.items[6].id, last);
+    OK(agent_event_last(env.agents, &env.caller, &(struct agent_event_filter){.type = STR("a.old")},
+                        1, &arena, &newest, &err));
+    CHECK_INT(newest.count, 1);
+}
+
+static void count_wake(void *arg)
+{
+    (*(atomic_int *)arg)++;
+}
+
+TEST(event_ring_forgets)
+{
+    auto_core struct core_env env;
+    auto_arena struct arena arena = {0};
+    struct agent_event_text *found;
+    struct agent_watch *watch;
+    atomic_int woken = 0;
+    bool missed;
+    int64_t first;
+
+    core_open(&env, NULL, NULL);
+    watch = agent_watch_new(env.agents, &env.caller, &(struct agent_event_filter){0}, count_wake,
+                            &woken);
+    for (int i = 0; i < RING_EVENTS + 100; i++)
+        emit(&env, "a.b", "s1", NULL);
+    CHECK_INT(woken, 1); /* not again before it has read */
+    CHECK_INT(agent_watch_read(watch, 1, 10, &arena, &found, &missed), 10);
+    CHECK(missed);
+    CHECK_INT(list(&env, (struct agent_event_filter){0}, 0, 200, &arena, &found), 200);
+    for (size_t i = 1; i < 200; i++)
+        CHECK(found[i].id > found[i - 1].id);
+    first = found[150].id;
+    CHECK_INT(agent_watch_read(watch, first, 1000, &arena, &found, &missed), 1000);
+    CHECK(!missed);
+    agent_watch_free(watch);
+}
+
+TEST(event_transient_is_only_passed_on)
+{
+    auto_core struct core_env env;
+    auto_arena struct arena arena = {0};
+    struct agent_event_text *found;
+    struct agent_watch *mine, *other;
+    atomic_int woken = 0, other_woken = 0;
+    bool missed;
+
+    core_open(&env, NULL, NULL);
+    mine =
+        agent_watch_new(env.agents, &env.caller,
+                        &(struct agent_event_filter){.process_id = STR("p1")}, count_wake, &woken);
+    other = agent_watch_new(env.agents, &(struct agent_caller){.team_id = STR("t2")},
+                            &(struct agent_event_filter){0}, count_wake, &other_woken);
+    agent_event_pass(env.agents, &env.caller,
+                     &(struct agent_event){.type = STR("process.output"), .process_id = STR("p1")});
+    agent_event_pass(env.agents, &env.caller,
+                     &(struct agent_event){.type = STR("process.output"), .process_id = STR("p2")});
+    CHECK_INT(woken, 1);
+    CHECK_INT(other_woken, 0);
+    CHECK_INT(agent_watch_read(mine, 0, 10, &arena, &found, &missed), 1);
+    CHECK(!missed);
+    CHECK_INT(agent_watch_read(mine, found[0].id, 10, &arena, &found, &missed), 0);
+    CHECK_INT(list(&env, (struct agent_event_filter){0}, 0, 10, &arena, &found), 0);
+    agent_watch_free(mine);
+    agent_watch_free(other);
+}
+
+/* A reader that goes on from what it was given must not skip or repeat, whatever else happens. */
+TEST(event_watch_cursor)
+{
+    auto_core struct core_env env;
+    auto_arena struct arena arena = {0};
+    struct agent_event_text *found;
+    struct agent_watch *watch;
+    atomic_int woken = 0;
+    int64_t since = 0;
+    size_t count, all = 0;
+    bool missed;
+
+    core_open(&env, NULL, NULL);
+    watch =
+        agent_watch_new(env.agents, &env.caller,
+                        &(struct agent_event_filter){.session_id = STR("x1")}, count_wake, &woken);
+    for (int round = 0; round < 20; round++) {
+        for (int i = 0; i < 10; i++) {
+            emit(&env, "a.b", "s", "x2");
+            emit(&env, "a.b", "s", "x1");
+        }
+        while ((count = agent_watch_read(watch, since, 3, &arena, &found, &missed)) > 0) {
+            all += count;
+            since = found[count - 1].id;
+        }
+    }
+    CHECK_INT(all, 200);
+    CHECK_INT(agent_watch_read(watch, 0, 1000, &arena, &found, &missed), 200); /* from the start */
+    agent_watch_free(watch);
+}
+
+TEST(event_secrets_are_masked)
+{
+    auto_core struct core_env env;
+    auto_arena struct arena arena = {0};
+    auto_json json_t *data = json_pack("{s:s, s:s}", "url", "https://me:tok3n@h/x", "text",
+                                       "key dtn_verysecret\"quoted and "
+                                       "ghp_0123456789abcdefghijABCDEFGHIJ012345.");
+    struct agent_event_text *found;
+
+    core_open(&env, NULL, NULL);
+    agent_secret_add(env.agents, STR("dtn_verysecret\"quoted"));
+    agent_event_add(env.agents, &env.caller,
+                    &(struct agent_event){.type = STR("a.b"), .data = data});
+    CHECK_INT(list(&env, (struct agent_event_filter){0}, 0, 10, &arena, &found), 1);
+    CHECK(strstr(found[0].json.p, "\"url\":\"https://***@h/x\"") != NULL);
+    CHECK(strstr(found[0].json.p, "\"text\":\"key *** and ***.\"") != NULL);
+}
+
+TEST(mask)
+{
+    auto_core struct core_env env;
+    static const struct {
+        const char *in, *out;
+    } cases[] = {
+        {"nothing here", "nothing here"},
+        {"e2b_0123456789abcdef0123456789abcdef01234567", "***"},
+        {"kind e2b_ref", "kind e2b_ref"},
+        {"x github_pat_11AAAAAAA0_abcdefghijklmnop y", "x *** y"},
+        {"git clone https://x-access-token:abc@github.com/o/r",
+         "git clone https://***@github.com/o/r"},
+        {"ssh://git@github.com/o/r", "ssh://git@github.com/o/r"},
+        {"see http://h/p?q=a@b", "see http://h/p?q=a@b"},
+        {"the-secret!the-secret!", "***!***!"},
+        {"", ""},
+    };
+
+    core_open(&env, NULL, NULL);
+    agent_secret_add(env.agents, STR("the-secret"));
+    agent_secret_add(env.agents, STR("ab")); /* too short to be one */
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char text[200];
+
+        (void)snprintf(text, sizeof(text), "%s", cases[i].in);
+        agent_mask(env.agents, text);
+        CHECK_STR(str_of(text), cases[i].out);
+    }
+}
+
+TEST(event_huge_data)
+{
+    auto_core struct core_env env;
+    auto_arena struct arena arena = {0};
+    struct agent_event_text *found;
+    auto_json json_t *data = json_object();
+    char *text = calloc(1, 1 << 20);
+
+    core_open(&env, NULL, NULL);
+    memset(text, 'x', (1 << 20) - 1);
+    (void)json_object_set_new(data, "text", json_string(text));
+    free(text);
+    agent_event_add(env.agents, &env.caller,
+                    &(struct agent_event){.type = STR("a.b"), .data = data});
+    CHECK_INT(list(&env, (struct agent_event_filter){0}, 0, 10, &arena, &found), 1);
+    CHECK(strstr(found[0].json.p, "\"truncated\":true") != NULL);
+}
+
+/* ---- threads and times ---- */
+
+enum { THREADS = 4, EACH = 500 };
+
+static void *add_many(void *arg)
+{
+    struct core_env *env = arg;
+
+    for (int i = 0; i < EACH; i++)
+        emit(env, "a.b", "s1", "x1");
+    return NULL;
+}
+
+TEST(event_threads)
+{
+    auto_core struct core_env env;
+    auto_arena struct arena arena = {0};
+    struct agent_event_text *found;
+    pthread_t threads[THREADS];
+    int64_t last = 0, rows = 0;
+    size_t count, all = 0;
+
+    core_open(&env, NULL, NULL);
+    for (int i = 0; i < THREADS; i++)
+        CHECK_INT(pthread_create(&threads[i], NULL, add_many, &env), 0);
+    for (int i = 0; i < THREADS; i++)
+        (void)pthread_join(threads[i], NULL);
+    while ((count = list(&env, (struct agent_event_filter){0}, last, 1000, &arena, &found)) > 0) {
+        all += count;
+        last = found[count - 1].id;
+    }
+    CHECK_INT(all, THREADS * EACH);
+    OK(store_runtime_event_last(env.store, &last, &rows, &err));
+    CHECK_INT(rows, THREADS * EACH);
+}
+
+enum { WATCHERS = 1000 };
+
+TEST_TIMEOUT(event_times, 60)
+{
+    auto_core struct core_env env;
+    struct agent_watch *watches[WATCHERS];
+    atomic_int woken = 0;
+    char id[32];
+    int64_t began, took;
+
+    core_open(&env, NULL, NULL);
+    began = clock_mono_us();
+    for (int i = 0; i < 2000; i++)
+        emit(&env, "sandbox.created", "s1", NULL);
+    took = clock_mono_us() - began;
+    printf("     an event: %.1f us\n", (double)took / 2000);
+    for (int i = 0; i < WATCHERS; i++) {
+        (void)snprintf(id, sizeof(id), "ses_%d", i);
+        watches[i] = agent_watch_new(env.agents, &env.caller,
+                                     &(struct agent_event_filter){.session_id = str_of(id)},
+                                     count_wake, &woken);
+    }
+    began = clock_mono_us();
+    for (int i = 0; i < WATCHERS; i++) {
+        (void)snprintf(id, sizeof(id), "ses_%d", i);
+        agent_event_pass(
+            env.agents, &env.caller,
+            &(struct agent_event){.type = STR("agent.message"), .session_id = str_of(id)});
+    }
+    took = clock_mono_us() - began;
+    CHECK_INT(woken, WATCHERS);
+    printf("     an event for one of %d watchers: %.1f us\n", WATCHERS, (double)took / WATCHERS);
+    for (int i = 0; i < WATCHERS; i++)
+        agent_watch_free(watches[i]);
+    woken = 0;
+    for (int i = 0; i < WATCHERS; i++)
+        watches[i] = agent_watch_new(env.agents, &env.caller, &(struct agent_event_filter){0},
+                                     count_wake, &woken);
+    began = clock_mono_us();
+    agent_event_pass(env.agents, &env.caller, &(struct agent_event){.type = STR("agent.message")});
+    took = clock_mono_us() - began;
+    CHECK_INT(woken, WATCHERS);
+    printf("     an event for all of %d watchers: %" PRId64 " us\n", WATCHERS, took);
+    for (int i = 0; i < WATCHERS; i++)
+        agent_watch_free(watches[i]);
+}

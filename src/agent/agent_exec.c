@@ -1,0 +1,324 @@
+/* Commands in the foreground.
+ *
+ * The exit code is a value. A command that ran longer than its timeout is killed and has exit code
+ * 124, as of timeout(1), and timed_out. Output above the limit is read and dropped, so that the
+ * command does not block. A command is tried again only when its sandbox turned out to be paused:
+ * then it cannot have begun. Once it was sent, a broken connection is reported and nothing else. */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "agent/agent_event.h"
+#include "agent/agent_sandbox_internal.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "json/json_shape.h"
+
+enum {
+    EXIT_TIMED_OUT = 124,
+    GRACE_MS = 1000,     /* the provider's own timeout comes first */
+    KILL_WAIT_MS = 2000, /* for the end of what was killed */
+    WAIT_MAX_MS = 30000,
+    OUTPUT_MAX = 16 * 1024 * 1024,
+    OUTPUT_DEFAULT = 64 * 1024,
+    INPUT_INLINE = 32 * 1024, /* fits into a pipe: cannot block */
+    INPUT_PIECE = 64 * 1024,
+    TIMEOUT_MAX_MS = 24 * 3600 * 1000,
+};
+
+#define TRUNCATED "\n[output truncated]"
+
+static void keep(struct buf *buf, struct str data, int64_t limit, bool *truncated)
+{
+    size_t room = (size_t)limit > buf->len ? (size_t)limit - buf->len : 0;
+
+    if (data.len > room) {
+        *truncated = true;
+        data.len = room;
+    }
+    (void)buf_add_str(buf, data);
+}
+
+/* Marks what was cut, at the start of a character. */
+static void mark(struct buf *buf, int64_t limit)
+{
+    if (buf->len < (size_t)limit)
+        return;
+    for (int i = 0; i < 3 && buf->len && ((unsigned char)buf->p[buf->len - 1] & 0xc0) == 0x80; i++)
+        buf->len--;
+    if (buf->len && (unsigned char)buf->p[buf->len - 1] >= 0xc0)
+        buf->len--;
+    (void)buf_add(buf, TRUNCATED, sizeof(TRUNCATED) - 1);
+}
+
+struct feeder {
+    pthread_t thread;
+    bool running;
+    struct provider_process *process;
+    struct str input;
+};
+
+static void *feed(void *arg)
+{
+    struct feeder *feeder = arg;
+    struct str rest = feeder->input;
+    struct error ignored;
+
+    while (rest.len) {
+        struct str piece = str_n(rest.p, rest.len < INPUT_PIECE ? rest.len : INPUT_PIECE);
+
+        /* A command need not read its input. */
+        if (provider_process_input(feeder->process, piece, &ignored) < 0)
+            return NULL;
+        rest = str_skip(rest, piece.len);
+    }
+    (void)provider_process_close_stdin(feeder->process, &ignored);
+    return NULL;
+}
+
+static void feeder_start(struct feeder *feeder, struct provider_process *process, struct str input)
+{
+    *feeder = (struct feeder){.process = process, .input = input};
+    if (!input.p)
+        return;
+    if (input.len > INPUT_INLINE && pthread_create(&feeder->thread, NULL, feed, feeder) == 0)
+        feeder->running = true;
+    else
+        (void)feed(feeder);
+}
+
+struct reading {
+    const struct agent_run *run;
+    struct agent_result *out;
+    int64_t deadline_ms; /* monotonic; 0 = none */
+    bool killed, cut_out, cut_err;
+};
+
+/* 1 = it has ended. */
+static int take(struct reading *reading, const struct provider_event *event)
+{
+    struct agent_result *out = reading->out;
+
+    switch (event->kind) {
+    case PROVIDER_STARTED:
+        return 0;
+    case PROVIDER_STDOUT:
+        keep(&out->out, event->data, reading->run->output_limit, &reading->cut_out);
+        return 0;
+    case PROVIDER_STDERR:
+        keep(&out->err, event->data, reading->run->output_limit, &reading->cut_err);
+        return 0;
+    case PROVIDER_EXITED:
+        out->timed_out = event->timed_out || reading->killed;
+        out->exit_code = out->timed_out ? EXIT_TIMED_OUT : event->exit_code;
+        return 1;
+    }
+    return 0;
+}
+
+/* 1 = give up waiting: it was killed and still says nothing. */
+static int overdue(struct reading *reading, struct provider_process *process)
+{
+    struct error ignored;
+
+    if (reading->killed) {
+        reading->out->timed_out = true;
+        reading->out->exit_code = EXIT_TIMED_OUT;
+        return 1;
+    }
+    reading->killed = true;
+    reading->deadline_ms = clock_mono_ms() + KILL_WAIT_MS;
+    (void)provider_process_signal(process, SIGKILL, &ignored);
+    return 0;
+}
+
+static int read_all(struct agents *agents, struct provider *provider,
+                    const struct provider_ref *ref, struct provider_process *process,
+                    struct reading *reading, struct error *err)
+{
+    const struct agent_run *run = reading->run;
+
+    for (;;) {
+        int64_t wait_ms = WAIT_MAX_MS, left_ms = reading->deadline_ms - clock_mono_ms();
+        struct provider_event event = {0};
+        int r;
+
+        if (reading->deadline_ms && left_ms <= 0) {
+            if (overdue(reading, process))
+                return 0;
+            continue;
+        }
+        if (run->ttl_s > 0 && wait_ms > run->ttl_s * 250)
+            wait_ms = run->ttl_s * 250;
+        if (reading->deadline_ms && wait_ms > left_ms)
+            wait_ms = left_ms;
+        r = provider_process_next(process, (uint32_t)wait_ms, &event, err);
+        if (r < 0 && reading->killed)
+            return overdue(reading, process), 0;
+        if (r < 0)
+            return error_prefix(err, "the command was started and may still run");
+        if (r > 0 && take(reading, &event))
+            return 0;
+        if (run->ttl_s > 0)
+            agent_use_extend(agents, provider, ref, run->sandbox_id, run->ttl_s);
+    }
+}
+
+int agent_run(struct agents *agents, struct provider *provider, const struct provider_ref *ref,
+              const struct agent_run *run, struct agent_result *out, bool *out_started,
+              struct error *err)
+{
+    struct provider_command command = {
+        .argv = run->argv,
+        .env = run->env,
+        .env_count = run->env_count,
+        .cwd = run->cwd,
+        .user = run->user,
+        .open_stdin = run->input.p,
+        .timeout_ms = run->timeout_ms,
+    };
+    struct reading reading = {.run = run, .out = out};
+    int64_t begin_us = clock_mono_us();
+    struct provider_process *process = NULL;
+    struct feeder feeder;
+    int r;
+
+    *out = (struct agent_result){0};
+    buf_init(&out->out, (size_t)run->output_limit + sizeof(TRUNCATED));
+    buf_init(&out->err, (size_t)run->output_limit + sizeof(TRUNCATED));
+    if (provider_start(provider, ref, &command, &process, err) < 0)
+        return -1;
+    *out_started = true;
+    if (run->timeout_ms > 0)
+        reading.deadline_ms = begin_us / 1000 + run->timeout_ms + GRACE_MS;
+    feeder_start(&feeder, process, run->input);
+    r = read_all(agents, provider, ref, process, &reading, err);
+    provider_process_cancel(process);
+    if (feeder.running)
+        (void)pthread_join(feeder.thread, NULL);
+    provider_process_free(process);
+    if (reading.cut_out)
+        mark(&out->out, run->output_limit);
+    if (reading.cut_err)
+        mark(&out->err, run->output_limit);
+    out->truncated = reading.cut_out || reading.cut_err;
+    out->duration_ms = (clock_mono_us() - begin_us + 500) / 1000;
+    return r;
+}
+
+void agent_result_done(struct agent_result *result)
+{
+    buf_done(&result->out);
+    buf_done(&result->err);
+}
+
+/* process_id: NULL = nobody is told. */
+static void tell(struct agents *agents, const struct agent_caller *caller,
+                 const struct agent_use *use, const char *process_id, const char *type,
+                 json_t *data)
+{
+    struct agent_event event = {
+        .type = str_of(type),
+        .sandbox_id = use->sandbox.id,
+        .process_id = str_of(process_id),
+        .agent_id = use->sandbox.agent_id,
+        .task_id = use->sandbox.task_id,
+        .actor = caller->actor,
+        .data = data,
+    };
+
+    if (process_id)
+        agent_event_add(agents, caller, &event);
+    json_decref(data);
+}
+
+static int prepare(struct agents *agents, const struct agent_use *use,
+                   const struct agent_command *command, struct arena *arena, struct agent_run *run,
+                   struct error *err)
+{
+    const struct agent_settings *settings = agents->config.settings;
+
+    if (command->timeout_ms < 0 || command->timeout_ms > TIMEOUT_MAX_MS)
+        return error_set(err, ERROR_INVALID, "timeout must be between 0 and 24 hours");
+    if (command->output_limit < 0 || command->output_limit > OUTPUT_MAX)
+        return error_set(err, ERROR_INVALID, "the output limit must be between 0 and %d bytes",
+                         OUTPUT_MAX);
+    *run = (struct agent_run){
+        .cwd = arena_str(arena, command->cwd).p,
+        .user = arena_str(arena, command->user).p,
+        .input = command->input,
+        .timeout_ms = command->timeout_ms,
+        .output_limit = command->output_limit,
+        .sandbox_id = use->sandbox.id,
+    };
+    if (!run->timeout_ms)
+        run->timeout_ms =
+            (use->timeout_s > 0 ? use->timeout_s : settings->command_timeout_s) * 1000;
+    if (!run->output_limit)
+        run->output_limit = use->output_limit > 0 ? use->output_limit : OUTPUT_DEFAULT;
+    if (provider_caps(use->provider)->features & PROVIDER_TTL)
+        run->ttl_s =
+            use->sandbox.idle_s > 0 ? use->sandbox.idle_s : settings->sandbox_timeout_ms / 1000;
+    return agent_command_env(use->env, command->env, arena, &run->env, &run->env_count, err);
+}
+
+/* One try, counted for the breaker; never repeated by it. */
+static int run_once(struct agents *agents, struct agent_use *use,
+                    const struct agent_command *command, struct arena *arena, struct agent_run *run,
+                    struct agent_result *out, bool *out_started, struct error *err)
+{
+    struct agent_try try = {0};
+    int r;
+
+    if (agent_try_begin(&try, agents, use->backend, err) < 0)
+        return -1;
+    try.attempt = (int)agents->config.settings->retry.attempts;
+    r = agent_command_argv(agents, use->provider, &use->ref, use->sandbox.image, command, arena,
+                           &run->argv, err);
+    if (r == 0)
+        r = agent_run(agents, use->provider, &use->ref, run, out, out_started, err);
+    (void)agent_try_again(&try, r, err);
+    return r;
+}
+
+int agent_exec(struct agents *agents, const struct agent_caller *caller, struct str id,
+               const struct agent_command *command, struct agent_result *out, struct error *err)
+{
+    auto_arena struct arena arena = {0};
+    char id_text[AGENT_ID_SIZE];
+    const char *process_id = command->own ? NULL : id_text;
+    struct agent_use use;
+    struct agent_run run;
+    bool started = false;
+    int r;
+
+    *out = (struct agent_result){0};
+    if ((!command->own && agent_command_check(agents, command, err) < 0) ||
+        agent_use(agents, caller, id, PROVIDER_EXEC, &arena, &use, err) < 0 ||
+        prepare(agents, &use, command, &arena, &run, err) < 0)
+        return -1;
+    agent_id("exe_", id_text);
+    tell(agents, caller, &use, process_id, "process.started",
+         json_pack("{s:o}", "command", json_str(agent_command_text(agents, command, &arena))));
+    r = run_once(agents, &use, command, &arena, &run, out, &started, err);
+    if (r < 0 && !started) {
+        int again = agent_use_recover(agents, caller, &use, &arena, err);
+
+        if (again > 0) {
+            agent_result_done(out);
+            r = run_once(agents, &use, command, &arena, &run, out, &started, err);
+        }
+    }
+    agent_live_used(agents, use.sandbox.id, 1, 0);
+    if (r < 0) {
+        tell(agents, caller, &use, process_id, "process.exited",
+             json_pack("{s:o}", "error", json_str(str_of(err->message))));
+        agent_result_done(out);
+        return -1;
+    }
+    tell(agents, caller, &use, process_id, "process.exited",
+         json_pack("{s:i, s:I, s:b, s:b}", "exit_code", out->exit_code, "duration_ms",
+                   (json_int_t)out->duration_ms, "truncated", out->truncated, "timed_out",
+                   out->timed_out));
+    return 0;
+}

@@ -1,0 +1,200 @@
+/* Commands on the fake provider: output, time, environment, what is allowed. */
+#include <stdlib.h>
+
+#include "agent/agent_sandbox_internal.h"
+#include "agent/agent_work_env.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "json/json_shape.h"
+
+struct seen {
+    char line[256], env[256];
+    int count;
+};
+
+static void run_seen(void *arg, const struct provider_command *command,
+                     struct provider_fake_run *out)
+{
+    struct seen *seen = arg;
+    const char *last = "";
+
+    for (size_t i = 0; command->argv[i]; i++)
+        last = command->argv[i];
+    (void)snprintf(seen->line, sizeof(seen->line), "%s %s %s", command->argv[0], command->argv[1],
+                   last);
+    seen->env[0] = '\0';
+    for (size_t i = 0; i < command->env_count; i++)
+        (void)snprintf(seen->env + strlen(seen->env), sizeof(seen->env) - strlen(seen->env),
+                       "%.*s=%.*s;", STR_ARG(command->env[i].name), STR_ARG(command->env[i].value));
+    seen->count++;
+    if (strcmp(last, "big") == 0)
+        for (int i = 0; i < 1000; i++)
+            (void)buf_printf(&out->out, "0123456789");
+    if (strcmp(last, "fail") == 0)
+        out->exit_code = 7;
+    if (strcmp(last, "hang") == 0)
+        out->hangs = true;
+    if (strstr(last, "command -v bash"))
+        out->exit_code = 1;
+}
+
+static void prepare(struct work_env *env, struct seen *seen, const char *file)
+{
+    work_open(env, file, work_quick);
+    env->core.fake->run = run_seen;
+    env->core.fake->run_arg = seen;
+}
+
+TEST(exec_exit_code_is_data)
+{
+    struct seen seen = {0};
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    struct agent_sandbox sandbox;
+
+    prepare(&env, &seen, NULL);
+    sandbox = work_ensure(&env, NULL, TIER_CREATED, &arena);
+    (void)work_exec(&env, sandbox.id, "fail", 7, &arena);
+    CHECK_STR(str_of(seen.line), "/bin/sh -c fail"); /* the image has no bash */
+    CHECK_INT(seen.count, 2);
+    (void)work_exec(&env, sandbox.id, "other", 0, &arena);
+    CHECK_INT(seen.count, 3); /* asked once */
+    CHECK(work_event_has(&env, "process.exited", "\"exit_code\":0"));
+    CHECK_INT(work_events(&env, "process.started"), 2);
+    CHECK_INT(work_events(&env, "process.exited"), 2);
+}
+
+TEST(exec_output_is_cut)
+{
+    struct seen seen = {0};
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    struct agent_command command = {.command = STR("big"), .output_limit = 100};
+    struct agent_sandbox sandbox;
+    struct agent_result result;
+
+    prepare(&env, &seen, NULL);
+    sandbox = work_ensure(&env, NULL, TIER_CREATED, &arena);
+    OK(agent_exec(env.core.agents, &env.core.caller, sandbox.id, &command, &result, &err));
+    CHECK(result.truncated);
+    CHECK_INT(result.out.len, 100 + strlen("\n[output truncated]"));
+    CHECK(str_ends(buf_str(&result.out), STR("9\n[output truncated]")));
+    CHECK_INT(result.err.len, 0);
+    agent_result_done(&result);
+    command.output_limit = 10000;
+    OK(agent_exec(env.core.agents, &env.core.caller, sandbox.id, &command, &result, &err));
+    CHECK(!result.truncated);
+    CHECK_INT(result.out.len, 10000);
+    agent_result_done(&result);
+}
+
+TEST(exec_timeout_is_124)
+{
+    struct seen seen = {0};
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    struct agent_command command = {.command = STR("hang"), .timeout_ms = 100};
+    struct agent_sandbox sandbox;
+    struct agent_result result;
+    int64_t begin_ms;
+
+    prepare(&env, &seen, NULL);
+    sandbox = work_ensure(&env, NULL, TIER_CREATED, &arena);
+    begin_ms = clock_mono_ms();
+    OK(agent_exec(env.core.agents, &env.core.caller, sandbox.id, &command, &result, &err));
+    CHECK(result.timed_out);
+    CHECK_INT(result.exit_code, 124);
+    CHECK(result.duration_ms >= 90 && clock_mono_ms() - begin_ms < 3000);
+    agent_result_done(&result);
+}
+
+TEST(exec_environment)
+{
+    struct seen seen = {0};
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    auto_json json_t *of_profile = json_pack("{s:s, s:s}", "A", "1", "B", "2");
+    auto_json json_t *of_command = json_pack("{s:s}", "B", "3");
+    auto_json json_t *bad = json_pack("{s:i}", "B", 3);
+    struct agent_command command = {.command = STR("x"), .env = of_command};
+    struct agent_ensure request = {.overrides = {.env = of_profile}};
+    struct agent_sandbox sandbox;
+    struct agent_result result;
+    enum agent_tier tier;
+
+    prepare(&env, &seen, NULL);
+    OK(agent_sandbox_ensure(env.core.agents, &env.core.caller, &request, &arena, &sandbox, &tier,
+                            &err));
+    OK(agent_exec(env.core.agents, &env.core.caller, sandbox.id, &command, &result, &err));
+    agent_result_done(&result);
+    CHECK_STR(str_of(seen.env), "A=1;B=3;");
+    command.env = bad;
+    FAILS(agent_exec(env.core.agents, &env.core.caller, sandbox.id, &command, &result, &err),
+          ERROR_INVALID, "env");
+}
+
+TEST(exec_of_a_paused_one_is_tried_again_once)
+{
+    struct seen seen = {0};
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    struct agent_command command = {.command = STR("x")};
+    struct agent_sandbox sandbox;
+    struct agent_result result;
+    int starts;
+
+    prepare(&env, &seen, NULL);
+    sandbox = work_ensure(&env, NULL, TIER_CREATED, &arena);
+    (void)work_exec(&env, sandbox.id, "x", 0, &arena);
+
+    /* Behind our back. */
+    (void)pthread_mutex_lock(&env.core.fake->lock);
+    (void)pthread_mutex_unlock(&env.core.fake->lock);
+    OK(agent_sandbox_pause(env.core.agents, &env.core.caller, sandbox.id, &err));
+    (void)work_exec(&env, sandbox.id, "x", 0, &arena);
+    CHECK_INT(work_events(&env, "sandbox.resumed"), 1);
+
+    /* What may have been sent is not sent again. */
+    starts = provider_fake_calls(env.core.fake, "start");
+    provider_fake_fail(env.core.fake, "start", 1, ERROR_UNAVAILABLE, "it broke");
+    FAILS(agent_exec(env.core.agents, &env.core.caller, sandbox.id, &command, &result, &err),
+          ERROR_UNAVAILABLE, "it broke");
+    CHECK_INT(provider_fake_calls(env.core.fake, "start"), starts + 1);
+}
+
+TEST(exec_allow_list)
+{
+    struct seen seen = {0};
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    auto_json json_t *argv = json_pack("[s, s]", "git", "status"), *bad = json_pack("[s]", "rm");
+    static const char *const good[] = {"git status", "npm test -- a", "  git  log"};
+    static const char *const wrong[] = {"rm -rf /",         "gitx",
+                                        "npm install",      "git log; id",
+                                        "git $(id)",        "git `id`",
+                                        "git log\nid",      "git log | sh",
+                                        "git log > /etc/x", "A=1 git log",
+                                        "git log & id",     "/bin/git log",
+                                        "'git' status",     ""};
+    struct agent_sandbox sandbox;
+    struct agent_result result;
+    int starts;
+
+    prepare(&env, &seen, "{\"commands\":{\"allow\":[\"git\",\"npm test\"]}}");
+    sandbox = work_ensure(&env, NULL, TIER_CREATED, &arena);
+    for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++)
+        (void)work_exec(&env, sandbox.id, good[i], 0, &arena);
+    starts = provider_fake_calls(env.core.fake, "start");
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
+        FAILS(agent_exec(env.core.agents, &env.core.caller, sandbox.id,
+                         &(struct agent_command){.command = str_of(wrong[i])}, &result, &err),
+              ERROR_FORBIDDEN, "commands.allow");
+    FAILS(agent_exec(env.core.agents, &env.core.caller, sandbox.id,
+                     &(struct agent_command){.argv = bad}, &result, &err),
+          ERROR_FORBIDDEN, "commands.allow");
+    CHECK_INT(provider_fake_calls(env.core.fake, "start"), starts);
+    OK(agent_exec(env.core.agents, &env.core.caller, sandbox.id,
+                  &(struct agent_command){.argv = argv}, &result, &err));
+    agent_result_done(&result);
+    CHECK_STR(str_of(seen.line), "git status status");
+}

@@ -1,0 +1,254 @@
+/* Repositories of sessions: names made of URLs, and delivery of what the agent did.
+ *
+ * The push is one script whose words come from its environment, never from its text. The token is
+ * given to git by a credential helper that reads the environment too, so that it is in no argument,
+ * no URL and no file. */
+#include <string.h>
+
+#include "agent/agent_event.h"
+#include "agent/agent_session_internal.h"
+#include "base/alloc.h"
+#include "base/cleanup.h"
+
+enum { PUSH_TIMEOUT_MS = 120000, PUSH_TRIES = 3 };
+
+static bool plain(struct str text, const char *extra)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        char c = text.p[i];
+
+        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+              strchr(extra, c)) ||
+            c == '\0')
+            return false;
+    }
+    return text.len > 0;
+}
+
+bool session_repo_valid(struct str repo)
+{
+    static const char *const schemes[] = {"https://", "http://", "ssh://", "git://", "file:///"};
+    ptrdiff_t colon = str_find(repo, ':');
+
+    if (repo.len > 1024 || !plain(repo, "/._-:@~%+=?&,"))
+        return false;
+    for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++)
+        if (str_starts(repo, str_of(schemes[i])) && repo.len > strlen(schemes[i]))
+            return true;
+    if (repo.p[0] == '/')
+        return true;
+    /* user@host:path; "x::y" would name a helper. */
+    return colon > 0 && str_find(str_n(repo.p, (size_t)colon), '@') > 0 &&
+           (size_t)colon + 1 < repo.len && repo.p[colon + 1] != ':' && repo.p[0] != '-';
+}
+
+bool session_branch_valid(struct str branch)
+{
+    return branch.len <= 200 && plain(branch, "/._-") && branch.p[0] != '-' && branch.p[0] != '/' &&
+           branch.p[0] != '.' && branch.p[branch.len - 1] != '/' &&
+           branch.p[branch.len - 1] != '.' && str_find_str(branch, STR("..")) < 0 &&
+           str_find_str(branch, STR("//")) < 0 && !str_ends(branch, STR(".lock"));
+}
+
+/* The last two parts of a path, without ".git". */
+static bool owner_and_name(struct str path, struct str *owner, struct str *name)
+{
+    size_t at;
+
+    while (path.len && path.p[path.len - 1] == '/')
+        path.len--;
+    if (str_ends(path, STR(".git")))
+        path.len -= 4;
+    for (at = path.len; at > 0 && path.p[at - 1] != '/' && path.p[at - 1] != ':'; at--)
+        ;
+    *name = str_skip(path, at);
+    if (at < 2 || name->len == 0)
+        return false;
+    path.len = at - 1;
+    for (at = path.len; at > 0 && path.p[at - 1] != '/' && path.p[at - 1] != ':'; at--)
+        ;
+    *owner = str_skip(path, at);
+    return owner->len > 0;
+}
+
+void session_repo_name(struct str repo, struct arena *arena, struct str *out)
+{
+    struct str owner, name = STR_NONE;
+
+    (void)owner_and_name(repo, &owner, &name);
+    if (!plain(name, "._-") || name.p[0] == '.' || name.p[0] == '-')
+        name = STR("repo");
+    *out = arena_str(arena, name);
+}
+
+void session_alias(struct str repo, struct str branch, struct arena *arena, struct str *out)
+{
+    struct str owner, name;
+    struct str ref = branch.len ? branch : STR("main");
+    const char *host = str_find_str(repo, STR("github.com")) >= 0 ? "github" : "git";
+
+    *out = STR("");
+    if (owner_and_name(repo, &owner, &name))
+        *out = str_of(arena_printf(arena, "%s/%.*s/%.*s#%.*s", host, STR_ARG(owner), STR_ARG(name),
+                                   STR_ARG(ref)));
+}
+
+const char *session_push_class(struct str text)
+{
+    static const struct {
+        const char *words, *class;
+    } table[] = {
+        {"could not read Username", "auth"},
+        {"could not read Password", "auth"},
+        {"Authentication failed", "auth"},
+        {"Permission denied", "auth"},
+        {"Permission to", "auth"},
+        {"The requested URL returned error: 403", "auth"},
+        {"The requested URL returned error: 401", "auth"},
+        {"access denied", "auth"},
+        {"Repository not found", "auth"},
+        {"src refspec", "no-commits"},
+        {"does not have any commits yet", "no-commits"},
+        {"unknown revision", "no-commits"},
+        {"[rejected]", "remote-rejected"},
+        {"[remote rejected]", "remote-rejected"},
+        {"non-fast-forward", "remote-rejected"},
+        {"protected branch", "remote-rejected"},
+        {"pre-receive hook declined", "remote-rejected"},
+    };
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+        if (str_find_str(text, str_of(table[i].words)) >= 0)
+            return table[i].class;
+    return "unknown";
+}
+
+static const char push_script[] =
+    "set -e\n"
+    "cd \"$QS_DIR\"\n"
+    "export GIT_TERMINAL_PROMPT=0\n"
+    "git rev-parse --is-inside-work-tree >/dev/null\n"
+    "git checkout -q -B \"$QS_BRANCH\"\n"
+    "git add -A\n"
+    "if ! git diff --cached --quiet; then\n"
+    "  git -c user.name='Quicksand Agent' -c user.email=agent@quicksand.local"
+    " commit -q -m \"$QS_MESSAGE\"\n"
+    "fi\n"
+    "git rev-parse --verify -q HEAD >/dev/null || { echo 'does not have any commits yet' >&2;"
+    " exit 1; }\n"
+    "push() { git -c credential.helper= \"$@\" push --porcelain $QS_FORCE \"$QS_REMOTE\""
+    " \"HEAD:refs/heads/$QS_BRANCH\" 2>&1; }\n"
+    "if [ -n \"$QS_TOKEN\" ]; then\n"
+    "  said=$(push -c credential.helper='!f() { echo username=x-access-token;"
+    " echo \"password=$QS_TOKEN\"; }; f') || { echo \"$said\" >&2; exit 1; }\n"
+    "else\n"
+    "  said=$(push -c core.askPass=) || { echo \"$said\" >&2; exit 1; }\n"
+    "fi\n"
+    "case $said in *'[up to date]'*) echo nothing;; *) echo pushed;; esac\n"
+    "git rev-parse HEAD\n";
+
+struct push_words {
+    struct str branch, message, remote, dir;
+    const char *token;
+    bool force;
+};
+
+static int push_once(const struct session_place *place, const struct push_words *words,
+                     char **out_commit, struct error *err)
+{
+    json_t *env =
+        json_pack("{s:s%,s:s%,s:s%,s:s%,s:s,s:s}", "QS_DIR", words->dir.p, words->dir.len,
+                  "QS_BRANCH", words->branch.p, words->branch.len, "QS_MESSAGE", words->message.p,
+                  words->message.len, "QS_REMOTE", words->remote.p, words->remote.len, "QS_TOKEN",
+                  words->token, "QS_FORCE", words->force ? "--force" : "");
+    int r;
+
+    if (!env)
+        return error_set(err, ERROR_INVALID, "branch, message or remote is not valid UTF-8");
+    r = session_script(place, push_script, env, PUSH_TIMEOUT_MS, out_commit, err);
+    json_decref(env);
+    return r;
+}
+
+/* The token must not come back in words of git or of a remote. */
+static void mask_token(char *text, const char *token)
+{
+    size_t len = strlen(token);
+    char *at;
+
+    while (len >= 4 && (at = strstr(text, token)) != NULL) {
+        memset(at, '*', 3);
+        memmove(at + 3, at + len, strlen(at + len) + 1);
+    }
+}
+
+static int push_tries(struct live_session *live, const struct session_place *place,
+                      const struct push_words *words, char **out_commit, struct error *err)
+{
+    for (int i = 1;; i++) {
+        const char *class;
+
+        if (push_once(place, words, out_commit, err) == 0)
+            return 0;
+        mask_token(err->message, words->token);
+        agent_mask(live->agents, err->message);
+        class = session_push_class(str_of(err->message));
+        if (err->code != ERROR_INTERNAL)
+            return -1;
+        if (strcmp(class, "unknown") != 0 || i >= PUSH_TRIES) {
+            err->code = ERROR_CONFLICT;
+            return error_prefix(err, "%s", class);
+        }
+        (void)usleep((useconds_t)i * 1000000);
+    }
+}
+
+int session_push(struct live_session *live, const struct agent_push *push, struct arena *arena,
+                 struct agent_pushed *out, struct error *err)
+{
+    struct session_place place = {.agents = live->agents, .caller = &live->caller};
+    struct push_words words = {.force = push->force};
+    auto_free char *commit = NULL, *token = NULL;
+    struct error cause = {0};
+    struct str rest;
+    int r;
+
+    (void)pthread_mutex_lock(&live->lock);
+    place.sandbox_id = arena_str(arena, live->row.sandbox_id);
+    words.dir = arena_str(arena, live->row.workdir);
+    token = push->token.len ? str_dup(push->token) : xstrdup(live->git_token);
+    words.branch = push->branch.len ? push->branch : arena_str(arena, live->row.branch);
+    if (words.branch.len == 0)
+        words.branch = str_of(live->row.task_id.len
+                                  ? arena_printf(arena, "task-%.*s", STR_ARG(live->row.task_id))
+                                  : arena_printf(arena, "agent/%.*s", STR_ARG(live->row.id)));
+    (void)pthread_mutex_unlock(&live->lock);
+    words.token = token;
+    words.message = push->message.len ? push->message : STR("chore(agent): update files");
+    words.remote = push->remote.len ? push->remote : STR("origin");
+    if (!session_branch_valid(words.branch))
+        return error_set(err, ERROR_INVALID, "'%.*s' is not a name for a branch",
+                         STR_ARG(words.branch));
+    if (words.remote.p[0] == '-' ||
+        (!plain(words.remote, "._-") && !session_repo_valid(words.remote)))
+        return error_set(err, ERROR_INVALID, "'%.*s' is not a remote", STR_ARG(words.remote));
+    session_tell(live, "git.push.started",
+                 json_pack("{s:s%}", "branch", words.branch.p, words.branch.len));
+    r = push_tries(live, &place, &words, &commit, &cause);
+    if (r < 0) {
+        session_tell(live, "git.push.failed",
+                     json_pack("{s:s%,s:s,s:s}", "branch", words.branch.p, words.branch.len,
+                               "class", session_push_class(str_of(cause.message)), "message",
+                               cause.message));
+        *err = cause;
+        return -1;
+    }
+    out->branch = arena_str(arena, words.branch);
+    rest = str_of(commit);
+    out->nothing = str_is(str_split(&rest, '\n'), "nothing");
+    out->commit = arena_str(arena, str_trim(rest));
+    session_tell(live, "git.push.succeeded",
+                 json_pack("{s:s%,s:s}", "branch", words.branch.p, words.branch.len, "commit",
+                           out->commit.p));
+    return 0;
+}

@@ -1,0 +1,218 @@
+/* The health of backends: each is asked on a thread of its own, so that one that hangs delays
+ * neither the others nor whoever wants to know; and how it is shown. */
+#include <stdlib.h>
+#include <time.h>
+
+#include "agent/agent_backend_internal.h"
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "json/json_shape.h"
+
+/* How long a list waits for answers; the checks themselves go on. */
+enum { LIST_WAIT_MS = 10000, POLL_MS = 5 };
+
+struct check {
+    struct agents *agents;
+    struct agent_backend *backend;
+};
+
+static void note_check(struct agents *agents, struct agent_backend *backend, int r,
+                       const struct error *err)
+{
+    bool failed = r < 0 && err->code != ERROR_UNSUPPORTED;
+    bool reached = !failed || (err->code != ERROR_UNAVAILABLE && err->code != ERROR_TIMEOUT);
+    bool was_open;
+
+    (void)pthread_mutex_lock(&backend->lock);
+    if (failed) {
+        (void)snprintf(backend->last_error, sizeof(backend->last_error), "%s", err->message);
+        agent_mask(agents, backend->last_error);
+    }
+    if (failed != backend->check_failed)
+        log_info("agent", "provider=%s health=%s%s%s", backend->name, failed ? "failed" : "ok",
+                 failed ? ": " : "", failed ? backend->last_error : "");
+    backend->check_failed = failed;
+    backend->last_check_us = clock_wall_us();
+    was_open = backend->open_until_us && clock_mono_us() >= backend->open_until_us;
+    (void)pthread_mutex_unlock(&backend->lock);
+    /* It is back: the next caller need not be the one who finds out. */
+    if (was_open && reached)
+        breaker_count(agents, backend, true, "");
+}
+
+static void *run_check(void *arg)
+{
+    struct check *check = arg;
+    struct error err = {0};
+    int r = provider_check(check->backend->provider, &err);
+
+    note_check(check->agents, check->backend, r, &err);
+    (void)pthread_mutex_lock(&check->backend->lock);
+    check->backend->checking = false;
+    (void)pthread_mutex_unlock(&check->backend->lock);
+    free(check);
+    return NULL;
+}
+
+static void start_check(struct agents *agents, struct agent_backend *backend)
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+    struct check *check;
+    bool busy;
+
+    (void)pthread_mutex_lock(&backend->lock);
+    busy = backend->checking || backend->removed;
+    if (!busy)
+        backend->checking = true;
+    (void)pthread_mutex_unlock(&backend->lock);
+    if (busy)
+        return;
+    check = xmalloc(sizeof(*check));
+    *check = (struct check){.agents = agents, .backend = backend};
+    (void)pthread_attr_init(&attr);
+    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    if (pthread_create(&thread, &attr, run_check, check) != 0) {
+        (void)pthread_mutex_lock(&backend->lock);
+        backend->checking = false;
+        (void)pthread_mutex_unlock(&backend->lock);
+        free(check);
+        log_warn("agent", "provider=%s could not be checked: no thread", backend->name);
+    }
+    (void)pthread_attr_destroy(&attr);
+}
+
+static bool any_checking(struct agents *agents)
+{
+    bool busy = false;
+
+    (void)pthread_rwlock_rdlock(&agents->backends_lock);
+    for (struct agent_backend *at = agents->backends; at && !busy; at = at->next) {
+        (void)pthread_mutex_lock(&at->lock);
+        busy = at->checking;
+        (void)pthread_mutex_unlock(&at->lock);
+    }
+    (void)pthread_rwlock_unlock(&agents->backends_lock);
+    return busy;
+}
+
+static void wait_checks(struct agents *agents, int64_t max_ms)
+{
+    struct timespec pause = {.tv_nsec = POLL_MS * 1000000};
+    int64_t end = clock_mono_ms() + max_ms;
+
+    while (any_checking(agents) && clock_mono_ms() < end)
+        (void)nanosleep(&pause, NULL);
+}
+
+void agent_backends_wait(struct agents *agents)
+{
+    wait_checks(agents, INT32_MAX); /* each has its own deadline */
+}
+
+void agent_backends_check(struct agents *agents)
+{
+    int64_t now = clock_wall_us();
+
+    (void)pthread_rwlock_rdlock(&agents->backends_lock);
+    for (struct agent_backend *at = agents->backends; at; at = at->next)
+        if (!at->runner || runner_alive(agents, at, now))
+            start_check(agents, at);
+    (void)pthread_rwlock_unlock(&agents->backends_lock);
+}
+
+enum agent_backend_state backend_state(struct agents *agents, struct agent_backend *backend)
+{
+    enum agent_backend_state state = BACKEND_OK;
+
+    (void)pthread_mutex_lock(&backend->lock);
+    if (backend->open_until_us)
+        state = BACKEND_OPEN;
+    else if (backend->check_failed || backend->failures > 0)
+        state = BACKEND_DEGRADED;
+    (void)pthread_mutex_unlock(&backend->lock);
+    if (backend->runner && !runner_alive(agents, backend, clock_wall_us()))
+        state = BACKEND_OFFLINE;
+    return state;
+}
+
+static json_t *feature_names(unsigned features)
+{
+    json_t *list = json_array();
+
+    for (unsigned bit = 0; bit < 32; bit++)
+        if (features & (1U << bit))
+            (void)json_array_append_new(list, json_str(str_of(provider_feature_name(1U << bit))));
+    return list;
+}
+
+static json_t *egress_names(unsigned modes)
+{
+    json_t *list = json_array();
+
+    for (unsigned mode = EGRESS_ALLOW_ALL; mode <= EGRESS_RESTRICTED; mode <<= 1)
+        if (modes & mode)
+            (void)json_array_append_new(list, json_str(str_of(provider_egress_name(mode))));
+    return list;
+}
+
+static json_t *runner_json(struct agent_backend *backend)
+{
+    int64_t active = backend->active_sessions + backend->leased;
+    char when[CLOCK_TEXT_SIZE];
+
+    clock_format(backend->heartbeat_us, when);
+    return json_pack("{s:s, s:I, s:I, s:s}", "base_url", backend->base_url, "max_sessions",
+                     (json_int_t)backend->max_sessions, "active_sessions", (json_int_t)active,
+                     "last_heartbeat_at", when);
+}
+
+static json_t *backend_json(struct agents *agents, struct agent_backend *backend)
+{
+    static const char *const states[] = {"ok", "degraded", "open", "offline"};
+    static const char *const isolations[] = {"none", "process", "strong"};
+    const struct provider_caps *caps = provider_caps(backend->provider);
+    bool is_default = strcmp(backend->name, agents->config.settings->default_provider) == 0;
+    const char *state = states[backend_state(agents, backend)];
+    json_t *out = json_object();
+    char when[CLOCK_TEXT_SIZE];
+
+    (void)json_object_set_new(out, "name", json_str(str_of(backend->name)));
+    (void)json_object_set_new(out, "type", json_str(str_of(provider_type(backend->provider))));
+    (void)json_object_set_new(out, "state", json_str(str_of(state)));
+    (void)json_object_set_new(out, "default", json_boolean(is_default));
+    (void)json_object_set_new(out, "isolation", json_str(str_of(isolations[caps->isolation])));
+    (void)json_object_set_new(out, "features", feature_names(caps->features));
+    (void)json_object_set_new(out, "egress", egress_names(caps->egress));
+    (void)json_object_set_new(out, "snapshot_kind",
+                              caps->snapshot_kind ? json_str(str_of(caps->snapshot_kind))
+                                                  : json_null());
+    (void)pthread_mutex_lock(&backend->lock);
+    (void)json_object_set_new(out, "last_error",
+                              backend->last_error[0] ? json_str(str_of(backend->last_error))
+                                                     : json_null());
+    clock_format(backend->last_check_us, when);
+    (void)json_object_set_new(out, "last_check_at",
+                              backend->last_check_us ? json_str(str_of(when)) : json_null());
+    if (backend->runner)
+        (void)json_object_set_new(out, "runner", runner_json(backend));
+    (void)pthread_mutex_unlock(&backend->lock);
+    return out;
+}
+
+json_t *agent_backends_json(struct agents *agents, const struct agent_caller *caller, bool check)
+{
+    json_t *list = json_array();
+
+    if (check) {
+        agent_backends_check(agents);
+        wait_checks(agents, LIST_WAIT_MS);
+    }
+    (void)pthread_rwlock_rdlock(&agents->backends_lock);
+    for (struct agent_backend *at = agents->backends; at; at = at->next)
+        if (!at->origin && (!at->runner || (!at->removed && str_is(caller->team_id, at->team_id))))
+            (void)json_array_append_new(list, backend_json(agents, at));
+    (void)pthread_rwlock_unlock(&agents->backends_lock);
+    return list;
+}

@@ -1,0 +1,60 @@
+/* Shared by the files of this folder. */
+#pragma once
+
+#include <pthread.h>
+
+#include "agent/agent.h"
+#include "agent/agent_settings.h"
+#include "provider/provider.h"
+
+struct agent_backend;
+struct agent_events;
+struct agent_jobs;
+struct agent_sandboxes;
+struct agent_sessions;
+struct agent_terminals;
+
+struct agents {
+    struct agents_config config;
+    struct agent_backend *backends; /* configured ones, then registered runners (agent_backend.c) */
+    pthread_rwlock_t backends_lock;
+    struct agent_events *events;       /* agent_event.c */
+    struct agent_sandboxes *sandboxes; /* agent_sandbox_live.c */
+    struct agent_jobs *jobs;           /* agent_job.c */
+    struct agent_terminals *terminals; /* agent_terminal.c */
+    struct agent_sessions *sessions;   /* agent_session.c */
+    struct agent_timer *timer;     /* agent_timer.c: health every 30 s, stale cleanup hourly, ... */
+    struct agent_secrets *secrets; /* agent_mask.c */
+};
+
+/* Called by agents_open() and, in the opposite order, by agents_close() in agent.c. A close also
+ * finds its part never opened or half open. */
+int agent_secrets_open(struct agents *agents);
+void agent_secrets_close(struct agents *agents);
+int agent_timer_open(struct agents *agents);
+int agent_backends_open(struct agents *agents, struct error *err);
+void agent_backends_close(struct agents *agents);
+/* Asks all backends whether they are well; returns at once. */
+void agent_backends_check(struct agents *agents);
+/* Until no check is under way. */
+void agent_backends_wait(struct agents *agents);
+/* Checks the profiles of the file against what the backends can do. */
+int agent_profiles_open(struct agents *agents, struct error *err);
+int agent_events_open(struct agents *agents, struct error *err);
+void agent_events_close(struct agents *agents);
+int agent_jobs_open(struct agents *agents, struct error *err);
+void agent_jobs_close(struct agents *agents);
+int agent_sessions_open(struct agents *agents, struct error *err);
+void agent_sessions_close(struct agents *agents);
+
+/* fn(agents) every period_s, each on a thread of its own, so that a slow one delays no other. For
+ * what no event can start. Before agent_timer_start(). */
+void agent_timer_add(struct agents *agents, int64_t period_s, void (*fn)(struct agents *agents));
+void agent_timer_start(struct agents *agents);
+void agent_timer_stop(struct agents *agents);
+
+/* "***" in place of every secret this process knows (keys of backends, tokens in URLs); changes text
+ * in place. For messages of others before they are stored or told. */
+void agent_mask(const struct agents *agents, char *text);
+/* Makes one known from now on. Too short ones are not taken: they would blot out common words. */
+void agent_secret_add(struct agents *agents, struct str secret);

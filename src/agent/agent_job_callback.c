@@ -1,0 +1,204 @@
+/* Telling about the end of jobs: POST with the job's own token, again and again until it is taken,
+ * for a day. What is told is in the store since the job ended, so it survives a restart and the
+ * sandbox. Taking a callback puts it off, so that no two threads (or processes) send it at once. */
+#include <stdlib.h>
+
+#include "agent/agent_event.h"
+#include "agent/agent_job_internal.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "fetch/fetch.h"
+#include "json/json_shape.h"
+
+enum {
+    SEND_MS = 15000,
+    TAKEN_US = 60 * 1000000,
+    BACKOFF_MIN_S = 1,
+    BACKOFF_MAX_S = 3600,
+    GIVE_UP_S = 24 * 3600,
+    IDLE_MS = 30000,
+    URL_MAX = 2048,
+    TOKEN_MAX = 1024,
+};
+
+int job_callback_check(const struct agent_callback *callback, struct error *err)
+{
+    struct str url = callback->url;
+
+    if ((!str_starts(url, STR("http://")) && !str_starts(url, STR("https://"))) ||
+        url.len > URL_MAX || memchr(url.p, '\0', url.len))
+        return error_set(err, ERROR_INVALID,
+                         "callback url must begin with http:// or https:// and have at most %d"
+                         " bytes",
+                         URL_MAX);
+    for (size_t i = 0; i < callback->token.len; i++)
+        if (callback->token.p[i] <= ' ' || callback->token.p[i] > '~')
+            return error_set(err, ERROR_INVALID,
+                             "callback token must be of printable characters without blanks");
+    if (callback->token.len > TOKEN_MAX)
+        return error_set(err, ERROR_INVALID, "callback token has more than %d bytes", TOKEN_MAX);
+    return 0;
+}
+
+char *job_callback_body(const struct job_end *end, bool completed)
+{
+    auto_json json_t *response = json_object(), *body = NULL;
+
+    if (end->has_exit_code)
+        (void)json_object_set_new(response, "exitCode", json_integer(end->exit_code));
+    (void)json_object_set_new(response, "logs", json_str(end->logs.p ? end->logs : STR("")));
+    body =
+        json_pack("{s:s, s:O}", "status", completed ? "completed" : "failed", "response", response);
+    if (end->error)
+        (void)json_object_set_new(body, "error", json_str(str_of(end->error)));
+    return json_text(body);
+}
+
+/* 0 = taken. */
+static int send_it(struct agents *agents, const struct store_agent_callback *callback,
+                   struct arena *arena, struct error *err)
+{
+    const struct http_header headers[] = {
+        {STR("content-type"), STR("application/json")},
+        {STR("x-job-token"), callback->token},
+    };
+    struct fetch_request request = {
+        .method = "POST",
+        .url = arena_str(arena, callback->url).p,
+        .headers = headers,
+        .header_count = 2,
+        .body = callback->body.p ? callback->body : STR("{}"),
+        .connect_ms = SEND_MS,
+        .timeout_ms = SEND_MS,
+    };
+    auto_response struct fetch_response response = {0};
+
+    if (fetch_call(agents->config.fetch, &request, &response, err) < 0)
+        return -1;
+    if (response.status < 200 || response.status > 299)
+        return error_set(err, ERROR_UNAVAILABLE, "the receiver answered %d", response.status);
+    return 0;
+}
+
+static void tell(struct agents *agents, const struct store_agent_callback *callback,
+                 const char *type, const struct error *why)
+{
+    struct agent_caller caller = {.team_id = callback->team_id, .actor = callback->actor};
+    json_t *data = json_pack("{s:I}", "attempts", (json_int_t)callback->attempts);
+    struct agent_event event = {
+        .type = str_of(type),
+        .sandbox_id = callback->sandbox_id,
+        .process_id = callback->job_id,
+        .agent_id = callback->agent_id,
+        .actor = callback->actor,
+        .data = data,
+    };
+
+    if (why)
+        (void)json_object_set_new(data, "message", json_str(str_of(why->message)));
+    agent_event_add(agents, &caller, &event);
+    json_decref(data);
+}
+
+static int64_t next_time(const struct store_agent_callback *callback, int64_t now_us)
+{
+    int64_t wait_s = BACKOFF_MIN_S;
+
+    for (int64_t i = 1; i < callback->attempts && wait_s < BACKOFF_MAX_S; i++)
+        wait_s *= 2;
+    return now_us + (wait_s < BACKOFF_MAX_S ? wait_s : BACKOFF_MAX_S) * 1000000;
+}
+
+static void deliver(struct agents *agents, const struct store_agent_callback *callback,
+                    struct arena *arena)
+{
+    struct store *store = agents->config.store;
+    struct error why = {0}, err;
+    bool taken = send_it(agents, callback, arena, &why) == 0;
+    int64_t now_us = clock_wall_us();
+    bool given_up = !taken && now_us - callback->ended_at_us > (int64_t)GIVE_UP_S * 1000000;
+    const char *state = taken ? "delivered" : given_up ? "failed" : "pending";
+
+    if (store_agent_callback_set(store, callback->job_id, state, next_time(callback, now_us),
+                                 &err) < 0)
+        log_error("agent", "job=%.*s callback not recorded: %s", STR_ARG(callback->job_id),
+                  err.message);
+    if (taken)
+        tell(agents, callback, "job.delivered", NULL);
+    /* The first failure and the last one; those between say nothing new. */
+    else if (given_up || callback->attempts == 1)
+        tell(agents, callback, "job.delivery_failed", &why);
+}
+
+/* 1 = one was due. */
+static int deliver_next(struct agents *agents)
+{
+    auto_arena struct arena arena = {0};
+    struct store_agent_callback callback;
+    int64_t now_us = clock_wall_us();
+    struct error err;
+
+    if (store_agent_callback_take(agents->config.store, now_us, now_us + TAKEN_US, &arena,
+                                  &callback, &err) < 0) {
+        if (err.code != ERROR_NOT_FOUND)
+            log_error("agent", "callbacks of jobs: %s", err.message);
+        return 0;
+    }
+    deliver(agents, &callback, &arena);
+    return 1;
+}
+
+static int64_t wait_for_next(struct agents *agents)
+{
+    int64_t next_us = 0, wait_ms;
+    struct error err;
+
+    if (store_agent_callback_next(agents->config.store, &next_us, &err) < 0 || !next_us)
+        return IDLE_MS;
+    wait_ms = (next_us - clock_wall_us()) / 1000 + 1;
+    return wait_ms < 1 ? 1 : wait_ms > IDLE_MS ? IDLE_MS : wait_ms;
+}
+
+static void *deliverer(void *arg)
+{
+    struct agents *agents = arg;
+    struct agent_jobs *jobs = agents->jobs;
+
+    for (;;) {
+        uint64_t due;
+        int64_t until_ms, left_ms;
+        bool closing;
+
+        (void)pthread_mutex_lock(&jobs->lock);
+        due = jobs->due;
+        closing = jobs->closing;
+        (void)pthread_mutex_unlock(&jobs->lock);
+        if (closing)
+            return NULL;
+        if (deliver_next(agents))
+            continue;
+        until_ms = clock_mono_ms() + wait_for_next(agents);
+        (void)pthread_mutex_lock(&jobs->lock);
+        while (!jobs->closing && jobs->due == due && (left_ms = until_ms - clock_mono_ms()) > 0)
+            job_wait_changed(jobs, left_ms);
+        (void)pthread_mutex_unlock(&jobs->lock);
+    }
+}
+
+int job_callbacks_open(struct agents *agents, struct error *err)
+{
+    struct agent_jobs *jobs = agents->jobs;
+
+    for (; jobs->deliverer_count < JOB_DELIVERERS; jobs->deliverer_count++)
+        if (pthread_create(&jobs->deliverers[jobs->deliverer_count], NULL, deliverer, agents) != 0)
+            return error_set(err, ERROR_INTERNAL, "no thread for the callbacks of jobs");
+    return 0;
+}
+
+void job_callbacks_close(struct agents *agents)
+{
+    for (size_t i = 0; i < agents->jobs->deliverer_count; i++)
+        (void)pthread_join(agents->jobs->deliverers[i], NULL);
+    agents->jobs->deliverer_count = 0;
+}

@@ -1,0 +1,515 @@
+/* Threads that wait for the end of jobs.
+ *
+ * A watch holds the stream of the wrapper. When the stream breaks it finds out why: the sandbox was
+ * killed (137), paused (the watch goes; a new one comes with the resume), or only the connection is
+ * gone (attach again). When the wrapper is not there any more, the exit file says how it ended; no
+ * file means that the machine was restarted or the wrapper killed: 137.
+ *
+ * The end is recorded by one conditional update, so it does not matter how many notice it. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "agent/agent_event.h"
+#include "agent/agent_job_internal.h"
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "json/json_shape.h"
+
+enum {
+    EXIT_LOST = 137,
+    EXIT_STOPPED = 143,
+    EXIT_TIMED_OUT = 124,
+    HOLD_MS = 30000,
+    HOLD_FIRST_MS = 500, /* until its sandbox's time is known */
+    POLL_MS = 2000,      /* where a process cannot be attached to */
+    RETRY_MAX_MS = 10000,
+    STACK_SIZE = 512 * 1024,
+};
+
+/* ---- the end ---- */
+
+static void tell_end(struct agents *agents, const struct agent_caller *caller,
+                     const struct store_agent_job *row, const struct store_agent_job_end *end)
+{
+    json_t *data = json_pack("{s:b, s:o, s:I}", "job", 1, "status", json_str(end->state),
+                             "duration_ms", (json_int_t)((end->at_us - row->started_at_us) / 1000));
+    struct agent_event event = {
+        .type = STR("process.exited"),
+        .sandbox_id = row->sandbox_id,
+        .process_id = row->id,
+        .agent_id = row->agent_id,
+        .actor = caller->actor,
+        .data = data,
+    };
+
+    if (end->has_exit_code)
+        (void)json_object_set_new(data, "exit_code", json_integer(end->exit_code));
+    if (end->error.p)
+        (void)json_object_set_new(data, "error", json_str(end->error));
+    agent_event_add(agents, caller, &event);
+    json_decref(data);
+}
+
+void job_ended(struct agents *agents, const struct agent_caller *caller, struct str id,
+               const struct job_end *end)
+{
+    struct agent_jobs *jobs = agents->jobs;
+    auto_arena struct arena arena = {0};
+    struct store_agent_job_end row_end;
+    struct store_agent_job row;
+    struct job_end told = *end;
+    auto_free char *body = NULL;
+    bool ended = false, callback = false;
+    struct error err;
+
+    if (store_agent_job_get(agents->config.store, caller->team_id, id, &arena, &row, &err) < 0 ||
+        !str_is(row.state, "running"))
+        return;
+    if (row.stopping) {
+        told.has_exit_code = true;
+        told.exit_code = EXIT_STOPPED;
+    }
+    row_end = (struct store_agent_job_end){
+        .state = row.stopping                                ? STR("cancelled")
+                 : told.has_exit_code && told.exit_code == 0 ? STR("completed")
+                                                             : STR("failed"),
+        .error = str_of(told.error),
+        .has_exit_code = told.has_exit_code,
+        .exit_code = told.exit_code,
+        .at_us = clock_wall_us(),
+    };
+    if (row.callback_state.p) {
+        body = job_callback_body(&told, str_is(row_end.state, "completed"));
+        row_end.body = str_of(body);
+    }
+    if (store_agent_job_ended(agents->config.store, id, &row_end, &ended, &callback, &err) < 0) {
+        log_error("agent", "job=%.*s end not recorded: %s", STR_ARG(id), err.message);
+        return;
+    }
+    if (ended)
+        tell_end(agents, caller, &row, &row_end);
+    (void)pthread_mutex_lock(&jobs->lock);
+    jobs->due += callback;
+    (void)pthread_cond_broadcast(&jobs->changed);
+    (void)pthread_mutex_unlock(&jobs->lock);
+}
+
+/* ---- watches ---- */
+
+void job_wait_changed(struct agent_jobs *jobs, int64_t ms)
+{
+    struct timespec until;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += ms / 1000;
+    until.tv_nsec += ms % 1000 * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    (void)pthread_cond_timedwait(&jobs->changed, &jobs->lock, &until);
+}
+
+/* With the lock held. */
+static struct job_watch *find_watch(struct agent_jobs *jobs, struct str id)
+{
+    struct list *pos;
+
+    list_for_each (pos, &jobs->watches) {
+        struct job_watch *watch = container_of(pos, struct job_watch, link);
+
+        if (str_is(id, watch->id))
+            return watch;
+    }
+    return NULL;
+}
+
+struct job_watch *job_watch_acquire(struct agents *agents, struct str id)
+{
+    struct job_watch *watch;
+
+    (void)pthread_mutex_lock(&agents->jobs->lock);
+    watch = find_watch(agents->jobs, id);
+    if (watch && watch->process)
+        watch->users++;
+    else
+        watch = NULL;
+    (void)pthread_mutex_unlock(&agents->jobs->lock);
+    return watch;
+}
+
+void job_watch_release(struct agents *agents, struct job_watch *watch)
+{
+    (void)pthread_mutex_lock(&agents->jobs->lock);
+    watch->users--;
+    (void)pthread_cond_broadcast(&agents->jobs->changed);
+    (void)pthread_mutex_unlock(&agents->jobs->lock);
+}
+
+/* Waits for ms or until the watch is cancelled. */
+static bool rest(struct job_watch *watch, int64_t ms)
+{
+    struct agent_jobs *jobs = watch->agents->jobs;
+    int64_t until_ms = clock_mono_ms() + ms, left_ms;
+    bool cancelled;
+
+    (void)pthread_mutex_lock(&jobs->lock);
+    while (!watch->cancelled && (left_ms = until_ms - clock_mono_ms()) > 0)
+        job_wait_changed(jobs, left_ms);
+    cancelled = watch->cancelled;
+    (void)pthread_mutex_unlock(&jobs->lock);
+    return !cancelled;
+}
+
+static void set_process(struct job_watch *watch, struct provider_process *process)
+{
+    struct agent_jobs *jobs = watch->agents->jobs;
+    struct provider_process *old;
+
+    (void)pthread_mutex_lock(&jobs->lock);
+    old = watch->process;
+    watch->process = NULL;
+    while (watch->users)
+        job_wait_changed(jobs, 1000);
+    watch->process = process;
+    if (process && watch->cancelled)
+        provider_process_cancel(process);
+    (void)pthread_mutex_unlock(&jobs->lock);
+    provider_process_free(old);
+}
+
+/* What the row of the sandbox says: 1 = it runs, 0 = nothing to watch now, -1 = it is gone. */
+static int look(struct job_watch *watch, struct arena *arena, struct agent_use *use)
+{
+    struct agents *agents = watch->agents;
+    struct store_agent_sandbox row;
+    struct agent_backend *backend = NULL;
+    struct error err;
+
+    if (store_agent_sandbox_get(agents->config.store, watch->caller.team_id,
+                                str_of(watch->sandbox_id), arena, &row, &err) < 0)
+        return err.code == ERROR_NOT_FOUND ? -1 : 0;
+    if (row.destroyed_at_us || str_is(row.state, "error"))
+        return -1;
+    if (!str_is(row.state, "running") ||
+        agent_row_backend(agents, &watch->caller, &row, &backend, &err) < 0)
+        return 0;
+    use->backend = backend;
+    use->provider = agent_backend_provider(backend);
+    use->ref = agent_row_ref(&row);
+    agent_sandbox_of(&row, arena, &use->sandbox);
+    return 1;
+}
+
+/* A job at work keeps its sandbox alive. */
+static int keep_alive(struct job_watch *watch)
+{
+    auto_arena struct arena arena = {0};
+    struct store_agent_sandbox row;
+    struct agent_use use;
+    int64_t ttl_s;
+    struct error err;
+    int r = look(watch, &arena, &use);
+
+    if (r <= 0)
+        return r;
+    if (store_agent_sandbox_get(watch->agents->config.store, watch->caller.team_id,
+                                str_of(watch->sandbox_id), &arena, &row, &err) < 0)
+        return 0;
+    ttl_s = agent_row_ttl(watch->agents, use.backend, &row);
+    watch->hold_ms = ttl_s > 0 && ttl_s * 250 < HOLD_MS ? ttl_s * 250 : HOLD_MS;
+    agent_live_used(watch->agents, row.id, 0, 0);
+    agent_use_extend(watch->agents, use.provider, &use.ref, row.id, ttl_s);
+    return 1;
+}
+
+/* Logs for the callback, while the machine is there. */
+static void end_with(struct job_watch *watch, int code, const char *why)
+{
+    auto_arena struct arena arena = {0};
+    struct job_end end = {.has_exit_code = true, .exit_code = code, .error = why};
+    struct agent_result logs = {0};
+    struct store_agent_job row;
+    struct agent_use use;
+    struct error err;
+
+    if (store_agent_job_get(watch->agents->config.store, watch->caller.team_id, str_of(watch->id),
+                            &arena, &row, &err) == 0 &&
+        row.callback_state.p && look(watch, &arena, &use) > 0) {
+        if (job_read_log(watch->agents, &use, watch->id, watch->user, -1, JOB_LOGS_TOLD, &logs,
+                         &err) == 0)
+            end.logs = buf_str(&logs.out);
+        else
+            log_info("agent", "job=%s log not read for its callback: %s", watch->id, err.message);
+    }
+    job_ended(watch->agents, &watch->caller, str_of(watch->id), &end);
+    agent_result_done(&logs);
+}
+
+/* Reads the stream to its end: 1 = the job has ended. */
+static int hold(struct job_watch *watch)
+{
+    struct provider_event event;
+    struct error err;
+
+    for (;;) {
+        int r = provider_process_next(watch->process, (uint32_t)watch->hold_ms, &event, &err);
+
+        if (r < 0)
+            return 0;
+        if (r == 0 && keep_alive(watch) <= 0)
+            return 0;
+        if (r > 0 && event.kind == PROVIDER_EXITED) {
+            end_with(watch, event.timed_out ? EXIT_TIMED_OUT : event.exit_code,
+                     event.timed_out ? "its timeout has ended it" : NULL);
+            return 1;
+        }
+    }
+}
+
+/* The wrapper cannot be attached to: 1 = its end is recorded. */
+static int ask(struct job_watch *watch, const struct agent_use *use)
+{
+    enum job_status status = JOB_RUNNING;
+    struct error err;
+    int code = 0;
+
+    if (job_status(watch->agents, use, watch->id, watch->user, &status, &code, &err) < 0 ||
+        status == JOB_RUNNING)
+        return 0;
+    if (status == JOB_EXITED)
+        end_with(watch, code, NULL);
+    else
+        end_with(watch, EXIT_LOST,
+                 status == JOB_NEVER ? "it was not launched: the server stopped before that"
+                                     : "it was killed, or its sandbox restarted");
+    return 1;
+}
+
+/* 1 = there is a stream again, 0 = not now, -1 = nothing to do any more. */
+static int attach(struct job_watch *watch)
+{
+    auto_arena struct arena arena = {0};
+    struct provider_process *process = NULL;
+    struct provider_sandbox machine = {0};
+    struct agent_use use;
+    struct error err;
+    int r = look(watch, &arena, &use);
+
+    if (r < 0)
+        end_with(watch, EXIT_LOST, "its sandbox is gone");
+    if (r <= 0)
+        return -1;
+    if (provider_attach(use.provider, &use.ref, watch->id, 0, &process, &err) == 0) {
+        set_process(watch, process);
+        return 1;
+    }
+    if (provider_get(use.provider, &use.ref, &arena, &machine, &err) < 0) {
+        if (err.code == ERROR_NOT_FOUND) {
+            agent_use_lost(watch->agents, &watch->caller, &use);
+            end_with(watch, EXIT_LOST, "its sandbox is gone");
+            return -1;
+        }
+        return 0;
+    }
+    if (machine.state != PROVIDER_RUNNING)
+        return -1;
+    return ask(watch, &use) ? -1 : 0;
+}
+
+/* false = it is needed again. */
+static bool leave(struct job_watch *watch)
+{
+    struct agent_jobs *jobs = watch->agents->jobs;
+    bool stays;
+
+    set_process(watch, NULL);
+    (void)pthread_mutex_lock(&jobs->lock);
+    stays = watch->again && !watch->cancelled;
+    watch->again = false;
+    if (!stays)
+        list_remove(&watch->link);
+    (void)pthread_cond_broadcast(&jobs->changed);
+    (void)pthread_mutex_unlock(&jobs->lock);
+    if (stays)
+        return false;
+    arena_done(&watch->arena);
+    free(watch);
+    return true;
+}
+
+static void watch_job(struct job_watch *watch)
+{
+    int64_t wait_ms = 0;
+
+    while (rest(watch, wait_ms)) {
+        int r;
+
+        if (watch->process && hold(watch))
+            break;
+        set_process(watch, NULL);
+        if (!rest(watch, 0))
+            break;
+        r = attach(watch);
+        if (r < 0)
+            break;
+        wait_ms = r ? 0 : wait_ms ? wait_ms * 2 : POLL_MS / 4;
+        if (wait_ms > RETRY_MAX_MS)
+            wait_ms = RETRY_MAX_MS;
+    }
+}
+
+static void *watch_thread(void *arg)
+{
+    do
+        watch_job(arg);
+    while (!leave(arg));
+    return NULL;
+}
+
+void job_watch_start(struct agents *agents, const struct store_agent_job *row,
+                     struct provider_process *process)
+{
+    struct agent_jobs *jobs = agents->jobs;
+    struct job_watch *watch = xcalloc(1, sizeof(*watch)), *there;
+    pthread_attr_t attr;
+    pthread_t thread;
+    bool wanted;
+
+    watch->agents = agents;
+    watch->process = process;
+    watch->hold_ms = HOLD_FIRST_MS;
+    watch->caller = (struct agent_caller){
+        .team_id = arena_str(&watch->arena, row->team_id),
+        .actor = arena_str(&watch->arena, row->actor),
+    };
+    watch->user = arena_str(&watch->arena, row->run_as).p;
+    (void)str_copy(row->id, watch->id, sizeof(watch->id));
+    (void)str_copy(row->sandbox_id, watch->sandbox_id, sizeof(watch->sandbox_id));
+    (void)pthread_mutex_lock(&jobs->lock);
+    there = find_watch(jobs, row->id);
+    wanted = !jobs->closing && !there;
+    if (wanted)
+        list_push_back(&jobs->watches, &watch->link);
+    else if (there)
+        there->again = true;
+    (void)pthread_mutex_unlock(&jobs->lock);
+    (void)pthread_attr_init(&attr);
+    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    (void)pthread_attr_setstacksize(&attr, STACK_SIZE);
+    if (!wanted || pthread_create(&thread, &attr, watch_thread, watch) != 0) {
+        if (wanted)
+            log_error("agent", "job=%s is not watched: no thread", watch->id);
+        watch->cancelled = true;
+        (void)leave(watch);
+    }
+    (void)pthread_attr_destroy(&attr);
+}
+
+/* ---- when sandboxes change ---- */
+
+void agent_jobs_resumed(struct agents *agents, struct str sandbox_id)
+{
+    auto_arena struct arena arena = {0};
+    struct store_agent_job *rows = NULL;
+    size_t count = 0;
+    struct error err;
+
+    if (!agents->jobs ||
+        store_agent_job_running(agents->config.store, sandbox_id, &arena, &rows, &count, &err) < 0)
+        return;
+    for (size_t i = 0; i < count; i++)
+        job_watch_start(agents, &rows[i], NULL);
+}
+
+static void cancel_watches(struct agent_jobs *jobs, struct str sandbox_id)
+{
+    struct list *pos;
+
+    (void)pthread_mutex_lock(&jobs->lock);
+    list_for_each (pos, &jobs->watches) {
+        struct job_watch *watch = container_of(pos, struct job_watch, link);
+
+        if (sandbox_id.p && !str_is(sandbox_id, watch->sandbox_id))
+            continue;
+        watch->cancelled = true;
+        if (watch->process)
+            provider_process_cancel(watch->process);
+    }
+    (void)pthread_cond_broadcast(&jobs->changed);
+    (void)pthread_mutex_unlock(&jobs->lock);
+}
+
+void agent_jobs_lost(struct agents *agents, struct str sandbox_id)
+{
+    auto_arena struct arena arena = {0};
+    struct job_end end = {
+        .has_exit_code = true, .exit_code = EXIT_LOST, .error = "its sandbox is gone"};
+    struct store_agent_job *rows = NULL;
+    size_t count = 0;
+    struct error err;
+
+    if (!agents->jobs ||
+        store_agent_job_running(agents->config.store, sandbox_id, &arena, &rows, &count, &err) < 0)
+        return;
+    if (!count)
+        return;
+    cancel_watches(agents->jobs, sandbox_id);
+    for (size_t i = 0; i < count; i++) {
+        struct agent_caller caller = {.team_id = rows[i].team_id, .actor = rows[i].actor};
+
+        job_ended(agents, &caller, rows[i].id, &end);
+    }
+}
+
+/* ---- open and close ---- */
+
+int agent_jobs_open(struct agents *agents, struct error *err)
+{
+    auto_arena struct arena arena = {0};
+    struct store_agent_job *rows = NULL;
+    struct agent_jobs *jobs;
+    pthread_condattr_t attr;
+    size_t count = 0;
+
+    if (agent_sandboxes_open(agents, err) < 0 || agent_terminals_open(agents, err) < 0)
+        return -1;
+    jobs = agents->jobs = xcalloc(1, sizeof(*jobs));
+    (void)pthread_mutex_init(&jobs->lock, NULL);
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&jobs->changed, &attr);
+    (void)pthread_condattr_destroy(&attr);
+    list_init(&jobs->watches);
+    agent_prune_open(agents);
+    if (store_agent_job_running(agents->config.store, STR_NONE, &arena, &rows, &count, err) < 0)
+        return -1;
+    for (size_t i = 0; i < count; i++)
+        job_watch_start(agents, &rows[i], NULL);
+    return job_callbacks_open(agents, err);
+}
+
+void agent_jobs_close(struct agents *agents)
+{
+    struct agent_jobs *jobs = agents->jobs;
+
+    agent_terminals_close(agents);
+    if (jobs) {
+        (void)pthread_mutex_lock(&jobs->lock);
+        jobs->closing = true;
+        (void)pthread_mutex_unlock(&jobs->lock);
+        cancel_watches(jobs, STR_NONE);
+        (void)pthread_mutex_lock(&jobs->lock);
+        while (!list_empty(&jobs->watches))
+            job_wait_changed(jobs, 1000);
+        (void)pthread_mutex_unlock(&jobs->lock);
+        job_callbacks_close(agents);
+        (void)pthread_cond_destroy(&jobs->changed);
+        (void)pthread_mutex_destroy(&jobs->lock);
+        free(jobs);
+        agents->jobs = NULL;
+    }
+    agent_sandboxes_close(agents);
+}

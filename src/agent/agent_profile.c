@@ -1,0 +1,302 @@
+/* Profiles by name: those of the file, which nobody may change, those of teams in the store, and a
+ * built-in "default". */
+#include "agent/agent_profile.h"
+
+#include <stdlib.h>
+
+#include "agent/agent_backend.h"
+#include "agent/agent_internal.h"
+#include "agent/agent_profile_internal.h"
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "store/store_runtime.h"
+#include "json/json_shape.h"
+
+enum { PROFILE_BYTES_MAX = 256 << 10, PROFILES_MAX = 1000, DEFAULT_LIFETIME_S = 7 * 24 * 3600 };
+
+const char *agent_permission_name(enum agent_permission mode)
+{
+    static const char *const names[] = {"ask", "edit", "bypass"};
+
+    return names[mode];
+}
+
+/* ---- checking ---- */
+
+/* Says no more than the record: the backend's own rules need a backend that is there. */
+static void check_all(struct agents *agents, const struct agent_caller *caller,
+                      const json_t *record, const char *prefix, json_t *faults)
+{
+    bool harness = false;
+    auto_json json_t *flat = profile_flatten(record, &harness);
+    auto_free char *inner = xasprintf("%s%s", prefix, harness ? "config." : "");
+    struct profile_check check = {.faults = faults, .prefix = inner, .harness = harness};
+    struct agent_backend *backend;
+    struct error err = {0};
+
+    profile_check_record(&check, harness ? json_object_get(record, "config") : record);
+    if (!flat)
+        return;
+    if (json_object_get(flat, "provider") && !json_is_string(json_object_get(flat, "provider")))
+        return;
+    if (agent_backend_peek(agents, caller, json_get_str(flat, "provider"), &backend, &err) < 0) {
+        profile_fault(&check, "provider", "%s", err.message);
+        return;
+    }
+    if (!backend)
+        return; /* a runner: whichever will be free */
+    check.caps = provider_caps(agent_backend_provider(backend));
+    check.type = provider_type(agent_backend_provider(backend));
+    check.backend_name = agent_backend_name(backend);
+    profile_check_caps(&check, flat);
+}
+
+static int first_fault(const json_t *faults, struct error *err)
+{
+    const json_t *fault = json_array_get(faults, 0);
+
+    if (!fault)
+        return 0;
+    return error_set(err, ERROR_INVALID, "%s: %s", json_get_str(fault, "path").p,
+                     json_get_str(fault, "message").p);
+}
+
+/* References to the server's environment and files are the operator's only. */
+static void refuse_references(const json_t *record, json_t *faults)
+{
+    const json_t *config = json_object_get(record, "config");
+    const char *prefix = json_is_object(config) ? "config." : "";
+    struct profile_check check = {.faults = faults, .prefix = prefix};
+    struct str key = json_get_str(
+        json_object_get(json_is_object(config) ? config : record, "options"), "apiKey");
+
+    if (str_starts(key, STR("env:")) || str_starts(key, STR("file:")))
+        profile_fault(&check, "options.apiKey",
+                      "env: and file: references are only for the server's configuration file");
+}
+
+int agent_profile_check(struct agents *agents, const struct agent_caller *caller,
+                        const json_t *record, json_t **out_faults, struct error *err)
+{
+    *out_faults = json_array();
+    if (!json_is_object(record)) {
+        struct profile_check check = {.faults = *out_faults, .prefix = ""};
+
+        profile_fault(&check, "", "must be an object");
+        return error_set(err, ERROR_INVALID, "a profile must be an object");
+    }
+    refuse_references(record, *out_faults);
+    check_all(agents, caller, record, "", *out_faults);
+    return first_fault(*out_faults, err);
+}
+
+int agent_profiles_open(struct agents *agents, struct error *err)
+{
+    struct agent_caller nobody = {.team_id = STR("")};
+    json_t *profiles = agents->config.settings->profiles, *record, *fault;
+    auto_json json_t *faults = json_array();
+    const char *name;
+    size_t i;
+
+    json_object_foreach(profiles, name, record)
+    {
+        auto_free char *prefix = xasprintf("profiles.%s.", name);
+        const json_t *config = json_object_get(record, "config");
+
+        check_all(agents, &nobody, record, prefix, faults);
+        agent_secret_add(
+            agents, json_get_str(json_object_get(config ? config : record, "options"), "apiKey"));
+    }
+    json_array_foreach(faults, i, fault) log_error("agent", "%s: %s", json_get_str(fault, "path").p,
+                                                   json_get_str(fault, "message").p);
+    return first_fault(faults, err);
+}
+
+/* ---- by name ---- */
+
+static json_t *built_in_default(const struct agents *agents)
+{
+    const struct agent_settings *settings = agents->config.settings;
+
+    return json_pack("{s:{s:s}, s:b, s:{s:I, s:I}, s:I, s:i, s:s, s:{}, s:n}", "network", "mode",
+                     "allow-all", "persistent", 0, "lifecycle", "idleTimeoutSeconds",
+                     (json_int_t)(settings->sandbox_timeout_ms / 1000), "maxLifetimeSeconds",
+                     (json_int_t)DEFAULT_LIFETIME_S, "timeout",
+                     (json_int_t)settings->command_timeout_s, "outputLimitBytes", 65536,
+                     "permissionMode", "ask", "envVars", "mcp");
+}
+
+int profile_load(struct agents *agents, const struct agent_caller *caller, struct str name,
+                 json_t **out, bool *out_read_only, struct error *err)
+{
+    auto_arena struct arena arena = {0};
+    const char *key = arena_str(&arena, name).p;
+    const json_t *of_file = json_object_get(agents->config.settings->profiles, key);
+    struct store_profile row;
+    struct error why = {0};
+
+    *out_read_only = of_file != NULL;
+    if (of_file) {
+        *out = json_deep_copy(of_file);
+        return 0;
+    }
+    if (store_profile_get(agents->config.store, caller->team_id, name, &arena, &row, &why) == 0)
+        return json_parse(row.record, out, err);
+    if (why.code == ERROR_NOT_FOUND && str_is(name, "default")) {
+        *out = built_in_default(agents);
+        return 0;
+    }
+    *err = why;
+    return -1;
+}
+
+static int check_name(struct str name, struct error *err)
+{
+    if (agent_name_valid(name))
+        return 0;
+    return error_set(err, ERROR_INVALID,
+                     "a profile's name has 1 to %d of a-z, 0-9, '.', '_', '-' and begins with a"
+                     " letter or digit",
+                     AGENT_NAME_MAX);
+}
+
+static int refuse_change(struct agents *agents, struct str name, struct error *err)
+{
+    auto_arena struct arena arena = {0};
+
+    if (!json_object_get(agents->config.settings->profiles, arena_str(&arena, name).p))
+        return 0;
+    return error_set(err, ERROR_CONFLICT,
+                     "profile '%.*s' is set in the server's configuration and cannot be changed",
+                     STR_ARG(name));
+}
+
+static int fault_only(json_t **out_faults, const char *path, const char *message, struct error *err)
+{
+    struct profile_check check = {.prefix = ""};
+
+    *out_faults = json_array();
+    check.faults = *out_faults;
+    profile_fault(&check, path, "%s", message);
+    return first_fault(*out_faults, err);
+}
+
+static int put_record(struct agents *agents, const struct agent_caller *caller, struct str name,
+                      json_t *record, json_t **out_faults, struct error *err)
+{
+    int64_t now = clock_wall_us();
+    auto_json json_t *old = NULL;
+    auto_free char *redacted = NULL, *text = NULL;
+    struct error why = {0};
+    bool read_only;
+
+    (void)profile_load(agents, caller, name, &old, &read_only, &why);
+    redacted = profile_restore(record, old);
+    if (redacted)
+        return fault_only(out_faults, redacted, "is redacted: give the value itself", err);
+    if (agent_profile_check(agents, caller, record, out_faults, err) < 0)
+        return -1;
+    (void)json_object_del(record, "readOnly");
+    text = json_text(record);
+    if (strlen(text) > PROFILE_BYTES_MAX)
+        return error_set(err, ERROR_LIMIT, "a profile has at most %d bytes", PROFILE_BYTES_MAX);
+    return store_profile_put(agents->config.store,
+                             &(struct store_profile){.team_id = caller->team_id,
+                                                     .name = name,
+                                                     .record = str_of(text),
+                                                     .created_at_us = now,
+                                                     .updated_at_us = now},
+                             err);
+}
+
+int agent_profile_put(struct agents *agents, const struct agent_caller *caller, struct str name,
+                      const json_t *record, json_t **out_faults, struct error *err)
+{
+    auto_json json_t *copy = json_deep_copy(record);
+    struct str own = json_get_str(record, "name");
+
+    *out_faults = NULL;
+    if (check_name(name, err) < 0 || refuse_change(agents, name, err) < 0) {
+        *out_faults = json_array();
+        return -1;
+    }
+    if (own.p && !str_eq(own, name))
+        return fault_only(out_faults, "name", "is not the name it is put under", err);
+    if (!json_is_object(copy))
+        return fault_only(out_faults, "", "must be an object", err);
+    if (put_record(agents, caller, name, copy, out_faults, err) < 0) {
+        if (!*out_faults)
+            *out_faults = json_array();
+        return -1;
+    }
+    return 0;
+}
+
+static json_t *shown(const json_t *record, struct str name, bool read_only)
+{
+    json_t *out = profile_redacted(record);
+
+    (void)json_object_set_new(out, "name", json_str(name));
+    (void)json_object_set_new(out, "readOnly", json_boolean(read_only));
+    return out;
+}
+
+int agent_profile_get(struct agents *agents, const struct agent_caller *caller, struct str name,
+                      json_t **out, struct error *err)
+{
+    auto_json json_t *record = NULL;
+    bool read_only;
+
+    if (check_name(name, err) < 0 ||
+        profile_load(agents, caller, name, &record, &read_only, err) < 0)
+        return -1;
+    *out = shown(record, name, read_only);
+    return 0;
+}
+
+static bool has_named(const json_t *list, const char *name)
+{
+    const json_t *item;
+    size_t i;
+
+    json_array_foreach(list, i, item) if (str_is(json_get_str(item, "name"), name)) return true;
+    return false;
+}
+
+json_t *agent_profile_list(struct agents *agents, const struct agent_caller *caller)
+{
+    auto_arena struct arena arena = {0};
+    struct store_profile *rows = NULL;
+    struct error err = {0};
+    json_t *list = json_array(), *record;
+    const char *name;
+    size_t count = 0;
+
+    json_object_foreach(agents->config.settings->profiles, name, record)(void)
+        json_array_append_new(list, shown(record, str_of(name), true));
+    if (store_profile_list(agents->config.store, caller->team_id, PROFILES_MAX, &arena, &rows,
+                           &count, &err) < 0)
+        log_error("agent", "profiles cannot be listed: %s", err.message);
+    for (size_t i = 0; i < count; i++) {
+        auto_json json_t *parsed = NULL;
+
+        if (!has_named(list, rows[i].name.p) && json_parse(rows[i].record, &parsed, &err) == 0)
+            (void)json_array_append_new(list, shown(parsed, rows[i].name, false));
+    }
+    if (!has_named(list, "default")) {
+        auto_json json_t *built_in = built_in_default(agents);
+
+        (void)json_array_append_new(list, shown(built_in, STR("default"), false));
+    }
+    return list;
+}
+
+int agent_profile_delete(struct agents *agents, const struct agent_caller *caller, struct str name,
+                         struct error *err)
+{
+    if (refuse_change(agents, name, err) < 0)
+        return -1;
+    return store_profile_delete(agents->config.store, caller->team_id, name, err);
+}

@@ -1,0 +1,155 @@
+/* Sandboxes of the runtime: found by key, made when there is none, used, and thrown away.
+ *
+ * ensure: the row with this key and the same spec is resumed; when its sandbox is gone, the newest
+ * snapshot is restored (same id, new machine); else one is created (new id). Exactly one
+ * "sandbox.created" per real creation. Two processes that race for a key: one row wins, the loser's
+ * machine is killed. The same key with another spec is another sandbox. */
+#pragma once
+
+#include "agent/agent.h"
+#include "agent/agent_profile.h"
+#include "base/buf.h"
+#include "provider/provider.h"
+
+struct agent_sandbox {
+    struct str id, key, spec_hash, provider, external_id, image, profile;
+    struct str agent_id, task_id;
+    struct str state;       /* creating, running, paused, killed, error */
+    struct str error;       /* why, in state error */
+    struct str snapshot_id; /* it was started from; STR_NONE */
+    struct str cdp_url;     /* browsers; a secret in its query */
+    json_t *metadata;       /* borrowed from the arena's tree; or NULL */
+    int64_t created_at_us, last_used_at_us, destroyed_at_us; /* 0 = not */
+    int64_t idle_s, max_lifetime_s;
+    bool persistent;
+};
+
+struct agent_ensure {
+    struct agent_overrides overrides;
+    struct str key; /* STR_NONE: always a new one */
+    struct str agent_id, task_id;
+    struct str snapshot; /* id or alias of a snapshot to start from; STR_NONE */
+    json_t *metadata;    /* object of strings, or NULL */
+};
+
+enum agent_tier { TIER_RESUMED, TIER_RESTORED, TIER_CREATED };
+const char *agent_tier_name(enum agent_tier tier); /* "resumed", ... */
+
+int agent_sandbox_ensure(struct agents *agents, const struct agent_caller *caller,
+                         const struct agent_ensure *request, struct arena *arena,
+                         struct agent_sandbox *out, enum agent_tier *out_tier, struct error *err);
+/* refresh: asks the provider and corrects the row. By id or by "key:KEY". ERROR_FORBIDDEN when
+ * caller->agent_id is given and is not its owner. */
+int agent_sandbox_get(struct agents *agents, const struct agent_caller *caller, struct str id,
+                      bool refresh, struct arena *arena, struct agent_sandbox *out,
+                      struct error *err);
+
+struct agent_sandbox_filter {
+    struct str state, agent_id, task_id,
+        provider;      /* STR_NONE = any; state: killed ones only when asked */
+    int64_t before_us; /* created before; 0 = any */
+    size_t limit;      /* 0 = 100, at most 1000 */
+};
+int agent_sandbox_list(struct agents *agents, const struct agent_caller *caller,
+                       const struct agent_sandbox_filter *filter, struct arena *arena,
+                       struct agent_sandbox **out, size_t *out_count, struct error *err);
+int agent_sandbox_pause(struct agents *agents, const struct agent_caller *caller, struct str id,
+                        struct error *err);
+int agent_sandbox_resume(struct agents *agents, const struct agent_caller *caller, struct str id,
+                         struct error *err);
+/* Killed already is success. */
+int agent_sandbox_kill(struct agents *agents, const struct agent_caller *caller, struct str id,
+                       struct error *err);
+int agent_sandbox_endpoint(struct agents *agents, const struct agent_caller *caller, struct str id,
+                           uint16_t port, struct arena *arena, struct provider_endpoint *out,
+                           struct error *err);
+/* Those that nobody used for older_than_s (0 = the settings') are killed, expired snapshots and
+ * orphans of backends that can be searched too. */
+int agent_sandbox_prune(struct agents *agents, const struct agent_caller *caller,
+                        int64_t older_than_s, bool dry_run, size_t *out_sandboxes,
+                        size_t *out_snapshots, struct error *err);
+
+/* A sandbox made ready for one operation: ownership checked, resumed when it was paused, its life
+ * extended. For the files of this folder. */
+struct agent_use {
+    struct agent_backend *backend;
+    struct provider *provider;
+    struct provider_ref ref; /* in the arena */
+    struct agent_sandbox sandbox;
+    int64_t timeout_s, output_limit; /* of its profile */
+    json_t *env;                     /* of its profile, or NULL; lives in the arena */
+    enum agent_permission permission;
+    struct str workspace_root;
+};
+int agent_use(struct agents *agents, const struct agent_caller *caller, struct str id,
+              unsigned features, struct arena *arena, struct agent_use *out, struct error *err);
+/* The provider said it is gone (ERROR_NOT_FOUND of an operation): corrects the row. */
+void agent_use_lost(struct agents *agents, const struct agent_caller *caller,
+                    const struct agent_use *use);
+
+/* ---- commands ---- */
+
+struct agent_command {
+    struct str command; /* a line for `bash -lc` (or `sh -c` where there is no bash) ... */
+    json_t *argv;       /* ... or an array of strings, as it is; exactly one of both */
+    struct str cwd, user;
+    json_t *env;          /* object of strings, or NULL */
+    struct str input;     /* standard input, whole; STR_NONE = none */
+    int64_t timeout_ms;   /* 0 = the profile's */
+    int64_t output_limit; /* 0 = the profile's */
+    bool own;             /* a step of the runtime itself: no allow list, not told by events */
+};
+
+struct agent_result {
+    struct buf out, err;
+    int exit_code; /* a value, never a failure of the call; 124 = timed_out */
+    int64_t duration_ms;
+    bool timed_out, truncated; /* truncated output ends with "\n[output truncated]" */
+};
+
+int agent_exec(struct agents *agents, const struct agent_caller *caller, struct str id,
+               const struct agent_command *command, struct agent_result *out, struct error *err);
+void agent_result_done(struct agent_result *result);
+/* ERROR_FORBIDDEN when an allow list is set and does not hold it. */
+int agent_command_check(struct agents *agents, const struct agent_command *command,
+                        struct error *err);
+
+/* ---- files ---- */
+
+int agent_file_read(struct agents *agents, const struct agent_caller *caller, struct str id,
+                    const char *path, provider_sink_fn *sink, void *arg, struct error *err);
+int agent_file_write(struct agents *agents, const struct agent_caller *caller, struct str id,
+                     const char *path, provider_source_fn *source, void *arg, int64_t length,
+                     struct error *err);
+int agent_file_list(struct agents *agents, const struct agent_caller *caller, struct str id,
+                    const char *path, struct arena *arena, struct provider_file **out,
+                    size_t *out_count, struct error *err);
+int agent_file_remove(struct agents *agents, const struct agent_caller *caller, struct str id,
+                      const char *path, struct error *err);
+
+/* ---- snapshots ---- */
+
+struct agent_snapshot {
+    struct str id, kind, provider, external_id, sandbox_id, image, alias, state;
+    int64_t created_at_us, expires_at_us; /* 0 = never */
+};
+/* alias: "github/owner/repo#branch" or any name of the team's; replaces an older one of that name.
+ * ttl_s: 0 = never, -1 = the settings'. */
+int agent_snapshot_create(struct agents *agents, const struct agent_caller *caller, struct str id,
+                          struct str alias, int64_t ttl_s, struct arena *arena,
+                          struct agent_snapshot *out, struct error *err);
+/* By id or alias. */
+int agent_snapshot_get(struct agents *agents, const struct agent_caller *caller, struct str name,
+                       struct arena *arena, struct agent_snapshot *out, struct error *err);
+int agent_snapshot_list(struct agents *agents, const struct agent_caller *caller,
+                        struct str sandbox_id, struct arena *arena, struct agent_snapshot **out,
+                        size_t *out_count, struct error *err);
+int agent_snapshot_delete(struct agents *agents, const struct agent_caller *caller, struct str name,
+                          struct error *err);
+
+/* ---- what it costs ---- */
+
+/* {"total": {sandboxes, running, seconds, cpu_seconds, commands, jobs, usd}, "providers": {...},
+ * "create_ms": {count, p50, p99}}; new reference. */
+int agent_stats(struct agents *agents, const struct agent_caller *caller, json_t **out,
+                struct error *err);

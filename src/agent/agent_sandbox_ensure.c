@@ -1,0 +1,616 @@
+/* ensure: resume, else restore, else create.
+ *
+ * A sandbox with a key is identified by (team, key, spec). The spec hash covers what cannot be
+ * changed once a machine runs: provider, image, network, mounts, resources, options. The same key
+ * with another spec is another sandbox; the one before stays what it was, and asking for its spec
+ * again finds it again. Environment and timeouts are not part of it.
+ *
+ * In one process, calls for a key take turns. Between processes on one store, the insert of the row
+ * decides: who loses waits until the winner's row says how it went. Between stores that share a
+ * provider, the labels decide: what is there is adopted, and of two machines made at the same time
+ * the older one (then the smaller id) stays, its rival is killed by who made it.
+ *
+ * A row is written before its machine is made (not of the embedded engine): state 'creating'. After CLAIM_MAX_S nobody is making
+ * it any more; then the machine, found by its label, is taken over, or the row counts as gone.
+ *
+ * A row whose machine is gone has state 'error' and still holds its key. Restoring keeps its id;
+ * creating kills it and claims the key with a new id, in one transaction. */
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "agent/agent_event.h"
+#include "agent/agent_sandbox_internal.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "json/json_shape.h"
+
+enum {
+    CLAIM_MAX_S = 150,
+    RACE_WAIT_MS = 160 * 1000,
+    RACE_STEP_MS = 20,
+};
+
+/* What attempt() says besides 0 and -1: somebody else is making it. */
+enum { AGAIN = 1 };
+
+struct ensure {
+    struct agents *agents;
+    const struct agent_caller *caller;
+    const struct agent_ensure *request;
+    struct agent_profile profile;
+    struct arena *arena;
+    struct str hash;
+    bool has_snapshot; /* the request names one */
+    struct store_agent_snapshot snapshot;
+    struct store_agent_sandbox row; /* the result */
+    enum agent_tier tier;
+};
+
+const char *agent_tier_name(enum agent_tier tier)
+{
+    static const char *const names[] = {"resumed", "restored", "created"};
+
+    return names[tier];
+}
+
+static bool local(const struct ensure *ensure)
+{
+    return agent_backend_embedded(ensure->agents, ensure->profile.backend);
+}
+
+/* ---- a machine for a row ---- */
+
+static void use_machine(struct store_agent_sandbox *row, const struct provider_sandbox *machine)
+{
+    row->external_id = machine->id;
+    row->token = machine->token;
+    row->address = machine->address;
+    row->cdp_url = machine->cdp_url;
+    if (!row->image.p)
+        row->image = machine->image;
+}
+
+static int note_ready(struct ensure *ensure, struct store_agent_sandbox *row, int64_t create_ms,
+                      struct error *err)
+{
+    struct store_agent_ready ready = {
+        .external_id = row->external_id,
+        .token = row->token,
+        .address = row->address,
+        .cdp_url = row->cdp_url,
+        .snapshot_id = row->snapshot_id,
+        .image = row->image,
+        .at_us = clock_wall_us(),
+        .create_ms = create_ms,
+        .durable = !local(ensure),
+    };
+
+    row->state = STR("running");
+    row->error = STR_NONE;
+    row->running_since_us = row->last_used_at_us = ready.at_us;
+    agent_live_extended(ensure->agents, row->id,
+                        agent_row_ttl(ensure->agents, ensure->profile.backend, row));
+    return store_agent_sandbox_ready(ensure->agents->config.store, row->id, &ready, err);
+}
+
+/* The row of a sandbox that could not be made; err stays as it is. */
+static void note_failed(struct ensure *ensure, const struct store_agent_sandbox *row,
+                        const char *state, const struct error *why)
+{
+    struct error problem, ignored;
+    bool changed;
+
+    if (agent_machine_kill(ensure->agents, ensure->profile.backend, row, &ignored) < 0)
+        log_warn("agent", "sandbox=%.*s not killed, left to the sweep: %s", STR_ARG(row->id),
+                 ignored.message);
+    if (store_agent_sandbox_state(ensure->agents->config.store, row->id, state,
+                                  str_of(why->message), clock_wall_us(), &changed, &problem) < 0)
+        log_error("agent", "sandbox=%.*s state not recorded: %s", STR_ARG(row->id),
+                  problem.message);
+    agent_row_failed(ensure->agents, ensure->caller, row, why);
+    agent_live_forget(ensure->agents, row->id);
+}
+
+/* Another store may have made one for the same key at the same time: the older one stays. 1 = ours
+ * was killed and the row has the other one. */
+static int yield_to_older(struct ensure *ensure, struct store_agent_sandbox *row, struct error *err)
+{
+    struct agent_backend *backend = ensure->profile.backend;
+    struct provider_sandbox older, connected = {0};
+    struct store_agent_sandbox ours = *row;
+    struct provider_ref ref;
+    int found = row->key.p ? agent_machine_find(ensure->agents, backend, row, row->external_id,
+                                                ensure->arena, &older, err)
+                           : 0;
+
+    if (found <= 0)
+        return found;
+    use_machine(row, &older);
+    ref = agent_row_ref(row);
+    if (provider_connect(agent_backend_provider(backend), &ref,
+                         agent_row_ttl(ensure->agents, backend, row), ensure->arena, &connected,
+                         err) < 0) {
+        /* It did not last: ours stays. */
+        *row = ours;
+        return 0;
+    }
+    if (connected.token.p)
+        row->token = connected.token;
+    if (connected.address.p)
+        row->address = connected.address;
+    if (agent_machine_kill(ensure->agents, backend, &ours, err) < 0)
+        log_warn("agent", "sandbox=%.*s duplicate not killed, left to the sweep: %s",
+                 STR_ARG(row->id), err->message);
+    return 1;
+}
+
+static void fill_row(struct ensure *ensure)
+{
+    const struct agent_profile *profile = &ensure->profile;
+    auto_free char *metadata =
+        ensure->request->metadata ? json_text(ensure->request->metadata) : NULL;
+    char id[AGENT_ID_SIZE];
+
+    agent_id("sbx_", id);
+    ensure->row = (struct store_agent_sandbox){
+        .id = arena_str(ensure->arena, str_of(id)),
+        .team_id = arena_str(ensure->arena, ensure->caller->team_id),
+        .key = arena_str(ensure->arena, ensure->request->key),
+        .spec_hash = ensure->hash,
+        .provider = arena_str(ensure->arena, str_of(agent_backend_name(profile->backend))),
+        .image = arena_str(ensure->arena, profile->image),
+        .profile = arena_str(ensure->arena, profile->name),
+        .settings = agent_spec_settings(profile, ensure->arena),
+        .metadata = arena_str(ensure->arena, str_of(metadata)),
+        .state = STR("creating"),
+        .agent_id = arena_str(ensure->arena, ensure->request->agent_id),
+        .task_id = arena_str(ensure->arena, ensure->request->task_id),
+        .idle_s = profile->idle_s,
+        .max_lifetime_s = profile->max_lifetime_s,
+        .persistent = profile->persistent,
+        .cpu = profile->cpu,
+        .created_at_us = clock_wall_us(),
+    };
+    ensure->row.last_used_at_us = ensure->row.created_at_us;
+}
+
+static int claim_row(struct ensure *ensure, struct str replaces, struct error *err)
+{
+    struct store_agent_claim claim = {
+        .row = &ensure->row,
+        .replaces = replaces,
+        .reason = STR("replaced: it was gone and had no snapshot"),
+        .max = agent_backend_max_sandboxes(ensure->profile.backend),
+        .durable = !local(ensure),
+    };
+
+    if (store_agent_claim(ensure->agents->config.store, &claim, err) == 0)
+        return 0;
+    if (err->code == ERROR_QUOTA) {
+        /* Some may have ended without telling. */
+        agent_prune_overdue(ensure->agents, ensure->row.provider);
+        if (store_agent_claim(ensure->agents->config.store, &claim, err) == 0)
+            return 0;
+    }
+    return err->code == ERROR_EXISTS && ensure->request->key.p ? AGAIN : -1;
+}
+
+static int new_row(struct ensure *ensure, struct str replaces, struct error *err)
+{
+    fill_row(ensure);
+    return claim_row(ensure, replaces, err);
+}
+
+static int make_machine(struct ensure *ensure, struct store_agent_sandbox *row, struct error *err)
+{
+    struct agent_machine_spec wanted = {
+        .profile = &ensure->profile,
+        .row = row,
+        .snapshot = ensure->has_snapshot ? ensure->snapshot.external_id : STR_NONE,
+        .metadata = ensure->request->metadata,
+    };
+    struct provider_sandbox machine = {0};
+
+    row->external_id = STR_NONE;
+    if (agent_machine_create(ensure->agents, &wanted, ensure->arena, &machine, err) < 0)
+        return -1;
+    use_machine(row, &machine);
+    row->snapshot_id = ensure->has_snapshot ? ensure->snapshot.id : STR_NONE;
+    return 0;
+}
+
+static json_t *started_data(const struct store_agent_sandbox *row)
+{
+    json_t *data = json_pack("{s:o, s:o}", "external_id", json_str(row->external_id), "provider",
+                             json_str(row->provider));
+
+    if (row->snapshot_id.p)
+        (void)json_object_set_new(data, "snapshot_id", json_str(row->snapshot_id));
+    return data;
+}
+
+/* ---- tier 3 ---- */
+
+static int64_t since_ms(int64_t begin_us)
+{
+    return (clock_mono_us() - begin_us + 500) / 1000;
+}
+
+/* The embedded engine makes one faster than a second transaction takes, and nobody else makes
+ * sandboxes in it: the row is written when it runs. What a crash leaves between, the sweep finds by
+ * its label. */
+static bool row_may_follow(const struct ensure *ensure, struct str replaces)
+{
+    return local(ensure) && !replaces.p && json_array_size(ensure->profile.on_create) == 0 &&
+           agent_backend_max_sandboxes(ensure->profile.backend) <= 0;
+}
+
+static int create_first(struct ensure *ensure, int64_t *out_ms, struct error *err)
+{
+    struct store_agent_sandbox *row = &ensure->row;
+    int64_t begin_us = clock_mono_us();
+    struct error ignored;
+    int r;
+
+    fill_row(ensure);
+    if (make_machine(ensure, row, err) < 0) {
+        agent_row_failed(ensure->agents, ensure->caller, row, err);
+        return -1;
+    }
+    row->create_ms = *out_ms = since_ms(begin_us);
+    row->state = STR("running");
+    row->running_since_us = row->last_used_at_us = clock_wall_us();
+    agent_live_extended(ensure->agents, row->id,
+                        agent_row_ttl(ensure->agents, ensure->profile.backend, row));
+    r = claim_row(ensure, STR_NONE, err);
+    if (r != 0) {
+        (void)agent_machine_kill(ensure->agents, ensure->profile.backend, row, &ignored);
+        agent_live_forget(ensure->agents, row->id);
+    }
+    return r;
+}
+
+/* *out_adopted: another store's was there. */
+static int claim_first(struct ensure *ensure, struct str replaces, int64_t *out_ms,
+                       bool *out_adopted, struct error *err)
+{
+    struct store_agent_sandbox *row = &ensure->row;
+    int64_t begin_us = clock_mono_us();
+    int r = new_row(ensure, replaces, err), adopted = 0;
+
+    if (r != 0)
+        return r;
+    r = make_machine(ensure, row, err);
+    *out_ms = since_ms(begin_us);
+    if (r == 0)
+        r = adopted = yield_to_older(ensure, row, err);
+    if (r == 0)
+        r = agent_machine_hooks(ensure->agents, ensure->profile.backend, row,
+                                ensure->profile.on_create, "onCreate", err);
+    if (r >= 0)
+        r = note_ready(ensure, row, *out_ms, err);
+    if (r < 0) {
+        note_failed(ensure, row, "killed", err);
+        return -1;
+    }
+    *out_adopted = adopted > 0;
+    return 0;
+}
+
+static int create(struct ensure *ensure, struct str replaces, struct error *err)
+{
+    struct agents *agents = ensure->agents;
+    struct store_agent_sandbox *row = &ensure->row;
+    int64_t create_ms = 0;
+    bool adopted = false;
+    int r = row_may_follow(ensure, replaces)
+                ? create_first(ensure, &create_ms, err)
+                : claim_first(ensure, replaces, &create_ms, &adopted, err);
+
+    if (r != 0)
+        return r;
+    if (adopted) {
+        agent_row_event(agents, ensure->caller, row, "sandbox.resumed",
+                        json_pack("{s:b}", "adopted", 1));
+        ensure->tier = TIER_RESUMED;
+        return 0;
+    }
+    agent_row_event(agents, ensure->caller, row, "sandbox.created",
+                    json_pack("{s:o, s:o, s:I}", "provider", json_str(row->provider), "image",
+                              json_str(row->image), "create_ms", (json_int_t)create_ms));
+    agent_row_event(agents, ensure->caller, row, "sandbox.started", started_data(row));
+    ensure->tier = ensure->has_snapshot ? TIER_RESTORED : TIER_CREATED;
+    return 0;
+}
+
+/* ---- tier 2 ---- */
+
+/* The newest snapshot of the row that this backend can start from. */
+static int newest_snapshot(struct ensure *ensure, struct str sandbox_id, bool *out_found,
+                           struct error *err)
+{
+    struct store_agent_snapshot *found = NULL;
+    struct error ignored;
+    size_t count = 0;
+
+    if (store_agent_snapshot_list(ensure->agents->config.store, ensure->caller->team_id, sandbox_id,
+                                  STR("ready"), ensure->arena, &found, &count, err) < 0)
+        return -1;
+    for (size_t i = 0; i < count && !*out_found; i++)
+        if (agent_snapshot_usable(ensure->agents, ensure->profile.backend, &found[i], &ignored) ==
+            0) {
+            ensure->snapshot = found[i];
+            *out_found = true;
+        }
+    return 0;
+}
+
+static void forget_snapshot(struct ensure *ensure, const struct error *why)
+{
+    struct error ignored;
+
+    (void)store_agent_snapshot_state(ensure->agents->config.store, ensure->snapshot.id, "error",
+                                     &ignored);
+    agent_row_event(ensure->agents, ensure->caller, &ensure->row, "snapshot.failed",
+                    json_pack("{s:o, s:o}", "snapshot_id", json_str(ensure->snapshot.id), "message",
+                              json_str(str_of(why->message))));
+}
+
+/* 0 = restored, AGAIN = somebody else is at it, 2 = there is nothing to restore. */
+static int restore(struct ensure *ensure, struct error *err)
+{
+    struct store *store = ensure->agents->config.store;
+    struct store_agent_sandbox *row = &ensure->row;
+    bool implicit = !ensure->has_snapshot, mine = false;
+    int r;
+
+    if (implicit && newest_snapshot(ensure, row->id, &ensure->has_snapshot, err) < 0)
+        return -1;
+    if (!ensure->has_snapshot)
+        return 2;
+    if (store_agent_sandbox_used(store, row->id, clock_wall_us(), 0, 0, err) < 0 ||
+        store_agent_sandbox_state(store, row->id, "creating", STR_NONE, clock_wall_us(), &mine,
+                                  err) < 0)
+        return -1;
+    if (!mine)
+        return AGAIN;
+    r = make_machine(ensure, row, err);
+    if (r < 0 && implicit && err->code == ERROR_NOT_FOUND) {
+        forget_snapshot(ensure, err);
+        ensure->has_snapshot = false;
+        return store_agent_sandbox_state(store, row->id, "error", str_of(err->message),
+                                         clock_wall_us(), &mine, err) < 0
+                   ? -1
+                   : 2;
+    }
+    if (r == 0)
+        r = note_ready(ensure, row, -1, err);
+    if (r < 0) {
+        note_failed(ensure, row, "error", err);
+        return -1;
+    }
+    agent_row_event(ensure->agents, ensure->caller, row, "sandbox.started", started_data(row));
+    ensure->tier = TIER_RESTORED;
+    return 0;
+}
+
+static int restore_or_create(struct ensure *ensure, struct error *err)
+{
+    struct str old_id = ensure->row.id;
+    int r = restore(ensure, err);
+
+    return r == 2 ? create(ensure, old_id, err) : r;
+}
+
+/* ---- tier 1 ---- */
+
+/* Made by a process that is no more, or by another store: the machine is taken over. */
+static int adopt(struct ensure *ensure, const struct provider_sandbox *machine, struct error *err)
+{
+    struct agents *agents = ensure->agents;
+    struct agent_backend *backend = ensure->profile.backend;
+    struct provider_sandbox connected = {0};
+    struct provider_ref ref;
+
+    use_machine(&ensure->row, machine);
+    ref = agent_row_ref(&ensure->row);
+    if (provider_connect(agent_backend_provider(backend), &ref,
+                         agent_row_ttl(agents, backend, &ensure->row), ensure->arena, &connected,
+                         err) < 0)
+        return -1;
+    if (connected.token.p)
+        ensure->row.token = connected.token;
+    if (connected.address.p)
+        ensure->row.address = connected.address;
+    if (note_ready(ensure, &ensure->row, -1, err) < 0)
+        return -1;
+    agent_row_event(agents, ensure->caller, &ensure->row, "sandbox.resumed",
+                    json_pack("{s:b}", "adopted", 1));
+    ensure->tier = TIER_RESUMED;
+    return 0;
+}
+
+/* Its maker has died on the way. */
+static int take_over(struct ensure *ensure, struct error *err)
+{
+    struct provider_sandbox machine;
+    bool changed;
+    int found = agent_machine_find_own(ensure->agents, ensure->profile.backend, &ensure->row,
+                                       ensure->arena, &machine, err);
+
+    if (found < 0)
+        return -1;
+    if (found) {
+        if (adopt(ensure, &machine, err) == 0)
+            return 0;
+        if (err->code != ERROR_NOT_FOUND)
+            return -1;
+    }
+    if (store_agent_sandbox_state(ensure->agents->config.store, ensure->row.id, "error",
+                                  STR("the process that made it has died"), clock_wall_us(),
+                                  &changed, err) < 0)
+        return -1;
+    return restore_or_create(ensure, err);
+}
+
+/* Not used for longer than the idle time that was asked for: what was not meant to stay is gone. */
+static bool expired(const struct store_agent_sandbox *row, struct arena *arena)
+{
+    int64_t now_us = clock_wall_us();
+
+    if (row->max_lifetime_s > 0 && now_us - row->created_at_us > row->max_lifetime_s * 1000000)
+        return true;
+    return row->idle_s > 0 && now_us - row->last_used_at_us > row->idle_s * 1000000 &&
+           json_is_true(json_object_get(agent_arena_parse(arena, row->settings), "idle_ends"));
+}
+
+static int expire(struct ensure *ensure, struct error *err)
+{
+    struct store_agent_sandbox *row = &ensure->row;
+    struct agent_backend *backend = NULL;
+
+    if (agent_row_backend(ensure->agents, ensure->caller, row, &backend, err) < 0 ||
+        agent_machine_kill(ensure->agents, backend, row, err) < 0)
+        return -1;
+    agent_row_gone(ensure->agents, ensure->caller, row, "unused for longer than its idle time");
+    return restore_or_create(ensure, err);
+}
+
+static int resume(struct ensure *ensure, struct error *err)
+{
+    struct store_agent_sandbox *row = &ensure->row;
+    int64_t claimed_us = row->last_used_at_us;
+
+    if (str_is(row->state, "creating"))
+        return clock_wall_us() - claimed_us > (int64_t)CLAIM_MAX_S * 1000000
+                   ? take_over(ensure, err)
+                   : AGAIN;
+    if (str_is(row->state, "error"))
+        return restore_or_create(ensure, err);
+    if (expired(row, ensure->arena))
+        return expire(ensure, err);
+    if (agent_machine_wake(ensure->agents, ensure->caller, ensure->profile.backend, row,
+                           ensure->arena, err) >= 0) {
+        agent_live_used(ensure->agents, row->id, 0, 0);
+        ensure->tier = TIER_RESUMED;
+        return 0;
+    }
+    return err->code == ERROR_NOT_FOUND && str_is(row->state, "error")
+               ? restore_or_create(ensure, err)
+               : -1;
+}
+
+/* No row: another store, or one that was lost, may have made one. */
+static int find_or_create(struct ensure *ensure, struct error *err)
+{
+    struct store_agent_sandbox wanted = {
+        .team_id = ensure->caller->team_id, .key = ensure->request->key, .spec_hash = ensure->hash};
+    struct provider_sandbox machine;
+    int found = ensure->request->key.p
+                    ? agent_machine_find(ensure->agents, ensure->profile.backend, &wanted, STR_NONE,
+                                         ensure->arena, &machine, err)
+                    : 0;
+
+    if (found < 0)
+        return -1;
+    if (found) {
+        int r = new_row(ensure, STR_NONE, err);
+
+        if (r != 0)
+            return r;
+        if (adopt(ensure, &machine, err) == 0)
+            return 0;
+        if (err->code != ERROR_NOT_FOUND) {
+            /* The machine is another's as much as ours: it stays. */
+            ensure->row.external_id = STR_NONE;
+            note_failed(ensure, &ensure->row, "killed", err);
+            return -1;
+        }
+        return create(ensure, ensure->row.id, err);
+    }
+    return create(ensure, STR_NONE, err);
+}
+
+static int attempt(struct ensure *ensure, struct error *err)
+{
+    struct store *store = ensure->agents->config.store;
+    const struct agent_caller *caller = ensure->caller;
+
+    if (!ensure->request->key.p)
+        return create(ensure, STR_NONE, err);
+    if (store_agent_sandbox_find(store, caller->team_id, ensure->request->key, ensure->hash,
+                                 ensure->arena, &ensure->row, err) < 0)
+        return err->code == ERROR_NOT_FOUND ? find_or_create(ensure, err) : -1;
+    if (caller->agent_id.p && !str_eq(caller->agent_id, ensure->row.agent_id))
+        return error_set(err, ERROR_FORBIDDEN,
+                         "the sandbox with key '%.*s' belongs to another agent than '%.*s'",
+                         STR_ARG(ensure->request->key), STR_ARG(caller->agent_id));
+    ensure->row.last_used_at_us =
+        agent_live_last_used(ensure->agents, ensure->row.id, ensure->row.last_used_at_us);
+    return resume(ensure, err);
+}
+
+static int wait_turn(struct ensure *ensure, struct error *err)
+{
+    int64_t deadline_ms = clock_mono_ms() + RACE_WAIT_MS;
+    struct timespec step = {.tv_nsec = RACE_STEP_MS * 1000000};
+    int r;
+
+    while ((r = attempt(ensure, err)) == AGAIN) {
+        if (clock_mono_ms() > deadline_ms)
+            return error_set(err, ERROR_TIMEOUT,
+                             "the sandbox with key '%.*s' is still being made by another process",
+                             STR_ARG(ensure->request->key));
+        (void)nanosleep(&step, NULL);
+    }
+    return r;
+}
+
+static int ensure_profile(struct ensure *ensure, struct error *err)
+{
+    const struct agent_ensure *request = ensure->request;
+    struct agent_key_lock *lock = NULL;
+    int r;
+
+    if (request->snapshot.p) {
+        if (store_agent_snapshot_get(ensure->agents->config.store, ensure->caller->team_id,
+                                     request->snapshot, ensure->arena, &ensure->snapshot,
+                                     err) < 0 ||
+            agent_snapshot_usable(ensure->agents, ensure->profile.backend, &ensure->snapshot, err) <
+                0)
+            return -1;
+        ensure->has_snapshot = true;
+    }
+    ensure->hash = agent_spec_hash(&ensure->profile, ensure->arena);
+    if (request->key.p)
+        lock = agent_key_lock(ensure->agents, ensure->caller->team_id, request->key);
+    r = wait_turn(ensure, err);
+    agent_key_unlock(ensure->agents, lock);
+    return r;
+}
+
+int agent_sandbox_ensure(struct agents *agents, const struct agent_caller *caller,
+                         const struct agent_ensure *request, struct arena *arena,
+                         struct agent_sandbox *out, enum agent_tier *out_tier, struct error *err)
+{
+    struct ensure ensure = {.agents = agents, .caller = caller, .request = request, .arena = arena};
+    struct agent_ensure own = *request;
+    int r;
+
+    /* Whose it is: said in the request, else the one who asks. */
+    if (!own.agent_id.p)
+        own.agent_id = caller->agent_id;
+    ensure.request = &own;
+    if (agent_spec_check(request, err) < 0 ||
+        agent_profile_resolve(agents, caller, &request->overrides, arena, &ensure.profile, err) < 0)
+        return -1;
+    r = ensure_profile(&ensure, err);
+    if (r == 0) {
+        agent_sandbox_of(&ensure.row, arena, out);
+        *out_tier = ensure.tier;
+    }
+    agent_profile_done(&ensure.profile);
+    return r;
+}

@@ -1,0 +1,413 @@
+/* Machines behind sandboxes: made with labels by which they are found again, resumed, killed.
+ *
+ * A create whose answer got lost may have made a machine. So each carries the id of its row as a
+ * label; before a second try, and after the last one failed, the provider is asked for it. */
+#include <stdlib.h>
+
+#include "agent/agent_sandbox_internal.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "json/json_shape.h"
+
+enum { LABELS_MAX = 7, METADATA_MAX = 64 };
+
+bool agent_backend_embedded(const struct agents *agents, const struct agent_backend *backend)
+{
+    const struct agent_settings *settings = agents->config.settings;
+
+    for (size_t i = 0; i < settings->backend_count; i++)
+        if (strcmp(settings->backends[i].name, agent_backend_name(backend)) == 0)
+            return strcmp(settings->backends[i].api_url, "embedded") == 0;
+    return false;
+}
+
+static bool can_find(struct agents *agents, struct agent_backend *backend)
+{
+    return !agent_backend_embedded(agents, backend) &&
+           provider_caps(agent_backend_provider(backend))->features & PROVIDER_FIND;
+}
+
+static void add_label(struct provider_label *labels, size_t *count, const char *name,
+                      struct str value)
+{
+    if (value.len)
+        labels[(*count)++] = (struct provider_label){str_of(name), value};
+}
+
+static size_t own_labels(const struct agents *agents, const struct store_agent_sandbox *row,
+                         struct provider_label *labels)
+{
+    size_t count = 0;
+
+    add_label(labels, &count, "exo.sandbox.key", row->key);
+    if (row->key.len)
+        add_label(labels, &count, "exo.sandbox.spec-hash", row->spec_hash);
+    add_label(labels, &count, "quicksand.key", row->key);
+    add_label(labels, &count, "quicksand.spec-hash", row->spec_hash);
+    add_label(labels, &count, "quicksand.id", row->id);
+    add_label(labels, &count, "quicksand.team", row->team_id);
+    add_label(labels, &count, "quicksand.instance", agent_instance_name(agents));
+    return count;
+}
+
+static void spec_labels(const struct agents *agents, const struct agent_machine_spec *wanted,
+                        struct arena *arena, struct provider_spec *spec)
+{
+    size_t max = json_object_size(wanted->metadata) + LABELS_MAX, count;
+    struct provider_label *labels = arena_alloc(arena, max * sizeof(*labels));
+    const char *name;
+    json_t *value;
+
+    count = own_labels(agents, wanted->row, labels);
+    json_object_foreach((json_t *)(uintptr_t)wanted->metadata, name,
+                        value) if (strncmp(name, "quicksand.", 10) != 0 &&
+                                   strncmp(name, "exo.sandbox.", 12) != 0 && count < max)
+        labels[count++] = (struct provider_label){
+            str_of(name), str_n(json_string_value(value), json_string_length(value))};
+    spec->labels = labels;
+    spec->label_count = count;
+}
+
+static int make_spec(const struct agents *agents, const struct agent_machine_spec *wanted,
+                     struct arena *arena, struct provider_spec *out, struct error *err)
+{
+    const struct agent_profile *profile = wanted->profile;
+    struct provider *provider = agent_backend_provider(profile->backend);
+    bool can_pause = provider_caps(provider)->features & PROVIDER_PAUSE;
+
+    *out = (struct provider_spec){
+        .team_id = wanted->row->team_id,
+        .image = profile->image,
+        .snapshot = wanted->snapshot,
+        .egress = profile->egress,
+        .allow_domains = profile->allow_domains,
+        .allow_cidrs = profile->allow_cidrs,
+        .mounts = profile->mounts,
+        .ttl_s = agent_row_ttl(agents, profile->backend, wanted->row),
+        .pause_at_ttl = can_pause && (profile->persistent || wanted->row->key.p),
+        .cpu = profile->cpu,
+        .mem_mb = profile->mem_mb,
+        .options = profile->options,
+    };
+    spec_labels(agents, wanted, arena, out);
+    return agent_command_env(profile->env, NULL, arena, &out->env, &out->env_count, err);
+}
+
+struct found {
+    struct provider_sandbox *machines;
+    size_t count;
+};
+
+static int find_by(struct agents *agents, struct agent_backend *backend, struct str team_id,
+                   const struct provider_label *labels, size_t label_count, struct arena *arena,
+                   struct found *out, struct error *err)
+{
+    struct agent_try try = {.once_more_is_safe = true};
+    int r;
+
+    if (agent_try_begin(&try, agents, backend, err) < 0)
+        return -1;
+    do
+        r = provider_find(agent_backend_provider(backend), team_id, labels, label_count, arena,
+                          &out->machines, &out->count, err);
+    while (agent_try_again(&try, r, err));
+    return r;
+}
+
+int agent_machine_find(struct agents *agents, struct agent_backend *backend,
+                       const struct store_agent_sandbox *row, struct str except,
+                       struct arena *arena, struct provider_sandbox *out, struct error *err)
+{
+    const struct provider_label labels[] = {
+        {STR("quicksand.key"), row->key},
+        {STR("quicksand.spec-hash"), row->spec_hash},
+        {STR("quicksand.team"), row->team_id},
+    };
+    struct provider_sandbox *best = NULL;
+    struct found found = {0};
+
+    if (!can_find(agents, backend))
+        return 0;
+    if (find_by(agents, backend, row->team_id, labels, 3, arena, &found, err) < 0)
+        return -1;
+    for (size_t i = 0; i < found.count; i++) {
+        struct provider_sandbox *machine = &found.machines[i];
+        int64_t earlier = best ? machine->started_at_us - best->started_at_us : -1;
+
+        if (machine->state != PROVIDER_ENDED &&
+            (earlier < 0 || (earlier == 0 && str_cmp(machine->id, best->id) < 0)))
+            best = machine;
+    }
+    if (!best || str_eq(best->id, except))
+        return 0;
+    *out = *best;
+    return 1;
+}
+
+int agent_machine_find_own(struct agents *agents, struct agent_backend *backend,
+                           const struct store_agent_sandbox *row, struct arena *arena,
+                           struct provider_sandbox *out, struct error *err)
+{
+    const struct provider_label labels[] = {
+        {STR("quicksand.id"), row->id},
+        {STR("quicksand.instance"), agent_instance_name(agents)},
+    };
+    struct found found = {0};
+
+    if (!(provider_caps(agent_backend_provider(backend))->features & PROVIDER_FIND))
+        return 0;
+    if (find_by(agents, backend, row->team_id, labels, 2, arena, &found, err) < 0)
+        return -1;
+    if (!found.count)
+        return 0;
+    *out = found.machines[0];
+    return 1;
+}
+
+/* A create failed in a way that may have made one all the same. */
+static void sweep_own(struct agents *agents, struct agent_backend *backend,
+                      const struct store_agent_sandbox *row, struct arena *arena)
+{
+    struct provider_sandbox found;
+    struct error err = {0};
+
+    if (agent_machine_find_own(agents, backend, row, arena, &found, &err) != 1)
+        return;
+    struct provider_ref ref = {.team_id = row->team_id, .id = found.id};
+
+    if (provider_kill(agent_backend_provider(backend), &ref, &err) < 0)
+        log_warn("agent", "sandbox=%.*s leftover not killed, left to the sweep: %s",
+                 STR_ARG(row->id), err.message);
+}
+
+int agent_machine_create(struct agents *agents, const struct agent_machine_spec *wanted,
+                         struct arena *arena, struct provider_sandbox *out, struct error *err)
+{
+    struct agent_backend *backend = wanted->profile->backend;
+    struct agent_try try = {0};
+    struct provider_spec spec;
+    struct error ignored;
+    int r;
+
+    if (make_spec(agents, wanted, arena, &spec, err) < 0 ||
+        agent_try_begin(&try, agents, backend, err) < 0)
+        return -1;
+    do {
+        if (try.attempt > 1 &&
+            agent_machine_find_own(agents, backend, wanted->row, arena, out, &ignored) == 1)
+            return 0;
+        r = provider_create(agent_backend_provider(backend), &spec, arena, out, err);
+    } while (agent_try_again(&try, r, err));
+    if (r < 0 && (err->code == ERROR_TIMEOUT || err->code == ERROR_UNAVAILABLE))
+        sweep_own(agents, backend, wanted->row, arena);
+    return r;
+}
+
+int agent_machine_kill(struct agents *agents, struct agent_backend *backend,
+                       const struct store_agent_sandbox *row, struct error *err)
+{
+    struct provider_ref ref = agent_row_ref(row);
+    struct agent_try try = {.once_more_is_safe = true};
+    int r;
+
+    if (!ref.id.len)
+        return 0;
+    if (agent_try_begin(&try, agents, backend, err) < 0)
+        return -1;
+    do
+        r = provider_kill(agent_backend_provider(backend), &ref, err);
+    while (agent_try_again(&try, r, err));
+    return r < 0 && err->code == ERROR_NOT_FOUND ? 0 : r;
+}
+
+int agent_machine_hooks(struct agents *agents, struct agent_backend *backend,
+                        const struct store_agent_sandbox *row, json_t *hooks, const char *which,
+                        struct error *err)
+{
+    struct provider *provider = agent_backend_provider(backend);
+    struct provider_ref ref = agent_row_ref(row);
+    auto_arena struct arena arena = {0};
+    json_t *settings = agent_arena_parse(&arena, row->settings), *hook;
+    size_t i;
+
+    if (json_array_size(hooks) == 0)
+        return 0;
+    if (agent_backend_require(backend, PROVIDER_HOOKS | PROVIDER_EXEC, err) < 0)
+        return -1;
+    json_array_foreach(hooks, i, hook)
+    {
+        struct agent_command command = {.command = str_of(json_string_value(hook))};
+        struct agent_run run = {.timeout_ms = 300000, .output_limit = 4096};
+        struct agent_result result = {0};
+        bool started = false;
+        int r = agent_command_argv(agents, provider, &ref, row->image, &command, &arena, &run.argv,
+                                   err);
+
+        if (r == 0)
+            r = agent_command_env(json_object_get(settings, "env"), NULL, &arena, &run.env,
+                                  &run.env_count, err);
+        if (r == 0)
+            r = agent_run(agents, provider, &ref, &run, &result, &started, err);
+        if (r == 0 && result.exit_code != 0) {
+            agent_mask(agents, result.err.p ? result.err.p : (char[]){""});
+            r = error_set(err, ERROR_CONFLICT, "command %zu of %s exited with %d: %.*s", i + 1,
+                          which, result.exit_code,
+                          (int)(result.err.len > 200 ? 200 : result.err.len),
+                          result.err.p ? result.err.p : "");
+        }
+        agent_result_done(&result);
+        if (r < 0)
+            return error_prefix(err, "%s", which);
+    }
+    return 0;
+}
+
+static int get(struct agents *agents, struct agent_backend *backend,
+               const struct store_agent_sandbox *row, struct arena *arena,
+               struct provider_sandbox *out, struct error *err)
+{
+    struct provider_ref ref = agent_row_ref(row);
+    struct agent_try try = {.once_more_is_safe = true};
+    int r;
+
+    if (agent_try_begin(&try, agents, backend, err) < 0)
+        return -1;
+    do
+        r = provider_get(agent_backend_provider(backend), &ref, arena, out, err);
+    while (agent_try_again(&try, r, err));
+    if (r == 0 && out->state == PROVIDER_ENDED)
+        return error_set(err, ERROR_NOT_FOUND, "it has ended");
+    return r;
+}
+
+static int check_room(struct agents *agents, struct agent_backend *backend, struct error *err)
+{
+    int64_t max = agent_backend_max_sandboxes(backend), count = 0;
+    struct str name = str_of(agent_backend_name(backend));
+
+    if (max <= 0)
+        return 0;
+    if (store_agent_sandbox_count(agents->config.store, name, &count, err) < 0)
+        return -1;
+    if (count < max)
+        return 0;
+    return error_set(err, ERROR_QUOTA,
+                     "provider '%.*s' has its %lld sandboxes (max_sandboxes): kill or pause one, or"
+                     " try later",
+                     STR_ARG(name), (long long)max);
+}
+
+static int connect(struct agents *agents, struct agent_backend *backend,
+                   struct store_agent_sandbox *row, struct arena *arena, struct error *err)
+{
+    struct provider_ref ref = agent_row_ref(row);
+    struct agent_try try = {.once_more_is_safe = true};
+    int64_t ttl_s = agent_row_ttl(agents, backend, row);
+    struct provider_sandbox machine = {0};
+    int r;
+
+    if (agent_try_begin(&try, agents, backend, err) < 0)
+        return -1;
+    do
+        r = provider_connect(agent_backend_provider(backend), &ref, ttl_s, arena, &machine, err);
+    while (agent_try_again(&try, r, err));
+    if (r < 0)
+        return -1;
+    if (machine.token.p)
+        row->token = machine.token;
+    if (machine.address.p)
+        row->address = machine.address;
+    if (machine.cdp_url.p)
+        row->cdp_url = machine.cdp_url;
+    agent_live_extended(agents, row->id, ttl_s);
+    return 0;
+}
+
+static int note_running(struct agents *agents, struct store_agent_sandbox *row, struct error *err)
+{
+    struct store_agent_ready ready = {
+        .external_id = row->external_id,
+        .token = row->token,
+        .address = row->address,
+        .cdp_url = row->cdp_url,
+        .snapshot_id = row->snapshot_id,
+        .at_us = clock_wall_us(),
+        .create_ms = -1,
+    };
+
+    row->state = STR("running");
+    row->running_since_us = row->last_used_at_us = ready.at_us;
+    return store_agent_sandbox_ready(agents->config.store, row->id, &ready, err);
+}
+
+static int resume(struct agents *agents, const struct agent_caller *caller,
+                  struct agent_backend *backend, struct store_agent_sandbox *row,
+                  struct arena *arena, struct error *err)
+{
+    json_t *settings = agent_arena_parse(arena, row->settings);
+
+    if (check_room(agents, backend, err) < 0 || connect(agents, backend, row, arena, err) < 0)
+        return -1;
+    if (note_running(agents, row, err) < 0)
+        return -1;
+    agent_row_event(agents, caller, row, "sandbox.resumed", NULL);
+    agent_jobs_resumed(agents, row->id);
+    if (agent_machine_hooks(agents, backend, row, json_object_get(settings, "on_resume"),
+                            "onResume", err) < 0)
+        return error_prefix(err, "sandbox '%.*s' runs, but", STR_ARG(row->id));
+    return 1;
+}
+
+/* With the lock of its id held. */
+static int wake_locked(struct agents *agents, const struct agent_caller *caller,
+                       struct agent_backend *backend, struct store_agent_sandbox *row,
+                       struct arena *arena, struct error *err)
+{
+    struct provider_sandbox machine = {0};
+    char why[400];
+
+    if (get(agents, backend, row, arena, &machine, err) == 0) {
+        if (machine.state == PROVIDER_RUNNING && str_is(row->state, "running")) {
+            struct provider_ref ref = agent_row_ref(row);
+
+            agent_use_extend(agents, agent_backend_provider(backend), &ref, row->id,
+                             agent_row_ttl(agents, backend, row));
+            return 0;
+        }
+        if (machine.state == PROVIDER_PAUSED && str_is(row->state, "running")) {
+            agent_row_paused(agents, caller, row, "provider");
+            row->state = STR("paused");
+        }
+        /* One that was started behind our back is attached to: that tells its token. */
+        int r = resume(agents, caller, backend, row, arena, err);
+
+        if (r >= 0 || err->code != ERROR_NOT_FOUND)
+            return r;
+    }
+    if (err->code != ERROR_NOT_FOUND)
+        return -1;
+    (void)snprintf(why, sizeof(why), "gone from provider '%s': %s", agent_backend_name(backend),
+                   err->message);
+    agent_mask(agents, why);
+    agent_row_gone(agents, caller, row, why);
+    row->state = STR("error");
+    return error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' is %s", STR_ARG(row->id), why);
+}
+
+int agent_machine_wake(struct agents *agents, const struct agent_caller *caller,
+                       struct agent_backend *backend, struct store_agent_sandbox *row,
+                       struct arena *arena, struct error *err)
+{
+    struct agent_key_lock *lock = agent_key_lock(agents, row->team_id, row->id);
+    int r;
+
+    /* Somebody else may have done it while we waited for the lock. */
+    r = store_agent_sandbox_get(agents->config.store, row->team_id, row->id, arena, row, err);
+    if (r == 0)
+        r = agent_row_alive(row, err);
+    if (r == 0)
+        r = wake_locked(agents, caller, backend, row, arena, err);
+    agent_key_unlock(agents, lock);
+    return r;
+}

@@ -1,0 +1,223 @@
+/* Rows of sandboxes as the rest of the runtime sees them, and how a row is corrected when the world
+ * has changed: paused by its provider, gone, killed. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "agent/agent_event.h"
+#include "agent/agent_sandbox_internal.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "json/json_shape.h"
+
+static void decref(void *json)
+{
+    json_decref(json);
+}
+
+json_t *agent_arena_json(struct arena *arena, json_t *json)
+{
+    if (json)
+        arena_defer(arena, decref, json);
+    return json;
+}
+
+json_t *agent_arena_parse(struct arena *arena, struct str text)
+{
+    struct error ignored;
+    json_t *json = NULL;
+
+    if (text.len <= 2 || json_parse(text, &json, &ignored) < 0)
+        return NULL;
+    return agent_arena_json(arena, json);
+}
+
+void agent_sandbox_of(const struct store_agent_sandbox *row, struct arena *arena,
+                      struct agent_sandbox *out)
+{
+    *out = (struct agent_sandbox){
+        .id = row->id,
+        .key = row->key,
+        .spec_hash = row->spec_hash,
+        .provider = row->provider,
+        .external_id = row->external_id,
+        .image = row->image,
+        .profile = row->profile,
+        .agent_id = row->agent_id,
+        .task_id = row->task_id,
+        .state = row->state,
+        .error = row->error,
+        .snapshot_id = row->snapshot_id,
+        .cdp_url = row->cdp_url,
+        .metadata = agent_arena_parse(arena, row->metadata),
+        .created_at_us = row->created_at_us,
+        .last_used_at_us = row->last_used_at_us,
+        .destroyed_at_us = row->destroyed_at_us,
+        .idle_s = row->idle_s,
+        .max_lifetime_s = row->max_lifetime_s,
+        .persistent = row->persistent,
+    };
+}
+
+int agent_row_get(struct agents *agents, const struct agent_caller *caller, struct str id,
+                  struct arena *arena, struct store_agent_sandbox *out, struct error *err)
+{
+    struct store *store = agents->config.store;
+    bool by_key = str_starts(id, STR("key:"));
+    int r = by_key ? store_agent_sandbox_find(store, caller->team_id, str_skip(id, 4), STR_NONE,
+                                              arena, out, err)
+                   : store_agent_sandbox_get(store, caller->team_id, id, arena, out, err);
+
+    if (r < 0)
+        return err->code == ERROR_NOT_FOUND
+                   ? error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' not found", STR_ARG(id))
+                   : -1;
+    if (caller->agent_id.p && !str_eq(caller->agent_id, out->agent_id))
+        return error_set(err, ERROR_FORBIDDEN,
+                         "sandbox '%.*s' belongs to another agent than '%.*s'", STR_ARG(out->id),
+                         STR_ARG(caller->agent_id));
+    out->last_used_at_us = agent_live_last_used(agents, out->id, out->last_used_at_us);
+    return 0;
+}
+
+int agent_row_backend(struct agents *agents, const struct agent_caller *caller,
+                      const struct store_agent_sandbox *row, struct agent_backend **out,
+                      struct error *err)
+{
+    if (agent_backend_find(agents, caller, row->provider, out, err) < 0)
+        return error_prefix(err, "sandbox '%.*s'", STR_ARG(row->id));
+    return 0;
+}
+
+int agent_row_alive(const struct store_agent_sandbox *row, struct error *err)
+{
+    char when[CLOCK_TEXT_SIZE];
+
+    if (row->destroyed_at_us) {
+        clock_format(row->destroyed_at_us, when);
+        return error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' was killed at %s (%.*s)",
+                         STR_ARG(row->id), when,
+                         STR_ARG(row->error.p ? row->error : STR("on request")));
+    }
+    if (str_is(row->state, "error"))
+        return error_set(err, ERROR_NOT_FOUND,
+                         "sandbox '%.*s' does not exist any more (%.*s): ensure its key again, or"
+                         " make a new one",
+                         STR_ARG(row->id), STR_ARG(row->error));
+    if (str_is(row->state, "creating"))
+        return error_set(err, ERROR_CONFLICT, "sandbox '%.*s' is being made: try again soon",
+                         STR_ARG(row->id));
+    return 0;
+}
+
+struct provider_ref agent_row_ref(const struct store_agent_sandbox *row)
+{
+    return (struct provider_ref){
+        .team_id = row->team_id,
+        .id = row->external_id,
+        .token = row->token,
+        .address = row->address,
+    };
+}
+
+int64_t agent_row_ttl(const struct agents *agents, struct agent_backend *backend,
+                      const struct store_agent_sandbox *row)
+{
+    int64_t ttl_s =
+        row->idle_s > 0 ? row->idle_s : agents->config.settings->sandbox_timeout_ms / 1000;
+
+    if (!(provider_caps(agent_backend_provider(backend))->features & PROVIDER_TTL))
+        return 0;
+    if (row->max_lifetime_s > 0) {
+        int64_t left_s = row->max_lifetime_s - (clock_wall_us() - row->created_at_us) / 1000000;
+
+        if (left_s < ttl_s)
+            ttl_s = left_s > 1 ? left_s : 1;
+    }
+    return ttl_s > 0 ? ttl_s : 1;
+}
+
+void agent_row_event(struct agents *agents, const struct agent_caller *caller,
+                     const struct store_agent_sandbox *row, const char *type, json_t *data)
+{
+    struct agent_event event = {
+        .type = str_of(type),
+        .sandbox_id = row->id,
+        .agent_id = row->agent_id,
+        .task_id = row->task_id,
+        .actor = caller->actor,
+        .data = data,
+    };
+
+    agent_event_add(agents, caller, &event);
+    json_decref(data);
+}
+
+static bool set_state(struct agents *agents, const struct store_agent_sandbox *row,
+                      const char *state, const char *reason, int64_t at_us)
+{
+    bool changed = false;
+    struct error err;
+
+    if (store_agent_sandbox_state(agents->config.store, row->id, state, str_of(reason), at_us,
+                                  &changed, &err) < 0)
+        log_error("agent", "sandbox=%.*s state=%s not recorded: %s", STR_ARG(row->id), state,
+                  err.message);
+    return changed;
+}
+
+/* When nobody saw it end, its provider's clock did. */
+static int64_t ended_at(const struct store_agent_sandbox *row)
+{
+    int64_t now_us = clock_wall_us(), end_us = row->last_used_at_us + row->idle_s * 1000000;
+
+    return row->idle_s > 0 && end_us < now_us ? end_us : now_us;
+}
+
+void agent_row_paused(struct agents *agents, const struct agent_caller *caller,
+                      const struct store_agent_sandbox *row, const char *by)
+{
+    bool by_caller = strcmp(by, "request") == 0;
+
+    if (set_state(agents, row, "paused", NULL, by_caller ? clock_wall_us() : ended_at(row)))
+        agent_row_event(agents, caller, row, "sandbox.paused", json_pack("{s:s}", "by", by));
+}
+
+void agent_row_gone(struct agents *agents, const struct agent_caller *caller,
+                    const struct store_agent_sandbox *row, const char *why)
+{
+    /* One with a key can come back under its id: from its newest snapshot. */
+    const char *state = row->key.p ? "error" : "killed";
+
+    if (set_state(agents, row, state, why, ended_at(row)))
+        agent_row_event(agents, caller, row, "sandbox.killed",
+                        json_pack("{s:s, s:s}", "reason", "gone", "message", why));
+    agent_live_forget(agents, row->id);
+    agent_jobs_lost(agents, row->id);
+}
+
+void agent_row_killed(struct agents *agents, const struct agent_caller *caller,
+                      const struct store_agent_sandbox *row, const char *reason)
+{
+    int64_t now_us = clock_wall_us();
+    int64_t ran_us = row->ran_us + (row->running_since_us ? now_us - row->running_since_us : 0);
+
+    if (set_state(agents, row, "killed", reason, now_us))
+        agent_row_event(
+            agents, caller, row, "sandbox.killed",
+            json_pack("{s:s, s:f}", "reason", reason, "runtime_seconds", (double)ran_us / 1e6));
+    agent_live_forget(agents, row->id);
+    agent_jobs_lost(agents, row->id);
+}
+
+void agent_row_failed(struct agents *agents, const struct agent_caller *caller,
+                      const struct store_agent_sandbox *row, const struct error *why)
+{
+    char message[sizeof(why->message)];
+
+    (void)snprintf(message, sizeof(message), "%s", why->message);
+    agent_mask(agents, message);
+    agent_row_event(agents, caller, row, "sandbox.error",
+                    json_pack("{s:o, s:s}", "message", json_str(str_of(message)), "code",
+                              error_code_name(why->code)));
+}

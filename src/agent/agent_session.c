@@ -1,0 +1,675 @@
+/* Sessions as the edge sees them: rows, states, and the words that change them. */
+#include "agent/agent_session.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "agent/agent_backend.h"
+#include "agent/agent_event.h"
+#include "agent/agent_session_internal.h"
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/id.h"
+#include "base/log.h"
+#include "json/json_shape.h"
+
+enum {
+    PROVISION_WAIT_MS = 600000,
+    CLOSE_MS = 3000, /* the server's own goodbye may hang */
+};
+
+/* ---- references ---- */
+
+struct live_session *session_ref(struct live_session *live)
+{
+    struct agent_sessions *sessions = live->agents->sessions;
+
+    (void)pthread_mutex_lock(&sessions->lock);
+    live->refs++;
+    (void)pthread_mutex_unlock(&sessions->lock);
+    return live;
+}
+
+static void session_free(struct live_session *live)
+{
+    session_stream_close(session_stream_take(live));
+    acp_feed_done(&live->feed);
+    buf_done(&live->prompt_answer);
+    json_decref(live->permissions);
+    json_decref(live->overrides.network);
+    json_decref(live->overrides.lifecycle);
+    json_decref(live->overrides.limits);
+    json_decref(live->overrides.env);
+    json_decref(live->overrides.mcp);
+    json_decref(live->overrides.mounts);
+    json_decref(live->overrides.options);
+    free(live->git_token);
+    arena_done(&live->arena);
+    (void)pthread_mutex_destroy(&live->lock);
+    (void)pthread_cond_destroy(&live->changed);
+    free(live);
+}
+
+void session_unref(struct live_session *live)
+{
+    struct agent_sessions *sessions = live->agents->sessions;
+    bool last;
+
+    (void)pthread_mutex_lock(&sessions->lock);
+    last = --live->refs == 0;
+    (void)pthread_mutex_unlock(&sessions->lock);
+    if (last)
+        session_free(live);
+}
+
+void session_wake(struct live_session *live)
+{
+    if (live->agents->sessions->closing)
+        return;
+    if (live->working) {
+        live->again = true;
+        return;
+    }
+    live->working = true;
+    (void)session_ref(live);
+    live->work = (struct work){.run = session_work};
+    if (workers_run(live->agents->sessions->workers, &live->work) < 0) {
+        /* The timer looks again. */
+        live->working = false;
+        log_warn("session", "id=%.*s has to wait: too much to do", STR_ARG(live->row.id));
+        session_unref(live);
+    }
+}
+
+void session_kick(struct live_session *live)
+{
+    (void)pthread_mutex_lock(&live->lock);
+    session_wake(live);
+    (void)pthread_mutex_unlock(&live->lock);
+}
+
+/* ---- rows and events ---- */
+
+bool session_in(const struct live_session *live, const char *state)
+{
+    return str_is(live->row.state, state);
+}
+
+int session_store(struct live_session *live, struct error *err)
+{
+    live->row.updated_at_us = clock_wall_us();
+    if (store_session_put(live->agents->config.store, &live->row, err) == 0)
+        return 0;
+    log_error("session", "id=%.*s %s", STR_ARG(live->row.id), err->message);
+    return -1;
+}
+
+void session_event(struct live_session *live, const char *type, json_t *data_consume)
+{
+    struct agent_event event = {
+        .type = str_of(type),
+        .session_id = live->row.id,
+        .sandbox_id = live->row.sandbox_id.len ? live->row.sandbox_id : STR_NONE,
+        .agent_id = live->row.agent_id.len ? live->row.agent_id : STR_NONE,
+        .task_id = live->row.task_id.len ? live->row.task_id : STR_NONE,
+        .actor = live->caller.actor,
+        .data = data_consume,
+    };
+
+    agent_event_add(live->agents, &live->caller, &event);
+    json_decref(data_consume);
+}
+
+void session_tell(struct live_session *live, const char *type, json_t *data_consume)
+{
+    (void)pthread_mutex_lock(&live->lock);
+    session_event(live, type, data_consume);
+    (void)pthread_mutex_unlock(&live->lock);
+}
+
+int session_set_state(struct live_session *live, const char *state, const char *reason,
+                      struct error *err)
+{
+    char type[32];
+    int r;
+
+    live->row.state = arena_str(&live->arena, str_of(state));
+    live->row.reason = arena_str(&live->arena, str_of(reason));
+    r = session_store(live, err);
+    (void)snprintf(type, sizeof(type), "session.%s", state);
+    session_event(live, type, json_pack("{s:s}", "reason", reason));
+    (void)pthread_cond_broadcast(&live->changed);
+    return r;
+}
+
+/* ---- live ones ---- */
+
+/* Finds it, or takes it up from its row. A reference for the caller. */
+static int live_get(struct agents *agents, const struct agent_caller *caller, struct str id,
+                    struct live_session **out, struct error *err)
+{
+    struct agent_sessions *sessions = agents->sessions;
+    auto_arena struct arena arena = {0};
+    struct store_session row;
+    struct live_session *live;
+
+    if (store_session_get(agents->config.store, caller->team_id, id, &arena, &row, err) < 0)
+        return -1;
+    if (caller->agent_id.len && row.agent_id.len && !str_eq(caller->agent_id, row.agent_id))
+        return error_set(err, ERROR_FORBIDDEN, "session '%.*s' belongs to another agent",
+                         STR_ARG(id));
+    (void)pthread_mutex_lock(&sessions->lock);
+    live = map_get(&sessions->live, id);
+    if (!live) {
+        live = live_new(agents, caller, &row);
+        (void)map_put(&sessions->live, live->row.id, live);
+    }
+    live->refs++;
+    (void)pthread_mutex_unlock(&sessions->lock);
+    *out = live;
+    return 0;
+}
+
+/* ---- new ---- */
+
+static int check_request(const struct agent_session_request *request, struct error *err)
+{
+    if (request->agent.len == 0 || request->agent.len > 32)
+        return error_set(err, ERROR_INVALID,
+                         "'agent' is missing: mock, claude, codex, opencode, amp, pi or cursor");
+    for (size_t i = 0; i < request->agent.len; i++)
+        if (!((request->agent.p[i] >= 'a' && request->agent.p[i] <= 'z') ||
+              (request->agent.p[i] >= '0' && request->agent.p[i] <= '9') ||
+              request->agent.p[i] == '-'))
+            return error_set(err, ERROR_INVALID, "'agent': '%.*s' is no name of an agent",
+                             STR_ARG(request->agent));
+    if (request->repo.len && !session_repo_valid(request->repo))
+        return error_set(err, ERROR_INVALID,
+                         "'repo' is not a URL of a repository (https, ssh, git, user@host:path)");
+    if (request->branch.len && !session_branch_valid(request->branch))
+        return error_set(err, ERROR_INVALID, "'branch': '%.*s' is not a name for a branch",
+                         STR_ARG(request->branch));
+    if (request->message.len > SESSION_MESSAGE_MAX)
+        return error_set(err, ERROR_LIMIT, "'message' is longer than %d bytes",
+                         SESSION_MESSAGE_MAX);
+    return 0;
+}
+
+/* Refused before anything is made: a backend that cannot do it, an unknown profile. */
+static int resolve(struct agents *agents, const struct agent_caller *caller,
+                   const struct agent_session_request *request, struct store_session *row,
+                   struct arena *arena, struct error *err)
+{
+    struct agent_profile profile;
+    int r;
+
+    if (agent_profile_resolve(agents, caller, &request->overrides, arena, &profile, err) < 0)
+        return -1;
+    r = agent_backend_require(profile.backend, PROVIDER_EXEC | PROVIDER_PORTS | PROVIDER_FILES,
+                              err);
+    row->profile = arena_str(arena, profile.name);
+    row->provider = arena_str(arena, str_of(agent_backend_name(profile.backend)));
+    row->permission = request->permission.len ? request->permission
+                                              : str_of(agent_permission_name(profile.permission));
+    /* Without isolation all sandboxes share the ports of one host. */
+    if (provider_caps(agent_backend_provider(profile.backend))->isolation == ISOLATION_NONE) {
+        uint16_t random;
+
+        random_bytes(&random, sizeof(random));
+        row->port = 20000 + random % 40000;
+    }
+    agent_profile_done(&profile);
+    if (r == 0 && !str_is(row->permission, "ask") && !str_is(row->permission, "edit") &&
+        !str_is(row->permission, "bypass"))
+        return error_set(err, ERROR_INVALID, "'permission_mode' must be ask, edit or bypass");
+    return r;
+}
+
+/* In a sandbox that is there already: it must be one of the caller's, and its server is shared. */
+static int share_server(struct agents *agents, const struct agent_caller *caller,
+                        struct store_session *row, struct arena *arena, struct error *err)
+{
+    struct agent_sandbox sandbox;
+    struct str token;
+
+    if (agent_sandbox_get(agents, caller, row->sandbox_id, false, arena, &sandbox, err) < 0)
+        return -1;
+    row->sandbox_id = sandbox.id;
+    row->provider = sandbox.provider;
+    if (store_session_server(agents->config.store, sandbox.id, arena, &token, &row->port, err) < 0)
+        return -1;
+    if (token.p)
+        row->agent_token = token;
+    return 0;
+}
+
+static void keep_overrides(struct live_session *live, const struct agent_session_request *request)
+{
+    const struct agent_overrides *from = &request->overrides;
+    struct agent_overrides *to = &live->overrides;
+    const char *name;
+    json_t *value;
+
+    *to = *from;
+    to->profile = arena_str(&live->arena, from->profile);
+    to->provider = arena_str(&live->arena, from->provider);
+    to->image = arena_str(&live->arena, from->image);
+    to->agent_type = arena_str(&live->arena, from->agent_type);
+    to->network = json_incref(from->network);
+    to->lifecycle = json_incref(from->lifecycle);
+    to->limits = json_incref(from->limits);
+    to->mcp = json_incref(from->mcp);
+    to->mounts = json_incref(from->mounts);
+    to->options = json_incref(from->options);
+    to->env = from->env ? json_copy(from->env) : json_object();
+    json_object_foreach(request->env, name, value)(void) json_object_set(to->env, name, value);
+    if (request->git_token.len) {
+        free(live->git_token);
+        live->git_token = str_dup(request->git_token);
+    }
+}
+
+/* Keys of models and of the repository that the agent needs are taken from this server's own
+ * environment when the request has none. */
+static void pass_keys(struct live_session *live)
+{
+    static const char *const names[] = {"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_BASE_URL",
+                                        "ANTHROPIC_BASE_URL"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const char *value = getenv(names[i]);
+
+        if (value && value[0] && !json_object_get(live->overrides.env, names[i]))
+            (void)json_object_set_new(live->overrides.env, names[i], json_string(value));
+    }
+}
+
+static void wait_settled(struct live_session *live)
+{
+    int64_t end_ms = clock_mono_ms() + PROVISION_WAIT_MS;
+
+    (void)pthread_mutex_lock(&live->lock);
+    while (session_in(live, "created") && clock_mono_ms() < end_ms) {
+        struct timespec until;
+
+        (void)clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += 1;
+        (void)pthread_cond_timedwait(&live->changed, &live->lock, &until);
+    }
+    (void)pthread_mutex_unlock(&live->lock);
+}
+
+static void view(const struct store_session *row, struct arena *arena, struct agent_session *out)
+{
+    *out = (struct agent_session){
+        .id = arena_str(arena, row->id),
+        .state = arena_str(arena, row->state),
+        .reason = arena_str(arena, row->reason),
+        .sandbox_id = arena_str(arena, row->sandbox_id),
+        .agent = arena_str(arena, row->agent),
+        .repo = arena_str(arena, row->repo),
+        .branch = arena_str(arena, row->branch),
+        .profile = arena_str(arena, row->profile),
+        .provider = arena_str(arena, row->provider),
+        .permission = arena_str(arena, row->permission),
+        .snapshot_id = arena_str(arena, row->snapshot_id),
+        .checkpoint = arena_str(arena, row->checkpoint),
+        .task_id = arena_str(arena, row->task_id),
+        .agent_id = arena_str(arena, row->agent_id),
+        .acp_session = arena_str(arena, row->acp_session),
+        .workdir = arena_str(arena, row->workdir),
+        .port = row->port,
+        .created_at_us = row->created_at_us,
+        .updated_at_us = row->updated_at_us,
+    };
+}
+
+static int first_message(struct live_session *live, const struct agent_session_request *request,
+                         struct error *err)
+{
+    return request->message.len ? store_message_add(live->agents->config.store, live->row.id,
+                                                    request->message, SESSION_MESSAGES_MAX, err)
+                                : 0;
+}
+
+int agent_session_new(struct agents *agents, const struct agent_caller *caller,
+                      const struct agent_session_request *request, bool wait, struct arena *arena,
+                      struct agent_session *out, struct error *err)
+{
+    struct agent_sessions *sessions = agents->sessions;
+    const struct agent_settings *settings = agents->config.settings;
+    char id[AGENT_ID_SIZE], token[33];
+    struct store_session row = {
+        .team_id = caller->team_id,
+        .state = STR("created"),
+        .sandbox_id = request->sandbox_id,
+        .owns_sandbox = request->sandbox_id.len == 0,
+        .agent = request->agent,
+        .repo = request->repo,
+        .branch = request->branch,
+        .mode = request->mode,
+        .checkpoint = request->checkpoint,
+        .agent_id = request->agent_id,
+        .task_id = request->task_id,
+        .port = settings->agent_port,
+        .created_at_us = clock_wall_us(),
+        .updated_at_us = clock_wall_us(),
+    };
+    struct live_session *live;
+
+    if (check_request(request, err) < 0 || resolve(agents, caller, request, &row, arena, err) < 0)
+        return -1;
+    agent_id("ses_", id);
+    id_hex(token, 16);
+    row.id = str_of(id);
+    row.agent_token = settings->agent_token[0] ? str_of(settings->agent_token) : str_of(token);
+    if (request->sandbox_id.len && share_server(agents, caller, &row, arena, err) < 0)
+        return -1;
+    live = live_new(agents, caller, &row);
+    keep_overrides(live, request);
+    pass_keys(live);
+    if (session_store(live, err) < 0 || first_message(live, request, err) < 0) {
+        session_free(live);
+        return -1;
+    }
+    (void)pthread_mutex_lock(&sessions->lock);
+    (void)map_put(&sessions->live, live->row.id, live);
+    live->refs++;
+    (void)pthread_mutex_unlock(&sessions->lock);
+    session_tell(live, "session.created",
+                 json_pack("{s:s,s:s}", "agent", live->row.agent.p, "repo", live->row.repo.p));
+    session_kick(live);
+    if (wait)
+        wait_settled(live);
+    (void)pthread_mutex_lock(&live->lock);
+    view(&live->row, arena, out);
+    if (live->attached)
+        out->base_url = arena_str(arena, live->public_url);
+    (void)pthread_mutex_unlock(&live->lock);
+    session_unref(live);
+    return 0;
+}
+
+/* ---- seen ---- */
+
+int agent_session_get(struct agents *agents, const struct agent_caller *caller, struct str id,
+                      struct arena *arena, struct agent_session *out, struct error *err)
+{
+    struct store_session row;
+    struct live_session *live;
+
+    if (store_session_get(agents->config.store, caller->team_id, id, arena, &row, err) < 0)
+        return -1;
+    if (caller->agent_id.len && row.agent_id.len && !str_eq(caller->agent_id, row.agent_id))
+        return error_set(err, ERROR_FORBIDDEN, "session '%.*s' belongs to another agent",
+                         STR_ARG(id));
+    view(&row, arena, out);
+    (void)pthread_mutex_lock(&agents->sessions->lock);
+    live = map_get(&agents->sessions->live, id);
+    if (live)
+        live->refs++;
+    (void)pthread_mutex_unlock(&agents->sessions->lock);
+    if (live) {
+        (void)pthread_mutex_lock(&live->lock);
+        if (live->attached)
+            out->base_url = arena_str(arena, live->public_url);
+        (void)pthread_mutex_unlock(&live->lock);
+        session_unref(live);
+    }
+    return 0;
+}
+
+int agent_session_list(struct agents *agents, const struct agent_caller *caller,
+                       struct arena *arena, struct agent_session **out, size_t *out_count,
+                       struct error *err)
+{
+    struct store_session *rows;
+    size_t count;
+
+    if (store_session_list(agents->config.store, caller->team_id, arena, &rows, &count, err) < 0)
+        return -1;
+    *out = arena_alloc(arena, (count + 1) * sizeof(**out));
+    *out_count = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!caller->agent_id.len || str_eq(caller->agent_id, rows[i].agent_id))
+            view(&rows[i], arena, &(*out)[(*out_count)++]);
+    return 0;
+}
+
+/* ---- changed ---- */
+
+int agent_session_send(struct agents *agents, const struct agent_caller *caller, struct str id,
+                       struct str text, struct error *err)
+{
+    struct live_session *live;
+    int r;
+
+    if (text.len == 0 || text.len > SESSION_MESSAGE_MAX || !str_valid_utf8(text) ||
+        memchr(text.p, 0, text.len))
+        return error_set(err, ERROR_INVALID, "'message' must be text of 1 to %d bytes",
+                         SESSION_MESSAGE_MAX);
+    if (live_get(agents, caller, id, &live, err) < 0)
+        return -1;
+    (void)pthread_mutex_lock(&live->lock);
+    r = store_message_add(agents->config.store, live->row.id, text, SESSION_MESSAGES_MAX, err);
+    if (r == 0) {
+        session_event(live, "session.message", json_pack("{s:o}", "text", json_str(text)));
+        live->failures = 0;
+        if (session_in(live, "completed") || session_in(live, "failed") ||
+            session_in(live, "canceled")) {
+            char reason[40];
+            bool was_lost = session_in(live, "canceled") || live->row.workdir.len == 0;
+
+            (void)snprintf(reason, sizeof(reason), "resume-after-%.*s", STR_ARG(live->row.state));
+            /* What was never provisioned, or whose sandbox is gone, begins at the beginning. */
+            r = session_set_state(live, was_lost ? "created" : "running", reason, err);
+        }
+        session_wake(live);
+    }
+    (void)pthread_mutex_unlock(&live->lock);
+    session_unref(live);
+    return r;
+}
+
+static int wrong_state(const struct live_session *live, const char *what, struct error *err)
+{
+    return error_set(err, ERROR_CONFLICT, "session '%.*s' is %.*s and cannot be %s",
+                     STR_ARG(live->row.id), STR_ARG(live->row.state), what);
+}
+
+int agent_session_pause(struct agents *agents, const struct agent_caller *caller, struct str id,
+                        struct error *err)
+{
+    struct session_streams streams = {0};
+    struct live_session *live;
+    int r;
+
+    if (live_get(agents, caller, id, &live, err) < 0)
+        return -1;
+    (void)pthread_mutex_lock(&live->lock);
+    if (session_in(live, "paused"))
+        r = 0;
+    else if (!session_in(live, "running") && !session_in(live, "completed"))
+        r = wrong_state(live, "paused", err);
+    else {
+        r = session_set_state(live, "paused", "asked", err);
+        streams = session_stream_take(live);
+        live->prompt_seq = 0;
+    }
+    (void)pthread_mutex_unlock(&live->lock);
+    session_stream_close(streams);
+    if (r == 0)
+        r = agent_sandbox_pause(agents, &live->caller, live->row.sandbox_id, err);
+    session_unref(live);
+    return r;
+}
+
+int agent_session_resume(struct agents *agents, const struct agent_caller *caller, struct str id,
+                         struct error *err)
+{
+    struct live_session *live;
+    int r = 0;
+
+    if (live_get(agents, caller, id, &live, err) < 0)
+        return -1;
+    (void)pthread_mutex_lock(&live->lock);
+    if (session_in(live, "paused")) {
+        live->failures = 0;
+        live->follow = true;
+        r = session_set_state(live, "running", "resumed", err);
+        session_wake(live);
+    } else if (!session_in(live, "running") && !session_in(live, "created"))
+        r = wrong_state(live, "resumed", err);
+    (void)pthread_mutex_unlock(&live->lock);
+    session_unref(live);
+    return r;
+}
+
+int agent_session_interrupt(struct agents *agents, const struct agent_caller *caller, struct str id,
+                            struct error *err)
+{
+    struct live_session *live;
+    int r = 0;
+
+    if (live_get(agents, caller, id, &live, err) < 0)
+        return -1;
+    (void)pthread_mutex_lock(&live->lock);
+    if (!live->attached)
+        r = wrong_state(live, "interrupted: no agent is at work", err);
+    else {
+        session_post(live, acp_notice_text("session/cancel", json_pack("{s:s}", "sessionId",
+                                                                       live->row.acp_session.p)));
+        session_event(live, "session.interrupted", NULL);
+    }
+    (void)pthread_mutex_unlock(&live->lock);
+    session_unref(live);
+    return r;
+}
+
+/* Its agent is told, but not waited for. */
+static void close_channel(struct live_session *live)
+{
+    auto_arena struct arena arena = {0};
+    struct error ignored;
+
+    if (live->row.acp_server.len)
+        (void)acp_rest(live->agents->config.fetch, &live->target, "DELETE",
+                       arena_printf(&arena, "/v1/acp/%s", live->row.acp_server.p), STR_NONE,
+                       CLOSE_MS, NULL, &ignored);
+}
+
+int agent_session_cancel(struct agents *agents, const struct agent_caller *caller, struct str id,
+                         bool kill_sandbox, struct error *err)
+{
+    struct session_streams streams = {0};
+    struct live_session *live;
+    bool was_attached, over;
+    int r = 0;
+
+    if (live_get(agents, caller, id, &live, err) < 0)
+        return -1;
+    (void)pthread_mutex_lock(&live->lock);
+    over = session_in(live, "canceled");
+    was_attached = live->attached;
+    if (!over)
+        r = session_set_state(live, "canceled", "asked", err);
+    streams = session_stream_take(live);
+    live->prompt_seq = 0;
+    (void)pthread_mutex_unlock(&live->lock);
+    session_stream_close(streams);
+    if (was_attached)
+        close_channel(live);
+    if (r == 0 && live->row.sandbox_id.len && live->row.owns_sandbox) {
+        r = kill_sandbox ? agent_sandbox_kill(agents, &live->caller, live->row.sandbox_id, err)
+                         : agent_sandbox_pause(agents, &live->caller, live->row.sandbox_id, err);
+        if (r < 0 && (err->code == ERROR_NOT_FOUND || err->code == ERROR_CONFLICT ||
+                      err->code == ERROR_UNSUPPORTED))
+            r = 0;
+    }
+    session_unref(live);
+    return r;
+}
+
+int agent_session_approve(struct agents *agents, const struct agent_caller *caller, struct str id,
+                          struct str request_id, struct str option, bool allow, struct error *err)
+{
+    auto_free char *name = str_dup(request_id.p ? request_id : STR(""));
+    struct live_session *live;
+    json_t *pending;
+    int r = 0;
+
+    if (live_get(agents, caller, id, &live, err) < 0)
+        return -1;
+    (void)pthread_mutex_lock(&live->lock);
+    pending = json_object_get(live->permissions, name);
+    if (!pending)
+        r = error_set(err, ERROR_NOT_FOUND, "session '%.*s' asks for no permission '%s'",
+                      STR_ARG(id), name);
+    else {
+        struct str chosen =
+            option.len ? option : session_option(json_object_get(pending, "options"), allow);
+
+        session_post(live,
+                     acp_result_text(json_object_get(pending, "id"), session_selected(chosen)));
+        session_event(live, allow ? "permission.granted" : "permission.denied",
+                      json_pack("{s:s}", "request_id", name));
+        (void)json_object_del(live->permissions, name);
+    }
+    (void)pthread_mutex_unlock(&live->lock);
+    session_unref(live);
+    return r;
+}
+
+int agent_session_snapshot(struct agents *agents, const struct agent_caller *caller, struct str id,
+                           struct str alias, struct arena *arena, struct agent_snapshot *out,
+                           struct error *err)
+{
+    struct live_session *live;
+    struct str name = alias;
+    int r;
+
+    if (live_get(agents, caller, id, &live, err) < 0)
+        return -1;
+    if (name.len == 0)
+        session_alias(live->row.repo, live->row.branch, arena, &name);
+    session_tell(live, "sandbox.snapshot.started", NULL);
+    r = live->row.sandbox_id.len == 0
+            ? error_set(err, ERROR_CONFLICT, "session '%.*s' has no sandbox yet", STR_ARG(id))
+            : agent_snapshot_create(agents, &live->caller, live->row.sandbox_id, name, -1, arena,
+                                    out, err);
+    (void)pthread_mutex_lock(&live->lock);
+    if (r == 0) {
+        struct error ignored;
+
+        live->row.snapshot_id = arena_str(&live->arena, out->id);
+        live->row.checkpoint = arena_str(&live->arena, name.len ? name : out->id);
+        (void)session_store(live, &ignored);
+        session_event(
+            live, "sandbox.snapshot.succeeded",
+            json_pack("{s:s,s:s}", "snapshot_id", out->id.p, "alias", live->row.checkpoint.p));
+    } else
+        session_event(live, "sandbox.snapshot.failed", json_pack("{s:s}", "message", err->message));
+    (void)pthread_mutex_unlock(&live->lock);
+    session_unref(live);
+    return r;
+}
+
+int agent_session_push(struct agents *agents, const struct agent_caller *caller, struct str id,
+                       const struct agent_push *push, struct arena *arena, struct agent_pushed *out,
+                       struct error *err)
+{
+    struct live_session *live;
+    int r;
+
+    *out = (struct agent_pushed){0};
+    if (live_get(agents, caller, id, &live, err) < 0)
+        return -1;
+    r = live->row.workdir.len == 0
+            ? error_set(err, ERROR_CONFLICT, "session '%.*s' has no workspace yet", STR_ARG(id))
+            : session_push(live, push, arena, out, err);
+    session_unref(live);
+    return r;
+}

@@ -1,0 +1,187 @@
+/* The parts of sessions that need no sandbox: names, classes, permissions, the stream of events. */
+#include <stdlib.h>
+
+#include "agent/agent_session_internal.h"
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/test.h"
+#include "json/json_shape.h"
+
+TEST(repository_urls)
+{
+    static const char *const good[] = {
+        "https://github.com/o/r",
+        "https://github.com/o/r.git",
+        "http://127.0.0.1:8080/r.git",
+        "ssh://git@host/o/r",
+        "git://127.0.0.1/r",
+        "git@github.com:o/r.git",
+        "file:///srv/r",
+        "/srv/git/r.git",
+    };
+    static const char *const bad[] = {
+        "",          "-u",        "--upload-pack=x", "ext::sh -c id",  "https://",
+        "ext::sh",   "host:path", "https://x/$(id)", "https://x/a b",  "a\nb@h:x",
+        "ftp://x/y", "fd::7",     "git@host::x",     "https://x/`id`", "javascript:1",
+    };
+
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+        CHECK(session_repo_valid(str_of(good[i])));
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        CHECK(!session_repo_valid(str_of(bad[i])));
+}
+
+TEST(branch_names)
+{
+    static const char *const bad[] = {"",     "-x",   "/x",  "x/",  ".x",     "x.",
+                                      "a..b", "a//b", "a b", "a;b", "x.lock", "a~1"};
+
+    CHECK(session_branch_valid(STR("main")));
+    CHECK(session_branch_valid(STR("task-12/fix_it.v2")));
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        CHECK(!session_branch_valid(str_of(bad[i])));
+}
+
+TEST(aliases_and_folders)
+{
+    static const struct {
+        const char *repo, *branch, *alias, *folder;
+    } rows[] = {
+        {"https://github.com/own/rep.git", "dev", "github/own/rep#dev", "rep"},
+        {"git@github.com:own/rep.git", "", "github/own/rep#main", "rep"},
+        {"https://git.example/a/b/c/", "x", "git/b/c#x", "c"},
+        {"git://127.0.0.1/rep", "", "git/127.0.0.1/rep#main", "rep"},
+        {"", "", "", "repo"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        auto_arena struct arena arena = {0};
+        struct str alias, folder;
+
+        session_alias(str_of(rows[i].repo), str_of(rows[i].branch), &arena, &alias);
+        session_repo_name(str_of(rows[i].repo), &arena, &folder);
+        CHECK(str_is(alias, rows[i].alias));
+        CHECK(str_is(folder, rows[i].folder));
+    }
+}
+
+TEST(what_a_push_failed_of)
+{
+    CHECK_STR(str_of(session_push_class(STR("fatal: Authentication failed for 'https://x'"))),
+              "auth");
+    CHECK_STR(str_of(session_push_class(STR("! [rejected] a -> a (non-fast-forward)"))),
+              "remote-rejected");
+    CHECK_STR(str_of(session_push_class(STR("error: src refspec HEAD does not match any"))),
+              "no-commits");
+    CHECK_STR(str_of(session_push_class(STR("ssh: connect to host: Connection refused"))),
+              "unknown");
+}
+
+TEST(what_may_be_done_without_asking)
+{
+    static const struct {
+        const char *mode, *kind;
+        bool allowed;
+    } rows[] = {
+        {"ask", "read", true},       {"ask", "edit", false},   {"ask", "execute", false},
+        {"edit", "edit", true},      {"edit", "delete", true}, {"edit", "execute", false},
+        {"bypass", "execute", true}, {"edit", "other", false}, {"ask", "", false},
+        {"edit", "fetch", false},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        CHECK_INT(session_permitted(str_of(rows[i].mode), str_of(rows[i].kind)), rows[i].allowed);
+}
+
+TEST(the_option_that_is_chosen)
+{
+    auto_json json_t *options =
+        json_pack("[{s:s,s:s},{s:s,s:s},{s:s,s:s}]", "optionId", "A", "kind", "allow_always",
+                  "optionId", "B", "kind", "allow_once", "optionId", "C", "kind", "reject_once");
+    auto_json json_t *none = session_selected(STR_NONE);
+
+    CHECK(str_is(session_option(options, true), "B"));
+    CHECK(str_is(session_option(options, false), "C"));
+    CHECK(session_option(NULL, true).p == NULL);
+    CHECK(str_is(json_get_str(json_object_get(none, "outcome"), "outcome"), "cancelled"));
+}
+
+struct seen {
+    size_t count;
+    int64_t last;
+    char method[32];
+};
+
+static void note(void *arg, int64_t id, json_t *message)
+{
+    struct seen *seen = arg;
+
+    seen->count++;
+    seen->last = id;
+    (void)str_copy(json_get_str(message, "method"), seen->method, sizeof(seen->method));
+}
+
+TEST(events_come_in_pieces)
+{
+    static const char text[] =
+        ": hello\r\n\r\nevent: message\r\nid: 7\r\ndata: {\"method\":\"a\"}\r\n"
+        "\r\nid: 8\ndata: {\"method\":\ndata: \"b\"}\n\ndata: no json\n\n"
+        "data: {\"method\":\"never ended\"}\n";
+
+    for (size_t piece = 1; piece < sizeof(text); piece++) {
+        struct acp_feed feed;
+        struct seen seen = {0};
+
+        acp_feed_init(&feed);
+        for (size_t at = 0; at < sizeof(text) - 1; at += piece) {
+            size_t left = sizeof(text) - 1 - at;
+
+            acp_feed_add(&feed, str_n(text + at, left < piece ? left : piece), note, &seen);
+        }
+        CHECK_INT(seen.count, 2);
+        CHECK_INT(seen.last, 8);
+        CHECK_STR(str_of(seen.method), "b");
+        CHECK_INT(feed.dropped, 1);
+        acp_feed_done(&feed);
+    }
+}
+
+TEST(an_event_without_end_is_dropped)
+{
+    struct acp_feed feed;
+    struct seen seen = {0};
+    auto_free char *block = xmalloc(1024 * 1024);
+
+    memset(block, 'x', 1024 * 1024);
+    acp_feed_init(&feed);
+    acp_feed_add(&feed, STR("data: "), note, &seen);
+    for (int i = 0; i < 6; i++)
+        acp_feed_add(&feed, str_n(block, 1024 * 1024), note, &seen);
+    acp_feed_add(&feed, STR("\n\ndata: {\"method\":\"next\"}\n\n"), note, &seen);
+    CHECK_INT(seen.count, 1);
+    CHECK_STR(str_of(seen.method), "next");
+    CHECK_INT(feed.dropped, 1);
+    acp_feed_done(&feed);
+}
+
+TEST(answers_of_the_agent)
+{
+    json_t *result = NULL;
+    struct error err;
+
+    CHECK_INT(
+        acp_outcome(200, STR("{\"id\":1,\"result\":{\"stopReason\":\"end_turn\"}}"), &result, &err),
+        0);
+    CHECK(str_is(json_get_str(result, "stopReason"), "end_turn"));
+    json_decref(result);
+    CHECK_INT(acp_outcome(200, STR("{\"id\":1,\"error\":{\"code\":1,\"message\":\"no\"}}"), &result,
+                          &err),
+              -1);
+    CHECK_INT(err.code, ERROR_INVALID);
+    CHECK_INT(acp_outcome(502, STR("{\"detail\":\"gone\"}"), &result, &err), -1);
+    CHECK_INT(err.code, ERROR_UNAVAILABLE);
+    CHECK(strstr(err.message, "gone") != NULL);
+    CHECK_INT(acp_outcome(200, STR("junk"), &result, &err), -1);
+    CHECK_INT(acp_outcome(404, STR(""), &result, &err), -1);
+    CHECK_INT(err.code, ERROR_NOT_FOUND);
+}

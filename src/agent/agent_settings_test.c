@@ -1,0 +1,340 @@
+#include "agent/agent_settings.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "agent/agent_backend.h"
+#include "agent/agent_core_env.h"
+#include "base/cleanup.h"
+#include "fetch/fetch.h"
+#include "json/json_shape.h"
+
+static void settings_cleanup(struct agent_settings *settings)
+{
+    agent_settings_done(settings);
+}
+#define auto_settings __attribute__((cleanup(settings_cleanup)))
+
+static void load(const char *file, struct agent_settings *out)
+{
+    auto_buf struct buf faults = {0};
+
+    buf_init(&faults, 65536);
+    if (agent_settings_load(str_of(file), core_getenv, out, &faults) < 0)
+        test_fail(__FILE__, __LINE__, "faults: %s", faults.p);
+}
+
+/* The faults as text. */
+static char *load_bad(const char *file)
+{
+    struct agent_settings settings;
+    struct buf faults;
+
+    buf_init(&faults, 65536);
+    CHECK_INT(agent_settings_load(str_of(file), core_getenv, &settings, &faults), -1);
+    return buf_take(&faults);
+}
+
+static const struct agent_backend_settings *backend(const struct agent_settings *settings,
+                                                    const char *name)
+{
+    for (size_t i = 0; i < settings->backend_count; i++)
+        if (strcmp(settings->backends[i].name, name) == 0)
+            return &settings->backends[i];
+    return NULL;
+}
+
+#define HAS(text, part)                                                       \
+    do {                                                                      \
+        if (!strstr(text, part))                                              \
+            test_fail(__FILE__, __LINE__, "'%s' is not in:\n%s", part, text); \
+    } while (0)
+
+TEST(settings_nothing_said)
+{
+    auto_settings struct agent_settings settings;
+
+    load(NULL, &settings);
+    CHECK_STR(str_of(settings.default_provider), "e2b");
+    CHECK_INT(settings.backend_count, 2);
+    CHECK_STR(str_of(backend(&settings, "e2b")->api_url), "embedded");
+    CHECK(backend(&settings, "docker") != NULL);
+    CHECK_INT(settings.retry.attempts, 3);
+    CHECK_INT(settings.retry.min_ms, 1000);
+    CHECK_INT(settings.retry.max_ms, 10000);
+    CHECK(!settings.retry.on_quota);
+    CHECK_INT(settings.breaker.failures, 5);
+    CHECK_INT(settings.breaker.open_ms, 30000);
+    CHECK_INT(settings.health_interval_s, 30);
+    CHECK_INT(settings.stale_after_s, 86400);
+    CHECK_INT(settings.runner_ttl_ms, 60000);
+    CHECK_INT(settings.agent_port, 2468);
+    CHECK_INT(settings.sandbox_timeout_ms, 600000);
+    CHECK_INT(settings.command_timeout_s, 300);
+}
+
+TEST(settings_environment)
+{
+    auto_settings struct agent_settings settings;
+
+    core_environment =
+        "AGENT_RUNTIME_PROVIDER= Daytona \0EXO_SANDBOX_BACKEND=docker\0"
+        "E2B_API_KEY=e2b_k\0E2B_API_URL=http://127.0.0.1:1\0E2B_DOMAIN=d.example\0"
+        "E2B_TEMPLATE=tpl\0E2B_SECURE=1\0E2B_TIMEOUT=120\0"
+        "E2B_SANDBOX_TIMEOUT_MS=1800000\0E2B_SANDBOX_AGENT_PORT=3000\0"
+        "E2B_HEALTH_RETRIES=7\0E2B_HEALTH_INTERVAL_MS=50\0SANDBOX_AGENT_TOKEN=tok\0"
+        "DAYTONA_API_KEY=dtn\0DAYTONA_API_URL=http://d\0DAYTONA_TOOLBOX_URL=http://t\0"
+        "DAYTONA_TARGET=eu\0DAYTONA_ORGANIZATION_ID=org\0BROWSERBASE_API_KEY=bbk\0"
+        "BROWSERBASE_BASE_URL=http://b\0LOCAL_RUNNER_HEARTBEAT_TTL_MS=5000\0"
+        "E2B_REPO_CLONE_COMMAND=clone {repo_url}\0E2B_ENVD_BASE_URL=http://e\0"
+        "DOCKER_HOST=unix:///x/y.sock\0QUICKSAND_PROCESS_SOCKET=/p.sock\0";
+    load(NULL, &settings);
+    CHECK_STR(str_of(settings.default_provider), "daytona");
+    CHECK_STR(str_of(backend(&settings, "e2b")->api_url), "http://127.0.0.1:1");
+    CHECK_STR(str_of(backend(&settings, "e2b")->api_key), "e2b_k");
+    CHECK_STR(str_of(backend(&settings, "e2b")->domain), "d.example");
+    CHECK(json_is_true(json_object_get(backend(&settings, "e2b")->record, "secure")));
+    CHECK_STR(json_get_str(backend(&settings, "e2b")->record, "envd_url"), "http://e");
+    CHECK(!json_object_get(backend(&settings, "e2b")->record, "api_key"));
+    CHECK_STR(str_of(backend(&settings, "daytona")->api_key), "dtn");
+    CHECK_STR(json_get_str(backend(&settings, "daytona")->record, "toolbox_url"), "http://t");
+    CHECK_STR(json_get_str(backend(&settings, "daytona")->record, "organization_id"), "org");
+    CHECK_STR(str_of(backend(&settings, "browserbase")->api_url), "http://b");
+    CHECK_STR(json_get_str(backend(&settings, "docker")->record, "socket"), "/x/y.sock");
+    CHECK_STR(json_get_str(backend(&settings, "local")->record, "socket"), "/p.sock");
+    CHECK_STR(str_of(backend(&settings, "local")->type), "process");
+    CHECK_STR(str_of(settings.default_template), "tpl");
+    CHECK_INT(settings.command_timeout_s, 120);
+    CHECK_INT(settings.sandbox_timeout_ms, 1800000);
+    CHECK_INT(settings.agent_port, 3000);
+    CHECK_INT(settings.agent_health_tries, 7);
+    CHECK_INT(settings.agent_health_ms, 50);
+    CHECK_INT(settings.runner_ttl_ms, 5000);
+    CHECK_STR(str_of(settings.agent_token), "tok");
+    CHECK_STR(str_of(settings.clone_command), "clone {repo_url}");
+}
+
+TEST(settings_names_of_exo)
+{
+    auto_settings struct agent_settings settings;
+
+    core_environment = "EXO_SANDBOX_BACKEND=docker\0E2B_TEMPLATE_ID=base2\0E2B_API_KEY=k\0";
+    load(NULL, &settings);
+    CHECK_STR(str_of(settings.default_provider), "docker");
+    CHECK_STR(str_of(settings.default_template), "base2");
+    /* A key without an address is the public service. */
+    CHECK_STR(str_of(backend(&settings, "e2b")->api_url), "");
+}
+
+static const char example[] =
+    "{ \"listen\": \"127.0.0.1:8000\", \"data_dir\": \"/var/lib/x\", \"default_provider\": \"e2b\","
+    "  \"providers\": { \"e2b\": {\"type\":\"e2b\",\"api_url\":\"embedded\",\"domain\":\"d\","
+    "     \"api_key\":\"env:E2B_API_KEY\",\"secure\":true,\"egress\":[\"allow-all\"],"
+    "     \"max_sandboxes\":20},"
+    "   \"daytona\": {\"type\":\"daytona\",\"api_key\":\"env:DAYTONA_API_KEY\"},"
+    "   \"docker\": {\"type\":\"docker\"}, \"local\": {\"type\":\"local\"},"
+    "   \"bb\": {\"type\":\"browserbase\",\"api_key\":\"env:BROWSERBASE_API_KEY\"} },"
+    "  \"profiles\": { \"default\": {\"provider\":\"e2b\",\"template\":\"base\","
+    "     \"network\":{\"mode\":\"allow-all\"}, \"persistent\":false,"
+    "     \"lifecycle\":{\"idleTimeoutSeconds\":900,\"maxLifetimeSeconds\":604800},"
+    "     \"timeout\":300,\"outputLimitBytes\":65536,\"permissionMode\":\"ask\",\"envVars\":{},"
+    "     \"mcp\":null} },"
+    "  \"agents\": {\"ci-fix\":\"default\",\"visual-tester\":\"desktop\",\"web-scraper\":\"web\"},"
+    "  \"retry\": {\"attempts\":4,\"min_s\":0.5,\"max_s\":10,\"on_quota\":false},"
+    "  \"breaker\": {\"failures\":5,\"open_s\":30}, \"health_interval_s\":30,"
+    "  \"stale_after_s\":86400, \"commands\": {\"allow\":[\"git \"]} }";
+
+TEST(settings_whole_file)
+{
+    auto_settings struct agent_settings settings;
+
+    core_environment = "DAYTONA_API_KEY=dtn\0BROWSERBASE_API_KEY=bbk\0E2B_API_URL=http://other\0";
+    load(example, &settings);
+    CHECK_INT(settings.backend_count, 5);
+    CHECK_STR(str_of(backend(&settings, "e2b")->api_url), "embedded"); /* file over environment */
+    CHECK_INT(backend(&settings, "e2b")->max_sandboxes, 20);
+    CHECK_STR(str_of(backend(&settings, "bb")->type), "browserbase");
+    CHECK_STR(str_of(backend(&settings, "bb")->api_key), "bbk");
+    CHECK_STR(str_of(backend(&settings, "local")->type), "process");
+    CHECK_INT(settings.retry.attempts, 4);
+    CHECK_INT(settings.retry.min_ms, 500);
+    CHECK_STR(json_get_str(settings.agents, "web-scraper"), "web");
+    CHECK_INT(json_array_size(settings.allow), 1);
+    CHECK_STR(str_of(settings.listen), "127.0.0.1:8000");
+}
+
+TEST(settings_all_faults_at_once)
+{
+    auto_free char *faults = NULL;
+
+    core_environment = "E2B_TIMEOUT=soon\0E2B_SECURE=maybe\0DOCKER_HOST=ssh://h\0";
+    faults = load_bad(
+        "{\"lisen\":\"x\", \"default_provider\":\"lambda\","
+        " \"providers\":{\"e2b\":{\"type\":\"e2b\",\"api_url\":\"http://h\",\"tmeplate\":\"b\"},"
+        "   \"k\":{\"type\":\"kubernetes\"}, \"d\":{\"type\":\"daytona\",\"api_key\":\"env:NOPE\"},"
+        "   \"runner\":{\"type\":\"e2b\"}},"
+        " \"profiles\":{\"x\":{\"network\":{\"mode\":\"open\"},\"timeout\":601,"
+        "   \"lifecycle\":{\"idleTimeoutSeconds\":604801}}, \"Bad Name\":{}},"
+        " \"retry\":{\"attempts\":0,\"wait\":1}, \"commands\":{\"allow\":[1]},"
+        " \"agents\":{\"a\":5}}");
+    HAS(faults, "E2B_TIMEOUT: must be a whole number from 1 to 600\n");
+    HAS(faults, "E2B_SECURE: must be 0, 1, true or false\n");
+    HAS(faults, "DOCKER_HOST: must be");
+    HAS(faults, "lisen: unknown key\n");
+    HAS(faults, "default_provider: unknown provider 'lambda'; there are: e2b");
+    HAS(faults, "providers.e2b.tmeplate: unknown key\n");
+    HAS(faults, "providers.e2b.api_key: is needed for a remote endpoint");
+    HAS(faults, "providers.k.type: 'kubernetes' is none of");
+    HAS(faults, "providers.d.api_key: the environment variable 'NOPE' is not set\n");
+    HAS(faults, "providers.runner: is not a name");
+    HAS(faults, "profiles.x.network.mode: must be allow-all, deny-all or restricted\n");
+    HAS(faults, "profiles.x.timeout: must be a whole number from 1 to 600\n");
+    HAS(faults, "profiles.x.lifecycle.idleTimeoutSeconds: must be a whole number from 1 to 604800");
+    HAS(faults, "profiles.Bad Name: is not a name");
+    HAS(faults, "retry.attempts: must be a whole number from 1 to 10\n");
+    HAS(faults, "retry.wait: unknown key\n");
+    HAS(faults, "commands.allow[0]: must be a string");
+    HAS(faults, "agents.a: must be the name of a profile\n");
+}
+
+TEST(settings_not_json)
+{
+    auto_free char *faults = load_bad("{\"a\":");
+    auto_free char *array = load_bad("[]");
+
+    HAS(faults, "file: ");
+    HAS(array, "file: must be a JSON object\n");
+}
+
+TEST(settings_unknown_provider_of_the_environment)
+{
+    auto_free char *faults = NULL;
+
+    core_environment = "AGENT_RUNTIME_PROVIDER=firecracker\0";
+    faults = load_bad(NULL);
+    HAS(faults, "AGENT_RUNTIME_PROVIDER: unknown provider 'firecracker'; there are: e2b, docker\n");
+}
+
+TEST(settings_runner_as_default)
+{
+    auto_settings struct agent_settings settings;
+
+    core_environment = "AGENT_RUNTIME_PROVIDER=LOCAL-RUNNER\0";
+    load(NULL, &settings);
+    CHECK_STR(str_of(settings.default_provider), "local-runner");
+}
+
+TEST(settings_secrets_in_files)
+{
+    auto_settings struct agent_settings settings;
+    auto_free char *faults = NULL;
+    char path[] = "/tmp/agent_secret.XXXXXX", file[256];
+    auto_close int fd = mkstemp(path);
+
+    CHECK(fd >= 0 && write(fd, "dtn_file\n", 9) == 9);
+    (void)snprintf(file, sizeof(file),
+                   "{\"providers\":{\"daytona\":{\"api_key\":\"file:%s\"}},"
+                   "\"profiles\":{\"p\":{\"network\":{\"mode\":\"allow-all\"},"
+                   "\"envVars\":{\"T\":\"file:%s\"}}}}",
+                   path, path);
+    load(file, &settings);
+    CHECK_STR(str_of(backend(&settings, "daytona")->api_key), "dtn_file");
+    CHECK_STR(
+        json_get_str(json_object_get(json_object_get(settings.profiles, "p"), "envVars"), "T"),
+        "dtn_file");
+    CHECK_INT(fchmod(fd, 0644), 0);
+    faults = load_bad(file);
+    HAS(faults, "providers.daytona.api_key: file '");
+    HAS(faults, "can be read or changed by everybody: chmod 600 it\n");
+    HAS(faults, "profiles.p.envVars.T: file '");
+    (void)unlink(path);
+}
+
+TEST(settings_execution)
+{
+    auto_settings struct agent_settings settings;
+    const json_t *desktop, *web, *e2b;
+
+    core_environment = "";
+    load("{\"execution\":{\"default\":\"e2b\","
+         " \"e2b\":{\"apiKey\":\"e2b_x\",\"template\":\"relay\",\"timeout\":300000,"
+         "   \"enableMcp\":true},"
+         " \"e2bDesktop\":{\"apiKey\":\"e2b_y\",\"resolution\":{\"width\":1280,\"height\":720},"
+         "   \"vncEnabled\":true},"
+         " \"browserbase\":{\"apiKey\":\"bb_z\",\"proxy\":\"residential\",\"captchaSolver\":true},"
+         " \"agentOverrides\":{\"visual-tester\":{\"backend\":\"e2b-desktop\","
+         "   \"capabilities\":[\"gui\"]}, \"web-scraper\":{\"backend\":\"browserbase\"},"
+         "   \"ci-fix\":{\"backend\":\"e2b\"}}}}",
+         &settings);
+    CHECK_STR(str_of(backend(&settings, "e2b")->api_key), "e2b_x");
+    CHECK_STR(str_of(backend(&settings, "browserbase")->api_key), "bb_z");
+    CHECK_STR(json_get_str(settings.agents, "visual-tester"), "e2b-desktop");
+    CHECK_STR(json_get_str(settings.agents, "web-scraper"), "browserbase");
+    CHECK_STR(json_get_str(settings.agents, "ci-fix"), "e2b");
+    e2b = json_object_get(settings.profiles, "default");
+    CHECK_STR(json_get_str(e2b, "template"), "relay");
+    CHECK_INT(json_integer_value(
+                  json_object_get(json_object_get(e2b, "lifecycle"), "idleTimeoutSeconds")),
+              300);
+    CHECK(json_is_object(json_object_get(e2b, "mcp")));
+    desktop = json_object_get(settings.profiles, "e2b-desktop");
+    CHECK_STR(json_get_str(json_object_get(desktop, "options"), "resolution"), "1280x720");
+    CHECK_STR(json_get_str(json_object_get(desktop, "options"), "apiKey"), "e2b_y");
+    web = json_object_get(settings.profiles, "browserbase");
+    CHECK(json_is_true(json_object_get(json_object_get(web, "options"), "proxies")));
+}
+
+TEST(settings_execution_faults)
+{
+    auto_free char *faults = NULL;
+
+    core_environment = "";
+    faults = load_bad("{\"execution\":{\"default\":\"fly\",\"e2b\":{\"tmout\":1},"
+                      "\"browserbase\":{\"apiKey\":\"k\",\"proxy\":\"mobile\"},"
+                      "\"agentOverrides\":{\"x\":{\"backend\":\"lambda\"}}}}");
+    HAS(faults, "execution.default: must be");
+    HAS(faults, "execution.e2b.tmout: unknown key\n");
+    HAS(faults, "execution.browserbase.proxy: must be");
+    HAS(faults, "execution.agentOverrides.x.backend: must be");
+}
+
+static int no_call(void *arg, struct str team_id, const char *method, const char *target,
+                   struct str body, int *out_status, struct buf *out_body, struct error *err)
+{
+    (void)arg;
+    (void)team_id;
+    (void)method;
+    (void)target;
+    (void)body;
+    (void)out_status;
+    (void)out_body;
+    return error_set(err, ERROR_UNAVAILABLE, "no engine");
+}
+
+/* The whole example with the real providers: each takes its record, and asks nobody. */
+TEST(settings_example_opens)
+{
+    auto_settings struct agent_settings settings;
+    auto_store struct store *store = NULL;
+    struct provider_embedded embedded = {.call = no_call, .proxy_url = "http://127.0.0.1:1"};
+    struct fetch *fetch = fetch_new();
+    struct agents *agents = NULL;
+    auto_json json_t *list = NULL;
+
+    core_environment = "DAYTONA_API_KEY=dtn\0BROWSERBASE_API_KEY=bbk\0"
+                       "QUICKSAND_PROCESS_SOCKET=/nowhere/agent.sock\0";
+    load(example, &settings);
+    OK(store_open(":memory:", &store, &err));
+    OK(agents_open(&(struct agents_config){.store = store,
+                                           .settings = &settings,
+                                           .fetch = fetch,
+                                           .embedded = &embedded,
+                                           .server_url = "http://127.0.0.1:1"},
+                   &agents, &err));
+    list = agent_backends_json(agents, &(struct agent_caller){.team_id = STR("t1")}, false);
+    CHECK_INT(json_array_size(list), 5);
+    CHECK_STR(json_get_str(json_array_get(list, 3), "type"), "process");
+    agents_close(agents);
+    fetch_free(fetch);
+}

@@ -1,0 +1,221 @@
+/* Snapshots: references to what a provider keeps, with a name of the team's and an end. The row is
+ * written before the provider is asked, so that none is forgotten; a name changes hands only when the
+ * new snapshot is ready, and the old one is deleted then. */
+#include <stdlib.h>
+
+#include "agent/agent_event.h"
+#include "agent/agent_sandbox_internal.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "json/json_shape.h"
+
+enum { ALIAS_MAX = 512 };
+
+static void snapshot_of(const struct store_agent_snapshot *row, struct agent_snapshot *out)
+{
+    *out = (struct agent_snapshot){
+        .id = row->id,
+        .kind = row->kind,
+        .provider = row->provider,
+        .external_id = row->external_id,
+        .sandbox_id = row->sandbox_id,
+        .image = row->image,
+        .alias = row->alias,
+        .state = row->state,
+        .created_at_us = row->created_at_us,
+        .expires_at_us = row->expires_at_us,
+    };
+    if (out->expires_at_us && out->expires_at_us <= clock_wall_us())
+        out->state = STR("expired");
+}
+
+int agent_snapshot_usable(struct agents *agents, const struct agent_backend *backend,
+                          const struct store_agent_snapshot *row, struct error *err)
+{
+    struct provider *provider = agent_backend_provider((struct agent_backend *)(uintptr_t)backend);
+    const char *kind = provider_caps(provider)->snapshot_kind;
+
+    (void)agents;
+    if (!kind)
+        return error_set(err, ERROR_UNSUPPORTED, "provider '%s' does not support %s",
+                         agent_backend_name(backend), provider_feature_name(PROVIDER_SNAPSHOT));
+    if (!str_is(row->kind, kind))
+        return error_set(err, ERROR_UNSUPPORTED,
+                         "snapshot '%.*s' is of kind '%.*s'; provider '%s' starts only from '%s'",
+                         STR_ARG(row->id), STR_ARG(row->kind), agent_backend_name(backend), kind);
+    if (!str_is(row->provider, agent_backend_name(backend)))
+        return error_set(err, ERROR_UNSUPPORTED,
+                         "snapshot '%.*s' is kept by provider '%.*s', not by '%s'",
+                         STR_ARG(row->id), STR_ARG(row->provider), agent_backend_name(backend));
+    if (row->expires_at_us && row->expires_at_us <= clock_wall_us())
+        return error_set(err, ERROR_NOT_FOUND, "snapshot '%.*s' has expired", STR_ARG(row->id));
+    if (!str_is(row->state, "ready"))
+        return error_set(err, ERROR_CONFLICT, "snapshot '%.*s' is not ready (%.*s)",
+                         STR_ARG(row->id), STR_ARG(row->state));
+    return 0;
+}
+
+static void tell(struct agents *agents, const struct agent_caller *caller,
+                 const struct agent_use *use, const char *type,
+                 const struct store_agent_snapshot *row, const struct error *why)
+{
+    json_t *data = json_pack("{s:o}", "snapshot_id", json_str(row->id));
+    struct agent_event event = {
+        .type = str_of(type),
+        .sandbox_id = use->sandbox.id,
+        .agent_id = use->sandbox.agent_id,
+        .task_id = use->sandbox.task_id,
+        .actor = caller->actor,
+        .data = data,
+    };
+
+    if (row->alias.p)
+        (void)json_object_set_new(data, "alias", json_str(row->alias));
+    if (why)
+        (void)json_object_set_new(data, "message", json_str(str_of(why->message)));
+    agent_event_add(agents, caller, &event);
+    json_decref(data);
+}
+
+/* Who held the name before is not needed any more. */
+static void drop_replaced(struct agents *agents, const struct agent_caller *caller,
+                          const struct store_agent_snapshot *old)
+{
+    struct error err;
+
+    if (agent_snapshot_drop(agents, caller, old, &err) < 0)
+        log_warn("agent", "snapshot=%.*s replaced but not deleted, left to the sweep: %s",
+                 STR_ARG(old->id), err.message);
+}
+
+static int make(struct agents *agents, const struct agent_caller *caller, struct agent_use *use,
+                struct store_agent_snapshot *row, struct arena *arena, struct error *err)
+{
+    const char *name = arena_printf(arena, "qs-%s", row->id.p + sizeof("snap_") - 1);
+    struct agent_try try = {0};
+    int r;
+
+    if (agent_try_begin(&try, agents, use->backend, err) < 0)
+        return -1;
+    /* Once: a second one could be made beside one whose answer got lost. */
+    try.attempt = (int)agents->config.settings->retry.attempts;
+    r = provider_snapshot(use->provider, &use->ref, name, arena, &row->external_id, err);
+    (void)agent_try_again(&try, r, err);
+    if (r < 0 && agent_use_recover(agents, caller, use, arena, err) > 0)
+        r = provider_snapshot(use->provider, &use->ref, name, arena, &row->external_id, err);
+    if (r == 0 && !row->external_id.len)
+        return error_set(err, ERROR_UNAVAILABLE,
+                         "provider '%s' has made a snapshot without an id (invalid-snapshot-id)",
+                         agent_backend_name(use->backend));
+    return r;
+}
+
+int agent_snapshot_create(struct agents *agents, const struct agent_caller *caller, struct str id,
+                          struct str alias, int64_t ttl_s, struct arena *arena,
+                          struct agent_snapshot *out, struct error *err)
+{
+    struct store *store = agents->config.store;
+    struct store_agent_snapshot row, old;
+    char snapshot_id[AGENT_ID_SIZE];
+    struct error ignored;
+    struct agent_use use;
+    bool replaces;
+
+    if (alias.p && (!alias.len || alias.len > ALIAS_MAX || !str_valid_utf8(alias) ||
+                    memchr(alias.p, '\0', alias.len)))
+        return error_set(err, ERROR_INVALID, "alias must be 1 to %d bytes of text", ALIAS_MAX);
+    if (agent_use(agents, caller, id, PROVIDER_SNAPSHOT, arena, &use, err) < 0)
+        return -1;
+    agent_id("snap_", snapshot_id);
+    if (ttl_s < 0)
+        ttl_s = agents->config.settings->checkpoint_ttl_s;
+    row = (struct store_agent_snapshot){
+        .id = arena_str(arena, str_of(snapshot_id)),
+        .team_id = caller->team_id,
+        .alias = arena_str(arena, alias),
+        .kind = str_of(provider_caps(use.provider)->snapshot_kind),
+        .provider = str_of(agent_backend_name(use.backend)),
+        .sandbox_id = use.sandbox.id,
+        .image = use.sandbox.image,
+        .state = STR("ready"),
+        .created_at_us = clock_wall_us(),
+    };
+    row.expires_at_us = ttl_s > 0 ? row.created_at_us + ttl_s * 1000000 : 0;
+    if (store_agent_snapshot_insert(store, &row, err) < 0)
+        return -1;
+    tell(agents, caller, &use, "snapshot.started", &row, NULL);
+    replaces = alias.p &&
+               store_agent_snapshot_get(store, caller->team_id, alias, arena, &old, &ignored) == 0;
+    if (make(agents, caller, &use, &row, arena, err) < 0 ||
+        store_agent_snapshot_ready(store, &row, clock_wall_us(), err) < 0) {
+        (void)store_agent_snapshot_state(store, row.id, "error", &ignored);
+        tell(agents, caller, &use, "snapshot.failed", &row, err);
+        return -1;
+    }
+    tell(agents, caller, &use, "snapshot.succeeded", &row, NULL);
+    if (replaces && !str_eq(old.id, row.id))
+        drop_replaced(agents, caller, &old);
+    snapshot_of(&row, out);
+    return 0;
+}
+
+int agent_snapshot_get(struct agents *agents, const struct agent_caller *caller, struct str name,
+                       struct arena *arena, struct agent_snapshot *out, struct error *err)
+{
+    struct store_agent_snapshot row;
+
+    if (store_agent_snapshot_get(agents->config.store, caller->team_id, name, arena, &row, err) < 0)
+        return -1;
+    snapshot_of(&row, out);
+    return 0;
+}
+
+int agent_snapshot_list(struct agents *agents, const struct agent_caller *caller,
+                        struct str sandbox_id, struct arena *arena, struct agent_snapshot **out,
+                        size_t *out_count, struct error *err)
+{
+    struct store_agent_snapshot *rows = NULL;
+    size_t count = 0;
+
+    if (store_agent_snapshot_list(agents->config.store, caller->team_id, sandbox_id, STR_NONE,
+                                  arena, &rows, &count, err) < 0)
+        return -1;
+    *out = arena_alloc(arena, (count + 1) * sizeof(**out));
+    for (size_t i = 0; i < count; i++)
+        snapshot_of(&rows[i], &(*out)[i]);
+    *out_count = count;
+    return 0;
+}
+
+int agent_snapshot_drop(struct agents *agents, const struct agent_caller *caller,
+                        const struct store_agent_snapshot *row, struct error *err)
+{
+    struct agent_try try = {.once_more_is_safe = true};
+    struct agent_backend *backend = NULL;
+    int r;
+
+    if (row->external_id.p) {
+        if (agent_backend_find(agents, caller, row->provider, &backend, err) < 0 ||
+            agent_try_begin(&try, agents, backend, err) < 0)
+            return -1;
+        do
+            r = provider_snapshot_delete(agent_backend_provider(backend), row->team_id,
+                                         row->external_id, err);
+        while (agent_try_again(&try, r, err));
+        if (r < 0 && err->code != ERROR_NOT_FOUND)
+            return -1;
+    }
+    return store_agent_snapshot_delete(agents->config.store, row->id, err);
+}
+
+int agent_snapshot_delete(struct agents *agents, const struct agent_caller *caller, struct str name,
+                          struct error *err)
+{
+    auto_arena struct arena arena = {0};
+    struct store_agent_snapshot row;
+
+    if (store_agent_snapshot_get(agents->config.store, caller->team_id, name, &arena, &row, err) <
+        0)
+        return -1;
+    return agent_snapshot_drop(agents, caller, &row, err);
+}

@@ -1,0 +1,57 @@
+/* Requests from inside this process: the same handlers, log and audit as over the wire, without a
+ * socket or a key. */
+#include "api/api_internal.h"
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/id.h"
+#include "base/log.h"
+
+static int find_route(struct api_call *call, struct str target, struct error *err)
+{
+    char allow[API_ALLOW_SIZE];
+
+    call->query = target;
+    call->path = str_split(&call->query, '?');
+    if (api_routes_find(call->method, call->path, &call->arena, &call->route, call->params,
+                        allow) != API_MATCH_FOUND)
+        return error_set(err, ERROR_INTERNAL, "there is no route for %.*s %.*s",
+                         STR_ARG(call->method), STR_ARG(call->path));
+    if (call->route->auth == API_AUTH_OPERATOR)
+        return error_set(err, ERROR_FORBIDDEN, "%.*s is not for the inside", STR_ARG(call->path));
+    if (call->body.len > call->route->body_max)
+        return error_set(err, ERROR_LIMIT, "the body for %.*s is too long", STR_ARG(call->path));
+    return 0;
+}
+
+int api_local(struct api *api, const struct api_local *request, int *out_status,
+              struct buf *out_body, struct error *err)
+{
+    struct api_call *call = xcalloc(1, sizeof(*call));
+    struct error failure = {0};
+    int result;
+
+    call->api = api;
+    call->started_us = clock_mono_us();
+    id_hex(call->request_id, (API_REQUEST_ID_SIZE - 1) / 2);
+    call->method = str_of(request->method);
+    call->body = request->body;
+    call->team_id = request->team_id;
+    call->key_id = STR("runtime");
+    result = find_route(call, str_of(request->target), err);
+    if (result == 0) {
+        if (call->route->handler(call, &failure) < 0)
+            api_fail(call, &failure);
+        api_audit(call);
+        api_monitor_count(api, call->status, clock_mono_us() - call->started_us);
+        log_debug("api", "request=%s %s %.*s status=%d inside", call->request_id, request->method,
+                  STR_ARG(call->path), call->status);
+        *out_status = call->status;
+        if (call->text && !buf_add_str(out_body, str_of(call->text)))
+            result =
+                error_set(err, ERROR_LIMIT, "the answer of %.*s is too long", STR_ARG(call->path));
+    }
+    free(call->text);
+    arena_done(&call->arena);
+    free(call);
+    return result;
+}

@@ -1,0 +1,365 @@
+/* From an exchange on a loop to a handler on a worker and back.
+ *
+ * A struct v1_call is owned by the loop until it is queued, by the worker while it runs, and by the
+ * loop again from done() on. `ex` is only touched on the loop. When the client goes while a worker
+ * runs, on_exchange_done() forgets the exchange and done() frees the call; otherwise the call lives
+ * until its exchange is over, or is taken over by a stream.
+ *
+ * A handler may instead write its answer in pieces, or read its body so (v1_pipe.h); or leave a
+ * take_over() for the loop, which makes an event stream or a WebSocket of the exchange. */
+#include "api_v1/v1.h"
+
+#include "api_v1/v1_internal.h"
+#include "api_v1/v1_ui.h"
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/encode.h"
+#include "base/id.h"
+#include "base/log.h"
+#include "http/http_server.h"
+#include "json/json_shape.h"
+
+#define PREFIX "/api/v1"
+#define HEADER(name, value)             \
+    {                                   \
+        {"" name, sizeof(name) - 1},    \
+        {                               \
+            "" value, sizeof(value) - 1 \
+        }                               \
+    }
+#define ANY_ORIGIN HEADER("Access-Control-Allow-Origin", "*")
+
+static const struct http_header json_headers[] = {
+    HEADER("Content-Type", "application/json; charset=utf-8"),
+    ANY_ORIGIN,
+};
+
+struct v1 *v1_new(const struct v1_config *config)
+{
+    struct v1 *v1 = xcalloc(1, sizeof(*v1));
+
+    v1->config = *config;
+    (void)pthread_mutex_init(&v1->lock, NULL);
+    list_init(&v1->streams);
+    return v1;
+}
+
+void v1_free(struct v1 *v1)
+{
+    if (!v1)
+        return;
+    (void)pthread_mutex_destroy(&v1->lock);
+    free(v1);
+}
+
+void v1_stream_add(struct v1 *v1, struct v1_stream *stream)
+{
+    (void)pthread_mutex_lock(&v1->lock);
+    list_push_back(&v1->streams, &stream->link);
+    (void)pthread_mutex_unlock(&v1->lock);
+}
+
+void v1_stream_remove(struct v1 *v1, struct v1_stream *stream)
+{
+    (void)pthread_mutex_lock(&v1->lock);
+    list_remove(&stream->link);
+    (void)pthread_mutex_unlock(&v1->lock);
+}
+
+/* One stream of that loop that was not told yet: told ones are moved to the end. */
+static struct v1_stream *next_of(struct v1 *v1, const struct loop *loop, struct list *told)
+{
+    struct v1_stream *found = NULL;
+    struct list *node;
+
+    (void)pthread_mutex_lock(&v1->lock);
+    list_for_each (node, &v1->streams) {
+        struct v1_stream *stream = container_of(node, struct v1_stream, link);
+
+        if (stream->loop != loop)
+            continue;
+        found = stream;
+        list_remove(node);
+        list_push_back(told, node);
+        break;
+    }
+    (void)pthread_mutex_unlock(&v1->lock);
+    return found;
+}
+
+void v1_drain(struct v1 *v1, struct loop *loop)
+{
+    struct v1_stream *stream;
+    struct list told;
+
+    list_init(&told);
+    atomic_store(&v1->draining, true);
+    while ((stream = next_of(v1, loop, &told)))
+        stream->end(stream);
+    (void)pthread_mutex_lock(&v1->lock);
+    while (!list_empty(&told))
+        list_push_back(&v1->streams, list_pop_front(&told));
+    (void)pthread_mutex_unlock(&v1->lock);
+}
+
+static void call_free(struct v1_call *call)
+{
+    free(call->text);
+    json_decref(call->json);
+    v1_pipe_done(&call->pipe);
+    arena_done(&call->arena);
+    free(call);
+}
+
+static void log_request(const struct v1_call *call, const char *note)
+{
+    double ms = (double)(clock_mono_us() - call->started_us) / 1000;
+
+    log_info("v1", "request=%s %.*s %.*s status=%d ms=%.1f%s%.*s%s", call->request_id,
+             STR_ARG(call->method), STR_ARG(call->path), call->status, ms,
+             call->caller.agent_id.len ? " agent=" : "", STR_ARG(call->caller.agent_id), note);
+}
+
+void v1_answer_header(struct v1_call *call, const char *name, struct str value)
+{
+    if (call->header_count < V1_HEADERS_MAX)
+        call->headers[call->header_count++] = (struct http_header){str_of(name), value};
+}
+
+void v1_answer(struct v1_call *call, int status, json_t *json_consume)
+{
+    free(call->text);
+    call->text = json_consume ? json_text(json_consume) : NULL;
+    call->status = status;
+    json_decref(json_consume);
+}
+
+/* Last use of the call here: its exchange may end, and free it, inside http_reply(). */
+static void reply(struct v1_call *call)
+{
+    struct http_header headers[V1_HEADERS_MAX + 2];
+    size_t n = 0;
+
+    if (call->text)
+        headers[n++] = call->content_type
+                           ? (struct http_header){STR("Content-Type"), str_of(call->content_type)}
+                           : json_headers[0];
+    headers[n++] = json_headers[1];
+    for (size_t i = 0; i < call->header_count; i++)
+        headers[n++] = call->headers[i];
+    http_reply(call->ex, call->status, headers, n, str_of(call->text));
+}
+
+static void on_exchange_done(struct http_exchange *ex, void *arg)
+{
+    struct v1_call *call = arg;
+
+    call->ex = NULL;
+    v1_pipe_close(&call->pipe);
+    if (call->working)
+        return;
+    log_request(call, !http_finished(ex) ? " client=gone" : call->status ? "" : " refused=body");
+    call_free(call);
+}
+
+/* The body as JSON: {} when there is none. */
+static int parse_body(struct v1_call *call, struct error *err)
+{
+    if (str_trim(call->body).len == 0) {
+        call->json = json_object();
+        return 0;
+    }
+    if (json_parse(call->body, &call->json, err) < 0)
+        return -1;
+    return json_is_object(call->json)
+               ? 0
+               : error_set(err, ERROR_INVALID, "the body must be a JSON object");
+}
+
+/* Whose sandboxes these must be: body, then query, then header. */
+static void find_agent(struct v1_call *call)
+{
+    struct str given = json_get_str(call->json, "agent_id");
+    auto_buf struct buf text = {0};
+
+    buf_init(&text, HTTP_URL_MAX);
+    if (!given.len && url_query_get(call->query, "agent_id", &text))
+        given = buf_str(&text);
+    if (!given.len)
+        given = call->agent_header;
+    call->caller.agent_id = given.len ? arena_str(&call->arena, given) : STR_NONE;
+}
+
+static int serve(struct v1_call *call, struct error *err)
+{
+    if (!(call->route->flags & V1_PUBLIC) && v1_auth(call, err) < 0)
+        return -1;
+    if (!(call->route->flags & V1_RAW) && parse_body(call, err) < 0)
+        return -1;
+    find_agent(call);
+    return call->route->handler(call, err);
+}
+
+static void run(struct work *work)
+{
+    struct v1_call *call = container_of(work, struct v1_call, work);
+    struct error err = {0};
+
+    if (serve(call, &err) < 0)
+        v1_fail(call, &err);
+    v1_audit(call);
+}
+
+static void done(struct work *work)
+{
+    struct v1_call *call = container_of(work, struct v1_call, work);
+
+    call->working = false;
+    if (call->ex && call->take_over) {
+        call->take_over(call);
+        log_request(call, " stream");
+        call_free(call);
+        return;
+    }
+    if (call->forget)
+        call->forget(call->taken);
+    if (call->ex && call->pipe.writes) {
+        v1_pipe_finish(call, call->text != NULL); /* a text is that of an error */
+        return;
+    }
+    if (call->ex) {
+        reply(call);
+        return;
+    }
+    log_request(call, " client=gone");
+    call_free(call);
+}
+
+/* A request that ends before a worker is needed. */
+static void refuse(struct v1_call *call, int status, const char *code, const char *message)
+{
+    v1_refuse(call, status, code, message, NULL);
+    reply(call);
+}
+
+static void queue(struct v1_call *call)
+{
+    call->work = (struct work){.run = run, .done = done, .loop = call->loop};
+    call->working = true;
+    if (workers_run(call->v1->config.workers, &call->work) == 0)
+        return;
+    call->working = false;
+    refuse(call, 503, "unavailable", "the server is busy; try again in a second");
+}
+
+static void on_body(struct http_exchange *ex, struct str body, void *arg)
+{
+    struct v1_call *call = arg;
+
+    (void)ex;
+    call->body = arena_str(&call->arena, body);
+    queue(call);
+}
+
+static void answer_preflight(struct http_exchange *ex)
+{
+    static const struct http_header headers[] = {
+        ANY_ORIGIN,
+        HEADER("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE, OPTIONS"),
+        HEADER("Access-Control-Allow-Headers",
+               "Accept, Authorization, Content-Type, Last-Event-ID, X-Agent-ID, X-API-Key"),
+        HEADER("Access-Control-Max-Age", "43200"),
+    };
+
+    http_reply(ex, 204, headers, sizeof(headers) / sizeof(headers[0]), STR_NONE);
+}
+
+static struct v1_call *call_new(struct v1 *v1, struct http_exchange *ex)
+{
+    const struct http_request *request = http_request(ex);
+    struct v1_call *call = xcalloc(1, sizeof(*call));
+    struct arena *arena = &call->arena;
+
+    call->v1 = v1;
+    call->ex = ex;
+    call->loop = http_loop(ex);
+    call->started_us = clock_mono_us();
+    v1_pipe_init(&call->pipe);
+    id_hex(call->request_id, (V1_REQUEST_ID_SIZE - 1) / 2);
+    call->method = arena_str(arena, request->method);
+    call->path = arena_str(arena, request->path);
+    call->query = arena_str(arena, request->query);
+    call->key = v1_auth_key(request, arena);
+    call->content_length =
+        request->chunked || request->content_length >= 0 ? request->content_length : 0;
+    call->agent_header = arena_str(arena, str_trim(http_header(ex, "X-Agent-ID")));
+    call->accept = arena_str(arena, http_header(ex, "Accept"));
+    call->last_event_id = arena_str(arena, str_trim(http_header(ex, "Last-Event-ID")));
+    call->websocket_key = arena_str(arena, str_trim(http_header(ex, "Sec-WebSocket-Key")));
+    call->offers_protocol =
+        http_headers_has_token(&request->headers, "Sec-WebSocket-Protocol", "quicksand");
+    http_on_done(ex, on_exchange_done, call);
+    return call;
+}
+
+/* True when the request was answered. */
+static bool refused(struct v1_call *call, struct http_exchange *ex)
+{
+    char allow[V1_ALLOW_SIZE];
+
+    switch (v1_routes_find(call->method, str_skip(call->path, sizeof(PREFIX) - 1), &call->arena,
+                           &call->route, call->params, allow)) {
+    case V1_NO_PATH:
+        refuse(call, 404, "not_found", "there is no such route; see " PREFIX "/openapi.json");
+        return true;
+    case V1_NO_METHOD:
+        v1_refuse(call, 405, "invalid", "this route does not take that method", NULL);
+        v1_answer_header(call, "Allow", arena_str(&call->arena, str_of(allow)));
+        reply(call);
+        return true;
+    case V1_FOUND:
+        break;
+    }
+    /* Without a key there is no reason to read a body. */
+    if (!(call->route->flags & V1_PUBLIC) && call->key.len == 0) {
+        refuse(call, 401, "unauthorized",
+               "no API key: send it as the header X-API-KEY or as 'Authorization: Bearer KEY'");
+        return true;
+    }
+    if (!(call->route->flags & V1_RAW) && http_request(ex)->content_length > V1_BODY_MAX) {
+        refuse(call, 413, "too_large", "the body is longer than 1 MiB");
+        return true;
+    }
+    return false;
+}
+
+static void dispatch(struct v1 *v1, struct http_exchange *ex)
+{
+    struct v1_call *call = call_new(v1, ex);
+
+    if (refused(call, ex))
+        return;
+    if (call->route->flags & V1_UPGRADE && (!http_request(ex)->upgrade || !call->websocket_key.len))
+        refuse(call, 409, "unsupported-terminal",
+               "a terminal is a WebSocket: ask for it with 'Upgrade: websocket'");
+    else if (call->route->flags & (V1_RAW | V1_UPGRADE))
+        queue(call);
+    else
+        http_read_all(ex, V1_BODY_MAX, on_body, call);
+}
+
+bool v1_handle(struct v1 *v1, struct http_exchange *ex)
+{
+    struct str path = http_request(ex)->path;
+    struct str rest = str_skip(path, sizeof(PREFIX) - 1);
+
+    if (v1_ui_handle(ex))
+        return true;
+    if (!str_starts(path, STR(PREFIX)) || (rest.len && rest.p[0] != '/'))
+        return false;
+    if (str_is(http_request(ex)->method, "OPTIONS"))
+        answer_preflight(ex);
+    else
+        dispatch(v1, ex);
+    return true;
+}

@@ -1,0 +1,87 @@
+/* Error bodies of the runtime's API: {"error":{"code","message","retryable","details"}}. */
+#include "api_v1/v1_internal.h"
+
+#include <assert.h>
+#include <errno.h>
+
+#include "base/log.h"
+#include "json/json_shape.h"
+
+static const struct {
+    int status;
+    const char *code;
+    bool retryable;
+} table[] = {
+    [ERROR_NONE] = {500, "internal", false},
+    [ERROR_INVALID] = {400, "invalid", false},
+    /* Our own 401 never comes this way (see v1_fail()): here a provider has refused our key. */
+    [ERROR_UNAUTHORIZED] = {502, "provider_unauthorized", false},
+    [ERROR_FORBIDDEN] = {403, "forbidden", false},
+    [ERROR_NOT_FOUND] = {404, "not_found", false},
+    [ERROR_CONFLICT] = {409, "conflict", false},
+    [ERROR_EXISTS] = {409, "exists", false},
+    [ERROR_LIMIT] = {413, "too_large", false},
+    [ERROR_QUOTA] = {429, "quota", true},
+    [ERROR_NO_SPACE] = {507, "no_space", false},
+    [ERROR_TIMEOUT] = {504, "timeout", true},
+    [ERROR_UNAVAILABLE] = {502, "provider", true},
+    [ERROR_UNSUPPORTED] = {409, "unsupported", false},
+    [ERROR_INTERNAL] = {500, "internal", false},
+};
+static_assert(sizeof(table) / sizeof(table[0]) == ERROR_CODE_COUNT, "one row per error code");
+
+char *v1_error_text(const char *code, const char *message, bool retryable, json_t *details)
+{
+    auto_json json_t *body = json_pack("{s:{s:s, s:o, s:b, s:o}}", "error", "code", code, "message",
+                                       json_str(str_of(message)), "retryable", (int)retryable,
+                                       "details", details ? json_incref(details) : json_object());
+
+    return json_text(body);
+}
+
+static void set(struct v1_call *call, int status, const char *code, const char *message,
+                bool retryable, json_t *details)
+{
+    free(call->text);
+    call->text = v1_error_text(code, message, retryable, details);
+    call->content_type = NULL;
+    call->status = status;
+    call->header_count = 0;
+    if (status == 429)
+        v1_answer_header(call, "Retry-After", STR("5"));
+    else if (status == 503)
+        v1_answer_header(call, "Retry-After", STR("1"));
+    else if (status == 401)
+        v1_answer_header(call, "WWW-Authenticate", STR("Bearer"));
+}
+
+void v1_refuse(struct v1_call *call, int status, const char *code, const char *message,
+               json_t *details)
+{
+    set(call, status, code, message, status == 503, details);
+}
+
+void v1_fail(struct v1_call *call, const struct error *err)
+{
+    unsigned row = (unsigned)err->code < ERROR_CODE_COUNT ? err->code : ERROR_INTERNAL;
+    auto_json json_t *details = json_pack("{s:s}", "request_id", call->request_id);
+    char general[96];
+    bool ours = row == ERROR_INTERNAL || row == ERROR_NONE;
+
+    if (ours || table[row].status >= 500)
+        log_write(ours ? LOG_ERROR : LOG_WARN, "v1", "request=%s %.*s %.*s agent=%.*s: %s",
+                  call->request_id, STR_ARG(call->method), STR_ARG(call->path),
+                  STR_ARG(call->caller.agent_id), err->message);
+    if (ours) {
+        (void)snprintf(general, sizeof(general),
+                       "internal error; the server's log has the details under request=%s",
+                       call->request_id);
+        set(call, 500, "internal", general, false, details);
+    } else if (row == ERROR_UNAUTHORIZED && !call->caller.team_id.len) {
+        set(call, 401, "unauthorized", err->message, false, details);
+    } else if (row == ERROR_UNAVAILABLE && err->errnum == EBUSY) {
+        set(call, 503, "unavailable", err->message, true, details);
+    } else {
+        set(call, table[row].status, table[row].code, err->message, table[row].retryable, details);
+    }
+}

@@ -1,0 +1,262 @@
+/* Commands: run to their end, or in the background as processes. */
+#include <signal.h>
+
+#include "agent/agent_job.h"
+#include "agent/agent_sandbox.h"
+#include "api_v1/v1_types.h"
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/encode.h"
+#include "json/json_shape.h"
+
+static struct agents *agents_of(const struct v1_call *call)
+{
+    return call->v1->config.agents;
+}
+
+/* Text, or base64 for those who want the bytes as they were. */
+static json_t *output_of(const struct buf *output, bool encoded)
+{
+    auto_free char *text = NULL;
+
+    if (!output->len)
+        return json_string("");
+    if (!encoded)
+        return json_str(buf_str(output));
+    text = xmalloc(BASE64_LEN(output->len) + 1);
+    base64_encode(text, output->p, output->len);
+    return json_stringn(text, BASE64_LEN(output->len));
+}
+
+/* Standard input, as text or bytes. "stdin": in the background more may follow by /input. */
+static int read_input(struct v1_call *call, struct agent_command *out, struct error *err)
+{
+    struct str encoded = STR_NONE;
+    auto_buf struct buf bytes = {0};
+    bool open_stdin = false;
+
+    buf_init(&bytes, V1_BODY_MAX);
+    if (v1_body_bool(call, "stdin", &open_stdin, err) < 0 ||
+        v1_body_str(call, "input", &out->input, err) < 0 ||
+        v1_body_str(call, "input_base64", &encoded, err) < 0)
+        return -1;
+    if (encoded.p && !base64_decode(encoded, &bytes))
+        return error_set(err, ERROR_INVALID, "'input_base64' is not base64");
+    if (encoded.p)
+        out->input = bytes.len ? arena_str(&call->arena, buf_str(&bytes)) : STR("");
+    if (open_stdin && !out->input.p)
+        out->input = STR("");
+    return 0;
+}
+
+/* "command" is a line for the shell, or an array: then the same as "argv". */
+static int read_command(struct v1_call *call, struct agent_command *out, struct error *err)
+{
+    int64_t timeout_s = 0;
+    const char *argv = json_is_array(json_object_get(call->json, "command")) ? "command" : "argv";
+
+    if ((argv[0] == 'a' && v1_body_str(call, "command", &out->command, err) < 0) ||
+        v1_body_strings(call, argv, JSON_ARRAY, &out->argv, err) < 0 ||
+        v1_body_str(call, "cwd", &out->cwd, err) < 0 ||
+        v1_body_str(call, "user", &out->user, err) < 0 ||
+        v1_body_strings(call, "env", JSON_OBJECT, &out->env, err) < 0 ||
+        read_input(call, out, err) < 0 ||
+        v1_body_int(call, "timeout", 0, 86400, &timeout_s, err) < 0)
+        return -1;
+    out->timeout_ms = timeout_s * 1000;
+    if (v1_body_int(call, "timeout_ms", 0, 86400000, &out->timeout_ms, err) < 0 ||
+        v1_body_int(call, "output_limit", 0, INT32_MAX, &out->output_limit, err) < 0)
+        return -1;
+    if ((out->command.len != 0) == (out->argv && json_array_size(out->argv)))
+        return error_set(err, ERROR_INVALID,
+                         "give either 'command', a line for the shell, or 'argv', an array");
+    return 0;
+}
+
+static int start_job(struct v1_call *call, const struct agent_command *command, struct error *err)
+{
+    struct agent_callback callback = {0};
+    json_t *given = json_object_get(call->json, "callback");
+    struct agent_job job = {0};
+
+    if (json_is_string(given)) {
+        callback.url = json_get_str(call->json, "callback");
+    } else if (json_is_object(given)) {
+        callback.url = json_get_str(given, "url");
+        callback.token = json_get_str(given, "token");
+    }
+    if (given && !json_is_null(given) && !callback.url.len)
+        return error_set(err, ERROR_INVALID, "'callback' must be {\"url\", \"token\"}");
+    if (agent_job_start(agents_of(call), &call->caller, call->params[0], command,
+                        callback.url.len ? &callback : NULL, &call->arena, &job, err) < 0)
+        return -1;
+    v1_answer_header(call, "Location",
+                     str_of(arena_printf(&call->arena, "/api/v1/sandboxes/%.*s/processes/%.*s",
+                                         STR_ARG(job.sandbox_id), STR_ARG(job.id))));
+    v1_answer(call, 202, v1_types_job(&job));
+    return 0;
+}
+
+int v1_execute(struct v1_call *call, struct error *err)
+{
+    struct agent_command command = {0};
+    struct agent_result result = {0};
+    struct str encoding = STR_NONE;
+    bool background = false, encoded;
+
+    if (read_command(call, &command, err) < 0 ||
+        v1_body_bool(call, "background", &background, err) < 0 ||
+        v1_body_str(call, "encoding", &encoding, err) < 0 ||
+        agent_command_check(agents_of(call), &command, err) < 0)
+        return -1;
+    encoded = str_is(encoding, "base64");
+    if (encoding.len && !encoded && !str_is(encoding, "utf-8"))
+        return error_set(err, ERROR_INVALID, "'encoding' must be utf-8 or base64");
+    if (background)
+        return start_job(call, &command, err);
+    if (agent_exec(agents_of(call), &call->caller, call->params[0], &command, &result, err) < 0) {
+        agent_result_done(&result);
+        return -1;
+    }
+    v1_answer(call, 200,
+              json_pack("{s:o, s:o, s:i, s:I, s:b, s:b}", "stdout", output_of(&result.out, encoded),
+                        "stderr", output_of(&result.err, encoded), "exit_code", result.exit_code,
+                        "duration_ms", (json_int_t)result.duration_ms, "timed_out",
+                        (int)result.timed_out, "truncated", (int)result.truncated));
+    agent_result_done(&result);
+    return 0;
+}
+
+/* ---- processes in the background; the sandbox "-" stands for any ---- */
+
+int v1_processes_list(struct v1_call *call, struct error *err)
+{
+    struct str sandbox_id = str_is(call->params[0], "-") ? STR_NONE : call->params[0];
+    struct agent_job *items = NULL;
+    size_t count = 0;
+    json_t *array;
+
+    if (agent_job_list(agents_of(call), &call->caller, sandbox_id, &call->arena, &items, &count,
+                       err) < 0)
+        return -1;
+    array = json_array();
+    for (size_t i = 0; i < count; i++)
+        (void)json_array_append_new(array, v1_types_job(&items[i]));
+    v1_answer(call, 200, json_pack("{s:o}", "processes", array));
+    return 0;
+}
+
+/* "-" is whatever sandbox it is in: a process has an id of its own. */
+int v1_processes_find(struct v1_call *call, struct agent_job *out, struct error *err)
+{
+    struct agent_sandbox sandbox = {.id = call->params[0]};
+
+    if (str_starts(call->params[0], STR("key:")) &&
+        agent_sandbox_get(agents_of(call), &call->caller, call->params[0], false, &call->arena,
+                          &sandbox, err) < 0)
+        return -1;
+    if (agent_job_get(agents_of(call), &call->caller, call->params[1], &call->arena, out, err) < 0)
+        return -1;
+    if (!str_is(call->params[0], "-") && !str_eq(out->sandbox_id, sandbox.id))
+        return error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' has no process '%.*s'",
+                         STR_ARG(call->params[0]), STR_ARG(call->params[1]));
+    return 0;
+}
+
+static int answer_job(struct v1_call *call, struct error *err)
+{
+    struct agent_job job = {0};
+
+    if (v1_processes_find(call, &job, err) < 0)
+        return -1;
+    v1_answer(call, 200, v1_types_job(&job));
+    return 0;
+}
+
+int v1_processes_get(struct v1_call *call, struct error *err)
+{
+    enum { WAIT_MAX = 300 };
+    int64_t wait_s = 0;
+    struct agent_job job = {0};
+
+    if (v1_query_int(call, "wait", 0, WAIT_MAX, &wait_s, err) < 0 ||
+        v1_processes_find(call, &job, err) < 0)
+        return -1;
+    if (wait_s &&
+        agent_job_wait(agents_of(call), &call->caller, job.id, (uint32_t)wait_s * 1000, err) < 0)
+        return -1;
+    return answer_job(call, err);
+}
+
+int v1_processes_input(struct v1_call *call, struct error *err)
+{
+    struct str data = STR_NONE, encoded = STR_NONE;
+    auto_buf struct buf bytes = {0};
+    struct agent_job job = {0};
+    bool close = false;
+
+    buf_init(&bytes, V1_BODY_MAX);
+    if (v1_body_str(call, "data", &data, err) < 0 ||
+        v1_body_str(call, "data_base64", &encoded, err) < 0 ||
+        v1_body_bool(call, "close", &close, err) < 0 || v1_processes_find(call, &job, err) < 0)
+        return -1;
+    if (encoded.len && !base64_decode(encoded, &bytes))
+        return error_set(err, ERROR_INVALID, "'data_base64' is not base64");
+    if (encoded.len)
+        data = buf_str(&bytes);
+    if (agent_job_input(agents_of(call), &call->caller, job.id, data, close, err) < 0)
+        return -1;
+    v1_answer(call, 204, NULL);
+    return 0;
+}
+
+static const struct {
+    const char *name;
+    int number;
+} signals[] = {
+    {"HUP", SIGHUP},   {"INT", SIGINT},   {"QUIT", SIGQUIT},   {"KILL", SIGKILL}, {"USR1", SIGUSR1},
+    {"USR2", SIGUSR2}, {"TERM", SIGTERM}, {"STOP", SIGSTOP},   {"CONT", SIGCONT}, {"TSTP", SIGTSTP},
+    {"ABRT", SIGABRT}, {"ALRM", SIGALRM}, {"WINCH", SIGWINCH},
+};
+
+/* A number, or a name with or without SIG. */
+static int read_signal(const json_t *value, int *out)
+{
+    struct str name = str_n(json_string_value(value), json_string_length(value));
+
+    *out = (int)json_integer_value(value);
+    if (json_is_integer(value))
+        return json_integer_value(value) >= 1 && json_integer_value(value) <= 64 ? 0 : -1;
+    if (str_starts(name, STR("SIG")))
+        name = str_skip(name, 3);
+    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+        if (str_is(name, signals[i].name)) {
+            *out = signals[i].number;
+            return 0;
+        }
+    return -1;
+}
+
+int v1_processes_signal(struct v1_call *call, struct error *err)
+{
+    struct agent_job job = {0};
+    int signal;
+
+    if (read_signal(json_object_get(call->json, "signal"), &signal) < 0)
+        return error_set(err, ERROR_INVALID,
+                         "'signal' must be a number from 1 to 64 or a name like SIGINT");
+    if (v1_processes_find(call, &job, err) < 0 ||
+        agent_job_stop(agents_of(call), &call->caller, job.id, signal, err) < 0)
+        return -1;
+    return answer_job(call, err);
+}
+
+int v1_processes_stop(struct v1_call *call, struct error *err)
+{
+    struct agent_job job = {0};
+
+    if (v1_processes_find(call, &job, err) < 0 ||
+        agent_job_stop(agents_of(call), &call->caller, job.id, 0, err) < 0)
+        return -1;
+    return answer_job(call, err);
+}

@@ -1,0 +1,33 @@
+/* A domain for the tests of the edge: answers from a few variables, remembers what it was asked. */
+#pragma once
+
+#include "agent/agent_event.h"
+#include "agent/agent_sandbox.h"
+
+#define V1_FAKE_KEY "e2b_0123456789012345678901234567890123456789"
+#define V1_FAKE_ID  "sbx_00000000000000000001"
+
+struct v1_fake {
+    struct error fail;       /* every operation fails so, when it has a code */
+    int delay_ms;            /* of agent_exec() */
+    char asked[4096];        /* "name(arg,...) " of the last operations */
+    size_t file_size;        /* of the file that can be read; made of 'x' */
+    size_t written;          /* bytes agent_file_write() got */
+    bool directory;          /* the path is one */
+    size_t log_size, log_at; /* a job's output, and how much of it there is already */
+    bool job_running;
+    bool memory_missed; /* the next agent_watch_read() says that older ones are gone */
+    size_t store_reads;
+    int event_pad; /* blanks in each event */
+    int terminals; /* open now */
+    bool terminal_fails;
+};
+
+extern struct v1_fake v1_fake;
+
+/* Any thread. */
+void v1_fake_event(const char *type, const char *agent_id);
+size_t v1_fake_watchers(void);
+/* What the open terminal's shell prints, or its end. */
+bool v1_fake_print(const char *text);
+void v1_fake_exit(int code);

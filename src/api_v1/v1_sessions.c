@@ -1,0 +1,185 @@
+/* Sessions: decode, call the domain, encode. */
+#include "agent/agent_sandbox.h"
+#include "agent/agent_session.h"
+#include "api_v1/v1_types.h"
+#include "json/json_shape.h"
+
+static struct agents *agents_of(const struct v1_call *call)
+{
+    return call->v1->config.agents;
+}
+
+int v1_sessions_create(struct v1_call *call, struct error *err)
+{
+    struct agent_session_request request = {.agent_id = call->caller.agent_id};
+    struct agent_session session = {0};
+    bool wait = false;
+
+    if (v1_types_overrides(call, &request.overrides, err) < 0 ||
+        v1_body_str(call, "agent", &request.agent, err) < 0 ||
+        v1_body_str(call, "sandbox_id", &request.sandbox_id, err) < 0 ||
+        v1_body_str(call, "repo", &request.repo, err) < 0 ||
+        v1_body_str(call, "branch", &request.branch, err) < 0 ||
+        v1_body_str(call, "permission_mode", &request.permission, err) < 0 ||
+        v1_body_str(call, "mode", &request.mode, err) < 0 ||
+        v1_body_str(call, "task_id", &request.task_id, err) < 0 ||
+        v1_body_str(call, "checkpoint", &request.checkpoint, err) < 0 ||
+        v1_body_str(call, "message", &request.message, err) < 0 ||
+        v1_body_str(call, "git_token", &request.git_token, err) < 0 ||
+        v1_body_strings(call, "env", JSON_OBJECT, &request.env, err) < 0 ||
+        v1_body_bool(call, "wait", &wait, err) < 0)
+        return -1;
+    if (agent_session_new(agents_of(call), &call->caller, &request, wait, &call->arena, &session,
+                          err) < 0)
+        return -1;
+    v1_answer_header(
+        call, "Location",
+        str_of(arena_printf(&call->arena, "/api/v1/sessions/%.*s", STR_ARG(session.id))));
+    v1_answer(call, 201, v1_types_session(&session));
+    return 0;
+}
+
+int v1_sessions_list(struct v1_call *call, struct error *err)
+{
+    struct agent_session *items = NULL;
+    size_t count = 0;
+    json_t *array;
+
+    if (agent_session_list(agents_of(call), &call->caller, &call->arena, &items, &count, err) < 0)
+        return -1;
+    array = json_array();
+    for (size_t i = 0; i < count; i++)
+        (void)json_array_append_new(array, v1_types_session(&items[i]));
+    v1_answer(call, 200, json_pack("{s:o}", "sessions", array));
+    return 0;
+}
+
+static int answer_session(struct v1_call *call, int status, struct error *err)
+{
+    struct agent_session session = {0};
+
+    if (agent_session_get(agents_of(call), &call->caller, call->params[0], &call->arena, &session,
+                          err) < 0)
+        return -1;
+    v1_answer(call, status, v1_types_session(&session));
+    return 0;
+}
+
+int v1_sessions_get(struct v1_call *call, struct error *err)
+{
+    return answer_session(call, 200, err);
+}
+
+/* Ended, and its sandbox with it unless ?keep_sandbox. */
+int v1_sessions_delete(struct v1_call *call, struct error *err)
+{
+    bool keep = false;
+
+    if (v1_query_bool(call, "keep_sandbox", &keep, err) < 0 ||
+        agent_session_cancel(agents_of(call), &call->caller, call->params[0], !keep, err) < 0)
+        return -1;
+    v1_answer(call, 204, NULL);
+    return 0;
+}
+
+int v1_sessions_message(struct v1_call *call, struct error *err)
+{
+    struct str text = STR_NONE;
+
+    if (v1_body_str(call, "text", &text, err) < 0 || v1_body_str(call, "message", &text, err) < 0)
+        return -1;
+    if (!text.len)
+        return error_set(err, ERROR_INVALID, "'message' is missing");
+    if (agent_session_send(agents_of(call), &call->caller, call->params[0], text, err) < 0)
+        return -1;
+    return answer_session(call, 202, err);
+}
+
+int v1_sessions_pause(struct v1_call *call, struct error *err)
+{
+    if (agent_session_pause(agents_of(call), &call->caller, call->params[0], err) < 0)
+        return -1;
+    return answer_session(call, 200, err);
+}
+
+int v1_sessions_resume(struct v1_call *call, struct error *err)
+{
+    if (agent_session_resume(agents_of(call), &call->caller, call->params[0], err) < 0)
+        return -1;
+    return answer_session(call, 200, err);
+}
+
+int v1_sessions_interrupt(struct v1_call *call, struct error *err)
+{
+    if (agent_session_interrupt(agents_of(call), &call->caller, call->params[0], err) < 0)
+        return -1;
+    return answer_session(call, 200, err);
+}
+
+int v1_sessions_cancel(struct v1_call *call, struct error *err)
+{
+    bool kill_sandbox = false;
+
+    if (v1_body_bool(call, "kill_sandbox", &kill_sandbox, err) < 0 ||
+        agent_session_cancel(agents_of(call), &call->caller, call->params[0], kill_sandbox, err) <
+            0)
+        return -1;
+    return answer_session(call, 200, err);
+}
+
+int v1_sessions_snapshot(struct v1_call *call, struct error *err)
+{
+    struct agent_snapshot snapshot = {0};
+    struct str alias = STR_NONE;
+
+    if (v1_body_str(call, "alias", &alias, err) < 0 ||
+        agent_session_snapshot(agents_of(call), &call->caller, call->params[0], alias, &call->arena,
+                               &snapshot, err) < 0)
+        return -1;
+    v1_answer(call, 201, v1_types_snapshot(&snapshot));
+    return 0;
+}
+
+int v1_sessions_approve(struct v1_call *call, struct error *err)
+{
+    struct str request_id = STR_NONE, option = STR_NONE;
+    bool allow = true;
+
+    if (v1_body_str(call, "request_id", &request_id, err) < 0 ||
+        v1_body_str(call, "option", &option, err) < 0 ||
+        v1_body_bool(call, "allow", &allow, err) < 0)
+        return -1;
+    if (!request_id.len)
+        return error_set(err, ERROR_INVALID,
+                         "'request_id' is missing: it is in the event permission.requested");
+    if (agent_session_approve(agents_of(call), &call->caller, call->params[0], request_id, option,
+                              allow, err) < 0)
+        return -1;
+    return answer_session(call, 200, err);
+}
+
+int v1_sessions_push(struct v1_call *call, struct error *err)
+{
+    struct agent_push push = {0};
+    struct agent_pushed pushed = {0};
+
+    if (v1_body_str(call, "branch", &push.branch, err) < 0 ||
+        v1_body_str(call, "message", &push.message, err) < 0 ||
+        v1_body_str(call, "remote", &push.remote, err) < 0 ||
+        v1_body_str(call, "git_token", &push.token, err) < 0 ||
+        v1_body_bool(call, "force", &push.force, err) < 0)
+        return -1;
+    if (agent_session_push(agents_of(call), &call->caller, call->params[0], &push, &call->arena,
+                           &pushed, err) < 0) {
+        /* The repository did not take our credentials: something has to be set up first. */
+        if (err->code != ERROR_CONFLICT || !str_starts(str_of(err->message), STR("auth")))
+            return -1;
+        v1_refuse(call, 412, "precondition", err->message, NULL);
+        return 0;
+    }
+    v1_answer(call, 200,
+              json_pack("{s:o, s:o, s:b}", "branch", json_str(pushed.branch), "commit",
+                        pushed.commit.len ? json_str(pushed.commit) : json_null(), "nothing",
+                        (int)pushed.nothing));
+    return 0;
+}

@@ -1,0 +1,248 @@
+/* pty: a terminal in a sandbox. Our own is raw meanwhile, so that every key reaches the one inside; a
+ * change of its size is passed on. When stdin is no terminal, its end is told as Ctrl-D. */
+#include "cli/cli_terminal.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "cli/cli_v1.h"
+#include "cli/cli_websocket.h"
+#include "json/json_shape.h"
+
+enum { INPUT_SIZE = 16 * 1024, COLS = 80, ROWS = 24 };
+
+struct terminal {
+    struct cli_stream stream;
+    struct termios saved;
+    bool raw;
+    bool ready;  /* the shell is there: input may go */
+    bool closed; /* by the server */
+    bool input_ended;
+    int signal_fd;
+    int status;
+};
+
+static struct winsize size_now(void)
+{
+    struct winsize size = {0};
+
+    if (ioctl(STDIN_FILENO, TIOCGWINSZ, &size) < 0 || !size.ws_col || !size.ws_row)
+        size = (struct winsize){.ws_row = ROWS, .ws_col = COLS};
+    return size;
+}
+
+static void make_raw(struct terminal *terminal)
+{
+    struct termios raw;
+
+    if (!isatty(STDIN_FILENO) || tcgetattr(STDIN_FILENO, &terminal->saved) < 0)
+        return;
+    raw = terminal->saved;
+    cfmakeraw(&raw);
+    terminal->raw = tcsetattr(STDIN_FILENO, TCSADRAIN, &raw) == 0;
+}
+
+static void make_normal(struct terminal *terminal)
+{
+    if (terminal->raw)
+        (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &terminal->saved);
+    terminal->raw = false;
+}
+
+/* SIGWINCH too: it is read together with those that end us. */
+static int open_signals(void)
+{
+    sigset_t set;
+
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGWINCH);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGHUP);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static void on_close(struct terminal *terminal, const struct cli_frame *frame)
+{
+    struct str words = STR("exited with ");
+    int64_t code;
+
+    terminal->closed = true;
+    if (str_starts(frame->data, words) && str_to_i64(str_skip(frame->data, words.len), &code)) {
+        terminal->status = (int)code & 0xff;
+        return;
+    }
+    terminal->status = CLI_FAILED;
+    make_normal(terminal);
+    (void)fprintf(stderr, "quicksand: the terminal was closed: %.*s\n", STR_ARG(frame->data));
+}
+
+static int on_frame(struct terminal *terminal, const struct cli_frame *frame, struct error *err)
+{
+    int rc;
+
+    switch (frame->kind) {
+    case CLI_FRAME_BINARY:
+        rc = fd_write_full(STDOUT_FILENO, frame->data.p, frame->data.len);
+        return rc < 0 ? error_set_errno(err, -rc, "writing to the terminal") : 0;
+    case CLI_FRAME_TEXT:
+        terminal->ready = true; /* the only text there is */
+        return 0;
+    case CLI_FRAME_PING:
+        return cli_websocket_send(&terminal->stream, CLI_FRAME_PONG, frame->data, err);
+    case CLI_FRAME_CLOSE:
+        on_close(terminal, frame);
+        return 0;
+    case CLI_FRAME_PONG:
+        return 0;
+    }
+    return error_set(err, ERROR_UNAVAILABLE, "the server sent a frame of an unknown kind");
+}
+
+/* Everything that has come. 0 or -1. */
+static int take(struct terminal *terminal, struct error *err)
+{
+    struct cli_frame frame;
+    size_t used;
+    int rc;
+
+    for (;;) {
+        while (!terminal->closed &&
+               (rc = cli_websocket_parse(&terminal->stream, &frame, &used, err)) != 0) {
+            if (rc < 0 || on_frame(terminal, &frame, err) < 0)
+                return -1;
+            buf_drop(&terminal->stream.body, used);
+        }
+        if (terminal->closed)
+            return 0;
+        rc = cli_stream_take(&terminal->stream, err);
+        if (rc == 0)
+            return error_set(err, ERROR_UNAVAILABLE, "the server closed the connection");
+        if (rc != 1)
+            return rc < 0 ? -1 : 0;
+    }
+}
+
+static int send_size(struct terminal *terminal, struct error *err)
+{
+    struct winsize size = size_now();
+    char text[80];
+
+    (void)snprintf(text, sizeof(text), "{\"type\":\"resize\",\"cols\":%u,\"rows\":%u}", size.ws_col,
+                   size.ws_row);
+    return cli_websocket_send(&terminal->stream, CLI_FRAME_TEXT, str_of(text), err);
+}
+
+static int on_signal(struct terminal *terminal, struct error *err)
+{
+    struct signalfd_siginfo signal;
+
+    if (read(terminal->signal_fd, &signal, sizeof(signal)) != (ssize_t)sizeof(signal))
+        return 0;
+    if (signal.ssi_signo == SIGWINCH)
+        return terminal->ready ? send_size(terminal, err) : 0;
+    terminal->closed = true;
+    terminal->status = 128 + (int)signal.ssi_signo;
+    return 0;
+}
+
+static int on_input(struct terminal *terminal, struct error *err)
+{
+    char bytes[INPUT_SIZE];
+    ssize_t n = read(STDIN_FILENO, bytes, sizeof(bytes));
+
+    if (n < 0 && errno == EINTR)
+        return 0;
+    if (n <= 0) {
+        terminal->input_ended = true;
+        return cli_websocket_send(&terminal->stream, CLI_FRAME_BINARY, STR("\x04"), err);
+    }
+    return cli_websocket_send(&terminal->stream, CLI_FRAME_BINARY, str_n(bytes, (size_t)n), err);
+}
+
+static int pump(struct terminal *terminal, struct error *err)
+{
+    for (;;) {
+        bool listen = terminal->ready && !terminal->input_ended;
+        struct pollfd items[] = {{.fd = terminal->stream.fd, .events = POLLIN},
+                                 {.fd = terminal->signal_fd, .events = POLLIN},
+                                 {.fd = listen ? STDIN_FILENO : -1, .events = POLLIN}};
+
+        if (take(terminal, err) < 0)
+            return -1;
+        if (terminal->closed)
+            return 0;
+        if (terminal->ready && !listen && !terminal->input_ended)
+            continue; /* it has just become ready */
+        if (poll(items, 3, -1) < 0 && errno != EINTR)
+            return error_set_errno(err, errno, "poll");
+        if (items[1].revents && on_signal(terminal, err) < 0)
+            return -1;
+        if (!terminal->closed && items[2].revents && on_input(terminal, err) < 0)
+            return -1;
+    }
+}
+
+int cli_terminal_run(struct cli *cli, const char *path)
+{
+    struct terminal terminal = {.stream = {.fd = -1}};
+    struct winsize size = size_now();
+    auto_free char *target = xasprintf("%s%ccols=%u&rows=%u", path, strchr(path, '?') ? '&' : '?',
+                                       size.ws_col, size.ws_row);
+    auto_close int signal_fd = open_signals();
+    struct error err = {0};
+    int rc;
+
+    terminal.signal_fd = signal_fd;
+    rc = cli_websocket_open(&cli->server, target, &terminal.stream, &err);
+    if (rc == 0) {
+        make_raw(&terminal);
+        rc = pump(&terminal, &err);
+        make_normal(&terminal);
+    }
+    cli_stream_close(&terminal.stream);
+    return rc < 0 ? cli_fail(&err) : terminal.status;
+}
+
+static int run_pty(struct cli *cli, int argc, char **argv)
+{
+    const char *cwd = NULL, *id = NULL;
+    const struct cli_option table[] = {
+        {"cwd", 'w', CLI_TEXT, &cwd, "DIR", "where the shell starts"},
+        {"terminal", 0, CLI_TEXT, &id, "ID", "one that is open already"},
+        {.name = NULL},
+    };
+    auto_free char *base = NULL;
+    auto_buf struct buf path = {0};
+    struct error err = {0};
+    char **operands;
+    int count, rc = cli_args(cli, &cli_pty_command, table, CLI_ARGS_ANYWHERE, argc, argv, &operands,
+                             &count);
+
+    if (rc != CLI_ARGS_RUN)
+        return rc;
+    if (count != 1)
+        return cli_usage(&cli_pty_command, "needs one sandbox");
+    if (cli_connect(cli, &err) < 0)
+        return cli_fail(&err);
+    base = cli_v1_path("sandboxes", operands[0], "terminal", NULL);
+    buf_init(&path, HTTP_URL_MAX);
+    (void)buf_printf(&path, "%s?cwd=", base);
+    cli_escape(&path, cwd ? cwd : "");
+    (void)buf_add_str(&path, STR("&terminal_id="));
+    cli_escape(&path, id ? id : "");
+    return cli_terminal_run(cli, path.p);
+}
+
+const struct cli_command cli_pty_command = {
+    "pty", "[OPTION...] SANDBOX",
+    "Open a terminal in a sandbox of the runtime.\nThe exit status is the shell's.", run_pty};

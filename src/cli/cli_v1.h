@@ -1,0 +1,26 @@
+/* Calls to the runtime's API. */
+#pragma once
+
+#include "cli/cli_internal.h"
+
+/* "sbx_..." or "key:...": a sandbox of the runtime, else one of the engine. */
+bool cli_v1_is_id(const char *id);
+/* "/api/v1/A/B/C" of its segments, each escaped; ended by NULL. malloc()ed. */
+char *cli_v1_path(const char *segment, ...) __attribute__((sentinel));
+/* The same with a method, a body (or NULL) and the answer (may be NULL). Consumes path. */
+int cli_v1(struct cli *cli, const char *method, char *path_consume, const json_t *body,
+           json_t **out, struct error *err);
+
+/* An answer of any length, to be read piece by piece. accept may be NULL. A status that is not 2xx is
+ * an error. cli_stream_close() is due in any case. timeout_ms of 0: none. */
+int cli_v1_open(struct cli *cli, const char *path, const char *accept, uint32_t timeout_ms,
+                size_t max, struct cli_stream *stream, struct error *err);
+
+/* Member of a request that is being made, left out when value is NULL. -1 when it is not UTF-8. */
+int cli_v1_set(json_t *object, const char *name, const char *value, struct error *err);
+/* "NAME=VALUE", or "NAME" of our own environment, as an object of strings; NULL (and a usage
+ * message) when one is neither. */
+json_t *cli_v1_pairs(const struct cli_command *command, const struct cli_list *list,
+                     const char *option, bool from_environment);
+/* The whole of a file ('-' is stdin) as JSON. */
+int cli_v1_read_file(const char *name, json_t **out, struct error *err);

@@ -1,0 +1,94 @@
+/* HTTP to other services, by libcurl: https, keep-alive, Unix sockets, streamed bodies.
+ *
+ * A call blocks its thread, always with a deadline. A stream is read piece by piece by one thread
+ * and may be cancelled by any other. A status of 400 and above is an answer, not a failure.
+ * Failures: ERROR_UNAVAILABLE (no connection, or it broke), ERROR_TIMEOUT, ERROR_LIMIT (answer
+ * longer than response_max), ERROR_INVALID (the URL). Messages name method and host, never headers,
+ * query or body: these may hold secrets. Redirects are not followed; only http and https. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "http/http.h"
+
+struct fetch; /* connections kept for the next call; safe from any thread */
+
+struct fetch *fetch_new(void);
+/* No call may be under way. NULL is fine. */
+void fetch_free(struct fetch *fetch);
+
+enum { FETCH_BODY_LATER = -1 };
+
+struct fetch_request {
+    const char *method;
+    const char *url;       /* http://... or https://... */
+    const char *unix_path; /* connect here instead of to the URL's host; NULL = no */
+    const struct http_header *headers;
+    size_t header_count;
+    struct str body;
+    /* A body that is made while it is sent: fills p, returns how much, 0 at the end, -1 to give
+     * up. length: in all, or FETCH_BODY_LATER for chunked. NULL = `body`. */
+    ssize_t (*source)(void *arg, void *p, size_t size);
+    void *source_arg;
+    int64_t source_length;
+    uint32_t connect_ms; /* 0 = 10 s */
+    uint32_t timeout_ms; /* the whole call; for a stream: until its head has come. 0 = 60 s */
+    /* Nothing came for so long = ERROR_TIMEOUT; 0 = never. Of a call: no byte either way. */
+    uint32_t idle_ms;
+    size_t response_max; /* of a call's body; 0 = 1 MiB */
+    const char *ca_file; /* NULL = the system's */
+};
+
+struct fetch_response {
+    int status;
+    int64_t retry_after_s; /* of the header; -1 = none */
+    struct buf body;
+};
+
+/* The caller inits nothing and calls fetch_response_done() in any case. */
+int fetch_call(struct fetch *fetch, const struct fetch_request *request, struct fetch_response *out,
+               struct error *err);
+void fetch_response_done(struct fetch_response *response);
+#define auto_response __attribute__((cleanup(fetch_response_done)))
+
+/* ---- streams ---- */
+
+struct fetch_stream;
+
+/* Returns when the answer's head is there. A `source` must live until fetch_close(). */
+int fetch_open(struct fetch *fetch, const struct fetch_request *request, struct fetch_stream **out,
+               struct error *err);
+int fetch_status(const struct fetch_stream *stream);
+/* > 0: bytes; 0: the body is complete; -1: ERROR_TIMEOUT when nothing came within timeout_ms (the
+ * stream goes on: call again), ERROR_CONFLICT after fetch_cancel(), else it broke. */
+ssize_t fetch_read(struct fetch_stream *stream, void *p, size_t size, uint32_t timeout_ms,
+                   struct error *err);
+/* Any thread: the reader returns at once, now and from then on. */
+void fetch_cancel(struct fetch_stream *stream);
+void fetch_close(struct fetch_stream *stream); /* NULL is fine */
+
+/* ---- many streams on one thread ---- */
+
+struct fetch_hub;
+struct fetch_hub_stream;
+
+/* All on the hub's thread; they must not block. */
+struct fetch_hub_events {
+    void (*on_head)(void *arg, int status);
+    void (*on_data)(void *arg, struct str data);
+    /* Exactly once, last. why: NULL = complete. Not called after fetch_hub_close(). */
+    void (*on_end)(void *arg, const struct error *why);
+};
+
+struct fetch_hub *fetch_hub_new(void);
+void fetch_hub_free(struct fetch_hub *hub); /* closes what is open */
+/* Copies the request. Any thread. Callbacks may begin before it returns. */
+struct fetch_hub_stream *fetch_hub_open(struct fetch_hub *hub, const struct fetch_request *request,
+                                        const struct fetch_hub_events *events, void *arg);
+/* Any thread, also inside a callback. No callback runs after it returned. Each stream is closed
+ * exactly once, also after its on_end. */
+void fetch_hub_close(struct fetch_hub_stream *stream);

@@ -1,0 +1,33 @@
+/* Shared by the files of the process provider. */
+#pragma once
+
+#include <pthread.h>
+
+#include "base/id.h"
+#include "provider/envd_client.h"
+#include "provider/local_agent.h"
+
+struct local {
+    char *base;   /* of the agent */
+    char *socket; /* NULL = over the network */
+    char *token;
+    char *host; /* where ports answer */
+    char *who;
+    /* an agent of our own, begun with the first call */
+    char *program, *root; /* NULL = somebody else's */
+    pthread_mutex_t mutex;
+    struct local_agent agent;
+};
+
+/* Of one sandbox: what its file says. */
+struct local_box {
+    struct provider_sandbox sandbox; /* address: its directory */
+    struct provider_label *env;
+    size_t env_count;
+};
+
+/* The agent's address; starts it when it is ours to start. */
+int local_address(struct provider *provider, struct envd_address *out, struct error *err);
+/* ERROR_NOT_FOUND when there is none of that id. */
+int local_load(struct provider *provider, struct str id, struct arena *arena, struct local_box *out,
+               struct error *err);

@@ -1,0 +1,358 @@
+/* The door to all types: what a type lacks is refused here, before anything is sent. */
+#include "provider/provider.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "provider/provider_internal.h"
+
+static const struct {
+    const char *type;
+    const struct provider_ops *ops;
+} types[] = {
+    {"e2b", &provider_e2b},
+    {"docker", &provider_docker},
+    {"daytona", &provider_daytona},
+    {"browserbase", &provider_browserbase},
+    {"process", &provider_local},
+    {"local", &provider_local},
+    {"local-runner", &provider_local},
+    {"runner", &provider_local},
+};
+
+static const struct {
+    enum provider_feature feature;
+    const char *name;
+} features[] = {
+    {PROVIDER_FILES, "files"}, {PROVIDER_PAUSE, "pause"},       {PROVIDER_SNAPSHOT, "snapshot"},
+    {PROVIDER_PTY, "pty"},     {PROVIDER_JOB_LOGS, "job_logs"}, {PROVIDER_JOB_STOP, "job_stop"},
+    {PROVIDER_HOOKS, "hooks"}, {PROVIDER_MOUNTS, "mounts"},     {PROVIDER_PORTS, "ports"},
+    {PROVIDER_EXEC, "exec"},   {PROVIDER_CDP, "cdp"},           {PROVIDER_TTL, "ttl"},
+    {PROVIDER_FIND, "find"},
+};
+
+const char *provider_feature_name(enum provider_feature feature)
+{
+    for (size_t i = 0; i < sizeof(features) / sizeof(features[0]); i++)
+        if (features[i].feature == feature)
+            return features[i].name;
+    return "unknown";
+}
+
+bool provider_feature_parse(struct str name, unsigned *out)
+{
+    for (size_t i = 0; i < sizeof(features) / sizeof(features[0]); i++)
+        if (str_is(name, features[i].name)) {
+            *out = (unsigned)features[i].feature;
+            return true;
+        }
+    return false;
+}
+
+const char *provider_egress_name(enum provider_egress egress)
+{
+    switch (egress) {
+    case EGRESS_ALLOW_ALL:
+        return "allow-all";
+    case EGRESS_DENY_ALL:
+        return "deny-all";
+    case EGRESS_RESTRICTED:
+        return "restricted";
+    }
+    return "unknown";
+}
+
+bool provider_egress_parse(struct str name, unsigned *out)
+{
+    for (unsigned egress = EGRESS_ALLOW_ALL; egress <= EGRESS_RESTRICTED; egress <<= 1)
+        if (str_is(name, provider_egress_name((enum provider_egress)egress))) {
+            *out = egress;
+            return true;
+        }
+    return false;
+}
+
+/* ---- provider ---- */
+
+static const struct provider_ops *find_type(const char *type)
+{
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+        if (strcmp(types[i].type, type) == 0)
+            return types[i].ops;
+    return NULL;
+}
+
+int provider_new(const struct provider_config *config, struct provider **out, struct error *err)
+{
+    const struct provider_ops *ops = find_type(config->type ? config->type : "");
+    struct provider *provider;
+
+    *out = NULL;
+    if (!ops)
+        return error_set(err, ERROR_INVALID,
+                         "provider '%.60s': the type '%.40s' is none of e2b, docker, daytona, "
+                         "process, runner, browserbase",
+                         config->name, config->type ? config->type : "");
+    provider = xcalloc(1, sizeof(*provider));
+    provider->ops = ops;
+    provider->fetch = config->fetch;
+    provider->embedded = config->embedded;
+    if (!config->name || !config->name[0] ||
+        !str_copy(str_of(config->name), provider->name, sizeof(provider->name))) {
+        free(provider);
+        return error_set(err, ERROR_INVALID, "a provider's name has 1 to 63 characters");
+    }
+    if (ops->open && ops->open(provider, config, err) < 0) {
+        (void)error_prefix(err, "provider '%s'", config->name);
+        provider_free(provider);
+        return -1;
+    }
+    *out = provider;
+    return 0;
+}
+
+void provider_free(struct provider *provider)
+{
+    if (!provider)
+        return;
+    if (provider->ops->close)
+        provider->ops->close(provider);
+    free(provider);
+}
+
+const char *provider_name(const struct provider *provider)
+{
+    return provider->name;
+}
+
+const char *provider_type(const struct provider *provider)
+{
+    return provider->ops->type;
+}
+
+const struct provider_caps *provider_caps(const struct provider *provider)
+{
+    return &provider->caps;
+}
+
+static int lacks(const char *name, const char *what, struct error *err)
+{
+    return error_set(err, ERROR_UNSUPPORTED, "provider '%s' does not support %s", name, what);
+}
+
+/* ---- sandboxes ---- */
+
+int provider_check(struct provider *provider, struct error *err)
+{
+    return provider->ops->check ? provider->ops->check(provider, err)
+                                : lacks(provider->name, "check", err);
+}
+
+static int check_spec(const struct provider *provider, const struct provider_spec *spec,
+                      struct error *err)
+{
+    unsigned egress = spec->egress ? (unsigned)spec->egress : EGRESS_ALLOW_ALL;
+
+    if (json_array_size(spec->mounts) && !(provider->caps.features & PROVIDER_MOUNTS))
+        return lacks(provider->name, "mounts", err);
+    if (spec->snapshot.len && !(provider->caps.features & PROVIDER_SNAPSHOT))
+        return lacks(provider->name, "snapshot", err);
+    /* What only holds a browser has no network of its own to speak of. */
+    if (provider->caps.egress && !(provider->caps.egress & egress))
+        return error_set(err, ERROR_UNSUPPORTED,
+                         "provider '%s' does not support the network mode '%s': it cannot enforce "
+                         "it",
+                         provider->name, provider_egress_name((enum provider_egress)egress));
+    return 0;
+}
+
+int provider_create(struct provider *provider, const struct provider_spec *spec,
+                    struct arena *arena, struct provider_sandbox *out, struct error *err)
+{
+    *out = (struct provider_sandbox){0};
+    if (!provider->ops->create)
+        return lacks(provider->name, "create", err);
+    if (check_spec(provider, spec, err) < 0)
+        return -1;
+    return provider->ops->create(provider, spec, arena, out, err);
+}
+
+int provider_find(struct provider *provider, struct str team_id,
+                  const struct provider_label *labels, size_t label_count, struct arena *arena,
+                  struct provider_sandbox **out, size_t *out_count, struct error *err)
+{
+    *out = NULL;
+    *out_count = 0;
+    if (!provider->ops->find)
+        return lacks(provider->name, "find", err);
+    return provider->ops->find(provider, team_id, labels, label_count, arena, out, out_count, err);
+}
+
+int provider_get(struct provider *provider, const struct provider_ref *ref, struct arena *arena,
+                 struct provider_sandbox *out, struct error *err)
+{
+    *out = (struct provider_sandbox){0};
+    return provider->ops->get ? provider->ops->get(provider, ref, arena, out, err)
+                              : lacks(provider->name, "get", err);
+}
+
+int provider_connect(struct provider *provider, const struct provider_ref *ref, int64_t ttl_s,
+                     struct arena *arena, struct provider_sandbox *out, struct error *err)
+{
+    *out = (struct provider_sandbox){0};
+    return provider->ops->connect ? provider->ops->connect(provider, ref, ttl_s, arena, out, err)
+                                  : lacks(provider->name, "connect", err);
+}
+
+int provider_pause(struct provider *provider, const struct provider_ref *ref, struct error *err)
+{
+    return provider->ops->pause ? provider->ops->pause(provider, ref, err)
+                                : lacks(provider->name, "pause", err);
+}
+
+int provider_kill(struct provider *provider, const struct provider_ref *ref, struct error *err)
+{
+    return provider->ops->kill ? provider->ops->kill(provider, ref, err)
+                               : lacks(provider->name, "kill", err);
+}
+
+int provider_extend(struct provider *provider, const struct provider_ref *ref, int64_t ttl_s,
+                    struct error *err)
+{
+    return provider->ops->extend ? provider->ops->extend(provider, ref, ttl_s, err)
+                                 : lacks(provider->name, "ttl", err);
+}
+
+int provider_snapshot(struct provider *provider, const struct provider_ref *ref, const char *name,
+                      struct arena *arena, struct str *out, struct error *err)
+{
+    *out = STR_NONE;
+    return provider->ops->snapshot ? provider->ops->snapshot(provider, ref, name, arena, out, err)
+                                   : lacks(provider->name, "snapshot", err);
+}
+
+int provider_snapshot_delete(struct provider *provider, struct str team_id, struct str snapshot,
+                             struct error *err)
+{
+    return provider->ops->snapshot_delete
+               ? provider->ops->snapshot_delete(provider, team_id, snapshot, err)
+               : lacks(provider->name, "snapshot", err);
+}
+
+int provider_endpoint(struct provider *provider, const struct provider_ref *ref, uint16_t port,
+                      struct arena *arena, struct provider_endpoint *out, struct error *err)
+{
+    *out = (struct provider_endpoint){0};
+    return provider->ops->endpoint ? provider->ops->endpoint(provider, ref, port, arena, out, err)
+                                   : lacks(provider->name, "ports", err);
+}
+
+/* ---- processes ---- */
+
+int provider_start(struct provider *provider, const struct provider_ref *ref,
+                   const struct provider_command *command, struct provider_process **out,
+                   struct error *err)
+{
+    *out = NULL;
+    if (!provider->ops->start)
+        return lacks(provider->name, "exec", err);
+    if (command->pty && !(provider->caps.features & PROVIDER_PTY))
+        return lacks(provider->name, "pty", err);
+    if (!command->argv || !command->argv[0] || !command->argv[0][0])
+        return error_set(err, ERROR_INVALID, "the command is empty");
+    if (provider->ops->start(provider, ref, command, out, err) < 0)
+        return -1;
+    (*out)->provider_name = provider->name;
+    return 0;
+}
+
+int provider_attach(struct provider *provider, const struct provider_ref *ref, const char *tag,
+                    int64_t pid, struct provider_process **out, struct error *err)
+{
+    *out = NULL;
+    if (!provider->ops->attach)
+        return lacks(provider->name, "attach", err);
+    if (provider->ops->attach(provider, ref, tag, pid, out, err) < 0)
+        return -1;
+    (*out)->provider_name = provider->name;
+    return 0;
+}
+
+int provider_process_next(struct provider_process *process, uint32_t timeout_ms,
+                          struct provider_event *out, struct error *err)
+{
+    *out = (struct provider_event){0};
+    return process->ops->next(process, timeout_ms, out, err);
+}
+
+int provider_process_input(struct provider_process *process, struct str data, struct error *err)
+{
+    return process->ops->input ? process->ops->input(process, data, err)
+                               : lacks(process->provider_name, "input", err);
+}
+
+int provider_process_close_stdin(struct provider_process *process, struct error *err)
+{
+    return process->ops->close_stdin ? process->ops->close_stdin(process, err)
+                                     : lacks(process->provider_name, "close_stdin", err);
+}
+
+int provider_process_resize(struct provider_process *process, uint16_t cols, uint16_t rows,
+                            struct error *err)
+{
+    return process->ops->resize ? process->ops->resize(process, cols, rows, err)
+                                : lacks(process->provider_name, "resize", err);
+}
+
+int provider_process_signal(struct provider_process *process, int signal, struct error *err)
+{
+    return process->ops->signal ? process->ops->signal(process, signal, err)
+                                : lacks(process->provider_name, "signal", err);
+}
+
+void provider_process_cancel(struct provider_process *process)
+{
+    if (process->ops->cancel)
+        process->ops->cancel(process);
+}
+
+void provider_process_free(struct provider_process *process)
+{
+    if (process)
+        process->ops->free(process);
+}
+
+/* ---- files ---- */
+
+int provider_read(struct provider *provider, const struct provider_ref *ref, const char *path,
+                  provider_sink_fn *sink, void *arg, struct error *err)
+{
+    return provider->ops->read ? provider->ops->read(provider, ref, path, sink, arg, err)
+                               : lacks(provider->name, "files", err);
+}
+
+int provider_write(struct provider *provider, const struct provider_ref *ref, const char *path,
+                   provider_source_fn *source, void *arg, int64_t length, struct error *err)
+{
+    return provider->ops->write
+               ? provider->ops->write(provider, ref, path, source, arg, length, err)
+               : lacks(provider->name, "files", err);
+}
+
+int provider_list(struct provider *provider, const struct provider_ref *ref, const char *path,
+                  struct arena *arena, struct provider_file **out, size_t *out_count,
+                  struct error *err)
+{
+    *out = NULL;
+    *out_count = 0;
+    return provider->ops->list
+               ? provider->ops->list(provider, ref, path, arena, out, out_count, err)
+               : lacks(provider->name, "files", err);
+}
+
+int provider_remove(struct provider *provider, const struct provider_ref *ref, const char *path,
+                    struct error *err)
+{
+    return provider->ops->remove ? provider->ops->remove(provider, ref, path, err)
+                                 : lacks(provider->name, "files", err);
+}

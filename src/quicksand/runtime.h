@@ -1,0 +1,36 @@
+/* The agent runtime in this server. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/error.h"
+
+struct api;
+struct api_keys;
+struct http_exchange;
+struct loop;
+struct routes;
+struct runtime;
+struct store;
+
+/* All borrowed. */
+struct runtime_config {
+    const char *settings_path; /* JSON; "" = the environment and defaults only */
+    const char *url;           /* of this server */
+    const char *run_dir;       /* agents' sockets */
+    struct store *store;
+    struct api *api;
+    struct api_keys *keys;
+    struct routes *routes;
+};
+
+int runtime_open(const struct runtime_config *config, struct runtime **out, struct error *err);
+/* On any edge loop. False: the request is not for the runtime. */
+bool runtime_handle(struct runtime *runtime, struct http_exchange *ex);
+/* Before the edges drain. */
+void runtime_quiet(struct runtime *runtime);
+/* On that loop: ends its streams. */
+void runtime_drain(struct runtime *runtime, struct loop *loop);
+/* After the loops have ended. -1: requests still run; the process must end without taking anything
+ * down below them. */
+int runtime_close(struct runtime *runtime);

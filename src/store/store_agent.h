@@ -1,0 +1,181 @@
+/* Rows of the agent runtime: sandboxes, snapshots, jobs and whom to tell about them. As store.h:
+ * each function is one transaction, strings live in the caller's arena. Strings that are STR_NONE
+ * are stored as "" and read back as STR_NONE. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/str.h"
+
+struct store;
+
+/* A random name that is this store's from then on. */
+int store_agent_instance(struct store *store, struct arena *arena, struct str *out,
+                         struct error *err);
+
+/* ---- sandboxes (store_agent_sandbox.c, store_agent_list.c) ---- */
+
+struct store_agent_sandbox {
+    struct str id, team_id, key, spec_hash, provider, external_id, token, address, cdp_url;
+    struct str image, profile, settings, metadata; /* settings, metadata: JSON objects */
+    struct str state, error, agent_id, task_id, snapshot_id;
+    int64_t idle_s, max_lifetime_s, cpu;
+    bool persistent;
+    int64_t created_at_us, last_used_at_us, running_since_us, destroyed_at_us;
+    int64_t ran_us, commands, jobs, create_ms;
+};
+
+struct store_agent_claim {
+    const struct store_agent_sandbox *row;
+    struct str replaces; /* the dead row that held the key: killed now; STR_NONE */
+    struct str reason;   /* of that */
+    int64_t max;         /* creating and running ones on this provider; 0 = any number */
+    bool durable;
+};
+/* Inserts. ERROR_EXISTS when a living row has the key and spec, ERROR_QUOTA above max. */
+int store_agent_claim(struct store *store, const struct store_agent_claim *claim,
+                      struct error *err);
+/* ERROR_NOT_FOUND. */
+int store_agent_sandbox_get(struct store *store, struct str team_id, struct str id,
+                            struct arena *arena, struct store_agent_sandbox *out,
+                            struct error *err);
+/* The living one used last; spec_hash STR_NONE = any. ERROR_NOT_FOUND. */
+int store_agent_sandbox_find(struct store *store, struct str team_id, struct str key,
+                             struct str spec_hash, struct arena *arena,
+                             struct store_agent_sandbox *out, struct error *err);
+
+/* It has a machine now, and runs. */
+struct store_agent_ready {
+    struct str external_id, token, address, cdp_url, snapshot_id;
+    struct str image;         /* STR_NONE: leaves it */
+    int64_t at_us, create_ms; /* create_ms < 0: leaves it */
+    bool durable;
+};
+/* ERROR_NOT_FOUND when the row was killed meanwhile. */
+int store_agent_sandbox_ready(struct store *store, struct str id,
+                              const struct store_agent_ready *ready, struct error *err);
+/* running, paused, error, killed; "killed" destroys. Nothing happens to one that is destroyed.
+ * *out_changed: the state is another one now. */
+int store_agent_sandbox_state(struct store *store, struct str id, const char *state,
+                              struct str error, int64_t at_us, bool *out_changed,
+                              struct error *err);
+/* last_used only grows; the counters are added. */
+int store_agent_sandbox_used(struct store *store, struct str id, int64_t at_us, int64_t commands,
+                             int64_t jobs, struct error *err);
+int store_agent_sandbox_count(struct store *store, struct str provider, int64_t *out,
+                              struct error *err);
+
+struct store_agent_query {
+    struct str team_id; /* STR_NONE = all teams */
+    struct str state, agent_id, task_id, provider;
+    bool destroyed;         /* also those */
+    int64_t before_us;      /* created before; 0 = any */
+    int64_t used_before_us; /* 0 = any */
+    size_t limit;
+};
+/* Newest first. */
+int store_agent_sandbox_list(struct store *store, const struct store_agent_query *wanted,
+                             struct arena *arena, struct store_agent_sandbox **out,
+                             size_t *out_count, struct error *err);
+/* Teams that have living ones; at most 1000. */
+int store_agent_teams(struct store *store, struct arena *arena, struct str **out, size_t *out_count,
+                      struct error *err);
+/* Forgets those destroyed before, with their jobs; at most max. */
+int store_agent_sandbox_forget(struct store *store, int64_t before_us, size_t max,
+                               size_t *out_count, struct error *err);
+
+/* One per provider; STR_NONE = all teams. */
+struct store_agent_usage {
+    struct str provider;
+    int64_t sandboxes, running, ran_us, cpu_us, commands, jobs;
+};
+int store_agent_usage(struct store *store, struct str team_id, int64_t now_us, struct arena *arena,
+                      struct store_agent_usage **out, size_t *out_count, struct error *err);
+/* Of the last max, ascending. */
+int store_agent_create_ms(struct store *store, struct str team_id, size_t max, struct arena *arena,
+                          int64_t **out, size_t *out_count, struct error *err);
+
+/* ---- snapshots (store_agent_snapshot.c) ---- */
+
+struct store_agent_snapshot {
+    struct str id, team_id, alias, kind, provider, external_id, sandbox_id, image, state;
+    int64_t created_at_us, expires_at_us;
+};
+
+/* State "creating", without its alias. */
+int store_agent_snapshot_insert(struct store *store, const struct store_agent_snapshot *row,
+                                struct error *err);
+/* Ready, and holder of row->alias; who held it before expires now. */
+int store_agent_snapshot_ready(struct store *store, const struct store_agent_snapshot *row,
+                               int64_t now_us, struct error *err);
+int store_agent_snapshot_state(struct store *store, struct str id, const char *state,
+                               struct error *err);
+/* By id or alias. ERROR_NOT_FOUND. */
+int store_agent_snapshot_get(struct store *store, struct str team_id, struct str name,
+                             struct arena *arena, struct store_agent_snapshot *out,
+                             struct error *err);
+/* The newest 1000, newest first; sandbox_id STR_NONE = any; state STR_NONE = any. */
+int store_agent_snapshot_list(struct store *store, struct str team_id, struct str sandbox_id,
+                              struct str state, struct arena *arena,
+                              struct store_agent_snapshot **out, size_t *out_count,
+                              struct error *err);
+/* Those whose time has passed; STR_NONE = all teams. */
+int store_agent_snapshot_expired(struct store *store, struct str team_id, int64_t now_us,
+                                 size_t limit, struct arena *arena,
+                                 struct store_agent_snapshot **out, size_t *out_count,
+                                 struct error *err);
+int store_agent_snapshot_delete(struct store *store, struct str id, struct error *err);
+
+/* ---- jobs (store_agent_job.c) ---- */
+
+struct store_agent_job {
+    struct str id, team_id, sandbox_id, agent_id, actor, command, run_as, state, error;
+    bool has_input, stopping, has_exit_code;
+    int64_t exit_code, started_at_us, ended_at_us;
+    struct str callback_url, callback_token; /* only written; STR_NONE = nobody to tell */
+    struct str callback_state;               /* only read */
+};
+
+/* On disk when it returns. ERROR_QUOTA when the sandbox has max running ones. */
+int store_agent_job_insert(struct store *store, const struct store_agent_job *row, int64_t max,
+                           struct error *err);
+int store_agent_job_get(struct store *store, struct str team_id, struct str id, struct arena *arena,
+                        struct store_agent_job *out, struct error *err);
+/* Newest first. sandbox_id STR_NONE = any. */
+int store_agent_job_list(struct store *store, struct str team_id, struct str sandbox_id,
+                         size_t limit, struct arena *arena, struct store_agent_job **out,
+                         size_t *out_count, struct error *err);
+/* All that run; sandbox_id STR_NONE = of all. */
+int store_agent_job_running(struct store *store, struct str sandbox_id, struct arena *arena,
+                            struct store_agent_job **out, size_t *out_count, struct error *err);
+int store_agent_job_stopping(struct store *store, struct str id, struct error *err);
+
+struct store_agent_job_end {
+    struct str state, error;
+    bool has_exit_code;
+    int64_t exit_code, at_us;
+    struct str body; /* for the callback */
+};
+/* On disk when it returns. *out_ended: it ran until now, by this call it ended. *out_callback: there
+ * is somebody to tell, now pending. */
+int store_agent_job_ended(struct store *store, struct str id, const struct store_agent_job_end *end,
+                          bool *out_ended, bool *out_callback, struct error *err);
+
+struct store_agent_callback {
+    struct str job_id, team_id, sandbox_id, agent_id, actor, url, token, body;
+    int64_t attempts, ended_at_us;
+};
+/* The one that is due first, put off until later_us so that nobody else takes it; ERROR_NOT_FOUND
+ * when none is due. */
+int store_agent_callback_take(struct store *store, int64_t now_us, int64_t later_us,
+                              struct arena *arena, struct store_agent_callback *out,
+                              struct error *err);
+/* 0 = none. */
+int store_agent_callback_next(struct store *store, int64_t *out_next_at_us, struct error *err);
+/* pending (again at next_at_us), delivered, failed. */
+int store_agent_callback_set(struct store *store, struct str job_id, const char *state,
+                             int64_t next_at_us, struct error *err);

@@ -1,0 +1,200 @@
+/* Many sandboxes of the agent runtime at once: lists, usage, forgetting. */
+#include "base/list.h"
+#include "store/query.h"
+#include "store/store_agent.h"
+#include "store/store_agent_row.h"
+
+struct sandbox_node {
+    struct list link;
+    struct store_agent_sandbox row;
+};
+
+int store_agent_sandbox_list(struct store *store, const struct store_agent_query *wanted,
+                             struct arena *arena, struct store_agent_sandbox **out,
+                             size_t *out_count, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+    struct list found, *pos;
+    size_t count = 0;
+    int more;
+
+    if (query_open(&query, locked,
+                   "SELECT " AGENT_SANDBOX_COLUMNS " FROM agent_sandboxes"
+                   " WHERE (?1 = '' OR team_id = ?1) AND (?2 = '' OR state = ?2)"
+                   " AND (?3 = '' OR agent_id = ?3) AND (?4 = '' OR task_id = ?4)"
+                   " AND (?5 = '' OR provider = ?5) AND (?6 = 1 OR destroyed_at_us = 0)"
+                   " AND (?7 = 0 OR created_at_us < ?7) AND (?8 = 0 OR last_used_at_us < ?8)"
+                   " ORDER BY created_at_us DESC, id LIMIT ?9",
+                   err) < 0)
+        return -1;
+    agent_bind(&query, wanted->team_id);
+    agent_bind(&query, wanted->state);
+    agent_bind(&query, wanted->agent_id);
+    agent_bind(&query, wanted->task_id);
+    agent_bind(&query, wanted->provider);
+    bind_int(&query, wanted->destroyed);
+    bind_int(&query, wanted->before_us);
+    bind_int(&query, wanted->used_before_us);
+    bind_int(&query, (int64_t)wanted->limit);
+    list_init(&found);
+    while ((more = query_step(&query, err)) > 0) {
+        struct sandbox_node *node = arena_alloc(arena, sizeof(*node));
+
+        agent_sandbox_read(&query, arena, &node->row);
+        list_push_back(&found, &node->link);
+        count++;
+    }
+    if (more < 0)
+        return -1;
+    *out = arena_alloc(arena, (count + 1) * sizeof(**out));
+    *out_count = 0;
+    list_for_each (pos, &found)
+        (*out)[(*out_count)++] = container_of(pos, struct sandbox_node, link)->row;
+    return 0;
+}
+
+enum { TEAMS_MAX = 1000 };
+
+int store_agent_teams(struct store *store, struct arena *arena, struct str **out, size_t *out_count,
+                      struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+    int more;
+
+    if (query_open(&query, locked,
+                   "SELECT DISTINCT team_id FROM agent_sandboxes WHERE destroyed_at_us = 0"
+                   " LIMIT ?1",
+                   err) < 0)
+        return -1;
+    bind_int(&query, TEAMS_MAX);
+    *out = arena_alloc(arena, TEAMS_MAX * sizeof(**out));
+    *out_count = 0;
+    while ((more = query_step(&query, err)) > 0 && *out_count < TEAMS_MAX)
+        (*out)[(*out_count)++] = query_text(&query, 0, arena);
+    return more < 0 ? -1 : 0;
+}
+
+static int delete_by(struct store *locked, const char *sql, struct str id, struct error *err)
+{
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked, sql, err) < 0)
+        return -1;
+    bind_text(&query, id);
+    return query_run(&query, err);
+}
+
+static int forget_one(struct store *locked, struct str id, struct error *err)
+{
+    if (delete_by(locked,
+                  "DELETE FROM agent_job_callbacks WHERE job_id IN"
+                  " (SELECT id FROM agent_jobs WHERE sandbox_id = ?1)",
+                  id, err) < 0 ||
+        delete_by(locked, "DELETE FROM agent_jobs WHERE sandbox_id = ?1", id, err) < 0)
+        return -1;
+    return delete_by(locked, "DELETE FROM agent_sandboxes WHERE id = ?1", id, err);
+}
+
+static int forget_ids(struct store *locked, int64_t before_us, size_t max, struct arena *arena,
+                      struct str **out, size_t *out_count, struct error *err)
+{
+    auto_query struct query query = {0};
+    int more;
+
+    if (query_open(&query, locked,
+                   "SELECT id FROM agent_sandboxes WHERE destroyed_at_us > 0"
+                   " AND destroyed_at_us < ?1 LIMIT ?2",
+                   err) < 0)
+        return -1;
+    bind_int(&query, before_us);
+    bind_int(&query, (int64_t)max);
+    *out = arena_alloc(arena, (max + 1) * sizeof(**out));
+    *out_count = 0;
+    while ((more = query_step(&query, err)) > 0 && *out_count < max)
+        (*out)[(*out_count)++] = query_text(&query, 0, arena);
+    return more < 0 ? -1 : 0;
+}
+
+int store_agent_sandbox_forget(struct store *store, int64_t before_us, size_t max,
+                               size_t *out_count, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_arena struct arena arena = {0};
+    struct str *ids = NULL;
+
+    *out_count = 0;
+    if (forget_ids(locked, before_us, max, &arena, &ids, out_count, err) < 0)
+        return -1;
+    if (*out_count == 0)
+        return 0;
+    if (store_begin(locked, STORE_EPHEMERAL, err) < 0)
+        return -1;
+    for (size_t i = 0; i < *out_count; i++)
+        if (forget_one(locked, ids[i], err) < 0) {
+            store_rollback(locked);
+            return -1;
+        }
+    return store_commit(locked, err);
+}
+
+enum { PROVIDERS_MAX = 256 };
+
+int store_agent_usage(struct store *store, struct str team_id, int64_t now_us, struct arena *arena,
+                      struct store_agent_usage **out, size_t *out_count, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+    int more;
+
+    if (query_open(&query, locked,
+                   "SELECT provider, count(*),"
+                   " sum(CASE WHEN running_since_us > 0 THEN 1 ELSE 0 END),"
+                   " sum(ran_us + CASE WHEN running_since_us > 0 THEN ?2 - running_since_us"
+                   " ELSE 0 END),"
+                   " sum((ran_us + CASE WHEN running_since_us > 0 THEN ?2 - running_since_us"
+                   " ELSE 0 END) * CASE WHEN cpu > 0 THEN cpu ELSE 1 END),"
+                   " sum(commands), sum(jobs) FROM agent_sandboxes WHERE ?1 = '' OR team_id = ?1"
+                   " GROUP BY provider ORDER BY provider LIMIT ?3",
+                   err) < 0)
+        return -1;
+    agent_bind(&query, team_id);
+    bind_int(&query, now_us);
+    bind_int(&query, PROVIDERS_MAX);
+    *out = arena_alloc(arena, PROVIDERS_MAX * sizeof(**out));
+    *out_count = 0;
+    while ((more = query_step(&query, err)) > 0 && *out_count < PROVIDERS_MAX)
+        (*out)[(*out_count)++] = (struct store_agent_usage){
+            .provider = agent_text(&query, 0, arena),
+            .sandboxes = query_int(&query, 1),
+            .running = query_int(&query, 2),
+            .ran_us = query_int(&query, 3),
+            .cpu_us = query_int(&query, 4),
+            .commands = query_int(&query, 5),
+            .jobs = query_int(&query, 6),
+        };
+    return more < 0 ? -1 : 0;
+}
+
+int store_agent_create_ms(struct store *store, struct str team_id, size_t max, struct arena *arena,
+                          int64_t **out, size_t *out_count, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+    int more;
+
+    if (query_open(&query, locked,
+                   "SELECT create_ms FROM (SELECT create_ms FROM agent_sandboxes"
+                   " WHERE (?1 = '' OR team_id = ?1) AND external_id <> ''"
+                   " ORDER BY created_at_us DESC LIMIT ?2) AS newest ORDER BY create_ms",
+                   err) < 0)
+        return -1;
+    agent_bind(&query, team_id);
+    bind_int(&query, (int64_t)max);
+    *out = arena_alloc(arena, (max + 1) * sizeof(**out));
+    *out_count = 0;
+    while ((more = query_step(&query, err)) > 0 && *out_count < max)
+        (*out)[(*out_count)++] = query_int(&query, 0);
+    return more < 0 ? -1 : 0;
+}

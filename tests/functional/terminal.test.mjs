@@ -1,0 +1,198 @@
+// A terminal as a WebSocket, and the page with one in a real browser (Debian's chromium, headless).
+import assert from 'node:assert/strict'
+import fs from 'node:fs'
+import { createRequire } from 'node:module'
+import path from 'node:path'
+import { after, afterEach, before, describe, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { eventually, repository, startServer } from '../harness/server.mjs'
+import { openEvents } from '../harness/sse.mjs'
+
+const require = createRequire(path.join(repository, 'build/npm/web/'))
+const WebSocket = require('ws')
+const { chromium } = require('playwright-core')
+
+let server
+before(async () => {
+  server = await startServer()
+})
+after(async () => {
+  const { body } = await v1('GET', '/sandboxes?limit=1000')
+  for (const { id } of body.sandboxes) await v1('DELETE', `/sandboxes/${id}`)
+  await server.destroy()
+})
+afterEach(() => assert.ok(server.alive(), `the server died:\n${server.tail()}`))
+
+const v1 = (method, target, body, options) => server.api(method, `/api/v1${target}`, body, options)
+const create = async (body = {}) => (await v1('POST', '/sandboxes', body)).body
+
+// An open WebSocket that remembers its frames.
+function open(id, query = '', { headers = { 'X-API-KEY': server.key }, protocols = [] } = {}) {
+  return new Promise((done, fail) => {
+    const socket = new WebSocket(`ws://${server.listen}/api/v1/sandboxes/${id}/terminal?${query}`, protocols, { headers })
+    socket.frames = []
+    socket.output = ''
+    socket.on('message', (data, binary) => {
+      socket.frames.push({ binary, text: data.toString() })
+      if (binary) socket.output += data.toString()
+    })
+    socket.closed = new Promise((over) => socket.on('close', (code, reason) => over({ code, reason: reason.toString() })))
+    socket.see = (text) => eventually(`'${text}' in ${JSON.stringify(socket.output.slice(-300))}`, () => socket.output.includes(text))
+    socket.on('open', () => done(socket))
+    socket.on('unexpected-response', (_, response) => fail(new Error(`status ${response.statusCode}`)))
+    socket.on('error', fail)
+  })
+}
+
+const ready = async (socket) => JSON.parse((await eventually('the first frame', () => socket.frames[0])).text)
+
+describe('a WebSocket', () => {
+  test('has the frames of the contract', async () => {
+    const box = await create()
+    const socket = await open(box.id, 'cols=80&rows=24')
+    const first = await ready(socket)
+    assert.equal(first.type, 'ready')
+    assert.equal(socket.frames[0].binary, false)
+    socket.send(JSON.stringify({ type: 'input', data: 'echo $((6*7))-$(tput cols)x$(tput lines)\n' }))
+    await socket.see('42-80x24')
+    socket.send(JSON.stringify({ type: 'resize', cols: 101, rows: 33 }))
+    socket.send('echo wide-$(tput cols)\n') // any other text is input
+    await socket.see('wide-101')
+    socket.send(Buffer.from('echo by""tes\n')) // and so are bytes
+    await socket.see('bytes')
+    assert.ok(socket.frames.slice(1).every((frame) => frame.binary), 'output is binary')
+    socket.send('exit 5\n')
+    const { code, reason } = await socket.closed
+    assert.equal(code, 1000)
+    assert.match(reason, /5/)
+    const { body } = await v1('GET', `/events?sandbox_id=${box.id}&type=terminal.&limit=10&since=0`)
+    assert.deepEqual(body.events.map((one) => one.type), ['terminal.opened', 'terminal.closed'])
+  })
+
+  test('comes back to the same shell', async () => {
+    const box = await create()
+    const socket = await open(box.id)
+    const { terminal_id } = await ready(socket)
+    socket.send('here=still; echo set-$here\n')
+    await socket.see('set-still')
+    socket.terminate()
+    await sleep(200)
+    const again = await open(box.id, `terminal_id=${terminal_id}`)
+    assert.equal((await ready(again)).terminal_id, terminal_id)
+    again.send('echo back-$here\n')
+    await again.see('back-still')
+    again.close()
+    const lost = await open(box.id, 'terminal_id=pty_none')
+    assert.equal((await lost.closed).code, 1011)
+  })
+
+  test('a lot of output comes whole and in order', async () => {
+    const box = await create()
+    const socket = await open(box.id)
+    await ready(socket)
+    socket.send('stty -onlcr; seq 1 200000; echo the-e""nd\n')
+    await eventually('the end', () => socket.output.includes('the-end'), 60_000)
+    const numbers = socket.output.match(/^\d+$/gm).map(Number)
+    assert.equal(numbers.length, 200000)
+    assert.ok(numbers.every((one, at) => one === at + 1))
+    socket.close()
+  })
+
+  test('is refused as anything else is', async () => {
+    const box = await create({ agent_id: 'owner' })
+    const plain = await v1('GET', `/sandboxes/${box.id}/terminal`)
+    assert.equal(plain.status, 409)
+    assert.equal(plain.body.error.code, 'unsupported-terminal')
+    await assert.rejects(open(box.id, '', { headers: {} }), /401/)
+    await assert.rejects(open(box.id, 'agent_id=thief'), /403/)
+    await assert.rejects(open('sbx_00000000000000000000'), /404/)
+    const byQuery = await open(box.id, `access_token=${server.key}`, { headers: {} })
+    await ready(byQuery)
+    byQuery.close()
+    const byProtocol = await open(box.id, '', { headers: {}, protocols: ['quicksand', `key.${Buffer.from(server.key).toString('base64url')}`] })
+    assert.equal(byProtocol.protocol, 'quicksand')
+    byProtocol.close()
+    assert.ok(!server.log.includes(server.key))
+  })
+})
+
+describe('the page', () => {
+  let browser
+  before(async () => {
+    browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'] })
+  })
+  after(() => browser?.close())
+
+  // What stands on the screen, from xterm's rows.
+  const screen = (page) => page.evaluate(() => [...document.querySelectorAll('.xterm-rows > div')].map((row) => row.textContent.trimEnd()).join('\n'))
+  const shows = (page, text) => eventually(`'${text}' on the screen`, async () => (await screen(page)).includes(text), 15_000)
+
+  async function openPage(target) {
+    const page = await browser.newPage({ viewport: { width: 900, height: 600 } })
+    page.problems = []
+    page.on('pageerror', (error) => page.problems.push(error.message))
+    page.on('console', (message) => message.type() === 'error' && page.problems.push(message.text()))
+    await page.goto(`${server.url}${target}`)
+    await page.fill('#key', server.key)
+    await page.click('dialog button')
+    return page
+  }
+
+  test('is a terminal: typing, resizing, reloading', async () => {
+    const box = await create()
+    const page = await openPage(`/ui/terminal?sandbox=${box.id}`)
+    await page.getByText('connected').waitFor()
+    await page.keyboard.type('echo $((6*7))\n')
+    await shows(page, '\n42')
+    const columns = async (mark) => {
+      await page.keyboard.type(`echo ${mark}=$(tput cols)=\n`)
+      await shows(page, `\n${mark}=`)
+      return Number(new RegExp(`\\n${mark}=(\\d+)=`).exec(await screen(page))[1])
+    }
+    const narrow = await columns('a')
+    await page.setViewportSize({ width: 1300, height: 700 })
+    await sleep(500)
+    const wide = await columns('b')
+    assert.ok(wide > narrow + 20, `${narrow} then ${wide}`)
+    await page.keyboard.type('kept=yes\n')
+    fs.mkdirSync(path.join(repository, 'build/test'), { recursive: true })
+    await page.screenshot({ path: path.join(repository, 'build/test/terminal.png') })
+    await page.reload()
+    await page.getByText('connected').waitFor()
+    await page.keyboard.type('echo shell-$kept\n')
+    await shows(page, '\nshell-yes')
+    assert.ok(!page.url().includes(server.key))
+    assert.deepEqual(page.problems, [])
+    await page.close()
+  })
+
+  test('says what is wrong', async () => {
+    const page = await openPage('/ui/terminal?sandbox=sbx_00000000000000000000')
+    await page.getByText('not found').waitFor()
+    await page.close()
+  })
+
+  test('lists what runs and what happens', async () => {
+    const box = await create({ agent_id: 'seen' })
+    const page = await openPage('/ui/')
+    await page.getByRole('cell', { name: box.id }).waitFor()
+    const other = await create({ agent_id: 'seen-later' })
+    await page.getByRole('cell', { name: other.id }).waitFor()
+    await page.locator('#events').getByText('sandbox.created').first().waitFor()
+    assert.deepEqual(page.problems, [])
+    await page.screenshot({ path: path.join(repository, 'build/test/list.png') })
+    await page.close()
+  })
+})
+
+test('a stopping server says so to terminals', async () => {
+  const box = await create()
+  const socket = await open(box.id)
+  await ready(socket)
+  const events = await openEvents(server, '/api/v1/events')
+  const begin = performance.now()
+  await server.restart()
+  assert.equal((await socket.closed).code, 1001)
+  assert.ok(performance.now() - begin < 8000, `${performance.now() - begin} ms`)
+  events.close()
+})
