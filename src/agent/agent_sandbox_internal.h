@@ -125,6 +125,8 @@ struct agent_run {
     int64_t output_limit;
     int64_t ttl_s;         /* extended while it runs; 0 = not */
     struct str sandbox_id; /* for that */
+    void (*on_output)(void *arg, bool is_err, struct str data); /* as in agent_command */
+    void *on_output_arg;
 };
 /* One command on a machine. *out_started: it was sent; before that the caller may try again. */
 int agent_run(struct agents *agents, struct provider *provider, const struct provider_ref *ref,
