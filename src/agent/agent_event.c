@@ -187,59 +187,64 @@ static void push(struct agent_events *events, struct ring_event *event)
     events->bytes += event->size;
 }
 
-static void write_row(struct agents *agents, const struct store_runtime_event *row)
+/* With the lock held: the row of an event that was just made, in the arena. */
+static struct store_runtime_event row_of(const struct ring_event *made, struct arena *arena)
 {
-    struct error err = {0};
-
-    if (store_runtime_event_insert(agents->config.store, row, &err) == 0)
-        return;
-    log_error("agent", "event %" PRId64 " type=%.*s was not stored: %s", row->id,
-              STR_ARG(row->type), err.message);
+    return (struct store_runtime_event){
+        .id = made->id,
+        .team_id = arena_str(arena, made->keys.text[KEY_TEAM]),
+        .type = arena_str(arena, made->type),
+        .sandbox_id = arena_str(arena, made->keys.text[KEY_SANDBOX]),
+        .session_id = arena_str(arena, made->keys.text[KEY_SESSION]),
+        .process_id = arena_str(arena, made->keys.text[KEY_PROCESS]),
+        .agent_id = arena_str(arena, made->keys.text[KEY_AGENT]),
+        .json = arena_str(arena, made->json),
+    };
 }
 
-static void add(struct agents *agents, const struct agent_caller *caller,
-                const struct agent_event *event, bool transient)
+/* Numbers it and passes it on. row: NULL when it is not to be stored. */
+static void publish(struct agent_events *events, struct ring_event *made,
+                    struct store_runtime_event *row, struct arena *arena)
 {
-    struct agent_events *events = agents->events;
-    struct ring_event *made = make_event(agents, caller, event);
-    struct store_runtime_event row = {0};
-    auto_arena struct arena arena = {0};
     int64_t now = clock_wall_us();
 
-    made->transient = transient;
+    made->transient = row == NULL;
     (void)pthread_mutex_lock(&events->lock);
     events->last_id = now > events->last_id ? now : events->last_id + 1;
     put_head(made, events->last_id, now);
-    if (!transient) {
+    if (row) {
         events->rows++;
-        row = (struct store_runtime_event){
-            .id = made->id,
-            .team_id = arena_str(&arena, made->keys.text[KEY_TEAM]),
-            .type = arena_str(&arena, made->type),
-            .sandbox_id = arena_str(&arena, made->keys.text[KEY_SANDBOX]),
-            .session_id = arena_str(&arena, made->keys.text[KEY_SESSION]),
-            .process_id = arena_str(&arena, made->keys.text[KEY_PROCESS]),
-            .agent_id = arena_str(&arena, made->keys.text[KEY_AGENT]),
-            .json = arena_str(&arena, made->json),
-        };
+        *row = row_of(made, arena);
     }
     push(events, made);
     watchers_wake(events, made);
     (void)pthread_mutex_unlock(&events->lock);
-    if (!transient)
-        write_row(agents, &row);
+}
+
+void agent_event_add_all(struct agents *agents, const struct agent_caller *caller,
+                         const struct agent_event *all, size_t count)
+{
+    auto_arena struct arena arena = {0};
+    struct store_runtime_event *rows = arena_alloc(&arena, count * sizeof(*rows));
+    struct error err = {0};
+
+    for (size_t i = 0; i < count; i++)
+        publish(agents->events, make_event(agents, caller, &all[i]), &rows[i], &arena);
+    if (store_runtime_event_insert(agents->config.store, rows, count, &err) < 0)
+        log_error("agent", "event %" PRId64 " type=%.*s (and %zu more) was not stored: %s",
+                  rows[0].id, STR_ARG(rows[0].type), count - 1, err.message);
 }
 
 void agent_event_add(struct agents *agents, const struct agent_caller *caller,
                      const struct agent_event *event)
 {
-    add(agents, caller, event, false);
+    agent_event_add_all(agents, caller, event, 1);
 }
 
 void agent_event_pass(struct agents *agents, const struct agent_caller *caller,
                       const struct agent_event *event)
 {
-    add(agents, caller, event, true);
+    publish(agents->events, make_event(agents, caller, event), NULL, NULL);
 }
 
 /* ---- reading ---- */

@@ -23,6 +23,9 @@ struct agent_event_filter {
 /* Never fails its caller: what cannot be stored is logged, and passed on nevertheless. */
 void agent_event_add(struct agents *agents, const struct agent_caller *caller,
                      const struct agent_event *event);
+/* Several in one transaction. */
+void agent_event_add_all(struct agents *agents, const struct agent_caller *caller,
+                         const struct agent_event *all, size_t count);
 /* The same without a row. */
 void agent_event_pass(struct agents *agents, const struct agent_caller *caller,
                       const struct agent_event *event);

@@ -97,16 +97,21 @@ struct reading {
 /* 1 = it has ended. */
 static int take(struct reading *reading, const struct provider_event *event)
 {
+    const struct agent_run *run = reading->run;
     struct agent_result *out = reading->out;
 
+    if (run->on_output && (event->kind == PROVIDER_STDOUT || event->kind == PROVIDER_STDERR)) {
+        run->on_output(run->on_output_arg, event->kind == PROVIDER_STDERR, event->data);
+        return 0;
+    }
     switch (event->kind) {
     case PROVIDER_STARTED:
         return 0;
     case PROVIDER_STDOUT:
-        keep(&out->out, event->data, reading->run->output_limit, &reading->cut_out);
+        keep(&out->out, event->data, run->output_limit, &reading->cut_out);
         return 0;
     case PROVIDER_STDERR:
-        keep(&out->err, event->data, reading->run->output_limit, &reading->cut_err);
+        keep(&out->err, event->data, run->output_limit, &reading->cut_err);
         return 0;
     case PROVIDER_EXITED:
         out->timed_out = event->timed_out || reading->killed;
@@ -250,6 +255,8 @@ static int prepare(struct agents *agents, const struct agent_use *use,
         .timeout_ms = command->timeout_ms,
         .output_limit = command->output_limit,
         .sandbox_id = use->sandbox.id,
+        .on_output = command->on_output,
+        .on_output_arg = command->on_output_arg,
     };
     if (!run->timeout_ms)
         run->timeout_ms =

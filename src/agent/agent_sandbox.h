@@ -98,6 +98,9 @@ struct agent_command {
     int64_t timeout_ms;   /* 0 = the profile's */
     int64_t output_limit; /* 0 = the profile's */
     bool own;             /* a step of the runtime itself: no allow list, not told by events */
+    /* Told as it comes instead of being kept; or NULL. */
+    void (*on_output)(void *arg, bool is_err, struct str data);
+    void *on_output_arg;
 };
 
 struct agent_result {

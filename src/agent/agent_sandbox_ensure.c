@@ -10,8 +10,9 @@
  * provider, the labels decide: what is there is adopted, and of two machines made at the same time
  * the older one (then the smaller id) stays, its rival is killed by who made it.
  *
- * A row is written before its machine is made (not of the embedded engine): state 'creating'. After CLAIM_MAX_S nobody is making
- * it any more; then the machine, found by its label, is taken over, or the row counts as gone.
+ * A row is written before its machine is made (not of the embedded engine): state 'creating'. After
+ * CLAIM_MAX_S nobody is making it any more; then the machine, found by its label, is taken over, or
+ * the row counts as gone.
  *
  * A row whose machine is gone has state 'error' and still holds its key. Restoring keeps its id;
  * creating kills it and claims the key with a new id, in one transaction. */
@@ -231,6 +232,21 @@ static json_t *started_data(const struct store_agent_sandbox *row)
     return data;
 }
 
+static void tell_created(struct ensure *ensure, int64_t create_ms)
+{
+    const struct store_agent_sandbox *row = &ensure->row;
+    auto_json json_t *created =
+        json_pack("{s:o, s:o, s:I}", "provider", json_str(row->provider), "image",
+                  json_str(row->image), "create_ms", (json_int_t)create_ms);
+    auto_json json_t *started = started_data(row);
+    const struct agent_event events[] = {
+        agent_row_event_of(ensure->caller, row, "sandbox.created", created),
+        agent_row_event_of(ensure->caller, row, "sandbox.started", started),
+    };
+
+    agent_event_add_all(ensure->agents, ensure->caller, events, 2);
+}
+
 /* ---- tier 3 ---- */
 
 static int64_t since_ms(int64_t begin_us)
@@ -317,10 +333,7 @@ static int create(struct ensure *ensure, struct str replaces, struct error *err)
         ensure->tier = TIER_RESUMED;
         return 0;
     }
-    agent_row_event(agents, ensure->caller, row, "sandbox.created",
-                    json_pack("{s:o, s:o, s:I}", "provider", json_str(row->provider), "image",
-                              json_str(row->image), "create_ms", (json_int_t)create_ms));
-    agent_row_event(agents, ensure->caller, row, "sandbox.started", started_data(row));
+    tell_created(ensure, create_ms);
     ensure->tier = ensure->has_snapshot ? TIER_RESTORED : TIER_CREATED;
     return 0;
 }
@@ -502,13 +515,14 @@ static int resume(struct ensure *ensure, struct error *err)
                : -1;
 }
 
-/* No row: another store, or one that was lost, may have made one. */
+/* No row: another store, or one that was lost, may have made one. The embedded engine has its own rows
+ * in this same store, so there is nothing to look for. */
 static int find_or_create(struct ensure *ensure, struct error *err)
 {
     struct store_agent_sandbox wanted = {
         .team_id = ensure->caller->team_id, .key = ensure->request->key, .spec_hash = ensure->hash};
     struct provider_sandbox machine;
-    int found = ensure->request->key.p
+    int found = ensure->request->key.p && !local(ensure)
                     ? agent_machine_find(ensure->agents, ensure->profile.backend, &wanted, STR_NONE,
                                          ensure->arena, &machine, err)
                     : 0;

@@ -3,6 +3,7 @@
 
 #include "agent/agent.h"
 #include "agent/agent_backend.h"
+#include "agent/agent_event.h"
 #include "agent/agent_internal.h"
 #include "agent/agent_sandbox.h"
 #include "store/store_agent.h"
@@ -66,6 +67,10 @@ void agent_row_killed(struct agents *agents, const struct agent_caller *caller,
 /* It could not be made: event sandbox.error. */
 void agent_row_failed(struct agents *agents, const struct agent_caller *caller,
                       const struct store_agent_sandbox *row, const struct error *why);
+/* An event about a sandbox; data is borrowed. */
+struct agent_event agent_row_event_of(const struct agent_caller *caller,
+                                      const struct store_agent_sandbox *row, const char *type,
+                                      json_t *data);
 /* data is consumed. */
 void agent_row_event(struct agents *agents, const struct agent_caller *caller,
                      const struct store_agent_sandbox *row, const char *type, json_t *data);
@@ -125,6 +130,8 @@ struct agent_run {
     int64_t output_limit;
     int64_t ttl_s;         /* extended while it runs; 0 = not */
     struct str sandbox_id; /* for that */
+    void (*on_output)(void *arg, bool is_err, struct str data); /* as in agent_command */
+    void *on_output_arg;
 };
 /* One command on a machine. *out_started: it was sent; before that the caller may try again. */
 int agent_run(struct agents *agents, struct provider *provider, const struct provider_ref *ref,

@@ -137,10 +137,11 @@ int64_t agent_row_ttl(const struct agents *agents, struct agent_backend *backend
     return ttl_s > 0 ? ttl_s : 1;
 }
 
-void agent_row_event(struct agents *agents, const struct agent_caller *caller,
-                     const struct store_agent_sandbox *row, const char *type, json_t *data)
+struct agent_event agent_row_event_of(const struct agent_caller *caller,
+                                      const struct store_agent_sandbox *row, const char *type,
+                                      json_t *data)
 {
-    struct agent_event event = {
+    return (struct agent_event){
         .type = str_of(type),
         .sandbox_id = row->id,
         .agent_id = row->agent_id,
@@ -148,6 +149,12 @@ void agent_row_event(struct agents *agents, const struct agent_caller *caller,
         .actor = caller->actor,
         .data = data,
     };
+}
+
+void agent_row_event(struct agents *agents, const struct agent_caller *caller,
+                     const struct store_agent_sandbox *row, const char *type, json_t *data)
+{
+    struct agent_event event = agent_row_event_of(caller, row, type, data);
 
     agent_event_add(agents, caller, &event);
     json_decref(data);

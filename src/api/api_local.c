@@ -1,5 +1,5 @@
-/* Requests from inside this process: the same handlers, log and audit as over the wire, without a
- * socket or a key. */
+/* Requests from inside this process: the same handlers and log as over the wire, without a socket or a
+ * key. Whoever asked is in the audit with the request that led here. */
 #include "api/api_internal.h"
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -41,7 +41,6 @@ int api_local(struct api *api, const struct api_local *request, int *out_status,
     if (result == 0) {
         if (call->route->handler(call, &failure) < 0)
             api_fail(call, &failure);
-        api_audit(call);
         api_monitor_count(api, call->status, clock_mono_us() - call->started_us);
         log_debug("api", "request=%s %s %.*s status=%d inside", call->request_id, request->method,
                   STR_ARG(call->path), call->status);

@@ -295,8 +295,9 @@ static struct str copied(struct terminal *terminal, struct str s)
     return s.len ? arena_str(&terminal->arena, s) : STR_NONE;
 }
 
+/* workdir: where the shell starts unless the client says otherwise. */
 static int prepare(struct v1_call *call, struct str sandbox_id, struct str session_id,
-                   struct error *err)
+                   struct str workdir, struct error *err)
 {
     int64_t cols = 0, rows = 0;
     struct str id, cwd;
@@ -313,12 +314,13 @@ static int prepare(struct v1_call *call, struct str sandbox_id, struct str sessi
     terminal->caller = (struct agent_caller){.team_id = copied(terminal, call->caller.team_id),
                                              .agent_id = copied(terminal, call->caller.agent_id),
                                              .actor = copied(terminal, call->caller.actor)};
-    terminal->request = (struct agent_terminal_request){.sandbox_id = copied(terminal, sandbox_id),
-                                                        .session_id = copied(terminal, session_id),
-                                                        .terminal_id = copied(terminal, id),
-                                                        .cols = (uint16_t)cols,
-                                                        .rows = (uint16_t)rows,
-                                                        .cwd = copied(terminal, cwd)};
+    terminal->request =
+        (struct agent_terminal_request){.sandbox_id = copied(terminal, sandbox_id),
+                                        .session_id = copied(terminal, session_id),
+                                        .terminal_id = copied(terminal, id),
+                                        .cols = (uint16_t)cols,
+                                        .rows = (uint16_t)rows,
+                                        .cwd = copied(terminal, cwd.len ? cwd : workdir)};
     terminal->protocol = call->offers_protocol;
     terminal->job.fn = on_posted;
     atomic_store(&terminal->holds, 1);
@@ -337,7 +339,7 @@ int v1_terminal_sandbox(struct v1_call *call, struct error *err)
     if (agent_sandbox_get(call->v1->config.agents, &call->caller, call->params[0], false,
                           &call->arena, &sandbox, err) < 0)
         return -1;
-    return prepare(call, sandbox.id, STR_NONE, err);
+    return prepare(call, sandbox.id, STR_NONE, STR_NONE, err);
 }
 
 int v1_terminal_session(struct v1_call *call, struct error *err)
@@ -350,5 +352,5 @@ int v1_terminal_session(struct v1_call *call, struct error *err)
     if (!session.sandbox_id.len)
         return error_set(err, ERROR_CONFLICT, "session '%.*s' has no sandbox (yet)",
                          STR_ARG(session.id));
-    return prepare(call, session.sandbox_id, session.id, err);
+    return prepare(call, session.sandbox_id, session.id, session.workdir, err);
 }

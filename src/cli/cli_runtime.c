@@ -9,7 +9,6 @@
 #include "cli/cli_runtime.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -119,7 +118,7 @@ static int read_input(json_t *body, struct error *err)
     int rc;
 
     buf_init(&bytes, INPUT_MAX);
-    rc = fd_read_file_at(AT_FDCWD, "/dev/stdin", &bytes);
+    rc = cli_v1_read_stdin(&bytes);
     if (rc == -EFBIG)
         return error_set(err, ERROR_LIMIT,
                          "input for a sandbox elsewhere can be %d KiB: copy a file with "

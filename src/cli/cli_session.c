@@ -1,10 +1,8 @@
 /* session: an agent at work in a sandbox. */
-#include <fcntl.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "base/fd.h"
 #include "cli/cli_events.h"
 #include "cli/cli_print.h"
 #include "cli/cli_terminal.h"
@@ -211,7 +209,7 @@ static int read_message(char **words, int count, struct buf *out, struct error *
     int rc;
 
     if (count == 1 && strcmp(words[0], "-") == 0) {
-        rc = fd_read_file_at(AT_FDCWD, "/dev/stdin", out);
+        rc = cli_v1_read_stdin(out);
         return rc < 0 ? error_set_errno(err, -rc, "reading the message") : 0;
     }
     for (int i = 0; i < count; i++)

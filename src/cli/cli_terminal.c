@@ -1,5 +1,6 @@
 /* pty: a terminal in a sandbox. Our own is raw meanwhile, so that every key reaches the one inside; a
- * change of its size is passed on. When stdin is no terminal, its end is told as Ctrl-D. */
+ * change of its size is passed on. When stdin is no terminal, its end is told as Ctrl-D, again
+ * and again until the shell has ended: one that is only just starting loses it. */
 #include "cli/cli_terminal.h"
 
 #include <errno.h>
@@ -17,7 +18,7 @@
 #include "cli/cli_websocket.h"
 #include "json/json_shape.h"
 
-enum { INPUT_SIZE = 16 * 1024, COLS = 80, ROWS = 24 };
+enum { INPUT_SIZE = 16 * 1024, COLS = 80, ROWS = 24, END_AGAIN_MS = 500 };
 
 struct terminal {
     struct cli_stream stream;
@@ -155,6 +156,11 @@ static int on_signal(struct terminal *terminal, struct error *err)
     return 0;
 }
 
+static int send_end(struct terminal *terminal, struct error *err)
+{
+    return cli_websocket_send(&terminal->stream, CLI_FRAME_BINARY, STR("\x04"), err);
+}
+
 static int on_input(struct terminal *terminal, struct error *err)
 {
     char bytes[INPUT_SIZE];
@@ -164,7 +170,7 @@ static int on_input(struct terminal *terminal, struct error *err)
         return 0;
     if (n <= 0) {
         terminal->input_ended = true;
-        return cli_websocket_send(&terminal->stream, CLI_FRAME_BINARY, STR("\x04"), err);
+        return send_end(terminal, err);
     }
     return cli_websocket_send(&terminal->stream, CLI_FRAME_BINARY, str_n(bytes, (size_t)n), err);
 }
@@ -176,6 +182,7 @@ static int pump(struct terminal *terminal, struct error *err)
         struct pollfd items[] = {{.fd = terminal->stream.fd, .events = POLLIN},
                                  {.fd = terminal->signal_fd, .events = POLLIN},
                                  {.fd = listen ? STDIN_FILENO : -1, .events = POLLIN}};
+        int rc;
 
         if (take(terminal, err) < 0)
             return -1;
@@ -183,8 +190,11 @@ static int pump(struct terminal *terminal, struct error *err)
             return 0;
         if (terminal->ready && !listen && !terminal->input_ended)
             continue; /* it has just become ready */
-        if (poll(items, 3, -1) < 0 && errno != EINTR)
+        rc = poll(items, 3, terminal->input_ended ? END_AGAIN_MS : -1);
+        if (rc < 0 && errno != EINTR)
             return error_set_errno(err, errno, "poll");
+        if (rc == 0 && send_end(terminal, err) < 0)
+            return -1;
         if (items[1].revents && on_signal(terminal, err) < 0)
             return -1;
         if (!terminal->closed && items[2].revents && on_input(terminal, err) < 0)

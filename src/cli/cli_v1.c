@@ -3,13 +3,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "json/json_shape.h"
 
-enum { FILE_MAX = 1024 * 1024 };
+enum { FILE_MAX = 1024 * 1024, READ_SIZE = 64 * 1024 };
 
 bool cli_v1_is_id(const char *id)
 {
@@ -95,14 +96,29 @@ json_t *cli_v1_pairs(const struct cli_command *command, const struct cli_list *l
     return json_incref(object);
 }
 
+int cli_v1_read_stdin(struct buf *out)
+{
+    auto_free char *bytes = xmalloc(READ_SIZE);
+
+    for (;;) {
+        ssize_t n = read(STDIN_FILENO, bytes, READ_SIZE);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? -errno : 0;
+        if (!buf_add(out, bytes, (size_t)n))
+            return -EFBIG;
+    }
+}
+
 int cli_v1_read_file(const char *name, json_t **out, struct error *err)
 {
-    const char *path = strcmp(name, "-") == 0 ? "/dev/stdin" : name;
     auto_buf struct buf text = {0};
     int rc;
 
     buf_init(&text, FILE_MAX);
-    rc = fd_read_file_at(AT_FDCWD, path, &text);
+    rc = strcmp(name, "-") == 0 ? cli_v1_read_stdin(&text) : fd_read_file_at(AT_FDCWD, name, &text);
     if (rc < 0)
         return error_set_errno(err, -rc, "reading '%s'", name);
     if (json_parse(buf_str(&text), out, err) < 0)

@@ -22,5 +22,7 @@ int cli_v1_set(json_t *object, const char *name, const char *value, struct error
  * message) when one is neither. */
 json_t *cli_v1_pairs(const struct cli_command *command, const struct cli_list *list,
                      const char *option, bool from_environment);
+/* The whole of stdin, whatever it is; -EFBIG when it is longer than out may become. */
+int cli_v1_read_stdin(struct buf *out);
 /* The whole of a file ('-' is stdin) as JSON. */
 int cli_v1_read_file(const char *name, json_t **out, struct error *err);

@@ -59,8 +59,8 @@ struct store_runtime_query {
 };
 
 /* ERROR_EXISTS when the id is taken. */
-int store_runtime_event_insert(struct store *store, const struct store_runtime_event *event,
-                               struct error *err);
+int store_runtime_event_insert(struct store *store, const struct store_runtime_event *events,
+                               size_t count, struct error *err);
 /* Fills id, type and json only. */
 int store_runtime_event_list(struct store *store, const struct store_runtime_query *wanted,
                              struct arena *arena, struct store_runtime_event **out,

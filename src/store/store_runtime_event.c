@@ -8,10 +8,8 @@ static struct str or_empty(struct str s)
     return s.p ? s : STR("");
 }
 
-int store_runtime_event_insert(struct store *store, const struct store_runtime_event *event,
-                               struct error *err)
+static int insert(struct store *locked, const struct store_runtime_event *event, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
     auto_query struct query query = {0};
 
     if (query_open(&query, locked,
@@ -28,6 +26,23 @@ int store_runtime_event_insert(struct store *store, const struct store_runtime_e
     bind_text(&query, or_empty(event->agent_id));
     bind_text(&query, event->json);
     return query_run(&query, err);
+}
+
+int store_runtime_event_insert(struct store *store, const struct store_runtime_event *events,
+                               size_t count, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+
+    if (count == 1)
+        return insert(locked, events, err);
+    if (store_begin(locked, STORE_EPHEMERAL, err) < 0)
+        return -1;
+    for (size_t i = 0; i < count; i++)
+        if (insert(locked, &events[i], err) < 0) {
+            store_rollback(locked);
+            return -1;
+        }
+    return store_commit(locked, err);
 }
 
 /* Every statement takes the same nine values. The literal "<> ''" lets partial indices be used. */

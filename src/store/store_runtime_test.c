@@ -79,7 +79,7 @@ static void add(struct store *store, int64_t id, const char *team, const char *t
                                                                 .sandbox_id = str_of(sandbox),
                                                                 .session_id = str_of(session),
                                                                 .json = STR("{}")},
-                                  &err));
+                                  1, &err));
 }
 
 static size_t find(struct store *store, struct store_runtime_query query, int64_t *first)
@@ -110,11 +110,13 @@ TEST(runtime_events)
     add(store, 2, "t1", "sandbox.paused", "s1", "x1");
     add(store, 3, "t2", "sandbox.created", "s1", NULL);
     add(store, 4, "t1", "sandboxes", "s2", "x1");
+    /* All of them or none. */
     FAILS(store_runtime_event_insert(
               store,
-              &(struct store_runtime_event){
-                  .id = 4, .team_id = STR("t1"), .type = STR("x"), .json = STR("{}")},
-              &err),
+              (struct store_runtime_event[]){
+                  {.id = 5, .team_id = STR("t1"), .type = STR("x"), .json = STR("{}")},
+                  {.id = 4, .team_id = STR("t1"), .type = STR("x"), .json = STR("{}")}},
+              2, &err),
           ERROR_EXISTS);
     CHECK_INT(find(store, (struct store_runtime_query){0}, &first), 3);
     CHECK_INT(first, 1);
