@@ -38,9 +38,6 @@ int agents_open(const struct agents_config *config, struct agents **out, struct 
         return -1;
     }
     agent_timer_start(agents);
-    /* A server can say from its start on what works; a program that embeds us finds out by trying. */
-    if (config->embedded)
-        agent_backends_check(agents);
     *out = agents;
     return 0;
 }
