@@ -18,7 +18,7 @@ struct cli_process {
     bool with_stdin;
     int signal_fd;        /* signalfd of SIGINT, SIGTERM, SIGHUP; -1 = none */
     bool leave_on_signal; /* end at once; else the signal is passed on as SIGTERM, then SIGKILL */
-    int64_t limit_s; /* killed after so long, status 124 as of timeout(1); 0 = never */
+    int64_t limit_s;      /* killed after so long, status 124 as of timeout(1); 0 = never */
     /* Called every keep_alive_s seconds when that is not 0. */
     uint32_t keep_alive_s;
     void (*keep_alive)(const struct cli_process *process);
