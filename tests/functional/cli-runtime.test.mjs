@@ -373,7 +373,7 @@ test('providers, profiles, stats, prune', async () => {
   assert.match(bad.stderr, /timeout/)
   assert.match(bad.stderr, /network/)
   assert.equal((await quicksand(['profile', 'set', 'mine', file])).code, 1)
-  await good('profile', 'rm', 'mine')
+  assert.deepEqual(await json('profile', 'rm', 'mine'), ['mine'])
 
   const id = await good('up', '-q')
   const stats = await json('stats')
