@@ -343,7 +343,7 @@ static int run_prune(struct cli *cli, int argc, char **argv)
 const struct cli_command cli_prune_command = {
     "prune", "[OPTION...]",
     "Remove sandboxes nobody used for long, and expired snapshots.\n"
-    "Those that are persistent stay.",
+    "Without --older-than that is a day, and a month for those that are persistent.",
     run_prune};
 
 /* ---- stats ---- */
