@@ -50,6 +50,9 @@ int agent_try_begin(struct agent_try *try, struct agents *agents, struct agent_b
                     struct error *err);
 bool agent_try_again(struct agent_try *try, int r, const struct error *err);
 
+/* Asks all backends whether they are well; returns at once. It is done every health_interval_s, and
+ * may be done at the start. */
+void agent_backends_check(struct agents *agents);
 /* GET /providers: array of {name, type, state, default, isolation, features[], egress[],
  * snapshot_kind, last_error, last_check_at, runner{...}?}; new reference. check: asks them now. */
 json_t *agent_backends_json(struct agents *agents, const struct agent_caller *caller, bool check);

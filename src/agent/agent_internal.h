@@ -34,8 +34,6 @@ void agent_secrets_close(struct agents *agents);
 int agent_timer_open(struct agents *agents);
 int agent_backends_open(struct agents *agents, struct error *err);
 void agent_backends_close(struct agents *agents);
-/* Asks all backends whether they are well; returns at once. */
-void agent_backends_check(struct agents *agents);
 /* Until no check is under way. */
 void agent_backends_wait(struct agents *agents);
 /* Checks the profiles of the file against what the backends can do. */

@@ -112,8 +112,7 @@ static int remove_all(struct cli *cli, const struct cli_command *command, const 
 {
     struct error err = {0};
     char **operands;
-    int count, status = CLI_OK;
-    int rc = cli_args(cli, command, NULL, CLI_ARGS_ANYWHERE, argc, argv, &operands, &count);
+    int count, rc = cli_args(cli, command, NULL, CLI_ARGS_ANYWHERE, argc, argv, &operands, &count);
 
     if (rc != CLI_ARGS_RUN)
         return rc;
@@ -121,13 +120,7 @@ static int remove_all(struct cli *cli, const struct cli_command *command, const 
         return cli_usage(command, "needs a name");
     if (cli_connect(cli, &err) < 0)
         return cli_fail(&err);
-    for (int i = 0; i < count; i++) {
-        if (cli_v1(cli, "DELETE", cli_v1_path(collection, operands[i], NULL), NULL, NULL, &err) < 0)
-            status = cli_fail(&err);
-        else if (!cli->json)
-            printf("%s\n", operands[i]);
-    }
-    return status;
+    return cli_v1_remove(cli, collection, NULL, operands, count);
 }
 
 static int run_provider_rm(struct cli *cli, int argc, char **argv)
@@ -236,7 +229,7 @@ static int validate(struct cli *cli, const char *name, const json_t *record, boo
 
 static int run_profile_set(struct cli *cli, int argc, char **argv)
 {
-    auto_json json_t *record = NULL;
+    auto_json json_t *record = NULL, *kept = NULL;
     struct error err = {0};
     char **operands;
     int count,
@@ -251,9 +244,11 @@ static int run_profile_set(struct cli *cli, int argc, char **argv)
     rc = validate(cli, operands[0], record, false);
     if (rc != CLI_OK)
         return rc;
-    if (cli_v1(cli, "PUT", cli_v1_path("profiles", operands[0], NULL), record, NULL, &err) < 0)
+    if (cli_v1(cli, "PUT", cli_v1_path("profiles", operands[0], NULL), record, &kept, &err) < 0)
         return cli_fail(&err);
-    if (!cli->json)
+    if (cli->json)
+        cli_print_json(kept);
+    else
         printf("%s\n", operands[0]);
     return CLI_OK;
 }
@@ -348,7 +343,7 @@ static int run_prune(struct cli *cli, int argc, char **argv)
 const struct cli_command cli_prune_command = {
     "prune", "[OPTION...]",
     "Remove sandboxes nobody used for long, and expired snapshots.\n"
-    "Those that are persistent stay.",
+    "Without --older-than that is a day, and a month for those that are persistent.",
     run_prune};
 
 /* ---- stats ---- */

@@ -141,7 +141,7 @@ static int run_job_status(struct cli *cli, int argc, char **argv)
 {
     auto_json json_t *job = NULL;
     struct error err = {0};
-    const char *id;
+    const char *id = NULL;
     int rc = one_job(cli, &job_status, NULL, argc, argv, &id);
 
     if (rc != CLI_ARGS_RUN)
@@ -156,7 +156,7 @@ static int run_job_stop(struct cli *cli, int argc, char **argv)
 {
     auto_json json_t *job = NULL, *body = json_object();
     struct error err = {0};
-    const char *id;
+    const char *id = NULL;
     int rc = one_job(cli, &job_stop, NULL, argc, argv, &id);
 
     if (rc != CLI_ARGS_RUN)
@@ -175,7 +175,7 @@ static int run_job_wait(struct cli *cli, int argc, char **argv)
         {.name = NULL},
     };
     struct error err = {0};
-    const char *id;
+    const char *id = NULL;
     int rc = one_job(cli, &job_wait, table, argc, argv, &id);
 
     if (rc != CLI_ARGS_RUN)
@@ -237,7 +237,7 @@ static int run_job_logs(struct cli *cli, int argc, char **argv)
         {.name = NULL},
     };
     struct error err = {0};
-    const char *id;
+    const char *id = NULL;
     int rc = one_job(cli, &job_logs, table, argc, argv, &id);
 
     if (rc != CLI_ARGS_RUN)

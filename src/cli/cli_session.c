@@ -182,23 +182,12 @@ static int run_rm(struct cli *cli, int argc, char **argv)
         {"keep-sandbox", 0, CLI_FLAG, &keep, NULL, "pause its sandbox instead of removing it"},
         {.name = NULL},
     };
-    struct error err = {0};
     char **operands;
-    int count, status = CLI_OK;
-    int rc = begin(cli, &session_rm, table, argc, argv, RANGE(1, 1000), &operands, &count);
+    int count, rc = begin(cli, &session_rm, table, argc, argv, RANGE(1, 1000), &operands, &count);
 
     if (rc != CLI_ARGS_RUN)
         return rc;
-    for (int i = 0; i < count; i++) {
-        auto_free char *path = cli_v1_path("sessions", operands[i], NULL);
-
-        if (cli_v1(cli, "DELETE", xasprintf("%s%s", path, keep ? "?keep_sandbox=true" : ""), NULL,
-                   NULL, &err) < 0)
-            status = cli_fail(&err);
-        else if (!cli->json)
-            printf("%s\n", operands[i]);
-    }
-    return status;
+    return cli_v1_remove(cli, "sessions", keep ? "?keep_sandbox=true" : NULL, operands, count);
 }
 
 /* ---- send ---- */

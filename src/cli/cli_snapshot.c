@@ -74,8 +74,8 @@ static int run_rm(struct cli *cli, int argc, char **argv)
 {
     struct error err = {0};
     char **operands;
-    int count, status = CLI_OK;
-    int rc = cli_args(cli, &snapshot_rm, NULL, CLI_ARGS_ANYWHERE, argc, argv, &operands, &count);
+    int count,
+        rc = cli_args(cli, &snapshot_rm, NULL, CLI_ARGS_ANYWHERE, argc, argv, &operands, &count);
 
     if (rc != CLI_ARGS_RUN)
         return rc;
@@ -83,14 +83,7 @@ static int run_rm(struct cli *cli, int argc, char **argv)
         return cli_usage(&snapshot_rm, "needs a snapshot");
     if (cli_connect(cli, &err) < 0)
         return cli_fail(&err);
-    for (int i = 0; i < count; i++) {
-        if (cli_v1(cli, "DELETE", cli_v1_path("snapshots", operands[i], NULL), NULL, NULL, &err) <
-            0)
-            status = cli_fail(&err);
-        else if (!cli->json)
-            printf("%s\n", operands[i]);
-    }
-    return status;
+    return cli_v1_remove(cli, "snapshots", NULL, operands, count);
 }
 
 static const struct cli_command snapshot_create = {"snapshot create", "[OPTION...] SANDBOX",

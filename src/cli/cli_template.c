@@ -88,6 +88,7 @@ static int run_ls(struct cli *cli, int argc, char **argv)
 
 static int run_rm(struct cli *cli, int argc, char **argv)
 {
+    auto_json json_t *removed = json_array();
     struct error err = {0};
     char **operands;
     int count, status = CLI_OK;
@@ -105,11 +106,16 @@ static int run_rm(struct cli *cli, int argc, char **argv)
         buf_init(&target, HTTP_URL_MAX);
         (void)buf_add_str(&target, STR("/templates/"));
         cli_escape(&target, operands[i]);
-        if (cli_call(&cli->server, "DELETE", target.p, NULL, NULL, NULL, &err) < 0)
+        if (cli_call(&cli->server, "DELETE", target.p, NULL, NULL, NULL, &err) < 0) {
             status = cli_fail(&err);
-        else if (!cli->json)
+            continue;
+        }
+        (void)json_array_append_new(removed, json_str(str_of(operands[i])));
+        if (!cli->json)
             printf("%s\n", operands[i]);
     }
+    if (cli->json)
+        cli_print_json(removed);
     return status;
 }
 

@@ -7,6 +7,8 @@
 #include "cli/cli_v1.h"
 #include "json/json_shape.h"
 
+enum { ENGINE_LIFE_S = 300 };
+
 void cli_up_done(struct cli_up *up)
 {
     cli_list_done(&up->env);
@@ -125,8 +127,29 @@ const struct cli_command cli_up_command = {
 
 /* ---- pause, resume ---- */
 
-static int change_all(struct cli *cli, const struct cli_command *command, const char *verb,
-                      int argc, char **argv)
+/* Of the runtime, or of the engine alone; the answer is made alike. */
+static int change(struct cli *cli, const char *id, bool pause, json_t **out, struct error *err)
+{
+    auto_json json_t *body = json_object();
+    auto_buf struct buf target = {0};
+
+    if (cli_v1_is_id(id))
+        return cli_v1(cli, "POST", cli_v1_path("sandboxes", id, pause ? "pause" : "resume", NULL),
+                      body, out, err);
+    buf_init(&target, HTTP_URL_MAX);
+    (void)buf_add_str(&target, STR("/sandboxes/"));
+    cli_escape(&target, id);
+    (void)buf_add_str(&target, pause ? STR("/pause") : STR("/connect"));
+    if (!pause)
+        (void)json_object_set_new(body, "timeout", json_integer(ENGINE_LIFE_S));
+    if (cli_call(&cli->server, "POST", target.p, body, NULL, NULL, err) < 0)
+        return -1;
+    *out = json_pack("{s:s, s:s}", "id", id, "state", pause ? "paused" : "running");
+    return 0;
+}
+
+static int change_all(struct cli *cli, const struct cli_command *command, bool pause, int argc,
+                      char **argv)
 {
     auto_json json_t *all = json_array();
     struct error err = {0};
@@ -141,10 +164,9 @@ static int change_all(struct cli *cli, const struct cli_command *command, const 
     if (cli_connect(cli, &err) < 0)
         return cli_fail(&err);
     for (int i = 0; i < count; i++) {
-        auto_json json_t *answer = NULL, *body = json_object();
+        auto_json json_t *answer = NULL;
 
-        if (cli_v1(cli, "POST", cli_v1_path("sandboxes", operands[i], verb, NULL), body, &answer,
-                   &err) < 0) {
+        if (change(cli, operands[i], pause, &answer, &err) < 0) {
             status = cli_fail(&err);
             continue;
         }
@@ -160,12 +182,12 @@ static int change_all(struct cli *cli, const struct cli_command *command, const 
 
 static int run_pause(struct cli *cli, int argc, char **argv)
 {
-    return change_all(cli, &cli_pause_command, "pause", argc, argv);
+    return change_all(cli, &cli_pause_command, true, argc, argv);
 }
 
 static int run_resume(struct cli *cli, int argc, char **argv)
 {
-    return change_all(cli, &cli_resume_command, "resume", argc, argv);
+    return change_all(cli, &cli_resume_command, false, argc, argv);
 }
 
 const struct cli_command cli_pause_command = {"pause", "[OPTION...] SANDBOX...",

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "cli/cli_print.h"
 #include "json/json_shape.h"
 
 enum { FILE_MAX = 1024 * 1024, READ_SIZE = 64 * 1024 };
@@ -39,6 +40,30 @@ int cli_v1(struct cli *cli, const char *method, char *path_consume, const json_t
     auto_free char *path = path_consume;
 
     return cli_call(&cli->server, method, path, body, out, NULL, err);
+}
+
+int cli_v1_remove(struct cli *cli, const char *collection, const char *query, char *const *names,
+                  int count)
+{
+    auto_json json_t *removed = json_array();
+    struct error err = {0};
+    int status = CLI_OK;
+
+    for (int i = 0; i < count; i++) {
+        auto_free char *path = cli_v1_path(collection, names[i], NULL);
+
+        if (cli_v1(cli, "DELETE", xasprintf("%s%s", path, query ? query : ""), NULL, NULL, &err) <
+            0) {
+            status = cli_fail(&err);
+            continue;
+        }
+        (void)json_array_append_new(removed, json_str(str_of(names[i])));
+        if (!cli->json)
+            printf("%s\n", names[i]);
+    }
+    if (cli->json)
+        cli_print_json(removed);
+    return status;
 }
 
 int cli_v1_open(struct cli *cli, const char *path, const char *accept, uint32_t timeout_ms,

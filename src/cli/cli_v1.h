@@ -11,6 +11,11 @@ char *cli_v1_path(const char *segment, ...) __attribute__((sentinel));
 int cli_v1(struct cli *cli, const char *method, char *path_consume, const json_t *body,
            json_t **out, struct error *err);
 
+/* DELETE of COLLECTION/NAME (and a query, or NULL) for each; what is gone is printed. Returns the exit
+ * status: failures are told and the rest goes on. */
+int cli_v1_remove(struct cli *cli, const char *collection, const char *query, char *const *names,
+                  int count);
+
 /* An answer of any length, to be read piece by piece. accept may be NULL. A status that is not 2xx is
  * an error. cli_stream_close() is due in any case. timeout_ms of 0: none. */
 int cli_v1_open(struct cli *cli, const char *path, const char *accept, uint32_t timeout_ms,

@@ -87,6 +87,8 @@ static int set_caps(struct provider *provider, const json_t *options, struct err
     caps->snapshot_kind = "e2b-ref";
     caps->egress = EGRESS_ALLOW_ALL;
     if (!e2b->api_url) {
+        /* Namespaces and filters, but the host's kernel. */
+        caps->isolation = ISOLATION_PROCESS;
         caps->features |= PROVIDER_JOB_LOGS | PROVIDER_JOB_STOP | PROVIDER_HOOKS;
         caps->egress |= EGRESS_DENY_ALL;
         return 0;

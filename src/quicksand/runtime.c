@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/agent_backend.h"
 #include "agent/agent_settings.h"
 #include "api/api.h"
 #include "api_v1/v1.h"
@@ -114,6 +115,7 @@ int runtime_open(const struct runtime_config *config, struct runtime **out, stru
     runtime->fetch = agents.fetch = fetch_new();
     if (agents_open(&agents, &runtime->agents, err) < 0)
         return -1;
+    agent_backends_check(runtime->agents);
     runtime->workers = workers_new_elastic(THREADS_MAX, QUEUE_MAX);
     runtime->v1 = v1_new(&(struct v1_config){.agents = runtime->agents,
                                              .keys = config->keys,

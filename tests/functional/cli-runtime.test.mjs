@@ -135,6 +135,9 @@ describe('sandboxes', () => {
     assert.deepEqual(listed.map((one) => one.id ?? one.sandboxID).filter((one) => [id, plain, external].includes(one)), [id, plain])
     assert.deepEqual((await json('ls', '--agent-id', 'a1')).map((one) => one.id), [id])
     assert.deepEqual(await json('ls', '--agent-id', 'other'), [])
+    assert.equal(await good('pause', plain), `${plain} paused`)
+    assert.equal(await good('resume', plain), `${plain} running`)
+    assert.equal(await good('exec', plain, '--', 'echo', 'awake'), 'awake')
     await good('rm', id, plain)
   })
 
@@ -373,7 +376,7 @@ test('providers, profiles, stats, prune', async () => {
   assert.match(bad.stderr, /timeout/)
   assert.match(bad.stderr, /network/)
   assert.equal((await quicksand(['profile', 'set', 'mine', file])).code, 1)
-  await good('profile', 'rm', 'mine')
+  assert.deepEqual(await json('profile', 'rm', 'mine'), ['mine'])
 
   const id = await good('up', '-q')
   const stats = await json('stats')

@@ -68,7 +68,7 @@ test('only qs_* is visible, and the header is C and C++', () => {
   assert.deepEqual(names.filter((name) => !name.startsWith('qs_')), [])
   const statics = run('nm', ['-g', '--defined-only', find('libquicksand.a')]).split('\n').filter((line) => / [A-Z] /.test(line))
   assert.deepEqual(statics.filter((line) => !/ T qs_/.test(line)), [])
-  for (const language of ['c', 'c++']) run('cc', ['-fsyntax-only', '-Wall', '-Werror', '-x', language, find('quicksand.h')])
+  for (const language of ['c', 'c++']) run('clang', ['-fsyntax-only', '-Wall', '-Werror', '-x', language, find('quicksand.h')])
 })
 
 test('plain processes: shared and static', async () => {
