@@ -134,7 +134,7 @@ bool agent_try_again(struct agent_try *try, int r, const struct error *err)
     bool failed = code == ERROR_UNAVAILABLE || code == ERROR_TIMEOUT;
     bool again = code == ERROR_UNAVAILABLE || (code == ERROR_TIMEOUT && try->once_more_is_safe) ||
                  (code == ERROR_QUOTA && settings->retry.on_quota);
-    char why[sizeof(err->message)];
+    char why[sizeof(((struct error){0}).message)];
 
     breaker_count(try->agents, try->backend, !failed, failed ? err->message : "");
     if (!again || try->attempt >= settings->retry.attempts || breaker_is_open(try->backend))

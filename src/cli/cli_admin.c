@@ -29,7 +29,7 @@ static int run_provider_ls(struct cli *cli, int argc, char **argv)
     if (count)
         return cli_usage(&provider_ls, "takes no operand");
     if (cli_connect(cli, &err) < 0 ||
-        cli_v1(cli, "GET", cli_v1_path("providers", NULL), NULL, &answer, &err) < 0)
+        cli_v1(cli, "GET", cli_v1_path("providers"), NULL, &answer, &err) < 0)
         return cli_fail(&err);
     cli_print_list(cli, answer, "providers", provider_columns);
     return CLI_OK;
@@ -97,7 +97,7 @@ static int run_provider_add(struct cli *cli, int argc, char **argv)
     if (cli_v1_set(body, "name", operands[0], &err) < 0 ||
         cli_v1_set(body, "base_url", operands[1], &err) < 0 ||
         cli_v1_set(body, "token", token, &err) < 0 || cli_connect(cli, &err) < 0 ||
-        cli_v1(cli, "POST", cli_v1_path("providers", NULL), body, &answer, &err) < 0)
+        cli_v1(cli, "POST", cli_v1_path("providers"), body, &answer, &err) < 0)
         return cli_fail(&err);
     if (cli->json)
         cli_print_json(answer);
@@ -171,7 +171,7 @@ static int run_profile_ls(struct cli *cli, int argc, char **argv)
     if (count)
         return cli_usage(&profile_ls, "takes no operand");
     if (cli_connect(cli, &err) < 0 ||
-        cli_v1(cli, "GET", cli_v1_path("profiles", NULL), NULL, &answer, &err) < 0)
+        cli_v1(cli, "GET", cli_v1_path("profiles"), NULL, &answer, &err) < 0)
         return cli_fail(&err);
     cli_print_list(cli, answer, "profiles", columns);
     return CLI_OK;
@@ -190,7 +190,7 @@ static int run_profile_show(struct cli *cli, int argc, char **argv)
     if (count != 1)
         return cli_usage(&profile_show, "needs one profile");
     if (cli_connect(cli, &err) < 0 ||
-        cli_v1(cli, "GET", cli_v1_path("profiles", operands[0], NULL), NULL, &answer, &err) < 0)
+        cli_v1(cli, "GET", cli_v1_path("profiles", operands[0]), NULL, &answer, &err) < 0)
         return cli_fail(&err);
     if (cli->json)
         cli_print_json(answer);
@@ -207,7 +207,7 @@ static int validate(struct cli *cli, const char *name, const json_t *record, boo
     struct error err = {0};
     size_t i;
 
-    if (cli_v1(cli, "POST", cli_v1_path("profiles", name, "validate", NULL), record ? record : none,
+    if (cli_v1(cli, "POST", cli_v1_path("profiles", name, "validate"), record ? record : none,
                &answer, &err) < 0)
         return cli_fail(&err);
     if (print && cli->json)
@@ -244,7 +244,7 @@ static int run_profile_set(struct cli *cli, int argc, char **argv)
     rc = validate(cli, operands[0], record, false);
     if (rc != CLI_OK)
         return rc;
-    if (cli_v1(cli, "PUT", cli_v1_path("profiles", operands[0], NULL), record, &kept, &err) < 0)
+    if (cli_v1(cli, "PUT", cli_v1_path("profiles", operands[0]), record, &kept, &err) < 0)
         return cli_fail(&err);
     if (cli->json)
         cli_print_json(kept);
@@ -329,7 +329,7 @@ static int run_prune(struct cli *cli, int argc, char **argv)
     if (older_than_s)
         (void)json_object_set_new(body, "older_than", json_integer(older_than_s));
     if (cli_connect(cli, &err) < 0 ||
-        cli_v1(cli, "POST", cli_v1_path("prune", NULL), body, &answer, &err) < 0)
+        cli_v1(cli, "POST", cli_v1_path("prune"), body, &answer, &err) < 0)
         return cli_fail(&err);
     if (cli->json)
         cli_print_json(answer);
@@ -395,7 +395,7 @@ static int run_stats(struct cli *cli, int argc, char **argv)
     if (count)
         return cli_usage(&cli_stats_command, "takes no operand");
     if (cli_connect(cli, &err) < 0 ||
-        cli_v1(cli, "GET", cli_v1_path("stats", NULL), NULL, &answer, &err) < 0)
+        cli_v1(cli, "GET", cli_v1_path("stats"), NULL, &answer, &err) < 0)
         return cli_fail(&err);
     if (cli->json)
         cli_print_json(answer);

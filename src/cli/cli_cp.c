@@ -55,7 +55,7 @@ struct place {
 static char *files_target(const struct place *place, const char *path, const char *user)
 {
     auto_free char *base =
-        place->runtime ? cli_v1_path("sandboxes", place->id, "files", NULL) : xstrdup("/files");
+        place->runtime ? cli_v1_path("sandboxes", place->id, "files") : xstrdup("/files");
     struct buf target;
 
     buf_init(&target, HTTP_URL_MAX);

@@ -17,7 +17,7 @@ static const struct cli_command job_start, job_status, job_logs, job_stop, job_w
 
 static char *job_path(const char *id, const char *tail)
 {
-    return cli_v1_path("sandboxes", "-", "processes", id, tail, NULL);
+    return cli_v1_path("sandboxes", "-", "processes", id, tail);
 }
 
 /* One operand, and the server found. */
@@ -88,8 +88,8 @@ static int start_one(struct cli *cli, const struct start *start, char **operands
         return CLI_USAGE;
     body = start_body(start, operands + 1, count - 1, env, &err);
     if (!body || cli_connect(cli, &err) < 0 ||
-        cli_v1(cli, "POST", cli_v1_path("sandboxes", operands[0], "execute", NULL), body, &answer,
-               &err) < 0)
+        cli_v1(cli, "POST", cli_v1_path("sandboxes", operands[0], "execute"), body, &answer, &err) <
+            0)
         return cli_fail(&err);
     if (cli->json)
         cli_print_json(answer);
@@ -278,8 +278,8 @@ static int run_job_ls(struct cli *cli, int argc, char **argv)
     if (count > 1)
         return cli_usage(&job_ls, "takes one sandbox, or none for all");
     if (cli_connect(cli, &err) < 0 ||
-        cli_v1(cli, "GET", cli_v1_path("sandboxes", count ? operands[0] : "-", "processes", NULL),
-               NULL, &answer, &err) < 0)
+        cli_v1(cli, "GET", cli_v1_path("sandboxes", count ? operands[0] : "-", "processes"), NULL,
+               &answer, &err) < 0)
         return cli_fail(&err);
     cli_print_list(cli, answer, "processes", columns);
     return CLI_OK;

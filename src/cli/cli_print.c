@@ -81,7 +81,7 @@ void cli_print_rows(const json_t *rows, const struct cli_column *columns)
     struct cli_table *table;
     size_t count = 0;
 
-    while (columns[count].title && count < COLUMNS_MAX) {
+    while (count < COLUMNS_MAX && columns[count].title) {
         titles[count] = columns[count].title;
         count++;
     }

@@ -77,8 +77,7 @@ static void tell_used(const struct cli_process *process)
     auto_json json_t *body = json_object();
     struct error err = {0};
 
-    if (cli_v1(run->cli, "POST", cli_v1_path("sandboxes", run->id, "resume", NULL), body, NULL,
-               &err) < 0)
+    if (cli_v1(run->cli, "POST", cli_v1_path("sandboxes", run->id, "resume"), body, NULL, &err) < 0)
         (void)fprintf(stderr, "quicksand: the sandbox's time could not be extended: %s\n",
                       err.message);
 }
@@ -208,7 +207,7 @@ static int tell_result(const json_t *answer, struct error *err)
 static int execute(const struct cli_runtime *run)
 {
     auto_stream struct cli_stream stream = {.fd = -1};
-    auto_free char *path = cli_v1_path("sandboxes", run->id, "execute", NULL), *text = NULL;
+    auto_free char *path = cli_v1_path("sandboxes", run->id, "execute"), *text = NULL;
     auto_json json_t *body = NULL, *answer = NULL;
     struct http_header headers[] = {
         {STR("X-API-KEY"), str_of(run->cli->server.key)},
@@ -250,8 +249,8 @@ int cli_runtime_run(const struct cli_runtime *run)
     struct error err = {0};
     int status;
 
-    if (cli_v1(run->cli, "POST", cli_v1_path("sandboxes", run->id, "resume", NULL), body, &answer,
-               &err) < 0)
+    if (cli_v1(run->cli, "POST", cli_v1_path("sandboxes", run->id, "resume"), body, &answer, &err) <
+        0)
         return cli_fail(&err);
     external = str_dup(json_get_str(answer, "external_id"));
     if (!external[0] || cli_sandbox_get(&run->cli->server, external, &sandbox, &err) < 0)
@@ -300,8 +299,8 @@ static int clone(const struct cli_runtime *run, const char *repo, char **out_dir
         return error_set(err, ERROR_INVALID, "the repository's URL is not UTF-8");
     if (run->env)
         (void)json_object_set_new(body, "env", json_deep_copy(run->env));
-    if (cli_v1(run->cli, "POST", cli_v1_path("sandboxes", run->id, "execute", NULL), body, &answer,
-               err) < 0)
+    if (cli_v1(run->cli, "POST", cli_v1_path("sandboxes", run->id, "execute"), body, &answer, err) <
+        0)
         return -1;
     if (json_integer_value(json_object_get(answer, "exit_code")) != 0) {
         text = str_trim(json_get_str(answer, "stderr"));
@@ -356,11 +355,11 @@ int cli_runtime_throw_away(struct cli_runtime *run, struct cli_up *up, const cha
         return cli_fail(&err);
     run->signal_fd = signal_fd = cli_runtime_signals();
     run->leave_on_signal = true;
-    if (cli_v1(run->cli, "POST", cli_v1_path("sandboxes", NULL), body, &answer, &err) < 0)
+    if (cli_v1(run->cli, "POST", cli_v1_path("sandboxes"), body, &answer, &err) < 0)
         return cli_fail(&err);
     run->id = id = str_dup(json_get_str(answer, "id"));
     status = clone_and_run(run, repo);
-    if (cli_v1(run->cli, "DELETE", cli_v1_path("sandboxes", id, NULL), NULL, NULL, &err) < 0 &&
+    if (cli_v1(run->cli, "DELETE", cli_v1_path("sandboxes", id), NULL, NULL, &err) < 0 &&
         err.code != ERROR_NOT_FOUND)
         (void)fprintf(stderr, "quicksand: the sandbox %s could not be removed: %s\n", id,
                       err.message);

@@ -232,7 +232,7 @@ static json_t *get_one(struct cli *cli, const char *method, const char *id, stru
     json_t *json = NULL;
 
     if (cli_v1_is_id(id)) {
-        if (cli_v1(cli, method, cli_v1_path("sandboxes", id, NULL), NULL, &json, err) < 0)
+        if (cli_v1(cli, method, cli_v1_path("sandboxes", id), NULL, &json, err) < 0)
             return NULL;
         return json ? json : json_object();
     }

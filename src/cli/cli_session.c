@@ -88,7 +88,7 @@ static int new_session(struct cli *cli, const struct wanted *wanted)
         cli_v1_set(body, "checkpoint", wanted->checkpoint, &err) < 0 ||
         cli_v1_set(body, "message", wanted->message, &err) < 0 ||
         set_token(body, wanted->token, &err) < 0 || cli_connect(cli, &err) < 0 ||
-        cli_v1(cli, "POST", cli_v1_path("sessions", NULL), body, &session, &err) < 0)
+        cli_v1(cli, "POST", cli_v1_path("sessions"), body, &session, &err) < 0)
         return cli_fail(&err);
     if (wanted->quiet)
         printf("%.*s\n", STR_ARG(json_get_str(session, "id")));
@@ -151,7 +151,7 @@ static int run_ls(struct cli *cli, int argc, char **argv)
 
     if (rc != CLI_ARGS_RUN)
         return rc;
-    if (cli_v1(cli, "GET", cli_v1_path("sessions", NULL), NULL, &answer, &err) < 0)
+    if (cli_v1(cli, "GET", cli_v1_path("sessions"), NULL, &answer, &err) < 0)
         return cli_fail(&err);
     cli_print_list(cli, answer, "sessions", columns);
     return CLI_OK;
@@ -166,7 +166,7 @@ static int run_show(struct cli *cli, int argc, char **argv)
 
     if (rc != CLI_ARGS_RUN)
         return rc;
-    if (cli_v1(cli, "GET", cli_v1_path("sessions", operands[0], NULL), NULL, &session, &err) < 0)
+    if (cli_v1(cli, "GET", cli_v1_path("sessions", operands[0]), NULL, &session, &err) < 0)
         return cli_fail(&err);
     if (cli->json)
         cli_print_json(session);
@@ -220,7 +220,7 @@ static int run_send(struct cli *cli, int argc, char **argv)
     buf_init(&text, MESSAGE_MAX);
     if (read_message(operands + 1, count - 1, &text, &err) < 0 ||
         cli_v1_set(body, "message", text.p, &err) < 0 ||
-        cli_v1(cli, "POST", cli_v1_path("sessions", operands[0], "messages", NULL), body, &session,
+        cli_v1(cli, "POST", cli_v1_path("sessions", operands[0], "messages"), body, &session,
                &err) < 0)
         return cli_fail(&err);
     if (cli->json)
@@ -254,7 +254,7 @@ static bool on_event(void *arg, const json_t *event)
     cli_event_print(&tail->printer, event);
     if (tail->follow || !str_starts(type, STR("session.")) || !ended(str_skip(type, 8)))
         return true;
-    if (cli_v1(tail->cli, "GET", cli_v1_path("sessions", tail->id, NULL), NULL, &session, &err) < 0)
+    if (cli_v1(tail->cli, "GET", cli_v1_path("sessions", tail->id), NULL, &session, &err) < 0)
         return true;
     if (!ended(json_get_str(session, "state")))
         return true;
@@ -280,7 +280,7 @@ static int run_tail(struct cli *cli, int argc, char **argv)
         return rc;
     tail.id = operands[0];
     tail.printer.json = cli->json;
-    path = cli_v1_path("sessions", operands[0], "stream", NULL);
+    path = cli_v1_path("sessions", operands[0], "stream");
     rc = cli_events_follow(cli, path, since, on_event, &tail, &err);
     if (tail.printer.in_text)
         printf("\n");
@@ -292,7 +292,7 @@ static int run_tail(struct cli *cli, int argc, char **argv)
 /* The last request that has no answer. */
 static char *pending_request(struct cli *cli, const char *id, struct error *err)
 {
-    auto_free char *base = cli_v1_path("sessions", id, "events", NULL), *found = NULL;
+    auto_free char *base = cli_v1_path("sessions", id, "events"), *found = NULL;
     auto_json json_t *answer = NULL;
     json_t *event;
     size_t i;
@@ -342,8 +342,8 @@ static int run_approve(struct cli *cli, int argc, char **argv)
     body = json_pack("{s:b}", "allow", !deny);
     if (cli_v1_set(body, "request_id", request, &err) < 0 ||
         cli_v1_set(body, "option", option, &err) < 0 ||
-        cli_v1(cli, "POST", cli_v1_path("sessions", operands[0], "approve", NULL), body, &session,
-               &err) < 0)
+        cli_v1(cli, "POST", cli_v1_path("sessions", operands[0], "approve"), body, &session, &err) <
+            0)
         return cli_fail(&err);
     print_session(cli, session);
     return CLI_OK;
@@ -361,8 +361,7 @@ static int change(struct cli *cli, const struct cli_command *command, const char
 
     if (rc != CLI_ARGS_RUN)
         return rc;
-    if (cli_v1(cli, "POST", cli_v1_path("sessions", operands[0], verb, NULL), body, &session,
-               &err) < 0)
+    if (cli_v1(cli, "POST", cli_v1_path("sessions", operands[0], verb), body, &session, &err) < 0)
         return cli_fail(&err);
     print_session(cli, session);
     return CLI_OK;
@@ -401,7 +400,7 @@ static int run_snapshot(struct cli *cli, int argc, char **argv)
     if (rc != CLI_ARGS_RUN)
         return rc;
     if (cli_v1_set(body, "alias", alias, &err) < 0 ||
-        cli_v1(cli, "POST", cli_v1_path("sessions", operands[0], "snapshot", NULL), body, &snapshot,
+        cli_v1(cli, "POST", cli_v1_path("sessions", operands[0], "snapshot"), body, &snapshot,
                &err) < 0)
         return cli_fail(&err);
     if (cli->json)
@@ -433,8 +432,7 @@ static int run_push(struct cli *cli, int argc, char **argv)
     body = json_pack("{s:b}", "force", (int)force);
     if (cli_v1_set(body, "branch", branch, &err) < 0 ||
         cli_v1_set(body, "message", message, &err) < 0 || set_token(body, token, &err) < 0 ||
-        cli_v1(cli, "POST", cli_v1_path("sessions", operands[0], "push", NULL), body, &pushed,
-               &err) < 0)
+        cli_v1(cli, "POST", cli_v1_path("sessions", operands[0], "push"), body, &pushed, &err) < 0)
         return cli_fail(&err);
     if (cli->json)
         cli_print_json(pushed);
@@ -454,7 +452,7 @@ static int run_pty(struct cli *cli, int argc, char **argv)
 
     if (rc != CLI_ARGS_RUN)
         return rc;
-    path = cli_v1_path("sessions", operands[0], "terminal", NULL);
+    path = cli_v1_path("sessions", operands[0], "terminal");
     return cli_terminal_run(cli, path);
 }
 

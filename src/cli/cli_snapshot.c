@@ -29,7 +29,7 @@ static int run_create(struct cli *cli, int argc, char **argv)
     if (ttl_s >= 0)
         (void)json_object_set_new(body, "ttl", json_integer(ttl_s));
     if (cli_v1_set(body, "alias", alias, &err) < 0 || cli_connect(cli, &err) < 0 ||
-        cli_v1(cli, "POST", cli_v1_path("sandboxes", operands[0], "snapshots", NULL), body, &answer,
+        cli_v1(cli, "POST", cli_v1_path("sandboxes", operands[0], "snapshots"), body, &answer,
                &err) < 0)
         return cli_fail(&err);
     if (cli->json)
@@ -62,8 +62,7 @@ static int run_ls(struct cli *cli, int argc, char **argv)
         return cli_usage(&snapshot_ls, "takes one sandbox, or none for all");
     if (cli_connect(cli, &err) < 0)
         return cli_fail(&err);
-    path = count ? cli_v1_path("sandboxes", operands[0], "snapshots", NULL)
-                 : cli_v1_path("snapshots", NULL);
+    path = count ? cli_v1_path("sandboxes", operands[0], "snapshots") : cli_v1_path("snapshots");
     if (cli_v1(cli, "GET", path, NULL, &answer, &err) < 0)
         return cli_fail(&err);
     cli_print_list(cli, answer, "snapshots", columns);

@@ -244,7 +244,7 @@ static int run_pty(struct cli *cli, int argc, char **argv)
         return cli_usage(&cli_pty_command, "needs one sandbox");
     if (cli_connect(cli, &err) < 0)
         return cli_fail(&err);
-    base = cli_v1_path("sandboxes", operands[0], "terminal", NULL);
+    base = cli_v1_path("sandboxes", operands[0], "terminal");
     buf_init(&path, HTTP_URL_MAX);
     (void)buf_printf(&path, "%s?cwd=", base);
     cli_escape(&path, cwd ? cwd : "");

@@ -73,7 +73,7 @@ static int up_one(struct cli *cli, const struct cli_up *up, bool quiet)
     if (!body)
         return status;
     if (cli_connect(cli, &err) < 0 ||
-        cli_v1(cli, "POST", cli_v1_path("sandboxes", NULL), body, &answer, &err) < 0)
+        cli_v1(cli, "POST", cli_v1_path("sandboxes"), body, &answer, &err) < 0)
         return cli_fail(&err);
     id = json_get_str(answer, "id");
     key = json_get_str(answer, "key");
@@ -134,8 +134,8 @@ static int change(struct cli *cli, const char *id, bool pause, json_t **out, str
     auto_buf struct buf target = {0};
 
     if (cli_v1_is_id(id))
-        return cli_v1(cli, "POST", cli_v1_path("sandboxes", id, pause ? "pause" : "resume", NULL),
-                      body, out, err);
+        return cli_v1(cli, "POST", cli_v1_path("sandboxes", id, pause ? "pause" : "resume"), body,
+                      out, err);
     buf_init(&target, HTTP_URL_MAX);
     (void)buf_add_str(&target, STR("/sandboxes/"));
     cli_escape(&target, id);
@@ -205,8 +205,7 @@ static int print_url(struct cli *cli, const char *id, const char *port)
 
     if (cli_connect(cli, &err) < 0 ||
         cli_v1(cli, "GET",
-               port ? cli_v1_path("sandboxes", id, "ports", port, NULL)
-                    : cli_v1_path("sandboxes", id, NULL),
+               port ? cli_v1_path("sandboxes", id, "ports", port) : cli_v1_path("sandboxes", id),
                NULL, &answer, &err) < 0)
         return cli_fail(&err);
     url = json_get_str(answer, port ? "url" : "cdp_url");

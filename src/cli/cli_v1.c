@@ -18,7 +18,7 @@ bool cli_v1_is_id(const char *id)
     return str_starts(str_of(id), STR("sbx_")) || str_starts(str_of(id), STR("key:"));
 }
 
-char *cli_v1_path(const char *segment, ...)
+char *cli_v1_path_of(const char *segment, ...)
 {
     struct buf path;
     va_list more;
@@ -50,7 +50,7 @@ int cli_v1_remove(struct cli *cli, const char *collection, const char *query, ch
     int status = CLI_OK;
 
     for (int i = 0; i < count; i++) {
-        auto_free char *path = cli_v1_path(collection, names[i], NULL);
+        auto_free char *path = cli_v1_path(collection, names[i]);
 
         if (cli_v1(cli, "DELETE", xasprintf("%s%s", path, query ? query : ""), NULL, NULL, &err) <
             0) {

@@ -6,7 +6,8 @@
 /* "sbx_..." or "key:...": a sandbox of the runtime, else one of the engine. */
 bool cli_v1_is_id(const char *id);
 /* "/api/v1/A/B/C" of its segments, each escaped; ended by NULL. malloc()ed. */
-char *cli_v1_path(const char *segment, ...) __attribute__((sentinel));
+#define cli_v1_path(...) cli_v1_path_of(__VA_ARGS__, (const char *)NULL)
+char *cli_v1_path_of(const char *segment, ...) __attribute__((sentinel));
 /* The same with a method, a body (or NULL) and the answer (may be NULL). Consumes path. */
 int cli_v1(struct cli *cli, const char *method, char *path_consume, const json_t *body,
            json_t **out, struct error *err);

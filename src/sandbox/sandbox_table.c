@@ -316,6 +316,12 @@ static void condemn(struct sandboxes *all, struct sandbox *sandbox, const char *
     schedule_set(all, sandbox, 0);
 }
 
+/* About to be paused: its files are wanted. */
+static bool pause_due(const struct sandboxes *all, const struct sandbox *sandbox)
+{
+    return sandbox->auto_pause && sandbox->due_us <= now_us(all);
+}
+
 void table_condemn(struct sandboxes *all, const char *id, const char *reason)
 {
     struct sandbox *sandbox;
@@ -324,10 +330,7 @@ void table_condemn(struct sandboxes *all, const char *id, const char *reason)
     sandbox = map_get(&all->table, str_of(id));
     if (!sandbox) {
         condemn(all, add_entry(all, id, SANDBOX_KILLING), reason);
-    } else if (sandbox->state == SANDBOX_RUNNING && sandbox->auto_pause &&
-               sandbox->due_us <= now_us(all)) {
-        sandbox->died = true; /* about to be paused: its files are wanted */
-    } else if (sandbox->state == SANDBOX_RUNNING) {
+    } else if (sandbox->state == SANDBOX_RUNNING && !pause_due(all, sandbox)) {
         table_move(all, sandbox, SANDBOX_KILLING);
         condemn(all, sandbox, reason);
     } else if (sandbox->state == SANDBOX_PAUSED) {
