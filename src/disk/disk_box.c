@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/path.h"
@@ -137,17 +138,28 @@ int disk_box_used(struct disk *disk, const char *id, uint64_t *out_bytes, struct
     return disk_quota_used(disk, fd, out_bytes, err);
 }
 
+static int sync_by_snapshot(struct disk *disk, const char *id, int fd, struct error *err)
+{
+    struct error ignored;
+
+    if (disk_subvol_delete(disk, disk->temporary_fd, id, err) < 0 ||
+        disk_subvol_snapshot(fd, disk->temporary_fd, id, true, err) < 0)
+        return -1;
+    (void)disk_subvol_delete(disk, disk->temporary_fd, id, &ignored); /* or by the next sync */
+    return 0;
+}
+
 /* Taking a snapshot is the one thing that makes btrfs flush a single subvolume; syncfs() and the sync
- * ioctls flush the pool, with everybody's data. */
+ * ioctls flush the pool, with everybody's data. They are for a pool that has no room for a snapshot. */
 int disk_box_sync(struct disk *disk, const char *id, struct error *err)
 {
     auto_close int fd = -1;
 
-    if (disk_subvol_open(disk->boxes_fd, id, &fd, err) < 0 ||
-        disk_subvol_delete(disk, disk->temporary_fd, id, err) < 0 ||
-        disk_subvol_snapshot(fd, disk->temporary_fd, id, true, err) < 0)
+    if (disk_subvol_open(disk->boxes_fd, id, &fd, err) < 0)
         return error_prefix(err, "sync box '%s'", id);
-    return disk_subvol_delete(disk, disk->temporary_fd, id, err);
+    if (sync_by_snapshot(disk, id, fd, err) == 0 || syncfs(fd) == 0)
+        return 0;
+    return error_set_errno(err, errno, "sync box '%s'", id);
 }
 
 int disk_box_settle_down(struct disk *disk, const char *id, struct error *err)

@@ -23,10 +23,9 @@ enum {
     LIST_MAX = 20000,
     LIST_TEXT_MAX = 16 * 1024 * 1024,
     DEPTH_MAX = 64,
-    QUERY_MAX = 3 * PATH_MAX,
     OWNER = 1000, /* the user that programs in sandboxes have by default */
     DIR_MODE = 0755,
-    ID_MAX = INT32_MAX,
+    IDLE_MAX_S = 86400,
 };
 
 int volume_open(struct volume *volume, struct str id, struct error *err)
@@ -63,31 +62,6 @@ void volume_fail(struct http_exchange *ex, const struct error *err)
 }
 
 /* ---- places ---- */
-
-/* Parts joined by single slashes, with one in front; "/" for none. */
-static int normalize(struct str path, char out[PATH_MAX], struct error *err)
-{
-    struct str rest = path;
-    size_t len = 0;
-
-    while (rest.p) {
-        struct str part = str_split(&rest, '/');
-
-        if (part.len == 0 || str_is(part, "."))
-            continue;
-        if (str_is(part, ".."))
-            return error_set(err, ERROR_INVALID, "path has '..' in it");
-        if (part.len > NAME_MAX || len + 1 + part.len >= PATH_MAX)
-            return error_set(err, ERROR_INVALID, "path is too long");
-        out[len++] = '/';
-        memcpy(out + len, part.p, part.len);
-        len += part.len;
-    }
-    if (len == 0)
-        out[len++] = '/';
-    out[len] = '\0';
-    return 0;
-}
 
 int volume_place(const struct volume *volume, const char *path, struct volume_place *out,
                  struct error *err)
@@ -245,7 +219,7 @@ static int dir_get(struct envd *envd, struct http_exchange *ex, const struct vol
 
     if (query->depth == 0 || query->depth > DEPTH_MAX)
         return error_set(err, ERROR_INVALID, "'depth' must be from 1 to %d", DEPTH_MAX);
-    fd = path_open_in_root(envd->volume.root_fd, query->path, O_RDONLY | O_NONBLOCK, 0);
+    fd = path_open_in_root(envd->volume.root_fd, query->path, O_RDONLY | O_DIRECTORY, 0);
     if (fd < 0)
         return volume_error(err, -fd, "open", query->path);
     buf_init(&listing.text, LIST_TEXT_MAX);
@@ -352,21 +326,6 @@ static const struct json_field change_fields[] = {
     JSON_END,
 };
 
-static bool number_ok(int64_t n, int64_t max)
-{
-    return n >= -1 && n <= max;
-}
-
-static int check_numbers(const struct volume_query *query, struct error *err)
-{
-    if (!number_ok(query->uid, ID_MAX) || !number_ok(query->gid, ID_MAX) ||
-        !number_ok(query->mode, 07777))
-        return error_set(err, ERROR_INVALID, "'uid', 'gid' or 'mode' out of range");
-    return 0;
-}
-
-static int read_query(struct str text, struct volume_query *out, struct error *err);
-
 static int patch(struct envd *envd, struct http_exchange *ex, struct str body, struct error *err)
 {
     auto_place struct volume_place place = {.dir_fd = -1};
@@ -375,13 +334,14 @@ static int patch(struct envd *envd, struct http_exchange *ex, struct str body, s
     struct volume_query query = {0};
     auto_close int fd = -1;
 
-    if (read_query(http_request(ex)->query, &query, err) < 0 ||
+    if (volume_query_read(http_request(ex)->query, &query, err) < 0 ||
         json_parse_as(change_fields, body, &change, &tree, err) < 0)
         return -1;
     query.uid = change.uid;
     query.gid = change.gid;
     query.mode = change.mode;
-    if (check_numbers(&query, err) < 0 || volume_place(&envd->volume, query.path, &place, err) < 0)
+    if (volume_query_check(&query, err) < 0 ||
+        volume_place(&envd->volume, query.path, &place, err) < 0)
         return -1;
     fd = openat(place.dir_fd, place.name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
@@ -401,60 +361,15 @@ static void on_patch(struct http_exchange *ex, struct str body, void *arg)
 
 /* ---- requests ---- */
 
-static int read_number(struct str text, const char *name, int64_t *out, struct error *err)
-{
-    auto_buf struct buf value = {0};
-
-    *out = -1;
-    buf_init(&value, 64);
-    if (!url_query_get(text, name, &value))
-        return 0;
-    return str_to_i64(buf_str(&value), out) && *out >= 0
-               ? 0
-               : error_set(err, ERROR_INVALID, "'%s' is not a number", name);
-}
-
-static int read_query(struct str text, struct volume_query *out, struct error *err)
-{
-    auto_buf struct buf path = {0}, force = {0};
-
-    buf_init(&path, QUERY_MAX);
-    buf_init(&force, 64);
-    if (!url_query_get(text, "path", &path) || memchr(path.p, '\0', path.len))
-        return error_set(err, ERROR_INVALID, "'path' is missing or broken");
-    if (normalize(buf_str(&path), out->path, err) < 0)
-        return -1;
-    out->force_given = url_query_get(text, "force", &force);
-    out->force = out->force_given && str_is(buf_str(&force), "true");
-    if (read_number(text, "uid", &out->uid, err) < 0 ||
-        read_number(text, "gid", &out->gid, err) < 0 ||
-        read_number(text, "mode", &out->mode, err) < 0 ||
-        read_number(text, "depth", &out->depth, err) < 0)
-        return -1;
-    return check_numbers(out, err);
-}
-
-/* /volumecontent/<id>/<kind>: true with the kind when it is this volume's. */
-static bool kind_of(const struct volume *volume, struct str path, struct str *out)
-{
-    if (!str_starts(path, STR(VOLUME_PREFIX)))
-        return false;
-    path = str_skip(path, sizeof(VOLUME_PREFIX) - 1);
-    if (!str_is(str_split(&path, '/'), volume->id))
-        return false;
-    *out = path;
-    return true;
-}
-
 static int dispatch(struct envd *envd, struct http_exchange *ex, struct error *err)
 {
     const struct http_request *request = http_request(ex);
     struct volume_query query = {0};
     struct str kind;
 
-    if (!kind_of(&envd->volume, request->path, &kind))
+    if (!volume_query_kind(envd->volume.id, request->path, &kind))
         return error_set(err, ERROR_NOT_FOUND, "the token is not for this volume");
-    if (read_query(request->query, &query, err) < 0)
+    if (volume_query_read(request->query, &query, err) < 0)
         return -1;
     if (str_is(kind, "dir") && str_is(request->method, "GET"))
         return dir_get(envd, ex, &query, err);
@@ -481,8 +396,9 @@ static void reply_idle(struct envd *envd, struct http_exchange *ex)
     int64_t seconds = 0;
     struct error err = {0};
 
-    if (read_number(http_request(ex)->query, "seconds", &seconds, &err) < 0 || seconds < 0)
-        envd_reply_error(ex, 400, "'seconds' is missing");
+    if (volume_query_number(http_request(ex)->query, "seconds", &seconds, &err) < 0 ||
+        seconds < 0 || seconds > IDLE_MAX_S)
+        envd_reply_error(ex, 400, "'seconds' is missing or too many");
     else if (envd->volume.open > 0 ||
              clock_mono_us() - envd->volume.last_used_us < seconds * 1000000)
         envd_reply_error(ex, 409, "busy");

@@ -31,6 +31,15 @@ int volume_open(struct volume *volume, struct str id, struct error *err);
 /* Answers any request of a volume's agent but /health and /init. */
 void volume_handle(struct envd *envd, struct http_exchange *ex);
 
+/* volume_query.c */
+/* /volumecontent/<id>/<kind>: true with the kind when it is this volume's. */
+bool volume_query_kind(const char *id, struct str path, struct str *out);
+int volume_query_read(struct str text, struct volume_query *out, struct error *err);
+/* Are owner and mode in their range, or -1? */
+int volume_query_check(const struct volume_query *query, struct error *err);
+/* -1 when it is not there. */
+int volume_query_number(struct str text, const char *name, int64_t *out, struct error *err);
+
 /* volume_file.c */
 void volume_file_get(struct envd *envd, struct http_exchange *ex, const struct volume_query *query);
 void volume_file_put(struct envd *envd, struct http_exchange *ex, const struct volume_query *query);

@@ -1,11 +1,12 @@
 /* How it works: one inotify instance per watcher, and for a tree one watch per directory in it.
  *
  * A new directory can have content before its own watch is there. So it is watched first and looked
- * into afterwards, and what is found is reported as created. What was created between the two is
- * then found *and* reported by the kernel; the names found are kept in `seen`, and the kernel's
- * report of one of them is dropped. Everything that can be such a report is in the kernel's queue
- * when the looking is over; the queue is taken over at that moment, and once its last byte has been
- * worked off, `seen` is emptied. While directories wait to be looked into, no report is worked off.
+ * into afterwards, and what is found is reported as created, files that are not empty also as written:
+ * whoever waits for that must not miss it. What was created between the two is then found *and*
+ * reported by the kernel; the names found are kept in `seen`, and the kernel's report of one of them is
+ * dropped. Everything that can be such a report is in the kernel's queue when the looking is over; the
+ * queue is taken over at that moment, and once its last byte has been worked off, `seen` is emptied.
+ * While directories wait to be looked into, no report is worked off.
  *
  * The kernel's queue is short, so it is always taken over first (`raw`), then worked off in slices.
  *
@@ -123,8 +124,17 @@ static bool forget_seen(struct watch *watch, const char *path)
     return watch->seen.count > 0 && map_remove(&watch->seen, str_of(path)) != NULL;
 }
 
+static bool has_content(const struct watch *watch, const char *relative)
+{
+    char path[PATH_MAX];
+    struct guest_stat st;
+
+    return absolute(watch, relative, path) && guest_stat(path, false, &st) == 0 &&
+           S_ISREG(st.mode) && st.size > 0;
+}
+
 /* Reports what looking into a directory has found. */
-static void report_found(struct watch *watch, const char *path)
+static void report_found(struct watch *watch, const char *path, bool is_dir)
 {
     if (map_get(&watch->seen, str_of(path)))
         return;
@@ -134,6 +144,8 @@ static void report_found(struct watch *watch, const char *path)
     }
     (void)map_put(&watch->seen, str_of(path), watch);
     emit(watch, WATCH_CREATE, path);
+    if (!is_dir && has_content(watch, path))
+        emit(watch, WATCH_WRITE, path);
 }
 
 /* ---- directories ---- */
@@ -232,7 +244,7 @@ static void look_at(struct watch *watch, const struct dirent *entry)
     if (entry->d_type == DT_UNKNOWN && absolute(watch, relative, path))
         is_dir = guest_stat(path, false, &st) == 0 && S_ISDIR(st.mode);
     if (!node->quiet)
-        report_found(watch, relative);
+        report_found(watch, relative, is_dir);
     if (is_dir && !watch->dead)
         enter(watch, node, name, 0);
 }

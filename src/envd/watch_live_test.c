@@ -235,23 +235,23 @@ static void check_all_created(const struct map *created)
     CHECK_INT(created->count, BURST_DIRS * BURST_FILES + 10 + 100);
 }
 
-static void count_event(struct map *created, const json_t *event)
+static void count_event(struct map *counts, const json_t *event)
 {
     struct str name = json_get_str(event, "name");
 
-    if (str_is(json_get_str(event, "type"), "EVENT_TYPE_CREATE"))
-        (void)map_put(created, name, (char *)map_get(created, name) + 1);
+    (void)map_put(counts, name, (char *)map_get(counts, name) + 1);
 }
 
 TEST_TIMEOUT(watch_burst, 60)
 {
     struct live live;
     struct live_stream stream;
-    struct map created;
+    struct map created, written;
     bool last = false;
 
     live_start(&live);
     map_init(&created);
+    map_init(&written);
     CHECK_INT(mkdir(in(&live, "w"), 0755), 0);
     watch(&stream, &live, "w", ",\"recursive\":true");
     burst(in(&live, "w"), "");
@@ -265,11 +265,15 @@ TEST_TIMEOUT(watch_burst, 60)
         CHECK_INT(json_parse(buf_str(&stream.message), &json, &err), 0);
         event = json_object_get(json, "filesystem");
         last = str_is(json_get_str(event, "name"), "last");
-        if (!last)
+        if (!last && str_is(json_get_str(event, "type"), "EVENT_TYPE_CREATE"))
             count_event(&created, event);
+        if (!last && str_is(json_get_str(event, "type"), "EVENT_TYPE_WRITE"))
+            count_event(&written, event);
     }
     check_all_created(&created);
+    CHECK_INT(written.count, BURST_DIRS * BURST_FILES);
     map_done(&created);
+    map_done(&written);
     live_stream_close(&stream);
     live_stop(&live);
 }
@@ -325,7 +329,8 @@ TEST_TIMEOUT(watch_polled, 60)
 
             last |= str_is(json_get_str(event, "name"), "last");
             if (!str_is(json_get_str(event, "name"), "last"))
-                count_event(&created, event);
+                if (str_is(json_get_str(event, "type"), "EVENT_TYPE_CREATE"))
+                    count_event(&created, event);
         }
     }
     check_all_created(&created);

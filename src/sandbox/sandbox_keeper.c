@@ -54,56 +54,74 @@ static int64_t min_of(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+struct dates { /* when what is due */
+    int64_t prune, collect, reap, copy;
+    int64_t lease; /* 0: nothing to be told again */
+    int64_t pause; /* before the next try to collect */
+};
+
+static int64_t next_of(const struct dates *at)
+{
+    int64_t next = min_of(min_of(at->reap, at->copy), min_of(at->prune, at->collect));
+
+    return at->lease ? min_of(next, at->lease) : next;
+}
+
+/* Returns whether somebody is still to be told. */
+static bool work(struct sandboxes *all, struct dates *at, bool collect_now)
+{
+    int64_t now = clock_mono_us();
+    bool again = false;
+
+    if (collect_now || now >= at->collect)
+        at->collect = collect(all, &at->pause);
+    if (now >= at->reap) {
+        content_reap(all);
+        at->reap = clock_mono_us() + REAP_US;
+    }
+    if (now >= at->prune)
+        at->prune = prune(all);
+    if (now >= at->copy) {
+        back_up(all);
+        at->copy = clock_mono_us() + HOUR_US;
+    }
+    if (at->lease && now >= at->lease) {
+        again = lease_retry(all);
+        at->lease = 0;
+    }
+    return again;
+}
+
 static void *keeper_run(void *arg)
 {
     struct sandboxes *all = arg;
     struct keeper *keeper = &all->keeper;
-    int64_t prune_at = clock_mono_us() + HOUR_US, collect_at = prune_at, pause = AGAIN_US;
-    int64_t reap_at = clock_mono_us() + REAP_US;
-    int64_t lease_at = 0, copy_at = clock_mono_us() + HOUR_US;
-    bool again;
+    int64_t now = clock_mono_us();
+    struct dates at = {.prune = now + HOUR_US,
+                       .collect = now + HOUR_US,
+                       .reap = now + REAP_US,
+                       .copy = now + HOUR_US,
+                       .pause = AGAIN_US};
+    bool collect_now, again;
 
     back_up(all);
-
     (void)pthread_mutex_lock(&keeper->lock);
     while (!keeper->stopping) {
-        int64_t now = clock_mono_us();
-        int64_t next = min_of(min_of(reap_at, copy_at), min_of(prune_at, collect_at));
-        bool wanted = keeper->collect;
-
-        if (keeper->lease && lease_at == 0)
-            lease_at = now + AGAIN_US;
-        if (lease_at && now >= lease_at) {
-            (void)pthread_mutex_unlock(&keeper->lock);
-            again = lease_retry(all);
-            (void)pthread_mutex_lock(&keeper->lock);
-            keeper->lease = again;
-            lease_at = 0;
+        now = clock_mono_us();
+        if (keeper->lease && at.lease == 0)
+            at.lease = now + AGAIN_US;
+        if (!keeper->collect && now < next_of(&at)) {
+            cond_wait_us(&keeper->wanted, &keeper->lock, next_of(&at) - now);
             continue;
         }
-        if (!wanted && lease_at) {
-            cond_wait_us(&keeper->wanted, &keeper->lock, lease_at - now);
-            continue;
-        }
-        if (!wanted && now < next) {
-            cond_wait_us(&keeper->wanted, &keeper->lock, next - now);
-            continue;
-        }
+        collect_now = keeper->collect;
         keeper->collect = false;
+        if (at.lease && now >= at.lease)
+            keeper->lease = false; /* who fails meanwhile sets it again */
         (void)pthread_mutex_unlock(&keeper->lock);
-        if (wanted || now >= collect_at)
-            collect_at = collect(all, &pause);
-        if (now >= reap_at) {
-            content_reap(all);
-            reap_at = clock_mono_us() + REAP_US;
-        }
-        if (now >= prune_at)
-            prune_at = prune(all);
-        if (now >= copy_at) {
-            back_up(all);
-            copy_at = clock_mono_us() + HOUR_US;
-        }
+        again = work(all, &at, collect_now);
         (void)pthread_mutex_lock(&keeper->lock);
+        keeper->lease |= again;
     }
     (void)pthread_mutex_unlock(&keeper->lock);
     return NULL;

@@ -167,6 +167,33 @@ TEST(extended_in_time)
     OK(sandbox_get(env.all, TEAM, str_of(id), &arena, &view, &err));
 }
 
+static bool was_told(struct env *env)
+{
+    char sent[4096];
+
+    engine_fake_last_request(env->engine, sent, sizeof(sent));
+    return strstr(sent, "POST /init/lease ") != NULL;
+}
+
+TEST(agent_that_cannot_be_told_is_told_later)
+{
+    auto_env struct env env;
+    auto_arena struct arena arena = {0};
+    char id[ID_SIZE], path[128], away[136];
+    struct sandbox_view view;
+
+    env_open(&env, 0);
+    OK(env_create(&env, id, &err));
+    (void)snprintf(path, sizeof(path), "%s/%s.sock", env.dir, id);
+    (void)snprintf(away, sizeof(away), "%s.away", path);
+    CHECK_INT(rename(path, away), 0);
+    OK(sandbox_extend(env.all, TEAM, str_of(id), 7200, &arena, &view, &err));
+    (void)usleep(1500000); /* one more try in vain */
+    CHECK(!was_told(&env));
+    CHECK_INT(rename(away, path), 0);
+    WAIT_FOR(was_told(&env));
+}
+
 TEST(box_that_dies)
 {
     auto_env struct env env;

@@ -77,6 +77,9 @@ struct box {
     int netns_fd;     /* -1 likewise */
     bool child;       /* ours to reap */
     enum box_end end; /* BOX_DEAD: why, as far as it is known */
+    /* Processes inside that were ended for want of memory, as of the last look and the one before: its
+     * first process was one of them only if there are more when it ends. */
+    uint64_t oom_kills, oom_kills_before;
     uint32_t layer_count, volume_count;
     char layers[BOX_LAYERS_MAX][LAYER_NAME_SIZE];
     char volumes[BOX_VOLUMES_MAX][LAYER_NAME_SIZE];
@@ -115,6 +118,8 @@ bool boxes_in_state(struct boxes *all, const char *id, enum box_state state);
 size_t boxes_list(struct boxes *all, size_t offset, struct box_info *out, size_t max);
 /* The first process of a slot's box ended: fills *out; false when nobody needs to know. */
 bool boxes_exited(struct boxes *all, uint32_t slot, struct engine_event *out);
+/* Now and then, so that boxes_exited() can tell an end for want of memory from one long after it. */
+void boxes_look_for_oom(struct boxes *all, const char *id);
 size_t boxes_count(struct boxes *all);
 /* Those that may have something besides files. */
 size_t boxes_count_live(struct boxes *all);
@@ -143,11 +148,11 @@ int box_fault(const char *step, struct error *err);
 int box_start(struct boxes *all, const struct box_spec *spec, struct box_info *out,
               struct error *err);
 int box_kill(struct boxes *all, const char *id, struct error *err);
-/* Ends everything but record and writable layer. */
+/* Ends everything but record and writable layer, and brings that to disk. When only the latter fails,
+ * the box is stopped nevertheless. */
 int box_stop(struct boxes *all, const char *id, struct error *err);
-/* What was written before is on disk after it, also if the host dies. A full pool is no reason to
- * refuse a pause: the kernel goes on trying by itself. */
-void box_sync_disk(struct boxes *all, const char *id);
+/* Without the last part of it: what was written may not be on disk. */
+int box_end_but_disk(struct boxes *all, const char *id, struct error *err);
 /* The ways down, for any half-built box in BOX_STARTING or BOX_ENDING: idempotent, go on after a
  * failure, report the first; the box is dead then. */
 int box_teardown(struct boxes *all, struct box *box, struct error *err);
@@ -222,8 +227,8 @@ bool box_cgroup_frozen(struct box_cgroups *cgroups, const char *id);
 int box_cgroup_usage(struct box_cgroups *cgroups, const char *id, struct box_usage *out,
                      struct error *err);
 int box_cgroup_remove(struct box_cgroups *cgroups, const char *id, struct error *err);
-/* Did the kernel kill something in it for lack of memory? */
-bool box_cgroup_oom(struct box_cgroups *cgroups, const char *id);
+/* How many processes in it the kernel killed for lack of memory. */
+uint64_t box_cgroup_oom_kills(struct box_cgroups *cgroups, const char *id);
 /* Is this process in the box's cgroup? */
 bool box_cgroup_holds(struct box_cgroups *cgroups, const char *id, pid_t pid);
 /* Calls fn for each box directory found. */

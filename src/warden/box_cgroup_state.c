@@ -198,7 +198,7 @@ int box_cgroup_usage(struct box_cgroups *cgroups, const char *id, struct box_usa
     return 0;
 }
 
-bool box_cgroup_oom(struct box_cgroups *cgroups, const char *id)
+uint64_t box_cgroup_oom_kills(struct box_cgroups *cgroups, const char *id)
 {
     bool v2 = cgroups->v2_limits;
     char text[TEXT_MAX];
@@ -206,5 +206,7 @@ bool box_cgroup_oom(struct box_cgroups *cgroups, const char *id)
 
     return read_knob(cgroups, v2 ? V2 : V1_MEMORY, id, v2 ? "memory.events" : "memory.oom_control",
                      text) == 0 &&
-           find_value(text, "oom_kill", &kills) && kills > 0;
+                   find_value(text, "oom_kill", &kills)
+               ? kills
+               : 0;
 }

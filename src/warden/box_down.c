@@ -91,21 +91,6 @@ static int remove_record(struct boxes *all, struct box *box, struct error *err)
     return remove_file(all, box, "box", err);
 }
 
-void box_sync_disk(struct boxes *all, const char *id)
-{
-    struct error err;
-
-    if (disk_box_sync(all->disk, id, &err) < 0 && err.code != ERROR_NOT_FOUND)
-        log_warn("warden", "box=%s %s; its last writes may not be on disk yet", id, err.message);
-}
-
-static int sync_disk(struct boxes *all, struct box *box, struct error *err)
-{
-    (void)err;
-    box_sync_disk(all, box->id);
-    return 0;
-}
-
 static int stop_record(struct boxes *all, struct box *box, struct error *err)
 {
     return box_record_stop(all, box, err);
@@ -125,10 +110,8 @@ static const struct step kill_steps[] = {
 };
 
 static const struct step stop_steps[] = {
-    {"processes", end_processes},      {"holders", wait_idle},
-    {"cgroup removal", remove_cgroup}, {"network release", remove_network},
-    {"files", remove_files},           {"disk sync", sync_disk},
-    {"record", stop_record},
+    {"processes", end_processes},        {"holders", wait_idle},  {"cgroup removal", remove_cgroup},
+    {"network release", remove_network}, {"files", remove_files}, {"record", stop_record},
 };
 
 enum { FIRST_STEPS = 2 };
@@ -181,7 +164,7 @@ int box_kill(struct boxes *all, const char *id, struct error *err)
     return box ? box_teardown(all, box, err) : 0;
 }
 
-int box_stop(struct boxes *all, const char *id, struct error *err)
+int box_end_but_disk(struct boxes *all, const char *id, struct error *err)
 {
     struct box *box;
 
@@ -192,4 +175,14 @@ int box_stop(struct boxes *all, const char *id, struct error *err)
     if (!box)
         return error_set(err, ERROR_NOT_FOUND, "no box '%s'", id);
     return box_teardown_but_disk(all, box, err);
+}
+
+int box_stop(struct boxes *all, const char *id, struct error *err)
+{
+    if (box_end_but_disk(all, id, err) < 0)
+        return -1;
+    if (box_fault("disk sync", err) == 0 &&
+        (disk_box_sync(all->disk, id, err) == 0 || err->code == ERROR_NOT_FOUND))
+        return 0;
+    return error_prefix(err, "box '%s' ended, its last writes may not be on disk", id);
 }

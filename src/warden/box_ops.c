@@ -30,6 +30,17 @@ int box_limit(struct boxes *all, const char *id, const struct box_limits *limits
     return network_set_online(all->network, slot, internet, err);
 }
 
+/* A pause promises that nothing gets lost: without that it is none, and the box goes on. */
+static int sync_still(struct boxes *all, const char *id, struct error *err)
+{
+    struct error ignored;
+
+    if (box_fault("disk sync", err) == 0 && disk_box_sync(all->disk, id, err) == 0)
+        return 0;
+    (void)box_cgroup_freeze(all->cgroups, id, false, &ignored);
+    return -1;
+}
+
 int box_freeze(struct boxes *all, const char *id, bool frozen, struct error *err)
 {
     struct box *box;
@@ -41,8 +52,8 @@ int box_freeze(struct boxes *all, const char *id, bool frozen, struct error *err
     r = box_record_still(all, id, false, err);
     if (r == 0)
         r = box_cgroup_freeze(all->cgroups, id, frozen, err);
-    if (r == 0 && frozen)
-        box_sync_disk(all, id);
+    if (r == 0 && frozen && sync_still(all, id, err) < 0)
+        r = -1;
     boxes_release(all, box);
     return r;
 }
@@ -53,5 +64,6 @@ int box_usage(struct boxes *all, const char *id, struct box_usage *out, struct e
 
     if (find_running(all, id, &slot, err) < 0 || box_cgroup_usage(all->cgroups, id, out, err) < 0)
         return -1;
+    boxes_look_for_oom(all, id);
     return disk_box_used(all->disk, id, &out->disk_bytes, err);
 }

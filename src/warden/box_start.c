@@ -314,7 +314,7 @@ static int make_ready(struct boxes *all, const char *id, struct error *err)
 {
     struct box *box;
 
-    if (boxes_in_state(all, id, BOX_DEAD) && box_stop(all, id, err) < 0)
+    if (boxes_in_state(all, id, BOX_DEAD) && box_end_but_disk(all, id, err) < 0)
         return -1;
     if (!boxes_in_state(all, id, BOX_STOPPED))
         return 0;

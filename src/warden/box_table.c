@@ -290,6 +290,31 @@ bool boxes_use_volume(struct boxes *all, const char *volume)
     return used;
 }
 
+/* Was it ended by SIGKILL, as those are for whom there is no memory? Of one that an earlier warden
+ * started only its parent could tell. */
+static bool reap(struct box *box)
+{
+    siginfo_t how = {0};
+    bool told =
+        box->child && waitid(P_PIDFD, (id_t)box->pidfd, &how, WEXITED | WNOHANG) == 0 && how.si_pid;
+
+    box->child = false;
+    return !told || (how.si_code == CLD_KILLED && how.si_status == SIGKILL);
+}
+
+void boxes_look_for_oom(struct boxes *all, const char *id)
+{
+    struct box *box;
+
+    (void)pthread_mutex_lock(&all->lock);
+    box = map_get(&all->table, str_of(id));
+    if (box && box->state == BOX_RUNNING) {
+        box->oom_kills_before = box->oom_kills;
+        box->oom_kills = box_cgroup_oom_kills(all->cgroups, id);
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+}
+
 bool boxes_exited(struct boxes *all, uint32_t slot, struct engine_event *out)
 {
     struct box *box;
@@ -300,14 +325,11 @@ bool boxes_exited(struct boxes *all, uint32_t slot, struct engine_event *out)
     if (box && box->pidfd >= 0)
         (void)epoll_ctl(all->exit_epoll_fd, EPOLL_CTL_DEL, box->pidfd, NULL);
     if (box && box->state == BOX_RUNNING) {
-        siginfo_t ignored;
-
-        if (box->child)
-            (void)waitid(P_PIDFD, (id_t)box->pidfd, &ignored, WEXITED | WNOHANG);
-        box->child = false;
+        box->end = reap(box) && box_cgroup_oom_kills(all->cgroups, box->id) > box->oom_kills_before
+                       ? BOX_END_OOM
+                       : BOX_END_EXITED;
         box->state = BOX_DEAD;
         memcpy(out->id, box->id, ID_SIZE);
-        box->end = box_cgroup_oom(all->cgroups, box->id) ? BOX_END_OOM : BOX_END_EXITED;
         out->end = box->end;
         tell = true;
     }
@@ -378,9 +400,10 @@ static void found(const char *id, void *arg)
         all->slots[box->slot] = box;
     else if (box->state == BOX_RUNNING)
         box->state = BOX_DEAD;
+    box->oom_kills = box->oom_kills_before = box_cgroup_oom_kills(all->cgroups, id);
     if (box->state == BOX_RUNNING)
         watch_exit(all, box);
-    else if (box->end == BOX_END_EXITED && box_cgroup_oom(all->cgroups, id))
+    else if (box->end == BOX_END_EXITED && box->oom_kills > 0)
         box->end = BOX_END_OOM;
     (void)map_put(&all->table, str_of(id), box);
     box_snapshot_recover(all, id);

@@ -229,6 +229,13 @@ static int start_eater(const char *megabytes, const char *unused)
     return 0;
 }
 
+static int end(const char *unused1, const char *unused2)
+{
+    (void)unused1;
+    (void)unused2;
+    _exit(0);
+}
+
 static const struct {
     const char *name;
     int (*run)(const char *first, const char *second);
@@ -250,6 +257,7 @@ static const struct {
     {"spinner", start_spinner},
     {"waiter", start_waiter},
     {"eater", start_eater},
+    {"exit", end},
 };
 
 static void serve(int fd)
@@ -290,6 +298,8 @@ int main(void)
             continue;
         }
         serve(fd);
+        /* Not only close(): a process that was started meanwhile has it too, and who asked waits. */
+        (void)shutdown(fd, SHUT_RDWR);
         (void)close(fd);
     }
 }

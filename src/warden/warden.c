@@ -241,11 +241,12 @@ int warden_down(const struct warden_config *config, struct error *err)
         warden_close_host(&warden, false);
         return -1;
     }
-    /* Stopped, not killed: whether their files are still wanted is for the server to say. */
+    /* Stopped, not killed: whether their files are still wanted is for the server to say. They get to
+     * disk with everything else that is in the pool. */
     for (size_t seen = 0; r == 0 && (count = boxes_list(&warden.boxes, seen, boxes, 64));
          seen += count)
         for (size_t i = 0; r == 0 && i < count; i++)
-            r = box_stop(&warden.boxes, boxes[i].id, err);
+            r = box_end_but_disk(&warden.boxes, boxes[i].id, err);
     warden_close_host(&warden, r == 0);
     return r;
 }

@@ -151,6 +151,60 @@ TEST_TIMEOUT(exits_are_reported_once, 60)
     rig_close();
 }
 
+static void check_end(const struct box_info *info, enum box_end end)
+{
+    struct pollfd poll_fd = {.fd = rig_warden.boxes.exit_epoll_fd, .events = POLLIN};
+    struct engine_event event;
+
+    CHECK_INT(poll(&poll_fd, 1, 5000), 1);
+    CHECK(boxes_exited(&rig_warden.boxes, info->slot, &event));
+    CHECK_INT(event.end, end);
+    rig_kill(info->id);
+}
+
+static void run_out_of_memory(const struct box_info *info)
+{
+    int tries = 500;
+
+    RIG_CHECK_ASK("ok", info->id, "eater 500");
+    while (box_cgroup_oom_kills(rig_warden.boxes.cgroups, info->id) == 0 && --tries)
+        (void)usleep(10000);
+    CHECK(tries > 0);
+}
+
+/* That something inside once ran out of memory is not why a box ends later. */
+TEST_TIMEOUT(an_end_for_want_of_memory_is_told_from_others, 60)
+{
+    struct box_usage usage;
+    struct box_spec spec;
+    struct box_info info;
+    struct error err;
+
+    rig_open();
+    spec = rig_spec();
+    rig_start(&spec, &info);
+    run_out_of_memory(&info);
+    CHECK(kill(info.pid, SIGKILL) == 0);
+    check_end(&info, BOX_END_OOM); /* just now: nobody could tell it from that */
+
+    spec = rig_spec();
+    rig_start(&spec, &info);
+    run_out_of_memory(&info);
+    (void)rig_ask(spec.id, "exit");
+    check_end(&info, BOX_END_EXITED);
+
+    spec = rig_spec();
+    rig_start(&spec, &info);
+    run_out_of_memory(&info);
+    CHECK_INT(box_usage(&rig_warden.boxes, spec.id, &usage, &err), 0);
+    CHECK_INT(box_usage(&rig_warden.boxes, spec.id, &usage, &err), 0);
+    CHECK(kill(info.pid, SIGKILL) == 0);
+    check_end(&info, BOX_END_EXITED);
+
+    rig_check_nothing_left();
+    rig_close();
+}
+
 /* The other side of the line is the part that parses hostile bytes: nothing it sends may do harm. */
 TEST_TIMEOUT(malformed_requests_are_refused, 60)
 {

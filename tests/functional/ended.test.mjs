@@ -1,11 +1,12 @@
 // Why a sandbox ended is told where its user looks: info, logs, events, and the answer of its address.
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import fs from 'node:fs'
 import { after, before, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { findProcesses, isAgent } from '../harness/leftovers.mjs'
 import { loadSdk } from '../harness/sdk.mjs'
-import { eventually, startServer } from '../harness/server.mjs'
+import { binary, eventually, startServer } from '../harness/server.mjs'
 
 let server, sdk
 before(async () => {
@@ -62,7 +63,7 @@ const agentOf = (id) => findProcesses(isAgent).find((one) => fs.readFileSync(`/p
 test('its agent crashed', async () => {
   const { sandboxID } = await server.create()
   process.kill(agentOf(sandboxID).pid, 'SIGKILL')
-  await checkEnded(sandboxID, 'exited', /^Sandbox ended$/)
+  await checkEnded(sandboxID, 'crashed', /its first process crashed/)
 })
 
 test('out of memory', async () => {
@@ -76,7 +77,7 @@ test('out of memory', async () => {
   await checkEnded(sandbox.sandboxId, 'out of memory', /out of memory/)
 })
 
-test('the host restarted', async () => {
+test('it crashed while nobody looked', async () => {
   const { sandboxID } = await server.create()
   const serving = server.servingPid
   await server.kill9()
@@ -85,6 +86,15 @@ test('the host restarted', async () => {
   } catch {}
   for (const one of findProcesses(isAgent)) process.kill(one.pid, 'SIGKILL')
   await sleep(300)
+  await server.start()
+  await checkEnded(sandboxID, 'crashed', /its first process crashed/)
+})
+
+test('the host restarted', async () => {
+  // For a sandbox `down` is the same: its processes are gone, its files are there.
+  const { sandboxID } = await server.create()
+  await server.stop()
+  execFileSync(binary, ['down', '--data', server.data], { stdio: 'pipe' })
   await server.start()
   await checkEnded(sandboxID, 'host restart', /the host restarted/)
 })
