@@ -404,6 +404,24 @@ test('a job goes on while the provider and our server restart', async (t) => {
   await one.remove(box.id)
 })
 
+test('a job has a row before it is launched, and is found out when it never was', async () => {
+  const box = await one.create({ key: 'far-row' })
+  await one.execute(box.id, 'true')
+  faults.next('POST', START, hang, 100)
+  const answered = one.v1('POST', `/sandboxes/${box.id}/execute`, { command: 'echo never', background: true }).catch((error) => error)
+  await eventually('it is to be launched', () => faults.rules[0].left < 100)
+  const { processes } = await one.ok(200, 'GET', `/sandboxes/${box.id}/processes`)
+  assert.deepEqual(processes.map((job) => job.state), ['running'])
+  await one.server.kill9()
+  await answered
+  faults.forget()
+  await one.server.start()
+  const ended = await one.process(processes[0].id, '?wait=30')
+  assert.deepEqual([ended.state, ended.exit_code], ['failed', 137], JSON.stringify(ended))
+  assert.match(ended.error, /not launched/)
+  await one.remove(box.id)
+})
+
 test('no secret is in a log, an event or an answer', async () => {
   const told = [one.server.log, other.server.log, JSON.stringify(await one.events({}))]
   for (const target of ['/providers', '/profiles', '/sandboxes?state=killed&limit=1000', '/stats']) told.push((await one.v1('GET', target)).text)
