@@ -22,6 +22,7 @@ struct agent_backend {
     int64_t last_check_us; /* wall; 0 = never */
     char last_error[320];
     bool checking;
+    int64_t check_begin_ms; /* monotonic; of the check under way */
 
     /* Runners; guarded by backends_lock. */
     bool runner, removed;

@@ -10,7 +10,8 @@
 #include "json/json_shape.h"
 
 /* How long a list waits for answers; the checks themselves go on. */
-enum { LIST_WAIT_MS = 10000, POLL_MS = 5 };
+/* Who asks waits a little longer than a check may take before it counts as failed. */
+enum { SLOW_MS = 5000, LIST_WAIT_MS = SLOW_MS + 100, POLL_MS = 5 };
 
 struct check {
     struct agents *agents;
@@ -64,8 +65,10 @@ static void start_check(struct agents *agents, struct agent_backend *backend)
 
     (void)pthread_mutex_lock(&backend->lock);
     busy = backend->checking || backend->removed;
-    if (!busy)
+    if (!busy) {
         backend->checking = true;
+        backend->check_begin_ms = clock_mono_ms();
+    }
     (void)pthread_mutex_unlock(&backend->lock);
     if (busy)
         return;
@@ -129,7 +132,8 @@ enum agent_backend_state backend_state(struct agents *agents, struct agent_backe
     (void)pthread_mutex_lock(&backend->lock);
     if (backend->open_until_us)
         state = BACKEND_OPEN;
-    else if (backend->check_failed || backend->failures > 0)
+    else if (backend->check_failed || backend->failures > 0 ||
+             (backend->checking && clock_mono_ms() - backend->check_begin_ms >= SLOW_MS))
         state = BACKEND_DEGRADED;
     (void)pthread_mutex_unlock(&backend->lock);
     if (backend->runner && !runner_alive(agents, backend, clock_wall_us()))

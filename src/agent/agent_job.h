@@ -45,6 +45,9 @@ struct agent_job_read {
 int agent_job_logs(struct agents *agents, const struct agent_caller *caller, struct str id,
                    const struct agent_job_read *read, provider_sink_fn *sink, void *arg,
                    int64_t *out_next, struct error *err);
+/* Whether they can be read at all: for those who must know before they tell the first byte. */
+int agent_job_logs_check(struct agents *agents, const struct agent_caller *caller, struct str id,
+                         struct error *err);
 /* TERM, a second, KILL; the whole tree; exit code 143. Ended already is success. signal != 0: only
  * that signal. */
 int agent_job_stop(struct agents *agents, const struct agent_caller *caller, struct str id,

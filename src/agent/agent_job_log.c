@@ -117,6 +117,28 @@ static int follow(struct logs *logs, struct error *err)
     return r;
 }
 
+static int use_logs(struct agents *agents, const struct agent_caller *caller, struct str id,
+                    struct arena *arena, struct store_agent_job *row, struct agent_use *use,
+                    struct error *err)
+{
+    if (store_agent_job_get(agents->config.store, caller->team_id, id, arena, row, err) < 0)
+        return -1;
+    if (agent_use(agents, caller, row->sandbox_id, PROVIDER_EXEC | PROVIDER_JOB_LOGS, arena, use,
+                  err) < 0)
+        return job_refused(err, "there is no live log; its end comes with the callback");
+    return 0;
+}
+
+int agent_job_logs_check(struct agents *agents, const struct agent_caller *caller, struct str id,
+                         struct error *err)
+{
+    auto_arena struct arena arena = {0};
+    struct store_agent_job row;
+    struct agent_use use;
+
+    return use_logs(agents, caller, id, &arena, &row, &use, err);
+}
+
 int agent_job_logs(struct agents *agents, const struct agent_caller *caller, struct str id,
                    const struct agent_job_read *read, provider_sink_fn *sink, void *arg,
                    int64_t *out_next, struct error *err)
@@ -133,11 +155,8 @@ int agent_job_logs(struct agents *agents, const struct agent_caller *caller, str
     };
     int r;
 
-    if (store_agent_job_get(agents->config.store, caller->team_id, id, &arena, &logs.row, err) < 0)
+    if (use_logs(agents, caller, id, &arena, &logs.row, &logs.use, err) < 0)
         return -1;
-    if (agent_use(agents, caller, logs.row.sandbox_id, PROVIDER_EXEC | PROVIDER_JOB_LOGS, &arena,
-                  &logs.use, err) < 0)
-        return job_refused(err, "there is no live log; its end comes with the callback");
     r = read->follow && str_is(logs.row.state, "running") ? follow(&logs, err)
                                                           : read_rest(&logs, err);
     if (r < 0)

@@ -25,6 +25,8 @@ enum {
     HOLD_FIRST_MS = 500, /* until its sandbox's time is known */
     POLL_MS = 2000,      /* where a process cannot be attached to */
     RETRY_MAX_MS = 10000,
+    LOG_TRIES = 5, /* of the log for its callback */
+    LOG_WAIT_MS = 500,
     STACK_SIZE = 512 * 1024,
 };
 
@@ -225,25 +227,46 @@ static int keep_alive(struct job_watch *watch)
     return 1;
 }
 
-/* Logs for the callback, while the machine is there. */
+/* The end of its output, for the callback, while the machine is there. A provider that does not
+ * answer just now is asked again. -1 = the watch was cancelled: its end is not ours to tell. */
+static int end_logs(struct job_watch *watch, struct agent_result *logs)
+{
+    int64_t wait_ms = LOG_WAIT_MS;
+
+    for (int tries = 1;; tries++) {
+        auto_arena struct arena arena = {0};
+        struct agent_use use;
+        struct error err = {0};
+
+        if (look(watch, &arena, &use) <= 0 ||
+            job_read_log(watch->agents, &use, watch->id, watch->user, -1, JOB_LOGS_TOLD, logs,
+                         &err) == 0)
+            return 0;
+        log_info("agent", "job=%s log not read for its callback: %s", watch->id, err.message);
+        agent_result_done(logs);
+        *logs = (struct agent_result){0};
+        if (tries == LOG_TRIES || (err.code != ERROR_UNAVAILABLE && err.code != ERROR_TIMEOUT))
+            return 0;
+        if (!rest(watch, wait_ms))
+            return -1;
+        wait_ms *= 2;
+    }
+}
+
 static void end_with(struct job_watch *watch, int code, const char *why)
 {
     auto_arena struct arena arena = {0};
     struct job_end end = {.has_exit_code = true, .exit_code = code, .error = why};
     struct agent_result logs = {0};
     struct store_agent_job row;
-    struct agent_use use;
     struct error err;
 
     if (store_agent_job_get(watch->agents->config.store, watch->caller.team_id, str_of(watch->id),
                             &arena, &row, &err) == 0 &&
-        row.callback_state.p && look(watch, &arena, &use) > 0) {
-        if (job_read_log(watch->agents, &use, watch->id, watch->user, -1, JOB_LOGS_TOLD, &logs,
-                         &err) == 0)
-            end.logs = buf_str(&logs.out);
-        else
-            log_info("agent", "job=%s log not read for its callback: %s", watch->id, err.message);
-    }
+        row.callback_state.p && end_logs(watch, &logs) < 0)
+        return;
+    if (logs.out.len)
+        end.logs = buf_str(&logs.out);
     job_ended(watch->agents, &watch->caller, str_of(watch->id), &end);
     agent_result_done(&logs);
 }

@@ -592,6 +592,7 @@ static int ensure_profile(struct ensure *ensure, struct error *err)
         if (store_agent_snapshot_get(ensure->agents->config.store, ensure->caller->team_id,
                                      request->snapshot, ensure->arena, &ensure->snapshot,
                                      err) < 0 ||
+            agent_snapshot_allowed(ensure->agents, ensure->caller, &ensure->snapshot, err) < 0 ||
             agent_snapshot_usable(ensure->agents, ensure->profile.backend, &ensure->snapshot, err) <
                 0)
             return -1;

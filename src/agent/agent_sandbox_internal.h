@@ -173,6 +173,9 @@ void agent_prune_overdue(struct agents *agents, struct str provider);
 /* Deletes a snapshot at its provider and its row. */
 int agent_snapshot_drop(struct agents *agents, const struct agent_caller *caller,
                         const struct store_agent_snapshot *row, struct error *err);
+/* Snapshots with an alias are the team's; others belong to the agent of their sandbox. */
+int agent_snapshot_allowed(struct agents *agents, const struct agent_caller *caller,
+                           const struct store_agent_snapshot *row, struct error *err);
 /* Ready, and of the kind the backend takes; else ERROR_UNSUPPORTED or ERROR_CONFLICT before any
  * call. */
 int agent_snapshot_usable(struct agents *agents, const struct agent_backend *backend,

@@ -159,12 +159,27 @@ int agent_snapshot_create(struct agents *agents, const struct agent_caller *call
     return 0;
 }
 
+int agent_snapshot_allowed(struct agents *agents, const struct agent_caller *caller,
+                           const struct store_agent_snapshot *row, struct error *err)
+{
+    auto_arena struct arena arena = {0};
+    struct store_agent_sandbox sandbox;
+
+    if (!caller->agent_id.p || row->alias.p || !row->sandbox_id.p ||
+        agent_row_get(agents, caller, row->sandbox_id, &arena, &sandbox, err) == 0)
+        return 0;
+    return err->code == ERROR_NOT_FOUND ? 0
+                                        : error_prefix(err, "snapshot '%.*s'", STR_ARG(row->id));
+}
+
 int agent_snapshot_get(struct agents *agents, const struct agent_caller *caller, struct str name,
                        struct arena *arena, struct agent_snapshot *out, struct error *err)
 {
     struct store_agent_snapshot row;
 
-    if (store_agent_snapshot_get(agents->config.store, caller->team_id, name, arena, &row, err) < 0)
+    if (store_agent_snapshot_get(agents->config.store, caller->team_id, name, arena, &row, err) <
+            0 ||
+        agent_snapshot_allowed(agents, caller, &row, err) < 0)
         return -1;
     snapshot_of(&row, out);
     return 0;
@@ -175,15 +190,23 @@ int agent_snapshot_list(struct agents *agents, const struct agent_caller *caller
                         size_t *out_count, struct error *err)
 {
     struct store_agent_snapshot *rows = NULL;
-    size_t count = 0;
+    struct store_agent_sandbox sandbox;
+    struct error ignored;
+    size_t count = 0, kept = 0;
 
+    if (sandbox_id.p) {
+        if (agent_row_get(agents, caller, sandbox_id, arena, &sandbox, err) < 0)
+            return -1;
+        sandbox_id = sandbox.id;
+    }
     if (store_agent_snapshot_list(agents->config.store, caller->team_id, sandbox_id, STR_NONE,
                                   arena, &rows, &count, err) < 0)
         return -1;
     *out = arena_alloc(arena, (count + 1) * sizeof(**out));
     for (size_t i = 0; i < count; i++)
-        snapshot_of(&rows[i], &(*out)[i]);
-    *out_count = count;
+        if (agent_snapshot_allowed(agents, caller, &rows[i], &ignored) == 0)
+            snapshot_of(&rows[i], &(*out)[kept++]);
+    *out_count = kept;
     return 0;
 }
 
@@ -215,7 +238,8 @@ int agent_snapshot_delete(struct agents *agents, const struct agent_caller *call
     struct store_agent_snapshot row;
 
     if (store_agent_snapshot_get(agents->config.store, caller->team_id, name, &arena, &row, err) <
-        0)
+            0 ||
+        agent_snapshot_allowed(agents, caller, &row, err) < 0)
         return -1;
     return agent_snapshot_drop(agents, caller, &row, err);
 }

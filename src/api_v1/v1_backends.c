@@ -110,19 +110,11 @@ int v1_profiles_get(struct v1_call *call, struct error *err)
     return 0;
 }
 
-/* The record itself, or {"name", "config": record}. */
-static json_t *record_of(const struct v1_call *call)
-{
-    json_t *config = json_object_get(call->json, "config");
-
-    return json_is_object(config) ? config : call->json;
-}
-
 int v1_profiles_put(struct v1_call *call, struct error *err)
 {
     auto_json json_t *faults = NULL, *details = NULL;
 
-    if (agent_profile_put(agents_of(call), &call->caller, call->params[0], record_of(call), &faults,
+    if (agent_profile_put(agents_of(call), &call->caller, call->params[0], call->json, &faults,
                           err) == 0)
         return v1_profiles_get(call, err);
     if (!json_array_size(faults))
@@ -144,7 +136,7 @@ int v1_profiles_delete(struct v1_call *call, struct error *err)
 int v1_profiles_validate(struct v1_call *call, struct error *err)
 {
     auto_json json_t *faults = NULL, *stored = NULL;
-    json_t *record = record_of(call);
+    json_t *record = call->json;
     int r;
 
     if (!json_object_size(record)) {

@@ -141,7 +141,8 @@ int v1_processes_logs(struct v1_call *call, struct error *err)
         logs.cursor = 0;
     if (v1_query_int(call, "after", 0, INT64_MAX, &logs.cursor, err) < 0 ||
         v1_query_int(call, "limit", 1, LIMIT_MAX, &logs.left, err) < 0 ||
-        v1_query_bool(call, "follow", &follow, err) < 0 || v1_processes_find(call, &job, err) < 0)
+        v1_query_bool(call, "follow", &follow, err) < 0 || v1_processes_find(call, &job, err) < 0 ||
+        agent_job_logs_check(call->v1->config.agents, &call->caller, job.id, err) < 0)
         return -1;
     v1_stream_add(call->v1, &logs.stream);
     v1_answer_header(call, "X-Process-State", job.state);

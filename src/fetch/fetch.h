@@ -4,7 +4,8 @@
  * and may be cancelled by any other. A status of 400 and above is an answer, not a failure.
  * Failures: ERROR_UNAVAILABLE (no connection, or it broke), ERROR_TIMEOUT, ERROR_LIMIT (answer
  * longer than response_max), ERROR_INVALID (the URL). Messages name method and host, never headers,
- * query or body: these may hold secrets. Redirects are not followed; only http and https. */
+ * query or body: these may hold secrets. Redirects are not followed; only http and https. A POST or
+ * PATCH leaves once: when a kept connection ends before the answer the caller decides. */
 #pragma once
 
 #include <stdbool.h>

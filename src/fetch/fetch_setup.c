@@ -80,6 +80,24 @@ static size_t on_read(char *p, size_t size, size_t count, void *arg)
     return CURL_READFUNC_ABORT;
 }
 
+/* libcurl sends a request again by itself when a kept connection ends before the answer. Whether the
+ * server had begun with it nobody knows: what may not happen twice is not sent twice. */
+static int on_request(void *arg, char *to, char *from, int to_port, int from_port)
+{
+    struct fetch_setup *setup = arg;
+    bool again = setup->sent;
+
+    (void)to;
+    (void)from;
+    (void)to_port;
+    (void)from_port;
+    setup->sent = true;
+    if (!again || (strcmp(setup->method, "POST") != 0 && strcmp(setup->method, "PATCH") != 0))
+        return CURL_PREREQFUNC_OK;
+    setup->not_again = true;
+    return CURL_PREREQFUNC_ABORT;
+}
+
 static void set_body(struct fetch_setup *setup, CURL *easy, enum fetch_body body)
 {
     const struct fetch_request *request = &setup->request;
@@ -133,6 +151,8 @@ int fetch_setup(struct fetch_setup *setup, CURL *easy, const struct fetch_reques
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,
                      (long)(request->connect_ms ? request->connect_ms : FETCH_CONNECT_MS));
     curl_easy_setopt(easy, CURLOPT_HTTPHEADER, setup->headers);
+    curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, on_request);
+    curl_easy_setopt(easy, CURLOPT_PREREQDATA, setup);
     if (request->unix_path)
         curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, request->unix_path);
     /* A proxy of the environment is for what lies outside. */
@@ -156,6 +176,9 @@ int fetch_error(const struct fetch_setup *setup, CURL *easy, CURLcode code, stru
 
     if (setup->source_failed)
         return error_set(err, ERROR_CONFLICT, "%s %s: the source of the body gave up",
+                         setup->method, setup->host);
+    if (setup->not_again)
+        return error_set(err, ERROR_UNAVAILABLE, "%s %s: the connection ended before the answer",
                          setup->method, setup->host);
     if (code == CURLE_OPERATION_TIMEDOUT)
         return fetch_error_timeout(setup, "the answer", err);

@@ -188,6 +188,47 @@ TEST(connection_is_kept)
     fetch_rig_free(rig);
 }
 
+/* The second request on a connection is taken, and the connection closed without an answer. */
+static void close_second(struct fetch_rig_exchange *exchange, void *arg)
+{
+    int *last = arg;
+
+    if (exchange->connection == *last) {
+        *last = -1;
+        exchange->close = true;
+        return;
+    }
+    *last = exchange->connection;
+    fetch_rig_answer(exchange, 200, "", STR("ok"));
+}
+
+TEST(what_may_not_happen_twice_is_sent_once)
+{
+    static const struct {
+        const char *method;
+        int result, requests;
+    } cases[] = {{"POST", -1, 2}, {"PATCH", -1, 2}, {"GET", 0, 3}, {"DELETE", 0, 3}};
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        int last = 0;
+        struct fetch_rig *rig = fetch_rig_new(NULL, close_second, &last);
+        struct fetch *fetch = fetch_new();
+        struct fetch_request request = {.method = cases[i].method, .url = at(rig, "/x")};
+        auto_response struct fetch_response first = {0}, second = {0};
+        struct error err = {0};
+
+        if (cases[i].result < 0)
+            request.body = STR("{}");
+        CHECK_INT(fetch_call(fetch, &request, &first, &err), 0);
+        CHECK_INT(fetch_call(fetch, &request, &second, &err), cases[i].result);
+        if (cases[i].result < 0)
+            CHECK_INT(err.code, ERROR_UNAVAILABLE);
+        CHECK_INT(fetch_rig_requests(rig), cases[i].requests);
+        fetch_free(fetch);
+        fetch_rig_free(rig);
+    }
+}
+
 TEST(unix_socket)
 {
     struct fetch_rig *rig = fetch_rig_new("fetch_test.sock", answer, NULL);

@@ -19,6 +19,7 @@ enum {
     KEEPALIVE_S = 40,
     SILENCE_MS = 130 * 1000,
     START_MS = 60 * 1000,
+    START_GRACE_MS = 10 * 1000, /* beyond the command's own timeout */
     REST_MS = 20,
     PIECE = 64 * 1024,
     INPUT_MAX = 512 * 1024, /* of one call */
@@ -202,9 +203,9 @@ static void read_refusal(struct process *process, const char *what, struct error
 }
 
 /* Until the start has come: a command that cannot be run is an error of starting it. */
-static int wait_start(struct process *process, struct error *err)
+static int wait_start(struct process *process, uint32_t start_ms, struct error *err)
 {
-    int64_t end_ms = clock_mono_ms() + START_MS;
+    int64_t end_ms = clock_mono_ms() + start_ms;
 
     while (!process->events.pid) {
         int64_t left_ms = end_ms - clock_mono_ms();
@@ -214,13 +215,21 @@ static int wait_start(struct process *process, struct error *err)
         if (left_ms <= 0)
             return error_set(err, ERROR_TIMEOUT,
                              "%s: the agent did not start the process within "
-                             "%d s",
-                             process->address.who, START_MS / 1000);
+                             "%u s",
+                             process->address.who, start_ms / 1000);
         if (take_more(process, (uint32_t)left_ms, err) < 0 && !process->events.pid)
             return -1;
     }
     process->pid = process->events.pid;
     return 0;
+}
+
+/* A command whose time would be over need not be waited for. */
+static uint32_t start_limit(int64_t timeout_ms)
+{
+    return timeout_ms > 0 && timeout_ms < START_MS - START_GRACE_MS
+               ? (uint32_t)timeout_ms + START_GRACE_MS
+               : START_MS;
 }
 
 struct opening {
@@ -242,7 +251,7 @@ static int open_stream(struct process *process, const struct opening *opening, s
                                     .url = url,
                                     .unix_path = process->address.unix_path,
                                     .headers = headers,
-                                    .timeout_ms = START_MS};
+                                    .timeout_ms = start_limit(opening->timeout_ms)};
 
     buf_init(&body, ENVD_MESSAGE_MAX + CONNECT_HEAD_SIZE);
     buf_init(&basic, 1024);
@@ -276,7 +285,7 @@ static int open_stream(struct process *process, const struct opening *opening, s
         read_refusal(process, opening->method, err);
         return -1;
     }
-    return wait_start(process, err);
+    return wait_start(process, start_limit(opening->timeout_ms), err);
 }
 
 static int begin(const struct envd_address *address, const struct opening *opening,
