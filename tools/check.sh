@@ -1,5 +1,5 @@
 #!/bin/bash
-# Format, layers, sizes, clang-tidy, cppcheck: check.sh [--quick]. Wants build/tidy/compile_commands.json.
+# Format, layers, sizes, requirements, clang-tidy, cppcheck: check.sh [--quick]. Wants build/tidy/compile_commands.json.
 #
 # --quick leaves out the analysers, which take minutes.
 set -uo pipefail
@@ -49,6 +49,7 @@ generate()
 step format format
 step layers tools/check_layers.py
 step size tools/check_size.py
+step requirements tools/check_requirements.py
 if [ "${1:-}" != --quick ]; then
     mkdir -p build/cppcheck
     generate || exit 1
