@@ -18,12 +18,12 @@ struct agents {
     struct agents_config config;
     struct agent_backend *backends; /* configured ones, then registered runners (agent_backend.c) */
     pthread_rwlock_t backends_lock;
-    struct agent_events *events;     /* agent_event.c */
+    struct agent_events *events;       /* agent_event.c */
     struct agent_sandboxes *sandboxes; /* agent_sandbox_live.c */
-    struct agent_jobs *jobs;         /* agent_job.c */
+    struct agent_jobs *jobs;           /* agent_job.c */
     struct agent_terminals *terminals; /* agent_terminal.c */
-    struct agent_sessions *sessions; /* agent_session.c */
-    struct agent_timer *timer; /* agent_timer.c: health every 30 s, stale cleanup hourly, ... */
+    struct agent_sessions *sessions;   /* agent_session.c */
+    struct agent_timer *timer;     /* agent_timer.c: health every 30 s, stale cleanup hourly, ... */
     struct agent_secrets *secrets; /* agent_mask.c */
 };
 
