@@ -49,6 +49,11 @@ struct agent_try {
 int agent_try_begin(struct agent_try *try, struct agents *agents, struct agent_backend *backend,
                     struct error *err);
 bool agent_try_again(struct agent_try *try, int r, const struct error *err);
+/* Instead, for a call to the inside of a sandbox, which is made once. What breaks there (the sandbox
+ * was killed, its owner has broken it) says nothing about the backend, which serves others too: so it
+ * is asked. true: it answered, and *out is the sandbox's state. */
+bool agent_try_inside(struct agent_try *try, const struct provider_ref *ref, int r,
+                      const struct error *err, enum provider_state *out);
 
 /* Asks all backends whether they are well; returns at once. It is done every health_interval_s, and
  * may be done at the start. */

@@ -269,22 +269,34 @@ static int prepare(struct agents *agents, const struct agent_use *use,
     return agent_command_env(use->env, command->env, arena, &run->env, &run->env_count, err);
 }
 
+/* The stream broke and the provider says why. */
+static void broke_off(enum provider_state state, struct error *err)
+{
+    if (state == PROVIDER_ENDED)
+        (void)error_set(err, ERROR_NOT_FOUND, "the sandbox ended while the command ran");
+    else if (state == PROVIDER_PAUSED)
+        (void)error_set(err, ERROR_CONFLICT,
+                        "the sandbox was paused while the command ran; it goes on when the sandbox"
+                        " is resumed");
+}
+
 /* One try, counted for the breaker; never repeated by it. */
 static int run_once(struct agents *agents, struct agent_use *use,
                     const struct agent_command *command, struct arena *arena, struct agent_run *run,
                     struct agent_result *out, bool *out_started, struct error *err)
 {
     struct agent_try try = {0};
+    enum provider_state state;
     int r;
 
     if (agent_try_begin(&try, agents, use->backend, err) < 0)
         return -1;
-    try.attempt = (int)agents->config.settings->retry.attempts;
     r = agent_command_argv(agents, use->provider, &use->ref, use->sandbox.image, command, arena,
                            &run->argv, err);
     if (r == 0)
         r = agent_run(agents, use->provider, &use->ref, run, out, out_started, err);
-    (void)agent_try_again(&try, r, err);
+    if (agent_try_inside(&try, &use->ref, r, err, &state) && *out_started)
+        broke_off(state, err);
     return r;
 }
 

@@ -64,6 +64,30 @@ TEST(exec_exit_code_is_data)
     CHECK_INT(work_events(&env, "process.exited"), 2);
 }
 
+/* Somebody's broken sandbox must not close the door for everybody. */
+TEST(exec_that_breaks_off_is_not_the_providers_failure)
+{
+    struct seen seen = {0};
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    struct agent_command command = {.command = STR("x")};
+    struct agent_sandbox sandbox;
+    struct agent_result result;
+
+    prepare(&env, &seen, NULL);
+    sandbox = work_ensure(&env, NULL, TIER_CREATED, &arena);
+    provider_fake_fail(env.core.fake, "start", 20, ERROR_UNAVAILABLE, "broke off");
+    for (int i = 0; i < 20; i++) {
+        struct error err = {0};
+
+        CHECK_INT(
+            agent_exec(env.core.agents, &env.core.caller, sandbox.id, &command, &result, &err), -1);
+        CHECK_INT(err.code, ERROR_UNAVAILABLE);
+        CHECK_INT(err.errnum, 0); /* the breaker says EBUSY */
+    }
+    (void)work_exec(&env, sandbox.id, "other", 0, &arena);
+}
+
 TEST(exec_output_is_cut)
 {
     struct seen seen = {0};

@@ -124,13 +124,13 @@ static int launch_job(struct agents *agents, const struct agent_caller *caller,
                       struct provider_process **out, struct error *err)
 {
     struct agent_try try = {0};
+    enum provider_state state;
     int r;
 
     if (agent_try_begin(&try, agents, use->backend, err) < 0)
         return -1;
-    try.attempt = (int)agents->config.settings->retry.attempts;
     r = provider_start(use->provider, &use->ref, &launch->start, out, err);
-    (void)agent_try_again(&try, r, err);
+    (void)agent_try_inside(&try, &use->ref, r, err, &state);
     if (r < 0 && agent_use_recover(agents, caller, use, arena, err) > 0)
         r = provider_start(use->provider, &use->ref, &launch->start, out, err);
     return r;

@@ -35,12 +35,11 @@ static bool kill_row(struct agents *agents, const struct store_agent_sandbox *ro
     struct error err;
 
     if (agent_row_backend(agents, &caller, row, &backend, &err) < 0 ||
-        agent_machine_kill(agents, backend, row, &err) < 0) {
+        agent_row_kill(agents, &caller, backend, row, reason, &err) < 0) {
         log_warn("agent", "sandbox=%.*s not pruned, tried again later: %s", STR_ARG(row->id),
                  err.message);
         return false;
     }
-    agent_row_killed(agents, &caller, row, reason);
     return true;
 }
 

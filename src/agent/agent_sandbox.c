@@ -30,14 +30,14 @@ static int refresh_row(struct agents *agents, const struct agent_caller *caller,
         r = provider_get(agent_backend_provider(backend), &ref, arena, &machine, err);
     while (agent_try_again(&try, r, err));
     if ((r < 0 && err->code == ERROR_NOT_FOUND) || (r == 0 && machine.state == PROVIDER_ENDED))
-        agent_row_gone(agents, caller, row, "gone: its provider does not know it any more");
+        (void)agent_row_gone(agents, caller, row, "gone: its provider does not know it any more");
     else if (r < 0)
         return -1;
     else if (machine.state == PROVIDER_PAUSED && str_is(row->state, "running"))
         agent_row_paused(agents, caller, row, "provider");
     else if (machine.state == PROVIDER_RUNNING && str_is(row->state, "paused") &&
-             store_agent_sandbox_state(agents->config.store, row->id, "running", STR_NONE,
-                                       clock_wall_us(), &changed, err) == 0 &&
+             store_agent_sandbox_seen(agents->config.store, row->id, row->external_id, "running",
+                                      STR_NONE, clock_wall_us(), &changed, err) == 0 &&
              changed)
         agent_row_event(agents, caller, row, "sandbox.resumed",
                         json_pack("{s:s}", "by", "provider"));
@@ -109,7 +109,7 @@ static int pause_locked(struct agents *agents, const struct agent_caller *caller
         r = provider_pause(agent_backend_provider(backend), &ref, err);
     while (agent_try_again(&try, r, err));
     if (r < 0 && err->code == ERROR_NOT_FOUND) {
-        agent_row_gone(agents, caller, &row, "gone: its provider does not know it any more");
+        (void)agent_row_gone(agents, caller, &row, "gone: its provider does not know it any more");
         return error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' is gone from provider '%s'",
                          STR_ARG(row.id), agent_backend_name(backend));
     }
@@ -171,10 +171,8 @@ int agent_sandbox_kill(struct agents *agents, const struct agent_caller *caller,
     if (agent_row_backend(agents, caller, &row, &backend, err) < 0)
         return -1;
     lock = agent_key_lock(agents, row.team_id, row.id);
-    r = agent_machine_kill(agents, backend, &row, err);
     /* One that is being made finds its row killed and kills its machine itself. */
-    if (r == 0)
-        agent_row_killed(agents, caller, &row, "on request");
+    r = agent_row_kill(agents, caller, backend, &row, "on request", err);
     agent_key_unlock(agents, lock);
     return r;
 }

@@ -487,7 +487,8 @@ static int expire(struct ensure *ensure, struct error *err)
     if (agent_row_backend(ensure->agents, ensure->caller, row, &backend, err) < 0 ||
         agent_machine_kill(ensure->agents, backend, row, err) < 0)
         return -1;
-    agent_row_gone(ensure->agents, ensure->caller, row, "unused for longer than its idle time");
+    (void)agent_row_gone(ensure->agents, ensure->caller, row,
+                         "unused for longer than its idle time");
     return restore_or_create(ensure, err);
 }
 
@@ -495,6 +496,7 @@ static int resume(struct ensure *ensure, struct error *err)
 {
     struct store_agent_sandbox *row = &ensure->row;
     int64_t claimed_us = row->last_used_at_us;
+    struct str machine = row->external_id;
 
     if (str_is(row->state, "creating"))
         return clock_wall_us() - claimed_us > (int64_t)CLAIM_MAX_S * 1000000
@@ -510,6 +512,10 @@ static int resume(struct ensure *ensure, struct error *err)
         ensure->tier = TIER_RESUMED;
         return 0;
     }
+    /* Killed, restored or given another machine while we looked. */
+    if (row->destroyed_at_us || str_is(row->state, "creating") ||
+        !str_eq(row->external_id, machine))
+        return AGAIN;
     return err->code == ERROR_NOT_FOUND && str_is(row->state, "error")
                ? restore_or_create(ensure, err)
                : -1;

@@ -59,11 +59,13 @@ int64_t agent_row_ttl(const struct agents *agents, struct agent_backend *backend
 /* Its row and the world agree again. Events are emitted when the state changed. */
 void agent_row_paused(struct agents *agents, const struct agent_caller *caller,
                       const struct store_agent_sandbox *row, const char *by);
-void agent_row_gone(struct agents *agents, const struct agent_caller *caller,
+/* false: nothing new, or the row has another machine by now. */
+bool agent_row_gone(struct agents *agents, const struct agent_caller *caller,
                     const struct store_agent_sandbox *row, const char *why);
-/* killed: destroyed_at is set. */
-void agent_row_killed(struct agents *agents, const struct agent_caller *caller,
-                      const struct store_agent_sandbox *row, const char *reason);
+/* Its machine, and destroyed_at is set. */
+int agent_row_kill(struct agents *agents, const struct agent_caller *caller,
+                   struct agent_backend *backend, const struct store_agent_sandbox *row,
+                   const char *reason, struct error *err);
 /* It could not be made: event sandbox.error. */
 void agent_row_failed(struct agents *agents, const struct agent_caller *caller,
                       const struct store_agent_sandbox *row, const struct error *why);

@@ -327,6 +327,7 @@ static int connect(struct agents *agents, struct agent_backend *backend,
 static int note_running(struct agents *agents, struct store_agent_sandbox *row, struct error *err)
 {
     struct store_agent_ready ready = {
+        .machine = row->external_id,
         .external_id = row->external_id,
         .token = row->token,
         .address = row->address,
@@ -390,9 +391,15 @@ static int wake_locked(struct agents *agents, const struct agent_caller *caller,
     (void)snprintf(why, sizeof(why), "gone from provider '%s': %s", agent_backend_name(backend),
                    err->message);
     agent_mask(agents, why);
-    agent_row_gone(agents, caller, row, why);
-    row->state = STR("error");
-    return error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' is %s", STR_ARG(row->id), why);
+    if (agent_row_gone(agents, caller, row, why)) {
+        row->state = STR("error");
+        return error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' is %s", STR_ARG(row->id), why);
+    }
+    if (store_agent_sandbox_get(agents->config.store, row->team_id, row->id, arena, row, err) < 0 ||
+        agent_row_alive(row, err) < 0)
+        return -1;
+    return error_set(err, ERROR_CONFLICT, "sandbox '%.*s' has got another machine: try again",
+                     STR_ARG(row->id));
 }
 
 int agent_machine_wake(struct agents *agents, const struct agent_caller *caller,

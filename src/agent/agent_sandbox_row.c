@@ -160,14 +160,15 @@ void agent_row_event(struct agents *agents, const struct agent_caller *caller,
     json_decref(data);
 }
 
-static bool set_state(struct agents *agents, const struct store_agent_sandbox *row,
-                      const char *state, const char *reason, int64_t at_us)
+/* What was seen of the row's machine; it may have another by now. */
+static bool seen(struct agents *agents, const struct store_agent_sandbox *row, const char *state,
+                 const char *reason, int64_t at_us)
 {
     bool changed = false;
     struct error err;
 
-    if (store_agent_sandbox_state(agents->config.store, row->id, state, str_of(reason), at_us,
-                                  &changed, &err) < 0)
+    if (store_agent_sandbox_seen(agents->config.store, row->id, row->external_id, state,
+                                 str_of(reason), at_us, &changed, &err) < 0)
         log_error("agent", "sandbox=%.*s state=%s not recorded: %s", STR_ARG(row->id), state,
                   err.message);
     return changed;
@@ -186,35 +187,64 @@ void agent_row_paused(struct agents *agents, const struct agent_caller *caller,
 {
     bool by_caller = strcmp(by, "request") == 0;
 
-    if (set_state(agents, row, "paused", NULL, by_caller ? clock_wall_us() : ended_at(row)))
+    if (seen(agents, row, "paused", NULL, by_caller ? clock_wall_us() : ended_at(row)))
         agent_row_event(agents, caller, row, "sandbox.paused", json_pack("{s:s}", "by", by));
 }
 
-void agent_row_gone(struct agents *agents, const struct agent_caller *caller,
+bool agent_row_gone(struct agents *agents, const struct agent_caller *caller,
                     const struct store_agent_sandbox *row, const char *why)
 {
     /* One with a key can come back under its id: from its newest snapshot. */
     const char *state = row->key.p ? "error" : "killed";
 
-    if (set_state(agents, row, state, why, ended_at(row)))
-        agent_row_event(agents, caller, row, "sandbox.killed",
-                        json_pack("{s:s, s:s}", "reason", "gone", "message", why));
+    if (!seen(agents, row, state, why, ended_at(row)))
+        return false;
+    agent_row_event(agents, caller, row, "sandbox.killed",
+                    json_pack("{s:s, s:s}", "reason", "gone", "message", why));
     agent_live_forget(agents, row->id);
     agent_jobs_lost(agents, row->id);
+    return true;
 }
 
-void agent_row_killed(struct agents *agents, const struct agent_caller *caller,
-                      const struct store_agent_sandbox *row, const char *reason)
+static void mark_killed(struct agents *agents, const struct agent_caller *caller,
+                        const struct store_agent_sandbox *row, const char *reason)
 {
     int64_t now_us = clock_wall_us();
     int64_t ran_us = row->ran_us + (row->running_since_us ? now_us - row->running_since_us : 0);
+    bool changed = false;
+    struct error err;
 
-    if (set_state(agents, row, "killed", reason, now_us))
+    if (store_agent_sandbox_state(agents->config.store, row->id, "killed", str_of(reason), now_us,
+                                  &changed, &err) < 0)
+        log_error("agent", "sandbox=%.*s state=killed not recorded: %s", STR_ARG(row->id),
+                  err.message);
+    if (changed)
         agent_row_event(
             agents, caller, row, "sandbox.killed",
             json_pack("{s:s, s:f}", "reason", reason, "runtime_seconds", (double)ran_us / 1e6));
     agent_live_forget(agents, row->id);
     agent_jobs_lost(agents, row->id);
+}
+
+int agent_row_kill(struct agents *agents, const struct agent_caller *caller,
+                   struct agent_backend *backend, const struct store_agent_sandbox *row,
+                   const char *reason, struct error *err)
+{
+    auto_arena struct arena arena = {0};
+    struct store_agent_sandbox now;
+
+    if (agent_machine_kill(agents, backend, row, err) < 0)
+        return -1;
+    mark_killed(agents, caller, row, reason);
+    /* It may have been given another machine meanwhile; from now on it gets none. */
+    if (store_agent_sandbox_get(agents->config.store, row->team_id, row->id, &arena, &now, err) <
+            0 ||
+        str_eq(now.external_id, row->external_id))
+        return 0;
+    if (agent_machine_kill(agents, backend, &now, err) < 0)
+        log_warn("agent", "sandbox=%.*s second machine not killed, left to the sweep: %s",
+                 STR_ARG(row->id), err->message);
+    return 0;
 }
 
 void agent_row_failed(struct agents *agents, const struct agent_caller *caller,

@@ -54,8 +54,7 @@ static int check_lifetime(struct agents *agents, const struct agent_caller *call
 
     if (row->max_lifetime_s <= 0 || age_s < row->max_lifetime_s)
         return 0;
-    if (agent_machine_kill(agents, backend, row, &ignored) == 0)
-        agent_row_killed(agents, caller, row, "max lifetime");
+    (void)agent_row_kill(agents, caller, backend, row, "max lifetime", &ignored);
     return error_set(err, ERROR_NOT_FOUND,
                      "sandbox '%.*s' reached its maximum lifetime of %lld s and was killed",
                      STR_ARG(row->id), (long long)row->max_lifetime_s);
@@ -96,8 +95,8 @@ void agent_use_lost(struct agents *agents, const struct agent_caller *caller,
 
     if (store_agent_sandbox_get(agents->config.store, caller->team_id, use->sandbox.id, &arena,
                                 &row, &err) == 0 &&
-        !row.destroyed_at_us)
-        agent_row_gone(agents, caller, &row, "gone: its provider does not know it any more");
+        !row.destroyed_at_us && str_eq(row.external_id, use->ref.id))
+        (void)agent_row_gone(agents, caller, &row, "gone: its provider does not know it any more");
 }
 
 int agent_use_recover(struct agents *agents, const struct agent_caller *caller,

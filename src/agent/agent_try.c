@@ -127,11 +127,16 @@ static void wait_before(const struct agent_settings *settings, int attempt, int6
     }
 }
 
+static bool is_failure(enum error_code code)
+{
+    return code == ERROR_UNAVAILABLE || code == ERROR_TIMEOUT;
+}
+
 bool agent_try_again(struct agent_try *try, int r, const struct error *err)
 {
     const struct agent_settings *settings = try->agents->config.settings;
     enum error_code code = r < 0 ? err->code : ERROR_NONE;
-    bool failed = code == ERROR_UNAVAILABLE || code == ERROR_TIMEOUT;
+    bool failed = is_failure(code);
     bool again = code == ERROR_UNAVAILABLE || (code == ERROR_TIMEOUT && try->once_more_is_safe) ||
                  (code == ERROR_QUOTA && settings->retry.on_quota);
     char why[sizeof(((struct error){0}).message)];
@@ -146,4 +151,22 @@ bool agent_try_again(struct agent_try *try, int r, const struct error *err)
     wait_before(settings, try->attempt, asked_to_wait_ms(err));
     try->attempt++;
     return true;
+}
+
+bool agent_try_inside(struct agent_try *try, const struct provider_ref *ref, int r,
+                      const struct error *err, enum provider_state *out)
+{
+    auto_arena struct arena arena = {0};
+    struct provider_sandbox machine = {0};
+    struct error why = {0};
+    bool failed = r < 0 && is_failure(err->code);
+
+    if (failed && provider_get(try->backend->provider, ref, &arena, &machine, &why) < 0 &&
+        is_failure(why.code)) {
+        breaker_count(try->agents, try->backend, false, why.message);
+        return false;
+    }
+    breaker_count(try->agents, try->backend, true, "");
+    *out = why.code == ERROR_NOT_FOUND ? PROVIDER_ENDED : machine.state;
+    return failed && (!why.code || why.code == ERROR_NOT_FOUND);
 }

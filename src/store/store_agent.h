@@ -50,6 +50,7 @@ int store_agent_sandbox_find(struct store *store, struct str team_id, struct str
 
 /* It has a machine now, and runs. */
 struct store_agent_ready {
+    struct str machine; /* only when the row still has this one; STR_NONE = in any case */
     struct str external_id, token, address, cdp_url, snapshot_id;
     struct str image;         /* STR_NONE: leaves it */
     int64_t at_us, create_ms; /* create_ms < 0: leaves it */
@@ -63,6 +64,11 @@ int store_agent_sandbox_ready(struct store *store, struct str id,
 int store_agent_sandbox_state(struct store *store, struct str id, const char *state,
                               struct str error, int64_t at_us, bool *out_changed,
                               struct error *err);
+/* The same, for what was seen of a machine: nothing happens when the row has another one meanwhile, or
+ * is about to get one. */
+int store_agent_sandbox_seen(struct store *store, struct str id, struct str machine,
+                             const char *state, struct str error, int64_t at_us, bool *out_changed,
+                             struct error *err);
 /* last_used only grows; the counters are added. */
 int store_agent_sandbox_used(struct store *store, struct str id, int64_t at_us, int64_t commands,
                              int64_t jobs, struct error *err);

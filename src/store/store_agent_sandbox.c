@@ -145,8 +145,9 @@ int store_agent_sandbox_count(struct store *store, struct str provider, int64_t 
 }
 
 /* 1 = it changed. */
-static int set_state(struct store *locked, struct str id, const char *state, struct str reason,
-                     int64_t at_us, struct error *err)
+/* machine: nothing happens unless the row has it, and is not about to get another; "" = whatever. */
+static int set_state(struct store *locked, struct str id, struct str machine, const char *state,
+                     struct str reason, int64_t at_us, struct error *err)
 {
     auto_query struct query query = {0};
 
@@ -158,6 +159,7 @@ static int set_state(struct store *locked, struct str id, const char *state, str
                    " WHEN running_since_us > 0 THEN running_since_us ELSE ?4 END,"
                    " destroyed_at_us = CASE WHEN ?2 = 'killed' THEN ?4 ELSE 0 END"
                    " WHERE id = ?1 AND destroyed_at_us = 0 AND (state <> ?2 OR error <> ?3)"
+                   " AND (?5 = '' OR (external_id = ?5 AND state <> 'creating'))"
                    " RETURNING id",
                    err) < 0)
         return -1;
@@ -165,6 +167,7 @@ static int set_state(struct store *locked, struct str id, const char *state, str
     bind_text(&query, str_of(state));
     agent_bind(&query, reason);
     bind_int(&query, at_us);
+    agent_bind(&query, machine);
     return query_step(&query, err);
 }
 
@@ -172,7 +175,7 @@ static int claim_in(struct store *locked, const struct store_agent_claim *claim,
 {
     int64_t count = 0;
 
-    if (claim->replaces.p && set_state(locked, claim->replaces, "killed", claim->reason,
+    if (claim->replaces.p && set_state(locked, claim->replaces, STR_NONE, "killed", claim->reason,
                                        claim->row->created_at_us, err) < 0)
         return -1;
     if (claim->max > 0) {
@@ -260,7 +263,8 @@ static int set_ready(struct store *locked, struct str id, const struct store_age
                    " running_since_us = ?7,"
                    " last_used_at_us = ?7, create_ms = CASE WHEN ?8 < 0 THEN create_ms ELSE ?8 END,"
                    " image = CASE WHEN ?9 = '' THEN image ELSE ?9 END"
-                   " WHERE id = ?1 AND destroyed_at_us = 0 RETURNING id",
+                   " WHERE id = ?1 AND destroyed_at_us = 0 AND (?10 = '' OR external_id = ?10)"
+                   " RETURNING id",
                    err) < 0)
         return -1;
     bind_text(&query, id);
@@ -272,6 +276,7 @@ static int set_ready(struct store *locked, struct str id, const struct store_age
     bind_int(&query, ready->at_us);
     bind_int(&query, ready->create_ms);
     agent_bind(&query, ready->image);
+    agent_bind(&query, ready->machine);
     return query_step(&query, err);
 }
 
@@ -293,21 +298,28 @@ int store_agent_sandbox_ready(struct store *store, struct str id,
     return changed ? 0 : error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' was killed", STR_ARG(id));
 }
 
-int store_agent_sandbox_state(struct store *store, struct str id, const char *state,
-                              struct str error, int64_t at_us, bool *out_changed, struct error *err)
+int store_agent_sandbox_seen(struct store *store, struct str id, struct str machine,
+                             const char *state, struct str error, int64_t at_us, bool *out_changed,
+                             struct error *err)
 {
     auto_unlock struct store *locked = store_lock(store);
     int changed;
 
     if (store_begin(locked, STORE_EPHEMERAL, err) < 0)
         return -1;
-    changed = set_state(locked, id, state, error, at_us, err);
+    changed = set_state(locked, id, machine, state, error, at_us, err);
     if (changed < 0) {
         store_rollback(locked);
         return -1;
     }
     *out_changed = changed > 0;
     return store_commit(locked, err);
+}
+
+int store_agent_sandbox_state(struct store *store, struct str id, const char *state,
+                              struct str error, int64_t at_us, bool *out_changed, struct error *err)
+{
+    return store_agent_sandbox_seen(store, id, STR_NONE, state, error, at_us, out_changed, err);
 }
 
 int store_agent_sandbox_used(struct store *store, struct str id, int64_t at_us, int64_t commands,

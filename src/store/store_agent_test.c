@@ -91,7 +91,18 @@ TEST(agent_usage_adds_up)
         store, STR("a"),
         &(struct store_agent_ready){.external_id = STR("x"), .at_us = 2000000, .create_ms = 7},
         &err));
-    OK(store_agent_sandbox_state(store, STR("a"), "paused", STR_NONE, 5000000, &changed, &err));
+    /* What was seen of a machine that it has no more. */
+    OK(store_agent_sandbox_seen(store, STR("a"), STR("w"), "error", STR("gone"), 3000000, &changed,
+                                &err));
+    CHECK(!changed);
+    FAILS(store_agent_sandbox_ready(
+              store, STR("a"),
+              &(struct store_agent_ready){
+                  .machine = STR("w"), .external_id = STR("w"), .at_us = 3000000, .create_ms = -1},
+              &err),
+          ERROR_NOT_FOUND);
+    OK(store_agent_sandbox_seen(store, STR("a"), STR("x"), "paused", STR_NONE, 5000000, &changed,
+                                &err));
     CHECK(changed);
     OK(store_agent_sandbox_state(store, STR("a"), "paused", STR_NONE, 9000000, &changed, &err));
     CHECK(!changed);

@@ -364,7 +364,7 @@ describe('cleanup and usage', () => {
   test('providers tell what they are and how they are', async () => {
     const { providers } = await one.ok(200, 'GET', '/providers?check=true')
     const e2b = providers.find((provider) => provider.name === 'e2b')
-    assert.deepEqual([e2b.type, e2b.state, e2b.default, e2b.isolation, e2b.snapshot_kind], ['e2b', 'ok', true, 'strong', 'e2b-ref'])
+    assert.deepEqual([e2b.type, e2b.state, e2b.default, e2b.isolation, e2b.snapshot_kind], ['e2b', 'ok', true, 'process', 'e2b-ref'])
     for (const feature of ['snapshot', 'pause', 'pty', 'job_logs', 'job_stop', 'hooks']) assert.ok(e2b.features.includes(feature), `${feature}: ${e2b.features}`)
     const local = providers.find((provider) => provider.type === 'process')
     assert.equal(local.isolation, 'none')

@@ -1,0 +1,65 @@
+// Everybody does everything at once to the same few keys, also behind the runtime's back. Whatever the answers are,
+// each machine has a row and each live row its machine afterwards, and nobody's sandbox makes its provider look ill.
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { destroyAll, runtimeOf, startRuntime } from '../harness/runtime.mjs'
+import { startServer } from '../harness/server.mjs'
+
+const SECONDS = 6
+const CLIENTS = 24
+const KEYS = ['k1', 'k2', 'k3']
+
+let far, one
+before(async () => {
+  far = runtimeOf(await startServer())
+  one = await startRuntime({
+    providers: { near: { type: 'e2b', api_url: 'embedded' }, far: { type: 'e2b', api_url: far.server.url, api_key: far.server.key } },
+    retry: { min_s: 0.1, max_s: 1 },
+  })
+})
+after(() => destroyAll(one, far))
+
+const any = (list) => list[Math.floor(Math.random() * list.length)]
+
+function act(provider, engine) {
+  const key = any(KEYS)
+  const at = `/sandboxes/${encodeURIComponent(`key:${key}`)}`
+  const dice = Math.random()
+  if (dice < 0.4) return one.v1('POST', '/sandboxes', { key, provider })
+  if (dice < 0.65) return one.v1('POST', `${at}/execute`, { command: 'echo x' })
+  if (dice < 0.75) return one.v1('POST', `${at}/pause`)
+  if (dice < 0.82) return one.v1('POST', `${at}/resume`)
+  if (dice < 0.86) return one.v1('DELETE', at)
+  if (dice < 0.89) return one.v1('POST', `${at}/snapshots`, { ttl: 60 })
+  if (dice < 0.93) return one.v1('POST', `${at}/execute`, { command: 'sleep 0.2', background: true })
+  if (dice < 0.95) return one.v1('GET', at).then((seen) => (seen.body?.external_id ? engine.api('DELETE', `/sandboxes/${seen.body.external_id}`) : seen))
+  return one.v1('GET', `${at}?refresh=true`)
+}
+
+for (const provider of ['near', 'far']) {
+  test(`on ${provider}`, async () => {
+    const engine = (provider === 'near' ? one : far).server
+    const end = Date.now() + SECONDS * 1000
+    const counts = {}
+    const odd = []
+    await Promise.all(
+      Array.from({ length: CLIENTS }, async () => {
+        while (Date.now() < end) {
+          const answer = await act(provider, engine)
+          counts[answer.status] = (counts[answer.status] ?? 0) + 1
+          // A connection to a sandbox that ends just then is the one thing that cannot be told better.
+          if (answer.status >= 500 && !/connection ended before the answer/.test(answer.text)) odd.push(answer.text)
+        }
+      }),
+    )
+    assert.deepEqual(odd, [])
+    assert.ok(counts[201] > 100 && counts[200] > 100, JSON.stringify(counts))
+    const rows = async () => (await one.ok(200, 'GET', `/sandboxes?provider=${provider}&limit=1000`)).sandboxes
+    for (const row of await rows()) await one.v1('GET', `/sandboxes/${row.id}?refresh=true`)
+    const live = (await rows()).filter((row) => ['running', 'paused'].includes(row.state)).map((row) => row.external_id)
+    const machines = (await engine.api('GET', '/v2/sandboxes?state=running,paused&limit=100')).body.map((machine) => machine.sandboxID)
+    assert.deepEqual(machines.sort(), live.sort())
+    assert.equal((await one.ok(200, 'GET', `/providers/${provider}`)).state, 'ok')
+    await one.clear()
+  })
+}
