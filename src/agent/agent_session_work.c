@@ -234,6 +234,28 @@ static json_t *mcp_servers(const json_t *mcp)
     return out;
 }
 
+/* Those of the request, else those of the profile. */
+static json_t *wanted_servers(struct live_session *live)
+{
+    struct agent_overrides overrides = {.profile = live->row.profile};
+    auto_arena struct arena arena = {0};
+    struct agent_profile profile;
+    struct error err;
+    json_t *servers;
+
+    if (live->overrides.mcp || live->row.profile.len == 0)
+        return mcp_servers(live->overrides.mcp);
+    if (agent_profile_resolve(live->agents, &live->caller, &overrides, &arena, &profile, &err) <
+        0) {
+        session_tell(live, "agent.runtime.error",
+                     json_pack("{s:s,s:s}", "step", "mcp", "message", err.message));
+        return json_array();
+    }
+    servers = mcp_servers(profile.mcp);
+    agent_profile_done(&profile);
+    return servers;
+}
+
 /* The mode of the agent that comes nearest to what it may do without asking. */
 static const char *agent_mode(const struct store_session *row)
 {
@@ -275,7 +297,7 @@ static int open_channel(struct live_session *live, struct error *err)
                  CALL_MS, &hello, err) < 0 ||
         acp_call(fetch, &live->target, FIRST_ID + 1, "session/new",
                  json_pack("{s:s,s:o}", "cwd", live->row.workdir.len ? live->row.workdir.p : "/",
-                           "mcpServers", mcp_servers(live->overrides.mcp)),
+                           "mcpServers", wanted_servers(live)),
                  CALL_MS, &session, err) < 0)
         return -1;
     id = json_get_str(session, "sessionId");

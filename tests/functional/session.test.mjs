@@ -126,6 +126,14 @@ test('permissions: asked for, granted, refused, and not asked for when the mode 
   assert.ok(!(await types(free.id)).includes('permission.requested'))
 })
 
+test('the profile’s MCP servers reach the agent', async () => {
+  await ok(200, 'PUT', '/profiles/with-tools', { network: { mode: 'allow-all' }, mcp: { files: { command: 'mcp-files', args: ['--root', '/'], env: { A: 'b' } } } })
+  const sandbox = await ok(201, 'POST', '/sandboxes', { profile: 'with-tools', persistent: true })
+  const one = await session({ sandbox_id: sandbox.id, profile: 'with-tools' })
+  const asked = await eventually('the echo of session/new', async () => (await events(one.id)).find((event) => JSON.stringify(event).includes('mcp-files')))
+  assert.match(JSON.stringify(asked), /"name":"files".*|"args":\["--root","\/"\]/)
+})
+
 test('interrupt ends the turn, the session goes on', async () => {
   const one = await sessionWithTestAgent({ permission_mode: 'bypass', message: 'wait' })
   await eventually('the agent is at work', async () => (await types(one.id)).includes('session.message') || (await state(one.id)) === 'running')
