@@ -202,16 +202,22 @@ static struct store_runtime_event row_of(const struct ring_event *made, struct a
     };
 }
 
+/* With the lock held. */
+static void number(struct agent_events *events, struct ring_event *made)
+{
+    int64_t now = clock_wall_us();
+
+    events->last_id = now > events->last_id ? now : events->last_id + 1;
+    put_head(made, events->last_id, now);
+}
+
 /* Numbers it and passes it on. row: NULL when it is not to be stored. */
 static void publish(struct agent_events *events, struct ring_event *made,
                     struct store_runtime_event *row, struct arena *arena)
 {
-    int64_t now = clock_wall_us();
-
     made->transient = row == NULL;
     (void)pthread_mutex_lock(&events->lock);
-    events->last_id = now > events->last_id ? now : events->last_id + 1;
-    put_head(made, events->last_id, now);
+    number(events, made);
     if (row) {
         events->rows++;
         *row = row_of(made, arena);
@@ -233,6 +239,37 @@ void agent_event_add_all(struct agents *agents, const struct agent_caller *calle
     if (store_runtime_event_insert(agents->config.store, rows, count, &err) < 0)
         log_error("agent", "event %" PRId64 " type=%.*s (and %zu more) was not stored: %s",
                   rows[0].id, STR_ARG(rows[0].type), count - 1, err.message);
+}
+
+int agent_event_add_with(struct agents *agents, const struct agent_caller *caller,
+                         const struct agent_event *all, size_t count, agent_event_store_fn *store,
+                         void *arg, struct error *err)
+{
+    struct agent_events *events = agents->events;
+    auto_arena struct arena arena = {0};
+    struct store_runtime_event *rows = arena_alloc(&arena, count * sizeof(*rows));
+    struct ring_event **made = arena_alloc(&arena, count * sizeof(*made));
+    int r;
+
+    for (size_t i = 0; i < count; i++)
+        made[i] = make_event(agents, caller, &all[i]);
+    (void)pthread_mutex_lock(&events->lock);
+    for (size_t i = 0; i < count; i++) {
+        number(events, made[i]);
+        rows[i] = row_of(made[i], &arena);
+    }
+    r = store(arg, rows, count, err);
+    for (size_t i = 0; i < count; i++) {
+        if (r < 0) {
+            free(made[i]);
+            continue;
+        }
+        events->rows++;
+        push(events, made[i]);
+        watchers_wake(events, made[i]);
+    }
+    (void)pthread_mutex_unlock(&events->lock);
+    return r;
 }
 
 void agent_event_add(struct agents *agents, const struct agent_caller *caller,

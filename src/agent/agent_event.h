@@ -26,6 +26,14 @@ void agent_event_add(struct agents *agents, const struct agent_caller *caller,
 /* Several in one transaction. */
 void agent_event_add_all(struct agents *agents, const struct agent_caller *caller,
                          const struct agent_event *all, size_t count);
+/* Several, together with the change they are about: store() writes their rows in its transaction, and
+ * they are only passed on when it succeeds. Others' events wait meanwhile. */
+struct store_runtime_event;
+typedef int agent_event_store_fn(void *arg, const struct store_runtime_event *rows, size_t count,
+                                 struct error *err);
+int agent_event_add_with(struct agents *agents, const struct agent_caller *caller,
+                         const struct agent_event *all, size_t count, agent_event_store_fn *store,
+                         void *arg, struct error *err);
 /* The same without a row. */
 void agent_event_pass(struct agents *agents, const struct agent_caller *caller,
                       const struct agent_event *event);

@@ -45,7 +45,9 @@ struct ensure {
     struct str hash;
     bool has_snapshot; /* the request names one */
     struct store_agent_snapshot snapshot;
-    struct store_agent_sandbox row; /* the result */
+    struct store_agent_sandbox row;           /* the result */
+    const struct store_runtime_event *events; /* to be written with the row */
+    size_t event_count;
     enum agent_tier tier;
 };
 
@@ -185,11 +187,13 @@ static int claim_row(struct ensure *ensure, struct str replaces, struct error *e
         .reason = STR("replaced: it was gone and had no snapshot"),
         .max = agent_backend_max_sandboxes(ensure->profile.backend),
         .durable = !local(ensure),
+        .events = ensure->events,
+        .event_count = ensure->event_count,
     };
 
     if (store_agent_claim(ensure->agents->config.store, &claim, err) == 0)
         return 0;
-    if (err->code == ERROR_QUOTA) {
+    if (err->code == ERROR_QUOTA && !ensure->events) {
         /* Some may have ended without telling. */
         agent_prune_overdue(ensure->agents, ensure->row.provider);
         if (store_agent_claim(ensure->agents->config.store, &claim, err) == 0)
@@ -232,7 +236,27 @@ static json_t *started_data(const struct store_agent_sandbox *row)
     return data;
 }
 
-static void tell_created(struct ensure *ensure, int64_t create_ms)
+struct claiming {
+    struct ensure *ensure;
+    int outcome; /* of claim_row() */
+};
+
+static int claim_and_tell(void *arg, const struct store_runtime_event *rows, size_t count,
+                          struct error *err)
+{
+    struct claiming *claiming = arg;
+
+    claiming->ensure->events = rows;
+    claiming->ensure->event_count = count;
+    claiming->outcome = claim_row(claiming->ensure, STR_NONE, err);
+    claiming->ensure->events = NULL;
+    claiming->ensure->event_count = 0;
+    return claiming->outcome == 0 ? 0 : -1;
+}
+
+/* sandbox.created and sandbox.started. claiming: with the row, in its transaction. */
+static void tell_created(struct ensure *ensure, int64_t create_ms, struct claiming *claiming,
+                         struct error *err)
 {
     const struct store_agent_sandbox *row = &ensure->row;
     auto_json json_t *created =
@@ -244,7 +268,11 @@ static void tell_created(struct ensure *ensure, int64_t create_ms)
         agent_row_event_of(ensure->caller, row, "sandbox.started", started),
     };
 
-    agent_event_add_all(ensure->agents, ensure->caller, events, 2);
+    if (claiming)
+        (void)agent_event_add_with(ensure->agents, ensure->caller, events, 2, claim_and_tell,
+                                   claiming, err);
+    else
+        agent_event_add_all(ensure->agents, ensure->caller, events, 2);
 }
 
 /* ---- tier 3 ---- */
@@ -265,10 +293,10 @@ static bool row_may_follow(const struct ensure *ensure, struct str replaces)
 
 static int create_first(struct ensure *ensure, int64_t *out_ms, struct error *err)
 {
+    struct claiming claiming = {.ensure = ensure, .outcome = -1};
     struct store_agent_sandbox *row = &ensure->row;
     int64_t begin_us = clock_mono_us();
     struct error ignored;
-    int r;
 
     fill_row(ensure);
     if (make_machine(ensure, row, err) < 0) {
@@ -280,12 +308,12 @@ static int create_first(struct ensure *ensure, int64_t *out_ms, struct error *er
     row->running_since_us = row->last_used_at_us = clock_wall_us();
     agent_live_extended(ensure->agents, row->id,
                         agent_row_ttl(ensure->agents, ensure->profile.backend, row));
-    r = claim_row(ensure, STR_NONE, err);
-    if (r != 0) {
+    tell_created(ensure, *out_ms, &claiming, err);
+    if (claiming.outcome != 0) {
         (void)agent_machine_kill(ensure->agents, ensure->profile.backend, row, &ignored);
         agent_live_forget(ensure->agents, row->id);
     }
-    return r;
+    return claiming.outcome;
 }
 
 /* *out_adopted: another store's was there. */
@@ -320,10 +348,9 @@ static int create(struct ensure *ensure, struct str replaces, struct error *err)
     struct agents *agents = ensure->agents;
     struct store_agent_sandbox *row = &ensure->row;
     int64_t create_ms = 0;
-    bool adopted = false;
-    int r = row_may_follow(ensure, replaces)
-                ? create_first(ensure, &create_ms, err)
-                : claim_first(ensure, replaces, &create_ms, &adopted, err);
+    bool adopted = false, first = row_may_follow(ensure, replaces);
+    int r = first ? create_first(ensure, &create_ms, err)
+                  : claim_first(ensure, replaces, &create_ms, &adopted, err);
 
     if (r != 0)
         return r;
@@ -333,7 +360,8 @@ static int create(struct ensure *ensure, struct str replaces, struct error *err)
         ensure->tier = TIER_RESUMED;
         return 0;
     }
-    tell_created(ensure, create_ms);
+    if (!first)
+        tell_created(ensure, create_ms, NULL, err);
     ensure->tier = ensure->has_snapshot ? TIER_RESTORED : TIER_CREATED;
     return 0;
 }

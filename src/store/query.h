@@ -69,6 +69,7 @@ int query_run_durable(struct query *query, struct store *store, struct error *er
 /* ---- pieces of transactions, with the lock held ---- */
 
 struct store_event;
+struct store_runtime_event;
 struct store_sandbox;
 struct store_snapshot;
 
@@ -91,3 +92,6 @@ int layer_uses_remove(struct store *locked, const char *kind, struct str user_id
 /* 1 = found, 0 = not there, -1 = failed. */
 int snapshot_find(struct store *locked, struct str template_id, struct str tag, struct arena *arena,
                   struct store_snapshot *out, struct error *err);
+/* Events of the runtime. */
+int runtime_events_add(struct store *locked, const struct store_runtime_event *events, size_t count,
+                       struct error *err);

@@ -29,12 +29,15 @@ struct store_agent_sandbox {
     int64_t ran_us, commands, jobs, create_ms;
 };
 
+struct store_runtime_event;
 struct store_agent_claim {
     const struct store_agent_sandbox *row;
     struct str replaces; /* the dead row that held the key: killed now; STR_NONE */
     struct str reason;   /* of that */
     int64_t max;         /* creating and running ones on this provider; 0 = any number */
     bool durable;
+    const struct store_runtime_event *events; /* told with it; may be NULL */
+    size_t event_count;
 };
 /* Inserts. ERROR_EXISTS when a living row has the key and spec, ERROR_QUOTA above max. */
 int store_agent_claim(struct store *store, const struct store_agent_claim *claim,

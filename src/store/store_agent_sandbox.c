@@ -196,7 +196,8 @@ int store_agent_claim(struct store *store, const struct store_agent_claim *claim
 
     if (store_begin(locked, claim->durable ? STORE_DURABLE : STORE_EPHEMERAL, err) < 0)
         return -1;
-    if (claim_in(locked, claim, err) < 0) {
+    if (claim_in(locked, claim, err) < 0 ||
+        runtime_events_add(locked, claim->events, claim->event_count, err) < 0) {
         store_rollback(locked);
         return -1;
     }

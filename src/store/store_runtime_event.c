@@ -28,6 +28,15 @@ static int insert(struct store *locked, const struct store_runtime_event *event,
     return query_run(&query, err);
 }
 
+int runtime_events_add(struct store *locked, const struct store_runtime_event *events, size_t count,
+                       struct error *err)
+{
+    for (size_t i = 0; i < count; i++)
+        if (insert(locked, &events[i], err) < 0)
+            return -1;
+    return 0;
+}
+
 int store_runtime_event_insert(struct store *store, const struct store_runtime_event *events,
                                size_t count, struct error *err)
 {
@@ -37,11 +46,10 @@ int store_runtime_event_insert(struct store *store, const struct store_runtime_e
         return insert(locked, events, err);
     if (store_begin(locked, STORE_EPHEMERAL, err) < 0)
         return -1;
-    for (size_t i = 0; i < count; i++)
-        if (insert(locked, &events[i], err) < 0) {
-            store_rollback(locked);
-            return -1;
-        }
+    if (runtime_events_add(locked, events, count, err) < 0) {
+        store_rollback(locked);
+        return -1;
+    }
     return store_commit(locked, err);
 }
 
