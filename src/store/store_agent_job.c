@@ -3,7 +3,6 @@
  * by a crash (it may be sent twice: the receiver's 200 may get lost). */
 #include <inttypes.h>
 
-#include "base/list.h"
 #include "store/query.h"
 #include "store/store_agent.h"
 #include "store/store_agent_row.h"
@@ -14,8 +13,10 @@
     " agent_job_callbacks.state"
 #define TABLES " FROM agent_jobs LEFT JOIN agent_job_callbacks ON job_id = agent_jobs.id "
 
-static void read_row(const struct query *query, struct arena *arena, struct store_agent_job *out)
+static void read_row(const struct query *query, struct arena *arena, void *row)
 {
+    struct store_agent_job *out = row;
+
     *out = (struct store_agent_job){
         .id = agent_text(query, 0, arena),
         .team_id = agent_text(query, 1, arena),
@@ -35,6 +36,8 @@ static void read_row(const struct query *query, struct arena *arena, struct stor
         .callback_state = agent_text(query, 15, arena),
     };
 }
+
+static const struct query_kind row_kind = {sizeof(struct store_agent_job), read_row};
 
 static int check_count(struct store *locked, struct str sandbox_id, int64_t max, struct error *err)
 {
@@ -130,35 +133,6 @@ int store_agent_job_get(struct store *store, struct str team_id, struct str id, 
     return 0;
 }
 
-struct job_node {
-    struct list link;
-    struct store_agent_job row;
-};
-
-static int read_all(struct query *query, struct arena *arena, struct store_agent_job **out,
-                    size_t *out_count, struct error *err)
-{
-    struct list found, *pos;
-    size_t count = 0;
-    int more;
-
-    list_init(&found);
-    while ((more = query_step(query, err)) > 0) {
-        struct job_node *node = arena_alloc(arena, sizeof(*node));
-
-        read_row(query, arena, &node->row);
-        list_push_back(&found, &node->link);
-        count++;
-    }
-    if (more < 0)
-        return -1;
-    *out = arena_alloc(arena, (count + 1) * sizeof(**out));
-    *out_count = 0;
-    list_for_each (pos, &found)
-        (*out)[(*out_count)++] = container_of(pos, struct job_node, link)->row;
-    return 0;
-}
-
 int store_agent_job_list(struct store *store, struct str team_id, struct str sandbox_id,
                          size_t limit, struct arena *arena, struct store_agent_job **out,
                          size_t *out_count, struct error *err)
@@ -174,7 +148,7 @@ int store_agent_job_list(struct store *store, struct str team_id, struct str san
     bind_text(&query, team_id);
     agent_bind(&query, sandbox_id);
     bind_int(&query, (int64_t)limit);
-    return read_all(&query, arena, out, out_count, err);
+    return query_rows(&query, &row_kind, arena, out, out_count, err);
 }
 
 int store_agent_job_running(struct store *store, struct str sandbox_id, struct arena *arena,
@@ -189,7 +163,7 @@ int store_agent_job_running(struct store *store, struct str sandbox_id, struct a
                    err) < 0)
         return -1;
     agent_bind(&query, sandbox_id);
-    return read_all(&query, arena, out, out_count, err);
+    return query_rows(&query, &row_kind, arena, out, out_count, err);
 }
 
 int store_agent_job_stopping(struct store *store, struct str id, struct error *err)

@@ -1,13 +1,10 @@
 /* Many sandboxes of the agent runtime at once: lists, usage, forgetting. */
-#include "base/list.h"
 #include "store/query.h"
 #include "store/store_agent.h"
 #include "store/store_agent_row.h"
 
-struct sandbox_node {
-    struct list link;
-    struct store_agent_sandbox row;
-};
+static const struct query_kind sandbox_kind = {sizeof(struct store_agent_sandbox),
+                                               agent_sandbox_read};
 
 int store_agent_sandbox_list(struct store *store, const struct store_agent_query *wanted,
                              struct arena *arena, struct store_agent_sandbox **out,
@@ -15,10 +12,6 @@ int store_agent_sandbox_list(struct store *store, const struct store_agent_query
 {
     auto_unlock struct store *locked = store_lock(store);
     auto_query struct query query = {0};
-    struct list found, *pos;
-    size_t count = 0;
-    int more;
-
     if (query_open(&query, locked,
                    "SELECT " AGENT_SANDBOX_COLUMNS " FROM agent_sandboxes"
                    " WHERE (?1 = '' OR team_id = ?1) AND (?2 = '' OR state = ?2)"
@@ -37,21 +30,7 @@ int store_agent_sandbox_list(struct store *store, const struct store_agent_query
     bind_int(&query, wanted->before_us);
     bind_int(&query, wanted->used_before_us);
     bind_int(&query, (int64_t)wanted->limit);
-    list_init(&found);
-    while ((more = query_step(&query, err)) > 0) {
-        struct sandbox_node *node = arena_alloc(arena, sizeof(*node));
-
-        agent_sandbox_read(&query, arena, &node->row);
-        list_push_back(&found, &node->link);
-        count++;
-    }
-    if (more < 0)
-        return -1;
-    *out = arena_alloc(arena, (count + 1) * sizeof(**out));
-    *out_count = 0;
-    list_for_each (pos, &found)
-        (*out)[(*out_count)++] = container_of(pos, struct sandbox_node, link)->row;
-    return 0;
+    return query_rows(&query, &sandbox_kind, arena, out, out_count, err);
 }
 
 enum { TEAMS_MAX = 1000 };

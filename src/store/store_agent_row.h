@@ -10,8 +10,8 @@
     " max_lifetime_s, persistent, cpu, created_at_us, last_used_at_us, running_since_us,"         \
     " destroyed_at_us, ran_us, commands, jobs, create_ms"
 
-void agent_sandbox_read(const struct query *query, struct arena *arena,
-                        struct store_agent_sandbox *out);
+/* row: a struct store_agent_sandbox. */
+void agent_sandbox_read(const struct query *query, struct arena *arena, void *row);
 /* "" is STR_NONE. */
 struct str agent_text(const struct query *query, int column, struct arena *arena);
 void agent_bind(struct query *query, struct str text);

@@ -21,9 +21,10 @@ void agent_bind(struct query *query, struct str text)
     bind_text(query, text.p ? text : STR(""));
 }
 
-void agent_sandbox_read(const struct query *query, struct arena *arena,
-                        struct store_agent_sandbox *out)
+void agent_sandbox_read(const struct query *query, struct arena *arena, void *row)
 {
+    struct store_agent_sandbox *out = row;
+
     *out = (struct store_agent_sandbox){
         .id = agent_text(query, 0, arena),
         .team_id = agent_text(query, 1, arena),

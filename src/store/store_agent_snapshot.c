@@ -1,6 +1,5 @@
 /* Snapshots the agent runtime has made. The row is there before the snapshot, so that none is
  * forgotten; an alias changes hands only when the new one is ready. */
-#include "base/list.h"
 #include "store/query.h"
 #include "store/store_agent.h"
 #include "store/store_agent_row.h"
@@ -9,9 +8,10 @@
     "id, team_id, alias, kind, provider, external_id, sandbox_id, image, state," \
     " created_at_us, expires_at_us"
 
-static void read_row(const struct query *query, struct arena *arena,
-                     struct store_agent_snapshot *out)
+static void read_row(const struct query *query, struct arena *arena, void *row)
 {
+    struct store_agent_snapshot *out = row;
+
     *out = (struct store_agent_snapshot){
         .id = agent_text(query, 0, arena),
         .team_id = agent_text(query, 1, arena),
@@ -26,6 +26,8 @@ static void read_row(const struct query *query, struct arena *arena,
         .expires_at_us = query_int(query, 10),
     };
 }
+
+static const struct query_kind row_kind = {sizeof(struct store_agent_snapshot), read_row};
 
 int store_agent_snapshot_insert(struct store *store, const struct store_agent_snapshot *row,
                                 struct error *err)
@@ -136,35 +138,6 @@ int store_agent_snapshot_get(struct store *store, struct str team_id, struct str
     return 0;
 }
 
-struct snapshot_node {
-    struct list link;
-    struct store_agent_snapshot row;
-};
-
-static int read_all(struct query *query, struct arena *arena, struct store_agent_snapshot **out,
-                    size_t *out_count, struct error *err)
-{
-    struct list found, *pos;
-    size_t count = 0;
-    int more;
-
-    list_init(&found);
-    while ((more = query_step(query, err)) > 0) {
-        struct snapshot_node *node = arena_alloc(arena, sizeof(*node));
-
-        read_row(query, arena, &node->row);
-        list_push_back(&found, &node->link);
-        count++;
-    }
-    if (more < 0)
-        return -1;
-    *out = arena_alloc(arena, (count + 1) * sizeof(**out));
-    *out_count = 0;
-    list_for_each (pos, &found)
-        (*out)[(*out_count)++] = container_of(pos, struct snapshot_node, link)->row;
-    return 0;
-}
-
 int store_agent_snapshot_list(struct store *store, struct str team_id, struct str sandbox_id,
                               struct str state, struct arena *arena,
                               struct store_agent_snapshot **out, size_t *out_count,
@@ -182,7 +155,7 @@ int store_agent_snapshot_list(struct store *store, struct str team_id, struct st
     bind_text(&query, team_id);
     agent_bind(&query, sandbox_id);
     agent_bind(&query, state);
-    return read_all(&query, arena, out, out_count, err);
+    return query_rows(&query, &row_kind, arena, out, out_count, err);
 }
 
 int store_agent_snapshot_expired(struct store *store, struct str team_id, int64_t now_us,
@@ -202,7 +175,7 @@ int store_agent_snapshot_expired(struct store *store, struct str team_id, int64_
     agent_bind(&query, team_id);
     bind_int(&query, now_us);
     bind_int(&query, (int64_t)limit);
-    return read_all(&query, arena, out, out_count, err);
+    return query_rows(&query, &row_kind, arena, out, out_count, err);
 }
 
 int store_agent_snapshot_delete(struct store *store, struct str id, struct error *err)

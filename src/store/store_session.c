@@ -44,8 +44,10 @@ static void bind_row(struct query *query, const struct store_session *row)
     bind_int(query, clock_wall_us());
 }
 
-static void read_row(const struct query *query, struct arena *arena, struct store_session *out)
+static void read_row(const struct query *query, struct arena *arena, void *row)
 {
+    struct store_session *out = row;
+
     struct str *const texts[] = {
         &out->id,       &out->team_id,    &out->state,      &out->reason,      &out->sandbox_id,
         NULL,           &out->agent,      &out->repo,       &out->branch,      &out->profile,
@@ -64,6 +66,8 @@ static void read_row(const struct query *query, struct arena *arena, struct stor
     out->created_at_us = query_int(query, count + 2);
     out->updated_at_us = query_int(query, count + 3);
 }
+
+static const struct query_kind row_kind = {sizeof(struct store_session), read_row};
 
 int store_session_put(struct store *store, const struct store_session *row, struct error *err)
 {
@@ -109,31 +113,6 @@ int store_session_get(struct store *store, struct str team_id, struct str id, st
     return 0;
 }
 
-/* The rows of a query that is bound. */
-static int read_all(struct query *query, struct arena *arena, struct store_session **out,
-                    size_t *out_count, struct error *err)
-{
-    struct store_session *rows = NULL;
-    size_t count = 0, room = 0;
-    int more;
-
-    while ((more = query_step(query, err)) > 0) {
-        if (count == room) {
-            struct store_session *larger;
-
-            room = room ? room * 2 : 16;
-            larger = arena_alloc(arena, room * sizeof(*rows));
-            if (count)
-                memcpy(larger, rows, count * sizeof(*rows));
-            rows = larger;
-        }
-        read_row(query, arena, &rows[count++]);
-    }
-    *out = rows;
-    *out_count = count;
-    return more;
-}
-
 int store_session_list(struct store *store, struct str team_id, struct arena *arena,
                        struct store_session **out, size_t *out_count, struct error *err)
 {
@@ -147,7 +126,7 @@ int store_session_list(struct store *store, struct str team_id, struct arena *ar
         return -1;
     bind_text(&query, team_id);
     bind_int(&query, LIST_MAX);
-    return read_all(&query, arena, out, out_count, err);
+    return query_rows(&query, &row_kind, arena, out, out_count, err);
 }
 
 int store_session_in_state(struct store *store, struct str state, struct arena *arena,
@@ -161,7 +140,7 @@ int store_session_in_state(struct store *store, struct str state, struct arena *
                    err) < 0)
         return -1;
     bind_text(&query, state);
-    return read_all(&query, arena, out, out_count, err);
+    return query_rows(&query, &row_kind, arena, out, out_count, err);
 }
 
 int store_session_server(struct store *store, struct str sandbox_id, struct arena *arena,
