@@ -195,7 +195,7 @@ static struct api_call *call_new(struct api *api, struct http_exchange *ex)
 static void dispatch(struct api *api, struct http_exchange *ex)
 {
     struct api_call *call = call_new(api, ex);
-    char allow[API_ALLOW_SIZE];
+    char allow[HTTP_ALLOW_SIZE];
 
     switch (api_routes_find(call->method, call->path, &call->arena, &call->route, call->params,
                             allow)) {

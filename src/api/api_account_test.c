@@ -38,7 +38,7 @@ static int ask(struct site *site, const char *key, const char *method, const cha
                             .body = str_of(body ? body : ""),
                             .request_id = "0123456789abcdef"};
     struct error err = {0};
-    char allow[API_ALLOW_SIZE];
+    char allow[HTTP_ALLOW_SIZE];
 
     CHECK_INT(api_routes_find(call.method, call.path, &call.arena, &call.route, call.params, allow),
               API_MATCH_FOUND);

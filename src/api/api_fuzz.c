@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size && data[0] % 3 == 0) {
         struct str params[API_PARAMS_MAX] = {STR_NONE, STR_NONE}, id;
         const struct api_route *route;
-        char allow[API_ALLOW_SIZE];
+        char allow[HTTP_ALLOW_SIZE];
 
         if (api_routes_find(STR("GET"), text, &arena, &route, params, allow) == API_MATCH_FOUND)
             (void)api_sandboxes_id(params[0], &id);

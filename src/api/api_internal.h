@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "http/http.h"
+#include "http/http_path.h"
 #include "loop/workers.h"
 
 enum {
@@ -69,10 +70,9 @@ enum api_match { API_MATCH_FOUND, API_MATCH_NO_PATH, API_MATCH_NO_METHOD };
 
 /* Finds the row. HEAD is matched as GET. For API_MATCH_NO_METHOD allow gets the methods there are,
  * as in an Allow header. The params are decoded into the arena. */
-enum { API_ALLOW_SIZE = 96 };
 enum api_match api_routes_find(struct str method, struct str path, struct arena *arena,
                                const struct api_route **out, struct str params[API_PARAMS_MAX],
-                               char allow[API_ALLOW_SIZE]);
+                               char allow[HTTP_ALLOW_SIZE]);
 
 /* The key of a request (X-API-KEY, or Authorization: Bearer), or STR_NONE. */
 struct str api_auth_key(const struct http_headers *headers);

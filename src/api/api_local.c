@@ -8,7 +8,7 @@
 
 static int find_route(struct api_call *call, struct str target, struct error *err)
 {
-    char allow[API_ALLOW_SIZE];
+    char allow[HTTP_ALLOW_SIZE];
 
     call->query = target;
     call->path = str_split(&call->query, '?');

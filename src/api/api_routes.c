@@ -5,9 +5,6 @@
  * be (part of) a parameter, and parameters are checked by the handlers. */
 #include "api/api_internal.h"
 
-#include "base/buf.h"
-#include "base/encode.h"
-
 #define SMALL (64 * 1024)
 /* clang-format off */
 #define ROUTE(m, p, h)        {.method = (m), .pattern = (p), .handler = (h), .body_max = SMALL}
@@ -91,53 +88,9 @@ const struct api_route api_routes[] = {
 };
 /* clang-format on */
 
-/* Fills raw[] with the segments that stand for {..}. */
-static bool match(const char *pattern, struct str path, struct str raw[API_PARAMS_MAX])
-{
-    struct str want = str_of(pattern);
-    size_t n = 0;
-
-    while (want.p && path.p) {
-        struct str expected = str_split(&want, '/');
-        struct str got = str_split(&path, '/');
-
-        if (expected.len && expected.p[0] == '{') {
-            if (got.len == 0 || n == API_PARAMS_MAX)
-                return false;
-            raw[n++] = got;
-        } else if (!str_eq(expected, got)) {
-            return false;
-        }
-    }
-    return !want.p && !path.p;
-}
-
-static bool decode(const struct str raw[API_PARAMS_MAX], struct arena *arena,
-                   struct str params[API_PARAMS_MAX])
-{
-    for (size_t i = 0; i < API_PARAMS_MAX && raw[i].p; i++) {
-        auto_buf struct buf text = {0};
-
-        buf_init(&text, HTTP_URL_MAX);
-        if (!url_decode(raw[i], false, &text) || memchr(text.p, '\0', text.len))
-            return false;
-        params[i] = arena_str(arena, buf_str(&text));
-    }
-    return true;
-}
-
-static void allow_add(char allow[API_ALLOW_SIZE], const char *method)
-{
-    size_t len = strlen(allow);
-
-    if (strstr(allow, method))
-        return;
-    (void)snprintf(allow + len, API_ALLOW_SIZE - len, "%s%s", len ? ", " : "", method);
-}
-
 enum api_match api_routes_find(struct str method, struct str path, struct arena *arena,
                                const struct api_route **out, struct str params[API_PARAMS_MAX],
-                               char allow[API_ALLOW_SIZE])
+                               char allow[HTTP_ALLOW_SIZE])
 {
     if (str_is(method, "HEAD"))
         method = STR("GET");
@@ -145,21 +98,21 @@ enum api_match api_routes_find(struct str method, struct str path, struct arena 
     for (const struct api_route *route = api_routes; route->method; route++) {
         struct str raw[API_PARAMS_MAX] = {STR_NONE, STR_NONE};
 
-        if (!match(route->pattern, path, raw))
+        if (!http_path_match(route->pattern, path, raw, API_PARAMS_MAX))
             continue;
         if (!str_is(method, route->method)) {
-            allow_add(allow, route->method);
+            http_allow_add(allow, route->method);
             if (str_is(str_of(route->method), "GET"))
-                allow_add(allow, "HEAD");
+                http_allow_add(allow, "HEAD");
             continue;
         }
-        if (!decode(raw, arena, params))
+        if (!http_path_decode(raw, API_PARAMS_MAX, arena, params))
             return API_MATCH_NO_PATH;
         *out = route;
         return API_MATCH_FOUND;
     }
     if (!allow[0])
         return API_MATCH_NO_PATH;
-    allow_add(allow, "OPTIONS");
+    http_allow_add(allow, "OPTIONS");
     return API_MATCH_NO_METHOD;
 }

@@ -9,7 +9,7 @@
 #include "base/test.h"
 #include "json/json_shape.h"
 
-static enum api_match find(const char *method, const char *path, char allow[API_ALLOW_SIZE])
+static enum api_match find(const char *method, const char *path, char allow[HTTP_ALLOW_SIZE])
 {
     struct str params[API_PARAMS_MAX] = {STR_NONE, STR_NONE};
     const struct api_route *route;
@@ -20,7 +20,7 @@ static enum api_match find(const char *method, const char *path, char allow[API_
 
 TEST(routes_match_whole_segments)
 {
-    char allow[API_ALLOW_SIZE];
+    char allow[HTTP_ALLOW_SIZE];
 
     CHECK_INT(find("GET", "/sandboxes", allow), API_MATCH_FOUND);
     CHECK_INT(find("HEAD", "/sandboxes", allow), API_MATCH_FOUND);
@@ -39,7 +39,7 @@ TEST(routes_match_whole_segments)
 
 TEST(routes_tell_allowed_methods)
 {
-    char allow[API_ALLOW_SIZE];
+    char allow[HTTP_ALLOW_SIZE];
 
     CHECK_INT(find("DELETE", "/sandboxes", allow), API_MATCH_NO_METHOD);
     CHECK_STR(str_of(allow), "POST, GET, HEAD, OPTIONS");

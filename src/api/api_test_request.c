@@ -13,7 +13,7 @@ struct api_call new_call(const char *method, const char *path)
                             .path = str_of(path),
                             .key = STR(API_FAKE_KEY),
                             .request_id = "0123456789abcdef"};
-    char allow[API_ALLOW_SIZE];
+    char allow[HTTP_ALLOW_SIZE];
 
     CHECK_INT(api_routes_find(call.method, call.path, &call.arena, &call.route, call.params, allow),
               API_MATCH_FOUND);

@@ -305,7 +305,7 @@ static struct v1_call *call_new(struct v1 *v1, struct http_exchange *ex)
 /* True when the request was answered. */
 static bool refused(struct v1_call *call, struct http_exchange *ex)
 {
-    char allow[V1_ALLOW_SIZE];
+    char allow[HTTP_ALLOW_SIZE];
 
     switch (v1_routes_find(call->method, str_skip(call->path, sizeof(PREFIX) - 1), &call->arena,
                            &call->route, call->params, allow)) {

@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static struct v1 v1;
     struct v1_call call = {.v1 = &v1, .request_id = "0123456789abcdef"};
     struct str body = str_n(data, size), head = str_split(&body, '\n');
-    char allow[V1_ALLOW_SIZE];
+    char allow[HTTP_ALLOW_SIZE];
 
     log_set_level(LOG_ERROR);
     v1_fake.asked[0] = '\0';

@@ -15,6 +15,7 @@
 #include "base/list.h"
 #include "base/str.h"
 #include "http/http.h"
+#include "http/http_path.h"
 #include "loop/workers.h"
 
 enum {
@@ -97,11 +98,10 @@ struct v1_route {
 extern const struct v1_route v1_routes[]; /* ends with method NULL */
 
 enum v1_match { V1_FOUND, V1_NO_PATH, V1_NO_METHOD };
-enum { V1_ALLOW_SIZE = 64 };
 /* path: behind /api/v1. HEAD is matched as GET. */
 enum v1_match v1_routes_find(struct str method, struct str path, struct arena *arena,
                              const struct v1_route **out, struct str params[V1_PARAMS_MAX],
-                             char allow[V1_ALLOW_SIZE]);
+                             char allow[HTTP_ALLOW_SIZE]);
 
 /* ---- v1_auth.c ---- */
 

@@ -2,8 +2,6 @@
  * came; parameters are decoded afterwards, so an escaped slash is part of one. */
 #include "api_v1/v1_internal.h"
 
-#include "base/encode.h"
-
 /* clang-format off */
 const struct v1_route v1_routes[] = {
     {"GET", "/health", v1_health, V1_PUBLIC},
@@ -70,52 +68,18 @@ const struct v1_route v1_routes[] = {
 };
 /* clang-format on */
 
-/* Fills raw[] with the segments that stand for {..}. */
-static bool match(const char *pattern, struct str path, struct str raw[V1_PARAMS_MAX])
+/* Parameters become parts of JSON. */
+static bool all_text(const struct str *raw, const struct str *params)
 {
-    struct str want = str_of(pattern);
-    size_t n = 0;
-
-    while (want.p && path.p) {
-        struct str expected = str_split(&want, '/');
-        struct str got = str_split(&path, '/');
-
-        if (expected.len && expected.p[0] == '{') {
-            if (got.len == 0 || n == V1_PARAMS_MAX)
-                return false;
-            raw[n++] = got;
-        } else if (!str_eq(expected, got)) {
+    for (size_t i = 0; i < V1_PARAMS_MAX && raw[i].p; i++)
+        if (!str_valid_utf8(params[i]))
             return false;
-        }
-    }
-    return !want.p && !path.p;
-}
-
-static bool decode(const struct str raw[V1_PARAMS_MAX], struct arena *arena,
-                   struct str params[V1_PARAMS_MAX])
-{
-    for (size_t i = 0; i < V1_PARAMS_MAX && raw[i].p; i++) {
-        auto_buf struct buf text = {0};
-
-        buf_init(&text, HTTP_URL_MAX);
-        if (!url_decode(raw[i], false, &text) || memchr(text.p, '\0', text.len) ||
-            !str_valid_utf8(buf_str(&text)))
-            return false;
-        params[i] = arena_str(arena, buf_str(&text));
-    }
     return true;
-}
-
-static void allow_add(char allow[V1_ALLOW_SIZE], const char *method)
-{
-    size_t len = strlen(allow);
-
-    (void)snprintf(allow + len, V1_ALLOW_SIZE - len, "%s%s", len ? ", " : "", method);
 }
 
 enum v1_match v1_routes_find(struct str method, struct str path, struct arena *arena,
                              const struct v1_route **out, struct str params[V1_PARAMS_MAX],
-                             char allow[V1_ALLOW_SIZE])
+                             char allow[HTTP_ALLOW_SIZE])
 {
     bool head = str_is(method, "HEAD");
 
@@ -125,13 +89,13 @@ enum v1_match v1_routes_find(struct str method, struct str path, struct arena *a
     for (const struct v1_route *route = v1_routes; route->method; route++) {
         struct str raw[V1_PARAMS_MAX] = {STR_NONE, STR_NONE};
 
-        if (!match(route->pattern, path, raw))
+        if (!http_path_match(route->pattern, path, raw, V1_PARAMS_MAX))
             continue;
         if (!str_is(method, route->method) || (head && (route->flags & (V1_STREAM | V1_UPGRADE)))) {
-            allow_add(allow, route->method);
+            http_allow_add(allow, route->method);
             continue;
         }
-        if (!decode(raw, arena, params))
+        if (!http_path_decode(raw, V1_PARAMS_MAX, arena, params) || !all_text(raw, params))
             return V1_NO_PATH;
         *out = route;
         return V1_FOUND;

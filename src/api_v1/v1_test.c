@@ -16,7 +16,7 @@ static struct v1 v1;
 static int request(const char *method, const char *target, const char *body, json_t **out)
 {
     struct v1_call call = {.v1 = &v1, .method = str_of(method), .request_id = "0123456789abcdef"};
-    char allow[V1_ALLOW_SIZE];
+    char allow[HTTP_ALLOW_SIZE];
     struct error err = {0};
 
     v1_pipe_init(&call.pipe);
@@ -69,7 +69,7 @@ TEST(v1_routes)
 {
     struct str params[V1_PARAMS_MAX] = {STR_NONE, STR_NONE};
     const struct v1_route *route;
-    char allow[V1_ALLOW_SIZE];
+    char allow[HTTP_ALLOW_SIZE];
     auto_arena struct arena arena = {0};
 
     CHECK_INT(v1_routes_find(STR("GET"), STR("/snapshots/github%2Fo%2Fr%23main"), &arena, &route,
