@@ -30,7 +30,7 @@ bool session_repo_valid(struct str repo)
     static const char *const schemes[] = {"https://", "http://", "ssh://", "git://", "file:///"};
     ptrdiff_t colon = str_find(repo, ':');
 
-    if (repo.len > 1024 || !plain(repo, "/._-:@~%+=?&,"))
+    if (!repo.p || repo.len > 1024 || !plain(repo, "/._-:@~%+=?&,"))
         return false;
     for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++)
         if (str_starts(repo, str_of(schemes[i])) && repo.len > strlen(schemes[i]))
@@ -44,8 +44,8 @@ bool session_repo_valid(struct str repo)
 
 bool session_branch_valid(struct str branch)
 {
-    return branch.len <= 200 && plain(branch, "/._-") && branch.p[0] != '-' && branch.p[0] != '/' &&
-           branch.p[0] != '.' && branch.p[branch.len - 1] != '/' &&
+    return branch.p && branch.len <= 200 && plain(branch, "/._-") && branch.p[0] != '-' &&
+           branch.p[0] != '/' && branch.p[0] != '.' && branch.p[branch.len - 1] != '/' &&
            branch.p[branch.len - 1] != '.' && str_find_str(branch, STR("..")) < 0 &&
            str_find_str(branch, STR("//")) < 0 && !str_ends(branch, STR(".lock"));
 }

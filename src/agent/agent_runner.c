@@ -99,7 +99,7 @@ int agent_runners_open(struct agents *agents, struct error *err)
         0)
         return -1;
     for (size_t i = 0; i < count; i++) {
-        struct agent_backend *backend;
+        struct agent_backend *backend = NULL;
         struct error why = {0};
 
         /* One that cannot be used any more must not keep the server from starting. */
@@ -145,7 +145,7 @@ static int check_runner(struct agents *agents, const struct agent_caller *caller
 /* The old one stays in the list for those who hold it, but is not found any more. */
 static int put_runner(struct agents *agents, const struct store_runner *row, struct error *err)
 {
-    struct agent_backend *old = find_runner(agents, row->team_id, row->name), *made;
+    struct agent_backend *old = find_runner(agents, row->team_id, row->name), *made = NULL;
     size_t count = 0;
 
     if (old && str_is(row->base_url, old->base_url) && str_is(row->token, old->token)) {

@@ -147,20 +147,28 @@ int session_set_state(struct live_session *live, const char *state, const char *
 
 /* ---- live ones ---- */
 
-/* Finds it, or takes it up from its row. A reference for the caller. */
-static int live_get(struct agents *agents, const struct agent_caller *caller, struct str id,
-                    struct live_session **out, struct error *err)
+static int check_owner(const struct agent_caller *caller, const struct store_session *row,
+                       struct error *err)
+{
+    if (!caller->agent_id.len || !row->agent_id.len || str_eq(caller->agent_id, row->agent_id))
+        return 0;
+    return error_set(err, ERROR_FORBIDDEN, "session '%.*s' belongs to another agent",
+                     STR_ARG(row->id));
+}
+
+/* Finds it, or takes it up from its row. A reference for the caller; NULL with err. */
+static struct live_session *live_get(struct agents *agents, const struct agent_caller *caller,
+                                     struct str id, struct error *err)
 {
     struct agent_sessions *sessions = agents->sessions;
     auto_arena struct arena arena = {0};
-    struct store_session row;
+    struct store_session row = {0};
     struct live_session *live;
 
     if (store_session_get(agents->config.store, caller->team_id, id, &arena, &row, err) < 0)
-        return -1;
-    if (caller->agent_id.len && row.agent_id.len && !str_eq(caller->agent_id, row.agent_id))
-        return error_set(err, ERROR_FORBIDDEN, "session '%.*s' belongs to another agent",
-                         STR_ARG(id));
+        return NULL;
+    if (check_owner(caller, &row, err) < 0)
+        return NULL;
     (void)pthread_mutex_lock(&sessions->lock);
     live = map_get(&sessions->live, id);
     if (!live) {
@@ -169,8 +177,7 @@ static int live_get(struct agents *agents, const struct agent_caller *caller, st
     }
     live->refs++;
     (void)pthread_mutex_unlock(&sessions->lock);
-    *out = live;
-    return 0;
+    return live;
 }
 
 /* ---- new ---- */
@@ -403,9 +410,8 @@ int agent_session_get(struct agents *agents, const struct agent_caller *caller, 
 
     if (store_session_get(agents->config.store, caller->team_id, id, arena, &row, err) < 0)
         return -1;
-    if (caller->agent_id.len && row.agent_id.len && !str_eq(caller->agent_id, row.agent_id))
-        return error_set(err, ERROR_FORBIDDEN, "session '%.*s' belongs to another agent",
-                         STR_ARG(id));
+    if (check_owner(caller, &row, err) < 0)
+        return -1;
     view(&row, arena, out);
     (void)pthread_mutex_lock(&agents->sessions->lock);
     live = map_get(&agents->sessions->live, id);
@@ -451,7 +457,8 @@ int agent_session_send(struct agents *agents, const struct agent_caller *caller,
         memchr(text.p, 0, text.len))
         return error_set(err, ERROR_INVALID, "'message' must be text of 1 to %d bytes",
                          SESSION_MESSAGE_MAX);
-    if (live_get(agents, caller, id, &live, err) < 0)
+    live = live_get(agents, caller, id, err);
+    if (!live)
         return -1;
     (void)pthread_mutex_lock(&live->lock);
     r = store_message_add(agents->config.store, live->row.id, text, SESSION_MESSAGES_MAX, err);
@@ -487,7 +494,8 @@ int agent_session_pause(struct agents *agents, const struct agent_caller *caller
     struct live_session *live;
     int r;
 
-    if (live_get(agents, caller, id, &live, err) < 0)
+    live = live_get(agents, caller, id, err);
+    if (!live)
         return -1;
     (void)pthread_mutex_lock(&live->lock);
     if (session_in(live, "paused"))
@@ -513,7 +521,8 @@ int agent_session_resume(struct agents *agents, const struct agent_caller *calle
     struct live_session *live;
     int r = 0;
 
-    if (live_get(agents, caller, id, &live, err) < 0)
+    live = live_get(agents, caller, id, err);
+    if (!live)
         return -1;
     (void)pthread_mutex_lock(&live->lock);
     if (session_in(live, "paused")) {
@@ -534,7 +543,8 @@ int agent_session_interrupt(struct agents *agents, const struct agent_caller *ca
     struct live_session *live;
     int r = 0;
 
-    if (live_get(agents, caller, id, &live, err) < 0)
+    live = live_get(agents, caller, id, err);
+    if (!live)
         return -1;
     (void)pthread_mutex_lock(&live->lock);
     if (!live->attached)
@@ -569,7 +579,8 @@ int agent_session_cancel(struct agents *agents, const struct agent_caller *calle
     bool was_attached, over;
     int r = 0;
 
-    if (live_get(agents, caller, id, &live, err) < 0)
+    live = live_get(agents, caller, id, err);
+    if (!live)
         return -1;
     (void)pthread_mutex_lock(&live->lock);
     over = session_in(live, "canceled");
@@ -601,7 +612,8 @@ int agent_session_approve(struct agents *agents, const struct agent_caller *call
     json_t *pending;
     int r = 0;
 
-    if (live_get(agents, caller, id, &live, err) < 0)
+    live = live_get(agents, caller, id, err);
+    if (!live)
         return -1;
     (void)pthread_mutex_lock(&live->lock);
     pending = json_object_get(live->permissions, name);
@@ -631,7 +643,8 @@ int agent_session_snapshot(struct agents *agents, const struct agent_caller *cal
     struct str name = alias;
     int r;
 
-    if (live_get(agents, caller, id, &live, err) < 0)
+    live = live_get(agents, caller, id, err);
+    if (!live)
         return -1;
     if (name.len == 0)
         session_alias(live->row.repo, live->row.branch, arena, &name);
@@ -665,7 +678,8 @@ int agent_session_push(struct agents *agents, const struct agent_caller *caller,
     int r;
 
     *out = (struct agent_pushed){0};
-    if (live_get(agents, caller, id, &live, err) < 0)
+    live = live_get(agents, caller, id, err);
+    if (!live)
         return -1;
     r = live->row.workdir.len == 0
             ? error_set(err, ERROR_CONFLICT, "session '%.*s' has no workspace yet", STR_ARG(id))
