@@ -56,3 +56,7 @@ struct agent_caller {
 enum { AGENT_ID_SIZE = 32 };
 /* "sbx_", "job_", "snap_", "ses_" + 20 random [0-9a-z]. */
 void agent_id(const char *prefix, char out[AGENT_ID_SIZE]);
+
+/* "***" in place of every secret of the operator's and of the team (keys of backends, tokens in URLs);
+ * changes text in place. For messages of others before they are stored or told to that team. */
+void agent_mask(const struct agents *agents, struct str team_id, char *text);

@@ -38,8 +38,10 @@ struct agent_backend *backend_named(struct agents *agents, const struct agent_ca
 void backend_link(struct agents *agents, struct agent_backend *backend);
 struct agent_backend *backend_alloc(const char *name);
 void backend_free(struct agent_backend *backend);
-int backend_make_provider(struct agents *agents, const struct provider_config *config,
-                          struct provider **out, struct error *err);
+/* team_id: whose key it has; STR_NONE = the operator's. */
+int backend_make_provider(struct agents *agents, struct str team_id,
+                          const struct provider_config *config, struct provider **out,
+                          struct error *err);
 enum agent_backend_state backend_state(struct agents *agents, struct agent_backend *backend);
 /* May be chosen, as far as its heartbeat goes. */
 bool runner_alive(const struct agents *agents, const struct agent_backend *backend, int64_t now_us);

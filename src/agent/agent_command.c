@@ -214,8 +214,8 @@ int agent_command_env(const json_t *first, const json_t *second, struct arena *a
 
 /* ---- for people ---- */
 
-struct str agent_command_text(struct agents *agents, const struct agent_command *command,
-                              struct arena *arena)
+struct str agent_command_text(struct agents *agents, struct str team_id,
+                              const struct agent_command *command, struct arena *arena)
 {
     char *text = arena_alloc(arena, TEXT_MAX + 1);
     size_t len = 0, i;
@@ -237,6 +237,6 @@ struct str agent_command_text(struct agents *agents, const struct agent_command 
         }
     }
     text[len] = '\0';
-    agent_mask(agents, text);
+    agent_mask(agents, team_id, text);
     return str_of(text);
 }

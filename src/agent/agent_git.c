@@ -191,7 +191,7 @@ static int push_tries(struct live_session *live, const struct session_place *pla
         if (push_once(place, words, out_commit, err) == 0)
             return 0;
         mask_token(err->message, words->token);
-        agent_mask(live->agents, err->message);
+        agent_mask(live->agents, live->caller.team_id, err->message);
         class = session_push_class(str_of(err->message));
         if (err->code != ERROR_INTERNAL)
             return -1;
@@ -224,6 +224,7 @@ int session_push(struct live_session *live, const struct agent_push *push, struc
                                   : arena_printf(arena, "agent/%.*s", STR_ARG(live->row.id)));
     (void)pthread_mutex_unlock(&live->lock);
     words.token = token;
+    agent_secret_add(live->agents, live->caller.team_id, str_of(token));
     words.message = push->message.len ? push->message : STR("chore(agent): update files");
     words.remote = push->remote.len ? push->remote : STR("origin");
     if (!session_branch_valid(words.branch))

@@ -51,8 +51,8 @@ void agent_timer_add(struct agents *agents, int64_t period_s, void (*fn)(struct 
 void agent_timer_start(struct agents *agents);
 void agent_timer_stop(struct agents *agents);
 
-/* "***" in place of every secret this process knows (keys of backends, tokens in URLs); changes text
- * in place. For messages of others before they are stored or told. */
-void agent_mask(const struct agents *agents, char *text);
-/* Makes one known from now on. Too short ones are not taken: they would blot out common words. */
-void agent_secret_add(struct agents *agents, struct str secret);
+/* agent_mask() for JSON text, which stays JSON. */
+void agent_mask_json(const struct agents *agents, struct str team_id, char *text);
+/* Makes one known from now on; STR_NONE = the operator's. Too short ones are not taken: they would
+ * blot out common words. */
+void agent_secret_add(struct agents *agents, struct str team_id, struct str secret);

@@ -107,7 +107,8 @@ int agent_profiles_open(struct agents *agents, struct error *err)
 
         check_all(agents, &nobody, record, prefix, faults);
         agent_secret_add(
-            agents, json_get_str(json_object_get(config ? config : record, "options"), "apiKey"));
+            agents, STR_NONE,
+            json_get_str(json_object_get(config ? config : record, "options"), "apiKey"));
     }
     json_array_foreach(faults, i, fault) log_error("agent", "%s: %s", json_get_str(fault, "path").p,
                                                    json_get_str(fault, "message").p);

@@ -93,7 +93,7 @@ int backend_with_key(struct agents *agents, const struct agent_caller *caller,
     made->settings = settings;
     made->origin = origin;
     if (!str_copy(caller->team_id, made->team_id, sizeof(made->team_id)) ||
-        backend_make_provider(agents, &config, &made->provider, err) < 0) {
+        backend_make_provider(agents, caller->team_id, &config, &made->provider, err) < 0) {
         (void)pthread_rwlock_unlock(&agents->backends_lock);
         backend_free(made);
         return -1;

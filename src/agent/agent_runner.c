@@ -74,7 +74,7 @@ static int make_runner(struct agents *agents, const struct store_runner *row,
         .api_key = row->token.p ? arena_str(&arena, row->token).p : "",
     };
 
-    if (backend_make_provider(agents, &config, &backend->provider, err) < 0) {
+    if (backend_make_provider(agents, row->team_id, &config, &backend->provider, err) < 0) {
         backend_free(backend);
         return error_prefix(err, "runner '%s'", name);
     }

@@ -375,6 +375,7 @@ int agent_session_new(struct agents *agents, const struct agent_caller *caller,
     row.agent_token = settings->agent_token[0] ? str_of(settings->agent_token) : str_of(token);
     if (request->sandbox_id.len && share_server(agents, caller, &row, arena, err) < 0)
         return -1;
+    agent_secret_add(agents, caller->team_id, request->git_token);
     live = live_new(agents, caller, &row);
     keep_overrides(live, request);
     pass_keys(live);

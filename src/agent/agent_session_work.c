@@ -109,7 +109,7 @@ static int prepare_workspace(struct live_session *live, bool restored, struct er
     if (session_workspace(&place, &live->row, live->git_token, &dir, &clone_error, err) < 0)
         return -1;
     if (clone_error.code) {
-        agent_mask(live->agents, clone_error.message);
+        agent_mask(live->agents, live->caller.team_id, clone_error.message);
         session_tell(live, "git.clone.failed", json_pack("{s:s}", "message", clone_error.message));
     } else if (live->row.repo.len && !restored)
         session_tell(live, "git.clone.succeeded", NULL);
@@ -399,7 +399,7 @@ static void failed(struct live_session *live, const char *step, struct error *wh
     struct error err;
     bool last;
 
-    agent_mask(live->agents, why->message);
+    agent_mask(live->agents, live->caller.team_id, why->message);
     log_warn("session", "id=%.*s %s failed: %s", STR_ARG(live->row.id), step, why->message);
     (void)pthread_mutex_lock(&live->lock);
     last = ++live->failures >= SESSION_TRIES || why->code == ERROR_INVALID ||
@@ -477,7 +477,7 @@ static void turn_over(struct live_session *live)
     if (r < 0 && live->prompt_taken && err.code != ERROR_INVALID)
         live->orphan_id = live->prompt_id; /* the agent is at it, only the connection broke */
     else if (r < 0) {
-        agent_mask(live->agents, err.message);
+        agent_mask(live->agents, live->caller.team_id, err.message);
         session_event(live, "agent.turn.failed", json_pack("{s:s}", "message", err.message));
     } else
         session_event(live, "agent.turn.completed",

@@ -99,13 +99,19 @@ static void on_end(void *arg, int exit_code, const struct error *why)
 
 /* ---- to the browser ---- */
 
+static void close_failed(struct terminal *terminal, struct error *why)
+{
+    agent_mask(terminal->v1->config.agents, terminal->caller.team_id, why->message);
+    v1_socket_close(terminal->socket, WEBSOCKET_FAILED, str_of(why->message));
+}
+
 static void close_ended(struct terminal *terminal)
 {
     char reason[64];
 
     (void)snprintf(reason, sizeof(reason), "exited with %d", terminal->exit_code);
     if (terminal->lost)
-        v1_socket_close(terminal->socket, WEBSOCKET_FAILED, str_of(terminal->why.message));
+        close_failed(terminal, &terminal->why);
     else
         v1_socket_close(terminal->socket, WEBSOCKET_NORMAL, str_of(reason));
 }
@@ -235,9 +241,9 @@ static void open_done(struct work *work)
     if (!terminal->socket) {
         leave(terminal); /* the browser was faster */
     } else if (!terminal->terminal) {
+        close_failed(terminal, &terminal->err);
         log_warn("v1", "no terminal in sandbox=%.*s: %s", STR_ARG(terminal->request.sandbox_id),
                  terminal->err.message);
-        v1_socket_close(terminal->socket, WEBSOCKET_FAILED, str_of(terminal->err.message));
     } else {
         (void)snprintf(text, sizeof(text), "{\"type\":\"ready\",\"terminal_id\":\"%s\"}",
                        terminal->id);

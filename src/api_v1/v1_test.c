@@ -346,3 +346,18 @@ TEST(v1_sse_text)
     CHECK_STR(v1_sse_plain_name(STR("process.output")), "command_output");
     CHECK_STR(v1_sse_plain_name(STR("session.created")), "session.created");
 }
+
+TEST(errors_hold_no_secret)
+{
+    auto_json json_t *json = NULL;
+    struct str message;
+
+    /* A provider that repeats the key it refuses. */
+    v1_fake.fail = (struct error){.code = ERROR_UNAUTHORIZED,
+                                  .message = "refuses our key " V1_FAKE_SECRET ": disabled"};
+    CHECK_INT(request("POST", ONE "/pause", NULL, &json), 502);
+    v1_fake.fail = (struct error){0};
+    message = json_get_str(json_object_get(json, "error"), "message");
+    CHECK(str_find_str(message, STR("refuses our key ***")) >= 0);
+    CHECK(str_find_str(message, STR(V1_FAKE_SECRET)) < 0);
+}
