@@ -4,7 +4,8 @@
 #include "agent/agent_backend.h"
 #include "agent/agent_internal.h"
 
-enum { BACKEND_RUNNERS_MAX = 1024 };
+/* What a team adds stays until the process ends, so it is bounded for each. */
+enum { BACKEND_RUNNERS_MAX = 4096, BACKEND_TEAM_RUNNERS_MAX = 256, BACKEND_TEAM_KEYS_MAX = 64 };
 
 /* In a list that only grows until the runtime is closed: pointers to backends stay good. */
 struct agent_backend {

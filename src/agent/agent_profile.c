@@ -14,7 +14,7 @@
 #include "store/store_runtime.h"
 #include "json/json_shape.h"
 
-enum { PROFILE_BYTES_MAX = 256 << 10, PROFILES_MAX = 1000, DEFAULT_LIFETIME_S = 7 * 24 * 3600 };
+enum { PROFILE_BYTES_MAX = 64 << 10, DEFAULT_LIFETIME_S = 7 * 24 * 3600 };
 
 const char *agent_permission_name(enum agent_permission mode)
 {
@@ -209,7 +209,7 @@ static int put_record(struct agents *agents, const struct agent_caller *caller, 
                                                      .record = str_of(text),
                                                      .created_at_us = now,
                                                      .updated_at_us = now},
-                             err);
+                             PROFILES_MAX, err);
 }
 
 int agent_profile_put(struct agents *agents, const struct agent_caller *caller, struct str name,
