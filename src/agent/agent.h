@@ -32,6 +32,9 @@ struct agents_config {
     struct fetch *fetch;
     const struct provider_embedded *embedded; /* NULL: no engine in this process */
     const char *server_url;                   /* how clients reach this server; in answers */
+    /* The operator's own team. Others get nothing of the server's environment, and URLs they give
+     * (runners, callbacks) must be public. NULL: all teams are the operator's. */
+    const char *operator_team;
     /* Makes the providers; NULL = provider_new(). Tests put a fake here. */
     int (*provider_new)(const struct provider_config *config, struct provider **out,
                         struct error *err);

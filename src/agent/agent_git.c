@@ -81,16 +81,49 @@ void session_repo_name(struct str repo, struct arena *arena, struct str *out)
     *out = arena_str(arena, name);
 }
 
+/* "host/path" of any form of URL, without scheme, user, ".git" and slashes around. */
+static struct str place_of(struct str repo, size_t *out_host)
+{
+    ptrdiff_t scheme = str_find_str(repo, STR("://")), at;
+
+    if (scheme >= 0)
+        repo = str_skip(repo, (size_t)scheme + 3);
+    for (*out_host = 0; *out_host < repo.len && repo.p[*out_host] != '/'; (*out_host)++)
+        ;
+    at = str_find(str_n(repo.p, *out_host), '@');
+    if (at >= 0) {
+        repo = str_skip(repo, (size_t)at + 1);
+        *out_host -= (size_t)at + 1;
+    }
+    /* user@host:path */
+    if (scheme < 0 && str_find(str_n(repo.p, *out_host), ':') >= 0)
+        *out_host = (size_t)str_find(repo, ':');
+    while (repo.len && repo.p[repo.len - 1] == '/')
+        repo.len--;
+    if (str_ends(repo, STR(".git")))
+        repo.len -= 4;
+    return repo;
+}
+
+/* The host is part of it: another server's repository of the same name is another. */
 void session_alias(struct str repo, struct str branch, struct arena *arena, struct str *out)
 {
-    struct str owner, name;
+    struct str owner, name, place;
     struct str ref = branch.len ? branch : STR("main");
-    const char *host = str_find_str(repo, STR("github.com")) >= 0 ? "github" : "git";
+    size_t host;
 
     *out = STR("");
-    if (owner_and_name(repo, &owner, &name))
-        *out = str_of(arena_printf(arena, "%s/%.*s/%.*s#%.*s", host, STR_ARG(owner), STR_ARG(name),
+    if (!owner_and_name(repo, &owner, &name))
+        return;
+    place = place_of(repo, &host);
+    if (str_eq_nocase(str_n(place.p, host), STR("github.com")))
+        *out = str_of(arena_printf(arena, "github/%.*s#%.*s", STR_ARG(str_skip(place, host + 1)),
                                    STR_ARG(ref)));
+    else if (host == 0)
+        *out = str_of(arena_printf(arena, "git%.*s#%.*s", STR_ARG(place), STR_ARG(ref)));
+    else
+        *out = str_of(arena_printf(arena, "git/%.*s/%.*s#%.*s", (int)host, place.p,
+                                   STR_ARG(str_skip(place, host + 1)), STR_ARG(ref)));
 }
 
 const char *session_push_class(struct str text)

@@ -45,6 +45,11 @@ void agent_jobs_close(struct agents *agents);
 int agent_sessions_open(struct agents *agents, struct error *err);
 void agent_sessions_close(struct agents *agents);
 
+/* The operator's own team. */
+bool agent_is_operator(const struct agents *agents, struct str team_id);
+/* URLs of this team must not lead into our own networks. */
+bool agent_public_only(const struct agents *agents, struct str team_id);
+
 /* fn(agents) every period_s, each on a thread of its own, so that a slow one delays no other. For
  * what no event can start. Before agent_timer_start(). */
 void agent_timer_add(struct agents *agents, int64_t period_s, void (*fn)(struct agents *agents));

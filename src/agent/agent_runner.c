@@ -72,6 +72,7 @@ static int make_runner(struct agents *agents, const struct store_runner *row,
         .api_url = url,
         .domain = "",
         .api_key = row->token.p ? arena_str(&arena, row->token).p : "",
+        .public_only = agent_public_only(agents, row->team_id),
     };
 
     if (backend_make_provider(agents, row->team_id, &config, &backend->provider, err) < 0) {

@@ -279,15 +279,16 @@ static void keep_overrides(struct live_session *live, const struct agent_session
     }
 }
 
-/* Keys of models and of the repository that the agent needs are taken from this server's own
- * environment when the request has none. */
+/* Keys of models that the agent needs are taken from this server's own environment when the request
+ * has none: for the operator's team, since whoever has a session can read them. */
 static void pass_keys(struct live_session *live)
 {
     static const char *const names[] = {"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_BASE_URL",
                                         "ANTHROPIC_BASE_URL"};
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        const char *value = getenv(names[i]);
+        const char *value =
+            agent_is_operator(live->agents, live->row.team_id) ? getenv(names[i]) : NULL;
 
         if (value && value[0] && !json_object_get(live->overrides.env, names[i]))
             (void)json_object_set_new(live->overrides.env, names[i], json_string(value));

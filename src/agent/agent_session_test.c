@@ -49,7 +49,15 @@ TEST(aliases_and_folders)
     } rows[] = {
         {"https://github.com/own/rep.git", "dev", "github/own/rep#dev", "rep"},
         {"git@github.com:own/rep.git", "", "github/own/rep#main", "rep"},
-        {"https://git.example/a/b/c/", "x", "git/b/c#x", "c"},
+        {"https://git.example/a/b/c/", "x", "git/git.example/a/b/c#x", "c"},
+        {"git@git.example:own/rep.git", "", "git/git.example/own/rep#main", "rep"},
+        {"/srv/git/rep.git", "", "git/srv/git/rep#main", "rep"},
+        /* Names do not stand for the host they are at. */
+        {"https://evil.example/github.com/own/rep", "", "git/evil.example/github.com/own/rep#main",
+         "rep"},
+        {"https://github.com@evil.example/own/rep", "", "git/evil.example/own/rep#main", "rep"},
+        {"https://github.com.evil.example/own/rep", "", "git/github.com.evil.example/own/rep#main",
+         "rep"},
         {"git://127.0.0.1/rep", "", "git/127.0.0.1/rep#main", "rep"},
         {"", "", "", "repo"},
     };

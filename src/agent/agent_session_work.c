@@ -136,6 +136,7 @@ static int set_target(struct live_session *live, struct error *err)
     (void)pthread_mutex_lock(&live->lock);
     *target = (struct acp_target){.server_id = live->row.acp_server.p, .agent = live->row.agent.p};
     target->base_url = keep(live, endpoint.local_url).p;
+    target->public_only = endpoint.public_only;
     live->public_url = keep(live, endpoint.url);
     for (size_t i = 0; i < endpoint.header_count; i++)
         target->headers[target->header_count++] = (struct http_header){

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "account/team.h"
 #include "agent/agent.h"
 #include "agent/agent_backend.h"
 #include "agent/agent_settings.h"
@@ -102,7 +103,8 @@ int runtime_open(const struct runtime_config *config, struct runtime **out, stru
     struct agents_config agents = {.store = config->store,
                                    .settings = &runtime->settings,
                                    .embedded = &runtime->embedded,
-                                   .server_url = config->url};
+                                   .server_url = config->url,
+                                   .operator_team = TEAM_DEFAULT_ID};
 
     *out = runtime;
     runtime->config = *config;
