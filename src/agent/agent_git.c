@@ -9,6 +9,7 @@
 #include "agent/agent_session_internal.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "json/json_shape.h"
 
 enum { PUSH_TIMEOUT_MS = 120000, PUSH_TRIES = 3 };
 
@@ -271,9 +272,9 @@ int session_push(struct live_session *live, const struct agent_push *push, struc
     r = push_tries(live, &place, &words, &commit, &cause);
     if (r < 0) {
         session_tell(live, "git.push.failed",
-                     json_pack("{s:s%,s:s,s:s}", "branch", words.branch.p, words.branch.len,
+                     json_pack("{s:s%,s:s,s:o}", "branch", words.branch.p, words.branch.len,
                                "class", session_push_class(str_of(cause.message)), "message",
-                               cause.message));
+                               json_str(str_of(cause.message))));
         *err = cause;
         return -1;
     }
@@ -282,7 +283,7 @@ int session_push(struct live_session *live, const struct agent_push *push, struc
     out->nothing = str_is(str_split(&rest, '\n'), "nothing");
     out->commit = arena_str(arena, str_trim(rest));
     session_tell(live, "git.push.succeeded",
-                 json_pack("{s:s%,s:s}", "branch", words.branch.p, words.branch.len, "commit",
-                           out->commit.p));
+                 json_pack("{s:s%,s:o}", "branch", words.branch.p, words.branch.len, "commit",
+                           json_str(out->commit)));
     return 0;
 }

@@ -177,7 +177,7 @@ static int parse_body(struct v1_call *call, struct error *err)
 }
 
 /* Whose sandboxes these must be: body, then query, then header. */
-static void find_agent(struct v1_call *call)
+static int find_agent(struct v1_call *call, struct error *err)
 {
     struct str given = json_get_str(call->json, "agent_id");
     auto_buf struct buf text = {0};
@@ -187,7 +187,12 @@ static void find_agent(struct v1_call *call)
         given = buf_str(&text);
     if (!given.len)
         given = call->agent_header;
+    if (given.len > V1_AGENT_ID_MAX ||
+        (given.len && (memchr(given.p, '\0', given.len) || !str_valid_utf8(given))))
+        return error_set(err, ERROR_INVALID, "'agent_id' must be at most %d bytes of text",
+                         V1_AGENT_ID_MAX);
     call->caller.agent_id = given.len ? arena_str(&call->arena, given) : STR_NONE;
+    return 0;
 }
 
 static int serve(struct v1_call *call, struct error *err)
@@ -196,7 +201,8 @@ static int serve(struct v1_call *call, struct error *err)
         return -1;
     if (!(call->route->flags & V1_RAW) && parse_body(call, err) < 0)
         return -1;
-    find_agent(call);
+    if (find_agent(call, err) < 0)
+        return -1;
     return call->route->handler(call, err);
 }
 

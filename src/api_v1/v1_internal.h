@@ -23,6 +23,7 @@ enum {
     V1_HEADERS_MAX = 8,
     V1_PARAMS_MAX = 2,
     V1_REQUEST_ID_SIZE = 17,
+    V1_AGENT_ID_MAX = 256,
     V1_PIPE_MAX = 256 * 1024, /* bytes between a worker and its loop */
 };
 
