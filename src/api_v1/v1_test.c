@@ -361,3 +361,30 @@ TEST(errors_hold_no_secret)
     CHECK(str_find_str(message, STR("refuses our key ***")) >= 0);
     CHECK(str_find_str(message, STR(V1_FAKE_SECRET)) < 0);
 }
+
+TEST(a_team_leaves_room_for_others)
+{
+    struct v1 *edge = v1_new(&(struct v1_config){.team_calls_max = 2});
+    struct error err = {0};
+
+    for (int round = 0; round < 2; round++) {
+        CHECK_INT(v1_share_take(edge, STR("a"), V1_SHARE_CALL, &err), 0);
+        CHECK_INT(v1_share_take(edge, STR("a"), V1_SHARE_CALL, &err), 0);
+        CHECK_INT(v1_share_take(edge, STR("a"), V1_SHARE_CALL, &err), -1);
+        CHECK_INT(err.code, ERROR_QUOTA);
+        CHECK_INT(v1_share_take(edge, STR("b"), V1_SHARE_CALL, &err), 0);
+        v1_share_give(edge, STR("a"), V1_SHARE_CALL);
+        CHECK_INT(v1_share_take(edge, STR("a"), V1_SHARE_CALL, &err), 0);
+        v1_share_give(edge, STR("a"), V1_SHARE_CALL);
+        v1_share_give(edge, STR("a"), V1_SHARE_CALL);
+        v1_share_give(edge, STR("b"), V1_SHARE_CALL);
+    }
+    for (int i = 0; i < V1_TEAM_STREAMS_MAX; i++)
+        CHECK_INT(v1_share_take(edge, STR("a"), V1_SHARE_STREAM, &err), 0);
+    CHECK_INT(v1_share_take(edge, STR("a"), V1_SHARE_STREAM, &err), -1);
+    CHECK_INT(v1_share_take(edge, STR("a"), V1_SHARE_CALL, &err), 0);
+    for (int i = 0; i < V1_TEAM_STREAMS_MAX; i++)
+        v1_share_give(edge, STR("a"), V1_SHARE_STREAM);
+    v1_share_give(edge, STR("a"), V1_SHARE_CALL);
+    v1_free(edge);
+}

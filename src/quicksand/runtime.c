@@ -24,7 +24,8 @@
 
 enum {
     FILE_MAX = 1024 * 1024,
-    THREADS_MAX = 512, /* each waits for one command, upload, ... */
+    THREADS_MAX = 512,                      /* each waits for one command, upload, ... */
+    TEAM_THREADS_MAX = THREADS_MAX / 4 * 3, /* so that other teams find some */
     QUEUE_MAX = 1024,
     STOP_MS = 2000,
 };
@@ -122,7 +123,8 @@ int runtime_open(const struct runtime_config *config, struct runtime **out, stru
     runtime->v1 = v1_new(&(struct v1_config){.agents = runtime->agents,
                                              .keys = config->keys,
                                              .store = config->store,
-                                             .workers = runtime->workers});
+                                             .workers = runtime->workers,
+                                             .team_calls_max = TEAM_THREADS_MAX});
     return 0;
 }
 
