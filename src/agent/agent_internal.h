@@ -50,6 +50,11 @@ bool agent_is_operator(const struct agents *agents, struct str team_id);
 /* URLs of this team must not lead into our own networks. */
 bool agent_public_only(const struct agents *agents, struct str team_id);
 
+/* With a list of allowed commands: no variable that changes what is run, no hook that is not on it.
+ * ERROR_FORBIDDEN. Either may be NULL. */
+int agent_command_check_env(struct agents *agents, const json_t *env, struct error *err);
+int agent_command_check_hooks(struct agents *agents, const json_t *hooks, struct error *err);
+
 /* fn(agents) every period_s, each on a thread of its own, so that a slow one delays no other. For
  * what no event can start. Before agent_timer_start(). */
 void agent_timer_add(struct agents *agents, int64_t period_s, void (*fn)(struct agents *agents));

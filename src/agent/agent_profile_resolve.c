@@ -309,6 +309,15 @@ int agent_profile_resolve(struct agents *agents, const struct agent_caller *call
                    : error_prefix(err, "agent type '%.*s'", STR_ARG(overrides->agent_type));
     }
     out->tree = profile_flatten(record, &harness);
+    /* What the operator's own profile says was not meant by commands.allow. */
+    if (agent_command_check_env(agents, overrides->env, err) < 0 ||
+        (!read_only &&
+         (agent_command_check_env(agents, json_object_get(out->tree, "envVars"), err) < 0 ||
+          agent_command_check_hooks(agents, json_object_get(out->tree, "onCreate"), err) < 0 ||
+          agent_command_check_hooks(agents, json_object_get(out->tree, "onResume"), err) < 0))) {
+        agent_profile_done(out);
+        return -1;
+    }
     if (!out->tree)
         return error_set(err, ERROR_INVALID, "profile '%.*s' is not an object", STR_ARG(out->name));
     if (choose_backend(agents, caller, overrides, out, err) < 0 ||

@@ -388,3 +388,12 @@ TEST(a_team_leaves_room_for_others)
     v1_share_give(edge, STR("a"), V1_SHARE_CALL);
     v1_free(edge);
 }
+
+TEST(cursors_have_an_end)
+{
+    check_error("GET", ONE "/processes/job_1/logs?after=9223372036854775807", NULL, 400, "invalid",
+                false);
+    check_error("GET", ONE "/processes/job_1/logs?after=-1", NULL, 400, "invalid", false);
+    check_error("GET", ONE "/processes/job_1/logs?after=99999999999999999999", NULL, 400, "invalid",
+                false);
+}
