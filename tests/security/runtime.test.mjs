@@ -55,6 +55,12 @@ function upgrade(target, headers = {}, protocols = []) {
   })
 }
 
+async function putAgent(id) {
+  const put = await one.v1('PUT', `/sandboxes/${id}/files?path=.local/bin/sandbox-agent`, hostile, { headers: { 'content-type': 'application/octet-stream' } })
+  assert.ok(put.status < 300, put.text)
+  await one.execute(id, 'chmod +x ~/.local/bin/sandbox-agent')
+}
+
 describe('another team', () => {
   let box, job, snapshot, session, ids
   before(async () => {
@@ -250,13 +256,11 @@ describe('a hostile agent', () => {
   const execute = (command) => one.execute(box.id, command)
   before(async () => {
     box = await one.create({ persistent: true })
-    const file = encodeURIComponent('/home/user/.local/bin/sandbox-agent')
-    assert.ok((await one.v1('PUT', `/sandboxes/${box.id}/files?path=${file}`, hostile, { headers: { 'content-type': 'application/octet-stream' } })).status < 300)
-    await execute('chmod +x ~/.local/bin/sandbox-agent')
+    await putAgent(box.id)
   })
 
   async function begin(mode) {
-    await execute(`pkill -f [s]andbox-agent; echo ${mode} >/tmp/mode`)
+    await execute(`pkill -f [s]andbox-agent; echo ${mode} >~/mode`)
     return (await one.ok(201, 'POST', '/sessions', { agent: 'mock', sandbox_id: box.id, wait: true })).id
   }
   const get = (id) => one.ok(200, 'GET', `/sessions/${id}`)
@@ -337,6 +341,15 @@ describe('a plain process', () => {
     assert.doesNotMatch((await run('env')).stdout, /e2b_|sk-/)
     for (const target of [`${data}/store/quicksand.db`, '/etc/shadow', '../../../../../../etc/shadow', `/proc/${pid}/environ`])
       assert.ok((await one.v1('GET', `/sandboxes/${box.id}/files?path=${encodeURIComponent(target)}`)).status >= 400, target)
+    await one.remove(box.id)
+  })
+  test('its agent listens for the server only', async () => {
+    const box = await one.create({ provider: 'local', network: { mode: 'allow-all' } })
+    await putAgent(box.id)
+    await one.execute(box.id, 'echo break >~/mode')
+    const { id } = await one.ok(201, 'POST', '/sessions', { agent: 'mock', sandbox_id: box.id, provider: 'local', network: { mode: 'allow-all' }, wait: true })
+    assert.match((await one.execute(box.id, 'cat ~/words')).stdout, / --host 127\.0\.0\.1 --port \d{5} /)
+    await one.v1('DELETE', `/sessions/${id}`)
     await one.remove(box.id)
   })
 })
