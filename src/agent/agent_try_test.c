@@ -375,5 +375,6 @@ TEST(runners_of_a_team_are_bounded)
     CHECK_INT(made, 256);
     CHECK_INT(why.code, ERROR_QUOTA);
     env.caller.team_id = STR("t2");
+    runner.token = STR_NONE;
     OK(agent_runner_register(env.agents, &env.caller, &runner, &err));
 }

@@ -158,7 +158,7 @@ static void on_exchange_done(struct http_exchange *ex, void *arg)
 
     call->ex = NULL;
     v1_pipe_close(&call->pipe);
-    if (call->working)
+    if (call->working || !v1_share_leave(call))
         return;
     log_request(call, !http_finished(ex) ? " client=gone" : call->status ? "" : " refused=body");
     call_free(call);
@@ -212,11 +212,13 @@ static int serve(struct v1_call *call, struct error *err)
 
     if (call->route->flags & V1_PUBLIC)
         return answer(call, err);
-    if (v1_auth(call, err) < 0 ||
-        v1_share_take(call->v1, call->caller.team_id, V1_SHARE_CALL, err) < 0)
+    if (v1_auth(call, err) < 0)
         return -1;
+    call->must_wait = !v1_share_take(call->v1, call->caller.team_id);
+    if (call->must_wait)
+        return 0;
     r = answer(call, err);
-    v1_share_give(call->v1, call->caller.team_id, V1_SHARE_CALL);
+    v1_share_give(call->v1, call->caller.team_id);
     return r;
 }
 
@@ -227,7 +229,63 @@ static void run(struct work *work)
 
     if (serve(call, &err) < 0)
         v1_fail(call, &err);
-    v1_audit(call);
+    if (!call->must_wait)
+        v1_audit(call);
+}
+
+static void done(struct work *work);
+
+/* A request that ends before a worker is needed. */
+static void refuse(struct v1_call *call, int status, const char *code, const char *message)
+{
+    v1_refuse(call, status, code, message, NULL);
+    reply(call);
+}
+
+static bool try_queue(struct v1_call *call)
+{
+    call->work = (struct work){.run = run, .done = done, .loop = call->loop};
+    call->working = true;
+    if (workers_run(call->v1->config.workers, &call->work) == 0)
+        return true;
+    call->working = false;
+    return false;
+}
+
+static void refuse_busy(struct v1_call *call)
+{
+    refuse(call, 503, "unavailable", "the server is busy; try again in a second");
+}
+
+static void queue(struct v1_call *call)
+{
+    if (!try_queue(call))
+        refuse_busy(call);
+}
+
+/* Its turn has come. */
+static void on_called(struct loop_job *job)
+{
+    struct v1_call *call = container_of(job, struct v1_call, line_job);
+
+    v1_share_called(call);
+    if (call->ex && try_queue(call))
+        return;
+    v1_share_pass(call);
+    if (call->ex) {
+        refuse_busy(call);
+        return;
+    }
+    log_request(call, " client=gone");
+    call_free(call);
+}
+
+static void wait_in_line(struct v1_call *call)
+{
+    call->must_wait = false;
+    call->line_job.fn = on_called;
+    if (v1_share_wait(call) < 0)
+        refuse(call, 429, "quota", "your team has too many requests waiting for its own to end");
 }
 
 static void done(struct work *work)
@@ -235,6 +293,10 @@ static void done(struct work *work)
     struct v1_call *call = container_of(work, struct v1_call, work);
 
     call->working = false;
+    if (call->ex && call->must_wait) {
+        wait_in_line(call);
+        return;
+    }
     if (call->ex && call->take_over) {
         call->take_over(call);
         log_request(call, " stream");
@@ -253,23 +315,6 @@ static void done(struct work *work)
     }
     log_request(call, " client=gone");
     call_free(call);
-}
-
-/* A request that ends before a worker is needed. */
-static void refuse(struct v1_call *call, int status, const char *code, const char *message)
-{
-    v1_refuse(call, status, code, message, NULL);
-    reply(call);
-}
-
-static void queue(struct v1_call *call)
-{
-    call->work = (struct work){.run = run, .done = done, .loop = call->loop};
-    call->working = true;
-    if (workers_run(call->v1->config.workers, &call->work) == 0)
-        return;
-    call->working = false;
-    refuse(call, 503, "unavailable", "the server is busy; try again in a second");
 }
 
 static void on_body(struct http_exchange *ex, struct str body, void *arg)

@@ -26,7 +26,8 @@ enum {
     V1_REQUEST_ID_SIZE = 17,
     V1_AGENT_ID_MAX = 256,
     V1_TEAM_STREAMS_MAX = 4096,
-    V1_PIPE_MAX = 256 * 1024, /* bytes between a worker and its loop */
+    V1_TEAM_WAITING_MAX = 1024, /* requests that wait for a worker */
+    V1_PIPE_MAX = 256 * 1024,   /* bytes between a worker and its loop */
 };
 
 struct v1 {
@@ -74,6 +75,11 @@ struct v1_call {
     struct http_header headers[V1_HEADERS_MAX];
     size_t header_count;
 
+    bool must_wait;                                            /* its team has its workers taken */
+    enum { V1_LINE_NONE, V1_LINE_WAITS, V1_LINE_CALLED } line; /* under the lock of v1 */
+    struct list line_link;
+    struct loop_job line_job;
+
     struct v1_pipe pipe; /* of a streamed body or answer */
     /* On the loop, instead of an answer: takes the exchange over. call goes on to exist until it
      * returns. */
@@ -118,10 +124,21 @@ void v1_audit(struct v1_call *call);
 
 /* ---- v1_share.c ---- */
 
-enum v1_share { V1_SHARE_CALL, V1_SHARE_STREAM, V1_SHARES };
-/* ERROR_QUOTA when the team has as many as it may. Any thread; what was taken is given back. */
-int v1_share_take(struct v1 *v1, struct str team_id, enum v1_share what, struct error *err);
-void v1_share_give(struct v1 *v1, struct str team_id, enum v1_share what);
+/* A worker for a request of the team; false: it has to wait. What was taken is given back. Any thread. */
+bool v1_share_take(struct v1 *v1, struct str team_id);
+void v1_share_give(struct v1 *v1, struct str team_id);
+/* On the loop. Puts the call at the end of its team's line; call->line_job is posted when it may try
+ * again, with V1_LINE_CALLED. -1: the line is too long. */
+int v1_share_wait(struct v1_call *call);
+/* On the loop, when its client has gone: out of the line. False: its job is posted already. */
+bool v1_share_leave(struct v1_call *call);
+/* On the loop, in line_job, first: it is not in the line any more. */
+void v1_share_called(struct v1_call *call);
+/* It does not use its turn: the next one may try. */
+void v1_share_pass(struct v1_call *call);
+/* One more event stream or terminal. ERROR_QUOTA. */
+int v1_share_stream(struct v1 *v1, struct str team_id, struct error *err);
+void v1_share_stream_end(struct v1 *v1, struct str team_id);
 
 /* ---- v1_errors.c ---- */
 

@@ -97,7 +97,7 @@ static void close_stream(struct sse *sse)
     sse->ex = NULL;
     v1_stream_remove(sse->v1, &sse->stream);
     agent_watch_free(sse->watch);
-    v1_share_give(sse->v1, sse->caller.team_id, V1_SHARE_STREAM);
+    v1_share_stream_end(sse->v1, sse->caller.team_id);
     if (had_timer)
         uv_close((uv_handle_t *)&sse->timer, on_timer_closed);
     if (atomic_load(&sse->woken))
@@ -310,7 +310,7 @@ int v1_sse_open(struct v1_call *call, const struct v1_sse_options *options, stru
     struct agent_event_texts events = {0};
     struct sse *sse;
 
-    if (v1_share_take(call->v1, call->caller.team_id, V1_SHARE_STREAM, err) < 0)
+    if (v1_share_stream(call->v1, call->caller.team_id, err) < 0)
         return -1;
     sse = sse_new(call, options);
     sse->since = options->since >= 0 ? options->since : clock_wall_us();

@@ -51,7 +51,7 @@ static void unref(struct terminal *terminal)
 {
     if (atomic_fetch_sub(&terminal->holds, 1) > 1)
         return;
-    v1_share_give(terminal->v1, terminal->caller.team_id, V1_SHARE_STREAM);
+    v1_share_stream_end(terminal->v1, terminal->caller.team_id);
     (void)pthread_mutex_destroy(&terminal->lock);
     buf_done(&terminal->output);
     arena_done(&terminal->arena);
@@ -314,7 +314,7 @@ static int prepare(struct v1_call *call, struct str sandbox_id, struct str sessi
         v1_query_int(call, "rows", 1, SIDE_MAX, &rows, err) < 0 ||
         v1_query_str(call, "terminal_id", &id, err) < 0 ||
         v1_query_str(call, "cwd", &cwd, err) < 0 ||
-        v1_share_take(call->v1, call->caller.team_id, V1_SHARE_STREAM, err) < 0)
+        v1_share_stream(call->v1, call->caller.team_id, err) < 0)
         return -1;
     terminal = xcalloc(1, sizeof(*terminal));
     terminal->v1 = call->v1;

@@ -368,24 +368,26 @@ TEST(a_team_leaves_room_for_others)
     struct error err = {0};
 
     for (int round = 0; round < 2; round++) {
-        CHECK_INT(v1_share_take(edge, STR("a"), V1_SHARE_CALL, &err), 0);
-        CHECK_INT(v1_share_take(edge, STR("a"), V1_SHARE_CALL, &err), 0);
-        CHECK_INT(v1_share_take(edge, STR("a"), V1_SHARE_CALL, &err), -1);
-        CHECK_INT(err.code, ERROR_QUOTA);
-        CHECK_INT(v1_share_take(edge, STR("b"), V1_SHARE_CALL, &err), 0);
-        v1_share_give(edge, STR("a"), V1_SHARE_CALL);
-        CHECK_INT(v1_share_take(edge, STR("a"), V1_SHARE_CALL, &err), 0);
-        v1_share_give(edge, STR("a"), V1_SHARE_CALL);
-        v1_share_give(edge, STR("a"), V1_SHARE_CALL);
-        v1_share_give(edge, STR("b"), V1_SHARE_CALL);
+        CHECK(v1_share_take(edge, STR("a")));
+        CHECK(v1_share_take(edge, STR("a")));
+        CHECK(!v1_share_take(edge, STR("a")));
+        CHECK(v1_share_take(edge, STR("b")));
+        v1_share_give(edge, STR("a"));
+        CHECK(v1_share_take(edge, STR("a")));
+        v1_share_give(edge, STR("a"));
+        v1_share_give(edge, STR("a"));
+        v1_share_give(edge, STR("b"));
+        CHECK_INT(edge->shares.count, 0);
     }
     for (int i = 0; i < V1_TEAM_STREAMS_MAX; i++)
-        CHECK_INT(v1_share_take(edge, STR("a"), V1_SHARE_STREAM, &err), 0);
-    CHECK_INT(v1_share_take(edge, STR("a"), V1_SHARE_STREAM, &err), -1);
-    CHECK_INT(v1_share_take(edge, STR("a"), V1_SHARE_CALL, &err), 0);
+        CHECK_INT(v1_share_stream(edge, STR("a"), &err), 0);
+    CHECK_INT(v1_share_stream(edge, STR("a"), &err), -1);
+    CHECK_INT(err.code, ERROR_QUOTA);
+    CHECK(v1_share_take(edge, STR("a")));
     for (int i = 0; i < V1_TEAM_STREAMS_MAX; i++)
-        v1_share_give(edge, STR("a"), V1_SHARE_STREAM);
-    v1_share_give(edge, STR("a"), V1_SHARE_CALL);
+        v1_share_stream_end(edge, STR("a"));
+    v1_share_give(edge, STR("a"));
+    CHECK_INT(edge->shares.count, 0);
     v1_free(edge);
 }
 
