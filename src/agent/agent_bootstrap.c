@@ -3,6 +3,7 @@
  * All of it by scripts that are constant; names and secrets reach them through their environment. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -139,6 +140,13 @@ static char *clone_command(const char *template)
     return buf_take(&out);
 }
 
+/* What the sandbox printed: it may be anything. */
+static bool plain_path(struct str path)
+{
+    return str_starts(path, STR("/")) && path.len < PATH_MAX && str_valid_utf8(path) &&
+           str_find(path, '\n') < 0 && str_find(path, '\0') < 0;
+}
+
 int session_workspace(const struct session_place *place, const struct store_session *row,
                       const char *git_token, char **out_dir, struct error *out_clone_error,
                       struct error *err)
@@ -169,6 +177,8 @@ int session_workspace(const struct session_place *place, const struct store_sess
         if (result.exit_code != 7)
             r = error_set(err, ERROR_INTERNAL, "cannot prepare the workspace: %.*s", STR_ARG(told));
     }
+    if (r == 0 && !plain_path(str_trim(buf_str(&result.out))))
+        r = error_set(err, ERROR_UNAVAILABLE, "the sandbox does not say where its workspace is");
     if (r == 0)
         *out_dir = str_dup(str_trim(buf_str(&result.out)));
     agent_result_done(&result);

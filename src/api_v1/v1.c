@@ -41,6 +41,7 @@ struct v1 *v1_new(const struct v1_config *config)
     v1->config = *config;
     (void)pthread_mutex_init(&v1->lock, NULL);
     list_init(&v1->streams);
+    map_init(&v1->shares);
     return v1;
 }
 
@@ -48,6 +49,7 @@ void v1_free(struct v1 *v1)
 {
     if (!v1)
         return;
+    map_done(&v1->shares);
     (void)pthread_mutex_destroy(&v1->lock);
     free(v1);
 }
@@ -177,7 +179,7 @@ static int parse_body(struct v1_call *call, struct error *err)
 }
 
 /* Whose sandboxes these must be: body, then query, then header. */
-static void find_agent(struct v1_call *call)
+static int find_agent(struct v1_call *call, struct error *err)
 {
     struct str given = json_get_str(call->json, "agent_id");
     auto_buf struct buf text = {0};
@@ -187,17 +189,35 @@ static void find_agent(struct v1_call *call)
         given = buf_str(&text);
     if (!given.len)
         given = call->agent_header;
+    if (given.len > V1_AGENT_ID_MAX ||
+        (given.len && (memchr(given.p, '\0', given.len) || !str_valid_utf8(given))))
+        return error_set(err, ERROR_INVALID, "'agent_id' must be at most %d bytes of text",
+                         V1_AGENT_ID_MAX);
     call->caller.agent_id = given.len ? arena_str(&call->arena, given) : STR_NONE;
+    return 0;
+}
+
+static int answer(struct v1_call *call, struct error *err)
+{
+    if (!(call->route->flags & V1_RAW) && parse_body(call, err) < 0)
+        return -1;
+    if (find_agent(call, err) < 0)
+        return -1;
+    return call->route->handler(call, err);
 }
 
 static int serve(struct v1_call *call, struct error *err)
 {
-    if (!(call->route->flags & V1_PUBLIC) && v1_auth(call, err) < 0)
+    int r;
+
+    if (call->route->flags & V1_PUBLIC)
+        return answer(call, err);
+    if (v1_auth(call, err) < 0 ||
+        v1_share_take(call->v1, call->caller.team_id, V1_SHARE_CALL, err) < 0)
         return -1;
-    if (!(call->route->flags & V1_RAW) && parse_body(call, err) < 0)
-        return -1;
-    find_agent(call);
-    return call->route->handler(call, err);
+    r = answer(call, err);
+    v1_share_give(call->v1, call->caller.team_id, V1_SHARE_CALL);
+    return r;
 }
 
 static void run(struct work *work)

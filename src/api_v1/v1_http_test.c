@@ -59,7 +59,9 @@ static void site_start(struct site *site, size_t threads, size_t queue_max)
     site->port = ntohs(address.sin_port);
     site->loop = loop_new();
     site->workers = workers_new_elastic(threads, queue_max);
-    site->v1 = v1_new(&(struct v1_config){.workers = site->workers, .heartbeat_ms = 100});
+    site->v1 = v1_new(&(struct v1_config){.workers = site->workers,
+                                          .heartbeat_ms = 100,
+                                          .team_calls_max = threads > 2 ? threads - 1 : 0});
     site->server = http_server_new(site->loop, &(struct http_server_config){
                                                    .on_request = on_request,
                                                    .arg = site->v1,
@@ -216,6 +218,27 @@ TEST(v1_busy)
     uv_sleep(100);
     check_talk(&site, "GET /api/v1/health HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 503 ",
                "Retry-After: 1");
+}
+
+/* One team never has all the workers. */
+TEST(v1_busy_team)
+{
+    auto_close int first = -1, second = -1, third = -1;
+    struct site site;
+
+    v1_fake.delay_ms = 1000;
+    site_start(&site, 4, 10);
+    first = ask(&site, "POST " ONE "/execute HTTP/1.1\r\n" KEY CLOSE
+                       "Content-Length: 15\r\n\r\n{\"command\":\"a\"}");
+    second = ask(&site, "POST " ONE "/execute HTTP/1.1\r\n" KEY CLOSE
+                        "Content-Length: 15\r\n\r\n{\"command\":\"a\"}");
+    third = ask(&site, "POST " ONE "/execute HTTP/1.1\r\n" KEY CLOSE
+                       "Content-Length: 15\r\n\r\n{\"command\":\"a\"}");
+    uv_sleep(300);
+    check_talk(&site, "GET " ONE " HTTP/1.1\r\n" KEY CLOSE "\r\n", "HTTP/1.1 429 ", "quota");
+    check_talk(&site, "GET /api/v1/health HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 200 ", NULL);
+    uv_sleep(1000);
+    check_talk(&site, "GET " ONE " HTTP/1.1\r\n" KEY CLOSE "\r\n", "HTTP/1.1 200 ", NULL);
 }
 
 TEST(v1_files_stream)

@@ -8,6 +8,8 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -265,6 +267,19 @@ static void set_defaults(struct runner *runner)
     }
 }
 
+/* What it runs has its user: the key must be neither in what /proc tells of this process nor in reach
+ * of a debugger. */
+static char *hide_key(struct runner *runner)
+{
+    char *given = (char *)(uintptr_t)runner->key, *key = given ? xstrdup(given) : NULL;
+
+    if (given) /* in argv */
+        memset(given, '*', strlen(given));
+    runner->key = key;
+    (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+    return key;
+}
+
 static int run_runner(struct cli *cli, int argc, char **argv)
 {
     struct runner runner = {.max_sessions = 1, .listen = "127.0.0.1:0"};
@@ -280,7 +295,7 @@ static int run_runner(struct cli *cli, int argc, char **argv)
         {"agent", 0, CLI_TEXT, &runner.program, "FILE", "envd (default: beside this program)"},
         {0},
     };
-    auto_free char *url = NULL;
+    auto_free char *url = NULL, *key = NULL;
     struct error err = {0};
     char **operands;
     int count, rc = cli_args(cli, &cli_runner_command, options, CLI_ARGS_ANYWHERE, argc, argv,
@@ -293,6 +308,7 @@ static int run_runner(struct cli *cli, int argc, char **argv)
     if (geteuid() == 0)
         return cli_usage(&cli_runner_command,
                          "whatever it runs has the rights of this user: not as root");
+    key = hide_key(&runner);
     if (find_server(cli, &runner, &url, &err) < 0)
         return cli_fail(&err);
     set_defaults(&runner);

@@ -492,3 +492,28 @@ TEST_TIMEOUT(doctor_on_this_machine, 60)
         CHECK(str_is(status, "ok") || json_get_str(json_array_get(json, i), "fix").len > 0);
     }
 }
+
+TEST(text_of_others_is_only_shown)
+{
+    static const struct {
+        const char *in, *cell, *lines;
+    } rows[] = {
+        {"plain \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80",
+         "plain \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80",
+         "plain \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80"},
+        {"a\033]52;c;ZXZpbA==\007b", "a?]52;c;ZXZpbA==?b", "a?]52;c;ZXZpbA==?b"},
+        {"a\tb\nc\rd", "a?b?c?d", "a\tb\nc?d"},
+        {"x\xc2\x9b"
+         "2Jy",
+         "x??2Jy", "x??2Jy"}, /* CSI in one character */
+        {"x\xe2\x80\xaey\xe2\x81\xa6", "x???y???", "x???y???"},
+        {"\x7f\xc2", "?\xc2", "?\xc2"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        auto_free char *cell = xstrdup(rows[i].in), *lines = xstrdup(rows[i].in);
+
+        CHECK_STR(str_of(cli_defuse(cell, false)), rows[i].cell);
+        CHECK_STR(str_of(cli_defuse(lines, true)), rows[i].lines);
+    }
+}

@@ -42,6 +42,9 @@ struct fetch_request {
     uint32_t idle_ms;
     size_t response_max; /* of a call's body; 0 = 1 MiB */
     const char *ca_file; /* NULL = the system's */
+    /* The URL is a stranger's: ERROR_FORBIDDEN when it leads to this host or a private network,
+     * whatever its name says; on a connection of its own, past all proxies. */
+    bool public_only;
 };
 
 struct fetch_response {

@@ -21,6 +21,7 @@ struct fetch_setup {
     char method[16];            /* for messages */
     char host[FETCH_HOST_SIZE]; /* for messages: neither user nor path */
     bool source_failed;
+    bool refused;         /* an address that is not public */
     bool sent, not_again; /* a request that must not be sent twice was about to be */
 };
 

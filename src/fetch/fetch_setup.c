@@ -1,9 +1,11 @@
 /* From a request to the options of a libcurl handle, and from its failures to ours. */
 #include <string.h>
+#include <sys/socket.h>
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "fetch/fetch_internal.h"
+#include "http/http_address.h"
 
 static bool visible(struct str text)
 {
@@ -98,6 +100,30 @@ static int on_request(void *arg, char *to, char *from, int to_port, int from_por
     return CURL_PREREQFUNC_ABORT;
 }
 
+/* The address that was looked up is the one that is connected to: what the name means a moment later
+ * does not matter. */
+static curl_socket_t on_open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *address)
+{
+    struct fetch_setup *setup = arg;
+
+    (void)purpose;
+    if (!http_address_public(&address->addr)) {
+        setup->refused = true;
+        return CURL_SOCKET_BAD;
+    }
+    return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+}
+
+static void set_public_only(struct fetch_setup *setup, CURL *easy)
+{
+    curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, on_open_socket);
+    curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, setup);
+    curl_easy_setopt(easy, CURLOPT_PROXY, "");
+    /* Others may have been allowed to connect to the same name. */
+    curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, 1L);
+    curl_easy_setopt(easy, CURLOPT_FORBID_REUSE, 1L);
+}
+
 static void set_body(struct fetch_setup *setup, CURL *easy, enum fetch_body body)
 {
     const struct fetch_request *request = &setup->request;
@@ -158,6 +184,8 @@ int fetch_setup(struct fetch_setup *setup, CURL *easy, const struct fetch_reques
     /* A proxy of the environment is for what lies outside. */
     if (request->unix_path || loopback(setup->host))
         curl_easy_setopt(easy, CURLOPT_PROXY, "");
+    if (request->public_only)
+        set_public_only(setup, easy);
     if (request->ca_file)
         curl_easy_setopt(easy, CURLOPT_CAINFO, request->ca_file);
     set_body(setup, easy, body);
@@ -177,6 +205,9 @@ int fetch_error(const struct fetch_setup *setup, CURL *easy, CURLcode code, stru
     if (setup->source_failed)
         return error_set(err, ERROR_CONFLICT, "%s %s: the source of the body gave up",
                          setup->method, setup->host);
+    if (setup->refused)
+        return error_set(err, ERROR_FORBIDDEN, "%s %s: not a public address", setup->method,
+                         setup->host);
     if (setup->not_again)
         return error_set(err, ERROR_UNAVAILABLE, "%s %s: the connection ended before the answer",
                          setup->method, setup->host);

@@ -446,3 +446,39 @@ TEST(threads)
     fetch_free(fetch);
     fetch_rig_free(rig);
 }
+
+TEST(public_only)
+{
+    /* Every way to write this host. */
+    static const char *const hosts[] = {
+        "127.0.0.1",          "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "0",
+        "[::ffff:127.0.0.1]", "[::1]", "localhost",  "x@127.0.0.1"};
+    struct fetch_rig *rig = fetch_rig_new(NULL, answer, NULL);
+    struct fetch *fetch = fetch_new();
+    const char *port = strrchr(fetch_rig_url(rig), ':');
+    auto_response struct fetch_response first = {0};
+    struct fetch_stream *stream = NULL;
+    struct error err = {0};
+
+    /* A connection that somebody else was allowed to make is not used either. */
+    CHECK_INT(fetch_call(fetch,
+                         &(struct fetch_request){.method = "GET", .url = at(rig, "/connection")},
+                         &first, &err),
+              0);
+    for (size_t i = 0; i < sizeof(hosts) / sizeof(hosts[0]); i++) {
+        auto_response struct fetch_response out = {0};
+        char text[160];
+        struct fetch_request request = {.method = "POST", .url = text, .public_only = true};
+
+        (void)snprintf(text, sizeof(text), "http://%s%s/connection", hosts[i], port);
+        err = (struct error){0};
+        CHECK_INT(fetch_call(fetch, &request, &out, &err), -1);
+        /* Where there is no IPv6 its loopback is not even tried. */
+        if (err.code != ERROR_FORBIDDEN && !(err.code == ERROR_UNAVAILABLE && hosts[i][0] == '['))
+            test_fail(__FILE__, __LINE__, "%s: %s", text, err.message);
+        CHECK_INT(fetch_open(fetch, &request, &stream, &err), -1);
+    }
+    CHECK_INT(fetch_rig_requests(rig), 1);
+    fetch_free(fetch);
+    fetch_rig_free(rig);
+}

@@ -106,6 +106,7 @@ static int local_open(struct provider *provider, const struct provider_config *c
     local->agent.parent_fd = -1;
     local->who = xasprintf("provider '%s'", config->name);
     local->token = xstrdup(config->api_key ? config->api_key : "");
+    local->public_only = config->public_only;
     provider->caps = (struct provider_caps){
         .features = PROVIDER_FILES | PROVIDER_PTY | PROVIDER_JOB_LOGS | PROVIDER_JOB_STOP |
                     PROVIDER_HOOKS | PROVIDER_PORTS | PROVIDER_EXEC | PROVIDER_FIND,
@@ -152,6 +153,7 @@ int local_address(struct provider *provider, struct envd_address *out, struct er
         .base = local->base,
         .unix_path = local->socket,
         .token = str_of(local->token),
+        .public_only = local->public_only,
     };
     if (!local->program)
         return 0;
@@ -457,6 +459,7 @@ static int local_endpoint(struct provider *provider, const struct provider_ref *
         return -1;
     out->url = str_of(arena_printf(arena, "http://%s:%u", local->host, port));
     out->local_url = out->url;
+    out->public_only = local->public_only;
     return 0;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "account/team.h"
 #include "agent/agent.h"
 #include "agent/agent_backend.h"
 #include "agent/agent_settings.h"
@@ -20,7 +21,8 @@
 
 enum {
     FILE_MAX = 1024 * 1024,
-    THREADS_MAX = 512, /* each waits for one command, upload, ... */
+    THREADS_MAX = 512,                      /* each waits for one command, upload, ... */
+    TEAM_THREADS_MAX = THREADS_MAX / 4 * 3, /* so that other teams find some */
     QUEUE_MAX = 1024,
     STOP_MS = 2000,
 };
@@ -72,7 +74,8 @@ int runtime_open(const struct runtime_config *config, struct runtime **out, stru
     struct agents_config agents = {.store = config->store,
                                    .settings = &runtime->settings,
                                    .embedded = &runtime->embedded,
-                                   .server_url = config->url};
+                                   .server_url = config->url,
+                                   .operator_team = TEAM_DEFAULT_ID};
 
     *out = runtime;
     runtime->config = *config;
@@ -87,7 +90,8 @@ int runtime_open(const struct runtime_config *config, struct runtime **out, stru
     runtime->v1 = v1_new(&(struct v1_config){.agents = runtime->agents,
                                              .keys = config->keys,
                                              .store = config->store,
-                                             .workers = runtime->workers});
+                                             .workers = runtime->workers,
+                                             .team_calls_max = TEAM_THREADS_MAX});
     return 0;
 }
 

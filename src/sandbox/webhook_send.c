@@ -3,16 +3,15 @@
  * is connected to, so a name that changes in between leads nowhere else. */
 #include "sandbox/webhook_send.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <sys/socket.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "http/http_address.h"
 
 enum { TIMEOUT_S = 10, HEAD_MAX = 8192, ANSWER_MAX = 4096 };
 
@@ -84,34 +83,6 @@ bool webhook_url_parse(struct str text, struct webhook_url *out)
     return true;
 }
 
-static bool v4_public(uint32_t a)
-{
-    return !(a >> 24 == 0 || a >> 24 == 10 || a >> 24 == 127 || a >> 22 == (100U << 2 | 1) ||
-             a >> 16 == (169U << 8 | 254) || a >> 20 == (172U << 4 | 1) ||
-             a >> 16 == (192U << 8 | 168) || a >> 8 == (192U << 16) ||
-             a >> 17 == ((198U << 8 | 18) >> 1) || a >> 28 >= 14);
-}
-
-static bool address_public(const struct sockaddr *address)
-{
-    const struct in6_addr *v6;
-
-    if (address->sa_family == AF_INET)
-        return v4_public(
-            ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr));
-    if (address->sa_family != AF_INET6)
-        return false;
-    v6 = &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
-    if (IN6_IS_ADDR_V4MAPPED(v6)) {
-        uint32_t v4;
-
-        memcpy(&v4, v6->s6_addr + 12, sizeof(v4));
-        return v4_public(ntohl(v4));
-    }
-    /* 2000::/3 is all that is public; the rest is local, multicast or not given out. */
-    return (v6->s6_addr[0] & 0xe0) == 0x20;
-}
-
 static int dial_one(const struct addrinfo *info)
 {
     struct timeval timeout = {.tv_sec = TIMEOUT_S};
@@ -135,7 +106,7 @@ static int dial(const struct webhook_post *post, struct error *err)
     if (r != 0)
         return error_set(err, ERROR_UNAVAILABLE, "'%s': %s", post->url.host, gai_strerror(r));
     for (const struct addrinfo *info = found; info && fd < 0; info = info->ai_next) {
-        if (post->public_only && !address_public(info->ai_addr))
+        if (post->public_only && !http_address_public(info->ai_addr))
             refused = true;
         else
             fd = dial_one(info);

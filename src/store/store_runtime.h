@@ -13,7 +13,9 @@ struct store_profile {
 };
 
 /* Inserts, or replaces the record. On disk when it returns. */
-int store_profile_put(struct store *store, const struct store_profile *profile, struct error *err);
+/* ERROR_QUOTA when it is a new one and its team has max already. */
+int store_profile_put(struct store *store, const struct store_profile *profile, int64_t max,
+                      struct error *err);
 int store_profile_get(struct store *store, struct str team_id, struct str name, struct arena *arena,
                       struct store_profile *out, struct error *err);
 /* By name, at most limit. */

@@ -1,12 +1,33 @@
 #include "store/query.h"
 #include "store/store_runtime.h"
 
-int store_profile_put(struct store *store, const struct store_profile *profile, struct error *err)
+static int check_room(struct store *locked, const struct store_profile *profile, int64_t max,
+                      struct error *err)
+{
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked,
+                   "SELECT count(*) FROM runtime_profiles WHERE team_id = ?1 AND name <> ?2",
+                   err) < 0)
+        return -1;
+    bind_text(&query, profile->team_id);
+    bind_text(&query, profile->name);
+    if (query_step(&query, err) < 0)
+        return -1;
+    if (query_int(&query, 0) < max)
+        return 0;
+    return error_set(err, ERROR_QUOTA, "a team has at most %lld profiles: delete one",
+                     (long long)max);
+}
+
+int store_profile_put(struct store *store, const struct store_profile *profile, int64_t max,
+                      struct error *err)
 {
     auto_unlock struct store *locked = store_lock(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (check_room(locked, profile, max, err) < 0 ||
+        query_open(&query, locked,
                    "INSERT INTO runtime_profiles (team_id, name, record, created_at_us,"
                    " updated_at_us) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (team_id, name)"
                    " DO UPDATE SET record = excluded.record,"

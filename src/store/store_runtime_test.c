@@ -27,10 +27,10 @@ TEST(runtime_profiles)
 
     OK(store_open(":memory:", &store, &err));
     OK(store_profile_put(
-        store, &(struct store_profile){STR("t1"), STR("web"), STR("{\"a\":1}"), 5, 5}, &err));
+        store, &(struct store_profile){STR("t1"), STR("web"), STR("{\"a\":1}"), 5, 5}, 10, &err));
     OK(store_profile_put(
-        store, &(struct store_profile){STR("t1"), STR("web"), STR("{\"a\":2}"), 9, 9}, &err));
-    OK(store_profile_put(store, &(struct store_profile){STR("t2"), STR("web"), STR("{}"), 1, 1},
+        store, &(struct store_profile){STR("t1"), STR("web"), STR("{\"a\":2}"), 9, 9}, 10, &err));
+    OK(store_profile_put(store, &(struct store_profile){STR("t2"), STR("web"), STR("{}"), 1, 1}, 10,
                          &err));
     OK(store_profile_get(store, STR("t1"), STR("web"), &arena, &got, &err));
     CHECK_STR(got.record, "{\"a\":2}");
@@ -38,6 +38,11 @@ TEST(runtime_profiles)
     CHECK_INT(got.updated_at_us, 9);
     OK(store_profile_list(store, STR("t1"), 10, &arena, &list, &count, &err));
     CHECK_INT(count, 1);
+    FAILS(store_profile_put(store, &(struct store_profile){STR("t1"), STR("one"), STR("{}"), 1, 1},
+                            1, &err),
+          ERROR_QUOTA);
+    OK(store_profile_put(store, &(struct store_profile){STR("t1"), STR("web"), STR("{}"), 1, 1}, 1,
+                         &err));
     OK(store_profile_delete(store, STR("t1"), STR("web"), &err));
     FAILS(store_profile_delete(store, STR("t1"), STR("web"), &err), ERROR_NOT_FOUND);
     FAILS(store_profile_get(store, STR("t1"), STR("web"), &arena, &got, &err), ERROR_NOT_FOUND);

@@ -137,12 +137,12 @@ describe('runner', () => {
     fs.rmSync(home, { recursive: true })
   })
 
-  async function start(uid = RUNNER_UID) {
-    const args = ['runner', '--server', server.url, '--listen', '127.0.0.1:0', '--root', root, '--name', 'r1', '--max-sessions', '2']
+  async function start(uid = RUNNER_UID, words = []) {
+    const args = ['runner', ...words, '--server', server.url, '--listen', '127.0.0.1:0', '--root', root, '--name', 'r1', '--max-sessions', '2']
     const child = spawn(path.join(home, 'quicksand'), args, {
       uid,
       gid: uid,
-      env: { PATH: process.env.PATH, QUICKSAND_TOKEN: server.key },
+      env: { PATH: process.env.PATH, ...(words.length ? {} : { QUICKSAND_TOKEN: server.key }) },
     })
     const one = { child, log: '', url: undefined }
     child.stdout.on('data', (chunk) => (one.log += chunk))
@@ -170,6 +170,10 @@ describe('runner', () => {
     const ran = await server.api('POST', `/api/v1/sandboxes/${made.body.id}/execute`, { command: 'id -u; pwd; exit 4' })
     assert.equal(ran.body.exit_code, 4, ran.text)
     assert.equal(ran.body.stdout, `${RUNNER_UID}\n${root}/${made.body.external_id}\n`)
+    // What it runs has its user, and still cannot read its key.
+    const look = 'cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | grep -acE "e2b_[0-9a-f]{40}"; grep -l quicksand.runner /proc/[0-9]*/cmdline | wc -l'
+    const found = await server.api('POST', `/api/v1/sandboxes/${made.body.id}/execute`, { command: look })
+    assert.match(found.body.stdout, /^0\n[1-9]\d*\n$/, found.text)
     assert.equal((await server.api('DELETE', `/api/v1/sandboxes/${made.body.id}`)).status, 204)
     assert.deepEqual(fs.readdirSync(root), [])
   })
@@ -191,7 +195,8 @@ describe('runner', () => {
   })
 
   test('its agent goes with it, however it ends', async () => {
-    runner = await start()
+    runner = await start(RUNNER_UID, ['--token', server.key])
+    assert.doesNotMatch(fs.readFileSync(`/proc/${runner.child.pid}/cmdline`, 'latin1'), /e2b_/)
     assert.equal(plainAgents().length, 1)
     runner.child.kill('SIGKILL')
     await runner.exited
