@@ -7,7 +7,6 @@
 
 #include "api_v1/v1.h"
 #include "api_v1/v1_fake.h"
-#include "api_v1/v1_websocket.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -16,6 +15,7 @@
 #include "base/log.h"
 #include "base/test.h"
 #include "http/http_server.h"
+#include "http/websocket.h"
 #include "loop/workers.h"
 
 #define KEY   "X-API-KEY: " V1_FAKE_KEY "\r\n"
@@ -478,13 +478,11 @@ TEST(v1_events_slow_reader)
 
 static void send_frame(int fd, uint8_t first, const char *text)
 {
-    uint8_t head[WEBSOCKET_HEAD_MAX + 4] = {0};
-    size_t len = websocket_head(0, strlen(text), head);
+    auto_buf struct buf frame = {0};
 
-    head[0] = first;
-    head[1] |= 0x80; /* with a mask of zeros */
-    CHECK_INT(fd_write_full(fd, head, len + 4), 0);
-    CHECK_INT(fd_write_full(fd, text, strlen(text)), 0);
+    buf_init(&frame, strlen(text) + WEBSOCKET_HEAD_MAX);
+    websocket_add(&frame, WEBSOCKET_CLIENT, first, str_of(text));
+    CHECK_INT(fd_write_full(fd, frame.p, frame.len), 0);
 }
 
 static void wait_for_terminals(int count)
