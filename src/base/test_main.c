@@ -28,6 +28,15 @@ void test_fail(const char *file, int line, const char *fmt, ...)
     exit(1);
 }
 
+void test_error(const char *file, int line, const char *call, int result, const struct error *err,
+                enum error_code want, const char *part, ...)
+{
+    if (result != -1)
+        test_fail(file, line, "%s is %d, not -1", call, result);
+    if (err->code != want || !strstr(err->message, part))
+        test_fail(file, line, "%s: %s: %s", call, error_code_name(err->code), err->message);
+}
+
 void test_skip(const char *reason)
 {
     (void)fprintf(stderr, "skipped: %s\n", reason);
