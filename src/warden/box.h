@@ -164,6 +164,7 @@ int box_limit(struct boxes *all, const char *id, const struct box_limits *limits
               struct error *err);
 /* Returns when all of it stands still, and what it wrote is on disk. */
 int box_freeze(struct boxes *all, const char *id, bool frozen, struct error *err);
+int box_space(struct boxes *all, struct engine_space *out, struct error *err);
 int box_usage(struct boxes *all, const char *id, struct box_usage *out, struct error *err);
 
 /* ---- box_dial.c ---- */
