@@ -41,7 +41,7 @@ static const uint64_t smallest_fs = 256 * MIB;    /* btrfs' own limit */
 static const uint64_t give_back_min = 256 * MIB;  /* less is not worth a resize */
 static const uint64_t gaps_min = 1 * GIB;
 static const uint64_t step_min = 64 * MIB;
-enum { GIVE_BACK_MS = 30000, HEADROOM_PERCENT = 20 };
+enum { GIVE_BACK_MS = 30000, HURRY_MS = 1000, HEADROOM_PERCENT = 20, LITTLE_PERCENT = 5 };
 
 /* What there is, in bytes. */
 struct look {
@@ -217,6 +217,19 @@ static int save(struct disk *disk, const struct look *look, struct error *err)
     if (look->want >= smallest_fs && look->allocated > look->want + give_back_min)
         return give_back(disk, look, look->want, err);
     return 0;
+}
+
+/* btrfs frees what was deleted in its own time, half a minute at worst: too long when there is nothing
+ * else. */
+void disk_back_hurry(struct disk *disk)
+{
+    struct statvfs pool;
+
+    if (clock_mono_ms() < disk->hurry_at_ms || fstatvfs(disk->pool_fd, &pool) < 0 ||
+        pool.f_bavail >= pool.f_blocks / 100 * LITTLE_PERCENT)
+        return;
+    (void)ioctl(disk->pool_fd, BTRFS_IOC_SYNC);
+    disk->hurry_at_ms = clock_mono_ms() + HURRY_MS;
 }
 
 int disk_back(struct disk *disk, struct error *err)

@@ -21,12 +21,13 @@ struct disk {
     uint64_t headroom;
     uint64_t backed;     /* the image has all its blocks up to here */
     uint64_t last_chunk; /* where the last one was found */
-    int64_t give_back_at_ms;
+    int64_t give_back_at_ms, hurry_at_ms;
 };
 
 /* disk_back.c */
 bool disk_back_possible(int image_fd);
 void disk_back_open(struct disk *disk);
+void disk_back_hurry(struct disk *disk);
 int disk_back(struct disk *disk, struct error *err); /* tend_lock is held */
 
 /* disk_mkfs.c: makes a btrfs of the whole file. */

@@ -86,6 +86,7 @@ static int tend(struct disk *disk, struct error *err)
 {
     if (!disk->settled && set_capacity(disk, err) < 0)
         return -1;
+    disk_back_hurry(disk);
     if (grow(disk, err) < 0)
         return -1;
     return disk_back(disk, err);

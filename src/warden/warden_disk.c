@@ -8,11 +8,14 @@
 #include "disk/disk.h"
 #include "warden/warden_internal.h"
 
-enum { REPEAT_MS = 60000 }; /* the same failure is told again */
+enum {
+    REPEAT_MS = 60000, /* the same failure is told again */
+    SPARE_MS = 10000,
+};
 
 struct told {
     bool held;
-    int64_t failed_at_ms;
+    int64_t failed_at_ms, spare_at_ms;
     char failure[sizeof(((struct error *)0)->message)];
 };
 
@@ -51,8 +54,13 @@ static void tend(struct warden *warden, struct told *told)
 
     if (disk_tend(warden->boxes.disk, &err) < 0)
         tell_failure(told, &err);
-    if (disk_space(warden->boxes.disk, &space, &err) == 0)
-        tell_held(told, &space, warden->config->data_dir);
+    if (disk_space(warden->boxes.disk, &space, &err) < 0)
+        return;
+    tell_held(told, &space, warden->config->data_dir);
+    if (!space.held && clock_mono_ms() >= told->spare_at_ms) {
+        box_spare_fill(&warden->boxes);
+        told->spare_at_ms = clock_mono_ms() + SPARE_MS;
+    }
 }
 
 static void *run(void *arg)

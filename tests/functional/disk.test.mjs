@@ -114,19 +114,35 @@ async function assertKept(server, box) {
   assert.equal((await file(server, box, 'GET')).text, 'file')
 }
 
-test('a data directory whose disk is full for a while: nothing is lost', { timeout: 120_000 }, async () => {
-  const server = await onSmallDisk(8000)
+test('a data directory whose disk is full for a while: sandboxes can be extended, paused, resumed, ended, and found again', { timeout: 120_000 }, async () => {
+  const server = await onSmallDisk(6000)
+  const change = async (box, method, what, body) => {
+    const answer = await server.api(method, `/sandboxes/${box.sandboxID}${what}`, body)
+    assert.ok(answer.status < 300, `${method} ${what}: ${answer.status} ${answer.text}`)
+  }
   try {
     const box = await pausedWithFile(server)
+    const [runs, ends, cold] = await Promise.all([1, 2, 3].map(() => server.create({ timeout: 600 })))
+    assert.equal((await file(server, cold, 'POST', 'file')).status, 200)
+    await change(cold, 'POST', '/pause', { memory: false })
     const empty = fill(server)
-    for (let i = 0; i < 5; i++) {
-      const answer = await server.api('POST', '/sandboxes', { templateID: 'base', timeout: 60 })
-      if (answer.status !== 201) assert.match(answer.text, /space|full/i, 'the answer says why')
+    for (let round = 0; round < 2; round++) {
+      for (let i = 0; i < 20; i++) await change(runs, 'POST', '/timeout', { timeout: 600 + i })
+      for (const memory of [true, false]) {
+        await change(runs, 'POST', '/pause', { memory })
+        await change(runs, 'POST', '/connect', { timeout: 600 })
+      }
+      await change(cold, 'POST', '/connect', { timeout: 600 })
+      assert.equal((await file(server, cold, 'GET')).text, 'file')
+      await change(cold, 'POST', '/pause', { memory: false })
+      assert.equal((await server.api('GET', `/sandboxes/${box.sandboxID}`)).body.state, 'paused')
+      await server.restart()
     }
-    assert.equal((await server.api('GET', `/sandboxes/${box.sandboxID}`)).body.state, 'paused')
+    await change(ends, 'DELETE', '')
     empty()
     await eventually('it works again', async () => (await server.api('POST', '/sandboxes', { templateID: 'base', timeout: 60 })).status === 201, 20_000, 500)
     await assertKept(server, box)
+    assert.equal((await server.api('GET', `/sandboxes/${runs.sandboxID}`)).body.state, 'running')
   } finally {
     await discard(server)
   }
