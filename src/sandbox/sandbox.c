@@ -37,6 +37,7 @@ static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
     layers_init(all);
     metrics_init(all);
     idempotency_init(all);
+    (void)pthread_mutex_init(&all->space.lock, NULL);
     webhooks_init(all, config);
     content_init(all);
     (void)pthread_mutex_init(&all->warm.lock, NULL);
@@ -89,6 +90,7 @@ void sandboxes_close(struct sandboxes *all)
     layers_done(all);
     metrics_done(all);
     idempotency_done(all);
+    (void)pthread_mutex_destroy(&all->space.lock);
     webhooks_done(all);
     (void)pthread_mutex_destroy(&all->warm.lock);
     (void)pthread_cond_destroy(&all->warm.changed);

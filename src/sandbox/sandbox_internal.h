@@ -133,6 +133,13 @@ struct content_boxes {
     struct map boxes; /* volume id to struct content */
 };
 
+/* What the engine last said about its disk. */
+struct space {
+    pthread_mutex_t lock;
+    int64_t asked_us; /* monotonic */
+    struct engine_space last;
+};
+
 struct metrics {
     pthread_mutex_t lock; /* guards the maps */
     pthread_cond_t wake;
@@ -180,6 +187,7 @@ struct sandboxes {
     struct webhooks webhooks;
     struct content_boxes content;
     struct stats stats;
+    struct space space;
 };
 
 /* ---- sandbox_table.c ---- */
@@ -401,6 +409,12 @@ void webhooks_kick(struct sandboxes *all);
 /* Counts, and tells the webhooks. */
 void stats_add(struct sandboxes *all, enum stat stat);
 void stats_create(struct sandboxes *all, int64_t us);
+
+/* ---- sandbox_space.c ---- */
+
+bool space_of(struct sandboxes *all, struct engine_space *out);
+/* ERROR_NO_SPACE when the disk has no room for one more. */
+int space_check(struct sandboxes *all, struct error *err);
 
 /* ---- sandbox_keeper.c ---- */
 

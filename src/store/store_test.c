@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/test.h"
@@ -171,6 +172,34 @@ TEST(damaged_files_are_refused)
     CHECK(pwrite(fd, junk, sizeof(junk), 4096) == (ssize_t)sizeof(junk));
     CHECK(pwrite(fd, junk, sizeof(junk), 12288) == (ssize_t)sizeof(junk));
     check_damaged(folder.file);
+}
+
+/* For a disk that others fill. */
+TEST(space_is_reserved)
+{
+    auto_folder struct folder folder = {0};
+    struct store *store = NULL;
+    auto_free char *log = NULL;
+    auto_close int fd = -1;
+    struct stat st;
+
+    folder_make(&folder);
+    log = xasprintf("%s-wal", folder.file);
+    fd = open(folder.file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 1) < 0)
+        test_skip("this file system cannot");
+    close_fd(&fd);
+    for (int i = 0; i < 2; i++) {
+        OK(store_open(folder.file, &store, &err));
+        add_team(store, i ? "again" : "first");
+        CHECK(stat(folder.file, &st) == 0);
+        CHECK(st.st_blocks * 512 > st.st_size + (2 << 20));
+        CHECK(i == 0 || (stat(log, &st) == 0 && st.st_blocks * 512 >= 8 << 20));
+        store_close(store);
+        /* Emptied, so that a file put in the place of the other is not mixed with it. */
+        CHECK(stat(log, &st) == 0 && st.st_size == 0);
+        CHECK(st.st_blocks * 512 >= 8 << 20);
+    }
 }
 
 TEST(keys)

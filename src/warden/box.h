@@ -4,6 +4,7 @@
  * Everything a box leaves on the host has a name made of its id or its slot number, so that leftovers
  * are found after a crash without any other record:
  *   RUN/<id>.box     record: slot, boot, pid and start time of its first process, layers, volumes
+ *   RUN/spare        blocks for records, should the disk be full
  *   RUN/<id>.still   there while a snapshot makes it stand still
  *   RUN/<id>.sock    the agent's listening socket
  *   pool/boxes/<id>  writable layer (disk/)
@@ -131,6 +132,8 @@ int box_record_write(const struct boxes *all, const struct box *box, struct erro
 int box_record_stop(const struct boxes *all, const struct box *box, struct error *err);
 /* Reads a record, and opens its process when that still lives: BOX_RUNNING, BOX_STOPPED or BOX_DEAD. */
 enum box_state box_record_read(const struct boxes *all, struct box *box);
+/* Blocks for records when others filled the disk. Call it now and then, while there is space. */
+void box_spare_fill(struct boxes *all);
 /* The mark of a box that stands still for a snapshot, so that a restarted warden lets it go on. */
 int box_record_still(const struct boxes *all, const char *id, bool still, struct error *err);
 bool box_record_is_still(const struct boxes *all, const char *id);
@@ -164,6 +167,7 @@ int box_limit(struct boxes *all, const char *id, const struct box_limits *limits
               struct error *err);
 /* Returns when all of it stands still, and what it wrote is on disk. */
 int box_freeze(struct boxes *all, const char *id, bool frozen, struct error *err);
+int box_space(struct boxes *all, struct engine_space *out, struct error *err);
 int box_usage(struct boxes *all, const char *id, struct box_usage *out, struct error *err);
 
 /* ---- box_dial.c ---- */
