@@ -186,18 +186,21 @@ int session_workspace(const struct session_place *place, const struct store_sess
 }
 
 int session_start_server(const struct session_place *place, const struct store_session *row,
-                         struct error *err)
+                         struct str url, struct error *err)
 {
     static const char script[] =
         WITH_PATH "cd \"$QS_DIR\" || cd\n"
-                  "setsid nohup sandbox-agent server --token \"$QS_TOKEN\" --host 0.0.0.0"
+                  "setsid nohup sandbox-agent server --token \"$QS_TOKEN\" --host \"$QS_HOST\""
                   " --port \"$QS_PORT\" --no-telemetry"
                   " >\"${TMPDIR:-/tmp}/sandbox-agent-$QS_PORT.log\" 2>&1 </dev/null &\n";
-    char port[16];
+    char port[16], here[48];
     auto_json json_t *env = NULL;
 
     (void)snprintf(port, sizeof(port), "%d", (int)row->port);
-    env = json_pack("{s:s,s:s,s:s}", "QS_DIR", row->workdir.len ? row->workdir.p : "/", "QS_TOKEN",
+    (void)snprintf(here, sizeof(here), "http://127.0.0.1:%s", port);
+    /* Without a network of its own it is the host's: nobody else needs to reach it. */
+    env = json_pack("{s:s,s:s,s:s,s:s}", "QS_HOST", str_is(url, here) ? "127.0.0.1" : "0.0.0.0",
+                    "QS_DIR", row->workdir.len ? row->workdir.p : "/", "QS_TOKEN",
                     row->agent_token.p, "QS_PORT", port);
     if (session_script(place, script, env, SHORT_MS, NULL, err) < 0)
         return error_prefix(err, "start sandbox-agent");

@@ -162,8 +162,9 @@ int session_install(const struct session_place *place, struct error *err);
 int session_workspace(const struct session_place *place, const struct store_session *row,
                       const char *git_token, char **out_dir, struct error *out_clone_error,
                       struct error *err);
+/* url: where it will be. */
 int session_start_server(const struct session_place *place, const struct store_session *row,
-                         struct error *err);
+                         struct str url, struct error *err);
 
 /* ---- agent_git.c ---- */
 

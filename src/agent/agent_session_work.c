@@ -164,7 +164,8 @@ static int start_server(struct live_session *live, struct error *err)
     const struct agent_settings *settings = live->agents->config.settings;
     struct session_place place = place_of(live);
 
-    if (session_install(&place, err) < 0 || session_start_server(&place, &live->row, err) < 0)
+    if (session_install(&place, err) < 0 ||
+        session_start_server(&place, &live->row, live->public_url, err) < 0)
         return -1;
     for (int64_t i = 0; i < settings->agent_health_tries; i++) {
         (void)usleep((useconds_t)settings->agent_health_ms * 1000);

@@ -70,6 +70,7 @@ int store_runtime_event_list(struct store *store, const struct store_runtime_que
 /* 0 when there is none. */
 int store_runtime_event_last(struct store *store, int64_t *out_id, int64_t *out_count,
                              struct error *err);
-/* Forgets at most max of the oldest: those before before_id, and `surplus` besides. */
+/* Forgets at most max of the oldest: those before before_id, and `surplus` besides of the team that has
+ * most, so that nobody's history goes because of another's noise. */
 int store_runtime_event_prune(struct store *store, int64_t before_id, int64_t surplus, size_t max,
                               size_t *out_count, struct error *err);

@@ -134,7 +134,9 @@ int store_runtime_event_prune(struct store *store, int64_t before_id, int64_t su
 
     if (query_open(&query, locked,
                    "DELETE FROM runtime_events WHERE id IN (SELECT id FROM runtime_events"
-                   " ORDER BY id LIMIT ?1) OR id IN (SELECT id FROM runtime_events"
+                   " WHERE team_id = (SELECT team_id FROM runtime_events GROUP BY team_id"
+                   " ORDER BY count(*) DESC LIMIT 1) ORDER BY id LIMIT ?1) OR id IN (SELECT id "
+                   "FROM runtime_events"
                    " WHERE id < ?2 ORDER BY id LIMIT ?3) RETURNING 1",
                    err) < 0)
         return -1;

@@ -133,3 +133,24 @@ TEST(runtime_events)
     CHECK_INT(last, 4);
     CHECK_INT(rows, 1);
 }
+
+TEST(runtime_events_of_a_quiet_team_stay)
+{
+    auto_store struct store *store = NULL;
+    int64_t first;
+    size_t pruned;
+
+    OK(store_open(":memory:", &store, &err));
+    for (int i = 1; i <= 20; i++) {
+        struct store_runtime_event event = {.id = i,
+                                            .team_id = i <= 3 ? STR("quiet") : STR("loud"),
+                                            .type = STR("a.b"),
+                                            .json = STR("{}")};
+
+        OK(store_runtime_event_insert(store, &event, 1, &err));
+    }
+    OK(store_runtime_event_prune(store, 0, 10, 100, &pruned, &err));
+    CHECK_INT(pruned, 10);
+    CHECK_INT(find(store, (struct store_runtime_query){.team_id = STR("quiet")}, &first), 3);
+    CHECK_INT(find(store, (struct store_runtime_query){.team_id = STR("loud")}, &first), 7);
+}
