@@ -122,11 +122,12 @@ int store_event_prune(struct store *store, int64_t before_us, int64_t keep, size
     auto_query struct query query = {0};
     int more;
 
-    /* The oldest ones are the first by seq. */
+    /* The oldest ones are the first by seq. The last stays: numbers are not given twice. */
     if (query_open(&query, locked,
                    "DELETE FROM events WHERE seq IN (SELECT seq FROM (SELECT seq, at_us FROM events"
-                   " ORDER BY seq LIMIT ?3) AS oldest WHERE at_us < ?1"
-                   " OR seq <= (SELECT coalesce(max(seq), 0) FROM events) - ?2) RETURNING seq",
+                   " ORDER BY seq LIMIT ?3) AS oldest WHERE (at_us < ?1"
+                   " OR seq <= (SELECT coalesce(max(seq), 0) FROM events) - ?2)"
+                   " AND seq < (SELECT max(seq) FROM events)) RETURNING seq",
                    err) < 0)
         return -1;
     bind_int(&query, before_us);

@@ -545,3 +545,46 @@ TEST(backups)
     (void)snprintf(copy, sizeof(copy), "%s.backup.3", folder.file);
     CHECK_INT(access(copy, F_OK), -1);
 }
+
+static int64_t last_seq(struct store *store)
+{
+    auto_arena struct arena arena = {0};
+    struct store_event_query query = {.team_id = STR("team"), .limit = 1};
+    struct store_event *events;
+    size_t count;
+
+    OK(store_event_page(store, &query, &arena, &events, &count, &err));
+    return count ? events[0].seq : 0;
+}
+
+/* An event's number is never given again, and what waits to be told does not wait for a clock. */
+TEST(events_and_deliveries)
+{
+    auto_store struct store *store = open_memory();
+    struct store_event event = {.type = STR("updated"), .message = STR("m"), .at_us = 1000};
+    struct store_webhook webhook = {.id = STR("w"),
+                                    .team_id = STR("team"),
+                                    .name = STR("n"),
+                                    .url = STR("u"),
+                                    .secret = STR("s"),
+                                    .events = STR(",updated,"),
+                                    .enabled = true};
+    int64_t hour_us = (int64_t)3600 * 1000000, first, next = 0, ignored = 0;
+    size_t count;
+
+    add_team(store, "team");
+    add_sandbox(store, "a", "team", 100);
+    OK(store_webhook_put(store, &webhook, &err));
+    OK(store_event_add(store, STR("a"), &event, &err));
+    first = last_seq(store);
+    OK(store_event_prune(store, 10 * hour_us, 100, 100, &count, &err));
+    OK(store_event_add(store, STR("a"), &event, &err));
+    CHECK(last_seq(store) > first);
+    OK(store_delivery_later(store, STR("w"), first, 10 * hour_us, &err));
+    OK(store_delivery_next(store, &next, &err));
+    CHECK_INT(next, 10 * hour_us);
+    OK(store_clock_get(store, STR("boot"), &ignored, &err));
+    OK(store_clock_set(store, STR("boot"), 0, -3 * hour_us, &err));
+    OK(store_delivery_next(store, &next, &err));
+    CHECK_INT(next, 7 * hour_us);
+}
