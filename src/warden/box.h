@@ -214,8 +214,11 @@ int box_cgroup_create(struct box_cgroups *cgroups, const char *id, const struct 
                       int *out_fd, struct error *err);
 int box_cgroup_limit(struct box_cgroups *cgroups, const char *id, const struct box_limits *limits,
                      struct error *err);
-/* Puts a process into the v1 hierarchies that hold limits. */
-int box_cgroup_attach(struct box_cgroups *cgroups, const char *id, pid_t pid, struct error *err);
+enum { BOX_DOORS = 3 };
+/* The v1 hierarchies that hold limits, each as a file that takes in the thread that writes "0" to it;
+ * where there is none (pure v2) the descriptor is left as it was. */
+int box_cgroup_doors(struct box_cgroups *cgroups, const char *id, int out_fds[BOX_DOORS],
+                     struct error *err);
 /* SIGKILL to all, frozen or not. Missing is fine. */
 int box_cgroup_kill(struct box_cgroups *cgroups, const char *id, struct error *err);
 /* Frozen: returns when all processes stand still. When they do not in time, lets them go on:
@@ -248,10 +251,11 @@ uint64_t box_capabilities(void);
 enum { BOX_FILTER_MAX = 1024 }; /* instructions */
 
 struct box_child {
-    int channel;   /* socket to the warden */
-    int listen_fd; /* agent's socket */
-    int agent_fd;  /* agent's program */
-    int device_fd; /* directory with the node `fuse` */
+    int channel;          /* socket to the warden */
+    int listen_fd;        /* agent's socket */
+    int agent_fd;         /* agent's program */
+    int device_fd;        /* directory with the node `fuse` */
+    int doors[BOX_DOORS]; /* of its v1 cgroups, or -1 */
     int cgroup_version;
     uint64_t mem_bytes;
     uint32_t cpu_count;

@@ -29,6 +29,7 @@ struct start {
     const struct box_spec *spec;
     struct box *box;
     int cgroup_fd, disk_fd, listen_fd;
+    int doors[BOX_DOORS];
     int channel;
     int userns_fd;
     int root_fd;
@@ -74,8 +75,12 @@ static int make_disk(struct start *start, struct error *err)
 
 static int make_cgroup(struct start *start, struct error *err)
 {
-    return box_cgroup_create(start->all->cgroups, start->spec->id, &start->spec->limits,
-                             &start->cgroup_fd, err);
+    struct box_cgroups *cgroups = start->all->cgroups;
+
+    if (box_cgroup_create(cgroups, start->spec->id, &start->spec->limits, &start->cgroup_fd, err) <
+        0)
+        return -1;
+    return box_cgroup_doors(cgroups, start->spec->id, start->doors, err);
 }
 
 /* Listening before the agent exists: the server can connect at once and waits in the backlog. */
@@ -141,6 +146,7 @@ static int clone_child(struct start *start, struct error *err)
 
     if (load_filter(all, filter, &child.filter_len, err) < 0)
         return -1;
+    memcpy(child.doors, start->doors, sizeof(child.doors));
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return error_set_errno(err, errno, "socketpair");
     start->channel = pair[0];
@@ -168,13 +174,17 @@ static int write_map(pid_t pid, const char *file, uid_t base, struct error *err)
     return r < 0 ? error_set_errno(err, -r, "write %s", file) : 0;
 }
 
+/* With its ids the child can prepare all that does not need the root, while we make that. */
 static int map_ids(struct start *start, struct error *err)
 {
     uid_t base = BOX_UID_FIRST + start->box->slot * BOX_IDS_PER_SLOT;
+    int r;
 
-    if (write_map(start->box->pid, "uid_map", base, err) < 0)
+    if (write_map(start->box->pid, "uid_map", base, err) < 0 ||
+        write_map(start->box->pid, "gid_map", base, err) < 0)
         return -1;
-    return write_map(start->box->pid, "gid_map", base, err);
+    r = fd_send(start->channel, "m", 1, NULL, 0);
+    return r < 0 ? error_set_errno(err, -r, "wake the first process") : 0;
 }
 
 static int open_namespace(pid_t pid, const char *kind, struct error *err)
@@ -194,11 +204,6 @@ static int mount_root(struct start *start, struct error *err)
         return -1;
     return box_mount_root(start->all, start->spec, start->box->slot, start->userns_fd,
                           start->disk_fd, &start->root_fd, err);
-}
-
-static int attach_cgroups(struct start *start, struct error *err)
-{
-    return box_cgroup_attach(start->all->cgroups, start->spec->id, start->box->pid, err);
 }
 
 static int connect_network(struct start *start, struct error *err)
@@ -239,7 +244,19 @@ static int send_mounts(struct start *start, struct error *err)
             return -1;
         r = fd_send(start->channel, "v", 1, &volume, 1);
     }
-    return r < 0 ? error_set_errno(err, -r, "start the first process") : 0;
+    /* One that died already has left its report. */
+    return r < 0 && r != -EPIPE ? error_set_errno(err, -r, "start the first process") : 0;
+}
+
+/* A child that died before it had read all we sent shows as a reset first; its report comes then. */
+static bool receive_report(int channel, struct box_child_report *out)
+{
+    ssize_t n = fd_recv(channel, out, sizeof(*out), NULL, NULL, 0);
+
+    if (n == -ECONNRESET)
+        n = fd_recv(channel, out, sizeof(*out), NULL, NULL, 0);
+    out->step[sizeof(out->step) - 1] = '\0';
+    return n == (ssize_t)sizeof(*out);
 }
 
 static int let_go(struct start *start, struct error *err)
@@ -255,9 +272,8 @@ static int let_go(struct start *start, struct error *err)
     while (r < 0 && errno == EINTR);
     if (r == 0)
         return error_set(err, ERROR_TIMEOUT, "the first process did not start in time");
-    if (fd_recv(start->channel, &report, sizeof(report), NULL, NULL, 0) != (ssize_t)sizeof(report))
+    if (!receive_report(start->channel, &report))
         return error_set(err, ERROR_INTERNAL, "the first process died while it was set up");
-    report.step[sizeof(report.step) - 1] = '\0';
     return report.errnum ? error_set_errno(err, report.errnum, "inside: %s", report.step) : 0;
 }
 
@@ -269,13 +285,12 @@ struct step {
 static const struct step steps[] = {
     {"layers", check_layers},
     {"record", make_record},
-    {"disk", make_disk},
     {"cgroup", make_cgroup},
     {"socket", make_socket},
     {"clone", clone_child},
     {"id maps", map_ids},
+    {"disk", make_disk},
     {"root", mount_root},
-    {"cgroup attach", attach_cgroups},
     {"network", connect_network},
     {"record process", make_record},
     {"go", let_go},
@@ -301,6 +316,8 @@ static void give_way(pid_t thread, bool on)
 static void close_parts(struct start *start)
 {
     close_fd(&start->cgroup_fd);
+    for (size_t i = 0; i < BOX_DOORS; i++)
+        close_fd(&start->doors[i]);
     close_fd(&start->disk_fd);
     close_fd(&start->listen_fd);
     close_fd(&start->channel);
@@ -330,6 +347,7 @@ int box_start(struct boxes *all, const struct box_spec *spec, struct box_info *o
     struct start start = {.all = all,
                           .spec = spec,
                           .cgroup_fd = -1,
+                          .doors = {-1, -1, -1},
                           .disk_fd = -1,
                           .listen_fd = -1,
                           .channel = -1,

@@ -42,13 +42,14 @@ export async function eventually(what, check, limitMs = 10_000, stepMs = 20) {
 }
 
 class Server {
-  constructor({ env = {}, args = [] } = {}) {
+  constructor({ env = {}, args = [], program = binary } = {}) {
     this.home = fs.mkdtempSync(path.join(os.tmpdir(), 'quicksand-test-'))
     fs.chmodSync(this.home, 0o755)
     this.data = path.join(this.home, 'data')
     this.key = `e2b_${crypto.randomBytes(20).toString('hex')}`
     this.env = env
     this.args = args
+    this.program = program
     this.log = ''
     this.listen = '127.0.0.1:0'
   }
@@ -60,7 +61,7 @@ class Server {
       if (process.env[name]) env[name] ??= process.env[name]
     }
     const started = performance.now()
-    this.child = spawn(binary, ['serve', '--listen', this.listen, '--data', this.data, ...this.args], {
+    this.child = spawn(this.program, ['serve', '--listen', this.listen, '--data', this.data, ...this.args], {
       env,
       stdio: ['ignore', 'pipe', 'pipe'],
     })
