@@ -156,10 +156,12 @@ static void answer(struct fetch_rig_exchange *ex, void *arg)
     else if (str_ends(target, STR("/exec/e1/json")))
         fetch_rig_answer(ex, 200, NULL, STR("{\"Running\":false,\"ExitCode\":137}"));
     else if (str_find_str(target, STR("/containers/json")) >= 0)
-        fetch_rig_answer(ex, 200, NULL,
-                         STR("[{\"Id\":\"old\",\"State\":\"exited\",\"Created\":5,\"Labels\":{}},"
-                             "{\"Id\":\"new\",\"State\":\"running\",\"Created\":9,\"Labels\":{}},"
-                             "{\"Id\":\"../x\",\"State\":\"running\",\"Created\":10}]"));
+        fetch_rig_answer(
+            ex, 200, NULL,
+            STR("[{\"Id\":\"stranger\",\"State\":\"running\",\"Created\":11,\"Labels\":{}},"
+                "{\"Id\":\"old\",\"State\":\"exited\",\"Created\":5,\"Labels\":{\"k\":\"a:b=c\"}},"
+                "{\"Id\":\"new\",\"State\":\"running\",\"Created\":9,\"Labels\":{\"k\":\"a:b=c\"}},"
+                "{\"Id\":\"../x\",\"State\":\"running\",\"Created\":10}]"));
     else if (str_ends(target, STR("/containers/create")) && fake.missing)
         fetch_rig_answer(ex, 404, NULL, STR("{\"message\":\"No such image: img\"}"));
     else if (str_find_str(target, STR("/images/create")) >= 0) {
