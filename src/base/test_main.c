@@ -43,6 +43,17 @@ void test_skip(const char *reason)
     exit(EXIT_SKIPPED);
 }
 
+/* QUICKSAND_TEST_PATIENCE: how many times slower than usual this machine may be. */
+static unsigned patience(void)
+{
+    const char *text = getenv("QUICKSAND_TEST_PATIENCE");
+    uint64_t factor;
+
+    return text && str_to_u64(str_of(text), &factor) && factor >= 1 && factor <= 1000
+               ? (unsigned)factor
+               : 1;
+}
+
 static int run(const struct test_case *test)
 {
     int status = 0;
@@ -51,7 +62,7 @@ static int run(const struct test_case *test)
     (void)fflush(NULL);
     pid = fork();
     if (pid == 0) {
-        (void)alarm(test->timeout_s);
+        (void)alarm(test->timeout_s * patience());
         test->fn();
         exit(0);
     }

@@ -119,7 +119,7 @@ static int open_all(struct box_cgroups *cgroups, struct error *err)
     if (make_root(cgroups, V2, err) < 0)
         return -1;
     if (faccessat(cgroups->roots[V2], "cgroup.kill", F_OK, 0) < 0)
-        return error_set(err, ERROR_UNAVAILABLE, "cgroup.kill is missing: Linux 5.14 is needed");
+        return error_set(err, ERROR_UNAVAILABLE, "cgroup.kill is missing: Linux 5.19 is the least");
     if (v2_has(cgroups->parents[V2], "memory") && v2_has(cgroups->parents[V2], "cpu") &&
         v2_has(cgroups->parents[V2], "pids"))
         return enable_v2_limits(cgroups, err);

@@ -352,7 +352,9 @@ static void write_resolv_conf(const struct box_child *child)
     (void)close(fd);
 }
 
-/* The box's clocks start at zero: its uptime is its own, and the host's stays private. */
+/* The box's clocks start at zero: its uptime is its own, and the host's stays private. unshare() gives
+ * the namespace to children only, and before Linux 6.2 exec does not change that: the agent would be
+ * left outside, and could not make threads. So it is entered as well. */
 static void start_clock(const struct box_child *child)
 {
     struct timespec mono, boot;
@@ -367,6 +369,10 @@ static void start_clock(const struct box_child *child)
     len = snprintf(text, sizeof(text), "monotonic %lld 0\nboottime %lld 0\n",
                    -(long long)mono.tv_sec, -(long long)boot.tv_sec);
     MUST(write(fd, text, (size_t)len), "set clock offsets");
+    (void)close(fd);
+    fd = open("/proc/self/ns/time_for_children", O_RDONLY | O_CLOEXEC);
+    MUST(fd, "open the time namespace");
+    MUST(setns(fd, CLONE_NEWTIME), "enter the time namespace");
     (void)close(fd);
 }
 

@@ -163,52 +163,36 @@ static int clone_child(struct start *start, struct error *err)
     return 0;
 }
 
-static int write_map(pid_t pid, const char *file, uid_t base, struct error *err)
-{
-    char path[40], line[48];
-    int r;
-
-    (void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
-    (void)snprintf(line, sizeof(line), "0 %u %d\n", base, BOX_IDS_PER_SLOT);
-    r = fd_write_value_at(AT_FDCWD, path, line);
-    return r < 0 ? error_set_errno(err, -r, "write %s", file) : 0;
-}
-
 /* With its ids the child can prepare all that does not need the root, while we make that. */
 static int map_ids(struct start *start, struct error *err)
 {
-    uid_t base = BOX_UID_FIRST + start->box->slot * BOX_IDS_PER_SLOT;
     int r;
 
-    if (write_map(start->box->pid, "uid_map", base, err) < 0 ||
-        write_map(start->box->pid, "gid_map", base, err) < 0)
+    if (box_namespace_map(start->box->pid, BOX_UID_FIRST + start->box->slot * BOX_IDS_PER_SLOT,
+                          err) < 0)
         return -1;
     r = fd_send(start->channel, "m", 1, NULL, 0);
     return r < 0 ? error_set_errno(err, -r, "wake the first process") : 0;
 }
 
-static int open_namespace(pid_t pid, const char *kind, struct error *err)
-{
-    char path[40];
-    int fd;
-
-    (void)snprintf(path, sizeof(path), "/proc/%d/ns/%s", (int)pid, kind);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    return fd < 0 ? error_set_errno(err, errno, "open the %s namespace", kind) : fd;
-}
-
 static int mount_root(struct start *start, struct error *err)
 {
-    start->userns_fd = open_namespace(start->box->pid, "user", err);
+    auto_close int mntns = -1;
+    struct box_place place = {.slot = start->box->slot, .disk_fd = start->disk_fd};
+
+    start->userns_fd = box_namespace_open(start->box->pid, "user", err);
     if (start->userns_fd < 0)
         return -1;
-    return box_mount_root(start->all, start->spec, start->box->slot, start->userns_fd,
-                          start->disk_fd, &start->root_fd, err);
+    if (start->all->attach_layers && (mntns = box_namespace_open(start->box->pid, "mnt", err)) < 0)
+        return -1;
+    place.userns_fd = start->userns_fd;
+    place.mntns_fd = mntns;
+    return box_mount_root(start->all, start->spec, &place, &start->root_fd, err);
 }
 
 static int connect_network(struct start *start, struct error *err)
 {
-    start->box->netns_fd = open_namespace(start->box->pid, "net", err);
+    start->box->netns_fd = box_namespace_open(start->box->pid, "net", err);
     if (start->box->netns_fd < 0)
         return -1;
     return network_connect(start->all->network, start->box->slot, start->box->netns_fd,
@@ -229,14 +213,12 @@ static int mount_volume(struct start *start, const char *name, int *out_fd, stru
  * reads when it is ready, the messages wait in the channel. */
 static int send_mounts(struct start *start, struct error *err)
 {
-    auto_close int dev =
-        sys_open_tree(start->all->dev_tree_fd, "dev", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-    int fds[2] = {start->root_fd, dev};
+    auto_close int dev = -1;
     int r;
 
-    if (dev < 0)
-        return error_set_errno(err, errno, "clone the device tree");
-    r = fd_send(start->channel, "g", 1, fds, 2);
+    if (box_mount_dev(start->all, &dev, err) < 0)
+        return -1;
+    r = fd_send(start->channel, "g", 1, (int[]){start->root_fd, dev}, 2);
     for (uint32_t i = 0; r == 0 && i < start->spec->volume_count; i++) {
         auto_close int volume = -1;
 
