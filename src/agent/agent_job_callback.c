@@ -72,7 +72,7 @@ static int send_it(struct agents *agents, const struct store_agent_callback *cal
         .body = callback->body.p ? callback->body : STR("{}"),
         .connect_ms = SEND_MS,
         .timeout_ms = SEND_MS,
-        .public_only = agent_public_only(agents, callback->team_id),
+        .reach = fetch_reach(agent_public_only(agents, callback->team_id)),
     };
     auto_response struct fetch_response response = {0};
 

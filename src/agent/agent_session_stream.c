@@ -67,7 +67,7 @@ bool session_post(struct live_session *live, char *text_consume)
         .url = acp_url(&live->target, &arena),
         .headers = live->target.headers,
         .header_count = live->target.header_count,
-        .public_only = live->target.public_only,
+        .reach = fetch_reach(live->target.public_only),
         .body = str_of(text),
         .timeout_ms = POST_MS,
     };
@@ -361,7 +361,7 @@ void session_stream_open(struct live_session *live)
         .url = acp_url(&live->target, &arena),
         .headers = headers,
         .header_count = live->target.header_count + 1,
-        .public_only = live->target.public_only,
+        .reach = fetch_reach(live->target.public_only),
     };
 
     memcpy(headers, live->target.headers, live->target.header_count * sizeof(headers[0]));
@@ -419,7 +419,7 @@ void session_prompt(struct live_session *live, int64_t seq, struct str text)
         .url = acp_url(&live->target, &arena),
         .headers = live->target.headers,
         .header_count = live->target.header_count,
-        .public_only = live->target.public_only,
+        .reach = fetch_reach(live->target.public_only),
         .body = str_of(body),
         .timeout_ms = TURN_MS,
     };

@@ -61,6 +61,26 @@ static void write_creates(struct buf *out, const struct sandboxes_stats *stats)
                      sum, (double)stats->create_sum_us / 1e6, sum);
 }
 
+static void gauge(struct buf *out, const char *name, const char *help, uint64_t value)
+{
+    head(out, name, "gauge", help);
+    (void)buf_printf(out, "%s %" PRIu64 "\n", name, value);
+}
+
+static void write_space(struct buf *out, const struct sandboxes_space *space)
+{
+    if (space->pool_bytes == 0)
+        return;
+    gauge(out, "quicksand_pool_bytes", "Size of the pool of sandboxes' files.", space->pool_bytes);
+    gauge(out, "quicksand_pool_free_bytes", "Free in it.", space->pool_free);
+    gauge(out, "quicksand_host_disk_bytes", "Size of the file system below the pool.",
+          space->host_bytes);
+    gauge(out, "quicksand_host_disk_free_bytes", "Free on it.", space->host_free);
+    gauge(out, "quicksand_pool_held",
+          "1 when that file system is full and the pool cannot grow: free some space.",
+          space->held);
+}
+
 static void write_requests(struct buf *out, struct api *api)
 {
     uint64_t sum = 0;
@@ -100,6 +120,7 @@ int api_monitor(struct api_call *call, struct error *err)
                      stats.resumed_memory, stats.resumed_disk);
     counter(&out, "quicksand_snapshots_total", "Snapshots.", stats.snapshots);
     counter(&out, "quicksand_sandboxes_ended_total", "Sandboxes that ended.", stats.ended);
+    write_space(&out, &stats.space);
     write_requests(&out, call->api);
     api_answer(call, 200, NULL);
     call->content_type = "text/plain; version=0.0.4; charset=utf-8";

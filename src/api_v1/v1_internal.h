@@ -15,13 +15,12 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/str.h"
-#include "http/http.h"
+#include "http/http_answer.h"
 #include "http/http_path.h"
 #include "loop/workers.h"
 
 enum {
     V1_BODY_MAX = 1024 * 1024,
-    V1_HEADERS_MAX = 8,
     V1_PARAMS_MAX = 2,
     V1_REQUEST_ID_SIZE = 17,
     V1_AGENT_ID_MAX = 256,
@@ -72,7 +71,7 @@ struct v1_call {
     int status;
     char *text;               /* malloc()ed; NULL = no body */
     const char *content_type; /* NULL = JSON */
-    struct http_header headers[V1_HEADERS_MAX];
+    struct http_header headers[HTTP_ANSWER_HEADERS_MAX];
     size_t header_count;
 
     bool must_wait;                                            /* its team has its workers taken */

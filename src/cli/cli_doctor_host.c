@@ -101,12 +101,40 @@ static int space_of(const char *path, struct statvfs *out)
     return 0;
 }
 
+/* The pool of a server that was started here. False when there is nothing to say about it. */
+static bool pool_trouble(const struct doctor *doctor, struct doctor_result *out)
+{
+    auto_buf struct buf path = {0};
+    unsigned long long bytes, size;
+    struct statvfs pool;
+
+    buf_init(&path, 4096);
+    if (!buf_printf(&path, "%s/pool", doctor->data_dir) || statvfs(path.p, &pool) < 0)
+        return false;
+    bytes = (unsigned long long)pool.f_bavail * pool.f_frsize;
+    size = (unsigned long long)pool.f_blocks * pool.f_frsize;
+    if (pool.f_flag & ST_RDONLY)
+        doctor_bad(out, DOCTOR_FAIL,
+                   "see to the disk, stop the server, 'quicksand down', start it again",
+                   "'%s' is read-only, because writing to its disk failed", path.p);
+    else if (bytes < 128 * MIB && bytes < size / 20)
+        doctor_bad(out, DOCTOR_FAIL,
+                   "delete sandboxes, snapshots or volumes, or free space on the file system of "
+                   "the data directory",
+                   "%llu MiB free in '%s': no sandbox is created", bytes / MIB, path.p);
+    else
+        return false;
+    return true;
+}
+
 void doctor_disk_space(const struct doctor *doctor, struct doctor_result *out)
 {
     struct statvfs fs;
     unsigned long long bytes;
     int rc = space_of(doctor->data_dir, &fs);
 
+    if (pool_trouble(doctor, out))
+        return;
     if (rc < 0) {
         doctor_bad(out, DOCTOR_FAIL, "choose a data directory with --data", "'%s': %s",
                    doctor->data_dir, strerror(-rc));

@@ -19,6 +19,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/id.h"
+#include "cli/cli.h"
 #include "cli/cli_internal.h"
 #include "fetch/fetch.h"
 #include "provider/local_agent.h"
@@ -35,7 +36,7 @@ struct runner {
     char *base_url;
     char token[TOKEN_SIZE];
     char host[HOST_NAME_MAX + 1];
-    char agent[PATH_MAX + 8];
+    char agent[PATH_MAX + 32];
     bool registered;
 };
 
@@ -242,11 +243,21 @@ static int find_server(struct cli *cli, struct runner *runner, char **out_url, s
     return 0;
 }
 
-static void set_defaults(struct runner *runner)
+void cli_agent_path(char *out, size_t size)
 {
     char self[PATH_MAX];
     ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    const char *folder;
 
+    self[len < 0 ? 0 : len] = '\0';
+    folder = dirname(self);
+    (void)snprintf(out, size, "%s/envd", folder);
+    if (access(out, X_OK) < 0)
+        (void)snprintf(out, size, "%s/../lib/quicksand/envd", folder);
+}
+
+static void set_defaults(struct runner *runner)
+{
     if (!runner->name) {
         if (gethostname(runner->host, sizeof(runner->host) - 1) < 0)
             (void)str_copy(STR("runner"), runner->host, sizeof(runner->host));
@@ -258,11 +269,7 @@ static void set_defaults(struct runner *runner)
         runner->name = runner->host;
     }
     if (!runner->program) {
-        self[len < 0 ? 0 : len] = '\0';
-        (void)snprintf(runner->agent, sizeof(runner->agent), "%s/envd", dirname(self));
-        if (access(runner->agent, X_OK) < 0)
-            (void)str_copy(STR("/usr/local/lib/quicksand/envd"), runner->agent,
-                           sizeof(runner->agent));
+        cli_agent_path(runner->agent, sizeof(runner->agent));
         runner->program = runner->agent;
     }
 }

@@ -17,7 +17,6 @@
 #include "cli/cli_runtime.h"
 #include "cli/cli_table.h"
 #include "cli/cli_test.h"
-#include "cli/cli_websocket.h"
 #include "store/store.h"
 #include "json/json_shape.h"
 
@@ -343,50 +342,6 @@ TEST(cp_operands)
     CHECK_STR(str_of(path), "notes");
     CHECK(!cli_cp_split("key:ws_1", &id, &path));
     CHECK(!cli_cp_split("sbx_dir/file:1", &id, &path));
-}
-
-static int parse_frame(struct str bytes, struct cli_frame *out, size_t *used)
-{
-    struct cli_stream stream = {.fd = -1};
-    static struct buf copy;
-    struct error err = {0};
-
-    buf_done(&copy);
-    buf_init(&copy, 1024);
-    (void)buf_add_str(&copy, bytes);
-    stream.body = copy;
-    return cli_websocket_parse(&stream, out, used, &err);
-}
-
-TEST(frames_of_a_server)
-{
-    struct cli_frame frame;
-    size_t used;
-
-    CHECK_INT(parse_frame(STR("\x82\x03"
-                              "abcX"),
-                          &frame, &used),
-              1);
-    CHECK_INT(frame.kind, CLI_FRAME_BINARY);
-    CHECK_STR(frame.data, "abc");
-    CHECK_INT(used, 5);
-    CHECK_INT(parse_frame(STR("\x88\x0f\x03\xe8"
-                              "exited with 7"),
-                          &frame, &used),
-              1);
-    CHECK_INT(frame.code, 1000);
-    CHECK_STR(frame.data, "exited with 7");
-    CHECK_INT(parse_frame(STR("\x88\x01x"), &frame, &used), 1);
-    CHECK_INT(frame.code, 0);
-    CHECK_INT(parse_frame(STR(""), &frame, &used), 0);
-    CHECK_INT(parse_frame(STR("\x82\x7e\x01"), &frame, &used), 0);
-    CHECK_INT(parse_frame(STR("\x82\x7e\x01\x00 too short"), &frame, &used), 0);
-    /* A length beyond any bound, a mask, a fragment, a reserved bit. */
-    CHECK_INT(parse_frame(STR("\x82\x7f\xff\xff\xff\xff\xff\xff\xff\xff"), &frame, &used), -1);
-    CHECK_INT(parse_frame(STR("\x82\x81\0\0\0\0x"), &frame, &used), -1);
-    CHECK_INT(parse_frame(STR("\x02\x01x"), &frame, &used), -1);
-    CHECK_INT(parse_frame(STR("\x80\x01x"), &frame, &used), -1);
-    CHECK_INT(parse_frame(STR("\xc2\x01x"), &frame, &used), -1);
 }
 
 TEST(tables_are_aligned)

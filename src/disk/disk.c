@@ -27,6 +27,8 @@
 #define DEFAULT_BYTES  (16ull << 30)
 #define SMALLEST_BYTES (256ull << 20)
 
+#define MOUNT_FLAGS (MS_NOATIME | MS_NOSUID | MS_NODEV)
+
 enum { DIR_FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, DETACH_TRIES = 50 };
 
 struct places {
@@ -116,6 +118,12 @@ static int open_image(const struct places *places, uint64_t initial_bytes, int *
     return 0;
 }
 
+/* Freed blocks stay with the image, unless there are none of its own anyway (disk_back.c). */
+static const char *options(int image_fd)
+{
+    return disk_back_possible(image_fd) ? "nodiscard" : "discard=async";
+}
+
 static int mount_image(const struct places *places, int image_fd, struct error *err)
 {
     struct disk_loop loop = {.fd = -1};
@@ -124,8 +132,7 @@ static int mount_image(const struct places *places, int image_fd, struct error *
     if (disk_loop_attach(image_fd, &loop, err) < 0)
         return -1;
     loop_fd = loop.fd; /* until the mount holds it, or for the autoclear to act on failure */
-    if (mount(loop.path, places->pool, "btrfs", MS_NOATIME | MS_NOSUID | MS_NODEV,
-              "discard=async") < 0)
+    if (mount(loop.path, places->pool, "btrfs", MOUNT_FLAGS, options(image_fd)) < 0)
         return error_set_errno(err, errno, "mount '%s' on '%s'", loop.path, places->pool);
     return 0;
 }
@@ -231,6 +238,9 @@ static int open_dirs(struct disk *disk, const struct places *places, bool only_t
         return error_set_errno(err, errno, "open '%s'", places->pool);
     if (has_stopped(disk->pool_fd))
         return only_to_unmount ? open_stopped(disk, err) : refuse_stopped(places, err);
+    if (disk->image_fd >= 0 &&
+        mount(NULL, places->pool, NULL, MS_REMOUNT | MOUNT_FLAGS, options(disk->image_fd)) < 0)
+        return error_set_errno(err, errno, "remount '%s'", places->pool);
     if (fchmod(disk->pool_fd, 0700) < 0)
         return error_set_errno(err, errno, "open '%s'", places->pool);
     if (open_dir(disk->pool_fd, "boxes", &disk->boxes_fd, err) < 0 ||
@@ -238,8 +248,9 @@ static int open_dirs(struct disk *disk, const struct places *places, bool only_t
         open_dir(disk->pool_fd, "volumes", &disk->volumes_fd, err) < 0 ||
         open_dir(disk->pool_fd, "temporary", &disk->temporary_fd, err) < 0 ||
         disk_quota_enable(disk->pool_fd, err) < 0 ||
-        disk_quota_open(disk->pool_fd, &disk->qgroups_fd, err) < 0)
+        disk_sysfs_open(disk->pool_fd, "qgroups", &disk->qgroups_fd, err) < 0)
         return -1;
+    disk_back_open(disk);
     disk->simple_quota = disk_quota_is_simple(disk->qgroups_fd);
     /* What a killed predecessor left; the data directory's lock says that there is no other. A pool
      * so full that nothing can be deleted must still open. */
@@ -258,7 +269,7 @@ int disk_open(const struct disk_config *config, struct disk **out, struct error 
     disk = xcalloc(1, sizeof(*disk));
     disk->pool_fd = disk->boxes_fd = disk->layers_fd = disk->volumes_fd = disk->temporary_fd = -1;
     disk->image_fd = disk->qgroups_fd = -1;
-    (void)pthread_mutex_init(&disk->grow_lock, NULL);
+    (void)pthread_mutex_init(&disk->tend_lock, NULL);
     r = prepare(disk, &places, config->initial_bytes, err);
     if (r == 0)
         r = open_dirs(disk, &places, config->only_to_unmount, err);
@@ -282,7 +293,7 @@ void disk_close(struct disk *disk)
     close_fd(&disk->temporary_fd);
     close_fd(&disk->pool_fd);
     close_fd(&disk->image_fd);
-    (void)pthread_mutex_destroy(&disk->grow_lock);
+    (void)pthread_mutex_destroy(&disk->tend_lock);
     free(disk);
 }
 

@@ -96,5 +96,14 @@ int disk_volume_open(struct disk *disk, const char *name, int *out_dir_fd, struc
 
 /* ---- the pool ---- */
 
-/* Grows the image when little is free (no-op on a plain btrfs). Call now and then. */
-int disk_grow(struct disk *disk, struct error *err);
+/* Sees to it that the image has the blocks it needs, grows it when little is free and gives back what
+ * is not needed (disk_back.c). Call it every DISK_TEND_MS; may take seconds. No-op on a plain btrfs. */
+enum { DISK_TEND_MS = 200 };
+int disk_tend(struct disk *disk, struct error *err);
+
+struct disk_space {
+    uint64_t pool_bytes, pool_free;
+    uint64_t host_bytes, host_free; /* of the file system below the image; else as above */
+    bool held;                      /* the host is full, and the pool cannot grow */
+};
+int disk_space(struct disk *disk, struct disk_space *out, struct error *err);

@@ -14,8 +14,21 @@ struct disk {
     int image_fd;                                      /* DATA/pool.img, or -1 on a plain btrfs */
     int qgroups_fd;                                    /* /sys/fs/btrfs/<fsid>/qgroups */
     bool simple_quota;         /* extents are charged to who wrote them (disk_quota.c) */
-    pthread_mutex_t grow_lock; /* one grow at a time; guards the image's size */
+    pthread_mutex_t tend_lock; /* guards what follows, and the sizes of image and file system */
+    bool unbacked;             /* the host cannot allocate ahead: disk_back.c does nothing */
+    bool settled;              /* the loop device is as large as the image */
+    bool held;                 /* no room on the host for the headroom */
+    uint64_t headroom;
+    uint64_t backed;     /* the image has all its blocks up to here */
+    uint64_t last_chunk; /* where the last one was found */
+    int64_t give_back_at_ms, hurry_at_ms;
 };
+
+/* disk_back.c */
+bool disk_back_possible(int image_fd);
+void disk_back_open(struct disk *disk);
+void disk_back_hurry(struct disk *disk);
+int disk_back(struct disk *disk, struct error *err); /* tend_lock is held */
 
 /* disk_mkfs.c: makes a btrfs of the whole file. */
 int disk_mkfs(const char *image, struct error *err);
@@ -66,13 +79,16 @@ struct disk_tree_range {
 /* 1 and the offset of the first item in range, 0 when there is none. */
 int disk_tree_first(int pool_fd, const struct disk_tree_range *range, uint64_t *out_offset,
                     struct error *err);
+/* And the first `size` bytes of the item itself. */
+int disk_tree_item(int pool_fd, const struct disk_tree_range *range, uint64_t *out_offset,
+                   void *out_item, size_t size, struct error *err);
+/* A directory in which the kernel shows this file system. */
+int disk_sysfs_open(int pool_fd, const char *name, int *out_fd, struct error *err);
 /* Id of the subvolume that a descriptor lies in. */
 int disk_tree_subvolume(int fd, uint64_t *out_id, struct error *err);
 
 /* disk_quota.c */
 int disk_quota_enable(int pool_fd, struct error *err);
-/* Opens the directory in sysfs that shows the quota groups of this file system. */
-int disk_quota_open(int pool_fd, int *out_fd, struct error *err);
 /* 0 = none. The note DISK_NOTE_FREE is added. */
 int disk_quota_limit(int subvol_fd, uint64_t limit_bytes, struct error *err);
 /* From now on this much of what is charged does not count; the limit moves along. */

@@ -41,27 +41,6 @@ int disk_quota_enable(int pool_fd, struct error *err)
     return error_set_errno(err, errno, "enable quotas on the pool");
 }
 
-int disk_quota_open(int pool_fd, int *out_fd, struct error *err)
-{
-    struct btrfs_ioctl_fs_info_args info = {0};
-    const unsigned char *id = info.fsid;
-    char path[96];
-    int fd;
-
-    if (ioctl(pool_fd, BTRFS_IOC_FS_INFO, &info) < 0)
-        return error_set_errno(err, errno, "ask the pool for its id");
-    (void)snprintf(path, sizeof(path),
-                   "/sys/fs/btrfs/%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x"
-                   "%02x/qgroups",
-                   id[0], id[1], id[2], id[3], id[4], id[5], id[6], id[7], id[8], id[9], id[10],
-                   id[11], id[12], id[13], id[14], id[15]);
-    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return error_set_errno(err, errno, "open '%s'", path);
-    *out_fd = fd;
-    return 0;
-}
-
 struct btrfs_qgroup_limit disk_quota_of(uint64_t limit_bytes)
 {
     /* All ones is how "no limit" is spelled once a limit was there. */

@@ -1,5 +1,6 @@
-/* The size of the image. It is sparse, so its size is a promise to the file system inside; the
- * promise is never larger than what the host's file system could still keep at that moment. */
+/* The size of the image. It is sparse, so its size is a promise to the file system inside; it is never
+ * made larger than what the host's file system could keep at that moment. What becomes of the promise
+ * when others fill that file system is disk_back.c's. */
 #include <errno.h>
 #include <linux/loop.h>
 #include <stdio.h>
@@ -33,24 +34,34 @@ int disk_size_allowed(int dir_fd, uint64_t image_bytes, uint64_t *out_bytes, str
     return 0;
 }
 
-static int resize(struct disk *disk, const struct stat *image, uint64_t bytes, struct error *err)
+static int set_capacity(struct disk *disk, struct error *err)
 {
-    struct btrfs_ioctl_vol_args args = {.name = "max"};
     struct disk_loop loop = {.fd = -1};
-    int found = disk_loop_find(image, &loop, err);
+    struct stat image;
+    int found;
+
+    if (fstat(disk->image_fd, &image) < 0)
+        return error_set_errno(err, errno, "ask for the image's size");
+    found = disk_loop_find(&image, &loop, err);
     auto_close int loop_fd = loop.fd;
 
     if (found < 0)
         return -1;
     if (found == 0)
         return error_set(err, ERROR_INTERNAL, "the pool's image has no loop device");
-    if (ftruncate(disk->image_fd, (off_t)bytes) < 0)
-        return error_set_errno(err, errno, "enlarge the pool's image");
     if (ioctl(loop_fd, LOOP_SET_CAPACITY, 0) < 0)
         return error_set_errno(err, errno, "enlarge '%s'", loop.path);
-    if (ioctl(disk->pool_fd, BTRFS_IOC_RESIZE, &args) < 0)
-        return error_set_errno(err, errno, "enlarge the pool");
+    disk->settled = true;
     return 0;
+}
+
+/* The file system inside follows in disk_back(). */
+static int enlarge(struct disk *disk, uint64_t bytes, struct error *err)
+{
+    if (ftruncate(disk->image_fd, (off_t)bytes) < 0)
+        return error_set_errno(err, errno, "enlarge the pool's image");
+    disk->settled = false;
+    return set_capacity(disk, err);
 }
 
 static int grow(struct disk *disk, struct error *err)
@@ -62,24 +73,49 @@ static int grow(struct disk *disk, struct error *err)
     if (fstatvfs(disk->pool_fd, &pool) < 0 || fstat(disk->image_fd, &image) < 0)
         return error_set_errno(err, errno, "ask for the pool's size");
     size = (uint64_t)image.st_size;
-    /* A crash between the steps of resize() leaves a pool smaller than its image. */
-    if ((uint64_t)pool.f_blocks * pool.f_frsize + MIB < size)
-        return resize(disk, &image, size, err);
-    if ((uint64_t)pool.f_bavail * 100 >= (uint64_t)pool.f_blocks * FREE_PERCENT)
+    if (disk->held || (uint64_t)pool.f_bavail * 100 >= (uint64_t)pool.f_blocks * FREE_PERCENT)
         return 0;
     if (disk_size_allowed(disk->image_fd, (uint64_t)image.st_blocks * 512, &allowed, err) < 0)
         return -1;
     wanted = size * 2 < allowed ? size * 2 : allowed;
-    return wanted >= size + step_min ? resize(disk, &image, wanted, err) : 0;
+    return wanted >= size + step_min ? enlarge(disk, wanted, err) : 0;
 }
 
-int disk_grow(struct disk *disk, struct error *err)
+/* A crash between the steps of enlarge() leaves a device smaller than its image. */
+static int tend(struct disk *disk, struct error *err)
+{
+    if (!disk->settled && set_capacity(disk, err) < 0)
+        return -1;
+    disk_back_hurry(disk);
+    if (grow(disk, err) < 0)
+        return -1;
+    return disk_back(disk, err);
+}
+
+int disk_tend(struct disk *disk, struct error *err)
 {
     int r = 0;
 
-    (void)pthread_mutex_lock(&disk->grow_lock);
+    (void)pthread_mutex_lock(&disk->tend_lock);
     if (disk->image_fd >= 0)
-        r = grow(disk, err);
-    (void)pthread_mutex_unlock(&disk->grow_lock);
+        r = tend(disk, err);
+    (void)pthread_mutex_unlock(&disk->tend_lock);
     return r;
+}
+
+int disk_space(struct disk *disk, struct disk_space *out, struct error *err)
+{
+    struct statvfs pool, host;
+
+    if (fstatvfs(disk->pool_fd, &pool) < 0 ||
+        fstatvfs(disk->image_fd >= 0 ? disk->image_fd : disk->pool_fd, &host) < 0)
+        return error_set_errno(err, errno, "ask for the free space of the pool");
+    *out = (struct disk_space){
+        .pool_bytes = (uint64_t)pool.f_blocks * pool.f_frsize,
+        .pool_free = (uint64_t)pool.f_bavail * pool.f_frsize,
+        .host_bytes = (uint64_t)host.f_blocks * host.f_frsize,
+        .host_free = (uint64_t)host.f_bavail * host.f_frsize,
+        .held = __atomic_load_n(&disk->held, __ATOMIC_RELAXED),
+    };
+    return 0;
 }

@@ -320,14 +320,14 @@ TEST_TIMEOUT(grow_doubles_when_little_is_free, 60)
     setup();
     disk = open_disk();
     CHECK(fstatvfs(disk->pool_fd, &before) == 0);
-    CHECK(disk_grow(disk, &err) == 0);
+    CHECK(disk_tend(disk, &err) == 0);
     CHECK(fstatvfs(disk->pool_fd, &after) == 0);
     CHECK_INT(after.f_blocks, before.f_blocks);
     make_box(disk, "big", 0);
     fd = openat(disk->boxes_fd, "big/upper/f", O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
     filled = fill_until_little_is_free(disk, fd);
-    if (disk_grow(disk, &err) < 0)
-        test_fail(__FILE__, __LINE__, "disk_grow: %s", err.message);
+    if (disk_tend(disk, &err) < 0)
+        test_fail(__FILE__, __LINE__, "disk_tend: %s", err.message);
     CHECK(fstatvfs(disk->pool_fd, &after) == 0);
     CHECK_INT(after.f_blocks, before.f_blocks * 2);
     CHECK(fallocate(fd, 0, filled, (off_t)(100 * MIB)) == 0);
@@ -358,7 +358,7 @@ TEST(data_directory_on_btrfs_needs_no_image)
     make_box(inner, "i", 8 * MIB);
     CHECK(fstatat(AT_FDCWD, inner_dir, &st, 0) == 0);
     CHECK(fstatat(inner->boxes_fd, "i/upper", &st, 0) == 0);
-    CHECK(disk_grow(inner, &err) == 0);
+    CHECK(disk_tend(inner, &err) == 0);
     CHECK(disk_box_delete(inner, "i", &err) == 0);
     disk_close(inner);
     CHECK(disk_unmount(&inner_config, &err) == 0);
@@ -535,4 +535,20 @@ TEST(volumes)
     CHECK(disk_volume_delete(disk, "v1", &err) == 0);
     CHECK_INT(disk_volume_create(disk, "a/b", 0, &err), -1);
     disk_close(disk);
+}
+
+TEST(a_pool_that_stopped_is_refused_but_can_be_unmounted)
+{
+    struct disk *disk = NULL;
+
+    setup();
+    disk_close(open_disk());
+    CHECK(mount(NULL, pool_path(), NULL, MS_REMOUNT | MS_RDONLY, NULL) == 0);
+    CHECK_INT(disk_open(&config, &disk, &err), -1);
+    CHECK(strstr(err.message, "quicksand down") != NULL);
+    config.only_to_unmount = true;
+    disk_close(open_disk());
+    CHECK(disk_unmount(&config, &err) == 0);
+    config.only_to_unmount = false;
+    disk_close(open_disk());
 }

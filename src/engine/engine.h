@@ -61,6 +61,13 @@ struct layer_info {
     uint64_t frozen_us; /* how long its box stood still */
 };
 
+struct engine_space {
+    uint64_t pool_bytes, pool_free; /* where the writable layers are */
+    uint64_t host_bytes, host_free; /* the file system below it */
+    bool held;                      /* that is full, and the pool cannot grow */
+    bool full;                      /* too little in the pool for another box */
+};
+
 enum box_end { /* why a box ended */
                BOX_END_NONE = 0,
                BOX_END_KILLED,
@@ -110,6 +117,7 @@ struct engine_ops {
     int (*layer_list)(struct engine *engine, struct layer_info **out, size_t *out_count,
                       struct error *err);
     int (*usage)(struct engine *engine, const char *id, struct box_usage *out, struct error *err);
+    int (*space)(struct engine *engine, struct engine_space *out, struct error *err);
     /* Volumes: directories that outlive sandboxes and can be shared by several. Files in them have
      * the ids they have inside. disk_bytes: how much they may be, 0 = no limit. Creating one that exists and deleting one that does not are success;
      * deleting one that a running box uses is ERROR_CONFLICT. */

@@ -438,6 +438,7 @@ struct engine *engine_fake_new(void)
         .layer_delete = fake_layer_delete,
         .layer_list = fake_layer_list,
         .usage = fake_usage,
+        .space = fake_space,
         .volume_create = fake_volume_create,
         .volume_delete = fake_volume_delete,
         .next_event = fake_next_event,

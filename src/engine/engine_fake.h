@@ -24,6 +24,8 @@ uint64_t engine_fake_disk(struct engine *engine, const char *id, uint64_t add);
 size_t engine_fake_layers(struct engine *engine);
 /* How long snapshots and starts take from now on (a start looks for its layers at the end). */
 void engine_fake_slow(struct engine *engine, int snapshot_ms, int start_ms);
+/* No disk space is left from now on, or there is. */
+void engine_fake_full(struct engine *engine, bool full);
 /* The host died and came back: no box runs, disks are there, nobody says anything. */
 void engine_fake_reboot(struct engine *engine);
 /* The last request an agent got: head and body, as on the wire. */

@@ -114,6 +114,28 @@ int fake_usage(struct engine *engine, const char *id, struct box_usage *out, str
     return 0;
 }
 
+/* Not counted: it is asked now and then, and no test should depend on when. */
+int fake_space(struct engine *engine, struct engine_space *out, struct error *err)
+{
+    auto_unlock struct fake *fake = fake_lock(engine);
+
+    (void)err;
+    *out = (struct engine_space){.pool_bytes = 16ull << 30,
+                                 .pool_free = fake->full ? 1 << 20 : 8ull << 30,
+                                 .host_bytes = 64ull << 30,
+                                 .host_free = fake->full ? 0 : 32ull << 30,
+                                 .held = fake->full,
+                                 .full = fake->full};
+    return 0;
+}
+
+void engine_fake_full(struct engine *engine, bool full)
+{
+    auto_unlock struct fake *fake = fake_lock(engine);
+
+    fake->full = full;
+}
+
 int fake_volume_create(struct engine *engine, const char *name, uint64_t disk_bytes,
                        struct error *err)
 {

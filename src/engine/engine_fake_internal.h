@@ -50,6 +50,7 @@ struct fake {
     int calls, fail_at, fail_kills, agent_status;
     int snapshot_ms, start_ms;
     uint32_t next_slot;
+    bool full;
     int epoll, wake;
     bool stopping;
     pthread_t thread;
@@ -89,6 +90,7 @@ int fake_layer_delete(struct engine *engine, const char *name, struct error *err
 int fake_layer_list(struct engine *engine, struct layer_info **out, size_t *out_count,
                     struct error *err);
 int fake_usage(struct engine *engine, const char *id, struct box_usage *out, struct error *err);
+int fake_space(struct engine *engine, struct engine_space *out, struct error *err);
 int fake_volume_create(struct engine *engine, const char *name, uint64_t disk_bytes,
                        struct error *err);
 int fake_volume_delete(struct engine *engine, const char *name, struct error *err);

@@ -183,6 +183,17 @@ static int warden_usage(struct engine *engine, const char *id, struct box_usage 
     return 0;
 }
 
+static int warden_space(struct engine *engine, struct engine_space *out, struct error *err)
+{
+    struct engine_request request = {.op = ENGINE_OP_SPACE};
+    struct engine_reply reply;
+
+    if (call(engine, &request, &reply, err) < 0)
+        return -1;
+    *out = reply.space;
+    return 0;
+}
+
 static int warden_snapshot(struct engine *engine, const char *id, const char *layer,
                            struct layer_info *out, struct error *err)
 {
@@ -328,6 +339,7 @@ static const struct engine_ops warden_ops = {
     .layer_delete = warden_layer_delete,
     .layer_list = warden_layer_list,
     .usage = warden_usage,
+    .space = warden_space,
     .volume_create = warden_volume_create,
     .volume_delete = warden_volume_delete,
     .next_event = warden_next_event,

@@ -21,6 +21,7 @@ enum engine_op {
     ENGINE_OP_USAGE,
     ENGINE_OP_VOLUME_CREATE,
     ENGINE_OP_VOLUME_DELETE,
+    ENGINE_OP_SPACE,
 };
 
 struct engine_request {
@@ -45,6 +46,7 @@ struct engine_reply {
         struct box_info boxes[ENGINE_LIST_PAGE];    /* LIST; START: the first */
         struct layer_info layers[ENGINE_LIST_PAGE]; /* LAYER_LIST; SNAPSHOT: the first */
         struct box_usage usage;
+        struct engine_space space;
     };
 };
 

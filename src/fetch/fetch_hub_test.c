@@ -153,7 +153,7 @@ TEST(hub_public_only)
     struct fetch_hub *hub = fetch_hub_new();
     struct seen seen = {.code = -1};
     struct fetch_request request = {
-        .method = "GET", .url = fetch_rig_url(rig), .public_only = true};
+        .method = "GET", .url = fetch_rig_url(rig), .reach = FETCH_PUBLIC};
 
     seen.stream = fetch_hub_open(hub, &request, &events, &seen);
     for (int i = 0; i < 500 && atomic_load(&seen.code) < 0; i++)

@@ -5,7 +5,6 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "fetch/fetch_internal.h"
-#include "http/http_address.h"
 
 static bool visible(struct str text)
 {
@@ -94,34 +93,11 @@ static int on_request(void *arg, char *to, char *from, int to_port, int from_por
     (void)to_port;
     (void)from_port;
     setup->sent = true;
-    if (!again || (strcmp(setup->method, "POST") != 0 && strcmp(setup->method, "PATCH") != 0))
+    if (!again || setup->request.repeatable ||
+        (strcmp(setup->method, "POST") != 0 && strcmp(setup->method, "PATCH") != 0))
         return CURL_PREREQFUNC_OK;
     setup->not_again = true;
     return CURL_PREREQFUNC_ABORT;
-}
-
-/* The address that was looked up is the one that is connected to: what the name means a moment later
- * does not matter. */
-static curl_socket_t on_open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *address)
-{
-    struct fetch_setup *setup = arg;
-
-    (void)purpose;
-    if (!http_address_public(&address->addr)) {
-        setup->refused = true;
-        return CURL_SOCKET_BAD;
-    }
-    return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
-}
-
-static void set_public_only(struct fetch_setup *setup, CURL *easy)
-{
-    curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, on_open_socket);
-    curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, setup);
-    curl_easy_setopt(easy, CURLOPT_PROXY, "");
-    /* Others may have been allowed to connect to the same name. */
-    curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, 1L);
-    curl_easy_setopt(easy, CURLOPT_FORBID_REUSE, 1L);
 }
 
 static void set_body(struct fetch_setup *setup, CURL *easy, enum fetch_body body)
@@ -176,6 +152,7 @@ int fetch_setup(struct fetch_setup *setup, CURL *easy, const struct fetch_reques
     curl_easy_setopt(easy, CURLOPT_USERAGENT, "quicksand/" QUICKSAND_VERSION);
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,
                      (long)(request->connect_ms ? request->connect_ms : FETCH_CONNECT_MS));
+    curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, setup->reason);
     curl_easy_setopt(easy, CURLOPT_HTTPHEADER, setup->headers);
     curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, on_request);
     curl_easy_setopt(easy, CURLOPT_PREREQDATA, setup);
@@ -184,8 +161,8 @@ int fetch_setup(struct fetch_setup *setup, CURL *easy, const struct fetch_reques
     /* A proxy of the environment is for what lies outside. */
     if (request->unix_path || loopback(setup->host))
         curl_easy_setopt(easy, CURLOPT_PROXY, "");
-    if (request->public_only)
-        set_public_only(setup, easy);
+    fetch_reach_set(setup, easy);
+    /* Instead of the system's file; the system's directory is looked into as before. */
     if (request->ca_file)
         curl_easy_setopt(easy, CURLOPT_CAINFO, request->ca_file);
     set_body(setup, easy, body);
@@ -205,12 +182,15 @@ int fetch_error(const struct fetch_setup *setup, CURL *easy, CURLcode code, stru
     if (setup->source_failed)
         return error_set(err, ERROR_CONFLICT, "%s %s: the source of the body gave up",
                          setup->method, setup->host);
-    if (setup->refused)
-        return error_set(err, ERROR_FORBIDDEN, "%s %s: not a public address", setup->method,
-                         setup->host);
     if (setup->not_again)
         return error_set(err, ERROR_UNAVAILABLE, "%s %s: the connection ended before the answer",
                          setup->method, setup->host);
+    if (setup->refused && code == CURLE_COULDNT_CONNECT)
+        return error_set(err, ERROR_FORBIDDEN, "%s %s: not a public address", setup->method,
+                         setup->host);
+    if (code == CURLE_PEER_FAILED_VERIFICATION)
+        return error_set(err, ERROR_UNAVAILABLE, "%s %s: %s", setup->method, setup->host,
+                         setup->reason);
     if (code == CURLE_OPERATION_TIMEDOUT)
         return fetch_error_timeout(setup, "the answer", err);
     /* The scheme was checked before: this is how libcurl names an answer without a head. */

@@ -83,7 +83,7 @@ int envd_call(const struct envd_address *address, const char *method, const json
     struct fetch_request call = {.method = "POST",
                                  .url = url,
                                  .unix_path = address->unix_path,
-                                 .public_only = address->public_only};
+                                 .reach = fetch_reach(address->public_only)};
 
     if (out)
         *out = NULL;
@@ -114,7 +114,7 @@ int envd_health(const struct envd_address *address, struct error *err)
     struct fetch_request call = {.method = "GET",
                                  .url = url,
                                  .unix_path = address->unix_path,
-                                 .public_only = address->public_only,
+                                 .reach = fetch_reach(address->public_only),
                                  .headers = headers,
                                  .header_count = envd_headers(address, headers, 0),
                                  .timeout_ms = 10000};
@@ -174,7 +174,7 @@ int envd_read(const struct envd_address *address, const char *path, provider_sin
     struct fetch_request request = {.method = "GET",
                                     .url = url,
                                     .unix_path = address->unix_path,
-                                    .public_only = address->public_only,
+                                    .reach = fetch_reach(address->public_only),
                                     .headers = headers,
                                     .header_count = envd_headers(address, headers, 0),
                                     .timeout_ms = ENVD_CALL_MS};
@@ -205,7 +205,7 @@ int envd_write(const struct envd_address *address, const char *path, provider_so
     struct fetch_request request = {.method = "POST",
                                     .url = url,
                                     .unix_path = address->unix_path,
-                                    .public_only = address->public_only,
+                                    .reach = fetch_reach(address->public_only),
                                     .headers = headers,
                                     .source = source,
                                     .source_arg = arg,

@@ -313,29 +313,6 @@ static int local_create(struct provider *provider, const struct provider_spec *s
     return 0;
 }
 
-static bool has_labels(const struct provider_sandbox *sandbox, const struct provider_label *labels,
-                       size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        bool found = false;
-
-        for (size_t n = 0; n < sandbox->label_count && !found; n++)
-            found = str_eq(sandbox->labels[n].name, labels[i].name) &&
-                    str_eq(sandbox->labels[n].value, labels[i].value);
-        if (!found)
-            return false;
-    }
-    return true;
-}
-
-static int newest_first(const void *a, const void *b)
-{
-    int64_t x = ((const struct provider_sandbox *)a)->started_at_us;
-    int64_t y = ((const struct provider_sandbox *)b)->started_at_us;
-
-    return x < y ? 1 : x > y ? -1 : 0;
-}
-
 static int local_find(struct provider *provider, struct str team_id,
                       const struct provider_label *labels, size_t label_count, struct arena *arena,
                       struct provider_sandbox **out, size_t *out_count, struct error *err)
@@ -345,6 +322,8 @@ static int local_find(struct provider *provider, struct str team_id,
     size_t count, found = 0;
 
     (void)team_id;
+    (void)labels;
+    (void)label_count;
     if (local_address(provider, &address, err) < 0 ||
         envd_list(&address, "", arena, &files, &count, err) < 0)
         return -1;
@@ -362,10 +341,8 @@ static int local_find(struct provider *provider, struct str team_id,
             *err = why;
             return -1;
         }
-        if (has_labels(&box.sandbox, labels, label_count))
-            (*out)[found++] = box.sandbox;
+        (*out)[found++] = box.sandbox;
     }
-    qsort(*out, found, sizeof(**out), newest_first);
     *out_count = found;
     return 0;
 }

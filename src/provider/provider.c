@@ -204,18 +204,48 @@ int provider_create(struct provider *provider, const struct provider_spec *spec,
     return quiet(provider, provider->ops->create(provider, spec, arena, out, err), err);
 }
 
+static bool has_labels(const struct provider_sandbox *sandbox, const struct provider_label *labels,
+                       size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        bool found = false;
+
+        for (size_t n = 0; n < sandbox->label_count && !found; n++)
+            found = str_eq(sandbox->labels[n].name, labels[i].name) &&
+                    str_eq(sandbox->labels[n].value, labels[i].value);
+        if (!found)
+            return false;
+    }
+    return true;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+    const struct provider_sandbox *x = a, *y = b;
+
+    return (x->started_at_us < y->started_at_us) - (x->started_at_us > y->started_at_us);
+}
+
 int provider_find(struct provider *provider, struct str team_id,
                   const struct provider_label *labels, size_t label_count, struct arena *arena,
                   struct provider_sandbox **out, size_t *out_count, struct error *err)
 {
+    size_t found = 0;
+
     *out = NULL;
     *out_count = 0;
     if (!provider->ops->find)
         return lacks(provider->name, "find", err);
-    return quiet(
-        provider,
-        provider->ops->find(provider, team_id, labels, label_count, arena, out, out_count, err),
-        err);
+    if (provider->ops->find(provider, team_id, labels, label_count, arena, out, out_count, err) < 0)
+        return quiet(provider, -1, err);
+    /* A service that ignores the filter must not hand us strangers. */
+    for (size_t i = 0; i < *out_count; i++)
+        if (has_labels(&(*out)[i], labels, label_count))
+            (*out)[found++] = (*out)[i];
+    *out_count = found;
+    if (found)
+        qsort(*out, found, sizeof(**out), newest_first);
+    return 0;
 }
 
 int provider_get(struct provider *provider, const struct provider_ref *ref, struct arena *arena,

@@ -222,6 +222,10 @@ struct sandboxes_stats {
     uint64_t created, create_failed, paused, resumed_memory, resumed_disk, snapshots, ended;
     uint64_t create_us[SANDBOX_BUCKETS + 1]; /* by duration; the last is above all buckets */
     uint64_t create_sum_us;
+    struct sandboxes_space {
+        uint64_t pool_bytes, pool_free, host_bytes, host_free; /* pool_bytes 0: not known */
+        bool held;                                             /* the host is full */
+    } space;
 };
 void sandboxes_stats(struct sandboxes *all, struct sandboxes_stats *out);
 

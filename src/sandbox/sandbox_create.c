@@ -176,6 +176,10 @@ int plan_run(struct sandboxes *all, const struct plan *plan, struct arena *arena
 
     if (table_rate(all, plan->team_id, &plan->limits, err) < 0)
         return error_prefix(err, "create sandbox");
+    if (space_check(all, err) < 0) {
+        stats_add(all, STAT_CREATE_FAILED);
+        return error_prefix(err, "create sandbox");
+    }
     atomic_fetch_add(&all->creates, 1);
     result = make_any(all, plan, arena, &row, err);
     atomic_fetch_sub(&all->creates, 1);

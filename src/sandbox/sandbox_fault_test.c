@@ -21,8 +21,11 @@ static struct str last_event(struct env *env, const char *id, const char *type, 
 
 static void create_pausing(struct env *env, int64_t timeout_s, char out_id[ID_SIZE])
 {
-    struct sandbox_new request = {
-        .team_id = TEAM, .template_name = STR("base"), .timeout_s = timeout_s, .auto_pause = true};
+    struct sandbox_new request = {.team_id = TEAM,
+                                  .template_name = STR("base"),
+                                  .timeout_s = timeout_s,
+                                  .auto_pause = true,
+                                  .auto_resume = true};
     auto_arena struct arena arena = {0};
     struct sandbox_view view;
 
@@ -116,7 +119,11 @@ TEST(host_restart_keeps_what_is_to_be_paused)
     CHECK_STR(last_event(&env, ends, "killed", &arena), "host restart");
     OK(sandbox_get(env.all, TEAM, str_of(pauses), &arena, &view, &err));
     CHECK_INT(view.state, SANDBOX_PAUSED);
+    CHECK_STR(view.paused_to, "disk");
     CHECK_INT(sandboxes_running(env.all), 0);
+    OK(sandbox_wake(env.all, pauses, &err)); /* traffic may, as before */
+    OK(sandbox_get(env.all, TEAM, str_of(pauses), &arena, &view, &err));
+    CHECK_STR(view.resumed_from, "disk");
 }
 
 #define HOURS_US ((int64_t)3 * 3600 * 1000000)

@@ -232,7 +232,7 @@ int sandbox_events(struct sandboxes *all, const struct event_filter *filter, str
     if (last < 0)
         return -1;
     if (filter->sandbox_id.p && !out->seen &&
-        !table_visible(all, filter->team_id, filter->sandbox_id))
+        !table_visible(all, filter->team_id, filter->sandbox_id, NULL))
         return sandbox_not_found(filter->sandbox_id, err);
     if (filter->with_agent && filter->sandbox_id.p)
         logs_merge(all, filter, arena, out);

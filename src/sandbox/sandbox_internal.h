@@ -33,7 +33,7 @@ struct sandbox {
     char id[ID_SIZE];
     char team_id[TEAM_ID_SIZE]; /* "" for leftovers */
     enum sandbox_state state;
-    bool died;       /* its box ended while it was owned */
+    bool died;       /* its box ended while it was owned, or is to be paused; reason says why */
     bool rebooted;   /* by us: an event may be about an earlier life of its box */
     bool auto_pause; /* at the end of its time */
     bool auto_pause_disk;
@@ -41,7 +41,7 @@ struct sandbox {
     uint32_t cpu_count;
     int64_t mem_mb, disk_mb;
     int64_t paused_at_us; /* monotonic; of the last pause by this process */
-    const char *reason;   /* why it is KILLING */
+    const char *reason;   /* why it is KILLING, or died */
     bool lease_failed;    /* its agent does not know its end yet */
     bool condemned;       /* KILLING by table_condemn(), no attempt yet */
     unsigned attempts;    /* failed ones to tear it down */
@@ -113,6 +113,8 @@ struct webhooks {
     pthread_cond_t wake;
     bool kicked, has_thread;
     atomic_bool any, stopping;
+    struct fetch *fetch;
+    char *ca_file; /* NULL = the system's certificates only */
     bool private_ok;
     int64_t first_pause_us;
     pthread_t thread;
@@ -129,6 +131,13 @@ struct content_boxes {
     pthread_mutex_t lock; /* guards boxes and the entries */
     pthread_cond_t changed;
     struct map boxes; /* volume id to struct content */
+};
+
+/* What the engine last said about its disk. */
+struct space {
+    pthread_mutex_t lock;
+    int64_t asked_us; /* monotonic */
+    struct engine_space last;
 };
 
 struct metrics {
@@ -178,6 +187,7 @@ struct sandboxes {
     struct webhooks webhooks;
     struct content_boxes content;
     struct stats stats;
+    struct space space;
 };
 
 /* ---- sandbox_table.c ---- */
@@ -217,6 +227,8 @@ void table_paused(struct sandboxes *all, struct sandbox *sandbox, bool cold);
 bool table_sealed(struct sandboxes *all, struct sandbox *sandbox);
 /* An owned one to KILLING. */
 void table_fail(struct sandboxes *all, struct sandbox *sandbox, const char *reason);
+/* The same for one whose box died; why is known. */
+void table_fail_died(struct sandboxes *all, struct sandbox *sandbox);
 /* The first of the schedule, as KILLING or PAUSING, owned by the caller. With the lock held. */
 struct sandbox *table_take_first(struct sandboxes *all);
 /* Has the expiry threads tear down a box that is nobody's (any more), or a RUNNING sandbox whose
@@ -224,7 +236,8 @@ struct sandbox *table_take_first(struct sandboxes *all);
  * stays, because its files are there. */
 void table_condemn(struct sandboxes *all, const char *id, const char *reason);
 bool table_has(struct sandboxes *all, const char *id);
-bool table_visible(struct sandboxes *all, struct str team_id, struct str id);
+/* *out_cold, when wanted: if it is paused, only its files are there. */
+bool table_visible(struct sandboxes *all, struct str team_id, struct str id, bool *out_cold);
 /* 0 when it runs; ERROR_CONFLICT when it is paused (or nearly), else ERROR_NOT_FOUND. */
 int table_check_runs(struct sandboxes *all, struct str team_id, struct str id, struct error *err);
 /* RUNNING, and its box was booted by us more than once. */
@@ -385,7 +398,9 @@ void metrics_stop(struct sandboxes *all);
 
 /* ---- sandbox_webhook.c ---- */
 
-void webhooks_init(struct sandboxes *all);
+/* A file of certificates that is wrong is told at the start and not with each delivery. */
+int webhooks_check(const struct sandboxes_config *config, struct error *err);
+void webhooks_init(struct sandboxes *all, const struct sandboxes_config *config);
 void webhooks_done(struct sandboxes *all);
 int webhooks_start(struct sandboxes *all, struct error *err);
 void webhooks_stop(struct sandboxes *all);
@@ -397,6 +412,12 @@ void webhooks_kick(struct sandboxes *all);
 /* Counts, and tells the webhooks. */
 void stats_add(struct sandboxes *all, enum stat stat);
 void stats_create(struct sandboxes *all, int64_t us);
+
+/* ---- sandbox_space.c ---- */
+
+bool space_of(struct sandboxes *all, struct engine_space *out);
+/* ERROR_NO_SPACE when the disk has no room for one more. */
+int space_check(struct sandboxes *all, struct error *err);
 
 /* ---- sandbox_keeper.c ---- */
 
@@ -474,6 +495,8 @@ int spec_from_template(const struct store_template *template, struct box_spec *o
                        struct error *err);
 void view_from_row(const struct sandboxes *all, const struct store_sandbox *row,
                    struct sandbox_view *out);
+/* Its processes are gone, whatever was asked for. */
+void view_cold(struct sandbox_view *view);
 int check_timeout_max(const struct sandboxes *all, int64_t timeout_s, struct error *err);
 void cond_init_monotonic(pthread_cond_t *cond);
 /* Returns when signalled or after the time. */

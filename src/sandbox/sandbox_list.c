@@ -111,12 +111,14 @@ static bool has_metadata(const json_t *wanted, struct str text)
     return true;
 }
 
-static void copy_row(const struct sandboxes *all, const struct store_sandbox *row,
+static void copy_row(const struct sandboxes *all, const struct store_sandbox *row, bool cold,
                      struct arena *arena, struct sandbox_view *out)
 {
     struct sandbox_view view;
 
     view_from_row(all, row, &view);
+    if (cold)
+        view_cold(&view);
     view_copy(&view, arena, out);
 }
 
@@ -141,13 +143,15 @@ static int list_chunk(struct listing *listing, struct store_sandbox_query *query
     if (store_sandbox_page(listing->all->store, query, &scratch, &rows, &count, err) < 0)
         return -1;
     for (size_t i = 0; i < count && !listing->more; i++) {
-        if (!table_visible(listing->all, listing->filter->team_id, rows[i].id) ||
+        bool cold;
+
+        if (!table_visible(listing->all, listing->filter->team_id, rows[i].id, &cold) ||
             !has_metadata(listing->filter->metadata, rows[i].metadata))
             continue;
         if (page->count == listing->filter->limit)
             listing->more = true;
         else
-            copy_row(listing->all, &rows[i], listing->arena, &page->items[page->count++]);
+            copy_row(listing->all, &rows[i], cold, listing->arena, &page->items[page->count++]);
     }
     *out_last = count < query->limit;
     if (count) {

@@ -49,6 +49,18 @@ static bool still_runs(struct sandboxes *all, const struct sandbox *sandbox)
     return true;
 }
 
+/* It does not answer: its processes stand still after all (true), or they end. */
+static bool keep_processes(struct sandboxes *all, const struct sandbox *sandbox, bool disk_only)
+{
+    struct error err = {0};
+
+    if (!disk_only && all->engine->ops->freeze(all->engine, sandbox->id, true, &err) == 0)
+        return true;
+    if (all->engine->ops->stop(all->engine, sandbox->id, &err) < 0)
+        log_warn("sandbox", "id=%s: %s; the next resume sees to it", sandbox->id, err.message);
+    return false;
+}
+
 /* Back to RUNNING. An end that has passed is tried again soon, not at once. */
 static void run_until(struct sandboxes *all, struct sandbox *sandbox, int64_t end_at_us,
                       int64_t revision)
@@ -58,7 +70,7 @@ static void run_until(struct sandboxes *all, struct sandbox *sandbox, int64_t en
 
     if (table_run(all, sandbox, end_at_us > soonest ? end_at_us : soonest, revision))
         return;
-    table_fail(all, sandbox, "crashed");
+    table_fail_died(all, sandbox);
     (void)sandbox_teardown(all, sandbox, &ignored);
 }
 
@@ -79,7 +91,7 @@ static void run_on(struct sandboxes *all, struct sandbox *sandbox, const struct 
 static int settle(struct sandboxes *all, struct sandbox *sandbox, struct store_sandbox_life *life,
                   bool cold, struct error *err)
 {
-    struct store_event event = history_paused(!life->memory);
+    struct store_event event = history_paused(cold);
     int64_t revision = 0;
     int result;
 
@@ -117,10 +129,11 @@ int pause_owned(struct sandboxes *all, struct sandbox *sandbox, bool disk_only, 
 
         (void)error_prefix(err, "pause sandbox");
         log_error("sandbox", "id=%s: %s", sandbox->id, err->message);
-        if (still_runs(all, sandbox))
+        if (still_runs(all, sandbox)) {
             run_on(all, sandbox, &row);
-        else
-            (void)settle(all, sandbox, &life, disk_only, &ignored);
+            return -1;
+        }
+        (void)settle(all, sandbox, &life, !keep_processes(all, sandbox, disk_only), &ignored);
         return -1;
     }
     if (settle(all, sandbox, &life, disk_only, err) < 0)

@@ -427,7 +427,9 @@ TEST(survives_the_host)
     CHECK_STR(str_of(reason), "host restart");
     WAIT_FOR((lost_reason = env_end_reason(&env, lost)) != NULL);
     CHECK_STR(str_of(lost_reason), "files lost");
-    CHECK_INT(state_of(&env, kept), SANDBOX_PAUSED);
+    OK(sandbox_get(env.all, TEAM, str_of(kept), &arena, &view, &err));
+    CHECK_INT(view.state, SANDBOX_PAUSED);
+    CHECK_STR(view.paused_to, "disk"); /* which is what is left */
     OK(sandbox_resume(env.all, TEAM, str_of(kept), &for_an_hour, &arena, &view, &err));
     CHECK_STR(view.resumed_from, "disk");
     CHECK_INT(engine_fake_disk(env.engine, kept, 0), 42);

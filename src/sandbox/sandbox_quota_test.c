@@ -164,3 +164,24 @@ TEST(repeated_at_once)
         CHECK_STR(str_of(crowd.ids[i]), crowd.ids[0]);
     CHECK_INT(engine_fake_boxes(env.engine), 1);
 }
+
+/* Also from the warm pool; what is there goes on. */
+TEST(a_full_disk)
+{
+    auto_env struct env env;
+    char a[ID_SIZE], b[ID_SIZE];
+    struct sandboxes_stats stats;
+
+    env_open(&env, 2);
+    OK(env_create(&env, a, &err));
+    engine_fake_full(env.engine, true);
+    (void)usleep(300000);
+    FAILS(env_create(&env, b, &err), ERROR_NO_SPACE);
+    sandboxes_stats(env.all, &stats);
+    CHECK(stats.space.held);
+    OK(sandbox_pause(env.all, TEAM, str_of(a), &(struct sandbox_pause){0}, &err));
+    OK(resume(&env, a, &err));
+    engine_fake_full(env.engine, false);
+    (void)usleep(300000);
+    OK(env_create(&env, b, &err));
+}

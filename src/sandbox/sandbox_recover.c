@@ -63,8 +63,9 @@ static void finish_step(struct sandboxes *all, const struct store_sandbox *row, 
         log_warn("sandbox", "id=%s: %s, ignoring", id, err.message);
 }
 
+/* told: that its processes are gone. */
 static bool adopt_paused(struct sandboxes *all, const struct store_sandbox *row, const char *id,
-                         bool running)
+                         bool running, bool told)
 {
     struct table_adopt adopt = {.id = id,
                                 .team_id = row->team_id,
@@ -79,7 +80,7 @@ static bool adopt_paused(struct sandboxes *all, const struct store_sandbox *row,
     if (row->life.step != STORE_STEP_NONE)
         finish_step(all, row, id, &running);
     adopt.cold = !row->life.memory || !running;
-    if (row->life.memory && !running) {
+    if (row->life.memory && !running && !told) {
         log_warn("sandbox", "id=%s: its processes did not survive; a resume boots from its files",
                  id);
         history_memory_lost(all, row->id);
@@ -119,13 +120,13 @@ static bool adopt_dead(struct sandboxes *all, struct store_sandbox *row, const c
         return false;
     row->life.state = STORE_SANDBOX_PAUSED;
     row->life.step = STORE_STEP_NONE;
-    row->life.memory = false;
+    row->life.memory = row->auto_pause_memory; /* so that traffic wakes what it is to wake */
     if (!time_up)
         row->life.end_at_us = clock_wall_us();
     if (store_sandbox_set_life(all->store, row->id, &row->life, &event, true, &row->revision,
                                &err) < 0)
         log_warn("sandbox", "id=%s: %s; the next start tries again", id, err.message);
-    return adopt_paused(all, row, id, false);
+    return adopt_paused(all, row, id, false, true);
 }
 
 /* A row that an earlier version wrote gets its tags, so that lists find it. */
@@ -172,7 +173,7 @@ static void recover_row(struct sandboxes *all, struct store_sandbox *row,
     }
     if (row->life.state == STORE_SANDBOX_PAUSED) {
         reason = "files lost";
-        ok = box && adopt_paused(all, row, id, box->running);
+        ok = box && adopt_paused(all, row, id, box->running, false);
     } else if (row->life.state == STORE_SANDBOX_RUNNING) {
         reason = "files lost";
         if (box)

@@ -218,6 +218,7 @@ struct slow {
     char id[ID_SIZE];
     atomic_bool done;
     int result;
+    struct error err;
 };
 
 static void *slow_snapshot(void *arg)
@@ -251,6 +252,7 @@ TEST(while_a_snapshot_is_made)
     struct slow slow = {.env = &env};
     struct snapshot_view snapshot;
     struct sandbox_view view, again;
+    auto_free char *reason = NULL;
     pthread_t thread;
 
     env_open(&env, 0);
@@ -296,6 +298,45 @@ TEST(while_a_snapshot_is_made)
     CHECK(pthread_join(thread, NULL) == 0);
     WAIT_FOR(engine_fake_boxes(env.engine) == 0);
     CHECK_INT(engine_fake_layers(env.engine), slow.result == 0 ? 4 : 3);
+    WAIT_FOR((reason = env_end_reason(&env, slow.id)) != NULL);
+    CHECK_STR(str_of(reason), "out of memory");
+}
+
+/* Its files are wanted: whoever snapshots it meanwhile must not be the end of them. */
+TEST(dies_at_its_end_while_a_snapshot_is_made)
+{
+    auto_env struct env env;
+    auto_arena struct arena arena = {0};
+    struct slow slow = {.env = &env};
+    struct sandbox_new request = {.team_id = TEAM,
+                                  .template_name = STR("base"),
+                                  .timeout_s = 60,
+                                  .auto_pause = true,
+                                  .auto_resume = true};
+    struct sandbox_view view;
+    pthread_t thread;
+
+    env_open(&env, 0);
+    engine_fake_slow(env.engine, 1800, 0);
+    OK(sandbox_create(env.all, &request, &arena, &view, &err));
+    CHECK(str_copy(view.id, slow.id, ID_SIZE));
+    (void)engine_fake_disk(env.engine, slow.id, 42);
+    thread = start_slow(&slow);
+    OK(sandbox_set_timeout(env.all, TEAM, str_of(slow.id), 1, &err));
+    (void)usleep(1200000);
+    engine_fake_die(env.engine, slow.id, BOX_END_EXITED);
+    (void)usleep(200000);
+    CHECK(!atomic_load(&slow.done));
+    CHECK_INT(sandbox_extend(env.all, TEAM, str_of(slow.id), 600, &arena, &view, &slow.err), -1);
+    CHECK(pthread_join(thread, NULL) == 0);
+    WAIT_FOR(sandbox_get(env.all, TEAM, str_of(slow.id), &arena, &view, &slow.err) == 0 &&
+             view.state == SANDBOX_PAUSED);
+    WAIT_FOR(sandbox_get(env.all, TEAM, str_of(slow.id), &arena, &view, &slow.err) == 0 &&
+             str_is(view.paused_to, "disk"));
+    OK(sandbox_wake(env.all, slow.id, &err));
+    OK(sandbox_get(env.all, TEAM, str_of(slow.id), &arena, &view, &err));
+    CHECK_STR(view.resumed_from, "disk");
+    CHECK_INT(engine_fake_disk(env.engine, slow.id, 0), 42);
 }
 
 TEST(forks)

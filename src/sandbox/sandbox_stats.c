@@ -35,6 +35,7 @@ static size_t count_warm(struct sandboxes *all)
 void sandboxes_stats(struct sandboxes *all, struct sandboxes_stats *out)
 {
     atomic_uint_fast64_t *counters = all->stats.counters;
+    struct engine_space space;
     struct map_entry *entry;
 
     *out = (struct sandboxes_stats){
@@ -50,6 +51,12 @@ void sandboxes_stats(struct sandboxes *all, struct sandboxes_stats *out)
     };
     for (size_t i = 0; i <= SANDBOX_BUCKETS; i++)
         out->create_us[i] = atomic_load(&all->stats.create_us[i]);
+    if (space_of(all, &space))
+        out->space = (struct sandboxes_space){.pool_bytes = space.pool_bytes,
+                                              .pool_free = space.pool_free,
+                                              .host_bytes = space.host_bytes,
+                                              .host_free = space.host_free,
+                                              .held = space.held};
     (void)pthread_mutex_lock(&all->lock);
     map_for_each (&all->table, entry)
         out->states[((const struct sandbox *)entry->value)->state]++;

@@ -259,21 +259,33 @@ void table_paused(struct sandboxes *all, struct sandbox *sandbox, bool cold)
     (void)pthread_mutex_unlock(&all->lock);
 }
 
+/* About to be paused: its files are wanted. */
+static bool pause_due(const struct sandboxes *all, const struct sandbox *sandbox)
+{
+    return sandbox->auto_pause && sandbox->due_us <= now_us(all);
+}
+
 bool table_sealed(struct sandboxes *all, struct sandbox *sandbox)
 {
     bool alive;
 
     (void)pthread_mutex_lock(&all->lock);
-    alive = !sandbox->died;
+    alive = !sandbox->died || pause_due(all, sandbox);
     if (alive) {
         table_move(all, sandbox, SANDBOX_RUNNING);
         schedule_set(all, sandbox, sandbox->due_us);
     } else {
         table_move(all, sandbox, SANDBOX_KILLING);
-        sandbox->reason = "crashed";
     }
     (void)pthread_mutex_unlock(&all->lock);
     return alive;
+}
+
+void table_fail_died(struct sandboxes *all, struct sandbox *sandbox)
+{
+    (void)pthread_mutex_lock(&all->lock);
+    table_move(all, sandbox, SANDBOX_KILLING);
+    (void)pthread_mutex_unlock(&all->lock);
 }
 
 void table_fail(struct sandboxes *all, struct sandbox *sandbox, const char *reason)
@@ -316,12 +328,6 @@ static void condemn(struct sandboxes *all, struct sandbox *sandbox, const char *
     schedule_set(all, sandbox, 0);
 }
 
-/* About to be paused: its files are wanted. */
-static bool pause_due(const struct sandboxes *all, const struct sandbox *sandbox)
-{
-    return sandbox->auto_pause && sandbox->due_us <= now_us(all);
-}
-
 void table_condemn(struct sandboxes *all, const char *id, const char *reason)
 {
     struct sandbox *sandbox;
@@ -337,6 +343,7 @@ void table_condemn(struct sandboxes *all, const char *id, const char *reason)
         sandbox->cold = true;
     } else if (sandbox->state != SANDBOX_KILLING) {
         sandbox->died = true;
+        sandbox->reason = reason;
     }
     (void)pthread_mutex_unlock(&all->lock);
 }
@@ -351,14 +358,16 @@ bool table_has(struct sandboxes *all, const char *id)
     return found;
 }
 
-bool table_visible(struct sandboxes *all, struct str team_id, struct str id)
+bool table_visible(struct sandboxes *all, struct str team_id, struct str id, bool *out_cold)
 {
-    bool found;
+    const struct sandbox *sandbox;
 
     (void)pthread_mutex_lock(&all->lock);
-    found = table_find(all, team_id, id) != NULL;
+    sandbox = table_find(all, team_id, id);
+    if (out_cold)
+        *out_cold = sandbox && sandbox->cold;
     (void)pthread_mutex_unlock(&all->lock);
-    return found;
+    return sandbox != NULL;
 }
 
 int table_check_runs(struct sandboxes *all, struct str team_id, struct str id, struct error *err)
@@ -395,7 +404,7 @@ bool table_set_end(struct sandboxes *all, struct str id, int64_t end_at_us, int6
 
     (void)pthread_mutex_lock(&all->lock);
     sandbox = map_get(&all->table, id);
-    runs = sandbox && is_running(sandbox->state);
+    runs = sandbox && is_running(sandbox->state) && !sandbox->died;
     if (runs && revision > sandbox->revision) {
         sandbox->revision = revision;
         sandbox->due_us = end_at_us;

@@ -35,7 +35,7 @@ static int set_end(struct sandboxes *all, struct str team_id, struct str id, int
                                                           .max_life_us = all->max_life_s * 1000000},
                               &end_at_us, &revision, err) < 0) {
         /* It may have been paused in between. */
-        if (err->code == ERROR_NOT_FOUND && table_visible(all, team_id, id))
+        if (err->code == ERROR_NOT_FOUND && table_visible(all, team_id, id, NULL))
             return error_set(err, ERROR_CONFLICT, "Sandbox %.*s is paused", STR_ARG(id));
         return -1;
     }

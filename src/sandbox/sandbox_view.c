@@ -34,6 +34,12 @@ void view_from_row(const struct sandboxes *all, const struct store_sandbox *row,
             row->life.resumed_from == STORE_RESUMED_MEMORY ? STR("memory") : STR("disk");
 }
 
+void view_cold(struct sandbox_view *view)
+{
+    if (view->paused_to.p)
+        view->paused_to = STR("disk");
+}
+
 /* Like sandbox_not_found(), but tells a team why its sandbox is gone, as long as that is known. */
 static int gone(struct sandboxes *all, struct str team_id, struct str id, struct arena *arena,
                 struct error *err)
@@ -56,14 +62,17 @@ int sandbox_get(struct sandboxes *all, struct str team_id, struct str id, struct
                 struct sandbox_view *out, struct error *err)
 {
     struct store_sandbox row;
+    bool cold;
 
-    if (!table_visible(all, team_id, id))
+    if (!table_visible(all, team_id, id, &cold))
         return gone(all, team_id, id, arena, err);
     if (store_sandbox_get(all->store, id, arena, &row, err) < 0)
         return -1;
     if (row.life.state != STORE_SANDBOX_RUNNING && row.life.state != STORE_SANDBOX_PAUSED)
         return sandbox_not_found(id, err);
     view_from_row(all, &row, out);
+    if (cold)
+        view_cold(out);
     return 0;
 }
 

@@ -250,7 +250,7 @@ static int start_box(struct sandboxes *all, const struct box_spec *spec, struct 
 {
     struct box_info info;
 
-    if (all->engine->ops->start(all->engine, spec, &info, err) == 0 &&
+    if (space_check(all, err) == 0 && all->engine->ops->start(all->engine, spec, &info, err) == 0 &&
         agent_ready(all->run_dir, box->id, &box->agent_fd, err) == 0) {
         warm_put_back(all, spec, box);
         return 0;

@@ -8,7 +8,11 @@
  * level cannot be changed inside a transaction, so begin() raises it and the end lowers it again.
  *
  * Transactions are BEGIN IMMEDIATE: the command line may write to the same file, and a reader that
- * becomes a writer halfway could not be retried by the busy handler. */
+ * becomes a writer halfway could not be retried by the busy handler.
+ *
+ * Space: the file and its log have blocks ahead of what they need, and the log keeps its own, emptied,
+ * when the last connection closes. So others who fill the disk do not keep sandboxes from being extended, paused,
+ * resumed and ended, nor a server from starting. */
 #include "store/store_driver.h"
 
 #include <errno.h>
@@ -21,11 +25,19 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 
-enum { BUSY_TIMEOUT_MS = 5000 };
+enum {
+    BUSY_TIMEOUT_MS = 5000,
+    LOG_BYTES = 8 << 20, /* twice what it holds before it is copied to the file */
+    AHEAD_BYTES = 4 << 20,
+    RESERVE_EVERY = 64, /* commits */
+};
 
 struct store_conn {
     sqlite3 *db;
-    char *where;
+    char *where, *log;
+    /* To reserve space. The first is closed after db: closing it takes the locks of this process away. */
+    int file_fd, log_fd;
+    unsigned commits;
     bool raised; /* synchronous is FULL now */
 };
 
@@ -82,12 +94,42 @@ static int sqlite_exec(struct store_conn *conn, const char *sql, struct error *e
     return 0;
 }
 
+/* Where there is no space to reserve, or no way to do it, things go on as long as they can. */
+static void reserve(struct store_conn *conn)
+{
+    struct stat st;
+
+    if (conn->file_fd < 0)
+        return;
+    if (fstat(conn->file_fd, &st) == 0)
+        (void)fallocate(conn->file_fd, FALLOC_FL_KEEP_SIZE, 0, st.st_size + AHEAD_BYTES);
+    if (conn->log_fd < 0)
+        conn->log_fd = open(conn->log, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (conn->log_fd >= 0)
+        (void)fallocate(conn->log_fd, FALLOC_FL_KEEP_SIZE, 0, LOG_BYTES);
+}
+
+/* Whoever closes last has all of the log copied to the file, and empties it. */
+static void close_db(struct store_conn *conn)
+{
+    int keep = 1;
+
+    (void)sqlite3_file_control(conn->db, "main", SQLITE_FCNTL_PERSIST_WAL, &keep);
+    (void)sqlite3_exec(conn->db, "PRAGMA journal_size_limit=0", NULL, NULL, NULL);
+    (void)sqlite3_close_v2(conn->db);
+    reserve(conn);
+}
+
 static void sqlite_close(struct store_conn *conn)
 {
     if (!conn)
         return;
-    (void)sqlite3_close_v2(conn->db);
+    if (conn->db)
+        close_db(conn);
+    close_fd(&conn->file_fd);
+    close_fd(&conn->log_fd);
     free(conn->where);
+    free(conn->log);
     free(conn);
 }
 
@@ -98,17 +140,15 @@ static void conn_cleanup(struct store_conn **conn)
 
 /* Made by us before SQLite sees it, so that it is never readable by others; -wal and -shm get the
  * mode of the main file. */
-static int make_file(const char *where, struct error *err)
+static int make_file(struct store_conn *conn, struct error *err)
 {
-    auto_close int fd = -1;
-
-    if (strcmp(where, ":memory:") == 0)
+    if (strcmp(conn->where, ":memory:") == 0)
         return 0;
-    fd = open(where, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0)
-        return error_set_errno(err, errno, "open store file '%s'", where);
-    if (fchmod(fd, 0600) < 0)
-        return error_set_errno(err, errno, "protect store file '%s'", where);
+    conn->file_fd = open(conn->where, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (conn->file_fd < 0)
+        return error_set_errno(err, errno, "open store file '%s'", conn->where);
+    if (fchmod(conn->file_fd, 0600) < 0)
+        return error_set_errno(err, errno, "protect store file '%s'", conn->where);
     return 0;
 }
 
@@ -137,7 +177,9 @@ static int sqlite_open(const char *where, struct store_conn **out, struct error 
     int rc;
 
     conn->where = xstrdup(where);
-    if (make_file(where, err) < 0)
+    conn->log = xasprintf("%s-wal", where);
+    conn->file_fd = conn->log_fd = -1;
+    if (make_file(conn, err) < 0)
         return -1;
     rc = sqlite3_open_v2(where, &conn->db, flags, NULL);
     if (rc != SQLITE_OK)
@@ -152,6 +194,7 @@ static int sqlite_open(const char *where, struct store_conn **out, struct error 
                     err) < 0 ||
         quick_check(conn, err) < 0)
         return -1;
+    reserve(conn);
     *out = take_ptr(&conn);
     return 0;
 }
@@ -205,6 +248,8 @@ static int sqlite_commit(struct store_conn *conn, struct error *err)
     if (result < 0 && !sqlite3_get_autocommit(conn->db))
         (void)sqlite_exec(conn, "ROLLBACK", &ignored);
     (void)set_level(conn, false, &ignored);
+    if (++conn->commits % RESERVE_EVERY == 0)
+        reserve(conn);
     return result;
 }
 

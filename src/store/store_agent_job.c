@@ -117,18 +117,14 @@ int store_agent_job_get(struct store *store, struct str team_id, struct str id, 
 {
     auto_unlock struct store *locked = store_lock(store);
     auto_query struct query query = {0};
-    int found;
 
     if (query_open(&query, locked,
                    "SELECT " COLUMNS TABLES "WHERE agent_jobs.id = ?1 AND team_id = ?2", err) < 0)
         return -1;
     bind_text(&query, id);
     bind_text(&query, team_id);
-    found = query_step(&query, err);
-    if (found < 0)
+    if (query_one(&query, "job", id, err) < 0)
         return -1;
-    if (!found)
-        return error_set(err, ERROR_NOT_FOUND, "job '%.*s' not found", STR_ARG(id));
     read_row(&query, arena, out);
     return 0;
 }

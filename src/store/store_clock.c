@@ -54,7 +54,9 @@ int store_clock_set(struct store *store, struct str boot_id, int64_t clock_us, i
         (move_us && run(locked,
                         "UPDATE sandboxes SET end_at_us = end_at_us + ?1,"
                         " running_since_us = running_since_us + ?1 WHERE state = 'running'",
-                        STR_NONE, move_us, err) < 0)) {
+                        STR_NONE, move_us, err) < 0) ||
+        (move_us && run(locked, "UPDATE deliveries SET next_at_us = next_at_us + ?1", STR_NONE,
+                        move_us, err) < 0)) {
         store_rollback(locked);
         return -1;
     }

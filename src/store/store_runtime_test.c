@@ -5,19 +5,6 @@
 #include "base/clock.h"
 #include "base/test.h"
 
-#define OK(call)                                                         \
-    do {                                                                 \
-        struct error err = {0};                                          \
-        if ((call) < 0)                                                  \
-            test_fail(__FILE__, __LINE__, "%s: %s", #call, err.message); \
-    } while (0)
-#define FAILS(call, want)            \
-    do {                             \
-        struct error err = {0};      \
-        CHECK_INT((call), -1);       \
-        CHECK_INT(err.code, (want)); \
-    } while (0)
-
 TEST(runtime_profiles)
 {
     auto_store struct store *store = NULL;

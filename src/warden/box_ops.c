@@ -4,6 +4,9 @@
 #include "disk/disk.h"
 #include "network/network.h"
 
+/* With less than this in the pool no box should be added to those there are. */
+enum { FULL_PERCENT = 5, FULL_MAX = 128 << 20 };
+
 static int find_running(struct boxes *all, const char *id, uint32_t *out_slot, struct error *err)
 {
     struct box *box;
@@ -66,4 +69,23 @@ int box_usage(struct boxes *all, const char *id, struct box_usage *out, struct e
         return -1;
     boxes_look_for_oom(all, id);
     return disk_box_used(all->disk, id, &out->disk_bytes, err);
+}
+
+int box_space(struct boxes *all, struct engine_space *out, struct error *err)
+{
+    struct disk_space space;
+    uint64_t little;
+
+    if (disk_space(all->disk, &space, err) < 0)
+        return -1;
+    little = space.pool_bytes / 100 * FULL_PERCENT;
+    *out = (struct engine_space){
+        .pool_bytes = space.pool_bytes,
+        .pool_free = space.pool_free,
+        .host_bytes = space.host_bytes,
+        .host_free = space.host_free,
+        .held = space.held,
+        .full = space.pool_free < (little < FULL_MAX ? little : FULL_MAX),
+    };
+    return 0;
 }

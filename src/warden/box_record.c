@@ -1,7 +1,10 @@
 /* RUN/<id>.box: a line "slot boot-id pid start-time", then the names of its layers and volumes. The
  * slot is written before anything of the box exists, the process once it runs. A pid alone proves
  * nothing after a crash or a reboot: boot id, start time and cgroup must agree. Slot 0 is a stopped
- * box's: written last, it says that only the writable layer is left. */
+ * box's: written last, it says that only the writable layer is left.
+ *
+ * RUN/spare is a file with some blocks and no use, but for the case that others filled the disk: then
+ * records take their blocks from it, and paused boxes can be started. */
 #include "warden/box.h"
 
 #include <errno.h>
@@ -10,13 +13,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
 
-enum { RECORD_MAX = 4096 };
+enum { RECORD_MAX = 4096, SPARE_BYTES = 1 << 20, SPARE_STEP = 64 << 10 };
 
 /* Field 22 of /proc/PID/stat, counted behind the last ')': the name before it is the process's own
  * choice. 0 when it cannot be told. */
@@ -45,12 +49,35 @@ static void add_names(struct buf *text, const char *key, const char (*names)[LAY
     (void)buf_add_char(text, '\n');
 }
 
+void box_spare_fill(struct boxes *all)
+{
+    auto_close int fd = openat(all->run_fd, "spare", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+    if (fd >= 0)
+        (void)fallocate(fd, 0, 0, SPARE_BYTES);
+}
+
+static bool use_spare(const struct boxes *all)
+{
+    auto_close int fd = openat(all->run_fd, "spare", O_WRONLY | O_CLOEXEC);
+    struct stat st;
+
+    return fd >= 0 && fstat(fd, &st) == 0 && st.st_size >= SPARE_STEP &&
+           ftruncate(fd, st.st_size - SPARE_STEP) == 0;
+}
+
+static int write_file(const struct boxes *all, const char *name, const struct buf *text)
+{
+    auto_close int fd = openat(all->run_fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+    return fd < 0 ? -errno : fd_write_full(fd, text->p, text->len);
+}
+
 static int write_record(const struct boxes *all, const struct box *box, uint32_t slot, pid_t pid,
                         struct error *err)
 {
     char name[ID_SIZE + 8], temporary[ID_SIZE + 8];
     auto_buf struct buf text = {0};
-    auto_close int fd = -1;
     int r;
 
     (void)snprintf(name, sizeof(name), "%s.box", box->id);
@@ -60,10 +87,9 @@ static int write_record(const struct boxes *all, const struct box *box, uint32_t
                      pid ? start_time(pid) : 0);
     add_names(&text, "layers", box->layers, box->layer_count);
     add_names(&text, "volumes", box->volumes, box->volume_count);
-    fd = openat(all->run_fd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return error_set_errno(err, errno, "write the record of '%s'", box->id);
-    r = fd_write_full(fd, text.p, text.len);
+    do
+        r = write_file(all, temporary, &text);
+    while (r == -ENOSPC && use_spare(all));
     if (r == 0 && renameat(all->run_fd, temporary, all->run_fd, name) < 0)
         r = -errno;
     return r < 0 ? error_set_errno(err, -r, "write the record of '%s'", box->id) : 0;

@@ -25,7 +25,7 @@ enum {
     RESTART_MIN_MS = 20,
     RESTART_MAX_MS = 10000,
     STABLE_MS = 30000, /* a server that ran this long failed for a new reason */
-    GROW_CHECK_MS = 2000,
+    TICK_MS = 2000,
     PROCESS_WAIT_MS = 1000, /* between two starts of the agent outside of sandboxes */
 };
 
@@ -129,7 +129,6 @@ static void start_process_agent(struct run *run)
 static void on_tick(struct run *run)
 {
     int64_t now = clock_mono_ms();
-    struct error err;
 
     if (run->restart_at_ms && now >= run->restart_at_ms && !run->stopping && start_server(run) < 0)
         run->restart_at_ms = now + RESTART_MAX_MS;
@@ -139,13 +138,11 @@ static void on_tick(struct run *run)
         run->kill_at_ms = now + STOP_TIMEOUT_MS;
     }
     start_process_agent(run);
-    if (disk_grow(run->warden->boxes.disk, &err) < 0)
-        log_error("warden", "%s", err.message);
 }
 
 static int wait_ms(const struct run *run)
 {
-    int64_t now = clock_mono_ms(), wait = GROW_CHECK_MS;
+    int64_t now = clock_mono_ms(), wait = TICK_MS;
 
     if (run->restart_at_ms && run->restart_at_ms - now < wait)
         wait = run->restart_at_ms - now;
@@ -206,7 +203,8 @@ int warden_run(const struct warden_config *config)
     warden.event_fd = warden.server_pidfd = -1;
     warden.process_fd = warden.process_pidfd = warden.process_parent_fd = -1;
     run.signal_fd = block_signals();
-    if (warden_open_host(&warden, &err) < 0 || warden_listen(&warden, &err) < 0) {
+    if (warden_open_host(&warden, &err) < 0 || warden_listen(&warden, &err) < 0 ||
+        warden_disk_start(&warden, &err) < 0) {
         (void)fprintf(stderr, "quicksand: %s\n", err.message);
         warden_close_host(&warden, false);
         return 1;
@@ -221,6 +219,7 @@ int warden_run(const struct warden_config *config)
     start_process_agent(&run);
     status = start_server(&run) < 0 ? 1 : run_loop(&run);
     warden_process_stop(&warden);
+    warden_disk_stop(&warden);
     /* With no sandbox running there is no reason to leave mounts, links and cgroups behind. */
     warden_close_host(&warden, boxes_count_live(&warden.boxes) == 0);
     return status;

@@ -24,6 +24,10 @@ struct warden {
     pid_t process_pid;
     int process_fd; /* its listening socket */
     int process_pidfd, process_parent_fd;
+    /* the disk's thread; boxes.lock guards disk_stop */
+    pthread_t disk_thread;
+    pthread_cond_t disk_wake;
+    bool has_disk_thread, disk_stop;
 };
 
 /* ---- warden_host.c: the host side of a data directory ---- */
@@ -42,6 +46,11 @@ int warden_serve_channel(struct boxes *boxes, int fd_consume, bool dial, struct 
 /* ---- warden_server.c: the unprivileged process ---- */
 
 int warden_start_server(struct warden *warden, struct error *err);
+
+/* ---- warden_disk.c: tending the pool ---- */
+
+int warden_disk_start(struct warden *warden, struct error *err);
+void warden_disk_stop(struct warden *warden); /* also when it was never started */
 
 /* ---- warden_process.c: the agent outside of sandboxes ---- */
 

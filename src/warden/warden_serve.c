@@ -193,6 +193,8 @@ static int dispatch(struct boxes *boxes, const struct engine_request *request,
     case ENGINE_OP_LIST:
         reply->count = (uint32_t)boxes_list(boxes, request->offset, reply->boxes, ENGINE_LIST_PAGE);
         return 0;
+    case ENGINE_OP_SPACE:
+        return box_space(boxes, &reply->space, err);
     case ENGINE_OP_LAYER_LIST:
         return list_layers(boxes, request->name, reply, err);
     case ENGINE_OP_LAYER_DELETE:

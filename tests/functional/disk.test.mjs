@@ -5,6 +5,7 @@ import fs from 'node:fs'
 import path from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { loadSdk } from '../harness/sdk.mjs'
 import { binary, eventually, startServer } from '../harness/server.mjs'
 
 function run(...command) {
@@ -113,43 +114,122 @@ async function assertKept(server, box) {
   assert.equal((await file(server, box, 'GET')).text, 'file')
 }
 
-test('a data directory whose disk is full for a while: nothing is lost', { timeout: 120_000 }, async () => {
-  const server = await onSmallDisk(8000)
+test('a data directory whose disk is full for a while: sandboxes can be extended, paused, resumed, ended, and found again', { timeout: 120_000 }, async () => {
+  const server = await onSmallDisk(6000)
+  const change = async (box, method, what, body) => {
+    const answer = await server.api(method, `/sandboxes/${box.sandboxID}${what}`, body)
+    assert.ok(answer.status < 300, `${method} ${what}: ${answer.status} ${answer.text}`)
+  }
   try {
     const box = await pausedWithFile(server)
+    const [runs, ends, cold] = await Promise.all([1, 2, 3].map(() => server.create({ timeout: 600 })))
+    assert.equal((await file(server, cold, 'POST', 'file')).status, 200)
+    await change(cold, 'POST', '/pause', { memory: false })
     const empty = fill(server)
-    for (let i = 0; i < 5; i++) {
-      const answer = await server.api('POST', '/sandboxes', { templateID: 'base', timeout: 60 })
-      if (answer.status !== 201) assert.match(answer.text, /space|full/i, 'the answer says why')
+    for (let round = 0; round < 2; round++) {
+      for (let i = 0; i < 20; i++) await change(runs, 'POST', '/timeout', { timeout: 600 + i })
+      for (const memory of [true, false]) {
+        await change(runs, 'POST', '/pause', { memory })
+        await change(runs, 'POST', '/connect', { timeout: 600 })
+      }
+      await change(cold, 'POST', '/connect', { timeout: 600 })
+      assert.equal((await file(server, cold, 'GET')).text, 'file')
+      await change(cold, 'POST', '/pause', { memory: false })
+      assert.equal((await server.api('GET', `/sandboxes/${box.sandboxID}`)).body.state, 'paused')
+      await server.restart()
     }
-    assert.equal((await server.api('GET', `/sandboxes/${box.sandboxID}`)).body.state, 'paused')
+    await change(ends, 'DELETE', '')
     empty()
     await eventually('it works again', async () => (await server.api('POST', '/sandboxes', { templateID: 'base', timeout: 60 })).status === 201, 20_000, 500)
     await assertKept(server, box)
+    assert.equal((await server.api('GET', `/sandboxes/${runs.sandboxID}`)).body.state, 'running')
   } finally {
     await discard(server)
   }
 })
 
-// The pool's image is sparse: a disk that others filled cannot take what is written to it, and the pool
-// stops. What was acknowledged as paused is on disk by then.
-test('the disk is full and sandboxes go on writing: down and a start bring back what was paused', { timeout: 120_000 }, async () => {
-  const server = await onSmallDisk(8000)
+// Inside a sandbox: writes file after file as fast as it can, each with its number and the same noise; one
+// that was refused is tried again. What was acknowledged, and what the kernel said, is in memory.
+const writing = `
+mkdir -p w && head -c 4000000 /dev/urandom > noise && cd w
+i=0; refused=0
+while true; do
+  if { echo $i && cat ../noise; } > f$i 2> /dev/shm/why; then i=$((i+1)); sleep 0.03
+  else refused=$((refused+1)); cat /dev/shm/why >> /dev/shm/reasons; rm -f f$i; sleep 0.2; fi
+  echo "$i $refused" > /dev/shm/count.new && mv /dev/shm/count.new /dev/shm/count
+done`
+const checking = 'cd w && i=0; while [ -e f$i ]; do { echo $i; cat ../noise; } | cmp - f$i || exit 1; i=$((i+1)); done; echo $i'
+
+class Writer {
+  constructor(box) {
+    this.box = box
+  }
+
+  async begin() {
+    await this.box.files.write('writing.sh', writing)
+    await this.box.commands.run('echo 0 0 > /dev/shm/count; : > /dev/shm/reasons')
+    this.handle = await this.box.commands.run('bash writing.sh', { background: true, timeoutMs: 0 })
+  }
+
+  async count() {
+    const [written, refused] = (await this.box.commands.run('cat /dev/shm/count')).stdout.split(' ').map(Number)
+    return { written, refused }
+  }
+
+  async end() {
+    await this.handle.kill()
+    const { written } = await this.count()
+    assert.equal((await this.box.commands.run('sort -u /dev/shm/reasons | grep -v "No space left on device" || true')).stdout, '', 'the only reason is the full disk')
+    await this.box.commands.run(`rm -f w/f${written}`) // perhaps begun, never acknowledged
+    return written
+  }
+}
+
+// The pool's image is sparse: on a disk that others filled, writes to it could fail long after they were
+// acknowledged. They are refused at once instead.
+test('others fill the disk while sandboxes write: nothing acknowledged is lost, and they go on', { timeout: 240_000 }, async () => {
+  const server = await onSmallDisk(6000)
   try {
+    const { Sandbox } = await loadSdk(server)
     const box = await pausedWithFile(server)
-    const writer = await server.create({ timeout: 600 })
+    const writers = []
+    for (let i = 0; i < 3; i++) writers.push(new Writer(await Sandbox.create({ timeoutMs: 600_000 })))
+    await Promise.all(writers.map((one) => one.begin()))
+    const counts = () => Promise.all(writers.map((one) => one.count()))
+    await eventually('all write', async () => (await counts()).every((one) => one.written > 5), 30_000, 200)
+
     const empty = fill(server)
-    await file(server, writer, 'POST', Buffer.alloc(300e6, 'x'), 'large').catch(() => {})
-    await server.api('POST', `/sandboxes/${writer.sandboxID}/snapshots`, {}) // all of it has to go to disk
-    assert.ok(server.alive())
+    await eventually('all are told that there is no space', async () => (await counts()).every((one) => one.refused > 1), 90_000, 500)
+    assert.match(server.log, /WARN.*is full.*Nothing is lost/i)
+    assert.match((await server.api('GET', '/metrics')).text, /^quicksand_pool_held 1$/m)
+    const refused = await server.api('POST', '/sandboxes', { templateID: 'base', timeout: 60 })
+    assert.equal(refused.status, 507, refused.text)
+    assert.match(refused.body.message, /the disk is full.*delete sandboxes/)
     assert.equal((await server.api('GET', `/sandboxes/${box.sandboxID}`)).body.state, 'paused')
+    const doctor = spawnSync(binary, ['doctor', '--data', server.data], { encoding: 'utf8' })
+    assert.match(doctor.stdout, /no sandbox is created/)
+    const victim = await writers[0].count()
+    await sleep(3000) // whatever is written back late
+    assert.deepEqual(await Promise.all(writers.map((one) => one.box.isRunning())), [true, true, true])
+
     empty()
-    await server.stop()
-    assert.match(refusal(server).stderr, /quicksand down/, 'a start says what to do')
-    run(binary, 'down', '--data', server.data)
-    await server.start()
+    await eventually('they go on', async () => (await writers[0].count()).written > victim.written + 5, 30_000, 200)
+    assert.match(server.log, /has space again/)
+    assert.match((await server.api('GET', '/metrics')).text, /^quicksand_pool_held 0$/m)
+    const written = await Promise.all(writers.map((one) => one.end()))
+    for (const one of writers) await one.box.pause({ keepMemory: false })
     await assertKept(server, box)
     assert.equal((await server.api('POST', '/sandboxes', { templateID: 'base', timeout: 60 })).status, 201)
+
+    // From the disk, not from memory: the pool is mounted anew.
+    await server.stop()
+    run(binary, 'down', '--data', server.data)
+    await server.start()
+    for (const [i, one] of writers.entries()) {
+      const again = await Sandbox.connect(one.box.sandboxId, { timeoutMs: 600_000 })
+      assert.equal((await again.commands.run(checking, { timeoutMs: 60_000 })).stdout.trim(), String(written[i]))
+    }
+    assert.doesNotMatch(server.log, /read-only/)
   } finally {
     await discard(server)
   }

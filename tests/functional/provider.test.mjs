@@ -1,12 +1,13 @@
-// The same contract for the providers that need nothing but this repository: E2B, spoken to a second
-// server as if it were far away, and plain processes, started by the caller or by the server.
+// The same contract for the providers that need nothing but this repository: the engine in the same
+// process, E2B, spoken to a second server as if it were far away, and plain processes, started by the
+// caller or by the server.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import fs from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import { contract } from '../harness/contract.mjs'
+import { build, contract, report } from '../harness/contract.mjs'
 import { findProcesses } from '../harness/leftovers.mjs'
 import { binary, eventually, startServer } from '../harness/server.mjs'
 
@@ -15,6 +16,32 @@ const withoutLives = { allowSkips: ['pause and connect keep files', 'snapshot an
 const agent = path.join(path.dirname(binary), 'envd')
 const uidOf = (pid) => Number(/^Uid:\s+(\d+)/m.exec(fs.readFileSync(`/proc/${pid}/status`, 'utf8'))[1])
 const plainAgents = () => findProcesses((one) => /(^|\/)envd .*--parent-fd/.test(one.cmdline))
+
+describe('e2b, the engine in the same process', () => {
+  let server
+  before(async () => {
+    server = await startServer({
+      program: build('src/quicksand/engine_contract'),
+      prepare: (made) => {
+        const record = path.join(made.home, 'record.json')
+        fs.writeFileSync(record, JSON.stringify({ type: 'e2b', api_url: 'embedded', image: 'base' }))
+        made.args = ['--agent', agent, '--runtime-config', record]
+      },
+    })
+  })
+  after(() => server?.destroy())
+
+  test('contract', async (t) => {
+    const ended = /^\d+ passed, (\d+) failed, \d+ skipped$/m
+    const [, failed] = await eventually('the contract ends', () => ended.exec(server.log), 240_000, 200)
+    await report(t, server.log)
+    assert.equal(failed, '0', server.log)
+  })
+
+  test('nothing is left there', async () => {
+    assert.deepEqual(await server.ids(), [])
+  })
+})
 
 describe('e2b, another server', () => {
   let server
