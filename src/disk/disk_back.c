@@ -41,6 +41,7 @@ static const uint64_t smallest_fs = 256 * MIB;    /* btrfs' own limit */
 static const uint64_t give_back_min = 256 * MIB;  /* less is not worth a resize */
 static const uint64_t gaps_min = 1 * GIB;
 static const uint64_t step_min = 64 * MIB;
+static const uint64_t little_max = 256 * MIB;
 enum { GIVE_BACK_MS = 30000, HURRY_MS = 1000, HEADROOM_PERCENT = 20, LITTLE_PERCENT = 5 };
 
 /* What there is, in bytes. */
@@ -226,6 +227,7 @@ void disk_back_hurry(struct disk *disk)
     struct statvfs pool;
 
     if (clock_mono_ms() < disk->hurry_at_ms || fstatvfs(disk->pool_fd, &pool) < 0 ||
+        (uint64_t)pool.f_bavail * pool.f_frsize >= little_max ||
         pool.f_bavail >= pool.f_blocks / 100 * LITTLE_PERCENT)
         return;
     (void)ioctl(disk->pool_fd, BTRFS_IOC_SYNC);
