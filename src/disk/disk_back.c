@@ -143,14 +143,15 @@ static int look_at(struct disk *disk, struct look *look, struct error *err)
     return 0;
 }
 
-/* Moves the mark ahead as far as the host allows; chunks first of all, even at its expense. */
+/* Moves the mark ahead as far as the host allows. A chunk that came since gets its blocks even at the
+ * host's expense; not all that an image without any may lack. */
 static int back(struct disk *disk, const struct look *look, struct error *err)
 {
     uint64_t mark = look->want < look->can ? look->want : look->can - look->can % MIB;
 
     if (mark < look->want && mark < disk->backed + step_min)
         mark = disk->backed;
-    if (mark < look->end)
+    if (mark < look->end && look->end - disk->backed <= GIB)
         mark = look->end;
     if (mark <= disk->backed)
         return 0;
