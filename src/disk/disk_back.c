@@ -41,6 +41,7 @@ static const uint64_t smallest_fs = 256 * MIB;    /* btrfs' own limit */
 static const uint64_t give_back_min = 256 * MIB;  /* less is not worth a resize */
 static const uint64_t gaps_min = 1 * GIB;
 static const uint64_t step_min = 64 * MIB;
+static const uint64_t little_max = 256 * MIB;
 enum { GIVE_BACK_MS = 30000, HURRY_MS = 1000, HEADROOM_PERCENT = 20, LITTLE_PERCENT = 5 };
 
 /* What there is, in bytes. */
@@ -142,14 +143,15 @@ static int look_at(struct disk *disk, struct look *look, struct error *err)
     return 0;
 }
 
-/* Moves the mark ahead as far as the host allows; chunks first of all, even at its expense. */
+/* Moves the mark ahead as far as the host allows. A chunk that came since gets its blocks even at the
+ * host's expense; not all that an image without any may lack. */
 static int back(struct disk *disk, const struct look *look, struct error *err)
 {
     uint64_t mark = look->want < look->can ? look->want : look->can - look->can % MIB;
 
     if (mark < look->want && mark < disk->backed + step_min)
         mark = disk->backed;
-    if (mark < look->end)
+    if (mark < look->end && look->end - disk->backed <= GIB)
         mark = look->end;
     if (mark <= disk->backed)
         return 0;
@@ -226,6 +228,7 @@ void disk_back_hurry(struct disk *disk)
     struct statvfs pool;
 
     if (clock_mono_ms() < disk->hurry_at_ms || fstatvfs(disk->pool_fd, &pool) < 0 ||
+        (uint64_t)pool.f_bavail * pool.f_frsize >= little_max ||
         pool.f_bavail >= pool.f_blocks / 100 * LITTLE_PERCENT)
         return;
     (void)ioctl(disk->pool_fd, BTRFS_IOC_SYNC);

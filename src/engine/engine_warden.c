@@ -98,7 +98,8 @@ static int exchange(int fd, const struct engine_request *request, struct engine_
                     struct error *err)
 {
     /* Bringing gigabytes to a slow disk takes its time. */
-    bool slow = request->op == ENGINE_OP_SNAPSHOT || request->op == ENGINE_OP_STOP;
+    bool slow = request->op == ENGINE_OP_SNAPSHOT || request->op == ENGINE_OP_STOP ||
+                request->op == ENGINE_OP_FREEZE;
     int r = fd_send(fd, request, sizeof(*request), NULL, 0);
 
     if (r < 0)

@@ -374,6 +374,8 @@ size_t volumes_read(struct str text, struct volume_line out[BOX_VOLUMES_MAX]);
 int volumes_to_spec(struct str text, struct box_spec *out, struct error *err);
 /* Files of volumes that a crash left behind, or did not make. */
 void volumes_recover(struct sandboxes *all);
+/* Deletes those that could not be deleted before. False when some are left. */
+bool volumes_collect(struct sandboxes *all);
 
 /* ---- volume_content.c ---- */
 

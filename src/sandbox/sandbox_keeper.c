@@ -1,5 +1,6 @@
-/* What has no hurry, on a thread of its own: layers that nobody uses any more are deleted, old history
- * is forgotten, boxes that served volumes are ended, the store is copied. */
+/* What has no hurry, on a thread of its own: layers that nobody uses any more and volumes that could not
+ * be deleted before are deleted, old history is forgotten, boxes that served volumes are ended, the
+ * store is copied. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "sandbox/sandbox_internal.h"
@@ -41,7 +42,9 @@ static int64_t prune(struct sandboxes *all)
 /* Returns when to come again; *pause grows with every failure. */
 static int64_t collect(struct sandboxes *all, int64_t *pause)
 {
-    if (layers_collect(all)) {
+    bool layers = layers_collect(all), volumes = volumes_collect(all);
+
+    if (layers && volumes) {
         *pause = AGAIN_US;
         return clock_mono_us() + HOUR_US;
     }

@@ -19,13 +19,15 @@
 
 enum { RETRY_US = 5 * 1000 * 1000 };
 
-static void route_pause(struct sandboxes *all, const char *id)
+/* Traffic does not wake what was told to keep its files only. */
+static void route_pause(struct sandboxes *all, const char *id, bool disk_only)
 {
     struct route route;
 
     if (!routes_find(all->routes, str_of(id), &route))
         return;
     route.state = ROUTE_PAUSED;
+    route.wakes &= !disk_only;
     routes_set(all->routes, &route);
 }
 
@@ -49,12 +51,15 @@ static bool still_runs(struct sandboxes *all, const struct sandbox *sandbox)
     return true;
 }
 
-/* It does not answer: its processes stand still after all (true), or they end. */
+/* It does not answer: its processes stand still after all (true), or they end. Those of a box that
+ * the engine is still busy with may be there: the next resume finds out. */
 static bool keep_processes(struct sandboxes *all, const struct sandbox *sandbox, bool disk_only)
 {
     struct error err = {0};
 
-    if (!disk_only && all->engine->ops->freeze(all->engine, sandbox->id, true, &err) == 0)
+    if (!disk_only &&
+        (all->engine->ops->freeze(all->engine, sandbox->id, true, &err) == 0 ||
+         err.code == ERROR_CONFLICT || err.code == ERROR_TIMEOUT || err.code == ERROR_UNAVAILABLE))
         return true;
     if (all->engine->ops->stop(all->engine, sandbox->id, &err) < 0)
         log_warn("sandbox", "id=%s: %s; the next resume sees to it", sandbox->id, err.message);
@@ -123,7 +128,7 @@ int pause_owned(struct sandboxes *all, struct sandbox *sandbox, bool disk_only, 
         run_on(all, sandbox, &row);
         return error_prefix(err, "pause sandbox");
     }
-    route_pause(all, sandbox->id);
+    route_pause(all, sandbox->id, disk_only);
     if (stop_box(all, sandbox->id, disk_only, err) < 0) {
         struct error ignored = {0};
 

@@ -648,6 +648,12 @@ TEST(traffic_wakes)
           view.end_at_us < clock_wall_us() + 405000000);
     OK(sandbox_pause(env.all, TEAM, str_of(id), &to_disk, &err));
     FAILS(routes_wake(env.routes, id, &err), ERROR_CONFLICT);
+    /* The proxy need not ask, also after a restart, until it runs again. */
+    CHECK(routes_find(env.routes, str_of(id), &route) && !route.wakes);
+    env_reopen(&env);
+    CHECK(routes_find(env.routes, str_of(id), &route) && !route.wakes);
+    OK(sandbox_resume(env.all, TEAM, str_of(id), &for_an_hour, &arena, &view, &err));
+    CHECK(routes_find(env.routes, str_of(id), &route) && route.wakes);
 }
 
 TEST(longest_life)

@@ -33,7 +33,7 @@ void route_publish(struct sandboxes *all, const char *id, const struct store_san
     struct route route = {
         .state = running ? ROUTE_RUNNING : ROUTE_PAUSED,
         .generation = atomic_fetch_add(&all->generation, 1) + 1,
-        .wakes = row->auto_resume,
+        .wakes = row->auto_resume && (running || row->life.memory),
     };
 
     (void)str_copy(str_of(id), route.id, sizeof(route.id));

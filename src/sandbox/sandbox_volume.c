@@ -96,11 +96,33 @@ int volume_delete(struct sandboxes *all, struct str team_id, struct str name, st
         store_volume_deleting(all->store, volume.id, err) < 0)
         return -1;
     content_close(all, volume.id);
-    /* From here on it is gone for everybody; what is left of it goes at the latest with a restart. */
-    if (delete_files(all, volume.id, err) < 0)
-        log_warn("sandbox", "volume=%.*s: %s; the next start sees to it", STR_ARG(volume.id),
-                 err->message);
+    /* From here on it is gone for everybody; what is left of it is tried again. */
+    if (delete_files(all, volume.id, err) < 0) {
+        log_warn("sandbox", "volume=%.*s: %s, trying again", STR_ARG(volume.id), err->message);
+        layers_collect_soon(all);
+    }
     return 0;
+}
+
+bool volumes_collect(struct sandboxes *all)
+{
+    auto_arena struct arena arena = {0};
+    struct store_volume *volumes;
+    struct error err = {0};
+    size_t count = 0;
+    bool done = true;
+
+    if (store_volume_list(all->store, STR_NONE, &arena, &volumes, &count, &err) < 0) {
+        log_warn("sandbox", "list volumes: %s", err.message);
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (!volumes[i].deleting || delete_files(all, volumes[i].id, &err) == 0)
+            continue;
+        log_warn("sandbox", "volume=%.*s: %s, trying again", STR_ARG(volumes[i].id), err.message);
+        done = false;
+    }
+    return done;
 }
 
 void volumes_recover(struct sandboxes *all)

@@ -124,3 +124,30 @@ TEST(volume_failures)
     OK(store_volume_list(env.store, STR_NONE, &arena, &list, &count, &err));
     CHECK_INT(count, 0);
 }
+
+static size_t rows_of_volumes(struct env *env)
+{
+    auto_arena struct arena arena = {0};
+    struct store_volume *list;
+    size_t count;
+
+    OK(store_volume_list(env->store, STR_NONE, &arena, &list, &count, &err));
+    return count;
+}
+
+/* The engine refuses at first: its files must not stay until a restart. */
+TEST(a_volume_that_could_not_be_deleted)
+{
+    auto_env struct env env;
+    auto_arena struct arena arena = {0};
+    struct store_volume volume, *list;
+    size_t count = 1;
+
+    env_open(&env, 0);
+    OK(volume_create(env.all, TEAM, STR("data"), &arena, &volume, &err));
+    engine_fake_fail_at(env.engine, 1);
+    OK(volume_delete(env.all, TEAM, STR("data"), &err));
+    OK(volume_list(env.all, TEAM, &arena, &list, &count, &err));
+    CHECK_INT(count, 0);
+    WAIT_FOR(rows_of_volumes(&env) == 0);
+}
