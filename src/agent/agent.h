@@ -31,7 +31,6 @@ struct agents_config {
     const struct agent_settings *settings; /* see agent_settings.h */
     struct fetch *fetch;
     const struct provider_embedded *embedded; /* NULL: no engine in this process */
-    const char *server_url;                   /* how clients reach this server; in answers */
     /* Makes the providers; NULL = provider_new(). Tests put a fake here. */
     int (*provider_new)(const struct provider_config *config, struct provider **out,
                         struct error *err);

@@ -69,10 +69,8 @@ static int load_settings(struct runtime *runtime, struct error *err)
 int runtime_open(const struct runtime_config *config, struct runtime **out, struct error *err)
 {
     struct runtime *runtime = xcalloc(1, sizeof(*runtime));
-    struct agents_config agents = {.store = config->store,
-                                   .settings = &runtime->settings,
-                                   .embedded = &runtime->embedded,
-                                   .server_url = config->url};
+    struct agents_config agents = {
+        .store = config->store, .settings = &runtime->settings, .embedded = &runtime->embedded};
 
     *out = runtime;
     runtime->config = *config;
