@@ -31,7 +31,6 @@ struct agents_config {
     const struct agent_settings *settings; /* see agent_settings.h */
     struct fetch *fetch;
     const struct provider_embedded *embedded; /* NULL: no engine in this process */
-    const char *server_url;                   /* how clients reach this server; in answers */
     /* The operator's own team. Others get nothing of the server's environment, and URLs they give
      * (runners, callbacks) must be public. NULL: all teams are the operator's. */
     const char *operator_team;

@@ -8,7 +8,7 @@
 #include "agent/agent.h"
 
 struct agent_event {
-    int64_t id, ts_us;                                                /* set when it is added */
+    int64_t id;                                                       /* set when it is added */
     struct str type;                                                  /* "sandbox.created", ... */
     struct str sandbox_id, session_id, process_id, agent_id, task_id; /* STR_NONE = none */
     struct str actor;

@@ -326,12 +326,10 @@ TEST(settings_example_opens)
                        "QUICKSAND_PROCESS_SOCKET=/nowhere/agent.sock\0";
     load(example, &settings);
     OK(store_open(":memory:", &store, &err));
-    OK(agents_open(&(struct agents_config){.store = store,
-                                           .settings = &settings,
-                                           .fetch = fetch,
-                                           .embedded = &embedded,
-                                           .server_url = "http://127.0.0.1:1"},
-                   &agents, &err));
+    OK(agents_open(
+        &(struct agents_config){
+            .store = store, .settings = &settings, .fetch = fetch, .embedded = &embedded},
+        &agents, &err));
     list = agent_backends_json(agents, &(struct agent_caller){.team_id = STR("t1")}, false);
     CHECK_INT(json_array_size(list), 5);
     CHECK_STR(json_get_str(json_array_get(list, 3), "type"), "process");

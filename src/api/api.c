@@ -28,11 +28,6 @@ struct api *api_new(const struct api_config *config)
     return api;
 }
 
-void api_free(struct api *api)
-{
-    free(api);
-}
-
 static void call_free(struct api_call *call)
 {
     free(call->text);

@@ -29,7 +29,6 @@ struct api_config {
 /* All borrowed; they must outlive the api. */
 struct api *api_new(const struct api_config *config);
 /* After the workers have ended: no call may be under way. */
-void api_free(struct api *api);
 /* On any edge loop. Always answers. */
 void api_handle(struct api *api, struct http_exchange *ex);
 

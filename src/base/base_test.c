@@ -244,8 +244,6 @@ TEST(paths_stay_beneath_their_root)
     CHECK_INT(path_open_in_root(root, "abs/passwd", O_RDONLY, 0), -ENOENT);
     CHECK_INT(path_open_in_root(root, "rel/passwd", O_RDONLY, 0), -ENOENT);
     CHECK_INT(path_open_in_root(root, "../../etc/passwd", O_RDONLY, 0), -ENOENT);
-    CHECK(path_open_beneath(root, "abs", O_RDONLY, 0) < 0);
-    CHECK(path_open_beneath(root, "../x", O_RDONLY, 0) < 0);
     fd = path_open_in_root(root, "/inside", O_WRONLY | O_CREAT, 0600);
     CHECK(fd >= 0);
     CHECK(faccessat(root, "inside", F_OK, 0) == 0);

@@ -39,11 +39,6 @@ static inline void list_push_back(struct list *head, struct list *node)
     list_insert_before(head, node);
 }
 
-static inline void list_push_front(struct list *head, struct list *node)
-{
-    list_insert_before(head->next, node);
-}
-
 static inline void list_remove(struct list *node)
 {
     if (!node->next)

@@ -13,30 +13,20 @@
 
 #include "base/cleanup.h"
 
-static int open_resolving(int fd, const char *path, int flags, mode_t mode, uint64_t resolve)
+int path_open_in_root(int root_fd, const char *path, int flags, mode_t mode)
 {
     struct open_how how = {.flags = (uint64_t)(unsigned)(flags | O_CLOEXEC),
                            .mode = flags & (O_CREAT | O_TMPFILE) ? mode : 0,
-                           .resolve = resolve};
+                           .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
     long got;
 
     /* EAGAIN: a rename raced with the walk and the kernel could not prove containment. */
     for (int i = 0; i < 32; i++) {
-        got = syscall(SYS_openat2, fd, path, &how, sizeof(how));
+        got = syscall(SYS_openat2, root_fd, path, &how, sizeof(how));
         if (got >= 0 || errno != EAGAIN)
             break;
     }
     return got < 0 ? -errno : (int)got;
-}
-
-int path_open_in_root(int root_fd, const char *path, int flags, mode_t mode)
-{
-    return open_resolving(root_fd, path, flags, mode, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
-}
-
-int path_open_beneath(int dir_fd, const char *path, int flags, mode_t mode)
-{
-    return open_resolving(dir_fd, path, flags, mode, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
 }
 
 int path_make_dirs(const char *path, mode_t mode)

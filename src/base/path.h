@@ -6,8 +6,6 @@
 
 /* openat2 with RESOLVE_IN_ROOT: absolute paths, ".." and symbolic links stay beneath root_fd. */
 int path_open_in_root(int root_fd, const char *path, int flags, mode_t mode);
-/* openat2 with RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS: for our own trees, where links are an attack. */
-int path_open_beneath(int dir_fd, const char *path, int flags, mode_t mode);
 /* mkdir -p of an absolute or cwd-relative path. 0 or -errno. */
 int path_make_dirs(const char *path, mode_t mode);
 /* rm -rf of one entry, without following links or crossing mounts. Missing is fine. 0 or -errno. */

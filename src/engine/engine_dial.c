@@ -155,20 +155,3 @@ void engine_dial_cancel(struct engine_dial *dial)
 {
     dial->fn = NULL;
 }
-
-static void on_dialer_closed(uv_handle_t *handle)
-{
-    struct engine_dialer *dialer = container_of((uv_poll_t *)handle, struct engine_dialer, poll);
-
-    (void)close(dialer->fd);
-    free(dialer);
-}
-
-void engine_dialer_free(struct engine_dialer *dialer)
-{
-    struct list *node;
-
-    while ((node = list_pop_front(&dialer->waiting)))
-        free(container_of(node, struct engine_dial, node));
-    uv_close((uv_handle_t *)&dialer->poll, on_dialer_closed);
-}

@@ -17,4 +17,3 @@ struct engine_dial *engine_dial(struct engine_dialer *dialer, const char id[ID_S
                                 bool v6, engine_dial_fn *fn, void *arg);
 /* fn will not be called; only before it was. */
 void engine_dial_cancel(struct engine_dial *dial);
-void engine_dialer_free(struct engine_dialer *dialer);

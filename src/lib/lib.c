@@ -86,7 +86,7 @@ static int load(struct qs *qs, const char *config, struct error *err)
 
 static int open_all(struct qs *qs, const char *config, const char *store, struct error *err)
 {
-    struct agents_config agents = {.settings = &qs->settings, .server_url = ""};
+    struct agents_config agents = {.settings = &qs->settings};
 
     if (!store || !store[0])
         return error_set(err, ERROR_INVALID, "a store is needed: a file, or \":memory:\"");

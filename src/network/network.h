@@ -44,5 +44,3 @@ int network_connect(struct network *network, uint32_t slot, int netns_fd, bool o
 int network_set_online(struct network *network, uint32_t slot, bool online, struct error *err);
 /* Forgets a slot: its link goes with its namespace, this clears its set elements. Idempotent. */
 int network_release(struct network *network, uint32_t slot, struct error *err);
-/* "10.x.y.z" of a slot. */
-void network_address(uint32_t slot, char out[16]);

@@ -14,11 +14,6 @@ void network_address_text(uint32_t address, char out[NETWORK_TEXT_SIZE])
                    address >> 8 & 255, address & 255);
 }
 
-void network_address(uint32_t slot, char out[16])
-{
-    network_address_text(network_address_of(slot), out);
-}
-
 bool network_address_overlap(uint32_t a, uint8_t a_prefix, uint32_t b, uint8_t b_prefix)
 {
     uint8_t prefix = a_prefix < b_prefix ? a_prefix : b_prefix;

@@ -234,9 +234,9 @@ TEST(online_sandbox_reaches_the_internet_behind_the_hosts_address)
     char text[16];
 
     setup();
-    network_address(0, text);
+    network_address_text(network_address_of(0), text);
     CHECK_STR(str_of(text), "10.213.64.0");
-    network_address(NETWORK_SLOT_MAX, text);
+    network_address_text(network_address_of(NETWORK_SLOT_MAX), text);
     CHECK_STR(str_of(text), "10.213.127.255");
     guest = make_guest(0, true);
     CHECK_INT(try_connect(guest, internet_address, PORT, NULL), 0);

@@ -42,8 +42,3 @@ int docker_frame_next(struct docker_frame *frame, struct str *in, enum docker_st
     }
     return 0;
 }
-
-bool docker_frame_idle(const struct docker_frame *frame)
-{
-    return frame->have == 0 && frame->left == 0;
-}

@@ -22,5 +22,3 @@ struct docker_frame {
  * 0: *in is used up; -1: this is no such stream. */
 int docker_frame_next(struct docker_frame *frame, struct str *in, enum docker_stream_kind *out_kind,
                       struct str *out);
-/* Is it between two frames? */
-bool docker_frame_idle(const struct docker_frame *frame);

@@ -217,7 +217,6 @@ TEST(docker_frames_in_pieces)
             }
             CHECK_INT(in.len, 0);
         }
-        CHECK(docker_frame_idle(&reader));
         CHECK_STR(str_n(text[0], n[0]), "abc");
         CHECK_STR(str_n(text[1], n[1]), "de");
     }

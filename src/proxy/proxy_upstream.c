@@ -195,11 +195,6 @@ void proxy_upstream_drop(struct proxy_upstream *upstream, const char *id)
     }
 }
 
-size_t proxy_upstream_idle(const struct proxy_upstream *upstream)
-{
-    return upstream->idle_count;
-}
-
 /* ---- connect ---- */
 
 int proxy_upstream_agent(struct proxy_upstream *upstream, const char *id)

@@ -20,7 +20,6 @@ void proxy_upstream_put(struct proxy_upstream *upstream, const char *id, uint64_
                         struct http_client *client);
 /* Closes the idle connections of a sandbox. */
 void proxy_upstream_drop(struct proxy_upstream *upstream, const char *id);
-size_t proxy_upstream_idle(const struct proxy_upstream *upstream);
 
 /* A new connection to the agent: a socket, or -errno; -EAGAIN when its queue is full (use
  * proxy_upstream_connect(), which tries again). */

@@ -74,7 +74,6 @@ int runtime_open(const struct runtime_config *config, struct runtime **out, stru
     struct agents_config agents = {.store = config->store,
                                    .settings = &runtime->settings,
                                    .embedded = &runtime->embedded,
-                                   .server_url = config->url,
                                    .operator_team = TEAM_DEFAULT_ID};
 
     *out = runtime;

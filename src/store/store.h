@@ -255,7 +255,7 @@ struct store_webhook {
 
 struct store_delivery {
     struct store_webhook webhook;
-    int64_t event_seq, attempts, next_at_us;
+    int64_t event_seq, attempts;
 };
 
 /* Inserts, or replaces all but team and time. */

@@ -125,7 +125,7 @@ int store_delivery_due(struct store *store, int64_t now_us, size_t max, struct a
     /* The columns of events are read by store_event_page(); here only which one it is. */
     if (query_open(&query, locked,
                    "SELECT webhooks.id, webhooks.team_id, name, url, secret, webhooks.events,"
-                   " enabled, created_at_us, event_seq, attempts, next_at_us FROM deliveries"
+                   " enabled, created_at_us, event_seq, attempts FROM deliveries"
                    " JOIN webhooks ON webhooks.id = webhook_id WHERE next_at_us <= ?1"
                    " ORDER BY next_at_us, event_seq LIMIT ?2",
                    err) < 0)
@@ -139,7 +139,6 @@ int store_delivery_due(struct store *store, int64_t now_us, size_t max, struct a
 
         delivery->event_seq = query_int(&query, 8);
         delivery->attempts = query_int(&query, 9);
-        delivery->next_at_us = query_int(&query, 10);
         read_webhook(&query, arena, &delivery->webhook);
     }
     return more < 0 ? -1 : 0;

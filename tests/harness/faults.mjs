@@ -15,7 +15,6 @@ export const drop = (request) => request.socket.destroy()
 // Passed on, but the answer ends in the middle: without its last chunk once `text` has come.
 export const cutAfter = (text) => (request, response, pass) =>
   pass((chunk) => response.write(chunk, () => chunk.includes(text) && response.destroy()))
-export const delay = (ms) => (_request, _response, pass) => setTimeout(pass, ms)
 
 export async function startFaults(target) {
   const faults = { requests: [], rules: [], target: new URL(target) }
