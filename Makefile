@@ -4,6 +4,7 @@
 #   make run      set up, build, serve       make bench   measure against the peers
 #   make check    format, layers, linters    make fuzz    every fuzz target, FUZZ_SECONDS each
 #   make soak     random load, SOAK_SECONDS  make format  rewrite sources in the project's format
+#   make install  programs and libquicksand beneath DESTDIR and PREFIX
 #
 # QUICKSAND_LISTEN and QUICKSAND_DATA say where `make run` serves and keeps its data.
 
@@ -107,8 +108,11 @@ soak: all
 format:
 	@find src -name '*.[ch]' -exec clang-format -i {} +
 
+# Also libquicksand: header, pkg-config file, shared and static.
 install: all
-	install -D -m 0755 build/quicksand $(DESTDIR)$(PREFIX)/bin/quicksand
+	@meson configure build/host -Dprefix=$(abspath $(PREFIX))
+	@ninja -C build/host --quiet
+	@DESTDIR=$(abspath $(DESTDIR)) meson install -C build/host --no-rebuild --quiet
 	install -D -m 0755 build/envd $(DESTDIR)$(PREFIX)/lib/quicksand/envd
 
 clean:

@@ -5,21 +5,6 @@
 #include "account/team.h"
 #include "base/test.h"
 
-#define OK(call)                                                         \
-    do {                                                                 \
-        struct error err = {0};                                          \
-        if ((call) < 0)                                                  \
-            test_fail(__FILE__, __LINE__, "%s: %s", #call, err.message); \
-    } while (0)
-#define FAILS(call, want)                                                                 \
-    do {                                                                                  \
-        struct error err = {0};                                                           \
-        CHECK_INT((call), -1);                                                            \
-        if (err.code != (want))                                                           \
-            test_fail(__FILE__, __LINE__, "%s: %s: %s", #call, error_code_name(err.code), \
-                      err.message);                                                       \
-    } while (0)
-
 #define auto_keys __attribute__((cleanup(keys_cleanup)))
 static void keys_cleanup(struct api_keys **keys)
 {

@@ -24,6 +24,18 @@ void agent_id(const char *prefix, char out[AGENT_ID_SIZE])
     (void)snprintf(out, AGENT_ID_SIZE, "%s%s", prefix, text);
 }
 
+bool agent_is_operator(const struct agents *agents, struct str team_id)
+{
+    const char *team = agents->config.operator_team;
+
+    return !team || str_is(team_id, team);
+}
+
+bool agent_public_only(const struct agents *agents, struct str team_id)
+{
+    return !agents->config.settings->private_urls && !agent_is_operator(agents, team_id);
+}
+
 int agents_open(const struct agents_config *config, struct agents **out, struct error *err)
 {
     struct agents *agents = xcalloc(1, sizeof(*agents));

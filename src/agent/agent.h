@@ -32,6 +32,9 @@ struct agents_config {
     struct fetch *fetch;
     const struct provider_embedded *embedded; /* NULL: no engine in this process */
     const char *server_url;                   /* how clients reach this server; in answers */
+    /* The operator's own team. Others get nothing of the server's environment, and URLs they give
+     * (runners, callbacks) must be public. NULL: all teams are the operator's. */
+    const char *operator_team;
     /* Makes the providers; NULL = provider_new(). Tests put a fake here. */
     int (*provider_new)(const struct provider_config *config, struct provider **out,
                         struct error *err);
@@ -56,3 +59,7 @@ struct agent_caller {
 enum { AGENT_ID_SIZE = 32 };
 /* "sbx_", "job_", "snap_", "ses_" + 20 random [0-9a-z]. */
 void agent_id(const char *prefix, char out[AGENT_ID_SIZE]);
+
+/* "***" in place of every secret of the operator's and of the team (keys of backends, tokens in URLs);
+ * changes text in place. For messages of others before they are stored or told to that team. */
+void agent_mask(const struct agents *agents, struct str team_id, char *text);

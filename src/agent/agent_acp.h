@@ -23,6 +23,7 @@ struct acp_target {
     size_t header_count;
     const char *server_id; /* ours: one per session */
     const char *agent;     /* mock, claude, ... */
+    bool public_only;      /* see fetch.h */
 };
 
 /* One request of the server's REST part; path begins with '/'. json: the answer's body (new

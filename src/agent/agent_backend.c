@@ -37,14 +37,15 @@ void backend_link(struct agents *agents, struct agent_backend *backend)
     *end = backend;
 }
 
-int backend_make_provider(struct agents *agents, const struct provider_config *config,
-                          struct provider **out, struct error *err)
+int backend_make_provider(struct agents *agents, struct str team_id,
+                          const struct provider_config *config, struct provider **out,
+                          struct error *err)
 {
     struct provider_config full = *config;
 
     full.fetch = agents->config.fetch;
     full.embedded = agents->config.embedded;
-    agent_secret_add(agents, str_of(config->api_key));
+    agent_secret_add(agents, team_id, str_of(config->api_key));
     if (agents->config.provider_new)
         return agents->config.provider_new(&full, out, err);
     return provider_new(&full, out, err);
@@ -64,7 +65,7 @@ static int open_backend(struct agents *agents, const struct agent_backend_settin
     struct agent_backend *backend = backend_alloc(settings->name);
 
     backend->settings = settings;
-    if (backend_make_provider(agents, &config, &backend->provider, err) < 0) {
+    if (backend_make_provider(agents, STR_NONE, &config, &backend->provider, err) < 0) {
         backend_free(backend);
         return -1;
     }
@@ -76,7 +77,7 @@ int agent_backends_open(struct agents *agents, struct error *err)
 {
     const struct agent_settings *settings = agents->config.settings;
 
-    agent_secret_add(agents, str_of(settings->agent_token));
+    agent_secret_add(agents, STR_NONE, str_of(settings->agent_token));
     for (size_t i = 0; i < settings->backend_count; i++)
         if (open_backend(agents, &settings->backends[i], err) < 0)
             return -1;

@@ -4,7 +4,8 @@
 #include "agent/agent_backend.h"
 #include "agent/agent_internal.h"
 
-enum { BACKEND_RUNNERS_MAX = 1024 };
+/* What a team adds stays until the process ends, so it is bounded for each. */
+enum { BACKEND_RUNNERS_MAX = 4096, BACKEND_TEAM_RUNNERS_MAX = 256, BACKEND_TEAM_KEYS_MAX = 64 };
 
 /* In a list that only grows until the runtime is closed: pointers to backends stay good. */
 struct agent_backend {
@@ -38,8 +39,10 @@ struct agent_backend *backend_named(struct agents *agents, const struct agent_ca
 void backend_link(struct agents *agents, struct agent_backend *backend);
 struct agent_backend *backend_alloc(const char *name);
 void backend_free(struct agent_backend *backend);
-int backend_make_provider(struct agents *agents, const struct provider_config *config,
-                          struct provider **out, struct error *err);
+/* team_id: whose key it has; STR_NONE = the operator's. */
+int backend_make_provider(struct agents *agents, struct str team_id,
+                          const struct provider_config *config, struct provider **out,
+                          struct error *err);
 enum agent_backend_state backend_state(struct agents *agents, struct agent_backend *backend);
 /* May be chosen, as far as its heartbeat goes. */
 bool runner_alive(const struct agents *agents, const struct agent_backend *backend, int64_t now_us);

@@ -3,6 +3,7 @@
  * All of it by scripts that are constant; names and secrets reach them through their environment. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -139,6 +140,13 @@ static char *clone_command(const char *template)
     return buf_take(&out);
 }
 
+/* What the sandbox printed: it may be anything. */
+static bool plain_path(struct str path)
+{
+    return str_starts(path, STR("/")) && path.len < PATH_MAX && str_valid_utf8(path) &&
+           str_find(path, '\n') < 0 && str_find(path, '\0') < 0;
+}
+
 int session_workspace(const struct session_place *place, const struct store_session *row,
                       const char *git_token, char **out_dir, struct error *out_clone_error,
                       struct error *err)
@@ -169,6 +177,8 @@ int session_workspace(const struct session_place *place, const struct store_sess
         if (result.exit_code != 7)
             r = error_set(err, ERROR_INTERNAL, "cannot prepare the workspace: %.*s", STR_ARG(told));
     }
+    if (r == 0 && !plain_path(str_trim(buf_str(&result.out))))
+        r = error_set(err, ERROR_UNAVAILABLE, "the sandbox does not say where its workspace is");
     if (r == 0)
         *out_dir = str_dup(str_trim(buf_str(&result.out)));
     agent_result_done(&result);
@@ -176,18 +186,21 @@ int session_workspace(const struct session_place *place, const struct store_sess
 }
 
 int session_start_server(const struct session_place *place, const struct store_session *row,
-                         struct error *err)
+                         struct str url, struct error *err)
 {
     static const char script[] =
         WITH_PATH "cd \"$QS_DIR\" || cd\n"
-                  "setsid nohup sandbox-agent server --token \"$QS_TOKEN\" --host 0.0.0.0"
+                  "setsid nohup sandbox-agent server --token \"$QS_TOKEN\" --host \"$QS_HOST\""
                   " --port \"$QS_PORT\" --no-telemetry"
                   " >\"${TMPDIR:-/tmp}/sandbox-agent-$QS_PORT.log\" 2>&1 </dev/null &\n";
-    char port[16];
+    char port[16], here[48];
     auto_json json_t *env = NULL;
 
     (void)snprintf(port, sizeof(port), "%d", (int)row->port);
-    env = json_pack("{s:s,s:s,s:s}", "QS_DIR", row->workdir.len ? row->workdir.p : "/", "QS_TOKEN",
+    (void)snprintf(here, sizeof(here), "http://127.0.0.1:%s", port);
+    /* Without a network of its own it is the host's: nobody else needs to reach it. */
+    env = json_pack("{s:s,s:s,s:s,s:s}", "QS_HOST", str_is(url, here) ? "127.0.0.1" : "0.0.0.0",
+                    "QS_DIR", row->workdir.len ? row->workdir.p : "/", "QS_TOKEN",
                     row->agent_token.p, "QS_PORT", port);
     if (session_script(place, script, env, SHORT_MS, NULL, err) < 0)
         return error_prefix(err, "start sandbox-agent");

@@ -1,8 +1,5 @@
-/* What a command is made of: its words, its environment, and whether it may run at all.
- *
- * A line goes to `bash -lc` as one word, so that nothing of ours has to be quoted; whether an image
- * has a bash is asked once. With an allow list a line must begin with the words of one of its
- * entries and must not hold what could start another command. */
+/* What a command is made of: its words and its environment. A line goes to `bash -lc` as one word, so
+ * that nothing of ours has to be quoted; whether an image has a bash is asked once. */
 #include <stdlib.h>
 
 #include "agent/agent_sandbox_internal.h"
@@ -15,79 +12,6 @@ enum {
     ENV_MAX = 512,
     TEXT_MAX = 4096,
 };
-
-/* ---- the allow list ---- */
-
-static struct str next_word(struct str *rest)
-{
-    while (rest->len && (*rest->p == ' ' || *rest->p == '\t'))
-        *rest = str_skip(*rest, 1);
-    struct str word = str_n(rest->p, 0);
-
-    while (word.len < rest->len && word.p[word.len] != ' ' && word.p[word.len] != '\t')
-        word.len++;
-    *rest = str_skip(*rest, word.len);
-    return word;
-}
-
-static bool line_matches(struct str line, struct str entry)
-{
-    for (;;) {
-        struct str wanted = next_word(&entry);
-
-        if (!wanted.len)
-            return true;
-        if (!str_eq(next_word(&line), wanted))
-            return false;
-    }
-}
-
-static bool argv_matches(const json_t *argv, struct str entry)
-{
-    for (size_t i = 0;; i++) {
-        struct str wanted = next_word(&entry);
-
-        if (!wanted.len)
-            return i > 0;
-        if (!str_eq(str_of(json_string_value(json_array_get(argv, i))), wanted))
-            return false;
-    }
-}
-
-static int refuse(struct str word, struct error *err)
-{
-    return error_set(err, ERROR_FORBIDDEN,
-                     "command '%.*s' is not in the list of allowed commands (commands.allow)",
-                     word.len > 100 ? 100 : (int)word.len, word.p ? word.p : "");
-}
-
-int agent_command_check(struct agents *agents, const struct agent_command *command,
-                        struct error *err)
-{
-    const json_t *allow = agents->config.settings->allow;
-    struct str line = command->command, rest = line;
-    json_t *entry;
-    size_t i;
-
-    if (json_array_size(allow) == 0)
-        return 0;
-    for (size_t at = 0; !command->argv && at < line.len; at++)
-        if (strchr(";|&$()<>`\\\n\r", line.p[at]))
-            return error_set(err, ERROR_FORBIDDEN,
-                             "with a list of allowed commands (commands.allow) a line must not hold"
-                             " any of ; | & $ ( ) < > ` \\ or line breaks");
-    json_array_foreach(allow, i, entry)
-    {
-        struct str words = str_trim(str_of(json_string_value(entry)));
-
-        if (words.len &&
-            (command->argv ? argv_matches(command->argv, words) : line_matches(line, words)))
-            return 0;
-    }
-    return refuse(command->argv ? str_of(json_string_value(json_array_get(command->argv, 0)))
-                                : next_word(&rest),
-                  err);
-}
 
 /* ---- words ---- */
 
@@ -214,8 +138,8 @@ int agent_command_env(const json_t *first, const json_t *second, struct arena *a
 
 /* ---- for people ---- */
 
-struct str agent_command_text(struct agents *agents, const struct agent_command *command,
-                              struct arena *arena)
+struct str agent_command_text(struct agents *agents, struct str team_id,
+                              const struct agent_command *command, struct arena *arena)
 {
     char *text = arena_alloc(arena, TEXT_MAX + 1);
     size_t len = 0, i;
@@ -237,6 +161,6 @@ struct str agent_command_text(struct agents *agents, const struct agent_command 
         }
     }
     text[len] = '\0';
-    agent_mask(agents, text);
+    agent_mask(agents, team_id, text);
     return str_of(text);
 }

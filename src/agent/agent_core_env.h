@@ -7,22 +7,6 @@
 #include "provider/provider_fake.h"
 #include "store/store.h"
 
-#define OK(call)                                                         \
-    do {                                                                 \
-        struct error err = {0};                                          \
-        if ((call) < 0)                                                  \
-            test_fail(__FILE__, __LINE__, "%s: %s", #call, err.message); \
-    } while (0)
-/* And the message contains `part`. */
-#define FAILS(call, want, part)                                                           \
-    do {                                                                                  \
-        struct error err = {0};                                                           \
-        CHECK_INT((call), -1);                                                            \
-        if (err.code != (want) || !strstr(err.message, (part)))                           \
-            test_fail(__FILE__, __LINE__, "%s: %s: %s", #call, error_code_name(err.code), \
-                      err.message);                                                       \
-    } while (0)
-
 struct core_env {
     struct store *store;
     struct provider_fake *fake;

@@ -112,7 +112,7 @@ static char *render_rest(const struct agents *agents, const struct agent_caller 
         (void)buf_add_str(&out, STR(",\"type\":\"event.too_long\"}"));
     }
     text = buf_take(&out);
-    agent_mask(agents, text);
+    agent_mask_json(agents, caller->team_id, text);
     return text;
 }
 

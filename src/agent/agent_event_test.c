@@ -203,12 +203,52 @@ TEST(event_secrets_are_masked)
     struct agent_event_text *found;
 
     core_open(&env, NULL, NULL);
-    agent_secret_add(env.agents, STR("dtn_verysecret\"quoted"));
+    agent_secret_add(env.agents, STR_NONE, STR("dtn_verysecret\"quoted"));
     agent_event_add(env.agents, &env.caller,
                     &(struct agent_event){.type = STR("a.b"), .data = data});
     CHECK_INT(list(&env, (struct agent_event_filter){0}, 0, 10, &arena, &found), 1);
     CHECK(strstr(found[0].json.p, "\"url\":\"https://***@h/x\"") != NULL);
     CHECK(strstr(found[0].json.p, "\"text\":\"key *** and ***.\"") != NULL);
+}
+
+/* A token is whatever its team says it is: also a word of everybody's events. */
+TEST(event_secrets_of_a_team_are_only_its_own)
+{
+    static const char *const tokens[] = {"\"sandbox\":", ",\"type\":", "sandbox.created",
+                                         ":true,\"", "12345678"};
+    auto_core struct core_env env;
+    auto_arena struct arena arena = {0};
+    auto_json json_t *data = json_pack("{s:b, s:i, s:s}", "job", 1, "ms", 12345678, "text",
+                                       "operator-key 12345678 sandbox.created");
+    struct agent_caller other = {.team_id = STR("t2"), .actor = STR("key2")};
+    struct agent_event event = {
+        .type = STR("sandbox.created"), .sandbox_id = STR("sbx_1"), .data = data};
+    struct agent_event_text *found;
+    char name[32];
+
+    core_open(&env, NULL, NULL);
+    agent_secret_add(env.agents, STR_NONE, STR("operator-key"));
+    for (size_t i = 0; i < sizeof(tokens) / sizeof(tokens[0]); i++)
+        agent_secret_add(env.agents, other.team_id, str_of(tokens[i]));
+    agent_event_add(env.agents, &env.caller, &event);
+    agent_event_add(env.agents, &other, &event);
+    CHECK_INT(list(&env, (struct agent_event_filter){0}, 0, 10, &arena, &found), 1);
+    CHECK(strstr(found[0].json.p, "\"type\":\"sandbox.created\",\"sandbox\":\"sbx_1\""));
+    CHECK(strstr(found[0].json.p, "\"text\":\"*** 12345678 sandbox.created\""));
+    /* Its own are without them, and still JSON. */
+    env.caller.team_id = other.team_id;
+    CHECK_INT(list(&env, (struct agent_event_filter){0}, 0, 10, &arena, &found), 1);
+    CHECK(strstr(found[0].json.p, "\"type\":\"***\",\"sandbox\":\"sbx_1\""));
+    CHECK(strstr(found[0].json.p, "\"ms\":12345678"));
+    CHECK(strstr(found[0].json.p, "\"text\":\"*** *** ***\""));
+    /* However many a team names, the operator's stay known. */
+    for (int i = 0; i < 5000; i++) {
+        (void)snprintf(name, sizeof(name), "token-%d", i);
+        agent_secret_add(env.agents, other.team_id, str_of(name));
+    }
+    agent_event_add(env.agents, &other, &event);
+    CHECK_INT(list(&env, (struct agent_event_filter){0}, found[0].id, 10, &arena, &found), 1);
+    CHECK(strstr(found[0].json.p, "\"text\":\"*** "));
 }
 
 TEST(mask)
@@ -230,13 +270,13 @@ TEST(mask)
     };
 
     core_open(&env, NULL, NULL);
-    agent_secret_add(env.agents, STR("the-secret"));
-    agent_secret_add(env.agents, STR("ab")); /* too short to be one */
+    agent_secret_add(env.agents, STR_NONE, STR("the-secret"));
+    agent_secret_add(env.agents, STR_NONE, STR("ab")); /* too short to be one */
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char text[200];
 
         (void)snprintf(text, sizeof(text), "%s", cases[i].in);
-        agent_mask(env.agents, text);
+        agent_mask(env.agents, STR("t1"), text);
         CHECK_STR(str_of(text), cases[i].out);
     }
 }

@@ -318,7 +318,8 @@ int agent_exec(struct agents *agents, const struct agent_caller *caller, struct 
         return -1;
     agent_id("exe_", id_text);
     tell(agents, caller, &use, process_id, "process.started",
-         json_pack("{s:o}", "command", json_str(agent_command_text(agents, command, &arena))));
+         json_pack("{s:o}", "command",
+                   json_str(agent_command_text(agents, caller->team_id, command, &arena))));
     r = run_once(agents, &use, command, &arena, &run, out, &started, err);
     if (r < 0 && !started) {
         int again = agent_use_recover(agents, caller, &use, &arena, err);

@@ -9,6 +9,7 @@
 #include "agent/agent_session_internal.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "json/json_shape.h"
 
 enum { PUSH_TIMEOUT_MS = 120000, PUSH_TRIES = 3 };
 
@@ -81,16 +82,49 @@ void session_repo_name(struct str repo, struct arena *arena, struct str *out)
     *out = arena_str(arena, name);
 }
 
+/* "host/path" of any form of URL, without scheme, user, ".git" and slashes around. */
+static struct str place_of(struct str repo, size_t *out_host)
+{
+    ptrdiff_t scheme = str_find_str(repo, STR("://")), at;
+
+    if (scheme >= 0)
+        repo = str_skip(repo, (size_t)scheme + 3);
+    for (*out_host = 0; *out_host < repo.len && repo.p[*out_host] != '/'; (*out_host)++)
+        ;
+    at = str_find(str_n(repo.p, *out_host), '@');
+    if (at >= 0) {
+        repo = str_skip(repo, (size_t)at + 1);
+        *out_host -= (size_t)at + 1;
+    }
+    /* user@host:path */
+    if (scheme < 0 && str_find(str_n(repo.p, *out_host), ':') >= 0)
+        *out_host = (size_t)str_find(repo, ':');
+    while (repo.len && repo.p[repo.len - 1] == '/')
+        repo.len--;
+    if (str_ends(repo, STR(".git")))
+        repo.len -= 4;
+    return repo;
+}
+
+/* The host is part of it: another server's repository of the same name is another. */
 void session_alias(struct str repo, struct str branch, struct arena *arena, struct str *out)
 {
-    struct str owner, name;
+    struct str owner, name, place;
     struct str ref = branch.len ? branch : STR("main");
-    const char *host = str_find_str(repo, STR("github.com")) >= 0 ? "github" : "git";
+    size_t host;
 
     *out = STR("");
-    if (owner_and_name(repo, &owner, &name))
-        *out = str_of(arena_printf(arena, "%s/%.*s/%.*s#%.*s", host, STR_ARG(owner), STR_ARG(name),
+    if (!owner_and_name(repo, &owner, &name))
+        return;
+    place = place_of(repo, &host);
+    if (str_eq_nocase(str_n(place.p, host), STR("github.com")))
+        *out = str_of(arena_printf(arena, "github/%.*s#%.*s", STR_ARG(str_skip(place, host + 1)),
                                    STR_ARG(ref)));
+    else if (host == 0)
+        *out = str_of(arena_printf(arena, "git%.*s#%.*s", STR_ARG(place), STR_ARG(ref)));
+    else
+        *out = str_of(arena_printf(arena, "git/%.*s/%.*s#%.*s", (int)host, place.p,
+                                   STR_ARG(str_skip(place, host + 1)), STR_ARG(ref)));
 }
 
 const char *session_push_class(struct str text)
@@ -191,7 +225,7 @@ static int push_tries(struct live_session *live, const struct session_place *pla
         if (push_once(place, words, out_commit, err) == 0)
             return 0;
         mask_token(err->message, words->token);
-        agent_mask(live->agents, err->message);
+        agent_mask(live->agents, live->caller.team_id, err->message);
         class = session_push_class(str_of(err->message));
         if (err->code != ERROR_INTERNAL)
             return -1;
@@ -224,6 +258,7 @@ int session_push(struct live_session *live, const struct agent_push *push, struc
                                   : arena_printf(arena, "agent/%.*s", STR_ARG(live->row.id)));
     (void)pthread_mutex_unlock(&live->lock);
     words.token = token;
+    agent_secret_add(live->agents, live->caller.team_id, str_of(token));
     words.message = push->message.len ? push->message : STR("chore(agent): update files");
     words.remote = push->remote.len ? push->remote : STR("origin");
     if (!session_branch_valid(words.branch))
@@ -237,9 +272,9 @@ int session_push(struct live_session *live, const struct agent_push *push, struc
     r = push_tries(live, &place, &words, &commit, &cause);
     if (r < 0) {
         session_tell(live, "git.push.failed",
-                     json_pack("{s:s%,s:s,s:s}", "branch", words.branch.p, words.branch.len,
+                     json_pack("{s:s%,s:s,s:o}", "branch", words.branch.p, words.branch.len,
                                "class", session_push_class(str_of(cause.message)), "message",
-                               cause.message));
+                               json_str(str_of(cause.message))));
         *err = cause;
         return -1;
     }
@@ -248,7 +283,7 @@ int session_push(struct live_session *live, const struct agent_push *push, struc
     out->nothing = str_is(str_split(&rest, '\n'), "nothing");
     out->commit = arena_str(arena, str_trim(rest));
     session_tell(live, "git.push.succeeded",
-                 json_pack("{s:s%,s:s}", "branch", words.branch.p, words.branch.len, "commit",
-                           out->commit.p));
+                 json_pack("{s:s%,s:o}", "branch", words.branch.p, words.branch.len, "commit",
+                           json_str(out->commit)));
     return 0;
 }

@@ -28,7 +28,7 @@ static void note_check(struct agents *agents, struct agent_backend *backend, int
     (void)pthread_mutex_lock(&backend->lock);
     if (failed) {
         (void)snprintf(backend->last_error, sizeof(backend->last_error), "%s", err->message);
-        agent_mask(agents, backend->last_error);
+        agent_mask(agents, str_of(backend->team_id), backend->last_error);
     }
     if (failed != backend->check_failed)
         log_info("agent", "provider=%s health=%s%s%s", backend->name, failed ? "failed" : "ok",

@@ -45,14 +45,24 @@ void agent_jobs_close(struct agents *agents);
 int agent_sessions_open(struct agents *agents, struct error *err);
 void agent_sessions_close(struct agents *agents);
 
+/* The operator's own team. */
+bool agent_is_operator(const struct agents *agents, struct str team_id);
+/* URLs of this team must not lead into our own networks. */
+bool agent_public_only(const struct agents *agents, struct str team_id);
+
+/* With a list of allowed commands: no variable that changes what is run, no hook that is not on it.
+ * ERROR_FORBIDDEN. Either may be NULL. */
+int agent_command_check_env(struct agents *agents, const json_t *env, struct error *err);
+int agent_command_check_hooks(struct agents *agents, const json_t *hooks, struct error *err);
+
 /* fn(agents) every period_s, each on a thread of its own, so that a slow one delays no other. For
  * what no event can start. Before agent_timer_start(). */
 void agent_timer_add(struct agents *agents, int64_t period_s, void (*fn)(struct agents *agents));
 void agent_timer_start(struct agents *agents);
 void agent_timer_stop(struct agents *agents);
 
-/* "***" in place of every secret this process knows (keys of backends, tokens in URLs); changes text
- * in place. For messages of others before they are stored or told. */
-void agent_mask(const struct agents *agents, char *text);
-/* Makes one known from now on. Too short ones are not taken: they would blot out common words. */
-void agent_secret_add(struct agents *agents, struct str secret);
+/* agent_mask() for JSON text, which stays JSON. */
+void agent_mask_json(const struct agents *agents, struct str team_id, char *text);
+/* Makes one known from now on; STR_NONE = the operator's. Too short ones are not taken: they would
+ * blot out common words. */
+void agent_secret_add(struct agents *agents, struct str team_id, struct str secret);

@@ -60,17 +60,17 @@ static int get_row(struct agents *agents, const struct agent_caller *caller, str
 
 /* ---- start ---- */
 
-static struct str make_token(struct agents *agents, const struct agent_callback *callback,
-                             struct arena *arena)
+static struct str make_token(struct agents *agents, struct str team_id,
+                             const struct agent_callback *callback, struct arena *arena)
 {
     char token[33];
 
     if (callback->token.len) {
-        agent_secret_add(agents, callback->token);
+        agent_secret_add(agents, team_id, callback->token);
         return callback->token;
     }
     id_hex(token, 16);
-    agent_secret_add(agents, str_of(token));
+    agent_secret_add(agents, team_id, str_of(token));
     return arena_str(arena, str_of(token));
 }
 
@@ -163,7 +163,7 @@ static int start_row(struct agents *agents, const struct agent_caller *caller,
         .sandbox_id = use->sandbox.id,
         .agent_id = use->sandbox.agent_id,
         .actor = caller->actor,
-        .command = agent_command_text(agents, command, arena),
+        .command = agent_command_text(agents, caller->team_id, command, arena),
         .run_as = command->user,
         .state = STR("running"),
         .has_input = command->input.p != NULL,
@@ -171,7 +171,7 @@ static int start_row(struct agents *agents, const struct agent_caller *caller,
     };
     if (callback) {
         row->callback_url = callback->url;
-        row->callback_token = make_token(agents, callback, arena);
+        row->callback_token = make_token(agents, caller->team_id, callback, arena);
         row->callback_state = STR("waiting");
     }
     return store_agent_job_insert(agents->config.store, row,

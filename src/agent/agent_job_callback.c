@@ -18,6 +18,7 @@ enum {
     BACKOFF_MAX_S = 3600,
     GIVE_UP_S = 24 * 3600,
     IDLE_MS = 30000,
+    BUSY_MS = 500, /* what is due is a busy team's */
     URL_MAX = 2048,
     TOKEN_MAX = 1024,
 };
@@ -71,6 +72,7 @@ static int send_it(struct agents *agents, const struct store_agent_callback *cal
         .body = callback->body.p ? callback->body : STR("{}"),
         .connect_ms = SEND_MS,
         .timeout_ms = SEND_MS,
+        .reach = fetch_reach(agent_public_only(agents, callback->team_id)),
     };
     auto_response struct fetch_response response = {0};
 
@@ -131,21 +133,52 @@ static void deliver(struct agents *agents, const struct store_agent_callback *ca
         tell(agents, callback, "job.delivery_failed", &why);
 }
 
+/* With the lock held: teams that have as many under way as they may. */
+static void find_busy(const struct agent_jobs *jobs, struct store_callback_turn *turn)
+{
+    size_t found = 0;
+
+    for (size_t i = 0; i < JOB_DELIVERERS && found < STORE_CALLBACK_BUSY; i++) {
+        size_t count = 0;
+
+        for (size_t k = 0; k <= i; k++)
+            count += jobs->sending[i][0] && strcmp(jobs->sending[k], jobs->sending[i]) == 0;
+        if (count == JOB_DELIVERERS_TEAM)
+            turn->busy[found++] = str_of(jobs->sending[i]);
+    }
+}
+
 /* 1 = one was due. */
 static int deliver_next(struct agents *agents)
 {
     auto_arena struct arena arena = {0};
+    struct agent_jobs *jobs = agents->jobs;
     struct store_agent_callback callback;
     int64_t now_us = clock_wall_us();
+    struct store_callback_turn turn = {.now_us = now_us, .later_us = now_us + TAKEN_US};
+    char *slot = NULL;
     struct error err;
+    int r;
 
-    if (store_agent_callback_take(agents->config.store, now_us, now_us + TAKEN_US, &arena,
-                                  &callback, &err) < 0) {
+    (void)pthread_mutex_lock(&jobs->lock);
+    find_busy(jobs, &turn);
+    r = store_agent_callback_take(agents->config.store, &turn, &arena, &callback, &err);
+    for (size_t i = 0; r == 0 && i < JOB_DELIVERERS && !slot; i++)
+        if (!jobs->sending[i][0])
+            slot = jobs->sending[i];
+    if (slot)
+        (void)str_copy(callback.team_id, slot, sizeof(jobs->sending[0]));
+    (void)pthread_mutex_unlock(&jobs->lock);
+    if (r < 0) {
         if (err.code != ERROR_NOT_FOUND)
             log_error("agent", "callbacks of jobs: %s", err.message);
         return 0;
     }
     deliver(agents, &callback, &arena);
+    (void)pthread_mutex_lock(&jobs->lock);
+    if (slot)
+        slot[0] = '\0';
+    (void)pthread_mutex_unlock(&jobs->lock);
     return 1;
 }
 
@@ -157,7 +190,7 @@ static int64_t wait_for_next(struct agents *agents)
     if (store_agent_callback_next(agents->config.store, &next_us, &err) < 0 || !next_us)
         return IDLE_MS;
     wait_ms = (next_us - clock_wall_us()) / 1000 + 1;
-    return wait_ms < 1 ? 1 : wait_ms > IDLE_MS ? IDLE_MS : wait_ms;
+    return wait_ms < BUSY_MS ? BUSY_MS : wait_ms > IDLE_MS ? IDLE_MS : wait_ms;
 }
 
 static void *deliverer(void *arg)

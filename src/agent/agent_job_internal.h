@@ -4,11 +4,14 @@
  * paused has none; it gets one when the sandbox is resumed. */
 #pragma once
 
+#include <assert.h>
+
 #include "agent/agent_job.h"
 #include "agent/agent_sandbox_internal.h"
 #include "base/list.h"
 
-enum { JOB_LOGS_TOLD = 32 * 1024, JOB_DELIVERERS = 2 };
+enum { JOB_LOGS_TOLD = 32 * 1024, JOB_DELIVERERS = 8, JOB_DELIVERERS_TEAM = 2 };
+static_assert(JOB_DELIVERERS / JOB_DELIVERERS_TEAM <= STORE_CALLBACK_BUSY, "busy teams fit");
 
 struct agent_jobs {
     pthread_mutex_t lock;   /* guards all below */
@@ -18,6 +21,8 @@ struct agent_jobs {
     pthread_t deliverers[JOB_DELIVERERS];
     size_t deliverer_count;
     uint64_t due; /* grows when a callback was added */
+    /* Whose callback each sends; "" = none. A receiver that hangs holds up its own team. */
+    char sending[JOB_DELIVERERS][64];
 };
 
 struct job_watch {

@@ -328,6 +328,84 @@ TEST(job_callback_is_tried_until_it_is_taken)
     receiver_close(&receiver);
 }
 
+/* A listener that takes connections and never answers. */
+static int open_hole(struct arena *arena, struct str *out_url)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(address);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0 && listen(fd, 64) == 0 &&
+          getsockname(fd, (struct sockaddr *)&address, &size) == 0);
+    *out_url = str_of(arena_printf(arena, "http://127.0.0.1:%u/", ntohs(address.sin_port)));
+    return fd;
+}
+
+TEST(job_callback_that_hangs_holds_up_nobody_else)
+{
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    struct agent_callback callback = {0};
+    struct agent_command command = {.command = STR("true")};
+    struct receiver receiver;
+    struct agent_job job;
+    struct agent_sandbox sandbox;
+    struct str hole;
+    int fd, tries;
+
+    work_open_local(&env, work_quick);
+    receiver_open(&receiver, 0);
+    fd = open_hole(&arena, &hole);
+    callback.url = hole;
+    sandbox = work_ensure(&env, "k", TIER_CREATED, &arena);
+    for (int i = 0; i < 9; i++) {
+        OK(agent_job_start(env.core.agents, &env.core.caller, sandbox.id, &command, &callback,
+                           &arena, &job, &err));
+        (void)wait_for(&env, job.id, 5000, &arena);
+    }
+    env.core.caller.team_id = STR("t2");
+    callback.url = str_of(arena_printf(&arena, "http://127.0.0.1:%u/done", receiver.port));
+    sandbox = work_ensure(&env, "k", TIER_CREATED, &arena);
+    OK(agent_job_start(env.core.agents, &env.core.caller, sandbox.id, &command, &callback, &arena,
+                       &job, &err));
+    for (tries = 0; tries < 50 && !callback_is(&env, job.id, "delivered"); tries++)
+        work_sleep_ms(100);
+    CHECK(callback_is(&env, job.id, "delivered"));
+    (void)close(fd);
+    receiver_close(&receiver);
+}
+
+TEST(job_callback_of_a_stranger_stays_outside)
+{
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    struct agent_callback callback = {0};
+    struct agent_command command = {.command = STR("true")};
+    struct agent_sandbox sandbox;
+    struct receiver receiver;
+    struct agent_job job;
+
+    work_open_local(&env, work_quick);
+    env.core.agents->config.operator_team = "operator";
+    receiver_open(&receiver, 0);
+    callback.url = str_of(arena_printf(&arena, "http://localhost:%u/done", receiver.port));
+    sandbox = work_ensure(&env, "k", TIER_CREATED, &arena);
+    OK(agent_job_start(env.core.agents, &env.core.caller, sandbox.id, &command, &callback, &arena,
+                       &job, &err));
+    (void)wait_for(&env, job.id, 5000, &arena);
+    for (int i = 0; i < 50 && work_events(&env, "job.delivery_failed") == 0; i++)
+        work_sleep_ms(50);
+    CHECK(work_event_has(&env, "job.delivery_failed", "not a public address"));
+    CHECK_INT(receiver.count, 0);
+    /* The operator may say that all are welcome. */
+    env.core.settings.private_urls = true;
+    for (int i = 0; i < 100 && !callback_is(&env, job.id, "delivered"); i++)
+        work_sleep_ms(100);
+    CHECK(callback_is(&env, job.id, "delivered"));
+    CHECK_INT(receiver.count, 1);
+    receiver_close(&receiver);
+}
+
 /* ---- without the features ---- */
 
 static void no_jobs(struct core_env *env)

@@ -1,74 +1,118 @@
 /* Secrets in text that others wrote. Known ones are looked for literally, also in the form they have
  * inside JSON text; besides, what looks like a token or like a password in a URL is taken for one. A
- * secret becomes "***", which is never longer than what it replaces. */
+ * secret becomes "***", which is never longer than what it replaces.
+ *
+ * What a team gives as a secret is looked for in that team's texts only: it could be any word, and
+ * would blot it out for everybody else. For the same reason JSON text is only changed inside of its
+ * strings. The operator's secrets are looked for everywhere and stay; of a team's the oldest go. */
 #include <ctype.h>
 #include <stdlib.h>
 
 #include "agent/agent_internal.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/map.h"
 #include "json/json_shape.h"
 
-enum { SECRET_MIN = 6, SECRETS_MAX = 4096, URL_USER_MAX = 1024 };
+enum { SECRET_MIN = 6, TEAM_SECRETS_MAX = 256, URL_USER_MAX = 1024 };
+
+struct secret {
+    char *plain;
+    char *quoted; /* inside of JSON text; NULL = the same */
+};
+
+struct secret_list {
+    struct secret *items; /* oldest first */
+    size_t count, cap;
+};
 
 struct agent_secrets {
     pthread_rwlock_t lock;
-    char **items;
-    size_t count, cap;
+    struct secret_list operators;
+    struct map teams; /* id -> struct secret_list */
 };
 
 int agent_secrets_open(struct agents *agents)
 {
     agents->secrets = xcalloc(1, sizeof(*agents->secrets));
     (void)pthread_rwlock_init(&agents->secrets->lock, NULL);
+    map_init(&agents->secrets->teams);
     return 0;
+}
+
+static void secret_free(struct secret *secret)
+{
+    free(secret->plain);
+    free(secret->quoted);
+}
+
+static void list_free(struct secret_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        secret_free(&list->items[i]);
+    free(list->items);
 }
 
 void agent_secrets_close(struct agents *agents)
 {
     struct agent_secrets *secrets = agents->secrets;
+    struct map_entry *entry;
 
     if (!secrets)
         return;
-    for (size_t i = 0; i < secrets->count; i++)
-        free(secrets->items[i]);
-    free(secrets->items);
+    map_for_each (&secrets->teams, entry) {
+        list_free(entry->value);
+        free(entry->value);
+    }
+    map_done(&secrets->teams);
+    list_free(&secrets->operators);
     (void)pthread_rwlock_destroy(&secrets->lock);
     free(secrets);
     agents->secrets = NULL;
 }
 
-static void add_one(struct agent_secrets *secrets, struct str secret)
-{
-    for (size_t i = 0; i < secrets->count; i++)
-        if (str_is(secret, secrets->items[i]))
-            return;
-    if (secrets->count == SECRETS_MAX) { /* the oldest go: of runners that came and went */
-        free(secrets->items[0]);
-        memmove(&secrets->items[0], &secrets->items[1],
-                (secrets->count - 1) * sizeof(*secrets->items));
-        secrets->count--;
-    }
-    if (secrets->count == secrets->cap) {
-        secrets->cap = secrets->cap ? secrets->cap * 2 : 16;
-        secrets->items = xrealloc(secrets->items, secrets->cap * sizeof(*secrets->items));
-    }
-    secrets->items[secrets->count++] = str_dup(secret);
-}
-
-void agent_secret_add(struct agents *agents, struct str secret)
+static void list_add(struct secret_list *list, struct str secret, size_t max)
 {
     auto_buf struct buf quoted = {0};
+    struct secret added;
+
+    for (size_t i = 0; i < list->count; i++)
+        if (str_is(secret, list->items[i].plain))
+            return;
+    if (max && list->count == max) {
+        secret_free(&list->items[0]);
+        list->count--;
+        memmove(&list->items[0], &list->items[1], list->count * sizeof(*list->items));
+    }
+    buf_init(&quoted, 6 * secret.len + 2);
+    (void)json_add_str(&quoted, secret);
+    added = (struct secret){.plain = str_dup(secret)};
+    if (quoted.len > secret.len + 2)
+        added.quoted = str_dup(str_n(quoted.p + 1, quoted.len - 2));
+    if (list->count == list->cap) {
+        list->cap = list->cap ? list->cap * 2 : 16;
+        list->items = xrealloc(list->items, list->cap * sizeof(*list->items));
+    }
+    list->items[list->count++] = added;
+}
+
+void agent_secret_add(struct agents *agents, struct str team_id, struct str secret)
+{
+    struct agent_secrets *secrets = agents->secrets;
+    struct secret_list *list = &secrets->operators;
 
     if (secret.len < SECRET_MIN || memchr(secret.p, '\0', secret.len))
         return;
-    buf_init(&quoted, 1 << 20);
-    (void)json_add_str(&quoted, secret);
-    (void)pthread_rwlock_wrlock(&agents->secrets->lock);
-    add_one(agents->secrets, secret);
-    if (!quoted.overflowed && quoted.len > secret.len + 2)
-        add_one(agents->secrets, str_n(quoted.p + 1, quoted.len - 2));
-    (void)pthread_rwlock_unlock(&agents->secrets->lock);
+    (void)pthread_rwlock_wrlock(&secrets->lock);
+    if (team_id.len) {
+        list = map_get(&secrets->teams, team_id);
+        if (!list) {
+            list = xcalloc(1, sizeof(*list));
+            (void)map_put(&secrets->teams, team_id, list);
+        }
+    }
+    list_add(list, secret, team_id.len ? TEAM_SECRETS_MAX : 0);
+    (void)pthread_rwlock_unlock(&secrets->lock);
 }
 
 /* Replaces [at, at + len) of text by "***"; returns what follows. */
@@ -79,17 +123,49 @@ static char *blot(char *at, size_t len)
     return at + 3;
 }
 
-static void mask_known(struct agent_secrets *secrets, char *text)
+static void mask_text(char *text, const char *secret)
 {
-    (void)pthread_rwlock_rdlock(&secrets->lock);
-    for (size_t i = 0; i < secrets->count; i++) {
-        size_t len = strlen(secrets->items[i]);
-        char *at = text;
+    size_t len = strlen(secret);
 
-        while ((at = strstr(at, secrets->items[i])))
-            at = blot(at, len);
+    while ((text = strstr(text, secret)))
+        text = blot(text, len);
+}
+
+/* Only where a character of a string begins. A secret in its quoted form cannot reach beyond the
+ * string's end. */
+static void mask_strings(char *text, const char *secret)
+{
+    size_t len = strlen(secret);
+    char *seen = text, *at = text;
+    bool inside = false;
+
+    while ((at = strstr(at, secret))) {
+        for (; seen < at; seen++) {
+            if (*seen == '"')
+                inside = !inside;
+            else if (*seen == '\\')
+                seen++;
+        }
+        if (inside && seen == at)
+            seen = at = blot(at, len);
+        else
+            at++;
     }
-    (void)pthread_rwlock_unlock(&secrets->lock);
+}
+
+static void mask_list(const struct secret_list *list, char *text, bool json)
+{
+    for (size_t i = 0; list && i < list->count; i++) {
+        const struct secret *secret = &list->items[i];
+
+        if (json) {
+            mask_strings(text, secret->quoted ? secret->quoted : secret->plain);
+            continue;
+        }
+        mask_text(text, secret->plain);
+        if (secret->quoted)
+            mask_text(text, secret->quoted);
+    }
 }
 
 static bool word_char(char c)
@@ -132,15 +208,29 @@ static void mask_urls(char *text)
     }
 }
 
-void agent_mask(const struct agents *agents, char *text)
+static void mask(const struct agents *agents, struct str team_id, char *text, bool json)
 {
     static const char *const shapes[] = {"ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"};
+    struct agent_secrets *secrets = agents->secrets;
 
     if (!text || !*text)
         return;
-    mask_known(agents->secrets, text);
+    (void)pthread_rwlock_rdlock(&secrets->lock);
+    mask_list(&secrets->operators, text, json);
+    mask_list(team_id.len ? map_get(&secrets->teams, team_id) : NULL, text, json);
+    (void)pthread_rwlock_unlock(&secrets->lock);
     mask_urls(text);
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
         mask_shape(text, shapes[i], 16);
     mask_shape(text, "e2b_", 16);
+}
+
+void agent_mask(const struct agents *agents, struct str team_id, char *text)
+{
+    mask(agents, team_id, text, false);
+}
+
+void agent_mask_json(const struct agents *agents, struct str team_id, char *text)
+{
+    mask(agents, team_id, text, true);
 }

@@ -14,7 +14,7 @@
 #include "store/store_runtime.h"
 #include "json/json_shape.h"
 
-enum { PROFILE_BYTES_MAX = 256 << 10, PROFILES_MAX = 1000, DEFAULT_LIFETIME_S = 7 * 24 * 3600 };
+enum { PROFILE_BYTES_MAX = 64 << 10, DEFAULT_LIFETIME_S = 7 * 24 * 3600 };
 
 const char *agent_permission_name(enum agent_permission mode)
 {
@@ -107,7 +107,8 @@ int agent_profiles_open(struct agents *agents, struct error *err)
 
         check_all(agents, &nobody, record, prefix, faults);
         agent_secret_add(
-            agents, json_get_str(json_object_get(config ? config : record, "options"), "apiKey"));
+            agents, STR_NONE,
+            json_get_str(json_object_get(config ? config : record, "options"), "apiKey"));
     }
     json_array_foreach(faults, i, fault) log_error("agent", "%s: %s", json_get_str(fault, "path").p,
                                                    json_get_str(fault, "message").p);
@@ -208,7 +209,7 @@ static int put_record(struct agents *agents, const struct agent_caller *caller, 
                                                      .record = str_of(text),
                                                      .created_at_us = now,
                                                      .updated_at_us = now},
-                             err);
+                             PROFILES_MAX, err);
 }
 
 int agent_profile_put(struct agents *agents, const struct agent_caller *caller, struct str name,

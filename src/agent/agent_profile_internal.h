@@ -6,6 +6,8 @@
 
 #define PROFILE_REDACTED "********"
 
+enum { PROFILES_MAX = 200 }; /* of a team */
+
 /* What a record is checked against, and what was found. */
 struct profile_check {
     json_t *faults;     /* array of {path, message} */

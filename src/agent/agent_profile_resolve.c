@@ -42,8 +42,8 @@ struct str profile_find_key(struct agents *agents, const struct agent_caller *ca
                 return arena_str(arena, str_of(key));
         }
     }
-    (void)store_profile_list(agents->config.store, caller->team_id, 1000, arena, &rows, &count,
-                             &err);
+    (void)store_profile_list(agents->config.store, caller->team_id, PROFILES_MAX, arena, &rows,
+                             &count, &err);
     for (size_t i = 0; i < count; i++) {
         auto_json json_t *parsed = NULL;
         const char *key = json_parse(rows[i].record, &parsed, &err) == 0 ? own_key(parsed) : NULL;
@@ -55,6 +55,22 @@ struct str profile_find_key(struct agents *agents, const struct agent_caller *ca
         }
     }
     return STR_NONE;
+}
+
+/* With backends_lock held. */
+static int check_keys(const struct agents *agents, const struct agent_caller *caller,
+                      struct error *err)
+{
+    size_t count = 0;
+
+    for (const struct agent_backend *at = agents->backends; at; at = at->next)
+        count += at->origin && str_is(caller->team_id, at->team_id) ? 1 : 0;
+    if (count < BACKEND_TEAM_KEYS_MAX)
+        return 0;
+    return error_set(err, ERROR_QUOTA,
+                     "options.apiKey: a team may use at most %d keys of its own until the server"
+                     " restarts",
+                     BACKEND_TEAM_KEYS_MAX);
 }
 
 int backend_with_key(struct agents *agents, const struct agent_caller *caller,
@@ -92,8 +108,9 @@ int backend_with_key(struct agents *agents, const struct agent_caller *caller,
     made = backend_alloc(name);
     made->settings = settings;
     made->origin = origin;
-    if (!str_copy(caller->team_id, made->team_id, sizeof(made->team_id)) ||
-        backend_make_provider(agents, &config, &made->provider, err) < 0) {
+    if (check_keys(agents, caller, err) < 0 ||
+        !str_copy(caller->team_id, made->team_id, sizeof(made->team_id)) ||
+        backend_make_provider(agents, caller->team_id, &config, &made->provider, err) < 0) {
         (void)pthread_rwlock_unlock(&agents->backends_lock);
         backend_free(made);
         return -1;
@@ -292,6 +309,15 @@ int agent_profile_resolve(struct agents *agents, const struct agent_caller *call
                    : error_prefix(err, "agent type '%.*s'", STR_ARG(overrides->agent_type));
     }
     out->tree = profile_flatten(record, &harness);
+    /* What the operator's own profile says was not meant by commands.allow. */
+    if (agent_command_check_env(agents, overrides->env, err) < 0 ||
+        (!read_only &&
+         (agent_command_check_env(agents, json_object_get(out->tree, "envVars"), err) < 0 ||
+          agent_command_check_hooks(agents, json_object_get(out->tree, "onCreate"), err) < 0 ||
+          agent_command_check_hooks(agents, json_object_get(out->tree, "onResume"), err) < 0))) {
+        agent_profile_done(out);
+        return -1;
+    }
     if (!out->tree)
         return error_set(err, ERROR_INVALID, "profile '%.*s' is not an object", STR_ARG(out->name));
     if (choose_backend(agents, caller, overrides, out, err) < 0 ||

@@ -346,6 +346,40 @@ TEST(profile_with_its_own_key)
     CHECK_STR(str_of(agent_backend_name(backend)), name);
 }
 
+/* Each is a backend that stays, with checks of its own. */
+TEST(profile_keys_of_a_team_are_bounded)
+{
+    auto_core struct core_env env;
+    auto_arena struct arena arena = {0};
+    struct agent_caller other = {.team_id = STR("t2")};
+    struct agent_profile profile;
+    struct error why = {0};
+    int r = 0, made = 0;
+
+    core_environment = "E2B_API_KEY=operators-key\0";
+    core_open(&env, NULL, NULL);
+    for (int i = 0; i < 1000 && r == 0; i++) {
+        auto_json json_t *options = json_pack("{s:o}", "apiKey", json_sprintf("key-%d", i));
+        struct agent_overrides overrides = {.options = options};
+
+        r = agent_profile_resolve(env.agents, &env.caller, &overrides, &arena, &profile, &why);
+        if (r == 0) {
+            made++;
+            agent_profile_done(&profile);
+        }
+    }
+    CHECK_INT(made, 64);
+    CHECK_INT(why.code, ERROR_QUOTA);
+    /* Those it has go on, and other teams have their own. */
+    auto_json json_t *first = json_pack("{s:s}", "apiKey", "key-0");
+    struct agent_overrides overrides = {.options = first};
+
+    OK(agent_profile_resolve(env.agents, &env.caller, &overrides, &arena, &profile, &err));
+    agent_profile_done(&profile);
+    OK(agent_profile_resolve(env.agents, &other, &overrides, &arena, &profile, &err));
+    agent_profile_done(&profile);
+}
+
 TEST(profile_file_is_checked_with_its_backend)
 {
     auto_buf struct buf faults = {0};

@@ -72,9 +72,10 @@ static int make_runner(struct agents *agents, const struct store_runner *row,
         .api_url = url,
         .domain = "",
         .api_key = row->token.p ? arena_str(&arena, row->token).p : "",
+        .public_only = agent_public_only(agents, row->team_id),
     };
 
-    if (backend_make_provider(agents, &config, &backend->provider, err) < 0) {
+    if (backend_make_provider(agents, row->team_id, &config, &backend->provider, err) < 0) {
         backend_free(backend);
         return error_prefix(err, "runner '%s'", name);
     }
@@ -111,6 +112,15 @@ int agent_runners_open(struct agents *agents, struct error *err)
     return 0;
 }
 
+/* Paths are put behind it. */
+static bool plain_url(struct str url)
+{
+    for (size_t i = 0; i < url.len; i++)
+        if ((unsigned char)url.p[i] <= ' ' || url.p[i] == 0x7f || strchr("@?#", url.p[i]))
+            return false;
+    return url.len <= RUNNER_URL_MAX;
+}
+
 static int check_runner(struct agents *agents, const struct agent_caller *caller,
                         const struct agent_runner *runner, struct error *err)
 {
@@ -124,9 +134,10 @@ static int check_runner(struct agents *agents, const struct agent_caller *caller
                          AGENT_NAME_MAX);
     if (!(str_starts(runner->base_url, STR("http://")) ||
           str_starts(runner->base_url, STR("https://"))) ||
-        runner->base_url.len > RUNNER_URL_MAX || str_find(runner->base_url, '@') >= 0)
+        !plain_url(runner->base_url))
         return error_set(err, ERROR_INVALID,
-                         "base_url: an http or https URL without user and password");
+                         "base_url: an http or https URL without user, password, query or"
+                         " fragment");
     if (runner->max_sessions < 1 || runner->max_sessions > RUNNER_SESSIONS_MAX)
         return error_set(err, ERROR_INVALID, "max_sessions: 1 to %d", RUNNER_SESSIONS_MAX);
     if (runner->token.len > RUNNER_TOKEN_MAX)
@@ -146,7 +157,7 @@ static int check_runner(struct agents *agents, const struct agent_caller *caller
 static int put_runner(struct agents *agents, const struct store_runner *row, struct error *err)
 {
     struct agent_backend *old = find_runner(agents, row->team_id, row->name), *made = NULL;
-    size_t count = 0;
+    size_t all = 0, own = 0;
 
     if (old && str_is(row->base_url, old->base_url) && str_is(row->token, old->token)) {
         if (store_runner_put(agents->config.store, row, err) < 0)
@@ -156,11 +167,15 @@ static int put_runner(struct agents *agents, const struct store_runner *row, str
         old->active_sessions = old->leased = 0;
         return 0;
     }
-    for (struct agent_backend *at = agents->backends; at; at = at->next)
-        count += at->runner ? 1 : 0;
-    if (count >= BACKEND_RUNNERS_MAX)
-        return error_set(err, ERROR_QUOTA, "this server takes at most %d runners until it restarts",
-                         BACKEND_RUNNERS_MAX);
+    for (struct agent_backend *at = agents->backends; at; at = at->next) {
+        all += at->runner ? 1 : 0;
+        own += at->runner && str_is(row->team_id, at->team_id) ? 1 : 0;
+    }
+    if (own >= BACKEND_TEAM_RUNNERS_MAX || all >= BACKEND_RUNNERS_MAX)
+        return error_set(err, ERROR_QUOTA,
+                         "this server takes at most %d runners of a team, and %d in all, until it"
+                         " restarts; one with another address or token is another",
+                         BACKEND_TEAM_RUNNERS_MAX, BACKEND_RUNNERS_MAX);
     if (make_runner(agents, row, &made, err) < 0)
         return -1;
     if (store_runner_put(agents->config.store, row, err) < 0) {

@@ -148,8 +148,8 @@ int agent_command_argv(struct agents *agents, struct provider *provider,
 int agent_command_env(const json_t *first, const json_t *second, struct arena *arena,
                       const struct provider_label **out, size_t *out_count, struct error *err);
 /* For people: the line, or the words joined; masked and cut to 4 KiB. */
-struct str agent_command_text(struct agents *agents, const struct agent_command *command,
-                              struct arena *arena);
+struct str agent_command_text(struct agents *agents, struct str team_id,
+                              const struct agent_command *command, struct arena *arena);
 /* After an operation failed: 1 = it was paused and now runs, try again; 0 = the failure stands;
  * -1 = it is gone (err says so). */
 int agent_use_recover(struct agents *agents, const struct agent_caller *caller,

@@ -250,7 +250,7 @@ int agent_machine_hooks(struct agents *agents, struct agent_backend *backend,
         if (r == 0)
             r = agent_run(agents, provider, &ref, &run, &result, &started, err);
         if (r == 0 && result.exit_code != 0) {
-            agent_mask(agents, result.err.p ? result.err.p : (char[]){""});
+            agent_mask(agents, row->team_id, result.err.p ? result.err.p : (char[]){""});
             r = error_set(err, ERROR_CONFLICT, "command %zu of %s exited with %d: %.*s", i + 1,
                           which, result.exit_code,
                           (int)(result.err.len > 200 ? 200 : result.err.len),
@@ -390,7 +390,7 @@ static int wake_locked(struct agents *agents, const struct agent_caller *caller,
         return -1;
     (void)snprintf(why, sizeof(why), "gone from provider '%s': %s", agent_backend_name(backend),
                    err->message);
-    agent_mask(agents, why);
+    agent_mask(agents, row->team_id, why);
     if (agent_row_gone(agents, caller, row, why)) {
         row->state = STR("error");
         return error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' is %s", STR_ARG(row->id), why);

@@ -253,7 +253,7 @@ void agent_row_failed(struct agents *agents, const struct agent_caller *caller,
     char message[sizeof(why->message)];
 
     (void)snprintf(message, sizeof(message), "%s", why->message);
-    agent_mask(agents, message);
+    agent_mask(agents, caller->team_id, message);
     agent_row_event(agents, caller, row, "sandbox.error",
                     json_pack("{s:o, s:s}", "message", json_str(str_of(message)), "code",
                               error_code_name(why->code)));

@@ -16,10 +16,7 @@
 #include "base/log.h"
 #include "json/json_shape.h"
 
-enum {
-    PROVISION_WAIT_MS = 600000,
-    CLOSE_MS = 3000, /* the server's own goodbye may hang */
-};
+enum { CLOSE_MS = 3000 }; /* the server's own goodbye may hang */
 
 /* ---- references ---- */
 
@@ -33,7 +30,7 @@ struct live_session *session_ref(struct live_session *live)
     return live;
 }
 
-static void session_free(struct live_session *live)
+void session_free(struct live_session *live)
 {
     session_stream_close(session_stream_take(live));
     acp_feed_done(&live->feed);
@@ -140,7 +137,7 @@ int session_set_state(struct live_session *live, const char *state, const char *
     live->row.reason = arena_str(&live->arena, str_of(reason));
     r = session_store(live, err);
     (void)snprintf(type, sizeof(type), "session.%s", state);
-    session_event(live, type, json_pack("{s:s}", "reason", reason));
+    session_event(live, type, json_pack("{s:o}", "reason", json_str(str_of(reason))));
     (void)pthread_cond_broadcast(&live->changed);
     return r;
 }
@@ -180,136 +177,9 @@ static struct live_session *live_get(struct agents *agents, const struct agent_c
     return live;
 }
 
-/* ---- new ---- */
+/* ---- seen ---- */
 
-static int check_request(const struct agent_session_request *request, struct error *err)
-{
-    if (request->agent.len == 0 || request->agent.len > 32)
-        return error_set(err, ERROR_INVALID,
-                         "'agent' is missing: mock, claude, codex, opencode, amp, pi or cursor");
-    for (size_t i = 0; i < request->agent.len; i++)
-        if (!((request->agent.p[i] >= 'a' && request->agent.p[i] <= 'z') ||
-              (request->agent.p[i] >= '0' && request->agent.p[i] <= '9') ||
-              request->agent.p[i] == '-'))
-            return error_set(err, ERROR_INVALID, "'agent': '%.*s' is no name of an agent",
-                             STR_ARG(request->agent));
-    if (request->repo.len && !session_repo_valid(request->repo))
-        return error_set(err, ERROR_INVALID,
-                         "'repo' is not a URL of a repository (https, ssh, git, user@host:path)");
-    if (request->branch.len && !session_branch_valid(request->branch))
-        return error_set(err, ERROR_INVALID, "'branch': '%.*s' is not a name for a branch",
-                         STR_ARG(request->branch));
-    if (request->message.len > SESSION_MESSAGE_MAX)
-        return error_set(err, ERROR_LIMIT, "'message' is longer than %d bytes",
-                         SESSION_MESSAGE_MAX);
-    return 0;
-}
-
-/* Refused before anything is made: a backend that cannot do it, an unknown profile. */
-static int resolve(struct agents *agents, const struct agent_caller *caller,
-                   const struct agent_session_request *request, struct store_session *row,
-                   struct arena *arena, struct error *err)
-{
-    struct agent_profile profile;
-    int r;
-
-    if (agent_profile_resolve(agents, caller, &request->overrides, arena, &profile, err) < 0)
-        return -1;
-    r = agent_backend_require(profile.backend, PROVIDER_EXEC | PROVIDER_PORTS | PROVIDER_FILES,
-                              err);
-    row->profile = arena_str(arena, profile.name);
-    row->provider = arena_str(arena, str_of(agent_backend_name(profile.backend)));
-    row->permission = request->permission.len ? request->permission
-                                              : str_of(agent_permission_name(profile.permission));
-    /* Without isolation all sandboxes share the ports of one host. */
-    if (provider_caps(agent_backend_provider(profile.backend))->isolation == ISOLATION_NONE) {
-        uint16_t random;
-
-        random_bytes(&random, sizeof(random));
-        row->port = 20000 + random % 40000;
-    }
-    agent_profile_done(&profile);
-    if (r == 0 && !str_is(row->permission, "ask") && !str_is(row->permission, "edit") &&
-        !str_is(row->permission, "bypass"))
-        return error_set(err, ERROR_INVALID, "'permission_mode' must be ask, edit or bypass");
-    return r;
-}
-
-/* In a sandbox that is there already: it must be one of the caller's, and its server is shared. */
-static int share_server(struct agents *agents, const struct agent_caller *caller,
-                        struct store_session *row, struct arena *arena, struct error *err)
-{
-    struct agent_sandbox sandbox;
-    struct str token;
-
-    if (agent_sandbox_get(agents, caller, row->sandbox_id, false, arena, &sandbox, err) < 0)
-        return -1;
-    row->sandbox_id = sandbox.id;
-    row->provider = sandbox.provider;
-    if (store_session_server(agents->config.store, sandbox.id, arena, &token, &row->port, err) < 0)
-        return -1;
-    if (token.p)
-        row->agent_token = token;
-    return 0;
-}
-
-static void keep_overrides(struct live_session *live, const struct agent_session_request *request)
-{
-    const struct agent_overrides *from = &request->overrides;
-    struct agent_overrides *to = &live->overrides;
-    const char *name;
-    json_t *value;
-
-    *to = *from;
-    to->profile = arena_str(&live->arena, from->profile);
-    to->provider = arena_str(&live->arena, from->provider);
-    to->image = arena_str(&live->arena, from->image);
-    to->agent_type = arena_str(&live->arena, from->agent_type);
-    to->network = json_incref(from->network);
-    to->lifecycle = json_incref(from->lifecycle);
-    to->limits = json_incref(from->limits);
-    to->mcp = json_incref(from->mcp);
-    to->mounts = json_incref(from->mounts);
-    to->options = json_incref(from->options);
-    to->env = from->env ? json_copy(from->env) : json_object();
-    json_object_foreach(request->env, name, value)(void) json_object_set(to->env, name, value);
-    if (request->git_token.len) {
-        free(live->git_token);
-        live->git_token = str_dup(request->git_token);
-    }
-}
-
-/* Keys of models and of the repository that the agent needs are taken from this server's own
- * environment when the request has none. */
-static void pass_keys(struct live_session *live)
-{
-    static const char *const names[] = {"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_BASE_URL",
-                                        "ANTHROPIC_BASE_URL"};
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        const char *value = getenv(names[i]);
-
-        if (value && value[0] && !json_object_get(live->overrides.env, names[i]))
-            (void)json_object_set_new(live->overrides.env, names[i], json_string(value));
-    }
-}
-
-static void wait_settled(struct live_session *live)
-{
-    int64_t end_ms = clock_mono_ms() + PROVISION_WAIT_MS;
-
-    (void)pthread_mutex_lock(&live->lock);
-    while (session_in(live, "created") && clock_mono_ms() < end_ms) {
-        struct timespec until;
-
-        (void)clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec += 1;
-        (void)pthread_cond_timedwait(&live->changed, &live->lock, &until);
-    }
-    (void)pthread_mutex_unlock(&live->lock);
-}
-
-static void view(const struct store_session *row, struct arena *arena, struct agent_session *out)
+void session_view(const struct store_session *row, struct arena *arena, struct agent_session *out)
 {
     *out = (struct agent_session){
         .id = arena_str(arena, row->id),
@@ -334,74 +204,6 @@ static void view(const struct store_session *row, struct arena *arena, struct ag
     };
 }
 
-static int first_message(struct live_session *live, const struct agent_session_request *request,
-                         struct error *err)
-{
-    return request->message.len ? store_message_add(live->agents->config.store, live->row.id,
-                                                    request->message, SESSION_MESSAGES_MAX, err)
-                                : 0;
-}
-
-int agent_session_new(struct agents *agents, const struct agent_caller *caller,
-                      const struct agent_session_request *request, bool wait, struct arena *arena,
-                      struct agent_session *out, struct error *err)
-{
-    struct agent_sessions *sessions = agents->sessions;
-    const struct agent_settings *settings = agents->config.settings;
-    char id[AGENT_ID_SIZE], token[33];
-    struct store_session row = {
-        .team_id = caller->team_id,
-        .state = STR("created"),
-        .sandbox_id = request->sandbox_id,
-        .owns_sandbox = request->sandbox_id.len == 0,
-        .agent = request->agent,
-        .repo = request->repo,
-        .branch = request->branch,
-        .mode = request->mode,
-        .checkpoint = request->checkpoint,
-        .agent_id = request->agent_id,
-        .task_id = request->task_id,
-        .port = settings->agent_port,
-        .created_at_us = clock_wall_us(),
-        .updated_at_us = clock_wall_us(),
-    };
-    struct live_session *live;
-
-    if (check_request(request, err) < 0 || resolve(agents, caller, request, &row, arena, err) < 0)
-        return -1;
-    agent_id("ses_", id);
-    id_hex(token, 16);
-    row.id = str_of(id);
-    row.agent_token = settings->agent_token[0] ? str_of(settings->agent_token) : str_of(token);
-    if (request->sandbox_id.len && share_server(agents, caller, &row, arena, err) < 0)
-        return -1;
-    live = live_new(agents, caller, &row);
-    keep_overrides(live, request);
-    pass_keys(live);
-    if (session_store(live, err) < 0 || first_message(live, request, err) < 0) {
-        session_free(live);
-        return -1;
-    }
-    (void)pthread_mutex_lock(&sessions->lock);
-    (void)map_put(&sessions->live, live->row.id, live);
-    live->refs++;
-    (void)pthread_mutex_unlock(&sessions->lock);
-    session_tell(live, "session.created",
-                 json_pack("{s:s,s:s}", "agent", live->row.agent.p, "repo", live->row.repo.p));
-    session_kick(live);
-    if (wait)
-        wait_settled(live);
-    (void)pthread_mutex_lock(&live->lock);
-    view(&live->row, arena, out);
-    if (live->attached)
-        out->base_url = arena_str(arena, live->public_url);
-    (void)pthread_mutex_unlock(&live->lock);
-    session_unref(live);
-    return 0;
-}
-
-/* ---- seen ---- */
-
 int agent_session_get(struct agents *agents, const struct agent_caller *caller, struct str id,
                       struct arena *arena, struct agent_session *out, struct error *err)
 {
@@ -412,7 +214,7 @@ int agent_session_get(struct agents *agents, const struct agent_caller *caller, 
         return -1;
     if (check_owner(caller, &row, err) < 0)
         return -1;
-    view(&row, arena, out);
+    session_view(&row, arena, out);
     (void)pthread_mutex_lock(&agents->sessions->lock);
     live = map_get(&agents->sessions->live, id);
     if (live)
@@ -441,7 +243,7 @@ int agent_session_list(struct agents *agents, const struct agent_caller *caller,
     *out_count = 0;
     for (size_t i = 0; i < count; i++)
         if (!caller->agent_id.len || str_eq(caller->agent_id, rows[i].agent_id))
-            view(&rows[i], arena, &(*out)[(*out_count)++]);
+            session_view(&rows[i], arena, &(*out)[(*out_count)++]);
     return 0;
 }
 
@@ -537,6 +339,12 @@ int agent_session_resume(struct agents *agents, const struct agent_caller *calle
     return r;
 }
 
+static int busy_agent(const struct live_session *live, struct error *err)
+{
+    return error_set(err, ERROR_UNAVAILABLE, "the agent of session '%.*s' takes no messages",
+                     STR_ARG(live->row.id));
+}
+
 int agent_session_interrupt(struct agents *agents, const struct agent_caller *caller, struct str id,
                             struct error *err)
 {
@@ -550,9 +358,13 @@ int agent_session_interrupt(struct agents *agents, const struct agent_caller *ca
     if (!live->attached)
         r = wrong_state(live, "interrupted: no agent is at work", err);
     else {
-        session_post(live, acp_notice_text("session/cancel", json_pack("{s:s}", "sessionId",
-                                                                       live->row.acp_session.p)));
-        session_event(live, "session.interrupted", NULL);
+        char *text = acp_notice_text("session/cancel",
+                                     json_pack("{s:s}", "sessionId", live->row.acp_session.p));
+
+        if (session_post(live, text))
+            session_event(live, "session.interrupted", NULL);
+        else
+            r = busy_agent(live, err);
     }
     (void)pthread_mutex_unlock(&live->lock);
     session_unref(live);
@@ -621,14 +433,15 @@ int agent_session_approve(struct agents *agents, const struct agent_caller *call
         r = error_set(err, ERROR_NOT_FOUND, "session '%.*s' asks for no permission '%s'",
                       STR_ARG(id), name);
     else {
-        struct str chosen =
-            option.len ? option : session_option(json_object_get(pending, "options"), allow);
+        struct str chosen = option.len ? option : json_get_str(pending, allow ? "allow" : "deny");
 
-        session_post(live,
-                     acp_result_text(json_object_get(pending, "id"), session_selected(chosen)));
-        session_event(live, allow ? "permission.granted" : "permission.denied",
-                      json_pack("{s:s}", "request_id", name));
-        (void)json_object_del(live->permissions, name);
+        if (session_post(
+                live, acp_result_text(json_object_get(pending, "id"), session_selected(chosen)))) {
+            session_event(live, allow ? "permission.granted" : "permission.denied",
+                          json_pack("{s:s}", "request_id", name));
+            (void)json_object_del(live->permissions, name);
+        } else
+            r = busy_agent(live, err);
     }
     (void)pthread_mutex_unlock(&live->lock);
     session_unref(live);
@@ -664,7 +477,8 @@ int agent_session_snapshot(struct agents *agents, const struct agent_caller *cal
             live, "sandbox.snapshot.succeeded",
             json_pack("{s:s,s:s}", "snapshot_id", out->id.p, "alias", live->row.checkpoint.p));
     } else
-        session_event(live, "sandbox.snapshot.failed", json_pack("{s:s}", "message", err->message));
+        session_event(live, "sandbox.snapshot.failed",
+                      json_pack("{s:o}", "message", json_str(str_of(err->message))));
     (void)pthread_mutex_unlock(&live->lock);
     session_unref(live);
     return r;

@@ -20,10 +20,17 @@
 enum {
     SESSION_WORKERS = 64,
     SESSION_QUEUE_MAX = 16384,
+    SESSION_TEAM_MAX = 2000,    /* that this process holds for one team */
     SESSION_MESSAGES_MAX = 100, /* that wait */
     SESSION_MESSAGE_MAX = 1024 * 1024,
-    SESSION_PERMISSIONS_MAX = 100, /* asked and not answered */
-    SESSION_TRIES = 3,             /* to attach or to provision, before it has failed */
+    SESSION_PERMISSIONS_MAX = 100,     /* asked and not answered */
+    SESSION_PERMISSION_NAME_MAX = 256, /* of a request, and of an option */
+    SESSION_TRIES = 3,                 /* to attach or to provision, before it has failed */
+    SESSION_STEADY_MS = 30000,         /* a stream that lasted so long has not failed at once */
+    SESSION_POSTS_MAX = 64,            /* messages under way to an agent that takes none */
+    /* What one agent may tell: so many at once, and so many per second. */
+    SESSION_TOLD_BURST = 5000,
+    SESSION_TOLD_PER_S = 500,
 };
 
 struct agent_sessions {
@@ -53,7 +60,6 @@ struct live_session {
     bool follow;       /* attach although no message waits */
     bool turn_done;    /* the agent has answered */
     bool lost;         /* the stream of events broke: look why */
-    bool forget;       /* it has ended: leaves the map when the worker is done */
     int failures;      /* one after the other */
     struct acp_target target;
     struct str public_url; /* of the server, for people */
@@ -67,7 +73,13 @@ struct live_session {
     struct buf prompt_answer;
     int prompt_status;
     struct error prompt_error;
-    json_t *permissions; /* request id -> {"id", "options"} */
+    json_t *permissions; /* request id -> {"id", "allow", "deny"}: options, "" = none */
+    size_t posts;        /* under way */
+    int64_t attached_ms; /* monotonic */
+    struct session_told {
+        int64_t at_ms;         /* monotonic; when room was counted */
+        int64_t room, dropped; /* events */
+    } told;
 };
 
 /* ---- agent_session_open.c ---- */
@@ -93,6 +105,14 @@ void session_kick(struct live_session *live); /* any thread; without the lock */
 void session_wake(struct live_session *live); /* the same with the lock */
 struct live_session *session_ref(struct live_session *live);
 void session_unref(struct live_session *live);
+void session_free(struct live_session *live); /* one that is in no map yet */
+/* A row for those who ask: copied into the arena. */
+void session_view(const struct store_session *row, struct arena *arena, struct agent_session *out);
+
+/* ---- agent_session_new.c ---- */
+
+/* For one more of the team; ERROR_QUOTA when none may be let go. */
+int session_make_room(struct agent_sessions *sessions, struct str team_id, struct error *err);
 
 /* ---- agent_session_work.c ---- */
 
@@ -109,8 +129,14 @@ struct session_streams session_stream_take(struct live_session *live);
 void session_stream_close(struct session_streams streams);
 /* Hands a message to the agent; its end kicks. */
 void session_prompt(struct live_session *live, int64_t seq, struct str text);
-/* Sends something to the agent and does not wait. Takes the text. */
-void session_post(struct live_session *live, char *text_consume);
+/* Sends something to the agent and does not wait. Takes the text. False: it does not take what was
+ * sent before. */
+bool session_post(struct live_session *live, char *text_consume);
+/* Whether one more event of the agent may be told now. */
+bool session_told_admit(struct session_told *told, int64_t now_ms);
+/* Remembers that it asked. False when there is no room, when its names are too long, or when it asks
+ * again under the name of a request that waits: the answer to that one must not be for this. */
+bool session_expect(struct live_session *live, json_t *id, const json_t *options);
 /* May this be done without asking? */
 bool session_permitted(struct str permission, struct str tool_kind);
 /* The option that grants or refuses, of those offered; STR_NONE when there is none. */
@@ -136,8 +162,9 @@ int session_install(const struct session_place *place, struct error *err);
 int session_workspace(const struct session_place *place, const struct store_session *row,
                       const char *git_token, char **out_dir, struct error *out_clone_error,
                       struct error *err);
+/* url: where it will be. */
 int session_start_server(const struct session_place *place, const struct store_session *row,
-                         struct error *err);
+                         struct str url, struct error *err);
 
 /* ---- agent_git.c ---- */
 

@@ -10,6 +10,7 @@
 #include "agent/agent_session_internal.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "json/json_shape.h"
 
@@ -32,6 +33,7 @@ static void post_end(void *arg, const struct error *why)
 
     /* The one who sent it has the lock until post->stream is set. */
     (void)pthread_mutex_lock(&post->live->lock);
+    post->live->posts--;
     (void)pthread_mutex_unlock(&post->live->lock);
     if (why)
         log_warn("session", "id=%.*s message to the agent failed: %s", STR_ARG(post->live->row.id),
@@ -53,24 +55,30 @@ static void ignore_data(void *arg, struct str data)
     (void)data;
 }
 
-void session_post(struct live_session *live, char *text_consume)
+bool session_post(struct live_session *live, char *text_consume)
 {
     static const struct fetch_hub_events events = {
         .on_head = ignore_head, .on_data = ignore_data, .on_end = post_end};
     auto_arena struct arena arena = {0};
     auto_free char *text = text_consume;
-    struct post *post = xcalloc(1, sizeof(*post));
+    struct post *post;
     struct fetch_request request = {
         .method = "POST",
         .url = acp_url(&live->target, &arena),
         .headers = live->target.headers,
         .header_count = live->target.header_count,
+        .reach = fetch_reach(live->target.public_only),
         .body = str_of(text),
         .timeout_ms = POST_MS,
     };
 
+    if (live->posts >= SESSION_POSTS_MAX)
+        return false;
+    live->posts++;
+    post = xcalloc(1, sizeof(*post));
     post->live = session_ref(live);
     post->stream = fetch_hub_open(live->agents->sessions->hub, &request, &events, post);
+    return true;
 }
 
 /* ---- permissions ---- */
@@ -114,21 +122,30 @@ static char *request_name(const json_t *id)
 
 json_t *session_selected(struct str option)
 {
-    return option.p ? json_pack("{s:{s:s,s:s%}}", "outcome", "outcome", "selected", "optionId",
-                                option.p, option.len)
-                    : json_pack("{s:{s:s}}", "outcome", "outcome", "cancelled");
+    return option.len ? json_pack("{s:{s:s,s:s%}}", "outcome", "outcome", "selected", "optionId",
+                                  option.p, option.len)
+                      : json_pack("{s:{s:s}}", "outcome", "outcome", "cancelled");
 }
 
-/* False when there is no room. */
-static bool expect_permission(struct live_session *live, json_t *id, json_t *params)
+static struct str short_option(const json_t *options, bool allow)
 {
-    json_t *options = json_object_get(params, "options");
+    struct str option = session_option(options, allow);
+
+    return option.p && option.len <= SESSION_PERMISSION_NAME_MAX ? option : STR("");
+}
+
+bool session_expect(struct live_session *live, json_t *id, const json_t *options)
+{
     auto_free char *name = request_name(id);
 
-    if (!name || json_object_size(live->permissions) >= SESSION_PERMISSIONS_MAX)
+    if (!name || strlen(name) > SESSION_PERMISSION_NAME_MAX ||
+        json_object_get(live->permissions, name) ||
+        json_object_size(live->permissions) >= SESSION_PERMISSIONS_MAX)
         return false;
     return json_object_set_new(live->permissions, name,
-                               json_pack("{s:O,s:O?}", "id", id, "options", options)) == 0;
+                               json_pack("{s:O, s:o, s:o}", "id", id, "allow",
+                                         json_str(short_option(options, true)), "deny",
+                                         json_str(short_option(options, false)))) == 0;
 }
 
 static void on_permission(struct live_session *live, json_t *id, json_t *params)
@@ -141,18 +158,54 @@ static void on_permission(struct live_session *live, json_t *id, json_t *params)
 
     if (session_permitted(live->row.permission, json_get_str(tool, "kind"))) {
         session_event(live, "permission.granted", data);
-        session_post(live, acp_result_text(id, session_selected(session_option(options, true))));
+        (void)session_post(live,
+                           acp_result_text(id, session_selected(session_option(options, true))));
         return;
     }
-    if (!expect_permission(live, id, params)) {
+    if (!session_expect(live, id, options)) {
         session_event(live, "permission.denied", data);
-        session_post(live, acp_result_text(id, session_selected(session_option(options, false))));
+        (void)session_post(live,
+                           acp_result_text(id, session_selected(session_option(options, false))));
         return;
     }
     session_event(live, "permission.requested", data);
 }
 
 /* ---- events ---- */
+
+bool session_told_admit(struct session_told *told, int64_t now_ms)
+{
+    int64_t more =
+        told->at_ms ? (now_ms - told->at_ms) * SESSION_TOLD_PER_S / 1000 : SESSION_TOLD_BURST;
+
+    if (more > 0) {
+        told->room =
+            told->room + more < SESSION_TOLD_BURST ? told->room + more : SESSION_TOLD_BURST;
+        told->at_ms = now_ms;
+    }
+    if (told->room > 0) {
+        told->room--;
+        return true;
+    }
+    told->dropped++;
+    return false;
+}
+
+/* An agent that tells too much is not listened to for a while: all sessions share one thread, and all
+ * teams one store. That it happened is told. */
+static bool admit(struct live_session *live)
+{
+    int64_t dropped = live->told.dropped;
+
+    if (!session_told_admit(&live->told, clock_mono_ms()))
+        return false;
+    if (dropped) {
+        live->told.dropped = 0;
+        session_event(live, "agent.events.dropped",
+                      json_pack("{s:I}", "count", (json_int_t)dropped));
+    }
+    return true;
+}
 
 static void pass(struct live_session *live, const char *type, json_t *data)
 {
@@ -248,7 +301,7 @@ static void on_message(void *arg, int64_t id, json_t *message)
     if (id && id <= live->row.last_acp_id) {
         /* Seen by an earlier process; but whoever was asked for permission may still answer. */
         if (str_is(method, "session/request_permission") && request_id)
-            expect_permission(live, request_id, params);
+            (void)session_expect(live, request_id, json_object_get(params, "options"));
         return;
     }
     if (id)
@@ -261,12 +314,15 @@ static void on_message(void *arg, int64_t id, json_t *message)
         on_answer(live, message);
         return;
     }
+    if (!str_is(method, "_adapter/agent_exited") && !admit(live))
+        return;
     if (!request_id || json_is_null(request_id))
         on_notice(live, method, params);
     else if (str_is(method, "session/request_permission"))
         on_permission(live, request_id, params);
     else
-        session_post(live, acp_refusal_text(request_id, -32601, "not offered by this client"));
+        (void)session_post(live,
+                           acp_refusal_text(request_id, -32601, "not offered by this client"));
     if (store_session_seen(live->agents->config.store, live->row.id, id, &err) < 0)
         log_warn("session", "id=%.*s %s", STR_ARG(live->row.id), err.message);
 }
@@ -305,6 +361,7 @@ void session_stream_open(struct live_session *live)
         .url = acp_url(&live->target, &arena),
         .headers = headers,
         .header_count = live->target.header_count + 1,
+        .reach = fetch_reach(live->target.public_only),
     };
 
     memcpy(headers, live->target.headers, live->target.header_count * sizeof(headers[0]));
@@ -362,6 +419,7 @@ void session_prompt(struct live_session *live, int64_t seq, struct str text)
         .url = acp_url(&live->target, &arena),
         .headers = live->target.headers,
         .header_count = live->target.header_count,
+        .reach = fetch_reach(live->target.public_only),
         .body = str_of(body),
         .timeout_ms = TURN_MS,
     };

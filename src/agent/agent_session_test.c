@@ -1,5 +1,8 @@
 /* The parts of sessions that need no sandbox: names, classes, permissions, the stream of events. */
+#include <arpa/inet.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "agent/agent_session_internal.h"
 #include "base/alloc.h"
@@ -49,7 +52,15 @@ TEST(aliases_and_folders)
     } rows[] = {
         {"https://github.com/own/rep.git", "dev", "github/own/rep#dev", "rep"},
         {"git@github.com:own/rep.git", "", "github/own/rep#main", "rep"},
-        {"https://git.example/a/b/c/", "x", "git/b/c#x", "c"},
+        {"https://git.example/a/b/c/", "x", "git/git.example/a/b/c#x", "c"},
+        {"git@git.example:own/rep.git", "", "git/git.example/own/rep#main", "rep"},
+        {"/srv/git/rep.git", "", "git/srv/git/rep#main", "rep"},
+        /* Names do not stand for the host they are at. */
+        {"https://evil.example/github.com/own/rep", "", "git/evil.example/github.com/own/rep#main",
+         "rep"},
+        {"https://github.com@evil.example/own/rep", "", "git/evil.example/own/rep#main", "rep"},
+        {"https://github.com.evil.example/own/rep", "", "git/github.com.evil.example/own/rep#main",
+         "rep"},
         {"git://127.0.0.1/rep", "", "git/127.0.0.1/rep#main", "rep"},
         {"", "", "", "repo"},
     };
@@ -184,4 +195,134 @@ TEST(answers_of_the_agent)
     CHECK_INT(acp_outcome(200, STR("junk"), &result, &err), -1);
     CHECK_INT(acp_outcome(404, STR(""), &result, &err), -1);
     CHECK_INT(err.code, ERROR_NOT_FOUND);
+}
+
+/* ---- agents that mean harm ---- */
+
+static struct live_session *quiet_session(struct agents *agents)
+{
+    return live_new(agents, &(struct agent_caller){0}, &(struct store_session){.id = STR("ses_1")});
+}
+
+TEST(a_request_that_waits_is_not_replaced)
+{
+    struct agents agents = {0};
+    struct live_session *live = quiet_session(&agents);
+    auto_json json_t *mild = NULL, *harsh = NULL, *number = json_integer(1);
+    auto_json json_t *text = json_string("1"), *other = json_integer(2), *name = NULL;
+    char longest[1000];
+    struct error err;
+
+    CHECK_INT(json_parse(STR("[{\"optionId\":\"yes\",\"kind\":\"allow_once\"}]"), &mild, &err), 0);
+    CHECK_INT(json_parse(STR("[{\"optionId\":\"all\",\"kind\":\"allow_always\"}]"), &harsh, &err),
+              0);
+    CHECK(session_expect(live, number, mild));
+    /* The same id, and another that is written the same way. */
+    CHECK(!session_expect(live, number, harsh));
+    CHECK(!session_expect(live, text, harsh));
+    CHECK_STR(json_get_str(json_object_get(live->permissions, "1"), "allow"), "yes");
+    CHECK_STR(json_get_str(json_object_get(live->permissions, "1"), "deny"), "");
+    CHECK(session_expect(live, other, harsh));
+    memset(longest, 'x', sizeof(longest));
+    name = json_stringn(longest, sizeof(longest));
+    CHECK(!session_expect(live, name, mild));
+    session_free(live);
+}
+
+TEST(what_an_agent_tells_is_bounded)
+{
+    struct session_told told = {0};
+    int64_t now_ms = 1000, admitted = 0;
+
+    for (int i = 0; i < 20000; i++)
+        admitted += session_told_admit(&told, now_ms);
+    CHECK_INT(admitted, SESSION_TOLD_BURST);
+    CHECK_INT(told.dropped, 20000 - SESSION_TOLD_BURST);
+    for (int i = 0; i < 10000; i++)
+        admitted += session_told_admit(&told, now_ms + i); /* ten seconds of 1000 each */
+    CHECK(admitted - SESSION_TOLD_BURST <= 10 * SESSION_TOLD_PER_S + 1 &&
+          admitted - SESSION_TOLD_BURST >= 9 * SESSION_TOLD_PER_S);
+    /* Silence gives back no more than the burst. */
+    admitted = 0;
+    for (int i = 0; i < 20000; i++)
+        admitted += session_told_admit(&told, now_ms + 86400000);
+    CHECK_INT(admitted, SESSION_TOLD_BURST);
+}
+
+TEST(sessions_of_a_team_are_bounded)
+{
+    struct agent_sessions sessions = {0};
+    struct agents agents = {.sessions = &sessions};
+    struct live_session *live = NULL, *ended = NULL;
+    struct map_entry *entry;
+    struct error err = {0};
+
+    (void)pthread_mutex_init(&sessions.lock, NULL);
+    map_init(&sessions.live);
+    for (int i = 0; i < SESSION_TEAM_MAX; i++) {
+        char id[32];
+        struct store_session row = {
+            .team_id = STR("t1"), .state = STR("running"), .created_at_us = i + 1};
+
+        (void)snprintf(id, sizeof(id), "ses_%d", i);
+        row.id = str_of(id);
+        CHECK_INT(session_make_room(&sessions, STR("t1"), &err), 0);
+        live = live_new(&agents, &(struct agent_caller){0}, &row);
+        (void)map_put(&sessions.live, live->row.id, live);
+        if (i == 5)
+            ended = live;
+    }
+    CHECK_INT(session_make_room(&sessions, STR("t1"), &err), -1);
+    CHECK_INT(err.code, ERROR_QUOTA);
+    CHECK_INT(session_make_room(&sessions, STR("t2"), &err), 0);
+    /* One that has ended goes, unless somebody has it. */
+    ended->row.state = STR("canceled");
+    ended->refs++;
+    CHECK_INT(session_make_room(&sessions, STR("t1"), &err), -1);
+    ended->refs--;
+    CHECK_INT(session_make_room(&sessions, STR("t1"), &err), 0);
+    CHECK(!map_get(&sessions.live, STR("ses_5")));
+    CHECK_INT(sessions.live.count, SESSION_TEAM_MAX - 1);
+    map_for_each (&sessions.live, entry)
+        session_free(entry->value);
+    map_done(&sessions.live);
+    (void)pthread_mutex_destroy(&sessions.lock);
+}
+
+/* It asks and asks, and takes no answer. */
+TEST(answers_that_nobody_takes_are_bounded)
+{
+    struct agent_sessions sessions = {0};
+    struct agents agents = {.sessions = &sessions};
+    struct live_session *live = quiet_session(&agents);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(address);
+    int fd = socket(AF_INET, SOCK_STREAM, 0), taken = 0;
+    size_t left = 1;
+    char url[64];
+
+    CHECK(bind(fd, (struct sockaddr *)&address, size) == 0 && listen(fd, 4096) == 0 &&
+          getsockname(fd, (struct sockaddr *)&address, &size) == 0);
+    (void)snprintf(url, sizeof(url), "http://127.0.0.1:%u", ntohs(address.sin_port));
+    (void)pthread_mutex_init(&sessions.lock, NULL);
+    sessions.hub = fetch_hub_new();
+    live->target = (struct acp_target){.base_url = url, .server_id = "s", .agent = "mock"};
+    (void)pthread_mutex_lock(&live->lock);
+    for (int i = 0; i < 1000; i++)
+        taken += session_post(live, xstrdup("{}"));
+    (void)pthread_mutex_unlock(&live->lock);
+    CHECK_INT(taken, SESSION_POSTS_MAX);
+    /* There is room again when they are over. */
+    (void)usleep(200000);
+    (void)close(fd);
+    for (int i = 0; i < 500 && left; i++) {
+        (void)usleep(10000);
+        (void)pthread_mutex_lock(&live->lock);
+        left = live->posts;
+        (void)pthread_mutex_unlock(&live->lock);
+    }
+    CHECK_INT(left, 0);
+    fetch_hub_free(sessions.hub);
+    (void)pthread_mutex_destroy(&sessions.lock);
+    session_free(live);
 }

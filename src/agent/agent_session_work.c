@@ -17,6 +17,7 @@
 #include "agent/agent_session_internal.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "json/json_shape.h"
@@ -26,6 +27,7 @@ enum {
     INSTALL_MS = 180000, /* agents that have to be fetched */
     HEALTH_MS = 2000,
     FIRST_ID = 1,
+    SESSION_NAME_MAX = 512,
     PROMPT_TAKEN = -1, /* as the message's number: its row is gone */
 };
 
@@ -109,8 +111,9 @@ static int prepare_workspace(struct live_session *live, bool restored, struct er
     if (session_workspace(&place, &live->row, live->git_token, &dir, &clone_error, err) < 0)
         return -1;
     if (clone_error.code) {
-        agent_mask(live->agents, clone_error.message);
-        session_tell(live, "git.clone.failed", json_pack("{s:s}", "message", clone_error.message));
+        agent_mask(live->agents, live->caller.team_id, clone_error.message);
+        session_tell(live, "git.clone.failed",
+                     json_pack("{s:o}", "message", json_str(str_of(clone_error.message))));
     } else if (live->row.repo.len && !restored)
         session_tell(live, "git.clone.succeeded", NULL);
     (void)pthread_mutex_lock(&live->lock);
@@ -136,6 +139,7 @@ static int set_target(struct live_session *live, struct error *err)
     (void)pthread_mutex_lock(&live->lock);
     *target = (struct acp_target){.server_id = live->row.acp_server.p, .agent = live->row.agent.p};
     target->base_url = keep(live, endpoint.local_url).p;
+    target->public_only = endpoint.public_only;
     live->public_url = keep(live, endpoint.url);
     for (size_t i = 0; i < endpoint.header_count; i++)
         target->headers[target->header_count++] = (struct http_header){
@@ -160,7 +164,8 @@ static int start_server(struct live_session *live, struct error *err)
     const struct agent_settings *settings = live->agents->config.settings;
     struct session_place place = place_of(live);
 
-    if (session_install(&place, err) < 0 || session_start_server(&place, &live->row, err) < 0)
+    if (session_install(&place, err) < 0 ||
+        session_start_server(&place, &live->row, live->public_url, err) < 0)
         return -1;
     for (int64_t i = 0; i < settings->agent_health_tries; i++) {
         (void)usleep((useconds_t)settings->agent_health_ms * 1000);
@@ -247,8 +252,9 @@ static json_t *wanted_servers(struct live_session *live)
         return mcp_servers(live->overrides.mcp);
     if (agent_profile_resolve(live->agents, &live->caller, &overrides, &arena, &profile, &err) <
         0) {
-        session_tell(live, "agent.runtime.error",
-                     json_pack("{s:s,s:s}", "step", "mcp", "message", err.message));
+        session_tell(
+            live, "agent.runtime.error",
+            json_pack("{s:s,s:o}", "step", "mcp", "message", json_str(str_of(err.message))));
         return json_array();
     }
     servers = mcp_servers(profile.mcp);
@@ -301,6 +307,9 @@ static int open_channel(struct live_session *live, struct error *err)
                  CALL_MS, &session, err) < 0)
         return -1;
     id = json_get_str(session, "sessionId");
+    if (id.len > SESSION_NAME_MAX)
+        return error_set(err, ERROR_INVALID, "the agent's name for its session is longer than %d",
+                         SESSION_NAME_MAX);
     (void)pthread_mutex_lock(&live->lock);
     /* An agent that names no session (the mock) is spoken to by our own name for it. */
     live->row.acp_session = keep(live, id.len ? id : live->row.id);
@@ -310,8 +319,9 @@ static int open_channel(struct live_session *live, struct error *err)
         acp_call(fetch, &live->target, live->next_id++, "session/set_mode",
                  json_pack("{s:s,s:s}", "sessionId", live->row.acp_session.p, "modeId", mode),
                  CALL_MS, &ignored, err) < 0)
-        session_tell(live, "agent.runtime.error",
-                     json_pack("{s:s,s:s}", "step", "set_mode", "message", err->message));
+        session_tell(
+            live, "agent.runtime.error",
+            json_pack("{s:s,s:o}", "step", "set_mode", "message", json_str(str_of(err->message))));
     return 0;
 }
 
@@ -336,8 +346,8 @@ static int attach(struct live_session *live, struct error *err)
     (void)pthread_mutex_lock(&live->lock);
     session_stream_open(live);
     live->attached = true;
+    live->attached_ms = clock_mono_ms();
     live->follow = false;
-    live->failures = 0;
     session_event(live, "agent.runtime",
                   json_pack("{s:b,s:s}", "fresh", fresh, "base_url", live->public_url.p));
     (void)pthread_mutex_unlock(&live->lock);
@@ -399,7 +409,7 @@ static void failed(struct live_session *live, const char *step, struct error *wh
     struct error err;
     bool last;
 
-    agent_mask(live->agents, why->message);
+    agent_mask(live->agents, live->caller.team_id, why->message);
     log_warn("session", "id=%.*s %s failed: %s", STR_ARG(live->row.id), step, why->message);
     (void)pthread_mutex_lock(&live->lock);
     last = ++live->failures >= SESSION_TRIES || why->code == ERROR_INVALID ||
@@ -407,9 +417,9 @@ static void failed(struct live_session *live, const char *step, struct error *wh
     if (gone)
         (void)session_set_state(live, "canceled", "sandbox-missing", &err);
     else {
-        session_event(
-            live, "agent.runtime.error",
-            json_pack("{s:s,s:s,s:b}", "step", step, "message", why->message, "retry", !last));
+        session_event(live, "agent.runtime.error",
+                      json_pack("{s:s,s:o,s:b}", "step", step, "message",
+                                json_str(str_of(why->message)), "retry", !last));
         if (last)
             (void)session_set_state(live, "failed", why->message, &err);
     }
@@ -438,6 +448,9 @@ static void look_why(struct live_session *live)
 
     (void)pthread_mutex_lock(&live->lock);
     live->lost = false;
+    /* Not as soon as it is attached: one that breaks off each time would go on for ever. */
+    if (live->attached_ms && clock_mono_ms() - live->attached_ms > SESSION_STEADY_MS)
+        live->failures = 0;
     streams = session_stream_take(live);
     if (live->prompt_seq && live->prompt_taken) {
         live->orphan_id = live->prompt_id;
@@ -477,11 +490,14 @@ static void turn_over(struct live_session *live)
     if (r < 0 && live->prompt_taken && err.code != ERROR_INVALID)
         live->orphan_id = live->prompt_id; /* the agent is at it, only the connection broke */
     else if (r < 0) {
-        agent_mask(live->agents, err.message);
-        session_event(live, "agent.turn.failed", json_pack("{s:s}", "message", err.message));
-    } else
+        agent_mask(live->agents, live->caller.team_id, err.message);
+        session_event(live, "agent.turn.failed",
+                      json_pack("{s:o}", "message", json_str(str_of(err.message))));
+    } else {
+        live->failures = 0;
         session_event(live, "agent.turn.completed",
                       json_pack("{s:O?}", "stop_reason", json_object_get(result, "stopReason")));
+    }
     /* An agent that was never reached gets it again. */
     if (r == 0 || live->prompt_taken || err.code == ERROR_INVALID ||
         ++live->failures >= SESSION_TRIES)

@@ -217,6 +217,7 @@ static void read_numbers(struct loader *loader)
                                        "sandbox_timeout_ms",
                                        "command_timeout_s",
                                        "execution",
+                                       "private_urls",
                                        NULL};
     struct agent_settings *out = loader->out;
     const json_t *file = loader->file;
@@ -226,6 +227,7 @@ static void read_numbers(struct loader *loader)
     loader_text(loader, file, "", "data_dir", &out->data_dir);
     loader_text(loader, file, "", "clone_command", &out->clone_command);
     loader_text(loader, file, "", "template", &out->default_template);
+    loader_bool(loader, file, "", "private_urls", &out->private_urls);
     loader_int(loader, file, "", "health_interval_s", 1, DAY_S, &out->health_interval_s);
     loader_int(loader, file, "", "stale_after_s", 60, 365 * DAY_S, &out->stale_after_s);
     loader_int(loader, file, "", "runner_ttl_ms", 1000, (int64_t)DAY_S * 1000, &out->runner_ttl_ms);

@@ -52,6 +52,7 @@ struct agent_settings {
     char *default_template;     /* E2B_TEMPLATE = E2B_TEMPLATE_ID; "" */
     int64_t sandbox_timeout_ms; /* E2B_SANDBOX_TIMEOUT_MS, 600000 */
     int64_t command_timeout_s;  /* E2B_TIMEOUT, 300 */
+    bool private_urls;          /* of runners and callbacks of all teams; false */
     char *listen, *data_dir;    /* of the file, for the program; "" = not said */
 };
 

@@ -403,8 +403,14 @@ static int open_new(struct agents *agents, const struct agent_caller *caller,
                     const struct agent_terminal_request *request, struct agent_terminal *terminal,
                     struct error *err)
 {
-    struct pty *pty = pty_new(agents, caller, request);
+    struct pty *pty;
     struct agent_use use;
+
+    if (json_array_size(agents->config.settings->allow))
+        return error_set(err, ERROR_FORBIDDEN,
+                         "there are no terminals with a list of allowed commands"
+                         " (commands.allow)");
+    pty = pty_new(agents, caller, request);
 
     if (check_count(agents, caller, err) < 0 ||
         agent_use(agents, caller, request->sandbox_id, PROVIDER_PTY, &pty->arena, &use, err) < 0) {

@@ -72,7 +72,7 @@ void breaker_count(const struct agents *agents, struct agent_backend *backend, b
     } else {
         backend->failures++;
         (void)snprintf(backend->last_error, sizeof(backend->last_error), "%s", message);
-        agent_mask(agents, backend->last_error);
+        agent_mask(agents, str_of(backend->team_id), backend->last_error);
         if (backend->failures >= settings->breaker.failures) {
             if (!backend->open_until_us)
                 log_warn("agent", "provider=%s failed %lld times in a row, is left alone: %s",
@@ -145,7 +145,7 @@ bool agent_try_again(struct agent_try *try, int r, const struct error *err)
     if (!again || try->attempt >= settings->retry.attempts || breaker_is_open(try->backend))
         return false;
     (void)snprintf(why, sizeof(why), "%s", err->message);
-    agent_mask(try->agents, why);
+    agent_mask(try->agents, str_of(try->backend->team_id), why);
     log_info("agent", "provider=%s attempt=%d of %lld failed: %s", try->backend->name, try->attempt,
              (long long)settings->retry.attempts, why);
     wait_before(settings, try->attempt, asked_to_wait_ms(err));

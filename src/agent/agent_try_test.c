@@ -335,6 +335,13 @@ TEST(runner_faults)
     FAILS(agent_runner_register(env.agents, &env.caller, &bad, &err), ERROR_INVALID, "base_url:");
     bad.base_url = STR("http://u:p@h");
     FAILS(agent_runner_register(env.agents, &env.caller, &bad, &err), ERROR_INVALID, "base_url:");
+    /* Nothing that would make a query of the paths of ours. */
+    bad.base_url = STR("http://h/latest/meta-data?x=");
+    FAILS(agent_runner_register(env.agents, &env.caller, &bad, &err), ERROR_INVALID, "base_url:");
+    bad.base_url = STR("http://h/#");
+    FAILS(agent_runner_register(env.agents, &env.caller, &bad, &err), ERROR_INVALID, "base_url:");
+    bad.base_url = STR("http://h/ x");
+    FAILS(agent_runner_register(env.agents, &env.caller, &bad, &err), ERROR_INVALID, "base_url:");
     bad = good;
     bad.max_sessions = 0;
     FAILS(agent_runner_register(env.agents, &env.caller, &bad, &err), ERROR_INVALID,
@@ -345,4 +352,28 @@ TEST(runner_faults)
     CHECK_INT(json_array_size(list), 3);
     text = json_text(list);
     CHECK(!strstr(text, "runner-token"));
+}
+
+/* They stay until the process ends: one team must not take the place of all. */
+TEST(runners_of_a_team_are_bounded)
+{
+    auto_core struct core_env env;
+    struct agent_runner runner = {
+        .name = STR("r1"), .base_url = STR("http://h"), .max_sessions = 1};
+    struct error why = {0};
+    int r = 0, made = 0;
+
+    core_open(&env, NULL, quick);
+    for (int i = 0; i < 2000 && r == 0; i++) {
+        char token[32];
+
+        (void)snprintf(token, sizeof(token), "token-%d", i);
+        runner.token = str_of(token);
+        r = agent_runner_register(env.agents, &env.caller, &runner, &why);
+        made += r == 0;
+    }
+    CHECK_INT(made, 256);
+    CHECK_INT(why.code, ERROR_QUOTA);
+    env.caller.team_id = STR("t2");
+    OK(agent_runner_register(env.agents, &env.caller, &runner, &err));
 }

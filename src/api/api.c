@@ -6,7 +6,7 @@
  * lives until its exchange is over. So the call is freed by whoever comes last, and both run on the
  * same loop.
  *
- * GET /health takes none of this way: it is answered from constant bytes. */
+ * GET /health takes none of this way. */
 #include "api/api.h"
 
 #include "api/api_internal.h"
@@ -15,23 +15,8 @@
 #include "base/id.h"
 #include "base/list.h"
 #include "base/log.h"
-#include "http/http_server.h"
+#include "http/http_answer.h"
 #include "json/json_shape.h"
-
-/* For constant tables, where a compound literal may not stand. */
-#define HEADER(name, value)             \
-    {                                   \
-        {"" name, sizeof(name) - 1},    \
-        {                               \
-            "" value, sizeof(value) - 1 \
-        }                               \
-    }
-#define ANY_ORIGIN HEADER("Access-Control-Allow-Origin", "*")
-
-static const struct http_header json_headers[] = {
-    HEADER("Content-Type", "application/json; charset=utf-8"),
-    ANY_ORIGIN,
-};
 
 struct api *api_new(const struct api_config *config)
 {
@@ -66,7 +51,7 @@ static void log_request(const struct api_call *call, const char *note)
 
 void api_answer_header(struct api_call *call, const char *name, struct str value)
 {
-    if (call->header_count < API_HEADERS_MAX)
+    if (call->header_count < HTTP_ANSWER_HEADERS_MAX)
         call->headers[call->header_count++] = (struct http_header){str_of(name), value};
 }
 
@@ -78,20 +63,11 @@ void api_answer(struct api_call *call, int status, json_t *json_consume)
     json_decref(json_consume);
 }
 
-/* Last use of the call here: its exchange may end, and free it, inside http_reply(). */
+/* Last use of the call here: its exchange may end, and free it, inside. */
 static void reply(struct api_call *call)
 {
-    struct http_header headers[API_HEADERS_MAX + 2];
-    size_t n = 0;
-
-    if (call->text)
-        headers[n++] = call->content_type
-                           ? (struct http_header){STR("Content-Type"), str_of(call->content_type)}
-                           : json_headers[0];
-    headers[n++] = json_headers[1];
-    for (size_t i = 0; i < call->header_count; i++)
-        headers[n++] = call->headers[i];
-    http_reply(call->ex, call->status, headers, n, str_of(call->text));
+    http_answer(call->ex, call->status, call->content_type, call->headers, call->header_count,
+                call->text);
 }
 
 static void on_exchange_done(struct http_exchange *ex, void *arg)
@@ -147,22 +123,6 @@ static void on_body(struct http_exchange *ex, struct str body, void *arg)
     reply(call);
 }
 
-static void answer_preflight(struct http_exchange *ex)
-{
-    static const struct http_header headers[] = {
-        ANY_ORIGIN,
-        HEADER("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),
-        HEADER("Access-Control-Allow-Headers",
-               "Origin, Content-Length, Content-Type, User-Agent, Authorization, X-API-Key, "
-               "X-Access-Token, Idempotency-Key, browser, lang, lang_version, machine, os, "
-               "package_version, "
-               "processor, publisher, release, sdk_runtime, system"),
-        HEADER("Access-Control-Max-Age", "43200"),
-    };
-
-    http_reply(ex, 204, headers, sizeof(headers) / sizeof(headers[0]), STR_NONE);
-}
-
 /* A request that ends before a worker is needed. */
 static void refuse(struct api_call *call, enum error_code code, const char *message)
 {
@@ -185,7 +145,7 @@ static struct api_call *call_new(struct api *api, struct http_exchange *ex)
     call->method = arena_str(&call->arena, request->method);
     call->path = arena_str(&call->arena, request->path);
     call->query = arena_str(&call->arena, request->query);
-    call->key = arena_str(&call->arena, api_auth_key(&request->headers));
+    call->key = arena_str(&call->arena, http_given_key(&request->headers));
     call->idempotency_key =
         arena_str(&call->arena, str_trim(http_headers_get(&request->headers, "Idempotency-Key")));
     http_on_done(ex, on_exchange_done, call);
@@ -222,22 +182,19 @@ static void dispatch(struct api *api, struct http_exchange *ex)
 
 void api_handle(struct api *api, struct http_exchange *ex)
 {
-    static const struct http_header plain[] = {
-        HEADER("Content-Type", "text/plain; charset=utf-8"),
-        ANY_ORIGIN,
-    };
     const struct http_request *request = http_request(ex);
 
     if (str_eq(request->path, STR("/health")) &&
         (str_eq(request->method, STR("GET")) || str_eq(request->method, STR("HEAD")))) {
-        http_reply(ex, 200, plain, sizeof(plain) / sizeof(plain[0]),
-                   STR("Health check successful"));
+        http_answer(ex, 200, "text/plain; charset=utf-8", NULL, 0, "Health check successful");
         log_debug("api", "GET /health status=200");
-        return;
+    } else if (str_eq(request->method, STR("OPTIONS"))) {
+        http_answer_preflight(
+            ex, "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS",
+            "Origin, Content-Length, Content-Type, User-Agent, Authorization, X-API-Key, "
+            "X-Access-Token, Idempotency-Key, browser, lang, lang_version, machine, os, "
+            "package_version, processor, publisher, release, sdk_runtime, system");
+    } else {
+        dispatch(api, ex);
     }
-    if (str_eq(request->method, STR("OPTIONS"))) {
-        answer_preflight(ex);
-        return;
-    }
-    dispatch(api, ex);
 }

@@ -9,13 +9,12 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/str.h"
-#include "http/http.h"
+#include "http/http_answer.h"
 #include "http/http_path.h"
 #include "loop/workers.h"
 
 enum {
     API_BODY_MAX = 1024 * 1024,
-    API_HEADERS_MAX = 8,
     API_PARAMS_MAX = 2,
     API_REQUEST_ID_SIZE = 17,
 };
@@ -45,7 +44,7 @@ struct api_call {
     int status;
     char *text;               /* malloc()ed; NULL = no body */
     const char *content_type; /* NULL = JSON */
-    struct http_header headers[API_HEADERS_MAX];
+    struct http_header headers[HTTP_ANSWER_HEADERS_MAX];
     size_t header_count;
 };
 
@@ -74,8 +73,6 @@ enum api_match api_routes_find(struct str method, struct str path, struct arena 
                                const struct api_route **out, struct str params[API_PARAMS_MAX],
                                char allow[HTTP_ALLOW_SIZE]);
 
-/* The key of a request (X-API-KEY, or Authorization: Bearer), or STR_NONE. */
-struct str api_auth_key(const struct http_headers *headers);
 /* Finds the team of call->key. ERROR_UNAUTHORIZED when there is none, ERROR_FORBIDDEN when it may
  * not do this. */
 int api_auth(struct api_call *call, struct error *err);

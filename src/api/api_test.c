@@ -554,7 +554,7 @@ static struct str key_of(const char *name, const char *value)
     struct http_header header = {str_of(name), str_of(value)};
     struct http_headers headers = {&header, 1};
 
-    return api_auth_key(&headers);
+    return http_given_key(&headers);
 }
 
 TEST(keys)

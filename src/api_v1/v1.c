@@ -16,23 +16,10 @@
 #include "base/encode.h"
 #include "base/id.h"
 #include "base/log.h"
-#include "http/http_server.h"
+#include "http/http_answer.h"
 #include "json/json_shape.h"
 
 #define PREFIX "/api/v1"
-#define HEADER(name, value)             \
-    {                                   \
-        {"" name, sizeof(name) - 1},    \
-        {                               \
-            "" value, sizeof(value) - 1 \
-        }                               \
-    }
-#define ANY_ORIGIN HEADER("Access-Control-Allow-Origin", "*")
-
-static const struct http_header json_headers[] = {
-    HEADER("Content-Type", "application/json; charset=utf-8"),
-    ANY_ORIGIN,
-};
 
 struct v1 *v1_new(const struct v1_config *config)
 {
@@ -41,6 +28,7 @@ struct v1 *v1_new(const struct v1_config *config)
     v1->config = *config;
     (void)pthread_mutex_init(&v1->lock, NULL);
     list_init(&v1->streams);
+    map_init(&v1->shares);
     return v1;
 }
 
@@ -48,6 +36,7 @@ void v1_free(struct v1 *v1)
 {
     if (!v1)
         return;
+    map_done(&v1->shares);
     (void)pthread_mutex_destroy(&v1->lock);
     free(v1);
 }
@@ -122,7 +111,7 @@ static void log_request(const struct v1_call *call, const char *note)
 
 void v1_answer_header(struct v1_call *call, const char *name, struct str value)
 {
-    if (call->header_count < V1_HEADERS_MAX)
+    if (call->header_count < HTTP_ANSWER_HEADERS_MAX)
         call->headers[call->header_count++] = (struct http_header){str_of(name), value};
 }
 
@@ -134,20 +123,11 @@ void v1_answer(struct v1_call *call, int status, json_t *json_consume)
     json_decref(json_consume);
 }
 
-/* Last use of the call here: its exchange may end, and free it, inside http_reply(). */
+/* Last use of the call here: its exchange may end, and free it, inside. */
 static void reply(struct v1_call *call)
 {
-    struct http_header headers[V1_HEADERS_MAX + 2];
-    size_t n = 0;
-
-    if (call->text)
-        headers[n++] = call->content_type
-                           ? (struct http_header){STR("Content-Type"), str_of(call->content_type)}
-                           : json_headers[0];
-    headers[n++] = json_headers[1];
-    for (size_t i = 0; i < call->header_count; i++)
-        headers[n++] = call->headers[i];
-    http_reply(call->ex, call->status, headers, n, str_of(call->text));
+    http_answer(call->ex, call->status, call->content_type, call->headers, call->header_count,
+                call->text);
 }
 
 static void on_exchange_done(struct http_exchange *ex, void *arg)
@@ -177,7 +157,7 @@ static int parse_body(struct v1_call *call, struct error *err)
 }
 
 /* Whose sandboxes these must be: body, then query, then header. */
-static void find_agent(struct v1_call *call)
+static int find_agent(struct v1_call *call, struct error *err)
 {
     struct str given = json_get_str(call->json, "agent_id");
     auto_buf struct buf text = {0};
@@ -187,17 +167,35 @@ static void find_agent(struct v1_call *call)
         given = buf_str(&text);
     if (!given.len)
         given = call->agent_header;
+    if (given.len > V1_AGENT_ID_MAX ||
+        (given.len && (memchr(given.p, '\0', given.len) || !str_valid_utf8(given))))
+        return error_set(err, ERROR_INVALID, "'agent_id' must be at most %d bytes of text",
+                         V1_AGENT_ID_MAX);
     call->caller.agent_id = given.len ? arena_str(&call->arena, given) : STR_NONE;
+    return 0;
+}
+
+static int answer(struct v1_call *call, struct error *err)
+{
+    if (!(call->route->flags & V1_RAW) && parse_body(call, err) < 0)
+        return -1;
+    if (find_agent(call, err) < 0)
+        return -1;
+    return call->route->handler(call, err);
 }
 
 static int serve(struct v1_call *call, struct error *err)
 {
-    if (!(call->route->flags & V1_PUBLIC) && v1_auth(call, err) < 0)
+    int r;
+
+    if (call->route->flags & V1_PUBLIC)
+        return answer(call, err);
+    if (v1_auth(call, err) < 0 ||
+        v1_share_take(call->v1, call->caller.team_id, V1_SHARE_CALL, err) < 0)
         return -1;
-    if (!(call->route->flags & V1_RAW) && parse_body(call, err) < 0)
-        return -1;
-    find_agent(call);
-    return call->route->handler(call, err);
+    r = answer(call, err);
+    v1_share_give(call->v1, call->caller.team_id, V1_SHARE_CALL);
+    return r;
 }
 
 static void run(struct work *work)
@@ -259,19 +257,6 @@ static void on_body(struct http_exchange *ex, struct str body, void *arg)
     (void)ex;
     call->body = arena_str(&call->arena, body);
     queue(call);
-}
-
-static void answer_preflight(struct http_exchange *ex)
-{
-    static const struct http_header headers[] = {
-        ANY_ORIGIN,
-        HEADER("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE, OPTIONS"),
-        HEADER("Access-Control-Allow-Headers",
-               "Accept, Authorization, Content-Type, Last-Event-ID, X-Agent-ID, X-API-Key"),
-        HEADER("Access-Control-Max-Age", "43200"),
-    };
-
-    http_reply(ex, 204, headers, sizeof(headers) / sizeof(headers[0]), STR_NONE);
 }
 
 static struct v1_call *call_new(struct v1 *v1, struct http_exchange *ex)
@@ -358,7 +343,9 @@ bool v1_handle(struct v1 *v1, struct http_exchange *ex)
     if (!str_starts(path, STR(PREFIX)) || (rest.len && rest.p[0] != '/'))
         return false;
     if (str_is(http_request(ex)->method, "OPTIONS"))
-        answer_preflight(ex);
+        http_answer_preflight(
+            ex, "GET, HEAD, POST, PUT, DELETE, OPTIONS",
+            "Accept, Authorization, Content-Type, Last-Event-ID, X-Agent-ID, X-API-Key");
     else
         dispatch(v1, ex);
     return true;

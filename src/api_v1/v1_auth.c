@@ -38,15 +38,10 @@ static struct str of_query(struct str query, struct arena *arena)
 
 struct str v1_auth_key(const struct http_request *request, struct arena *arena)
 {
-    struct str key = str_trim(http_headers_get(&request->headers, "X-API-KEY"));
-    struct str authorization = str_trim(http_headers_get(&request->headers, "Authorization"));
-    struct str scheme;
+    struct str key = http_given_key(&request->headers);
 
     if (key.len)
         return arena_str(arena, key);
-    scheme = str_split(&authorization, ' ');
-    if (str_eq_nocase(scheme, STR("Bearer")) && str_trim(authorization).len)
-        return arena_str(arena, str_trim(authorization));
     key = of_protocols(http_headers_get(&request->headers, "Sec-WebSocket-Protocol"), arena);
     return key.len ? key : of_query(request->query, arena);
 }
@@ -55,8 +50,6 @@ int v1_auth(struct v1_call *call, struct error *err)
 {
     struct api_key_owner owner;
 
-    if (call->key.len > API_KEY_GIVEN_MAX)
-        return error_set(err, ERROR_UNAUTHORIZED, "invalid API key");
     if (api_keys_find(call->v1->config.keys, call->key, &owner, err) < 0)
         return -1;
     if (owner.banned)

@@ -65,23 +65,26 @@ void v1_fail(struct v1_call *call, const struct error *err)
 {
     unsigned row = (unsigned)err->code < ERROR_CODE_COUNT ? err->code : ERROR_INTERNAL;
     auto_json json_t *details = json_pack("{s:s}", "request_id", call->request_id);
-    char general[96];
+    char general[96], told[sizeof(err->message)];
     bool ours = row == ERROR_INTERNAL || row == ERROR_NONE;
 
+    /* A provider's words may repeat the key it was asked with. */
+    (void)snprintf(told, sizeof(told), "%s", err->message);
+    agent_mask(call->v1->config.agents, call->caller.team_id, told);
     if (ours || table[row].status >= 500)
         log_write(ours ? LOG_ERROR : LOG_WARN, "v1", "request=%s %.*s %.*s agent=%.*s: %s",
                   call->request_id, STR_ARG(call->method), STR_ARG(call->path),
-                  STR_ARG(call->caller.agent_id), err->message);
+                  STR_ARG(call->caller.agent_id), told);
     if (ours) {
         (void)snprintf(general, sizeof(general),
                        "internal error; the server's log has the details under request=%s",
                        call->request_id);
         set(call, 500, "internal", general, false, details);
     } else if (row == ERROR_UNAUTHORIZED && !call->caller.team_id.len) {
-        set(call, 401, "unauthorized", err->message, false, details);
+        set(call, 401, "unauthorized", told, false, details);
     } else if (row == ERROR_UNAVAILABLE && err->errnum == EBUSY) {
-        set(call, 503, "unavailable", err->message, true, details);
+        set(call, 503, "unavailable", told, true, details);
     } else {
-        set(call, table[row].status, table[row].code, err->message, table[row].retryable, details);
+        set(call, table[row].status, table[row].code, told, table[row].retryable, details);
     }
 }

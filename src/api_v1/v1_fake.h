@@ -6,6 +6,8 @@
 
 #define V1_FAKE_KEY "e2b_0123456789012345678901234567890123456789"
 #define V1_FAKE_ID  "sbx_00000000000000000001"
+/* All that agent_mask() knows. */
+#define V1_FAKE_SECRET "dtn_operators_own_key"
 
 struct v1_fake {
     struct error fail;       /* every operation fails so, when it has a code */

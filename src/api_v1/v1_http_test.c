@@ -1,13 +1,9 @@
 /* The way through the server, the workers and back, over real sockets. */
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <poll.h>
-#include <pthread.h>
 #include <sys/socket.h>
 
 #include "api_v1/v1.h"
 #include "api_v1/v1_fake.h"
-#include "api_v1/v1_websocket.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -15,7 +11,8 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/test.h"
-#include "http/http_server.h"
+#include "http/http_test_site.h"
+#include "http/websocket.h"
 #include "loop/workers.h"
 
 #define KEY   "X-API-KEY: " V1_FAKE_KEY "\r\n"
@@ -23,12 +20,9 @@
 #define ONE   "/api/v1/sandboxes/" V1_FAKE_ID
 
 struct site {
-    struct loop *loop;
+    struct http_site http;
     struct workers *workers;
-    struct http_server *server;
     struct v1 *v1;
-    uint16_t port;
-    pthread_t thread;
     struct loop_job drain_job;
     _Atomic bool idle;
 };
@@ -39,57 +33,20 @@ static void on_request(struct http_exchange *ex, void *arg)
         http_reply(ex, 418, NULL, 0, STR("not ours"));
 }
 
-static void *serve(void *arg)
-{
-    loop_run(arg);
-    return NULL;
-}
-
-/* Each test runs in a process of its own, so nothing is taken down. */
 static void site_start(struct site *site, size_t threads, size_t queue_max)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof(address);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
     *site = (struct site){0};
     log_set_level(LOG_ERROR);
-    CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0 && listen(fd, 256) == 0);
-    CHECK(getsockname(fd, (struct sockaddr *)&address, &size) == 0);
-    site->port = ntohs(address.sin_port);
-    site->loop = loop_new();
     site->workers = workers_new_elastic(threads, queue_max);
-    site->v1 = v1_new(&(struct v1_config){.workers = site->workers, .heartbeat_ms = 100});
-    site->server = http_server_new(site->loop, &(struct http_server_config){
-                                                   .on_request = on_request,
-                                                   .arg = site->v1,
-                                                   .max_connections = 1000,
-                                                   .head_timeout_ms = 5000,
-                                                   .idle_timeout_ms = 5000,
-                                                   .body_timeout_ms = 5000,
-                                                   .write_timeout_ms = 5000,
-                                               });
-    CHECK_INT(http_server_listen(site->server, fd), 0);
-    CHECK_INT(pthread_create(&site->thread, NULL, serve, site->loop), 0);
-}
-
-static int dial(const struct site *site)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-                                  .sin_port = htons(site->port)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    CHECK(fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0);
-    return fd;
+    site->v1 = v1_new(&(struct v1_config){.workers = site->workers,
+                                          .heartbeat_ms = 100,
+                                          .team_calls_max = threads > 2 ? threads - 1 : 0});
+    http_site_start(&site->http, on_request, site->v1);
 }
 
 static int ask(const struct site *site, const char *request)
 {
-    int fd = dial(site);
-
-    CHECK_INT(fd_write_full(fd, request, strlen(request)), 0);
-    return fd;
+    return http_site_ask(&site->http, request);
 }
 
 /* Reads until the text is there (or the peer closes, which fails). */
@@ -115,73 +72,50 @@ static void read_until(int fd, struct buf *out, const char *text)
     }
 }
 
-static void read_all(int fd, struct buf *out)
-{
-    for (;;) {
-        char *to = buf_reserve(out, 65536);
-        ssize_t n = read(fd, to, 65536);
-
-        CHECK(to);
-        if (n <= 0)
-            break;
-        buf_grew(out, (size_t)n);
-    }
-}
-
-static void check_talk(const struct site *site, const char *request, const char *begins,
-                       const char *has)
-{
-    auto_close int fd = ask(site, request);
-    auto_buf struct buf answer = {0};
-
-    buf_init(&answer, 4 * 1024 * 1024);
-    read_all(fd, &answer);
-    if (!str_starts(buf_str(&answer), str_of(begins)) ||
-        (has && str_find_str(buf_str(&answer), str_of(has)) < 0))
-        test_fail(__FILE__, __LINE__, "'%s' and '%s' are not in '%s'", begins, has ? has : "",
-                  answer.p ? answer.p : "");
-}
-
 TEST(v1_over_http)
 {
     struct site site;
 
     site_start(&site, 4, 10);
-    check_talk(&site, "GET /sandboxes HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 418 ", NULL);
-    check_talk(&site, "GET /api/v10 HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 418 ", NULL);
-    check_talk(&site, "GET /api/v1/health HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 200 ",
-               "\"status\":\"ok\"");
-    check_talk(&site, "GET /api/v1/openapi.json HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 200 ",
-               "/sandboxes/{id}/execute");
-    check_talk(&site, "GET /api/v1/no HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 404 ",
-               "\"code\":\"not_found\"");
-    check_talk(&site, "GET /api/v1/sandboxes HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 401 ",
-               "WWW-Authenticate: Bearer");
-    check_talk(&site, "GET /api/v1/sandboxes HTTP/1.1\r\nX-API-KEY: no\r\n" CLOSE "\r\n",
-               "HTTP/1.1 401 ", "\"code\":\"unauthorized\"");
-    check_talk(&site,
-               "GET /api/v1/sandboxes HTTP/1.1\r\nAuthorization: Bearer " V1_FAKE_KEY "\r\n" CLOSE
-               "\r\n",
-               "HTTP/1.1 200 ", V1_FAKE_ID);
-    check_talk(&site,
-               "GET /api/v1/sandboxes?access_token=" V1_FAKE_KEY " HTTP/1.1\r\n" CLOSE "\r\n",
-               "HTTP/1.1 200 ", V1_FAKE_ID);
-    check_talk(&site, "PATCH /api/v1/sandboxes HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 405 ",
-               "Allow: POST, GET");
-    check_talk(&site, "OPTIONS /api/v1/sandboxes HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 204 ",
-               "X-Agent-ID");
-    check_talk(&site, "POST /api/v1/sandboxes HTTP/1.1\r\n" KEY CLOSE "Content-Length: 2\r\n\r\n[]",
-               "HTTP/1.1 400 ", "must be a JSON object");
-    check_talk(&site, "POST /api/v1/sandboxes HTTP/1.1\r\n" KEY CLOSE "Content-Length: 1\r\n\r\n{",
-               "HTTP/1.1 400 ", "\"code\":\"invalid\"");
-    check_talk(&site,
-               "POST /api/v1/sandboxes HTTP/1.1\r\n" KEY CLOSE "Content-Length: 9999999\r\n\r\n",
-               "HTTP/1.1 413 ", "\"code\":\"too_large\"");
-    check_talk(&site, "DELETE " ONE " HTTP/1.1\r\n" KEY CLOSE "\r\n", "HTTP/1.1 204 ", NULL);
-    check_talk(&site, "GET " ONE " HTTP/1.1\r\n" KEY CLOSE "X-Agent-ID: a2\r\n\r\n",
-               "HTTP/1.1 403 ", "\"code\":\"forbidden\"");
-    check_talk(&site, "GET " ONE "?agent_id=a1 HTTP/1.1\r\n" KEY CLOSE "\r\n", "HTTP/1.1 200 ",
-               V1_FAKE_ID);
+    http_site_check(&site.http, "GET /sandboxes HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 418 ", NULL);
+    http_site_check(&site.http, "GET /api/v10 HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 418 ", NULL);
+    http_site_check(&site.http, "GET /api/v1/health HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 200 ",
+                    "\"status\":\"ok\"");
+    http_site_check(&site.http, "GET /api/v1/openapi.json HTTP/1.1\r\n" CLOSE "\r\n",
+                    "HTTP/1.1 200 ", "/sandboxes/{id}/execute");
+    http_site_check(&site.http, "GET /api/v1/no HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 404 ",
+                    "\"code\":\"not_found\"");
+    http_site_check(&site.http, "GET /api/v1/sandboxes HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 401 ",
+                    "WWW-Authenticate: Bearer");
+    http_site_check(&site.http, "GET /api/v1/sandboxes HTTP/1.1\r\nX-API-KEY: no\r\n" CLOSE "\r\n",
+                    "HTTP/1.1 401 ", "\"code\":\"unauthorized\"");
+    http_site_check(&site.http,
+                    "GET /api/v1/sandboxes HTTP/1.1\r\nAuthorization: Bearer " V1_FAKE_KEY
+                    "\r\n" CLOSE "\r\n",
+                    "HTTP/1.1 200 ", V1_FAKE_ID);
+    http_site_check(&site.http,
+                    "GET /api/v1/sandboxes?access_token=" V1_FAKE_KEY " HTTP/1.1\r\n" CLOSE "\r\n",
+                    "HTTP/1.1 200 ", V1_FAKE_ID);
+    http_site_check(&site.http, "PATCH /api/v1/sandboxes HTTP/1.1\r\n" CLOSE "\r\n",
+                    "HTTP/1.1 405 ", "Allow: POST, GET");
+    http_site_check(&site.http, "OPTIONS /api/v1/sandboxes HTTP/1.1\r\n" CLOSE "\r\n",
+                    "HTTP/1.1 204 ", "X-Agent-ID");
+    http_site_check(&site.http,
+                    "POST /api/v1/sandboxes HTTP/1.1\r\n" KEY CLOSE "Content-Length: 2\r\n\r\n[]",
+                    "HTTP/1.1 400 ", "must be a JSON object");
+    http_site_check(&site.http,
+                    "POST /api/v1/sandboxes HTTP/1.1\r\n" KEY CLOSE "Content-Length: 1\r\n\r\n{",
+                    "HTTP/1.1 400 ", "\"code\":\"invalid\"");
+    http_site_check(&site.http,
+                    "POST /api/v1/sandboxes HTTP/1.1\r\n" KEY CLOSE
+                    "Content-Length: 9999999\r\n\r\n",
+                    "HTTP/1.1 413 ", "\"code\":\"too_large\"");
+    http_site_check(&site.http, "DELETE " ONE " HTTP/1.1\r\n" KEY CLOSE "\r\n", "HTTP/1.1 204 ",
+                    NULL);
+    http_site_check(&site.http, "GET " ONE " HTTP/1.1\r\n" KEY CLOSE "X-Agent-ID: a2\r\n\r\n",
+                    "HTTP/1.1 403 ", "\"code\":\"forbidden\"");
+    http_site_check(&site.http, "GET " ONE "?agent_id=a1 HTTP/1.1\r\n" KEY CLOSE "\r\n",
+                    "HTTP/1.1 200 ", V1_FAKE_ID);
 }
 
 TEST(v1_pages)
@@ -189,14 +123,17 @@ TEST(v1_pages)
     struct site site;
 
     site_start(&site, 4, 10);
-    check_talk(&site, "GET /ui HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 308 ", "Location: /ui/");
-    check_talk(&site, "GET /ui/terminal?sandbox=x HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 200 ",
-               "Content-Security-Policy: default-src 'none'; script-src 'self';");
-    check_talk(&site, "GET /ui/xterm.js HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 200 ",
-               "Content-Type: text/javascript");
-    check_talk(&site, "GET /ui/xterm.css HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 200 ", "ETag: \"");
-    check_talk(&site, "GET /ui/no HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 404 ", NULL);
-    check_talk(&site, "POST /ui/ HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 405 ", NULL);
+    http_site_check(&site.http, "GET /ui HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 308 ",
+                    "Location: /ui/");
+    http_site_check(&site.http, "GET /ui/terminal?sandbox=x HTTP/1.1\r\n" CLOSE "\r\n",
+                    "HTTP/1.1 200 ",
+                    "Content-Security-Policy: default-src 'none'; script-src 'self';");
+    http_site_check(&site.http, "GET /ui/xterm.js HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 200 ",
+                    "Content-Type: text/javascript");
+    http_site_check(&site.http, "GET /ui/xterm.css HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 200 ",
+                    "ETag: \"");
+    http_site_check(&site.http, "GET /ui/no HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 404 ", NULL);
+    http_site_check(&site.http, "POST /ui/ HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 405 ", NULL);
 }
 
 TEST(v1_busy)
@@ -214,8 +151,31 @@ TEST(v1_busy)
     second = ask(&site, "POST " ONE "/execute HTTP/1.1\r\n" KEY CLOSE
                         "Content-Length: 15\r\n\r\n{\"command\":\"a\"}");
     uv_sleep(100);
-    check_talk(&site, "GET /api/v1/health HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 503 ",
-               "Retry-After: 1");
+    http_site_check(&site.http, "GET /api/v1/health HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 503 ",
+                    "Retry-After: 1");
+}
+
+/* One team never has all the workers. */
+TEST(v1_busy_team)
+{
+    auto_close int first = -1, second = -1, third = -1;
+    struct site site;
+
+    v1_fake.delay_ms = 1000;
+    site_start(&site, 4, 10);
+    first = ask(&site, "POST " ONE "/execute HTTP/1.1\r\n" KEY CLOSE
+                       "Content-Length: 15\r\n\r\n{\"command\":\"a\"}");
+    second = ask(&site, "POST " ONE "/execute HTTP/1.1\r\n" KEY CLOSE
+                        "Content-Length: 15\r\n\r\n{\"command\":\"a\"}");
+    third = ask(&site, "POST " ONE "/execute HTTP/1.1\r\n" KEY CLOSE
+                       "Content-Length: 15\r\n\r\n{\"command\":\"a\"}");
+    uv_sleep(300);
+    http_site_check(&site.http, "GET " ONE " HTTP/1.1\r\n" KEY CLOSE "\r\n", "HTTP/1.1 429 ",
+                    "quota");
+    http_site_check(&site.http, "GET /api/v1/health HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 200 ",
+                    NULL);
+    uv_sleep(1000);
+    http_site_check(&site.http, "GET " ONE " HTTP/1.1\r\n" KEY CLOSE "\r\n", "HTTP/1.1 200 ", NULL);
 }
 
 TEST(v1_files_stream)
@@ -231,13 +191,13 @@ TEST(v1_files_stream)
     fd = ask(&site, "GET " ONE "/files?path=/f HTTP/1.1\r\n" KEY CLOSE "\r\n");
     read_until(fd, &answer, "application/octet-stream");
     uv_sleep(200); /* the worker waits for us: nothing is lost, nothing piles up */
-    read_all(fd, &answer);
+    http_site_read_all(fd, &answer);
     CHECK(answer.len > v1_fake.file_size && str_ends(buf_str(&answer), STR("\r\n0\r\n\r\n")));
     close_fd(&fd);
     /* One that breaks must not look complete. */
     buf_clear(&answer);
     fd = ask(&site, "GET " ONE "/files?path=/broken HTTP/1.1\r\n" KEY CLOSE "\r\n");
-    read_all(fd, &answer);
+    http_site_read_all(fd, &answer);
     CHECK(!str_ends(buf_str(&answer), STR("\r\n0\r\n\r\n")));
     close_fd(&fd);
     fd = ask(&site, "PUT " ONE "/files?path=/f HTTP/1.1\r\n" KEY CLOSE
@@ -257,20 +217,22 @@ TEST(v1_files_small_things)
     struct site site;
 
     site_start(&site, 4, 10);
-    check_talk(&site, "GET " ONE "/files?path=/empty HTTP/1.1\r\n" KEY CLOSE "\r\n",
-               "HTTP/1.1 200 ", "application/octet-stream");
-    check_talk(&site, "GET " ONE "/files HTTP/1.1\r\n" KEY CLOSE "\r\n", "HTTP/1.1 400 ", "'path'");
-    check_talk(&site, "GET /api/v1/sandboxes/no/files?path=/f HTTP/1.1\r\n" KEY CLOSE "\r\n",
-               "HTTP/1.1 404 ", "not_found");
-    check_talk(&site,
-               "PUT /api/v1/sandboxes/no/files?path=/f HTTP/1.1\r\n" KEY CLOSE
-               "Content-Length: 5\r\n\r\nhello",
-               "HTTP/1.1 404 ", "not_found");
-    check_talk(&site, "DELETE " ONE "/files?path=/f HTTP/1.1\r\n" KEY CLOSE "\r\n", "HTTP/1.1 204 ",
-               NULL);
+    http_site_check(&site.http, "GET " ONE "/files?path=/empty HTTP/1.1\r\n" KEY CLOSE "\r\n",
+                    "HTTP/1.1 200 ", "application/octet-stream");
+    http_site_check(&site.http, "GET " ONE "/files HTTP/1.1\r\n" KEY CLOSE "\r\n", "HTTP/1.1 400 ",
+                    "'path'");
+    http_site_check(&site.http,
+                    "GET /api/v1/sandboxes/no/files?path=/f HTTP/1.1\r\n" KEY CLOSE "\r\n",
+                    "HTTP/1.1 404 ", "not_found");
+    http_site_check(&site.http,
+                    "PUT /api/v1/sandboxes/no/files?path=/f HTTP/1.1\r\n" KEY CLOSE
+                    "Content-Length: 5\r\n\r\nhello",
+                    "HTTP/1.1 404 ", "not_found");
+    http_site_check(&site.http, "DELETE " ONE "/files?path=/f HTTP/1.1\r\n" KEY CLOSE "\r\n",
+                    "HTTP/1.1 204 ", NULL);
     v1_fake.directory = true;
-    check_talk(&site, "GET " ONE "/files?path=/d HTTP/1.1\r\n" KEY CLOSE "\r\n", "HTTP/1.1 200 ",
-               "\"entries\":[{\"name\":\"a\"");
+    http_site_check(&site.http, "GET " ONE "/files?path=/d HTTP/1.1\r\n" KEY CLOSE "\r\n",
+                    "HTTP/1.1 200 ", "\"entries\":[{\"name\":\"a\"");
 }
 
 /* An upload whose client goes ends the worker. */
@@ -298,14 +260,14 @@ static void drain(struct loop_job *job)
 {
     struct site *site = container_of(job, struct site, drain_job);
 
-    v1_drain(site->v1, site->loop);
-    http_server_drain(site->server, on_idle, site);
+    v1_drain(site->v1, site->http.loop);
+    http_server_drain(site->http.server, on_idle, site);
 }
 
 static void site_drain(struct site *site, int limit_ms)
 {
     site->drain_job.fn = drain;
-    loop_post(site->loop, &site->drain_job);
+    loop_post(site->http.loop, &site->drain_job);
     for (int i = 0; i < limit_ms / 10 && !site->idle; i++)
         uv_sleep(10);
     CHECK(site->idle);
@@ -319,10 +281,12 @@ TEST(v1_logs)
 
     v1_fake.log_at = 25;
     site_start(&site, 4, 10);
-    check_talk(&site, "GET " ONE "/processes/job_1/logs?after=20 HTTP/1.1\r\n" KEY CLOSE "\r\n",
-               "HTTP/1.1 200 ", "\r\n01234\r\n0\r\n\r\n");
-    check_talk(&site, "GET " ONE "/processes/job_1/logs?limit=3 HTTP/1.1\r\n" KEY CLOSE "\r\n",
-               "HTTP/1.1 200 ", "\r\n012\r\n0\r\n\r\n");
+    http_site_check(&site.http,
+                    "GET " ONE "/processes/job_1/logs?after=20 HTTP/1.1\r\n" KEY CLOSE "\r\n",
+                    "HTTP/1.1 200 ", "\r\n01234\r\n0\r\n\r\n");
+    http_site_check(&site.http,
+                    "GET " ONE "/processes/job_1/logs?limit=3 HTTP/1.1\r\n" KEY CLOSE "\r\n",
+                    "HTTP/1.1 200 ", "\r\n012\r\n0\r\n\r\n");
     v1_fake.job_running = true;
     buf_init(&answer, 1024 * 1024);
     fd = ask(&site, "GET " ONE "/processes/job_1/logs HTTP/1.1\r\n" KEY CLOSE
@@ -457,7 +421,7 @@ TEST(v1_events_slow_reader)
 
     site_start(&site, 4, 10);
     buf_init(&got, 64 * 1024 * 1024);
-    fd = dial(&site);
+    fd = ask(&site, "");
     CHECK_INT(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small)), 0);
     CHECK_INT(fd_write_full(fd, EVENTS("?since=0") "\r\n", strlen(EVENTS("?since=0") "\r\n")), 0);
     wait_for_watchers(1);
@@ -478,13 +442,11 @@ TEST(v1_events_slow_reader)
 
 static void send_frame(int fd, uint8_t first, const char *text)
 {
-    uint8_t head[WEBSOCKET_HEAD_MAX + 4] = {0};
-    size_t len = websocket_head(0, strlen(text), head);
+    auto_buf struct buf frame = {0};
 
-    head[0] = first;
-    head[1] |= 0x80; /* with a mask of zeros */
-    CHECK_INT(fd_write_full(fd, head, len + 4), 0);
-    CHECK_INT(fd_write_full(fd, text, strlen(text)), 0);
+    buf_init(&frame, strlen(text) + WEBSOCKET_HEAD_MAX);
+    websocket_add(&frame, WEBSOCKET_CLIENT, first, str_of(text));
+    CHECK_INT(fd_write_full(fd, frame.p, frame.len), 0);
 }
 
 static void wait_for_terminals(int count)
@@ -537,11 +499,13 @@ TEST(v1_terminal_ends)
 
     site_start(&site, 4, 10);
     buf_init(&got, 1024 * 1024);
-    check_talk(&site, TERMINAL " HTTP/1.1\r\n" KEY CLOSE "\r\n", "HTTP/1.1 409 ",
-               "unsupported-terminal");
-    check_talk(&site, TERMINAL " HTTP/1.1\r\n" UPGRADE "\r\n", "HTTP/1.1 401 ", "unauthorized");
-    check_talk(&site, TERMINAL "&agent_id=a2 HTTP/1.1\r\n" KEY UPGRADE "Connection: close\r\n\r\n",
-               "HTTP/1.1 403 ", "forbidden");
+    http_site_check(&site.http, TERMINAL " HTTP/1.1\r\n" KEY CLOSE "\r\n", "HTTP/1.1 409 ",
+                    "unsupported-terminal");
+    http_site_check(&site.http, TERMINAL " HTTP/1.1\r\n" UPGRADE "\r\n", "HTTP/1.1 401 ",
+                    "unauthorized");
+    http_site_check(&site.http,
+                    TERMINAL "&agent_id=a2 HTTP/1.1\r\n" KEY UPGRADE "Connection: close\r\n\r\n",
+                    "HTTP/1.1 403 ", "forbidden");
     /* A client that just goes. */
     fd = ask(&site, TERMINAL "&terminal_id=t HTTP/1.1\r\n" KEY UPGRADE "\r\n");
     read_until(fd, &got, "term_old");

@@ -13,24 +13,27 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/list.h"
+#include "base/map.h"
 #include "base/str.h"
-#include "http/http.h"
+#include "http/http_answer.h"
 #include "http/http_path.h"
 #include "loop/workers.h"
 
 enum {
     V1_BODY_MAX = 1024 * 1024,
-    V1_HEADERS_MAX = 8,
     V1_PARAMS_MAX = 2,
     V1_REQUEST_ID_SIZE = 17,
+    V1_AGENT_ID_MAX = 256,
+    V1_TEAM_STREAMS_MAX = 4096,
     V1_PIPE_MAX = 256 * 1024, /* bytes between a worker and its loop */
 };
 
 struct v1 {
     struct v1_config config;
     atomic_bool draining;
-    pthread_mutex_t lock; /* guards streams */
+    pthread_mutex_t lock; /* guards what follows */
     struct list streams;  /* struct v1_stream, of all loops */
+    struct map shares;    /* team -> what it holds now (v1_share.c) */
 };
 
 /* Something on a loop that lives until its client goes, or until the server drains. */
@@ -67,7 +70,7 @@ struct v1_call {
     int status;
     char *text;               /* malloc()ed; NULL = no body */
     const char *content_type; /* NULL = JSON */
-    struct http_header headers[V1_HEADERS_MAX];
+    struct http_header headers[HTTP_ANSWER_HEADERS_MAX];
     size_t header_count;
 
     struct v1_pipe pipe; /* of a streamed body or answer */
@@ -111,6 +114,13 @@ struct str v1_auth_key(const struct http_request *request, struct arena *arena);
 /* Sets the caller. ERROR_UNAUTHORIZED, ERROR_FORBIDDEN. */
 int v1_auth(struct v1_call *call, struct error *err);
 void v1_audit(struct v1_call *call);
+
+/* ---- v1_share.c ---- */
+
+enum v1_share { V1_SHARE_CALL, V1_SHARE_STREAM, V1_SHARES };
+/* ERROR_QUOTA when the team has as many as it may. Any thread; what was taken is given back. */
+int v1_share_take(struct v1 *v1, struct str team_id, enum v1_share what, struct error *err);
+void v1_share_give(struct v1 *v1, struct str team_id, enum v1_share what);
 
 /* ---- v1_errors.c ---- */
 

@@ -10,6 +10,7 @@
 #include "json/json_shape.h"
 
 enum { TURN_MS = 10000, LIMIT_MAX = 64 * 1024 * 1024 };
+static const int64_t CURSOR_MAX = INT64_MAX / 2; /* sums of cursors and sizes stay numbers */
 
 struct logs {
     struct v1_call *call;
@@ -137,9 +138,10 @@ int v1_processes_logs(struct v1_call *call, struct error *err)
 
     logs.events = str_find_str(call->accept, STR("text/event-stream")) >= 0;
     follow = logs.events;
-    if (call->last_event_id.len && !str_to_i64(call->last_event_id, &logs.cursor))
+    if (call->last_event_id.len && (!str_to_i64(call->last_event_id, &logs.cursor) ||
+                                    logs.cursor < 0 || logs.cursor > CURSOR_MAX))
         logs.cursor = 0;
-    if (v1_query_int(call, "after", 0, INT64_MAX, &logs.cursor, err) < 0 ||
+    if (v1_query_int(call, "after", 0, CURSOR_MAX, &logs.cursor, err) < 0 ||
         v1_query_int(call, "limit", 1, LIMIT_MAX, &logs.left, err) < 0 ||
         v1_query_bool(call, "follow", &follow, err) < 0 || v1_processes_find(call, &job, err) < 0 ||
         agent_job_logs_check(call->v1->config.agents, &call->caller, job.id, err) < 0)

@@ -146,7 +146,7 @@ ssize_t v1_pipe_read(struct v1_call *call, void *p, size_t size)
 
 static void begin(struct v1_call *call)
 {
-    struct http_header headers[V1_HEADERS_MAX + 3];
+    struct http_header headers[HTTP_ANSWER_HEADERS_MAX + 3];
     size_t n = 0;
 
     headers[n++] = (struct http_header){STR("Content-Type"), str_of(call->content_type)};

@@ -15,7 +15,13 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 
-enum { PING_MS = 30000, CLOSE_MS = 3000, OUT_MAX = 8 * 1024 * 1024, READS_PER_EVENT = 4 };
+enum {
+    PING_MS = 30000,
+    CLOSE_MS = 3000,
+    MESSAGE_MAX = 1024 * 1024,
+    OUT_MAX = 8 * 1024 * 1024,
+    READS_PER_EVENT = 4,
+};
 
 struct v1_socket {
     struct loop *loop;
@@ -100,16 +106,13 @@ static bool flush(struct v1_socket *socket)
 /* A broken connection shows itself to the poll handle: nothing is freed below a caller. */
 static void send_frame(struct v1_socket *socket, enum websocket_opcode opcode, struct str data)
 {
-    uint8_t head[WEBSOCKET_HEAD_MAX];
-
     if (socket->gone || socket->told)
         return;
-    if (socket->out.len + data.len + sizeof(head) > OUT_MAX) {
+    if (socket->out.len + data.len + WEBSOCKET_HEAD_MAX > OUT_MAX) {
         (void)shutdown(socket->fd, SHUT_RDWR); /* half a frame must not go out */
         return;
     }
-    (void)buf_add(&socket->out, head, websocket_head(opcode, data.len, head));
-    (void)buf_add_str(&socket->out, data);
+    websocket_add(&socket->out, WEBSOCKET_SERVER, opcode, data);
     (void)flush(socket);
     update(socket);
 }
@@ -304,7 +307,7 @@ struct v1_socket *v1_socket_new(struct http_exchange *ex, const char *protocol,
         free(socket);
         return NULL;
     }
-    websocket_parser_init(&socket->parser);
+    websocket_parser_init(&socket->parser, WEBSOCKET_CLIENT, MESSAGE_MAX);
     (void)uv_timer_init(loop_uv(socket->loop), &socket->timer);
     socket->poll.data = socket->timer.data = socket;
     socket->handles = 2;

@@ -1,8 +1,8 @@
 /* A WebSocket on a loop: made of an exchange that asked for the upgrade. All on the loop's thread. */
 #pragma once
 
-#include "api_v1/v1_websocket.h"
 #include "http/http_server.h"
+#include "http/websocket.h"
 
 struct v1_socket;
 

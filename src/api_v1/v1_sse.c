@@ -97,6 +97,7 @@ static void close_stream(struct sse *sse)
     sse->ex = NULL;
     v1_stream_remove(sse->v1, &sse->stream);
     agent_watch_free(sse->watch);
+    v1_share_give(sse->v1, sse->caller.team_id, V1_SHARE_STREAM);
     if (had_timer)
         uv_close((uv_handle_t *)&sse->timer, on_timer_closed);
     if (atomic_load(&sse->woken))
@@ -306,9 +307,12 @@ static struct sse *sse_new(struct v1_call *call, const struct v1_sse_options *op
 
 int v1_sse_open(struct v1_call *call, const struct v1_sse_options *options, struct error *err)
 {
-    struct sse *sse = sse_new(call, options);
     struct agent_event_texts events = {0};
+    struct sse *sse;
 
+    if (v1_share_take(call->v1, call->caller.team_id, V1_SHARE_STREAM, err) < 0)
+        return -1;
+    sse = sse_new(call, options);
     sse->since = options->since >= 0 ? options->since : clock_wall_us();
     /* Watched before the past is read: nothing falls in between. */
     sse->watch =

@@ -51,6 +51,7 @@ static void unref(struct terminal *terminal)
 {
     if (atomic_fetch_sub(&terminal->holds, 1) > 1)
         return;
+    v1_share_give(terminal->v1, terminal->caller.team_id, V1_SHARE_STREAM);
     (void)pthread_mutex_destroy(&terminal->lock);
     buf_done(&terminal->output);
     arena_done(&terminal->arena);
@@ -99,13 +100,19 @@ static void on_end(void *arg, int exit_code, const struct error *why)
 
 /* ---- to the browser ---- */
 
+static void close_failed(struct terminal *terminal, struct error *why)
+{
+    agent_mask(terminal->v1->config.agents, terminal->caller.team_id, why->message);
+    v1_socket_close(terminal->socket, WEBSOCKET_FAILED, str_of(why->message));
+}
+
 static void close_ended(struct terminal *terminal)
 {
     char reason[64];
 
     (void)snprintf(reason, sizeof(reason), "exited with %d", terminal->exit_code);
     if (terminal->lost)
-        v1_socket_close(terminal->socket, WEBSOCKET_FAILED, str_of(terminal->why.message));
+        close_failed(terminal, &terminal->why);
     else
         v1_socket_close(terminal->socket, WEBSOCKET_NORMAL, str_of(reason));
 }
@@ -235,9 +242,9 @@ static void open_done(struct work *work)
     if (!terminal->socket) {
         leave(terminal); /* the browser was faster */
     } else if (!terminal->terminal) {
+        close_failed(terminal, &terminal->err);
         log_warn("v1", "no terminal in sandbox=%.*s: %s", STR_ARG(terminal->request.sandbox_id),
                  terminal->err.message);
-        v1_socket_close(terminal->socket, WEBSOCKET_FAILED, str_of(terminal->err.message));
     } else {
         (void)snprintf(text, sizeof(text), "{\"type\":\"ready\",\"terminal_id\":\"%s\"}",
                        terminal->id);
@@ -305,7 +312,9 @@ static int prepare(struct v1_call *call, struct str sandbox_id, struct str sessi
 
     if (v1_query_int(call, "cols", 1, SIDE_MAX, &cols, err) < 0 ||
         v1_query_int(call, "rows", 1, SIDE_MAX, &rows, err) < 0 ||
-        v1_query_str(call, "terminal_id", &id, err) < 0 || v1_query_str(call, "cwd", &cwd, err) < 0)
+        v1_query_str(call, "terminal_id", &id, err) < 0 ||
+        v1_query_str(call, "cwd", &cwd, err) < 0 ||
+        v1_share_take(call->v1, call->caller.team_id, V1_SHARE_STREAM, err) < 0)
         return -1;
     terminal = xcalloc(1, sizeof(*terminal));
     terminal->v1 = call->v1;

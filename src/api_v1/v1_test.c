@@ -346,3 +346,54 @@ TEST(v1_sse_text)
     CHECK_STR(v1_sse_plain_name(STR("process.output")), "command_output");
     CHECK_STR(v1_sse_plain_name(STR("session.created")), "session.created");
 }
+
+TEST(errors_hold_no_secret)
+{
+    auto_json json_t *json = NULL;
+    struct str message;
+
+    /* A provider that repeats the key it refuses. */
+    v1_fake.fail = (struct error){.code = ERROR_UNAUTHORIZED,
+                                  .message = "refuses our key " V1_FAKE_SECRET ": disabled"};
+    CHECK_INT(request("POST", ONE "/pause", NULL, &json), 502);
+    v1_fake.fail = (struct error){0};
+    message = json_get_str(json_object_get(json, "error"), "message");
+    CHECK(str_find_str(message, STR("refuses our key ***")) >= 0);
+    CHECK(str_find_str(message, STR(V1_FAKE_SECRET)) < 0);
+}
+
+TEST(a_team_leaves_room_for_others)
+{
+    struct v1 *edge = v1_new(&(struct v1_config){.team_calls_max = 2});
+    struct error err = {0};
+
+    for (int round = 0; round < 2; round++) {
+        CHECK_INT(v1_share_take(edge, STR("a"), V1_SHARE_CALL, &err), 0);
+        CHECK_INT(v1_share_take(edge, STR("a"), V1_SHARE_CALL, &err), 0);
+        CHECK_INT(v1_share_take(edge, STR("a"), V1_SHARE_CALL, &err), -1);
+        CHECK_INT(err.code, ERROR_QUOTA);
+        CHECK_INT(v1_share_take(edge, STR("b"), V1_SHARE_CALL, &err), 0);
+        v1_share_give(edge, STR("a"), V1_SHARE_CALL);
+        CHECK_INT(v1_share_take(edge, STR("a"), V1_SHARE_CALL, &err), 0);
+        v1_share_give(edge, STR("a"), V1_SHARE_CALL);
+        v1_share_give(edge, STR("a"), V1_SHARE_CALL);
+        v1_share_give(edge, STR("b"), V1_SHARE_CALL);
+    }
+    for (int i = 0; i < V1_TEAM_STREAMS_MAX; i++)
+        CHECK_INT(v1_share_take(edge, STR("a"), V1_SHARE_STREAM, &err), 0);
+    CHECK_INT(v1_share_take(edge, STR("a"), V1_SHARE_STREAM, &err), -1);
+    CHECK_INT(v1_share_take(edge, STR("a"), V1_SHARE_CALL, &err), 0);
+    for (int i = 0; i < V1_TEAM_STREAMS_MAX; i++)
+        v1_share_give(edge, STR("a"), V1_SHARE_STREAM);
+    v1_share_give(edge, STR("a"), V1_SHARE_CALL);
+    v1_free(edge);
+}
+
+TEST(cursors_have_an_end)
+{
+    check_error("GET", ONE "/processes/job_1/logs?after=9223372036854775807", NULL, 400, "invalid",
+                false);
+    check_error("GET", ONE "/processes/job_1/logs?after=-1", NULL, 400, "invalid", false);
+    check_error("GET", ONE "/processes/job_1/logs?after=99999999999999999999", NULL, 400, "invalid",
+                false);
+}

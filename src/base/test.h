@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/str.h"
 
 struct test_case {
@@ -21,6 +22,9 @@ struct test_case {
 void test_register(struct test_case *test);
 void test_fail(const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4), noreturn));
+/* Fails unless the result is -1 and the error is `want`, with `part` in its message. */
+void test_error(const char *file, int line, const char *call, int result, const struct error *err,
+                enum error_code want, const char *part, ...);
 /* Ends the test as skipped, with its reason. */
 void test_skip(const char *reason) __attribute__((noreturn));
 
@@ -52,4 +56,18 @@ void test_skip(const char *reason) __attribute__((noreturn));
         if (!str_eq(got_, want_))                                                          \
             test_fail(__FILE__, __LINE__, "%s is '%.*s', not '%.*s'", #got, STR_ARG(got_), \
                       STR_ARG(want_));                                                     \
+    } while (0)
+
+/* For calls that end in `&err`: FAILS(call, ERROR_X) or FAILS(call, ERROR_X, "part of the message"). */
+#define OK(call)                                                         \
+    do {                                                                 \
+        struct error err = {0};                                          \
+        if ((call) < 0)                                                  \
+            test_fail(__FILE__, __LINE__, "%s: %s", #call, err.message); \
+    } while (0)
+#define FAILS(call, ...)                                                       \
+    do {                                                                       \
+        struct error err = {0};                                                \
+        int result_ = (call);                                                  \
+        test_error(__FILE__, __LINE__, #call, result_, &err, __VA_ARGS__, ""); \
     } while (0)

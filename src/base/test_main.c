@@ -28,10 +28,30 @@ void test_fail(const char *file, int line, const char *fmt, ...)
     exit(1);
 }
 
+void test_error(const char *file, int line, const char *call, int result, const struct error *err,
+                enum error_code want, const char *part, ...)
+{
+    if (result != -1)
+        test_fail(file, line, "%s is %d, not -1", call, result);
+    if (err->code != want || !strstr(err->message, part))
+        test_fail(file, line, "%s: %s: %s", call, error_code_name(err->code), err->message);
+}
+
 void test_skip(const char *reason)
 {
     (void)fprintf(stderr, "skipped: %s\n", reason);
     exit(EXIT_SKIPPED);
+}
+
+/* QUICKSAND_TEST_PATIENCE: how many times slower than usual this machine may be. */
+static unsigned patience(void)
+{
+    const char *text = getenv("QUICKSAND_TEST_PATIENCE");
+    uint64_t factor;
+
+    return text && str_to_u64(str_of(text), &factor) && factor >= 1 && factor <= 1000
+               ? (unsigned)factor
+               : 1;
 }
 
 static int run(const struct test_case *test)
@@ -42,7 +62,7 @@ static int run(const struct test_case *test)
     (void)fflush(NULL);
     pid = fork();
     if (pid == 0) {
-        (void)alarm(test->timeout_s);
+        (void)alarm(test->timeout_s * patience());
         test->fn();
         exit(0);
     }

@@ -4,7 +4,10 @@
 #include <signal.h>
 #include <stdarg.h>
 
+#include "base/alloc.h"
+#include "base/cleanup.h"
 #include "cli/cli_internal.h"
+#include "cli/cli_table.h"
 
 static cli_command_fn run_help, run_version;
 
@@ -60,8 +63,10 @@ static const struct cli_command *find_command(const struct cli_command *const *t
 
 int cli_fail(const struct error *err)
 {
+    auto_free char *text = cli_defuse(xstrdup(err->message), true);
+
     (void)fflush(stdout);
-    (void)fprintf(stderr, "quicksand: %s\n", err->message);
+    (void)fprintf(stderr, "quicksand: %s\n", text);
     return CLI_FAILED;
 }
 

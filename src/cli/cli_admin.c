@@ -214,11 +214,11 @@ static int validate(struct cli *cli, const char *name, const json_t *record, boo
         cli_print_json(answer);
     json_array_foreach(json_object_get(answer, "faults"), i, fault)
     {
-        struct str path = json_get_str(fault, "path"), message = json_get_str(fault, "message");
+        auto_free char *path = cli_print_str(fault, "path");
+        auto_free char *message = cli_print_str(fault, "message");
 
         (void)fflush(stdout);
-        (void)fprintf(stderr, "%s: %.*s%s%.*s\n", name, STR_ARG(path), path.len ? ": " : "",
-                      STR_ARG(message));
+        (void)fprintf(stderr, "%s: %s%s%s\n", name, path, path[0] ? ": " : "", message);
     }
     if (!json_is_true(json_object_get(answer, "valid")))
         return CLI_FAILED;

@@ -16,6 +16,10 @@
 #include "base/fd.h"
 #include "cli/cli_doctor.h"
 
+#ifndef CLONE_NEWTIME
+#define CLONE_NEWTIME 0x80
+#endif
+
 /* Does a file in /proc have the word, as a whole word of a line? */
 static bool file_has_word(const char *path, const char *word)
 {
@@ -57,7 +61,7 @@ static int try_namespaces(const struct doctor *doctor)
 {
     (void)doctor;
     if (unshare(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWUTS |
-                CLONE_NEWIPC | CLONE_NEWCGROUP) < 0)
+                CLONE_NEWIPC | CLONE_NEWCGROUP | CLONE_NEWTIME) < 0)
         return errno;
     return 0;
 }
@@ -81,7 +85,7 @@ void doctor_namespaces(const struct doctor *doctor, struct doctor_result *out)
                    "inside a container: run it privileged; else use a kernel with all namespaces",
                    "cannot be made: %s", strerror(rc));
     else
-        doctor_ok(out, "user, pid, mount, net, uts, ipc, cgroup; at most %lld", most);
+        doctor_ok(out, "user, pid, mount, net, uts, ipc, cgroup, time; at most %lld", most);
 }
 
 /* A user namespace whose ids start at 100000, as a descriptor; -1 with errno. */
@@ -161,7 +165,7 @@ void doctor_overlay(const struct doctor *doctor, struct doctor_result *out)
         doctor_bad(out, DOCTOR_FAIL, "modprobe overlay", "not in the kernel");
     else
         doctor_bad(out, DOCTOR_FAIL,
-                   "use Linux 6.1 or newer; inside a container: run it privileged",
+                   "use Linux 5.19 or newer; inside a container: run it privileged",
                    "an idmapped layer cannot be used: %s", strerror(rc));
 }
 
@@ -272,11 +276,22 @@ void doctor_controllers(const struct doctor *doctor, struct doctor_result *out)
         doctor_ok(out, "%s", found);
 }
 
+/* Asking for a file system's type loads its module, as the server's own mount does. */
+static int try_btrfs(const struct doctor *doctor)
+{
+    auto_close int fd = (int)syscall(SYS_fsopen, "btrfs", FSOPEN_CLOEXEC);
+
+    (void)doctor;
+    return fd < 0 ? errno : 0;
+}
+
 void doctor_btrfs(const struct doctor *doctor, struct doctor_result *out)
 {
-    (void)doctor;
-    if (file_has_word("/proc/filesystems", "btrfs"))
+    if (file_has_word("/proc/filesystems", "btrfs") ||
+        (doctor->root && doctor_try(try_btrfs, doctor) == 0))
         doctor_ok(out, "in the kernel");
+    else if (doctor_needs_root(doctor, out))
+        return;
     else
         doctor_bad(out, DOCTOR_FAIL, "modprobe btrfs",
                    "not in the kernel; sandboxes' disks live on a btrfs pool");

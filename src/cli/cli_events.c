@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cli/cli_print.h"
+#include "cli/cli_table.h"
 #include "cli/cli_v1.h"
 #include "json/json_shape.h"
 
@@ -138,9 +139,12 @@ static bool print_piece(struct cli_event_printer *printer, const json_t *event)
     struct str text =
         json_get_str(json_object_get(json_object_get(event, "data"), "content"), "text");
 
+    auto_free char *safe = NULL;
+
     if (!str_ends(type, STR("message_chunk")) || !text.len)
         return false;
-    printf("%.*s", STR_ARG(text));
+    safe = cli_defuse(str_dup(text), true);
+    printf("%s", safe);
     printer->in_text = text.p[text.len - 1] != '\n';
     return true;
 }
@@ -149,8 +153,9 @@ void cli_event_print(struct cli_event_printer *printer, const json_t *event)
 {
     static const char *const subjects[] = {"session", "sandbox", "process", NULL};
     const json_t *data = json_object_get(event, "data");
-    auto_free char *text = json_object_size(data) ? json_text(data) : NULL;
-    struct str ts = json_get_str(event, "ts"), subject = STR_NONE;
+    auto_free char *text = json_object_size(data) ? cli_defuse(json_text(data), false) : NULL;
+    auto_free char *type = cli_print_str(event, "type"), *subject = NULL;
+    struct str ts = json_get_str(event, "ts");
 
     if (printer->json) {
         cli_print_json(event);
@@ -158,13 +163,13 @@ void cli_event_print(struct cli_event_printer *printer, const json_t *event)
         return;
     }
     if (!print_piece(printer, event)) {
-        for (size_t i = 0; subjects[i] && !subject.len; i++)
-            subject = json_get_str(event, subjects[i]);
+        for (size_t i = 0; subjects[i] && !subject; i++)
+            if (json_get_str(event, subjects[i]).len)
+                subject = cli_print_str(event, subjects[i]);
         if (ts.len > 19)
             ts.len = 19;
-        printf("%s%.*s %.*s%s%.*s%s%s\n", printer->in_text ? "\n" : "", STR_ARG(ts),
-               STR_ARG(json_get_str(event, "type")), subject.len ? " " : "", STR_ARG(subject),
-               text ? " " : "", text ? text : "");
+        printf("%s%.*s %s%s%s%s%s\n", printer->in_text ? "\n" : "", STR_ARG(ts), type,
+               subject ? " " : "", subject ? subject : "", text ? " " : "", text ? text : "");
         printer->in_text = false;
     }
     (void)fflush(stdout);

@@ -125,7 +125,7 @@ static int run_job_start(struct cli *cli, int argc, char **argv)
 static void print_job(const struct cli *cli, const json_t *job)
 {
     const json_t *code = json_object_get(job, "exit_code");
-    struct str error = json_get_str(job, "error");
+    auto_free char *error = cli_print_str(job, "error");
 
     if (cli->json) {
         cli_print_json(job);
@@ -134,7 +134,7 @@ static void print_job(const struct cli *cli, const json_t *job)
     printf("%.*s %.*s", STR_ARG(json_get_str(job, "id")), STR_ARG(json_get_str(job, "state")));
     if (json_is_integer(code))
         printf(" %lld", (long long)json_integer_value(code));
-    printf("%s%.*s\n", error.len ? ": " : "", STR_ARG(error));
+    printf("%s%s\n", error[0] ? ": " : "", error);
 }
 
 static int run_job_status(struct cli *cli, int argc, char **argv)

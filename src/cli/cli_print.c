@@ -1,5 +1,7 @@
 #include "cli/cli_print.h"
 
+#include <unistd.h>
+
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -10,7 +12,11 @@ enum { COLUMNS_MAX = 12 };
 
 void cli_print_json(const json_t *json)
 {
-    auto_free char *text = json ? json_text(json) : NULL;
+    /* For a terminal nothing but ASCII: it means the same. */
+    auto_free char *text = !json ? NULL
+                           : isatty(STDOUT_FILENO)
+                               ? json_dumps(json, JSON_COMPACT | JSON_ENSURE_ASCII)
+                               : json_text(json);
 
     printf("%s\n", text ? text : "null");
 }
@@ -109,4 +115,11 @@ void cli_print_list(const struct cli *cli, const json_t *answer, const char *mem
         cli_print_json(rows);
     else
         cli_print_rows(rows, columns);
+}
+
+char *cli_print_str(const json_t *object, const char *member)
+{
+    struct str text = json_get_str(object, member);
+
+    return cli_defuse(str_dup(text.p ? text : STR("")), false);
 }

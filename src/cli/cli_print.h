@@ -22,3 +22,5 @@ void cli_print_list(const struct cli *cli, const json_t *answer, const char *mem
                     const struct cli_column *columns);
 /* Text of a value as a cell shows it; malloc()ed. */
 char *cli_print_text(const json_t *value);
+/* A member's text for people, defused; malloc()ed, "" when there is none. */
+char *cli_print_str(const json_t *object, const char *member);

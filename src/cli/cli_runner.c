@@ -8,6 +8,8 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -17,6 +19,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/id.h"
+#include "cli/cli.h"
 #include "cli/cli_internal.h"
 #include "fetch/fetch.h"
 #include "provider/local_agent.h"
@@ -33,7 +36,7 @@ struct runner {
     char *base_url;
     char token[TOKEN_SIZE];
     char host[HOST_NAME_MAX + 1];
-    char agent[PATH_MAX + 8];
+    char agent[PATH_MAX + 32];
     bool registered;
 };
 
@@ -240,11 +243,21 @@ static int find_server(struct cli *cli, struct runner *runner, char **out_url, s
     return 0;
 }
 
-static void set_defaults(struct runner *runner)
+void cli_agent_path(char *out, size_t size)
 {
     char self[PATH_MAX];
     ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    const char *folder;
 
+    self[len < 0 ? 0 : len] = '\0';
+    folder = dirname(self);
+    (void)snprintf(out, size, "%s/envd", folder);
+    if (access(out, X_OK) < 0)
+        (void)snprintf(out, size, "%s/../lib/quicksand/envd", folder);
+}
+
+static void set_defaults(struct runner *runner)
+{
     if (!runner->name) {
         if (gethostname(runner->host, sizeof(runner->host) - 1) < 0)
             (void)str_copy(STR("runner"), runner->host, sizeof(runner->host));
@@ -256,13 +269,22 @@ static void set_defaults(struct runner *runner)
         runner->name = runner->host;
     }
     if (!runner->program) {
-        self[len < 0 ? 0 : len] = '\0';
-        (void)snprintf(runner->agent, sizeof(runner->agent), "%s/envd", dirname(self));
-        if (access(runner->agent, X_OK) < 0)
-            (void)str_copy(STR("/usr/local/lib/quicksand/envd"), runner->agent,
-                           sizeof(runner->agent));
+        cli_agent_path(runner->agent, sizeof(runner->agent));
         runner->program = runner->agent;
     }
+}
+
+/* What it runs has its user: the key must be neither in what /proc tells of this process nor in reach
+ * of a debugger. */
+static char *hide_key(struct runner *runner)
+{
+    char *given = (char *)(uintptr_t)runner->key, *key = given ? xstrdup(given) : NULL;
+
+    if (given) /* in argv */
+        memset(given, '*', strlen(given));
+    runner->key = key;
+    (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+    return key;
 }
 
 static int run_runner(struct cli *cli, int argc, char **argv)
@@ -280,7 +302,7 @@ static int run_runner(struct cli *cli, int argc, char **argv)
         {"agent", 0, CLI_TEXT, &runner.program, "FILE", "envd (default: beside this program)"},
         {0},
     };
-    auto_free char *url = NULL;
+    auto_free char *url = NULL, *key = NULL;
     struct error err = {0};
     char **operands;
     int count, rc = cli_args(cli, &cli_runner_command, options, CLI_ARGS_ANYWHERE, argc, argv,
@@ -293,6 +315,7 @@ static int run_runner(struct cli *cli, int argc, char **argv)
     if (geteuid() == 0)
         return cli_usage(&cli_runner_command,
                          "whatever it runs has the rights of this user: not as root");
+    key = hide_key(&runner);
     if (find_server(cli, &runner, &url, &err) < 0)
         return cli_fail(&err);
     set_defaults(&runner);

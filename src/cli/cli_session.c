@@ -39,13 +39,13 @@ static int begin(struct cli *cli, const struct cli_command *command, const struc
 
 static void print_session(const struct cli *cli, const json_t *session)
 {
-    struct str reason = json_get_str(session, "reason");
+    auto_free char *reason = cli_print_str(session, "reason");
 
     if (cli->json)
         cli_print_json(session);
     else
-        printf("%.*s %.*s%s%.*s\n", STR_ARG(json_get_str(session, "id")),
-               STR_ARG(json_get_str(session, "state")), reason.len ? ": " : "", STR_ARG(reason));
+        printf("%.*s %.*s%s%s\n", STR_ARG(json_get_str(session, "id")),
+               STR_ARG(json_get_str(session, "state")), reason[0] ? ": " : "", reason);
 }
 
 /* Of an environment variable: what is in arguments can be seen by others. */

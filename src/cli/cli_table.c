@@ -32,13 +32,38 @@ void cli_table_free(struct cli_table *table)
     free(table);
 }
 
+/* How many bytes at p a terminal would obey, or take for another direction of writing. */
+static size_t obeyed(const unsigned char *p, bool lines)
+{
+    if (*p < 0x20)
+        return lines && (*p == '\n' || *p == '\t') ? 0 : 1;
+    if (*p == 0x7f)
+        return 1;
+    if (p[0] == 0xc2 && p[1] >= 0x80 && p[1] <= 0x9f) /* the same as ESC and a letter */
+        return 2;
+    if (p[0] == 0xe2 && ((p[1] == 0x80 && p[2] >= 0xaa && p[2] <= 0xae) ||
+                         (p[1] == 0x81 && p[2] >= 0xa6 && p[2] <= 0xa9)))
+        return 3;
+    return 0;
+}
+
+char *cli_defuse(char *text, bool lines)
+{
+    for (unsigned char *p = (unsigned char *)text; *p; p++) {
+        size_t n = obeyed(p, lines);
+
+        if (n) {
+            memset(p, '?', n);
+            p += n - 1;
+        }
+    }
+    return text;
+}
+
 void cli_table_add(struct cli_table *table, struct str cell)
 {
-    char *copy = xstrndup(cell.p ? cell.p : "", cell.len);
+    char *copy = cli_defuse(xstrndup(cell.p ? cell.p : "", cell.len), false);
 
-    for (char *c = copy; *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            *c = '?';
     table->cells = xrealloc(table->cells, (table->cell_count + 1) * sizeof(*table->cells));
     table->cells[table->cell_count++] = copy;
 }

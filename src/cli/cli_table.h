@@ -13,6 +13,10 @@ struct cli_table;
 struct cli_table *cli_table_new(const char *const *columns);
 void cli_table_free(struct cli_table *table);
 /* Next cell, row by row. Control characters become '?': names come from outside. */
+/* '?' for everything in the text that a terminal would obey: what others called their things, or what
+ * an agent says, is shown and no more. lines: line breaks and tabs may stay. Returns text. */
+char *cli_defuse(char *text, bool lines);
+
 void cli_table_add(struct cli_table *table, struct str cell);
 void cli_table_addf(struct cli_table *table, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));

@@ -13,15 +13,26 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/encode.h"
 #include "base/fd.h"
+#include "base/id.h"
 #include "cli/cli_v1.h"
-#include "cli/cli_websocket.h"
+#include "http/websocket.h"
 #include "json/json_shape.h"
 
-enum { INPUT_SIZE = 16 * 1024, COLS = 80, ROWS = 24, END_AGAIN_MS = 500 };
+enum {
+    INPUT_SIZE = 16 * 1024,
+    COLS = 80,
+    ROWS = 24,
+    END_AGAIN_MS = 500,
+    OPEN_MS = 60 * 1000,
+    READ_MAX = 16 * 1024 * 1024,
+    MESSAGE_MAX = 8 * 1024 * 1024,
+};
 
 struct terminal {
     struct cli_stream stream;
+    struct websocket_parser parser;
     struct termios saved;
     bool raw;
     bool ready;  /* the shell is there: input may go */
@@ -72,60 +83,103 @@ static int open_signals(void)
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-static void on_close(struct terminal *terminal, const struct cli_frame *frame)
+static int open_websocket(struct terminal *terminal, const struct cli_server *server,
+                          const char *target, struct error *err)
+{
+    struct cli_stream *stream = &terminal->stream;
+    unsigned char random[16];
+    char key[BASE64_LEN(sizeof(random))];
+    const struct http_header headers[] = {
+        {STR("X-API-KEY"), str_of(server->key)},
+        {STR("Upgrade"), STR("websocket")},
+        {STR("Sec-WebSocket-Version"), STR("13")},
+        {STR("Sec-WebSocket-Key"), str_n(key, sizeof(key))},
+    };
+    const struct cli_request request = {"GET", target, headers, 4, 0, true};
+
+    random_bytes(random, sizeof(random));
+    base64_encode(key, random, sizeof(random));
+    if (cli_stream_open(stream, &server->api, &request, OPEN_MS, READ_MAX, err) < 0 ||
+        cli_stream_recv_head(stream, err) < 0)
+        return -1;
+    if (stream->raw)
+        return 0;
+    if (cli_stream_recv_all(stream, err) < 0)
+        return -1;
+    if (stream->status / 100 == 2)
+        return error_set(err, ERROR_UNAVAILABLE, "the server did not open a WebSocket");
+    return cli_answer_error(stream, err);
+}
+
+static int send_message(struct terminal *terminal, enum websocket_opcode opcode, struct str data,
+                        struct error *err)
+{
+    auto_buf struct buf frame = {0};
+
+    buf_init(&frame, data.len + WEBSOCKET_HEAD_MAX);
+    websocket_add(&frame, WEBSOCKET_CLIENT, opcode, data);
+    return cli_stream_send_raw(&terminal->stream, buf_str(&frame), err);
+}
+
+static void on_close(struct terminal *terminal, struct str reason)
 {
     struct str words = STR("exited with ");
     int64_t code;
 
     terminal->closed = true;
-    if (str_starts(frame->data, words) && str_to_i64(str_skip(frame->data, words.len), &code)) {
+    if (str_starts(reason, words) && str_to_i64(str_skip(reason, words.len), &code)) {
         terminal->status = (int)code & 0xff;
         return;
     }
     terminal->status = CLI_FAILED;
     make_normal(terminal);
-    (void)fprintf(stderr, "quicksand: the terminal was closed: %.*s\n", STR_ARG(frame->data));
+    (void)fprintf(stderr, "quicksand: the terminal was closed: %.*s\n", STR_ARG(reason));
 }
 
-static int on_frame(struct terminal *terminal, const struct cli_frame *frame, struct error *err)
+static int on_message(struct terminal *terminal, const struct websocket_message *message,
+                      struct error *err)
 {
     int rc;
 
-    switch (frame->kind) {
-    case CLI_FRAME_BINARY:
-        rc = fd_write_full(STDOUT_FILENO, frame->data.p, frame->data.len);
+    switch (message->opcode) {
+    case WEBSOCKET_BINARY:
+        rc = fd_write_full(STDOUT_FILENO, message->data.p, message->data.len);
         return rc < 0 ? error_set_errno(err, -rc, "writing to the terminal") : 0;
-    case CLI_FRAME_TEXT:
+    case WEBSOCKET_TEXT:
         terminal->ready = true; /* the only text there is */
         return 0;
-    case CLI_FRAME_PING:
-        return cli_websocket_send(&terminal->stream, CLI_FRAME_PONG, frame->data, err);
-    case CLI_FRAME_CLOSE:
-        on_close(terminal, frame);
+    case WEBSOCKET_PING:
+        return send_message(terminal, WEBSOCKET_PONG, message->data, err);
+    case WEBSOCKET_CLOSE:
+        on_close(terminal, message->data);
         return 0;
-    case CLI_FRAME_PONG:
-        return 0;
+    case WEBSOCKET_PONG:
+    case WEBSOCKET_CONTINUATION:
+        break;
     }
-    return error_set(err, ERROR_UNAVAILABLE, "the server sent a frame of an unknown kind");
+    return 0;
 }
 
 /* Everything that has come. 0 or -1. */
 static int take(struct terminal *terminal, struct error *err)
 {
-    struct cli_frame frame;
-    size_t used;
-    int rc;
+    struct cli_stream *stream = &terminal->stream;
+    struct websocket_message message;
 
     for (;;) {
-        while (!terminal->closed &&
-               (rc = cli_websocket_parse(&terminal->stream, &frame, &used, err)) != 0) {
-            if (rc < 0 || on_frame(terminal, &frame, err) < 0)
+        struct str bytes = buf_str(&stream->body);
+        int rc;
+
+        while ((rc = websocket_parse(&terminal->parser, &bytes, &message)) > 0)
+            if (on_message(terminal, &message, err) < 0)
                 return -1;
-            buf_drop(&terminal->stream.body, used);
-        }
+        if (rc < 0)
+            return error_set(err, ERROR_UNAVAILABLE,
+                             "the server broke the protocol of WebSockets (%u)", message.code);
         if (terminal->closed)
             return 0;
-        rc = cli_stream_take(&terminal->stream, err);
+        buf_clear(&stream->body);
+        rc = cli_stream_take(stream, err);
         if (rc == 0)
             return error_set(err, ERROR_UNAVAILABLE, "the server closed the connection");
         if (rc != 1)
@@ -140,7 +194,7 @@ static int send_size(struct terminal *terminal, struct error *err)
 
     (void)snprintf(text, sizeof(text), "{\"type\":\"resize\",\"cols\":%u,\"rows\":%u}", size.ws_col,
                    size.ws_row);
-    return cli_websocket_send(&terminal->stream, CLI_FRAME_TEXT, str_of(text), err);
+    return send_message(terminal, WEBSOCKET_TEXT, str_of(text), err);
 }
 
 static int on_signal(struct terminal *terminal, struct error *err)
@@ -158,7 +212,7 @@ static int on_signal(struct terminal *terminal, struct error *err)
 
 static int send_end(struct terminal *terminal, struct error *err)
 {
-    return cli_websocket_send(&terminal->stream, CLI_FRAME_BINARY, STR("\x04"), err);
+    return send_message(terminal, WEBSOCKET_BINARY, STR("\x04"), err);
 }
 
 static int on_input(struct terminal *terminal, struct error *err)
@@ -172,7 +226,7 @@ static int on_input(struct terminal *terminal, struct error *err)
         terminal->input_ended = true;
         return send_end(terminal, err);
     }
-    return cli_websocket_send(&terminal->stream, CLI_FRAME_BINARY, str_n(bytes, (size_t)n), err);
+    return send_message(terminal, WEBSOCKET_BINARY, str_n(bytes, (size_t)n), err);
 }
 
 static int pump(struct terminal *terminal, struct error *err)
@@ -213,13 +267,15 @@ int cli_terminal_run(struct cli *cli, const char *path)
     int rc;
 
     terminal.signal_fd = signal_fd;
-    rc = cli_websocket_open(&cli->server, target, &terminal.stream, &err);
+    websocket_parser_init(&terminal.parser, WEBSOCKET_SERVER, MESSAGE_MAX);
+    rc = open_websocket(&terminal, &cli->server, target, &err);
     if (rc == 0) {
         make_raw(&terminal);
         rc = pump(&terminal, &err);
         make_normal(&terminal);
     }
     cli_stream_close(&terminal.stream);
+    websocket_parser_done(&terminal.parser);
     return rc < 0 ? cli_fail(&err) : terminal.status;
 }
 

@@ -17,7 +17,6 @@
 #include "cli/cli_runtime.h"
 #include "cli/cli_table.h"
 #include "cli/cli_test.h"
-#include "cli/cli_websocket.h"
 #include "store/store.h"
 #include "json/json_shape.h"
 
@@ -345,50 +344,6 @@ TEST(cp_operands)
     CHECK(!cli_cp_split("sbx_dir/file:1", &id, &path));
 }
 
-static int parse_frame(struct str bytes, struct cli_frame *out, size_t *used)
-{
-    struct cli_stream stream = {.fd = -1};
-    static struct buf copy;
-    struct error err = {0};
-
-    buf_done(&copy);
-    buf_init(&copy, 1024);
-    (void)buf_add_str(&copy, bytes);
-    stream.body = copy;
-    return cli_websocket_parse(&stream, out, used, &err);
-}
-
-TEST(frames_of_a_server)
-{
-    struct cli_frame frame;
-    size_t used;
-
-    CHECK_INT(parse_frame(STR("\x82\x03"
-                              "abcX"),
-                          &frame, &used),
-              1);
-    CHECK_INT(frame.kind, CLI_FRAME_BINARY);
-    CHECK_STR(frame.data, "abc");
-    CHECK_INT(used, 5);
-    CHECK_INT(parse_frame(STR("\x88\x0f\x03\xe8"
-                              "exited with 7"),
-                          &frame, &used),
-              1);
-    CHECK_INT(frame.code, 1000);
-    CHECK_STR(frame.data, "exited with 7");
-    CHECK_INT(parse_frame(STR("\x88\x01x"), &frame, &used), 1);
-    CHECK_INT(frame.code, 0);
-    CHECK_INT(parse_frame(STR(""), &frame, &used), 0);
-    CHECK_INT(parse_frame(STR("\x82\x7e\x01"), &frame, &used), 0);
-    CHECK_INT(parse_frame(STR("\x82\x7e\x01\x00 too short"), &frame, &used), 0);
-    /* A length beyond any bound, a mask, a fragment, a reserved bit. */
-    CHECK_INT(parse_frame(STR("\x82\x7f\xff\xff\xff\xff\xff\xff\xff\xff"), &frame, &used), -1);
-    CHECK_INT(parse_frame(STR("\x82\x81\0\0\0\0x"), &frame, &used), -1);
-    CHECK_INT(parse_frame(STR("\x02\x01x"), &frame, &used), -1);
-    CHECK_INT(parse_frame(STR("\x80\x01x"), &frame, &used), -1);
-    CHECK_INT(parse_frame(STR("\xc2\x01x"), &frame, &used), -1);
-}
-
 TEST(tables_are_aligned)
 {
     static const char *const columns[] = {"A", "LONG", "C", NULL};
@@ -490,5 +445,30 @@ TEST_TIMEOUT(doctor_on_this_machine, 60)
 
         CHECK(json_get_str(json_array_get(json, i), "detail").len > 0);
         CHECK(str_is(status, "ok") || json_get_str(json_array_get(json, i), "fix").len > 0);
+    }
+}
+
+TEST(text_of_others_is_only_shown)
+{
+    static const struct {
+        const char *in, *cell, *lines;
+    } rows[] = {
+        {"plain \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80",
+         "plain \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80",
+         "plain \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80"},
+        {"a\033]52;c;ZXZpbA==\007b", "a?]52;c;ZXZpbA==?b", "a?]52;c;ZXZpbA==?b"},
+        {"a\tb\nc\rd", "a?b?c?d", "a\tb\nc?d"},
+        {"x\xc2\x9b"
+         "2Jy",
+         "x??2Jy", "x??2Jy"}, /* CSI in one character */
+        {"x\xe2\x80\xaey\xe2\x81\xa6", "x???y???", "x???y???"},
+        {"\x7f\xc2", "?\xc2", "?\xc2"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        auto_free char *cell = xstrdup(rows[i].in), *lines = xstrdup(rows[i].in);
+
+        CHECK_STR(str_of(cli_defuse(cell, false)), rows[i].cell);
+        CHECK_STR(str_of(cli_defuse(lines, true)), rows[i].lines);
     }
 }

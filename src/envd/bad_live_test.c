@@ -19,21 +19,11 @@
 #define FS     "/filesystem.Filesystem/"
 #define STREAM "Content-Type: application/connect+json\r\n"
 
-static char *in(const struct live *live, const char *name)
-{
-    static char paths[4][256];
-    static int next;
-    char *path = paths[next++ % 4];
-
-    (void)snprintf(path, sizeof(paths[0]), "%s/%s", live->dir, name);
-    return path;
-}
-
 static int on_path(const struct live *live, const char *method, const char *name, struct buf *body)
 {
     char json[400];
 
-    (void)snprintf(json, sizeof(json), "{\"path\":\"%s\"}", in(live, name));
+    (void)snprintf(json, sizeof(json), "{\"path\":\"%s\"}", live_in(live, name));
     return live_rpc(live, method, json, body);
 }
 
@@ -86,7 +76,7 @@ TEST(bad_text)
 
     live_start(&live);
     CHECK_INT(live_rpc(&live, FS "Stat", "{\"path\":\"/tmp/\xff\"}", &body), 400);
-    close_fd(&(int){open(in(&live, "bad\xff\n\"name"), O_CREAT | O_WRONLY | O_CLOEXEC, 0644)});
+    close_fd(&(int){open(live_in(&live, "bad\xff\n\"name"), O_CREAT | O_WRONLY | O_CLOEXEC, 0644)});
     CHECK_INT(on_path(&live, FS "ListDir", "", &body), 200);
     CHECK_INT(json_parse(buf_str(&body), &tree, &err), 0);
     CHECK(strstr(body.p, "\"bad\xef\xbf\xbd\\u000a\\\"name\""));
@@ -106,9 +96,9 @@ TEST(bad_links_and_kinds)
     struct buf body = {0};
 
     live_start(&live);
-    CHECK_INT(symlink("b", in(&live, "a")), 0);
-    CHECK_INT(symlink("a", in(&live, "b")), 0);
-    CHECK_INT(symlink("nowhere", in(&live, "dangling")), 0);
+    CHECK_INT(symlink("b", live_in(&live, "a")), 0);
+    CHECK_INT(symlink("a", live_in(&live, "b")), 0);
+    CHECK_INT(symlink("nowhere", live_in(&live, "dangling")), 0);
     CHECK_INT(on_path(&live, FS "Stat", "a", &body), 200);
     CHECK(strstr(body.p, "FILE_TYPE_UNSPECIFIED") && strstr(body.p, "Lrwxrwxrwx"));
     CHECK_INT(on_path(&live, FS "Stat", "dangling", &body), 200);
@@ -119,8 +109,8 @@ TEST(bad_links_and_kinds)
     CHECK_INT(on_path(&live, FS "MakeDir", "a/below", &body), 500);
     CHECK_INT(on_path(&live, FS "ListDir", "", &body), 200);
     CHECK_INT(on_path(&live, FS "Remove", "a", &body), 200);
-    CHECK(access(in(&live, "b"), F_OK) != 0);
-    CHECK_INT(mkfifo(in(&live, "fifo"), 0600), 0);
+    CHECK(access(live_in(&live, "b"), F_OK) != 0);
+    CHECK_INT(mkfifo(live_in(&live, "fifo"), 0600), 0);
     CHECK_INT(on_path(&live, FS "Stat", "fifo", &body), 200);
     CHECK(strstr(body.p, "\"permissions\":\"prw-------\""));
     CHECK_INT(on_path(&live, FS "ListDir", "fifo", &body), 400);
@@ -167,7 +157,7 @@ TEST(bad_times_for_signals)
     CHECK(strstr(stream.end, "signal: terminated"));
     live_stream_close(&stream);
     /* A directory that goes away, and one that was gone before. */
-    (void)snprintf(dir, sizeof(dir), "%s", in(&live, "gone"));
+    (void)snprintf(dir, sizeof(dir), "%s", live_in(&live, "gone"));
     CHECK_INT(mkdir(dir, 0755), 0);
     (void)snprintf(json, sizeof(json),
                    "{\"process\":{\"cmd\":\"sh\",\"args\":[\"-c\",\"rmdir %s; pwd -P; exit "
@@ -229,14 +219,14 @@ TEST_TIMEOUT(bad_huge_directory, 120)
 
     live_own_mounts();
     live_start(&live);
-    CHECK_INT(mkdir(in(&live, "huge"), 0755), 0);
-    if (mount("none", in(&live, "huge"), "tmpfs", 0, "size=1g,nr_inodes=1000000") != 0)
+    CHECK_INT(mkdir(live_in(&live, "huge"), 0755), 0);
+    if (mount("none", live_in(&live, "huge"), "tmpfs", 0, "size=1g,nr_inodes=1000000") != 0)
         test_skip("cannot mount");
-    CHECK_INT(mkdir(in(&live, "huge/d"), 0755), 0);
-    close_fd(&(int){open(in(&live, "huge/one"), O_CREAT | O_WRONLY | O_CLOEXEC, 0644)});
+    CHECK_INT(mkdir(live_in(&live, "huge/d"), 0755), 0);
+    close_fd(&(int){open(live_in(&live, "huge/one"), O_CREAT | O_WRONLY | O_CLOEXEC, 0644)});
     for (; i < 100000; i++) {
         (void)snprintf(name, sizeof(name), "huge/d/%06d", i);
-        CHECK_INT(link(in(&live, "huge/one"), in(&live, name)), 0);
+        CHECK_INT(link(live_in(&live, "huge/one"), live_in(&live, name)), 0);
     }
     begin = clock_mono_ms();
     CHECK_INT(on_path(&live, FS "ListDir", "huge/d", &body), 200);
@@ -245,14 +235,14 @@ TEST_TIMEOUT(bad_huge_directory, 120)
     CHECK(strstr(body.p, "{\"name\":\"000000\"") < strstr(body.p, "{\"name\":\"099999\""));
     for (; i <= 200000; i++) {
         (void)snprintf(name, sizeof(name), "huge/d/%06d", i);
-        CHECK_INT(link(in(&live, "huge/one"), in(&live, name)), 0);
+        CHECK_INT(link(live_in(&live, "huge/one"), live_in(&live, name)), 0);
     }
     CHECK_INT(on_path(&live, FS "ListDir", "huge/d", &body), 413);
     CHECK_STR(buf_str(&body),
               "{\"code\":\"resource_exhausted\",\"message\":\"more than 200000 entries to list\"}");
     check_answers_during_removal(&live);
-    CHECK(access(in(&live, "huge/d"), F_OK) != 0);
-    CHECK_INT(umount2(in(&live, "huge"), MNT_DETACH), 0);
+    CHECK(access(live_in(&live, "huge/d"), F_OK) != 0);
+    CHECK_INT(umount2(live_in(&live, "huge"), MNT_DETACH), 0);
     buf_done(&body);
     live_stop(&live);
 }

@@ -15,21 +15,11 @@
 
 #define RAW "Content-Type: application/octet-stream\r\n"
 
-static char *in(const struct live *live, const char *name)
-{
-    static char paths[4][256];
-    static int next;
-    char *path = paths[next++ % 4];
-
-    (void)snprintf(path, sizeof(paths[0]), "%s/%s", live->dir, name);
-    return path;
-}
-
 static char *target(const struct live *live, const char *name)
 {
     static char text[300];
 
-    (void)snprintf(text, sizeof(text), "/files?path=%s", in(live, name));
+    (void)snprintf(text, sizeof(text), "/files?path=%s", live_in(live, name));
     return text;
 }
 
@@ -76,7 +66,7 @@ TEST(files_ranges)
     char etag[100], header[200];
 
     live_start(&live);
-    put(in(&live, "digits.txt"), STR("0123456789"));
+    put(live_in(&live, "digits.txt"), STR("0123456789"));
     CHECK_INT(live_call(&live, "GET", target(&live, "digits.txt"), NULL, STR(""), &body), 200);
     CHECK_STR(str_of(live_header("content-type")), "text/plain; charset=utf-8");
     CHECK_STR(str_of(live_header("content-disposition")), "inline; filename=digits.txt");
@@ -103,13 +93,13 @@ TEST(files_ranges)
     (void)snprintf(header, sizeof(header), "If-None-Match: %s\r\n", etag);
     CHECK_INT(live_call(&live, "GET", target(&live, "digits.txt"), header, STR(""), &body), 304);
     CHECK_INT(body.len, 0);
-    put(in(&live, "digits.txt"), STR("other"));
+    put(live_in(&live, "digits.txt"), STR("other"));
     CHECK_INT(live_call(&live, "GET", target(&live, "digits.txt"), header, STR(""), &body), 200);
     CHECK_STR(buf_str(&body), "other");
     (void)snprintf(header, sizeof(header), "If-Modified-Since: %s\r\n",
                    live_header("last-modified"));
     CHECK_INT(live_call(&live, "GET", target(&live, "digits.txt"), header, STR(""), &body), 304);
-    put(in(&live, "empty"), STR(""));
+    put(live_in(&live, "empty"), STR(""));
     CHECK_INT(
         live_call(&live, "GET", target(&live, "empty"), "Range: bytes=0-9\r\n", STR(""), &body),
         200);
@@ -128,7 +118,7 @@ TEST(files_gzip_download)
     buf_init(&big, 1 << 25);
     for (unsigned i = 0; big.len < 9000000; i++)
         buf_printf(&big, "%u:%u ", i, i * 2654435761u);
-    put(in(&live, "big.csv"), buf_str(&big));
+    put(live_in(&live, "big.csv"), buf_str(&big));
     CHECK_INT(live_call(&live, "GET", target(&live, "big.csv"),
                         "Accept-Encoding: gzip, deflate\r\n", STR(""), &body),
               200);
@@ -180,7 +170,7 @@ TEST(files_gzip_upload)
     CHECK_INT(live_call(&live, "GET", target(&live, "z"), NULL, STR(""), &body), 200);
     CHECK_STR(buf_str(&body), "hello gzip");
     buf_done(&packed);
-    content = in(&live, "m");
+    content = live_in(&live, "m");
     (void)snprintf(form, sizeof(form),
                    "--B\r\nContent-Disposition: form-data; name=\"file\"; filename=\"%s\"\r\n\r\n"
                    "in a form\r\n--B--\r\n",
@@ -203,7 +193,7 @@ static void check_metadata(const struct live *live, const char *name, const char
     struct buf body = {0};
     char json[300], *found;
 
-    (void)snprintf(json, sizeof(json), "{\"path\":\"%s\"}", in(live, name));
+    (void)snprintf(json, sizeof(json), "{\"path\":\"%s\"}", live_in(live, name));
     CHECK_INT(live_rpc(live, "/filesystem.Filesystem/Stat", json, &body), 200);
     found = strstr(body.p, ",\"metadata\":");
     if (want)
@@ -220,8 +210,8 @@ TEST(files_metadata)
     char want[300];
 
     live_start(&live);
-    put(in(&live, "probe"), STR(""));
-    if (setxattr(in(&live, "probe"), "user.e2b.x", "1", 1, 0) != 0)
+    put(live_in(&live, "probe"), STR(""));
+    if (setxattr(live_in(&live, "probe"), "user.e2b.x", "1", 1, 0) != 0)
         test_skip("the file system has no user attributes");
     CHECK_INT(live_call(&live, "POST", target(&live, "f"),
                         RAW "X-Metadata-Author: first\r\nx-metadata-AUTHOR: second\r\n"
@@ -230,19 +220,19 @@ TEST(files_metadata)
               200);
     (void)snprintf(want, sizeof(want),
                    "[{\"name\":\"f\",\"path\":\"%s\",\"type\":\"file\",\"metadata\":{",
-                   in(&live, "f"));
+                   live_in(&live, "f"));
     CHECK(str_starts(buf_str(&body), str_of(want)));
     CHECK(strstr(body.p, "\"author\":\"first\"") && strstr(body.p, "\"empty\":\"\""));
     CHECK(!strstr(body.p, "second") && !strstr(body.p, "dropped"));
     check_metadata(&live, "f", ",\"metadata\":{\"");
     /* Set by hand, it is seen as well; other attributes are not. */
-    CHECK_INT(setxattr(in(&live, "probe"), "user.other", "1", 1, 0), 0);
+    CHECK_INT(setxattr(live_in(&live, "probe"), "user.other", "1", 1, 0), 0);
     check_metadata(&live, "probe", ",\"metadata\":{\"x\":\"1\"}}");
     /* Uploading again clears; also where the file cannot be replaced by another. */
     CHECK_INT(live_call(&live, "POST", target(&live, "f"), RAW, STR("y"), &body), 200);
     CHECK(!strstr(body.p, "metadata"));
     check_metadata(&live, "f", NULL);
-    CHECK_INT(link(in(&live, "probe"), in(&live, "probe2")), 0);
+    CHECK_INT(link(live_in(&live, "probe"), live_in(&live, "probe2")), 0);
     CHECK_INT(live_call(&live, "POST", target(&live, "probe"), RAW "X-Metadata-New: 2\r\n",
                         STR("y"), &body),
               200);
@@ -275,9 +265,9 @@ TEST(files_compose)
     const char *d = live.dir;
 
     live_start(&live);
-    put(in(&live, "p0"), STR("Hello, "));
-    put(in(&live, "p1"), STR("World"));
-    put(in(&live, "p2"), STR("!"));
+    put(live_in(&live, "p0"), STR("Hello, "));
+    put(live_in(&live, "p1"), STR("World"));
+    put(live_in(&live, "p2"), STR("!"));
     (void)snprintf(json, sizeof(json),
                    "{\"source_paths\":[\"%s/p0\",\"%s/p1\",\"%s/p2\"],\"destination\":\"%s/new/"
                    "dir/all.txt\",\"username\":\"nobody\"}",
@@ -287,11 +277,11 @@ TEST(files_compose)
                    "{\"name\":\"all.txt\",\"path\":\"%s/new/dir/all.txt\",\"type\":\"file\"}", d);
     CHECK_STR(buf_str(&body), want);
     check_content(&live, "new/dir/all.txt", "Hello, World!");
-    CHECK_INT(stat(in(&live, "new/dir/all.txt"), &st), 0);
+    CHECK_INT(stat(live_in(&live, "new/dir/all.txt"), &st), 0);
     CHECK_INT(st.st_uid, 65534);
-    CHECK(access(in(&live, "p0"), F_OK) != 0 && access(in(&live, "p2"), F_OK) != 0);
+    CHECK(access(live_in(&live, "p0"), F_OK) != 0 && access(live_in(&live, "p2"), F_OK) != 0);
     /* Onto an existing file, from one source, twice. */
-    put(in(&live, "p0"), STR("ab"));
+    put(live_in(&live, "p0"), STR("ab"));
     (void)snprintf(json, sizeof(json),
                    "{\"source_paths\":[\"%s/p0\",\"%s/p0\"],\"destination\":\"%s/new/dir/"
                    "all.txt\"}",
@@ -312,9 +302,9 @@ TEST(files_compose_refusals)
     const char *d = live.dir;
 
     live_start(&live);
-    put(in(&live, "keep"), STR("original"));
-    put(in(&live, "part"), STR("part"));
-    CHECK_INT(symlink("part", in(&live, "link")), 0);
+    put(live_in(&live, "keep"), STR("original"));
+    put(live_in(&live, "part"), STR("part"));
+    CHECK_INT(symlink("part", live_in(&live, "link")), 0);
     CHECK_INT(compose(&live, "{\"source_paths\":[],\"destination\":\"/tmp/x\"}", &body), 400);
     CHECK_STR(buf_str(&body), "{\"code\":400,\"message\":\"source_paths must not be empty\"}");
     CHECK_INT(compose(&live, "{\"destination\":\"/tmp/x\"}", &body), 400);
@@ -364,30 +354,30 @@ TEST(files_full_disk)
 
     live_own_mounts();
     live_start(&live);
-    CHECK_INT(mkdir(in(&live, "small"), 0777), 0);
-    if (mount("none", in(&live, "small"), "tmpfs", 0, "size=256k,nr_inodes=10") != 0)
+    CHECK_INT(mkdir(live_in(&live, "small"), 0777), 0);
+    if (mount("none", live_in(&live, "small"), "tmpfs", 0, "size=256k,nr_inodes=10") != 0)
         test_skip("cannot mount");
     buf_init(&big, 1 << 20);
     memset(buf_reserve(&big, 400000), 'x', 400000);
     buf_grew(&big, 400000);
-    put(in(&live, "small/old"), STR("old"));
+    put(live_in(&live, "small/old"), STR("old"));
     CHECK_INT(live_call(&live, "POST", target(&live, "small/old"), RAW, buf_str(&big), &body), 507);
     CHECK_STR(buf_str(&body), "{\"code\":507,\"message\":\"not enough disk space available\"}");
     check_content(&live, "small/old", "old");
-    put(in(&live, "part"), buf_str(&big));
+    put(live_in(&live, "part"), buf_str(&big));
     (void)snprintf(json, sizeof(json),
                    "{\"source_paths\":[\"%s/part\"],\"destination\":\"%s/small/c\"}", d, d);
     CHECK_INT(compose(&live, json, &body), 507);
-    CHECK_INT(access(in(&live, "part"), F_OK), 0);
+    CHECK_INT(access(live_in(&live, "part"), F_OK), 0);
     for (int i = 0; i < 10; i++) {
         char name[32];
 
         (void)snprintf(name, sizeof(name), "small/%d", i);
-        close_fd(&(int){open(in(&live, name), O_CREAT | O_WRONLY | O_CLOEXEC, 0644)});
+        close_fd(&(int){open(live_in(&live, name), O_CREAT | O_WRONLY | O_CLOEXEC, 0644)});
     }
     CHECK_INT(live_call(&live, "POST", target(&live, "small/new"), RAW, STR("x"), &body), 507);
     CHECK_INT(live_call(&live, "POST", target(&live, "small/d/new"), RAW, STR("x"), &body), 507);
-    CHECK_INT(umount2(in(&live, "small"), MNT_DETACH), 0);
+    CHECK_INT(umount2(live_in(&live, "small"), MNT_DETACH), 0);
     buf_done(&big);
     buf_done(&body);
     live_stop(&live);
@@ -410,12 +400,12 @@ TEST(files_odd_targets)
                         "Content-Type: multipart/form-data; boundary=B\r\n", str_of(form), &body),
               200);
     check_content(&live, "up", "x");
-    CHECK_INT(mkfifo(in(&live, "fifo"), 0644), 0);
+    CHECK_INT(mkfifo(live_in(&live, "fifo"), 0644), 0);
     CHECK_INT(live_call(&live, "GET", target(&live, "fifo"), NULL, STR(""), &body), 400);
     /* Nobody reads it: refused, not waited for. */
     CHECK_INT(live_call(&live, "POST", target(&live, "fifo"), RAW, STR("x"), &body), 400);
     CHECK_INT(live_call(&live, "POST", target(&live, "."), RAW, STR("x"), &body), 400);
-    CHECK_INT(symlink("loop", in(&live, "loop")), 0);
+    CHECK_INT(symlink("loop", live_in(&live, "loop")), 0);
     CHECK_INT(live_call(&live, "GET", target(&live, "loop"), NULL, STR(""), &body), 500);
     CHECK_INT(live_call(&live, "POST", target(&live, "loop"), RAW, STR("x"), &body), 500);
     CHECK_INT(live_call(&live, "POST", "/files?path=/dev/null", RAW, STR("x"), &body), 200);

@@ -151,6 +151,16 @@ static int take_head(struct buf *bytes)
     return (int)status;
 }
 
+char *live_in(const struct live *live, const char *name)
+{
+    static char paths[4][256];
+    static int next;
+    char *path = paths[next++ % 4];
+
+    (void)snprintf(path, sizeof(paths[0]), "%s/%s", live->dir, name);
+    return path;
+}
+
 int live_call(const struct live *live, const char *method, const char *target, const char *headers,
               struct str body, struct buf *out)
 {

@@ -18,6 +18,8 @@ void live_start(struct live *live);
 /* Before live_start(): what is mounted from now on is seen by this test only and goes with it. */
 void live_own_mounts(void);
 void live_stop(struct live *live);
+/* A path in its scratch directory; one of the last four. */
+char *live_in(const struct live *live, const char *name);
 
 /* One request with a body; returns the status, the answer's body in out (cleared first). headers are
  * complete lines, or NULL. */

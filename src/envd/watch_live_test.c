@@ -15,22 +15,12 @@
 
 #define FS "/filesystem.Filesystem/"
 
-static char *in(const struct live *live, const char *name)
-{
-    static char paths[4][256];
-    static int next;
-    char *path = paths[next++ % 4];
-
-    (void)snprintf(path, sizeof(paths[0]), "%s/%s", live->dir, name);
-    return path;
-}
-
 static void watch(struct live_stream *stream, const struct live *live, const char *name,
                   const char *more)
 {
     char json[400];
 
-    (void)snprintf(json, sizeof(json), "{\"path\":\"%s\"%s}", in(live, name), more);
+    (void)snprintf(json, sizeof(json), "{\"path\":\"%s\"%s}", live_in(live, name), more);
     live_stream_open(stream, live, FS "WatchDir", json, NULL);
     CHECK(live_stream_next(stream));
     CHECK_STR(buf_str(&stream->message), "{\"start\":{}}");
@@ -72,30 +62,30 @@ TEST(watch_plain)
     struct live_stream stream;
 
     live_start(&live);
-    CHECK_INT(mkdir(in(&live, "w"), 0755), 0);
-    CHECK_INT(mkdir(in(&live, "w/sub"), 0755), 0);
+    CHECK_INT(mkdir(live_in(&live, "w"), 0755), 0);
+    CHECK_INT(mkdir(live_in(&live, "w/sub"), 0755), 0);
     watch(&stream, &live, "w", "");
-    put(in(&live, "w/a"), "x");
+    put(live_in(&live, "w/a"), "x");
     expect(&stream, "CREATE", "a");
     expect(&stream, "WRITE", "a");
-    put(in(&live, "w/a"), "y"); /* truncated, then written: the kernel joins the two */
+    put(live_in(&live, "w/a"), "y"); /* truncated, then written: the kernel joins the two */
     expect(&stream, "WRITE", "a");
-    put(in(&live, "w/sub/hidden"), "not watched");
-    CHECK_INT(chmod(in(&live, "w/a"), 0600), 0);
+    put(live_in(&live, "w/sub/hidden"), "not watched");
+    CHECK_INT(chmod(live_in(&live, "w/a"), 0600), 0);
     CHECK(live_stream_next(&stream));
     if (strstr(stream.message.p, "WRITE"))
         CHECK(live_stream_next(&stream));
     CHECK_STR(buf_str(&stream.message),
               "{\"filesystem\":{\"name\":\"a\",\"type\":\"EVENT_TYPE_CHMOD\"}}");
-    CHECK_INT(rename(in(&live, "w/a"), in(&live, "w/b")), 0);
+    CHECK_INT(rename(live_in(&live, "w/a"), live_in(&live, "w/b")), 0);
     expect(&stream, "RENAME", "a");
     expect(&stream, "CREATE", "b");
-    CHECK_INT(unlink(in(&live, "w/b")), 0);
+    CHECK_INT(unlink(live_in(&live, "w/b")), 0);
     expect(&stream, "REMOVE", "b");
-    CHECK_INT(unlink(in(&live, "w/sub/hidden")), 0);
-    CHECK_INT(rmdir(in(&live, "w/sub")), 0);
+    CHECK_INT(unlink(live_in(&live, "w/sub/hidden")), 0);
+    CHECK_INT(rmdir(live_in(&live, "w/sub")), 0);
     expect(&stream, "REMOVE", "sub");
-    CHECK_INT(rmdir(in(&live, "w")), 0);
+    CHECK_INT(rmdir(live_in(&live, "w")), 0);
     expect(&stream, "REMOVE", ".");
     live_stream_close(&stream);
     live_stop(&live);
@@ -118,8 +108,8 @@ TEST(watch_refusals)
     live_stream_finish(&stream);
     CHECK(strstr(stream.last, "invalid_argument") && strstr(stream.last, "not a directory"));
     live_stream_close(&stream);
-    CHECK_INT(symlink("loop", in(&live, "loop")), 0);
-    (void)snprintf(json, sizeof(json), "{\"path\":\"%s\"}", in(&live, "loop"));
+    CHECK_INT(symlink("loop", live_in(&live, "loop")), 0);
+    (void)snprintf(json, sizeof(json), "{\"path\":\"%s\"}", live_in(&live, "loop"));
     CHECK_INT(live_rpc(&live, FS "CreateWatcher", json, &body), 400);
     CHECK_INT(live_rpc(&live, FS "CreateWatcher", "{\"path\":\"/no/such\"}", &body), 404);
     CHECK_INT(live_rpc(&live, FS "CreateWatcher", "{\"path\":\"/tmp\",\"recursive\":7}", &body),
@@ -140,20 +130,20 @@ TEST(watch_link_and_entry)
     char want[300];
 
     live_start(&live);
-    CHECK_INT(mkdir(in(&live, "real"), 0755), 0);
-    CHECK_INT(symlink("real", in(&live, "link")), 0);
+    CHECK_INT(mkdir(live_in(&live, "real"), 0755), 0);
+    CHECK_INT(symlink("real", live_in(&live, "link")), 0);
     watch(&stream, &live, "link", ",\"includeEntry\":true");
-    put(in(&live, "real/f"), "abc");
+    put(live_in(&live, "real/f"), "abc");
     (void)snprintf(want, sizeof(want),
                    "{\"filesystem\":{\"name\":\"f\",\"type\":\"EVENT_TYPE_CREATE\",\"entry\":{"
                    "\"name\":\"f\",\"path\":\"%s\",\"type\":\"FILE_TYPE_FILE\"",
-                   in(&live, "link/f"));
+                   live_in(&live, "link/f"));
     CHECK(live_stream_next(&stream));
     CHECK(str_starts(buf_str(&stream.message), str_of(want)));
     CHECK(live_stream_next(&stream));
     CHECK(strstr(stream.message.p, "EVENT_TYPE_WRITE\",\"entry\""));
     CHECK(strstr(stream.message.p, "\"size\":\"3\""));
-    CHECK_INT(unlink(in(&live, "real/f")), 0);
+    CHECK_INT(unlink(live_in(&live, "real/f")), 0);
     expect(&stream, "REMOVE", "f");
     live_stream_close(&stream);
     live_stop(&live);
@@ -165,29 +155,29 @@ TEST(watch_tree_moves)
     struct live_stream stream;
 
     live_start(&live);
-    CHECK_INT(mkdir(in(&live, "w"), 0755), 0);
-    CHECK_INT(mkdir(in(&live, "w/old"), 0755), 0);
-    CHECK_INT(mkdir(in(&live, "w/old/deep"), 0755), 0);
-    CHECK_INT(mkdir(in(&live, "out"), 0755), 0);
-    put(in(&live, "out/inside"), "x");
+    CHECK_INT(mkdir(live_in(&live, "w"), 0755), 0);
+    CHECK_INT(mkdir(live_in(&live, "w/old"), 0755), 0);
+    CHECK_INT(mkdir(live_in(&live, "w/old/deep"), 0755), 0);
+    CHECK_INT(mkdir(live_in(&live, "out"), 0755), 0);
+    put(live_in(&live, "out/inside"), "x");
     watch(&stream, &live, "w", ",\"recursive\":true");
-    put(in(&live, "w/old/deep/f"), "");
+    put(live_in(&live, "w/old/deep/f"), "");
     expect(&stream, "CREATE", "old/deep/f");
     /* Within the tree: nothing in it is new, and it goes on under the new name. */
-    CHECK_INT(rename(in(&live, "w/old"), in(&live, "w/new")), 0);
+    CHECK_INT(rename(live_in(&live, "w/old"), live_in(&live, "w/new")), 0);
     expect(&stream, "RENAME", "old");
     expect(&stream, "CREATE", "new");
-    put(in(&live, "w/new/deep/g"), "");
+    put(live_in(&live, "w/new/deep/g"), "");
     expect(&stream, "CREATE", "new/deep/g");
     /* Out of it: silence. Into it: all of it is new. */
-    CHECK_INT(rename(in(&live, "w/new"), in(&live, "gone")), 0);
+    CHECK_INT(rename(live_in(&live, "w/new"), live_in(&live, "gone")), 0);
     expect(&stream, "RENAME", "new");
     (void)usleep(60000);
-    put(in(&live, "gone/deep/h"), "");
-    CHECK_INT(rename(in(&live, "out"), in(&live, "w/came")), 0);
+    put(live_in(&live, "gone/deep/h"), "");
+    CHECK_INT(rename(live_in(&live, "out"), live_in(&live, "w/came")), 0);
     expect(&stream, "CREATE", "came");
     expect(&stream, "CREATE", "came/inside");
-    put(in(&live, "w/came/inside"), "y");
+    put(live_in(&live, "w/came/inside"), "y");
     expect(&stream, "WRITE", "came/inside");
     live_stream_close(&stream);
     live_stop(&live);
@@ -252,10 +242,10 @@ TEST_TIMEOUT(watch_burst, 60)
     live_start(&live);
     map_init(&created);
     map_init(&written);
-    CHECK_INT(mkdir(in(&live, "w"), 0755), 0);
+    CHECK_INT(mkdir(live_in(&live, "w"), 0755), 0);
     watch(&stream, &live, "w", ",\"recursive\":true");
-    burst(in(&live, "w"), "");
-    put(in(&live, "w/last"), "");
+    burst(live_in(&live, "w"), "");
+    put(live_in(&live, "w/last"), "");
     while (!last) {
         auto_json json_t *json = NULL;
         struct error err = {0};
@@ -285,7 +275,7 @@ static void create_watcher(const struct live *live, const char *name, const char
     auto_json json_t *answer = NULL;
     struct error err = {0};
 
-    (void)snprintf(json, sizeof(json), "{\"path\":\"%s\"%s}", in(live, name), more);
+    (void)snprintf(json, sizeof(json), "{\"path\":\"%s\"%s}", live_in(live, name), more);
     CHECK_INT(live_rpc(live, FS "CreateWatcher", json, &body), 200);
     CHECK_INT(json_parse(buf_str(&body), &answer, &err), 0);
     CHECK(str_copy(json_get_str(answer, "watcherId"), id, 64));
@@ -310,12 +300,12 @@ TEST_TIMEOUT(watch_polled, 60)
 
     live_start(&live);
     map_init(&created);
-    CHECK_INT(mkdir(in(&live, "w"), 0755), 0);
+    CHECK_INT(mkdir(live_in(&live, "w"), 0755), 0);
     create_watcher(&live, "w", ",\"recursive\":true", id);
     CHECK_INT(get_events(&live, id, &body), 200);
     CHECK_STR(buf_str(&body), "{\"events\":[]}");
-    burst(in(&live, "w"), "");
-    put(in(&live, "w/last"), "");
+    burst(live_in(&live, "w"), "");
+    put(live_in(&live, "w/last"), "");
     while (!last) {
         auto_json json_t *answer = NULL;
         struct error err = {0};
@@ -351,15 +341,15 @@ TEST_TIMEOUT(watch_polled_overflow, 60)
     char id[64], long_name[200];
 
     live_start(&live);
-    CHECK_INT(mkdir(in(&live, "w"), 0755), 0);
+    CHECK_INT(mkdir(live_in(&live, "w"), 0755), 0);
     create_watcher(&live, "w", "", id);
     memset(long_name, 'n', sizeof(long_name));
     memcpy(long_name, "w/", 2);
     long_name[sizeof(long_name) - 1] = '\0';
     /* Each round is two events of about 240 bytes. */
     for (int i = 0; i < 20000; i++) {
-        CHECK_INT(mkdir(in(&live, long_name), 0755), 0);
-        CHECK_INT(rmdir(in(&live, long_name)), 0);
+        CHECK_INT(mkdir(live_in(&live, long_name), 0755), 0);
+        CHECK_INT(rmdir(live_in(&live, long_name)), 0);
     }
     for (int i = 0; i < 100; i++) {
         if (get_events(&live, id, &body) != 200)
@@ -382,14 +372,14 @@ TEST(watch_uploads)
     static const char type[] = "Content-Type: application/octet-stream\r\n";
 
     live_start(&live);
-    CHECK_INT(mkdir(in(&live, "w"), 0755), 0);
+    CHECK_INT(mkdir(live_in(&live, "w"), 0755), 0);
     watch(&stream, &live, "w", ",\"recursive\":true");
-    (void)snprintf(target, sizeof(target), "/files?path=%s", in(&live, "w/d/new"));
+    (void)snprintf(target, sizeof(target), "/files?path=%s", live_in(&live, "w/d/new"));
     CHECK_INT(live_call(&live, "POST", target, type, STR("hello"), &body), 200);
     /* Between them: the directory's own mode and owner. */
     expect_but_chmod(&stream, "CREATE", "d");
     expect_but_chmod(&stream, "CREATE", "d/new");
-    (void)snprintf(target, sizeof(target), "/files?path=%s", in(&live, "w/d/two"));
+    (void)snprintf(target, sizeof(target), "/files?path=%s", live_in(&live, "w/d/two"));
     CHECK_INT(live_call(&live, "POST", target, type, STR("hello"), &body), 200);
     /* Not if it was all there before the directory was watched. */
     do
@@ -400,10 +390,10 @@ TEST(watch_uploads)
     expect(&stream, "WRITE", "d/two");
     CHECK_INT(live_call(&live, "POST", target, type, STR("again"), &body), 200);
     expect(&stream, "WRITE", "d/two");
-    (void)snprintf(target, sizeof(target), "/files?path=%s", in(&live, "w/d/empty"));
+    (void)snprintf(target, sizeof(target), "/files?path=%s", live_in(&live, "w/d/empty"));
     CHECK_INT(live_call(&live, "POST", target, type, STR(""), &body), 200);
     expect(&stream, "CREATE", "d/empty");
-    CHECK_INT(unlink(in(&live, "w/d/empty")), 0);
+    CHECK_INT(unlink(live_in(&live, "w/d/empty")), 0);
     expect(&stream, "REMOVE", "d/empty");
     buf_done(&body);
     live_stream_close(&stream);
@@ -457,12 +447,12 @@ TEST_TIMEOUT(watch_many_and_leaks, 60)
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < 50; i++)
             watch(&streams[i], &live, "", ",\"recursive\":true");
-        put(in(&live, "x"), "1");
+        put(live_in(&live, "x"), "1");
         for (int i = 0; i < 50; i++) {
             expect(&streams[i], "CREATE", "x");
             live_stream_close(&streams[i]);
         }
-        CHECK_INT(unlink(in(&live, "x")), 0);
+        CHECK_INT(unlink(live_in(&live, "x")), 0);
     }
     for (int i = 0; i < 200 && count_fds(&live) > before; i++)
         (void)usleep(10000);

@@ -99,8 +99,9 @@ static void line_key(const struct fetch_request *request, char *out, size_t size
     const char *host = strstr(request->url, "://");
     size_t len = host ? (size_t)(host - request->url) + 3 + strcspn(host + 3, "/?#") : 0;
 
-    (void)snprintf(out, size, "%.*s %s", (int)(len < 200 ? len : 200), request->url,
-                   request->unix_path ? request->unix_path : "");
+    /* A connection to anywhere is none for a call that may only go to public addresses. */
+    (void)snprintf(out, size, "%d %.*s %s", (int)request->reach, (int)(len < 200 ? len : 200),
+                   request->url, request->unix_path ? request->unix_path : "");
 }
 
 static struct fetch_line *take_idle(struct fetch *fetch, const char *key)
@@ -203,14 +204,14 @@ static int finish(struct call *call, struct fetch_line *line, CURLcode code, str
     curl_off_t retry_after = 0;
     long status = 0;
 
+    (void)curl_easy_getinfo(line->easy, CURLINFO_RESPONSE_CODE, &status);
+    (void)curl_easy_getinfo(line->easy, CURLINFO_RETRY_AFTER, &retry_after);
+    out->status = (int)status;
     if (out->body.overflowed)
         return error_set(err, ERROR_LIMIT, "%s %s: the answer is longer than %zu bytes",
                          call->setup.method, call->setup.host, out->body.max);
     if (code != CURLE_OK)
         return fetch_error(&call->setup, line->easy, code, err);
-    (void)curl_easy_getinfo(line->easy, CURLINFO_RESPONSE_CODE, &status);
-    (void)curl_easy_getinfo(line->easy, CURLINFO_RETRY_AFTER, &retry_after);
-    out->status = (int)status;
     if (retry_after > 0)
         out->retry_after_s = retry_after;
     return 0;

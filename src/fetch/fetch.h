@@ -5,7 +5,8 @@
  * Failures: ERROR_UNAVAILABLE (no connection, or it broke), ERROR_TIMEOUT, ERROR_LIMIT (answer
  * longer than response_max), ERROR_INVALID (the URL). Messages name method and host, never headers,
  * query or body: these may hold secrets. Redirects are not followed; only http and https. A POST or
- * PATCH leaves once: when a kept connection ends before the answer the caller decides. */
+ * PATCH leaves once: when a kept connection ends before the answer the caller decides, unless he said
+ * that it is repeatable. */
 #pragma once
 
 #include <stdbool.h>
@@ -24,6 +25,19 @@ void fetch_free(struct fetch *fetch);
 
 enum { FETCH_BODY_LATER = -1 };
 
+/* For URLs that are not the operator's. What is not public: addresses of this host, of private and
+ * link-local networks, and all that is not given out; then ERROR_FORBIDDEN. */
+enum fetch_reach {
+    FETCH_ANYWHERE, /* through a proxy of the environment, when there is one */
+    FETCH_DIRECT,   /* never through a proxy */
+    FETCH_PUBLIC,   /* never through a proxy, and only to public addresses */
+};
+
+static inline enum fetch_reach fetch_reach(bool public_only)
+{
+    return public_only ? FETCH_PUBLIC : FETCH_ANYWHERE;
+}
+
 struct fetch_request {
     const char *method;
     const char *url;       /* http://... or https://... */
@@ -41,14 +55,19 @@ struct fetch_request {
     /* Nothing came for so long = ERROR_TIMEOUT; 0 = never. Of a call: no byte either way. */
     uint32_t idle_ms;
     size_t response_max; /* of a call's body; 0 = 1 MiB */
-    const char *ca_file; /* NULL = the system's */
+    const char *ca_file; /* certificates to trust besides the system's, as PEM; NULL = none */
+    enum fetch_reach reach;
+    bool repeatable; /* a POST or PATCH that may arrive twice */
 };
 
 struct fetch_response {
-    int status;
+    int status;            /* also of an answer that was too long */
     int64_t retry_after_s; /* of the header; -1 = none */
     struct buf body;
 };
+
+/* Whether this is an http or https URL of plain characters, with a host and without a user. */
+bool fetch_url_ok(const char *url);
 
 /* The caller inits nothing and calls fetch_response_done() in any case. */
 int fetch_call(struct fetch *fetch, const struct fetch_request *request, struct fetch_response *out,

@@ -175,6 +175,9 @@ static void begin(struct fetch_hub_stream *stream)
         end_stream(stream, &why);
         return;
     }
+    /* All streams share what is kept, also with those that may go anywhere. */
+    if (stream->request.reach == FETCH_PUBLIC)
+        curl_easy_setopt(stream->easy, CURLOPT_FRESH_CONNECT, 1L);
     curl_easy_setopt(stream->easy, CURLOPT_PRIVATE, stream);
     curl_easy_setopt(stream->easy, CURLOPT_SOCKOPTFUNCTION, on_new_socket);
     curl_easy_setopt(stream->easy, CURLOPT_HEADERFUNCTION, on_header);

@@ -146,3 +146,21 @@ TEST(hub_ends)
     CHECK_INT(inside.ends, 0);
     fetch_rig_free(rig);
 }
+
+TEST(hub_public_only)
+{
+    struct fetch_rig *rig = fetch_rig_new(NULL, answer, NULL);
+    struct fetch_hub *hub = fetch_hub_new();
+    struct seen seen = {.code = -1};
+    struct fetch_request request = {
+        .method = "GET", .url = fetch_rig_url(rig), .reach = FETCH_PUBLIC};
+
+    seen.stream = fetch_hub_open(hub, &request, &events, &seen);
+    for (int i = 0; i < 500 && atomic_load(&seen.code) < 0; i++)
+        (void)usleep(10000);
+    CHECK_INT(seen.code, ERROR_FORBIDDEN);
+    CHECK_INT(fetch_rig_requests(rig), 0);
+    fetch_hub_close(seen.stream);
+    fetch_hub_free(hub);
+    fetch_rig_free(rig);
+}

@@ -18,9 +18,11 @@ enum {
 struct fetch_setup {
     struct curl_slist *headers;
     struct fetch_request request;
-    char method[16];            /* for messages */
-    char host[FETCH_HOST_SIZE]; /* for messages: neither user nor path */
+    char method[16];              /* for messages */
+    char host[FETCH_HOST_SIZE];   /* for messages: neither user nor path */
+    char reason[CURL_ERROR_SIZE]; /* libcurl's own words */
     bool source_failed;
+    bool refused;         /* an address that is not public */
     bool sent, not_again; /* a request that must not be sent twice was about to be */
 };
 
@@ -33,6 +35,8 @@ void fetch_setup_done(struct fetch_setup *setup);
 int fetch_error(const struct fetch_setup *setup, CURL *easy, CURLcode code, struct error *err);
 int fetch_error_timeout(const struct fetch_setup *setup, const char *waiting_for,
                         struct error *err);
+
+void fetch_reach_set(struct fetch_setup *setup, CURL *easy);
 
 /* Follows the lines of a head; true once the final one is complete. */
 bool fetch_head_line(int *status, const char *line, size_t len);

@@ -1,5 +1,6 @@
 /* From a request to the options of a libcurl handle, and from its failures to ours. */
 #include <string.h>
+#include <sys/socket.h>
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
@@ -92,7 +93,8 @@ static int on_request(void *arg, char *to, char *from, int to_port, int from_por
     (void)to_port;
     (void)from_port;
     setup->sent = true;
-    if (!again || (strcmp(setup->method, "POST") != 0 && strcmp(setup->method, "PATCH") != 0))
+    if (!again || setup->request.repeatable ||
+        (strcmp(setup->method, "POST") != 0 && strcmp(setup->method, "PATCH") != 0))
         return CURL_PREREQFUNC_OK;
     setup->not_again = true;
     return CURL_PREREQFUNC_ABORT;
@@ -150,6 +152,7 @@ int fetch_setup(struct fetch_setup *setup, CURL *easy, const struct fetch_reques
     curl_easy_setopt(easy, CURLOPT_USERAGENT, "quicksand/" QUICKSAND_VERSION);
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,
                      (long)(request->connect_ms ? request->connect_ms : FETCH_CONNECT_MS));
+    curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, setup->reason);
     curl_easy_setopt(easy, CURLOPT_HTTPHEADER, setup->headers);
     curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, on_request);
     curl_easy_setopt(easy, CURLOPT_PREREQDATA, setup);
@@ -158,6 +161,8 @@ int fetch_setup(struct fetch_setup *setup, CURL *easy, const struct fetch_reques
     /* A proxy of the environment is for what lies outside. */
     if (request->unix_path || loopback(setup->host))
         curl_easy_setopt(easy, CURLOPT_PROXY, "");
+    fetch_reach_set(setup, easy);
+    /* Instead of the system's file; the system's directory is looked into as before. */
     if (request->ca_file)
         curl_easy_setopt(easy, CURLOPT_CAINFO, request->ca_file);
     set_body(setup, easy, body);
@@ -180,6 +185,12 @@ int fetch_error(const struct fetch_setup *setup, CURL *easy, CURLcode code, stru
     if (setup->not_again)
         return error_set(err, ERROR_UNAVAILABLE, "%s %s: the connection ended before the answer",
                          setup->method, setup->host);
+    if (setup->refused && code == CURLE_COULDNT_CONNECT)
+        return error_set(err, ERROR_FORBIDDEN, "%s %s: not a public address", setup->method,
+                         setup->host);
+    if (code == CURLE_PEER_FAILED_VERIFICATION)
+        return error_set(err, ERROR_UNAVAILABLE, "%s %s: %s", setup->method, setup->host,
+                         setup->reason);
     if (code == CURLE_OPERATION_TIMEDOUT)
         return fetch_error_timeout(setup, "the answer", err);
     /* The scheme was checked before: this is how libcurl names an answer without a head. */

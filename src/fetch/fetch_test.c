@@ -1,11 +1,14 @@
 #include "fetch/fetch.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "fetch/fetch_internal.h"
 #include "fetch/fetch_rig.h"
 
 enum { BIG = 4 * 1024 * 1024 };
@@ -206,14 +209,20 @@ TEST(what_may_not_happen_twice_is_sent_once)
 {
     static const struct {
         const char *method;
+        bool repeatable;
         int result, requests;
-    } cases[] = {{"POST", -1, 2}, {"PATCH", -1, 2}, {"GET", 0, 3}, {"DELETE", 0, 3}};
+    } cases[] = {{"POST", false, -1, 2},
+                 {"PATCH", false, -1, 2},
+                 {"POST", true, 0, 3},
+                 {"GET", false, 0, 3},
+                 {"DELETE", false, 0, 3}};
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         int last = 0;
         struct fetch_rig *rig = fetch_rig_new(NULL, close_second, &last);
         struct fetch *fetch = fetch_new();
-        struct fetch_request request = {.method = cases[i].method, .url = at(rig, "/x")};
+        struct fetch_request request = {
+            .method = cases[i].method, .url = at(rig, "/x"), .repeatable = cases[i].repeatable};
         auto_response struct fetch_response first = {0}, second = {0};
         struct error err = {0};
 
@@ -227,6 +236,50 @@ TEST(what_may_not_happen_twice_is_sent_once)
         fetch_free(fetch);
         fetch_rig_free(rig);
     }
+}
+
+TEST(public_addresses_only)
+{
+    struct fetch_rig *rig = fetch_rig_new(NULL, answer, NULL);
+    struct fetch *fetch = fetch_new();
+    struct fetch_request request = {
+        .method = "POST", .url = at(rig, "/connection"), .reach = FETCH_DIRECT};
+    auto_response struct fetch_response out = {0};
+    auto_free char *name = xasprintf("http://localhost%s/", strrchr(fetch_rig_url(rig), ':'));
+    struct error err = {0};
+
+    CHECK_INT(fetch_call(fetch, &request, &out, &err), 0);
+    request.reach = FETCH_PUBLIC; /* the connection that is kept is not for this */
+    CHECK_INT(fails(fetch, &request, &err), ERROR_FORBIDDEN);
+    request.url = name;
+    CHECK_INT(fails(fetch, &request, &err), ERROR_FORBIDDEN);
+    CHECK_INT(fetch_rig_requests(rig), 1);
+    fetch_free(fetch);
+    fetch_rig_free(rig);
+}
+
+TEST(urls)
+{
+    static const char *const bad[] = {"",
+                                      "ftp://x",
+                                      "http://",
+                                      "http://a b/",
+                                      "http://a/\r\nX: y",
+                                      "http://a:0",
+                                      "http://a:x/",
+                                      "http://a:65536/",
+                                      "http://[::1/x/",
+                                      "http://a/\x7f",
+                                      "http://a/\xc3\xa4",
+                                      "http://u@h/",
+                                      "http://u:p@h/"};
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        if (fetch_url_ok(bad[i]))
+            test_fail(__FILE__, __LINE__, "%s", bad[i]);
+    CHECK(fetch_url_ok("https://example.com"));
+    CHECK(fetch_url_ok("http://[::1]:8080?a=b#c"));
+    CHECK(fetch_url_ok("http://127.0.0.1:1/x"));
 }
 
 TEST(unix_socket)
@@ -443,6 +496,42 @@ TEST(threads)
     for (size_t i = 0; i < 16; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
     CHECK_INT(fetch_rig_requests(rig), 800);
+    fetch_free(fetch);
+    fetch_rig_free(rig);
+}
+
+TEST(public_only)
+{
+    /* Every way to write this host. */
+    static const char *const hosts[] = {
+        "127.0.0.1",          "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "0",
+        "[::ffff:127.0.0.1]", "[::1]", "localhost",  "x@127.0.0.1"};
+    struct fetch_rig *rig = fetch_rig_new(NULL, answer, NULL);
+    struct fetch *fetch = fetch_new();
+    const char *port = strrchr(fetch_rig_url(rig), ':');
+    auto_response struct fetch_response first = {0};
+    struct fetch_stream *stream = NULL;
+    struct error err = {0};
+
+    /* A connection that somebody else was allowed to make is not used either. */
+    CHECK_INT(fetch_call(fetch,
+                         &(struct fetch_request){.method = "GET", .url = at(rig, "/connection")},
+                         &first, &err),
+              0);
+    for (size_t i = 0; i < sizeof(hosts) / sizeof(hosts[0]); i++) {
+        auto_response struct fetch_response out = {0};
+        char text[160];
+        struct fetch_request request = {.method = "POST", .url = text, .reach = FETCH_PUBLIC};
+
+        (void)snprintf(text, sizeof(text), "http://%s%s/connection", hosts[i], port);
+        err = (struct error){0};
+        CHECK_INT(fetch_call(fetch, &request, &out, &err), -1);
+        /* Where there is no IPv6 its loopback is not even tried. */
+        if (err.code != ERROR_FORBIDDEN && !(err.code == ERROR_UNAVAILABLE && hosts[i][0] == '['))
+            test_fail(__FILE__, __LINE__, "%s: %s", text, err.message);
+        CHECK_INT(fetch_open(fetch, &request, &stream, &err), -1);
+    }
+    CHECK_INT(fetch_rig_requests(rig), 1);
     fetch_free(fetch);
     fetch_rig_free(rig);
 }

@@ -7,6 +7,24 @@
 
 static struct rig rig;
 
+/* The one connection of most tests. */
+static int fd, errnum;
+static struct buf out;
+
+static void begin(void)
+{
+    rig_start(&rig, &rig_config);
+    fd = rig_connect(&rig);
+    buf_init(&out, 10000);
+}
+
+static void end(void)
+{
+    (void)close(fd);
+    buf_done(&out);
+    rig_stop(&rig);
+}
+
 static void on_whole_body(struct http_exchange *ex, struct str body, void *arg)
 {
     (void)arg;
@@ -15,12 +33,7 @@ static void on_whole_body(struct http_exchange *ex, struct str body, void *arg)
 
 TEST(server_half_closed_client_gets_its_answer)
 {
-    int fd, errnum;
-    struct buf out;
-
-    rig_start(&rig, &rig_config);
-    fd = rig_connect(&rig);
-    buf_init(&out, 10000);
+    begin();
     rig_send(&rig, fd, STR("POST /later HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nab"));
     (void)shutdown(fd, SHUT_WR);
     rig_wait_ms(&rig, 30);
@@ -40,15 +53,11 @@ TEST(server_half_closed_client_gets_its_answer)
     CHECK_INT(out.len, 0);
     CHECK_INT(seen.dones, 2);
     CHECK_INT(seen.finishes, 1);
-    (void)close(fd);
-    buf_done(&out);
-    rig_stop(&rig);
+    end();
 }
 
 TEST(server_sees_a_closed_unix_client)
 {
-    int fd;
-
     rig_start_unix(&rig, &rig_config);
     fd = rig_connect(&rig);
     rig_send(&rig, fd, STR("GET /later HTTP/1.1\r\nHost: h\r\n\r\n"));
@@ -65,7 +74,6 @@ TEST(server_sees_a_closed_unix_client)
 TEST(server_sees_a_reset_after_a_half_close)
 {
     struct linger hard = {.l_onoff = 1, .l_linger = 0};
-    int fd;
 
     rig_start(&rig, &rig_config);
     fd = rig_connect(&rig);
@@ -83,12 +91,7 @@ TEST(server_sees_a_reset_after_a_half_close)
 
 TEST(server_ignores_urgent_data)
 {
-    int fd, errnum;
-    struct buf out;
-
-    rig_start(&rig, &rig_config);
-    fd = rig_connect(&rig);
-    buf_init(&out, 10000);
+    begin();
     rig_send(&rig, fd, STR("GET /later HTTP/1.1\r\nHost: h\r\n\r\n"));
     rig_wait_ms(&rig, 5);
     rig_send(&rig, fd, STR("GET /hello HTTP/1.1\r\nHost: h\r\n\r\n"));
@@ -99,16 +102,11 @@ TEST(server_ignores_urgent_data)
     rig_reply(seen.kept, STR("first"));
     rig_read(&rig, fd, "hello", &out, &errnum);
     CHECK_INT(errnum, 0);
-    (void)close(fd);
-    buf_done(&out);
-    rig_stop(&rig);
+    end();
 }
 
 TEST(server_backpressure_out)
 {
-    int fd, errnum;
-    struct buf out;
-
     rig_start(&rig, &rig_config);
     fd = rig_connect(&rig);
     buf_init(&out, RIG_BIG + 1000);
@@ -118,9 +116,7 @@ TEST(server_backpressure_out)
     rig_read(&rig, fd, NULL, &out, &errnum);
     CHECK_INT(errnum, 0);
     CHECK(out.len > RIG_BIG && out.len < RIG_BIG + 400);
-    (void)close(fd);
-    buf_done(&out);
-    rig_stop(&rig);
+    end();
 }
 
 TEST(server_backpressure_in)
@@ -128,12 +124,9 @@ TEST(server_backpressure_in)
     enum { LEN = 4 * 1024 * 1024 };
     char *body = xcalloc(1, LEN);
     size_t sent = 0;
-    int fd, errnum, before;
-    struct buf out;
+    int before;
 
-    rig_start(&rig, &rig_config);
-    fd = rig_connect(&rig);
-    buf_init(&out, 10000);
+    begin();
     rig_send(&rig, fd,
              STR("POST /pause HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
                  "Content-Length: 4194304\r\n\r\n"));
@@ -164,9 +157,6 @@ TEST(server_backpressure_in)
 
 TEST(server_sends_files)
 {
-    int fd, errnum;
-    struct buf out;
-
     rig_start(&rig, &rig_config);
     fd = rig_connect(&rig);
     buf_init(&out, RIG_BIG + 1000);
@@ -176,37 +166,23 @@ TEST(server_sends_files)
     CHECK(str_ends(buf_str(&out), STR("fffftail")));
     CHECK_INT((ptrdiff_t)out.len - str_find_str(buf_str(&out), STR("\r\n\r\n")) - 4,
               RIG_BIG - 10 + 4);
-    (void)close(fd);
-    buf_done(&out);
-    rig_stop(&rig);
+    end();
 }
 
 TEST(server_short_body_breaks_the_connection)
 {
-    int fd, errnum;
-    struct buf out;
-
-    rig_start(&rig, &rig_config);
-    fd = rig_connect(&rig);
-    buf_init(&out, 10000);
+    begin();
     rig_send(&rig, fd, STR("GET /short HTTP/1.1\r\nHost: h\r\n\r\n"));
     rig_read(&rig, fd, NULL, &out, &errnum);
     CHECK_INT(errnum, ECONNRESET);
     CHECK_INT(seen.dones, 1);
     CHECK_INT(seen.finishes, 0);
-    (void)close(fd);
-    buf_done(&out);
-    rig_stop(&rig);
+    end();
 }
 
 TEST(server_abort_resets)
 {
-    int fd, errnum;
-    struct buf out;
-
-    rig_start(&rig, &rig_config);
-    fd = rig_connect(&rig);
-    buf_init(&out, 10000);
+    begin();
     rig_send(&rig, fd, STR("GET /later HTTP/1.1\r\nHost: h\r\n\r\n"));
     rig_wait_ms(&rig, 10);
     http_begin(seen.kept, 200, NULL, 0, -1);
@@ -219,39 +195,26 @@ TEST(server_abort_resets)
     CHECK_INT(errnum, ECONNRESET);
     CHECK_INT(seen.dones, 1);
     CHECK_INT(seen.finishes, 0);
-    (void)close(fd);
-    buf_done(&out);
-    rig_stop(&rig);
+    end();
 }
 
 TEST(server_begin_is_flushed_without_a_write)
 {
-    int fd, errnum;
-    struct buf out;
-
-    rig_start(&rig, &rig_config);
-    fd = rig_connect(&rig);
-    buf_init(&out, 10000);
+    begin();
     rig_send(&rig, fd, STR("GET /later HTTP/1.1\r\nHost: h\r\n\r\n"));
     rig_wait_ms(&rig, 10);
     http_begin(seen.kept, 200, NULL, 0, -1);
     rig_read(&rig, fd, "chunked\r\n\r\n", &out, &errnum);
     CHECK_INT(errnum, 0);
-    (void)close(fd);
-    buf_done(&out);
-    rig_stop(&rig);
+    end();
     CHECK_INT(seen.dones, 1);
 }
 
 TEST(server_raw_answers)
 {
     struct http_header length = {STR("Content-Length"), STR("2")};
-    int fd, errnum;
-    struct buf out;
 
-    rig_start(&rig, &rig_config);
-    fd = rig_connect(&rig);
-    buf_init(&out, 10000);
+    begin();
     for (int i = 0; i < 2; i++) { /* framed: seen.kept open; unframed: seen.ended by closing */
         rig_send(&rig, fd, STR("GET /later HTTP/1.1\r\nHost: h\r\n\r\n"));
         rig_wait_ms(&rig, 10);
@@ -264,14 +227,12 @@ TEST(server_raw_answers)
             CHECK_STR(buf_str(&out), "HTTP/1.1 299 Fi ne\r\nContent-Length: 2\r\n\r\nok");
         buf_clear(&out);
     }
-    (void)close(fd);
-    buf_done(&out);
-    rig_stop(&rig);
+    end();
 }
 
 TEST(server_detach)
 {
-    int fd, own;
+    int own;
     char bytes[16];
     struct buf rest;
 
@@ -320,8 +281,7 @@ static void on_idle(void *arg)
 
 TEST(server_drain)
 {
-    int idle, busy, errnum;
-    struct buf out;
+    int idle, busy;
 
     rig_start(&rig, &rig_config);
     idle = rig_connect(&rig);
@@ -347,8 +307,6 @@ TEST(server_drain)
 
 TEST(server_free_ends_exchanges)
 {
-    int fd;
-
     rig_start(&rig, &rig_config);
     fd = rig_connect(&rig);
     rig_send(&rig, fd, STR("GET /later HTTP/1.1\r\nHost: h\r\n\r\n"));

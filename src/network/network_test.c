@@ -32,16 +32,9 @@ static char run_dir[64];
 static const char *const resolvers[] = {"10.9.9.9", "198.51.100.53"};
 static struct network_config config = {
     .instance = "0badcafe", .run_dir = run_dir, .resolvers = resolvers, .resolver_count = 2};
-static struct error err;
 static int internet_ns, host_ns;
 static int internet_listener, host_listener, gateway_listener;
 static struct network *network;
-
-#define OK(call)                                                         \
-    do {                                                                 \
-        if ((call) < 0)                                                  \
-            test_fail(__FILE__, __LINE__, "%s: %s", #call, err.message); \
-    } while (0)
 
 static void remove_run_dir(void)
 {
@@ -598,16 +591,12 @@ TEST(bad_configurations_are_refused)
     struct network_config bad = config;
 
     bad.instance = "Nonsense";
-    CHECK_INT(network_open(&bad, &network, &err), -1);
-    CHECK_INT(err.code, ERROR_INVALID);
+    FAILS(network_open(&bad, &network, &err), ERROR_INVALID);
     bad = config;
     bad.resolver_count = 1;
     bad.resolvers = loopback;
-    CHECK_INT(network_open(&bad, &network, &err), -1);
-    CHECK_INT(err.code, ERROR_INVALID);
+    FAILS(network_open(&bad, &network, &err), ERROR_INVALID);
     bad.resolvers = words;
-    CHECK_INT(network_open(&bad, &network, &err), -1);
-    CHECK_INT(err.code, ERROR_INVALID);
-    CHECK_INT(network_connect(NULL, NETWORK_SLOT_MAX + 1, -1, true, &err), -1);
-    CHECK_INT(err.code, ERROR_INVALID);
+    FAILS(network_open(&bad, &network, &err), ERROR_INVALID);
+    FAILS(network_connect(NULL, NETWORK_SLOT_MAX + 1, -1, true, &err), ERROR_INVALID);
 }

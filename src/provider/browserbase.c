@@ -262,29 +262,7 @@ static int bb_kill(struct provider *provider, const struct provider_ref *ref, st
 
 /* ---- find ---- */
 
-static bool has_labels(const struct provider_sandbox *box, const struct provider_label *labels,
-                       size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        bool found = false;
-
-        for (size_t j = 0; j < box->label_count && !found; j++)
-            found = str_eq(box->labels[j].name, labels[i].name) &&
-                    str_eq(box->labels[j].value, labels[i].value);
-        if (!found)
-            return false;
-    }
-    return true;
-}
-
-static int newest_first(const void *a, const void *b)
-{
-    const struct provider_sandbox *x = a, *y = b;
-
-    return (x->started_at_us < y->started_at_us) - (x->started_at_us > y->started_at_us);
-}
-
-/* The service's query names one member; the others are compared here, as is that one. */
+/* The service's query names one member; all are compared in provider_find(). */
 static int find_path(struct browserbase *bb, const struct provider_label *labels, size_t count,
                      struct buf *path, struct error *err)
 {
@@ -332,11 +310,9 @@ static int bb_find(struct provider *provider, struct str team_id,
         struct provider_sandbox *box = &(*out)[*out_count];
 
         read_session(item, arena, box);
-        if (rest_id_valid(box->id) && !is_over(json_get_str(item, "status")) &&
-            has_labels(box, labels, label_count))
+        if (rest_id_valid(box->id) && !is_over(json_get_str(item, "status")))
             (*out_count)++;
     }
-    qsort(*out, *out_count, sizeof(**out), newest_first);
     return 0;
 }
 

@@ -1,26 +1,13 @@
 /* The Browserbase provider against a server that writes down what it is asked. */
-#include <pthread.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
-#include "fetch/fetch.h"
-#include "fetch/fetch_rig.h"
-#include "provider/provider.h"
+#include "provider/provider_test_far.h"
 #include "json/json_shape.h"
 
-static struct {
-    pthread_mutex_t mutex;
-    const char *status;
-    const char *mode;
-    struct buf seen; /* "METHOD target|key body\n" */
-} fake = {.mutex = PTHREAD_MUTEX_INITIALIZER, .status = "RUNNING"};
+static const char *status = "RUNNING"; /* of the sessions */
 
-static struct fetch *fetch;
-static struct fetch_rig *rig;
-static struct provider *provider;
-static struct arena arena;
-static struct error err;
 static const struct provider_ref ref = {.id = STR_INIT("s-1")};
 
 #define ONE                                                                               \
@@ -28,48 +15,33 @@ static const struct provider_ref ref = {.id = STR_INIT("s-1")};
     "\"connectUrl\":\"wss://connect.example/?k=1\",\"userMetadata\":{\"key\":\"conv:1\"," \
     "\"other\":\"%s\"}}"
 
-static bool misbehave(struct fetch_rig_exchange *ex)
-{
-    if (!fake.mode)
-        return false;
-    if (strcmp(fake.mode, "500") == 0) {
-        fetch_rig_answer(ex, 500, NULL, STR("{\"message\":\"on fire\"}"));
-    } else if (strcmp(fake.mode, "429") == 0) {
-        fetch_rig_answer(ex, 429, "Retry-After: 60\r\n",
-                         STR("{\"statusCode\":429,\"error\":\"Too Many Requests\","
-                             "\"message\":\"max concurrent sessions\"}"));
-    } else if (strcmp(fake.mode, "401") == 0) {
-        fetch_rig_answer(ex, 401, NULL, STR("no"));
-    } else if (strcmp(fake.mode, "404") == 0) {
-        fetch_rig_answer(ex, 404, NULL, STR("{\"message\":\"Session not found\"}"));
-    } else if (strcmp(fake.mode, "garbage") == 0) {
-        fetch_rig_answer(ex, 200, NULL, STR("]["));
-    } else if (strcmp(fake.mode, "half") == 0) {
-        fetch_rig_send(ex, STR("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"id"));
-        ex->close = true;
-    } else if (strcmp(fake.mode, "no url") == 0) {
-        fetch_rig_answer(ex, 200, NULL, STR("{\"id\":\"s-1\",\"status\":\"RUNNING\"}"));
-    } else if (strcmp(fake.mode, "released") == 0 && ex->method[0] == 'P') {
-        fetch_rig_answer(ex, 400, NULL, STR("{\"message\":\"already completed\"}"));
-    } else {
-        return false;
-    }
-    return true;
-}
+static const struct far_answer bad_answers[] = {
+    {"500", 500, "{\"message\":\"on fire\"}"},
+    {"429", 429,
+     "{\"statusCode\":429,\"error\":\"Too Many Requests\",\"message\":\"max concurrent sessions\"}",
+     "Retry-After: 60\r\n"},
+    {"401", 401, "no"},
+    {"404", 404, "{\"message\":\"Session not found\"}"},
+    {"garbage", 200, "]["},
+    {"half", FAR_HALF},
+    {"no url", 200, "{\"id\":\"s-1\",\"status\":\"RUNNING\"}"},
+    {0},
+};
+static const struct far_answer bad_post[] = {
+    {"released", 400, "{\"message\":\"already completed\"}"},
+    {0},
+};
 
 static void answer(struct fetch_rig_exchange *ex, void *arg)
 {
-    auto_free char *one = xasprintf(ONE, "s-1", fake.status, "x");
-    auto_free char *two = xasprintf(ONE, "s-2", fake.status, "y");
+    auto_free char *one = xasprintf(ONE, "s-1", status, "x");
+    auto_free char *two = xasprintf(ONE, "s-2", status, "y");
     auto_free char *list = xasprintf("[%s,%s]", two, one);
     struct str target = str_of(ex->target);
 
     (void)arg;
-    (void)pthread_mutex_lock(&fake.mutex);
-    (void)buf_printf(&fake.seen, "%s %s|%.*s %.*s\n", ex->method, ex->target,
-                     STR_ARG(fetch_rig_header(ex, "x-bb-api-key")), STR_ARG(buf_str(&ex->body)));
-    (void)pthread_mutex_unlock(&fake.mutex);
-    if (misbehave(ex))
+    far_note(ex, "|%.*s", STR_ARG(fetch_rig_header(ex, "x-bb-api-key")));
+    if (far_misbehaves(ex, bad_answers) || (ex->method[0] == 'P' && far_misbehaves(ex, bad_post)))
         return;
     fetch_rig_answer(ex, 200, NULL,
                      str_of(str_starts(target, STR("/v1/sessions?"))  ? list
@@ -84,27 +56,9 @@ static void open_all(void)
     struct provider_config config = {
         .name = "bb", .type = "browserbase", .api_key = "bb_k", .options = options};
 
-    buf_init(&fake.seen, 1 << 20);
-    fetch = fetch_new();
-    rig = fetch_rig_new(NULL, answer, NULL);
+    far_begin(NULL, answer);
     config.api_url = fetch_rig_url(rig);
-    config.fetch = fetch;
-    CHECK_INT(provider_new(&config, &provider, &err), 0);
-}
-
-static void close_all(void)
-{
-    provider_free(provider);
-    fetch_rig_free(rig);
-    fetch_free(fetch);
-    arena_done(&arena);
-    buf_done(&fake.seen);
-}
-
-static void saw(const char *expected)
-{
-    if (str_find_str(buf_str(&fake.seen), str_of(expected)) < 0)
-        test_fail(__FILE__, __LINE__, "no '%s' in:\n%s", expected, fake.seen.p);
+    far_open(&config);
 }
 
 TEST(browserbase_create)
@@ -134,7 +88,7 @@ TEST(browserbase_create)
     saw("\"browserSettings\":{\"solveCaptchas\":true,\"viewport\":{\"width\":1920,\"height\":1080}"
         "}");
     saw("\"userMetadata\":{\"key\":\"conv:1\"}");
-    close_all();
+    far_end();
 }
 
 TEST(browserbase_find_and_get)
@@ -156,10 +110,10 @@ TEST(browserbase_find_and_get)
     CHECK_INT(err.code, ERROR_INVALID);
     CHECK_INT(provider_connect(provider, &ref, 60, &arena, &box, &err), 0);
     CHECK_STR(box.cdp_url, "wss://connect.example/?k=1");
-    fake.status = "COMPLETED";
+    status = "COMPLETED";
     CHECK_INT(provider_get(provider, &ref, &arena, &box, &err), -1);
     CHECK_INT(err.code, ERROR_NOT_FOUND);
-    close_all();
+    far_end();
 }
 
 TEST(browserbase_release)
@@ -167,13 +121,13 @@ TEST(browserbase_release)
     open_all();
     CHECK_INT(provider_kill(provider, &ref, &err), 0);
     saw("POST /v1/sessions/s-1|bb_k {\"status\":\"REQUEST_RELEASE\",\"projectId\":\"p1\"}");
-    fake.mode = "404";
+    misbehaviour = "404";
     CHECK_INT(provider_kill(provider, &ref, &err), 0);
-    fake.mode = "released";
+    misbehaviour = "released";
     CHECK_INT(provider_kill(provider, &ref, &err), -1); /* it says so, but the session runs */
-    fake.status = "COMPLETED";
+    status = "COMPLETED";
     CHECK_INT(provider_kill(provider, &ref, &err), 0);
-    close_all();
+    far_end();
 }
 
 TEST(browserbase_has_only_cdp)
@@ -192,7 +146,7 @@ TEST(browserbase_has_only_cdp)
     CHECK_INT(provider_snapshot(provider, &ref, "x", &arena, &snapshot, &err), -1);
     CHECK_INT(err.code, ERROR_UNSUPPORTED);
     CHECK_INT(fetch_rig_requests(rig), 0);
-    close_all();
+    far_end();
 }
 
 TEST(browserbase_misbehaviour)
@@ -213,7 +167,7 @@ TEST(browserbase_misbehaviour)
 
     open_all();
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        fake.mode = cases[i].mode;
+        misbehaviour = cases[i].mode;
         CHECK_INT(provider_create(provider, &spec, &arena, &box, &err), -1);
         if (err.code != cases[i].code || !strstr(err.message, cases[i].part))
             test_fail(__FILE__, __LINE__, "%s: %s %s", cases[i].mode, error_code_name(err.code),
@@ -225,7 +179,7 @@ TEST(browserbase_misbehaviour)
     spec.label_count = 1;
     CHECK_INT(provider_create(provider, &spec, &arena, &box, &err), -1);
     CHECK_INT(err.code, ERROR_LIMIT);
-    close_all();
+    far_end();
 }
 
 /* Against the real service, only with a key: one session, released at once. */
@@ -239,15 +193,12 @@ TEST_TIMEOUT(browserbase_live, 120)
 
     if (!key || !key[0])
         test_skip("BROWSERBASE_API_KEY is not set");
-    fetch = fetch_new();
     config.api_key = key;
-    config.fetch = fetch;
-    CHECK_INT(provider_new(&config, &provider, &err), 0);
+    far_open(&config);
     if (provider_create(provider, &spec, &arena, &box, &err) < 0)
         test_fail(__FILE__, __LINE__, "%s", err.message);
     live = (struct provider_ref){.id = box.id};
     CHECK_INT(provider_kill(provider, &live, &err), 0);
     CHECK(str_starts(box.cdp_url, STR("wss://")));
-    provider_free(provider);
-    fetch_free(fetch);
+    far_end();
 }

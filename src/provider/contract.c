@@ -1,10 +1,9 @@
-/* What every provider must do, tried on a real one: provider_contract '{"type":"docker", ...}'
+/* What every provider must do, tried on a real one.
  *
- * The argument is a provider's record as in the configuration, with two members more: "image" for what
- * sandboxes start from and "only", part of the names of the checks to run. Prints a line for each
- * check and ends with 0 when none failed. Checks of what the provider does not declare try that it is
- * refused. One sandbox serves most of them; all that was made is killed at the end. */
-#include <signal.h>
+ * The record is a provider's as in the configuration, with two members more: "image" for what
+ * sandboxes start from and "only", part of the names of the checks to run. Checks of what the provider
+ * does not declare try that it is refused. One sandbox serves most of them; all that was made is killed
+ * at the end. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,14 +105,18 @@ int contract_sh(struct contract *contract, const char *script, struct contract_r
 int contract_create(struct contract *contract, const struct provider_spec *spec,
                     struct provider_ref *out, struct error *err)
 {
+    struct provider_spec of_team = *spec;
     struct provider_sandbox sandbox;
 
     if (contract->made_count == CONTRACT_SANDBOXES_MAX)
         return error_set(err, ERROR_LIMIT, "too many sandboxes");
-    if (provider_create(contract->provider, spec, &contract->arena, &sandbox, err) < 0)
+    of_team.team_id = contract->team_id;
+    if (provider_create(contract->provider, &of_team, &contract->arena, &sandbox, err) < 0)
         return -1;
-    *out =
-        (struct provider_ref){.id = sandbox.id, .token = sandbox.token, .address = sandbox.address};
+    *out = (struct provider_ref){.team_id = contract->team_id,
+                                 .id = sandbox.id,
+                                 .token = sandbox.token,
+                                 .address = sandbox.address};
     contract->made[contract->made_count++] = *out;
     return 0;
 }
@@ -156,7 +159,8 @@ static char *text_of(const json_t *record, const char *name)
     return value.p ? str_dup(value) : xstrdup("");
 }
 
-static int open_provider(struct contract *contract, const json_t *record, struct error *err)
+static int open_provider(struct contract *contract, const json_t *record,
+                         const struct provider_embedded *embedded, struct error *err)
 {
     auto_free char *name = text_of(record, "name"), *type = text_of(record, "type");
     auto_free char *api_url = text_of(record, "api_url"), *domain = text_of(record, "domain");
@@ -168,27 +172,22 @@ static int open_provider(struct contract *contract, const json_t *record, struct
                                                   .domain = domain,
                                                   .api_key = api_key,
                                                   .options = record,
-                                                  .fetch = contract->fetch},
+                                                  .fetch = contract->fetch,
+                                                  .embedded = embedded},
                         &contract->provider, err);
 }
 
-int main(int argc, char **argv)
+int contract_try(const json_t *record, const struct provider_embedded *embedded, struct str team_id)
 {
-    static struct contract contract;
-    json_t *record = NULL;
+    struct contract contract = {.team_id = team_id, .fetch = fetch_new()};
     struct error err = {0};
 
-    (void)signal(SIGPIPE, SIG_IGN);
-    if (argc != 2 || json_parse(str_of(argv[1]), &record, &err) < 0) {
-        (void)fprintf(stderr, "usage: provider_contract PROVIDER_JSON\n%s\n", err.message);
-        return 2;
-    }
-    contract.fetch = fetch_new();
     contract.image = json_get_str(record, "image");
     contract.only = json_string_value(json_object_get(record, "only"));
     id_hex(contract.key, 8);
-    if (open_provider(&contract, record, &err) < 0) {
+    if (open_provider(&contract, record, embedded, &err) < 0) {
         (void)fprintf(stderr, "%s\n", err.message);
+        fetch_free(contract.fetch);
         return 2;
     }
     contract.features = provider_caps(contract.provider)->features;
@@ -202,7 +201,7 @@ int main(int argc, char **argv)
     provider_free(contract.provider);
     fetch_free(contract.fetch);
     arena_done(&contract.arena);
-    json_decref(record);
     (void)printf("%d passed, %d failed, %d skipped\n", tally.passed, tally.failed, tally.skipped);
+    (void)fflush(stdout);
     return tally.failed ? 1 : 0;
 }

@@ -8,6 +8,7 @@ enum { CONTRACT_SANDBOXES_MAX = 16 };
 
 struct contract {
     struct provider *provider;
+    struct str team_id; /* embedded engine only */
     struct fetch *fetch;
     struct arena arena;
     unsigned features;
@@ -26,6 +27,11 @@ struct contract_check {
 
 extern const struct contract_check contract_checks[], contract_file_checks[],
     contract_life_checks[];
+
+/* All checks on the provider of this record. A line for each check on standard output, the numbers in
+ * the last one. 0 = none failed, 2 = there is no such provider. */
+int contract_try(const json_t *record, const struct provider_embedded *embedded,
+                 struct str team_id);
 
 struct contract_result {
     struct buf out, errors;

@@ -196,8 +196,8 @@ static void check_pause(struct contract *contract)
         struct provider_sandbox *found;
         size_t count;
 
-        MUST_OK(provider_find(contract->provider, STR_NONE, &label, 1, &contract->arena, &found,
-                              &count, &err),
+        MUST_OK(provider_find(contract->provider, contract->team_id, &label, 1, &contract->arena,
+                              &found, &count, &err),
                 err);
         MUST_INT(count, 1);
         MUST_INT(found[0].state, PROVIDER_PAUSED);
@@ -243,8 +243,10 @@ static void check_snapshot(struct contract *contract)
     MUST_OK(ran, err);
     MUST_STR(buf_str(&result.out), "snapped\n");
     MUST_OK(provider_kill(contract->provider, &copy, &err), err);
-    MUST_OK(provider_snapshot_delete(contract->provider, STR_NONE, spec.snapshot, &err), err);
-    MUST_OK(provider_snapshot_delete(contract->provider, STR_NONE, spec.snapshot, &err), err);
+    MUST_OK(provider_snapshot_delete(contract->provider, contract->team_id, spec.snapshot, &err),
+            err);
+    MUST_OK(provider_snapshot_delete(contract->provider, contract->team_id, spec.snapshot, &err),
+            err);
 }
 
 static void check_endpoint(struct contract *contract)
@@ -284,8 +286,8 @@ static void check_kill(struct contract *contract)
         size_t count;
 
         err = (struct error){0};
-        MUST_OK(provider_find(contract->provider, STR_NONE, &label, 1, &contract->arena, &found,
-                              &count, &err),
+        MUST_OK(provider_find(contract->provider, contract->team_id, &label, 1, &contract->arena,
+                              &found, &count, &err),
                 err);
         MUST_INT(count, 0);
     }

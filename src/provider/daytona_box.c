@@ -276,29 +276,6 @@ int daytona_create(struct provider *provider, const struct provider_spec *spec, 
 
 /* ---- find, get ---- */
 
-static bool has_labels(const struct provider_sandbox *box, const struct provider_label *labels,
-                       size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        bool found = false;
-
-        for (size_t j = 0; j < box->label_count && !found; j++)
-            found = str_eq(box->labels[j].name, labels[i].name) &&
-                    str_eq(box->labels[j].value, labels[i].value);
-        if (!found)
-            return false;
-    }
-    return true;
-}
-
-static int newest_first(const void *a, const void *b)
-{
-    const struct provider_sandbox *x = a, *y = b;
-
-    return (x->started_at_us < y->started_at_us) - (x->started_at_us > y->started_at_us);
-}
-
-/* One page; the filter is checked again here, a service that ignores it must not hand us strangers. */
 static int find_page(struct daytona *daytona, const char *labels_json, struct str cursor,
                      json_t **out, struct error *err)
 {
@@ -349,15 +326,13 @@ int daytona_find(struct provider *provider, struct str team_id, const struct pro
             struct provider_sandbox *box = &(*out)[*out_count];
 
             read_box(item, arena, box);
-            if (rest_id_valid(box->id) && box->state != PROVIDER_ENDED &&
-                has_labels(box, labels, label_count))
+            if (rest_id_valid(box->id) && box->state != PROVIDER_ENDED)
                 (*out_count)++;
         }
         cursor = arena_str(arena, json_get_str(answer, "nextCursor"));
         if (!cursor.len)
             break;
     }
-    qsort(*out, *out_count, sizeof(**out), newest_first);
     return 0;
 }
 

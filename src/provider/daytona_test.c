@@ -1,58 +1,31 @@
 /* The Daytona provider against a server that writes down what it is asked and answers as told. */
-#include <pthread.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "fetch/fetch.h"
-#include "fetch/fetch_rig.h"
 #include "provider/daytona.h"
+#include "provider/provider_test_far.h"
 #include "json/json_shape.h"
 
 static struct {
-    pthread_mutex_t mutex;
     const char *state; /* of the sandbox */
-    const char *mode;  /* how to misbehave; NULL = not */
     int until_started; /* so many looks until it has started */
-    struct buf seen;   /* "METHOD target|key|organisation body\n" */
-} fake = {.mutex = PTHREAD_MUTEX_INITIALIZER, .state = "started"};
+} fake = {.state = "started"};
 
-static struct fetch *fetch;
-static struct fetch_rig *rig;
-static struct provider *provider;
-static struct arena arena;
-static struct error err;
 static const struct provider_ref ref = {.id = STR_INIT("sb-1")};
 
-static bool misbehave(struct fetch_rig_exchange *ex)
-{
-    if (!fake.mode)
-        return false;
-    if (strcmp(fake.mode, "hang") == 0) {
-        while (!fetch_rig_stopping(ex->rig))
-            (void)usleep(10000);
-        ex->close = true;
-    } else if (strcmp(fake.mode, "500") == 0) {
-        fetch_rig_answer(ex, 500, NULL, STR("{\"statusCode\":500,\"message\":\"on fire\"}"));
-    } else if (strcmp(fake.mode, "429") == 0) {
-        fetch_rig_answer(ex, 429, "Retry-After: 9\r\n", STR("{\"message\":\"total CPU limit\"}"));
-    } else if (strcmp(fake.mode, "401") == 0) {
-        fetch_rig_answer(ex, 401, NULL, STR("{\"message\":\"bad key\"}"));
-    } else if (strcmp(fake.mode, "404") == 0) {
-        fetch_rig_answer(ex, 404, NULL, STR("{\"message\":\"no such sandbox\"}"));
-    } else if (strcmp(fake.mode, "garbage") == 0) {
-        fetch_rig_answer(ex, 200, NULL, STR("<html>{"));
-    } else if (strcmp(fake.mode, "bad id") == 0) {
-        fetch_rig_answer(ex, 200, NULL, STR("{\"id\":\"../../x\",\"state\":\"started\"}"));
-    } else if (strcmp(fake.mode, "half") == 0) {
-        fetch_rig_send(ex, STR("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"id"));
-        ex->close = true;
-    } else {
-        return false;
-    }
-    return true;
-}
+static const struct far_answer bad_answers[] = {
+    {"hang", FAR_HANGS},
+    {"500", 500, "{\"statusCode\":500,\"message\":\"on fire\"}"},
+    {"429", 429, "{\"message\":\"total CPU limit\"}", "Retry-After: 9\r\n"},
+    {"401", 401, "{\"message\":\"bad key\"}"},
+    {"404", 404, "{\"message\":\"no such sandbox\"}"},
+    {"garbage", 200, "<html>{"},
+    {"bad id", 200, "{\"id\":\"../../x\",\"state\":\"started\"}"},
+    {"half", FAR_HALF},
+    {0},
+};
 
 static char *box_json(const char *state)
 {
@@ -117,13 +90,9 @@ static void answer(struct fetch_rig_exchange *ex, void *arg)
     struct str target = str_of(ex->target);
 
     (void)arg;
-    (void)pthread_mutex_lock(&fake.mutex);
-    (void)buf_printf(&fake.seen, "%s %s|%.*s|%.*s %.*s\n", ex->method, ex->target,
-                     STR_ARG(fetch_rig_header(ex, "authorization")),
-                     STR_ARG(fetch_rig_header(ex, "x-daytona-organization-id")),
-                     STR_ARG(buf_str(&ex->body)));
-    (void)pthread_mutex_unlock(&fake.mutex);
-    if (misbehave(ex))
+    far_note(ex, "|%.*s|%.*s", STR_ARG(fetch_rig_header(ex, "authorization")),
+             STR_ARG(fetch_rig_header(ex, "x-daytona-organization-id")));
+    if (far_misbehaves(ex, bad_answers))
         return;
     if (str_starts(target, STR("/toolbox/")))
         answer_toolbox(ex, target);
@@ -139,38 +108,14 @@ static void open_with(const char *more)
     auto_json json_t *options = NULL;
     struct provider_config config = {.name = "d1", .type = "daytona", .api_key = "dtn_k"};
 
-    buf_init(&fake.seen, 1 << 20);
-    fetch = fetch_new();
-    rig = fetch_rig_new(NULL, answer, NULL);
+    far_begin(NULL, answer);
     url = xasprintf("%s/api/", fetch_rig_url(rig));
     text = xasprintf("{\"toolbox_url\":\"%s\",\"organization_id\":\"org1\",\"target\":\"eu\"%s}",
                      fetch_rig_url(rig), more);
     CHECK_INT(json_parse(str_of(text), &options, &err), 0);
     config.api_url = url;
     config.options = options;
-    config.fetch = fetch;
-    CHECK_INT(provider_new(&config, &provider, &err), 0);
-}
-
-static void close_all(void)
-{
-    provider_free(provider);
-    fetch_rig_free(rig);
-    fetch_free(fetch);
-    arena_done(&arena);
-    buf_done(&fake.seen);
-}
-
-static void saw(const char *expected)
-{
-    if (str_find_str(buf_str(&fake.seen), str_of(expected)) < 0)
-        test_fail(__FILE__, __LINE__, "no '%s' in:\n%s", expected, fake.seen.p);
-}
-
-static void saw_not(const char *unexpected)
-{
-    if (str_find_str(buf_str(&fake.seen), str_of(unexpected)) >= 0)
-        test_fail(__FILE__, __LINE__, "'%s' in:\n%s", unexpected, fake.seen.p);
+    far_open(&config);
 }
 
 TEST(daytona_create_fresh_names_no_snapshot)
@@ -201,7 +146,7 @@ TEST(daytona_create_fresh_names_no_snapshot)
     saw("\"autoStopInterval\":2");
     saw_not("autoDeleteInterval");
     saw_not("\"snapshot\"");
-    close_all();
+    far_end();
 }
 
 TEST(daytona_create_from_image_and_restricted)
@@ -225,7 +170,7 @@ TEST(daytona_create_from_image_and_restricted)
     spec.image = STR("x\nRUN evil");
     CHECK_INT(provider_create(provider, &spec, &arena, &box, &err), -1);
     CHECK_INT(err.code, ERROR_INVALID);
-    close_all();
+    far_end();
 }
 
 TEST(daytona_snapshot_and_restore)
@@ -246,7 +191,7 @@ TEST(daytona_snapshot_and_restore)
     spec.snapshot = STR("{\"e2b\":1}");
     CHECK_INT(provider_create(provider, &spec, &arena, &box, &err), -1);
     CHECK_INT(err.code, ERROR_INVALID);
-    close_all();
+    far_end();
 }
 
 TEST(daytona_find_filters_by_one_parameter)
@@ -260,7 +205,7 @@ TEST(daytona_find_filters_by_one_parameter)
     saw("GET /api/sandbox?labels=%7B%22k%22%3A%22a%3Ab%26c%22%7D&limit=100|");
     CHECK_INT(count, 1); /* the stranger has not the label */
     CHECK_STR(found[0].id, "sb-1");
-    close_all();
+    far_end();
 }
 
 TEST(daytona_stop_never_deletes_and_connect_starts)
@@ -281,7 +226,7 @@ TEST(daytona_stop_never_deletes_and_connect_starts)
     saw("POST /api/sandbox/sb-1/autostop/3|");
     CHECK_INT(provider_kill(provider, &ref, &err), 0);
     saw("DELETE /api/sandbox/sb-1|");
-    close_all();
+    far_end();
 }
 
 TEST(daytona_failed_state_is_told_and_cleaned_up)
@@ -298,7 +243,7 @@ TEST(daytona_failed_state_is_told_and_cleaned_up)
     fake.state = "destroyed";
     CHECK_INT(provider_get(provider, &ref, &arena, &box, &err), -1);
     CHECK_INT(err.code, ERROR_NOT_FOUND);
-    close_all();
+    far_end();
 }
 
 /* ---- the toolbox ---- */
@@ -340,7 +285,7 @@ TEST(daytona_execute)
     saw("\"cwd\":\"/w\"");
     saw("\"timeout\":3");
     saw("\"envs\":{\"X\":\"y\"}");
-    close_all();
+    far_end();
 }
 
 TEST(daytona_execute_refuses_what_it_cannot)
@@ -359,7 +304,7 @@ TEST(daytona_execute_refuses_what_it_cannot)
     CHECK_INT(provider_start(provider, &ref, &command, &process, &err), -1);
     CHECK_INT(err.code, ERROR_UNSUPPORTED);
     CHECK_INT(fetch_rig_requests(rig), before);
-    close_all();
+    far_end();
 }
 
 TEST(daytona_execute_cancel)
@@ -371,7 +316,7 @@ TEST(daytona_execute_cancel)
     int64_t begin;
 
     open_with("");
-    fake.mode = "hang";
+    misbehaviour = "hang";
     CHECK_INT(provider_start(provider, &ref, &command, &process, &err), 0);
     CHECK_INT(provider_process_next(process, 1000, &event, &err), 1);
     begin = clock_mono_ms();
@@ -383,7 +328,7 @@ TEST(daytona_execute_cancel)
     CHECK_INT(provider_process_signal(process, 9, &err), -1);
     CHECK_INT(err.code, ERROR_UNSUPPORTED);
     provider_process_free(process);
-    close_all();
+    far_end();
 }
 
 struct bytes {
@@ -437,7 +382,7 @@ TEST(daytona_files)
     CHECK(files[1].directory);
     CHECK_INT(provider_remove(provider, &ref, "/x", &err), 0);
     saw("DELETE /toolbox/sb-1/files?path=%2Fx&recursive=true|");
-    close_all();
+    far_end();
 }
 
 TEST(daytona_endpoint_has_its_token)
@@ -450,7 +395,7 @@ TEST(daytona_endpoint_has_its_token)
     CHECK_STR(endpoint.url, "https://8080-x.d");
     CHECK_STR(endpoint.headers[0].name, "x-daytona-preview-token");
     CHECK_STR(endpoint.headers[0].value, "pt");
-    close_all();
+    far_end();
 }
 
 TEST(daytona_toolbox_is_looked_up)
@@ -471,7 +416,7 @@ TEST(daytona_toolbox_is_looked_up)
     told.address = STR("https://told/toolbox");
     CHECK_INT(daytona_toolbox(daytona, &told, &url, &err), 0);
     CHECK_STR(buf_str(&url), "https://told/toolbox/sb-1");
-    close_all();
+    far_end();
 }
 
 TEST(daytona_misbehaviour)
@@ -495,19 +440,19 @@ TEST(daytona_misbehaviour)
     buf_init(&out, 4096);
     open_with("");
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        fake.mode = cases[i].mode;
+        misbehaviour = cases[i].mode;
         CHECK_INT(provider_get(provider, &ref, &arena, &box, &err), -1);
         if (err.code != cases[i].code || !strstr(err.message, cases[i].part))
             test_fail(__FILE__, __LINE__, "%s: %s %s", cases[i].mode, error_code_name(err.code),
                       err.message);
         CHECK(!strstr(err.message, "dtn_k"));
-        if (strcmp(fake.mode, "bad id") != 0)
+        if (strcmp(misbehaviour, "bad id") != 0)
             CHECK_INT(run(&command, &out, &event), -1);
     }
-    fake.mode = "404";
+    misbehaviour = "404";
     CHECK_INT(provider_kill(provider, &ref, &err), 0);
     CHECK_INT(provider_snapshot_delete(provider, STR_NONE, STR("gone"), &err), 0);
-    close_all();
+    far_end();
 }
 
 TEST(daytona_settings)
@@ -542,12 +487,10 @@ TEST_TIMEOUT(daytona_live, 300)
 
     if (!key || !key[0])
         test_skip("DAYTONA_API_KEY is not set");
-    fetch = fetch_new();
     config.api_key = key;
-    config.fetch = fetch;
     if (getenv("DAYTONA_API_URL"))
         config.api_url = getenv("DAYTONA_API_URL");
-    CHECK_INT(provider_new(&config, &provider, &err), 0);
+    far_open(&config);
     if (provider_create(provider, &spec, &arena, &box, &err) < 0)
         test_fail(__FILE__, __LINE__, "%s", err.message);
     live = (struct provider_ref){.id = box.id, .address = box.address};
@@ -559,6 +502,5 @@ TEST_TIMEOUT(daytona_live, 300)
     CHECK_INT(provider_kill(provider, &live, &err), 0);
     CHECK_INT(event.kind, PROVIDER_EXITED);
     CHECK_INT(event.exit_code, 0);
-    provider_free(provider);
-    fetch_free(fetch);
+    far_end();
 }

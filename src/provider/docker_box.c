@@ -93,13 +93,6 @@ int docker_get(struct provider *provider, const struct provider_ref *ref, struct
 
 /* ---- find ---- */
 
-static int newest_first(const void *a, const void *b)
-{
-    const struct provider_sandbox *x = a, *y = b;
-
-    return (x->started_at_us < y->started_at_us) - (x->started_at_us > y->started_at_us);
-}
-
 static json_t *filters(const struct provider_label *labels, size_t count)
 {
     json_t *list = json_pack("[s]", DOCKER_MARK_LABEL "=1");
@@ -153,7 +146,6 @@ int docker_find(struct provider *provider, struct str team_id, const struct prov
         read_labels(arena, json_object_get(item, "Labels"), box);
         (*out_count)++;
     }
-    qsort(*out, *out_count, sizeof(**out), newest_first);
     return 0;
 }
 

@@ -2,7 +2,6 @@
  * tests/functional/docker.test.mjs. */
 #include "provider/docker.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -10,54 +9,31 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/encode.h"
-#include "fetch/fetch_rig.h"
+#include "provider/provider_test_far.h"
 #include "json/json_shape.h"
 
 #define ID "0123456789abcdef"
 
 static struct {
-    pthread_mutex_t mutex;
-    const char *mode;        /* how to misbehave; NULL = not */
     const char *version;     /* "ApiVersion MinAPIVersion" in JSON */
     const char *status;      /* of the container */
     const char *stream;      /* how the stream of a process goes wrong */
     int no_freezer, missing; /* missing: 1 = until it is pulled, 2 = for ever */
     char mark[64];           /* of the process that was begun */
-    struct buf seen;         /* "METHOD target body\n" */
-} fake = {.mutex = PTHREAD_MUTEX_INITIALIZER,
-          .version = "\"ApiVersion\":\"1.41\",\"MinAPIVersion\":\"1.12\"",
-          .status = "running"};
+} fake = {.version = "\"ApiVersion\":\"1.41\",\"MinAPIVersion\":\"1.12\"", .status = "running"};
 
-static struct fetch *fetch;
-static struct fetch_rig *rig;
-static struct provider *provider;
-static struct arena arena;
-static struct error err;
 static char socket_path[64];
 static const struct provider_ref ref = {.id = STR_INIT(ID)};
 
-static bool misbehave(struct fetch_rig_exchange *ex)
-{
-    if (!fake.mode)
-        return false;
-    if (strcmp(fake.mode, "500") == 0) {
-        fetch_rig_answer(ex, 500, NULL, STR("{\"message\":\"on fire\"}\n"));
-    } else if (strcmp(fake.mode, "429") == 0) {
-        fetch_rig_answer(ex, 429, "Retry-After: 7\r\n", STR("{\"message\":\"slow down\"}\n"));
-    } else if (strcmp(fake.mode, "space") == 0) {
-        fetch_rig_answer(ex, 500, NULL, STR("{\"message\":\"write: no space left on device\"}\n"));
-    } else if (strcmp(fake.mode, "garbage") == 0) {
-        fetch_rig_answer(ex, 200, NULL, STR("\x01\x02{{"));
-    } else if (strcmp(fake.mode, "bad id") == 0) {
-        fetch_rig_answer(ex, 201, NULL, STR("{\"Id\":\"../images/x\"}"));
-    } else if (strcmp(fake.mode, "half") == 0) {
-        fetch_rig_send(ex, STR("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"Id"));
-        ex->close = true;
-    } else {
-        return false;
-    }
-    return true;
-}
+static const struct far_answer bad_answers[] = {
+    {"500", 500, "{\"message\":\"on fire\"}\n"},
+    {"429", 429, "{\"message\":\"slow down\"}\n", "Retry-After: 7\r\n"},
+    {"space", 500, "{\"message\":\"write: no space left on device\"}\n"},
+    {"garbage", 200, "\x01\x02{{"},
+    {"bad id", 201, "{\"Id\":\"../images/x\"}"},
+    {"half", FAR_HALF},
+    {0},
+};
 
 static void frame(struct fetch_rig_exchange *ex, char stream, struct str data)
 {
@@ -165,13 +141,10 @@ static void answer(struct fetch_rig_exchange *ex, void *arg)
     struct str target = str_of(ex->target);
 
     (void)arg;
-    (void)pthread_mutex_lock(&fake.mutex);
-    (void)buf_printf(&fake.seen, "%s %s %.*s\n", ex->method, ex->target,
-                     STR_ARG(buf_str(&ex->body)));
-    (void)pthread_mutex_unlock(&fake.mutex);
+    far_note(ex, "%s", "");
     if (str_is(target, "/version"))
         fetch_rig_answer(ex, 200, NULL, str_of(version));
-    else if (misbehave(ex))
+    else if (far_misbehaves(ex, bad_answers))
         return;
     else if (str_find_str(target, STR("/archive")) >= 0)
         answer_stat(ex, target);
@@ -183,10 +156,12 @@ static void answer(struct fetch_rig_exchange *ex, void *arg)
     else if (str_ends(target, STR("/exec/e1/json")))
         fetch_rig_answer(ex, 200, NULL, STR("{\"Running\":false,\"ExitCode\":137}"));
     else if (str_find_str(target, STR("/containers/json")) >= 0)
-        fetch_rig_answer(ex, 200, NULL,
-                         STR("[{\"Id\":\"old\",\"State\":\"exited\",\"Created\":5,\"Labels\":{}},"
-                             "{\"Id\":\"new\",\"State\":\"running\",\"Created\":9,\"Labels\":{}},"
-                             "{\"Id\":\"../x\",\"State\":\"running\",\"Created\":10}]"));
+        fetch_rig_answer(
+            ex, 200, NULL,
+            STR("[{\"Id\":\"stranger\",\"State\":\"running\",\"Created\":11,\"Labels\":{}},"
+                "{\"Id\":\"old\",\"State\":\"exited\",\"Created\":5,\"Labels\":{\"k\":\"a:b=c\"}},"
+                "{\"Id\":\"new\",\"State\":\"running\",\"Created\":9,\"Labels\":{\"k\":\"a:b=c\"}},"
+                "{\"Id\":\"../x\",\"State\":\"running\",\"Created\":10}]"));
     else if (str_ends(target, STR("/containers/create")) && fake.missing)
         fetch_rig_answer(ex, 404, NULL, STR("{\"message\":\"No such image: img\"}"));
     else if (str_find_str(target, STR("/images/create")) >= 0) {
@@ -210,34 +185,14 @@ static void open_with(const char *more)
     auto_json json_t *options = NULL;
     struct provider_config config = {.name = "dk", .type = "docker", .api_url = ""};
 
-    buf_init(&fake.seen, 1 << 20);
     (void)snprintf(socket_path, sizeof(socket_path), "/tmp/docker-test-%d.sock", getpid());
     (void)unlink(socket_path);
-    fetch = fetch_new();
-    rig = fetch_rig_new(socket_path, answer, NULL);
+    far_begin(socket_path, answer);
     text =
         xasprintf("{\"socket\":\"%s\",\"image\":\"img\",\"pull\":\"never\"%s}", socket_path, more);
     CHECK_INT(json_parse(str_of(text), &options, &err), 0);
     config.options = options;
-    config.fetch = fetch;
-    if (provider_new(&config, &provider, &err) < 0)
-        test_fail(__FILE__, __LINE__, "%s", err.message);
-}
-
-static void close_all(void)
-{
-    provider_free(provider);
-    fetch_rig_free(rig);
-    (void)unlink(socket_path);
-    fetch_free(fetch);
-    arena_done(&arena);
-    buf_done(&fake.seen);
-}
-
-static void saw(const char *expected)
-{
-    if (str_find_str(buf_str(&fake.seen), str_of(expected)) < 0)
-        test_fail(__FILE__, __LINE__, "no '%s' in:\n%s", expected, fake.seen.p);
+    far_open(&config);
 }
 
 TEST(docker_frames_in_pieces)
@@ -312,7 +267,7 @@ TEST(docker_create_body)
     env[0].name = STR("A=B");
     CHECK_INT(provider_create(provider, &spec, &arena, &box, &err), -1);
     CHECK_INT(err.code, ERROR_INVALID);
-    close_all();
+    far_end();
 }
 
 TEST(docker_pulls_what_is_missing)
@@ -331,7 +286,7 @@ TEST(docker_pulls_what_is_missing)
     fake.missing = 2;
     CHECK_INT(provider_create(provider, &spec, &arena, &box, &err), -1);
     CHECK_INT(err.code, ERROR_NOT_FOUND);
-    close_all();
+    far_end();
 }
 
 TEST(docker_mounts_only_when_allowed)
@@ -347,7 +302,7 @@ TEST(docker_mounts_only_when_allowed)
     CHECK_INT(provider_create(provider, &spec, &arena, &box, &err), -1);
     CHECK_INT(err.code, ERROR_UNSUPPORTED);
     CHECK_INT(fetch_rig_requests(rig), 0);
-    close_all();
+    far_end();
 
     open_with(",\"allow_mounts\":[\"/tmp\"]");
     CHECK(provider_caps(provider)->features & PROVIDER_MOUNTS);
@@ -357,7 +312,7 @@ TEST(docker_mounts_only_when_allowed)
     spec.mounts = outside;
     CHECK_INT(provider_create(provider, &spec, &arena, &box, &err), -1);
     CHECK_INT(err.code, ERROR_FORBIDDEN);
-    close_all();
+    far_end();
 }
 
 TEST(docker_version_is_negotiated)
@@ -373,7 +328,7 @@ TEST(docker_version_is_negotiated)
     fake.version = "\"ApiVersion\":\"two\"";
     CHECK_INT(provider_check(provider, &err), -1);
     CHECK_INT(err.code, ERROR_UNAVAILABLE);
-    close_all();
+    far_end();
 }
 
 TEST(docker_find)
@@ -389,7 +344,7 @@ TEST(docker_find)
     CHECK_INT(count, 2);
     CHECK_STR(found[0].id, "new");
     CHECK_INT(found[1].state, PROVIDER_PAUSED);
-    close_all();
+    far_end();
 }
 
 TEST(docker_pause_freezes_or_stops)
@@ -407,8 +362,8 @@ TEST(docker_pause_freezes_or_stops)
     CHECK_INT(provider_connect(provider, &ref, 0, &arena, &box, &err), 0);
     CHECK_INT(box.state, PROVIDER_RUNNING);
     CHECK_INT(box.label_count, 1);
-    CHECK(str_find_str(buf_str(&fake.seen), STR("DELETE")) < 0);
-    close_all();
+    saw_not("DELETE");
+    far_end();
 }
 
 TEST(docker_snapshot_empties_labels_and_variables)
@@ -427,7 +382,7 @@ TEST(docker_snapshot_empties_labels_and_variables)
     CHECK_INT(err.code, ERROR_INVALID);
     CHECK_INT(provider_endpoint(provider, &ref, 80, &arena, &endpoint, &err), 0);
     CHECK_STR(endpoint.url, "http://10.0.0.9:80");
-    close_all();
+    far_end();
 }
 
 static int run(const char *how, struct buf *out, struct buf *errors, struct provider_event *event)
@@ -479,7 +434,7 @@ TEST(docker_streams)
     buf_clear(&out);
     CHECK_INT(run("cut", &out, &errors, &event), 0);
     CHECK_STR(buf_str(&out), "earlyhalf");
-    close_all();
+    far_end();
 }
 
 static int no_bytes(void *arg, struct str data)
@@ -503,7 +458,7 @@ TEST(docker_stat_is_hostile)
     CHECK_INT(err.code, ERROR_UNAVAILABLE);
     CHECK_INT(provider_remove(provider, &ref, "//", &err), -1);
     CHECK_INT(err.code, ERROR_INVALID);
-    close_all();
+    far_end();
 }
 
 TEST(docker_misbehaviour)
@@ -521,24 +476,23 @@ TEST(docker_misbehaviour)
 
     open_with("");
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        fake.mode = cases[i].mode;
+        misbehaviour = cases[i].mode;
         CHECK_INT(provider_create(provider, &spec, &arena, &box, &err), -1);
         if (err.code != cases[i].code)
             test_fail(__FILE__, __LINE__, "%s: %s %s", cases[i].mode, error_code_name(err.code),
                       err.message);
     }
-    fake.mode = NULL;
+    misbehaviour = NULL;
     CHECK_INT(provider_get(provider, &evil, &arena, &box, &err), -1);
     CHECK_INT(err.code, ERROR_NOT_FOUND);
     CHECK_INT(provider_kill(provider, &evil, &err), 0);
-    CHECK(str_find_str(buf_str(&fake.seen), STR("images/x")) < 0);
+    saw_not("images/x");
     fetch_rig_free(rig);
     rig = NULL;
     (void)unlink(socket_path);
     CHECK_INT(provider_get(provider, &ref, &arena, &box, &err), -1);
     CHECK_INT(err.code, ERROR_UNAVAILABLE);
-    provider_free(provider);
-    fetch_free(fetch);
+    far_end();
 }
 
 TEST(docker_settings)

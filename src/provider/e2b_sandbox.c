@@ -147,23 +147,6 @@ static void add_filter(struct buf *path, const struct provider_label *labels, si
     rest_query(path, "metadata", buf_str(&twice));
 }
 
-static bool has_label(const struct provider_sandbox *sandbox, const struct provider_label *label)
-{
-    for (size_t i = 0; i < sandbox->label_count; i++)
-        if (str_eq(sandbox->labels[i].name, label->name) &&
-            str_eq(sandbox->labels[i].value, label->value))
-            return true;
-    return false;
-}
-
-static int newest_first(const void *a, const void *b)
-{
-    int64_t x = ((const struct provider_sandbox *)a)->started_at_us;
-    int64_t y = ((const struct provider_sandbox *)b)->started_at_us;
-
-    return x < y ? 1 : x > y ? -1 : 0;
-}
-
 int e2b_find(struct provider *provider, struct str team_id, const struct provider_label *labels,
              size_t label_count, struct arena *arena, struct provider_sandbox **out,
              size_t *out_count, struct error *err)
@@ -172,7 +155,7 @@ int e2b_find(struct provider *provider, struct str team_id, const struct provide
     auto_json json_t *answer = NULL;
     auto_buf struct buf path = {0};
     const json_t *item;
-    size_t i, count = 0;
+    size_t i;
 
     buf_init(&path, HTTP_URL_MAX);
     (void)buf_add_str(&path, STR("/v2/sandboxes"));
@@ -188,17 +171,10 @@ int e2b_find(struct provider *provider, struct str team_id, const struct provide
     *out = arena_alloc(arena, (json_array_size(answer) + 1) * sizeof(**out));
     json_array_foreach(answer, i, item)
     {
-        struct provider_sandbox *sandbox = &(*out)[count];
-        bool all = true;
-
-        if (read_sandbox(e2b, item, arena, sandbox, err) < 0)
+        if (read_sandbox(e2b, item, arena, &(*out)[i], err) < 0)
             return -1;
-        for (size_t n = 0; n < label_count; n++)
-            all = all && has_label(sandbox, &labels[n]);
-        count += all;
     }
-    qsort(*out, count, sizeof(**out), newest_first);
-    *out_count = count;
+    *out_count = i;
     return 0;
 }
 

@@ -80,7 +80,10 @@ int envd_call(const struct envd_address *address, const char *method, const json
     struct http_header headers[ENVD_HEADERS_MAX + 4];
     auto_response struct fetch_response response = {0};
     auto_free char *url = xasprintf("%s/%s", address->base, method), *body = json_text(request);
-    struct fetch_request call = {.method = "POST", .url = url, .unix_path = address->unix_path};
+    struct fetch_request call = {.method = "POST",
+                                 .url = url,
+                                 .unix_path = address->unix_path,
+                                 .reach = fetch_reach(address->public_only)};
 
     if (out)
         *out = NULL;
@@ -111,6 +114,7 @@ int envd_health(const struct envd_address *address, struct error *err)
     struct fetch_request call = {.method = "GET",
                                  .url = url,
                                  .unix_path = address->unix_path,
+                                 .reach = fetch_reach(address->public_only),
                                  .headers = headers,
                                  .header_count = envd_headers(address, headers, 0),
                                  .timeout_ms = 10000};
@@ -170,6 +174,7 @@ int envd_read(const struct envd_address *address, const char *path, provider_sin
     struct fetch_request request = {.method = "GET",
                                     .url = url,
                                     .unix_path = address->unix_path,
+                                    .reach = fetch_reach(address->public_only),
                                     .headers = headers,
                                     .header_count = envd_headers(address, headers, 0),
                                     .timeout_ms = ENVD_CALL_MS};
@@ -200,6 +205,7 @@ int envd_write(const struct envd_address *address, const char *path, provider_so
     struct fetch_request request = {.method = "POST",
                                     .url = url,
                                     .unix_path = address->unix_path,
+                                    .reach = fetch_reach(address->public_only),
                                     .headers = headers,
                                     .source = source,
                                     .source_arg = arg,

@@ -24,6 +24,7 @@ struct envd_address {
     struct str token;      /* STR_NONE or empty = none */
     struct http_header extra[ENVD_HEADERS_MAX];
     size_t extra_count;
+    bool public_only; /* see fetch.h */
 };
 
 /* One unary call. *out (may be NULL) is the answer's object. */

@@ -250,6 +250,7 @@ static int open_stream(struct process *process, const struct opening *opening, s
     struct fetch_request request = {.method = "POST",
                                     .url = url,
                                     .unix_path = process->address.unix_path,
+                                    .reach = fetch_reach(process->address.public_only),
                                     .headers = headers,
                                     .timeout_ms = start_limit(opening->timeout_ms)};
 

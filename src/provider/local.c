@@ -106,6 +106,7 @@ static int local_open(struct provider *provider, const struct provider_config *c
     local->agent.parent_fd = -1;
     local->who = xasprintf("provider '%s'", config->name);
     local->token = xstrdup(config->api_key ? config->api_key : "");
+    local->public_only = config->public_only;
     provider->caps = (struct provider_caps){
         .features = PROVIDER_FILES | PROVIDER_PTY | PROVIDER_JOB_LOGS | PROVIDER_JOB_STOP |
                     PROVIDER_HOOKS | PROVIDER_PORTS | PROVIDER_EXEC | PROVIDER_FIND,
@@ -152,6 +153,7 @@ int local_address(struct provider *provider, struct envd_address *out, struct er
         .base = local->base,
         .unix_path = local->socket,
         .token = str_of(local->token),
+        .public_only = local->public_only,
     };
     if (!local->program)
         return 0;
@@ -311,29 +313,6 @@ static int local_create(struct provider *provider, const struct provider_spec *s
     return 0;
 }
 
-static bool has_labels(const struct provider_sandbox *sandbox, const struct provider_label *labels,
-                       size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        bool found = false;
-
-        for (size_t n = 0; n < sandbox->label_count && !found; n++)
-            found = str_eq(sandbox->labels[n].name, labels[i].name) &&
-                    str_eq(sandbox->labels[n].value, labels[i].value);
-        if (!found)
-            return false;
-    }
-    return true;
-}
-
-static int newest_first(const void *a, const void *b)
-{
-    int64_t x = ((const struct provider_sandbox *)a)->started_at_us;
-    int64_t y = ((const struct provider_sandbox *)b)->started_at_us;
-
-    return x < y ? 1 : x > y ? -1 : 0;
-}
-
 static int local_find(struct provider *provider, struct str team_id,
                       const struct provider_label *labels, size_t label_count, struct arena *arena,
                       struct provider_sandbox **out, size_t *out_count, struct error *err)
@@ -343,6 +322,8 @@ static int local_find(struct provider *provider, struct str team_id,
     size_t count, found = 0;
 
     (void)team_id;
+    (void)labels;
+    (void)label_count;
     if (local_address(provider, &address, err) < 0 ||
         envd_list(&address, "", arena, &files, &count, err) < 0)
         return -1;
@@ -360,10 +341,8 @@ static int local_find(struct provider *provider, struct str team_id,
             *err = why;
             return -1;
         }
-        if (has_labels(&box.sandbox, labels, label_count))
-            (*out)[found++] = box.sandbox;
+        (*out)[found++] = box.sandbox;
     }
-    qsort(*out, found, sizeof(**out), newest_first);
     *out_count = found;
     return 0;
 }
@@ -457,6 +436,7 @@ static int local_endpoint(struct provider *provider, const struct provider_ref *
         return -1;
     out->url = str_of(arena_printf(arena, "http://%s:%u", local->host, port));
     out->local_url = out->url;
+    out->public_only = local->public_only;
     return 0;
 }
 

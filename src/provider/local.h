@@ -13,6 +13,7 @@ struct local {
     char *token;
     char *host; /* where ports answer */
     char *who;
+    bool public_only;
     /* an agent of our own, begun with the first call */
     char *program, *root; /* NULL = somebody else's */
     pthread_mutex_t mutex;

@@ -6,6 +6,8 @@
 #include "base/alloc.h"
 #include "provider/provider_internal.h"
 
+enum { SECRET_MIN = 6 };
+
 static const struct {
     const char *type;
     const struct provider_ops *ops;
@@ -97,8 +99,10 @@ int provider_new(const struct provider_config *config, struct provider **out, st
     provider->ops = ops;
     provider->fetch = config->fetch;
     provider->embedded = config->embedded;
+    provider->secret = xstrdup(config->api_key ? config->api_key : "");
     if (!config->name || !config->name[0] ||
         !str_copy(str_of(config->name), provider->name, sizeof(provider->name))) {
+        free(provider->secret);
         free(provider);
         return error_set(err, ERROR_INVALID, "a provider's name has 1 to 63 characters");
     }
@@ -117,6 +121,7 @@ void provider_free(struct provider *provider)
         return;
     if (provider->ops->close)
         provider->ops->close(provider);
+    free(provider->secret);
     free(provider);
 }
 
@@ -140,11 +145,33 @@ static int lacks(const char *name, const char *what, struct error *err)
     return error_set(err, ERROR_UNSUPPORTED, "provider '%s' does not support %s", name, what);
 }
 
+/* What a provider refuses with may repeat the key it was asked with, whole or cut off at the end. r is
+ * the outcome of a call. */
+static int quiet(const struct provider *provider, int r, struct error *err)
+{
+    size_t len = provider->secret ? strlen(provider->secret) : 0, rest;
+    char *at = err->message;
+
+    if (r >= 0 || len < SECRET_MIN)
+        return r;
+    while ((at = strstr(at, provider->secret))) {
+        memmove(at + 3, at + len, strlen(at + len) + 1);
+        memcpy(at, "***", 3);
+    }
+    rest = strlen(err->message);
+    for (size_t n = len - 1; n >= SECRET_MIN; n--)
+        if (n <= rest && strncmp(err->message + rest - n, provider->secret, n) == 0) {
+            memcpy(err->message + rest - n, "***", 4);
+            break;
+        }
+    return r;
+}
+
 /* ---- sandboxes ---- */
 
 int provider_check(struct provider *provider, struct error *err)
 {
-    return provider->ops->check ? provider->ops->check(provider, err)
+    return provider->ops->check ? quiet(provider, provider->ops->check(provider, err), err)
                                 : lacks(provider->name, "check", err);
 }
 
@@ -174,68 +201,106 @@ int provider_create(struct provider *provider, const struct provider_spec *spec,
         return lacks(provider->name, "create", err);
     if (check_spec(provider, spec, err) < 0)
         return -1;
-    return provider->ops->create(provider, spec, arena, out, err);
+    return quiet(provider, provider->ops->create(provider, spec, arena, out, err), err);
+}
+
+static bool has_labels(const struct provider_sandbox *sandbox, const struct provider_label *labels,
+                       size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        bool found = false;
+
+        for (size_t n = 0; n < sandbox->label_count && !found; n++)
+            found = str_eq(sandbox->labels[n].name, labels[i].name) &&
+                    str_eq(sandbox->labels[n].value, labels[i].value);
+        if (!found)
+            return false;
+    }
+    return true;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+    const struct provider_sandbox *x = a, *y = b;
+
+    return (x->started_at_us < y->started_at_us) - (x->started_at_us > y->started_at_us);
 }
 
 int provider_find(struct provider *provider, struct str team_id,
                   const struct provider_label *labels, size_t label_count, struct arena *arena,
                   struct provider_sandbox **out, size_t *out_count, struct error *err)
 {
+    size_t found = 0;
+
     *out = NULL;
     *out_count = 0;
     if (!provider->ops->find)
         return lacks(provider->name, "find", err);
-    return provider->ops->find(provider, team_id, labels, label_count, arena, out, out_count, err);
+    if (provider->ops->find(provider, team_id, labels, label_count, arena, out, out_count, err) < 0)
+        return quiet(provider, -1, err);
+    /* A service that ignores the filter must not hand us strangers. */
+    for (size_t i = 0; i < *out_count; i++)
+        if (has_labels(&(*out)[i], labels, label_count))
+            (*out)[found++] = (*out)[i];
+    *out_count = found;
+    if (found)
+        qsort(*out, found, sizeof(**out), newest_first);
+    return 0;
 }
 
 int provider_get(struct provider *provider, const struct provider_ref *ref, struct arena *arena,
                  struct provider_sandbox *out, struct error *err)
 {
     *out = (struct provider_sandbox){0};
-    return provider->ops->get ? provider->ops->get(provider, ref, arena, out, err)
-                              : lacks(provider->name, "get", err);
+    return provider->ops->get
+               ? quiet(provider, provider->ops->get(provider, ref, arena, out, err), err)
+               : lacks(provider->name, "get", err);
 }
 
 int provider_connect(struct provider *provider, const struct provider_ref *ref, int64_t ttl_s,
                      struct arena *arena, struct provider_sandbox *out, struct error *err)
 {
     *out = (struct provider_sandbox){0};
-    return provider->ops->connect ? provider->ops->connect(provider, ref, ttl_s, arena, out, err)
-                                  : lacks(provider->name, "connect", err);
+    return provider->ops->connect
+               ? quiet(provider, provider->ops->connect(provider, ref, ttl_s, arena, out, err), err)
+               : lacks(provider->name, "connect", err);
 }
 
 int provider_pause(struct provider *provider, const struct provider_ref *ref, struct error *err)
 {
-    return provider->ops->pause ? provider->ops->pause(provider, ref, err)
+    return provider->ops->pause ? quiet(provider, provider->ops->pause(provider, ref, err), err)
                                 : lacks(provider->name, "pause", err);
 }
 
 int provider_kill(struct provider *provider, const struct provider_ref *ref, struct error *err)
 {
-    return provider->ops->kill ? provider->ops->kill(provider, ref, err)
+    return provider->ops->kill ? quiet(provider, provider->ops->kill(provider, ref, err), err)
                                : lacks(provider->name, "kill", err);
 }
 
 int provider_extend(struct provider *provider, const struct provider_ref *ref, int64_t ttl_s,
                     struct error *err)
 {
-    return provider->ops->extend ? provider->ops->extend(provider, ref, ttl_s, err)
-                                 : lacks(provider->name, "ttl", err);
+    return provider->ops->extend
+               ? quiet(provider, provider->ops->extend(provider, ref, ttl_s, err), err)
+               : lacks(provider->name, "ttl", err);
 }
 
 int provider_snapshot(struct provider *provider, const struct provider_ref *ref, const char *name,
                       struct arena *arena, struct str *out, struct error *err)
 {
     *out = STR_NONE;
-    return provider->ops->snapshot ? provider->ops->snapshot(provider, ref, name, arena, out, err)
-                                   : lacks(provider->name, "snapshot", err);
+    return provider->ops->snapshot
+               ? quiet(provider, provider->ops->snapshot(provider, ref, name, arena, out, err), err)
+               : lacks(provider->name, "snapshot", err);
 }
 
 int provider_snapshot_delete(struct provider *provider, struct str team_id, struct str snapshot,
                              struct error *err)
 {
     return provider->ops->snapshot_delete
-               ? provider->ops->snapshot_delete(provider, team_id, snapshot, err)
+               ? quiet(provider, provider->ops->snapshot_delete(provider, team_id, snapshot, err),
+                       err)
                : lacks(provider->name, "snapshot", err);
 }
 
@@ -243,8 +308,9 @@ int provider_endpoint(struct provider *provider, const struct provider_ref *ref,
                       struct arena *arena, struct provider_endpoint *out, struct error *err)
 {
     *out = (struct provider_endpoint){0};
-    return provider->ops->endpoint ? provider->ops->endpoint(provider, ref, port, arena, out, err)
-                                   : lacks(provider->name, "ports", err);
+    return provider->ops->endpoint
+               ? quiet(provider, provider->ops->endpoint(provider, ref, port, arena, out, err), err)
+               : lacks(provider->name, "ports", err);
 }
 
 /* ---- processes ---- */
@@ -260,7 +326,7 @@ int provider_start(struct provider *provider, const struct provider_ref *ref,
         return lacks(provider->name, "pty", err);
     if (!command->argv || !command->argv[0] || !command->argv[0][0])
         return error_set(err, ERROR_INVALID, "the command is empty");
-    if (provider->ops->start(provider, ref, command, out, err) < 0)
+    if (quiet(provider, provider->ops->start(provider, ref, command, out, err), err) < 0)
         return -1;
     (*out)->provider_name = provider->name;
     return 0;
@@ -272,7 +338,7 @@ int provider_attach(struct provider *provider, const struct provider_ref *ref, c
     *out = NULL;
     if (!provider->ops->attach)
         return lacks(provider->name, "attach", err);
-    if (provider->ops->attach(provider, ref, tag, pid, out, err) < 0)
+    if (quiet(provider, provider->ops->attach(provider, ref, tag, pid, out, err), err) < 0)
         return -1;
     (*out)->provider_name = provider->name;
     return 0;
@@ -327,15 +393,17 @@ void provider_process_free(struct provider_process *process)
 int provider_read(struct provider *provider, const struct provider_ref *ref, const char *path,
                   provider_sink_fn *sink, void *arg, struct error *err)
 {
-    return provider->ops->read ? provider->ops->read(provider, ref, path, sink, arg, err)
-                               : lacks(provider->name, "files", err);
+    return provider->ops->read
+               ? quiet(provider, provider->ops->read(provider, ref, path, sink, arg, err), err)
+               : lacks(provider->name, "files", err);
 }
 
 int provider_write(struct provider *provider, const struct provider_ref *ref, const char *path,
                    provider_source_fn *source, void *arg, int64_t length, struct error *err)
 {
     return provider->ops->write
-               ? provider->ops->write(provider, ref, path, source, arg, length, err)
+               ? quiet(provider,
+                       provider->ops->write(provider, ref, path, source, arg, length, err), err)
                : lacks(provider->name, "files", err);
 }
 
@@ -346,13 +414,15 @@ int provider_list(struct provider *provider, const struct provider_ref *ref, con
     *out = NULL;
     *out_count = 0;
     return provider->ops->list
-               ? provider->ops->list(provider, ref, path, arena, out, out_count, err)
+               ? quiet(provider,
+                       provider->ops->list(provider, ref, path, arena, out, out_count, err), err)
                : lacks(provider->name, "files", err);
 }
 
 int provider_remove(struct provider *provider, const struct provider_ref *ref, const char *path,
                     struct error *err)
 {
-    return provider->ops->remove ? provider->ops->remove(provider, ref, path, err)
-                                 : lacks(provider->name, "files", err);
+    return provider->ops->remove
+               ? quiet(provider, provider->ops->remove(provider, ref, path, err), err)
+               : lacks(provider->name, "files", err);
 }

@@ -80,6 +80,7 @@ struct provider_config {
         *options;        /* the whole record of the config file: type's own settings; may be NULL */
     struct fetch *fetch; /* borrowed */
     const struct provider_embedded *embedded; /* borrowed; NULL when there is no engine here */
+    bool public_only; /* api_url is a team's: it must not lead into our own networks */
 };
 
 /* Checks the settings; talks to nobody. The config's strings are copied. */
@@ -167,6 +168,7 @@ struct provider_endpoint {
     struct str local_url; /* how this process reaches it, with `headers`; may equal url */
     struct provider_label *headers;
     size_t header_count;
+    bool public_only; /* as of the provider's */
 };
 int provider_endpoint(struct provider *provider, const struct provider_ref *ref, uint16_t port,
                       struct arena *arena, struct provider_endpoint *out, struct error *err);

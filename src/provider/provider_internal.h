@@ -64,6 +64,7 @@ struct provider {
     struct provider_caps caps;
     struct fetch *fetch;
     const struct provider_embedded *embedded;
+    char *secret; /* its key, for provider.c only; NULL or "" = none */
     void *impl;
 };
 

@@ -40,7 +40,7 @@ static bool is_control_name(struct str segment)
 static struct str first_segment(struct str path)
 {
     struct str stack[SEGMENTS_MAX];
-    size_t depth = 0;
+    size_t depth = 0, deeper = 0; /* those that found no room on the stack */
 
     while (path.p) {
         size_t i = 0;
@@ -56,10 +56,16 @@ static struct str first_segment(struct str path)
         segment = str_trim(segment);
         if (!segment.len || str_is(segment, "."))
             continue;
-        if (str_is(segment, ".."))
-            depth -= depth > 0;
-        else if (depth < SEGMENTS_MAX)
+        if (str_is(segment, "..")) {
+            if (deeper)
+                deeper--;
+            else
+                depth -= depth > 0;
+        } else if (depth < SEGMENTS_MAX) {
             stack[depth++] = segment;
+        } else {
+            deeper++;
+        }
     }
     return depth ? stack[0] : STR_NONE;
 }

@@ -1,4 +1,5 @@
 /* The parts without sockets. */
+#include "base/buf.h"
 #include "base/test.h"
 #include "proxy/proxy_guard.h"
 #include "proxy/proxy_head.h"
@@ -85,6 +86,21 @@ TEST(guard_control_routes)
         if (proxy_guard_is_control(str_of(passed[i])))
             test_fail(__FILE__, __LINE__, "'%s' refused", passed[i]);
     }
+}
+
+TEST(guard_of_deep_paths)
+{
+    auto_buf struct buf path = {0};
+
+    buf_init(&path, 4096);
+    (void)buf_add_str(&path, STR("/init"));
+    for (int i = 0; i < 100; i++)
+        (void)buf_add_str(&path, STR("/a"));
+    for (int i = 0; i < 100; i++)
+        (void)buf_add_str(&path, STR("/.."));
+    CHECK(proxy_guard_is_control(buf_str(&path)));
+    (void)buf_add_str(&path, STR("/../files"));
+    CHECK(!proxy_guard_is_control(buf_str(&path)));
 }
 
 TEST(guard_traffic_token)

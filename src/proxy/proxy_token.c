@@ -1,5 +1,6 @@
 #include "proxy/proxy_token.h"
 
+#include <openssl/crypto.h>
 #include <openssl/sha.h>
 
 #include "base/buf.h"
@@ -28,7 +29,7 @@ static bool fits(const struct route *route, void *arg)
         return false;
     (void)SHA256((const unsigned char *)covered.p, covered.len, digest);
     base64_encode(text, digest, sizeof(digest));
-    return str_eq(str_n(text, SIGNATURE_LEN), parts->digest);
+    return CRYPTO_memcmp(text, parts->digest.p, SIGNATURE_LEN) == 0; /* its length was checked */
 }
 
 /* The query's parts in the order the SDKs hash them. Absent ones are empty. */

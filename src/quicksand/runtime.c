@@ -1,4 +1,4 @@
-/* The agent runtime in this server: its settings, its way to the engine beside it, its edge. */
+/* The agent runtime in this server: its settings and its edge. */
 #include "quicksand/runtime.h"
 
 #include <errno.h>
@@ -8,22 +8,21 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "account/team.h"
 #include "agent/agent.h"
 #include "agent/agent_backend.h"
 #include "agent/agent_settings.h"
-#include "api/api.h"
 #include "api_v1/v1.h"
 #include "base/alloc.h"
 #include "base/fd.h"
-#include "engine/engine.h"
 #include "fetch/fetch.h"
 #include "loop/workers.h"
 #include "provider/provider.h"
-#include "route/route.h"
 
 enum {
     FILE_MAX = 1024 * 1024,
-    THREADS_MAX = 512, /* each waits for one command, upload, ... */
+    THREADS_MAX = 512,                      /* each waits for one command, upload, ... */
+    TEAM_THREADS_MAX = THREADS_MAX / 4 * 3, /* so that other teams find some */
     QUEUE_MAX = 1024,
     STOP_MS = 2000,
 };
@@ -37,33 +36,6 @@ struct runtime {
     struct workers *workers;
     struct v1 *v1;
 };
-
-static int embedded_call(void *arg, struct str team_id, const char *method, const char *target,
-                         struct str body, int *out_status, struct buf *out_body, struct error *err)
-{
-    struct runtime *runtime = arg;
-    struct api_local request = {
-        .team_id = team_id, .method = method, .target = target, .body = body};
-
-    return api_local(runtime->config.api, &request, out_status, out_body, err);
-}
-
-static int embedded_socket(void *arg, struct str id, char *out, size_t size, struct error *err)
-{
-    struct runtime *runtime = arg;
-    char path[ENGINE_SOCKET_PATH_SIZE];
-    struct route route;
-
-    if (!routes_find(runtime->config.routes, id, &route))
-        return error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' was not found", STR_ARG(id));
-    if (route.state != ROUTE_RUNNING)
-        return error_set(err, ERROR_CONFLICT, "sandbox '%.*s' is paused", STR_ARG(id));
-    if (engine_socket_path(runtime->config.run_dir, route.id, path) < 0 ||
-        !str_copy(str_of(path), out, size))
-        return error_set(err, ERROR_INTERNAL, "run folder '%s' has too long a name",
-                         runtime->config.run_dir);
-    return 0;
-}
 
 static const char *environment(const char *name)
 {
@@ -102,14 +74,12 @@ int runtime_open(const struct runtime_config *config, struct runtime **out, stru
     struct agents_config agents = {.store = config->store,
                                    .settings = &runtime->settings,
                                    .embedded = &runtime->embedded,
-                                   .server_url = config->url};
+                                   .server_url = config->url,
+                                   .operator_team = TEAM_DEFAULT_ID};
 
     *out = runtime;
     runtime->config = *config;
-    runtime->embedded = (struct provider_embedded){.arg = runtime,
-                                                   .call = embedded_call,
-                                                   .agent_socket = embedded_socket,
-                                                   .proxy_url = config->url};
+    runtime->embedded = runtime_embedded(&runtime->config);
     if (load_settings(runtime, err) < 0)
         return -1;
     runtime->fetch = agents.fetch = fetch_new();
@@ -120,7 +90,8 @@ int runtime_open(const struct runtime_config *config, struct runtime **out, stru
     runtime->v1 = v1_new(&(struct v1_config){.agents = runtime->agents,
                                              .keys = config->keys,
                                              .store = config->store,
-                                             .workers = runtime->workers});
+                                             .workers = runtime->workers,
+                                             .team_calls_max = TEAM_THREADS_MAX});
     return 0;
 }
 

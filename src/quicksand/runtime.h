@@ -4,6 +4,7 @@
 #include <stdbool.h>
 
 #include "base/error.h"
+#include "provider/provider.h"
 
 struct api;
 struct api_keys;
@@ -23,6 +24,9 @@ struct runtime_config {
     struct api_keys *keys;
     struct routes *routes;
 };
+
+/* embedded.c: reaches the engine of the same server. The config must outlive it. */
+struct provider_embedded runtime_embedded(const struct runtime_config *config);
 
 int runtime_open(const struct runtime_config *config, struct runtime **out, struct error *err);
 /* On any edge loop. False: the request is not for the runtime. */

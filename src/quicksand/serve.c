@@ -5,7 +5,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,21 +68,6 @@ static size_t find_resolvers(const struct config *config, char out[][INET_ADDRST
     return count ? count : resolvers_of_file("/run/systemd/resolve/resolv.conf", out);
 }
 
-static void find_agent(const struct config *config, char *out, size_t size)
-{
-    char self[CONFIG_TEXT_SIZE];
-    ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
-
-    if (config->agent[0]) {
-        (void)snprintf(out, size, "%s", config->agent);
-        return;
-    }
-    self[len < 0 ? 0 : len] = '\0';
-    (void)snprintf(out, size, "%s/envd", dirname(self));
-    if (access(out, R_OK) < 0)
-        (void)snprintf(out, size, "/usr/local/lib/quicksand/envd");
-}
-
 static int load(struct config *config, int argc, char **argv)
 {
     auto_buf struct buf faults = {0};
@@ -127,7 +111,7 @@ static int open_credentials(void)
 
 struct prepared {
     struct config config;
-    char agent[CONFIG_TEXT_SIZE + 8];
+    char agent[CONFIG_TEXT_SIZE + 32];
     char addresses[CONFIG_RESOLVERS_MAX][INET_ADDRSTRLEN];
     const char *resolvers[CONFIG_RESOLVERS_MAX];
     struct warden_config warden;
@@ -146,7 +130,9 @@ static int prepare(struct prepared *prepared, int argc, char **argv)
                               "parses network bytes); try: sudo quicksand serve\n");
         return 1;
     }
-    find_agent(config, prepared->agent, sizeof(prepared->agent));
+    if (!str_copy(str_of(config->agent), prepared->agent, sizeof(prepared->agent)) ||
+        !config->agent[0])
+        cli_agent_path(prepared->agent, sizeof(prepared->agent));
     prepared->warden = (struct warden_config){
         .data_dir = config->data,
         .listen = config->listen,

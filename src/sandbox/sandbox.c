@@ -7,14 +7,12 @@
 #include "base/clock.h"
 #include "route/route.h"
 #include "sandbox/sandbox_internal.h"
-#include "sandbox/webhook_send.h"
 
 enum {
     SETTLE_US = 10 * 1000 * 1000,
     TIMEOUT_LIMIT_S = 24 * 3600,
     SAMPLE_MS = 5000,
     GRACE_S = 60,
-    WEBHOOK_MS = 5000
 };
 
 static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
@@ -33,9 +31,6 @@ static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
     all->grace_s = config->grace_s ? config->grace_s : GRACE_S;
     all->sample_us = (config->sample_ms > 0 ? config->sample_ms : SAMPLE_MS) * 1000;
     all->volume_bytes = (uint64_t)config->volume_mb << 20;
-    all->webhooks.private_ok = config->private_webhooks;
-    all->webhooks.first_pause_us =
-        (config->webhook_ms > 0 ? config->webhook_ms : WEBHOOK_MS) * 1000;
     /* Never one that an earlier process gave. */
     atomic_init(&all->generation, (uint64_t)clock_wall_us());
     table_init(all);
@@ -43,7 +38,7 @@ static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
     metrics_init(all);
     idempotency_init(all);
     (void)pthread_mutex_init(&all->space.lock, NULL);
-    webhooks_init(all);
+    webhooks_init(all, config);
     content_init(all);
     (void)pthread_mutex_init(&all->warm.lock, NULL);
     cond_init_monotonic(&all->warm.changed);
@@ -64,7 +59,7 @@ int sandboxes_open(const struct sandboxes_config *config, struct sandboxes **out
         return error_set(err, ERROR_INVALID, "the longest timeout must be from 1 s to 24 hours");
     if (config->max_life_s < 0)
         return error_set(err, ERROR_INVALID, "the longest life must not be negative");
-    if (webhook_tls_open(config->webhook_ca, err) < 0)
+    if (webhooks_check(config, err) < 0)
         return -1;
     all = sandboxes_new(config);
     if (clock_open(all, err) < 0 || recover_all(all, err) < 0 || expire_start(all, err) < 0 ||

@@ -113,6 +113,8 @@ struct webhooks {
     pthread_cond_t wake;
     bool kicked, has_thread;
     atomic_bool any, stopping;
+    struct fetch *fetch;
+    char *ca_file; /* NULL = the system's certificates only */
     bool private_ok;
     int64_t first_pause_us;
     pthread_t thread;
@@ -398,7 +400,9 @@ void metrics_stop(struct sandboxes *all);
 
 /* ---- sandbox_webhook.c ---- */
 
-void webhooks_init(struct sandboxes *all);
+/* A file of certificates that is wrong is told at the start and not with each delivery. */
+int webhooks_check(const struct sandboxes_config *config, struct error *err);
+void webhooks_init(struct sandboxes *all, const struct sandboxes_config *config);
 void webhooks_done(struct sandboxes *all);
 int webhooks_start(struct sandboxes *all, struct error *err);
 void webhooks_stop(struct sandboxes *all);

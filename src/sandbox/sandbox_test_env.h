@@ -14,21 +14,6 @@
 #define TEAM  STR("team1")
 #define OTHER STR("team2")
 
-#define OK(call)                                                         \
-    do {                                                                 \
-        struct error err = {0};                                          \
-        if ((call) < 0)                                                  \
-            test_fail(__FILE__, __LINE__, "%s: %s", #call, err.message); \
-    } while (0)
-#define FAILS(call, want)                                                                 \
-    do {                                                                                  \
-        struct error err = {0};                                                           \
-        CHECK_INT((call), -1);                                                            \
-        if (err.code != (want))                                                           \
-            test_fail(__FILE__, __LINE__, "%s: %s: %s", #call, error_code_name(err.code), \
-                      err.message);                                                       \
-    } while (0)
-
 struct env {
     char dir[48];
     struct engine *engine;

@@ -8,19 +8,22 @@
 #include "sandbox/sandbox_webhook.h"
 
 #include <inttypes.h>
+#include <openssl/err.h>
 #include <openssl/hmac.h>
 #include <openssl/sha.h>
+#include <openssl/x509.h>
 #include <stdlib.h>
 
 #include "account/team.h"
+#include "base/alloc.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/encode.h"
 #include "base/log.h"
+#include "fetch/fetch.h"
 #include "sandbox/sandbox_history.h"
 #include "sandbox/sandbox_internal.h"
-#include "sandbox/webhook_send.h"
 #include "json/json_shape.h"
 
 enum {
@@ -28,6 +31,9 @@ enum {
     URL_MAX = 1024,
     SECRET_MAX = 256,
     BATCH = 16,
+    WEBHOOK_MS = 5000,
+    SEND_MS = 10 * 1000,
+    ANSWER_MAX = 4096,
     IDLE_US = 60 * 1000 * 1000,
 };
 #define LAST_PAUSE_US ((int64_t)3600 * 1000000)
@@ -38,13 +44,18 @@ static bool text_ok(struct str text, size_t min, size_t max)
            str_valid_utf8(text);
 }
 
+static bool url_ok(struct str url)
+{
+    auto_free char *text = str_dup(url);
+
+    return text_ok(url, 1, URL_MAX) && fetch_url_ok(text);
+}
+
 static int check(const struct store_webhook *webhook, struct error *err)
 {
-    struct webhook_url url;
-
     if (!text_ok(webhook->name, 1, NAME_MAX_LEN))
         return error_set(err, ERROR_INVALID, "'name' must have 1 to %d characters", NAME_MAX_LEN);
-    if (!text_ok(webhook->url, 1, URL_MAX) || !webhook_url_parse(webhook->url, &url))
+    if (!url_ok(webhook->url))
         return error_set(err, ERROR_INVALID, "'url' must be an http or https URL");
     if (!text_ok(webhook->secret, 1, SECRET_MAX))
         return error_set(err, ERROR_INVALID, "'signatureSecret' must have 1 to %d characters",
@@ -106,47 +117,75 @@ int webhook_delete(struct sandboxes *all, struct str team_id, struct str id, str
     return store_webhook_delete(all->store, team_id, id, err);
 }
 
-static void sign(struct str secret, struct str body, struct buf *out)
+struct signatures {
+    char plain[BASE64_LEN(SHA256_DIGEST_LENGTH) + 1];
+    char hmac[sizeof("sha256=") + 2 * SHA256_DIGEST_LENGTH];
+};
+
+static void sign(struct str secret, struct str body, struct signatures *out)
 {
     unsigned char digest[SHA256_DIGEST_LENGTH];
-    char base64[BASE64_LEN(SHA256_DIGEST_LENGTH)], hex[2 * SHA256_DIGEST_LENGTH + 1];
     auto_buf struct buf both = {0};
-    size_t len = sizeof(base64);
 
     buf_init(&both, secret.len + body.len);
     (void)buf_add_str(&both, secret);
     (void)buf_add_str(&both, body);
     (void)SHA256((const unsigned char *)both.p, both.len, digest);
-    base64_encode(base64, digest, sizeof(digest));
-    while (len > 0 && base64[len - 1] == '=')
-        len--;
-    (void)buf_printf(out, "e2b-signature-version: v1\r\ne2b-signature: %.*s\r\n", (int)len, base64);
+    base64_encode(out->plain, digest, sizeof(digest));
+    out->plain[sizeof(out->plain) - 1] = '\0';
+    out->plain[strcspn(out->plain, "=")] = '\0';
     (void)HMAC(EVP_sha256(), secret.p, (int)secret.len, (const unsigned char *)body.p, body.len,
                digest, NULL);
-    hex_encode(hex, digest, sizeof(digest));
-    (void)buf_printf(out, "x-quicksand-signature: sha256=%s\r\n", hex);
+    memcpy(out->hmac, "sha256=", 7);
+    hex_encode(out->hmac + 7, digest, sizeof(digest));
+}
+
+/* Only the status of the answer counts. */
+static int post(const struct webhooks *webhooks, const struct fetch_request *request,
+                struct error *err)
+{
+    auto_response struct fetch_response response = {0};
+
+    if (fetch_call(webhooks->fetch, request, &response, err) < 0 && err->code != ERROR_LIMIT)
+        return -1;
+    if (response.status < 200 || response.status > 299)
+        return error_set(err, ERROR_UNAVAILABLE, "answered %d", response.status);
+    return 0;
 }
 
 static int send_event(const struct sandboxes *all, const struct store_webhook *webhook,
                       const struct store_event *event, struct error *err)
 {
     auto_json json_t *json = sandbox_event_json(event);
-    auto_free char *body = json_text(json);
-    auto_buf struct buf headers = {0};
-    struct webhook_post post = {.body = str_of(body),
-                                .public_only = !all->webhooks.private_ok &&
-                                               !str_is(webhook->team_id, TEAM_DEFAULT_ID)};
+    auto_free char *body = json_text(json), *url = str_dup(webhook->url);
+    bool anywhere = all->webhooks.private_ok || str_is(webhook->team_id, TEAM_DEFAULT_ID);
     char delivery_id[UUID_SIZE];
+    struct signatures signatures;
 
-    if (!webhook_url_parse(webhook->url, &post.url))
-        return error_set(err, ERROR_INTERNAL, "bad URL in the store");
     id_uuid(delivery_id);
-    buf_init(&headers, 4096);
-    (void)buf_printf(&headers, "e2b-webhook-id: %.*s\r\ne2b-delivery-id: %s\r\n",
-                     STR_ARG(webhook->id), delivery_id);
-    sign(webhook->secret, post.body, &headers);
-    post.headers = buf_str(&headers);
-    return webhook_send(&post, err);
+    sign(webhook->secret, str_of(body), &signatures);
+    return post(&all->webhooks,
+                &(struct fetch_request){
+                    .method = "POST",
+                    .url = url,
+                    .headers =
+                        (struct http_header[]){
+                            {STR("content-type"), STR("application/json")},
+                            {STR("e2b-webhook-id"), webhook->id},
+                            {STR("e2b-delivery-id"), str_of(delivery_id)},
+                            {STR("e2b-signature-version"), STR("v1")},
+                            {STR("e2b-signature"), str_of(signatures.plain)},
+                            {STR("x-quicksand-signature"), str_of(signatures.hmac)},
+                        },
+                    .header_count = 6,
+                    .body = str_of(body),
+                    .timeout_ms = SEND_MS,
+                    .response_max = ANSWER_MAX,
+                    .ca_file = all->webhooks.ca_file,
+                    .reach = anywhere ? FETCH_DIRECT : FETCH_PUBLIC,
+                    .repeatable = true,
+                },
+                err);
 }
 
 /* 1 = there, 0 = it is too old and was forgotten. */
@@ -262,16 +301,41 @@ void webhooks_kick(struct sandboxes *all)
     (void)pthread_mutex_unlock(&all->webhooks.lock);
 }
 
-void webhooks_init(struct sandboxes *all)
+void webhooks_init(struct sandboxes *all, const struct sandboxes_config *config)
 {
-    (void)pthread_mutex_init(&all->webhooks.lock, NULL);
-    cond_init_monotonic(&all->webhooks.wake);
+    struct webhooks *webhooks = &all->webhooks;
+
+    (void)pthread_mutex_init(&webhooks->lock, NULL);
+    cond_init_monotonic(&webhooks->wake);
+    webhooks->fetch = fetch_new();
+    webhooks->private_ok = config->private_webhooks;
+    webhooks->first_pause_us = (config->webhook_ms > 0 ? config->webhook_ms : WEBHOOK_MS) * 1000;
+    if (config->webhook_ca && config->webhook_ca[0])
+        webhooks->ca_file = xstrdup(config->webhook_ca);
 }
 
 void webhooks_done(struct sandboxes *all)
 {
+    fetch_free(all->webhooks.fetch);
+    free(all->webhooks.ca_file);
     (void)pthread_mutex_destroy(&all->webhooks.lock);
     (void)pthread_cond_destroy(&all->webhooks.wake);
+}
+
+int webhooks_check(const struct sandboxes_config *config, struct error *err)
+{
+    const char *file = config->webhook_ca;
+    X509_STORE *store = X509_STORE_new();
+    bool ok = !file || !file[0] || (store && X509_STORE_load_file(store, file) == 1);
+
+    X509_STORE_free(store);
+    ERR_clear_error();
+    if (ok)
+        return 0;
+    return error_set(err, ERROR_INVALID,
+                     "webhook-ca: '%s' cannot be read by the server, or has no certificates in PEM "
+                     "form",
+                     file);
 }
 
 int webhooks_start(struct sandboxes *all, struct error *err)

@@ -49,6 +49,8 @@ void bind_text(struct query *query, struct str text);
 void bind_int(struct query *query, int64_t value);
 /* 1 = row, 0 = done, -1 = failed. */
 int query_step(struct query *query, struct error *err);
+/* 0 = a row; ERROR_NOT_FOUND: "WHAT 'NAME' not found", without the name when it is STR_NONE. */
+int query_one(struct query *query, const char *what, struct str name, struct error *err);
 /* For statements whose rows do not matter. */
 int query_run(struct query *query, struct error *err);
 int64_t query_int(const struct query *query, int column);
@@ -63,8 +65,21 @@ struct query_kind {
 };
 int query_rows(struct query *query, const struct query_kind *kind, struct arena *arena, void *out,
                size_t *out_count, struct error *err);
+/* Counts the rows that a statement returns. */
+int query_count(struct query *query, size_t *out_count, struct error *err);
 /* Runs a statement that is a transaction of its own, on disk when it returns 0. */
 int query_run_durable(struct query *query, struct store *store, struct error *err);
+
+/* Of a table with seq and at_us: what is older than before_us, and all but the newest `keep`; the
+ * oldest, which are the first by seq, and at most max of them. The last one stays: numbers are not
+ * given twice. Takes the lock. */
+#define STORE_PRUNE(table)                                                               \
+    "DELETE FROM " table " WHERE seq IN (SELECT seq FROM (SELECT seq, at_us FROM " table \
+    " ORDER BY seq LIMIT ?3) AS oldest WHERE (at_us < ?1"                                \
+    " OR seq <= (SELECT coalesce(max(seq), 0) FROM " table ") - ?2)"                     \
+    " AND seq < (SELECT max(seq) FROM " table ")) RETURNING seq"
+int store_prune(struct store *store, const char *sql, int64_t before_us, int64_t keep, size_t max,
+                size_t *out_count, struct error *err);
 
 /* ---- pieces of transactions, with the lock held ---- */
 

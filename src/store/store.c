@@ -90,6 +90,41 @@ int query_step(struct query *query, struct error *err)
     return query->driver->step(query->stmt, err);
 }
 
+int query_one(struct query *query, const char *what, struct str name, struct error *err)
+{
+    int found = query_step(query, err);
+
+    if (found)
+        return found < 0 ? -1 : 0;
+    return name.p ? error_set(err, ERROR_NOT_FOUND, "%s '%.*s' not found", what,
+                              (int)(name.len < 128 ? name.len : 128), name.p)
+                  : error_set(err, ERROR_NOT_FOUND, "%s not found", what);
+}
+
+int query_count(struct query *query, size_t *out_count, struct error *err)
+{
+    int more;
+
+    *out_count = 0;
+    while ((more = query_step(query, err)) > 0)
+        (*out_count)++;
+    return more;
+}
+
+int store_prune(struct store *store, const char *sql, int64_t before_us, int64_t keep, size_t max,
+                size_t *out_count, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked, sql, err) < 0)
+        return -1;
+    bind_int(&query, before_us);
+    bind_int(&query, keep);
+    bind_int(&query, (int64_t)max);
+    return query_count(&query, out_count, err);
+}
+
 int query_run(struct query *query, struct error *err)
 {
     int more;

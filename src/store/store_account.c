@@ -45,7 +45,6 @@ int store_key_find(struct store *store, struct str hash, struct arena *arena, st
 {
     auto_unlock struct store *locked = store_lock(store);
     auto_query struct query query = {0};
-    int found;
 
     if (query_open(&query, locked,
                    "SELECT api_keys.id, team_id, api_keys.name, key_hash, mask,"
@@ -54,9 +53,8 @@ int store_key_find(struct store *store, struct str hash, struct arena *arena, st
                    err) < 0)
         return -1;
     bind_text(&query, hash);
-    found = query_step(&query, err);
-    if (found <= 0)
-        return found < 0 ? -1 : error_set(err, ERROR_NOT_FOUND, "key not found");
+    if (query_one(&query, "key", STR_NONE, err) < 0)
+        return -1;
     read_key(&query, arena, out);
     return 0;
 }

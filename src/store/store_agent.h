@@ -178,9 +178,14 @@ struct store_agent_callback {
     struct str job_id, team_id, sandbox_id, agent_id, actor, url, token, body;
     int64_t attempts, ended_at_us;
 };
+enum { STORE_CALLBACK_BUSY = 4 };
+struct store_callback_turn {
+    int64_t now_us, later_us;
+    struct str busy[STORE_CALLBACK_BUSY]; /* teams whose turn it is not; STR_NONE = nobody */
+};
 /* The one that is due first, put off until later_us so that nobody else takes it; ERROR_NOT_FOUND
  * when none is due. */
-int store_agent_callback_take(struct store *store, int64_t now_us, int64_t later_us,
+int store_agent_callback_take(struct store *store, const struct store_callback_turn *turn,
                               struct arena *arena, struct store_agent_callback *out,
                               struct error *err);
 /* 0 = none. */

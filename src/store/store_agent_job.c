@@ -117,18 +117,14 @@ int store_agent_job_get(struct store *store, struct str team_id, struct str id, 
 {
     auto_unlock struct store *locked = store_lock(store);
     auto_query struct query query = {0};
-    int found;
 
     if (query_open(&query, locked,
                    "SELECT " COLUMNS TABLES "WHERE agent_jobs.id = ?1 AND team_id = ?2", err) < 0)
         return -1;
     bind_text(&query, id);
     bind_text(&query, team_id);
-    found = query_step(&query, err);
-    if (found < 0)
+    if (query_one(&query, "job", id, err) < 0)
         return -1;
-    if (!found)
-        return error_set(err, ERROR_NOT_FOUND, "job '%.*s' not found", STR_ARG(id));
     read_row(&query, arena, out);
     return 0;
 }
@@ -238,8 +234,8 @@ int store_agent_job_ended(struct store *store, struct str id, const struct store
 }
 
 /* The id is taken first, in the same transaction: RETURNING knows only one table. */
-static int take_due(struct store *locked, int64_t now_us, int64_t later_us, struct arena *arena,
-                    struct str *out_id, struct error *err)
+static int take_due(struct store *locked, const struct store_callback_turn *turn,
+                    struct arena *arena, struct str *out_id, struct error *err)
 {
     auto_query struct query query = {0};
     int found;
@@ -247,12 +243,16 @@ static int take_due(struct store *locked, int64_t now_us, int64_t later_us, stru
     if (query_open(&query, locked,
                    "UPDATE agent_job_callbacks SET next_at_us = ?2, attempts = attempts + 1"
                    " WHERE job_id = (SELECT job_id FROM agent_job_callbacks"
-                   " WHERE state = 'pending' AND next_at_us <= ?1 ORDER BY next_at_us LIMIT 1)"
+                   " JOIN agent_jobs ON agent_jobs.id = job_id"
+                   " WHERE agent_job_callbacks.state = 'pending' AND next_at_us <= ?1"
+                   " AND team_id NOT IN (?3, ?4, ?5, ?6) ORDER BY next_at_us LIMIT 1)"
                    " AND state = 'pending' RETURNING job_id",
                    err) < 0)
         return -1;
-    bind_int(&query, now_us);
-    bind_int(&query, later_us);
+    bind_int(&query, turn->now_us);
+    bind_int(&query, turn->later_us);
+    for (size_t i = 0; i < STORE_CALLBACK_BUSY; i++)
+        bind_text(&query, turn->busy[i].p ? turn->busy[i] : STR(""));
     found = query_step(&query, err);
     if (found < 0)
         return -1;
@@ -293,7 +293,7 @@ static int read_callback(struct store *locked, struct str id, struct arena *aren
     return 0;
 }
 
-int store_agent_callback_take(struct store *store, int64_t now_us, int64_t later_us,
+int store_agent_callback_take(struct store *store, const struct store_callback_turn *turn,
                               struct arena *arena, struct store_agent_callback *out,
                               struct error *err)
 {
@@ -302,7 +302,7 @@ int store_agent_callback_take(struct store *store, int64_t now_us, int64_t later
 
     if (store_begin(locked, STORE_EPHEMERAL, err) < 0)
         return -1;
-    if (take_due(locked, now_us, later_us, arena, &id, err) < 0 ||
+    if (take_due(locked, turn, arena, &id, err) < 0 ||
         read_callback(locked, id, arena, out, err) < 0) {
         store_rollback(locked);
         return -1;

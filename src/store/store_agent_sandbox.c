@@ -208,12 +208,8 @@ int store_agent_claim(struct store *store, const struct store_agent_claim *claim
 static int read_one(struct query *query, struct arena *arena, struct store_agent_sandbox *out,
                     struct error *err)
 {
-    int found = query_step(query, err);
-
-    if (found < 0)
+    if (query_one(query, "sandbox", STR_NONE, err) < 0)
         return -1;
-    if (!found)
-        return error_set(err, ERROR_NOT_FOUND, "sandbox not found");
     agent_sandbox_read(query, arena, out);
     return 0;
 }

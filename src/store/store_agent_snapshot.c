@@ -120,7 +120,6 @@ int store_agent_snapshot_get(struct store *store, struct str team_id, struct str
 {
     auto_unlock struct store *locked = store_lock(store);
     auto_query struct query query = {0};
-    int found;
 
     if (query_open(&query, locked,
                    "SELECT " COLUMNS " FROM agent_snapshots WHERE team_id = ?1"
@@ -129,11 +128,8 @@ int store_agent_snapshot_get(struct store *store, struct str team_id, struct str
         return -1;
     bind_text(&query, team_id);
     agent_bind(&query, name);
-    found = query_step(&query, err);
-    if (found < 0)
+    if (query_one(&query, "snapshot", name, err) < 0)
         return -1;
-    if (!found)
-        return error_set(err, ERROR_NOT_FOUND, "snapshot '%.*s' not found", STR_ARG(name));
     read_row(&query, arena, out);
     return 0;
 }

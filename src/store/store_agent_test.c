@@ -3,19 +3,6 @@
 #include "store/store.h"
 #include "store/store_agent.h"
 
-#define OK(call)                                                         \
-    do {                                                                 \
-        struct error err = {0};                                          \
-        if ((call) < 0)                                                  \
-            test_fail(__FILE__, __LINE__, "%s: %s", #call, err.message); \
-    } while (0)
-#define FAILS(call, want)                 \
-    do {                                  \
-        struct error err = {0};           \
-        CHECK_INT((call), -1);            \
-        CHECK_INT((int)err.code, (want)); \
-    } while (0)
-
 static struct store_agent_sandbox row_of(const char *id, const char *key, const char *hash)
 {
     return (struct store_agent_sandbox){
@@ -146,7 +133,9 @@ TEST(agent_job_ends_once)
     OK(store_open(":memory:", &store, &err));
     OK(store_agent_job_insert(store, &row, 1, &err));
     FAILS(store_agent_job_insert(store, &second, 1, &err), ERROR_QUOTA);
-    FAILS(store_agent_callback_take(store, 100, 200, &arena, &callback, &err), ERROR_NOT_FOUND);
+    FAILS(store_agent_callback_take(store, &(struct store_callback_turn){100, 200}, &arena,
+                                    &callback, &err),
+          ERROR_NOT_FOUND);
     OK(store_agent_job_ended(store, STR("j"), &end, &ended, &told, &err));
     CHECK(ended && told);
     end.exit_code = 0;
@@ -155,14 +144,24 @@ TEST(agent_job_ends_once)
     OK(store_agent_job_get(store, STR("t"), STR("j"), &arena, &row, &err));
     CHECK_INT(row.exit_code, 137);
     CHECK_STR(row.callback_state, "pending");
-    OK(store_agent_callback_take(store, 100, 200, &arena, &callback, &err));
+    FAILS(store_agent_callback_take(store,
+                                    &(struct store_callback_turn){100, 200, {STR("x"), STR("t")}},
+                                    &arena, &callback, &err),
+          ERROR_NOT_FOUND);
+    OK(store_agent_callback_take(store, &(struct store_callback_turn){100, 200, {STR("x")}}, &arena,
+                                 &callback, &err));
     CHECK_STR(callback.token, "token");
     CHECK_INT(callback.attempts, 1);
-    FAILS(store_agent_callback_take(store, 100, 200, &arena, &callback, &err), ERROR_NOT_FOUND);
-    OK(store_agent_callback_take(store, 200, 300, &arena, &callback, &err));
+    FAILS(store_agent_callback_take(store, &(struct store_callback_turn){100, 200}, &arena,
+                                    &callback, &err),
+          ERROR_NOT_FOUND);
+    OK(store_agent_callback_take(store, &(struct store_callback_turn){200, 300}, &arena, &callback,
+                                 &err));
     CHECK_INT(callback.attempts, 2);
     OK(store_agent_callback_set(store, STR("j"), "delivered", 0, &err));
-    FAILS(store_agent_callback_take(store, 1000, 2000, &arena, &callback, &err), ERROR_NOT_FOUND);
+    FAILS(store_agent_callback_take(store, &(struct store_callback_turn){1000, 2000}, &arena,
+                                    &callback, &err),
+          ERROR_NOT_FOUND);
 }
 
 TEST(agent_snapshot_alias_changes_hands)

@@ -62,23 +62,7 @@ int store_audit_page(struct store *store, struct str team_id, int64_t before_seq
 int store_audit_prune(struct store *store, int64_t before_us, int64_t keep, size_t max,
                       size_t *out_count, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
-    auto_query struct query query = {0};
-    int more;
-
-    if (query_open(&query, locked,
-                   "DELETE FROM audit WHERE seq IN (SELECT seq FROM (SELECT seq, at_us FROM audit"
-                   " ORDER BY seq LIMIT ?3) AS oldest WHERE at_us < ?1"
-                   " OR seq <= (SELECT coalesce(max(seq), 0) FROM audit) - ?2) RETURNING seq",
-                   err) < 0)
-        return -1;
-    bind_int(&query, before_us);
-    bind_int(&query, keep);
-    bind_int(&query, (int64_t)max);
-    *out_count = 0;
-    while ((more = query_step(&query, err)) > 0)
-        (*out_count)++;
-    return more;
+    return store_prune(store, STORE_PRUNE("audit"), before_us, keep, max, out_count, err);
 }
 
 int idempotency_add(struct store *locked, const struct store_sandbox *row, struct error *err)

@@ -118,23 +118,5 @@ int store_event_page(struct store *store, const struct store_event_query *wanted
 int store_event_prune(struct store *store, int64_t before_us, int64_t keep, size_t max,
                       size_t *out_count, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
-    auto_query struct query query = {0};
-    int more;
-
-    /* The oldest ones are the first by seq. The last stays: numbers are not given twice. */
-    if (query_open(&query, locked,
-                   "DELETE FROM events WHERE seq IN (SELECT seq FROM (SELECT seq, at_us FROM events"
-                   " ORDER BY seq LIMIT ?3) AS oldest WHERE (at_us < ?1"
-                   " OR seq <= (SELECT coalesce(max(seq), 0) FROM events) - ?2)"
-                   " AND seq < (SELECT max(seq) FROM events)) RETURNING seq",
-                   err) < 0)
-        return -1;
-    bind_int(&query, before_us);
-    bind_int(&query, keep);
-    bind_int(&query, (int64_t)max);
-    *out_count = 0;
-    while ((more = query_step(&query, err)) > 0)
-        (*out_count)++;
-    return more;
+    return store_prune(store, STORE_PRUNE("events"), before_us, keep, max, out_count, err);
 }

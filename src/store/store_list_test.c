@@ -8,13 +8,6 @@
 #include "base/test.h"
 #include "store/store.h"
 
-#define OK(call)                                                         \
-    do {                                                                 \
-        struct error err = {0};                                          \
-        if ((call) < 0)                                                  \
-            test_fail(__FILE__, __LINE__, "%s: %s", #call, err.message); \
-    } while (0)
-
 static void raw_exec(const char *file, const char *sql)
 {
     sqlite3 *db = NULL;

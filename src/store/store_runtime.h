@@ -13,7 +13,9 @@ struct store_profile {
 };
 
 /* Inserts, or replaces the record. On disk when it returns. */
-int store_profile_put(struct store *store, const struct store_profile *profile, struct error *err);
+/* ERROR_QUOTA when it is a new one and its team has max already. */
+int store_profile_put(struct store *store, const struct store_profile *profile, int64_t max,
+                      struct error *err);
 int store_profile_get(struct store *store, struct str team_id, struct str name, struct arena *arena,
                       struct store_profile *out, struct error *err);
 /* By name, at most limit. */
@@ -68,6 +70,7 @@ int store_runtime_event_list(struct store *store, const struct store_runtime_que
 /* 0 when there is none. */
 int store_runtime_event_last(struct store *store, int64_t *out_id, int64_t *out_count,
                              struct error *err);
-/* Forgets at most max of the oldest: those before before_id, and `surplus` besides. */
+/* Forgets at most max of the oldest: those before before_id, and `surplus` besides of the team that has
+ * most, so that nobody's history goes because of another's noise. */
 int store_runtime_event_prune(struct store *store, int64_t before_id, int64_t surplus, size_t max,
                               size_t *out_count, struct error *err);

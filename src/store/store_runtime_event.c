@@ -130,19 +130,17 @@ int store_runtime_event_prune(struct store *store, int64_t before_id, int64_t su
     auto_unlock struct store *locked = store_lock(store);
     auto_query struct query query = {0};
     int64_t above = surplus < 0 ? 0 : surplus < (int64_t)max ? surplus : (int64_t)max;
-    int more;
 
     if (query_open(&query, locked,
                    "DELETE FROM runtime_events WHERE id IN (SELECT id FROM runtime_events"
-                   " ORDER BY id LIMIT ?1) OR id IN (SELECT id FROM runtime_events"
+                   " WHERE team_id = (SELECT team_id FROM runtime_events GROUP BY team_id"
+                   " ORDER BY count(*) DESC LIMIT 1) ORDER BY id LIMIT ?1) OR id IN (SELECT id "
+                   "FROM runtime_events"
                    " WHERE id < ?2 ORDER BY id LIMIT ?3) RETURNING 1",
                    err) < 0)
         return -1;
     bind_int(&query, above);
     bind_int(&query, before_id);
     bind_int(&query, (int64_t)max);
-    *out_count = 0;
-    while ((more = query_step(&query, err)) > 0)
-        (*out_count)++;
-    return more;
+    return query_count(&query, out_count, err);
 }

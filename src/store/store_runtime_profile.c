@@ -1,12 +1,33 @@
 #include "store/query.h"
 #include "store/store_runtime.h"
 
-int store_profile_put(struct store *store, const struct store_profile *profile, struct error *err)
+static int check_room(struct store *locked, const struct store_profile *profile, int64_t max,
+                      struct error *err)
+{
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked,
+                   "SELECT count(*) FROM runtime_profiles WHERE team_id = ?1 AND name <> ?2",
+                   err) < 0)
+        return -1;
+    bind_text(&query, profile->team_id);
+    bind_text(&query, profile->name);
+    if (query_step(&query, err) < 0)
+        return -1;
+    if (query_int(&query, 0) < max)
+        return 0;
+    return error_set(err, ERROR_QUOTA, "a team has at most %lld profiles: delete one",
+                     (long long)max);
+}
+
+int store_profile_put(struct store *store, const struct store_profile *profile, int64_t max,
+                      struct error *err)
 {
     auto_unlock struct store *locked = store_lock(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (check_room(locked, profile, max, err) < 0 ||
+        query_open(&query, locked,
                    "INSERT INTO runtime_profiles (team_id, name, record, created_at_us,"
                    " updated_at_us) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (team_id, name)"
                    " DO UPDATE SET record = excluded.record,"
@@ -37,7 +58,6 @@ int store_profile_get(struct store *store, struct str team_id, struct str name, 
 {
     auto_unlock struct store *locked = store_lock(store);
     auto_query struct query query = {0};
-    int found;
 
     if (query_open(&query, locked,
                    "SELECT team_id, name, record, created_at_us, updated_at_us"
@@ -46,11 +66,8 @@ int store_profile_get(struct store *store, struct str team_id, struct str name, 
         return -1;
     bind_text(&query, team_id);
     bind_text(&query, name);
-    found = query_step(&query, err);
-    if (found < 0)
+    if (query_one(&query, "profile", name, err) < 0)
         return -1;
-    if (!found)
-        return error_set(err, ERROR_NOT_FOUND, "profile '%.*s' not found", STR_ARG(name));
     read_profile(&query, arena, out);
     return 0;
 }
@@ -81,7 +98,6 @@ int store_profile_delete(struct store *store, struct str team_id, struct str nam
 {
     auto_unlock struct store *locked = store_lock(store);
     auto_query struct query query = {0};
-    int found;
 
     if (query_open(&query, locked,
                    "DELETE FROM runtime_profiles WHERE team_id = ?1 AND name = ?2 RETURNING 1",
@@ -89,10 +105,9 @@ int store_profile_delete(struct store *store, struct str team_id, struct str nam
         return -1;
     bind_text(&query, team_id);
     bind_text(&query, name);
-    found = query_step(&query, err);
-    if (found < 0 || (found > 0 && query_run(&query, err) < 0))
+    if (query_one(&query, "profile", name, err) < 0)
         return -1;
-    return found ? 0 : error_set(err, ERROR_NOT_FOUND, "profile '%.*s' not found", STR_ARG(name));
+    return query_run(&query, err);
 }
 
 int store_runner_put(struct store *store, const struct store_runner *runner, struct error *err)
@@ -153,11 +168,9 @@ int store_runner_list(struct store *store, size_t limit, struct arena *arena,
 
 static int runner_change(struct query *query, struct str name, struct error *err)
 {
-    int found = query_step(query, err);
-
-    if (found < 0 || (found > 0 && query_run(query, err) < 0))
+    if (query_one(query, "runner", name, err) < 0)
         return -1;
-    return found ? 0 : error_set(err, ERROR_NOT_FOUND, "runner '%.*s' not found", STR_ARG(name));
+    return query_run(query, err);
 }
 
 int store_runner_heartbeat(struct store *store, struct str team_id, struct str name,

@@ -5,19 +5,6 @@
 #include "base/clock.h"
 #include "base/test.h"
 
-#define OK(call)                                                         \
-    do {                                                                 \
-        struct error err = {0};                                          \
-        if ((call) < 0)                                                  \
-            test_fail(__FILE__, __LINE__, "%s: %s", #call, err.message); \
-    } while (0)
-#define FAILS(call, want)            \
-    do {                             \
-        struct error err = {0};      \
-        CHECK_INT((call), -1);       \
-        CHECK_INT(err.code, (want)); \
-    } while (0)
-
 TEST(runtime_profiles)
 {
     auto_store struct store *store = NULL;
@@ -27,10 +14,10 @@ TEST(runtime_profiles)
 
     OK(store_open(":memory:", &store, &err));
     OK(store_profile_put(
-        store, &(struct store_profile){STR("t1"), STR("web"), STR("{\"a\":1}"), 5, 5}, &err));
+        store, &(struct store_profile){STR("t1"), STR("web"), STR("{\"a\":1}"), 5, 5}, 10, &err));
     OK(store_profile_put(
-        store, &(struct store_profile){STR("t1"), STR("web"), STR("{\"a\":2}"), 9, 9}, &err));
-    OK(store_profile_put(store, &(struct store_profile){STR("t2"), STR("web"), STR("{}"), 1, 1},
+        store, &(struct store_profile){STR("t1"), STR("web"), STR("{\"a\":2}"), 9, 9}, 10, &err));
+    OK(store_profile_put(store, &(struct store_profile){STR("t2"), STR("web"), STR("{}"), 1, 1}, 10,
                          &err));
     OK(store_profile_get(store, STR("t1"), STR("web"), &arena, &got, &err));
     CHECK_STR(got.record, "{\"a\":2}");
@@ -38,6 +25,11 @@ TEST(runtime_profiles)
     CHECK_INT(got.updated_at_us, 9);
     OK(store_profile_list(store, STR("t1"), 10, &arena, &list, &count, &err));
     CHECK_INT(count, 1);
+    FAILS(store_profile_put(store, &(struct store_profile){STR("t1"), STR("one"), STR("{}"), 1, 1},
+                            1, &err),
+          ERROR_QUOTA);
+    OK(store_profile_put(store, &(struct store_profile){STR("t1"), STR("web"), STR("{}"), 1, 1}, 1,
+                         &err));
     OK(store_profile_delete(store, STR("t1"), STR("web"), &err));
     FAILS(store_profile_delete(store, STR("t1"), STR("web"), &err), ERROR_NOT_FOUND);
     FAILS(store_profile_get(store, STR("t1"), STR("web"), &arena, &got, &err), ERROR_NOT_FOUND);
@@ -140,4 +132,25 @@ TEST(runtime_events)
     OK(store_runtime_event_last(store, &last, &rows, &err));
     CHECK_INT(last, 4);
     CHECK_INT(rows, 1);
+}
+
+TEST(runtime_events_of_a_quiet_team_stay)
+{
+    auto_store struct store *store = NULL;
+    int64_t first;
+    size_t pruned;
+
+    OK(store_open(":memory:", &store, &err));
+    for (int i = 1; i <= 20; i++) {
+        struct store_runtime_event event = {.id = i,
+                                            .team_id = i <= 3 ? STR("quiet") : STR("loud"),
+                                            .type = STR("a.b"),
+                                            .json = STR("{}")};
+
+        OK(store_runtime_event_insert(store, &event, 1, &err));
+    }
+    OK(store_runtime_event_prune(store, 0, 10, 100, &pruned, &err));
+    CHECK_INT(pruned, 10);
+    CHECK_INT(find(store, (struct store_runtime_query){.team_id = STR("quiet")}, &first), 3);
+    CHECK_INT(find(store, (struct store_runtime_query){.team_id = STR("loud")}, &first), 7);
 }

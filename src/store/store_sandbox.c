@@ -150,16 +150,13 @@ int store_sandbox_get(struct store *store, struct str id, struct arena *arena,
 {
     auto_unlock struct store *locked = store_lock(store);
     auto_query struct query query = {0};
-    int found;
 
     if (query_open(&query, locked, "SELECT " SANDBOX_COLUMNS " FROM sandboxes WHERE id = ?1", err) <
         0)
         return -1;
     bind_text(&query, id);
-    found = query_step(&query, err);
-    if (found <= 0)
-        return found < 0 ? -1
-                         : error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' not found", STR_ARG(id));
+    if (query_one(&query, "sandbox", id, err) < 0)
+        return -1;
     read_row(&query, arena, out);
     return 0;
 }
@@ -191,7 +188,6 @@ int store_sandbox_set_end(struct store *store, struct str id, const struct store
 {
     auto_unlock struct store *locked = store_lock(store);
     auto_query struct query query = {0};
-    int found;
 
     if (query_open(&query, locked,
                    "UPDATE sandboxes SET revision = revision + 1, end_at_us ="
@@ -205,11 +201,8 @@ int store_sandbox_set_end(struct store *store, struct str id, const struct store
     bind_int(&query, end->end_at_us);
     bind_int(&query, end->only_later);
     bind_int(&query, end->max_life_us);
-    found = query_step(&query, err);
-    if (found < 0)
+    if (query_one(&query, "sandbox", id, err) < 0)
         return -1;
-    if (found == 0)
-        return error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' not found", STR_ARG(id));
     *out_end_at_us = query_int(&query, 0);
     *out_revision = query_int(&query, 1);
     return query_run(&query, err);
@@ -219,7 +212,6 @@ static int set_life(struct store *locked, struct str id, const struct store_sand
                     int64_t *out_revision, struct error *err)
 {
     auto_query struct query query = {0};
-    int found;
 
     if (query_open(&query, locked,
                    "UPDATE sandboxes SET revision = revision + 1, state = ?2, step = ?3,"
@@ -236,11 +228,8 @@ static int set_life(struct store *locked, struct str id, const struct store_sand
     bind_int(&query, life->memory);
     bind_int(&query, life->auto_pause);
     bind_text(&query, str_of(resumed_names[life->resumed_from]));
-    found = query_step(&query, err);
-    if (found < 0)
+    if (query_one(&query, "sandbox", id, err) < 0)
         return -1;
-    if (found == 0)
-        return error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' not found", STR_ARG(id));
     *out_revision = query_int(&query, 0);
     return query_run(&query, err);
 }
@@ -337,7 +326,6 @@ int store_sandbox_prune(struct store *store, int64_t before_us, size_t max, size
 {
     auto_unlock struct store *locked = store_lock(store);
     auto_query struct query query = {0};
-    int more;
 
     if (query_open(&query, locked,
                    "DELETE FROM sandboxes WHERE id IN (SELECT id FROM sandboxes"
@@ -346,8 +334,5 @@ int store_sandbox_prune(struct store *store, int64_t before_us, size_t max, size
         return -1;
     bind_int(&query, before_us);
     bind_int(&query, (int64_t)max);
-    *out_count = 0;
-    while ((more = query_step(&query, err)) > 0)
-        (*out_count)++;
-    return more;
+    return query_count(&query, out_count, err);
 }

@@ -96,7 +96,6 @@ int store_session_get(struct store *store, struct str team_id, struct str id, st
 {
     auto_unlock struct store *locked = store_lock(store);
     auto_query struct query query = {0};
-    int found;
 
     if (query_open(&query, locked,
                    "SELECT " COLUMNS " FROM agent_sessions WHERE id = ?1 AND team_id = ?2",
@@ -104,11 +103,8 @@ int store_session_get(struct store *store, struct str team_id, struct str id, st
         return -1;
     bind_text(&query, id);
     bind_text(&query, team_id);
-    found = query_step(&query, err);
-    if (found < 0)
+    if (query_one(&query, "session", id, err) < 0)
         return -1;
-    if (found == 0)
-        return error_set(err, ERROR_NOT_FOUND, "session '%.*s' not found", STR_ARG(id));
     read_row(&query, arena, out);
     return 0;
 }

@@ -3,19 +3,6 @@
 #include "store/store.h"
 #include "store/store_name.h"
 
-#define OK(call)                                                         \
-    do {                                                                 \
-        struct error err = {0};                                          \
-        if ((call) < 0)                                                  \
-            test_fail(__FILE__, __LINE__, "%s: %s", #call, err.message); \
-    } while (0)
-#define FAILS(call, want)            \
-    do {                             \
-        struct error err = {0};      \
-        CHECK_INT((call), -1);       \
-        CHECK_INT(err.code, (want)); \
-    } while (0)
-
 static struct store *open_memory(void)
 {
     struct store *store = NULL;

@@ -72,16 +72,12 @@ int store_team_get(struct store *store, struct str id, struct arena *arena, stru
 {
     auto_unlock struct store *locked = store_lock(store);
     auto_query struct query query = {0};
-    int found;
 
     if (query_open(&query, locked, "SELECT " COLUMNS " FROM teams WHERE id = ?1", err) < 0)
         return -1;
     bind_text(&query, id);
-    found = query_step(&query, err);
-    if (found <= 0)
-        return found < 0 ? -1
-                         : error_set(err, ERROR_NOT_FOUND, "team '%.*s' not found",
-                                     (int)(id.len < 64 ? id.len : 64), id.p ? id.p : "");
+    if (query_one(&query, "team", id, err) < 0)
+        return -1;
     read_team(&query, arena, out);
     return 0;
 }

@@ -42,7 +42,6 @@ int store_volume_find(struct store *store, struct str team_id, struct str name, 
 {
     auto_unlock struct store *locked = store_lock(store);
     auto_query struct query query = {0};
-    int found;
 
     if (query_open(&query, locked,
                    "SELECT " COLUMNS " FROM volumes WHERE team_id = ?1 AND (id = ?2 OR name = ?2)"
@@ -51,11 +50,8 @@ int store_volume_find(struct store *store, struct str team_id, struct str name, 
         return -1;
     bind_text(&query, team_id);
     bind_text(&query, name);
-    found = query_step(&query, err);
-    if (found <= 0)
-        return found < 0 ? -1
-                         : error_set(err, ERROR_NOT_FOUND, "volume '%.*s' not found",
-                                     (int)(name.len < 128 ? name.len : 128), name.p ? name.p : "");
+    if (query_one(&query, "volume", name, err) < 0)
+        return -1;
     read_volume(&query, arena, out);
     return 0;
 }
@@ -144,7 +140,6 @@ static int add_use(struct store *locked, struct str volume_id, struct str sandbo
                    struct error *err)
 {
     auto_query struct query query = {0};
-    int found;
 
     if (query_open(&query, locked,
                    "INSERT INTO volume_uses (volume_id, sandbox_id) SELECT id, ?2 FROM volumes"
@@ -153,10 +148,9 @@ static int add_use(struct store *locked, struct str volume_id, struct str sandbo
         return -1;
     bind_text(&query, volume_id);
     bind_text(&query, sandbox_id);
-    found = query_step(&query, err);
-    if (found == 0)
-        return error_set(err, ERROR_NOT_FOUND, "volume '%.*s' not found", STR_ARG(volume_id));
-    return found < 0 ? -1 : query_run(&query, err);
+    if (query_one(&query, "volume", volume_id, err) < 0)
+        return -1;
+    return query_run(&query, err);
 }
 
 int volume_uses_add(struct store *locked, const struct store_sandbox *row, struct error *err)

@@ -3,13 +3,6 @@
 #include "base/id.h"
 #include "base/test.h"
 
-#define OK(call)                                                         \
-    do {                                                                 \
-        struct error err = {0};                                          \
-        if ((call) < 0)                                                  \
-            test_fail(__FILE__, __LINE__, "%s: %s", #call, err.message); \
-    } while (0)
-
 TEST(base_keeps_its_id)
 {
     auto_store struct store *store = NULL;

@@ -43,9 +43,10 @@ struct boxes {
     struct disk *disk;
     struct network *network;
     struct box_cgroups *cgroups;
-    int agent_fd;    /* sealed memfd with envd's program */
-    int dev_tree_fd; /* detached read-only tmpfs: `dev`, cloned per box, and `fuse` */
-    int seccomp_fd;  /* memfd with the compiled filter */
+    int agent_fd;       /* sealed memfd with envd's program */
+    int dev_tree_fd;    /* detached read-only tmpfs: `dev`, cloned per box, and `fuse` */
+    int seccomp_fd;     /* memfd with the compiled filter */
+    bool attach_layers; /* this kernel wants layers mounted somewhere (box_overlay.c) */
     char boot_id[40];
     long host_cpus;
     char resolv_conf[256]; /* text of /etc/resolv.conf inside; "" = leave the image's */
@@ -199,13 +200,53 @@ int box_volume_delete(struct boxes *all, const char *name, struct error *err);
  * when there is none. */
 int box_layers_check(const struct boxes *all, const struct box_spec *spec, const char **out_top,
                      struct error *err);
+/* For whom a root is made: namespaces of its first process (mntns_fd only where layers must be
+ * attached), its writable layer. */
+struct box_place {
+    uint32_t slot;
+    int userns_fd, mntns_fd, disk_fd;
+};
 /* Root file system as a detached mount, ids mapped through the child's user namespace. */
-int box_mount_root(const struct boxes *all, const struct box_spec *spec, uint32_t slot,
-                   int userns_fd, int box_dir_fd, int *out_mount_fd, struct error *err);
+int box_mount_root(const struct boxes *all, const struct box_spec *spec,
+                   const struct box_place *place, int *out_mount_fd, struct error *err);
 /* A volume's directory likewise. */
 int box_mount_volume(const struct boxes *all, const char *name, int userns_fd, int *out_mount_fd,
                      struct error *err);
 int box_make_dev_tree(int *out_fd, struct error *err);
+/* A box's /dev as a detached mount. */
+int box_mount_dev(const struct boxes *all, int *out_mount_fd, struct error *err);
+
+/* ---- box_overlay.c ---- */
+
+struct box_overlay {
+    const int *lowers; /* detached mounts, the lowest first */
+    size_t lower_count;
+    int box_fd;            /* detached mount of the writable layer, -1 = none */
+    int upper_fd, work_fd; /* directories in it */
+    uid_t base;            /* host id of root inside */
+    int mntns_fd;          /* where layers are attached, if they must be */
+};
+/* Detached mount. */
+int box_overlay_make(const struct box_overlay *overlay, bool attached, int *out_mount_fd,
+                     struct error *err);
+/* A detached copy of a directory's mount, with ids mapped and more MOUNT_ATTR_*. */
+int box_overlay_map(int dir_fd, const char *path, int userns_fd, uint64_t attrs, int *out_tree_fd,
+                    struct error *err);
+/* Finds out what this kernel can do: sets attach_layers, or says what is missing. Needs layers_fd and
+ * run_fd. */
+int box_overlay_probe(struct boxes *all, struct error *err);
+
+/* ---- box_namespace.c ---- */
+
+int box_namespace_open(pid_t pid, const char *kind, struct error *err);
+/* 65536 ids of the process's new user namespace, from `base` on. */
+int box_namespace_map(pid_t pid, uid_t base, struct error *err);
+/* This thread in another mount namespace for a while; no way back ends the process. */
+struct box_visit {
+    int home_fd, root_fd, cwd_fd;
+};
+int box_namespace_visit(int mntns_fd, struct box_visit *out, struct error *err);
+void box_namespace_leave(struct box_visit *visit);
 
 /* ---- box_cgroup.c ---- */
 
@@ -218,8 +259,11 @@ int box_cgroup_create(struct box_cgroups *cgroups, const char *id, const struct 
                       int *out_fd, struct error *err);
 int box_cgroup_limit(struct box_cgroups *cgroups, const char *id, const struct box_limits *limits,
                      struct error *err);
-/* Puts a process into the v1 hierarchies that hold limits. */
-int box_cgroup_attach(struct box_cgroups *cgroups, const char *id, pid_t pid, struct error *err);
+enum { BOX_DOORS = 3 };
+/* The v1 hierarchies that hold limits, each as a file that takes in the thread that writes "0" to it;
+ * where there is none (pure v2) the descriptor is left as it was. */
+int box_cgroup_doors(struct box_cgroups *cgroups, const char *id, int out_fds[BOX_DOORS],
+                     struct error *err);
 /* SIGKILL to all, frozen or not. Missing is fine. */
 int box_cgroup_kill(struct box_cgroups *cgroups, const char *id, struct error *err);
 /* Frozen: returns when all processes stand still. When they do not in time, lets them go on:
@@ -252,10 +296,11 @@ uint64_t box_capabilities(void);
 enum { BOX_FILTER_MAX = 1024 }; /* instructions */
 
 struct box_child {
-    int channel;   /* socket to the warden */
-    int listen_fd; /* agent's socket */
-    int agent_fd;  /* agent's program */
-    int device_fd; /* directory with the node `fuse` */
+    int channel;          /* socket to the warden */
+    int listen_fd;        /* agent's socket */
+    int agent_fd;         /* agent's program */
+    int device_fd;        /* directory with the node `fuse` */
+    int doors[BOX_DOORS]; /* of its v1 cgroups, or -1 */
     int cgroup_version;
     uint64_t mem_bytes;
     uint32_t cpu_count;

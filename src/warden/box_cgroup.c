@@ -119,7 +119,7 @@ static int open_all(struct box_cgroups *cgroups, struct error *err)
     if (make_root(cgroups, V2, err) < 0)
         return -1;
     if (faccessat(cgroups->roots[V2], "cgroup.kill", F_OK, 0) < 0)
-        return error_set(err, ERROR_UNAVAILABLE, "cgroup.kill is missing: Linux 5.14 is needed");
+        return error_set(err, ERROR_UNAVAILABLE, "cgroup.kill is missing: Linux 5.19 is the least");
     if (v2_has(cgroups->parents[V2], "memory") && v2_has(cgroups->parents[V2], "cpu") &&
         v2_has(cgroups->parents[V2], "pids"))
         return enable_v2_limits(cgroups, err);
@@ -233,12 +233,19 @@ int box_cgroup_create(struct box_cgroups *cgroups, const char *id, const struct 
     return 0;
 }
 
-int box_cgroup_attach(struct box_cgroups *cgroups, const char *id, pid_t pid, struct error *err)
+int box_cgroup_doors(struct box_cgroups *cgroups, const char *id, int out_fds[BOX_DOORS],
+                     struct error *err)
 {
-    for (int h = V1_MEMORY; h < HIERARCHY_COUNT; h++)
-        if (cgroups->roots[h] >= 0 &&
-            write_number(cgroups, h, id, "cgroup.procs", (uint64_t)pid, err) < 0)
-            return -1;
+    for (int h = V1_MEMORY; h < HIERARCHY_COUNT; h++) {
+        char path[64];
+
+        if (cgroups->roots[h] < 0)
+            continue;
+        (void)snprintf(path, sizeof(path), "%s/tasks", id);
+        out_fds[h - V1_MEMORY] = openat(cgroups->roots[h], path, O_WRONLY | O_CLOEXEC);
+        if (out_fds[h - V1_MEMORY] < 0)
+            return error_set_errno(err, errno, "open cgroup '%s/%s'", cgroups->name, path);
+    }
     return 0;
 }
 

@@ -4,11 +4,12 @@
  * namespaces, and may only make system calls: other threads' locks are held for ever in this copy.
  *
  * Order matters:
- *  1. Wait for the warden: ids are mapped, the cgroups hold us, the root mount is made.
+ *  1. Wait until our ids are mapped. Enter the v1 cgroups, by ourselves: a thread that moves nobody
+ *     but itself needs no lock on all processes of the host, for which others wait up to 10 ms.
  *  2. New cgroup and time namespaces (their roots are where we are now).
  *  3. Detached mounts of proc, sysfs, cgroup, devpts, tmpfs and the meminfo file. The kernel allows a
  *     new proc only while an old one is visible, so this comes before leaving the host's tree.
- *  4. pivot_root into the box's root; the host's tree is gone.
+ *  4. Wait for the root mount, and pivot_root into it; the host's tree is gone.
  *  5. Attach the detached mounts and the volumes. The targets lie in a file system that guests wrote to, so they are
  *     opened without following any symbolic link; we are inside already, there is nothing else to
  *     reach.
@@ -351,7 +352,9 @@ static void write_resolv_conf(const struct box_child *child)
     (void)close(fd);
 }
 
-/* The box's clocks start at zero: its uptime is its own, and the host's stays private. */
+/* The box's clocks start at zero: its uptime is its own, and the host's stays private. unshare() gives
+ * the namespace to children only, and before Linux 6.2 exec does not change that: the agent would be
+ * left outside, and could not make threads. So it is entered as well. */
 static void start_clock(const struct box_child *child)
 {
     struct timespec mono, boot;
@@ -366,6 +369,10 @@ static void start_clock(const struct box_child *child)
     len = snprintf(text, sizeof(text), "monotonic %lld 0\nboottime %lld 0\n",
                    -(long long)mono.tv_sec, -(long long)boot.tv_sec);
     MUST(write(fd, text, (size_t)len), "set clock offsets");
+    (void)close(fd);
+    fd = open("/proc/self/ns/time_for_children", O_RDONLY | O_CLOEXEC);
+    MUST(fd, "open the time namespace");
+    MUST(setns(fd, CLONE_NEWTIME), "enter the time namespace");
     (void)close(fd);
 }
 
@@ -477,7 +484,8 @@ static _Noreturn void exec_agent(const struct box_child *child, const struct mou
  * killed, and keep the next one out. */
 static void drop_descriptors(const struct box_child *child)
 {
-    int kept[] = {child->channel, child->listen_fd, child->agent_fd, child->device_fd};
+    int kept[] = {child->channel,  child->listen_fd, child->agent_fd, child->device_fd,
+                  child->doors[0], child->doors[1],  child->doors[2]};
     const size_t count = sizeof(kept) / sizeof(*kept);
     int next = 3;
 
@@ -496,21 +504,47 @@ static void drop_descriptors(const struct box_child *child)
     (void)syscall(SYS_close_range, next, ~0U, 0);
 }
 
+/* While the opener's rights, and our own ids, are still the host root's. */
+static void enter_cgroups(const struct box_child *child)
+{
+    for (size_t i = 0; i < BOX_DOORS; i++) {
+        if (child->doors[i] < 0)
+            continue;
+        MUST(write(child->doors[i], "0", 1), "enter a cgroup");
+        (void)close(child->doors[i]);
+    }
+}
+
+static void wait_for_ids(const struct box_child *child)
+{
+    char word;
+
+    if (fd_recv(child->channel, &word, 1, NULL, NULL, 0) != 1)
+        _exit(1); /* the warden gave up */
+}
+
+static void wait_for_root(const struct box_child *child, struct mounts *mounts)
+{
+    int fds[2];
+    size_t nfds = 2;
+    char word;
+
+    if (fd_recv(child->channel, &word, 1, fds, &nfds, 0) != 1 || nfds != 2)
+        _exit(1); /* the warden gave up */
+    mounts->root = fds[0];
+    mounts->dev = fds[1];
+}
+
 void box_child_run(const struct box_child *child)
 {
     struct mounts mounts = {0};
-    int fds[2];
-    size_t nfds = 2;
-    char go;
 
     /* A warden that dies before it says go must not leave us waiting. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
         _exit(1);
     drop_descriptors(child);
-    if (fd_recv(child->channel, &go, 1, fds, &nfds, 0) != 1 || nfds != 2)
-        _exit(1); /* the warden gave up */
-    mounts.root = fds[0];
-    mounts.dev = fds[1];
+    wait_for_ids(child);
+    enter_cgroups(child);
     MUST(syscall(SYS_setgroups, 0, NULL), "setgroups");
     MUST(syscall(SYS_setresgid, 0, 0, 0), "setresgid");
     MUST(syscall(SYS_setresuid, 0, 0, 0), "setresuid");
@@ -523,6 +557,7 @@ void box_child_run(const struct box_child *child)
     start_clock(child);
     MUST(sethostname("e2b.local", 9), "sethostname");
     make_mounts(child, &mounts);
+    wait_for_root(child, &mounts);
     enter_root(child, &mounts);
     attach_mounts(child, &mounts);
     attach_volumes(child);

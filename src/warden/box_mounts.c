@@ -2,147 +2,17 @@
  *
  * Layers and the writable directory hold files with the ids they have inside (0 is root). They are
  * cloned as detached mounts whose ids are mapped through the box's user namespace, and an overlay
- * is put on top. The overlay acts with the credentials of whoever made it, so it is made with the
- * file system ids of the box's root: with host root's, which the mapping does not contain, the kernel
- * would silently give a read-only overlay. */
+ * is put on top (box_overlay.c). */
 #include "warden/box.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/capability.h>
-#include <linux/mount.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/sysmacros.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "disk/disk.h"
 #include "warden/box_syscalls.h"
-
-/* A detached copy of a directory's mount with ids mapped. */
-static int clone_mapped(int dir_fd, const char *path, int userns_fd, uint64_t attrs,
-                        struct error *err)
-{
-    struct mount_attr attr = {
-        .attr_set = MOUNT_ATTR_IDMAP | MOUNT_ATTR_NODEV | attrs,
-        .userns_fd = (uint64_t)userns_fd,
-    };
-    auto_close int tree =
-        sys_open_tree(dir_fd, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
-
-    if (tree < 0)
-        return error_set_errno(err, errno, "clone the mount of '%s'", path);
-    if (sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr) < 0)
-        return error_set_errno(err, errno, "map the ids of '%s'", path);
-    return take_fd(&tree);
-}
-
-static int set_option(int fs, const char *key, const char *value, struct error *err)
-{
-    if (sys_fsconfig(fs, FSCONFIG_SET_STRING, key, value, 0) < 0)
-        return error_set_errno(err, errno, "overlay: set %s", key);
-    return 0;
-}
-
-/* Descriptors where the kernel takes them (6.13), else their names under /proc. */
-static int set_layers(int fs, const int *lowers, size_t count, int upper, int work,
-                      struct error *err)
-{
-    char list[BOX_LAYERS_MAX * 24], path[32];
-    size_t used = 0;
-
-    if (sys_fsconfig(fs, FSCONFIG_SET_FD, "lowerdir+", NULL, lowers[count - 1]) == 0) {
-        for (size_t i = count - 1; i-- > 0;)
-            if (sys_fsconfig(fs, FSCONFIG_SET_FD, "lowerdir+", NULL, lowers[i]) < 0)
-                return error_set_errno(err, errno, "overlay: add layer %zu", i);
-        if (sys_fsconfig(fs, FSCONFIG_SET_FD, "upperdir", NULL, upper) < 0 ||
-            sys_fsconfig(fs, FSCONFIG_SET_FD, "workdir", NULL, work) < 0)
-            return error_set_errno(err, errno, "overlay: set the writable directories");
-        return 0;
-    }
-    for (size_t i = count; i-- > 0;)
-        used += (size_t)snprintf(list + used, sizeof(list) - used, "%s/proc/self/fd/%d",
-                                 used ? ":" : "", lowers[i]);
-    if (set_option(fs, "lowerdir", list, err) < 0)
-        return -1;
-    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", upper);
-    if (set_option(fs, "upperdir", path, err) < 0)
-        return -1;
-    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", work);
-    return set_option(fs, "workdir", path, err);
-}
-
-/* Whatever the host's defaults are: renaming a directory of a layer works; the upper directory holds
- * everything of a file that is in it, and may be put on layers that were copied elsewhere. What the
- * overlay notes there (whiteouts, opaque and renamed directories) is in attributes that nothing inside
- * can write: they need rights on the host. */
-static int set_features(int fs, struct error *err)
-{
-    if (set_option(fs, "redirect_dir", "on", err) < 0 || set_option(fs, "index", "off", err) < 0)
-        return -1;
-    return set_option(fs, "metacopy", "off", err);
-}
-
-static int get_effective(struct __user_cap_data_struct caps[2])
-{
-    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-
-    return (int)syscall(SYS_capget, &head, caps);
-}
-
-static int set_effective(const struct __user_cap_data_struct caps[2])
-{
-    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-
-    return (int)syscall(SYS_capset, &head, caps);
-}
-
-/* FSCONFIG_CMD_CREATE with the box's file system ids. Leaving fsuid 0 drops the file capabilities
- * from the effective set; they are put back for the call. Ids and capabilities are per thread. */
-static int create_as(int fs, uid_t base)
-{
-    struct __user_cap_data_struct caps[2];
-    int r, saved;
-
-    if (get_effective(caps) < 0)
-        return -errno;
-    (void)syscall(SYS_setfsgid, base);
-    (void)syscall(SYS_setfsuid, base);
-    r = set_effective(caps);
-    if (r == 0)
-        r = sys_fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0);
-    saved = errno;
-    (void)syscall(SYS_setfsuid, 0);
-    (void)syscall(SYS_setfsgid, 0);
-    (void)set_effective(caps);
-    return r < 0 ? -saved : 0;
-}
-
-static int make_overlay(const int *lowers, size_t count, int box_tree, uid_t base,
-                        struct error *err)
-{
-    auto_close int upper = openat(box_tree, "upper", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    auto_close int work = openat(box_tree, "work", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    auto_close int fs = sys_fsopen("overlay", FSOPEN_CLOEXEC);
-    int mount_fd, r;
-
-    if (upper < 0 || work < 0 || fs < 0)
-        return error_set_errno(err, errno, "open the overlay's parts");
-    if (set_option(fs, "source", "quicksand", err) < 0 || set_features(fs, err) < 0 ||
-        set_layers(fs, lowers, count, upper, work, err) < 0)
-        return -1;
-    r = create_as(fs, base);
-    if (r < 0)
-        return error_set_errno(err, -r, "make the overlay");
-    mount_fd = sys_fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NODEV | MOUNT_ATTR_NOATIME);
-    if (mount_fd < 0)
-        return error_set_errno(err, errno, "mount the overlay");
-    return mount_fd;
-}
 
 static bool is_stacked(const struct boxes *all, const char *layer)
 {
@@ -177,50 +47,59 @@ int box_layers_check(const struct boxes *all, const struct box_spec *spec, const
     return 0;
 }
 
-int box_mount_root(const struct boxes *all, const struct box_spec *spec, uint32_t slot,
-                   int userns_fd, int box_dir_fd, int *out_mount_fd, struct error *err)
+static int stack(const struct boxes *all, const int *lowers, size_t count, int box_tree,
+                 const struct box_place *place, int *out_mount_fd, struct error *err)
 {
-    uid_t base = BOX_UID_FIRST + slot * BOX_IDS_PER_SLOT;
+    auto_close int upper = openat(box_tree, "upper", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    auto_close int work = openat(box_tree, "work", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    if (upper < 0 || work < 0)
+        return error_set_errno(err, errno, "open the overlay's parts");
+    return box_overlay_make(
+        &(struct box_overlay){.lowers = lowers,
+                              .lower_count = count,
+                              .box_fd = box_tree,
+                              .upper_fd = upper,
+                              .work_fd = work,
+                              .base = BOX_UID_FIRST + place->slot * BOX_IDS_PER_SLOT,
+                              .mntns_fd = place->mntns_fd},
+        all->attach_layers, out_mount_fd, err);
+}
+
+int box_mount_root(const struct boxes *all, const struct box_spec *spec,
+                   const struct box_place *place, int *out_mount_fd, struct error *err)
+{
     uint32_t stacked = stacked_count(all, spec);
     int lowers[BOX_LAYERS_MAX] = {0};
     auto_close int box_tree = -1;
     size_t opened = 0;
-    int mount_fd = -1;
+    int r = 0;
 
     if (stacked == 0)
         return error_set(err, ERROR_NOT_FOUND, "no base layer '%s'", spec->layers[0]);
-    for (; opened < stacked; opened++) {
-        lowers[opened] =
-            clone_mapped(all->layers_fd, spec->layers[opened], userns_fd, MOUNT_ATTR_RDONLY, err);
-        if (lowers[opened] < 0) {
-            (void)error_prefix(err, "layer '%s'", spec->layers[opened]);
-            goto out;
-        }
-    }
-    box_tree = clone_mapped(box_dir_fd, "", userns_fd, 0, err);
-    if (box_tree >= 0)
-        mount_fd = make_overlay(lowers, opened, box_tree, base, err);
-out:
+    for (; r == 0 && opened < stacked; opened += r == 0)
+        r = box_overlay_map(all->layers_fd, spec->layers[opened], place->userns_fd,
+                            MOUNT_ATTR_RDONLY, &lowers[opened], err);
+    if (r < 0)
+        (void)error_prefix(err, "layer '%s'", spec->layers[opened]);
+    else
+        r = box_overlay_map(place->disk_fd, "", place->userns_fd, 0, &box_tree, err);
+    if (r == 0)
+        r = stack(all, lowers, opened, box_tree, place, out_mount_fd, err);
     while (opened)
         (void)close(lowers[--opened]);
-    if (mount_fd < 0)
-        return -1;
-    *out_mount_fd = mount_fd;
-    return 0;
+    return r;
 }
 
 int box_mount_volume(const struct boxes *all, const char *name, int userns_fd, int *out_mount_fd,
                      struct error *err)
 {
     auto_close int dir = -1;
-    int mount_fd;
 
     if (disk_volume_open(all->disk, name, &dir, err) < 0)
         return -1;
-    mount_fd = clone_mapped(dir, "", userns_fd, MOUNT_ATTR_NOSUID, err);
-    if (mount_fd < 0)
+    if (box_overlay_map(dir, "", userns_fd, MOUNT_ATTR_NOSUID, out_mount_fd, err) < 0)
         return error_prefix(err, "volume '%s'", name);
-    *out_mount_fd = mount_fd;
     return 0;
 }
 
@@ -267,15 +146,11 @@ static int fill_dev(int dir, struct error *err)
     return make_directory(dir, "mqueue", 0755, err);
 }
 
-/* One tmpfs with real device nodes, made in the host's user namespace (nodes made in a box's own
- * would not open), then read-only for good. Boxes get clones of its directory `dev`; `fuse` beside it
- * is opened once by a box's first process and never seen inside. */
-int box_make_dev_tree(int *out_fd, struct error *err)
+/* A tmpfs with mode 0755, detached. */
+static int new_tmpfs(int *out_fd, struct error *err)
 {
-    struct mount_attr attr = {.attr_set =
-                                  MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC};
     auto_close int fs = sys_fsopen("tmpfs", FSOPEN_CLOEXEC);
-    auto_close int mount_fd = -1, dir = -1;
+    int mount_fd;
 
     if (fs < 0 || sys_fsconfig(fs, FSCONFIG_SET_STRING, "mode", "0755", 0) < 0 ||
         sys_fsconfig(fs, FSCONFIG_SET_STRING, "size", "64k", 0) < 0 ||
@@ -284,15 +159,50 @@ int box_make_dev_tree(int *out_fd, struct error *err)
     mount_fd = sys_fsmount(fs, FSMOUNT_CLOEXEC, 0);
     if (mount_fd < 0)
         return error_set_errno(err, errno, "mount the device tree");
-    if (make_directory(mount_fd, "dev", 0755, err) < 0)
+    *out_fd = mount_fd;
+    return 0;
+}
+
+static int seal(int mount_fd, struct error *err)
+{
+    struct mount_attr attr = {.attr_set =
+                                  MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC};
+
+    if (sys_mount_setattr(mount_fd, "", AT_EMPTY_PATH, &attr) < 0)
+        return error_set_errno(err, errno, "seal the device tree");
+    return 0;
+}
+
+/* One tmpfs with real device nodes, made in the host's user namespace (nodes made in a box's own
+ * would not open), then read-only for good. Boxes get clones of its directory `dev`; `fuse` beside it
+ * is opened once by a box's first process and never seen inside. */
+int box_make_dev_tree(int *out_fd, struct error *err)
+{
+    auto_close int mount_fd = -1, dir = -1;
+
+    if (new_tmpfs(&mount_fd, err) < 0 || make_directory(mount_fd, "dev", 0755, err) < 0)
         return -1;
     dir = openat(mount_fd, "dev", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0 || fill_dev(dir, err) < 0)
         return -1;
-    if (make_device(mount_fd, "fuse", 10, 229, err) < 0)
+    if (make_device(mount_fd, "fuse", 10, 229, err) < 0 || seal(mount_fd, err) < 0)
         return -1;
-    if (sys_mount_setattr(mount_fd, "", AT_EMPTY_PATH, &attr) < 0)
-        return error_set_errno(err, errno, "seal the device tree");
     *out_fd = take_fd(&mount_fd);
+    return 0;
+}
+
+/* A kernel that wants layers attached does not clone what is attached nowhere either: each box then
+ * has a tmpfs of its own. */
+int box_mount_dev(const struct boxes *all, int *out_mount_fd, struct error *err)
+{
+    auto_close int mount_fd = -1;
+
+    if (!all->attach_layers) {
+        *out_mount_fd = sys_open_tree(all->dev_tree_fd, "dev", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+        return *out_mount_fd < 0 ? error_set_errno(err, errno, "clone the device tree") : 0;
+    }
+    if (new_tmpfs(&mount_fd, err) < 0 || fill_dev(mount_fd, err) < 0 || seal(mount_fd, err) < 0)
+        return -1;
+    *out_mount_fd = take_fd(&mount_fd);
     return 0;
 }

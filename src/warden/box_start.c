@@ -29,6 +29,7 @@ struct start {
     const struct box_spec *spec;
     struct box *box;
     int cgroup_fd, disk_fd, listen_fd;
+    int doors[BOX_DOORS];
     int channel;
     int userns_fd;
     int root_fd;
@@ -74,8 +75,12 @@ static int make_disk(struct start *start, struct error *err)
 
 static int make_cgroup(struct start *start, struct error *err)
 {
-    return box_cgroup_create(start->all->cgroups, start->spec->id, &start->spec->limits,
-                             &start->cgroup_fd, err);
+    struct box_cgroups *cgroups = start->all->cgroups;
+
+    if (box_cgroup_create(cgroups, start->spec->id, &start->spec->limits, &start->cgroup_fd, err) <
+        0)
+        return -1;
+    return box_cgroup_doors(cgroups, start->spec->id, start->doors, err);
 }
 
 /* Listening before the agent exists: the server can connect at once and waits in the backlog. */
@@ -141,6 +146,7 @@ static int clone_child(struct start *start, struct error *err)
 
     if (load_filter(all, filter, &child.filter_len, err) < 0)
         return -1;
+    memcpy(child.doors, start->doors, sizeof(child.doors));
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return error_set_errno(err, errno, "socketpair");
     start->channel = pair[0];
@@ -157,53 +163,36 @@ static int clone_child(struct start *start, struct error *err)
     return 0;
 }
 
-static int write_map(pid_t pid, const char *file, uid_t base, struct error *err)
-{
-    char path[40], line[48];
-    int r;
-
-    (void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
-    (void)snprintf(line, sizeof(line), "0 %u %d\n", base, BOX_IDS_PER_SLOT);
-    r = fd_write_value_at(AT_FDCWD, path, line);
-    return r < 0 ? error_set_errno(err, -r, "write %s", file) : 0;
-}
-
+/* With its ids the child can prepare all that does not need the root, while we make that. */
 static int map_ids(struct start *start, struct error *err)
 {
-    uid_t base = BOX_UID_FIRST + start->box->slot * BOX_IDS_PER_SLOT;
+    int r;
 
-    if (write_map(start->box->pid, "uid_map", base, err) < 0)
+    if (box_namespace_map(start->box->pid, BOX_UID_FIRST + start->box->slot * BOX_IDS_PER_SLOT,
+                          err) < 0)
         return -1;
-    return write_map(start->box->pid, "gid_map", base, err);
-}
-
-static int open_namespace(pid_t pid, const char *kind, struct error *err)
-{
-    char path[40];
-    int fd;
-
-    (void)snprintf(path, sizeof(path), "/proc/%d/ns/%s", (int)pid, kind);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    return fd < 0 ? error_set_errno(err, errno, "open the %s namespace", kind) : fd;
+    r = fd_send(start->channel, "m", 1, NULL, 0);
+    return r < 0 ? error_set_errno(err, -r, "wake the first process") : 0;
 }
 
 static int mount_root(struct start *start, struct error *err)
 {
-    start->userns_fd = open_namespace(start->box->pid, "user", err);
+    auto_close int mntns = -1;
+    struct box_place place = {.slot = start->box->slot, .disk_fd = start->disk_fd};
+
+    start->userns_fd = box_namespace_open(start->box->pid, "user", err);
     if (start->userns_fd < 0)
         return -1;
-    return box_mount_root(start->all, start->spec, start->box->slot, start->userns_fd,
-                          start->disk_fd, &start->root_fd, err);
-}
-
-static int attach_cgroups(struct start *start, struct error *err)
-{
-    return box_cgroup_attach(start->all->cgroups, start->spec->id, start->box->pid, err);
+    if (start->all->attach_layers && (mntns = box_namespace_open(start->box->pid, "mnt", err)) < 0)
+        return -1;
+    place.userns_fd = start->userns_fd;
+    place.mntns_fd = mntns;
+    return box_mount_root(start->all, start->spec, &place, &start->root_fd, err);
 }
 
 static int connect_network(struct start *start, struct error *err)
 {
-    start->box->netns_fd = open_namespace(start->box->pid, "net", err);
+    start->box->netns_fd = box_namespace_open(start->box->pid, "net", err);
     if (start->box->netns_fd < 0)
         return -1;
     return network_connect(start->all->network, start->box->slot, start->box->netns_fd,
@@ -224,14 +213,12 @@ static int mount_volume(struct start *start, const char *name, int *out_fd, stru
  * reads when it is ready, the messages wait in the channel. */
 static int send_mounts(struct start *start, struct error *err)
 {
-    auto_close int dev =
-        sys_open_tree(start->all->dev_tree_fd, "dev", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-    int fds[2] = {start->root_fd, dev};
+    auto_close int dev = -1;
     int r;
 
-    if (dev < 0)
-        return error_set_errno(err, errno, "clone the device tree");
-    r = fd_send(start->channel, "g", 1, fds, 2);
+    if (box_mount_dev(start->all, &dev, err) < 0)
+        return -1;
+    r = fd_send(start->channel, "g", 1, (int[]){start->root_fd, dev}, 2);
     for (uint32_t i = 0; r == 0 && i < start->spec->volume_count; i++) {
         auto_close int volume = -1;
 
@@ -239,7 +226,19 @@ static int send_mounts(struct start *start, struct error *err)
             return -1;
         r = fd_send(start->channel, "v", 1, &volume, 1);
     }
-    return r < 0 ? error_set_errno(err, -r, "start the first process") : 0;
+    /* One that died already has left its report. */
+    return r < 0 && r != -EPIPE ? error_set_errno(err, -r, "start the first process") : 0;
+}
+
+/* A child that died before it had read all we sent shows as a reset first; its report comes then. */
+static bool receive_report(int channel, struct box_child_report *out)
+{
+    ssize_t n = fd_recv(channel, out, sizeof(*out), NULL, NULL, 0);
+
+    if (n == -ECONNRESET)
+        n = fd_recv(channel, out, sizeof(*out), NULL, NULL, 0);
+    out->step[sizeof(out->step) - 1] = '\0';
+    return n == (ssize_t)sizeof(*out);
 }
 
 static int let_go(struct start *start, struct error *err)
@@ -255,9 +254,8 @@ static int let_go(struct start *start, struct error *err)
     while (r < 0 && errno == EINTR);
     if (r == 0)
         return error_set(err, ERROR_TIMEOUT, "the first process did not start in time");
-    if (fd_recv(start->channel, &report, sizeof(report), NULL, NULL, 0) != (ssize_t)sizeof(report))
+    if (!receive_report(start->channel, &report))
         return error_set(err, ERROR_INTERNAL, "the first process died while it was set up");
-    report.step[sizeof(report.step) - 1] = '\0';
     return report.errnum ? error_set_errno(err, report.errnum, "inside: %s", report.step) : 0;
 }
 
@@ -269,13 +267,12 @@ struct step {
 static const struct step steps[] = {
     {"layers", check_layers},
     {"record", make_record},
-    {"disk", make_disk},
     {"cgroup", make_cgroup},
     {"socket", make_socket},
     {"clone", clone_child},
     {"id maps", map_ids},
+    {"disk", make_disk},
     {"root", mount_root},
-    {"cgroup attach", attach_cgroups},
     {"network", connect_network},
     {"record process", make_record},
     {"go", let_go},
@@ -301,6 +298,8 @@ static void give_way(pid_t thread, bool on)
 static void close_parts(struct start *start)
 {
     close_fd(&start->cgroup_fd);
+    for (size_t i = 0; i < BOX_DOORS; i++)
+        close_fd(&start->doors[i]);
     close_fd(&start->disk_fd);
     close_fd(&start->listen_fd);
     close_fd(&start->channel);
@@ -330,6 +329,7 @@ int box_start(struct boxes *all, const struct box_spec *spec, struct box_info *o
     struct start start = {.all = all,
                           .spec = spec,
                           .cgroup_fd = -1,
+                          .doors = {-1, -1, -1},
                           .disk_fd = -1,
                           .listen_fd = -1,
                           .channel = -1,

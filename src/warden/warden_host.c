@@ -237,6 +237,9 @@ int warden_open_host(struct warden *warden, struct error *err)
     if (take_lock(warden, data_fd, err) < 0 || read_instance(warden, data_fd, err) < 0 ||
         make_folders(warden, data_fd, err) < 0 || link_base_layer(warden, err) < 0)
         return -1;
+    /* Before there is anything on the host that would have to go again. */
+    if (!warden->going_down && box_overlay_probe(boxes, err) < 0)
+        return -1;
     return open_shared(warden, err);
 }
 

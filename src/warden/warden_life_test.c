@@ -206,7 +206,7 @@ TEST_TIMEOUT(going_on_fails_cleanly_at_every_step, 120)
             before = rig_descriptors();
         CHECK_INT(rig_descriptors(), before);
     }
-    CHECK(failed >= 12);
+    CHECK(failed >= 11);
     RIG_CHECK_ASK("ok text", spec.id, "get /f");
     rig_kill(spec.id);
     rig_check_nothing_left();

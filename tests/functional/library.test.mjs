@@ -7,7 +7,6 @@ import path from 'node:path'
 import { after, before, test } from 'node:test'
 import { binary, repository, startServer } from '../harness/server.mjs'
 
-const build = process.env.QUICKSAND_BUILD ?? path.join(repository, 'build/host')
 const example = path.join(repository, 'src/lib/example.c')
 const PLAIN_UID = 64801
 
@@ -17,8 +16,7 @@ before(() => {
   folder = fs.mkdtempSync('/tmp/quicksand-lib-')
   fs.chmodSync(folder, 0o755)
   installed = path.join(folder, 'root')
-  run('ninja', ['-C', build, 'src/lib/libquicksand.a', 'src/lib/libquicksand.so.0.1.0', 'src/quicksand/quicksand'])
-  run('meson', ['install', '-C', build, '--no-rebuild', '--quiet', '--tags', 'devel,runtime'], { DESTDIR: installed })
+  run('make', ['-C', repository, 'install', `DESTDIR=${installed}`, 'PREFIX=/opt/quicksand'])
 })
 after(() => fs.rmSync(folder, { recursive: true, force: true }))
 
@@ -61,6 +59,15 @@ function plainConfig(root) {
 }
 
 const plainOutput = 'read back: hello\nhello\nfrom the sandbox\nexit code 3\nno snapshots here: unsupported\nthe same sandbox: yes, resumed: yes\n'
+
+test('everything is beneath the prefix, and knows it', () => {
+  assert.deepEqual(fs.readdirSync(installed), ['opt'])
+  assert.equal(run('pkg-config', ['--variable=prefix', 'quicksand'], { PKG_CONFIG_PATH: path.dirname(find('quicksand.pc')) }), '/opt/quicksand')
+  const prefix = path.join(installed, 'opt/quicksand')
+  assert.ok(fs.existsSync(path.join(prefix, 'include/quicksand.h')))
+  fs.accessSync(path.join(prefix, 'lib/quicksand/envd'), fs.constants.X_OK)
+  assert.match(run(path.join(prefix, 'bin/quicksand'), ['--version']), /\d/)
+})
 
 test('only qs_* is visible, and the header is C and C++', () => {
   const names = run('nm', ['-D', '--defined-only', find('libquicksand.so')]).split('\n').map((line) => line.split(' ').at(-1))

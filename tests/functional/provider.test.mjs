@@ -1,12 +1,13 @@
-// The same contract for the providers that need nothing but this repository: E2B, spoken to a second
-// server as if it were far away, and plain processes, started by the caller or by the server.
+// The same contract for the providers that need nothing but this repository: the engine in the same
+// process, E2B, spoken to a second server as if it were far away, and plain processes, started by the
+// caller or by the server.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import fs from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import { contract } from '../harness/contract.mjs'
+import { build, contract, report } from '../harness/contract.mjs'
 import { findProcesses } from '../harness/leftovers.mjs'
 import { binary, eventually, startServer } from '../harness/server.mjs'
 
@@ -15,6 +16,32 @@ const withoutLives = { allowSkips: ['pause and connect keep files', 'snapshot an
 const agent = path.join(path.dirname(binary), 'envd')
 const uidOf = (pid) => Number(/^Uid:\s+(\d+)/m.exec(fs.readFileSync(`/proc/${pid}/status`, 'utf8'))[1])
 const plainAgents = () => findProcesses((one) => /(^|\/)envd .*--parent-fd/.test(one.cmdline))
+
+describe('e2b, the engine in the same process', () => {
+  let server
+  before(async () => {
+    server = await startServer({
+      program: build('src/quicksand/engine_contract'),
+      prepare: (made) => {
+        const record = path.join(made.home, 'record.json')
+        fs.writeFileSync(record, JSON.stringify({ type: 'e2b', api_url: 'embedded', image: 'base' }))
+        made.args = ['--agent', agent, '--runtime-config', record]
+      },
+    })
+  })
+  after(() => server?.destroy())
+
+  test('contract', async (t) => {
+    const ended = /^\d+ passed, (\d+) failed, \d+ skipped$/m
+    const [, failed] = await eventually('the contract ends', () => ended.exec(server.log), 240_000, 200)
+    await report(t, server.log)
+    assert.equal(failed, '0', server.log)
+  })
+
+  test('nothing is left there', async () => {
+    assert.deepEqual(await server.ids(), [])
+  })
+})
 
 describe('e2b, another server', () => {
   let server
@@ -110,12 +137,12 @@ describe('runner', () => {
     fs.rmSync(home, { recursive: true })
   })
 
-  async function start(uid = RUNNER_UID) {
-    const args = ['runner', '--server', server.url, '--listen', '127.0.0.1:0', '--root', root, '--name', 'r1', '--max-sessions', '2']
+  async function start(uid = RUNNER_UID, words = []) {
+    const args = ['runner', ...words, '--server', server.url, '--listen', '127.0.0.1:0', '--root', root, '--name', 'r1', '--max-sessions', '2']
     const child = spawn(path.join(home, 'quicksand'), args, {
       uid,
       gid: uid,
-      env: { PATH: process.env.PATH, QUICKSAND_TOKEN: server.key },
+      env: { PATH: process.env.PATH, ...(words.length ? {} : { QUICKSAND_TOKEN: server.key }) },
     })
     const one = { child, log: '', url: undefined }
     child.stdout.on('data', (chunk) => (one.log += chunk))
@@ -143,6 +170,10 @@ describe('runner', () => {
     const ran = await server.api('POST', `/api/v1/sandboxes/${made.body.id}/execute`, { command: 'id -u; pwd; exit 4' })
     assert.equal(ran.body.exit_code, 4, ran.text)
     assert.equal(ran.body.stdout, `${RUNNER_UID}\n${root}/${made.body.external_id}\n`)
+    // What it runs has its user, and still cannot read its key.
+    const look = 'cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | grep -acE "e2b_[0-9a-f]{40}"; grep -l quicksand.runner /proc/[0-9]*/cmdline | wc -l'
+    const found = await server.api('POST', `/api/v1/sandboxes/${made.body.id}/execute`, { command: look })
+    assert.match(found.body.stdout, /^0\n[1-9]\d*\n$/, found.text)
     assert.equal((await server.api('DELETE', `/api/v1/sandboxes/${made.body.id}`)).status, 204)
     assert.deepEqual(fs.readdirSync(root), [])
   })
@@ -164,7 +195,8 @@ describe('runner', () => {
   })
 
   test('its agent goes with it, however it ends', async () => {
-    runner = await start()
+    runner = await start(RUNNER_UID, ['--token', server.key])
+    assert.doesNotMatch(fs.readFileSync(`/proc/${runner.child.pid}/cmdline`, 'latin1'), /e2b_/)
     assert.equal(plainAgents().length, 1)
     runner.child.kill('SIGKILL')
     await runner.exited

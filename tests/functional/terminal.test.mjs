@@ -172,6 +172,26 @@ describe('the page', () => {
     await page.close()
   })
 
+  test('shows names and titles as what they are: text', async () => {
+    const evil = '<img src=x onerror="document.title=1"><script>document.title=2</script>'
+    const box = await create({ agent_id: evil.slice(0, 250), key: evil, metadata: { a: evil } })
+    const list = await openPage('/ui/')
+    await list.getByRole('cell', { name: '<img src=x' }).first().waitFor()
+    assert.equal(await list.locator('td img, td script, #events img').count(), 0)
+    assert.equal(await list.title(), 'Quicksand')
+    const page = await openPage(`/ui/terminal?sandbox=${encodeURIComponent(box.id)}`)
+    await page.getByText('connected').waitFor()
+    const title = await page.title()
+    await page.keyboard.type(`printf '\\e]0;${'<b>'}owned\\a\\e]52;c;b3duZWQ=\\a'; echo do''ne\n`)
+    await shows(page, '\ndone')
+    assert.equal(await page.title(), title)
+    const named = await openPage(`/ui/terminal?sandbox=${encodeURIComponent(evil)}`)
+    await named.getByText('not found').first().waitFor()
+    assert.equal(await named.locator('header img, header script').count(), 0)
+    assert.match(await named.title(), /^<img/)
+    for (const one of [list, page, named]) await one.close()
+  })
+
   test('lists what runs and what happens', async () => {
     const box = await create({ agent_id: 'seen' })
     const page = await openPage('/ui/')

@@ -20,7 +20,10 @@ import { cgroups, findProcesses, isAgent, isOurs, links, loopDevices, mounts } f
 export const repository = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..')
 export const binary = process.env.QUICKSAND_BINARY ?? path.join(repository, 'build/quicksand')
 
-const READY_MS = 60_000
+// How many times slower than usual this machine may be: everything that is waited for takes so much longer.
+export const patience = Number(process.env.QUICKSAND_TEST_PATIENCE ?? 1)
+
+const READY_MS = 60_000 * patience
 
 export async function startServer(options = {}) {
   assert.ok(process.env.QUICKSAND_LAB || options.anywhere, 'run this through tests/harness/lab.sh')
@@ -32,7 +35,7 @@ export async function startServer(options = {}) {
 
 // Polls until check() gives something true; the message says what was waited for.
 export async function eventually(what, check, limitMs = 10_000, stepMs = 20) {
-  const end = Date.now() + limitMs
+  const end = Date.now() + limitMs * patience
   for (;;) {
     const result = await check()
     if (result) return result
@@ -42,13 +45,14 @@ export async function eventually(what, check, limitMs = 10_000, stepMs = 20) {
 }
 
 class Server {
-  constructor({ env = {}, args = [] } = {}) {
+  constructor({ env = {}, args = [], program = binary } = {}) {
     this.home = fs.mkdtempSync(path.join(os.tmpdir(), 'quicksand-test-'))
     fs.chmodSync(this.home, 0o755)
     this.data = path.join(this.home, 'data')
     this.key = `e2b_${crypto.randomBytes(20).toString('hex')}`
     this.env = env
     this.args = args
+    this.program = program
     this.log = ''
     this.listen = '127.0.0.1:0'
   }
@@ -60,7 +64,7 @@ class Server {
       if (process.env[name]) env[name] ??= process.env[name]
     }
     const started = performance.now()
-    this.child = spawn(binary, ['serve', '--listen', this.listen, '--data', this.data, ...this.args], {
+    this.child = spawn(this.program, ['serve', '--listen', this.listen, '--data', this.data, ...this.args], {
       env,
       stdio: ['ignore', 'pipe', 'pipe'],
     })
@@ -124,7 +128,7 @@ class Server {
           done({ status: response.statusCode, headers: response.headers, text, bytes, body: json })
         })
       })
-      request.setTimeout(timeoutMs, () => request.destroy(new Error(`${method} ${target}: no answer in ${timeoutMs} ms`)))
+      request.setTimeout(timeoutMs * patience, () => request.destroy(new Error(`${method} ${target}: no answer in ${timeoutMs} ms`)))
       request.on('error', fail)
       request.end(body)
     })
@@ -152,7 +156,7 @@ class Server {
     const socket = await this.connect()
     socket.write(bytes, 'latin1')
     if (end) socket.end()
-    await Promise.race([socket.ended, sleep(limitMs, undefined, { ref: false })])
+    await Promise.race([socket.ended, sleep(limitMs * patience, undefined, { ref: false })])
     socket.destroy()
     return socket.received
   }
@@ -185,7 +189,7 @@ class Server {
 
   async stop() {
     if (this.alive()) this.child.kill('SIGTERM')
-    const limit = setTimeout(() => this.alive() && this.child.kill('SIGKILL'), 20_000)
+    const limit = setTimeout(() => this.alive() && this.child.kill('SIGKILL'), 20_000 * patience)
     const result = await this.exited
     clearTimeout(limit)
     return result
@@ -258,7 +262,7 @@ class Server {
   // What outlived the server although no sandbox was left. Processes are ended.
   async left(instance) {
     const mine = () => findProcesses((one) => isOurs(one) || isAgent(one) || one.cmdline.includes(this.data))
-    for (let i = 0; i < 50 && mine().length; i++) await sleep(50)
+    for (let i = 0; i < 50 * patience && mine().length; i++) await sleep(50)
     const found = mine()
     for (const one of found) {
       try {

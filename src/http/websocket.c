@@ -3,11 +3,14 @@
  * Bytes are collected until a frame is whole; its length is known, and checked, as soon as its head
  * is there, so no more is kept than a message may have. Fragments are joined in `message`; control
  * frames may come between them. */
-#include "api_v1/v1_websocket.h"
+#include "http/websocket.h"
 
 #include <openssl/sha.h>
 
 #include "base/encode.h"
+#include "base/id.h"
+
+enum { MASK_SIZE = 4 };
 
 bool websocket_accept(struct str key, char out[WEBSOCKET_ACCEPT_SIZE])
 {
@@ -27,23 +30,36 @@ bool websocket_accept(struct str key, char out[WEBSOCKET_ACCEPT_SIZE])
     return true;
 }
 
-size_t websocket_head(enum websocket_opcode opcode, uint64_t length,
-                      uint8_t out[WEBSOCKET_HEAD_MAX])
+static void mask(char *p, size_t len, const char key[MASK_SIZE])
 {
-    size_t bytes = length < 126 ? 0 : length <= UINT16_MAX ? 2 : 8;
-
-    out[0] = (uint8_t)(0x80 | opcode);
-    out[1] = (uint8_t)(bytes == 0 ? length : bytes == 2 ? 126 : 127);
-    for (size_t i = 0; i < bytes; i++)
-        out[2 + i] = (uint8_t)(length >> (8 * (bytes - 1 - i)));
-    return 2 + bytes;
+    for (size_t i = 0; i < len; i++)
+        p[i] = (char)(p[i] ^ key[i % MASK_SIZE]);
 }
 
-void websocket_parser_init(struct websocket_parser *parser)
+void websocket_add(struct buf *out, enum websocket_side from, enum websocket_opcode opcode,
+                   struct str data)
 {
-    *parser = (struct websocket_parser){0};
-    buf_init(&parser->in, WEBSOCKET_MESSAGE_MAX + 14);
-    buf_init(&parser->message, WEBSOCKET_MESSAGE_MAX);
+    size_t bytes = data.len < 126 ? 0 : data.len <= UINT16_MAX ? 2 : 8;
+    char masked = (char)(from == WEBSOCKET_CLIENT ? 0x80 : 0), key[MASK_SIZE] = {0};
+
+    (void)buf_add_char(out, (char)(0x80 | opcode));
+    (void)buf_add_char(out, (char)(masked | (bytes == 0 ? (int)data.len : bytes == 2 ? 126 : 127)));
+    for (size_t i = 0; i < bytes; i++)
+        (void)buf_add_char(out, (char)((uint64_t)data.len >> (8 * (bytes - 1 - i))));
+    if (masked) {
+        random_bytes(key, sizeof(key));
+        (void)buf_add(out, key, sizeof(key));
+    }
+    if (buf_add_str(out, data) && masked)
+        mask(out->p + out->len - data.len, data.len, key);
+}
+
+void websocket_parser_init(struct websocket_parser *parser, enum websocket_side from,
+                           size_t message_max)
+{
+    *parser = (struct websocket_parser){.from = from, .message_max = message_max};
+    buf_init(&parser->in, message_max + WEBSOCKET_HEAD_MAX);
+    buf_init(&parser->message, message_max);
 }
 
 void websocket_parser_done(struct websocket_parser *parser)
@@ -71,17 +87,18 @@ static int read_head(struct websocket_parser *parser, struct frame *frame,
                      struct websocket_message *out)
 {
     const uint8_t *p = (const uint8_t *)parser->in.p;
+    bool masked = parser->from == WEBSOCKET_CLIENT;
     size_t bytes;
 
     if (parser->in.len < 2)
         return 0;
     frame->last = p[0] & 0x80;
     frame->opcode = p[0] & 0x0f;
-    if ((p[0] & 0x70) || !(p[1] & 0x80)) /* extensions nobody agreed on; clients must mask */
+    if ((p[0] & 0x70) || !(p[1] & 0x80) == masked) /* the first: extensions nobody agreed on */
         return broken(parser, out, WEBSOCKET_PROTOCOL_ERROR);
     frame->length = p[1] & 0x7f;
     bytes = frame->length == 126 ? 2 : frame->length == 127 ? 8 : 0;
-    frame->head = 2 + bytes + 4;
+    frame->head = 2 + bytes + (masked ? MASK_SIZE : 0);
     if (parser->in.len < frame->head)
         return 0;
     if (bytes)
@@ -115,17 +132,11 @@ static int check(struct websocket_parser *parser, const struct frame *frame,
     }
     if (!ok)
         return broken(parser, out, WEBSOCKET_PROTOCOL_ERROR);
-    if (frame->length > WEBSOCKET_MESSAGE_MAX ||
+    if (frame->length > parser->message_max ||
         (frame->opcode < WEBSOCKET_CLOSE &&
-         parser->message.len + frame->length > WEBSOCKET_MESSAGE_MAX))
+         parser->message.len + frame->length > parser->message_max))
         return broken(parser, out, WEBSOCKET_TOO_LARGE);
     return 0;
-}
-
-static void unmask(char *p, size_t len, const char mask[4])
-{
-    for (size_t i = 0; i < len; i++)
-        p[i] = (char)(p[i] ^ mask[i & 3]);
 }
 
 static int give_close(struct websocket_parser *parser, struct str data,
@@ -221,7 +232,8 @@ int websocket_parse(struct websocket_parser *parser, struct str *bytes,
         if (!fill(parser, bytes, frame.head + (size_t)frame.length))
             return 0;
         p = parser->in.p + frame.head;
-        unmask(p, (size_t)frame.length, p - 4);
+        if (parser->from == WEBSOCKET_CLIENT)
+            mask(p, (size_t)frame.length, p - MASK_SIZE);
         /* The bytes stay where they are until the next frame begins to be filled. */
         parser->in.len = 0;
         r = give(parser, &frame, str_n(p, (size_t)frame.length), out);

@@ -1,4 +1,4 @@
-/* The WebSocket protocol (RFC 6455), server side, without a socket. */
+/* The WebSocket protocol (RFC 6455), both sides, without a socket. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,10 +8,9 @@
 #include "base/str.h"
 
 enum {
-    WEBSOCKET_MESSAGE_MAX = 1024 * 1024,
     WEBSOCKET_CONTROL_MAX = 125,
     WEBSOCKET_ACCEPT_SIZE = 29,
-    WEBSOCKET_HEAD_MAX = 10,
+    WEBSOCKET_HEAD_MAX = 14, /* of a frame, with its mask */
 };
 
 enum websocket_opcode {
@@ -35,12 +34,18 @@ enum websocket_code {
 
 /* Answer to Sec-WebSocket-Key: base64 of 16 bytes. False when it is not. */
 bool websocket_accept(struct str key, char out[WEBSOCKET_ACCEPT_SIZE]);
-/* Head of an unmasked, whole frame; returns its length. */
-size_t websocket_head(enum websocket_opcode opcode, uint64_t length,
-                      uint8_t out[WEBSOCKET_HEAD_MAX]);
 
-/* Takes bytes of the client, gives whole messages. */
+/* Clients mask what they send, servers do not. */
+enum websocket_side { WEBSOCKET_CLIENT, WEBSOCKET_SERVER };
+
+/* A message of this side, as one frame. */
+void websocket_add(struct buf *out, enum websocket_side from, enum websocket_opcode opcode,
+                   struct str data);
+
+/* Takes bytes of one side, gives whole messages. */
 struct websocket_parser {
+    enum websocket_side from;
+    size_t message_max;
     struct buf in;      /* bytes of a frame that is not whole yet */
     struct buf message; /* fragments so far */
     enum websocket_opcode kind;
@@ -54,9 +59,10 @@ struct websocket_message {
     uint16_t code;                /* of CLOSE */
 };
 
-void websocket_parser_init(struct websocket_parser *parser);
+void websocket_parser_init(struct websocket_parser *parser, enum websocket_side from,
+                           size_t message_max);
 void websocket_parser_done(struct websocket_parser *parser);
-/* 1 = a message; 0 = all of *bytes is taken, more is needed; -1 = the client broke the protocol:
+/* 1 = a message; 0 = all of *bytes is taken, more is needed; -1 = the sender broke the protocol:
  * out->code is the code to close with. */
 int websocket_parse(struct websocket_parser *parser, struct str *bytes,
                     struct websocket_message *out);

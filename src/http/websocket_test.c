@@ -1,21 +1,17 @@
-#include "api_v1/v1_websocket.h"
+#include "http/websocket.h"
 
 #include "base/alloc.h"
 #include "base/test.h"
 
-/* A masked frame of a client. */
+enum { MESSAGE_MAX = 1024 * 1024 };
+
+/* A frame of a client with this first byte. */
 static void add_frame(struct buf *out, uint8_t first, struct str data)
 {
-    static const uint8_t mask[4] = {0x12, 0x34, 0x56, 0x78};
-    uint8_t head[WEBSOCKET_HEAD_MAX];
-    size_t len = websocket_head(0, data.len, head);
+    size_t at = out->len;
 
-    head[0] = first;
-    head[1] |= 0x80;
-    (void)buf_add(out, head, len);
-    (void)buf_add(out, mask, 4);
-    for (size_t i = 0; i < data.len; i++)
-        (void)buf_add_char(out, (char)(data.p[i] ^ mask[i % 4]));
+    websocket_add(out, WEBSOCKET_CLIENT, 0, data);
+    out->p[at] = (char)first;
 }
 
 /* One message, or the code of the failure (< 0), or 0 for none. */
@@ -35,8 +31,8 @@ static int parse_frame(uint8_t first, struct str data)
     struct str rest;
     int r;
 
-    buf_init(&bytes, 3 * WEBSOCKET_MESSAGE_MAX);
-    websocket_parser_init(&parser);
+    buf_init(&bytes, 3 * MESSAGE_MAX);
+    websocket_parser_init(&parser, WEBSOCKET_CLIENT, MESSAGE_MAX);
     add_frame(&bytes, first, data);
     rest = buf_str(&bytes);
     r = parse_one(&parser, &rest, &message);
@@ -56,19 +52,42 @@ TEST(websocket_handshake)
     CHECK(!websocket_accept(STR(""), out));
 }
 
-TEST(websocket_heads)
+static void check_frame(enum websocket_side from, size_t length, const char *head, size_t head_len)
 {
-    uint8_t head[WEBSOCKET_HEAD_MAX];
+    auto_buf struct buf data = {0}, frame = {0};
+    struct websocket_parser parser;
+    struct websocket_message message;
+    struct str bytes;
 
-    CHECK_INT(websocket_head(WEBSOCKET_TEXT, 125, head), 2);
-    CHECK_INT(head[0], 0x81);
-    CHECK_INT(head[1], 125);
-    CHECK_INT(websocket_head(WEBSOCKET_BINARY, 126, head), 4);
-    CHECK_INT(head[1], 126);
-    CHECK_INT(head[3], 126);
-    CHECK_INT(websocket_head(WEBSOCKET_BINARY, 65536, head), 10);
-    CHECK_INT(head[1], 127);
-    CHECK_INT(head[7], 1);
+    buf_init(&data, length);
+    for (size_t i = 0; i < length; i++)
+        (void)buf_add_char(&data, (char)i);
+    buf_init(&frame, length + WEBSOCKET_HEAD_MAX);
+    websocket_add(&frame, from, WEBSOCKET_BINARY, buf_str(&data));
+    CHECK(memcmp(frame.p, head, head_len) == 0);
+    CHECK_INT(frame.len, head_len + (from == WEBSOCKET_CLIENT ? 4 : 0) + length);
+    bytes = buf_str(&frame);
+    websocket_parser_init(&parser, from, MESSAGE_MAX);
+    CHECK_INT(websocket_parse(&parser, &bytes, &message), 1);
+    CHECK_INT(message.opcode, WEBSOCKET_BINARY);
+    CHECK(str_eq(message.data, buf_str(&data)));
+    websocket_parser_done(&parser);
+    bytes = buf_str(&frame); /* the other side does not send such ones */
+    websocket_parser_init(&parser, from ^ 1, MESSAGE_MAX);
+    CHECK_INT(parse_one(&parser, &bytes, &message), -WEBSOCKET_PROTOCOL_ERROR);
+    websocket_parser_done(&parser);
+}
+
+TEST(websocket_frames_of_both_sides)
+{
+    check_frame(WEBSOCKET_SERVER, 0, "\x82\0", 2);
+    check_frame(WEBSOCKET_SERVER, 125, "\x82\x7d", 2);
+    check_frame(WEBSOCKET_SERVER, 126, "\x82\x7e\0\x7e", 4);
+    check_frame(WEBSOCKET_SERVER, 65536, "\x82\x7f\0\0\0\0\0\1\0\0", 10);
+    check_frame(WEBSOCKET_CLIENT, 0, "\x82\x80", 2);
+    check_frame(WEBSOCKET_CLIENT, 3, "\x82\x83", 2);
+    check_frame(WEBSOCKET_CLIENT, 65535, "\x82\xfe\xff\xff", 4);
+    check_frame(WEBSOCKET_CLIENT, 65536, "\x82\xff\0\0\0\0\0\1\0\0", 10);
 }
 
 TEST(websocket_messages_come_whole_in_any_pieces)
@@ -80,7 +99,7 @@ TEST(websocket_messages_come_whole_in_any_pieces)
         size_t seen = 0;
 
         buf_init(&bytes, 100000);
-        websocket_parser_init(&parser);
+        websocket_parser_init(&parser, WEBSOCKET_CLIENT, MESSAGE_MAX);
         add_frame(&bytes, 0x81, STR("hello"));
         add_frame(&bytes, 0x02, STR("ab")); /* fragments, with a ping between them */
         add_frame(&bytes, 0x89, STR("ping"));
@@ -115,9 +134,7 @@ TEST(websocket_breaches)
     auto_buf struct buf large = {0};
     struct websocket_message message;
     struct websocket_parser parser;
-    struct str plain = STR("\x81\x01"
-                           "a"),
-               huge = STR("\x82\xff\x7f\0\0\0\0\0\0\0abcd");
+    struct str huge = STR("\x82\xff\x7f\0\0\0\0\0\0\0abcd");
 
     CHECK_INT(parse_frame(0x81, STR("ok")), 1);
     CHECK_INT(parse_frame(0xc1, STR("a")), -WEBSOCKET_PROTOCOL_ERROR); /* reserved bit */
@@ -130,16 +147,13 @@ TEST(websocket_breaches)
     CHECK_INT(parse_frame(0x88, STR("")), 1);
     CHECK_INT(parse_frame(0x81, STR("\xff")), -WEBSOCKET_BAD_TEXT);
     CHECK_INT(parse_frame(0x82, STR("\xff")), 1);
-    buf_init(&large, 2 * WEBSOCKET_MESSAGE_MAX);
-    CHECK(buf_reserve(&large, WEBSOCKET_MESSAGE_MAX + 1));
-    memset(large.p, 'a', WEBSOCKET_MESSAGE_MAX + 1);
-    CHECK_INT(parse_frame(0x82, str_n(large.p, WEBSOCKET_MESSAGE_MAX)), 1);
-    CHECK_INT(parse_frame(0x82, str_n(large.p, WEBSOCKET_MESSAGE_MAX + 1)), -WEBSOCKET_TOO_LARGE);
+    buf_init(&large, 2 * MESSAGE_MAX);
+    CHECK(buf_reserve(&large, MESSAGE_MAX + 1));
+    memset(large.p, 'a', MESSAGE_MAX + 1);
+    CHECK_INT(parse_frame(0x82, str_n(large.p, MESSAGE_MAX)), 1);
+    CHECK_INT(parse_frame(0x82, str_n(large.p, MESSAGE_MAX + 1)), -WEBSOCKET_TOO_LARGE);
     CHECK_INT(parse_frame(0x89, str_n(large.p, 126)), -WEBSOCKET_PROTOCOL_ERROR);
-    websocket_parser_init(&parser);
-    CHECK_INT(parse_one(&parser, &plain, &message), -WEBSOCKET_PROTOCOL_ERROR); /* not masked */
-    websocket_parser_done(&parser);
-    websocket_parser_init(&parser);
+    websocket_parser_init(&parser, WEBSOCKET_CLIENT, MESSAGE_MAX);
     CHECK_INT(parse_one(&parser, &huge, &message), -WEBSOCKET_TOO_LARGE); /* by its head alone */
     CHECK(parser.in.cap < 1000);
     websocket_parser_done(&parser);
@@ -156,7 +170,7 @@ TEST(websocket_fragments_are_bounded_together)
 
     memset(part, 'a', sizeof(part));
     buf_init(&bytes, 4096);
-    websocket_parser_init(&parser);
+    websocket_parser_init(&parser, WEBSOCKET_CLIENT, MESSAGE_MAX);
     for (int i = 0; i < 2000 && r == 0; i++) {
         buf_clear(&bytes);
         add_frame(&bytes, i ? 0x00 : 0x02, str_n(part, sizeof(part)));
