@@ -88,7 +88,10 @@ async function discard(server) {
   await server.kill9().catch(() => {})
   spawnSync(binary, ['down', '--data', server.data]) // which may fail, on a disk that takes no writes
   await server.left('none')
-  for (const group of cgroups(instance).reverse()) fs.rmdirSync(group)
+  await eventually('no cgroup is left', () => {
+    for (const group of cgroups(instance).reverse()) spawnSync('rmdir', [group]) // busy while processes go
+    return cgroups(instance).length === 0
+  })
   for (let i = 0; i < 3; i++) for (const mount of fs.readFileSync('/proc/self/mountinfo', 'utf8').split('\n').map((line) => line.split(' ')[4]).filter((one) => one?.startsWith(server.home)).reverse()) spawnSync('umount', ['--lazy', mount])
   fs.rmSync(server.home, { recursive: true, force: true })
 }
