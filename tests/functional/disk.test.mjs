@@ -5,6 +5,7 @@ import fs from 'node:fs'
 import path from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { cgroups } from '../harness/leftovers.mjs'
 import { loadSdk } from '../harness/sdk.mjs'
 import { binary, eventually, startServer } from '../harness/server.mjs'
 
@@ -83,9 +84,14 @@ async function onSmallDisk(megabytes) {
 
 // The server must not have been part of the fault: everything of it goes, and the file system with it.
 async function discard(server) {
+  const instance = fs.readFileSync(path.join(server.data, 'instance'), 'utf8').trim()
   await server.kill9().catch(() => {})
-  spawnSync(binary, ['down', '--data', server.data])
+  spawnSync(binary, ['down', '--data', server.data]) // which may fail, on a disk that takes no writes
   await server.left('none')
+  await eventually('no cgroup is left', () => {
+    for (const group of cgroups(instance).reverse()) spawnSync('rmdir', [group]) // busy while processes go
+    return cgroups(instance).length === 0
+  })
   for (let i = 0; i < 3; i++) for (const mount of fs.readFileSync('/proc/self/mountinfo', 'utf8').split('\n').map((line) => line.split(' ')[4]).filter((one) => one?.startsWith(server.home)).reverse()) spawnSync('umount', ['--lazy', mount])
   fs.rmSync(server.home, { recursive: true, force: true })
 }
