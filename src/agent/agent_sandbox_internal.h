@@ -128,12 +128,15 @@ struct agent_run {
     size_t env_count;
     const char *cwd, *user;
     struct str input; /* STR_NONE = none */
+    bool open_stdin;
     int64_t timeout_ms;
     int64_t output_limit;
-    int64_t ttl_s;         /* extended while it runs; 0 = not */
-    struct str sandbox_id; /* for that */
-    void (*on_output)(void *arg, bool is_err, struct str data); /* as in agent_command */
+    int64_t ttl_s;                                        /* extended while it runs; 0 = not */
+    struct str sandbox_id;                                /* for that */
+    int (*on_started)(void *arg, const char *process_id); /* as in agent_command */
+    int (*on_output)(void *arg, bool is_err, struct str data);
     void *on_output_arg;
+    struct agent_running *running; /* to be found by others; NULL = not */
 };
 /* One command on a machine. *out_started: it was sent; before that the caller may try again. */
 int agent_run(struct agents *agents, struct provider *provider, const struct provider_ref *ref,
