@@ -10,6 +10,9 @@
 struct v1_fake {
     struct error fail;       /* every operation fails so, when it has a code */
     int delay_ms;            /* of agent_exec() */
+    size_t output_size;      /* of a command that is streamed, besides a few bytes; made of 'x' */
+    bool hangs;              /* such a command runs until it is stopped ... */
+    int stopped;             /* ... which is counted */
     char asked[4096];        /* "name(arg,...) " of the last operations */
     size_t file_size;        /* of the file that can be read; made of 'x' */
     size_t written;          /* bytes agent_file_write() got */

@@ -45,8 +45,7 @@ static int tell_output(struct logs *logs, struct str data)
                 json_pack("{s:I, s:o}", "after", (json_int_t)logs->cursor, "data", json_str(data)));
 }
 
-/* Bytes at the end that begin a character but do not end it. */
-static size_t begun(struct str data)
+size_t v1_logs_begun(struct str data)
 {
     for (size_t n = 1; n <= 3 && n <= data.len; n++) {
         unsigned char c = (unsigned char)data.p[data.len - n];
@@ -72,7 +71,7 @@ static int sink(void *arg, struct str data)
     }
     if ((int64_t)data.len > logs->left)
         data.len = (size_t)logs->left;
-    kept = logs->events ? begun(data) : 0;
+    kept = logs->events ? v1_logs_begun(data) : 0;
     if (kept == data.len && (int64_t)kept == logs->left)
         kept = 0;
     memcpy(logs->part, data.p + data.len - kept, kept);

@@ -267,6 +267,20 @@ TEST(v1_processes)
                 false);
 }
 
+TEST(v1_processes_in_the_foreground)
+{
+    CHECK_INT(request("POST", ONE "/processes/exe_1/input", "{\"data\":\"a\"}", NULL), 204);
+    CHECK(was_asked("exec_input(" V1_FAKE_ID ",exe_1,a,0)"));
+    CHECK_INT(request("POST", "/sandboxes/-/processes/exe_1/input", "{\"close\":true}", NULL), 204);
+    CHECK(was_asked("exec_input(,exe_1,,1)"));
+    CHECK_INT(request("POST", ONE "/processes/exe_1/signal", "{\"signal\":\"TERM\"}", NULL), 204);
+    CHECK(was_asked("exec_signal(" V1_FAKE_ID ",exe_1,15)"));
+    check_error("GET", ONE "/processes/exe_1", NULL, 409, "unsupported", false);
+    check_error("POST", ONE "/execute",
+                "{\"command\":\"a\",\"stream\":true,\"stdin\":true,\"input\":\"x\"}", 400,
+                "invalid", false);
+}
+
 TEST(v1_profiles)
 {
     auto_json json_t *json = NULL, *refused = NULL;
