@@ -93,6 +93,23 @@ int cli_v1_set(json_t *object, const char *name, const char *value, struct error
     return 0;
 }
 
+int cli_v1_command(json_t *body, char *const *argv, int argc, struct error *err)
+{
+    json_t *words;
+
+    if (argc == 1 && strpbrk(argv[0], " \t\n")) {
+        if (json_object_set_new(body, "command", json_string(argv[0])) == 0)
+            return 0;
+        return error_set(err, ERROR_INVALID, "the command is not UTF-8");
+    }
+    words = json_array();
+    (void)json_object_set_new(body, "argv", words);
+    for (int i = 0; i < argc; i++)
+        if (json_array_append_new(words, json_string(argv[i])) < 0)
+            return error_set(err, ERROR_INVALID, "the command is not UTF-8");
+    return 0;
+}
+
 json_t *cli_v1_pairs(const struct cli_command *command, const struct cli_list *list,
                      const char *option, bool from_environment)
 {

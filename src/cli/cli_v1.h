@@ -22,6 +22,8 @@ int cli_v1_remove(struct cli *cli, const char *collection, const char *query, ch
 int cli_v1_open(struct cli *cli, const char *path, const char *accept, uint32_t timeout_ms,
                 size_t max, struct cli_stream *stream, struct error *err);
 
+/* One operand with a blank in it is a line for the shell ("command"), all else "argv". */
+int cli_v1_command(json_t *body, char *const *argv, int argc, struct error *err);
 /* Member of a request that is being made, left out when value is NULL. -1 when it is not UTF-8. */
 int cli_v1_set(json_t *object, const char *name, const char *value, struct error *err);
 /* "NAME=VALUE", or "NAME" of our own environment, as an object of strings; NULL (and a usage
