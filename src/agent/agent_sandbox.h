@@ -57,9 +57,10 @@ int agent_sandbox_pause(struct agents *agents, const struct agent_caller *caller
                         struct error *err);
 int agent_sandbox_resume(struct agents *agents, const struct agent_caller *caller, struct str id,
                          struct error *err);
-/* Killed already is success. */
+/* Killed already is success. forced: NULL, or its machine is given up when it cannot be reached: then
+ * the row is closed, the result is 1 and *forced says why. */
 int agent_sandbox_kill(struct agents *agents, const struct agent_caller *caller, struct str id,
-                       struct error *err);
+                       struct error *forced, struct error *err);
 int agent_sandbox_endpoint(struct agents *agents, const struct agent_caller *caller, struct str id,
                            uint16_t port, struct arena *arena, struct provider_endpoint *out,
                            struct error *err);
@@ -162,8 +163,9 @@ int agent_snapshot_get(struct agents *agents, const struct agent_caller *caller,
 int agent_snapshot_list(struct agents *agents, const struct agent_caller *caller,
                         struct str sandbox_id, struct arena *arena, struct agent_snapshot **out,
                         size_t *out_count, struct error *err);
+/* forced: as for agent_sandbox_kill(). */
 int agent_snapshot_delete(struct agents *agents, const struct agent_caller *caller, struct str name,
-                          struct error *err);
+                          struct error *forced, struct error *err);
 
 /* ---- what it costs ---- */
 

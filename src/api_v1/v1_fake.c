@@ -213,9 +213,13 @@ int agent_sandbox_resume(struct agents *agents, const struct agent_caller *calle
 }
 
 int agent_sandbox_kill(struct agents *agents, const struct agent_caller *caller, struct str id,
-                       struct error *err)
+                       struct error *forced, struct error *err)
 {
     (void)agents;
+    if (forced) {
+        (void)error_set(forced, ERROR_CONFLICT, "no such provider");
+        return 1;
+    }
     return asked(err, "kill() ") < 0 ? -1 : find(caller, id, err);
 }
 
@@ -441,10 +445,11 @@ int agent_snapshot_list(struct agents *agents, const struct agent_caller *caller
 }
 
 int agent_snapshot_delete(struct agents *agents, const struct agent_caller *caller, struct str name,
-                          struct error *err)
+                          struct error *forced, struct error *err)
 {
     (void)agents;
     (void)caller;
+    (void)forced;
     return asked(err, "snapshot_delete(%.*s) ", STR_ARG(name));
 }
 

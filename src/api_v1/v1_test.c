@@ -267,6 +267,17 @@ TEST(v1_processes)
                 false);
 }
 
+TEST(v1_removal_by_force)
+{
+    auto_json json_t *json = NULL;
+
+    CHECK_INT(request("DELETE", ONE, NULL, NULL), 204);
+    CHECK_INT(request("DELETE", ONE "?force=true", NULL, &json), 200);
+    CHECK(json_is_true(json_object_get(json, "forgotten")));
+    CHECK(strstr(json_string_value(json_object_get(json, "message")), "no such provider"));
+    check_error("DELETE", ONE "?force=maybe", NULL, 400, "invalid", false);
+}
+
 TEST(v1_processes_in_the_foreground)
 {
     CHECK_INT(request("POST", ONE "/processes/exe_1/input", "{\"data\":\"a\"}", NULL), 204);

@@ -42,6 +42,13 @@ int cli_v1(struct cli *cli, const char *method, char *path_consume, const json_t
     return cli_call(&cli->server, method, path, body, out, NULL, err);
 }
 
+void cli_v1_warn_forgotten(const char *name, const json_t *answer)
+{
+    if (json_is_true(json_object_get(answer, "forgotten")))
+        (void)fprintf(stderr, "quicksand: %s: %.*s\n", name,
+                      STR_ARG(json_get_str(answer, "message")));
+}
+
 int cli_v1_remove(struct cli *cli, const char *collection, const char *query, char *const *names,
                   int count)
 {
@@ -51,12 +58,14 @@ int cli_v1_remove(struct cli *cli, const char *collection, const char *query, ch
 
     for (int i = 0; i < count; i++) {
         auto_free char *path = cli_v1_path(collection, names[i]);
+        auto_json json_t *answer = NULL;
 
-        if (cli_v1(cli, "DELETE", xasprintf("%s%s", path, query ? query : ""), NULL, NULL, &err) <
-            0) {
+        if (cli_v1(cli, "DELETE", xasprintf("%s%s", path, query ? query : ""), NULL, &answer,
+                   &err) < 0) {
             status = cli_fail(&err);
             continue;
         }
+        cli_v1_warn_forgotten(names[i], answer);
         (void)json_array_append_new(removed, json_str(str_of(names[i])));
         if (!cli->json)
             printf("%s\n", names[i]);
