@@ -13,6 +13,7 @@ struct agent_jobs;
 struct agent_runs;
 struct agent_sandboxes;
 struct agent_sessions;
+struct agent_sweeps;
 struct agent_terminals;
 
 struct agents {
@@ -22,6 +23,7 @@ struct agents {
     struct agent_events *events;       /* agent_event.c */
     struct agent_sandboxes *sandboxes; /* agent_sandbox_live.c */
     struct agent_runs *runs;           /* agent_running.c */
+    struct agent_sweeps *sweeps;       /* agent_sweep.c */
     struct agent_jobs *jobs;           /* agent_job.c */
     struct agent_terminals *terminals; /* agent_terminal.c */
     struct agent_sessions *sessions;   /* agent_session.c */

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "agent/agent_backend_internal.h"
+#include "agent/agent_deadline.h"
 #include "base/clock.h"
 #include "base/id.h"
 #include "base/log.h"
@@ -108,11 +109,10 @@ static int64_t asked_to_wait_ms(const struct error *err)
 
 /* min, doubled each time, at most max; between half and all of it, so that many callers do not come
  * back at the same moment. */
-static void wait_before(const struct agent_settings *settings, int attempt, int64_t at_least_ms)
+static int64_t wait_ms(const struct agent_settings *settings, int attempt, int64_t at_least_ms)
 {
     int64_t ms = settings->retry.min_ms;
     uint32_t random;
-    struct timespec left;
 
     for (int i = 1; i < attempt && ms < settings->retry.max_ms; i++)
         ms *= 2;
@@ -122,7 +122,13 @@ static void wait_before(const struct agent_settings *settings, int attempt, int6
     ms = ms / 2 + (int64_t)(random % (uint32_t)(ms / 2 + 1));
     if (ms < at_least_ms)
         ms = at_least_ms < settings->retry.max_ms ? at_least_ms : settings->retry.max_ms;
-    left = (struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    return ms;
+}
+
+static void pause_for(int64_t ms)
+{
+    struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+
     while (nanosleep(&left, &left) < 0 && errno == EINTR) {
     }
 }
@@ -140,15 +146,19 @@ bool agent_try_again(struct agent_try *try, int r, const struct error *err)
     bool again = code == ERROR_UNAVAILABLE || (code == ERROR_TIMEOUT && try->once_more_is_safe) ||
                  (code == ERROR_QUOTA && settings->retry.on_quota);
     char why[sizeof(((struct error){0}).message)];
+    int64_t ms;
 
     breaker_count(try->agents, try->backend, !failed, failed ? err->message : "");
     if (!again || try->attempt >= settings->retry.attempts || breaker_is_open(try->backend))
+        return false;
+    ms = wait_ms(settings, try->attempt, asked_to_wait_ms(err));
+    if (agent_deadline_left(ms + 1) <= ms) /* no time would be left to try it */
         return false;
     (void)snprintf(why, sizeof(why), "%s", err->message);
     agent_mask(try->agents, why);
     log_info("agent", "provider=%s attempt=%d of %lld failed: %s", try->backend->name, try->attempt,
              (long long)settings->retry.attempts, why);
-    wait_before(settings, try->attempt, asked_to_wait_ms(err));
+    pause_for(ms);
     try->attempt++;
     return true;
 }
