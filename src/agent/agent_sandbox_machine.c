@@ -171,7 +171,7 @@ int agent_machine_create(struct agents *agents, const struct agent_machine_spec 
                          struct arena *arena, struct provider_sandbox *out, struct error *err)
 {
     struct agent_backend *backend = wanted->profile->backend;
-    struct agent_try try = {0};
+    struct agent_try try = {.kind = CALL_CREATE};
     struct provider_spec spec;
     struct error ignored;
     int r;
@@ -301,7 +301,7 @@ static int connect(struct agents *agents, struct agent_backend *backend,
                    struct store_agent_sandbox *row, struct arena *arena, struct error *err)
 {
     struct provider_ref ref = agent_row_ref(row);
-    struct agent_try try = {.once_more_is_safe = true};
+    struct agent_try try = {.once_more_is_safe = true, .kind = CALL_CONNECT};
     int64_t ttl_s = agent_row_ttl(agents, backend, row);
     struct provider_sandbox machine = {0};
     int r;

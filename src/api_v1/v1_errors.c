@@ -39,25 +39,28 @@ char *v1_error_text(const char *code, const char *message, bool retryable, json_
     return json_text(body);
 }
 
-static void set(struct v1_call *call, int status, char *text_consume)
+static void set(struct v1_call *call, int status, int retry_after_s, char *text_consume)
 {
     free(call->text);
     call->text = text_consume;
     call->content_type = NULL;
     call->status = status;
     call->header_count = 0;
-    if (status == 429)
-        v1_answer_header(call, "Retry-After", STR("5"));
-    else if (status == 503)
-        v1_answer_header(call, "Retry-After", STR("1"));
-    else if (status == 401)
+    if (!retry_after_s && status == 429)
+        retry_after_s = 5;
+    else if (!retry_after_s && status == 503)
+        retry_after_s = 1;
+    if (retry_after_s > 0)
+        v1_answer_header(call, "Retry-After",
+                         str_of(arena_printf(&call->arena, "%d", retry_after_s)));
+    if (status == 401)
         v1_answer_header(call, "WWW-Authenticate", STR("Bearer"));
 }
 
 void v1_refuse(struct v1_call *call, int status, const char *code, const char *message,
                json_t *details)
 {
-    set(call, status, v1_error_text(code, message, status == 503, details));
+    set(call, status, 0, v1_error_text(code, message, status == 503, details));
 }
 
 /* *out_status: the answer's, where that has not begun. */
@@ -96,7 +99,7 @@ void v1_fail(struct v1_call *call, const struct error *err)
     int status;
     char *text = tell(call, err, &status);
 
-    set(call, status, text);
+    set(call, status, err->retry_after_s, text);
 }
 
 char *v1_fail_text(struct v1_call *call, const struct error *err)

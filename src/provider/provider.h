@@ -5,7 +5,7 @@
  * and capability before anything is sent. All calls block their thread, bounded by a deadline.
  *
  * Errors every provider maps its own to: ERROR_NOT_FOUND (no such sandbox, snapshot, file),
- * ERROR_QUOTA (429, limits; message says which), ERROR_UNAUTHORIZED (key refused),
+ * ERROR_QUOTA (429, limits; message says which; retry_after_s when told), ERROR_UNAUTHORIZED (key refused),
  * ERROR_UNAVAILABLE (connect failed, 5xx, garbage: may be tried again), ERROR_TIMEOUT,
  * ERROR_CONFLICT (state), ERROR_INVALID (the request was refused as wrong; of a command whose program is
  * not there or may not be run, errnum is ENOENT or EACCES). */

@@ -169,3 +169,43 @@ test('the machine of a create whose answer was lost is killed in the background'
   assert.equal(far.machines.size, 1)
   await one.remove(made.id)
 })
+
+test('creates that always fail are given up, while what is there stays usable', async (t) => {
+  t.after(() => restartWith(settings))
+  await restartWith({ ...settings, breaker: { failures: 4, open_s: 2 } })
+  const { id } = await one.create({ provider: 'far' })
+  far.rules['POST /sandboxes'] = (response) => response.writeHead(500).end('{"message":"no room"}')
+  const fail = () => one.v1('POST', '/sandboxes', { provider: 'far' })
+  for (let i = 0; i < 2; i++) {
+    refused(await fail(), 502, 'provider', /no room/)
+    assert.equal((await one.ok(200, 'GET', `/sandboxes/${id}?refresh=true`)).state, 'running')
+  }
+  const asked = far.count('POST /sandboxes')
+  const open = await fail()
+  refused(open, 503, 'unavailable', /provider 'far' failed to create 4 times in a row and is not asked to create for another 2 s/)
+  assert.equal(open.headers['retry-after'], '2')
+  assert.equal(far.count('POST /sandboxes'), asked)
+  assert.equal((await one.ok(200, 'GET', '/providers')).providers.find((provider) => provider.name === 'far').state, 'open')
+  assert.equal((await one.ok(200, 'GET', `/sandboxes/${id}?refresh=true`)).state, 'running')
+  await one.remove(id)
+  far.forget()
+  const again = await eventually('it is asked again', async () => {
+    const answer = await fail()
+    return answer.status === 201 && answer.body
+  })
+  await one.remove(again.id)
+})
+
+test('when to try again is what the provider says', async () => {
+  far.rules['POST /sandboxes'] = (response) => response.writeHead(429, { 'Retry-After': '42' }).end('{"message":"20 are running"}')
+  const full = await one.v1('POST', '/sandboxes', { provider: 'far' })
+  refused(full, 429, 'quota', /20 are running/)
+  assert.equal(full.headers['retry-after'], '42')
+  far.rules['POST /sandboxes'] = (response) => response.writeHead(429, { 'Retry-After': '999999999' }).end('{}')
+  assert.equal((await one.v1('POST', '/sandboxes', { provider: 'far' })).headers['retry-after'], '3600')
+  far.rules['POST /sandboxes'] = (response) => response.writeHead(429).end('{}')
+  assert.equal((await one.v1('POST', '/sandboxes', { provider: 'far' })).headers['retry-after'], '5')
+  far.rules['POST /sandboxes'] = (response) => response.writeHead(503, { 'Retry-After': '7' }).end('{}')
+  const away = await one.v1('POST', '/sandboxes', { provider: 'far' })
+  assert.deepEqual([away.status, away.headers['retry-after']], [502, '7'])
+})
