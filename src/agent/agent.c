@@ -42,6 +42,7 @@ int agents_open(const struct agents_config *config, struct agents **out, struct 
 
     agents->config = *config;
     (void)pthread_rwlock_init(&agents->backends_lock, NULL);
+    agent_runs_open(agents);
     if (agent_secrets_open(agents) < 0 || agent_timer_open(agents) < 0 ||
         agent_backends_open(agents, err) < 0 || agent_profiles_open(agents, err) < 0 ||
         agent_events_open(agents, err) < 0 || agent_jobs_open(agents, err) < 0 ||
@@ -62,6 +63,7 @@ void agents_close(struct agents *agents)
     agent_timer_stop(agents);
     agent_sessions_close(agents);
     agent_jobs_close(agents);
+    agent_runs_close(agents);
     agent_events_close(agents);
     agent_backends_close(agents);
     agent_secrets_close(agents);

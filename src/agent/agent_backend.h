@@ -38,12 +38,16 @@ int agent_backend_require(const struct agent_backend *backend, unsigned features
  *
  * Waits between tries (1 s, doubling, at most 10 s, with jitter; Retry-After is honoured up to the
  * limit). ERROR_UNAVAILABLE is tried again; ERROR_TIMEOUT only when once_more_is_safe was set;
- * ERROR_QUOTA only when the settings say so. Each outcome counts for the breaker: answers (also 404,
- * 409, 429) are successes of the backend. */
+ * ERROR_QUOTA only when the settings say so. Each outcome counts for the breakers, that of all calls and
+ * that of its kind: answers (also 404, 409, 429) are successes of the backend. */
+enum agent_call { CALL_OTHER, CALL_CREATE, CALL_CONNECT, CALL_COUNT };
+
+/* kind and once_more_is_safe are the caller's to set. */
 struct agent_try {
     struct agents *agents;
     struct agent_backend *backend;
     int attempt;
+    enum agent_call kind;
     bool once_more_is_safe;
 };
 int agent_try_begin(struct agent_try *try, struct agents *agents, struct agent_backend *backend,

@@ -7,6 +7,13 @@
 /* What a team adds stays until the process ends, so it is bounded for each. */
 enum { BACKEND_RUNNERS_MAX = 4096, BACKEND_TEAM_RUNNERS_MAX = 256, BACKEND_TEAM_KEYS_MAX = 64 };
 
+struct breaker {
+    int64_t failures;      /* in a row */
+    int64_t open_until_us; /* monotonic; 0 = closed */
+    int64_t probe_at_us;   /* somebody tries whether it is back; 0 = nobody */
+    char last_error[320];
+};
+
 /* In a list that only grows until the runtime is closed: pointers to backends stay good. */
 struct agent_backend {
     struct agent_backend *next;
@@ -15,10 +22,8 @@ struct agent_backend {
     const struct agent_backend_settings *settings; /* NULL of a runner */
     struct agent_backend *origin;                  /* of one with a profile's own key */
 
-    pthread_mutex_t lock;  /* guards all below */
-    int64_t failures;      /* in a row */
-    int64_t open_until_us; /* monotonic; 0 = closed */
-    int64_t probe_at_us;   /* somebody tries whether it is back; 0 = nobody */
+    pthread_mutex_t lock; /* guards all below */
+    struct breaker all, kinds[CALL_COUNT];
     bool check_failed;
     int64_t last_check_us; /* wall; 0 = never */
     char last_error[320];
@@ -47,12 +52,12 @@ enum agent_backend_state backend_state(struct agents *agents, struct agent_backe
 /* May be chosen, as far as its heartbeat goes. */
 bool runner_alive(const struct agents *agents, const struct agent_backend *backend, int64_t now_us);
 
-/* The outcome of a call, for the breaker. */
-void breaker_count(const struct agents *agents, struct agent_backend *backend, bool ok,
-                   const char *message);
+/* The outcome of a call, for the breakers. */
+void breaker_count(const struct agents *agents, struct agent_backend *backend, enum agent_call kind,
+                   bool ok, const char *message);
 /* Whether a call may be made now. */
-int breaker_enter(const struct agents *agents, struct agent_backend *backend, struct error *err);
-bool breaker_is_open(struct agent_backend *backend);
+int breaker_enter(struct agent_backend *backend, enum agent_call kind, struct error *err);
+bool breaker_is_open(struct agent_backend *backend, enum agent_call kind);
 
 /* Runners of earlier processes, from the store. */
 int agent_runners_open(struct agents *agents, struct error *err);

@@ -3,12 +3,17 @@
  * The exit code is a value. A command that ran longer than its timeout is killed and has exit code
  * 124, as of timeout(1), and timed_out. Output above the limit is read and dropped, so that the
  * command does not block. A command is tried again only when its sandbox turned out to be paused:
- * then it cannot have begun. Once it was sent, a broken connection is reported and nothing else. */
+ * then it cannot have begun. Once it was sent, a broken connection is reported and nothing else. A
+ * program that is not there is exit code 127, one that may not be run 126, as in a shell.
+ *
+ * Output that is passed on as it comes is read only as fast as it is taken; when nobody takes it any
+ * more, everything the command has started is killed. */
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 
 #include "agent/agent_event.h"
+#include "agent/agent_running.h"
 #include "agent/agent_sandbox_internal.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -16,6 +21,9 @@
 
 enum {
     EXIT_TIMED_OUT = 124,
+    EXIT_NOT_ALLOWED = 126,
+    EXIT_NO_PROGRAM = 127,
+    EXIT_STOPPED = 128 + SIGKILL,
     GRACE_MS = 1000,     /* the provider's own timeout comes first */
     KILL_WAIT_MS = 2000, /* for the end of what was killed */
     WAIT_MAX_MS = 30000,
@@ -23,6 +31,7 @@ enum {
     OUTPUT_DEFAULT = 64 * 1024,
     INPUT_INLINE = 32 * 1024, /* fits into a pipe: cannot block */
     INPUT_PIECE = 64 * 1024,
+    INPUT_WAIT_MS = 600 * 1000, /* for a command that does not read */
     TIMEOUT_MAX_MS = 24 * 3600 * 1000,
 };
 
@@ -94,16 +103,25 @@ struct reading {
     bool killed, cut_out, cut_err;
 };
 
+/* As it comes. 0, or -1: nobody listens. */
+static int pass_on(struct agents *agents, struct provider *provider, const struct provider_ref *ref,
+                   const struct agent_run *run, const struct provider_event *event)
+{
+    int r;
+
+    while ((r = run->on_output(run->on_output_arg, event->kind == PROVIDER_STDERR, event->data)) >
+           0)
+        if (run->ttl_s > 0)
+            agent_use_extend(agents, provider, ref, run->sandbox_id, run->ttl_s);
+    return r;
+}
+
 /* 1 = it has ended. */
 static int take(struct reading *reading, const struct provider_event *event)
 {
     const struct agent_run *run = reading->run;
     struct agent_result *out = reading->out;
 
-    if (run->on_output && (event->kind == PROVIDER_STDOUT || event->kind == PROVIDER_STDERR)) {
-        run->on_output(run->on_output_arg, event->kind == PROVIDER_STDERR, event->data);
-        return 0;
-    }
     switch (event->kind) {
     case PROVIDER_STARTED:
         return 0;
@@ -137,6 +155,16 @@ static int overdue(struct reading *reading, struct provider_process *process)
     return 0;
 }
 
+static int nobody_listens(struct reading *reading, struct provider_process *process,
+                          struct error *err)
+{
+    reading->out->stopped = true;
+    reading->out->exit_code = EXIT_STOPPED;
+    if (provider_process_signal(process, SIGKILL, err) < 0 && err->code != ERROR_NOT_FOUND)
+        return error_prefix(err, "nobody listens any more, and the command could not be ended");
+    return 0;
+}
+
 static int read_all(struct agents *agents, struct provider *provider,
                     const struct provider_ref *ref, struct provider_process *process,
                     struct reading *reading, struct error *err)
@@ -158,20 +186,45 @@ static int read_all(struct agents *agents, struct provider *provider,
         if (reading->deadline_ms && wait_ms > left_ms)
             wait_ms = left_ms;
         r = provider_process_next(process, (uint32_t)wait_ms, &event, err);
+        if (r < 0 && run->running && agent_running_stopped(agents, run->running))
+            return nobody_listens(reading, process, err);
         if (r < 0 && reading->killed)
             return overdue(reading, process), 0;
         if (r < 0)
             return error_prefix(err, "the command was started and may still run");
-        if (r > 0 && take(reading, &event))
+        if (run->on_output &&
+            (r == 0 || event.kind == PROVIDER_STDOUT || event.kind == PROVIDER_STDERR)) {
+            if (pass_on(agents, provider, ref, run, &event) < 0)
+                return nobody_listens(reading, process, err);
+        } else if (r > 0 && take(reading, &event)) {
             return 0;
+        }
         if (run->ttl_s > 0)
             agent_use_extend(agents, provider, ref, run->sandbox_id, run->ttl_s);
     }
 }
 
-int agent_run(struct agents *agents, struct provider *provider, const struct provider_ref *ref,
-              const struct agent_run *run, struct agent_result *out, bool *out_started,
-              struct error *err)
+/* As a shell would tell it. */
+static int no_program(struct agents *agents, struct provider *provider,
+                      const struct provider_ref *ref, const struct agent_run *run,
+                      struct agent_result *out, const struct error *err)
+{
+    struct provider_event event = {.kind = PROVIDER_STDERR};
+    char text[512];
+
+    (void)snprintf(text, sizeof(text), "%.400s: %s\n", run->argv[0], strerror(err->errnum));
+    event.data = str_of(text);
+    out->exit_code = err->errnum == ENOENT ? EXIT_NO_PROGRAM : EXIT_NOT_ALLOWED;
+    if (!run->on_output)
+        keep(&out->err, event.data, run->output_limit, &out->truncated);
+    else if ((run->on_started && run->on_started(run->on_output_arg, run->running->id) < 0) ||
+             pass_on(agents, provider, ref, run, &event) < 0)
+        out->stopped = true;
+    return 0;
+}
+
+static int start(struct provider *provider, const struct provider_ref *ref,
+                 const struct agent_run *run, struct provider_process **out, struct error *err)
 {
     struct provider_command command = {
         .argv = run->argv,
@@ -179,9 +232,18 @@ int agent_run(struct agents *agents, struct provider *provider, const struct pro
         .env_count = run->env_count,
         .cwd = run->cwd,
         .user = run->user,
-        .open_stdin = run->input.p,
+        .open_stdin = run->input.p || run->open_stdin,
         .timeout_ms = run->timeout_ms,
+        .input_ms = run->open_stdin ? INPUT_WAIT_MS : 0,
     };
+
+    return provider_start(provider, ref, &command, out, err);
+}
+
+int agent_run(struct agents *agents, struct provider *provider, const struct provider_ref *ref,
+              const struct agent_run *run, struct agent_result *out, bool *out_started,
+              struct error *err)
+{
     struct reading reading = {.run = run, .out = out};
     int64_t begin_us = clock_mono_us();
     struct provider_process *process = NULL;
@@ -191,14 +253,24 @@ int agent_run(struct agents *agents, struct provider *provider, const struct pro
     *out = (struct agent_result){0};
     buf_init(&out->out, (size_t)run->output_limit + sizeof(TRUNCATED));
     buf_init(&out->err, (size_t)run->output_limit + sizeof(TRUNCATED));
-    if (provider_start(provider, ref, &command, &process, err) < 0)
-        return -1;
+    if (start(provider, ref, run, &process, err) < 0) {
+        if (err->code != ERROR_INVALID || (err->errnum != ENOENT && err->errnum != EACCES))
+            return -1;
+        *out_started = true;
+        return no_program(agents, provider, ref, run, out, err);
+    }
     *out_started = true;
+    if (run->running)
+        agent_running_add(agents, run->running, process);
     if (run->timeout_ms > 0)
         reading.deadline_ms = begin_us / 1000 + run->timeout_ms + GRACE_MS;
     feeder_start(&feeder, process, run->input);
-    r = read_all(agents, provider, ref, process, &reading, err);
+    r = run->on_started && run->on_started(run->on_output_arg, run->running->id) < 0
+            ? nobody_listens(&reading, process, err)
+            : read_all(agents, provider, ref, process, &reading, err);
     provider_process_cancel(process);
+    if (run->running)
+        agent_running_remove(agents, run->running);
     if (feeder.running)
         (void)pthread_join(feeder.thread, NULL);
     provider_process_free(process);
@@ -252,9 +324,11 @@ static int prepare(struct agents *agents, const struct agent_use *use,
         .cwd = arena_str(arena, command->cwd).p,
         .user = arena_str(arena, command->user).p,
         .input = command->input,
+        .open_stdin = command->open_stdin,
         .timeout_ms = command->timeout_ms,
         .output_limit = command->output_limit,
         .sandbox_id = use->sandbox.id,
+        .on_started = command->on_started,
         .on_output = command->on_output,
         .on_output_arg = command->on_output_arg,
     };
@@ -300,12 +374,24 @@ static int run_once(struct agents *agents, struct agent_use *use,
     return r;
 }
 
+static json_t *exit_data(const struct agent_result *result)
+{
+    json_t *data = json_pack("{s:i, s:I, s:b, s:b}", "exit_code", result->exit_code, "duration_ms",
+                             (json_int_t)result->duration_ms, "truncated", (int)result->truncated,
+                             "timed_out", (int)result->timed_out);
+
+    if (result->stopped)
+        (void)json_object_set_new(data, "reason", json_string("its client has gone"));
+    return data;
+}
+
 int agent_exec(struct agents *agents, const struct agent_caller *caller, struct str id,
                const struct agent_command *command, struct agent_result *out, struct error *err)
 {
     auto_arena struct arena arena = {0};
     char id_text[AGENT_ID_SIZE];
     const char *process_id = command->own ? NULL : id_text;
+    struct agent_running running = {.id = id_text, .team_id = caller->team_id};
     struct agent_use use;
     struct agent_run run;
     bool started = false;
@@ -317,6 +403,11 @@ int agent_exec(struct agents *agents, const struct agent_caller *caller, struct 
         prepare(agents, &use, command, &arena, &run, err) < 0)
         return -1;
     agent_id("exe_", id_text);
+    running.agent_id = use.sandbox.agent_id;
+    running.sandbox_id = use.sandbox.id;
+    running.open_stdin = command->open_stdin;
+    if (!command->own || command->on_started)
+        run.running = &running;
     tell(agents, caller, &use, process_id, "process.started",
          json_pack("{s:o}", "command",
                    json_str(agent_command_text(agents, caller->team_id, command, &arena))));
@@ -336,9 +427,6 @@ int agent_exec(struct agents *agents, const struct agent_caller *caller, struct 
         agent_result_done(out);
         return -1;
     }
-    tell(agents, caller, &use, process_id, "process.exited",
-         json_pack("{s:i, s:I, s:b, s:b}", "exit_code", out->exit_code, "duration_ms",
-                   (json_int_t)out->duration_ms, "truncated", out->truncated, "timed_out",
-                   out->timed_out));
+    tell(agents, caller, &use, process_id, "process.exited", exit_data(out));
     return 0;
 }

@@ -273,3 +273,180 @@ TEST(exec_allow_list_is_not_walked_around)
                                 &err),
           ERROR_FORBIDDEN, "commands.allow");
 }
+
+/* ---- told as it comes ---- */
+
+struct listener {
+    struct work_env *env;
+    struct str sandbox_id;
+    char id[AGENT_ID_SIZE], text[64];
+    size_t bytes;
+    int calls, busy;
+    bool leaves;
+    pthread_t thread;
+    void *(*on_another)(void *arg);
+};
+
+static int on_started(void *arg, const char *process_id)
+{
+    struct listener *listener = arg;
+
+    (void)snprintf(listener->id, sizeof(listener->id), "%s", process_id);
+    if (listener->on_another)
+        CHECK_INT(pthread_create(&listener->thread, NULL, listener->on_another, listener), 0);
+    return 0;
+}
+
+static int on_output(void *arg, bool is_err, struct str data)
+{
+    struct listener *listener = arg;
+
+    (void)is_err;
+    listener->calls++;
+    if (listener->busy > 0 && listener->busy--)
+        return 1;
+    listener->bytes += data.len;
+    (void)str_copy(data, listener->text, sizeof(listener->text));
+    return listener->leaves ? -1 : 0;
+}
+
+static struct agent_command listening(struct listener *listener, const char *line)
+{
+    return (struct agent_command){.command = str_of(line),
+                                  .on_started = on_started,
+                                  .on_output = on_output,
+                                  .on_output_arg = listener};
+}
+
+TEST(exec_tells_output_as_it_comes)
+{
+    struct seen seen = {0};
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    struct listener listener = {.busy = 3};
+    struct agent_command command = listening(&listener, "big");
+    struct agent_sandbox sandbox;
+    struct agent_result result;
+
+    prepare(&env, &seen, NULL);
+    sandbox = work_ensure(&env, NULL, TIER_CREATED, &arena);
+    OK(agent_exec(env.core.agents, &env.core.caller, sandbox.id, &command, &result, &err));
+    CHECK_INT(listener.bytes, 10000);
+    CHECK_INT(listener.calls, 4);
+    CHECK_INT(result.out.len, 0);
+    CHECK(!result.stopped && !result.truncated);
+    CHECK(work_event_has(&env, "process.exited", listener.id));
+    FAILS(agent_exec_signal(env.core.agents, &env.core.caller, STR_NONE, str_of(listener.id), 15,
+                            &err),
+          ERROR_NOT_FOUND, "has ended");
+    agent_result_done(&result);
+}
+
+static void *talk(void *arg)
+{
+    struct listener *listener = arg;
+    struct agents *agents = listener->env->core.agents;
+    const struct agent_caller *caller = &listener->env->core.caller;
+    struct agent_caller stranger = {.team_id = STR("other")}, rival = *caller;
+    struct str id = str_of(listener->id);
+
+    rival.agent_id = STR("rival");
+    FAILS(agent_exec_signal(agents, &stranger, STR_NONE, id, 15, &err), ERROR_NOT_FOUND, "runs");
+    FAILS(agent_exec_signal(agents, caller, STR("sbx_other"), id, 15, &err), ERROR_NOT_FOUND,
+          "runs");
+    FAILS(agent_exec_signal(agents, &rival, STR_NONE, id, 15, &err), ERROR_FORBIDDEN, "rival");
+    OK(agent_exec_input(agents, caller, listener->sandbox_id, id, STR("a"), true, &err));
+    OK(agent_exec_signal(agents, caller, STR_NONE, id, 15, &err));
+    return NULL;
+}
+
+TEST(exec_takes_input_and_signals_while_it_runs)
+{
+    struct seen seen = {0};
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    struct listener listener = {.env = &env, .on_another = talk};
+    struct agent_command command = listening(&listener, "hang");
+    struct agent_sandbox sandbox;
+    struct agent_result result;
+
+    prepare(&env, &seen, NULL);
+    sandbox = work_ensure(&env, NULL, TIER_CREATED, &arena);
+    listener.sandbox_id = sandbox.id;
+    command.open_stdin = true;
+    OK(agent_exec(env.core.agents, &env.core.caller, sandbox.id, &command, &result, &err));
+    CHECK_INT(pthread_join(listener.thread, NULL), 0);
+    CHECK_INT(result.exit_code, 143);
+    agent_result_done(&result);
+}
+
+static void *stop(void *arg)
+{
+    struct listener *listener = arg;
+
+    work_sleep_ms(50);
+    FAILS(agent_exec_input(listener->env->core.agents, &listener->env->core.caller, STR_NONE,
+                           str_of(listener->id), STR("a"), false, &err),
+          ERROR_CONFLICT, "stdin");
+    agent_exec_stop(listener->env->core.agents, str_of(listener->id));
+    agent_exec_stop(listener->env->core.agents, STR("exe_nobody"));
+    return NULL;
+}
+
+TEST(exec_ends_when_nobody_listens)
+{
+    struct seen seen = {0};
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    struct listener silent = {.env = &env, .on_another = stop}, loud = {.leaves = true};
+    struct agent_command command = listening(&silent, "hang");
+    struct agent_sandbox sandbox;
+    struct agent_result result;
+
+    prepare(&env, &seen, NULL);
+    sandbox = work_ensure(&env, NULL, TIER_CREATED, &arena);
+    OK(agent_exec(env.core.agents, &env.core.caller, sandbox.id, &command, &result, &err));
+    CHECK_INT(pthread_join(silent.thread, NULL), 0);
+    CHECK(result.stopped);
+    CHECK_INT(result.exit_code, 137);
+    CHECK(work_event_has(&env, "process.exited", "its client has gone"));
+    agent_result_done(&result);
+
+    command = listening(&loud, "big");
+    OK(agent_exec(env.core.agents, &env.core.caller, sandbox.id, &command, &result, &err));
+    CHECK(result.stopped);
+    CHECK_INT(loud.calls, 1);
+    agent_result_done(&result);
+}
+
+TEST(exec_of_no_program_is_127)
+{
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    auto_json json_t *none = json_pack("[s]", "/no/such/program");
+    auto_json json_t *folder = json_pack("[s]", "/etc/passwd"), *good = json_pack("[s]", "true");
+    struct listener listener = {0};
+    struct agent_command command = {.argv = none};
+    struct agent_sandbox sandbox;
+    struct agent_result result;
+
+    work_open_local(&env, work_quick);
+    sandbox = work_ensure(&env, NULL, TIER_CREATED, &arena);
+    OK(agent_exec(env.core.agents, &env.core.caller, sandbox.id, &command, &result, &err));
+    CHECK_INT(result.exit_code, 127);
+    CHECK_STR(buf_str(&result.err), "/no/such/program: No such file or directory\n");
+    agent_result_done(&result);
+    command.argv = folder;
+    OK(agent_exec(env.core.agents, &env.core.caller, sandbox.id, &command, &result, &err));
+    CHECK_INT(result.exit_code, 126);
+    agent_result_done(&result);
+    command = listening(&listener, NULL);
+    command.argv = none;
+    OK(agent_exec(env.core.agents, &env.core.caller, sandbox.id, &command, &result, &err));
+    CHECK_INT(result.exit_code, 127);
+    CHECK_STR(str_of(listener.text), "/no/such/program: No such file or directory\n");
+    agent_result_done(&result);
+    command = (struct agent_command){.argv = good, .cwd = STR("/no/such/folder")};
+    FAILS(agent_exec(env.core.agents, &env.core.caller, sandbox.id, &command, &result, &err),
+          ERROR_INVALID, "cwd");
+}

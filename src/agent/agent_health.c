@@ -35,11 +35,11 @@ static void note_check(struct agents *agents, struct agent_backend *backend, int
                  failed ? ": " : "", failed ? backend->last_error : "");
     backend->check_failed = failed;
     backend->last_check_us = clock_wall_us();
-    was_open = backend->open_until_us && clock_mono_us() >= backend->open_until_us;
+    was_open = backend->all.open_until_us && clock_mono_us() >= backend->all.open_until_us;
     (void)pthread_mutex_unlock(&backend->lock);
     /* It is back: the next caller need not be the one who finds out. */
     if (was_open && reached)
-        breaker_count(agents, backend, true, "");
+        breaker_count(agents, backend, CALL_OTHER, true, "");
 }
 
 static void *run_check(void *arg)
@@ -125,14 +125,23 @@ void agent_backends_check(struct agents *agents)
     (void)pthread_rwlock_unlock(&agents->backends_lock);
 }
 
+/* Under its lock: something is not asked of it, be it only to create. */
+static bool any_open(const struct agent_backend *backend)
+{
+    for (size_t i = 0; i < CALL_COUNT; i++)
+        if (backend->kinds[i].open_until_us)
+            return true;
+    return backend->all.open_until_us != 0;
+}
+
 enum agent_backend_state backend_state(struct agents *agents, struct agent_backend *backend)
 {
     enum agent_backend_state state = BACKEND_OK;
 
     (void)pthread_mutex_lock(&backend->lock);
-    if (backend->open_until_us)
+    if (any_open(backend))
         state = BACKEND_OPEN;
-    else if (backend->check_failed || backend->failures > 0 ||
+    else if (backend->check_failed || backend->all.failures > 0 ||
              (backend->checking && clock_mono_ms() - backend->check_begin_ms >= SLOW_MS))
         state = BACKEND_DEGRADED;
     (void)pthread_mutex_unlock(&backend->lock);

@@ -10,8 +10,10 @@
 struct agent_backend;
 struct agent_events;
 struct agent_jobs;
+struct agent_runs;
 struct agent_sandboxes;
 struct agent_sessions;
+struct agent_sweeps;
 struct agent_terminals;
 
 struct agents {
@@ -20,6 +22,8 @@ struct agents {
     pthread_rwlock_t backends_lock;
     struct agent_events *events;       /* agent_event.c */
     struct agent_sandboxes *sandboxes; /* agent_sandbox_live.c */
+    struct agent_runs *runs;           /* agent_running.c */
+    struct agent_sweeps *sweeps;       /* agent_sweep.c */
     struct agent_jobs *jobs;           /* agent_job.c */
     struct agent_terminals *terminals; /* agent_terminal.c */
     struct agent_sessions *sessions;   /* agent_session.c */
@@ -40,6 +44,8 @@ void agent_backends_wait(struct agents *agents);
 int agent_profiles_open(struct agents *agents, struct error *err);
 int agent_events_open(struct agents *agents, struct error *err);
 void agent_events_close(struct agents *agents);
+void agent_runs_open(struct agents *agents);
+void agent_runs_close(struct agents *agents);
 int agent_jobs_open(struct agents *agents, struct error *err);
 void agent_jobs_close(struct agents *agents);
 int agent_sessions_open(struct agents *agents, struct error *err);

@@ -182,7 +182,7 @@ TEST(job_survives_a_restart)
     running = wait_for(&env, running.id, 5000, &arena);
     CHECK_INT(running.exit_code, 5);
     CHECK_STR(running.state, "failed");
-    OK(agent_sandbox_kill(env.core.agents, &env.core.caller, sandbox.id, &err));
+    OK(agent_sandbox_kill(env.core.agents, &env.core.caller, sandbox.id, NULL, &err));
     killed = wait_for(&env, killed.id, 1000, &arena);
     CHECK_INT(killed.exit_code, 137);
     CHECK_STR(killed.state, "failed");
@@ -309,7 +309,7 @@ TEST(job_callback_is_tried_until_it_is_taken)
     for (int i = 0; i < 50 && work_events(&env, "job.delivery_failed") == 0; i++)
         work_sleep_ms(50);
     /* It outlives a restart and the sandbox. */
-    OK(agent_sandbox_kill(env.core.agents, &env.core.caller, sandbox.id, &err));
+    OK(agent_sandbox_kill(env.core.agents, &env.core.caller, sandbox.id, NULL, &err));
     work_restart(&env);
     for (int i = 0; i < 100 && !callback_is(&env, job.id, "delivered"); i++)
         work_sleep_ms(100);

@@ -5,6 +5,7 @@
  * quotas) tells the truth; those without such a clock are paused, or killed, when they were idle for
  * too long. Every hour: sandboxes that were not used for a day (persistent ones: for a month), expired
  * snapshots, rows whose maker has died, machines with our label that no row knows, and old history. */
+#include <errno.h>
 #include <stdlib.h>
 
 #include "agent/agent_sandbox_internal.h"
@@ -32,10 +33,14 @@ static bool kill_row(struct agents *agents, const struct store_agent_sandbox *ro
 {
     struct agent_caller caller = caller_of(row);
     struct agent_backend *backend = NULL;
-    struct error err;
+    struct error err = {0};
 
-    if (agent_row_backend(agents, &caller, row, &backend, &err) < 0 ||
-        agent_row_kill(agents, &caller, backend, row, reason, &err) < 0) {
+    if (agent_row_backend(agents, &caller, row, &backend, &err) < 0 && err.errnum == ENODEV) {
+        /* Nobody could ever reach it. If its provider comes back, the machine is found as orphan. */
+        agent_row_forget(agents, &caller, row, &err);
+        return true;
+    }
+    if (!backend || agent_row_kill(agents, &caller, backend, row, reason, &err) < 0) {
         log_warn("agent", "sandbox=%.*s not pruned, tried again later: %s", STR_ARG(row->id),
                  err.message);
         return false;

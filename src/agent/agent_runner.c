@@ -25,7 +25,8 @@ struct agent_backend *runner_choose(struct agents *agents, struct str team_id)
     for (struct agent_backend *at = agents->backends; at; at = at->next) {
         if (!at->runner || !str_is(team_id, at->team_id) || !runner_alive(agents, at, now))
             continue;
-        if (at->active_sessions + at->leased >= at->max_sessions || breaker_is_open(at))
+        if (at->active_sessions + at->leased >= at->max_sessions ||
+            breaker_is_open(at, CALL_CREATE))
             continue;
         if (!best || at->heartbeat_us > best->heartbeat_us)
             best = at;

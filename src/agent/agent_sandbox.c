@@ -156,7 +156,7 @@ int agent_sandbox_resume(struct agents *agents, const struct agent_caller *calle
 }
 
 int agent_sandbox_kill(struct agents *agents, const struct agent_caller *caller, struct str id,
-                       struct error *err)
+                       struct error *forced, struct error *err)
 {
     auto_arena struct arena arena = {0};
     struct agent_backend *backend = NULL;
@@ -168,11 +168,16 @@ int agent_sandbox_kill(struct agents *agents, const struct agent_caller *caller,
         return -1;
     if (row.destroyed_at_us)
         return 0;
-    if (agent_row_backend(agents, caller, &row, &backend, err) < 0)
-        return -1;
     lock = agent_key_lock(agents, row.team_id, row.id);
+    r = agent_row_backend(agents, caller, &row, &backend, err);
     /* One that is being made finds its row killed and kills its machine itself. */
-    r = agent_row_kill(agents, caller, backend, &row, "on request", err);
+    if (r == 0)
+        r = agent_row_kill(agents, caller, backend, &row, "on request", err);
+    if (r < 0 && forced) {
+        *forced = *err;
+        agent_row_forget(agents, caller, &row, err);
+        r = 1;
+    }
     agent_key_unlock(agents, lock);
     return r;
 }

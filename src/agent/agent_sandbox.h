@@ -57,9 +57,10 @@ int agent_sandbox_pause(struct agents *agents, const struct agent_caller *caller
                         struct error *err);
 int agent_sandbox_resume(struct agents *agents, const struct agent_caller *caller, struct str id,
                          struct error *err);
-/* Killed already is success. */
+/* Killed already is success. forced: NULL, or its machine is given up when it cannot be reached: then
+ * the row is closed, the result is 1 and *forced says why. */
 int agent_sandbox_kill(struct agents *agents, const struct agent_caller *caller, struct str id,
-                       struct error *err);
+                       struct error *forced, struct error *err);
 int agent_sandbox_endpoint(struct agents *agents, const struct agent_caller *caller, struct str id,
                            uint16_t port, struct arena *arena, struct provider_endpoint *out,
                            struct error *err);
@@ -95,12 +96,17 @@ struct agent_command {
     struct str cwd, user;
     json_t *env;          /* object of strings, or NULL */
     struct str input;     /* standard input, whole; STR_NONE = none */
+    bool open_stdin;      /* instead: it comes by agent_exec_input() */
     int64_t timeout_ms;   /* 0 = the profile's */
     int64_t output_limit; /* 0 = the profile's */
     bool own;             /* a step of the runtime itself: no allow list, not told by events */
-    /* Told as it comes instead of being kept; or NULL. */
-    void (*on_output)(void *arg, bool is_err, struct str data);
-    void *on_output_arg;
+    /* It runs, and may be reached by this id until its end is told; or NULL. -1: as below. */
+    int (*on_started)(void *arg, const char *process_id);
+    /* Told as it comes instead of being kept; or NULL. Without data: it runs and was silent for a
+     * while. 1: not all could be taken, to be called again with the same. -1: nobody listens any more,
+     * the command is killed. */
+    int (*on_output)(void *arg, bool is_err, struct str data);
+    void *on_output_arg; /* of both */
 };
 
 struct agent_result {
@@ -108,11 +114,21 @@ struct agent_result {
     int exit_code; /* a value, never a failure of the call; 124 = timed_out */
     int64_t duration_ms;
     bool timed_out, truncated; /* truncated output ends with "\n[output truncated]" */
+    bool stopped;              /* nobody listened any more: it was killed, exit code 137 */
 };
 
 int agent_exec(struct agents *agents, const struct agent_caller *caller, struct str id,
                const struct agent_command *command, struct agent_result *out, struct error *err);
 void agent_result_done(struct agent_result *result);
+/* To one that runs now. sandbox_id: STR_NONE = any. ERROR_NOT_FOUND when it has ended. Input waits
+ * until the command has taken it; without open_stdin it is ERROR_CONFLICT. */
+int agent_exec_input(struct agents *agents, const struct agent_caller *caller,
+                     struct str sandbox_id, struct str id, struct str data, bool close,
+                     struct error *err);
+int agent_exec_signal(struct agents *agents, const struct agent_caller *caller,
+                      struct str sandbox_id, struct str id, int signal, struct error *err);
+/* Never blocks: as if on_output had said that nobody listens. Ended already is fine. */
+void agent_exec_stop(struct agents *agents, struct str id);
 /* ERROR_FORBIDDEN when an allow list is set and does not hold it. */
 int agent_command_check(struct agents *agents, const struct agent_command *command,
                         struct error *err);
@@ -147,8 +163,9 @@ int agent_snapshot_get(struct agents *agents, const struct agent_caller *caller,
 int agent_snapshot_list(struct agents *agents, const struct agent_caller *caller,
                         struct str sandbox_id, struct arena *arena, struct agent_snapshot **out,
                         size_t *out_count, struct error *err);
+/* forced: as for agent_sandbox_kill(). */
 int agent_snapshot_delete(struct agents *agents, const struct agent_caller *caller, struct str name,
-                          struct error *err);
+                          struct error *forced, struct error *err);
 
 /* ---- what it costs ---- */
 

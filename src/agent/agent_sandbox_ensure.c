@@ -10,6 +10,9 @@
  * provider, the labels decide: what is there is adopted, and of two machines made at the same time
  * the older one (then the smaller id) stays, its rival is killed by who made it.
  *
+ * Everything together takes at most create_timeout_s, hooks aside; what a create that was given up may
+ * still make is swept in the background.
+ *
  * A row is written before its machine is made (not of the embedded engine): state 'creating'. After
  * CLAIM_MAX_S nobody is making it any more; then the machine, found by its label, is taken over, or
  * the row counts as gone.
@@ -20,6 +23,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "agent/agent_deadline.h"
 #include "agent/agent_event.h"
 #include "agent/agent_sandbox_internal.h"
 #include "base/cleanup.h"
@@ -28,7 +32,7 @@
 #include "json/json_shape.h"
 
 enum {
-    CLAIM_MAX_S = 150,
+    CLAIM_MAX_S = 150, /* at least, and longer than create_timeout_s */
     RACE_WAIT_MS = 160 * 1000,
     RACE_STEP_MS = 20,
 };
@@ -106,8 +110,7 @@ static void note_failed(struct ensure *ensure, const struct store_agent_sandbox 
     bool changed;
 
     if (agent_machine_kill(ensure->agents, ensure->profile.backend, row, &ignored) < 0)
-        log_warn("agent", "sandbox=%.*s not killed, left to the sweep: %s", STR_ARG(row->id),
-                 ignored.message);
+        agent_sweep_later(ensure->agents, ensure->profile.backend, row);
     if (store_agent_sandbox_state(ensure->agents->config.store, row->id, state,
                                   str_of(why->message), clock_wall_us(), &changed, &problem) < 0)
         log_error("agent", "sandbox=%.*s state not recorded: %s", STR_ARG(row->id),
@@ -520,6 +523,13 @@ static int expire(struct ensure *ensure, struct error *err)
     return restore_or_create(ensure, err);
 }
 
+static int64_t claim_max_s(const struct ensure *ensure)
+{
+    int64_t limit_s = ensure->agents->config.settings->create_timeout_s + 30;
+
+    return limit_s > CLAIM_MAX_S ? limit_s : CLAIM_MAX_S;
+}
+
 static int resume(struct ensure *ensure, struct error *err)
 {
     struct store_agent_sandbox *row = &ensure->row;
@@ -527,9 +537,8 @@ static int resume(struct ensure *ensure, struct error *err)
     struct str machine = row->external_id;
 
     if (str_is(row->state, "creating"))
-        return clock_wall_us() - claimed_us > (int64_t)CLAIM_MAX_S * 1000000
-                   ? take_over(ensure, err)
-                   : AGAIN;
+        return clock_wall_us() - claimed_us > claim_max_s(ensure) * 1000000 ? take_over(ensure, err)
+                                                                            : AGAIN;
     if (str_is(row->state, "error"))
         return restore_or_create(ensure, err);
     if (expired(row, ensure->arena))
@@ -602,7 +611,7 @@ static int attempt(struct ensure *ensure, struct error *err)
 
 static int wait_turn(struct ensure *ensure, struct error *err)
 {
-    int64_t deadline_ms = clock_mono_ms() + RACE_WAIT_MS;
+    int64_t deadline_ms = clock_mono_ms() + agent_deadline_left(RACE_WAIT_MS);
     struct timespec step = {.tv_nsec = RACE_STEP_MS * 1000000};
     int r;
 
@@ -633,8 +642,11 @@ static int ensure_profile(struct ensure *ensure, struct error *err)
         ensure->has_snapshot = true;
     }
     ensure->hash = agent_spec_hash(&ensure->profile, ensure->arena);
-    if (request->key.p)
-        lock = agent_key_lock(ensure->agents, ensure->caller->team_id, request->key);
+    if (request->key.p) {
+        lock = agent_key_lock_soon(ensure->agents, ensure->caller->team_id, request->key, err);
+        if (!lock)
+            return -1;
+    }
     r = wait_turn(ensure, err);
     agent_key_unlock(ensure->agents, lock);
     return r;
@@ -645,7 +657,9 @@ int agent_sandbox_ensure(struct agents *agents, const struct agent_caller *calle
                          struct agent_sandbox *out, enum agent_tier *out_tier, struct error *err)
 {
     struct ensure ensure = {.agents = agents, .caller = caller, .request = request, .arena = arena};
+    int64_t limit_s = agents->config.settings->create_timeout_s;
     struct agent_ensure own = *request;
+    struct agent_deadline deadline;
     int r;
 
     /* Whose it is: said in the request, else the one who asks. */
@@ -655,7 +669,11 @@ int agent_sandbox_ensure(struct agents *agents, const struct agent_caller *calle
     if (agent_spec_check(request, err) < 0 ||
         agent_profile_resolve(agents, caller, &request->overrides, arena, &ensure.profile, err) < 0)
         return -1;
+    agent_deadline_begin(&deadline, limit_s);
     r = ensure_profile(&ensure, err);
+    if (r < 0 && err->code == ERROR_TIMEOUT && agent_deadline_left(1) == 0)
+        (void)error_prefix(err, "not ready within %lld s (create_timeout_s)", (long long)limit_s);
+    agent_deadline_end(&deadline);
     if (r == 0) {
         agent_sandbox_of(&ensure.row, arena, out);
         *out_tier = ensure.tier;

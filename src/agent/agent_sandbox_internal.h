@@ -13,10 +13,17 @@
 int agent_sandboxes_open(struct agents *agents, struct error *err);
 void agent_sandboxes_close(struct agents *agents); /* tells the store what was counted */
 
+/* Of both: called by them. The close waits for those under way. */
+void agent_sweeps_open(struct agents *agents);
+void agent_sweeps_close(struct agents *agents);
+
 struct str agent_instance_name(const struct agents *agents);
 /* One at a time for a name. Returns what unlock takes. */
 struct agent_key_lock;
 struct agent_key_lock *agent_key_lock(struct agents *agents, struct str team_id, struct str name);
+/* The same, not longer than the thread's deadline: NULL with ERROR_TIMEOUT. */
+struct agent_key_lock *agent_key_lock_soon(struct agents *agents, struct str team_id,
+                                           struct str name, struct error *err);
 void agent_key_unlock(struct agents *agents, struct agent_key_lock *lock);
 
 /* Used now: remembered here, and from time to time in the row. */
@@ -46,9 +53,17 @@ void agent_sandbox_of(const struct store_agent_sandbox *row, struct arena *arena
 /* By id or "key:KEY"; ownership checked. Killed ones too. */
 int agent_row_get(struct agents *agents, const struct agent_caller *caller, struct str id,
                   struct arena *arena, struct store_agent_sandbox *out, struct error *err);
+/* ERROR_CONFLICT with errnum ENODEV: its provider is not configured any more. */
 int agent_row_backend(struct agents *agents, const struct agent_caller *caller,
                       const struct store_agent_sandbox *row, struct agent_backend **out,
                       struct error *err);
+/* The same for whatever else is on a provider. what: "snapshot 'x'". */
+int agent_row_provider(struct agents *agents, const struct agent_caller *caller,
+                       struct str provider, const char *what, struct agent_backend **out,
+                       struct error *err);
+/* Its row is closed; the machine could not be reached because of why. */
+void agent_row_forget(struct agents *agents, const struct agent_caller *caller,
+                      const struct store_agent_sandbox *row, const struct error *why);
 /* For an operation: -1 with ERROR_NOT_FOUND telling what became of it, or ERROR_CONFLICT while it is
  * being made. */
 int agent_row_alive(const struct store_agent_sandbox *row, struct error *err);
@@ -115,6 +130,9 @@ int agent_machine_find(struct agents *agents, struct agent_backend *backend,
 int agent_machine_find_own(struct agents *agents, struct agent_backend *backend,
                            const struct store_agent_sandbox *row, struct arena *arena,
                            struct provider_sandbox *out, struct error *err);
+/* A machine of this row may be there, or come to be: it is looked for and killed in the background. */
+void agent_sweep_later(struct agents *agents, struct agent_backend *backend,
+                       const struct store_agent_sandbox *row);
 /* hooks: an array of commands, or NULL. */
 int agent_machine_hooks(struct agents *agents, struct agent_backend *backend,
                         const struct store_agent_sandbox *row, json_t *hooks, const char *which,
@@ -128,12 +146,15 @@ struct agent_run {
     size_t env_count;
     const char *cwd, *user;
     struct str input; /* STR_NONE = none */
+    bool open_stdin;
     int64_t timeout_ms;
     int64_t output_limit;
-    int64_t ttl_s;         /* extended while it runs; 0 = not */
-    struct str sandbox_id; /* for that */
-    void (*on_output)(void *arg, bool is_err, struct str data); /* as in agent_command */
+    int64_t ttl_s;                                        /* extended while it runs; 0 = not */
+    struct str sandbox_id;                                /* for that */
+    int (*on_started)(void *arg, const char *process_id); /* as in agent_command */
+    int (*on_output)(void *arg, bool is_err, struct str data);
     void *on_output_arg;
+    struct agent_running *running; /* to be found by others; NULL = not */
 };
 /* One command on a machine. *out_started: it was sent; before that the caller may try again. */
 int agent_run(struct agents *agents, struct provider *provider, const struct provider_ref *ref,

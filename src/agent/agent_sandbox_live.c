@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/map.h"
+#include "fetch/fetch.h"
 
 enum { FLUSH_US = 10 * 1000000 };
 
@@ -45,6 +46,7 @@ int agent_sandboxes_open(struct agents *agents, struct error *err)
     map_init(&all->keys);
     map_init(&all->bash);
     agents->sandboxes = all;
+    agent_sweeps_open(agents);
     return store_agent_instance(agents->config.store, &all->arena, &all->instance, err);
 }
 
@@ -64,6 +66,7 @@ void agent_sandboxes_close(struct agents *agents)
 
     if (!all)
         return;
+    agent_sweeps_close(agents);
     map_for_each (&all->live, entry) {
         struct live *live = entry->value;
 
@@ -85,7 +88,7 @@ struct str agent_instance_name(const struct agents *agents)
     return agents->sandboxes->instance;
 }
 
-struct agent_key_lock *agent_key_lock(struct agents *agents, struct str team_id, struct str name)
+static struct agent_key_lock *lock_of(struct agents *agents, struct str team_id, struct str name)
 {
     struct agent_sandboxes *all = agents->sandboxes;
     struct agent_key_lock *lock;
@@ -102,17 +105,11 @@ struct agent_key_lock *agent_key_lock(struct agents *agents, struct str team_id,
     }
     lock->users++;
     (void)pthread_mutex_unlock(&all->lock);
-    (void)pthread_mutex_lock(&lock->mutex);
     return lock;
 }
 
-void agent_key_unlock(struct agents *agents, struct agent_key_lock *lock)
+static void let_go(struct agent_sandboxes *all, struct agent_key_lock *lock)
 {
-    struct agent_sandboxes *all = agents->sandboxes;
-
-    if (!lock)
-        return;
-    (void)pthread_mutex_unlock(&lock->mutex);
     (void)pthread_mutex_lock(&all->lock);
     if (--lock->users == 0) {
         (void)map_remove(&all->keys, lock->name);
@@ -121,6 +118,39 @@ void agent_key_unlock(struct agents *agents, struct agent_key_lock *lock)
         free(lock);
     }
     (void)pthread_mutex_unlock(&all->lock);
+}
+
+struct agent_key_lock *agent_key_lock(struct agents *agents, struct str team_id, struct str name)
+{
+    struct agent_key_lock *lock = lock_of(agents, team_id, name);
+
+    (void)pthread_mutex_lock(&lock->mutex);
+    return lock;
+}
+
+struct agent_key_lock *agent_key_lock_soon(struct agents *agents, struct str team_id,
+                                           struct str name, struct error *err)
+{
+    struct agent_key_lock *lock = lock_of(agents, team_id, name);
+    int64_t end_ms = fetch_deadline();
+    struct timespec until = {.tv_sec = end_ms / 1000, .tv_nsec = end_ms % 1000 * 1000000};
+    int r = end_ms ? pthread_mutex_clocklock(&lock->mutex, CLOCK_MONOTONIC, &until)
+                   : pthread_mutex_lock(&lock->mutex);
+
+    if (r == 0)
+        return lock;
+    let_go(agents->sandboxes, lock);
+    (void)error_set(err, ERROR_TIMEOUT, "another request for '%.*s' is still under way",
+                    STR_ARG(name));
+    return NULL;
+}
+
+void agent_key_unlock(struct agents *agents, struct agent_key_lock *lock)
+{
+    if (!lock)
+        return;
+    (void)pthread_mutex_unlock(&lock->mutex);
+    let_go(agents->sandboxes, lock);
 }
 
 /* With the lock held. */

@@ -1,9 +1,11 @@
 /* Machines behind sandboxes: made with labels by which they are found again, resumed, killed.
  *
  * A create whose answer got lost may have made a machine. So each carries the id of its row as a
- * label; before a second try, and after the last one failed, the provider is asked for it. */
+ * label; before a second try, and (in the background) after the last one failed, the provider is asked
+ * for it. */
 #include <stdlib.h>
 
+#include "agent/agent_deadline.h"
 #include "agent/agent_sandbox_internal.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -165,27 +167,11 @@ int agent_machine_find_own(struct agents *agents, struct agent_backend *backend,
     return 1;
 }
 
-/* A create failed in a way that may have made one all the same. */
-static void sweep_own(struct agents *agents, struct agent_backend *backend,
-                      const struct store_agent_sandbox *row, struct arena *arena)
-{
-    struct provider_sandbox found;
-    struct error err = {0};
-
-    if (agent_machine_find_own(agents, backend, row, arena, &found, &err) != 1)
-        return;
-    struct provider_ref ref = {.team_id = row->team_id, .id = found.id};
-
-    if (provider_kill(agent_backend_provider(backend), &ref, &err) < 0)
-        log_warn("agent", "sandbox=%.*s leftover not killed, left to the sweep: %s",
-                 STR_ARG(row->id), err.message);
-}
-
 int agent_machine_create(struct agents *agents, const struct agent_machine_spec *wanted,
                          struct arena *arena, struct provider_sandbox *out, struct error *err)
 {
     struct agent_backend *backend = wanted->profile->backend;
-    struct agent_try try = {0};
+    struct agent_try try = {.kind = CALL_CREATE};
     struct provider_spec spec;
     struct error ignored;
     int r;
@@ -200,7 +186,7 @@ int agent_machine_create(struct agents *agents, const struct agent_machine_spec 
         r = provider_create(agent_backend_provider(backend), &spec, arena, out, err);
     } while (agent_try_again(&try, r, err));
     if (r < 0 && (err->code == ERROR_TIMEOUT || err->code == ERROR_UNAVAILABLE))
-        sweep_own(agents, backend, wanted->row, arena);
+        agent_sweep_later(agents, backend, wanted->row);
     return r;
 }
 
@@ -221,9 +207,9 @@ int agent_machine_kill(struct agents *agents, struct agent_backend *backend,
     return r < 0 && err->code == ERROR_NOT_FOUND ? 0 : r;
 }
 
-int agent_machine_hooks(struct agents *agents, struct agent_backend *backend,
-                        const struct store_agent_sandbox *row, json_t *hooks, const char *which,
-                        struct error *err)
+static int run_hooks(struct agents *agents, struct agent_backend *backend,
+                     const struct store_agent_sandbox *row, json_t *hooks, const char *which,
+                     struct error *err)
 {
     struct provider *provider = agent_backend_provider(backend);
     struct provider_ref ref = agent_row_ref(row);
@@ -231,8 +217,6 @@ int agent_machine_hooks(struct agents *agents, struct agent_backend *backend,
     json_t *settings = agent_arena_parse(&arena, row->settings), *hook;
     size_t i;
 
-    if (json_array_size(hooks) == 0)
-        return 0;
     if (agent_backend_require(backend, PROVIDER_HOOKS | PROVIDER_EXEC, err) < 0)
         return -1;
     json_array_foreach(hooks, i, hook)
@@ -261,6 +245,21 @@ int agent_machine_hooks(struct agents *agents, struct agent_backend *backend,
             return error_prefix(err, "%s", which);
     }
     return 0;
+}
+
+int agent_machine_hooks(struct agents *agents, struct agent_backend *backend,
+                        const struct store_agent_sandbox *row, json_t *hooks, const char *which,
+                        struct error *err)
+{
+    struct agent_deadline deadline;
+    int r;
+
+    if (json_array_size(hooks) == 0)
+        return 0;
+    agent_deadline_lift(&deadline);
+    r = run_hooks(agents, backend, row, hooks, which, err);
+    agent_deadline_end(&deadline);
+    return r;
 }
 
 static int get(struct agents *agents, struct agent_backend *backend,
@@ -302,7 +301,7 @@ static int connect(struct agents *agents, struct agent_backend *backend,
                    struct store_agent_sandbox *row, struct arena *arena, struct error *err)
 {
     struct provider_ref ref = agent_row_ref(row);
-    struct agent_try try = {.once_more_is_safe = true};
+    struct agent_try try = {.once_more_is_safe = true, .kind = CALL_CONNECT};
     int64_t ttl_s = agent_row_ttl(agents, backend, row);
     struct provider_sandbox machine = {0};
     int r;
@@ -406,15 +405,20 @@ int agent_machine_wake(struct agents *agents, const struct agent_caller *caller,
                        struct agent_backend *backend, struct store_agent_sandbox *row,
                        struct arena *arena, struct error *err)
 {
-    struct agent_key_lock *lock = agent_key_lock(agents, row->team_id, row->id);
-    int r;
+    struct agent_deadline deadline;
+    struct agent_key_lock *lock;
+    int r = -1;
 
+    agent_deadline_begin(&deadline, agents->config.settings->create_timeout_s);
+    lock = agent_key_lock_soon(agents, row->team_id, row->id, err);
     /* Somebody else may have done it while we waited for the lock. */
-    r = store_agent_sandbox_get(agents->config.store, row->team_id, row->id, arena, row, err);
+    if (lock)
+        r = store_agent_sandbox_get(agents->config.store, row->team_id, row->id, arena, row, err);
     if (r == 0)
         r = agent_row_alive(row, err);
     if (r == 0)
         r = wake_locked(agents, caller, backend, row, arena, err);
     agent_key_unlock(agents, lock);
+    agent_deadline_end(&deadline);
     return r;
 }

@@ -80,13 +80,33 @@ int agent_row_get(struct agents *agents, const struct agent_caller *caller, stru
     return 0;
 }
 
+/* Rows hold the exact name: another provider of the same type has other machines. */
+int agent_row_provider(struct agents *agents, const struct agent_caller *caller,
+                       struct str provider, const char *what, struct agent_backend **out,
+                       struct error *err)
+{
+    if (agent_backend_find(agents, caller, provider, out, err) < 0) {
+        if (err->code != ERROR_INVALID)
+            return error_prefix(err, "%s", what);
+    } else if (str_is(provider, agent_backend_name(*out))) {
+        return 0;
+    }
+    (void)error_set(err, ERROR_CONFLICT,
+                    "%s is on provider '%.*s', which is not configured: it cannot be reached there."
+                    " Configure the provider again, or forget it by a removal with force",
+                    what, STR_ARG(provider));
+    err->errnum = ENODEV;
+    return -1;
+}
+
 int agent_row_backend(struct agents *agents, const struct agent_caller *caller,
                       const struct store_agent_sandbox *row, struct agent_backend **out,
                       struct error *err)
 {
-    if (agent_backend_find(agents, caller, row->provider, out, err) < 0)
-        return error_prefix(err, "sandbox '%.*s'", STR_ARG(row->id));
-    return 0;
+    char what[64];
+
+    (void)snprintf(what, sizeof(what), "sandbox '%.*s'", STR_ARG(row->id));
+    return agent_row_provider(agents, caller, row->provider, what, out, err);
 }
 
 int agent_row_alive(const struct store_agent_sandbox *row, struct error *err)
@@ -206,22 +226,27 @@ bool agent_row_gone(struct agents *agents, const struct agent_caller *caller,
     return true;
 }
 
+/* message: NULL = none. */
 static void mark_killed(struct agents *agents, const struct agent_caller *caller,
-                        const struct store_agent_sandbox *row, const char *reason)
+                        const struct store_agent_sandbox *row, const char *reason,
+                        const char *message)
 {
     int64_t now_us = clock_wall_us();
     int64_t ran_us = row->ran_us + (row->running_since_us ? now_us - row->running_since_us : 0);
     bool changed = false;
     struct error err;
+    json_t *data;
 
-    if (store_agent_sandbox_state(agents->config.store, row->id, "killed", str_of(reason), now_us,
-                                  &changed, &err) < 0)
+    if (store_agent_sandbox_state(agents->config.store, row->id, "killed",
+                                  str_of(message ? message : reason), now_us, &changed, &err) < 0)
         log_error("agent", "sandbox=%.*s state=killed not recorded: %s", STR_ARG(row->id),
                   err.message);
-    if (changed)
-        agent_row_event(
-            agents, caller, row, "sandbox.killed",
-            json_pack("{s:s, s:f}", "reason", reason, "runtime_seconds", (double)ran_us / 1e6));
+    if (changed) {
+        data = json_pack("{s:s, s:f}", "reason", reason, "runtime_seconds", (double)ran_us / 1e6);
+        if (message)
+            (void)json_object_set_new(data, "message", json_str(str_of(message)));
+        agent_row_event(agents, caller, row, "sandbox.killed", data);
+    }
     agent_live_forget(agents, row->id);
     agent_jobs_lost(agents, row->id);
 }
@@ -235,7 +260,7 @@ int agent_row_kill(struct agents *agents, const struct agent_caller *caller,
 
     if (agent_machine_kill(agents, backend, row, err) < 0)
         return -1;
-    mark_killed(agents, caller, row, reason);
+    mark_killed(agents, caller, row, reason, NULL);
     /* It may have been given another machine meanwhile; from now on it gets none. */
     if (store_agent_sandbox_get(agents->config.store, row->team_id, row->id, &arena, &now, err) <
             0 ||
@@ -245,6 +270,19 @@ int agent_row_kill(struct agents *agents, const struct agent_caller *caller,
         log_warn("agent", "sandbox=%.*s second machine not killed, left to the sweep: %s",
                  STR_ARG(row->id), err->message);
     return 0;
+}
+
+void agent_row_forget(struct agents *agents, const struct agent_caller *caller,
+                      const struct store_agent_sandbox *row, const struct error *why)
+{
+    char message[sizeof(why->message) + 64];
+
+    (void)snprintf(message, sizeof(message), "forgotten; its machine could not be reached: %s",
+                   why->message);
+    agent_mask(agents, row->team_id, message);
+    log_warn("agent", "sandbox=%.*s provider=%.*s machine=%.*s %s", STR_ARG(row->id),
+             STR_ARG(row->provider), STR_ARG(row->external_id), message);
+    mark_killed(agents, caller, row, "forgotten", message);
 }
 
 void agent_row_failed(struct agents *agents, const struct agent_caller *caller,

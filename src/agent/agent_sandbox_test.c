@@ -89,7 +89,7 @@ TEST(ensure_three_tiers)
     CHECK_INT(work_events(&env, "sandbox.started"), 2);
     CHECK(work_event_has(&env, "sandbox.started", "snapshot_id"));
 
-    OK(agent_snapshot_delete(env.core.agents, &env.core.caller, snapshot.id, &err));
+    OK(agent_snapshot_delete(env.core.agents, &env.core.caller, snapshot.id, NULL, &err));
     provider_fake_lose(env.core.fake, STR_NONE);
     fresh = work_ensure(&env, "conversation:c1:s1", TIER_CREATED, &arena);
     CHECK(!str_eq(fresh.id, first.id));
@@ -303,7 +303,7 @@ TEST(max_sandboxes_is_a_quota)
     (void)work_ensure(&env, "c", TIER_CREATED, &arena);
     FAILS(agent_sandbox_resume(env.core.agents, &env.core.caller, first.id, &err), ERROR_QUOTA,
           "max_sandboxes");
-    OK(agent_sandbox_kill(env.core.agents, &env.core.caller, second.id, &err));
+    OK(agent_sandbox_kill(env.core.agents, &env.core.caller, second.id, NULL, &err));
     OK(agent_sandbox_resume(env.core.agents, &env.core.caller, first.id, &err));
 }
 
@@ -317,8 +317,8 @@ TEST(kill_is_idempotent_and_vanished_ones_say_so)
 
     work_open(&env, NULL, work_quick);
     killed = work_ensure(&env, NULL, TIER_CREATED, &arena);
-    OK(agent_sandbox_kill(env.core.agents, &env.core.caller, killed.id, &err));
-    OK(agent_sandbox_kill(env.core.agents, &env.core.caller, killed.id, &err));
+    OK(agent_sandbox_kill(env.core.agents, &env.core.caller, killed.id, NULL, &err));
+    OK(agent_sandbox_kill(env.core.agents, &env.core.caller, killed.id, NULL, &err));
     CHECK_INT(work_events(&env, "sandbox.killed"), 1);
     CHECK(work_event_has(&env, "sandbox.killed", "runtime_seconds"));
     OK(agent_sandbox_get(env.core.agents, &env.core.caller, killed.id, true, &arena, &now, &err));
@@ -337,7 +337,7 @@ TEST(kill_is_idempotent_and_vanished_ones_say_so)
     CHECK_STR(now.state, "error");
     FAILS(agent_sandbox_pause(env.core.agents, &env.core.caller, gone.id, &err), ERROR_NOT_FOUND,
           "does not exist any more");
-    FAILS(agent_sandbox_kill(env.core.agents, &env.core.caller, STR("sbx_none"), &err),
+    FAILS(agent_sandbox_kill(env.core.agents, &env.core.caller, STR("sbx_none"), NULL, &err),
           ERROR_NOT_FOUND, "not found");
 }
 
@@ -356,17 +356,18 @@ TEST(owner_and_team_are_checked)
                             &err));
     other = env.core.caller;
     other.agent_id = STR("a2");
-    FAILS(agent_sandbox_kill(env.core.agents, &other, mine.id, &err), ERROR_FORBIDDEN, "another");
+    FAILS(agent_sandbox_kill(env.core.agents, &other, mine.id, NULL, &err), ERROR_FORBIDDEN,
+          "another");
     FAILS(agent_sandbox_ensure(env.core.agents, &other, &request, &arena, &mine, &tier, &err),
           ERROR_FORBIDDEN, "another");
     OK(agent_sandbox_list(env.core.agents, &other, &(struct agent_sandbox_filter){0}, &arena, &list,
                           &count, &err));
     CHECK_INT(count, 0);
     stranger = (struct agent_caller){.team_id = STR("t2")};
-    FAILS(agent_sandbox_kill(env.core.agents, &stranger, mine.id, &err), ERROR_NOT_FOUND,
+    FAILS(agent_sandbox_kill(env.core.agents, &stranger, mine.id, NULL, &err), ERROR_NOT_FOUND,
           "not found");
     other.agent_id = STR("a1");
-    OK(agent_sandbox_kill(env.core.agents, &other, STR("key:k"), &err));
+    OK(agent_sandbox_kill(env.core.agents, &other, STR("key:k"), NULL, &err));
     CHECK_INT(provider_fake_count(env.core.fake, PROVIDER_RUNNING), 0);
 }
 
@@ -636,7 +637,7 @@ TEST(stats_count_and_cost)
     (void)work_exec(&env, sandbox.id, "true", 0, &arena);
     (void)work_exec(&env, sandbox.id, "true", 0, &arena);
     work_sleep_ms(50);
-    OK(agent_sandbox_kill(env.core.agents, &env.core.caller, sandbox.id, &err));
+    OK(agent_sandbox_kill(env.core.agents, &env.core.caller, sandbox.id, NULL, &err));
     (void)work_ensure(&env, NULL, TIER_CREATED, &arena);
     OK(agent_stats(env.core.agents, &env.core.caller, &stats, &err));
     total = json_object_get(stats, "total");

@@ -384,7 +384,7 @@ static void close_channel(struct live_session *live)
 }
 
 int agent_session_cancel(struct agents *agents, const struct agent_caller *caller, struct str id,
-                         bool kill_sandbox, struct error *err)
+                         bool kill_sandbox, struct error *forced, struct error *err)
 {
     struct session_streams streams = {0};
     struct live_session *live;
@@ -406,10 +406,12 @@ int agent_session_cancel(struct agents *agents, const struct agent_caller *calle
     if (was_attached)
         close_channel(live);
     if (r == 0 && live->row.sandbox_id.len && live->row.owns_sandbox) {
-        r = kill_sandbox ? agent_sandbox_kill(agents, &live->caller, live->row.sandbox_id, err)
-                         : agent_sandbox_pause(agents, &live->caller, live->row.sandbox_id, err);
-        if (r < 0 && (err->code == ERROR_NOT_FOUND || err->code == ERROR_CONFLICT ||
-                      err->code == ERROR_UNSUPPORTED))
+        r = kill_sandbox
+                ? agent_sandbox_kill(agents, &live->caller, live->row.sandbox_id, forced, err)
+                : agent_sandbox_pause(agents, &live->caller, live->row.sandbox_id, err);
+        if (r < 0 && !(kill_sandbox && err->errnum == ENODEV) &&
+            (err->code == ERROR_NOT_FOUND || err->code == ERROR_CONFLICT ||
+             err->code == ERROR_UNSUPPORTED))
             r = 0;
     }
     session_unref(live);

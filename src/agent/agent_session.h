@@ -56,9 +56,9 @@ int agent_session_resume(struct agents *agents, const struct agent_caller *calle
 /* Stops what the agent does now; the session goes on. */
 int agent_session_interrupt(struct agents *agents, const struct agent_caller *caller, struct str id,
                             struct error *err);
-/* Ends it; its sandbox is paused. kill_sandbox: killed. */
+/* Ends it; its sandbox is paused. kill_sandbox: killed, with forced as for agent_sandbox_kill(). */
 int agent_session_cancel(struct agents *agents, const struct agent_caller *caller, struct str id,
-                         bool kill_sandbox, struct error *err);
+                         bool kill_sandbox, struct error *forced, struct error *err);
 /* Answers permission.requested. */
 int agent_session_approve(struct agents *agents, const struct agent_caller *caller, struct str id,
                           struct str request_id, struct str option, bool allow, struct error *err);

@@ -51,6 +51,7 @@ static void set_defaults(struct agent_settings *out)
         .retry = {.attempts = 3, .min_ms = 1000, .max_ms = 10000},
         .breaker = {.failures = 5, .open_ms = 30000},
         .health_interval_s = 30,
+        .create_timeout_s = 180,
         .stale_after_s = DAY_S,
         .runner_ttl_ms = 60000,
         .jobs_per_sandbox = 10,
@@ -206,6 +207,7 @@ static void read_numbers(struct loader *loader)
                                        "retry",
                                        "breaker",
                                        "commands",
+                                       "create_timeout_s",
                                        "health_interval_s",
                                        "stale_after_s",
                                        "runner_ttl_ms",
@@ -228,6 +230,7 @@ static void read_numbers(struct loader *loader)
     loader_text(loader, file, "", "clone_command", &out->clone_command);
     loader_text(loader, file, "", "template", &out->default_template);
     loader_bool(loader, file, "", "private_urls", &out->private_urls);
+    loader_int(loader, file, "", "create_timeout_s", 1, 3600, &out->create_timeout_s);
     loader_int(loader, file, "", "health_interval_s", 1, DAY_S, &out->health_interval_s);
     loader_int(loader, file, "", "stale_after_s", 60, 365 * DAY_S, &out->stale_after_s);
     loader_int(loader, file, "", "runner_ttl_ms", 1000, (int64_t)DAY_S * 1000, &out->runner_ttl_ms);

@@ -38,6 +38,7 @@ struct agent_settings {
     struct {
         int64_t failures, open_ms; /* 5, 30000 */
     } breaker;
+    int64_t create_timeout_s;   /* 180 */
     int64_t health_interval_s;  /* 30 */
     int64_t stale_after_s;      /* 86400 */
     int64_t runner_ttl_ms;      /* 60000, at least 1000 */

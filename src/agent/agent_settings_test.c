@@ -68,6 +68,7 @@ TEST(settings_nothing_said)
     CHECK_INT(settings.breaker.open_ms, 30000);
     CHECK_INT(settings.health_interval_s, 30);
     CHECK_INT(settings.stale_after_s, 86400);
+    CHECK_INT(settings.create_timeout_s, 180);
     CHECK_INT(settings.runner_ttl_ms, 60000);
     CHECK_INT(settings.agent_port, 2468);
     CHECK_INT(settings.sandbox_timeout_ms, 600000);

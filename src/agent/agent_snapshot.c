@@ -218,7 +218,10 @@ int agent_snapshot_drop(struct agents *agents, const struct agent_caller *caller
     int r;
 
     if (row->external_id.p) {
-        if (agent_backend_find(agents, caller, row->provider, &backend, err) < 0 ||
+        char what[64];
+
+        (void)snprintf(what, sizeof(what), "snapshot '%.*s'", STR_ARG(row->id));
+        if (agent_row_provider(agents, caller, row->provider, what, &backend, err) < 0 ||
             agent_try_begin(&try, agents, backend, err) < 0)
             return -1;
         do
@@ -232,7 +235,7 @@ int agent_snapshot_drop(struct agents *agents, const struct agent_caller *caller
 }
 
 int agent_snapshot_delete(struct agents *agents, const struct agent_caller *caller, struct str name,
-                          struct error *err)
+                          struct error *forced, struct error *err)
 {
     auto_arena struct arena arena = {0};
     struct store_agent_snapshot row;
@@ -241,5 +244,12 @@ int agent_snapshot_delete(struct agents *agents, const struct agent_caller *call
             0 ||
         agent_snapshot_allowed(agents, caller, &row, err) < 0)
         return -1;
-    return agent_snapshot_drop(agents, caller, &row, err);
+    if (agent_snapshot_drop(agents, caller, &row, err) == 0)
+        return 0;
+    if (!forced)
+        return -1;
+    *forced = *err;
+    log_warn("agent", "snapshot=%.*s provider=%.*s is forgotten, not deleted there: %s",
+             STR_ARG(row.id), STR_ARG(row.provider), forced->message);
+    return store_agent_snapshot_delete(agents->config.store, row.id, err) < 0 ? -1 : 1;
 }

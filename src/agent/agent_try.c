@@ -1,13 +1,17 @@
 /* Trying again, and not asking a backend that does not answer.
  *
- * The breaker of a backend is closed at first. After so many failures in a row it opens: calls are
- * refused at once for a while. Then one call may pass (others are still refused); its success closes
- * the breaker, its failure opens it for the same while again. Only silence and broken answers are
- * failures: a backend that says "no such sandbox" works. */
+ * A breaker is closed at first. After so many failures in a row it opens: calls are refused at once for a
+ * while. Then one call may pass (others are still refused); its success closes the breaker, its failure
+ * opens it for the same while again. Only silence and broken answers are failures: a backend that says
+ * "no such sandbox" works.
+ *
+ * A backend has one breaker for all calls together, and one for each kind of call: where making sandboxes
+ * always fails while lists work in between, only that is left alone, and what is there stays usable. */
 #include <errno.h>
 #include <time.h>
 
 #include "agent/agent_backend_internal.h"
+#include "agent/agent_deadline.h"
 #include "base/clock.h"
 #include "base/id.h"
 #include "base/log.h"
@@ -15,72 +19,100 @@
 /* A probe whose caller never told its outcome does not block others for ever. */
 enum { PROBE_MAX_S = 60 };
 
-bool breaker_is_open(struct agent_backend *backend)
+/* All of a backend's, under its lock: the common one first. */
+static struct breaker *breaker_of(struct agent_backend *backend, int at, enum agent_call kind)
+{
+    return at == 0 ? &backend->all : &backend->kinds[kind];
+}
+
+bool breaker_is_open(struct agent_backend *backend, enum agent_call kind)
 {
     bool open;
 
     (void)pthread_mutex_lock(&backend->lock);
-    open = backend->open_until_us != 0;
+    open = backend->all.open_until_us != 0 || backend->kinds[kind].open_until_us != 0;
     (void)pthread_mutex_unlock(&backend->lock);
     return open;
 }
 
-static int refuse(const struct agent_backend *backend, int64_t wait_us, struct error *err)
+static int refuse(const struct agent_backend *backend, const struct breaker *breaker,
+                  enum agent_call kind, int64_t wait_us, struct error *err)
 {
+    static const char *const verbs[] = {
+        [CALL_OTHER] = "", [CALL_CREATE] = " to create", [CALL_CONNECT] = " to resume"};
+    const char *verb = breaker == &backend->all ? "" : verbs[kind];
+    int64_t wait_s = (wait_us + 999999) / 1000000;
+
     (void)error_set(err, ERROR_UNAVAILABLE,
-                    "provider '%s' failed %lld times in a row and is not asked for another %lld s"
-                    " (last: %s)",
-                    backend->name, (long long)backend->failures,
-                    (long long)((wait_us + 999999) / 1000000), backend->last_error);
+                    "provider '%s' failed%s %lld times in a row and is not asked%s for another %lld"
+                    " s (last: %s)",
+                    backend->name, verb, (long long)breaker->failures, verb, (long long)wait_s,
+                    breaker->last_error);
     err->errnum = EBUSY;
+    err->retry_after_s = (int)wait_s;
     return -1;
 }
 
-int breaker_enter(const struct agents *agents, struct agent_backend *backend, struct error *err)
+int breaker_enter(struct agent_backend *backend, enum agent_call kind, struct error *err)
 {
     int64_t now = clock_mono_us();
     int r = 0;
 
-    (void)agents;
     (void)pthread_mutex_lock(&backend->lock);
-    if (backend->open_until_us) {
+    for (int i = 0; i < 2 && r == 0; i++) {
+        struct breaker *breaker = breaker_of(backend, i, kind);
         bool probing =
-            backend->probe_at_us && now - backend->probe_at_us < (int64_t)PROBE_MAX_S * 1000000;
+            breaker->probe_at_us && now - breaker->probe_at_us < (int64_t)PROBE_MAX_S * 1000000;
 
-        if (now < backend->open_until_us)
-            r = refuse(backend, backend->open_until_us - now, err);
-        else if (probing)
-            r = refuse(backend, 1000000, err);
-        else
-            backend->probe_at_us = now;
+        if (now < breaker->open_until_us)
+            r = refuse(backend, breaker, kind, breaker->open_until_us - now, err);
+        else if (breaker->open_until_us && probing)
+            r = refuse(backend, breaker, kind, 1000000, err);
     }
+    for (int i = 0; i < 2 && r == 0; i++)
+        if (breaker_of(backend, i, kind)->open_until_us)
+            breaker_of(backend, i, kind)->probe_at_us = now;
     (void)pthread_mutex_unlock(&backend->lock);
     return r;
 }
 
-void breaker_count(const struct agents *agents, struct agent_backend *backend, bool ok,
-                   const char *message)
+static void count_failure(const struct agents *agents, struct agent_backend *backend,
+                          struct breaker *breaker, const char *message)
 {
     const struct agent_settings *settings = agents->config.settings;
 
+    breaker->failures++;
+    (void)snprintf(breaker->last_error, sizeof(breaker->last_error), "%s", message);
+    agent_mask(agents, str_of(backend->team_id), breaker->last_error);
+    if (breaker->failures < settings->breaker.failures)
+        return;
+    if (!breaker->open_until_us)
+        log_warn("agent", "provider=%s failed %lld times in a row, %s left alone: %s",
+                 backend->name, (long long)breaker->failures,
+                 breaker == &backend->all ? "is" : "calls of this kind are", breaker->last_error);
+    breaker->open_until_us = clock_mono_us() + settings->breaker.open_ms * 1000;
+}
+
+void breaker_count(const struct agents *agents, struct agent_backend *backend, enum agent_call kind,
+                   bool ok, const char *message)
+{
     (void)pthread_mutex_lock(&backend->lock);
-    if (ok) {
-        if (backend->open_until_us)
-            log_info("agent", "provider=%s answers again", backend->name);
-        backend->failures = 0;
-        backend->open_until_us = 0;
-    } else {
-        backend->failures++;
-        (void)snprintf(backend->last_error, sizeof(backend->last_error), "%s", message);
-        agent_mask(agents, str_of(backend->team_id), backend->last_error);
-        if (backend->failures >= settings->breaker.failures) {
-            if (!backend->open_until_us)
-                log_warn("agent", "provider=%s failed %lld times in a row, is left alone: %s",
-                         backend->name, (long long)backend->failures, backend->last_error);
-            backend->open_until_us = clock_mono_us() + settings->breaker.open_ms * 1000;
+    for (int i = 0; i < 2; i++) {
+        struct breaker *breaker = breaker_of(backend, i, kind);
+
+        breaker->probe_at_us = 0;
+        if (!ok) {
+            count_failure(agents, backend, breaker, message);
+            continue;
         }
+        if (breaker->open_until_us)
+            log_info("agent", "provider=%s answers again", backend->name);
+        breaker->failures = 0;
+        breaker->open_until_us = 0;
     }
-    backend->probe_at_us = 0;
+    if (!ok)
+        (void)snprintf(backend->last_error, sizeof(backend->last_error), "%s",
+                       backend->all.last_error);
     (void)pthread_mutex_unlock(&backend->lock);
 }
 
@@ -90,29 +122,15 @@ int agent_try_begin(struct agent_try *try, struct agents *agents, struct agent_b
     try->agents = agents;
     try->backend = backend;
     try->attempt = 1;
-    return breaker_enter(agents, backend, err);
-}
-
-/* How long a provider that has no room asked us to wait; it is part of the message (rest.c). */
-static int64_t asked_to_wait_ms(const struct error *err)
-{
-    static const char words[] = "try again in ";
-    const char *at = err->code == ERROR_QUOTA ? strstr(err->message, words) : NULL;
-    struct str rest = str_of(at ? at + sizeof(words) - 1 : NULL);
-    int64_t seconds;
-
-    return at && str_to_i64(str_split(&rest, ' '), &seconds) && seconds > 0 && seconds < 3600
-               ? seconds * 1000
-               : 0;
+    return breaker_enter(backend, try->kind, err);
 }
 
 /* min, doubled each time, at most max; between half and all of it, so that many callers do not come
  * back at the same moment. */
-static void wait_before(const struct agent_settings *settings, int attempt, int64_t at_least_ms)
+static int64_t wait_ms(const struct agent_settings *settings, int attempt, int64_t at_least_ms)
 {
     int64_t ms = settings->retry.min_ms;
     uint32_t random;
-    struct timespec left;
 
     for (int i = 1; i < attempt && ms < settings->retry.max_ms; i++)
         ms *= 2;
@@ -122,7 +140,13 @@ static void wait_before(const struct agent_settings *settings, int attempt, int6
     ms = ms / 2 + (int64_t)(random % (uint32_t)(ms / 2 + 1));
     if (ms < at_least_ms)
         ms = at_least_ms < settings->retry.max_ms ? at_least_ms : settings->retry.max_ms;
-    left = (struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    return ms;
+}
+
+static void pause_for(int64_t ms)
+{
+    struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+
     while (nanosleep(&left, &left) < 0 && errno == EINTR) {
     }
 }
@@ -140,15 +164,20 @@ bool agent_try_again(struct agent_try *try, int r, const struct error *err)
     bool again = code == ERROR_UNAVAILABLE || (code == ERROR_TIMEOUT && try->once_more_is_safe) ||
                  (code == ERROR_QUOTA && settings->retry.on_quota);
     char why[sizeof(((struct error){0}).message)];
+    int64_t ms;
 
-    breaker_count(try->agents, try->backend, !failed, failed ? err->message : "");
-    if (!again || try->attempt >= settings->retry.attempts || breaker_is_open(try->backend))
+    breaker_count(try->agents, try->backend, try->kind, !failed, failed ? err->message : "");
+    if (!again || try->attempt >= settings->retry.attempts ||
+        breaker_is_open(try->backend, try->kind))
+        return false;
+    ms = wait_ms(settings, try->attempt, (int64_t)err->retry_after_s * 1000);
+    if (agent_deadline_left(ms + 1) <= ms) /* no time would be left to try it */
         return false;
     (void)snprintf(why, sizeof(why), "%s", err->message);
     agent_mask(try->agents, str_of(try->backend->team_id), why);
     log_info("agent", "provider=%s attempt=%d of %lld failed: %s", try->backend->name, try->attempt,
              (long long)settings->retry.attempts, why);
-    wait_before(settings, try->attempt, asked_to_wait_ms(err));
+    pause_for(ms);
     try->attempt++;
     return true;
 }
@@ -163,10 +192,10 @@ bool agent_try_inside(struct agent_try *try, const struct provider_ref *ref, int
 
     if (failed && provider_get(try->backend->provider, ref, &arena, &machine, &why) < 0 &&
         is_failure(why.code)) {
-        breaker_count(try->agents, try->backend, false, why.message);
+        breaker_count(try->agents, try->backend, try->kind, false, why.message);
         return false;
     }
-    breaker_count(try->agents, try->backend, true, "");
+    breaker_count(try->agents, try->backend, try->kind, true, "");
     *out = why.code == ERROR_NOT_FOUND ? PROVIDER_ENDED : machine.state;
     return failed && (!why.code || why.code == ERROR_NOT_FOUND);
 }

@@ -89,7 +89,8 @@ TEST(try_waits_as_asked)
     core_open(&env, NULL, quick);
     env.settings.retry.on_quota = true;
     env.settings.retry.max_ms = 300; /* but not for longer than this */
-    provider_fake_fail(env.fake, "check", 1, ERROR_QUOTA, "full, try again in 9 s: later");
+    env.fake->retry_after_s = 9;
+    provider_fake_fail(env.fake, "check", 1, ERROR_QUOTA, "full");
     began = clock_mono_ms();
     OK(check(&env, find(&env, NULL), false, &err));
     CHECK(clock_mono_ms() - began >= 295);
@@ -130,17 +131,51 @@ TEST(breaker_lets_one_probe_through)
 {
     auto_core struct core_env env;
     struct agent_backend *backend;
-    struct agent_try first, second;
+    struct agent_try first = {0}, second = {0};
 
     core_open(&env, NULL, quick);
     backend = find(&env, NULL);
     for (int i = 0; i < 5; i++)
-        breaker_count(env.agents, backend, false, "down");
+        breaker_count(env.agents, backend, CALL_OTHER, false, "down");
     sleep_ms(120);
     OK(agent_try_begin(&first, env.agents, backend, &err));
     FAILS(agent_try_begin(&second, env.agents, backend, &err), ERROR_UNAVAILABLE, "down");
     CHECK(!agent_try_again(&first, 0, NULL));
     OK(agent_try_begin(&second, env.agents, backend, &err));
+}
+
+/* Making always fails, lists work in between. */
+TEST(breaker_of_one_kind_of_call)
+{
+    auto_core struct core_env env;
+    struct agent_backend *backend;
+    struct agent_try create = {.kind = CALL_CREATE}, other = {0};
+    struct error failure = {.code = ERROR_UNAVAILABLE, .message = "no room"}, why = {0};
+
+    core_open(&env, NULL, quick);
+    env.settings.retry.attempts = 1;
+    backend = find(&env, "e2b");
+    for (int i = 0; i < 5; i++) {
+        OK(agent_try_begin(&create, env.agents, backend, &err));
+        CHECK(!agent_try_again(&create, -1, &failure));
+        OK(agent_try_begin(&other, env.agents, backend, &err));
+        CHECK(!agent_try_again(&other, 0, NULL));
+    }
+    FAILS(agent_try_begin(&create, env.agents, backend, &err), ERROR_UNAVAILABLE,
+          "failed to create 5 times in a row and is not asked to create for another 1 s (last: no "
+          "room)");
+    CHECK_INT(agent_try_begin(&create, env.agents, backend, &why), -1);
+    CHECK_INT(why.errnum, EBUSY);
+    CHECK_INT(why.retry_after_s, 1);
+    CHECK_INT(backend_state(env.agents, backend), BACKEND_OPEN);
+    OK(agent_try_begin(&other, env.agents, backend, &err)); /* the rest goes on */
+    CHECK(!agent_try_again(&other, 0, NULL));
+    sleep_ms(120);
+    OK(agent_try_begin(&create, env.agents, backend, &err)); /* the probe */
+    CHECK_INT(agent_try_begin(&create, env.agents, backend, &why), -1);
+    CHECK(!agent_try_again(&create, 0, NULL));
+    OK(agent_try_begin(&create, env.agents, backend, &err));
+    CHECK_INT(backend_state(env.agents, backend), BACKEND_OK);
 }
 
 TEST(breaker_takes_answers_for_health)

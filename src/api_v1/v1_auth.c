@@ -72,7 +72,7 @@ void v1_audit(struct v1_call *call)
     struct error err = {0};
 
     if (!call->caller.team_id.len || !call->v1->config.store || str_is(call->method, "GET") ||
-        str_is(call->method, "HEAD"))
+        str_is(call->method, "HEAD") || (call->route->flags & V1_QUIET))
         return;
     if (store_audit_add(call->v1->config.store, &entry, &err) < 0)
         log_warn("v1", "request=%s is not in the audit log: %s", call->request_id, err.message);

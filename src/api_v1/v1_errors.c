@@ -39,34 +39,37 @@ char *v1_error_text(const char *code, const char *message, bool retryable, json_
     return json_text(body);
 }
 
-static void set(struct v1_call *call, int status, const char *code, const char *message,
-                bool retryable, json_t *details)
+static void set(struct v1_call *call, int status, int retry_after_s, char *text_consume)
 {
     free(call->text);
-    call->text = v1_error_text(code, message, retryable, details);
+    call->text = text_consume;
     call->content_type = NULL;
     call->status = status;
     call->header_count = 0;
-    if (status == 429)
-        v1_answer_header(call, "Retry-After", STR("5"));
-    else if (status == 503)
-        v1_answer_header(call, "Retry-After", STR("1"));
-    else if (status == 401)
+    if (!retry_after_s && status == 429)
+        retry_after_s = 5;
+    else if (!retry_after_s && status == 503)
+        retry_after_s = 1;
+    if (retry_after_s > 0)
+        v1_answer_header(call, "Retry-After",
+                         str_of(arena_printf(&call->arena, "%d", retry_after_s)));
+    if (status == 401)
         v1_answer_header(call, "WWW-Authenticate", STR("Bearer"));
 }
 
 void v1_refuse(struct v1_call *call, int status, const char *code, const char *message,
                json_t *details)
 {
-    set(call, status, code, message, status == 503, details);
+    set(call, status, 0, v1_error_text(code, message, status == 503, details));
 }
 
-void v1_fail(struct v1_call *call, const struct error *err)
+/* *out_status: the answer's, where that has not begun. */
+static char *tell(struct v1_call *call, const struct error *err, int *out_status)
 {
     unsigned row = (unsigned)err->code < ERROR_CODE_COUNT ? err->code : ERROR_INTERNAL;
     auto_json json_t *details = json_pack("{s:s}", "request_id", call->request_id);
-    char general[96], told[sizeof(err->message)];
     bool ours = row == ERROR_INTERNAL || row == ERROR_NONE;
+    char general[96], told[sizeof(err->message)];
 
     /* A provider's words may repeat the key it was asked with. */
     (void)snprintf(told, sizeof(told), "%s", err->message);
@@ -79,12 +82,32 @@ void v1_fail(struct v1_call *call, const struct error *err)
         (void)snprintf(general, sizeof(general),
                        "internal error; the server's log has the details under request=%s",
                        call->request_id);
-        set(call, 500, "internal", general, false, details);
-    } else if (row == ERROR_UNAUTHORIZED && !call->caller.team_id.len) {
-        set(call, 401, "unauthorized", told, false, details);
-    } else if (row == ERROR_UNAVAILABLE && err->errnum == EBUSY) {
-        set(call, 503, "unavailable", told, true, details);
-    } else {
-        set(call, table[row].status, table[row].code, told, table[row].retryable, details);
+        *out_status = 500;
+        return v1_error_text("internal", general, false, details);
     }
+    if (row == ERROR_UNAUTHORIZED && !call->caller.team_id.len) {
+        *out_status = 401;
+        return v1_error_text("unauthorized", told, false, details);
+    }
+    if (row == ERROR_UNAVAILABLE && err->errnum == EBUSY) {
+        *out_status = 503;
+        return v1_error_text("unavailable", told, true, details);
+    }
+    *out_status = table[row].status;
+    return v1_error_text(table[row].code, told, table[row].retryable, details);
+}
+
+void v1_fail(struct v1_call *call, const struct error *err)
+{
+    int status;
+    char *text = tell(call, err, &status);
+
+    set(call, status, err->retry_after_s, text);
+}
+
+char *v1_fail_text(struct v1_call *call, const struct error *err)
+{
+    int status;
+
+    return tell(call, err, &status);
 }

@@ -28,7 +28,7 @@ static json_t *output_of(const struct buf *output, bool encoded)
     return json_stringn(text, BASE64_LEN(output->len));
 }
 
-/* Standard input, as text or bytes. "stdin": in the background more may follow by /input. */
+/* Standard input, as text or bytes. "stdin": more may follow by /input. */
 static int read_input(struct v1_call *call, struct agent_command *out, struct error *err)
 {
     struct str encoded = STR_NONE;
@@ -44,8 +44,7 @@ static int read_input(struct v1_call *call, struct agent_command *out, struct er
         return error_set(err, ERROR_INVALID, "'input_base64' is not base64");
     if (encoded.p)
         out->input = bytes.len ? arena_str(&call->arena, buf_str(&bytes)) : STR("");
-    if (open_stdin && !out->input.p)
-        out->input = STR("");
+    out->open_stdin = open_stdin;
     return 0;
 }
 
@@ -97,30 +96,59 @@ static int start_job(struct v1_call *call, const struct agent_command *command, 
     return 0;
 }
 
+/* How it is to be run and told, besides what it is. */
+struct manner {
+    bool background, stream, encoded;
+};
+
+static int read_manner(struct v1_call *call, struct agent_command *command, struct manner *out,
+                       struct error *err)
+{
+    struct str encoding = STR_NONE;
+
+    out->stream = str_find_str(call->accept, STR("text/event-stream")) >= 0 ||
+                  str_find_str(call->accept, STR("application/x-ndjson")) >= 0;
+    if (v1_body_bool(call, "background", &out->background, err) < 0 ||
+        v1_body_bool(call, "stream", &out->stream, err) < 0 ||
+        v1_body_str(call, "encoding", &encoding, err) < 0)
+        return -1;
+    out->encoded = str_is(encoding, "base64");
+    if (encoding.len && !out->encoded && !str_is(encoding, "utf-8"))
+        return error_set(err, ERROR_INVALID, "'encoding' must be utf-8 or base64");
+    if (out->background)
+        out->stream = false;
+    if (out->stream && command->open_stdin && command->input.p)
+        return error_set(err, ERROR_INVALID,
+                         "give either 'stdin', to send input while it runs, or 'input'");
+    if (command->open_stdin && !out->stream) {
+        if (!command->input.p)
+            command->input = STR("");
+        command->open_stdin = false;
+    }
+    return 0;
+}
+
 int v1_execute(struct v1_call *call, struct error *err)
 {
     struct agent_command command = {0};
     struct agent_result result = {0};
-    struct str encoding = STR_NONE;
-    bool background = false, encoded;
+    struct manner manner = {0};
 
-    if (read_command(call, &command, err) < 0 ||
-        v1_body_bool(call, "background", &background, err) < 0 ||
-        v1_body_str(call, "encoding", &encoding, err) < 0 ||
+    if (read_command(call, &command, err) < 0 || read_manner(call, &command, &manner, err) < 0 ||
         agent_command_check(agents_of(call), &command, err) < 0)
         return -1;
-    encoded = str_is(encoding, "base64");
-    if (encoding.len && !encoded && !str_is(encoding, "utf-8"))
-        return error_set(err, ERROR_INVALID, "'encoding' must be utf-8 or base64");
-    if (background)
+    if (manner.background)
         return start_job(call, &command, err);
+    if (manner.stream)
+        return v1_execute_stream(call, &command, manner.encoded, err);
     if (agent_exec(agents_of(call), &call->caller, call->params[0], &command, &result, err) < 0) {
         agent_result_done(&result);
         return -1;
     }
     v1_answer(call, 200,
-              json_pack("{s:o, s:o, s:i, s:I, s:b, s:b}", "stdout", output_of(&result.out, encoded),
-                        "stderr", output_of(&result.err, encoded), "exit_code", result.exit_code,
+              json_pack("{s:o, s:o, s:i, s:I, s:b, s:b}", "stdout",
+                        output_of(&result.out, manner.encoded), "stderr",
+                        output_of(&result.err, manner.encoded), "exit_code", result.exit_code,
                         "duration_ms", (json_int_t)result.duration_ms, "timed_out",
                         (int)result.timed_out, "truncated", (int)result.truncated));
     agent_result_done(&result);
@@ -146,8 +174,13 @@ int v1_processes_list(struct v1_call *call, struct error *err)
     return 0;
 }
 
-/* "-" is whatever sandbox it is in: a process has an id of its own. */
-int v1_processes_find(struct v1_call *call, struct agent_job *out, struct error *err)
+static bool in_foreground(const struct v1_call *call)
+{
+    return str_starts(call->params[1], STR("exe_"));
+}
+
+/* Of the path; STR_NONE for "-", which is any. */
+static int find_sandbox(struct v1_call *call, struct str *out, struct error *err)
 {
     struct agent_sandbox sandbox = {.id = call->params[0]};
 
@@ -155,9 +188,25 @@ int v1_processes_find(struct v1_call *call, struct agent_job *out, struct error 
         agent_sandbox_get(agents_of(call), &call->caller, call->params[0], false, &call->arena,
                           &sandbox, err) < 0)
         return -1;
+    *out = str_is(call->params[0], "-") ? STR_NONE : sandbox.id;
+    return 0;
+}
+
+/* A process has an id of its own; its sandbox must agree. */
+int v1_processes_find(struct v1_call *call, struct agent_job *out, struct error *err)
+{
+    struct str sandbox_id;
+
+    if (find_sandbox(call, &sandbox_id, err) < 0)
+        return -1;
+    if (in_foreground(call))
+        return error_set(err, ERROR_UNSUPPORTED,
+                         "'%.*s' runs in the foreground: it takes input and signals, and its stream"
+                         " tells the rest",
+                         STR_ARG(call->params[1]));
     if (agent_job_get(agents_of(call), &call->caller, call->params[1], &call->arena, out, err) < 0)
         return -1;
-    if (!str_is(call->params[0], "-") && !str_eq(out->sandbox_id, sandbox.id))
+    if (sandbox_id.p && !str_eq(out->sandbox_id, sandbox_id))
         return error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' has no process '%.*s'",
                          STR_ARG(call->params[0]), STR_ARG(call->params[1]));
     return 0;
@@ -192,19 +241,24 @@ int v1_processes_input(struct v1_call *call, struct error *err)
 {
     struct str data = STR_NONE, encoded = STR_NONE;
     auto_buf struct buf bytes = {0};
+    struct str sandbox_id = STR_NONE;
     struct agent_job job = {0};
-    bool close = false;
+    bool close = false, foreground = in_foreground(call);
 
     buf_init(&bytes, V1_BODY_MAX);
     if (v1_body_str(call, "data", &data, err) < 0 ||
         v1_body_str(call, "data_base64", &encoded, err) < 0 ||
-        v1_body_bool(call, "close", &close, err) < 0 || v1_processes_find(call, &job, err) < 0)
+        v1_body_bool(call, "close", &close, err) < 0 || find_sandbox(call, &sandbox_id, err) < 0 ||
+        (!foreground && v1_processes_find(call, &job, err) < 0))
         return -1;
     if (encoded.len && !base64_decode(encoded, &bytes))
         return error_set(err, ERROR_INVALID, "'data_base64' is not base64");
     if (encoded.len)
         data = buf_str(&bytes);
-    if (agent_job_input(agents_of(call), &call->caller, job.id, data, close, err) < 0)
+    if ((foreground
+             ? agent_exec_input(agents_of(call), &call->caller, sandbox_id, call->params[1], data,
+                                close, err)
+             : agent_job_input(agents_of(call), &call->caller, job.id, data, close, err)) < 0)
         return -1;
     v1_answer(call, 204, NULL);
     return 0;
@@ -245,6 +299,16 @@ int v1_processes_signal(struct v1_call *call, struct error *err)
     if (read_signal(json_object_get(call->json, "signal"), &signal) < 0)
         return error_set(err, ERROR_INVALID,
                          "'signal' must be a number from 1 to 64 or a name like SIGINT");
+    if (in_foreground(call)) {
+        struct str sandbox_id;
+
+        if (find_sandbox(call, &sandbox_id, err) < 0 ||
+            agent_exec_signal(agents_of(call), &call->caller, sandbox_id, call->params[1], signal,
+                              err) < 0)
+            return -1;
+        v1_answer(call, 204, NULL);
+        return 0;
+    }
     if (v1_processes_find(call, &job, err) < 0 ||
         agent_job_stop(agents_of(call), &call->caller, job.id, signal, err) < 0)
         return -1;

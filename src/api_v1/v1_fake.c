@@ -223,9 +223,13 @@ int agent_sandbox_resume(struct agents *agents, const struct agent_caller *calle
 }
 
 int agent_sandbox_kill(struct agents *agents, const struct agent_caller *caller, struct str id,
-                       struct error *err)
+                       struct error *forced, struct error *err)
 {
     (void)agents;
+    if (forced) {
+        (void)error_set(forced, ERROR_CONFLICT, "no such provider");
+        return 1;
+    }
     return asked(err, "kill() ") < 0 ? -1 : find(caller, id, err);
 }
 
@@ -268,6 +272,62 @@ int agent_command_check(struct agents *agents, const struct agent_command *comma
     return str_starts(command->command, STR("rm ")) ? error_set(err, ERROR_FORBIDDEN, "no rm") : 0;
 }
 
+static int pass_on(const struct agent_command *command, bool is_err, struct str data)
+{
+    int r;
+
+    do
+        r = command->on_output(command->on_output_arg, is_err, data);
+    while (r > 0);
+    return r;
+}
+
+/* -1: nobody listens. */
+static int stream(const struct agent_command *command)
+{
+    const struct timespec turn = {.tv_nsec = 5000000};
+    int stopped = v1_fake.stopped;
+    char block[100000];
+
+    memset(block, 'x', sizeof(block));
+    if (command->on_started(command->on_output_arg, "exe_1") < 0 ||
+        pass_on(command, false, STR("one\xc3")) < 0 || pass_on(command, true, STR("e\xff")) < 0 ||
+        pass_on(command, false, STR("\xa9")) < 0)
+        return -1;
+    for (size_t done = 0; done < v1_fake.output_size; done += sizeof(block))
+        if (pass_on(command, false, str_n(block, sizeof(block))) < 0)
+            return -1;
+    while (v1_fake.hangs && v1_fake.stopped == stopped)
+        if (nanosleep(&turn, NULL) < 0 || pass_on(command, false, STR_NONE) < 0)
+            return -1;
+    return v1_fake.hangs ? -1 : 0;
+}
+
+void agent_exec_stop(struct agents *agents, struct str id)
+{
+    (void)agents;
+    if (str_is(id, "exe_1"))
+        __atomic_add_fetch(&v1_fake.stopped, 1, __ATOMIC_SEQ_CST);
+}
+
+int agent_exec_input(struct agents *agents, const struct agent_caller *caller,
+                     struct str sandbox_id, struct str id, struct str data, bool close,
+                     struct error *err)
+{
+    (void)agents;
+    (void)caller;
+    return asked(err, "exec_input(%.*s,%.*s,%.*s,%d) ", STR_ARG(sandbox_id), STR_ARG(id),
+                 STR_ARG(data), (int)close);
+}
+
+int agent_exec_signal(struct agents *agents, const struct agent_caller *caller,
+                      struct str sandbox_id, struct str id, int signal, struct error *err)
+{
+    (void)agents;
+    (void)caller;
+    return asked(err, "exec_signal(%.*s,%.*s,%d) ", STR_ARG(sandbox_id), STR_ARG(id), signal);
+}
+
 int agent_exec(struct agents *agents, const struct agent_caller *caller, struct str id,
                const struct agent_command *command, struct agent_result *out, struct error *err)
 {
@@ -282,7 +342,10 @@ int agent_exec(struct agents *agents, const struct agent_caller *caller, struct 
               (int)json_array_size(command->argv), (int)command->timeout_ms) < 0 ||
         find(caller, id, err) < 0)
         return -1;
-    (void)buf_add_str(&out->out, STR("out\xff"));
+    if (command->on_started)
+        out->stopped = stream(command) < 0;
+    else
+        (void)buf_add_str(&out->out, STR("out\xff"));
     out->exit_code = 3;
     out->duration_ms = 7;
     return 0;
@@ -392,10 +455,11 @@ int agent_snapshot_list(struct agents *agents, const struct agent_caller *caller
 }
 
 int agent_snapshot_delete(struct agents *agents, const struct agent_caller *caller, struct str name,
-                          struct error *err)
+                          struct error *forced, struct error *err)
 {
     (void)agents;
     (void)caller;
+    (void)forced;
     return asked(err, "snapshot_delete(%.*s) ", STR_ARG(name));
 }
 

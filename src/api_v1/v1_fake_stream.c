@@ -79,11 +79,12 @@ int agent_session_send(struct agents *agents, const struct agent_caller *caller,
 }
 
 int agent_session_cancel(struct agents *agents, const struct agent_caller *caller, struct str id,
-                         bool kill_sandbox, struct error *err)
+                         bool kill_sandbox, struct error *forced, struct error *err)
 {
     (void)agents;
     (void)caller;
     (void)kill_sandbox;
+    (void)forced;
     return session(id, NULL, err);
 }
 

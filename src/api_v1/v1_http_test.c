@@ -2,8 +2,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include "api_v1/v1.h"
-#include "api_v1/v1_fake.h"
+#include "api_v1/v1_site.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -14,63 +13,6 @@
 #include "http/http_test_site.h"
 #include "http/websocket.h"
 #include "loop/workers.h"
-
-#define KEY   "X-API-KEY: " V1_FAKE_KEY "\r\n"
-#define CLOSE "Host: x\r\nConnection: close\r\n"
-#define ONE   "/api/v1/sandboxes/" V1_FAKE_ID
-
-struct site {
-    struct http_site http;
-    struct workers *workers;
-    struct v1 *v1;
-    struct loop_job drain_job;
-    _Atomic bool idle;
-};
-
-static void on_request(struct http_exchange *ex, void *arg)
-{
-    if (!v1_handle(arg, ex))
-        http_reply(ex, 418, NULL, 0, STR("not ours"));
-}
-
-static void site_start(struct site *site, size_t threads, size_t queue_max)
-{
-    *site = (struct site){0};
-    log_set_level(LOG_ERROR);
-    site->workers = workers_new_elastic(threads, queue_max);
-    site->v1 = v1_new(&(struct v1_config){.workers = site->workers,
-                                          .heartbeat_ms = 100,
-                                          .team_calls_max = threads > 2 ? threads - 1 : 0});
-    http_site_start(&site->http, on_request, site->v1);
-}
-
-static int ask(const struct site *site, const char *request)
-{
-    return http_site_ask(&site->http, request);
-}
-
-/* Reads until the text is there (or the peer closes, which fails). */
-static void read_until(int fd, struct buf *out, const char *text)
-{
-    int64_t end = clock_mono_ms() + 10000;
-
-    while (!out->p || !memmem(out->p, out->len, text, strlen(text))) {
-        struct pollfd pfd = {.fd = fd, .events = POLLIN};
-        char *to = buf_reserve(out, 65536);
-        ssize_t n;
-
-        if (poll(&pfd, 1, (int)(end - clock_mono_ms())) != 1)
-            test_fail(__FILE__, __LINE__, "'%s' did not come, but '%s'", text,
-                      out->p ? out->p : "");
-        CHECK(to);
-        n = read(fd, to, 65536);
-        if (n <= 0)
-            test_fail(__FILE__, __LINE__, "closed before '%s', after '%s'", text,
-                      out->p ? out->p : "");
-        buf_grew(out, (size_t)n);
-        out->p[out->len] = '\0';
-    }
-}
 
 TEST(v1_over_http)
 {
@@ -143,13 +85,13 @@ TEST(v1_busy)
 
     v1_fake.delay_ms = 1000;
     site_start(&site, 1, 1);
-    first = ask(&site, "POST " ONE "/execute HTTP/1.1\r\n" KEY CLOSE
-                       "Content-Length: 15\r\n\r\n{\"command\":\"a\"}");
+    first = site_ask(&site, "POST " ONE "/execute HTTP/1.1\r\n" KEY CLOSE
+                            "Content-Length: 15\r\n\r\n{\"command\":\"a\"}");
     while (workers_threads(site.workers) < 1)
         ;
     uv_sleep(100);
-    second = ask(&site, "POST " ONE "/execute HTTP/1.1\r\n" KEY CLOSE
-                        "Content-Length: 15\r\n\r\n{\"command\":\"a\"}");
+    second = site_ask(&site, "POST " ONE "/execute HTTP/1.1\r\n" KEY CLOSE
+                             "Content-Length: 15\r\n\r\n{\"command\":\"a\"}");
     uv_sleep(100);
     http_site_check(&site.http, "GET /api/v1/health HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 503 ",
                     "Retry-After: 1");
@@ -167,8 +109,8 @@ TEST(v1_busy_team)
     site_start(&site, 4, 3); /* three for a team */
     begin = clock_mono_ms();
     for (int i = 0; i < ASKED; i++) {
-        fds[i] = ask(&site, "POST " ONE "/execute HTTP/1.1\r\n" KEY CLOSE
-                            "Content-Length: 15\r\n\r\n{\"command\":\"a\"}");
+        fds[i] = site_ask(&site, "POST " ONE "/execute HTTP/1.1\r\n" KEY CLOSE
+                                 "Content-Length: 15\r\n\r\n{\"command\":\"a\"}");
         uv_sleep(10);
     }
     for (int i = 0; i < 100; i++) /* others do not wait */
@@ -182,7 +124,7 @@ TEST(v1_busy_team)
         if (fds[i] < 0)
             continue;
         buf_init(&got, 65536);
-        read_until(fds[i], &got, "HTTP/1.1 200 ");
+        site_read_until(fds[i], &got, "HTTP/1.1 200 ");
         close_fd(&fds[i]);
     }
     CHECK(clock_mono_ms() - begin >= 1400); /* nine by three */
@@ -198,26 +140,26 @@ TEST(v1_files_stream)
     v1_fake.file_size = (size_t)20 * 1024 * 1024;
     site_start(&site, 4, 10);
     buf_init(&answer, (size_t)64 * 1024 * 1024);
-    fd = ask(&site, "GET " ONE "/files?path=/f HTTP/1.1\r\n" KEY CLOSE "\r\n");
-    read_until(fd, &answer, "application/octet-stream");
+    fd = site_ask(&site, "GET " ONE "/files?path=/f HTTP/1.1\r\n" KEY CLOSE "\r\n");
+    site_read_until(fd, &answer, "application/octet-stream");
     uv_sleep(200); /* the worker waits for us: nothing is lost, nothing piles up */
     http_site_read_all(fd, &answer);
     CHECK(answer.len > v1_fake.file_size && str_ends(buf_str(&answer), STR("\r\n0\r\n\r\n")));
     close_fd(&fd);
     /* One that breaks must not look complete. */
     buf_clear(&answer);
-    fd = ask(&site, "GET " ONE "/files?path=/broken HTTP/1.1\r\n" KEY CLOSE "\r\n");
+    fd = site_ask(&site, "GET " ONE "/files?path=/broken HTTP/1.1\r\n" KEY CLOSE "\r\n");
     http_site_read_all(fd, &answer);
     CHECK(!str_ends(buf_str(&answer), STR("\r\n0\r\n\r\n")));
     close_fd(&fd);
-    fd = ask(&site, "PUT " ONE "/files?path=/f HTTP/1.1\r\n" KEY CLOSE
-                    "Content-Length: 10485760\r\nExpect: 100-continue\r\n\r\n");
+    fd = site_ask(&site, "PUT " ONE "/files?path=/f HTTP/1.1\r\n" KEY CLOSE
+                         "Content-Length: 10485760\r\nExpect: 100-continue\r\n\r\n");
     buf_clear(&answer);
-    read_until(fd, &answer, "100 Continue");
+    site_read_until(fd, &answer, "100 Continue");
     memset(block, 'x', sizeof(block));
     for (int i = 0; i < 160; i++)
         CHECK_INT(fd_write_full(fd, block, sizeof(block)), 0);
-    read_until(fd, &answer, "\"size\":10485760");
+    site_read_until(fd, &answer, "\"size\":10485760");
     CHECK_INT(v1_fake.written, 10485760);
     CHECK(strstr(v1_fake.asked, "write(/f,10485760)"));
 }
@@ -252,8 +194,8 @@ TEST(v1_upload_broken)
     int fd;
 
     site_start(&site, 4, 10);
-    fd = ask(&site, "PUT " ONE "/files?path=/f HTTP/1.1\r\n" KEY CLOSE
-                    "Content-Length: 1000\r\n\r\nhello");
+    fd = site_ask(&site, "PUT " ONE "/files?path=/f HTTP/1.1\r\n" KEY CLOSE
+                         "Content-Length: 1000\r\n\r\nhello");
     while (v1_fake.written < 5)
         uv_sleep(5);
     close_fd(&fd);
@@ -299,22 +241,24 @@ TEST(v1_logs)
                     "HTTP/1.1 200 ", "\r\n012\r\n0\r\n\r\n");
     v1_fake.job_running = true;
     buf_init(&answer, 1024 * 1024);
-    fd = ask(&site, "GET " ONE "/processes/job_1/logs HTTP/1.1\r\n" KEY CLOSE
-                    "Accept: text/event-stream\r\nLast-Event-ID: 20\r\n\r\n");
-    read_until(fd, &answer, "id: 25\nevent: output\ndata: {\"after\":25,\"data\":\"01234\"}\n\n");
+    fd = site_ask(&site, "GET " ONE "/processes/job_1/logs HTTP/1.1\r\n" KEY CLOSE
+                         "Accept: text/event-stream\r\nLast-Event-ID: 20\r\n\r\n");
+    site_read_until(fd, &answer,
+                    "id: 25\nevent: output\ndata: {\"after\":25,\"data\":\"01234\"}\n\n");
     v1_fake.log_at = 30;
-    read_until(fd, &answer, "id: 30\nevent: output\ndata: {\"after\":30,\"data\":\"56789\"}\n\n");
+    site_read_until(fd, &answer,
+                    "id: 30\nevent: output\ndata: {\"after\":30,\"data\":\"56789\"}\n\n");
     v1_fake.job_running = false;
-    read_until(fd, &answer, "event: exit\n");
-    read_until(fd, &answer, "\r\n0\r\n\r\n");
+    site_read_until(fd, &answer, "event: exit\n");
+    site_read_until(fd, &answer, "\r\n0\r\n\r\n");
     close_fd(&fd);
     /* One that would go on ends with the server. */
     v1_fake.job_running = true;
     buf_clear(&answer);
-    fd = ask(&site, "GET " ONE "/processes/job_1/logs?follow HTTP/1.1\r\n" KEY CLOSE "\r\n");
-    read_until(fd, &answer, "0123456789");
+    fd = site_ask(&site, "GET " ONE "/processes/job_1/logs?follow HTTP/1.1\r\n" KEY CLOSE "\r\n");
+    site_read_until(fd, &answer, "0123456789");
     site_drain(&site, 2000);
-    read_until(fd, &answer, "\r\n0\r\n\r\n");
+    site_read_until(fd, &answer, "\r\n0\r\n\r\n");
 }
 
 /* ---- events ---- */
@@ -337,31 +281,31 @@ TEST(v1_events)
     site_start(&site, 4, 10);
     buf_init(&got, 1024 * 1024);
     v1_fake_event("sandbox.old", "a1");
-    fd = ask(&site, EVENTS("?agent_id=a1") "\r\n");
-    read_until(fd, &got, "retry: 2000\n\n");
+    fd = site_ask(&site, EVENTS("?agent_id=a1") "\r\n");
+    site_read_until(fd, &got, "retry: 2000\n\n");
     CHECK(strstr(got.p, "Content-Type: text/event-stream"));
-    read_until(fd, &got, "\n:heartbeat\n\n");
+    site_read_until(fd, &got, "\n:heartbeat\n\n");
     v1_fake_event("sandbox.other", "a2");
     v1_fake_event("sandbox.paused", "a1");
-    read_until(fd, &got,
-               "id: 3\nevent: sandbox.paused\ndata: {\"id\":3,\"type\":\"sandbox.paused\"}\n\n");
+    site_read_until(
+        fd, &got, "id: 3\nevent: sandbox.paused\ndata: {\"id\":3,\"type\":\"sandbox.paused\"}\n\n");
     CHECK(!strstr(got.p, "sandbox.other") && !strstr(got.p, "sandbox.old"));
     close_fd(&fd);
     wait_for_watchers(0);
     /* Coming back. */
     buf_clear(&got);
-    fd = ask(&site, EVENTS("") "Last-Event-ID: 1\r\n\r\n");
-    read_until(fd, &got, "id: 3\n");
+    fd = site_ask(&site, EVENTS("") "Last-Event-ID: 1\r\n\r\n");
+    site_read_until(fd, &got, "id: 3\n");
     CHECK(strstr(got.p, "id: 2\n") && !strstr(got.p, "id: 1\n"));
     close_fd(&fd);
     buf_clear(&got);
-    fd = ask(&site, EVENTS("?since=0") "\r\n");
-    read_until(fd, &got, "id: 3\n");
+    fd = site_ask(&site, EVENTS("?since=0") "\r\n");
+    site_read_until(fd, &got, "id: 3\n");
     CHECK(strstr(got.p, "id: 1\n"));
     close_fd(&fd);
     buf_clear(&got);
-    fd = ask(&site, "GET /api/v1/sse?agent_id=a1 HTTP/1.1\r\n" KEY "Host: x\r\n\r\n");
-    read_until(fd, &got, "id: 3\nevent: sandbox_status\n");
+    fd = site_ask(&site, "GET /api/v1/sse?agent_id=a1 HTTP/1.1\r\n" KEY "Host: x\r\n\r\n");
+    site_read_until(fd, &got, "id: 3\nevent: sandbox_status\n");
     CHECK(strstr(got.p, "id: 1\nevent: sandbox_status\n"));
 }
 
@@ -377,12 +321,12 @@ TEST(v1_events_from_the_store)
     for (int i = 0; i < 300; i++)
         v1_fake_event("x", "a");
     v1_fake.memory_missed = true;
-    fd = ask(&site, EVENTS("?since=10") "\r\n");
-    read_until(fd, &got, "id: 300\n");
+    fd = site_ask(&site, EVENTS("?since=10") "\r\n");
+    site_read_until(fd, &got, "id: 300\n");
     CHECK(v1_fake.store_reads >= 5);
     v1_fake.memory_missed = false;
     v1_fake_event("x", "a");
-    read_until(fd, &got, "id: 301\n");
+    site_read_until(fd, &got, "id: 301\n");
     for (int i = 11; i <= 301; i++) {
         char line[24];
         char *at;
@@ -404,18 +348,18 @@ TEST(v1_events_to_many_and_the_end)
 
     site_start(&site, 16, 1000);
     for (int i = 0; i < CLIENTS; i++) {
-        fds[i] = ask(&site, EVENTS("?since=0") "\r\n");
+        fds[i] = site_ask(&site, EVENTS("?since=0") "\r\n");
         buf_init(&got[i], 1024 * 1024);
     }
     wait_for_watchers(CLIENTS);
     for (int i = 0; i < 50; i++)
         v1_fake_event("x", "a");
     for (int i = 0; i < CLIENTS; i++)
-        read_until(fds[i], &got[i], "id: 50\n");
+        site_read_until(fds[i], &got[i], "id: 50\n");
     /* A server that stops does not wait for them. */
     site_drain(&site, 2000);
     for (int i = 0; i < CLIENTS; i++) {
-        read_until(fds[i], &got[i], "\r\n0\r\n\r\n");
+        site_read_until(fds[i], &got[i], "\r\n0\r\n\r\n");
         buf_done(&got[i]);
     }
     wait_for_watchers(0);
@@ -431,7 +375,7 @@ TEST(v1_events_slow_reader)
 
     site_start(&site, 4, 10);
     buf_init(&got, 64 * 1024 * 1024);
-    fd = ask(&site, "");
+    fd = site_ask(&site, "");
     CHECK_INT(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small)), 0);
     CHECK_INT(fd_write_full(fd, EVENTS("?since=0") "\r\n", strlen(EVENTS("?since=0") "\r\n")), 0);
     wait_for_watchers(1);
@@ -439,7 +383,7 @@ TEST(v1_events_slow_reader)
     for (int i = 0; i < 5000; i++)
         v1_fake_event("x", "a");
     uv_sleep(200);
-    read_until(fd, &got, "id: 5000\n");
+    site_read_until(fd, &got, "id: 5000\n");
     site_drain(&site, 2000);
 }
 
@@ -474,29 +418,29 @@ TEST(v1_terminal)
 
     site_start(&site, 4, 10);
     buf_init(&got, 1024 * 1024);
-    fd = ask(&site, TERMINAL " HTTP/1.1\r\n" KEY UPGRADE "\r\n");
-    read_until(fd, &got, "{\"type\":\"ready\",\"terminal_id\":\"term_1\"}");
+    fd = site_ask(&site, TERMINAL " HTTP/1.1\r\n" KEY UPGRADE "\r\n");
+    site_read_until(fd, &got, "{\"type\":\"ready\",\"terminal_id\":\"term_1\"}");
     CHECK(str_starts(buf_str(&got), STR("HTTP/1.1 101 ")));
     CHECK(strstr(got.p, "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
     CHECK(strstr(got.p, "\r\n\r\n\x81")); /* the first frame is that text */
     send_frame(fd, 0x81, "{\"type\":\"resize\",\"cols\":100,\"rows\":30}");
-    read_until(fd, &got, "\x82\x08[100x30]");
+    site_read_until(fd, &got, "\x82\x08[100x30]");
     send_frame(fd, 0x81, "{\"type\":\"input\",\"data\":\"abc\"}");
-    read_until(fd, &got,
-               "\x82\x03"
-               "abc");
+    site_read_until(fd, &got,
+                    "\x82\x03"
+                    "abc");
     send_frame(fd, 0x81, "plain");
-    read_until(fd, &got, "\x82\x05plain");
+    site_read_until(fd, &got, "\x82\x05plain");
     send_frame(fd, 0x82, "{\"type\":\"x\"}");
-    read_until(fd, &got, "{\"type\":\"x\"}");
+    site_read_until(fd, &got, "{\"type\":\"x\"}");
     send_frame(fd, 0x89, "hi");
-    read_until(fd, &got, "\x8a\x02hi");
+    site_read_until(fd, &got, "\x8a\x02hi");
     (void)v1_fake_print("bye");
     v1_fake_exit(3);
-    read_until(fd, &got,
-               "\x82\x03"
-               "bye");
-    read_until(fd, &got, "exited with 3");
+    site_read_until(fd, &got,
+                    "\x82\x03"
+                    "bye");
+    site_read_until(fd, &got, "exited with 3");
     send_frame(fd, 0x88, "\x03\xe8");
     wait_for_terminals(0);
 }
@@ -517,34 +461,34 @@ TEST(v1_terminal_ends)
                     TERMINAL "&agent_id=a2 HTTP/1.1\r\n" KEY UPGRADE "Connection: close\r\n\r\n",
                     "HTTP/1.1 403 ", "forbidden");
     /* A client that just goes. */
-    fd = ask(&site, TERMINAL "&terminal_id=t HTTP/1.1\r\n" KEY UPGRADE "\r\n");
-    read_until(fd, &got, "term_old");
+    fd = site_ask(&site, TERMINAL "&terminal_id=t HTTP/1.1\r\n" KEY UPGRADE "\r\n");
+    site_read_until(fd, &got, "term_old");
     wait_for_terminals(1);
     close_fd(&fd);
     wait_for_terminals(0);
     /* The key as a protocol; the protocol is agreed on. */
     buf_clear(&got);
-    fd = ask(&site,
-             TERMINAL " HTTP/1.1\r\n" UPGRADE "Sec-WebSocket-Protocol: quicksand, "
-                      "key.ZTJiXzAxMjM0NTY3ODkwMTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODk\r\n\r\n");
-    read_until(fd, &got, "ready");
+    fd = site_ask(&site, TERMINAL
+                  " HTTP/1.1\r\n" UPGRADE "Sec-WebSocket-Protocol: quicksand, "
+                  "key.ZTJiXzAxMjM0NTY3ODkwMTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODk\r\n\r\n");
+    site_read_until(fd, &got, "ready");
     CHECK(strstr(got.p, "Sec-WebSocket-Protocol: quicksand\r\n"));
     /* A broken frame. */
     send_frame(fd, 0x83, "x");
-    read_until(fd, &got, "\x88\x19\x03\xea");
+    site_read_until(fd, &got, "\x88\x19\x03\xea");
     close_fd(&fd);
     wait_for_terminals(0);
     /* No PTY: 1011 and the reason. */
     v1_fake.terminal_fails = true;
     buf_clear(&got);
-    fd = ask(&site, TERMINAL " HTTP/1.1\r\n" KEY UPGRADE "\r\n");
-    read_until(fd, &got, "\x03\xf3provider 'x' has no pty");
+    fd = site_ask(&site, TERMINAL " HTTP/1.1\r\n" KEY UPGRADE "\r\n");
+    site_read_until(fd, &got, "\x03\xf3provider 'x' has no pty");
     close_fd(&fd);
     /* The server stops. */
     v1_fake.terminal_fails = false;
     buf_clear(&got);
-    fd = ask(&site, TERMINAL " HTTP/1.1\r\n" KEY UPGRADE "\r\n");
-    read_until(fd, &got, "ready");
+    fd = site_ask(&site, TERMINAL " HTTP/1.1\r\n" KEY UPGRADE "\r\n");
+    site_read_until(fd, &got, "ready");
     site_drain(&site, 2000);
-    read_until(fd, &got, "\x03\xe9the server is stopping");
+    site_read_until(fd, &got, "\x03\xe9the server is stopping");
 }

@@ -95,6 +95,7 @@ enum v1_route_flag {
     V1_RAW = 2,     /* the body is not JSON: read by v1_pipe_read() */
     V1_UPGRADE = 4, /* a WebSocket */
     V1_STREAM = 8,  /* the answer has no end known beforehand: no HEAD */
+    V1_QUIET = 16,  /* part of something else that is in the audit log: not there itself */
 };
 
 struct v1_route {
@@ -146,6 +147,8 @@ char *v1_error_text(const char *code, const char *message, bool retryable, json_
 /* Turns a failed operation into an answer. What is our fault is logged in full and told in general
  * words with the request's id. */
 void v1_fail(struct v1_call *call, const struct error *err);
+/* The same as a text, for an answer that has begun already. malloc()ed. */
+char *v1_fail_text(struct v1_call *call, const struct error *err);
 /* An answer that no error code stands for. */
 void v1_refuse(struct v1_call *call, int status, const char *code, const char *message,
                json_t *details);
@@ -157,6 +160,13 @@ void v1_answer(struct v1_call *call, int status, json_t *json_consume);
 /* name must be static, value in the call's arena or static. */
 void v1_answer_header(struct v1_call *call, const char *name, struct str value);
 
+/* Bytes at the end that begin a character but do not end it. */
+size_t v1_logs_begun(struct str data);
+/* execute, told as it happens. encoded: output in base64. The command is complete but for its
+ * callbacks. */
+struct agent_command;
+int v1_execute_stream(struct v1_call *call, struct agent_command *command, bool encoded,
+                      struct error *err);
 /* The process of the path, in the sandbox of the path. */
 struct agent_job;
 int v1_processes_find(struct v1_call *call, struct agent_job *out, struct error *err);

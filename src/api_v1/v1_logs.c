@@ -12,6 +12,7 @@
 enum { TURN_MS = 10000, LIMIT_MAX = 64 * 1024 * 1024 };
 static const int64_t CURSOR_MAX = INT64_MAX / 2; /* sums of cursors and sizes stay numbers */
 
+/* In the call's arena: when the server stops, the loop looks at it, and the worker's stack may be gone. */
 struct logs {
     struct v1_call *call;
     struct v1_stream stream;
@@ -46,8 +47,7 @@ static int tell_output(struct logs *logs, struct str data)
                 json_pack("{s:I, s:o}", "after", (json_int_t)logs->cursor, "data", json_str(data)));
 }
 
-/* Bytes at the end that begin a character but do not end it. */
-static size_t begun(struct str data)
+size_t v1_logs_begun(struct str data)
 {
     for (size_t n = 1; n <= 3 && n <= data.len; n++) {
         unsigned char c = (unsigned char)data.p[data.len - n];
@@ -73,7 +73,7 @@ static int sink(void *arg, struct str data)
     }
     if ((int64_t)data.len > logs->left)
         data.len = (size_t)logs->left;
-    kept = logs->events ? begun(data) : 0;
+    kept = logs->events ? v1_logs_begun(data) : 0;
     if (kept == data.len && (int64_t)kept == logs->left)
         kept = 0;
     memcpy(logs->part, data.p + data.len - kept, kept);
@@ -128,29 +128,30 @@ static int pump(struct logs *logs, struct agent_job *job, bool follow, struct er
 
 int v1_processes_logs(struct v1_call *call, struct error *err)
 {
-    struct logs logs = {.call = call,
-                        .left = LIMIT_MAX,
-                        .told_ms = clock_mono_ms(),
-                        .stream = {.loop = call->loop, .end = on_drain}};
+    struct logs *logs = arena_alloc(&call->arena, sizeof(*logs));
     struct agent_job job = {0};
     bool follow = false;
     int result;
 
-    logs.events = str_find_str(call->accept, STR("text/event-stream")) >= 0;
-    follow = logs.events;
-    if (call->last_event_id.len && (!str_to_i64(call->last_event_id, &logs.cursor) ||
-                                    logs.cursor < 0 || logs.cursor > CURSOR_MAX))
-        logs.cursor = 0;
-    if (v1_query_int(call, "after", 0, CURSOR_MAX, &logs.cursor, err) < 0 ||
-        v1_query_int(call, "limit", 1, LIMIT_MAX, &logs.left, err) < 0 ||
+    *logs = (struct logs){.call = call,
+                          .left = LIMIT_MAX,
+                          .told_ms = clock_mono_ms(),
+                          .stream = {.loop = call->loop, .end = on_drain}};
+    logs->events = str_find_str(call->accept, STR("text/event-stream")) >= 0;
+    follow = logs->events;
+    if (call->last_event_id.len && (!str_to_i64(call->last_event_id, &logs->cursor) ||
+                                    logs->cursor < 0 || logs->cursor > CURSOR_MAX))
+        logs->cursor = 0;
+    if (v1_query_int(call, "after", 0, CURSOR_MAX, &logs->cursor, err) < 0 ||
+        v1_query_int(call, "limit", 1, LIMIT_MAX, &logs->left, err) < 0 ||
         v1_query_bool(call, "follow", &follow, err) < 0 || v1_processes_find(call, &job, err) < 0 ||
         agent_job_logs_check(call->v1->config.agents, &call->caller, job.id, err) < 0)
         return -1;
-    v1_stream_add(call->v1, &logs.stream);
+    v1_stream_add(call->v1, &logs->stream);
     v1_answer_header(call, "X-Process-State", job.state);
     v1_pipe_begin(call, 200,
-                  logs.events ? "text/event-stream; charset=utf-8" : "text/plain; charset=utf-8");
-    result = atomic_load(&call->v1->draining) ? 0 : pump(&logs, &job, follow, err);
-    v1_stream_remove(call->v1, &logs.stream);
+                  logs->events ? "text/event-stream; charset=utf-8" : "text/plain; charset=utf-8");
+    result = atomic_load(&call->v1->draining) ? 0 : pump(logs, &job, follow, err);
+    v1_stream_remove(call->v1, &logs->stream);
     return result;
 }

@@ -6,6 +6,9 @@
  * when the completion of the worker's own work comes. */
 #include "api_v1/v1_pipe.h"
 
+#include <errno.h>
+#include <time.h>
+
 #include "api_v1/v1_internal.h"
 #include "http/http_server.h"
 
@@ -57,10 +60,36 @@ static struct v1_call *call_of(struct loop_job *job)
 
 void v1_pipe_close(struct v1_pipe *pipe)
 {
+    void (*on_close)(void *arg);
+
     lock(pipe);
     pipe->closed = true;
+    on_close = pipe->on_close;
+    pipe->on_close = NULL;
     (void)pthread_cond_broadcast(&pipe->changed);
     unlock(pipe);
+    if (on_close)
+        on_close(pipe->on_close_arg);
+}
+
+bool v1_pipe_on_close(struct v1_call *call, void (*fn)(void *arg), void *arg)
+{
+    struct v1_pipe *pipe = &call->pipe;
+    bool closed;
+
+    lock(pipe);
+    closed = pipe->closed;
+    pipe->on_close_arg = arg;
+    pipe->on_close = closed ? NULL : fn;
+    unlock(pipe);
+    return !closed;
+}
+
+void v1_pipe_last(struct v1_call *call, struct str data)
+{
+    lock(&call->pipe);
+    (void)buf_add_str(&call->pipe.data, data);
+    unlock(&call->pipe);
 }
 
 bool v1_pipe_gone(struct v1_call *call)
@@ -203,27 +232,47 @@ void v1_pipe_begin(struct v1_call *call, int status, const char *content_type)
     unlock(&call->pipe);
 }
 
-int v1_pipe_write(struct v1_call *call, struct str data)
+int v1_pipe_offer(struct v1_call *call, struct str *data, uint32_t wait_ms)
 {
     struct v1_pipe *pipe = &call->pipe;
-    bool closed;
+    struct timespec until;
+    bool closed, late = false;
 
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += wait_ms / 1000;
+    until.tv_nsec += (long)(wait_ms % 1000) * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
     lock(pipe);
-    while (data.len && !pipe->closed) {
+    while (data->len && !pipe->closed && !late) {
         size_t room = pipe->data.len < V1_PIPE_MAX ? V1_PIPE_MAX - pipe->data.len : 0;
-        size_t n = data.len < room ? data.len : room;
+        size_t n = data->len < room ? data->len : room;
 
         if (n) {
-            (void)buf_add(&pipe->data, data.p, n);
-            data = str_skip(data, n);
+            (void)buf_add(&pipe->data, data->p, n);
+            *data = str_skip(*data, n);
             post(call, on_written);
         } else {
-            (void)pthread_cond_wait(&pipe->changed, &pipe->lock);
+            late = pthread_cond_clockwait(&pipe->changed, &pipe->lock, CLOCK_MONOTONIC, &until) ==
+                   ETIMEDOUT;
         }
     }
     closed = pipe->closed;
     unlock(pipe);
-    return closed ? -1 : 0;
+    return closed ? -1 : data->len > 0;
+}
+
+int v1_pipe_write(struct v1_call *call, struct str data)
+{
+    enum { LONG_MS = 60 * 1000 };
+    int r;
+
+    do
+        r = v1_pipe_offer(call, &data, LONG_MS);
+    while (r > 0);
+    return r;
 }
 
 void v1_pipe_finish(struct v1_call *call, bool failed)

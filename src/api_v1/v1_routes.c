@@ -37,7 +37,7 @@ const struct v1_route v1_routes[] = {
     {"GET", "/sandboxes/{id}/processes", v1_processes_list, 0},
     {"GET", "/sandboxes/{id}/processes/{process}", v1_processes_get, 0},
     {"GET", "/sandboxes/{id}/processes/{process}/logs", v1_processes_logs, V1_STREAM},
-    {"POST", "/sandboxes/{id}/processes/{process}/input", v1_processes_input, 0},
+    {"POST", "/sandboxes/{id}/processes/{process}/input", v1_processes_input, V1_QUIET},
     {"POST", "/sandboxes/{id}/processes/{process}/signal", v1_processes_signal, 0},
     {"POST", "/sandboxes/{id}/processes/{process}/stop", v1_processes_stop, 0},
     {"GET", "/sandboxes/{id}/terminal", v1_terminal_sandbox, V1_UPGRADE},

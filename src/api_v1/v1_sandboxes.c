@@ -81,9 +81,17 @@ int v1_sandboxes_get(struct v1_call *call, struct error *err)
 
 int v1_sandboxes_delete(struct v1_call *call, struct error *err)
 {
-    if (agent_sandbox_kill(agents_of(call), &call->caller, call->params[0], err) < 0)
+    struct error why = {0};
+    bool force = false;
+    int r;
+
+    if (v1_query_bool(call, "force", &force, err) < 0)
         return -1;
-    v1_answer(call, 204, NULL);
+    r = agent_sandbox_kill(agents_of(call), &call->caller, call->params[0], force ? &why : NULL,
+                           err);
+    if (r < 0)
+        return -1;
+    v1_types_removed(call, r, &why);
     return 0;
 }
 
@@ -186,9 +194,17 @@ int v1_snapshots_get(struct v1_call *call, struct error *err)
 
 int v1_snapshots_delete(struct v1_call *call, struct error *err)
 {
-    if (agent_snapshot_delete(agents_of(call), &call->caller, call->params[0], err) < 0)
+    struct error why = {0};
+    bool force = false;
+    int r;
+
+    if (v1_query_bool(call, "force", &force, err) < 0)
         return -1;
-    v1_answer(call, 204, NULL);
+    r = agent_snapshot_delete(agents_of(call), &call->caller, call->params[0], force ? &why : NULL,
+                              err);
+    if (r < 0)
+        return -1;
+    v1_types_removed(call, r, &why);
     return 0;
 }
 

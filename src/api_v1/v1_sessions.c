@@ -73,12 +73,18 @@ int v1_sessions_get(struct v1_call *call, struct error *err)
 /* Ended, and its sandbox with it unless ?keep_sandbox. */
 int v1_sessions_delete(struct v1_call *call, struct error *err)
 {
-    bool keep = false;
+    bool keep = false, force = false;
+    struct error why = {0};
+    int r;
 
     if (v1_query_bool(call, "keep_sandbox", &keep, err) < 0 ||
-        agent_session_cancel(agents_of(call), &call->caller, call->params[0], !keep, err) < 0)
+        v1_query_bool(call, "force", &force, err) < 0)
         return -1;
-    v1_answer(call, 204, NULL);
+    r = agent_session_cancel(agents_of(call), &call->caller, call->params[0], !keep,
+                             force ? &why : NULL, err);
+    if (r < 0)
+        return -1;
+    v1_types_removed(call, r, &why);
     return 0;
 }
 
@@ -121,8 +127,8 @@ int v1_sessions_cancel(struct v1_call *call, struct error *err)
     bool kill_sandbox = false;
 
     if (v1_body_bool(call, "kill_sandbox", &kill_sandbox, err) < 0 ||
-        agent_session_cancel(agents_of(call), &call->caller, call->params[0], kill_sandbox, err) <
-            0)
+        agent_session_cancel(agents_of(call), &call->caller, call->params[0], kill_sandbox, NULL,
+                             err) < 0)
         return -1;
     return answer_session(call, 200, err);
 }

@@ -267,6 +267,31 @@ TEST(v1_processes)
                 false);
 }
 
+TEST(v1_removal_by_force)
+{
+    auto_json json_t *json = NULL;
+
+    CHECK_INT(request("DELETE", ONE, NULL, NULL), 204);
+    CHECK_INT(request("DELETE", ONE "?force=true", NULL, &json), 200);
+    CHECK(json_is_true(json_object_get(json, "forgotten")));
+    CHECK(strstr(json_string_value(json_object_get(json, "message")), "no such provider"));
+    check_error("DELETE", ONE "?force=maybe", NULL, 400, "invalid", false);
+}
+
+TEST(v1_processes_in_the_foreground)
+{
+    CHECK_INT(request("POST", ONE "/processes/exe_1/input", "{\"data\":\"a\"}", NULL), 204);
+    CHECK(was_asked("exec_input(" V1_FAKE_ID ",exe_1,a,0)"));
+    CHECK_INT(request("POST", "/sandboxes/-/processes/exe_1/input", "{\"close\":true}", NULL), 204);
+    CHECK(was_asked("exec_input(,exe_1,,1)"));
+    CHECK_INT(request("POST", ONE "/processes/exe_1/signal", "{\"signal\":\"TERM\"}", NULL), 204);
+    CHECK(was_asked("exec_signal(" V1_FAKE_ID ",exe_1,15)"));
+    check_error("GET", ONE "/processes/exe_1", NULL, 409, "unsupported", false);
+    check_error("POST", ONE "/execute",
+                "{\"command\":\"a\",\"stream\":true,\"stdin\":true,\"input\":\"x\"}", 400,
+                "invalid", false);
+}
+
 TEST(v1_profiles)
 {
     auto_json json_t *json = NULL, *refused = NULL;

@@ -263,3 +263,17 @@ int v1_types_overrides(struct v1_call *call, struct agent_overrides *out, struct
     out->persistent_given = member(call, "persistent") != NULL;
     return 0;
 }
+
+void v1_types_removed(struct v1_call *call, int r, const struct error *forced)
+{
+    if (r == 0)
+        v1_answer(call, 204, NULL);
+    else
+        v1_answer(call, 200,
+                  json_pack("{s:o, s:b, s:o}", "id", json_str(call->params[0]), "forgotten", 1,
+                            "message",
+                            json_str(str_of(arena_printf(&call->arena,
+                                                         "forgotten; what it was could not be"
+                                                         " reached and may still be there: %s",
+                                                         forced->message)))));
+}

@@ -16,6 +16,9 @@ json_t *v1_types_file(const struct provider_file *file);
 /* "2026-01-31T12:00:00.000000Z", or null for 0. */
 json_t *v1_types_time(int64_t at_us);
 
+/* After a removal: 204, or 200 telling what could not be reached when it was forced and is forgotten. */
+void v1_types_removed(struct v1_call *call, int r, const struct error *forced);
+
 /* What creates of sandboxes and sessions have in common. Borrows from call->json. */
 int v1_types_overrides(struct v1_call *call, struct agent_overrides *out, struct error *err);
 

@@ -35,6 +35,7 @@ int error_set(struct error *err, enum error_code code, const char *fmt, ...)
 
     err->code = code;
     err->errnum = 0;
+    err->retry_after_s = 0;
     va_start(args, fmt);
     (void)vsnprintf(err->message, sizeof(err->message), fmt, args);
     va_end(args);
@@ -65,6 +66,7 @@ int error_set_errno(struct error *err, int errnum, const char *fmt, ...)
 
     err->code = code_of_errno(errnum);
     err->errnum = errnum;
+    err->retry_after_s = 0;
     va_start(args, fmt);
     len = vsnprintf(err->message, sizeof(err->message), fmt, args);
     va_end(args);

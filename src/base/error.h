@@ -26,6 +26,7 @@ enum error_code {
 struct error {
     enum error_code code;
     int errnum;        /* errno behind it, or 0 */
+    int retry_after_s; /* when it may be tried again, or 0 = not known */
     char message[320]; /* outermost context first; names in single quotes, no secrets */
 };
 

@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "cli/cli_print.h"
-#include "cli/cli_runtime.h"
 #include "cli/cli_v1.h"
 #include "json/json_shape.h"
 
@@ -50,17 +49,8 @@ static json_t *start_body(const struct start *start, char *const *argv, int argc
                           struct error *err)
 {
     auto_json json_t *body = json_pack("{s:b}", "background", 1), *callback = json_object();
-    json_t *list = json_array();
-    char *shell[CLI_RUNTIME_SHELL];
 
-    cli_runtime_line(&argv, &argc, shell);
-    (void)json_object_set_new(body, "argv", list);
-    for (int i = 0; i < argc; i++)
-        if (json_array_append_new(list, json_string(argv[i])) < 0) {
-            (void)error_set(err, ERROR_INVALID, "the command is not UTF-8");
-            return NULL;
-        }
-    if (cli_v1_set(body, "cwd", start->cwd, err) < 0 ||
+    if (cli_v1_command(body, argv, argc, err) < 0 || cli_v1_set(body, "cwd", start->cwd, err) < 0 ||
         cli_v1_set(body, "user", start->user, err) < 0 ||
         cli_v1_set(callback, "url", start->callback, err) < 0 ||
         cli_v1_set(callback, "token", start->token, err) < 0)

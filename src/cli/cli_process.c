@@ -286,7 +286,7 @@ static bool on_signal(struct running *running)
     if (read(process->signal_fd, &signal, sizeof(signal)) != (ssize_t)sizeof(signal))
         return false;
     running->signals++;
-    if (process->leave_on_signal || !running->pid || running->signals > 2) {
+    if (!running->pid || running->signals > 2) {
         running->status = 128 + (int)signal.ssi_signo;
         return true;
     }
@@ -306,13 +306,12 @@ static int take_messages(struct running *running, struct error *err)
     return rc;
 }
 
-/* Until the earlier of both; 0 = never. */
-static int wait_ms(int64_t next_us, int64_t end_us)
+/* 0 = never. */
+static int wait_ms(int64_t end_us)
 {
-    int64_t until_us = next_us && (!end_us || next_us < end_us) ? next_us : end_us;
-    int64_t left = (until_us - clock_mono_us()) / 1000 + 1;
+    int64_t left = (end_us - clock_mono_us()) / 1000 + 1;
 
-    if (!until_us)
+    if (!end_us)
         return -1;
     return left > 0 ? (int)(left < 60000 ? left : 60000) : 0;
 }
@@ -331,8 +330,6 @@ static bool overdue(struct running *running, int64_t end_us)
 static int pump(struct running *running, struct error *err)
 {
     const struct cli_process *process = running->process;
-    int64_t period_us = (int64_t)process->keep_alive_s * 1000000;
-    int64_t next_us = period_us ? clock_mono_us() + period_us : 0;
     int64_t end_us = process->limit_s ? clock_mono_us() + process->limit_s * 1000000 : 0;
     struct pollfd items[] = {{.fd = running->stream.fd, .events = POLLIN},
                              {.fd = process->signal_fd, .events = POLLIN}};
@@ -349,17 +346,13 @@ static int pump(struct running *running, struct error *err)
             return -1;
         if (got == 0 && running->stream.body.len == 0)
             return error_set(err, ERROR_UNAVAILABLE, "the command's stream ended too early");
-        rc = poll(items, 2, got == CLI_STREAM_LATER ? wait_ms(next_us, end_us) : 0);
+        rc = poll(items, 2, got == CLI_STREAM_LATER ? wait_ms(end_us) : 0);
         if (rc < 0 && errno != EINTR)
             return error_set_errno(err, errno, "poll");
         if (rc > 0 && items[1].revents && on_signal(running))
             return 0;
         if (overdue(running, end_us))
             return 0;
-        if (next_us && clock_mono_us() >= next_us) {
-            process->keep_alive(process);
-            next_us = clock_mono_us() + period_us;
-        }
     }
 }
 

@@ -1,4 +1,5 @@
-/* Runs a command in a sandbox and connects it with this program's stdin, stdout and stderr. */
+/* Runs a command in a sandbox of the engine, one the runtime does not know, and connects it with this
+ * program's stdin, stdout and stderr. */
 #pragma once
 
 #include <jansson.h>
@@ -16,16 +17,11 @@ struct cli_process {
     const json_t *env;      /* object of strings, or NULL */
     const char *cwd, *user; /* NULL = the sandbox's default */
     bool with_stdin;
-    int signal_fd;        /* signalfd of SIGINT, SIGTERM, SIGHUP; -1 = none */
-    bool leave_on_signal; /* end at once; else the signal is passed on as SIGTERM, then SIGKILL */
-    int64_t limit_s;      /* killed after so long, status 124 as of timeout(1); 0 = never */
-    /* Called every keep_alive_s seconds when that is not 0. */
-    uint32_t keep_alive_s;
-    void (*keep_alive)(const struct cli_process *process);
-    void *keep_alive_arg;
+    int signal_fd;   /* signalfd of SIGINT, SIGTERM, SIGHUP: passed on as SIGTERM, then SIGKILL */
+    int64_t limit_s; /* killed after so long, status 124 as of timeout(1); 0 = never */
 };
 
-/* *out_status: the exit code, 128+n when signal n ended it (or ended us, with leave_on_signal). */
+/* *out_status: the exit code, 128+n when signal n ended it (or the third one ended us). */
 int cli_process_run(const struct cli_process *process, int *out_status, struct error *err);
 
 /* 128+n for "signal: killed" and the like; 255 when the words are unknown. */

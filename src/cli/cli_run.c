@@ -9,10 +9,7 @@
 #include "json/json_shape.h"
 
 enum {
-    RUN_LEASE_S = 60, /* a throw-away sandbox outlives a killed `run` by at most this */
-    RUN_RENEW_S = 20,
     CREATE_TIMEOUT_S = 300,
-    EXIT_TIMED_OUT = 124, /* as timeout(1) */
 };
 
 struct run_options {
@@ -21,7 +18,7 @@ struct run_options {
     struct cli_list env, metadata;
     const char *cwd, *user;
     bool no_stdin, no_internet;
-    /* Any of these: by the runtime. */
+    /* Of run. */
     struct cli_up up;
     const char *repo;
 };
@@ -52,28 +49,6 @@ static json_t *create(struct cli *cli, const struct run_options *options, json_t
     return answer;
 }
 
-static void kill_sandbox(const struct cli_server *server, const struct cli_sandbox *sandbox)
-{
-    auto_free char *target = xasprintf("/sandboxes/%s", sandbox->id);
-    struct error err = {0};
-
-    if (cli_call(server, "DELETE", target, NULL, NULL, NULL, &err) < 0 &&
-        err.code != ERROR_NOT_FOUND)
-        (void)fprintf(stderr, "quicksand: the sandbox %s could not be removed: %s\n", sandbox->id,
-                      err.message);
-}
-
-static void renew(const struct cli_process *process)
-{
-    auto_free char *target = xasprintf("/sandboxes/%s/timeout", process->sandbox->id);
-    auto_json json_t *body = json_pack("{s:i}", "timeout", (int)RUN_LEASE_S);
-    struct error err = {0};
-
-    if (cli_call(process->server, "POST", target, body, NULL, NULL, &err) < 0)
-        (void)fprintf(stderr, "quicksand: the sandbox's time could not be extended: %s\n",
-                      err.message);
-}
-
 /* Drops the "--" that separates the command. */
 static bool take_command(char **operands, int count, char ***out, int *out_count)
 {
@@ -86,41 +61,9 @@ static bool take_command(char **operands, int count, char ***out, int *out_count
     return count > 0;
 }
 
-static bool by_runtime(const struct run_options *options)
-{
-    return options->up.profile || options->up.provider || options->up.agent_type || options->repo;
-}
-
-static int run_in(struct cli *cli, const struct run_options *options,
-                  const struct cli_sandbox *sandbox, struct cli_process *process, bool limited)
-{
-    struct error err = {0};
-    int status = 0;
-
-    process->server = &cli->server;
-    process->sandbox = sandbox;
-    process->cwd = options->cwd;
-    process->user = options->user;
-    process->with_stdin = !options->no_stdin && cli_runtime_has_stdin();
-    if (cli_process_run(process, &status, &err) == 0)
-        return status;
-    if (limited) {
-        auto_free char *target = xasprintf("/sandboxes/%s", sandbox->id);
-        struct error gone = {0};
-
-        if (cli_call(&cli->server, "GET", target, NULL, NULL, NULL, &gone) < 0 &&
-            gone.code == ERROR_NOT_FOUND) {
-            (void)fprintf(stderr, "quicksand: the sandbox reached its time limit of %lld s\n",
-                          (long long)options->timeout_s);
-            return EXIT_TIMED_OUT;
-        }
-    }
-    return cli_fail(&err);
-}
-
 /* ---- run ---- */
 
-static int by_profile(struct cli *cli, struct run_options *options, char *const *argv, int argc)
+static int run_new(struct cli *cli, struct run_options *options, char *const *argv, int argc)
 {
     auto_json json_t *env = cli_v1_pairs(&cli_run_command, &options->env, "env", true);
     struct cli_runtime run = {.cli = cli,
@@ -140,55 +83,11 @@ static int by_profile(struct cli *cli, struct run_options *options, char *const 
     return cli_runtime_throw_away(&run, &options->up, options->repo);
 }
 
-static int throw_away(struct cli *cli, struct run_options *options, char *const *argv, int argc)
-{
-    bool limited = options->timeout_s > 0;
-    auto_json json_t *env = cli_v1_pairs(&cli_run_command, &options->env, "env", true);
-    auto_json json_t *metadata = json_object(), *answer = NULL;
-    auto_close int signal_fd = -1;
-    struct cli_sandbox sandbox = {0};
-    struct error err = {0};
-    int status;
-
-    if (!env)
-        return CLI_USAGE;
-    if (!options->template_name)
-        options->template_name = "base";
-    if (!limited)
-        options->timeout_s = RUN_LEASE_S;
-    if (cli_connect(cli, &err) < 0)
-        return cli_fail(&err);
-    signal_fd = cli_runtime_signals();
-    answer = create(cli, options, env, metadata, &err);
-    if (!answer || cli_sandbox_of(answer, &sandbox, &err) < 0)
-        return cli_fail(&err);
-    status = run_in(cli, options, &sandbox,
-                    &(struct cli_process){.argv = argv,
-                                          .argc = argc,
-                                          .signal_fd = signal_fd,
-                                          .leave_on_signal = true,
-                                          .keep_alive_s = limited ? 0 : RUN_RENEW_S,
-                                          .keep_alive = renew},
-                    limited);
-    kill_sandbox(&cli->server, &sandbox);
-    cli_sandbox_done(&sandbox);
-    return status;
-}
-
-static int run_command(struct cli *cli, struct run_options *options, char *const *argv, int argc)
-{
-    char *shell[CLI_RUNTIME_SHELL];
-
-    cli_runtime_line(&argv, &argc, shell);
-    return by_runtime(options) ? by_profile(cli, options, argv, argc)
-                               : throw_away(cli, options, argv, argc);
-}
-
 static int run_run(struct cli *cli, int argc, char **argv)
 {
     struct run_options options = {0};
     const struct cli_option table[] = {
-        {"template", 't', CLI_TEXT, &options.template_name, "NAME", "what to run in (base)"},
+        {"template", 't', CLI_TEXT, &options.template_name, "NAME", "what to run in"},
         {"timeout", 0, CLI_TIME, &options.timeout_s, "TIME",
          "end it after so long (exit status 124)"},
         {"env", 'e', CLI_LIST, &options.env, "NAME[=VALUE]", "environment; may be repeated"},
@@ -199,8 +98,8 @@ static int run_run(struct cli *cli, int argc, char **argv)
         {"profile", 'p', CLI_TEXT, &options.up.profile, "NAME", "what the sandbox is like"},
         {"provider", 0, CLI_TEXT, &options.up.provider, "NAME", "where the sandbox is"},
         {"agent", 0, CLI_TEXT, &options.up.agent_type, "TYPE", "the profile of this type of agent"},
-        {"agent-id", 0, CLI_TEXT, &options.up.agent_id, "ID", "who owns it (with one of those)"},
-        {"task-id", 0, CLI_TEXT, &options.up.task_id, "ID", "what it is for (with one of those)"},
+        {"agent-id", 0, CLI_TEXT, &options.up.agent_id, "ID", "who owns it"},
+        {"task-id", 0, CLI_TEXT, &options.up.task_id, "ID", "what it is for"},
         {"repo", 0, CLI_TEXT, &options.repo, "URL", "clone this, run the command in it"},
         {.name = NULL},
     };
@@ -210,7 +109,7 @@ static int run_run(struct cli *cli, int argc, char **argv)
 
     if (rc == CLI_ARGS_RUN)
         rc = take_command(command, count, &command, &count)
-                 ? run_command(cli, &options, command, count)
+                 ? run_new(cli, &options, command, count)
                  : cli_usage(&cli_run_command, "needs a command");
     options_done(&options);
     return rc;
@@ -249,33 +148,44 @@ static int exec_runtime(struct cli *cli, const struct run_options *options, cons
                                                  .signal_fd = signal_fd});
 }
 
-static int exec_in(struct cli *cli, struct run_options *options, const char *id, char *const *argv,
-                   int argc)
+/* The runtime does not know it: straight to its agent, as an SDK would. */
+static int exec_engine(struct cli *cli, const struct run_options *options, const char *id,
+                       char *const *argv, int argc)
 {
     auto_json json_t *env = cli_v1_pairs(&cli_exec_command, &options->env, "env", true);
     struct cli_sandbox sandbox = {0};
     char *shell[CLI_RUNTIME_SHELL];
     auto_close int signal_fd = -1;
     struct error err = {0};
-    int status;
+    int status = 0, rc;
 
     cli_runtime_line(&argv, &argc, shell);
-    if (cli_v1_is_id(id))
-        return exec_runtime(cli, options, id, argv, argc);
     if (!env)
         return CLI_USAGE;
     if (cli_connect(cli, &err) < 0 || cli_sandbox_get(&cli->server, id, &sandbox, &err) < 0)
         return cli_fail(&err);
     signal_fd = cli_runtime_signals();
-    status = run_in(cli, options, &sandbox,
-                    &(struct cli_process){.argv = argv,
-                                          .argc = argc,
-                                          .env = env,
-                                          .signal_fd = signal_fd,
-                                          .limit_s = options->timeout_s},
-                    false);
+    rc = cli_process_run(
+        &(struct cli_process){.server = &cli->server,
+                              .sandbox = &sandbox,
+                              .argv = argv,
+                              .argc = argc,
+                              .env = env,
+                              .cwd = options->cwd,
+                              .user = options->user,
+                              .with_stdin = !options->no_stdin && cli_runtime_has_stdin(),
+                              .signal_fd = signal_fd,
+                              .limit_s = options->timeout_s},
+        &status, &err);
     cli_sandbox_done(&sandbox);
-    return status;
+    return rc < 0 ? cli_fail(&err) : status;
+}
+
+static int exec_in(struct cli *cli, const struct run_options *options, const char *id,
+                   char *const *argv, int argc)
+{
+    return cli_v1_is_id(id) ? exec_runtime(cli, options, id, argv, argc)
+                            : exec_engine(cli, options, id, argv, argc);
 }
 
 static int run_exec(struct cli *cli, int argc, char **argv)

@@ -10,7 +10,7 @@ struct cli_runtime {
     int argc;
     const json_t *env; /* object of strings, or NULL */
     const char *cwd, *user;
-    int64_t timeout_s; /* 0 = not said */
+    int64_t timeout_s; /* 0 = none */
     bool no_stdin;
     int signal_fd;        /* of cli_runtime_signals() */
     bool leave_on_signal; /* end at once: the sandbox is removed anyway */
@@ -24,9 +24,10 @@ bool cli_runtime_has_stdin(void);
 int cli_runtime_run(const struct cli_runtime *run);
 
 enum { CLI_RUNTIME_SHELL = 5 };
-/* One operand with a blank in it is a line for the shell: then `out` is filled and used instead. */
+/* For sandboxes of the engine: one operand with a blank in it is a line for the shell; then `out` is
+ * filled and used instead. */
 void cli_runtime_line(char *const **argv, int *argc, char *out[CLI_RUNTIME_SHELL]);
 
-/* run --profile, --provider, --agent or --repo: up, clone, the command, kill. */
+/* Up, clone, the command, kill. */
 struct cli_up;
 int cli_runtime_throw_away(struct cli_runtime *run, struct cli_up *up, const char *repo);

@@ -226,13 +226,17 @@ const struct cli_command cli_ls_command = {
     "Those of the runtime (sbx_...), then those that only the engine knows (i...).",
     run_ls};
 
-static json_t *get_one(struct cli *cli, const char *method, const char *id, struct error *err)
+/* query: for the runtime's, or "". */
+static json_t *get_one(struct cli *cli, const char *method, const char *id, const char *query,
+                       struct error *err)
 {
     auto_buf struct buf target = {0};
     json_t *json = NULL;
 
     if (cli_v1_is_id(id)) {
-        if (cli_v1(cli, method, cli_v1_path("sandboxes", id), NULL, &json, err) < 0)
+        auto_free char *path = cli_v1_path("sandboxes", id);
+
+        if (cli_v1(cli, method, xasprintf("%s%s", path, query), NULL, &json, err) < 0)
             return NULL;
         return json ? json : json_object();
     }
@@ -256,7 +260,7 @@ static int run_show(struct cli *cli, int argc, char **argv)
         return rc;
     if (count != 1)
         return cli_usage(&cli_show_command, "needs one sandbox");
-    if (cli_connect(cli, &err) < 0 || !(json = get_one(cli, "GET", operands[0], &err)))
+    if (cli_connect(cli, &err) < 0 || !(json = get_one(cli, "GET", operands[0], "", &err)))
         return cli_fail(&err);
     if (cli->json)
         cli_print_json(json);
@@ -272,9 +276,15 @@ static int run_rm(struct cli *cli, int argc, char **argv)
 {
     auto_json json_t *removed = json_array();
     struct error err = {0};
+    bool force = false;
+    const struct cli_option table[] = {
+        {"force", 'f', CLI_FLAG, &force, NULL, "forget it when its machine cannot be reached"},
+        {.name = NULL},
+    };
     char **operands;
     int count, status = CLI_OK;
-    int rc = cli_args(cli, &cli_rm_command, NULL, CLI_ARGS_ANYWHERE, argc, argv, &operands, &count);
+    int rc =
+        cli_args(cli, &cli_rm_command, table, CLI_ARGS_ANYWHERE, argc, argv, &operands, &count);
 
     if (rc != CLI_ARGS_RUN)
         return rc;
@@ -283,12 +293,14 @@ static int run_rm(struct cli *cli, int argc, char **argv)
     if (cli_connect(cli, &err) < 0)
         return cli_fail(&err);
     for (int i = 0; i < count; i++) {
-        auto_json json_t *json = get_one(cli, "DELETE", operands[i], &err);
+        auto_json json_t *json =
+            get_one(cli, "DELETE", operands[i], force ? "?force=true" : "", &err);
 
         if (!json) {
             status = cli_fail(&err);
             continue;
         }
+        cli_v1_warn_forgotten(operands[i], json);
         (void)json_array_append_new(removed, json_str(str_of(operands[i])));
         if (!cli->json)
             printf("%s\n", operands[i]);
@@ -298,5 +310,9 @@ static int run_rm(struct cli *cli, int argc, char **argv)
     return status;
 }
 
-const struct cli_command cli_rm_command = {"rm", "[OPTION...] SANDBOX...",
-                                           "Remove sandboxes, with everything in them.", run_rm};
+const struct cli_command cli_rm_command = {
+    "rm", "[OPTION...] SANDBOX...",
+    "Remove sandboxes, with everything in them.\n"
+    "One whose provider is gone, or does not answer, stays in the list until it is removed with\n"
+    "--force; whatever it was there is then left alone.",
+    run_rm};

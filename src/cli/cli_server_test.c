@@ -20,6 +20,7 @@
 #include "json/json_shape.h"
 
 #define ID            "i0123456789abcdefghi"
+#define BOX           "sbx_0123456789abcdefghij"
 #define ARG(s)        (char *)(uintptr_t)(s)
 #define RUN(out, ...) cli_test_run((char *[]){ARG("quicksand"), __VA_ARGS__, NULL}, out)
 
@@ -96,6 +97,76 @@ static void on_create(struct http_exchange *ex, struct str body, void *arg)
     json_reply(ex, 201, "{\"sandboxID\":\"" ID "\",\"envdAccessToken\":\"tok\"}");
 }
 
+/* ---- the runtime ---- */
+
+static void add_record(const char *text)
+{
+    (void)http_write(seen.stream, text, strlen(text));
+}
+
+static void finish_records(void)
+{
+    add_record(seen.end);
+    http_end(seen.stream);
+}
+
+static void on_execute(struct http_exchange *ex, struct str body, void *arg)
+{
+    (void)arg;
+    (void)buf_add_str(&seen.start_body, body);
+    seen.stream = ex;
+    http_begin(ex, 200, NULL, 0, -1);
+    add_record("{\"process_id\":\"exe_1\",\"type\":\"started\"}\n{\"type\":\"stdout\",\"da");
+    add_record("ta\":\"aGVs\"}\n{\"type\":\"heartbeat\"}\n");
+    add_record("{\"data\":\"bG8K\",\"type\":\"stdout\"}\n");
+    if (!seen.wait_for_stdin && !seen.hang)
+        finish_records();
+}
+
+static void on_execute_input(struct http_exchange *ex, struct str body, void *arg)
+{
+    auto_json json_t *json = NULL;
+    struct error err = {0};
+    struct str data;
+
+    (void)arg;
+    CHECK_INT(json_parse(body, &json, &err), 0);
+    data = json_get_str(json, "data_base64");
+    CHECK(!data.p || base64_decode(data, &seen.input));
+    http_reply(ex, 204, NULL, 0, STR_NONE);
+    if (json_is_true(json_object_get(json, "close"))) {
+        seen.closes++;
+        if (seen.wait_for_stdin)
+            finish_records();
+    }
+}
+
+static void on_up(struct http_exchange *ex, struct str body, void *arg)
+{
+    (void)arg;
+    seen.creates++;
+    (void)buf_add_str(&seen.create_body, body);
+    json_reply(ex, 201, "{\"id\":\"" BOX "\"}");
+}
+
+static void runtime(struct http_exchange *ex)
+{
+    struct str path = http_request(ex)->path;
+
+    if (str_is(path, "/api/v1/sandboxes") && str_is(http_request(ex)->method, "POST")) {
+        http_read_all(ex, 1024 * 1024, on_up, NULL);
+    } else if (str_is(path, "/api/v1/sandboxes/" BOX "/execute")) {
+        http_read_all(ex, 1024 * 1024, on_execute, NULL);
+    } else if (str_is(path, "/api/v1/sandboxes/" BOX "/processes/exe_1/input")) {
+        http_read_all(ex, 1024 * 1024, on_execute_input, NULL);
+    } else if (str_is(path, "/api/v1/sandboxes/" BOX)) {
+        seen.kills++;
+        http_reply(ex, 204, NULL, 0, STR_NONE);
+    } else {
+        json_reply(ex, 404, "{\"error\":{\"code\":\"not_found\",\"message\":\"no such thing\"}}");
+    }
+}
+
 static void on_file_data(struct http_exchange *ex, struct str data, void *arg)
 {
     (void)ex;
@@ -157,6 +228,8 @@ static void on_request(struct http_exchange *ex, void *arg)
         agent(ex);
     } else if (!str_is(http_header(ex, "X-API-KEY"), "e2b_00")) {
         json_reply(ex, 401, "{\"code\":401,\"message\":\"Invalid API key\"}");
+    } else if (str_starts(request->path, STR("/api/v1/"))) {
+        runtime(ex);
     } else if (str_is(request->method, "POST") && str_is(request->path, "/sandboxes")) {
         http_read_all(ex, 1024 * 1024, on_create, NULL);
     } else if (str_is(request->path, "/v2/sandboxes")) {
@@ -218,37 +291,60 @@ static void set_stdin(const char *text)
     CHECK(lseek(fileno(file), 0, SEEK_SET) == 0 && dup2(fileno(file), STDIN_FILENO) == 0);
 }
 
-TEST(run_is_create_start_kill)
+TEST(run_is_up_execute_remove)
 {
     auto_buf struct buf out = {0};
 
     start_server();
-    seen.end =
-        "{\"event\":{\"end\":{\"exitCode\":7,\"exited\":true,\"status\":\"exit status 7\"}}}";
+    seen.end = "{\"type\":\"exit\",\"exit_code\":7,\"timed_out\":false,\"truncated\":false}\n";
     CHECK_INT(RUN(&out, ARG("run"), ARG("-n"), ARG("-e"), ARG("A=b=c"), ARG("--template"),
                   ARG("t1"), ARG("--"), ARG("echo"), ARG("-n"), ARG("a b")),
               7);
     CHECK_STR(buf_str(&out), "hello\n");
     CHECK_INT(seen.creates, 1);
     CHECK_INT(seen.kills, 1);
-    CHECK(strstr(seen.create_body.p, "\"templateID\":\"t1\""));
-    CHECK(strstr(seen.create_body.p, "\"A\":\"b=c\""));
-    CHECK(strstr(seen.start_body.p, "\"echo\",\"-n\",\"a b\"]"));
+    CHECK(strstr(seen.create_body.p, "\"template\":\"t1\""));
+    CHECK(strstr(seen.create_body.p, "\"idleTimeoutSeconds\":60"));
+    CHECK(strstr(seen.start_body.p, "\"A\":\"b=c\""));
+    CHECK(strstr(seen.start_body.p, "\"argv\":[\"echo\",\"-n\",\"a b\"]"));
     CHECK(strstr(seen.start_body.p, "\"stdin\":false"));
 }
 
-TEST(run_forwards_stdin)
+TEST(exec_in_the_runtime)
 {
-    auto_buf struct buf out = {0};
+    auto_buf struct buf out = {0}, late = {0}, cut = {0}, bad = {0};
+
+    start_server();
+    seen.end = "{\"type\":\"exit\",\"exit_code\":0}\n";
+    CHECK_INT(RUN(&out, ARG("exec"), ARG("-n"), ARG(BOX), ARG("a line")), 0);
+    CHECK(strstr(seen.start_body.p, "\"command\":\"a line\""));
+    seen.end = "{\"type\":\"exit\",\"exit_code\":1,\"timed_out\":true}\n";
+    CHECK_INT(RUN(&late, ARG("exec"), ARG("-n"), ARG(BOX), ARG("x")), 124);
+    /* Neither an end nor an error. */
+    seen.end = "{\"type\":\"heartbeat\"}\n";
+    CHECK_INT(RUN(&cut, ARG("exec"), ARG("-n"), ARG(BOX), ARG("x")), 1);
+    seen.end = "\n\n{\"type\":\"error\",\"error\":{\"code\":\"x\",\"message\":\"it broke\"}}\n";
+    CHECK_INT(RUN(&bad, ARG("exec"), ARG("-n"), ARG(BOX), ARG("x")), 1);
+    CHECK_INT(RUN(&bad, ARG("exec"), ARG("-n"), ARG("sbx_other"), ARG("x")), 1);
+}
+
+TEST(stdin_is_forwarded)
+{
+    auto_buf struct buf out = {0}, engine = {0};
 
     start_server();
     seen.wait_for_stdin = true;
-    seen.end = "{\"event\":{\"end\":{\"exited\":true,\"status\":\"exit status 0\"}}}";
+    seen.end = "{\"type\":\"exit\",\"exit_code\":0}\n";
     set_stdin("line one\nline two");
     CHECK_INT(RUN(&out, ARG("run"), ARG("cat")), 0);
     CHECK_STR(buf_str(&seen.input), "line one\nline two");
     CHECK_INT(seen.closes, 1);
     CHECK_INT(seen.kills, 1);
+    seen.end = "{\"event\":{\"end\":{\"exited\":true,\"status\":\"exit status 0\"}}}";
+    set_stdin(", three");
+    CHECK_INT(RUN(&engine, ARG("exec"), ARG(ID), ARG("cat")), 0);
+    CHECK_STR(buf_str(&seen.input), "line one\nline two, three");
+    CHECK_STR(buf_str(&engine), "hello\n");
 }
 
 TEST(a_signal_inside_and_a_failed_start)

@@ -177,9 +177,10 @@ static int run_show(struct cli *cli, int argc, char **argv)
 
 static int run_rm(struct cli *cli, int argc, char **argv)
 {
-    bool keep = false;
+    bool keep = false, force = false;
     const struct cli_option table[] = {
         {"keep-sandbox", 0, CLI_FLAG, &keep, NULL, "pause its sandbox instead of removing it"},
+        {"force", 'f', CLI_FLAG, &force, NULL, "forget its sandbox when it cannot be reached"},
         {.name = NULL},
     };
     char **operands;
@@ -187,7 +188,11 @@ static int run_rm(struct cli *cli, int argc, char **argv)
 
     if (rc != CLI_ARGS_RUN)
         return rc;
-    return cli_v1_remove(cli, "sessions", keep ? "?keep_sandbox=true" : NULL, operands, count);
+    return cli_v1_remove(cli, "sessions",
+                         keep    ? "?keep_sandbox=true"
+                         : force ? "?force=true"
+                                 : NULL,
+                         operands, count);
 }
 
 /* ---- send ---- */

@@ -72,9 +72,14 @@ static int run_ls(struct cli *cli, int argc, char **argv)
 static int run_rm(struct cli *cli, int argc, char **argv)
 {
     struct error err = {0};
+    bool force = false;
+    const struct cli_option table[] = {
+        {"force", 'f', CLI_FLAG, &force, NULL, "forget it when its provider cannot be reached"},
+        {.name = NULL},
+    };
     char **operands;
     int count,
-        rc = cli_args(cli, &snapshot_rm, NULL, CLI_ARGS_ANYWHERE, argc, argv, &operands, &count);
+        rc = cli_args(cli, &snapshot_rm, table, CLI_ARGS_ANYWHERE, argc, argv, &operands, &count);
 
     if (rc != CLI_ARGS_RUN)
         return rc;
@@ -82,7 +87,7 @@ static int run_rm(struct cli *cli, int argc, char **argv)
         return cli_usage(&snapshot_rm, "needs a snapshot");
     if (cli_connect(cli, &err) < 0)
         return cli_fail(&err);
-    return cli_v1_remove(cli, "snapshots", NULL, operands, count);
+    return cli_v1_remove(cli, "snapshots", force ? "?force=true" : NULL, operands, count);
 }
 
 static const struct cli_command snapshot_create = {"snapshot create", "[OPTION...] SANDBOX",

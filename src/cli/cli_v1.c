@@ -42,6 +42,13 @@ int cli_v1(struct cli *cli, const char *method, char *path_consume, const json_t
     return cli_call(&cli->server, method, path, body, out, NULL, err);
 }
 
+void cli_v1_warn_forgotten(const char *name, const json_t *answer)
+{
+    if (json_is_true(json_object_get(answer, "forgotten")))
+        (void)fprintf(stderr, "quicksand: %s: %.*s\n", name,
+                      STR_ARG(json_get_str(answer, "message")));
+}
+
 int cli_v1_remove(struct cli *cli, const char *collection, const char *query, char *const *names,
                   int count)
 {
@@ -51,12 +58,14 @@ int cli_v1_remove(struct cli *cli, const char *collection, const char *query, ch
 
     for (int i = 0; i < count; i++) {
         auto_free char *path = cli_v1_path(collection, names[i]);
+        auto_json json_t *answer = NULL;
 
-        if (cli_v1(cli, "DELETE", xasprintf("%s%s", path, query ? query : ""), NULL, NULL, &err) <
-            0) {
+        if (cli_v1(cli, "DELETE", xasprintf("%s%s", path, query ? query : ""), NULL, &answer,
+                   &err) < 0) {
             status = cli_fail(&err);
             continue;
         }
+        cli_v1_warn_forgotten(names[i], answer);
         (void)json_array_append_new(removed, json_str(str_of(names[i])));
         if (!cli->json)
             printf("%s\n", names[i]);
@@ -90,6 +99,23 @@ int cli_v1_set(json_t *object, const char *name, const char *value, struct error
 {
     if (value && json_object_set_new(object, name, json_string(value)) < 0)
         return error_set(err, ERROR_INVALID, "the %s is not UTF-8", name);
+    return 0;
+}
+
+int cli_v1_command(json_t *body, char *const *argv, int argc, struct error *err)
+{
+    json_t *words;
+
+    if (argc == 1 && strpbrk(argv[0], " \t\n")) {
+        if (json_object_set_new(body, "command", json_string(argv[0])) == 0)
+            return 0;
+        return error_set(err, ERROR_INVALID, "the command is not UTF-8");
+    }
+    words = json_array();
+    (void)json_object_set_new(body, "argv", words);
+    for (int i = 0; i < argc; i++)
+        if (json_array_append_new(words, json_string(argv[i])) < 0)
+            return error_set(err, ERROR_INVALID, "the command is not UTF-8");
     return 0;
 }
 

@@ -12,6 +12,8 @@ char *cli_v1_path_of(const char *segment, ...) __attribute__((sentinel));
 int cli_v1(struct cli *cli, const char *method, char *path_consume, const json_t *body,
            json_t **out, struct error *err);
 
+/* Tells what a forced removal could not reach; answer: of the removal, or NULL. */
+void cli_v1_warn_forgotten(const char *name, const json_t *answer);
 /* DELETE of COLLECTION/NAME (and a query, or NULL) for each; what is gone is printed. Returns the exit
  * status: failures are told and the rest goes on. */
 int cli_v1_remove(struct cli *cli, const char *collection, const char *query, char *const *names,
@@ -22,6 +24,8 @@ int cli_v1_remove(struct cli *cli, const char *collection, const char *query, ch
 int cli_v1_open(struct cli *cli, const char *path, const char *accept, uint32_t timeout_ms,
                 size_t max, struct cli_stream *stream, struct error *err);
 
+/* One operand with a blank in it is a line for the shell ("command"), all else "argv". */
+int cli_v1_command(json_t *body, char *const *argv, int argc, struct error *err);
 /* Member of a request that is being made, left out when value is NULL. -1 when it is not UTF-8. */
 int cli_v1_set(json_t *object, const char *name, const char *value, struct error *err);
 /* "NAME=VALUE", or "NAME" of our own environment, as an object of strings; NULL (and a usage

@@ -234,7 +234,7 @@ int fetch_call(struct fetch *fetch, const struct fetch_request *request, struct 
         curl_easy_setopt(line->easy, CURLOPT_WRITEFUNCTION, on_write);
         curl_easy_setopt(line->easy, CURLOPT_WRITEDATA, &call);
         curl_easy_setopt(line->easy, CURLOPT_TIMEOUT_MS,
-                         (long)(request->timeout_ms ? request->timeout_ms : FETCH_TIMEOUT_MS));
+                         (long)(fetch_within(request->timeout_ms) + 1));
         if (request->idle_ms) {
             curl_easy_setopt(line->easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
             curl_easy_setopt(line->easy, CURLOPT_LOW_SPEED_TIME,

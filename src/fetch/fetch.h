@@ -75,6 +75,11 @@ int fetch_call(struct fetch *fetch, const struct fetch_request *request, struct 
 void fetch_response_done(struct fetch_response *response);
 #define auto_response __attribute__((cleanup(fetch_response_done)))
 
+/* Whatever their own limits are: calls of this thread, and its streams until their head has come, end
+ * at this moment (monotonic, in ms) with ERROR_TIMEOUT. 0 = none. */
+void fetch_deadline_set(int64_t mono_ms);
+int64_t fetch_deadline(void);
+
 /* ---- streams ---- */
 
 struct fetch_stream;

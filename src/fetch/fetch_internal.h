@@ -37,6 +37,8 @@ int fetch_error_timeout(const struct fetch_setup *setup, const char *waiting_for
                         struct error *err);
 
 void fetch_reach_set(struct fetch_setup *setup, CURL *easy);
+/* timeout_ms (0 = the usual), or what the thread's deadline leaves of it; 0 = its time is over. */
+uint32_t fetch_within(uint32_t timeout_ms);
 
 /* Follows the lines of a head; true once the final one is complete. */
 bool fetch_head_line(int *status, const char *line, size_t len);

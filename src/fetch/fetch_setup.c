@@ -4,7 +4,31 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "fetch/fetch_internal.h"
+
+static _Thread_local int64_t deadline_ms; /* 0 = none */
+
+void fetch_deadline_set(int64_t mono_ms)
+{
+    deadline_ms = mono_ms;
+}
+
+int64_t fetch_deadline(void)
+{
+    return deadline_ms;
+}
+
+uint32_t fetch_within(uint32_t timeout_ms)
+{
+    int64_t left_ms = deadline_ms - clock_mono_ms();
+
+    if (!timeout_ms)
+        timeout_ms = FETCH_TIMEOUT_MS;
+    if (!deadline_ms || left_ms > timeout_ms)
+        return timeout_ms;
+    return left_ms > 0 ? (uint32_t)left_ms : 0;
+}
 
 static bool visible(struct str text)
 {
@@ -135,6 +159,8 @@ int fetch_setup(struct fetch_setup *setup, CURL *easy, const struct fetch_reques
          !str_starts(str_of(request->url), STR("https://"))))
         return error_set(err, ERROR_INVALID, "'%s' is not a host of an http or https URL",
                          setup->host);
+    if (!fetch_within(request->timeout_ms))
+        return fetch_error_timeout(setup, "what came before it", err);
     if (set_headers(setup, err) < 0)
         return -1;
     curl_easy_reset(easy);

@@ -90,8 +90,7 @@ static void turn(struct fetch_stream *stream, int wait_ms)
 
 static int wait_head(struct fetch_stream *stream, struct error *err)
 {
-    uint32_t timeout_ms = stream->setup.request.timeout_ms;
-    int64_t end_ms = clock_mono_ms() + (timeout_ms ? timeout_ms : FETCH_TIMEOUT_MS);
+    int64_t end_ms = clock_mono_ms() + fetch_within(stream->setup.request.timeout_ms);
 
     while (!stream->head_done && !stream->ended) {
         int64_t left_ms = end_ms - clock_mono_ms();

@@ -171,6 +171,32 @@ TEST(call_failures)
     fetch_rig_free(rig);
 }
 
+TEST(deadline_of_a_thread)
+{
+    struct fetch_rig *rig = fetch_rig_new(NULL, answer, NULL);
+    struct fetch *fetch = fetch_new();
+    struct fetch_request hang = {.method = "GET", .url = at(rig, "/hang"), .timeout_ms = 30000};
+    struct fetch_stream *stream;
+    int64_t begin_ms = clock_mono_ms();
+    struct error err;
+
+    CHECK_INT(fetch_deadline(), 0);
+    fetch_deadline_set(clock_mono_ms() + 300);
+    CHECK_INT(fails(fetch, &hang, &err), ERROR_TIMEOUT);
+    CHECK(clock_mono_ms() - begin_ms >= 290 && clock_mono_ms() - begin_ms < 5000);
+    /* Nothing is left: nothing is sent. */
+    begin_ms = clock_mono_ms();
+    CHECK_INT(fails(fetch, &hang, &err), ERROR_TIMEOUT);
+    CHECK_INT(fetch_open(fetch, &hang, &stream, &err), -1);
+    CHECK_INT(err.code, ERROR_TIMEOUT);
+    CHECK(clock_mono_ms() - begin_ms < 200);
+    fetch_deadline_set(0);
+    hang.timeout_ms = 100;
+    CHECK_INT(fails(fetch, &hang, &err), ERROR_TIMEOUT);
+    fetch_free(fetch);
+    fetch_rig_free(rig);
+}
+
 TEST(connection_is_kept)
 {
     struct fetch_rig *rig = fetch_rig_new(NULL, answer, NULL);

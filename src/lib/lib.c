@@ -209,7 +209,7 @@ int qs_kill(struct qs *qs, const char *id)
 {
     struct error err = {0};
 
-    return lib_result(agent_sandbox_kill(qs->agents, &qs->caller, str_of(id), &err), &err);
+    return lib_result(agent_sandbox_kill(qs->agents, &qs->caller, str_of(id), NULL, &err), &err);
 }
 
 int qs_url(struct qs *qs, const char *id, uint16_t port, char **out)
@@ -257,5 +257,6 @@ int qs_snapshot_remove(struct qs *qs, const char *snapshot)
 {
     struct error err = {0};
 
-    return lib_result(agent_snapshot_delete(qs->agents, &qs->caller, str_of(snapshot), &err), &err);
+    return lib_result(agent_snapshot_delete(qs->agents, &qs->caller, str_of(snapshot), NULL, &err),
+                      &err);
 }

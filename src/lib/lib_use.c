@@ -40,11 +40,13 @@ struct passing {
     void *arg;
 };
 
-static void pass_output(void *arg, bool is_err, struct str data)
+static int pass_output(void *arg, bool is_err, struct str data)
 {
     struct passing *passing = arg;
 
-    passing->fn(passing->arg, is_err ? QS_STDERR : QS_STDOUT, data.p, data.len);
+    if (data.len)
+        passing->fn(passing->arg, is_err ? QS_STDERR : QS_STDOUT, data.p, data.len);
+    return 0;
 }
 
 static int run(struct qs *qs, const char *id, const struct qs_command *command,

@@ -33,6 +33,7 @@ enum {
     EARLY_MAX = 1 << 20, /* stdout that overtook it */
     BEGIN_MS = 60000,    /* for the first line */
     INPUT_MS = 30000,    /* for stdin that nobody reads */
+    INPUT_LOOK_MS = 500, /* meanwhile: is the process still there? */
     HELPER_MS = 30000,   /* for the command that signals */
     QUIET_MS = 500,      /* silence after which the exit code is asked for */
     QUIET_MS_MAX = 16000,
@@ -88,6 +89,7 @@ struct process {
     atomic_bool cancelled;
     pthread_mutex_t write_lock;
     bool stdin_open, pty;
+    uint32_t input_ms;
     atomic_bool finished;
 
     /* the reader's own */
@@ -345,7 +347,7 @@ static int process_next(struct provider_process *base, uint32_t timeout_ms,
 static int process_input(struct provider_process *base, struct str data, struct error *err)
 {
     struct process *p = process_of(base);
-    int64_t deadline = clock_mono_ms() + INPUT_MS;
+    int64_t deadline = clock_mono_ms() + p->input_ms;
     int result = 0;
 
     (void)pthread_mutex_lock(&p->write_lock);
@@ -359,8 +361,11 @@ static int process_input(struct provider_process *base, struct str data, struct 
 
         if (n >= 0) {
             data = str_skip(data, (size_t)n);
+        } else if (errno == EAGAIN && (atomic_load(&p->finished) || atomic_load(&p->cancelled))) {
+            result =
+                error_set(err, ERROR_NOT_FOUND, "%s: the process has ended", p->stream.docker->who);
         } else if (errno == EAGAIN && left > 0) {
-            (void)poll(&pfd, 1, (int)left);
+            (void)poll(&pfd, 1, (int)(left < INPUT_LOOK_MS ? left : INPUT_LOOK_MS));
         } else if (errno == EAGAIN) {
             result = error_set(err, ERROR_TIMEOUT, "%s: the process does not read its input",
                                p->stream.docker->who);
@@ -511,6 +516,7 @@ int docker_start(struct provider *provider, const struct provider_ref *ref,
     p->user = command->user ? xstrdup(command->user) : NULL;
     p->stdin_open = command->open_stdin || command->pty;
     p->pty = command->pty;
+    p->input_ms = command->input_ms ? command->input_ms : INPUT_MS;
     p->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     (void)pthread_mutex_init(&p->write_lock, NULL);
     buf_init(&p->line, LINE_MAX);

@@ -74,8 +74,8 @@ int envd_parse(struct str text, json_t **out)
     return *out ? 0 : -1;
 }
 
-int envd_call(const struct envd_address *address, const char *method, const json_t *request,
-              json_t **out, struct error *err)
+int envd_call_within(const struct envd_address *address, const char *method, const json_t *request,
+                     uint32_t timeout_ms, json_t **out, struct error *err)
 {
     struct http_header headers[ENVD_HEADERS_MAX + 4];
     auto_response struct fetch_response response = {0};
@@ -92,7 +92,7 @@ int envd_call(const struct envd_address *address, const char *method, const json
     call.header_count = envd_headers(address, headers, 2);
     call.headers = headers;
     call.body = str_of(body);
-    call.timeout_ms = ENVD_CALL_MS;
+    call.timeout_ms = timeout_ms;
     call.response_max = ANSWER_MAX;
     if (fetch_call(address->fetch, &call, &response, err) < 0)
         return error_prefix(err, "%s", address->who);
@@ -104,6 +104,12 @@ int envd_call(const struct envd_address *address, const char *method, const json
         return error_set(err, ERROR_UNAVAILABLE, "%s: %s: the answer is no JSON", address->who,
                          method);
     return 0;
+}
+
+int envd_call(const struct envd_address *address, const char *method, const json_t *request,
+              json_t **out, struct error *err)
+{
+    return envd_call_within(address, method, request, ENVD_CALL_MS, out, err);
 }
 
 int envd_health(const struct envd_address *address, struct error *err)

@@ -30,6 +30,9 @@ struct envd_address {
 /* One unary call. *out (may be NULL) is the answer's object. */
 int envd_call(const struct envd_address *address, const char *method, const json_t *request,
               json_t **out, struct error *err);
+/* The same with another limit than ENVD_CALL_MS, for what has to be waited for. */
+int envd_call_within(const struct envd_address *address, const char *method, const json_t *request,
+                     uint32_t timeout_ms, json_t **out, struct error *err);
 int envd_health(const struct envd_address *address, struct error *err);
 
 /* What came in a stream, decoded. Bytes of one event are at data[offset]. */

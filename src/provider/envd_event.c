@@ -132,6 +132,27 @@ static int add_end(struct envd_events *events, const json_t *frame)
     return 0;
 }
 
+/* Output as agents usually write it, which is most of what they send: nothing but base64 between known
+ * words. false: nothing was taken. */
+static bool add_plain(struct envd_events *events, struct str message)
+{
+    static const struct str heads[] = {STR_INIT("{\"event\":{\"data\":{\"stdout\":\""),
+                                       STR_INIT("{\"event\":{\"data\":{\"stderr\":\"")};
+    struct str tail = STR("\"}}}");
+    size_t head = heads[0].len, before = events->data.len;
+    bool is_err = str_starts(message, heads[1]);
+
+    if ((!is_err && !str_starts(message, heads[0])) || !str_ends(message, tail) ||
+        message.len < head + tail.len || events->exited)
+        return false;
+    message = str_n(message.p + head, message.len - head - tail.len);
+    if (add_data(events, is_err ? PROVIDER_STDERR : PROVIDER_STDOUT, message) == 0)
+        return true;
+    events->data.len = before;
+    events->why = (struct error){0};
+    return false;
+}
+
 int envd_events_add(void *arg, uint8_t flags, struct str message)
 {
     struct envd_events *events = arg;
@@ -139,6 +160,8 @@ int envd_events_add(void *arg, uint8_t flags, struct str message)
 
     if (events->ended)
         return junk(events, "more after the end");
+    if (!(flags & CONNECT_END) && add_plain(events, message))
+        return 0;
     if (envd_parse(message, &json) < 0)
         return junk(events, "a message that is no JSON");
     if (flags & CONNECT_END)

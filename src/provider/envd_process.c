@@ -2,6 +2,7 @@
  *
  * The reader alone touches the stream; the pid, which the calls need, is known before anybody else
  * can see the process. An agent that lives says so every KEEPALIVE_S seconds. */
+#include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -38,6 +39,7 @@ struct process {
     struct envd_events events;
     int64_t pid, last_ms;
     atomic_int input;    /* enum input_kind */
+    uint32_t input_ms;   /* of one piece */
     struct error broken; /* stays, once the stream makes no sense */
     char piece[PIECE];
 };
@@ -297,6 +299,7 @@ static int begin(const struct envd_address *address, const struct opening *openi
     process->base.ops = &process_ops;
     process->base.provider_name = "";
     atomic_store(&process->input, (int)input);
+    process->input_ms = ENVD_CALL_MS;
     process->last_ms = clock_mono_ms();
     process->decoder.max = ENVD_MESSAGE_MAX;
     copy_address(&process->address, address);
@@ -329,6 +332,18 @@ static json_t *env_of(const struct provider_command *command)
     return envs;
 }
 
+/* An agent tells only by its words that the program is what could not be started. */
+static void note_program(struct error *err)
+{
+    if (err->code != ERROR_INVALID || strstr(err->message, "cwd '"))
+        return;
+    if (strcasestr(err->message, "no such file or directory") ||
+        strstr(err->message, "executable file not found"))
+        err->errnum = ENOENT;
+    else if (strcasestr(err->message, "permission denied"))
+        err->errnum = EACCES;
+}
+
 int envd_start(const struct envd_address *address, const struct provider_command *command,
                struct provider_process **out, struct error *err)
 {
@@ -353,13 +368,17 @@ int envd_start(const struct envd_address *address, const struct provider_command
                                   json_pack("{s:{s:i, s:i}}", "size", "cols",
                                             command->cols ? command->cols : 80, "rows",
                                             command->rows ? command->rows : 24));
-    if (begin(address, &opening, command->pty ? INPUT_PTY : INPUT_PIPE, out, err) == 0)
+    if (begin(address, &opening, command->pty ? INPUT_PTY : INPUT_PIPE, out, err) == 0) {
+        if (command->input_ms)
+            container_of(*out, struct process, base)->input_ms = command->input_ms;
         return 0;
+    }
     /* A program or a user that is not there is the request's fault: the sandbox is, and our key was
      * not refused. */
     if (err->code == ERROR_NOT_FOUND ||
         (err->code == ERROR_UNAUTHORIZED && strstr(err->message, "invalid username")))
         err->code = ERROR_INVALID;
+    note_program(err);
     return -1;
 }
 
@@ -386,10 +405,12 @@ static int call_with(struct process *process, const char *method, const char *me
                      json_t *value_consume, struct error *err)
 {
     auto_json json_t *message = selector(NULL, process->pid);
+    bool input = member && strcmp(member, "input") == 0;
 
     if (member)
         (void)json_object_set_new(message, member, value_consume);
-    return envd_call(&process->address, method, message, NULL, err);
+    return envd_call_within(&process->address, method, message,
+                            input ? process->input_ms : ENVD_CALL_MS, NULL, err);
 }
 
 static int send_piece(struct process *process, const char *name, struct str piece,

@@ -5,9 +5,10 @@
  * and capability before anything is sent. All calls block their thread, bounded by a deadline.
  *
  * Errors every provider maps its own to: ERROR_NOT_FOUND (no such sandbox, snapshot, file),
- * ERROR_QUOTA (429, limits; message says which), ERROR_UNAUTHORIZED (key refused),
+ * ERROR_QUOTA (429, limits; message says which; retry_after_s when told), ERROR_UNAUTHORIZED (key refused),
  * ERROR_UNAVAILABLE (connect failed, 5xx, garbage: may be tried again), ERROR_TIMEOUT,
- * ERROR_CONFLICT (state), ERROR_INVALID (the request was refused as wrong). */
+ * ERROR_CONFLICT (state), ERROR_INVALID (the request was refused as wrong; of a command whose program is
+ * not there or may not be run, errnum is ENOENT or EACCES). */
 #pragma once
 
 #include <jansson.h>
@@ -186,6 +187,7 @@ struct provider_command {
     bool pty;
     uint16_t cols, rows;
     int64_t timeout_ms; /* its whole life, enforced also by the provider when it can; 0 = none */
+    uint32_t input_ms;  /* how long input may wait for the process to read it; 0 = the usual */
 };
 
 struct provider_process;

@@ -137,6 +137,7 @@ int fake_enter(struct provider_fake *fake, const char *op, struct error *err)
     if (failure && failure->times > 0) {
         failure->times--;
         r = error_set(err, failure->code, "%s", failure->message);
+        err->retry_after_s = fake->retry_after_s;
     }
     (void)pthread_mutex_unlock(&fake->lock);
     if (pause.tv_sec || pause.tv_nsec)

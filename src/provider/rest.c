@@ -5,7 +5,7 @@
 #include "base/cleanup.h"
 #include "json/json_shape.h"
 
-enum { QUOTED_MAX = 160 };
+enum { QUOTED_MAX = 160, RETRY_AFTER_MAX_S = 3600 };
 
 static bool unreserved(char c)
 {
@@ -97,8 +97,8 @@ static void quote(struct str body, char out[QUOTED_MAX + 1])
     out[n] = '\0';
 }
 
-int rest_refused(const char *who, const char *method, int status, int64_t retry_after_s,
-                 struct str body, struct error *err)
+static int refused(const char *who, const char *method, int status, int64_t retry_after_s,
+                   struct str body, struct error *err)
 {
     char quoted[QUOTED_MAX + 1];
     enum error_code code = code_of(status);
@@ -116,6 +116,16 @@ int rest_refused(const char *who, const char *method, int status, int64_t retry_
         return error_set(err, code, "%s: refuses our key (status %d): %s", who, status, quoted);
     return error_set(err, code, "%s: %s answered %d: %s", who, method, status,
                      quoted[0] ? quoted : "without a reason");
+}
+
+int rest_refused(const char *who, const char *method, int status, int64_t retry_after_s,
+                 struct str body, struct error *err)
+{
+    (void)refused(who, method, status, retry_after_s, body, err);
+    if (retry_after_s > 0 && (err->code == ERROR_QUOTA || err->code == ERROR_UNAVAILABLE))
+        err->retry_after_s =
+            (int)(retry_after_s < RETRY_AFTER_MAX_S ? retry_after_s : RETRY_AFTER_MAX_S);
+    return -1;
 }
 
 int rest_call(const struct rest *rest, const struct rest_request *request, json_t **out,

@@ -37,7 +37,8 @@ struct rest_request {
  * JSON (ERROR_UNAVAILABLE). */
 int rest_call(const struct rest *rest, const struct rest_request *request, json_t **out,
               struct error *err);
-/* The error of an answer that was read elsewhere. Always -1. */
+/* The error of an answer that was read elsewhere; of one that may be repeated with retry_after_s (at
+ * most an hour). Always -1. */
 int rest_refused(const char *who, const char *method, int status, int64_t retry_after_s,
                  struct str body, struct error *err);
 

@@ -80,47 +80,46 @@ describe('sandboxes', () => {
     assert.equal((await json('show', id)).state, 'killed')
   })
 
-  test('exec: exit codes, streams, input, environment, folders, time limits', async () => {
-    const id = await good('up', '-q', '-e', 'FROM_UP=1')
-    const mixed = await quicksand(['exec', id, '--', 'sh', '-c', 'echo out; echo err >&2; exit 7'])
-    assert.deepEqual([mixed.code, mixed.stdout, mixed.stderr], [7, 'out\n', 'err\n'])
-    assert.equal(await good('exec', '-e', 'A=b=c', '-e', 'OURS', '-w', '/tmp', id, '--', 'sh', '-c', 'echo $A $OURS $FROM_UP $PWD', { env: { OURS: 'passed on' } }), 'b=c passed on 1 /tmp')
-    assert.equal(await good('exec', id, 'echo a line | tr a-z A-Z'), 'A LINE')
-    const bytes = Buffer.alloc(3_000_000, 0xf5)
-    const echoed = await quicksand(['exec', id, '--', 'cat'], { input: bytes })
-    assert.ok(echoed.bytes.equals(bytes), `${echoed.bytes.length} ${echoed.stderr}`)
-    const begin = Date.now()
-    assert.equal((await quicksand(['exec', '--timeout', '1s', id, '--', 'sleep', '60'])).code, 124)
-    assert.ok(Date.now() - begin < 20_000)
-    assert.equal((await quicksand(['exec', id, '--', '/no/such/program'])).code, 127)
-    await good('rm', id)
-    const gone = await quicksand(['exec', id, '--', 'true'])
-    assert.equal(gone.code, 1)
-    assert.match(gone.stderr, /sbx_/)
-  })
-
-  test('the same on a provider that is not the engine', async () => {
-    const id = await good('up', '--provider', 'local', '-q')
-    const mixed = await quicksand(['exec', id, '--', 'sh', '-c', 'echo out; echo err >&2; exit 7'])
-    assert.deepEqual([mixed.code, mixed.stdout, mixed.stderr], [7, 'out\n', 'err\n'])
-    const bytes = Buffer.from(Array.from({ length: 100_000 }, (_, i) => i % 256))
-    const echoed = await quicksand(['exec', id, '--', 'cat'], { input: bytes })
-    assert.ok(echoed.bytes.equals(bytes), `${echoed.bytes.length} ${echoed.stderr}`)
-    const cut = await quicksand(['exec', id, '--', 'sh', '-c', 'head -c 5000000 /dev/zero'])
-    assert.equal(cut.code, 0)
-    assert.match(cut.stderr, /cut at 2 MiB/)
-    const late = await quicksand(['exec', '--timeout', '1', id, '--', 'sleep', '60'])
-    assert.equal(late.code, 124, late.stderr)
-    const large = await quicksand(['exec', id, '--', 'cat'], { input: Buffer.alloc(2_000_000) })
-    assert.equal(large.code, 1)
-    assert.match(large.stderr, /512 KiB/)
-    const left = await quicksand(['exec', '-n', id, '--', 'sleep', '30'], { onStart: (child) => setTimeout(() => child.kill('SIGINT'), 700) })
-    assert.equal(left.code, 130, left.stderr)
-    const refused = await quicksand(['pause', id])
-    assert.equal(refused.code, 1)
-    assert.match(refused.stderr, /pause/)
-    await good('rm', id)
-  })
+  for (const provider of ['e2b', 'local']) {
+    test(`exec on ${provider}: exit codes, streams, input, environment, folders, time limits, signals`, async () => {
+      const id = await good('up', '--provider', provider, '-q', '-e', 'FROM_UP=1')
+      const mixed = await quicksand(['exec', id, '--', 'sh', '-c', 'echo out; echo err >&2; exit 7'])
+      assert.deepEqual([mixed.code, mixed.stdout, mixed.stderr], [7, 'out\n', 'err\n'])
+      assert.equal(await good('exec', '-e', 'A=b=c', '-e', 'OURS', '-w', '/tmp', id, '--', 'sh', '-c', 'echo $A $OURS $FROM_UP $PWD', { env: { OURS: 'passed on' } }), 'b=c passed on 1 /tmp')
+      assert.equal(await good('exec', id, 'echo a line | tr a-z A-Z'), 'A LINE')
+      const bytes = Buffer.from(Array.from({ length: 3_000_000 }, (_, i) => (i * 7) % 256))
+      const echoed = await quicksand(['exec', id, '--', 'cat'], { input: bytes })
+      assert.ok(echoed.bytes.equals(bytes), `${echoed.bytes.length} ${echoed.stderr}`)
+      const begin = Date.now()
+      const late = await quicksand(['exec', '--timeout', '1s', id, '--', 'sleep', '60'])
+      assert.deepEqual([late.code, late.stderr], [124, 'quicksand: the command reached its time limit\n'])
+      assert.ok(Date.now() - begin < 20_000)
+      assert.equal((await quicksand(['exec', id, '--', '/no/such/program'])).code, 127)
+      // The first Ctrl-C asks it to end, the second kills it.
+      const asked = await quicksand(['exec', '-n', id, '--', 'sleep', '30'], { onStart: (child) => setTimeout(() => child.kill('SIGINT'), 700) })
+      assert.equal(asked.code, 143, asked.stderr)
+      const stubborn = await quicksand(['exec', '-n', id, '--', 'sh', '-c', 'trap "echo no" TERM; while :; do sleep 0.1; done'], {
+        onStart: (child, output) => {
+          setTimeout(() => child.kill('SIGINT'), 700)
+          void eventually('it heard', () => output().includes('no')).then(() => child.kill('SIGINT'))
+        },
+      })
+      assert.equal(stubborn.code, 137, stubborn.stderr)
+      // Who reads no further ends it.
+      const head = spawnSync('bash', ['-c', `set -o pipefail; ${binary} exec -n ${id} -- yes | head -1`], { env: { PATH: process.env.PATH, QUICKSAND_URL: server.url, QUICKSAND_TOKEN: server.key }, encoding: 'utf8', timeout: 20_000 })
+      assert.equal(head.stdout, 'y\n', head.stderr)
+      await eventually('yes has ended', async () => (await quicksand(['exec', id, 'pgrep -x yes'])).code === 1)
+      if (provider === 'local') {
+        const refused = await quicksand(['pause', id])
+        assert.equal(refused.code, 1)
+        assert.match(refused.stderr, /pause/)
+      }
+      await good('rm', id)
+      const gone = await quicksand(['exec', id, '--', 'true'])
+      assert.equal(gone.code, 1)
+      assert.match(gone.stderr, /sbx_/)
+    })
+  }
 
   test('ls shows the runtime’s and the engine’s, each once', async () => {
     const id = await good('up', '--key', 'k-ls', '--agent-id', 'a1', '--task-id', 't1', '-q')

@@ -1,0 +1,25 @@
+/* For tests: the runtime's API over real sockets, on a domain of its own (v1_fake.h). */
+#pragma once
+
+#include "api_v1/v1.h"
+#include "api_v1/v1_fake.h"
+#include "http/http_test_site.h"
+#include "loop/workers.h"
+
+#define KEY   "X-API-KEY: " V1_FAKE_KEY "\r\n"
+#define CLOSE "Host: x\r\nConnection: close\r\n"
+#define ONE   "/api/v1/sandboxes/" V1_FAKE_ID
+
+struct site {
+    struct http_site http;
+    struct workers *workers;
+    struct v1 *v1;
+    struct loop_job drain_job;
+    _Atomic bool idle;
+};
+
+void site_start(struct site *site, size_t threads, size_t queue_max);
+/* Sends; the answer is to be read. */
+int site_ask(const struct site *site, const char *request);
+/* Reads until the text is there (or the peer closes, which fails). */
+void site_read_until(int fd, struct buf *out, const char *text);
