@@ -27,7 +27,11 @@
 #define DEFAULT_BYTES  (16ull << 30)
 #define SMALLEST_BYTES (256ull << 20)
 
-enum { DIR_FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, DETACH_TRIES = 50 };
+enum {
+    DIR_FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
+    DETACH_TRIES = 50,
+    CLEAR_TRIES = 500
+};
 
 struct places {
     int data_fd;
@@ -286,17 +290,20 @@ void disk_close(struct disk *disk)
     free(disk);
 }
 
-/* The kernel refuses exclusive opens while a file system uses the device; 0 when it is free. Clears
- * a device that did not clear itself. */
+/* The kernel refuses exclusive opens while a file system uses the device: EBUSY. 0 when it is clear;
+ * EAGAIN when it will be as soon as whoever looks at it just now is done. udev does so with every device
+ * whenever something changes. */
 static int try_detach(const struct disk_loop *loop, const struct stat *image)
 {
     auto_close int fd = open(loop->path, O_RDONLY | O_EXCL | O_CLOEXEC);
 
     if (fd < 0)
         return errno == EBUSY ? EBUSY : 0;
-    if (disk_loop_backed_by(fd, image) && ioctl(fd, LOOP_CLR_FD, 0) < 0 && errno != ENXIO)
+    if (!disk_loop_backed_by(fd, image))
+        return 0;
+    if (ioctl(fd, LOOP_CLR_FD, 0) < 0 && errno != ENXIO)
         return errno;
-    return 0;
+    return disk_loop_backed_by(fd, image) ? EAGAIN : 0;
 }
 
 /* A process that is just getting a mount namespace of its own has a copy of every mount for some
@@ -304,11 +311,15 @@ static int try_detach(const struct disk_loop *loop, const struct stat *image)
 static int detach(const struct disk_loop *loop, const struct stat *image)
 {
     const struct timespec pause = {.tv_nsec = 10000000L};
-    int r;
+    int r = EBUSY;
 
-    for (int i = 0; (r = try_detach(loop, image)) == EBUSY && i < DETACH_TRIES; i++)
+    for (int i = 0; i < (r == EAGAIN ? CLEAR_TRIES : DETACH_TRIES); i++) {
+        r = try_detach(loop, image);
+        if (r != EBUSY && r != EAGAIN)
+            break;
         (void)nanosleep(&pause, NULL);
-    return r;
+    }
+    return r == EAGAIN ? 0 : r;
 }
 
 static int unmount_pool(const struct places *places, int image_fd, struct error *err)
