@@ -23,6 +23,8 @@ void test_fail(const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4), noreturn));
 /* Ends the test as skipped, with its reason. */
 void test_skip(const char *reason) __attribute__((noreturn));
+/* How many times longer than usual to wait for something: QUICKSAND_TEST_PATIENCE, or 1. */
+unsigned test_patience(void);
 
 #define TEST_TIMEOUT(test_name, seconds)                                         \
     static void test_##test_name(void);                                          \

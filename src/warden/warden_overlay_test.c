@@ -78,7 +78,8 @@ TEST_TIMEOUT(as_many_layers_as_there_may_be_can_be_attached, 60)
     /* Descriptors of four digits, as a warden with many boxes has them. */
     for (int fd = open("/", O_PATH | O_CLOEXEC); fd < 1000;)
         CHECK((fd = dup(fd)) >= 0);
-    for (int attached = 0; attached < 2; attached++) {
+    /* The way of this kernel, then the one that all have. */
+    for (int attached = rig_warden.boxes.attach_layers; attached < 2; attached++) {
         rig_warden.boxes.attach_layers = attached;
         id_make(spec.id);
         rig_start(&spec, &info);
