@@ -248,6 +248,8 @@ static int open_dirs(struct disk *disk, const struct places *places, bool only_t
     /* What a killed predecessor left; the data directory's lock says that there is no other. A pool
      * so full that nothing can be deleted must still open. */
     (void)disk_subvol_clear(disk, disk->temporary_fd, &ignored);
+    if (disk->image_fd >= 0)
+        disk_group_find(disk);
     return 0;
 }
 
@@ -263,6 +265,7 @@ int disk_open(const struct disk_config *config, struct disk **out, struct error 
     disk->pool_fd = disk->boxes_fd = disk->layers_fd = disk->volumes_fd = disk->temporary_fd = -1;
     disk->image_fd = disk->qgroups_fd = -1;
     (void)pthread_mutex_init(&disk->grow_lock, NULL);
+    (void)pthread_mutex_init(&disk->gone.lock, NULL);
     r = prepare(disk, &places, config->initial_bytes, err);
     if (r == 0)
         r = open_dirs(disk, &places, config->only_to_unmount, err);
@@ -287,6 +290,8 @@ void disk_close(struct disk *disk)
     close_fd(&disk->pool_fd);
     close_fd(&disk->image_fd);
     (void)pthread_mutex_destroy(&disk->grow_lock);
+    (void)pthread_mutex_destroy(&disk->gone.lock);
+    free(disk->gone.ids);
     free(disk);
 }
 

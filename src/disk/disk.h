@@ -98,3 +98,5 @@ int disk_volume_open(struct disk *disk, const char *name, int *out_dir_fd, struc
 
 /* Grows the image when little is free (no-op on a plain btrfs). Call now and then. */
 int disk_grow(struct disk *disk, struct error *err);
+/* Removes what deleted subvolumes left in the file system's own books. Call now and then. */
+void disk_sweep(struct disk *disk);

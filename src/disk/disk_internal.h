@@ -8,6 +8,13 @@
 
 #include "disk/disk.h"
 
+/* Subvolumes that are gone and whose quota groups may still be there, oldest first (disk_group.c). */
+struct disk_groups {
+    pthread_mutex_t lock;
+    uint64_t *ids;
+    size_t count, capacity;
+};
+
 struct disk {
     int pool_fd;                                       /* root of the pool */
     int boxes_fd, layers_fd, volumes_fd, temporary_fd; /* directories in it */
@@ -15,6 +22,7 @@ struct disk {
     int qgroups_fd;                                    /* /sys/fs/btrfs/<fsid>/qgroups */
     bool simple_quota;         /* extents are charged to who wrote them (disk_quota.c) */
     pthread_mutex_t grow_lock; /* one grow at a time; guards the image's size */
+    struct disk_groups gone;
 };
 
 /* disk_mkfs.c: makes a btrfs of the whole file. */
@@ -84,3 +92,9 @@ int disk_quota_used(const struct disk *disk, int subvol_fd, uint64_t *out_bytes,
 int disk_quota_unwritten(const struct disk *disk, int subvol_fd, uint64_t *out_bytes,
                          struct error *err);
 struct btrfs_qgroup_limit disk_quota_of(uint64_t limit_bytes);
+
+/* disk_group.c */
+/* Its group goes with one of the next sweeps. */
+void disk_group_add(struct disk *disk, uint64_t subvolume);
+/* All groups without a subvolume. Only while none is being made. */
+void disk_group_find(struct disk *disk);

@@ -37,6 +37,7 @@ struct run {
     int64_t restart_at_ms; /* 0 = the server runs */
     int64_t started_at_ms;
     int64_t restart_wait_ms;
+    int64_t sweep_at_ms;
     int64_t process_at_ms; /* last start of the agent outside of sandboxes */
     int exit_status;
 };
@@ -141,6 +142,10 @@ static void on_tick(struct run *run)
     start_process_agent(run);
     if (disk_grow(run->warden->boxes.disk, &err) < 0)
         log_error("warden", "%s", err.message);
+    if (now >= run->sweep_at_ms) {
+        run->sweep_at_ms = now + GROW_CHECK_MS;
+        disk_sweep(run->warden->boxes.disk);
+    }
 }
 
 static int wait_ms(const struct run *run)
