@@ -15,6 +15,7 @@ vm=$PWD/build/vm
 mirror=${QUICKSAND_VM_MIRROR:-http://deb.debian.org}
 ubuntu=${QUICKSAND_VM_UBUNTU:-http://archive.ubuntu.com/ubuntu}
 keys=/usr/share/keyrings
+ubuntu_keys=${QUICKSAND_VM_UBUNTU_KEYS:-$keys/ubuntu-archive-keyring.gpg}
 
 packages=(systemd-sysv udev dbus kmod initramfs-tools iproute2 procps util-linux e2fsprogs btrfs-progs xfsprogs nftables
     ca-certificates curl jq git openssl busybox-static python3 strace mmdebstrap
@@ -45,10 +46,10 @@ jammy | noble)
     sources()
     {
         local part
-        [ -e "$keys/ubuntu-archive-keyring.gpg" ] ||
-            { echo "image.sh: Ubuntu's keys are missing: apt-get install ubuntu-archive-keyring" >&2; return 1; }
+        [ -e "$ubuntu_keys" ] ||
+            { echo "image.sh: no keys of Ubuntu's archive at '$ubuntu_keys' (its package ubuntu-keyring): QUICKSAND_VM_UBUNTU_KEYS" >&2; return 1; }
         for part in "" -updates -security; do
-            echo "deb [signed-by=$keys/ubuntu-archive-keyring.gpg] $ubuntu $kernel$part main"
+            echo "deb [signed-by=$ubuntu_keys] $ubuntu $kernel$part main"
         done
     }
     ;;

@@ -39,15 +39,6 @@ tests/compat/install.sh
 base=${QUICKSAND_BASE_LAYER:-$PWD/build/base/rootfs}
 [ -d "$base" ] || tools/make_base_template.sh "$PWD/build/base"
 
-wants()
-{
-    local name
-    for name in "${sets[@]}"; do
-        [ "${name%%/*}" = "$1" ] && return 0
-    done
-    return 1
-}
-
 work=$(mktemp -d "$vm/run-XXXXXX")
 qemu=
 cleanup()
@@ -79,14 +70,18 @@ make_base_image()
 # The tree as it is here, with what was built, at the same path inside.
 make_payload()
 {
-    local tree=$work/payload/tree name targets=()
+    local tree=$work/payload/tree name chosen=() targets=()
     mkdir -p "$tree/build/host"
     git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$tree"
     cp -a build/quicksand build/envd build/npm "$tree/build/"
-    if wants unit; then
-        for name in "${units[@]}" $(printf '%s\n' "${sets[@]}" | sed -n 's/^unit\///p'); do
-            targets+=("src/$name/${name}_test")
-        done
+    for name in "${sets[@]}"; do
+        case $name in
+        unit) chosen+=("${units[@]}") ;;
+        unit/*) chosen+=("${name#*/}") ;;
+        esac
+    done
+    if [ ${#chosen[@]} -gt 0 ]; then
+        readarray -t targets < <(printf '%s\n' "${chosen[@]}" | sort -u | sed 's:.*:src/&/&_test:')
         ninja -C build/host --quiet "${targets[@]}" src/warden/test_agent
         (cd build/host && cp --parents "${targets[@]}" src/warden/test_agent "$tree/build/host/")
     fi

@@ -18,6 +18,13 @@ const instance = () => fs.readFileSync(`${server.data}/instance`, 'utf8').trim()
 const folder = (id) => `/sys/fs/cgroup/quicksand-${instance()}/${id}`
 const knob = (id, name) => fs.readFileSync(`${folder(id)}/${name}`, 'utf8').trim()
 
+test('the server may have as many files open as the host allows', () => {
+  for (const pid of [server.child.pid, server.servingPid]) {
+    const [, soft, hard] = /^Max open files +(\d+) +(\d+)/m.exec(fs.readFileSync(`/proc/${pid}/limits`, 'utf8'))
+    assert.equal(soft, String(Math.min(Number(hard), 1 << 20)))
+  }
+})
+
 describe('life', () => {
   test('create and a command', async () => {
     sandbox = await make({ envs: { GIVEN: 'yes' } })
