@@ -111,6 +111,28 @@ static int link_base_layer(struct warden *warden, struct error *err)
     return 0;
 }
 
+static int probe(struct boxes *boxes, struct error *err)
+{
+    bool base = faccessat(boxes->layers_fd, "base", F_OK, 0) == 0;
+
+    return box_overlay_probe(&(struct box_probe){.layers_fd = boxes->layers_fd,
+                                                 .layer = base ? "base" : ".",
+                                                 .other_fd = boxes->run_fd},
+                             &boxes->attach_layers, err);
+}
+
+int warden_probe(const char *layers_dir, struct error *err)
+{
+    auto_close int layers = open(layers_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    auto_close int other = open("/etc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    bool attach;
+
+    if (layers < 0 || other < 0)
+        return error_set_errno(err, errno, "open '%s'", layers < 0 ? layers_dir : "/etc");
+    return box_overlay_probe(
+        &(struct box_probe){.layers_fd = layers, .layer = ".", .other_fd = other}, &attach, err);
+}
+
 /* The agent's program in a sealed memfd: nothing inside a sandbox can change it through
  * /proc/PID/exe, and all sandboxes share its pages. */
 static int load_agent(struct warden *warden, struct error *err)
@@ -253,7 +275,7 @@ int warden_open_host(struct warden *warden, struct error *err)
         make_folders(warden, data_fd, err) < 0 || link_base_layer(warden, err) < 0)
         return -1;
     /* Before there is anything on the host that would have to go again. */
-    if (!warden->going_down && box_overlay_probe(boxes, err) < 0)
+    if (!warden->going_down && probe(boxes, err) < 0)
         return -1;
     return open_shared(warden, err);
 }
