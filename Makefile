@@ -5,6 +5,7 @@
 #   make check    format, layers, linters    make fuzz    every fuzz target, FUZZ_SECONDS each
 #   make soak     random load, SOAK_SECONDS  make format  rewrite sources in the project's format
 #   make install  programs and libquicksand beneath DESTDIR and PREFIX
+#   make vm       tests on another kernel, in an emulated machine: VM_KERNEL, VM_SETS (tests/vm/run.sh)
 #
 # QUICKSAND_LISTEN and QUICKSAND_DATA say where `make run` serves and keeps its data.
 
@@ -13,6 +14,8 @@ export QUICKSAND_DATA   ?= /var/lib/quicksand
 PREFIX       ?= /usr/local
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 300
+VM_KERNEL    ?= bookworm
+VM_SETS      ?=
 # Warnings are errors in a checkout, not for whoever builds a tarball with another compiler.
 WERROR       ?= $(if $(wildcard .git),true,false)
 MESON_FLAGS   = -Dwerror=$(WERROR)
@@ -20,7 +23,7 @@ SANITIZE      = -Db_sanitize=address,undefined -Db_lundef=false
 QUIET         = build/make.log
 
 .DEFAULT_GOAL := all
-.PHONY: all setup host envd run test bench check fuzz fuzzers asan sanitized soak format install clean
+.PHONY: all setup host envd run test bench check fuzz fuzzers asan sanitized soak vm format install clean
 
 all: host envd
 
@@ -104,6 +107,11 @@ fuzz:
 
 soak: all
 	@tests/run.sh --seconds $(SOAK_SECONDS) soak
+
+vm:
+	@tools/setup.sh vm
+	@$(MAKE) --no-print-directory all
+	@tests/vm/run.sh --kernel $(VM_KERNEL) $(VM_SETS)
 
 format:
 	@find src -name '*.[ch]' -exec clang-format -i {} +

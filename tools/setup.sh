@@ -1,7 +1,7 @@
 #!/bin/bash
-# Installs the Debian packages that Quicksand needs and that are missing: setup.sh [test] [bench]
+# Installs the Debian packages that Quicksand needs and that are missing: setup.sh [test] [bench] [vm]
 #
-# Without arguments: what building and running need. `test` and `bench` add what those targets use.
+# Without arguments: what building and running need. `test`, `bench` and `vm` add what those targets use.
 # When nothing is missing it only asks dpkg and is done in milliseconds. `--list` prints what is missing.
 set -euo pipefail
 
@@ -12,6 +12,7 @@ run=(btrfs-progs mmdebstrap nftables iproute2 ca-certificates debian-archive-key
 test=(clang libclang-rt-14-dev clang-format clang-tidy cppcheck python3 curl jq openssl chromium podman
     runc iptables containernetworking-plugins busybox-static)
 bench=(bubblewrap podman runc nginx-light wrk curl)
+vm=(qemu-system-x86 e2fsprogs)
 
 wanted=("${build[@]}" "${run[@]}")
 # The pages of the binary come from npm, once (tools/web_assets.py).
@@ -23,14 +24,15 @@ for argument; do
     case $argument in
     test) wanted+=("${test[@]}") ;;
     bench) wanted+=("${bench[@]}") ;;
+    vm) wanted+=("${vm[@]}") ;;
     --list) list_only=1 ;;
     *)
-        echo "usage: setup.sh [test] [bench] [--list]" >&2
+        echo "usage: setup.sh [test] [bench] [vm] [--list]" >&2
         exit 2
         ;;
     esac
     case $argument in
-    test | bench)
+    test | bench | vm)
         # A Node.js from elsewhere is as good as Debian's.
         command -v node >/dev/null || wanted+=(nodejs)
         command -v npm >/dev/null || wanted+=(npm)

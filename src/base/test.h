@@ -27,6 +27,8 @@ void test_error(const char *file, int line, const char *call, int result, const 
                 enum error_code want, const char *part, ...);
 /* Ends the test as skipped, with its reason. */
 void test_skip(const char *reason) __attribute__((noreturn));
+/* How many times longer than usual to wait for something: QUICKSAND_TEST_PATIENCE, or 1. */
+unsigned test_patience(void);
 
 #define TEST_TIMEOUT(test_name, seconds)                                         \
     static void test_##test_name(void);                                          \

@@ -43,8 +43,7 @@ void test_skip(const char *reason)
     exit(EXIT_SKIPPED);
 }
 
-/* QUICKSAND_TEST_PATIENCE: how many times slower than usual this machine may be. */
-static unsigned patience(void)
+unsigned test_patience(void)
 {
     const char *text = getenv("QUICKSAND_TEST_PATIENCE");
     uint64_t factor;
@@ -62,7 +61,7 @@ static int run(const struct test_case *test)
     (void)fflush(NULL);
     pid = fork();
     if (pid == 0) {
-        (void)alarm(test->timeout_s * patience());
+        (void)alarm(test->timeout_s * test_patience());
         test->fn();
         exit(0);
     }

@@ -37,11 +37,12 @@ void doctor_kernel(const struct doctor *doctor, struct doctor_result *out)
     if (sscanf(name.release, "%u.%u", &major, &minor) != 2)
         doctor_bad(out, DOCTOR_WARN, "uname -r", "unknown version '%s'", name.release);
     else if (major < 5 || (major == 5 && minor < 19))
-        doctor_bad(out, DOCTOR_FAIL, "apt-get install linux-image-amd64, then reboot",
+        doctor_bad(out, DOCTOR_FAIL,
+                   "apt-get install linux-image-amd64 (Ubuntu: linux-generic-hwe-22.04), reboot",
                    "Linux %s; 5.19 is the least (overlayfs on idmapped mounts)", name.release);
     else if (major < 6)
         doctor_bad(out, DOCTOR_WARN, "apt-get install linux-image-amd64, then reboot",
-                   "Linux %s; 6.1 or newer is better tested", name.release);
+                   "Linux %s; 6.1 is the oldest that was tried", name.release);
     else
         doctor_ok(out, "Linux %s", name.release);
 }

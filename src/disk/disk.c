@@ -29,7 +29,11 @@
 
 #define MOUNT_FLAGS (MS_NOATIME | MS_NOSUID | MS_NODEV)
 
-enum { DIR_FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, DETACH_TRIES = 50 };
+enum {
+    DIR_FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
+    DETACH_TRIES = 50,
+    CLEAR_TRIES = 500
+};
 
 struct places {
     int data_fd;
@@ -255,6 +259,8 @@ static int open_dirs(struct disk *disk, const struct places *places, bool only_t
     /* What a killed predecessor left; the data directory's lock says that there is no other. A pool
      * so full that nothing can be deleted must still open. */
     (void)disk_subvol_clear(disk, disk->temporary_fd, &ignored);
+    if (disk->image_fd >= 0)
+        disk_group_find(disk);
     return 0;
 }
 
@@ -270,6 +276,7 @@ int disk_open(const struct disk_config *config, struct disk **out, struct error 
     disk->pool_fd = disk->boxes_fd = disk->layers_fd = disk->volumes_fd = disk->temporary_fd = -1;
     disk->image_fd = disk->qgroups_fd = -1;
     (void)pthread_mutex_init(&disk->tend_lock, NULL);
+    (void)pthread_mutex_init(&disk->gone.lock, NULL);
     r = prepare(disk, &places, config->initial_bytes, err);
     if (r == 0)
         r = open_dirs(disk, &places, config->only_to_unmount, err);
@@ -294,20 +301,25 @@ void disk_close(struct disk *disk)
     close_fd(&disk->pool_fd);
     close_fd(&disk->image_fd);
     (void)pthread_mutex_destroy(&disk->tend_lock);
+    (void)pthread_mutex_destroy(&disk->gone.lock);
+    free(disk->gone.ids);
     free(disk);
 }
 
-/* The kernel refuses exclusive opens while a file system uses the device; 0 when it is free. Clears
- * a device that did not clear itself. */
+/* The kernel refuses exclusive opens while a file system uses the device: EBUSY. 0 when it is clear;
+ * EAGAIN when it will be as soon as whoever looks at it just now is done. udev does so with every device
+ * whenever something changes. */
 static int try_detach(const struct disk_loop *loop, const struct stat *image)
 {
     auto_close int fd = open(loop->path, O_RDONLY | O_EXCL | O_CLOEXEC);
 
     if (fd < 0)
         return errno == EBUSY ? EBUSY : 0;
-    if (disk_loop_backed_by(fd, image) && ioctl(fd, LOOP_CLR_FD, 0) < 0 && errno != ENXIO)
+    if (!disk_loop_backed_by(fd, image))
+        return 0;
+    if (ioctl(fd, LOOP_CLR_FD, 0) < 0 && errno != ENXIO)
         return errno;
-    return 0;
+    return disk_loop_backed_by(fd, image) ? EAGAIN : 0;
 }
 
 /* A process that is just getting a mount namespace of its own has a copy of every mount for some
@@ -315,11 +327,15 @@ static int try_detach(const struct disk_loop *loop, const struct stat *image)
 static int detach(const struct disk_loop *loop, const struct stat *image)
 {
     const struct timespec pause = {.tv_nsec = 10000000L};
-    int r;
+    int r = EBUSY;
 
-    for (int i = 0; (r = try_detach(loop, image)) == EBUSY && i < DETACH_TRIES; i++)
+    for (int i = 0; i < (r == EAGAIN ? CLEAR_TRIES : DETACH_TRIES); i++) {
+        r = try_detach(loop, image);
+        if (r != EBUSY && r != EAGAIN)
+            break;
         (void)nanosleep(&pause, NULL);
-    return r;
+    }
+    return r == EAGAIN ? 0 : r;
 }
 
 static int unmount_pool(const struct places *places, int image_fd, struct error *err)

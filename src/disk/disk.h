@@ -107,3 +107,5 @@ struct disk_space {
     bool held;                      /* the host is full, and the pool cannot grow */
 };
 int disk_space(struct disk *disk, struct disk_space *out, struct error *err);
+/* Removes what deleted subvolumes left in the file system's own books. Call now and then. */
+void disk_sweep(struct disk *disk);

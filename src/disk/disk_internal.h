@@ -8,12 +8,20 @@
 
 #include "disk/disk.h"
 
+/* Subvolumes that are gone and whose quota groups may still be there, oldest first (disk_group.c). */
+struct disk_groups {
+    pthread_mutex_t lock;
+    uint64_t *ids;
+    size_t count, capacity;
+};
+
 struct disk {
     int pool_fd;                                       /* root of the pool */
     int boxes_fd, layers_fd, volumes_fd, temporary_fd; /* directories in it */
     int image_fd;                                      /* DATA/pool.img, or -1 on a plain btrfs */
     int qgroups_fd;                                    /* /sys/fs/btrfs/<fsid>/qgroups */
-    bool simple_quota;         /* extents are charged to who wrote them (disk_quota.c) */
+    bool simple_quota; /* extents are charged to who wrote them (disk_quota.c) */
+    struct disk_groups gone;
     pthread_mutex_t tend_lock; /* guards what follows, and the sizes of image and file system */
     bool unbacked;             /* the host cannot allocate ahead: disk_back.c does nothing */
     bool settled;              /* the loop device is as large as the image */
@@ -96,7 +104,15 @@ int disk_quota_forgive(const struct disk *disk, int subvol_fd, uint64_t bytes, s
 /* Whether extents are charged to the subvolume that wrote them. */
 bool disk_quota_is_simple(int qgroups_fd);
 int disk_quota_used(const struct disk *disk, int subvol_fd, uint64_t *out_bytes, struct error *err);
-/* The part of it that is in memory only. */
+/* To its group, also when the subvolume is gone. -errno when there is no group. */
+int disk_quota_charged(const struct disk *disk, uint64_t subvolume, uint64_t *out_bytes);
+/* The part of what is used that is in memory only. */
 int disk_quota_unwritten(const struct disk *disk, int subvol_fd, uint64_t *out_bytes,
                          struct error *err);
 struct btrfs_qgroup_limit disk_quota_of(uint64_t limit_bytes);
+
+/* disk_group.c */
+/* Its group goes with one of the next sweeps. */
+void disk_group_add(struct disk *disk, uint64_t subvolume);
+/* All groups without a subvolume. Only while none is being made. */
+void disk_group_find(struct disk *disk);

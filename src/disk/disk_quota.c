@@ -88,6 +88,14 @@ static int read_number(int dir_fd, const char *path, uint64_t *out)
     return str_to_u64(str_trim(buf_str(&text)), out) ? 0 : -EINVAL;
 }
 
+int disk_quota_charged(const struct disk *disk, uint64_t subvolume, uint64_t *out_bytes)
+{
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "0_%" PRIu64 "/referenced", subvolume);
+    return read_number(disk->qgroups_fd, path, out_bytes);
+}
+
 static int read_group(const struct disk *disk, int subvol_fd, const char *field, uint64_t *out,
                       struct error *err)
 {

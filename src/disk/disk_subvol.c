@@ -120,18 +120,35 @@ static int destroy(int dir_fd, const char *name)
     return ioctl(dir_fd, BTRFS_IOC_SNAP_DESTROY_V2, &args) < 0 ? errno : 0;
 }
 
+/* 0 when there is none. */
+static uint64_t find_id(int dir_fd, const char *name)
+{
+    auto_close int fd = -1;
+    struct error ignored;
+    uint64_t id;
+
+    if (disk_subvol_open(dir_fd, name, &fd, &ignored) < 0 ||
+        disk_tree_subvolume(fd, &id, &ignored) < 0)
+        return 0;
+    return id;
+}
+
 int disk_subvol_delete(struct disk *disk, int dir_fd, const char *name, struct error *err)
 {
+    uint64_t id;
     int r;
 
     if (check_name(name, err) < 0)
         return -1;
+    id = find_id(dir_fd, name);
     r = destroy(dir_fd, name);
     if (r == ENOTEMPTY) {
         if (delete_with_nested(disk, dir_fd, name, err) < 0)
             return error_prefix(err, "delete '%s' from the pool", name);
         r = destroy(dir_fd, name);
     }
+    if (r == 0 && id)
+        disk_group_add(disk, id);
     if (r == 0 || r == ENOENT)
         return 0;
     return error_set_errno(err, r, "delete '%s' from the pool", name);

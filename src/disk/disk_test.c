@@ -2,6 +2,7 @@
  * test leaves mounted ends with its process, and the loop device with the mount. */
 #include "disk/disk.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -469,6 +470,63 @@ TEST_TIMEOUT(layers_do_not_eat_the_limit, 60)
     close_fd(&fd);
     CHECK_INT(fill("child/upper/g", 12 * MIB), 0);
     CHECK_INT(fill("child/upper/h", 12 * MIB), EDQUOT);
+    disk_close(disk);
+}
+
+static size_t group_count(const struct disk *disk)
+{
+    int fd = openat(disk->qgroups_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *groups = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+    size_t count = 0;
+
+    CHECK(groups);
+    while ((entry = readdir(groups)))
+        count += strncmp(entry->d_name, "0_", 2) == 0;
+    (void)closedir(groups);
+    return count;
+}
+
+/* Newer kernels remove them by themselves, some time after the subvolume; older ones never do. */
+static void wait_for_groups(struct disk *disk, size_t wanted)
+{
+    for (unsigned i = 0; i < 400 * test_patience() && group_count(disk) > wanted; i++) {
+        CHECK(ioctl(disk->pool_fd, BTRFS_IOC_SYNC) == 0);
+        disk_sweep(disk);
+        (void)usleep(50000);
+    }
+    CHECK_INT(group_count(disk), wanted);
+}
+
+TEST_TIMEOUT(quota_groups_go_with_their_subvolumes, 60)
+{
+    struct disk *disk;
+    size_t before;
+
+    setup();
+    disk = open_disk();
+    make_box(disk, "stays", MIB);
+    before = group_count(disk);
+    for (int i = 0; i < 8; i++) {
+        char name[16], file[32];
+        uint64_t bytes;
+
+        (void)snprintf(name, sizeof(name), "box-%d", i);
+        (void)snprintf(file, sizeof(file), "%s/upper/file", name);
+        make_box(disk, name, 8 * MIB);
+        CHECK_INT(fill(file, MIB), 0);
+        CHECK(disk_layer_prepare(disk, name, &bytes, &err) == 0);
+        CHECK(disk_layer_create(disk, name, name, &err) == 0);
+        CHECK(disk_box_delete(disk, name, &err) == 0);
+        CHECK(disk_layer_delete(disk, name, &err) == 0);
+    }
+    wait_for_groups(disk, before);
+    /* What a predecessor left that did not live to see them go. */
+    make_box(disk, "last", MIB);
+    CHECK(disk_box_delete(disk, "last", &err) == 0);
+    disk_close(disk);
+    disk = open_disk();
+    wait_for_groups(disk, before);
     disk_close(disk);
 }
 

@@ -141,6 +141,9 @@ TEST(failures_carry_the_kernels_errno_and_do_not_stop_a_batch)
     netlink_batch_init(&batch);
     rtnl_put_address(&batch, LOOPBACK, near_address, 33);
     CHECK_INT(netlink_send(&netlink, &batch), -EINVAL);
+    netlink_batch_init(&batch);
+    rtnl_put_route(&batch, &(struct rtnl_route){.via = peer_address, .index = LOOPBACK});
+    CHECK(netlink_send(&netlink, &batch) < 0);
     CHECK(netlink_reason(&netlink)[0] != '\0');
     /* The socket is in step: the next request gets its own answer. */
     CHECK(rtnl_link_find(&netlink, "lo", 0, &link) == 0);

@@ -16,6 +16,7 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "quicksand/make_base_template.h"
+#include "warden/warden.h"
 
 /* The script runs from a memfd: nothing on disk can be swapped under root's feet. */
 static int run_script(const char *out_dir, struct error *err)
@@ -65,6 +66,8 @@ int base_layer_ensure(const struct config *config, struct error *err)
         r = path_remove_tree(AT_FDCWD, made);
     if (r < 0)
         return error_set_errno(err, -r, "prepare '%s'", layers);
+    if (warden_probe(layers, err) < 0)
+        return -1;
     (void)printf("making the base template (once; a few minutes)\n");
     (void)fflush(stdout);
     if (run_script(made, err) < 0)

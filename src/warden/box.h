@@ -232,9 +232,13 @@ int box_overlay_make(const struct box_overlay *overlay, bool attached, int *out_
 /* A detached copy of a directory's mount, with ids mapped and more MOUNT_ATTR_*. */
 int box_overlay_map(int dir_fd, const char *path, int userns_fd, uint64_t attrs, int *out_tree_fd,
                     struct error *err);
-/* Finds out what this kernel can do: sets attach_layers, or says what is missing. Needs layers_fd and
- * run_fd. */
-int box_overlay_probe(struct boxes *all, struct error *err);
+struct box_probe {
+    int layers_fd;
+    const char *layer; /* a directory in it */
+    int other_fd;      /* any directory that neither holds nor lies in that one */
+};
+/* Finds out what this kernel can do: whether layers must be attached, or what is missing. */
+int box_overlay_probe(const struct box_probe *probe, bool *out_attach, struct error *err);
 
 /* ---- box_namespace.c ---- */
 

@@ -219,18 +219,18 @@ static void end_idle(pid_t pid)
         ;
 }
 
-static int try_one_way(const struct boxes *all, const char *layer, pid_t pid, bool attached,
-                       struct error *err)
+static int try_one_way(const struct box_probe *probe, pid_t pid, bool attached, struct error *err)
 {
     auto_close int userns = box_namespace_open(pid, "user", err);
     auto_close int mntns = userns < 0 ? -1 : box_namespace_open(pid, "mnt", err);
     auto_close int lower = -1, second = -1, mount_fd = -1;
     int lowers[2];
 
-    if (mntns < 0 || box_overlay_map(all->layers_fd, layer, userns, 0, &lower, err) < 0)
+    if (mntns < 0 || box_overlay_map(probe->layers_fd, probe->layer, userns, 0, &lower, err) < 0)
         return -1;
-    /* Without an upper directory there have to be two layers: any other directory will do. */
-    second = sys_open_tree(all->run_fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+    /* Without an upper directory there have to be two layers. */
+    second =
+        sys_open_tree(probe->other_fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
     if (second < 0)
         return error_set_errno(err, errno, "clone a mount");
     lowers[0] = lower;
@@ -245,9 +245,8 @@ static int try_one_way(const struct boxes *all, const char *layer, pid_t pid, bo
                             attached, &mount_fd, err);
 }
 
-int box_overlay_probe(struct boxes *all, struct error *err)
+int box_overlay_probe(const struct box_probe *probe, bool *out_attach, struct error *err)
 {
-    const char *layer = faccessat(all->layers_fd, "base", F_OK, 0) == 0 ? "base" : ".";
     struct error first;
     struct utsname name;
     pid_t pid;
@@ -257,9 +256,9 @@ int box_overlay_probe(struct boxes *all, struct error *err)
         return -1;
     r = box_namespace_map(pid, BOX_UID_FIRST, err);
     if (r == 0) {
-        all->attach_layers = try_one_way(all, layer, pid, false, &first) < 0;
-        if (all->attach_layers)
-            r = try_one_way(all, layer, pid, true, err);
+        *out_attach = try_one_way(probe, pid, false, &first) < 0;
+        if (*out_attach)
+            r = try_one_way(probe, pid, true, err);
     }
     end_idle(pid);
     if (r == 0)

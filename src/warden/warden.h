@@ -42,6 +42,9 @@ struct warden_config {
     bool process_provider;    /* also an agent for plain processes on this host */
 };
 
+/* Can sandboxes be made on this host, from a layer in that directory? What is missing is in *err. For
+ * whoever is about to spend minutes on making one; warden_run() asks too. */
+int warden_probe(const char *layers_dir, struct error *err);
 /* Runs until SIGTERM or SIGINT. Returns the exit status. */
 int warden_run(const struct warden_config *config);
 /* Ends every sandbox of a data directory no server uses, and removes every trace on the host (mounts,

@@ -11,11 +11,12 @@
 enum {
     REPEAT_MS = 60000, /* the same failure is told again */
     SPARE_MS = 10000,
+    SWEEP_MS = 2000,
 };
 
 struct told {
     bool held;
-    int64_t failed_at_ms, spare_at_ms;
+    int64_t failed_at_ms, spare_at_ms, sweep_at_ms;
     char failure[sizeof(((struct error *)0)->message)];
 };
 
@@ -54,6 +55,10 @@ static void tend(struct warden *warden, struct told *told)
 
     if (disk_tend(warden->boxes.disk, &err) < 0)
         tell_failure(told, &err);
+    if (clock_mono_ms() >= told->sweep_at_ms) {
+        disk_sweep(warden->boxes.disk);
+        told->sweep_at_ms = clock_mono_ms() + SWEEP_MS;
+    }
     if (disk_space(warden->boxes.disk, &space, &err) < 0)
         return;
     tell_held(told, &space, warden->config->data_dir);

@@ -21,6 +21,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -32,7 +33,7 @@
 #include "base/path.h"
 #include "disk/disk.h"
 
-enum { LOCK_WAIT_MS = 5000, PORT_WAIT_MS = 1000, AGENT_SIZE_MAX = 64 << 20 };
+enum { LOCK_WAIT_MS = 5000, PORT_WAIT_MS = 1000, AGENT_SIZE_MAX = 64 << 20, FILES_MAX = 1 << 20 };
 
 /* A warden that was just killed may take a moment to disappear, with its server. */
 static int take_lock(struct warden *warden, int data_fd, struct error *err)
@@ -108,6 +109,28 @@ static int link_base_layer(struct warden *warden, struct error *err)
     if (symlinkat(base, warden->boxes.layers_fd, "base") < 0)
         return error_set_errno(err, errno, "use '%s' as the base layer", base);
     return 0;
+}
+
+static int probe(struct boxes *boxes, struct error *err)
+{
+    bool base = faccessat(boxes->layers_fd, "base", F_OK, 0) == 0;
+
+    return box_overlay_probe(&(struct box_probe){.layers_fd = boxes->layers_fd,
+                                                 .layer = base ? "base" : ".",
+                                                 .other_fd = boxes->run_fd},
+                             &boxes->attach_layers, err);
+}
+
+int warden_probe(const char *layers_dir, struct error *err)
+{
+    auto_close int layers = open(layers_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    auto_close int other = open("/etc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    bool attach;
+
+    if (layers < 0 || other < 0)
+        return error_set_errno(err, errno, "open '%s'", layers < 0 ? layers_dir : "/etc");
+    return box_overlay_probe(
+        &(struct box_probe){.layers_fd = layers, .layer = ".", .other_fd = other}, &attach, err);
 }
 
 /* The agent's program in a sealed memfd: nothing inside a sandbox can change it through
@@ -198,6 +221,19 @@ static int open_shared(struct warden *warden, struct error *err)
     return boxes_recover(boxes, err);
 }
 
+/* Two descriptors for each box here, and one for each connection in the server, which inherits this. What
+ * hosts give a program at first is 1024, but they allow more. */
+static void raise_file_limit(void)
+{
+    struct rlimit files;
+
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+        return;
+    files.rlim_cur = files.rlim_max < FILES_MAX ? files.rlim_max : FILES_MAX;
+    if (setrlimit(RLIMIT_NOFILE, &files) < 0)
+        log_warn("warden", "cannot raise the limit of open files: errno %d; ignoring", errno);
+}
+
 /* Waits are measured with the clock that nobody sets. */
 static void init_lock(struct boxes *boxes)
 {
@@ -222,6 +258,7 @@ int warden_open_host(struct warden *warden, struct error *err)
     boxes->seccomp_fd = boxes->exit_epoll_fd = warden->lock_fd = -1;
     init_lock(boxes);
     map_init(&boxes->table);
+    raise_file_limit();
     if (r < 0)
         return error_set_errno(err, -r, "make the data directory '%s'", data);
     data_fd = open(data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -238,7 +275,7 @@ int warden_open_host(struct warden *warden, struct error *err)
         make_folders(warden, data_fd, err) < 0 || link_base_layer(warden, err) < 0)
         return -1;
     /* Before there is anything on the host that would have to go again. */
-    if (!warden->going_down && box_overlay_probe(boxes, err) < 0)
+    if (!warden->going_down && probe(boxes, err) < 0)
         return -1;
     return open_shared(warden, err);
 }

@@ -130,7 +130,7 @@ TEST_TIMEOUT(a_dead_box_can_be_started_from_its_files, 60)
     rig_start(&spec, &info);
     RIG_CHECK_ASK("ok", spec.id, "put /f text");
     CHECK(kill(info.pid, SIGKILL) == 0);
-    CHECK_INT(poll(&poll_fd, 1, 5000), 1);
+    CHECK_INT(poll(&poll_fd, 1, 5000 * (int)test_patience()), 1);
     CHECK(boxes_exited(&rig_warden.boxes, info.slot, &event));
     CHECK(boxes_in_state(&rig_warden.boxes, spec.id, BOX_DEAD));
     spec.keep_disk = true;
@@ -359,7 +359,7 @@ TEST_TIMEOUT(a_frozen_box_stands_still_and_goes_on, 60)
     rig_start(&spec, &info);
     RIG_CHECK_ASK("ok", spec.id, "spinner");
     RIG_CHECK_ASK("ok", spec.id, "eater 8");
-    (void)usleep(200000);
+    (void)usleep(200000 * test_patience());
     CHECK_INT(box_freeze(&rig_warden.boxes, spec.id, true, &err), 0);
     CHECK_INT(box_usage(&rig_warden.boxes, spec.id, &before, &err), 0);
     CHECK(before.frozen && before.pids == 3 && before.cpu_us > 10000);

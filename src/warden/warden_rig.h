@@ -31,5 +31,5 @@ void rig_snapshot(const char *id, const char *layer, struct layer_info *out);
  * the next call of the thread. */
 const char *rig_ask_for(const char *id, int timeout_ms, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-#define rig_ask(id, ...)             rig_ask_for(id, 20000, __VA_ARGS__)
+#define rig_ask(id, ...)             rig_ask_for(id, 20000 * (int)test_patience(), __VA_ARGS__)
 #define RIG_CHECK_ASK(want, id, ...) CHECK_STR(str_of(rig_ask(id, __VA_ARGS__)), want)

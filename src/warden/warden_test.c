@@ -4,6 +4,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,6 +32,19 @@ TEST_TIMEOUT(box_starts_and_leaves_nothing, 60)
     }
     CHECK_INT(rig_descriptors(), before);
     rig_check_nothing_left();
+    rig_close();
+}
+
+TEST_TIMEOUT(as_many_files_as_the_host_allows_may_be_open, 60)
+{
+    struct rlimit files;
+
+    CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_max > 256);
+    files.rlim_cur = 256;
+    CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
+    rig_open();
+    CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
+    CHECK(files.rlim_cur == files.rlim_max || files.rlim_cur == 1 << 20);
     rig_close();
 }
 
@@ -141,7 +155,7 @@ TEST_TIMEOUT(exits_are_reported_once, 60)
     {
         struct pollfd poll_fd = {.fd = rig_warden.boxes.exit_epoll_fd, .events = POLLIN};
 
-        CHECK_INT(poll(&poll_fd, 1, 5000), 1);
+        CHECK_INT(poll(&poll_fd, 1, 5000 * (int)test_patience()), 1);
     }
     CHECK(boxes_exited(&rig_warden.boxes, info.slot, &event));
     CHECK_STR(str_of(event.id), spec.id);
@@ -156,7 +170,7 @@ static void check_end(const struct box_info *info, enum box_end end)
     struct pollfd poll_fd = {.fd = rig_warden.boxes.exit_epoll_fd, .events = POLLIN};
     struct engine_event event;
 
-    CHECK_INT(poll(&poll_fd, 1, 5000), 1);
+    CHECK_INT(poll(&poll_fd, 1, 5000 * (int)test_patience()), 1);
     CHECK(boxes_exited(&rig_warden.boxes, info->slot, &event));
     CHECK_INT(event.end, end);
     rig_kill(info->id);

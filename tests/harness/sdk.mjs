@@ -1,7 +1,7 @@
 // The published SDK, bound to a server under test.
 import { createRequire } from 'node:module'
 import path from 'node:path'
-import { repository } from './server.mjs'
+import { patience, repository } from './server.mjs'
 
 // Those of the given SDK versions that SDK_VERSION allows: that one, or all of them when it is not set.
 export const only = (list) => list.filter((version) => !process.env.SDK_VERSION || version === process.env.SDK_VERSION)
@@ -17,12 +17,15 @@ export async function loadSdk(server, version = 'latest') {
   return require('e2b')
 }
 
+// A command's time limit on a slow machine: the SDK's own is a minute, 0 is none.
+const patiently = ({ timeoutMs = 60_000, ...options }) => ({ ...options, timeoutMs: timeoutMs * patience })
+
 // Runs Python inside a sandbox and gives the value of its last `result = …`; for probing from within.
 export async function python(sandbox, code, options = {}) {
   const source = `import json, os, sys\nresult = None\n${code}\nprint("\\n@@" + json.dumps(result))\n`
   const script = `/tmp/probe-${Math.random().toString(36).slice(2)}.py`
   await sandbox.files.write(script, source)
-  const run = await sandbox.commands.run(`python3 ${script}`, options).catch((error) => error)
+  const run = await sandbox.commands.run(`python3 ${script}`, patiently(options)).catch((error) => error)
   const line = /^@@(.*)$/m.exec(run.stdout ?? '')
   if (!line) throw new Error(`probe failed: ${run.message ?? ''} exit ${run.exitCode}\n${run.stdout}\n${run.stderr}`)
   return JSON.parse(line[1])
@@ -31,7 +34,7 @@ export async function python(sandbox, code, options = {}) {
 // Like commands.run, but a non-zero exit code is a result and not an exception.
 export async function shell(sandbox, command, options = {}) {
   try {
-    return await sandbox.commands.run(command, options)
+    return await sandbox.commands.run(command, patiently(options))
   } catch (error) {
     if (error.exitCode === undefined) throw error
     return { exitCode: error.exitCode, stdout: error.stdout, stderr: error.stderr, error: error.error }

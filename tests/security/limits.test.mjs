@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { eventually, startServer } from '../harness/server.mjs'
+import { eventually, patience, startServer } from '../harness/server.mjs'
 import { loadSdk, python, shell } from '../harness/sdk.mjs'
 
 let server, sdk, neighbour
@@ -16,7 +16,7 @@ after(() => server.destroy())
 async function assertNeighbourWell() {
   const began = Date.now()
   assert.equal((await neighbour.commands.run('echo fine')).stdout, 'fine\n')
-  assert.ok(Date.now() - began < 5000, `the neighbour took ${Date.now() - began} ms`)
+  assert.ok(Date.now() - began < 5000 * patience, `the neighbour took ${Date.now() - began} ms`)
   assert.ok(server.alive(), server.tail())
   assert.ok((await server.api('GET', '/health')).status < 300)
 }
@@ -52,7 +52,7 @@ test('fork bomb', async () => {
   await bomb.kill().catch(() => {})
   const began = Date.now()
   await sandbox.kill()
-  assert.ok(Date.now() - began < 10_000, `kill took ${Date.now() - began} ms`)
+  assert.ok(Date.now() - began < 10_000 * patience, `kill took ${Date.now() - began} ms`)
   await assertEnded(sandbox, 'killed')
   await assertNeighbourWell()
 })
@@ -115,11 +115,11 @@ test('disk filling ends with an error, and what was written can be removed again
 })
 
 test('many small files and deep directories', async () => {
-  const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 120_000 })
+  const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 600_000 })
   await shell(sandbox, 'mkdir many && cd many && for i in $(seq 1 200); do mkdir -p d$i && (cd d$i && seq 1 100 | xargs touch); done; p=.; for i in $(seq 1 200); do p=$p/x; done; mkdir -p $p', { timeoutMs: 100_000 })
   const began = Date.now()
   await sandbox.kill()
-  assert.ok(Date.now() - began < 5000, `kill took ${Date.now() - began} ms`)
+  assert.ok(Date.now() - began < 5000 * patience, `kill took ${Date.now() - began} ms`)
 })
 
 test('CPU: a busy sandbox does not take more than its share from the server', async () => {
@@ -128,7 +128,7 @@ test('CPU: a busy sandbox does not take more than its share from the server', as
   await sleep(1000)
   const began = Date.now()
   await assertNeighbourWell()
-  assert.ok(Date.now() - began < 3000)
+  assert.ok(Date.now() - began < 3000 * patience)
   await sandbox.kill()
 })
 
@@ -142,7 +142,7 @@ for s in range(1, 65):
 time.sleep(1000)"`, { background: true, timeoutMs: 0 })
   const began = Date.now()
   await sandbox.kill()
-  assert.ok(Date.now() - began < 3000)
+  assert.ok(Date.now() - began < 3000 * patience)
   assert.equal((await server.api('GET', `/sandboxes/${sandbox.sandboxId}`)).status, 404)
 })
 
