@@ -237,6 +237,21 @@ static int push_tries(struct live_session *live, const struct session_place *pla
     }
 }
 
+char *session_git_token(struct live_session *live)
+{
+    auto_arena struct arena arena = {0};
+    struct str profile;
+    char *token;
+
+    (void)pthread_mutex_lock(&live->lock);
+    token = live->git_token[0] ? xstrdup(live->git_token) : NULL;
+    profile = arena_str(&arena, live->row.profile);
+    (void)pthread_mutex_unlock(&live->lock);
+    if (!token)
+        token = agent_profile_git_token(live->agents, &live->caller, profile);
+    return token ? token : xstrdup("");
+}
+
 int session_push(struct live_session *live, const struct agent_push *push, struct arena *arena,
                  struct agent_pushed *out, struct error *err)
 {
@@ -247,10 +262,10 @@ int session_push(struct live_session *live, const struct agent_push *push, struc
     struct str rest;
     int r;
 
+    token = push->token.len ? str_dup(push->token) : session_git_token(live);
     (void)pthread_mutex_lock(&live->lock);
     place.sandbox_id = arena_str(arena, live->row.sandbox_id);
     words.dir = arena_str(arena, live->row.workdir);
-    token = push->token.len ? str_dup(push->token) : xstrdup(live->git_token);
     words.branch = push->branch.len ? push->branch : arena_str(arena, live->row.branch);
     if (words.branch.len == 0)
         words.branch = str_of(live->row.task_id.len

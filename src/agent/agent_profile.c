@@ -64,17 +64,24 @@ static int first_fault(const json_t *faults, struct error *err)
 }
 
 /* References to the server's environment and files are the operator's only. */
+static void refuse_reference(struct profile_check *check, const char *path, struct str secret)
+{
+    if (str_starts(secret, STR("env:")) || str_starts(secret, STR("file:")))
+        profile_fault(check, path,
+                      "env: and file: references are only for the server's configuration file");
+}
+
 static void refuse_references(const json_t *record, json_t *faults)
 {
     const json_t *config = json_object_get(record, "config");
     const char *prefix = json_is_object(config) ? "config." : "";
     struct profile_check check = {.faults = faults, .prefix = prefix};
-    struct str key = json_get_str(
-        json_object_get(json_is_object(config) ? config : record, "options"), "apiKey");
 
-    if (str_starts(key, STR("env:")) || str_starts(key, STR("file:")))
-        profile_fault(&check, "options.apiKey",
-                      "env: and file: references are only for the server's configuration file");
+    if (!json_is_object(config))
+        config = record;
+    refuse_reference(&check, "options.apiKey",
+                     json_get_str(json_object_get(config, "options"), "apiKey"));
+    refuse_reference(&check, "gitToken", json_get_str(config, "gitToken"));
 }
 
 int agent_profile_check(struct agents *agents, const struct agent_caller *caller,
@@ -106,9 +113,11 @@ int agent_profiles_open(struct agents *agents, struct error *err)
         const json_t *config = json_object_get(record, "config");
 
         check_all(agents, &nobody, record, prefix, faults);
-        agent_secret_add(
-            agents, STR_NONE,
-            json_get_str(json_object_get(config ? config : record, "options"), "apiKey"));
+        if (!config)
+            config = record;
+        agent_secret_add(agents, STR_NONE,
+                         json_get_str(json_object_get(config, "options"), "apiKey"));
+        agent_secret_add(agents, STR_NONE, json_get_str(config, "gitToken"));
     }
     json_array_foreach(faults, i, fault) log_error("agent", "%s: %s", json_get_str(fault, "path").p,
                                                    json_get_str(fault, "message").p);
@@ -116,6 +125,21 @@ int agent_profiles_open(struct agents *agents, struct error *err)
 }
 
 /* ---- by name ---- */
+
+char *agent_profile_git_token(struct agents *agents, const struct agent_caller *caller,
+                              struct str name)
+{
+    auto_json json_t *record = NULL, *flat = NULL;
+    struct error ignored = {0};
+    bool harness, read_only;
+    struct str token;
+
+    if (!name.len || profile_load(agents, caller, name, &record, &read_only, &ignored) < 0)
+        return NULL;
+    flat = profile_flatten(record, &harness);
+    token = json_get_str(flat, "gitToken");
+    return token.len ? str_dup(token) : NULL;
+}
 
 static json_t *built_in_default(const struct agents *agents)
 {

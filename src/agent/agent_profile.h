@@ -1,6 +1,6 @@
 /* Profiles: named records {"provider", "template", "network", "lifecycle", "limits",
  * "permissionMode", "envVars", "mcp", "workspaceRoot", "persistent", "timeout", "outputLimitBytes",
- * "onCreate", "onResume", "options"}. Those of the configuration file are read-only; others are in
+ * "onCreate", "onResume", "options", "gitToken"}. Those of the configuration file are read-only; others are in
  * the store, per team. A record is checked as a whole: all faults at once. */
 #pragma once
 
@@ -51,6 +51,10 @@ int agent_profile_get(struct agents *agents, const struct agent_caller *caller, 
 json_t *agent_profile_list(struct agents *agents, const struct agent_caller *caller);
 int agent_profile_delete(struct agents *agents, const struct agent_caller *caller, struct str name,
                          struct error *err);
+
+/* What a profile gives to sessions for git, malloc()ed; or NULL. */
+char *agent_profile_git_token(struct agents *agents, const struct agent_caller *caller,
+                              struct str name);
 
 /* request > profile > file > environment > default. The profile: as named, else that of the agent
  * type, else "default". Refuses what the backend cannot enforce, before any call. */

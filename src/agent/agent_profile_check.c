@@ -313,7 +313,7 @@ void profile_check_record(struct profile_check *check, const json_t *config)
         "provider",         "template",  "network",  "lifecycle", "limits",   "permissionMode",
         "envVars",          "mcp",       "timeout",  "options",   "mounts",   "workspaceRoot",
         "outputLimitBytes", "onCreate",  "onResume", "internet",  "runtimes", "persistent",
-        "memoryLimit",      "workspace", "name",     "readOnly",  NULL};
+        "memoryLimit",      "workspace", "name",     "readOnly",  "gitToken", NULL};
     struct str mode = json_get_str(config, "permissionMode");
     const json_t *mcp = member(config, "mcp"), *mounts = member(config, "mounts");
 
@@ -324,6 +324,7 @@ void profile_check_record(struct profile_check *check, const json_t *config)
     known_keys(check, config, "", keys);
     check_text(check, config, "", "provider");
     check_text(check, config, "", "template");
+    check_text(check, config, "", "gitToken");
     check_network(check, config);
     check_bool(check, config, "persistent");
     check_lifecycle(check, config);

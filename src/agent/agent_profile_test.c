@@ -154,6 +154,28 @@ TEST(profile_types_and_ranges)
     FAULTS(&env, "{\"options\":{\"apiKey\":\"env:HOME\"}}",
            "options.apiKey: env: and file: references are only for the server's configuration"
            " file\n");
+    FAULTS(&env, "{\"gitToken\":\"file:/etc/passwd\"}",
+           "gitToken: env: and file: references are only for the server's configuration file\n");
+    FAULTS(&env, "{\"gitToken\":1}", "gitToken: must be a string that is not empty\n");
+}
+
+TEST(profile_git_token)
+{
+    auto_core struct core_env env;
+    auto_free char *token = NULL, *own = NULL;
+    auto_json json_t *shown = NULL, *faults = NULL, *record = json_pack("{s:s}", "gitToken", "t2");
+
+    core_environment = "GIT_SECRET=ghp_of_the_environment\0";
+    core_open(&env, "{\"profiles\":{\"p\":{\"gitToken\":\"env:GIT_SECRET\"}}}", NULL);
+    token = agent_profile_git_token(env.agents, &env.caller, STR("p"));
+    CHECK_STR(str_of(token), "ghp_of_the_environment");
+    OK(agent_profile_get(env.agents, &env.caller, STR("p"), &shown, &err));
+    CHECK_STR(json_get_str(shown, "gitToken"), "********");
+    OK(agent_profile_put(env.agents, &env.caller, STR("mine"), record, &faults, &err));
+    own = agent_profile_git_token(env.agents, &env.caller, STR("mine"));
+    CHECK_STR(str_of(own), "t2");
+    CHECK(!agent_profile_git_token(env.agents, &env.caller, STR("default")));
+    CHECK(!agent_profile_git_token(env.agents, &env.caller, STR("none")));
 }
 
 static int put(struct core_env *env, const char *name, const char *text, struct error *err)

@@ -53,7 +53,7 @@ struct live_session {
     struct store_session row;
     struct agent_caller caller;
     struct agent_overrides overrides; /* of the request; strings in the arena, JSON owned */
-    char *git_token;                  /* "" = none; never in the store */
+    char *git_token;                  /* of the request; "" = none; never in the store */
 
     bool attached;     /* target answers and the events are open */
     bool agent_exited; /* its process; the server is still there */
@@ -178,5 +178,7 @@ bool session_repo_valid(struct str repo);
 bool session_branch_valid(struct str branch);
 /* What a failed push was about: auth, no-commits, remote-rejected, unknown. */
 const char *session_push_class(struct str text);
+/* For git: the request's, else the profile's; "" = none. malloc()ed. Without the lock. */
+char *session_git_token(struct live_session *live);
 int session_push(struct live_session *live, const struct agent_push *push, struct arena *arena,
                  struct agent_pushed *out, struct error *err);

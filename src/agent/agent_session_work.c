@@ -104,11 +104,11 @@ static int prepare_workspace(struct live_session *live, bool restored, struct er
 {
     struct session_place place = place_of(live);
     struct error clone_error;
-    auto_free char *dir = NULL;
+    auto_free char *dir = NULL, *token = session_git_token(live);
 
     if (live->row.repo.len && !restored)
         session_tell(live, "git.clone.started", NULL);
-    if (session_workspace(&place, &live->row, live->git_token, &dir, &clone_error, err) < 0)
+    if (session_workspace(&place, &live->row, token, &dir, &clone_error, err) < 0)
         return -1;
     if (clone_error.code) {
         agent_mask(live->agents, live->caller.team_id, clone_error.message);

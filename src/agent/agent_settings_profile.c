@@ -36,6 +36,7 @@ static void resolve_secrets(struct loader *loader, json_t *config, const char *p
     void *next;
 
     resolve_member(loader, json_object_get(config, "options"), "apiKey", options_path);
+    resolve_member(loader, config, "gitToken", path);
     json_object_foreach_safe(env, next, name, value) resolve_member(loader, env, name, env_path);
 }
 

@@ -17,8 +17,8 @@ let server
 before(async () => {
   const config = path.join(fs.mkdtempSync('/tmp/quicksand-session-'), 'runtime.json')
   fs.chmodSync(path.dirname(config), 0o755)
-  fs.writeFileSync(config, JSON.stringify({ sandbox_agent: { program } }), { mode: 0o644 })
-  server = await startServer({ args: ['--runtime-config', config] })
+  fs.writeFileSync(config, JSON.stringify({ sandbox_agent: { program }, profiles: { 'with-git': { network: { mode: 'allow-all' }, gitToken: 'env:GIT_SECRET' } } }), { mode: 0o644 })
+  server = await startServer({ args: ['--runtime-config', config], env: { GIT_SECRET: token } })
   server.config = config
 })
 after(async () => {
@@ -197,6 +197,20 @@ test('push: branch, commit, push; failures have a class; the token is nowhere', 
   assert.ok(!(await execute(one.sandbox_id, 'grep -r ghp_ ~/workspace ~/.gitconfig ~/.git-credentials 2>/dev/null; ps aux')).stdout.includes(token), 'the token is in the sandbox')
   const seen = await types(one.id)
   assert.ok(seen.includes('git.push.succeeded') && seen.includes('git.push.failed'), `${seen}`)
+})
+
+test('a token of the profile is there again after a restart, one of the request is not', async () => {
+  const given = await session({ repo: secretRepo, git_token: token })
+  const one = await session({ repo: secretRepo, profile: 'with-git' })
+  assert.ok((await types(one.id)).includes('git.clone.succeeded'))
+  await server.restart()
+  for (const { sandbox_id } of [given, one]) await execute(sandbox_id, 'echo later >> ~/workspace/secret/README.md')
+  assert.match((await ok(200, 'POST', `/sessions/${one.id}/push`, { branch: 'task-3' })).commit, /^[0-9a-f]{40}$/)
+  const lost = await v1('POST', `/sessions/${given.id}/push`, { branch: 'task-4' })
+  assert.equal(lost.status, 412, lost.text)
+  assert.match((await ok(200, 'POST', `/sessions/${given.id}/push`, { branch: 'task-4', git_token: token })).commit, /^[0-9a-f]{40}$/)
+  const told = JSON.stringify(await events(one.id)) + (await v1('GET', '/profiles/with-git')).text + server.log
+  assert.ok(!told.includes(token), 'the token was told')
 })
 
 test('a clone that fails is told and does not end the session', async () => {
