@@ -125,11 +125,14 @@ void agent_backends_check(struct agents *agents)
     (void)pthread_rwlock_unlock(&agents->backends_lock);
 }
 
-/* Under its lock: something is not asked of it, be it only to create. */
+/* Under its lock: something is not asked of it now, be it only to create. That may be asked again once
+ * the time is over; whether all may, a check finds out. */
 static bool any_open(const struct agent_backend *backend)
 {
+    int64_t now = clock_mono_us();
+
     for (size_t i = 0; i < CALL_COUNT; i++)
-        if (backend->kinds[i].open_until_us)
+        if (backend->kinds[i].open_until_us > now)
             return true;
     return backend->all.open_until_us != 0;
 }

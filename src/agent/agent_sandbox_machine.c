@@ -181,8 +181,10 @@ int agent_machine_create(struct agents *agents, const struct agent_machine_spec 
         return -1;
     do {
         if (try.attempt > 1 &&
-            agent_machine_find_own(agents, backend, wanted->row, arena, out, &ignored) == 1)
+            agent_machine_find_own(agents, backend, wanted->row, arena, out, &ignored) == 1) {
+            (void)agent_try_again(&try, 0, NULL); /* it was made: only the answer got lost */
             return 0;
+        }
         r = provider_create(agent_backend_provider(backend), &spec, arena, out, err);
     } while (agent_try_again(&try, r, err));
     if (r < 0 && (err->code == ERROR_TIMEOUT || err->code == ERROR_UNAVAILABLE))

@@ -30,17 +30,28 @@ static int read_since(struct v1_call *call, int64_t *out, struct error *err)
     return 0;
 }
 
-static int answer_list(struct v1_call *call, const struct agent_event_filter *filter,
+/* Those behind `since`; without one the newest, in their order. */
+static int read_events(struct v1_call *call, const struct agent_event_filter *filter, int64_t since,
+                       struct agent_event_texts *out, struct error *err)
+{
+    struct agents *agents = call->v1->config.agents;
+    int64_t limit = 100;
+
+    if (v1_query_int(call, "limit", 1, AGENT_EVENTS_MAX, &limit, err) < 0)
+        return -1;
+    return since < 0 ? agent_event_last(agents, &call->caller, filter, (size_t)limit, &call->arena,
+                                        out, err)
+                     : agent_event_list(agents, &call->caller, filter, since, (size_t)limit,
+                                        &call->arena, out, err);
+}
+
+static int answer_list(struct v1_call *call, const struct agent_event_filter *filter, int64_t since,
                        struct error *err)
 {
     struct agent_event_texts events = {0};
     auto_buf struct buf text = {0};
-    int64_t since = 0, limit = 100;
 
-    if (read_since(call, &since, err) < 0 ||
-        v1_query_int(call, "limit", 1, AGENT_EVENTS_MAX, &limit, err) < 0 ||
-        agent_event_list(call->v1->config.agents, &call->caller, filter, since, (size_t)limit,
-                         &call->arena, &events, err) < 0)
+    if (read_since(call, &since, err) < 0 || read_events(call, filter, since, &events, err) < 0)
         return -1;
     buf_init(&text, LIST_TEXT_MAX);
     (void)buf_add_str(&text, STR("{\"events\":["));
@@ -50,7 +61,9 @@ static int answer_list(struct v1_call *call, const struct agent_event_filter *fi
         (void)buf_add_str(&text, events.items[i].json);
     }
     (void)buf_printf(&text, "],\"next\":%lld}",
-                     (long long)(events.count ? events.items[events.count - 1].id : since));
+                     (long long)(events.count ? events.items[events.count - 1].id
+                                 : since > 0  ? since
+                                              : 0));
     if (text.overflowed)
         return error_set(err, ERROR_LIMIT, "these events are too long for one answer; use 'limit'");
     call->text = buf_take(&text);
@@ -80,7 +93,7 @@ int v1_events(struct v1_call *call, struct error *err)
     if (read_filter(call, &options.filter, err) < 0)
         return -1;
     if (wants_list(call))
-        return answer_list(call, &options.filter, err);
+        return answer_list(call, &options.filter, -1, err);
     if (read_since(call, &options.since, err) < 0)
         return -1;
     return v1_sse_open(call, &options, err);
@@ -124,5 +137,5 @@ int v1_sessions_events(struct v1_call *call, struct error *err)
 
     if (read_session(call, &filter, err) < 0)
         return -1;
-    return answer_list(call, &filter, err);
+    return answer_list(call, &filter, 0, err);
 }

@@ -33,6 +33,16 @@ int v1_sandboxes_create(struct v1_call *call, struct error *err)
     return 0;
 }
 
+static bool known_state(struct str state)
+{
+    static const char *const states[] = {"creating", "running", "paused", "killed", "error"};
+
+    for (size_t i = 0; i < sizeof(states) / sizeof(*states); i++)
+        if (str_is(state, states[i]))
+            return true;
+    return false;
+}
+
 int v1_sandboxes_list(struct v1_call *call, struct error *err)
 {
     struct agent_sandbox_filter filter = {.agent_id = call->caller.agent_id};
@@ -47,6 +57,9 @@ int v1_sandboxes_list(struct v1_call *call, struct error *err)
         v1_query_int(call, "before", 0, INT64_MAX, &filter.before_us, err) < 0 ||
         v1_query_int(call, "limit", 1, 1000, &limit, err) < 0)
         return -1;
+    if (filter.state.len && !known_state(filter.state))
+        return error_set(err, ERROR_INVALID,
+                         "'state' must be creating, running, paused, killed or error");
     filter.limit = (size_t)limit;
     if (agent_sandbox_list(agents_of(call), &call->caller, &filter, &call->arena, &items, &count,
                            err) < 0)

@@ -1,6 +1,7 @@
 /* The table of commands. */
 #include "cli/cli.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
 
@@ -19,18 +20,18 @@ static const struct cli_command version_command = {"version", "", "Print the ver
 const struct cli_command *const cli_commands[] = {
     &cli_run_command,
     &cli_up_command,
-    &cli_create_command,
     &cli_ls_command,
     &cli_show_command,
     &cli_exec_command,
-    &cli_job_command,
     &cli_cp_command,
     &cli_pty_command,
     &cli_url_command,
     &cli_pause_command,
     &cli_resume_command,
-    &cli_snapshot_command,
     &cli_rm_command,
+    &cli_snapshot_command,
+    &cli_create_command,
+    &cli_job_command,
     &cli_session_command,
     &cli_events_command,
     &cli_stats_command,
@@ -66,6 +67,8 @@ int cli_fail(const struct error *err)
     auto_free char *text = cli_defuse(xstrdup(err->message), true);
 
     (void)fflush(stdout);
+    if (err->errnum == EPIPE) /* of our output; those of the server have no number */
+        return CLI_BROKEN_PIPE;
     (void)fprintf(stderr, "quicksand: %s\n", text);
     return CLI_FAILED;
 }
@@ -88,24 +91,44 @@ int cli_connect(struct cli *cli, struct error *err)
     return cli_server_find(cli->url, getenv("HOME"), &cli->server, err);
 }
 
+static void print_row(const struct cli_command *command, FILE *to)
+{
+    struct str rest = str_of(command->help);
+    struct str first = str_split(&rest, '\n');
+
+    (void)fprintf(to, "  %-*s %.*s\n", strchr(command->name, ' ') ? 18 : 10, command->name,
+                  STR_ARG(first));
+}
+
 static void print_table(const struct cli_command *const *table, FILE *to)
 {
-    for (; *table; table++) {
-        struct str rest = str_of((*table)->help);
-        struct str first = str_split(&rest, '\n');
-
-        (void)fprintf(to, "  %-*s %.*s\n", strchr((*table)->name, ' ') ? 18 : 10, (*table)->name,
-                      STR_ARG(first));
-    }
+    for (; *table; table++)
+        print_row(*table, to);
 }
+
+/* Where a part of the table begins. */
+static const struct {
+    const struct cli_command *first;
+    const char *title;
+} parts[] = {
+    {&cli_run_command, "Sandboxes"},
+    {&cli_job_command, "Jobs and agents"},
+    {&cli_events_command, "What happens"},
+    {&cli_provider_command, "What there is to use"},
+    {&cli_key_command, "The server and this host"},
+};
 
 static void print_commands(FILE *to)
 {
-    (void)fprintf(to,
-                  "Usage: quicksand COMMAND [OPTION...]\n\n"
-                  "  %-10s %s\n",
-                  "serve", "Run the server.");
-    print_table(cli_commands, to);
+    (void)fprintf(to, "Usage: quicksand COMMAND [OPTION...]\n");
+    for (const struct cli_command *const *at = cli_commands; *at; at++) {
+        for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
+            if (parts[i].first == *at)
+                (void)fprintf(to, "\n%s\n", parts[i].title);
+        if (*at == &cli_key_command)
+            (void)fprintf(to, "  %-10s %s\n", "serve", "Run the server.");
+        print_row(*at, to);
+    }
     (void)fprintf(to, "\n'quicksand COMMAND --help' tells more. The server is found by --url, "
                       "$QUICKSAND_URL or\n$E2B_API_URL, the key by $QUICKSAND_TOKEN, "
                       "$QUICKSAND_API_KEY or $E2B_API_KEY; else both by\n"
@@ -199,7 +222,9 @@ int cli_main(int argc, char **argv)
     }
     rc = dispatch(&cli, command, argc - 1, argv + 1);
     cli_server_done(&cli.server);
-    if (fflush(stdout) != 0 && rc == CLI_OK) {
+    if (rc == CLI_OK && (fflush(stdout) != 0 || ferror(stdout))) {
+        if (errno == EPIPE)
+            return CLI_BROKEN_PIPE;
         (void)fprintf(stderr, "quicksand: the output could not be written\n");
         rc = CLI_FAILED;
     }

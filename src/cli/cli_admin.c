@@ -64,7 +64,8 @@ static int run_provider_check(struct cli *cli, int argc, char **argv)
             status = CLI_FAILED;
     }
     if ((size_t)count > json_array_size(shown)) {
-        (void)error_set(&err, ERROR_NOT_FOUND, "there is no such provider; see 'provider ls'");
+        (void)error_set(&err, ERROR_NOT_FOUND,
+                        "not all of these providers are there; see 'quicksand provider ls'");
         return cli_fail(&err);
     }
     if (cli->json)

@@ -29,12 +29,21 @@ static void print_option(const struct cli_option *option)
 static void print_help(const struct cli_command *command, const struct cli_option *options,
                        const struct cli_option common[COMMON_OPTIONS])
 {
+    struct str examples = str_of(command->examples);
+
     printf("Usage: quicksand %s%s%s\n%s\n\nOptions:\n", command->name,
            command->operands[0] ? " " : "", command->operands, command->help);
     for (; options->name; options++)
         print_option(options);
     for (size_t i = 0; i < COMMON_OPTIONS; i++)
         print_option(&common[i]);
+    if (examples.len)
+        printf("\nExamples:\n");
+    while (examples.len) {
+        struct str line = str_split(&examples, '\n');
+
+        printf("  %.*s\n", STR_ARG(line));
+    }
 }
 
 static bool is_option(const struct cli_option *option, struct str name, bool is_letter)

@@ -20,17 +20,23 @@ enum {
     CREDENTIALS_MAX = 4096,
 };
 
+/* Where the key came from, for whoever is told that it is wrong. */
+static const char *key_from = "";
+
 struct credentials {
     char *url, *key;
 };
 
-static const char *first_env(const char *const *names)
+static const char *first_env(const char *const *names, const char **out_name)
 {
     for (; *names; names++) {
         const char *value = getenv(*names);
 
-        if (value && value[0])
+        if (value && value[0]) {
+            if (out_name)
+                *out_name = *names;
             return value;
+        }
     }
     return NULL;
 }
@@ -78,24 +84,27 @@ int cli_server_find(const char *url, const char *home, struct cli_server *out, s
     static const char *const sandbox_names[] = {"QUICKSAND_SANDBOX_URL", "E2B_SANDBOX_URL", NULL};
     static const char *const key_names[] = {"QUICKSAND_TOKEN", "QUICKSAND_API_KEY", "E2B_API_KEY",
                                             NULL};
-    const char *key = first_env(key_names), *sandboxes = first_env(sandbox_names);
+    const char *key = first_env(key_names, &key_from);
+    const char *sandboxes = first_env(sandbox_names, NULL);
     struct credentials file = {0};
     int rc = 0;
 
     if (!url)
-        url = first_env(url_names);
+        url = first_env(url_names, NULL);
     if (home && (!url || !key))
         rc = read_credentials(home, &file, err);
     if (rc < 0 && key)
         rc = 0; /* only the address is missing, and that has a default */
     if (!url)
         url = file.url ? file.url : DEFAULT_URL;
-    if (!key)
+    if (!key) {
         key = file.key;
+        key_from = "~/" CLI_CREDENTIALS;
+    }
     if (rc == 0 && (!key || !key[0]))
         rc = error_set(err, ERROR_UNAUTHORIZED,
-                       "no API key: set E2B_API_KEY, or make one on the server's host with "
-                       "'quicksand key new'");
+                       "no API key: set QUICKSAND_TOKEN or E2B_API_KEY, or make one on the "
+                       "server's host with 'quicksand key new'");
     if (rc == 0)
         rc = check_key(key, err);
     if (rc == 0)
@@ -149,10 +158,8 @@ int cli_answer_error(const struct cli_stream *stream, struct error *err)
     if (!message.len) /* of the runtime */
         message = json_get_str(json_object_get(json, "error"), "message");
     if (stream->status == 401)
-        return error_set(err, ERROR_UNAUTHORIZED,
-                         "%.*s (which key is used: $QUICKSAND_TOKEN, $QUICKSAND_API_KEY, "
-                         "$E2B_API_KEY, credentials file)",
-                         STR_ARG(message));
+        return error_set(err, ERROR_UNAUTHORIZED, "%.*s (the key is that of %s%s)",
+                         STR_ARG(message), key_from[0] == '~' ? "" : "$", key_from);
     if (!message.len)
         return error_set(err, code_of_status(stream->status), "the server answered with status %d",
                          stream->status);

@@ -187,6 +187,10 @@ static int download(const struct place *place, const char *from, const char *to,
         return -1;
     if (stream.status / 100 != 2)
         return finish(&stream, err);
+    /* A file's bytes come as such; only a directory is told as a list. */
+    if (place->runtime && stream.is_json)
+        return error_set(err, ERROR_INVALID,
+                         "'%s' is a directory: pack it with tar inside, and copy that", from);
     if (strcmp(to, "-") == 0)
         return save(&stream, STDOUT_FILENO, "stdout", err);
     name = local_name(from, to);
@@ -257,4 +261,6 @@ const struct cli_command cli_cp_command = {
     "cp", "[OPTION...] FILE SANDBOX:PATH | SANDBOX:PATH FILE",
     "Copy a file into a sandbox or out of it ('-' is stdin or stdout).\n"
     "A PATH that does not begin with '/' is relative to the user's home.",
-    run_cp};
+    run_cp,
+    .examples = "quicksand cp model.bin sbx_...:/tmp/\n"
+                "quicksand exec sbx_... 'tar c results' >results.tar"};

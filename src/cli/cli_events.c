@@ -27,6 +27,7 @@ struct following {
     int64_t last; /* id; -1 = none yet */
     struct buf rest, data;
     bool done, heard;
+    bool found; /* a server has answered once */
 };
 
 static void end_event(struct following *following)
@@ -96,6 +97,7 @@ static int follow_once(struct cli *cli, const char *path, struct following *foll
 
     if (cli_v1_open(cli, target, "text/event-stream", SILENCE_MS, EVENT_MAX, &stream, err) < 0)
         return -1;
+    following->found = true;
     buf_clear(&following->rest);
     buf_clear(&following->data);
     do {
@@ -120,7 +122,8 @@ int cli_events_follow(struct cli *cli, const char *path, int64_t since, cli_even
         if (following.done)
             break;
         /* Only a broken connection is tried again: a refusal stays one. */
-        if (rc < 0 && err->code != ERROR_UNAVAILABLE && err->code != ERROR_TIMEOUT)
+        if (!following.found ||
+            (rc < 0 && err->code != ERROR_UNAVAILABLE && err->code != ERROR_TIMEOUT))
             break;
         if (following.heard)
             tries = 0;
@@ -178,7 +181,7 @@ void cli_event_print(struct cli_event_printer *printer, const json_t *event)
 static bool on_event(void *arg, const json_t *event)
 {
     cli_event_print(arg, event);
-    return true;
+    return !ferror(stdout);
 }
 
 /* ---- events ---- */
@@ -201,13 +204,15 @@ static int list(struct cli *cli, const char *path, int64_t since, int64_t limit)
     struct cli_event_printer printer = {.json = cli->json};
     auto_json json_t *answer = NULL;
     struct error err = {0};
+    char from[40] = "";
     json_t *event;
     size_t i;
 
+    if (since >= 0)
+        (void)snprintf(from, sizeof(from), "&since=%lld", (long long)since);
     if (cli_v1(cli, "GET",
-               xasprintf("%s%cformat=json&since=%lld&limit=%lld", path,
-                         strchr(path, '?') ? '&' : '?', (long long)(since < 0 ? 0 : since),
-                         (long long)limit),
+               xasprintf("%s%cformat=json&limit=%lld%s", path, strchr(path, '?') ? '&' : '?',
+                         (long long)limit, from),
                NULL, &answer, &err) < 0)
         return cli_fail(&err);
     json_array_foreach(json_object_get(answer, "events"), i, event)
@@ -244,7 +249,8 @@ static int run_events(struct cli *cli, int argc, char **argv)
         {"session", 0, CLI_TEXT, &session, "ID", "only of this session"},
         {"agent-id", 0, CLI_TEXT, &agent, "ID", "only of this owner"},
         {"type", 0, CLI_TEXT, &type, "TYPE", "only these: sandbox.created, or git. for all of git"},
-        {"limit", 'n', CLI_NUMBER, &limit, "N", "at most so many, without -f (100)"},
+        {"limit", 'n', CLI_NUMBER, &limit, "N",
+         "so many, the newest unless --since is given (100)"},
         {.name = NULL},
     };
     struct cli_event_printer printer = {0};
@@ -276,4 +282,8 @@ static int run_events(struct cli *cli, int argc, char **argv)
 
 const struct cli_command cli_events_command = {
     "events", "[OPTION...]",
-    "Show what happened, or (-f) what happens.\nWith --json one object per line.", run_events};
+    "Show what happened last, or (-f) what happens.\n"
+    "With --json one object per line.",
+    run_events,
+    .examples = "quicksand events -n 20 --sandbox sbx_...\n"
+                "quicksand events -f --type sandbox. --json | jq .type"};

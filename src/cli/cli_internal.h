@@ -10,7 +10,8 @@
 #define CLI_DATA_DIR   "/var/lib/quicksand"
 #define CLI_STORE_FILE "store/quicksand.db" /* in the data directory */
 
-enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
+/* The last one is what a program ends with that SIGPIPE has ended. */
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_BROKEN_PIPE = 141 };
 
 struct cli {
     bool json;            /* --json: print JSON */
@@ -31,12 +32,14 @@ struct cli_command {
     cli_command_fn *run;
     /* Instead of run: commands whose names are two words; ended by NULL. */
     const struct cli_command *const *verbs;
+    const char *examples; /* lines, or NULL */
 };
 
 /* All of them; ended by NULL. */
 extern const struct cli_command *const cli_commands[];
 
-/* Prints "quicksand: MESSAGE" and returns CLI_FAILED. */
+/* Prints "quicksand: MESSAGE" and returns CLI_FAILED; nothing when it is only that nobody reads our
+ * output any more. */
 int cli_fail(const struct error *err);
 /* Prints what is wrong with the command line and returns CLI_USAGE. */
 int cli_usage(const struct cli_command *command, const char *fmt, ...)

@@ -8,7 +8,7 @@
 #include "cli/cli_table.h"
 #include "json/json_shape.h"
 
-enum { COLUMNS_MAX = 12 };
+enum { COLUMNS_MAX = 12, WORDS_MAX = 64 * 1024 };
 
 void cli_print_json(const json_t *json)
 {
@@ -19,6 +19,23 @@ void cli_print_json(const json_t *json)
                                : json_text(json);
 
     printf("%s\n", text ? text : "null");
+}
+
+/* "a, b" when they are all strings. */
+static char *words_of(const json_t *list)
+{
+    struct buf out;
+
+    buf_init(&out, WORDS_MAX);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *word = json_string_value(json_array_get(list, i));
+
+        if (!word || !buf_printf(&out, "%s%s", i ? ", " : "", word)) {
+            buf_done(&out);
+            return json_text(list);
+        }
+    }
+    return out.len ? buf_take(&out) : xstrdup("-");
 }
 
 char *cli_print_text(const json_t *value)
@@ -35,7 +52,7 @@ char *cli_print_text(const json_t *value)
         return xasprintf("%.6g", json_real_value(value));
     if (json_is_object(value) && json_object_size(value) == 0)
         return xstrdup("-");
-    return json_text(value);
+    return json_is_array(value) ? words_of(value) : json_text(value);
 }
 
 void cli_print_members(const json_t *json)

@@ -120,7 +120,10 @@ const struct cli_command cli_run_command = {
     "Run a command in a new sandbox that is removed afterwards.\n"
     "The exit status is the command's; 128+N when signal N ended it. A single operand with\n"
     "blanks in it is a line for the shell. '-e NAME' passes a variable of ours on.",
-    run_run};
+    run_run,
+    .examples = "quicksand run -- python3 -c 'print(6 * 7)'\n"
+                "quicksand run 'git --version | tr a-z A-Z'\n"
+                "quicksand run --repo https://github.com/o/r.git --no-internet -- make test"};
 
 /* ---- exec ---- */
 
@@ -220,8 +223,12 @@ const struct cli_command cli_exec_command = {
     "exec", "[OPTION...] SANDBOX [--] COMMAND [ARG...]",
     "Run a command in a sandbox that is there.\n"
     "SANDBOX is an id (sbx_... or i...) or key:KEY; one that is paused is resumed. The exit\n"
-    "status is the command's. The first Ctrl-C ends the command, the second kills it.",
-    run_exec};
+    "status is the command's. The first Ctrl-C asks the command to end, the second kills it.\n"
+    "A file or pipe as stdin is passed on, a terminal is not: for that there is 'quicksand pty'.",
+    run_exec,
+    .examples = "quicksand exec sbx_... -- ls -l /tmp\n"
+                "quicksand exec key:my-task 'cd repo && make test'\n"
+                "tar c src | quicksand exec sbx_... -- tar x"};
 
 /* ---- create ---- */
 

@@ -16,6 +16,9 @@ static const struct cli_command session_new, session_ls, session_show, session_s
     session_approve, session_interrupt, session_pause, session_resume, session_snapshot,
     session_push, session_pty, session_rm;
 
+/* How the operands of every command begin. */
+#define OPTIONS "[OPTION...]"
+
 struct range {
     int least, most;
 };
@@ -31,7 +34,9 @@ static int begin(struct cli *cli, const struct cli_command *command, const struc
     if (rc != CLI_ARGS_RUN)
         return rc;
     if (*out_count < range.least || *out_count > range.most)
-        return cli_usage(command, "wrong number of operands");
+        return str_is(str_of(command->operands), OPTIONS)
+                   ? cli_usage(command, "takes no operand")
+                   : cli_usage(command, "needs %s", command->operands + sizeof(OPTIONS));
     if (cli_connect(cli, &err) < 0)
         return cli_fail(&err);
     return CLI_ARGS_RUN;
@@ -92,8 +97,10 @@ static int new_session(struct cli *cli, const struct wanted *wanted)
         return cli_fail(&err);
     if (wanted->quiet)
         printf("%.*s\n", STR_ARG(json_get_str(session, "id")));
-    else
+    else if (cli->json || !str_is(json_get_str(session, "state"), "failed"))
         print_session(cli, session);
+    else
+        printf("%.*s failed\n", STR_ARG(json_get_str(session, "id")));
     if (!str_is(json_get_str(session, "state"), "failed"))
         return CLI_OK;
     (void)error_set(&err, ERROR_UNAVAILABLE, "the session could not be provisioned: %.*s",
@@ -257,6 +264,8 @@ static bool on_event(void *arg, const json_t *event)
     struct error err = {0};
 
     cli_event_print(&tail->printer, event);
+    if (ferror(stdout))
+        return false;
     if (tail->follow || !str_starts(type, STR("session.")) || !ended(str_skip(type, 8)))
         return true;
     if (cli_v1(tail->cli, "GET", cli_v1_path("sessions", tail->id), NULL, &session, &err) < 0)
@@ -465,7 +474,11 @@ static const struct cli_command session_new = {
     "session new", "[OPTION...]",
     "Begin a session: a sandbox, the repository in it, the agent.\n"
     "Waits until it is ready and prints its id and state.",
-    run_new};
+    run_new,
+    .examples =
+        "quicksand session new --agent mock\n"
+        "quicksand session new -a claude -e ANTHROPIC_API_KEY --repo https://github.com/o/r.git "
+        "--message 'fix the tests'"};
 static const struct cli_command session_ls = {"session ls", "[OPTION...]", "List sessions.",
                                               run_ls};
 static const struct cli_command session_show = {"session show", "[OPTION...] SESSION",

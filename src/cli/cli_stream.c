@@ -106,6 +106,8 @@ static int on_value_complete(llhttp_t *parser)
         (void)buf_add_str(&stream->next_token, value);
     } else if (str_eq_nocase(name, STR("content-length"))) {
         (void)str_to_i64(value, &stream->content_length);
+    } else if (str_eq_nocase(name, STR("content-type"))) {
+        stream->is_json = str_starts(value, STR("application/json"));
     }
     buf_clear(&stream->header_name);
     buf_clear(&stream->header_value);

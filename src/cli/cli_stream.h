@@ -31,6 +31,7 @@ struct cli_stream {
     bool raw;            /* ... and granted (101): `body` has its bytes */
     int status;
     int64_t content_length; /* of the response, -1 when unknown */
+    bool is_json;           /* says its head */
     struct buf body;        /* decoded response bytes not yet taken by the caller (buf_clear()) */
     struct buf next_token;  /* value of x-next-token */
     llhttp_t parser;

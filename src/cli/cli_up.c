@@ -123,7 +123,10 @@ const struct cli_command cli_up_command = {
     "up", "[OPTION...]",
     "Bring a sandbox up: the one with this key, or a new one.\n"
     "One that is paused is resumed; one that is gone is restored from its newest snapshot.",
-    run_up};
+    run_up,
+    .examples = "quicksand up\n"
+                "ID=$(quicksand up --key my-task -q)\n"
+                "quicksand up --network deny-all --idle 30m -e TOKEN"};
 
 /* ---- pause, resume ---- */
 

@@ -40,13 +40,14 @@ static int read_sandbox(const struct e2b *e2b, const json_t *json, struct arena 
                         struct provider_sandbox *out, struct error *err)
 {
     struct str id = json_get_str(json, "sandboxID"), started = json_get_str(json, "startedAt");
+    struct str alias = json_get_str(json, "alias"); /* the template's name, for people */
 
     if (!rest_id_valid(id))
         return error_set(err, ERROR_UNAVAILABLE, "%s: the answer has no id of a sandbox", e2b->who);
     *out = (struct provider_sandbox){
         .id = arena_str(arena, id),
         .state = str_is(json_get_str(json, "state"), "paused") ? PROVIDER_PAUSED : PROVIDER_RUNNING,
-        .image = arena_str(arena, json_get_str(json, "templateID")),
+        .image = arena_str(arena, alias.len ? alias : json_get_str(json, "templateID")),
         .token = arena_str(arena, json_get_str(json, "envdAccessToken")),
     };
     if (started.p)

@@ -114,6 +114,8 @@ static int refused(const char *who, const char *method, int status, int64_t retr
                          quoted);
     if (code == ERROR_UNAUTHORIZED)
         return error_set(err, code, "%s: refuses our key (status %d): %s", who, status, quoted);
+    if (quoted[0] && status < 500) /* its own words say enough */
+        return error_set(err, code, "%s: %s (status %d)", who, quoted, status);
     return error_set(err, code, "%s: %s answered %d: %s", who, method, status,
                      quoted[0] ? quoted : "without a reason");
 }

@@ -444,3 +444,44 @@ test('wrong use is 2, a refusal 1 with the server’s words', async () => {
   assert.equal(template.code, 1)
   assert.match(template.stderr, /cannot be built yet/)
 })
+
+test('what goes wrong is told in one line, at once', async () => {
+  const id = await good('up', '-q')
+  assert.match(await good('ls'), new RegExp(`${id} +- +e2b +base +running`))
+  const told = async (args, code, words, options) => {
+    const begin = Date.now()
+    const result = await quicksand(args, options)
+    assert.equal(result.code, code, `${args.join(' ')}: ${result.stdout} ${result.stderr}`)
+    assert.match(result.stderr, words)
+    assert.equal(result.stderr.trim().split('\n').length, 1, result.stderr)
+    assert.ok(Date.now() - begin < 5000, `${args.join(' ')} took ${Date.now() - begin} ms`)
+  }
+  await told(['cp', `${id}:/etc`, path.join(folder, 'etc')], 1, /'\/etc' is a directory/)
+  assert.ok(!fs.existsSync(path.join(folder, 'etc')))
+  await told(['cp', `${id}:/nothing`, '-'], 1, /path '\/nothing' does not exist/)
+  await told(['up', '--template', 'nothing'], 1, /^quicksand: provider 'e2b': template 'nothing' not found/)
+  await told(['ls', '--state', 'sleeping'], 1, /'state' must be/)
+  await told(['session', 'send'], 2, /needs SESSION TEXT/)
+  await told(['events', '-f'], 1, /no server answers/, { env: { QUICKSAND_URL: 'http://127.0.0.1:9' } })
+  await told(['ls'], 1, /the key is that of \$QUICKSAND_TOKEN/, { env: { QUICKSAND_TOKEN: `e2b_${'0'.repeat(40)}` } })
+  // Nobody reads any further: no word, and no waiting for what nobody will see.
+  const env = { PATH: process.env.PATH, QUICKSAND_URL: server.url, QUICKSAND_TOKEN: server.key }
+  const piped = async (line) => {
+    const child = spawn('bash', ['--norc', '-c', `set -o pipefail; ${line}`], { env })
+    let text = ''
+    child.stdout.on('data', (chunk) => (text += chunk))
+    child.stderr.on('data', (chunk) => (text += chunk))
+    const code = await new Promise((done) => child.on('close', done))
+    return { code, text }
+  }
+  assert.deepEqual(await piped(`${binary} exec -n ${id} -- yes | head -1`), { code: 141, text: 'y\n' })
+  const follow = piped(`${binary} events -f --sandbox ${id} | head -1`)
+  await sleep(500)
+  for (let i = 0; i < 3; i++) await good('exec', '-n', id, 'true')
+  assert.match((await follow).text, /^\S+ process\.started [^\n]+\n$/)
+  // The newest events, in their order.
+  const [first, second] = (await good('events', '-n', '2', '--sandbox', id)).split('\n')
+  assert.match(first, /process\.started/)
+  assert.match(second, /process\.exited/)
+  await good('rm', id)
+})
