@@ -249,6 +249,8 @@ char *session_git_token(struct live_session *live)
     (void)pthread_mutex_unlock(&live->lock);
     if (!token)
         token = agent_profile_git_token(live->agents, &live->caller, profile);
+    if (token)
+        agent_secret_add(live->agents, live->caller.team_id, str_of(token));
     return token ? token : xstrdup("");
 }
 

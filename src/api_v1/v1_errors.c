@@ -68,8 +68,8 @@ static char *tell(struct v1_call *call, const struct error *err, int *out_status
 {
     unsigned row = (unsigned)err->code < ERROR_CODE_COUNT ? err->code : ERROR_INTERNAL;
     auto_json json_t *details = json_pack("{s:s}", "request_id", call->request_id);
-    bool ours = row == ERROR_INTERNAL || row == ERROR_NONE;
     char general[96], told[sizeof(err->message)];
+    bool ours = row == ERROR_INTERNAL || row == ERROR_NONE;
 
     /* A provider's words may repeat the key it was asked with. */
     (void)snprintf(told, sizeof(told), "%s", err->message);

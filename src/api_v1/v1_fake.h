@@ -10,16 +10,16 @@
 #define V1_FAKE_SECRET "dtn_operators_own_key"
 
 struct v1_fake {
-    struct error fail;       /* every operation fails so, when it has a code */
-    int delay_ms;            /* of agent_exec() */
-    size_t output_size;      /* of a command that is streamed, besides a few bytes; made of 'x' */
-    bool hangs;              /* such a command runs until it is stopped ... */
-    int stopped;             /* ... which is counted */
-    char asked[4096];        /* "name(arg,...) " of the last operations */
-    size_t file_size;        /* of the file that can be read; made of 'x' */
-    size_t written;          /* bytes agent_file_write() got */
-    bool directory;          /* the path is one */
-    size_t log_size, log_at; /* a job's output, and how much of it there is already */
+    struct error fail;  /* every operation fails so, when it has a code */
+    int delay_ms;       /* of agent_exec() */
+    size_t output_size; /* of a command that is streamed, besides a few bytes; made of 'x' */
+    bool hangs;         /* such a command runs until it is stopped ... */
+    int stopped;        /* ... which is counted */
+    char asked[4096];   /* "name(arg,...) " of the last operations */
+    size_t file_size;   /* of the file that can be read; made of 'x' */
+    size_t written;     /* bytes agent_file_write() got */
+    bool directory;     /* the path is one */
+    size_t log_at;      /* how much of a job's output there is already */
     bool job_running;
     bool memory_missed; /* the next agent_watch_read() says that older ones are gone */
     size_t store_reads;

@@ -3,6 +3,7 @@
 
 #include "api_v1/v1.h"
 #include "api_v1/v1_fake.h"
+#include "base/buf.h"
 #include "http/http_test_site.h"
 #include "loop/workers.h"
 
@@ -18,6 +19,7 @@ struct site {
     _Atomic bool idle;
 };
 
+/* Each test runs in a process of its own, so nothing is taken down. */
 void site_start(struct site *site, size_t threads, size_t queue_max);
 /* Sends; the answer is to be read. */
 int site_ask(const struct site *site, const char *request);

@@ -17,6 +17,7 @@
 #include "base/encode.h"
 #include "base/fd.h"
 #include "cli/cli_runtime.h"
+#include "cli/cli_table.h"
 #include "cli/cli_v1.h"
 #include "json/json_shape.h"
 
@@ -35,6 +36,13 @@ struct running {
     bool with_stdin, ended;
     int status, signals;
 };
+
+static void warn(const char *what, const struct error *err)
+{
+    auto_free char *text = cli_defuse(xstrdup(err->message), true);
+
+    (void)fprintf(stderr, "quicksand: %s: %s\n", what, text);
+}
 
 /* ---- input ---- */
 
@@ -88,7 +96,7 @@ static void *forward_input(void *arg)
     }
     /* One that has ended, or has closed its input, needs none. */
     if (err.code && err.code != ERROR_NOT_FOUND && err.code != ERROR_CONFLICT)
-        (void)fprintf(stderr, "quicksand: passing the input on: %s\n", err.message);
+        warn("passing the input on", &err);
     (void)send_input(input, json_pack("{s:b}", "close", 1), &err);
     cli_server_done(&input->server);
     free(input->path);
@@ -218,8 +226,7 @@ static bool on_signal(struct running *running)
                NULL, &err) == 0 ||
         err.code == ERROR_NOT_FOUND)
         return false;
-    (void)fprintf(stderr, "quicksand: left; the command may go on in '%s': %s\n", run->id,
-                  err.message);
+    warn("left; the command may go on", &err);
     return true;
 }
 

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "cli/cli_print.h"
+#include "cli/cli_table.h"
 #include "json/json_shape.h"
 
 enum { FILE_MAX = 1024 * 1024, READ_SIZE = 64 * 1024 };
@@ -44,9 +45,11 @@ int cli_v1(struct cli *cli, const char *method, char *path_consume, const json_t
 
 void cli_v1_warn_forgotten(const char *name, const json_t *answer)
 {
+    struct str message = json_get_str(answer, "message");
+    auto_free char *text = cli_defuse(str_dup(message.p ? message : STR("")), true);
+
     if (json_is_true(json_object_get(answer, "forgotten")))
-        (void)fprintf(stderr, "quicksand: %s: %.*s\n", name,
-                      STR_ARG(json_get_str(answer, "message")));
+        (void)fprintf(stderr, "quicksand: %s: %s\n", name, text);
 }
 
 int cli_v1_remove(struct cli *cli, const char *collection, const char *query, char *const *names,

@@ -37,6 +37,8 @@ enum {
     HELPER_MS = 30000,   /* for the command that signals */
     QUIET_MS = 500,      /* silence after which the exit code is asked for */
     QUIET_MS_MAX = 16000,
+    GRACE_MS = 200,        /* silence after the end: all has come */
+    GRACE_TOTAL_MS = 1000, /* for descendants that go on printing */
     AFTER_KILL_MS = 10000,
     ARGV_MAX = 4096,
 };
@@ -97,7 +99,7 @@ struct process {
     struct buf line, early;
     bool early_out; /* handed out: forget it at the next call */
     int64_t pid;
-    int64_t deadline_ms, killed_ms; /* 0 = none */
+    int64_t deadline_ms, killed_ms, exited_ms; /* 0 = none */
     int64_t quiet_since_ms, quiet_ms;
 };
 
@@ -236,7 +238,8 @@ static int finish(struct process *p, struct provider_event *out, struct error *e
 }
 
 /* Its descendants may hold the streams open after it has ended: dockerd then keeps the connection.
- * So when nothing came for a while the exit code is asked for, ever more rarely. */
+ * So when nothing came for a while the exit code is asked for, ever more rarely. What it printed last
+ * may still be on its way then. */
 static int ask_when_quiet(struct process *p, struct error *err)
 {
     int64_t now = clock_mono_ms();
@@ -244,13 +247,20 @@ static int ask_when_quiet(struct process *p, struct error *err)
 
     if (now - p->quiet_since_ms < p->quiet_ms)
         return 0;
+    if (p->exited_ms) {
+        p->stream.ended = true;
+        return 0;
+    }
     got = docker_stream_exit(&p->stream, &code, err);
     /* A daemon that is slow to tell does not end the stream; one without the process does. */
     if (got < 0 && err->code == ERROR_NOT_FOUND)
         return -1;
-    p->quiet_since_ms = now;
+    p->quiet_since_ms = clock_mono_ms();
     p->quiet_ms = p->quiet_ms * 2 < QUIET_MS_MAX ? p->quiet_ms * 2 : QUIET_MS_MAX;
-    p->stream.ended = got > 0;
+    if (got > 0) {
+        p->exited_ms = p->quiet_since_ms;
+        p->quiet_ms = GRACE_MS;
+    }
     return 0;
 }
 
@@ -306,7 +316,9 @@ static int next_piece(struct process *p, uint32_t timeout_ms, struct provider_ev
             return finish(p, out, err);
         if (got > 0) {
             p->quiet_since_ms = clock_mono_ms();
-            p->quiet_ms = QUIET_MS;
+            p->quiet_ms = p->exited_ms ? GRACE_MS : QUIET_MS;
+            if (p->exited_ms && p->quiet_since_ms - p->exited_ms > GRACE_TOTAL_MS)
+                p->stream.ended = true;
             *out = (struct provider_event){
                 .kind = kind == DOCKER_STDERR ? PROVIDER_STDERR : PROVIDER_STDOUT, .data = piece};
             return 1;
