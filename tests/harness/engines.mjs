@@ -69,6 +69,7 @@ class Engine {
       env: {
         PATH: process.env.PATH,
         HOME: this.home,
+        TMPDIR: this.home, // podman leaves what it was given to load there
         CONTAINERS_CONF: path.join(this.home, 'containers.conf'),
         CONTAINERS_STORAGE_CONF: path.join(this.home, 'storage.conf'),
       },
