@@ -12,6 +12,9 @@ import sys
 import tarfile
 import tempfile
 
+sys.dont_write_bytecode = True
+import embed  # noqa: E402
+
 PACKAGES = {
     "@xterm/xterm@6.0.0": (
         "xterm-xterm-6.0.0.tgz",
@@ -67,10 +70,8 @@ def member(archive, name):
 
 def rows(name, data):
     """C source of one file."""
-    numbers = [",".join(map(str, data[i : i + 64])) for i in range(0, len(data), 64)]
-    body = ",\n".join([*numbers, "0"])
     tag = hashlib.sha256(data).hexdigest()[:32]
-    return f'static const char {name}_tag[] = "\\"{tag}\\"";\nstatic const unsigned char {name}[] = {{\n{body}}};\n'
+    return f'static const char {name}_tag[] = "\\"{tag}\\"";\n{embed.array(name, data)}'
 
 
 def main(pages, cache, out):
