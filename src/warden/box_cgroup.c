@@ -89,6 +89,11 @@ static int enable_v2_limits(struct box_cgroups *cgroups, struct error *err)
     static const char controllers[] = "+memory +cpu +pids";
     int r = fd_write_value_at(cgroups->parents[V2], "cgroup.subtree_control", controllers);
 
+    /* The real root may hold processes, that of a namespace not. */
+    if (r == -EBUSY)
+        return error_set(err, ERROR_CONFLICT,
+                         "enable cgroup controllers: the cgroup at /sys/fs/cgroup holds processes; "
+                         "in a container, use the host's cgroup namespace");
     if (r < 0)
         return error_set_errno(err, -r, "enable cgroup controllers at the root");
     r = fd_write_value_at(cgroups->roots[V2], "cgroup.subtree_control", controllers);

@@ -7,8 +7,9 @@
  * Kernels since 6.15 stack mounts that are attached nowhere, and take them by descriptor. Older ones insist
  * that a layer be mounted somewhere in the caller's mount namespace. They get that in the namespace that
  * the box's first process has anyway: the layers are attached there, out of sight of the host, and go
- * with everything else of the host's tree when that process leaves it. The overlay keeps clones of its
- * own. Names are then numbers in /proc/self/fd, because options longer than 255 bytes are refused.
+ * with everything else of the host's tree when that process leaves it. They must be private for that: what
+ * is mounted on a copy of a shared mount, as systemd makes them all, appears on the mount itself. The overlay
+ * keeps clones of its own. Names are then numbers in /proc/self/fd, because options longer than 255 bytes are refused.
  * Which of the two a kernel does is tried once, when the warden starts. */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +17,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/mount.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 
@@ -179,22 +181,28 @@ int box_overlay_make(const struct box_overlay *overlay, bool attached, int *out_
                     : make(overlay, false, out_mount_fd, err);
 }
 
-int box_overlay_map(int dir_fd, const char *path, int userns_fd, uint64_t attrs, int *out_tree_fd,
-                    struct error *err)
+static int clone_private(int dir_fd, const char *path, struct mount_attr *attr, int *out_tree_fd,
+                         struct error *err)
 {
-    struct mount_attr attr = {
-        .attr_set = MOUNT_ATTR_IDMAP | MOUNT_ATTR_NODEV | attrs,
-        .userns_fd = (uint64_t)userns_fd,
-    };
     auto_close int tree =
         sys_open_tree(dir_fd, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
 
     if (tree < 0)
         return error_set_errno(err, errno, "clone the mount of '%s'", path);
-    if (sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr) < 0)
+    attr->propagation = MS_PRIVATE;
+    if (sys_mount_setattr(tree, "", AT_EMPTY_PATH, attr) < 0)
         return error_set_errno(err, errno, "map the ids of '%s'", path);
     *out_tree_fd = take_fd(&tree);
     return 0;
+}
+
+int box_overlay_map(int dir_fd, const char *path, int userns_fd, uint64_t attrs, int *out_tree_fd,
+                    struct error *err)
+{
+    struct mount_attr attr = {.attr_set = MOUNT_ATTR_IDMAP | MOUNT_ATTR_NODEV | attrs,
+                              .userns_fd = (uint64_t)userns_fd};
+
+    return clone_private(dir_fd, path, &attr, out_tree_fd, err);
 }
 
 /* A process that does nothing in namespaces of its own, for others to use. */
@@ -229,10 +237,8 @@ static int try_one_way(const struct box_probe *probe, pid_t pid, bool attached, 
     if (mntns < 0 || box_overlay_map(probe->layers_fd, probe->layer, userns, 0, &lower, err) < 0)
         return -1;
     /* Without an upper directory there have to be two layers. */
-    second =
-        sys_open_tree(probe->other_fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
-    if (second < 0)
-        return error_set_errno(err, errno, "clone a mount");
+    if (clone_private(probe->other_fd, "", &(struct mount_attr){0}, &second, err) < 0)
+        return -1;
     lowers[0] = lower;
     lowers[1] = second;
     return box_overlay_make(&(struct box_overlay){.lowers = lowers,

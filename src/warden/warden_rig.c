@@ -110,12 +110,17 @@ void rig_restart(void)
 
 void rig_close(void)
 {
-    char path[64];
+    static const char *const hierarchies[] = {"", "unified/", "memory/", "cpu/", "pids/"};
 
-    (void)snprintf(path, sizeof(path), "/sys/fs/cgroup/memory/quicksand-%s", rig_warden.instance);
     world_open = false;
     warden_close_host(&rig_warden, true);
-    CHECK(access(path, F_OK) < 0);
+    for (size_t i = 0; i < sizeof(hierarchies) / sizeof(*hierarchies); i++) {
+        char path[64];
+
+        (void)snprintf(path, sizeof(path), "/sys/fs/cgroup/%squicksand-%s", hierarchies[i],
+                       rig_warden.instance);
+        CHECK(access(path, F_OK) < 0);
+    }
 }
 
 static size_t count_entries(const char *path)

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import http from 'node:http'
 import net from 'node:net'
 import { after, before, describe, test } from 'node:test'
-import { startServer } from '../harness/server.mjs'
+import { eventually, startServer } from '../harness/server.mjs'
 import { loadSdk, shell } from '../harness/sdk.mjs'
 
 let server, sdk, online, offline, hostListener
@@ -142,8 +142,7 @@ print(len(s.recv(500)))"`)
 
   test('ports inside are still reachable from outside through the proxy', async () => {
     const web = await offline.commands.run('python3 -m http.server 8000', { background: true })
-    await new Promise((done) => setTimeout(done, 700))
-    assert.equal((await server.sandbox(offline.sandboxId, 8000, '/')).status, 200)
+    await eventually('the page', async () => (await server.sandbox(offline.sandboxId, 8000, '/')).status === 200)
     await web.kill()
   })
 

@@ -2,12 +2,13 @@
 # Runs tests on other kernels than this machine's, in a virtual machine: run.sh [--kernel NAME] [--data ext4|btrfs|xfs] [SET...]
 #
 #   smoke        doctor, and the published SDK: create, commands, files, pause, resume, snapshot, fork, kill, limits
+#   systemd      the server as a service: what systemd may do with it and with its own cgroups
 #   refusal      for a kernel that is too old: the server must refuse to start and say what is missing
 #   unit         unit tests of what touches the host: netlink, network, disk, warden; unit/FOLDER for one
 #   functional, security, compat      all files, or SUITE/WORD for those with that word in their name
 #   script/FILE  a program of yours, FILE as seen from the top of the tree: for looking around
 #
-# Without names: smoke unit functional/pause functional/network security. Kernels are those of image.sh, bookworm
+# Without names: smoke systemd unit functional/pause functional/network security. Kernels are those of image.sh, bookworm
 # unless told. The machine is Debian 12 with systemd and pure cgroup v2, as a user's host; everything but the
 # kernel's emulation is real. Emulation makes it some ten times slower: VM_PATIENCE (10) stretches what tests wait,
 # VM_SECONDS (7200) ends it all. Logs are in build/vm/KERNEL/log. The last line is "N passed, N failed".
@@ -24,7 +25,7 @@ while [ $# -gt 0 ]; do
     esac
 done
 sets=("$@")
-[ ${#sets[@]} -gt 0 ] || sets=(smoke unit functional/pause functional/network security)
+[ ${#sets[@]} -gt 0 ] || sets=(smoke systemd unit functional/pause functional/network security)
 patience=${VM_PATIENCE:-10} limit=${VM_SECONDS:-7200}
 vm=$PWD/build/vm
 units=(netlink network disk warden)
