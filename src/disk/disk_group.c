@@ -39,12 +39,12 @@ void disk_group_add(struct disk *disk, uint64_t subvolume)
     (void)pthread_mutex_unlock(&gone->lock);
 }
 
-/* Also while its tree is being taken down. */
-static bool subvolume_exists(const struct disk *disk, uint64_t subvolume)
+/* Does the tree of roots have an item of this type for it? */
+static bool has_item(const struct disk *disk, uint64_t subvolume, uint32_t type)
 {
     struct disk_tree_range range = {.tree = BTRFS_ROOT_TREE_OBJECTID,
                                     .objectid = subvolume,
-                                    .type = BTRFS_ROOT_ITEM_KEY,
+                                    .type = type,
                                     .max_offset = UINT64_MAX};
     struct error ignored;
     uint64_t offset;
@@ -66,7 +66,8 @@ static bool remove_group(const struct disk *disk, uint64_t subvolume)
 {
     struct btrfs_ioctl_qgroup_create_args args = {.create = 0, .qgroupid = subvolume};
 
-    if (subvolume_exists(disk, subvolume) || is_charged(disk, subvolume))
+    /* Its root stays until all of its tree is taken down. */
+    if (has_item(disk, subvolume, BTRFS_ROOT_ITEM_KEY) || is_charged(disk, subvolume))
         return false;
     return ioctl(disk->pool_fd, BTRFS_IOC_QGROUP_CREATE, &args) == 0 || errno != EBUSY;
 }
@@ -113,7 +114,9 @@ void disk_group_find(struct disk *disk)
     while ((entry = readdir(dir))) {
         uint64_t subvolume;
 
-        if (parse_name(entry->d_name, &subvolume) && !subvolume_exists(disk, subvolume))
+        /* A subvolume that was deleted has no name any more, though it may still have its root. */
+        if (parse_name(entry->d_name, &subvolume) &&
+            !has_item(disk, subvolume, BTRFS_ROOT_BACKREF_KEY))
             disk_group_add(disk, subvolume);
     }
     (void)closedir(dir);
