@@ -292,6 +292,7 @@ TEST_TIMEOUT(a_snapshot_does_not_shrink_the_disk, 60)
 
     rig_open();
     spec = rig_spec(); /* 64 MB */
+    spec.limits.mem_bytes = 256 << 20;
     rig_start(&spec, &info);
     for (int i = 0; i < 3; i++) {
         RIG_CHECK_ASK("ok", spec.id, "fill /f 40000000");
