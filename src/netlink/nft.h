@@ -17,7 +17,8 @@ struct nft_map {
     const char *name;  /* of type ipv4_addr : mark */
 };
 /* Addresses are in host byte order, the socket is one of NETLINK_NETFILTER; -errno on failure.
- * Putting what is there is success. Removing returns 1, or 0 when there was nothing. */
+ * Putting what is there is success. Removing returns 1, or 0 when there was nothing; it takes
+ * elements of plain sets of ipv4_addr too. */
 int nft_map_put(struct netlink *netlink, const struct nft_map *map, uint32_t address,
                 uint32_t mark);
 int nft_map_remove(struct netlink *netlink, const struct nft_map *map, uint32_t address);

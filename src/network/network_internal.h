@@ -32,6 +32,7 @@ struct network_names {
 #define NETWORK_GATEWAY_UPLINK "uplink"
 #define NETWORK_GATEWAY_TABLE  "quicksand"
 #define NETWORK_GATEWAY_ONLINE "online"
+#define NETWORK_GATEWAY_FLOWS  "flows"
 
 struct network {
     int gateway_fd;

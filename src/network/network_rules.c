@@ -68,8 +68,8 @@ int network_rules_load_gateway(const struct network_config *config, struct error
                      "flush table inet " NETWORK_GATEWAY_TABLE "\n"
                      "table inet " NETWORK_GATEWAY_TABLE " {\n"
                      " map " NETWORK_GATEWAY_ONLINE " { type ipv4_addr : mark; }\n"
-                     " set flows { type ipv4_addr; size 65535; flags dynamic; }\n" REFUSE
-                     " chain sources {\n"
+                     " set " NETWORK_GATEWAY_FLOWS
+                     " { type ipv4_addr; size 65535; flags dynamic; }\n" REFUSE " chain sources {\n"
                      "  type filter hook prerouting priority raw; policy accept;\n"
                      "  iifname { lo, " NETWORK_GATEWAY_UPLINK " } accept\n"
                      "  ip saddr != %s/%u drop\n"
@@ -86,7 +86,7 @@ int network_rules_load_gateway(const struct network_config *config, struct error
     (void)buf_printf(&text,
                      "  ip daddr " BLOCKED " goto refuse\n"
                      "  oifname != " NETWORK_GATEWAY_UPLINK " goto refuse\n"
-                     "  add @flows { ip saddr ct count over %d } goto refuse\n"
+                     "  add @" NETWORK_GATEWAY_FLOWS " { ip saddr ct count over %d } goto refuse\n"
                      "  accept\n"
                      " }\n"
                      " chain forward {\n"

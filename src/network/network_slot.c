@@ -19,6 +19,7 @@
 enum { CARRIER_TRIES = 10000 };
 
 static const struct nft_map online_map = {NETWORK_GATEWAY_TABLE, NETWORK_GATEWAY_ONLINE};
+static const struct nft_map flow_counts = {NETWORK_GATEWAY_TABLE, NETWORK_GATEWAY_FLOWS};
 static const uint8_t router_mac[RTNL_MAC_SIZE] = {0x02, 0x71, 0x73, 0x00, 0x00, 0x01};
 
 static int check_slot(uint32_t slot, struct error *err)
@@ -39,14 +40,18 @@ static uint32_t mark_of(uint32_t slot)
     return slot + 1;
 }
 
-/* In this order: once out of the map, no new connection gets the mark. */
+/* In this order: once out of the map, no new connection gets the mark. The count of the slot's
+ * connections goes with them: the kernel lowers it a few at a time as new ones come, so whoever
+ * comes next would be refused for what the last one did. */
 static int take_offline(struct network *network, uint32_t slot, bool forget)
 {
-    int removed = nft_map_remove(&network->filter, &online_map, network_address_of(slot));
+    uint32_t address = network_address_of(slot);
+    int r = nft_map_remove(&network->filter, &online_map, address);
 
-    if (removed < 0 || (removed == 0 && !forget))
-        return removed;
-    return nft_forget_flows(&network->filter, mark_of(slot));
+    if (r < 0 || (r == 0 && !forget))
+        return r;
+    r = nft_forget_flows(&network->filter, mark_of(slot));
+    return r < 0 ? r : nft_map_remove(&network->filter, &flow_counts, address);
 }
 
 /* `forget`: drop the slot's connections even when it was offline already. */
