@@ -412,7 +412,9 @@ int agent_exec(struct agents *agents, const struct agent_caller *caller, struct 
          json_pack("{s:o}", "command",
                    json_str(agent_command_text(agents, caller->team_id, command, &arena))));
     r = run_once(agents, &use, command, &arena, &run, out, &started, err);
-    if (r < 0 && !started) {
+    if (r < 0 && !started && err->errnum == ECONNABORTED) {
+        (void)error_prefix(err, "the command may have been started");
+    } else if (r < 0 && !started) {
         int again = agent_use_recover(agents, caller, &use, &arena, err);
 
         if (again > 0) {

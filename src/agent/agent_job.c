@@ -2,6 +2,7 @@
  * the job is in agent_job_watch.c, what runs in the sandbox in agent_job_script.c. */
 #include "agent/agent_job.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "agent/agent_event.h"
@@ -118,21 +119,27 @@ static int prepare(struct agents *agents, struct agent_use *use, struct launch *
                              &launch->start.env_count, err);
 }
 
-/* Tried again only when the sandbox turned out to be paused: then nothing has begun. */
+/* Tried again when the sandbox turned out to be paused. It may have got the first request all the
+ * same, and then begins the job as it is resumed. */
 static int launch_job(struct agents *agents, const struct agent_caller *caller,
                       struct agent_use *use, struct launch *launch, struct arena *arena,
                       struct provider_process **out, struct error *err)
 {
     struct agent_try try = {0};
     enum provider_state state;
+    bool sent;
     int r;
 
     if (agent_try_begin(&try, agents, use->backend, err) < 0)
         return -1;
     r = provider_start(use->provider, &use->ref, &launch->start, out, err);
     (void)agent_try_inside(&try, &use->ref, r, err, &state);
-    if (r < 0 && agent_use_recover(agents, caller, use, arena, err) > 0)
+    sent = r < 0 && err->errnum == ECONNABORTED;
+    if (r < 0 && agent_use_recover(agents, caller, use, arena, err) > 0) {
+        if (sent && provider_attach(use->provider, &use->ref, launch->start.tag, 0, out, err) == 0)
+            return 0;
         r = provider_start(use->provider, &use->ref, &launch->start, out, err);
+    }
     return r;
 }
 

@@ -143,6 +143,8 @@ static inline void engine_close(struct engine *engine)
 /* Path of the Unix socket on which the agent of a box serves HTTP: RUN_DIR/<id>.sock */
 enum { ENGINE_SOCKET_PATH_SIZE = 108 };
 int engine_socket_path(const char *run_dir, const char *id, char out[ENGINE_SOCKET_PATH_SIZE]);
+/* The id again, within path; STR_NONE when it is no such path. */
+struct str engine_socket_id(const char *run_dir, const char *path);
 
 /* The real one. fds are connected SEQPACKET sockets to the warden: one call at a time on each. */
 struct engine *engine_warden_new(const int *control_fds, size_t count, int event_fd);

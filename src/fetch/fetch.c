@@ -9,12 +9,14 @@
 #include "base/alloc.h"
 #include "fetch/fetch_internal.h"
 
-enum { LINES_IDLE_MAX = 32 };
+enum { LINES_IDLE_MAX = 32, SERVER_MAX = 120 };
 
 struct fetch {
     pthread_mutex_t mutex;
     struct fetch_line *idle; /* last used first */
     size_t idle_count;
+    struct list busy;
+    struct fetch_gate gate;
     CURLSH *share;
     pthread_mutex_t share_mutexes[CURL_LOCK_DATA_LAST];
 };
@@ -54,6 +56,7 @@ struct fetch *fetch_new(void)
 
     fetch_global_init();
     (void)pthread_mutex_init(&fetch->mutex, NULL);
+    list_init(&fetch->busy);
     for (size_t i = 0; i < CURL_LOCK_DATA_LAST; i++)
         (void)pthread_mutex_init(&fetch->share_mutexes[i], NULL);
     fetch->share = curl_share_init();
@@ -94,14 +97,52 @@ void fetch_free(struct fetch *fetch)
     free(fetch);
 }
 
-static void line_key(const struct fetch_request *request, char *out, size_t size)
+void fetch_set_gate(struct fetch *fetch, const struct fetch_gate *gate)
+{
+    fetch->gate = *gate;
+}
+
+bool fetch_line_open(const struct fetch *fetch, const struct fetch_line *line)
+{
+    return !fetch->gate.open || !line->unix_path[0] ||
+           fetch->gate.open(fetch->gate.arg, line->unix_path);
+}
+
+void fetch_cut(struct fetch *fetch, const char *unix_path)
+{
+    struct list *node;
+
+    (void)pthread_mutex_lock(&fetch->mutex);
+    list_for_each (node, &fetch->busy) {
+        struct fetch_line *line = container_of(node, struct fetch_line, busy);
+
+        if (strcmp(line->unix_path, unix_path) != 0)
+            continue;
+        atomic_store(&line->cut, true);
+        (void)curl_multi_wakeup(line->multi);
+    }
+    (void)pthread_mutex_unlock(&fetch->mutex);
+}
+
+/* Returns where the socket's path begins in it. */
+static size_t line_key(const struct fetch_request *request, char *out, size_t size)
 {
     const char *host = strstr(request->url, "://");
     size_t len = host ? (size_t)(host - request->url) + 3 + strcspn(host + 3, "/?#") : 0;
 
     /* A connection to anywhere is none for a call that may only go to public addresses. */
-    (void)snprintf(out, size, "%d %.*s %s", (int)request->reach, (int)(len < 200 ? len : 200),
-                   request->url, request->unix_path ? request->unix_path : "");
+    len = (size_t)snprintf(out, size, "%d %.*s ", (int)request->reach,
+                           (int)(len < SERVER_MAX ? len : SERVER_MAX), request->url);
+    (void)snprintf(out + len, size - len, "%s", request->unix_path ? request->unix_path : "");
+    return len;
+}
+
+static void set_busy(struct fetch *fetch, struct fetch_line *line)
+{
+    atomic_store(&line->cut, false);
+    (void)pthread_mutex_lock(&fetch->mutex);
+    list_push_back(&fetch->busy, &line->busy);
+    (void)pthread_mutex_unlock(&fetch->mutex);
 }
 
 static struct fetch_line *take_idle(struct fetch *fetch, const char *key)
@@ -124,14 +165,16 @@ static struct fetch_line *take_idle(struct fetch *fetch, const char *key)
 struct fetch_line *fetch_line_take(struct fetch *fetch, const struct fetch_request *request)
 {
     char key[sizeof(((struct fetch_line *)NULL)->key)];
-    struct fetch_line *line;
+    size_t path_at = line_key(request, key, sizeof(key));
+    struct fetch_line *line = take_idle(fetch, key);
 
-    line_key(request, key, sizeof(key));
-    line = take_idle(fetch, key);
-    if (line)
+    if (line) {
+        set_busy(fetch, line);
         return line;
+    }
     line = xcalloc(1, sizeof(*line));
     (void)str_copy(str_of(key), line->key, sizeof(line->key));
+    line->unix_path = line->key + path_at;
     line->multi = curl_multi_init();
     line->easy = curl_easy_init();
     if (!line->multi || !line->easy) {
@@ -141,6 +184,7 @@ struct fetch_line *fetch_line_take(struct fetch *fetch, const struct fetch_reque
     (void)curl_multi_setopt(line->multi, CURLMOPT_MAXCONNECTS, 1L);
     if (fetch->share)
         curl_easy_setopt(line->easy, CURLOPT_SHARE, fetch->share);
+    set_busy(fetch, line);
     return line;
 }
 
@@ -151,6 +195,7 @@ void fetch_line_give(struct fetch *fetch, struct fetch_line *line)
     /* Nothing of the last request is kept: it pointed into the caller's memory. */
     curl_easy_reset(line->easy);
     (void)pthread_mutex_lock(&fetch->mutex);
+    list_remove(&line->busy);
     line->next = fetch->idle;
     fetch->idle = line;
     if (++fetch->idle_count > LINES_IDLE_MAX) {
@@ -181,16 +226,22 @@ static size_t on_write(char *p, size_t size, size_t count, void *arg)
     return buf_add(&call->response->body, p, size * count) ? size * count : 0;
 }
 
-static CURLcode run(struct fetch_line *line)
+static CURLcode run(struct fetch *fetch, struct fetch_line *line, struct fetch_setup *setup)
 {
     int running = 1, left;
     CURLMsg *message;
 
+    setup->cut = !fetch_line_open(fetch, line);
+    if (setup->cut)
+        return CURLE_ABORTED_BY_CALLBACK;
     if (curl_multi_add_handle(line->multi, line->easy) != CURLM_OK)
         return CURLE_FAILED_INIT;
     while (running) {
         if (curl_multi_perform(line->multi, &running) != CURLM_OK)
             return CURLE_FAILED_INIT;
+        setup->cut = running && atomic_load(&line->cut);
+        if (setup->cut)
+            return CURLE_ABORTED_BY_CALLBACK;
         if (running)
             (void)curl_multi_poll(line->multi, NULL, 0, 1000, NULL);
     }
@@ -240,7 +291,7 @@ int fetch_call(struct fetch *fetch, const struct fetch_request *request, struct 
             curl_easy_setopt(line->easy, CURLOPT_LOW_SPEED_TIME,
                              (long)(request->idle_ms + 999) / 1000);
         }
-        result = finish(&call, line, run(line), err);
+        result = finish(&call, line, run(fetch, line, &call.setup), err);
         (void)curl_multi_remove_handle(line->multi, line->easy);
     }
     fetch_line_give(fetch, line);

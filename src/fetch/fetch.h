@@ -23,6 +23,17 @@ struct fetch *fetch_new(void);
 /* No call may be under way. NULL is fine. */
 void fetch_free(struct fetch *fetch);
 
+/* For Unix sockets whose other side may be made to stand still: who does that says so first in what
+ * open() tells, and then calls fetch_cut(). Calls and streams to that socket end at once with
+ * ERROR_UNAVAILABLE, and with errnum ECONNABORTED when the other side may have got the request. Set
+ * before the first call. */
+struct fetch_gate {
+    bool (*open)(void *arg, const char *unix_path);
+    void *arg;
+};
+void fetch_set_gate(struct fetch *fetch, const struct fetch_gate *gate);
+void fetch_cut(struct fetch *fetch, const char *unix_path);
+
 enum { FETCH_BODY_LATER = -1 };
 
 /* For URLs that are not the operator's. What is not public: addresses of this host, of private and

@@ -3,7 +3,9 @@
 
 #include <curl/curl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
+#include "base/list.h"
 #include "fetch/fetch.h"
 
 enum {
@@ -24,6 +26,7 @@ struct fetch_setup {
     bool source_failed;
     bool refused;         /* an address that is not public */
     bool sent, not_again; /* a request that must not be sent twice was about to be */
+    bool cut;             /* by fetch_cut(), or the gate was shut */
 };
 
 /* Sets everything but the callbacks that take the answer. Only the body must outlive the call, until
@@ -49,9 +52,14 @@ struct fetch_line {
     CURLM *multi;
     char key[256]; /* which connection it keeps */
     struct fetch_line *next;
+    struct list busy;      /* while it is in use */
+    const char *unix_path; /* in key; "" = none */
+    atomic_bool cut;
 };
 
 /* NULL when the system gives no more descriptors. */
 struct fetch_line *fetch_line_take(struct fetch *fetch, const struct fetch_request *request);
 void fetch_line_give(struct fetch *fetch, struct fetch_line *line);
+/* From fetch_line_take() on it is cut with the others; this says whether it may go on. */
+bool fetch_line_open(const struct fetch *fetch, const struct fetch_line *line);
 void fetch_global_init(void);

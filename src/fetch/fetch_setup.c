@@ -1,4 +1,5 @@
 /* From a request to the options of a libcurl handle, and from its failures to ours. */
+#include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -205,6 +206,13 @@ int fetch_error(const struct fetch_setup *setup, CURL *easy, CURLcode code, stru
 {
     long errnum = 0;
 
+    if (setup->cut) {
+        (void)error_set(err, ERROR_UNAVAILABLE,
+                        "%s %s: the other side was stopped before the answer ended", setup->method,
+                        setup->host);
+        err->errnum = setup->sent ? ECONNABORTED : 0;
+        return -1;
+    }
     if (setup->source_failed)
         return error_set(err, ERROR_CONFLICT, "%s %s: the source of the body gave up",
                          setup->method, setup->host);

@@ -82,6 +82,10 @@ static void turn(struct fetch_stream *stream, int wait_ms)
     }
     if (!running)
         note_end(stream);
+    if (!stream->ended && atomic_load(&stream->line->cut)) {
+        stream->setup.cut = stream->ended = true;
+        stream->code = CURLE_ABORTED_BY_CALLBACK;
+    }
     if (stream->pending.len != before)
         stream->last_ms = clock_mono_ms();
     else if (!stream->ended && wait_ms > 0 && !atomic_load(&stream->cancelled))
@@ -99,7 +103,7 @@ static int wait_head(struct fetch_stream *stream, struct error *err)
             return fetch_error_timeout(&stream->setup, "the answer", err);
         turn(stream, (int)(left_ms < 1000 ? left_ms : 1000));
     }
-    if (!stream->head_done)
+    if (!stream->head_done || stream->setup.cut)
         return fetch_error(&stream->setup, stream->line->easy,
                            stream->code ? stream->code : CURLE_GOT_NOTHING, err);
     return 0;
@@ -125,7 +129,10 @@ int fetch_open(struct fetch *fetch, const struct fetch_request *request, struct 
     curl_easy_setopt(line->easy, CURLOPT_HEADERDATA, stream);
     curl_easy_setopt(line->easy, CURLOPT_WRITEFUNCTION, on_write);
     curl_easy_setopt(line->easy, CURLOPT_WRITEDATA, stream);
-    (void)curl_multi_add_handle(line->multi, line->easy);
+    if (fetch_line_open(fetch, line))
+        (void)curl_multi_add_handle(line->multi, line->easy);
+    else
+        stream->setup.cut = stream->ended = true;
     if (wait_head(stream, err) < 0) {
         fetch_close(stream);
         return -1;

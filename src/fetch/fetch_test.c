@@ -1,6 +1,7 @@
 #include "fetch/fetch.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -328,6 +329,72 @@ TEST(unix_socket)
                         .method = "GET", .url = "http://localhost/", .unix_path = "absent.sock"},
                     &err),
               ERROR_UNAVAILABLE);
+    fetch_free(fetch);
+    fetch_rig_free(rig);
+}
+
+struct stop {
+    struct fetch *fetch;
+    atomic_bool still;
+};
+
+static bool moves(void *arg, const char *unix_path)
+{
+    CHECK_STR(str_of(unix_path), "fetch_test.sock");
+    return !atomic_load(&((struct stop *)arg)->still);
+}
+
+static void *stop_later(void *arg)
+{
+    struct stop *stop = arg;
+
+    (void)usleep(100000);
+    atomic_store(&stop->still, true);
+    fetch_cut(stop->fetch, "another.sock");
+    (void)usleep(100000);
+    fetch_cut(stop->fetch, "fetch_test.sock");
+    return NULL;
+}
+
+/* What waits ends at once, what comes later does not begin. */
+TEST(other_side_is_stopped)
+{
+    struct fetch_rig *rig = fetch_rig_new("fetch_test.sock", answer, NULL);
+    struct fetch *fetch = fetch_new();
+    struct stop stop = {.fetch = fetch};
+    struct fetch_request hang = {
+        .method = "POST", .url = at(rig, "/hang"), .unix_path = "fetch_test.sock"};
+    struct fetch_request slow = {
+        .method = "GET", .url = "http://localhost/slow", .unix_path = "fetch_test.sock"};
+    struct fetch_stream *stream = NULL, *begun = NULL;
+    int64_t from_ms = clock_mono_ms();
+    struct error err = {0};
+    pthread_t thread;
+    char piece[16];
+
+    fetch_set_gate(fetch, &(struct fetch_gate){moves, &stop});
+    CHECK_INT(fetch_open(fetch, &slow, &begun, &err), 0);
+    CHECK_INT(fetch_read(begun, piece, sizeof(piece), 5000, &err), 5);
+    CHECK(pthread_create(&thread, NULL, stop_later, &stop) == 0);
+    CHECK_INT(fails(fetch, &hang, &err), ERROR_UNAVAILABLE);
+    CHECK_INT(err.errnum, ECONNABORTED);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK_INT(fetch_read(begun, piece, sizeof(piece), 10000, &err), -1);
+    CHECK_INT(err.code, ERROR_UNAVAILABLE);
+
+    atomic_store(&stop.still, false);
+    CHECK(pthread_create(&thread, NULL, stop_later, &stop) == 0);
+    CHECK_INT(fetch_open(fetch, &hang, &stream, &err), -1);
+    CHECK_INT(err.code, ERROR_UNAVAILABLE);
+    CHECK_INT(err.errnum, ECONNABORTED);
+    CHECK(pthread_join(thread, NULL) == 0);
+
+    CHECK_INT(fails(fetch, &hang, &err), ERROR_UNAVAILABLE);
+    CHECK_INT(err.errnum, 0);
+    CHECK_INT(fetch_open(fetch, &hang, &stream, &err), -1);
+    CHECK_INT(err.errnum, 0);
+    CHECK(clock_mono_ms() - from_ms < 5000);
+    fetch_close(begun);
     fetch_free(fetch);
     fetch_rig_free(rig);
 }

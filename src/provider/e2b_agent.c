@@ -1,4 +1,5 @@
 /* What happens inside a sandbox, through its agent; and where its ports are. */
+#include <errno.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -82,6 +83,7 @@ static int explain(struct provider *provider, const struct provider_ref *ref, st
     const struct e2b *e2b = provider->impl;
     auto_arena struct arena arena = {0};
     struct provider_sandbox sandbox = {0};
+    int errnum = err->errnum;
     struct error why = {0};
 
     if (err->code != ERROR_UNAVAILABLE && err->code != ERROR_CONFLICT)
@@ -90,8 +92,10 @@ static int explain(struct provider *provider, const struct provider_ref *ref, st
         if (why.code == ERROR_NOT_FOUND)
             *err = why;
     } else if (sandbox.state == PROVIDER_PAUSED) {
-        (void)error_set(err, ERROR_CONFLICT, "%s: the sandbox '%.*s' is paused", e2b->who,
-                        STR_ARG(ref->id));
+        (void)error_set(err, ERROR_CONFLICT, "%s: the sandbox '%.*s' %s", e2b->who,
+                        STR_ARG(ref->id),
+                        errnum == ECONNABORTED ? "was paused before it answered" : "is paused");
+        err->errnum = errnum;
     }
     return -1;
 }

@@ -34,6 +34,21 @@ static int embedded_socket(void *arg, struct str id, char *out, size_t size, str
     return 0;
 }
 
+/* A frozen agent takes connections and answers nothing: calls to it would wait for all their time. */
+static bool agent_runs(void *arg, const char *unix_path)
+{
+    const struct runtime_config *config = arg;
+    struct route route;
+
+    return !routes_find(config->routes, engine_socket_id(config->run_dir, unix_path), &route) ||
+           route.state == ROUTE_RUNNING;
+}
+
+struct fetch_gate runtime_gate(const struct runtime_config *config)
+{
+    return (struct fetch_gate){agent_runs, (void *)(uintptr_t)config};
+}
+
 struct provider_embedded runtime_embedded(const struct runtime_config *config)
 {
     return (struct provider_embedded){.arg = (void *)(uintptr_t)config,

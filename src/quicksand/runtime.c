@@ -15,9 +15,11 @@
 #include "api_v1/v1.h"
 #include "base/alloc.h"
 #include "base/fd.h"
+#include "engine/engine.h"
 #include "fetch/fetch.h"
 #include "loop/workers.h"
 #include "provider/provider.h"
+#include "route/route.h"
 
 enum {
     FILE_MAX = 1024 * 1024,
@@ -68,6 +70,18 @@ static int load_settings(struct runtime *runtime, struct error *err)
                      path[0] ? " in " : "", path);
 }
 
+/* A sandbox was paused, or is gone. */
+static void on_route(const char *id, void *arg)
+{
+    struct runtime *runtime = arg;
+    char path[ENGINE_SOCKET_PATH_SIZE];
+    struct route route;
+
+    if (routes_find(runtime->config.routes, str_of(id), &route) && route.state == ROUTE_PAUSED &&
+        engine_socket_path(runtime->config.run_dir, id, path) == 0)
+        fetch_cut(runtime->fetch, path);
+}
+
 int runtime_open(const struct runtime_config *config, struct runtime **out, struct error *err)
 {
     struct runtime *runtime = xcalloc(1, sizeof(*runtime));
@@ -75,6 +89,7 @@ int runtime_open(const struct runtime_config *config, struct runtime **out, stru
                                    .settings = &runtime->settings,
                                    .embedded = &runtime->embedded,
                                    .operator_team = TEAM_DEFAULT_ID};
+    struct fetch_gate gate;
 
     *out = runtime;
     runtime->config = *config;
@@ -82,6 +97,9 @@ int runtime_open(const struct runtime_config *config, struct runtime **out, stru
     if (load_settings(runtime, err) < 0)
         return -1;
     runtime->fetch = agents.fetch = fetch_new();
+    gate = runtime_gate(&runtime->config);
+    fetch_set_gate(runtime->fetch, &gate);
+    routes_watch(config->routes, on_route, runtime);
     if (agents_open(&agents, &runtime->agents, err) < 0)
         return -1;
     agent_backends_check(runtime->agents);
@@ -115,6 +133,7 @@ int runtime_close(struct runtime *runtime)
         return -1;
     v1_free(runtime->v1);
     agents_close(runtime->agents);
+    routes_unwatch(runtime->config.routes, on_route, runtime);
     fetch_free(runtime->fetch);
     agent_settings_done(&runtime->settings);
     free(runtime);

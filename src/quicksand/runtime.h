@@ -4,6 +4,7 @@
 #include <stdbool.h>
 
 #include "base/error.h"
+#include "fetch/fetch.h"
 #include "provider/provider.h"
 
 struct api;
@@ -27,6 +28,7 @@ struct runtime_config {
 
 /* embedded.c: reaches the engine of the same server. The config must outlive it. */
 struct provider_embedded runtime_embedded(const struct runtime_config *config);
+struct fetch_gate runtime_gate(const struct runtime_config *config);
 
 int runtime_open(const struct runtime_config *config, struct runtime **out, struct error *err);
 /* On any edge loop. False: the request is not for the runtime. */

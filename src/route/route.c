@@ -1,6 +1,6 @@
 /* A map under a reader-writer lock. Readers are the proxy's loops, many times a second; writers are
  * rare. Writers go first, so that a flood of lookups cannot delay a create. Watchers are called
- * after the lock was let go, on the thread that made the change. */
+ * after the lock was let go, on the thread that made the change, one change at a time. */
 #include "route/route.h"
 
 #include <assert.h>
@@ -23,8 +23,9 @@ struct routes {
     struct map ended;      /* by id, in ring */
     struct ended *ring;
     size_t ring_next;
-    size_t watcher_count; /* set up before there are threads */
-    struct {
+    pthread_mutex_t watch_lock; /* guards the watchers, also while they are called */
+    size_t watcher_count;
+    struct watcher {
         route_watch_fn *fn;
         void *arg;
     } watchers[WATCHERS_MAX];
@@ -41,6 +42,7 @@ struct routes *routes_new(void)
     (void)pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
     (void)pthread_rwlock_init(&routes->lock, &attr);
     (void)pthread_rwlockattr_destroy(&attr);
+    (void)pthread_mutex_init(&routes->watch_lock, NULL);
     map_init(&routes->map);
     map_init(&routes->tokens);
     map_init(&routes->ended);
@@ -61,21 +63,36 @@ void routes_free(struct routes *routes)
     map_done(&routes->ended);
     free(routes->ring);
     (void)pthread_rwlock_destroy(&routes->lock);
+    (void)pthread_mutex_destroy(&routes->watch_lock);
     free(routes);
 }
 
 void routes_watch(struct routes *routes, route_watch_fn *fn, void *arg)
 {
+    (void)pthread_mutex_lock(&routes->watch_lock);
     assert(routes->watcher_count < WATCHERS_MAX);
-    routes->watchers[routes->watcher_count].fn = fn;
-    routes->watchers[routes->watcher_count].arg = arg;
-    routes->watcher_count++;
+    routes->watchers[routes->watcher_count++] = (struct watcher){fn, arg};
+    (void)pthread_mutex_unlock(&routes->watch_lock);
+}
+
+void routes_unwatch(struct routes *routes, route_watch_fn *fn, const void *arg)
+{
+    (void)pthread_mutex_lock(&routes->watch_lock);
+    for (size_t i = 0; i < routes->watcher_count; i++) {
+        if (routes->watchers[i].fn != fn || routes->watchers[i].arg != arg)
+            continue;
+        routes->watchers[i] = routes->watchers[--routes->watcher_count];
+        break;
+    }
+    (void)pthread_mutex_unlock(&routes->watch_lock);
 }
 
 static void tell_watchers(struct routes *routes, const char *id)
 {
+    (void)pthread_mutex_lock(&routes->watch_lock);
     for (size_t i = 0; i < routes->watcher_count; i++)
         routes->watchers[i].fn(id, routes->watchers[i].arg);
+    (void)pthread_mutex_unlock(&routes->watch_lock);
 }
 
 void routes_set(struct routes *routes, const struct route *route)

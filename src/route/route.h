@@ -44,9 +44,10 @@ bool routes_find_token(struct routes *routes, struct str token, struct route *ou
 typedef bool route_fits_fn(const struct route *route, void *arg);
 bool routes_search(struct routes *routes, route_fits_fn *fits, void *arg, struct route *out);
 /* fn is called (on the thread that changes the route) after a route was removed or is no longer
- * RUNNING. Register at start only. */
+ * RUNNING; it must be quick. It is not called any more once routes_unwatch() returned. */
 typedef void route_watch_fn(const char *id, void *arg);
 void routes_watch(struct routes *routes, route_watch_fn *fn, void *arg);
+void routes_unwatch(struct routes *routes, route_watch_fn *fn, const void *arg);
 
 /* Resumes a paused sandbox: blocks until it runs (then its route is RUNNING) or cannot. Not on a
  * loop's thread. Who can do it says so with routes_set_waker(); until then it is ERROR_UNAVAILABLE. */

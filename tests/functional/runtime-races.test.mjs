@@ -64,3 +64,22 @@ for (const provider of ['near', 'far']) {
     await one.clear()
   })
 }
+
+// Nobody resumes it, so a command that waits for a frozen agent would wait for all its time.
+test('a pause behind the back of a command that is being started', { timeout: 120_000 }, async () => {
+  const { id, external_id: machine } = await one.create({ provider: 'near' })
+  const said = {}
+  for (let round = 0; round < 150; round++) {
+    await one.output(id, 'true')
+    const from = Date.now()
+    const [answer] = await Promise.all([
+      one.v1('POST', `/sandboxes/${id}/execute`, { command: 'true', timeout: 5 }),
+      new Promise((go) => setTimeout(go, Math.random() * 4)).then(() => one.server.api('POST', `/sandboxes/${machine}/pause`)),
+    ])
+    assert.ok([200, 409, 503].includes(answer.status), answer.text)
+    assert.ok(Date.now() - from < 4000, `round ${round}: ${answer.status} after ${Date.now() - from} ms: ${answer.text}`)
+    said[answer.status] = (said[answer.status] ?? 0) + 1
+  }
+  assert.ok(said[200] > 10, JSON.stringify(said))
+  await one.clear()
+})
