@@ -1,5 +1,6 @@
 /* A sandbox made ready for one operation. The usual case, one that runs and has time left, costs one
  * read of its row and no call to its provider. */
+#include <errno.h>
 #include <stdlib.h>
 
 #include "agent/agent_sandbox_internal.h"
@@ -117,6 +118,9 @@ int agent_use_recover(struct agents *agents, const struct agent_caller *caller,
         *err = problem;
         return -1;
     }
+    /* It was paused when we asked, and somebody has resumed it since. */
+    if (woken == 0 && err->errnum == EHOSTDOWN)
+        woken = 1;
     if (woken <= 0)
         return 0;
     use->ref = agent_row_ref(&row);

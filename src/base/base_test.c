@@ -8,6 +8,7 @@
 #include "base/fd.h"
 #include "base/id.h"
 #include "base/list.h"
+#include "base/log.h"
 #include "base/map.h"
 #include "base/path.h"
 #include "base/test.h"
@@ -295,4 +296,35 @@ TEST(arena_defers)
     CHECK_STR(str_of(deferred_order), "ba");
     arena_done(&arena);
     CHECK_STR(str_of(deferred_order), "ba");
+}
+
+/* A log that nobody reads holds nobody, and says later what it left out. */
+TEST(log_without_a_reader)
+{
+    auto_close int saved = dup(STDERR_FILENO), from = -1;
+    int64_t begin_ms = clock_mono_ms(), took_ms;
+    char filler[900], text[65536], last[512];
+    int ends[2];
+    ssize_t n;
+
+    memset(filler, 'x', sizeof(filler));
+    CHECK(pipe2(ends, O_CLOEXEC) == 0);
+    from = ends[0];
+    CHECK(fcntl(from, F_SETFL, O_NONBLOCK) == 0);
+    CHECK(dup2(ends[1], STDERR_FILENO) == STDERR_FILENO);
+    (void)close(ends[1]);
+    for (int i = 0; i < 200; i++)
+        log_error("test", "%.*s", (int)sizeof(filler), filler);
+    took_ms = clock_mono_ms() - begin_ms;
+    do
+        n = read(from, text, sizeof(text));
+    while (n > 0);
+    log_error("test", "back");
+    n = read(from, last, sizeof(last) - 1);
+    CHECK(dup2(saved, STDERR_FILENO) == STDERR_FILENO);
+    CHECK(took_ms < 5000);
+    CHECK(n > 0);
+    last[n > 0 ? n : 0] = '\0';
+    CHECK(strstr(last, " lines are missing here") != NULL);
+    CHECK(strstr(last, "test: back\n") != NULL);
 }

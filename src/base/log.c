@@ -1,11 +1,17 @@
 #include "base/log.h"
 
+#include <poll.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
 
+enum { READER_MS = 1000 };
+
 static enum log_level threshold = LOG_INFO;
+static atomic_ulong left_out; /* lines since the reader stopped */
 
 static const char *const level_names[] = {
     [LOG_DEBUG] = "debug", [LOG_INFO] = "info", [LOG_WARN] = "warn", [LOG_ERROR] = "error"};
@@ -23,6 +29,23 @@ static void defuse(char *line, size_t len)
             line[i] = '?';
 }
 
+/* A pipe that nobody empties, or a terminal held by Ctrl-S, must not hold the server. What is
+ * writable takes a whole line at once. */
+static bool reader_is_there(void)
+{
+    struct pollfd to = {.fd = STDERR_FILENO, .events = POLLOUT};
+    unsigned long missing;
+
+    if (poll(&to, 1, atomic_load(&left_out) ? 0 : READER_MS) == 0) {
+        atomic_fetch_add(&left_out, 1);
+        return false;
+    }
+    missing = atomic_exchange(&left_out, 0);
+    if (missing)
+        log_warn("log", "%lu lines are missing here: nobody read them", missing);
+    return true;
+}
+
 void log_write(enum log_level level, const char *module, const char *fmt, ...)
 {
     struct timespec now;
@@ -31,7 +54,7 @@ void log_write(enum log_level level, const char *module, const char *fmt, ...)
     va_list args;
     int len, more;
 
-    if (level < threshold)
+    if (level < threshold || !reader_is_there())
         return;
     (void)clock_gettime(CLOCK_REALTIME, &now);
     (void)gmtime_r(&now.tv_sec, &tm);

@@ -1,5 +1,6 @@
 /* One line per event on stderr: time, level, module, message. Fields are written as key=value in
- * the message. Never log tokens, environment values or file contents. */
+ * the message. Never log tokens, environment values or file contents. A reader that has stopped
+ * reading is waited for once, shortly; from then on lines are left out and counted until he reads. */
 #pragma once
 
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };

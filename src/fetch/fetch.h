@@ -2,7 +2,8 @@
  *
  * A call blocks its thread, always with a deadline. A stream is read piece by piece by one thread
  * and may be cancelled by any other. A status of 400 and above is an answer, not a failure.
- * Failures: ERROR_UNAVAILABLE (no connection, or it broke), ERROR_TIMEOUT, ERROR_LIMIT (answer
+ * Failures: ERROR_UNAVAILABLE (no connection, or it broke: errnum is ECONNABORTED when the other side
+ * may have got the request), ERROR_TIMEOUT, ERROR_LIMIT (answer
  * longer than response_max), ERROR_INVALID (the URL). Messages name method and host, never headers,
  * query or body: these may hold secrets. Redirects are not followed; only http and https. A POST or
  * PATCH leaves once: when a kept connection ends before the answer the caller decides, unless he said
@@ -25,8 +26,8 @@ void fetch_free(struct fetch *fetch);
 
 /* For Unix sockets whose other side may be made to stand still: who does that says so first in what
  * open() tells, and then calls fetch_cut(). Calls and streams to that socket end at once with
- * ERROR_UNAVAILABLE, and with errnum ECONNABORTED when the other side may have got the request. Set
- * before the first call. */
+ * ERROR_UNAVAILABLE; those that were not sent yet with ERROR_CONFLICT and errnum EHOSTDOWN. Set before the
+ * first call. */
 struct fetch_gate {
     bool (*open)(void *arg, const char *unix_path);
     void *arg;

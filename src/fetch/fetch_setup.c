@@ -202,17 +202,20 @@ void fetch_setup_done(struct fetch_setup *setup)
     setup->headers = NULL;
 }
 
-int fetch_error(const struct fetch_setup *setup, CURL *easy, CURLcode code, struct error *err)
+static int explain(const struct fetch_setup *setup, CURL *easy, CURLcode code, struct error *err)
 {
     long errnum = 0;
 
-    if (setup->cut) {
-        (void)error_set(err, ERROR_UNAVAILABLE,
-                        "%s %s: the other side was stopped before the answer ended", setup->method,
+    if (setup->cut && !setup->sent) {
+        (void)error_set(err, ERROR_CONFLICT, "%s %s: the other side is stopped", setup->method,
                         setup->host);
-        err->errnum = setup->sent ? ECONNABORTED : 0;
+        err->errnum = EHOSTDOWN;
         return -1;
     }
+    if (setup->cut)
+        return error_set(err, ERROR_UNAVAILABLE,
+                         "%s %s: the other side was stopped before the answer ended", setup->method,
+                         setup->host);
     if (setup->source_failed)
         return error_set(err, ERROR_CONFLICT, "%s %s: the source of the body gave up",
                          setup->method, setup->host);
@@ -238,6 +241,14 @@ int fetch_error(const struct fetch_setup *setup, CURL *easy, CURLcode code, stru
     return error_set(err, ERROR_UNAVAILABLE, "%s %s: %s%s%s", setup->method, setup->host,
                      curl_easy_strerror(code), errnum ? ": " : "",
                      errnum ? strerror((int)errnum) : "");
+}
+
+int fetch_error(const struct fetch_setup *setup, CURL *easy, CURLcode code, struct error *err)
+{
+    (void)explain(setup, easy, code, err);
+    if (setup->sent && err->code == ERROR_UNAVAILABLE)
+        err->errnum = ECONNABORTED;
+    return -1;
 }
 
 int fetch_error_timeout(const struct fetch_setup *setup, const char *waiting_for, struct error *err)

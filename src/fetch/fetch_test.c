@@ -389,10 +389,11 @@ TEST(other_side_is_stopped)
     CHECK_INT(err.errnum, ECONNABORTED);
     CHECK(pthread_join(thread, NULL) == 0);
 
-    CHECK_INT(fails(fetch, &hang, &err), ERROR_UNAVAILABLE);
-    CHECK_INT(err.errnum, 0);
+    CHECK_INT(fails(fetch, &hang, &err), ERROR_CONFLICT);
+    CHECK_INT(err.errnum, EHOSTDOWN);
     CHECK_INT(fetch_open(fetch, &hang, &stream, &err), -1);
-    CHECK_INT(err.errnum, 0);
+    CHECK_INT(err.code, ERROR_CONFLICT);
+    CHECK_INT(err.errnum, EHOSTDOWN);
     CHECK(clock_mono_ms() - from_ms < 5000);
     fetch_close(begun);
     fetch_free(fetch);

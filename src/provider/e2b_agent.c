@@ -77,26 +77,37 @@ static int find_place(struct provider *provider, const struct provider_ref *ref,
     return find_base(provider, ref, place, err);
 }
 
-/* "Not there" of a proxy or of a socket: only the API knows whether it is paused or gone. */
+/* Whether the agent may have got the request: a proxy tells it by its words only. */
+static bool may_have_begun(const struct error *err)
+{
+    return err->errnum == ECONNABORTED || strstr(err->message, "before it answered") ||
+           strstr(err->message, "closed the connection");
+}
+
+/* "Not there" of a proxy or of a socket: only the API knows whether it is paused or gone. It may also
+ * have been paused just then and run again by now. */
 static int explain(struct provider *provider, const struct provider_ref *ref, struct error *err)
 {
     const struct e2b *e2b = provider->impl;
     auto_arena struct arena arena = {0};
     struct provider_sandbox sandbox = {0};
-    int errnum = err->errnum;
+    bool begun = may_have_begun(err);
     struct error why = {0};
 
     if (err->code != ERROR_UNAVAILABLE && err->code != ERROR_CONFLICT)
         return -1;
-    if (e2b_get(provider, ref, &arena, &sandbox, &why) < 0) {
-        if (why.code == ERROR_NOT_FOUND)
-            *err = why;
-    } else if (sandbox.state == PROVIDER_PAUSED) {
-        (void)error_set(err, ERROR_CONFLICT, "%s: the sandbox '%.*s' %s", e2b->who,
-                        STR_ARG(ref->id),
-                        errnum == ECONNABORTED ? "was paused before it answered" : "is paused");
-        err->errnum = errnum;
+    if (e2b_get(provider, ref, &arena, &sandbox, &why) < 0 && why.code == ERROR_NOT_FOUND) {
+        *err = why;
+        return -1;
     }
+    if ((!why.code && sandbox.state == PROVIDER_PAUSED) ||
+        strstr(err->message, "The sandbox is paused")) {
+        (void)error_set(err, ERROR_CONFLICT, "%s: the sandbox '%.*s' %s", e2b->who,
+                        STR_ARG(ref->id), begun ? "was paused before it answered" : "is paused");
+        err->errnum = EHOSTDOWN;
+    }
+    if (begun)
+        err->errnum = ECONNABORTED;
     return -1;
 }
 

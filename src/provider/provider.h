@@ -202,7 +202,9 @@ struct provider_event {
     bool timed_out;  /* of EXITED: its timeout ended it */
 };
 
-/* One reader; input, resize, signal and cancel from any thread. */
+/* One reader; input, resize, signal and cancel from any thread. In a paused sandbox it fails with
+ * ERROR_CONFLICT; errnum, then and when it cannot be reached: EHOSTDOWN, nothing has begun;
+ * ECONNABORTED, it may have. */
 int provider_start(struct provider *provider, const struct provider_ref *ref,
                    const struct provider_command *command, struct provider_process **out,
                    struct error *err);

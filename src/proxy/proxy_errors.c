@@ -21,6 +21,8 @@ static const struct {
     [PROXY_ERROR_BROKEN] = {502, true, "The service in the sandbox closed the connection",
                             "Connection Closed",
                             "The service closed the connection before it answered on port"},
+    [PROXY_ERROR_CUT] = {502, false, "The sandbox was paused or ended before it answered",
+                         "Sandbox Stopped", "The sandbox was paused or ended before it answered."},
     [PROXY_ERROR_TOKEN_MISSING] =
         {403, false,
          "Sandbox is secured with traffic access token. Token header '" PROXY_TRAFFIC_HEADER

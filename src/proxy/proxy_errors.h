@@ -9,6 +9,7 @@ enum proxy_error {
     PROXY_ERROR_PAUSED,        /* 502 */
     PROXY_ERROR_PORT_CLOSED,   /* 502: nobody listens there */
     PROXY_ERROR_BROKEN,        /* 502: closed or garbage before an answer */
+    PROXY_ERROR_CUT,           /* 502: the request was passed on, then the sandbox stopped */
     PROXY_ERROR_TOKEN_MISSING, /* 403 */
     PROXY_ERROR_TOKEN_INVALID, /* 403 */
     PROXY_ERROR_CONTROL,       /* 404: a control route of the agent */

@@ -34,6 +34,7 @@ struct proxy_session {
     bool body_moved; /* some of it was passed on */
     bool body_done;  /* all of it was */
     bool head_seen;  /* the answer has begun */
+    bool answered;   /* all of it is there, if not at the client yet */
 };
 
 static void send_request(struct proxy_session *session, struct http_client *client);
@@ -178,6 +179,7 @@ static void on_end(struct http_client *client, bool reusable, void *arg)
         proxy_upstream_put(session->upstream, session->target.id, session->generation, client);
     else
         http_client_free(client);
+    session->answered = true;
     http_end(session->ex);
 }
 
@@ -304,6 +306,8 @@ void proxy_session_start(struct loop *loop, struct proxy_upstream *upstream, str
 
 void proxy_session_cut(struct proxy_session *session)
 {
+    bool passed_on = session->client != NULL;
+
     if (session->connect)
         proxy_connect_cancel(take_ptr(&session->connect));
     if (session->client)
@@ -312,10 +316,12 @@ void proxy_session_cut(struct proxy_session *session)
         proxy_tunnel_free(take_ptr(&session->tunnel), true);
         if (!session->ex)
             release(session);
+    } else if (session->answered) {
+        return; /* it goes out whatever happens to the sandbox */
     } else if (session->head_seen) {
         http_abort(session->ex);
     } else {
-        refuse(session, PROXY_ERROR_NOT_FOUND);
+        refuse(session, passed_on ? PROXY_ERROR_CUT : PROXY_ERROR_NOT_FOUND);
     }
 }
 

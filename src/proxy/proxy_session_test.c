@@ -330,6 +330,7 @@ TEST(proxy_cuts_when_the_route_goes)
     CHECK_INT(errnum, ECONNRESET);
     buf_clear(&out);
     rig_read(&rig, fds[1], "\"code\":502}", &out, &errnum);
+    CHECK(str_find_str(buf_str(&out), STR("paused or ended before it answered")) >= 0);
     WAIT_FOR(proxy_sessions(proxy) == 1);
     routes_remove(routes, box);
     rig_read(&rig, fds[2], "\"code\":502}", &out, &errnum);

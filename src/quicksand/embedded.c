@@ -1,4 +1,5 @@
 /* The runtime's way to the engine beside it. */
+#include <errno.h>
 #include <stdio.h>
 
 #include "api/api.h"
@@ -25,8 +26,11 @@ static int embedded_socket(void *arg, struct str id, char *out, size_t size, str
 
     if (!routes_find(config->routes, id, &route))
         return error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' was not found", STR_ARG(id));
-    if (route.state != ROUTE_RUNNING)
-        return error_set(err, ERROR_CONFLICT, "sandbox '%.*s' is paused", STR_ARG(id));
+    if (route.state != ROUTE_RUNNING) {
+        (void)error_set(err, ERROR_CONFLICT, "sandbox '%.*s' is paused", STR_ARG(id));
+        err->errnum = EHOSTDOWN;
+        return -1;
+    }
     if (engine_socket_path(config->run_dir, route.id, path) < 0 ||
         !str_copy(str_of(path), out, size))
         return error_set(err, ERROR_INTERNAL, "run folder '%s' has too long a name",
