@@ -98,7 +98,8 @@ check: setup build/tidy/build.ninja
 asan: setup build/asan/build.ninja
 
 fuzzers: setup build/fuzz/build.ninja
-	@ninja -C build/fuzz --quiet
+	@ninja -C build/fuzz --quiet build.ninja
+	@ninja -C build/fuzz --quiet $$(ninja -C build/fuzz -t targets all | sed -n 's/^\(src\/[^:]*_fuzz\): .*/\1/p')
 
 fuzz:
 	@tools/setup.sh test

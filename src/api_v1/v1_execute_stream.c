@@ -31,7 +31,7 @@ struct streaming {
     int64_t left[2]; /* of the limits of stdout and stderr */
     int64_t told_ms;
     /* Begins of characters whose rest has not come yet. */
-    struct {
+    struct part {
         char p[4];
         size_t len;
     } parts[2];
@@ -92,7 +92,7 @@ static void encode_bytes(struct streaming *streaming, const char *type, struct s
 /* A character is told as a whole, also when its bytes come one by one. */
 static void encode_text(struct streaming *streaming, bool is_err, struct str data, bool last)
 {
-    typeof(streaming->parts[0]) *part = &streaming->parts[is_err];
+    struct part *part = &streaming->parts[is_err];
     const char *type = is_err ? "stderr" : "stdout";
     auto_buf struct buf joined = {0};
     auto_json json_t *json = NULL;

@@ -13,6 +13,7 @@ import http from 'node:http'
 import net from 'node:net'
 import os from 'node:os'
 import path from 'node:path'
+import { after } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { cgroups, findProcesses, isAgent, isOurs, links, loopDevices, mounts } from './leftovers.mjs'
@@ -24,6 +25,10 @@ export const binary = process.env.QUICKSAND_BINARY ?? path.join(repository, 'bui
 export const patience = Number(process.env.QUICKSAND_TEST_PATIENCE ?? 1)
 
 const READY_MS = 60_000 * patience
+
+// A test that failed may leave something open that would keep its process, and all tests after it, waiting for ever.
+const LEFT_OPEN_MS = 60_000 * patience
+if (process.env.QUICKSAND_LAB) after(() => void setTimeout(() => process.exit(), LEFT_OPEN_MS).unref())
 
 export async function startServer(options = {}) {
   assert.ok(process.env.QUICKSAND_LAB || options.anywhere, 'run this through tests/harness/lab.sh')

@@ -144,7 +144,7 @@ describe('another team', () => {
   test('cannot take our words out of our events', async () => {
     const theirs = await one.create({}, other)
     for (const token of ['"sandbox":', ',"type":', 'process.started', '":true,"'])
-      await one.ok(202, 'POST', `/sandboxes/${theirs.id}/execute`, { command: 'true', background: true, callback: { url: 'http://203.0.113.9/', token } }, other)
+      await one.ok(202, 'POST', `/sandboxes/${theirs.id}/execute`, { command: 'true', background: true, callback: { url: 'http://203.0.113.1:9/', token } }, other)
     await one.execute(box.id, 'true')
     const events = await one.events({ sandbox_id: box.id }) // parsed: still JSON
     assert.equal(events.at(-2).type, 'process.started')
@@ -153,9 +153,10 @@ describe('another team', () => {
     await one.v1('DELETE', `/sandboxes/${theirs.id}`, undefined, other)
   })
 
-  test('reaches nothing of ours by the URLs it gives', async () => {
+  test('reaches nothing of ours by the URLs it gives', async (t) => {
     const hits = []
     const inside = http.createServer((request, response) => (hits.push(request.url), response.end('{}')))
+    t.after(() => inside.close())
     await new Promise((done) => inside.listen(0, '127.0.0.1', done))
     const { port } = inside.address()
     const theirs = await one.create({}, other)
@@ -176,7 +177,6 @@ describe('another team', () => {
     // The operator's own may.
     await one.ok(202, 'POST', `/sandboxes/${box.id}/execute`, { command: 'true', background: true, callback: { url: `http://127.0.0.1:${port}/mine` } })
     await eventually('ours came', () => hits.includes('/mine'))
-    inside.close()
     await one.v1('DELETE', `/sandboxes/${theirs.id}`, undefined, other)
   })
 
