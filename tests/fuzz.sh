@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs every fuzz target of build/fuzz for some seconds: fuzz.sh SECONDS [NAME...]
+# Runs every fuzz target of build/fuzz for some seconds, as many at once as there are processors: fuzz.sh SECONDS [NAME...]
 #
 # Seeds are in tests/fuzz/<target>; what a run finds goes to build/fuzz/corpus/<target> and crashes to
 # build/fuzz/crashes. A crash that was fixed belongs into tests/fuzz as a seed.
@@ -8,8 +8,8 @@ cd "$(dirname "$0")/.."
 
 seconds=${1:-60}
 shift || true
-failed=0
 mkdir -p build/fuzz/crashes
+rm -f build/fuzz/failed
 
 run()
 {
@@ -22,9 +22,9 @@ run()
         -artifact_prefix=build/fuzz/crashes/"$name"- "$corpus" $seeds >"$log" 2>&1; then
         echo "[fuzz] $name: ok, $(awk '/number_of_executed_units/ { print $2 }' "$log") runs"
     else
-        echo "[fuzz] $name: FAILED"
-        tail -n 40 "$log"
-        failed=1
+        # One write: others print too.
+        printf '[fuzz] %s: FAILED\n%s\n' "$name" "$(tail -n 40 "$log")"
+        touch build/fuzz/failed
     fi
 }
 
@@ -33,6 +33,8 @@ for target in build/fuzz/src/*/*_fuzz; do
     if [ $# -gt 0 ]; then
         case " $* " in *" $(basename "$target") "*) ;; *) continue ;; esac
     fi
-    run "$target"
+    [ "$(jobs -rp | wc -l)" -lt "$(nproc)" ] || wait -n
+    run "$target" &
 done
-exit $failed
+wait
+[ ! -e build/fuzz/failed ]
