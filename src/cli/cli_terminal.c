@@ -40,6 +40,7 @@ struct terminal {
     bool input_ended;
     int signal_fd;
     int status;
+    struct winsize told; /* the size that the other side knows */
 };
 
 static struct winsize size_now(void)
@@ -187,11 +188,15 @@ static int take(struct terminal *terminal, struct error *err)
     }
 }
 
+/* Also once it is ready: nobody could be told of what changed before. */
 static int send_size(struct terminal *terminal, struct error *err)
 {
     struct winsize size = size_now();
     char text[80];
 
+    if (size.ws_col == terminal->told.ws_col && size.ws_row == terminal->told.ws_row)
+        return 0;
+    terminal->told = size;
     (void)snprintf(text, sizeof(text), "{\"type\":\"resize\",\"cols\":%u,\"rows\":%u}", size.ws_col,
                    size.ws_row);
     return send_message(terminal, WEBSOCKET_TEXT, str_of(text), err);
@@ -242,8 +247,11 @@ static int pump(struct terminal *terminal, struct error *err)
             return -1;
         if (terminal->closed)
             return 0;
-        if (terminal->ready && !listen && !terminal->input_ended)
-            continue; /* it has just become ready */
+        if (terminal->ready && !listen && !terminal->input_ended) { /* it has just become ready */
+            if (send_size(terminal, err) < 0)
+                return -1;
+            continue;
+        }
         rc = poll(items, 3, terminal->input_ended ? END_AGAIN_MS : -1);
         if (rc < 0 && errno != EINTR)
             return error_set_errno(err, errno, "poll");
@@ -258,15 +266,13 @@ static int pump(struct terminal *terminal, struct error *err)
 
 int cli_terminal_run(struct cli *cli, const char *path)
 {
-    struct terminal terminal = {.stream = {.fd = -1}};
-    struct winsize size = size_now();
-    auto_free char *target = xasprintf("%s%ccols=%u&rows=%u", path, strchr(path, '?') ? '&' : '?',
-                                       size.ws_col, size.ws_row);
     auto_close int signal_fd = open_signals();
+    struct terminal terminal = {.stream = {.fd = -1}, .signal_fd = signal_fd, .told = size_now()};
+    auto_free char *target = xasprintf("%s%ccols=%u&rows=%u", path, strchr(path, '?') ? '&' : '?',
+                                       terminal.told.ws_col, terminal.told.ws_row);
     struct error err = {0};
     int rc;
 
-    terminal.signal_fd = signal_fd;
     websocket_parser_init(&terminal.parser, WEBSOCKET_SERVER, MESSAGE_MAX);
     rc = open_websocket(&terminal, &cli->server, target, &err);
     if (rc == 0) {
