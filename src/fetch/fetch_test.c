@@ -190,7 +190,7 @@ TEST(deadline_of_a_thread)
     CHECK_INT(fails(fetch, &hang, &err), ERROR_TIMEOUT);
     CHECK_INT(fetch_open(fetch, &hang, &stream, &err), -1);
     CHECK_INT(err.code, ERROR_TIMEOUT);
-    CHECK(clock_mono_ms() - begin_ms < 5000);
+    CHECK(clock_mono_ms() - begin_ms < 200);
     fetch_deadline_set(0);
     hang.timeout_ms = 100;
     CHECK_INT(fails(fetch, &hang, &err), ERROR_TIMEOUT);
