@@ -9,7 +9,7 @@
 #include "base/alloc.h"
 #include "fetch/fetch_internal.h"
 
-enum { LINES_IDLE_MAX = 32, SERVER_MAX = 120 };
+enum { LINES_IDLE_MAX = 32, SERVER_MAX = 120 /* of a URL, in a key */ };
 
 struct fetch {
     pthread_mutex_t mutex;

@@ -75,6 +75,7 @@ void proxy_free(struct proxy *proxy)
 
     if (!proxy)
         return;
+    routes_unwatch(proxy->routes, on_route_gone, proxy);
     list_for_each_safe (node, next, &proxy->sessions) /* tunnels: the exchanges are over */
         proxy_session_cut(proxy_session_of(node));
     proxy_upstream_free(proxy->upstream);

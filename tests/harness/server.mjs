@@ -26,9 +26,13 @@ export const patience = Number(process.env.QUICKSAND_TEST_PATIENCE ?? 1)
 
 const READY_MS = 60_000 * patience
 
-// A test that failed may leave something open that would keep its process, and all tests after it, waiting for ever.
+// What a test leaves open would keep its process, and all tests after it, waiting for ever: it fails instead.
 const LEFT_OPEN_MS = 60_000 * patience
-if (process.env.QUICKSAND_LAB) after(() => void setTimeout(() => process.exit(), LEFT_OPEN_MS).unref())
+const failStillOpen = () => {
+  console.error('all tests have ended, but something is still open')
+  process.exit(1)
+}
+if (process.env.QUICKSAND_LAB) after(() => void setTimeout(failStillOpen, LEFT_OPEN_MS).unref())
 
 export async function startServer(options = {}) {
   assert.ok(process.env.QUICKSAND_LAB || options.anywhere, 'run this through tests/harness/lab.sh')
