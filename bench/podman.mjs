@@ -4,6 +4,7 @@ import fs from 'node:fs'
 import http from 'node:http'
 import path from 'node:path'
 import { promisify } from 'node:util'
+import { ociRuntime } from '../tests/harness/engines.mjs'
 import { eventually } from '../tests/harness/server.mjs'
 
 const execute = promisify(execFile)
@@ -11,7 +12,7 @@ const execute = promisify(execFile)
 export async function podmanPeer(rootfs, scratch) {
   const folder = path.join(scratch, 'podman')
   const socket = path.join('/run', `quicksand-bench-podman-${process.pid}.sock`)
-  const common = ['--root', path.join(folder, 'root'), '--runroot', path.join(folder, 'run'), '--cgroup-manager', 'cgroupfs', '--runtime', 'runc', '--storage-driver', 'overlay']
+  const common = ['--root', path.join(folder, 'root'), '--runroot', path.join(folder, 'run'), '--cgroup-manager', 'cgroupfs', '--runtime', ociRuntime(), '--storage-driver', 'overlay']
   const podman = (...args) => execute('podman', [...common, ...args], { maxBuffer: 1 << 26 })
   const groups = () => execute('find', ['/sys/fs/cgroup', '-type', 'd', '-name', 'libpod_parent']).then(({ stdout }) => stdout.split('\n').filter(Boolean), () => [])
   const groupsBefore = new Set(await groups())

@@ -20,11 +20,17 @@ function cgroupFolders(name) {
   return found
 }
 
+// podman's usual crun refuses hosts with v1 controllers beside a v2 hierarchy that carries some of its own; runc takes them all.
+export function ociRuntime() {
+  const pure = fs.existsSync(path.join(CGROUP, 'cgroup.controllers'))
+  return pure && spawnSync('which', ['crun']).status === 0 ? 'crun' : 'runc'
+}
+
 function podmanFiles(home) {
   fs.mkdirSync(path.join(home, 'cni'))
   fs.writeFileSync(
     path.join(home, 'containers.conf'),
-    `[network]\nnetwork_config_dir = "${home}/cni"\n[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\ntmp_dir = "${home}/tmp"\n`,
+    `[network]\nnetwork_config_dir = "${home}/cni"\n[engine]\ncgroup_manager = "cgroupfs"\nruntime = "${ociRuntime()}"\nevents_logger = "file"\ntmp_dir = "${home}/tmp"\n`,
   )
   fs.writeFileSync(
     path.join(home, 'storage.conf'),
