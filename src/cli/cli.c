@@ -126,7 +126,8 @@ static void print_commands(FILE *to)
             if (parts[i].first == *at)
                 (void)fprintf(to, "\n%s\n", parts[i].title);
         if (*at == &cli_key_command)
-            (void)fprintf(to, "  %-10s %s\n", "serve", "Run the server.");
+            (void)fprintf(to, "  %-10s %s\n  %-10s %s\n", "serve", "Run the server.", "down",
+                          "End all sandboxes of a server that is gone, and what is left of it.");
         print_row(*at, to);
     }
     (void)fprintf(to, "\n'quicksand COMMAND --help' tells more. The server is found by --url, "

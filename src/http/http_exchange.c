@@ -42,6 +42,8 @@ void http_peer(struct http_exchange *ex, char out[HTTP_PEER_SIZE])
         return;
     if (address.any.ss_family == AF_INET)
         (void)inet_ntop(AF_INET, &address.in.sin_addr, out, HTTP_PEER_SIZE);
+    else if (address.any.ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&address.in6.sin6_addr))
+        (void)inet_ntop(AF_INET, &address.in6.sin6_addr.s6_addr[12], out, HTTP_PEER_SIZE);
     else if (address.any.ss_family == AF_INET6)
         (void)inet_ntop(AF_INET6, &address.in6.sin6_addr, out, HTTP_PEER_SIZE);
 }

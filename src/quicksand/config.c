@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/address.h"
 #include "base/fd.h"
 
 enum kind { TEXT, NUMBER };
@@ -31,7 +32,8 @@ struct setting {
     }
 
 static const struct setting settings[] = {
-    TEXT_SETTING(listen, "listen", "127.0.0.1:3000", "ADDRESS:PORT to serve on (IPv4)"),
+    TEXT_SETTING(listen, "listen", "127.0.0.1:3000",
+                 "ADDRESS:PORT to serve on; [ADDRESS]:PORT for IPv6, :PORT for all addresses"),
     TEXT_SETTING(data, "data", "/var/lib/quicksand", "data directory"),
     TEXT_SETTING(domain, "domain", "",
                  "domain told to clients: a sandbox's port is at PORT-ID.DOMAIN"),
@@ -210,6 +212,29 @@ static void make_absolute(char *path, struct buf *faults)
         memcpy(path, full, (size_t)len + 1);
 }
 
+static bool is_level(const char *name)
+{
+    static const char *const levels[] = {"debug", "info", "warn", "error"};
+
+    for (size_t i = 0; i < sizeof(levels) / sizeof(*levels); i++)
+        if (strcmp(levels[i], name) == 0)
+            return true;
+    return false;
+}
+
+static void check_values(const struct config *config, struct buf *faults)
+{
+    union address address;
+
+    if (!is_level(config->log))
+        (void)buf_printf(faults, "log must be debug, info, warn or error, not '%s'\n", config->log);
+    if (!address_parse(config->listen, &address))
+        (void)buf_printf(faults,
+                         "listen must be ADDRESS:PORT with an IPv4 address, an IPv6 address in "
+                         "brackets, localhost, or nothing for all addresses, not '%s'\n",
+                         config->listen);
+}
+
 int config_load(struct config *config, int argc, char **argv, struct buf *out_faults)
 {
     const char *file = config_file(argc, argv);
@@ -231,8 +256,6 @@ int config_load(struct config *config, int argc, char **argv, struct buf *out_fa
         make_absolute(config->base_layer, out_faults);
     if (config->runtime_config[0])
         make_absolute(config->runtime_config, out_faults);
-    if (!strstr(" debug info warn error ", config->log) || !config->log[0])
-        (void)buf_printf(out_faults, "log must be debug, info, warn or error, not '%s'\n",
-                         config->log);
+    check_values(config, out_faults);
     return out_faults->len ? -1 : 0;
 }

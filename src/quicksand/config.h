@@ -11,7 +11,7 @@
 enum { CONFIG_TEXT_SIZE = 256, CONFIG_RESOLVERS_MAX = 8 };
 
 struct config {
-    char listen[CONFIG_TEXT_SIZE];         /* ADDRESS:PORT */
+    char listen[CONFIG_TEXT_SIZE];         /* as address_parse() takes it */
     char data[CONFIG_TEXT_SIZE];           /* data directory, absolute */
     char domain[CONFIG_TEXT_SIZE];         /* told to clients for PORT-ID.domain hosts; "" = none */
     char log[CONFIG_TEXT_SIZE];            /* debug, info, warn, error */

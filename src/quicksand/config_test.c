@@ -5,7 +5,7 @@
 
 #include "base/test.h"
 
-static int load(struct config *config, struct buf *faults, int argc, const char **argv)
+static int load(struct config *config, struct buf *faults, int argc, const char *const *argv)
 {
     buf_init(faults, 10000);
     return config_load(config, argc, (char **)(uintptr_t)argv, faults);
@@ -51,4 +51,38 @@ TEST(all_faults_are_reported_at_once)
     CHECK(strstr(faults.p, "--nonsense"));
     CHECK(strstr(faults.p, "log must be"));
     buf_done(&faults);
+}
+
+TEST(levels_of_the_log_are_whole_words)
+{
+    static const char *const good[] = {"--log=debug", "--log=info", "--log=warn", "--log=error"};
+    static const char *const bad[] = {"--log=nfo", "--log=info warn", "--log= ", "--log="};
+    struct config config;
+    struct buf faults;
+
+    for (size_t i = 0; i < 4; i++)
+        CHECK_INT(load(&config, &faults, 1, &good[i]), 0);
+    for (size_t i = 0; i < 4; i++) {
+        CHECK_INT(load(&config, &faults, 1, &bad[i]), -1);
+        CHECK(strstr(faults.p, "log must be"));
+        buf_done(&faults);
+    }
+}
+
+TEST(where_to_listen_is_checked_with_the_rest)
+{
+    static const char *const good[] = {"--listen=localhost:3000", "--listen=:3000",
+                                       "--listen=[::1]:3000", "--listen=0.0.0.0:0"};
+    static const char *const bad[] = {"--listen=3000", "--listen=::1:3000", "--listen=box:3000",
+                                      "--listen=127.0.0.1:70000"};
+    struct config config;
+    struct buf faults;
+
+    for (size_t i = 0; i < 4; i++)
+        CHECK_INT(load(&config, &faults, 1, &good[i]), 0);
+    for (size_t i = 0; i < 4; i++) {
+        CHECK_INT(load(&config, &faults, 1, &bad[i]), -1);
+        CHECK(strstr(faults.p, "listen must be"));
+        buf_done(&faults);
+    }
 }

@@ -9,6 +9,14 @@ int main(int argc, char **argv)
 {
     const char *role = argc > 1 ? argv[1] : "";
 
+    if (strcmp(role, "help") == 0 && argc == 3) { /* of what the command line does not know */
+        char help[] = "--help", *asked[] = {help, NULL};
+
+        if (strcmp(argv[2], "serve") == 0)
+            return serve_main(1, asked);
+        if (strcmp(argv[2], "down") == 0)
+            return serve_down(1, asked);
+    }
     if (strcmp(role, "serve") == 0)
         return serve_main(argc - 2, argv + 2);
     if (strcmp(role, "down") == 0)

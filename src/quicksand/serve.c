@@ -114,6 +114,7 @@ struct prepared {
     char agent[CONFIG_TEXT_SIZE + 32];
     char addresses[CONFIG_RESOLVERS_MAX][INET_ADDRSTRLEN];
     const char *resolvers[CONFIG_RESOLVERS_MAX];
+    struct warden_sockets sockets;
     struct warden_config warden;
 };
 
@@ -135,7 +136,7 @@ static int prepare(struct prepared *prepared, int argc, char **argv)
         cli_agent_path(prepared->agent, sizeof(prepared->agent));
     prepared->warden = (struct warden_config){
         .data_dir = config->data,
-        .listen = config->listen,
+        .sockets = &prepared->sockets,
         .loops = (size_t)config->loops,
         .server_uid = (uid_t)config->server_uid,
         .agent_path = prepared->agent,
@@ -161,7 +162,9 @@ int serve_main(int argc, char **argv)
 
     if (r != 0)
         return r < 0 ? 0 : r;
-    if (base_layer_ensure(&prepared.config, &err) < 0) {
+    /* The address first: a template takes minutes. */
+    if (warden_bind(prepared.config.listen, prepared.warden.loops, &prepared.sockets, &err) < 0 ||
+        base_layer_ensure(&prepared.config, &err) < 0) {
         (void)fprintf(stderr, "quicksand: %s\n", err.message);
         return 1;
     }
@@ -172,14 +175,57 @@ int serve_main(int argc, char **argv)
     return warden_run(&prepared.warden);
 }
 
+static bool asks_for_help(int argc, char **argv)
+{
+    for (int i = 0; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return true;
+    return false;
+}
+
+static void down_help(void)
+{
+    (void)printf(
+        "usage: quicksand down [--data DIR] [--config FILE]\n\n"
+        "Ends every sandbox of a data directory that no server uses any more, and removes what is\n"
+        "left of it on this host: mounts, cgroups, network. The files in the data directory stay, "
+        "and\n"
+        "the next server finds paused sandboxes, snapshots and volumes there.\n\n"
+        "  --data DIR     the data directory [QUICKSAND_DATA, else /var/lib/quicksand]\n"
+        "  --config FILE  the file with settings that the server was started with\n\n"
+        "Other options of 'quicksand serve' are taken too, and mean nothing here.\n");
+}
+
+/* Without it a mistyped path would become a data directory. */
+static bool is_data_dir(const char *path)
+{
+    char instance[CONFIG_TEXT_SIZE + 16];
+
+    (void)snprintf(instance, sizeof(instance), "%s/instance", path);
+    return access(instance, F_OK) == 0;
+}
+
 int serve_down(int argc, char **argv)
 {
     static struct prepared prepared;
     struct error err;
-    int r = prepare(&prepared, argc, argv);
+    int r;
 
+    if (asks_for_help(argc, argv)) {
+        down_help();
+        return 0;
+    }
+    r = prepare(&prepared, argc, argv);
     if (r != 0)
         return r < 0 ? 0 : r;
+    if (!is_data_dir(prepared.config.data)) {
+        (void)fprintf(
+            stderr,
+            "quicksand: no server was ever started with the data directory '%s'; name the "
+            "right one with --data\n",
+            prepared.config.data);
+        return 1;
+    }
     if (warden_down(&prepared.warden, &err) < 0) {
         (void)fprintf(stderr, "quicksand: %s\n", err.message);
         return 1;

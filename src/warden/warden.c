@@ -180,13 +180,16 @@ static int run_loop(struct run *run)
 
 static int block_signals(void)
 {
+    struct sigaction hangup;
     sigset_t set;
 
     (void)signal(SIGPIPE, SIG_IGN);
     (void)sigemptyset(&set);
     (void)sigaddset(&set, SIGTERM);
     (void)sigaddset(&set, SIGINT);
-    (void)sigaddset(&set, SIGHUP);
+    /* nohup ignores it. Blocked, it would arrive here all the same. */
+    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
+        (void)sigaddset(&set, SIGHUP);
     (void)sigprocmask(SIG_BLOCK, &set, NULL);
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
@@ -203,13 +206,13 @@ int warden_run(const struct warden_config *config)
     warden.event_fd = warden.server_pidfd = -1;
     warden.process_fd = warden.process_pidfd = warden.process_parent_fd = -1;
     run.signal_fd = block_signals();
-    if (warden_open_host(&warden, &err) < 0 || warden_listen(&warden, &err) < 0 ||
+    if (warden_open_host(&warden, &err) < 0 || warden_listen(config->sockets, &err) < 0 ||
         warden_disk_start(&warden, &err) < 0) {
         (void)fprintf(stderr, "quicksand: %s\n", err.message);
         warden_close_host(&warden, false);
         return 1;
     }
-    (void)setenv("QUICKSAND_URL_SELF", warden.url, 1);
+    (void)setenv("QUICKSAND_URL_SELF", config->sockets->url, 1);
     if (config->process_provider) {
         char path[WARDEN_PATH_SIZE];
 

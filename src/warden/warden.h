@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/address.h"
 #include "base/error.h"
 
 /* Below the data directory: the agent outside of sandboxes, when it is wanted. */
@@ -28,9 +29,17 @@ struct server_fds {
     int credentials; /* file for the first key, in the operator's home; /dev/null when there is none */
 };
 
+/* Bound, not yet listening. */
+struct warden_sockets {
+    union address address; /* with the port that was chosen when none was given */
+    char url[ADDRESS_URL_SIZE];
+    int fds[WARDEN_LOOPS_MAX];
+    size_t count; /* one per edge loop */
+};
+
 struct warden_config {
     const char *data_dir; /* absolute */
-    const char *listen;   /* ADDR:PORT */
+    const struct warden_sockets *sockets;
     size_t loops;
     uid_t server_uid;
     const char *agent_path; /* envd's program */
@@ -45,7 +54,9 @@ struct warden_config {
 /* Can sandboxes be made on this host, from a layer in that directory? What is missing is in *err. For
  * whoever is about to spend minutes on making one; warden_run() asks too. */
 int warden_probe(const char *layers_dir, struct error *err);
-/* Runs until SIGTERM or SIGINT. Returns the exit status. */
+/* Takes the address: "127.0.0.1:3000", "[::1]:3000", "localhost:3000", ":3000" (all addresses). */
+int warden_bind(const char *text, size_t loops, struct warden_sockets *out, struct error *err);
+/* Runs until SIGTERM, SIGINT or, unless it was ignored at the start, SIGHUP. Returns the exit status. */
 int warden_run(const struct warden_config *config);
 /* Ends every sandbox of a data directory no server uses, and removes every trace on the host (mounts,
  * cgroups, network). Files of the data directory stay, those of sandboxes too: the next server

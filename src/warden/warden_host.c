@@ -10,10 +10,8 @@
  *     store/        0700, the server's: database */
 #include "warden/warden_internal.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +31,7 @@
 #include "base/path.h"
 #include "disk/disk.h"
 
-enum { LOCK_WAIT_MS = 5000, PORT_WAIT_MS = 1000, AGENT_SIZE_MAX = 64 << 20, FILES_MAX = 1 << 20 };
+enum { LOCK_WAIT_MS = 5000, AGENT_SIZE_MAX = 64 << 20, FILES_MAX = 1 << 20 };
 
 /* A warden that was just killed may take a moment to disappear, with its server. */
 static int take_lock(struct warden *warden, int data_fd, struct error *err)
@@ -320,65 +318,4 @@ void warden_close_host(struct warden *warden, bool remove)
     close_fd(&boxes->run_fd);
     close_fd(&warden->lock_fd);
     boxes_done(boxes);
-}
-
-static int parse_address(const char *text, struct sockaddr_in *out, struct error *err)
-{
-    char host[64];
-    const char *colon = strrchr(text, ':');
-    uint64_t port;
-
-    *out = (struct sockaddr_in){.sin_family = AF_INET};
-    if (!colon || !str_copy(str_n(text, (size_t)(colon - text)), host, sizeof(host)) ||
-        inet_pton(AF_INET, host, &out->sin_addr) != 1 || !str_to_u64(str_of(colon + 1), &port) ||
-        port > 65535)
-        return error_set(err, ERROR_INVALID, "--listen '%s' is not ADDRESS:PORT", text);
-    out->sin_port = htons((uint16_t)port);
-    return 0;
-}
-
-static int listen_one(const struct sockaddr_in *address, bool shared, int *out_fd,
-                      struct error *err)
-{
-    auto_close int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    int on = 1;
-
-    if (fd < 0)
-        return error_set_errno(err, errno, "socket");
-    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (shared)
-        (void)setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
-    if (bind(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 || listen(fd, 1024) < 0)
-        return error_set_errno(err, errno, "listen on port %u", ntohs(address->sin_port));
-    *out_fd = take_fd(&fd);
-    return 0;
-}
-
-/* One socket per loop on the same port: the kernel spreads connections over them. A first one
- * without SO_REUSEPORT finds out whether somebody else listens there already. */
-int warden_listen(struct warden *warden, struct error *err)
-{
-    struct sockaddr_in address;
-    socklen_t len = sizeof(address);
-    int64_t deadline = clock_mono_ms() + PORT_WAIT_MS;
-    char host[INET_ADDRSTRLEN];
-    int probe = -1;
-
-    if (parse_address(warden->config->listen, &address, err) < 0)
-        return -1;
-    /* The server of a warden that was just killed may take a moment to go. */
-    while (listen_one(&address, false, &probe, err) < 0) {
-        if (err->errnum != EADDRINUSE || clock_mono_ms() > deadline)
-            return -1;
-        (void)usleep(20000);
-    }
-    (void)getsockname(probe, (struct sockaddr *)&address, &len);
-    (void)close(probe);
-    for (size_t i = 0; i < warden->config->loops; i++)
-        if (listen_one(&address, true, &warden->listen[i], err) < 0)
-            return -1;
-    (void)snprintf(warden->url, sizeof(warden->url), "http://%s:%u",
-                   inet_ntop(AF_INET, &address.sin_addr, host, sizeof(host)),
-                   ntohs(address.sin_port));
-    return 0;
 }

@@ -14,8 +14,6 @@ struct warden {
     char run_dir[WARDEN_PATH_SIZE];
     char instance[9];
     int lock_fd; /* DATA/lock: one server per data directory */
-    int listen[WARDEN_LOOPS_MAX];
-    char url[96];
     pid_t server_pid;
     int server_pidfd;
     int event_fd; /* our end of the event channel */
@@ -35,7 +33,10 @@ struct warden {
 int warden_open_host(struct warden *warden, struct error *err);
 /* remove: nothing runs any more, take the mounts, cgroups and network away too. */
 void warden_close_host(struct warden *warden, bool remove);
-int warden_listen(struct warden *warden, struct error *err);
+
+/* ---- warden_listen.c ---- */
+
+int warden_listen(const struct warden_sockets *sockets, struct error *err);
 
 /* ---- warden_serve.c: answering the server ---- */
 

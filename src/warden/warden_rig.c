@@ -93,7 +93,6 @@ void rig_open(void)
     (void)atexit(leave_nothing);
     make_base_layer();
     config = (struct warden_config){.data_dir = rig_data_dir,
-                                    .listen = "127.0.0.1:0",
                                     .loops = 1,
                                     .server_uid = 64737,
                                     .agent_path = TEST_AGENT,

@@ -86,7 +86,7 @@ static int make_channels(struct warden *warden, struct server_fds *fds, struct e
     int ours = -1;
 
     for (size_t i = 0; i < fds->loops; i++) {
-        fds->listen[i] = warden->listen[i];
+        fds->listen[i] = warden->config->sockets->fds[i];
         if (make_pair(&ours, &fds->dial[i], err) < 0 ||
             warden_serve_channel(&warden->boxes, ours, true, err) < 0)
             return -1;

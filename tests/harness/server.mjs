@@ -54,7 +54,7 @@ export async function eventually(what, check, limitMs = 10_000, stepMs = 20) {
 }
 
 class Server {
-  constructor({ env = {}, args = [], program = binary } = {}) {
+  constructor({ env = {}, args = [], program = binary, listen = '127.0.0.1:0' } = {}) {
     this.home = fs.mkdtempSync(path.join(os.tmpdir(), 'quicksand-test-'))
     fs.chmodSync(this.home, 0o755)
     this.data = path.join(this.home, 'data')
@@ -63,7 +63,7 @@ class Server {
     this.args = args
     this.program = program
     this.log = ''
-    this.listen = '127.0.0.1:0'
+    this.listen = listen
   }
 
   // Starts, or starts again on the same data and port.
@@ -93,10 +93,10 @@ class Server {
     const limit = new Promise((_, fail) => setTimeout(() => fail(new Error(`server not ready:\n${this.tail()}`)), READY_MS).unref())
     const match = await Promise.race([ready, limit])
     this.readyMs = performance.now() - started
-    this.host = match[1]
+    this.host = match[1].replace(/^\[(.*)\]$/, '$1')
     this.port = Number(match[2])
-    this.listen = `${this.host}:${this.port}`
-    this.url = `http://${this.listen}`
+    this.listen = this.listen.replace(/:\d+$/, `:${this.port}`)
+    this.url = `http://${match[1]}:${this.port}`
   }
 
   tail(lines = 40) {
