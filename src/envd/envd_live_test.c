@@ -181,18 +181,29 @@ TEST(live_background_list_and_kill)
     live_stop(&live);
 }
 
-static int count_children(const struct live *live)
+/* Sends them the signal, if there is one. */
+static int signal_children(const struct live *live, int signal)
 {
     auto_buf struct buf text = {0};
     char path[64];
+    struct str rest;
+    int64_t pid;
     int count = 0;
 
     buf_init(&text, 4096);
     (void)snprintf(path, sizeof(path), "/proc/%d/task/%d/children", live->pid, live->pid);
     CHECK_INT(fd_read_file_at(AT_FDCWD, path, &text), 0);
-    for (size_t i = 0; i < text.len; i++)
-        count += text.p[i] == ' ';
+    rest = buf_str(&text);
+    while (rest.len > 0 && str_to_i64(str_split(&rest, ' '), &pid)) {
+        count++;
+        (void)kill((pid_t)pid, signal);
+    }
     return count;
+}
+
+static int count_children(const struct live *live)
+{
+    return signal_children(live, 0);
 }
 
 TEST(live_timeout_kills_the_tree)
@@ -212,6 +223,55 @@ TEST(live_timeout_kills_the_tree)
         (void)poll(NULL, 0, 10);
     CHECK_INT(count_children(&live), 0);
     live_stream_close(&stream);
+    live_stop(&live);
+}
+
+/* Those whose parents are gone are children of the agent. */
+static void wait_for_children(const struct live *live, int count)
+{
+    for (int i = 0; i < 500 && count_children(live) != count; i++)
+        (void)poll(NULL, 0, 10);
+    CHECK_INT(count_children(live), count);
+}
+
+/* In sessions of their own and without a parent, also with an empty environment. */
+#define DETACHED                                                     \
+    "setsid -f sleep 100 >/dev/null 2>&1; "                          \
+    "(setsid bash -c 'sleep 100 & sleep 100 &' >/dev/null 2>&1 &); " \
+    "env -i setsid -f sleep 100 >/dev/null 2>&1; "
+
+TEST(live_detached_children_end_with_the_command)
+{
+    struct live live;
+    struct live_stream stream;
+    struct buf body = {0};
+
+    live_start(&live);
+    live_stream_open(&stream, &live, "/process.Process/Start",
+                     "{\"process\":{\"cmd\":\"/bin/bash\",\"args\":[\"-c\",\"" DETACHED
+                     "sleep 100\"]},\"tag\":\"t1\"}",
+                     NULL);
+    live_stream_started(&stream);
+    wait_for_children(&live, 5);
+    CHECK_INT(live_rpc(&live, "/process.Process/SendSignal",
+                       "{\"process\":{\"tag\":\"t1\"},\"signal\":\"SIGNAL_SIGKILL\"}", &body),
+              200);
+    wait_for_children(&live, 0);
+    live_stream_close(&stream);
+    live_run(&stream, &live, BASH(DETACHED "sleep 100"), "Connect-Timeout-Ms: 1000\r\n");
+    wait_for_children(&live, 0);
+    live_stream_close(&stream);
+    /* One that ended by itself leaves them, whatever happens to the next. */
+    live_run(&stream, &live, BASH(DETACHED), NULL);
+    CHECK_STR(str_of(stream.end), EXIT_0);
+    live_stream_close(&stream);
+    wait_for_children(&live, 4);
+    live_run(&stream, &live, BASH(DETACHED "sleep 100"), "Connect-Timeout-Ms: 1000\r\n");
+    wait_for_children(&live, 4);
+    live_stream_close(&stream);
+    (void)signal_children(&live, SIGKILL);
+    wait_for_children(&live, 0);
+    buf_done(&body);
     live_stop(&live);
 }
 

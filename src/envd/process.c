@@ -311,7 +311,7 @@ static void on_deadline(uv_timer_t *timer)
     struct process *process = timer->data;
 
     if (!process->exited)
-        process_tree_kill(process->pid);
+        process_tree_kill(process->pid, process->mark);
     (void)process_output_read(process);
     process_output_timed_out(process);
     process_advance(process);
@@ -390,13 +390,14 @@ static int spawn_error(const struct process_start *start, const struct spawn_fai
 }
 
 static struct process *adopt(struct process_table *table, const struct process_start *start,
-                             pid_t pid, struct channels *channels)
+                             pid_t pid, uint64_t mark, struct channels *channels)
 {
     struct process *process = xcalloc(1, sizeof(*process));
     uv_loop_t *uv = loop_uv(table->loop);
 
     process->table = table;
     process->pid = pid;
+    process->mark = mark;
     process->tag = start->tag.p ? str_dup(start->tag) : NULL;
     process->config = json_incref(start->config);
     process->is_pty = start->want_pty;
@@ -428,6 +429,7 @@ struct process *process_start(struct process_table *table, const struct process_
 {
     struct channels channels = {-1, {-1, -1}, {-1, -1, -1}};
     struct process *process = NULL;
+    uint64_t mark = process_tree_mark();
     struct spawn_failure failure;
     pid_t pid;
 
@@ -443,12 +445,13 @@ struct process *process_start(struct process_table *table, const struct process_
                             .cwd = start->cwd,
                             .user = start->user,
                             .stdio = {channels.child[0], channels.child[1], channels.child[2]},
-                            .tty = start->want_pty},
+                            .tty = start->want_pty,
+                            .mark = mark},
             &failure);
         if (pid < 0)
             (void)spawn_error(start, &failure, err);
         else
-            process = adopt(table, start, pid, &channels);
+            process = adopt(table, start, pid, mark, &channels);
     }
     close_channels(&channels, table);
     return process;
@@ -460,7 +463,7 @@ int process_signal(struct process *process, int signal, struct error *err)
     if (process->exited)
         return error_set(err, ERROR_NOT_FOUND, "process with pid %d not found", (int)process->pid);
     if (signal == SIGKILL) {
-        process_tree_kill(process->pid);
+        process_tree_kill(process->pid, process->mark);
         return 0;
     }
     if (kill(process->pid, signal) != 0)

@@ -46,7 +46,8 @@ struct process {
     struct list link; /* in the table */
     struct process_table *table;
     pid_t pid;
-    char *tag; /* or NULL */
+    uint64_t mark; /* of its tree; see process_tree.h */
+    char *tag;     /* or NULL */
     json_t *config;
     bool is_pty;
     struct process_output outputs[2];

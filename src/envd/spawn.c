@@ -71,6 +71,14 @@ static void reset_signals(void)
     (void)syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, KERNEL_SIGSET_SIZE);
 }
 
+static void set_mark(uint64_t mark)
+{
+    struct rlimit limit = {mark, mark};
+
+    if (mark)
+        (void)syscall(SYS_prlimit64, 0, RLIMIT_LOCKS, &limit, NULL);
+}
+
 static long set_up(const struct spawn *spawn)
 {
     if (syscall(SYS_setsid) < 0)
@@ -83,6 +91,7 @@ static long set_up(const struct spawn *spawn)
             return -1;
     if (nofile_raised)
         (void)syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &guest_nofile, NULL);
+    set_mark(spawn->mark);
     (void)syscall(SYS_umask, 022);
     return set_user(spawn->user);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "envd/users.h"
@@ -13,8 +14,9 @@ struct spawn {
     char *const *envp;
     const char *cwd;
     const struct user *user;
-    int stdio[3]; /* become 0, 1, 2; each above 2 */
-    bool tty;     /* stdio[0] becomes the controlling terminal */
+    int stdio[3];  /* become 0, 1, 2; each above 2 */
+    bool tty;      /* stdio[0] becomes the controlling terminal */
+    uint64_t mark; /* that it and all it starts bear; see process_tree.c. 0: none */
 };
 
 enum spawn_step { SPAWN_SETUP, SPAWN_CWD, SPAWN_EXEC };

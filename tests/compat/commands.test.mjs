@@ -112,6 +112,22 @@ for (const version of only(['2.45.0', 'latest'])) {
       await eventually('no child is left', async () => (await shell(sandbox, 'pgrep -fx "sleep 4001"')).exitCode === 1)
     })
 
+    test('what left the tree of a command ends with it all the same, unless the command ended by itself', async () => {
+      // New sessions, no parents, another user.
+      const leave = (number) => `setsid -f sleep ${number}; (setsid sh -c "sleep ${number} &" &); sudo setsid -f sleep ${number};`
+      const count = async (number) => Number((await shell(sandbox, `pgrep -cfx "sleep ${number}"`)).stdout)
+      await sandbox.commands.run(`{ ${leave(4011)} } >/dev/null 2>&1`)
+      await eventually('they stay', async () => (await count(4011)) === 3)
+      await assert.rejects(sandbox.commands.run(`${leave(4012)} sleep 998`, { timeoutMs: 3000 }), named('TimeoutError'))
+      await eventually('nothing is left after a timeout', async () => (await count(4012)) === 0)
+      const handle = await sandbox.commands.run(`${leave(4013)} sleep 998`, { background: true })
+      await eventually('all are there', async () => (await count(4013)) === 3)
+      await handle.kill()
+      await eventually('nothing is left after kill()', async () => (await count(4013)) === 0)
+      assert.equal(await count(4011), 3, 'those of another command')
+      await shell(sandbox, 'sudo pkill -fx "sleep 4011"')
+    })
+
     test('timeoutMs 0 means no limit', async () => {
       const { stdout } = await sandbox.commands.run('sleep 1.5; echo done', { timeoutMs: 0 })
       assert.equal(stdout, 'done\n')
