@@ -40,13 +40,16 @@ wants()
     return 1
 }
 
-# The root filesystem of the base template, made once and shared by all test servers.
+# The root filesystem of the base template, made once by the script as it is now and shared by all test servers.
 base_layer=${QUICKSAND_BASE_LAYER:-$PWD/build/base/rootfs}
 base_pid=
 begin_base_layer()
 {
-    [ -d "$base_layer" ] && return
-    tools/make_base_template.sh "$PWD/build/base" >"$logs/template.log" 2>&1 &
+    local script stamp=build/base/made-by
+    script=$(sha256sum <tools/make_base_template.sh)
+    [ -n "${QUICKSAND_BASE_LAYER:-}" ] && return
+    [ -d "$base_layer" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$script" ] && return
+    { tools/make_base_template.sh "$PWD/build/base" && echo "$script" >"$stamp"; } >"$logs/template.log" 2>&1 &
     base_pid=$!
 }
 

@@ -183,6 +183,27 @@ export LANG=${LANG:-C.UTF-8} LC_ALL=${LC_ALL:-C.UTF-8}
 END
 }
 
+# The server that runs agents in sandboxes, for sessions: one static program, from npm, by its checksum. A template without
+# it is good for everything else, so that a registry out of reach is told and does not stop us.
+sandbox_agent=0.4.2
+add_sandbox_agent()
+{
+    local arch sum folder
+    case $(uname -m) in
+    x86_64) arch=x64 sum=47ce5b254a57bb6c023bb0b086ecbfb217811122c6cb4b0a870a697f04494320 ;;
+    aarch64) arch=arm64 sum=10428b086ebd2a494018ef1fd31ee9bbe657c3866ed4c9b2fca1c81df6b14d2f ;;
+    *) return 1 ;;
+    esac
+    folder=$(mktemp -d "$out/npm-XXXXXX")
+    (
+        cd -- "$folder" && npm pack --silent "@sandbox-agent/cli-linux-$arch@$sandbox_agent" &&
+            echo "$sum  sandbox-agent-cli-linux-$arch-$sandbox_agent.tgz" | sha256sum --check --quiet &&
+            tar -xzf *.tgz package/bin/sandbox-agent &&
+            install -m 0755 package/bin/sandbox-agent "$root/usr/local/bin/sandbox-agent"
+    ) >>"$log" 2>&1 || { rm -rf -- "$folder"; return 1; }
+    rm -rf -- "$folder"
+}
+
 # What would be the same in every sandbox but must not be, and what is only weight.
 scrub()
 {
@@ -221,6 +242,9 @@ fi
 say 92 "user, apt, pip and git settings"
 configure_user >>"$log" 2>&1
 configure_system
+say 94 "sandbox-agent $sandbox_agent"
+add_sandbox_agent ||
+    say 94 "sandbox-agent could not be fetched from npm: sessions need the setting sandbox_agent.program ($log says why)"
 say 95 "cleaning"
 scrub
 check

@@ -123,7 +123,7 @@ const struct cli_command cli_run_command = {
     run_run,
     .examples = "quicksand run -- python3 -c 'print(6 * 7)'\n"
                 "quicksand run 'git --version | tr a-z A-Z'\n"
-                "quicksand run --repo https://github.com/o/r.git --no-internet -- make test"};
+                "quicksand run --repo https://github.com/o/r.git -- make test"};
 
 /* ---- exec ---- */
 

@@ -2,7 +2,8 @@
 # Installs the published SDK versions that the compatibility tests drive into build/npm/<version>, and a
 # Node.js that they run on: install.sh. Prints nothing when everything is there.
 #
-# `latest` is asked for again when its copy is older than a day.
+# `latest` is asked for again when its copy is older than a day. What was fetched stays in build/npm/cache, so that a test
+# can install it as a reader of README.md does.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -16,7 +17,7 @@ npm_install()
     rm -rf "$folder.partial"
     mkdir -p "$folder.partial"
     echo '{"private":true,"type":"module"}' >"$folder.partial/package.json"
-    npm install --prefix "$folder.partial" --no-audit --no-fund --no-progress --loglevel=error "$@" >"$folder.log" 2>&1 ||
+    npm install --prefix "$folder.partial" --cache "$PWD/build/npm/cache" --no-audit --no-fund --no-progress --loglevel=error "$@" >"$folder.log" 2>&1 ||
         { cat "$folder.log" >&2; return 1; }
     rm -rf "$folder"
     mv "$folder.partial" "$folder"
@@ -25,7 +26,7 @@ npm_install()
 mkdir -p build/npm
 for version in "${versions[@]}"; do
     folder=build/npm/$version
-    if [ -d "$folder/node_modules/e2b" ] && { [ "$version" != latest ] || [ -n "$(find "$folder" -maxdepth 0 -mtime -1)" ]; }; then
+    if [ -d "$folder/node_modules/e2b" ] && { [ "$version" != latest ] || { [ -d build/npm/cache ] && [ -n "$(find "$folder" -maxdepth 0 -mtime -1)" ]; }; }; then
         continue
     fi
     npm_install "$folder" "e2b@$version"

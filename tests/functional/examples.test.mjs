@@ -1,97 +1,94 @@
-// The examples of README.md, as they stand there, against a real server. `quicksand` in them is the program under test;
-// only `serve` does nothing, because the server is there already.
+// README.md as its reader pastes it: `make run`, the block it ends with, then every block in order, in one shell. The parts are
+// the real ones: npm installs from the cache that tests/compat/install.sh filled, sessions run the published sandbox-agent of the
+// base template. Only the public repository in it is one of the lab's.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import fs from 'node:fs'
-import http from 'node:http'
 import path from 'node:path'
 import { after, before, test } from 'node:test'
-import { binary, eventually, repository, startServer } from '../harness/server.mjs'
-
-const program = path.join(repository, 'build/npm/sandbox-agent/node_modules/@sandbox-agent/cli-linux-x64/bin/sandbox-agent')
-const repo = 'http://203.0.113.1/git/acme/app.git'
+import { repository, startServer } from '../harness/server.mjs'
 
 const readme = fs.readFileSync(path.join(repository, 'README.md'), 'utf8')
-const section = readme.slice(readme.indexOf('## Who it is for'), readme.indexOf('## What works'))
-const examples = [...section.matchAll(/```sh\n(.*?)```/gs)].map((match) => match[1])
-
-// A command in the sandbox that says how it was called.
-const stub = (name) => `printf '#!/bin/sh\\necho ${name} "$@" in $PWD, token "$GITHUB_TOKEN"\\n' | sudo tee /usr/local/bin/${name} >/dev/null && sudo chmod 755 /usr/local/bin/${name}`
+const section = readme.slice(readme.indexOf('## Five minutes'), readme.indexOf('## What works'))
+const [start, banner, ...blocks] = [...section.matchAll(/```sh\n(.*?)```/gs)].map((match) => match[1])
+const REPO = /^REPO_URL=https:\/\/github\.com\/.*$/m
+const DONE = 'block-is-done'
 
 let server
 let folder
-let listener
-const calls = []
-const browsers = new Map()
+let shell
 before(async () => {
-  folder = fs.mkdtempSync('/tmp/quicksand-examples-')
-  fs.chmodSync(folder, 0o755)
-  listener = http.createServer((request, response) => {
-    let text = ''
-    request.on('data', (chunk) => (text += chunk))
-    request.on('end', () => {
-      const body = text ? JSON.parse(text) : undefined
-      calls.push({ method: request.method, url: request.url, headers: request.headers, body })
-      response.setHeader('Content-Type', 'application/json')
-      if (!request.url.startsWith('/v1/sessions')) return response.end('{}')
-      // Browserbase, as much of it as is asked for here.
-      if (request.headers['x-bb-api-key'] !== 'bb_live_test') return response.writeHead(401).end('{}')
-      const id = request.url.split('/')[3]?.split('?')[0]
-      if (request.method === 'GET' && !id) return response.end(JSON.stringify([...browsers.values()]))
-      if (request.method === 'POST' && !id) {
-        const session = { id: `s-${browsers.size + 1}`, status: 'RUNNING', startedAt: new Date().toISOString(), connectUrl: 'wss://connect.browserbase.test/?signingKey=k', userMetadata: body.userMetadata }
-        browsers.set(session.id, session)
-        return response.writeHead(201).end(JSON.stringify(session))
-      }
-      if (body?.status === 'REQUEST_RELEASE') browsers.get(id).status = 'COMPLETED'
-      response.end(JSON.stringify(browsers.get(id)))
-    })
-  })
-  await new Promise((done) => listener.listen(0, '127.0.0.1', done))
-  const open = { mode: 'allow-all' }
-  const made = (commands) => ({ provider: 'e2b', template: 'base', network: open, persistent: true, onCreate: commands })
-  const settings = {
-    sandbox_agent: { program },
-    providers: { e2b: { type: 'e2b', api_url: 'embedded' }, bb: { type: 'browserbase', api_url: `http://127.0.0.1:${listener.address().port}`, api_key: 'env:BROWSERBASE_API_KEY' } },
-    profiles: {
-      ci: made([stub('claude')]),
-      desktop: made([stub('npx')]),
-      e2b: { provider: 'e2b', template: 'base', network: open },
-      'e2b-persistent': made(["printf '#!/bin/sh\\necho trained\\n' > ~/train.sh && chmod 755 ~/train.sh"]),
-    },
-    agents: { 'ci-fix': 'ci' },
+  folder = fs.mkdtempSync('/tmp/quicksand-readme-')
+  // What `git clone … && cd quicksand` leaves the reader in: the folder of the project.
+  const runner = path.join(folder, 'make-run')
+  fs.writeFileSync(runner, `#!/bin/sh\nexec make --no-print-directory -C '${repository}' run QUICKSAND_LISTEN="$3" QUICKSAND_DATA="$5"\n`, { mode: 0o755 })
+  server = await startServer({ program: runner, env: { HOME: folder, QUICKSAND_API_KEY: undefined } })
+  // make ends as its child does; the child is who is told to.
+  server.stop = async () => {
+    const serving = server.processes().find((one) => / serve --listen /.test(one.cmdline))
+    if (serving) process.kill(serving.pid, 'SIGTERM')
+    return server.exited
   }
-  const config = path.join(folder, 'runtime.json')
-  fs.writeFileSync(config, JSON.stringify(settings), { mode: 0o644 })
-  fs.writeFileSync(path.join(folder, 'e2b.json'), JSON.stringify({ name: 'mine', config: { provider: 'e2b', network: open, timeout: 60 } }))
-  fs.writeFileSync(path.join(folder, 'quicksand'), `#!/bin/sh\n[ "$1" = serve ] && exit 0\nexec '${binary}' "$@"\n`, { mode: 0o755 })
-  server = await startServer({ args: ['--runtime-config', config], env: { BROWSERBASE_API_KEY: 'bb_live_test' } })
+  shell = spawn('bash', [], {
+    cwd: repository,
+    env: {
+      PATH: `${path.dirname(process.execPath)}:${process.env.PATH}`,
+      HOME: folder,
+      npm_config_cache: path.join(repository, 'build/npm/cache'),
+      npm_config_offline: 'true',
+    },
+    stdio: ['pipe', 'pipe', 'pipe'],
+  })
+  shell.text = ''
+  shell.stdout.on('data', (chunk) => (shell.text += chunk))
+  shell.stderr.on('data', (chunk) => (shell.text += chunk))
 })
 after(async () => {
-  listener.close()
+  shell.kill('SIGKILL')
   await server.destroy()
   fs.rmSync(folder, { recursive: true })
+  fs.rmSync(path.join(repository, 'hello'), { recursive: true, force: true })
 })
 
-async function run(example) {
-  const child = spawn('bash', ['-eo', 'pipefail', '-c', example], {
-    cwd: folder,
-    env: { PATH: `${folder}:${process.env.PATH}`, HOME: folder, QUICKSAND_URL: server.url, QUICKSAND_TOKEN: server.key, REPO_URL: repo, GITHUB_TOKEN: 'ghp_example', URL: `http://127.0.0.1:${listener.address().port}/done`, T: 'job-token' },
-    stdio: ['ignore', 'pipe', 'pipe'],
-  })
-  let out = ''
-  let err = ''
-  child.stdout.on('data', (chunk) => (out += chunk))
-  child.stderr.on('data', (chunk) => (err += chunk))
-  const code = await new Promise((done) => child.on('close', done))
-  assert.equal(code, 0, `${example}\n${out}\n${err}\n${server.tail(10)}`)
-  return out
+// One block, in the shell where those before it ran. A line that fails ends the block, as its reader would.
+async function paste(block) {
+  const begin = shell.text.length
+  const file = path.join(folder, 'block.sh')
+  fs.writeFileSync(file, `set -e -o pipefail\n${block.replace(REPO, 'REPO_URL=http://203.0.113.1/git/acme/app.git')}`)
+  shell.stdin.write(`trap 'echo ${DONE} $?' EXIT; . ${file} </dev/null; trap - EXIT; echo ${DONE} 0\n`)
+  const end = Date.now() + 120_000
+  for (;;) {
+    const out = shell.text.slice(begin)
+    const done = out.match(new RegExp(`^${DONE} (\\d+)$`, 'm'))
+    if (done) {
+      assert.equal(done[1], '0', `${block}\n${out}\n${server.tail(10)}`)
+      return out.slice(0, done.index)
+    }
+    assert.ok(Date.now() < end, `${block}\nhas not ended:\n${out}\n${server.tail(10)}`)
+    await new Promise((wake) => setTimeout(wake, 50))
+  }
 }
 
-test('there are five', () => assert.equal(examples.length, 5))
+test('two commands, and a block to paste', async () => {
+  assert.match(start, /^git clone .*\nmake run\n$/)
+  const printed = [...server.log.matchAll(/^ {2}(export \w+=\S+)/gm)].map((match) => match[1])
+  const names = (lines) => [...lines.matchAll(/export (\w+)=/g)].map((match) => match[1])
+  assert.deepEqual(names(banner), names(printed.join('\n')), 'the variables in README.md are those that the server prints')
+  await paste(`${printed.join('\n')}\n`)
+  server.key = /E2B_API_KEY=(\S+)/.exec(printed.join('\n'))[1]
+})
+
+test('the first sandbox, by the SDK', async () => {
+  assert.match(await paste(blocks[0]), /^hello from Linux$/m)
+})
+
+test('the first sandbox, by the command line', async () => {
+  assert.match(await paste(blocks[1]), /^42$/m)
+})
 
 test('tasks worked on by agents', async () => {
-  const out = await run(examples[0])
+  assert.match(blocks[2], REPO)
+  const out = await paste(blocks[2])
   assert.match(out, /git\.clone\.succeeded/)
   assert.match(out, /fix the test/)
   assert.match(out, /session\.completed/)
@@ -100,33 +97,31 @@ test('tasks worked on by agents', async () => {
 })
 
 test('conversations that are still there', async () => {
-  const lines = (await run(examples[1])).trim().split('\n')
+  const lines = (await paste(blocks[3])).trim().split('\n')
   const id = lines[0].split(' ')[0]
   assert.deepEqual(lines, [`${id} paused`, `${id} resumed on e2b, key conversation:c1:s1`, 'hi'])
   const { body } = await server.api('GET', `/api/v1/events?sandbox_id=${id}&type=sandbox.created&limit=10`)
   assert.equal(body.events.length, 1)
 })
 
-test('a fleet: repairs, browsers, costs', async () => {
-  const out = await run(examples[2])
-  assert.match(out, /^claude -p Fix CI in \/home\/user\/workspace\/app, token ghp_example\nnpx playwright test t\.spec\.ts in /)
-  assert.match(out, /\nwss:\/\/connect\.browserbase\.test\/\?signingKey=k\n/)
-  assert.match(out, /\nPROVIDER +SANDBOXES[^]*\nbb +1[^]*\ntotal /)
+test('a fleet: repairs and costs', async () => {
+  const out = await paste(blocks[4])
+  assert.match(out, /^hello from the world$/m, 'what is in the repository')
+  assert.match(out, /^PROVIDER +SANDBOXES[^]*\ntotal /m)
 })
 
 test('a harness: profiles, tools, jobs', async () => {
-  const lines = (await run(examples[3])).trim().split('\n')
-  assert.deepEqual(lines.slice(0, 2), ['mine: good', '1'])
-  assert.match(lines[2], /^job_\w+ (running|completed 0)$/)
-  const told = await eventually('the callback', () => calls.find((call) => call.url === '/done'))
-  assert.equal(told.headers['x-job-token'], 'job-token')
-  assert.equal(told.body.status, 'completed')
-  assert.match(JSON.stringify(told.body), /trained/)
+  const out = await paste(blocks[5])
+  assert.match(out, /^e2b: good$/m)
+  assert.match(out, /^1$/m)
+  assert.match(out, /^trained$/m)
 })
 
 test('a squad, by HTTP', async () => {
-  const out = await run(examples[4])
+  const out = await paste(blocks[6])
   assert.match(out, /git version 2/)
   assert.match(out, /"agent_id":"a1"/)
   assert.match(out, /removed \d+ sandboxes and \d+ snapshots\n$/)
 })
+
+test('there is no other block', () => assert.equal(blocks.length, 7))

@@ -246,3 +246,11 @@ test('bad requests are refused before anything is made', async () => {
   assert.equal((await v1('GET', '/sessions/ses_nothing')).status, 404)
   assert.equal((await server.ids()).length, before)
 })
+
+test('a template without sandbox-agent gets the one of this host', async () => {
+  const sandbox = await ok(201, 'POST', '/sandboxes', { persistent: true })
+  await execute(sandbox.id, 'sudo rm /usr/local/bin/sandbox-agent')
+  const { id } = await session({ sandbox_id: sandbox.id })
+  assert.equal(await state(id), 'running')
+  assert.match((await execute(sandbox.id, 'ls .local/bin')).stdout, /^sandbox-agent$/m)
+})
