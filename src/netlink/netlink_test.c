@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/test.h"
+#include "netlink/conntrack.h"
 #include "netlink/netns.h"
 #include "netlink/nft.h"
 #include "netlink/rtnl.h"
@@ -172,5 +173,5 @@ TEST(map_elements)
     CHECK_INT(nft_map_remove(&netlink, &map, near_address), 1);
     CHECK_INT(nft_map_has(&netlink, &map, near_address), 0);
     CHECK_INT(nft_map_put(&netlink, &absent, near_address, 7), -ENOENT);
-    CHECK_INT(nft_forget_flows(&netlink, 7), 0);
+    CHECK_INT(conntrack_forget_mark(&netlink, 7), 0);
 }

@@ -6,7 +6,6 @@
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
-#include <linux/netfilter/nfnetlink_conntrack.h>
 #include <nftables/libnftables.h>
 #include <stdio.h>
 #include <string.h>
@@ -118,18 +117,4 @@ int nft_map_has(struct netlink *netlink, const struct nft_map *map, uint32_t add
     if (r == -ENOENT)
         return 0;
     return r < 0 ? r : found;
-}
-
-/* The kernel walks its table of connections and skips what does not match: no dump to us. */
-int nft_forget_flows(struct netlink *netlink, uint32_t mark)
-{
-    struct netlink_batch batch;
-    struct nlmsghdr *message;
-
-    netlink_batch_init(&batch);
-    message = put_message(&batch, NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_DELETE, NLM_F_ACK,
-                          AF_INET, 0);
-    mnl_attr_put_u32(message, CTA_MARK, htonl(mark));
-    mnl_attr_put_u32(message, CTA_MARK_MASK, htonl(UINT32_MAX));
-    return netlink_send(netlink, &batch);
 }

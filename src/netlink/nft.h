@@ -24,5 +24,3 @@ int nft_map_put(struct netlink *netlink, const struct nft_map *map, uint32_t add
 int nft_map_remove(struct netlink *netlink, const struct nft_map *map, uint32_t address);
 /* 1 when the address is in the map, 0 when not, or -errno. */
 int nft_map_has(struct netlink *netlink, const struct nft_map *map, uint32_t address);
-/* Forgets all tracked connections that carry the mark. */
-int nft_forget_flows(struct netlink *netlink, uint32_t mark);

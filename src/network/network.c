@@ -114,7 +114,7 @@ static int prepare_gateway(const struct network_config *config, int gateway_fd, 
         if (network_sysctl(settings[i].path, settings[i].value, settings[i].optional, err) < 0)
             return -1;
     }
-    return 0;
+    return network_flow_sysctls(err);
 }
 
 static int open_sockets(struct network *network, struct error *err)
@@ -123,7 +123,9 @@ static int open_sockets(struct network *network, struct error *err)
 
     if (r == 0)
         r = netlink_open_in(&network->filter, NETLINK_NETFILTER, network->gateway_fd);
-    return r < 0 ? error_set_errno(err, -r, "open netlink sockets in the gateway") : 0;
+    if (r == 0)
+        r = netlink_open(&network->host, NETLINK_NETFILTER);
+    return r < 0 ? error_set_errno(err, -r, "open netlink sockets") : 0;
 }
 
 static int open_network(struct network *network, const struct network_config *config,
@@ -143,6 +145,7 @@ static int open_network(struct network *network, const struct network_config *co
         network_uplink_make(&names, &uplink, network->gateway_fd, err) < 0 ||
         network_sysctl("ipv4/ip_forward", "1", false, err) < 0)
         return -1;
+    network_rules_load_times(&names);
     network->mtu = uplink.mtu;
     return open_sockets(network, err);
 }
@@ -152,9 +155,10 @@ int network_open(const struct network_config *config, struct network **out, stru
     struct network *network = xcalloc(1, sizeof(*network));
 
     network->gateway_fd = -1;
-    network->links = network->filter = NETLINK_CLOSED;
+    network->links = network->filter = network->host = NETLINK_CLOSED;
     (void)pthread_mutex_init(&network->links_lock, NULL);
     (void)pthread_mutex_init(&network->filter_lock, NULL);
+    (void)pthread_mutex_init(&network->host_lock, NULL);
     if (open_network(network, config, err) < 0) {
         network_close(network);
         return error_prefix(err, "network");
@@ -169,9 +173,11 @@ void network_close(struct network *network)
         return;
     netlink_close(&network->links);
     netlink_close(&network->filter);
+    netlink_close(&network->host);
     close_fd(&network->gateway_fd);
     (void)pthread_mutex_destroy(&network->links_lock);
     (void)pthread_mutex_destroy(&network->filter_lock);
+    (void)pthread_mutex_destroy(&network->host_lock);
     free(network);
 }
 
@@ -189,6 +195,14 @@ static int remove_gateway(const struct network_names *names, struct error *err)
     return 0;
 }
 
+/* While the uplink is there: the gateway forgets with it. */
+static int forget_flows(const struct network_names *names, struct error *err)
+{
+    auto_close int fd = find_gateway(names);
+
+    return fd < 0 ? 0 : network_flows_forget_all(fd, err);
+}
+
 /* Goes on after a failure and reports the first one. */
 int network_destroy(const struct network_config *config, struct error *err)
 {
@@ -198,7 +212,8 @@ int network_destroy(const struct network_config *config, struct error *err)
 
     if (make_names(config, &names, err) < 0)
         return -1;
-    failed = network_uplink_remove(&names, &first);
+    failed = forget_flows(&names, &first);
+    failed |= network_uplink_remove(&names, failed ? &later : &first);
     failed |= remove_gateway(&names, failed ? &later : &first);
     failed |= network_rules_remove_host(&names, failed ? &later : &first);
     if (!failed)

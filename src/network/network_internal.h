@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include "netlink/conntrack.h"
 #include "netlink/netlink.h"
 #include "network/network.h"
 
@@ -34,6 +35,22 @@ struct network_names {
 #define NETWORK_GATEWAY_ONLINE "online"
 #define NETWORK_GATEWAY_FLOWS  "flows"
 
+/* How long a connection is remembered without a packet, in the gateway and in the host alike: state in
+ * the nft language, name of the sysctl, seconds. An idle TCP connection lasts as long as RFC 5382
+ * asks of a translator. */
+#define NETWORK_TCP_TIMES(X)                          \
+    X("syn_sent", "tcp_timeout_syn_sent", 60)         \
+    X("syn_recv", "tcp_timeout_syn_recv", 60)         \
+    X("established", "tcp_timeout_established", 7440) \
+    X("fin_wait", "tcp_timeout_fin_wait", 120)        \
+    X("close_wait", "tcp_timeout_close_wait", 60)     \
+    X("last_ack", "tcp_timeout_last_ack", 30)         \
+    X("time_wait", "tcp_timeout_time_wait", 10)       \
+    X("close", "tcp_timeout_close", 10)
+#define NETWORK_UDP_TIMES(X)          \
+    X("unreplied", "udp_timeout", 30) \
+    X("replied", "udp_timeout_stream", 120)
+
 struct network {
     int gateway_fd;
     uint32_t mtu;
@@ -43,6 +60,9 @@ struct network {
     /* Guards `filter`: a socket in the gateway that changes the online map. */
     pthread_mutex_t filter_lock;
     struct netlink filter;
+    /* Guards `host`: a socket in the host that forgets connections. */
+    pthread_mutex_t host_lock;
+    struct netlink host;
 };
 
 /* network_uplink.c: the veth pair between the host (the thread's namespace) and the gateway. */
@@ -65,6 +85,24 @@ int network_rules_load_gateway(const struct network_config *config, struct error
 int network_rules_load_host(const struct network_config *config, const struct network_names *names,
                             const struct network_uplink *uplink, struct error *err);
 int network_rules_remove_host(const struct network_names *names, struct error *err);
+
+/* The times above for the uplink's connections in the host. A kernel that cannot is told in the log. */
+void network_rules_load_times(const struct network_names *names);
+
+/* network_flows.c */
+struct network_flows {
+    struct conntrack_flow *list;
+    size_t count, room;
+};
+void network_flows_free(struct network_flows *flows);
+/* Sets the times above in the thread's namespace. */
+int network_flow_sysctls(struct error *err);
+/* Forgets a slot's connections in the gateway; *out has what is to be forgotten in the host, also
+ * after a failure. -errno. */
+int network_flows_take(struct netlink *gateway, uint32_t address, uint32_t mark,
+                       struct network_flows *out);
+/* Forgets in the host (the thread's namespace) whatever the gateway has. */
+int network_flows_forget_all(int gateway_fd, struct error *err);
 
 /* network_sysctl.c: writes a value below /proc/sys/net of the thread's namespace unless it is there
  * already. `optional`: a kernel without that file is fine. */

@@ -3,8 +3,9 @@
  * Gateway: a packet from a sandbox must carry the address whose route leads back to the link it
  * came by (so nobody can pretend to be another). The first packet of a connection looks its source
  * up in the map `online` and takes the slot's mark from there; without a mark nothing passes.
- * Later packets only show the mark. Cutting a slot is taking its element out of the map and
- * forgetting the connections with its mark. Refusals answer at once, so that programs inside fail
+ * Later packets only show the mark. Every connection is counted before it is let out, those to the
+ * resolvers too. Cutting a slot is taking its element out of the map and forgetting the connections
+ * with its mark. Refusals answer at once, so that programs inside fail
  * fast instead of waiting.
  *
  * Host: the same ranges are refused again for everything that comes out of the uplink, so a hole
@@ -14,8 +15,10 @@
  * "flush table" drops rules and keeps maps: loading again changes neither who is online nor what is
  * connected. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/buf.h"
+#include "base/log.h"
 #include "netlink/nft.h"
 #include "network/network_internal.h"
 
@@ -35,14 +38,15 @@ enum { RULES_MAX = 16384, FLOWS_PER_SANDBOX = 4096 };
     " }\n"
 
 /* DNS to the configured resolvers, which may well have private addresses. */
-static void put_resolvers(struct buf *text, const struct network_config *config)
+static void put_resolvers(struct buf *text, const struct network_config *config,
+                          const char *verdict)
 {
     if (config->resolver_count == 0)
         return;
     (void)buf_printf(text, "  meta l4proto { tcp, udp } th dport 53 ip daddr {");
     for (size_t i = 0; i < config->resolver_count; i++)
         (void)buf_printf(text, "%s %s", i ? "," : "", config->resolvers[i]);
-    (void)buf_printf(text, " } accept\n");
+    (void)buf_printf(text, " } %s\n", verdict);
 }
 
 static int load(struct buf *text, const char *which, struct error *err)
@@ -74,20 +78,25 @@ int network_rules_load_gateway(const struct network_config *config, struct error
                      "  iifname { lo, " NETWORK_GATEWAY_UPLINK " } accept\n"
                      "  ip saddr != %s/%u drop\n"
                      "  fib saddr . iif oif missing drop\n"
+                     "  ip ttl < 2 drop\n"
+                     " }\n"
+                     " chain counted {\n"
+                     "  add @" NETWORK_GATEWAY_FLOWS " { ip saddr ct count over %d } goto refuse\n"
+                     "  accept\n"
                      " }\n"
                      " chain from_sandbox {\n"
                      "  meta nfproto != ipv4 drop\n"
                      "  ct state invalid drop\n"
                      "  ct mark 0 ct mark set ip saddr map @" NETWORK_GATEWAY_ONLINE "\n"
                      "  ct mark 0 goto refuse\n"
-                     "  ct state established,related accept\n",
-                     sandboxes, (unsigned)NETWORK_SANDBOXES_PREFIX);
-    put_resolvers(&text, config);
+                     "  ct state established,related accept\n"
+                     "  meta l4proto != { tcp, udp, icmp } goto refuse\n",
+                     sandboxes, (unsigned)NETWORK_SANDBOXES_PREFIX, FLOWS_PER_SANDBOX);
+    put_resolvers(&text, config, "goto counted");
     (void)buf_printf(&text,
                      "  ip daddr " BLOCKED " goto refuse\n"
                      "  oifname != " NETWORK_GATEWAY_UPLINK " goto refuse\n"
-                     "  add @" NETWORK_GATEWAY_FLOWS " { ip saddr ct count over %d } goto refuse\n"
-                     "  accept\n"
+                     "  goto counted\n"
                      " }\n"
                      " chain forward {\n"
                      "  type filter hook forward priority filter; policy drop;\n"
@@ -106,8 +115,7 @@ int network_rules_load_gateway(const struct network_config *config, struct error
                      "  type nat hook postrouting priority srcnat; policy accept;\n"
                      "  oifname " NETWORK_GATEWAY_UPLINK " masquerade\n"
                      " }\n"
-                     "}\n",
-                     FLOWS_PER_SANDBOX);
+                     "}\n");
     return load(&text, "gateway", err);
 }
 
@@ -127,7 +135,7 @@ int network_rules_load_host(const struct network_config *config, const struct ne
                      "  meta nfproto != ipv4 drop\n"
                      "  ip saddr != %s drop\n",
                      names->table, names->table, names->table, gateway);
-    put_resolvers(&text, config);
+    put_resolvers(&text, config, "accept");
     (void)buf_printf(&text,
                      "  ip daddr " BLOCKED " goto refuse\n"
                      " }\n"
@@ -135,7 +143,7 @@ int network_rules_load_host(const struct network_config *config, const struct ne
                      "  ct state established,related accept\n"
                      "  ip saddr != %s drop\n",
                      gateway);
-    put_resolvers(&text, config);
+    put_resolvers(&text, config, "accept");
     (void)buf_printf(&text,
                      "  goto refuse\n"
                      " }\n"
@@ -157,6 +165,40 @@ int network_rules_load_host(const struct network_config *config, const struct ne
                      names->uplink, names->uplink, names->uplink, names->uplink, gateway,
                      names->uplink);
     return load(&text, "host", err);
+}
+
+static void put_times(struct buf *text, const char *protocol, const char *states)
+{
+    (void)buf_printf(text, " ct timeout times_%s { protocol %s; l3proto ip; policy = { %s }; }\n",
+                     protocol, protocol, states + strlen(", "));
+}
+
+void network_rules_load_times(const struct network_names *names)
+{
+#define TIME(state, sysctl, seconds) ", " state ": " #seconds
+    static const char tcp[] = NETWORK_TCP_TIMES(TIME), udp[] = NETWORK_UDP_TIMES(TIME);
+#undef TIME
+    auto_buf struct buf text = {0};
+    struct error err;
+
+    buf_init(&text, RULES_MAX);
+    (void)buf_printf(&text, "table inet %s {\n", names->table);
+    put_times(&text, "tcp", tcp);
+    put_times(&text, "udp", udp);
+    (void)buf_printf(&text,
+                     " chain times {\n"
+                     "  type filter hook prerouting priority mangle; policy accept;\n"
+                     "  iifname %s ct state new meta l4proto tcp ct timeout set \"times_tcp\"\n"
+                     "  iifname %s ct state new meta l4proto udp ct timeout set \"times_udp\"\n"
+                     " }\n"
+                     "}\n",
+                     names->uplink, names->uplink);
+    if (load(&text, "host", &err) < 0)
+        log_warn("network",
+                 "%s: connections of sandboxes that end badly stay in the host's table as long as "
+                 "its net.netfilter.nf_conntrack_* say (a kernel with NF_CONNTRACK_TIMEOUT can do "
+                 "better)",
+                 err.message);
 }
 
 int network_rules_remove_host(const struct network_names *names, struct error *err)

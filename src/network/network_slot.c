@@ -19,7 +19,6 @@
 enum { CARRIER_TRIES = 10000 };
 
 static const struct nft_map online_map = {NETWORK_GATEWAY_TABLE, NETWORK_GATEWAY_ONLINE};
-static const struct nft_map flow_counts = {NETWORK_GATEWAY_TABLE, NETWORK_GATEWAY_FLOWS};
 static const uint8_t router_mac[RTNL_MAC_SIZE] = {0x02, 0x71, 0x73, 0x00, 0x00, 0x01};
 
 static int check_slot(uint32_t slot, struct error *err)
@@ -40,35 +39,51 @@ static uint32_t mark_of(uint32_t slot)
     return slot + 1;
 }
 
-/* In this order: once out of the map, no new connection gets the mark. The count of the slot's
- * connections goes with them: the kernel lowers it a few at a time as new ones come, so whoever
- * comes next would be refused for what the last one did. */
-static int take_offline(struct network *network, uint32_t slot, bool forget)
+/* In this order: once out of the map, no new connection gets the mark. */
+static int take_offline(struct network *network, uint32_t slot, bool forget,
+                        struct network_flows *out)
 {
     uint32_t address = network_address_of(slot);
     int r = nft_map_remove(&network->filter, &online_map, address);
 
     if (r < 0 || (r == 0 && !forget))
         return r;
-    r = nft_forget_flows(&network->filter, mark_of(slot));
-    return r < 0 ? r : nft_map_remove(&network->filter, &flow_counts, address);
+    return network_flows_take(&network->filter, address, mark_of(slot), out);
+}
+
+static int forget_in_host(struct network *network, const struct network_flows *flows,
+                          struct error *err)
+{
+    int r;
+
+    if (flows->count == 0)
+        return 0;
+    (void)pthread_mutex_lock(&network->host_lock);
+    r = conntrack_forget(&network->host, flows->list, flows->count);
+    if (r < 0)
+        (void)network_fail(err, r, &network->host, "forget connections in the host");
+    (void)pthread_mutex_unlock(&network->host_lock);
+    return r;
 }
 
 /* `forget`: drop the slot's connections even when it was offline already. */
 static int set_online(struct network *network, uint32_t slot, bool online, bool forget,
                       struct error *err)
 {
+    struct network_flows flows __attribute__((cleanup(network_flows_free))) = {0};
     int r;
 
     (void)pthread_mutex_lock(&network->filter_lock);
     if (online)
         r = nft_map_put(&network->filter, &online_map, network_address_of(slot), mark_of(slot));
     else
-        r = take_offline(network, slot, forget);
+        r = take_offline(network, slot, forget, &flows);
     if (r < 0)
         (void)network_fail(err, r, &network->filter, "change the gateway's rules");
     (void)pthread_mutex_unlock(&network->filter_lock);
-    return r < 0 ? error_prefix(err, "network slot %u", slot) : 0;
+    if (forget_in_host(network, &flows, err) < 0 || r < 0)
+        return error_prefix(err, "network slot %u", slot);
+    return 0;
 }
 
 int network_set_online(struct network *network, uint32_t slot, bool online, struct error *err)
