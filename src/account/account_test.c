@@ -54,11 +54,16 @@ TEST(first_start_makes_one_key)
     CHECK_INT(strlen(key), 44);
     OK(account_ensure_default(store, NULL, again, &err));
     CHECK_STR(str_of(again), "");
+    CHECK_INT(api_keys_peek(keys, str_of(key), &owner), API_KEY_UNSEEN);
     OK(api_keys_find(keys, str_of(key), &owner, &err));
+    owner = (struct api_key_owner){0};
+    CHECK_INT(api_keys_peek(keys, str_of(key), &owner), API_KEY_KNOWN);
+    CHECK(owner.team_id[0]);
     CHECK_STR(str_of(owner.team_id), TEAM_DEFAULT_ID);
     key[43] ^= 1;
     FAILS(api_keys_find(keys, str_of(key), &owner, &err), ERROR_UNAUTHORIZED);
     FAILS(api_keys_find(keys, str_of(key), &owner, &err), ERROR_UNAUTHORIZED);
+    CHECK_INT(api_keys_peek(keys, str_of(key), &owner), API_KEY_REFUSED); /* asked just now */
     FAILS(api_keys_find(keys, STR(""), &owner, &err), ERROR_UNAUTHORIZED);
     FAILS(api_keys_find(keys, STR_NONE, &owner, &err), ERROR_UNAUTHORIZED);
 }

@@ -52,5 +52,9 @@ void api_keys_free(struct api_keys *keys);
 /* ERROR_UNAUTHORIZED when the key is unknown. */
 int api_keys_find(struct api_keys *keys, struct str key, struct api_key_owner *out,
                   struct error *err);
+/* From memory only, for loops, which must not wait for the store. API_KEY_KNOWN: it was good when last asked
+ * about, and api_keys_find() is still to be called before anything is done for it. */
+enum api_key_peek { API_KEY_KNOWN, API_KEY_REFUSED, API_KEY_UNSEEN };
+enum api_key_peek api_keys_peek(struct api_keys *keys, struct str key, struct api_key_owner *out);
 /* Forgets what was remembered; to be called after this process made or deleted a key. */
 void api_keys_refresh(struct api_keys *keys);

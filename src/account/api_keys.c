@@ -214,3 +214,34 @@ int api_keys_find(struct api_keys *keys, struct str key, struct api_key_owner *o
         log_warn("account", "time of use of key '%s': %s, ignoring", out->key_id, ignored.message);
     return 0;
 }
+
+enum api_key_peek api_keys_peek(struct api_keys *keys, struct str key, struct api_key_owner *out)
+{
+    enum api_key_peek peek = API_KEY_UNSEEN;
+    char hash[API_KEY_HASH_SIZE];
+    const struct unknown *unknown;
+    const struct known *known;
+
+    if (key.len == 0 || key.len > API_KEY_GIVEN_MAX)
+        return API_KEY_REFUSED;
+    api_key_hash(key, hash);
+    if (keys->has_given && same_hash(hash, keys->given_hash)) {
+        *out = (struct api_key_owner){.team_id = TEAM_DEFAULT_ID};
+        return API_KEY_KNOWN;
+    }
+    unknown = unknown_slot(keys, hash);
+    (void)pthread_mutex_lock(&keys->lock);
+    known = map_get(&keys->known, str_of(hash));
+    if (known && same_hash(known->hash, hash)) {
+        /* A ban may be over: only the store knows. */
+        bool fresh = clock_mono_us() - known->checked_at < KNOWN_US;
+
+        *out = known->owner;
+        if (fresh || !known->owner.banned)
+            peek = API_KEY_KNOWN;
+    } else if (unknown->until > clock_mono_us() && same_hash(unknown->hash, hash)) {
+        peek = API_KEY_REFUSED;
+    }
+    (void)pthread_mutex_unlock(&keys->lock);
+    return peek;
+}

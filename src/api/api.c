@@ -30,6 +30,8 @@ struct api *api_new(const struct api_config *config)
 
 static void call_free(struct api_call *call)
 {
+    buf_done(&call->body_memory);
+    http_room_give(call->api->config.limits, &call->room);
     free(call->text);
     arena_done(&call->arena);
     free(call);
@@ -83,8 +85,7 @@ static void run(struct work *work)
     struct api_call *call = container_of(work, struct api_call, work);
     struct error err = {0};
 
-    if ((call->route->auth != API_AUTH_NONE && api_auth(call, &err) < 0) ||
-        call->route->handler(call, &err) < 0)
+    if (api_auth(call, &err) < 0 || call->route->handler(call, &err) < 0)
         api_fail(call, &err);
     api_audit(call);
 }
@@ -107,7 +108,8 @@ static void on_body(struct http_exchange *ex, struct str body, void *arg)
     struct api_call *call = arg;
     struct error err = {0};
 
-    call->body = arena_str(&call->arena, body);
+    call->body_memory = http_take_body(ex);
+    call->body = body;
     call->work = (struct work){.run = run, .done = done, .loop = http_loop(ex)};
     call->working = true;
     if (workers_run(call->api->config.workers, &call->work) == 0)
@@ -147,6 +149,61 @@ static struct api_call *call_new(struct api *api, struct http_exchange *ex)
     return call;
 }
 
+/* Who asks is known: now a body may come. What the key may do is asked again on the worker. */
+static void admit(struct api_call *call)
+{
+    struct error err = {0};
+
+    if (call->who.banned)
+        (void)error_set(&err, ERROR_FORBIDDEN, "team is banned");
+    else
+        (void)http_room_take(call->api->config.limits, call->ex, str_of(call->who.team_id),
+                             call->route->body_max, &call->room, &err);
+    if (err.code) {
+        api_fail(call, &err);
+        reply(call);
+        return;
+    }
+    http_read_all(call->ex, call->route->body_max, on_body, call);
+}
+
+static void look_up(struct work *work)
+{
+    struct api_call *call = container_of(work, struct api_call, work);
+
+    (void)api_keys_find(call->api->config.keys, call->key, &call->who, &call->who_err);
+}
+
+static void looked_up(struct work *work)
+{
+    struct api_call *call = container_of(work, struct api_call, work);
+
+    call->working = false;
+    http_door_leave(call->api->config.limits, &call->door);
+    if (!call->ex) {
+        log_request(call, " client=gone");
+        call_free(call);
+    } else if (call->who_err.code) {
+        api_fail(call, &call->who_err);
+        reply(call);
+    } else {
+        admit(call);
+    }
+}
+
+static void ask_who(struct api_call *call)
+{
+    struct error err = {0};
+
+    call->work = (struct work){.run = look_up, .done = looked_up, .loop = http_loop(call->ex)};
+    call->working = true;
+    if (http_door_enter(call->api->config.limits, call->ex, &call->door, &call->work, &err) == 0)
+        return;
+    call->working = false;
+    api_fail(call, &err);
+    reply(call);
+}
+
 static void dispatch(struct api *api, struct http_exchange *ex)
 {
     struct api_call *call = call_new(api, ex);
@@ -167,12 +224,22 @@ static void dispatch(struct api *api, struct http_exchange *ex)
         break;
     }
     /* Without a key there is no reason to read a body. */
-    if (call->route->auth != API_AUTH_NONE && call->key.len == 0) {
+    if (call->key.len == 0) {
         refuse(call, ERROR_UNAUTHORIZED,
                "no API key: send it as the header X-API-KEY or as 'Authorization: Bearer KEY'");
         return;
     }
-    http_read_all(ex, call->route->body_max, on_body, call);
+    switch (api_keys_peek(api->config.keys, call->key, &call->who)) {
+    case API_KEY_KNOWN:
+        admit(call);
+        break;
+    case API_KEY_REFUSED:
+        refuse(call, ERROR_UNAUTHORIZED, "Invalid API key");
+        break;
+    case API_KEY_UNSEEN:
+        ask_who(call);
+        break;
+    }
 }
 
 void api_handle(struct api *api, struct http_exchange *ex)

@@ -1,6 +1,6 @@
 /* The control plane on the wire: every request that is not for a sandbox.
  *
- * A request is matched and its body read on the edge loop; the operation runs from start to end on
+ * A request is matched, its key known and its body read, in this order, on the edge loop; the operation runs from start to end on
  * a worker; the answer goes back through the loop. An operation that has begun finishes even when
  * its client has gone. */
 #pragma once
@@ -14,6 +14,7 @@
 struct api;
 struct api_keys;
 struct http_exchange;
+struct http_limits;
 struct sandboxes;
 struct store;
 struct workers;
@@ -23,6 +24,7 @@ struct api_config {
     struct store *store;
     struct api_keys *keys;
     struct workers *workers;
+    struct http_limits *limits;
     int64_t max_timeout_s; /* longest life a client may ask for; 0 = 24 h */
 };
 

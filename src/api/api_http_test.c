@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/test.h"
+#include "http/http_limits.h"
 #include "http/http_test_site.h"
 #include "loop/workers.h"
 
@@ -14,6 +15,7 @@
 struct site {
     struct http_site http;
     struct workers *workers;
+    struct http_limits *limits;
 };
 
 static void on_request(struct http_exchange *ex, void *arg)
@@ -25,8 +27,10 @@ static void site_start(struct site *site, size_t threads, size_t queue_max)
 {
     log_set_level(LOG_WARN);
     site->workers = workers_new(threads, queue_max);
-    http_site_start(&site->http, on_request,
-                    api_new(&(struct api_config){.workers = site->workers}));
+    site->limits = http_limits_new(&(struct http_limits_config){.body_bytes = 4 * 1024 * 1024});
+    http_site_start(
+        &site->http, on_request,
+        api_new(&(struct api_config){.workers = site->workers, .limits = site->limits}));
 }
 
 #define CLOSE "Host: x\r\nConnection: close\r\n"

@@ -5,11 +5,13 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "account/api_key.h"
 #include "api/api.h"
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/str.h"
 #include "http/http_answer.h"
+#include "http/http_limits.h"
 #include "http/http_path.h"
 #include "loop/workers.h"
 
@@ -37,6 +39,12 @@ struct api_call {
     int64_t started_us;
     char request_id[API_REQUEST_ID_SIZE];
 
+    struct http_door door; /* while it is asked who this is */
+    struct api_key_owner who;
+    struct error who_err;  /* code 0: `who` is known */
+    struct http_room room; /* for the body */
+    struct buf body_memory;
+
     struct str method, path, query, body, key, idempotency_key;
     struct str params[API_PARAMS_MAX]; /* the {...} parts of the path, decoded */
     struct str team_id, key_id;        /* set by api_auth() */
@@ -52,7 +60,7 @@ struct api_call {
 typedef int api_handler_fn(struct api_call *call, struct error *err);
 
 /* API_AUTH_OPERATOR: a key of the default team. */
-enum api_auth_kind { API_AUTH_KEY, API_AUTH_OPERATOR, API_AUTH_NONE };
+enum api_auth_kind { API_AUTH_KEY, API_AUTH_OPERATOR };
 
 struct api_route {
     const char *method;

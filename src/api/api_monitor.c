@@ -122,6 +122,8 @@ int api_monitor(struct api_call *call, struct error *err)
     counter(&out, "quicksand_sandboxes_ended_total", "Sandboxes that ended.", stats.ended);
     write_space(&out, &stats.space);
     write_requests(&out, call->api);
+    gauge(&out, "quicksand_body_bytes", "Memory held for the bodies of requests.",
+          http_room_held(call->api->config.limits));
     api_answer(call, 200, NULL);
     call->content_type = "text/plain; version=0.0.4; charset=utf-8";
     call->text = buf_take(&out);

@@ -28,7 +28,9 @@ struct v1 *v1_new(const struct v1_config *config)
     v1->config = *config;
     (void)pthread_mutex_init(&v1->lock, NULL);
     list_init(&v1->streams);
-    map_init(&v1->shares);
+    v1->worker_shares = shares_new(&(struct shares_config){.each_max = config->team_calls_max,
+                                                           .waiting_max = V1_TEAM_WAITING_MAX});
+    v1->stream_shares = shares_new(&(struct shares_config){.each_max = V1_TEAM_STREAMS_MAX});
     return v1;
 }
 
@@ -36,7 +38,8 @@ void v1_free(struct v1 *v1)
 {
     if (!v1)
         return;
-    map_done(&v1->shares);
+    shares_free(v1->worker_shares);
+    shares_free(v1->stream_shares);
     (void)pthread_mutex_destroy(&v1->lock);
     free(v1);
 }
@@ -95,6 +98,8 @@ static void call_free(struct v1_call *call)
 {
     free(call->text);
     json_decref(call->json);
+    buf_done(&call->body_memory);
+    http_room_give(call->v1->config.limits, &call->room);
     v1_pipe_done(&call->pipe);
     arena_done(&call->arena);
     free(call);
@@ -136,7 +141,7 @@ static void on_exchange_done(struct http_exchange *ex, void *arg)
 
     call->ex = NULL;
     v1_pipe_close(&call->pipe);
-    if (call->working || !v1_share_leave(call))
+    if (call->working || !shares_leave(call->v1->worker_shares, &call->seat))
         return;
     log_request(call, !http_finished(ex) ? " client=gone" : call->status ? "" : " refused=body");
     call_free(call);
@@ -192,11 +197,11 @@ static int serve(struct v1_call *call, struct error *err)
         return answer(call, err);
     if (v1_auth(call, err) < 0)
         return -1;
-    call->must_wait = !v1_share_take(call->v1, call->caller.team_id);
+    call->must_wait = shares_take(call->v1->worker_shares, call->caller.team_id, 1) != SHARE_TAKEN;
     if (call->must_wait)
         return 0;
     r = answer(call, err);
-    v1_share_give(call->v1, call->caller.team_id);
+    shares_give(call->v1->worker_shares, call->caller.team_id, 1);
     return r;
 }
 
@@ -244,12 +249,12 @@ static void queue(struct v1_call *call)
 /* Its turn has come. */
 static void on_called(struct loop_job *job)
 {
-    struct v1_call *call = container_of(job, struct v1_call, line_job);
+    struct v1_call *call = container_of(job, struct v1_call, seat.job);
 
-    v1_share_called(call);
+    shares_called(call->v1->worker_shares, &call->seat);
     if (call->ex && try_queue(call))
         return;
-    v1_share_pass(call);
+    shares_pass(call->v1->worker_shares, &call->seat);
     if (call->ex) {
         refuse_busy(call);
         return;
@@ -261,8 +266,10 @@ static void on_called(struct loop_job *job)
 static void wait_in_line(struct v1_call *call)
 {
     call->must_wait = false;
-    call->line_job.fn = on_called;
-    if (v1_share_wait(call) < 0)
+    call->seat.loop = call->loop;
+    call->seat.owner = call->caller.team_id;
+    call->seat.job.fn = on_called;
+    if (shares_wait(call->v1->worker_shares, &call->seat) < 0)
         refuse(call, 429, "quota", "your team has too many requests waiting for its own to end");
 }
 
@@ -299,9 +306,87 @@ static void on_body(struct http_exchange *ex, struct str body, void *arg)
 {
     struct v1_call *call = arg;
 
-    (void)ex;
-    call->body = arena_str(&call->arena, body);
+    call->body_memory = http_take_body(ex);
+    call->body = body;
     queue(call);
+}
+
+/* Who asks is known: now a body may come. What the key may do is asked again on the worker. */
+static void admit(struct v1_call *call)
+{
+    struct error err = {0};
+
+    if (call->route->flags & (V1_PUBLIC | V1_RAW | V1_UPGRADE)) {
+        queue(call);
+        return;
+    }
+    if (call->who.banned)
+        (void)error_set(&err, ERROR_FORBIDDEN, "team is banned");
+    else
+        (void)http_room_take(call->v1->config.limits, call->ex, str_of(call->who.team_id),
+                             V1_BODY_MAX, &call->room, &err);
+    if (err.code) {
+        v1_fail(call, &err);
+        reply(call);
+        return;
+    }
+    http_read_all(call->ex, V1_BODY_MAX, on_body, call);
+}
+
+static void look_up(struct work *work)
+{
+    struct v1_call *call = container_of(work, struct v1_call, work);
+
+    (void)api_keys_find(call->v1->config.keys, call->key, &call->who, &call->who_err);
+}
+
+static void looked_up(struct work *work)
+{
+    struct v1_call *call = container_of(work, struct v1_call, work);
+
+    call->working = false;
+    http_door_leave(call->v1->config.limits, &call->door);
+    if (!call->ex) {
+        log_request(call, " client=gone");
+        call_free(call);
+    } else if (call->who_err.code) {
+        v1_fail(call, &call->who_err);
+        reply(call);
+    } else {
+        admit(call);
+    }
+}
+
+static void ask_who(struct v1_call *call)
+{
+    struct error err = {0};
+
+    call->work = (struct work){.run = look_up, .done = looked_up, .loop = call->loop};
+    call->working = true;
+    if (http_door_enter(call->v1->config.limits, call->ex, &call->door, &call->work, &err) == 0)
+        return;
+    call->working = false;
+    v1_fail(call, &err);
+    reply(call);
+}
+
+static void check_key(struct v1_call *call)
+{
+    struct error err = {0};
+
+    switch (api_keys_peek(call->v1->config.keys, call->key, &call->who)) {
+    case API_KEY_KNOWN:
+        admit(call);
+        break;
+    case API_KEY_REFUSED:
+        (void)error_set(&err, ERROR_UNAUTHORIZED, "Invalid API key");
+        v1_fail(call, &err);
+        reply(call);
+        break;
+    case API_KEY_UNSEEN:
+        ask_who(call);
+        break;
+    }
 }
 
 static struct v1_call *call_new(struct v1 *v1, struct http_exchange *ex)
@@ -372,10 +457,10 @@ static void dispatch(struct v1 *v1, struct http_exchange *ex)
     if (call->route->flags & V1_UPGRADE && (!http_request(ex)->upgrade || !call->websocket_key.len))
         refuse(call, 409, "unsupported-terminal",
                "a terminal is a WebSocket: ask for it with 'Upgrade: websocket'");
-    else if (call->route->flags & (V1_RAW | V1_UPGRADE))
-        queue(call);
+    else if (call->route->flags & V1_PUBLIC)
+        admit(call);
     else
-        http_read_all(ex, V1_BODY_MAX, on_body, call);
+        check_key(call);
 }
 
 bool v1_handle(struct v1 *v1, struct http_exchange *ex)

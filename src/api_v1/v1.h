@@ -10,6 +10,7 @@
 struct agents;
 struct api_keys;
 struct http_exchange;
+struct http_limits;
 struct loop;
 struct store;
 struct v1;
@@ -20,8 +21,9 @@ struct v1_config {
     struct api_keys *keys;
     struct store *store;     /* the audit log; NULL = none is kept */
     struct workers *workers; /* elastic */
-    uint32_t heartbeat_ms;   /* of event streams; 0 = 30 s */
-    size_t team_calls_max;   /* requests of one team on workers at the same time; 0 = all */
+    struct http_limits *limits;
+    uint32_t heartbeat_ms; /* of event streams; 0 = 30 s */
+    size_t team_calls_max; /* requests of one team on workers at the same time; 0 = all */
 };
 
 struct v1 *v1_new(const struct v1_config *config);

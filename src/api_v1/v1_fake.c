@@ -53,6 +53,13 @@ int api_keys_find(struct api_keys *keys, struct str key, struct api_key_owner *o
     return 0;
 }
 
+enum api_key_peek api_keys_peek(struct api_keys *keys, struct str key, struct api_key_owner *out)
+{
+    struct error err = {0};
+
+    return api_keys_find(keys, key, out, &err) == 0 ? API_KEY_KNOWN : API_KEY_UNSEEN;
+}
+
 int store_audit_add(struct store *store, const struct store_audit *entry, struct error *err)
 {
     (void)store;

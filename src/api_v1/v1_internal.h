@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "account/api_key.h"
 #include "agent/agent.h"
 #include "api_v1/v1.h"
 #include "api_v1/v1_pipe.h"
@@ -13,10 +14,11 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/list.h"
-#include "base/map.h"
 #include "base/str.h"
 #include "http/http_answer.h"
+#include "http/http_limits.h"
 #include "http/http_path.h"
+#include "loop/share.h"
 #include "loop/workers.h"
 
 enum {
@@ -32,9 +34,9 @@ enum {
 struct v1 {
     struct v1_config config;
     atomic_bool draining;
-    pthread_mutex_t lock; /* guards what follows */
-    struct list streams;  /* struct v1_stream, of all loops */
-    struct map shares;    /* team -> what it holds now (v1_share.c) */
+    pthread_mutex_t lock;                         /* guards what follows */
+    struct list streams;                          /* struct v1_stream, of all loops */
+    struct shares *worker_shares, *stream_shares; /* of each team; with locks of their own */
 };
 
 /* Something on a loop that lives until its client goes, or until the server drains. */
@@ -59,6 +61,12 @@ struct v1_call {
     int64_t started_us;
     char request_id[V1_REQUEST_ID_SIZE];
 
+    struct http_door door; /* while it is asked who this is */
+    struct api_key_owner who;
+    struct error who_err;  /* code 0: `who` is known */
+    struct http_room room; /* for the body */
+    struct buf body_memory;
+
     struct str method, path, query, body, key;
     bool offers_protocol;   /* "quicksand", as a WebSocket's */
     int64_t content_length; /* -1 when it is not known */
@@ -74,10 +82,8 @@ struct v1_call {
     struct http_header headers[HTTP_ANSWER_HEADERS_MAX];
     size_t header_count;
 
-    bool must_wait;                                            /* its team has its workers taken */
-    enum { V1_LINE_NONE, V1_LINE_WAITS, V1_LINE_CALLED } line; /* under the lock of v1 */
-    struct list line_link;
-    struct loop_job line_job;
+    bool must_wait;         /* its team has its workers taken */
+    struct share_seat seat; /* in the team's line for them */
 
     struct v1_pipe pipe; /* of a streamed body or answer */
     /* On the loop, instead of an answer: takes the exchange over. call goes on to exist until it
@@ -124,18 +130,6 @@ void v1_audit(struct v1_call *call);
 
 /* ---- v1_share.c ---- */
 
-/* A worker for a request of the team; false: it has to wait. What was taken is given back. Any thread. */
-bool v1_share_take(struct v1 *v1, struct str team_id);
-void v1_share_give(struct v1 *v1, struct str team_id);
-/* On the loop. Puts the call at the end of its team's line; call->line_job is posted when it may try
- * again, with V1_LINE_CALLED. -1: the line is too long. */
-int v1_share_wait(struct v1_call *call);
-/* On the loop, when its client has gone: out of the line. False: its job is posted already. */
-bool v1_share_leave(struct v1_call *call);
-/* On the loop, in line_job, first: it is not in the line any more. */
-void v1_share_called(struct v1_call *call);
-/* It does not use its turn: the next one may try. */
-void v1_share_pass(struct v1_call *call);
 /* One more event stream or terminal. ERROR_QUOTA. */
 int v1_share_stream(struct v1 *v1, struct str team_id, struct error *err);
 void v1_share_stream_end(struct v1 *v1, struct str team_id);

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/test.h"
+#include "http/http_limits.h"
 
 static void on_request(struct http_exchange *ex, void *arg)
 {
@@ -18,9 +19,11 @@ void site_start(struct site *site, size_t threads, size_t queue_max)
     *site = (struct site){0};
     log_set_level(LOG_ERROR);
     site->workers = workers_new_elastic(threads, queue_max);
-    site->v1 = v1_new(&(struct v1_config){.workers = site->workers,
-                                          .heartbeat_ms = 100,
-                                          .team_calls_max = threads > 2 ? threads - 1 : 0});
+    site->v1 = v1_new(&(struct v1_config){
+        .workers = site->workers,
+        .limits = http_limits_new(&(struct http_limits_config){.body_bytes = 4 * 1024 * 1024}),
+        .heartbeat_ms = 100,
+        .team_calls_max = threads > 2 ? threads - 1 : 0});
     http_site_start(&site->http, on_request, site->v1);
 }
 

@@ -287,20 +287,30 @@ static bool step(struct http_conn *conn)
     return false;
 }
 
-static enum conn_timer read_timer_kind(const struct http_conn *conn)
+/* A body that is collected holds memory: its sender has so much time for all of it. */
+static bool has_deadline(const struct http_conn *conn)
+{
+    return conn->state == CONN_EXCHANGE && conn->ex.mode == BODY_ALL &&
+           conn->server->timeouts[CONN_TIMER_WHOLE];
+}
+
+static enum conn_timer body_timer_kind(const struct http_conn *conn)
 {
     const struct http_exchange *ex = &conn->ex;
 
+    if ((ex->mode != BODY_ALL && ex->mode != BODY_STREAM) || ex->paused || conn->parser.complete)
+        return CONN_TIMER_NONE;
+    return has_deadline(conn) ? CONN_TIMER_WHOLE : CONN_TIMER_BODY;
+}
+
+static enum conn_timer read_timer_kind(const struct http_conn *conn)
+{
     switch (conn->state) {
     case CONN_HEAD:
         return http_parser_begun(&conn->parser) ? CONN_TIMER_HEAD : CONN_TIMER_IDLE;
     case CONN_EXCHANGE:
-        return (ex->mode == BODY_ALL || ex->mode == BODY_STREAM) && !ex->paused &&
-                       !conn->parser.complete
-                   ? CONN_TIMER_BODY
-                   : CONN_TIMER_NONE;
+        return body_timer_kind(conn);
     case CONN_SKIP:
-        return CONN_TIMER_BODY;
     case CONN_LINGER:
         return CONN_TIMER_LINGER;
     case CONN_CLOSED:
@@ -377,7 +387,7 @@ static bool read_some(struct http_conn *conn)
         return false;
     }
     conn->in = str_n(buffer, (size_t)got);
-    if (conn->state == CONN_EXCHANGE || conn->state == CONN_SKIP)
+    if (conn->state == CONN_EXCHANGE && !has_deadline(conn))
         conn->restart = true; /* the body timer counts from the last byte */
     return got == LOOP_READ_SIZE;
 }
@@ -418,7 +428,8 @@ static void on_ready(uv_poll_t *poll, int status, int events)
 
 void http_conn_timed_out(struct http_conn *conn, enum conn_timer kind)
 {
-    if (kind == CONN_TIMER_HEAD || (kind == CONN_TIMER_BODY && conn->state == CONN_EXCHANGE))
+    if (kind == CONN_TIMER_HEAD ||
+        ((kind == CONN_TIMER_BODY || kind == CONN_TIMER_WHOLE) && conn->state == CONN_EXCHANGE))
         http_conn_fail(conn, 408, "the request did not come in time");
     else if (kind == CONN_TIMER_WRITE)
         conn->broken = conn->reset = true;

@@ -25,7 +25,8 @@ enum conn_timer {
     CONN_TIMER_NONE,
     CONN_TIMER_IDLE,
     CONN_TIMER_HEAD,
-    CONN_TIMER_BODY,
+    CONN_TIMER_BODY,  /* from the last byte */
+    CONN_TIMER_WHOLE, /* from the first one */
     CONN_TIMER_LINGER,
     CONN_TIMER_WRITE,
     CONN_TIMER_COUNT,

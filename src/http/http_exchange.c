@@ -109,6 +109,14 @@ void http_read_all(struct http_exchange *ex, size_t max,
     ask_for_body(ex);
 }
 
+struct buf http_take_body(struct http_exchange *ex)
+{
+    struct buf body = ex->body;
+
+    ex->body = (struct buf){0};
+    return body;
+}
+
 void http_read_stream(struct http_exchange *ex,
                       void (*on_data)(struct http_exchange *ex, struct str data, void *arg),
                       http_exchange_fn *on_end, void *arg)

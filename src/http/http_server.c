@@ -148,6 +148,7 @@ struct http_server *http_server_new(struct loop *loop, const struct http_server_
     server->timeouts[CONN_TIMER_IDLE] = config->idle_timeout_ms;
     server->timeouts[CONN_TIMER_HEAD] = config->head_timeout_ms;
     server->timeouts[CONN_TIMER_BODY] = config->body_timeout_ms;
+    server->timeouts[CONN_TIMER_WHOLE] = config->whole_timeout_ms;
     server->timeouts[CONN_TIMER_WRITE] = config->write_timeout_ms;
     server->timeouts[CONN_TIMER_LINGER] = CONN_LINGER_MS;
     list_init(&server->conns);

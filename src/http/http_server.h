@@ -31,6 +31,8 @@ struct http_server_config {
     uint32_t idle_timeout_ms; /* between requests: silent close */
     uint32_t body_timeout_ms; /* no request body byte for so long while we want one: 408 */
     uint32_t
+        whole_timeout_ms; /* from http_read_all() to the body's end: 408; 0 = body_timeout_ms */
+    uint32_t
         write_timeout_ms; /* the peer takes nothing for so long: connection dropped; 0 = never */
 };
 
@@ -67,6 +69,8 @@ bool http_finished(const struct http_exchange *ex);
 void http_read_all(struct http_exchange *ex, size_t max,
                    void (*on_body)(struct http_exchange *ex, struct str body, void *arg),
                    void *arg);
+/* In on_body: the body's memory is the caller's from here on; buf_done(). */
+struct buf http_take_body(struct http_exchange *ex);
 /* Request body in pieces. on_data may call http_pause(); no on_data comes until http_resume().
  * data is valid only during the call. on_end: body complete. A connection that breaks inside the
  * body calls neither: on_done tells. */

@@ -330,6 +330,37 @@ TEST(server_slow_clients)
     rig_stop(&rig);
 }
 
+TEST(server_a_whole_body_has_a_deadline)
+{
+    struct http_server_config quick = rig_config;
+    struct buf out;
+    int fd, errnum;
+
+    quick.whole_timeout_ms = 200; /* between bytes there is always less than body_timeout_ms */
+    rig_start(&rig, &quick);
+    buf_init(&out, 1000);
+    fd = rig_connect(&rig);
+    rig_send(&rig, fd, STR("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 900\r\n\r\n"));
+    for (int i = 0; i < 800 && seen.dones == 0; i++) {
+        rig_send(&rig, fd, STR("x"));
+        rig_wait_ms(&rig, 10);
+    }
+    CHECK_INT(seen.dones, 1);
+    rig_read(&rig, fd, NULL, &out, &errnum);
+    CHECK(str_starts(buf_str(&out), STR("HTTP/1.1 408 ")));
+    (void)close(fd);
+    buf_done(&out);
+    /* The clock starts again with each request. */
+    for (int i = 0; i < 3; i++) {
+        rig_expect(&rig,
+                   "POST /echo HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: "
+                   "3\r\n\r\nabc",
+                   "abc");
+        rig_wait_ms(&rig, 100);
+    }
+    rig_stop(&rig);
+}
+
 TEST(server_write_timeout)
 {
     struct http_server_config quick = rig_config;

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/test.h"
 #include "loop/loop.h"
+#include "loop/share.h"
 #include "loop/workers.h"
 
 enum { POSTERS = 4, PER_POSTER = 2000 };
@@ -256,4 +257,62 @@ TEST(elastic_workers_end_when_idle)
     CHECK_INT(workers_threads(workers), 1);
     workers_free(workers);
     CHECK_INT(atomic_load(&runs), 4);
+}
+
+TEST(an_owner_leaves_room_for_others)
+{
+    struct shares *shares = shares_new(&(struct shares_config){.each_max = 2, .all_max = 3});
+
+    for (int round = 0; round < 2; round++) {
+        CHECK_INT(shares_take(shares, STR("a"), 1), SHARE_TAKEN);
+        CHECK_INT(shares_take(shares, STR("a"), 2), SHARE_OWN_FULL);
+        CHECK_INT(shares_take(shares, STR("a"), SIZE_MAX), SHARE_OWN_FULL);
+        CHECK_INT(shares_take(shares, STR("a"), 1), SHARE_TAKEN);
+        CHECK_INT(shares_take(shares, STR("a"), 1), SHARE_OWN_FULL);
+        CHECK_INT(shares_take(shares, STR("b"), 1), SHARE_TAKEN);
+        CHECK_INT(shares_take(shares, STR("b"), 1), SHARE_ALL_FULL);
+        shares_give(shares, STR("a"), 1);
+        CHECK_INT(shares_take(shares, STR("b"), 1), SHARE_TAKEN);
+        CHECK_INT(shares_held(shares), 3);
+        shares_give(shares, STR("a"), 1);
+        shares_give(shares, STR("b"), 2);
+        CHECK_INT(shares_held(shares), 0);
+    }
+    shares_free(shares);
+}
+
+static int called;
+
+static void on_seat_called(struct loop_job *job)
+{
+    (void)job;
+    if (++called == 2)
+        loop_stop(test_loop);
+}
+
+TEST(a_line_moves_as_parts_are_given_back)
+{
+    struct shares *shares = shares_new(&(struct shares_config){.each_max = 1, .waiting_max = 2});
+    struct share_seat seats[4];
+
+    test_loop = loop_new();
+    for (int i = 0; i < 4; i++)
+        seats[i] = (struct share_seat){
+            .loop = test_loop, .owner = STR("a"), .job = {.fn = on_seat_called}};
+    CHECK_INT(shares_take(shares, STR("a"), 1), SHARE_TAKEN);
+    CHECK_INT(shares_wait(shares, &seats[0]), 0);
+    CHECK_INT(shares_wait(shares, &seats[1]), 0);
+    CHECK_INT(shares_wait(shares, &seats[2]), -1);
+    CHECK(shares_leave(shares, &seats[0])); /* its client went */
+    CHECK_INT(shares_wait(shares, &seats[2]), 0);
+    shares_give(shares, STR("a"), 1);
+    CHECK(!shares_leave(shares, &seats[1])); /* called already */
+    shares_called(shares, &seats[1]);
+    shares_pass(shares, &seats[1]); /* to the next */
+    shares_called(shares, &seats[2]);
+    loop_run(test_loop);
+    CHECK_INT(called, 2);
+    CHECK_INT(shares_held(shares), 0);
+    shares_free(shares);
+    loop_free(test_loop);
 }

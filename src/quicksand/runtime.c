@@ -108,6 +108,7 @@ int runtime_open(const struct runtime_config *config, struct runtime **out, stru
                                              .keys = config->keys,
                                              .store = config->store,
                                              .workers = runtime->workers,
+                                             .limits = config->limits,
                                              .team_calls_max = TEAM_THREADS_MAX});
     return 0;
 }

@@ -10,6 +10,7 @@
 struct api;
 struct api_keys;
 struct http_exchange;
+struct http_limits;
 struct loop;
 struct routes;
 struct runtime;
@@ -24,6 +25,7 @@ struct runtime_config {
     struct api *api;
     struct api_keys *keys;
     struct routes *routes;
+    struct http_limits *limits;
 };
 
 /* embedded.c: reaches the engine of the same server. The config must outlive it. */

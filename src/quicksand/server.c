@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "engine/engine.h"
 #include "engine/engine_dial.h"
+#include "http/http_limits.h"
 #include "http/http_server.h"
 #include "loop/loop.h"
 #include "loop/workers.h"
@@ -49,6 +50,7 @@ struct server {
     struct sandboxes *sandboxes;
     struct workers *workers;
     struct api_keys *keys;
+    struct http_limits *limits;
     struct api *api;
     struct runtime *runtime;
     struct edge *edges;
@@ -122,6 +124,7 @@ static int edge_listen(struct edge *edge, struct error *err)
         .head_timeout_ms = 15000,
         .idle_timeout_ms = 75000,
         .body_timeout_ms = 60000,
+        .whole_timeout_ms = (uint32_t)edge->server->config.request_s * 1000,
         .write_timeout_ms = 600000,
     };
     int r;
@@ -199,6 +202,8 @@ static int open_edge_parts(struct server *server, struct error *err)
 
     server->keys = api.keys = api_keys_new(server->store, getenv("QUICKSAND_API_KEY"));
     api.workers = server->workers;
+    server->limits = api.limits = http_limits_new(&(struct http_limits_config){
+        .body_bytes = (size_t)server->config.body_memory_mb * 1024 * 1024});
     server->api = api_new(&api);
     return runtime_open(&(struct runtime_config){.settings_path = server->config.runtime_config,
                                                  .url = getenv("QUICKSAND_URL_SELF"),
@@ -206,7 +211,8 @@ static int open_edge_parts(struct server *server, struct error *err)
                                                  .store = server->store,
                                                  .api = server->api,
                                                  .keys = server->keys,
-                                                 .routes = server->routes},
+                                                 .routes = server->routes,
+                                                 .limits = server->limits},
                         &server->runtime, err);
 }
 
@@ -259,6 +265,7 @@ static void stop(struct server *server)
         log_warn("server", "requests were still under way");
         _exit(0);
     }
+    http_limits_free(server->limits);
     workers_free(server->workers);
     sandboxes_close(server->sandboxes);
     store_close(server->store);
