@@ -42,5 +42,20 @@ struct http_request {
     int minor;    /* HTTP/1.minor */
 };
 
+/* How the end of a body is found. */
+enum http_body_kind {
+    HTTP_BODY_NONE,
+    HTTP_BODY_LENGTH,
+    HTTP_BODY_CHUNKED,
+    HTTP_BODY_UNTIL_CLOSE,
+};
+
+/* What the parser of a response has decided about its body: whoever passes the response on says just
+ * that, whatever the headers said. */
+struct http_framing {
+    enum http_body_kind kind;
+    int64_t length; /* Content-Length, also where no body follows (HEAD, 304); -1 without one */
+};
+
 /* Standard reason phrase. */
 const char *http_reason(int status);

@@ -118,6 +118,7 @@ static int framing_byte(struct http_body *body, char c)
 
 int http_body_feed(struct http_body *body, struct str *in, http_body_fn *fn, void *arg)
 {
+    body->tail = 0;
     if (body->kind == HTTP_BODY_UNTIL_CLOSE)
         body->left = in->len;
     if (body->kind != HTTP_BODY_CHUNKED) {
@@ -135,6 +136,7 @@ int http_body_feed(struct http_body *body, struct str *in, http_body_fn *fn, voi
                 break;
             continue;
         }
+        body->tail += body->state >= TRAILER_START;
         if (framing_byte(body, in->p[0]) < 0)
             return -1;
         *in = str_skip(*in, 1);

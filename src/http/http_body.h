@@ -2,13 +2,7 @@
 #pragma once
 
 #include "base/str.h"
-
-enum http_body_kind {
-    HTTP_BODY_NONE,
-    HTTP_BODY_LENGTH,
-    HTTP_BODY_CHUNKED,
-    HTTP_BODY_UNTIL_CLOSE,
-};
+#include "http/http.h"
 
 /* Payload bytes, framing removed. Non-zero asks for a break behind these bytes. */
 typedef int http_body_fn(void *arg, struct str payload);
@@ -19,6 +13,8 @@ struct http_body {
     uint64_t left; /* of the length or the current chunk */
     size_t line;   /* bytes of the current framing line */
     size_t trailer_bytes;
+    size_t
+        tail; /* bytes of the last feed behind the last chunk's line: trailers and the blank line */
     bool complete;
 };
 

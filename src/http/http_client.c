@@ -213,6 +213,7 @@ static bool take_head(struct http_client *client, struct str in)
 {
     int status = client->parser.ll.status_code;
     struct http_headers headers = http_parser_headers(&client->parser);
+    struct http_framing framing = http_parser_framing(&client->parser);
 
     if (status < 200 && status != 101) {
         http_parser_next(&client->parser);
@@ -224,7 +225,7 @@ static bool take_head(struct http_client *client, struct str in)
         client->upgraded = true;
         (void)buf_add_str(&client->rest, in);
     }
-    client->events->on_head(client, status, http_parser_reason(&client->parser), &headers,
+    client->events->on_head(client, status, http_parser_reason(&client->parser), &headers, &framing,
                             client->arg);
     if (client->closed || client->upgraded)
         return false;
@@ -233,6 +234,21 @@ static bool take_head(struct http_client *client, struct str in)
         return false;
     }
     return true;
+}
+
+/* Trailers end here, as other headers of one hop do: what stands for them is the bare blank line,
+ * which comes with the rest of the body unless trailers or the network got in between. */
+static void pass_body(struct http_client *client, struct str raw, bool done)
+{
+    size_t tail = client->parser.body.tail;
+    bool whole = done && tail == 2;
+
+    if (!whole)
+        raw.len -= tail;
+    if (raw.len)
+        client->events->on_data(client, raw, client->arg);
+    if (done && tail && !whole && !client->closed)
+        client->events->on_data(client, STR("\r\n"), client->arg);
 }
 
 static void take_input(struct http_client *client, struct str in)
@@ -256,7 +272,7 @@ static void take_input(struct http_client *client, struct str in)
             continue;
         }
         if (client->head_seen && before.len > in.len)
-            client->events->on_data(client, str_n(before.p, before.len - in.len), client->arg);
+            pass_body(client, str_n(before.p, before.len - in.len), result == HTTP_PARSE_DONE);
         if (client->closed)
             return;
         if (result == HTTP_PARSE_DONE) {

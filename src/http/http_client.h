@@ -1,6 +1,6 @@
 /* Asynchronous upstream side of the proxy: one connected socket, requests one after the other.
- * Response body bytes are passed on exactly as they came, chunk framing included; the parser only
- * watches for the end. All calls on the loop's thread. */
+ * Response body bytes are passed on as they came, chunk framing included; the parser only watches for
+ * the end and leaves trailers out. All calls on the loop's thread. */
 #pragma once
 
 #include "base/buf.h"
@@ -12,8 +12,9 @@ struct http_client;
 struct http_client_events {
     /* Final response head (1xx other than 101 are swallowed). For 101 nothing follows: detach. */
     void (*on_head)(struct http_client *client, int status, struct str reason,
-                    const struct http_headers *headers, void *arg);
-    /* Raw body bytes (framing included). May call http_client_pause(). */
+                    const struct http_headers *headers, const struct http_framing *framing,
+                    void *arg);
+    /* Raw body bytes (chunks' framing included, trailers left out). May call http_client_pause(). */
     void (*on_data)(struct http_client *client, struct str raw, void *arg);
     /* Response complete. reusable: another http_client_start() may follow on this connection. */
     void (*on_end)(struct http_client *client, bool reusable, void *arg);

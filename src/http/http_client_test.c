@@ -13,13 +13,16 @@
 
 static struct buf log_buf;
 static int errors, ends, heads;
+static struct http_framing framed;
 static bool pause_on_data;
 
 static void on_head(struct http_client *client, int status, struct str reason,
-                    const struct http_headers *headers, void *arg)
+                    const struct http_headers *headers, const struct http_framing *framing,
+                    void *arg)
 {
     (void)client;
     (void)arg;
+    framed = *framing;
     heads++;
     (void)buf_printf(&log_buf, "(%d %.*s %zu)", status, STR_ARG(reason), headers->count);
 }
@@ -116,6 +119,85 @@ TEST(client_responses)
            "(200 OK 1)x(end 0)");
     expect(STR("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nraw"),
            1000, false, false, "(101 Switching Protocols 2)");
+}
+
+/* The decision about the body's end is one, and is told. */
+TEST(client_framing)
+{
+    static const struct {
+        const char *headers;
+        int status;
+        bool head_only;
+        enum http_body_kind kind;
+        int64_t length;
+    } rows[] = {
+        {"Content-Length: 3\r\n", 200, false, HTTP_BODY_LENGTH, 3},
+        {"Transfer-Encoding: Chunked\r\n", 200, false, HTTP_BODY_CHUNKED, -1},
+        {"Transfer-Encoding:\r\n chunked\r\n", 200, false, HTTP_BODY_CHUNKED, -1}, /* folded */
+        {"Transfer-Encoding: identity\r\n", 200, false, HTTP_BODY_UNTIL_CLOSE, -1},
+        {"", 200, false, HTTP_BODY_UNTIL_CLOSE, -1},
+        {"Content-Length: 3\r\n", 200, true, HTTP_BODY_NONE, 3},
+        {"Content-Length: 3\r\n", 304, false, HTTP_BODY_NONE, 3},
+        {"Transfer-Encoding: chunked\r\n", 204, false, HTTP_BODY_NONE, -1},
+    };
+    static const char *const refused[] = {
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: gzip\r\n",
+        "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
+        "Transfer-Encoding: chunked, chunked\r\n",
+        "Transfer-Encoding: gzip, chunked\r\n",
+        "Transfer-Encoding: chunked, gzip\r\n",
+        "Transfer-Encoding: chunked;q=1\r\n",
+        "Transfer-Encoding: xchunked\r\n",
+        "Transfer-Encoding:\r\n",
+        "Transfer-Encoding: chun\r\n ked\r\n",
+        "Transfer-Encoding : chunked\r\n",
+        "Transfer-Encoding: \x0b"
+        "chunked\r\n",
+        "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n",
+        "Content-Length: 3\r\nContent-Length: 3\r\n",
+        "Content-Length: 3\r\nContent-Length: 4\r\n",
+        "Content-Length: 3, 3\r\n",
+        "Content-Length: +3\r\n",
+        "Content-Length: 3 3\r\n",
+        "Content-Length: 0x3\r\n",
+        "Content-Length: -3\r\n",
+        "Content-Length: 18446744073709551619\r\n",
+        "Content-Length: 9223372036854775808\r\n",
+    };
+    char text[256], wanted[64];
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        bool none = rows[i].kind == HTTP_BODY_NONE;
+        const char *body = none                                ? ""
+                           : rows[i].kind == HTTP_BODY_CHUNKED ? "3\r\nabc\r\n0\r\n\r\n"
+                                                               : "abc";
+
+        (void)snprintf(text, sizeof(text), "HTTP/1.1 %d X\r\n%s\r\n%s", rows[i].status,
+                       rows[i].headers, body);
+        (void)snprintf(wanted, sizeof(wanted), "(%d X %d)%s(end %d)", rows[i].status,
+                       rows[i].headers[0] != '\0', body, rows[i].kind != HTTP_BODY_UNTIL_CLOSE);
+        expect(str_of(text), 1000, rows[i].head_only, rows[i].kind == HTTP_BODY_UNTIL_CLOSE,
+               wanted);
+        CHECK_INT(framed.kind, rows[i].kind);
+        CHECK_INT(framed.length, rows[i].length);
+    }
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+        (void)snprintf(text, sizeof(text), "HTTP/1.1 200 X\r\n%s\r\n", refused[i]);
+        expect(str_of(text), 1000, false, false, "(error 71)");
+        expect(str_of(text), 1, false, false, "(error 71)");
+    }
+}
+
+TEST(client_trailers_end_here)
+{
+    struct str trailers = STR("HTTP/1.1 200 Fine\r\nTransfer-Encoding: chunked\r\n\r\n"
+                              "3;x=y\r\nabc\r\n0\r\nSet-Cookie: a\r\nX: y\r\n\r\n");
+
+    for (size_t step = 1; step <= trailers.len; step++)
+        expect(trailers, step, false, false, "(200 Fine 1)3;x=y\r\nabc\r\n0\r\n\r\n(end 1)");
 }
 
 TEST(client_errors)

@@ -293,37 +293,44 @@ void http_begin(struct http_exchange *ex, int status, const struct http_header *
         queue_head(ex, head);
 }
 
-/* Otherwise only the end of the connection ends the body (RFC 9112, 6.3). */
-static bool ends_chunked(struct str codings)
+/* The one place that says how a body that is passed on ends. */
+static void add_framing(struct http_exchange *ex, struct buf *head, int status,
+                        const struct http_framing *framing)
 {
-    struct str last = STR_NONE;
+    struct http_conn *conn = conn_of(ex);
+    bool chunked = framing->kind == HTTP_BODY_CHUNKED;
 
-    while (codings.p)
-        last = str_trim(str_split(&codings, ','));
-    return str_eq_nocase(last, STR("chunked"));
+    ex->no_payload = framing->kind == HTTP_BODY_NONE;
+    ex->framing = framing->kind == HTTP_BODY_LENGTH ? FRAMING_LENGTH : FRAMING_RAW;
+    ex->left = framing->length;
+    /* Who speaks 1.0 cannot see the end of chunks. */
+    if (framing->kind == HTTP_BODY_UNTIL_CLOSE || (chunked && ex->request.minor == 0))
+        conn->close_after = true;
+    if (chunked)
+        (void)buf_add_str(head, STR("Transfer-Encoding: chunked\r\n"));
+    else if (framing->length >= 0 && status != 204)
+        add_length(head, (uint64_t)framing->length);
 }
 
 void http_begin_raw(struct http_exchange *ex, int status, struct str reason,
-                    const struct http_header *headers, size_t count)
+                    const struct http_header *headers, size_t count,
+                    const struct http_framing *framing)
 {
     struct http_conn *conn = conn_of(ex);
     struct buf *head = &conn->server->head;
-    bool framed = !status_has_payload(status) || str_is(ex->request.method, "HEAD");
 
     if (conn->state != CONN_EXCHANGE || ex->answer != ANSWER_NONE)
         return;
     decide_close(ex);
     ex->answer = ANSWER_OPEN;
-    ex->framing = FRAMING_RAW;
-    for (size_t i = 0; i < count && !framed; i++)
-        framed = str_eq_nocase(headers[i].name, STR("content-length")) ||
-                 (str_eq_nocase(headers[i].name, STR("transfer-encoding")) &&
-                  ends_chunked(headers[i].value));
-    if (!framed)
-        conn->close_after = true;
     buf_clear(head);
     add_status(head, status, reason);
-    add_headers(head, headers, count);
+    for (size_t i = 0; i < count; i++) {
+        if (!str_eq_nocase(headers[i].name, STR("content-length")) &&
+            !str_eq_nocase(headers[i].name, STR("transfer-encoding")))
+            add_headers(head, &headers[i], 1);
+    }
+    add_framing(ex, head, status, framing);
     end_head(ex, head);
     queue_head(ex, head);
 }

@@ -212,19 +212,22 @@ TEST(server_begin_is_flushed_without_a_write)
 
 TEST(server_raw_answers)
 {
-    struct http_header length = {STR("Content-Length"), STR("2")};
+    struct http_header lies[] = {{STR("Content-Length"), STR("7")},
+                                 {STR("Transfer-Encoding"), STR("chunked")}};
+    struct http_framing framings[] = {{.kind = HTTP_BODY_LENGTH, .length = 2},
+                                      {.kind = HTTP_BODY_UNTIL_CLOSE, .length = -1}};
 
     begin();
     for (int i = 0; i < 2; i++) { /* framed: seen.kept open; unframed: seen.ended by closing */
         rig_send(&rig, fd, STR("GET /later HTTP/1.1\r\nHost: h\r\n\r\n"));
         rig_wait_ms(&rig, 10);
-        http_begin_raw(seen.kept, 299, STR("Fi\rne"), &length, i == 0);
+        http_begin_raw(seen.kept, 299, STR("Fi\rne"), lies, 2, &framings[i]);
         (void)http_write(seen.kept, "ok", 2);
         http_end(seen.kept);
         rig_read(&rig, fd, i ? NULL : "ok", &out, &errnum);
         CHECK_INT(errnum, 0);
-        if (i == 0)
-            CHECK_STR(buf_str(&out), "HTTP/1.1 299 Fi ne\r\nContent-Length: 2\r\n\r\nok");
+        CHECK_STR(buf_str(&out), i ? "HTTP/1.1 299 Fi ne\r\nConnection: close\r\n\r\nok"
+                                   : "HTTP/1.1 299 Fi ne\r\nContent-Length: 2\r\n\r\nok");
         buf_clear(&out);
     }
     end();

@@ -11,7 +11,8 @@
  * head ends, so scan_head() finds the end by the strictest reading (CR LF only, no folding, no
  * control bytes) and only the bytes up to there are given to llhttp, which has to agree. Responses
  * come from servers inside sandboxes whose heads are rewritten before they are passed on; there
- * llhttp's own reading is enough. */
+ * llhttp's own reading is enough, except for the body's end: check_response() takes no encoding that
+ * another reader might understand differently, and http_parser_framing() tells what was decided. */
 #include "http/http_parser.h"
 
 #include "base/alloc.h"
@@ -128,6 +129,32 @@ static int check_request(struct http_parser *parser)
     return 0;
 }
 
+/* Nothing but "chunked", once, is ever asked for (TE ends here), so nothing else is taken. "identity",
+ * from before RFC 7230, says nothing. Both lengths at once, and two of them, llhttp refuses. */
+static int check_response(struct http_parser *parser)
+{
+    size_t chunked = 0, others = 0;
+
+    for (size_t i = 0; i < parser->count; i++) {
+        const struct http_header *header = &parser->items[i];
+
+        if (!str_eq_nocase(header->name, STR("transfer-encoding")))
+            continue;
+        if (str_eq_nocase(header->value, STR("chunked")))
+            chunked++;
+        else if (!str_eq_nocase(header->value, STR("identity")))
+            return fail(parser, 502, "unsupported transfer encoding");
+        else
+            others++;
+    }
+    if (chunked > 1 || (chunked && others) ||
+        (chunked != 0) != ((parser->ll.flags & F_CHUNKED) != 0))
+        return fail(parser, 502, "ambiguous body length");
+    if (parser->ll.content_length > INT64_MAX)
+        return fail(parser, 502, "body is too large");
+    return 0;
+}
+
 static enum http_body_kind body_kind(const struct http_parser *parser)
 {
     const llhttp_t *ll = &parser->ll;
@@ -149,7 +176,7 @@ static int on_headers_complete(llhttp_t *ll)
     parser->head_done = true;
     parser->keep_alive = llhttp_should_keep_alive(ll);
     resolve_headers(parser);
-    if (parser->request && check_request(parser) != 0)
+    if ((parser->request ? check_request(parser) : check_response(parser)) != 0)
         return -1;
     http_body_init(&parser->body, body_kind(parser), ll->content_length);
     parser->complete = parser->body.complete;
@@ -348,6 +375,15 @@ bool http_parser_begun(const struct http_parser *parser)
 struct http_headers http_parser_headers(const struct http_parser *parser)
 {
     return (struct http_headers){.items = parser->items, .count = parser->count};
+}
+
+struct http_framing http_parser_framing(const struct http_parser *parser)
+{
+    const llhttp_t *ll = &parser->ll;
+
+    return (struct http_framing){
+        .kind = parser->body.kind,
+        .length = ll->flags & F_CONTENT_LENGTH ? (int64_t)ll->content_length : -1};
 }
 
 struct str http_parser_reason(const struct http_parser *parser)

@@ -58,4 +58,6 @@ bool http_parser_begun(const struct http_parser *parser);
 /* Valid between HTTP_PARSE_HEAD and http_parser_next(). */
 void http_parser_request(const struct http_parser *parser, struct http_request *out);
 struct http_headers http_parser_headers(const struct http_parser *parser);
+/* Responses. */
+struct http_framing http_parser_framing(const struct http_parser *parser);
 struct str http_parser_reason(const struct http_parser *parser);

@@ -86,10 +86,11 @@ void http_reply(struct http_exchange *ex, int status, const struct http_header *
 /* Answer in pieces. length >= 0 sends Content-Length, -1 chunked (or close-delimited for 1.0). */
 void http_begin(struct http_exchange *ex, int status, const struct http_header *headers,
                 size_t count, int64_t length);
-/* Same, but framing headers are among `headers` already and http_write() sends bytes as they are
- * (for proxies that pass a body's own framing through). */
+/* Same, but http_write() sends bytes as they are (for proxies that pass a body's own framing through):
+ * framing says how the body ends, Content-Length and Transfer-Encoding among `headers` do not count. */
 void http_begin_raw(struct http_exchange *ex, int status, struct str reason,
-                    const struct http_header *headers, size_t count);
+                    const struct http_header *headers, size_t count,
+                    const struct http_framing *framing);
 /* Copies or sends at once. Returns how many bytes wait to be sent. A producer stops when that is
  * above HTTP_HIGH_WATER and goes on in on_drain, called when it has fallen below HTTP_LOW_WATER. */
 enum { HTTP_HIGH_WATER = 256 * 1024, HTTP_LOW_WATER = 64 * 1024 };

@@ -10,6 +10,10 @@ struct proxy_head_origin {
     bool agent;       /* to the agent: no X-Forwarded-*, connection is kept */
 };
 
+/* Does the request ask for a protocol that it may be given? Otherwise it goes on without the wish. */
+bool proxy_head_upgrades(const struct http_request *request);
+/* Is the 101 for what was asked? */
+bool proxy_head_switches(const struct http_request *request, const struct http_headers *answer);
 /* A complete request head for the server inside. */
 void proxy_head_request(const struct http_request *request, const struct proxy_head_origin *origin,
                         struct buf *out);

@@ -148,13 +148,48 @@ TEST(head_rewriting)
               "X-Forwarded-Proto: http\r\nX-Forwarded-Host: 80-i.d\r\nConnection: close\r\n\r\n");
     buf_clear(&out);
     request.chunked = false;
-    request.content_length = 3;
+    request.content_length = 0;
     request.upgrade = true;
     origin.agent = true;
     items[1] = (struct http_header){STR("Upgrade"), STR("websocket")};
     proxy_head_request(&request, &origin, &out);
     CHECK_STR(buf_str(&out), "POST /a?b=c HTTP/1.1\r\nHost: 80-i.d\r\nX-Hop: 1\r\n"
-                             "X-Forwarded-For: 9.9.9.9\r\nAccept: */*\r\nContent-Length: 3\r\n"
+                             "X-Forwarded-For: 9.9.9.9\r\nAccept: */*\r\nContent-Length: 0\r\n"
                              "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
     buf_done(&out);
+}
+
+/* Protocols that carry further requests, and wishes with a body, are not passed on. */
+TEST(upgrades)
+{
+    static const struct {
+        const char *asked, *answered;
+        bool passed, switched;
+    } rows[] = {
+        {"websocket", "websocket", true, true},
+        {"websocket", "WebSocket", true, true},
+        {"websocket", "h2c", true, false},
+        {"websocket", "", true, false},
+        {"a, b", "b", true, true},
+        {"a, b", "a, b", true, false},
+        {"h2c", "h2c", false, false},
+        {"websocket, H2C", "websocket", false, false},
+        {"HTTP/2.0", "HTTP/2.0", false, false},
+        {"TLS/1.0, HTTP/1.1", "TLS/1.0", false, false},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct http_header items[] = {{STR("Connection"), STR("Upgrade")},
+                                      {STR("Upgrade"), str_of(rows[i].asked)}};
+        struct http_header back[] = {{STR("Upgrade"), str_of(rows[i].answered)}};
+        struct http_headers answer = {back, 1};
+        struct http_request request = {
+            .headers = {items, 2}, .content_length = -1, .upgrade = true, .minor = 1};
+
+        CHECK_INT(proxy_head_upgrades(&request), rows[i].passed);
+        CHECK_INT(proxy_head_switches(&request, &answer), rows[i].switched);
+        request.content_length = 1;
+        CHECK(!proxy_head_upgrades(&request));
+        CHECK(!proxy_head_switches(&request, &answer));
+    }
 }

@@ -142,7 +142,8 @@ static void start_tunnel(struct proxy_session *session, struct str reason,
 }
 
 static void on_head(struct http_client *client, int status, struct str reason,
-                    const struct http_headers *headers, void *arg)
+                    const struct http_headers *headers, const struct http_framing *framing,
+                    void *arg)
 {
     struct proxy_session *session = arg;
     struct http_headers kept;
@@ -150,7 +151,7 @@ static void on_head(struct http_client *client, int status, struct str reason,
     (void)client;
     session->head_seen = true;
     if (status == 101) {
-        if (http_request(session->ex)->upgrade)
+        if (proxy_head_switches(http_request(session->ex), headers))
             start_tunnel(session, reason, headers);
         else
             refuse(session, PROXY_ERROR_BROKEN);
@@ -158,7 +159,7 @@ static void on_head(struct http_client *client, int status, struct str reason,
     }
     kept = proxy_head_response(headers, http_arena(session->ex));
     http_on_drain(session->ex, on_exchange_drain, session);
-    http_begin_raw(session->ex, status, reason, kept.items, kept.count);
+    http_begin_raw(session->ex, status, reason, kept.items, kept.count, framing);
 }
 
 static void on_data(struct http_client *client, struct str raw, void *arg)
