@@ -28,7 +28,7 @@ void core_open(struct core_env *env, const char *file, void (*change)(struct cor
 
     *env = (struct core_env){.caller = {.team_id = STR("t1"), .actor = STR("key1")}};
     buf_init(&faults, 65536);
-    if (agent_settings_load(str_of(file), core_getenv, &env->settings, &faults) < 0)
+    if (agent_settings_load(str_of(file), core_getenv, NULL, &env->settings, &faults) < 0)
         test_fail(__FILE__, __LINE__, "settings: %s", faults.p);
     env->fake = provider_fake_new();
     OK(store_open(":memory:", &env->store, &err));

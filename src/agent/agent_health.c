@@ -18,6 +18,12 @@ struct check {
     struct agent_backend *backend;
 };
 
+/* Under its lock: nobody asked for it, and it has not worked yet. A host without docker is no fault. */
+static bool never_wanted(const struct agent_backend *backend)
+{
+    return backend->settings && backend->settings->implied && backend->last_check_us == 0;
+}
+
 static void note_check(struct agents *agents, struct agent_backend *backend, int r,
                        const struct error *err)
 {
@@ -31,8 +37,9 @@ static void note_check(struct agents *agents, struct agent_backend *backend, int
         agent_mask(agents, str_of(backend->team_id), backend->last_error);
     }
     if (failed != backend->check_failed)
-        log_info("agent", "provider=%s health=%s%s%s", backend->name, failed ? "failed" : "ok",
-                 failed ? ": " : "", failed ? backend->last_error : "");
+        log_write(failed && never_wanted(backend) ? LOG_DEBUG : LOG_INFO, "agent",
+                  "provider=%s health=%s%s%s", backend->name, failed ? "failed" : "ok",
+                  failed ? ": " : "", failed ? backend->last_error : "");
     backend->check_failed = failed;
     backend->last_check_us = clock_wall_us();
     was_open = backend->all.open_until_us && clock_mono_us() >= backend->all.open_until_us;

@@ -414,7 +414,7 @@ TEST(profile_file_is_checked_with_its_backend)
     buf_init(&faults, 4096);
     fake->caps.egress = EGRESS_ALLOW_ALL;
     CHECK_INT(agent_settings_load(STR("{\"profiles\":{\"p\":{\"provider\":\"e2b\"}}}"), core_getenv,
-                                  &settings, &faults),
+                                  NULL, &settings, &faults),
               0);
     OK(store_open(":memory:", &store, &err));
     FAILS(agents_open(&(struct agents_config){.store = store,

@@ -241,10 +241,10 @@ static void read_numbers(struct loader *loader)
     loader_int(loader, file, "", "command_timeout_s", 1, 600, &out->command_timeout_s);
 }
 
-int agent_settings_load(struct str file, agent_getenv_fn *get, struct agent_settings *out,
-                        struct buf *out_faults)
+int agent_settings_load(struct str file, agent_getenv_fn *get, const struct agent_self *self,
+                        struct agent_settings *out, struct buf *out_faults)
 {
-    struct loader loader = {.get = get, .out = out, .faults = out_faults};
+    struct loader loader = {.get = get, .self = self, .out = out, .faults = out_faults};
     struct error err = {0};
     json_t *tree = NULL;
 

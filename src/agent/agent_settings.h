@@ -20,12 +20,15 @@ struct agent_backend_settings {
     char type[16];                    /* normalised: e2b, docker, daytona, process, browserbase */
     char *api_url, *domain, *api_key; /* never NULL */
     json_t *record;                   /* as in the file, without the secret */
+    const char *endpoint_from;        /* what names its endpoint; NULL = nothing does */
+    bool implied;                     /* there without being asked for */
     int64_t max_sandboxes;            /* 0 = no limit of ours */
     double usd_per_second, usd_per_cpu_second;
 };
 
 struct agent_settings {
     char default_provider[AGENT_NAME_MAX + 1];
+    const char *default_from; /* what names it; NULL = nothing does */
     struct agent_backend_settings backends[AGENT_BACKENDS_MAX];
     size_t backend_count;
     json_t *profiles; /* object: name -> record, checked */
@@ -66,7 +69,19 @@ bool agent_name_valid(struct str name);
 
 typedef const char *agent_getenv_fn(const char *name);
 
-/* file: the text, or STR_NONE when there is no file. -1 with one fault per line in out_faults. */
-int agent_settings_load(struct str file, agent_getenv_fn *get, struct agent_settings *out,
-                        struct buf *out_faults);
+/* The server whose configuration it is. A provider that leads back to it becomes its engine. */
+struct agent_self {
+    /* api_url, domain: of a record of type e2b, "" = not said; then only the key can tell. */
+    bool (*is_self)(void *arg, const char *api_url, const char *domain, const char *api_key);
+    void *arg;
+};
+
+/* file: the text, or STR_NONE when there is no file. self: NULL when this is no server. -1 with one
+ * fault per line in out_faults. */
+int agent_settings_load(struct str file, agent_getenv_fn *get, const struct agent_self *self,
+                        struct agent_settings *out, struct buf *out_faults);
+/* "e2b, the engine of this server (…)": which provider is used when nobody names one, where it is and
+ * why it is this one. *out_remote: what it makes is elsewhere. */
+void agent_settings_default(const struct agent_settings *settings, struct buf *out,
+                            bool *out_remote);
 void agent_settings_done(struct agent_settings *settings);

@@ -5,6 +5,7 @@
 
 struct loader {
     agent_getenv_fn *get;
+    const struct agent_self *self; /* or NULL */
     struct agent_settings *out;
     struct buf *faults; /* "path: what is wrong\n" ... */
     json_t *file;       /* object; empty when there is no file */

@@ -163,6 +163,48 @@ static char *take_text(struct loader *loader, json_t *record, const char *path, 
     return text;
 }
 
+/* Of an e2b record, before it is completed. */
+static const char *endpoint_from(const struct loader *loader, const json_t *record)
+{
+    static const char *const keys[] = {"api_url", "domain", "api_key"};
+    static const char *const envs[] = {"E2B_API_URL", "E2B_DOMAIN", "E2B_API_KEY"};
+
+    for (size_t i = 0; i < 3; i++) {
+        if (json_object_get(record, keys[i]))
+            return "its record";
+        if (loader_env(loader, envs[i]))
+            return envs[i];
+    }
+    return NULL;
+}
+
+static void replace(char **text, const char *with)
+{
+    free(*text);
+    *text = xstrdup(with);
+}
+
+/* Over its own socket a server would be its own client, with one worker waiting for another. */
+static void use_own_engine(struct agent_backend_settings *backend)
+{
+    static const char *const elsewhere[] = {"domain", "sandbox_url", "envd_url"};
+
+    for (size_t i = 0; i < sizeof(elsewhere) / sizeof(elsewhere[0]); i++)
+        (void)json_object_del(backend->record, elsewhere[i]);
+    (void)json_object_set_new(backend->record, "api_url", json_string("embedded"));
+    replace(&backend->api_url, "embedded");
+    replace(&backend->domain, "");
+    replace(&backend->api_key, "");
+}
+
+static bool leads_back(const struct loader *loader, const struct agent_backend_settings *backend)
+{
+    const struct agent_self *self = loader->self;
+
+    return self && backend->endpoint_from && strcmp(backend->api_url, "embedded") != 0 &&
+           self->is_self(self->arg, backend->api_url, backend->domain, backend->api_key);
+}
+
 /* Only what decides where requests go; the rest is the provider's to check. */
 static void settle_e2b(struct loader *loader, struct agent_backend_settings *backend,
                        const char *path)
@@ -171,6 +213,8 @@ static void settle_e2b(struct loader *loader, struct agent_backend_settings *bac
         free(backend->api_url);
         backend->api_url = xstrdup("embedded");
     }
+    if (leads_back(loader, backend))
+        use_own_engine(backend);
     if (strcmp(backend->api_url, "embedded") != 0 && !*backend->api_key) {
         auto_free char *where = xasprintf("%s.api_key", path);
 
@@ -209,6 +253,8 @@ static void add_backend(struct loader *loader, const char *name, json_t *record,
     (void)snprintf(backend->name, sizeof(backend->name), "%s", name);
     (void)snprintf(backend->type, sizeof(backend->type), "%s", type);
     (void)json_object_set_new(backend->record, "type", json_str(str_of(type)));
+    if (strcmp(type, "e2b") == 0)
+        backend->endpoint_from = endpoint_from(loader, record);
     fill_from_environment(loader, backend->record, type);
     backend->api_key = take_key(loader, backend->record, path, info);
     backend->api_url = take_text(loader, backend->record, path, "api_url");
@@ -270,8 +316,10 @@ static void add_built_in(struct loader *loader, const char *name, const char *ty
 {
     auto_free char *path = xasprintf("providers.%s", name);
 
-    if (!has_type(loader, type))
+    if (!has_type(loader, type)) {
         add_backend(loader, name, record, path, type);
+        loader->out->backends[loader->out->backend_count - 1].implied = true;
+    }
     json_decref(record);
 }
 
@@ -306,6 +354,7 @@ static void choose_default(struct loader *loader)
             !word_is_known(loader, out->default_provider))
             loader_fault(loader, names[i], "unknown provider '%.63s'; there are: %s", values[i],
                          list.p);
+        out->default_from = names[i];
         return;
     }
     if (!word_is_known(loader, "e2b"))
@@ -327,4 +376,51 @@ void loader_providers(struct loader *loader)
     if (loader_env(loader, "QUICKSAND_PROCESS_SOCKET"))
         add_built_in(loader, "local", "process", json_object());
     choose_default(loader);
+}
+
+static const struct agent_backend_settings *default_backend(const struct agent_settings *settings)
+{
+    const char *word = settings->default_provider;
+    const char *type = strcmp(word, "local-runner") == 0 ? "process" : agent_provider_type(word);
+
+    for (size_t i = 0; i < settings->backend_count; i++)
+        if (strcmp(settings->backends[i].name, word) == 0)
+            return &settings->backends[i];
+    for (size_t i = 0; i < settings->backend_count; i++)
+        if (strcmp(settings->backends[i].type, type) == 0)
+            return &settings->backends[i];
+    return NULL;
+}
+
+static void tell_e2b(const struct agent_backend_settings *backend, struct buf *out)
+{
+    const char *from = backend->endpoint_from;
+
+    if (strcmp(backend->api_url, "embedded") == 0) {
+        (void)buf_printf(out, ", the engine of this server");
+        if (from)
+            (void)buf_printf(out, " (which is what %s names)", from);
+        return;
+    }
+    (void)buf_printf(out, " at %s (named by %s)",
+                     *backend->api_url  ? backend->api_url
+                     : *backend->domain ? backend->domain
+                                        : "E2B's public cloud",
+                     from);
+}
+
+void agent_settings_default(const struct agent_settings *settings, struct buf *out,
+                            bool *out_remote)
+{
+    const struct agent_backend_settings *backend = default_backend(settings);
+    const char *type = backend ? backend->type : "runner";
+
+    (void)buf_printf(out, "%s", settings->default_provider);
+    *out_remote = strcmp(type, "daytona") == 0 || strcmp(type, "browserbase") == 0;
+    if (strcmp(type, "e2b") == 0) {
+        tell_e2b(backend, out);
+        *out_remote = strcmp(backend->api_url, "embedded") != 0;
+    }
+    if (settings->default_from)
+        (void)buf_printf(out, ", chosen by %s", settings->default_from);
 }

@@ -16,12 +16,24 @@ static void settings_cleanup(struct agent_settings *settings)
 }
 #define auto_settings __attribute__((cleanup(settings_cleanup)))
 
+/* The server at http://127.0.0.1:3000 with one key. */
+static bool is_three_thousand(void *arg, const char *api_url, const char *domain,
+                              const char *api_key)
+{
+    (void)arg;
+    if (*api_url || *domain)
+        return strstr(api_url, ":3000") || strstr(domain, ":3000");
+    return strcmp(api_key, "e2b_own") == 0;
+}
+
+static const struct agent_self *self;
+
 static void load(const char *file, struct agent_settings *out)
 {
     auto_buf struct buf faults = {0};
 
     buf_init(&faults, 65536);
-    if (agent_settings_load(str_of(file), core_getenv, out, &faults) < 0)
+    if (agent_settings_load(str_of(file), core_getenv, self, out, &faults) < 0)
         test_fail(__FILE__, __LINE__, "faults: %s", faults.p);
 }
 
@@ -32,7 +44,7 @@ static char *load_bad(const char *file)
     struct buf faults;
 
     buf_init(&faults, 65536);
-    CHECK_INT(agent_settings_load(str_of(file), core_getenv, &settings, &faults), -1);
+    CHECK_INT(agent_settings_load(str_of(file), core_getenv, self, &settings, &faults), -1);
     return buf_take(&faults);
 }
 
@@ -336,4 +348,61 @@ TEST(settings_example_opens)
     CHECK_STR(json_get_str(json_array_get(list, 3), "type"), "process");
     agents_close(agents);
     fetch_free(fetch);
+}
+
+static void expect_default(const char *environment, const char *file, const char *url,
+                           const char *text, bool remote)
+{
+    static const struct agent_self server = {.is_self = is_three_thousand};
+    auto_settings struct agent_settings settings;
+    auto_buf struct buf told = {0};
+    bool is_remote;
+
+    core_environment = environment;
+    self = &server;
+    load(file, &settings);
+    self = NULL;
+    buf_init(&told, 4096);
+    agent_settings_default(&settings, &told, &is_remote);
+    CHECK_STR(buf_str(&told), text);
+    CHECK_INT(is_remote, remote);
+    if (!url)
+        return;
+    CHECK_STR(str_of(backend(&settings, "e2b")->api_url), url);
+    if (strcmp(url, "embedded") == 0) {
+        CHECK_STR(str_of(backend(&settings, "e2b")->api_key), "");
+        CHECK_STR(str_of(backend(&settings, "e2b")->domain), "");
+        CHECK(!json_object_get(backend(&settings, "e2b")->record, "envd_url"));
+    }
+}
+
+TEST(settings_of_a_server_that_is_told_to_use_itself)
+{
+    expect_default("", NULL, "embedded", "e2b, the engine of this server", false);
+    expect_default("E2B_API_URL=http://localhost:3000\0E2B_API_KEY=e2b_x\0"
+                   "E2B_ENVD_BASE_URL=http://localhost:3000\0",
+                   NULL, "embedded",
+                   "e2b, the engine of this server (which is what E2B_API_URL names)", false);
+    expect_default("E2B_DOMAIN=localhost:3000\0E2B_API_KEY=e2b_x\0", NULL, "embedded",
+                   "e2b, the engine of this server (which is what E2B_DOMAIN names)", false);
+    expect_default("E2B_API_KEY=e2b_own\0", NULL, "embedded",
+                   "e2b, the engine of this server (which is what E2B_API_KEY names)", false);
+    expect_default(
+        "", "{\"providers\":{\"e2b\":{\"api_url\":\"http://x:3000\",\"api_key\":\"k\"}}}",
+        "embedded", "e2b, the engine of this server (which is what its record names)", false);
+}
+
+TEST(settings_of_a_server_that_uses_another)
+{
+    expect_default("E2B_API_URL=http://localhost:3001\0E2B_API_KEY=e2b_own\0", NULL,
+                   "http://localhost:3001", "e2b at http://localhost:3001 (named by E2B_API_URL)",
+                   true);
+    expect_default("E2B_API_KEY=e2b_theirs\0", NULL, "",
+                   "e2b at E2B's public cloud (named by E2B_API_KEY)", true);
+    expect_default("E2B_DOMAIN=e2b.example\0E2B_API_KEY=e2b_theirs\0", NULL, "",
+                   "e2b at e2b.example (named by E2B_DOMAIN)", true);
+    expect_default("AGENT_RUNTIME_PROVIDER=docker\0", NULL, "embedded",
+                   "docker, chosen by AGENT_RUNTIME_PROVIDER", false);
+    expect_default("DAYTONA_API_KEY=dtn\0", "{\"default_provider\":\"daytona\"}", "embedded",
+                   "daytona, chosen by default_provider", true);
 }

@@ -35,7 +35,7 @@ static void open_with(struct work_env *env, const char *file, void (*change)(str
 
     env->core.caller = (struct agent_caller){.team_id = STR("t1"), .actor = STR("key1")};
     buf_init(&faults, 65536);
-    if (agent_settings_load(str_of(file), no_environment, &env->core.settings, &faults) < 0)
+    if (agent_settings_load(str_of(file), no_environment, NULL, &env->core.settings, &faults) < 0)
         test_fail(__FILE__, __LINE__, "settings: %s", faults.p);
     env->core.fake = provider_fake_new();
     env->fetch = fetch_new();

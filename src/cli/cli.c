@@ -133,7 +133,7 @@ static void print_commands(FILE *to)
     (void)fprintf(to, "\n'quicksand COMMAND --help' tells more. The server is found by --url, "
                       "$QUICKSAND_URL or\n$E2B_API_URL, the key by $QUICKSAND_TOKEN, "
                       "$QUICKSAND_API_KEY or $E2B_API_KEY; else both by\n"
-                      "~/" CLI_CREDENTIALS ", which the server's first start writes.\n");
+                      "~/" CLI_CREDENTIALS ", where a server's first start puts them.\n");
 }
 
 /* argv[1] is the verb. */

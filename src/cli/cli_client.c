@@ -9,23 +9,17 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "cli/cli.h"
+#include "cli/cli_credentials.h"
 #include "json/json_shape.h"
-
-#define DEFAULT_URL "http://127.0.0.1:3000"
 
 enum {
     CALL_TIMEOUT_MS = 120 * 1000,
     V1_TIMEOUT_MS = 900 * 1000, /* a machine elsewhere may have to be made first */
     ANSWER_MAX = 8 * 1024 * 1024,
-    CREDENTIALS_MAX = 4096,
 };
 
 /* Where the key came from, for whoever is told that it is wrong. */
 static const char *key_from = "";
-
-struct credentials {
-    char *url, *key;
-};
 
 static const char *first_env(const char *const *names, const char **out_name)
 {
@@ -41,32 +35,19 @@ static const char *first_env(const char *const *names, const char **out_name)
     return NULL;
 }
 
-static void parse_credentials(struct str text, struct credentials *out)
-{
-    while (text.p) {
-        struct str value = str_split(&text, '\n');
-        struct str name = str_trim(str_split(&value, '='));
-
-        if (str_is(name, "url") && !out->url)
-            out->url = str_dup(str_trim(value));
-        else if (str_is(name, "key") && !out->key)
-            out->key = str_dup(str_trim(value));
-    }
-}
-
 /* A missing file is no error; one that cannot be read is, because the user must act. */
-static int read_credentials(const char *home, struct credentials *out, struct error *err)
+static int read_credentials(const char *home, struct cli_credentials *out, struct error *err)
 {
     auto_free char *path = xasprintf("%s/" CLI_CREDENTIALS, home);
     auto_buf struct buf text = {0};
     int rc;
 
-    buf_init(&text, CREDENTIALS_MAX);
+    buf_init(&text, CLI_CREDENTIALS_MAX);
     rc = fd_read_file_at(AT_FDCWD, path, &text);
     if (rc < 0 && rc != -ENOENT && rc != -ENOTDIR)
         return error_set_errno(err, -rc, "reading '%s'", path);
     if (rc == 0)
-        parse_credentials(buf_str(&text), out);
+        cli_credentials_parse(buf_str(&text), out);
     return 0;
 }
 
@@ -78,15 +59,40 @@ static int check_key(const char *key, struct error *err)
     return 0;
 }
 
+static int no_key(const char *url, const struct cli_credentials *file, struct error *err)
+{
+    if (file->count)
+        return error_set(err, ERROR_UNAUTHORIZED,
+                         "no API key for %s: ~/" CLI_CREDENTIALS
+                         " has keys of other servers only; set QUICKSAND_TOKEN or E2B_API_KEY",
+                         url);
+    return error_set(err, ERROR_UNAUTHORIZED,
+                     "no API key: set QUICKSAND_TOKEN or E2B_API_KEY, or make one on the "
+                     "server's host with 'quicksand key new'");
+}
+
+static int set_server(const char *url, const char *key, struct cli_server *out, struct error *err)
+{
+    static const char *const sandbox_names[] = {"QUICKSAND_SANDBOX_URL", "E2B_SANDBOX_URL", NULL};
+    const char *sandboxes = first_env(sandbox_names, NULL);
+
+    if (check_key(key, err) < 0 || cli_url_parse(url, &out->api, err) < 0)
+        return -1;
+    out->sandboxes = out->api;
+    if (sandboxes && cli_url_parse(sandboxes, &out->sandboxes, err) < 0)
+        return -1;
+    out->key = xstrdup(key);
+    return 0;
+}
+
 int cli_server_find(const char *url, const char *home, struct cli_server *out, struct error *err)
 {
     static const char *const url_names[] = {"QUICKSAND_URL", "E2B_API_URL", NULL};
-    static const char *const sandbox_names[] = {"QUICKSAND_SANDBOX_URL", "E2B_SANDBOX_URL", NULL};
     static const char *const key_names[] = {"QUICKSAND_TOKEN", "QUICKSAND_API_KEY", "E2B_API_KEY",
                                             NULL};
     const char *key = first_env(key_names, &key_from);
-    const char *sandboxes = first_env(sandbox_names, NULL);
-    struct credentials file = {0};
+    const struct cli_credential *kept;
+    struct cli_credentials file = {0};
     int rc = 0;
 
     if (!url)
@@ -95,27 +101,16 @@ int cli_server_find(const char *url, const char *home, struct cli_server *out, s
         rc = read_credentials(home, &file, err);
     if (rc < 0 && key)
         rc = 0; /* only the address is missing, and that has a default */
+    kept = cli_credentials_find(&file, url);
     if (!url)
-        url = file.url ? file.url : DEFAULT_URL;
-    if (!key) {
-        key = file.key;
+        url = kept && kept->url ? kept->url : CLI_DEFAULT_URL;
+    if (!key && kept) {
+        key = kept->key;
         key_from = "~/" CLI_CREDENTIALS;
     }
-    if (rc == 0 && (!key || !key[0]))
-        rc = error_set(err, ERROR_UNAUTHORIZED,
-                       "no API key: set QUICKSAND_TOKEN or E2B_API_KEY, or make one on the "
-                       "server's host with 'quicksand key new'");
     if (rc == 0)
-        rc = check_key(key, err);
-    if (rc == 0)
-        rc = cli_url_parse(url, &out->api, err);
-    out->sandboxes = out->api;
-    if (rc == 0 && sandboxes)
-        rc = cli_url_parse(sandboxes, &out->sandboxes, err);
-    if (rc == 0)
-        out->key = xstrdup(key);
-    free(file.url);
-    free(file.key);
+        rc = key ? set_server(url, key, out, err) : no_key(url, &file, err);
+    cli_credentials_done(&file);
     return rc;
 }
 

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "cli/cli.h"
 #include "cli/cli_internal.h"
 #include "cli/cli_table.h"
 #include "store/store.h"
@@ -135,7 +136,7 @@ static int key_rm(struct cli *cli, struct store *store, char **operands, int cou
     return 0;
 }
 
-static const struct cli_command ls_command, new_command, rm_command;
+static const struct cli_command ls_command, new_command, rm_command, saved_command;
 
 typedef int key_fn(struct cli *cli, struct store *store, char **operands, int count,
                    struct error *err);
@@ -176,6 +177,27 @@ static int run_rm(struct cli *cli, int argc, char **argv)
     return run_verb(cli, &rm_command, key_rm, 1, 1000, argc, argv);
 }
 
+static int run_saved(struct cli *cli, int argc, char **argv)
+{
+    struct error err = {0};
+    char **operands;
+    int count,
+        rc = cli_args(cli, &saved_command, NULL, CLI_ARGS_ANYWHERE, argc, argv, &operands, &count);
+
+    if (rc != CLI_ARGS_RUN)
+        return rc;
+    if (count)
+        return cli_usage(&saved_command, "takes no operand");
+    if (cli_connect(cli, &err) < 0)
+        return cli_fail(&err);
+    printf(cli->json ? "{\"key\":\"%s\"}\n" : "%s\n", cli->server.key);
+    return CLI_OK;
+}
+
+static const struct cli_command saved_command = {
+    "key saved", "[OPTION...]",
+    "Print the key that commands here use: that of the environment or of ~/" CLI_CREDENTIALS ".",
+    run_saved};
 static const struct cli_command ls_command = {"key ls", "[OPTION...]", "List API keys.", run_ls};
 static const struct cli_command new_command = {
     "key new", "[OPTION...] [NAME]", "Make an API key and print it, once; only its hash is kept.",
@@ -183,5 +205,6 @@ static const struct cli_command new_command = {
 static const struct cli_command rm_command = {"key rm", "[OPTION...] ID...", "Remove API keys.",
                                               run_rm};
 const struct cli_command cli_key_command = {
-    "key", "ls, new, rm", "API keys (as root, on the server's host).", NULL,
-    (const struct cli_command *const[]){&ls_command, &new_command, &rm_command, NULL}};
+    "key", "ls, new, rm, saved", "API keys (as root, on the server's host).", NULL,
+    (const struct cli_command *const[]){&ls_command, &new_command, &rm_command, &saved_command,
+                                        NULL}};

@@ -12,6 +12,7 @@
 #include "base/test.h"
 #include "cli/cli.h"
 #include "cli/cli_cp.h"
+#include "cli/cli_credentials.h"
 #include "cli/cli_internal.h"
 #include "cli/cli_process.h"
 #include "cli/cli_runtime.h"
@@ -317,6 +318,44 @@ TEST(credentials)
     CHECK_INT(setenv("QUICKSAND_TOKEN", "bad\r\nkey", 1), 0);
     CHECK_INT(cli_server_find("http://h:1", dir, &server, &err), -1);
     CHECK_INT(path_remove_tree(AT_FDCWD, dir), 0);
+}
+
+static const char *key_for(struct cli_credentials *all, const char *url)
+{
+    const struct cli_credential *found = cli_credentials_find(all, url);
+
+    return found ? found->key : "";
+}
+
+TEST(credentials_of_several_servers)
+{
+    struct cli_credentials all;
+
+    cli_credentials_parse(STR("# a\nurl = http://127.0.0.1:3000\nkey = e2b_a\n\n"
+                              "url = http://127.0.0.1:3001\nkey = e2b_b\n"
+                              "url = https://box.example\nkey = e2b_c\n"
+                              "url = http://127.0.0.1:3000\nkey = e2b_d\nkey =\nurl = x\n"),
+                          &all);
+    CHECK_INT(all.count, 4);
+    CHECK_STR(str_of(key_for(&all, NULL)), "e2b_d");
+    CHECK_STR(str_of(key_for(&all, "http://localhost:3000")), "e2b_d");
+    CHECK_STR(str_of(key_for(&all, "http://[::1]:3001")), "e2b_b");
+    CHECK_STR(str_of(key_for(&all, "http://0.0.0.0:3001/")), "e2b_b");
+    CHECK_STR(str_of(key_for(&all, "https://BOX.example:443")), "e2b_c");
+    CHECK_STR(str_of(key_for(&all, "http://box.example:443")), "");
+    CHECK_STR(str_of(key_for(&all, "http://127.0.0.1:3002")), "");
+    CHECK_STR(str_of(key_for(&all, "https://127.0.0.1:3000")), "");
+    cli_credentials_done(&all);
+    cli_credentials_parse(STR("url = http://127.0.0.1:4000\nkey = e2b_a\n"
+                              "url = http://127.0.0.1:4001\nkey = e2b_b\n"),
+                          &all);
+    CHECK_STR(str_of(key_for(&all, NULL)), "e2b_b");
+    cli_credentials_done(&all);
+    cli_credentials_parse(STR("key = e2b_any"), &all);
+    CHECK_STR(str_of(key_for(&all, "https://box.example")), "e2b_any");
+    cli_credentials_done(&all);
+    cli_credentials_parse(STR_NONE, &all);
+    CHECK_STR(str_of(key_for(&all, NULL)), "");
 }
 
 TEST(cp_operands)

@@ -75,7 +75,7 @@ static int load(struct qs *qs, const char *config, struct error *err)
     auto_buf struct buf faults = {0};
 
     buf_init(&faults, FAULTS_MAX);
-    if (agent_settings_load(config ? str_of(config) : STR_NONE, environment, &qs->settings,
+    if (agent_settings_load(config ? str_of(config) : STR_NONE, environment, NULL, &qs->settings,
                             &faults) == 0) {
         drop_engine(&qs->settings);
         return 0;

@@ -46,6 +46,13 @@ int runtime_open(const struct runtime_config *config, struct runtime **out, stru
     return r ? error_set_errno(err, r, "start a thread") : 0;
 }
 
+void runtime_default(const struct runtime *runtime, struct buf *out, bool *out_remote)
+{
+    (void)runtime;
+    (void)buf_printf(out, "the contract");
+    *out_remote = false;
+}
+
 bool runtime_handle(struct runtime *runtime, struct http_exchange *ex)
 {
     (void)runtime;

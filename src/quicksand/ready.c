@@ -1,18 +1,34 @@
 #include <stdio.h>
+#include <unistd.h>
 
 #include "quicksand/serve.h"
 
-void ready_print(const char *url, const char *key, bool from_environment)
+static void print_key(const struct ready *ready)
 {
-    (void)printf("ready %s\n\n", url);
-    (void)printf("  export E2B_API_URL=%s\n  export E2B_SANDBOX_URL=%s\n", url, url);
-    if (key)
-        (void)printf("  export E2B_API_KEY=%s\n", key);
-    else if (from_environment)
+    char program[CONFIG_TEXT_SIZE] = "quicksand";
+    ssize_t len = readlink("/proc/self/exe", program, sizeof(program) - 1);
+
+    if (len > 0)
+        program[len] = '\0';
+    if (ready->made_key[0])
+        (void)printf("  export E2B_API_KEY=%s   # shown once%s\n", ready->made_key,
+                     ready->key_kept ? "; kept in ~/.quicksand/credentials" : "");
+    else if (ready->key_given)
         (void)printf("  export E2B_API_KEY=$QUICKSAND_API_KEY\n");
+    else if (ready->key_kept)
+        (void)printf("  export E2B_API_KEY=$(%s key saved --url %s)\n", program, ready->url);
     else
         (void)printf("  export E2B_API_KEY=...   # shown when it was made; quicksand key new makes "
                      "another\n");
+}
+
+void ready_print(const struct ready *ready)
+{
+    (void)printf("ready %s\n\n", ready->url);
+    (void)printf("  export E2B_API_URL=%s\n  export E2B_SANDBOX_URL=%s\n"
+                 "  export E2B_VOLUME_API_URL=%s\n",
+                 ready->url, ready->url, ready->url);
+    print_key(ready);
     (void)printf("\n"
                  "  // npm install e2b; save as hello.mjs; node hello.mjs\n"
                  "  import { Sandbox } from 'e2b'\n"
@@ -20,5 +36,6 @@ void ready_print(const char *url, const char *key, bool from_environment)
                  "  const result = await sandbox.commands.run('echo hello from $(uname -s)')\n"
                  "  console.log(result.stdout)\n"
                  "  await sandbox.kill()\n\n");
+    (void)printf("  default provider of /api/v1 and the command line: %s\n\n", ready->provider);
     (void)fflush(stdout);
 }

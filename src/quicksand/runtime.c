@@ -8,11 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "account/api_key.h"
 #include "account/team.h"
 #include "agent/agent.h"
 #include "agent/agent_backend.h"
 #include "agent/agent_settings.h"
 #include "api_v1/v1.h"
+#include "base/address.h"
 #include "base/alloc.h"
 #include "base/fd.h"
 #include "engine/engine.h"
@@ -44,9 +46,45 @@ static const char *environment(const char *name)
     return getenv(name);
 }
 
+/* HOST of a URL or of a domain, which may carry "api." in front of it as the SDKs do. */
+static bool is_own_domain(const char *own, struct str host)
+{
+    struct str own_host = STR_NONE;
+    uint16_t port = 0;
+
+    if (!own[0] || !address_of_url(str_of(own), &own_host, &port))
+        return false;
+    return str_eq_nocase(host, own_host) ||
+           (str_starts(host, STR("api.")) && str_eq_nocase(str_skip(host, 4), own_host));
+}
+
+/* Whether an e2b endpoint is this server: by its address, its domain or, when neither is said, by a
+ * key that is one of its own. */
+static bool is_self(void *arg, const char *api_url, const char *domain, const char *api_key)
+{
+    const struct runtime_config *config = arg;
+    const char *place = api_url[0] ? api_url : domain;
+    union address listen = {.any = {.sa_family = AF_UNSPEC}};
+    socklen_t len = sizeof(listen);
+    struct api_key_owner owner;
+    struct str host;
+    uint16_t port = 443;
+    struct error err;
+
+    if (!place[0])
+        return api_key[0] && api_keys_find(config->keys, str_of(api_key), &owner, &err) == 0;
+    if (!address_of_url(str_of(place), &host, &port))
+        return false;
+    if (is_own_domain(config->domain, host))
+        return true;
+    return getsockname(config->listen_fd, &listen.any, &len) == 0 &&
+           address_is_reached(&listen, host, port);
+}
+
 static int load_settings(struct runtime *runtime, struct error *err)
 {
     const char *path = runtime->config.settings_path;
+    struct agent_self self = {.is_self = is_self, .arg = &runtime->config};
     auto_buf struct buf text = {0}, faults = {0};
     int r = 0;
 
@@ -62,8 +100,8 @@ static int load_settings(struct runtime *runtime, struct error *err)
             path, (unsigned)geteuid());
     if (r < 0)
         return error_set_errno(err, -r, "cannot read --runtime-config '%s'", path);
-    if (agent_settings_load(path[0] ? buf_str(&text) : STR_NONE, environment, &runtime->settings,
-                            &faults) == 0)
+    if (agent_settings_load(path[0] ? buf_str(&text) : STR_NONE, environment, &self,
+                            &runtime->settings, &faults) == 0)
         return 0;
     (void)fprintf(stderr, "%s", faults.p ? faults.p : "");
     return error_set(err, ERROR_INVALID, "the runtime's settings%s%s are wrong; see above",
@@ -111,6 +149,11 @@ int runtime_open(const struct runtime_config *config, struct runtime **out, stru
                                              .limits = config->limits,
                                              .team_calls_max = TEAM_THREADS_MAX});
     return 0;
+}
+
+void runtime_default(const struct runtime *runtime, struct buf *out, bool *out_remote)
+{
+    agent_settings_default(&runtime->settings, out, out_remote);
 }
 
 bool runtime_handle(struct runtime *runtime, struct http_exchange *ex)

@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 
+#include "base/buf.h"
 #include "base/error.h"
 #include "fetch/fetch.h"
 #include "provider/provider.h"
@@ -20,6 +21,8 @@ struct store;
 struct runtime_config {
     const char *settings_path; /* JSON; "" = the environment and defaults only */
     const char *url;           /* of this server */
+    const char *domain;        /* of this server; "" = none */
+    int listen_fd;             /* one of those it listens on */
     const char *run_dir;       /* agents' sockets */
     struct store *store;
     struct api *api;
@@ -33,6 +36,8 @@ struct provider_embedded runtime_embedded(const struct runtime_config *config);
 struct fetch_gate runtime_gate(const struct runtime_config *config);
 
 int runtime_open(const struct runtime_config *config, struct runtime **out, struct error *err);
+/* Which provider is the default and why (agent_settings_default()). */
+void runtime_default(const struct runtime *runtime, struct buf *out, bool *out_remote);
 /* On any edge loop. False: the request is not for the runtime. */
 bool runtime_handle(struct runtime *runtime, struct http_exchange *ex);
 /* Before the edges drain. */

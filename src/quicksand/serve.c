@@ -154,6 +154,13 @@ static int prepare(struct prepared *prepared, int argc, char **argv)
     return 0;
 }
 
+bool serve_key_given(void)
+{
+    const char *key = getenv("QUICKSAND_API_KEY");
+
+    return key && key[0];
+}
+
 int serve_main(int argc, char **argv)
 {
     static struct prepared prepared;
@@ -171,7 +178,7 @@ int serve_main(int argc, char **argv)
     prepared.warden.server_argv = server_arguments(argc, argv);
     /* A key from the environment is the operator's own business. */
     prepared.warden.credentials_fd =
-        getenv("QUICKSAND_API_KEY") ? open("/dev/null", O_RDWR | O_CLOEXEC) : open_credentials();
+        serve_key_given() ? open("/dev/null", O_RDWR | O_CLOEXEC) : open_credentials();
     return warden_run(&prepared.warden);
 }
 

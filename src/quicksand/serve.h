@@ -12,6 +12,8 @@
 int serve_main(int argc, char **argv);
 int serve_down(int argc, char **argv);
 int server_main(int argc, char **argv);
+/* QUICKSAND_API_KEY is set: the operator brings the key. */
+bool serve_key_given(void);
 
 /* ---- base_layer.c ---- */
 
@@ -20,14 +22,21 @@ int base_layer_ensure(const struct config *config, struct error *err);
 
 /* ---- credentials.c ---- */
 
-/* The key kept for this server's operator: the one just made (written to the file), or the one the
- * file holds when the store still knows it. "" in out when there is none. */
+/* Keeps the key just made in the operator's file, beside those of other servers; or, when none was made
+ * ("" in made_key), sees to it that the file has this server's key for its address. False: the file has
+ * none. */
 struct api_keys;
-void credentials_settle(int fd, const char *url, const char *made_key, struct api_keys *keys,
-                        char *out, size_t size);
+bool credentials_settle(int fd, const char *url, const char *made_key, struct api_keys *keys);
 
 /* ---- ready.c ---- */
 
-/* Prints the line "ready URL" and a block to paste. key: NULL when it is known to the operator
- * already (from_environment) or only as a hash. */
-void ready_print(const char *url, const char *key, bool from_environment);
+struct ready {
+    const char *url;
+    const char *made_key; /* "" when none was made */
+    bool key_kept;        /* in the operator's file */
+    bool key_given;       /* QUICKSAND_API_KEY: known to the operator */
+    const char *provider; /* which is the default, where, and why */
+};
+
+/* Prints the line "ready URL" and a block to paste. */
+void ready_print(const struct ready *ready);

@@ -15,6 +15,7 @@
 
 #include "account/account.h"
 #include "account/api_key.h"
+#include "account/team.h"
 #include "api/api.h"
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -155,8 +156,7 @@ static int open_store(struct server *server, struct error *err)
     (void)snprintf(path, sizeof(path), "%s/store/quicksand.db", server->config.data);
     if (store_open(path, &server->store, err) < 0)
         return -1;
-    if (account_ensure_default(server->store, getenv("QUICKSAND_API_KEY"), server->generated_key,
-                               err) < 0)
+    if (team_ensure_default(server->store, err) < 0)
         return -1;
     return template_register_base(server->store, &base, &arena, &id, err);
 }
@@ -207,6 +207,8 @@ static int open_edge_parts(struct server *server, struct error *err)
     server->api = api_new(&api);
     return runtime_open(&(struct runtime_config){.settings_path = server->config.runtime_config,
                                                  .url = getenv("QUICKSAND_URL_SELF"),
+                                                 .domain = server->config.domain,
+                                                 .listen_fd = server->fds.listen[0],
                                                  .run_dir = server->run_dir,
                                                  .store = server->store,
                                                  .api = server->api,
@@ -232,9 +234,12 @@ static int open_all(struct server *server, struct error *err)
     if (open_store(server, err) < 0)
         return -1;
     prepare_edges(server);
-    if (open_domain(server, err) < 0 || open_edge_parts(server, err) < 0)
+    if (open_domain(server, err) < 0 || open_edge_parts(server, err) < 0 ||
+        open_edges(server, err) < 0)
         return -1;
-    return open_edges(server, err);
+    /* Last: a key that was made and never told would be lost. */
+    return account_ensure_default(server->store, getenv("QUICKSAND_API_KEY"), server->generated_key,
+                                  err);
 }
 
 /* Requests finish (for a while), sandboxes keep running. */
@@ -297,13 +302,35 @@ static void set_log_level(const char *name)
                                                : LOG_INFO);
 }
 
+static void tell_ready(const struct server *server)
+{
+    const char *url = getenv("QUICKSAND_URL_SELF");
+    auto_buf struct buf provider = {0};
+    bool remote = false;
+
+    buf_init(&provider, 1024);
+    runtime_default(server->runtime, &provider, &remote);
+    if (remote)
+        log_warn(
+            "server",
+            "sandboxes of /api/v1 and the command line are made elsewhere: the default provider "
+            "is %s; start the server without that variable, or choose another default_provider",
+            provider.p);
+    ready_print(&(struct ready){
+        .url = url,
+        .made_key = server->generated_key,
+        .key_kept =
+            credentials_settle(server->fds.credentials, url, server->generated_key, server->keys),
+        .key_given = serve_key_given(),
+        .provider = provider.p ? provider.p : "",
+    });
+}
+
 int server_main(int argc, char **argv)
 {
     static struct server server = {.lock = PTHREAD_MUTEX_INITIALIZER,
                                    .drained = PTHREAD_COND_INITIALIZER};
-    const char *url = getenv("QUICKSAND_URL_SELF");
     auto_buf struct buf faults = {0};
-    char key[API_KEY_SIZE];
     struct error err;
     sigset_t set;
 
@@ -327,9 +354,7 @@ int server_main(int argc, char **argv)
         (void)fprintf(stderr, "quicksand: %s\n", err.message);
         return EXIT_CONFIG;
     }
-    credentials_settle(server.fds.credentials, url, server.generated_key, server.keys, key,
-                       sizeof(key));
-    ready_print(url, key[0] ? key : NULL, getenv("QUICKSAND_API_KEY") != NULL);
+    tell_ready(&server);
     (void)wait_for_signal();
     stop(&server);
     return 0;

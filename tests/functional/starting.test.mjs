@@ -137,3 +137,159 @@ describe('down', () => {
     assert.deepEqual(fs.readdirSync(typo), [])
   })
 })
+
+describe('the default provider', () => {
+  // What the start says, and where a sandbox of the runtime is then made.
+  async function started(env, more, check) {
+    const server = await startServer({ args: ['--warm', '2', ...(more.args ?? [])], env, ...more })
+    try {
+      await check(server, /default provider of .*: (.*)/.exec(server.log)?.[1])
+    } finally {
+      await server.destroy()
+    }
+  }
+
+  async function usesItsEngine(server) {
+    const made = await server.api('POST', '/api/v1/sandboxes', {}, { timeoutMs: 20_000 })
+    assert.equal(made.status, 201, made.text)
+    assert.equal((await server.ids()).length, 1)
+    assert.equal((await server.api('DELETE', `/api/v1/sandboxes/${made.body.id}`)).status, 204)
+    assert.doesNotMatch(server.log, /made elsewhere/)
+  }
+
+  const freePort = () =>
+    new Promise((done) => {
+      const probe = net.createServer().listen(0, '127.0.0.1', () => {
+        const { port } = probe.address()
+        probe.close(() => done(port))
+      })
+    })
+
+  test('is the engine, and the start says so', () =>
+    started({}, {}, async (server, said) => {
+      assert.equal(said, 'e2b, the engine of this server')
+      await usesItsEngine(server)
+      // Its first check has ended when the server has.
+      await server.stop()
+      assert.doesNotMatch(server.log, /docker/, 'a complaint about a docker that nobody asked for')
+    }))
+
+  for (const host of ['127.0.0.1', 'localhost', '[::1]', '0.0.0.0']) {
+    test(`is the engine with the exports of its own start in the environment (${host})`, async () => {
+      const port = await freePort()
+      const url = `http://${host}:${port}`
+      await started({ E2B_API_URL: url, E2B_SANDBOX_URL: url, E2B_API_KEY: 'e2b_whatever' }, { listen: `127.0.0.1:${port}` }, async (server, said) => {
+        assert.equal(said, 'e2b, the engine of this server (which is what E2B_API_URL names)')
+        await usesItsEngine(server)
+      })
+    })
+  }
+
+  test('is the engine with its own domain or its own key', async () => {
+    await started({ E2B_DOMAIN: 'sandboxes.test', E2B_API_KEY: 'e2b_whatever' }, { args: ['--domain', 'sandboxes.test'] }, async (server, said) => {
+      assert.match(said, /engine of this server \(which is what E2B_DOMAIN names\)/)
+      await usesItsEngine(server)
+    })
+    const key = `e2b_${'7'.repeat(40)}`
+    await started({ QUICKSAND_API_KEY: key, E2B_API_KEY: key }, { prepare: (server) => void (server.key = key) }, async (server, said) => {
+      assert.match(said, /engine of this server \(which is what E2B_API_KEY names\)/)
+      await usesItsEngine(server)
+    })
+  })
+
+  test('elsewhere: named, with a warning', async () => {
+    await started({ E2B_API_URL: 'http://127.0.0.1:9', E2B_API_KEY: 'e2b_theirs' }, {}, async (server, said) => {
+      assert.equal(said, 'e2b at http://127.0.0.1:9 (named by E2B_API_URL)')
+      await eventually('a warning', () => /WARN.*made elsewhere.*127\.0\.0\.1:9.*E2B_API_URL/i.test(server.log))
+    })
+    await started({ E2B_API_KEY: `e2b_${'9'.repeat(40)}` }, {}, async (server, said) => {
+      assert.equal(said, 'e2b at E2B\'s public cloud (named by E2B_API_KEY)')
+      await eventually('a warning', () => /made elsewhere.*public cloud/.test(server.log))
+    })
+  })
+})
+
+describe('the first key', () => {
+  const shown = (log) => [...log.matchAll(/export E2B_API_KEY=(e2b_[0-9a-f]{40})/g)].map((match) => match[1])
+  const credentials = (folder) => fs.readFileSync(path.join(folder, '.quicksand/credentials'), 'utf8')
+  const userHome = () => fs.mkdtempSync(path.join(home, 'user-'))
+  const start = (folder, options = {}) => startServer({ args: ['--warm', '2', ...(options.args ?? [])], env: { HOME: folder, QUICKSAND_API_KEY: '' }, listen: options.listen })
+  // The harness asks as whoever has the key.
+  const adopt = (server) => (server.key = shown(server.log)[0] ?? server.key)
+
+  test('is shown once, kept, and a restart prints how to get it', async () => {
+    const folder = userHome()
+    const server = await start(folder)
+    try {
+      const key = adopt(server)
+      assert.match(key, /^e2b_[0-9a-f]{40}$/)
+      assert.match(server.log, /shown once; kept in ~\/\.quicksand\/credentials/)
+      assert.match(server.log, /export E2B_VOLUME_API_URL=http/)
+      assert.equal((await server.api('GET', '/sandboxes')).status, 200)
+      assert.equal(fs.statSync(path.join(folder, '.quicksand/credentials')).mode & 0o777, 0o600)
+      await server.restart()
+      assert.deepEqual(shown(server.log), [key], 'shown more than once')
+      const line = /export E2B_API_KEY=\$\((.*)\)/.exec(server.log)[1]
+      assert.equal(spawnSync('sh', ['-c', line], { env: { PATH: process.env.PATH, HOME: folder }, encoding: 'utf8' }).stdout.trim(), key)
+    } finally {
+      await server.destroy()
+    }
+  })
+
+  test('is not lost when the first start fails', async () => {
+    const folder = userHome()
+    const bad = path.join(home, 'bad.json')
+    fs.writeFileSync(bad, '{"providers": 7}', { mode: 0o644 })
+    const data = path.join(home, 'failing')
+    const failing = run(['serve', '--listen', '127.0.0.1:0', '--data', data, '--warm', '2', '--runtime-config', bad], { HOME: folder, QUICKSAND_BASE_LAYER: process.env.QUICKSAND_BASE_LAYER })
+    assert.equal(failing.code, 78, failing.stderr)
+    assert.deepEqual(shown(failing.stdout), [])
+    const again = spawn(binary, ['serve', '--listen', '127.0.0.1:0', '--data', data, '--warm', '2'], {
+      env: { PATH: process.env.PATH, HOME: folder, QUICKSAND_BASE_LAYER: process.env.QUICKSAND_BASE_LAYER },
+      stdio: ['ignore', 'pipe', 'inherit'],
+    })
+    let out = ''
+    again.stdout.on('data', (chunk) => (out += chunk))
+    try {
+      await eventually('the start', () => out.includes('default provider'), 60_000)
+      const [key] = shown(out)
+      assert.ok(key, out)
+      const url = /^ready (\S+)$/m.exec(out)[1]
+      const listed = run(['ls', '--json'], { HOME: folder, QUICKSAND_URL: url })
+      assert.equal(listed.code, 0, listed.stderr)
+    } finally {
+      const exited = new Promise((done) => again.once('exit', done))
+      again.kill('SIGTERM')
+      await exited
+      run(['down', '--data', data])
+      fs.rmSync(data, { recursive: true, force: true })
+    }
+  })
+
+  test('of a second server does not replace that of the first', async () => {
+    const folder = userHome()
+    const servers = [await start(folder), await start(folder)]
+    try {
+      const keys = servers.map(adopt)
+      assert.notEqual(keys[0], keys[1])
+      for (const [i, server] of servers.entries()) {
+        const said = run(['key', 'saved', '--url', server.url], { HOME: folder })
+        assert.deepEqual([said.code, said.stdout.trim()], [0, keys[i]], said.stderr)
+        const spelled = run(['key', 'saved'], { HOME: folder, QUICKSAND_URL: `http://localhost:${server.port}` })
+        assert.equal(spelled.stdout.trim(), keys[i], spelled.stderr)
+        assert.equal(run(['ls'], { HOME: folder, E2B_API_URL: server.url }).code, 0)
+      }
+      const other = run(['ls'], { HOME: folder, QUICKSAND_URL: 'http://127.0.0.1:9' })
+      assert.equal(other.code, 1)
+      assert.match(other.stderr, /no API key for http:\/\/127\.0\.0\.1:9/)
+      // One that moves to another address brings its key along.
+      servers[0].listen = '127.0.0.1:0'
+      await servers[0].restart()
+      assert.equal(run(['key', 'saved', '--url', servers[0].url], { HOME: folder }).stdout.trim(), keys[0])
+      assert.ok(credentials(folder).includes(keys[1]))
+    } finally {
+      for (const server of servers) await server.stop()
+      for (const server of servers) await server.destroy()
+    }
+  })
+})

@@ -1,0 +1,30 @@
+/* The file ~/.quicksand/credentials: addresses of servers and a key for each, as lines "url = URL" and
+ * "key = KEY". A server adds its first key at the end; the last pair for an address is the one that
+ * holds. */
+#pragma once
+
+#include <stddef.h>
+
+#include "base/str.h"
+
+#define CLI_DEFAULT_URL "http://127.0.0.1:3000"
+
+enum { CLI_CREDENTIALS_MAX = 64 * 1024 };
+
+struct cli_credential {
+    char *url; /* NULL: of a file that names no server; good for any */
+    char *key;
+};
+
+struct cli_credentials {
+    struct cli_credential *items;
+    size_t count;
+};
+
+void cli_credentials_parse(struct str text, struct cli_credentials *out);
+void cli_credentials_done(struct cli_credentials *credentials);
+/* url NULL: the server at CLI_DEFAULT_URL, or else the last in the file. NULL when there is none. */
+const struct cli_credential *cli_credentials_find(const struct cli_credentials *credentials,
+                                                  const char *url);
+/* Do both lead to the same server? All spellings of this host's loopback do. */
+bool cli_same_server(const char *url, const char *other);
