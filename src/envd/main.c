@@ -31,6 +31,7 @@ enum {
 struct options {
     int listen_fd, fuse_fd;  /* -1: none */
     int token_fd, parent_fd; /* -1: none */
+    int oom_fd;              /* -1: none */
     uint64_t mem_bytes;
     uint16_t tcp_port; /* 0: none */
 };
@@ -55,6 +56,8 @@ static bool parse_option(struct options *options, const char *name, const char *
         options->token_fd = (int)number;
     else if (strcmp(name, "--parent-fd") == 0 && parse_number(value, INT32_MAX, &number))
         options->parent_fd = (int)number;
+    else if (strcmp(name, "--oom-fd") == 0 && parse_number(value, INT32_MAX, &number))
+        options->oom_fd = (int)number;
     else if (strcmp(name, "--mem-bytes") == 0 && parse_number(value, UINT64_MAX, &number))
         options->mem_bytes = number;
     else if (strcmp(name, "--tcp-port") == 0 && parse_number(value, UINT16_MAX, &number))
@@ -66,7 +69,8 @@ static bool parse_option(struct options *options, const char *name, const char *
 
 static bool parse_options(int argc, char **argv, struct options *options)
 {
-    *options = (struct options){.listen_fd = -1, .fuse_fd = -1, .token_fd = -1, .parent_fd = -1};
+    *options = (struct options){
+        .listen_fd = -1, .fuse_fd = -1, .token_fd = -1, .parent_fd = -1, .oom_fd = -1};
     for (int i = 1; i < argc; i += 2)
         if (!parse_option(options, argv[i], argv[i + 1]))
             return false;
@@ -231,11 +235,12 @@ int main(int argc, char **argv)
     set_signals();
     if (!parse_options(argc, argv, &options)) {
         (void)fputs("usage: envd --listen-fd FD [--fuse-fd FD] [--mem-bytes N] [--tcp-port PORT]\n"
-                    "            [--token-fd FD] [--parent-fd FD]\n",
+                    "            [--token-fd FD] [--parent-fd FD] [--oom-fd FD]\n",
                     stderr);
         return 2;
     }
     spawn_raise_own_nofile();
+    spawn_set_oom_fd(options.oom_fd);
     envd.loop = loop_new();
     envd.mem_bytes = options.mem_bytes;
     envd.workers = start_worker();

@@ -6,24 +6,32 @@
  * All signals are blocked around the clone, so that no handler of the agent can run in the child;
  * the child sets the dispositions the agent changed back before it unblocks them.
  *
- * oom_score_adj must be written before the user changes: afterwards /proc/self belongs to root. */
+ * Programs are to be ended for want of memory before the agent is. oom_score_adj must be written before the
+ * user changes: afterwards /proc/self belongs to root. In a sandbox it always belongs to the host's root, because the
+ * agent is not dumpable: there the agent, which had its own file opened for it, takes the value that the child
+ * is to inherit for the moment of the clone. */
 #include "envd/spawn.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
+#include "base/fd.h"
 #include "base/log.h"
 
 enum {
     STACK_SIZE = 64 * 1024,
     KERNEL_SIGSET_SIZE = 8,
 };
+
+#define PROGRAM_OOM_SCORE "100"
 
 static const int changed_signals[] = {SIGPIPE, SIGTERM, SIGINT, SIGHUP, SIGCHLD};
 
@@ -39,6 +47,8 @@ struct child {
 
 static struct rlimit guest_nofile;
 static bool nofile_raised;
+static int own_oom_fd = -1;
+static char own_oom_score[8] = "0";
 
 static long set_user(const struct user *user)
 {
@@ -53,11 +63,14 @@ static long set_user(const struct user *user)
 
 static void raise_oom_score(void)
 {
-    long fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC, 0);
+    long fd;
 
+    if (own_oom_fd >= 0)
+        return;
+    fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC, 0);
     if (fd < 0)
         return;
-    (void)syscall(SYS_write, fd, "100", 3);
+    (void)syscall(SYS_write, fd, PROGRAM_OOM_SCORE, sizeof(PROGRAM_OOM_SCORE) - 1);
     (void)syscall(SYS_close, fd);
 }
 
@@ -145,6 +158,12 @@ static char *stack_top(void)
     return stack + STACK_SIZE;
 }
 
+static void set_own_oom_score(const char *score)
+{
+    if (own_oom_fd >= 0)
+        (void)!pwrite(own_oom_fd, score, strlen(score), 0);
+}
+
 pid_t spawn(const struct spawn *spawn, struct spawn_failure *failure)
 {
     struct child start = {.spawn = spawn, .failure = failure};
@@ -159,12 +178,27 @@ pid_t spawn(const struct spawn *spawn, struct spawn_failure *failure)
     }
     (void)sigfillset(&all);
     (void)sigprocmask(SIG_BLOCK, &all, &before);
+    set_own_oom_score(PROGRAM_OOM_SCORE);
     pid = clone(child, stack, CLONE_VM | CLONE_VFORK | SIGCHLD, &start);
     if (pid < 0)
         failure->errnum = errno;
+    set_own_oom_score(own_oom_score);
     (void)sigprocmask(SIG_SETMASK, &before, NULL);
     /* A child that failed is reaped like any other orphan. */
     return pid < 0 || failure->errnum != 0 ? -1 : pid;
+}
+
+void spawn_set_oom_fd(int fd)
+{
+    struct buf text = {0};
+
+    buf_init(&text, 64);
+    if (fd >= 0 && fd_read_file_at(AT_FDCWD, "/proc/self/oom_score_adj", &text) == 0 &&
+        str_copy(str_trim(buf_str(&text)), own_oom_score, sizeof(own_oom_score)))
+        own_oom_fd = fd;
+    else if (fd >= 0)
+        log_warn("envd", "cannot read oom_score_adj, ignoring");
+    buf_done(&text);
 }
 
 void spawn_raise_own_nofile(void)

@@ -28,5 +28,8 @@ struct spawn_failure {
 
 /* The new process leads a session of its own. Returns its pid, or -1 with *failure. */
 pid_t spawn(const struct spawn *spawn, struct spawn_failure *failure);
+/* The agent's own oom_score_adj, open for writing, for one that is not dumpable and so cannot open it; -1 is
+ * none. */
+void spawn_set_oom_fd(int fd);
 /* The soft limit of open files that programs get; the agent's own is higher. */
 void spawn_raise_own_nofile(void);

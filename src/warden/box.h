@@ -3,7 +3,8 @@
  *
  * Everything a box leaves on the host has a name made of its id or its slot number, so that leftovers
  * are found after a crash without any other record:
- *   RUN/<id>.box     record: slot, boot, pid and start time of its first process, layers, volumes
+ *   RUN/<id>.box     record: slot, boot, pid and start time of its first process, its FUSE
+ *                    connections, layers, volumes
  *   RUN/spare        blocks for records, should the disk be full
  *   RUN/<id>.still   there while a snapshot makes it stand still
  *   RUN/<id>.sock    the agent's listening socket
@@ -22,6 +23,7 @@
 #include "base/error.h"
 #include "base/map.h"
 #include "engine/engine.h"
+#include "warden/box_fuse.h"
 
 struct disk;
 struct network;
@@ -46,6 +48,7 @@ struct boxes {
     int agent_fd;       /* sealed memfd with envd's program */
     int dev_tree_fd;    /* detached read-only tmpfs: `dev`, cloned per box, and `fuse` */
     int seccomp_fd;     /* memfd with the compiled filter */
+    int fuse_fd;        /* the host's FUSE connections (box_fuse.h) */
     bool attach_layers; /* this kernel wants layers mounted somewhere (box_overlay.c) */
     char boot_id[40];
     long host_cpus;
@@ -75,10 +78,11 @@ struct box {
     enum box_state state;
     bool busy; /* between boxes_hold() and boxes_release(): it stays until then */
     pid_t pid;
-    int pidfd;        /* -1 when there is no process */
-    int netns_fd;     /* -1 likewise */
-    bool child;       /* ours to reap */
-    enum box_end end; /* BOX_DEAD: why, as far as it is known */
+    int pidfd;                   /* -1 when there is no process */
+    int netns_fd;                /* -1 likewise */
+    bool child;                  /* ours to reap */
+    uint32_t fuse[BOX_FUSE_MAX]; /* its connections, 0 = none */
+    enum box_end end;            /* BOX_DEAD: why, as far as it is known */
     /* Processes inside that were ended for want of memory, as of the last look and the one before: its
      * first process was one of them only if there are more when it ends. */
     uint64_t oom_kills, oom_kills_before;
@@ -318,9 +322,11 @@ struct box_child {
     size_t volume_count;
 };
 
-/* Sent by the child when it is about to exec (errnum 0) or when a step failed. */
+/* Sent by the child when its mounts are made, again when it is about to exec (errnum 0), or when a step
+ * failed. */
 struct box_child_report {
     int32_t errnum;
+    uint32_t fuse[BOX_FUSE_MAX]; /* its connections */
     char step[60];
 };
 

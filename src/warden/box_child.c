@@ -14,7 +14,7 @@
  *     opened without following any symbolic link; we are inside already, there is nothing else to
  *     reach.
  *  6. Limits, capabilities, seccomp, exec of the agent from a sealed memfd with an empty environment
- *     and exactly the descriptors 0 to 4. */
+ *     and exactly the descriptors 0 to 5. */
 #include "warden/box.h"
 
 #include <errno.h>
@@ -107,6 +107,16 @@ static void make_meminfo(const struct box_child *child, struct mounts *mounts)
     mounts->meminfo =
         NEW_MOUNT("fuse", QUIET, {"source", "meminfo"}, {"fd", fd_text}, {"rootmode", "100444"},
                   {"user_id", "0"}, {"group_id", "0"}, {"allow_other", NULL});
+}
+
+/* By this the warden ends them, should nothing else. */
+static void tell_connections(const struct box_child *child, const struct mounts *mounts)
+{
+    struct box_child_report report = {0};
+
+    MUST(box_fuse_number(mounts->meminfo, &report.fuse[0]), "find the number of a connection");
+    if (fd_send(child->channel, &report, sizeof(report), NULL, 0) < 0)
+        _exit(1); /* the warden gave up */
 }
 
 static void make_cgroup(const struct box_child *child, struct mounts *mounts)
@@ -436,33 +446,38 @@ enum { NULL_FDS = 2 };
 enum { NULL_FDS = 3 };
 #endif
 
-/* The agent's descriptors, in their final places: 0-2 null, 3 its socket, 4 meminfo. Everything is
- * first moved out of the way, so that no target overwrites a source. */
+/* The agent's descriptors, in their final places: 0-2 null, 3 its socket, 4 meminfo, 5 its own
+ * oom_score_adj, which it cannot open itself once it is not dumpable. Everything is first moved out of the way, so
+ * that no target overwrites a source. */
 static void arrange_fds(const struct box_child *child, const struct mounts *mounts, int *agent,
                         int *channel)
 {
     int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     int listen_fd = fcntl(child->listen_fd, F_DUPFD_CLOEXEC, 100);
     int fuse_fd = fcntl(mounts->fuse, F_DUPFD_CLOEXEC, 100);
+    int oom_fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 
+    oom_fd = oom_fd < 0 ? -1 : fcntl(oom_fd, F_DUPFD_CLOEXEC, 100);
     *agent = fcntl(child->agent_fd, F_DUPFD_CLOEXEC, 100);
     *channel = fcntl(child->channel, F_DUPFD_CLOEXEC, 100);
-    if (null_fd < 0 || listen_fd < 0 || fuse_fd < 0 || *agent < 0 || *channel < 0)
+    if (null_fd < 0 || listen_fd < 0 || fuse_fd < 0 || oom_fd < 0 || *agent < 0 || *channel < 0)
         die(child, "arrange descriptors");
     for (int fd = 0; fd < NULL_FDS; fd++)
         MUST(dup2(null_fd, fd), "dup2");
     MUST(dup2(listen_fd, 3), "dup2");
     MUST(dup2(fuse_fd, 4), "dup2");
-    MUST(syscall(SYS_close_range, 5, ~0U, 4 /* CLOSE_RANGE_CLOEXEC */), "close_range");
+    MUST(dup2(oom_fd, 5), "dup2");
+    MUST(syscall(SYS_close_range, 6, ~0U, 4 /* CLOSE_RANGE_CLOEXEC */), "close_range");
 }
 
 static _Noreturn void exec_agent(const struct box_child *child, const struct mounts *mounts)
 {
     char mem[24];
     char listen_arg[] = "--listen-fd", listen_fd[] = "3", fuse_arg[] = "--fuse-fd", fuse_fd[] = "4",
-         mem_arg[] = "--mem-bytes", port_arg[] = "--tcp-port", port[] = "49983", name[] = "envd";
-    char *const argv[] = {name,    listen_arg, listen_fd, fuse_arg, fuse_fd,
-                          mem_arg, mem,        port_arg,  port,     NULL};
+         oom_arg[] = "--oom-fd", oom_fd[] = "5", mem_arg[] = "--mem-bytes",
+         port_arg[] = "--tcp-port", port[] = "49983", name[] = "envd";
+    char *const argv[] = {name,   listen_arg, listen_fd, fuse_arg, fuse_fd, oom_arg,
+                          oom_fd, mem_arg,    mem,       port_arg, port,    NULL};
     char *const envp[] = {NULL};
     struct box_child late = *child;
     struct box_child_report ok = {0};
@@ -557,6 +572,7 @@ void box_child_run(const struct box_child *child)
     start_clock(child);
     MUST(sethostname("e2b.local", 9), "sethostname");
     make_mounts(child, &mounts);
+    tell_connections(child, &mounts);
     wait_for_root(child, &mounts);
     enter_root(child, &mounts);
     attach_mounts(child, &mounts);

@@ -22,12 +22,27 @@
 
 enum { KILL_TIMEOUT_MS = 10000 };
 
+/* Of a box whose processes are gone there is none, and the number may be somebody else's. */
+static int end_connections(struct boxes *all, struct box *box, struct error *err)
+{
+    struct pollfd poll_fd = {.fd = box->pidfd, .events = POLLIN};
+    uid_t owner = BOX_UID_FIRST + box->slot * BOX_IDS_PER_SLOT;
+    int r = 0;
+
+    if (box->slot && box->pidfd >= 0 && poll(&poll_fd, 1, 0) == 0)
+        for (size_t i = 0; r == 0 && i < BOX_FUSE_MAX; i++)
+            r = box_fuse_abort(all->fuse_fd, box->fuse[i], owner, err);
+    return r;
+}
+
 static int end_processes(struct boxes *all, struct box *box, struct error *err)
 {
     struct pollfd poll_fd = {.fd = box->pidfd, .events = POLLIN};
     siginfo_t ignored;
     int r;
 
+    if (end_connections(all, box, err) < 0)
+        log_warn("warden", "box=%s %s; ignoring", box->id, err->message);
     if (box_cgroup_kill(all->cgroups, box->id, err) < 0)
         return -1;
     if (box->pidfd < 0)
@@ -44,6 +59,7 @@ static int end_processes(struct boxes *all, struct box *box, struct error *err)
         (void)waitid(P_PIDFD, (id_t)box->pidfd, &ignored, WEXITED);
     box->child = false;
     box->pid = 0;
+    memset(box->fuse, 0, sizeof(box->fuse));
     close_fd(&box->pidfd);
     return 0;
 }

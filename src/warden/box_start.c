@@ -199,6 +199,42 @@ static int connect_network(struct start *start, struct error *err)
                            start->spec->internet, err);
 }
 
+/* A child that died before it had read all we sent shows as a reset first; its report comes then. */
+static bool receive_report(int channel, struct box_child_report *out)
+{
+    ssize_t n = fd_recv(channel, out, sizeof(*out), NULL, NULL, 0);
+
+    if (n == -ECONNRESET)
+        n = fd_recv(channel, out, sizeof(*out), NULL, NULL, 0);
+    out->step[sizeof(out->step) - 1] = '\0';
+    return n == (ssize_t)sizeof(*out);
+}
+
+static int hear(struct start *start, struct box_child_report *out, struct error *err)
+{
+    struct pollfd poll_fd = {.fd = start->channel, .events = POLLIN};
+    int r;
+
+    do
+        r = poll(&poll_fd, 1, CHILD_TIMEOUT_MS);
+    while (r < 0 && errno == EINTR);
+    if (r == 0)
+        return error_set(err, ERROR_TIMEOUT, "the first process did not start in time");
+    if (!receive_report(start->channel, out))
+        return error_set(err, ERROR_INTERNAL, "the first process died while it was set up");
+    return out->errnum ? error_set_errno(err, out->errnum, "inside: %s", out->step) : 0;
+}
+
+static int hear_of_mounts(struct start *start, struct error *err)
+{
+    struct box_child_report report;
+
+    if (hear(start, &report, err) < 0)
+        return -1;
+    memcpy(start->box->fuse, report.fuse, sizeof(report.fuse));
+    return 0;
+}
+
 static int mount_volume(struct start *start, const char *name, int *out_fd, struct error *err)
 {
     int r;
@@ -230,33 +266,11 @@ static int send_mounts(struct start *start, struct error *err)
     return r < 0 && r != -EPIPE ? error_set_errno(err, -r, "start the first process") : 0;
 }
 
-/* A child that died before it had read all we sent shows as a reset first; its report comes then. */
-static bool receive_report(int channel, struct box_child_report *out)
-{
-    ssize_t n = fd_recv(channel, out, sizeof(*out), NULL, NULL, 0);
-
-    if (n == -ECONNRESET)
-        n = fd_recv(channel, out, sizeof(*out), NULL, NULL, 0);
-    out->step[sizeof(out->step) - 1] = '\0';
-    return n == (ssize_t)sizeof(*out);
-}
-
 static int let_go(struct start *start, struct error *err)
 {
-    struct pollfd poll_fd = {.fd = start->channel, .events = POLLIN};
     struct box_child_report report;
-    int r;
 
-    if (send_mounts(start, err) < 0)
-        return -1;
-    do
-        r = poll(&poll_fd, 1, CHILD_TIMEOUT_MS);
-    while (r < 0 && errno == EINTR);
-    if (r == 0)
-        return error_set(err, ERROR_TIMEOUT, "the first process did not start in time");
-    if (!receive_report(start->channel, &report))
-        return error_set(err, ERROR_INTERNAL, "the first process died while it was set up");
-    return report.errnum ? error_set_errno(err, report.errnum, "inside: %s", report.step) : 0;
+    return send_mounts(start, err) < 0 ? -1 : hear(start, &report, err);
 }
 
 struct step {
@@ -274,6 +288,7 @@ static const struct step steps[] = {
     {"disk", make_disk},
     {"root", mount_root},
     {"network", connect_network},
+    {"mounts", hear_of_mounts},
     {"record process", make_record},
     {"go", let_go},
 };

@@ -6,6 +6,8 @@
 #include <fcntl.h>
 #include <linux/btrfs.h>
 #include <linux/fs.h>
+#include <linux/fuse.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +20,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-enum { LISTEN_FD = 3, ANSWER_SIZE = 4000 };
+enum { LISTEN_FD = 3, FUSE_FD = 4, ANSWER_SIZE = 4000 };
 
 static char answer[ANSWER_SIZE];
 
@@ -213,6 +215,49 @@ static int start_waiter(const char *unused1, const char *unused2)
     return 0;
 }
 
+static ssize_t read_fuse(char *out, size_t size)
+{
+    struct pollfd ready = {.fd = FUSE_FD, .events = POLLIN};
+
+    (void)poll(&ready, 1, -1);
+    return read(FUSE_FD, out, size);
+}
+
+/* Answers the kernel's greeting, takes the next request, and is silent. */
+static _Noreturn void serve_badly(const char *mark)
+{
+    struct {
+        struct fuse_out_header head;
+        struct fuse_init_out init;
+    } hello = {.head = {.len = sizeof(hello)},
+               .init = {.major = FUSE_KERNEL_VERSION, .minor = FUSE_KERNEL_MINOR_VERSION}};
+    static char request[1 << 16];
+
+    if (read_fuse(request, sizeof(request)) < (ssize_t)sizeof(struct fuse_in_header))
+        _exit(1);
+    hello.head.unique = ((struct fuse_in_header *)(void *)request)->unique;
+    if (write(FUSE_FD, &hello, sizeof(hello)) != (ssize_t)sizeof(hello) ||
+        read_fuse(request, sizeof(request)) <= 0)
+        _exit(1);
+    (void)put(mark, "taken");
+    for (;;)
+        (void)pause();
+}
+
+/* One that waits for an answer to a request that was taken, which not even SIGKILL ends; it holds the other
+ * end open itself. */
+static int start_hostage(const char *mark, const char *unused)
+{
+    (void)unused;
+    if (fork() == 0) {
+        if (fork() == 0)
+            serve_badly(mark);
+        (void)open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
+        _exit(0);
+    }
+    return 0;
+}
+
 static int start_eater(const char *megabytes, const char *unused)
 {
     size_t len = (size_t)strtoul(megabytes, NULL, 10) << 20;
@@ -256,6 +301,7 @@ static const struct {
     {"writer", start_writer},
     {"spinner", start_spinner},
     {"waiter", start_waiter},
+    {"hostage", start_hostage},
     {"eater", start_eater},
     {"exit", end},
 };

@@ -132,7 +132,8 @@ int warden_probe(const char *layers_dir, struct error *err)
 }
 
 /* The agent's program in a sealed memfd: nothing inside a sandbox can change it through
- * /proc/PID/exe, and all sandboxes share its pages. */
+ * /proc/PID/exe, and all sandboxes share its pages. It can be executed and not read: so the kernel lets nobody
+ * inside, not even root, trace the agent, read its memory or take its descriptors. */
 static int load_agent(struct warden *warden, struct error *err)
 {
     const char *path = warden->config->agent_path;
@@ -159,7 +160,7 @@ static int load_agent(struct warden *warden, struct error *err)
             return error_set_errno(err, errno, "read the agent '%s'", path);
         offset += n;
     }
-    if (fchmod(fd, 0555) < 0 ||
+    if (fchmod(fd, 0111) < 0 ||
         fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
         return error_set_errno(err, errno, "seal the agent");
     warden->boxes.agent_fd = take_fd(&fd);
@@ -211,6 +212,7 @@ static int open_shared(struct warden *warden, struct error *err)
         return error_set_errno(err, errno, "epoll");
     if (load_agent(warden, err) < 0 || read_boot_id(boxes, err) < 0 ||
         box_make_dev_tree(&boxes->dev_tree_fd, err) < 0 ||
+        box_fuse_open(&boxes->fuse_fd, err) < 0 ||
         box_seccomp_compile(&boxes->seccomp_fd, err) < 0 ||
         box_cgroups_open(warden->instance, &boxes->cgroups, err) < 0 ||
         disk_open(&disk, &boxes->disk, err) < 0 ||
@@ -253,7 +255,7 @@ int warden_open_host(struct warden *warden, struct error *err)
     int r = path_make_dirs(data, 0711);
 
     boxes->run_fd = boxes->layers_fd = boxes->agent_fd = boxes->dev_tree_fd = -1;
-    boxes->seccomp_fd = boxes->exit_epoll_fd = warden->lock_fd = -1;
+    boxes->seccomp_fd = boxes->fuse_fd = boxes->exit_epoll_fd = warden->lock_fd = -1;
     init_lock(boxes);
     map_init(&boxes->table);
     raise_file_limit();
@@ -312,6 +314,7 @@ void warden_close_host(struct warden *warden, bool remove)
         box_cgroups_close(boxes->cgroups);
     close_fd(&boxes->dev_tree_fd);
     close_fd(&boxes->seccomp_fd);
+    close_fd(&boxes->fuse_fd);
     close_fd(&boxes->agent_fd);
     close_fd(&boxes->exit_epoll_fd);
     close_fd(&boxes->layers_fd);

@@ -431,6 +431,64 @@ TEST_TIMEOUT(who_waits_for_the_frozen_does_not_hinder, 60)
     rig_close();
 }
 
+static void take_hostage(const char *id)
+{
+    RIG_CHECK_ASK("ok", id, "hostage /taken");
+    while (strcmp(rig_ask(id, "get /taken"), "ok taken") != 0)
+        (void)usleep(1000);
+}
+
+/* Nothing but the end of the FUSE connection ends such processes: all ways down bring it. */
+TEST_TIMEOUT(a_process_that_waits_for_an_answer_that_never_comes_ends_with_its_box, 60)
+{
+    struct box_spec spec;
+    struct box_info info;
+
+    rig_open();
+    spec = rig_spec();
+    rig_start(&spec, &info);
+    take_hostage(spec.id);
+    rig_stop(spec.id);
+    spec.keep_disk = true;
+    rig_start(&spec, &info);
+    RIG_CHECK_ASK("ok", spec.id, "remove /taken");
+    take_hostage(spec.id);
+    rig_kill(spec.id);
+    reap();
+    rig_check_nothing_left();
+    rig_close();
+}
+
+/* The number is remembered beyond the warden's life; and it is never another box's. */
+TEST_TIMEOUT(a_hostage_ends_with_its_box_after_a_restart_too, 60)
+{
+    struct box_spec spec, other;
+    struct box_info info;
+    struct error err;
+    uint32_t number;
+
+    rig_open();
+    spec = other = rig_spec();
+    id_make(other.id);
+    rig_start(&spec, &info);
+    rig_start(&other, &info);
+    take_hostage(spec.id);
+    RIG_CHECK_ASK("ok", other.id, "hostage /taken");
+    rig_restart();
+    number = ((struct box *)map_get(&rig_warden.boxes.table, str_of(other.id)))->fuse[0];
+    CHECK(number != 0);
+    CHECK_INT(box_fuse_abort(rig_warden.boxes.fuse_fd, number, BOX_UID_FIRST, &err), 0);
+    rig_kill(spec.id);
+    /* The other's connection is as it was: its server is still there, and silent. */
+    while (strcmp(rig_ask(other.id, "get /taken"), "ok taken") != 0)
+        (void)usleep(1000);
+    CHECK_STR(str_of(rig_ask_for(other.id, 100, "get /proc/meminfo")), "");
+    rig_kill(other.id);
+    reap();
+    rig_check_nothing_left();
+    rig_close();
+}
+
 /* ---- many at once ---- */
 
 static struct box_spec crowd_spec;

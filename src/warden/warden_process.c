@@ -26,7 +26,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 
-enum { FIRST_FD = 3, FDS = 3 };
+enum { FIRST_FD = 3, FDS = 4 };
 
 static int make_root(const struct warden *warden, char *out, size_t size, struct error *err)
 {
@@ -65,25 +65,27 @@ static int make_socket(struct warden *warden, struct error *err)
 static _Noreturn void exec_agent(const struct warden *warden, const char *root, int parent_fd)
 {
     char program[] = "envd", listen_name[] = "--listen-fd", listen_fd[] = "3",
-         parent_name[] = "--parent-fd", parent[] = "4";
-    char *argv[] = {program, listen_name, listen_fd, parent_name, parent, NULL};
+         parent_name[] = "--parent-fd", parent[] = "4", oom_name[] = "--oom-fd", oom_fd[] = "6";
+    char *argv[] = {program, listen_name, listen_fd, parent_name, parent, oom_name, oom_fd, NULL};
     char path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     char home[WARDEN_PATH_SIZE + 16];
     char *envp[] = {path, home, NULL};
     uid_t uid = warden->config->server_uid + 1;
-    int fds[FDS] = {warden->process_fd, parent_fd, warden->boxes.agent_fd};
+    int fds[FDS] = {warden->process_fd, parent_fd, warden->boxes.agent_fd, -1};
     sigset_t none;
 
     (void)snprintf(home, sizeof(home), "HOME=%s", root);
+    if (mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+        _exit(126);
+    fds[3] = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     for (int i = 0; i < FDS; i++)
         if ((fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, FIRST_FD + FDS)) < 0)
             _exit(126);
     for (int i = 0; i < FDS; i++)
         if (dup2(fds[i], FIRST_FD + i) < 0)
             _exit(126);
-    if (mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-        mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0 ||
-        chdir(root) < 0 || syscall(SYS_close_range, FIRST_FD + FDS, ~0U, 0) < 0 ||
+    if (chdir(root) < 0 || syscall(SYS_close_range, FIRST_FD + FDS, ~0U, 0) < 0 ||
         syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, uid, uid, uid) < 0 ||
         syscall(SYS_setresuid, uid, uid, uid) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         _exit(126);

@@ -1,5 +1,6 @@
 // Sandboxes that want too much: they are held to their size, and neither server nor neighbours notice.
 import assert from 'node:assert/strict'
+import fs from 'node:fs'
 import { after, before, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { eventually, patience, startServer } from '../harness/server.mjs'
@@ -88,12 +89,21 @@ test('memory bomb: the greedy process dies, the sandbox lives', async () => {
   await assertEnded(sandbox, 'killed')
 })
 
-test('memory bomb by files in /tmp, /dev/shm and /run', async () => {
+test('memory bomb by files in /dev/shm and /run: each takes half of the memory and no more', async () => {
   const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 120_000 })
+  const half = ((await server.api('GET', `/sandboxes/${sandbox.sandboxId}`)).body.memoryMB << 20) / 2
   for (const folder of ['/dev/shm', '/run']) {
-    await shell(sandbox, `timeout 20 dd if=/dev/zero of=${folder}/fill bs=1M count=6000 2>/dev/null; rm -f ${folder}/fill`, { user: 'root', timeoutMs: 60_000 }).catch(() => {})
+    const filled = await shell(sandbox, `dd if=/dev/zero of=${folder}/fill bs=1M count=6000 2>&1; stat -c 'size %s' ${folder}/fill`, { user: 'root' })
+    assert.match(filled.stdout, /No space left on device/, filled.stdout)
+    const size = Number(/^size (\d+)$/m.exec(filled.stdout)[1])
+    assert.ok(size > half * 0.9 && size <= half, `${size} bytes in ${folder}, ${half} allowed`)
     await assertNeighbourWell()
+    await shell(sandbox, `rm ${folder}/fill`, { user: 'root' })
   }
+  // Both at once are more than there is: somebody inside dies, or is told; the sandbox goes on.
+  await shell(sandbox, 'for f in /dev/shm /run; do dd if=/dev/zero of=$f/fill bs=1M count=6000; done; rm -f /dev/shm/fill /run/fill', { user: 'root' }).catch(() => {})
+  await assertNeighbourWell()
+  await shell(sandbox, 'rm -f /dev/shm/fill /run/fill', { user: 'root' })
   await assertUsable(sandbox)
   await sandbox.kill()
 })
@@ -116,10 +126,14 @@ test('disk filling ends with an error, and what was written can be removed again
 
 test('many small files and deep directories', async () => {
   const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 600_000 })
-  await shell(sandbox, 'mkdir many && cd many && for i in $(seq 1 200); do mkdir -p d$i && (cd d$i && seq 1 100 | xargs touch); done; p=.; for i in $(seq 1 200); do p=$p/x; done; mkdir -p $p', { timeoutMs: 100_000 })
+  const made = await shell(sandbox, 'mkdir many && cd many && for i in $(seq 1 200); do mkdir -p d$i && (cd d$i && seq 1 100 | xargs touch); done; p=.; for i in $(seq 1 200); do p=$p/x; done; mkdir -p $p; find . -type f | wc -l; find . -type d | wc -l', { timeoutMs: 100_000 })
+  assert.equal(made.stdout, `${200 * 100}\n${1 + 200 + 200}\n`, made.stderr)
+  const folder = `${server.data}/pool/boxes/${sandbox.sandboxId}`
+  assert.ok(fs.existsSync(folder), folder)
   const began = Date.now()
   await sandbox.kill()
   assert.ok(Date.now() - began < 5000 * patience, `kill took ${Date.now() - began} ms`)
+  assert.equal(fs.existsSync(folder), false, 'its files')
 })
 
 test('CPU: a busy sandbox does not take more than its share from the server', async () => {

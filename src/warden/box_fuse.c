@@ -1,0 +1,62 @@
+/* The FUSE connections of a box: files of its /proc that its agent serves.
+ *
+ * Who reads such a file waits in the kernel for the agent's answer, and from the moment that the agent has
+ * taken the request nothing ends that wait but the answer, or the end of the connection; SIGKILL does not.
+ * Somebody inside who gets at the agent's end could so make processes that nothing ends. Therefore the
+ * connections are aborted before the processes are killed, whatever holds them open.
+ *
+ * The kernel lists all connections of the host in a file system of its own, by the mount's device number.
+ * Ours is mounted nowhere. A number that was given to somebody else meanwhile is told by the owner. */
+#include "warden/box_fuse.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "base/cleanup.h"
+#include "warden/box_syscalls.h"
+
+int box_fuse_open(int *out_fd, struct error *err)
+{
+    auto_close int fs = sys_fsopen("fusectl", FSOPEN_CLOEXEC);
+    int fd;
+
+    if (fs < 0 || sys_fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+        return error_set_errno(err, errno, "FUSE on this host");
+    fd = sys_fsmount(fs, FSMOUNT_CLOEXEC, 0);
+    if (fd < 0)
+        return error_set_errno(err, errno, "mount the list of FUSE connections");
+    *out_fd = fd;
+    return 0;
+}
+
+/* Without asking the file system itself: nobody answers yet. */
+int box_fuse_number(int mount_fd, uint32_t *out)
+{
+    struct statx st;
+
+    if (statx(mount_fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &st) < 0)
+        return -1;
+    *out = st.stx_dev_minor; /* the major number is 0 */
+    return 0;
+}
+
+int box_fuse_abort(int control_fd, uint32_t number, uid_t owner, struct error *err)
+{
+    char path[32];
+    auto_close int fd = -1;
+    struct stat st;
+
+    if (number == 0)
+        return 0;
+    (void)snprintf(path, sizeof(path), "%u/abort", number);
+    fd = openat(control_fd, path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT)
+        return 0;
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return error_set_errno(err, errno, "open FUSE connection %u", number);
+    if (st.st_uid != owner)
+        return 0;
+    return write(fd, "1", 1) < 0 ? error_set_errno(err, errno, "abort FUSE connection %u", number)
+                                 : 0;
+}
