@@ -166,7 +166,8 @@ TEST(teams)
     CHECK_INT(found.limits.sandboxes, 3);
     OK(team_list(store, &arena, &list, &count, &err));
     CHECK_INT(count, 2);
-    OK(api_key_new(store, team.id, STR("k"), &arena, &key, text, &err));
+    OK(api_key_new(store, &(struct api_key_wanted){.team_id = team.id, .name = STR("k")}, &arena,
+                   &key, text, &err));
     OK(api_keys_find(keys, str_of(text), &owner, &err));
     CHECK(str_is(team.id, owner.team_id) && str_is(key.id, owner.key_id) && !owner.banned);
     found.banned = true;

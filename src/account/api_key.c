@@ -43,12 +43,43 @@ static int check_name(struct str name, struct error *err)
     return 0;
 }
 
-int api_key_new(struct store *store, struct str team_id, struct str name, struct arena *arena,
+static int check_agent(struct str agent_id, struct error *err)
+{
+    if (agent_id.p && (agent_id.len == 0 || agent_id.len > API_KEY_AGENT_MAX ||
+                       memchr(agent_id.p, '\0', agent_id.len) || !str_valid_utf8(agent_id)))
+        return error_set(err, ERROR_INVALID, "an agent's id has 1 to %d bytes of text",
+                         API_KEY_AGENT_MAX);
+    return 0;
+}
+
+static int check_sandbox(struct store *store, const struct api_key_wanted *wanted,
+                         struct arena *arena, struct error *err)
+{
+    struct str engine_id;
+    size_t count = 0;
+
+    if (!wanted->sandbox_id.p)
+        return 0;
+    if (store_key_sandbox(store, wanted->team_id, wanted->sandbox_id, arena, &engine_id, err) < 0)
+        return err->code == ERROR_NOT_FOUND
+                   ? error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' was not found",
+                               STR_ARG(wanted->sandbox_id))
+                   : -1;
+    if (store_key_count_sandbox(store, wanted->team_id, wanted->sandbox_id, &count, err) < 0)
+        return -1;
+    if (count >= API_KEY_SANDBOX_KEYS_MAX)
+        return error_set(err, ERROR_QUOTA, "sandbox '%.*s' has %d keys already: remove one first",
+                         STR_ARG(wanted->sandbox_id), API_KEY_SANDBOX_KEYS_MAX);
+    return 0;
+}
+
+int api_key_new(struct store *store, const struct api_key_wanted *wanted, struct arena *arena,
                 struct store_key *out, char out_key[API_KEY_SIZE], struct error *err)
 {
     char id[UUID_SIZE], hash[API_KEY_HASH_SIZE], mask[API_KEY_MASK_SIZE];
 
-    if (check_name(name, err) < 0)
+    if (check_name(wanted->name, err) < 0 || check_agent(wanted->agent_id, err) < 0 ||
+        check_sandbox(store, wanted, arena, err) < 0)
         return -1;
     id_uuid(id);
     api_key_make(out_key);
@@ -56,8 +87,10 @@ int api_key_new(struct store *store, struct str team_id, struct str name, struct
     api_key_mask(str_of(out_key), mask);
     *out = (struct store_key){
         .id = arena_str(arena, str_of(id)),
-        .team_id = arena_str(arena, team_id),
-        .name = arena_str(arena, name),
+        .team_id = arena_str(arena, wanted->team_id),
+        .name = arena_str(arena, wanted->name),
+        .agent_id = arena_str(arena, wanted->agent_id),
+        .sandbox_id = arena_str(arena, wanted->sandbox_id),
         .hash = arena_str(arena, str_of(hash)),
         .mask = arena_str(arena, str_of(mask)),
         .created_at_us = clock_wall_us(),
@@ -73,7 +106,8 @@ int api_key_create(struct store *store, struct str team_id, struct str name,
     auto_arena struct arena arena = {0};
     struct store_key key;
 
-    return api_key_new(store, team_id, name, &arena, &key, out_key, err);
+    return api_key_new(store, &(struct api_key_wanted){.team_id = team_id, .name = name}, &arena,
+                       &key, out_key, err);
 }
 
 int api_key_rename(struct store *store, struct str team_id, struct str id, struct str name,

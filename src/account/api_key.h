@@ -16,6 +16,8 @@ enum {
     API_KEY_MASK_SIZE = 24,
     API_KEY_NAME_MAX = 128,
     API_KEY_GIVEN_MAX = 256, /* a key set by the operator may have any form */
+    API_KEY_AGENT_MAX = 256,
+    API_KEY_SANDBOX_KEYS_MAX = 16, /* living ones of one sandbox */
 };
 
 void api_key_make(char out[API_KEY_SIZE]);
@@ -26,8 +28,16 @@ void api_key_mask(struct str key, char out[API_KEY_MASK_SIZE]);
 /* Makes a key and stores its hash. The key itself is nowhere else than in out_key. */
 int api_key_create(struct store *store, struct str team_id, struct str name,
                    char out_key[API_KEY_SIZE], struct error *err);
-/* The same, and tells what was stored; strings in the arena. */
-int api_key_new(struct store *store, struct str team_id, struct str name, struct arena *arena,
+
+/* What a key may do: everything of its team, or less. */
+struct api_key_wanted {
+    struct str team_id, name;
+    struct str agent_id;   /* acts as this agent, whatever a request says; STR_NONE = as any */
+    struct str sandbox_id; /* may use this sandbox and nothing else, and ends with it; STR_NONE */
+};
+/* Makes one and tells what was stored; strings in the arena. ERROR_NOT_FOUND when the sandbox is not
+ * the team's, ERROR_QUOTA when it has too many keys. */
+int api_key_new(struct store *store, const struct api_key_wanted *wanted, struct arena *arena,
                 struct store_key *out, char out_key[API_KEY_SIZE], struct error *err);
 int api_key_rename(struct store *store, struct str team_id, struct str id, struct str name,
                    struct error *err);
@@ -39,7 +49,10 @@ int api_key_delete(struct store *store, struct str team_id, struct str id, struc
 struct api_key_owner {
     char team_id[64];
     char key_id[64]; /* "" for the key the operator gave by configuration */
-    bool banned;     /* the team is */
+    char key_name[API_KEY_NAME_MAX + 1];
+    char agent_id[API_KEY_AGENT_MAX + 1]; /* "" = acts as any */
+    char sandbox_id[64];                  /* "" = for all of the team's */
+    bool banned;                          /* the team is */
 };
 
 /* Resolves keys from memory. Other processes may add and remove keys in the same store: what is

@@ -2,7 +2,8 @@
  * says nothing about how much of a guess was right.
  *
  * Two tables: known keys (a map, at most KNOWN_MAX; asked again after KNOWN_US, so that a key
- * deleted by the command line stops working), and a small direct-mapped table of unknown ones, so
+ * deleted by the command line stops working; keys of one sandbox each time, because they end with it),
+ * and a small direct-mapped table of unknown ones, so
  * that a client that repeats a wrong key does not cost a query each time. Time is monotonic. */
 #include <openssl/crypto.h>
 #include <pthread.h>
@@ -112,7 +113,8 @@ static enum seen look_up(struct api_keys *keys, const char *hash, struct api_key
 
     (void)pthread_mutex_lock(&keys->lock);
     known = map_get(&keys->known, str_of(hash));
-    if (known && same_hash(known->hash, hash) && now - known->checked_at < KNOWN_US) {
+    if (known && same_hash(known->hash, hash) && now - known->checked_at < KNOWN_US &&
+        !known->owner.sandbox_id[0]) {
         *out = known->owner;
         *out_write_used = now - known->used_written_at >= USED_EVERY_US;
         if (*out_write_used)
@@ -176,7 +178,10 @@ static int ask_store(struct api_keys *keys, const char *hash, struct api_key_own
     }
     *out = (struct api_key_owner){.banned = found.team_banned};
     if (!str_copy(found.team_id, out->team_id, sizeof(out->team_id)) ||
-        !str_copy(found.id, out->key_id, sizeof(out->key_id)))
+        !str_copy(found.id, out->key_id, sizeof(out->key_id)) ||
+        !str_copy(found.name, out->key_name, sizeof(out->key_name)) ||
+        !str_copy(found.agent_id, out->agent_id, sizeof(out->agent_id)) ||
+        !str_copy(found.sandbox_id, out->sandbox_id, sizeof(out->sandbox_id)))
         return error_set(err, ERROR_INTERNAL, "key '%.*s' has odd ids", STR_ARG(found.id));
     *out_write_used = remember_known(keys, hash, out);
     return 0;

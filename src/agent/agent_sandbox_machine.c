@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "json/json_shape.h"
 
-enum { LABELS_MAX = 7, METADATA_MAX = 64 };
+enum { LABELS_MAX = 8, METADATA_MAX = 64 };
 
 bool agent_backend_embedded(const struct agents *agents, const struct agent_backend *backend)
 {
@@ -50,6 +50,7 @@ static size_t own_labels(const struct agents *agents, const struct store_agent_s
     add_label(labels, &count, "quicksand.id", row->id);
     add_label(labels, &count, "quicksand.team", row->team_id);
     add_label(labels, &count, "quicksand.instance", agent_instance_name(agents));
+    add_label(labels, &count, "quicksand.agent", row->agent_id);
     return count;
 }
 

@@ -147,7 +147,7 @@ int session_set_state(struct live_session *live, const char *state, const char *
 static int check_owner(const struct agent_caller *caller, const struct store_session *row,
                        struct error *err)
 {
-    if (!caller->agent_id.len || !row->agent_id.len || str_eq(caller->agent_id, row->agent_id))
+    if (!caller->agent_id.len || str_eq(caller->agent_id, row->agent_id))
         return 0;
     return error_set(err, ERROR_FORBIDDEN, "session '%.*s' belongs to another agent",
                      STR_ARG(row->id));

@@ -41,6 +41,10 @@ json_t *api_accounts_key(const struct store_key *key, const char *secret)
         json_pack("{s:o,s:o,s:o,s:s,s:n,s:o}", "id", json_str(key->id), "name", json_str(key->name),
                   "mask", mask_json(key->mask), "createdAt", created_at, "createdBy", "lastUsed",
                   key->last_used_at_us ? json_string(used_at) : json_null());
+    if (key->agent_id.len)
+        (void)json_object_set_new(json, "agentID", json_str(key->agent_id));
+    if (key->sandbox_id.len)
+        (void)json_object_set_new(json, "sandboxID", json_str(key->sandbox_id));
     if (secret)
         (void)json_object_set_new(json, "key", json_string(secret));
     return json;
@@ -62,11 +66,13 @@ int api_keys_list(struct api_call *call, struct error *err)
 }
 
 struct name_body {
-    struct str name;
+    struct str name, agent_id, sandbox_id;
 };
 
 static const struct json_field name_fields[] = {
     JSON_FIELD(struct name_body, name, "name", JSON_REQUIRED),
+    JSON_FIELD(struct name_body, agent_id, "agentID", 0),
+    JSON_FIELD(struct name_body, sandbox_id, "sandboxID", 0),
     JSON_END,
 };
 
@@ -77,8 +83,12 @@ int api_accounts_new_key(struct api_call *call, struct str team_id, struct store
     auto_json json_t *tree = NULL;
 
     if (json_parse_as(name_fields, call->body, &body, &tree, err) < 0 ||
-        api_key_new(call->api->config.store, team_id, body.name, &call->arena, out, out_secret,
-                    err) < 0)
+        api_key_new(call->api->config.store,
+                    &(struct api_key_wanted){.team_id = team_id,
+                                             .name = body.name,
+                                             .agent_id = body.agent_id,
+                                             .sandbox_id = body.sandbox_id},
+                    &call->arena, out, out_secret, err) < 0)
         return -1;
     api_keys_refresh(call->api->config.keys);
     return 0;

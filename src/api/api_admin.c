@@ -130,9 +130,12 @@ static json_t *audit_json(const struct store_audit *entry)
     char at[CLOCK_TEXT_SIZE];
 
     clock_format(entry->at_us, at);
-    return json_pack("{s:I,s:s,s:o,s:o,s:o,s:o,s:I,s:o}", "id", (json_int_t)entry->seq, "timestamp",
-                     at, "teamID", json_str(entry->team_id), "keyID", json_str(entry->key_id),
-                     "method", json_str(entry->method), "path", json_str(entry->path), "status",
+    return json_pack("{s:I,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:I,s:o}", "id", (json_int_t)entry->seq,
+                     "timestamp", at, "teamID", json_str(entry->team_id), "teamName",
+                     json_str(entry->team_name), "keyID", json_str(entry->key_id), "keyName",
+                     json_str(entry->key_name), "agentID",
+                     entry->agent_id.len ? json_str(entry->agent_id) : json_null(), "method",
+                     json_str(entry->method), "path", json_str(entry->path), "status",
                      (json_int_t)entry->status, "requestID", json_str(entry->request_id));
 }
 

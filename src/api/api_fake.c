@@ -486,10 +486,10 @@ void api_keys_refresh(struct api_keys *keys)
     (void)keys;
 }
 
-int api_key_new(struct store *store, struct str team_id, struct str name, struct arena *arena,
+int api_key_new(struct store *store, const struct api_key_wanted *wanted, struct arena *arena,
                 struct store_key *out, char out_key[API_KEY_SIZE], struct error *err)
 {
-    (void)store, (void)team_id, (void)name, (void)arena, (void)out, (void)out_key;
+    (void)store, (void)wanted, (void)arena, (void)out, (void)out_key;
     return not_here(err);
 }
 
@@ -537,6 +537,13 @@ int team_list(struct store *store, struct arena *arena, struct store_team **out,
               struct error *err)
 {
     (void)store, (void)arena, (void)out, (void)out_count;
+    return not_here(err);
+}
+
+int store_key_sandbox(struct store *store, struct str team_id, struct str sandbox_id,
+                      struct arena *arena, struct str *out_engine_id, struct error *err)
+{
+    (void)store, (void)team_id, (void)sandbox_id, (void)arena, (void)out_engine_id;
     return not_here(err);
 }
 

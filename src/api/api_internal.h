@@ -15,6 +15,9 @@
 #include "http/http_path.h"
 #include "loop/workers.h"
 
+/* The label that says whose sandbox it is: from keys that act as an agent, and from the runtime. */
+#define API_AGENT_LABEL "quicksand.agent"
+
 enum {
     API_BODY_MAX = 1024 * 1024,
     API_PARAMS_MAX = 2,
@@ -46,8 +49,9 @@ struct api_call {
     struct buf body_memory;
 
     struct str method, path, query, body, key, idempotency_key;
-    struct str params[API_PARAMS_MAX]; /* the {...} parts of the path, decoded */
-    struct str team_id, key_id;        /* set by api_auth() */
+    struct str params[API_PARAMS_MAX];    /* the {...} parts of the path, decoded */
+    struct str team_id, key_id, key_name; /* set by api_auth() */
+    struct str key_agent, key_sandbox;    /* what the key is bound to; STR_NONE = nothing */
 
     int status;
     char *text;               /* malloc()ed; NULL = no body */
@@ -62,11 +66,21 @@ typedef int api_handler_fn(struct api_call *call, struct error *err);
 /* API_AUTH_OPERATOR: a key of the default team. */
 enum api_auth_kind { API_AUTH_KEY, API_AUTH_OPERATOR };
 
+/* Who may use a route besides keys of the whole team. */
+enum api_scope {
+    API_SCOPE_TEAM,  /* nobody */
+    API_SCOPE_AGENT, /* keys that act as an agent; the handler keeps to what is that agent's */
+    API_SCOPE_OWN,   /* keys that act as an agent, for its own sandbox {id} */
+    API_SCOPE_BOX,   /* those, and keys for one sandbox: of {id}, when it is theirs */
+    API_SCOPE_ANY,   /* every key */
+};
+
 struct api_route {
     const char *method;
     const char *pattern; /* "{x}" stands for one segment that is not empty */
     api_handler_fn *handler;
     enum api_auth_kind auth;
+    enum api_scope scope;
     size_t body_max;
     const char *feature; /* for api_unsupported(): what is missing */
 };

@@ -8,31 +8,38 @@
 #define SMALL (64 * 1024)
 /* clang-format off */
 #define ROUTE(m, p, h)        {.method = (m), .pattern = (p), .handler = (h), .body_max = SMALL}
+#define BOX(m, p, h)          {.method = (m), .pattern = (p), .handler = (h), .body_max = SMALL, \
+                               .scope = API_SCOPE_BOX}
+#define OWN(m, p, h)          {.method = (m), .pattern = (p), .handler = (h), .body_max = SMALL, \
+                               .scope = API_SCOPE_OWN}
+#define AGENT(m, p, h)        {.method = (m), .pattern = (p), .handler = (h), .body_max = API_BODY_MAX, \
+                               .scope = API_SCOPE_AGENT}
+#define ANY(m, p, h)          {.method = (m), .pattern = (p), .handler = (h), .body_max = SMALL, \
+                               .scope = API_SCOPE_ANY}
 #define ADMIN(m, p, h)        {.method = (m), .pattern = (p), .handler = (h), .body_max = SMALL, \
                                .auth = API_AUTH_OPERATOR}
-#define LARGE(m, p, h)        {.method = (m), .pattern = (p), .handler = (h), .body_max = API_BODY_MAX}
 #define MISSING(m, p, what)   {.method = (m), .pattern = (p), .handler = api_unsupported, \
                                .body_max = API_BODY_MAX, .feature = (what)}
 
 const struct api_route api_routes[] = {
-    LARGE("POST", "/sandboxes", api_sandboxes_create),
-    LARGE("POST", "/v2/sandboxes", api_sandboxes_create_v2),
-    ROUTE("GET", "/sandboxes", api_sandboxes_list),
-    ROUTE("GET", "/v2/sandboxes", api_sandboxes_list_v2),
+    AGENT("POST", "/sandboxes", api_sandboxes_create),
+    AGENT("POST", "/v2/sandboxes", api_sandboxes_create_v2),
+    AGENT("GET", "/sandboxes", api_sandboxes_list),
+    AGENT("GET", "/v2/sandboxes", api_sandboxes_list_v2),
     ROUTE("GET", "/sandboxes/metrics", api_metrics_sandboxes),
-    ROUTE("GET", "/sandboxes/{id}", api_sandboxes_get),
-    ROUTE("DELETE", "/sandboxes/{id}", api_sandboxes_kill),
-    ROUTE("POST", "/sandboxes/{id}/timeout", api_sandboxes_timeout),
-    ROUTE("POST", "/sandboxes/{id}/refreshes", api_sandboxes_refresh),
-    ROUTE("POST", "/sandboxes/{id}/connect", api_sandboxes_connect),
-    ROUTE("POST", "/v2/sandboxes/{id}/connect", api_sandboxes_connect_v2),
-    ROUTE("POST", "/sandboxes/{id}/resume", api_sandboxes_resume),
-    ROUTE("POST", "/sandboxes/{id}/pause", api_sandboxes_pause),
-    ROUTE("POST", "/sandboxes/{id}/fork", api_sandboxes_fork),
-    ROUTE("POST", "/sandboxes/{id}/snapshots", api_snapshots_create),
-    ROUTE("GET", "/sandboxes/{id}/metrics", api_metrics_sandbox),
-    ROUTE("GET", "/sandboxes/{id}/logs", api_history_logs),
-    ROUTE("GET", "/v2/sandboxes/{id}/logs", api_history_logs_v2),
+    BOX("GET", "/sandboxes/{id}", api_sandboxes_get),
+    BOX("DELETE", "/sandboxes/{id}", api_sandboxes_kill),
+    BOX("POST", "/sandboxes/{id}/timeout", api_sandboxes_timeout),
+    BOX("POST", "/sandboxes/{id}/refreshes", api_sandboxes_refresh),
+    BOX("POST", "/sandboxes/{id}/connect", api_sandboxes_connect),
+    BOX("POST", "/v2/sandboxes/{id}/connect", api_sandboxes_connect_v2),
+    BOX("POST", "/sandboxes/{id}/resume", api_sandboxes_resume),
+    BOX("POST", "/sandboxes/{id}/pause", api_sandboxes_pause),
+    OWN("POST", "/sandboxes/{id}/fork", api_sandboxes_fork),
+    OWN("POST", "/sandboxes/{id}/snapshots", api_snapshots_create),
+    BOX("GET", "/sandboxes/{id}/metrics", api_metrics_sandbox),
+    BOX("GET", "/sandboxes/{id}/logs", api_history_logs),
+    BOX("GET", "/v2/sandboxes/{id}/logs", api_history_logs_v2),
     ROUTE("POST", "/events/webhooks", api_webhooks_create),
     ROUTE("GET", "/events/webhooks", api_webhooks_list),
     ROUTE("GET", "/events/webhooks/{id}", api_webhooks_get),
@@ -40,12 +47,12 @@ const struct api_route api_routes[] = {
     ROUTE("DELETE", "/events/webhooks/{id}", api_webhooks_delete),
     ADMIN("GET", "/metrics", api_monitor),
     ROUTE("GET", "/events/sandboxes", api_history_events),
-    ROUTE("GET", "/events/sandboxes/{id}", api_history_sandbox_events),
-    ROUTE("PUT", "/sandboxes/{id}/network", api_sandboxes_network),
+    BOX("GET", "/events/sandboxes/{id}", api_history_sandbox_events),
+    OWN("PUT", "/sandboxes/{id}/network", api_sandboxes_network),
     ROUTE("GET", "/snapshots", api_snapshots_list),
 
-    ROUTE("GET", "/templates", api_templates_list),
-    ROUTE("GET", "/templates/aliases/{alias}", api_templates_alias),
+    ANY("GET", "/templates", api_templates_list),
+    ANY("GET", "/templates/aliases/{alias}", api_templates_alias),
     MISSING("POST", "/templates", "building templates"),
     MISSING("POST", "/v2/templates", "building templates"),
     MISSING("POST", "/v3/templates", "building templates"),

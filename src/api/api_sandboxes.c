@@ -34,6 +34,19 @@ int api_sandboxes_get_id(const struct api_call *call, struct str *out, struct er
                      (int)(call->params[0].len < 60 ? call->params[0].len : 60), call->params[0].p);
 }
 
+/* Whose it is: said by the key, never by the request. */
+static void label(const struct api_call *call, json_t *tree, struct api_new_sandbox *body)
+{
+    json_t *metadata;
+
+    if (!call->key_agent.len)
+        return;
+    metadata = body->metadata ? json_copy((json_t *)(uintptr_t)body->metadata) : json_object();
+    (void)json_object_set_new(metadata, API_AGENT_LABEL, json_str(call->key_agent));
+    (void)json_object_set_new(tree, "metadata", metadata);
+    body->metadata = metadata;
+}
+
 static int create(struct api_call *call, enum api_generation generation, struct error *err)
 {
     struct api_new_sandbox body;
@@ -43,6 +56,7 @@ static int create(struct api_call *call, enum api_generation generation, struct 
     if (api_types_new_sandbox(call->body, generation, call->api->config.max_timeout_s, &body, &tree,
                               err) < 0)
         return -1;
+    label(call, tree, &body);
     if (sandbox_create(call->api->config.sandboxes,
                        &(struct sandbox_new){
                            .team_id = call->team_id,
@@ -83,9 +97,14 @@ static void add_page(json_t *array, const struct sandbox_page *page)
         (void)json_array_append_new(array, api_types_sandbox_listed(&page->items[i]));
 }
 
-static struct sandbox_filter filter_of(const struct api_call *call,
-                                       const struct api_list_query *query)
+/* With a key that acts as an agent, that one's. */
+static struct sandbox_filter filter_of(const struct api_call *call, struct api_list_query *query)
 {
+    if (call->key_agent.len) {
+        if (!query->metadata)
+            query->metadata = json_object();
+        (void)json_object_set_new(query->metadata, API_AGENT_LABEL, json_str(call->key_agent));
+    }
     return (struct sandbox_filter){
         .team_id = call->team_id,
         .metadata = query->metadata,
@@ -100,7 +119,7 @@ static struct sandbox_filter filter_of(const struct api_call *call,
 }
 
 /* The older list knows no pages: all running sandboxes in one array. */
-static int list_all(struct api_call *call, const struct api_list_query *query, struct error *err)
+static int list_all(struct api_call *call, struct api_list_query *query, struct error *err)
 {
     enum { PAGES_MAX = 1000 };
     struct sandbox_filter filter = filter_of(call, query);
@@ -135,7 +154,7 @@ int api_sandboxes_list(struct api_call *call, struct error *err)
     return rc;
 }
 
-static int list_page(struct api_call *call, const struct api_list_query *query, struct error *err)
+static int list_page(struct api_call *call, struct api_list_query *query, struct error *err)
 {
     struct sandbox_filter filter = filter_of(call, query);
     struct sandbox_page page = {0};

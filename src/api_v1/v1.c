@@ -161,7 +161,8 @@ static int parse_body(struct v1_call *call, struct error *err)
                : error_set(err, ERROR_INVALID, "the body must be a JSON object");
 }
 
-/* Whose sandboxes these must be: body, then query, then header. */
+/* Whose sandboxes these must be: body, then query, then header; with a key that acts as an agent, that
+ * one's, and nobody else may be named. */
 static int find_agent(struct v1_call *call, struct error *err)
 {
     struct str given = json_get_str(call->json, "agent_id");
@@ -176,6 +177,11 @@ static int find_agent(struct v1_call *call, struct error *err)
         (given.len && (memchr(given.p, '\0', given.len) || !str_valid_utf8(given))))
         return error_set(err, ERROR_INVALID, "'agent_id' must be at most %d bytes of text",
                          V1_AGENT_ID_MAX);
+    if (call->key_agent.len && given.len && !str_eq(given, call->key_agent))
+        return error_set(err, ERROR_FORBIDDEN, "this key acts as agent '%.*s', not as '%.*s'",
+                         STR_ARG(call->key_agent), STR_ARG(given));
+    if (call->key_agent.len)
+        given = call->key_agent;
     call->caller.agent_id = given.len ? arena_str(&call->arena, given) : STR_NONE;
     return 0;
 }
@@ -184,7 +190,7 @@ static int answer(struct v1_call *call, struct error *err)
 {
     if (!(call->route->flags & V1_RAW) && parse_body(call, err) < 0)
         return -1;
-    if (find_agent(call, err) < 0)
+    if (find_agent(call, err) < 0 || v1_scope(call, err) < 0)
         return -1;
     return call->route->handler(call, err);
 }

@@ -3,6 +3,7 @@
  * Browsers cannot set headers on WebSockets and event streams, so a key may also come as a WebSocket
  * protocol ("key." and base64url of it), or in the query. The query is never logged. */
 #include "account/api_key.h"
+#include "agent/agent_sandbox.h"
 #include "api_v1/v1_internal.h"
 #include "base/clock.h"
 #include "base/encode.h"
@@ -56,8 +57,73 @@ int v1_auth(struct v1_call *call, struct error *err)
         return error_set(err, ERROR_FORBIDDEN, "team is banned");
     call->caller.team_id = arena_str(&call->arena, str_of(owner.team_id));
     call->key_id = arena_str(&call->arena, str_of(owner.key_id));
+    call->key_name = arena_str(&call->arena, str_of(owner.key_name));
+    if (owner.agent_id[0])
+        call->key_agent = arena_str(&call->arena, str_of(owner.agent_id));
+    if (owner.sandbox_id[0])
+        call->key_sandbox = arena_str(&call->arena, str_of(owner.sandbox_id));
     call->caller.actor = call->key_id.len ? call->key_id : STR("operator");
     return 0;
+}
+
+/* The path's sandbox by its id, when it is the one of the key. */
+static int find_own(struct v1_call *call, struct error *err)
+{
+    struct str given = call->params[0], engine_id = STR_NONE;
+    struct agent_sandbox sandbox = {0};
+
+    if (str_eq(given, call->key_sandbox))
+        return 0;
+    if (agent_sandbox_get(call->v1->config.agents, &call->caller, given, false, &call->arena,
+                          &sandbox, err) < 0)
+        return -1;
+    call->params[0] = sandbox.id;
+    if (str_eq(sandbox.id, call->key_sandbox))
+        return 0;
+    /* One that the E2B API made has the engine's id as well. */
+    if (store_key_sandbox(call->v1->config.store, call->caller.team_id, sandbox.id, &call->arena,
+                          &engine_id, err) == 0 &&
+        engine_id.len && str_eq(engine_id, call->key_sandbox))
+        return 0;
+    return error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' not found", STR_ARG(given));
+}
+
+int v1_scope(struct v1_call *call, struct error *err)
+{
+    unsigned flags = call->route->flags;
+
+    if (call->key_agent.len && (flags & V1_TEAM))
+        return error_set(err, ERROR_FORBIDDEN,
+                         "this key acts as agent '%.*s': that needs a key of the whole team",
+                         STR_ARG(call->key_agent));
+    if (!call->key_sandbox.len || (flags & V1_SCOPED))
+        return 0;
+    if (!(flags & V1_BOX))
+        return error_set(err, ERROR_FORBIDDEN, "this key is for sandbox '%.*s' only",
+                         STR_ARG(call->key_sandbox));
+    return find_own(call, err);
+}
+
+int v1_scope_snapshot(struct v1_call *call, struct str name, struct error *err)
+{
+    struct agents *agents = call->v1->config.agents;
+    struct agent_snapshot snapshot = {0};
+    struct agent_sandbox sandbox = {0};
+    struct error why = {0};
+
+    if (!call->key_agent.len || !name.len)
+        return 0;
+    if (agent_snapshot_get(agents, &call->caller, name, &call->arena, &snapshot, &why) < 0) {
+        if (why.code == ERROR_NOT_FOUND)
+            return 0;
+        *err = why;
+        return -1;
+    }
+    if (agent_sandbox_get(agents, &call->caller, snapshot.sandbox_id, false, &call->arena, &sandbox,
+                          &why) == 0)
+        return 0;
+    return error_set(err, ERROR_FORBIDDEN, "snapshot '%.*s' is not of agent '%.*s'", STR_ARG(name),
+                     STR_ARG(call->key_agent));
 }
 
 void v1_audit(struct v1_call *call)
@@ -65,6 +131,8 @@ void v1_audit(struct v1_call *call)
     struct store_audit entry = {.at_us = clock_wall_us(),
                                 .team_id = call->caller.team_id,
                                 .key_id = call->key_id,
+                                .key_name = call->key_name,
+                                .agent_id = call->caller.agent_id,
                                 .method = call->method,
                                 .path = call->path,
                                 .status = call->status,

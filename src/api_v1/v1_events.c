@@ -14,6 +14,12 @@ static int read_filter(struct v1_call *call, struct agent_event_filter *out, str
         v1_query_str(call, "process_id", &out->process_id, err) < 0 ||
         v1_query_str(call, "type", &out->type, err) < 0)
         return -1;
+    if (!call->key_sandbox.len)
+        return 0;
+    if (out->sandbox_id.len && !str_eq(out->sandbox_id, call->key_sandbox))
+        return error_set(err, ERROR_FORBIDDEN, "this key is for sandbox '%.*s' only",
+                         STR_ARG(call->key_sandbox));
+    out->sandbox_id = call->key_sandbox;
     return 0;
 }
 

@@ -60,6 +60,24 @@ enum api_key_peek api_keys_peek(struct api_keys *keys, struct str key, struct ap
     return api_keys_find(keys, key, out, &err) == 0 ? API_KEY_KNOWN : API_KEY_UNSEEN;
 }
 
+int api_key_new(struct store *store, const struct api_key_wanted *wanted, struct arena *arena,
+                struct store_key *out, char out_key[API_KEY_SIZE], struct error *err)
+{
+    (void)store, (void)arena;
+    *out =
+        (struct store_key){.id = STR("k2"), .name = wanted->name, .sandbox_id = wanted->sandbox_id};
+    (void)str_copy(STR("e2b_new"), out_key, API_KEY_SIZE);
+    return asked(err, "key(%.*s %.*s) ", STR_ARG(wanted->name), STR_ARG(wanted->sandbox_id));
+}
+
+int store_key_sandbox(struct store *store, struct str team_id, struct str sandbox_id,
+                      struct arena *arena, struct str *out_engine_id, struct error *err)
+{
+    (void)store, (void)team_id, (void)sandbox_id, (void)arena, (void)err;
+    *out_engine_id = STR("");
+    return 0;
+}
+
 int store_audit_add(struct store *store, const struct store_audit *entry, struct error *err)
 {
     (void)store;

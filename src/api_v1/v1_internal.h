@@ -71,8 +71,9 @@ struct v1_call {
     bool offers_protocol;   /* "quicksand", as a WebSocket's */
     int64_t content_length; /* -1 when it is not known */
     struct str agent_header, accept, last_event_id, websocket_key;
-    struct str params[V1_PARAMS_MAX]; /* the {...} parts of the path, decoded */
-    struct str key_id;                /* set by v1_auth() */
+    struct str params[V1_PARAMS_MAX];  /* the {...} parts of the path, decoded */
+    struct str key_id, key_name;       /* set by v1_auth() */
+    struct str key_agent, key_sandbox; /* what the key is bound to; STR_NONE = nothing */
     struct agent_caller caller;
     json_t *json; /* the body, when the route takes one; {} when it was empty */
 
@@ -97,11 +98,14 @@ struct v1_call {
 typedef int v1_handler_fn(struct v1_call *call, struct error *err);
 
 enum v1_route_flag {
-    V1_PUBLIC = 1,  /* needs no key */
-    V1_RAW = 2,     /* the body is not JSON: read by v1_pipe_read() */
-    V1_UPGRADE = 4, /* a WebSocket */
-    V1_STREAM = 8,  /* the answer has no end known beforehand: no HEAD */
-    V1_QUIET = 16,  /* part of something else that is in the audit log: not there itself */
+    V1_PUBLIC = 1,   /* needs no key */
+    V1_RAW = 2,      /* the body is not JSON: read by v1_pipe_read() */
+    V1_UPGRADE = 4,  /* a WebSocket */
+    V1_STREAM = 8,   /* the answer has no end known beforehand: no HEAD */
+    V1_QUIET = 16,   /* part of something else that is in the audit log: not there itself */
+    V1_TEAM = 32,    /* of the whole team: not with a key that is bound to an agent */
+    V1_BOX = 64,     /* about one sandbox, {id}: also with a key for just that one */
+    V1_SCOPED = 128, /* also with a key for one sandbox: the handler sees to it */
 };
 
 struct v1_route {
@@ -126,6 +130,12 @@ enum v1_match v1_routes_find(struct str method, struct str path, struct arena *a
 struct str v1_auth_key(const struct http_request *request, struct arena *arena);
 /* Sets the caller. ERROR_UNAUTHORIZED, ERROR_FORBIDDEN. */
 int v1_auth(struct v1_call *call, struct error *err);
+/* After v1_auth() and the caller's agent: may this key do that? ERROR_FORBIDDEN, or ERROR_NOT_FOUND for
+ * sandboxes that a key for one sandbox is not for. The sandbox of the path gets its id. */
+int v1_scope(struct v1_call *call, struct error *err);
+/* With a key that acts as an agent: a snapshot of that name is replaced or removed only when it came from
+ * the agent's own sandbox. None of that name is fine. ERROR_FORBIDDEN. */
+int v1_scope_snapshot(struct v1_call *call, struct str name, struct error *err);
 void v1_audit(struct v1_call *call);
 
 /* ---- v1_share.c ---- */
@@ -173,7 +183,7 @@ v1_handler_fn v1_providers_remove;
 v1_handler_fn v1_profiles_list, v1_profiles_get, v1_profiles_put, v1_profiles_delete;
 v1_handler_fn v1_profiles_validate;
 v1_handler_fn v1_sandboxes_create, v1_sandboxes_list, v1_sandboxes_get, v1_sandboxes_delete;
-v1_handler_fn v1_sandboxes_pause, v1_sandboxes_resume, v1_sandboxes_port;
+v1_handler_fn v1_sandboxes_pause, v1_sandboxes_resume, v1_sandboxes_port, v1_sandboxes_key;
 v1_handler_fn v1_snapshots_create, v1_snapshots_of, v1_snapshots_list, v1_snapshots_get;
 v1_handler_fn v1_snapshots_delete;
 v1_handler_fn v1_execute, v1_processes_list, v1_processes_get, v1_processes_logs;

@@ -1,4 +1,5 @@
 /* Sandboxes and snapshots: decode, call the domain, encode. */
+#include "account/api_key.h"
 #include "agent/agent_backend.h"
 #include "api_v1/v1_types.h"
 #include "json/json_shape.h"
@@ -146,6 +147,29 @@ int v1_sandboxes_port(struct v1_call *call, struct error *err)
     return 0;
 }
 
+/* A key that can be handed to whoever is inside: for this sandbox only. */
+int v1_sandboxes_key(struct v1_call *call, struct error *err)
+{
+    struct api_key_wanted wanted = {
+        .team_id = call->caller.team_id, .name = STR("sandbox"), .agent_id = call->key_agent};
+    struct agent_sandbox sandbox = {0};
+    char secret[API_KEY_SIZE];
+    struct store_key key = {0};
+
+    if (v1_body_str(call, "name", &wanted.name, err) < 0 ||
+        agent_sandbox_get(agents_of(call), &call->caller, call->params[0], false, &call->arena,
+                          &sandbox, err) < 0)
+        return -1;
+    wanted.sandbox_id = sandbox.id;
+    if (api_key_new(call->v1->config.store, &wanted, &call->arena, &key, secret, err) < 0)
+        return -1;
+    v1_answer(call, 201,
+              json_pack("{s:o, s:o, s:o, s:o, s:s}", "id", json_str(key.id), "name",
+                        json_str(key.name), "sandbox_id", json_str(key.sandbox_id), "agent_id",
+                        key.agent_id.len ? json_str(key.agent_id) : json_null(), "key", secret));
+    return 0;
+}
+
 /* ---- snapshots ---- */
 
 int v1_snapshots_create(struct v1_call *call, struct error *err)
@@ -155,7 +179,8 @@ int v1_snapshots_create(struct v1_call *call, struct error *err)
     int64_t ttl_s = -1;
 
     if (v1_body_str(call, "alias", &alias, err) < 0 ||
-        v1_body_int(call, "ttl", 0, (int64_t)10 * 365 * 86400, &ttl_s, err) < 0)
+        v1_body_int(call, "ttl", 0, (int64_t)10 * 365 * 86400, &ttl_s, err) < 0 ||
+        v1_scope_snapshot(call, alias, err) < 0)
         return -1;
     if (agent_snapshot_create(agents_of(call), &call->caller, call->params[0], alias, ttl_s,
                               &call->arena, &snapshot, err) < 0)
@@ -211,7 +236,8 @@ int v1_snapshots_delete(struct v1_call *call, struct error *err)
     bool force = false;
     int r;
 
-    if (v1_query_bool(call, "force", &force, err) < 0)
+    if (v1_query_bool(call, "force", &force, err) < 0 ||
+        v1_scope_snapshot(call, call->params[0], err) < 0)
         return -1;
     r = agent_snapshot_delete(agents_of(call), &call->caller, call->params[0], force ? &why : NULL,
                               err);

@@ -138,7 +138,7 @@ int v1_sessions_snapshot(struct v1_call *call, struct error *err)
     struct agent_snapshot snapshot = {0};
     struct str alias = STR_NONE;
 
-    if (v1_body_str(call, "alias", &alias, err) < 0 ||
+    if (v1_body_str(call, "alias", &alias, err) < 0 || v1_scope_snapshot(call, alias, err) < 0 ||
         agent_session_snapshot(agents_of(call), &call->caller, call->params[0], alias, &call->arena,
                                &snapshot, err) < 0)
         return -1;

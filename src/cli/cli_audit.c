@@ -8,7 +8,7 @@
 enum { PAGE = 100, LIMIT_DEFAULT = 50 };
 
 struct audit_row {
-    struct str at, team_id, key_id, method, path, request_id;
+    struct str at, team_id, team_name, key_id, key_name, agent_id, method, path, request_id;
     int64_t id, status;
 };
 
@@ -16,7 +16,10 @@ static const struct json_field row_fields[] = {
     JSON_FIELD(struct audit_row, id, "id", JSON_REQUIRED),
     JSON_FIELD(struct audit_row, at, "timestamp", JSON_REQUIRED),
     JSON_FIELD(struct audit_row, team_id, "teamID", 0),
+    JSON_FIELD(struct audit_row, team_name, "teamName", 0),
     JSON_FIELD(struct audit_row, key_id, "keyID", 0),
+    JSON_FIELD(struct audit_row, key_name, "keyName", 0),
+    JSON_FIELD(struct audit_row, agent_id, "agentID", 0),
     JSON_FIELD(struct audit_row, method, "method", 0),
     JSON_FIELD(struct audit_row, path, "path", 0),
     JSON_FIELD(struct audit_row, status, "status", 0),
@@ -52,9 +55,9 @@ static json_t *read_log(struct cli *cli, int64_t limit, bool all_teams, struct e
 
 static int print_rows(const json_t *all, bool all_teams, struct error *err)
 {
-    static const char *const columns[] = {"TIME", "KEY", "METHOD", "PATH", "STATUS", NULL};
-    static const char *const with_team[] = {"TIME", "TEAM",   "KEY", "METHOD",
-                                            "PATH", "STATUS", NULL};
+    static const char *const columns[] = {"TIME", "KEY", "AGENT", "METHOD", "PATH", "STATUS", NULL};
+    static const char *const with_team[] = {"TIME",   "TEAM", "KEY",    "AGENT",
+                                            "METHOD", "PATH", "STATUS", NULL};
     struct cli_table *table = cli_table_new(all_teams ? with_team : columns);
     int rc = 0;
 
@@ -66,8 +69,11 @@ static int print_rows(const json_t *all, bool all_teams, struct error *err)
             break;
         cli_table_add(table, row.at);
         if (all_teams)
-            cli_table_add(table, row.team_id);
-        cli_table_add(table, row.key_id.len ? row.key_id : STR("-"));
+            cli_table_add(table, row.team_name.len ? row.team_name : row.team_id);
+        cli_table_add(table, row.key_name.len ? row.key_name
+                             : row.key_id.len ? row.key_id
+                                              : STR("-"));
+        cli_table_add(table, row.agent_id.len ? row.agent_id : STR("-"));
         cli_table_add(table, row.method);
         cli_table_add(table, row.path);
         cli_table_addf(table, "%lld", (long long)row.status);

@@ -29,13 +29,15 @@ static int open_store(const struct cli *cli, struct store **out, struct error *e
 }
 
 struct key_row {
-    struct str id, name, mask, created_at, last_used_at, key;
+    struct str id, name, mask, created_at, last_used_at, key, agent_id, sandbox_id;
 };
 
 static const struct json_field key_fields[] = {
     JSON_FIELD(struct key_row, id, "id", JSON_OMIT_EMPTY),
     JSON_FIELD(struct key_row, name, "name", 0),
     JSON_FIELD(struct key_row, mask, "mask", JSON_OMIT_EMPTY),
+    JSON_FIELD(struct key_row, agent_id, "agentID", JSON_OMIT_EMPTY),
+    JSON_FIELD(struct key_row, sandbox_id, "sandboxID", JSON_OMIT_EMPTY),
     JSON_FIELD(struct key_row, created_at, "createdAt", JSON_OMIT_EMPTY),
     JSON_FIELD(struct key_row, last_used_at, "lastUsedAt", JSON_OMIT_EMPTY),
     JSON_FIELD(struct key_row, key, "key", JSON_OMIT_EMPTY),
@@ -58,6 +60,10 @@ static void print_keys_json(const struct store_key *keys, size_t count)
         char created_at[CLOCK_TEXT_SIZE], last_used_at[CLOCK_TEXT_SIZE];
         struct key_row row = {.id = keys[i].id, .name = keys[i].name, .mask = keys[i].mask};
 
+        if (keys[i].agent_id.len)
+            row.agent_id = keys[i].agent_id;
+        if (keys[i].sandbox_id.len)
+            row.sandbox_id = keys[i].sandbox_id;
         clock_format(keys[i].created_at_us, created_at);
         clock_format(keys[i].last_used_at_us, last_used_at);
         row.created_at = str_of(created_at);
@@ -70,7 +76,7 @@ static void print_keys_json(const struct store_key *keys, size_t count)
 
 static void print_keys(const struct store_key *keys, size_t count)
 {
-    static const char *const columns[] = {"ID", "NAME", "KEY", "AGE", "USED", NULL};
+    static const char *const columns[] = {"ID", "NAME", "KEY", "FOR", "AGE", "USED", NULL};
     struct cli_table *table = cli_table_new(columns);
     int64_t now_us = clock_wall_us();
 
@@ -82,6 +88,12 @@ static void print_keys(const struct store_key *keys, size_t count)
         cli_table_add(table, keys[i].id);
         cli_table_add(table, keys[i].name.len ? keys[i].name : STR("-"));
         cli_table_add(table, keys[i].mask);
+        if (keys[i].sandbox_id.len)
+            cli_table_addf(table, "sandbox %.*s", STR_ARG(keys[i].sandbox_id));
+        else if (keys[i].agent_id.len)
+            cli_table_addf(table, "agent %.*s", STR_ARG(keys[i].agent_id));
+        else
+            cli_table_add(table, STR("team"));
         cli_table_add(table, str_of(age));
         if (keys[i].last_used_at_us)
             cli_table_addf(table, "%s ago", used);
@@ -92,13 +104,18 @@ static void print_keys(const struct store_key *keys, size_t count)
     cli_table_free(table);
 }
 
-static int key_ls(struct cli *cli, struct store *store, char **operands, int count,
-                  struct error *err)
+struct key_scope {
+    const char *agent, *sandbox;
+};
+
+static int key_ls(struct cli *cli, struct store *store, const struct key_scope *scope,
+                  char **operands, int count, struct error *err)
 {
     auto_arena struct arena arena = {0};
     struct store_key *keys = NULL;
     size_t n = 0;
 
+    (void)scope;
     (void)operands;
     (void)count;
     if (api_key_list(store, STR(TEAM_DEFAULT_ID), &arena, &keys, &n, err) < 0)
@@ -110,14 +127,23 @@ static int key_ls(struct cli *cli, struct store *store, char **operands, int cou
     return 0;
 }
 
-static int key_new(struct cli *cli, struct store *store, char **operands, int count,
-                   struct error *err)
+static int key_new(struct cli *cli, struct store *store, const struct key_scope *scope,
+                   char **operands, int count, struct error *err)
 {
-    struct key_row row = {.name = count ? str_of(operands[0]) : STR("")};
+    auto_arena struct arena arena = {0};
+    struct key_row row = {.name = count ? str_of(operands[0]) : STR(""),
+                          .agent_id = str_of(scope->agent),
+                          .sandbox_id = str_of(scope->sandbox)};
+    struct api_key_wanted wanted = {.team_id = STR(TEAM_DEFAULT_ID),
+                                    .name = row.name,
+                                    .agent_id = row.agent_id,
+                                    .sandbox_id = row.sandbox_id};
+    struct store_key made = {0};
     char key[API_KEY_SIZE];
 
-    if (api_key_create(store, STR(TEAM_DEFAULT_ID), row.name, key, err) < 0)
+    if (api_key_new(store, &wanted, &arena, &made, key, err) < 0)
         return -1;
+    row.id = made.id;
     row.key = str_of(key);
     if (cli->json)
         print_json(json_write(key_fields, &row));
@@ -126,10 +152,11 @@ static int key_new(struct cli *cli, struct store *store, char **operands, int co
     return 0;
 }
 
-static int key_rm(struct cli *cli, struct store *store, char **operands, int count,
-                  struct error *err)
+static int key_rm(struct cli *cli, struct store *store, const struct key_scope *scope,
+                  char **operands, int count, struct error *err)
 {
     (void)cli;
+    (void)scope;
     for (int i = 0; i < count; i++)
         if (api_key_delete(store, STR(TEAM_DEFAULT_ID), str_of(operands[i]), err) < 0)
             return error_prefix(err, "key '%s'", operands[i]);
@@ -138,14 +165,19 @@ static int key_rm(struct cli *cli, struct store *store, char **operands, int cou
 
 static const struct cli_command ls_command, new_command, rm_command, saved_command;
 
-typedef int key_fn(struct cli *cli, struct store *store, char **operands, int count,
-                   struct error *err);
+typedef int key_fn(struct cli *cli, struct store *store, const struct key_scope *scope,
+                   char **operands, int count, struct error *err);
 
 static int run_verb(struct cli *cli, const struct cli_command *command, key_fn *run, int least,
                     int most, int argc, char **argv)
 {
+    struct key_scope scope = {0};
     const struct cli_option table[] = {
         {"data", 0, CLI_TEXT, &cli->data_dir, "DIR", "the server's data directory"},
+        {run == key_new ? "agent" : NULL, 0, CLI_TEXT, &scope.agent, "ID",
+         "it acts as this agent, whatever a request says"},
+        {"sandbox", 0, CLI_TEXT, &scope.sandbox, "ID",
+         "it may use this sandbox and nothing else, and ends with it"},
         {.name = NULL},
     };
     auto_store struct store *store = NULL;
@@ -157,7 +189,7 @@ static int run_verb(struct cli *cli, const struct cli_command *command, key_fn *
         return rc;
     if (count < least || count > most)
         return cli_usage(command, "wrong number of operands");
-    if (open_store(cli, &store, &err) < 0 || run(cli, store, operands, count, &err) < 0)
+    if (open_store(cli, &store, &err) < 0 || run(cli, store, &scope, operands, count, &err) < 0)
         return cli_fail(&err);
     return CLI_OK;
 }

@@ -48,6 +48,8 @@ struct store_key {
     struct str id, team_id, name;
     struct str hash; /* SHA-256, 64 hex digits */
     struct str mask;
+    struct str agent_id;   /* it acts as this agent; "" = as any */
+    struct str sandbox_id; /* it is for this sandbox only; "" = for all of the team's */
     int64_t created_at_us, last_used_at_us;
     bool team_banned; /* only in store_key_find() */
 };
@@ -65,10 +67,17 @@ int store_team_update(struct store *store, const struct store_team *team, struct
 int store_team_list(struct store *store, struct arena *arena, struct store_team **out,
                     size_t *out_count, struct error *err);
 int store_key_insert(struct store *store, const struct store_key *key, struct error *err);
-/* ERROR_NOT_FOUND when there is none. */
+/* ERROR_NOT_FOUND when there is none, also when its sandbox has ended. */
 int store_key_find(struct store *store, struct str hash, struct arena *arena, struct store_key *out,
                    struct error *err);
-/* Oldest first. */
+/* How many living keys the sandbox has, and out of the store with those whose sandbox has ended. */
+int store_key_count_sandbox(struct store *store, struct str team_id, struct str sandbox_id,
+                            size_t *out, struct error *err);
+/* Is that one of the team's living sandboxes, by either id? *out_engine_id: the engine's own id of it,
+ * "" when it is elsewhere. ERROR_NOT_FOUND. */
+int store_key_sandbox(struct store *store, struct str team_id, struct str sandbox_id,
+                      struct arena *arena, struct str *out_engine_id, struct error *err);
+/* Oldest first; without those whose sandbox has ended. */
 int store_key_list(struct store *store, struct str team_id, struct arena *arena,
                    struct store_key **out, size_t *out_count, struct error *err);
 int store_key_count(struct store *store, size_t *out, struct error *err);
@@ -83,6 +92,9 @@ int store_key_used(struct store *store, struct str id, int64_t at_us, struct err
 struct store_audit {
     int64_t seq, at_us;
     struct str team_id, key_id, method, path, request_id;
+    struct str key_name;  /* when it happened: keys may go */
+    struct str agent_id;  /* on whose behalf; "" = nobody's */
+    struct str team_name; /* only in store_audit_page() */
     int64_t status;
 };
 

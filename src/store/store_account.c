@@ -2,6 +2,14 @@
 #include "store/query.h"
 #include "store/store.h"
 
+/* Keys of a sandbox end with it. Those of a sandbox whose machine is gone live as long as its row, which
+ * may get another. */
+#define SANDBOX_LIVES                                                    \
+    "(sandbox_id = '' OR EXISTS (SELECT 1 FROM agent_sandboxes AS made"  \
+    " WHERE made.id = api_keys.sandbox_id AND made.destroyed_at_us = 0)" \
+    " OR EXISTS (SELECT 1 FROM sandboxes AS box"                         \
+    " WHERE box.id = api_keys.sandbox_id AND box.state NOT IN ('killing', 'ended')))"
+
 int store_key_insert(struct store *store, const struct store_key *key, struct error *err)
 {
     auto_unlock struct store *locked = store_lock(store);
@@ -9,8 +17,8 @@ int store_key_insert(struct store *store, const struct store_key *key, struct er
 
     if (query_open(&query, locked,
                    "INSERT INTO api_keys"
-                   " (id, team_id, name, key_hash, mask, created_at_us, last_used_at_us)"
-                   " VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0)",
+                   " (id, team_id, name, key_hash, mask, created_at_us, agent_id, sandbox_id,"
+                   " last_used_at_us) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0)",
                    err) < 0)
         return -1;
     bind_text(&query, key->id);
@@ -19,6 +27,8 @@ int store_key_insert(struct store *store, const struct store_key *key, struct er
     bind_text(&query, key->hash);
     bind_text(&query, key->mask);
     bind_int(&query, key->created_at_us);
+    bind_text(&query, key->agent_id.p ? key->agent_id : STR(""));
+    bind_text(&query, key->sandbox_id.p ? key->sandbox_id : STR(""));
     return query_run_durable(&query, locked, err);
 }
 
@@ -35,6 +45,8 @@ static void read_key(const struct query *query, struct arena *arena, void *to)
         .created_at_us = query_int(query, 5),
         .last_used_at_us = query_int(query, 6),
         .team_banned = query_int(query, 7) != 0,
+        .agent_id = query_text(query, 8, arena),
+        .sandbox_id = query_text(query, 9, arena),
     };
 }
 
@@ -48,8 +60,9 @@ int store_key_find(struct store *store, struct str hash, struct arena *arena, st
 
     if (query_open(&query, locked,
                    "SELECT api_keys.id, team_id, api_keys.name, key_hash, mask,"
-                   " api_keys.created_at_us, last_used_at_us, banned"
-                   " FROM api_keys JOIN teams ON teams.id = team_id WHERE key_hash = ?1",
+                   " api_keys.created_at_us, last_used_at_us, banned, agent_id, sandbox_id"
+                   " FROM api_keys JOIN teams ON teams.id = team_id"
+                   " WHERE key_hash = ?1 AND " SANDBOX_LIVES,
                    err) < 0)
         return -1;
     bind_text(&query, hash);
@@ -66,8 +79,9 @@ int store_key_list(struct store *store, struct str team_id, struct arena *arena,
     auto_query struct query query = {0};
 
     if (query_open(&query, locked,
-                   "SELECT id, team_id, name, key_hash, mask, created_at_us, last_used_at_us, 0"
-                   " FROM api_keys WHERE team_id = ?1 ORDER BY created_at_us, id",
+                   "SELECT id, team_id, name, key_hash, mask, created_at_us, last_used_at_us, 0,"
+                   " agent_id, sandbox_id FROM api_keys WHERE team_id = ?1 AND " SANDBOX_LIVES
+                   " ORDER BY created_at_us, id",
                    err) < 0)
         return -1;
     bind_text(&query, team_id);
@@ -83,6 +97,51 @@ int store_key_count(struct store *store, size_t *out, struct error *err)
         query_step(&query, err) < 0)
         return -1;
     *out = (size_t)query_int(&query, 0);
+    return 0;
+}
+
+int store_key_count_sandbox(struct store *store, struct str team_id, struct str sandbox_id,
+                            size_t *out, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query dead = {0}, query = {0};
+
+    if (query_open(&dead, locked, "DELETE FROM api_keys WHERE team_id = ?1 AND NOT " SANDBOX_LIVES,
+                   err) < 0)
+        return -1;
+    bind_text(&dead, team_id);
+    if (query_run(&dead, err) < 0 ||
+        query_open(&query, locked,
+                   "SELECT count(*) FROM api_keys WHERE team_id = ?1 AND sandbox_id = ?2", err) < 0)
+        return -1;
+    bind_text(&query, team_id);
+    bind_text(&query, sandbox_id);
+    if (query_step(&query, err) < 0)
+        return -1;
+    *out = (size_t)query_int(&query, 0);
+    return 0;
+}
+
+int store_key_sandbox(struct store *store, struct str team_id, struct str sandbox_id,
+                      struct arena *arena, struct str *out_engine_id, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked,
+                   "SELECT coalesce((SELECT box.id FROM sandboxes AS box"
+                   " WHERE box.id = made.external_id AND box.team_id = ?1), '')"
+                   " FROM agent_sandboxes AS made"
+                   " WHERE made.id = ?2 AND made.team_id = ?1 AND made.destroyed_at_us = 0"
+                   " UNION ALL SELECT id FROM sandboxes WHERE id = ?2 AND team_id = ?1"
+                   " AND state NOT IN ('killing', 'ended')",
+                   err) < 0)
+        return -1;
+    bind_text(&query, team_id);
+    bind_text(&query, sandbox_id);
+    if (query_one(&query, "sandbox", sandbox_id, err) < 0)
+        return -1;
+    *out_engine_id = query_text(&query, 0, arena);
     return 0;
 }
 

@@ -9,8 +9,8 @@ int store_audit_add(struct store *store, const struct store_audit *entry, struct
 
     if (query_open(&query, locked,
                    "INSERT INTO audit (seq, at_us, team_id, key_id, method, path, status,"
-                   " request_id) VALUES ((SELECT coalesce(max(seq), 0) + 1 FROM audit), ?1, ?2, ?3,"
-                   " ?4, ?5, ?6, ?7)",
+                   " request_id, key_name, agent_id) VALUES ((SELECT coalesce(max(seq), 0) + 1"
+                   " FROM audit), ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
                    err) < 0)
         return -1;
     bind_int(&query, entry->at_us);
@@ -20,8 +20,14 @@ int store_audit_add(struct store *store, const struct store_audit *entry, struct
     bind_text(&query, entry->path);
     bind_int(&query, entry->status);
     bind_text(&query, entry->request_id);
+    bind_text(&query, entry->key_name.p ? entry->key_name : STR(""));
+    bind_text(&query, entry->agent_id.p ? entry->agent_id : STR(""));
     return query_run(&query, err);
 }
+
+#define COLUMNS                                                                                 \
+    "SELECT seq, at_us, team_id, key_id, method, path, status, request_id, key_name, agent_id," \
+    " coalesce((SELECT name FROM teams WHERE teams.id = team_id), '') FROM audit"
 
 int store_audit_page(struct store *store, struct str team_id, int64_t before_seq, size_t limit,
                      struct arena *arena, struct store_audit **out, size_t *out_count,
@@ -32,12 +38,8 @@ int store_audit_page(struct store *store, struct str team_id, int64_t before_seq
     int more;
 
     if (query_open(&query, locked,
-                   team_id.p ? "SELECT seq, at_us, team_id, key_id, method, path, status,"
-                               " request_id FROM audit WHERE team_id = ?1 AND seq < ?2"
-                               " ORDER BY seq DESC LIMIT ?3"
-                             : "SELECT seq, at_us, team_id, key_id, method, path, status,"
-                               " request_id FROM audit WHERE ?1 IS NULL AND seq < ?2"
-                               " ORDER BY seq DESC LIMIT ?3",
+                   team_id.p ? COLUMNS " WHERE team_id = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3"
+                             : COLUMNS " WHERE ?1 IS NULL AND seq < ?2 ORDER BY seq DESC LIMIT ?3",
                    err) < 0)
         return -1;
     bind_text(&query, team_id);
@@ -55,6 +57,9 @@ int store_audit_page(struct store *store, struct str team_id, int64_t before_seq
             .path = query_text(&query, 5, arena),
             .status = query_int(&query, 6),
             .request_id = query_text(&query, 7, arena),
+            .key_name = query_text(&query, 8, arena),
+            .agent_id = query_text(&query, 9, arena),
+            .team_name = query_text(&query, 10, arena),
         };
     return more < 0 ? -1 : 0;
 }
