@@ -37,8 +37,8 @@ void fetch_cut(struct fetch *fetch, const char *unix_path);
 
 enum { FETCH_BODY_LATER = -1 };
 
-/* For URLs that are not the operator's. What is not public: addresses of this host, of private and
- * link-local networks, and all that is not given out; then ERROR_FORBIDDEN. */
+/* For URLs that are not the operator's. What is not public: addresses of this host
+ * (whatever their range; not those that a router in front of it translates), of private and link-local networks, and all that is not given out; then ERROR_FORBIDDEN. */
 enum fetch_reach {
     FETCH_ANYWHERE, /* through a proxy of the environment, when there is one */
     FETCH_DIRECT,   /* never through a proxy */

@@ -39,6 +39,9 @@ int fetch_error(const struct fetch_setup *setup, CURL *easy, CURLcode code, stru
 int fetch_error_timeout(const struct fetch_setup *setup, const char *waiting_for,
                         struct error *err);
 
+/* fetch_local.c: 1 when the address is delivered to this host itself (or to all of a network), 0 when it leads
+ * elsewhere, -errno when it leads nowhere or the kernel does not say. */
+int fetch_address_local(const struct sockaddr *address);
 void fetch_reach_set(struct fetch_setup *setup, CURL *easy);
 /* timeout_ms (0 = the usual), or what the thread's deadline leaves of it; 0 = its time is over. */
 uint32_t fetch_within(uint32_t timeout_ms);

@@ -8,11 +8,17 @@
 static curl_socket_t open_public(void *arg, curlsocktype purpose, struct curl_sockaddr *address)
 {
     struct fetch_setup *setup = arg;
+    int local;
 
     (void)purpose;
-    if (http_address_public(&address->addr))
+    if (!http_address_public(&address->addr)) {
+        setup->refused = true;
+        return CURL_SOCKET_BAD;
+    }
+    local = fetch_address_local(&address->addr);
+    if (local == 0)
         return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
-    setup->refused = true;
+    setup->refused = local > 0;
     return CURL_SOCKET_BAD;
 }
 

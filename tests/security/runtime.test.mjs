@@ -1,6 +1,7 @@
 // The agent runtime under attack: another team, a stranger's page, a hostile agent in a sandbox, plain processes that
 // look around on the host. What must be refused is refused, and what is refused tells nothing.
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import fs from 'node:fs'
 import http from 'node:http'
 import { createRequire } from 'node:module'
@@ -157,10 +158,22 @@ describe('another team', () => {
     const hits = []
     const inside = http.createServer((request, response) => (hits.push(request.url), response.end('{}')))
     t.after(() => inside.close())
-    await new Promise((done) => inside.listen(0, '127.0.0.1', done))
+    await new Promise((done) => inside.listen(0, '::', done))
     const { port } = inside.address()
+    // Public addresses that the host has: its first, another on that link, a range that is delivered here, IPv6.
+    const own = ['address', '198.51.100.3/24 dev up0'], range = ['route', 'local 198.51.100.64/28 dev lo'], six = ['address', '2001:db8::5/128 dev lo']
+    const ip = (verb, [what, words]) => execFileSync('ip', [what, verb, ...words.split(' ')])
+    for (const one of [own, range, six]) {
+      ip('add', one)
+      t.after(() => ip('del', one))
+    }
     const theirs = await one.create({}, other)
     const hosts = [`127.0.0.1:${port}`, `localhost:${port}`, `2130706433:${port}`, `[::ffff:127.0.0.1]:${port}`, `0:${port}`]
+    for (const host of ['198.51.100.2', '198.51.100.3', '198.51.100.70', '[2001:db8::5]', '[::ffff:198.51.100.2]']) {
+      assert.equal((await fetch(`http://${host}:${port}/`)).status, 200, `${host} is here`)
+      hosts.push(`${host}:${port}`)
+    }
+    hits.length = 0
     for (const host of hosts) await one.ok(202, 'POST', `/sandboxes/${theirs.id}/execute`, { command: 'true', background: true, callback: { url: `http://${host}/callback` } }, other)
     for (const [i, host] of hosts.entries()) {
       assert.equal((await one.v1('POST', '/providers', { name: `r${i}`, base_url: `http://${host}/latest/meta-data` }, other)).status, 201)
