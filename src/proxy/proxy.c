@@ -130,6 +130,10 @@ static void forward(struct proxy *proxy, struct http_exchange *ex, const struct 
         proxy_errors_reply(ex, PROXY_ERROR_NOT_FOUND, target);
         return;
     }
+    if (target->place != PROXY_PLACE_OWN && proxy_guard_is_script(http_request(ex))) {
+        proxy_errors_reply(ex, PROXY_ERROR_SCRIPT, target);
+        return;
+    }
     if (!admit(ex, route, target))
         return;
     if (route->state == ROUTE_RUNNING)
@@ -163,6 +167,7 @@ static bool handle_unnamed(struct proxy *proxy, struct http_exchange *ex)
         break;
     }
     memcpy(target.id, route.id, ID_SIZE);
+    target.place = http_header(ex, "x-access-token").len ? PROXY_PLACE_HEADER : PROXY_PLACE_LINK;
     forward(proxy, ex, &route, &target);
     return true;
 }
@@ -184,7 +189,7 @@ static void refuse_volume(struct http_exchange *ex, const struct error *err)
 
 static bool start_volume(struct proxy *proxy, struct http_exchange *ex, struct str token)
 {
-    struct proxy_target target = {.port = PROXY_AGENT_PORT};
+    struct proxy_target target = {.port = PROXY_AGENT_PORT, .place = PROXY_PLACE_HEADER};
     struct route route;
 
     if (!routes_find_token(proxy->routes, token, &route) || !route.volume)

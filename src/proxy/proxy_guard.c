@@ -92,6 +92,21 @@ bool proxy_guard_is_control(struct str path)
     return is_control_name(first_segment(buf_str(&now)));
 }
 
+bool proxy_guard_is_script(const struct http_request *request)
+{
+    static const char *const dests[] = {"serviceworker", "sharedworker", "worker", "audioworklet",
+                                        "paintworklet",  "script",       "style",  "xslt"};
+    struct str dest = http_headers_get(&request->headers, "sec-fetch-dest");
+
+    if (http_headers_get(&request->headers, "service-worker").p)
+        return true;
+    for (size_t i = 0; i < sizeof(dests) / sizeof(dests[0]); i++) {
+        if (str_eq_nocase(dest, str_of(dests[i])))
+            return true;
+    }
+    return false;
+}
+
 /* In a time that does not tell how much is right. */
 static bool same_secret(struct str a, struct str b)
 {

@@ -5,12 +5,17 @@
 #include <stdint.h>
 
 #include "base/str.h"
+#include "http/http.h"
 #include "route/route.h"
 
 #define PROXY_TRAFFIC_HEADER "e2b-traffic-access-token"
 
 /* Is this request path, however it is spelled, one of the agent's control routes? */
 bool proxy_guard_is_control(struct str path);
+
+/* Does a browser ask for a script, worker or style sheet? On the control plane's host it would be one
+ * of that origin. */
+bool proxy_guard_is_script(const struct http_request *request);
 
 enum proxy_traffic { PROXY_TRAFFIC_OK, PROXY_TRAFFIC_MISSING, PROXY_TRAFFIC_INVALID };
 /* token is the request's header, STR_NONE when absent. The agent's port needs none. */

@@ -125,26 +125,121 @@ void proxy_head_request(const struct http_request *request, const struct proxy_h
     (void)buf_add(out, "\r\n", 2);
 }
 
-struct http_headers proxy_head_response(const struct http_headers *headers, struct arena *arena)
+/* They say something about the whole origin, or make the browser ask in its name. */
+static bool speaks_for_origin(struct str name)
 {
+    static const char *const names[] = {"set-cookie",
+                                        "set-cookie2",
+                                        "service-worker-allowed",
+                                        "clear-site-data",
+                                        "strict-transport-security",
+                                        "public-key-pins",
+                                        "expect-ct",
+                                        "alt-svc",
+                                        "nel",
+                                        "report-to",
+                                        "reporting-endpoints",
+                                        "accept-ch",
+                                        "critical-ch",
+                                        "origin-agent-cluster",
+                                        "origin-trial",
+                                        "use-as-dictionary",
+                                        "set-login",
+                                        "sec-session-registration",
+                                        "secure-session-registration",
+                                        "refresh"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (str_eq_nocase(name, str_of(names[i])))
+            return true;
+    }
+    return false;
+}
+
+static bool begins(struct str name, struct str prefix)
+{
+    return name.len >= prefix.len && str_eq_nocase(str_n(name.p, prefix.len), prefix);
+}
+
+/* What a download needs. */
+static bool describes_file(struct str name)
+{
+    static const char *const names[] = {"content-type",  "content-encoding", "content-language",
+                                        "content-range", "content-md5",      "accept-ranges",
+                                        "etag",          "last-modified",    "date",
+                                        "vary",          "cache-control",    "expires",
+                                        "retry-after",   "content-length",   "transfer-encoding"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (str_eq_nocase(name, str_of(names[i])))
+            return true;
+    }
+    return begins(name, STR("access-control-")) || begins(name, STR("x-metadata-"));
+}
+
+static bool may_pass(struct str name, enum proxy_place place)
+{
+    if (place == PROXY_PLACE_OWN)
+        return true;
+    if (str_eq_nocase(name, STR("x-content-type-options")))
+        return false; /* made anew */
+    return place == PROXY_PLACE_LINK ? describes_file(name) : !speaks_for_origin(name);
+}
+
+/* With the name the agent gave the file, but never shown in the browser. */
+static struct str attachment(const struct http_headers *headers, struct arena *arena)
+{
+    struct str given = http_headers_get(headers, "content-disposition"), rest = given;
+    struct str type = str_trim(str_split(&rest, ';'));
+    struct buf value;
+    struct str copy;
+
+    if (!rest.p || !(str_eq_nocase(type, STR("inline")) || str_eq_nocase(type, STR("attachment"))))
+        return STR("attachment");
+    buf_init(&value, given.len + sizeof("attachment;"));
+    (void)buf_printf(&value, "attachment;%.*s", STR_ARG(rest));
+    copy = arena_str(arena, buf_str(&value));
+    buf_done(&value);
+    return copy;
+}
+
+struct http_headers proxy_head_response(const struct http_headers *headers, enum proxy_place place,
+                                        struct arena *arena)
+{
+    /* A cache in between must not take it for the control plane's page of that name. */
+    static const struct http_header added[] = {
+        {STR_INIT("Content-Security-Policy"), STR_INIT("sandbox")},
+        {STR_INIT("X-Content-Type-Options"), STR_INIT("nosniff")},
+        {STR_INIT("Vary"), STR_INIT("E2b-Sandbox-Id, E2b-Sandbox-Port, X-Access-Token")},
+    };
+    const size_t added_count = sizeof(added) / sizeof(added[0]);
     struct http_headers out = {0};
 
-    out.items = arena_alloc(arena, (headers->count + 1) * sizeof(*out.items));
+    out.items = arena_alloc(arena, (headers->count + added_count + 1) * sizeof(*out.items));
     for (size_t i = 0; i < headers->count; i++) {
-        if (!is_hop_header(headers->items[i].name, headers))
+        struct str name = headers->items[i].name;
+
+        if (!is_hop_header(name, headers) && may_pass(name, place))
             out.items[out.count++] = headers->items[i];
     }
+    for (size_t i = 0; i < added_count && place != PROXY_PLACE_OWN; i++)
+        out.items[out.count++] = added[i];
+    if (place == PROXY_PLACE_LINK)
+        out.items[out.count++] =
+            (struct http_header){STR("Content-Disposition"), attachment(headers, arena)};
     return out;
 }
 
-void proxy_head_switching(struct str reason, const struct http_headers *headers, struct buf *out)
+void proxy_head_switching(struct str reason, const struct http_headers *headers,
+                          enum proxy_place place, struct buf *out)
 {
     (void)buf_printf(out, "HTTP/1.1 101 %.*s\r\n", STR_ARG(reason));
     for (size_t i = 0; i < headers->count; i++) {
         struct str name = headers->items[i].name;
 
         if (!str_eq_nocase(name, STR("content-length")) &&
-            !str_eq_nocase(name, STR("transfer-encoding")))
+            !str_eq_nocase(name, STR("transfer-encoding")) &&
+            (place == PROXY_PLACE_OWN || !speaks_for_origin(name)))
             add(out, name, headers->items[i].value);
     }
     (void)buf_add(out, "\r\n", 2);

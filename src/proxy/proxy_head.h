@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "http/http.h"
+#include "proxy/proxy_host.h"
 
 struct proxy_head_origin {
     const char *peer; /* the client's address or "" */
@@ -17,7 +18,11 @@ bool proxy_head_switches(const struct http_request *request, const struct http_h
 /* A complete request head for the server inside. */
 void proxy_head_request(const struct http_request *request, const struct proxy_head_origin *origin,
                         struct buf *out);
-/* Headers for the client; the array is in the arena. */
-struct http_headers proxy_head_response(const struct http_headers *headers, struct arena *arena);
+/* Headers for the client; the array is in the arena. On the control plane's host nothing of it may act
+ * in the name of that origin: no cookies, scripts in a sandbox without an origin, and what a link
+ * leads to is a file to be saved. */
+struct http_headers proxy_head_response(const struct http_headers *headers, enum proxy_place place,
+                                        struct arena *arena);
 /* A complete 101 head with the upgrade headers in it. */
-void proxy_head_switching(struct str reason, const struct http_headers *headers, struct buf *out);
+void proxy_head_switching(struct str reason, const struct http_headers *headers,
+                          enum proxy_place place, struct buf *out);

@@ -93,5 +93,7 @@ enum proxy_host proxy_host_parse(struct str host, struct str id, struct str port
         return PROXY_HOST_NONE;
     else
         ok = parse_headers(id, port, out, out_error);
+    out->place = has_label_form(host) || str_starts(host, STR("sandbox.")) ? PROXY_PLACE_OWN
+                                                                           : PROXY_PLACE_HEADER;
     return ok ? PROXY_HOST_OK : PROXY_HOST_BAD;
 }

@@ -8,9 +8,17 @@
 
 enum { PROXY_ID_SIZE = 64, PROXY_AGENT_PORT = 49983 };
 
+/* Whose origin a browser would take the answer for. */
+enum proxy_place {
+    PROXY_PLACE_OWN,    /* the sandbox has a host name of its own */
+    PROXY_PLACE_HEADER, /* the control plane's host: named by a header, which no link can carry */
+    PROXY_PLACE_LINK,   /* the control plane's host: named by what a link carries */
+};
+
 struct proxy_target {
     char id[PROXY_ID_SIZE]; /* [a-z0-9]+; not necessarily one of ours */
     uint16_t port;
+    enum proxy_place place;
 };
 
 enum proxy_host {

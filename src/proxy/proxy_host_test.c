@@ -193,3 +193,61 @@ TEST(upgrades)
         CHECK(!proxy_head_switches(&request, &answer));
     }
 }
+
+static void expect_response(enum proxy_place place, const char *wanted)
+{
+    struct http_header items[] = {
+        {STR("content-type"), STR("text/html")},
+        {STR("Content-Disposition"), STR("inline; filename=a.html")},
+        {STR("Set-Cookie"), STR("a=b")},
+        {STR("CLEAR-SITE-DATA"), STR("*")},
+        {STR("Service-Worker-Allowed"), STR("/")},
+        {STR("X-Content-Type-Options"), STR("no")},
+        {STR("WWW-Authenticate"), STR("Basic")},
+        {STR("Location"), STR("/ui")},
+        {STR("Keep-Alive"), STR("5")},
+    };
+    struct http_headers answer = {items, sizeof(items) / sizeof(items[0])}, kept;
+    struct arena arena = {0};
+    struct buf out;
+
+    buf_init(&out, 4096);
+    kept = proxy_head_response(&answer, place, &arena);
+    for (size_t i = 0; i < kept.count; i++)
+        (void)buf_printf(&out, "%.*s: %.*s\n", STR_ARG(kept.items[i].name),
+                         STR_ARG(kept.items[i].value));
+    CHECK_STR(buf_str(&out), wanted);
+    buf_done(&out);
+    arena_done(&arena);
+}
+
+#define CAGE                                                              \
+    "Content-Security-Policy: sandbox\nX-Content-Type-Options: nosniff\n" \
+    "Vary: E2b-Sandbox-Id, E2b-Sandbox-Port, X-Access-Token\n"
+
+TEST(answers_on_the_control_planes_host)
+{
+    expect_response(PROXY_PLACE_OWN,
+                    "content-type: text/html\nContent-Disposition: inline; filename=a.html\n"
+                    "Set-Cookie: a=b\nCLEAR-SITE-DATA: *\nService-Worker-Allowed: /\n"
+                    "X-Content-Type-Options: no\nWWW-Authenticate: Basic\nLocation: /ui\n");
+    expect_response(PROXY_PLACE_HEADER,
+                    "content-type: text/html\nContent-Disposition: inline; filename=a.html\n"
+                    "WWW-Authenticate: Basic\nLocation: /ui\n" CAGE);
+    expect_response(PROXY_PLACE_LINK, "content-type: text/html\n" CAGE
+                                      "Content-Disposition: attachment; filename=a.html\n");
+}
+
+TEST(guard_scripts)
+{
+    struct http_header item = {STR("Service-Worker"), STR("script")};
+    struct http_request request = {.headers = {&item, 1}};
+
+    CHECK(proxy_guard_is_script(&request));
+    item = (struct http_header){STR("Sec-Fetch-Dest"), STR("script")};
+    CHECK(proxy_guard_is_script(&request));
+    item.value = STR("document");
+    CHECK(!proxy_guard_is_script(&request));
+    item.value = STR("image");
+    CHECK(!proxy_guard_is_script(&request));
+}

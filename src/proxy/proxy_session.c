@@ -130,7 +130,7 @@ static void start_tunnel(struct proxy_session *session, struct str reason,
 
     buf_init(&to_client, (size_t)2 * HTTP_HEAD_MAX + LOOP_READ_SIZE);
     buf_init(&to_server, LOOP_READ_SIZE);
-    proxy_head_switching(reason, headers, &to_client);
+    proxy_head_switching(reason, headers, session->target.place, &to_client);
     client_fd = http_detach(session->ex, &to_server);
     if (client_fd < 0) {
         http_abort(session->ex);
@@ -157,7 +157,7 @@ static void on_head(struct http_client *client, int status, struct str reason,
             refuse(session, PROXY_ERROR_BROKEN);
         return;
     }
-    kept = proxy_head_response(headers, http_arena(session->ex));
+    kept = proxy_head_response(headers, session->target.place, http_arena(session->ex));
     http_on_drain(session->ex, on_exchange_drain, session);
     http_begin_raw(session->ex, status, reason, kept.items, kept.count, framing);
 }

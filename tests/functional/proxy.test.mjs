@@ -114,7 +114,7 @@ describe('routing', () => {
   })
 
   test('status, headers and repeated headers pass through', async () => {
-    const answer = await inside(7001, '/teapot')
+    const answer = await inside(7001, '/teapot', { headers: { Host: `7001-${id}.example.com` } })
     assert.equal(answer.status, 418)
     assert.equal(answer.text, 'short and stout')
     assert.equal(answer.headers['x-inside'], 'yes')
