@@ -23,6 +23,8 @@
 static const char *const v1_names[HIERARCHY_COUNT] = {
     [V1_MEMORY] = "memory", [V1_CPU] = "cpu", [V1_PIDS] = "pids"};
 
+#define SOCKET_LIMIT "memory.kmem.tcp.limit_in_bytes"
+
 int box_cgroup_version(const struct box_cgroups *cgroups)
 {
     return cgroups->v2_limits ? 2 : 1;
@@ -115,6 +117,16 @@ static int open_v1(struct box_cgroups *cgroups, enum hierarchy h, struct error *
     return make_root(cgroups, h, err);
 }
 
+/* Counting starts with the first limit anywhere on the host, which patches the kernel's code: now, not when
+ * the first box is made. */
+static int count_socket_buffers(struct box_cgroups *cgroups, struct error *err)
+{
+    int r = fd_write_value_at(cgroups->roots[V1_MEMORY], SOCKET_LIMIT, "-1");
+
+    return r < 0 ? error_set_errno(err, -r, "cgroup '%s': write %s", cgroups->name, SOCKET_LIMIT)
+                 : 0;
+}
+
 static int open_all(struct box_cgroups *cgroups, struct error *err)
 {
     cgroups->parents[V2] = open_v2();
@@ -131,7 +143,7 @@ static int open_all(struct box_cgroups *cgroups, struct error *err)
     for (int h = V1_MEMORY; h < HIERARCHY_COUNT; h++)
         if (open_v1(cgroups, h, err) < 0)
             return -1;
-    return 0;
+    return count_socket_buffers(cgroups, err);
 }
 
 int box_cgroups_open(const char *instance, struct box_cgroups **out, struct error *err)
@@ -187,7 +199,7 @@ static int write_number(struct box_cgroups *cgroups, enum hierarchy h, const cha
     return write_knob(cgroups, h, id, knob, text, err);
 }
 
-enum { CPU_PERIOD_US = 100000 };
+enum { CPU_PERIOD_US = 100000, SOCKET_SHARE = 4 };
 
 static int limit_v2(struct box_cgroups *cgroups, const char *id, const struct box_limits *limits,
                     struct error *err)
@@ -206,7 +218,10 @@ static int limit_v2(struct box_cgroups *cgroups, const char *id, const struct bo
 static int limit_v1(struct box_cgroups *cgroups, const char *id, const struct box_limits *limits,
                     struct error *err)
 {
+    /* Buffers of sockets are no part of a box's memory in v1: they get a limit of their own. */
     if (write_number(cgroups, V1_MEMORY, id, "memory.limit_in_bytes", limits->mem_bytes, err) < 0 ||
+        write_number(cgroups, V1_MEMORY, id, SOCKET_LIMIT, limits->mem_bytes / SOCKET_SHARE, err) <
+            0 ||
         write_number(cgroups, V1_CPU, id, "cpu.cfs_period_us", CPU_PERIOD_US, err) < 0 ||
         write_number(cgroups, V1_CPU, id, "cpu.cfs_quota_us",
                      (uint64_t)limits->cpu_count * CPU_PERIOD_US, err) < 0)

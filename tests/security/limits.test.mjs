@@ -108,6 +108,32 @@ test('memory bomb by files in /dev/shm and /run: each takes half of the memory a
   await sandbox.kill()
 })
 
+// What nobody reads lies in buffers of the kernel. On cgroup v1 they have a limit of their own, a quarter of the memory;
+// the kernel lets each connection have one segment beyond it.
+test('memory bomb by buffers of sockets', async () => {
+  const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 600_000 })
+  const held = await python(
+    sandbox,
+    `import socket
+listener = socket.create_server(('127.0.0.1', 0), backlog=4096)
+pairs, block, result = [], b'x' * 65536, 0
+for n in range(1500):
+    one = socket.create_connection(listener.getsockname())
+    pairs.append((one, listener.accept()[0]))
+    one.setblocking(False)
+    try:
+        while True:
+            result += one.send(block)
+    except BlockingIOError:
+        pass`,
+    { timeoutMs: 120_000 },
+  ).catch((error) => (/exit (137|undefined)|signal|killed/.test(error.message) ? 0 : Promise.reject(error)))
+  const allowed = (384 << 20) / 4 + 1500 * 65536
+  assert.ok(held < allowed * 1.1, `${held} bytes in buffers of a sandbox of 384 MB`)
+  await assertNeighbourWell()
+  await sandbox.kill()
+})
+
 test('disk filling ends with an error, and what was written can be removed again', async () => {
   const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 300_000 })
   const info = (await server.api('GET', `/sandboxes/${sandbox.sandboxId}`)).body
