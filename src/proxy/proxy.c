@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/list.h"
+#include "http/http_answer.h"
 #include "http/http_errors.h"
 #include "proxy/proxy_errors.h"
 #include "proxy/proxy_guard.h"
@@ -152,7 +153,7 @@ static bool handle_unnamed(struct proxy *proxy, struct http_exchange *ex)
     struct proxy_target target = {.id = "unknown", .port = PROXY_AGENT_PORT};
     struct route route;
 
-    if (http_header(ex, "x-api-key").p)
+    if (http_given_key(&http_request(ex)->headers).len)
         return false;
     switch (proxy_token_route(proxy->routes, http_request(ex), &route)) {
     case PROXY_TOKEN_NONE:
@@ -229,6 +230,14 @@ static void handle_volume(struct proxy *proxy, struct http_exchange *ex)
         refuse_volume(ex, &err);
 }
 
+/* Some clients (the Python SDK from 2.7 to 2.26) name the sandbox also where they call the control
+ * plane about it: their key says so, and a path that is none of the agent's. */
+static bool is_control_call(const struct http_request *request, const struct proxy_target *target)
+{
+    return target->place == PROXY_PLACE_HEADER && target->port == PROXY_AGENT_PORT &&
+           http_given_key(&request->headers).len && !proxy_guard_is_agents(request->path);
+}
+
 bool proxy_handle(struct proxy *proxy, struct http_exchange *ex)
 {
     struct proxy_target target = {0};
@@ -249,6 +258,8 @@ bool proxy_handle(struct proxy *proxy, struct http_exchange *ex)
         proxy_errors_bad_request(ex, error);
         return true;
     case PROXY_HOST_OK:
+        if (is_control_call(http_request(ex), &target))
+            return false;
         break;
     }
     if (!routes_find(proxy->routes, str_of(target.id), &route))

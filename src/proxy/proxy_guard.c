@@ -92,6 +92,20 @@ bool proxy_guard_is_control(struct str path)
     return is_control_name(first_segment(buf_str(&now)));
 }
 
+bool proxy_guard_is_agents(struct str path)
+{
+    static const char *const roots[] = {"/health", "/metrics",         "/envs",
+                                        "/files",  "/process.Process", "/filesystem.Filesystem"};
+
+    for (size_t i = 0; i < sizeof(roots) / sizeof(roots[0]); i++) {
+        struct str root = str_of(roots[i]);
+
+        if (str_starts(path, root) && (path.len == root.len || path.p[root.len] == '/'))
+            return true;
+    }
+    return proxy_guard_is_control(path);
+}
+
 bool proxy_guard_is_script(const struct http_request *request)
 {
     static const char *const dests[] = {"serviceworker", "sharedworker", "worker", "audioworklet",

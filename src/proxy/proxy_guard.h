@@ -13,6 +13,8 @@
 /* Is this request path, however it is spelled, one of the agent's control routes? */
 bool proxy_guard_is_control(struct str path);
 
+/* Is it one of the agent's paths at all, control routes included? */
+bool proxy_guard_is_agents(struct str path);
 /* Does a browser ask for a script, worker or style sheet? On the control plane's host it would be one
  * of that origin. */
 bool proxy_guard_is_script(const struct http_request *request);

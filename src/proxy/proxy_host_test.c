@@ -88,6 +88,25 @@ TEST(guard_control_routes)
     }
 }
 
+TEST(guard_agents_paths)
+{
+    static const char *const agents[] = {"/health",
+                                         "/files",
+                                         "/files/compose",
+                                         "/metrics",
+                                         "/init",
+                                         "/process.Process/Start",
+                                         "/filesystem.Filesystem/Stat"};
+    static const char *const others[] = {
+        "/",        "/sandboxes/i/connect", "/v2/sandboxes", "/filesystem", "/healthy",
+        "/process", "/api/v1/sandboxes"};
+
+    for (size_t i = 0; i < sizeof(agents) / sizeof(agents[0]); i++)
+        CHECK(proxy_guard_is_agents(str_of(agents[i])));
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        CHECK(!proxy_guard_is_agents(str_of(others[i])));
+}
+
 TEST(guard_of_deep_paths)
 {
     auto_buf struct buf path = {0};
