@@ -46,7 +46,7 @@ int agents_open(const struct agents_config *config, struct agents **out, struct 
     if (agent_secrets_open(agents) < 0 || agent_timer_open(agents) < 0 ||
         agent_backends_open(agents, err) < 0 || agent_profiles_open(agents, err) < 0 ||
         agent_events_open(agents, err) < 0 || agent_jobs_open(agents, err) < 0 ||
-        agent_sessions_open(agents, err) < 0) {
+        agent_follow_open(agents, err) < 0 || agent_sessions_open(agents, err) < 0) {
         agents_close(agents);
         return -1;
     }
@@ -62,6 +62,7 @@ void agents_close(struct agents *agents)
         return;
     agent_timer_stop(agents);
     agent_sessions_close(agents);
+    agent_follow_close(agents);
     agent_jobs_close(agents);
     agent_runs_close(agents);
     agent_events_close(agents);

@@ -48,6 +48,10 @@ void agents_quiet(struct agents *agents);
 /* Sandboxes, jobs and sessions go on. No call may be under way. */
 void agents_close(struct agents *agents);
 
+/* Something happened to a sandbox of the engine in this process, and the store has its event. Quick: the
+ * rows follow within a moment, on a thread of their own. */
+void agents_engine_changed(struct agents *agents);
+
 /* Who asks. */
 struct agent_caller {
     struct str team_id;

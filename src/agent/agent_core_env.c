@@ -65,6 +65,18 @@ void agent_jobs_close(struct agents *agents)
     (void)agents;
 }
 
+int agent_follow_open(struct agents *agents, struct error *err)
+{
+    (void)agents;
+    (void)err;
+    return 0;
+}
+
+void agent_follow_close(struct agents *agents)
+{
+    (void)agents;
+}
+
 int agent_sessions_open(struct agents *agents, struct error *err)
 {
     (void)agents;

@@ -337,7 +337,7 @@ static int prepare(struct agents *agents, const struct agent_use *use,
             (use->timeout_s > 0 ? use->timeout_s : settings->command_timeout_s) * 1000;
     if (!run->output_limit)
         run->output_limit = use->output_limit > 0 ? use->output_limit : OUTPUT_DEFAULT;
-    if (provider_caps(use->provider)->features & PROVIDER_TTL)
+    if (!use->sandbox.adopted && (provider_caps(use->provider)->features & PROVIDER_TTL))
         run->ttl_s =
             use->sandbox.idle_s > 0 ? use->sandbox.idle_s : settings->sandbox_timeout_ms / 1000;
     return agent_command_env(use->env, command->env, arena, &run->env, &run->env_count, err);

@@ -9,6 +9,7 @@
 
 struct agent_backend;
 struct agent_events;
+struct agent_follow;
 struct agent_jobs;
 struct agent_runs;
 struct agent_sandboxes;
@@ -24,6 +25,7 @@ struct agents {
     struct agent_sandboxes *sandboxes; /* agent_sandbox_live.c */
     struct agent_runs *runs;           /* agent_running.c */
     struct agent_sweeps *sweeps;       /* agent_sweep.c */
+    struct agent_follow *follow;       /* agent_follow.c */
     struct agent_jobs *jobs;           /* agent_job.c */
     struct agent_terminals *terminals; /* agent_terminal.c */
     struct agent_sessions *sessions;   /* agent_session.c */
@@ -48,6 +50,9 @@ void agent_runs_open(struct agents *agents);
 void agent_runs_close(struct agents *agents);
 int agent_jobs_open(struct agents *agents, struct error *err);
 void agent_jobs_close(struct agents *agents);
+/* Rows of sandboxes in the engine of this process follow it. After jobs: those of what ended end too. */
+int agent_follow_open(struct agents *agents, struct error *err);
+void agent_follow_close(struct agents *agents);
 int agent_sessions_open(struct agents *agents, struct error *err);
 void agent_sessions_close(struct agents *agents);
 

@@ -83,7 +83,7 @@ static void tick_row(struct agents *agents, struct store_agent_sandbox *row, int
         (void)kill_row(agents, row, "max lifetime");
         return;
     }
-    if (!str_is(row->state, "running") ||
+    if (row->adopted || !str_is(row->state, "running") ||
         agent_row_backend(agents, &caller, row, &backend, &err) < 0)
         return;
     ttl_s = agent_row_ttl(agents, backend, row);
@@ -151,6 +151,8 @@ static void prune_row(struct prune *prune, struct store_agent_sandbox *row)
             prune_abandoned(prune, row);
         return;
     }
+    if (row->adopted) /* who uses it does so without us */
+        return;
     if (row->persistent && !prune->asked)
         limit_s = PERSISTENT_STALE_S;
     if (unused_us < limit_s * 1000000)
@@ -219,6 +221,10 @@ static void prune_machine(struct prune *prune, struct agent_backend *backend,
         prune->now_us - machine->started_at_us < (int64_t)ORPHAN_S * 1000000)
         return;
     if (prune->caller->team_id.p && !str_eq(prune->caller->team_id, team_id))
+        return;
+    if (store_agent_sandbox_get(prune->agents->config.store, team_id, machine->id, prune->arena,
+                                &row, &err) == 0 &&
+        !row.destroyed_at_us)
         return;
     if (store_agent_sandbox_get(prune->agents->config.store, team_id, id, prune->arena, &row,
                                 &err) == 0) {

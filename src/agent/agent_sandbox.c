@@ -74,6 +74,7 @@ int agent_sandbox_list(struct agents *agents, const struct agent_caller *caller,
     struct store_agent_sandbox *rows = NULL;
     size_t count = 0;
 
+    agent_follow_now(agents);
     if (wanted.limit > LIST_MAX)
         wanted.limit = LIST_MAX;
     if (store_agent_sandbox_list(agents->config.store, &wanted, arena, &rows, &count, err) < 0)

@@ -22,6 +22,7 @@ struct agent_sandbox {
     int64_t created_at_us, last_used_at_us, destroyed_at_us; /* 0 = not */
     int64_t idle_s, max_lifetime_s;
     bool persistent;
+    bool adopted; /* made by the engine's own API */
 };
 
 struct agent_ensure {

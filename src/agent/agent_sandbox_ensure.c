@@ -79,10 +79,13 @@ static void use_machine(struct store_agent_sandbox *row, const struct provider_s
         row->image = machine->image;
 }
 
+/* A new one in the engine of this process has its id: one sandbox, one id, on both APIs. */
 static int note_ready(struct ensure *ensure, struct store_agent_sandbox *row, int64_t create_ms,
                       struct error *err)
 {
+    struct str claimed = row->id;
     struct store_agent_ready ready = {
+        .id = create_ms >= 0 && local(ensure) ? row->external_id : STR_NONE,
         .external_id = row->external_id,
         .token = row->token,
         .address = row->address,
@@ -97,9 +100,13 @@ static int note_ready(struct ensure *ensure, struct store_agent_sandbox *row, in
     row->state = STR("running");
     row->error = STR_NONE;
     row->running_since_us = row->last_used_at_us = ready.at_us;
+    if (store_agent_sandbox_ready(ensure->agents->config.store, claimed, &ready, err) < 0)
+        return -1;
+    if (ready.id.p)
+        row->id = ready.id;
     agent_live_extended(ensure->agents, row->id,
                         agent_row_ttl(ensure->agents, ensure->profile.backend, row));
-    return store_agent_sandbox_ready(ensure->agents->config.store, row->id, &ready, err);
+    return 0;
 }
 
 /* The row of a sandbox that could not be made; err stays as it is. */
@@ -306,9 +313,10 @@ static int create_first(struct ensure *ensure, int64_t *out_ms, struct error *er
         agent_row_failed(ensure->agents, ensure->caller, row, err);
         return -1;
     }
+    row->id = row->external_id; /* one sandbox, one id, on both APIs */
     row->create_ms = *out_ms = since_ms(begin_us);
     row->state = STR("running");
-    row->running_since_us = row->last_used_at_us = clock_wall_us();
+    row->running_since_us = row->last_used_at_us = row->state_at_us = clock_wall_us();
     agent_live_extended(ensure->agents, row->id,
                         agent_row_ttl(ensure->agents, ensure->profile.backend, row));
     tell_created(ensure, *out_ms, &claiming, err);

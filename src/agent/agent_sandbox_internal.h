@@ -24,6 +24,9 @@ struct agent_key_lock *agent_key_lock(struct agents *agents, struct str team_id,
 /* The same, not longer than the thread's deadline: NULL with ERROR_TIMEOUT. */
 struct agent_key_lock *agent_key_lock_soon(struct agents *agents, struct str team_id,
                                            struct str name, struct error *err);
+/* The same, without waiting: NULL when somebody else has it. */
+struct agent_key_lock *agent_key_lock_now(struct agents *agents, struct str team_id,
+                                          struct str name);
 void agent_key_unlock(struct agents *agents, struct agent_key_lock *lock);
 
 /* Used now: remembered here, and from time to time in the row. */
@@ -74,6 +77,14 @@ int64_t agent_row_ttl(const struct agents *agents, struct agent_backend *backend
 /* Its row and the world agree again. Events are emitted when the state changed. */
 void agent_row_paused(struct agents *agents, const struct agent_caller *caller,
                       const struct store_agent_sandbox *row, const char *by);
+/* As its provider tells it of an earlier moment: running or paused since then. Nothing happens when the
+ * row knows what came after. */
+void agent_row_told(struct agents *agents, const struct agent_caller *caller,
+                    const struct store_agent_sandbox *row, const char *state, int64_t at_us);
+/* The same of its end. false: nothing new. */
+bool agent_row_ended(struct agents *agents, const struct agent_caller *caller,
+                     const struct store_agent_sandbox *row, const char *reason, const char *why,
+                     int64_t at_us);
 /* false: nothing new, or the row has another machine by now. */
 bool agent_row_gone(struct agents *agents, const struct agent_caller *caller,
                     const struct store_agent_sandbox *row, const char *why);
@@ -178,6 +189,13 @@ int agent_use_recover(struct agents *agents, const struct agent_caller *caller,
 /* Extends the sandbox's life when less than half is left. */
 void agent_use_extend(struct agents *agents, struct provider *provider,
                       const struct provider_ref *ref, struct str id, int64_t ttl_s);
+
+/* ---- the engine in this process (agent_follow.c) ---- */
+
+/* What it has told until now is in the rows. */
+void agent_follow_now(struct agents *agents);
+/* Rows on other providers are compared with what those list (agent_reconcile.c). */
+void agent_reconcile(struct agents *agents);
 
 /* ---- called when sandboxes change ---- */
 

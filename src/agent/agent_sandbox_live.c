@@ -145,6 +145,17 @@ struct agent_key_lock *agent_key_lock_soon(struct agents *agents, struct str tea
     return NULL;
 }
 
+struct agent_key_lock *agent_key_lock_now(struct agents *agents, struct str team_id,
+                                          struct str name)
+{
+    struct agent_key_lock *lock = lock_of(agents, team_id, name);
+
+    if (pthread_mutex_trylock(&lock->mutex) == 0)
+        return lock;
+    let_go(agents->sandboxes, lock);
+    return NULL;
+}
+
 void agent_key_unlock(struct agents *agents, struct agent_key_lock *lock)
 {
     if (!lock)

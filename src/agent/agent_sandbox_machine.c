@@ -305,7 +305,7 @@ static int connect(struct agents *agents, struct agent_backend *backend,
 {
     struct provider_ref ref = agent_row_ref(row);
     struct agent_try try = {.once_more_is_safe = true, .kind = CALL_CONNECT};
-    int64_t ttl_s = agent_row_ttl(agents, backend, row);
+    int64_t ttl_s = row->adopted ? row->idle_s : agent_row_ttl(agents, backend, row);
     struct provider_sandbox machine = {0};
     int r;
 

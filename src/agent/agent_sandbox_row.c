@@ -7,6 +7,7 @@
 #include "agent/agent_sandbox_internal.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/id.h"
 #include "base/log.h"
 #include "json/json_shape.h"
 
@@ -56,6 +57,7 @@ void agent_sandbox_of(const struct store_agent_sandbox *row, struct arena *arena
         .idle_s = row->idle_s,
         .max_lifetime_s = row->max_lifetime_s,
         .persistent = row->persistent,
+        .adopted = row->adopted,
     };
 }
 
@@ -68,6 +70,10 @@ int agent_row_get(struct agents *agents, const struct agent_caller *caller, stru
                                               arena, out, err)
                    : store_agent_sandbox_get(store, caller->team_id, id, arena, out, err);
 
+    if (r < 0 && err->code == ERROR_NOT_FOUND && !by_key && id_valid(id)) {
+        agent_follow_now(agents); /* made a moment ago, by the engine's own API */
+        r = store_agent_sandbox_get(store, caller->team_id, id, arena, out, err);
+    }
     if (r < 0)
         return err->code == ERROR_NOT_FOUND
                    ? error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' not found", STR_ARG(id))
@@ -146,7 +152,8 @@ int64_t agent_row_ttl(const struct agents *agents, struct agent_backend *backend
     int64_t ttl_s =
         row->idle_s > 0 ? row->idle_s : agents->config.settings->sandbox_timeout_ms / 1000;
 
-    if (!(provider_caps(agent_backend_provider(backend))->features & PROVIDER_TTL))
+    /* An adopted one keeps the limit it was made with. */
+    if (row->adopted || !(provider_caps(agent_backend_provider(backend))->features & PROVIDER_TTL))
         return 0;
     if (row->max_lifetime_s > 0) {
         int64_t left_s = row->max_lifetime_s - (clock_wall_us() - row->created_at_us) / 1000000;
@@ -199,7 +206,7 @@ static int64_t ended_at(const struct store_agent_sandbox *row)
 {
     int64_t now_us = clock_wall_us(), end_us = row->last_used_at_us + row->idle_s * 1000000;
 
-    return row->idle_s > 0 && end_us < now_us ? end_us : now_us;
+    return row->idle_s > 0 && !row->adopted && end_us < now_us ? end_us : now_us;
 }
 
 void agent_row_paused(struct agents *agents, const struct agent_caller *caller,
@@ -211,18 +218,76 @@ void agent_row_paused(struct agents *agents, const struct agent_caller *caller,
         agent_row_event(agents, caller, row, "sandbox.paused", json_pack("{s:s}", "by", by));
 }
 
+static double ran_s(const struct store_agent_sandbox *row, int64_t until_us)
+{
+    int64_t since_us = row->running_since_us;
+
+    return (double)(row->ran_us + (since_us && since_us < until_us ? until_us - since_us : 0)) /
+           1e6;
+}
+
+/* One with a key can come back under its id: from its newest snapshot. */
+static const char *state_of_gone(const struct store_agent_sandbox *row)
+{
+    return row->key.p ? "error" : "killed";
+}
+
+static void tell_gone(struct agents *agents, const struct agent_caller *caller,
+                      const struct store_agent_sandbox *row, const char *reason, const char *why,
+                      int64_t at_us)
+{
+    agent_row_event(agents, caller, row, "sandbox.killed",
+                    json_pack("{s:s, s:s, s:f}", "reason", reason, "message", why,
+                              "runtime_seconds", ran_s(row, at_us)));
+    agent_live_forget(agents, row->id);
+    agent_jobs_lost(agents, row->id);
+}
+
 bool agent_row_gone(struct agents *agents, const struct agent_caller *caller,
                     const struct store_agent_sandbox *row, const char *why)
 {
-    /* One with a key can come back under its id: from its newest snapshot. */
-    const char *state = row->key.p ? "error" : "killed";
+    int64_t at_us = ended_at(row);
 
-    if (!seen(agents, row, state, why, ended_at(row)))
+    if (!seen(agents, row, state_of_gone(row), why, at_us))
         return false;
-    agent_row_event(agents, caller, row, "sandbox.killed",
-                    json_pack("{s:s, s:s}", "reason", "gone", "message", why));
+    tell_gone(agents, caller, row, "gone", why, at_us);
+    return true;
+}
+
+static bool told(struct agents *agents, const struct store_agent_sandbox *row, const char *state,
+                 const char *reason, int64_t at_us)
+{
+    bool changed = false;
+    struct error err;
+
+    if (store_agent_sandbox_told(agents->config.store, row->id, row->external_id, state,
+                                 str_of(reason), at_us, &changed, &err) < 0)
+        log_error("agent", "sandbox=%.*s state=%s not recorded: %s", STR_ARG(row->id), state,
+                  err.message);
+    return changed;
+}
+
+void agent_row_told(struct agents *agents, const struct agent_caller *caller,
+                    const struct store_agent_sandbox *row, const char *state, int64_t at_us)
+{
+    bool paused = strcmp(state, "paused") == 0;
+
+    if (!told(agents, row, state, NULL, at_us))
+        return;
+    agent_row_event(agents, caller, row, paused ? "sandbox.paused" : "sandbox.resumed",
+                    json_pack("{s:s}", "by", "provider"));
     agent_live_forget(agents, row->id);
-    agent_jobs_lost(agents, row->id);
+    if (!paused)
+        agent_jobs_resumed(agents, row->id);
+}
+
+bool agent_row_ended(struct agents *agents, const struct agent_caller *caller,
+                     const struct store_agent_sandbox *row, const char *reason, const char *why,
+                     int64_t at_us)
+{
+    if (!told(agents, row, state_of_gone(row), why, at_us))
+        return false;
+    tell_gone(agents, caller, row, reason, why, at_us);
     return true;
 }
 
@@ -232,7 +297,6 @@ static void mark_killed(struct agents *agents, const struct agent_caller *caller
                         const char *message)
 {
     int64_t now_us = clock_wall_us();
-    int64_t ran_us = row->ran_us + (row->running_since_us ? now_us - row->running_since_us : 0);
     bool changed = false;
     struct error err;
     json_t *data;
@@ -242,7 +306,7 @@ static void mark_killed(struct agents *agents, const struct agent_caller *caller
         log_error("agent", "sandbox=%.*s state=killed not recorded: %s", STR_ARG(row->id),
                   err.message);
     if (changed) {
-        data = json_pack("{s:s, s:f}", "reason", reason, "runtime_seconds", (double)ran_us / 1e6);
+        data = json_pack("{s:s, s:f}", "reason", reason, "runtime_seconds", ran_s(row, now_us));
         if (message)
             (void)json_object_set_new(data, "message", json_str(str_of(message)));
         agent_row_event(agents, caller, row, "sandbox.killed", data);

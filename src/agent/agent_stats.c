@@ -46,6 +46,7 @@ int agent_stats(struct agents *agents, const struct agent_caller *caller, json_t
     json_t *providers;
     double usd = 0;
 
+    agent_follow_now(agents);
     agent_live_flush(agents);
     if (store_agent_usage(store, caller->team_id, clock_wall_us(), &arena, &usages, &count, err) <
             0 ||

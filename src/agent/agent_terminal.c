@@ -422,8 +422,9 @@ static int open_new(struct agents *agents, const struct agent_caller *caller,
     pty->task_id = use.sandbox.task_id;
     pty->provider = use.provider;
     if (provider_caps(use.provider)->features & PROVIDER_TTL)
-        pty->ttl_s = use.sandbox.idle_s > 0 ? use.sandbox.idle_s
-                                            : agents->config.settings->sandbox_timeout_ms / 1000;
+        pty->ttl_s = use.sandbox.adopted      ? 0
+                     : use.sandbox.idle_s > 0 ? use.sandbox.idle_s
+                                              : agents->config.settings->sandbox_timeout_ms / 1000;
     if (start_shell(pty, &use, request, err) < 0) {
         tell(pty, "terminal.failed", json_pack("{s:o}", "message", json_str(str_of(err->message))));
         pty_free(pty);

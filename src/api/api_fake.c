@@ -7,6 +7,7 @@
 #include "sandbox/sandbox_metrics.h"
 #include "sandbox/sandbox_volume.h"
 #include "sandbox/sandbox_webhook.h"
+#include "store/store_agent.h"
 #include "template/template.h"
 
 struct api_fake api_fake;
@@ -116,6 +117,23 @@ int sandbox_get(struct sandboxes *all, struct str team_id, struct str id, struct
         return -1;
     fill((size_t)n, arena, out);
     return 0;
+}
+
+int store_agent_sandbox_get(struct store *store, struct str team_id, struct str id,
+                            struct arena *arena, struct store_agent_sandbox *out, struct error *err)
+{
+    (void)store;
+    (void)team_id;
+    (void)arena;
+    (void)out;
+    return error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' not found", STR_ARG(id));
+}
+
+bool sandbox_known(struct sandboxes *all, struct str id)
+{
+    (void)all;
+    (void)id;
+    return true;
 }
 
 int sandbox_list(struct sandboxes *all, const struct sandbox_filter *filter, struct arena *arena,

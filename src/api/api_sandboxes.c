@@ -6,6 +6,7 @@
 #include "api/api_types.h"
 #include "base/id.h"
 #include "sandbox/sandbox.h"
+#include "store/store_agent.h"
 #include "json/json_shape.h"
 
 bool api_sandboxes_id(struct str param, struct str *out)
@@ -26,9 +27,31 @@ bool api_sandboxes_id(struct str param, struct str *out)
     return true;
 }
 
-int api_sandboxes_get_id(const struct api_call *call, struct str *out, struct error *err)
+/* The runtime may know it by another id: that of the machine before, or one from before it had any. */
+static bool known_by(struct api_call *call, struct str id, struct str *out)
 {
-    if (api_sandboxes_id(call->params[0], out))
+    struct store_agent_sandbox row;
+    struct error ignored;
+
+    if (store_agent_sandbox_get(call->api->config.store, call->team_id, id, &call->arena, &row,
+                                &ignored) < 0 ||
+        row.destroyed_at_us || !id_valid(row.external_id) || str_eq(row.external_id, id))
+        return false;
+    *out = row.external_id;
+    return true;
+}
+
+int api_sandboxes_get_id(struct api_call *call, struct str *out, struct error *err)
+{
+    bool from_outside = call->key.len > 0; /* inside, machines are called by their own ids */
+
+    if (api_sandboxes_id(call->params[0], out)) {
+        if (from_outside && !sandbox_known(call->api->config.sandboxes, *out))
+            (void)known_by(call, *out, out);
+        return 0;
+    }
+    if (from_outside && str_starts(call->params[0], STR("sbx_")) &&
+        known_by(call, call->params[0], out))
         return 0;
     return error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' was not found",
                      (int)(call->params[0].len < 60 ? call->params[0].len : 60), call->params[0].p);

@@ -54,6 +54,7 @@ json_t *v1_types_sandbox(const struct agent_sandbox *sandbox)
     put(out, "cdp_url", text(sandbox->cdp_url));
     put(out, "metadata", sandbox->metadata ? json_incref(sandbox->metadata) : json_object());
     put(out, "persistent", json_boolean(sandbox->persistent));
+    put(out, "adopted", json_boolean(sandbox->adopted));
     put(out, "idle_timeout", json_integer(sandbox->idle_s));
     put(out, "max_lifetime", json_integer(sandbox->max_lifetime_s));
     put(out, "created_at", v1_types_time(sandbox->created_at_us));

@@ -244,20 +244,6 @@ size_t cli_sandbox_headers(const struct cli_sandbox *sandbox,
     return 3;
 }
 
-int cli_rpc(const struct cli_server *server, const struct cli_sandbox *sandbox, const char *method,
-            const json_t *body, struct error *err)
-{
-    auto_stream struct cli_stream stream = {.fd = -1};
-    auto_free char *text = json_text(body), *target = xasprintf("/%s", method);
-    struct http_header headers[CLI_SANDBOX_HEADERS + 2];
-    size_t n = cli_sandbox_headers(sandbox, headers);
-    struct cli_request request = {"POST", target, headers, n + 2, (int64_t)strlen(text)};
-
-    headers[n] = (struct http_header){STR("Content-Type"), STR("application/json")};
-    headers[n + 1] = (struct http_header){STR("Connect-Protocol-Version"), STR("1")};
-    return exchange(&server->sandboxes, &request, str_of(text), CALL_TIMEOUT_MS, &stream, err);
-}
-
 void cli_escape(struct buf *out, const char *text)
 {
     for (; *text; text++) {

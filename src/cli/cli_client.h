@@ -43,9 +43,6 @@ enum { CLI_SANDBOX_HEADERS = 3 };
 /* The routing and token headers of a request to the agent; returns how many. */
 size_t cli_sandbox_headers(const struct cli_sandbox *sandbox,
                            struct http_header out[CLI_SANDBOX_HEADERS]);
-/* A unary call of the agent. */
-int cli_rpc(const struct cli_server *server, const struct cli_sandbox *sandbox, const char *method,
-            const json_t *body, struct error *err);
 /* The error in an answer that is not 2xx, whose body is complete. */
 int cli_answer_error(const struct cli_stream *stream, struct error *err);
 /* %XX for everything that has a meaning in URLs. */

@@ -44,7 +44,7 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* Where files are: of the engine's sandbox by its agent, of the runtime's by its own API. */
+/* Where files are: reached through the runtime; as another user, of a sandbox of the engine, by its agent. */
 struct place {
     struct cli *cli;
     char *id;
@@ -227,8 +227,8 @@ static int copy(struct cli *cli, const char *from, const char *to, const char *u
     if (from_box && (!from_path[0] || !to[0]))
         return cli_usage(&cli_cp_command, "needs a file on both sides");
     place.id = id = str_dup(from_box ? from_id : to_id);
-    place.runtime = cli_v1_is_id(id);
-    if (place.runtime && user)
+    place.runtime = !user;
+    if (user && !id_valid(str_of(id)))
         return cli_usage(&cli_cp_command, "--user is for sandboxes of the engine (i...)");
     if (cli_connect(cli, &err) < 0 ||
         (!place.runtime && cli_sandbox_get(&cli->server, id, &place.sandbox, &err) < 0))
@@ -262,5 +262,5 @@ const struct cli_command cli_cp_command = {
     "Copy a file into a sandbox or out of it ('-' is stdin or stdout).\n"
     "A PATH that does not begin with '/' is relative to the user's home.",
     run_cp,
-    .examples = "quicksand cp model.bin sbx_...:/tmp/\n"
-                "quicksand exec sbx_... 'tar c results' >results.tar"};
+    .examples = "quicksand cp model.bin i...:/tmp/\n"
+                "quicksand exec i... 'tar c results' >results.tar"};

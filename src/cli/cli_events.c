@@ -285,5 +285,5 @@ const struct cli_command cli_events_command = {
     "Show what happened last, or (-f) what happens.\n"
     "With --json one object per line.",
     run_events,
-    .examples = "quicksand events -n 20 --sandbox sbx_...\n"
+    .examples = "quicksand events -n 20 --sandbox i...\n"
                 "quicksand events -f --type sandbox. --json | jq .type"};

@@ -278,8 +278,8 @@ static int run_job_ls(struct cli *cli, int argc, char **argv)
 static const struct cli_command job_start = {
     "job start", "[OPTION...] SANDBOX -- COMMAND [ARG...]",
     "Start a command in the background and print the job's id.", run_job_start,
-    .examples = "J=$(quicksand job start sbx_... -- ./train.sh); quicksand job logs -f $J\n"
-                "quicksand job start sbx_... --callback https://ci.example/done -- make test"};
+    .examples = "J=$(quicksand job start i... -- ./train.sh); quicksand job logs -f $J\n"
+                "quicksand job start i... --callback https://ci.example/done -- make test"};
 static const struct cli_command job_status = {"job status", "[OPTION...] JOB",
                                               "Tell how a job is doing.", run_job_status};
 static const struct cli_command job_logs = {"job logs", "[OPTION...] JOB",

@@ -2,7 +2,6 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "cli/cli_internal.h"
-#include "cli/cli_process.h"
 #include "cli/cli_runtime.h"
 #include "cli/cli_up.h"
 #include "cli/cli_v1.h"
@@ -127,8 +126,8 @@ const struct cli_command cli_run_command = {
 
 /* ---- exec ---- */
 
-static int exec_runtime(struct cli *cli, const struct run_options *options, const char *id,
-                        char *const *argv, int argc)
+static int exec_in(struct cli *cli, const struct run_options *options, const char *id,
+                   char *const *argv, int argc)
 {
     auto_json json_t *env = cli_v1_pairs(&cli_exec_command, &options->env, "env", true);
     auto_close int signal_fd = -1;
@@ -149,46 +148,6 @@ static int exec_runtime(struct cli *cli, const struct run_options *options, cons
                                                  .timeout_s = options->timeout_s,
                                                  .no_stdin = options->no_stdin,
                                                  .signal_fd = signal_fd});
-}
-
-/* The runtime does not know it: straight to its agent, as an SDK would. */
-static int exec_engine(struct cli *cli, const struct run_options *options, const char *id,
-                       char *const *argv, int argc)
-{
-    auto_json json_t *env = cli_v1_pairs(&cli_exec_command, &options->env, "env", true);
-    struct cli_sandbox sandbox = {0};
-    char *shell[CLI_RUNTIME_SHELL];
-    auto_close int signal_fd = -1;
-    struct error err = {0};
-    int status = 0, rc;
-
-    cli_runtime_line(&argv, &argc, shell);
-    if (!env)
-        return CLI_USAGE;
-    if (cli_connect(cli, &err) < 0 || cli_sandbox_get(&cli->server, id, &sandbox, &err) < 0)
-        return cli_fail(&err);
-    signal_fd = cli_runtime_signals();
-    rc = cli_process_run(
-        &(struct cli_process){.server = &cli->server,
-                              .sandbox = &sandbox,
-                              .argv = argv,
-                              .argc = argc,
-                              .env = env,
-                              .cwd = options->cwd,
-                              .user = options->user,
-                              .with_stdin = !options->no_stdin && cli_runtime_has_stdin(),
-                              .signal_fd = signal_fd,
-                              .limit_s = options->timeout_s},
-        &status, &err);
-    cli_sandbox_done(&sandbox);
-    return rc < 0 ? cli_fail(&err) : status;
-}
-
-static int exec_in(struct cli *cli, const struct run_options *options, const char *id,
-                   char *const *argv, int argc)
-{
-    return cli_v1_is_id(id) ? exec_runtime(cli, options, id, argv, argc)
-                            : exec_engine(cli, options, id, argv, argc);
 }
 
 static int run_exec(struct cli *cli, int argc, char **argv)
@@ -222,13 +181,13 @@ static int run_exec(struct cli *cli, int argc, char **argv)
 const struct cli_command cli_exec_command = {
     "exec", "[OPTION...] SANDBOX [--] COMMAND [ARG...]",
     "Run a command in a sandbox that is there.\n"
-    "SANDBOX is an id (sbx_... or i...) or key:KEY; one that is paused is resumed. The exit\n"
+    "SANDBOX is an id or key:KEY; one that is paused is resumed. The exit\n"
     "status is the command's. The first Ctrl-C asks the command to end, the second kills it.\n"
     "A file or pipe as stdin is passed on, a terminal is not: for that there is 'quicksand pty'.",
     run_exec,
-    .examples = "quicksand exec sbx_... -- ls -l /tmp\n"
+    .examples = "quicksand exec i... -- ls -l /tmp\n"
                 "quicksand exec key:my-task 'cd repo && make test'\n"
-                "tar c src | quicksand exec sbx_... -- tar x"};
+                "tar c src | quicksand exec i... -- tar x"};
 
 /* ---- create ---- */
 

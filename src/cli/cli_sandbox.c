@@ -1,4 +1,4 @@
-/* ls, show, rm: sandboxes of the runtime and those only the engine knows, as one list. */
+/* ls, show, rm. */
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -8,64 +8,22 @@
 #include "cli/cli_v1.h"
 #include "json/json_shape.h"
 
-enum { PAGES_MAX = 10000 };
-
 struct row {
-    struct str id, template_id, alias, state, started_at, end_at;
-};
-
-static const struct json_field row_fields[] = {
-    JSON_FIELD(struct row, id, "sandboxID", JSON_REQUIRED),
-    JSON_FIELD(struct row, template_id, "templateID", 0),
-    JSON_FIELD(struct row, alias, "alias", 0),
-    JSON_FIELD(struct row, state, "state", 0),
-    JSON_FIELD(struct row, started_at, "startedAt", 0),
-    JSON_FIELD(struct row, end_at, "endAt", 0),
-    JSON_END,
-};
-
-struct runtime_row {
     struct str id, key, provider, image, state, agent_id, task_id, created_at, external_id;
 };
 
-static const struct json_field runtime_fields[] = {
-    JSON_FIELD(struct runtime_row, id, "id", JSON_REQUIRED),
-    JSON_FIELD(struct runtime_row, key, "key", 0),
-    JSON_FIELD(struct runtime_row, provider, "provider", 0),
-    JSON_FIELD(struct runtime_row, image, "template", 0),
-    JSON_FIELD(struct runtime_row, state, "state", 0),
-    JSON_FIELD(struct runtime_row, agent_id, "agent_id", 0),
-    JSON_FIELD(struct runtime_row, task_id, "task_id", 0),
-    JSON_FIELD(struct runtime_row, created_at, "created_at", 0),
-    JSON_FIELD(struct runtime_row, external_id, "external_id", 0),
+static const struct json_field row_fields[] = {
+    JSON_FIELD(struct row, id, "id", JSON_REQUIRED),
+    JSON_FIELD(struct row, key, "key", 0),
+    JSON_FIELD(struct row, provider, "provider", 0),
+    JSON_FIELD(struct row, image, "template", 0),
+    JSON_FIELD(struct row, state, "state", 0),
+    JSON_FIELD(struct row, agent_id, "agent_id", 0),
+    JSON_FIELD(struct row, task_id, "task_id", 0),
+    JSON_FIELD(struct row, created_at, "created_at", 0),
+    JSON_FIELD(struct row, external_id, "external_id", 0),
     JSON_END,
 };
-
-/* All pages in one array, or NULL with err. */
-static json_t *list_all(struct cli *cli, struct error *err)
-{
-    auto_json json_t *all = json_array();
-    auto_buf struct buf target = {0}, next = {0};
-
-    buf_init(&target, HTTP_URL_MAX);
-    buf_init(&next, HTTP_URL_MAX);
-    for (int i = 0; i < PAGES_MAX; i++) {
-        auto_json json_t *page = NULL;
-
-        buf_clear(&target);
-        (void)buf_add_str(&target, STR("/v2/sandboxes?limit=100"));
-        if (next.len) {
-            (void)buf_add_str(&target, STR("&nextToken="));
-            cli_escape(&target, next.p);
-        }
-        if (cli_call(&cli->server, "GET", target.p, NULL, &page, &next, err) < 0)
-            return NULL;
-        (void)json_array_extend(all, page);
-        if (!next.len)
-            break;
-    }
-    return json_incref(all);
-}
 
 static void span_text(struct str from, struct str to, int64_t now_us, char out[CLI_AGE_SIZE])
 {
@@ -82,23 +40,7 @@ static struct str or_dash(struct str s)
     return s.len ? s : STR("-");
 }
 
-static void add_engine_row(struct cli_table *table, const struct row *row, int64_t now_us)
-{
-    char age[CLI_AGE_SIZE], left[CLI_AGE_SIZE];
-
-    span_text(row->started_at, STR_NONE, now_us, age);
-    span_text(STR_NONE, row->end_at, now_us, left);
-    cli_table_add(table, row->id);
-    cli_table_add(table, STR("-"));
-    cli_table_add(table, STR("engine"));
-    cli_table_add(table, row->alias.len ? row->alias : row->template_id);
-    cli_table_add(table, row->state);
-    cli_table_add(table, STR("-"));
-    cli_table_add(table, str_of(age));
-    cli_table_add(table, str_of(left));
-}
-
-static void add_runtime_row(struct cli_table *table, const struct runtime_row *row, int64_t now_us)
+static void add_row(struct cli_table *table, const struct row *row, int64_t now_us)
 {
     char age[CLI_AGE_SIZE];
 
@@ -113,30 +55,22 @@ static void add_runtime_row(struct cli_table *table, const struct runtime_row *r
     else
         cli_table_add(table, or_dash(row->agent_id));
     cli_table_add(table, str_of(age));
-    cli_table_add(table, STR("-"));
 }
 
-static int print_all(const json_t *runtime, const json_t *engine, struct error *err)
+static int print_all(const json_t *sandboxes, struct error *err)
 {
-    static const char *const columns[] = {"SANDBOX", "KEY", "PROVIDER", "TEMPLATE", "STATE",
-                                          "OWNER",   "AGE", "LEFT",     NULL};
+    static const char *const columns[] = {"SANDBOX", "KEY",   "PROVIDER", "TEMPLATE",
+                                          "STATE",   "OWNER", "AGE",      NULL};
     struct cli_table *table = cli_table_new(columns);
     int64_t now_us = clock_wall_us();
     int rc = 0;
 
-    for (size_t i = 0; rc == 0 && i < json_array_size(runtime); i++) {
-        struct runtime_row row = {0};
-
-        rc = json_read(runtime_fields, json_array_get(runtime, i), &row, err);
-        if (rc == 0)
-            add_runtime_row(table, &row, now_us);
-    }
-    for (size_t i = 0; rc == 0 && i < json_array_size(engine); i++) {
+    for (size_t i = 0; rc == 0 && i < json_array_size(sandboxes); i++) {
         struct row row = {0};
 
-        rc = json_read(row_fields, json_array_get(engine, i), &row, err);
+        rc = json_read(row_fields, json_array_get(sandboxes, i), &row, err);
         if (rc == 0)
-            add_engine_row(table, &row, now_us);
+            add_row(table, &row, now_us);
     }
     if (rc == 0)
         cli_table_print(table, stdout);
@@ -144,36 +78,19 @@ static int print_all(const json_t *runtime, const json_t *engine, struct error *
     return rc;
 }
 
-/* Takes out of the engine's what the runtime has listed. */
-static void drop_known(const json_t *runtime, json_t *engine)
-{
-    auto_json json_t *known = json_object();
-    size_t i = 0;
+enum { PAGE = 1000 };
 
-    for (size_t k = 0; k < json_array_size(runtime); k++) {
-        auto_free char *id = str_dup(json_get_str(json_array_get(runtime, k), "external_id"));
-
-        (void)json_object_set_new(known, id, json_true());
-    }
-    while (i < json_array_size(engine)) {
-        auto_free char *id = str_dup(json_get_str(json_array_get(engine, i), "sandboxID"));
-
-        if (json_object_get(known, id))
-            (void)json_array_remove(engine, i);
-        else
-            i++;
-    }
-}
-
-/* The runtime's; a server without one has none. */
-static json_t *list_runtime(struct cli *cli, const char *state, const char *agent_id,
-                            struct error *err)
+/* before_us: made before; 0 = any. */
+static json_t *list_page(struct cli *cli, const char *state, const char *agent_id,
+                         int64_t before_us, struct error *err)
 {
     auto_buf struct buf path = {0};
     auto_json json_t *answer = NULL;
 
     buf_init(&path, HTTP_URL_MAX);
-    (void)buf_add_str(&path, STR(CLI_V1 "/sandboxes?limit=1000"));
+    (void)buf_printf(&path, CLI_V1 "/sandboxes?limit=%d", PAGE);
+    if (before_us)
+        (void)buf_printf(&path, "&before=%lld", (long long)before_us);
     if (state) {
         (void)buf_add_str(&path, STR("&state="));
         cli_escape(&path, state);
@@ -183,8 +100,46 @@ static json_t *list_runtime(struct cli *cli, const char *state, const char *agen
         cli_escape(&path, agent_id);
     }
     if (cli_v1(cli, "GET", buf_take(&path), NULL, &answer, err) < 0)
-        return err->code == ERROR_NOT_FOUND ? json_array() : NULL;
+        return NULL;
     return json_incref(json_object_get(answer, "sandboxes"));
+}
+
+/* Those that are new go to the end of all; how many. */
+static size_t add_new(json_t *all, json_t *known, const json_t *page)
+{
+    size_t added = 0;
+
+    for (size_t i = 0; i < json_array_size(page); i++) {
+        json_t *one = json_array_get(page, i);
+        const char *id = json_string_value(json_object_get(one, "id"));
+
+        if (!id || json_object_get(known, id))
+            continue;
+        (void)json_object_set_new(known, id, json_true());
+        (void)json_array_append(all, one);
+        added++;
+    }
+    return added;
+}
+
+/* All pages in one array, or NULL with err. */
+static json_t *list_all(struct cli *cli, const char *state, const char *agent_id, struct error *err)
+{
+    auto_json json_t *all = json_array(), *known = json_object();
+    int64_t before_us = 0;
+
+    for (;;) {
+        auto_json json_t *page = list_page(cli, state, agent_id, before_us, err);
+        size_t count = json_array_size(page);
+
+        if (!page)
+            return NULL;
+        /* Several may be made in one moment: that one is asked for again. */
+        if (add_new(all, known, page) == 0 || count < PAGE ||
+            !clock_parse(json_get_str(json_array_get(page, count - 1), "created_at"), &before_us))
+            return json_incref(all);
+        before_us++;
+    }
 }
 
 static int run_ls(struct cli *cli, int argc, char **argv)
@@ -195,7 +150,7 @@ static int run_ls(struct cli *cli, int argc, char **argv)
         {"agent-id", 0, CLI_TEXT, &agent_id, "ID", "only those of this owner"},
         {.name = NULL},
     };
-    auto_json json_t *runtime = NULL, *engine = NULL;
+    auto_json json_t *sandboxes = NULL;
     struct error err = {0};
     char **operands;
     int count, rc = cli_args(cli, &cli_ls_command, table, CLI_ARGS_ANYWHERE, argc, argv, &operands,
@@ -205,45 +160,27 @@ static int run_ls(struct cli *cli, int argc, char **argv)
         return rc;
     if (count)
         return cli_usage(&cli_ls_command, "takes no operand");
-    if (cli_connect(cli, &err) < 0 || !(runtime = list_runtime(cli, state, agent_id, &err)))
+    if (cli_connect(cli, &err) < 0 || !(sandboxes = list_all(cli, state, agent_id, &err)))
         return cli_fail(&err);
-    engine = state || agent_id ? json_array() : list_all(cli, &err);
-    if (!engine)
+    if (cli->json)
+        cli_print_json(sandboxes);
+    else if (print_all(sandboxes, &err) < 0)
         return cli_fail(&err);
-    drop_known(runtime, engine);
-    if (cli->json) {
-        (void)json_array_extend(runtime, engine);
-        cli_print_json(runtime);
-    } else if (print_all(runtime, engine, &err) < 0) {
-        return cli_fail(&err);
-    }
     return CLI_OK;
 }
 
 const struct cli_command cli_ls_command = {
     "ls", "[OPTION...]",
-    "List the sandboxes.\n"
-    "Those of the runtime (sbx_...), then those that only the engine knows (i...).",
-    run_ls};
+    "List the sandboxes, whoever made them: this command, the API, or an SDK of E2B.", run_ls};
 
-/* query: for the runtime's, or "". */
-static json_t *get_one(struct cli *cli, const char *method, const char *id, const char *query,
-                       struct error *err)
+/* query: "?...", or "". */
+static json_t *call_one(struct cli *cli, const char *method, const char *id, const char *query,
+                        struct error *err)
 {
-    auto_buf struct buf target = {0};
+    auto_free char *path = cli_v1_path("sandboxes", id);
     json_t *json = NULL;
 
-    if (cli_v1_is_id(id)) {
-        auto_free char *path = cli_v1_path("sandboxes", id);
-
-        if (cli_v1(cli, method, xasprintf("%s%s", path, query), NULL, &json, err) < 0)
-            return NULL;
-        return json ? json : json_object();
-    }
-    buf_init(&target, HTTP_URL_MAX);
-    (void)buf_add_str(&target, STR("/sandboxes/"));
-    cli_escape(&target, id);
-    if (cli_call(&cli->server, method, target.p, NULL, &json, NULL, err) < 0)
+    if (cli_v1(cli, method, xasprintf("%s%s", path, query), NULL, &json, err) < 0)
         return NULL;
     return json ? json : json_object();
 }
@@ -260,7 +197,7 @@ static int run_show(struct cli *cli, int argc, char **argv)
         return rc;
     if (count != 1)
         return cli_usage(&cli_show_command, "needs one sandbox");
-    if (cli_connect(cli, &err) < 0 || !(json = get_one(cli, "GET", operands[0], "", &err)))
+    if (cli_connect(cli, &err) < 0 || !(json = call_one(cli, "GET", operands[0], "", &err)))
         return cli_fail(&err);
     if (cli->json)
         cli_print_json(json);
@@ -294,7 +231,7 @@ static int run_rm(struct cli *cli, int argc, char **argv)
         return cli_fail(&err);
     for (int i = 0; i < count; i++) {
         auto_json json_t *json =
-            get_one(cli, "DELETE", operands[i], force ? "?force=true" : "", &err);
+            call_one(cli, "DELETE", operands[i], force ? "?force=true" : "", &err);
 
         if (!json) {
             status = cli_fail(&err);

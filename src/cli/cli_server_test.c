@@ -20,7 +20,6 @@
 #include "json/json_shape.h"
 
 #define ID            "i0123456789abcdefghi"
-#define BOX           "sbx_0123456789abcdefghij"
 #define ARG(s)        (char *)(uintptr_t)(s)
 #define RUN(out, ...) cli_test_run((char *[]){ARG("quicksand"), __VA_ARGS__, NULL}, out)
 
@@ -28,8 +27,7 @@
 static struct {
     int creates, kills, lists, closes;
     struct buf create_body, start_body, input, file;
-    const char *end; /* the end event */
-    const char *end_frame;
+    const char *end;     /* the last record */
     bool wait_for_stdin; /* the stream ends when stdin was closed */
     bool hang;           /* the stream never ends */
     struct http_exchange *stream;
@@ -39,54 +37,6 @@ static struct {
 static void json_reply(struct http_exchange *ex, int status, const char *text)
 {
     http_reply(ex, status, NULL, 0, str_of(text));
-}
-
-static void add_event(struct http_exchange *ex, uint8_t flags, const char *text)
-{
-    struct buf frame;
-
-    buf_init(&frame, 1024 * 1024);
-    (void)connect_add(&frame, flags, str_of(text));
-    (void)http_write(ex, frame.p, frame.len);
-    buf_done(&frame);
-}
-
-static void finish_stream(void)
-{
-    if (seen.end)
-        add_event(seen.stream, 0, seen.end);
-    add_event(seen.stream, CONNECT_END, seen.end_frame ? seen.end_frame : "{}");
-    http_end(seen.stream);
-}
-
-static void on_start(struct http_exchange *ex, struct str body, void *arg)
-{
-    struct str message;
-    struct error err = {0};
-
-    (void)arg;
-    CHECK_INT(connect_decode_single(body, &message, &err), 0);
-    (void)buf_add_str(&seen.start_body, message);
-    seen.stream = ex;
-    http_begin(ex, 200, NULL, 0, -1);
-    add_event(ex, 0, "{\"event\":{\"start\":{\"pid\":42}}}");
-    add_event(ex, 0, "{\"event\":{\"data\":{\"stdout\":\"aGVs\"}}}");
-    add_event(ex, 0, "{\"event\":{\"keepalive\":{}}}");
-    add_event(ex, 0, "{\"event\":{\"data\":{\"stdout\":\"bG8K\"}}}");
-    if (!seen.wait_for_stdin && !seen.hang)
-        finish_stream();
-}
-
-static void on_input(struct http_exchange *ex, struct str body, void *arg)
-{
-    auto_json json_t *json = NULL;
-    struct error err = {0};
-
-    (void)arg;
-    CHECK_INT(json_parse(body, &json, &err), 0);
-    CHECK_INT(json_integer_value(json_object_get(json_object_get(json, "process"), "pid")), 42);
-    CHECK(base64_decode(json_get_str(json_object_get(json, "input"), "stdin"), &seen.input));
-    json_reply(ex, 200, "{}");
 }
 
 static void on_create(struct http_exchange *ex, struct str body, void *arg)
@@ -146,25 +96,25 @@ static void on_up(struct http_exchange *ex, struct str body, void *arg)
     (void)arg;
     seen.creates++;
     (void)buf_add_str(&seen.create_body, body);
-    json_reply(ex, 201, "{\"id\":\"" BOX "\"}");
+    json_reply(ex, 201, "{\"id\":\"" ID "\"}");
 }
 
-static void runtime(struct http_exchange *ex)
+/* 1001 of them: a page and one more. */
+static void list_page(struct http_exchange *ex, struct str query)
 {
-    struct str path = http_request(ex)->path;
+    json_t *list = json_array();
+    auto_json json_t *page = json_pack("{s:o}", "sandboxes", list);
+    bool second = str_find_str(query, STR("before=")) >= 0;
+    auto_free char *text = NULL;
 
-    if (str_is(path, "/api/v1/sandboxes") && str_is(http_request(ex)->method, "POST")) {
-        http_read_all(ex, 1024 * 1024, on_up, NULL);
-    } else if (str_is(path, "/api/v1/sandboxes/" BOX "/execute")) {
-        http_read_all(ex, 1024 * 1024, on_execute, NULL);
-    } else if (str_is(path, "/api/v1/sandboxes/" BOX "/processes/exe_1/input")) {
-        http_read_all(ex, 1024 * 1024, on_execute_input, NULL);
-    } else if (str_is(path, "/api/v1/sandboxes/" BOX)) {
-        seen.kills++;
-        http_reply(ex, 204, NULL, 0, STR_NONE);
-    } else {
-        json_reply(ex, 404, "{\"error\":{\"code\":\"not_found\",\"message\":\"no such thing\"}}");
-    }
+    seen.lists++;
+    for (int i = second ? 999 : 0; i < (second ? 1001 : 1000); i++)
+        (void)json_array_append_new(list, json_pack("{s:o, s:s, s:s, s:s, s:s}", "id",
+                                                    json_sprintf("i%d", i), "provider", "e2b",
+                                                    "template", "base", "state", "running",
+                                                    "created_at", "2026-01-01T00:00:00.000001Z"));
+    text = json_text(page);
+    json_reply(ex, 200, text);
 }
 
 static void on_file_data(struct http_exchange *ex, struct str data, void *arg)
@@ -178,44 +128,40 @@ static void on_file_data(struct http_exchange *ex, struct str data, void *arg)
 static void on_file_end(struct http_exchange *ex, void *arg)
 {
     (void)arg;
-    json_reply(ex, 200, "[]");
+    json_reply(ex, 200, "{}");
 }
 
-static void list_page(struct http_exchange *ex, struct str query)
+static void files(struct http_exchange *ex)
 {
-    struct http_header next = {STR("x-next-token"), STR("p=2")};
-
-    seen.lists++;
-    if (str_find_str(query, STR("nextToken=p%3D2")) >= 0)
-        json_reply(ex, 200, "[{\"sandboxID\":\"i2\",\"templateID\":\"t\",\"state\":\"running\"}]");
+    if (str_is(http_request(ex)->method, "PUT"))
+        http_read_stream(ex, on_file_data, on_file_end, NULL);
+    else if (str_find_str(http_request(ex)->query, STR("missing")) >= 0)
+        json_reply(ex, 404, "{\"error\":{\"code\":\"not_found\",\"message\":\"no such file\"}}");
     else
-        http_reply(ex, 200, &next, 1,
-                   STR("[{\"sandboxID\":\"i1\",\"templateID\":\"t\",\"alias\":\"base\","
-                       "\"state\":\"running\",\"startedAt\":\"2026-01-01T00:00:00Z\"}]"));
+        http_reply(ex, 200, NULL, 0, buf_str(&seen.file));
 }
 
-static void agent(struct http_exchange *ex)
+static void runtime(struct http_exchange *ex)
 {
     struct str path = http_request(ex)->path;
 
-    if (!str_is(http_header(ex, "X-Access-Token"), "tok") ||
-        !str_is(http_header(ex, "E2b-Sandbox-Port"), "49983")) {
-        json_reply(ex, 401, "{\"code\":\"unauthenticated\",\"message\":\"who?\"}");
-    } else if (str_is(path, "/process.Process/Start")) {
-        http_read_all(ex, 1024 * 1024, on_start, NULL);
-    } else if (str_is(path, "/process.Process/SendInput")) {
-        http_read_all(ex, 1024 * 1024, on_input, NULL);
-    } else if (str_is(path, "/process.Process/CloseStdin")) {
-        seen.closes++;
-        json_reply(ex, 200, "{}");
-        if (seen.wait_for_stdin)
-            finish_stream();
-    } else if (str_is(path, "/files") && str_is(http_request(ex)->method, "POST")) {
-        http_read_stream(ex, on_file_data, on_file_end, NULL);
-    } else if (str_find_str(http_request(ex)->query, STR("missing")) >= 0) {
-        json_reply(ex, 404, "{\"code\":404,\"message\":\"path does not exist\"}");
+    if (str_is(path, "/api/v1/sandboxes") && str_is(http_request(ex)->method, "POST")) {
+        http_read_all(ex, 1024 * 1024, on_up, NULL);
+    } else if (str_is(path, "/api/v1/sandboxes/" ID "/execute")) {
+        http_read_all(ex, 1024 * 1024, on_execute, NULL);
+    } else if (str_is(path, "/api/v1/sandboxes/" ID "/processes/exe_1/input")) {
+        http_read_all(ex, 1024 * 1024, on_execute_input, NULL);
+    } else if (str_is(path, "/api/v1/sandboxes")) {
+        list_page(ex, http_request(ex)->query);
+    } else if (str_is(path, "/api/v1/sandboxes/" ID "/files")) {
+        files(ex);
+    } else if (str_is(path, "/api/v1/sandboxes/" ID) && str_is(http_request(ex)->method, "GET")) {
+        json_reply(ex, 200, "{\"id\":\"" ID "\",\"state\":\"running\"}");
+    } else if (str_is(path, "/api/v1/sandboxes/" ID)) {
+        seen.kills++;
+        http_reply(ex, 204, NULL, 0, STR_NONE);
     } else {
-        http_reply(ex, 200, NULL, 0, buf_str(&seen.file));
+        json_reply(ex, 404, "{\"error\":{\"code\":\"not_found\",\"message\":\"no such thing\"}}");
     }
 }
 
@@ -224,23 +170,14 @@ static void on_request(struct http_exchange *ex, void *arg)
     const struct http_request *request = http_request(ex);
 
     (void)arg;
-    if (http_header(ex, "E2b-Sandbox-Id").p) {
-        agent(ex);
-    } else if (!str_is(http_header(ex, "X-API-KEY"), "e2b_00")) {
+    if (!str_is(http_header(ex, "X-API-KEY"), "e2b_00")) {
         json_reply(ex, 401, "{\"code\":401,\"message\":\"Invalid API key\"}");
     } else if (str_starts(request->path, STR("/api/v1/"))) {
         runtime(ex);
     } else if (str_is(request->method, "POST") && str_is(request->path, "/sandboxes")) {
         http_read_all(ex, 1024 * 1024, on_create, NULL);
-    } else if (str_is(request->path, "/v2/sandboxes")) {
-        list_page(ex, request->query);
-    } else if (!str_is(request->path, "/sandboxes/" ID)) {
-        json_reply(ex, 404, "{\"code\":404,\"message\":\"no such sandbox\"}");
-    } else if (str_is(request->method, "DELETE")) {
-        seen.kills++;
-        http_reply(ex, 204, NULL, 0, STR_NONE);
     } else {
-        json_reply(ex, 200, "{\"sandboxID\":\"" ID "\",\"envdAccessToken\":\"tok\"}");
+        json_reply(ex, 404, "{\"code\":404,\"message\":\"no such thing\"}");
     }
 }
 
@@ -316,21 +253,21 @@ TEST(exec_in_the_runtime)
 
     start_server();
     seen.end = "{\"type\":\"exit\",\"exit_code\":0}\n";
-    CHECK_INT(RUN(&out, ARG("exec"), ARG("-n"), ARG(BOX), ARG("a line")), 0);
+    CHECK_INT(RUN(&out, ARG("exec"), ARG("-n"), ARG(ID), ARG("a line")), 0);
     CHECK(strstr(seen.start_body.p, "\"command\":\"a line\""));
     seen.end = "{\"type\":\"exit\",\"exit_code\":1,\"timed_out\":true}\n";
-    CHECK_INT(RUN(&late, ARG("exec"), ARG("-n"), ARG(BOX), ARG("x")), 124);
+    CHECK_INT(RUN(&late, ARG("exec"), ARG("-n"), ARG(ID), ARG("x")), 124);
     /* Neither an end nor an error. */
     seen.end = "{\"type\":\"heartbeat\"}\n";
-    CHECK_INT(RUN(&cut, ARG("exec"), ARG("-n"), ARG(BOX), ARG("x")), 1);
+    CHECK_INT(RUN(&cut, ARG("exec"), ARG("-n"), ARG(ID), ARG("x")), 1);
     seen.end = "\n\n{\"type\":\"error\",\"error\":{\"code\":\"x\",\"message\":\"it broke\"}}\n";
-    CHECK_INT(RUN(&bad, ARG("exec"), ARG("-n"), ARG(BOX), ARG("x")), 1);
+    CHECK_INT(RUN(&bad, ARG("exec"), ARG("-n"), ARG(ID), ARG("x")), 1);
     CHECK_INT(RUN(&bad, ARG("exec"), ARG("-n"), ARG("sbx_other"), ARG("x")), 1);
 }
 
 TEST(stdin_is_forwarded)
 {
-    auto_buf struct buf out = {0}, engine = {0};
+    auto_buf struct buf out = {0}, there = {0};
 
     start_server();
     seen.wait_for_stdin = true;
@@ -340,26 +277,10 @@ TEST(stdin_is_forwarded)
     CHECK_STR(buf_str(&seen.input), "line one\nline two");
     CHECK_INT(seen.closes, 1);
     CHECK_INT(seen.kills, 1);
-    seen.end = "{\"event\":{\"end\":{\"exited\":true,\"status\":\"exit status 0\"}}}";
     set_stdin(", three");
-    CHECK_INT(RUN(&engine, ARG("exec"), ARG(ID), ARG("cat")), 0);
+    CHECK_INT(RUN(&there, ARG("exec"), ARG(ID), ARG("cat")), 0);
     CHECK_STR(buf_str(&seen.input), "line one\nline two, three");
-    CHECK_STR(buf_str(&engine), "hello\n");
-}
-
-TEST(a_signal_inside_and_a_failed_start)
-{
-    auto_buf struct buf out = {0}, none = {0};
-
-    start_server();
-    seen.end = "{\"event\":{\"end\":{\"exitCode\":-1,\"exited\":false,\"status\":\"signal: "
-               "killed\",\"error\":\"signal: killed\"}}}";
-    CHECK_INT(RUN(&out, ARG("exec"), ARG("-n"), ARG(ID), ARG("--"), ARG("x")), 137);
-    CHECK_INT(seen.creates, 0);
-    CHECK_INT(seen.kills, 0);
-    seen.end = NULL;
-    seen.end_frame = "{\"error\":{\"code\":\"invalid_argument\",\"message\":\"cwd\"}}";
-    CHECK_INT(RUN(&none, ARG("exec"), ARG("-n"), ARG(ID), ARG("x")), 1);
+    CHECK_STR(buf_str(&there), "hello\n");
 }
 
 static void *interrupt(void *arg)
@@ -397,11 +318,11 @@ TEST(ls_reads_all_pages)
     CHECK_INT(RUN(&out, ARG("ls")), 0);
     CHECK_INT(seen.lists, 2);
     CHECK(str_starts(buf_str(&out), STR("SANDBOX  KEY  PROVIDER  TEMPLATE  STATE")));
-    CHECK(strstr(out.p, "\ni1       -    engine    base      running"));
-    CHECK(strstr(out.p, "\ni2       -    engine    t         running"));
+    CHECK(strstr(out.p, "\ni1       -    e2b       base      running"));
+    CHECK(strstr(out.p, "\ni1000    -    e2b       base      running"));
     CHECK_INT(RUN(&list, ARG("ls"), ARG("--json")), 0);
     CHECK_INT(json_parse(buf_str(&list), &json, &err), 0);
-    CHECK_INT(json_array_size(json), 2);
+    CHECK_INT(json_array_size(json), 1001);
 }
 
 TEST(show_rm_create)

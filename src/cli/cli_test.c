@@ -14,7 +14,6 @@
 #include "cli/cli_cp.h"
 #include "cli/cli_credentials.h"
 #include "cli/cli_internal.h"
-#include "cli/cli_process.h"
 #include "cli/cli_runtime.h"
 #include "cli/cli_table.h"
 #include "cli/cli_test.h"
@@ -417,16 +416,6 @@ TEST(ages)
     check_age(3600, "1h");
     check_age(47 * 3600, "47h");
     check_age(5 * 86400, "5d");
-}
-
-TEST(signal_statuses)
-{
-    CHECK_INT(cli_process_signal_status(STR("signal: killed")), 137);
-    CHECK_INT(cli_process_signal_status(STR("signal: terminated")), 143);
-    CHECK_INT(cli_process_signal_status(STR("signal: interrupt")), 130);
-    CHECK_INT(cli_process_signal_status(STR("signal: segmentation fault (core dumped)")), 139);
-    CHECK_INT(cli_process_signal_status(STR("signal: what")), 255);
-    CHECK_INT(cli_process_signal_status(STR("exit status 1")), 255);
 }
 
 TEST(keys_are_made_listed_and_removed)

@@ -7,8 +7,6 @@
 #include "cli/cli_v1.h"
 #include "json/json_shape.h"
 
-enum { ENGINE_LIFE_S = 300 };
-
 void cli_up_done(struct cli_up *up)
 {
     cli_list_done(&up->env);
@@ -130,25 +128,12 @@ const struct cli_command cli_up_command = {
 
 /* ---- pause, resume ---- */
 
-/* Of the runtime, or of the engine alone; the answer is made alike. */
 static int change(struct cli *cli, const char *id, bool pause, json_t **out, struct error *err)
 {
     auto_json json_t *body = json_object();
-    auto_buf struct buf target = {0};
 
-    if (cli_v1_is_id(id))
-        return cli_v1(cli, "POST", cli_v1_path("sandboxes", id, pause ? "pause" : "resume"), body,
-                      out, err);
-    buf_init(&target, HTTP_URL_MAX);
-    (void)buf_add_str(&target, STR("/sandboxes/"));
-    cli_escape(&target, id);
-    (void)buf_add_str(&target, pause ? STR("/pause") : STR("/connect"));
-    if (!pause)
-        (void)json_object_set_new(body, "timeout", json_integer(ENGINE_LIFE_S));
-    if (cli_call(&cli->server, "POST", target.p, body, NULL, NULL, err) < 0)
-        return -1;
-    *out = json_pack("{s:s, s:s}", "id", id, "state", pause ? "paused" : "running");
-    return 0;
+    return cli_v1(cli, "POST", cli_v1_path("sandboxes", id, pause ? "pause" : "resume"), body, out,
+                  err);
 }
 
 static int change_all(struct cli *cli, const struct cli_command *command, bool pause, int argc,

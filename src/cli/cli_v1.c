@@ -14,11 +14,6 @@
 
 enum { FILE_MAX = 1024 * 1024, READ_SIZE = 64 * 1024 };
 
-bool cli_v1_is_id(const char *id)
-{
-    return str_starts(str_of(id), STR("sbx_")) || str_starts(str_of(id), STR("key:"));
-}
-
 char *cli_v1_path_of(const char *segment, ...)
 {
     struct buf path;

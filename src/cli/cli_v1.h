@@ -3,8 +3,6 @@
 
 #include "cli/cli_internal.h"
 
-/* "sbx_..." or "key:...": a sandbox of the runtime, else one of the engine. */
-bool cli_v1_is_id(const char *id);
 /* "/api/v1/A/B/C" of its segments, each escaped; ended by NULL. malloc()ed. */
 #define cli_v1_path(...) cli_v1_path_of(__VA_ARGS__, (const char *)NULL)
 char *cli_v1_path_of(const char *segment, ...) __attribute__((sentinel));

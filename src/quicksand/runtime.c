@@ -22,6 +22,7 @@
 #include "loop/workers.h"
 #include "provider/provider.h"
 #include "route/route.h"
+#include "sandbox/sandbox.h"
 
 enum {
     FILE_MAX = 1024 * 1024,
@@ -120,6 +121,12 @@ static void on_route(const char *id, void *arg)
         fetch_cut(runtime->fetch, path);
 }
 
+/* A sandbox of the engine was made, paused, resumed or has ended. */
+static void on_engine(void *arg)
+{
+    agents_engine_changed(arg);
+}
+
 int runtime_open(const struct runtime_config *config, struct runtime **out, struct error *err)
 {
     struct runtime *runtime = xcalloc(1, sizeof(*runtime));
@@ -140,6 +147,10 @@ int runtime_open(const struct runtime_config *config, struct runtime **out, stru
     routes_watch(config->routes, on_route, runtime);
     if (agents_open(&agents, &runtime->agents, err) < 0)
         return -1;
+    if (config->sandboxes) {
+        sandboxes_watch(config->sandboxes, on_engine, runtime->agents);
+        agents_engine_changed(runtime->agents); /* whatever happened before we watched */
+    }
     agent_backends_check(runtime->agents);
     runtime->workers = workers_new_elastic(THREADS_MAX, QUEUE_MAX);
     runtime->v1 = v1_new(&(struct v1_config){.agents = runtime->agents,
@@ -176,6 +187,8 @@ int runtime_close(struct runtime *runtime)
     if (workers_free_within(runtime->workers, STOP_MS) < 0)
         return -1;
     v1_free(runtime->v1);
+    if (runtime->config.sandboxes)
+        sandboxes_watch(runtime->config.sandboxes, NULL, NULL);
     agents_close(runtime->agents);
     routes_unwatch(runtime->config.routes, on_route, runtime);
     fetch_free(runtime->fetch);

@@ -15,6 +15,7 @@ struct http_limits;
 struct loop;
 struct routes;
 struct runtime;
+struct sandboxes;
 struct store;
 
 /* All borrowed. */
@@ -29,6 +30,7 @@ struct runtime_config {
     struct api_keys *keys;
     struct routes *routes;
     struct http_limits *limits;
+    struct sandboxes *sandboxes; /* of the engine; NULL = nobody tells of changes */
 };
 
 /* embedded.c: reaches the engine of the same server. The config must outlive it. */

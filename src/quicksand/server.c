@@ -214,7 +214,8 @@ static int open_edge_parts(struct server *server, struct error *err)
                                                  .api = server->api,
                                                  .keys = server->keys,
                                                  .routes = server->routes,
-                                                 .limits = server->limits},
+                                                 .limits = server->limits,
+                                                 .sandboxes = server->sandboxes},
                         &server->runtime, err);
 }
 

@@ -38,6 +38,7 @@ static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
     metrics_init(all);
     idempotency_init(all);
     (void)pthread_mutex_init(&all->space.lock, NULL);
+    (void)pthread_rwlock_init(&all->watcher.lock, NULL);
     webhooks_init(all, config);
     content_init(all);
     (void)pthread_mutex_init(&all->warm.lock, NULL);
@@ -92,6 +93,7 @@ void sandboxes_close(struct sandboxes *all)
     idempotency_done(all);
     (void)pthread_mutex_destroy(&all->space.lock);
     webhooks_done(all);
+    (void)pthread_rwlock_destroy(&all->watcher.lock);
     (void)pthread_mutex_destroy(&all->warm.lock);
     (void)pthread_cond_destroy(&all->warm.changed);
     free(all->run_dir);

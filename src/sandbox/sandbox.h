@@ -52,6 +52,11 @@ struct sandboxes_config {
     bool private_webhooks; /* teams other than the operator's may name private addresses */
 };
 
+/* fn is called, on the thread that made the change, after the store has an event of a sandbox; it must be
+ * quick. NULL = nobody. Not called any more once a call with NULL returned. */
+typedef void sandboxes_watch_fn(void *arg);
+void sandboxes_watch(struct sandboxes *all, sandboxes_watch_fn *fn, void *arg);
+
 struct volume_mount {
     struct str name; /* or id of the volume */
     struct str path; /* absolute, inside */
@@ -167,6 +172,8 @@ int sandbox_get(struct sandboxes *all, struct str team_id, struct str id, struct
                 struct sandbox_view *out, struct error *err);
 int sandbox_list(struct sandboxes *all, const struct sandbox_filter *filter, struct arena *arena,
                  struct sandbox_page *out, struct error *err);
+/* There is one now, whosever it is. */
+bool sandbox_known(struct sandboxes *all, struct str id);
 /* Returns when the sandbox is gone: no process, no file, no route. */
 int sandbox_kill(struct sandboxes *all, struct str team_id, struct str id, struct error *err);
 /* End of its time = now + timeout_s, earlier or later than before. 0 ends it now (or pauses it). */

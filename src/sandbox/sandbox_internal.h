@@ -108,6 +108,13 @@ struct stats {
     atomic_uint_fast64_t create_us[SANDBOX_BUCKETS + 1], create_sum_us;
 };
 
+/* Who is told that something happened. */
+struct watcher {
+    pthread_rwlock_t lock;
+    sandboxes_watch_fn *fn;
+    void *arg;
+};
+
 struct webhooks {
     pthread_mutex_t lock; /* guards kicked */
     pthread_cond_t wake;
@@ -185,6 +192,7 @@ struct sandboxes {
     struct metrics metrics;
     struct idempotency idempotency;
     struct webhooks webhooks;
+    struct watcher watcher;
     struct content_boxes content;
     struct stats stats;
     struct space space;
@@ -411,7 +419,7 @@ void webhooks_kick(struct sandboxes *all);
 
 /* ---- sandbox_stats.c ---- */
 
-/* Counts, and tells the webhooks. */
+/* Counts, and tells the webhooks and the watcher. */
 void stats_add(struct sandboxes *all, enum stat stat);
 void stats_create(struct sandboxes *all, int64_t us);
 

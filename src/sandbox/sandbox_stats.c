@@ -8,6 +8,18 @@ void stats_add(struct sandboxes *all, enum stat stat)
 {
     atomic_fetch_add(&all->stats.counters[stat], 1);
     webhooks_kick(all);
+    (void)pthread_rwlock_rdlock(&all->watcher.lock);
+    if (all->watcher.fn)
+        all->watcher.fn(all->watcher.arg);
+    (void)pthread_rwlock_unlock(&all->watcher.lock);
+}
+
+void sandboxes_watch(struct sandboxes *all, sandboxes_watch_fn *fn, void *arg)
+{
+    (void)pthread_rwlock_wrlock(&all->watcher.lock);
+    all->watcher.fn = fn;
+    all->watcher.arg = arg;
+    (void)pthread_rwlock_unlock(&all->watcher.lock);
 }
 
 void stats_create(struct sandboxes *all, int64_t us)

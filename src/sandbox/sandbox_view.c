@@ -76,6 +76,13 @@ int sandbox_get(struct sandboxes *all, struct str team_id, struct str id, struct
     return 0;
 }
 
+bool sandbox_known(struct sandboxes *all, struct str id)
+{
+    char text[ID_SIZE];
+
+    return str_copy(id, text, sizeof(text)) && table_has(all, text);
+}
+
 void view_copy(const struct sandbox_view *view, struct arena *arena, struct sandbox_view *out)
 {
     *out = *view;

@@ -25,8 +25,10 @@ struct store_agent_sandbox {
     struct str state, error, agent_id, task_id, snapshot_id;
     int64_t idle_s, max_lifetime_s, cpu;
     bool persistent;
+    bool adopted; /* made by the engine's own API, whose time limit it keeps */
     int64_t created_at_us, last_used_at_us, running_since_us, destroyed_at_us;
     int64_t ran_us, commands, jobs, create_ms;
+    int64_t state_at_us; /* what happened to its machine until then is in the row */
 };
 
 struct store_runtime_event;
@@ -42,7 +44,7 @@ struct store_agent_claim {
 /* Inserts. ERROR_EXISTS when a living row has the key and spec, ERROR_QUOTA above max. */
 int store_agent_claim(struct store *store, const struct store_agent_claim *claim,
                       struct error *err);
-/* ERROR_NOT_FOUND. */
+/* By its id, else by that of its machine. ERROR_NOT_FOUND. */
 int store_agent_sandbox_get(struct store *store, struct str team_id, struct str id,
                             struct arena *arena, struct store_agent_sandbox *out,
                             struct error *err);
@@ -55,6 +57,7 @@ int store_agent_sandbox_find(struct store *store, struct str team_id, struct str
 struct store_agent_ready {
     struct str machine; /* only when the row still has this one; STR_NONE = in any case */
     struct str external_id, token, address, cdp_url, snapshot_id;
+    struct str id;            /* its own from now on; STR_NONE: leaves it */
     struct str image;         /* STR_NONE: leaves it */
     int64_t at_us, create_ms; /* create_ms < 0: leaves it */
     bool durable;
@@ -70,6 +73,11 @@ int store_agent_sandbox_state(struct store *store, struct str id, const char *st
 /* The same, for what was seen of a machine: nothing happens when the row has another one meanwhile, or
  * is about to get one. */
 int store_agent_sandbox_seen(struct store *store, struct str id, struct str machine,
+                             const char *state, struct str error, int64_t at_us, bool *out_changed,
+                             struct error *err);
+/* The same, as its provider tells it of an earlier moment: nothing happens when the row knows what came
+ * after. */
+int store_agent_sandbox_told(struct store *store, struct str id, struct str machine,
                              const char *state, struct str error, int64_t at_us, bool *out_changed,
                              struct error *err);
 /* last_used only grows; the counters are added. */
@@ -96,6 +104,30 @@ int store_agent_teams(struct store *store, struct arena *arena, struct str **out
 /* Forgets those destroyed before, with their jobs; at most max. */
 int store_agent_sandbox_forget(struct store *store, int64_t before_us, size_t max,
                                size_t *out_count, struct error *err);
+
+/* ---- following the engine in this process (store_agent_follow.c) ---- */
+
+/* Up to which of the engine's events the runtime has followed; 0 = never did. */
+int store_agent_followed(struct store *store, int64_t *out_seq, struct error *err);
+int store_agent_follow(struct store *store, int64_t seq, struct error *err);
+/* The number of the newest event of the engine; 0 = none. */
+int store_event_newest(struct store *store, int64_t *out_seq, struct error *err);
+/* The row with this machine, whatever its team; a living one first. ERROR_NOT_FOUND. */
+int store_agent_sandbox_by_machine(struct store *store, struct str machine, struct arena *arena,
+                                   struct store_agent_sandbox *out, struct error *err);
+/* Where rows and the engine's own disagree: machines that ended, were paused or resumed, and (row.id is
+ * STR_NONE) sandboxes of the engine started before `before_us` that have no row. */
+struct store_agent_stray {
+    struct store_agent_sandbox row;
+    struct str machine;
+    struct str state, reason; /* of the engine's: running, paused, ended; STR_NONE = it has none */
+    int64_t at_us;            /* since when, as far as it is known; 0 = not */
+};
+int store_agent_strays(struct store *store, struct str provider, int64_t before_us, size_t limit,
+                       struct arena *arena, struct store_agent_stray **out, size_t *out_count,
+                       struct error *err);
+
+/* ---- usage ---- */
 
 /* One per provider; STR_NONE = all teams. */
 struct store_agent_usage {

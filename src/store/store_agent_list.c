@@ -165,7 +165,7 @@ int store_agent_create_ms(struct store *store, struct str team_id, size_t max, s
 
     if (query_open(&query, locked,
                    "SELECT create_ms FROM (SELECT create_ms FROM agent_sandboxes"
-                   " WHERE (?1 = '' OR team_id = ?1) AND external_id <> ''"
+                   " WHERE (?1 = '' OR team_id = ?1) AND external_id <> '' AND adopted = 0"
                    " ORDER BY created_at_us DESC LIMIT ?2) AS newest ORDER BY create_ms",
                    err) < 0)
         return -1;

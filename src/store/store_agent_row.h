@@ -8,7 +8,7 @@
     "id, team_id, sandbox_key, spec_hash, provider, external_id, token, address, cdp_url, image," \
     " profile, settings, metadata, state, error, agent_id, task_id, snapshot_id, idle_s,"         \
     " max_lifetime_s, persistent, cpu, created_at_us, last_used_at_us, running_since_us,"         \
-    " destroyed_at_us, ran_us, commands, jobs, create_ms"
+    " destroyed_at_us, ran_us, commands, jobs, create_ms, adopted, state_at_us"
 
 /* row: a struct store_agent_sandbox. */
 void agent_sandbox_read(const struct query *query, struct arena *arena, void *row);

@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 
+#include "base/clock.h"
 #include "base/id.h"
 #include "store/query.h"
 #include "store/store_agent_row.h"
@@ -56,6 +57,8 @@ void agent_sandbox_read(const struct query *query, struct arena *arena, void *ro
         .commands = query_int(query, 27),
         .jobs = query_int(query, 28),
         .create_ms = query_int(query, 29),
+        .adopted = query_int(query, 30) != 0,
+        .state_at_us = query_int(query, 31),
     };
 }
 
@@ -89,7 +92,7 @@ static int insert_row(struct store *locked, const struct store_agent_sandbox *ro
     if (query_open(&query, locked,
                    "INSERT INTO agent_sandboxes (" AGENT_SANDBOX_COLUMNS
                    ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,"
-                   " ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, 0, 0, 0, 0, ?26)",
+                   " ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, 0, 0, 0, 0, ?26, ?27, ?28)",
                    err) < 0)
         return -1;
     bind_text(&query, row->id);
@@ -118,6 +121,8 @@ static int insert_row(struct store *locked, const struct store_agent_sandbox *ro
     bind_int(&query, row->last_used_at_us);
     bind_int(&query, row->running_since_us);
     bind_int(&query, row->create_ms);
+    bind_int(&query, row->adopted);
+    bind_int(&query, row->state_at_us);
     return query_run(&query, err);
 }
 
@@ -127,7 +132,7 @@ static int count_of(struct store *locked, struct str provider, int64_t *out, str
 
     if (query_open(&query, locked,
                    "SELECT count(*) FROM agent_sandboxes WHERE provider = ?1"
-                   " AND destroyed_at_us = 0 AND state IN ('creating', 'running')",
+                   " AND destroyed_at_us = 0 AND adopted = 0 AND state IN ('creating', 'running')",
                    err) < 0)
         return -1;
     bind_text(&query, provider);
@@ -145,10 +150,17 @@ int store_agent_sandbox_count(struct store *store, struct str provider, int64_t 
     return count_of(locked, provider, out, err);
 }
 
+struct change {
+    struct str id;
+    struct str machine; /* nothing happens unless the row has it, and is not about to get another */
+    const char *state;
+    struct str reason;
+    int64_t at_us;
+    bool told; /* and unless the row knows of nothing that came after */
+};
+
 /* 1 = it changed. */
-/* machine: nothing happens unless the row has it, and is not about to get another; "" = whatever. */
-static int set_state(struct store *locked, struct str id, struct str machine, const char *state,
-                     struct str reason, int64_t at_us, struct error *err)
+static int set_state(struct store *locked, const struct change *change, struct error *err)
 {
     auto_query struct query query = {0};
 
@@ -158,17 +170,21 @@ static int set_state(struct store *locked, struct str id, struct str machine, co
                    " AND running_since_us < ?4 THEN ?4 - running_since_us ELSE 0 END,"
                    " running_since_us = CASE WHEN ?2 <> 'running' THEN 0"
                    " WHEN running_since_us > 0 THEN running_since_us ELSE ?4 END,"
-                   " destroyed_at_us = CASE WHEN ?2 = 'killed' THEN ?4 ELSE 0 END"
+                   " destroyed_at_us = CASE WHEN ?2 = 'killed' THEN ?4 ELSE 0 END,"
+                   " state_at_us = ?7"
                    " WHERE id = ?1 AND destroyed_at_us = 0 AND (state <> ?2 OR error <> ?3)"
                    " AND (?5 = '' OR (external_id = ?5 AND state <> 'creating'))"
+                   " AND (?6 = 0 OR state_at_us < ?7)"
                    " RETURNING id",
                    err) < 0)
         return -1;
-    bind_text(&query, id);
-    bind_text(&query, str_of(state));
-    agent_bind(&query, reason);
-    bind_int(&query, at_us);
-    agent_bind(&query, machine);
+    bind_text(&query, change->id);
+    bind_text(&query, str_of(change->state));
+    agent_bind(&query, change->reason);
+    bind_int(&query, change->at_us);
+    agent_bind(&query, change->machine);
+    bind_int(&query, change->told);
+    bind_int(&query, change->told ? change->at_us : clock_wall_us());
     return query_step(&query, err);
 }
 
@@ -176,8 +192,12 @@ static int claim_in(struct store *locked, const struct store_agent_claim *claim,
 {
     int64_t count = 0;
 
-    if (claim->replaces.p && set_state(locked, claim->replaces, STR_NONE, "killed", claim->reason,
-                                       claim->row->created_at_us, err) < 0)
+    if (claim->replaces.p && set_state(locked,
+                                       &(struct change){.id = claim->replaces,
+                                                        .state = "killed",
+                                                        .reason = claim->reason,
+                                                        .at_us = claim->row->created_at_us},
+                                       err) < 0)
         return -1;
     if (claim->max > 0) {
         if (count_of(locked, claim->row->provider, &count, err) < 0)
@@ -218,7 +238,7 @@ int store_agent_sandbox_get(struct store *store, struct str team_id, struct str 
                             struct arena *arena, struct store_agent_sandbox *out, struct error *err)
 {
     auto_unlock struct store *locked = store_lock(store);
-    auto_query struct query query = {0};
+    auto_query struct query query = {0}, machine = {0};
 
     if (query_open(&query, locked,
                    "SELECT " AGENT_SANDBOX_COLUMNS
@@ -227,7 +247,19 @@ int store_agent_sandbox_get(struct store *store, struct str team_id, struct str 
         return -1;
     bind_text(&query, id);
     bind_text(&query, team_id);
-    return read_one(&query, arena, out, err);
+    if (read_one(&query, arena, out, err) == 0)
+        return 0;
+    if (err->code != ERROR_NOT_FOUND || !id.len ||
+        query_open(&machine, locked,
+                   "SELECT " AGENT_SANDBOX_COLUMNS
+                   " FROM agent_sandboxes WHERE external_id = ?1 AND team_id = ?2"
+                   " ORDER BY CASE WHEN destroyed_at_us = 0 THEN 0 ELSE 1 END, created_at_us DESC"
+                   " LIMIT 1",
+                   err) < 0)
+        return -1;
+    bind_text(&machine, id);
+    bind_text(&machine, team_id);
+    return read_one(&machine, arena, out, err);
 }
 
 int store_agent_sandbox_find(struct store *store, struct str team_id, struct str key,
@@ -258,9 +290,10 @@ static int set_ready(struct store *locked, struct str id, const struct store_age
     if (query_open(&query, locked,
                    "UPDATE agent_sandboxes SET external_id = ?2, token = ?3, address = ?4,"
                    " cdp_url = ?5, snapshot_id = ?6, state = 'running', error = '',"
-                   " running_since_us = ?7,"
+                   " running_since_us = ?7, state_at_us = ?7,"
                    " last_used_at_us = ?7, create_ms = CASE WHEN ?8 < 0 THEN create_ms ELSE ?8 END,"
-                   " image = CASE WHEN ?9 = '' THEN image ELSE ?9 END"
+                   " image = CASE WHEN ?9 = '' THEN image ELSE ?9 END,"
+                   " id = CASE WHEN ?11 = '' THEN id ELSE ?11 END"
                    " WHERE id = ?1 AND destroyed_at_us = 0 AND (?10 = '' OR external_id = ?10)"
                    " RETURNING id",
                    err) < 0)
@@ -275,6 +308,7 @@ static int set_ready(struct store *locked, struct str id, const struct store_age
     bind_int(&query, ready->create_ms);
     agent_bind(&query, ready->image);
     agent_bind(&query, ready->machine);
+    agent_bind(&query, ready->id);
     return query_step(&query, err);
 }
 
@@ -296,22 +330,37 @@ int store_agent_sandbox_ready(struct store *store, struct str id,
     return changed ? 0 : error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' was killed", STR_ARG(id));
 }
 
-int store_agent_sandbox_seen(struct store *store, struct str id, struct str machine,
-                             const char *state, struct str error, int64_t at_us, bool *out_changed,
-                             struct error *err)
+static int change_state(struct store *store, const struct change *change, bool *out_changed,
+                        struct error *err)
 {
     auto_unlock struct store *locked = store_lock(store);
     int changed;
 
     if (store_begin(locked, STORE_EPHEMERAL, err) < 0)
         return -1;
-    changed = set_state(locked, id, machine, state, error, at_us, err);
+    changed = set_state(locked, change, err);
     if (changed < 0) {
         store_rollback(locked);
         return -1;
     }
     *out_changed = changed > 0;
     return store_commit(locked, err);
+}
+
+int store_agent_sandbox_seen(struct store *store, struct str id, struct str machine,
+                             const char *state, struct str error, int64_t at_us, bool *out_changed,
+                             struct error *err)
+{
+    return change_state(store, &(struct change){id, machine, state, error, at_us, false},
+                        out_changed, err);
+}
+
+int store_agent_sandbox_told(struct store *store, struct str id, struct str machine,
+                             const char *state, struct str error, int64_t at_us, bool *out_changed,
+                             struct error *err)
+{
+    return change_state(store, &(struct change){id, machine, state, error, at_us, true},
+                        out_changed, err);
 }
 
 int store_agent_sandbox_state(struct store *store, struct str id, const char *state,

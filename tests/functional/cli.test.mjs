@@ -70,9 +70,10 @@ test('create, ls, show, exec, cp, rm', async () => {
   const removed = await quicksand(['rm', id])
   assert.equal(removed.code, 0, removed.stderr)
   assert.deepEqual(await server.ids(), [])
-  const again = await quicksand(['rm', id])
-  assert.equal(again.code, 1)
-  assert.notEqual(again.stderr, '')
+  assert.equal((await quicksand(['rm', id])).code, 0, 'what is gone is gone')
+  const never = await quicksand(['rm', 'i0000000000000000000'])
+  assert.equal(never.code, 1)
+  assert.notEqual(never.stderr, '')
 })
 
 test('template ls knows the base template', async () => {

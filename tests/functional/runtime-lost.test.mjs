@@ -209,3 +209,21 @@ test('when to try again is what the provider says', async () => {
   const away = await one.v1('POST', '/sandboxes', { provider: 'far' })
   assert.deepEqual([away.status, away.headers['retry-after']], [502, '7'])
 })
+
+test('what ended or was paused at a provider elsewhere is known soon, by one list and not by a question for each', async (t) => {
+  t.after(() => restartWith(settings))
+  await restartWith({ ...settings, health_interval_s: 1, providers: { ...settings.providers, far: { ...settings.providers.far, max_sandboxes: 5 } } })
+  const boxes = await Promise.all(Array.from({ length: 5 }, () => one.create({ provider: 'far' })))
+  refused(await one.v1('POST', '/sandboxes', { provider: 'far' }), 429, 'quota')
+  const [dead, asleep, ...others] = boxes
+  far.machines.delete(dead.external_id)
+  far.machines.get(asleep.external_id).state = 'paused'
+  far.forget()
+  await eventually('its end is known', async () => (await one.get(dead.id)).state === 'killed', 30_000)
+  await eventually('its pause is known', async () => (await one.get(asleep.id)).state === 'paused', 30_000)
+  assert.ok(far.count('GET /v2/sandboxes') >= 1)
+  assert.equal(far.count('GET /sandboxes/ID'), 2, far.seen.join())
+  assert.equal((await one.events({ sandbox_id: dead.id, type: 'sandbox.killed' }))[0].data.reason, 'gone')
+  const more = await one.create({ provider: 'far' })
+  for (const { id } of [asleep, ...others, more]) await one.remove(id)
+})

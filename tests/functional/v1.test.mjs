@@ -46,7 +46,7 @@ const memory = () => Number(/VmRSS:\s+(\d+)/.exec(fs.readFileSync(`/proc/${serve
 describe('a task', () => {
   test('is created, executed, looked at and destroyed', async () => {
     const box = await create({ agent_id: 'a1', task_id: 't1' })
-    assert.match(box.sandbox_id, /^sbx_[0-9a-z]{20}$/)
+    assert.match(box.sandbox_id, /^i[0-9a-z]{19}$/)
     assert.equal(box.id, box.sandbox_id)
     assert.equal(box.status, 'running')
     assert.equal(box.tier, 'created')
