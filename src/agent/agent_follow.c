@@ -90,10 +90,14 @@ static struct agent_caller engine_of(struct str team_id)
     return (struct agent_caller){.team_id = team_id, .actor = STR("engine")};
 }
 
+/* metadata: of the box, parsed. The label says whose it is, as on E2B's API. */
 static void fill_adopted(const struct agents *agents, const struct store_sandbox *box,
-                         struct store_agent_sandbox *row)
+                         const json_t *metadata, struct store_agent_sandbox *row)
 {
+    struct str agent_id = json_get_str(metadata, "quicksand.agent");
+
     *row = (struct store_agent_sandbox){
+        .agent_id = agent_id.len ? agent_id : STR_NONE,
         .id = box->id,
         .team_id = box->team_id,
         .provider = agents->follow->provider,
@@ -115,10 +119,12 @@ static void adopt(struct agents *agents, const struct store_sandbox *box)
 {
     struct adoption adoption = {.agents = agents};
     struct agent_caller caller = engine_of(box->team_id);
-    auto_json json_t *created = NULL, *started = NULL;
+    auto_json json_t *created = NULL, *started = NULL, *metadata = NULL;
     struct error err;
 
-    fill_adopted(agents, box, &adoption.row);
+    if (json_parse(box->metadata, &metadata, &err) < 0)
+        metadata = json_object();
+    fill_adopted(agents, box, metadata, &adoption.row);
     created = json_pack("{s:o, s:o, s:s}", "provider", json_str(adoption.row.provider), "image",
                         json_str(adoption.row.image), "by", "e2b");
     started = json_pack("{s:o, s:o}", "external_id", json_str(box->id), "provider",
