@@ -25,6 +25,7 @@ struct api *api_new(const struct api_config *config)
     api->config = *config;
     if (api->config.max_timeout_s <= 0)
         api->config.max_timeout_s = 24 * 3600;
+    api_lanes_open(api);
     return api;
 }
 
@@ -72,7 +73,7 @@ static void on_exchange_done(struct http_exchange *ex, void *arg)
     struct api_call *call = arg;
 
     call->ex = NULL;
-    if (call->working)
+    if (call->working || !api_lane_leave(call))
         return;
     /* Logged when the answer is on its way: a slow log must not delay it. Without a status it was
      * never answered by us: the body was too long (or too slow), or the client went inside it. */
@@ -80,21 +81,18 @@ static void on_exchange_done(struct http_exchange *ex, void *arg)
     call_free(call);
 }
 
-static void run(struct work *work)
+void api_call_run(struct api_call *call)
 {
-    struct api_call *call = container_of(work, struct api_call, work);
     struct error err = {0};
 
     if (api_auth(call, &err) < 0 || call->route->handler(call, &err) < 0)
         api_fail(call, &err);
-    api_audit(call);
+    if (!call->again)
+        api_audit(call);
 }
 
-static void done(struct work *work)
+void api_call_done(struct api_call *call)
 {
-    struct api_call *call = container_of(work, struct api_call, work);
-
-    call->working = false;
     if (call->ex) {
         reply(call);
         return;
@@ -106,18 +104,10 @@ static void done(struct work *work)
 static void on_body(struct http_exchange *ex, struct str body, void *arg)
 {
     struct api_call *call = arg;
-    struct error err = {0};
 
     call->body_memory = http_take_body(ex);
     call->body = body;
-    call->work = (struct work){.run = run, .done = done, .loop = http_loop(ex)};
-    call->working = true;
-    if (workers_run(call->api->config.workers, &call->work) == 0)
-        return;
-    call->working = false;
-    (void)error_set(&err, ERROR_UNAVAILABLE, "the server is busy; try again in a second");
-    api_fail(call, &err);
-    reply(call);
+    api_lane_enter(call);
 }
 
 /* A request that ends before a worker is needed. */

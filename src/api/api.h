@@ -19,11 +19,24 @@ struct sandboxes;
 struct store;
 struct workers;
 
+/* Three kinds of workers, so that none waits behind another. */
+enum api_lane {
+    API_LANE_QUICK,  /* asks memory and the store only: lists, status, keys */
+    API_LANE_WORK,   /* may wait for the engine or for a sandbox's agent */
+    API_LANE_CREATE, /* makes sandboxes */
+    API_LANE_COUNT,
+};
+
 struct api_config {
     struct sandboxes *sandboxes;
     struct store *store;
     struct api_keys *keys;
-    struct workers *workers;
+    struct {
+        struct workers *workers;
+        size_t team_max; /* of them for one team at the same time; 0 = all */
+    } lanes[API_LANE_COUNT];
+    size_t
+        create_max; /* creates that run or wait; one team may have three quarters; 0 = no limit */
     struct http_limits *limits;
     int64_t max_timeout_s; /* longest life a client may ask for; 0 = 24 h */
 };

@@ -25,12 +25,15 @@ static void on_request(struct http_exchange *ex, void *arg)
 
 static void site_start(struct site *site, size_t threads, size_t queue_max)
 {
+    struct api_config config = {0};
+
     log_set_level(LOG_WARN);
     site->workers = workers_new(threads, queue_max);
     site->limits = http_limits_new(&(struct http_limits_config){.body_bytes = 4 * 1024 * 1024});
-    http_site_start(
-        &site->http, on_request,
-        api_new(&(struct api_config){.workers = site->workers, .limits = site->limits}));
+    config.limits = site->limits;
+    for (size_t i = 0; i < API_LANE_COUNT; i++)
+        config.lanes[i].workers = site->workers;
+    http_site_start(&site->http, on_request, api_new(&config));
 }
 
 #define CLOSE "Host: x\r\nConnection: close\r\n"

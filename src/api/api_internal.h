@@ -13,6 +13,7 @@
 #include "http/http_answer.h"
 #include "http/http_limits.h"
 #include "http/http_path.h"
+#include "loop/share.h"
 #include "loop/workers.h"
 
 /* The label that says whose sandbox it is: from keys that act as an agent, and from the runtime. */
@@ -22,10 +23,14 @@ enum {
     API_BODY_MAX = 1024 * 1024,
     API_PARAMS_MAX = 2,
     API_REQUEST_ID_SIZE = 17,
+    API_TEAM_WAITING_MAX = 1024, /* requests of one team that wait for a worker of one lane */
 };
 
 struct api {
     struct api_config config;
+    struct shares *lanes[API_LANE_COUNT]; /* workers held by each team */
+    struct shares *creates;               /* under way */
+    atomic_uint_fast64_t creates_refused;
     atomic_uint_fast64_t requests[6]; /* by the first digit of the status */
     atomic_uint_fast64_t request_us;  /* all together */
 };
@@ -44,8 +49,13 @@ struct api_call {
 
     struct http_door door; /* while it is asked who this is */
     struct api_key_owner who;
-    struct error who_err;  /* code 0: `who` is known */
-    struct http_room room; /* for the body */
+    struct error who_err; /* code 0: `who` is known */
+    enum api_lane lane;
+    struct share_seat seat; /* in the team's line for the lane's workers */
+    bool has_worker;        /* its share of them is taken */
+    bool again;             /* the handler moved it to another lane */
+    bool admitted;          /* a create that is counted */
+    struct http_room room;  /* for the body */
     struct buf body_memory;
 
     struct str method, path, query, body, key, idempotency_key;
@@ -76,6 +86,7 @@ enum api_scope {
 };
 
 struct api_route {
+    enum api_lane lane;
     const char *method;
     const char *pattern; /* "{x}" stands for one segment that is not empty */
     api_handler_fn *handler;
@@ -94,6 +105,24 @@ enum api_match { API_MATCH_FOUND, API_MATCH_NO_PATH, API_MATCH_NO_METHOD };
 enum api_match api_routes_find(struct str method, struct str path, struct arena *arena,
                                const struct api_route **out, struct str params[API_PARAMS_MAX],
                                char allow[HTTP_ALLOW_SIZE]);
+
+/* ---- api_lane.c ---- */
+
+void api_lanes_open(struct api *api);
+/* On the loop, once the body is there: the call is run in its turn, and answered. */
+void api_lane_enter(struct api_call *call);
+/* On the loop, when its client has gone while it was not with a worker. False: it is on its way to one, and is
+ * freed there. */
+bool api_lane_leave(struct api_call *call);
+/* One more create under way. ERROR_QUOTA when there are as many as may be; else to be ended. */
+int api_create_begin(struct api *api, struct str team_id, struct error *err);
+void api_create_end(struct api *api, struct str team_id);
+
+/* ---- api.c, for api_lane.c ---- */
+
+/* The worker's part, and the loop's. */
+void api_call_run(struct api_call *call);
+void api_call_done(struct api_call *call);
 
 /* Finds the team of call->key. ERROR_UNAUTHORIZED when there is none, ERROR_FORBIDDEN when it may
  * not do this. */

@@ -23,6 +23,21 @@ static int find_route(struct api_call *call, struct str target, struct error *er
     return 0;
 }
 
+/* On the caller's thread, which is a worker for such work; creates are counted with all others. */
+static int run(struct api_call *call, struct error *err)
+{
+    int result;
+
+    call->lane = API_LANE_WORK;
+    if (call->route->lane != API_LANE_CREATE)
+        return call->route->handler(call, err);
+    if (api_create_begin(call->api, call->team_id, err) < 0)
+        return -1;
+    result = call->route->handler(call, err);
+    api_create_end(call->api, call->team_id);
+    return result;
+}
+
 int api_local(struct api *api, const struct api_local *request, int *out_status,
               struct buf *out_body, struct error *err)
 {
@@ -39,7 +54,7 @@ int api_local(struct api *api, const struct api_local *request, int *out_status,
     call->key_id = STR("runtime");
     result = find_route(call, str_of(request->target), err);
     if (result == 0) {
-        if (call->route->handler(call, &failure) < 0)
+        if (run(call, &failure) < 0)
             api_fail(call, &failure);
         api_monitor_count(api, call->status, clock_mono_us() - call->started_us);
         log_debug("api", "request=%s %s %.*s status=%d inside", call->request_id, request->method,

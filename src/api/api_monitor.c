@@ -122,6 +122,12 @@ int api_monitor(struct api_call *call, struct error *err)
     counter(&out, "quicksand_sandboxes_ended_total", "Sandboxes that ended.", stats.ended);
     write_space(&out, &stats.space);
     write_requests(&out, call->api);
+    gauge(&out, "quicksand_creates_under_way", "Creates that run or wait for their turn.",
+          shares_held(call->api->creates));
+    gauge(&out, "quicksand_creates_max", "How many of them there may be (create-queue).",
+          call->api->config.create_max);
+    counter(&out, "quicksand_creates_refused_total", "Creates refused with 429 beyond that.",
+            atomic_load(&call->api->creates_refused));
     gauge(&out, "quicksand_body_bytes", "Memory held for the bodies of requests.",
           http_room_held(call->api->config.limits));
     api_answer(call, 200, NULL);

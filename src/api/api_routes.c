@@ -7,39 +7,42 @@
 
 #define SMALL (64 * 1024)
 /* clang-format off */
-#define ROUTE(m, p, h)        {.method = (m), .pattern = (p), .handler = (h), .body_max = SMALL}
-#define BOX(m, p, h)          {.method = (m), .pattern = (p), .handler = (h), .body_max = SMALL, \
-                               .scope = API_SCOPE_BOX}
-#define OWN(m, p, h)          {.method = (m), .pattern = (p), .handler = (h), .body_max = SMALL, \
-                               .scope = API_SCOPE_OWN}
-#define AGENT(m, p, h)        {.method = (m), .pattern = (p), .handler = (h), .body_max = API_BODY_MAX, \
-                               .scope = API_SCOPE_AGENT}
-#define ANY(m, p, h)          {.method = (m), .pattern = (p), .handler = (h), .body_max = SMALL, \
-                               .scope = API_SCOPE_ANY}
-#define ADMIN(m, p, h)        {.method = (m), .pattern = (p), .handler = (h), .body_max = SMALL, \
-                               .auth = API_AUTH_OPERATOR}
+/* Without a lane: asks nothing but memory and the store. WORK may wait for the engine or an agent. */
+#define WORK   .lane = API_LANE_WORK
+#define CREATE .lane = API_LANE_CREATE
+#define ROUTE(m, p, h, ...)   {.method = (m), .pattern = (p), .handler = (h), .body_max = SMALL, __VA_ARGS__}
+#define BOX(m, p, h, ...)     {.method = (m), .pattern = (p), .handler = (h), .body_max = SMALL, \
+                               .scope = API_SCOPE_BOX, __VA_ARGS__}
+#define OWN(m, p, h, ...)     {.method = (m), .pattern = (p), .handler = (h), .body_max = SMALL, \
+                               .scope = API_SCOPE_OWN, __VA_ARGS__}
+#define AGENT(m, p, h, ...)   {.method = (m), .pattern = (p), .handler = (h), .body_max = API_BODY_MAX, \
+                               .scope = API_SCOPE_AGENT, __VA_ARGS__}
+#define ANY(m, p, h, ...)     {.method = (m), .pattern = (p), .handler = (h), .body_max = SMALL, \
+                               .scope = API_SCOPE_ANY, __VA_ARGS__}
+#define ADMIN(m, p, h, ...)   {.method = (m), .pattern = (p), .handler = (h), .body_max = SMALL, \
+                               .auth = API_AUTH_OPERATOR, __VA_ARGS__}
 #define MISSING(m, p, what)   {.method = (m), .pattern = (p), .handler = api_unsupported, \
                                .body_max = API_BODY_MAX, .feature = (what)}
 
 const struct api_route api_routes[] = {
-    AGENT("POST", "/sandboxes", api_sandboxes_create),
-    AGENT("POST", "/v2/sandboxes", api_sandboxes_create_v2),
+    AGENT("POST", "/sandboxes", api_sandboxes_create, CREATE),
+    AGENT("POST", "/v2/sandboxes", api_sandboxes_create_v2, CREATE),
     AGENT("GET", "/sandboxes", api_sandboxes_list),
     AGENT("GET", "/v2/sandboxes", api_sandboxes_list_v2),
-    ROUTE("GET", "/sandboxes/metrics", api_metrics_sandboxes),
+    ROUTE("GET", "/sandboxes/metrics", api_metrics_sandboxes, WORK),
     BOX("GET", "/sandboxes/{id}", api_sandboxes_get),
-    BOX("DELETE", "/sandboxes/{id}", api_sandboxes_kill),
+    BOX("DELETE", "/sandboxes/{id}", api_sandboxes_kill, WORK),
     BOX("POST", "/sandboxes/{id}/timeout", api_sandboxes_timeout),
     BOX("POST", "/sandboxes/{id}/refreshes", api_sandboxes_refresh),
-    BOX("POST", "/sandboxes/{id}/connect", api_sandboxes_connect),
-    BOX("POST", "/v2/sandboxes/{id}/connect", api_sandboxes_connect_v2),
-    BOX("POST", "/sandboxes/{id}/resume", api_sandboxes_resume),
-    BOX("POST", "/sandboxes/{id}/pause", api_sandboxes_pause),
-    OWN("POST", "/sandboxes/{id}/fork", api_sandboxes_fork),
-    OWN("POST", "/sandboxes/{id}/snapshots", api_snapshots_create),
-    BOX("GET", "/sandboxes/{id}/metrics", api_metrics_sandbox),
-    BOX("GET", "/sandboxes/{id}/logs", api_history_logs),
-    BOX("GET", "/v2/sandboxes/{id}/logs", api_history_logs_v2),
+    BOX("POST", "/sandboxes/{id}/connect", api_sandboxes_connect, WORK),
+    BOX("POST", "/v2/sandboxes/{id}/connect", api_sandboxes_connect_v2, WORK),
+    BOX("POST", "/sandboxes/{id}/resume", api_sandboxes_resume, WORK),
+    BOX("POST", "/sandboxes/{id}/pause", api_sandboxes_pause, WORK),
+    OWN("POST", "/sandboxes/{id}/fork", api_sandboxes_fork, CREATE),
+    OWN("POST", "/sandboxes/{id}/snapshots", api_snapshots_create, WORK),
+    BOX("GET", "/sandboxes/{id}/metrics", api_metrics_sandbox, WORK),
+    BOX("GET", "/sandboxes/{id}/logs", api_history_logs, WORK),
+    BOX("GET", "/v2/sandboxes/{id}/logs", api_history_logs_v2, WORK),
     ROUTE("POST", "/events/webhooks", api_webhooks_create),
     ROUTE("GET", "/events/webhooks", api_webhooks_list),
     ROUTE("GET", "/events/webhooks/{id}", api_webhooks_get),
@@ -48,7 +51,7 @@ const struct api_route api_routes[] = {
     ADMIN("GET", "/metrics", api_monitor),
     ROUTE("GET", "/events/sandboxes", api_history_events),
     BOX("GET", "/events/sandboxes/{id}", api_history_sandbox_events),
-    OWN("PUT", "/sandboxes/{id}/network", api_sandboxes_network),
+    OWN("PUT", "/sandboxes/{id}/network", api_sandboxes_network, WORK),
     ROUTE("GET", "/snapshots", api_snapshots_list),
 
     ANY("GET", "/templates", api_templates_list),
@@ -61,7 +64,7 @@ const struct api_route api_routes[] = {
     MISSING("GET", "/templates/{id}", "template details"),
     MISSING("PATCH", "/templates/{id}", "changing templates"),
     MISSING("PATCH", "/v2/templates/{id}", "changing templates"),
-    ROUTE("DELETE", "/templates/{id}", api_templates_delete),
+    ROUTE("DELETE", "/templates/{id}", api_templates_delete, WORK),
     MISSING("POST", "/templates/{id}", "building templates"),
     MISSING("GET", "/templates/{id}/tags", "template tags"),
     MISSING("GET", "/templates/{id}/files/{hash}", "building templates"),
@@ -83,9 +86,9 @@ const struct api_route api_routes[] = {
     ROUTE("GET", "/teams/{id}/metrics", api_metrics_team),
     ROUTE("GET", "/teams/{id}/metrics/max", api_metrics_team_max),
     ROUTE("GET", "/volumes", api_volumes_list),
-    ROUTE("POST", "/volumes", api_volumes_create),
+    ROUTE("POST", "/volumes", api_volumes_create, WORK),
     ROUTE("GET", "/volumes/{id}", api_volumes_get),
-    ROUTE("DELETE", "/volumes/{id}", api_volumes_delete),
+    ROUTE("DELETE", "/volumes/{id}", api_volumes_delete, WORK),
     MISSING("GET", "/secrets", "secrets"),
     MISSING("POST", "/secrets", "secrets"),
     MISSING("GET", "/secrets/{id}", "secrets"),

@@ -237,8 +237,13 @@ int api_sandboxes_timeout(struct api_call *call, struct error *err)
     struct str id;
 
     if (api_sandboxes_get_id(call, &id, err) < 0 ||
-        api_types_timeout(call->body, -1, call->api->config.max_timeout_s, &timeout_s, err) < 0 ||
-        sandbox_set_timeout(call->api->config.sandboxes, call->team_id, id, timeout_s, err) < 0)
+        api_types_timeout(call->body, -1, call->api->config.max_timeout_s, &timeout_s, err) < 0)
+        return -1;
+    /* That is a kill, or a pause. */
+    call->again = timeout_s == 0 && call->lane == API_LANE_QUICK;
+    if (call->again)
+        return 0;
+    if (sandbox_set_timeout(call->api->config.sandboxes, call->team_id, id, timeout_s, err) < 0)
         return -1;
     api_answer(call, 204, NULL);
     return 0;

@@ -9,12 +9,15 @@ static struct api api = {.config.max_timeout_s = 24 * 3600};
 struct api_call new_call(const char *method, const char *path)
 {
     struct api_call call = {.api = &api,
+                            .lane = API_LANE_WORK,
                             .method = str_of(method),
                             .path = str_of(path),
                             .key = STR(API_FAKE_KEY),
                             .request_id = "0123456789abcdef"};
     char allow[HTTP_ALLOW_SIZE];
 
+    if (!api.creates)
+        api_lanes_open(&api);
     CHECK_INT(api_routes_find(call.method, call.path, &call.arena, &call.route, call.params, allow),
               API_MATCH_FOUND);
     return call;

@@ -195,19 +195,28 @@ static int answer(struct v1_call *call, struct error *err)
     return call->route->handler(call, err);
 }
 
+static void give_share(struct v1_call *call)
+{
+    if (call->has_share)
+        shares_give(call->v1->worker_shares, call->seat.owner, 1);
+    call->has_share = false;
+}
+
 static int serve(struct v1_call *call, struct error *err)
 {
     int r;
 
     if (call->route->flags & V1_PUBLIC)
         return answer(call, err);
-    if (v1_auth(call, err) < 0)
-        return -1;
-    call->must_wait = shares_take(call->v1->worker_shares, call->caller.team_id, 1) != SHARE_TAKEN;
+    if (!call->has_share)
+        call->has_share = shares_take(call->v1->worker_shares, call->seat.owner, 1) == SHARE_TAKEN;
+    call->must_wait = !call->has_share;
     if (call->must_wait)
         return 0;
-    r = answer(call, err);
-    shares_give(call->v1->worker_shares, call->caller.team_id, 1);
+    r = v1_auth(call, err);
+    if (r == 0)
+        r = answer(call, err);
+    give_share(call);
     return r;
 }
 
@@ -258,9 +267,10 @@ static void on_called(struct loop_job *job)
     struct v1_call *call = container_of(job, struct v1_call, seat.job);
 
     shares_called(call->v1->worker_shares, &call->seat);
+    call->has_share = true;
     if (call->ex && try_queue(call))
         return;
-    shares_pass(call->v1->worker_shares, &call->seat);
+    give_share(call);
     if (call->ex) {
         refuse_busy(call);
         return;
@@ -273,7 +283,6 @@ static void wait_in_line(struct v1_call *call)
 {
     call->must_wait = false;
     call->seat.loop = call->loop;
-    call->seat.owner = call->caller.team_id;
     call->seat.job.fn = on_called;
     if (shares_wait(call->v1->worker_shares, &call->seat) < 0)
         refuse(call, 429, "quota", "your team has too many requests waiting for its own to end");
@@ -322,6 +331,7 @@ static void admit(struct v1_call *call)
 {
     struct error err = {0};
 
+    call->seat.owner = str_of(call->who.team_id);
     if (call->route->flags & (V1_PUBLIC | V1_RAW | V1_UPGRADE)) {
         queue(call);
         return;

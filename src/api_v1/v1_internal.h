@@ -84,6 +84,7 @@ struct v1_call {
     size_t header_count;
 
     bool must_wait;         /* its team has its workers taken */
+    bool has_share;         /* of them */
     struct share_seat seat; /* in the team's line for them */
 
     struct v1_pipe pipe; /* of a streamed body or answer */

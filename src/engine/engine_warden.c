@@ -1,11 +1,10 @@
 /* Client of the warden. A call takes a free channel, sends its request, waits for the reply and
- * gives the channel back; with all channels busy it waits for one. The warden runs one thread per
- * channel, so as many operations go on at once as there are channels. */
+ * gives the channel back; with all channels busy it waits for one, for a while (engine_channels.c). The warden
+ * runs one thread per channel, so as many operations go on at once as there are channels. */
 #include "engine/engine.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -15,44 +14,25 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "engine/engine_channels.h"
 #include "engine/engine_wire.h"
 
-enum { CHANNELS_MAX = 32, REPLY_TIMEOUT_MS = 60000, SLOW_TIMEOUT_MS = 600000 };
+enum {
+    REPLY_TIMEOUT_MS = 60000,
+    SLOW_TIMEOUT_MS = 600000, /* bringing gigabytes to a slow disk takes its time */
+    CHANNEL_TIMEOUT_MS = 30000,
+    USAGE_TIMEOUT_MS = 1000, /* of a look: there will be another */
+};
 
 struct warden_engine {
     struct engine base;
-    pthread_mutex_t lock; /* guards free_fds, free_count and last_serial */
-    pthread_cond_t freed;
-    int free_fds[CHANNELS_MAX];
-    size_t free_count;
-    uint64_t last_serial;
+    struct engine_channels *channels;
     int event_fd;
 };
 
 static struct warden_engine *warden_of(struct engine *engine)
 {
     return (struct warden_engine *)engine;
-}
-
-static int take_channel(struct warden_engine *warden, uint64_t *out_serial)
-{
-    int fd;
-
-    (void)pthread_mutex_lock(&warden->lock);
-    while (warden->free_count == 0)
-        (void)pthread_cond_wait(&warden->freed, &warden->lock);
-    fd = warden->free_fds[--warden->free_count];
-    *out_serial = ++warden->last_serial;
-    (void)pthread_mutex_unlock(&warden->lock);
-    return fd;
-}
-
-static void give_channel(struct warden_engine *warden, int fd)
-{
-    (void)pthread_mutex_lock(&warden->lock);
-    warden->free_fds[warden->free_count++] = fd;
-    (void)pthread_cond_signal(&warden->freed);
-    (void)pthread_mutex_unlock(&warden->lock);
 }
 
 static int copy_id(char out[ID_SIZE], const char *id, struct error *err)
@@ -94,18 +74,16 @@ static int await(int fd, uint64_t serial, int timeout_ms, struct engine_reply *r
     }
 }
 
-static int exchange(int fd, const struct engine_request *request, struct engine_reply *reply,
-                    struct error *err)
+static int exchange(int fd, const struct engine_request *request, int timeout_ms,
+                    struct engine_reply *reply, bool *out_answered, struct error *err)
 {
-    /* Bringing gigabytes to a slow disk takes its time. */
-    bool slow = request->op == ENGINE_OP_SNAPSHOT || request->op == ENGINE_OP_STOP ||
-                request->op == ENGINE_OP_FREEZE;
     int r = fd_send(fd, request, sizeof(*request), NULL, 0);
 
     if (r < 0)
         return error_set(err, ERROR_UNAVAILABLE, "the engine is gone: %s", strerror(-r));
-    if (await(fd, request->serial, slow ? SLOW_TIMEOUT_MS : REPLY_TIMEOUT_MS, reply, err) < 0)
+    if (await(fd, request->serial, timeout_ms, reply, err) < 0)
         return -1;
+    *out_answered = true;
     reply->err.message[sizeof(reply->err.message) - 1] = '\0';
     if (reply->status < 0) {
         *err = reply->err;
@@ -117,11 +95,23 @@ static int exchange(int fd, const struct engine_request *request, struct engine_
 static int call(struct engine *engine, struct engine_request *request, struct engine_reply *reply,
                 struct error *err)
 {
-    struct warden_engine *warden = warden_of(engine);
-    int fd = take_channel(warden, &request->serial);
-    int r = exchange(fd, request, reply, err);
+    struct engine_channels *channels = warden_of(engine)->channels;
+    bool slow = request->op == ENGINE_OP_SNAPSHOT || request->op == ENGINE_OP_STOP ||
+                request->op == ENGINE_OP_FREEZE;
+    bool look = request->op == ENGINE_OP_USAGE, answered = false;
+    struct engine_channel channel;
+    int r;
 
-    give_channel(warden, fd);
+    if (engine_channel_take(channels, slow || request->op == ENGINE_OP_KILL,
+                            look ? USAGE_TIMEOUT_MS : CHANNEL_TIMEOUT_MS, &channel, err) < 0)
+        return -1;
+    request->serial = channel.serial;
+    r = exchange(channel.fd, request,
+                 slow   ? SLOW_TIMEOUT_MS
+                 : look ? USAGE_TIMEOUT_MS
+                        : REPLY_TIMEOUT_MS,
+                 reply, &answered, err);
+    engine_channel_give(channels, &channel, answered);
     return r;
 }
 
@@ -321,11 +311,8 @@ static void warden_close(struct engine *engine)
 {
     struct warden_engine *warden = warden_of(engine);
 
-    for (size_t i = 0; i < warden->free_count; i++)
-        (void)close(warden->free_fds[i]);
+    engine_channels_free(warden->channels);
     (void)close(warden->event_fd);
-    (void)pthread_mutex_destroy(&warden->lock);
-    (void)pthread_cond_destroy(&warden->freed);
     free(warden);
 }
 
@@ -351,13 +338,8 @@ struct engine *engine_warden_new(const int *control_fds, size_t count, int event
 {
     struct warden_engine *warden = xcalloc(1, sizeof(*warden));
 
-    if (count == 0 || count > CHANNELS_MAX)
-        abort();
     warden->base.ops = &warden_ops;
     warden->event_fd = event_fd;
-    warden->free_count = count;
-    memcpy(warden->free_fds, control_fds, count * sizeof(*control_fds));
-    (void)pthread_mutex_init(&warden->lock, NULL);
-    (void)pthread_cond_init(&warden->freed, NULL);
+    warden->channels = engine_channels_new(control_fds, count);
     return &warden->base;
 }

@@ -306,12 +306,15 @@ TEST(a_line_moves_as_parts_are_given_back)
     CHECK(shares_leave(shares, &seats[0])); /* its client went */
     CHECK_INT(shares_wait(shares, &seats[2]), 0);
     shares_give(shares, STR("a"), 1);
-    CHECK(!shares_leave(shares, &seats[1])); /* called already */
+    CHECK_INT(shares_take(shares, STR("a"), 1), SHARE_OWN_FULL); /* it is the first one's */
+    CHECK(!shares_leave(shares, &seats[1]));                     /* called already */
     shares_called(shares, &seats[1]);
-    shares_pass(shares, &seats[1]); /* to the next */
+    shares_give(shares, STR("a"), 1); /* to the next */
     shares_called(shares, &seats[2]);
+    CHECK_INT(shares_held(shares), 1);
     loop_run(test_loop);
     CHECK_INT(called, 2);
+    shares_give(shares, STR("a"), 1);
     CHECK_INT(shares_held(shares), 0);
     shares_free(shares);
     loop_free(test_loop);

@@ -60,18 +60,20 @@ static bool fits(size_t held, size_t amount, size_t max)
     return !max || (amount <= max && held <= max - amount);
 }
 
-/* With the lock held: the first in the line tries again, on its loop. */
-static void let_next(struct share *share)
+/* With the lock held: parts that are free go to those in the line. */
+static void serve_line(struct shares *shares, struct share *share)
 {
-    struct list *node = list_pop_front(&share->line);
-    struct share_seat *seat;
+    while (!list_empty(&share->line) && fits(share->held, 1, shares->config.each_max) &&
+           fits(shares->held, 1, shares->config.all_max)) {
+        struct share_seat *seat =
+            container_of(list_pop_front(&share->line), struct share_seat, link);
 
-    if (!node)
-        return;
-    seat = container_of(node, struct share_seat, link);
-    share->waiting--;
-    seat->state = SEAT_CALLED;
-    loop_post(seat->loop, &seat->job);
+        share->waiting--;
+        share->held++;
+        shares->held++;
+        seat->state = SEAT_CALLED;
+        loop_post(seat->loop, &seat->job);
+    }
 }
 
 enum share_answer shares_take(struct shares *shares, struct str owner, size_t amount)
@@ -102,7 +104,7 @@ void shares_give(struct shares *shares, struct str owner, size_t amount)
     share = share_of(shares, owner);
     share->held -= amount;
     shares->held -= amount;
-    let_next(share);
+    serve_line(shares, share);
     forget_empty(shares, owner, share);
     uv_mutex_unlock(&shares->lock);
 }
@@ -130,8 +132,7 @@ int shares_wait(struct shares *shares, struct share_seat *seat)
         list_push_back(&share->line, &seat->link);
         share->waiting++;
         seat->state = SEAT_WAITS;
-        if (fits(share->held, 1, shares->config.each_max)) /* since it looked */
-            let_next(share);
+        serve_line(shares, share); /* since it looked */
     }
     forget_empty(shares, seat->owner, share);
     uv_mutex_unlock(&shares->lock);
@@ -160,17 +161,5 @@ void shares_called(struct shares *shares, struct share_seat *seat)
 {
     uv_mutex_lock(&shares->lock);
     seat->state = SEAT_NONE;
-    uv_mutex_unlock(&shares->lock);
-}
-
-void shares_pass(struct shares *shares, struct share_seat *seat)
-{
-    struct share *share;
-
-    uv_mutex_lock(&shares->lock);
-    share = share_of(shares, seat->owner);
-    if (fits(share->held, 1, shares->config.each_max))
-        let_next(share);
-    forget_empty(shares, seat->owner, share);
     uv_mutex_unlock(&shares->lock);
 }

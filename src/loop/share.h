@@ -1,9 +1,9 @@
 /* What each of several owners (teams, addresses) may hold of something scarce at the same time, so that
  * others find some: workers, bytes, streams. Counted under a lock that is held for a moment; any thread.
  *
- * Whoever finds its owner's share taken may wait in the owner's line: each part given back lets the first
- * one there try again. A seat is in a line only while it is its loop's, so that a client that goes can take
- * it out. */
+ * Whoever finds its owner's share taken may wait for one part in the owner's line: each part given back is the
+ * first one's there. A seat is in a line only while it is its loop's, so that a client that goes can take it
+ * out. */
 #pragma once
 
 #include <stdbool.h>
@@ -34,16 +34,15 @@ size_t shares_held(struct shares *shares);
 struct share_seat {
     struct loop *loop;
     struct str owner;
-    struct loop_job job; /* posted when it may try again */
+    struct loop_job job; /* posted when the part is its */
     struct list link;    /* private, and what follows */
     enum { SEAT_NONE, SEAT_WAITS, SEAT_CALLED } state;
 };
 
 /* On the seat's loop: into the line. -1: that is too long. */
 int shares_wait(struct shares *shares, struct share_seat *seat);
-/* On the loop, when its client has gone: out of the line. False: its job is posted already. */
+/* On the loop, when its client has gone: out of the line. False: its job is posted already, and what it got
+ * must be given back there. */
 bool shares_leave(struct shares *shares, struct share_seat *seat);
 /* On the loop, in the job, first: it is not in the line any more. */
 void shares_called(struct shares *shares, struct share_seat *seat);
-/* It does not use its turn: the next one may try. */
-void shares_pass(struct shares *shares, struct share_seat *seat);

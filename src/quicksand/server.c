@@ -39,6 +39,7 @@ enum {
     DRAIN_MS = 10000, /* how long requests may take to finish after SIGTERM */
     CONNECTIONS_PER_LOOP = 8192,
     QUEUE_MAX = 4096,
+    QUICK_WORKERS = 4, /* for what asks memory and the store only */
 };
 
 struct server {
@@ -49,7 +50,7 @@ struct server {
     struct routes *routes;
     struct engine *engine;
     struct sandboxes *sandboxes;
-    struct workers *workers;
+    struct workers *workers, *quick_workers, *create_workers;
     struct api_keys *keys;
     struct http_limits *limits;
     struct api *api;
@@ -193,6 +194,27 @@ static void prepare_edges(struct server *server)
         edge_prepare(server, i);
 }
 
+/* So that one team cannot hold all. */
+static size_t three_quarters(int64_t threads)
+{
+    return threads < 2 ? 1 : (size_t)threads * 3 / 4;
+}
+
+static void open_lanes(struct server *server, struct api_config *api)
+{
+    int64_t threads = server->config.workers;
+
+    server->quick_workers = workers_new(QUICK_WORKERS, QUEUE_MAX);
+    server->create_workers = workers_new((size_t)threads, QUEUE_MAX);
+    api->lanes[API_LANE_QUICK].workers = server->quick_workers;
+    api->lanes[API_LANE_QUICK].team_max = three_quarters(QUICK_WORKERS);
+    api->lanes[API_LANE_WORK].workers = server->workers;
+    api->lanes[API_LANE_WORK].team_max = three_quarters(threads);
+    api->lanes[API_LANE_CREATE].workers = server->create_workers;
+    api->lanes[API_LANE_CREATE].team_max = three_quarters(threads);
+    api->create_max = (size_t)server->config.create_queue;
+}
+
 /* The edges' common parts: what a request is handed to. */
 static int open_edge_parts(struct server *server, struct error *err)
 {
@@ -201,7 +223,7 @@ static int open_edge_parts(struct server *server, struct error *err)
                              .max_timeout_s = server->config.max_hours * 3600};
 
     server->keys = api.keys = api_keys_new(server->store, getenv("QUICKSAND_API_KEY"));
-    api.workers = server->workers;
+    open_lanes(server, &api);
     server->limits = api.limits = http_limits_new(&(struct http_limits_config){
         .body_bytes = (size_t)server->config.body_memory_mb * 1024 * 1024});
     server->api = api_new(&api);
@@ -272,6 +294,8 @@ static void stop(struct server *server)
         _exit(0);
     }
     http_limits_free(server->limits);
+    workers_free(server->quick_workers);
+    workers_free(server->create_workers);
     workers_free(server->workers);
     sandboxes_close(server->sandboxes);
     store_close(server->store);

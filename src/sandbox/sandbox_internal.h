@@ -426,6 +426,8 @@ void stats_create(struct sandboxes *all, int64_t us);
 /* ---- sandbox_space.c ---- */
 
 bool space_of(struct sandboxes *all, struct engine_space *out);
+/* What it said last; never waits for it. */
+bool space_last(struct sandboxes *all, struct engine_space *out);
 /* ERROR_NO_SPACE when the disk has no room for one more. */
 int space_check(struct sandboxes *all, struct error *err);
 

@@ -178,6 +178,9 @@ static void sample_all(struct sandboxes *all)
     struct table_target *targets;
     struct table_team *teams;
     size_t count = table_targets(all, &targets), team_count;
+    struct engine_space space;
+
+    (void)space_of(all, &space); /* for whoever looks at the last one */
 
     for (size_t i = 0; i < count && !atomic_load(&all->metrics.stopping); i++)
         sample_one(all, targets[i].id, targets[i].cpu_count);

@@ -30,6 +30,14 @@ bool space_of(struct sandboxes *all, struct engine_space *out)
     return out->pool_bytes > 0;
 }
 
+bool space_last(struct sandboxes *all, struct engine_space *out)
+{
+    (void)pthread_mutex_lock(&all->space.lock);
+    *out = all->space.last;
+    (void)pthread_mutex_unlock(&all->space.lock);
+    return out->pool_bytes > 0;
+}
+
 int space_check(struct sandboxes *all, struct error *err)
 {
     struct engine_space space;

@@ -63,7 +63,7 @@ void sandboxes_stats(struct sandboxes *all, struct sandboxes_stats *out)
     };
     for (size_t i = 0; i <= SANDBOX_BUCKETS; i++)
         out->create_us[i] = atomic_load(&all->stats.create_us[i]);
-    if (space_of(all, &space))
+    if (space_last(all, &space))
         out->space = (struct sandboxes_space){.pool_bytes = space.pool_bytes,
                                               .pool_free = space.pool_free,
                                               .host_bytes = space.host_bytes,

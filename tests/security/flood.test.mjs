@@ -3,8 +3,10 @@
 import assert from 'node:assert/strict'
 import crypto from 'node:crypto'
 import fs from 'node:fs'
+import path from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { cgroups } from '../harness/leftovers.mjs'
 import { eventually, patience, startServer } from '../harness/server.mjs'
 
 const MB = 1024 * 1024
@@ -12,7 +14,7 @@ const CONNECTIONS = 500
 
 let server
 before(async () => {
-  server = await startServer({ args: ['--request-seconds', '3', '--body-memory', '8', '--warm', '2'] })
+  server = await startServer({ args: ['--request-seconds', '3', '--body-memory', '8', '--create-queue', '16', '--warm', '2'] })
 })
 after(() => server.destroy())
 
@@ -142,4 +144,106 @@ describe('with a key', () => {
       await eventually('the room is given back', async () => (await server.api('POST', '/sandboxes', `{"templateID":"nothing-here","x":"${'x'.repeat(MB - 100)}"}`)).status === 404)
     })
   }
+})
+
+async function newTeam() {
+  const { body: team } = await server.api('POST', '/admin/teams', { name: `t${crypto.randomBytes(6).toString('hex')}` })
+  const { body } = await server.api('POST', `/admin/teams/${team.teamID}/api-keys`, { name: 'k' })
+  return body.key
+}
+
+// The agent of a sandbox in which nothing else runs.
+function agentOf(id) {
+  for (const group of cgroups(id)) {
+    const pids = fs.readFileSync(path.join(group, 'cgroup.procs'), 'latin1').split('\n').filter(Boolean)
+    if (pids.length) return Number(pids[0])
+  }
+  throw new Error(`no process in the cgroups of ${id}`)
+}
+
+describe('one team’s slow requests', () => {
+  test('a stopped agent whose logs 64 clients want delays its own team only', { timeout: 120_000 }, async () => {
+    const [greedy, other] = [await newTeam(), await newTeam()]
+    const victim = await server.create({}, { key: greedy })
+    const healthy = await server.create({}, { key: other })
+    const agent = agentOf(victim.sandboxID)
+    process.kill(agent, 'SIGSTOP')
+    let going = true
+    const asking = Array.from({ length: 64 }, async () => {
+      while (going) await server.api('GET', `/v2/sandboxes/${victim.sandboxID}/logs`, undefined, { key: greedy, timeoutMs: 60_000 })
+    })
+    try {
+      await sleep(500) // the workers that it may have are taken by now
+      for (const target of ['/sandboxes', `/sandboxes/${healthy.sandboxID}`, `/v2/sandboxes/${healthy.sandboxID}/logs`, `/sandboxes/${healthy.sandboxID}/metrics`]) {
+        const began = Date.now()
+        assert.equal((await server.api('GET', target, undefined, { key: other })).status, 200)
+        assert.ok(Date.now() - began < 1900 * patience, `GET ${target} of the other team took ${Date.now() - began} ms`)
+      }
+      const began = Date.now()
+      assert.equal((await server.api('GET', '/sandboxes', undefined, { key: greedy })).status, 200)
+      assert.ok(Date.now() - began < 1900 * patience, `its own list took ${Date.now() - began} ms`)
+    } finally {
+      going = false
+      process.kill(agent, 'SIGCONT')
+      await Promise.all(asking)
+    }
+    assert.equal((await server.api('DELETE', `/sandboxes/${victim.sandboxID}`, undefined, { key: greedy })).status, 204)
+    assert.equal((await server.api('DELETE', `/sandboxes/${healthy.sandboxID}`, undefined, { key: other })).status, 204)
+  })
+})
+
+describe('the root process stands still', () => {
+  let sandboxes, pending
+  before(async () => {
+    sandboxes = []
+    for (let i = 0; i < 30; i++) sandboxes.push(await server.create())
+    process.kill(server.child.pid, 'SIGSTOP')
+    pending = sandboxes.slice(1).map(({ sandboxID }) => server.api('DELETE', `/sandboxes/${sandboxID}`, undefined, { timeoutMs: 120_000 }))
+    await sleep(200) // they have taken every way to it that they may
+  })
+  after(() => process.kill(server.child.pid, 'SIGCONT'))
+
+  const quickly = async (what, promise) => {
+    const began = Date.now()
+    const answer = await promise
+    assert.ok(Date.now() - began < 2000 * patience, `${what} took ${Date.now() - began} ms`)
+    return answer
+  }
+
+  test('lists and status are answered', async () => {
+    const one = sandboxes[0].sandboxID
+    for (const target of ['/sandboxes', '/v2/sandboxes?limit=10', `/sandboxes/${one}`, '/templates', '/snapshots', '/volumes', '/metrics', `/events/sandboxes/${one}`, '/api/v1/sandboxes', '/api/v1/health'])
+      assert.equal((await quickly(target, server.api('GET', target))).status, 200, target)
+    assert.equal((await quickly('timeout', server.api('POST', `/sandboxes/${one}/timeout`, { timeout: 500 }))).status, 204)
+    assert.equal((await quickly('refresh', server.api('POST', `/sandboxes/${one}/refreshes`, { duration: 600 }))).status, 204)
+  })
+
+  test('creates beyond the limit are refused at once, with when to come back', async () => {
+    const creates = Array.from({ length: 40 }, () => server.api('POST', '/sandboxes', { templateID: 'base', timeout: 60 }, { timeoutMs: 120_000 }))
+    pending.push(...creates)
+    const refused = () => creates.answers.filter(({ status }) => status === 429)
+    creates.answers = []
+    for (const create of creates) create.then((answer) => creates.answers.push(answer), () => {})
+    // Three quarters of 16 are one team's.
+    await eventually('28 are refused', () => refused().length === 28)
+    for (const answer of refused()) {
+      assert.ok(Number(answer.headers['retry-after']) >= 1)
+      assert.match(answer.body.message, /your team has as many creates under way as it may/)
+    }
+    const metrics = (await server.api('GET', '/metrics')).text
+    assert.match(metrics, /^quicksand_creates_under_way 12$/m)
+    assert.match(metrics, /^quicksand_creates_max 16$/m)
+    assert.ok(Number(/^quicksand_creates_refused_total (\d+)$/m.exec(metrics)[1]) >= 28)
+    const v1 = await quickly('a create of the runtime', server.api('POST', '/api/v1/sandboxes', {}))
+    assert.equal(v1.status, 429, v1.text)
+    assert.ok(Number(v1.headers['retry-after']) >= 1)
+  })
+
+  test('and all that waited is done when it goes on', async () => {
+    process.kill(server.child.pid, 'SIGCONT')
+    const answers = await Promise.all(pending)
+    const count = (status) => answers.filter((answer) => answer.status === status).length
+    assert.equal(count(204), 29)
+    assert.equal(count(201), 12, answers.map((answer) => `${answer.status} ${answer.text}`).join('\n'))
+  })
 })
