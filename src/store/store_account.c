@@ -2,12 +2,14 @@
 #include "store/query.h"
 #include "store/store.h"
 
-/* Keys of a sandbox end with it. Those of a sandbox whose machine is gone live as long as its row, which
- * may get another. */
-#define SANDBOX_LIVES                                                    \
-    "(sandbox_id = '' OR EXISTS (SELECT 1 FROM agent_sandboxes AS made"  \
-    " WHERE made.id = api_keys.sandbox_id AND made.destroyed_at_us = 0)" \
-    " OR EXISTS (SELECT 1 FROM sandboxes AS box"                         \
+/* Keys of a sandbox end with it. Those of a sandbox with a key of its own live as long as its row, which can
+ * get another machine; others end with their machine, also before the row has followed. */
+#define SANDBOX_LIVES                                                             \
+    "(sandbox_id = '' OR EXISTS (SELECT 1 FROM agent_sandboxes AS made"           \
+    " WHERE made.id = api_keys.sandbox_id AND made.destroyed_at_us = 0"           \
+    " AND (made.sandbox_key <> '' OR NOT EXISTS (SELECT 1 FROM sandboxes AS gone" \
+    " WHERE gone.id = made.external_id AND gone.state IN ('killing', 'ended'))))" \
+    " OR EXISTS (SELECT 1 FROM sandboxes AS box"                                  \
     " WHERE box.id = api_keys.sandbox_id AND box.state NOT IN ('killing', 'ended')))"
 
 int store_key_insert(struct store *store, const struct store_key *key, struct error *err)
