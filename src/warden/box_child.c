@@ -412,6 +412,35 @@ static void set_limits(const struct box_child *child)
     choose_cpus(child);
 }
 
+/* Where there are volumes: no copies by reference. What two volumes share is charged to the first alone,
+ * and to nobody once that is gone, so the second could grow without end. A box with one volume could do it
+ * too, with a file that another box hands it through a socket there. Programs copy byte by byte then. */
+static void refuse_clones(const struct box_child *child)
+{
+#define OF_CALL(member) ((uint32_t)offsetof(struct seccomp_data, member))
+#define ANSWER(errnum)  BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (errnum))
+    /* The operations are those of FICLONE, FICLONERANGE and FIDEDUPERANGE. */
+    static const struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, OF_CALL(nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_copy_file_range, 8, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 5),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, OF_CALL(args[1])),
+        BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xffff),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0x9409, 3, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0x940d, 2, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0x9436, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        ANSWER(EOPNOTSUPP),
+        ANSWER(EXDEV),
+    };
+#undef OF_CALL
+#undef ANSWER
+    struct sock_fprog filter = {.len = sizeof(code) / sizeof(*code),
+                                .filter = (struct sock_filter *)(uintptr_t)code};
+
+    MUST(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter), "seccomp for volumes");
+}
+
 static void drop_privileges(const struct box_child *child)
 {
     struct sock_fprog filter = {.len = (unsigned short)child->filter_len,
@@ -421,6 +450,8 @@ static void drop_privileges(const struct box_child *child)
         if (!(child->capabilities >> cap & 1) && prctl(PR_CAPBSET_READ, cap, 0, 0, 0) == 1)
             MUST(prctl(PR_CAPBSET_DROP, cap, 0, 0, 0), "drop a capability");
     (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+    if (child->volume_count)
+        refuse_clones(child);
     /* Needs CAP_SYS_ADMIN, which goes with the exec. No no_new_privs: sudo must work inside. */
     MUST(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter), "seccomp");
 }

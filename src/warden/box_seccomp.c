@@ -468,7 +468,7 @@ static int add_socket_rules(scmp_filter_ctx filter)
 
 /* ioctl(), but for those of btrfs: on a volume, anybody could make subvolumes (which have no quota)
  * or flush the host's disk. The three that every file system shares (copy by reference, deduplicate)
- * are allowed. The number's second byte is the kind, the first one the operation. */
+ * are allowed where there is no volume (refuse_clones() in box_child.c). The number's second byte is the kind, the first one the operation. */
 enum { IOCTL_BTRFS = 0x94, IOCTL_CLONE = 9, IOCTL_CLONE_RANGE = 13, IOCTL_DEDUPE = 54 };
 
 static int add_ioctl_rule(scmp_filter_ctx filter, uint32_t action, unsigned mask, unsigned value)

@@ -47,10 +47,11 @@ TEST_TIMEOUT(boxes_share_a_volume_that_outlives_them, 60)
     CHECK(stat(path, &st) == 0);
     CHECK_INT(st.st_uid, 0);
     CHECK(strstr(rig_ask(two.id, "stat /lower/dir/f"), " 4 0"));
-    /* No subvolumes, which would have no quota; copies by reference do work. */
+    /* No subvolumes, which would have no quota, and no copies by reference, which escape it. */
     RIG_CHECK_ASK("errno 25", one.id, "subvolume /mnt/deep/data nested");
-    RIG_CHECK_ASK("ok", one.id, "clone /mnt/deep/data/f /mnt/deep/data/g");
-    RIG_CHECK_ASK("ok text", two.id, "get /lower/dir/g");
+    RIG_CHECK_ASK("errno 95", one.id, "clone /mnt/deep/data/f /mnt/deep/data/more/g");
+    RIG_CHECK_ASK("errno 18", one.id, "range /mnt/deep/data/f /mnt/deep/data/more/g");
+    RIG_CHECK_ASK("errno 95", two.id, "clone /lower/dir/f /lower/dir/g");
     CHECK_INT(box_volume_delete(&rig_warden.boxes, "data", &err), -1);
     CHECK_INT(err.code, ERROR_CONFLICT);
     rig_restart();
@@ -68,6 +69,23 @@ TEST_TIMEOUT(boxes_share_a_volume_that_outlives_them, 60)
     CHECK_INT(box_start(&rig_warden.boxes, &one, &info, &err), -1);
     CHECK_INT(err.code, ERROR_NOT_FOUND);
     CHECK_INT(box_volume_delete(&rig_warden.boxes, "more", &err), 0);
+    rig_close();
+}
+
+TEST_TIMEOUT(boxes_without_a_volume_copy_by_reference, 60)
+{
+    struct box_spec spec;
+    struct box_info info;
+
+    rig_open();
+    spec = rig_spec();
+    rig_start(&spec, &info);
+    RIG_CHECK_ASK("ok", spec.id, "put /f text");
+    RIG_CHECK_ASK("ok", spec.id, "clone /f /g");
+    RIG_CHECK_ASK("ok text", spec.id, "get /g");
+    RIG_CHECK_ASK("ok", spec.id, "range /f /h");
+    RIG_CHECK_ASK("ok text", spec.id, "get /h");
+    rig_kill(spec.id);
     rig_close();
 }
 
