@@ -351,6 +351,14 @@ static void tell_ready(const struct server *server)
     });
 }
 
+/* What was opened before the failure works already, in threads of its own: nothing is taken from under them. */
+static _Noreturn void give_up(struct server *server)
+{
+    if (server->sandboxes)
+        sandboxes_drop_warm(server->sandboxes);
+    _exit(EXIT_CONFIG);
+}
+
 int server_main(int argc, char **argv)
 {
     static struct server server = {.lock = PTHREAD_MUTEX_INITIALIZER,
@@ -377,7 +385,7 @@ int server_main(int argc, char **argv)
     set_log_level(server.config.log);
     if (open_all(&server, &err) < 0) {
         (void)fprintf(stderr, "quicksand: %s\n", err.message);
-        return EXIT_CONFIG;
+        give_up(&server);
     }
     tell_ready(&server);
     (void)wait_for_signal();

@@ -75,6 +75,11 @@ int sandboxes_open(const struct sandboxes_config *config, struct sandboxes **out
     return 0;
 }
 
+void sandboxes_drop_warm(struct sandboxes *all)
+{
+    warm_stop(all);
+}
+
 void sandboxes_close(struct sandboxes *all)
 {
     if (!all)

@@ -164,6 +164,8 @@ int sandboxes_open(const struct sandboxes_config *config, struct sandboxes **out
                    struct error *err);
 /* Stops the threads and ends the warm boxes; sandboxes keep running. */
 void sandboxes_close(struct sandboxes *all);
+/* Boxes made ahead end, and no more are made; for a server that ends without a close. */
+void sandboxes_drop_warm(struct sandboxes *all);
 
 /* Answers when the agent inside answered. On failure nothing is left. */
 int sandbox_create(struct sandboxes *all, const struct sandbox_new *request, struct arena *arena,

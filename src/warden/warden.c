@@ -194,6 +194,30 @@ static int block_signals(void)
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
+/* One that outlived the loop, which only an error ends early. */
+static void end_server(struct warden *warden)
+{
+    if (warden->server_pid == 0)
+        return;
+    (void)kill(warden->server_pid, SIGKILL);
+    (void)waitpid(warden->server_pid, NULL, 0);
+    warden->server_pid = 0;
+}
+
+/* Threads come before all that they use. With no sandbox running there is no reason to leave mounts, links
+ * and cgroups behind. */
+static void leave(struct warden *warden)
+{
+    end_server(warden);
+    warden_process_stop(warden);
+    warden_disk_stop(warden);
+    if (!warden_serve_end(warden)) {
+        log_error("warden", "an operation does not end; leaving it to the next start");
+        _exit(1);
+    }
+    warden_close_host(warden, warden->knows_boxes && boxes_count_live(&warden->boxes) == 0);
+}
+
 int warden_run(const struct warden_config *config)
 {
     static struct warden warden;
@@ -209,7 +233,7 @@ int warden_run(const struct warden_config *config)
     if (warden_open_host(&warden, &err) < 0 || warden_listen(config->sockets, &err) < 0 ||
         warden_disk_start(&warden, &err) < 0) {
         (void)fprintf(stderr, "quicksand: %s\n", err.message);
-        warden_close_host(&warden, false);
+        leave(&warden);
         return 1;
     }
     (void)setenv("QUICKSAND_URL_SELF", config->sockets->url, 1);
@@ -221,10 +245,7 @@ int warden_run(const struct warden_config *config)
     }
     start_process_agent(&run);
     status = start_server(&run) < 0 ? 1 : run_loop(&run);
-    warden_process_stop(&warden);
-    warden_disk_stop(&warden);
-    /* With no sandbox running there is no reason to leave mounts, links and cgroups behind. */
-    warden_close_host(&warden, boxes_count_live(&warden.boxes) == 0);
+    leave(&warden);
     return status;
 }
 

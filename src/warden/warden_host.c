@@ -218,7 +218,10 @@ static int open_shared(struct warden *warden, struct error *err)
         disk_open(&disk, &boxes->disk, err) < 0 ||
         network_open(&warden->network, &boxes->network, err) < 0)
         return -1;
-    return boxes_recover(boxes, err);
+    if (boxes_recover(boxes, err) < 0)
+        return -1;
+    warden->knows_boxes = true;
+    return 0;
 }
 
 /* Two descriptors for each box here, and one for each connection in the server, which inherits this. What
@@ -235,8 +238,9 @@ static void raise_file_limit(void)
 }
 
 /* Waits are measured with the clock that nobody sets. */
-static void init_lock(struct boxes *boxes)
+static void init_locks(struct warden *warden)
 {
+    struct boxes *boxes = &warden->boxes;
     pthread_condattr_t attr;
 
     (void)pthread_mutex_init(&boxes->lock, NULL);
@@ -244,6 +248,7 @@ static void init_lock(struct boxes *boxes)
     (void)pthread_condattr_init(&attr);
     (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     (void)pthread_cond_init(&boxes->idle, &attr);
+    (void)pthread_cond_init(&warden->channel_ended, &attr);
     (void)pthread_condattr_destroy(&attr);
 }
 
@@ -256,7 +261,8 @@ int warden_open_host(struct warden *warden, struct error *err)
 
     boxes->run_fd = boxes->layers_fd = boxes->agent_fd = boxes->dev_tree_fd = -1;
     boxes->seccomp_fd = boxes->fuse_fd = boxes->exit_epoll_fd = warden->lock_fd = -1;
-    init_lock(boxes);
+    init_locks(warden);
+    list_init(&warden->channels);
     map_init(&boxes->table);
     raise_file_limit();
     if (r < 0)
@@ -298,6 +304,10 @@ void warden_close_host(struct warden *warden, bool remove)
     struct boxes *boxes = &warden->boxes;
     struct error err;
 
+    if (!list_empty(&warden->channels)) {
+        log_error("warden", "channels are still served");
+        abort();
+    }
     if (boxes->network)
         network_close(boxes->network);
     if (boxes->disk)

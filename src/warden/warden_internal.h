@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/list.h"
 #include "network/network.h"
 #include "warden/box.h"
 #include "warden/warden.h"
@@ -18,6 +19,7 @@ struct warden {
     int server_pidfd;
     int event_fd; /* our end of the event channel */
     bool going_down;
+    bool knows_boxes; /* all that are there are in the table */
     /* the agent outside of sandboxes */
     pid_t process_pid;
     int process_fd; /* its listening socket */
@@ -26,12 +28,15 @@ struct warden {
     pthread_t disk_thread;
     pthread_cond_t disk_wake;
     bool has_disk_thread, disk_stop;
+    /* channels that are served; boxes.lock guards them */
+    struct list channels;
+    pthread_cond_t channel_ended;
 };
 
 /* ---- warden_host.c: the host side of a data directory ---- */
 
 int warden_open_host(struct warden *warden, struct error *err);
-/* remove: nothing runs any more, take the mounts, cgroups and network away too. */
+/* After warden_serve_end(). remove: nothing runs any more, take the mounts, cgroups and network away too. */
 void warden_close_host(struct warden *warden, bool remove);
 
 /* ---- warden_listen.c ---- */
@@ -42,7 +47,10 @@ int warden_listen(const struct warden_sockets *sockets, struct error *err);
 
 /* One thread for a channel until its other end closes. dial: it carries struct engine_dial_request
  * and nothing else. Consumes the descriptor. */
-int warden_serve_channel(struct boxes *boxes, int fd_consume, bool dial, struct error *err);
+int warden_serve_channel(struct warden *warden, int fd_consume, bool dial, struct error *err);
+/* Closes them all and waits for what is under way. False when something is still at work after that: then
+ * nothing that it may use can be freed. */
+bool warden_serve_end(struct warden *warden);
 
 /* ---- warden_server.c: the unprivileged process ---- */
 

@@ -43,6 +43,7 @@ static void leave_nothing(void)
         return;
     if (world_open) {
         box_cgroup_each(rig_warden.boxes.cgroups, kill_one, NULL);
+        (void)warden_serve_end(&rig_warden);
         warden_close_host(&rig_warden, true);
     }
     (void)snprintf(pool, sizeof(pool), "%s/pool", rig_data_dir);
@@ -102,6 +103,7 @@ void rig_open(void)
 
 void rig_restart(void)
 {
+    CHECK(warden_serve_end(&rig_warden));
     warden_close_host(&rig_warden, false);
     world_open = false;
     open_host();
@@ -112,6 +114,7 @@ void rig_close(void)
     static const char *const hierarchies[] = {"", "unified/", "memory/", "cpu/", "pids/"};
 
     world_open = false;
+    CHECK(warden_serve_end(&rig_warden));
     warden_close_host(&rig_warden, true);
     for (size_t i = 0; i < sizeof(hierarchies) / sizeof(*hierarchies); i++) {
         char path[64];

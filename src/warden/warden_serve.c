@@ -7,6 +7,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -104,7 +106,8 @@ static bool flag_valid(const bool *flag)
 
 static int check_flags(const struct box_spec *spec, struct error *err)
 {
-    if (!flag_valid(&spec->internet) || !flag_valid(&spec->keep_disk))
+    if (!flag_valid(&spec->internet) || !flag_valid(&spec->keep_disk) ||
+        !flag_valid(&spec->background))
         return error_set(err, ERROR_INVALID, "a flag is neither true nor false");
     return 0;
 }
@@ -222,7 +225,11 @@ static int dispatch_dial(struct boxes *boxes, const struct engine_dial_request *
     return box_dial(boxes, request->id, (uint16_t)request->port, request->v6, out_fd, err);
 }
 
+enum { END_WAIT_S = 120 }; /* longer than any operation takes */
+
 struct channel {
+    struct list link;
+    struct warden *warden;
     struct boxes *boxes;
     int fd;
     bool dial;
@@ -260,6 +267,19 @@ static void serve_dial(const struct channel *channel)
     }
 }
 
+/* From here on nothing of the warden is used. */
+static void forget(struct channel *channel)
+{
+    struct warden *warden = channel->warden;
+
+    (void)pthread_mutex_lock(&warden->boxes.lock);
+    list_remove(&channel->link);
+    (void)close(channel->fd);
+    free(channel);
+    (void)pthread_cond_broadcast(&warden->channel_ended);
+    (void)pthread_mutex_unlock(&warden->boxes.lock);
+}
+
 static void *serve(void *arg)
 {
     struct channel *channel = arg;
@@ -268,28 +288,49 @@ static void *serve(void *arg)
         serve_dial(channel);
     else
         serve_control(channel);
-    (void)close(channel->fd);
-    free(channel);
+    forget(channel);
     return NULL;
 }
 
-int warden_serve_channel(struct boxes *boxes, int fd_consume, bool dial, struct error *err)
+int warden_serve_channel(struct warden *warden, int fd_consume, bool dial, struct error *err)
 {
     struct channel *channel = xcalloc(1, sizeof(*channel));
     pthread_attr_t attr;
     pthread_t thread;
     int r;
 
-    *channel = (struct channel){.boxes = boxes, .fd = fd_consume, .dial = dial};
+    *channel =
+        (struct channel){.warden = warden, .boxes = &warden->boxes, .fd = fd_consume, .dial = dial};
+    (void)pthread_mutex_lock(&warden->boxes.lock);
+    list_push_back(&warden->channels, &channel->link);
+    (void)pthread_mutex_unlock(&warden->boxes.lock);
     (void)pthread_attr_init(&attr);
     (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     (void)pthread_attr_setstacksize(&attr, 256 * 1024);
     r = pthread_create(&thread, &attr, serve, channel);
     (void)pthread_attr_destroy(&attr);
     if (r != 0) {
-        (void)close(fd_consume);
-        free(channel);
+        forget(channel);
         return error_set_errno(err, r, "start a channel thread");
     }
     return 0;
+}
+
+bool warden_serve_end(struct warden *warden)
+{
+    struct timespec deadline;
+    struct list *node;
+    bool ended;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &deadline);
+    deadline.tv_sec += END_WAIT_S;
+    (void)pthread_mutex_lock(&warden->boxes.lock);
+    list_for_each (node, &warden->channels)
+        (void)shutdown(container_of(node, struct channel, link)->fd, SHUT_RDWR);
+    while (!list_empty(&warden->channels) &&
+           pthread_cond_timedwait(&warden->channel_ended, &warden->boxes.lock, &deadline) == 0)
+        ;
+    ended = list_empty(&warden->channels);
+    (void)pthread_mutex_unlock(&warden->boxes.lock);
+    return ended;
 }

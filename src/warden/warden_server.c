@@ -88,12 +88,12 @@ static int make_channels(struct warden *warden, struct server_fds *fds, struct e
     for (size_t i = 0; i < fds->loops; i++) {
         fds->listen[i] = warden->config->sockets->fds[i];
         if (make_pair(&ours, &fds->dial[i], err) < 0 ||
-            warden_serve_channel(&warden->boxes, ours, true, err) < 0)
+            warden_serve_channel(warden, ours, true, err) < 0)
             return -1;
     }
     for (size_t i = 0; i < WARDEN_CONTROL_CHANNELS; i++)
         if (make_pair(&ours, &fds->control[i], err) < 0 ||
-            warden_serve_channel(&warden->boxes, ours, false, err) < 0)
+            warden_serve_channel(warden, ours, false, err) < 0)
             return -1;
     close_fd(&warden->event_fd);
     if (make_pair(&warden->event_fd, &fds->event, err) < 0)

@@ -244,7 +244,7 @@ TEST_TIMEOUT(malformed_requests_are_refused, 60)
 
     rig_open();
     CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
-    CHECK_INT(warden_serve_channel(&rig_warden.boxes, pair[0], false, &err), 0);
+    CHECK_INT(warden_serve_channel(&rig_warden, pair[0], false, &err), 0);
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct engine_request request = {.op = cases[i].op, .serial = i};
         struct engine_reply reply;
@@ -261,6 +261,17 @@ TEST_TIMEOUT(malformed_requests_are_refused, 60)
         CHECK_INT(reply.serial, i);
         CHECK_INT(reply.status, -1);
         CHECK(reply.err.message[0]);
+    }
+    for (int i = 0; i < 3; i++) {
+        struct engine_request request = {.op = ENGINE_OP_START, .spec = rig_spec()};
+        bool *flags[] = {&request.spec.internet, &request.spec.keep_disk, &request.spec.background};
+        struct engine_reply reply;
+
+        memset(flags[i], 2, 1);
+        CHECK_INT(fd_send(pair[1], &request, sizeof(request), NULL, 0), 0);
+        CHECK_INT(fd_recv(pair[1], &reply, sizeof(reply), NULL, NULL, 0), sizeof(reply));
+        CHECK_INT(reply.status, -1);
+        CHECK_INT(reply.err.code, ERROR_INVALID);
     }
     CHECK_INT(fd_send(pair[1], "short", 5, NULL, 0), 0);
     {

@@ -126,7 +126,7 @@ static struct engine *open_engine(void)
 
     CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
     CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, events) == 0);
-    CHECK_INT(warden_serve_channel(&rig_warden.boxes, pair[0], false, &err), 0);
+    CHECK_INT(warden_serve_channel(&rig_warden, pair[0], false, &err), 0);
     return engine_warden_new(&pair[1], 1, events[0]);
 }
 
@@ -208,7 +208,7 @@ TEST_TIMEOUT(malformed_volumes_and_names_are_refused, 60)
 
     rig_open();
     CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
-    CHECK_INT(warden_serve_channel(&rig_warden.boxes, pair[0], false, &err), 0);
+    CHECK_INT(warden_serve_channel(&rig_warden, pair[0], false, &err), 0);
     for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++) {
         request = (struct engine_request){.op = ENGINE_OP_START, .spec = rig_spec()};
         add_volume(&request.spec, "data", paths[i]);
