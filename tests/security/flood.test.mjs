@@ -14,7 +14,7 @@ const CONNECTIONS = 500
 
 let server
 before(async () => {
-  server = await startServer({ args: ['--request-seconds', '3', '--body-memory', '8', '--create-queue', '16', '--warm', '2'] })
+  server = await startServer({ args: ['--request-seconds', '3', '--body-memory', '8', '--create-queue', '16', '--warm', '0'] })
 })
 after(() => server.destroy())
 
