@@ -239,7 +239,7 @@ int main(int argc, char **argv)
                     stderr);
         return 2;
     }
-    spawn_raise_own_nofile();
+    spawn_read_limits();
     spawn_set_oom_fd(options.oom_fd);
     envd.loop = loop_new();
     envd.mem_bytes = options.mem_bytes;

@@ -25,10 +25,12 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "envd/usage.h"
 
 enum {
     STACK_SIZE = 64 * 1024,
     KERNEL_SIGSET_SIZE = 8,
+    CROWD_NICE = -15,
 };
 
 #define PROGRAM_OOM_SCORE "100"
@@ -42,6 +44,7 @@ struct kernel_sigaction {
 
 struct child {
     const struct spawn *spawn;
+    bool crowded;
     volatile struct spawn_failure *failure;
 };
 
@@ -49,6 +52,9 @@ static struct rlimit guest_nofile;
 static bool nofile_raised;
 static int own_oom_fd = -1;
 static char own_oom_score[8] = "0";
+/* Of processes: while there is room, and when a fork bomb or the like has taken what a user may have. */
+static struct rlimit guest_nproc, crowd_nproc;
+static bool has_reserve;
 
 static long set_user(const struct user *user)
 {
@@ -92,7 +98,19 @@ static void set_mark(uint64_t mark)
         (void)syscall(SYS_prlimit64, 0, RLIMIT_LOCKS, &limit, NULL);
 }
 
-static long set_up(const struct spawn *spawn)
+/* The agent goes before all others (the warden sees to it), programs do not. One that is started into a
+ * crowd comes between, or it would wait for seconds at each step. */
+static void take_place(bool crowded)
+{
+    const struct rlimit *limit = crowded ? &crowd_nproc : &guest_nproc;
+
+    if (!has_reserve)
+        return;
+    (void)syscall(SYS_prlimit64, 0, RLIMIT_NPROC, limit, NULL);
+    (void)syscall(SYS_setpriority, PRIO_PROCESS, 0, crowded ? CROWD_NICE : 0);
+}
+
+static long set_up(const struct spawn *spawn, bool crowded)
 {
     if (syscall(SYS_setsid) < 0)
         return -1;
@@ -105,6 +123,7 @@ static long set_up(const struct spawn *spawn)
     if (nofile_raised)
         (void)syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &guest_nofile, NULL);
     set_mark(spawn->mark);
+    take_place(crowded);
     (void)syscall(SYS_umask, 022);
     return set_user(spawn->user);
 }
@@ -129,7 +148,7 @@ __attribute__((no_sanitize("address", "undefined"))) static int child(void *arg)
     struct child *child = arg;
 
     child->failure->step = SPAWN_SETUP;
-    if (set_up(child->spawn) == 0) {
+    if (set_up(child->spawn, child->crowded) == 0) {
         child->failure->step = SPAWN_CWD;
         if (syscall(SYS_chdir, child->spawn->cwd) == 0) {
             reset_signals();
@@ -164,9 +183,9 @@ static void set_own_oom_score(const char *score)
         (void)!pwrite(own_oom_fd, score, strlen(score), 0);
 }
 
-pid_t spawn(const struct spawn *spawn, struct spawn_failure *failure)
+static pid_t spawn_once(const struct spawn *spawn, bool crowded, struct spawn_failure *failure)
 {
-    struct child start = {.spawn = spawn, .failure = failure};
+    struct child start = {.spawn = spawn, .crowded = crowded, .failure = failure};
     char *stack = stack_top();
     sigset_t all, before;
     pid_t pid;
@@ -201,10 +220,42 @@ void spawn_set_oom_fd(int fd)
     buf_done(&text);
 }
 
-void spawn_raise_own_nofile(void)
+/* The limit may be a user's alone, or be left free for a moment just now: so it counts who is there. */
+static bool is_crowded(void)
+{
+    size_t enough = guest_nproc.rlim_cur / 4 * 3;
+
+    return has_reserve && usage_tasks("/sys/fs/cgroup", enough) >= enough;
+}
+
+pid_t spawn(const struct spawn *spawn, struct spawn_failure *failure)
+{
+    pid_t pid;
+
+    if (!is_crowded())
+        return spawn_once(spawn, false, failure);
+    (void)setrlimit(RLIMIT_NPROC, &crowd_nproc);
+    pid = spawn_once(spawn, true, failure);
+    (void)setrlimit(RLIMIT_NPROC, &(struct rlimit){guest_nproc.rlim_cur, crowd_nproc.rlim_max});
+    return pid;
+}
+
+static void read_nproc(void)
 {
     struct rlimit limit;
 
+    if (getpid() != 1 || getrlimit(RLIMIT_NPROC, &limit) != 0 || limit.rlim_cur >= limit.rlim_max)
+        return;
+    guest_nproc = (struct rlimit){limit.rlim_cur, limit.rlim_cur};
+    crowd_nproc = (struct rlimit){limit.rlim_max, limit.rlim_max};
+    has_reserve = true;
+}
+
+void spawn_read_limits(void)
+{
+    struct rlimit limit;
+
+    read_nproc();
     if (getrlimit(RLIMIT_NOFILE, &guest_nofile) != 0)
         return;
     limit = guest_nofile;

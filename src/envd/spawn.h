@@ -31,5 +31,7 @@ pid_t spawn(const struct spawn *spawn, struct spawn_failure *failure);
 /* The agent's own oom_score_adj, open for writing, for one that is not dumpable and so cannot open it; -1 is
  * none. */
 void spawn_set_oom_fd(int fd);
-/* The soft limit of open files that programs get; the agent's own is higher. */
-void spawn_raise_own_nofile(void);
+/* The soft limit of open files that programs get; the agent's own is higher. In a sandbox also: programs
+ * get the soft limit of processes, and what is left to the hard one is for those that would not start
+ * otherwise. */
+void spawn_read_limits(void);

@@ -5,6 +5,7 @@
 #include <sys/sysinfo.h>
 
 #include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/str.h"
 
@@ -145,4 +146,29 @@ unsigned usage_cpu_count(const char *root)
     if (sched_getaffinity(0, sizeof(set), &set) == 0)
         machine = (unsigned)CPU_COUNT(&set);
     return quota > 0 && quota < machine ? (unsigned)quota : machine;
+}
+
+/* One line each. */
+static size_t count_lines(const char *root, const char *name, size_t enough)
+{
+    char path[256], text[4096];
+    auto_close int fd = -1;
+    size_t count = 0;
+    ssize_t n;
+
+    (void)snprintf(path, sizeof(path), "%s/%s", root, name);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    while (fd >= 0 && count < enough && (n = read(fd, text, sizeof(text))) > 0)
+        for (ssize_t i = 0; i < n; i++)
+            count += text[i] == '\n';
+    return count;
+}
+
+size_t usage_tasks(const char *root, size_t enough)
+{
+    uint64_t number;
+
+    if (read_number(root, "pids.current", &number))
+        return number;
+    return count_lines(root, "unified/cgroup.threads", enough);
 }

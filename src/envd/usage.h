@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct usage {
@@ -17,3 +18,5 @@ void usage_read(const char *root, uint64_t mem_bytes, struct usage *out);
 uint64_t usage_cpu_us(const char *root);
 /* Processors it may use: the cgroup's quota rounded up, or those of the machine. */
 unsigned usage_cpu_count(const char *root);
+/* Processes and threads; counting ends when there are so many. 0: unknown. */
+size_t usage_tasks(const char *root, size_t enough);

@@ -311,6 +311,7 @@ struct box_child {
     int doors[BOX_DOORS]; /* of its v1 cgroups, or -1 */
     int cgroup_version;
     uint64_t mem_bytes;
+    uint32_t pids_max;
     uint32_t cpu_count;
     uint32_t cpu_first; /* first of the processors it runs on */
     long host_cpus;

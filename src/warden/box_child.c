@@ -399,6 +399,27 @@ static void choose_cpus(const struct box_child *child)
     (void)sched_setaffinity(0, sizeof(set), &set);
 }
 
+/* What one user's programs may have is less than what the box may have: the agent gives them the soft
+ * limit and keeps what lies between the two for commands that come when a fork bomb has taken the rest.
+ * Half as many as Linux would allow on a machine with that memory, or small processes alone fill it: then
+ * each allocation of the agent, too, waits in line behind theirs. */
+static void limit_processes(const struct box_child *child)
+{
+    enum { BYTES_PER_PROCESS = 512 * 1024, LEAST = 256, RESERVE_PART = 16 };
+    uint64_t by_memory = child->mem_bytes / BYTES_PER_PROCESS;
+    struct rlimit limit = {0};
+
+    MUST(getrlimit(RLIMIT_NPROC, &limit), "getrlimit");
+    if (limit.rlim_max > child->pids_max)
+        limit.rlim_max = child->pids_max;
+    limit.rlim_cur = limit.rlim_max - limit.rlim_max / RESERVE_PART;
+    if (by_memory < LEAST)
+        by_memory = LEAST;
+    if (limit.rlim_cur > by_memory)
+        limit.rlim_cur = by_memory;
+    MUST(setrlimit(RLIMIT_NPROC, &limit), "limit processes");
+}
+
 static void set_limits(const struct box_child *child)
 {
     struct rlimit files = {0}, none = {0, 0};
@@ -409,6 +430,7 @@ static void set_limits(const struct box_child *child)
     files.rlim_cur = files.rlim_max;
     MUST(setrlimit(RLIMIT_NOFILE, &files), "limit files");
     MUST(setrlimit(RLIMIT_CORE, &none), "limit core files");
+    limit_processes(child);
     choose_cpus(child);
 }
 

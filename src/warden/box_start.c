@@ -22,7 +22,7 @@
 #include "network/network.h"
 #include "warden/box_syscalls.h"
 
-enum { CHILD_TIMEOUT_MS = 10000, BACKGROUND_NICE = 10 };
+enum { CHILD_TIMEOUT_MS = 10000, BACKGROUND_NICE = 10, AGENT_NICE = -20 };
 
 struct start {
     struct boxes *all;
@@ -133,6 +133,7 @@ static int clone_child(struct start *start, struct error *err)
         .device_fd = all->dev_tree_fd,
         .cgroup_version = box_cgroup_version(all->cgroups),
         .mem_bytes = start->spec->limits.mem_bytes,
+        .pids_max = start->spec->limits.pids_max,
         .cpu_count = start->spec->limits.cpu_count,
         .cpu_first = start->box->slot * start->spec->limits.cpu_count,
         .host_cpus = all->host_cpus,
@@ -304,10 +305,10 @@ static int run_steps(struct start *start, struct error *err)
     return 0;
 }
 
-/* Nice values are per thread. The child inherits ours, and may not raise it by itself. */
-static void give_way(pid_t thread, bool on)
+/* Nice values are per thread. The child inherits ours, and may not lower it by itself. */
+static void set_nice(pid_t thread, int nice)
 {
-    (void)setpriority(PRIO_PROCESS, (id_t)thread, on ? BACKGROUND_NICE : 0);
+    (void)setpriority(PRIO_PROCESS, (id_t)thread, nice);
 }
 
 static void close_parts(struct start *start)
@@ -358,12 +359,14 @@ int box_start(struct boxes *all, const struct box_spec *spec, struct box_info *o
     if (boxes_add(all, spec, &start.box, err) < 0)
         return -1;
     if (spec->background)
-        give_way(0, true);
+        set_nice(0, BACKGROUND_NICE);
     r = run_steps(&start, err);
-    if (spec->background) {
-        give_way(0, false);
-        give_way(start.box->pid, false);
-    }
+    if (spec->background)
+        set_nice(0, 0);
+    /* However busy its programs are, the agent gets its turn. It counts within the box's own share only:
+     * that of its cgroup. */
+    if (r == 0)
+        set_nice(start.box->pid, AGENT_NICE);
     close_parts(&start);
     if (r < 0) {
         /* What it cannot remove stays listed as a dead box, and is removed by the next kill. */

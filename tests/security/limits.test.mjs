@@ -58,6 +58,31 @@ test('fork bomb', async () => {
   await assertNeighbourWell()
 })
 
+for (const [name, bomb] of [
+  ['that waits', 'bomb() { bomb | bomb & }; bomb; sleep 300'],
+  ['that never waits', 'exec python3 -c "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass"'],
+]) {
+  test(`beside a fork bomb ${name} commands work, and a pause keeps its processes`, { timeout: 300_000 * patience }, async () => {
+    const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 600_000 })
+    const id = sandbox.sandboxId
+    const handle = await sandbox.commands.run(bomb, { background: true, timeoutMs: 0 })
+    const ended = handle.wait().catch(() => {})
+    const count = async () => Number((await shell(sandbox, 'ls -d /proc/[0-9]* | wc -l')).stdout)
+    await eventually('the bomb has all it can get', async () => (await count()) > 500, 60_000)
+    assert.equal((await shell(sandbox, 'for i in 1 2 3; do echo $(echo hi); done')).stdout, 'hi\nhi\nhi\n')
+    assert.equal((await server.api('POST', `/sandboxes/${id}/pause`, {})).status, 204)
+    const answer = await server.api('POST', `/sandboxes/${id}/connect`, { timeout: 600 })
+    assert.equal(answer.status, 201, answer.text)
+    assert.equal((await server.api('GET', `/sandboxes/${id}`)).body.resumedFrom, 'memory')
+    assert.ok((await count()) > 500, 'they are not lost')
+    assert.equal(await handle.kill(), true)
+    await ended
+    await eventually('nothing is left of it', async () => (await count()) < 50, 60_000)
+    await assertUsable(sandbox)
+    await sandbox.kill()
+  })
+}
+
 test('processes are limited, and the limit is given back', async () => {
   const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 120_000 })
   const made = await python(sandbox, `
