@@ -120,6 +120,27 @@ static void refuse(struct api_call *call, enum error_code code, const char *mess
     reply(call);
 }
 
+/* Who calls us by a loopback address reaches every name under "localhost" here as well, at the port
+ * he used: browsers and curl take those for loopback. Others know their own way (E2B_DOMAIN). */
+static struct str local_domain(struct str host, struct arena *arena)
+{
+    static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        struct str name = str_of(names[i]), port = str_skip(host, name.len);
+        uint64_t number = 80;
+
+        if (host.len < name.len || !str_eq_nocase(str_n(host.p, name.len), name))
+            continue;
+        if (port.len && (port.p[0] != ':' || !str_to_u64(str_skip(port, 1), &number) ||
+                         number < 1 || number > UINT16_MAX))
+            return STR_NONE;
+        return port.len ? str_of(arena_printf(arena, "localhost:%u", (unsigned)number))
+                        : STR("localhost");
+    }
+    return STR_NONE;
+}
+
 static struct api_call *call_new(struct api *api, struct http_exchange *ex)
 {
     const struct http_request *request = http_request(ex);
@@ -133,6 +154,7 @@ static struct api_call *call_new(struct api *api, struct http_exchange *ex)
     call->path = arena_str(&call->arena, request->path);
     call->query = arena_str(&call->arena, request->query);
     call->key = arena_str(&call->arena, http_given_key(&request->headers));
+    call->domain = local_domain(http_headers_get(&request->headers, "Host"), &call->arena);
     call->idempotency_key =
         arena_str(&call->arena, str_trim(http_headers_get(&request->headers, "Idempotency-Key")));
     http_on_done(ex, on_exchange_done, call);

@@ -59,6 +59,7 @@ struct api_call {
     struct buf body_memory;
 
     struct str method, path, query, body, key, idempotency_key;
+    struct str domain;                    /* "localhost:PORT" for a client on this host */
     struct str params[API_PARAMS_MAX];    /* the {...} parts of the path, decoded */
     struct str team_id, key_id, key_name; /* set by api_auth() */
     struct str key_agent, key_sandbox;    /* what the key is bound to; STR_NONE = nothing */

@@ -100,7 +100,7 @@ static int create(struct api_call *call, enum api_generation generation, struct 
                        },
                        &call->arena, &view, err) < 0)
         return -1;
-    api_answer(call, 201, api_types_sandbox(&view));
+    api_answer(call, 201, api_types_sandbox(&view, call->domain));
     return 0;
 }
 
@@ -216,7 +216,7 @@ int api_sandboxes_get(struct api_call *call, struct error *err)
     if (api_sandboxes_get_id(call, &id, err) < 0 ||
         sandbox_get(call->api->config.sandboxes, call->team_id, id, &call->arena, &view, err) < 0)
         return -1;
-    api_answer(call, 200, api_types_sandbox_detail(&view));
+    api_answer(call, 200, api_types_sandbox_detail(&view, call->domain));
     return 0;
 }
 

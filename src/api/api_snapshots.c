@@ -116,12 +116,12 @@ static const struct json_field fork_fields[] = {
     JSON_END,
 };
 
-static json_t *fork_json(const struct fork_result *result)
+static json_t *fork_json(const struct fork_result *result, struct str domain)
 {
     int status = http_error_status(result->err.code);
 
     if (result->ok)
-        return json_pack("{s:o}", "sandbox", api_types_sandbox(&result->view));
+        return json_pack("{s:o}", "sandbox", api_types_sandbox(&result->view, domain));
     return json_pack("{s:{s:i,s:o}}", "error", "code", status, "message",
                      json_str(str_of(status == 500 ? "internal error" : result->err.message)));
 }
@@ -146,7 +146,7 @@ int api_sandboxes_fork(struct api_call *call, struct error *err)
         return -1;
     array = json_array();
     for (size_t i = 0; i < request.count; i++)
-        (void)json_array_append_new(array, fork_json(&results[i]));
+        (void)json_array_append_new(array, fork_json(&results[i], call->domain));
     api_answer(call, 201, array);
     return 0;
 }

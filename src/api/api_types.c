@@ -346,7 +346,7 @@ static struct str or_none(struct str s)
     return s.len ? s : STR_NONE;
 }
 
-json_t *api_types_sandbox(const struct sandbox_view *view)
+json_t *api_types_sandbox(const struct sandbox_view *view, struct str domain)
 {
     struct sandbox_body body = {
         .template_id = view->template_id,
@@ -355,7 +355,7 @@ json_t *api_types_sandbox(const struct sandbox_view *view)
         .client_id = STR(SANDBOX_CLIENT_ID),
         .envd_version = STR(SANDBOX_ENVD_VERSION),
         .access_token = or_none(view->access_token),
-        .domain = or_none(view->domain),
+        .domain = or_none(view->domain.len ? view->domain : domain),
     };
 
     return json_write(sandbox_fields, &body);
@@ -425,7 +425,8 @@ static json_t *volumes_of(const struct sandbox_view *view)
     return array;
 }
 
-static json_t *sandbox_row(const struct sandbox_view *view, const struct json_field *fields)
+static json_t *sandbox_row(const struct sandbox_view *view, struct str domain,
+                           const struct json_field *fields)
 {
     char started_at[CLOCK_TEXT_SIZE], end_at[CLOCK_TEXT_SIZE];
     auto_json json_t *metadata = metadata_of(view->metadata), *volume_mounts = volumes_of(view);
@@ -444,7 +445,7 @@ static json_t *sandbox_row(const struct sandbox_view *view, const struct json_fi
         .mem_mb = view->mem_mb,
         .disk_mb = view->disk_mb,
         .access_token = or_none(view->access_token),
-        .domain = or_none(view->domain),
+        .domain = or_none(view->domain.len ? view->domain : domain),
         .paused_to = view->paused_to,
         .resumed_from = view->resumed_from,
         .metadata = metadata,
@@ -461,12 +462,12 @@ static json_t *sandbox_row(const struct sandbox_view *view, const struct json_fi
     return json_write(fields, &row);
 }
 
-json_t *api_types_sandbox_detail(const struct sandbox_view *view)
+json_t *api_types_sandbox_detail(const struct sandbox_view *view, struct str domain)
 {
-    return sandbox_row(view, sandbox_detail_fields);
+    return sandbox_row(view, domain, sandbox_detail_fields);
 }
 
 json_t *api_types_sandbox_listed(const struct sandbox_view *view)
 {
-    return sandbox_row(view, sandbox_listed_fields);
+    return sandbox_row(view, STR_NONE, sandbox_listed_fields);
 }

@@ -49,6 +49,7 @@ int api_types_pause(struct str body, bool *out_memory, struct error *err);
 int api_types_refresh(struct str body, int64_t *out_s, struct error *err);
 
 /* Answers; new references. */
-json_t *api_types_sandbox(const struct sandbox_view *view);        /* create, connect */
-json_t *api_types_sandbox_detail(const struct sandbox_view *view); /* GET one */
-json_t *api_types_sandbox_listed(const struct sandbox_view *view); /* in lists */
+/* domain: told when the view has none. */
+json_t *api_types_sandbox(const struct sandbox_view *view, struct str domain); /* create, connect */
+json_t *api_types_sandbox_detail(const struct sandbox_view *view, struct str domain); /* GET one */
+json_t *api_types_sandbox_listed(const struct sandbox_view *view);                    /* in lists */

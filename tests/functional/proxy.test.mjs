@@ -5,6 +5,8 @@ import { after, before, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import fs from 'node:fs'
 import http from 'node:http'
+import { execFile } from 'node:child_process'
+import { promisify } from 'node:util'
 import { eventually, startServer } from '../harness/server.mjs'
 import { loadSdk } from '../harness/sdk.mjs'
 
@@ -107,6 +109,19 @@ describe('routing', () => {
       assert.equal(answer.status, 200, `${host}: ${answer.text}`)
       assert.equal(answer.body.headers.host, host)
     }
+  })
+
+  test('getHost() with nothing set: localhost, at the port that was asked', async () => {
+    assert.equal(sandbox.getHost(7001), `7001-${id}.localhost:${server.port}`)
+    const { stdout } = await promisify(execFile)('curl', ['-sS', '--max-time', '20', `http://${sandbox.getHost(7001)}/from/curl`])
+    assert.equal(JSON.parse(stdout).path, '/from/curl')
+    const told = async (host) => (await server.api('GET', `/sandboxes/${id}`, undefined, { headers: host ? { Host: host } : {} })).body.domain
+    assert.equal(await told(), `localhost:${server.port}`)
+    assert.equal(await told('localhost:8080'), 'localhost:8080') // a forwarded port
+    assert.equal(await told('[::1]:8080'), 'localhost:8080')
+    assert.equal(await told('LOCALHOST'), 'localhost')
+    // Behind a proxy the client's E2B_DOMAIN holds, or --domain.
+    for (const host of ['api.sandboxes.test', 'localhost.test', '10.0.0.1:3000', '127.0.0.1:x', '127.0.0.1:99999', '127.0.0.11']) assert.equal(await told(host), null, host)
   })
 
   test('ports bound to all addresses, 127.0.0.1 and ::1', async () => {

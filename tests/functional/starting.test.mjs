@@ -209,6 +209,19 @@ describe('the default provider', () => {
   })
 })
 
+// Without it, clients on the host get localhost (proxy.test.mjs).
+test('--domain is what clients are told', async () => {
+  const server = await startServer({ args: ['--domain', 'sandboxes.test', '--warm', '0'] })
+  try {
+    const made = await server.create()
+    assert.equal(made.domain, 'sandboxes.test')
+    assert.equal((await server.api('GET', `/sandboxes/${made.sandboxID}`)).body.domain, 'sandboxes.test')
+    assert.equal((await server.api('POST', `/sandboxes/${made.sandboxID}/connect`, { timeout: 60 })).body.domain, 'sandboxes.test')
+  } finally {
+    await server.destroy()
+  }
+})
+
 describe('the first key', () => {
   const shown = (log) => [...log.matchAll(/export E2B_API_KEY=(e2b_[0-9a-f]{40})/g)].map((match) => match[1])
   const credentials = (folder) => fs.readFileSync(path.join(folder, '.quicksand/credentials'), 'utf8')

@@ -46,7 +46,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_response(101); self.send_header("Upgrade", "websocket"); self.send_header("Connection", "Upgrade")
             self.send_header("Sec-WebSocket-Accept", accept); self.evil(); self.end_headers()
             self.connection.recv(1000); self.close_connection = True; return
-        body = b"<script>localStorage.owned = 'yes'</script>"
+        body = b"<script>window.ran = true; localStorage.owned = 'yes'</script>"
         self.send_response(200); self.evil(); self.send_header("Content-Type", "text/html"); self.send_header("Content-Length", str(len(body)))
         self.end_headers(); self.wfile.write(body)
 http.server.ThreadingHTTPServer(("", 7200), Handler).serve_forever()
@@ -160,5 +160,12 @@ describe('a port, named by headers', () => {
     const answer = await server.request({ headers: { Host: `7200-${id}.localhost:${server.port}` } })
     assert.deepEqual(answer.headers['set-cookie'], ['owned=yes; path=/'])
     assert.equal(answer.headers['content-security-policy'], undefined)
+  })
+
+  test('whose name opens in the browser, as another origin', async () => {
+    const page = await originPage()
+    await page.goto(`http://${sandbox.getHost(7200)}/`)
+    assert.deepEqual(await page.evaluate(() => [window.ran, location.host]), [true, sandbox.getHost(7200)])
+    await assertUntouched(page)
   })
 })
