@@ -10,6 +10,7 @@ import { findProcesses, isAgent, isOurs } from '../tests/harness/leftovers.mjs'
 import { loadSdk } from '../tests/harness/sdk.mjs'
 import { eventually, repository, startServer } from '../tests/harness/server.mjs'
 import { partAgent } from './agent.mjs'
+import { partInput } from './input.mjs'
 import { partLife } from './life.mjs'
 import { partLoad } from './load.mjs'
 import { partList, partRecovery, partWebhooks } from './plane.mjs'
@@ -256,7 +257,7 @@ function updateReadme(text) {
   if (marked.test(old)) fs.writeFileSync(file, old.replace(marked, (_, begin, end) => `${begin}${text}\n${end}`))
 }
 
-const parts = { create: partCreate, sdk: partSdk, command: partCommand, transfer: partTransfer, thousand: partThousand, health: partHealth, agent: partAgent, life: partLife, list: partList, recovery: partRecovery, webhooks: partWebhooks, runtime: partRuntime, load: partLoad }
+const parts = { create: partCreate, sdk: partSdk, command: partCommand, transfer: partTransfer, thousand: partThousand, health: partHealth, agent: partAgent, input: partInput, life: partLife, list: partList, recovery: partRecovery, webhooks: partWebhooks, runtime: partRuntime, load: partLoad }
 // cp's page cache is not limited: a sandbox of 512 MB would have to write half of the file to disk first.
 const runtimeConfig = path.join(scratch, 'runtime.json')
 fs.mkdirSync(scratch, { recursive: true })

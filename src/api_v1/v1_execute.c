@@ -237,28 +237,67 @@ int v1_processes_get(struct v1_call *call, struct error *err)
     return answer_job(call, err);
 }
 
+/* Whose input is meant, in the foreground or in the background. */
+struct receiver {
+    bool foreground;
+    struct str sandbox_id; /* of one in the foreground; STR_NONE = any */
+    struct agent_job job;
+};
+
+static int find_receiver(struct v1_call *call, struct receiver *out, struct error *err)
+{
+    *out = (struct receiver){.foreground = in_foreground(call)};
+    return out->foreground ? find_sandbox(call, &out->sandbox_id, err)
+                           : v1_processes_find(call, &out->job, err);
+}
+
+static int pass_input(struct v1_call *call, const struct receiver *to, struct str data, bool close,
+                      struct error *err)
+{
+    return to->foreground
+               ? agent_exec_input(agents_of(call), &call->caller, to->sandbox_id, call->params[1],
+                                  data, close, err)
+               : agent_job_input(agents_of(call), &call->caller, to->job.id, data, close, err);
+}
+
+/* The body as it is, passed on as it comes: whoever sends is held back by a process that does not read. */
+int v1_processes_stdin(struct v1_call *call, struct error *err)
+{
+    auto_free char *piece = xmalloc(V1_PIPE_MAX);
+    struct receiver to;
+    bool close = false;
+    ssize_t n;
+
+    if (v1_query_bool(call, "close", &close, err) < 0 || find_receiver(call, &to, err) < 0)
+        return -1;
+    while ((n = v1_pipe_read(call, piece, V1_PIPE_MAX)) > 0)
+        if (pass_input(call, &to, str_n(piece, (size_t)n), false, err) < 0)
+            return -1;
+    if (n < 0)
+        return error_set(err, ERROR_UNAVAILABLE, "the input ended before it was complete");
+    if (pass_input(call, &to, STR_NONE, close, err) < 0)
+        return -1;
+    v1_answer(call, 204, NULL);
+    return 0;
+}
+
 int v1_processes_input(struct v1_call *call, struct error *err)
 {
     struct str data = STR_NONE, encoded = STR_NONE;
     auto_buf struct buf bytes = {0};
-    struct str sandbox_id = STR_NONE;
-    struct agent_job job = {0};
-    bool close = false, foreground = in_foreground(call);
+    struct receiver to;
+    bool close = false;
 
     buf_init(&bytes, V1_BODY_MAX);
     if (v1_body_str(call, "data", &data, err) < 0 ||
         v1_body_str(call, "data_base64", &encoded, err) < 0 ||
-        v1_body_bool(call, "close", &close, err) < 0 || find_sandbox(call, &sandbox_id, err) < 0 ||
-        (!foreground && v1_processes_find(call, &job, err) < 0))
+        v1_body_bool(call, "close", &close, err) < 0 || find_receiver(call, &to, err) < 0)
         return -1;
     if (encoded.len && !base64_decode(encoded, &bytes))
         return error_set(err, ERROR_INVALID, "'data_base64' is not base64");
     if (encoded.len)
         data = buf_str(&bytes);
-    if ((foreground
-             ? agent_exec_input(agents_of(call), &call->caller, sandbox_id, call->params[1], data,
-                                close, err)
-             : agent_job_input(agents_of(call), &call->caller, job.id, data, close, err)) < 0)
+    if (pass_input(call, &to, data, close, err) < 0)
         return -1;
     v1_answer(call, 204, NULL);
     return 0;

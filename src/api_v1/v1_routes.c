@@ -38,6 +38,7 @@ const struct v1_route v1_routes[] = {
     {"GET", "/sandboxes/{id}/processes/{process}", v1_processes_get, V1_BOX},
     {"GET", "/sandboxes/{id}/processes/{process}/logs", v1_processes_logs, V1_STREAM | V1_BOX},
     {"POST", "/sandboxes/{id}/processes/{process}/input", v1_processes_input, V1_QUIET | V1_BOX},
+    {"PUT", "/sandboxes/{id}/processes/{process}/input", v1_processes_stdin, V1_RAW | V1_QUIET},
     {"POST", "/sandboxes/{id}/processes/{process}/signal", v1_processes_signal, V1_BOX},
     {"POST", "/sandboxes/{id}/processes/{process}/stop", v1_processes_stop, V1_BOX},
     {"GET", "/sandboxes/{id}/terminal", v1_terminal_sandbox, V1_UPGRADE | V1_BOX},

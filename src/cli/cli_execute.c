@@ -1,7 +1,8 @@
 /* A command in a sandbox of the runtime, connected with our stdin, stdout and stderr.
  *
  * The server answers with one JSON record per line, written out as they come: a slow reader of our output
- * slows the command. Input and signals are calls of their own to the process the first record names.
+ * slows the command. Input and signals are calls of their own to the process the first record names; all
+ * input that comes without a pause is one of them.
  * Input is read by a thread, because its calls wait while the command does not read, and the command may
  * not read because we do not take its output. That thread owns what it uses and is left behind when the
  * command has ended: it may be blocked in read(). When we go, the server ends the command. */
@@ -26,7 +27,9 @@ enum {
     LIFE_S = 86400, /* when no limit was asked for: the server's own */
     CONNECT_MS = 30 * 1000,
     PENDING_MAX = 4 * 1024 * 1024,
-    INPUT_SIZE = 256 * 1024, /* in base64 below what a body may be */
+    INPUT_SIZE = 256 * 1024,
+    INPUT_MS = 900 * 1000, /* for a command that does not read */
+    QUIET_MS = 1000,       /* then the request with the input so far ends */
 };
 
 struct running {
@@ -51,38 +54,64 @@ struct input {
     char *path;
 };
 
-static int send_input(const struct input *input, json_t *body_consume, struct error *err)
+/* A request whose body is what is read from now on, until nothing comes for a while. */
+static int open_request(const struct input *input, struct cli_stream *stream, struct error *err)
 {
-    auto_json json_t *body = body_consume;
+    const struct http_header headers[] = {
+        {STR("X-API-KEY"), str_of(input->server.key)},
+        {STR("User-Agent"), STR("quicksand/" QUICKSAND_VERSION)},
+        {STR("Content-Type"), STR("application/octet-stream")},
+    };
 
-    return cli_call(&input->server, "POST", input->path, body, NULL, NULL, err);
+    return cli_stream_open(stream, &input->server.api,
+                           &(struct cli_request){"PUT", input->path, headers, 3, -1, false},
+                           INPUT_MS, PENDING_MAX, err);
 }
 
-static int send_bytes(const struct input *input, const char *p, size_t len, struct error *err)
+/* Its answer. */
+static int close_request(struct cli_stream *stream, struct error *err)
 {
-    auto_free char *text = xmalloc(BASE64_LEN(INPUT_SIZE));
-
-    base64_encode(text, p, len);
-    return send_input(input, json_pack("{s:s%}", "data_base64", text, BASE64_LEN(len)), err);
+    if (cli_stream_send_end(stream, err) < 0 || cli_stream_recv_all(stream, err) < 0)
+        return -1;
+    return stream->status / 100 == 2 ? 0 : cli_answer_error(stream, err);
 }
 
-/* What there is now, after waiting for the first of it; 0 at the end. */
-static ssize_t read_some(char *p)
+static bool comes_soon(void)
 {
     struct pollfd item = {.fd = STDIN_FILENO, .events = POLLIN};
-    size_t len = 0;
 
-    for (;;) {
-        ssize_t n = read(STDIN_FILENO, p + len, INPUT_SIZE - len);
+    return poll(&item, 1, QUIET_MS) == 1;
+}
+
+/* All that comes without a pause; *more says whether anything may follow. */
+static int send_burst(const struct input *input, char *bytes, bool *more, struct error *err)
+{
+    auto_stream struct cli_stream stream = {.fd = -1};
+    bool opened = false;
+
+    do {
+        ssize_t n = read(STDIN_FILENO, bytes, INPUT_SIZE);
 
         if (n < 0 && errno == EINTR)
             continue;
+        *more = n > 0;
         if (n <= 0)
-            return len ? (ssize_t)len : n;
-        len += (size_t)n;
-        if (len == INPUT_SIZE || poll(&item, 1, 0) != 1 || !(item.revents & POLLIN))
-            return (ssize_t)len;
-    }
+            break;
+        if (!opened && open_request(input, &stream, err) < 0)
+            return -1;
+        opened = true;
+        if (cli_stream_send(&stream, str_n(bytes, (size_t)n), err) < 0)
+            return -1;
+    } while (!stream.head_done && comes_soon());
+    return opened ? close_request(&stream, err) : 0;
+}
+
+static void close_input(const struct input *input)
+{
+    auto_json json_t *body = json_pack("{s:b}", "close", 1);
+    struct error ignored = {0};
+
+    (void)cli_call(&input->server, "POST", input->path, body, NULL, NULL, &ignored);
 }
 
 static void *forward_input(void *arg)
@@ -90,14 +119,14 @@ static void *forward_input(void *arg)
     struct input *input = arg;
     auto_free char *bytes = xmalloc(INPUT_SIZE);
     struct error err = {0};
-    ssize_t n;
+    bool more = true;
 
-    while ((n = read_some(bytes)) > 0 && send_bytes(input, bytes, (size_t)n, &err) == 0) {
+    while (more && send_burst(input, bytes, &more, &err) == 0) {
     }
     /* One that has ended, or has closed its input, needs none. */
     if (err.code && err.code != ERROR_NOT_FOUND && err.code != ERROR_CONFLICT)
         warn("passing the input on", &err);
-    (void)send_input(input, json_pack("{s:b}", "close", 1), &err);
+    close_input(input);
     cli_server_done(&input->server);
     free(input->path);
     free(input);

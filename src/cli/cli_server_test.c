@@ -80,6 +80,11 @@ static void on_execute_input(struct http_exchange *ex, struct str body, void *ar
     struct str data;
 
     (void)arg;
+    if (str_is(http_request(ex)->method, "PUT")) {
+        (void)buf_add_str(&seen.input, body);
+        http_reply(ex, 204, NULL, 0, STR(""));
+        return;
+    }
     CHECK_INT(json_parse(body, &json, &err), 0);
     data = json_get_str(json, "data_base64");
     CHECK(!data.p || base64_decode(data, &seen.input));

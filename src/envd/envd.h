@@ -50,7 +50,8 @@ struct envd_door {
 struct call {
     struct envd *envd;
     struct http_exchange *ex;
-    json_t *request; /* an object */
+    json_t *request;   /* an object; NULL when binary is set */
+    struct str binary; /* the message, of a route that reads those of the binary codec itself */
 };
 
 /* Answers call->ex, now or later, and returns 0; or returns -1 and the caller answers with err. */

@@ -39,7 +39,7 @@ struct process_input {
     int fd;            /* -1: closed or never there */
     struct list queue; /* of struct process_write */
     size_t queued;
-    bool polling, close_after;
+    bool polling, close_after, wide;
 };
 
 struct process {

@@ -11,6 +11,8 @@
 #include "envd/process.h"
 #include "loop/loop.h"
 
+enum { WIDE_FROM = 128 * 1024, WIDE_SIZE = 512 * 1024 };
+
 struct process_write {
     struct list link;
     process_written_fn *written;
@@ -113,6 +115,16 @@ void process_input_open(struct process *process, int fd_consume)
     process_handle_opened(process);
 }
 
+/* Much input goes through a larger pipe in fewer turns. What the kernel refuses, beyond the user's
+ * share, is only slower. */
+static void widen(struct process_input *input, size_t len)
+{
+    if (input->wide || len < WIDE_FROM)
+        return;
+    input->wide = true;
+    (void)fcntl(input->fd, F_SETPIPE_SZ, WIDE_SIZE);
+}
+
 int process_input_write(struct process *process, bool to_pty, struct str data,
                         process_written_fn *written, void *arg, struct error *err)
 {
@@ -127,6 +139,7 @@ int process_input_write(struct process *process, bool to_pty, struct str data,
                          "error writing to stdin: stdin not enabled or closed");
     if (input->queued >= PROCESS_INPUTS_MAX)
         return error_set(err, ERROR_QUOTA, "too many inputs wait to be read by the process");
+    widen(input, data.len);
     item = xmalloc(sizeof(*item) + data.len);
     *item = (struct process_write){.written = written, .arg = arg, .len = data.len};
     if (data.len)

@@ -1,10 +1,15 @@
 /* SendInput and StreamInput: bytes for a program's stdin or terminal. A call is answered when the
- * program's pipe has taken its bytes; a stream is not read further while some wait. */
+ * program's pipe has taken its bytes; a stream is not read further while some wait.
+ *
+ * Of messages in the binary codec the input is taken as it is: as JSON it would be encoded and decoded
+ * again, which is most of what passing it on costs. Only their plain form is known here; anything else
+ * is read like all other messages. */
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/encode.h"
 #include "envd/envd.h"
 #include "rpc/connect.h"
+#include "rpc/proto_wire.h"
 #include "json/json_shape.h"
 
 /* {"stdin": base64} or {"pty": base64} */
@@ -32,6 +37,73 @@ static int write_input(struct process *process, const json_t *input, process_wri
     if (decode_input(input, &to_pty, &bytes, err) != 0)
         return -1;
     return process_input_write(process, to_pty, buf_str(&bytes), written, arg, err);
+}
+
+/* ---- the binary codec ---- */
+
+struct plain_input {
+    pid_t pid; /* 0 = the message names none */
+    bool to_pty;
+    struct str bytes;
+};
+
+/* Members whose values are bytes, each at most once; false for anything else. */
+static bool scan_members(struct str message, struct str out[3])
+{
+    out[1] = out[2] = STR_NONE;
+    while (message.len) {
+        uint32_t number;
+        unsigned type;
+
+        if (!proto_wire_tag(&message, &number, &type) || type != PROTO_WIRE_BYTES || number < 1 ||
+            number > 2 || out[number].p || !proto_wire_bytes(&message, &out[number]))
+            return false;
+    }
+    return true;
+}
+
+/* ProcessInput: stdin = 1, pty = 2. */
+static bool scan_input(struct str message, struct plain_input *out)
+{
+    struct str members[3];
+
+    if (!scan_members(message, members) || !members[1].p == !members[2].p)
+        return false;
+    out->to_pty = members[2].p != NULL;
+    out->bytes = members[out->to_pty ? 2 : 1];
+    return true;
+}
+
+/* ProcessSelector with pid = 1. */
+static bool scan_pid(struct str message, pid_t *out)
+{
+    uint32_t number;
+    unsigned type;
+    uint64_t pid;
+
+    if (!proto_wire_tag(&message, &number, &type) || number != 1 || type != PROTO_WIRE_VARINT ||
+        !proto_wire_varint(&message, &pid) || message.len || pid < 1 || pid > INT32_MAX)
+        return false;
+    *out = (pid_t)pid;
+    return true;
+}
+
+/* SendInputRequest: process = 1, input = 2. */
+static bool scan_send(struct str message, struct plain_input *out)
+{
+    struct str members[3];
+
+    return scan_members(message, members) && members[1].p && members[2].p &&
+           scan_pid(members[1], &out->pid) && scan_input(members[2], out);
+}
+
+/* StreamInputRequest with data = 2, which has input = 2. */
+static bool scan_stream_data(struct str message, struct plain_input *out)
+{
+    struct str members[3], data[3];
+
+    return scan_members(message, members) && !members[1].p && members[2].p &&
+           scan_members(members[2], data) && !data[1].p && data[2].p && scan_input(data[2], out);
 }
 
 /* ---- SendInput ---- */
@@ -68,16 +140,40 @@ static void on_sent(void *arg, const struct error *err)
     unref(send);
 }
 
-int process_rpc_send_input(struct call *call, struct error *err)
+static int send_json(struct call *call, const json_t *request, struct send_input *send,
+                     struct error *err)
 {
-    struct process *process = process_rpc_select(call->envd, call->request, err);
-    struct send_input *send;
+    struct process *process = process_rpc_select(call->envd, request, err);
 
     if (!process)
         return -1;
-    send = xcalloc(1, sizeof(*send));
+    return write_input(process, json_object_get(request, "input"), on_sent, send, err);
+}
+
+static int send_binary(struct call *call, struct send_input *send, struct error *err)
+{
+    struct plain_input input = {0};
+    auto_json json_t *request = NULL;
+    struct process *process;
+
+    if (!scan_send(call->binary, &input))
+        return connect_read(call->ex, call->binary, &request, err) != 0
+                   ? -1
+                   : send_json(call, request, send, err);
+    process = process_find(&call->envd->processes, input.pid, STR_NONE);
+    if (!process)
+        return error_set(err, ERROR_NOT_FOUND, "process with pid %d not found", (int)input.pid);
+    return process_input_write(process, input.to_pty, input.bytes, on_sent, send, err);
+}
+
+int process_rpc_send_input(struct call *call, struct error *err)
+{
+    struct send_input *send = xcalloc(1, sizeof(*send));
+    int r;
+
     *send = (struct send_input){.ex = call->ex, .refs = 2};
-    if (write_input(process, json_object_get(call->request, "input"), on_sent, send, err) != 0) {
+    r = call->request ? send_json(call, call->request, send, err) : send_binary(call, send, err);
+    if (r != 0) {
         free(send);
         return -1;
     }
@@ -143,7 +239,9 @@ static void on_stream_written(void *arg, const struct error *err)
     stream_unref(stream);
 }
 
-static int stream_data(struct input_stream *stream, const json_t *data, struct error *err)
+/* data: of JSON; NULL when the input is plain. */
+static int stream_data(struct input_stream *stream, const json_t *data,
+                       const struct plain_input *plain, struct error *err)
 {
     struct process *process = process_find(&stream->envd->processes, stream->pid, STR_NONE);
 
@@ -151,7 +249,9 @@ static int stream_data(struct input_stream *stream, const json_t *data, struct e
         return error_set(err, ERROR_INVALID, "the first message must be 'start'");
     if (!process)
         return error_set(err, ERROR_NOT_FOUND, "process with pid %d not found", (int)stream->pid);
-    if (write_input(process, json_object_get(data, "input"), on_stream_written, stream, err) != 0)
+    if ((data ? write_input(process, json_object_get(data, "input"), on_stream_written, stream, err)
+              : process_input_write(process, plain->to_pty, plain->bytes, on_stream_written, stream,
+                                    err)) != 0)
         return -1;
     stream->refs++;
     stream->writing++;
@@ -160,9 +260,12 @@ static int stream_data(struct input_stream *stream, const json_t *data, struct e
 
 static int stream_message(struct input_stream *stream, struct str bytes, struct error *err)
 {
+    struct plain_input plain = {0};
     auto_json json_t *message = NULL;
     const json_t *event;
 
+    if (connect_format(stream->ex) && scan_stream_data(bytes, &plain))
+        return stream_data(stream, NULL, &plain, err);
     if (connect_read(stream->ex, bytes, &message, err) != 0)
         return -1;
     if ((event = json_object_get(message, "start"))) {
@@ -174,7 +277,7 @@ static int stream_message(struct input_stream *stream, struct str bytes, struct 
         return 0;
     }
     if ((event = json_object_get(message, "data")))
-        return stream_data(stream, event, err);
+        return stream_data(stream, event, NULL, err);
     if (json_object_get(message, "keepalive"))
         return 0;
     return error_set(err, ERROR_UNSUPPORTED, "invalid event type");

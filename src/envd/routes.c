@@ -31,6 +31,7 @@ struct route {
     enum route_kind kind;
     void (*http)(struct envd *envd, struct http_exchange *ex);
     call_fn *call;
+    bool binary; /* call reads messages of the binary codec itself */
 };
 
 static void health(struct envd *envd, struct http_exchange *ex)
@@ -60,7 +61,7 @@ static const struct route routes[] = {
     {"POST", PROCESS_RPC("Start"), ROUTE_STREAM, .call = process_rpc_start},
     {"POST", PROCESS_RPC("Connect"), ROUTE_STREAM, .call = process_rpc_connect},
     {"POST", PROCESS_RPC("List"), ROUTE_UNARY, .call = process_rpc_list},
-    {"POST", PROCESS_RPC("SendInput"), ROUTE_UNARY, .call = process_rpc_send_input},
+    {"POST", PROCESS_RPC("SendInput"), ROUTE_UNARY, .call = process_rpc_send_input, .binary = true},
     {"POST", PROCESS_RPC("CloseStdin"), ROUTE_UNARY, .call = process_rpc_close_stdin},
     {"POST", PROCESS_RPC("SendSignal"), ROUTE_UNARY, .call = process_rpc_send_signal},
     {"POST", PROCESS_RPC("Update"), ROUTE_UNARY, .call = process_rpc_update},
@@ -148,12 +149,18 @@ static int run_call(struct envd *envd, struct http_exchange *ex, struct str mess
 {
     struct call call = {.envd = envd, .ex = ex};
     auto_json json_t *request = NULL;
+    const struct route *route;
     bool path_known;
 
+    route = find_route(http_request(ex), &path_known);
+    if (route->binary && connect_format(ex)) {
+        call.binary = message;
+        return route->call(&call, err);
+    }
     if (connect_read(ex, message, &request, err) != 0)
         return -1;
     call.request = request;
-    return find_route(http_request(ex), &path_known)->call(&call, err);
+    return route->call(&call, err);
 }
 
 static void on_unary_body(struct http_exchange *ex, struct str body, void *arg)

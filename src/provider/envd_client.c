@@ -74,30 +74,50 @@ int envd_parse(struct str text, json_t **out)
     return *out ? 0 : -1;
 }
 
-int envd_call_within(const struct envd_address *address, const char *method, const json_t *request,
-                     uint32_t timeout_ms, json_t **out, struct error *err)
+static int call_agent(const struct envd_address *address, const char *method, const char *type,
+                      struct str body, uint32_t timeout_ms, struct fetch_response *response,
+                      struct error *err)
 {
     struct http_header headers[ENVD_HEADERS_MAX + 4];
-    auto_response struct fetch_response response = {0};
-    auto_free char *url = xasprintf("%s/%s", address->base, method), *body = json_text(request);
+    auto_free char *url = xasprintf("%s/%s", address->base, method);
     struct fetch_request call = {.method = "POST",
                                  .url = url,
                                  .unix_path = address->unix_path,
                                  .reach = fetch_reach(address->public_only)};
 
-    if (out)
-        *out = NULL;
-    headers[0] = (struct http_header){STR("Content-Type"), STR("application/json")};
+    headers[0] = (struct http_header){STR("Content-Type"), str_of(type)};
     headers[1] = (struct http_header){STR("Connect-Protocol-Version"), STR("1")};
     call.header_count = envd_headers(address, headers, 2);
     call.headers = headers;
-    call.body = str_of(body);
+    call.body = body;
     call.timeout_ms = timeout_ms;
     call.response_max = ANSWER_MAX;
-    if (fetch_call(address->fetch, &call, &response, err) < 0)
+    if (fetch_call(address->fetch, &call, response, err) < 0)
         return error_prefix(err, "%s", address->who);
-    if (response.status != 200)
-        return envd_refused(address, method, response.status, buf_str(&response.body), err);
+    if (response->status != 200)
+        return envd_refused(address, method, response->status, buf_str(&response->body), err);
+    return 0;
+}
+
+int envd_call_binary(const struct envd_address *address, const char *method, struct str request,
+                     uint32_t timeout_ms, struct error *err)
+{
+    auto_response struct fetch_response response = {0};
+
+    return call_agent(address, method, "application/proto", request, timeout_ms, &response, err);
+}
+
+int envd_call_within(const struct envd_address *address, const char *method, const json_t *request,
+                     uint32_t timeout_ms, json_t **out, struct error *err)
+{
+    auto_response struct fetch_response response = {0};
+    auto_free char *body = json_text(request);
+
+    if (out)
+        *out = NULL;
+    if (call_agent(address, method, "application/json", str_of(body), timeout_ms, &response, err) <
+        0)
+        return -1;
     if (!out)
         return 0;
     if (envd_parse(buf_str(&response.body), out) < 0)

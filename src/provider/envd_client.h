@@ -33,6 +33,9 @@ int envd_call(const struct envd_address *address, const char *method, const json
 /* The same with another limit than ENVD_CALL_MS, for what has to be waited for. */
 int envd_call_within(const struct envd_address *address, const char *method, const json_t *request,
                      uint32_t timeout_ms, json_t **out, struct error *err);
+/* The same in the binary codec, whose answer is not looked at. */
+int envd_call_binary(const struct envd_address *address, const char *method, struct str request,
+                     uint32_t timeout_ms, struct error *err);
 int envd_health(const struct envd_address *address, struct error *err);
 
 /* What came in a stream, decoded. Bytes of one event are at data[offset]. */

@@ -14,6 +14,7 @@
 #include "base/list.h"
 #include "provider/envd_client.h"
 #include "rpc/connect.h"
+#include "rpc/proto_wire.h"
 #include "json/json_shape.h"
 
 enum {
@@ -413,12 +414,45 @@ static int call_with(struct process *process, const char *method, const char *me
                             input ? process->input_ms : ENVD_CALL_MS, NULL, err);
 }
 
+/* SendInputRequest of process.proto: process = 1 {pid = 1}, input = 2 {stdin = 1, pty = 2}. */
+static void add_send_input(struct buf *out, int64_t pid, bool to_pty, struct str piece)
+{
+    size_t mark;
+
+    (void)proto_wire_add_tag(out, 1, PROTO_WIRE_BYTES);
+    mark = out->len;
+    (void)proto_wire_add_tag(out, 1, PROTO_WIRE_VARINT);
+    (void)proto_wire_add_varint(out, (uint64_t)pid);
+    (void)proto_wire_add_length(out, mark);
+    (void)proto_wire_add_tag(out, 2, PROTO_WIRE_BYTES);
+    mark = out->len;
+    (void)proto_wire_add_tag(out, to_pty ? 2 : 1, PROTO_WIRE_BYTES);
+    (void)proto_wire_add_varint(out, piece.len);
+    (void)buf_add_str(out, piece);
+    (void)proto_wire_add_length(out, mark);
+}
+
+/* An agent of this host is ours and takes bytes as they are. */
+static int send_binary(struct process *process, bool to_pty, struct str piece, struct error *err)
+{
+    auto_buf struct buf message = {0};
+
+    buf_init(&message, piece.len + 64);
+    (void)buf_reserve(&message, piece.len + 64);
+    add_send_input(&message, process->pid, to_pty, piece);
+    return envd_call_binary(&process->address, "process.Process/SendInput", buf_str(&message),
+                            process->input_ms, err);
+}
+
 static int send_piece(struct process *process, const char *name, struct str piece,
                       struct error *err)
 {
     size_t len = BASE64_LEN(piece.len);
-    auto_free char *base64 = xmalloc(len);
+    auto_free char *base64 = NULL;
 
+    if (process->address.unix_path)
+        return send_binary(process, strcmp(name, "pty") == 0, piece, err);
+    base64 = xmalloc(len);
     base64_encode(base64, piece.p, piece.len);
     return call_with(process, "process.Process/SendInput", "input",
                      json_pack("{s:s%}", name, base64, len), err);
@@ -439,6 +473,14 @@ static int send_guessing(struct process *process, struct str piece, struct error
     return 0;
 }
 
+/* A process that ended or closed its input is no fault of the agent, which has no code for it. */
+static void note_closed(struct error *err)
+{
+    if (strstr(err->message, "the process does not read it any more") ||
+        strstr(err->message, "stdin not enabled or closed"))
+        err->code = ERROR_CONFLICT;
+}
+
 static int process_input(struct provider_process *base, struct str data, struct error *err)
 {
     struct process *process = container_of(base, struct process, base);
@@ -450,8 +492,10 @@ static int process_input(struct provider_process *base, struct str data, struct 
                     ? send_guessing(process, piece, err)
                     : send_piece(process, kind == INPUT_PTY ? "pty" : "stdin", piece, err);
 
-        if (r < 0)
+        if (r < 0) {
+            note_closed(err);
             return -1;
+        }
         data = str_skip(data, piece.len);
     }
     return 0;

@@ -188,6 +188,103 @@ test('100 MB pass through little memory, and a slow reader stops the command', a
   await runtime.remove(id)
 })
 
+// A body that is sent as it comes, to the input of a process; .sent counts what was taken from us.
+function feed(id, process, query = '') {
+  const request = http.request({ host: server.host, port: server.port, method: 'PUT', agent: false, path: `/api/v1/sandboxes/${id}/processes/${process}/input${query}`, headers: { 'X-API-KEY': server.key, 'Content-Type': 'application/octet-stream' } })
+  request.answer = new Promise((done) => {
+    request.on('response', (response) => response.resume().on('end', () => done(response.statusCode)))
+    request.on('error', (error) => done(error.code))
+  })
+  return request
+}
+
+describe('input as the body of a request', () => {
+  for (const provider of ['e2b', 'local']) {
+    test(`much of it, whole and in order, on ${provider}`, async () => {
+      const { id } = await runtime.create({ provider })
+      const stream = await open(id, { command: 'sha256sum', stream: true, stdin: true })
+      const { process_id } = await stream.next()
+      const hash = crypto.createHash('sha256')
+      const before = memory()
+      for (const [count, query] of [[80, ''], [0, ''], [80, '?close=true']]) {
+        const request = feed(id, process_id, query)
+        for (let i = 0; i < count; i++) {
+          const piece = crypto.randomBytes(500_001)
+          hash.update(piece)
+          if (!request.write(piece)) await new Promise((done) => request.once('drain', done))
+        }
+        request.end()
+        assert.equal(await request.answer, 204)
+      }
+      const records = await stream.all()
+      assert.equal(records.find((one) => one.type === 'stdout').data.split(' ')[0], hash.digest('hex'))
+      assert.ok(memory() - before < 32, `${memory() - before} MB more for 80 MB of input`)
+      await runtime.remove(id)
+    })
+  }
+
+  test('a process that does not read holds the sender back, and its end ends the request', async () => {
+    const { id } = await runtime.create()
+    const stream = await open(id, { command: 'read -r line; echo got; read -r line; exit 0', stream: true, stdin: true })
+    const { process_id } = await stream.next()
+    const request = feed(id, process_id)
+    const before = memory()
+    request.write('first\n')
+    assert.equal((await stream.next()).data, 'got\n')
+    // One line of 64 MB: bash reads it byte by byte and never to its end.
+    request.write(Buffer.alloc(64 << 20, 'x'))
+    let last = -1
+    await eventually('no more is taken', async () => {
+      const now = request.socket.bytesWritten - request.socket.writableLength
+      const still = now === last
+      last = now
+      await sleep(300)
+      return still
+    }, 60_000)
+    assert.ok(memory() - before < 32, 'it piles up in the server')
+    assert.equal((await runtime.v1('POST', `/sandboxes/${id}/processes/${process_id}/signal`, { signal: 'KILL' })).status, 204)
+    assert.ok([404, 409].includes(await request.answer), String(await request.answer))
+    assert.equal((await stream.all()).at(-1).exit_code, 137)
+    request.destroy()
+    await runtime.remove(id)
+  })
+
+  test('through the command line: whole, in bursts, and more than is wanted', async () => {
+    const { id } = await runtime.create()
+    const shell = (line) =>
+      new Promise((done) => {
+        const child = spawn('sh', ['-c', line], { env: { PATH: process.env.PATH, HOME: '/root', ...server.clientEnv(), Q: binary, ID: id } })
+        let stdout = ''
+        let stderr = ''
+        child.stdout.on('data', (chunk) => (stdout += chunk))
+        child.stderr.on('data', (chunk) => (stderr += chunk))
+        child.on('close', (code) => done({ code, stdout, stderr }))
+      })
+    assert.deepEqual(await shell('head -c 20000000 /dev/zero | "$Q" exec "$ID" -- wc -c'), { code: 0, stdout: '20000000\n', stderr: '' })
+    assert.deepEqual(await shell('(echo one; sleep 1.5; echo two) | "$Q" exec "$ID" -- cat'), { code: 0, stdout: 'one\ntwo\n', stderr: '' })
+    assert.deepEqual(await shell('yes | "$Q" exec "$ID" -- head -n 1'), { code: 0, stdout: 'y\n', stderr: '' })
+    assert.deepEqual(await shell('yes | "$Q" exec "$ID" -- sh -c "exec <&-; sleep 1; echo closed"'), { code: 0, stdout: 'closed\n', stderr: '' })
+    assert.deepEqual(await shell('"$Q" exec "$ID" -- cat </dev/null'), { code: 0, stdout: '', stderr: '' })
+    await runtime.remove(id)
+  })
+
+  test('one in the background takes it, too; others are refused', async () => {
+    const { id } = await runtime.create()
+    const job = await runtime.start(id, 'wc -c', { stdin: true })
+    const request = feed(id, job.id, '?close=true')
+    request.end(Buffer.alloc(3_000_000))
+    assert.equal(await request.answer, 204)
+    await runtime.process(job.id, '?wait=30')
+    assert.equal((await runtime.v1('GET', `/sandboxes/-/processes/${job.id}/logs`)).text.trim(), '3000000')
+    for (const [process, query, status] of [['exe_00000000000000000000', '', 404], ['job_none', '', 404], [job.id, '?close=maybe', 400]]) {
+      const refused = feed(id, process, query)
+      refused.end('x')
+      assert.equal(await refused.answer, status, `${process}${query}`)
+    }
+    await runtime.remove(id)
+  })
+})
+
 test('a sandbox is kept while its command runs', async () => {
   const { id } = await runtime.create({ lifecycle: { idleTimeoutSeconds: 4 } })
   const records = await (await open(id, { command: 'sleep 9; echo still there', stream: true })).all()
