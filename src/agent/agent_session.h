@@ -30,7 +30,7 @@ struct agent_session_request {
     struct str mode;         /* agentMode; STR_NONE = build */
     struct str agent_id, task_id;
     struct str checkpoint; /* alias or snapshot id to restore from; STR_NONE = github/o/r#branch
-                                  of the repo, when there is one */
+                                  of the repo, when there is one; "none" = not even that */
     struct str message;    /* the first one; STR_NONE */
     struct str git_token;  /* for clone and push; never stored in clear, never logged */
     json_t *env;

@@ -33,6 +33,9 @@ enum {
     SESSION_TOLD_PER_S = 500,
 };
 
+/* As a checkpoint: none, whatever the repository has. */
+#define SESSION_NO_CHECKPOINT "none"
+
 struct agent_sessions {
     pthread_mutex_t lock; /* the map, and the references of live sessions */
     struct map live;      /* id -> struct live_session */
@@ -115,6 +118,9 @@ void session_view(const struct store_session *row, struct arena *arena, struct a
 int session_make_room(struct agent_sessions *sessions, struct str team_id, struct error *err);
 
 /* ---- agent_session_work.c ---- */
+
+/* agent_session_sandbox.c: the sandbox of its own is there. *out_restored: with the files of an earlier one. */
+int session_ensure_sandbox(struct live_session *live, bool *out_restored, struct error *err);
 
 void session_work(struct work *work);
 

@@ -45,61 +45,6 @@ static struct str keep(struct live_session *live, struct str text)
 
 /* ---- provision ---- */
 
-/* The checkpoint to begin from: the one asked for, or that of the repository when there is one. */
-static int find_checkpoint(struct live_session *live, struct arena *arena, struct str *out,
-                           struct error *err)
-{
-    struct agent_snapshot snapshot;
-    struct str alias;
-
-    *out = STR_NONE;
-    if (live->row.checkpoint.len) {
-        *out = live->row.checkpoint;
-        return 0;
-    }
-    session_alias(live->row.repo, live->row.branch, arena, &alias);
-    if (alias.len == 0)
-        return 0;
-    if (agent_snapshot_get(live->agents, &live->caller, alias, arena, &snapshot, err) == 0)
-        *out = alias;
-    else if (err->code != ERROR_NOT_FOUND)
-        return -1;
-    return 0;
-}
-
-static int ensure_sandbox(struct live_session *live, bool *out_restored, struct error *err)
-{
-    auto_arena struct arena arena = {0};
-    struct agent_sandbox sandbox;
-    enum agent_tier tier;
-    struct agent_ensure request = {
-        .overrides = live->overrides,
-        .key = str_of(arena_printf(&arena, "session:%.*s", STR_ARG(live->row.id))),
-        .agent_id = live->row.agent_id,
-        .task_id = live->row.task_id,
-    };
-
-    *out_restored = false;
-    if (!live->row.owns_sandbox)
-        return 0;
-    request.overrides.persistent = request.overrides.persistent_given = true;
-    if (find_checkpoint(live, &arena, &request.snapshot, err) < 0 ||
-        agent_sandbox_ensure(live->agents, &live->caller, &request, &arena, &sandbox, &tier, err) <
-            0)
-        return -1;
-    *out_restored = request.snapshot.len > 0 || tier != TIER_CREATED;
-    (void)pthread_mutex_lock(&live->lock);
-    live->row.sandbox_id = keep(live, sandbox.id);
-    live->row.provider = keep(live, sandbox.provider);
-    live->row.profile = keep(live, sandbox.profile);
-    live->row.snapshot_id = keep(live, sandbox.snapshot_id);
-    if (request.snapshot.len)
-        live->row.checkpoint = keep(live, request.snapshot);
-    (void)session_store(live, err);
-    (void)pthread_mutex_unlock(&live->lock);
-    return 0;
-}
-
 static int prepare_workspace(struct live_session *live, bool restored, struct error *err)
 {
     struct session_place place = place_of(live);
@@ -358,7 +303,7 @@ static int provision(struct live_session *live, struct error *err)
 {
     bool restored = false;
 
-    if (ensure_sandbox(live, &restored, err) < 0)
+    if (session_ensure_sandbox(live, &restored, err) < 0)
         return error_prefix(err, "sandbox");
     if (prepare_workspace(live, restored, err) < 0)
         return error_prefix(err, "workspace");
@@ -408,11 +353,13 @@ static void failed(struct live_session *live, const char *step, struct error *wh
     bool gone = !session_in(live, "created") && sandbox_gone(live);
     struct error err;
     bool last;
+    int failures;
 
     agent_mask(live->agents, live->caller.team_id, why->message);
     log_warn("session", "id=%.*s %s failed: %s", STR_ARG(live->row.id), step, why->message);
     (void)pthread_mutex_lock(&live->lock);
-    last = ++live->failures >= SESSION_TRIES || why->code == ERROR_INVALID ||
+    failures = ++live->failures;
+    last = failures >= SESSION_TRIES || why->code == ERROR_INVALID ||
            why->code == ERROR_UNSUPPORTED || why->code == ERROR_QUOTA;
     if (gone)
         (void)session_set_state(live, "canceled", "sandbox-missing", &err);
@@ -425,7 +372,7 @@ static void failed(struct live_session *live, const char *step, struct error *wh
     }
     (void)pthread_mutex_unlock(&live->lock);
     if (!gone && !last)
-        (void)usleep((useconds_t)(200000 << live->failures));
+        (void)usleep((useconds_t)(200000 << failures));
 }
 
 /* The agent has it: it will not be asked again, whatever happens. With the lock held. */
@@ -445,6 +392,7 @@ static void look_why(struct live_session *live)
     bool gone = sandbox_gone(live), paused = !gone && sandbox_paused(live);
     struct session_streams streams;
     struct error err;
+    int failures;
 
     (void)pthread_mutex_lock(&live->lock);
     live->lost = false;
@@ -461,16 +409,17 @@ static void look_why(struct live_session *live)
     live->follow = !gone && !paused && session_in(live, "running");
     if (gone && !session_in(live, "canceled"))
         (void)session_set_state(live, "canceled", "sandbox-missing", &err);
+    failures = gone || paused ? 0 : ++live->failures;
     (void)pthread_mutex_unlock(&live->lock);
     session_stream_close(streams);
     if (gone || paused)
         return;
-    if (++live->failures >= SESSION_TRIES) {
+    if (failures >= SESSION_TRIES) {
         (void)error_set(&err, ERROR_UNAVAILABLE, "the stream of events breaks again and again");
         failed(live, "events", &err);
         return;
     }
-    (void)usleep((useconds_t)(100000 << live->failures));
+    (void)usleep((useconds_t)(100000 << failures));
 }
 
 /* ---- messages ---- */

@@ -72,6 +72,24 @@ struct wanted {
     bool detach, quiet;
 };
 
+/* A session whose clone failed has an empty folder: for who asked for a repository that is no success. */
+static int check_clone(struct cli *cli, const json_t *session, struct error *err)
+{
+    auto_free char *id = str_dup(json_get_str(session, "id"));
+    auto_free char *path = cli_v1_path("sessions", id, "events");
+    auto_json json_t *answer = NULL;
+    const json_t *failure;
+
+    if (cli_v1(cli, "GET", xasprintf("%s?type=git.clone.failed&limit=1&since=0", path), NULL,
+               &answer, err) < 0)
+        return -1;
+    failure = json_array_get(json_object_get(answer, "events"), 0);
+    if (!failure)
+        return 0;
+    return error_set(err, ERROR_UNAVAILABLE, "the repository could not be cloned: %.*s",
+                     STR_ARG(json_get_str(json_object_get(failure, "data"), "message")));
+}
+
 static int new_session(struct cli *cli, const struct wanted *wanted)
 {
     auto_json json_t *body = NULL, *session = NULL;
@@ -102,7 +120,9 @@ static int new_session(struct cli *cli, const struct wanted *wanted)
     else
         printf("%.*s failed\n", STR_ARG(json_get_str(session, "id")));
     if (!str_is(json_get_str(session, "state"), "failed"))
-        return CLI_OK;
+        return wanted->repo && !wanted->detach && check_clone(cli, session, &err) < 0
+                   ? cli_fail(&err)
+                   : CLI_OK;
     (void)error_set(&err, ERROR_UNAVAILABLE, "the session could not be provisioned: %.*s",
                     STR_ARG(json_get_str(session, "reason")));
     return cli_fail(&err);
@@ -123,7 +143,8 @@ static int run_new(struct cli *cli, int argc, char **argv)
         {"sandbox", 0, CLI_TEXT, &wanted.sandbox, "ID", "one that is there already"},
         {"permission", 0, CLI_TEXT, &wanted.permission, "MODE", "ask, edit or bypass"},
         {"mode", 0, CLI_TEXT, &wanted.mode, "MODE", "of the agent (build)"},
-        {"checkpoint", 0, CLI_TEXT, &wanted.checkpoint, "NAME", "the snapshot to begin from"},
+        {"checkpoint", 0, CLI_TEXT, &wanted.checkpoint, "NAME",
+         "the snapshot to begin from, or none"},
         {"env", 'e', CLI_LIST, &up->env, "NAME[=VALUE]", "environment; may be repeated"},
         {"git-token-env", 0, CLI_TEXT, &wanted.token, "NAME", "variable with git's token"},
         {"agent-id", 0, CLI_TEXT, &up->agent_id, "ID", "who owns it"},
@@ -255,7 +276,22 @@ static bool ended(struct str state)
     return str_is(state, "completed") || str_is(state, "failed") || str_is(state, "canceled");
 }
 
-/* The beginning is told again to whoever comes late: an end in it is one only when it still holds. */
+/* Something was told to it after this event: another turn. */
+static bool goes_on(const struct tail *tail, const json_t *event)
+{
+    auto_free char *path = cli_v1_path("sessions", tail->id, "events");
+    json_int_t id = json_integer_value(json_object_get(event, "id"));
+    auto_json json_t *answer = NULL;
+    struct error err = {0};
+
+    return cli_v1(tail->cli, "GET",
+                  xasprintf("%s?type=session.&limit=1&since=%lld", path, (long long)id), NULL,
+                  &answer, &err) == 0 &&
+           json_array_size(json_object_get(answer, "events")) > 0;
+}
+
+/* The beginning is told again to whoever comes late: an end in it is one only when it still holds, and
+ * nothing followed it. */
 static bool on_event(void *arg, const json_t *event)
 {
     struct tail *tail = arg;
@@ -266,7 +302,8 @@ static bool on_event(void *arg, const json_t *event)
     cli_event_print(&tail->printer, event);
     if (ferror(stdout))
         return false;
-    if (tail->follow || !str_starts(type, STR("session.")) || !ended(str_skip(type, 8)))
+    if (tail->follow || !str_starts(type, STR("session.")) || !ended(str_skip(type, 8)) ||
+        goes_on(tail, event))
         return true;
     if (cli_v1(tail->cli, "GET", cli_v1_path("sessions", tail->id), NULL, &session, &err) < 0)
         return true;

@@ -16,9 +16,13 @@ const token = 'ghp_worldtoken0123456789worldtoken0123456789'
 let server
 before(async () => {
   const config = path.join(fs.mkdtempSync('/tmp/quicksand-session-'), 'runtime.json')
+  const socket = path.join(path.dirname(config), 'process.sock')
   fs.chmodSync(path.dirname(config), 0o755)
-  fs.writeFileSync(config, JSON.stringify({ sandbox_agent: { program }, profiles: { 'with-git': { network: { mode: 'allow-all' }, gitToken: 'env:GIT_SECRET' } } }), { mode: 0o644 })
-  server = await startServer({ args: ['--runtime-config', config], env: { GIT_SECRET: token } })
+  const providers = { e2b: { type: 'e2b', api_url: 'embedded' }, local: { type: 'process', socket } }
+  fs.writeFileSync(config, JSON.stringify({ default_provider: 'e2b', providers, sandbox_agent: { program }, profiles: { 'with-git': { network: { mode: 'allow-all' }, gitToken: 'env:GIT_SECRET' } } }), { mode: 0o644 })
+  server = await startServer({ args: ['--runtime-config', config, '--process-provider', '1'], env: { GIT_SECRET: token } })
+  // The agent's socket is in the data directory, whose name was not known before.
+  fs.symlinkSync(path.join(server.data, 'run/process.sock'), socket)
   server.config = config
 })
 after(async () => {
@@ -177,6 +181,55 @@ test('checkpoint: a new session of the same repository begins where the old one 
   assert.ok(!(await types(two.id)).includes('git.clone.started'), 'no clone after a restore')
   const missing = await session({ checkpoint: 'github/acme/none#none' })
   assert.equal(missing.state, 'failed', JSON.stringify(missing))
+})
+
+test('a session on this host, without a sandbox around it, is like any other', async () => {
+  const one = await session({ repo, provider: 'local' })
+  assert.equal(one.state, 'running', JSON.stringify(one))
+  assert.equal(one.runtime.provider, 'local')
+  await ok(202, 'POST', `/sessions/${one.id}/messages`, { message: 'hello there' })
+  await reaches(one.id, 'completed')
+  const seen = await types(one.id)
+  for (const type of ['session.created', 'git.clone.succeeded', 'session.provisioned', 'session.running', 'agent.turn.completed', 'session.completed']) assert.ok(seen.includes(type), `${type}: ${seen}`)
+  assert.match((await execute(one.sandbox_id, 'ls ~/workspace/app')).stdout, /README/)
+  await ok(204, 'DELETE', `/sessions/${one.id}`)
+  assert.equal((await ok(200, 'GET', `/sandboxes/${one.sandbox_id}`)).state, 'killed')
+})
+
+test('a checkpoint of the repository is a help, and in nobody’s way', async () => {
+  const branch = 'main'
+  const one = await session({ repo, branch })
+  await execute(one.sandbox_id, 'echo saved > ~/workspace/app/work.txt')
+  const snapshot = await ok(201, 'POST', `/sessions/${one.id}/snapshot`, {})
+  const named = await server.api('POST', `/sandboxes/${(await ok(200, 'GET', `/sandboxes/${one.sandbox_id}`)).external_id}/snapshots`, { name: 'other-template' })
+  assert.equal(named.status, 201, named.text)
+  await ok(204, 'DELETE', `/sessions/${one.id}`)
+  const fresh = async (body, told) => {
+    const made = await session({ repo, branch, ...body })
+    assert.equal(made.state, 'running', JSON.stringify(made))
+    const seen = await events(made.id)
+    const skipped = seen.find((event) => event.type === 'checkpoint.skipped')?.data
+    if (told) assert.deepEqual([skipped?.snapshot_id, told.test(skipped?.message)], [snapshot.id, true], JSON.stringify(skipped))
+    else assert.equal(skipped, undefined)
+    assert.ok(seen.some((event) => event.type === 'git.clone.succeeded'))
+    assert.equal((await execute(made.sandbox_id, 'cd ~/workspace/app && git status --short')).exit_code, 0)
+    await ok(204, 'DELETE', `/sessions/${made.id}`)
+  }
+  const two = await session({ repo, branch })
+  assert.equal((await execute(two.sandbox_id, 'cat ~/workspace/app/work.txt')).stdout, 'saved\n', 'taken where it fits')
+  await ok(204, 'DELETE', `/sessions/${two.id}`)
+  await fresh({ provider: 'local' }, /does not support|kind/)
+  await fresh({ checkpoint: 'none' })
+  const other = await session({ repo, branch, template: named.body.snapshotID ?? named.body.snapshotId })
+  assert.equal(other.state, 'running', JSON.stringify(other))
+  assert.match((await events(other.id)).find((event) => event.type === 'checkpoint.skipped').data.message, /another template/)
+  await ok(204, 'DELETE', `/sessions/${other.id}`)
+  // Deleted where it is kept, behind the runtime's back.
+  assert.equal((await server.api('DELETE', `/templates/${encodeURIComponent(snapshot.external_id)}`)).status, 204)
+  await fresh({}, /not found/)
+  await fresh({}, /not ready/)
+  await ok(204, 'DELETE', `/snapshots/${snapshot.id}`)
+  await fresh({})
 })
 
 test('push: branch, commit, push; failures have a class; the token is nowhere', async () => {
