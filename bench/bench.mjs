@@ -262,7 +262,7 @@ const parts = { create: partCreate, sdk: partSdk, command: partCommand, transfer
 const runtimeConfig = path.join(scratch, 'runtime.json')
 fs.mkdirSync(scratch, { recursive: true })
 fs.writeFileSync(runtimeConfig, JSON.stringify({ sandbox_agent: { program: path.join(repository, 'build/npm/sandbox-agent/node_modules/@sandbox-agent/cli-linux-x64/bin/sandbox-agent') } }))
-const serverArgs = { runtime: ['--runtime-config', runtimeConfig], transfer: ['--memory', '4096'], webhooks: ['--webhook-pause', '1'] }
+const serverArgs = { load: ['--create-queue', '64'], runtime: ['--runtime-config', runtimeConfig], transfer: ['--memory', '4096'], webhooks: ['--webhook-pause', '1'] }
 const wanted = process.argv.slice(2).length ? process.argv.slice(2) : Object.keys(parts)
 let failed = 0
 for (const name of wanted) {

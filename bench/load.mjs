@@ -1,4 +1,5 @@
-// The control plane at its limit: loops that create and kill without a pause, and somebody who wants lists meanwhile.
+// The control plane at its limit: loops that create and kill without a pause (of which a create-queue of 64 refuses some, who come
+// back later, as they are told), and somebody who wants lists meanwhile.
 import http from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 

@@ -73,7 +73,7 @@ static void on_exchange_done(struct http_exchange *ex, void *arg)
     struct api_call *call = arg;
 
     call->ex = NULL;
-    if (call->working || !api_lane_leave(call))
+    if (call->working || !api_lane_leave(call) || (!http_finished(ex) && api_take_back(call)))
         return;
     /* Logged when the answer is on its way: a slow log must not delay it. Without a status it was
      * never answered by us: the body was too long (or too slow), or the client went inside it. */
@@ -93,6 +93,8 @@ void api_call_run(struct api_call *call)
 
 void api_call_done(struct api_call *call)
 {
+    if ((!call->ex || (call->made.len && http_client_left(call->ex))) && api_take_back(call))
+        return;
     if (call->ex) {
         reply(call);
         return;

@@ -2,7 +2,8 @@
  *
  * A request is matched, its key known and its body read, in this order, on the edge loop; the operation runs from start to end on
  * a worker; the answer goes back through the loop. An operation that has begun finishes even when
- * its client has gone. */
+ * its client has gone; a sandbox that was made without an idempotency key for a client that left before the
+ * answer was with the kernel as a whole ends again. */
 #pragma once
 
 #include <stdint.h>

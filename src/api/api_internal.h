@@ -55,6 +55,7 @@ struct api_call {
     bool has_worker;        /* its share of them is taken */
     bool again;             /* the handler moved it to another lane */
     bool admitted;          /* a create that is counted */
+    struct str made;        /* the sandbox it made, which is taken back when its client has left */
     struct http_room room;  /* for the body */
     struct buf body_memory;
 
@@ -115,6 +116,9 @@ void api_lane_enter(struct api_call *call);
 /* On the loop, when its client has gone while it was not with a worker. False: it is on its way to one, and is
  * freed there. */
 bool api_lane_leave(struct api_call *call);
+/* On the loop, when the call is not with a worker: a sandbox that was made for nobody ends. True: it is with a
+ * worker for that, and is answered or freed afterwards. */
+bool api_take_back(struct api_call *call);
 /* One more create under way. ERROR_QUOTA when there are as many as may be; else to be ended. */
 int api_create_begin(struct api *api, struct str team_id, struct error *err);
 void api_create_end(struct api *api, struct str team_id);

@@ -5,6 +5,7 @@
  * A call is the loop's while it is in a line; see api.c. */
 #include "api/api_internal.h"
 #include "base/log.h"
+#include "sandbox/sandbox.h"
 
 void api_lanes_open(struct api *api)
 {
@@ -85,10 +86,58 @@ static void done(struct work *work)
     api_call_done(call);
 }
 
+static void fail_left(struct error *err)
+{
+    (void)error_set(err, ERROR_INVALID,
+                    "the client's side of the connection was closed before the answer, so there "
+                    "is no sandbox; send an Idempotency-Key to have it all the same");
+}
+
+static void take_back(struct work *work)
+{
+    struct api_call *call = container_of(work, struct api_call, work);
+    struct error err = {0};
+
+    if (sandbox_kill(call->api->config.sandboxes, call->team_id, call->made, &err) == 0)
+        log_info("api", "request=%s id=%.*s is taken back: its client left before the answer",
+                 call->request_id, STR_ARG(call->made));
+    else
+        log_warn("api", "request=%s id=%.*s, whose client left before the answer: %s",
+                 call->request_id, STR_ARG(call->made), err.message);
+    call->made = STR_NONE;
+    fail_left(&err);
+    api_fail(call, &err);
+}
+
+static void taken_back(struct work *work)
+{
+    struct api_call *call = container_of(work, struct api_call, work);
+
+    call->working = false;
+    api_call_done(call);
+}
+
+bool api_take_back(struct api_call *call)
+{
+    if (!call->made.len)
+        return false;
+    call->work = (struct work){.run = take_back, .done = taken_back, .loop = call->seat.loop};
+    call->working = workers_run(call->api->config.lanes[API_LANE_WORK].workers, &call->work) == 0;
+    if (!call->working)
+        log_warn("api", "request=%s id=%.*s, whose client left before the answer, stays: busy",
+                 call->request_id, STR_ARG(call->made));
+    return call->working;
+}
+
 static void start(struct api_call *call)
 {
     struct error err = {0};
 
+    if (call->lane == API_LANE_CREATE && !call->idempotency_key.len && http_client_left(call->ex)) {
+        fail_left(&err);
+        refuse(call, &err);
+        return;
+    }
     call->work = (struct work){.run = run, .done = done, .loop = call->seat.loop};
     call->working = true;
     if (workers_run(call->api->config.lanes[call->lane].workers, &call->work) == 0)

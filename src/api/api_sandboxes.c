@@ -100,6 +100,8 @@ static int create(struct api_call *call, enum api_generation generation, struct 
                        },
                        &call->arena, &view, err) < 0)
         return -1;
+    if (!call->idempotency_key.len)
+        call->made = view.id;
     api_answer(call, 201, api_types_sandbox(&view, call->domain));
     return 0;
 }

@@ -9,6 +9,7 @@
  * take_over() for the loop, which makes an event stream or a WebSocket of the exchange. */
 #include "api_v1/v1.h"
 
+#include "agent/agent_sandbox.h"
 #include "api_v1/v1_internal.h"
 #include "api_v1/v1_ui.h"
 #include "base/alloc.h"
@@ -135,13 +136,58 @@ static void reply(struct v1_call *call)
                 call->text);
 }
 
+static void run_take_back(struct work *work)
+{
+    struct v1_call *call = container_of(work, struct v1_call, work);
+    struct error err = {0};
+
+    if (agent_sandbox_kill(call->v1->config.agents, &call->caller, call->made, NULL, &err) >= 0)
+        log_info("v1", "request=%s id=%.*s is taken back: its client left before the answer",
+                 call->request_id, STR_ARG(call->made));
+    else
+        log_warn("v1", "request=%s id=%.*s, whose client left before the answer: %s",
+                 call->request_id, STR_ARG(call->made), err.message);
+    call->made = STR_NONE;
+    v1_refuse(call, 400, "invalid",
+              "the client's side of the connection was closed before the answer, so there is no "
+              "sandbox; give it a 'key' to have it all the same",
+              NULL);
+}
+
+static void taken_back(struct work *work)
+{
+    struct v1_call *call = container_of(work, struct v1_call, work);
+
+    call->working = false;
+    if (call->ex) {
+        reply(call);
+        return;
+    }
+    log_request(call, " client=gone");
+    call_free(call);
+}
+
+/* A sandbox that was made for nobody ends. True: the call is with a worker for that. */
+static bool take_back(struct v1_call *call)
+{
+    if (!call->made.len)
+        return false;
+    call->work = (struct work){.run = run_take_back, .done = taken_back, .loop = call->loop};
+    call->working = workers_run(call->v1->config.workers, &call->work) == 0;
+    if (!call->working)
+        log_warn("v1", "request=%s id=%.*s, whose client left before the answer, stays: busy",
+                 call->request_id, STR_ARG(call->made));
+    return call->working;
+}
+
 static void on_exchange_done(struct http_exchange *ex, void *arg)
 {
     struct v1_call *call = arg;
 
     call->ex = NULL;
     v1_pipe_close(&call->pipe);
-    if (call->working || !shares_leave(call->v1->worker_shares, &call->seat))
+    if (call->working || !shares_leave(call->v1->worker_shares, &call->seat) ||
+        (!http_finished(ex) && take_back(call)))
         return;
     log_request(call, !http_finished(ex) ? " client=gone" : call->status ? "" : " refused=body");
     call_free(call);
@@ -305,6 +351,8 @@ static void done(struct work *work)
     }
     if (call->forget)
         call->forget(call->taken);
+    if ((!call->ex || (call->made.len && http_client_left(call->ex))) && take_back(call))
+        return;
     if (call->ex && call->pipe.writes) {
         v1_pipe_finish(call, call->text != NULL); /* a text is that of an error */
         return;

@@ -87,6 +87,9 @@ struct v1_call {
     bool has_share;         /* of them */
     struct share_seat seat; /* in the team's line for them */
 
+    struct str
+        made; /* the sandbox it made for no key, which is taken back when its client has left */
+
     struct v1_pipe pipe; /* of a streamed body or answer */
     /* On the loop, instead of an answer: takes the exchange over. call goes on to exist until it
      * returns. */

@@ -25,6 +25,8 @@ int v1_sandboxes_create(struct v1_call *call, struct error *err)
     if (agent_sandbox_ensure(agents_of(call), &call->caller, &request, &call->arena, &sandbox,
                              &tier, err) < 0)
         return -1;
+    if (!request.key.len)
+        call->made = sandbox.id;
     out = v1_types_sandbox(&sandbox);
     (void)json_object_set_new(out, "tier", json_string(agent_tier_name(tier)));
     v1_answer_header(

@@ -63,8 +63,11 @@ void http_conn_close(struct http_conn *conn)
     close_fd(&conn->fd); /* a detached socket is a duplicate */
     uv_close((uv_handle_t *)&conn->poll, on_handle_closed);
     list_remove(&conn->todo);
-    if (had_exchange)
+    if (had_exchange) {
+        conn->ex.finished = conn->ex.answer == ANSWER_ENDED && !conn->out.pending &&
+                            !conn->send_failed && !conn->reset;
         end_exchange(conn);
+    }
     http_server_conn_closed(conn);
 }
 
@@ -75,7 +78,7 @@ void http_conn_send(struct http_conn *conn, const struct iovec *iov, size_t coun
     if (conn->broken)
         return;
     if (http_outq_send(&conn->out, conn->fd, iov, count) < 0)
-        conn->broken = true;
+        conn->broken = conn->send_failed = true;
     if (conn->out.pending < before)
         conn->progress = true;
     http_conn_touch(conn);
@@ -358,7 +361,7 @@ void http_conn_advance(struct http_conn *conn)
     while (step(conn)) {
     }
     if (conn->state != CONN_CLOSED && conn->out.pending && !conn->out.blocked) {
-        conn->broken = http_outq_flush(&conn->out, conn->fd) < 0;
+        conn->broken = conn->send_failed = http_outq_flush(&conn->out, conn->fd) < 0;
         while (step(conn)) {
         }
     }

@@ -83,6 +83,7 @@ struct http_conn {
     bool eof;         /* the peer sends no more */
     bool broken;      /* to be closed at once */
     bool reset;       /* ... with a reset */
+    bool send_failed; /* not all that was to be sent is with the kernel */
     bool detached;    /* the socket belongs to the handler now */
     bool close_after; /* no further request on this connection */
     bool busy;        /* http_conn_advance() is on the stack */

@@ -69,6 +69,17 @@ bool http_finished(const struct http_exchange *ex)
     return ex->finished;
 }
 
+bool http_client_left(struct http_exchange *ex)
+{
+    const struct http_conn *conn = conn_of(ex);
+    char byte;
+
+    if (conn->state != CONN_EXCHANGE || conn->broken || conn->eof)
+        return true;
+    /* What it sent behind the request, and is not read yet, stands before its end. */
+    return !conn->in.len && (recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0);
+}
+
 /* ---- request body ---- */
 
 /* The body is wanted now. */

@@ -64,6 +64,10 @@ void http_on_done(struct http_exchange *ex, http_exchange_fn *fn, void *arg);
 /* True when the whole answer was handed to the kernel. */
 bool http_finished(const struct http_exchange *ex);
 
+/* Asks the socket. True when the connection is gone, or the client has closed its side of it: nearly always it
+ * closed all of it, which cannot be told apart before something is sent. */
+bool http_client_left(struct http_exchange *ex);
+
 /* Request body: whole, or STR("") when there is none. Longer than max: answered 413 by the server,
  * on_body is not called. */
 void http_read_all(struct http_exchange *ex, size_t max,
