@@ -35,6 +35,7 @@ static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
     atomic_init(&all->generation, (uint64_t)clock_wall_us());
     table_init(all);
     layers_init(all);
+    room_init(all);
     metrics_init(all);
     idempotency_init(all);
     (void)pthread_mutex_init(&all->space.lock, NULL);
@@ -94,6 +95,7 @@ void sandboxes_close(struct sandboxes *all)
     events_stop(all);
     table_done(all);
     layers_done(all);
+    room_done(all);
     metrics_done(all);
     idempotency_done(all);
     (void)pthread_mutex_destroy(&all->space.lock);

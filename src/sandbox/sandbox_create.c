@@ -116,6 +116,7 @@ static int add_to_table(struct sandboxes *all, const struct plan *plan, const ch
                                .cpu_count = plan->template.cpu_count,
                                .mem_mb = plan->template.mem_mb,
                                .disk_mb = plan->template.disk_mb,
+                               .kept_mb = plan->kept_mb,
                                .limits = &plan->limits};
 
     return table_add(all, &wanted, out, err);

@@ -99,8 +99,7 @@ int sandbox_fork(struct sandboxes *all, struct str team_id, struct str id,
                  struct fork_result **out_results, struct error *err)
 {
     struct forks forks = {.all = all, .request = request, .arena = arena};
-    struct store_sandbox row;
-    struct box_spec pin;
+    struct sealed sealed;
 
     if (request->count < 1 || request->count > SANDBOX_FORKS_MAX)
         return error_set(err, ERROR_INVALID, "'count' must be from 1 to %d", SANDBOX_FORKS_MAX);
@@ -111,14 +110,15 @@ int sandbox_fork(struct sandboxes *all, struct str team_id, struct str id,
     *out_results = arena_alloc(arena, request->count * sizeof(**out_results));
     if (request->count == 1)
         return fork_one(all, team_id, id, request, arena, *out_results, err);
-    if (layers_seal(all, team_id, id, arena, &row, &forks.layers, &pin, err) < 0)
+    if (layers_seal(all, team_id, id, arena, &sealed, err) < 0)
         return -1;
-    forks.row = &row;
+    forks.row = &sealed.row;
+    forks.layers = sealed.layers;
     forks.results = *out_results;
     (void)pthread_mutex_init(&forks.lock, NULL);
     make_all(&forks);
     (void)pthread_mutex_destroy(&forks.lock);
-    layers_unpin(all, &pin);
+    layers_unpin(all, &sealed.pin);
     layers_collect_soon(all); /* in case that none succeeded */
     return 0;
 }

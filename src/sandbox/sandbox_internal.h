@@ -166,6 +166,8 @@ struct sandboxes {
     int64_t max_timeout_s, max_life_s, grace_s;
     int64_t sample_us;
     uint64_t volume_bytes;
+    pthread_mutex_t
+        room_lock; /* from the check of a team's disk to what uses it being in the store */
     atomic_uint_fast64_t generation; /* of the last route */
     atomic_uint creates;             /* running now */
     atomic_int_fast64_t clock_us;    /* wall time when the host booted */
@@ -198,6 +200,18 @@ struct sandboxes {
     struct space space;
 };
 
+/* ---- sandbox_room.c ---- */
+
+void room_init(struct sandboxes *all);
+void room_done(struct sandboxes *all);
+/* What the team keeps beside its sandboxes; 0 when it has no limit of disk. */
+int room_kept(struct sandboxes *all, struct str team_id, const struct store_limits *limits,
+              int64_t *out_mb, struct error *err);
+/* May the team keep so much more? When it may, what needs it is put into the store, then room_taken():
+ * nobody else gets the same room meanwhile. ERROR_QUOTA. */
+int room_take(struct sandboxes *all, struct str team_id, int64_t bytes, struct error *err);
+void room_taken(struct sandboxes *all);
+
 /* ---- sandbox_table.c ---- */
 
 void table_init(struct sandboxes *all);
@@ -207,6 +221,7 @@ struct table_new {
     const char *id;
     struct str team_id;
     int64_t cpu_count, mem_mb, disk_mb;
+    int64_t kept_mb;                   /* room_kept() */
     const struct store_limits *limits; /* of the team; NULL = none */
 };
 int table_add(struct sandboxes *all, const struct table_new *wanted, struct sandbox **out,
@@ -214,6 +229,8 @@ int table_add(struct sandboxes *all, const struct table_new *wanted, struct sand
 /* One more create. ERROR_QUOTA when there were too many in the last minute. */
 int table_rate(struct sandboxes *all, struct str team_id, const struct store_limits *limits,
                struct error *err);
+/* What the team's sandboxes may write, in MB. */
+int64_t table_disk_mb(struct sandboxes *all, struct str team_id);
 /* With the lock held: may the team have one more like this? */
 int table_check_room(struct sandboxes *all, const struct table_new *wanted, struct error *err);
 /* A new one as RUNNING or PAUSED, whatever the limit says. False when the team id is bad. */
@@ -327,6 +344,7 @@ struct plan {
     char *metadata, *env; /* JSON */
     struct buf init_body;
     struct store_limits limits; /* of the team */
+    int64_t kept_mb;            /* room_kept() */
     struct str idempotency_key, idempotency_hash;
     struct str volumes; /* as in the store */
 };
@@ -363,11 +381,15 @@ void layers_unpin(struct sandboxes *all, const struct box_spec *spec);
 bool layers_collect(struct sandboxes *all);
 /* Leftovers of a crash that the store does not know. */
 void layers_recover(struct sandboxes *all);
-/* Seals the files of a sandbox as a new layer, which is pinned on success; the pin is a spec of that
- * one layer. *row is the sandbox's, *out_layers its layers and the new one. */
+/* Seals the files of a sandbox as a new layer, which is pinned on success. */
+struct sealed {
+    struct store_sandbox row;
+    struct str layers;   /* the sandbox's and the new one */
+    struct box_spec pin; /* of the new one alone */
+    int64_t bytes;       /* that the new one holds */
+};
 int layers_seal(struct sandboxes *all, struct str team_id, struct str id, struct arena *arena,
-                struct store_sandbox *row, struct str *out_layers, struct box_spec *out_pin,
-                struct error *err);
+                struct sealed *out, struct error *err);
 
 /* ---- sandbox_volume.c ---- */
 

@@ -222,20 +222,33 @@ static struct str with_layer(struct str layers, const char *name, struct arena *
     return arena_str(arena, buf_str(&text));
 }
 
-static int seal_owned(struct sandboxes *all, const struct sandbox *sandbox, struct arena *arena,
-                      struct store_sandbox *row, struct str *out_layers, struct box_spec *pin,
-                      struct error *err)
+/* The snapshot among the layers, '' = none. */
+static struct str snapshot_of(struct str layers)
 {
-    const char *name = pin->layers[0];
+    while (layers.len) {
+        struct str layer = str_split(&layers, ',');
+
+        if (str_starts(layer, STR(PREFIX)))
+            return layer;
+    }
+    return STR("");
+}
+
+static int seal_owned(struct sandboxes *all, const struct sandbox *sandbox, struct arena *arena,
+                      struct sealed *out, struct error *err)
+{
+    const char *name = out->pin.layers[0];
     struct layer_info info = {0};
     struct box_spec spec;
 
-    if (store_sandbox_get(all->store, str_of(sandbox->id), arena, row, err) < 0)
+    if (store_sandbox_get(all->store, str_of(sandbox->id), arena, &out->row, err) < 0)
         return -1;
-    *out_layers = with_layer(row->layers, name, arena);
-    if (spec_set_layers(*out_layers, &spec, err) < 0 ||
-        store_layer_add(all->store, str_of(name), clock_wall_us(), err) < 0 ||
-        all->engine->ops->snapshot(all->engine, sandbox->id, name, &info, err) < 0)
+    out->layers = with_layer(out->row.layers, name, arena);
+    if (spec_set_layers(out->layers, &spec, err) < 0 ||
+        store_layer_add(all->store, str_of(name), out->row.team_id, clock_wall_us(), err) < 0 ||
+        all->engine->ops->snapshot(all->engine, sandbox->id, name, &info, err) < 0 ||
+        store_layer_size(all->store, str_of(name), snapshot_of(out->row.layers),
+                         (int64_t)info.bytes, &out->bytes, err) < 0)
         return -1;
     log_info("sandbox", "sealed id=%s layer=%s bytes=%llu stood_still_us=%llu", sandbox->id, name,
              (unsigned long long)info.bytes, (unsigned long long)info.frozen_us);
@@ -243,24 +256,23 @@ static int seal_owned(struct sandboxes *all, const struct sandbox *sandbox, stru
 }
 
 int layers_seal(struct sandboxes *all, struct str team_id, struct str id, struct arena *arena,
-                struct store_sandbox *row, struct str *out_layers, struct box_spec *out_pin,
-                struct error *err)
+                struct sealed *out, struct error *err)
 {
     struct table_claim claim = {.to = SANDBOX_SEALING};
     struct error ignored = {0};
     struct sandbox *sandbox;
     int result;
 
-    make_name(out_pin);
+    make_name(&out->pin);
     if (table_claim(all, team_id, id, &claim, &sandbox, err) < 0)
         return -1;
-    layers_pin(all, out_pin);
-    result = seal_owned(all, sandbox, arena, row, out_layers, out_pin, err);
+    layers_pin(all, &out->pin);
+    result = seal_owned(all, sandbox, arena, out, err);
     if (!table_sealed(all, sandbox))
         (void)sandbox_teardown(all, sandbox, &ignored);
     if (result == 0)
         return 0;
-    layers_unpin(all, out_pin);
+    layers_unpin(all, &out->pin);
     layers_collect_soon(all);
     return -1;
 }

@@ -160,6 +160,7 @@ int team_limits(struct sandboxes *all, struct str team_id, struct store_limits *
 static int finish(struct sandboxes *all, struct plan *plan, struct error *err)
 {
     if (team_limits(all, plan->team_id, &plan->limits, err) < 0 ||
+        room_kept(all, plan->team_id, &plan->limits, &plan->kept_mb, err) < 0 ||
         volumes_to_spec(plan->volumes, &plan->spec, err) < 0)
         return -1;
     /* Volumes are there from the start or not at all. */

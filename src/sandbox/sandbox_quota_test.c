@@ -5,6 +5,8 @@
 #include <stdatomic.h>
 
 #include "base/cleanup.h"
+#include "sandbox/sandbox_internal.h"
+#include "sandbox/sandbox_volume.h"
 
 static void limit(struct env *env, struct store_limits limits)
 {
@@ -65,6 +67,54 @@ TEST(team_limits)
         limit(&env, (struct store_limits){0});
         OK(env_create(&env, b, &err));
     }
+}
+
+static int volume(struct env *env, const char *name, struct error *err)
+{
+    auto_arena struct arena arena = {0};
+    struct store_volume made;
+
+    return volume_create(env->all, TEAM, str_of(name), &arena, &made, err);
+}
+
+static int snapshot(struct env *env, const char *id, const char *name, struct error *err)
+{
+    auto_arena struct arena arena = {0};
+    struct snapshot_view view;
+
+    return sandbox_snapshot(env->all, TEAM, str_of(id), str_of(name), &arena, &view, err);
+}
+
+/* Volumes have 100 MB here, and the sandbox has written 300. */
+TEST(disk_is_what_sandboxes_volumes_and_snapshots_take)
+{
+    auto_env struct env env;
+    char a[ID_SIZE], b[ID_SIZE];
+
+    env_open(&env, 1);
+    env.all->volume_bytes = 100 << 20;
+    limit(&env, (struct store_limits){.disk_mb = 2048});
+    OK(env_create(&env, a, &err)); /* 1024 */
+    (void)engine_fake_disk(env.engine, a, 300 << 20);
+    OK(volume(&env, "one", &err));
+    OK(volume(&env, "two", &err));
+    FAILS(env_create(&env, b, &err), ERROR_QUOTA); /* 1024 + 200 + 1024 */
+    OK(snapshot(&env, a, "first", &err));          /* + 300 */
+    OK(snapshot(&env, a, "second", &err));         /* + 300: 1824 */
+    FAILS(snapshot(&env, a, "third", &err), ERROR_QUOTA);
+    OK(volume(&env, "three", &err));
+    OK(volume(&env, "four", &err)); /* 2024 */
+    FAILS(volume(&env, "five", &err), ERROR_QUOTA);
+    env_reopen(&env); /* and still after a restart */
+    env.all->volume_bytes = 100 << 20;
+    FAILS(volume(&env, "five", &err), ERROR_QUOTA);
+    OK(volume_delete(env.all, TEAM, STR("four"), &err));
+    OK(volume(&env, "five", &err));
+    OK(sandbox_pause(env.all, TEAM, str_of(a), &(struct sandbox_pause){0}, &err));
+    OK(resume(&env, a, &err));
+    limit(&env, (struct store_limits){0});
+    OK(volume(&env, "six", &err));
+    OK(env_create(&env, b, &err));
 }
 
 TEST(creates_per_minute)

@@ -60,38 +60,41 @@ int sandbox_snapshot(struct sandboxes *all, struct str team_id, struct str id, s
                      struct arena *arena, struct snapshot_view *out, struct error *err)
 {
     struct store_snapshot snapshot;
-    struct store_sandbox row;
     struct store_name name;
-    struct box_spec pin;
-    struct str layers, slug;
+    struct sealed sealed;
+    struct str slug;
     bool freed = false;
     int result;
 
     if (read_name(all, team_id, text, arena, &name, err) < 0 ||
         store_team_slug(all->store, team_id, arena, &slug, err) < 0 ||
-        layers_seal(all, team_id, id, arena, &row, &layers, &pin, err) < 0)
+        layers_seal(all, team_id, id, arena, &sealed, err) < 0)
         return -1;
     snapshot = (struct store_snapshot){
         .tag = name.tag,
         .team_id = team_id,
         .name = name.name,
-        .source_id = row.id,
-        .layers = layers,
-        .cpu_count = row.cpu_count,
-        .mem_mb = row.mem_mb,
-        .disk_mb = row.disk_mb,
+        .source_id = sealed.row.id,
+        .layers = sealed.layers,
+        .cpu_count = sealed.row.cpu_count,
+        .mem_mb = sealed.row.mem_mb,
+        .disk_mb = sealed.row.disk_mb,
         .created_at_us = clock_wall_us(),
     };
-    result = store_snapshot_put(all->store, &snapshot, arena, &freed, err);
-    layers_unpin(all, &pin);
+    result = room_take(all, team_id, sealed.bytes, err);
+    if (result == 0) {
+        result = store_snapshot_put(all->store, &snapshot, arena, &freed, err);
+        room_taken(all);
+    }
+    layers_unpin(all, &sealed.pin);
     if (result < 0 || freed)
         layers_collect_soon(all);
     if (result < 0)
         return error_prefix(err, "snapshot");
     view_of(&snapshot, slug, arena, out);
-    history_snapshot(all, row.id, out->id);
+    history_snapshot(all, sealed.row.id, out->id);
     stats_add(all, STAT_SNAPSHOTS);
-    log_info("sandbox", "snapshot id=%.*s name=%.*s", STR_ARG(row.id), STR_ARG(out->id));
+    log_info("sandbox", "snapshot id=%.*s name=%.*s", STR_ARG(sealed.row.id), STR_ARG(out->id));
     return 0;
 }
 

@@ -480,7 +480,7 @@ TEST(leftovers)
     OK(sandbox_snapshot(env.all, TEAM, str_of(id), STR("kept"), &arena, &view, &err));
     OK(env.engine->ops->snapshot(env.engine, id, "snapunknown", &info, &err));
     OK(env.engine->ops->snapshot(env.engine, id, "built", &info, &err)); /* not one of ours */
-    OK(store_layer_add(env.store, STR("snaphalf"), 1, &err));
+    OK(store_layer_add(env.store, STR("snaphalf"), STR("team"), 1, &err));
     OK(env.engine->ops->snapshot(env.engine, id, "snaphalf", &info, &err));
     CHECK_INT(engine_fake_layers(env.engine), 4);
     env_reopen(&env);

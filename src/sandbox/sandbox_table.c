@@ -146,9 +146,21 @@ int table_check_room(struct sandboxes *all, const struct table_new *wanted, stru
         return over(err, "CPUs", limits->cpu);
     if (limits->mem_mb && count->mem_mb + wanted->mem_mb > limits->mem_mb)
         return over(err, "MB of memory", limits->mem_mb);
-    if (limits->disk_mb && count->disk_mb + wanted->disk_mb > limits->disk_mb)
+    if (limits->disk_mb && count->disk_mb + wanted->kept_mb + wanted->disk_mb > limits->disk_mb)
         return over(err, "MB of disk", limits->disk_mb);
     return 0;
+}
+
+int64_t table_disk_mb(struct sandboxes *all, struct str team_id)
+{
+    const struct team_count *count;
+    int64_t disk_mb;
+
+    (void)pthread_mutex_lock(&all->lock);
+    count = map_get(&all->teams, team_id);
+    disk_mb = count ? count->disk_mb : 0;
+    (void)pthread_mutex_unlock(&all->lock);
+    return disk_mb;
 }
 
 /* A bucket that holds a minute's worth and fills up evenly. */

@@ -41,6 +41,7 @@ int volume_create(struct sandboxes *all, struct str team_id, struct str name, st
 {
     char id[LAYER_NAME_SIZE], token[2 * 24 + 1];
     struct error ignored = {0};
+    int r;
 
     if (check_name(name, err) < 0)
         return -1;
@@ -51,7 +52,11 @@ int volume_create(struct sandboxes *all, struct str team_id, struct str name, st
                                  .name = arena_str(arena, name),
                                  .token = arena_str(arena, str_of(token)),
                                  .created_at_us = clock_wall_us()};
-    if (store_volume_insert(all->store, out, err) < 0) {
+    if (room_take(all, team_id, (int64_t)all->volume_bytes, err) < 0)
+        return -1;
+    r = store_volume_insert(all->store, out, err);
+    room_taken(all);
+    if (r < 0) {
         if (err->code == ERROR_EXISTS)
             return error_set(err, ERROR_INVALID, "volume '%.*s' exists already", STR_ARG(name));
         return -1;

@@ -145,7 +145,18 @@ int store_template_put(struct store *store, const struct store_template *templat
 /* ---- layers made by snapshots (store_layer.c) ---- */
 
 /* Before the layer is made: what nobody uses is deleted later, so a crash leaves nothing. */
-int store_layer_add(struct store *store, struct str name, int64_t at_us, struct error *err);
+int store_layer_add(struct store *store, struct str name, struct str team_id, int64_t at_us,
+                    struct error *err);
+/* Once it is made. base: the layer it holds too ('' = none); its bytes are added. *out_bytes: in all. */
+int store_layer_size(struct store *store, struct str name, struct str base, int64_t bytes,
+                     int64_t *out_bytes, struct error *err);
+/* What a team keeps beside its sandboxes: volumes (those that are being deleted too), and the bytes of the
+ * layers that somebody uses. */
+struct store_kept {
+    int64_t volumes, layer_bytes;
+};
+int store_team_kept(struct store *store, struct str team_id, struct store_kept *out,
+                    struct error *err);
 /* At most max of those that nobody uses. */
 int store_layer_unused(struct store *store, size_t max, struct arena *arena, struct str **out,
                        size_t *out_count, struct error *err);

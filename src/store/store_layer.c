@@ -3,17 +3,61 @@
 #include "store/query.h"
 #include "store/store.h"
 
-int store_layer_add(struct store *store, struct str name, int64_t at_us, struct error *err)
+int store_layer_add(struct store *store, struct str name, struct str team_id, int64_t at_us,
+                    struct error *err)
 {
     auto_unlock struct store *locked = store_lock(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked, "INSERT INTO layers (name, created_at_us) VALUES (?1, ?2)",
+    if (query_open(&query, locked,
+                   "INSERT INTO layers (name, team_id, created_at_us) VALUES (?1, ?2, ?3)",
                    err) < 0)
         return -1;
     bind_text(&query, name);
+    bind_text(&query, team_id);
     bind_int(&query, at_us);
     return query_run(&query, err);
+}
+
+int store_layer_size(struct store *store, struct str name, struct str base, int64_t bytes,
+                     int64_t *out_bytes, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked,
+                   "UPDATE layers SET bytes = ?2 +"
+                   " coalesce((SELECT b.bytes FROM layers b WHERE b.name = ?3), 0)"
+                   " WHERE name = ?1 RETURNING bytes",
+                   err) < 0)
+        return -1;
+    bind_text(&query, name);
+    bind_int(&query, bytes);
+    bind_text(&query, base);
+    if (query_one(&query, "layer", name, err) < 0)
+        return -1;
+    *out_bytes = query_int(&query, 0);
+    return 0;
+}
+
+int store_team_kept(struct store *store, struct str team_id, struct store_kept *out,
+                    struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked,
+                   "SELECT (SELECT count(*) FROM volumes WHERE team_id = ?1),"
+                   " (SELECT coalesce(sum(bytes), 0) FROM layers WHERE team_id = ?1"
+                   " AND EXISTS (SELECT 1 FROM layer_uses WHERE layer = name))",
+                   err) < 0)
+        return -1;
+    bind_text(&query, team_id);
+    if (query_one(&query, "team", team_id, err) < 0)
+        return -1;
+    *out =
+        (struct store_kept){.volumes = query_int(&query, 0), .layer_bytes = query_int(&query, 1)};
+    return 0;
 }
 
 static int add_use(struct store *locked, struct str layer, const char *kind, struct str user_id,

@@ -80,8 +80,8 @@ TEST(uses_are_counted)
     struct store_template found;
     bool freed = true, known, used;
 
-    OK(store_layer_add(store, STR("one"), 1, &err));
-    OK(store_layer_add(store, STR("two"), 2, &err));
+    OK(store_layer_add(store, STR("one"), STR("team"), 1, &err));
+    OK(store_layer_add(store, STR("two"), STR("team"), 2, &err));
     CHECK_INT(unused(store), 2);
     OK(store_snapshot_put(store, &first, &arena, &freed, &err));
     CHECK(!freed && id_valid(first.template_id));

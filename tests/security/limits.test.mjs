@@ -175,6 +175,33 @@ test('disk filling ends with an error, and what was written can be removed again
   await assertNeighbourWell()
 })
 
+test('volumes share no blocks: what is in one is charged to it', async () => {
+  const volumes = await Promise.all(['first', 'second'].map((name) => sdk.Volume.create(name)))
+  const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 120_000, volumeMounts: { '/one': volumes[0], '/two': volumes[1] } })
+  const answers = await python(
+    sandbox,
+    `import errno, fcntl, struct
+with open('/one/file', 'wb') as file: file.write(b'x' * 65536)
+def attempt(fn):
+    source, target = os.open('/one/file', os.O_RDWR), os.open('/two/file', os.O_RDWR | os.O_CREAT)
+    os.ftruncate(target, 65536)
+    try: return fn(source, target) and 'done'
+    except OSError as error: return errno.errorcode[error.errno]
+    finally: os.close(source); os.close(target)
+result = [
+    attempt(lambda source, target: fcntl.ioctl(target, 0x40049409, source) or 1),
+    attempt(lambda source, target: fcntl.ioctl(target, 0x4020940d, struct.pack('qQQQ', source, 0, 65536, 0)) or 1),
+    attempt(lambda source, target: fcntl.ioctl(source, 0xc0189436, struct.pack('QQHHIqQQiI', 0, 65536, 1, 0, 0, target, 0, 0, 0, 0)) or 1),
+    attempt(lambda source, target: os.copy_file_range(source, target, 65536)),
+]`,
+  )
+  assert.deepEqual(answers, ['ENOTSUP', 'ENOTSUP', 'ENOTSUP', 'EXDEV'])
+  // Programs copy the bytes instead.
+  assert.equal((await shell(sandbox, 'rm -f /two/file; cp /one/file /two/file && cmp /one/file /two/file && node -e "fs.copyFileSync(\'/one/file\', \'/two/again\')" && cmp /one/file /two/again && echo same')).stdout, 'same\n')
+  await sandbox.kill()
+  for (const volume of volumes) await sdk.Volume.destroy(volume.volumeId)
+})
+
 test('many small files and deep directories', async () => {
   const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 600_000 })
   const made = await shell(sandbox, 'mkdir many && cd many && for i in $(seq 1 200); do mkdir -p d$i && (cd d$i && seq 1 100 | xargs touch); done; p=.; for i in $(seq 1 200); do p=$p/x; done; mkdir -p $p; find . -type f | wc -l; find . -type d | wc -l', { timeoutMs: 100_000 })
