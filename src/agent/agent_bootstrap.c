@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "agent/agent_session_internal.h"
+#include "agent/agent_workspace.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "json/json_shape.h"
@@ -89,28 +90,6 @@ int session_install(const struct session_place *place, struct error *err)
     return upload(place, program, err);
 }
 
-/* Prints the folder. Exit code 7: the clone failed, the folder is there. */
-static const char workspace_script[] =
-    "set -e\n"
-    "root=${QS_ROOT:-$HOME/workspace}\n"
-    "mkdir -p \"$root\"\n"
-    "if [ -z \"$QS_REPO\" ]; then cd \"$root\"; pwd; exit 0; fi\n"
-    "dir=$root/$QS_NAME\n"
-    "if [ -d \"$dir/.git\" ]; then cd \"$dir\"; pwd; exit 0; fi\n"
-    "export GIT_TERMINAL_PROMPT=0\n"
-    "set +e\n"
-    "if [ -n \"$QS_CLONE\" ]; then\n"
-    "  repo_url=$QS_REPO repo_dir=$dir session_id=$QS_SESSION sh -c \"$QS_CLONE\" >&2\n"
-    "else\n"
-    "  git -c credential.helper= -c credential.helper='!f() { [ -n \"$QS_TOKEN\" ] || exit 0;"
-    " echo username=x-access-token; echo \"password=$QS_TOKEN\"; }; f'"
-    " clone -q --depth 1 --single-branch --no-tags ${QS_BRANCH:+--branch \"$QS_BRANCH\"}"
-    " -- \"$QS_REPO\" \"$dir\" >&2\n"
-    "fi\n"
-    "code=$?\n"
-    "mkdir -p \"$dir\" && cd \"$dir\" && pwd || exit 1\n"
-    "[ $code = 0 ] || exit 7\n";
-
 /* {repo_url} in an operator's own command becomes "$repo_url", so that nothing in a URL is taken for
  * a part of the command. */
 static char *clone_command(const char *template)
@@ -153,18 +132,20 @@ int session_workspace(const struct session_place *place, const struct store_sess
 {
     auto_arena struct arena arena = {0};
     auto_free char *clone = clone_command(place->agents->config.settings->clone_command);
-    auto_json json_t *argv = json_pack("[s,s,s]", "sh", "-c", workspace_script);
+    auto_json json_t *argv = json_pack("[s,s,s]", "sh", "-c", agent_workspace_script);
     auto_json json_t *env = NULL;
     struct agent_command command = {
         .argv = argv, .timeout_ms = CLONE_MS, .output_limit = PRINTED_MAX, .own = true};
     struct agent_result result = {0};
-    struct str name;
+    struct str name, root;
     int r;
 
     session_repo_name(row->repo, &arena, &name);
-    env = json_pack("{s:s,s:s,s:s,s:s,s:s,s:s}", "QS_REPO", row->repo.len ? row->repo.p : "",
-                    "QS_NAME", name.p, "QS_BRANCH", row->branch.len ? row->branch.p : "",
-                    "QS_TOKEN", git_token, "QS_CLONE", clone, "QS_SESSION", row->id.p);
+    root = agent_workspace_root(place->agents, place->caller, place->sandbox_id, &arena);
+    env = json_pack("{s:o,s:s,s:s,s:s,s:s,s:s,s:s}", "QS_ROOT", json_str(root.p ? root : STR("")),
+                    "QS_REPO", row->repo.len ? row->repo.p : "", "QS_NAME", name.p, "QS_BRANCH",
+                    row->branch.len ? row->branch.p : "", "QS_TOKEN", git_token, "QS_CLONE", clone,
+                    "QS_SESSION", row->id.p);
     command.env = env;
     *out_clone_error = (struct error){0};
     r = agent_exec(place->agents, place->caller, place->sandbox_id, &command, &result, err);

@@ -321,7 +321,8 @@ static int prepare(struct agents *agents, const struct agent_use *use,
         return error_set(err, ERROR_INVALID, "the output limit must be between 0 and %d bytes",
                          OUTPUT_MAX);
     *run = (struct agent_run){
-        .cwd = arena_str(arena, command->cwd).p,
+        .cwd = command->cwd.len || command->own ? arena_str(arena, command->cwd).p
+                                                : arena_str(arena, use->workspace_root).p,
         .user = arena_str(arena, command->user).p,
         .input = command->input,
         .open_stdin = command->open_stdin,

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "agent/agent_backend_internal.h"
+#include "agent/agent_capability.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -194,8 +195,8 @@ static json_t *runner_json(struct agent_backend *backend)
 static json_t *backend_json(struct agents *agents, struct agent_backend *backend)
 {
     static const char *const states[] = {"ok", "degraded", "open", "offline"};
-    static const char *const isolations[] = {"none", "process", "strong"};
     const struct provider_caps *caps = provider_caps(backend->provider);
+    struct provider_about about;
     bool is_default = strcmp(backend->name, agents->config.settings->default_provider) == 0;
     const char *state = states[backend_state(agents, backend)];
     json_t *out = json_object();
@@ -205,7 +206,11 @@ static json_t *backend_json(struct agents *agents, struct agent_backend *backend
     (void)json_object_set_new(out, "type", json_str(str_of(provider_type(backend->provider))));
     (void)json_object_set_new(out, "state", json_str(str_of(state)));
     (void)json_object_set_new(out, "default", json_boolean(is_default));
-    (void)json_object_set_new(out, "isolation", json_str(str_of(isolations[caps->isolation])));
+    provider_about(backend->provider, &about);
+    (void)json_object_set_new(out, "software", json_str(str_of(about.software)));
+    (void)json_object_set_new(out, "isolation", json_str(str_of(about.isolation)));
+    (void)json_object_set_new(out, "isolated_by", json_str(str_of(about.isolated_by)));
+    (void)json_object_set_new(out, "capabilities", agent_capability_json(backend));
     (void)json_object_set_new(out, "features", feature_names(caps->features));
     (void)json_object_set_new(out, "egress", egress_names(caps->egress));
     (void)json_object_set_new(out, "snapshot_kind",

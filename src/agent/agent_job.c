@@ -109,7 +109,7 @@ static int prepare(struct agents *agents, struct agent_use *use, struct launch *
         return -1;
     launch->start = (struct provider_command){
         .argv = job_wrap(arena, id, argv),
-        .cwd = arena_str(arena, command->cwd).p,
+        .cwd = arena_str(arena, command->cwd.len ? command->cwd : use->workspace_root).p,
         .user = arena_str(arena, command->user).p,
         .tag = id,
         .open_stdin = command->input.p != NULL,

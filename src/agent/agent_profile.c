@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "agent/agent_backend.h"
+#include "agent/agent_capability.h"
 #include "agent/agent_internal.h"
 #include "agent/agent_profile_internal.h"
 #include "base/alloc.h"
@@ -87,6 +88,10 @@ static void refuse_references(const json_t *record, json_t *faults)
 int agent_profile_check(struct agents *agents, const struct agent_caller *caller,
                         const json_t *record, json_t **out_faults, struct error *err)
 {
+    auto_json json_t *spelt = json_deep_copy(record);
+
+    profile_spell(spelt);
+    record = spelt;
     *out_faults = json_array();
     if (!json_is_object(record)) {
         struct profile_check check = {.faults = *out_faults, .prefix = ""};
@@ -121,7 +126,7 @@ int agent_profiles_open(struct agents *agents, struct error *err)
     }
     json_array_foreach(faults, i, fault) log_error("agent", "%s: %s", json_get_str(fault, "path").p,
                                                    json_get_str(fault, "message").p);
-    return first_fault(faults, err);
+    return first_fault(faults, err) < 0 ? -1 : agent_capabilities_check(agents, err);
 }
 
 /* ---- by name ---- */
@@ -242,6 +247,7 @@ int agent_profile_put(struct agents *agents, const struct agent_caller *caller, 
     auto_json json_t *copy = json_deep_copy(record);
     struct str own = json_get_str(record, "name");
 
+    profile_spell(copy);
     *out_faults = NULL;
     if (check_name(name, err) < 0 || refuse_change(agents, name, err) < 0) {
         *out_faults = json_array();

@@ -34,6 +34,7 @@ struct agent_profile {
 /* What a request may say for itself; absent members keep the profile's. */
 struct agent_overrides {
     struct str profile, provider, image, agent_type;
+    struct str workspace_root;
     json_t *network, *lifecycle, *limits, *env, *mcp, *mounts, *options;
     int64_t timeout_s, output_limit; /* 0 = not said */
     bool persistent, persistent_given;

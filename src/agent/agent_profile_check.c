@@ -8,6 +8,7 @@
 #include "agent/agent_profile_internal.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/near.h"
 #include "json/json_shape.h"
 
 enum {
@@ -42,7 +43,7 @@ static void known_keys(struct profile_check *check, const json_t *object, const 
 
     json_object_foreach((json_t *)(uintptr_t)object, key, value)
     {
-        const char *const *at = known;
+        const char *const *at = known, *meant;
         char where[160];
 
         while (*at && strcmp(*at, key) != 0)
@@ -50,7 +51,11 @@ static void known_keys(struct profile_check *check, const json_t *object, const 
         if (*at)
             continue;
         (void)snprintf(where, sizeof(where), "%s%s%.60s", path, *path ? "." : "", key);
-        profile_fault(check, where, "unknown key");
+        meant = near_word(str_of(key), known);
+        if (meant)
+            profile_fault(check, where, "unknown key; did you mean '%s'?", meant);
+        else
+            profile_fault(check, where, "unknown key");
     }
 }
 
@@ -167,7 +172,6 @@ static void check_strings(struct profile_check *check, const json_t *list, const
 
 static void check_network(struct profile_check *check, const json_t *config)
 {
-    static const char *const keys[] = {"mode", "allowDomains", "allowCidrs", NULL};
     const json_t *network = member(config, "network");
     const json_t *domains = member(network, "allowDomains"), *cidrs = member(network, "allowCidrs");
     struct str mode = json_get_str(network, "mode");
@@ -180,7 +184,7 @@ static void check_network(struct profile_check *check, const json_t *config)
         profile_fault(check, "network", "must be an object");
         return;
     }
-    known_keys(check, network, "network", keys);
+    known_keys(check, network, "network", profile_network_keys);
     if (member(network, "mode") && !str_is(mode, "allow-all") && !str_is(mode, "deny-all") &&
         !str_is(mode, "restricted"))
         profile_fault(check, "network.mode", "must be allow-all, deny-all or restricted");
@@ -194,7 +198,6 @@ static void check_network(struct profile_check *check, const json_t *config)
 
 static void check_lifecycle(struct profile_check *check, const json_t *config)
 {
-    static const char *const keys[] = {"idleTimeoutSeconds", "maxLifetimeSeconds", NULL};
     const json_t *lifecycle = member(config, "lifecycle");
     bool persistent = json_is_true(json_object_get(config, "persistent"));
 
@@ -212,7 +215,7 @@ static void check_lifecycle(struct profile_check *check, const json_t *config)
         profile_fault(check, "lifecycle", "must be an object");
         return;
     }
-    known_keys(check, lifecycle, "lifecycle", keys);
+    known_keys(check, lifecycle, "lifecycle", profile_lifecycle_keys);
     check_int(check, lifecycle, "lifecycle", "idleTimeoutSeconds", 1, IDLE_MAX_S);
     check_int(check, lifecycle, "lifecycle", "maxLifetimeSeconds", 1, LIFETIME_MAX_S);
 }
@@ -253,7 +256,6 @@ static void check_env(struct profile_check *check, const json_t *config)
 
 static void check_limits(struct profile_check *check, const json_t *config)
 {
-    static const char *const keys[] = {"cpu", "memoryMb", NULL};
     const json_t *limits = member(config, "limits");
 
     check_int(check, config, "", "memoryLimit", 64, 1 << 20);
@@ -263,7 +265,7 @@ static void check_limits(struct profile_check *check, const json_t *config)
         profile_fault(check, "limits", "must be an object");
         return;
     }
-    known_keys(check, limits, "limits", keys);
+    known_keys(check, limits, "limits", profile_limits_keys);
     check_int(check, limits, "limits", "cpu", 1, 256);
     check_int(check, limits, "limits", "memoryMb", 64, 1 << 20);
 }
@@ -278,9 +280,6 @@ static void check_root(struct profile_check *check, const json_t *object, const 
 
 static void check_options(struct profile_check *check, const json_t *config)
 {
-    static const char *const e2b_keys[] = {"apiKey",    "template", "templateId", "workspaceRoot",
-                                           "workspace", "s3",       "resolution", "vncEnabled",
-                                           "secure",    "metadata", NULL};
     const json_t *options = member(config, "options");
     struct str provider = json_get_str(config, "provider");
     struct str name = json_get_str(options, "template"),
@@ -295,7 +294,7 @@ static void check_options(struct profile_check *check, const json_t *config)
     }
     /* Those of other types are their own to know. */
     if (str_eq_nocase(str_trim(provider), STR("e2b")))
-        known_keys(check, options, "options", e2b_keys);
+        known_keys(check, options, "options", profile_e2b_keys);
     check_text(check, options, "options", "apiKey");
     check_text(check, options, "options", "template");
     check_text(check, options, "options", "templateId");
@@ -305,15 +304,14 @@ static void check_options(struct profile_check *check, const json_t *config)
         profile_fault(check, "options.template",
                       "template and templateId name different templates; one is enough");
     check_root(check, options, "options.workspaceRoot");
+    if (member(options, "resolution"))
+        profile_fault(check, "options.resolution", PROFILE_NO_DISPLAY);
+    if (member(options, "vncEnabled") && !json_is_false(member(options, "vncEnabled")))
+        profile_fault(check, "options.vncEnabled", PROFILE_NO_DISPLAY);
 }
 
 void profile_check_record(struct profile_check *check, const json_t *config)
 {
-    static const char *const keys[] = {
-        "provider",         "template",  "network",  "lifecycle", "limits",   "permissionMode",
-        "envVars",          "mcp",       "timeout",  "options",   "mounts",   "workspaceRoot",
-        "outputLimitBytes", "onCreate",  "onResume", "internet",  "runtimes", "persistent",
-        "memoryLimit",      "workspace", "name",     "readOnly",  "gitToken", NULL};
     struct str mode = json_get_str(config, "permissionMode");
     const json_t *mcp = member(config, "mcp"), *mounts = member(config, "mounts");
 
@@ -321,7 +319,7 @@ void profile_check_record(struct profile_check *check, const json_t *config)
         profile_fault(check, "", "must be an object");
         return;
     }
-    known_keys(check, config, "", keys);
+    known_keys(check, config, "", profile_keys);
     check_text(check, config, "", "provider");
     check_text(check, config, "", "template");
     check_text(check, config, "", "gitToken");

@@ -5,6 +5,8 @@
 #include "agent/agent_settings.h"
 
 #define PROFILE_REDACTED "********"
+#define PROFILE_NO_DISPLAY \
+    "there are no desktops yet: start a display by commands of your own, or leave it out"
 
 enum { PROFILES_MAX = 200 }; /* of a team */
 
@@ -24,6 +26,14 @@ void profile_fault(struct profile_check *check, const char *path, const char *fm
  * "memoryLimit" into the limits. New reference; *out_harness: which form it was. NULL when it is not
  * an object. */
 json_t *profile_flatten(const json_t *record, bool *out_harness);
+/* Members in other spellings (snake_case, "env", "image", ...) get ours; in place, in either form. */
+void profile_spell(json_t *record);
+/* The same for one part of a record: "network", "lifecycle", "limits", "options". */
+void profile_spell_part(const char *part, json_t *object);
+/* The names there are; NULL at the end. */
+extern const char *const profile_keys[], *const profile_network_keys[];
+extern const char *const profile_lifecycle_keys[], *const profile_limits_keys[];
+extern const char *const profile_e2b_keys[];
 /* The record as it was given (either form): types, ranges, keys. */
 void profile_check_record(struct profile_check *check, const json_t *config);
 /* Against check->caps; flat. */

@@ -125,8 +125,11 @@ int backend_with_key(struct agents *agents, const struct agent_caller *caller,
 
 static void lay(json_t *flat, const char *key, const json_t *value)
 {
-    if (value)
-        (void)json_object_set_new(flat, key, json_deep_copy(value));
+    json_t *copy = value ? json_deep_copy(value) : NULL;
+
+    profile_spell_part(key, copy);
+    if (copy)
+        (void)json_object_set_new(flat, key, copy);
 }
 
 /* Member by member. */
@@ -140,6 +143,7 @@ static void lay_members(json_t *flat, const char *key, const json_t *value)
         return;
     }
     copy = json_deep_copy(value);
+    profile_spell_part(key, copy);
     (void)json_object_update(there, copy);
 }
 
@@ -163,6 +167,8 @@ static void lay_request(json_t *flat, const struct agent_overrides *request)
     lay(flat, "mcp", request->mcp);
     lay(flat, "mounts", request->mounts);
     lay_members(flat, "options", request->options);
+    if (request->workspace_root.p)
+        (void)json_object_set_new(flat, "workspaceRoot", json_str(request->workspace_root));
     if (request->timeout_s)
         (void)json_object_set_new(flat, "timeout", json_integer(request->timeout_s));
     if (request->output_limit)

@@ -129,7 +129,7 @@ TEST(profile_types_and_ranges)
            "\"workspaceRoot\":\"rel\",\"limits\":{\"cpu\":0,\"mem\":1},"
            "\"network\":{\"mode\":\"restricted\",\"allowDomains\":[\"a b\"],"
            "\"allowCidrs\":[\"10.0.0.0/33\"]},\"onCreate\":\"x\"}",
-           "tmeout: unknown key\n"
+           "tmeout: unknown key; did you mean 'timeout'?\n"
            "network.allowDomains[0]: is not one of domain names\n"
            "network.allowCidrs[0]: is not one of addresses or CIDR ranges\n"
            "persistent: must be true or false\n"
@@ -149,7 +149,7 @@ TEST(profile_types_and_ranges)
     FAULTS(&env,
            "{\"provider\":\"e2b\",\"options\":{\"templte\":\"x\",\"template\":\"a\",\"templateId\":"
            "\"b\"}}",
-           "options.templte: unknown key\n"
+           "options.templte: unknown key; did you mean 'template'?\n"
            "options.template: template and templateId name different templates; one is enough\n");
     FAULTS(&env, "{\"options\":{\"apiKey\":\"env:HOME\"}}",
            "options.apiKey: env: and file: references are only for the server's configuration"

@@ -21,6 +21,7 @@ struct agent_sandbox {
     json_t *metadata;       /* borrowed from the arena's tree; or NULL */
     int64_t created_at_us, last_used_at_us, destroyed_at_us; /* 0 = not */
     int64_t idle_s, max_lifetime_s;
+    struct str workspace_root; /* where its commands start; STR_NONE = its user's home */
     bool persistent;
     bool adopted; /* made by the engine's own API */
 };
@@ -29,8 +30,9 @@ struct agent_ensure {
     struct agent_overrides overrides;
     struct str key; /* STR_NONE: always a new one */
     struct str agent_id, task_id;
-    struct str snapshot; /* id or alias of a snapshot to start from; STR_NONE */
-    json_t *metadata;    /* object of strings, or NULL */
+    struct str snapshot;                /* id or alias of a snapshot to start from; STR_NONE */
+    struct str repo, branch, git_token; /* cloned into the workspace, where commands then start */
+    json_t *metadata;                   /* object of strings, or NULL */
 };
 
 enum agent_tier { TIER_RESUMED, TIER_RESTORED, TIER_CREATED };

@@ -25,7 +25,7 @@
 
 #include "agent/agent_deadline.h"
 #include "agent/agent_event.h"
-#include "agent/agent_sandbox_internal.h"
+#include "agent/agent_workspace.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -47,6 +47,7 @@ struct ensure {
     struct agent_profile profile;
     struct arena *arena;
     struct str hash;
+    struct str root;   /* of the workspace; STR_NONE = none is made */
     bool has_snapshot; /* the request names one */
     struct store_agent_snapshot snapshot;
     struct store_agent_sandbox row;           /* the result */
@@ -298,7 +299,7 @@ static int64_t since_ms(int64_t begin_us)
 static bool row_may_follow(const struct ensure *ensure, struct str replaces)
 {
     return local(ensure) && !replaces.p && json_array_size(ensure->profile.on_create) == 0 &&
-           agent_backend_max_sandboxes(ensure->profile.backend) <= 0;
+           !ensure->root.p && agent_backend_max_sandboxes(ensure->profile.backend) <= 0;
 }
 
 static int create_first(struct ensure *ensure, int64_t *out_ms, struct error *err)
@@ -341,6 +342,9 @@ static int claim_first(struct ensure *ensure, struct str replaces, int64_t *out_
     *out_ms = since_ms(begin_us);
     if (r == 0)
         r = adopted = yield_to_older(ensure, row, err);
+    if (r == 0)
+        r = agent_workspace_make(ensure->agents, ensure->caller, ensure->profile.backend, row,
+                                 ensure->request, ensure->root, err);
     if (r == 0)
         r = agent_machine_hooks(ensure->agents, ensure->profile.backend, row,
                                 ensure->profile.on_create, "onCreate", err);
@@ -649,7 +653,7 @@ static int ensure_profile(struct ensure *ensure, struct error *err)
             return -1;
         ensure->has_snapshot = true;
     }
-    ensure->hash = agent_spec_hash(&ensure->profile, ensure->arena);
+    ensure->hash = agent_spec_hash(&ensure->profile, request, ensure->arena);
     if (request->key.p) {
         lock = agent_key_lock_soon(ensure->agents, ensure->caller->team_id, request->key, err);
         if (!lock)
@@ -677,6 +681,7 @@ int agent_sandbox_ensure(struct agents *agents, const struct agent_caller *calle
     if (agent_spec_check(request, err) < 0 ||
         agent_profile_resolve(agents, caller, &request->overrides, arena, &ensure.profile, err) < 0)
         return -1;
+    agent_workspace_of(&own, arena, &ensure.profile, &ensure.root);
     agent_deadline_begin(&deadline, limit_s);
     r = ensure_profile(&ensure, err);
     if (r < 0 && err->code == ERROR_TIMEOUT && agent_deadline_left(1) == 0)

@@ -107,7 +107,8 @@ void agent_row_event(struct agents *agents, const struct agent_caller *caller,
 
 int agent_spec_check(const struct agent_ensure *request, struct error *err);
 /* 16 hex digits. */
-struct str agent_spec_hash(const struct agent_profile *profile, struct arena *arena);
+struct str agent_spec_hash(const struct agent_profile *profile, const struct agent_ensure *request,
+                           struct arena *arena);
 /* JSON for the row's settings. */
 struct str agent_spec_settings(const struct agent_profile *profile, struct arena *arena);
 

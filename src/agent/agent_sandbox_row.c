@@ -36,6 +36,8 @@ json_t *agent_arena_parse(struct arena *arena, struct str text)
 void agent_sandbox_of(const struct store_agent_sandbox *row, struct arena *arena,
                       struct agent_sandbox *out)
 {
+    const json_t *settings = agent_arena_parse(arena, row->settings);
+
     *out = (struct agent_sandbox){
         .id = row->id,
         .key = row->key,
@@ -58,6 +60,7 @@ void agent_sandbox_of(const struct store_agent_sandbox *row, struct arena *arena
         .max_lifetime_s = row->max_lifetime_s,
         .persistent = row->persistent,
         .adopted = row->adopted,
+        .workspace_root = json_get_str(settings, "workspace_root"),
     };
 }
 

@@ -2,7 +2,7 @@
  * covers what cannot be changed once a machine runs; environment and timeouts can. */
 #include <stdlib.h>
 
-#include "agent/agent_sandbox_internal.h"
+#include "agent/agent_workspace.h"
 #include "base/cleanup.h"
 #include "json/json_shape.h"
 
@@ -24,7 +24,8 @@ static void hash_json(uint64_t *hash, const json_t *json)
     hash_text(hash, str_of(text));
 }
 
-struct str agent_spec_hash(const struct agent_profile *profile, struct arena *arena)
+struct str agent_spec_hash(const struct agent_profile *profile, const struct agent_ensure *request,
+                           struct arena *arena)
 {
     uint64_t hash = 0xcbf29ce484222325ULL;
     char numbers[96];
@@ -39,6 +40,10 @@ struct str agent_spec_hash(const struct agent_profile *profile, struct arena *ar
     hash_json(&hash, profile->mounts);
     hash_json(&hash, profile->options);
     hash_text(&hash, profile->workspace_root);
+    if (request->repo.len) {
+        hash_text(&hash, request->repo);
+        hash_text(&hash, request->branch);
+    }
     return str_of(arena_printf(arena, "%016llx", (unsigned long long)hash));
 }
 
@@ -76,7 +81,8 @@ int agent_spec_check(const struct agent_ensure *request, struct error *err)
         return error_set(err, ERROR_INVALID, "key must not be empty");
     if (check_text("key", request->key, KEY_MAX, err) < 0 ||
         check_text("agent_id", request->agent_id, NAME_MAX_BYTES, err) < 0 ||
-        check_text("task_id", request->task_id, NAME_MAX_BYTES, err) < 0)
+        check_text("task_id", request->task_id, NAME_MAX_BYTES, err) < 0 ||
+        agent_workspace_check(request, err) < 0)
         return -1;
     if (request->metadata &&
         (!json_is_object(request->metadata) || json_object_size(request->metadata) > METADATA_MAX))

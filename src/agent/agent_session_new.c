@@ -131,6 +131,7 @@ static void keep_overrides(struct live_session *live, const struct agent_session
     to->provider = arena_str(&live->arena, from->provider);
     to->image = arena_str(&live->arena, from->image);
     to->agent_type = arena_str(&live->arena, from->agent_type);
+    to->workspace_root = arena_str(&live->arena, from->workspace_root);
     to->network = json_incref(from->network);
     to->lifecycle = json_incref(from->lifecycle);
     to->limits = json_incref(from->limits);

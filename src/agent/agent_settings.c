@@ -69,6 +69,7 @@ static void set_defaults(struct agent_settings *out)
         .data_dir = xstrdup(""),
         .profiles = json_object(),
         .agents = json_object(),
+        .capabilities = json_object(),
         .allow = json_array(),
     };
 }
@@ -283,6 +284,7 @@ void agent_settings_done(struct agent_settings *settings)
     }
     json_decref(settings->profiles);
     json_decref(settings->agents);
+    json_decref(settings->capabilities);
     json_decref(settings->allow);
     free(settings->agent_token);
     free(settings->agent_program);

@@ -31,9 +31,10 @@ struct agent_settings {
     const char *default_from; /* what names it; NULL = nothing does */
     struct agent_backend_settings backends[AGENT_BACKENDS_MAX];
     size_t backend_count;
-    json_t *profiles; /* object: name -> record, checked */
-    json_t *agents;   /* object: agent type -> profile name */
-    json_t *allow;    /* array of command prefixes; empty = all */
+    json_t *profiles;     /* object: name -> record, checked */
+    json_t *agents;       /* object: agent type -> profile name */
+    json_t *capabilities; /* object: agent type -> array of what its provider must have */
+    json_t *allow;        /* array of command prefixes; empty = all */
     struct {
         int64_t attempts, min_ms, max_ms; /* 3, 1000, 10000 */
         bool on_quota;
@@ -66,6 +67,10 @@ bool agent_provider_word(struct str name, char out[AGENT_NAME_MAX + 1]);
 const char *agent_provider_type(const char *word);
 /* [a-z0-9][a-z0-9._-]*, at most AGENT_NAME_MAX: names of backends, profiles and runners. */
 bool agent_name_valid(struct str name);
+
+/* Words for what a backend offers: those of the seeds' matrix. */
+#define AGENT_CAPABILITIES "code, terminal, files, gui, browser, visual, pause, snapshot, ports"
+bool agent_capability_valid(const char *word);
 
 typedef const char *agent_getenv_fn(const char *name);
 

@@ -1,11 +1,12 @@
 /* "execution": how one family of clients describes where its agents run. It is rewritten into
  * providers, profiles and agents before these are read; what the file says there itself wins. */
+#include "agent/agent_profile_internal.h"
 #include "agent/agent_settings_internal.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "json/json_shape.h"
 
-enum { DESKTOP_WIDTH = 1920, DESKTOP_HEIGHT = 1080, TIMEOUT_MAX_MS = 7 * 24 * 3600 * 1000 };
+enum { TIMEOUT_MAX_MS = 7 * 24 * 3600 * 1000 };
 
 /* The object of the file, made when it is not there; NULL when it is something else. */
 static json_t *section(struct loader *loader, const char *name)
@@ -76,35 +77,42 @@ static void read_e2b(struct loader *loader, const json_t *execution)
         put_timeout(loader, record, path, "timeout", made);
         loader_bool(loader, record, path, "enableMcp", &mcp);
         if (mcp)
-            (void)json_object_set_new(made, "mcp", json_object());
+            loader_fault(
+                loader, "execution.e2b.enableMcp",
+                "there is no MCP gateway yet: name the servers of a session's agent in 'mcp'"
+                " of a profile or of the session");
     }
     put_new(section(loader, "profiles"), "e2b", made);
+}
+
+/* Accepted means that it does something. */
+static void refuse_display(struct loader *loader, const json_t *record, const char *path)
+{
+    static const char *const keys[] = {"resolution", "vncEnabled"};
+
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        const json_t *value = json_object_get(record, keys[i]);
+        auto_free char *where = xasprintf("%s.%s", path, keys[i]);
+
+        if (value && !json_is_null(value) && !json_is_false(value))
+            loader_fault(loader, where, PROFILE_NO_DISPLAY);
+    }
 }
 
 static void read_desktop(struct loader *loader, const json_t *execution)
 {
     static const char *const keys[] = {"apiKey",   "resolution", "vncEnabled",
                                        "template", "timeout",    NULL};
-    static const char *const size_keys[] = {"width", "height", NULL};
     const char *path = "execution.e2bDesktop";
     const json_t *record = loader_object(loader, execution, "execution", "e2bDesktop");
-    const json_t *size = loader_object(loader, record, path, "resolution");
-    int64_t width = DESKTOP_WIDTH, height = DESKTOP_HEIGHT;
-    json_t *made = profile("e2b"), *options;
-    auto_free char *text = NULL;
-    bool vnc = true;
+    json_t *made = profile("e2b");
 
     loader_known(loader, record, path, keys);
-    loader_known(loader, size, "execution.e2bDesktop.resolution", size_keys);
-    loader_int(loader, size, "execution.e2bDesktop.resolution", "width", 320, 7680, &width);
-    loader_int(loader, size, "execution.e2bDesktop.resolution", "height", 200, 4320, &height);
-    loader_bool(loader, record, path, "vncEnabled", &vnc);
+    refuse_display(loader, record, path);
     put_timeout(loader, record, path, "timeout", made);
-    text = xasprintf("%lldx%lld", (long long)width, (long long)height);
-    options = json_pack("{s:s, s:b}", "resolution", text, "vncEnabled", vnc);
     if (json_object_get(record, "apiKey"))
-        (void)json_object_set(options, "apiKey", json_object_get(record, "apiKey"));
-    (void)json_object_set_new(made, "options", options);
+        (void)json_object_set_new(made, "options",
+                                  json_pack("{s:O}", "apiKey", json_object_get(record, "apiKey")));
     (void)json_object_set_new(made, "template",
                               json_object_get(record, "template")
                                   ? json_incref(json_object_get(record, "template"))
@@ -130,8 +138,9 @@ static void read_browserbase(struct loader *loader, const json_t *execution)
     options = json_pack("{s:{s:b}}", "browserSettings", "solveCaptchas", solve);
     if (str_is(proxy, "residential"))
         (void)json_object_set_new(options, "proxies", json_true());
-    else if (proxy.p && !str_is(proxy, "datacenter"))
-        loader_fault(loader, "execution.browserbase.proxy", "must be residential or datacenter");
+    else if (proxy.p)
+        loader_fault(loader, "execution.browserbase.proxy",
+                     "must be residential: Browserbase offers no other (leave it out for none)");
     if (json_object_get(record, "projectId"))
         (void)json_object_set(options, "projectId", json_object_get(record, "projectId"));
     (void)json_object_set_new(made, "options", options);
@@ -171,6 +180,27 @@ static const char *profile_of(struct loader *loader, struct str backend, const c
     return NULL;
 }
 
+/* What the type needs; whether its provider has it is checked when the providers are there. */
+static void read_capabilities(struct loader *loader, const char *type, const char *path,
+                              const json_t *list)
+{
+    auto_free char *where = xasprintf("%s.capabilities", path);
+    const json_t *item;
+    size_t i;
+
+    if (!list || json_is_null(list))
+        return;
+    json_array_foreach(list, i, item)
+    {
+        if (!json_is_string(item) || !agent_capability_valid(json_string_value(item)))
+            loader_fault(loader, where, "must be an array of " AGENT_CAPABILITIES);
+    }
+    if (!json_is_array(list))
+        loader_fault(loader, where, "must be an array of " AGENT_CAPABILITIES);
+    else
+        (void)json_object_set_new(loader->out->capabilities, type, json_deep_copy(list));
+}
+
 static void read_overrides(struct loader *loader, const json_t *execution)
 {
     static const char *const keys[] = {"backend", "capabilities", NULL};
@@ -192,6 +222,7 @@ static void read_overrides(struct loader *loader, const json_t *execution)
         name = profile_of(loader, json_get_str(record, "backend"), backend_path);
         if (name && agents)
             put_new(agents, type, json_string(name));
+        read_capabilities(loader, type, path, json_object_get(record, "capabilities"));
     }
 }
 

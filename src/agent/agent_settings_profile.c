@@ -69,6 +69,7 @@ void loader_profiles(struct loader *loader)
         if (!agent_name_valid(str_of(name)))
             loader_fault(loader, path, "is not a name: a-z, 0-9, '.', '_', '-', at most %d",
                          AGENT_NAME_MAX);
+        profile_spell(copy);
         if (json_is_object(copy))
             check_profile(loader, name, copy);
         else

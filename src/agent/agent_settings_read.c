@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/near.h"
 #include "json/json_shape.h"
 
 enum { SECRET_BYTES_MAX = 65536, PATH_TEXT = 256 };
@@ -144,7 +145,7 @@ void loader_known(struct loader *loader, const json_t *object, const char *path,
 
     json_object_foreach((json_t *)(uintptr_t)object, key, value)
     {
-        const char *const *at = known;
+        const char *const *at = known, *meant;
         char where[PATH_TEXT];
 
         while (*at && strcmp(*at, key) != 0)
@@ -152,7 +153,11 @@ void loader_known(struct loader *loader, const json_t *object, const char *path,
         if (*at)
             continue;
         join(where, path, key);
-        loader_fault(loader, where, "unknown key");
+        meant = near_word(str_of(key), known);
+        if (meant)
+            loader_fault(loader, where, "unknown key; did you mean '%s'?", meant);
+        else
+            loader_fault(loader, where, "unknown key");
     }
 }
 

@@ -194,9 +194,9 @@ TEST(settings_all_faults_at_once)
     HAS(faults, "E2B_TIMEOUT: must be a whole number from 1 to 600\n");
     HAS(faults, "E2B_SECURE: must be 0, 1, true or false\n");
     HAS(faults, "DOCKER_HOST: must be");
-    HAS(faults, "lisen: unknown key\n");
+    HAS(faults, "lisen: unknown key; did you mean 'listen'?\n");
     HAS(faults, "default_provider: unknown provider 'lambda'; there are: e2b");
-    HAS(faults, "providers.e2b.tmeplate: unknown key\n");
+    HAS(faults, "providers.e2b.tmeplate: unknown key; did you mean 'template'?\n");
     HAS(faults, "providers.e2b.api_key: is needed for a remote endpoint");
     HAS(faults, "providers.k.type: 'kubernetes' is none of");
     HAS(faults, "providers.d.api_key: the environment variable 'NOPE' is not set\n");
@@ -272,12 +272,12 @@ TEST(settings_execution)
     core_environment = "";
     load("{\"execution\":{\"default\":\"e2b\","
          " \"e2b\":{\"apiKey\":\"e2b_x\",\"template\":\"relay\",\"timeout\":300000,"
-         "   \"enableMcp\":true},"
-         " \"e2bDesktop\":{\"apiKey\":\"e2b_y\",\"resolution\":{\"width\":1280,\"height\":720},"
-         "   \"vncEnabled\":true},"
+         "   \"enableMcp\":false},"
+         " \"e2bDesktop\":{\"apiKey\":\"e2b_y\",\"vncEnabled\":false},"
          " \"browserbase\":{\"apiKey\":\"bb_z\",\"proxy\":\"residential\",\"captchaSolver\":true},"
          " \"agentOverrides\":{\"visual-tester\":{\"backend\":\"e2b-desktop\","
-         "   \"capabilities\":[\"gui\"]}, \"web-scraper\":{\"backend\":\"browserbase\"},"
+         "   \"capabilities\":[\"code\",\"terminal\"]}, "
+         "\"web-scraper\":{\"backend\":\"browserbase\"},"
          "   \"ci-fix\":{\"backend\":\"e2b\"}}}}",
          &settings);
     CHECK_STR(str_of(backend(&settings, "e2b")->api_key), "e2b_x");
@@ -290,12 +290,13 @@ TEST(settings_execution)
     CHECK_INT(json_integer_value(
                   json_object_get(json_object_get(e2b, "lifecycle"), "idleTimeoutSeconds")),
               300);
-    CHECK(json_is_object(json_object_get(e2b, "mcp")));
+    CHECK_INT(json_array_size(json_object_get(settings.capabilities, "visual-tester")), 2);
     desktop = json_object_get(settings.profiles, "e2b-desktop");
-    CHECK_STR(json_get_str(json_object_get(desktop, "options"), "resolution"), "1280x720");
     CHECK_STR(json_get_str(json_object_get(desktop, "options"), "apiKey"), "e2b_y");
     web = json_object_get(settings.profiles, "browserbase");
     CHECK(json_is_true(json_object_get(json_object_get(web, "options"), "proxies")));
+    CHECK(json_is_true(json_object_get(
+        json_object_get(json_object_get(web, "options"), "browserSettings"), "solveCaptchas")));
 }
 
 TEST(settings_execution_faults)
@@ -307,9 +308,30 @@ TEST(settings_execution_faults)
                       "\"browserbase\":{\"apiKey\":\"k\",\"proxy\":\"mobile\"},"
                       "\"agentOverrides\":{\"x\":{\"backend\":\"lambda\"}}}}");
     HAS(faults, "execution.default: must be");
-    HAS(faults, "execution.e2b.tmout: unknown key\n");
-    HAS(faults, "execution.browserbase.proxy: must be");
+    HAS(faults, "execution.e2b.tmout: unknown key; did you mean 'timeout'?\n");
+    HAS(faults, "execution.browserbase.proxy: must be residential");
     HAS(faults, "execution.agentOverrides.x.backend: must be");
+}
+
+/* What would have no effect is not taken. */
+TEST(settings_execution_without_effect)
+{
+    auto_free char *faults = NULL;
+
+    core_environment = "";
+    faults =
+        load_bad("{\"execution\":{\"e2b\":{\"enableMcp\":true},"
+                 "\"e2bDesktop\":{\"resolution\":{\"width\":1,\"height\":1},\"vncEnabled\":true},"
+                 "\"browserbase\":{\"apiKey\":\"k\",\"proxy\":\"datacenter\"},"
+                 "\"agentOverrides\":{\"x\":{\"backend\":\"e2b\",\"capabilities\":[\"fly\"]}}},"
+                 "\"profiles\":{\"d\":{\"network\":{\"mode\":\"allow-all\"},"
+                 "\"options\":{\"resolution\":\"1x1\"}}}}");
+    HAS(faults, "execution.e2b.enableMcp: there is no MCP gateway yet");
+    HAS(faults, "execution.e2bDesktop.resolution: there are no desktops yet");
+    HAS(faults, "execution.e2bDesktop.vncEnabled: there are no desktops yet");
+    HAS(faults, "execution.browserbase.proxy: must be residential");
+    HAS(faults, "execution.agentOverrides.x.capabilities: must be an array of code, terminal");
+    HAS(faults, "profiles.d.options.resolution: there are no desktops yet");
 }
 
 static int no_call(void *arg, struct str team_id, const char *method, const char *target,

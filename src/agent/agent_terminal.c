@@ -335,7 +335,7 @@ static int start_shell(struct pty *pty, struct agent_use *use,
     const char *const *line = NULL;
     const char *bash[] = {"bash", "-i", "-l", NULL}, *sh[] = {"/bin/sh", "-i", NULL};
     struct provider_command command = {
-        .cwd = arena_str(&arena, request->cwd).p,
+        .cwd = arena_str(&arena, request->cwd.len ? request->cwd : use->workspace_root).p,
         .tag = pty->id,
         .open_stdin = true,
         .pty = true,

@@ -11,6 +11,7 @@
 
 #include "agent/agent_sandbox.h"
 #include "api_v1/v1_internal.h"
+#include "api_v1/v1_members.h"
 #include "api_v1/v1_ui.h"
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -234,7 +235,11 @@ static int find_agent(struct v1_call *call, struct error *err)
 
 static int answer(struct v1_call *call, struct error *err)
 {
-    if (!(call->route->flags & V1_RAW) && parse_body(call, err) < 0)
+    static const char *const none[] = {NULL};
+
+    if (!(call->route->flags & V1_RAW) &&
+        (parse_body(call, err) < 0 ||
+         v1_members_check(call->json, call->route->members ? call->route->members : none, err) < 0))
         return -1;
     if (find_agent(call, err) < 0 || v1_scope(call, err) < 0)
         return -1;

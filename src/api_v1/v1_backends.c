@@ -12,7 +12,9 @@ static struct agents *agents_of(const struct v1_call *call)
 int v1_health(struct v1_call *call, struct error *err)
 {
     (void)err;
-    v1_answer(call, 200, json_pack("{s:s, s:s}", "status", "ok", "version", QUICKSAND_VERSION));
+    v1_answer(call, 200,
+              json_pack("{s:s, s:s, s:s, s:s}", "status", "ok", "name", "quicksand", "version",
+                        QUICKSAND_VERSION, "isolation", "namespaces"));
     return 0;
 }
 

@@ -117,6 +117,7 @@ struct v1_route {
     const char *pattern; /* behind /api/v1; "{x}" stands for one segment that is not empty */
     v1_handler_fn *handler;
     unsigned flags;
+    const char *const *members; /* of the body, besides agent_id (v1_members.h); NULL = none */
 };
 
 extern const struct v1_route v1_routes[]; /* ends with method NULL */

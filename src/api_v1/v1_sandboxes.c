@@ -20,6 +20,9 @@ int v1_sandboxes_create(struct v1_call *call, struct error *err)
         v1_body_str(call, "key", &request.key, err) < 0 ||
         v1_body_str(call, "task_id", &request.task_id, err) < 0 ||
         v1_body_str(call, "snapshot", &request.snapshot, err) < 0 ||
+        v1_body_str(call, "repo", &request.repo, err) < 0 ||
+        v1_body_str(call, "branch", &request.branch, err) < 0 ||
+        v1_body_str(call, "git_token", &request.git_token, err) < 0 ||
         v1_body_strings(call, "metadata", JSON_OBJECT, &request.metadata, err) < 0)
         return -1;
     if (agent_sandbox_ensure(agents_of(call), &call->caller, &request, &call->arena, &sandbox,

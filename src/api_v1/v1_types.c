@@ -53,6 +53,7 @@ json_t *v1_types_sandbox(const struct agent_sandbox *sandbox)
     put(out, "snapshot_id", text(sandbox->snapshot_id));
     put(out, "cdp_url", text(sandbox->cdp_url));
     put(out, "metadata", sandbox->metadata ? json_incref(sandbox->metadata) : json_object());
+    put(out, "workspace_root", text(sandbox->workspace_root));
     put(out, "persistent", json_boolean(sandbox->persistent));
     put(out, "adopted", json_boolean(sandbox->adopted));
     put(out, "idle_timeout", json_integer(sandbox->idle_s));
@@ -239,15 +240,40 @@ int v1_body_strings(struct v1_call *call, const char *name, json_type kind, json
     return 0;
 }
 
+/* How long it lives without use, in the words of E2B's clients: into the lifecycle. */
+static int read_life(struct v1_call *call, struct error *err)
+{
+    json_t *lifecycle = NULL;
+    int64_t ms = 0;
+
+    if (v1_body_int(call, "timeout_ms", 1, (int64_t)7 * 86400 * 1000, &ms, err) < 0 ||
+        v1_body_object(call, "lifecycle", &lifecycle, err) < 0)
+        return -1;
+    if (!ms)
+        return 0;
+    if (!lifecycle) {
+        lifecycle = json_object();
+        (void)json_object_set_new(call->json, "lifecycle", lifecycle);
+    }
+    if (json_object_get(lifecycle, "idleTimeoutSeconds"))
+        return error_set(err, ERROR_INVALID,
+                         "'timeout_ms' and 'lifecycle.idleTimeoutSeconds' say the same: give one");
+    (void)json_object_set_new(lifecycle, "idleTimeoutSeconds", json_integer((ms + 999) / 1000));
+    return 0;
+}
+
 int v1_types_overrides(struct v1_call *call, struct agent_overrides *out, struct error *err)
 {
     json_t *mounts = member(call, "mounts");
 
+    if (read_life(call, err) < 0)
+        return -1;
+
     if (v1_body_str(call, "profile", &out->profile, err) < 0 ||
         v1_body_str(call, "provider", &out->provider, err) < 0 ||
-        v1_body_str(call, "image", &out->image, err) < 0 ||
         v1_body_str(call, "template", &out->image, err) < 0 ||
         v1_body_str(call, "agent_type", &out->agent_type, err) < 0 ||
+        v1_body_str(call, "workspace_root", &out->workspace_root, err) < 0 ||
         v1_body_object(call, "network", &out->network, err) < 0 ||
         v1_body_object(call, "lifecycle", &out->lifecycle, err) < 0 ||
         v1_body_object(call, "limits", &out->limits, err) < 0 ||

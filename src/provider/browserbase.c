@@ -316,8 +316,16 @@ static int bb_find(struct provider *provider, struct str team_id,
     return 0;
 }
 
+static void browserbase_about(const struct provider *provider, struct provider_about *out)
+{
+    (void)provider;
+    out->isolated_by = "unknown";
+    out->runs_on = "a service";
+}
+
 const struct provider_ops provider_browserbase = {
     .type = "browserbase",
+    .about = browserbase_about,
     .open = bb_open,
     .close = bb_close,
     .check = bb_check,

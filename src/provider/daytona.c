@@ -193,8 +193,16 @@ static int daytona_check(struct provider *provider, struct error *err)
     return daytona_call(daytona_of(provider), "GET", "/sandbox?limit=1", NULL, 15000, NULL, err);
 }
 
+static void daytona_about(const struct provider *provider, struct provider_about *out)
+{
+    (void)provider;
+    out->isolated_by = "unknown";
+    out->runs_on = "a service";
+}
+
 const struct provider_ops provider_daytona = {
     .type = "daytona",
+    .about = daytona_about,
     .open = daytona_open,
     .close = daytona_close,
     .check = daytona_check,

@@ -304,8 +304,16 @@ static int docker_check(struct provider *provider, struct error *err)
     return docker_version(docker, version, err);
 }
 
+static void docker_about(const struct provider *provider, struct provider_about *out)
+{
+    (void)provider;
+    out->isolated_by = "container";
+    out->runs_on = "this host";
+}
+
 const struct provider_ops provider_docker = {
     .type = "docker",
+    .about = docker_about,
     .open = docker_open,
     .close = docker_close,
     .check = docker_check,

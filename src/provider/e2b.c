@@ -12,7 +12,7 @@
 #include "base/cleanup.h"
 #include "json/json_shape.h"
 
-enum { TTL_S = 300, CALL_MS = 60 * 1000 };
+enum { TTL_S = 300, CALL_MS = 60 * 1000, ABOUT_MS = 5000 };
 
 static const char hosted_url[] = "https://api.e2b.app";
 static const char hosted_domain[] = "e2b.app";
@@ -210,7 +210,48 @@ int e2b_call(struct provider *provider, const struct e2b_call *call, json_t **ou
         out, err);
 }
 
-static int e2b_check(struct provider *provider, struct error *err)
+/* E2B's own cloud runs microVMs. Another Quicksand says what it is; others say nothing. */
+static bool is_cloud(const char *api_url)
+{
+    struct str rest = str_of(api_url), host;
+
+    if (str_starts(rest, STR("https://")))
+        rest = str_skip(rest, 8);
+    host = str_split(&rest, '/');
+    return str_ends(host, STR(".e2b.app")) || str_ends(host, STR(".e2b.dev"));
+}
+
+static void find_out(struct provider *provider)
+{
+    struct e2b *e2b = provider->impl;
+    auto_json json_t *health = NULL;
+    struct error ignored;
+
+    if (!e2b->api_url || is_cloud(e2b->api_url) || atomic_load(&e2b->quicksand))
+        return;
+    if (e2b_call(
+            provider,
+            &(struct e2b_call){.method = "GET", .path = "/api/v1/health", .timeout_ms = ABOUT_MS},
+            &health, &ignored) == 0)
+        atomic_store(&e2b->quicksand, str_is(json_get_str(health, "name"), "quicksand"));
+}
+
+static void e2b_about(const struct provider *provider, struct provider_about *out)
+{
+    const struct e2b *e2b = provider->impl;
+    bool here = !e2b->api_url;
+
+    if (!here && is_cloud(e2b->api_url)) {
+        *out = (struct provider_about){"e2b", "strong", "microvm", "a service"};
+    } else if (here || atomic_load(&((struct e2b *)(uintptr_t)e2b)->quicksand)) {
+        *out = (struct provider_about){"quicksand", "process", "namespaces",
+                                       here ? "this host" : "another host"};
+    } else {
+        *out = (struct provider_about){"unknown", "unknown", "unknown", "unknown"};
+    }
+}
+
+static int check_key(struct provider *provider, struct error *err)
 {
     auto_json json_t *out = NULL;
 
@@ -220,8 +261,17 @@ static int e2b_check(struct provider *provider, struct error *err)
         &out, err);
 }
 
+static int e2b_check(struct provider *provider, struct error *err)
+{
+    if (check_key(provider, err) < 0)
+        return -1;
+    find_out(provider);
+    return 0;
+}
+
 const struct provider_ops provider_e2b = {
     .type = "e2b",
+    .about = e2b_about,
     .open = e2b_open,
     .close = e2b_close,
     .check = e2b_check,

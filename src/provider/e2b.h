@@ -1,6 +1,8 @@
 /* Shared by the files of the E2B provider. */
 #pragma once
 
+#include <stdatomic.h>
+
 #include "provider/envd_client.h"
 #include "provider/rest.h"
 
@@ -13,6 +15,7 @@ struct e2b {
     char *who;
     bool secure;
     int64_t ttl_s;
+    atomic_bool quicksand; /* the endpoint said that it is one */
 };
 
 struct e2b_call {

@@ -550,8 +550,16 @@ static int local_remove(struct provider *provider, const struct provider_ref *re
     return envd_remove(&address, whole, err);
 }
 
+static void local_about(const struct provider *provider, struct provider_about *out)
+{
+    (void)provider;
+    out->isolated_by = "nothing";
+    out->runs_on = "this host";
+}
+
 const struct provider_ops provider_local = {
     .type = "process",
+    .about = local_about,
     .open = local_open,
     .close = local_close,
     .check = local_check,

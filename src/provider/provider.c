@@ -135,6 +135,20 @@ const char *provider_type(const struct provider *provider)
     return provider->ops->type;
 }
 
+void provider_about(const struct provider *provider, struct provider_about *out)
+{
+    static const char *const levels[] = {"none", "process", "strong"};
+
+    *out = (struct provider_about){
+        .software = provider->ops->type,
+        .isolation = levels[provider->caps.isolation],
+        .isolated_by = "unknown",
+        .runs_on = "unknown",
+    };
+    if (provider->ops->about)
+        provider->ops->about(provider, out);
+}
+
 const struct provider_caps *provider_caps(const struct provider *provider)
 {
     return &provider->caps;

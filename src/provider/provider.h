@@ -91,6 +91,16 @@ const char *provider_name(const struct provider *provider);
 const char *provider_type(const struct provider *provider);
 const struct provider_caps *provider_caps(const struct provider *provider);
 
+/* What it is, as far as that is known: an endpoint with E2B's API may be the public cloud, another
+ * Quicksand, or something else. Never blocks; provider_check() finds out. */
+struct provider_about {
+    const char *software;    /* "e2b", "quicksand", "docker", ..., "unknown" */
+    const char *isolation;   /* "none", "process", "strong", "unknown" */
+    const char *isolated_by; /* "microvm", "namespaces", "container", "nothing", "unknown" */
+    const char *runs_on;     /* "this host", "another host", "a service", "unknown" */
+};
+void provider_about(const struct provider *provider, struct provider_about *out);
+
 /* ---- sandboxes ---- */
 
 enum provider_state { PROVIDER_RUNNING, PROVIDER_PAUSED, PROVIDER_STARTING, PROVIDER_ENDED };

@@ -10,6 +10,7 @@ struct provider_ops {
     int (*open)(struct provider *provider, const struct provider_config *config, struct error *err);
     void (*close)(struct provider *provider);
 
+    void (*about)(const struct provider *provider, struct provider_about *out);
     int (*check)(struct provider *provider, struct error *err);
     int (*create)(struct provider *provider, const struct provider_spec *spec, struct arena *arena,
                   struct provider_sandbox *out, struct error *err);

@@ -1,0 +1,178 @@
+// What a request may say: every member does something, other spellings are taken, and slips are told.
+import assert from 'node:assert/strict'
+import { after, afterEach, before, describe, test } from 'node:test'
+import { createRequire } from 'node:module'
+import path from 'node:path'
+import { repository } from '../harness/server.mjs'
+import { destroyAll, refused, startRuntime } from '../harness/runtime.mjs'
+
+const WebSocket = createRequire(path.join(repository, 'build/npm/web/'))('ws')
+const REPO = 'http://203.0.113.1/git/acme/app.git'
+const PRIVATE = 'http://203.0.113.1/private/acme/secret.git'
+const token = 'ghp_worldtoken0123456789worldtoken0123456789'
+
+let one
+before(async () => {
+  one = await startRuntime(
+    { profiles: { rooted: { network: { mode: 'allow-all' }, options: { workspaceRoot: '/mnt/workspaces' } }, 'with-git': { network: { mode: 'allow-all' }, gitToken: 'env:GIT_SECRET' } } },
+    { env: { GIT_SECRET: token } },
+  )
+})
+after(() => one.destroy())
+afterEach(() => assert.ok(one.server.alive(), one.server.tail()))
+
+describe('unknown members', () => {
+  test('are told with the nearest name', async () => {
+    const box = await one.create()
+    const tries = [
+      ['/sandboxes', { tempalte: 'base' }, /unknown member 'tempalte'; did you mean 'template'\?/],
+      ['/sandboxes', { outputLimt: 5 }, /unknown member 'outputLimt'; did you mean 'output_limit'\?/],
+      ['/sandboxes', { qwertyuiop: 5 }, /unknown member 'qwertyuiop'; see/],
+      ['/sandboxes', { lifecycle: { idleTimeout: 5 } }, /lifecycle\.idleTimeout: unknown key/],
+      ['/sandboxes', { limits: { memroyMb: 512 } }, /limits\.memroyMb: unknown key; did you mean 'memoryMb'\?/],
+      ['/sandboxes', { env: { A: '1' }, envVars: { A: '2' } }, /'envVars' is given twice: it is another name of 'env'/],
+      [`/sandboxes/${box.id}/execute`, { command: 'true', timout: 5 }, /unknown member 'timout'; did you mean 'timeout'\?/],
+      [`/sandboxes/${box.id}/pause`, { force: true }, /unknown member 'force'/],
+      [`/sandboxes/${box.id}/snapshots`, { alais: 'x' }, /did you mean 'alias'\?/],
+      ['/sessions', { agent: 'mock', prmpt: 'x' }, /did you mean 'prompt'\?/],
+      ['/prune', { dryRn: true }, /did you mean 'dry_run'\?/],
+    ]
+    for (const [target, body, words] of tries) refused(await one.v1('POST', target, body), 400, 'invalid', words)
+    const put = await one.v1('PUT', '/profiles/p', { network: { mode: 'allow-all' }, timeot: 5 })
+    refused(put, 400, 'invalid', /timeot: unknown key; did you mean 'timeout'\?/)
+  })
+
+  test('are ignored by the E2B API, whose clients grow', async () => {
+    const made = await one.server.api('POST', '/sandboxes', { templateID: 'base', fromTheFuture: { a: 1 } })
+    assert.equal(made.status, 201, made.text)
+    assert.equal((await one.server.api('DELETE', `/sandboxes/${made.body.sandboxID}`)).status, 204)
+  })
+
+  test('other spellings are taken, and do what ours do', async () => {
+    const box = await one.create({ agentId: 'a1', taskId: 't1', templateId: 'base', envVars: { A: 'b' }, timeoutMs: 90_000, outputLimitBytes: 100, metadata: {} })
+    assert.deepEqual([box.agent_id, box.task_id, box.template, box.idle_timeout], ['a1', 't1', 'base', 90])
+    const result = await one.ok(200, 'POST', `/sandboxes/${box.id}/execute`, { command: 'echo $A $C; pwd; seq 1000', envs: { C: 'd' }, workingDir: '/tmp', timeoutSeconds: 20 })
+    assert.match(result.stdout, /^b d\n\/tmp\n/)
+    assert.ok(result.truncated)
+    const snake = await one.create({ image: 'base', env_vars: { A: 'c' }, lifecycle: { idle_timeout_seconds: 77 } })
+    assert.equal(snake.idle_timeout, 77)
+    assert.equal(await one.output(snake.id, 'echo $A'), 'c\n')
+    await one.ok(200, 'PUT', '/profiles/snake', { network: { mode: 'allow-all' }, env: { P: 'q' }, output_limit_bytes: 5, permission_mode: 'ask' })
+    const of = await one.create({ profile: 'snake' })
+    assert.match(await one.output(of.id, 'echo $P; seq 100'), /^q\n/)
+    await one.ok(204, 'DELETE', '/profiles/snake')
+  })
+
+  test('what would have no effect is refused', async () => {
+    refused(await one.v1('POST', '/sandboxes', { options: { resolution: '1920x1080' } }), 400, 'invalid', /no desktops yet/)
+    refused(await one.v1('POST', '/sandboxes', { options: { vncEnabled: true } }), 400, 'invalid', /no desktops yet/)
+    refused(await one.v1('POST', '/sandboxes', { mcp: {} }), 400, 'invalid', /unknown member 'mcp'/)
+    refused(await one.v1('POST', '/sandboxes', { branch: 'main' }), 400, 'invalid', /'branch' without 'repo'/)
+  })
+})
+
+describe('the workspace', () => {
+  const pwdOfTerminal = (id) =>
+    new Promise((done, fail) => {
+      let text = ''
+      const socket = new WebSocket(`ws://${one.server.listen}/api/v1/sandboxes/${id}/terminal`, { headers: { 'X-API-KEY': one.server.key } })
+      socket.on('error', fail)
+      socket.on('message', (data, binary) => {
+        if (!binary) return socket.send(JSON.stringify({ type: 'input', data: 'echo "<$(pwd)>"\n' }))
+        text += data
+        const found = /<(\/[^>$]*)>/.exec(text)
+        if (found) (socket.close(), done(found[1]))
+      })
+    })
+
+  test('its root is made, and is where commands, jobs and terminals start', async () => {
+    const box = await one.create({ profile: 'rooted' })
+    assert.equal(box.workspace_root, '/mnt/workspaces')
+    assert.equal(await one.output(box.id, 'pwd; touch made-here && echo ok'), '/mnt/workspaces\nok\n')
+    assert.equal((await one.execute(box.id, 'pwd', { cwd: '/tmp' })).stdout, '/tmp\n')
+    const job = await one.start(box.id, 'pwd')
+    await one.process(job.id, '?wait=60')
+    assert.equal((await one.v1('GET', `/sandboxes/-/processes/${job.id}/logs`)).text, '/mnt/workspaces\n')
+    assert.equal(await pwdOfTerminal(box.id), '/mnt/workspaces')
+    const own = await one.create({ workspaceRoot: '/srv/deep/er' })
+    assert.equal(await one.output(own.id, 'pwd; stat -c %U .'), '/srv/deep/er\nuser\n')
+    refused(await one.v1('POST', '/sandboxes', { workspace_root: 'relative' }), 400, 'invalid', /absolute/)
+  })
+
+  test('one that cannot be made leaves no sandbox', async () => {
+    const before = (await one.ok(200, 'GET', '/sandboxes')).sandboxes.length
+    refused(await one.v1('POST', '/sandboxes', { workspace_root: '/proc/nowhere' }), 409, 'conflict', /cannot make the directory \/proc\/nowhere/)
+    assert.equal((await one.ok(200, 'GET', '/sandboxes')).sandboxes.length, before)
+  })
+
+  test('a repository is cloned into it', async () => {
+    const box = await one.create({ repo: REPO, branch: 'main' })
+    assert.equal(box.workspace_root, '/workspace/app')
+    assert.match(await one.output(box.id, 'pwd; git rev-parse --abbrev-ref HEAD'), /^\/workspace\/app\nmain\n$/)
+    const rooted = await one.create({ repoUrl: REPO, profile: 'rooted', key: 'with-repo' })
+    assert.equal(await one.output(rooted.id, 'pwd'), '/mnt/workspaces/app\n')
+    await one.execute(rooted.id, 'touch mark')
+    const again = await one.create({ repo: REPO, profile: 'rooted', key: 'with-repo' })
+    assert.deepEqual([again.id, again.tier], [rooted.id, 'resumed'])
+    assert.equal(await one.output(again.id, 'ls mark'), 'mark\n')
+    assert.deepEqual((await one.events({ sandbox_id: box.id })).map(({ type }) => type).filter((type) => type.startsWith('git.')), ['git.clone.started', 'git.clone.succeeded'])
+  })
+
+  test('a private one with a token, given or by reference, which is told nowhere', async () => {
+    for (const body of [{ repo: PRIVATE, git_token: token }, { repo: PRIVATE, profile: 'with-git' }]) {
+      const box = await one.create(body)
+      assert.match(await one.output(box.id, 'git log --oneline | wc -l; env; cat .git/config; ps aux'), /^[1-9]/)
+      assert.ok(!(await one.output(box.id, 'env; cat .git/config; ps aux')).includes(token))
+      assert.ok(!JSON.stringify([box, await one.events({ sandbox_id: box.id })]).includes(token))
+    }
+    assert.ok(!one.server.log.includes(token))
+  })
+
+  test('one that cannot be cloned is told, and leaves no sandbox', async () => {
+    const before = (await one.ok(200, 'GET', '/sandboxes')).sandboxes.length
+    refused(await one.v1('POST', '/sandboxes', { repo: PRIVATE, git_token: 'ghp_wrongwrongwrongwrongwrongwrongwrong12' }), 409, 'conflict', /the repository cannot be cloned/)
+    refused(await one.v1('POST', '/sandboxes', { repo: 'ext::sh -c id' }), 400, 'invalid', /'repo' is not a URL/)
+    assert.equal((await one.ok(200, 'GET', '/sandboxes')).sandboxes.length, before)
+    assert.ok((await one.events({})).some(({ type }) => type === 'git.clone.failed'))
+  })
+})
+
+describe('providers', () => {
+  test('say what they offer, and a remote Quicksand is one', async () => {
+    const far = await startRuntime({
+      default_provider: 'far',
+      providers: { far: { type: 'e2b', api_url: one.server.url, api_key: one.server.key, max_sandboxes: 7, usd_per_second: 0.5 }, cloud: { type: 'e2b', api_url: 'https://api.e2b.app', api_key: 'k' }, other: { type: 'e2b', api_url: 'http://127.0.0.1:9', api_key: 'k' } },
+    })
+    try {
+      const { providers } = await far.ok(200, 'GET', '/providers?check=true')
+      const named = Object.fromEntries(providers.map((provider) => [provider.name, provider]))
+      const what = ({ software, isolation, isolated_by }) => [software, isolation, isolated_by]
+      assert.deepEqual(what(named.far), ['quicksand', 'process', 'namespaces'])
+      assert.deepEqual(what(named.cloud), ['e2b', 'strong', 'microvm'])
+      assert.deepEqual(what(named.other), ['unknown', 'unknown', 'unknown'])
+      const { code, terminal, files, gui, browser, scale, cost } = named.far.capabilities
+      assert.deepEqual([code, terminal, files, gui, browser], [true, true, true, false, false])
+      assert.deepEqual(scale, { runs_on: 'another host', max_sandboxes: 7 })
+      assert.deepEqual(cost, { usd_per_second: 0.5, usd_per_cpu_second: null })
+      const here = (await one.ok(200, 'GET', '/providers/e2b')).capabilities
+      assert.deepEqual(here.scale, { runs_on: 'this host', max_sandboxes: null })
+    } finally {
+      await one.clear()
+      await one.server.killAll()
+      await one.server.stop()
+      await far.destroy()
+      await one.server.start()
+    }
+  })
+
+  test('an agent’s type gets what it needs, or the server does not start', async () => {
+    await one.clear()
+    await one.server.stop()
+    const execution = (capabilities) => ({ execution: { e2b: { template: 'base' }, agentOverrides: { 'ci-fix': { backend: 'e2b', capabilities } } } })
+    const fine = await startRuntime(execution(['code', 'files']))
+    assert.equal((await fine.create({ agentType: 'ci-fix' })).template, 'base')
+    await fine.destroy()
+    await assert.rejects(startRuntime(execution(['code', 'gui'])), /agentOverrides\.ci-fix\.capabilities: provider 'e2b' does not have 'gui'/)
+    await one.server.start()
+  })
+})
