@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -55,7 +56,8 @@ struct input {
 };
 
 /* A request whose body is what is read from now on, until nothing comes for a while. */
-static int open_request(const struct input *input, struct cli_stream *stream, struct error *err)
+static int open_request(const struct input *input, int64_t length, struct cli_stream *stream,
+                        struct error *err)
 {
     const struct http_header headers[] = {
         {STR("X-API-KEY"), str_of(input->server.key)},
@@ -64,7 +66,7 @@ static int open_request(const struct input *input, struct cli_stream *stream, st
     };
 
     return cli_stream_open(stream, &input->server.api,
-                           &(struct cli_request){"PUT", input->path, headers, 3, -1, false},
+                           &(struct cli_request){"PUT", input->path, headers, 3, length, false},
                            INPUT_MS, PENDING_MAX, err);
 }
 
@@ -97,13 +99,28 @@ static int send_burst(const struct input *input, char *bytes, bool *more, struct
         *more = n > 0;
         if (n <= 0)
             break;
-        if (!opened && open_request(input, &stream, err) < 0)
+        if (!opened && open_request(input, -1, &stream, err) < 0)
             return -1;
         opened = true;
         if (cli_stream_send(&stream, str_n(bytes, (size_t)n), err) < 0)
             return -1;
     } while (!stream.head_done && comes_soon());
     return opened ? close_request(&stream, err) : 0;
+}
+
+/* What a file holds goes as it is. It may grow meanwhile: the rest is read. */
+static int send_file(const struct input *input, struct error *err)
+{
+    auto_stream struct cli_stream stream = {.fd = -1};
+    off_t at = lseek(STDIN_FILENO, 0, SEEK_CUR);
+    struct stat st;
+
+    if (at < 0 || fstat(STDIN_FILENO, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size <= at)
+        return 0;
+    if (open_request(input, st.st_size - at, &stream, err) < 0 ||
+        cli_stream_send_file(&stream, STDIN_FILENO, st.st_size - at, err) < 0)
+        return -1;
+    return close_request(&stream, err);
 }
 
 static void close_input(const struct input *input)
@@ -119,7 +136,7 @@ static void *forward_input(void *arg)
     struct input *input = arg;
     auto_free char *bytes = xmalloc(INPUT_SIZE);
     struct error err = {0};
-    bool more = true;
+    bool more = send_file(input, &err) == 0;
 
     while (more && send_burst(input, bytes, &more, &err) == 0) {
     }

@@ -125,6 +125,14 @@ static void widen(struct process_input *input, size_t len)
     (void)fcntl(input->fd, F_SETPIPE_SZ, WIDE_SIZE);
 }
 
+/* How much goes in without waiting. What goes wrong is found again by who writes the rest. */
+static size_t write_now(int fd, struct str data)
+{
+    ssize_t n = data.len ? write(fd, data.p, data.len) : 0;
+
+    return n > 0 ? (size_t)n : 0;
+}
+
 int process_input_write(struct process *process, bool to_pty, struct str data,
                         process_written_fn *written, void *arg, struct error *err)
 {
@@ -140,6 +148,8 @@ int process_input_write(struct process *process, bool to_pty, struct str data,
     if (input->queued >= PROCESS_INPUTS_MAX)
         return error_set(err, ERROR_QUOTA, "too many inputs wait to be read by the process");
     widen(input, data.len);
+    if (list_empty(&input->queue))
+        data = str_skip(data, write_now(input->fd, data));
     item = xmalloc(sizeof(*item) + data.len);
     *item = (struct process_write){.written = written, .arg = arg, .len = data.len};
     if (data.len)
