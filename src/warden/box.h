@@ -246,6 +246,10 @@ int box_overlay_probe(const struct box_probe *probe, bool *out_attach, struct er
 
 /* ---- box_namespace.c ---- */
 
+struct clone_args;
+/* clone3() with a new user namespace that belongs to the host user `base`. In the child that is still its
+ * effective user. */
+pid_t box_namespace_clone(struct clone_args *args, uid_t base, struct error *err);
 int box_namespace_open(pid_t pid, const char *kind, struct error *err);
 /* 65536 ids of the process's new user namespace, from `base` on. */
 int box_namespace_map(pid_t pid, uid_t base, struct error *err);

@@ -146,6 +146,35 @@ static int open_all(struct box_cgroups *cgroups, struct error *err)
     return count_socket_buffers(cgroups, err);
 }
 
+static uint64_t read_number(const char *path)
+{
+    auto_buf struct buf text = {0};
+    uint64_t value;
+
+    buf_init(&text, 64);
+    return fd_read_file_at(AT_FDCWD, path, &text) == 0 &&
+                   str_to_u64(str_trim(buf_str(&text)), &value)
+               ? value
+               : UINT64_MAX;
+}
+
+/* All boxes together leave a quarter of the host's processes to others: without any it could not even be
+ * looked after. */
+static int limit_all(struct box_cgroups *cgroups, struct error *err)
+{
+    uint64_t pids = read_number("/proc/sys/kernel/pid_max");
+    uint64_t threads = read_number("/proc/sys/kernel/threads-max");
+    uint64_t host = pids < threads ? pids : threads;
+    char text[24];
+    int r;
+
+    if (host == UINT64_MAX)
+        return error_set(err, ERROR_INTERNAL, "cannot read the host's number of processes");
+    (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)(host / 4 * 3));
+    r = fd_write_value_at(cgroups->roots[cgroups->v2_limits ? V2 : V1_PIDS], "pids.max", text);
+    return r < 0 ? error_set_errno(err, -r, "limit the processes of all sandboxes") : 0;
+}
+
 int box_cgroups_open(const char *instance, struct box_cgroups **out, struct error *err)
 {
     struct box_cgroups *cgroups = xcalloc(1, sizeof(*cgroups));
@@ -153,7 +182,7 @@ int box_cgroups_open(const char *instance, struct box_cgroups **out, struct erro
     (void)snprintf(cgroups->name, sizeof(cgroups->name), "quicksand-%s", instance);
     for (int h = 0; h < HIERARCHY_COUNT; h++)
         cgroups->parents[h] = cgroups->roots[h] = -1;
-    if (open_all(cgroups, err) < 0) {
+    if (open_all(cgroups, err) < 0 || limit_all(cgroups, err) < 0) {
         box_cgroups_close(cgroups);
         return -1;
     }

@@ -133,6 +133,9 @@ static void make_cgroup(const struct box_child *child, struct mounts *mounts)
     mounts->cgroup_unified = NEW_MOUNT("cgroup2", QUIET | MOUNT_ATTR_RDONLY, {"source", "cgroup"});
 }
 
+/* Of the 3,072 that Linux gives out at first, to all but the host's own. */
+#define TERMINALS_MAX "128"
+
 static void make_mounts(const struct box_child *child, struct mounts *mounts)
 {
     char shm_size[32];
@@ -140,9 +143,9 @@ static void make_mounts(const struct box_child *child, struct mounts *mounts)
     (void)snprintf(shm_size, sizeof(shm_size), "%llu", (unsigned long long)(child->mem_bytes / 2));
     mounts->proc = NEW_MOUNT("proc", QUIET, {"source", "proc"});
     mounts->sys = NEW_MOUNT("sysfs", QUIET | MOUNT_ATTR_RDONLY, {"source", "sysfs"});
-    mounts->pts =
-        NEW_MOUNT("devpts", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, {"source", "devpts"},
-                  {"newinstance", NULL}, {"ptmxmode", "0666"}, {"mode", "0620"}, {"gid", "5"});
+    mounts->pts = NEW_MOUNT("devpts", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, {"source", "devpts"},
+                            {"newinstance", NULL}, {"ptmxmode", "0666"}, {"mode", "0620"},
+                            {"gid", "5"}, {"max", TERMINALS_MAX});
     mounts->shm =
         NEW_MOUNT("tmpfs", PLAIN, {"source", "shm"}, {"size", shm_size}, {"mode", "1777"});
     mounts->run =
@@ -572,7 +575,7 @@ static void drop_descriptors(const struct box_child *child)
     (void)syscall(SYS_close_range, next, ~0U, 0);
 }
 
-/* While the opener's rights, and our own ids, are still the host root's. */
+/* By the rights of who opened them. */
 static void enter_cgroups(const struct box_child *child)
 {
     for (size_t i = 0; i < BOX_DOORS; i++) {

@@ -14,6 +14,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "warden/box.h"
+#include "warden/box_syscalls.h"
 
 int box_namespace_open(pid_t pid, const char *kind, struct error *err)
 {
@@ -23,6 +24,30 @@ int box_namespace_open(pid_t pid, const char *kind, struct error *err)
     (void)snprintf(path, sizeof(path), "/proc/%d/ns/%s", (int)pid, kind);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     return fd < 0 ? error_set_errno(err, errno, "open the %s namespace", kind) : fd;
+}
+
+/* The kernel counts what a user namespace uses (inotify, pending signals, message queues) for the effective user
+ * that made it, beside others of that user. So it is made by the box's own. The real user stays root, and with it what
+ * this thread may do. */
+pid_t box_namespace_clone(struct clone_args *args, uid_t base, struct error *err)
+{
+    struct __user_cap_data_struct caps[2];
+    pid_t pid = -1;
+    int saved;
+
+    if (sys_capget(caps) < 0 || syscall(SYS_setresuid, -1, base, -1) < 0)
+        return error_set_errno(err, errno, "become the box's user");
+    if (sys_capset(caps) == 0)
+        pid = sys_clone3(args);
+    if (pid == 0)
+        return 0;
+    saved = errno;
+    if (syscall(SYS_setresuid, -1, 0, -1) < 0 || sys_capset(caps) < 0) {
+        /* A thread without its rights would fail at everything after this. */
+        log_error("warden", "cannot become root again: errno %d", errno);
+        abort();
+    }
+    return pid < 0 ? error_set_errno(err, saved, "clone3 with new namespaces") : pid;
 }
 
 static int write_map(pid_t pid, const char *file, uid_t base, struct error *err)

@@ -13,7 +13,6 @@
  * Which of the two a kernel does is tried once, when the warden starts. */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -85,20 +84,6 @@ static int set_features(int fs, struct error *err)
     return set_option(fs, "metacopy", "off", err);
 }
 
-static int get_effective(struct __user_cap_data_struct caps[2])
-{
-    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-
-    return (int)syscall(SYS_capget, &head, caps);
-}
-
-static int set_effective(const struct __user_cap_data_struct caps[2])
-{
-    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-
-    return (int)syscall(SYS_capset, &head, caps);
-}
-
 /* FSCONFIG_CMD_CREATE with the box's file system ids. Leaving fsuid 0 drops the file capabilities
  * from the effective set; they are put back for the call. Ids and capabilities are per thread. */
 static int create_as(int fs, uid_t base)
@@ -106,17 +91,17 @@ static int create_as(int fs, uid_t base)
     struct __user_cap_data_struct caps[2];
     int r, saved;
 
-    if (get_effective(caps) < 0)
+    if (sys_capget(caps) < 0)
         return -errno;
     (void)syscall(SYS_setfsgid, base);
     (void)syscall(SYS_setfsuid, base);
-    r = set_effective(caps);
+    r = sys_capset(caps);
     if (r == 0)
         r = sys_fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0);
     saved = errno;
     (void)syscall(SYS_setfsuid, 0);
     (void)syscall(SYS_setfsgid, 0);
-    (void)set_effective(caps);
+    (void)sys_capset(caps);
     return r < 0 ? -saved : 0;
 }
 

@@ -152,12 +152,12 @@ static int clone_child(struct start *start, struct error *err)
         return error_set_errno(err, errno, "socketpair");
     start->channel = pair[0];
     child.channel = pair[1];
-    pid = sys_clone3(&args);
+    pid = box_namespace_clone(&args, BOX_UID_FIRST + start->box->slot * BOX_IDS_PER_SLOT, err);
     if (pid == 0)
         box_child_run(&child);
     (void)close(pair[1]);
     if (pid < 0)
-        return error_set_errno(err, errno, "clone3 with new namespaces");
+        return -1;
     start->box->pid = pid;
     start->box->pidfd = pidfd;
     start->box->child = true;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/mount.h>
 #include <linux/openat2.h>
 #include <linux/sched.h>
@@ -45,6 +46,21 @@ static inline int sys_mount_setattr(int dir, const char *path, unsigned flags,
 static inline int sys_openat2(int dir, const char *path, struct open_how *how)
 {
     return (int)syscall(SYS_openat2, dir, path, how, sizeof(*how));
+}
+
+/* Of this thread: effective, permitted and inheritable capabilities. */
+static inline int sys_capget(struct __user_cap_data_struct caps[2])
+{
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+
+    return (int)syscall(SYS_capget, &head, caps);
+}
+
+static inline int sys_capset(const struct __user_cap_data_struct caps[2])
+{
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+
+    return (int)syscall(SYS_capset, &head, caps);
 }
 
 static inline pid_t sys_clone3(struct clone_args *args)
