@@ -3,8 +3,7 @@
  *
  * Everything a box leaves on the host has a name made of its id or its slot number, so that leftovers
  * are found after a crash without any other record:
- *   RUN/<id>.box     record: slot, boot, pid and start time of its first process, its FUSE
- *                    connections, layers, volumes
+ *   RUN/<id>.box     record: slot, boot, pid and start time of its first process, layers, volumes
  *   RUN/spare        blocks for records, should the disk be full
  *   RUN/<id>.still   there while a snapshot makes it stand still
  *   RUN/<id>.sock    the agent's listening socket
@@ -81,7 +80,7 @@ struct box {
     int pidfd;                   /* -1 when there is no process */
     int netns_fd;                /* -1 likewise */
     bool child;                  /* ours to reap */
-    uint32_t fuse[BOX_FUSE_MAX]; /* its connections, 0 = none */
+    uint32_t fuse[BOX_FUSE_MAX]; /* its connections; 0 = none, or not known */
     enum box_end end;            /* BOX_DEAD: why, as far as it is known */
     /* Processes inside that were ended for want of memory, as of the last look and the one before: its
      * first process was one of them only if there are more when it ends. */
@@ -327,8 +326,7 @@ struct box_child {
     size_t volume_count;
 };
 
-/* Sent by the child when its mounts are made, again when it is about to exec (errnum 0), or when a step
- * failed. */
+/* Sent by the child when it is about to exec (errnum 0) or when a step failed. */
 struct box_child_report {
     int32_t errnum;
     uint32_t fuse[BOX_FUSE_MAX]; /* its connections */

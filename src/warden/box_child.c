@@ -62,6 +62,7 @@ struct mounts {
     int cgroup_memory, cgroup_cpu, cgroup_unified;
     int meminfo;
     int fuse; /* the meminfo file's server side */
+    uint32_t fuse_number;
 };
 
 struct option {
@@ -107,16 +108,7 @@ static void make_meminfo(const struct box_child *child, struct mounts *mounts)
     mounts->meminfo =
         NEW_MOUNT("fuse", QUIET, {"source", "meminfo"}, {"fd", fd_text}, {"rootmode", "100444"},
                   {"user_id", "0"}, {"group_id", "0"}, {"allow_other", NULL});
-}
-
-/* By this the warden ends them, should nothing else. */
-static void tell_connections(const struct box_child *child, const struct mounts *mounts)
-{
-    struct box_child_report report = {0};
-
-    MUST(box_fuse_number(mounts->meminfo, &report.fuse[0]), "find the number of a connection");
-    if (fd_send(child->channel, &report, sizeof(report), NULL, 0) < 0)
-        _exit(1); /* the warden gave up */
+    MUST(box_fuse_number(mounts->meminfo, &mounts->fuse_number), "find a connection's number");
 }
 
 static void make_cgroup(const struct box_child *child, struct mounts *mounts)
@@ -536,7 +528,7 @@ static _Noreturn void exec_agent(const struct box_child *child, const struct mou
                           oom_fd, mem_arg,    mem,       port_arg, port,    NULL};
     char *const envp[] = {NULL};
     struct box_child late = *child;
-    struct box_child_report ok = {0};
+    struct box_child_report ok = {.fuse = {mounts->fuse_number}};
     int agent;
 
     (void)snprintf(mem, sizeof(mem), "%llu", (unsigned long long)child->mem_bytes);
@@ -628,7 +620,6 @@ void box_child_run(const struct box_child *child)
     start_clock(child);
     MUST(sethostname("e2b.local", 9), "sethostname");
     make_mounts(child, &mounts);
-    tell_connections(child, &mounts);
     wait_for_root(child, &mounts);
     enter_root(child, &mounts);
     attach_mounts(child, &mounts);

@@ -29,9 +29,12 @@ static int end_connections(struct boxes *all, struct box *box, struct error *err
     uid_t owner = BOX_UID_FIRST + box->slot * BOX_IDS_PER_SLOT;
     int r = 0;
 
-    if (box->slot && box->pidfd >= 0 && poll(&poll_fd, 1, 0) == 0)
-        for (size_t i = 0; r == 0 && i < BOX_FUSE_MAX; i++)
-            r = box_fuse_abort(all->fuse_fd, box->fuse[i], owner, err);
+    if (!box->slot || box->pidfd < 0 || poll(&poll_fd, 1, 0) != 0)
+        return 0;
+    if (box->fuse[0] == 0)
+        box_fuse_find(box->pid, box->fuse);
+    for (size_t i = 0; r == 0 && i < BOX_FUSE_MAX; i++)
+        r = box_fuse_abort(all->fuse_fd, box->fuse[i], owner, err);
     return r;
 }
 

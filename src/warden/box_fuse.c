@@ -11,10 +11,14 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
+#include "base/fd.h"
 #include "warden/box_syscalls.h"
+
+enum { TABLE_MAX = 256 << 10 };
 
 int box_fuse_open(int *out_fd, struct error *err)
 {
@@ -39,6 +43,42 @@ int box_fuse_number(int mount_fd, uint32_t *out)
         return -1;
     *out = st.stx_dev_minor; /* the major number is 0 */
     return 0;
+}
+
+/* "36 35 0:52 / /proc/meminfo ro - fuse source options"; blanks in names are written otherwise. */
+static bool read_line(struct str line, uint32_t *out)
+{
+    struct str field = STR_NONE;
+    uint64_t minor;
+
+    for (int i = 0; i < 3; i++)
+        field = str_split(&line, ' ');
+    if (!str_is(str_split(&field, ':'), "0") || !str_to_u64(field, &minor) || minor > UINT32_MAX)
+        return false;
+    while (line.p && !str_is(str_split(&line, ' '), "-"))
+        ;
+    *out = (uint32_t)minor;
+    return str_is(str_split(&line, ' '), "fuse");
+}
+
+void box_fuse_find(pid_t pid, uint32_t out[BOX_FUSE_MAX])
+{
+    auto_buf struct buf text = {0};
+    struct str rest;
+    char path[40];
+
+    memset(out, 0, BOX_FUSE_MAX * sizeof(*out));
+    buf_init(&text, TABLE_MAX);
+    (void)snprintf(path, sizeof(path), "/proc/%d/mountinfo", (int)pid);
+    if (fd_read_file_at(AT_FDCWD, path, &text) < 0)
+        return;
+    rest = buf_str(&text);
+    for (size_t count = 0; rest.p && count < BOX_FUSE_MAX;) {
+        uint32_t number;
+
+        if (read_line(str_split(&rest, '\n'), &number))
+            out[count++] = number;
+    }
 }
 
 int box_fuse_abort(int control_fd, uint32_t number, uid_t owner, struct error *err)

@@ -12,6 +12,8 @@ enum { BOX_FUSE_MAX = 1 }; /* mounts per box */
 int box_fuse_open(int *out_fd, struct error *err);
 /* In the child: by which number the connection of a detached mount is found. -1 with errno. */
 int box_fuse_number(int mount_fd, uint32_t *out);
+/* Those of a process's mounts, for a box that another warden started: as many as there are, or fit. */
+void box_fuse_find(pid_t pid, uint32_t out[BOX_FUSE_MAX]);
 /* Whoever waits for an answer goes on with an error. A connection that is gone, or belongs to another
  * user (the host id of root inside), is left alone; 0 is none. */
 int box_fuse_abort(int control_fd, uint32_t number, uid_t owner, struct error *err);

@@ -1,4 +1,4 @@
-/* RUN/<id>.box: a line "slot boot-id pid start-time connection...", then the names of its layers and volumes. The
+/* RUN/<id>.box: a line "slot boot-id pid start-time", then the names of its layers and volumes. The
  * slot is written before anything of the box exists, the process once it runs. A pid alone proves
  * nothing after a crash or a reboot: boot id, start time and cgroup must agree. Slot 0 is a stopped
  * box's: written last, it says that only the writable layer is left.
@@ -83,11 +83,8 @@ static int write_record(const struct boxes *all, const struct box *box, uint32_t
     (void)snprintf(name, sizeof(name), "%s.box", box->id);
     (void)snprintf(temporary, sizeof(temporary), "%s.new", box->id);
     buf_init(&text, RECORD_MAX);
-    (void)buf_printf(&text, "%u %s %d %llu", slot, all->boot_id, (int)pid,
+    (void)buf_printf(&text, "%u %s %d %llu\n", slot, all->boot_id, (int)pid,
                      pid ? start_time(pid) : 0);
-    for (size_t i = 0; i < BOX_FUSE_MAX; i++)
-        (void)buf_printf(&text, " %u", pid ? box->fuse[i] : 0);
-    (void)buf_add_char(&text, '\n');
     add_names(&text, "layers", box->layers, box->layer_count);
     add_names(&text, "volumes", box->volumes, box->volume_count);
     do
@@ -137,15 +134,6 @@ static uint32_t read_names(struct str line, const char *key, char (*out)[LAYER_N
     return count;
 }
 
-static void read_connections(struct str line, struct box *box)
-{
-    uint64_t number;
-
-    for (size_t i = 0; i < BOX_FUSE_MAX && line.p; i++)
-        if (str_to_u64(str_split(&line, ' '), &number) && number <= UINT32_MAX)
-            box->fuse[i] = (uint32_t)number;
-}
-
 enum box_state box_record_read(const struct boxes *all, struct box *box)
 {
     char name[ID_SIZE + 8];
@@ -173,7 +161,6 @@ enum box_state box_record_read(const struct boxes *all, struct box *box)
         box->end == BOX_END_HOST || pid == 0 || pid > INT32_MAX)
         return BOX_DEAD;
     box->pid = (pid_t)pid;
-    read_connections(line, box);
     if (adopt(all, box, started)) {
         box->end = BOX_END_NONE;
         return BOX_RUNNING;

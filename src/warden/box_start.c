@@ -226,16 +226,6 @@ static int hear(struct start *start, struct box_child_report *out, struct error 
     return out->errnum ? error_set_errno(err, out->errnum, "inside: %s", out->step) : 0;
 }
 
-static int hear_of_mounts(struct start *start, struct error *err)
-{
-    struct box_child_report report;
-
-    if (hear(start, &report, err) < 0)
-        return -1;
-    memcpy(start->box->fuse, report.fuse, sizeof(report.fuse));
-    return 0;
-}
-
 static int mount_volume(struct start *start, const char *name, int *out_fd, struct error *err)
 {
     int r;
@@ -271,7 +261,10 @@ static int let_go(struct start *start, struct error *err)
 {
     struct box_child_report report;
 
-    return send_mounts(start, err) < 0 ? -1 : hear(start, &report, err);
+    if (send_mounts(start, err) < 0 || hear(start, &report, err) < 0)
+        return -1;
+    memcpy(start->box->fuse, report.fuse, sizeof(report.fuse));
+    return 0;
 }
 
 struct step {
@@ -289,7 +282,6 @@ static const struct step steps[] = {
     {"disk", make_disk},
     {"root", mount_root},
     {"network", connect_network},
-    {"mounts", hear_of_mounts},
     {"record process", make_record},
     {"go", let_go},
 };

@@ -459,7 +459,7 @@ TEST_TIMEOUT(a_process_that_waits_for_an_answer_that_never_comes_ends_with_its_b
     rig_close();
 }
 
-/* The number is remembered beyond the warden's life; and it is never another box's. */
+/* The number is found again; and it is never another box's. */
 TEST_TIMEOUT(a_hostage_ends_with_its_box_after_a_restart_too, 60)
 {
     struct box_spec spec, other;
@@ -475,7 +475,7 @@ TEST_TIMEOUT(a_hostage_ends_with_its_box_after_a_restart_too, 60)
     take_hostage(spec.id);
     RIG_CHECK_ASK("ok", other.id, "hostage /taken");
     rig_restart();
-    number = ((struct box *)map_get(&rig_warden.boxes.table, str_of(other.id)))->fuse[0];
+    box_fuse_find(info.pid, &number);
     CHECK(number != 0);
     CHECK_INT(box_fuse_abort(rig_warden.boxes.fuse_fd, number, BOX_UID_FIRST, &err), 0);
     rig_kill(spec.id);
