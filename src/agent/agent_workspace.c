@@ -114,6 +114,7 @@ int agent_workspace_make(struct agents *agents, const struct agent_caller *calle
     auto_free char *token = NULL;
     auto_arena struct arena arena = {0};
     auto_json json_t *env = NULL;
+    struct store_agent_sandbox told = *row;
     struct agent_deadline deadline;
     struct str name;
     int r;
@@ -122,6 +123,9 @@ int agent_workspace_make(struct agents *agents, const struct agent_caller *calle
         return 0;
     if (agent_backend_require(backend, PROVIDER_EXEC, err) < 0)
         return -1;
+    /* The id that it will have once it is told. */
+    if (agent_backend_embedded(agents, backend))
+        told.id = row->external_id;
     token = token_of(agents, caller, request, row->profile);
     session_repo_name(request->repo, &arena, &name);
     env = json_pack("{s:o, s:o, s:o, s:o, s:s, s:s, s:o}", "QS_ROOT", json_str(root), "QS_REPO",
@@ -129,7 +133,7 @@ int agent_workspace_make(struct agents *agents, const struct agent_caller *calle
                     "QS_BRANCH", json_str(request->branch.p ? request->branch : STR("")),
                     "QS_TOKEN", token, "QS_CLONE", "", "QS_SESSION", json_str(row->id));
     if (request->repo.len)
-        agent_row_event(agents, caller, row, "git.clone.started", NULL);
+        agent_row_event(agents, caller, &told, "git.clone.started", NULL);
     agent_deadline_lift(&deadline);
     r = run_script(agents, backend, row, env, err);
     agent_deadline_end(&deadline);
