@@ -1,3 +1,7 @@
+/* A signature names no sandbox, so every token is tried. What is before the token in the hashed text, which
+ * a client can make long, is hashed once; each token then costs two or three blocks. The hash of OpenSSL's
+ * older interface is a plain struct, which can be copied for that; EVP would allocate for each token. */
+#define OPENSSL_SUPPRESS_DEPRECATED
 #include "proxy/proxy_token.h"
 
 #include <openssl/crypto.h>
@@ -6,67 +10,102 @@
 #include "base/buf.h"
 #include "base/encode.h"
 
-enum { QUERY_MAX = 16 * 1024, SIGNATURE_LEN = 43 }; /* base64 of 32 bytes, without padding */
+enum {
+    QUERY_MAX = 16 * 1024,
+    SIGNATURE_LEN = 43, /* base64 of 32 bytes, without padding */
+    EXPIRY_LEN_MAX = 20,
+};
 
 /* What a signature covers, around the token: "path:operation:user:" TOKEN [":expiry"]. */
 struct signed_parts {
-    struct buf before, after;
-    struct str digest; /* as given, without "v1_" */
+    SHA256_CTX before;
+    char after[EXPIRY_LEN_MAX + 1]; /* no NUL */
+    size_t after_len;
+    unsigned char digest[SHA256_DIGEST_LENGTH];
 };
 
 static bool fits(const struct route *route, void *arg)
 {
     const struct signed_parts *parts = arg;
     unsigned char digest[SHA256_DIGEST_LENGTH];
-    char text[BASE64_LEN(SHA256_DIGEST_LENGTH)];
-    auto_buf struct buf covered = {0};
+    SHA256_CTX hash = parts->before;
 
-    buf_init(&covered, 2 * QUERY_MAX);
-    (void)buf_add_str(&covered, buf_str(&parts->before));
-    (void)buf_add_str(&covered, str_of(route->access_token));
-    (void)buf_add_str(&covered, buf_str(&parts->after));
-    if (covered.overflowed)
+    if (route->volume)
         return false;
-    (void)SHA256((const unsigned char *)covered.p, covered.len, digest);
-    base64_encode(text, digest, sizeof(digest));
-    return CRYPTO_memcmp(text, parts->digest.p, SIGNATURE_LEN) == 0; /* its length was checked */
+    (void)SHA256_Update(&hash, route->access_token, strlen(route->access_token));
+    (void)SHA256_Update(&hash, parts->after, parts->after_len);
+    (void)SHA256_Final(digest, &hash);
+    return CRYPTO_memcmp(digest, parts->digest, sizeof(digest)) == 0;
 }
 
-/* The query's parts in the order the SDKs hash them. Absent ones are empty. */
-static void collect(struct signed_parts *parts, const struct http_request *request)
+static void cover(struct signed_parts *parts, struct str text)
+{
+    (void)SHA256_Update(&parts->before, text.len ? text.p : "", text.len);
+}
+
+/* ":" and digits, or nothing. */
+static bool cover_expiry(struct signed_parts *parts, struct str expiry)
+{
+    if (expiry.len > EXPIRY_LEN_MAX)
+        return false;
+    parts->after[0] = ':';
+    for (size_t i = 0; i < expiry.len; i++) {
+        if (expiry.p[i] < '0' || expiry.p[i] > '9')
+            return false;
+        parts->after[i + 1] = expiry.p[i];
+    }
+    parts->after_len = expiry.len + 1;
+    return true;
+}
+
+/* The value of a parameter; absent and broken ones are empty. */
+static void cover_query(struct signed_parts *parts, struct str query, const char *name)
 {
     auto_buf struct buf value = {0};
 
     buf_init(&value, QUERY_MAX);
-    buf_init(&parts->before, QUERY_MAX);
-    buf_init(&parts->after, QUERY_MAX);
-    if (url_query_get(request->query, "path", &value))
-        (void)buf_add_str(&parts->before, buf_str(&value));
-    (void)buf_printf(&parts->before, ":%s:", str_is(request->method, "POST") ? "write" : "read");
-    buf_clear(&value);
-    if (url_query_get(request->query, "username", &value))
-        (void)buf_add_str(&parts->before, buf_str(&value));
-    (void)buf_add_char(&parts->before, ':');
-    buf_clear(&value);
-    if (url_query_get(request->query, "signature_expiration", &value))
-        (void)buf_printf(&parts->after, ":%.*s", STR_ARG(buf_str(&value)));
+    if (url_query_get(query, name, &value))
+        cover(parts, buf_str(&value));
+}
+
+/* The query's parts in the order the SDKs hash them. */
+static bool collect(struct signed_parts *parts, const struct http_request *request)
+{
+    auto_buf struct buf expiry = {0};
+
+    (void)SHA256_Init(&parts->before);
+    cover_query(parts, request->query, "path");
+    cover(parts, str_is(request->method, "POST") ? STR(":write:") : STR(":read:"));
+    cover_query(parts, request->query, "username");
+    cover(parts, STR(":"));
+    buf_init(&expiry, QUERY_MAX);
+    return !url_query_get(request->query, "signature_expiration", &expiry) ||
+           cover_expiry(parts, buf_str(&expiry));
+}
+
+/* The digest behind "v1_". */
+static bool take_digest(struct signed_parts *parts, struct str signature)
+{
+    auto_buf struct buf digest = {0};
+
+    if (!str_starts(signature, STR("v1_")) || signature.len != SIGNATURE_LEN + 3)
+        return false;
+    buf_init(&digest, sizeof(parts->digest) + 3);
+    if (!base64_decode(str_skip(signature, 3), &digest) || digest.len != sizeof(parts->digest))
+        return false;
+    memcpy(parts->digest, digest.p, sizeof(parts->digest));
+    return true;
 }
 
 static enum proxy_token find_signed(struct routes *routes, const struct http_request *request,
                                     struct str signature, struct route *out)
 {
     struct signed_parts parts = {0};
-    bool found;
 
-    if (!str_starts(signature, STR("v1_")) || signature.len != SIGNATURE_LEN + 3)
-        return PROXY_TOKEN_UNSIGNED;
-    parts.digest = str_skip(signature, 3);
-    collect(&parts, request);
-    found = !parts.before.overflowed && !parts.after.overflowed &&
-            routes_search(routes, fits, &parts, out);
-    buf_done(&parts.before);
-    buf_done(&parts.after);
-    return found ? PROXY_TOKEN_OK : PROXY_TOKEN_UNSIGNED;
+    return take_digest(&parts, signature) && collect(&parts, request) &&
+                   routes_search(routes, fits, &parts, out)
+               ? PROXY_TOKEN_OK
+               : PROXY_TOKEN_UNSIGNED;
 }
 
 enum proxy_token proxy_token_route(struct routes *routes, const struct http_request *request,
