@@ -441,15 +441,18 @@ void http_conn_timed_out(struct http_conn *conn, enum conn_timer kind)
     http_conn_advance(conn);
 }
 
-void http_conn_open(struct http_server *server, int fd_consume, bool refuse)
+void http_conn_open(struct http_server *server, int fd_consume, const struct http_address *address,
+                    const char *refusal)
 {
     struct http_conn *conn = xcalloc(1, sizeof(*conn));
 
     conn->server = server;
     conn->fd = fd_consume;
+    conn->address = *address;
     conn->poll.data = conn;
     if (uv_poll_init(loop_uv(server->loop), &conn->poll, conn->fd) != 0) {
         close_fd(&conn->fd);
+        http_server_forget(server, &conn->address);
         free(conn);
         return;
     }
@@ -462,7 +465,7 @@ void http_conn_open(struct http_server *server, int fd_consume, bool refuse)
     server->conn_count++;
     server->handles++;
     conn->restart = true;
-    if (refuse)
-        http_conn_fail(conn, 503, "too many connections");
+    if (refusal)
+        http_conn_fail(conn, 503, refusal);
     http_conn_advance(conn);
 }

@@ -21,6 +21,13 @@ enum conn_state {
     CONN_CLOSED,   /* waiting for libuv to give the memory back */
 };
 
+/* Whose connection it is: an IPv4 address or the network of an IPv6 one; empty for loopback and Unix
+ * sockets, which are not counted. */
+struct http_address {
+    uint8_t len;
+    char bytes[8];
+};
+
 enum conn_timer {
     CONN_TIMER_NONE,
     CONN_TIMER_IDLE,
@@ -97,6 +104,7 @@ struct http_conn {
     struct buf rest;
     bool in_rest;
     size_t skipped;
+    struct http_address address; /* counted for it while it is open */
 };
 
 struct http_listener {
@@ -134,11 +142,15 @@ static inline struct http_conn *conn_of(struct http_exchange *ex)
 void http_server_set_timer(struct http_conn *conn, struct conn_timer_link *link,
                            enum conn_timer kind, bool restart);
 void http_server_conn_closed(struct http_conn *conn);
+/* Counts one connection less. */
+void http_server_forget(struct http_server *server, struct http_address *address);
 void http_server_unref(struct http_server *server);
 struct str http_server_date(struct http_server *server);
 
 /* http_conn.c */
-void http_conn_open(struct http_server *server, int fd_consume, bool refuse);
+/* refusal: NULL, or what it is told before it is closed, with 503. */
+void http_conn_open(struct http_server *server, int fd_consume, const struct http_address *address,
+                    const char *refusal);
 /* Does whatever the state allows; calls handlers. */
 void http_conn_advance(struct http_conn *conn);
 /* Have http_conn_advance() called before the loop waits again, unless it is running already. */

@@ -7,6 +7,9 @@
  * The prepare handle advances the connections that handlers touched from outside their own
  * callbacks (see http_conn.c).
  *
+ * When there are as many connections as there may be, a new one takes the place of the one that has been
+ * waiting longest for a request, or else for the rest of a head: one that works is never cut for it.
+ *
  * The server's memory is given back when the last libuv handle that points to it is closed. */
 #include "http/http_server.h"
 
@@ -20,12 +23,14 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "http/http_conn.h"
+#include "loop/share.h"
 
 enum {
     ACCEPTS_PER_EVENT = 32,
     REFUSED_MAX = 64, /* connections above the maximum that still get a 503 */
     TICK_MIN_MS = 10,
     TICK_MAX_MS = 1000,
+    EVICT_LOOKS = 16, /* at those that wait longest, for one without a request on its way */
 };
 
 void http_server_unref(struct http_server *server)
@@ -122,6 +127,7 @@ void http_server_conn_closed(struct http_conn *conn)
     list_remove(&conn->write_timer.link);
     list_remove(&conn->all);
     conn->server->conn_count--;
+    http_server_forget(conn->server, &conn->address);
 }
 
 struct str http_server_date(struct http_server *server)
@@ -166,7 +172,86 @@ struct http_server *http_server_new(struct loop *loop, const struct http_server_
     return server;
 }
 
-/* Out of descriptors: the waiting peers would be reported again and again, so they are refused. */
+/* ---- whose connections ---- */
+
+static struct http_address address_of(const struct sockaddr_storage *peer)
+{
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)peer;
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)peer;
+    struct http_address out = {0};
+    const unsigned char *bytes = NULL;
+
+    if (peer->ss_family == AF_INET) {
+        bytes = (const unsigned char *)&v4->sin_addr;
+    } else if (peer->ss_family == AF_INET6) {
+        if (IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr))
+            return out;
+        if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)) {
+            bytes = v6->sin6_addr.s6_addr + 12;
+        } else { /* who has one address has its network */
+            out.len = 8;
+            memcpy(out.bytes, v6->sin6_addr.s6_addr, 8);
+        }
+    }
+    if (bytes && bytes[0] != 127) {
+        out.len = 4;
+        memcpy(out.bytes, bytes, 4);
+    }
+    return out;
+}
+
+static bool count(struct http_server *server, struct http_address *address)
+{
+    if (!server->config.addresses ||
+        (address->len && shares_take(server->config.addresses, str_n(address->bytes, address->len),
+                                     1) == SHARE_TAKEN))
+        return true;
+    if (!address->len)
+        return true;
+    address->len = 0;
+    return false;
+}
+
+void http_server_forget(struct http_server *server, struct http_address *address)
+{
+    if (server->config.addresses && address->len)
+        shares_give(server->config.addresses, str_n(address->bytes, address->len), 1);
+    address->len = 0;
+}
+
+/* ---- accepting ---- */
+
+/* A request that has come, but was not read yet, is none of a connection that waits. */
+static bool has_input(const struct http_conn *conn)
+{
+    char byte;
+
+    return recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
+static bool evict_of(struct http_server *server, enum conn_timer kind)
+{
+    struct list *node = server->timers[kind].next;
+
+    for (int i = 0; i < EVICT_LOOKS && node != &server->timers[kind]; i++, node = node->next) {
+        struct conn_timer_link *link = container_of(node, struct conn_timer_link, link);
+        struct http_conn *conn = container_of(link, struct http_conn, read_timer);
+
+        if (conn->state != CONN_HEAD || has_input(conn))
+            continue;
+        http_conn_close(conn);
+        return true;
+    }
+    return false;
+}
+
+static bool evict(struct http_server *server)
+{
+    return evict_of(server, CONN_TIMER_IDLE) || evict_of(server, CONN_TIMER_HEAD);
+}
+
+/* Out of descriptors and nobody to evict: the waiting peers would be reported again and again, so they
+ * are refused. */
 static void refuse_waiting(struct http_listener *listener)
 {
     struct http_server *server = listener->server;
@@ -180,6 +265,23 @@ static void refuse_waiting(struct http_listener *listener)
     server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
+static void take_connection(struct http_server *server, int fd, const struct sockaddr_storage *peer)
+{
+    struct http_address address = address_of(peer);
+    const char *refusal = NULL;
+
+    if (!count(server, &address))
+        refusal = "too many connections from your address";
+    else if (server->conn_count >= server->config.max_connections && !evict(server))
+        refusal = "too many connections";
+    if (!refusal || server->conn_count < server->config.max_connections + REFUSED_MAX) {
+        http_conn_open(server, fd, &address, refusal);
+        return;
+    }
+    close_fd(&fd);
+    http_server_forget(server, &address);
+}
+
 static void on_connection(uv_poll_t *poll, int status, int events)
 {
     struct http_listener *listener = poll->data;
@@ -189,19 +291,22 @@ static void on_connection(uv_poll_t *poll, int status, int events)
     if (status < 0)
         return;
     for (int i = 0; i < ACCEPTS_PER_EVENT && listener->fd >= 0; i++) {
-        int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        struct sockaddr_storage peer = {0};
+        socklen_t size = sizeof(peer);
+        int fd =
+            accept4(listener->fd, (struct sockaddr *)&peer, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-        if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+            if (evict(server))
+                continue;
             refuse_waiting(listener);
+            return;
+        }
         if (fd < 0 && errno == ECONNABORTED)
             continue;
         if (fd < 0)
             return;
-        if (server->conn_count >= server->config.max_connections + REFUSED_MAX) {
-            close_fd(&fd);
-            continue;
-        }
-        http_conn_open(server, fd, server->conn_count >= server->config.max_connections);
+        take_connection(server, fd, &peer);
     }
 }
 

@@ -20,13 +20,17 @@
 
 struct http_server;
 struct http_exchange;
+struct shares;
 
 typedef void http_exchange_fn(struct http_exchange *ex, void *arg);
 
 struct http_server_config {
     http_exchange_fn *on_request;
     void *arg;
-    size_t max_connections;   /* further ones are answered 503 and closed */
+    size_t
+        max_connections; /* a further one takes the place of one that waits, or is answered 503 */
+    struct shares
+        *addresses; /* how many an address may have, counted here; NULL = as many as it likes */
     uint32_t head_timeout_ms; /* from first byte to end of head: 408 */
     uint32_t idle_timeout_ms; /* between requests: silent close */
     uint32_t body_timeout_ms; /* no request body byte for so long while we want one: 408 */

@@ -272,22 +272,42 @@ TEST(server_limits)
     rig_stop(&rig);
 }
 
+/* Whoever works keeps its place; whoever waits gives it to a new one, the longest first. */
 TEST(server_connection_limit)
 {
+    static const char again[] = "GET /hello HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
     struct http_server_config small = rig_config;
-    int first, errnum;
+    int idle, head, works, errnum;
     struct buf out;
 
-    small.max_connections = 1;
+    small.max_connections = 2;
     rig_start(&rig, &small);
-    first = rig_connect(&rig);
+    buf_init(&out, 10000);
+    idle = rig_connect(&rig);
+    rig_wait_ms(&rig, 10);
+    works = rig_connect(&rig);
+    rig_send(&rig, works, STR("GET /later HTTP/1.1\r\nHost: h\r\n\r\n"));
+    rig_wait_ms(&rig, 10);
+    CHECK(seen.kept);
+    rig_expect(&rig, again, "HTTP/1.1 200 ");
+    rig_read(&rig, idle, NULL, &out, &errnum);
+    CHECK_INT(out.len + (size_t)errnum, 0); /* closed without a word */
+    (void)close(idle);
+    head = rig_connect(&rig);
+    rig_send(&rig, head, STR("GET /hello HTTP/1.1\r\n"));
+    rig_wait_ms(&rig, 10);
+    rig_expect(&rig, again, "HTTP/1.1 200 ");
+    (void)close(head);
+    head = rig_connect(&rig);
+    rig_send(&rig, head, STR("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n"));
     rig_wait_ms(&rig, 10);
     rig_expect(&rig, "GET /hello HTTP/1.1\r\nHost: h\r\n\r\n", "HTTP/1.1 503 ");
-    buf_init(&out, 10000);
-    rig_send(&rig, first, STR("GET /hello HTTP/1.1\r\nHost: h\r\n\r\n"));
-    rig_read(&rig, first, "hello", &out, &errnum);
+    rig_reply(seen.kept, STR("at last"));
+    rig_read(&rig, works, "at last", &out, &errnum);
+    CHECK_INT(errnum, 0);
+    (void)close(head);
+    (void)close(works);
     buf_done(&out);
-    (void)close(first);
     rig_stop(&rig);
 }
 

@@ -25,6 +25,7 @@
 #include "http/http_limits.h"
 #include "http/http_server.h"
 #include "loop/loop.h"
+#include "loop/share.h"
 #include "loop/workers.h"
 #include "proxy/proxy.h"
 #include "quicksand/runtime.h"
@@ -37,7 +38,6 @@
 enum {
     EXIT_CONFIG = 78, /* starting again would fail the same way */
     DRAIN_MS = 10000, /* how long requests may take to finish after SIGTERM */
-    CONNECTIONS_PER_LOOP = 8192,
     QUEUE_MAX = 4096,
     QUICK_WORKERS = 4, /* for what asks memory and the store only */
 };
@@ -53,6 +53,7 @@ struct server {
     struct workers *workers, *quick_workers, *create_workers;
     struct api_keys *keys;
     struct http_limits *limits;
+    struct shares *addresses; /* their connections */
     struct api *api;
     struct runtime *runtime;
     struct edge *edges;
@@ -122,7 +123,10 @@ static int edge_listen(struct edge *edge, struct error *err)
     struct http_server_config http = {
         .on_request = on_request,
         .arg = edge,
-        .max_connections = CONNECTIONS_PER_LOOP,
+        .max_connections =
+            ((size_t)edge->server->config.connections + edge->server->fds.loops - 1) /
+            edge->server->fds.loops,
+        .addresses = edge->server->addresses,
         .head_timeout_ms = 15000,
         .idle_timeout_ms = 75000,
         .body_timeout_ms = 60000,
@@ -189,6 +193,8 @@ static void prepare_edges(struct server *server)
     (void)snprintf(server->run_dir, sizeof(server->run_dir), "%s/run", server->config.data);
     server->routes = routes_new();
     server->workers = workers_new((size_t)server->config.workers, QUEUE_MAX);
+    server->addresses =
+        shares_new(&(struct shares_config){.each_max = (size_t)server->config.address_connections});
     server->edges = xcalloc(server->fds.loops, sizeof(*server->edges));
     for (size_t i = 0; i < server->fds.loops; i++)
         edge_prepare(server, i);
