@@ -254,6 +254,10 @@ static int fake_freeze(struct engine *engine, const char *id, bool frozen, struc
         return error_set(err, ERROR_INTERNAL, "fake engine: freeze fails");
     if (!box || !box->running)
         return fake_not_found(id, err);
+    if (frozen && fake->fail_freezes > 0) {
+        fake->fail_freezes--;
+        return error_set(err, ERROR_TIMEOUT, "fake engine: it does not stand still");
+    }
     if (box->frozen == frozen)
         return 0;
     box->frozen = frozen;
@@ -486,6 +490,13 @@ void engine_fake_fail_kills(struct engine *engine, int count)
     auto_unlock struct fake *fake = fake_lock(engine);
 
     fake->fail_kills = count;
+}
+
+void engine_fake_fail_freezes(struct engine *engine, int count)
+{
+    auto_unlock struct fake *fake = fake_lock(engine);
+
+    fake->fail_freezes = count;
 }
 
 void engine_fake_agent_status(struct engine *engine, int status)

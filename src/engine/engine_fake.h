@@ -12,6 +12,8 @@ void engine_fake_agent_status(struct engine *engine, int status);
 int engine_fake_calls(struct engine *engine);
 /* The next `count` kills fail. */
 void engine_fake_fail_kills(struct engine *engine, int count);
+/* The next `count` freezes find processes that do not stand still in time. */
+void engine_fake_fail_freezes(struct engine *engine, int count);
 /* The box's first process ends by itself: the agent is gone, an event comes. */
 void engine_fake_die(struct engine *engine, const char *id, enum box_end end);
 /* False when there is no such box. */

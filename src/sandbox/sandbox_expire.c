@@ -128,7 +128,9 @@ static void end_first(struct sandboxes *all, int64_t now)
     (void)pthread_mutex_unlock(&all->lock);
     /* Both log, and schedule another attempt. */
     if (sandbox->state == SANDBOX_PAUSING)
-        (void)pause_owned(all, sandbox, sandbox->auto_pause_disk, &err);
+        (void)pause_owned(all, sandbox,
+                          &(struct pause){.disk_only = sandbox->auto_pause_disk, .at_end = true},
+                          &err);
     else
         (void)sandbox_teardown(all, sandbox, &err);
     (void)pthread_mutex_lock(&all->lock);

@@ -32,6 +32,17 @@ struct store_event history_paused(bool disk_only)
                : make("paused", "Sandbox paused: its processes and files are kept", STR("memory"));
 }
 
+struct store_event history_paused_cold(void)
+{
+    struct store_event event = make("paused",
+                                    "Sandbox paused: its processes could not be kept at the end of "
+                                    "its time and were ended, its files are kept",
+                                    STR("disk"));
+
+    event.level = STORE_LEVEL_WARN;
+    return event;
+}
+
 struct store_event history_resumed(bool from_disk)
 {
     return from_disk ? make("resumed", "Sandbox resumed: booted from its files", STR("disk"))

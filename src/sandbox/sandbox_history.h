@@ -51,6 +51,8 @@ void logs_merge(struct sandboxes *all, const struct event_filter *filter, struct
                 struct event_page *page);
 struct store_event history_created(void);
 struct store_event history_paused(bool disk_only);
+/* At the end of its time, although its processes were to be kept. */
+struct store_event history_paused_cold(void);
 struct store_event history_resumed(bool from_disk);
 struct store_event history_ended(const char *reason);
 void history_updated(struct sandboxes *all, struct str id, struct str what);

@@ -40,14 +40,15 @@ struct sandbox {
     bool cold; /* PAUSED, and only its files are there */
     uint32_t cpu_count;
     int64_t mem_mb, disk_mb;
-    int64_t paused_at_us; /* monotonic; of the last pause by this process */
-    const char *reason;   /* why it is KILLING, or died */
-    bool lease_failed;    /* its agent does not know its end yet */
-    bool condemned;       /* KILLING by table_condemn(), no attempt yet */
-    unsigned attempts;    /* failed ones to tear it down */
-    int64_t revision;     /* of its end in the store */
-    int64_t due_us;       /* wall time of its end (also while SEALING), or of the next attempt */
-    size_t scheduled_at;  /* index in the schedule, or NOT_SCHEDULED */
+    int64_t paused_at_us;    /* monotonic; of the last pause by this process */
+    const char *reason;      /* why it is KILLING, or died */
+    bool lease_failed;       /* its agent does not know its end yet */
+    bool condemned;          /* KILLING by table_condemn(), no attempt yet */
+    unsigned attempts;       /* failed ones to tear it down */
+    unsigned pause_failures; /* at the end of its time */
+    int64_t revision;        /* of its end in the store */
+    int64_t due_us;          /* wall time of its end (also while SEALING), or of the next attempt */
+    size_t scheduled_at;     /* index in the schedule, or NOT_SCHEDULED */
 };
 
 /* A started box that belongs to nobody yet. No row, no route: after a crash it is a leftover. */
@@ -264,6 +265,8 @@ bool table_has(struct sandboxes *all, const char *id);
 /* *out_cold, when wanted: if it is paused, only its files are there. */
 bool table_visible(struct sandboxes *all, struct str team_id, struct str id, bool *out_cold);
 /* 0 when it runs; ERROR_CONFLICT when it is paused (or nearly), else ERROR_NOT_FOUND. */
+/* RUNNING, but its box ended at the end of its time: an expiry thread is about to pause it. */
+bool table_awaits_pause(const struct sandbox *sandbox);
 int table_check_runs(struct sandboxes *all, struct str team_id, struct str id, struct error *err);
 /* RUNNING, and its box was booted by us more than once. */
 bool table_rebooted(struct sandboxes *all, const char *id);
@@ -328,7 +331,12 @@ void expire_wait_settled(struct sandboxes *all, int64_t timeout_us);
 int sandbox_teardown(struct sandboxes *all, struct sandbox *sandbox, struct error *err);
 
 /* Ends a PAUSING that the caller owns: PAUSED, or RUNNING again with err. */
-int pause_owned(struct sandboxes *all, struct sandbox *sandbox, bool disk_only, struct error *err);
+struct pause {
+    bool disk_only;
+    bool at_end; /* of its time: it does not run on */
+};
+int pause_owned(struct sandboxes *all, struct sandbox *sandbox, const struct pause *pause,
+                struct error *err);
 
 /* ---- sandbox_plan.c ---- */
 

@@ -7,7 +7,8 @@
  *   row       'paused', on disk: a host that dies from here on loses the processes, not the files
  *   PAUSED
  *
- * When the box cannot be stopped it runs on, as before. When it is uncertain whether it runs (a
+ * When the box cannot be stopped it runs on, as before; but not at the end of its time: then what does
+ * not stand still ends, and its files are kept. When it is uncertain whether it runs (a
  * stop that failed halfway, an agent that does not answer), it is PAUSED and its files decide: they
  * are there in any case, and a resume boots from them. */
 #include "base/cleanup.h"
@@ -17,7 +18,7 @@
 #include "sandbox/sandbox_history.h"
 #include "sandbox/sandbox_internal.h"
 
-enum { RETRY_US = 5 * 1000 * 1000 };
+enum { RETRY_US = 5 * 1000 * 1000, FAILURES_MAX = 3 };
 
 /* Traffic does not wake what was told to keep its files only. */
 static void route_pause(struct sandboxes *all, const char *id, bool disk_only)
@@ -93,23 +94,54 @@ static void run_on(struct sandboxes *all, struct sandbox *sandbox, const struct 
 
 /* The row says 'under way' until here; that it could not be written again changes nothing for a
  * sandbox whose files are kept, so it stays paused and the caller is told. */
-static int settle(struct sandboxes *all, struct sandbox *sandbox, struct store_sandbox_life *life,
-                  bool cold, struct error *err)
+static int settle_with(struct sandboxes *all, struct sandbox *sandbox,
+                       struct store_sandbox_life *life, bool cold, const struct store_event *event,
+                       struct error *err)
 {
-    struct store_event event = history_paused(cold);
     int64_t revision = 0;
     int result;
 
     life->step = STORE_STEP_NONE;
     result =
-        store_sandbox_set_life(all->store, str_of(sandbox->id), life, &event, true, &revision, err);
+        store_sandbox_set_life(all->store, str_of(sandbox->id), life, event, true, &revision, err);
     table_paused(all, sandbox, cold);
     stats_add(all, STAT_PAUSED);
     return result;
 }
 
-int pause_owned(struct sandboxes *all, struct sandbox *sandbox, bool disk_only, struct error *err)
+static int settle(struct sandboxes *all, struct sandbox *sandbox, struct store_sandbox_life *life,
+                  bool cold, struct error *err)
 {
+    struct store_event event = history_paused(cold);
+
+    return settle_with(all, sandbox, life, cold, &event, err);
+}
+
+/* Its time is up and its processes do not stand still, or it cannot be paused for another reason that does
+ * not pass: they end. The row still says that memory was wanted, so that traffic wakes what it is to wake. */
+static bool stop_cold(struct sandboxes *all, struct sandbox *sandbox,
+                      struct store_sandbox_life *life, const struct error *why)
+{
+    struct store_event event = history_paused_cold();
+    struct error err = {0};
+
+    if (++sandbox->pause_failures < FAILURES_MAX && why->code != ERROR_TIMEOUT)
+        return false;
+    /* Killed ones may need their time inside the kernel; the next resume waits for them. */
+    if (all->engine->ops->stop(all->engine, sandbox->id, &err) < 0 && err.code != ERROR_TIMEOUT) {
+        log_error("sandbox", "id=%s: %s", sandbox->id, err.message);
+        return false;
+    }
+    log_warn("sandbox", "id=%s: its processes were ended, its files are kept", sandbox->id);
+    if (settle_with(all, sandbox, life, true, &event, &err) < 0)
+        log_error("sandbox", "id=%s: %s; its files are kept", sandbox->id, err.message);
+    return true;
+}
+
+int pause_owned(struct sandboxes *all, struct sandbox *sandbox, const struct pause *pause,
+                struct error *err)
+{
+    bool disk_only = pause->disk_only;
     auto_arena struct arena arena = {0};
     struct store_sandbox row = {.id = str_of(sandbox->id)};
     struct store_sandbox_life life;
@@ -134,6 +166,8 @@ int pause_owned(struct sandboxes *all, struct sandbox *sandbox, bool disk_only, 
 
         (void)error_prefix(err, "pause sandbox");
         log_error("sandbox", "id=%s: %s", sandbox->id, err->message);
+        if (pause->at_end && !disk_only && stop_cold(all, sandbox, &life, err))
+            return 0;
         if (still_runs(all, sandbox)) {
             run_on(all, sandbox, &row);
             return -1;
@@ -156,5 +190,7 @@ int sandbox_pause(struct sandboxes *all, struct str team_id, struct str id,
 
     if (table_claim(all, team_id, id, &claim, &sandbox, err) < 0)
         return -1;
-    return sandbox ? pause_owned(all, sandbox, request->disk_only, err) : 0;
+    return sandbox
+               ? pause_owned(all, sandbox, &(struct pause){.disk_only = request->disk_only}, err)
+               : 0;
 }

@@ -615,7 +615,9 @@ TEST(auto_pause_that_fails_is_tried_again)
     char id[ID_SIZE];
 
     env_open(&env, 0);
-    create_with(&env, &(struct sandbox_new){.timeout_s = 1, .auto_pause = true}, id);
+    create_with(&env,
+                &(struct sandbox_new){.timeout_s = 1, .auto_pause = true, .auto_pause_disk = true},
+                id);
     engine_fake_fail_at(env.engine, 1);
     (void)usleep(1500000);
     CHECK_INT(state_of(&env, id), SANDBOX_RUNNING);

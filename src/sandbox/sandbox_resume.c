@@ -7,7 +7,8 @@
  *   route     RUNNING
  *   RUNNING
  *
- * Whatever fails: it is PAUSED again, with its files. Which of the two kinds of resume it was is in
+ * Whatever fails: it is PAUSED again, with its files, and with its processes if they are there: those are
+ * given up only when they are gone, or when whoever asks wants it. Which of the two kinds of resume it was is in
  * the row, in the log and in what clients see. */
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -71,40 +72,6 @@ static int boot(struct sandboxes *all, struct sandbox *sandbox, const struct sto
     return agent_init(all->run_dir, sandbox->id, -1, buf_str(&body), err);
 }
 
-/* Sets what it was resumed from. */
-static int start_box(struct sandboxes *all, struct sandbox *sandbox,
-                     const struct store_sandbox *row, const struct sandbox_resume *request,
-                     enum store_resumed *out_from, struct error *err)
-{
-    struct error why = {0};
-
-    *out_from = STORE_RESUMED_MEMORY;
-    if (!request->disk_only && !sandbox->cold && row->life.memory) {
-        if (thaw(all, sandbox->id, &why) == 0)
-            return 0;
-        log_warn("sandbox", "id=%s: its processes are lost (%s); it boots from its files",
-                 sandbox->id, why.message);
-    }
-    *out_from = STORE_RESUMED_DISK;
-    return boot(all, sandbox, row, request->timeout_s, err);
-}
-
-/* Back to PAUSED. After a failed boot only the files are there. */
-static void undo(struct sandboxes *all, struct sandbox *sandbox, const struct store_sandbox *row,
-                 enum store_resumed from)
-{
-    bool cold = from == STORE_RESUMED_DISK;
-    struct error err = {0};
-    int64_t revision;
-
-    if (cold ? all->engine->ops->stop(all->engine, sandbox->id, &err) < 0
-             : all->engine->ops->freeze(all->engine, sandbox->id, true, &err) < 0)
-        log_warn("sandbox", "id=%s: %s; the next resume sees to it", sandbox->id, err.message);
-    if (store_sandbox_set_life(all->store, row->id, &row->life, NULL, true, &revision, &err) < 0)
-        log_warn("sandbox", "id=%s: %s, ignoring", sandbox->id, err.message);
-    table_paused(all, sandbox, cold || sandbox->cold);
-}
-
 bool box_runs(struct sandboxes *all, const char *id)
 {
     auto_free struct box_info *infos = NULL;
@@ -117,6 +84,57 @@ bool box_runs(struct sandboxes *all, const char *id)
         if (strncmp(infos[i].id, id, ID_SIZE) == 0)
             return infos[i].running;
     return false;
+}
+
+/* They are there, but the agent does not answer. */
+static int keep_asleep(const struct error *why, struct error *err)
+{
+    return error_set(
+        err, why->code,
+        "its processes are there, but its agent does not answer (%s); it is paused again with "
+        "them: try again, or resume it with \"memory\": false to boot from its files",
+        why->message);
+}
+
+/* Sets what it was resumed from. */
+static int start_box(struct sandboxes *all, struct sandbox *sandbox,
+                     const struct store_sandbox *row, const struct sandbox_resume *request,
+                     enum store_resumed *out_from, struct error *err)
+{
+    struct error why = {0};
+
+    *out_from = STORE_RESUMED_MEMORY;
+    if (!request->disk_only && !sandbox->cold && row->life.memory) {
+        if (thaw(all, sandbox->id, &why) == 0)
+            return 0;
+        if (box_runs(all, sandbox->id))
+            return keep_asleep(&why, err);
+        log_warn("sandbox", "id=%s: its processes are lost (%s); it boots from its files",
+                 sandbox->id, why.message);
+    }
+    *out_from = STORE_RESUMED_DISK;
+    return boot(all, sandbox, row, request->timeout_s, err);
+}
+
+/* Back to PAUSED. After a failed boot only the files are there; and what cannot be frozen again must not
+ * run on for nobody. */
+static void undo(struct sandboxes *all, struct sandbox *sandbox, const struct store_sandbox *row,
+                 enum store_resumed from)
+{
+    bool cold = from == STORE_RESUMED_DISK;
+    struct error err = {0};
+    int64_t revision;
+
+    if (!cold && all->engine->ops->freeze(all->engine, sandbox->id, true, &err) < 0) {
+        log_warn("sandbox", "id=%s: %s; its processes end", sandbox->id, err.message);
+        history_memory_lost(all, row->id);
+        cold = true;
+    }
+    if (cold && all->engine->ops->stop(all->engine, sandbox->id, &err) < 0)
+        log_warn("sandbox", "id=%s: %s; the next resume sees to it", sandbox->id, err.message);
+    if (store_sandbox_set_life(all->store, row->id, &row->life, NULL, true, &revision, &err) < 0)
+        log_warn("sandbox", "id=%s: %s, ignoring", sandbox->id, err.message);
+    table_paused(all, sandbox, cold || sandbox->cold);
 }
 
 /* RUNNING, unless its box ended since. */

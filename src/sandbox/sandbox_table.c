@@ -266,9 +266,14 @@ void table_paused(struct sandboxes *all, struct sandbox *sandbox, bool cold)
     table_move(all, sandbox, SANDBOX_PAUSED);
     sandbox->cold = cold || sandbox->died;
     sandbox->died = false;
-    sandbox->attempts = 0;
+    sandbox->attempts = sandbox->pause_failures = 0;
     sandbox->paused_at_us = clock_mono_us();
     (void)pthread_mutex_unlock(&all->lock);
+}
+
+bool table_awaits_pause(const struct sandbox *sandbox)
+{
+    return sandbox->state == SANDBOX_RUNNING && sandbox->died;
 }
 
 /* About to be paused: its files are wanted. */
@@ -340,12 +345,23 @@ static void condemn(struct sandboxes *all, struct sandbox *sandbox, const char *
     schedule_set(all, sandbox, 0);
 }
 
+/* An agent that nobody ended at the end of its time ends its box by itself. */
+static const char *true_reason(const struct sandboxes *all, const struct sandbox *sandbox,
+                               const char *reason)
+{
+    return sandbox && is_running(sandbox->state) && sandbox->due_us <= now_us(all) &&
+                   strcmp(reason, "crashed") == 0
+               ? "timeout"
+               : reason;
+}
+
 void table_condemn(struct sandboxes *all, const char *id, const char *reason)
 {
     struct sandbox *sandbox;
 
     (void)pthread_mutex_lock(&all->lock);
     sandbox = map_get(&all->table, str_of(id));
+    reason = true_reason(all, sandbox, reason);
     if (!sandbox) {
         condemn(all, add_entry(all, id, SANDBOX_KILLING), reason);
     } else if (sandbox->state == SANDBOX_RUNNING && !pause_due(all, sandbox)) {
@@ -391,7 +407,7 @@ int table_check_runs(struct sandboxes *all, struct str team_id, struct str id, s
     sandbox = table_find(all, team_id, id);
     if (!sandbox)
         result = sandbox_not_found(id, err);
-    else if (!is_running(sandbox->state))
+    else if (!is_running(sandbox->state) || table_awaits_pause(sandbox))
         result = error_set(err, ERROR_CONFLICT, "Sandbox %s is paused", sandbox->id);
     (void)pthread_mutex_unlock(&all->lock);
     return result;

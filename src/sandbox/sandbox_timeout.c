@@ -51,7 +51,8 @@ static int end_now(struct sandboxes *all, struct str team_id, struct str id, str
 {
     struct table_claim claim = {.to = SANDBOX_KILLING, .reason = "timeout"};
     struct sandbox *sandbox;
-    bool disk_only = false, pauses = false;
+    struct pause pause = {.at_end = true};
+    bool pauses = false;
 
     if (table_check_runs(all, team_id, id, err) < 0)
         return -1;
@@ -59,7 +60,7 @@ static int end_now(struct sandboxes *all, struct str team_id, struct str id, str
     sandbox = table_find(all, team_id, id);
     if (sandbox) {
         pauses = sandbox->auto_pause;
-        disk_only = sandbox->auto_pause_disk;
+        pause.disk_only = sandbox->auto_pause_disk;
     }
     (void)pthread_mutex_unlock(&all->lock);
     if (pauses)
@@ -68,7 +69,7 @@ static int end_now(struct sandboxes *all, struct str team_id, struct str id, str
         return -1;
     if (!sandbox)
         return 0;
-    return pauses ? pause_owned(all, sandbox, disk_only, err) : sandbox_teardown(all, sandbox, err);
+    return pauses ? pause_owned(all, sandbox, &pause, err) : sandbox_teardown(all, sandbox, err);
 }
 
 int sandbox_set_timeout(struct sandboxes *all, struct str team_id, struct str id, int64_t timeout_s,

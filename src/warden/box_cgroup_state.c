@@ -157,6 +157,10 @@ int box_cgroup_freeze(struct box_cgroups *cgroups, const char *id, bool frozen, 
     if (events < 0)
         return error_set_errno(err, errno, "freeze box '%s'", id);
     r = freeze(cgroups, id, events);
+    if (r == -ETIMEDOUT)
+        return error_set(err, ERROR_TIMEOUT,
+                         "freeze box '%s': its processes did not stand still within %d s", id,
+                         FREEZE_MAX_US / 1000000);
     return r < 0 ? error_set_errno(err, -r, "freeze box '%s'", id) : 0;
 }
 

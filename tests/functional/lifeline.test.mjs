@@ -62,6 +62,30 @@ test('without server and warden, sandboxes end after their time and not before',
   assert.equal((await server.sandbox(extended.sandboxID, 49983, '/health')).status, 204)
 })
 
+for (const who of ['server', 'warden']) {
+  test(`a ${who} that stood still past their end tells their ends truly, and connect finds what lists say`, { timeout: 120_000 }, async () => {
+    const make = (body) => Promise.all(Array.from({ length: 12 }, () => server.create({ timeout: 4, ...body })))
+    const ended = await make({})
+    const paused = await make({ autoPause: true })
+    const pid = who === 'server' ? server.servingPid : server.child.pid
+    process.kill(pid, 'SIGSTOP')
+    try {
+      await eventually('their agents have ended them', () => [...ended, ...paused].every((box) => !agentOf(box.sandboxID)), 30_000, 100)
+    } finally {
+      process.kill(pid, 'SIGCONT')
+    }
+    // Those that still wait for their pause are as good as paused.
+    const answers = await Promise.all(paused.map((box) => server.api('POST', `/sandboxes/${box.sandboxID}/connect`, { timeout: 60 })))
+    assert.deepEqual(answers.map((one) => one.status), paused.map(() => 201))
+    for (const box of paused) assert.equal((await server.api('GET', `/sandboxes/${box.sandboxID}`)).body.resumedFrom, 'disk')
+    for (const box of ended) {
+      const told = await eventually('its end is told', async () => (await server.api('GET', `/events/sandboxes/${box.sandboxID}`)).body.find((one) => one.type.endsWith('killed')))
+      assert.equal(told.event_data.detail, 'timeout')
+    }
+    await server.killAll()
+  })
+}
+
 test('one that stood still for longer than its time goes on when it is resumed', { timeout: 60_000 }, async () => {
   const box = await server.create({ timeout: 2 })
   assert.equal((await server.api('POST', `/sandboxes/${box.sandboxID}/pause`, { memory: true })).status, 204)

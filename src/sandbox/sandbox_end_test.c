@@ -1,0 +1,92 @@
+/* The end of a sandbox's time when something is in its way, and what is told of it. */
+#include "sandbox/sandbox_test_env.h"
+
+#include "base/cleanup.h"
+#include "json/json_shape.h"
+
+static const struct sandbox_resume for_an_hour = {.timeout_s = 3600};
+
+static void create_paused_at_end(struct env *env, char id[ID_SIZE])
+{
+    auto_arena struct arena arena = {0};
+    struct sandbox_view view;
+    struct sandbox_new request = {
+        .team_id = TEAM, .template_name = STR("base"), .timeout_s = 1, .auto_pause = true};
+
+    OK(sandbox_create(env->all, &request, &arena, &view, &err));
+    (void)str_copy(view.id, id, ID_SIZE);
+}
+
+static void get(struct env *env, const char *id, struct arena *arena, struct sandbox_view *view)
+{
+    OK(sandbox_get(env->all, TEAM, str_of(id), arena, view, &err));
+}
+
+static enum sandbox_state state_of(struct env *env, const char *id)
+{
+    auto_arena struct arena arena = {0};
+    struct sandbox_view view;
+
+    get(env, id, &arena, &view);
+    return view.state;
+}
+
+TEST(what_does_not_stand_still_at_the_end_is_stopped)
+{
+    auto_env struct env env;
+    auto_arena struct arena arena = {0};
+    struct sandbox_view view;
+    char id[ID_SIZE];
+    bool frozen;
+
+    env_open(&env, 0);
+    create_paused_at_end(&env, id);
+    (void)engine_fake_disk(env.engine, id, 42);
+    engine_fake_fail_freezes(env.engine, 100);
+    /* Asked for before, a pause fails and leaves it alone. */
+    FAILS(sandbox_pause(env.all, TEAM, str_of(id), &(struct sandbox_pause){0}, &err),
+          ERROR_TIMEOUT);
+    CHECK(engine_fake_runs(env.engine, id, &frozen) && !frozen);
+    OK(sandbox_set_timeout(env.all, TEAM, str_of(id), 0, &err));
+    CHECK(!engine_fake_runs(env.engine, id, &frozen));
+    get(&env, id, &arena, &view);
+    CHECK_INT(view.state, SANDBOX_PAUSED);
+    CHECK_STR(view.paused_to, "disk");
+    OK(sandbox_resume(env.all, TEAM, str_of(id), &(struct sandbox_resume){.timeout_s = 1}, &arena,
+                      &view, &err));
+    CHECK_STR(view.resumed_from, "disk");
+    CHECK_INT(engine_fake_disk(env.engine, id, 0), 42);
+    /* And by the clock. */
+    WAIT_FOR(state_of(&env, id) == SANDBOX_PAUSED);
+    CHECK(!engine_fake_runs(env.engine, id, &frozen));
+}
+
+TEST(processes_that_are_there_are_not_given_up)
+{
+    auto_env struct env env;
+    auto_arena struct arena arena = {0};
+    struct sandbox_view view;
+    struct error refusal = {0};
+    char id[ID_SIZE];
+    bool frozen;
+
+    env_open(&env, 0);
+    OK(env_create(&env, id, &err));
+    OK(sandbox_pause(env.all, TEAM, str_of(id), &(struct sandbox_pause){0}, &err));
+    engine_fake_agent_status(env.engine, 500);
+    CHECK_INT(sandbox_resume(env.all, TEAM, str_of(id), &for_an_hour, &arena, &view, &refusal), -1);
+    CHECK(strstr(refusal.message, "it is paused again with them"));
+    CHECK(engine_fake_runs(env.engine, id, &frozen) && frozen);
+    get(&env, id, &arena, &view);
+    CHECK_INT(view.state, SANDBOX_PAUSED);
+    CHECK_STR(view.paused_to, "memory");
+    engine_fake_agent_status(env.engine, 204);
+    OK(sandbox_resume(env.all, TEAM, str_of(id), &for_an_hour, &arena, &view, &err));
+    CHECK_STR(view.resumed_from, "memory");
+    /* Unless that is what is asked for. */
+    OK(sandbox_pause(env.all, TEAM, str_of(id), &(struct sandbox_pause){0}, &err));
+    OK(sandbox_resume(env.all, TEAM, str_of(id),
+                      &(struct sandbox_resume){.timeout_s = 60, .disk_only = true}, &arena, &view,
+                      &err));
+    CHECK_STR(view.resumed_from, "disk");
+}
