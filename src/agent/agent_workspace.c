@@ -138,7 +138,7 @@ int agent_workspace_make(struct agents *agents, const struct agent_caller *calle
     r = run_script(agents, backend, row, env, err);
     agent_deadline_end(&deadline);
     if (request->repo.len)
-        agent_row_event(agents, caller, row, r == 0 ? "git.clone.succeeded" : "git.clone.failed",
+        agent_row_event(agents, caller, &told, r == 0 ? "git.clone.succeeded" : "git.clone.failed",
                         r == 0 ? NULL
                                : json_pack("{s:o}", "message", json_str(str_of(err->message))));
     return r;
