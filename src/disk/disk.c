@@ -342,6 +342,7 @@ static int unmount_pool(const struct places *places, int image_fd, struct error 
 {
     auto_close int pool_fd = openat(places->data_fd, "pool", DIR_FLAGS);
     struct disk_loop loop = {.fd = -1};
+    struct disk_holders holders = {0};
     struct stat image;
     int r;
 
@@ -359,12 +360,21 @@ static int unmount_pool(const struct places *places, int image_fd, struct error 
         return error_set_errno(err, errno, "unmount '%s'", places->pool);
     }
     r = detach(&loop, &image);
+    if (r != 0) {
+        disk_holders_detach(&holders, loop.path, places->pool);
+        r = holders.count ? detach(&loop, &image) : r;
+    }
     if (r == 0)
         return 0;
-    /* An overlay, or a copy of the mount in another namespace, still uses the file system; put the
+    /* An overlay, or a file that is open in another namespace, still uses the file system; put the
      * mount back, so that a refused unmount changes nothing. */
     if (mount_image(places, image_fd, err) < 0)
         return -1;
+    if (holders.count)
+        return error_set(
+            err, ERROR_CONFLICT,
+            "the pool '%s' is in use in other mount namespaces, by process %s: end them",
+            places->pool, holders.names);
     return error_set(err, ERROR_CONFLICT, "the pool '%s' is in use by a sandbox", places->pool);
 }
 

@@ -45,6 +45,16 @@ int disk_mkfs(const char *image, struct error *err);
  * are already allocated to that image. */
 int disk_size_allowed(int dir_fd, uint64_t image_bytes, uint64_t *out_bytes, struct error *err);
 
+/* disk_holders.c: takes the pool's mount away from other mount namespaces; tells who had it. */
+enum { DISK_HOLDERS_MAX = 64 };
+struct disk_holders {
+    const char *device;
+    ino_t mounts[DISK_HOLDERS_MAX]; /* the namespaces that had a copy */
+    size_t count;
+    char names[160]; /* "PID (NAME), ..."; cut */
+};
+void disk_holders_detach(struct disk_holders *holders, const char *device, const char *place);
+
 /* disk_loop.c */
 enum { DISK_LOOP_PATH_SIZE = 32 };
 struct disk_loop {

@@ -6,8 +6,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -593,6 +595,64 @@ TEST(volumes)
     CHECK(disk_volume_delete(disk, "v1", &err) == 0);
     CHECK_INT(disk_volume_create(disk, "a/b", 0, &err), -1);
     disk_close(disk);
+}
+
+/* A process with a mount namespace of its own, in which the pool stays mounted; with its directory there. */
+static pid_t make_holder(bool inside)
+{
+    int ready[2];
+    char byte;
+    pid_t pid;
+
+    CHECK(pipe2(ready, O_CLOEXEC) == 0);
+    pid = fork();
+    if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        (void)prctl(PR_SET_NAME, "holder");
+        if (unshare(CLONE_NEWNS) < 0 || mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+            (inside && chdir(pool_path()) < 0) || write(ready[1], "x", 1) != 1)
+            _exit(1);
+        for (;;)
+            (void)pause();
+    }
+    CHECK(pid > 0);
+    (void)close(ready[1]);
+    CHECK(read(ready[0], &byte, 1) == 1);
+    (void)close(ready[0]);
+    return pid;
+}
+
+static void end_holder(pid_t pid)
+{
+    CHECK(kill(pid, SIGKILL) == 0);
+    CHECK(waitpid(pid, NULL, 0) == pid);
+}
+
+TEST(unmount_reaches_copies_in_other_namespaces)
+{
+    pid_t holder;
+    char name[32];
+
+    setup();
+    disk_close(open_disk());
+    holder = make_holder(false);
+    if (disk_unmount(&config, &err) < 0)
+        test_fail(__FILE__, __LINE__, "%s", err.message);
+    CHECK(!mounted());
+    CHECK_INT(loops_of_image(), 0);
+    CHECK(kill(holder, 0) == 0);
+    end_holder(holder);
+    /* Who really uses it is named. */
+    disk_close(open_disk());
+    holder = make_holder(true);
+    CHECK_INT(disk_unmount(&config, &err), -1);
+    CHECK_INT(err.code, ERROR_CONFLICT);
+    (void)snprintf(name, sizeof(name), "%d (holder)", (int)holder);
+    CHECK(strstr(err.message, name) != NULL);
+    CHECK(mounted());
+    end_holder(holder);
+    CHECK(disk_unmount(&config, &err) == 0);
+    CHECK_INT(loops_of_image(), 0);
 }
 
 TEST(a_pool_that_stopped_is_refused_but_can_be_unmounted)

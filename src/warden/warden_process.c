@@ -68,16 +68,19 @@ static _Noreturn void exec_agent(const struct warden *warden, const char *root, 
          parent_name[] = "--parent-fd", parent[] = "4", oom_name[] = "--oom-fd", oom_fd[] = "6";
     char *argv[] = {program, listen_name, listen_fd, parent_name, parent, oom_name, oom_fd, NULL};
     char path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-    char home[WARDEN_PATH_SIZE + 16];
+    char home[WARDEN_PATH_SIZE + 16], pool[WARDEN_PATH_SIZE + 16];
     char *envp[] = {path, home, NULL};
     uid_t uid = warden->config->server_uid + 1;
     int fds[FDS] = {warden->process_fd, parent_fd, warden->boxes.agent_fd, -1};
     sigset_t none;
 
     (void)snprintf(home, sizeof(home), "HOME=%s", root);
+    (void)snprintf(pool, sizeof(pool), "%s/pool", warden->config->data_dir);
     if (mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
         mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
         _exit(126);
+    /* Not its business, and a copy of the mount would keep the pool alive after us. On a btrfs there is none. */
+    (void)umount2(pool, MNT_DETACH | UMOUNT_NOFOLLOW);
     fds[3] = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     for (int i = 0; i < FDS; i++)
         if ((fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, FIRST_FD + FDS)) < 0)

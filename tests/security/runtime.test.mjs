@@ -352,6 +352,29 @@ describe('a plain process', () => {
       'cat /etc/shadow', 'cat /root/.config/quicksand/credentials', 'sudo -n id', 'unshare -r id -u | grep -v 64738 && mount -t tmpfs x /mnt',
     ]) assert.notEqual((await run(command)).exit_code, 0, command)
     assert.doesNotMatch((await run('env')).stdout, /e2b_|sk-/)
+    // Nor would it keep the pool alive after `down`.
+    assert.match((await run('cat /proc/self/mountinfo')).stdout, / \/proc /)
+    assert.ok(!(await run('cat /proc/self/mountinfo')).stdout.includes(` ${data}/pool `))
+    // Its own agent has the same user, and yet neither its descriptors nor its memory are to be had; nor does it end.
+    for (const command of [
+      'ls -l /proc/1/fd', 'cat /proc/1/environ', 'cat /proc/1/maps', 'head -c1 /proc/1/mem', 'echo 1 >/proc/1/oom_score_adj',
+      `python3 -c 'import ctypes, os, sys; sys.exit(ctypes.CDLL(None).syscall(438, os.pidfd_open(1), 0, 0) < 0)'`,
+      `python3 -c 'import ctypes, sys; sys.exit(ctypes.CDLL(None).ptrace(16, 1, 0, 0) < 0)'`,
+    ]) assert.notEqual((await run(command)).exit_code, 0, command)
+    await run('kill -KILL 1; kill -STOP 1; kill -KILL -1')
+    assert.equal((await run('echo still here')).stdout, 'still here\n')
+    // The agents of sandboxes, by sockets whose names it would have to guess.
+    const engine = await one.create()
+    const sockets = fs.readdirSync(`${data}/run`).filter((name) => name.endsWith('.sock'))
+    assert.ok(sockets.length > 1, String(sockets))
+    for (const name of sockets) {
+      const { stdout } = await run(`python3 -c 'import socket; s = socket.socket(socket.AF_UNIX); print(s.connect_ex("${data}/run/${name}"))'`)
+      assert.equal(stdout, '13\n', name)
+    }
+    await one.remove(engine.id)
+    // Devices, cgroups, settings of the kernel, other users' terminals.
+    for (const command of ['cat /dev/loop* | head -c1 | grep -q ""', 'ls /sys/fs/cgroup/*/quicksand-* && mkdir $(ls -d /sys/fs/cgroup/*/quicksand-* | head -1)/x', 'echo 1 >/proc/sys/net/ipv4/ip_forward', 'chown 64737 .'])
+      assert.notEqual((await run(command)).exit_code, 0, command)
     for (const target of [`${data}/store/quicksand.db`, '/etc/shadow', '../../../../../../etc/shadow', `/proc/${pid}/environ`])
       assert.ok((await one.v1('GET', `/sandboxes/${box.id}/files?path=${encodeURIComponent(target)}`)).status >= 400, target)
     await one.remove(box.id)
