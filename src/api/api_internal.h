@@ -169,4 +169,4 @@ api_handler_fn api_metrics_sandbox, api_metrics_sandboxes, api_metrics_team, api
 api_handler_fn api_history_logs, api_history_logs_v2;
 api_handler_fn api_history_events, api_history_sandbox_events;
 api_handler_fn api_sandboxes_fork, api_snapshots_create, api_snapshots_list;
-api_handler_fn api_templates_list, api_templates_alias, api_templates_delete;
+api_handler_fn api_templates_list, api_templates_alias, api_templates_build, api_templates_delete;

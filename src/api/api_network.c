@@ -1,13 +1,14 @@
-/* PUT /sandboxes/{id}/network: what is not given is cleared. Lists of addresses cannot be enforced yet,
- * except the one that denies everything. */
+/* The network of a sandbox, at create and by PUT /sandboxes/{id}/network, where what is not given is
+ * cleared. Lists of addresses cannot be enforced yet, except the one that denies everything. */
 #include <arpa/inet.h>
 
 #include "api/api_internal.h"
 #include "api/api_sandboxes.h"
+#include "api/api_types.h"
 #include "sandbox/sandbox.h"
 #include "json/json_shape.h"
 
-#define EVERYTHING "0.0.0.0/0"
+#define EVERYTHING API_NETWORK_EVERYTHING
 
 struct network_body {
     json_t *allow_out, *deny_out, *rules, *egress_proxy;
@@ -44,7 +45,7 @@ static int check_strings(const json_t *array, const char *name, struct error *er
     const json_t *item;
     size_t i;
 
-    if (array && !json_is_array(array))
+    if (array && !json_is_null(array) && !json_is_array(array))
         return error_set(err, ERROR_INVALID, "'%s' must be an array", name);
     json_array_foreach(array, i, item)
     {
@@ -54,23 +55,24 @@ static int check_strings(const json_t *array, const char *name, struct error *er
     return 0;
 }
 
-static int check_lists(const struct network_body *body, bool *out_deny_all, struct error *err)
+int api_network_lists(const json_t *allow_out, const json_t *deny_out, bool *out_deny_all,
+                      struct error *err)
 {
     const json_t *item;
     size_t i;
 
     *out_deny_all = false;
-    if (check_strings(body->allow_out, "allowOut", err) < 0 ||
-        check_strings(body->deny_out, "denyOut", err) < 0)
+    if (check_strings(allow_out, "allowOut", err) < 0 ||
+        check_strings(deny_out, "denyOut", err) < 0)
         return -1;
-    json_array_foreach(body->deny_out, i, item)
+    json_array_foreach(deny_out, i, item)
     {
         if (!is_cidr(str_of(json_string_value(item))))
             return error_set(err, ERROR_INVALID, "invalid denied CIDR %.100s",
                              json_string_value(item));
         *out_deny_all |= strcmp(json_string_value(item), EVERYTHING) == 0;
     }
-    json_array_foreach(body->allow_out, i, item)
+    json_array_foreach(allow_out, i, item)
     {
         if (!is_cidr(str_of(json_string_value(item))) && !*out_deny_all)
             return error_set(err, ERROR_INVALID,
@@ -95,7 +97,7 @@ int api_sandboxes_network(struct api_call *call, struct error *err)
     if (api_sandboxes_get_id(call, &id, err) < 0 ||
         json_parse_as(network_fields, call->body.len ? call->body : STR("{}"), &body, &tree, err) <
             0 ||
-        check_lists(&body, &deny_all, err) < 0)
+        api_network_lists(body.allow_out, body.deny_out, &deny_all, err) < 0)
         return -1;
     if (!is_empty(body.allow_out) || !is_empty(body.rules) || !is_empty(body.egress_proxy) ||
         (!is_empty(body.deny_out) && !deny_all))

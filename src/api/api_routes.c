@@ -70,6 +70,7 @@ const struct api_route api_routes[] = {
     MISSING("GET", "/templates/{id}/files/{hash}", "building templates"),
     MISSING("POST", "/templates/{id}/builds/{build}", "building templates"),
     MISSING("POST", "/v2/templates/{id}/builds/{build}", "building templates"),
+    ANY("GET", "/templates/{id}/builds/{build}/status", api_templates_build),
 
     ROUTE("GET", "/teams", api_teams_list),
     ROUTE("GET", "/api-keys", api_keys_list),

@@ -1,6 +1,8 @@
 /* The template resource, as far as it can be read. */
 #include "api/api_internal.h"
 
+#include <ctype.h>
+
 #include "api/api_types.h"
 #include "base/clock.h"
 #include "sandbox/sandbox.h"
@@ -103,5 +105,57 @@ int api_templates_alias(struct api_call *call, struct error *err)
         return -1;
     body = (struct alias_body){.template_id = row.id, .is_public = row.is_public};
     api_answer(call, 200, json_write(alias_fields, &body));
+    return 0;
+}
+
+struct build_body {
+    struct str template_id, build_id, status;
+    json_t *logs, *entries;
+};
+
+static const struct json_field build_fields[] = {
+    JSON_FIELD(struct build_body, template_id, "templateID", 0),
+    JSON_FIELD(struct build_body, build_id, "buildID", 0),
+    JSON_FIELD(struct build_body, status, "status", 0),
+    JSON_FIELD(struct build_body, logs, "logs", 0),
+    JSON_FIELD(struct build_body, entries, "logEntries", 0),
+    JSON_END,
+};
+
+static bool is_uuid(struct str text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+
+        if (dash ? text.p[i] != '-' : !isxdigit((unsigned char)text.p[i]))
+            return false;
+    }
+    return text.len == sizeof(NO_BUILD) - 1;
+}
+
+/* What there is was built: the base template when the server first started, a snapshot when it was
+ * taken. */
+int api_templates_build(struct api_call *call, struct error *err)
+{
+    auto_json json_t *none = json_array();
+    struct store_template row = {0};
+    struct build_body body;
+
+    if (!is_uuid(call->params[1]))
+        return error_set(err, ERROR_INVALID, "Invalid build ID");
+    if (call->params[0].len > API_NAME_MAX)
+        return error_set(err, ERROR_NOT_FOUND, "there is no template of that name");
+    if (template_find(call->api->config.store, call->team_id, call->params[0], &call->arena, &row,
+                      err) < 0)
+        return -1;
+    if (!str_is(call->params[1], NO_BUILD))
+        return error_set(err, ERROR_NOT_FOUND, "template '%.*s' has no build '%.*s'",
+                         STR_ARG(row.id), STR_ARG(call->params[1]));
+    body = (struct build_body){.template_id = row.id,
+                               .build_id = STR(NO_BUILD),
+                               .status = STR("ready"),
+                               .logs = none,
+                               .entries = none};
+    api_answer(call, 200, json_write(build_fields, &body));
     return 0;
 }

@@ -20,6 +20,7 @@ static const struct json_field new_sandbox_fields[] = {
     JSON_FIELD(struct api_new_sandbox, network, "network", 0),
     JSON_FIELD(struct api_new_sandbox, volume_mounts, "volumeMounts", 0),
     JSON_FIELD(struct api_new_sandbox, iam, "iam", 0),
+    JSON_FIELD(struct api_new_sandbox, mcp, "mcp", 0),
     JSON_END,
 };
 
@@ -84,14 +85,17 @@ static int unsupported(struct error *err, const char *option)
 
 static int check_object(const json_t *value, const char *name, struct error *err)
 {
-    if (value && !json_is_object(value))
+    if (value && !json_is_null(value) && !json_is_object(value))
         return error_set(err, ERROR_INVALID, "'%s' must be an object", name);
     return 0;
 }
 
-static int check_network(const struct api_new_sandbox *body, struct error *err)
+/* Denying everything is the same as allow_internet_access: false. */
+static int read_network(struct api_new_sandbox *body, struct error *err)
 {
     const json_t *public_traffic = json_object_get(body->network, "allowPublicTraffic");
+    const json_t *deny_out = json_object_get(body->network, "denyOut");
+    bool deny_all = false;
     const char *key;
     json_t *value;
 
@@ -103,6 +107,12 @@ static int check_network(const struct api_new_sandbox *body, struct error *err)
         return error_set(err, ERROR_INVALID,
                          "You cannot create a sandbox without public access unless you enable "
                          "secure envd access via 'secure' flag.");
+    if (api_network_lists(json_object_get(body->network, "allowOut"), deny_out, &deny_all, err) < 0)
+        return -1;
+    if (deny_all) {
+        body->internet = false;
+        body->internet_given = true;
+    }
     json_object_foreach(body->network, key, value)
     {
         char name[96];
@@ -110,15 +120,19 @@ static int check_network(const struct api_new_sandbox *body, struct error *err)
         /* Only here false is what asks for something. */
         if (value == public_traffic ? !json_is_false(value) : is_neutral(value))
             continue;
+        if (value == deny_out && deny_all)
+            continue;
         (void)snprintf(name, sizeof(name), "network.%s", key);
         return unsupported(err, name);
     }
     return 0;
 }
 
-static int check_unsupported(const struct api_new_sandbox *body, struct error *err)
+/* "mcp" is taken as the SDKs send it: it is they who start the gateway inside, with this as its
+ * configuration, and who end the sandbox when its template has none. */
+static int check_options(struct api_new_sandbox *body, struct error *err)
 {
-    if (check_network(body, err) < 0)
+    if (read_network(body, err) < 0 || check_object(body->mcp, "mcp", err) < 0)
         return -1;
     if (!is_neutral(body->iam))
         return unsupported(err, "iam");
@@ -253,8 +267,7 @@ int api_types_new_sandbox(struct str body, enum api_generation generation, int64
         return error_set(err, ERROR_INVALID, "Timeout must be greater than 0");
     if (check_timeout(out->timeout_s, max_timeout_s, err) < 0 ||
         check_metadata(out->metadata, err) < 0 || check_env_vars(out->env_vars, err) < 0 ||
-        check_lifecycle(out, err) < 0 || read_volumes(out, err) < 0 ||
-        check_unsupported(out, err) < 0)
+        check_lifecycle(out, err) < 0 || read_volumes(out, err) < 0 || check_options(out, err) < 0)
         return -1;
     *out_tree = tree;
     tree = NULL;
@@ -425,13 +438,22 @@ static json_t *volumes_of(const struct sandbox_view *view)
     return array;
 }
 
+static json_t *network_of(const struct sandbox_view *view)
+{
+    json_t *network = json_pack("{s:b}", "allowPublicTraffic", 1);
+
+    if (!view->internet)
+        (void)json_object_set_new(network, "denyOut", json_pack("[s]", API_NETWORK_EVERYTHING));
+    return network;
+}
+
 static json_t *sandbox_row(const struct sandbox_view *view, struct str domain,
                            const struct json_field *fields)
 {
     char started_at[CLOCK_TEXT_SIZE], end_at[CLOCK_TEXT_SIZE];
     auto_json json_t *metadata = metadata_of(view->metadata), *volume_mounts = volumes_of(view);
     auto_json json_t *internet = view->internet_given ? json_boolean(view->internet) : json_null();
-    auto_json json_t *network = json_pack("{s:b}", "allowPublicTraffic", 1);
+    auto_json json_t *network = network_of(view);
     auto_json json_t *lifecycle = json_pack("{s:b,s:s}", "autoResume", view->auto_resume,
                                             "onTimeout", view->auto_pause ? "pause" : "kill");
     struct sandbox_row row = {

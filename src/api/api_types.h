@@ -30,7 +30,7 @@ struct api_new_sandbox {
     bool resumes; /* from auto_resume */
     struct volume_mount volumes[SANDBOX_VOLUMES_MAX];
     size_t volume_count; /* from volume_mounts */
-    json_t *auto_resume, *network, *volume_mounts, *iam;
+    json_t *auto_resume, *network, *volume_mounts, *iam, *mcp;
 };
 
 /* Reads and checks. *out_tree keeps the strings alive. */
@@ -47,6 +47,13 @@ int api_types_resume(struct str body, int64_t fallback_s, int64_t max_timeout_s,
 int api_types_pause(struct str body, bool *out_memory, struct error *err);
 /* {"duration": n}, 0..3600; absent: 15. */
 int api_types_refresh(struct str body, int64_t *out_s, struct error *err);
+
+/* In "denyOut": all traffic to the outside. */
+#define API_NETWORK_EVERYTHING "0.0.0.0/0"
+
+/* "allowOut" and "denyOut", each an array, null or NULL. *out_deny_all: everything is denied. (api_network.c) */
+int api_network_lists(const json_t *allow_out, const json_t *deny_out, bool *out_deny_all,
+                      struct error *err);
 
 /* Answers; new references. */
 /* domain: told when the view has none. */

@@ -42,6 +42,15 @@ for (const version of versions) {
       assert.match(sandbox.sandboxId, /^[a-z0-9]+$/)
     })
 
+    // Only some versions end the sandbox themselves when its template has no gateway.
+    if (version === 'latest')
+      test('mcp without a gateway in the template fails, and leaves no sandbox', async () => {
+        const before = await server.ids()
+        await assert.rejects(sdk.Sandbox.create('base', { timeoutMs: 60_000, mcp: { duckduckgo: {} } }), /127|not found/)
+        assert.deepEqual(await server.ids(), before)
+        assert.equal((await server.api('POST', '/sandboxes', { templateID: 'base', mcp: 'x' })).status, 400)
+      })
+
     test('metadata comes back verbatim in list and getInfo', async () => {
       const found = await allPages(sdk.Sandbox.list({ query: { metadata: { mark, 'with space': 'a&b=é' } } }))
       assert.deepEqual(found.map((one) => one.sandboxId), [sandbox.sandboxId])

@@ -142,6 +142,26 @@ describe('ids', () => {
 })
 
 describe('routes', () => {
+  test('the build of a template that there is: ready', async () => {
+    const [base] = (await server.api('GET', '/templates')).body
+    const { sandboxID } = await server.create()
+    const { snapshotID } = (await server.api('POST', `/sandboxes/${sandboxID}/snapshots`, {})).body
+    const status = (template, build = base.buildID) => server.api('GET', `/templates/${encodeURIComponent(template)}/builds/${build}/status?logsOffset=0`)
+    for (const template of [base.templateID, 'base', snapshotID]) {
+      const answer = await status(template)
+      assert.equal(answer.status, 200, `${template}: ${answer.text}`)
+      assert.deepEqual({ ...answer.body, templateID: undefined }, { templateID: undefined, buildID: base.buildID, status: 'ready', logs: [], logEntries: [] })
+      assert.equal(typeof answer.body.templateID, 'string')
+    }
+    const missing = '11111111-2222-3333-4444-555555555555'
+    assert.equal((await status('nothing-here')).status, 404)
+    assert.equal((await status('base', missing)).status, 404)
+    for (const bad of ['latest', missing.slice(1), `${missing}0`, missing.replaceAll('-', '0')]) assert.equal((await status('base', bad)).status, 400, bad)
+    assert.equal((await server.api('GET', `/templates/base/builds/${missing}/status`, undefined, { key: null })).status, 401)
+    await server.api('DELETE', `/templates/${snapshotID}`)
+    await server.api('DELETE', `/sandboxes/${sandboxID}`)
+  })
+
   test('unknown path: 404, wrong method: 404 or 405, both as JSON', async () => {
     assertError(await server.api('GET', '/nothing'), 404)
     const answer = await server.api('PATCH', '/sandboxes')

@@ -176,6 +176,38 @@ describe('changed at run time', () => {
     await sandbox.kill()
   })
 
+  test('everything can be denied at create as by an update, is told, and stays so', async () => {
+    for (const body of [{ network: { denyOut: ['0.0.0.0/0'] } }, { allow_internet_access: true, network: { denyOut: ['10.0.0.0/8', '0.0.0.0/0'], allowOut: [] } }]) {
+      const { sandboxID, envdAccessToken } = await server.create({ secure: true, ...body })
+      const target = `/sandboxes/${sandboxID}`
+      const network = async () => (await server.api('GET', target)).body
+      const reach = async () => (await fetch(await sdk.Sandbox.connect(sandboxID), 'http://203.0.113.1/')).exitCode === 0
+      const denied = async () => {
+        const info = await network()
+        assert.deepEqual([info.network.denyOut, info.allowInternetAccess], [['0.0.0.0/0'], false])
+        assert.equal(await reach(), false)
+      }
+      assert.ok(envdAccessToken)
+      await denied()
+      for (const memory of [true, false]) {
+        await server.api('POST', `${target}/pause`, { memory })
+        assert.deepEqual((await network()).network.denyOut, ['0.0.0.0/0'])
+        assert.ok((await server.api('POST', `${target}/connect`, { timeout: 300 })).status < 300)
+        await denied()
+      }
+      await server.restart()
+      await denied()
+      assert.equal((await server.api('PUT', `${target}/network`, {})).status, 204)
+      assert.equal((await network()).network.denyOut, undefined)
+      assert.equal(await reach(), true)
+      await server.api('DELETE', target)
+    }
+    for (const [status, network] of [[501, { denyOut: ['8.8.8.8/32'] }], [501, { denyOut: ['0.0.0.0/0'], allowOut: ['1.1.1.1'] }], [400, { denyOut: ['a.test'] }], [400, { allowOut: ['a.test'] }], [400, { denyOut: '0.0.0.0/0' }]]) {
+      const answer = await server.api('POST', '/sandboxes', { templateID: 'base', network })
+      assert.equal(answer.status, status, `${JSON.stringify(network)}: ${answer.text}`)
+    }
+  })
+
   test('what cannot be enforced is refused, not ignored', async () => {
     const { sandboxID } = await server.create()
     const put = (body) => server.api('PUT', `/sandboxes/${sandboxID}/network`, body)
