@@ -280,7 +280,10 @@ static void add_answer(struct v1_socket *socket, const char *accept, const char 
 
 static bool acceptable(struct http_exchange *ex, char accept[WEBSOCKET_ACCEPT_SIZE])
 {
-    return http_request(ex)->upgrade &&
+    const struct http_request *request = http_request(ex);
+
+    return request->upgrade && request->minor == 1 && !request->chunked &&
+           request->content_length <= 0 &&
            http_headers_has_token(&http_request(ex)->headers, "Upgrade", "websocket") &&
            str_is(str_trim(http_header(ex, "Sec-WebSocket-Version")), "13") &&
            websocket_accept(str_trim(http_header(ex, "Sec-WebSocket-Key")), accept);

@@ -15,6 +15,7 @@ struct proxy {
     struct routes *routes;
     struct workers *workers;
     struct proxy_upstream *upstream;
+    struct shares *shares;
     struct list sessions;
 };
 
@@ -64,6 +65,7 @@ struct proxy *proxy_new(struct loop *loop, const struct proxy_config *config)
     proxy->loop = loop;
     proxy->routes = config->routes;
     proxy->workers = config->workers;
+    proxy->shares = config->shares;
     proxy->upstream = proxy_upstream_new(loop, config);
     list_init(&proxy->sessions);
     routes_watch(config->routes, on_route_gone, proxy);
@@ -107,7 +109,8 @@ static bool admit(struct http_exchange *ex, const struct route *route,
 static void start_session(struct proxy *proxy, struct http_exchange *ex,
                           const struct proxy_target *target, uint64_t generation)
 {
-    proxy_session_start(proxy->loop, proxy->upstream, &proxy->sessions, ex, target, generation);
+    proxy_session_start(proxy->loop, proxy->upstream, proxy->shares, &proxy->sessions, ex, target,
+                        generation);
 }
 
 static void on_woken(struct http_exchange *ex, const struct proxy_target *target,

@@ -15,6 +15,7 @@ struct proxy_config {
     const char *run_dir; /* where the agents' sockets are */
     struct routes *routes;
     struct workers *workers; /* resume sandboxes on traffic; NULL: none is */
+    struct shares *shares;   /* what requests and tunnels of one sandbox may hold; NULL: no limit */
     struct engine_dialer *dialer;
     /* NULL: engine_dial() and engine_dial_cancel(). Tests put their own here. */
     struct engine_dial *(*dial)(struct engine_dialer *dialer, const char id[ID_SIZE], uint16_t port,

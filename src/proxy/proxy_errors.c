@@ -37,6 +37,8 @@ static const struct {
          "The sandbox is secured: the token in the header '" PROXY_TRAFFIC_HEADER "' is invalid."},
     [PROXY_ERROR_CONTROL] = {404, false, "This endpoint is reserved for the E2B control plane",
                              "Not Found", "This endpoint is reserved for the E2B control plane."},
+    [PROXY_ERROR_BUSY] = {503, false, "Too many connections to the sandbox are open",
+                          "Too Many Connections", "Too many connections to the sandbox are open."},
     [PROXY_ERROR_SCRIPT] = {403, false,
                             "Nothing in a sandbox is a script of this host; use the sandbox's own",
                             "Not A Script", "Nothing in a sandbox is a script of this host."},

@@ -13,6 +13,7 @@ enum proxy_error {
     PROXY_ERROR_TOKEN_MISSING, /* 403 */
     PROXY_ERROR_TOKEN_INVALID, /* 403 */
     PROXY_ERROR_CONTROL,       /* 404: a control route of the agent */
+    PROXY_ERROR_BUSY,          /* 503: the sandbox has its share of connections */
     PROXY_ERROR_SCRIPT, /* 403: a browser wants it as a script of the control plane's origin */
     PROXY_ERROR_COUNT,
 };

@@ -22,6 +22,8 @@ struct proxy_session {
     struct list node;
     struct loop *loop;
     struct proxy_upstream *upstream;
+    struct shares *shares;
+    size_t share;             /* of the sandbox's connections, held */
     struct http_exchange *ex; /* NULL from its end on */
     struct proxy_target target;
     uint64_t generation;
@@ -40,8 +42,23 @@ struct proxy_session {
 static void send_request(struct proxy_session *session, struct http_client *client);
 static void connect_upstream(struct proxy_session *session, bool fresh);
 
+/* A tunnel has its pipes besides the two sockets: three times the descriptors. */
+enum { SHARE_OF_SESSION = 1, SHARE_OF_TUNNEL = 2 };
+
+static bool take_share(struct proxy_session *session, size_t amount)
+{
+    if (!session->shares)
+        return true;
+    if (shares_take(session->shares, str_of(session->target.id), amount) != SHARE_TAKEN)
+        return false;
+    session->share += amount;
+    return true;
+}
+
 static void release(struct proxy_session *session)
 {
+    if (session->share)
+        shares_give(session->shares, str_of(session->target.id), session->share);
     list_remove(&session->node);
     if (session->connect)
         proxy_connect_cancel(take_ptr(&session->connect));
@@ -151,10 +168,12 @@ static void on_head(struct http_client *client, int status, struct str reason,
     (void)client;
     session->head_seen = true;
     if (status == 101) {
-        if (proxy_head_switches(http_request(session->ex), headers))
-            start_tunnel(session, reason, headers);
-        else
+        if (!proxy_head_switches(http_request(session->ex), headers))
             refuse(session, PROXY_ERROR_BROKEN);
+        else if (!take_share(session, SHARE_OF_TUNNEL))
+            refuse(session, PROXY_ERROR_BUSY);
+        else
+            start_tunnel(session, reason, headers);
         return;
     }
     kept = proxy_head_response(headers, session->target.place, http_arena(session->ex));
@@ -287,22 +306,26 @@ static void connect_upstream(struct proxy_session *session, bool fresh)
         refuse_connect(session, -fd);
 }
 
-void proxy_session_start(struct loop *loop, struct proxy_upstream *upstream, struct list *all,
-                         struct http_exchange *ex, const struct proxy_target *target,
-                         uint64_t generation)
+void proxy_session_start(struct loop *loop, struct proxy_upstream *upstream, struct shares *shares,
+                         struct list *all, struct http_exchange *ex,
+                         const struct proxy_target *target, uint64_t generation)
 {
     const struct http_request *request = http_request(ex);
     struct proxy_session *session = xcalloc(1, sizeof(*session));
 
     session->loop = loop;
     session->upstream = upstream;
+    session->shares = shares;
     session->ex = ex;
     session->target = *target;
     session->generation = generation;
     session->has_body = request->chunked || request->content_length > 0;
     list_push_back(all, &session->node);
     http_on_done(ex, on_done, session);
-    connect_upstream(session, false);
+    if (take_share(session, SHARE_OF_SESSION))
+        connect_upstream(session, false);
+    else
+        refuse(session, PROXY_ERROR_BUSY);
 }
 
 void proxy_session_cut(struct proxy_session *session)

@@ -64,6 +64,9 @@ static const struct setting settings[] = {
                    "connections of clients at once; further ones take the place of idle ones"),
     NUMBER_SETTING(address_connections, "connections-per-address", "4096", 0, 1000000,
                    "of those, for one address or IPv6 /64 that is not loopback (0: no limit)"),
+    NUMBER_SETTING(
+        box_connections, "connections-per-sandbox", "3072", 0, 1000000,
+        "requests under way in one sandbox; an upgraded one counts as three (0: no limit)"),
     NUMBER_SETTING(max_sandboxes, "max-sandboxes", "10000", 1, 16000, "sandboxes running at once"),
     NUMBER_SETTING(max_hours, "max-hours", "24", 1, 720, "longest life of a sandbox, in hours"),
     NUMBER_SETTING(grace, "grace", "60", 1, 86400,

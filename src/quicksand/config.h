@@ -24,8 +24,9 @@ struct config {
     int64_t warm;                      /* ready sandboxes kept */
     int64_t loops;                     /* threads for connections; 0 = one per processor */
     int64_t workers;
-    int64_t create_queue; /* creates that run or wait; more are refused */
-    int64_t request_s;    /* how long a whole request to the API may take to come */
+    int64_t create_queue;    /* creates that run or wait; more are refused */
+    int64_t request_s;       /* how long a whole request to the API may take to come */
+    int64_t box_connections; /* into one sandbox; 0 = no limit */
     int64_t connections, address_connections; /* of clients; the latter 0 = no limit */
     int64_t body_memory_mb; /* for the bodies of requests to the API, all together */
     int64_t max_sandboxes;

@@ -53,7 +53,7 @@ struct server {
     struct workers *workers, *quick_workers, *create_workers;
     struct api_keys *keys;
     struct http_limits *limits;
-    struct shares *addresses; /* their connections */
+    struct shares *addresses, *box_connections; /* of clients, and into sandboxes */
     struct api *api;
     struct runtime *runtime;
     struct edge *edges;
@@ -107,7 +107,11 @@ static void edge_prepare(struct server *server, size_t index)
 {
     struct edge *edge = &server->edges[index];
     struct proxy_config proxy = {
-        .run_dir = server->run_dir, .routes = server->routes, .workers = server->workers};
+        .run_dir = server->run_dir,
+        .routes = server->routes,
+        .workers = server->workers,
+        .shares = server->box_connections,
+    };
 
     edge->server = server;
     edge->index = index;
@@ -195,6 +199,8 @@ static void prepare_edges(struct server *server)
     server->workers = workers_new((size_t)server->config.workers, QUEUE_MAX);
     server->addresses =
         shares_new(&(struct shares_config){.each_max = (size_t)server->config.address_connections});
+    server->box_connections =
+        shares_new(&(struct shares_config){.each_max = (size_t)server->config.box_connections});
     server->edges = xcalloc(server->fds.loops, sizeof(*server->edges));
     for (size_t i = 0; i < server->fds.loops; i++)
         edge_prepare(server, i);

@@ -4,10 +4,11 @@ import assert from 'node:assert/strict'
 import net from 'node:net'
 import { after, before, test } from 'node:test'
 import { eventually, startServer } from '../harness/server.mjs'
+import { loadSdk } from '../harness/sdk.mjs'
 
 let server
 before(async () => {
-  server = await startServer({ listen: '0.0.0.0:0', args: ['--connections', '64', '--connections-per-address', '20', '--loops', '1'] })
+  server = await startServer({ listen: '0.0.0.0:0', args: ['--connections', '64', '--connections-per-address', '20', '--connections-per-sandbox', '12', '--loops', '1'] })
 })
 after(() => server.destroy())
 
@@ -44,3 +45,59 @@ test('one address has its share, others and loopback do not notice', async () =>
   sockets.forEach((one) => one.destroy())
   await eventually('its share is given back', async () => (await health('198.51.100.2')) === 200)
 })
+
+// Whoever knows an id may open its ports: those of one sandbox are not all that there are.
+test('one sandbox has its share of requests and tunnels, others do not notice', async () => {
+  const sdk = await loadSdk(server)
+  const boxes = await Promise.all([1, 2].map(() => sdk.Sandbox.create('base', { timeoutMs: 300_000 })))
+  const [{ sandboxId }, other] = boxes
+  for (const box of boxes) {
+    await box.files.write('/home/user/up.py', UPGRADES)
+    await box.commands.run('python3 /home/user/up.py', { background: true, timeoutMs: 0 }).then((handle) => handle.disconnect())
+  }
+  const ask = (id, up) => open('127.0.0.1', `GET / HTTP/1.1\r\nHost: 7300-${id}.localhost\r\n${up ? 'Connection: Upgrade\r\nUpgrade: x' : 'Connection: close'}\r\n\r\n`)
+  const status = async (id, up = true) => {
+    const socket = await ask(id, up)
+    await eventually('an answer', () => socket.received.includes('\r\n\r\n'))
+    return [socket, Number(socket.received.slice(9, 12))]
+  }
+  for (const box of boxes) {
+    await eventually('the server inside', async () => {
+      const [socket, code] = await status(box.sandboxId, false)
+      socket.destroy()
+      return code === 200
+    })
+  }
+  const held = []
+  for (let i = 0; i < 10; i++) held.push(await status(sandboxId))
+  const codes = held.map(([, code]) => code)
+  assert.deepEqual([codes.filter((code) => code === 101).length, codes.filter((code) => code === 503).length], [4, 6], String(codes))
+  const [free, fine] = await status(other.sandboxId)
+  assert.equal(fine, 101)
+  free.destroy()
+  held.forEach(([socket]) => socket.destroy())
+  await eventually('its share is given back', async () => {
+    const [socket, code] = await status(sandboxId)
+    socket.destroy()
+    return code === 101
+  })
+})
+
+const UPGRADES = String.raw`
+import socketserver
+class Up(socketserver.BaseRequestHandler):
+    def handle(self):
+        data = b""
+        while b"\r\n\r\n" not in data:
+            more = self.request.recv(65536)
+            if not more: return
+            data += more
+        if b"Upgrade: x" not in data:
+            self.request.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"); return
+        self.request.sendall(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+        while self.request.recv(65536): pass
+class Server(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    request_queue_size = 64
+Server(("", 7300), Up).serve_forever()
+`
