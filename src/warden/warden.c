@@ -204,6 +204,25 @@ static void end_server(struct warden *warden)
     warden->server_pid = 0;
 }
 
+static void count_one(const char *id, void *arg)
+{
+    (void)id;
+    ++*(size_t *)arg;
+}
+
+/* On a start that failed before the boxes were looked for, whoever has processes has a cgroup. */
+static bool nothing_runs(struct warden *warden)
+{
+    size_t count = 0;
+
+    if (warden->knows_boxes)
+        return boxes_count_live(&warden->boxes) == 0;
+    if (!warden->boxes.cgroups)
+        return false;
+    box_cgroup_each(warden->boxes.cgroups, count_one, &count);
+    return count == 0;
+}
+
 /* Threads come before all that they use. With no sandbox running there is no reason to leave mounts, links
  * and cgroups behind. */
 static void leave(struct warden *warden)
@@ -215,7 +234,7 @@ static void leave(struct warden *warden)
         log_error("warden", "an operation does not end; leaving it to the next start");
         _exit(1);
     }
-    warden_close_host(warden, warden->knows_boxes && boxes_count_live(&warden->boxes) == 0);
+    warden_close_host(warden, nothing_runs(warden));
 }
 
 int warden_run(const struct warden_config *config)

@@ -1,6 +1,6 @@
 // Starts that fail: the reason is told, no process crashes, nothing is left on the host.
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import fs from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
@@ -34,14 +34,16 @@ function serve(args, meanwhile = () => {}) {
 }
 
 function left() {
-  const instance = fs.readFileSync(path.join(data, 'instance'), 'utf8').trim()
+  // The first thing that it makes.
+  const file = path.join(data, 'instance')
+  const instance = fs.existsSync(file) ? fs.readFileSync(file, 'utf8').trim() : 'none yet'
   return [
     ...findProcesses((one) => isOurs(one) || isAgent(one)).map((one) => `process ${one.pid} ${one.cmdline}`),
     ...mounts().filter((mount) => mount.startsWith(home)).map((mount) => `mount ${mount}`),
     ...cgroups(instance).map((group) => `cgroup ${group}`),
     ...loopDevices(home).map((device) => `loop device ${device}`),
     ...links().filter((link) => link.includes(instance)).map((link) => `link ${link}`),
-    ...fs.readdirSync(path.join(data, 'run')).filter((name) => /\.(box|sock|still|new)$/.test(name)),
+    ...(fs.existsSync(path.join(data, 'run')) ? fs.readdirSync(path.join(data, 'run')) : []).filter((name) => /\.(box|sock|still|new)$/.test(name)),
   ]
 }
 
@@ -71,6 +73,23 @@ test('stopped at any moment of its start', async () => {
     // Before it listens to signals there is nothing that it would have to take away.
     if (result.signal !== 'SIGTERM') assertSound(result, round)
     assert.deepEqual(left(), [], `start ${round}:\n${result.log}`)
+  }
+})
+
+test('a data directory without room', async () => {
+  const mine = data
+  data = path.join(home, 'small')
+  fs.mkdirSync(data)
+  assert.equal(spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=1m', 'none', data]).status, 0)
+  try {
+    const result = await serve(['--warm', '8'])
+    assertSound(result, 'small')
+    assert.equal(result.code, 1, result.log)
+    assert.match(result.log, /space|MiB|full/, result.log)
+    assert.deepEqual(left().filter((one) => one !== `mount ${data}`), [], result.log)
+  } finally {
+    spawnSync('umount', [data])
+    data = mine
   }
 })
 
