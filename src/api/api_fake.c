@@ -85,12 +85,12 @@ static int find(struct str team_id, struct str id, struct error *err)
 int sandbox_create(struct sandboxes *all, const struct sandbox_new *request, struct arena *arena,
                    struct sandbox_view *out, struct error *err)
 {
-    struct timespec delay = {.tv_nsec = (long)api_fake.delay_ms * 1000000};
-
     (void)all;
     if (failing(err) < 0)
         return -1;
-    (void)nanosleep(&delay, NULL);
+    __atomic_add_fetch(&api_fake.begun, 1, __ATOMIC_SEQ_CST);
+    while (__atomic_load_n(&api_fake.held, __ATOMIC_SEQ_CST))
+        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     api_fake.secure = request->secure;
     api_fake.internet = request->internet;
     api_fake.internet_given = request->internet_given;
@@ -166,7 +166,10 @@ int sandbox_list(struct sandboxes *all, const struct sandbox_filter *filter, str
 int sandbox_kill(struct sandboxes *all, struct str team_id, struct str id, struct error *err)
 {
     (void)all;
-    return find(team_id, id, err) < 0 ? -1 : failing(err);
+    if (find(team_id, id, err) < 0 || failing(err) < 0)
+        return -1;
+    __atomic_add_fetch(&api_fake.kills, 1, __ATOMIC_SEQ_CST);
+    return 0;
 }
 
 int sandbox_set_internet(struct sandboxes *all, struct str team_id, struct str id, bool internet,

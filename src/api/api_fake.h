@@ -11,13 +11,15 @@
 
 struct api_fake {
     struct error fail; /* the next call of the domain fails with this, when code is set */
-    size_t creates;    /* calls that got through to the domain */
+    size_t kills;
+    size_t begun;   /* creates that have begun */
+    bool held;      /* creates wait as long as it is set */
+    size_t creates; /* calls that got through to the domain */
     bool secure, internet, internet_given;
     char template_name[64];
     int64_t timeout_s;            /* of the last create, timeout or extend */
     size_t sandboxes;             /* how many there are; ids i0000000000000000000, i...01, ... */
     struct sandbox_filter filter; /* of the last list (its strings are gone) */
-    uint32_t delay_ms;            /* how long a create takes */
     bool paused;                  /* all of them */
     bool auto_pause, auto_pause_disk, auto_resume; /* of the last create */
     struct sandbox_resume resume;                  /* of the last resume or connect */

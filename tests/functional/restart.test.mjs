@@ -50,13 +50,14 @@ test('SIGTERM lets a request finish', async () => {
   const box = await server.create()
   const socket = await server.connect()
   const body = '{"timeout":100}'
-  socket.write(`POST /sandboxes/${box.sandboxID}/timeout HTTP/1.1\r\nHost: 127.0.0.1\r\nX-API-KEY: ${server.key}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n`)
-  await sleep(100)
+  socket.write(`POST /sandboxes/${box.sandboxID}/timeout HTTP/1.1\r\nHost: 127.0.0.1\r\nX-API-KEY: ${server.key}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\nExpect: 100-continue\r\n\r\n`)
+  await eventually('the server waits for the body', () => /^HTTP\/1\.1 100 /.test(socket.received))
+  const before = server.log.length
   server.child.kill('SIGTERM')
-  await sleep(100)
+  await eventually('it is stopping', () => /server: stopping/.test(server.log.slice(before)))
   socket.write(body)
-  await Promise.race([socket.ended, sleep(5000)])
-  assert.match(socket.received, /^HTTP\/1\.1 204/)
+  await socket.ended
+  assert.match(socket.received, /\r\n\r\nHTTP\/1\.1 204/)
   assert.equal((await server.exited).code, 0)
   await server.start()
   await server.api('DELETE', `/sandboxes/${box.sandboxID}`)

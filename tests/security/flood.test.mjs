@@ -45,6 +45,8 @@ describe('memory before the key', () => {
     ['POST', '/events/webhooks'],
     ['POST', '/api/v1/sandboxes'],
     ['GET', '/api/v1/health'],
+    ['PUT', '/api/v1/sandboxes/i0000000000000000000/files?path=/tmp/x'],
+    ['PUT', '/volumecontent/v0000000000000000000/file?path=/x'],
   ]) {
     for (const [what, keyOf] of [
       ['no key', () => undefined],
@@ -55,7 +57,7 @@ describe('memory before the key', () => {
         const before = residentBytes()
         const sockets = await holdBodies(method, target, keyOf)
         try {
-          const answered = (socket) => [200, 401, 429, 503].includes(status(socket.received))
+          const answered = (socket) => [200, 401, 403, 404, 429, 503].includes(status(socket.received))
           await eventually('all are answered before their bodies are whole', () => sockets.every(answered), 30_000)
           const grown = residentBytes() - before
           t.diagnostic(`${(grown / MB).toFixed(1)} MB more`)
