@@ -38,6 +38,10 @@ int agent_event_add_with(struct agents *agents, const struct agent_caller *calle
 void agent_event_pass(struct agents *agents, const struct agent_caller *caller,
                       const struct agent_event *event);
 
+/* Somebody watches who would be told of an event like this now. Quick. */
+bool agent_event_watched(struct agents *agents, const struct agent_caller *caller,
+                         const struct agent_event *event);
+
 /* One event as JSON text {"id","ts","type","sandbox","session","process","agent","task","actor",
  * "data"}; absent members are left out. */
 struct agent_event_text {

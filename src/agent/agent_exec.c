@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "agent/agent_event.h"
+#include "agent/agent_output.h"
 #include "agent/agent_running.h"
 #include "agent/agent_sandbox_internal.h"
 #include "base/clock.h"
@@ -192,6 +193,9 @@ static int read_all(struct agents *agents, struct provider *provider,
             return overdue(reading, process), 0;
         if (r < 0)
             return error_prefix(err, "the command was started and may still run");
+        if (r > 0 && run->output &&
+            (event.kind == PROVIDER_STDOUT || event.kind == PROVIDER_STDERR))
+            agent_output_tell(run->output, event.kind == PROVIDER_STDERR, event.data);
         if (run->on_output &&
             (r == 0 || event.kind == PROVIDER_STDOUT || event.kind == PROVIDER_STDERR)) {
             if (pass_on(agents, provider, ref, run, &event) < 0)
@@ -393,6 +397,7 @@ int agent_exec(struct agents *agents, const struct agent_caller *caller, struct 
     char id_text[AGENT_ID_SIZE];
     const char *process_id = command->own ? NULL : id_text;
     struct agent_running running = {.id = id_text, .team_id = caller->team_id};
+    struct agent_output output;
     struct agent_use use;
     struct agent_run run;
     bool started = false;
@@ -409,6 +414,14 @@ int agent_exec(struct agents *agents, const struct agent_caller *caller, struct 
     running.open_stdin = command->open_stdin;
     if (!command->own || command->on_started)
         run.running = &running;
+    if (!command->own) {
+        agent_output_init(&output, agents, caller,
+                          &(struct agent_event){.sandbox_id = use.sandbox.id,
+                                                .process_id = str_of(id_text),
+                                                .agent_id = use.sandbox.agent_id,
+                                                .task_id = use.sandbox.task_id});
+        run.output = &output;
+    }
     tell(agents, caller, &use, process_id, "process.started",
          json_pack("{s:o}", "command",
                    json_str(agent_command_text(agents, caller->team_id, command, &arena))));

@@ -7,6 +7,7 @@
 #include <assert.h>
 
 #include "agent/agent_job.h"
+#include "agent/agent_output.h"
 #include "agent/agent_sandbox_internal.h"
 #include "base/list.h"
 
@@ -35,6 +36,8 @@ struct job_watch {
     struct provider_process *process; /* the wrapper; NULL while there is no stream */
     size_t users;                     /* threads besides the watch's that use process */
     int64_t hold_ms;                  /* how long to wait before its sandbox needs more time */
+    int64_t told; /* bytes of its log that were told as events; -1 = not known */
+    struct agent_output output;
     bool cancelled;
     bool again; /* its sandbox was resumed while it was about to go */
 };

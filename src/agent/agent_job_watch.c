@@ -27,6 +27,10 @@ enum {
     RETRY_MAX_MS = 10000,
     LOG_TRIES = 5, /* of the log for its callback */
     LOG_WAIT_MS = 500,
+    LIVE_MS = 500,  /* between looks at the log of one whose output is watched */
+    LOOK_MS = 2000, /* and whether it is */
+    LOG_PIECE = 32 * 1024,
+    LOG_PIECES = 4,
     STACK_SIZE = 512 * 1024,
 };
 
@@ -271,19 +275,51 @@ static void end_with(struct job_watch *watch, int code, const char *why)
     agent_result_done(&logs);
 }
 
+/* What its log has got since the last time, for those who watch. It is read only while somebody does. */
+static void tell_output(struct job_watch *watch)
+{
+    auto_arena struct arena arena = {0};
+    struct agent_use use;
+    struct error err;
+    size_t got = LOG_PIECE;
+
+    if (watch->told < 0 || !agent_output_watched(&watch->output) || look(watch, &arena, &use) <= 0)
+        return;
+    for (int i = 0; i < LOG_PIECES && got == LOG_PIECE; i++) {
+        struct agent_result logs = {0};
+
+        got = 0;
+        if (job_read_log(watch->agents, &use, watch->id, watch->user, watch->told, LOG_PIECE, &logs,
+                         &err) == 0) {
+            got = logs.out.len;
+            watch->told += (int64_t)got;
+            agent_output_tell(&watch->output, false, buf_str(&logs.out));
+        }
+        agent_result_done(&logs);
+    }
+}
+
 /* Reads the stream to its end: 1 = the job has ended. */
 static int hold(struct job_watch *watch)
 {
+    int64_t kept_ms = clock_mono_ms();
     struct provider_event event;
     struct error err;
 
     for (;;) {
-        int r = provider_process_next(watch->process, (uint32_t)watch->hold_ms, &event, &err);
+        int64_t wait_ms = agent_output_watched(&watch->output) ? LIVE_MS : LOOK_MS;
+        int r = provider_process_next(
+            watch->process, (uint32_t)(wait_ms < watch->hold_ms ? wait_ms : watch->hold_ms), &event,
+            &err);
 
         if (r < 0)
             return 0;
-        if (r == 0 && keep_alive(watch) <= 0)
-            return 0;
+        tell_output(watch);
+        if (r == 0 && clock_mono_ms() - kept_ms >= watch->hold_ms) {
+            if (keep_alive(watch) <= 0)
+                return 0;
+            kept_ms = clock_mono_ms();
+        }
         if (r > 0 && event.kind == PROVIDER_EXITED) {
             end_with(watch, event.timed_out ? EXIT_TIMED_OUT : event.exit_code,
                      event.timed_out ? "its timeout has ended it" : NULL);
@@ -411,6 +447,11 @@ void job_watch_start(struct agents *agents, const struct store_agent_job *row,
     watch->user = arena_str(&watch->arena, row->run_as).p;
     (void)str_copy(row->id, watch->id, sizeof(watch->id));
     (void)str_copy(row->sandbox_id, watch->sandbox_id, sizeof(watch->sandbox_id));
+    watch->told = process ? 0 : -1;
+    agent_output_init(&watch->output, agents, &watch->caller,
+                      &(struct agent_event){.sandbox_id = str_of(watch->sandbox_id),
+                                            .process_id = str_of(watch->id),
+                                            .agent_id = arena_str(&watch->arena, row->agent_id)});
     (void)pthread_mutex_lock(&jobs->lock);
     there = find_watch(jobs, row->id);
     wanted = !jobs->closing && !there;

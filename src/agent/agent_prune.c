@@ -340,6 +340,7 @@ static void hourly(struct agents *agents)
 
 void agent_prune_open(struct agents *agents)
 {
+    agent_timer_add(agents, 3600, agent_usage_tell_all);
     agent_timer_add(agents, TICK_S, tick);
     agent_timer_add(agents, 3600, hourly);
 }

@@ -172,7 +172,7 @@ int agent_snapshot_delete(struct agents *agents, const struct agent_caller *call
 
 /* ---- what it costs ---- */
 
-/* {"total": {sandboxes, running, seconds, cpu_seconds, commands, jobs, usd}, "providers": {...},
- * "create_ms": {count, p50, p99}}; new reference. */
+/* {"total": {sandboxes, running, seconds, cpu_seconds, commands, jobs, usd}, "providers": {NAME: ...},
+ * "agents": ..., "tasks": ..., "sessions": ..., "create_ms": {count, p50, p99}}; new reference. */
 int agent_stats(struct agents *agents, const struct agent_caller *caller, json_t **out,
                 struct error *err);

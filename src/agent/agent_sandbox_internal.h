@@ -152,6 +152,7 @@ int agent_machine_hooks(struct agents *agents, struct agent_backend *backend,
 
 /* ---- commands (agent_exec.c, agent_command.c) ---- */
 
+struct agent_output;
 struct agent_run {
     const char *const *argv;
     const struct provider_label *env;
@@ -167,6 +168,7 @@ struct agent_run {
     int (*on_output)(void *arg, bool is_err, struct str data);
     void *on_output_arg;
     struct agent_running *running; /* to be found by others; NULL = not */
+    struct agent_output *output;   /* told as events too; NULL = not */
 };
 /* One command on a machine. *out_started: it was sent; before that the caller may try again. */
 int agent_run(struct agents *agents, struct provider *provider, const struct provider_ref *ref,
@@ -197,6 +199,13 @@ void agent_use_extend(struct agents *agents, struct provider *provider,
 void agent_follow_now(struct agents *agents);
 /* Rows on other providers are compared with what those list (agent_reconcile.c). */
 void agent_reconcile(struct agents *agents);
+
+/* ---- usage (agent_usage.c, agent_stats.c) ---- */
+
+/* The event of it. After its row says that it does not run any more, and what was counted is in it. */
+void agent_usage_tell(struct agents *agents, const struct agent_caller *caller, struct str id);
+void agent_usage_tell_all(struct agents *agents); /* of all that run */
+double agent_usage_usd(const struct agents *agents, const struct store_agent_usage *usage);
 
 /* ---- called when sandboxes change ---- */
 

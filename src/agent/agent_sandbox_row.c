@@ -217,8 +217,11 @@ void agent_row_paused(struct agents *agents, const struct agent_caller *caller,
 {
     bool by_caller = strcmp(by, "request") == 0;
 
-    if (seen(agents, row, "paused", NULL, by_caller ? clock_wall_us() : ended_at(row)))
-        agent_row_event(agents, caller, row, "sandbox.paused", json_pack("{s:s}", "by", by));
+    if (!seen(agents, row, "paused", NULL, by_caller ? clock_wall_us() : ended_at(row)))
+        return;
+    agent_row_event(agents, caller, row, "sandbox.paused", json_pack("{s:s}", "by", by));
+    agent_live_forget(agents, row->id);
+    agent_usage_tell(agents, caller, row->id);
 }
 
 static double ran_s(const struct store_agent_sandbox *row, int64_t until_us)
@@ -244,6 +247,7 @@ static void tell_gone(struct agents *agents, const struct agent_caller *caller,
                               "runtime_seconds", ran_s(row, at_us)));
     agent_live_forget(agents, row->id);
     agent_jobs_lost(agents, row->id);
+    agent_usage_tell(agents, caller, row->id);
 }
 
 bool agent_row_gone(struct agents *agents, const struct agent_caller *caller,
@@ -280,7 +284,9 @@ void agent_row_told(struct agents *agents, const struct agent_caller *caller,
     agent_row_event(agents, caller, row, paused ? "sandbox.paused" : "sandbox.resumed",
                     json_pack("{s:s}", "by", "provider"));
     agent_live_forget(agents, row->id);
-    if (!paused)
+    if (paused)
+        agent_usage_tell(agents, caller, row->id);
+    else
         agent_jobs_resumed(agents, row->id);
 }
 
@@ -316,6 +322,8 @@ static void mark_killed(struct agents *agents, const struct agent_caller *caller
     }
     agent_live_forget(agents, row->id);
     agent_jobs_lost(agents, row->id);
+    if (changed)
+        agent_usage_tell(agents, caller, row->id);
 }
 
 int agent_row_kill(struct agents *agents, const struct agent_caller *caller,

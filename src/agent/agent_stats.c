@@ -9,7 +9,7 @@
 
 enum { CREATES_MAX = 1000 };
 
-static double usd_of(const struct agents *agents, const struct store_agent_usage *usage)
+double agent_usage_usd(const struct agents *agents, const struct store_agent_usage *usage)
 {
     const struct agent_settings *settings = agents->config.settings;
     struct str rest = usage->provider, name = str_split(&rest, '#'); /* a profile's own key */
@@ -30,6 +30,47 @@ static json_t *usage_json(const struct store_agent_usage *usage, double usd)
                      "usd", usd);
 }
 
+static void add(struct store_agent_usage *total, const struct store_agent_usage *usage)
+{
+    total->sandboxes += usage->sandboxes;
+    total->running += usage->running;
+    total->ran_us += usage->ran_us;
+    total->cpu_us += usage->cpu_us;
+    total->commands += usage->commands;
+    total->jobs += usage->jobs;
+}
+
+/* {name: usage}, over all providers. */
+static int usage_by(struct agents *agents, const struct agent_caller *caller,
+                    enum store_agent_usage_by by, json_t **out, struct store_agent_usage *total,
+                    double *total_usd, struct error *err)
+{
+    auto_arena struct arena arena = {0};
+    struct store_agent_usage *usages = NULL;
+    size_t count = 0;
+
+    if (store_agent_usage(agents->config.store, by, caller->team_id, clock_wall_us(), &arena,
+                          &usages, &count, err) < 0)
+        return -1;
+    *out = json_object();
+    for (size_t i = 0; i < count; i++) {
+        struct store_agent_usage sum = usages[i];
+        double usd = agent_usage_usd(agents, &usages[i]);
+
+        *total_usd += usd;
+        add(total, &usages[i]);
+        if (json_object_get(*out, sum.name.p))
+            continue; /* was added to the one before */
+        for (size_t k = i + 1; k < count; k++)
+            if (str_eq(usages[k].name, sum.name)) {
+                add(&sum, &usages[k]);
+                usd += agent_usage_usd(agents, &usages[k]);
+            }
+        (void)json_object_set_new(*out, sum.name.p, usage_json(&sum, usd));
+    }
+    return 0;
+}
+
 static int64_t percentile(const int64_t *sorted, size_t count, size_t percent)
 {
     return count ? sorted[(count - 1) * percent / 100] : 0;
@@ -38,38 +79,33 @@ static int64_t percentile(const int64_t *sorted, size_t count, size_t percent)
 int agent_stats(struct agents *agents, const struct agent_caller *caller, json_t **out,
                 struct error *err)
 {
+    static const char *const names[] = {"providers", "agents", "tasks", "sessions"};
     auto_arena struct arena arena = {0};
-    struct store *store = agents->config.store;
-    struct store_agent_usage *usages = NULL, total = {0};
-    size_t count = 0, created = 0;
+    auto_json json_t *stats = json_object();
+    struct store_agent_usage total = {0}, ignored = {0};
+    double usd = 0, ignored_usd = 0;
     int64_t *create_ms = NULL;
-    json_t *providers;
-    double usd = 0;
+    size_t created = 0;
 
     agent_follow_now(agents);
     agent_live_flush(agents);
-    if (store_agent_usage(store, caller->team_id, clock_wall_us(), &arena, &usages, &count, err) <
-            0 ||
-        store_agent_create_ms(store, caller->team_id, CREATES_MAX, &arena, &create_ms, &created,
-                              err) < 0)
-        return -1;
-    providers = json_object();
-    for (size_t i = 0; i < count; i++) {
-        const struct store_agent_usage *usage = &usages[i];
-        double cost = usd_of(agents, usage);
+    for (unsigned by = USAGE_BY_PROVIDER; by <= USAGE_BY_SESSION; by++) {
+        bool whole = by == USAGE_BY_PROVIDER;
+        json_t *usages = NULL;
 
-        usd += cost;
-        total.sandboxes += usage->sandboxes;
-        total.running += usage->running;
-        total.ran_us += usage->ran_us;
-        total.cpu_us += usage->cpu_us;
-        total.commands += usage->commands;
-        total.jobs += usage->jobs;
-        (void)json_object_set_new(providers, usage->provider.p, usage_json(usage, cost));
+        if (usage_by(agents, caller, by, &usages, whole ? &total : &ignored,
+                     whole ? &usd : &ignored_usd, err) < 0)
+            return -1;
+        (void)json_object_set_new(stats, names[by], usages);
     }
-    *out = json_pack("{s:o, s:o, s:{s:I, s:I, s:I}}", "total", usage_json(&total, usd), "providers",
-                     providers, "create_ms", "count", (json_int_t)created, "p50",
-                     (json_int_t)percentile(create_ms, created, 50), "p99",
-                     (json_int_t)percentile(create_ms, created, 99));
+    if (store_agent_create_ms(agents->config.store, caller->team_id, CREATES_MAX, &arena,
+                              &create_ms, &created, err) < 0)
+        return -1;
+    (void)json_object_set_new(stats, "total", usage_json(&total, usd));
+    (void)json_object_set_new(stats, "create_ms",
+                              json_pack("{s:I, s:I, s:I}", "count", (json_int_t)created, "p50",
+                                        (json_int_t)percentile(create_ms, created, 50), "p99",
+                                        (json_int_t)percentile(create_ms, created, 99)));
+    *out = json_incref(stats);
     return 0;
 }

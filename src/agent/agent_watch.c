@@ -87,6 +87,30 @@ void watchers_wake(struct agent_events *events, const struct ring_event *event)
     }
 }
 
+bool agent_event_watched(struct agents *agents, const struct agent_caller *caller,
+                         const struct agent_event *event)
+{
+    const struct str texts[EVENT_KEYS] = {caller->team_id, event->sandbox_id, event->session_id,
+                                          event->process_id, event->agent_id};
+    struct agent_events *events = agents->events;
+    struct ring_event like = {.type = event->type};
+    bool watched = false;
+    struct list *node;
+
+    (void)pthread_mutex_lock(&events->lock);
+    if (!list_empty(&events->watchers))
+        event_keys_set(&like.keys, texts);
+    list_for_each (node, &events->watchers) {
+        struct agent_watch *watch = container_of(node, struct agent_watch, node);
+
+        watched = event_matches(&like, &watch->keys, watch->type);
+        if (watched)
+            break;
+    }
+    (void)pthread_mutex_unlock(&events->lock);
+    return watched;
+}
+
 struct agent_watch *agent_watch_new(struct agents *agents, const struct agent_caller *caller,
                                     const struct agent_event_filter *filter,
                                     void (*wake)(void *arg), void *arg)

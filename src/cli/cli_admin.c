@@ -349,10 +349,11 @@ const struct cli_command cli_prune_command = {
 
 /* ---- stats ---- */
 
-static void print_stats(const json_t *answer)
+/* by: "providers", "agents", "tasks" or "sessions". */
+static void print_stats(const json_t *answer, const char *by)
 {
     static const struct cli_column columns[] = {
-        {"PROVIDER", "name", false},   {"SANDBOXES", "sandboxes", false},
+        {"NAME", "name", false},       {"SANDBOXES", "sandboxes", false},
         {"RUNNING", "running", false}, {"SECONDS", "seconds", false},
         {"CPU", "cpu_seconds", false}, {"COMMANDS", "commands", false},
         {"JOBS", "jobs", false},       {"USD", "usd", false},
@@ -364,14 +365,14 @@ static void print_stats(const json_t *answer)
     const char *name;
     json_t *row;
 
-    json_object_foreach(json_object_get(answer, "providers"), name, row)
+    json_object_foreach(json_object_get(answer, by), name, row)
     {
         auto_json json_t *copy = json_deep_copy(row);
 
         (void)json_object_set_new(copy, "name", json_string(name));
         (void)json_array_append(rows, copy);
     }
-    if (total) {
+    if (total && strcmp(by, "providers") == 0) {
         (void)json_object_set_new(total, "name", json_string("total"));
         (void)json_array_append(rows, total);
     }
@@ -383,16 +384,34 @@ static void print_stats(const json_t *answer)
                json_number_value(json_object_get(create, "p99")));
 }
 
+static const char *stats_of(const char *by)
+{
+    static const char *const names[][2] = {
+        {"provider", "providers"}, {"agent", "agents"}, {"task", "tasks"}, {"session", "sessions"}};
+
+    for (size_t i = 0; by && i < sizeof(names) / sizeof(*names); i++)
+        if (strcmp(by, names[i][0]) == 0)
+            return names[i][1];
+    return by ? NULL : "providers";
+}
+
 static int run_stats(struct cli *cli, int argc, char **argv)
 {
+    const char *by = NULL;
+    const struct cli_option table[] = {
+        {"by", 0, CLI_TEXT, &by, "WHAT", "provider, agent, task or session"},
+        {.name = NULL},
+    };
     auto_json json_t *answer = NULL;
     struct error err = {0};
     char **operands;
-    int count, rc = cli_args(cli, &cli_stats_command, NULL, CLI_ARGS_ANYWHERE, argc, argv,
+    int count, rc = cli_args(cli, &cli_stats_command, table, CLI_ARGS_ANYWHERE, argc, argv,
                              &operands, &count);
 
     if (rc != CLI_ARGS_RUN)
         return rc;
+    if (!stats_of(by))
+        return cli_usage(&cli_stats_command, "--by is provider, agent, task or session");
     if (count)
         return cli_usage(&cli_stats_command, "takes no operand");
     if (cli_connect(cli, &err) < 0 ||
@@ -401,7 +420,7 @@ static int run_stats(struct cli *cli, int argc, char **argv)
     if (cli->json)
         cli_print_json(answer);
     else
-        print_stats(answer);
+        print_stats(answer, stats_of(by));
     return CLI_OK;
 }
 

@@ -129,13 +129,16 @@ int store_agent_strays(struct store *store, struct str provider, int64_t before_
 
 /* ---- usage ---- */
 
-/* One per provider; STR_NONE = all teams. */
+/* One per name and provider (rates differ), those that ran longest first; at most 1000. What has no agent,
+ * task or session is left out there. team_id: STR_NONE = all teams. */
+enum store_agent_usage_by { USAGE_BY_PROVIDER, USAGE_BY_AGENT, USAGE_BY_TASK, USAGE_BY_SESSION };
 struct store_agent_usage {
-    struct str provider;
+    struct str name, provider;
     int64_t sandboxes, running, ran_us, cpu_us, commands, jobs;
 };
-int store_agent_usage(struct store *store, struct str team_id, int64_t now_us, struct arena *arena,
-                      struct store_agent_usage **out, size_t *out_count, struct error *err);
+int store_agent_usage(struct store *store, enum store_agent_usage_by by, struct str team_id,
+                      int64_t now_us, struct arena *arena, struct store_agent_usage **out,
+                      size_t *out_count, struct error *err);
 /* Of the last max, ascending. */
 int store_agent_create_ms(struct store *store, struct str team_id, size_t max, struct arena *arena,
                           int64_t **out, size_t *out_count, struct error *err);

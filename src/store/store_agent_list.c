@@ -118,40 +118,50 @@ int store_agent_sandbox_forget(struct store *store, int64_t before_us, size_t ma
     return store_commit(locked, err);
 }
 
-enum { PROVIDERS_MAX = 256 };
+enum { USAGES_MAX = 1000 };
 
-int store_agent_usage(struct store *store, struct str team_id, int64_t now_us, struct arena *arena,
-                      struct store_agent_usage **out, size_t *out_count, struct error *err)
+#define RAN "ran_us + CASE WHEN running_since_us > 0 THEN ?2 - running_since_us ELSE 0 END"
+#define USAGE(name, where)                                                              \
+    "SELECT " name ", provider, count(*),"                                              \
+    " sum(CASE WHEN running_since_us > 0 THEN 1 ELSE 0 END), sum(" RAN "),"             \
+    " sum((" RAN ") * CASE WHEN cpu > 0 THEN cpu ELSE 1 END), sum(commands), sum(jobs)" \
+    " FROM agent_sandboxes WHERE (?1 = '' OR team_id = ?1)" where " GROUP BY 1, 2"      \
+    " ORDER BY 5 DESC, 1 LIMIT ?3"
+
+/* The sandbox of a session has its id as key. */
+static const char *const usage_sql[] = {
+    [USAGE_BY_PROVIDER] = USAGE("provider", ""),
+    [USAGE_BY_AGENT] = USAGE("agent_id", " AND agent_id <> ''"),
+    [USAGE_BY_TASK] = USAGE("task_id", " AND task_id <> ''"),
+    [USAGE_BY_SESSION] =
+        USAGE("substr(sandbox_key, 9)", " AND sandbox_key LIKE 'session:ses~_%' ESCAPE '~'"),
+};
+
+int store_agent_usage(struct store *store, enum store_agent_usage_by by, struct str team_id,
+                      int64_t now_us, struct arena *arena, struct store_agent_usage **out,
+                      size_t *out_count, struct error *err)
 {
     auto_unlock struct store *locked = store_lock(store);
     auto_query struct query query = {0};
     int more;
 
-    if (query_open(&query, locked,
-                   "SELECT provider, count(*),"
-                   " sum(CASE WHEN running_since_us > 0 THEN 1 ELSE 0 END),"
-                   " sum(ran_us + CASE WHEN running_since_us > 0 THEN ?2 - running_since_us"
-                   " ELSE 0 END),"
-                   " sum((ran_us + CASE WHEN running_since_us > 0 THEN ?2 - running_since_us"
-                   " ELSE 0 END) * CASE WHEN cpu > 0 THEN cpu ELSE 1 END),"
-                   " sum(commands), sum(jobs) FROM agent_sandboxes WHERE ?1 = '' OR team_id = ?1"
-                   " GROUP BY provider ORDER BY provider LIMIT ?3",
-                   err) < 0)
+    if (query_open(&query, locked, usage_sql[by], err) < 0)
         return -1;
     agent_bind(&query, team_id);
     bind_int(&query, now_us);
-    bind_int(&query, PROVIDERS_MAX);
-    *out = arena_alloc(arena, PROVIDERS_MAX * sizeof(**out));
+    bind_int(&query, USAGES_MAX);
+    *out = arena_alloc(arena, USAGES_MAX * sizeof(**out));
     *out_count = 0;
-    while ((more = query_step(&query, err)) > 0 && *out_count < PROVIDERS_MAX)
+    while ((more = query_step(&query, err)) > 0 && *out_count < USAGES_MAX)
         (*out)[(*out_count)++] = (struct store_agent_usage){
-            .provider = agent_text(&query, 0, arena),
-            .sandboxes = query_int(&query, 1),
-            .running = query_int(&query, 2),
-            .ran_us = query_int(&query, 3),
-            .cpu_us = query_int(&query, 4),
-            .commands = query_int(&query, 5),
-            .jobs = query_int(&query, 6),
+            .name = agent_text(&query, 0, arena),
+            .provider = agent_text(&query, 1, arena),
+            .sandboxes = query_int(&query, 2),
+            .running = query_int(&query, 3),
+            .ran_us = query_int(&query, 4),
+            .cpu_us = query_int(&query, 5),
+            .commands = query_int(&query, 6),
+            .jobs = query_int(&query, 7),
         };
     return more < 0 ? -1 : 0;
 }

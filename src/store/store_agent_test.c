@@ -95,7 +95,8 @@ TEST(agent_usage_adds_up)
     CHECK(!changed);
     OK(store_agent_sandbox_state(store, STR("a"), "running", STR_NONE, 10000000, &changed, &err));
     OK(store_agent_sandbox_used(store, STR("a"), 500, 3, 1, &err));
-    OK(store_agent_usage(store, STR("t"), 11000000, &arena, &usage, &count, &err));
+    OK(store_agent_usage(store, USAGE_BY_PROVIDER, STR("t"), 11000000, &arena, &usage, &count,
+                         &err));
     CHECK_INT(count, 1);
     CHECK_INT(usage->ran_us, 4000000);
     CHECK_INT(usage->cpu_us, 8000000);

@@ -361,6 +361,30 @@ describe('cleanup and usage', () => {
     assert.ok(after.create_ms.p50 > 0 && after.create_ms.p50 < 5000, JSON.stringify(after.create_ms))
   })
 
+  test('usage is told and summed up by agent, task and session, and a pause costs nothing', async () => {
+    const box = await one.create({ key: 'billed', agent_id: 'payer', task_id: 'billed-task' })
+    await one.execute(box.id, 'true')
+    await one.ok(200, 'POST', `/sandboxes/${box.id}/pause`)
+    const usage = async () => (await one.events({ sandbox_id: box.id, type: 'usage' })).map((event) => event.data)
+    const [first] = await usage()
+    assert.deepEqual([first.provider, first.running, first.commands, first.jobs], ['e2b', false, 1, 0])
+    assert.ok(first.seconds > 0 && first.cpu_seconds >= first.seconds, JSON.stringify(first))
+    assert.ok(Math.abs(first.usd - (first.seconds * 0.01 + first.cpu_seconds * 0.001)) < 1e-6, JSON.stringify(first))
+    const paused = await one.ok(200, 'GET', '/stats')
+    for (const usages of [paused.agents.payer, paused.tasks['billed-task']]) {
+      assert.deepEqual([usages.sandboxes, usages.running, usages.commands], [1, 0, 1])
+      assert.ok(Math.abs(usages.seconds - first.seconds) < 1e-3 && Math.abs(usages.usd - first.usd) < 1e-6, JSON.stringify(usages))
+    }
+    await one.execute(box.id, 'true')
+    await one.remove(box.id)
+    const last = (await usage()).at(-1)
+    assert.ok(last.seconds > first.seconds && last.commands === 2, JSON.stringify(last))
+    const ended = await one.ok(200, 'GET', '/stats')
+    assert.ok(Math.abs(ended.agents.payer.seconds - last.seconds) < 1e-3)
+    assert.deepEqual((await one.ok(200, 'GET', '/stats')).agents.payer, ended.agents.payer, 'nothing after its end')
+    assert.equal(typeof ended.sessions, 'object')
+  })
+
   test('providers tell what they are and how they are', async () => {
     const { providers } = await one.ok(200, 'GET', '/providers?check=true')
     const e2b = providers.find((provider) => provider.name === 'e2b')

@@ -324,6 +324,40 @@ describe('events', () => {
     assert.deepEqual(list.body.events.map((one) => String(one.id)), again.events.map((one) => one.id))
   })
 
+  test('tell the output of commands and jobs to who watches now, bounded, masked and kept nowhere', async () => {
+    const box = await create({ agent_id: 'printer' })
+    const stream = await openEvents(server, '/api/v1/events?agent_id=printer&type=process.output')
+    const recent = await openEvents(server, '/api/v1/sse?agent_id=printer')
+    const text = (process, name) => stream.events.filter((one) => one.json.process === process && one.json.data.stream === name).map((one) => one.json.data.data).join('')
+    const secret = 'ghp_0123456789012345678901234567890123456789'
+    // While it runs: it waits for a file that comes after its first line was told.
+    const running = run(box.id, `echo first; until test -e /tmp/go; do sleep 0.05; done; echo 'gr\u00fc\u00dfe ${secret}'; echo wrong >&2`)
+    const { json } = await stream.find((one) => one.json.data.data === 'first\n')
+    assert.deepEqual([json.sandbox, json.data.stream], [box.id, 'stdout'])
+    await recent.find((one) => one.event === 'command_output' && one.json.type === 'process.output')
+    await run(box.id, 'touch /tmp/go')
+    assert.equal((await running).exit_code, 0)
+    await stream.find((one) => one.json.data.stream === 'stderr')
+    assert.equal(text(json.process, 'stdout'), 'first\ngr\u00fc\u00dfe ***\n')
+    assert.equal(text(json.process, 'stderr'), 'wrong\n')
+    const job = await v1('POST', `/sandboxes/${box.id}/execute`, { command: 'echo from a job; sleep 100', background: true })
+    const told = await stream.find((one) => one.json.data.data === 'from a job\n', 'the output of a job', 20_000)
+    assert.equal(told.json.process, job.body.id)
+    // Much more than anybody could read: the command is not held up, and what was left out is told.
+    const flood = await run(box.id, 'head -c 30000000 /dev/zero | tr "\\0" x; sleep 1.2; echo end')
+    assert.equal(flood.exit_code, 0)
+    const end = await stream.find((one) => one.json.data.data.endsWith('end\n'))
+    const parts = stream.events.filter((one) => one.json.process === end.json.process)
+    const dropped = parts.reduce((sum, one) => sum + (one.json.data.dropped ?? 0), 0)
+    assert.ok(dropped > 20_000_000, `${dropped}`)
+    assert.equal(dropped + parts.reduce((sum, one) => sum + one.json.data.data.length, 0), 30_000_004)
+    const kept = await v1('GET', '/events?agent_id=printer&since=0&limit=1000', undefined, { headers: { Accept: 'application/json' } })
+    assert.ok(kept.body.events.length > 3 && !kept.body.events.some((one) => one.type === 'process.output'))
+    stream.close()
+    recent.close()
+    await v1('DELETE', `/sandboxes/${box.id}`)
+  })
+
   test('reach 100 listeners within half a second', async () => {
     const streams = await Promise.all(Array.from({ length: 100 }, () => openEvents(server, '/api/v1/events?agent_id=crowd')))
     const begin = performance.now()
