@@ -298,6 +298,21 @@ void agent_follow_now(struct agents *agents)
 
 /* ---- comparing ---- */
 
+/* We are making it: its hooks may take minutes before its row names the machine. */
+static bool in_the_making(struct agents *agents, const struct store_sandbox *box)
+{
+    auto_arena struct arena arena = {0};
+    auto_json json_t *metadata = NULL;
+    struct store_agent_sandbox row;
+    struct error ignored;
+
+    return is_ours(agents, box) && json_parse(box->metadata, &metadata, &ignored) == 0 &&
+           store_agent_sandbox_get(agents->config.store, box->team_id,
+                                   json_get_str(metadata, "quicksand.id"), &arena, &row,
+                                   &ignored) == 0 &&
+           str_is(row.state, "creating");
+}
+
 /* Adopted with all that happened to it since. */
 static void adopt_late(struct agents *agents, struct str machine)
 {
@@ -308,7 +323,8 @@ static void adopt_late(struct agents *agents, struct str machine)
     struct error err = {0};
     size_t count = 0;
 
-    if (store_sandbox_get(agents->config.store, machine, &arena, &box, &err) < 0)
+    if (store_sandbox_get(agents->config.store, machine, &arena, &box, &err) < 0 ||
+        in_the_making(agents, &box))
         return;
     adopt(agents, &box);
     query.team_id = box.team_id;

@@ -26,9 +26,10 @@ const agentOf = (id) => findProcesses(isAgent).find((process) => fs.readFileSync
 const soon = (what, check) => eventually(what, check, 1000 * patience)
 const becomes = (id, state) => soon(`${id} is ${state}`, async () => (await one.get(id)).state === state)
 const killed = async (id) => (await one.events({ sandbox_id: id, type: 'sandbox.killed' })).map((event) => event.data)
-const quicksand = async (...args) => {
+const quicksand = (...args) => {
   const env = { PATH: process.env.PATH, HOME: '/root', QUICKSAND_URL: server.url, QUICKSAND_TOKEN: server.key }
-  return promisify(execFile)(binary, args, { env }).then(({ stdout, stderr }) => ({ code: 0, stdout, stderr }), (error) => error)
+  const running = promisify(execFile)(binary, args, { env })
+  return Object.assign(running.then(({ stdout, stderr }) => ({ code: 0, stdout, stderr }), (error) => error), { child: running.child })
 }
 
 test('one that is killed through the other API is killed, frees its place and costs nothing more', async () => {
@@ -138,6 +139,11 @@ test('one made by an SDK is in the same list, with the same id and shape, and ev
   assert.match((await quicksand('url', id, '8000')).stdout, new RegExp(`8000-${id}`))
   assert.equal((await quicksand('exec', id, '--', 'echo', 'cli')).stdout, 'cli\n')
   assert.match((await quicksand('job', 'start', id, '--', 'true')).stdout, /^job_/)
+  const shell = quicksand('pty', id)
+  shell.child.stdin.end('echo in a $((1 + 1))terminal; exit\n')
+  assert.match((await shell).stdout, /in a 2terminal/)
+  const page = await server.request({ path: `/ui/terminal?sandbox=${id}` })
+  assert.equal(page.status, 200)
   const snap = (await quicksand('snapshot', 'create', id)).stdout.trim()
   assert.match(snap, /^snap_/)
   await quicksand('snapshot', 'rm', snap)
@@ -155,6 +161,19 @@ test('it keeps the limit it was made with, whatever the runtime does with it', a
   assert.equal((await one.ok(200, 'POST', '/prune', { older_than: 0 })).sandboxes, 0)
   assert.equal((await one.get(id)).state, 'running')
   await one.remove(id)
+})
+
+test('copies that the other API makes of the runtime’s are sandboxes too, and are not taken for left over', async () => {
+  const box = await one.create()
+  const { status, body, text } = await server.api('POST', `/sandboxes/${box.id}/fork`, {})
+  assert.equal(status, 201, text)
+  const id = body[0].sandbox.sandboxID
+  // It has the labels of its source, as our own have before their row is there: so it is known when both sides are compared.
+  await server.restart()
+  assert.deepEqual([(await one.get(id)).state, (await one.get(id)).adopted], ['running', true])
+  assert.equal(await one.output(id, 'echo copy'), 'copy\n')
+  await one.remove(id)
+  await one.remove(box.id)
 })
 
 test('another team finds neither, by neither id', async () => {
