@@ -88,7 +88,8 @@ static size_t skip_value(struct str text, size_t at)
 
 static bool sounds_secret(struct str word)
 {
-    static const char *const parts[] = {"token", "secret", "passw", "key", "bearer", "credential"};
+    static const char *const parts[] = {"token",  "secret", "pass",   "pwd",      "key",
+                                        "bearer", "cred",   "cookie", "signature"};
     char lower[64];
     size_t len = word.len < sizeof(lower) - 1 ? word.len : sizeof(lower) - 1;
 
@@ -97,6 +98,33 @@ static bool sounds_secret(struct str word)
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         if (str_find_str(str_n(lower, len), str_of(parts[i])) >= 0)
             return true;
+    return false;
+}
+
+static bool is_variable(struct str name)
+{
+    for (size_t i = 0; i < name.len; i++)
+        if (islower((unsigned char)name.p[i]) || name.p[i] == '-')
+            return false;
+    return true;
+}
+
+/* Letters and digits, mixed, for longer than a word. */
+static bool looks_secret(struct str value)
+{
+    enum { RUN = 16 };
+    size_t letters = 0, digits = 0;
+
+    for (size_t i = 0; i < value.len; i++) {
+        if (!is_name(value.p[i])) {
+            letters = digits = 0;
+            continue;
+        }
+        letters += isalpha((unsigned char)value.p[i]) != 0;
+        digits += isdigit((unsigned char)value.p[i]) != 0;
+        if (letters && digits && letters + digits >= RUN)
+            return true;
+    }
     return false;
 }
 
@@ -110,9 +138,16 @@ static size_t tell_word(struct str text, size_t from, struct buf *out)
         end++;
     name = str_n(text.p + from, end - from);
     (void)buf_add_str(out, name);
+    /* Values of environment variables are nobody's business; those of others may be. */
     if (end < text.len && text.p[end] == '=') {
-        (void)buf_add_str(out, STR("=***"));
-        return skip_value(text, end + 1);
+        value = skip_value(text, end + 1);
+        if (is_variable(name) || sounds_secret(name) ||
+            looks_secret(str_n(text.p + end + 1, value - end - 1))) {
+            (void)buf_add_str(out, STR("=***"));
+            return value;
+        }
+        (void)buf_add_char(out, '=');
+        return end + 1;
     }
     value = end;
     while (value < text.len && (text.p[value] == ' ' || text.p[value] == ':'))
@@ -204,19 +239,22 @@ void journal_not_started(const json_t *config, const struct error *why)
     add(JOURNAL_WARN, "exec", buf_str(&text), "");
 }
 
-void journal_ended(const json_t *config, pid_t pid, int status)
+void journal_ended(const json_t *config, pid_t pid, int status, bool out_of_memory)
 {
     auto_buf struct buf text = {0};
     char detail[32];
 
     buf_init(&text, 2 * SCAN_MAX);
     if (WIFEXITED(status))
-        (void)buf_printf(&text, "Command exited with code %d: ", WEXITSTATUS(status));
+        (void)buf_printf(&text, "Command exited with code %d%s: ", WEXITSTATUS(status),
+                         out_of_memory ? " (out of memory)" : "");
     else
-        (void)buf_printf(&text, "Command ended by signal %d: ", WTERMSIG(status));
+        (void)buf_printf(&text, "Command ended by signal %d%s: ", WTERMSIG(status),
+                         out_of_memory ? " (out of memory)" : "");
     journal_command(config, &text);
     (void)snprintf(detail, sizeof(detail), "pid %d", (int)pid);
-    add(WIFEXITED(status) ? JOURNAL_INFO : JOURNAL_WARN, "exec", buf_str(&text), detail);
+    add(WIFEXITED(status) && !out_of_memory ? JOURNAL_INFO : JOURNAL_WARN, "exec", buf_str(&text),
+        detail);
 }
 
 void journal_handle(struct envd *envd, struct http_exchange *ex)

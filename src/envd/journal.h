@@ -2,6 +2,8 @@
  * oldest go first. The engine fetches them; nothing is sent by itself. */
 #pragma once
 
+#include <stdbool.h>
+
 #include <sys/types.h>
 
 #include "envd/envd.h"
@@ -15,7 +17,7 @@ void journal_agent(enum journal_level level, const char *fmt, ...)
  * of options that sound like secrets, and of credentials in URLs are left out. */
 void journal_started(const json_t *config, const char *user, pid_t pid);
 void journal_not_started(const json_t *config, const struct error *why);
-void journal_ended(const json_t *config, pid_t pid, int status);
+void journal_ended(const json_t *config, pid_t pid, int status, bool out_of_memory);
 /* GET /journal: a JSON array, oldest first. */
 void journal_handle(struct envd *envd, struct http_exchange *ex);
 

@@ -180,7 +180,7 @@ static void current_text(const struct meminfo *meminfo, struct buf *out)
 {
     struct usage usage;
 
-    usage_read("/sys/fs/cgroup", meminfo->mem_bytes, &usage);
+    usage_read(USAGE_ROOT, meminfo->mem_bytes, &usage);
     meminfo_text(&usage, out);
 }
 

@@ -11,8 +11,6 @@ enum {
     CPU_INTERVAL_US = 200 * 1000,
 };
 
-#define CGROUP_ROOT "/sys/fs/cgroup"
-
 static struct {
     uint64_t cpu_us;
     int64_t at_us;
@@ -21,7 +19,7 @@ static struct {
 
 void metrics_init(void)
 {
-    last.cpu_us = usage_cpu_us(CGROUP_ROOT);
+    last.cpu_us = usage_cpu_us(USAGE_ROOT);
     last.at_us = clock_mono_us();
 }
 
@@ -45,13 +43,13 @@ static double cpu_percent(uint64_t cpu_us, unsigned cpus)
 
 void metrics_handle(struct envd *envd, struct http_exchange *ex)
 {
-    unsigned cpus = usage_cpu_count(CGROUP_ROOT);
+    unsigned cpus = usage_cpu_count(USAGE_ROOT);
     struct statvfs disk = {0};
     struct usage usage;
     auto_buf struct buf text = {0};
     uint64_t block, used;
 
-    usage_read(CGROUP_ROOT, envd->mem_bytes, &usage);
+    usage_read(USAGE_ROOT, envd->mem_bytes, &usage);
     /* Without what the kernel would give back, as free(1) counts. */
     used = usage.mem_used > usage.mem_cache ? usage.mem_used - usage.mem_cache : 0;
     (void)statvfs("/", &disk);

@@ -22,6 +22,7 @@
 #include "envd/process_tree.h"
 #include "envd/pty.h"
 #include "envd/spawn.h"
+#include "envd/usage.h"
 #include "loop/loop.h"
 #include "rpc/connect.h"
 
@@ -121,6 +122,7 @@ static void remember(struct process *process)
     *item = (struct process_finished){.pid = process->pid,
                                       .tag = take_ptr(&process->tag),
                                       .status = process->status,
+                                      .out_of_memory = process->out_of_memory,
                                       .until_ms = now_ms(table) + PROCESS_FINISHED_KEPT_MS,
                                       .ring = process->ring};
     process->ring = (struct process_ring){0};
@@ -217,7 +219,7 @@ void process_answer_when_gone(struct process *process, struct http_exchange *ex)
 static void end(struct process *process)
 {
     process->ended = true;
-    journal_ended(process->config, process->pid, process->status);
+    journal_ended(process->config, process->pid, process->status, process->out_of_memory);
     (void)uv_timer_stop(&process->grace);
     (void)uv_timer_stop(&process->deadline);
     process_output_finish(process);
@@ -271,8 +273,18 @@ static void on_grace(uv_timer_t *timer)
     end(process);
 }
 
+/* Only its first process tells how it ended; a shell gives the signal of what it ran as 128 and more. */
+static bool killed_by_memory(const struct process *process, int status)
+{
+    bool killed =
+        WIFSIGNALED(status) ? WTERMSIG(status) == SIGKILL : WEXITSTATUS(status) == 128 + SIGKILL;
+
+    return killed && !process->killed && usage_oom_kills(USAGE_ROOT) > process->oom_kills;
+}
+
 static void exited(struct process *process, int status)
 {
+    process->out_of_memory = killed_by_memory(process, status);
     process->exited = true;
     process->status = status;
     process->exited_at_ms = now_ms(process->table);
@@ -306,12 +318,18 @@ void process_table_reap(struct process_table *table)
     }
 }
 
+static void kill_tree(struct process *process)
+{
+    process->killed = true;
+    process_tree_kill(process->pid, process->mark);
+}
+
 static void on_deadline(uv_timer_t *timer)
 {
     struct process *process = timer->data;
 
     if (!process->exited)
-        process_tree_kill(process->pid, process->mark);
+        kill_tree(process);
     (void)process_output_read(process);
     process_output_timed_out(process);
     process_advance(process);
@@ -398,6 +416,7 @@ static struct process *adopt(struct process_table *table, const struct process_s
     process->table = table;
     process->pid = pid;
     process->mark = mark;
+    process->oom_kills = usage_oom_kills(USAGE_ROOT);
     process->tag = start->tag.p ? str_dup(start->tag) : NULL;
     process->config = json_incref(start->config);
     process->is_pty = start->want_pty;
@@ -463,7 +482,7 @@ int process_signal(struct process *process, int signal, struct error *err)
     if (process->exited)
         return error_set(err, ERROR_NOT_FOUND, "process with pid %d not found", (int)process->pid);
     if (signal == SIGKILL) {
-        process_tree_kill(process->pid, process->mark);
+        kill_tree(process);
         return 0;
     }
     if (kill(process->pid, signal) != 0)

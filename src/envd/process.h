@@ -59,7 +59,10 @@ struct process {
     int64_t timeout_ms;
     int64_t exited_at_ms, output_at_ms;
     int status;
+    uint64_t oom_kills; /* of the sandbox before it was started */
     bool exited, ended;
+    bool killed; /* by us, all of it */
+    bool out_of_memory;
     unsigned handles; /* open libuv handles inside this struct */
 };
 
@@ -68,6 +71,7 @@ struct process_finished {
     pid_t pid;
     char *tag;
     int status;
+    bool out_of_memory;
     int64_t until_ms;
     struct process_ring ring;
 };

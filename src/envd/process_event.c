@@ -135,7 +135,8 @@ static void add_signal(char *text, size_t size, int status)
         (void)snprintf(text, size, "signal: signal %d%s", number, core);
 }
 
-void process_event_end(struct buf *out, const struct proto_message *format, int status)
+void process_event_end(struct buf *out, const struct proto_message *format, int status,
+                       bool out_of_memory)
 {
     char words[64], text[256];
     bool exited = WIFEXITED(status);
@@ -149,7 +150,8 @@ void process_event_end(struct buf *out, const struct proto_message *format, int 
                    "{\"event\":{\"end\":{\"exitCode\":%d,\"exited\":%s,\"status\":\"%s\"", code,
                    exited ? "true" : "false", words);
     if (code != 0)
-        len += snprintf(text + len, sizeof(text) - (size_t)len, ",\"error\":\"%s\"", words);
+        len += snprintf(text + len, sizeof(text) - (size_t)len, ",\"error\":\"%s%s\"", words,
+                        out_of_memory ? ": out of memory" : "");
     len += snprintf(text + len, sizeof(text) - (size_t)len, "}}}");
     add(out, format, str_n(text, (size_t)len));
 }

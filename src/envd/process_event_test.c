@@ -56,17 +56,21 @@ TEST(process_event_ends)
     auto_buf struct buf event = {0};
 
     buf_init(&event, 4096);
-    process_event_end(&event, NULL, 0);
+    process_event_end(&event, NULL, 0, false);
     check_message(
         &event,
         "{\"event\":{\"end\":{\"exitCode\":0,\"exited\":true,\"status\":\"exit status 0\"}}}");
-    process_event_end(&event, NULL, 3 << 8);
+    process_event_end(&event, NULL, 3 << 8, false);
     check_message(&event, "{\"event\":{\"end\":{\"exitCode\":3,\"exited\":true,\"status\":\"exit "
                           "status 3\",\"error\":\"exit status 3\"}}}");
-    process_event_end(&event, NULL, SIGKILL);
+    process_event_end(&event, NULL, SIGKILL, false);
     check_message(&event, "{\"event\":{\"end\":{\"exitCode\":-1,\"exited\":false,\"status\":"
                           "\"signal: killed\",\"error\":\"signal: killed\"}}}");
-    process_event_end(&event, NULL, 40);
+    process_event_end(&event, NULL, SIGKILL, true);
+    CHECK(strstr(event.p + 5,
+                 "\"status\":\"signal: killed\",\"error\":\"signal: killed: out of memory\""));
+    buf_clear(&event);
+    process_event_end(&event, NULL, 40, false);
     check_message(&event, "{\"event\":{\"end\":{\"exitCode\":-1,\"exited\":false,\"status\":"
                           "\"signal: signal 40\",\"error\":\"signal: signal 40\"}}}");
 }
@@ -108,7 +112,7 @@ TEST(process_events_in_the_binary_codec)
     check_bytes(&event, STR("\x0a\x04\x0a\x02\x08\x2a"));
     process_event_keepalive(&event, format);
     check_bytes(&event, STR("\x0a\x02\x22\x00"));
-    process_event_end(&event, format, SIGKILL);
+    process_event_end(&event, format, SIGKILL, false);
     check_bytes(&event,
                 STR("\x0a\x24\x1a\x22\x08\x01\x1a\x0esignal: killed\x22\x0esignal: killed"));
 }

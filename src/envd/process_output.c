@@ -74,7 +74,7 @@ static void finish(struct subscriber *sub, const struct process *ended, const st
     detach(sub);
     buf_init(&last, 16 * 1024);
     if (ended)
-        process_event_end(&last, sub->format, ended->status);
+        process_event_end(&last, sub->format, ended->status, ended->out_of_memory);
     connect_add_end(&last, err);
     http_write(ex, last.p, last.len);
     http_end(ex);

@@ -163,7 +163,7 @@ static int replay_end(struct http_exchange *ex, const struct process_finished *f
     process_event_start(&events, format, finished->pid);
     if (process_output_replay(&finished->ring, replay, format != NULL, &events, err) != 0)
         return -1;
-    process_event_end(&events, format, finished->status);
+    process_event_end(&events, format, finished->status, finished->out_of_memory);
     connect_begin(ex);
     http_write(ex, events.p, events.len);
     connect_finish(ex, NULL);

@@ -225,7 +225,7 @@ static bool is_crowded(void)
 {
     size_t enough = guest_nproc.rlim_cur / 4 * 3;
 
-    return has_reserve && usage_tasks("/sys/fs/cgroup", enough) >= enough;
+    return has_reserve && usage_tasks(USAGE_ROOT, enough) >= enough;
 }
 
 pid_t spawn(const struct spawn *spawn, struct spawn_failure *failure)

@@ -172,3 +172,16 @@ size_t usage_tasks(const char *root, size_t enough)
         return number;
     return count_lines(root, "unified/cgroup.threads", enough);
 }
+
+uint64_t usage_oom_kills(const char *root)
+{
+    static const char *const names[] = {"memory.events", "memory/memory.oom_control"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        auto_buf struct buf text = {0};
+
+        if (read_text(root, names[i], &text))
+            return value_of(buf_str(&text), "oom_kill");
+    }
+    return 0;
+}

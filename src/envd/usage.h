@@ -12,7 +12,9 @@ struct usage {
     uint64_t cpu_us; /* used since the start */
 };
 
-/* root is "/sys/fs/cgroup" outside of tests. mem_bytes is the limit when the cgroup has none (0:
+#define USAGE_ROOT "/sys/fs/cgroup"
+
+/* root is USAGE_ROOT outside of tests. mem_bytes is the limit when the cgroup has none (0:
  * the machine's memory). */
 void usage_read(const char *root, uint64_t mem_bytes, struct usage *out);
 uint64_t usage_cpu_us(const char *root);
@@ -20,3 +22,5 @@ uint64_t usage_cpu_us(const char *root);
 unsigned usage_cpu_count(const char *root);
 /* Processes and threads; counting ends when there are so many. 0: unknown. */
 size_t usage_tasks(const char *root, size_t enough);
+/* How often memory has killed a process. */
+uint64_t usage_oom_kills(const char *root);
