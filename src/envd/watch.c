@@ -43,6 +43,7 @@ enum {
     SEEN_MAX = 256 * 1024,
     TURN_STEPS = 4096, /* then others get their turn */
     DRAIN_STEPS = 256,
+    CATCH_UP_TURNS = 16,
     CUT_MS = 20,
 };
 
@@ -355,6 +356,7 @@ static bool on_temp(struct watch *watch, const struct inotify_event *event, cons
     watch->temp_cookie = 0;
     if (kind != 'r' && !forget_seen(watch, relative))
         emit(watch, WATCH_CREATE, relative);
+    emit(watch, WATCH_CHMOD, relative); /* it got its owner */
     if (kind == 'r' ||
         (absolute(watch, relative, path) && guest_stat(path, false, &st) == 0 && st.size > 0))
         emit(watch, WATCH_WRITE, relative);
@@ -482,6 +484,15 @@ static void advance(struct watch *watch)
         (void)uv_idle_start(&watch->turn, on_turn);
     else if (!list_empty(&watch->cut))
         (void)uv_timer_start(&watch->later, on_later, CUT_MS, 0);
+}
+
+void watch_catch_up(struct watch *watch)
+{
+    for (int turn = 0; turn < CATCH_UP_TURNS && !watch->dead; turn++) {
+        advance(watch);
+        if (!uv_is_active((uv_handle_t *)&watch->turn))
+            return;
+    }
 }
 
 static void on_turn(uv_idle_t *turn)

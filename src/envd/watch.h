@@ -24,5 +24,7 @@ struct watch;
 
 /* NULL with err: ERROR_NOT_FOUND, ERROR_INVALID for anything that is not a directory. */
 struct watch *watch_new(struct loop *loop, const struct watch_config *config, struct error *err);
+/* Reports now what happened until now: at least as much as fits into a few turns of the loop. */
+void watch_catch_up(struct watch *watch);
 /* May be called from a callback. */
 void watch_free(struct watch *watch);

@@ -333,6 +333,41 @@ TEST_TIMEOUT(watch_polled, 60)
     live_stop(&live);
 }
 
+/* What happened before the question is in the answer, each time. */
+TEST_TIMEOUT(watch_polled_has_all, 60)
+{
+    static const char type[] = "Content-Type: application/octet-stream\r\n";
+    struct live live;
+    struct buf body = {0};
+    char id[64], target[300], want[300];
+
+    live_start(&live);
+    CHECK_INT(mkdir(live_in(&live, "w"), 0755), 0);
+    create_watcher(&live, "w", "", id);
+    for (int i = 0; i < 300; i++) {
+        char name[16];
+        int len;
+
+        (void)snprintf(name, sizeof(name), "w/f%d", i);
+        (void)snprintf(target, sizeof(target), "/files?path=%s", live_in(&live, name));
+        CHECK_INT(live_call(&live, "POST", target, type, STR("x"), &body), 200);
+        CHECK_INT(get_events(&live, id, &body), 200);
+        len = snprintf(want, sizeof(want), "{\"events\":[");
+        for (int k = 0; k < 3; k++)
+            len += snprintf(want + len, sizeof(want) - (size_t)len,
+                            "%s{\"name\":\"f%d\",\"type\":\"EVENT_TYPE_%s\"}", k ? "," : "", i,
+                            ((const char *[]){"CREATE", "CHMOD", "WRITE"})[k]);
+        (void)snprintf(want + len, sizeof(want) - (size_t)len, "]}");
+        CHECK_STR(buf_str(&body), want);
+        /* By somebody else, without the agent's loop. */
+        put(live_in(&live, "w/other"), "y");
+        CHECK_INT(get_events(&live, id, &body), 200);
+        CHECK(strstr(body.p, "\"other\""));
+    }
+    buf_done(&body);
+    live_stop(&live);
+}
+
 /* Nobody asks for the events: the first ones are kept, and that others were lost is said. */
 TEST_TIMEOUT(watch_polled_overflow, 60)
 {
@@ -387,12 +422,15 @@ TEST(watch_uploads)
     while (!strstr(stream.message.p, "d/two"));
     CHECK_STR(buf_str(&stream.message),
               "{\"filesystem\":{\"name\":\"d/two\",\"type\":\"EVENT_TYPE_CREATE\"}}");
+    expect(&stream, "CHMOD", "d/two");
     expect(&stream, "WRITE", "d/two");
     CHECK_INT(live_call(&live, "POST", target, type, STR("again"), &body), 200);
+    expect(&stream, "CHMOD", "d/two");
     expect(&stream, "WRITE", "d/two");
     (void)snprintf(target, sizeof(target), "/files?path=%s", live_in(&live, "w/d/empty"));
     CHECK_INT(live_call(&live, "POST", target, type, STR(""), &body), 200);
     expect(&stream, "CREATE", "d/empty");
+    expect(&stream, "CHMOD", "d/empty");
     CHECK_INT(unlink(live_in(&live, "w/d/empty")), 0);
     expect(&stream, "REMOVE", "d/empty");
     buf_done(&body);

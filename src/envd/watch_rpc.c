@@ -210,6 +210,9 @@ int watch_rpc_events(struct call *call, struct error *err)
     if (!poll)
         return -1;
     poll->polled_at_ms = now_ms(call->envd);
+    /* What happened before the call belongs into its answer, whether the loop has seen it or not. */
+    if (poll->watch && !poll->creator)
+        watch_catch_up(poll->watch);
     if (poll->events.len == 0 && poll->err.code != ERROR_NONE) {
         *err = poll->err;
         return -1;
