@@ -47,8 +47,8 @@ static void run(struct work *work)
     struct wake *wake = container_of(work, struct wake, work);
 
     wake->result = routes_wake(wake->routes, wake->target.id, &wake->err);
-    /* A volume is named by its token, which is nobody's business. */
-    if (wake->result < 0)
+    /* A volume is named by its token, which is nobody's business; a wrong one is no news. */
+    if (wake->result < 0 && wake->err.code != ERROR_UNAUTHORIZED)
         log_warn("proxy", "%s%s cannot be resumed by traffic: %s",
                  wake->target.port ? "sandbox=" : "a volume",
                  wake->target.port ? wake->target.id : "", wake->err.message);
