@@ -299,6 +299,8 @@ int box_cgroup_version(const struct box_cgroups *cgroups);
 
 /* Compiles the filter into a memfd of struct sock_filter. */
 int box_seccomp_compile(int *out_fd, struct error *err);
+/* For good, in a thread that starts boxes: leaves their guests a few thousand instructions for filters. */
+int box_seccomp_fill(struct error *err);
 /* Bit set of the capabilities a sandbox's root keeps. */
 uint64_t box_capabilities(void);
 

@@ -14,12 +14,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/cleanup.h"
 
 static const char *const allowed[] = {
@@ -535,6 +540,34 @@ int box_seccomp_compile(int *out_fd, struct error *err)
         return error_set_errno(err, -r, "compile the seccomp filter");
     *out_fd = take_fd(&fd);
     return 0;
+}
+
+/* Guests may load filters of their own, as agents that fence in their commands do. The kernel compiles them into
+ * memory that no cgroup counts and that all unprivileged filters of the host share, those of the next sandboxes too
+ * (net.core.bpf_jit_limit). What bounds them is the number of instructions that all filters of one process have
+ * together, some 32,000: so most of that is used up by filters that allow everything at their first instruction.
+ * They belong to the thread that starts boxes, which inherit and share them. */
+enum { FILLER_MAX = 4096 }; /* the longest filter; the kernel counts it twice */
+
+int box_seccomp_fill(struct error *err)
+{
+    static const unsigned short fillers[] = {FILLER_MAX, FILLER_MAX, FILLER_MAX, 1000};
+    static const struct sock_filter allow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    struct sock_filter *code = xcalloc(FILLER_MAX, sizeof(*code));
+    struct sock_fprog program = {.filter = code};
+    int r = 0;
+
+    for (size_t i = 0; i < FILLER_MAX; i++)
+        code[i] = allow;
+    for (size_t i = 0; r == 0 && i < sizeof(fillers) / sizeof(*fillers); i++) {
+        program.len = fillers[i];
+        r = (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW,
+                         &program);
+    }
+    if (r < 0)
+        (void)error_set_errno(err, errno, "bound the filters of guests");
+    free(code);
+    return r;
 }
 
 #define CAP(name) (UINT64_C(1) << (name))

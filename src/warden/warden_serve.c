@@ -14,6 +14,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "engine/engine_wire.h"
 
 static bool name_valid(const char name[LAYER_NAME_SIZE])
@@ -239,7 +240,10 @@ static void serve_control(const struct channel *channel)
 {
     struct engine_request request;
     struct engine_reply reply;
+    struct error err;
 
+    if (box_seccomp_fill(&err) < 0)
+        log_warn("warden", "%s; ignoring", err.message);
     while (fd_recv(channel->fd, &request, sizeof(request), NULL, NULL, 0) ==
            (ssize_t)sizeof(request)) {
         memset(&reply, 0, sizeof(reply));

@@ -118,6 +118,26 @@ result = [libc.syscall(206, 1, ctypes.byref(context)), errno.errorcode.get(ctype
   assert.deepEqual(found, [-1, 'ENOSYS'])
 })
 
+// Compiled filters take memory that all of the host's unprivileged filters share, those of new sandboxes too.
+test('filters of guests: enough for programs that fence themselves in, bounded for the others', async () => {
+  const found = await python(neighbour, `${HELP}
+import struct
+LOAD, EQUAL, RETURN, ALLOW = 0x20, 0x15, 0x06, 0x7fff0000
+def filter_of(count): # as programs make them: is it this call?
+    code = struct.pack("HBBI", LOAD, 0, 0, 0) + b"".join(struct.pack("HBBI", EQUAL, 0, 0, 1000 + i) for i in range(count - 2)) + struct.pack("HBBI", RETURN, 0, 0, ALLOW)
+    kept.append(ctypes.create_string_buffer(code))
+    kept.append(ctypes.create_string_buffer(struct.pack("HxxxxxxQ", count, ctypes.addressof(kept[-1]))))
+    return ctypes.addressof(kept[-1])
+kept = []
+libc.prctl(38, 1, 0, 0, 0)
+load = lambda count: libc.syscall(ctypes.c_long(317), ctypes.c_long(1), ctypes.c_long(0), ctypes.c_long(filter_of(count)))
+result = [load(1500), os.getpid() > 0, until_refused(lambda _: load(64), 1000)]`, { user: 'user' })
+  assert.deepEqual(found.slice(0, 2), [0, true], 'a large one')
+  const [count, why] = found[2]
+  assert.equal(why, 'ENOMEM')
+  assert.ok(1500 + count * 64 < 8000, `${count} filters of 64 instructions more`)
+})
+
 test('processes of all sandboxes together leave some to the host', () => {
   const instance = fs.readFileSync(`${server.data}/instance`, 'utf8').trim()
   const number = (path) => Number(fs.readFileSync(path, 'utf8'))
