@@ -135,3 +135,20 @@ TEST(audit_log)
     CHECK_INT(json_integer_value(json_object_get(entry, "status")), 404);
     CHECK(json_get_str(entry, "keyID").len > 0);
 }
+
+TEST(audit_keeps_the_beginning_of_a_long_path)
+{
+    auto_site struct site site;
+    auto_json json_t *list = NULL;
+    char path[4096] = "/api-keys/";
+    struct str kept;
+
+    site_open(&site);
+    memset(path + strlen(path), 'x', sizeof(path) - strlen(path) - 1);
+    path[sizeof(path) - 1] = '\0';
+    CHECK_INT(ask(&site, site.key, "DELETE", path, NULL, NULL), 404);
+    CHECK_INT(ask(&site, site.key, "GET", "/audit", NULL, &list), 200);
+    kept = json_get_str(json_array_get(list, 0), "path");
+    CHECK_INT(kept.len, 256 + 3);
+    CHECK(str_starts(kept, STR("/api-keys/xxxx")) && str_ends(kept, STR("...")));
+}

@@ -18,15 +18,17 @@
 #include "sandbox/sandbox_internal.h"
 
 enum {
-    CONTENT_MAX = 64, /* boxes at once */
+    CONTENT_MAX = 64,  /* boxes at once */
+    CONTENT_TEAM = 16, /* of them, for one team */
     CONTENT_MEM_MB = 256,
     CONTENT_DISK_MB = 16,
     CONTENT_PIDS = 64,
 };
 #define IDLE_CHECK "/idle?seconds=60"
+#define REST_CHECK "/idle?seconds=1" /* when others want its place */
 
 struct content {
-    char box_id[ID_SIZE];
+    char box_id[ID_SIZE], team_id[TEAM_ID_SIZE];
     bool ready;
 };
 
@@ -165,9 +167,31 @@ static int start_box(struct sandboxes *all, const struct store_volume *volume, c
     return 0;
 }
 
+static size_t boxes_of(const struct sandboxes *all, struct str team_id)
+{
+    struct map_entry *entry;
+    size_t count = 0;
+
+    map_for_each (&all->content.boxes, entry)
+        count += str_is(team_id, ((const struct content *)entry->value)->team_id);
+    return count;
+}
+
+static int check_places(const struct sandboxes *all, struct str team_id, struct error *err)
+{
+    if (boxes_of(all, team_id) >= CONTENT_TEAM)
+        return error_set(err, ERROR_QUOTA,
+                         "the content of %d volumes of your team is in use; try again in a moment",
+                         CONTENT_TEAM);
+    if (all->content.boxes.count >= CONTENT_MAX)
+        return error_set(err, ERROR_QUOTA,
+                         "the content of %d volumes is in use; try again in a moment", CONTENT_MAX);
+    return 0;
+}
+
 /* 1: another thread has started it meanwhile. 0: the new entry is the caller's. */
-static int claim(struct sandboxes *all, struct str volume_id, struct content **out,
-                 struct error *err)
+static int claim(struct sandboxes *all, struct str volume_id, struct str team_id,
+                 struct content **out, struct error *err)
 {
     struct content *content;
     int r = 0;
@@ -177,11 +201,9 @@ static int claim(struct sandboxes *all, struct str volume_id, struct content **o
         (void)pthread_cond_wait(&all->content.changed, &all->content.lock);
     if (content) {
         r = 1;
-    } else if (all->content.boxes.count >= CONTENT_MAX) {
-        r = error_set(err, ERROR_QUOTA,
-                      "the content of %d volumes is in use; try again in a minute", CONTENT_MAX);
-    } else {
+    } else if ((r = check_places(all, team_id, err)) == 0) {
         content = xcalloc(1, sizeof(*content));
+        (void)str_copy(team_id, content->team_id, sizeof(content->team_id));
         id_make(content->box_id);
         (void)map_put(&all->content.boxes, volume_id, content);
         *out = content;
@@ -202,29 +224,10 @@ static void settle(struct sandboxes *all, struct str volume_id, struct content *
         free(content);
 }
 
-int content_wake(struct sandboxes *all, struct str token, struct error *err)
-{
-    auto_arena struct arena arena = {0};
-    struct content *content = NULL;
-    struct store_volume volume;
-    int r;
-
-    if (store_volume_by_token(all->store, token, &arena, &volume, err) < 0)
-        return -1;
-    r = claim(all, volume.id, &content, err);
-    if (r != 0 || !content)
-        return r < 0 ? -1 : 0;
-    /* Looked up again: who deletes the volume waits for the entry we have made now. */
-    r = store_volume_by_token(all->store, token, &arena, &volume, err);
-    if (r == 0)
-        r = start_box(all, &volume, content->box_id, err);
-    settle(all, volume.id, content, r == 0);
-    return r < 0 ? error_prefix(err, "content of a volume") : 0;
-}
-
 /* ---- ending ---- */
 
-void content_reap(struct sandboxes *all)
+/* Ends those whose agents say yes to the question; of one team, or of all (team_id.p NULL). */
+static void end_idle(struct sandboxes *all, struct str team_id, const char *question)
 {
     struct {
         char volume_id[LAYER_NAME_SIZE], box_id[ID_SIZE];
@@ -237,12 +240,53 @@ void content_reap(struct sandboxes *all)
         const struct content *content = entry->value;
 
         if (!content->ready || count == CONTENT_MAX ||
+            (team_id.p && !str_is(team_id, content->team_id)) ||
             !str_copy(str_n(entry->key, entry->key_len), found[count].volume_id, LAYER_NAME_SIZE))
             continue;
         memcpy(found[count++].box_id, content->box_id, ID_SIZE);
     }
     (void)pthread_mutex_unlock(&all->content.lock);
     for (size_t i = 0; i < count; i++)
-        if (agent_ask(all->run_dir, found[i].box_id, IDLE_CHECK))
+        if (agent_ask(all->run_dir, found[i].box_id, question))
             content_close(all, str_of(found[i].volume_id));
+}
+
+void content_reap(struct sandboxes *all)
+{
+    end_idle(all, STR_NONE, IDLE_CHECK);
+}
+
+/* For a team that has its share: of its own. */
+static void make_places(struct sandboxes *all, struct str team_id)
+{
+    bool has_share;
+
+    (void)pthread_mutex_lock(&all->content.lock);
+    has_share = boxes_of(all, team_id) >= CONTENT_TEAM;
+    (void)pthread_mutex_unlock(&all->content.lock);
+    end_idle(all, has_share ? team_id : STR_NONE, REST_CHECK);
+}
+
+int content_wake(struct sandboxes *all, struct str token, struct error *err)
+{
+    auto_arena struct arena arena = {0};
+    struct content *content = NULL;
+    struct store_volume volume;
+    int r;
+
+    if (store_volume_by_token(all->store, token, &arena, &volume, err) < 0)
+        return -1;
+    r = claim(all, volume.id, volume.team_id, &content, err);
+    if (r < 0 && err->code == ERROR_QUOTA) {
+        make_places(all, volume.team_id);
+        r = claim(all, volume.id, volume.team_id, &content, err);
+    }
+    if (r != 0 || !content)
+        return r < 0 ? -1 : 0;
+    /* Looked up again: who deletes the volume waits for the entry we have made now. */
+    r = store_volume_by_token(all->store, token, &arena, &volume, err);
+    if (r == 0)
+        r = start_box(all, &volume, content->box_id, err);
+    settle(all, volume.id, content, r == 0);
+    return r < 0 ? error_prefix(err, "content of a volume") : 0;
 }

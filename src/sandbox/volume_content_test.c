@@ -74,6 +74,37 @@ TEST(idle_content_boxes_end_and_dead_ones_are_replaced)
     WAIT_FOR(engine_fake_boxes(env.engine) == 0);
 }
 
+/* Makes a volume and has it served. */
+static int serve_one(struct env *env, struct str team, int number, struct error *err)
+{
+    auto_arena struct arena arena = {0};
+    struct store_volume volume;
+    char name[16];
+
+    (void)snprintf(name, sizeof(name), "v%d", number);
+    if (volume_create(env->all, team, str_of(name), &arena, &volume, err) < 0)
+        return -1;
+    return routes_wake(env->routes, volume.token.p, err);
+}
+
+TEST(no_team_takes_all_places_and_idle_ones_are_given_up)
+{
+    auto_env struct env env;
+
+    env_open(&env, 0);
+    for (int i = 0; i < 16; i++)
+        OK(serve_one(&env, TEAM, i, &err));
+    /* Busy, all of them: the team has its share, others have theirs. */
+    engine_fake_agent_status(env.engine, 409);
+    FAILS(serve_one(&env, TEAM, 16, &err), ERROR_QUOTA);
+    engine_fake_agent_status(env.engine, 204);
+    OK(serve_one(&env, OTHER, 0, &err));
+    CHECK_INT(engine_fake_boxes(env.engine), 17);
+    /* At rest: its own make room for it, the other's stays. */
+    OK(serve_one(&env, TEAM, 17, &err));
+    WAIT_FOR(engine_fake_boxes(env.engine) == 2);
+}
+
 static void *wake_run(void *arg)
 {
     const void *const *both = arg;

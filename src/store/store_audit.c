@@ -1,11 +1,18 @@
 /* Who changed what, and which creates may be repeated. */
+#include <stdio.h>
+
 #include "store/query.h"
 #include "store/store.h"
+
+/* A path may be as long as a request's head, and a million of them are kept. */
+enum { PATH_KEPT = 256 };
 
 int store_audit_add(struct store *store, const struct store_audit *entry, struct error *err)
 {
     auto_unlock struct store *locked = store_lock(store);
     auto_query struct query query = {0};
+    char path[PATH_KEPT + sizeof("...")];
+    int kept = entry->path.len > PATH_KEPT ? PATH_KEPT : (int)entry->path.len;
 
     if (query_open(&query, locked,
                    "INSERT INTO audit (seq, at_us, team_id, key_id, method, path, status,"
@@ -17,7 +24,9 @@ int store_audit_add(struct store *store, const struct store_audit *entry, struct
     bind_text(&query, entry->team_id);
     bind_text(&query, entry->key_id);
     bind_text(&query, entry->method);
-    bind_text(&query, entry->path);
+    (void)snprintf(path, sizeof(path), "%.*s%s", kept, entry->path.p ? entry->path.p : "",
+                   entry->path.len > PATH_KEPT ? "..." : "");
+    bind_text(&query, str_of(path));
     bind_int(&query, entry->status);
     bind_text(&query, entry->request_id);
     bind_text(&query, entry->key_name.p ? entry->key_name : STR(""));
