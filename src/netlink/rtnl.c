@@ -53,7 +53,7 @@ void rtnl_put_veth(struct netlink_batch *batch, const struct rtnl_veth *veth)
     mnl_attr_nest_end(message, info);
 }
 
-void rtnl_put_up(struct netlink_batch *batch, uint32_t index)
+static void put_flags(struct netlink_batch *batch, uint32_t index, unsigned flags)
 {
     struct ifinfomsg *link;
     void *header;
@@ -61,7 +61,17 @@ void rtnl_put_up(struct netlink_batch *batch, uint32_t index)
     (void)netlink_batch_add(batch, RTM_NEWLINK, NLM_F_ACK, sizeof(*link), &header);
     link = header;
     link->ifi_index = (int)index;
-    link->ifi_flags = link->ifi_change = IFF_UP;
+    link->ifi_flags = link->ifi_change = flags;
+}
+
+void rtnl_put_up(struct netlink_batch *batch, uint32_t index)
+{
+    put_flags(batch, index, IFF_UP);
+}
+
+void rtnl_put_up_without_arp(struct netlink_batch *batch, uint32_t index)
+{
+    put_flags(batch, index, IFF_UP | IFF_NOARP);
 }
 
 void rtnl_put_delete(struct netlink_batch *batch, const char *name)

@@ -25,6 +25,9 @@ struct rtnl_veth {
 
 void rtnl_put_veth(struct netlink_batch *batch, const struct rtnl_veth *veth);
 void rtnl_put_up(struct netlink_batch *batch, uint32_t index);
+/* Neighbours on it are only those that were put there; what is looked for besides waits for nothing, and the
+ * kernel may drop it from the ARP table, which all namespaces share, at any time. */
+void rtnl_put_up_without_arp(struct netlink_batch *batch, uint32_t index);
 void rtnl_put_delete(struct netlink_batch *batch, const char *name);
 void rtnl_put_address(struct netlink_batch *batch, uint32_t index, uint32_t address,
                       uint8_t prefix);

@@ -186,7 +186,7 @@ static int configure_guest(struct netlink *guest, uint32_t slot, struct error *e
     netlink_batch_init(&batch);
     rtnl_put_up(&batch, NETWORK_LOOPBACK_INDEX);
     rtnl_put_address(&batch, NETWORK_GUEST_INDEX, network_address_of(slot), 32);
-    rtnl_put_up(&batch, NETWORK_GUEST_INDEX);
+    rtnl_put_up_without_arp(&batch, NETWORK_GUEST_INDEX);
     rtnl_put_neighbour(&batch, NETWORK_GUEST_INDEX, NETWORK_ROUTER, router_mac);
     rtnl_put_route(
         &batch,

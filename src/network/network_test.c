@@ -9,7 +9,9 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/fd.h"
 #include "netlink/netns.h"
 #include "netlink/nft.h"
 #include "netlink/rtnl.h"
@@ -58,6 +60,33 @@ TEST(the_link_is_configured)
         CHECK(read(fd_off, &off, 1) == 1);
         CHECK_INT(off, '1');
     }
+}
+
+/* The ARP table is one for the whole host: who sends past the router must not fill it with questions that
+ * wait for an answer. */
+TEST(sandboxes_ask_for_no_neighbours)
+{
+    auto_netns struct netns_visit visit = NETNS_HOME;
+    auto_buf struct buf text = {0};
+    auto_close int guest = -1, from = -1;
+    int on = 1;
+
+    setup();
+    guest = make_guest(1, true);
+    CHECK_INT(try_connect(guest, internet_address, PORT, NULL), 0);
+    from = socket_in(guest, SOCK_DGRAM);
+    CHECK(setsockopt(from, SOL_SOCKET, SO_DONTROUTE, &on, sizeof(on)) == 0);
+    CHECK(setsockopt(from, SOL_SOCKET, SO_BINDTODEVICE, "eth0", sizeof("eth0")) == 0);
+    for (uint32_t i = 1; i <= 64; i++) {
+        struct sockaddr_in to = address_of(quad("198.51.100.0") + i, 9);
+
+        (void)sendto(from, "x", 1, 0, (struct sockaddr *)&to, sizeof(to));
+    }
+    CHECK(netns_enter(guest, &visit) == 0);
+    buf_init(&text, 1 << 16);
+    CHECK(fd_read_file_at(AT_FDCWD, "/proc/thread-self/net/arp", &text) == 0);
+    CHECK(strstr(text.p, "169.254.0.1 ") != NULL);
+    CHECK(strstr(text.p, "198.51.100.") == NULL);
 }
 
 TEST(private_ranges_the_host_the_gateway_and_neighbours_are_out_of_reach)
