@@ -51,6 +51,7 @@ struct boxes {
     bool attach_layers; /* this kernel wants layers mounted somewhere (box_overlay.c) */
     char boot_id[40];
     long host_cpus;
+    char *cpuinfo;         /* of the host, as it was at the start; or NULL */
     char resolv_conf[256]; /* text of /etc/resolv.conf inside; "" = leave the image's */
 
     pthread_mutex_t lock; /* guards table, slots, next_slot and the fields of struct box below */
@@ -320,6 +321,7 @@ struct box_child {
     uint32_t cpu_count;
     uint32_t cpu_first; /* first of the processors it runs on */
     long host_cpus;
+    const char *cpuinfo; /* the host's, or NULL */
     uint64_t capabilities;
     const char *resolv_conf;
     const void *filter; /* struct sock_filter[filter_len] */
@@ -334,6 +336,13 @@ struct box_child_report {
     uint32_t fuse[BOX_FUSE_MAX]; /* its connections */
     char step[60];
 };
+
+/* box_cpus.c: whether it may run on all of the host's, on that one; the files /sys/devices/system/cpu/online and
+ * /proc/cpuinfo as it should see them (0 or -errno). */
+bool box_cpus_all(const struct box_child *child);
+bool box_cpus_has(const struct box_child *child, uint64_t cpu);
+int box_cpus_write_list(const struct box_child *child, int fd);
+int box_cpus_write_info(const struct box_child *child, int fd);
 
 /* The warden's word to go on carries two descriptors: root mount, /dev tree. Then one message for each
  * volume, with its mount. */

@@ -273,11 +273,28 @@ static void seal_proc(const struct box_child *child)
             cover(child, hidden_dirs[i], "/dev/mqueue", true);
 }
 
+/* A file of the box's own goes over another: it lives on the box's /run, without a name there. */
+static const char own_file[] = "/run/.own";
+
+static int begin_own_file(const struct box_child *child)
+{
+    int fd = open(own_file, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0444);
+
+    MUST(fd, "make a file of its own");
+    return fd;
+}
+
+static void cover_with_own_file(const struct box_child *child, int fd, const char *path)
+{
+    (void)close(fd);
+    cover(child, path, own_file, false);
+    MUST(unlink(own_file), "hide a file of its own");
+}
+
 /* Each start is a boot of its own: programs tell by this id whether what they left in memory or in
- * temporary files can still hold. The file lives on the box's /run, without a name there. */
+ * temporary files can still hold. */
 static void renew_boot_id(const struct box_child *child)
 {
-    static const char name[] = "/run/.boot_id";
     char text[64];
     int from = open("/proc/sys/kernel/random/uuid", O_RDONLY | O_CLOEXEC), to;
     ssize_t len;
@@ -286,12 +303,29 @@ static void renew_boot_id(const struct box_child *child)
     len = read(from, text, sizeof(text));
     MUST((int)len, "make a boot id");
     (void)close(from);
-    to = open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0444);
-    MUST(to, "make the boot id's file");
+    to = begin_own_file(child);
     MUST(fd_write_full(to, text, (size_t)len), "write the boot id");
-    (void)close(to);
-    cover(child, "/proc/sys/kernel/random/boot_id", name, false);
-    MUST(unlink(name), "hide the boot id's file");
+    cover_with_own_file(child, to, "/proc/sys/kernel/random/boot_id");
+}
+
+/* The C library and others count processors by these files, not by what a process may run on. */
+static void show_cpus(const struct box_child *child)
+{
+    static const char online[] = "/sys/devices/system/cpu/online", info[] = "/proc/cpuinfo";
+    int fd;
+
+    if (box_cpus_all(child))
+        return;
+    if (reachable(online)) {
+        fd = begin_own_file(child);
+        MUST(box_cpus_write_list(child, fd), "write the processors");
+        cover_with_own_file(child, fd, online);
+    }
+    if (child->cpuinfo && reachable(info)) {
+        fd = begin_own_file(child);
+        MUST(box_cpus_write_info(child, fd), "write the processors");
+        cover_with_own_file(child, fd, info);
+    }
 }
 
 static void attach_cgroup(const struct box_child *child, struct mounts *mounts)
@@ -335,6 +369,7 @@ static void attach_mounts(const struct box_child *child, struct mounts *mounts)
     attach_cgroup(child, mounts);
     seal_proc(child);
     renew_boot_id(child);
+    show_cpus(child);
     attach(child, mounts->mqueue, "/dev/mqueue", true);
     attach(child, mounts->meminfo, "/proc/meminfo", false);
 }
@@ -386,11 +421,12 @@ static void choose_cpus(const struct box_child *child)
 {
     cpu_set_t set;
 
-    if (child->cpu_count >= child->host_cpus)
+    if (box_cpus_all(child))
         return;
     CPU_ZERO(&set);
-    for (uint32_t i = 0; i < child->cpu_count; i++)
-        CPU_SET((child->cpu_first + i) % (unsigned long)child->host_cpus, &set);
+    for (unsigned long cpu = 0; cpu < (unsigned long)child->host_cpus; cpu++)
+        if (box_cpus_has(child, cpu))
+            CPU_SET(cpu, &set);
     (void)sched_setaffinity(0, sizeof(set), &set);
 }
 

@@ -137,6 +137,7 @@ static int clone_child(struct start *start, struct error *err)
         .cpu_count = start->spec->limits.cpu_count,
         .cpu_first = start->box->slot * start->spec->limits.cpu_count,
         .host_cpus = all->host_cpus,
+        .cpuinfo = all->cpuinfo,
         .capabilities = box_capabilities(),
         .resolv_conf = all->resolv_conf,
         .filter = filter,

@@ -192,6 +192,19 @@ static void make_resolv_conf(struct warden *warden)
                            "set --resolvers");
 }
 
+/* Once: it is long on a large host, and slow to read. */
+static void read_cpuinfo(struct boxes *boxes)
+{
+    enum { CPUINFO_MAX = 4 << 20 };
+    auto_buf struct buf text = {0};
+
+    buf_init(&text, CPUINFO_MAX);
+    if (fd_read_file_at(AT_FDCWD, "/proc/cpuinfo", &text) == 0 && text.len > 0)
+        boxes->cpuinfo = buf_take(&text);
+    else
+        log_warn("warden", "cannot read /proc/cpuinfo: sandboxes see the host's, ignoring");
+}
+
 static int open_shared(struct warden *warden, struct error *err)
 {
     struct boxes *boxes = &warden->boxes;
@@ -207,6 +220,7 @@ static int open_shared(struct warden *warden, struct error *err)
     boxes->next_slot = 1 + seed % (BOX_SLOT_COUNT - 1);
     make_resolv_conf(warden);
     boxes->host_cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    read_cpuinfo(boxes);
     boxes->exit_epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (boxes->exit_epoll_fd < 0)
         return error_set_errno(err, errno, "epoll");
@@ -322,6 +336,7 @@ void warden_close_host(struct warden *warden, bool remove)
     }
     if (boxes->cgroups)
         box_cgroups_close(boxes->cgroups);
+    free(take_ptr(&boxes->cpuinfo));
     close_fd(&boxes->dev_tree_fd);
     close_fd(&boxes->seccomp_fd);
     close_fd(&boxes->fuse_fd);
