@@ -436,7 +436,7 @@ int volume_delete(struct sandboxes *all, struct str team_id, struct str name, st
     return 0;
 }
 
-const int64_t sandbox_bucket_us[SANDBOX_BUCKETS] = {1, 2, 3, 4, 5, 6, 7, 8};
+const int64_t sandbox_bucket_us[SANDBOX_BUCKETS] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
 
 void sandboxes_stats(struct sandboxes *all, struct sandboxes_stats *out)
 {

@@ -10,6 +10,7 @@
 #include "cli/cli_cp.h"
 #include "cli/cli_internal.h"
 #include "cli/cli_v1.h"
+#include "json/json_shape.h"
 
 enum { STEP_TIMEOUT_MS = 120 * 1000, CHUNK_SIZE = 256 * 1024, BODY_MAX = 1024 * 1024 };
 
@@ -112,6 +113,49 @@ static int send_chunks(struct cli_stream *stream, int fd, struct error *err)
     return cli_stream_send_end(stream, err);
 }
 
+/* What files are allowed goes beside their bytes, by a command. Paths are relative to the home. */
+static int run_inside(const struct place *place, const char *script, const char *path,
+                      const char *user, int64_t *out_exit, struct error *err)
+{
+    auto_json json_t *answer = NULL;
+    auto_json json_t *body =
+        json_pack("{s:[s,s,s,s,s]}", "argv", "/bin/sh", "-c", script, "sh", path);
+
+    if (!body)
+        return error_set(err, ERROR_INVALID, "the path is not UTF-8");
+    if (user)
+        (void)json_object_set_new(body, "user", json_string(user));
+    if (cli_v1(place->cli, "POST", cli_v1_path("sandboxes", place->id, "execute"), body, &answer,
+               err) < 0)
+        return -1;
+    *out_exit = json_integer_value(json_object_get(answer, "exit_code"));
+    return 0;
+}
+
+static int make_executable(const struct place *place, const char *path, const char *user,
+                           struct error *err)
+{
+    int64_t status = 0;
+
+    if (run_inside(place, "cd && exec chmod +x -- \"$1\"", path, user, &status, err) < 0)
+        return error_prefix(err, "'%s' is there, but may not be executed", path);
+    return status == 0
+               ? 0
+               : error_set(err, ERROR_FORBIDDEN,
+                           "'%s' is there, but chmod +x failed with status %d", path, (int)status);
+}
+
+static bool is_executable(const struct place *place, const char *path, const char *user)
+{
+    struct error err = {0};
+    int64_t status = 1;
+
+    if (run_inside(place, "cd && test -x \"$1\"", path, user, &status, &err) < 0)
+        (void)fprintf(stderr, "quicksand: whether '%s' may be executed is not known: %s\n", path,
+                      err.message);
+    return status == 0;
+}
+
 static int upload(const struct place *place, const char *from, const char *to, const char *user,
                   struct error *err)
 {
@@ -142,9 +186,12 @@ static int upload(const struct place *place, const char *from, const char *to, c
     if (open_files(place, true, target, length, &stream, err) < 0)
         return -1;
     if ((length >= 0 ? cli_stream_send_file(&stream, fd, length, err)
-                     : send_chunks(&stream, fd, err)) < 0)
+                     : send_chunks(&stream, fd, err)) < 0 ||
+        finish(&stream, err) < 0)
         return -1;
-    return finish(&stream, err);
+    if (is_stdin || !S_ISREG(st.st_mode) || !(st.st_mode & 0111))
+        return 0;
+    return make_executable(place, path, user, err);
 }
 
 /* Name to write to: inside `to` when that is a directory. */
@@ -175,6 +222,15 @@ static int save(struct cli_stream *stream, int fd, const char *name, struct erro
     }
 }
 
+/* By whoever may read it. */
+static void allow_execution(int fd)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) == 0)
+        (void)fchmod(fd, (st.st_mode & 07777) | (st.st_mode & 0444) >> 2);
+}
+
 static int download(const struct place *place, const char *from, const char *to, const char *user,
                     struct error *err)
 {
@@ -203,6 +259,8 @@ static int download(const struct place *place, const char *from, const char *to,
         (void)unlink(partial);
         return -1;
     }
+    if (is_executable(place, from, user))
+        allow_execution(fd);
     if (rename(partial, name) < 0) {
         (void)error_set_errno(err, errno, "'%s'", name);
         (void)unlink(partial);
@@ -260,7 +318,8 @@ static int run_cp(struct cli *cli, int argc, char **argv)
 const struct cli_command cli_cp_command = {
     "cp", "[OPTION...] FILE SANDBOX:PATH | SANDBOX:PATH FILE",
     "Copy a file into a sandbox or out of it ('-' is stdin or stdout).\n"
-    "A PATH that does not begin with '/' is relative to the user's home.",
+    "A PATH that does not begin with '/' is relative to the user's home. What may be executed may\n"
+    "be on the other side.",
     run_cp,
     .examples = "quicksand cp model.bin i...:/tmp/\n"
                 "quicksand exec i... 'tar c results' >results.tar"};

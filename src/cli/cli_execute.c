@@ -194,6 +194,15 @@ static int on_exit_record(struct running *running, const json_t *record)
     return 0;
 }
 
+static void on_started(struct running *running, const json_t *record)
+{
+    if (running->process_id)
+        return;
+    running->process_id = str_dup(json_get_str(record, "process_id"));
+    if (running->with_stdin)
+        start_input(running);
+}
+
 /* Most of what comes, taken without a look at each byte as JSON: base64 has no quotes. */
 static bool is_output(struct str line, const char *head, struct str *out)
 {
@@ -205,11 +214,37 @@ static bool is_output(struct str line, const char *head, struct str *out)
     return memchr(out->p, '"', out->len) == NULL;
 }
 
+/* --json: the records themselves, one per line. */
+static int on_json_record(struct running *running, struct str line, struct error *err)
+{
+    auto_json json_t *record = NULL;
+    struct str type;
+
+    if (json_parse(line, &record, err) < 0)
+        return error_prefix(err, "the server's answer");
+    type = json_get_str(record, "type");
+    if (str_is(type, "heartbeat"))
+        return 0;
+    printf("%.*s\n", STR_ARG(line));
+    if (fflush(stdout) != 0)
+        return error_set_errno(err, errno, "writing the command's output");
+    if (str_is(type, "exit"))
+        return on_exit_record(running, record);
+    if (str_is(type, "error"))
+        return error_set(err, ERROR_UNAVAILABLE, "%.*s",
+                         STR_ARG(json_get_str(json_object_get(record, "error"), "message")));
+    if (str_is(type, "started"))
+        on_started(running, record);
+    return 0;
+}
+
 static int on_record(struct running *running, struct str line, struct error *err)
 {
     auto_json json_t *record = NULL;
     struct str type, data;
 
+    if (running->run->cli->json)
+        return on_json_record(running, line, err);
     if (is_output(line, "{\"type\":\"stdout\",\"data\":\"", &data))
         return write_output(STDOUT_FILENO, data, err);
     if (json_parse(line, &record, err) < 0)
@@ -224,11 +259,8 @@ static int on_record(struct running *running, struct str line, struct error *err
     if (str_is(type, "error"))
         return error_set(err, ERROR_UNAVAILABLE, "%.*s",
                          STR_ARG(json_get_str(json_object_get(record, "error"), "message")));
-    if (str_is(type, "started") && !running->process_id) {
-        running->process_id = str_dup(json_get_str(record, "process_id"));
-        if (running->with_stdin)
-            start_input(running);
-    }
+    if (str_is(type, "started"))
+        on_started(running, record);
     return 0;
 }
 
@@ -281,9 +313,10 @@ static bool on_signal(struct running *running)
 static json_t *body_of(const struct running *running, struct error *err)
 {
     const struct cli_runtime *run = running->run;
-    auto_json json_t *body = json_pack("{s:b, s:s, s:b, s:I}", "stream", 1, "encoding", "base64",
-                                       "stdin", running->with_stdin, "timeout",
-                                       (json_int_t)(run->timeout_s ? run->timeout_s : LIFE_S));
+    auto_json json_t *body =
+        json_pack("{s:b, s:s, s:b, s:I}", "stream", 1, "encoding",
+                  run->cli->json ? "utf-8" : "base64", "stdin", running->with_stdin, "timeout",
+                  (json_int_t)(run->timeout_s ? run->timeout_s : LIFE_S));
 
     if (cli_v1_command(body, run->argv, run->argc, err) < 0 ||
         cli_v1_set(body, "cwd", run->cwd, err) < 0 || cli_v1_set(body, "user", run->user, err) < 0)

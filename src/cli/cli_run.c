@@ -117,7 +117,8 @@ static int run_run(struct cli *cli, int argc, char **argv)
 const struct cli_command cli_run_command = {
     "run", "[OPTION...] [--] COMMAND [ARG...]",
     "Run a command in a new sandbox that is removed afterwards.\n"
-    "The exit status is the command's; 128+N when signal N ended it. A single operand with\n"
+    "The exit status is the command's; 128+N when signal N ended it. With --json the output and\n"
+    "the exit are records, one per line. A single operand with\n"
     "blanks in it is a line for the shell. '-e NAME' passes a variable of ours on.",
     run_run,
     .examples = "quicksand run -- python3 -c 'print(6 * 7)'\n"
@@ -182,7 +183,8 @@ const struct cli_command cli_exec_command = {
     "exec", "[OPTION...] SANDBOX [--] COMMAND [ARG...]",
     "Run a command in a sandbox that is there.\n"
     "SANDBOX is an id or key:KEY; one that is paused is resumed. The exit\n"
-    "status is the command's. The first Ctrl-C asks the command to end, the second kills it.\n"
+    "status is the command's; with --json the output and the exit are records, one per line.\n"
+    "The first Ctrl-C asks the command to end, the second kills it.\n"
     "A file or pipe as stdin is passed on, a terminal is not: for that there is 'quicksand pty'.",
     run_exec,
     .examples = "quicksand exec i... -- ls -l /tmp\n"

@@ -63,6 +63,10 @@ static void finish_records(void)
 static void on_execute(struct http_exchange *ex, struct str body, void *arg)
 {
     (void)arg;
+    if (str_find_str(body, STR("\"stream\"")) < 0) {
+        json_reply(ex, 200, "{\"exit_code\":0,\"stdout\":\"\",\"stderr\":\"\"}");
+        return;
+    }
     (void)buf_add_str(&seen.start_body, body);
     seen.stream = ex;
     http_begin(ex, 200, NULL, 0, -1);

@@ -237,6 +237,11 @@ static int explain(const struct fetch_setup *setup, CURL *easy, CURLcode code, s
     if (code == CURLE_URL_MALFORMAT)
         return error_set(err, ERROR_INVALID, "'%s' is not a host of an http or https URL",
                          setup->host);
+    /* libcurl speaks of a partial file, whatever the answer was. */
+    if (code == CURLE_PARTIAL_FILE)
+        return error_set(err, ERROR_UNAVAILABLE,
+                         "%s %s: the other side went before its answer ended", setup->method,
+                         setup->host);
     (void)curl_easy_getinfo(easy, CURLINFO_OS_ERRNO, &errnum);
     return error_set(err, ERROR_UNAVAILABLE, "%s %s: %s%s%s", setup->method, setup->host,
                      curl_easy_strerror(code), errnum ? ": " : "",

@@ -223,7 +223,7 @@ size_t sandbox_view_volumes(const struct sandbox_view *view,
 size_t sandboxes_running(struct sandboxes *all);
 
 /* For monitoring. */
-enum { SANDBOX_BUCKETS = 8 };
+enum { SANDBOX_BUCKETS = 11 };
 extern const int64_t sandbox_bucket_us[SANDBOX_BUCKETS];
 struct sandboxes_stats {
     size_t states[SANDBOX_STATE_COUNT];

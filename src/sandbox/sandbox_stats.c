@@ -1,8 +1,9 @@
 /* Counters for monitoring. */
 #include "sandbox/sandbox_internal.h"
 
-const int64_t sandbox_bucket_us[SANDBOX_BUCKETS] = {2000,  5000,   10000,  25000,
-                                                    50000, 100000, 250000, 1000000};
+/* A create takes about a millisecond. */
+const int64_t sandbox_bucket_us[SANDBOX_BUCKETS] = {250,   500,   1000,   2000,   5000,   10000,
+                                                    25000, 50000, 100000, 250000, 1000000};
 
 void stats_add(struct sandboxes *all, enum stat stat)
 {

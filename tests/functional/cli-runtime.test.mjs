@@ -492,3 +492,41 @@ test('what goes wrong is told in one line, at once', async () => {
   assert.match(second, /process\.exited/)
   await good('rm', id)
 })
+
+test('exec --json and run --json: records, one per line', async () => {
+  const { stdout: made } = await quicksand(['create', '--json'])
+  const { sandboxID } = JSON.parse(made)
+  for (const args of [['exec', '--json', sandboxID], ['run', '--json']]) {
+    const { code, stdout } = await quicksand([...args, '--', 'sh', '-c', 'cat; echo bad >&2; exit 3'], { input: 'é"\n' })
+    const records = stdout.trim().split('\n').map((line) => JSON.parse(line))
+    assert.equal(code, 3, stdout)
+    assert.equal(records[0].type, 'started')
+    assert.deepEqual(records.filter((one) => one.type === 'stdout').map((one) => one.data).join(''), 'é"\n')
+    assert.deepEqual(records.filter((one) => one.type === 'stderr').map((one) => one.data).join(''), 'bad\n')
+    assert.deepEqual([records.at(-1).type, records.at(-1).exit_code], ['exit', 3])
+  }
+  await quicksand(['rm', sandboxID])
+})
+
+test('cp keeps what may be executed so, both ways', async () => {
+  const { stdout: made } = await quicksand(['create', '--json'])
+  const { sandboxID } = JSON.parse(made)
+  const local = path.join(folder, 'tool')
+  fs.writeFileSync(local, '#!/bin/sh\necho works\n', { mode: 0o755 })
+  fs.writeFileSync(`${local}.txt`, 'plain', { mode: 0o644 })
+  for (const place of ['/tmp/with space', 'relative']) {
+    assert.equal((await quicksand(['cp', local, `${sandboxID}:${place}`])).code, 0)
+    const ran = await quicksand(['exec', sandboxID, '--', 'sh', '-c', 'cd; exec "$0"', place.startsWith('/') ? place : `./${place}`])
+    assert.deepEqual([ran.code, ran.stdout], [0, 'works\n'], ran.stderr)
+    const back = path.join(folder, 'back')
+    fs.rmSync(back, { force: true })
+    assert.equal((await quicksand(['cp', `${sandboxID}:${place}`, back])).code, 0)
+    assert.equal(fs.statSync(back).mode & 0o111, 0o111 & ~process.umask())
+  }
+  assert.equal((await quicksand(['cp', `${local}.txt`, `${sandboxID}:/tmp/plain`])).code, 0)
+  assert.equal((await quicksand(['exec', sandboxID, '--', 'test', '-x', '/tmp/plain'])).code, 1)
+  const plain = path.join(folder, 'plain')
+  assert.equal((await quicksand(['cp', `${sandboxID}:/tmp/plain`, plain])).code, 0)
+  assert.equal(fs.statSync(plain).mode & 0o111, 0)
+  await quicksand(['rm', sandboxID])
+})
