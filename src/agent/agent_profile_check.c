@@ -268,6 +268,7 @@ static void check_limits(struct profile_check *check, const json_t *config)
     known_keys(check, limits, "limits", profile_limits_keys);
     check_int(check, limits, "limits", "cpu", 1, 256);
     check_int(check, limits, "limits", "memoryMb", 64, 1 << 20);
+    check_int(check, limits, "limits", "diskMb", 64, 64 << 20);
 }
 
 static void check_root(struct profile_check *check, const json_t *object, const char *path)

@@ -232,6 +232,7 @@ static void fill(const struct agents *agents, struct agent_profile *out, struct 
     out->output_limit = number(flat, "outputLimitBytes", DEFAULT_OUTPUT);
     out->cpu = number(limits, "cpu", 0);
     out->mem_mb = number(limits, "memoryMb", 0);
+    out->disk_mb = number(limits, "diskMb", 0);
     out->permission = str_is(mode, "bypass") ? PERMISSION_BYPASS
                       : str_is(mode, "edit") ? PERMISSION_EDIT
                                              : PERMISSION_ASK;

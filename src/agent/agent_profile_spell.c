@@ -9,7 +9,7 @@ const char *const profile_keys[] = {
     "memoryLimit",      "workspace", "name",     "readOnly",  "gitToken", NULL};
 const char *const profile_network_keys[] = {"mode", "allowDomains", "allowCidrs", NULL};
 const char *const profile_lifecycle_keys[] = {"idleTimeoutSeconds", "maxLifetimeSeconds", NULL};
-const char *const profile_limits_keys[] = {"cpu", "memoryMb", NULL};
+const char *const profile_limits_keys[] = {"cpu", "memoryMb", "diskMb", NULL};
 const char *const profile_e2b_keys[] = {"apiKey",    "template", "templateId", "workspaceRoot",
                                         "workspace", "s3",       "resolution", "vncEnabled",
                                         "secure",    "metadata", NULL};

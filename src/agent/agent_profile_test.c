@@ -88,22 +88,38 @@ TEST(profile_rules_of_the_harness)
            "mounts: provider 'e2b' does not support mounts\n");
 }
 
+/* What the engine of this server declares: it has no lists of what may be reached. */
+static void no_rules(struct core_env *env)
+{
+    env->fake->caps.egress = EGRESS_ALLOW_ALL | EGRESS_DENY_ALL;
+}
+
 TEST(profile_the_engine_enforces)
 {
     auto_core struct core_env env;
 
-    core_open(&env, NULL, NULL);
-    FAULTS(&env, "{\"provider\":\"e2b\"}", ""); /* deny-all */
+    core_open(&env, NULL, no_rules);
+    FAULTS(&env, "{\"provider\":\"e2b\"}", ""); /* omitted: deny-all */
+    FAULTS(&env, "{\"network\":{\"mode\":\"deny-all\"}}", "");
+    FAULTS(&env, "{\"network\":{\"mode\":\"restricted\",\"allowDomains\":[\"*.example.org\"]}}",
+           "network.mode: provider 'e2b' cannot enforce restricted; it enforces: allow-all,"
+           " deny-all\n");
     FAULTS(&env,
-           "{\"network\":{\"mode\":\"restricted\",\"allowDomains\":[\"*.example.org\"],"
-           "\"allowCidrs\":[\"10.0.0.0/8\",\"2001:db8::/32\",\"192.0.2.1\"]},\"persistent\":true,"
-           "\"onCreate\":[\"apt-get install -y jq\"],\"onResume\":[\"true\"]}",
+           "{\"persistent\":true,\"onCreate\":[\"apt-get install -y jq\"],"
+           "\"onResume\":[\"true\"]}",
            "");
 }
 
-static void no_rules(struct core_env *env)
+/* A provider that has them. */
+TEST(profile_lists_of_what_may_be_reached)
 {
-    env->fake->caps.egress = EGRESS_ALLOW_ALL | EGRESS_DENY_ALL;
+    auto_core struct core_env env;
+
+    core_open(&env, NULL, NULL);
+    FAULTS(&env,
+           "{\"network\":{\"mode\":\"restricted\",\"allowDomains\":[\"*.example.org\"],"
+           "\"allowCidrs\":[\"10.0.0.0/8\",\"2001:db8::/32\",\"192.0.2.1\"]}}",
+           "");
 }
 
 TEST(profile_names_what_is_enforced)

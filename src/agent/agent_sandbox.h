@@ -21,6 +21,7 @@ struct agent_sandbox {
     json_t *metadata;       /* borrowed from the arena's tree; or NULL */
     int64_t created_at_us, last_used_at_us, destroyed_at_us; /* 0 = not */
     int64_t idle_s, max_lifetime_s;
+    json_t *limits;            /* {cpu, memoryMb, diskMb} as asked for; or NULL */
     struct str workspace_root; /* where its commands start; STR_NONE = its user's home */
     bool persistent;
     bool adopted; /* made by the engine's own API */

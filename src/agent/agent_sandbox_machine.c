@@ -91,6 +91,7 @@ static int make_spec(const struct agents *agents, const struct agent_machine_spe
         .pause_at_ttl = can_pause && (profile->persistent || wanted->row->key.p),
         .cpu = profile->cpu,
         .mem_mb = profile->mem_mb,
+        .disk_mb = profile->disk_mb,
         .options = profile->options,
     };
     spec_labels(agents, wanted, arena, out);

@@ -61,6 +61,7 @@ void agent_sandbox_of(const struct store_agent_sandbox *row, struct arena *arena
         .persistent = row->persistent,
         .adopted = row->adopted,
         .workspace_root = json_get_str(settings, "workspace_root"),
+        .limits = json_object_get(settings, "limits"),
     };
 }
 

@@ -35,6 +35,10 @@ struct str agent_spec_hash(const struct agent_profile *profile, const struct age
     hash_text(&hash, str_of(agent_backend_name(profile->backend)));
     hash_text(&hash, profile->image);
     hash_text(&hash, str_of(numbers));
+    if (profile->disk_mb) {
+        (void)snprintf(numbers, sizeof(numbers), "disk %lld", (long long)profile->disk_mb);
+        hash_text(&hash, str_of(numbers));
+    }
     hash_json(&hash, profile->allow_domains);
     hash_json(&hash, profile->allow_cidrs);
     hash_json(&hash, profile->mounts);
@@ -59,6 +63,8 @@ struct str agent_spec_settings(const struct agent_profile *profile, struct arena
     /* One that was not asked for is only when its provider pauses it. */
     if (!profile->persistent && json_object_get(lifecycle, "idleTimeoutSeconds"))
         (void)json_object_set_new(settings, "idle_ends", json_true());
+    if (json_object_size(json_object_get(profile->tree, "limits")))
+        (void)json_object_set(settings, "limits", json_object_get(profile->tree, "limits"));
     if (profile->workspace_root.p)
         (void)json_object_set_new(settings, "workspace_root", json_str(profile->workspace_root));
     text = json_text(settings);

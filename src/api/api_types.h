@@ -22,6 +22,7 @@ enum api_generation { API_V1, API_V2 };
 struct api_new_sandbox {
     struct str template_id;
     int64_t timeout_s;
+    int64_t cpu_count, mem_mb, disk_mb; /* ours: 0 = the template's */
     bool internet, internet_given;
     bool secure;
     json_t *metadata, *env_vars; /* objects of strings, or NULL */

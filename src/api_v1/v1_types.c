@@ -54,6 +54,7 @@ json_t *v1_types_sandbox(const struct agent_sandbox *sandbox)
     put(out, "cdp_url", text(sandbox->cdp_url));
     put(out, "metadata", sandbox->metadata ? json_incref(sandbox->metadata) : json_object());
     put(out, "workspace_root", text(sandbox->workspace_root));
+    put(out, "limits", sandbox->limits ? json_incref(sandbox->limits) : json_object());
     put(out, "persistent", json_boolean(sandbox->persistent));
     put(out, "adopted", json_boolean(sandbox->adopted));
     put(out, "idle_timeout", json_integer(sandbox->idle_s));

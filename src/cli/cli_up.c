@@ -22,9 +22,27 @@ static int set_texts(const struct cli_up *up, json_t *body, struct error *err)
         cli_v1_set(body, "key", up->key, err) < 0 ||
         cli_v1_set(body, "agent_id", up->agent_id, err) < 0 ||
         cli_v1_set(body, "task_id", up->task_id, err) < 0 ||
-        cli_v1_set(body, "snapshot", up->snapshot, err) < 0)
+        cli_v1_set(body, "snapshot", up->snapshot, err) < 0 ||
+        cli_v1_set(body, "repo", up->repo, err) < 0 ||
+        cli_v1_set(body, "branch", up->branch, err) < 0 ||
+        cli_v1_set(body, "workspace_root", up->workspace_root, err) < 0)
         return -1;
     return 0;
+}
+
+static void set_limits(const struct cli_up *up, json_t *body)
+{
+    json_t *limits = json_object();
+
+    if (up->cpu)
+        (void)json_object_set_new(limits, "cpu", json_integer(up->cpu));
+    if (up->memory_mb)
+        (void)json_object_set_new(limits, "memoryMb", json_integer(up->memory_mb));
+    if (up->disk_mb)
+        (void)json_object_set_new(limits, "diskMb", json_integer(up->disk_mb));
+    if (json_object_size(limits))
+        (void)json_object_set(body, "limits", limits);
+    json_decref(limits);
 }
 
 json_t *cli_up_body(const struct cli_command *command, const struct cli_up *up, int *out_status)
@@ -51,6 +69,7 @@ json_t *cli_up_body(const struct cli_command *command, const struct cli_up *up, 
         (void)json_object_set_new(body, "timeout", json_integer(up->timeout_s));
     if (up->persistent)
         (void)json_object_set_new(body, "persistent", json_true());
+    set_limits(up, body);
     if (json_object_size(env))
         (void)json_object_set(body, "env", env);
     if (json_object_size(metadata))
@@ -104,6 +123,12 @@ static int run_up(struct cli *cli, int argc, char **argv)
         {"network", 0, CLI_TEXT, &up.network, "MODE", "allow-all, deny-all or restricted"},
         {"idle", 0, CLI_TIME, &up.idle_s, "TIME", "paused or ended after so long without use"},
         {"timeout", 0, CLI_TIME, &up.timeout_s, "TIME", "how long a command may take"},
+        {"cpu", 0, CLI_NUMBER, &up.cpu, "N", "processors"},
+        {"memory", 0, CLI_NUMBER, &up.memory_mb, "MB", "memory"},
+        {"disk", 0, CLI_NUMBER, &up.disk_mb, "MB", "disk"},
+        {"repo", 0, CLI_TEXT, &up.repo, "URL", "a repository, cloned into the workspace"},
+        {"branch", 0, CLI_TEXT, &up.branch, "NAME", "of the repository"},
+        {"workspace", 0, CLI_TEXT, &up.workspace_root, "DIR", "where commands start"},
         {"quiet", 'q', CLI_FLAG, &quiet, NULL, "print only the id"},
         {.name = NULL},
     };

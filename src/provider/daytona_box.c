@@ -235,6 +235,8 @@ static int create_json(struct daytona *daytona, const struct provider_spec *spec
     if (spec->egress == EGRESS_RESTRICTED && !json_array_size(spec->allow_cidrs) &&
         !json_array_size(spec->allow_domains))
         (void)json_object_set_new(body, "networkBlockAll", json_true());
+    if (spec->disk_mb > 0)
+        (void)json_object_set_new(body, "disk", json_integer((spec->disk_mb + 1023) / 1024));
     if (spec->cpu > 0)
         (void)json_object_set_new(body, "cpu", json_integer(spec->cpu));
     if (spec->mem_mb > 0)

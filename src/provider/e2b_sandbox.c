@@ -95,6 +95,12 @@ static json_t *create_body(const struct e2b *e2b, const struct provider_spec *sp
     (void)json_object_set_new(body, "metadata", labels_object(spec->labels, spec->label_count));
     if (spec->env_count)
         (void)json_object_set_new(body, "envVars", labels_object(spec->env, spec->env_count));
+    if (spec->cpu)
+        (void)json_object_set_new(body, "cpuCount", json_integer(spec->cpu));
+    if (spec->mem_mb)
+        (void)json_object_set_new(body, "memoryMB", json_integer(spec->mem_mb));
+    if (spec->disk_mb)
+        (void)json_object_set_new(body, "diskSizeMB", json_integer(spec->disk_mb));
     if (spec->egress == EGRESS_RESTRICTED)
         (void)json_object_set_new(body, "network", restricted_network(spec));
     return body;
@@ -106,11 +112,12 @@ int e2b_create(struct provider *provider, const struct provider_spec *spec, stru
     const struct e2b *e2b = provider->impl;
     auto_json json_t *body = NULL, *answer = NULL;
 
-    if (spec->cpu || spec->mem_mb)
-        return error_set(err, ERROR_UNSUPPORTED,
-                         "provider '%s' does not support cpu and memory of a single sandbox: its "
-                         "template has them",
-                         provider->name);
+    if (e2b->api_url && (spec->cpu || spec->mem_mb || spec->disk_mb))
+        return error_set(
+            err, ERROR_UNSUPPORTED,
+            "provider '%s' does not support cpu, memory and disk of a single sandbox: its "
+            "template has them",
+            provider->name);
     body = create_body(e2b, spec);
     if (e2b_call(provider, &(struct e2b_call){spec->team_id, "POST", "/sandboxes", body, CREATE_MS},
                  &answer, err) < 0 ||

@@ -287,7 +287,7 @@ static int local_create(struct provider *provider, const struct provider_spec *s
     struct text source;
     char id[ID_SIZE], path[PATH_SIZE];
 
-    if (spec->cpu || spec->mem_mb)
+    if (spec->cpu || spec->mem_mb || spec->disk_mb)
         return error_set(err, ERROR_UNSUPPORTED,
                          "provider '%s' does not support limits of cpu and memory", provider->name);
     if (local_address(provider, &address, err) < 0)

@@ -207,13 +207,26 @@ static int check_spec(const struct provider *provider, const struct provider_spe
     return 0;
 }
 
+/* A size that nobody enforces is none. */
+static int check_size(const struct provider *provider, const struct provider_spec *spec,
+                      struct error *err)
+{
+    bool browser = strcmp(provider->ops->type, "browserbase") == 0;
+
+    if (browser && (spec->cpu || spec->mem_mb || spec->disk_mb))
+        return lacks(provider->name, "limits of cpu, memory and disk", err);
+    if (spec->disk_mb && strcmp(provider->ops->type, "docker") == 0)
+        return lacks(provider->name, "a limit of disk", err);
+    return 0;
+}
+
 int provider_create(struct provider *provider, const struct provider_spec *spec,
                     struct arena *arena, struct provider_sandbox *out, struct error *err)
 {
     *out = (struct provider_sandbox){0};
     if (!provider->ops->create)
         return lacks(provider->name, "create", err);
-    if (check_spec(provider, spec, err) < 0)
+    if (check_spec(provider, spec, err) < 0 || check_size(provider, spec, err) < 0)
         return -1;
     return quiet(provider, provider->ops->create(provider, spec, arena, out, err), err);
 }

@@ -123,7 +123,7 @@ struct provider_spec {
     json_t *mounts;                      /* as in the request; only with PROVIDER_MOUNTS */
     int64_t ttl_s;                       /* life without activity; 0 = the provider's default */
     bool pause_at_ttl;                   /* else it is killed */
-    int64_t cpu, mem_mb;                 /* 0 = default */
+    int64_t cpu, mem_mb, disk_mb;        /* 0 = default */
     json_t *options; /* of the profile: type's own settings (browserSettings, ...); may be NULL */
 };
 

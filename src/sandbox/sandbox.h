@@ -77,8 +77,9 @@ struct sandbox_new {
     /* A create that is repeated with the same key (and text) returns the first one's sandbox, for a
      * day. STR_NONE = none. */
     struct str idempotency_key, request_text;
-    const json_t *metadata; /* object of strings, or NULL */
-    const json_t *env_vars; /* object of strings, or NULL */
+    int64_t cpu_count, mem_mb, disk_mb; /* 0 = the template's */
+    const json_t *metadata;             /* object of strings, or NULL */
+    const json_t *env_vars;             /* object of strings, or NULL */
 };
 
 /* A copy for the caller; strings live in the arena given. */

@@ -344,7 +344,7 @@ struct plan {
     struct str team_id;
     int64_t timeout_s;
     bool secure, internet, internet_given, auto_pause, auto_pause_disk, auto_resume;
-    bool is_unique; /* nobody else will start from these layers */
+    bool is_unique; /* nobody else will start from these layers, or with these limits */
     struct store_template template;
     struct box_spec spec;     /* without id */
     struct sandboxes *pinned; /* the layers of spec are */

@@ -1,11 +1,14 @@
 /* What a create is going to do, checked and written down before anything is done. A plan pins its
  * layers: they stay until the plan is over, even when their template is deleted meanwhile. */
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/encode.h"
 #include "sandbox/sandbox_internal.h"
 #include "json/json_shape.h"
+
+enum { MEM_MB_MIN = 64, DISK_MB_MIN = 64, DISK_MB_MAX = 64 << 20 };
 
 enum {
     PAIRS_MAX = 512,             /* of metadata, and of variables */
@@ -173,6 +176,39 @@ static int finish(struct sandboxes *all, struct plan *plan, struct error *err)
                            &plan->init_body, err);
 }
 
+static int check_size(const char *what, int64_t value, int64_t min, int64_t max, struct error *err)
+{
+    if (value == 0 || (value >= min && value <= max))
+        return 0;
+    return error_set(err, ERROR_INVALID, "'%s' must be a number from %lld to %lld", what,
+                     (long long)min, (long long)max);
+}
+
+/* A size of its own, within what the host has. Boxes that wait have their template's. */
+static int set_size(const struct sandbox_new *request, struct plan *plan, struct error *err)
+{
+    int64_t host_mb = sysconf(_SC_PHYS_PAGES) / 1024 * (sysconf(_SC_PAGESIZE) / 1024);
+    struct box_limits *limits = &plan->spec.limits;
+
+    if (!request->cpu_count && !request->mem_mb && !request->disk_mb)
+        return 0;
+    if (check_size("cpuCount", request->cpu_count, 1, sysconf(_SC_NPROCESSORS_ONLN), err) < 0 ||
+        check_size("memoryMB", request->mem_mb, MEM_MB_MIN, host_mb, err) < 0 ||
+        check_size("diskSizeMB", request->disk_mb, DISK_MB_MIN, DISK_MB_MAX, err) < 0)
+        return -1;
+    if (request->cpu_count)
+        plan->template.cpu_count = request->cpu_count;
+    if (request->mem_mb)
+        plan->template.mem_mb = request->mem_mb;
+    if (request->disk_mb)
+        plan->template.disk_mb = request->disk_mb;
+    limits->cpu_count = (uint32_t)plan->template.cpu_count;
+    limits->mem_bytes = (uint64_t)plan->template.mem_mb << 20;
+    limits->disk_bytes = (uint64_t)plan->template.disk_mb << 20;
+    plan->is_unique = true;
+    return 0;
+}
+
 int plan_from_request(struct sandboxes *all, const struct sandbox_new *request, struct arena *arena,
                       struct plan *plan, struct error *err)
 {
@@ -191,7 +227,8 @@ int plan_from_request(struct sandboxes *all, const struct sandbox_new *request, 
         check_pairs("envVars", request->env_vars, true, &plan->env, err) < 0 ||
         volumes_text(all, request->team_id, request->volumes, request->volume_count, arena,
                      &plan->volumes, err) < 0 ||
-        pin_template(all, request->team_id, request->template_name, arena, plan, err) < 0)
+        pin_template(all, request->team_id, request->template_name, arena, plan, err) < 0 ||
+        set_size(request, plan, err) < 0)
         return -1;
     return finish(all, plan, err);
 }

@@ -137,6 +137,58 @@ describe('the workspace', () => {
   })
 })
 
+describe('sizes', () => {
+  test('of one sandbox hold, and are told', async () => {
+    const box = await one.create({ limits: { cpu: 1, memory_mb: 128, diskMb: 200 } })
+    assert.deepEqual(box.limits, { cpu: 1, memoryMb: 128, diskMb: 200 })
+    assert.deepEqual((await one.get(box.id)).limits, box.limits)
+    const info = (await one.server.api('GET', `/sandboxes/${box.external_id}`)).body
+    assert.deepEqual([info.cpuCount, info.memoryMB, info.diskSizeMB], [1, 128, 200])
+    assert.equal(await one.output(box.id, 'nproc'), '1\n')
+    assert.notEqual((await one.execute(box.id, 'head -c 400M /dev/zero | tail -c 400M | wc -c')).stdout, '419430400\n', '400 MB in 128')
+    const disk = await one.execute(box.id, 'dd if=/dev/zero of=~/big bs=1M count=400 conv=fsync')
+    assert.notEqual(disk.exit_code, 0)
+    assert.match(disk.stderr, /No space left|Disk quota exceeded/)
+    const usual = (await one.server.api('GET', `/sandboxes/${(await one.create()).external_id}`)).body
+    assert.notEqual(usual.memoryMB, 128, 'the next one has its template’s')
+  })
+
+  test('of a type of agent, by its profile', async () => {
+    await one.ok(200, 'PUT', '/profiles/small', { network: { mode: 'allow-all' }, limits: { cpu: 1, memoryMb: 96 } })
+    const box = await one.create({ profile: 'small' })
+    assert.equal((await one.server.api('GET', `/sandboxes/${box.external_id}`)).body.memoryMB, 96)
+    await one.ok(204, 'DELETE', '/profiles/small')
+  })
+
+  test('that the host or the provider does not have are refused', async () => {
+    refused(await one.v1('POST', '/sandboxes', { limits: { cpu: 200 } }), 400, 'invalid', /cpuCount/)
+    refused(await one.v1('POST', '/sandboxes', { limits: { diskMb: 1 } }), 400, 'invalid', /limits\.diskMb: must be/)
+    assert.equal((await one.server.api('POST', '/sandboxes', { templateID: 'base', memoryMB: 1 })).status, 400)
+  })
+})
+
+describe('the rest', () => {
+  test('a record without a network mode has no network, the built-in default allows all', async () => {
+    await one.ok(200, 'PUT', '/profiles/silent', { provider: 'e2b' })
+    const reach = 'timeout 3 bash -c "exec 3<>/dev/tcp/203.0.113.1/80" && echo reached || echo not'
+    assert.equal(await one.output((await one.create({ profile: 'silent' })).id, reach), 'not\n')
+    assert.equal(await one.output((await one.create()).id, reach), 'reached\n')
+    const told = await one.ok(200, 'POST', '/profiles/x/validate', { provider: 'e2b', network: { mode: 'restricted', allowDomains: ['a.example'] } })
+    assert.match(told.faults[0].message, /cannot enforce restricted; it enforces: allow-all, deny-all/)
+    await one.ok(204, 'DELETE', '/profiles/silent')
+  })
+
+  test('every operation is a line of the log with its id, status, time and agent', async () => {
+    const box = await one.create({ agent_id: 'logged' })
+    await one.execute(box.id, 'true', { agent_id: 'logged' })
+    await one.v1('GET', '/sandboxes/nothing', undefined)
+    const line = (what) => new RegExp(`info v1: request=[0-9a-f]{16} ${what} ms=[0-9.]+`)
+    assert.match(one.server.log, line('POST /api/v1/sandboxes status=201'))
+    assert.match(one.server.log, new RegExp(`${line(`POST /api/v1/sandboxes/${box.id}/execute status=200`).source} agent=logged`))
+    assert.match(one.server.log, line('GET /api/v1/sandboxes/nothing status=404'))
+  })
+})
+
 describe('providers', () => {
   test('say what they offer, and a remote Quicksand is one', async () => {
     const far = await startRuntime({
