@@ -8,7 +8,7 @@ import https from 'node:https'
 import os from 'node:os'
 import path from 'node:path'
 import { after, before, test } from 'node:test'
-import { eventually, startServer } from '../harness/server.mjs'
+import { eventually, repository, startServer } from '../harness/server.mjs'
 
 let server, receiver, folder
 const seen = []
@@ -72,6 +72,18 @@ test('delivered over TLS, signed, in order, in the documented shape', async () =
     assert.deepEqual(event.event_data.sandbox_metadata, { who: 'me' })
     assert.ok(!body.includes(server.key))
   }
+})
+
+test('the check of a signature in the documents is right', async () => {
+  const text = fs.readFileSync(path.join(repository, 'docs/operate.md'), 'utf8')
+  const file = path.join(folder, 'genuine.mjs')
+  fs.writeFileSync(file, /```js\n(import crypto[\s\S]*?isGenuine[\s\S]*?)```/.exec(text)[1])
+  const { isGenuine } = await import(file)
+  const { headers, body } = seen[0]
+  assert.equal(isGenuine(headers, body, secret), true)
+  assert.equal(isGenuine(headers, Buffer.concat([body, Buffer.from(' ')]), secret), false)
+  assert.equal(isGenuine(headers, body, 'another secret'), false)
+  assert.equal(isGenuine({}, body, secret), false)
 })
 
 test('a failing receiver is tried again, later each time, and gets everything in order', async () => {
