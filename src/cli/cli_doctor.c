@@ -36,6 +36,7 @@ static const struct {
     {"memory", doctor_memory},
     {"open files", doctor_files},
     {"clock", doctor_clock},
+    {"docker", doctor_docker},
 };
 enum { CHECK_COUNT = sizeof(checks) / sizeof(checks[0]), TRY_TIMEOUT_MS = 10 * 1000 };
 

@@ -14,6 +14,11 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "cli/cli_doctor.h"
+#include <grp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #define MIB (1024ull * 1024)
 #define GIB (1024ull * MIB)
@@ -83,6 +88,8 @@ void doctor_files(const struct doctor *doctor, struct doctor_result *out)
 }
 
 /* statvfs of the nearest folder that exists. */
+enum { SERVER_ID = 64737 }; /* user and group of the server, unless --uid says another */
+
 static int space_of(const char *path, struct statvfs *out)
 {
     auto_free char *at = xstrdup(path);
@@ -243,4 +250,43 @@ void doctor_fuse(const struct doctor *doctor, struct doctor_result *out)
     else
         doctor_bad(out, DOCTOR_WARN, "modprobe fuse",
                    "not there; file systems in user space will not work in sandboxes");
+}
+
+static const char *docker_socket(void)
+{
+    const char *host = getenv("DOCKER_HOST");
+
+    return host && strncmp(host, "unix://", 7) == 0 ? host + 7 : "/var/run/docker.sock";
+}
+
+/* As the server: its user and group, and no other group. */
+static int open_docker(const struct doctor *doctor)
+{
+    (void)doctor;
+    if (setgroups(0, NULL) < 0 || setresgid(SERVER_ID, SERVER_ID, SERVER_ID) < 0 ||
+        setresuid(SERVER_ID, SERVER_ID, SERVER_ID) < 0)
+        return errno;
+    return access(docker_socket(), R_OK | W_OK) < 0 ? errno : 0;
+}
+
+void doctor_docker(const struct doctor *doctor, struct doctor_result *out)
+{
+    char fix[256];
+    int r;
+
+    if (access(docker_socket(), F_OK) < 0) {
+        doctor_ok(out, "none; only the docker provider wants it");
+        return;
+    }
+    if (doctor_needs_root(doctor, out))
+        return;
+    r = doctor_try(open_docker, doctor);
+    if (r == 0) {
+        doctor_ok(out, "the server may use %.200s", docker_socket());
+        return;
+    }
+    (void)snprintf(fix, sizeof(fix), "setfacl -m u:%d:rw %.200s", SERVER_ID, docker_socket());
+    doctor_bad(out, DOCTOR_WARN, fix,
+               "the server's user %d may not open %.100s (%s); only the docker provider wants it",
+               SERVER_ID, docker_socket(), strerror(r));
 }

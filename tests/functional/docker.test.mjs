@@ -7,7 +7,8 @@ import path from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { contract } from '../harness/contract.mjs'
 import { busyboxRoot, startEngine } from '../harness/engines.mjs'
-import { repository } from '../harness/server.mjs'
+import { startRuntime } from '../harness/runtime.mjs'
+import { binary, repository } from '../harness/server.mjs'
 
 // The daemons cannot attach to a process that runs.
 const noAttach = { allowSkips: ['exec: cancel and attach', 'exec: attach to a terminal'] }
@@ -58,6 +59,25 @@ for (const kind of ['podman', 'docker']) {
     test('the base template', { skip: kind !== 'docker' && 'once is enough' }, async (t) => {
       await engine.importImage('base', process.env.QUICKSAND_BASE_LAYER, notNeeded)
       await contract(t, { type: 'docker', api_url: `unix://${engine.socket}`, image: 'base', pull: 'never' }, { allowSkips: ['exec: cancel and attach', 'exec: attach to a terminal'] })
+    })
+
+    test('through the server, once its group may open the socket', { skip: kind !== 'podman' && 'once is enough' }, async () => {
+      fs.chmodSync(path.dirname(engine.socket), 0o755)
+      fs.chmodSync(engine.socket, 0o660)
+      const runtime = await startRuntime({ providers: { e2b: { type: 'e2b', api_url: 'embedded' }, docker: { type: 'docker', socket: engine.socket, image: 'small', pull: 'never' } }, retry: { attempts: 1 } })
+      const doctor = () => spawnSync(binary, ['doctor'], { encoding: 'utf8', env: { PATH: process.env.PATH, HOME: '/root', DOCKER_HOST: `unix://${engine.socket}` } }).stdout
+      try {
+        assert.match(doctor(), /docker +warn .*64737 may not open/)
+        const refused = await runtime.v1('POST', '/sandboxes', { provider: 'docker' })
+        assert.ok(refused.status >= 500, refused.text)
+        fs.chownSync(engine.socket, 0, 64737)
+        assert.match(doctor(), /docker +ok /)
+        const { id } = await runtime.create({ provider: 'docker' })
+        assert.equal(await runtime.output(id, 'echo from $((40 + 2))'), 'from 42\n')
+        await runtime.remove(id)
+      } finally {
+        await runtime.destroy()
+      }
     })
 
     test('nothing is left', async () => {
