@@ -162,6 +162,13 @@ describe('routes', () => {
     await server.api('DELETE', `/sandboxes/${sandboxID}`)
   })
 
+  test('times of creates are told in steps around a millisecond', async () => {
+    const { text } = await server.api('GET', '/metrics')
+    const steps = [...text.matchAll(/^quicksand_create_seconds_bucket\{le="([^"]+)"\}/gm)].map((match) => match[1])
+    assert.deepEqual(steps.slice(0, 4), ['0.00025', '0.0005', '0.001', '0.002'])
+    assert.equal(steps.at(-1), '+Inf')
+  })
+
   test('unknown path: 404, wrong method: 404 or 405, both as JSON', async () => {
     assertError(await server.api('GET', '/nothing'), 404)
     const answer = await server.api('PATCH', '/sandboxes')
