@@ -2,7 +2,10 @@
  * tests/functional/docker.test.mjs. */
 #include "provider/docker.h"
 
+#include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -20,6 +23,7 @@ static struct {
     const char *stream;      /* how the stream of a process goes wrong */
     int no_freezer, missing; /* missing: 1 = until it is pulled, 2 = for ever */
     char mark[64];           /* of the process that was begun */
+    struct str tar;          /* what the file comes in */
 } fake = {.version = "\"ApiVersion\":\"1.41\",\"MinAPIVersion\":\"1.12\"", .status = "running"};
 
 static char socket_path[64];
@@ -96,7 +100,7 @@ static void answer_stat(struct fetch_rig_exchange *ex, struct str target)
     if (str_find_str(target, STR("missing")) >= 0)
         fetch_rig_answer(ex, 404, NULL, STR_NONE);
     else
-        fetch_rig_answer(ex, 200, header, STR_NONE);
+        fetch_rig_answer(ex, 200, header, strcmp(ex->method, "GET") == 0 ? fake.tar : STR_NONE);
     ex->close = true;
 }
 
@@ -457,6 +461,86 @@ TEST(docker_stat_is_hostile)
     CHECK_INT(err.code, ERROR_UNAVAILABLE);
     CHECK_INT(provider_remove(provider, &ref, "//", &err), -1);
     CHECK_INT(err.code, ERROR_INVALID);
+    far_end();
+}
+
+enum { TAR_BLOCK = 512 };
+
+struct tar_head {
+    char name[100], mode[8], uid[8], gid[8], size[12], mtime[12], sum[8], type, link[100], magic[8],
+        rest[247];
+};
+
+/* One entry with as much content as is given, whatever its head says, and the end of a tar. */
+static void make_tar(struct buf *out, char type, const char *size, const char *content)
+{
+    struct tar_head head = {.name = "../../../etc/passwd",
+                            .mode = "0000644",
+                            .uid = "0000000",
+                            .gid = "0000000",
+                            .mtime = "00000000000",
+                            .type = type,
+                            .link = "/etc/shadow",
+                            .magic = {'u', 's', 't', 'a', 'r', 0, '0', '0'}};
+    static const char zeros[3 * TAR_BLOCK];
+    size_t len = strlen(content);
+    unsigned sum = 0;
+
+    static_assert(sizeof(head) == TAR_BLOCK, "a block");
+    memcpy(head.size, size, strlen(size) < 12 ? strlen(size) : 12);
+    memset(head.sum, ' ', sizeof(head.sum));
+    for (size_t i = 0; i < sizeof(head); i++)
+        sum += ((const unsigned char *)&head)[i];
+    (void)snprintf(head.sum, sizeof(head.sum), "%06o", sum);
+    buf_clear(out);
+    CHECK(buf_add(out, &head, sizeof(head)) && buf_add(out, content, len));
+    CHECK(buf_add(out, zeros, (TAR_BLOCK - len % TAR_BLOCK) % TAR_BLOCK + 2 * TAR_BLOCK));
+}
+
+static int count_bytes(void *arg, struct str data)
+{
+    *(size_t *)arg += data.len;
+    return 0;
+}
+
+/* Whoever is root in the container, or runs the daemon, chooses what comes: nothing of it is unpacked. */
+TEST(docker_archives_are_hostile)
+{
+    static const struct {
+        char type;
+        const char *size, *content;
+        enum error_code code;
+        size_t bytes;
+    } cases[] = {
+        {'0', "00000000003", "abc", ERROR_NONE, 3},        /* its name goes nowhere */
+        {'2', "00000000000", "", ERROR_INVALID, 0},        /* a link */
+        {'1', "00000000000", "", ERROR_INVALID, 0},        /* another name of a file */
+        {'3', "00000000000", "", ERROR_INVALID, 0},        /* a device */
+        {'5', "00000000000", "", ERROR_INVALID, 0},        /* a directory */
+        {'6', "00000000000", "", ERROR_INVALID, 0},        /* a pipe */
+        {'0', "00000100000", "abc", ERROR_UNAVAILABLE, 0}, /* less than it says */
+        {'0', "\377\377\377\377\377\377\377\377\377\377\377\377", "abc", ERROR_UNAVAILABLE, 0},
+        {'x', "77777777777", "30 path=x", ERROR_UNAVAILABLE, 0}, /* names of 8 GB */
+        {'L', "77777777777", "x", ERROR_UNAVAILABLE, 0},
+    };
+    auto_buf struct buf tar = {0};
+
+    buf_init(&tar, 8 * TAR_BLOCK);
+    open_with("");
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        size_t bytes = 0;
+        int r;
+
+        make_tar(&tar, cases[i].type, cases[i].size, cases[i].content);
+        fake.tar = buf_str(&tar);
+        err = (struct error){0};
+        r = provider_read(provider, &ref, "/x", count_bytes, &bytes, &err);
+        if ((r == 0) != (cases[i].code == ERROR_NONE) || err.code != cases[i].code)
+            test_fail(__FILE__, __LINE__, "case %zu: %d, %s", i, (int)err.code, err.message);
+        if (r == 0)
+            CHECK_INT(bytes, cases[i].bytes);
+    }
+    fake.tar = STR_NONE;
     far_end();
 }
 
