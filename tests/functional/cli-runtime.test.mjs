@@ -530,3 +530,21 @@ test('cp keeps what may be executed so, both ways', async () => {
   assert.equal(fs.statSync(plain).mode & 0o111, 0)
   await quicksand(['rm', sandboxID])
 })
+
+test('a terminal whose sandbox is paused says so, and of no file', async () => {
+  for (const memory of [true, false]) {
+    const { id } = await json('up')
+    const paused = await quicksand(['pty', id], {
+      input: null,
+      onStart: async (child, output) => {
+        child.stdin.write('echo ready$((1+1))\n')
+        await eventually('the shell', () => output().includes('ready2'))
+        assert.equal((await server.api('POST', `/sandboxes/${id}/pause`, { memory })).status, 204)
+      },
+    })
+    assert.equal(paused.code, 1)
+    assert.match(paused.stderr, /the terminal was closed: .*(was stopped|went) before (the|its) answer ended/)
+    assert.doesNotMatch(paused.stderr, /file/)
+    await good('rm', id)
+  }
+})
