@@ -54,13 +54,17 @@ int v1_providers_get(struct v1_call *call, struct error *err)
 int v1_providers_register(struct v1_call *call, struct error *err)
 {
     struct agent_runner runner = {.max_sessions = 1};
+    struct str type = STR_NONE;
 
     if (v1_body_str(call, "runner_id", &runner.name, err) < 0 ||
         v1_body_str(call, "name", &runner.name, err) < 0 ||
+        v1_body_str(call, "type", &type, err) < 0 ||
         v1_body_str(call, "base_url", &runner.base_url, err) < 0 ||
         v1_body_str(call, "token", &runner.token, err) < 0 ||
         v1_body_int(call, "max_sessions", 1, 100000, &runner.max_sessions, err) < 0)
         return -1;
+    if (type.len && !str_is(type, "runner"))
+        return error_set(err, ERROR_INVALID, "'type' must be runner: others are set in the file");
     if (!runner.name.len || !runner.base_url.len)
         return error_set(err, ERROR_INVALID, "a runner needs 'name' and 'base_url'");
     if (agent_runner_register(agents_of(call), &call->caller, &runner, err) < 0)

@@ -16,8 +16,8 @@ enum { NAMES_MAX = 128, NAME_SIZE = NEAR_NAME_SIZE };
 
 const char *const v1_members_any[] = {NULL};
 const char *const v1_members_prune[] = {"older_than", "dry_run", NULL};
-const char *const v1_members_runner[] = {"name runner_id", "base_url", "token", "max_sessions",
-                                         NULL};
+const char *const v1_members_runner[] = {"name runner_id", "type",         "base_url",
+                                         "token",          "max_sessions", NULL};
 const char *const v1_members_heartbeat[] = {"active_sessions", NULL};
 const char *const v1_members_sandbox[] = {OVERRIDES,
                                           "key reservation_key",
