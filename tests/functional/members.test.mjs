@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { after, afterEach, before, describe, test } from 'node:test'
 import { createRequire } from 'node:module'
 import path from 'node:path'
-import { repository } from '../harness/server.mjs'
+import { eventually, repository } from '../harness/server.mjs'
 import { destroyAll, refused, startRuntime } from '../harness/runtime.mjs'
 
 const WebSocket = createRequire(path.join(repository, 'build/npm/web/'))('ws')
@@ -183,9 +183,9 @@ describe('the rest', () => {
     await one.execute(box.id, 'true', { agent_id: 'logged' })
     await one.v1('GET', '/sandboxes/nothing', undefined)
     const line = (what) => new RegExp(`info v1: request=[0-9a-f]{16} ${what} ms=[0-9.]+`)
-    assert.match(one.server.log, line('POST /api/v1/sandboxes status=201'))
-    assert.match(one.server.log, new RegExp(`${line(`POST /api/v1/sandboxes/${box.id}/execute status=200`).source} agent=logged`))
-    assert.match(one.server.log, line('GET /api/v1/sandboxes/nothing status=404'))
+    const wanted = [line('POST /api/v1/sandboxes status=201'), new RegExp(`${line(`POST /api/v1/sandboxes/${box.id}/execute status=200`).source} agent=logged`), line('GET /api/v1/sandboxes/nothing status=404')]
+    // A line is written when its answer is on its way.
+    for (const row of wanted) await eventually(`${row} in the log`, () => row.test(one.server.log))
   })
 })
 
