@@ -43,8 +43,12 @@ void process_input_close(struct process *process)
     process_handle_close(process, (uv_handle_t *)&input->poll);
     close_fd(&input->fd);
     error_set(&err, ERROR_INTERNAL, "error writing input: the process does not read it any more");
-    while (!list_empty(&input->queue))
-        pop(process, &err);
+    while (!list_empty(&input->queue)) {
+        struct process_write *item = container_of(input->queue.next, struct process_write, link);
+
+        /* What is in the pipe already was taken, whatever became of the reader since. */
+        pop(process, item->done == item->len ? NULL : &err);
+    }
 }
 
 /* False when the other side is gone. */

@@ -348,7 +348,7 @@ describe('what it cannot do is refused before it is asked', () => {
   })
 
   test('sizes, hooks, an unknown provider', async () => {
-    await silent({ limits: { cpu: 4 } }, 409, 'unsupported', /cpu and memory/)
+    await silent({ limits: { cpu: 4 } }, 409, 'unsupported', /cpu, memory and disk/)
     await silent({ provider: 'nowhere' }, 400, 'invalid', /nowhere/)
     refused(await one.v1('PUT', '/profiles/h', { provider: 'far', persistent: true, network: { mode: 'allow-all' }, onCreate: ['true'] }), 400, 'invalid', /config\.onCreate and config\.onResume are not supported by the e2b provider; use an E2B template or run setup commands explicitly/)
   })
