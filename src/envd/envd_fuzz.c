@@ -5,14 +5,14 @@
 
 #include "envd/guest_mount.h"
 #include "envd/guest_path.h"
-#include "envd/meminfo.h"
+#include "envd/proc_files.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct user user = {.name = "user", .home = "/home/user"};
-    char path[PATH_MAX], reply[MEMINFO_REPLY_MAX];
+    char path[PATH_MAX], reply[PROC_FILES_REPLY_MAX];
     struct error err = {0};
     struct str text;
 
@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         (void)guest_mount_kind_in(text, 5);
         break;
     default:
-        if (meminfo_answer(text.p, text.len, STR("MemTotal"), reply) > sizeof(reply))
+        if (proc_files_answer(text.p, text.len, STR("MemTotal"), reply) > sizeof(reply))
             abort();
         break;
     }

@@ -15,7 +15,7 @@
 #include "envd/guest_path.h"
 #include "envd/guest_stat.h"
 #include "envd/gzip.h"
-#include "envd/meminfo.h"
+#include "envd/proc_files.h"
 
 enum {
     UNSIZED_MAX = 4 * 1024 * 1024,
@@ -256,10 +256,10 @@ static void send_compressed(struct download *download)
 
 /* ---- read first ---- */
 
-static int read_unsized(int fd, struct buf *out)
+static int read_unsized(int fd, uint64_t ino, struct buf *out)
 {
     if (fd < 0)
-        return meminfo_read_own(out);
+        return proc_files_read_own(ino, out);
     for (;;) {
         char *to = buf_reserve(out, PIECE);
         ssize_t n = to ? fd_read_full(fd, to, PIECE) : -EFBIG;
@@ -286,7 +286,7 @@ static void send_unsized(struct download *download)
     buf_init(&packed, (size_t)2 * UNSIZED_MAX);
     if (reply_without_content(download, decide_part(download).status))
         return;
-    r = read_unsized(download->fd, &content);
+    r = read_unsized(download->fd, download->st.ino, &content);
     if (r < 0) {
         envd_reply_error(download->ex, 500, "error reading file");
         return;

@@ -1,5 +1,5 @@
 /* stat() that never asks a file system served from user space. The agent itself serves one
- * (meminfo.c), and asking itself would stop it for ever; so all its stat calls go through here. */
+ * (proc_files.c), and asking itself would stop it for ever; so all its stat calls go through here. */
 #pragma once
 
 #include <stdbool.h>
@@ -22,7 +22,7 @@ struct guest_stat {
 /* 0 or -errno. */
 int guest_stat(const char *path, bool follow, struct guest_stat *out);
 int guest_stat_fd(int fd, struct guest_stat *out);
-/* Is it the file that meminfo.c serves? Opening it would hang the agent. */
+/* Is it a file that proc_files.c serves? Opening it would hang the agent. */
 bool guest_stat_is_own(const struct guest_stat *st);
-/* Called once at start, when there is such a file. */
+/* Called at start, when there is such a file; all are on one device. */
 void guest_stat_set_own(const struct guest_stat *st);

@@ -14,7 +14,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "envd/envd.h"
-#include "envd/meminfo.h"
+#include "envd/proc_files.h"
 #include "envd/process_tree.h"
 #include "envd/run_files.h"
 #include "envd/spawn.h"
@@ -255,10 +255,10 @@ int main(int argc, char **argv)
     if (options.parent_fd >= 0)
         watch_parent(&envd, &parent, options.parent_fd);
     if (options.fuse_fd >= 0) {
-        int r = meminfo_start(envd.loop, options.fuse_fd, options.mem_bytes);
+        int r = proc_files_start(envd.loop, options.fuse_fd, options.mem_bytes);
 
         if (r != 0)
-            log_error("envd", "cannot serve /proc/meminfo: %s", uv_strerror(r));
+            log_error("envd", "cannot serve files of /proc: %s", uv_strerror(r));
     }
     if (options.listen_fd >= 0)
         serve(&envd, &control, options.listen_fd, "the engine's socket");

@@ -96,6 +96,25 @@ uint64_t usage_cpu_us(const char *root)
     return 0;
 }
 
+struct usage_times usage_cpu_times(const char *root)
+{
+    static const char *const v2[] = {"cpu.stat", "unified/cpu.stat"};
+    struct usage_times times = {0};
+
+    for (size_t i = 0; i < sizeof(v2) / sizeof(v2[0]); i++) {
+        auto_buf struct buf text = {0};
+
+        if (!read_text(root, v2[i], &text))
+            continue;
+        times.user_us = value_of(buf_str(&text), "user_usec");
+        times.system_us = value_of(buf_str(&text), "system_usec");
+        if (times.user_us + times.system_us > 0)
+            return times;
+    }
+    times.user_us = usage_cpu_us(root);
+    return times;
+}
+
 void usage_read(const char *root, uint64_t mem_bytes, struct usage *out)
 {
     struct sysinfo machine;
@@ -171,6 +190,70 @@ size_t usage_tasks(const char *root, size_t enough)
     if (read_number(root, "pids.current", &number))
         return number;
     return count_lines(root, "unified/cgroup.threads", enough);
+}
+
+static char state_of(uint64_t task)
+{
+    char path[48], text[512];
+    auto_close int fd = -1;
+    const char *end;
+    ssize_t n;
+
+    (void)snprintf(path, sizeof(path), "/proc/%llu/stat", (unsigned long long)task);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (n <= 0)
+        return '\0';
+    text[n] = '\0';
+    end = strrchr(text, ')'); /* of its name, in which there may be others */
+    return end && end[1] == ' ' ? end[2] : '\0';
+}
+
+/* Up to USAGE_LOOK_MAX of their ids. */
+static size_t list_tasks(const char *root, uint64_t *out)
+{
+    static const char *const names[] = {"cgroup.threads", "unified/cgroup.threads"};
+    auto_close int fd = -1;
+    char path[256], text[4096];
+    size_t count = 0;
+    struct str rest;
+    ssize_t n;
+
+    for (size_t i = 0; fd < 0 && i < sizeof(names) / sizeof(names[0]); i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s", root, names[i]);
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+    }
+    n = fd < 0 ? -1 : read(fd, text, sizeof(text));
+    rest = str_n(text, n < 0 ? 0 : (size_t)n);
+    while (count < USAGE_LOOK_MAX) {
+        struct str line = str_split(&rest, '\n');
+
+        if (!rest.p || !str_to_u64(line, &out[count])) /* the end, or only a part of a line */
+            break;
+        count++;
+    }
+    return count;
+}
+
+void usage_tasks_look(const char *root, struct usage_tasks_state *out)
+{
+    uint64_t tasks[USAGE_LOOK_MAX];
+    size_t count = list_tasks(root, tasks), total = usage_tasks(root, SIZE_MAX);
+
+    *out = (struct usage_tasks_state){.total = (unsigned)(total > count ? total : count)};
+    for (size_t i = 0; i < count; i++) {
+        char state = tasks[i] == (uint64_t)getpid() ? '\0' : state_of(tasks[i]);
+
+        out->running += state == 'R';
+        out->blocked += state == 'D';
+        if (tasks[i] > out->last)
+            out->last = tasks[i];
+    }
+    if (count == USAGE_LOOK_MAX) {
+        out->running = (unsigned)(out->running * (uint64_t)out->total / count);
+        out->blocked = (unsigned)(out->blocked * (uint64_t)out->total / count);
+    }
+    (void)read_number("/proc/sys/kernel", "ns_last_pid", &out->last);
 }
 
 uint64_t usage_oom_kills(const char *root)

@@ -7,8 +7,9 @@
  *  1. Wait until our ids are mapped. Enter the v1 cgroups, by ourselves: a thread that moves nobody
  *     but itself needs no lock on all processes of the host, for which others wait up to 10 ms.
  *  2. New cgroup and time namespaces (their roots are where we are now).
- *  3. Detached mounts of proc, sysfs, cgroup, devpts, tmpfs and the meminfo file. The kernel allows a
- *     new proc only while an old one is visible, so this comes before leaving the host's tree.
+ *  3. Detached mounts of proc, sysfs, cgroup, devpts, tmpfs and the files that the agent serves. The
+ *     kernel allows a new proc only while an old one is visible, so this comes before leaving the host's
+ *     tree.
  *  4. Wait for the root mount, and pivot_root into it; the host's tree is gone.
  *  5. Attach the detached mounts and the volumes. The targets lie in a file system that guests wrote to, so they are
  *     opened without following any symbolic link; we are inside already, there is nothing else to
@@ -33,6 +34,7 @@
 #include <time.h>
 
 #include "base/fd.h"
+#include "warden/box_files.h"
 #include "warden/box_syscalls.h"
 
 #ifndef CLONE_NEWTIME
@@ -60,8 +62,8 @@ struct mounts {
     int proc, sys, pts, shm, run, mqueue;
     int cgroup; /* one v2 tree, or a tmpfs with these: */
     int cgroup_memory, cgroup_cpu, cgroup_unified;
-    int meminfo;
-    int fuse; /* the meminfo file's server side */
+    int files[BOX_FILES];
+    int fuse; /* the files' server side */
     uint32_t fuse_number;
 };
 
@@ -96,19 +98,25 @@ enum {
     QUIET = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC,
 };
 
-/* /proc/meminfo as a file of its own, served by the agent, so that `free` shows the box's memory.
- * The kernel wants the device opened in the user namespace that mounts. */
-static void make_meminfo(const struct box_child *child, struct mounts *mounts)
+/* Files of /proc that the agent serves, so that programs see the box's memory, processors and load. The
+ * kernel wants the device opened in the user namespace that mounts. The directory stays behind in the
+ * host's tree when we leave that. */
+static void make_files(const struct box_child *child, struct mounts *mounts)
 {
     char fd_text[16];
+    int dir;
 
-    mounts->fuse = openat(child->device_fd, "fuse", O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    mounts->fuse = openat(child->device_fd, "fuse", O_RDWR | O_CLOEXEC);
     MUST(mounts->fuse, "open the fuse device");
     (void)snprintf(fd_text, sizeof(fd_text), "%d", mounts->fuse);
-    mounts->meminfo =
-        NEW_MOUNT("fuse", QUIET, {"source", "meminfo"}, {"fd", fd_text}, {"rootmode", "100444"},
-                  {"user_id", "0"}, {"group_id", "0"}, {"allow_other", NULL});
-    MUST(box_fuse_number(mounts->meminfo, &mounts->fuse_number), "find a connection's number");
+    dir = NEW_MOUNT("fuse", QUIET | MOUNT_ATTR_RDONLY, {"source", "sandbox"}, {"fd", fd_text},
+                    {"rootmode", "40555"}, {"user_id", "0"}, {"group_id", "0"},
+                    {"allow_other", NULL});
+    MUST(box_fuse_number(dir, &mounts->fuse_number), "find a connection's number");
+    MUST(sys_move_mount(dir, "", AT_FDCWD, "/proc", MOVE_MOUNT_F_EMPTY_PATH),
+         "attach the agent's files");
+    MUST(box_files_find(mounts->fuse, dir, mounts->files), "find the agent's files");
+    (void)close(dir);
 }
 
 static void make_cgroup(const struct box_child *child, struct mounts *mounts)
@@ -132,6 +140,8 @@ static void make_mounts(const struct box_child *child, struct mounts *mounts)
 {
     char shm_size[32];
 
+    /* Nothing of ours must reach the host's tree and the reverse. */
+    MUST(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), "make mounts private");
     (void)snprintf(shm_size, sizeof(shm_size), "%llu", (unsigned long long)(child->mem_bytes / 2));
     mounts->proc = NEW_MOUNT("proc", QUIET, {"source", "proc"});
     mounts->sys = NEW_MOUNT("sysfs", QUIET | MOUNT_ATTR_RDONLY, {"source", "sysfs"});
@@ -144,7 +154,7 @@ static void make_mounts(const struct box_child *child, struct mounts *mounts)
         NEW_MOUNT("tmpfs", PLAIN, {"source", "run"}, {"size", shm_size}, {"mode", "0755"});
     mounts->mqueue = NEW_MOUNT("mqueue", QUIET, {"source", "mqueue"});
     make_cgroup(child, mounts);
-    make_meminfo(child, mounts);
+    make_files(child, mounts);
 }
 
 /* A place to mount on, reached without following a link; made when it is missing. */
@@ -346,8 +356,6 @@ static void attach_cgroup(const struct box_child *child, struct mounts *mounts)
 
 static void enter_root(const struct box_child *child, struct mounts *mounts)
 {
-    /* Nothing of ours must reach the host's tree and the reverse. */
-    MUST(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), "make mounts private");
     /* Any directory will do as a place to stand on while leaving: /proc is everywhere. */
     MUST(sys_move_mount(mounts->root, "", AT_FDCWD, "/proc", MOVE_MOUNT_F_EMPTY_PATH),
          "attach the root");
@@ -356,6 +364,16 @@ static void enter_root(const struct box_child *child, struct mounts *mounts)
     MUST(umount2(".", MNT_DETACH), "detach the host's tree");
     MUST(chdir("/"), "chdir /");
     (void)close(mounts->root);
+}
+
+static void attach_files(const struct box_child *child, const struct mounts *mounts)
+{
+    for (size_t i = 0; i < BOX_FILES; i++) {
+        char path[32];
+
+        (void)snprintf(path, sizeof(path), "/proc/%s", box_files_names[i]);
+        attach(child, mounts->files[i], path, false);
+    }
 }
 
 static void attach_mounts(const struct box_child *child, struct mounts *mounts)
@@ -371,7 +389,7 @@ static void attach_mounts(const struct box_child *child, struct mounts *mounts)
     renew_boot_id(child);
     show_cpus(child);
     attach(child, mounts->mqueue, "/dev/mqueue", true);
-    attach(child, mounts->meminfo, "/proc/meminfo", false);
+    attach_files(child, mounts);
 }
 
 /* The image's file may be a link to somewhere that does not exist here; it is replaced. An image
@@ -530,7 +548,7 @@ enum { NULL_FDS = 2 };
 enum { NULL_FDS = 3 };
 #endif
 
-/* The agent's descriptors, in their final places: 0-2 null, 3 its socket, 4 meminfo, 5 its own
+/* The agent's descriptors, in their final places: 0-2 null, 3 its socket, 4 its files, 5 its own
  * oom_score_adj, which it cannot open itself once it is not dumpable. Everything is first moved out of the way, so
  * that no target overwrites a source. */
 static void arrange_fds(const struct box_child *child, const struct mounts *mounts, int *agent,

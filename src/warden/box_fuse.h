@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-enum { BOX_FUSE_MAX = 1 }; /* mounts per box */
+enum { BOX_FUSE_MAX = 1 }; /* file systems per box */
 
 /* The host's connections, as a detached mount. */
 int box_fuse_open(int *out_fd, struct error *err);

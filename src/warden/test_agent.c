@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <linux/btrfs.h>
 #include <linux/fs.h>
-#include <linux/fuse.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -236,21 +235,12 @@ static ssize_t read_fuse(char *out, size_t size)
     return read(FUSE_FD, out, size);
 }
 
-/* Answers the kernel's greeting, takes the next request, and is silent. */
+/* Takes the next request, and is silent. */
 static _Noreturn void serve_badly(const char *mark)
 {
-    struct {
-        struct fuse_out_header head;
-        struct fuse_init_out init;
-    } hello = {.head = {.len = sizeof(hello)},
-               .init = {.major = FUSE_KERNEL_VERSION, .minor = FUSE_KERNEL_MINOR_VERSION}};
     static char request[1 << 16];
 
-    if (read_fuse(request, sizeof(request)) < (ssize_t)sizeof(struct fuse_in_header))
-        _exit(1);
-    hello.head.unique = ((struct fuse_in_header *)(void *)request)->unique;
-    if (write(FUSE_FD, &hello, sizeof(hello)) != (ssize_t)sizeof(hello) ||
-        read_fuse(request, sizeof(request)) <= 0)
+    if (read_fuse(request, sizeof(request)) <= 0)
         _exit(1);
     (void)put(mark, "taken");
     for (;;)

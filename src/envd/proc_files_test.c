@@ -1,4 +1,4 @@
-#include "envd/meminfo.h"
+#include "envd/proc_files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,18 +8,18 @@
 
 #include "base/path.h"
 #include "base/test.h"
+#include "envd/proc_text.h"
 
 struct message {
     struct fuse_in_header head;
     union {
-        struct fuse_init_in init;
         struct fuse_read_in read;
     } body;
 };
 
 struct answer {
     struct fuse_out_header head;
-    char body[MEMINFO_REPLY_MAX - sizeof(struct fuse_out_header)];
+    char body[PROC_FILES_REPLY_MAX - sizeof(struct fuse_out_header)];
 };
 
 static size_t ask(uint32_t opcode, struct message *message, size_t body_len, struct answer *out)
@@ -30,33 +30,12 @@ static size_t ask(uint32_t opcode, struct message *message, size_t body_len, str
         message = &plain;
     message->head.opcode = opcode;
     message->head.unique = 77;
-    message->head.nodeid = FUSE_ROOT_ID;
+    message->head.nodeid = 3;
     message->head.len = (uint32_t)(sizeof(message->head) + body_len);
-    return meminfo_answer(message, message->head.len, STR("0123456789"), (char *)out);
+    return proc_files_answer(message, message->head.len, STR("0123456789"), (char *)out);
 }
 
-TEST(meminfo_init)
-{
-    struct message message = {.body.init = {.major = 7, .minor = 40}};
-    struct answer answer;
-    struct fuse_init_out out;
-
-    CHECK_INT(ask(FUSE_INIT, &message, sizeof(message.body.init), &answer),
-              sizeof(answer.head) + sizeof(out));
-    memcpy(&out, answer.body, sizeof(out));
-    CHECK_INT(answer.head.error, 0);
-    CHECK_INT(answer.head.unique, 77);
-    CHECK_INT(out.major, 7);
-    CHECK_INT(out.minor, 31);
-    message.body.init.major = 6;
-    CHECK_INT(ask(FUSE_INIT, &message, sizeof(message.body.init), &answer), sizeof(answer.head));
-    CHECK_INT(answer.head.error, -EPROTO);
-    /* Too short for its own body. */
-    CHECK_INT(ask(FUSE_INIT, &message, 4, &answer), sizeof(answer.head));
-    CHECK_INT(answer.head.error, -EPROTO);
-}
-
-TEST(meminfo_attributes_and_open)
+TEST(proc_files_attributes_and_open)
 {
     struct answer answer;
     struct fuse_attr_out attr;
@@ -65,6 +44,7 @@ TEST(meminfo_attributes_and_open)
     CHECK_INT(ask(FUSE_GETATTR, NULL, 0, &answer), sizeof(answer.head) + sizeof(attr));
     memcpy(&attr, answer.body, sizeof(attr));
     CHECK_INT(attr.attr.mode, S_IFREG | 0444);
+    CHECK_INT(attr.attr.ino, 3);
     CHECK_INT(ask(FUSE_OPEN, NULL, 0, &answer), sizeof(answer.head) + sizeof(opened));
     memcpy(&opened, answer.body, sizeof(opened));
     CHECK(opened.open_flags & FOPEN_DIRECT_IO);
@@ -80,7 +60,7 @@ static void check_read(uint64_t offset, uint32_t size, const char *want)
     CHECK_STR(str_n(answer.body, len - sizeof(answer.head)), want);
 }
 
-TEST(meminfo_read)
+TEST(proc_files_read)
 {
     struct message message = {0};
     struct answer answer;
@@ -93,7 +73,7 @@ TEST(meminfo_read)
     CHECK_INT(answer.head.error, -EINVAL);
 }
 
-TEST(meminfo_other_requests)
+TEST(proc_files_other_requests)
 {
     struct answer answer;
     struct message message = {0};
@@ -106,8 +86,8 @@ TEST(meminfo_other_requests)
     CHECK_INT(answer.head.error, -ENOSYS);
     /* A length that does not fit, and too little for a head. */
     message.head.len = 1000;
-    CHECK_INT(meminfo_answer(&message, sizeof(message), STR(""), (char *)&answer), 0);
-    CHECK_INT(meminfo_answer(&message, 10, STR(""), (char *)&answer), 0);
+    CHECK_INT(proc_files_answer(&message, sizeof(message), STR(""), (char *)&answer), 0);
+    CHECK_INT(proc_files_answer(&message, 10, STR(""), (char *)&answer), 0);
 }
 
 static void write_file(const char *dir, const char *name, const char *text)
@@ -166,6 +146,8 @@ TEST(usage_of_both_hierarchies)
     CHECK_INT(mkdir(sub, 0700), 0);
     write_file(sub, "cpu.stat", "usage_usec 99\nuser_usec 1\n");
     CHECK_INT(usage_cpu_us(v1), 99);
+    CHECK_INT(usage_cpu_times(v1).user_us, 1);
+    CHECK_INT(usage_cpu_times(v2).user_us, 1234);
     write_file(v2, "cpu.max", "max 100000\n");
     CHECK_INT(usage_cpu_count(v2), machine);
     write_file(v2, "cpu.max", "100000 100000\n");
@@ -180,9 +162,66 @@ TEST(meminfo_text_has_what_free_reads)
     auto_buf struct buf text = {0};
 
     buf_init(&text, 8192);
-    meminfo_text(&usage, &text);
+    proc_text_write_meminfo(&usage, &text);
     CHECK(strstr(text.p, "MemTotal:           1024 kB\n"));
     CHECK(strstr(text.p, "MemFree:             512 kB\n"));
     CHECK(strstr(text.p, "Cached:                4 kB\n"));
     CHECK(strstr(text.p, "SwapTotal:             0 kB\n"));
+}
+
+TEST(stat_has_what_programs_read)
+{
+    char root[] = "/tmp/stat-test-XXXXXX", *line;
+    unsigned long long user, kernel, idle, again;
+    auto_buf struct buf text = {0};
+    struct proc_text state;
+    char threads[64];
+    size_t lines = 0;
+
+    CHECK(mkdtemp(root));
+    write_file(root, "cpu.stat", "usage_usec 5000000\nuser_usec 3000000\nsystem_usec 2000000\n");
+    (void)snprintf(threads, sizeof(threads), "%d\n%d\n", (int)getpid(), (int)getppid());
+    write_file(root, "cgroup.threads", threads);
+    buf_init(&text, 1 << 20);
+    proc_text_init(&state, root, 0);
+    proc_text_stat(&state, &text);
+    CHECK(sscanf(text.p, "cpu  %llu 0 %llu %llu 0 0 0 0 0 0\n", &user, &kernel, &idle) == 3);
+    CHECK_INT(user, 300);
+    CHECK_INT(kernel, 200);
+    for (line = text.p; (line = strstr(line, "\ncpu")); line++)
+        lines++;
+    CHECK_INT(lines, CPU_COUNT(&state.cpus));
+    CHECK(strstr(text.p, "\nbtime ") && strstr(text.p, "\nprocs_running "));
+    /* Idle time does not go back when more was used than passed. */
+    write_file(root, "cpu.stat", "user_usec 3000000\nsystem_usec 9000000000000000\n");
+    buf_clear(&text);
+    proc_text_stat(&state, &text);
+    CHECK(sscanf(text.p, "cpu  %llu 0 %llu %llu ", &user, &kernel, &again) == 3);
+    CHECK_INT(again, idle);
+    buf_clear(&text);
+    proc_text_loadavg(&state, &text);
+    CHECK(strstr(text.p, "/2 "));
+    CHECK_INT(path_remove_tree(AT_FDCWD, root), 0);
+}
+
+TEST(load_is_what_ran_since_the_last_read)
+{
+    enum { SECOND = 1000000 };
+    struct proc_load load = {.at_us = 10 * (uint64_t)SECOND};
+
+    /* Half of a processor for a minute. */
+    proc_load_update(&load, 70 * (uint64_t)SECOND, 30 * (uint64_t)SECOND, 9);
+    CHECK(load.average[0] > 0.31 && load.average[0] < 0.32);
+    CHECK(load.average[1] > 0.09 && load.average[1] < 0.10);
+    CHECK(load.average[2] > 0.03 && load.average[2] < 0.04);
+    /* Too soon. */
+    proc_load_update(&load, 70 * (uint64_t)SECOND + 1000, 31 * (uint64_t)SECOND, 9);
+    CHECK_INT(load.at_us, 70 * (uint64_t)SECOND);
+    /* Soon enough for what waits to count. */
+    proc_load_update(&load, 75 * (uint64_t)SECOND, 35 * (uint64_t)SECOND, 9);
+    CHECK(load.average[0] > 1.0 && load.average[0] < 1.1);
+    /* An idle year. */
+    proc_load_update(&load, UINT64_C(31536000) * SECOND, 35 * (uint64_t)SECOND, 0);
+    CHECK(load.average[2] < 0.01);
+    CHECK_INT(load.at_us, UINT64_C(31536000) * SECOND);
 }
