@@ -499,6 +499,13 @@ void engine_fake_fail_freezes(struct engine *engine, int count)
     fake->fail_freezes = count;
 }
 
+void engine_fake_fail_stops(struct engine *engine, int count)
+{
+    auto_unlock struct fake *fake = fake_lock(engine);
+
+    fake->fail_stops = count;
+}
+
 void engine_fake_agent_status(struct engine *engine, int status)
 {
     auto_unlock struct fake *fake = fake_lock(engine);

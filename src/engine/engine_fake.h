@@ -14,6 +14,8 @@ int engine_fake_calls(struct engine *engine);
 void engine_fake_fail_kills(struct engine *engine, int count);
 /* The next `count` freezes find processes that do not stand still in time. */
 void engine_fake_fail_freezes(struct engine *engine, int count);
+/* The next `count` stops find processes that do not end in time. */
+void engine_fake_fail_stops(struct engine *engine, int count);
 /* The box's first process ends by itself: the agent is gone, an event comes. */
 void engine_fake_die(struct engine *engine, const char *id, enum box_end end);
 /* False when there is no such box. */

@@ -14,8 +14,13 @@ int fake_stop(struct engine *engine, const char *id, struct error *err)
     if (!box)
         return fake_not_found(id, err);
     box->running = box->frozen = false;
-    box->end = BOX_END_NONE;
     fake_silence(box);
+    if (fake->fail_stops > 0) {
+        fake->fail_stops--;
+        box->end = BOX_END_EXITED;
+        return error_set(err, ERROR_TIMEOUT, "fake engine: its processes did not end in time");
+    }
+    box->end = BOX_END_NONE;
     return 0;
 }
 

@@ -47,7 +47,7 @@ struct fake {
     struct list events;
     char *run_dir;
     char *last_request;
-    int calls, fail_at, fail_kills, fail_freezes, agent_status;
+    int calls, fail_at, fail_kills, fail_freezes, fail_stops, agent_status;
     int snapshot_ms, start_ms;
     uint32_t next_slot;
     bool full;

@@ -83,6 +83,7 @@ static int take(struct sandboxes *all, struct sandbox *sandbox, const struct tab
         return -1;
     table_move(all, sandbox, claim->to);
     schedule_unset(all, sandbox);
+    sandbox->ending = false;
     if (claim->to == SANDBOX_KILLING)
         sandbox->reason = claim->reason;
     return 0;

@@ -90,3 +90,40 @@ TEST(processes_that_are_there_are_not_given_up)
                       &err));
     CHECK_STR(view.resumed_from, "disk");
 }
+
+static bool box_has_ended(struct env *env, const char *id)
+{
+    auto_free struct box_info *infos = NULL;
+    size_t count = 0;
+    bool ended = false;
+
+    OK(env->engine->ops->list(env->engine, &infos, &count, &err));
+    for (size_t i = 0; i < count; i++)
+        ended |= strcmp(infos[i].id, id) == 0 && !infos[i].running && infos[i].end == BOX_END_NONE;
+    return ended;
+}
+
+TEST(what_ends_slowly_is_stopped_until_it_has_ended)
+{
+    auto_env struct env env;
+    auto_arena struct arena arena = {0};
+    struct sandbox_view view;
+    struct error refusal = {0};
+    char id[ID_SIZE];
+
+    env_open(&env, 0);
+    create_paused_at_end(&env, id);
+    engine_fake_fail_freezes(env.engine, 1);
+    engine_fake_fail_stops(env.engine, 2);
+    OK(sandbox_set_timeout(env.all, TEAM, str_of(id), 0, &err));
+    CHECK_INT(state_of(&env, id), SANDBOX_PAUSED);
+    /* By whoever wants it back, who is told what is going on, */
+    CHECK_INT(sandbox_resume(env.all, TEAM, str_of(id), &for_an_hour, &arena, &view, &refusal), -1);
+    CHECK_INT(refusal.code, ERROR_UNAVAILABLE);
+    CHECK(strstr(refusal.message, "still ending"));
+    CHECK_INT(state_of(&env, id), SANDBOX_PAUSED);
+    /* and by nobody in particular. */
+    WAIT_FOR(box_has_ended(&env, id));
+    WAIT_FOR(sandbox_resume(env.all, TEAM, str_of(id), &for_an_hour, &arena, &view, &refusal) == 0);
+    CHECK_STR(view.resumed_from, "disk");
+}

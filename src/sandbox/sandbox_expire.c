@@ -127,7 +127,9 @@ static void end_first(struct sandboxes *all, int64_t now)
         (void)pthread_cond_signal(&all->due);
     (void)pthread_mutex_unlock(&all->lock);
     /* Both log, and schedule another attempt. */
-    if (sandbox->state == SANDBOX_PAUSING)
+    if (sandbox->state == SANDBOX_PAUSING && sandbox->ending)
+        pause_finish(all, sandbox);
+    else if (sandbox->state == SANDBOX_PAUSING)
         (void)pause_owned(all, sandbox,
                           &(struct pause){.disk_only = sandbox->auto_pause_disk, .at_end = true},
                           &err);

@@ -37,7 +37,8 @@ struct sandbox {
     bool rebooted;   /* by us: an event may be about an earlier life of its box */
     bool auto_pause; /* at the end of its time */
     bool auto_pause_disk;
-    bool cold; /* PAUSED, and only its files are there */
+    bool cold;   /* PAUSED, and only its files are there */
+    bool ending; /* PAUSED, and its processes were told to end but are there: stopped again soon */
     uint32_t cpu_count;
     int64_t mem_mb, disk_mb;
     int64_t paused_at_us;    /* monotonic; of the last pause by this process */
@@ -238,7 +239,7 @@ int table_check_room(struct sandboxes *all, const struct table_new *wanted, stru
 struct table_adopt {
     const char *id;
     struct str team_id;
-    bool paused, cold;
+    bool paused, cold, ending;
     bool auto_pause, auto_pause_disk;
     int64_t cpu_count, mem_mb, disk_mb;
     int64_t end_at_us, revision;
@@ -247,7 +248,8 @@ bool table_adopt(struct sandboxes *all, const struct table_adopt *adopt);
 /* CREATING, RESUMING or PAUSING to RUNNING. False when the box died meanwhile: then it is still the
  * caller's. */
 bool table_run(struct sandboxes *all, struct sandbox *sandbox, int64_t end_at_us, int64_t revision);
-/* PAUSING or RESUMING to PAUSED. cold: its processes are not there. */
+/* PAUSING or RESUMING to PAUSED. cold: its processes are not there. When they are ending, pause_finish() is
+ * called soon. */
 void table_paused(struct sandboxes *all, struct sandbox *sandbox, bool cold);
 /* SEALING to RUNNING. False when the box died meanwhile: then it is KILLING, and the caller's. */
 bool table_sealed(struct sandboxes *all, struct sandbox *sandbox);
@@ -337,6 +339,10 @@ struct pause {
 };
 int pause_owned(struct sandboxes *all, struct sandbox *sandbox, const struct pause *pause,
                 struct error *err);
+/* Ends what is left of the processes of one that the caller owns, and notes when they take their time. */
+int pause_stop(struct sandboxes *all, struct sandbox *sandbox, struct error *err);
+/* The same, again; consumes a PAUSING whose row says 'paused' already. */
+void pause_finish(struct sandboxes *all, struct sandbox *sandbox);
 
 /* ---- sandbox_plan.c ---- */
 

@@ -54,7 +54,7 @@ static bool still_runs(struct sandboxes *all, const struct sandbox *sandbox)
 
 /* It does not answer: its processes stand still after all (true), or they end. Those of a box that
  * the engine is still busy with may be there: the next resume finds out. */
-static bool keep_processes(struct sandboxes *all, const struct sandbox *sandbox, bool disk_only)
+static bool keep_processes(struct sandboxes *all, struct sandbox *sandbox, bool disk_only)
 {
     struct error err = {0};
 
@@ -62,9 +62,27 @@ static bool keep_processes(struct sandboxes *all, const struct sandbox *sandbox,
         (all->engine->ops->freeze(all->engine, sandbox->id, true, &err) == 0 ||
          err.code == ERROR_CONFLICT || err.code == ERROR_TIMEOUT || err.code == ERROR_UNAVAILABLE))
         return true;
-    if (all->engine->ops->stop(all->engine, sandbox->id, &err) < 0)
-        log_warn("sandbox", "id=%s: %s; the next resume sees to it", sandbox->id, err.message);
+    (void)pause_stop(all, sandbox, &err);
     return false;
+}
+
+int pause_stop(struct sandboxes *all, struct sandbox *sandbox, struct error *err)
+{
+    sandbox->ending = false;
+    if (all->engine->ops->stop(all->engine, sandbox->id, err) == 0)
+        return 0;
+    sandbox->ending = true;
+    log_warn("sandbox", "id=%s: %s; trying again", sandbox->id, err->message);
+    return -1;
+}
+
+void pause_finish(struct sandboxes *all, struct sandbox *sandbox)
+{
+    struct error err = {0};
+
+    if (pause_stop(all, sandbox, &err) == 0)
+        log_info("sandbox", "id=%s: its processes have ended, its files are kept", sandbox->id);
+    table_paused(all, sandbox, true);
 }
 
 /* Back to RUNNING. An end that has passed is tried again soon, not at once. */
@@ -127,9 +145,9 @@ static bool stop_cold(struct sandboxes *all, struct sandbox *sandbox,
 
     if (++sandbox->pause_failures < FAILURES_MAX && why->code != ERROR_TIMEOUT)
         return false;
-    /* Killed ones may need their time inside the kernel; the next resume waits for them. */
-    if (all->engine->ops->stop(all->engine, sandbox->id, &err) < 0 && err.code != ERROR_TIMEOUT) {
-        log_error("sandbox", "id=%s: %s", sandbox->id, err.message);
+    /* Killed ones may need their time inside the kernel; a resume waits for them. */
+    if (pause_stop(all, sandbox, &err) < 0 && err.code != ERROR_TIMEOUT) {
+        sandbox->ending = false;
         return false;
     }
     log_warn("sandbox", "id=%s: its processes were ended, its files are kept", sandbox->id);

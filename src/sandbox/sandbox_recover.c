@@ -65,8 +65,9 @@ static void finish_step(struct sandboxes *all, const struct store_sandbox *row, 
 
 /* told: that its processes are gone. */
 static bool adopt_paused(struct sandboxes *all, const struct store_sandbox *row, const char *id,
-                         bool running, bool told)
+                         const struct box_info *box, bool told)
 {
+    bool running = box->running;
     struct table_adopt adopt = {.id = id,
                                 .team_id = row->team_id,
                                 .paused = true,
@@ -80,6 +81,8 @@ static bool adopt_paused(struct sandboxes *all, const struct store_sandbox *row,
     if (row->life.step != STORE_STEP_NONE)
         finish_step(all, row, id, &running);
     adopt.cold = !row->life.memory || !running;
+    adopt.ending =
+        !box->running && box->end != BOX_END_NONE; /* it did not get to be a stopped one */
     if (row->life.memory && !running && !told) {
         log_warn("sandbox", "id=%s: its processes did not survive; a resume boots from its files",
                  id);
@@ -126,7 +129,7 @@ static bool adopt_dead(struct sandboxes *all, struct store_sandbox *row, const c
     if (store_sandbox_set_life(all->store, row->id, &row->life, &event, true, &row->revision,
                                &err) < 0)
         log_warn("sandbox", "id=%s: %s; the next start tries again", id, err.message);
-    return adopt_paused(all, row, id, false, true);
+    return adopt_paused(all, row, id, box, true);
 }
 
 /* A row that an earlier version wrote gets its tags, so that lists find it. */
@@ -173,7 +176,7 @@ static void recover_row(struct sandboxes *all, struct store_sandbox *row,
     }
     if (row->life.state == STORE_SANDBOX_PAUSED) {
         reason = "files lost";
-        ok = box && adopt_paused(all, row, id, box->running, false);
+        ok = box && adopt_paused(all, row, id, box, false);
     } else if (row->life.state == STORE_SANDBOX_RUNNING) {
         reason = "files lost";
         if (box)

@@ -48,6 +48,16 @@ int spec_from_row(struct sandboxes *all, const struct store_sandbox *row, struct
     return spec_set_layers(row->layers, out, err);
 }
 
+static int still_ending(struct error *err)
+{
+    struct error why = *err;
+
+    return error_set(err, ERROR_UNAVAILABLE,
+                     "the processes that it had are still ending (%s); its files are kept, try "
+                     "again in some seconds",
+                     why.message);
+}
+
 static int boot(struct sandboxes *all, struct sandbox *sandbox, const struct store_sandbox *row,
                 int64_t timeout_s, struct error *err)
 {
@@ -66,8 +76,9 @@ static int boot(struct sandboxes *all, struct sandbox *sandbox, const struct sto
     (void)pthread_mutex_lock(&all->lock);
     sandbox->rebooted = true;
     (void)pthread_mutex_unlock(&all->lock);
-    if (all->engine->ops->stop(all->engine, sandbox->id, err) < 0 ||
-        all->engine->ops->start(all->engine, &spec, &info, err) < 0)
+    if (pause_stop(all, sandbox, err) < 0)
+        return err->code == ERROR_TIMEOUT ? still_ending(err) : -1;
+    if (all->engine->ops->start(all->engine, &spec, &info, err) < 0)
         return -1;
     return agent_init(all->run_dir, sandbox->id, -1, buf_str(&body), err);
 }
@@ -130,8 +141,9 @@ static void undo(struct sandboxes *all, struct sandbox *sandbox, const struct st
         history_memory_lost(all, row->id);
         cold = true;
     }
-    if (cold && all->engine->ops->stop(all->engine, sandbox->id, &err) < 0)
-        log_warn("sandbox", "id=%s: %s; the next resume sees to it", sandbox->id, err.message);
+    if (cold &&
+        !sandbox->ending) /* else it is tried again by another, and whoever asked need not wait */
+        (void)pause_stop(all, sandbox, &err);
     if (store_sandbox_set_life(all->store, row->id, &row->life, NULL, true, &revision, &err) < 0)
         log_warn("sandbox", "id=%s: %s, ignoring", sandbox->id, err.message);
     table_paused(all, sandbox, cold || sandbox->cold);

@@ -72,6 +72,8 @@ static struct sandbox *add_entry(struct sandboxes *all, const char *id, enum san
     return sandbox;
 }
 
+enum { STOP_AGAIN_US = 1000 * 1000 };
+
 static bool is_running(enum sandbox_state state)
 {
     return state == SANDBOX_RUNNING || state == SANDBOX_SEALING;
@@ -98,7 +100,7 @@ void table_move(struct sandboxes *all, struct sandbox *sandbox, enum sandbox_sta
         [SANDBOX_CREATING] = 1 << SANDBOX_RUNNING | 1 << SANDBOX_PAUSED,
         [SANDBOX_RUNNING] = 1 << SANDBOX_PAUSING | 1 << SANDBOX_SEALING,
         [SANDBOX_PAUSING] = 1 << SANDBOX_PAUSED | 1 << SANDBOX_RUNNING,
-        [SANDBOX_PAUSED] = 1 << SANDBOX_RESUMING,
+        [SANDBOX_PAUSED] = 1 << SANDBOX_RESUMING | 1 << SANDBOX_PAUSING,
         [SANDBOX_RESUMING] = 1 << SANDBOX_PAUSED | 1 << SANDBOX_RUNNING,
         [SANDBOX_SEALING] = 1 << SANDBOX_RUNNING,
     };
@@ -237,6 +239,7 @@ bool table_adopt(struct sandboxes *all, const struct table_adopt *adopt)
     sandbox->auto_pause = adopt->auto_pause;
     sandbox->auto_pause_disk = adopt->auto_pause_disk;
     sandbox->revision = adopt->revision;
+    sandbox->ending = adopt->ending;
     (void)pthread_mutex_unlock(&all->lock);
     if (!adopt->paused)
         return table_run(all, sandbox, adopt->end_at_us, adopt->revision);
@@ -268,6 +271,8 @@ void table_paused(struct sandboxes *all, struct sandbox *sandbox, bool cold)
     sandbox->died = false;
     sandbox->attempts = sandbox->pause_failures = 0;
     sandbox->paused_at_us = clock_mono_us();
+    if (sandbox->ending)
+        schedule_set(all, sandbox, now_us(all) + STOP_AGAIN_US);
     (void)pthread_mutex_unlock(&all->lock);
 }
 
@@ -332,6 +337,8 @@ struct sandbox *table_take_first(struct sandboxes *all)
     if (sandbox->state == SANDBOX_RUNNING) {
         table_move(all, sandbox, sandbox->auto_pause ? SANDBOX_PAUSING : SANDBOX_KILLING);
         sandbox->reason = "timeout";
+    } else if (sandbox->state == SANDBOX_PAUSED) {
+        table_move(all, sandbox, SANDBOX_PAUSING);
     }
     return sandbox;
 }

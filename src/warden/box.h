@@ -278,6 +278,8 @@ int box_cgroup_doors(struct box_cgroups *cgroups, const char *id, int out_fds[BO
                      struct error *err);
 /* SIGKILL to all, frozen or not. Missing is fine. */
 int box_cgroup_kill(struct box_cgroups *cgroups, const char *id, struct error *err);
+/* For those that were killed and are still inside the kernel: what they wait for or work on is taken away. */
+void box_cgroup_hurry(struct box_cgroups *cgroups, const char *id);
 /* Frozen: returns when all processes stand still. When they do not in time, lets them go on:
  * ERROR_TIMEOUT. */
 int box_cgroup_freeze(struct box_cgroups *cgroups, const char *id, bool frozen, struct error *err);

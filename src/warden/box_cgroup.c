@@ -19,6 +19,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "warden/box_syscalls.h"
 
 static const char *const v1_names[HIERARCHY_COUNT] = {
     [V1_MEMORY] = "memory", [V1_CPU] = "cpu", [V1_PIDS] = "pids"};
@@ -228,7 +229,7 @@ static int write_number(struct box_cgroups *cgroups, enum hierarchy h, const cha
     return write_knob(cgroups, h, id, knob, text, err);
 }
 
-enum { CPU_PERIOD_US = 100000, SOCKET_SHARE = 4 };
+enum { CPU_PERIOD_US = 100000, SOCKET_SHARE = 4, PROCS_MAX = 256 << 10 };
 
 static int limit_v2(struct box_cgroups *cgroups, const char *id, const struct box_limits *limits,
                     struct error *err)
@@ -303,6 +304,40 @@ int box_cgroup_kill(struct box_cgroups *cgroups, const char *id, struct error *e
     if (write_knob(cgroups, V2, id, "cgroup.kill", "1", err) < 0 && err->errnum != ENOENT)
         return -1;
     return 0;
+}
+
+/* Who is not dying is refused by the kernel, so a number that was given to somebody else does no harm. */
+static void release_memory(pid_t pid)
+{
+    auto_close int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+
+    if (pidfd >= 0)
+        (void)sys_process_mrelease(pidfd);
+}
+
+/* A killed thread first finishes the system call that it is in: a read of 2 GB copies them all, and hundreds
+ * of such threads share the processor time of their box. Without the memory to copy to, the call ends at once
+ * (not so for memory that is shared); and as none of them runs a program any more, they may have the time. */
+void box_cgroup_hurry(struct box_cgroups *cgroups, const char *id)
+{
+    struct error ignored;
+    auto_buf struct buf text = {0};
+    struct str rest;
+    char path[64];
+    uint64_t pid;
+
+    if (cgroups->v2_limits)
+        (void)write_knob(cgroups, V2, id, "cpu.max", "max", &ignored);
+    else
+        (void)write_knob(cgroups, V1_CPU, id, "cpu.cfs_quota_us", "-1", &ignored);
+    buf_init(&text, PROCS_MAX);
+    (void)snprintf(path, sizeof(path), "%s/cgroup.procs", id);
+    if (fd_read_file_at(cgroups->roots[V2], path, &text) < 0)
+        return;
+    rest = buf_str(&text);
+    while (rest.p)
+        if (str_to_u64(str_split(&rest, '\n'), &pid) && pid > 0 && pid <= INT32_MAX)
+            release_memory((pid_t)pid);
 }
 
 /* A cgroup whose last process was just reaped can stay busy for a moment. */

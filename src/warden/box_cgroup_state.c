@@ -4,7 +4,8 @@
  * would take a signal, so one in the middle of a long write stops after it. One that waits inside the
  * kernel for the answer of another that is frozen already (a reader of /proc/meminfo, which the agent
  * serves) never gets there, and need not: it stands still as well, and will stop before it runs a single
- * instruction of its own. So a box that was told to freeze and uses no processor time counts as frozen. */
+ * instruction of its own. So a box that was told to freeze, uses no processor time and wants none (its
+ * quota may be used up, or the host busy) counts as frozen. */
 #include "warden/box_cgroup.h"
 
 #include <errno.h>
@@ -19,7 +20,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 
-enum { TEXT_MAX = 8192, PAUSE_MAX_US = 5000 };
+enum { TEXT_MAX = 8192, THREADS_MAX = 256 << 10, PAUSE_MAX_US = 5000 };
 
 enum { FREEZE_MAX_US = 7000000, SAMPLE_US = 25000 };
 
@@ -106,6 +107,44 @@ static bool uses_nothing(struct box_cgroups *cgroups, const char *id, struct sam
     return same;
 }
 
+/* "tid (name) state …": the name is the thread's own choice. Of one that is gone there is nothing to wait for. */
+static bool wants_to_run(struct str tid)
+{
+    char path[48], text[512];
+    auto_close int fd = -1;
+    const char *end;
+    ssize_t n;
+
+    (void)snprintf(path, sizeof(path), "/proc/%.*s/stat", STR_ARG(tid));
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    n = fd < 0 ? -1 : fd_read_full(fd, text, sizeof(text) - 1);
+    if (n < 0)
+        return false;
+    text[n] = '\0';
+    end = strrchr(text, ')');
+    return end && strncmp(end, ") R", 3) == 0;
+}
+
+static bool somebody_wants_to_run(struct box_cgroups *cgroups, const char *id)
+{
+    auto_buf struct buf text = {0};
+    struct str rest;
+    char path[96];
+
+    buf_init(&text, THREADS_MAX);
+    (void)snprintf(path, sizeof(path), "%s/cgroup.threads", id);
+    if (fd_read_file_at(cgroups->roots[V2], path, &text) < 0)
+        return true;
+    rest = buf_str(&text);
+    while (rest.p) {
+        struct str tid = str_split(&rest, '\n');
+
+        if (tid.len && tid.len < 16 && wants_to_run(tid))
+            return true;
+    }
+    return false;
+}
+
 /* The kernel tells of a change at most every 10 ms, which is longer than most freezes take: so it is
  * also looked at again after short and then longer pauses. */
 static int wait_frozen(struct box_cgroups *cgroups, const char *id, int events_fd)
@@ -120,7 +159,7 @@ static int wait_frozen(struct box_cgroups *cgroups, const char *id, int events_f
 
         if (r != 0)
             return r < 0 ? r : 0;
-        if (uses_nothing(cgroups, id, &sample))
+        if (uses_nothing(cgroups, id, &sample) && !somebody_wants_to_run(cgroups, id))
             return 0;
         if (clock_mono_us() >= deadline)
             return -ETIMEDOUT;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "disk/disk.h"
 #include "network/network.h"
@@ -20,7 +21,7 @@
 #define P_PIDFD 3
 #endif
 
-enum { KILL_TIMEOUT_MS = 10000 };
+enum { KILL_TIMEOUT_MS = 10000, HURRY_MS = 100, HURRY_STEP_MS = 1000 };
 
 /* Of a box whose processes are gone there is none, and the number may be somebody else's. */
 static int end_connections(struct boxes *all, struct box *box, struct error *err)
@@ -38,11 +39,30 @@ static int end_connections(struct boxes *all, struct box *box, struct error *err
     return r;
 }
 
-static int end_processes(struct boxes *all, struct box *box, struct error *err)
+/* The first process is the last to go: when it has ended, the pid namespace is empty. */
+static int wait_ended(struct boxes *all, const struct box *box, struct error *err)
 {
     struct pollfd poll_fd = {.fd = box->pidfd, .events = POLLIN};
+    int64_t now = clock_mono_ms(), until = now + KILL_TIMEOUT_MS, next = now + HURRY_MS;
+
+    while (poll(&poll_fd, 1, (int)(next - now)) <= 0) {
+        now = clock_mono_ms();
+        if (now >= until)
+            return error_set(err, ERROR_TIMEOUT,
+                             "its processes were killed, but did not leave the kernel in %d s",
+                             KILL_TIMEOUT_MS / 1000);
+        if (now < next)
+            continue;
+        box_cgroup_hurry(all->cgroups, box->id);
+        now = clock_mono_ms();
+        next = now + HURRY_STEP_MS < until ? now + HURRY_STEP_MS : now > until ? now : until;
+    }
+    return 0;
+}
+
+static int end_processes(struct boxes *all, struct box *box, struct error *err)
+{
     siginfo_t ignored;
-    int r;
 
     if (end_connections(all, box, err) < 0)
         log_warn("warden", "box=%s %s; ignoring", box->id, err->message);
@@ -51,13 +71,8 @@ static int end_processes(struct boxes *all, struct box *box, struct error *err)
     if (box->pidfd < 0)
         return 0;
     (void)epoll_ctl(all->exit_epoll_fd, EPOLL_CTL_DEL, box->pidfd, NULL);
-    /* The first process is the last to go: when it has ended, the pid namespace is empty. */
-    do
-        r = poll(&poll_fd, 1, KILL_TIMEOUT_MS);
-    while (r < 0 && errno == EINTR);
-    if (r == 0)
-        return error_set(err, ERROR_TIMEOUT, "its processes did not end in %d s",
-                         KILL_TIMEOUT_MS / 1000);
+    if (wait_ended(all, box, err) < 0)
+        return -1;
     if (box->child)
         (void)waitid(P_PIDFD, (id_t)box->pidfd, &ignored, WEXITED);
     box->child = false;

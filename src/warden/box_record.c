@@ -22,9 +22,13 @@
 
 enum { RECORD_MAX = 4096, SPARE_BYTES = 1 << 20, SPARE_STEP = 64 << 10 };
 
-/* Field 22 of /proc/PID/stat, counted behind the last ')': the name before it is the process's own
+enum { STAT_FLAGS = 9, STAT_START_TIME = 22 };
+
+#define PF_EXITING 4ULL /* of the kernel: it was killed, or ends */
+
+/* A field of /proc/PID/stat, counted behind the last ')': the name before it is the process's own
  * choice. 0 when it cannot be told. */
-static unsigned long long start_time(pid_t pid)
+static unsigned long long stat_field(pid_t pid, int number)
 {
     char path[32];
     auto_buf struct buf text = {0};
@@ -35,7 +39,7 @@ static unsigned long long start_time(pid_t pid)
     if (fd_read_file_at(AT_FDCWD, path, &text) < 0 || !text.p || !(field = strrchr(text.p, ')')))
         return 0;
     field++;
-    for (int i = 3; i < 22 && field; i++)
+    for (int i = 3; i < number && field; i++)
         field = strchr(field + 1, ' ');
     return field ? strtoull(field, NULL, 10) : 0;
 }
@@ -84,7 +88,7 @@ static int write_record(const struct boxes *all, const struct box *box, uint32_t
     (void)snprintf(temporary, sizeof(temporary), "%s.new", box->id);
     buf_init(&text, RECORD_MAX);
     (void)buf_printf(&text, "%u %s %d %llu\n", slot, all->boot_id, (int)pid,
-                     pid ? start_time(pid) : 0);
+                     pid ? stat_field(pid, STAT_START_TIME) : 0);
     add_names(&text, "layers", box->layers, box->layer_count);
     add_names(&text, "volumes", box->volumes, box->volume_count);
     do
@@ -105,6 +109,12 @@ int box_record_stop(const struct boxes *all, const struct box *box, struct error
     return write_record(all, box, 0, 0, err);
 }
 
+static bool is_ending(pid_t pid)
+{
+    return stat_field(pid, STAT_FLAGS) & PF_EXITING;
+}
+
+/* Is its process still there? If so, it is held. */
 static bool adopt(const struct boxes *all, struct box *box, unsigned long long started)
 {
     char path[40];
@@ -114,9 +124,9 @@ static bool adopt(const struct boxes *all, struct box *box, unsigned long long s
         return false;
     /* From here on the pid cannot be reused without the checks failing. */
     (void)snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)box->pid);
-    if (start_time(box->pid) == started && started &&
+    if (stat_field(box->pid, STAT_START_TIME) == started && started &&
         box_cgroup_holds(all->cgroups, box->id, box->pid) &&
-        (box->netns_fd = open(path, O_RDONLY | O_CLOEXEC)) >= 0)
+        ((box->netns_fd = open(path, O_RDONLY | O_CLOEXEC)) >= 0 || is_ending(box->pid)))
         return true;
     close_fd(&box->pidfd);
     return false;
@@ -162,6 +172,8 @@ enum box_state box_record_read(const struct boxes *all, struct box *box)
         return BOX_DEAD;
     box->pid = (pid_t)pid;
     if (adopt(all, box, started)) {
+        if (is_ending(box->pid))
+            return BOX_DEAD; /* its removal waits for it */
         box->end = BOX_END_NONE;
         return BOX_RUNNING;
     }

@@ -48,6 +48,16 @@ static inline int sys_openat2(int dir, const char *path, struct open_how *how)
     return (int)syscall(SYS_openat2, dir, path, how, sizeof(*how));
 }
 
+#ifndef SYS_process_mrelease
+#define SYS_process_mrelease 448
+#endif
+
+/* The memory of a process that was killed and has not ended yet. */
+static inline int sys_process_mrelease(int pidfd)
+{
+    return (int)syscall(SYS_process_mrelease, pidfd, 0);
+}
+
 /* Of this thread: effective, permitted and inheritable capabilities. */
 static inline int sys_capget(struct __user_cap_data_struct caps[2])
 {

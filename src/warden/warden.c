@@ -223,6 +223,28 @@ static bool nothing_runs(struct warden *warden)
     return count == 0;
 }
 
+/* The rest of boxes whose removal was begun and whose processes took their time. Stopped, not killed: whether
+ * their files are still wanted is for the server to say. The first that takes its time again is not waited for
+ * by the others: nobody wants to wait long at the end. */
+static void finish_dead(struct boxes *boxes)
+{
+    struct box_info infos[64];
+    size_t count, left = 0;
+    struct error err = {0};
+
+    for (size_t seen = 0; (count = boxes_list(boxes, seen, infos, 64)); seen += count)
+        for (size_t i = 0; i < count; i++)
+            if (boxes_in_state(boxes, infos[i].id, BOX_DEAD) &&
+                (left > 0 || box_end_but_disk(boxes, infos[i].id, &err) < 0))
+                left++;
+    if (left)
+        log_warn(
+            "warden",
+            "%zu sandboxes that ended leave processes, cgroups or mounts behind (%s); the next "
+            "start or 'quicksand down' removes them",
+            left, err.message);
+}
+
 /* Threads come before all that they use. With no sandbox running there is no reason to leave mounts, links
  * and cgroups behind. */
 static void leave(struct warden *warden)
@@ -234,6 +256,8 @@ static void leave(struct warden *warden)
         log_error("warden", "an operation does not end; leaving it to the next start");
         _exit(1);
     }
+    if (warden->knows_boxes)
+        finish_dead(&warden->boxes);
     warden_close_host(warden, nothing_runs(warden));
 }
 
@@ -272,8 +296,8 @@ int warden_down(const struct warden_config *config, struct error *err)
 {
     static struct warden warden;
     struct box_info boxes[64];
-    size_t count;
-    int r = 0;
+    size_t count, failed = 0;
+    struct error why = {0};
 
     (void)umask(022);
     warden.config = config;
@@ -285,10 +309,10 @@ int warden_down(const struct warden_config *config, struct error *err)
     }
     /* Stopped, not killed: whether their files are still wanted is for the server to say. They get to
      * disk with everything else that is in the pool. */
-    for (size_t seen = 0; r == 0 && (count = boxes_list(&warden.boxes, seen, boxes, 64));
-         seen += count)
-        for (size_t i = 0; r == 0 && i < count; i++)
-            r = box_end_but_disk(&warden.boxes, boxes[i].id, err);
-    warden_close_host(&warden, r == 0);
-    return r;
+    for (size_t seen = 0; (count = boxes_list(&warden.boxes, seen, boxes, 64)); seen += count)
+        for (size_t i = 0; i < count; i++)
+            if (box_end_but_disk(&warden.boxes, boxes[i].id, &why) < 0 && failed++ == 0)
+                *err = why;
+    warden_close_host(&warden, failed == 0);
+    return failed ? error_prefix(err, "%zu sandboxes are left, try again", failed) : 0;
 }

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { eventually, patience, startServer } from '../harness/server.mjs'
-import { loadSdk, python } from '../harness/sdk.mjs'
+import { loadSdk, python, stayInKernel } from '../harness/sdk.mjs'
 
 let server, sdk
 before(async () => {
@@ -101,4 +101,11 @@ os.kill(mine, 9)
   assert.deepEqual(found['own process'], [true, 0, 'opened'])
   assert.match(found.status, /envd/)
   await sandbox.kill()
+})
+
+test('threads in long system calls end with their sandbox', { timeout: 300_000 * patience }, async () => {
+  const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 600_000 })
+  await stayInKernel(sandbox, { threads: 300 })
+  const answer = await server.api('DELETE', `/sandboxes/${sandbox.sandboxId}`, undefined, { timeoutMs: 60_000 })
+  assert.equal(answer.status, 204, answer.text)
 })
