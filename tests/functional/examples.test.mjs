@@ -107,7 +107,7 @@ test('conversations that are still there', async () => {
 test('a fleet: repairs and costs', async () => {
   const out = await paste(blocks[4])
   assert.match(out, /^hello from the world$/m, 'what is in the repository')
-  assert.match(out, /^PROVIDER +SANDBOXES[^]*\ntotal /m)
+  assert.match(out, /^NAME +SANDBOXES[^]*\ntotal /m)
 })
 
 test('a harness: profiles, tools, jobs', async () => {
