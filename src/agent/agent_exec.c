@@ -135,6 +135,7 @@ static int take(struct reading *reading, const struct provider_event *event)
     case PROVIDER_EXITED:
         out->timed_out = event->timed_out || reading->killed;
         out->exit_code = out->timed_out ? EXIT_TIMED_OUT : event->exit_code;
+        out->out_of_memory = event->out_of_memory && !out->timed_out;
         return 1;
     }
     return 0;
@@ -387,6 +388,8 @@ static json_t *exit_data(const struct agent_result *result)
 
     if (result->stopped)
         (void)json_object_set_new(data, "reason", json_string("its client has gone"));
+    else if (result->out_of_memory)
+        (void)json_object_set_new(data, "reason", json_string(AGENT_OUT_OF_MEMORY));
     return data;
 }
 

@@ -54,6 +54,8 @@ static void tell_end(struct agents *agents, const struct agent_caller *caller,
         (void)json_object_set_new(data, "exit_code", json_integer(end->exit_code));
     if (end->error.p)
         (void)json_object_set_new(data, "error", json_str(end->error));
+    if (str_is(end->error, AGENT_OUT_OF_MEMORY))
+        (void)json_object_set_new(data, "reason", json_str(end->error));
     agent_event_add(agents, caller, &event);
     json_decref(data);
 }
@@ -322,7 +324,9 @@ static int hold(struct job_watch *watch)
         }
         if (r > 0 && event.kind == PROVIDER_EXITED) {
             end_with(watch, event.timed_out ? EXIT_TIMED_OUT : event.exit_code,
-                     event.timed_out ? "its timeout has ended it" : NULL);
+                     event.timed_out       ? "its timeout has ended it"
+                     : event.out_of_memory ? AGENT_OUT_OF_MEMORY
+                                           : NULL);
             return 1;
         }
     }

@@ -119,7 +119,10 @@ struct agent_result {
     int64_t duration_ms;
     bool timed_out, truncated; /* truncated output ends with "\n[output truncated]" */
     bool stopped;              /* nobody listened any more: it was killed, exit code 137 */
+    bool out_of_memory; /* the sandbox's memory was used up: it was killed, as far as is known */
 };
+
+#define AGENT_OUT_OF_MEMORY "out of memory"
 
 int agent_exec(struct agents *agents, const struct agent_caller *caller, struct str id,
                const struct agent_command *command, struct agent_result *out, struct error *err);

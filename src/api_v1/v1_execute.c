@@ -146,11 +146,12 @@ int v1_execute(struct v1_call *call, struct error *err)
         return -1;
     }
     v1_answer(call, 200,
-              json_pack("{s:o, s:o, s:i, s:I, s:b, s:b}", "stdout",
+              json_pack("{s:o, s:o, s:i, s:I, s:b, s:b, s:s*}", "stdout",
                         output_of(&result.out, manner.encoded), "stderr",
                         output_of(&result.err, manner.encoded), "exit_code", result.exit_code,
                         "duration_ms", (json_int_t)result.duration_ms, "timed_out",
-                        (int)result.timed_out, "truncated", (int)result.truncated));
+                        (int)result.timed_out, "truncated", (int)result.truncated, "reason",
+                        result.out_of_memory ? AGENT_OUT_OF_MEMORY : NULL));
     agent_result_done(&result);
     return 0;
 }

@@ -240,9 +240,11 @@ static void tell_end(struct streaming *streaming, const struct agent_result *res
     tell_rest(streaming);
     if (!err && !result->stopped) {
         (void)tell(streaming, "exit",
-                   json_pack("{s:i, s:I, s:b, s:b}", "exit_code", result->exit_code, "duration_ms",
-                             (json_int_t)result->duration_ms, "timed_out", (int)result->timed_out,
-                             "truncated", (int)(result->truncated || streaming->truncated)));
+                   json_pack("{s:i, s:I, s:b, s:b, s:s*}", "exit_code", result->exit_code,
+                             "duration_ms", (json_int_t)result->duration_ms, "timed_out",
+                             (int)result->timed_out, "truncated",
+                             (int)(result->truncated || streaming->truncated), "reason",
+                             result->out_of_memory ? AGENT_OUT_OF_MEMORY : NULL));
         return;
     }
     if (!err)

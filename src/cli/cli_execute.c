@@ -191,6 +191,8 @@ static int on_exit_record(struct running *running, const json_t *record)
         running->status = EXIT_TIMED_OUT;
         (void)fprintf(stderr, "quicksand: the command reached its time limit\n");
     }
+    if (str_is(json_get_str(record, "reason"), "out of memory"))
+        (void)fprintf(stderr, "quicksand: the command was killed: out of memory\n");
     return 0;
 }
 

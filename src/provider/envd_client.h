@@ -45,7 +45,7 @@ struct envd_events {
         size_t offset, len;
         int64_t pid;
         int exit_code;
-        bool timed_out;
+        bool timed_out, out_of_memory;
     } * items;
     size_t count, cap, at;
     struct buf data;

@@ -102,9 +102,12 @@ static int add_event(struct envd_events *events, const json_t *event)
                 return -1;
         }
     if ((part = json_object_get(event, "end"))) {
+        struct envd_event *end = push(events, PROVIDER_EXITED);
+
         events->exited = true;
-        push(events, PROVIDER_EXITED)->exit_code =
-            envd_exit_code(json_get_str(part, "status"), get_int(part, "exitCode"));
+        end->exit_code = envd_exit_code(json_get_str(part, "status"), get_int(part, "exitCode"));
+        end->out_of_memory =
+            end->exit_code != 0 && str_ends(json_get_str(part, "error"), STR(": out of memory"));
     }
     return 0;
 }

@@ -184,6 +184,7 @@ static int process_next(struct provider_process *base, uint32_t timeout_ms,
         .pid = event->pid,
         .exit_code = event->exit_code,
         .timed_out = event->timed_out,
+        .out_of_memory = event->out_of_memory,
     };
     return 1;
 }

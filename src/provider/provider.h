@@ -210,6 +210,7 @@ struct provider_event {
     int64_t pid;     /* of STARTED; 0 = unknown */
     int exit_code;   /* of EXITED; 128 + signal when it was killed */
     bool timed_out;  /* of EXITED: its timeout ended it */
+    bool out_of_memory; /* of EXITED: the sandbox's memory did; only some providers know */
 };
 
 /* One reader; input, resize, signal and cancel from any thread. In a paused sandbox it fails with

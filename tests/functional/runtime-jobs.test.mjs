@@ -61,6 +61,25 @@ describe('a job', () => {
     assert.deepEqual([types[1].data.exit_code, types[1].agent], [5, 'worker'])
   })
 
+  test('that memory killed says so, as a command does: in the answer, the stream, the row and the events', { timeout: 300_000 }, async () => {
+    const greedy = `python3 -c "
+x = []
+while True: x.append(bytearray(16 << 20))"`
+    const told = await one.ok(200, 'POST', `/sandboxes/${box.id}/execute`, { command: greedy })
+    assert.deepEqual([told.exit_code, told.reason], [137, 'out of memory'])
+    const text = (await one.v1('POST', `/sandboxes/${box.id}/execute`, { command: greedy, stream: true })).text
+    const exit = JSON.parse(text.trim().split('\n').at(-1))
+    assert.deepEqual([exit.type, exit.exit_code, exit.reason], ['exit', 137, 'out of memory'])
+    const job = await one.start(box.id, greedy)
+    const end = await ended(job.id)
+    assert.deepEqual([end.state, end.exit_code, end.error], ['failed', 137, 'out of memory'])
+    const reasons = (await one.events({ sandbox_id: box.id, type: 'process.exited' })).map((event) => event.data.reason).filter(Boolean)
+    assert.deepEqual(reasons, Array(3).fill('out of memory'))
+    // Not when it was something else.
+    const other = await one.ok(200, 'POST', `/sandboxes/${box.id}/execute`, { command: 'kill -9 $$' })
+    assert.deepEqual([other.exit_code, other.reason], [137, undefined])
+  })
+
   test('runs in its directory with its variables, and without its caller', async () => {
     const job = await one.start(box.id, 'pwd; echo $A; sleep 1; cat', { cwd: '/tmp', env: { A: 'b c' } })
     assert.equal((await ended(job.id)).exit_code, 0, 'its standard input is empty')
