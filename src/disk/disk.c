@@ -254,6 +254,8 @@ static int open_dirs(struct disk *disk, const struct places *places, bool only_t
         disk_quota_enable(disk->pool_fd, err) < 0 ||
         disk_sysfs_open(disk->pool_fd, "qgroups", &disk->qgroups_fd, err) < 0)
         return -1;
+    /* Missing where data and metadata are mixed. */
+    (void)disk_sysfs_open(disk->pool_fd, "allocation/data", &disk->data_fd, &ignored);
     disk_back_open(disk);
     disk->simple_quota = disk_quota_is_simple(disk->qgroups_fd);
     /* What a killed predecessor left; the data directory's lock says that there is no other. A pool
@@ -274,7 +276,7 @@ int disk_open(const struct disk_config *config, struct disk **out, struct error 
         return -1;
     disk = xcalloc(1, sizeof(*disk));
     disk->pool_fd = disk->boxes_fd = disk->layers_fd = disk->volumes_fd = disk->temporary_fd = -1;
-    disk->image_fd = disk->qgroups_fd = -1;
+    disk->image_fd = disk->qgroups_fd = disk->data_fd = -1;
     (void)pthread_mutex_init(&disk->tend_lock, NULL);
     (void)pthread_mutex_init(&disk->gone.lock, NULL);
     r = prepare(disk, &places, config->initial_bytes, err);
@@ -294,6 +296,7 @@ void disk_close(struct disk *disk)
     if (!disk)
         return;
     close_fd(&disk->qgroups_fd);
+    close_fd(&disk->data_fd);
     close_fd(&disk->boxes_fd);
     close_fd(&disk->layers_fd);
     close_fd(&disk->volumes_fd);

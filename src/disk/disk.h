@@ -97,7 +97,8 @@ int disk_volume_open(struct disk *disk, const char *name, int *out_dir_fd, struc
 /* ---- the pool ---- */
 
 /* Sees to it that the image has the blocks it needs, grows it when little is free and gives back what
- * is not needed (disk_back.c). Call it every DISK_TEND_MS; may take seconds. No-op on a plain btrfs. */
+ * is not needed (disk_back.c); nothing of that on a plain btrfs. When little is left, sees to it that
+ * every box gets its share of it (disk_share.c). Call it every DISK_TEND_MS; may take seconds. */
 enum { DISK_TEND_MS = 200 };
 int disk_tend(struct disk *disk, struct error *err);
 

@@ -40,6 +40,8 @@ static const uint64_t host_keep = 256 * MIB;      /* for the store, records, eve
 static const uint64_t smallest_fs = 256 * MIB;    /* btrfs' own limit */
 static const uint64_t give_back_min = 256 * MIB;  /* less is not worth a resize */
 static const uint64_t gaps_min = 1 * GIB;
+static const uint64_t small_metadata = 16 * MIB;
+static const uint64_t plenty = 2 * GIB;
 static const uint64_t step_min = 64 * MIB;
 static const uint64_t little_max = 256 * MIB;
 enum { GIVE_BACK_MS = 30000, HURRY_MS = 1000, HEADROOM_PERCENT = 20, LITTLE_PERCENT = 5 };
@@ -65,6 +67,7 @@ void disk_back_open(struct disk *disk)
 {
     auto_close int fd = -1;
     struct error ignored;
+    uint64_t metadata;
 
     disk->headroom = headroom_unknown;
     disk->unbacked = disk->image_fd >= 0 && !disk_back_possible(disk->image_fd);
@@ -75,6 +78,8 @@ void disk_back_open(struct disk *disk)
         fd_write_value_at(fd, "metadata/chunk_size", CHUNK_BYTES) == 0)
         disk->headroom = headroom_max;
     (void)fd_write_value_at(fd, "data/bg_reclaim_threshold", "30");
+    disk->small_metadata =
+        disk_sysfs_number(fd, "metadata/total_bytes", &metadata) == 0 && metadata < small_metadata;
 }
 
 /* The last chunk with an offset of `from` or more; 0 when there is none. */
@@ -235,6 +240,21 @@ void disk_back_hurry(struct disk *disk)
     disk->hurry_at_ms = clock_mono_ms() + HURRY_MS;
 }
 
+/* mkfs makes a chunk of 8 MiB for metadata. The next one comes when that is nearly full, which may be
+ * too late: writers of large files have all the rest in chunks of data by then, and nobody can so much as
+ * make a directory. Moving what is in it gets it one of the usual size; not while there is plenty, for
+ * large pools mostly have one by then. */
+static void make_room_for_metadata(struct disk *disk, const struct look *look)
+{
+    struct btrfs_ioctl_balance_args args = {.flags = BTRFS_BALANCE_METADATA};
+    uint64_t not_in_chunks = look->fs - look->chunks;
+
+    if (!disk->small_metadata || (not_in_chunks >= plenty && not_in_chunks >= look->fs / 2))
+        return;
+    (void)ioctl(disk->pool_fd, BTRFS_IOC_BALANCE_V2, &args); /* or after the next start */
+    disk->small_metadata = false;
+}
+
 int disk_back(struct disk *disk, struct error *err)
 {
     struct look look = {0};
@@ -248,5 +268,8 @@ int disk_back(struct disk *disk, struct error *err)
     __atomic_store_n(&disk->held, disk->backed < look.want, __ATOMIC_RELAXED);
     if (promise(disk, &look, err) < 0)
         return -1;
-    return disk->held ? 0 : save(disk, &look, err);
+    if (disk->held)
+        return 0;
+    make_room_for_metadata(disk, &look);
+    return save(disk, &look, err);
 }

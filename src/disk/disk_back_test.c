@@ -120,7 +120,7 @@ struct writer {
     pthread_t thread;
     int number;
     unsigned acknowledged, refused;
-    int bad; /* an errno other than ENOSPC */
+    int bad; /* an errno other than ENOSPC, EDQUOT */
 };
 
 static void name_of(const struct writer *writer, unsigned i, char out[64])
@@ -160,7 +160,7 @@ static void *write_on(void *arg)
 
         if (r == 0)
             __atomic_fetch_add(&writer->acknowledged, 1, __ATOMIC_RELAXED);
-        else if (r == ENOSPC)
+        else if (r == ENOSPC || r == EDQUOT)
             __atomic_fetch_add(&writer->refused, 1, __ATOMIC_RELAXED);
         else
             writer->bad = r;
@@ -302,11 +302,125 @@ TEST_TIMEOUT(what_is_deleted_goes_back_to_the_host, 120)
     write_files(&late, 300);
     CHECK(disk->last_chunk > 1700 * MIB);
     CHECK(disk_box_delete(disk, "e", &err) == 0);
-    wait_for_less(1100 * MIB);
+    wait_for_less(1300 * MIB); /* of which 256 are for metadata */
     check_files(&late);
     write_files(&early, 20);
     check_files(&early);
     CHECK(!stopped());
     disk_close(disk);
     CHECK(disk_unmount(&config, &ignored) == 0);
+}
+
+/* Megabytes that could be added, `wanted` at most. */
+static uint64_t add(const char *file, uint64_t wanted)
+{
+    static char block[MIB];
+    auto_close int fd =
+        openat(disk->boxes_fd, file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    uint64_t done = 0;
+
+    memset(block, 'x', sizeof(block));
+    while (fd >= 0 && done < wanted && write(fd, block, sizeof(block)) == (ssize_t)sizeof(block))
+        done++;
+    return done;
+}
+
+static void make_box(const char *id, uint64_t limit)
+{
+    int fd;
+
+    if (disk_box_create(disk, id, limit, &fd, &err) < 0)
+        test_fail(__FILE__, __LINE__, "disk_box_create: %s", err.message);
+    CHECK(close(fd) == 0);
+}
+
+/* With a single call, of all that is free but some. */
+static int take(const char *file, uint64_t all_but)
+{
+    auto_close int fd = openat(disk->boxes_fd, file, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    struct disk_space space;
+
+    CHECK(fd >= 0 && disk_space(disk, &space, &err) == 0 && space.pool_free > all_but);
+    return fallocate(fd, 0, 0, (off_t)(space.pool_free - all_but)) < 0 ? errno : 0;
+}
+
+/* A pool of some 900 MiB: the mark is at a quarter of it, the reserve is half of that. */
+static void setup_neighbours(pthread_t *tender)
+{
+    setup((off_t)(3000 * MIB));
+    make_box("greedy", 8192 * MIB);
+    make_box("neighbour", 4096 * MIB);
+    tend();
+    if (tender)
+        CHECK(pthread_create(tender, NULL, tend_on, NULL) == 0);
+}
+
+static void end_tender(pthread_t tender)
+{
+    __atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+    CHECK(pthread_join(tender, NULL) == 0);
+}
+
+static void wait_for_room(const char *file, uint64_t mebibytes)
+{
+    for (int i = 0; (mebibytes -= add(file, mebibytes)) > 0; i++) {
+        if (i == 600)
+            test_fail(__FILE__, __LINE__, "%s: %llu MiB are missing", file,
+                      (unsigned long long)mebibytes);
+        CHECK(ioctl(disk->pool_fd, BTRFS_IOC_SYNC) == 0);
+        (void)usleep(50000);
+    }
+}
+
+TEST_TIMEOUT(a_greedy_box_leaves_its_neighbours_their_share, 120)
+{
+    pthread_t tender;
+    uint64_t taken = 0, got = 1;
+
+    setup_neighbours(&tender);
+    /* It tries again and again, and gets no more by that. */
+    for (int i = 0; i < 20; i++) {
+        got = add("greedy/upper/f", 8192);
+        taken += got;
+        (void)usleep(DISK_TEND_MS * 1000);
+    }
+    CHECK_INT(got, 0);
+    CHECK(taken > 300);
+    CHECK_INT(add("neighbour/upper/f", 20), 20);
+    make_box("late", 4096 * MIB);
+    CHECK_INT(take("late/upper/all", 20 * MIB), EDQUOT);
+    CHECK_INT(add("late/upper/f", 10), 10);
+    CHECK(syncfs(disk->pool_fd) == 0);
+    CHECK(disk_box_delete(disk, "greedy", &err) == 0);
+    wait_for_room("neighbour/upper/f", 300);
+    end_tender(tender);
+    disk_close(disk);
+}
+
+TEST(nobody_takes_all_with_a_single_call)
+{
+    setup_neighbours(NULL);
+    CHECK_INT(take("greedy/upper/f", 20 * MIB), EDQUOT);
+    CHECK_INT(take("greedy/upper/f", 400 * MIB), 0);
+    CHECK_INT(add("neighbour/upper/f", 50), 50);
+    disk_close(disk);
+}
+
+TEST_TIMEOUT(caps_of_a_predecessor_are_lifted, 60)
+{
+    setup_neighbours(NULL);
+    CHECK_INT(take("greedy/upper/f", 200 * MIB), 0);
+    tend();
+    CHECK(add("neighbour/upper/f", 300) < 150);
+    CHECK(disk_box_delete(disk, "greedy", &err) == 0);
+    disk_close(disk);
+    if (disk_open(&config, &disk, &err) < 0)
+        test_fail(__FILE__, __LINE__, "disk_open: %s", err.message);
+    for (int i = 0; i < 600 && disk->share.free < 400 * MIB; i++) {
+        CHECK(ioctl(disk->pool_fd, BTRFS_IOC_SYNC) == 0);
+        (void)usleep(50000);
+        tend();
+    }
+    CHECK_INT(add("neighbour/upper/f", 100), 100);
+    disk_close(disk);
 }

@@ -53,9 +53,11 @@ static int fill_new(const struct disk *disk, const char *id, int *out_fd, struct
 int disk_box_create(struct disk *disk, const char *id, uint64_t limit_bytes, int *out_dir_fd,
                     struct error *err)
 {
+    struct btrfs_qgroup_limit limit =
+        disk_quota_of(limit_bytes, disk_share_room(disk, limit_bytes));
     struct error ignored;
 
-    if (disk_subvol_create(disk->boxes_fd, id, limit_bytes, err) < 0)
+    if (disk_subvol_create(disk->boxes_fd, id, &limit, err) < 0)
         return -1;
     if (fill_new(disk, id, out_dir_fd, err) < 0) {
         (void)disk_subvol_delete(disk, disk->boxes_fd, id, &ignored);
@@ -70,7 +72,8 @@ int disk_box_reopen(struct disk *disk, const char *id, uint64_t limit_bytes, int
     auto_close int fd = -1;
 
     if (disk_subvol_open(disk->boxes_fd, id, &fd, err) < 0 ||
-        disk_quota_limit(fd, limit_bytes, err) < 0 || renew_work(fd, err) < 0)
+        disk_quota_limit(fd, limit_bytes, err) < 0 ||
+        disk_share_limit(disk, fd, limit_bytes, err) < 0 || renew_work(fd, err) < 0)
         return error_prefix(err, "disk of box '%s'", id);
     return path_fd(disk, id, out_dir_fd, err);
 }
@@ -78,11 +81,14 @@ int disk_box_reopen(struct disk *disk, const char *id, uint64_t limit_bytes, int
 static int adopt_clone(struct disk *disk, const char *id, struct error *err)
 {
     auto_close int fd = -1;
-    uint64_t inherited = 0;
+    uint64_t inherited = 0, subvolume;
 
     if (disk_subvol_open(disk->boxes_fd, id, &fd, err) < 0)
         return -1;
-    if (!disk->simple_quota && disk_quota_used(disk, fd, &inherited, err) < 0)
+    /* With full quotas the cap of the source came along too. */
+    if (!disk->simple_quota && (disk_quota_used(disk, fd, &inherited, err) < 0 ||
+                                disk_tree_subvolume(fd, &subvolume, err) < 0 ||
+                                disk_quota_cap(disk, subvolume, UINT64_MAX, err) < 0))
         return -1;
     return disk_note_set(fd, DISK_NOTE_FREE, inherited, err);
 }
@@ -124,9 +130,10 @@ int disk_box_limit(struct disk *disk, const char *id, uint64_t limit_bytes, stru
 {
     auto_close int fd = -1;
 
-    if (disk_subvol_open(disk->boxes_fd, id, &fd, err) < 0)
+    if (disk_subvol_open(disk->boxes_fd, id, &fd, err) < 0 ||
+        disk_quota_limit(fd, limit_bytes, err) < 0)
         return -1;
-    return disk_quota_limit(fd, limit_bytes, err);
+    return disk_share_limit(disk, fd, limit_bytes, err);
 }
 
 int disk_box_used(struct disk *disk, const char *id, uint64_t *out_bytes, struct error *err)

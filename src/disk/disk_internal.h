@@ -15,21 +15,32 @@ struct disk_groups {
     size_t count, capacity;
 };
 
+/* What boxes may add to the pool (disk_share.c). */
+struct disk_share {
+    uint64_t room; /* for a new box; 0 before the first look; atomic */
+    bool low;
+    uint64_t free; /* when all boxes were looked at */
+    int64_t next_ms;
+};
+
 struct disk {
     int pool_fd;                                       /* root of the pool */
     int boxes_fd, layers_fd, volumes_fd, temporary_fd; /* directories in it */
     int image_fd;                                      /* DATA/pool.img, or -1 on a plain btrfs */
     int qgroups_fd;                                    /* /sys/fs/btrfs/<fsid>/qgroups */
+    int data_fd;       /* /sys/fs/btrfs/<fsid>/allocation/data, or -1 */
     bool simple_quota; /* extents are charged to who wrote them (disk_quota.c) */
     struct disk_groups gone;
     pthread_mutex_t tend_lock; /* guards what follows, and the sizes of image and file system */
     bool unbacked;             /* the host cannot allocate ahead: disk_back.c does nothing */
     bool settled;              /* the loop device is as large as the image */
     bool held;                 /* no room on the host for the headroom */
+    bool small_metadata;       /* its chunk is that of mkfs */
     uint64_t headroom;
     uint64_t backed;     /* the image has all its blocks up to here */
     uint64_t last_chunk; /* where the last one was found */
     int64_t give_back_at_ms, hurry_at_ms;
+    struct disk_share share;
 };
 
 /* disk_back.c */
@@ -69,13 +80,16 @@ int disk_loop_find(const struct stat *image, struct disk_loop *out, struct error
 int disk_loop_attach(int image_fd, struct disk_loop *out, struct error *err);
 
 /* disk_subvol.c: subvolumes by name in one of the pool's directories. */
-int disk_subvol_create(int dir_fd, const char *name, uint64_t limit_bytes, struct error *err);
+int disk_subvol_create(int dir_fd, const char *name, const struct btrfs_qgroup_limit *limit,
+                       struct error *err);
 int disk_subvol_open(int dir_fd, const char *name, int *out_fd, struct error *err);
 /* Flushes the source and commits; done when it returns. */
 int disk_subvol_snapshot(int source_fd, int dir_fd, const char *name, bool read_only,
                          struct error *err);
 /* Missing is success. */
 int disk_subvol_delete(struct disk *disk, int dir_fd, const char *name, struct error *err);
+/* 0 when there is none. */
+uint64_t disk_subvol_id(int dir_fd, const char *name);
 /* Names of all entries; *out is an array of strings. */
 int disk_subvol_list(int dir_fd, char ***out, size_t *out_count, struct error *err);
 int disk_subvol_clear(struct disk *disk, int dir_fd, struct error *err);
@@ -102,6 +116,8 @@ int disk_tree_item(int pool_fd, const struct disk_tree_range *range, uint64_t *o
                    void *out_item, size_t size, struct error *err);
 /* A directory in which the kernel shows this file system. */
 int disk_sysfs_open(int pool_fd, const char *name, int *out_fd, struct error *err);
+/* -errno when there is none. */
+int disk_sysfs_number(int dir_fd, const char *path, uint64_t *out);
 /* Id of the subvolume that a descriptor lies in. */
 int disk_tree_subvolume(int fd, uint64_t *out_id, struct error *err);
 
@@ -119,7 +135,27 @@ int disk_quota_charged(const struct disk *disk, uint64_t subvolume, uint64_t *ou
 /* The part of what is used that is in memory only. */
 int disk_quota_unwritten(const struct disk *disk, int subvol_fd, uint64_t *out_bytes,
                          struct error *err);
-struct btrfs_qgroup_limit disk_quota_of(uint64_t limit_bytes);
+/* Of a new subvolume: its limit, 0 = none, and its cap, UINT64_MAX = none. */
+struct btrfs_qgroup_limit disk_quota_of(uint64_t limit_bytes, uint64_t cap_bytes);
+/* Bytes of data that are written but not flushed, of everybody. */
+uint64_t disk_quota_pending(const struct disk *disk);
+struct disk_group_state {
+    uint64_t subvolume;
+    uint64_t held;       /* exclusively, with what is not flushed */
+    uint64_t limit, cap; /* UINT64_MAX = none */
+};
+/* -errno when there is no group. */
+int disk_quota_state(const struct disk *disk, uint64_t subvolume, struct disk_group_state *out);
+/* Beside the limit, for what is exclusively its; UINT64_MAX = none. Nothing to do without a group. */
+int disk_quota_cap(const struct disk *disk, uint64_t subvolume, uint64_t bytes, struct error *err);
+
+/* disk_share.c */
+int disk_share(struct disk *disk, struct error *err); /* tend_lock is held */
+/* The cap of a new box with that limit; UINT64_MAX = none. */
+uint64_t disk_share_room(const struct disk *disk, uint64_t limit_bytes);
+/* A cap for one that got this limit, if it has none and needs one. */
+int disk_share_limit(const struct disk *disk, int subvol_fd, uint64_t limit_bytes,
+                     struct error *err);
 
 /* disk_group.c */
 /* Its group goes with one of the next sweeps. */

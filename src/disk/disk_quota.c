@@ -41,17 +41,24 @@ int disk_quota_enable(int pool_fd, struct error *err)
     return error_set_errno(err, errno, "enable quotas on the pool");
 }
 
-struct btrfs_qgroup_limit disk_quota_of(uint64_t limit_bytes)
+struct btrfs_qgroup_limit disk_quota_of(uint64_t limit_bytes, uint64_t cap_bytes)
 {
-    /* All ones is how "no limit" is spelled once a limit was there. */
-    return (struct btrfs_qgroup_limit){.flags = BTRFS_QGROUP_LIMIT_MAX_RFER,
-                                       .max_rfer = limit_bytes ? limit_bytes : UINT64_MAX};
+    struct btrfs_qgroup_limit limit = {.max_rfer = limit_bytes, .max_excl = cap_bytes};
+
+    if (limit_bytes)
+        limit.flags |= BTRFS_QGROUP_LIMIT_MAX_RFER;
+    if (cap_bytes != UINT64_MAX)
+        limit.flags |= BTRFS_QGROUP_LIMIT_MAX_EXCL;
+    return limit;
 }
 
 static int set_limit(int subvol_fd, uint64_t limit_bytes, struct error *err)
 {
-    /* Group 0 is the one of the subvolume behind the descriptor. */
-    struct btrfs_ioctl_qgroup_limit_args args = {.lim = disk_quota_of(limit_bytes)};
+    /* Group 0 is the one of the subvolume behind the descriptor. All ones is how "no limit" is spelled
+     * once a limit was there. */
+    struct btrfs_ioctl_qgroup_limit_args args = {
+        .lim = {.flags = BTRFS_QGROUP_LIMIT_MAX_RFER,
+                .max_rfer = limit_bytes ? limit_bytes : UINT64_MAX}};
 
     if (ioctl(subvol_fd, BTRFS_IOC_QGROUP_LIMIT, &args) < 0)
         return error_set_errno(err, errno, "set the disk limit");
@@ -76,24 +83,12 @@ bool disk_quota_is_simple(int qgroups_fd)
            str_is(str_trim(buf_str(&text)), "squota");
 }
 
-static int read_number(int dir_fd, const char *path, uint64_t *out)
-{
-    auto_buf struct buf text = {0};
-    int r;
-
-    buf_init(&text, 64);
-    r = fd_read_file_at(dir_fd, path, &text);
-    if (r < 0)
-        return r;
-    return str_to_u64(str_trim(buf_str(&text)), out) ? 0 : -EINVAL;
-}
-
 int disk_quota_charged(const struct disk *disk, uint64_t subvolume, uint64_t *out_bytes)
 {
     char path[64];
 
     (void)snprintf(path, sizeof(path), "0_%" PRIu64 "/referenced", subvolume);
-    return read_number(disk->qgroups_fd, path, out_bytes);
+    return disk_sysfs_number(disk->qgroups_fd, path, out_bytes);
 }
 
 static int read_group(const struct disk *disk, int subvol_fd, const char *field, uint64_t *out,
@@ -106,7 +101,7 @@ static int read_group(const struct disk *disk, int subvol_fd, const char *field,
     if (disk_tree_subvolume(subvol_fd, &id, err) < 0)
         return -1;
     (void)snprintf(path, sizeof(path), "0_%" PRIu64 "/%s", id, field);
-    r = read_number(disk->qgroups_fd, path, out);
+    r = disk_sysfs_number(disk->qgroups_fd, path, out);
     return r < 0 ? error_set_errno(err, -r, "read '%s'", path) : 0;
 }
 
@@ -139,4 +134,53 @@ int disk_quota_forgive(const struct disk *disk, int subvol_fd, uint64_t bytes, s
     if (limit == 0 || limit == UINT64_MAX || limit < before)
         return 0;
     return set_limit(subvol_fd, limit - before + bytes, err);
+}
+
+uint64_t disk_quota_pending(const struct disk *disk)
+{
+    uint64_t unwritten = 0, being_written = 0;
+
+    if (disk->data_fd < 0 || disk_sysfs_number(disk->data_fd, "bytes_may_use", &unwritten) < 0 ||
+        disk_sysfs_number(disk->data_fd, "bytes_reserved", &being_written) < 0)
+        return 0;
+    return unwritten + being_written;
+}
+
+int disk_quota_state(const struct disk *disk, uint64_t subvolume, struct disk_group_state *out)
+{
+    uint64_t unwritten = 0;
+    const struct {
+        const char *field;
+        uint64_t *out;
+    } fields[] = {{"exclusive", &out->held},
+                  {"rsv_data", &unwritten},
+                  {"max_referenced", &out->limit},
+                  {"max_exclusive", &out->cap}};
+
+    for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++) {
+        char path[64];
+        int r;
+
+        (void)snprintf(path, sizeof(path), "0_%" PRIu64 "/%s", subvolume, fields[i].field);
+        r = disk_sysfs_number(disk->qgroups_fd, path, fields[i].out);
+        if (r < 0)
+            return r;
+    }
+    out->subvolume = subvolume;
+    out->held += unwritten;
+    if (out->limit == 0)
+        out->limit = UINT64_MAX;
+    if (out->cap == 0)
+        out->cap = UINT64_MAX;
+    return 0;
+}
+
+int disk_quota_cap(const struct disk *disk, uint64_t subvolume, uint64_t bytes, struct error *err)
+{
+    struct btrfs_ioctl_qgroup_limit_args args = {
+        .qgroupid = subvolume, .lim = {.flags = BTRFS_QGROUP_LIMIT_MAX_EXCL, .max_excl = bytes}};
+
+    if (ioctl(disk->pool_fd, BTRFS_IOC_QGROUP_LIMIT, &args) < 0 && errno != ENOENT)
+        return error_set_errno(err, errno, "set the cap of a disk");
+    return 0;
 }

@@ -94,11 +94,16 @@ static int tend(struct disk *disk, struct error *err)
 
 int disk_tend(struct disk *disk, struct error *err)
 {
+    struct error ignored;
     int r = 0;
 
     (void)pthread_mutex_lock(&disk->tend_lock);
     if (disk->image_fd >= 0)
         r = tend(disk, err);
+    if (r == 0)
+        r = disk_share(disk, err);
+    else
+        (void)disk_share(disk, &ignored);
     (void)pthread_mutex_unlock(&disk->tend_lock);
     return r;
 }

@@ -40,16 +40,16 @@ int disk_subvol_open(int dir_fd, const char *name, int *out_fd, struct error *er
     return 0;
 }
 
-int disk_subvol_create(int dir_fd, const char *name, uint64_t limit_bytes, struct error *err)
+int disk_subvol_create(int dir_fd, const char *name, const struct btrfs_qgroup_limit *limit,
+                       struct error *err)
 {
-    struct btrfs_qgroup_inherit inherit = {.flags = BTRFS_QGROUP_INHERIT_SET_LIMITS,
-                                           .lim = disk_quota_of(limit_bytes)};
+    struct btrfs_qgroup_inherit inherit = {.flags = BTRFS_QGROUP_INHERIT_SET_LIMITS, .lim = *limit};
     struct btrfs_ioctl_vol_args_v2 args = {0};
 
     if (check_name(name, err) < 0)
         return -1;
     memcpy(args.name, name, strlen(name) + 1);
-    if (limit_bytes) {
+    if (limit->flags) {
         /* The limit comes into being with the subvolume: no window without one. */
         args.flags = BTRFS_SUBVOL_QGROUP_INHERIT;
         args.size = sizeof(inherit);
@@ -120,8 +120,7 @@ static int destroy(int dir_fd, const char *name)
     return ioctl(dir_fd, BTRFS_IOC_SNAP_DESTROY_V2, &args) < 0 ? errno : 0;
 }
 
-/* 0 when there is none. */
-static uint64_t find_id(int dir_fd, const char *name)
+uint64_t disk_subvol_id(int dir_fd, const char *name)
 {
     auto_close int fd = -1;
     struct error ignored;
@@ -140,7 +139,7 @@ int disk_subvol_delete(struct disk *disk, int dir_fd, const char *name, struct e
 
     if (check_name(name, err) < 0)
         return -1;
-    id = find_id(dir_fd, name);
+    id = disk_subvol_id(dir_fd, name);
     r = destroy(dir_fd, name);
     if (r == ENOTEMPTY) {
         if (delete_with_nested(disk, dir_fd, name, err) < 0)

@@ -555,6 +555,7 @@ TEST(a_box_is_reopened_with_a_clean_work_directory)
 
 TEST(a_sync_leaves_nothing)
 {
+    const struct btrfs_qgroup_limit none = {0};
     struct disk *disk;
 
     setup();
@@ -564,10 +565,10 @@ TEST(a_sync_leaves_nothing)
     CHECK(disk_box_sync(disk, "box", &err) == 0);
     CHECK(!inode_of(disk, "temporary/box"));
     /* As a warden that was killed in the middle would leave it. */
-    CHECK(disk_subvol_create(disk->temporary_fd, "box", 0, &err) == 0);
+    CHECK(disk_subvol_create(disk->temporary_fd, "box", &none, &err) == 0);
     CHECK(disk_box_sync(disk, "box", &err) == 0);
     CHECK(!inode_of(disk, "temporary/box"));
-    CHECK(disk_subvol_create(disk->temporary_fd, "box", 0, &err) == 0);
+    CHECK(disk_subvol_create(disk->temporary_fd, "box", &none, &err) == 0);
     disk_close(disk);
     disk = open_disk();
     CHECK(!inode_of(disk, "temporary/box"));

@@ -4,6 +4,10 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/str.h"
 #include "disk/disk_internal.h"
 
 int disk_tree_item(int pool_fd, const struct disk_tree_range *range, uint64_t *out_offset,
@@ -68,4 +72,16 @@ int disk_sysfs_open(int pool_fd, const char *name, int *out_fd, struct error *er
         return error_set_errno(err, errno, "open '%s'", path);
     *out_fd = fd;
     return 0;
+}
+
+int disk_sysfs_number(int dir_fd, const char *path, uint64_t *out)
+{
+    auto_buf struct buf text = {0};
+    int r;
+
+    buf_init(&text, 64);
+    r = fd_read_file_at(dir_fd, path, &text);
+    if (r < 0)
+        return r;
+    return str_to_u64(str_trim(buf_str(&text)), out) ? 0 : -EINVAL;
 }

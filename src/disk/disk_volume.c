@@ -9,13 +9,15 @@
 
 int disk_volume_create(struct disk *disk, const char *name, uint64_t limit_bytes, struct error *err)
 {
+    struct btrfs_qgroup_limit limit =
+        disk_quota_of(limit_bytes, disk_share_room(disk, limit_bytes));
     auto_close int fd = -1;
 
-    if (disk_subvol_create(disk->volumes_fd, name, limit_bytes, err) < 0 &&
-        err->code != ERROR_EXISTS)
+    if (disk_subvol_create(disk->volumes_fd, name, &limit, err) < 0 && err->code != ERROR_EXISTS)
         return -1;
     if (disk_subvol_open(disk->volumes_fd, name, &fd, err) < 0 ||
-        disk_quota_limit(fd, limit_bytes, err) < 0)
+        disk_quota_limit(fd, limit_bytes, err) < 0 ||
+        disk_share_limit(disk, fd, limit_bytes, err) < 0)
         return -1;
     if (mkdirat(fd, "data", 0777) < 0)
         return errno == EEXIST ? 0 : error_set_errno(err, errno, "make volume '%s'", name);
