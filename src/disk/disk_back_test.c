@@ -376,6 +376,7 @@ TEST_TIMEOUT(a_greedy_box_leaves_its_neighbours_their_share, 120)
 {
     pthread_t tender;
     uint64_t taken = 0, got = 1;
+    int fd;
 
     setup_neighbours(&tender);
     /* It tries again and again, and gets no more by that. */
@@ -386,6 +387,12 @@ TEST_TIMEOUT(a_greedy_box_leaves_its_neighbours_their_share, 120)
     }
     CHECK_INT(got, 0);
     CHECK(taken > 300);
+    /* Having used its share it can still be paused, resumed and snapshotted. */
+    if (disk_layer_prepare(disk, "greedy", &got, &err) < 0 ||
+        disk_box_reopen(disk, "greedy", 8192 * MIB, &fd, &err) < 0)
+        test_fail(__FILE__, __LINE__, "%s", err.message);
+    CHECK(close(fd) == 0);
+    CHECK_INT(add("greedy/upper/f", 1), 0);
     CHECK_INT(add("neighbour/upper/f", 20), 20);
     make_box("late", 4096 * MIB);
     CHECK_INT(take("late/upper/all", 20 * MIB), EDQUOT);

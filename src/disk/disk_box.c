@@ -20,8 +20,9 @@ static int make_dir(int subvol_fd, const char *name, struct error *err)
 }
 
 /* What an overlay left in its work directory is of no use to the next one. */
-static int renew_work(int subvol_fd, struct error *err)
+static int renew_work(int subvol_fd, const void *arg, struct error *err)
 {
+    (void)arg;
     int r = path_remove_tree(subvol_fd, "work");
 
     if (r < 0)
@@ -73,7 +74,8 @@ int disk_box_reopen(struct disk *disk, const char *id, uint64_t limit_bytes, int
 
     if (disk_subvol_open(disk->boxes_fd, id, &fd, err) < 0 ||
         disk_quota_limit(fd, limit_bytes, err) < 0 ||
-        disk_share_limit(disk, fd, limit_bytes, err) < 0 || renew_work(fd, err) < 0)
+        disk_share_limit(disk, fd, limit_bytes, err) < 0 ||
+        disk_share_beyond(disk, fd, renew_work, NULL, err) < 0)
         return error_prefix(err, "disk of box '%s'", id);
     return path_fd(disk, id, out_dir_fd, err);
 }

@@ -156,6 +156,10 @@ uint64_t disk_share_room(const struct disk *disk, uint64_t limit_bytes);
 /* A cap for one that got this limit, if it has none and needs one. */
 int disk_share_limit(const struct disk *disk, int subvol_fd, uint64_t limit_bytes,
                      struct error *err);
+/* Small work of our own, which a cap does not stop. It may be done twice. */
+int disk_share_beyond(const struct disk *disk, int subvol_fd,
+                      int (*work)(int subvol_fd, const void *arg, struct error *err),
+                      const void *arg, struct error *err);
 
 /* disk_group.c */
 /* Its group goes with one of the next sweeps. */

@@ -5,6 +5,11 @@
 #include "base/cleanup.h"
 #include "disk/disk_internal.h"
 
+static int note_bytes(int subvol_fd, const void *bytes, struct error *err)
+{
+    return disk_note_set(subvol_fd, DISK_NOTE_BYTES, *(const uint64_t *)bytes, err);
+}
+
 int disk_layer_prepare(struct disk *disk, const char *id, uint64_t *out_bytes, struct error *err)
 {
     auto_close int fd = -1;
@@ -13,7 +18,7 @@ int disk_layer_prepare(struct disk *disk, const char *id, uint64_t *out_bytes, s
         disk_subvol_open(disk->boxes_fd, id, &fd, err) < 0 ||
         disk_quota_used(disk, fd, out_bytes, err) < 0)
         return -1;
-    return disk_note_set(fd, DISK_NOTE_BYTES, *out_bytes, err);
+    return disk_share_beyond(disk, fd, note_bytes, out_bytes, err);
 }
 
 int disk_layer_create(struct disk *disk, const char *id, const char *layer, struct error *err)

@@ -27,6 +27,7 @@
 #define GIB (1024ull * 1024 * 1024)
 
 static const uint64_t mark_min = GIB, mark_max = 16 * GIB;
+static const uint64_t own_work = GIB / 512;
 enum { MARK_PART = 10, SMALL_POOL_PART = 4, LEAST_PART = 16, PAUSE_TIMES = 10 };
 
 struct pool {
@@ -219,4 +220,23 @@ int disk_share_limit(const struct disk *disk, int subvol_fd, uint64_t limit_byte
     if (disk_quota_state(disk, id, &state) < 0 || state.cap != UINT64_MAX)
         return 0;
     return set_cap(disk, &state, room, err);
+}
+
+int disk_share_beyond(const struct disk *disk, int subvol_fd,
+                      int (*work)(int subvol_fd, const void *arg, struct error *err),
+                      const void *arg, struct error *err)
+{
+    struct disk_group_state before, after;
+    struct error ignored;
+    uint64_t id;
+    int r = work(subvol_fd, arg, err);
+
+    if (r == 0 || err->errnum != EDQUOT || disk_tree_subvolume(subvol_fd, &id, &ignored) < 0 ||
+        disk_quota_state(disk, id, &before) < 0 || before.cap == UINT64_MAX ||
+        disk_quota_cap(disk, id, before.held + own_work, &ignored) < 0)
+        return r;
+    r = work(subvol_fd, arg, err);
+    if (disk_quota_state(disk, id, &after) == 0 && after.cap == before.held + own_work)
+        (void)disk_quota_cap(disk, id, before.cap, &ignored);
+    return r;
 }
