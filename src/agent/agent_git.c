@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "agent/agent_event.h"
+#include "agent/agent_pull.h"
 #include "agent/agent_session_internal.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
@@ -204,8 +205,7 @@ static int push_once(const struct session_place *place, const struct push_words 
     return r;
 }
 
-/* The token must not come back in words of git or of a remote. */
-static void mask_token(char *text, const char *token)
+void session_mask_token(char *text, const char *token)
 {
     size_t len = strlen(token);
     char *at;
@@ -224,7 +224,7 @@ static int push_tries(struct live_session *live, const struct session_place *pla
 
         if (push_once(place, words, out_commit, err) == 0)
             return 0;
-        mask_token(err->message, words->token);
+        session_mask_token(err->message, words->token);
         agent_mask(live->agents, live->caller.team_id, err->message);
         class = session_push_class(str_of(err->message));
         if (err->code != ERROR_INTERNAL)
@@ -254,53 +254,79 @@ char *session_git_token(struct live_session *live)
     return token ? token : xstrdup("");
 }
 
-int session_push(struct live_session *live, const struct agent_push *push, struct arena *arena,
-                 struct agent_pushed *out, struct error *err)
+/* What the push is made of, in the arena. */
+static int read_words(struct live_session *live, const struct agent_push *push, struct arena *arena,
+                      struct push_words *out, struct error *err)
 {
-    struct session_place place = {.agents = live->agents, .caller = &live->caller};
-    struct push_words words = {.force = push->force};
-    auto_free char *commit = NULL, *token = NULL;
+    (void)pthread_mutex_lock(&live->lock);
+    out->dir = arena_str(arena, live->row.workdir);
+    out->branch = push->branch.len ? push->branch : arena_str(arena, live->row.branch);
+    if (out->branch.len == 0)
+        out->branch = str_of(live->row.task_id.len
+                                 ? arena_printf(arena, "task-%.*s", STR_ARG(live->row.task_id))
+                                 : arena_printf(arena, "agent/%.*s", STR_ARG(live->row.id)));
+    (void)pthread_mutex_unlock(&live->lock);
+    out->message = push->message.len ? push->message : STR("chore(agent): update files");
+    out->remote = push->remote.len ? push->remote : STR("origin");
+    if (!session_branch_valid(out->branch))
+        return error_set(err, ERROR_INVALID, "'%.*s' is not a name for a branch",
+                         STR_ARG(out->branch));
+    if (out->remote.p[0] == '-' || (!plain(out->remote, "._-") && !session_repo_valid(out->remote)))
+        return error_set(err, ERROR_INVALID, "'%.*s' is not a remote", STR_ARG(out->remote));
+    return 0;
+}
+
+static int push_and_tell(struct live_session *live, const struct session_place *place,
+                         const struct push_words *words, struct arena *arena,
+                         struct agent_pushed *out, struct error *err)
+{
+    auto_free char *commit = NULL;
     struct error cause = {0};
     struct str rest;
-    int r;
 
-    token = push->token.len ? str_dup(push->token) : session_git_token(live);
-    (void)pthread_mutex_lock(&live->lock);
-    place.sandbox_id = arena_str(arena, live->row.sandbox_id);
-    words.dir = arena_str(arena, live->row.workdir);
-    words.branch = push->branch.len ? push->branch : arena_str(arena, live->row.branch);
-    if (words.branch.len == 0)
-        words.branch = str_of(live->row.task_id.len
-                                  ? arena_printf(arena, "task-%.*s", STR_ARG(live->row.task_id))
-                                  : arena_printf(arena, "agent/%.*s", STR_ARG(live->row.id)));
-    (void)pthread_mutex_unlock(&live->lock);
-    words.token = token;
-    agent_secret_add(live->agents, live->caller.team_id, str_of(token));
-    words.message = push->message.len ? push->message : STR("chore(agent): update files");
-    words.remote = push->remote.len ? push->remote : STR("origin");
-    if (!session_branch_valid(words.branch))
-        return error_set(err, ERROR_INVALID, "'%.*s' is not a name for a branch",
-                         STR_ARG(words.branch));
-    if (words.remote.p[0] == '-' ||
-        (!plain(words.remote, "._-") && !session_repo_valid(words.remote)))
-        return error_set(err, ERROR_INVALID, "'%.*s' is not a remote", STR_ARG(words.remote));
     session_tell(live, "git.push.started",
-                 json_pack("{s:s%}", "branch", words.branch.p, words.branch.len));
-    r = push_tries(live, &place, &words, &commit, &cause);
-    if (r < 0) {
+                 json_pack("{s:s%}", "branch", words->branch.p, words->branch.len));
+    if (push_tries(live, place, words, &commit, &cause) < 0) {
         session_tell(live, "git.push.failed",
-                     json_pack("{s:s%,s:s,s:o}", "branch", words.branch.p, words.branch.len,
+                     json_pack("{s:s%,s:s,s:o}", "branch", words->branch.p, words->branch.len,
                                "class", session_push_class(str_of(cause.message)), "message",
                                json_str(str_of(cause.message))));
         *err = cause;
         return -1;
     }
-    out->branch = arena_str(arena, words.branch);
+    out->branch = arena_str(arena, words->branch);
     rest = str_of(commit);
     out->nothing = str_is(str_split(&rest, '\n'), "nothing");
     out->commit = arena_str(arena, str_trim(rest));
     session_tell(live, "git.push.succeeded",
-                 json_pack("{s:s%,s:o}", "branch", words.branch.p, words.branch.len, "commit",
+                 json_pack("{s:s%,s:o}", "branch", words->branch.p, words->branch.len, "commit",
                            json_str(out->commit)));
     return 0;
+}
+
+int session_push(struct live_session *live, const struct agent_push *push, struct arena *arena,
+                 struct agent_pushed *out, struct error *err)
+{
+    struct session_place place = {.agents = live->agents, .caller = &live->caller};
+    struct push_words words = {.force = push->force};
+    struct session_pull pull = {0};
+    struct agent_push known = *push;
+    auto_free char *token = NULL;
+
+    token = push->token.len ? str_dup(push->token) : session_git_token(live);
+    words.token = token;
+    agent_secret_add(live->agents, live->caller.team_id, str_of(token));
+    if (read_words(live, push, arena, &words, err) < 0)
+        return -1;
+    known.branch = words.branch;
+    known.message = words.message;
+    known.remote = words.remote;
+    if (push->pull && session_pull_prepare(live, &known, token, arena, &pull, err) < 0)
+        return -1;
+    (void)pthread_mutex_lock(&live->lock);
+    place.sandbox_id = arena_str(arena, live->row.sandbox_id);
+    (void)pthread_mutex_unlock(&live->lock);
+    if (push_and_tell(live, &place, &words, arena, out, err) < 0)
+        return -1;
+    return push->pull ? session_pull_open(live, &pull, arena, &out->pull, err) : 0;
 }

@@ -68,17 +68,30 @@ int agent_session_snapshot(struct agents *agents, const struct agent_caller *cal
                            struct str alias, struct arena *arena, struct agent_snapshot *out,
                            struct error *err);
 
+struct agent_pull {
+    struct str title, body; /* STR_NONE = the first line of the commit's message, none */
+    struct str base;        /* STR_NONE = the session's branch, or the repository's own */
+    bool draft;
+};
 struct agent_push {
     struct str branch, message, remote; /* STR_NONE = the session's, a default, origin */
     struct str token; /* for this push; STR_NONE = the one the session was given */
     bool force;
+    const struct agent_pull *pull; /* open a pull request then; NULL = no */
+};
+struct agent_pulled {
+    int64_t number; /* 0 = none was wanted */
+    struct str url, base;
+    bool existed; /* it was open already */
 };
 struct agent_pushed {
     struct str branch, commit;
     bool nothing; /* there was nothing to commit or push */
+    struct agent_pulled pull;
 };
 /* A refused push is ERROR_CONFLICT; the class (auth, no-commits, remote-rejected, unknown) begins the
- * message and is in the event git.push.failed. */
+ * message and is in the event git.push.failed. So is a refused pull request (auth, pull-request); what
+ * was pushed stays. */
 int agent_session_push(struct agents *agents, const struct agent_caller *caller, struct str id,
                        const struct agent_push *push, struct arena *arena, struct agent_pushed *out,
                        struct error *err);

@@ -184,6 +184,8 @@ bool session_repo_valid(struct str repo);
 bool session_branch_valid(struct str branch);
 /* What a failed push was about: auth, no-commits, remote-rejected, unknown. */
 const char *session_push_class(struct str text);
+/* The token must not come back in words of git or of a remote. */
+void session_mask_token(char *text, const char *token);
 /* For git: the request's, else the profile's; "" = none. malloc()ed. Without the lock. */
 char *session_git_token(struct live_session *live);
 int session_push(struct live_session *live, const struct agent_push *push, struct arena *arena,

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "agent/agent_pull.h"
 #include "agent/agent_session_internal.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
@@ -74,6 +75,93 @@ TEST(aliases_and_folders)
         CHECK(str_is(alias, rows[i].alias));
         CHECK(str_is(folder, rows[i].folder));
     }
+}
+
+TEST(where_a_pull_request_goes)
+{
+    static const struct {
+        const char *repo, *host, *owner, *name;
+        bool deep;
+    } rows[] = {
+        {"https://github.com/own/rep.git", "github.com", "own", "rep", false},
+        {"https://GitHub.com:443/own/rep/", "github.com", "own", "rep", false},
+        {"git@github.com:own/rep.git", "github.com", "own", "rep", false},
+        {"git@github.com:/own/rep", "github.com", "own", "rep", false},
+        {"ssh://git@git.example:2222/own/rep.git", "git.example", "own", "rep", false},
+        {"http://127.0.0.1:3000/own/rep", "127.0.0.1:3000", "own", "rep", false},
+        {"http://git.example:80/own/r.e-p_1", "git.example", "own", "r.e-p_1", false},
+        {"https://git.example:80/own/rep", "git.example:80", "own", "rep", false},
+        {"https://git.example/sub/own/rep", "git.example", "own", "rep", true},
+        {"https://user:pass@git.example/own/rep", "git.example", "own", "rep", false},
+        /* Names do not stand for the host they are at. */
+        {"https://github.com@evil.example/own/rep", "evil.example", "own", "rep", false},
+        {"https://evil.example/github.com/own/rep", "evil.example", "own", "rep", true},
+        {"https://github.com.evil.example/own/rep", "github.com.evil.example", "own", "rep", false},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        auto_arena struct arena arena = {0};
+        struct pull_place place;
+
+        CHECK(pull_place_of(str_of(rows[i].repo), &arena, &place));
+        CHECK_STR(place.host, rows[i].host);
+        CHECK_STR(place.owner, rows[i].owner);
+        CHECK_STR(place.name, rows[i].name);
+        CHECK(place.deep == rows[i].deep);
+    }
+}
+
+TEST(where_no_pull_request_goes)
+{
+    static const char *const bad[] = {
+        "",
+        "origin",
+        "/srv/git/own/rep.git",
+        "file:///srv/own/rep",
+        "git://github.com/own/rep",
+        "https://github.com",
+        "https://github.com/",
+        "https://github.com/rep",
+        "https://github.com/own/",
+        "https://github.com/own/.git",
+        "https://github.com//rep",
+        "https://github.com/own//rep",
+        "https://github.com/own/../rep",
+        "https://github.com/./rep",
+        "https://github.com/own/..",
+        "https://github.com/own/...git",
+        "https://github.com/own/%2e%2e",
+        "https://github.com/own/rep?x=/a/b",
+        "https://github.com/own/rep#x",
+        "https://github.com/-own/rep",
+        "https://github.com\\@evil.example/own/rep",
+        "https://a@github.com@evil.example/own/rep",
+        "https://evil.example:80@github.com:x/own/rep",
+        "https://github.com:0/own/rep",
+        "https://github.com:65536/own/rep",
+        "https://github.com:/own/rep",
+        "https://github.com./own/rep",
+        "https://.github.com/own/rep",
+        "https:///own/rep",
+        "https://git hub.com/own/rep",
+        "https://[::1]/own/rep",
+        "github.com:own/rep",
+        "@github.com:own/rep",
+        "git@github.com:rep",
+        "git@github.com:../own/..",
+        "git@github.com::own/rep",
+        "a@b@github.com:own/rep",
+        "ext::https://github.com/own/rep",
+        "https://github.com/own/rep\r\nx: y",
+    };
+    auto_arena struct arena arena = {0};
+    struct pull_place place;
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        if (pull_place_of(str_of(bad[i]), &arena, &place))
+            test_fail(__FILE__, __LINE__, "'%s' was taken", bad[i]);
+    CHECK(!pull_place_of(STR("https://github.com/own/r\0p"), &arena, &place));
+    CHECK(!pull_place_of(STR_NONE, &arena, &place));
 }
 
 TEST(what_a_push_failed_of)

@@ -71,6 +71,7 @@ static void set_defaults(struct agent_settings *out)
         .agents = json_object(),
         .capabilities = json_object(),
         .allow = json_array(),
+        .git_hosts = json_object(),
     };
 }
 
@@ -221,6 +222,7 @@ static void read_numbers(struct loader *loader)
                                        "command_timeout_s",
                                        "execution",
                                        "private_urls",
+                                       "git_hosts",
                                        NULL};
     struct agent_settings *out = loader->out;
     const json_t *file = loader->file;
@@ -264,6 +266,7 @@ int agent_settings_load(struct str file, agent_getenv_fn *get, const struct agen
     loader_providers(&loader);
     loader_profiles(&loader);
     read_agents(&loader);
+    loader_git_hosts(&loader);
     json_decref(loader.file);
     json_decref(tree);
     if (out_faults->len == 0)
@@ -286,6 +289,7 @@ void agent_settings_done(struct agent_settings *settings)
     json_decref(settings->agents);
     json_decref(settings->capabilities);
     json_decref(settings->allow);
+    json_decref(settings->git_hosts);
     free(settings->agent_token);
     free(settings->agent_program);
     free(settings->clone_command);

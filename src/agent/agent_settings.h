@@ -35,6 +35,7 @@ struct agent_settings {
     json_t *agents;       /* object: agent type -> profile name */
     json_t *capabilities; /* object: agent type -> array of what its provider must have */
     json_t *allow;        /* array of command prefixes; empty = all */
+    json_t *git_hosts;    /* object: host -> {"type": "github" or "gitea", "api_url"} */
     struct {
         int64_t attempts, min_ms, max_ms; /* 3, 1000, 10000 */
         bool on_quota;

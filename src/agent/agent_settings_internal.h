@@ -43,5 +43,7 @@ char *loader_secret(struct loader *loader, const char *path, struct str referenc
 void loader_providers(struct loader *loader);
 /* agent_settings_profile.c */
 void loader_profiles(struct loader *loader);
+/* agent_settings_host.c */
+void loader_git_hosts(struct loader *loader);
 /* agent_settings_execution.c: rewrites "execution" into providers, profiles and agents. */
 void loader_execution(struct loader *loader);

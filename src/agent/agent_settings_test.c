@@ -428,3 +428,37 @@ TEST(settings_of_a_server_that_uses_another)
     expect_default("DAYTONA_API_KEY=dtn\0", "{\"default_provider\":\"daytona\"}", "embedded",
                    "daytona, chosen by default_provider", true);
 }
+
+TEST(settings_git_hosts)
+{
+    auto_settings struct agent_settings settings;
+    const json_t *hosts;
+    auto_free char *faults = NULL;
+
+    load("{\"git_hosts\": {\"Git.Example\": {\"type\": \"gitea\"}, \"ghe.example\": {\"type\": "
+         "\"github\"},"
+         " \"h:3000\": {\"type\": \"forgejo\", \"api_url\": \"http://127.0.0.1:3000/api/v1/\"},"
+         " \"github.com\": {\"type\": \"github\"}}}",
+         &settings);
+    hosts = settings.git_hosts;
+    CHECK_INT(json_object_size(hosts), 4);
+    CHECK_STR(json_get_str(json_object_get(hosts, "git.example"), "api_url"),
+              "https://git.example/api/v1");
+    CHECK_STR(json_get_str(json_object_get(hosts, "ghe.example"), "api_url"),
+              "https://ghe.example/api/v3");
+    CHECK_STR(json_get_str(json_object_get(hosts, "github.com"), "api_url"),
+              "https://api.github.com");
+    CHECK_STR(json_get_str(json_object_get(hosts, "h:3000"), "type"), "gitea");
+    CHECK_STR(json_get_str(json_object_get(hosts, "h:3000"), "api_url"),
+              "http://127.0.0.1:3000/api/v1");
+    faults = load_bad(
+        "{\"git_hosts\": {\"a/b\": {\"type\": \"gitea\"}, \"u@h\": {\"type\": \"gitea\"},"
+        " \"x\": {\"type\": \"gitlab\"}, \"y\": {\"type\": \"gitea\", \"api_url\":"
+        " \"https://u:p@y/\"}, \"z\": {\"type\": \"gitea\", \"token\": \"t\"}, \"w\": 1}}");
+    HAS(faults, "git_hosts.a/b: must be HOST");
+    HAS(faults, "git_hosts.u@h: must be HOST");
+    HAS(faults, "git_hosts.x: type must be");
+    HAS(faults, "git_hosts.y.api_url: must be");
+    HAS(faults, "git_hosts.z.token: unknown key");
+    HAS(faults, "git_hosts.w: must be HOST");
+}

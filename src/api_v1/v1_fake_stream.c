@@ -117,9 +117,10 @@ int agent_session_push(struct agents *agents, const struct agent_caller *caller,
 {
     (void)agents;
     (void)caller;
-    (void)push;
     (void)arena;
     *out = (struct agent_pushed){.branch = STR("b"), .commit = STR("c")};
+    if (push->pull)
+        out->pull = (struct agent_pulled){.number = 7, .base = push->pull->base};
     return session(id, NULL, err);
 }
 

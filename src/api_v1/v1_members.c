@@ -63,7 +63,9 @@ const char *const v1_members_session[] = {OVERRIDES,
 const char *const v1_members_message[] = {"message text", NULL};
 const char *const v1_members_cancel[] = {"kill_sandbox", NULL};
 const char *const v1_members_approve[] = {"request_id", "option", "allow", NULL};
-const char *const v1_members_push[] = {"branch", "message", "remote", "git_token", "force", NULL};
+const char *const v1_members_push[] = {"branch", "message",         "remote", "git_token",
+                                       "force",  "pr pull_request", NULL};
+const char *const v1_members_pull[] = {"title", "body", "base", "draft", NULL};
 
 /* The canonical name in `out`; false when the row does not have the name. */
 static bool in_row(const char *row, struct str name, char out[NAME_SIZE])

@@ -13,7 +13,7 @@ extern const char *const v1_members_execute[], *const v1_members_input[],
                                                    *const v1_members_signal[];
 extern const char *const v1_members_session[], *const v1_members_message[],
                                                    *const v1_members_cancel[];
-extern const char *const v1_members_approve[], *const v1_members_push[];
+extern const char *const v1_members_approve[], *const v1_members_push[], *const v1_members_pull[];
 /* A record whose members are checked elsewhere. */
 extern const char *const v1_members_any[];
 

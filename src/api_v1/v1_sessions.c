@@ -1,6 +1,7 @@
 /* Sessions: decode, call the domain, encode. */
 #include "agent/agent_sandbox.h"
 #include "agent/agent_session.h"
+#include "api_v1/v1_members.h"
 #include "api_v1/v1_types.h"
 #include "json/json_shape.h"
 
@@ -164,16 +165,57 @@ int v1_sessions_approve(struct v1_call *call, struct error *err)
     return answer_session(call, 200, err);
 }
 
+static const struct json_field pull_fields[] = {
+    JSON_FIELD(struct agent_pull, title, "title", 0),
+    JSON_FIELD(struct agent_pull, body, "body", 0),
+    JSON_FIELD(struct agent_pull, base, "base", 0),
+    JSON_FIELD(struct agent_pull, draft, "draft", 0),
+    JSON_END,
+};
+
+static int body_pull(struct v1_call *call, struct agent_pull *out, struct agent_push *push,
+                     struct error *err)
+{
+    json_t *given = NULL;
+
+    if (v1_body_object(call, "pr", &given, err) < 0)
+        return -1;
+    if (!given)
+        return 0;
+    push->pull = out;
+    return v1_members_check(given, v1_members_pull, err) < 0 ||
+                   json_read(pull_fields, given, out, err) < 0
+               ? error_prefix(err, "'pr'")
+               : 0;
+}
+
+static json_t *pushed_json(const struct agent_pushed *pushed)
+{
+    const struct agent_pulled *pull = &pushed->pull;
+    json_t *json = json_pack("{s:o, s:o, s:b}", "branch", json_str(pushed->branch), "commit",
+                             pushed->commit.len ? json_str(pushed->commit) : json_null(), "nothing",
+                             (int)pushed->nothing);
+
+    if (pull->number)
+        (void)json_object_set_new(
+            json, "pr",
+            json_pack("{s:I, s:o, s:o, s:b}", "number", (json_int_t)pull->number, "url",
+                      pull->url.len ? json_str(pull->url) : json_null(), "base",
+                      json_str(pull->base), "existed", (int)pull->existed));
+    return json;
+}
+
 int v1_sessions_push(struct v1_call *call, struct error *err)
 {
     struct agent_push push = {0};
     struct agent_pushed pushed = {0};
+    struct agent_pull pull = {0};
 
     if (v1_body_str(call, "branch", &push.branch, err) < 0 ||
         v1_body_str(call, "message", &push.message, err) < 0 ||
         v1_body_str(call, "remote", &push.remote, err) < 0 ||
         v1_body_str(call, "git_token", &push.token, err) < 0 ||
-        v1_body_bool(call, "force", &push.force, err) < 0)
+        v1_body_bool(call, "force", &push.force, err) < 0 || body_pull(call, &pull, &push, err) < 0)
         return -1;
     if (agent_session_push(agents_of(call), &call->caller, call->params[0], &push, &call->arena,
                            &pushed, err) < 0) {
@@ -183,9 +225,6 @@ int v1_sessions_push(struct v1_call *call, struct error *err)
         v1_refuse(call, 412, "precondition", err->message, NULL);
         return 0;
     }
-    v1_answer(call, 200,
-              json_pack("{s:o, s:o, s:b}", "branch", json_str(pushed.branch), "commit",
-                        pushed.commit.len ? json_str(pushed.commit) : json_null(), "nothing",
-                        (int)pushed.nothing));
+    v1_answer(call, 200, pushed_json(&pushed));
     return 0;
 }

@@ -336,6 +336,13 @@ TEST(v1_sessions)
     CHECK_INT(request("POST", "/sessions/ses_1/approve", "{\"request_id\":\"r\"}", NULL), 200);
     check_error("POST", "/sessions/ses_1/approve", "{}", 400, "invalid", false);
     CHECK_INT(request("POST", "/sessions/ses_1/push", NULL, NULL), 200);
+    CHECK_INT(request("POST", "/sessions/ses_1/push",
+                      "{\"pr\":{\"title\":\"t\",\"base\":\"main\",\"draft\":true}}", NULL),
+              200);
+    check_error("POST", "/sessions/ses_1/push", "{\"pr\":true}", 400, "invalid", false);
+    check_error("POST", "/sessions/ses_1/push", "{\"pr\":{\"titel\":\"t\"}}", 400, "invalid",
+                false);
+    check_error("POST", "/sessions/ses_1/push", "{\"pr\":{\"draft\":1}}", 400, "invalid", false);
     CHECK_INT(request("DELETE", "/sessions/ses_1", NULL, NULL), 204);
     check_error("GET", "/sessions/ses_2", NULL, 404, "not_found", false);
     v1_fake.fail = (struct error){.code = ERROR_CONFLICT, .message = "auth: refused"};

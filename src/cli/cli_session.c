@@ -462,15 +462,62 @@ static int run_snapshot(struct cli *cli, int argc, char **argv)
     return CLI_OK;
 }
 
+struct wanted_pull {
+    const char *title, *text, *base;
+    bool wanted, draft;
+};
+
+static int set_pull(json_t *body, const struct wanted_pull *pull, struct error *err)
+{
+    json_t *pr = json_pack("{s:b}", "draft", (int)pull->draft);
+
+    if (!pull->wanted) {
+        json_decref(pr);
+        return 0;
+    }
+    (void)json_object_set_new(body, "pr", pr);
+    return cli_v1_set(pr, "title", pull->title, err) < 0 ||
+                   cli_v1_set(pr, "body", pull->text, err) < 0 ||
+                   cli_v1_set(pr, "base", pull->base, err) < 0
+               ? -1
+               : 0;
+}
+
+static void print_pushed(const json_t *pushed)
+{
+    const json_t *pr = json_object_get(pushed, "pr");
+
+    if (json_is_true(json_object_get(pushed, "nothing")))
+        printf("nothing to push\n");
+    else
+        printf("%.*s %.*s\n", STR_ARG(json_get_str(pushed, "branch")),
+               STR_ARG(json_get_str(pushed, "commit")));
+    if (pr) {
+        auto_free char *url = cli_print_str(pr, "url");
+
+        printf("pull request %lld%s %s\n",
+               (long long)json_integer_value(json_object_get(pr, "number")),
+               json_is_true(json_object_get(pr, "existed")) ? " (open already)" : "", url);
+    }
+}
+
 static int run_push(struct cli *cli, int argc, char **argv)
 {
     const char *branch = NULL, *message = NULL, *token = NULL;
+    struct wanted_pull pull = {0};
     bool force = false;
     const struct cli_option table[] = {
         {"branch", 'b', CLI_TEXT, &branch, "NAME", "where to (the session's)"},
         {"message", 'm', CLI_TEXT, &message, "TEXT", "of the commit"},
         {"git-token-env", 0, CLI_TEXT, &token, "NAME", "variable with git's token"},
         {"force", 'f', CLI_FLAG, &force, NULL, "also when it is not a fast-forward"},
+        {"pr", 0, CLI_FLAG, &pull.wanted, NULL, "open a pull request then"},
+        {"title", 0, CLI_TEXT, &pull.title, "TEXT",
+         "of the pull request (the message's first line)"},
+        {"body", 0, CLI_TEXT, &pull.text, "TEXT", "of the pull request"},
+        {"base", 0, CLI_TEXT, &pull.base, "BRANCH",
+         "it is to go into (the session's, or the default)"},
+        {"draft", 0, CLI_FLAG, &pull.draft, NULL, "it is not ready yet"},
         {.name = NULL},
     };
     auto_json json_t *body = NULL, *pushed = NULL;
@@ -480,18 +527,17 @@ static int run_push(struct cli *cli, int argc, char **argv)
 
     if (rc != CLI_ARGS_RUN)
         return rc;
+    if (!pull.wanted && (pull.title || pull.text || pull.base || pull.draft))
+        return cli_usage(&session_push, "--title, --body, --base and --draft need --pr");
     body = json_pack("{s:b}", "force", (int)force);
-    if (cli_v1_set(body, "branch", branch, &err) < 0 ||
+    if (cli_v1_set(body, "branch", branch, &err) < 0 || set_pull(body, &pull, &err) < 0 ||
         cli_v1_set(body, "message", message, &err) < 0 || set_token(body, token, &err) < 0 ||
         cli_v1(cli, "POST", cli_v1_path("sessions", operands[0], "push"), body, &pushed, &err) < 0)
         return cli_fail(&err);
     if (cli->json)
         cli_print_json(pushed);
-    else if (json_is_true(json_object_get(pushed, "nothing")))
-        printf("nothing to push\n");
     else
-        printf("%.*s %.*s\n", STR_ARG(json_get_str(pushed, "branch")),
-               STR_ARG(json_get_str(pushed, "commit")));
+        print_pushed(pushed);
     return CLI_OK;
 }
 
@@ -538,8 +584,9 @@ static const struct cli_command session_resume = {"session resume", "[OPTION...]
                                                   "Resume a session.", run_resume};
 static const struct cli_command session_snapshot = {
     "session snapshot", "[OPTION...] SESSION", "Keep its sandbox as a checkpoint.", run_snapshot};
-static const struct cli_command session_push = {"session push", "[OPTION...] SESSION",
-                                                "Commit and push what the agent did.", run_push};
+static const struct cli_command session_push = {
+    "session push", "[OPTION...] SESSION",
+    "Commit and push what the agent did; with --pr, open a pull request.", run_push};
 static const struct cli_command session_pty = {"session pty", "[OPTION...] SESSION",
                                                "Open a terminal in its sandbox.", run_pty};
 static const struct cli_command session_rm = {"session rm", "[OPTION...] SESSION...",

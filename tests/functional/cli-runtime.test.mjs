@@ -9,6 +9,7 @@ import path from 'node:path'
 import tls from 'node:tls'
 import { after, before, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { startGitHost } from '../harness/git-host.mjs'
 import { binary, eventually, repository, startServer } from '../harness/server.mjs'
 
 const program = path.join(repository, 'build/npm/sandbox-agent/node_modules/@sandbox-agent/cli-linux-x64/bin/sandbox-agent')
@@ -16,7 +17,9 @@ const repo = 'http://203.0.113.1/git/acme/app.git'
 
 let server
 let folder
+let gitHost
 before(async () => {
+  gitHost = await startGitHost()
   folder = fs.mkdtempSync('/tmp/quicksand-cli-')
   fs.chmodSync(folder, 0o755)
   const config = path.join(folder, 'runtime.json')
@@ -26,6 +29,7 @@ before(async () => {
     profiles: { tuned: { provider: 'e2b', template: 'base', network: { mode: 'allow-all' }, timeout: 60 } },
     agents: { 'ci-fix': 'tuned' },
     sandbox_agent: { program },
+    git_hosts: { '203.0.113.1': { type: 'forgejo', api_url: `${gitHost.url}/tea/api/v1` } },
   }
   fs.writeFileSync(config, JSON.stringify(settings), { mode: 0o644 })
   server = await startServer({ args: ['--runtime-config', config, '--process-provider', '1'] })
@@ -34,6 +38,7 @@ before(async () => {
 })
 after(async () => {
   await server.destroy()
+  await gitHost.close()
   fs.rmSync(folder, { recursive: true })
 })
 
@@ -330,6 +335,11 @@ test('sessions: new, send, tail, snapshot, approve, push, pause, rm', async () =
   await good('exec', shown.sandbox_id, '--', 'sh', '-c', 'echo more >> ~/workspace/app/README.md')
   assert.match(await good('session', 'push', id, '-b', 'cli-1', '-m', 'feat: more'), /^cli-1 [0-9a-f]{40}$/)
   assert.equal(await good('session', 'push', id, '-b', 'cli-1'), 'nothing to push')
+  const pull = ['session', 'push', id, '-b', 'cli-1', '--pr', '--title', 'A title', '--body', 'Why', '--base', 'main', '--draft', '--git-token-env', 'MY_TOKEN']
+  assert.equal(await good(...pull, { env: { MY_TOKEN: 'cli-secret-token' } }), 'nothing to push\npull request 1 https://tea.example/acme/app/pulls/1')
+  assert.deepEqual(gitHost.take().map(({ body, headers }) => [headers.authorization, body]), [['token cli-secret-token', { title: 'WIP: A title', head: 'cli-1', base: 'main', body: 'Why' }]])
+  assert.match(await good(...pull, { env: { MY_TOKEN: 'cli-secret-token' } }), /\npull request 1 \(open already\) https:/)
+  assert.equal((await quicksand(['session', 'push', id, '--title', 'x'])).code, 2)
   assert.match(await good('session', 'pause', id), /paused/)
   assert.match(await good('session', 'resume', id), new RegExp(id))
   const nothing = await quicksand(['session', 'approve', id])

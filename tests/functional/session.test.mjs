@@ -5,6 +5,7 @@ import fs from 'node:fs'
 import http from 'node:http'
 import path from 'node:path'
 import { after, before, test } from 'node:test'
+import { startGitHost } from '../harness/git-host.mjs'
 import { eventually, repository, startServer } from '../harness/server.mjs'
 
 const program = path.join(repository, 'build/npm/sandbox-agent/node_modules/@sandbox-agent/cli-linux-x64/bin/sandbox-agent')
@@ -13,13 +14,14 @@ const repo = 'http://203.0.113.1/git/acme/app.git'
 const secretRepo = 'http://203.0.113.1/private/acme/secret.git'
 const token = 'ghp_worldtoken0123456789worldtoken0123456789'
 
-let server
+let server, gitHost
 before(async () => {
+  gitHost = await startGitHost()
   const config = path.join(fs.mkdtempSync('/tmp/quicksand-session-'), 'runtime.json')
   const socket = path.join(path.dirname(config), 'process.sock')
   fs.chmodSync(path.dirname(config), 0o755)
   const providers = { e2b: { type: 'e2b', api_url: 'embedded' }, local: { type: 'process', socket } }
-  fs.writeFileSync(config, JSON.stringify({ default_provider: 'e2b', providers, sandbox_agent: { program }, profiles: { 'with-git': { network: { mode: 'allow-all' }, gitToken: 'env:GIT_SECRET' } } }), { mode: 0o644 })
+  fs.writeFileSync(config, JSON.stringify({ default_provider: 'e2b', providers, sandbox_agent: { program }, git_hosts: { '203.0.113.1': { type: 'github', api_url: `${gitHost.url}/gh` }, 'web.test': { type: 'gitea', api_url: `${gitHost.url}/tea/api/v1/` } }, profiles: { 'with-git': { network: { mode: 'allow-all' }, gitToken: 'env:GIT_SECRET' } } }), { mode: 0o644 })
   server = await startServer({ args: ['--runtime-config', config, '--process-provider', '1'], env: { GIT_SECRET: token } })
   // The agent's socket is in the data directory, whose name was not known before.
   fs.symlinkSync(path.join(server.data, 'run/process.sock'), socket)
@@ -29,6 +31,7 @@ after(async () => {
   for (const one of (await ok(200, 'GET', '/sandboxes?limit=1000')).sandboxes) await v1('DELETE', `/sandboxes/${one.id}`)
   fs.rmSync(path.dirname(server.config), { recursive: true })
   await server.destroy()
+  await gitHost.close()
 })
 
 const v1 = (method, target, body, options) => server.api(method, `/api/v1${target}`, body, { timeoutMs: 120_000, ...options })
@@ -250,6 +253,127 @@ test('push: branch, commit, push; failures have a class; the token is nowhere', 
   assert.ok(!(await execute(one.sandbox_id, 'grep -r ghp_ ~/workspace ~/.gitconfig ~/.git-credentials 2>/dev/null; ps aux')).stdout.includes(token), 'the token is in the sandbox')
   const seen = await types(one.id)
   assert.ok(seen.includes('git.push.succeeded') && seen.includes('git.push.failed'), `${seen}`)
+})
+
+test('push: opens a pull request at a host like GitHub', async () => {
+  const one = await session({ repo: secretRepo, git_token: token })
+  const push = (body) => v1('POST', `/sessions/${one.id}/push`, body)
+  const change = (text) => execute(one.sandbox_id, `echo ${text} >> ~/workspace/secret/README.md`)
+  let answers = ''
+  gitHost.take()
+  await change('pull')
+  const opened = await push({ branch: 'pr-1', message: 'feat: more', pr: { title: 'More "of" it', body: 'line 1\nline 2 ✓', base: 'main', draft: true } })
+  assert.equal(opened.status, 200, opened.text)
+  answers += opened.text
+  const [asked, ...others] = gitHost.take()
+  assert.deepEqual(others, [])
+  assert.equal(`${asked.method} ${asked.url}`, 'POST /gh/repos/acme/secret/pulls')
+  assert.equal(asked.headers.authorization, `Bearer ${token}`)
+  assert.equal(asked.headers.accept, 'application/vnd.github+json')
+  assert.match(asked.headers['x-github-api-version'], /^\d{4}-\d\d-\d\d$/)
+  assert.match(asked.headers['user-agent'], /^quicksand/)
+  assert.deepEqual(asked.body, { title: 'More "of" it', head: 'pr-1', base: 'main', body: 'line 1\nline 2 ✓', draft: true })
+  const { number } = opened.body.pr
+  assert.deepEqual(opened.body.pr, { number, url: `https://hub.example/acme/secret/pulls/${number}`, base: 'main', existed: false })
+  assert.deepEqual((await event(one.id, 'git.pr.succeeded')).data, { branch: 'pr-1', ...opened.body.pr })
+
+  // Again: the one that is open. Without a base and a title: the repository's branch and the message's first line.
+  const again = await push({ branch: 'pr-1', message: 'fix: first\n\nsecond', pr: {} })
+  assert.deepEqual(again.body, { branch: 'pr-1', commit: opened.body.commit, nothing: true, pr: { ...opened.body.pr, existed: true } }, again.text)
+  const [base, post, find] = gitHost.take()
+  assert.equal(`${base.method} ${base.url}`, 'GET /gh/repos/acme/secret')
+  assert.deepEqual(post.body, { title: 'fix: first', head: 'pr-1', base: 'main', body: '', draft: false })
+  const query = new URL(find.url, 'http://host').searchParams
+  assert.ok(find.method === 'GET' && find.url.startsWith('/gh/repos/acme/secret/pulls?'), find.url)
+  assert.deepEqual([query.get('head'), query.get('base'), query.get('state')], ['acme:pr-1', 'main', 'open'])
+  for (const { headers } of [base, post, find]) assert.equal(headers.authorization, `Bearer ${token}`)
+
+  // What the host says is told, without the token in it; what was pushed stays.
+  const refusals = [
+    [403, { message: `Resource not accessible by ${token}\u001b[2J` }, 412, /^auth: git host '203\.0\.113\.1' answered 403: Resource not accessible by \*\*\*/],
+    [422, { message: 'Validation Failed', errors: [{ message: 'No commits between main and pr-2' }] }, 409, /answered 422: Validation Failed: No commits between main and pr-2/],
+    [301, { message: 'Moved Permanently' }, 409, /answered 301: Moved/, { location: `${gitHost.url}/elsewhere` }],
+    [503, 'no JSON object', 502, /answered 503/],
+    [201, { number: 'x' }, 502, /without a number/],
+  ]
+  for (const [status, body, expected, message, headers] of refusals) {
+    gitHost.refuse(status, body, headers)
+    const refused = await push({ branch: 'pr-2', pr: { base: 'main' } })
+    answers += refused.text
+    assert.equal(refused.status, expected, refused.text)
+    assert.match(refused.body.error.message, message)
+    assert.match(refused.body.error.message, /'pr-2' is pushed/)
+    assert.equal(gitHost.take().length, 1, 'asked once, no redirect followed')
+  }
+  gitHost.next = (request) => request.socket.destroy()
+  assert.equal((await push({ branch: 'pr-2', pr: { base: 'main' } })).status, 502)
+  const told = await events(one.id)
+  assert.equal(told.filter((event) => event.type === 'git.pr.failed').length, refusals.length + 1)
+  assert.match(told.find((event) => event.type === 'git.pr.failed').data.message, /answered 403/)
+  assert.ok(told.some((event) => event.type === 'git.push.succeeded' && event.data.branch === 'pr-2'))
+  // An address with the token in it is not passed on.
+  gitHost.refuse(201, { number: 77, html_url: `https://hub.example/${token}/77` })
+  const marked = await push({ branch: 'pr-2', pr: { base: 'main' } })
+  assert.equal(marked.body.pr.number, 77, marked.text)
+  answers += marked.text
+  assert.ok(!(answers + JSON.stringify(await events(one.id)) + JSON.stringify(await ok(200, 'GET', `/sessions/${one.id}`)) + server.log).includes(token), 'the token was told')
+})
+
+test('push: what cannot become a pull request is refused before anything is pushed', async () => {
+  const one = await session({ repo: secretRepo, git_token: token })
+  gitHost.take()
+  const refused = async (status, message, body) => {
+    const answer = await v1('POST', `/sessions/${one.id}/push`, { branch: 'pr-never', ...body })
+    assert.equal(answer.status, status, answer.text)
+    assert.match(answer.body.error.message, message)
+  }
+  await refused(400, /git host '203\.0\.113\.53' is not known; nothing was pushed.*"git_hosts"/, { remote: 'http://203.0.113.53/private/acme/secret.git', pr: {} })
+  await refused(400, /'127\.0\.0\.1:80' is not known/, { remote: 'https://203.0.113.1@127.0.0.1:80/private/acme/secret.git', pr: {} })
+  await refused(400, /host, owner and name/, { remote: 'http://203.0.113.1/private/../secret.git', pr: {} })
+  await refused(400, /host, owner and name/, { remote: 'elsewhere', pr: {} })
+  await refused(400, /is OWNER\/NAME; nothing was pushed/, { remote: 'https://github.com/private/acme/secret.git', pr: {} })
+  await refused(400, /into itself/, { branch: 'main', pr: { base: 'main' } })
+  await refused(400, /'pr\.base'/, { pr: { base: '../x' } })
+  await refused(400, /'pr\.title'/, { pr: { base: 'main', title: 'x'.repeat(257) } })
+  await refused(400, /printable/, { git_token: 'to ken\r\nx: y', pr: { base: 'main' } })
+  await refused(400, /'pr'.*unknown member 'titel'/, { pr: { titel: 'x' } })
+  assert.equal(gitHost.take().length, 0)
+  gitHost.refuse(403, { message: 'no' })
+  await refused(412, /answered 403: no/, { pr: {} })
+  assert.deepEqual((await types(one.id)).filter((type) => /^git\.(push|pr)\./.test(type)), [])
+  const bare = await session({ repo })
+  const answer = await v1('POST', `/sessions/${bare.id}/push`, { branch: 'pr-never', pr: {} })
+  assert.equal(answer.status, 412, answer.text)
+  assert.match(answer.body.error.message, /needs a token/)
+  assert.ok(!(await types(bare.id)).includes('git.push.started'))
+})
+
+test('push: opens a pull request at a host like Gitea, with the token of the profile', async () => {
+  const one = await session({ repo: secretRepo.replace('203.0.113.1', 'web.test'), profile: 'with-git' })
+  const push = (body) => ok(200, 'POST', `/sessions/${one.id}/push`, { branch: 'tea/1', ...body })
+  await execute(one.sandbox_id, 'echo tea >> ~/workspace/secret/README.md')
+  gitHost.take()
+  const opened = await push({ message: 'feat: tea', pr: { draft: true } })
+  const [base, asked] = gitHost.take()
+  assert.equal(`${base.method} ${base.url}`, 'GET /tea/api/v1/repos/acme/secret')
+  assert.equal(`${asked.method} ${asked.url}`, 'POST /tea/api/v1/repos/acme/secret/pulls')
+  assert.equal(asked.headers.authorization, `token ${token}`)
+  assert.equal(asked.headers['content-type'], 'application/json')
+  assert.equal(asked.headers['x-github-api-version'], undefined)
+  assert.deepEqual(asked.body, { title: 'WIP: feat: tea', head: 'tea/1', base: 'main', body: '' })
+  assert.equal(opened.pr.existed, false)
+  // Found among others: closed ones, a fork's, other branches; on the second page.
+  const mine = gitHost.pulls.pop()
+  for (const other of [{ head: 'tea/1', base: 'main', state: 'closed' }, { head: 'tea/2', base: 'main' }]) gitHost.add(mine.repo, 'acme/secret', other)
+  gitHost.add(mine.repo, 'fork/secret', { head: 'tea/1', base: 'main' })
+  for (let i = 0; i < 30; i++) gitHost.add(mine.repo, 'acme/secret', { head: `other-${i}`, base: 'main' })
+  const { number } = gitHost.add(mine.repo, 'acme/secret', { head: 'tea/1', base: 'main' })
+  const again = await push({ pr: { base: 'main' } })
+  assert.deepEqual(again.pr, { number, url: `https://tea.example/acme/secret/pulls/${number}`, base: 'main', existed: true })
+  assert.deepEqual(gitHost.take().map(({ method, url }) => `${method} ${url.split('?')[0]}`), ['POST', 'GET', 'GET'].map((method) => `${method} /tea/api/v1/repos/acme/secret/pulls`))
+  const seen = (await types(one.id)).filter((type) => type.startsWith('git.pr.'))
+  assert.deepEqual(seen, ['git.pr.started', 'git.pr.succeeded', 'git.pr.started', 'git.pr.succeeded'])
+  assert.ok(!(JSON.stringify(await events(one.id)) + server.log).includes(token), 'the token was told')
 })
 
 test('a token of the profile is there again after a restart, one of the request is not', async () => {
