@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "agent/agent_event.h"
+#include "agent/agent_kept.h"
 #include "agent/agent_output.h"
 #include "agent/agent_running.h"
 #include "agent/agent_sandbox_internal.h"
@@ -117,6 +118,17 @@ static int pass_on(struct agents *agents, struct provider *provider, const struc
     return r;
 }
 
+/* For those who are not the caller. */
+static void note(const struct agent_run *run, const struct provider_event *event)
+{
+    bool is_err = event->kind == PROVIDER_STDERR;
+
+    if (run->output)
+        agent_output_tell(run->output, is_err, event->data);
+    if (run->kept)
+        agent_kept_take(run->kept, is_err, event->data);
+}
+
 /* 1 = it has ended. */
 static int take(struct reading *reading, const struct provider_event *event)
 {
@@ -194,9 +206,8 @@ static int read_all(struct agents *agents, struct provider *provider,
             return overdue(reading, process), 0;
         if (r < 0)
             return error_prefix(err, "the command was started and may still run");
-        if (r > 0 && run->output &&
-            (event.kind == PROVIDER_STDOUT || event.kind == PROVIDER_STDERR))
-            agent_output_tell(run->output, event.kind == PROVIDER_STDERR, event.data);
+        if (r > 0 && (event.kind == PROVIDER_STDOUT || event.kind == PROVIDER_STDERR))
+            note(run, &event);
         if (run->on_output &&
             (r == 0 || event.kind == PROVIDER_STDOUT || event.kind == PROVIDER_STDERR)) {
             if (pass_on(agents, provider, ref, run, &event) < 0)
@@ -220,6 +231,8 @@ static int no_program(struct agents *agents, struct provider *provider,
     (void)snprintf(text, sizeof(text), "%.400s: %s\n", run->argv[0], strerror(err->errnum));
     event.data = str_of(text);
     out->exit_code = err->errnum == ENOENT ? EXIT_NO_PROGRAM : EXIT_NOT_ALLOWED;
+    if (run->kept)
+        agent_kept_take(run->kept, true, event.data);
     if (!run->on_output)
         keep(&out->err, event.data, run->output_limit, &out->truncated);
     else if ((run->on_started && run->on_started(run->on_output_arg, run->running->id) < 0) ||
@@ -393,6 +406,28 @@ static json_t *exit_data(const struct agent_result *result)
     return data;
 }
 
+static bool is_kept(const struct agent_use *use, const struct agent_command *command)
+{
+    return !command->own &&
+           (command->keep == KEEP_AS_PROFILE ? use->keep_output : command->keep == KEEP_YES);
+}
+
+/* err: NULL = it ran to its end. */
+static void store_kept(struct agents *agents, const struct agent_caller *caller,
+                       const struct agent_use *use, struct agent_kept *kept, struct str command,
+                       const char *process_id, struct agent_result *out, const struct error *err)
+{
+    out->kept = agent_kept_store(agents, caller, use, kept,
+                                 &(struct agent_kept_end){.process_id = process_id,
+                                                          .command = command,
+                                                          .error = err ? err->message : NULL,
+                                                          .exit_code = out->exit_code,
+                                                          .duration_ms = out->duration_ms,
+                                                          .timed_out = out->timed_out});
+    (void)str_copy(str_of(process_id), out->keep_id, sizeof(out->keep_id));
+    agent_kept_done(kept);
+}
+
 int agent_exec(struct agents *agents, const struct agent_caller *caller, struct str id,
                const struct agent_command *command, struct agent_result *out, struct error *err)
 {
@@ -401,6 +436,8 @@ int agent_exec(struct agents *agents, const struct agent_caller *caller, struct 
     const char *process_id = command->own ? NULL : id_text;
     struct agent_running running = {.id = id_text, .team_id = caller->team_id};
     struct agent_output output;
+    struct agent_kept kept;
+    struct str text = STR_NONE;
     struct agent_use use;
     struct agent_run run;
     bool started = false;
@@ -425,9 +462,13 @@ int agent_exec(struct agents *agents, const struct agent_caller *caller, struct 
                                                 .task_id = use.sandbox.task_id});
         run.output = &output;
     }
+    if (is_kept(&use, command)) {
+        agent_kept_begin(&kept, command->keep_limit ? command->keep_limit : run.output_limit);
+        run.kept = &kept;
+    }
+    text = agent_command_text(agents, caller->team_id, command, &arena);
     tell(agents, caller, &use, process_id, "process.started",
-         json_pack("{s:o}", "command",
-                   json_str(agent_command_text(agents, caller->team_id, command, &arena))));
+         json_pack("{s:o}", "command", json_str(text)));
     r = run_once(agents, &use, command, &arena, &run, out, &started, err);
     if (r < 0 && !started && err->errnum == ECONNABORTED) {
         (void)error_prefix(err, "the command may have been started");
@@ -440,6 +481,8 @@ int agent_exec(struct agents *agents, const struct agent_caller *caller, struct 
         }
     }
     agent_live_used(agents, use.sandbox.id, 1, 0);
+    if (run.kept)
+        store_kept(agents, caller, &use, &kept, text, id_text, out, r < 0 ? err : NULL);
     if (r < 0) {
         tell(agents, caller, &use, process_id, "process.exited",
              json_pack("{s:o}", "error", json_str(str_of(err->message))));

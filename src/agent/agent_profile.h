@@ -24,6 +24,7 @@ struct agent_profile {
     int64_t idle_s, max_lifetime_s; /* 0 = none */
     int64_t timeout_s;              /* of a command */
     int64_t output_limit;           /* bytes of each stream that are kept */
+    bool keep_output;               /* of commands, in the store */
     int64_t cpu, mem_mb, disk_mb;
     enum agent_permission permission;
     json_t *env, *mcp, *on_create, *on_resume, *options, *mounts; /* borrowed from tree; or NULL */

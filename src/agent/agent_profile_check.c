@@ -330,6 +330,7 @@ void profile_check_record(struct profile_check *check, const json_t *config)
     check_limits(check, config);
     check_int(check, config, "", "timeout", 1, TIMEOUT_MAX_S);
     check_int(check, config, "", "outputLimitBytes", 1, OUTPUT_MAX);
+    check_bool(check, config, "keepOutput");
     if (member(config, "permissionMode") && !str_is(mode, "ask") && !str_is(mode, "edit") &&
         !str_is(mode, "bypass"))
         profile_fault(check, "permissionMode", "must be ask, edit or bypass");

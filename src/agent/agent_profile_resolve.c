@@ -230,6 +230,7 @@ static void fill(const struct agents *agents, struct agent_profile *out, struct 
     out->max_lifetime_s = number(lifecycle, "maxLifetimeSeconds", 0);
     out->timeout_s = number(flat, "timeout", settings->command_timeout_s);
     out->output_limit = number(flat, "outputLimitBytes", DEFAULT_OUTPUT);
+    out->keep_output = json_is_true(json_object_get(flat, "keepOutput"));
     out->cpu = number(limits, "cpu", 0);
     out->mem_mb = number(limits, "memoryMb", 0);
     out->disk_mb = number(limits, "diskMb", 0);

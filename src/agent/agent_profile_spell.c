@@ -2,11 +2,31 @@
 #include "agent/agent_profile_internal.h"
 #include "base/near.h"
 
-const char *const profile_keys[] = {
-    "provider",         "template",  "network",  "lifecycle", "limits",   "permissionMode",
-    "envVars",          "mcp",       "timeout",  "options",   "mounts",   "workspaceRoot",
-    "outputLimitBytes", "onCreate",  "onResume", "internet",  "runtimes", "persistent",
-    "memoryLimit",      "workspace", "name",     "readOnly",  "gitToken", NULL};
+const char *const profile_keys[] = {"provider",
+                                    "template",
+                                    "network",
+                                    "lifecycle",
+                                    "limits",
+                                    "permissionMode",
+                                    "envVars",
+                                    "mcp",
+                                    "timeout",
+                                    "options",
+                                    "mounts",
+                                    "workspaceRoot",
+                                    "outputLimitBytes",
+                                    "onCreate",
+                                    "onResume",
+                                    "internet",
+                                    "runtimes",
+                                    "persistent",
+                                    "memoryLimit",
+                                    "workspace",
+                                    "name",
+                                    "readOnly",
+                                    "gitToken",
+                                    "keepOutput",
+                                    NULL};
 const char *const profile_network_keys[] = {"mode", "allowDomains", "allowCidrs", NULL};
 const char *const profile_lifecycle_keys[] = {"idleTimeoutSeconds", "maxLifetimeSeconds", NULL};
 const char *const profile_limits_keys[] = {"cpu", "memoryMb", "diskMb", NULL};

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "agent/agent_kept.h"
 #include "agent/agent_sandbox_internal.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -333,6 +334,7 @@ static void hourly(struct agents *agents)
     if (agent_sandbox_prune(agents, &everybody, 0, false, &sandboxes, &snapshots, &err) < 0 ||
         store_agent_sandbox_forget(agents->config.store, before_us, BATCH, &forgotten, &err) < 0)
         log_error("agent", "cleanup failed: %s", err.message);
+    agent_kept_prune(agents);
     if (sandboxes || snapshots || forgotten)
         log_info("agent", "cleanup: sandboxes=%zu snapshots=%zu history=%zu", sandboxes, snapshots,
                  forgotten);

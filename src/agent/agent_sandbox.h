@@ -82,6 +82,7 @@ struct agent_use {
     struct provider_ref ref; /* in the arena */
     struct agent_sandbox sandbox;
     int64_t timeout_s, output_limit; /* of its profile */
+    bool keep_output;                /* likewise */
     json_t *env;                     /* of its profile, or NULL; lives in the arena */
     enum agent_permission permission;
     struct str workspace_root;
@@ -94,6 +95,8 @@ void agent_use_lost(struct agents *agents, const struct agent_caller *caller,
 
 /* ---- commands ---- */
 
+enum agent_keep { KEEP_AS_PROFILE, KEEP_YES, KEEP_NO };
+
 struct agent_command {
     struct str command; /* a line for `bash -lc` (or `sh -c` where there is no bash) ... */
     json_t *argv;       /* ... or an array of strings, as it is; exactly one of both */
@@ -103,6 +106,8 @@ struct agent_command {
     bool open_stdin;      /* instead: it comes by agent_exec_input() */
     int64_t timeout_ms;   /* 0 = the profile's */
     int64_t output_limit; /* 0 = the profile's */
+    enum agent_keep keep; /* its output, in the store (agent_kept.h) */
+    int64_t keep_limit;   /* of that, when it is not output_limit; 0 = it is */
     bool own;             /* a step of the runtime itself: no allow list, not told by events */
     /* It runs, and may be reached by this id until its end is told; or NULL. -1: as below. */
     int (*on_started)(void *arg, const char *process_id);
@@ -120,6 +125,8 @@ struct agent_result {
     bool timed_out, truncated; /* truncated output ends with "\n[output truncated]" */
     bool stopped;              /* nobody listened any more: it was killed, exit code 137 */
     bool out_of_memory; /* the sandbox's memory was used up: it was killed, as far as is known */
+    char keep_id[AGENT_ID_SIZE]; /* its output was to be kept, under this id; "" = not */
+    bool kept;                   /* and it is */
 };
 
 #define AGENT_OUT_OF_MEMORY "out of memory"

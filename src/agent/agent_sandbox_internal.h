@@ -152,6 +152,7 @@ int agent_machine_hooks(struct agents *agents, struct agent_backend *backend,
 
 /* ---- commands (agent_exec.c, agent_command.c) ---- */
 
+struct agent_kept;
 struct agent_output;
 struct agent_run {
     const char *const *argv;
@@ -169,6 +170,7 @@ struct agent_run {
     void *on_output_arg;
     struct agent_running *running; /* to be found by others; NULL = not */
     struct agent_output *output;   /* told as events too; NULL = not */
+    struct agent_kept *kept;       /* and kept; NULL = not */
 };
 /* One command on a machine. *out_started: it was sent; before that the caller may try again. */
 int agent_run(struct agents *agents, struct provider *provider, const struct provider_ref *ref,

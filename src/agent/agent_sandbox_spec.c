@@ -65,6 +65,8 @@ struct str agent_spec_settings(const struct agent_profile *profile, struct arena
         (void)json_object_set_new(settings, "idle_ends", json_true());
     if (json_object_size(json_object_get(profile->tree, "limits")))
         (void)json_object_set(settings, "limits", json_object_get(profile->tree, "limits"));
+    if (profile->keep_output)
+        (void)json_object_set_new(settings, "keep_output", json_true());
     if (profile->workspace_root.p)
         (void)json_object_set_new(settings, "workspace_root", json_str(profile->workspace_root));
     text = json_text(settings);

@@ -40,6 +40,7 @@ static void fill(const struct store_agent_sandbox *row, struct agent_backend *ba
     agent_sandbox_of(row, arena, &out->sandbox);
     out->timeout_s = json_integer_value(json_object_get(settings, "timeout"));
     out->output_limit = json_integer_value(json_object_get(settings, "output"));
+    out->keep_output = json_is_true(json_object_get(settings, "keep_output"));
     out->env = json_object_get(settings, "env");
     out->permission = permission_of(json_get_str(settings, "permission"));
     out->workspace_root = json_get_str(settings, "workspace_root");

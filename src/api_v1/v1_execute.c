@@ -101,6 +101,23 @@ struct manner {
     bool background, stream, encoded;
 };
 
+static int read_keep(struct v1_call *call, bool background, struct agent_command *command,
+                     struct error *err)
+{
+    const json_t *given = json_object_get(call->json, "keep_output");
+    bool keep = false;
+
+    if (v1_body_bool(call, "keep_output", &keep, err) < 0)
+        return -1;
+    if (keep && background)
+        return error_set(
+            err, ERROR_INVALID,
+            "'keep_output' is not for the background: what a job prints is in its log");
+    if (given && !json_is_null(given))
+        command->keep = keep ? KEEP_YES : KEEP_NO;
+    return 0;
+}
+
 static int read_manner(struct v1_call *call, struct agent_command *command, struct manner *out,
                        struct error *err)
 {
@@ -111,6 +128,8 @@ static int read_manner(struct v1_call *call, struct agent_command *command, stru
     if (v1_body_bool(call, "background", &out->background, err) < 0 ||
         v1_body_bool(call, "stream", &out->stream, err) < 0 ||
         v1_body_str(call, "encoding", &encoding, err) < 0)
+        return -1;
+    if (read_keep(call, out->background, command, err) < 0)
         return -1;
     out->encoded = str_is(encoding, "base64");
     if (encoding.len && !out->encoded && !str_is(encoding, "utf-8"))
@@ -133,6 +152,7 @@ int v1_execute(struct v1_call *call, struct error *err)
     struct agent_command command = {0};
     struct agent_result result = {0};
     struct manner manner = {0};
+    json_t *answer;
 
     if (read_command(call, &command, err) < 0 || read_manner(call, &command, &manner, err) < 0 ||
         agent_command_check(agents_of(call), &command, err) < 0)
@@ -145,13 +165,14 @@ int v1_execute(struct v1_call *call, struct error *err)
         agent_result_done(&result);
         return -1;
     }
-    v1_answer(call, 200,
-              json_pack("{s:o, s:o, s:i, s:I, s:b, s:b, s:s*}", "stdout",
-                        output_of(&result.out, manner.encoded), "stderr",
-                        output_of(&result.err, manner.encoded), "exit_code", result.exit_code,
-                        "duration_ms", (json_int_t)result.duration_ms, "timed_out",
-                        (int)result.timed_out, "truncated", (int)result.truncated, "reason",
-                        result.out_of_memory ? AGENT_OUT_OF_MEMORY : NULL));
+    answer = json_pack("{s:o, s:o, s:i, s:I, s:b, s:b, s:s*}", "stdout",
+                       output_of(&result.out, manner.encoded), "stderr",
+                       output_of(&result.err, manner.encoded), "exit_code", result.exit_code,
+                       "duration_ms", (json_int_t)result.duration_ms, "timed_out",
+                       (int)result.timed_out, "truncated", (int)result.truncated, "reason",
+                       result.out_of_memory ? AGENT_OUT_OF_MEMORY : NULL);
+    v1_types_kept(answer, &result);
+    v1_answer(call, 200, answer);
     agent_result_done(&result);
     return 0;
 }

@@ -239,12 +239,14 @@ static void tell_end(struct streaming *streaming, const struct agent_result *res
         return;
     tell_rest(streaming);
     if (!err && !result->stopped) {
-        (void)tell(streaming, "exit",
-                   json_pack("{s:i, s:I, s:b, s:b, s:s*}", "exit_code", result->exit_code,
-                             "duration_ms", (json_int_t)result->duration_ms, "timed_out",
-                             (int)result->timed_out, "truncated",
-                             (int)(result->truncated || streaming->truncated), "reason",
-                             result->out_of_memory ? AGENT_OUT_OF_MEMORY : NULL));
+        json_t *end =
+            json_pack("{s:i, s:I, s:b, s:b, s:s*}", "exit_code", result->exit_code, "duration_ms",
+                      (json_int_t)result->duration_ms, "timed_out", (int)result->timed_out,
+                      "truncated", (int)(result->truncated || streaming->truncated), "reason",
+                      result->out_of_memory ? AGENT_OUT_OF_MEMORY : NULL);
+
+        v1_types_kept(end, result);
+        (void)tell(streaming, "exit", end);
         return;
     }
     if (!err)
@@ -271,6 +273,7 @@ int v1_execute_stream(struct v1_call *call, struct agent_command *command, bool 
         .left = {limit, limit},
     };
     buf_init(&streaming->record, RECORD_MAX);
+    command->keep_limit = command->output_limit;
     command->output_limit = 0;
     command->on_started = on_started;
     command->on_output = on_output;

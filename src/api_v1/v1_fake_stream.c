@@ -1,6 +1,7 @@
 /* The parts of the fake domain that go on by themselves: sessions, events, terminals. */
 #include <pthread.h>
 
+#include "agent/agent_kept.h"
 #include "agent/agent_session.h"
 #include "agent/agent_terminal.h"
 #include "api_v1/v1_fake.h"
@@ -320,4 +321,38 @@ void agent_terminal_leave(struct agent_terminal *terminal)
 {
     (void)terminal;
     v1_fake.terminals--;
+}
+
+/* ---- kept output ---- */
+
+static int find_execution(struct str sandbox_id, struct store_execution *out, struct error *err)
+{
+    *out = (struct store_execution){
+        .id = STR("exe_1"), .sandbox_id = STR(V1_FAKE_ID), .out = STR("kept"), .err = STR("")};
+    return str_is(sandbox_id, V1_FAKE_ID) ? 0 : error_set(err, ERROR_NOT_FOUND, "no such sandbox");
+}
+
+int agent_execution_get(struct agents *agents, const struct agent_caller *caller,
+                        struct str sandbox_id, struct str id, struct arena *arena,
+                        struct store_execution *out, struct error *err)
+{
+    (void)agents;
+    (void)caller;
+    (void)arena;
+    if (!str_is(id, "exe_1"))
+        return error_set(err, ERROR_NOT_FOUND, "no such execution");
+    return find_execution(sandbox_id, out, err);
+}
+
+int agent_execution_list(struct agents *agents, const struct agent_caller *caller,
+                         struct str sandbox_id, const struct store_execution_page *page,
+                         struct arena *arena, struct store_execution **out, size_t *out_count,
+                         struct error *err)
+{
+    (void)agents;
+    (void)caller;
+    (void)page;
+    *out = arena_alloc(arena, sizeof(**out));
+    *out_count = 1;
+    return find_execution(sandbox_id, *out, err);
 }

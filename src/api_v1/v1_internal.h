@@ -193,6 +193,7 @@ v1_handler_fn v1_snapshots_create, v1_snapshots_of, v1_snapshots_list, v1_snapsh
 v1_handler_fn v1_snapshots_delete;
 v1_handler_fn v1_execute, v1_processes_list, v1_processes_get, v1_processes_logs;
 v1_handler_fn v1_processes_input, v1_processes_stdin, v1_processes_signal, v1_processes_stop;
+v1_handler_fn v1_executions_list, v1_executions_get;
 v1_handler_fn v1_files_get, v1_files_put, v1_files_delete;
 v1_handler_fn v1_sessions_create, v1_sessions_list, v1_sessions_get, v1_sessions_delete;
 v1_handler_fn v1_sessions_message, v1_sessions_pause, v1_sessions_resume, v1_sessions_interrupt;

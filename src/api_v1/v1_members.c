@@ -44,6 +44,7 @@ const char *const v1_members_execute[] = {"command",
                                           "stream",
                                           "encoding",
                                           "callback",
+                                          "keep_output",
                                           NULL};
 const char *const v1_members_input[] = {"data", "data_base64", "close", NULL};
 const char *const v1_members_signal[] = {"signal", NULL};

@@ -31,6 +31,8 @@ const struct v1_route v1_routes[] = {
     {"POST", "/sandboxes/{id}/snapshots", v1_snapshots_create, 0, v1_members_snapshot},
     {"GET", "/sandboxes/{id}/snapshots", v1_snapshots_of, 0},
     {"POST", "/sandboxes/{id}/execute", v1_execute, V1_BOX, v1_members_execute},
+    {"GET", "/sandboxes/{id}/executions", v1_executions_list, V1_BOX},
+    {"GET", "/sandboxes/{id}/executions/{execution}", v1_executions_get, V1_BOX},
     {"GET", "/sandboxes/{id}/files", v1_files_get, V1_STREAM | V1_BOX},
     {"PUT", "/sandboxes/{id}/files", v1_files_put, V1_RAW | V1_BOX},
     {"DELETE", "/sandboxes/{id}/files", v1_files_delete, V1_BOX},

@@ -83,6 +83,36 @@ json_t *v1_types_job(const struct agent_job *job)
     return out;
 }
 
+json_t *v1_types_execution(const struct store_execution *execution)
+{
+    json_t *out = json_object();
+    bool failed = execution->error.len != 0;
+
+    put(out, "id", text(execution->id));
+    put(out, "process_id", text(execution->id));
+    put(out, "sandbox_id", text(execution->sandbox_id));
+    put(out, "agent_id", text(execution->agent_id));
+    put(out, "task_id", text(execution->task_id));
+    put(out, "actor", text(execution->actor));
+    put(out, "command", text(execution->command));
+    put(out, "exit_code", failed ? json_null() : json_integer(execution->exit_code));
+    put(out, "error", text(execution->error));
+    put(out, "duration_ms", json_integer(execution->duration_ms));
+    put(out, "timed_out", json_boolean(execution->timed_out));
+    put(out, "truncated", json_boolean(execution->truncated));
+    put(out, "started_at", v1_types_time(execution->started_at_us));
+    put(out, "ended_at", v1_types_time(execution->ended_at_us));
+    return out;
+}
+
+void v1_types_kept(json_t *out, const struct agent_result *result)
+{
+    if (!result->keep_id[0])
+        return;
+    put(out, "process_id", json_string(result->keep_id));
+    put(out, "kept", json_boolean(result->kept));
+}
+
 json_t *v1_types_snapshot(const struct agent_snapshot *snapshot)
 {
     json_t *out = json_object();

@@ -6,10 +6,15 @@
 #include "agent/agent_sandbox.h"
 #include "agent/agent_session.h"
 #include "api_v1/v1_internal.h"
+#include "store/store_execution.h"
 
 /* New references. Absent values are null, so that a client finds every member. */
 json_t *v1_types_sandbox(const struct agent_sandbox *sandbox);
 json_t *v1_types_job(const struct agent_job *job);
+/* Without its output. */
+json_t *v1_types_execution(const struct store_execution *execution);
+/* Of a command that was to be kept, in its result. */
+void v1_types_kept(json_t *out, const struct agent_result *result);
 json_t *v1_types_snapshot(const struct agent_snapshot *snapshot);
 json_t *v1_types_session(const struct agent_session *session);
 json_t *v1_types_file(const struct provider_file *file);

@@ -323,6 +323,8 @@ static json_t *body_of(const struct running *running, struct error *err)
     if (cli_v1_command(body, run->argv, run->argc, err) < 0 ||
         cli_v1_set(body, "cwd", run->cwd, err) < 0 || cli_v1_set(body, "user", run->user, err) < 0)
         return NULL;
+    if (run->keep)
+        (void)json_object_set_new(body, "keep_output", json_true());
     if (run->env)
         (void)json_object_set_new(body, "env", json_deep_copy(run->env));
     return json_incref(body);

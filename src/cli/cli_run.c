@@ -16,7 +16,7 @@ struct run_options {
     int64_t timeout_s;
     struct cli_list env, metadata;
     const char *cwd, *user;
-    bool no_stdin, no_internet;
+    bool no_stdin, no_internet, keep;
     /* Of run. */
     struct cli_up up;
     const char *repo;
@@ -148,6 +148,7 @@ static int exec_in(struct cli *cli, const struct run_options *options, const cha
                                                  .user = options->user,
                                                  .timeout_s = options->timeout_s,
                                                  .no_stdin = options->no_stdin,
+                                                 .keep = options->keep,
                                                  .signal_fd = signal_fd});
 }
 
@@ -160,6 +161,7 @@ static int run_exec(struct cli *cli, int argc, char **argv)
         {"user", 'u', CLI_TEXT, &options.user, "USER", "who runs it (user)"},
         {"timeout", 0, CLI_TIME, &options.timeout_s, "TIME", "end it after so long (status 124)"},
         {"no-stdin", 'n', CLI_FLAG, &options.no_stdin, NULL, "do not forward stdin"},
+        {"keep", 0, CLI_FLAG, &options.keep, NULL, "keep the output for 'quicksand log'"},
         {.name = NULL},
     };
     char **operands, **command;

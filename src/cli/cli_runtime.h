@@ -12,6 +12,7 @@ struct cli_runtime {
     const char *cwd, *user;
     int64_t timeout_s; /* 0 = none */
     bool no_stdin;
+    bool keep;            /* its output, on the server */
     int signal_fd;        /* of cli_runtime_signals() */
     bool leave_on_signal; /* end at once: the sandbox is removed anyway */
 };

@@ -85,6 +85,24 @@ describe('sandboxes', () => {
     assert.equal((await json('show', id)).state, 'killed')
   })
 
+  test('exec --keep, and log of what was kept, also when the sandbox is gone', async () => {
+    const id = await good('up', '-q')
+    await good('exec', id, '--', 'echo', 'not kept')
+    assert.deepEqual(await json('log', id), [])
+    const ran = await quicksand(['exec', '--keep', id, 'echo out; echo err >&2; exit 4'])
+    assert.deepEqual([ran.code, ran.stdout, ran.stderr], [4, 'out\n', 'err\n'])
+    await good('rm', id)
+    const [{ id: execution, exit_code }] = await json('log', id)
+    assert.equal(exit_code, 4)
+    const table = await good('log', id)
+    assert.ok(table.includes(execution) && table.includes('echo out'), table)
+    const shown = await quicksand(['log', execution])
+    assert.deepEqual([shown.code, shown.stdout, shown.stderr], [0, 'out\n', 'err\n'])
+    assert.equal((await json('log', execution)).stdout, 'out\n')
+    assert.equal((await quicksand(['log', 'exe_none'])).code, 1)
+    assert.equal((await quicksand(['log'])).code, 2)
+  })
+
   for (const provider of ['e2b', 'local']) {
     test(`exec on ${provider}: exit codes, streams, input, environment, folders, time limits, signals`, async () => {
       const id = await good('up', '--provider', provider, '-q', '-e', 'FROM_UP=1')

@@ -37,6 +37,7 @@ describe('a key that acts as an agent', () => {
 
   test('reaches no sandbox, process, file, event or session of another', async () => {
     const job = await one.start(theirs.id, 'sleep 60')
+    const kept = await one.execute(theirs.id, 'id', { keep_output: true })
     const session = await one.ok(201, 'POST', '/sessions', { agent: 'mock', agent_id: 'a2' })
     const nobodys = await one.ok(201, 'POST', '/sessions', { agent: 'mock' })
     const snapshot = await one.ok(201, 'POST', `/sandboxes/${theirs.id}/snapshots`, {})
@@ -55,6 +56,9 @@ describe('a key that acts as an agent', () => {
       ['GET', `/sandboxes/${theirs.id}/files?path=/etc`],
       ['GET', `/sandboxes/${theirs.id}/ports/80`],
       ['GET', `/sandboxes/-/processes/${job.id}`],
+      ['GET', `/sandboxes/${theirs.id}/executions`],
+      ['GET', `/sandboxes/${ours.id}/executions/${kept.process_id}`],
+      ['GET', `/sandboxes/-/executions/${kept.process_id}`],
       ['POST', `/sandboxes/-/processes/${job.id}/stop`, {}],
       ['GET', `/sessions/${session.id}`],
       ['GET', `/sessions/${nobodys.id}`],
@@ -127,6 +131,9 @@ describe('a key for one sandbox', () => {
     assert.equal((await one.ok(200, 'POST', '/sandboxes/key:the-box/execute', { command: 'echo in' }, only)).stdout, 'in\n')
     assert.ok((await one.v1('PUT', `/sandboxes/${box.id}/files?path=/tmp/f`, 'text', { ...only, headers: { 'content-type': 'application/octet-stream' } })).status < 300)
     assert.equal((await one.v1('GET', `/sandboxes/${box.id}/files?path=/tmp/f`, undefined, only)).text, 'text')
+    const kept = await one.ok(200, 'POST', `/sandboxes/${box.id}/execute`, { command: 'echo kept', keep_output: true }, only)
+    assert.equal((await one.ok(200, 'GET', `/sandboxes/${box.id}/executions/${kept.process_id}`, undefined, only)).stdout, 'kept\n')
+    assert.equal((await one.ok(200, 'GET', '/sandboxes/key:the-box/executions', undefined, only)).executions.length, 1)
     const job = await one.ok(202, 'POST', `/sandboxes/${box.id}/execute`, { command: 'sleep 60', background: true }, only)
     assert.equal((await one.ok(200, 'GET', `/sandboxes/${box.id}/processes`, undefined, only)).processes.length, 1)
     await one.ok(200, 'POST', `/sandboxes/${box.id}/processes/${job.id}/stop`, {}, only)
@@ -139,7 +146,11 @@ describe('a key for one sandbox', () => {
   })
 
   test('and nothing else', async () => {
+    const kept = await one.execute(other.id, 'id', { keep_output: true })
     const tries = [
+      ['GET', `/sandboxes/${other.id}/executions`],
+      ['GET', `/sandboxes/${box.id}/executions/${kept.process_id}`],
+      ['GET', `/sandboxes/-/executions/${kept.process_id}`],
       ['GET', '/sandboxes'],
       ['POST', '/sandboxes', {}],
       ['GET', `/sandboxes/${other.id}`],

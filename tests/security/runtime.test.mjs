@@ -63,10 +63,11 @@ async function putAgent(id) {
 }
 
 describe('another team', () => {
-  let box, job, snapshot, session, ids
+  let box, job, kept, snapshot, session, ids
   before(async () => {
     box = await one.create({ key: 'ours/key', agent_id: 'mine' })
     job = await one.start(box.id, 'echo our-output; sleep 600', { stdin: true })
+    kept = await one.execute(box.id, 'echo our-output', { keep_output: true })
     snapshot = await one.ok(201, 'POST', `/sandboxes/${box.id}/snapshots`, { alias: 'github/our/alias#main' })
     session = await one.ok(201, 'POST', '/sessions', { agent: 'mock', sandbox_id: box.id })
     await one.ok(200, 'PUT', '/profiles/ours', { provider: 'e2b', network: { mode: 'allow-all' } })
@@ -97,8 +98,8 @@ describe('another team', () => {
         if (route === '/profiles/{name}' && method === 'PUT') continue // makes its own
         for (const name of names[noun]) {
           for (const process of route.includes('{process}') ? [job.id] : ['']) {
-            for (const sandbox of route.includes('{process}') ? [name, '-'] : [name]) {
-              const target = route.replace(/\{(id|name)\}/, encodeURIComponent(sandbox)).replace('{process}', process).replace('{port}', '80')
+            for (const sandbox of /\{(process|execution)\}/.test(route) ? [name, '-'] : [name]) {
+              const target = route.replace(/\{(id|name)\}/, encodeURIComponent(sandbox)).replace('{process}', process).replace('{execution}', kept.process_id).replace('{port}', '80')
               const query = route.endsWith('/files') ? '?path=/etc/hostname' : ''
               if (target.endsWith('/terminal')) {
                 assert.equal(await upgrade(`${target}?cols=80&rows=24`, { 'X-API-KEY': other.key }), 404, target)
