@@ -62,7 +62,7 @@ for (const [name, bomb] of [
   ['that waits', 'bomb() { bomb | bomb & }; bomb; sleep 300'],
   ['that never waits', 'exec python3 -c "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass"'],
 ]) {
-  test(`beside a fork bomb ${name} commands work, and a pause keeps its processes`, { timeout: 300_000 * patience }, async () => {
+  test(`beside a fork bomb ${name} commands and snapshots work, and a pause keeps its processes`, { timeout: 300_000 * patience }, async () => {
     const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 600_000 })
     const id = sandbox.sandboxId
     const handle = await sandbox.commands.run(bomb, { background: true, timeoutMs: 0 })
@@ -70,6 +70,8 @@ for (const [name, bomb] of [
     const count = async () => Number((await shell(sandbox, 'ls -d /proc/[0-9]* | wc -l')).stdout)
     await eventually('the bomb has all it can get', async () => (await count()) > 500, 60_000)
     assert.equal((await shell(sandbox, 'for i in 1 2 3; do echo $(echo hi); done')).stdout, 'hi\nhi\nhi\n')
+    const snapshot = await server.api('POST', `/sandboxes/${id}/snapshots`, {})
+    assert.equal(snapshot.status, 201, snapshot.text)
     assert.equal((await server.api('POST', `/sandboxes/${id}/pause`, {})).status, 204)
     const answer = await server.api('POST', `/sandboxes/${id}/connect`, { timeout: 600 })
     assert.equal(answer.status, 201, answer.text)
