@@ -95,6 +95,10 @@ describe('as it is kept', () => {
       assert.ok(stdout.length <= 65536 && stdout.length > 65000, `${bytes}: ${stdout.length}`)
       assert.equal(truncated, bytes + rest > 65530, `${bytes}`)
     }
+    // Masked, all that was taken is less than what is kept: its end, the beginning of a secret, must not be.
+    const many = await kept(`printf 0123456789ab; yes ${SECRET} | head -c 500000`)
+    assert.ok(!many.stdout.includes('ghp'), many.stdout.slice(-100))
+    assert.equal(many.truncated, true)
   })
 
   test('it is cut where its output is, and at 64 KiB at most', async () => {
