@@ -108,6 +108,7 @@ static void take_place(bool crowded)
         return;
     (void)syscall(SYS_prlimit64, 0, RLIMIT_NPROC, limit, NULL);
     (void)syscall(SYS_setpriority, PRIO_PROCESS, 0, crowded ? CROWD_NICE : 0);
+    (void)syscall(SYS_sched_setscheduler, 0, SCHED_OTHER, &(struct sched_param){0});
 }
 
 static long set_up(const struct spawn *spawn, bool crowded)

@@ -298,6 +298,15 @@ static int run_steps(struct start *start, struct error *err)
     return 0;
 }
 
+/* However busy its programs are, the agent gets its turn: it has more weight than all of them. It counts within
+ * the box's own share only, that of its cgroup. As a batch task it does not interrupt a program at each small
+ * write, but takes what has come together. */
+static void prefer_agent(pid_t pid)
+{
+    (void)sched_setscheduler(pid, SCHED_BATCH, &(struct sched_param){0});
+    (void)setpriority(PRIO_PROCESS, (id_t)pid, AGENT_NICE);
+}
+
 /* Nice values are per thread. The child inherits ours, and may not lower it by itself. */
 static void set_nice(pid_t thread, int nice)
 {
@@ -356,10 +365,8 @@ int box_start(struct boxes *all, const struct box_spec *spec, struct box_info *o
     r = run_steps(&start, err);
     if (spec->background)
         set_nice(0, 0);
-    /* However busy its programs are, the agent gets its turn. It counts within the box's own share only:
-     * that of its cgroup. */
     if (r == 0)
-        set_nice(start.box->pid, AGENT_NICE);
+        prefer_agent(start.box->pid);
     close_parts(&start);
     if (r < 0) {
         /* What it cannot remove stays listed as a dead box, and is removed by the next kill. */
