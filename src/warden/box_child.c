@@ -100,7 +100,8 @@ enum {
 
 /* Files of /proc that the agent serves, so that programs see the box's memory, processors and load. The
  * kernel wants the device opened in the user namespace that mounts. The directory stays behind in the
- * host's tree when we leave that. */
+ * host's tree when we leave that, on /sys: the root may be here meanwhile, and it needs /proc
+ * (box_overlay.c) and must wait for nobody in it. */
 static void make_files(const struct box_child *child, struct mounts *mounts)
 {
     char fd_text[16];
@@ -113,7 +114,7 @@ static void make_files(const struct box_child *child, struct mounts *mounts)
                     {"rootmode", "40555"}, {"user_id", "0"}, {"group_id", "0"},
                     {"allow_other", NULL});
     MUST(box_fuse_number(dir, &mounts->fuse_number), "find a connection's number");
-    MUST(sys_move_mount(dir, "", AT_FDCWD, "/proc", MOVE_MOUNT_F_EMPTY_PATH),
+    MUST(sys_move_mount(dir, "", AT_FDCWD, "/sys", MOVE_MOUNT_F_EMPTY_PATH),
          "attach the agent's files");
     MUST(box_files_find(mounts->fuse, dir, mounts->files), "find the agent's files");
     (void)close(dir);
