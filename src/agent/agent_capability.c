@@ -69,8 +69,7 @@ int agent_capabilities_check(struct agents *agents, struct error *err)
     const char *type;
     json_t *list;
 
-    json_object_foreach(settings->capabilities, type, list)
-    {
+    json_object_foreach (settings->capabilities, type, list) {
         const char *name = json_string_value(json_object_get(settings->agents, type));
         const json_t *profile = name ? json_object_get(settings->profiles, name) : NULL;
         bool harness = false;
@@ -81,8 +80,7 @@ int agent_capabilities_check(struct agents *agents, struct error *err)
 
         if (agent_backend_peek(agents, &nobody, json_get_str(flat, "provider"), &backend, err) < 0)
             return error_prefix(err, "execution.agentOverrides.%s", type);
-        json_array_foreach(list, i, word)
-        {
+        json_array_foreach (list, i, word) {
             const char *wanted = json_string_value(word);
 
             if (backend && !has(provider_caps(backend->provider), wanted))

@@ -96,8 +96,7 @@ static int add_env(const json_t *object, struct provider_label *env, size_t *cou
     const char *name;
     json_t *value;
 
-    json_object_foreach((json_t *)(uintptr_t)object, name, value)
-    {
+    json_object_foreach ((json_t *)(uintptr_t)object, name, value) {
         size_t at = 0;
 
         if (!*name || strchr(name, '=') || !json_is_string(value))
@@ -149,8 +148,7 @@ struct str agent_command_text(struct agents *agents, struct str team_id,
         len = command->command.len < TEXT_MAX ? command->command.len : TEXT_MAX;
         memcpy(text, command->command.p, len);
     }
-    json_array_foreach(command->argv, i, word)
-    {
+    json_array_foreach (command->argv, i, word) {
         int added = snprintf(text + len, TEXT_MAX + 1 - len, "%s%s", i ? " " : "",
                              json_string_value(word) ? json_string_value(word) : "");
 

@@ -74,11 +74,12 @@ int agent_command_check_env(struct agents *agents, const json_t *env, struct err
 
     if (json_array_size(agents->config.settings->allow) == 0)
         return 0;
-    json_object_foreach((json_t *)(uintptr_t)env, name, value) if (
-        changes_commands(name)) return error_set(err, ERROR_FORBIDDEN,
-                                                 "with a list of allowed commands (commands.allow) "
-                                                 "the variable '%.100s' must not be set",
-                                                 name);
+    json_object_foreach ((json_t *)(uintptr_t)env, name, value)
+        if (changes_commands(name))
+            return error_set(err, ERROR_FORBIDDEN,
+                             "with a list of allowed commands (commands.allow) "
+                             "the variable '%.100s' must not be set",
+                             name);
     return 0;
 }
 
@@ -87,8 +88,7 @@ int agent_command_check_hooks(struct agents *agents, const json_t *hooks, struct
     json_t *hook;
     size_t i;
 
-    json_array_foreach(hooks, i, hook)
-    {
+    json_array_foreach (hooks, i, hook) {
         struct agent_command command = {.command = str_of(json_string_value(hook))};
 
         if (agent_command_check(agents, &command, err) < 0)
@@ -114,8 +114,7 @@ int agent_command_check(struct agents *agents, const struct agent_command *comma
             return error_set(err, ERROR_FORBIDDEN,
                              "with a list of allowed commands (commands.allow) a line must not hold"
                              " any of ; | & $ ( ) < > ` \\ or line breaks");
-    json_array_foreach(allow, i, entry)
-    {
+    json_array_foreach (allow, i, entry) {
         struct str words = str_trim(str_of(json_string_value(entry)));
 
         if (words.len &&

@@ -1,10 +1,10 @@
 /* Background jobs: a durable row before launch, output in a file of the sandbox, completion told
  * once and for all.
  *
- * The command runs in the sandbox under a small wrapper that writes WORK/jobs/ID/{log,pid,exit}; a
- * thread of ours holds the stream of the wrapper and so learns of the end at once. After a restart of
- * this process the stream is attached again, or the exit file read. A job whose sandbox was killed or
- * rebooted ended with 137, a stopped one with 143. */
+ * The command runs in the sandbox under a small wrapper that writes log, pid and exit in
+ * ~/.quicksand/jobs/ID; a thread of ours holds the stream of the wrapper and so learns of the end at
+ * once. After a restart of this process the stream is attached again, or the exit file read. A job
+ * whose sandbox was killed or rebooted ended with 137, a stopped one with 143. */
 #pragma once
 
 #include "agent/agent.h"

@@ -112,8 +112,7 @@ int agent_profiles_open(struct agents *agents, struct error *err)
     const char *name;
     size_t i;
 
-    json_object_foreach(profiles, name, record)
-    {
+    json_object_foreach (profiles, name, record) {
         auto_free char *prefix = xasprintf("profiles.%s.", name);
         const json_t *config = json_object_get(record, "config");
 
@@ -124,8 +123,9 @@ int agent_profiles_open(struct agents *agents, struct error *err)
                          json_get_str(json_object_get(config, "options"), "apiKey"));
         agent_secret_add(agents, STR_NONE, json_get_str(config, "gitToken"));
     }
-    json_array_foreach(faults, i, fault) log_error("agent", "%s: %s", json_get_str(fault, "path").p,
-                                                   json_get_str(fault, "message").p);
+    json_array_foreach (faults, i, fault)
+        log_error("agent", "%s: %s", json_get_str(fault, "path").p,
+                  json_get_str(fault, "message").p);
     return first_fault(faults, err) < 0 ? -1 : agent_capabilities_check(agents, err);
 }
 
@@ -292,7 +292,9 @@ static bool has_named(const json_t *list, const char *name)
     const json_t *item;
     size_t i;
 
-    json_array_foreach(list, i, item) if (str_is(json_get_str(item, "name"), name)) return true;
+    json_array_foreach (list, i, item)
+        if (str_is(json_get_str(item, "name"), name))
+            return true;
     return false;
 }
 
@@ -305,8 +307,8 @@ json_t *agent_profile_list(struct agents *agents, const struct agent_caller *cal
     const char *name;
     size_t count = 0;
 
-    json_object_foreach(agents->config.settings->profiles, name, record)(void)
-        json_array_append_new(list, shown(record, str_of(name), true));
+    json_object_foreach (agents->config.settings->profiles, name, record)
+        (void)json_array_append_new(list, shown(record, str_of(name), true));
     if (store_profile_list(agents->config.store, caller->team_id, PROFILES_MAX, &arena, &rows,
                            &count, &err) < 0)
         log_error("agent", "profiles cannot be listed: %s", err.message);

@@ -41,8 +41,7 @@ static void known_keys(struct profile_check *check, const json_t *object, const 
     const char *key;
     json_t *value;
 
-    json_object_foreach((json_t *)(uintptr_t)object, key, value)
-    {
+    json_object_foreach ((json_t *)(uintptr_t)object, key, value) {
         const char *const *at = known, *meant;
         char where[160];
 
@@ -159,8 +158,7 @@ static void check_strings(struct profile_check *check, const json_t *list, const
         profile_fault(check, path, "must be an array of at most %d %s", LIST_MAX, what);
         return;
     }
-    json_array_foreach(list, i, item)
-    {
+    json_array_foreach (list, i, item) {
         char where[96];
 
         if (plain_text(item) && (!valid || valid(json_string_value(item))))
@@ -241,8 +239,7 @@ static void check_env(struct profile_check *check, const json_t *config)
         profile_fault(check, "envVars", "must be an object of at most %d strings", ENV_MAX);
         return;
     }
-    json_object_foreach(env, name, value)
-    {
+    json_object_foreach (env, name, value) {
         char where[96];
 
         (void)snprintf(where, sizeof(where), "envVars.%.60s", name);

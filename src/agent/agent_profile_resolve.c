@@ -32,8 +32,7 @@ struct str profile_find_key(struct agents *agents, const struct agent_caller *ca
     size_t count = 0;
     char other[KEY_DIGEST_SIZE];
 
-    json_object_foreach(agents->config.settings->profiles, name, record)
-    {
+    json_object_foreach (agents->config.settings->profiles, name, record) {
         const char *key = own_key(record);
 
         if (key) {

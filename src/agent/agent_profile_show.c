@@ -36,14 +36,14 @@ static void redact(json_t *value, bool all)
     size_t i;
     void *next;
 
-    json_object_foreach_safe(value, next, name, inner)
-    {
+    json_object_foreach_safe (value, next, name, inner) {
         if (json_is_string(inner) && (all || secret_name(name)))
             (void)json_object_set_new(value, name, json_string(PROFILE_REDACTED));
         else
             redact(inner, all || environment_name(name));
     }
-    json_array_foreach(value, i, inner) redact(inner, all);
+    json_array_foreach (value, i, inner)
+        redact(inner, all);
 }
 
 json_t *profile_redacted(const json_t *record)
@@ -60,8 +60,7 @@ char *profile_restore(json_t *record, const json_t *old)
     json_t *inner;
     void *next;
 
-    json_object_foreach_safe(record, next, name, inner)
-    {
+    json_object_foreach_safe (record, next, name, inner) {
         json_t *before = json_object_get(old, name);
         auto_free char *path = NULL;
 

@@ -83,8 +83,7 @@ static void respell(json_t *object, const char *const *keys, const struct alias 
     json_t *value;
     void *next;
 
-    json_object_foreach_safe(object, next, name, value)
-    {
+    json_object_foreach_safe (object, next, name, value) {
         const char *ours = spelt(name, keys, aliases);
 
         if (!ours || strcmp(ours, name) == 0 || json_object_get(object, ours))

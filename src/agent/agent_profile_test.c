@@ -38,8 +38,9 @@ static char *faults_of(struct core_env *env, const char *text)
     if (r < 0)
         CHECK_INT(err.code, ERROR_INVALID);
     buf_init(&out, 65536);
-    json_array_foreach(faults, i, fault)(void) buf_printf(
-        &out, "%s: %s\n", json_get_str(fault, "path").p, json_get_str(fault, "message").p);
+    json_array_foreach (faults, i, fault)
+        (void)buf_printf(&out, "%s: %s\n", json_get_str(fault, "path").p,
+                         json_get_str(fault, "message").p);
     return buf_take(&out);
 }
 

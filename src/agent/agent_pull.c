@@ -303,8 +303,9 @@ static int find_open(struct live_session *live, const struct session_pull *pull,
             return -1;
         if (answer.status != 200 || !json_is_array(answer.json))
             return refused(live, pull, &answer, err);
-        json_array_foreach(answer.json, i, item) if (is_ours(pull, item)) return take(
-            live, pull, item, arena, out, err);
+        json_array_foreach (answer.json, i, item)
+            if (is_ours(pull, item))
+                return take(live, pull, item, arena, out, err);
         if (json_array_size(answer.json) == 0)
             break;
     }

@@ -63,11 +63,11 @@ static void spec_labels(const struct agents *agents, const struct agent_machine_
     json_t *value;
 
     count = own_labels(agents, wanted->row, labels);
-    json_object_foreach((json_t *)(uintptr_t)wanted->metadata, name,
-                        value) if (strncmp(name, "quicksand.", 10) != 0 &&
-                                   strncmp(name, "exo.sandbox.", 12) != 0 && count < max)
-        labels[count++] = (struct provider_label){
-            str_of(name), str_n(json_string_value(value), json_string_length(value))};
+    json_object_foreach ((json_t *)(uintptr_t)wanted->metadata, name, value)
+        if (strncmp(name, "quicksand.", 10) != 0 && strncmp(name, "exo.sandbox.", 12) != 0 &&
+            count < max)
+            labels[count++] = (struct provider_label){
+                str_of(name), str_n(json_string_value(value), json_string_length(value))};
     spec->labels = labels;
     spec->label_count = count;
 }
@@ -223,8 +223,7 @@ static int run_hooks(struct agents *agents, struct agent_backend *backend,
 
     if (agent_backend_require(backend, PROVIDER_HOOKS | PROVIDER_EXEC, err) < 0)
         return -1;
-    json_array_foreach(hooks, i, hook)
-    {
+    json_array_foreach (hooks, i, hook) {
         struct agent_command command = {.command = str_of(json_string_value(hook))};
         struct agent_run run = {.timeout_ms = 300000, .output_limit = 4096};
         struct agent_result result = {0};

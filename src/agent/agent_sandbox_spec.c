@@ -96,10 +96,8 @@ int agent_spec_check(const struct agent_ensure *request, struct error *err)
         (!json_is_object(request->metadata) || json_object_size(request->metadata) > METADATA_MAX))
         return error_set(err, ERROR_INVALID, "metadata must be an object of at most %d strings",
                          METADATA_MAX);
-    json_object_foreach(
-        request->metadata, name,
-        value) if (!json_is_string(value)) return error_set(err, ERROR_INVALID,
-                                                            "metadata '%.100s' must be a string",
-                                                            name);
+    json_object_foreach (request->metadata, name, value)
+        if (!json_is_string(value))
+            return error_set(err, ERROR_INVALID, "metadata '%.100s' must be a string", name);
     return 0;
 }

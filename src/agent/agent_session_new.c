@@ -139,7 +139,8 @@ static void keep_overrides(struct live_session *live, const struct agent_session
     to->mounts = json_incref(from->mounts);
     to->options = json_incref(from->options);
     to->env = from->env ? json_copy(from->env) : json_object();
-    json_object_foreach(request->env, name, value)(void) json_object_set(to->env, name, value);
+    json_object_foreach (request->env, name, value)
+        (void)json_object_set(to->env, name, value);
     if (request->git_token.len) {
         free(live->git_token);
         live->git_token = str_dup(request->git_token);

@@ -165,13 +165,13 @@ static json_t *mcp_servers(const json_t *mcp)
         json_decref(out);
         return json_deep_copy(mcp);
     }
-    json_object_foreach((json_t *)(uintptr_t)mcp, name, value)
-    {
+    json_object_foreach ((json_t *)(uintptr_t)mcp, name, value) {
         json_t *server = json_deep_copy(value), *env = json_array(), *text;
         const char *variable;
 
-        json_object_foreach(json_object_get(value, "env"), variable, text)(void)
-            json_array_append_new(env, json_pack("{s:s,s:O}", "name", variable, "value", text));
+        json_object_foreach (json_object_get(value, "env"), variable, text)
+            (void)json_array_append_new(env,
+                                        json_pack("{s:s,s:O}", "name", variable, "value", text));
         (void)json_object_set_new(server, "name", json_string(name));
         if (json_object_get(server, "command")) {
             (void)json_object_set_new(server, "env", env);

@@ -170,8 +170,7 @@ static void read_commands(struct loader *loader)
         loader_fault(loader, "commands.allow", "must be an array of strings");
         return;
     }
-    json_array_foreach(allow, i, item)
-    {
+    json_array_foreach (allow, i, item) {
         char path[64];
 
         (void)snprintf(path, sizeof(path), "commands.allow[%zu]", i);
@@ -187,8 +186,7 @@ static void read_agents(struct loader *loader)
     json_t *agents = loader_object(loader, loader->file, "", "agents"), *value;
     const char *key;
 
-    json_object_foreach(agents, key, value)
-    {
+    json_object_foreach (agents, key, value) {
         auto_free char *path = xasprintf("agents.%s", key);
 
         if (!json_is_string(value) || !agent_name_valid(str_of(json_string_value(value))))

@@ -190,8 +190,7 @@ static void read_capabilities(struct loader *loader, const char *type, const cha
 
     if (!list || json_is_null(list))
         return;
-    json_array_foreach(list, i, item)
-    {
+    json_array_foreach (list, i, item) {
         if (!json_is_string(item) || !agent_capability_valid(json_string_value(item)))
             loader_fault(loader, where, "must be an array of " AGENT_CAPABILITIES);
     }
@@ -208,8 +207,7 @@ static void read_overrides(struct loader *loader, const json_t *execution)
     json_t *agents = section(loader, "agents");
     const char *type;
 
-    json_object_foreach(overrides, type, record)
-    {
+    json_object_foreach (overrides, type, record) {
         auto_free char *path = xasprintf("execution.agentOverrides.%s", type);
         auto_free char *backend_path = xasprintf("%s.backend", path);
         const char *name;

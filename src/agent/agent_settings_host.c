@@ -65,5 +65,6 @@ void loader_git_hosts(struct loader *loader)
         loader_fault(loader, "git_hosts", "has more than %d hosts", HOSTS_MAX);
         return;
     }
-    json_object_foreach(hosts, name, record) read_host(loader, name, record);
+    json_object_foreach (hosts, name, record)
+        read_host(loader, name, record);
 }

@@ -37,7 +37,8 @@ static void resolve_secrets(struct loader *loader, json_t *config, const char *p
 
     resolve_member(loader, json_object_get(config, "options"), "apiKey", options_path);
     resolve_member(loader, config, "gitToken", path);
-    json_object_foreach_safe(env, next, name, value) resolve_member(loader, env, name, env_path);
+    json_object_foreach_safe (env, next, name, value)
+        resolve_member(loader, env, name, env_path);
 }
 
 static void check_profile(struct loader *loader, const char *name, json_t *record)
@@ -52,7 +53,7 @@ static void check_profile(struct loader *loader, const char *name, json_t *recor
 
     resolve_secrets(loader, harness ? config : record, path);
     profile_check_record(&check, harness ? config : record);
-    json_array_foreach(faults, i, fault)
+    json_array_foreach (faults, i, fault)
         loader_fault(loader, json_get_str(fault, "path").p, "%s", json_get_str(fault, "message").p);
 }
 
@@ -61,8 +62,7 @@ void loader_profiles(struct loader *loader)
     json_t *profiles = loader_object(loader, loader->file, "", "profiles"), *record;
     const char *name;
 
-    json_object_foreach(profiles, name, record)
-    {
+    json_object_foreach (profiles, name, record) {
         auto_free char *path = xasprintf("profiles.%s", name);
         json_t *copy = json_deep_copy(record);
 

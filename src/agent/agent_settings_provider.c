@@ -366,7 +366,8 @@ void loader_providers(struct loader *loader)
     json_t *providers = loader_object(loader, loader->file, "", "providers"), *record;
     const char *name;
 
-    json_object_foreach(providers, name, record) read_record(loader, name, record);
+    json_object_foreach (providers, name, record)
+        read_record(loader, name, record);
     add_built_in(loader, "e2b", "e2b", json_object());
     add_built_in(loader, "docker", "docker", json_object());
     if (loader_env(loader, "DAYTONA_API_KEY"))

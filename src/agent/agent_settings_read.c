@@ -143,8 +143,7 @@ void loader_known(struct loader *loader, const json_t *object, const char *path,
     const char *key;
     json_t *value;
 
-    json_object_foreach((json_t *)(uintptr_t)object, key, value)
-    {
+    json_object_foreach ((json_t *)(uintptr_t)object, key, value) {
         const char *const *at = known, *meant;
         char where[PATH_TEXT];
 

@@ -344,8 +344,8 @@ TEST(runner_newest_heartbeat_first)
     FAILS(agent_backend_find(env.agents, &env.caller, STR("runner"), &backend, &err),
           ERROR_CONFLICT, "2 registered, 0 with a heartbeat");
     list = agent_backends_json(env.agents, &env.caller, false);
-    json_array_foreach(list, i, item) offline +=
-        str_is(json_get_str(item, "state"), "offline") ? 1 : 0;
+    json_array_foreach (list, i, item)
+        offline += str_is(json_get_str(item, "state"), "offline") ? 1 : 0;
     CHECK_INT(offline, 2);
 }
 

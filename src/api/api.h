@@ -44,7 +44,6 @@ struct api_config {
 
 /* All borrowed; they must outlive the api. */
 struct api *api_new(const struct api_config *config);
-/* After the workers have ended: no call may be under way. */
 /* On any edge loop. Always answers. */
 void api_handle(struct api *api, struct http_exchange *ex);
 

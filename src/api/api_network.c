@@ -47,8 +47,7 @@ static int check_strings(const json_t *array, const char *name, struct error *er
 
     if (array && !json_is_null(array) && !json_is_array(array))
         return error_set(err, ERROR_INVALID, "'%s' must be an array", name);
-    json_array_foreach(array, i, item)
-    {
+    json_array_foreach (array, i, item) {
         if (!json_is_string(item))
             return error_set(err, ERROR_INVALID, "'%s' must be an array of strings", name);
     }
@@ -65,15 +64,13 @@ int api_network_lists(const json_t *allow_out, const json_t *deny_out, bool *out
     if (check_strings(allow_out, "allowOut", err) < 0 ||
         check_strings(deny_out, "denyOut", err) < 0)
         return -1;
-    json_array_foreach(deny_out, i, item)
-    {
+    json_array_foreach (deny_out, i, item) {
         if (!is_cidr(str_of(json_string_value(item))))
             return error_set(err, ERROR_INVALID, "invalid denied CIDR %.100s",
                              json_string_value(item));
         *out_deny_all |= strcmp(json_string_value(item), EVERYTHING) == 0;
     }
-    json_array_foreach(allow_out, i, item)
-    {
+    json_array_foreach (allow_out, i, item) {
         if (!is_cidr(str_of(json_string_value(item))) && !*out_deny_all)
             return error_set(err, ERROR_INVALID,
                              "domains in 'allowOut' need '" EVERYTHING "' in 'denyOut'");

@@ -116,8 +116,7 @@ static int read_network(struct api_new_sandbox *body, struct error *err)
         body->internet = false;
         body->internet_given = true;
     }
-    json_object_foreach(body->network, key, value)
-    {
+    json_object_foreach (body->network, key, value) {
         char name[96];
 
         /* Only here false is what asks for something. */
@@ -173,8 +172,7 @@ static int read_volumes(struct api_new_sandbox *body, struct error *err)
     if (json_array_size(body->volume_mounts) > SANDBOX_VOLUMES_MAX)
         return error_set(err, ERROR_INVALID, "'volumeMounts' has more than %d entries",
                          SANDBOX_VOLUMES_MAX);
-    json_array_foreach(body->volume_mounts, i, mount)
-    {
+    json_array_foreach (body->volume_mounts, i, mount) {
         if (!json_is_object(mount))
             return error_set(err, ERROR_INVALID, "'volumeMounts' must be an array of objects");
         if (json_read(volume_mount_fields, mount, &body->volumes[body->volume_count++], err) < 0)

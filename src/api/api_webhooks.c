@@ -44,8 +44,7 @@ static int read_events(const json_t *events, struct arena *arena, struct str *ou
         return error_set(err, ERROR_INVALID, "'events' must be an array of at most %d types",
                          WEBHOOK_TYPES_MAX);
     buf_init(&text, 1024);
-    json_array_foreach(events, i, event)
-    {
+    json_array_foreach (events, i, event) {
         struct str type = str_of(json_string_value(event));
 
         if (str_starts(type, STR(SANDBOX_EVENT_PREFIX)))

@@ -42,11 +42,11 @@ int v1_providers_get(struct v1_call *call, struct error *err)
     if (v1_query_bool(call, "check", &check, err) < 0)
         return -1;
     all = agent_backends_json(agents_of(call), &call->caller, check);
-    json_array_foreach(all, i, item) if (str_eq_nocase(json_get_str(item, "name"), call->params[0]))
-    {
-        v1_answer(call, 200, json_incref(item));
-        return 0;
-    }
+    json_array_foreach (all, i, item)
+        if (str_eq_nocase(json_get_str(item, "name"), call->params[0])) {
+            v1_answer(call, 200, json_incref(item));
+            return 0;
+        }
     return error_set(err, ERROR_NOT_FOUND, "provider '%.*s' was not found",
                      STR_ARG(call->params[0]));
 }

@@ -124,8 +124,7 @@ int v1_members_check(json_t *body, const char *const *known, struct error *err)
 
     if (known == v1_members_any)
         return 0;
-    json_object_foreach_safe(body, next, name, value)
-    {
+    json_object_foreach_safe (body, next, name, value) {
         char canonical[NAME_SIZE];
 
         if (!find(known, name, canonical))

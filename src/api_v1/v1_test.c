@@ -112,8 +112,9 @@ TEST(v1_openapi_has_every_route_and_no_other)
                       route->pattern);
         CHECK(json_object_size(json_object_get(operation, "responses")) > 0);
     }
-    json_object_foreach(paths, path, item) json_object_foreach(item, method, operation)
-        operations++;
+    json_object_foreach (paths, path, item)
+        json_object_foreach (item, method, operation)
+            operations++;
     CHECK_INT(operations, routes);
 }
 

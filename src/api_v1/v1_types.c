@@ -265,8 +265,12 @@ int v1_body_strings(struct v1_call *call, const char *name, json_type kind, json
         return 0;
     if (json_typeof(value) != kind)
         return wrong(err, name, what);
-    json_array_foreach(value, i, item) if (!json_is_string(item)) return wrong(err, name, what);
-    json_object_foreach(value, key, item) if (!json_is_string(item)) return wrong(err, name, what);
+    json_array_foreach (value, i, item)
+        if (!json_is_string(item))
+            return wrong(err, name, what);
+    json_object_foreach (value, key, item)
+        if (!json_is_string(item))
+            return wrong(err, name, what);
     *out = value;
     return 0;
 }

@@ -51,8 +51,7 @@ static int run_provider_check(struct cli *cli, int argc, char **argv)
     path = xasprintf(CLI_V1 "/providers?check=true");
     if (cli_connect(cli, &err) < 0 || cli_v1(cli, "GET", path, NULL, &answer, &err) < 0)
         return cli_fail(&err);
-    json_array_foreach(json_object_get(answer, "providers"), i, row)
-    {
+    json_array_foreach (json_object_get(answer, "providers"), i, row) {
         bool wanted = count == 0;
 
         for (int k = 0; k < count; k++)
@@ -213,8 +212,7 @@ static int validate(struct cli *cli, const char *name, const json_t *record, boo
         return cli_fail(&err);
     if (print && cli->json)
         cli_print_json(answer);
-    json_array_foreach(json_object_get(answer, "faults"), i, fault)
-    {
+    json_array_foreach (json_object_get(answer, "faults"), i, fault) {
         auto_free char *path = cli_print_str(fault, "path");
         auto_free char *message = cli_print_str(fault, "message");
 
@@ -365,8 +363,7 @@ static void print_stats(const json_t *answer, const char *by)
     const char *name;
     json_t *row;
 
-    json_object_foreach(json_object_get(answer, by), name, row)
-    {
+    json_object_foreach (json_object_get(answer, by), name, row) {
         auto_json json_t *copy = json_deep_copy(row);
 
         (void)json_object_set_new(copy, "name", json_string(name));

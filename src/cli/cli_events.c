@@ -215,7 +215,7 @@ static int list(struct cli *cli, const char *path, int64_t since, int64_t limit)
                          (long long)limit, from),
                NULL, &answer, &err) < 0)
         return cli_fail(&err);
-    json_array_foreach(json_object_get(answer, "events"), i, event)
+    json_array_foreach (json_object_get(answer, "events"), i, event)
         cli_event_print(&printer, event);
     return CLI_OK;
 }

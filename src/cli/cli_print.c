@@ -62,8 +62,7 @@ void cli_print_members(const json_t *json)
     const char *name;
     json_t *value;
 
-    json_object_foreach((json_t *)(uintptr_t)json, name, value)
-    {
+    json_object_foreach ((json_t *)(uintptr_t)json, name, value) {
         auto_free char *text = cli_print_text(value);
 
         if (strcmp(name, "envdAccessToken") == 0)

@@ -351,8 +351,7 @@ static char *pending_request(struct cli *cli, const char *id, struct error *err)
     if (cli_v1(cli, "GET", xasprintf("%s?type=permission.&limit=1000", base), NULL, &answer, err) <
         0)
         return NULL;
-    json_array_foreach(json_object_get(answer, "events"), i, event)
-    {
+    json_array_foreach (json_object_get(answer, "events"), i, event) {
         struct str request = json_get_str(json_object_get(event, "data"), "request_id");
 
         if (str_is(json_get_str(event, "type"), "permission.requested")) {

@@ -77,8 +77,7 @@ int env_add_json(struct env *env, const json_t *object, struct error *err)
     if (!json_is_object(object))
         return error_set(err, ERROR_INVALID, "environment variables must be an object");
     /* jansson's iteration macro wants a mutable object but does not change it. */
-    json_object_foreach((json_t *)(uintptr_t)object, name, value)
-    {
+    json_object_foreach ((json_t *)(uintptr_t)object, name, value) {
         if (!json_is_string(value))
             return error_set(err, ERROR_INVALID, "environment variable '%s' must be a string",
                              name);

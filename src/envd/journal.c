@@ -202,8 +202,7 @@ void journal_command(const json_t *config, struct buf *out)
 
     buf_init(&text, SCAN_MAX);
     (void)buf_add_str(&text, json_get_str(config, "cmd"));
-    json_array_foreach(args, i, arg)
-    {
+    json_array_foreach (args, i, arg) {
         struct str word = str_n(json_string_value(arg), json_string_length(arg));
 
         if (word.len > SCAN_MAX - 2 - text.len)

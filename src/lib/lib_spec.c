@@ -39,8 +39,9 @@ static bool all_strings(const json_t *object)
     const char *name;
     json_t *value;
 
-    json_object_foreach((json_t *)(uintptr_t)object, name,
-                        value) if (!json_is_string(value)) return false;
+    json_object_foreach ((json_t *)(uintptr_t)object, name, value)
+        if (!json_is_string(value))
+            return false;
     return json_is_object(object);
 }
 
@@ -90,8 +91,7 @@ int lib_spec_read(const char *text, struct agent_ensure *out, json_t **out_tree,
         return error_prefix(err, "the spec");
     if (!json_is_object(*out_tree))
         return error_set(err, ERROR_INVALID, "the spec is no JSON object");
-    json_object_foreach(*out_tree, name, value)
-    {
+    json_object_foreach (*out_tree, name, value) {
         const struct member *member = find(name);
 
         if (!member)

@@ -113,8 +113,7 @@ static void read_session(const json_t *json, struct arena *arena, struct provide
         out->cdp_url = arena_str(arena, json_get_str(json, "connectUrl"));
     if (!clock_parse(json_get_str(json, "startedAt"), &out->started_at_us))
         (void)clock_parse(json_get_str(json, "createdAt"), &out->started_at_us);
-    json_object_foreach(labels, name, value)
-    {
+    json_object_foreach (labels, name, value) {
         if (json_is_string(value))
             out->labels[out->label_count++] = (struct provider_label){
                 arena_str(arena, str_of(name)), arena_str(arena, str_of(json_string_value(value)))};
@@ -147,11 +146,11 @@ static int add_metadata(struct browserbase *bb, const struct provider_spec *spec
                         struct error *err)
 {
     json_t *metadata = json_object();
-    char *text auto_free = NULL;
+    auto_free char *text = NULL;
 
     (void)json_object_set_new(body, "userMetadata", metadata);
     for (size_t i = 0; i < spec->label_count; i++) {
-        char *name auto_free = str_dup(spec->labels[i].name);
+        auto_free char *name = str_dup(spec->labels[i].name);
 
         (void)json_object_set_new_nocheck(metadata, name, json_str(spec->labels[i].value));
     }
@@ -165,7 +164,7 @@ static int add_metadata(struct browserbase *bb, const struct provider_spec *spec
 static int create_json(struct browserbase *bb, const struct provider_spec *spec, json_t **out,
                        struct error *err)
 {
-    json_t *body auto_json = json_object();
+    auto_json json_t *body = json_object();
     const json_t *timeout = setting(bb, spec, "timeout", "api_timeout");
     int64_t seconds = spec->ttl_s > 0 ? spec->ttl_s : json_integer_value(timeout);
 
@@ -194,7 +193,7 @@ static int bb_create(struct provider *provider, const struct provider_spec *spec
                      struct arena *arena, struct provider_sandbox *out, struct error *err)
 {
     struct browserbase *bb = bb_of(provider);
-    json_t *body auto_json = NULL, *answer auto_json = NULL;
+    auto_json json_t *body = NULL, *answer = NULL;
 
     if (create_json(bb, spec, &body, err) < 0 ||
         call(bb, "POST", "/v1/sessions", body, &answer, err) < 0)
@@ -212,7 +211,7 @@ static int bb_get(struct provider *provider, const struct provider_ref *ref, str
                   struct provider_sandbox *out, struct error *err)
 {
     struct browserbase *bb = bb_of(provider);
-    json_t *answer auto_json = NULL;
+    auto_json json_t *answer = NULL;
     char path[160];
 
     if (!rest_id_valid(ref->id))
@@ -239,9 +238,9 @@ static int bb_connect(struct provider *provider, const struct provider_ref *ref,
 static int bb_kill(struct provider *provider, const struct provider_ref *ref, struct error *err)
 {
     struct browserbase *bb = bb_of(provider);
-    json_t *body auto_json = json_pack("{s:s}", "status", "REQUEST_RELEASE");
+    auto_json json_t *body = json_pack("{s:s}", "status", "REQUEST_RELEASE");
     struct provider_sandbox session;
-    struct arena arena auto_arena = {0};
+    auto_arena struct arena arena = {0};
     struct error why;
     char path[160];
 
@@ -266,7 +265,7 @@ static int bb_kill(struct provider *provider, const struct provider_ref *ref, st
 static int find_path(struct browserbase *bb, const struct provider_label *labels, size_t count,
                      struct buf *path, struct error *err)
 {
-    struct buf query auto_buf;
+    auto_buf struct buf query;
 
     buf_init(&query, 4096);
     buf_init(path, HTTP_URL_MAX);
@@ -291,8 +290,9 @@ static int bb_find(struct provider *provider, struct str team_id,
                    struct provider_sandbox **out, size_t *out_count, struct error *err)
 {
     struct browserbase *bb = bb_of(provider);
-    struct buf path auto_buf = {0};
-    json_t *answer auto_json = NULL, *item;
+    auto_buf struct buf path = {0};
+    auto_json json_t *answer = NULL;
+    json_t *item;
     size_t i;
 
     (void)team_id;
@@ -305,8 +305,7 @@ static int bb_find(struct provider *provider, struct str team_id,
         return error_set(err, ERROR_UNAVAILABLE, "%s: an answer that is no list of sessions",
                          bb->who);
     *out = arena_alloc(arena, (json_array_size(answer) + 1) * sizeof(**out));
-    json_array_foreach(answer, i, item)
-    {
+    json_array_foreach (answer, i, item) {
         struct provider_sandbox *box = &(*out)[*out_count];
 
         read_session(item, arena, box);

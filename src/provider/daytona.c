@@ -65,8 +65,7 @@ static int set_egress(const struct daytona *daytona, const json_t *options, unsi
     if (!modes)
         return 0;
     *out = 0;
-    json_array_foreach(modes, i, mode)
-    {
+    json_array_foreach (modes, i, mode) {
         if (!provider_egress_parse(str_of(json_string_value(mode)), &one))
             return error_set(err, ERROR_INVALID,
                              "%s: 'egress' must be an array of allow-all, deny-all, restricted",
@@ -93,7 +92,7 @@ static int set_urls(struct daytona *daytona, const struct provider_config *confi
                          daytona->who, STR_ARG(toolbox));
     daytona->toolbox = clean_url(toolbox);
     if (!str_ends(str_of(daytona->toolbox), STR("/toolbox"))) {
-        char *host auto_free = daytona->toolbox;
+        auto_free char *host = daytona->toolbox;
 
         daytona->toolbox = xasprintf("%s/toolbox", host);
     }
@@ -167,7 +166,7 @@ int daytona_check_id(const struct daytona *daytona, struct str id, struct error 
 int daytona_toolbox(struct daytona *daytona, const struct provider_ref *ref, struct buf *out,
                     struct error *err)
 {
-    json_t *answer auto_json = NULL;
+    auto_json json_t *answer = NULL;
     struct str url = daytona->toolbox ? str_of(daytona->toolbox) : ref->address;
     char path[192];
 

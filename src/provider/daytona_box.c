@@ -77,8 +77,7 @@ static void read_box(const json_t *json, struct arena *arena, struct provider_sa
     if (json_get_str(json, "toolboxProxyUrl").len)
         out->address = arena_str(arena, json_get_str(json, "toolboxProxyUrl"));
     (void)clock_parse(json_get_str(json, "createdAt"), &out->started_at_us);
-    json_object_foreach(labels, name, value)
-    {
+    json_object_foreach (labels, name, value) {
         if (json_is_string(value))
             out->labels[out->label_count++] = (struct provider_label){
                 arena_str(arena, str_of(name)), arena_str(arena, str_of(json_string_value(value)))};
@@ -161,7 +160,7 @@ static json_t *pairs(const struct provider_label *list, size_t count)
     json_t *object = json_object();
 
     for (size_t i = 0; i < count; i++) {
-        char *name auto_free = str_dup(list[i].name);
+        auto_free char *name = str_dup(list[i].name);
 
         (void)json_object_set_new_nocheck(object, name, json_str(list[i].value));
     }
@@ -170,13 +169,13 @@ static json_t *pairs(const struct provider_label *list, size_t count)
 
 static json_t *joined(const json_t *list)
 {
-    struct buf text auto_buf;
+    auto_buf struct buf text;
     const json_t *item;
     size_t i;
 
     buf_init(&text, 64 * 1024);
-    json_array_foreach(list, i, item)(void)
-        buf_printf(&text, "%s%s", i ? "," : "", json_string_value(item));
+    json_array_foreach (list, i, item)
+        (void)buf_printf(&text, "%s%s", i ? "," : "", json_string_value(item));
     return json_str(buf_str(&text));
 }
 
@@ -184,7 +183,7 @@ static int add_image(struct daytona *daytona, const struct provider_spec *spec, 
                      struct error *err)
 {
     struct str image = spec->image.len ? spec->image : str_of(daytona->image);
-    json_t *manifest auto_json = NULL;
+    auto_json json_t *manifest = NULL;
     struct str name = spec->snapshot;
     struct error ignored;
 
@@ -218,7 +217,7 @@ static int64_t minutes(int64_t seconds)
 static int create_json(struct daytona *daytona, const struct provider_spec *spec, json_t **out,
                        struct error *err)
 {
-    json_t *body auto_json = json_pack("{s:o, s:o}", "env", pairs(spec->env, spec->env_count),
+    auto_json json_t *body = json_pack("{s:o, s:o}", "env", pairs(spec->env, spec->env_count),
                                        "labels", pairs(spec->labels, spec->label_count));
 
     if (add_image(daytona, spec, body, err) < 0)
@@ -254,7 +253,7 @@ int daytona_create(struct provider *provider, const struct provider_spec *spec, 
                    struct provider_sandbox *out, struct error *err)
 {
     struct daytona *daytona = daytona_of(provider);
-    json_t *body auto_json = NULL, *box auto_json = NULL;
+    auto_json json_t *body = NULL, *box = NULL;
     struct str id;
 
     if (create_json(daytona, spec, &body, err) < 0 ||
@@ -281,7 +280,7 @@ int daytona_create(struct provider *provider, const struct provider_spec *spec, 
 static int find_page(struct daytona *daytona, const char *labels_json, struct str cursor,
                      json_t **out, struct error *err)
 {
-    struct buf path auto_buf;
+    auto_buf struct buf path;
 
     buf_init(&path, HTTP_URL_MAX);
     (void)buf_printf(&path, "/sandbox");
@@ -299,8 +298,8 @@ int daytona_find(struct provider *provider, struct str team_id, const struct pro
                  size_t *out_count, struct error *err)
 {
     struct daytona *daytona = daytona_of(provider);
-    json_t *wanted auto_json = pairs(labels, label_count);
-    char *text auto_free = json_text(wanted);
+    auto_json json_t *wanted = pairs(labels, label_count);
+    auto_free char *text = json_text(wanted);
     struct str cursor = STR_NONE;
     size_t room = 0;
 
@@ -308,7 +307,8 @@ int daytona_find(struct provider *provider, struct str team_id, const struct pro
     *out = NULL;
     *out_count = 0;
     for (int page = 0; page < PAGES_MAX; page++) {
-        json_t *answer auto_json = NULL, *items, *item;
+        auto_json json_t *answer = NULL;
+        json_t *items, *item;
         struct provider_sandbox *grown;
         size_t i;
 
@@ -323,8 +323,7 @@ int daytona_find(struct provider *provider, struct str team_id, const struct pro
         if (*out_count)
             memcpy(grown, *out, *out_count * sizeof(*grown));
         *out = grown;
-        json_array_foreach(items, i, item)
-        {
+        json_array_foreach (items, i, item) {
             struct provider_sandbox *box = &(*out)[*out_count];
 
             read_box(item, arena, box);
@@ -341,7 +340,7 @@ int daytona_find(struct provider *provider, struct str team_id, const struct pro
 int daytona_get(struct provider *provider, const struct provider_ref *ref, struct arena *arena,
                 struct provider_sandbox *out, struct error *err)
 {
-    json_t *box auto_json = NULL;
+    auto_json json_t *box = NULL;
 
     if (fetch_box(daytona_of(provider), ref->id, &box, err) < 0)
         return -1;
@@ -368,7 +367,7 @@ int daytona_connect(struct provider *provider, const struct provider_ref *ref, i
                     struct arena *arena, struct provider_sandbox *out, struct error *err)
 {
     struct daytona *daytona = daytona_of(provider);
-    json_t *box auto_json = NULL;
+    auto_json json_t *box = NULL;
 
     if (fetch_box(daytona, ref->id, &box, err) < 0 ||
         settle(daytona, ref->id, &box, START_MS, err) < 0)
@@ -388,7 +387,7 @@ int daytona_connect(struct provider *provider, const struct provider_ref *ref, i
 int daytona_pause(struct provider *provider, const struct provider_ref *ref, struct error *err)
 {
     struct daytona *daytona = daytona_of(provider);
-    json_t *box auto_json = NULL;
+    auto_json json_t *box = NULL;
 
     if (fetch_box(daytona, ref->id, &box, err) < 0 ||
         settle(daytona, ref->id, &box, STOP_MS, err) < 0)
@@ -423,9 +422,9 @@ int daytona_snapshot(struct provider *provider, const struct provider_ref *ref, 
                      struct arena *arena, struct str *out, struct error *err)
 {
     struct daytona *daytona = daytona_of(provider);
-    json_t *box auto_json = NULL, *manifest auto_json = NULL;
-    json_t *body auto_json = json_pack("{s:s}", "name", name);
-    char *text auto_free = NULL;
+    auto_json json_t *box = NULL, *manifest = NULL;
+    auto_json json_t *body = json_pack("{s:s}", "name", name);
+    auto_free char *text = NULL;
     char path[192];
 
     if (!rest_id_valid(str_of(name)))
@@ -453,7 +452,7 @@ int daytona_snapshot_delete(struct provider *provider, struct str team_id, struc
                             struct error *err)
 {
     struct daytona *daytona = daytona_of(provider);
-    json_t *manifest auto_json = NULL, *answer auto_json = NULL;
+    auto_json json_t *manifest = NULL, *answer = NULL;
     struct str name = snapshot, id;
     struct error ignored;
     char path[192];

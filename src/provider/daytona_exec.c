@@ -237,8 +237,8 @@ static int body_json(struct daytona *daytona, const struct provider_command *com
                      struct error *err)
 {
     json_t *envs = json_object();
-    json_t *body auto_json = json_pack("{s:o}", "envs", envs);
-    struct buf text auto_buf;
+    auto_json json_t *body = json_pack("{s:o}", "envs", envs);
+    auto_buf struct buf text;
     int64_t seconds = (command->timeout_ms + 999) / 1000;
 
     buf_init(&text, COMMAND_MAX);
@@ -253,7 +253,7 @@ static int body_json(struct daytona *daytona, const struct provider_command *com
     (void)json_object_set_new(
         body, "timeout", json_integer(seconds > 0 && seconds < LIFE_MAX_S ? seconds : LIFE_MAX_S));
     for (size_t i = 0; i < command->env_count; i++) {
-        char *name auto_free = str_dup(command->env[i].name);
+        auto_free char *name = str_dup(command->env[i].name);
 
         if (!str_valid_utf8(command->env[i].name) || !str_valid_utf8(command->env[i].value))
             return error_set(err, ERROR_INVALID, "%s: a variable is not UTF-8", daytona->who);
@@ -280,9 +280,9 @@ int daytona_start(struct provider *provider, const struct provider_ref *ref,
 {
     struct daytona *daytona = daytona_of(provider);
     struct http_header headers[REST_HEADERS_MAX + 1];
-    struct buf url auto_buf;
-    json_t *body auto_json = NULL;
-    char *text auto_free = NULL;
+    auto_buf struct buf url;
+    auto_json json_t *body = NULL;
+    auto_free char *text = NULL;
     struct fetch_request request = {.method = "POST", .headers = headers};
     int64_t life_ms = command->timeout_ms > 0 ? command->timeout_ms : (int64_t)LIFE_MAX_S * 1000;
     struct process *p;

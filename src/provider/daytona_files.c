@@ -46,8 +46,8 @@ int daytona_read(struct provider *provider, const struct provider_ref *ref, cons
     struct fetch_request request = {
         .method = "GET", .headers = headers, .timeout_ms = HEAD_MS, .idle_ms = STALL_MS};
     struct fetch_stream *stream = NULL;
-    struct buf url auto_buf = {0};
-    char *piece auto_free = xmalloc(PIECE);
+    auto_buf struct buf url = {0};
+    auto_free char *piece = xmalloc(PIECE);
     ssize_t n;
     int result = 0;
 
@@ -127,8 +127,8 @@ int daytona_write(struct provider *provider, const struct provider_ref *ref, con
                                     .source = form_read,
                                     .source_arg = &form,
                                     .timeout_ms = TRANSFER_MS};
-    struct fetch_response response auto_response = {0};
-    struct buf url auto_buf = {0};
+    auto_response struct fetch_response response = {0};
+    auto_buf struct buf url = {0};
     char boundary[40] = "quicksand-", type[96];
 
     id_hex(boundary + strlen(boundary), 12);
@@ -183,8 +183,9 @@ int daytona_list(struct provider *provider, const struct provider_ref *ref, cons
                  struct error *err)
 {
     struct daytona *daytona = daytona_of(provider);
-    struct buf url auto_buf = {0};
-    json_t *answer auto_json = NULL, *item;
+    auto_buf struct buf url = {0};
+    auto_json json_t *answer = NULL;
+    json_t *item;
     size_t i;
 
     *out = NULL;
@@ -196,7 +197,8 @@ int daytona_list(struct provider *provider, const struct provider_ref *ref, cons
         return error_set(err, ERROR_UNAVAILABLE, "%s: an answer that is no list of files",
                          daytona->who);
     *out = arena_alloc(arena, (json_array_size(answer) + 1) * sizeof(**out));
-    json_array_foreach(answer, i, item) read_file(item, path, arena, &(*out)[(*out_count)++]);
+    json_array_foreach (answer, i, item)
+        read_file(item, path, arena, &(*out)[(*out_count)++]);
     return 0;
 }
 
@@ -204,7 +206,7 @@ int daytona_remove(struct provider *provider, const struct provider_ref *ref, co
                    struct error *err)
 {
     struct daytona *daytona = daytona_of(provider);
-    struct buf url auto_buf = {0};
+    auto_buf struct buf url = {0};
 
     if (file_url(daytona, ref, "/files", path, &url, err) < 0)
         return -1;
@@ -218,7 +220,7 @@ int daytona_endpoint(struct provider *provider, const struct provider_ref *ref, 
                      struct arena *arena, struct provider_endpoint *out, struct error *err)
 {
     struct daytona *daytona = daytona_of(provider);
-    json_t *answer auto_json = NULL;
+    auto_json json_t *answer = NULL;
     struct str url, token;
     char path[192];
 

@@ -106,8 +106,7 @@ static int option_names(struct docker *docker, const json_t *options, const char
     if (!json_is_array(value))
         return error_set(err, ERROR_INVALID, "%s: '%s' must be an array of strings", docker->who,
                          name);
-    json_array_foreach(value, i, item)
-    {
+    json_array_foreach (value, i, item) {
         if (!json_is_string(item))
             return error_set(err, ERROR_INVALID, "%s: '%s' must be an array of strings",
                              docker->who, name);
@@ -179,7 +178,7 @@ static int docker_open(struct provider *provider, const struct provider_config *
                        struct error *err)
 {
     struct docker *docker = xcalloc(1, sizeof(*docker));
-    char *socket auto_free = option_text(config->options, "socket", DEFAULT_SOCKET);
+    auto_free char *socket = option_text(config->options, "socket", DEFAULT_SOCKET);
 
     provider->impl = docker;
     (void)pthread_mutex_init(&docker->lock, NULL);
@@ -219,7 +218,7 @@ static bool parse_version(struct str text, uint64_t *minor)
 
 static int negotiate(struct docker *docker, char out[16], struct error *err)
 {
-    json_t *answer auto_json = NULL;
+    auto_json json_t *answer = NULL;
     struct rest_request request = {
         .method = "GET", .path = "/version", .timeout_ms = 15000, .answer_max = 256 * 1024};
     uint64_t newest, oldest, use = API_MINOR;
@@ -261,7 +260,7 @@ int docker_call(struct docker *docker, const struct rest_request *request, json_
 {
     struct rest_request versioned = *request;
     char version[16];
-    char *path auto_free = NULL;
+    auto_free char *path = NULL;
 
     if (docker_version(docker, version, err) < 0)
         return -1;

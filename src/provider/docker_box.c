@@ -32,8 +32,7 @@ static void read_labels(struct arena *arena, json_t *labels, struct provider_san
     json_t *value;
 
     out->labels = arena_alloc(arena, (json_object_size(labels) + 1) * sizeof(*out->labels));
-    json_object_foreach(labels, name, value)
-    {
+    json_object_foreach (labels, name, value) {
         /* Empty: emptied in a snapshot it was made from. */
         if (json_string_length(value) == 0 || strcmp(name, DOCKER_MARK_LABEL) == 0 ||
             strcmp(name, DOCKER_ENV_LABEL) == 0)
@@ -45,7 +44,7 @@ static void read_labels(struct arena *arena, json_t *labels, struct provider_san
 
 static int inspect(struct docker *docker, struct str id, json_t **out, struct error *err)
 {
-    struct buf path auto_buf = {0};
+    auto_buf struct buf path = {0};
     struct rest_request request = {.method = "GET", .timeout_ms = CHANGE_MS};
 
     if (docker_check_id(docker, id, err) < 0)
@@ -80,7 +79,7 @@ int docker_get(struct provider *provider, const struct provider_ref *ref, struct
                struct provider_sandbox *out, struct error *err)
 {
     struct docker *docker = docker_of(provider);
-    json_t *answer auto_json = NULL;
+    auto_json json_t *answer = NULL;
 
     if (inspect(docker, ref->id, &answer, err) < 0)
         return -1;
@@ -108,10 +107,11 @@ int docker_find(struct provider *provider, struct str team_id, const struct prov
                 size_t *out_count, struct error *err)
 {
     struct docker *docker = docker_of(provider);
-    json_t *wanted auto_json = filters(labels, label_count);
-    json_t *answer auto_json = NULL, *item;
-    char *text auto_free = json_text(wanted);
-    struct buf path auto_buf;
+    auto_json json_t *wanted = filters(labels, label_count);
+    auto_json json_t *answer = NULL;
+    json_t *item;
+    auto_free char *text = json_text(wanted);
+    auto_buf struct buf path;
     struct rest_request request = {.method = "GET", .timeout_ms = CHANGE_MS};
     size_t i;
 
@@ -130,8 +130,7 @@ int docker_find(struct provider *provider, struct str team_id, const struct prov
         return error_set(err, ERROR_UNAVAILABLE, "%s: an answer that is no list of containers",
                          docker->who);
     *out = arena_alloc(arena, (json_array_size(answer) + 1) * sizeof(**out));
-    json_array_foreach(answer, i, item)
-    {
+    json_array_foreach (answer, i, item) {
         struct provider_sandbox *box = &(*out)[*out_count];
         struct str id = json_get_str(item, "Id");
 
@@ -153,7 +152,7 @@ int docker_find(struct provider *provider, struct str team_id, const struct prov
 
 static int change(struct docker *docker, struct str id, const char *verb, struct error *err)
 {
-    struct buf path auto_buf;
+    auto_buf struct buf path;
 
     docker_path(&path, id, verb);
     return docker_post(docker, "POST", path.p, CHANGE_MS, err);
@@ -168,7 +167,7 @@ int docker_connect(struct provider *provider, const struct provider_ref *ref, in
 
     (void)ttl_s;
     for (int i = 0; i < SETTLE_TRIES; i++) {
-        json_t *answer auto_json = NULL;
+        auto_json json_t *answer = NULL;
         struct str status;
 
         if (inspect(docker, ref->id, &answer, err) < 0)
@@ -195,7 +194,7 @@ int docker_connect(struct provider *provider, const struct provider_ref *ref, in
 int docker_pause(struct provider *provider, const struct provider_ref *ref, struct error *err)
 {
     struct docker *docker = docker_of(provider);
-    json_t *answer auto_json = NULL, *again auto_json = NULL;
+    auto_json json_t *answer = NULL, *again = NULL;
     struct error why;
 
     if (inspect(docker, ref->id, &answer, err) < 0)
@@ -222,7 +221,7 @@ int docker_pause(struct provider *provider, const struct provider_ref *ref, stru
 int docker_kill(struct provider *provider, const struct provider_ref *ref, struct error *err)
 {
     struct docker *docker = docker_of(provider);
-    struct buf path auto_buf = {0};
+    auto_buf struct buf path = {0};
 
     if (docker_check_id(docker, ref->id, err) < 0)
         return 0; /* it cannot be there */
@@ -268,8 +267,7 @@ static void add_changes(const json_t *container, struct buf *path)
         if (plain(one))
             rest_query(path, "changes", str_of(change));
     }
-    json_object_foreach(labels, name, value)
-    {
+    json_object_foreach (labels, name, value) {
         (void)snprintf(change, sizeof(change), "LABEL %s=\"\"", name);
         if (plain(str_of(name)))
             rest_query(path, "changes", str_of(change));
@@ -280,9 +278,9 @@ int docker_snapshot(struct provider *provider, const struct provider_ref *ref, c
                     struct arena *arena, struct str *out, struct error *err)
 {
     struct docker *docker = docker_of(provider);
-    json_t *body auto_json = json_object(), *answer auto_json = NULL;
-    json_t *container auto_json = NULL;
-    struct buf path auto_buf = {0};
+    auto_json json_t *body = json_object(), *answer = NULL;
+    auto_json json_t *container = NULL;
+    auto_buf struct buf path = {0};
     struct rest_request request = {.method = "POST", .body = body, .timeout_ms = COMMIT_MS};
 
     if (!name_valid(name))
@@ -311,8 +309,8 @@ int docker_snapshot_delete(struct provider *provider, struct str team_id, struct
 {
     struct docker *docker = docker_of(provider);
     struct str name = snapshot, repo = str_split(&name, ':');
-    char *tag auto_free = str_dup(name);
-    struct buf path auto_buf = {0};
+    auto_free char *tag = str_dup(name);
+    auto_buf struct buf path = {0};
 
     (void)team_id;
     if (!str_is(repo, DOCKER_SNAP_REPO) || !name_valid(tag))
@@ -336,8 +334,7 @@ static struct str address_of(const json_t *answer)
 
     if (address.len)
         return address;
-    json_object_foreach(json_object_get(settings, "Networks"), name, network)
-    {
+    json_object_foreach (json_object_get(settings, "Networks"), name, network) {
         address = json_get_str(network, "IPAddress");
         if (!address.len)
             address = json_get_str(network, "GlobalIPv6Address");
@@ -351,7 +348,7 @@ int docker_endpoint(struct provider *provider, const struct provider_ref *ref, u
                     struct arena *arena, struct provider_endpoint *out, struct error *err)
 {
     struct docker *docker = docker_of(provider);
-    json_t *answer auto_json = NULL;
+    auto_json json_t *answer = NULL;
     struct str address;
     bool six;
 

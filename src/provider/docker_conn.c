@@ -37,7 +37,7 @@ static int wait_for(int fd, short events, int64_t deadline_ms)
 
 static int connect_to(const struct sockaddr *addr, socklen_t len)
 {
-    int fd auto_close = socket(addr->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    auto_close int fd = socket(addr->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     int result, problem = 0;
     socklen_t size = sizeof(problem);
 
@@ -179,9 +179,9 @@ int docker_conn_request(struct docker *docker, const char *method, const char *p
                         const json_t *body, int *out_fd, struct docker_head *out, struct error *err)
 {
     char version[16];
-    char *text auto_free = body ? json_text(body) : xstrdup("");
-    struct buf request auto_buf;
-    int fd auto_close = -1;
+    auto_free char *text = body ? json_text(body) : xstrdup("");
+    auto_buf struct buf request;
+    auto_close int fd = -1;
     int result;
 
     *out_fd = -1;

@@ -20,7 +20,7 @@ static int add_pairs(const struct docker *docker, const struct provider_label *p
 {
     for (size_t i = 0; i < count; i++) {
         struct str name = pairs[i].name, value = pairs[i].value;
-        char *key auto_free = str_dup(name);
+        auto_free char *key = str_dup(name);
 
         if (name.len == 0 || str_find(name, '=') >= 0 || str_find(name, '\0') >= 0 ||
             str_find(value, '\0') >= 0 || !str_valid_utf8(name) || !str_valid_utf8(value))
@@ -31,7 +31,7 @@ static int add_pairs(const struct docker *docker, const struct provider_label *p
         if (object) {
             (void)json_object_set_new(object, key, json_str(value));
         } else {
-            char *pair auto_free = xasprintf("%s=%.*s", key, STR_ARG(value));
+            auto_free char *pair = xasprintf("%s=%.*s", key, STR_ARG(value));
 
             (void)json_array_append_new(list, json_string(pair));
         }
@@ -64,8 +64,7 @@ static int check_host_path(const struct docker *docker, const char *path, char r
                          path);
     if (json_is_true(docker->mounts))
         return 0;
-    json_array_foreach(docker->mounts, i, item)
-    {
+    json_array_foreach (docker->mounts, i, item) {
         char allowed[PATH_MAX];
 
         if (realpath(json_string_value(item), allowed) && beneath(real, allowed))
@@ -99,11 +98,10 @@ static int add_mounts(const struct docker *docker, const json_t *mounts, json_t 
         return error_set(err, ERROR_LIMIT, "%s: more than %d mounts", docker->who, MOUNTS_MAX);
     list = json_array();
     (void)json_object_set_new(host, "Mounts", list);
-    json_array_foreach(mounts, i, mount)
-    {
+    json_array_foreach (mounts, i, mount) {
         char real[PATH_MAX];
         struct str guest = first_str(mount, "guest_path", "guestPath", "target");
-        char *source auto_free = str_dup(first_str(mount, "host_path", "hostPath", "source"));
+        auto_free char *source = str_dup(first_str(mount, "host_path", "hostPath", "source"));
         bool read_only = json_is_true(json_object_get(mount, "read_only")) ||
                          json_is_true(json_object_get(mount, "readOnly")) ||
                          str_is(json_get_str(mount, "mode"), "ro");
@@ -151,7 +149,7 @@ static json_t *host_config(const struct docker *docker, const struct provider_sp
 
 static json_t *env_names(const struct provider_spec *spec)
 {
-    struct buf names auto_buf;
+    auto_buf struct buf names;
 
     buf_init(&names, 64 * 1024);
     for (size_t i = 0; i < spec->env_count; i++)
@@ -163,7 +161,7 @@ static int container_json(const struct docker *docker, const struct provider_spe
                           struct str image, json_t **out, struct error *err)
 {
     json_t *host = host_config(docker, spec), *env = json_array(), *labels = json_object();
-    json_t *body auto_json = json_pack(
+    auto_json json_t *body = json_pack(
         "{s:o, s:[], s:[s,s,s], s:o, s:o, s:o}", "Image", json_str(image), "Entrypoint", "Cmd",
         "/bin/sh", "-c", keep_alive, "Env", env, "Labels", labels, "HostConfig", host);
 
@@ -184,7 +182,7 @@ static int container_json(const struct docker *docker, const struct provider_spe
 static int read_progress(struct docker *docker, struct fetch_stream *stream, struct error *err)
 {
     int64_t deadline = clock_mono_ms() + PULL_MS;
-    struct buf tail auto_buf;
+    auto_buf struct buf tail;
     char piece[4096];
 
     buf_init(&tail, 2 * sizeof(piece));
@@ -212,7 +210,7 @@ static int read_progress(struct docker *docker, struct fetch_stream *stream, str
 static int pull(struct docker *docker, struct str image, struct error *err)
 {
     char version[16];
-    struct buf url auto_buf;
+    auto_buf struct buf url;
     struct fetch_stream *stream = NULL;
     struct fetch_request request = {
         .method = "POST", .unix_path = docker->unix_path, .timeout_ms = CREATE_MS};
@@ -247,7 +245,7 @@ static int pull(struct docker *docker, struct str image, struct error *err)
 
 static int start(struct docker *docker, struct str id, struct error *err)
 {
-    struct buf path auto_buf;
+    auto_buf struct buf path;
     struct error why, ignored;
 
     docker_path(&path, id, "/start");
@@ -280,7 +278,7 @@ int docker_create(struct provider *provider, const struct provider_spec *spec, s
     struct str image = spec->snapshot.len ? spec->snapshot
                        : spec->image.len  ? spec->image
                                           : str_of(docker->image);
-    json_t *body auto_json = NULL, *answer auto_json = NULL;
+    auto_json json_t *body = NULL, *answer = NULL;
     struct rest_request request = {
         .method = "POST", .path = "/containers/create", .timeout_ms = CREATE_MS};
     struct str id;

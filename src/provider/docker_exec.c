@@ -115,7 +115,7 @@ static int run_script(struct process *p, const char *script, const char *a, cons
 {
     const char *const argv[] = {"/bin/sh", "-c", script, "sh", a, b, NULL};
     struct docker_exec exec = {.argv = argv, .user = p->user};
-    struct buf errors auto_buf;
+    auto_buf struct buf errors;
     int code;
 
     buf_init(&errors, LINE_MAX);
@@ -457,7 +457,7 @@ static const struct provider_process_ops process_ops = {
 static int env_json(const struct docker *docker, const struct process *p,
                     const struct provider_command *command, json_t **out, struct error *err)
 {
-    json_t *list auto_json = json_array();
+    auto_json json_t *list = json_array();
 
     for (size_t i = 0; i < command->env_count; i++) {
         struct str name = command->env[i].name, value = command->env[i].value;
@@ -480,8 +480,8 @@ static int begin(struct docker *docker, struct process *p, const struct provider
 {
     const char *cwd = command->cwd ? command->cwd : "";
     char size[48] = "";
-    const char **argv auto_free = NULL;
-    json_t *env auto_json = NULL;
+    auto_free const char **argv = NULL;
+    auto_json json_t *env = NULL;
     struct docker_exec exec = {.user = p->user, .stdin_open = p->stdin_open, .tty = command->pty};
     size_t n = 0;
 

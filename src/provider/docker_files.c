@@ -56,7 +56,7 @@ static la_ssize_t tar_in_read(struct archive *archive, void *arg, const void **o
 static int read_entry(struct docker *docker, struct archive *archive, struct tar_in *in,
                       provider_sink_fn *sink, void *arg, struct error *err)
 {
-    char *piece auto_free = xmalloc(PIECE);
+    auto_free char *piece = xmalloc(PIECE);
     struct archive_entry *entry = NULL;
     la_ssize_t n;
     int head = archive_read_open(archive, in, NULL, tar_in_read, NULL);
@@ -88,10 +88,10 @@ static int read_tar(struct docker *docker, struct str container, const char *pat
                     provider_sink_fn *sink, void *arg, struct error *err)
 {
     char version[16];
-    struct buf url auto_buf, query auto_buf;
+    auto_buf struct buf url, query;
     struct fetch_request request = {
         .method = "GET", .unix_path = docker->unix_path, .timeout_ms = HEAD_MS};
-    struct tar_in *in auto_free = xcalloc(1, sizeof(*in));
+    auto_free struct tar_in *in = xcalloc(1, sizeof(*in));
     struct archive *archive;
     int result;
 
@@ -122,7 +122,7 @@ int docker_read(struct provider *provider, const struct provider_ref *ref, const
                 provider_sink_fn *sink, void *arg, struct error *err)
 {
     struct docker *docker = docker_of(provider);
-    char *absolute auto_free = NULL;
+    auto_free char *absolute = NULL;
     struct docker_stat stat = {0};
     int result;
 
@@ -220,8 +220,8 @@ static int upload(struct docker *docker, struct str container, const char *dir, 
                   struct error *err)
 {
     char version[16];
-    struct buf url auto_buf, query auto_buf;
-    struct fetch_response response auto_response = {0};
+    auto_buf struct buf url, query;
+    auto_response struct fetch_response response = {0};
     struct http_header type = {STR("Content-Type"), STR("application/x-tar")};
     struct fetch_request request = {
         .method = "PUT",
@@ -263,8 +263,8 @@ static ssize_t spool_read(void *arg, void *p, size_t size)
 static int spool(struct docker *docker, provider_source_fn *source, void *arg, int *out_fd,
                  int64_t *out_length, struct error *err)
 {
-    int fd auto_close = open("/var/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    char *piece auto_free = xmalloc(PIECE);
+    auto_close int fd = open("/var/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    auto_free char *piece = xmalloc(PIECE);
     ssize_t n;
     int result;
 
@@ -290,7 +290,7 @@ static int spool(struct docker *docker, provider_source_fn *source, void *arg, i
 static int script_ok(struct docker *docker, struct str container, const char *script, const char *a,
                      const char *b, struct error *err)
 {
-    struct buf errors auto_buf;
+    auto_buf struct buf errors;
     int code;
 
     buf_init(&errors, ERRORS_MAX);
@@ -319,8 +319,9 @@ static int make_parents(struct docker *docker, struct str container, const char 
 static int put(struct docker *docker, struct str container, const struct docker_stat *stat,
                struct tar_out *out, struct error *err)
 {
-    char name[48] = ".quicksand-", *dir auto_free = xstrdup(stat->path), *slash = strrchr(dir, '/');
-    char *from auto_free = NULL;
+    auto_free char *dir = xstrdup(stat->path);
+    char name[48] = ".quicksand-", *slash = strrchr(dir, '/');
+    auto_free char *from = NULL;
     struct error ignored;
 
     id_hex(name + strlen(name), 8);
@@ -342,10 +343,10 @@ int docker_write(struct provider *provider, const struct provider_ref *ref, cons
                  provider_source_fn *source, void *arg, int64_t length, struct error *err)
 {
     struct docker *docker = docker_of(provider);
-    char *absolute auto_free = NULL;
+    auto_free char *absolute = NULL;
     struct docker_stat stat = {0};
     struct tar_out out = {.source = source, .arg = arg, .length = length};
-    int fd auto_close = -1;
+    auto_close int fd = -1;
     int result;
 
     if (length > FILE_MAX)
@@ -421,8 +422,8 @@ int docker_list(struct provider *provider, const struct provider_ref *ref, const
                 struct error *err)
 {
     struct docker *docker = docker_of(provider);
-    char *absolute auto_free = NULL, *dir auto_free = NULL;
-    struct buf text auto_buf, errors auto_buf;
+    auto_free char *absolute = NULL, *dir = NULL;
+    auto_buf struct buf text, errors;
     struct docker_exec exec = {0};
     struct docker_stat stat = {0};
     int code = 0, result;
@@ -460,8 +461,8 @@ int docker_remove(struct provider *provider, const struct provider_ref *ref, con
                   struct error *err)
 {
     struct docker *docker = docker_of(provider);
-    char *absolute auto_free = NULL;
-    struct buf errors auto_buf;
+    auto_free char *absolute = NULL;
+    auto_buf struct buf errors;
     int code;
 
     buf_init(&errors, ERRORS_MAX);

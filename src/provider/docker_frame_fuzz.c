@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     while (at < size) {
         size_t n = size - at < step ? size - at : step;
         /* A copy of exactly this size, so that reading past it is seen. */
-        char *piece auto_free = xmalloc(n);
+        auto_free char *piece = xmalloc(n);
         struct str in = {piece, n}, out;
         enum docker_stream_kind kind;
         int got;

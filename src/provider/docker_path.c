@@ -30,7 +30,7 @@ int docker_script(struct docker *docker, struct str container, const char *scrip
 int docker_path_resolve(struct docker *docker, struct str container, const char *path, char **out,
                         struct error *err)
 {
-    struct buf home auto_buf;
+    auto_buf struct buf home;
     struct str given = str_of(path);
 
     buf_init(&home, DOCKER_PATH_MAX);
@@ -76,9 +76,9 @@ static bool parse_owner(struct str user, uint32_t *out_uid, uint32_t *out_gid)
 int docker_owner(struct docker *docker, struct str container, uint32_t *out_uid, uint32_t *out_gid,
                  struct error *err)
 {
-    struct buf path auto_buf, text auto_buf;
+    auto_buf struct buf path, text;
     struct rest_request request = {.method = "GET"};
-    json_t *answer auto_json = NULL;
+    auto_json json_t *answer = NULL;
     struct str user, line;
     int code;
 
@@ -111,9 +111,9 @@ void docker_stat_done(struct docker_stat *stat)
 static int head_archive(struct docker *docker, struct str container, const char *path,
                         json_t **out_json, struct error *err)
 {
-    struct buf url auto_buf, text auto_buf;
+    auto_buf struct buf url, text;
     struct docker_head head;
-    int fd auto_close = -1;
+    auto_close int fd = -1;
     int result = 1;
 
     docker_path(&url, container, "/archive");
@@ -147,7 +147,7 @@ int docker_stat(struct docker *docker, struct str container, const char *path,
 {
     *out = (struct docker_stat){.path = xstrdup(path)};
     for (int i = 0; i < LINKS_MAX; i++) {
-        json_t *json auto_json = NULL;
+        auto_json json_t *json = NULL;
         struct str target;
         uint64_t mode;
         char *next;

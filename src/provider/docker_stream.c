@@ -25,9 +25,9 @@ static json_t *argv_json(const char *const *argv)
 static int create_exec(struct docker *docker, struct str container, const struct docker_exec *exec,
                        char *out_id, size_t size, struct error *err)
 {
-    struct buf path auto_buf;
-    json_t *answer auto_json = NULL;
-    json_t *body auto_json =
+    auto_buf struct buf path;
+    auto_json json_t *answer = NULL;
+    auto_json json_t *body =
         json_pack("{s:b, s:b, s:b, s:b, s:o}", "AttachStdin", exec->stdin_open, "AttachStdout", 1,
                   "AttachStderr", 1, "Tty", exec->tty, "Cmd", argv_json(exec->argv));
     struct rest_request request = {.method = "POST", .body = body, .timeout_ms = EXEC_MS};
@@ -52,7 +52,7 @@ int docker_stream_open(struct docker *docker, struct str container, const struct
 {
     struct docker_head head;
     char path[192];
-    json_t *body auto_json = json_pack("{s:b, s:b}", "Detach", 0, "Tty", exec->tty);
+    auto_json json_t *body = json_pack("{s:b, s:b}", "Detach", 0, "Tty", exec->tty);
     int result;
 
     *out = (struct docker_stream){.docker = docker, .fd = -1, .tty = exec->tty};
@@ -165,7 +165,7 @@ void docker_stream_unread(struct docker_stream *stream, size_t n)
 int docker_stream_exit(struct docker_stream *stream, int *out_code, struct error *err)
 {
     char path[192];
-    json_t *answer auto_json = NULL;
+    auto_json json_t *answer = NULL;
     struct rest_request request = {.method = "GET", .path = path, .timeout_ms = EXEC_MS};
     const json_t *code;
 

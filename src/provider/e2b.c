@@ -64,8 +64,7 @@ static int read_list(const json_t *options, const char *name,
 
     if (list && !json_is_array(list))
         return error_set(err, ERROR_INVALID, "'%s' must be a list", name);
-    json_array_foreach(list, i, item)
-    {
+    json_array_foreach (list, i, item) {
         unsigned bit;
 
         if (!json_is_string(item) || !parse(str_of(json_string_value(item)), &bit))

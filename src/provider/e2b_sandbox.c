@@ -31,9 +31,10 @@ static void read_labels(const json_t *metadata, struct arena *arena, struct prov
     json_t *value;
 
     out->labels = arena_alloc(arena, (count + 1) * sizeof(*out->labels));
-    json_object_foreach((json_t *)(uintptr_t)metadata, name, value) if (json_is_string(value))
-        out->labels[out->label_count++] = (struct provider_label){
-        arena_str(arena, str_of(name)), arena_str(arena, str_of(json_string_value(value)))};
+    json_object_foreach ((json_t *)(uintptr_t)metadata, name, value)
+        if (json_is_string(value))
+            out->labels[out->label_count++] = (struct provider_label){
+                arena_str(arena, str_of(name)), arena_str(arena, str_of(json_string_value(value)))};
 }
 
 static int read_sandbox(const struct e2b *e2b, const json_t *json, struct arena *arena,
@@ -177,8 +178,7 @@ int e2b_find(struct provider *provider, struct str team_id, const struct provide
     if (!json_is_array(answer))
         return error_set(err, ERROR_UNAVAILABLE, "%s: the answer is no list", e2b->who);
     *out = arena_alloc(arena, (json_array_size(answer) + 1) * sizeof(**out));
-    json_array_foreach(answer, i, item)
-    {
+    json_array_foreach (answer, i, item) {
         if (read_sandbox(e2b, item, arena, &(*out)[i], err) < 0)
             return -1;
     }

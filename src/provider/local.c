@@ -198,9 +198,10 @@ static struct provider_label *read_pairs(const json_t *object, struct arena *are
     json_t *value;
 
     *count = 0;
-    json_object_foreach((json_t *)(uintptr_t)object, name, value) if (json_is_string(value))
-        out[(*count)++] = (struct provider_label){
-            arena_str(arena, str_of(name)), arena_str(arena, str_of(json_string_value(value)))};
+    json_object_foreach ((json_t *)(uintptr_t)object, name, value)
+        if (json_is_string(value))
+            out[(*count)++] = (struct provider_label){
+                arena_str(arena, str_of(name)), arena_str(arena, str_of(json_string_value(value)))};
     return out;
 }
 

@@ -74,7 +74,7 @@ static enum error_code code_of(int status)
 static void quote(struct str body, char out[QUOTED_MAX + 1])
 {
     static const char *const members[] = {"message", "error", "detail", "title"};
-    json_t *json auto_json = NULL;
+    auto_json json_t *json = NULL;
     struct error ignored;
     struct str text = body;
     size_t n = 0;
@@ -134,9 +134,9 @@ int rest_call(const struct rest *rest, const struct rest_request *request, json_
               struct error *err)
 {
     struct http_header headers[REST_HEADERS_MAX + 2];
-    struct fetch_response response auto_response = {0};
-    struct buf url auto_buf;
-    char *body auto_free = request->body ? json_text(request->body) : NULL;
+    auto_response struct fetch_response response = {0};
+    auto_buf struct buf url;
+    auto_free char *body = request->body ? json_text(request->body) : NULL;
     struct fetch_request fetch = {
         .method = request->method,
         .unix_path = rest->unix_path,

@@ -81,8 +81,7 @@ size_t tags_of(const json_t *metadata, struct arena *arena, struct str **out)
     size_t count = 0;
 
     *out = arena_alloc(arena, (json_object_size(metadata) + 1) * sizeof(**out));
-    json_object_foreach(pairs, name, value)
-    {
+    json_object_foreach (pairs, name, value) {
         if (json_is_string(value))
             (*out)[count++] = tag_of(name, value, arena);
     }
@@ -101,8 +100,7 @@ static bool has_metadata(const json_t *wanted, struct str text)
         return true;
     if (json_parse(text, &has, &ignored) < 0)
         return false;
-    json_object_foreach(pairs, name, value)
-    {
+    json_object_foreach (pairs, name, value) {
         const json_t *there = json_object_get(has, name);
 
         if (!there || !json_equal(there, value))

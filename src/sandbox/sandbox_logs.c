@@ -74,9 +74,9 @@ static size_t fetch(struct sandboxes *all, const struct event_filter *filter, st
         agent_journal(all->run_dir, row.id.p, row.access_token, &text, &ignored) < 0 ||
         json_parse(buf_str(&text), &array, &ignored) < 0)
         return 0;
-    json_array_foreach(array, i,
-                       json) if (count < LINES_MAX && read_line(json, &row, clock_wall_us(), arena,
-                                                                &out[count])) count++;
+    json_array_foreach (array, i, json)
+        if (count < LINES_MAX && read_line(json, &row, clock_wall_us(), arena, &out[count]))
+            count++;
     qsort(out, count, sizeof(*out), compare);
     return count;
 }

@@ -53,8 +53,7 @@ static int check_pairs(const char *what, const json_t *object, bool is_env, char
         return error_set(err, ERROR_INVALID, "%s must be an object of strings", what);
     if (json_object_size(object) > PAIRS_MAX)
         return error_set(err, ERROR_INVALID, "%s has more than %d members", what, PAIRS_MAX);
-    json_object_foreach(pairs, name, value)
-    {
+    json_object_foreach (pairs, name, value) {
         if (check_pair(what, name, value, is_env, err) < 0)
             return -1;
         bytes += strlen(name) + json_string_length(value);

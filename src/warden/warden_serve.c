@@ -1,6 +1,6 @@
-/* Answering the server's requests. Every field is checked here, whatever the server checked before:
- * the server is the part that an attacker could have taken over. The worst it can ask for is what
- * the API offers anyway: start, stop, copy, limit and end sandboxes. */
+/* Answering the server's requests. Every field that an operation uses is checked here, whatever the
+ * server checked before: the server is the part that an attacker could have taken over. The worst it
+ * can ask for is what the API offers anyway: start, stop, copy, limit and end sandboxes. */
 #include "warden/warden_internal.h"
 
 #include <errno.h>
@@ -136,7 +136,7 @@ static int check_spec(const struct box_spec *spec, struct error *err)
     for (uint32_t i = 0; i < spec->layer_count; i++)
         if (!name_valid(spec->layers[i]))
             return error_set(err, ERROR_INVALID, "layer %u has no valid name", i);
-    if (check_source(spec, err) < 0 || check_flags(spec, err) < 0 || check_volumes(spec, err) < 0)
+    if (check_flags(spec, err) < 0 || check_source(spec, err) < 0 || check_volumes(spec, err) < 0)
         return -1;
     return check_limits(&spec->limits, err);
 }
