@@ -3,6 +3,9 @@
  * a ';', case. Refusing a spelling that the agent would not understand costs nothing. */
 #include "proxy/proxy_guard.h"
 
+#include <openssl/crypto.h>
+#include <string.h>
+
 #include "base/buf.h"
 #include "base/encode.h"
 #include "proxy/proxy_host.h"
@@ -121,14 +124,11 @@ bool proxy_guard_is_script(const struct http_request *request)
     return false;
 }
 
-/* In a time that does not tell how much is right. */
-static bool same_secret(struct str a, struct str b)
+bool proxy_guard_secret(struct str given, const char *secret)
 {
-    unsigned char difference = a.len != b.len;
+    size_t len = strlen(secret);
 
-    for (size_t i = 0; i < a.len; i++)
-        difference |= (unsigned char)(a.p[i] ^ b.p[b.len ? i % b.len : 0]);
-    return !difference;
+    return given.len == len && CRYPTO_memcmp(given.p, secret, len) == 0;
 }
 
 enum proxy_traffic proxy_guard_traffic(const struct route *route, uint16_t port, struct str token)
@@ -137,6 +137,6 @@ enum proxy_traffic proxy_guard_traffic(const struct route *route, uint16_t port,
         return PROXY_TRAFFIC_OK;
     if (!token.len)
         return PROXY_TRAFFIC_MISSING;
-    return same_secret(token, str_of(route->traffic_token)) ? PROXY_TRAFFIC_OK
-                                                            : PROXY_TRAFFIC_INVALID;
+    return proxy_guard_secret(token, route->traffic_token) ? PROXY_TRAFFIC_OK
+                                                           : PROXY_TRAFFIC_INVALID;
 }

@@ -19,6 +19,9 @@ bool proxy_guard_is_agents(struct str path);
  * of that origin. */
 bool proxy_guard_is_script(const struct http_request *request);
 
+/* In a time that tells nothing but the length. */
+bool proxy_guard_secret(struct str given, const char *secret);
+
 enum proxy_traffic { PROXY_TRAFFIC_OK, PROXY_TRAFFIC_MISSING, PROXY_TRAFFIC_INVALID };
 /* token is the request's header, STR_NONE when absent. The agent's port needs none. */
 enum proxy_traffic proxy_guard_traffic(const struct route *route, uint16_t port, struct str token);

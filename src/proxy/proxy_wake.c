@@ -1,11 +1,11 @@
 #include "proxy/proxy_wake.h"
 
-#include <openssl/crypto.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "proxy/proxy_guard.h"
 
 struct wake {
     struct work work;
@@ -22,7 +22,6 @@ bool proxy_wake_allowed(const struct route *route, const struct proxy_target *ta
                         const struct http_request *request)
 {
     struct str access_token = http_headers_get(&request->headers, "x-access-token");
-    size_t len = strlen(route->access_token);
 
     if (!route->wakes)
         return false;
@@ -30,8 +29,7 @@ bool proxy_wake_allowed(const struct route *route, const struct proxy_target *ta
         return true;
     if (str_is(request->path, "/health"))
         return false;
-    return len == 0 || (access_token.len == len &&
-                        CRYPTO_memcmp(access_token.p, route->access_token, len) == 0);
+    return !route->access_token[0] || proxy_guard_secret(access_token, route->access_token);
 }
 
 static void on_client_gone(struct http_exchange *ex, void *arg)
