@@ -37,10 +37,11 @@ static enum rule rule_of(enum sandbox_state from, enum sandbox_state to)
     return rules[to][from];
 }
 
-/* One whose box is gone, but whose pause at the end of its time has not begun, is as good as paused. */
-static enum rule rule_for(const struct sandbox *sandbox, enum sandbox_state to)
+/* One whose time is up is as good as paused, or gone, also before that has begun. */
+static enum rule rule_for(const struct sandboxes *all, const struct sandbox *sandbox,
+                          enum sandbox_state to)
 {
-    if (table_awaits_pause(sandbox) && (to == SANDBOX_RESUMING || to == SANDBOX_SEALING))
+    if (table_awaits_end(all, sandbox) && (to == SANDBOX_RESUMING || to == SANDBOX_SEALING))
         return WAIT;
     return rule_of(sandbox->state, to);
 }
@@ -97,7 +98,7 @@ static int claim_locked(struct sandboxes *all, struct str team_id, struct str id
 
     for (;;) {
         struct sandbox *sandbox = table_find(all, team_id, id);
-        enum rule rule = sandbox ? rule_for(sandbox, claim->to) : NOT_THERE;
+        enum rule rule = sandbox ? rule_for(all, sandbox, claim->to) : NOT_THERE;
 
         if (rule == TAKE) {
             if (take(all, sandbox, claim, err) < 0)

@@ -2,6 +2,7 @@
 #include "sandbox/sandbox_test_env.h"
 
 #include "base/cleanup.h"
+#include "sandbox/sandbox_internal.h"
 #include "json/json_shape.h"
 
 static const struct sandbox_resume for_an_hour = {.timeout_s = 3600};
@@ -126,4 +127,40 @@ TEST(what_ends_slowly_is_stopped_until_it_has_ended)
     WAIT_FOR(box_has_ended(&env, id));
     WAIT_FOR(sandbox_resume(env.all, TEAM, str_of(id), &for_an_hour, &arena, &view, &refusal) == 0);
     CHECK_STR(view.resumed_from, "disk");
+}
+
+/* Nobody sees to the ends of sandboxes, or to what the engine tells. */
+static void stop_expiry(struct env *env)
+{
+    expire_stop(env->all);
+    env->all->expire_thread_count = 0;
+}
+
+static void start_expiry(struct env *env)
+{
+    env->all->stopping = false;
+    OK(expire_start(env->all, &err));
+}
+
+TEST(an_end_that_has_passed_is_not_moved)
+{
+    auto_env struct env env;
+    auto_arena struct arena arena = {0};
+    struct sandbox_view view;
+    char paused[ID_SIZE], ended[ID_SIZE];
+    bool resumed = false;
+
+    env_open(&env, 0);
+    stop_expiry(&env);
+    create_paused_at_end(&env, paused);
+    OK(env_create_timeout(&env, 1, ended, &err));
+    get(&env, ended, &arena, &view);
+    WAIT_FOR(now_us(env.all) > view.end_at_us);
+    /* Their agents may have ended their boxes: what waits for its end does not run on. */
+    FAILS(sandbox_extend(env.all, TEAM, str_of(paused), 60, &arena, &view, &err), ERROR_CONFLICT);
+    FAILS(sandbox_set_timeout(env.all, TEAM, str_of(ended), 60, &err), ERROR_NOT_FOUND);
+    start_expiry(&env);
+    OK(sandbox_connect(env.all, TEAM, str_of(paused), &for_an_hour, &arena, &view, &resumed, &err));
+    CHECK(resumed);
+    WAIT_FOR(!engine_fake_spec(env.engine, ended, &(struct box_spec){0}));
 }

@@ -266,9 +266,10 @@ void table_condemn(struct sandboxes *all, const char *id, const char *reason);
 bool table_has(struct sandboxes *all, const char *id);
 /* *out_cold, when wanted: if it is paused, only its files are there. */
 bool table_visible(struct sandboxes *all, struct str team_id, struct str id, bool *out_cold);
+/* RUNNING, but its time is up: an expiry thread is about to pause or end it. Its end is not moved any
+ * more, because its agent may have ended its box already. With the lock held. */
+bool table_awaits_end(const struct sandboxes *all, const struct sandbox *sandbox);
 /* 0 when it runs; ERROR_CONFLICT when it is paused (or nearly), else ERROR_NOT_FOUND. */
-/* RUNNING, but its box ended at the end of its time: an expiry thread is about to pause it. */
-bool table_awaits_pause(const struct sandbox *sandbox);
 int table_check_runs(struct sandboxes *all, struct str team_id, struct str id, struct error *err);
 /* RUNNING, and its box was booted by us more than once. */
 bool table_rebooted(struct sandboxes *all, const char *id);

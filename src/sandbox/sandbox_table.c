@@ -276,15 +276,20 @@ void table_paused(struct sandboxes *all, struct sandbox *sandbox, bool cold)
     (void)pthread_mutex_unlock(&all->lock);
 }
 
-bool table_awaits_pause(const struct sandbox *sandbox)
+static bool is_due(const struct sandboxes *all, const struct sandbox *sandbox)
 {
-    return sandbox->state == SANDBOX_RUNNING && sandbox->died;
+    return sandbox->due_us <= now_us(all);
+}
+
+bool table_awaits_end(const struct sandboxes *all, const struct sandbox *sandbox)
+{
+    return sandbox->state == SANDBOX_RUNNING && (sandbox->died || is_due(all, sandbox));
 }
 
 /* About to be paused: its files are wanted. */
 static bool pause_due(const struct sandboxes *all, const struct sandbox *sandbox)
 {
-    return sandbox->auto_pause && sandbox->due_us <= now_us(all);
+    return sandbox->auto_pause && is_due(all, sandbox);
 }
 
 bool table_sealed(struct sandboxes *all, struct sandbox *sandbox)
@@ -356,7 +361,7 @@ static void condemn(struct sandboxes *all, struct sandbox *sandbox, const char *
 static const char *true_reason(const struct sandboxes *all, const struct sandbox *sandbox,
                                const char *reason)
 {
-    return sandbox && is_running(sandbox->state) && sandbox->due_us <= now_us(all) &&
+    return sandbox && is_running(sandbox->state) && is_due(all, sandbox) &&
                    strcmp(reason, "crashed") == 0
                ? "timeout"
                : reason;
@@ -409,12 +414,14 @@ int table_check_runs(struct sandboxes *all, struct str team_id, struct str id, s
 {
     const struct sandbox *sandbox;
     int result = 0;
+    bool ends;
 
     (void)pthread_mutex_lock(&all->lock);
     sandbox = table_find(all, team_id, id);
-    if (!sandbox)
+    ends = sandbox && table_awaits_end(all, sandbox);
+    if (!sandbox || (ends && !sandbox->auto_pause))
         result = sandbox_not_found(id, err);
-    else if (!is_running(sandbox->state) || table_awaits_pause(sandbox))
+    else if (!is_running(sandbox->state) || ends)
         result = error_set(err, ERROR_CONFLICT, "Sandbox %s is paused", sandbox->id);
     (void)pthread_mutex_unlock(&all->lock);
     return result;
@@ -439,7 +446,8 @@ bool table_set_end(struct sandboxes *all, struct str id, int64_t end_at_us, int6
 
     (void)pthread_mutex_lock(&all->lock);
     sandbox = map_get(&all->table, id);
-    runs = sandbox && is_running(sandbox->state) && !sandbox->died;
+    runs =
+        sandbox && is_running(sandbox->state) && !sandbox->died && !table_awaits_end(all, sandbox);
     if (runs && revision > sandbox->revision) {
         sandbox->revision = revision;
         sandbox->due_us = end_at_us;

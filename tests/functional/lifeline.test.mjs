@@ -28,16 +28,18 @@ const file = (box, method, body) =>
     headers: { 'Content-Type': 'application/octet-stream', ...(box.envdAccessToken ? { 'X-Access-Token': box.envdAccessToken } : {}) },
   })
 
+const setTimeLeft = async (box, timeout) => assert.equal((await server.api('POST', `/sandboxes/${box.sandboxID}/timeout`, { timeout })).status, 204)
+
 test('without server and warden, sandboxes end after their time and not before', { timeout: 60_000 }, async () => {
-  const killed = await server.create({ timeout: 3 })
-  const paused = await server.create({ timeout: 3, autoPause: true })
-  const extended = await server.create({ timeout: 3 })
-  const shortened = await server.create({ timeout: 600 })
-  const frozen = await server.create({ timeout: 3 })
-  assert.equal((await file(paused, 'POST', 'file')).status, 200)
-  assert.equal((await server.api('POST', `/sandboxes/${extended.sandboxID}/timeout`, { timeout: 600 })).status, 204)
-  assert.equal((await server.api('POST', `/sandboxes/${shortened.sandboxID}/timeout`, { timeout: 3 })).status, 204)
+  const extended = await server.create({ timeout: 5 })
+  await setTimeLeft(extended, 600)
+  const frozen = await server.create({ timeout: 5 })
   assert.equal((await server.api('POST', `/sandboxes/${frozen.sandboxID}/pause`, { memory: true })).status, 204)
+  const paused = await server.create({ timeout: 600, autoPause: true })
+  assert.equal((await file(paused, 'POST', 'file')).status, 200)
+  const shortened = await server.create({ timeout: 600 })
+  // Last, so that none reaches its end while the server is there to see to it.
+  const [killed] = await Promise.all([server.create({ timeout: 3 }), setTimeLeft(paused, 3), setTimeLeft(shortened, 3)])
   await killEverything()
   const all = [killed, paused, extended, shortened, frozen]
   for (const box of all) assert.ok(agentOf(box.sandboxID), 'it goes on for the time being')
@@ -64,10 +66,11 @@ test('without server and warden, sandboxes end after their time and not before',
 
 for (const who of ['server', 'warden']) {
   test(`a ${who} that stood still past their end tells their ends truly, and connect finds what lists say`, { timeout: 120_000 }, async () => {
-    const make = (body) => Promise.all(Array.from({ length: 12 }, () => server.create({ timeout: 4, ...body })))
+    const make = (body) => Promise.all(Array.from({ length: 12 }, () => server.create({ timeout: 600, ...body })))
     const ended = await make({})
     const paused = await make({ autoPause: true })
     const pid = who === 'server' ? server.servingPid : server.child.pid
+    await Promise.all([...ended, ...paused].map((box) => setTimeLeft(box, 4)))
     process.kill(pid, 'SIGSTOP')
     try {
       await eventually('their agents have ended them', () => [...ended, ...paused].every((box) => !agentOf(box.sandboxID)), 30_000, 100)
@@ -87,11 +90,11 @@ for (const who of ['server', 'warden']) {
 }
 
 test('one that stood still for longer than its time goes on when it is resumed', { timeout: 60_000 }, async () => {
-  const box = await server.create({ timeout: 2 })
+  const box = await server.create({ timeout: 3 })
   assert.equal((await server.api('POST', `/sandboxes/${box.sandboxID}/pause`, { memory: true })).status, 204)
-  await sleep(7000)
+  await sleep(8000)
   assert.equal((await server.api('POST', `/sandboxes/${box.sandboxID}/connect`, { timeout: 60 })).status, 201)
   assert.equal((await server.api('GET', `/sandboxes/${box.sandboxID}`)).body.resumedFrom, 'memory')
-  await sleep(7000)
+  await sleep(8000)
   assert.equal((await server.sandbox(box.sandboxID, 49983, '/health')).status, 204)
 })
