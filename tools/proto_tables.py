@@ -182,7 +182,7 @@ def tables(parser):
 def main():
     target, array = sys.argv[1:3]
     parsers = [Parser(pathlib.Path(name)).file() for name in sys.argv[3:]]
-    out = ['#include "rpc/connect.h"', '#include "rpc/proto.h"', ""]
+    out = ['#include "protocol/rpc/connect.h"', '#include "protocol/rpc/proto.h"', ""]
     for parser in parsers:
         out += tables(parser)
     out += [f"extern const struct connect_method {array}[];", f"const struct connect_method {array}[] = {{"]

@@ -1,5 +1,5 @@
 /* An error is a value on the caller's stack: set where the failure is seen, prefixed on the way
- * up, and turned into an HTTP or Connect answer in exactly one table (http/http_errors.c).
+ * up, and turned into an HTTP or Connect answer in exactly one table (protocol/http/http_errors.c).
  *
  * Functions that can fail return 0 or -1 and take `struct error *err` last. All setters return -1,
  * so that a failing line is one statement: `return error_set(err, ERROR_INVALID, "...")`. */

@@ -1,12 +1,12 @@
 /* The runtime behind the plain types of quicksand.h: opening, errors, sandboxes, snapshots. */
 #include <stdlib.h>
 
-#include "agent/agent_backend.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "lib/lib_internal.h"
-#include "json/json_shape.h"
+#include "protocol/json/json_shape.h"
+#include "runtime/backend/backend.h"
 
 #define TEAM "library" /* all rows of a store that is only ours belong to it */
 
@@ -50,12 +50,12 @@ static const char *environment(const char *name)
 
 /* The settings of a server always have its engine, which is not here. As the default it stays, and
  * opening it says what is missing. */
-static void drop_engine(struct agent_settings *settings)
+static void drop_engine(struct runtime_settings *settings)
 {
     size_t kept = 0;
 
     for (size_t i = 0; i < settings->backend_count; i++) {
-        struct agent_backend_settings *backend = &settings->backends[i];
+        struct backend_settings *backend = &settings->backends[i];
 
         if (strcmp(backend->api_url, "embedded") != 0 ||
             strcmp(backend->name, settings->default_provider) == 0) {
@@ -75,8 +75,8 @@ static int load(struct qs *qs, const char *config, struct error *err)
     auto_buf struct buf faults = {0};
 
     buf_init(&faults, FAULTS_MAX);
-    if (agent_settings_load(config ? str_of(config) : STR_NONE, environment, NULL, &qs->settings,
-                            &faults) == 0) {
+    if (runtime_settings_load(config ? str_of(config) : STR_NONE, environment, NULL, &qs->settings,
+                              &faults) == 0) {
         drop_engine(&qs->settings);
         return 0;
     }
@@ -86,15 +86,15 @@ static int load(struct qs *qs, const char *config, struct error *err)
 
 static int open_all(struct qs *qs, const char *config, const char *store, struct error *err)
 {
-    struct agents_config agents = {.settings = &qs->settings};
+    struct runtime_config runtime = {.settings = &qs->settings};
 
     if (!store || !store[0])
         return error_set(err, ERROR_INVALID, "a store is needed: a file, or \":memory:\"");
     if (load(qs, config, err) < 0 || store_open(store, &qs->store, err) < 0)
         return -1;
-    agents.store = qs->store;
-    agents.fetch = qs->fetch = fetch_new();
-    return agents_open(&agents, &qs->agents, err);
+    runtime.store = qs->store;
+    runtime.fetch = qs->fetch = fetch_new();
+    return runtime_open(&runtime, &qs->runtime, err);
 }
 
 int qs_open(const char *config, const char *store, struct qs **out)
@@ -104,7 +104,7 @@ int qs_open(const char *config, const char *store, struct qs **out)
 
     *out = NULL;
     log_set_level(LOG_WARN);
-    qs->caller = (struct agent_caller){.team_id = STR(TEAM), .actor = STR(TEAM)};
+    qs->caller = (struct runtime_caller){.team_id = STR(TEAM), .actor = STR(TEAM)};
     if (open_all(qs, config, store, &err) < 0) {
         qs_close(qs);
         return lib_result(-1, &err);
@@ -117,17 +117,17 @@ void qs_close(struct qs *qs)
 {
     if (!qs)
         return;
-    if (qs->agents)
-        agents_close(qs->agents);
+    if (qs->runtime)
+        runtime_close(qs->runtime);
     store_close(qs->store);
     fetch_free(qs->fetch);
-    agent_settings_done(&qs->settings);
+    runtime_settings_done(&qs->settings);
     free(qs);
 }
 
 int qs_providers(struct qs *qs, int check, char **out_json)
 {
-    auto_json json_t *all = agent_backends_json(qs->agents, &qs->caller, check != 0);
+    auto_json json_t *all = backends_json(qs->runtime, &qs->caller, check != 0);
 
     *out_json = json_text(all);
     return 0;
@@ -135,14 +135,14 @@ int qs_providers(struct qs *qs, int check, char **out_json)
 
 /* ---- sandboxes ---- */
 
-static int ensure(struct qs *qs, struct agent_ensure *request, char out_id[QS_ID_SIZE],
+static int ensure(struct qs *qs, struct runtime_ensure *request, char out_id[QS_ID_SIZE],
                   enum qs_tier *out_tier, struct error *err)
 {
     auto_arena struct arena arena = {0};
-    struct agent_sandbox sandbox = {0};
-    enum agent_tier tier = TIER_CREATED;
+    struct runtime_sandbox sandbox = {0};
+    enum runtime_tier tier = TIER_CREATED;
 
-    if (agent_sandbox_ensure(qs->agents, &qs->caller, request, &arena, &sandbox, &tier, err) < 0)
+    if (runtime_sandbox_ensure(qs->runtime, &qs->caller, request, &arena, &sandbox, &tier, err) < 0)
         return -1;
     if (!str_copy(sandbox.id, out_id, QS_ID_SIZE))
         return error_set(err, ERROR_INTERNAL, "the sandbox's id is too long");
@@ -156,7 +156,7 @@ static int ensure(struct qs *qs, struct agent_ensure *request, char out_id[QS_ID
 int qs_ensure(struct qs *qs, const char *key, const char *spec, char out_id[QS_ID_SIZE],
               enum qs_tier *out_tier)
 {
-    struct agent_ensure request = {0};
+    struct runtime_ensure request = {0};
     auto_json json_t *tree = NULL;
     struct error err = {0};
     int r = lib_spec_read(spec, &request, &tree, &err);
@@ -176,10 +176,10 @@ int qs_show(struct qs *qs, const char *id, char **out_json)
 {
     auto_arena struct arena arena = {0};
     auto_json json_t *json = NULL;
-    struct agent_sandbox sandbox = {0};
+    struct runtime_sandbox sandbox = {0};
     struct error err = {0};
 
-    if (agent_sandbox_get(qs->agents, &qs->caller, str_of(id), true, &arena, &sandbox, &err) < 0)
+    if (runtime_sandbox_get(qs->runtime, &qs->caller, str_of(id), true, &arena, &sandbox, &err) < 0)
         return lib_result(-1, &err);
     json = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "id",
                      text(sandbox.id), "key", text(sandbox.key), "provider", text(sandbox.provider),
@@ -195,33 +195,33 @@ int qs_pause(struct qs *qs, const char *id)
 {
     struct error err = {0};
 
-    return lib_result(agent_sandbox_pause(qs->agents, &qs->caller, str_of(id), &err), &err);
+    return lib_result(runtime_sandbox_pause(qs->runtime, &qs->caller, str_of(id), &err), &err);
 }
 
 int qs_resume(struct qs *qs, const char *id)
 {
     struct error err = {0};
 
-    return lib_result(agent_sandbox_resume(qs->agents, &qs->caller, str_of(id), &err), &err);
+    return lib_result(runtime_sandbox_resume(qs->runtime, &qs->caller, str_of(id), &err), &err);
 }
 
 int qs_kill(struct qs *qs, const char *id)
 {
     struct error err = {0};
 
-    return lib_result(agent_sandbox_kill(qs->agents, &qs->caller, str_of(id), NULL, &err), &err);
+    return lib_result(runtime_sandbox_kill(qs->runtime, &qs->caller, str_of(id), NULL, &err), &err);
 }
 
 int qs_url(struct qs *qs, const char *id, uint16_t port, char **out)
 {
     auto_arena struct arena arena = {0};
-    struct provider_endpoint endpoint = {0};
+    struct provider_address address = {0};
     struct error err = {0};
 
-    if (agent_sandbox_endpoint(qs->agents, &qs->caller, str_of(id), port, &arena, &endpoint, &err) <
-        0)
+    if (runtime_sandbox_address(qs->runtime, &qs->caller, str_of(id), port, &arena, &address,
+                                &err) < 0)
         return lib_result(-1, &err);
-    *out = str_dup(endpoint.url);
+    *out = str_dup(address.url);
     return 0;
 }
 
@@ -230,10 +230,10 @@ int qs_url(struct qs *qs, const char *id, uint16_t port, char **out)
 int qs_snapshot(struct qs *qs, const char *id, const char *alias, char out_id[QS_ID_SIZE])
 {
     auto_arena struct arena arena = {0};
-    struct agent_snapshot snapshot = {0};
+    struct runtime_snapshot snapshot = {0};
     struct error err = {0};
-    int r = agent_snapshot_create(qs->agents, &qs->caller, str_of(id),
-                                  alias ? str_of(alias) : STR_NONE, -1, &arena, &snapshot, &err);
+    int r = runtime_snapshot_create(qs->runtime, &qs->caller, str_of(id),
+                                    alias ? str_of(alias) : STR_NONE, -1, &arena, &snapshot, &err);
 
     if (r == 0 && !str_copy(snapshot.id, out_id, QS_ID_SIZE))
         r = error_set(&err, ERROR_INTERNAL, "the snapshot's id is too long");
@@ -242,7 +242,7 @@ int qs_snapshot(struct qs *qs, const char *id, const char *alias, char out_id[QS
 
 int qs_restore(struct qs *qs, const char *snapshot, const char *spec, char out_id[QS_ID_SIZE])
 {
-    struct agent_ensure request = {0};
+    struct runtime_ensure request = {0};
     auto_json json_t *tree = NULL;
     struct error err = {0};
     int r = lib_spec_read(spec, &request, &tree, &err);
@@ -257,6 +257,6 @@ int qs_snapshot_remove(struct qs *qs, const char *snapshot)
 {
     struct error err = {0};
 
-    return lib_result(agent_snapshot_delete(qs->agents, &qs->caller, str_of(snapshot), NULL, &err),
-                      &err);
+    return lib_result(
+        runtime_snapshot_delete(qs->runtime, &qs->caller, str_of(snapshot), NULL, &err), &err);
 }

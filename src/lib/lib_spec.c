@@ -1,7 +1,7 @@
 /* A spec: the JSON of quicksand.h as a request of the runtime. What is not known is refused, not
  * passed over: a misspelt limit would be none. */
 #include "lib/lib_internal.h"
-#include "json/json_shape.h"
+#include "protocol/json/json_shape.h"
 
 enum kind { TEXT, WHOLE, FLAG, OBJECT, STRINGS, LIST };
 
@@ -11,7 +11,7 @@ struct member {
     size_t offset;
 };
 
-#define AT(field) offsetof(struct agent_ensure, field)
+#define AT(field) offsetof(struct runtime_ensure, field)
 
 static const struct member members[] = {
     {"provider", TEXT, AT(overrides.provider)},
@@ -80,7 +80,8 @@ static const struct member *find(const char *name)
     return NULL;
 }
 
-int lib_spec_read(const char *text, struct agent_ensure *out, json_t **out_tree, struct error *err)
+int lib_spec_read(const char *text, struct runtime_ensure *out, json_t **out_tree,
+                  struct error *err)
 {
     const char *name;
     json_t *value;

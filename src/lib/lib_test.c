@@ -3,11 +3,11 @@
 #include "base/cleanup.h"
 #include "base/test.h"
 #include "lib/lib_internal.h"
-#include "json/json_shape.h"
+#include "protocol/json/json_shape.h"
 
 TEST(a_spec_is_a_request)
 {
-    struct agent_ensure out = {0};
+    struct runtime_ensure out = {0};
     auto_json json_t *tree = NULL;
     struct error err = {0};
 
@@ -45,7 +45,7 @@ TEST(what_a_spec_must_not_be)
     };
 
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-        struct agent_ensure out = {0};
+        struct runtime_ensure out = {0};
         auto_json json_t *tree = NULL;
         struct error err = {0};
 

@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "lib/lib_internal.h"
-#include "json/json_shape.h"
+#include "protocol/json/json_shape.h"
 
 /* ---- commands ---- */
 
@@ -50,11 +50,11 @@ static int pass_output(void *arg, bool is_err, struct str data)
 }
 
 static int run(struct qs *qs, const char *id, const struct qs_command *command,
-               struct agent_result *result, struct error *err)
+               struct runtime_result *result, struct error *err)
 {
     auto_json json_t *argv = NULL, *env = NULL;
     struct passing passing = {command->on_output, command->on_output_arg};
-    struct agent_command request = {
+    struct runtime_command request = {
         .command = command->line ? str_of(command->line) : STR_NONE,
         .cwd = command->cwd ? str_of(command->cwd) : STR_NONE,
         .user = command->user ? str_of(command->user) : STR_NONE,
@@ -72,12 +72,12 @@ static int run(struct qs *qs, const char *id, const struct qs_command *command,
         return -1;
     request.env = env;
     request.argv = argv;
-    return agent_exec(qs->agents, &qs->caller, str_of(id), &request, result, err);
+    return runtime_exec(qs->runtime, &qs->caller, str_of(id), &request, result, err);
 }
 
 int qs_exec(struct qs *qs, const char *id, const struct qs_command *command, struct qs_result *out)
 {
-    struct agent_result result = {0};
+    struct runtime_result result = {0};
     struct qs_result ignored;
     struct error err = {0};
 
@@ -96,7 +96,7 @@ int qs_exec(struct qs *qs, const char *id, const struct qs_command *command, str
     };
     out->out = buf_take(&result.out);
     out->err = buf_take(&result.err);
-    agent_result_done(&result);
+    runtime_result_done(&result);
     if (out == &ignored)
         qs_result_free(out);
     return 0;
@@ -127,8 +127,8 @@ int qs_put(struct qs *qs, const char *id, const char *path, const void *data, si
     struct str rest = str_n(data, len);
     struct error err = {0};
 
-    return lib_result(agent_file_write(qs->agents, &qs->caller, str_of(id), path, source, &rest,
-                                       (int64_t)len, &err),
+    return lib_result(runtime_file_write(qs->runtime, &qs->caller, str_of(id), path, source, &rest,
+                                         (int64_t)len, &err),
                       &err);
 }
 
@@ -144,7 +144,7 @@ int qs_get(struct qs *qs, const char *id, const char *path, size_t max, char **o
     int r;
 
     buf_init(&bytes, max);
-    r = agent_file_read(qs->agents, &qs->caller, str_of(id), path, sink, &bytes, &err);
+    r = runtime_file_read(qs->runtime, &qs->caller, str_of(id), path, sink, &bytes, &err);
     if (bytes.overflowed)
         r = error_set(&err, ERROR_LIMIT, "'%s' is longer than %zu bytes", path, max);
     if (r < 0)
@@ -163,8 +163,8 @@ int qs_list(struct qs *qs, const char *id, const char *path, char **out_json)
     struct error err = {0};
     size_t count = 0;
 
-    if (agent_file_list(qs->agents, &qs->caller, str_of(id), path, &arena, &files, &count, &err) <
-        0)
+    if (runtime_file_list(qs->runtime, &qs->caller, str_of(id), path, &arena, &files, &count,
+                          &err) < 0)
         return lib_result(-1, &err);
     for (size_t i = 0; i < count; i++)
         (void)json_array_append_new(
@@ -180,5 +180,5 @@ int qs_remove(struct qs *qs, const char *id, const char *path)
 {
     struct error err = {0};
 
-    return lib_result(agent_file_remove(qs->agents, &qs->caller, str_of(id), path, &err), &err);
+    return lib_result(runtime_file_remove(qs->runtime, &qs->caller, str_of(id), path, &err), &err);
 }

@@ -15,8 +15,8 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/path.h"
+#include "host/warden/warden.h"
 #include "quicksand/make_base_template.h"
-#include "warden/warden.h"
 
 /* The script runs from a memfd: nothing on disk can be swapped under root's feet. */
 static int run_script(const char *out_dir, struct error *err)

@@ -7,12 +7,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "account/api_key.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "cli/cli_credentials.h"
+#include "cli/core/cli_credentials.h"
+#include "domain/account/api_key.h"
 #include "quicksand/serve.h"
 
 static int read_file(int fd, struct buf *out)

@@ -2,16 +2,16 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "api/api.h"
-#include "engine/engine.h"
-#include "provider/provider.h"
-#include "quicksand/runtime.h"
-#include "route/route.h"
+#include "domain/route/route.h"
+#include "edge/api_e2b/api.h"
+#include "host/engine/engine.h"
+#include "provider/core/provider.h"
+#include "quicksand/runtime_service.h"
 
 static int embedded_call(void *arg, struct str team_id, const char *method, const char *target,
                          struct str body, int *out_status, struct buf *out_body, struct error *err)
 {
-    const struct runtime_config *config = arg;
+    const struct runtime_service_config *config = arg;
     struct api_local request = {
         .team_id = team_id, .method = method, .target = target, .body = body};
 
@@ -20,7 +20,7 @@ static int embedded_call(void *arg, struct str team_id, const char *method, cons
 
 static int embedded_socket(void *arg, struct str id, char *out, size_t size, struct error *err)
 {
-    const struct runtime_config *config = arg;
+    const struct runtime_service_config *config = arg;
     char path[ENGINE_SOCKET_PATH_SIZE];
     struct route route;
 
@@ -39,24 +39,24 @@ static int embedded_socket(void *arg, struct str id, char *out, size_t size, str
 }
 
 /* A frozen agent takes connections and answers nothing: calls to it would wait for all their time. */
-static bool agent_runs(void *arg, const char *unix_path)
+static bool envd_runs(void *arg, const char *unix_path)
 {
-    const struct runtime_config *config = arg;
+    const struct runtime_service_config *config = arg;
     struct route route;
 
     return !routes_find(config->routes, engine_socket_id(config->run_dir, unix_path), &route) ||
            route.state == ROUTE_RUNNING;
 }
 
-struct fetch_gate runtime_gate(const struct runtime_config *config)
+struct fetch_gate runtime_service_gate(const struct runtime_service_config *config)
 {
-    return (struct fetch_gate){agent_runs, (void *)(uintptr_t)config};
+    return (struct fetch_gate){envd_runs, (void *)(uintptr_t)config};
 }
 
-struct provider_embedded runtime_embedded(const struct runtime_config *config)
+struct provider_embedded runtime_service_embedded(const struct runtime_service_config *config)
 {
     return (struct provider_embedded){.arg = (void *)(uintptr_t)config,
                                       .call = embedded_call,
-                                      .agent_socket = embedded_socket,
+                                      .envd_socket = embedded_socket,
                                       .proxy_url = config->url};
 }

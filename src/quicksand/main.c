@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/core/cli.h"
 #include "quicksand/serve.h"
 
 int main(int argc, char **argv)

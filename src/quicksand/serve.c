@@ -15,8 +15,8 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "cli/cli.h"
-#include "warden/warden.h"
+#include "cli/core/cli.h"
+#include "host/warden/warden.h"
 
 static bool usable_resolver(struct str text, char out[INET_ADDRSTRLEN])
 {
@@ -133,13 +133,13 @@ static int prepare(struct prepared *prepared, int argc, char **argv)
     }
     if (!str_copy(str_of(config->agent), prepared->agent, sizeof(prepared->agent)) ||
         !config->agent[0])
-        cli_agent_path(prepared->agent, sizeof(prepared->agent));
+        cli_envd_path(prepared->agent, sizeof(prepared->agent));
     prepared->warden = (struct warden_config){
         .data_dir = config->data,
         .sockets = &prepared->sockets,
         .loops = (size_t)config->loops,
         .server_uid = (uid_t)config->server_uid,
-        .agent_path = prepared->agent,
+        .envd_path = prepared->agent,
         .base_layer = config->base_layer[0] ? config->base_layer : NULL,
         .resolvers = prepared->resolvers,
         .resolver_count = find_resolvers(config, prepared->addresses),

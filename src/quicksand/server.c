@@ -13,27 +13,27 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "account/account.h"
-#include "account/api_key.h"
-#include "account/team.h"
-#include "api/api.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "engine/engine.h"
-#include "engine/engine_dial.h"
-#include "http/http_limits.h"
-#include "http/http_server.h"
-#include "loop/loop.h"
-#include "loop/share.h"
-#include "loop/workers.h"
-#include "proxy/proxy.h"
-#include "quicksand/runtime.h"
-#include "route/route.h"
-#include "sandbox/sandbox.h"
-#include "store/store.h"
-#include "template/template.h"
-#include "warden/warden.h"
+#include "domain/account/account.h"
+#include "domain/account/api_key.h"
+#include "domain/account/team.h"
+#include "domain/route/route.h"
+#include "domain/sandbox/sandbox.h"
+#include "domain/template/template.h"
+#include "edge/api_e2b/api.h"
+#include "edge/proxy/proxy.h"
+#include "host/engine/engine.h"
+#include "host/engine/engine_dial.h"
+#include "host/warden/warden.h"
+#include "protocol/http/http_limits.h"
+#include "protocol/http/http_server.h"
+#include "protocol/loop/loop.h"
+#include "protocol/loop/share.h"
+#include "protocol/loop/workers.h"
+#include "quicksand/runtime_service.h"
+#include "store/core/store.h"
 
 enum {
     EXIT_CONFIG = 78, /* starting again would fail the same way */
@@ -55,7 +55,7 @@ struct server {
     struct http_limits *limits;
     struct shares *addresses, *box_connections; /* of clients, and into sandboxes */
     struct api *api;
-    struct runtime *runtime;
+    struct runtime_service *runtime;
     struct edge *edges;
     char generated_key[API_KEY_SIZE];
     pthread_mutex_t lock; /* guards busy_edges */
@@ -72,14 +72,14 @@ struct edge {
     struct http_server *http;
     struct engine_dialer *dialer;
     struct proxy *proxy;
-    struct loop_job drain_job;
+    struct loop_errand drain_errand;
 };
 
 static void on_request(struct http_exchange *ex, void *arg)
 {
     struct edge *edge = arg;
 
-    if (!proxy_handle(edge->proxy, ex) && !runtime_handle(edge->server->runtime, ex))
+    if (!proxy_handle(edge->proxy, ex) && !runtime_service_handle(edge->server->runtime, ex))
         api_handle(edge->server->api, ex);
 }
 
@@ -94,11 +94,11 @@ static void on_drained(void *arg)
     (void)pthread_mutex_unlock(&server->lock);
 }
 
-static void drain(struct loop_job *job)
+static void drain(struct loop_errand *errand)
 {
-    struct edge *edge = (struct edge *)((char *)job - offsetof(struct edge, drain_job));
+    struct edge *edge = (struct edge *)((char *)errand - offsetof(struct edge, drain_errand));
 
-    runtime_drain(edge->server->runtime, edge->loop);
+    runtime_service_drain(edge->server->runtime, edge->loop);
     http_server_drain(edge->http, on_drained, edge);
 }
 
@@ -115,7 +115,7 @@ static void edge_prepare(struct server *server, size_t index)
 
     edge->server = server;
     edge->index = index;
-    edge->drain_job.fn = drain;
+    edge->drain_errand.fn = drain;
     edge->loop = loop_new();
     edge->dialer = engine_dialer_new(edge->loop, server->fds.dial[index]);
     proxy.dialer = edge->dialer;
@@ -239,18 +239,19 @@ static int open_edge_parts(struct server *server, struct error *err)
     server->limits = api.limits = http_limits_new(&(struct http_limits_config){
         .body_bytes = (size_t)server->config.body_memory_mb * 1024 * 1024});
     server->api = api_new(&api);
-    return runtime_open(&(struct runtime_config){.settings_path = server->config.runtime_config,
-                                                 .url = getenv("QUICKSAND_URL_SELF"),
-                                                 .domain = server->config.domain,
-                                                 .listen_fd = server->fds.listen[0],
-                                                 .run_dir = server->run_dir,
-                                                 .store = server->store,
-                                                 .api = server->api,
-                                                 .keys = server->keys,
-                                                 .routes = server->routes,
-                                                 .limits = server->limits,
-                                                 .sandboxes = server->sandboxes},
-                        &server->runtime, err);
+    return runtime_service_open(
+        &(struct runtime_service_config){.settings_path = server->config.runtime_config,
+                                         .url = getenv("QUICKSAND_URL_SELF"),
+                                         .domain = server->config.domain,
+                                         .listen_fd = server->fds.listen[0],
+                                         .run_dir = server->run_dir,
+                                         .store = server->store,
+                                         .api = server->api,
+                                         .keys = server->keys,
+                                         .routes = server->routes,
+                                         .limits = server->limits,
+                                         .sandboxes = server->sandboxes},
+        &server->runtime, err);
 }
 
 static int open_edges(struct server *server, struct error *err)
@@ -283,12 +284,12 @@ static void stop(struct server *server)
     struct timespec deadline;
 
     log_info("server", "stopping; sandboxes keep running");
-    runtime_quiet(server->runtime);
+    runtime_service_quiet(server->runtime);
     (void)pthread_mutex_lock(&server->lock);
     server->busy_edges = server->fds.loops;
     (void)pthread_mutex_unlock(&server->lock);
     for (size_t i = 0; i < server->fds.loops; i++)
-        loop_post(server->edges[i].loop, &server->edges[i].drain_job);
+        loop_post(server->edges[i].loop, &server->edges[i].drain_errand);
     (void)clock_gettime(CLOCK_REALTIME, &deadline);
     deadline.tv_sec += DRAIN_MS / 1000;
     (void)pthread_mutex_lock(&server->lock);
@@ -300,7 +301,7 @@ static void stop(struct server *server)
         loop_stop(server->edges[i].loop);
         (void)pthread_join(server->edges[i].thread, NULL);
     }
-    if (runtime_close(server->runtime) < 0) {
+    if (runtime_service_close(server->runtime) < 0) {
         /* What was acknowledged is stored; what runs in sandboxes goes on without us. */
         log_warn("server", "requests were still under way");
         _exit(0);
@@ -346,7 +347,7 @@ static void tell_ready(const struct server *server)
     bool remote = false;
 
     buf_init(&provider, 1024);
-    runtime_default(server->runtime, &provider, &remote);
+    runtime_service_default(server->runtime, &provider, &remote);
     if (remote)
         log_warn(
             "server",

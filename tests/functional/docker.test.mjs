@@ -1,5 +1,5 @@
 // The docker provider against dockerd and podman: the contract of all providers, and what only a real
-// daemon shows (src/provider/docker_real_test.c). The image is busybox; once also the base template.
+// daemon shows (src/provider/docker/docker_real_test.c). The image is busybox; once also the base template.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import fs from 'node:fs'

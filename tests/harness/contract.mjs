@@ -1,4 +1,4 @@
-// The contract of all providers (src/provider/contract.c), tried on a real one.
+// The contract of all providers (src/provider/contract/contract.c), tried on a real one.
 //
 //   await contract(t, { type: 'process', socket })   one subtest per check
 import assert from 'node:assert/strict'

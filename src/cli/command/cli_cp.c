@@ -1,0 +1,325 @@
+/* cp: one file into or out of a sandbox, streamed. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/id.h"
+#include "cli/command/cli_cp.h"
+#include "cli/core/cli_internal.h"
+#include "cli/core/cli_v1.h"
+#include "protocol/json/json_shape.h"
+
+enum { STEP_TIMEOUT_MS = 120 * 1000, CHUNK_SIZE = 256 * 1024, BODY_MAX = 1024 * 1024 };
+
+bool cli_cp_split(const char *operand, struct str *out_id, const char **out_path)
+{
+    struct str rest = str_of(operand), id;
+
+    /* A key may have colons; the path begins behind the last one, or at the first ":/". */
+    if (str_starts(rest, STR("key:"))) {
+        ptrdiff_t at = str_find_str(rest, STR(":/"));
+        const char *last = strrchr(operand + 4, ':');
+
+        if (at < 4 && !last)
+            return false;
+        *out_path = at >= 4 ? operand + at + 1 : last + 1;
+        *out_id = str_n(operand, (size_t)(*out_path - operand) - 1);
+        return out_id->len > 4;
+    }
+    id = str_split(&rest, ':');
+    /* Only what looks like an id: local names may have colons, too. */
+    if (!rest.p || !(id_valid(id) || (str_starts(id, STR("sbx_")) && str_find(id, '/') < 0)))
+        return false;
+    *out_id = id;
+    *out_path = rest.p;
+    return true;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+/* Where files are: reached through the runtime; as another user, of a sandbox of the engine, by its agent. */
+struct place {
+    struct cli *cli;
+    char *id;
+    bool runtime;
+    struct cli_sandbox sandbox; /* of the engine */
+};
+
+static char *files_target(const struct place *place, const char *path, const char *user)
+{
+    auto_free char *base =
+        place->runtime ? cli_v1_path("sandboxes", place->id, "files") : xstrdup("/files");
+    struct buf target;
+
+    buf_init(&target, HTTP_URL_MAX);
+    (void)buf_printf(&target, "%s?path=", base);
+    cli_escape(&target, path);
+    if (user) {
+        (void)buf_add_str(&target, STR("&username="));
+        cli_escape(&target, user);
+    }
+    return buf_take(&target);
+}
+
+static int open_files(const struct place *place, bool up, const char *target, int64_t length,
+                      struct cli_stream *stream, struct error *err)
+{
+    const struct cli_server *server = &place->cli->server;
+    struct http_header headers[CLI_SANDBOX_HEADERS + 2] = {
+        {STR("X-API-KEY"), str_of(server->key)},
+    };
+    size_t n = place->runtime ? 1 : cli_sandbox_headers(&place->sandbox, headers);
+    const char *method = !up ? "GET" : place->runtime ? "PUT" : "POST";
+
+    headers[n++] = (struct http_header){STR("Content-Type"), STR("application/octet-stream")};
+    headers[n++] = (struct http_header){STR("Accept-Encoding"), STR("identity")};
+    return cli_stream_open(stream, place->runtime ? &server->api : &server->sandboxes,
+                           &(struct cli_request){method, target, headers, n, length, false},
+                           STEP_TIMEOUT_MS, BODY_MAX, err);
+}
+
+/* The whole answer of a request that was sent. */
+static int finish(struct cli_stream *stream, struct error *err)
+{
+    if (cli_stream_recv_all(stream, err) < 0)
+        return -1;
+    return stream->status / 100 == 2 ? 0 : cli_answer_error(stream, err);
+}
+
+static int send_chunks(struct cli_stream *stream, int fd, struct error *err)
+{
+    auto_free char *bytes = xmalloc(CHUNK_SIZE);
+
+    while (!stream->head_done) {
+        ssize_t n = read(fd, bytes, CHUNK_SIZE);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return error_set_errno(err, errno, "reading the input");
+        if (n == 0)
+            break;
+        if (cli_stream_send(stream, str_n(bytes, (size_t)n), err) < 0)
+            return -1;
+    }
+    return cli_stream_send_end(stream, err);
+}
+
+/* What files are allowed goes beside their bytes, by a command. Paths are relative to the home. */
+static int run_inside(const struct place *place, const char *script, const char *path,
+                      const char *user, int64_t *out_exit, struct error *err)
+{
+    auto_json json_t *answer = NULL;
+    auto_json json_t *body =
+        json_pack("{s:[s,s,s,s,s]}", "argv", "/bin/sh", "-c", script, "sh", path);
+
+    if (!body)
+        return error_set(err, ERROR_INVALID, "the path is not UTF-8");
+    if (user)
+        (void)json_object_set_new(body, "user", json_string(user));
+    if (cli_v1(place->cli, "POST", cli_v1_path("sandboxes", place->id, "execute"), body, &answer,
+               err) < 0)
+        return -1;
+    *out_exit = json_integer_value(json_object_get(answer, "exit_code"));
+    return 0;
+}
+
+static int make_executable(const struct place *place, const char *path, const char *user,
+                           struct error *err)
+{
+    int64_t status = 0;
+
+    if (run_inside(place, "cd && exec chmod +x -- \"$1\"", path, user, &status, err) < 0)
+        return error_prefix(err, "'%s' is there, but may not be executed", path);
+    return status == 0
+               ? 0
+               : error_set(err, ERROR_FORBIDDEN,
+                           "'%s' is there, but chmod +x failed with status %d", path, (int)status);
+}
+
+static bool is_executable(const struct place *place, const char *path, const char *user)
+{
+    struct error err = {0};
+    int64_t status = 1;
+
+    if (run_inside(place, "cd && test -x \"$1\"", path, user, &status, &err) < 0)
+        (void)fprintf(stderr, "quicksand: whether '%s' may be executed is not known: %s\n", path,
+                      err.message);
+    return status == 0;
+}
+
+static int upload(const struct place *place, const char *from, const char *to, const char *user,
+                  struct error *err)
+{
+    bool is_stdin = strcmp(from, "-") == 0;
+    auto_close int fd = is_stdin ? dup(STDIN_FILENO) : open(from, O_RDONLY | O_CLOEXEC);
+    auto_stream struct cli_stream stream = {.fd = -1};
+    auto_free char *path = NULL, *target = NULL;
+    int64_t length = -1;
+    struct stat st;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return error_set_errno(err, errno, "'%s'", from);
+    if (S_ISDIR(st.st_mode))
+        return error_set(err, ERROR_INVALID,
+                         "'%s' is a directory: pack it with tar, copy that, and unpack it inside",
+                         from);
+    if (!to[0] || to[strlen(to) - 1] == '/') {
+        if (is_stdin)
+            return error_set(err, ERROR_INVALID, "stdin needs a file name to be written to");
+        path = xasprintf("%s%s", to, base_name(from));
+    } else {
+        path = xstrdup(to);
+    }
+    /* stdin may be a file that was read already in part. */
+    if (S_ISREG(st.st_mode) && lseek(fd, 0, SEEK_CUR) <= st.st_size)
+        length = st.st_size - lseek(fd, 0, SEEK_CUR);
+    target = files_target(place, path, user);
+    if (open_files(place, true, target, length, &stream, err) < 0)
+        return -1;
+    if ((length >= 0 ? cli_stream_send_file(&stream, fd, length, err)
+                     : send_chunks(&stream, fd, err)) < 0 ||
+        finish(&stream, err) < 0)
+        return -1;
+    if (is_stdin || !S_ISREG(st.st_mode) || !(st.st_mode & 0111))
+        return 0;
+    return make_executable(place, path, user, err);
+}
+
+/* Name to write to: inside `to` when that is a directory. */
+static char *local_name(const char *from, const char *to)
+{
+    struct stat st;
+
+    if (to[strlen(to) - 1] == '/')
+        return xasprintf("%s%s", to, base_name(from));
+    if (stat(to, &st) == 0 && S_ISDIR(st.st_mode))
+        return xasprintf("%s/%s", to, base_name(from));
+    return xstrdup(to);
+}
+
+static int save(struct cli_stream *stream, int fd, const char *name, struct error *err)
+{
+    for (;;) {
+        int rc = fd_write_full(fd, stream->body.p, stream->body.len);
+
+        if (rc < 0)
+            return error_set_errno(err, -rc, "writing '%s'", name);
+        buf_clear(&stream->body);
+        rc = cli_stream_recv(stream, err);
+        if (rc < 0)
+            return -1;
+        if (rc == 0 && stream->body.len == 0)
+            return 0;
+    }
+}
+
+/* By whoever may read it. */
+static void allow_execution(int fd)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) == 0)
+        (void)fchmod(fd, (st.st_mode & 07777) | (st.st_mode & 0444) >> 2);
+}
+
+static int download(const struct place *place, const char *from, const char *to, const char *user,
+                    struct error *err)
+{
+    auto_stream struct cli_stream stream = {.fd = -1};
+    auto_free char *target = files_target(place, from, user), *name = NULL, *partial = NULL;
+    auto_close int fd = -1;
+
+    if (open_files(place, false, target, 0, &stream, err) < 0 ||
+        cli_stream_recv_head(&stream, err) < 0)
+        return -1;
+    if (stream.status / 100 != 2)
+        return finish(&stream, err);
+    /* A file's bytes come as such; only a directory is told as a list. */
+    if (place->runtime && stream.is_json)
+        return error_set(err, ERROR_INVALID,
+                         "'%s' is a directory: pack it with tar inside, and copy that", from);
+    if (strcmp(to, "-") == 0)
+        return save(&stream, STDOUT_FILENO, "stdout", err);
+    name = local_name(from, to);
+    /* Half a file never gets the name of the whole one. */
+    partial = xasprintf("%s.quicksand-%d", name, (int)getpid());
+    fd = open(partial, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return error_set_errno(err, errno, "'%s'", partial);
+    if (save(&stream, fd, name, err) < 0) {
+        (void)unlink(partial);
+        return -1;
+    }
+    if (is_executable(place, from, user))
+        allow_execution(fd);
+    if (rename(partial, name) < 0) {
+        (void)error_set_errno(err, errno, "'%s'", name);
+        (void)unlink(partial);
+        return -1;
+    }
+    return 0;
+}
+
+static int copy(struct cli *cli, const char *from, const char *to, const char *user)
+{
+    struct place place = {.cli = cli};
+    const char *from_path, *to_path;
+    struct str from_id, to_id;
+    bool from_box = cli_cp_split(from, &from_id, &from_path);
+    bool to_box = cli_cp_split(to, &to_id, &to_path);
+    auto_free char *id = NULL;
+    struct error err = {0};
+    int rc;
+
+    if (from_box == to_box)
+        return cli_usage(&cli_cp_command, "one of the two must be SANDBOX:PATH");
+    if (from_box && (!from_path[0] || !to[0]))
+        return cli_usage(&cli_cp_command, "needs a file on both sides");
+    place.id = id = str_dup(from_box ? from_id : to_id);
+    place.runtime = !user;
+    if (user && !id_valid(str_of(id)))
+        return cli_usage(&cli_cp_command, "--user is for sandboxes of the engine (i...)");
+    if (cli_connect(cli, &err) < 0 ||
+        (!place.runtime && cli_sandbox_get(&cli->server, id, &place.sandbox, &err) < 0))
+        return cli_fail(&err);
+    rc = from_box ? download(&place, from_path, to, user, &err)
+                  : upload(&place, from, to_path, user, &err);
+    cli_sandbox_done(&place.sandbox);
+    return rc < 0 ? cli_fail(&err) : CLI_OK;
+}
+
+static int run_cp(struct cli *cli, int argc, char **argv)
+{
+    const char *user = NULL;
+    const struct cli_option table[] = {
+        {"user", 'u', CLI_TEXT, &user, "USER", "whose files these are inside (user)"},
+        {.name = NULL},
+    };
+    char **operands;
+    int count, rc = cli_args(cli, &cli_cp_command, table, CLI_ARGS_ANYWHERE, argc, argv, &operands,
+                             &count);
+
+    if (rc != CLI_ARGS_RUN)
+        return rc;
+    if (count != 2)
+        return cli_usage(&cli_cp_command, "needs a source and a destination");
+    return copy(cli, operands[0], operands[1], user);
+}
+
+const struct cli_command cli_cp_command = {
+    "cp", "[OPTION...] FILE SANDBOX:PATH | SANDBOX:PATH FILE",
+    "Copy a file into a sandbox or out of it ('-' is stdin or stdout).\n"
+    "A PATH that does not begin with '/' is relative to the user's home. What may be executed may\n"
+    "be on the other side.",
+    run_cp,
+    .examples = "quicksand cp model.bin i...:/tmp/\n"
+                "quicksand exec i... 'tar c results' >results.tar"};

@@ -1,0 +1,502 @@
+/* Arguments, tables, addresses, doctor. */
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/test.h"
+#include "cli/command/cli_cp.h"
+#include "cli/core/cli.h"
+#include "cli/core/cli_credentials.h"
+#include "cli/core/cli_internal.h"
+#include "cli/core/cli_runtime.h"
+#include "cli/core/cli_table.h"
+#include "cli/core/cli_test.h"
+#include "domain/account/api_key.h"
+#include "domain/account/team.h"
+#include "protocol/json/json_shape.h"
+#include "store/core/store.h"
+
+int cli_test_run(char **argv, struct buf *out)
+{
+    FILE *file = tmpfile();
+    int argc = 0, saved = dup(STDOUT_FILENO), rc;
+
+    CHECK(file && saved >= 0);
+    while (argv[argc])
+        argc++;
+    (void)fflush(stdout);
+    CHECK(dup2(fileno(file), STDOUT_FILENO) >= 0);
+    rc = cli_main(argc, argv);
+    (void)fflush(stdout);
+    CHECK(dup2(saved, STDOUT_FILENO) >= 0);
+    (void)close(saved);
+    buf_done(out);
+    buf_init(out, 1024 * 1024);
+    rewind(file);
+    for (;;) {
+        char *to = buf_reserve(out, 4096);
+        size_t n = fread(to, 1, 4096, file);
+
+        if (n == 0)
+            break;
+        buf_grew(out, n);
+    }
+    (void)fclose(file);
+    return rc;
+}
+
+#define RUN(out, ...) \
+    cli_test_run((char *[]){(char *)(uintptr_t) "quicksand", __VA_ARGS__, NULL}, out)
+#define ARG(text) (char *)(uintptr_t)(text)
+
+static const struct cli_command sample = {"sample", "", "A sample.", NULL};
+
+struct sample {
+    bool flag;
+    const char *text;
+    int64_t number;
+    struct cli_list list;
+    char **operands;
+    int count;
+};
+
+static int parse(struct sample *out, enum cli_args_mode mode, char **argv)
+{
+    struct cli cli = {0};
+    const struct cli_option table[] = {
+        {"flag", 'f', CLI_FLAG, &out->flag, NULL, ""},
+        {"text", 't', CLI_TEXT, &out->text, "TEXT", ""},
+        {"number", 'n', CLI_NUMBER, &out->number, "N", ""},
+        {"list", 'l', CLI_LIST, &out->list, "X", ""},
+        {.name = NULL},
+    };
+    int argc = 0;
+
+    while (argv[argc])
+        argc++;
+    return cli_args(&cli, &sample, table, mode, argc, argv, &out->operands, &out->count);
+}
+
+#define PARSE(out, mode, ...) parse(out, mode, (char *[]){ARG("sample"), __VA_ARGS__, NULL})
+
+TEST(options_anywhere)
+{
+    struct sample out = {0};
+    int rc = PARSE(&out, CLI_ARGS_ANYWHERE, ARG("a"), ARG("-f"), ARG("--text=x y"), ARG("b"),
+                   ARG("-n12"), ARG("--list"), ARG("1"), ARG("-l"), ARG("2"), ARG("-"), ARG("--"),
+                   ARG("-f"));
+
+    CHECK_INT(rc, CLI_ARGS_RUN);
+    CHECK(out.flag);
+    CHECK_STR(str_of(out.text), "x y");
+    CHECK_INT(out.number, 12);
+    CHECK_INT(out.list.count, 2);
+    CHECK_STR(str_of(out.list.items[1]), "2");
+    CHECK_INT(out.count, 4);
+    CHECK_STR(str_of(out.operands[0]), "a");
+    CHECK_STR(str_of(out.operands[1]), "b");
+    CHECK_STR(str_of(out.operands[2]), "-");
+    CHECK_STR(str_of(out.operands[3]), "-f");
+    cli_list_done(&out.list);
+}
+
+TEST(the_first_operand_ends_the_options)
+{
+    struct sample out = {0};
+    int rc = PARSE(&out, CLI_ARGS_FIRST, ARG("-f"), ARG("ls"), ARG("-n"), ARG("--text"));
+
+    CHECK_INT(rc, CLI_ARGS_RUN);
+    CHECK(out.flag && !out.text);
+    CHECK_INT(out.count, 3);
+    CHECK_STR(str_of(out.operands[1]), "-n");
+}
+
+TEST(wrong_options)
+{
+    struct sample out = {0};
+
+    CHECK_INT(PARSE(&out, CLI_ARGS_ANYWHERE, ARG("--nope")), CLI_USAGE);
+    CHECK_INT(PARSE(&out, CLI_ARGS_ANYWHERE, ARG("-x")), CLI_USAGE);
+    CHECK_INT(PARSE(&out, CLI_ARGS_ANYWHERE, ARG("--text")), CLI_USAGE);
+    CHECK_INT(PARSE(&out, CLI_ARGS_ANYWHERE, ARG("--number"), ARG("1x")), CLI_USAGE);
+    CHECK_INT(PARSE(&out, CLI_ARGS_ANYWHERE, ARG("--number=-1")), CLI_USAGE);
+    CHECK_INT(PARSE(&out, CLI_ARGS_ANYWHERE, ARG("--flag=1")), CLI_USAGE);
+}
+
+TEST(exit_statuses)
+{
+    static const char *const wrong[][4] = {
+        {"nope"},
+        {"run"},
+        {"run", "--"},
+        {"exec"},
+        {"exec", "i1"},
+        {"ls", "x"},
+        {"show"},
+        {"rm"},
+        {"cp", "a"},
+        {"cp", "a", "b"},
+        {"key"},
+        {"key", "new", "a", "b"},
+        {"template"},
+        {"doctor", "x"},
+        {"run", "-e", "x", "true"},
+        {"help", "x"},
+        {"exec", "i1", "-x"},
+        {"version", "x"},
+    };
+
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        char *argv[6] = {ARG("quicksand")};
+        auto_buf struct buf out = {0};
+
+        for (size_t k = 0; k < 4; k++)
+            argv[k + 1] = ARG(wrong[i][k]);
+        if (cli_test_run(argv, &out) != CLI_USAGE)
+            test_fail(__FILE__, __LINE__, "'%s %s' is no usage error", wrong[i][0],
+                      wrong[i][1] ? wrong[i][1] : "");
+        CHECK_INT(out.len, 0);
+    }
+}
+
+TEST(help_of_every_command)
+{
+    auto_buf struct buf all = {0};
+
+    CHECK_INT(RUN(&all, ARG("help")), 0);
+    for (const struct cli_command *const *c = cli_commands; *c; c++) {
+        auto_buf struct buf one = {0};
+
+        CHECK(strstr(all.p, (*c)->name));
+        CHECK_INT(RUN(&one, ARG("help"), ARG((*c)->name)), 0);
+        CHECK(str_starts(buf_str(&one), STR("Usage: quicksand ")));
+        CHECK(strstr(one.p, (*c)->verbs ? "tells more" : "--json"));
+        for (const struct cli_command *const *v = (*c)->verbs; v && *v; v++) {
+            auto_buf struct buf verb = {0};
+            auto_free char *usage = xasprintf("Usage: quicksand %s", (*v)->name);
+            const char *second = strchr((*v)->name, ' ') + 1;
+
+            CHECK(strstr(one.p, (*v)->name) && strstr((*c)->operands, second));
+            if (strcmp(second, "build") == 0)
+                continue;
+            CHECK_INT(RUN(&verb, ARG((*c)->name), ARG(second), ARG("--help")), 0);
+            CHECK(strstr(verb.p, usage) && strstr(verb.p, "--json"));
+        }
+    }
+}
+
+TEST(times)
+{
+    int64_t s = -1;
+
+    CHECK(cli_time_parse("90", &s) && s == 90);
+    CHECK(cli_time_parse("90s", &s) && s == 90);
+    CHECK(cli_time_parse("30m", &s) && s == 1800);
+    CHECK(cli_time_parse("24h", &s) && s == 86400);
+    CHECK(cli_time_parse("7d", &s) && s == 604800);
+    CHECK(!cli_time_parse("", &s) && !cli_time_parse("h", &s) && !cli_time_parse("1h30m", &s));
+    CHECK(!cli_time_parse("-1s", &s) && !cli_time_parse("99999999999d", &s));
+}
+
+/* A single operand with blanks is a line for the shell; anything else is as it is. */
+TEST(lines_for_the_shell)
+{
+    char *shell[CLI_RUNTIME_SHELL], *one[] = {ARG("echo hi"), NULL},
+                                    *two[] = {ARG("a b"), ARG("c")};
+    char *const *argv = one;
+    int argc = 1;
+
+    cli_runtime_line(&argv, &argc, shell);
+    CHECK(argv == shell && argc == 4);
+    CHECK_STR(str_of(argv[3]), "echo hi");
+    argv = two;
+    argc = 2;
+    cli_runtime_line(&argv, &argc, shell);
+    CHECK(argv == two && argc == 2);
+}
+
+TEST(completion_knows_every_command_and_option)
+{
+    auto_buf struct buf bash = {0}, zsh = {0}, fish = {0}, none = {0};
+
+    CHECK_INT(RUN(&bash, ARG("completion"), ARG("bash")), 0);
+    CHECK_INT(RUN(&zsh, ARG("completion"), ARG("zsh")), 0);
+    CHECK_INT(RUN(&fish, ARG("completion"), ARG("fish")), 0);
+    CHECK_INT(RUN(&none, ARG("completion"), ARG("csh")), CLI_USAGE);
+    CHECK(str_starts(buf_str(&zsh), STR("#compdef quicksand\n")));
+    for (const struct cli_command *const *c = cli_commands; *c; c++) {
+        auto_free char *word = xasprintf("-a %s ", (*c)->name);
+        auto_free char *row = xasprintf("'%s') words='", (*c)->name);
+
+        CHECK(strstr(bash.p, row) && strstr(fish.p, word));
+    }
+    CHECK(strstr(bash.p, "'session new') words='--agent -a --repo"));
+    CHECK(strstr(fish.p, "'__quicksand_is up' -l key -s k -r -d 'the same key"));
+}
+
+TEST(no_server_is_one_clear_line)
+{
+    auto_buf struct buf out = {0};
+
+    CHECK_INT(setenv("QUICKSAND_API_KEY", "e2b_00", 1), 0);
+    CHECK_INT(setenv("QUICKSAND_URL", "http://127.0.0.1:1", 1), 0);
+    CHECK_INT(RUN(&out, ARG("ls")), 1);
+    CHECK_INT(out.len, 0);
+}
+
+static int parse_url(const char *text, struct cli_url *out)
+{
+    struct error err = {0};
+
+    return cli_url_parse(text, out, &err);
+}
+
+TEST(urls)
+{
+    struct cli_url url;
+
+    CHECK_INT(parse_url("http://127.0.0.1:3000", &url), 0);
+    CHECK_STR(str_of(url.host), "127.0.0.1");
+    CHECK_INT(url.port, 3000);
+    CHECK_INT(parse_url("http://[::1]:80/", &url), 0);
+    CHECK_STR(str_of(url.host), "::1");
+    CHECK_INT(parse_url("http://box", &url), 0);
+    CHECK_INT(url.port, 80);
+    CHECK(!url.tls);
+    CHECK_INT(parse_url("https://box", &url), 0);
+    CHECK_INT(url.port, 443);
+    CHECK(url.tls);
+    CHECK_INT(parse_url("box:80", &url), -1);
+    CHECK_INT(parse_url("http://", &url), -1);
+    CHECK_INT(parse_url("http://:80", &url), -1);
+    CHECK_INT(parse_url("http://box:0", &url), -1);
+    CHECK_INT(parse_url("http://box:70000", &url), -1);
+    CHECK_INT(parse_url("http://box:8x", &url), -1);
+    CHECK_INT(parse_url("http://box/path", &url), -1);
+    CHECK_INT(parse_url("http://b\r\nX: y", &url), -1);
+    CHECK_INT(parse_url("http://[::1", &url), -1);
+}
+
+TEST(credentials)
+{
+    char dir[] = "/tmp/cli-test-XXXXXX";
+    auto_free char *path = NULL;
+    struct cli_server server = {0};
+    struct error err = {0};
+    FILE *file;
+
+    static const char *const names[] = {"QUICKSAND_URL",     "E2B_API_URL", "QUICKSAND_TOKEN",
+                                        "QUICKSAND_API_KEY", "E2B_API_KEY", "E2B_SANDBOX_URL"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        (void)unsetenv(names[i]);
+    CHECK(mkdtemp(dir));
+    CHECK_INT(cli_server_find(NULL, dir, &server, &err), -1);
+    CHECK_INT(err.code, ERROR_UNAUTHORIZED);
+    path = xasprintf("%s/.quicksand", dir);
+    CHECK_INT(path_make_dirs(path, 0700), 0);
+    free(path);
+    path = xasprintf("%s/" CLI_CREDENTIALS, dir);
+    file = fopen(path, "w");
+    CHECK(file &&
+          fputs("# made by the server\nurl = http://10.0.0.1:99\nkey = e2b_file\n", file) >= 0);
+    (void)fclose(file);
+    CHECK_INT(cli_server_find(NULL, dir, &server, &err), 0);
+    CHECK_STR(str_of(server.key), "e2b_file");
+    CHECK_INT(server.api.port, 99);
+    cli_server_done(&server);
+    CHECK_INT(setenv("E2B_API_KEY", "e2b_env", 1), 0);
+    CHECK_INT(cli_server_find("http://h:1", dir, &server, &err), 0);
+    CHECK_STR(str_of(server.key), "e2b_env");
+    CHECK_STR(str_of(server.sandboxes.host), "h");
+    cli_server_done(&server);
+    CHECK_INT(setenv("QUICKSAND_TOKEN", "bad\r\nkey", 1), 0);
+    CHECK_INT(cli_server_find("http://h:1", dir, &server, &err), -1);
+    CHECK_INT(path_remove_tree(AT_FDCWD, dir), 0);
+}
+
+static const char *key_for(struct cli_credentials *all, const char *url)
+{
+    const struct cli_credential *found = cli_credentials_find(all, url);
+
+    return found ? found->key : "";
+}
+
+TEST(credentials_of_several_servers)
+{
+    struct cli_credentials all;
+
+    cli_credentials_parse(STR("# a\nurl = http://127.0.0.1:3000\nkey = e2b_a\n\n"
+                              "url = http://127.0.0.1:3001\nkey = e2b_b\n"
+                              "url = https://box.example\nkey = e2b_c\n"
+                              "url = http://127.0.0.1:3000\nkey = e2b_d\nkey =\nurl = x\n"),
+                          &all);
+    CHECK_INT(all.count, 4);
+    CHECK_STR(str_of(key_for(&all, NULL)), "e2b_d");
+    CHECK_STR(str_of(key_for(&all, "http://localhost:3000")), "e2b_d");
+    CHECK_STR(str_of(key_for(&all, "http://[::1]:3001")), "e2b_b");
+    CHECK_STR(str_of(key_for(&all, "http://0.0.0.0:3001/")), "e2b_b");
+    CHECK_STR(str_of(key_for(&all, "https://BOX.example:443")), "e2b_c");
+    CHECK_STR(str_of(key_for(&all, "http://box.example:443")), "");
+    CHECK_STR(str_of(key_for(&all, "http://127.0.0.1:3002")), "");
+    CHECK_STR(str_of(key_for(&all, "https://127.0.0.1:3000")), "");
+    cli_credentials_done(&all);
+    cli_credentials_parse(STR("url = http://127.0.0.1:4000\nkey = e2b_a\n"
+                              "url = http://127.0.0.1:4001\nkey = e2b_b\n"),
+                          &all);
+    CHECK_STR(str_of(key_for(&all, NULL)), "e2b_b");
+    cli_credentials_done(&all);
+    cli_credentials_parse(STR("key = e2b_any"), &all);
+    CHECK_STR(str_of(key_for(&all, "https://box.example")), "e2b_any");
+    cli_credentials_done(&all);
+    cli_credentials_parse(STR_NONE, &all);
+    CHECK_STR(str_of(key_for(&all, NULL)), "");
+}
+
+TEST(cp_operands)
+{
+    const char *path;
+    struct str id;
+
+    CHECK(cli_cp_split("i0123456789abcdefghi:/a:b", &id, &path));
+    CHECK_STR(id, "i0123456789abcdefghi");
+    CHECK_STR(str_of(path), "/a:b");
+    CHECK(cli_cp_split("i0123456789abcdefghi:", &id, &path));
+    CHECK(!cli_cp_split("./file:1", &id, &path));
+    CHECK(!cli_cp_split("i0123456789abcdefghi", &id, &path));
+    CHECK(!cli_cp_split("-", &id, &path));
+    CHECK(cli_cp_split("sbx_0123456789abcdefghij:a/b", &id, &path));
+    CHECK_STR(id, "sbx_0123456789abcdefghij");
+    CHECK_STR(str_of(path), "a/b");
+    CHECK(cli_cp_split("key:conversation:c1:s1:/tmp/x:y", &id, &path));
+    CHECK_STR(id, "key:conversation:c1:s1");
+    CHECK_STR(str_of(path), "/tmp/x:y");
+    CHECK(cli_cp_split("key:ws_1:notes", &id, &path));
+    CHECK_STR(id, "key:ws_1");
+    CHECK_STR(str_of(path), "notes");
+    CHECK(!cli_cp_split("key:ws_1", &id, &path));
+    CHECK(!cli_cp_split("sbx_dir/file:1", &id, &path));
+}
+
+TEST(tables_are_aligned)
+{
+    static const char *const columns[] = {"A", "LONG", "C", NULL};
+    struct cli_table *table = cli_table_new(columns);
+    auto_free char *text = NULL;
+    size_t len;
+    FILE *file = open_memstream(&text, &len);
+
+    cli_table_add(table, STR("\xc3\xa9\xc3\xa9"));
+    cli_table_addf(table, "%d", 7);
+    cli_table_add(table, STR("x\033[2J"));
+    cli_table_print(table, file);
+    (void)fclose(file);
+    cli_table_free(table);
+    CHECK_STR(str_of(text), "A   LONG  C\n\xc3\xa9\xc3\xa9  7     x?[2J\n");
+}
+
+static void check_age(int64_t seconds, const char *want)
+{
+    char text[CLI_AGE_SIZE];
+
+    cli_age(seconds * 1000000, text);
+    CHECK_STR(str_of(text), want);
+}
+
+TEST(ages)
+{
+    check_age(-5, "0s");
+    check_age(59, "59s");
+    check_age(60, "1m");
+    check_age(3 * 60 + 59, "3m");
+    check_age(3600, "1h");
+    check_age(47 * 3600, "47h");
+    check_age(5 * 86400, "5d");
+}
+
+TEST(keys_are_made_listed_and_removed)
+{
+    char dir[] = "/tmp/cli-test-XXXXXX";
+    auto_free char *path = NULL;
+    auto_buf struct buf made = {0}, list = {0}, rest = {0};
+    auto_json json_t *json = NULL;
+    struct store *store = NULL;
+    struct error err = {0};
+
+    CHECK(mkdtemp(dir));
+    CHECK_INT(RUN(&rest, ARG("key"), ARG("ls"), ARG("--data"), dir), 1); /* no database */
+    buf_done(&rest);
+    path = xasprintf("%s/store", dir);
+    CHECK_INT(mkdir(path, 0700), 0);
+    free(path);
+    path = xasprintf("%s/" CLI_STORE_FILE, dir);
+    CHECK_INT(store_open(path, &store, &err), 0);
+    CHECK_INT(team_ensure_default(store, &err), 0);
+    store_close(store);
+    CHECK_INT(RUN(&made, ARG("key"), ARG("new"), ARG("laptop"), ARG("--data"), dir), 0);
+    CHECK(str_starts(buf_str(&made), STR("e2b_")));
+    CHECK_INT(made.len, API_KEY_SIZE);
+    CHECK_INT(RUN(&list, ARG("key"), ARG("ls"), ARG("--json"), ARG("--data"), dir), 0);
+    CHECK_INT(json_parse(buf_str(&list), &json, &err), 0);
+    CHECK_INT(json_array_size(json), 1);
+    CHECK_STR(json_get_str(json_array_get(json, 0), "name"), "laptop");
+    CHECK(!strstr(list.p, made.p));
+    CHECK_INT(RUN(&rest, ARG("key"), ARG("rm"), ARG("--data"), dir,
+                  ARG(json_get_str(json_array_get(json, 0), "id").p)),
+              0);
+    buf_done(&rest);
+    CHECK_INT(RUN(&rest, ARG("key"), ARG("ls"), ARG("--data"), dir), 0);
+    CHECK(!strstr(rest.p, "laptop"));
+    CHECK_INT(path_remove_tree(AT_FDCWD, dir), 0);
+}
+
+TEST_TIMEOUT(doctor_on_this_machine, 60)
+{
+    auto_buf struct buf text = {0}, list = {0};
+    auto_json json_t *json = NULL;
+    struct error err = {0};
+
+    if (geteuid() != 0)
+        test_skip("needs root");
+    if (RUN(&text, ARG("doctor"), ARG("--data"), ARG("/tmp")) != 0)
+        test_fail(__FILE__, __LINE__, "doctor failed:\n%s", text.p);
+    CHECK(strstr(text.p, "overlayfs"));
+    CHECK_INT(RUN(&list, ARG("doctor"), ARG("--json"), ARG("--data"), ARG("/nonexistent/x")), 0);
+    CHECK_INT(json_parse(buf_str(&list), &json, &err), 0);
+    CHECK(json_array_size(json) >= 20);
+    for (size_t i = 0; i < json_array_size(json); i++) {
+        struct str status = json_get_str(json_array_get(json, i), "status");
+
+        CHECK(json_get_str(json_array_get(json, i), "detail").len > 0);
+        CHECK(str_is(status, "ok") || json_get_str(json_array_get(json, i), "fix").len > 0);
+    }
+}
+
+TEST(text_of_others_is_only_shown)
+{
+    static const struct {
+        const char *in, *cell, *lines;
+    } rows[] = {
+        {"plain \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80",
+         "plain \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80",
+         "plain \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80"},
+        {"a\033]52;c;ZXZpbA==\007b", "a?]52;c;ZXZpbA==?b", "a?]52;c;ZXZpbA==?b"},
+        {"a\tb\nc\rd", "a?b?c?d", "a\tb\nc?d"},
+        {"x\xc2\x9b"
+         "2Jy",
+         "x??2Jy", "x??2Jy"}, /* CSI in one character */
+        {"x\xe2\x80\xaey\xe2\x81\xa6", "x???y???", "x???y???"},
+        {"\x7f\xc2", "?\xc2", "?\xc2"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        auto_free char *cell = xstrdup(rows[i].in), *lines = xstrdup(rows[i].in);
+
+        CHECK_STR(str_of(cli_defuse(cell, false)), rows[i].cell);
+        CHECK_STR(str_of(cli_defuse(lines, true)), rows[i].lines);
+    }
+}

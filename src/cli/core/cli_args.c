@@ -1,0 +1,202 @@
+/* Options: "--name VALUE", "--name=VALUE", "-x VALUE", "-xVALUE". Operands are moved to the front of
+ * argv in their order, so they need no memory of their own. */
+#include "cli/core/cli_args.h"
+
+#include "base/alloc.h"
+#include "base/str.h"
+#include "cli/core/cli_internal.h"
+
+enum { COMMON_OPTIONS = 3, LIST_MAX = 4096 };
+
+static void common_options(struct cli *cli, bool *help, struct cli_option out[COMMON_OPTIONS])
+{
+    out[0] = (struct cli_option){"json", 0, CLI_FLAG, &cli->json, NULL, "print JSON"};
+    out[1] = (struct cli_option){"url",     0,     CLI_TEXT,
+                                 &cli->url, "URL", "the server (default: $QUICKSAND_URL)"};
+    out[2] = (struct cli_option){"help", 'h', CLI_FLAG, help, NULL, "show this text"};
+}
+
+static void print_option(const struct cli_option *option)
+{
+    char left[64];
+
+    (void)snprintf(left, sizeof(left), "%c%c%s--%s%s%s", option->letter ? '-' : ' ',
+                   option->letter ? option->letter : ' ', option->letter ? ", " : "  ",
+                   option->name, option->value ? " " : "", option->value ? option->value : "");
+    printf("  %-28s %s\n", left, option->help);
+}
+
+static void print_help(const struct cli_command *command, const struct cli_option *options,
+                       const struct cli_option common[COMMON_OPTIONS])
+{
+    struct str examples = str_of(command->examples);
+
+    printf("Usage: quicksand %s%s%s\n%s\n\nOptions:\n", command->name,
+           command->operands[0] ? " " : "", command->operands, command->help);
+    for (; options->name; options++)
+        print_option(options);
+    for (size_t i = 0; i < COMMON_OPTIONS; i++)
+        print_option(&common[i]);
+    if (examples.len)
+        printf("\nExamples:\n");
+    while (examples.len) {
+        struct str line = str_split(&examples, '\n');
+
+        printf("  %.*s\n", STR_ARG(line));
+    }
+}
+
+static bool is_option(const struct cli_option *option, struct str name, bool is_letter)
+{
+    if (is_letter)
+        return name.len && option->letter == name.p[0];
+    return str_is(name, option->name);
+}
+
+static const struct cli_option *find_option(const struct cli_option *options,
+                                            const struct cli_option common[COMMON_OPTIONS],
+                                            struct str name, bool is_letter)
+{
+    for (; options->name; options++)
+        if (is_option(options, name, is_letter))
+            return options;
+    for (size_t i = 0; i < COMMON_OPTIONS; i++)
+        if (is_option(&common[i], name, is_letter))
+            return &common[i];
+    return NULL;
+}
+
+static int set_option(const struct cli_command *command, const struct cli_option *option,
+                      const char *value)
+{
+    struct cli_list *list = option->out;
+    int64_t number;
+
+    switch (option->kind) {
+    case CLI_FLAG:
+        *(bool *)option->out = true;
+        return CLI_ARGS_RUN;
+    case CLI_TEXT:
+        *(const char **)option->out = value;
+        return CLI_ARGS_RUN;
+    case CLI_NUMBER:
+        if (!str_to_i64(str_of(value), &number) || number < 0)
+            return cli_usage(command, "--%s needs a number, not '%s'", option->name, value);
+        *(int64_t *)option->out = number;
+        return CLI_ARGS_RUN;
+    case CLI_TIME:
+        if (!cli_time_parse(value, option->out))
+            return cli_usage(command, "--%s needs a time like 90s, 30m or 24h, not '%s'",
+                             option->name, value);
+        return CLI_ARGS_RUN;
+    case CLI_LIST:
+        if (list->count == LIST_MAX)
+            return cli_usage(command, "--%s is given too often", option->name);
+        list->items = xrealloc(list->items, (list->count + 1) * sizeof(*list->items));
+        list->items[list->count++] = value;
+        return CLI_ARGS_RUN;
+    }
+    return CLI_USAGE;
+}
+
+/* Reads the option at argv[*at] and its value; *at then is the last argument used. */
+static int take_option(const struct cli_command *command, const struct cli_option *options,
+                       const struct cli_option common[COMMON_OPTIONS], int argc, char **argv,
+                       int *at)
+{
+    const char *arg = argv[*at];
+    bool is_letter = arg[1] != '-';
+    struct str name = is_letter ? str_n(arg + 1, 1) : str_of(arg + 2);
+    const char *value = is_letter && arg[2] ? arg + 2 : NULL;
+    const struct cli_option *option;
+    ptrdiff_t equals = is_letter ? -1 : str_find(name, '=');
+
+    if (equals >= 0) {
+        value = name.p + equals + 1;
+        name.len = (size_t)equals;
+    }
+    option = find_option(options, common, name, is_letter);
+    if (!option)
+        return cli_usage(command, "unknown option '%s'", arg);
+    if (option->kind == CLI_FLAG && value)
+        return cli_usage(command, "--%s takes no value", option->name);
+    if (option->kind != CLI_FLAG && !value) {
+        if (*at + 1 >= argc)
+            return cli_usage(command, "--%s needs a value", option->name);
+        value = argv[++*at];
+    }
+    return set_option(command, option, value);
+}
+
+int cli_args(struct cli *cli, const struct cli_command *command, const struct cli_option *options,
+             enum cli_args_mode mode, int argc, char **argv, char ***out_operands, int *out_count)
+{
+    static const struct cli_option none[] = {{.name = NULL}};
+    struct cli_option common[COMMON_OPTIONS];
+    bool help = false;
+    int count = 0, i;
+
+    if (!options)
+        options = none;
+    common_options(cli, &help, common);
+    if (cli->visit) {
+        for (; options->name; options++)
+            cli->visit(cli->visit_arg, options);
+        for (i = 0; i < COMMON_OPTIONS; i++)
+            cli->visit(cli->visit_arg, &common[i]);
+        return CLI_OK;
+    }
+    for (i = 1; i < argc; i++) {
+        bool operand = argv[i][0] != '-' || !argv[i][1];
+
+        if (operand && mode == CLI_ARGS_FIRST)
+            break;
+        if (operand) {
+            argv[1 + count++] = argv[i];
+        } else if (strcmp(argv[i], "--") == 0) {
+            i++;
+            break;
+        } else {
+            int rc = take_option(command, options, common, argc, argv, &i);
+
+            if (rc != CLI_ARGS_RUN)
+                return rc;
+        }
+    }
+    for (; i < argc; i++)
+        argv[1 + count++] = argv[i];
+    if (help) {
+        print_help(command, options, common);
+        return CLI_OK;
+    }
+    *out_operands = argv + 1;
+    *out_count = count;
+    return CLI_ARGS_RUN;
+}
+
+bool cli_time_parse(const char *text, int64_t *out_s)
+{
+    static const struct {
+        char letter;
+        int64_t seconds;
+    } units[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
+    struct str number = str_of(text);
+    int64_t unit = 1, value;
+
+    for (size_t i = 0; number.len && i < sizeof(units) / sizeof(units[0]); i++)
+        if (number.p[number.len - 1] == units[i].letter) {
+            unit = units[i].seconds;
+            number.len--;
+            break;
+        }
+    if (!str_to_i64(number, &value) || value < 0 || value > INT32_MAX)
+        return false;
+    *out_s = value * unit;
+    return true;
+}
+
+void cli_list_done(struct cli_list *list)
+{
+    free(list->items);
+    *list = (struct cli_list){0};
+}

@@ -1,0 +1,258 @@
+/* The server's address and key come, in this order, from: the option --url; the environment; the
+ * file the server writes for its administrator; the default address. */
+#include "cli/core/cli_client.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "cli/core/cli.h"
+#include "cli/core/cli_credentials.h"
+#include "protocol/json/json_shape.h"
+
+enum {
+    CALL_TIMEOUT_MS = 120 * 1000,
+    V1_TIMEOUT_MS = 900 * 1000, /* a machine elsewhere may have to be made first */
+    ANSWER_MAX = 8 * 1024 * 1024,
+};
+
+/* Where the key came from, for whoever is told that it is wrong. */
+static const char *key_from = "";
+
+static const char *first_env(const char *const *names, const char **out_name)
+{
+    for (; *names; names++) {
+        const char *value = getenv(*names);
+
+        if (value && value[0]) {
+            if (out_name)
+                *out_name = *names;
+            return value;
+        }
+    }
+    return NULL;
+}
+
+/* A missing file is no error; one that cannot be read is, because the user must act. */
+static int read_credentials(const char *home, struct cli_credentials *out, struct error *err)
+{
+    auto_free char *path = xasprintf("%s/" CLI_CREDENTIALS, home);
+    auto_buf struct buf text = {0};
+    int rc;
+
+    buf_init(&text, CLI_CREDENTIALS_MAX);
+    rc = fd_read_file_at(AT_FDCWD, path, &text);
+    if (rc < 0 && rc != -ENOENT && rc != -ENOTDIR)
+        return error_set_errno(err, -rc, "reading '%s'", path);
+    if (rc == 0)
+        cli_credentials_parse(buf_str(&text), out);
+    return 0;
+}
+
+static int check_key(const char *key, struct error *err)
+{
+    for (const char *c = key; *c; c++)
+        if ((unsigned char)*c <= 0x20 || (unsigned char)*c >= 0x7f)
+            return error_set(err, ERROR_INVALID, "the API key has characters no key can have");
+    return 0;
+}
+
+static int no_key(const char *url, const struct cli_credentials *file, struct error *err)
+{
+    if (file->count)
+        return error_set(err, ERROR_UNAUTHORIZED,
+                         "no API key for %s: ~/" CLI_CREDENTIALS
+                         " has keys of other servers only; set QUICKSAND_TOKEN or E2B_API_KEY",
+                         url);
+    return error_set(err, ERROR_UNAUTHORIZED,
+                     "no API key: set QUICKSAND_TOKEN or E2B_API_KEY, or make one on the "
+                     "server's host with 'quicksand key new'");
+}
+
+static int set_server(const char *url, const char *key, struct cli_server *out, struct error *err)
+{
+    static const char *const sandbox_names[] = {"QUICKSAND_SANDBOX_URL", "E2B_SANDBOX_URL", NULL};
+    const char *sandboxes = first_env(sandbox_names, NULL);
+
+    if (check_key(key, err) < 0 || cli_url_parse(url, &out->api, err) < 0)
+        return -1;
+    out->sandboxes = out->api;
+    if (sandboxes && cli_url_parse(sandboxes, &out->sandboxes, err) < 0)
+        return -1;
+    out->key = xstrdup(key);
+    return 0;
+}
+
+int cli_server_find(const char *url, const char *home, struct cli_server *out, struct error *err)
+{
+    static const char *const url_names[] = {"QUICKSAND_URL", "E2B_API_URL", NULL};
+    static const char *const key_names[] = {"QUICKSAND_TOKEN", "QUICKSAND_API_KEY", "E2B_API_KEY",
+                                            NULL};
+    const char *key = first_env(key_names, &key_from);
+    const struct cli_credential *kept;
+    struct cli_credentials file = {0};
+    int rc = 0;
+
+    if (!url)
+        url = first_env(url_names, NULL);
+    if (home && (!url || !key))
+        rc = read_credentials(home, &file, err);
+    if (rc < 0 && key)
+        rc = 0; /* only the address is missing, and that has a default */
+    kept = cli_credentials_find(&file, url);
+    if (!url)
+        url = kept && kept->url ? kept->url : CLI_DEFAULT_URL;
+    if (!key && kept) {
+        key = kept->key;
+        key_from = "~/" CLI_CREDENTIALS;
+    }
+    if (rc == 0)
+        rc = key ? set_server(url, key, out, err) : no_key(url, &file, err);
+    cli_credentials_done(&file);
+    return rc;
+}
+
+void cli_server_done(struct cli_server *server)
+{
+    free(server->key);
+    server->key = NULL;
+}
+
+static enum error_code code_of_status(int status)
+{
+    switch (status) {
+    case 400:
+        return ERROR_INVALID;
+    case 401:
+        return ERROR_UNAUTHORIZED;
+    case 403:
+        return ERROR_FORBIDDEN;
+    case 404:
+        return ERROR_NOT_FOUND;
+    case 409:
+        return ERROR_CONFLICT;
+    case 429:
+        return ERROR_QUOTA;
+    case 501:
+        return ERROR_UNSUPPORTED;
+    default:
+        return status >= 500 ? ERROR_UNAVAILABLE : ERROR_INVALID;
+    }
+}
+
+int cli_answer_error(const struct cli_stream *stream, struct error *err)
+{
+    struct error ignored = {0};
+    auto_json json_t *json = NULL;
+    struct str message = STR_NONE;
+
+    if (json_parse(buf_str(&stream->body), &json, &ignored) == 0)
+        message = json_get_str(json, "message");
+    if (!message.len) /* of the runtime */
+        message = json_get_str(json_object_get(json, "error"), "message");
+    if (stream->status == 401)
+        return error_set(err, ERROR_UNAUTHORIZED, "%.*s (the key is that of %s%s)",
+                         STR_ARG(message), key_from[0] == '~' ? "" : "$", key_from);
+    if (!message.len)
+        return error_set(err, code_of_status(stream->status), "the server answered with status %d",
+                         stream->status);
+    return error_set(err, code_of_status(stream->status), "%.*s", STR_ARG(message));
+}
+
+/* Sends, receives whole; non-2xx is an error. */
+static int exchange(const struct cli_url *url, const struct cli_request *request, struct str body,
+                    uint32_t timeout_ms, struct cli_stream *stream, struct error *err)
+{
+    if (cli_stream_open(stream, url, request, timeout_ms, ANSWER_MAX, err) < 0 ||
+        cli_stream_send(stream, body, err) < 0 || cli_stream_recv_all(stream, err) < 0)
+        return -1;
+    if (stream->status / 100 != 2)
+        return cli_answer_error(stream, err);
+    return 0;
+}
+
+int cli_call(const struct cli_server *server, const char *method, const char *target,
+             const json_t *body, json_t **out_json, struct buf *out_next, struct error *err)
+{
+    auto_stream struct cli_stream stream = {.fd = -1};
+    auto_free char *text = body ? json_text(body) : NULL;
+    struct http_header headers[] = {
+        {STR("X-API-KEY"), str_of(server->key)},
+        {STR("User-Agent"), STR("quicksand/" QUICKSAND_VERSION)},
+        {STR("Content-Type"), STR("application/json")},
+    };
+    struct cli_request request = {method, target, headers, text ? 3 : 2, (int64_t)str_of(text).len};
+
+    if (exchange(&server->api, &request, str_of(text),
+                 str_starts(str_of(target), STR(CLI_V1)) ? V1_TIMEOUT_MS : CALL_TIMEOUT_MS, &stream,
+                 err) < 0)
+        return -1;
+    if (out_json) {
+        *out_json = NULL;
+        if (stream.body.len && json_parse(buf_str(&stream.body), out_json, err) < 0)
+            return error_prefix(err, "the server's answer");
+    }
+    if (out_next) {
+        buf_clear(out_next);
+        (void)buf_add_str(out_next, buf_str(&stream.next_token));
+    }
+    return 0;
+}
+
+int cli_sandbox_of(const json_t *json, struct cli_sandbox *out, struct error *err)
+{
+    struct str id = json_get_str(json, "sandboxID"), token = json_get_str(json, "envdAccessToken");
+
+    if (!id.len)
+        return error_set(err, ERROR_UNAVAILABLE, "the server's answer has no sandboxID");
+    out->id = str_dup(id);
+    out->token = token.len ? str_dup(token) : NULL;
+    return 0;
+}
+
+int cli_sandbox_get(const struct cli_server *server, const char *id, struct cli_sandbox *out,
+                    struct error *err)
+{
+    auto_json json_t *json = NULL;
+    auto_buf struct buf target = {0};
+
+    buf_init(&target, HTTP_URL_MAX);
+    (void)buf_add_str(&target, STR("/sandboxes/"));
+    cli_escape(&target, id);
+    if (cli_call(server, "GET", target.p, NULL, &json, NULL, err) < 0)
+        return -1;
+    return cli_sandbox_of(json, out, err);
+}
+
+void cli_sandbox_done(struct cli_sandbox *sandbox)
+{
+    free(sandbox->id);
+    free(sandbox->token);
+    *sandbox = (struct cli_sandbox){0};
+}
+
+size_t cli_sandbox_headers(const struct cli_sandbox *sandbox,
+                           struct http_header out[CLI_SANDBOX_HEADERS])
+{
+    out[0] = (struct http_header){STR("E2b-Sandbox-Id"), str_of(sandbox->id)};
+    out[1] = (struct http_header){STR("E2b-Sandbox-Port"), STR("49983")};
+    if (!sandbox->token)
+        return 2;
+    out[2] = (struct http_header){STR("X-Access-Token"), str_of(sandbox->token)};
+    return 3;
+}
+
+void cli_escape(struct buf *out, const char *text)
+{
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+
+        if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+            strchr("-._~", c))
+            (void)buf_add_char(out, *text);
+        else
+            (void)buf_printf(out, "%%%02X", c);
+    }
+}

@@ -1,0 +1,59 @@
+/* Shared by the commands. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/error.h"
+#include "cli/core/cli_args.h"
+#include "cli/core/cli_client.h"
+
+#define CLI_DATA_DIR   "/var/lib/quicksand"
+#define CLI_STORE_FILE "store/quicksand.db" /* in the data directory */
+
+/* The last one is what a program ends with that SIGPIPE has ended. */
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_BROKEN_PIPE = 141 };
+
+struct cli {
+    bool json;            /* --json: print JSON */
+    const char *url;      /* --url */
+    const char *data_dir; /* --data, $QUICKSAND_DATA or CLI_DATA_DIR */
+    struct cli_server server;
+    /* When set, cli_args() only tells the options of the command that is to run. */
+    void (*visit)(void *arg, const struct cli_option *option);
+    void *visit_arg;
+};
+
+typedef int cli_command_fn(struct cli *cli, int argc, char **argv);
+
+struct cli_command {
+    const char *name;
+    const char *operands; /* for the usage line */
+    const char *help;
+    cli_command_fn *run;
+    /* Instead of run: commands whose names are two words; ended by NULL. */
+    const struct cli_command *const *verbs;
+    const char *examples; /* lines, or NULL */
+};
+
+/* All of them; ended by NULL. */
+extern const struct cli_command *const cli_commands[];
+
+/* Prints "quicksand: MESSAGE" and returns CLI_FAILED; nothing when it is only that nobody reads our
+ * output any more. */
+int cli_fail(const struct error *err);
+/* Prints what is wrong with the command line and returns CLI_USAGE. */
+int cli_usage(const struct cli_command *command, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Fills cli->server; to be called before the first request of a command. */
+int cli_connect(struct cli *cli, struct error *err);
+
+/* The rows of the table in cli.c, by group. */
+extern const struct cli_command cli_run_command, cli_exec_command, cli_create_command;
+extern const struct cli_command cli_ls_command, cli_show_command, cli_rm_command;
+extern const struct cli_command cli_cp_command, cli_key_command, cli_template_command;
+extern const struct cli_command cli_doctor_command, cli_audit_command, cli_runner_command;
+extern const struct cli_command cli_up_command, cli_pause_command, cli_resume_command;
+extern const struct cli_command cli_url_command, cli_pty_command, cli_job_command, cli_log_command;
+extern const struct cli_command cli_snapshot_command, cli_session_command, cli_events_command;
+extern const struct cli_command cli_provider_command, cli_profile_command;
+extern const struct cli_command cli_prune_command, cli_stats_command, cli_completion_command;

@@ -1,0 +1,26 @@
+/* What commands print: JSON for programs, tables for people. */
+#pragma once
+
+#include <jansson.h>
+
+#include "cli/core/cli_internal.h"
+
+void cli_print_json(const json_t *json);
+/* One line per member, but for those that are secrets (these are left to --json). */
+void cli_print_members(const json_t *json);
+
+struct cli_column {
+    const char *title;
+    const char *member; /* "a" or "a.b" */
+    bool age;           /* a time, shown as how long ago */
+};
+
+/* One line per object of an array; columns end with a title of NULL. */
+void cli_print_rows(const json_t *rows, const struct cli_column *columns);
+/* The array `member` of an answer, as the option --json says. */
+void cli_print_list(const struct cli *cli, const json_t *answer, const char *member,
+                    const struct cli_column *columns);
+/* Text of a value as a cell shows it; malloc()ed. */
+char *cli_print_text(const json_t *value);
+/* A member's text for people, defused; malloc()ed, "" when there is none. */
+char *cli_print_str(const json_t *object, const char *member);

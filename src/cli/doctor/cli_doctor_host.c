@@ -1,0 +1,292 @@
+/* doctor: versions, programs and amounts. */
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/timex.h>
+#include <sys/utsname.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "cli/doctor/cli_doctor.h"
+#include <grp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MIB (1024ull * 1024)
+#define GIB (1024ull * MIB)
+
+void doctor_root(const struct doctor *doctor, struct doctor_result *out)
+{
+    if (doctor->root)
+        doctor_ok(out, "running as root");
+    else
+        doctor_bad(out, DOCTOR_FAIL, "sudo quicksand doctor",
+                   "running as uid %u; namespaces and mounts need root", (unsigned)geteuid());
+}
+
+void doctor_kernel(const struct doctor *doctor, struct doctor_result *out)
+{
+    unsigned major = 0, minor = 0;
+    struct utsname name;
+
+    (void)doctor;
+    (void)uname(&name);
+    if (sscanf(name.release, "%u.%u", &major, &minor) != 2)
+        doctor_bad(out, DOCTOR_WARN, "uname -r", "unknown version '%s'", name.release);
+    else if (major < 5 || (major == 5 && minor < 19))
+        doctor_bad(out, DOCTOR_FAIL,
+                   "apt-get install linux-image-amd64 (Ubuntu: linux-generic-hwe-22.04), reboot",
+                   "Linux %s; 5.19 is the least (overlayfs on idmapped mounts)", name.release);
+    else if (major < 6)
+        doctor_bad(out, DOCTOR_WARN, "apt-get install linux-image-amd64, then reboot",
+                   "Linux %s; 6.1 is the oldest that was tried", name.release);
+    else
+        doctor_ok(out, "Linux %s", name.release);
+}
+
+void doctor_seccomp(const struct doctor *doctor, struct doctor_result *out)
+{
+    auto_buf struct buf actions = {0};
+    int rc;
+
+    (void)doctor;
+    buf_init(&actions, 4096);
+    rc = fd_read_file_at(AT_FDCWD, "/proc/sys/kernel/seccomp/actions_avail", &actions);
+    if (rc < 0)
+        doctor_bad(out, DOCTOR_FAIL, "use a kernel with CONFIG_SECCOMP_FILTER=y",
+                   "the kernel has no seccomp filters");
+    else if (!strstr(actions.p, "errno") || !strstr(actions.p, "kill_process"))
+        doctor_bad(out, DOCTOR_FAIL, "use a kernel with CONFIG_SECCOMP_FILTER=y",
+                   "actions are missing: %.*s", STR_ARG(str_trim(buf_str(&actions))));
+    else
+        doctor_ok(out, "filters are available");
+}
+
+void doctor_files(const struct doctor *doctor, struct doctor_result *out)
+{
+    struct rlimit limit = {0};
+
+    (void)doctor;
+    (void)getrlimit(RLIMIT_NOFILE, &limit);
+    if (limit.rlim_max < 4096)
+        doctor_bad(out, DOCTOR_FAIL, "ulimit -Hn 1048576 (systemd: LimitNOFILE=1048576)",
+                   "at most %llu", (unsigned long long)limit.rlim_max);
+    else if (limit.rlim_max < 16384)
+        doctor_bad(out, DOCTOR_WARN, "ulimit -Hn 1048576 (systemd: LimitNOFILE=1048576)",
+                   "at most %llu: enough for some hundred sandboxes",
+                   (unsigned long long)limit.rlim_max);
+    else
+        doctor_ok(out, "at most %llu", (unsigned long long)limit.rlim_max);
+}
+
+/* statvfs of the nearest folder that exists. */
+enum { SERVER_ID = 64737 }; /* user and group of the server, unless --uid says another */
+
+static int space_of(const char *path, struct statvfs *out)
+{
+    auto_free char *at = xstrdup(path);
+
+    while (statvfs(at, out) < 0) {
+        char *slash;
+
+        if (errno != ENOENT)
+            return -errno;
+        slash = strrchr(at, '/');
+        if (!slash)
+            return statvfs(".", out) < 0 ? -errno : 0;
+        if (slash == at)
+            return statvfs("/", out) < 0 ? -errno : 0;
+        *slash = '\0';
+    }
+    return 0;
+}
+
+/* The pool of a server that was started here. False when there is nothing to say about it. */
+static bool pool_trouble(const struct doctor *doctor, struct doctor_result *out)
+{
+    auto_buf struct buf path = {0};
+    unsigned long long bytes, size;
+    struct statvfs pool;
+
+    buf_init(&path, 4096);
+    if (!buf_printf(&path, "%s/pool", doctor->data_dir) || statvfs(path.p, &pool) < 0)
+        return false;
+    bytes = (unsigned long long)pool.f_bavail * pool.f_frsize;
+    size = (unsigned long long)pool.f_blocks * pool.f_frsize;
+    if (pool.f_flag & ST_RDONLY)
+        doctor_bad(out, DOCTOR_FAIL,
+                   "see to the disk, stop the server, 'quicksand down', start it again",
+                   "'%s' is read-only, because writing to its disk failed", path.p);
+    else if (bytes < 128 * MIB && bytes < size / 20)
+        doctor_bad(out, DOCTOR_FAIL,
+                   "delete sandboxes, snapshots or volumes, or free space on the file system of "
+                   "the data directory",
+                   "%llu MiB free in '%s': no sandbox is created", bytes / MIB, path.p);
+    else
+        return false;
+    return true;
+}
+
+void doctor_disk_space(const struct doctor *doctor, struct doctor_result *out)
+{
+    struct statvfs fs;
+    unsigned long long bytes;
+    int rc = space_of(doctor->data_dir, &fs);
+
+    if (pool_trouble(doctor, out))
+        return;
+    if (rc < 0) {
+        doctor_bad(out, DOCTOR_FAIL, "choose a data directory with --data", "'%s': %s",
+                   doctor->data_dir, strerror(-rc));
+        return;
+    }
+    bytes = (unsigned long long)fs.f_bavail * fs.f_frsize;
+    if (bytes < 3 * GIB)
+        doctor_bad(out, DOCTOR_FAIL, "free some space, or choose another data directory",
+                   "%.1f GiB free for '%s'; the base template alone takes 2",
+                   (double)bytes / (double)GIB, doctor->data_dir);
+    else if (bytes < 10 * GIB)
+        doctor_bad(out, DOCTOR_WARN, "free some space, or choose another data directory",
+                   "%.1f GiB free for '%s'", (double)bytes / (double)GIB, doctor->data_dir);
+    else
+        doctor_ok(out, "%.1f GiB free for '%s'", (double)bytes / (double)GIB, doctor->data_dir);
+}
+
+void doctor_memory(const struct doctor *doctor, struct doctor_result *out)
+{
+    auto_buf struct buf text = {0};
+    unsigned long long kib = 0;
+    const char *line;
+
+    (void)doctor;
+    buf_init(&text, 64 * 1024);
+    if (fd_read_file_at(AT_FDCWD, "/proc/meminfo", &text) == 0 &&
+        (line = strstr(text.p, "MemAvailable:")))
+        kib = strtoull(line + 13, NULL, 10);
+    if (kib < 256 * 1024)
+        doctor_bad(out, DOCTOR_FAIL, "end something, or use a larger machine", "%llu MiB available",
+                   kib / 1024);
+    else if (kib < 1024 * 1024)
+        doctor_bad(out, DOCTOR_WARN, "end something, or use a larger machine", "%llu MiB available",
+                   kib / 1024);
+    else
+        doctor_ok(out, "%llu MiB available", kib / 1024);
+}
+
+void doctor_clock(const struct doctor *doctor, struct doctor_result *out)
+{
+    struct timex state = {0};
+    time_t now = time(NULL);
+    struct tm tm;
+
+    (void)doctor;
+    (void)gmtime_r(&now, &tm);
+    if (tm.tm_year + 1900 < 2025)
+        doctor_bad(out, DOCTOR_FAIL, "timedatectl set-ntp true",
+                   "the clock says %d: certificates and time limits will be wrong",
+                   tm.tm_year + 1900);
+    else if (adjtimex(&state) < 0 || (state.status & STA_UNSYNC))
+        doctor_ok(out, "%04d-%02d-%02d, not synchronised by NTP", tm.tm_year + 1900, tm.tm_mon + 1,
+                  tm.tm_mday);
+    else
+        doctor_ok(out, "synchronised");
+}
+
+/* Looks a program up in $PATH and where Debian has system programs. */
+static bool find_program(const char *name, char out[256])
+{
+    const char *path = getenv("PATH");
+    auto_free char *all = xasprintf("%s:/usr/sbin:/sbin:/usr/bin:/bin", path ? path : "");
+    struct str rest = str_of(all);
+
+    while (rest.p) {
+        struct str folder = str_split(&rest, ':');
+
+        if (folder.len == 0)
+            continue;
+        if (snprintf(out, 256, "%.*s/%s", STR_ARG(folder), name) < 256 && access(out, X_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+void doctor_mmdebstrap(const struct doctor *doctor, struct doctor_result *out)
+{
+    char path[256];
+
+    (void)doctor;
+    if (find_program("mmdebstrap", path))
+        doctor_ok(out, "%s", path);
+    else
+        doctor_bad(out, DOCTOR_FAIL, "apt-get install mmdebstrap",
+                   "not found; the base template is made with it");
+}
+
+void doctor_mkfs_btrfs(const struct doctor *doctor, struct doctor_result *out)
+{
+    char path[256];
+
+    (void)doctor;
+    if (find_program("mkfs.btrfs", path))
+        doctor_ok(out, "%s", path);
+    else
+        doctor_bad(out, DOCTOR_FAIL, "apt-get install btrfs-progs",
+                   "not found; sandboxes' disks live on a btrfs pool");
+}
+
+void doctor_fuse(const struct doctor *doctor, struct doctor_result *out)
+{
+    (void)doctor;
+    if (access("/dev/fuse", F_OK) == 0)
+        doctor_ok(out, "there");
+    else
+        doctor_bad(out, DOCTOR_WARN, "modprobe fuse",
+                   "not there; file systems in user space will not work in sandboxes");
+}
+
+static const char *docker_socket(void)
+{
+    const char *host = getenv("DOCKER_HOST");
+
+    return host && strncmp(host, "unix://", 7) == 0 ? host + 7 : "/var/run/docker.sock";
+}
+
+/* As the server: its user and group, and no other group. */
+static int open_docker(const struct doctor *doctor)
+{
+    (void)doctor;
+    if (setgroups(0, NULL) < 0 || setresgid(SERVER_ID, SERVER_ID, SERVER_ID) < 0 ||
+        setresuid(SERVER_ID, SERVER_ID, SERVER_ID) < 0)
+        return errno;
+    return access(docker_socket(), R_OK | W_OK) < 0 ? errno : 0;
+}
+
+void doctor_docker(const struct doctor *doctor, struct doctor_result *out)
+{
+    char fix[256];
+    int r;
+
+    if (access(docker_socket(), F_OK) < 0) {
+        doctor_ok(out, "none; only the docker provider wants it");
+        return;
+    }
+    if (doctor_needs_root(doctor, out))
+        return;
+    r = doctor_try(open_docker, doctor);
+    if (r == 0) {
+        doctor_ok(out, "the server may use %.200s", docker_socket());
+        return;
+    }
+    (void)snprintf(fix, sizeof(fix), "setfacl -m u:%d:rw %.200s", SERVER_ID, docker_socket());
+    doctor_bad(out, DOCTOR_WARN, fix,
+               "the server's user %d may not open %.100s (%s); only the docker provider wants it",
+               SERVER_ID, docker_socket(), strerror(r));
+}

@@ -1,0 +1,198 @@
+/* Webhooks: what arrives, how it is signed, and that nothing gets lost. */
+#include "domain/sandbox/test/sandbox_test_env.h"
+
+#include <openssl/sha.h>
+#include <stdatomic.h>
+
+#include "base/cleanup.h"
+#include "base/encode.h"
+#include "domain/delivery/webhook.h"
+#include "protocol/fetch/test/fetch_rig.h"
+
+/* Who takes events. */
+struct hook {
+    struct fetch_rig *rig;
+    atomic_int status; /* what it answers; 0 = closes */
+    atomic_int count;  /* that it took */
+    struct str answer; /* its body */
+    char last[8192];   /* the head, a blank line and the body */
+};
+
+static void hook_answer(struct fetch_rig_exchange *ex, void *arg)
+{
+    struct hook *hook = arg;
+    int status = atomic_load(&hook->status);
+
+    if (status == 0) {
+        ex->close = true;
+        return;
+    }
+    if (status < 300) {
+        (void)snprintf(hook->last, sizeof(hook->last), "%s\r\n%s", ex->head.p, ex->body.p);
+        atomic_fetch_add(&hook->count, 1);
+    }
+    fetch_rig_answer(ex, status, NULL, hook->answer);
+}
+
+static void hook_open(struct hook *hook)
+{
+    *hook = (struct hook){0};
+    atomic_init(&hook->status, 204);
+    hook->rig = fetch_rig_new(NULL, hook_answer, hook);
+}
+
+static void add_webhook(struct env *env, const struct hook *hook, const char *events,
+                        struct arena *arena, struct store_webhook *out)
+{
+    *out = (struct store_webhook){
+        .team_id = TEAM,
+        .name = STR("w"),
+        .url = str_of(arena_printf(arena, "%s/hook?x=1", fetch_rig_url(hook->rig))),
+        .secret = STR("very secret"),
+        .events = str_of(events),
+        .enabled = true};
+    OK(webhook_put(env->all, out, arena, &err));
+}
+
+static void open_with(struct env *env, bool private_ok)
+{
+    env_open(env, 0);
+    env->config.webhook_ms = 50;
+    env->config.private_webhooks = private_ok;
+    env_reopen(env);
+}
+
+static void header(const char *request, const char *name, char *out, size_t size)
+{
+    const char *at = strstr(request, name);
+
+    CHECK(at != NULL);
+    at += strlen(name) + 2;
+    (void)snprintf(out, size, "%.*s", (int)strcspn(at, "\r"), at);
+}
+
+TEST(signed_events_arrive)
+{
+    auto_env struct env env;
+    auto_arena struct arena arena = {0};
+    struct store_webhook webhook;
+    struct hook hook;
+    unsigned char digest[SHA256_DIGEST_LENGTH];
+    char id[ID_SIZE], wanted[64], text[256];
+    char *last = hook.last, both[8300];
+
+    hook_open(&hook);
+    open_with(&env, true);
+    add_webhook(&env, &hook, ",created,killed,", &arena, &webhook);
+    OK(env_create(&env, id, &err));
+    WAIT_FOR(atomic_load(&hook.count) == 1);
+    OK(sandbox_pause(env.all, TEAM, str_of(id), &(struct sandbox_pause){0}, &err));
+    OK(sandbox_kill(env.all, TEAM, str_of(id), &err));
+    WAIT_FOR(atomic_load(&hook.count) == 2);
+    (void)usleep(100000);
+    CHECK_INT(atomic_load(&hook.count), 2); /* not the pause */
+    CHECK(strstr(last, "POST /hook?x=1 HTTP/1.1") == last);
+    CHECK(strstr(last, "\"type\":\"sandbox.lifecycle.killed\""));
+    CHECK(strstr(last, "\"version\":\"v2\"") && strstr(last, "\"execution_time\":"));
+    header(last, "e2b-webhook-id", text, sizeof(text));
+    CHECK_STR(webhook.id, text);
+    (void)snprintf(both, sizeof(both), "very secret%s", strstr(last, "\r\n\r\n") + 4);
+    (void)SHA256((const unsigned char *)both, strlen(both), digest);
+    memset(wanted, 0, sizeof(wanted));
+    base64_encode(wanted, digest, sizeof(digest));
+    wanted[43] = '\0';
+    CHECK(strstr(strstr(last, "\r\ne2b-signature: "), wanted) != NULL);
+    header(last, "x-quicksand-signature", text, sizeof(text));
+    CHECK(strlen(text) == 7 + 64 && strncmp(text, "sha256=", 7) == 0);
+    OK(webhook_delete(env.all, TEAM, webhook.id, &err));
+    FAILS(webhook_delete(env.all, TEAM, webhook.id, &err), ERROR_NOT_FOUND);
+}
+
+TEST(nothing_gets_lost)
+{
+    auto_env struct env env;
+    auto_arena struct arena arena = {0};
+    struct store_webhook webhook;
+    struct hook hook;
+    char id[ID_SIZE];
+
+    hook_open(&hook);
+    open_with(&env, true);
+    add_webhook(&env, &hook, ",created,", &arena, &webhook);
+    atomic_store(&hook.status, 500);
+    for (int i = 0; i < 20; i++)
+        OK(env_create(&env, id, &err));
+    (void)usleep(200000);
+    CHECK_INT(atomic_load(&hook.count), 0);
+    atomic_store(&hook.status, 0);
+    env_reopen(&env); /* also over a restart */
+    (void)usleep(100000);
+    atomic_store(&hook.status, 200);
+    WAIT_FOR(atomic_load(&hook.count) == 20);
+    (void)usleep(100000);
+    CHECK_INT(atomic_load(&hook.count), 20);
+}
+
+TEST(private_addresses_are_not_for_everybody)
+{
+    auto_env struct env env;
+    auto_arena struct arena arena = {0};
+    struct store_webhook webhook;
+    struct hook hook;
+    char id[ID_SIZE];
+
+    hook_open(&hook);
+    open_with(&env, false);
+    add_webhook(&env, &hook, ",created,", &arena, &webhook);
+    OK(env_create(&env, id, &err));
+    (void)usleep(300000);
+    CHECK_INT(atomic_load(&hook.count), 0);
+}
+
+/* Only the status counts: neither what comes with it nor what does not end. */
+TEST(long_answers_are_answers)
+{
+    auto_env struct env env;
+    auto_arena struct arena arena = {0};
+    struct store_webhook webhook;
+    struct hook hook;
+    char id[ID_SIZE];
+
+    hook_open(&hook);
+    hook.answer = str_n(arena_alloc(&arena, 1 << 20), 1 << 20);
+    atomic_store(&hook.status, 200);
+    open_with(&env, true);
+    add_webhook(&env, &hook, ",created,", &arena, &webhook);
+    OK(env_create(&env, id, &err));
+    OK(env_create(&env, id, &err));
+    WAIT_FOR(atomic_load(&hook.count) == 2);
+    (void)usleep(100000);
+    CHECK_INT(atomic_load(&hook.count), 2);
+}
+
+TEST(statistics)
+{
+    auto_env struct env env;
+    auto_arena struct arena arena = {0};
+    struct sandboxes_stats stats;
+    struct sandbox_view view;
+    char id[ID_SIZE], other[ID_SIZE];
+
+    env_open(&env, 0);
+    OK(env_create(&env, id, &err));
+    OK(env_create(&env, other, &err));
+    OK(sandbox_pause(env.all, TEAM, str_of(id), &(struct sandbox_pause){0}, &err));
+    sandboxes_stats(env.all, &stats);
+    CHECK_INT(stats.states[SANDBOX_RUNNING], 1);
+    CHECK_INT(stats.states[SANDBOX_PAUSED], 1);
+    OK(sandbox_resume(env.all, TEAM, str_of(id), &(struct sandbox_resume){.timeout_s = 60}, &arena,
+                      &view, &err));
+    OK(sandbox_kill(env.all, TEAM, str_of(id), &err));
+    sandboxes_stats(env.all, &stats);
+    CHECK_INT(stats.created, 2);
+    CHECK(stats.paused == 1 && stats.resumed_memory == 1 && stats.ended == 1);
+    CHECK_INT(stats.create_us[0] + stats.create_us[1] + stats.create_us[2] + stats.create_us[3] +
+                  stats.create_us[4] + stats.create_us[5] + stats.create_us[6] +
+                  stats.create_us[7] + stats.create_us[8],
+              2);
+}

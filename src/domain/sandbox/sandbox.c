@@ -1,0 +1,109 @@
+/* Opening and closing. */
+#include "domain/sandbox/sandbox.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "domain/route/route.h"
+#include "domain/sandbox/sandbox_internal.h"
+
+enum {
+    SETTLE_US = 10 * 1000 * 1000,
+    TIMEOUT_LIMIT_S = 24 * 3600,
+    SAMPLE_MS = 5000,
+    GRACE_S = 60,
+};
+
+static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
+{
+    struct sandboxes *all = xcalloc(1, sizeof(*all));
+
+    all->engine = config->engine;
+    all->store = config->store;
+    all->routes = config->routes;
+    all->run_dir = xstrdup(config->run_dir);
+    all->domain = config->domain && config->domain[0] ? xstrdup(config->domain) : NULL;
+    all->warm_target = config->warm;
+    all->max_running = config->max_running;
+    all->max_timeout_s = config->max_timeout_s;
+    all->max_life_s = config->max_life_s;
+    all->grace_s = config->grace_s ? config->grace_s : GRACE_S;
+    all->sample_us = (config->sample_ms > 0 ? config->sample_ms : SAMPLE_MS) * 1000;
+    all->volume_bytes = (uint64_t)config->volume_mb << 20;
+    /* Never one that an earlier process gave. */
+    atomic_init(&all->generation, (uint64_t)clock_wall_us());
+    table_init(all);
+    layers_init(all);
+    room_init(all);
+    metrics_init(all);
+    idempotency_init(all);
+    (void)pthread_mutex_init(&all->space.lock, NULL);
+    (void)pthread_rwlock_init(&all->watcher.lock, NULL);
+    webhooks_init(all, config);
+    content_init(all);
+    (void)pthread_mutex_init(&all->warm.lock, NULL);
+    cond_init_monotonic(&all->warm.changed);
+    return all;
+}
+
+static int wake(const char *id, void *arg, struct error *err)
+{
+    /* What is no id is the token of a volume. */
+    return id_valid(str_of(id)) ? sandbox_wake(arg, id, err) : content_wake(arg, str_of(id), err);
+}
+
+int sandboxes_open(const struct sandboxes_config *config, struct sandboxes **out, struct error *err)
+{
+    struct sandboxes *all;
+
+    if (config->max_timeout_s < 1 || config->max_timeout_s > TIMEOUT_LIMIT_S)
+        return error_set(err, ERROR_INVALID, "the longest timeout must be from 1 s to 24 hours");
+    if (config->max_life_s < 0)
+        return error_set(err, ERROR_INVALID, "the longest life must not be negative");
+    if (webhooks_check(config, err) < 0)
+        return -1;
+    all = sandboxes_new(config);
+    if (clock_open(all, err) < 0 || recover_all(all, err) < 0 || expire_start(all, err) < 0 ||
+        events_start(all, err) < 0 || keeper_start(all, err) < 0 || metrics_start(all, err) < 0 ||
+        webhooks_start(all, err) < 0 || warm_start(all, err) < 0) {
+        sandboxes_close(all);
+        return error_prefix(err, "recover sandboxes");
+    }
+    expire_wait_settled(all, SETTLE_US);
+    routes_set_waker(all->routes, wake, all);
+    *out = all;
+    return 0;
+}
+
+void sandboxes_drop_warm(struct sandboxes *all)
+{
+    warm_stop(all);
+}
+
+void sandboxes_close(struct sandboxes *all)
+{
+    if (!all)
+        return;
+    routes_set_waker(all->routes, NULL, NULL);
+    warm_stop(all);
+    keeper_stop(all);
+    content_done(all);
+    webhooks_stop(all);
+    metrics_stop(all);
+    expire_stop(all);
+    events_stop(all);
+    table_done(all);
+    layers_done(all);
+    room_done(all);
+    metrics_done(all);
+    idempotency_done(all);
+    (void)pthread_mutex_destroy(&all->space.lock);
+    webhooks_done(all);
+    (void)pthread_rwlock_destroy(&all->watcher.lock);
+    (void)pthread_mutex_destroy(&all->warm.lock);
+    (void)pthread_cond_destroy(&all->warm.changed);
+    free(all->run_dir);
+    free(all->domain);
+    free(all);
+}

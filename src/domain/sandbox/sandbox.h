@@ -1,0 +1,243 @@
+/* The life of sandboxes: rules, states and the order of steps. Combines engine, store, routes and
+ * accounts; knows nothing of HTTP requests. All calls block and may come from any worker thread.
+ *
+ * A sandbox in a transitional state (CREATING, PAUSING, KILLING, ...) is owned by the thread that
+ * moved it there: the state is the lock. A call that finds it so waits for the outcome where that
+ * makes sense, else it is ERROR_CONFLICT. Ids are only visible to the team that owns them; for any
+ * other team they are ERROR_NOT_FOUND. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/id.h"
+#include "base/str.h"
+
+struct engine;
+struct store;
+struct routes;
+struct sandboxes;
+
+enum sandbox_state {
+    SANDBOX_CREATING, /* row may be there, box may be there; nobody outside sees it */
+    SANDBOX_RUNNING,  /* envd answered; reachable */
+    SANDBOX_PAUSING,  /* not reachable; reads as paused */
+    SANDBOX_PAUSED,   /* its processes stand still, or only its files are kept */
+    SANDBOX_RESUMING, /* reads as paused until it runs */
+    SANDBOX_SEALING,  /* runs, and its files are being snapshotted */
+    SANDBOX_KILLING,  /* no longer visible; teardown is under way */
+    SANDBOX_STATE_COUNT,
+};
+
+struct sandboxes_config {
+    struct engine *engine;
+    struct store *store;
+    struct routes *routes;
+    const char *run_dir;   /* envds' sockets */
+    const char *domain;    /* returned to clients; NULL or "" = none */
+    size_t warm;           /* ready boxes kept per hot template */
+    size_t max_running;    /* all teams together; 0 = no limit */
+    int64_t max_timeout_s; /* 24 h; of one request */
+    int64_t max_life_s;    /* without a pause, whatever was asked for; 0 = no limit */
+    int64_t grace_s;       /* after its end, until a sandbox without a server ends itself; 0 = 60 */
+    int64_t sample_ms;     /* how often metrics are taken; 0 = every 5 s */
+    int64_t volume_mb;     /* how much a volume may hold; 0 = no limit */
+    int64_t webhook_ms;    /* first pause after a delivery failed; 0 = 5 s */
+    const char
+        *webhook_ca; /* PEM file of certificates to trust besides the system's; NULL or "" = none */
+    bool private_webhooks; /* teams other than the operator's may name private addresses */
+};
+
+/* fn is called, on the thread that made the change, after the store has an event of a sandbox; it must be
+ * quick. NULL = nobody. Not called any more once a call with NULL returned. */
+typedef void sandboxes_watch_fn(void *arg);
+void sandboxes_watch(struct sandboxes *all, sandboxes_watch_fn *fn, void *arg);
+
+struct volume_mount {
+    struct str name; /* or id of the volume */
+    struct str path; /* absolute, inside */
+};
+
+struct sandbox_new {
+    struct str team_id;
+    struct str template_name; /* id, alias, or either with ":tag" */
+    int64_t timeout_s;
+    bool secure;
+    bool internet;
+    bool internet_given;  /* allow_internet_access was in the request */
+    bool auto_pause;      /* at the end of its time it is paused, not killed */
+    bool auto_pause_disk; /* and then only its files are kept */
+    bool auto_resume;     /* traffic resumes it */
+    const struct volume_mount *volumes;
+    size_t volume_count;
+    /* A create that is repeated with the same key (and text) returns the first one's sandbox, for a
+     * day. STR_NONE = none. */
+    struct str idempotency_key, request_text;
+    int64_t cpu_count, mem_mb, disk_mb; /* 0 = the template's */
+    const json_t *metadata;             /* object of strings, or NULL */
+    const json_t *env_vars;             /* object of strings, or NULL */
+};
+
+/* A copy for the caller; strings live in the arena given. */
+struct sandbox_view {
+    struct str id, team_id, template_id, alias, domain;
+    struct str access_token; /* STR_NONE when not secured */
+    struct str metadata;     /* JSON text of an object */
+    enum sandbox_state state;
+    int64_t started_at_us, end_at_us;
+    int64_t cpu_count, mem_mb, disk_mb;
+    bool internet, internet_given;
+    bool auto_pause, auto_resume;
+    struct str volumes; /* lines "id name path"; see sandbox_view_volumes() */
+    /* How the present or last pause ends or ended: with its processes, or by a boot from its files.
+     * STR_NONE when it was never paused. */
+    struct str paused_to, resumed_from; /* "memory", "disk" */
+};
+
+struct sandbox_pause {
+    bool disk_only;      /* keep the files, end the processes */
+    int64_t asked_at_us; /* monotonic time of the request; 0 = now */
+};
+
+struct sandbox_resume {
+    int64_t timeout_s;
+    bool disk_only; /* boot from the files even when the processes are there */
+    bool auto_pause, auto_pause_given;
+};
+
+struct sandbox_filter {
+    struct str team_id;
+    const json_t *metadata; /* all pairs must match; NULL = any */
+    bool running, paused;
+    struct str template_name; /* STR_NONE = any */
+    int64_t started_after_us; /* inclusive; 0 = any */
+    bool ascending;
+    size_t limit;      /* 1..100 */
+    struct str cursor; /* from an earlier page, or STR_NONE */
+};
+
+struct sandbox_page {
+    struct sandbox_view *items;
+    size_t count;
+    struct str next_cursor; /* STR_NONE on the last page */
+    size_t total_running;
+};
+
+struct snapshot_view {
+    struct str id; /* what a sandbox can be made from: "<template>:<tag>", "<team>/<name>:<tag>" */
+    struct str name; /* "<team>/<name>"; STR_NONE = none */
+    int64_t created_at_us;
+};
+
+struct snapshot_filter {
+    struct str team_id;
+    struct str sandbox_id; /* STR_NONE = any */
+    struct str name;       /* name, name:tag or id; STR_NONE = any */
+    size_t limit;          /* 1..100 */
+    struct str cursor;     /* from an earlier page, or STR_NONE */
+};
+
+struct snapshot_page {
+    struct snapshot_view *items;
+    size_t count;
+    struct str next_cursor; /* STR_NONE on the last page */
+};
+
+enum { SANDBOX_FORKS_MAX = 100 };
+struct sandbox_fork {
+    size_t count;
+    int64_t timeout_s;
+};
+struct fork_result {
+    bool ok;
+    struct sandbox_view view; /* ok */
+    struct error err;         /* not ok */
+};
+
+/* Opens, then compares store, engine and host: running boxes whose row says RUNNING are adopted,
+ * paused ones stay paused as long as their disk is there, half-made ones and leftovers are torn down,
+ * rows without a box are ended. Starts the expiry and event threads and the warm pool. */
+int sandboxes_open(const struct sandboxes_config *config, struct sandboxes **out,
+                   struct error *err);
+/* Stops the threads and ends the warm boxes; sandboxes keep running. */
+void sandboxes_close(struct sandboxes *all);
+/* Boxes made ahead end, and no more are made; for a server that ends without a close. */
+void sandboxes_drop_warm(struct sandboxes *all);
+
+/* Answers when envd inside answered. On failure nothing is left. */
+int sandbox_create(struct sandboxes *all, const struct sandbox_new *request, struct arena *arena,
+                   struct sandbox_view *out, struct error *err);
+int sandbox_get(struct sandboxes *all, struct str team_id, struct str id, struct arena *arena,
+                struct sandbox_view *out, struct error *err);
+int sandbox_list(struct sandboxes *all, const struct sandbox_filter *filter, struct arena *arena,
+                 struct sandbox_page *out, struct error *err);
+/* There is one now, whosever it is. */
+bool sandbox_known(struct sandboxes *all, struct str id);
+/* Returns when the sandbox is gone: no process, no file, no route. */
+int sandbox_kill(struct sandboxes *all, struct str team_id, struct str id, struct error *err);
+/* End of its time = now + timeout_s, earlier or later than before. 0 ends it now (or pauses it). */
+int sandbox_set_timeout(struct sandboxes *all, struct str team_id, struct str id, int64_t timeout_s,
+                        struct error *err);
+/* As above, but never earlier than it was. */
+int sandbox_extend(struct sandboxes *all, struct str team_id, struct str id, int64_t timeout_s,
+                   struct arena *arena, struct sandbox_view *out, struct error *err);
+/* Cutting it also ends what is connected. ERROR_CONFLICT when it is paused. */
+int sandbox_set_internet(struct sandboxes *all, struct str team_id, struct str id, bool internet,
+                         struct error *err);
+/* Returns when it is on disk that the sandbox is paused. ERROR_CONFLICT when it was paused before. */
+int sandbox_pause(struct sandboxes *all, struct str team_id, struct str id,
+                  const struct sandbox_pause *request, struct error *err);
+/* Returns when envd answers. ERROR_CONFLICT when it runs. */
+int sandbox_resume(struct sandboxes *all, struct str team_id, struct str id,
+                   const struct sandbox_resume *request, struct arena *arena,
+                   struct sandbox_view *out, struct error *err);
+/* Extends when it runs, else resumes. */
+int sandbox_connect(struct sandboxes *all, struct str team_id, struct str id,
+                    const struct sandbox_resume *request, struct arena *arena,
+                    struct sandbox_view *out, bool *out_resumed, struct error *err);
+/* Keeps the present files under a name ("name", "name:tag"; STR_NONE = none), which replaces what had
+ * that name and tag. The sandbox stands still for a moment. ERROR_CONFLICT when it is paused or being
+ * snapshotted. */
+int sandbox_snapshot(struct sandboxes *all, struct str team_id, struct str id, struct str text,
+                     struct arena *arena, struct snapshot_view *out, struct error *err);
+/* Newest first. */
+int snapshot_list(struct sandboxes *all, const struct snapshot_filter *filter, struct arena *arena,
+                  struct snapshot_page *out, struct error *err);
+/* By id or name; without a tag all of its tags. Sandboxes made from it keep what they use. */
+int snapshot_delete(struct sandboxes *all, struct str team_id, struct str name, struct error *err);
+/* Makes `count` new sandboxes with the present files of a running one, and all its properties but id
+ * and token. *out_results (in the arena) has one entry for each. */
+int sandbox_fork(struct sandboxes *all, struct str team_id, struct str id,
+                 const struct sandbox_fork *request, struct arena *arena,
+                 struct fork_result **out_results, struct error *err);
+/* For traffic to a paused sandbox, whoever sends it: resumes it when it was made with auto_resume and
+ * its pause is not disk_only, for its first timeout but at least 300 s. 0 when it runs (already).
+ * sandboxes_open() makes routes_wake() call this. */
+int sandbox_wake(struct sandboxes *all, const char *id, struct error *err);
+enum { SANDBOX_VOLUMES_MAX = 8 };
+size_t sandbox_view_volumes(const struct sandbox_view *view,
+                            struct volume_mount out[SANDBOX_VOLUMES_MAX]);
+size_t sandboxes_running(struct sandboxes *all);
+
+/* For monitoring. */
+enum { SANDBOX_BUCKETS = 11 };
+extern const int64_t sandbox_bucket_us[SANDBOX_BUCKETS];
+struct sandboxes_stats {
+    size_t states[SANDBOX_STATE_COUNT];
+    size_t warm;
+    uint64_t created, create_failed, paused, resumed_memory, resumed_disk, snapshots, ended;
+    uint64_t create_us[SANDBOX_BUCKETS + 1]; /* by duration; the last is above all buckets */
+    uint64_t create_sum_us;
+    struct sandboxes_space {
+        uint64_t pool_bytes, pool_free, host_bytes, host_free; /* pool_bytes 0: not known */
+        bool held;                                             /* the host is full */
+    } space;
+};
+void sandboxes_stats(struct sandboxes *all, struct sandboxes_stats *out);
+
+#define SANDBOX_ENVD_VERSION "0.6.13"
+#define SANDBOX_CLIENT_ID    "6532622b"

@@ -1,0 +1,215 @@
+/* Making a sandbox, in the order of the steps:
+ *
+ *   plan      what is asked for is checked and written down; nothing is done yet
+ *   box       a warm one is taken from the pool, or one is started
+ *   init      its envd is told what it is, and answers
+ *   row       the store knows it: from here on a crash loses nothing
+ *   route     the proxy knows it
+ *   RUNNING   everybody may see it
+ *
+ * Before the row there is nothing in the store on purpose: a box without a row is a leftover, so a
+ * crash in between needs no undo. Any failure goes through sandbox_teardown(). A warm box that fails
+ * is not the client's fault: it is thrown away, and a fresh one is started once. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "domain/sandbox/sandbox_history.h"
+#include "domain/sandbox/sandbox_internal.h"
+#include "protocol/json/json_shape.h"
+
+static int add_row(struct sandboxes *all, const struct plan *plan, const char *id,
+                   struct arena *arena, struct store_sandbox *out, struct error *err)
+{
+    auto_json json_t *metadata = json_loads(plan->metadata, 0, NULL);
+    int64_t now = now_us(all);
+    struct store_event event = history_created();
+    struct str *tags;
+    size_t tag_count = tags_of(metadata, arena, &tags);
+    int result;
+
+    *out = (struct store_sandbox){
+        .id = arena_str(arena, str_of(id)),
+        .team_id = arena_str(arena, plan->team_id),
+        .template_id = plan->template.id,
+        .alias = plan->template.alias.len ? plan->template.alias : plan->template.name,
+        .life = {.end_at_us = end_within_life(all, now, now + plan->timeout_s * 1000000),
+                 .running_since_us = now,
+                 .memory = true,
+                 .auto_pause = plan->auto_pause},
+        .started_at_us = now,
+        .timeout_s = plan->timeout_s,
+        .cpu_count = plan->template.cpu_count,
+        .mem_mb = plan->template.mem_mb,
+        .disk_mb = plan->template.disk_mb,
+        .metadata = arena_str(arena, str_of(plan->metadata)),
+        .env = str_of(plan->env),
+        .access_token = arena_str(arena, str_of(plan->access_token)),
+        .internet = plan->internet,
+        .internet_given = plan->internet_given,
+        .secure = plan->secure,
+        .auto_pause_memory = !plan->auto_pause_disk,
+        .auto_resume = plan->auto_resume,
+        .layers = plan->template.layers,
+        .volumes = arena_str(arena, plan->volumes),
+        .tags = tags,
+        .tag_count = tag_count,
+        .event = &event,
+        .idempotency_key = plan->idempotency_key,
+        .idempotency_hash = plan->idempotency_hash,
+    };
+    result = store_sandbox_insert(all->store, out, err);
+    out->event = NULL;
+    return result;
+}
+
+/* Starts a box, or fits a warm one to the plan. */
+static int make_box(struct sandboxes *all, const struct plan *plan, const char *id,
+                    const struct warm_box *warm, struct error *err)
+{
+    struct box_spec spec = plan->spec;
+    struct box_info info;
+
+    if (!warm) {
+        (void)str_copy(str_of(id), spec.id, sizeof(spec.id));
+        return all->engine->ops->start(all->engine, &spec, &info, err);
+    }
+    /* Warm boxes have internet and the limits of the last sandbox of their kind. */
+    if (spec.internet && memcmp(&warm->limits, &spec.limits, sizeof(spec.limits)) == 0)
+        return 0;
+    return all->engine->ops->limit(all->engine, id, &spec.limits, spec.internet, err);
+}
+
+/* All steps for a box of one id. On failure nothing is left (or is being removed). */
+static int make(struct sandboxes *all, const struct plan *plan, struct sandbox *sandbox,
+                const struct warm_box *warm, struct arena *arena, struct store_sandbox *row,
+                struct error *err)
+{
+    struct error ignored = {0};
+
+    if (make_box(all, plan, sandbox->id, warm, err) < 0 ||
+        envd_init(all->run_dir, sandbox->id, warm ? warm->envd_fd : -1, buf_str(&plan->init_body),
+                  err) < 0 ||
+        add_row(all, plan, sandbox->id, arena, row, err) < 0)
+        goto fail;
+    sandbox->auto_pause = row->life.auto_pause;
+    sandbox->auto_pause_disk = !row->auto_pause_memory;
+    route_publish(all, sandbox->id, row, true);
+    if (table_run(all, sandbox, row->life.end_at_us, row->revision))
+        return 0;
+    (void)error_set(err, ERROR_INTERNAL, "the sandbox ended while it was made");
+fail:
+    table_fail(all, sandbox, "create failed");
+    (void)sandbox_teardown(all, sandbox, &ignored);
+    return -1;
+}
+
+static int add_to_table(struct sandboxes *all, const struct plan *plan, const char *id,
+                        struct sandbox **out, struct error *err)
+{
+    struct table_new wanted = {.id = id,
+                               .team_id = plan->team_id,
+                               .cpu_count = plan->template.cpu_count,
+                               .mem_mb = plan->template.mem_mb,
+                               .disk_mb = plan->template.disk_mb,
+                               .kept_mb = plan->kept_mb,
+                               .limits = &plan->limits};
+
+    return table_add(all, &wanted, out, err);
+}
+
+/* 1 = made, 0 = go on without, -1 = failed for good. */
+static int try_warm(struct sandboxes *all, const struct plan *plan, struct arena *arena,
+                    struct store_sandbox *row, struct error *err)
+{
+    struct warm_box *box = plan->is_unique ? NULL : warm_take(all, &plan->spec);
+    struct sandbox *sandbox;
+    int made;
+
+    if (!box)
+        return 0;
+    if (add_to_table(all, plan, box->id, &sandbox, err) < 0) {
+        if (err->code == ERROR_EXISTS) { /* it died, and is torn down already */
+            warm_box_free(box);
+            return 0;
+        }
+        warm_put_back(all, &plan->spec, box);
+        return -1;
+    }
+    made = make(all, plan, sandbox, box, arena, row, err);
+    if (made < 0)
+        log_warn("sandbox", "warm box id=%s: %s, starting another", box->id, err->message);
+    warm_box_free(box);
+    return made == 0;
+}
+
+static int make_any(struct sandboxes *all, const struct plan *plan, struct arena *arena,
+                    struct store_sandbox *row, struct error *err)
+{
+    int64_t from = clock_mono_us();
+    int warm = try_warm(all, plan, arena, row, err);
+    struct sandbox *sandbox;
+    char id[ID_SIZE];
+
+    if (warm < 0)
+        return -1;
+    if (!warm) {
+        id_make(id);
+        if (add_to_table(all, plan, id, &sandbox, err) < 0 ||
+            make(all, plan, sandbox, NULL, arena, row, err) < 0)
+            return -1;
+    }
+    log_info("sandbox", "created id=%.*s template=%.*s warm=%d us=%" PRId64, STR_ARG(row->id),
+             STR_ARG(row->template_id), warm, clock_mono_us() - from);
+    return 0;
+}
+
+int plan_run(struct sandboxes *all, const struct plan *plan, struct arena *arena,
+             struct sandbox_view *out, struct error *err)
+{
+    int64_t from = clock_mono_us();
+    struct store_sandbox row;
+    int result;
+
+    if (table_rate(all, plan->team_id, &plan->limits, err) < 0)
+        return error_prefix(err, "create sandbox");
+    if (space_check(all, err) < 0) {
+        stats_add(all, STAT_CREATE_FAILED);
+        return error_prefix(err, "create sandbox");
+    }
+    atomic_fetch_add(&all->creates, 1);
+    result = make_any(all, plan, arena, &row, err);
+    atomic_fetch_sub(&all->creates, 1);
+    warm_kick(all);
+    if (result < 0) {
+        stats_add(all, STAT_CREATE_FAILED);
+        return error_prefix(err, "create sandbox");
+    }
+    stats_create(all, clock_mono_us() - from);
+    view_from_row(all, &row, out);
+    return 0;
+}
+
+int create_new(struct sandboxes *all, const struct sandbox_new *request, struct str hash,
+               struct arena *arena, struct sandbox_view *out, struct error *err)
+{
+    auto_plan struct plan plan = {0};
+
+    if (plan_from_request(all, request, arena, &plan, err) < 0)
+        return -1;
+    plan.idempotency_key = request->idempotency_key;
+    plan.idempotency_hash = hash;
+    return plan_run(all, &plan, arena, out, err);
+}
+
+int sandbox_create(struct sandboxes *all, const struct sandbox_new *request, struct arena *arena,
+                   struct sandbox_view *out, struct error *err)
+{
+    if (request->idempotency_key.len)
+        return create_once(all, request, arena, out, err);
+    return create_new(all, request, STR_NONE, arena, out, err);
+}

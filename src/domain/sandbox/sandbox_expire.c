@@ -1,0 +1,192 @@
+/* What happens at a time: sandboxes end (or are paused) at theirs, failed teardowns are tried again.
+ *
+ * The schedule is a binary heap by wall time, because ends are promises about wall time that must
+ * survive a restart; when the clock is set, they move (sandbox_clock.c). Waiting is measured by the
+ * monotonic clock and never longer than 30 s, or 1 s when something is due within 30 s: a host that
+ * slept is noticed by then.
+ *
+ * A few threads run the same loop, so that many sandboxes that end in the same second do not wait
+ * for each other's teardown. A thread that takes an entry from the schedule owns it. */
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "domain/sandbox/sandbox_internal.h"
+
+enum {
+    NEAR_US = 30 * 1000 * 1000,
+    STEP_US = 1000 * 1000,
+};
+
+void cond_init_monotonic(pthread_cond_t *cond)
+{
+    pthread_condattr_t attr;
+
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(cond, &attr);
+    (void)pthread_condattr_destroy(&attr);
+}
+
+void cond_wait_us(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t timeout_us)
+{
+    int64_t until = clock_mono_us() + timeout_us;
+    struct timespec deadline = {.tv_sec = until / 1000000, .tv_nsec = until % 1000000 * 1000};
+
+    (void)pthread_cond_timedwait(cond, lock, &deadline);
+}
+
+static void place(struct sandboxes *all, size_t at, struct sandbox *sandbox)
+{
+    all->schedule[at] = sandbox;
+    sandbox->scheduled_at = at;
+}
+
+static void sift_up(struct sandboxes *all, size_t at)
+{
+    struct sandbox *sandbox = all->schedule[at];
+
+    while (at > 0 && all->schedule[(at - 1) / 2]->due_us > sandbox->due_us) {
+        place(all, at, all->schedule[(at - 1) / 2]);
+        at = (at - 1) / 2;
+    }
+    place(all, at, sandbox);
+}
+
+static void sift_down(struct sandboxes *all, size_t at)
+{
+    struct sandbox *sandbox = all->schedule[at];
+
+    for (size_t child; (child = 2 * at + 1) < all->schedule_len; at = child) {
+        if (child + 1 < all->schedule_len &&
+            all->schedule[child + 1]->due_us < all->schedule[child]->due_us)
+            child++;
+        if (all->schedule[child]->due_us >= sandbox->due_us)
+            break;
+        place(all, at, all->schedule[child]);
+    }
+    place(all, at, sandbox);
+}
+
+void schedule_unset(struct sandboxes *all, struct sandbox *sandbox)
+{
+    size_t at = sandbox->scheduled_at;
+    struct sandbox *last;
+
+    if (at == NOT_SCHEDULED)
+        return;
+    sandbox->scheduled_at = NOT_SCHEDULED;
+    last = all->schedule[--all->schedule_len];
+    if (last == sandbox)
+        return;
+    place(all, at, last);
+    sift_up(all, at);
+    sift_down(all, last->scheduled_at);
+}
+
+void schedule_set(struct sandboxes *all, struct sandbox *sandbox, int64_t due_us)
+{
+    schedule_unset(all, sandbox);
+    if (all->schedule_len == all->schedule_cap) {
+        all->schedule_cap = all->schedule_cap ? all->schedule_cap * 2 : 64;
+        all->schedule = xrealloc(all->schedule, all->schedule_cap * sizeof(struct sandbox *));
+    }
+    sandbox->due_us = due_us;
+    place(all, all->schedule_len++, sandbox);
+    sift_up(all, sandbox->scheduled_at);
+    if (all->schedule[0] == sandbox)
+        (void)pthread_cond_signal(&all->due);
+}
+
+static int64_t time_to_wait(const struct sandboxes *all, int64_t now)
+{
+    int64_t left = all->schedule_len ? all->schedule[0]->due_us - now : NEAR_US;
+
+    if (left >= NEAR_US)
+        return NEAR_US;
+    return left < STEP_US ? left : STEP_US;
+}
+
+static bool first_is_due(const struct sandboxes *all, int64_t now)
+{
+    return all->schedule_len && all->schedule[0]->due_us <= now;
+}
+
+/* Ends with the lock held, as it began. */
+static void end_first(struct sandboxes *all, int64_t now)
+{
+    struct sandbox *sandbox = table_take_first(all);
+    bool condemned = sandbox->condemned;
+    struct error err = {0};
+
+    sandbox->condemned = false;
+    if (first_is_due(all, now)) /* for another thread, meanwhile */
+        (void)pthread_cond_signal(&all->due);
+    (void)pthread_mutex_unlock(&all->lock);
+    /* Both log, and schedule another attempt. */
+    if (sandbox->state == SANDBOX_PAUSING && sandbox->ending)
+        pause_finish(all, sandbox);
+    else if (sandbox->state == SANDBOX_PAUSING)
+        (void)pause_owned(all, sandbox,
+                          &(struct pause){.disk_only = sandbox->auto_pause_disk, .at_end = true},
+                          &err);
+    else
+        (void)sandbox_teardown(all, sandbox, &err);
+    (void)pthread_mutex_lock(&all->lock);
+    if (condemned && --all->condemned == 0)
+        (void)pthread_cond_broadcast(&all->settled);
+}
+
+static void *expire_run(void *arg)
+{
+    struct sandboxes *all = arg;
+
+    (void)pthread_mutex_lock(&all->lock);
+    while (!all->stopping) {
+        int64_t now;
+
+        clock_follow(all);
+        now = now_us(all);
+        if (first_is_due(all, now))
+            end_first(all, now);
+        else
+            cond_wait_us(&all->due, &all->lock, time_to_wait(all, now));
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+    return NULL;
+}
+
+int expire_start(struct sandboxes *all, struct error *err)
+{
+    for (size_t i = 0; i < EXPIRE_THREADS; i++) {
+        int errnum = pthread_create(&all->expire_threads[i], NULL, expire_run, all);
+
+        if (errnum)
+            return error_set_errno(err, errnum, "start the expiry threads");
+        all->expire_thread_count++;
+    }
+    return 0;
+}
+
+void expire_stop(struct sandboxes *all)
+{
+    (void)pthread_mutex_lock(&all->lock);
+    all->stopping = true;
+    (void)pthread_cond_broadcast(&all->due);
+    (void)pthread_mutex_unlock(&all->lock);
+    for (size_t i = 0; i < all->expire_thread_count; i++)
+        (void)pthread_join(all->expire_threads[i], NULL);
+}
+
+void expire_wait_settled(struct sandboxes *all, int64_t timeout_us)
+{
+    int64_t until = clock_mono_us() + timeout_us, left;
+
+    (void)pthread_mutex_lock(&all->lock);
+    while (all->condemned && (left = until - clock_mono_us()) > 0)
+        cond_wait_us(&all->settled, &all->lock, left);
+    (void)pthread_mutex_unlock(&all->lock);
+}

@@ -1,0 +1,552 @@
+/* Shared by the files of this folder.
+ *
+ * Ownership: a struct sandbox belongs to the table while RUNNING or PAUSED; a thread that moves it to
+ * any other state owns it alone until it moves on, so nothing is reference-counted. Who waits for an
+ * owner looks the id up again afterwards. An entry that waits for another attempt to tear it down is
+ * KILLING and in the schedule; who takes it from there owns it.
+ *
+ * Locks: sandboxes.lock guards the table, the schedule and all fields of entries that are not owned;
+ * warm.lock guards the warm pool. Never both, and nothing slow under either. */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/buf.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "domain/sandbox/sandbox.h"
+#include "host/engine/engine.h"
+#include "store/core/store.h"
+
+enum {
+    TEAM_ID_SIZE = 64,
+    TOKEN_SIZE = 72,
+    EXPIRE_THREADS = 4,
+    WARM_TEMPLATES_MAX = 4,
+    SANDBOX_PIDS_MAX = 4096,
+};
+
+#define NOT_SCHEDULED SIZE_MAX
+
+struct sandbox {
+    char id[ID_SIZE];
+    char team_id[TEAM_ID_SIZE]; /* "" for leftovers */
+    enum sandbox_state state;
+    bool died;       /* its box ended while it was owned, or is to be paused; reason says why */
+    bool rebooted;   /* by us: an event may be about an earlier life of its box */
+    bool auto_pause; /* at the end of its time */
+    bool auto_pause_disk;
+    bool cold;   /* PAUSED, and only its files are there */
+    bool ending; /* PAUSED, and its processes were told to end but are there: stopped again soon */
+    uint32_t cpu_count;
+    int64_t mem_mb, disk_mb;
+    int64_t paused_at_us;    /* monotonic; of the last pause by this process */
+    const char *reason;      /* why it is KILLING, or died */
+    bool lease_failed;       /* its envd does not know its end yet */
+    bool condemned;          /* KILLING by table_condemn(), no attempt yet */
+    unsigned attempts;       /* failed ones to tear it down */
+    unsigned pause_failures; /* at the end of its time */
+    int64_t revision;        /* of its end in the store */
+    int64_t due_us;          /* wall time of its end (also while SEALING), or of the next attempt */
+    size_t scheduled_at;     /* index in the schedule, or NOT_SCHEDULED */
+};
+
+/* A started box that belongs to nobody yet. No row, no route: after a crash it is a leftover. */
+struct warm_box {
+    struct list link;
+    char id[ID_SIZE];
+    struct box_limits limits;
+    int envd_fd; /* connection on which its envd answered, or -1 */
+    bool died;   /* while it was started */
+};
+
+struct warm_pool { /* boxes of the same layers */
+    struct box_spec spec;
+    struct list boxes;
+    size_t count;
+    size_t uses;        /* how often they were asked for */
+    int64_t used_at_us; /* monotonic */
+};
+
+struct warm {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct warm_pool pools[WARM_TEMPLATES_MAX];
+    size_t pool_count;
+    struct warm_box *starting; /* what the thread is about to start, or NULL */
+    int64_t quiet_until_us;    /* a create is being answered; fill up later */
+    bool stopping, has_thread;
+    pthread_t thread;
+};
+
+struct layers {
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t changed;
+    struct map pins; /* name to struct pin */
+};
+
+/* The thread that does what has no hurry. */
+struct keeper {
+    pthread_mutex_t lock;
+    pthread_cond_t wanted;
+    bool collect, lease, stopping, has_thread;
+    pthread_t thread;
+};
+
+/* Counters since the process began. */
+enum stat {
+    STAT_CREATED,
+    STAT_CREATE_FAILED,
+    STAT_PAUSED,
+    STAT_RESUMED_MEMORY,
+    STAT_RESUMED_DISK,
+    STAT_SNAPSHOTS,
+    STAT_ENDED,
+    STAT_COUNT,
+};
+struct stats {
+    atomic_uint_fast64_t counters[STAT_COUNT];
+    atomic_uint_fast64_t create_us[SANDBOX_BUCKETS + 1], create_sum_us;
+};
+
+/* Who is told that something happened. */
+struct watcher {
+    pthread_rwlock_t lock;
+    sandboxes_watch_fn *fn;
+    void *arg;
+};
+
+struct webhooks {
+    pthread_mutex_t lock; /* guards kicked */
+    pthread_cond_t wake;
+    bool kicked, has_thread;
+    atomic_bool any, stopping;
+    struct fetch *fetch;
+    char *ca_file; /* NULL = the system's certificates only */
+    bool private_ok;
+    int64_t first_pause_us;
+    pthread_t thread;
+};
+
+struct idempotency {
+    pthread_mutex_t lock;
+    pthread_cond_t ended;
+    struct map under_way; /* "team/key" */
+};
+
+/* Boxes that serve the content of volumes. */
+struct content_boxes {
+    pthread_mutex_t lock; /* guards boxes and the entries */
+    pthread_cond_t changed;
+    struct map boxes; /* volume id to struct content */
+};
+
+/* What the engine last said about its disk. */
+struct space {
+    pthread_mutex_t lock;
+    int64_t asked_us; /* monotonic */
+    struct engine_space last;
+};
+
+struct metrics {
+    pthread_mutex_t lock; /* guards the maps */
+    pthread_cond_t wake;
+    struct map rings; /* id to struct ring */
+    struct map teams; /* id to struct team_ring */
+    atomic_bool stopping;
+    bool has_thread;
+    pthread_t thread;
+};
+
+struct sandboxes {
+    struct engine *engine;
+    struct store *store;
+    struct routes *routes;
+    char *run_dir, *domain;
+    size_t warm_target, max_running;
+    int64_t max_timeout_s, max_life_s, grace_s;
+    int64_t sample_us;
+    uint64_t volume_bytes;
+    pthread_mutex_t
+        room_lock; /* from the check of a team's disk to what uses it being in the store */
+    atomic_uint_fast64_t generation; /* of the last route */
+    atomic_uint creates;             /* running now */
+    atomic_int_fast64_t clock_us;    /* wall time when the host booted */
+
+    pthread_mutex_t lock;
+    struct map table;
+    struct map teams;          /* id to struct team_count */
+    size_t live;               /* all but PAUSED and KILLING */
+    size_t running;            /* RUNNING and SEALING */
+    size_t condemned;          /* KILLING, first attempt not done yet */
+    struct sandbox **schedule; /* heap by due_us */
+    size_t schedule_len, schedule_cap;
+    bool stopping;
+    pthread_cond_t due;     /* the schedule changed */
+    pthread_cond_t settled; /* condemned became 0 */
+    pthread_cond_t moved;   /* some sandbox has no owner any more */
+    pthread_t expire_threads[EXPIRE_THREADS], event_thread;
+    size_t expire_thread_count;
+    bool has_event_thread;
+
+    struct warm warm;
+    struct layers layers;
+    struct keeper keeper;
+    struct metrics metrics;
+    struct idempotency idempotency;
+    struct webhooks webhooks;
+    struct watcher watcher;
+    struct content_boxes content;
+    struct stats stats;
+    struct space space;
+};
+
+/* ---- sandbox_room.c ---- */
+
+void room_init(struct sandboxes *all);
+void room_done(struct sandboxes *all);
+/* What the team keeps beside its sandboxes; 0 when it has no limit of disk. */
+int room_kept(struct sandboxes *all, struct str team_id, const struct store_limits *limits,
+              int64_t *out_mb, struct error *err);
+/* May the team keep so much more? When it may, what needs it is put into the store, then room_taken():
+ * nobody else gets the same room meanwhile. ERROR_QUOTA. */
+int room_take(struct sandboxes *all, struct str team_id, int64_t bytes, struct error *err);
+void room_taken(struct sandboxes *all);
+
+/* ---- sandbox_table.c ---- */
+
+void table_init(struct sandboxes *all);
+void table_done(struct sandboxes *all);
+/* As CREATING, owned by the caller. ERROR_QUOTA, ERROR_EXISTS. */
+struct table_new {
+    const char *id;
+    struct str team_id;
+    int64_t cpu_count, mem_mb, disk_mb;
+    int64_t kept_mb;                   /* room_kept() */
+    const struct store_limits *limits; /* of the team; NULL = none */
+};
+int table_add(struct sandboxes *all, const struct table_new *wanted, struct sandbox **out,
+              struct error *err);
+/* One more create. ERROR_QUOTA when there were too many in the last minute. */
+int table_rate(struct sandboxes *all, struct str team_id, const struct store_limits *limits,
+               struct error *err);
+/* What the team's sandboxes may write, in MB. */
+int64_t table_disk_mb(struct sandboxes *all, struct str team_id);
+/* With the lock held: may the team have one more like this? */
+int table_check_room(struct sandboxes *all, const struct table_new *wanted, struct error *err);
+/* A new one as RUNNING or PAUSED, whatever the limit says. False when the team id is bad. */
+struct table_adopt {
+    const char *id;
+    struct str team_id;
+    bool paused, cold, ending;
+    bool auto_pause, auto_pause_disk;
+    int64_t cpu_count, mem_mb, disk_mb;
+    int64_t end_at_us, revision;
+};
+bool table_adopt(struct sandboxes *all, const struct table_adopt *adopt);
+/* CREATING, RESUMING or PAUSING to RUNNING. False when the box died meanwhile: then it is still the
+ * caller's. */
+bool table_run(struct sandboxes *all, struct sandbox *sandbox, int64_t end_at_us, int64_t revision);
+/* PAUSING or RESUMING to PAUSED. cold: its processes are not there. When they are ending, pause_finish() is
+ * called soon. */
+void table_paused(struct sandboxes *all, struct sandbox *sandbox, bool cold);
+/* SEALING to RUNNING. False when the box died meanwhile: then it is KILLING, and the caller's. */
+bool table_sealed(struct sandboxes *all, struct sandbox *sandbox);
+/* An owned one to KILLING. */
+void table_fail(struct sandboxes *all, struct sandbox *sandbox, const char *reason);
+/* The same for one whose box died; why is known. */
+void table_fail_died(struct sandboxes *all, struct sandbox *sandbox);
+/* The first of the schedule, as KILLING or PAUSING, owned by the caller. With the lock held. */
+struct sandbox *table_take_first(struct sandboxes *all);
+/* Has the expiry threads tear down a box that is nobody's (any more), or a RUNNING sandbox whose
+ * box ended. Does nothing when the id is KILLING already; an owned one is only marked; a PAUSED one
+ * stays, because its files are there. */
+void table_condemn(struct sandboxes *all, const char *id, const char *reason);
+bool table_has(struct sandboxes *all, const char *id);
+/* *out_cold, when wanted: if it is paused, only its files are there. */
+bool table_visible(struct sandboxes *all, struct str team_id, struct str id, bool *out_cold);
+/* RUNNING, but its time is up: an expiry thread is about to pause or end it. Its end is not moved any
+ * more, because its envd may have ended its box already. With the lock held. */
+bool table_awaits_end(const struct sandboxes *all, const struct sandbox *sandbox);
+/* 0 when it runs; ERROR_CONFLICT when it is paused (or nearly), else ERROR_NOT_FOUND. */
+int table_check_runs(struct sandboxes *all, struct str team_id, struct str id, struct error *err);
+/* RUNNING, and its box was booted by us more than once. */
+bool table_rebooted(struct sandboxes *all, const char *id);
+/* False when it does not run (any more). An older revision than the one known changes nothing. */
+bool table_set_end(struct sandboxes *all, struct str id, int64_t end_at_us, int64_t revision);
+void table_retry_later(struct sandboxes *all, struct sandbox *sandbox);
+/* Ends the entry. */
+void table_remove(struct sandboxes *all, struct sandbox *sandbox);
+/* All that run, and all teams; free()d by the caller. */
+struct table_target {
+    char id[ID_SIZE];
+    uint32_t cpu_count;
+};
+size_t table_targets(struct sandboxes *all, struct table_target **out);
+struct table_team {
+    char id[TEAM_ID_SIZE];
+    size_t running;
+    uint64_t started; /* since the process began */
+};
+size_t table_teams(struct sandboxes *all, struct table_team **out);
+/* With the lock held: what a team may see, and a move from one state to another. */
+struct sandbox *table_find(struct sandboxes *all, struct str team_id, struct str id);
+void table_move(struct sandboxes *all, struct sandbox *sandbox, enum sandbox_state to);
+size_t table_running_of(struct sandboxes *all, struct str team_id);
+int sandbox_not_found(struct str id, struct error *err);
+
+/* ---- sandbox_clock.c ---- */
+
+/* Wall time, but it does not jump: for everything that has to do with the end of a sandbox. */
+int64_t now_us(const struct sandboxes *all);
+/* Before anything is recovered. */
+int clock_open(struct sandboxes *all, struct error *err);
+/* With the lock held. When the clock was set, all ends move with it. */
+void clock_follow(struct sandboxes *all);
+
+/* ---- sandbox_claim.c ---- */
+
+/* Moves a sandbox to PAUSING, RESUMING, SEALING or KILLING and makes the caller its owner; waits for
+ * another owner where the outcome of that decides. *out is NULL on success when another caller did
+ * meanwhile what was asked for. */
+struct table_claim {
+    enum sandbox_state to;
+    int64_t asked_at_us;               /* monotonic; 0 = now */
+    const char *reason;                /* of KILLING */
+    const struct store_limits *limits; /* RESUMING: of the team */
+};
+int table_claim(struct sandboxes *all, struct str team_id, struct str id,
+                const struct table_claim *claim, struct sandbox **out, struct error *err);
+
+/* ---- sandbox_expire.c: with sandboxes.lock held ---- */
+
+void schedule_set(struct sandboxes *all, struct sandbox *sandbox, int64_t due_us);
+void schedule_unset(struct sandboxes *all, struct sandbox *sandbox);
+/* Without it. */
+int expire_start(struct sandboxes *all, struct error *err);
+void expire_stop(struct sandboxes *all);
+void expire_wait_settled(struct sandboxes *all, int64_t timeout_us);
+
+/* ---- the others ---- */
+
+/* Consumes a KILLING sandbox the caller owns. On failure it stays KILLING and is tried again. */
+int sandbox_teardown(struct sandboxes *all, struct sandbox *sandbox, struct error *err);
+
+/* Ends a PAUSING that the caller owns: PAUSED, or RUNNING again with err. */
+struct pause {
+    bool disk_only;
+    bool at_end; /* of its time: it does not run on */
+};
+int pause_owned(struct sandboxes *all, struct sandbox *sandbox, const struct pause *pause,
+                struct error *err);
+/* Ends what is left of the processes of one that the caller owns, and notes when they take their time. */
+int pause_stop(struct sandboxes *all, struct sandbox *sandbox, struct error *err);
+/* The same, again; consumes a PAUSING whose row says 'paused' already. */
+void pause_finish(struct sandboxes *all, struct sandbox *sandbox);
+
+/* ---- sandbox_plan.c ---- */
+
+struct plan {
+    struct str team_id;
+    int64_t timeout_s;
+    bool secure, internet, internet_given, auto_pause, auto_pause_disk, auto_resume;
+    bool is_unique; /* nobody else will start from these layers, or with these limits */
+    struct store_template template;
+    struct box_spec spec;     /* without id */
+    struct sandboxes *pinned; /* the layers of spec are */
+    char access_token[TOKEN_SIZE];
+    char *metadata, *env; /* JSON */
+    struct buf init_body;
+    struct store_limits limits; /* of the team */
+    int64_t kept_mb;            /* room_kept() */
+    struct str idempotency_key, idempotency_hash;
+    struct str volumes; /* as in the store */
+};
+int team_limits(struct sandboxes *all, struct str team_id, struct store_limits *out,
+                struct error *err);
+void plan_done(struct plan *plan);
+#define auto_plan __attribute__((cleanup(plan_done)))
+int plan_from_request(struct sandboxes *all, const struct sandbox_new *request, struct arena *arena,
+                      struct plan *plan, struct error *err);
+/* Another one like a sandbox that is there, from other layers ("a,b"). */
+int plan_from_row(struct sandboxes *all, const struct store_sandbox *row, struct str layers,
+                  int64_t timeout_s, struct plan *plan, struct error *err);
+int plan_run(struct sandboxes *all, const struct plan *plan, struct arena *arena,
+             struct sandbox_view *out, struct error *err);
+
+/* ---- sandbox_idempotency.c ---- */
+
+void idempotency_init(struct sandboxes *all);
+void idempotency_done(struct sandboxes *all);
+int create_once(struct sandboxes *all, const struct sandbox_new *request, struct arena *arena,
+                struct sandbox_view *out, struct error *err);
+/* sandbox_create.c; hash: STR_NONE without a key */
+int create_new(struct sandboxes *all, const struct sandbox_new *request, struct str hash,
+               struct arena *arena, struct sandbox_view *out, struct error *err);
+
+/* ---- sandbox_layers.c ---- */
+
+void layers_init(struct sandboxes *all);
+void layers_done(struct sandboxes *all);
+/* What is pinned is not deleted. */
+void layers_pin(struct sandboxes *all, const struct box_spec *spec);
+void layers_unpin(struct sandboxes *all, const struct box_spec *spec);
+/* Deletes what nobody uses. False when something is left that will have to be tried again. */
+bool layers_collect(struct sandboxes *all);
+/* Leftovers of a crash that the store does not know. */
+void layers_recover(struct sandboxes *all);
+/* Seals the files of a sandbox as a new layer, which is pinned on success. */
+struct sealed {
+    struct store_sandbox row;
+    struct str layers;   /* the sandbox's and the new one */
+    struct box_spec pin; /* of the new one alone */
+    int64_t bytes;       /* that the new one holds */
+};
+int layers_seal(struct sandboxes *all, struct str team_id, struct str id, struct arena *arena,
+                struct sealed *out, struct error *err);
+
+/* ---- volume.c ---- */
+
+struct volume_line {
+    struct str id;
+    struct volume_mount mount;
+};
+/* What a request asks for, checked, as it is kept in the store. */
+int volumes_text(struct sandboxes *all, struct str team_id, const struct volume_mount *mounts,
+                 size_t count, struct arena *arena, struct str *out, struct error *err);
+size_t volumes_read(struct str text, struct volume_line out[BOX_VOLUMES_MAX]);
+int volumes_to_spec(struct str text, struct box_spec *out, struct error *err);
+/* Files of volumes that a crash left behind, or did not make. */
+void volumes_recover(struct sandboxes *all);
+/* Deletes those that could not be deleted before. False when some are left. */
+bool volumes_collect(struct sandboxes *all);
+
+/* ---- volume_content.c ---- */
+
+void content_init(struct sandboxes *all);
+/* Ends the boxes. */
+void content_done(struct sandboxes *all);
+/* Has a box serve the content of the volume with this token; blocks. ERROR_UNAUTHORIZED. */
+int content_wake(struct sandboxes *all, struct str token, struct error *err);
+/* Ends the box of a volume that is about to go. */
+void content_close(struct sandboxes *all, struct str volume_id);
+/* The box of this id ended. True when it was one of these. */
+bool content_died(struct sandboxes *all, const char *box_id);
+/* Ends those that were not used for a minute. */
+void content_reap(struct sandboxes *all);
+
+/* ---- sandbox_metrics.c ---- */
+
+void metrics_init(struct sandboxes *all);
+void metrics_done(struct sandboxes *all);
+int metrics_start(struct sandboxes *all, struct error *err);
+void metrics_stop(struct sandboxes *all);
+
+/* ---- webhook.c ---- */
+
+/* A file of certificates that is wrong is told at the start and not with each delivery. */
+int webhooks_check(const struct sandboxes_config *config, struct error *err);
+void webhooks_init(struct sandboxes *all, const struct sandboxes_config *config);
+void webhooks_done(struct sandboxes *all);
+int webhooks_start(struct sandboxes *all, struct error *err);
+void webhooks_stop(struct sandboxes *all);
+/* After something happened. */
+void webhooks_kick(struct sandboxes *all);
+
+/* ---- sandbox_stats.c ---- */
+
+/* Counts, and tells the webhooks and the watcher. */
+void stats_add(struct sandboxes *all, enum stat stat);
+void stats_create(struct sandboxes *all, int64_t us);
+
+/* ---- sandbox_space.c ---- */
+
+bool space_of(struct sandboxes *all, struct engine_space *out);
+/* What it said last; never waits for it. */
+bool space_last(struct sandboxes *all, struct engine_space *out);
+/* ERROR_NO_SPACE when the disk has no room for one more. */
+int space_check(struct sandboxes *all, struct error *err);
+
+/* ---- sandbox_keeper.c ---- */
+
+int keeper_start(struct sandboxes *all, struct error *err);
+void keeper_stop(struct sandboxes *all);
+void layers_collect_soon(struct sandboxes *all);
+
+/* ---- sandbox_list.c, sandbox_view.c ---- */
+
+/* What stands for the pairs of metadata in the store. */
+size_t tags_of(const json_t *metadata, struct arena *arena, struct str **out);
+/* Cursors of pages: base64url without padding. STR_NONE when it is none. */
+struct str cursor_encode(const char *text, struct arena *arena);
+struct str cursor_decode(struct str cursor, size_t max, struct arena *arena);
+/* Strings are copied into the arena. */
+void view_copy(const struct sandbox_view *view, struct arena *arena, struct sandbox_view *out);
+
+int events_start(struct sandboxes *all, struct error *err);
+/* Why a sandbox ended, when its box did so by itself. */
+const char *reason_of_end(enum box_end end);
+void events_stop(struct sandboxes *all);
+
+int recover_all(struct sandboxes *all, struct error *err);
+/* Makes the proxy know what the row says. */
+void route_publish(struct sandboxes *all, const char *id, const struct store_sandbox *row,
+                   bool running);
+
+/* Returns when envd answered. *out_fd is the connection, kept open. */
+int envd_ready(const char *run_dir, const char *id, int *out_fd, struct error *err);
+/* The body of envd_init(): variables as JSON text; an empty token is none; the id as in the store;
+ * when envd ends the sandbox by itself. */
+int envd_init_body(const char *env, const char *access_token, struct str template_id,
+                   int64_t life_s, struct buf *out, struct error *err);
+/* The same, changed. Of several, the one with the highest revision holds. */
+int envd_lease(const char *run_dir, const char *id, int64_t seconds, int64_t revision,
+               struct error *err);
+/* sandbox_lease.c: how long envd is to wait for us, for an end at that time. */
+int64_t lease_seconds(const struct sandboxes *all, int64_t end_at_us);
+/* Tells envd of a running one; tried again by the keeper when that fails. */
+void lease_tell(struct sandboxes *all, const char *id, int64_t end_at_us, int64_t revision);
+/* Those that failed. True when some still do. */
+bool lease_retry(struct sandboxes *all);
+/* Hands over what the sandbox is. fd: a connection to try first, or -1; stays the caller's. */
+int envd_init(const char *run_dir, const char *id, int fd, struct str body, struct error *err);
+
+/* The lines that envd remembers, as JSON text. Inits out. */
+int envd_journal(const char *run_dir, const char *id, struct str token, struct buf *out,
+                 struct error *err);
+/* GET of a path; true when it was answered with 2xx. */
+bool envd_ask(const char *run_dir, const char *id, const char *target);
+
+int warm_start(struct sandboxes *all, struct error *err);
+/* Ends the thread and the boxes. */
+void warm_stop(struct sandboxes *all);
+/* A box with the wanted layers (its limits may differ), or NULL. Makes the layers hot. */
+struct warm_box *warm_take(struct sandboxes *all, const struct box_spec *spec);
+void warm_put_back(struct sandboxes *all, const struct box_spec *spec, struct warm_box *box);
+void warm_box_free(struct warm_box *box);
+/* Tells the thread that something changed (a create ended). */
+void warm_kick(struct sandboxes *all);
+/* A layer goes: no more boxes of it. */
+void warm_drop_layer(struct sandboxes *all, const char *layer);
+/* The box of this id ended. True when the pool takes care of it. */
+bool warm_died(struct sandboxes *all, const char *id);
+
+/* Is there a running box of this id? Yes, when it cannot be known. */
+bool box_runs(struct sandboxes *all, const char *id);
+/* end_at_us, or what max_life_s allows. */
+int64_t end_within_life(const struct sandboxes *all, int64_t running_since_us, int64_t end_at_us);
+int spec_from_row(struct sandboxes *all, const struct store_sandbox *row, struct box_spec *out,
+                  struct error *err);
+/* Fills in the layers of "a,b". */
+int spec_set_layers(struct str layers, struct box_spec *out, struct error *err);
+int spec_from_template(const struct store_template *template, struct box_spec *out,
+                       struct error *err);
+void view_from_row(const struct sandboxes *all, const struct store_sandbox *row,
+                   struct sandbox_view *out);
+/* Its processes are gone, whatever was asked for. */
+void view_cold(struct sandbox_view *view);
+int check_timeout_max(const struct sandboxes *all, int64_t timeout_s, struct error *err);
+void cond_init_monotonic(pthread_cond_t *cond);
+/* Returns when signalled or after the time. */
+void cond_wait_us(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t timeout_us);

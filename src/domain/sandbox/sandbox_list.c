@@ -1,0 +1,229 @@
+/* Pages of sandboxes. The store finds them by its indexes: by state, by template, and by tags that
+ * stand for pairs of metadata. A tag is a hash, so what is found is compared with what is wanted. */
+#include <inttypes.h>
+
+#include "base/buf.h"
+#include "base/encode.h"
+#include "domain/sandbox/sandbox_internal.h"
+#include "protocol/json/json_shape.h"
+
+enum {
+    LIMIT_MAX = 100,
+    CHUNK = 256, /* rows per query when most of them may not match */
+    CURSOR_MAX = 128,
+};
+
+struct str cursor_encode(const char *text, struct arena *arena)
+{
+    size_t len = BASE64_LEN(strlen(text));
+    char *cursor = arena_alloc(arena, len + 1);
+
+    base64_encode(cursor, text, strlen(text));
+    for (size_t i = 0; i < len; i++)
+        cursor[i] = (char)(cursor[i] == '+' ? '-' : cursor[i] == '/' ? '_' : cursor[i]);
+    while (len > 0 && cursor[len - 1] == '=')
+        len--;
+    return str_n(cursor, len);
+}
+
+struct str cursor_decode(struct str cursor, size_t max, struct arena *arena)
+{
+    auto_buf struct buf text = {0};
+
+    buf_init(&text, max);
+    if (cursor.len > max || !base64_decode(cursor, &text) || text.overflowed || text.len == 0 ||
+        memchr(text.p, '\0', text.len))
+        return STR_NONE;
+    return arena_str(arena, buf_str(&text));
+}
+
+/* base64url("<started_at_us>__<id>"). */
+static struct str make_cursor(const struct sandbox_view *last, struct arena *arena)
+{
+    return cursor_encode(
+        arena_printf(arena, "%" PRId64 "__%.*s", last->started_at_us, STR_ARG(last->id)), arena);
+}
+
+static int read_cursor(struct str cursor, struct arena *arena, struct store_sandbox_query *out,
+                       struct error *err)
+{
+    struct str rest = cursor_decode(cursor, CURSOR_MAX, arena), us;
+    ptrdiff_t at = rest.p ? str_find_str(rest, STR("__")) : -1;
+
+    if (at < 0)
+        return error_set(err, ERROR_INVALID, "Invalid next token");
+    us = str_n(rest.p, (size_t)at);
+    rest = str_skip(rest, (size_t)at + 2);
+    if (!str_to_i64(us, &out->after_us) || !id_valid(rest))
+        return error_set(err, ERROR_INVALID, "Invalid next token");
+    out->after_id = rest;
+    return 0;
+}
+
+/* FNV-1a of "name\0value", as 16 hex digits. */
+static struct str tag_of(const char *name, const json_t *value, struct arena *arena)
+{
+    const struct str parts[] = {str_n(name, strlen(name) + 1),
+                                str_n(json_string_value(value), json_string_length(value))};
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+    for (size_t i = 0; i < 2; i++)
+        for (size_t k = 0; k < parts[i].len; k++)
+            hash = (hash ^ (unsigned char)parts[i].p[k]) * UINT64_C(0x100000001b3);
+    return str_of(arena_printf(arena, "%016" PRIx64, hash));
+}
+
+size_t tags_of(const json_t *metadata, struct arena *arena, struct str **out)
+{
+    /* jansson's iterators do not change what they walk over. */
+    json_t *pairs = (json_t *)(uintptr_t)metadata, *value;
+    const char *name;
+    size_t count = 0;
+
+    *out = arena_alloc(arena, (json_object_size(metadata) + 1) * sizeof(**out));
+    json_object_foreach (pairs, name, value) {
+        if (json_is_string(value))
+            (*out)[count++] = tag_of(name, value, arena);
+    }
+    return count;
+}
+
+static bool has_metadata(const json_t *wanted, struct str text)
+{
+    auto_json json_t *has = NULL;
+    /* jansson's iterators do not change what they walk over. */
+    json_t *pairs = (json_t *)(uintptr_t)wanted, *value;
+    struct error ignored;
+    const char *name;
+
+    if (json_object_size(wanted) == 0)
+        return true;
+    if (json_parse(text, &has, &ignored) < 0)
+        return false;
+    json_object_foreach (pairs, name, value) {
+        const json_t *there = json_object_get(has, name);
+
+        if (!there || !json_equal(there, value))
+            return false;
+    }
+    return true;
+}
+
+static void copy_row(const struct sandboxes *all, const struct store_sandbox *row, bool cold,
+                     struct arena *arena, struct sandbox_view *out)
+{
+    struct sandbox_view view;
+
+    view_from_row(all, row, &view);
+    if (cold)
+        view_cold(&view);
+    view_copy(&view, arena, out);
+}
+
+struct listing {
+    struct sandboxes *all;
+    const struct sandbox_filter *filter;
+    struct arena *arena;
+    struct sandbox_page *page;
+    bool more;
+};
+
+/* One query's worth. *out_last says that there is nothing behind it. The rows live in memory of
+ * their own: a filter that matches one in a thousand must not keep the other 999. */
+static int list_chunk(struct listing *listing, struct store_sandbox_query *query, bool *out_last,
+                      struct error *err)
+{
+    auto_arena struct arena scratch = {0};
+    struct sandbox_page *page = listing->page;
+    struct store_sandbox *rows;
+    size_t count;
+
+    if (store_sandbox_page(listing->all->store, query, &scratch, &rows, &count, err) < 0)
+        return -1;
+    for (size_t i = 0; i < count && !listing->more; i++) {
+        bool cold;
+
+        if (!table_visible(listing->all, listing->filter->team_id, rows[i].id, &cold) ||
+            !has_metadata(listing->filter->metadata, rows[i].metadata))
+            continue;
+        if (page->count == listing->filter->limit)
+            listing->more = true;
+        else
+            copy_row(listing->all, &rows[i], cold, listing->arena, &page->items[page->count++]);
+    }
+    *out_last = count < query->limit;
+    if (count) {
+        query->after_us = rows[count - 1].started_at_us;
+        query->after_id = arena_str(listing->arena, rows[count - 1].id);
+    }
+    return 0;
+}
+
+static int list_rows(struct listing *listing, struct store_sandbox_query *query, struct error *err)
+{
+    struct sandbox_page *page = listing->page;
+    bool last = false;
+
+    while (!last && !listing->more)
+        if (list_chunk(listing, query, &last, err) < 0)
+            return -1;
+    if (listing->more)
+        page->next_cursor = make_cursor(&page->items[page->count - 1], listing->arena);
+    return 0;
+}
+
+/* As many of the pairs as the store takes; all of them are compared with what it finds. */
+static void add_tags(const json_t *metadata, struct arena *arena, struct store_sandbox_query *query)
+{
+    struct str *tags;
+    size_t count = tags_of(metadata, arena, &tags);
+
+    query->tag_count = count < STORE_QUERY_TAGS ? count : STORE_QUERY_TAGS;
+    for (size_t i = 0; i < query->tag_count; i++)
+        query->tags[i] = tags[i];
+}
+
+static int count_running(struct sandboxes *all, const struct sandbox_filter *filter,
+                         const struct store_sandbox_query *query, struct sandbox_page *out,
+                         struct error *err)
+{
+    out->total_running = table_running_of(all, filter->team_id);
+    if (!filter->running ||
+        (!query->tag_count && !query->template_id.p && !query->started_after_us))
+        return 0;
+    return store_sandbox_count_running(all->store, query, &out->total_running, err);
+}
+
+int sandbox_list(struct sandboxes *all, const struct sandbox_filter *filter, struct arena *arena,
+                 struct sandbox_page *out, struct error *err)
+{
+    struct listing listing = {.all = all, .filter = filter, .arena = arena, .page = out};
+    struct store_sandbox_query query = {
+        .team_id = filter->team_id,
+        .running = filter->running,
+        .paused = filter->paused,
+        .started_after_us = filter->started_after_us,
+        .ascending = filter->ascending,
+        .limit = json_object_size(filter->metadata) > STORE_QUERY_TAGS ? CHUNK : filter->limit + 1,
+    };
+    struct store_template template;
+
+    *out = (struct sandbox_page){0};
+    if (filter->limit < 1 || filter->limit > LIMIT_MAX)
+        return error_set(err, ERROR_INVALID, "Limit must be from 1 to %d", LIMIT_MAX);
+    if (filter->cursor.p && read_cursor(filter->cursor, arena, &query, err) < 0)
+        return -1;
+    out->items = arena_alloc(arena, filter->limit * sizeof(*out->items));
+    if (!filter->running && !filter->paused)
+        return 0;
+    if (filter->template_name.p) {
+        if (store_template_get(all->store, filter->team_id, filter->template_name, arena, &template,
+                               err) < 0)
+            return err->code == ERROR_NOT_FOUND ? 0 : -1;
+        query.template_id = template.id;
+    }
+    add_tags(filter->metadata, arena, &query);
+    if (list_rows(&listing, &query, err) < 0)
+        return -1;
+    return count_running(all, filter, &query, out, err);
+}

@@ -1,0 +1,240 @@
+/* After a start, whatever happened before: store and engine are compared, and each id is either
+ * adopted or torn down.
+ *
+ *   row       box       what it is                               what is done
+ *   running   running   a sandbox                                adopted (or ended, when its time is up)
+ *   running   dead      the host or the box died                 torn down, "host restart", "crashed"
+ *   running   dead      the same, and it is to be paused at      paused; a resume boots from its files
+ *                       its end, which passed, or the host died
+ *   running   none      its files are gone                       torn down, "files lost"
+ *   paused    running   processes that stand still               adopted
+ *   paused    dead      only its files are there                 adopted; a resume boots from them
+ *   paused    none      its files are gone                       torn down, "files lost"
+ *   killing   any       a teardown that was cut off              torn down
+ *   none      any       a create that was cut off, a warm box    torn down
+ *
+ * A pause that was cut off is finished, a resume that was cut off is undone: both end as PAUSED.
+ *
+ * Teardowns are done by the expiry threads, several at a time; sandboxes_open() waits for them, but
+ * not for ever. */
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "domain/route/route.h"
+#include "domain/sandbox/sandbox_history.h"
+#include "domain/sandbox/sandbox_internal.h"
+#include "protocol/json/json_shape.h"
+
+void route_publish(struct sandboxes *all, const char *id, const struct store_sandbox *row,
+                   bool running)
+{
+    struct route route = {
+        .state = running ? ROUTE_RUNNING : ROUTE_PAUSED,
+        .generation = atomic_fetch_add(&all->generation, 1) + 1,
+        .wakes = row->auto_resume && (running || row->life.memory),
+    };
+
+    (void)str_copy(str_of(id), route.id, sizeof(route.id));
+    (void)str_copy(row->access_token, route.access_token, sizeof(route.access_token));
+    routes_set(all->routes, &route);
+}
+
+/* Brings a pause or resume that was cut off to the state PAUSED. *running becomes whether its
+ * processes are there. */
+static void finish_step(struct sandboxes *all, const struct store_sandbox *row, const char *id,
+                        bool *running)
+{
+    struct store_sandbox_life life = row->life;
+    struct error err = {0};
+    int64_t revision;
+
+    if (life.memory && *running) {
+        if (all->engine->ops->freeze(all->engine, id, true, &err) < 0)
+            log_warn("sandbox", "id=%s: %s; the next resume sees to it", id, err.message);
+    } else {
+        if (all->engine->ops->stop(all->engine, id, &err) < 0)
+            log_warn("sandbox", "id=%s: %s; the next resume sees to it", id, err.message);
+        *running = false;
+    }
+    life.step = STORE_STEP_NONE;
+    if (store_sandbox_set_life(all->store, row->id, &life, NULL, true, &revision, &err) < 0)
+        log_warn("sandbox", "id=%s: %s, ignoring", id, err.message);
+}
+
+/* told: that its processes are gone. */
+static bool adopt_paused(struct sandboxes *all, const struct store_sandbox *row, const char *id,
+                         const struct box_info *box, bool told)
+{
+    bool running = box->running;
+    struct table_adopt adopt = {.id = id,
+                                .team_id = row->team_id,
+                                .paused = true,
+                                .auto_pause = row->life.auto_pause,
+                                .auto_pause_disk = !row->auto_pause_memory,
+                                .cpu_count = row->cpu_count,
+                                .mem_mb = row->mem_mb,
+                                .disk_mb = row->disk_mb,
+                                .revision = row->revision};
+
+    if (row->life.step != STORE_STEP_NONE)
+        finish_step(all, row, id, &running);
+    adopt.cold = !row->life.memory || !running;
+    adopt.ending =
+        !box->running && box->end != BOX_END_NONE; /* it did not get to be a stopped one */
+    if (row->life.memory && !running && !told) {
+        log_warn("sandbox", "id=%s: its processes did not survive; a resume boots from its files",
+                 id);
+        history_memory_lost(all, row->id);
+    }
+    route_publish(all, id, row, false);
+    return table_adopt(all, &adopt);
+}
+
+static bool adopt_running(struct sandboxes *all, const struct store_sandbox *row, const char *id)
+{
+    /* When its time is up, the expiry threads see to it at once. */
+    struct table_adopt adopt = {.id = id,
+                                .team_id = row->team_id,
+                                .auto_pause = row->life.auto_pause,
+                                .auto_pause_disk = !row->auto_pause_memory,
+                                .cpu_count = row->cpu_count,
+                                .mem_mb = row->mem_mb,
+                                .disk_mb = row->disk_mb,
+                                .end_at_us = row->life.end_at_us,
+                                .revision = row->revision};
+
+    route_publish(all, id, row, true);
+    return table_adopt(all, &adopt);
+}
+
+/* Its box ended by itself at the end of its time, when there was no server to pause it, or with the
+ * host. Who wanted a pause at the end wants the files. */
+static bool adopt_dead(struct sandboxes *all, struct store_sandbox *row, const char *id,
+                       const struct box_info *box, const char **reason)
+{
+    bool time_up = row->life.end_at_us <= now_us(all);
+    struct store_event event = history_paused(true);
+    struct error err = {0};
+
+    *reason = time_up ? "timeout" : reason_of_end(box->end);
+    if (!row->life.auto_pause || !(time_up || box->end == BOX_END_HOST || box->end == BOX_END_NONE))
+        return false;
+    row->life.state = STORE_SANDBOX_PAUSED;
+    row->life.step = STORE_STEP_NONE;
+    row->life.memory = row->auto_pause_memory; /* so that traffic wakes what it is to wake */
+    if (!time_up)
+        row->life.end_at_us = clock_wall_us();
+    if (store_sandbox_set_life(all->store, row->id, &row->life, &event, true, &row->revision,
+                               &err) < 0)
+        log_warn("sandbox", "id=%s: %s; the next start tries again", id, err.message);
+    return adopt_paused(all, row, id, box, true);
+}
+
+/* A row that an earlier version wrote gets its tags, so that lists find it. */
+static void add_tags(struct sandboxes *all, struct str id)
+{
+    auto_arena struct arena arena = {0};
+    auto_json json_t *metadata = NULL;
+    struct store_sandbox row;
+    struct error err = {0};
+    struct str *tags;
+
+    if (store_sandbox_get(all->store, id, &arena, &row, &err) < 0 ||
+        json_parse(row.metadata, &metadata, &err) < 0)
+        return;
+    row.tag_count = tags_of(metadata, &arena, &tags);
+    row.tags = tags;
+    if (store_sandbox_tag(all->store, &row, &err) < 0)
+        log_warn("sandbox", "id=%.*s: %s; lists by metadata miss it", STR_ARG(id), err.message);
+}
+
+/* Why a teardown that was cut off had begun. */
+static const char *begun_reason(struct str reason)
+{
+    static const char *const reasons[] = {"timeout",      "crashed",    "out of memory",
+                                          "host restart", "files lost", "killed from outside",
+                                          "create failed"};
+
+    for (size_t i = 0; i < sizeof(reasons) / sizeof(*reasons); i++)
+        if (str_is(reason, reasons[i]))
+            return reasons[i];
+    return "killed";
+}
+
+static void recover_row(struct sandboxes *all, struct store_sandbox *row,
+                        const struct box_info *box, size_t *adopted)
+{
+    const char *reason = begun_reason(row->end_reason);
+    bool ok = false;
+    char id[ID_SIZE];
+
+    if (!id_valid(row->id) || !str_copy(row->id, id, sizeof(id))) {
+        log_error("sandbox", "the store has a sandbox with a bad id, ignoring");
+        return;
+    }
+    if (row->life.state == STORE_SANDBOX_PAUSED) {
+        reason = "files lost";
+        ok = box && adopt_paused(all, row, id, box, false);
+    } else if (row->life.state == STORE_SANDBOX_RUNNING) {
+        reason = "files lost";
+        if (box)
+            ok =
+                box->running ? adopt_running(all, row, id) : adopt_dead(all, row, id, box, &reason);
+    }
+    if (!ok) {
+        table_condemn(all, id, reason);
+        return;
+    }
+    (*adopted)++;
+    if (!row->tagged)
+        add_tags(all, row->id);
+}
+
+static int recover_boxes(struct sandboxes *all, struct map *boxes, struct box_info *infos,
+                         size_t count, struct error *err)
+{
+    auto_arena struct arena arena = {0};
+    struct store_sandbox *rows;
+    size_t row_count, adopted = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        infos[i].id[ID_SIZE - 1] = '\0';
+        (void)map_put(boxes, str_of(infos[i].id), &infos[i]);
+    }
+    if (store_sandbox_live(all->store, &arena, &rows, &row_count, err) < 0)
+        return -1;
+    for (size_t i = 0; i < row_count; i++) {
+        const struct box_info *info = map_get(boxes, rows[i].id);
+
+        recover_row(all, &rows[i], info, &adopted);
+    }
+    for (size_t i = 0; i < count; i++)
+        if (!table_has(all, infos[i].id))
+            table_condemn(all, infos[i].id, "leftover");
+    if (row_count || count)
+        log_info("sandbox", "recovered rows=%zu boxes=%zu adopted=%zu", row_count, count, adopted);
+    return 0;
+}
+
+int recover_all(struct sandboxes *all, struct error *err)
+{
+    auto_free struct box_info *infos = NULL;
+    struct map boxes;
+    size_t count = 0;
+    int result;
+
+    if (all->engine->ops->list(all->engine, &infos, &count, err) < 0)
+        return error_prefix(err, "list what runs");
+    map_init(&boxes);
+    result = recover_boxes(all, &boxes, infos, count, err);
+    map_done(&boxes);
+    if (result == 0) {
+        volumes_recover(all);
+        layers_recover(all);
+        if (!layers_collect(all)) /* boxes of them are still being torn down */
+            layers_collect_soon(all);
+    }
+    return result;
+}

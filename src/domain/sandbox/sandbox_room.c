@@ -1,0 +1,63 @@
+/* A team's limit of disk: what its sandboxes may write (paused ones too), what its volumes may hold, and what its
+ * snapshots hold. A snapshot counts with all that its sandbox had, also where it shares blocks with another one:
+ * that one may go, and the blocks stay. */
+#include "domain/sandbox/sandbox_internal.h"
+
+void room_init(struct sandboxes *all)
+{
+    (void)pthread_mutex_init(&all->room_lock, NULL);
+}
+
+void room_done(struct sandboxes *all)
+{
+    (void)pthread_mutex_destroy(&all->room_lock);
+}
+
+static int64_t to_mb(int64_t bytes)
+{
+    return (bytes + (1 << 20) - 1) >> 20;
+}
+
+int room_kept(struct sandboxes *all, struct str team_id, const struct store_limits *limits,
+              int64_t *out_mb, struct error *err)
+{
+    struct store_kept kept = {0};
+
+    *out_mb = 0;
+    if (!limits->disk_mb)
+        return 0;
+    if (store_team_kept(all->store, team_id, &kept, err) < 0)
+        return -1;
+    *out_mb = kept.volumes * to_mb((int64_t)all->volume_bytes) + to_mb(kept.layer_bytes);
+    return 0;
+}
+
+static int check(struct sandboxes *all, struct str team_id, int64_t bytes, struct error *err)
+{
+    struct store_limits limits = {0};
+    int64_t kept;
+
+    if (team_limits(all, team_id, &limits, err) < 0 ||
+        room_kept(all, team_id, &limits, &kept, err) < 0)
+        return -1;
+    if (limits.disk_mb && table_disk_mb(all, team_id) + kept + to_mb(bytes) > limits.disk_mb)
+        return error_set(err, ERROR_QUOTA, "your team's limit of %lld MB of disk is reached",
+                         (long long)limits.disk_mb);
+    return 0;
+}
+
+int room_take(struct sandboxes *all, struct str team_id, int64_t bytes, struct error *err)
+{
+    int r;
+
+    (void)pthread_mutex_lock(&all->room_lock);
+    r = check(all, team_id, bytes, err);
+    if (r < 0)
+        (void)pthread_mutex_unlock(&all->room_lock);
+    return r;
+}
+
+void room_taken(struct sandboxes *all)
+{
+    (void)pthread_mutex_unlock(&all->room_lock);
+}

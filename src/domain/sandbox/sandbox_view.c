@@ -1,0 +1,110 @@
+/* Looking at sandboxes: the store has what they are, the table says which of them are visible. */
+#include <assert.h>
+
+#include "base/clock.h"
+#include "domain/sandbox/sandbox_internal.h"
+
+void view_from_row(const struct sandboxes *all, const struct store_sandbox *row,
+                   struct sandbox_view *out)
+{
+    *out = (struct sandbox_view){
+        .id = row->id,
+        .team_id = row->team_id,
+        .template_id = row->template_id,
+        .alias = row->alias.len ? row->alias : STR_NONE,
+        .domain = str_of(all->domain),
+        .access_token = row->access_token.len ? row->access_token : STR_NONE,
+        .metadata = row->metadata,
+        .state = row->life.state == STORE_SANDBOX_PAUSED ? SANDBOX_PAUSED : SANDBOX_RUNNING,
+        .started_at_us = row->started_at_us,
+        .end_at_us = row->life.end_at_us,
+        .cpu_count = row->cpu_count,
+        .mem_mb = row->mem_mb,
+        .disk_mb = row->disk_mb,
+        .internet = row->internet,
+        .internet_given = row->internet_given,
+        .auto_pause = row->life.auto_pause,
+        .auto_resume = row->auto_resume,
+        .volumes = row->volumes,
+    };
+    if (row->life.state == STORE_SANDBOX_PAUSED)
+        out->paused_to = row->life.memory ? STR("memory") : STR("disk");
+    if (row->life.resumed_from != STORE_RESUMED_NEVER)
+        out->resumed_from =
+            row->life.resumed_from == STORE_RESUMED_MEMORY ? STR("memory") : STR("disk");
+}
+
+void view_cold(struct sandbox_view *view)
+{
+    if (view->paused_to.p)
+        view->paused_to = STR("disk");
+}
+
+/* Like sandbox_not_found(), but tells a team why its sandbox is gone, as long as that is known. */
+static int gone(struct sandboxes *all, struct str team_id, struct str id, struct arena *arena,
+                struct error *err)
+{
+    char at[CLOCK_TEXT_SIZE];
+    struct store_sandbox row;
+
+    if (!id_valid(id) || store_sandbox_get(all->store, id, arena, &row, err) < 0 ||
+        !str_eq(row.team_id, team_id) || !row.end_reason.len)
+        return sandbox_not_found(id, err);
+    if (row.life.state != STORE_SANDBOX_ENDED)
+        return error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' not found: it is ending (%.*s)",
+                         STR_ARG(id), STR_ARG(row.end_reason));
+    clock_format(row.ended_at_us, at);
+    return error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' not found: it ended at %s (%.*s)",
+                     STR_ARG(id), at, STR_ARG(row.end_reason));
+}
+
+int sandbox_get(struct sandboxes *all, struct str team_id, struct str id, struct arena *arena,
+                struct sandbox_view *out, struct error *err)
+{
+    struct store_sandbox row;
+    bool cold;
+
+    if (!table_visible(all, team_id, id, &cold))
+        return gone(all, team_id, id, arena, err);
+    if (store_sandbox_get(all->store, id, arena, &row, err) < 0)
+        return -1;
+    if (row.life.state != STORE_SANDBOX_RUNNING && row.life.state != STORE_SANDBOX_PAUSED)
+        return sandbox_not_found(id, err);
+    view_from_row(all, &row, out);
+    if (cold)
+        view_cold(out);
+    return 0;
+}
+
+bool sandbox_known(struct sandboxes *all, struct str id)
+{
+    char text[ID_SIZE];
+
+    return str_copy(id, text, sizeof(text)) && table_has(all, text);
+}
+
+void view_copy(const struct sandbox_view *view, struct arena *arena, struct sandbox_view *out)
+{
+    *out = *view;
+    out->id = arena_str(arena, view->id);
+    out->team_id = arena_str(arena, view->team_id);
+    out->template_id = arena_str(arena, view->template_id);
+    if (view->alias.p)
+        out->alias = arena_str(arena, view->alias);
+    if (view->access_token.p)
+        out->access_token = arena_str(arena, view->access_token);
+    out->metadata = arena_str(arena, view->metadata);
+    out->volumes = arena_str(arena, view->volumes);
+}
+
+size_t sandbox_view_volumes(const struct sandbox_view *view,
+                            struct volume_mount out[SANDBOX_VOLUMES_MAX])
+{
+    struct volume_line lines[BOX_VOLUMES_MAX];
+    size_t count = volumes_read(view->volumes, lines);
+
+    static_assert((int)SANDBOX_VOLUMES_MAX == (int)BOX_VOLUMES_MAX, "the same limit");
+    for (size_t i = 0; i < count; i++)
+        out[i] = lines[i].mount;
+    return count;
+}

@@ -1,0 +1,372 @@
+/* Boxes made ahead. One thread keeps up to `warm` boxes for each of the few sets of layers that were
+ * asked for last, so that a create only has to hand one over; not more than the set was asked for so
+ * far, because a snapshot may be used just once. Filling up has a low priority: one box at a time, not
+ * while creates are running unless a pool is empty, and not right after one while a pool is still half
+ * full: the answer goes out first. A start that fails is tried again with growing pauses.
+ *
+ * Boxes in the pool have no row, no route and no entry in the table. One that is no longer wanted
+ * goes the way of all leftovers, by table_condemn(). */
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "domain/sandbox/sandbox_internal.h"
+
+enum {
+    PAUSE_MIN_US = 500 * 1000,
+    PAUSE_MAX_US = 30 * 1000 * 1000,
+    QUIET_US = 3000, /* after a box was taken */
+};
+
+void warm_box_free(struct warm_box *box)
+{
+    if (!box)
+        return;
+    close_fd(&box->envd_fd);
+    free(box);
+}
+
+static bool same_layers(const struct box_spec *a, const struct box_spec *b)
+{
+    if (a->layer_count != b->layer_count)
+        return false;
+    for (uint32_t i = 0; i < a->layer_count; i++)
+        if (strcmp(a->layers[i], b->layers[i]) != 0)
+            return false;
+    return true;
+}
+
+static struct warm_pool *find_pool(struct warm *warm, const struct box_spec *spec)
+{
+    for (size_t i = 0; i < warm->pool_count; i++)
+        if (same_layers(&warm->pools[i].spec, spec))
+            return &warm->pools[i];
+    return NULL;
+}
+
+/* The one that was asked for longest ago makes room; its boxes go to `dropped`. */
+static struct warm_pool *replace_oldest(struct warm *warm, struct list *dropped)
+{
+    struct warm_pool *oldest = &warm->pools[0];
+    struct list *node;
+
+    for (size_t i = 1; i < warm->pool_count; i++)
+        if (warm->pools[i].used_at_us < oldest->used_at_us)
+            oldest = &warm->pools[i];
+    while ((node = list_pop_front(&oldest->boxes)))
+        list_push_back(dropped, node);
+    return oldest;
+}
+
+/* Makes the layers hot. Boxes of a set of layers that had to go are put in `dropped`. */
+static struct warm_pool *heat(struct warm *warm, const struct box_spec *spec, struct list *dropped)
+{
+    struct warm_pool *pool = find_pool(warm, spec);
+
+    if (!pool) {
+        if (warm->pool_count < WARM_TEMPLATES_MAX)
+            pool = &warm->pools[warm->pool_count++];
+        else
+            pool = replace_oldest(warm, dropped);
+        *pool = (struct warm_pool){0};
+        list_init(&pool->boxes);
+    }
+    pool->spec = *spec;
+    pool->spec.internet = true;
+    pool->uses++;
+    pool->used_at_us = clock_mono_us();
+    return pool;
+}
+
+static void condemn_dropped(struct sandboxes *all, struct list *dropped)
+{
+    struct list *node;
+
+    while ((node = list_pop_front(dropped))) {
+        struct warm_box *box = container_of(node, struct warm_box, link);
+
+        table_condemn(all, box->id, "warm box not wanted");
+        warm_box_free(box);
+    }
+}
+
+struct warm_box *warm_take(struct sandboxes *all, const struct box_spec *spec)
+{
+    struct warm *warm = &all->warm;
+    struct list dropped, *node = NULL;
+    struct warm_pool *pool;
+
+    if (all->warm_target == 0)
+        return NULL;
+    list_init(&dropped);
+    (void)pthread_mutex_lock(&warm->lock);
+    pool = heat(warm, spec, &dropped);
+    node = list_pop_front(&pool->boxes);
+    if (node)
+        pool->count--;
+    warm->quiet_until_us = pool->used_at_us + QUIET_US;
+    if (pool->count == 0)
+        (void)pthread_cond_signal(&warm->changed);
+    (void)pthread_mutex_unlock(&warm->lock);
+    condemn_dropped(all, &dropped);
+    return node ? container_of(node, struct warm_box, link) : NULL;
+}
+
+void warm_put_back(struct sandboxes *all, const struct box_spec *spec, struct warm_box *box)
+{
+    struct warm *warm = &all->warm;
+    struct warm_pool *pool = NULL;
+
+    (void)pthread_mutex_lock(&warm->lock);
+    if (warm->starting == box)
+        warm->starting = NULL;
+    if (!box->died)
+        pool = find_pool(warm, spec);
+    if (pool) {
+        list_push_back(&pool->boxes, &box->link);
+        pool->count++;
+    }
+    (void)pthread_mutex_unlock(&warm->lock);
+    if (pool)
+        return;
+    table_condemn(all, box->id, "warm box not wanted");
+    warm_box_free(box);
+}
+
+static bool has_layer(const struct box_spec *spec, const char *layer)
+{
+    for (uint32_t i = 0; i < spec->layer_count; i++)
+        if (strcmp(spec->layers[i], layer) == 0)
+            return true;
+    return false;
+}
+
+void warm_drop_layer(struct sandboxes *all, const char *layer)
+{
+    struct warm *warm = &all->warm;
+    struct list dropped, *node;
+
+    list_init(&dropped);
+    (void)pthread_mutex_lock(&warm->lock);
+    for (size_t i = 0; i < warm->pool_count;) {
+        struct warm_pool *pool = &warm->pools[i];
+
+        if (!has_layer(&pool->spec, layer)) {
+            i++;
+            continue;
+        }
+        while ((node = list_pop_front(&pool->boxes)))
+            list_push_back(&dropped, node);
+        /* The last one takes its place; its list has to be linked anew. */
+        *pool = (struct warm_pool){0};
+        list_init(&pool->boxes);
+        if (--warm->pool_count != i) {
+            struct warm_pool *last = &warm->pools[warm->pool_count];
+
+            pool->spec = last->spec;
+            pool->count = last->count;
+            pool->uses = last->uses;
+            pool->used_at_us = last->used_at_us;
+            while ((node = list_pop_front(&last->boxes)))
+                list_push_back(&pool->boxes, node);
+        }
+    }
+    (void)pthread_mutex_unlock(&warm->lock);
+    condemn_dropped(all, &dropped);
+}
+
+void warm_kick(struct sandboxes *all)
+{
+    if (all->warm_target == 0)
+        return;
+    (void)pthread_mutex_lock(&all->warm.lock);
+    (void)pthread_cond_signal(&all->warm.changed);
+    (void)pthread_mutex_unlock(&all->warm.lock);
+}
+
+static struct warm_box *pull_box(struct warm *warm, const char *id)
+{
+    struct list *pos;
+
+    for (size_t i = 0; i < warm->pool_count; i++)
+        list_for_each (pos, &warm->pools[i].boxes) {
+            struct warm_box *box = container_of(pos, struct warm_box, link);
+
+            if (strcmp(box->id, id) == 0) {
+                list_remove(pos);
+                warm->pools[i].count--;
+                return box;
+            }
+        }
+    return NULL;
+}
+
+bool warm_died(struct sandboxes *all, const char *id)
+{
+    struct warm *warm = &all->warm;
+    struct warm_box *box;
+    bool starting;
+
+    (void)pthread_mutex_lock(&warm->lock);
+    starting = warm->starting && strcmp(warm->starting->id, id) == 0;
+    if (starting)
+        warm->starting->died = true; /* left to the thread */
+    box = pull_box(warm, id);
+    (void)pthread_cond_signal(&warm->changed);
+    (void)pthread_mutex_unlock(&warm->lock);
+    warm_box_free(box); /* the caller condemns it */
+    return starting;
+}
+
+/* What to start next: the emptiest pool, the one used last among equals. *out_full: it can wait. */
+static bool pick(struct sandboxes *all, struct box_spec *out, bool *out_full)
+{
+    const struct warm *warm = &all->warm;
+    const struct warm_pool *best = NULL;
+    bool busy = atomic_load(&all->creates) > 0;
+
+    for (size_t i = 0; i < warm->pool_count; i++) {
+        const struct warm_pool *pool = &warm->pools[i];
+
+        if (pool->count >= all->warm_target || pool->count >= pool->uses ||
+            (busy && pool->count > 0))
+            continue;
+        if (!best || pool->count < best->count ||
+            (pool->count == best->count && pool->used_at_us > best->used_at_us))
+            best = pool;
+    }
+    if (best) {
+        *out = best->spec;
+        out->background = true;
+        *out_full = best->count * 2 > all->warm_target;
+    }
+    return best != NULL;
+}
+
+static int start_box(struct sandboxes *all, const struct box_spec *spec, struct warm_box *box,
+                     struct error *err)
+{
+    struct box_info info;
+
+    if (space_check(all, err) == 0 && all->engine->ops->start(all->engine, spec, &info, err) == 0 &&
+        envd_ready(all->run_dir, box->id, &box->envd_fd, err) == 0) {
+        warm_put_back(all, spec, box);
+        return 0;
+    }
+    (void)pthread_mutex_lock(&all->warm.lock);
+    all->warm.starting = NULL;
+    (void)pthread_mutex_unlock(&all->warm.lock);
+    table_condemn(all, box->id, "warm box did not start");
+    warm_box_free(box);
+    return -1;
+}
+
+static struct warm_box *new_box(struct box_spec *spec)
+{
+    struct warm_box *box = xcalloc(1, sizeof(*box));
+
+    id_make(box->id);
+    memcpy(spec->id, box->id, ID_SIZE);
+    box->limits = spec->limits;
+    box->envd_fd = -1;
+    return box;
+}
+
+static void *warm_run(void *arg)
+{
+    struct sandboxes *all = arg;
+    struct warm *warm = &all->warm;
+    int64_t pause = 0, not_before = 0;
+
+    (void)pthread_mutex_lock(&warm->lock);
+    while (!warm->stopping) {
+        int64_t wait = not_before - clock_mono_us();
+        struct error err = {0};
+        struct warm_box *box;
+        struct box_spec spec;
+        bool full = false;
+
+        if (wait > 0) {
+            cond_wait_us(&warm->changed, &warm->lock, wait);
+            continue;
+        }
+        if (!pick(all, &spec, &full)) {
+            (void)pthread_cond_wait(&warm->changed, &warm->lock);
+            continue;
+        }
+        wait = warm->quiet_until_us - clock_mono_us();
+        if (full && wait > 0) {
+            cond_wait_us(&warm->changed, &warm->lock, wait);
+            continue;
+        }
+        warm->starting = new_box(&spec);
+        box = warm->starting;
+        (void)pthread_mutex_unlock(&warm->lock);
+        if (start_box(all, &spec, box, &err) < 0) {
+            pause = pause ? (pause * 2 < PAUSE_MAX_US ? pause * 2 : PAUSE_MAX_US) : PAUSE_MIN_US;
+            not_before = clock_mono_us() + pause;
+            log_warn("sandbox", "warm box: %s, trying again", err.message);
+        } else {
+            pause = 0;
+        }
+        (void)pthread_mutex_lock(&warm->lock);
+    }
+    (void)pthread_mutex_unlock(&warm->lock);
+    return NULL;
+}
+
+/* The base template is hot from the start. */
+static int heat_base(struct sandboxes *all, struct error *err)
+{
+    auto_arena struct arena arena = {0};
+    struct store_template template;
+    struct box_spec spec;
+    struct list dropped;
+
+    if (store_template_find(all->store, STR(""), STR("base"), &arena, &template, err) < 0)
+        return err->code == ERROR_NOT_FOUND ? 0 : -1;
+    if (spec_from_template(&template, &spec, err) < 0)
+        return -1;
+    list_init(&dropped);
+    heat(&all->warm, &spec, &dropped)->uses = all->warm_target; /* no thread yet, and room for it */
+    return 0;
+}
+
+int warm_start(struct sandboxes *all, struct error *err)
+{
+    int errnum;
+
+    if (all->warm_target == 0)
+        return 0;
+    if (heat_base(all, err) < 0)
+        return -1;
+    errnum = pthread_create(&all->warm.thread, NULL, warm_run, all);
+    if (errnum)
+        return error_set_errno(err, errnum, "start the warm pool");
+    all->warm.has_thread = true;
+    return 0;
+}
+
+void warm_stop(struct sandboxes *all)
+{
+    struct warm *warm = &all->warm;
+    struct list *node;
+
+    (void)pthread_mutex_lock(&warm->lock);
+    warm->stopping = true;
+    (void)pthread_cond_signal(&warm->changed);
+    (void)pthread_mutex_unlock(&warm->lock);
+    if (warm->has_thread)
+        (void)pthread_join(warm->thread, NULL);
+    for (size_t i = 0; i < warm->pool_count; i++)
+        while ((node = list_pop_front(&warm->pools[i].boxes))) {
+            struct warm_box *box = container_of(node, struct warm_box, link);
+            struct error err = {0};
+
+            if (all->engine->ops->kill(all->engine, box->id, &err) < 0)
+                log_warn("sandbox", "warm box: %s; the next start removes it", err.message);
+            warm_box_free(box);
+        }
+}

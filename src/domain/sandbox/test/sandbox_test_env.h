@@ -1,0 +1,52 @@
+/* A domain to test: fake engine with envds, a store that can be told to fail, routes. */
+#pragma once
+
+#include <stdlib.h>
+#include <sys/types.h>
+
+#include "base/clock.h"
+#include "base/test.h"
+#include "domain/route/route.h"
+#include "domain/sandbox/sandbox.h"
+#include "host/engine/test/engine_fake.h"
+#include "store/core/store.h"
+
+#define TEAM  STR("team1")
+#define OTHER STR("team2")
+
+struct env {
+    char dir[48];
+    struct engine *engine;
+    struct store *store;
+    struct routes *routes;
+    struct sandboxes *all;
+    struct sandboxes_config config;
+};
+
+/* sandbox_test_env.c */
+void env_open(struct env *env, size_t warm);
+/* Like a crash and a new process: nothing is ended, store and engine stay. */
+void env_reopen(struct env *env);
+void env_close(struct env *env);
+#define auto_env __attribute__((cleanup(env_close)))
+/* The n-th step of a statement that the calling thread does from now fails; 0 = none. */
+void env_fail_store_at(int nth);
+
+int env_create_timeout(struct env *env, int64_t timeout_s, char out_id[ID_SIZE], struct error *err);
+/* With a long timeout. */
+int env_create(struct env *env, char out_id[ID_SIZE], struct error *err);
+size_t env_live_rows(struct env *env);
+bool env_has_route(struct env *env, const char *id);
+/* Why an ended sandbox ended; NULL when it is not there, or did not. malloc()ed. */
+char *env_end_reason(struct env *env, const char *id);
+
+/* Waits up to 10 s. */
+#define WAIT_FOR(cond)                                                         \
+    do {                                                                       \
+        int64_t until_ = clock_mono_us() + 10000000;                           \
+        while (!(cond)) {                                                      \
+            if (clock_mono_us() > until_)                                      \
+                test_fail(__FILE__, __LINE__, "waited in vain for %s", #cond); \
+            (void)usleep(2000);                                                \
+        }                                                                      \
+    } while (0)

@@ -1,0 +1,22 @@
+/* Volumes: files that outlive sandboxes and can be shared by several. */
+#pragma once
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/str.h"
+#include "host/engine/engine.h"
+#include "store/core/store.h"
+
+struct sandboxes;
+struct volume_mount;
+
+/* A name that is taken is ERROR_INVALID, as clients expect. */
+int volume_create(struct sandboxes *all, struct str team_id, struct str name, struct arena *arena,
+                  struct store_volume *out, struct error *err);
+/* By id or name. */
+int volume_get(struct sandboxes *all, struct str team_id, struct str name, struct arena *arena,
+               struct store_volume *out, struct error *err);
+int volume_list(struct sandboxes *all, struct str team_id, struct arena *arena,
+                struct store_volume **out, size_t *out_count, struct error *err);
+/* ERROR_CONFLICT while a sandbox (also a paused one) uses it. */
+int volume_delete(struct sandboxes *all, struct str team_id, struct str name, struct error *err);

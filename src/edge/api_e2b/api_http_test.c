@@ -1,0 +1,181 @@
+/* The way through the server, the workers and back, over a real socket. */
+#include <time.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "base/test.h"
+#include "edge/api_e2b/api_internal.h"
+#include "edge/api_e2b/test/api_fake.h"
+#include "protocol/http/http_limits.h"
+#include "protocol/http/test/http_test_site.h"
+#include "protocol/loop/workers.h"
+
+#define KEY "X-API-KEY: " API_FAKE_KEY "\r\n"
+
+struct site {
+    struct http_site http;
+    struct workers *workers;
+    struct http_limits *limits;
+    struct api *api;
+};
+
+static void on_request(struct http_exchange *ex, void *arg)
+{
+    api_handle(arg, ex);
+}
+
+static void site_start_limited(struct site *site, size_t threads, size_t queue_max,
+                               size_t create_max)
+{
+    struct api_config config = {.create_max = create_max};
+
+    log_set_level(LOG_WARN);
+    site->workers = workers_new(threads, queue_max);
+    site->limits = http_limits_new(&(struct http_limits_config){.body_bytes = 4 * 1024 * 1024});
+    config.limits = site->limits;
+    for (size_t i = 0; i < API_LANE_COUNT; i++)
+        config.lanes[i].workers = site->workers;
+    site->api = api_new(&config);
+    http_site_start(&site->http, on_request, site->api);
+}
+
+static void site_start(struct site *site, size_t threads, size_t queue_max)
+{
+    site_start_limited(site, threads, queue_max, 0);
+}
+
+#define CLOSE "Host: x\r\nConnection: close\r\n"
+
+TEST(over_http)
+{
+    struct site site;
+
+    site_start(&site, 2, 10);
+    http_site_check(&site.http, "GET /health HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 200 ",
+                    "Health check successful");
+    http_site_check(&site.http, "GET /nowhere HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 404 ",
+                    "\"code\":404");
+    http_site_check(&site.http, "GET /sandboxes HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 401 ",
+                    "\"code\":401");
+    http_site_check(&site.http, "GET /sandboxes HTTP/1.1\r\nX-API-KEY: no\r\n" CLOSE "\r\n",
+                    "HTTP/1.1 401 ", "Invalid API key");
+    http_site_check(&site.http, "PATCH /sandboxes HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 405 ",
+                    "Allow: POST, GET, HEAD, OPTIONS\r\n");
+    http_site_check(&site.http, "OPTIONS /sandboxes HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 204 ",
+                    "Access-Control-Allow-Origin: *\r\n");
+    http_site_check(&site.http, "GET /v2/sandboxes HTTP/1.1\r\n" KEY CLOSE "\r\n", "HTTP/1.1 200 ",
+                    "X-Total-Running: 0\r\n");
+    http_site_check(&site.http, "HEAD /v2/sandboxes HTTP/1.1\r\n" KEY CLOSE "\r\n", "HTTP/1.1 200 ",
+                    "\r\n\r\n");
+    CHECK_INT(api_fake.creates, 0);
+    http_site_check(&site.http,
+                    "POST /sandboxes HTTP/1.1\r\n" KEY CLOSE "Transfer-Encoding: chunked\r\n\r\n"
+                    "7\r\n{\"templ\r\ne\r\nateID\":\"base\"}\r\n0\r\n\r\n",
+                    "HTTP/1.1 201 ", "\"sandboxID\":\"i0000000000000000000\"");
+    CHECK_INT(api_fake.creates, 1);
+    http_site_check(&site.http,
+                    "DELETE /sandboxes/i0000000000000000000 HTTP/1.1\r\n" KEY CLOSE "\r\n",
+                    "HTTP/1.1 204 ", NULL);
+    http_site_check(&site.http,
+                    "POST /sandboxes/i0000000000000000000/timeout HTTP/1.1\r\n" KEY CLOSE
+                    "Content-Length: 1000000\r\n\r\n",
+                    "HTTP/1.1 413 ", "\"code\":413");
+}
+
+#define CREATE_HEAD "POST /sandboxes HTTP/1.1\r\n" KEY CLOSE
+#define CREATE_BODY "Content-Length: 18\r\n\r\n{\"templateID\":\"a\"}"
+static const char create[] = CREATE_HEAD CREATE_BODY;
+
+static void hold(bool held)
+{
+    __atomic_store_n(&api_fake.held, held, __ATOMIC_SEQ_CST);
+}
+
+static void until(const size_t *counter, size_t value)
+{
+    for (int i = 0; i < 20000 && __atomic_load_n(counter, __ATOMIC_SEQ_CST) != value; i++)
+        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    CHECK_INT(__atomic_load_n(counter, __ATOMIC_SEQ_CST), value);
+}
+
+static void until_under_way(const struct site *site, size_t value)
+{
+    for (int i = 0; i < 20000 && shares_held(site->api->creates) != value; i++)
+        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    CHECK_INT(shares_held(site->api->creates), value);
+}
+
+TEST(a_full_queue_is_503)
+{
+    auto_close int one = -1, two = -1;
+    struct site site;
+
+    hold(true);
+    site_start(&site, 1, 1);
+    one = http_site_ask(&site.http, create);
+    until(&api_fake.begun, 1);
+    two = http_site_ask(&site.http, create);
+    until_under_way(&site, 2);
+    http_site_check(&site.http, create, "HTTP/1.1 503 ", "Retry-After: 1\r\n");
+    hold(false);
+    until(&api_fake.creates, 2);
+}
+
+TEST(creates_beyond_the_limit_are_429)
+{
+    auto_close int one = -1, two = -1;
+    struct site site;
+
+    hold(true);
+    site_start_limited(&site, 1, 10, 2);
+    one = http_site_ask(&site.http, create);
+    two = http_site_ask(&site.http, create);
+    until_under_way(&site, 2);
+    http_site_check(&site.http, create, "HTTP/1.1 429 ", "Retry-After: 1\r\n");
+    hold(false);
+    until(&api_fake.creates, 2);
+    until_under_way(&site, 0);
+    http_site_check(&site.http, create, "HTTP/1.1 201 ", NULL);
+}
+
+TEST(an_operation_finishes_without_its_client)
+{
+    struct site site;
+    int fd;
+
+    hold(true);
+    site_start(&site, 1, 4);
+    fd = http_site_ask(&site.http, CREATE_HEAD "Idempotency-Key: k\r\n" CREATE_BODY);
+    until(&api_fake.begun, 1);
+    (void)close(fd);
+    hold(false);
+    until(&api_fake.creates, 1);
+    http_site_check(&site.http, "GET /health HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 200 ", NULL);
+    /* A request cut inside its body. */
+    fd = http_site_ask(&site.http, CREATE_HEAD "Content-Length: 18\r\n\r\n{\"templateID\"");
+    (void)close(fd);
+    http_site_check(&site.http, "GET /v2/sandboxes HTTP/1.1\r\n" KEY CLOSE "\r\n", "HTTP/1.1 200 ",
+                    "X-Total-Running: 1\r\n");
+    CHECK_INT(api_fake.kills, 0);
+}
+
+TEST(a_create_without_its_client_is_taken_back)
+{
+    struct site site;
+    int first, second;
+
+    hold(true);
+    site_start(&site, 1, 4);
+    first = http_site_ask(&site.http, create);
+    until(&api_fake.begun, 1);
+    second = http_site_ask(&site.http, create);
+    until_under_way(&site, 2);
+    (void)close(first);
+    (void)close(second);
+    hold(false);
+    until(&api_fake.kills, 2);
+    until_under_way(&site, 0);
+    http_site_check(&site.http, create, "HTTP/1.1 201 ", NULL);
+    CHECK_INT(api_fake.creates, 3);
+    CHECK_INT(api_fake.kills, 2);
+}

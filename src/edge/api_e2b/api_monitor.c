@@ -1,0 +1,137 @@
+/* GET /metrics: what Prometheus scrapes, with a key of the operator. */
+#include <inttypes.h>
+
+#include "base/buf.h"
+#include "domain/sandbox/sandbox.h"
+#include "edge/api_e2b/api_internal.h"
+
+enum { TEXT_MAX = 64 * 1024 };
+
+void api_monitor_count(struct api *api, int status, int64_t us)
+{
+    size_t class = status / 100 < 6 && status >= 100 ? (size_t)status / 100 : 5;
+
+    atomic_fetch_add(&api->requests[class], 1);
+    atomic_fetch_add(&api->request_us, (uint64_t)us);
+}
+
+static void head(struct buf *out, const char *name, const char *type, const char *help)
+{
+    (void)buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void counter(struct buf *out, const char *name, const char *help, uint64_t value)
+{
+    head(out, name, "counter", help);
+    (void)buf_printf(out, "%s %" PRIu64 "\n", name, value);
+}
+
+static void write_states(struct buf *out, const struct sandboxes_stats *stats)
+{
+    static const char *const names[SANDBOX_STATE_COUNT] = {
+        [SANDBOX_CREATING] = "creating", [SANDBOX_RUNNING] = "running",
+        [SANDBOX_PAUSING] = "pausing",   [SANDBOX_PAUSED] = "paused",
+        [SANDBOX_RESUMING] = "resuming", [SANDBOX_SEALING] = "snapshotting",
+        [SANDBOX_KILLING] = "ending",
+    };
+
+    head(out, "quicksand_sandboxes", "gauge", "Sandboxes by state.");
+    for (size_t i = 0; i < SANDBOX_STATE_COUNT; i++)
+        (void)buf_printf(out, "quicksand_sandboxes{state=\"%s\"} %zu\n", names[i],
+                         stats->states[i]);
+    head(out, "quicksand_warm_boxes", "gauge", "Boxes that wait for a create.");
+    (void)buf_printf(out, "quicksand_warm_boxes %zu\n", stats->warm);
+}
+
+static void write_creates(struct buf *out, const struct sandboxes_stats *stats)
+{
+    uint64_t sum = 0;
+
+    head(out, "quicksand_create_seconds", "histogram", "How long creates took that succeeded.");
+    for (size_t i = 0; i < SANDBOX_BUCKETS; i++) {
+        sum += stats->create_us[i];
+        (void)buf_printf(out, "quicksand_create_seconds_bucket{le=\"%g\"} %" PRIu64 "\n",
+                         (double)sandbox_bucket_us[i] / 1e6, sum);
+    }
+    sum += stats->create_us[SANDBOX_BUCKETS];
+    (void)buf_printf(out,
+                     "quicksand_create_seconds_bucket{le=\"+Inf\"} %" PRIu64 "\n"
+                     "quicksand_create_seconds_sum %g\nquicksand_create_seconds_count %" PRIu64
+                     "\n",
+                     sum, (double)stats->create_sum_us / 1e6, sum);
+}
+
+static void gauge(struct buf *out, const char *name, const char *help, uint64_t value)
+{
+    head(out, name, "gauge", help);
+    (void)buf_printf(out, "%s %" PRIu64 "\n", name, value);
+}
+
+static void write_space(struct buf *out, const struct sandboxes_space *space)
+{
+    if (space->pool_bytes == 0)
+        return;
+    gauge(out, "quicksand_pool_bytes", "Size of the pool of sandboxes' files.", space->pool_bytes);
+    gauge(out, "quicksand_pool_free_bytes", "Free in it.", space->pool_free);
+    gauge(out, "quicksand_host_disk_bytes", "Size of the file system below the pool.",
+          space->host_bytes);
+    gauge(out, "quicksand_host_disk_free_bytes", "Free on it.", space->host_free);
+    gauge(out, "quicksand_pool_held",
+          "1 when that file system is full and the pool cannot grow: free some space.",
+          space->held);
+}
+
+static void write_requests(struct buf *out, struct api *api)
+{
+    uint64_t sum = 0;
+
+    head(out, "quicksand_http_requests_total", "counter",
+         "Requests to the API by class of status.");
+    for (size_t i = 1; i < 6; i++) {
+        uint64_t count = atomic_load(&api->requests[i]);
+
+        sum += count;
+        (void)buf_printf(out, "quicksand_http_requests_total{status=\"%zuxx\"} %" PRIu64 "\n", i,
+                         count);
+    }
+    head(out, "quicksand_http_request_seconds", "summary", "How long requests to the API took.");
+    (void)buf_printf(out,
+                     "quicksand_http_request_seconds_sum %g\n"
+                     "quicksand_http_request_seconds_count %" PRIu64 "\n",
+                     (double)atomic_load(&api->request_us) / 1e6, sum);
+}
+
+int api_monitor(struct api_call *call, struct error *err)
+{
+    auto_buf struct buf out = {0};
+    struct sandboxes_stats stats;
+
+    (void)err;
+    sandboxes_stats(call->api->config.sandboxes, &stats);
+    buf_init(&out, TEXT_MAX);
+    write_states(&out, &stats);
+    write_creates(&out, &stats);
+    counter(&out, "quicksand_create_failures_total", "Creates that failed.", stats.create_failed);
+    counter(&out, "quicksand_pauses_total", "Pauses.", stats.paused);
+    head(&out, "quicksand_resumes_total", "counter", "Resumes by what was there.");
+    (void)buf_printf(&out,
+                     "quicksand_resumes_total{from=\"memory\"} %" PRIu64 "\n"
+                     "quicksand_resumes_total{from=\"disk\"} %" PRIu64 "\n",
+                     stats.resumed_memory, stats.resumed_disk);
+    counter(&out, "quicksand_snapshots_total", "Snapshots.", stats.snapshots);
+    counter(&out, "quicksand_sandboxes_ended_total", "Sandboxes that ended.", stats.ended);
+    write_space(&out, &stats.space);
+    write_requests(&out, call->api);
+    gauge(&out, "quicksand_creates_under_way", "Creates that run or wait for their turn.",
+          shares_held(call->api->creates));
+    gauge(&out, "quicksand_creates_max", "How many of them there may be (create-queue).",
+          call->api->config.create_max);
+    counter(&out, "quicksand_creates_refused_total", "Creates refused with 429 beyond that.",
+            atomic_load(&call->api->creates_refused));
+    gauge(&out, "quicksand_body_bytes", "Memory held for the bodies of requests.",
+          http_room_held(call->api->config.limits));
+    api_answer(call, 200, NULL);
+    call->content_type = "text/plain; version=0.0.4; charset=utf-8";
+    call->text = buf_take(&out);
+    return 0;
+}

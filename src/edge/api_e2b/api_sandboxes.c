@@ -1,0 +1,270 @@
+/* The sandbox resource: decode, call the domain, encode. */
+#include "edge/api_e2b/api_sandboxes.h"
+
+#include "base/id.h"
+#include "domain/sandbox/sandbox.h"
+#include "edge/api_e2b/api_internal.h"
+#include "edge/api_e2b/api_query.h"
+#include "edge/api_e2b/api_types.h"
+#include "protocol/json/json_shape.h"
+#include "store/runtime/store_runtime_sandbox.h"
+
+bool api_sandboxes_id(struct str param, struct str *out)
+{
+    struct str id = str_split(&param, '-');
+
+    if (!id_valid(id))
+        return false;
+    if (param.p && param.len == 0)
+        return false;
+    for (size_t i = 0; param.p && i < param.len; i++) {
+        char c = param.p[i];
+
+        if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')))
+            return false;
+    }
+    *out = id;
+    return true;
+}
+
+/* The runtime may know it by another id: that of the machine before, or one from before it had any. */
+static bool known_by(struct api_call *call, struct str id, struct str *out)
+{
+    struct store_runtime_sandbox row;
+    struct error ignored;
+
+    if (store_runtime_sandbox_get(call->api->config.store, call->team_id, id, &call->arena, &row,
+                                  &ignored) < 0 ||
+        row.destroyed_at_us || !id_valid(row.external_id) || str_eq(row.external_id, id))
+        return false;
+    *out = row.external_id;
+    return true;
+}
+
+int api_sandboxes_get_id(struct api_call *call, struct str *out, struct error *err)
+{
+    bool from_outside = call->key.len > 0; /* inside, machines are called by their own ids */
+
+    if (api_sandboxes_id(call->params[0], out)) {
+        if (from_outside && !sandbox_known(call->api->config.sandboxes, *out))
+            (void)known_by(call, *out, out);
+        return 0;
+    }
+    if (from_outside && str_starts(call->params[0], STR("sbx_")) &&
+        known_by(call, call->params[0], out))
+        return 0;
+    return error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' was not found",
+                     (int)(call->params[0].len < 60 ? call->params[0].len : 60), call->params[0].p);
+}
+
+/* Whose it is: said by the key, never by the request. */
+static void label(const struct api_call *call, json_t *tree, struct api_new_sandbox *body)
+{
+    json_t *metadata;
+
+    if (!call->key_agent.len)
+        return;
+    metadata = body->metadata ? json_copy((json_t *)(uintptr_t)body->metadata) : json_object();
+    (void)json_object_set_new(metadata, API_AGENT_LABEL, json_str(call->key_agent));
+    (void)json_object_set_new(tree, "metadata", metadata);
+    body->metadata = metadata;
+}
+
+static int create(struct api_call *call, enum api_generation generation, struct error *err)
+{
+    struct api_new_sandbox body;
+    struct sandbox_view view = {0};
+    auto_json json_t *tree = NULL;
+
+    if (api_types_new_sandbox(call->body, generation, call->api->config.max_timeout_s, &body, &tree,
+                              err) < 0)
+        return -1;
+    label(call, tree, &body);
+    if (sandbox_create(call->api->config.sandboxes,
+                       &(struct sandbox_new){
+                           .team_id = call->team_id,
+                           .template_name = body.template_id,
+                           .timeout_s = body.timeout_s,
+                           .secure = body.secure,
+                           .internet = body.internet,
+                           .internet_given = body.internet_given,
+                           .metadata = body.metadata,
+                           .env_vars = body.env_vars,
+                           .cpu_count = body.cpu_count,
+                           .mem_mb = body.mem_mb,
+                           .disk_mb = body.disk_mb,
+                           .auto_pause = body.auto_pause,
+                           .auto_pause_disk = !body.auto_pause_memory,
+                           .auto_resume = body.resumes,
+                           .volumes = body.volumes,
+                           .volume_count = body.volume_count,
+                           .idempotency_key = call->idempotency_key,
+                           .request_text = call->body,
+                       },
+                       &call->arena, &view, err) < 0)
+        return -1;
+    if (!call->idempotency_key.len)
+        call->made = view.id;
+    api_answer(call, 201, api_types_sandbox(&view, call->domain));
+    return 0;
+}
+
+int api_sandboxes_create(struct api_call *call, struct error *err)
+{
+    return create(call, API_V1, err);
+}
+
+int api_sandboxes_create_v2(struct api_call *call, struct error *err)
+{
+    return create(call, API_V2, err);
+}
+
+static void add_page(json_t *array, const struct sandbox_page *page)
+{
+    for (size_t i = 0; i < page->count; i++)
+        (void)json_array_append_new(array, api_types_sandbox_listed(&page->items[i]));
+}
+
+/* With a key that acts as an agent, that one's. */
+static struct sandbox_filter filter_of(const struct api_call *call, struct api_list_query *query)
+{
+    if (call->key_agent.len) {
+        if (!query->metadata)
+            query->metadata = json_object();
+        (void)json_object_set_new(query->metadata, API_AGENT_LABEL, json_str(call->key_agent));
+    }
+    return (struct sandbox_filter){
+        .team_id = call->team_id,
+        .metadata = query->metadata,
+        .running = query->running,
+        .paused = query->paused,
+        .template_name = query->template_name,
+        .started_after_us = query->started_after_us,
+        .ascending = query->ascending,
+        .limit = query->limit,
+        .cursor = query->cursor,
+    };
+}
+
+/* The older list knows no pages: all running sandboxes in one array. */
+static int list_all(struct api_call *call, struct api_list_query *query, struct error *err)
+{
+    enum { PAGES_MAX = 1000 };
+    struct sandbox_filter filter = filter_of(call, query);
+    auto_json json_t *array = json_array();
+
+    filter.running = true;
+    filter.paused = false;
+    filter.limit = 100;
+    filter.cursor = STR_NONE;
+    for (int i = 0; i < PAGES_MAX; i++) {
+        struct sandbox_page page = {0};
+
+        if (sandbox_list(call->api->config.sandboxes, &filter, &call->arena, &page, err) < 0)
+            return -1;
+        add_page(array, &page);
+        filter.cursor = page.next_cursor;
+        if (!filter.cursor.p)
+            break;
+    }
+    api_answer(call, 200, json_incref(array));
+    return 0;
+}
+
+int api_sandboxes_list(struct api_call *call, struct error *err)
+{
+    struct api_list_query query;
+    int rc = api_query_list(call->query, &call->arena, &query, err);
+
+    if (rc == 0)
+        rc = list_all(call, &query, err);
+    api_query_done(&query);
+    return rc;
+}
+
+static int list_page(struct api_call *call, struct api_list_query *query, struct error *err)
+{
+    struct sandbox_filter filter = filter_of(call, query);
+    struct sandbox_page page = {0};
+    json_t *array;
+
+    if (sandbox_list(call->api->config.sandboxes, &filter, &call->arena, &page, err) < 0)
+        return -1;
+    array = json_array();
+    add_page(array, &page);
+    api_answer(call, 200, array);
+    if (page.next_cursor.p)
+        api_answer_header(call, "x-next-token", page.next_cursor);
+    if (query->running)
+        api_answer_header(call, "X-Total-Running",
+                          str_of(arena_printf(&call->arena, "%zu", page.total_running)));
+    api_answer_header(call, "Access-Control-Expose-Headers", STR("x-next-token, X-Total-Running"));
+    return 0;
+}
+
+int api_sandboxes_list_v2(struct api_call *call, struct error *err)
+{
+    struct api_list_query query;
+    int rc = api_query_list(call->query, &call->arena, &query, err);
+
+    if (rc == 0)
+        rc = list_page(call, &query, err);
+    api_query_done(&query);
+    return rc;
+}
+
+int api_sandboxes_get(struct api_call *call, struct error *err)
+{
+    struct sandbox_view view = {0};
+    struct str id;
+
+    if (api_sandboxes_get_id(call, &id, err) < 0 ||
+        sandbox_get(call->api->config.sandboxes, call->team_id, id, &call->arena, &view, err) < 0)
+        return -1;
+    api_answer(call, 200, api_types_sandbox_detail(&view, call->domain));
+    return 0;
+}
+
+int api_sandboxes_kill(struct api_call *call, struct error *err)
+{
+    struct str id;
+
+    if (api_sandboxes_get_id(call, &id, err) < 0 ||
+        sandbox_kill(call->api->config.sandboxes, call->team_id, id, err) < 0)
+        return -1;
+    api_answer(call, 204, NULL);
+    return 0;
+}
+
+int api_sandboxes_timeout(struct api_call *call, struct error *err)
+{
+    int64_t timeout_s;
+    struct str id;
+
+    if (api_sandboxes_get_id(call, &id, err) < 0 ||
+        api_types_timeout(call->body, -1, call->api->config.max_timeout_s, &timeout_s, err) < 0)
+        return -1;
+    /* That is a kill, or a pause. */
+    call->again = timeout_s == 0 && call->lane == API_LANE_QUICK;
+    if (call->again)
+        return 0;
+    if (sandbox_set_timeout(call->api->config.sandboxes, call->team_id, id, timeout_s, err) < 0)
+        return -1;
+    api_answer(call, 204, NULL);
+    return 0;
+}
+
+int api_sandboxes_refresh(struct api_call *call, struct error *err)
+{
+    struct sandbox_view view = {0};
+    int64_t duration_s = 0;
+    struct str id = STR_NONE;
+
+    if (api_sandboxes_get_id(call, &id, err) < 0 ||
+        api_types_refresh(call->body, &duration_s, err) < 0 ||
+        sandbox_extend(call->api->config.sandboxes, call->team_id, id, duration_s, &call->arena,
+                       &view, err) < 0)
+        return -1;
+    api_answer(call, 204, NULL);
+    return 0;
+}

@@ -1,0 +1,55 @@
+#include "edge/api_runtime/test/v1_site.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/test.h"
+#include "protocol/http/http_limits.h"
+
+static void on_request(struct http_exchange *ex, void *arg)
+{
+    if (!v1_handle(arg, ex))
+        http_reply(ex, 418, NULL, 0, STR("not ours"));
+}
+
+void site_start(struct site *site, size_t threads, size_t queue_max)
+{
+    *site = (struct site){0};
+    log_set_level(LOG_ERROR);
+    site->workers = workers_new_elastic(threads, queue_max);
+    site->v1 = v1_new(&(struct v1_config){
+        .workers = site->workers,
+        .limits = http_limits_new(&(struct http_limits_config){.body_bytes = 4 * 1024 * 1024}),
+        .heartbeat_ms = 100,
+        .team_calls_max = threads > 2 ? threads - 1 : 0});
+    http_site_start(&site->http, on_request, site->v1);
+}
+
+int site_ask(const struct site *site, const char *request)
+{
+    return http_site_ask(&site->http, request);
+}
+
+void site_read_until(int fd, struct buf *out, const char *text)
+{
+    int64_t end = clock_mono_ms() + 10000;
+
+    while (!out->p || !memmem(out->p, out->len, text, strlen(text))) {
+        struct pollfd pfd = {.fd = fd, .events = POLLIN};
+        char *to = buf_reserve(out, 65536);
+        ssize_t n;
+
+        if (poll(&pfd, 1, (int)(end - clock_mono_ms())) != 1)
+            test_fail(__FILE__, __LINE__, "'%s' did not come, but '%s'", text,
+                      out->p ? out->p : "");
+        CHECK(to);
+        n = read(fd, to, 65536);
+        if (n <= 0)
+            test_fail(__FILE__, __LINE__, "closed before '%s', after '%s'", text,
+                      out->p ? out->p : "");
+        buf_grew(out, (size_t)n);
+        out->p[out->len] = '\0';
+    }
+}

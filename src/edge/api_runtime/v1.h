@@ -1,0 +1,36 @@
+/* The agent runtime on the wire: everything under /api/v1, and the terminal's page under /ui.
+ *
+ * As in the E2B API a request runs from start to end on a worker, but these workers are many, because
+ * a command may take minutes. Streams (events, logs, terminals) live on the edge loops. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct runtime;
+struct api_keys;
+struct http_exchange;
+struct http_limits;
+struct loop;
+struct store;
+struct v1;
+struct workers;
+
+struct v1_config {
+    struct runtime *runtime;
+    struct api_keys *keys;
+    struct store *store;     /* the audit log; NULL = none is kept */
+    struct workers *workers; /* elastic */
+    struct http_limits *limits;
+    uint32_t heartbeat_ms; /* of event streams; 0 = 30 s */
+    size_t team_calls_max; /* requests of one team on workers at the same time; 0 = all */
+};
+
+struct v1 *v1_new(const struct v1_config *config);
+/* After the loops and workers have ended. */
+void v1_free(struct v1 *v1);
+/* On any edge loop. False: the path is not ours. */
+bool v1_handle(struct v1 *v1, struct http_exchange *ex);
+/* On that loop: ends its event streams, logs and terminals, which would never end by themselves.
+ * New ones end at once. */
+void v1_drain(struct v1 *v1, struct loop *loop);

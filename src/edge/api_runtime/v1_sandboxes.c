@@ -1,0 +1,314 @@
+/* Sandboxes and snapshots: decode, call the domain, encode. */
+#include "domain/account/api_key.h"
+#include "edge/api_runtime/v1_types.h"
+#include "protocol/json/json_shape.h"
+#include "runtime/backend/backend.h"
+
+static struct runtime *runtime_of(const struct v1_call *call)
+{
+    return call->v1->config.runtime;
+}
+
+int v1_sandboxes_create(struct v1_call *call, struct error *err)
+{
+    struct runtime_ensure request = {.agent_id = call->caller.agent_id};
+    struct runtime_sandbox sandbox = {0};
+    enum runtime_tier tier = TIER_CREATED;
+    json_t *out;
+
+    if (v1_types_overrides(call, &request.overrides, err) < 0 ||
+        v1_body_str(call, "key", &request.key, err) < 0 ||
+        v1_body_str(call, "task_id", &request.task_id, err) < 0 ||
+        v1_body_str(call, "snapshot", &request.snapshot, err) < 0 ||
+        v1_body_str(call, "repo", &request.repo, err) < 0 ||
+        v1_body_str(call, "branch", &request.branch, err) < 0 ||
+        v1_body_str(call, "git_token", &request.git_token, err) < 0 ||
+        v1_body_strings(call, "metadata", JSON_OBJECT, &request.metadata, err) < 0)
+        return -1;
+    if (runtime_sandbox_ensure(runtime_of(call), &call->caller, &request, &call->arena, &sandbox,
+                               &tier, err) < 0)
+        return -1;
+    if (!request.key.len)
+        call->made = sandbox.id;
+    out = v1_types_sandbox(&sandbox);
+    (void)json_object_set_new(out, "tier", json_string(runtime_tier_name(tier)));
+    v1_answer_header(
+        call, "Location",
+        str_of(arena_printf(&call->arena, "/api/v1/sandboxes/%.*s", STR_ARG(sandbox.id))));
+    v1_answer(call, 201, out);
+    return 0;
+}
+
+static bool known_state(struct str state)
+{
+    static const char *const states[] = {"creating", "running", "paused", "killed", "error"};
+
+    for (size_t i = 0; i < sizeof(states) / sizeof(*states); i++)
+        if (str_is(state, states[i]))
+            return true;
+    return false;
+}
+
+int v1_sandboxes_list(struct v1_call *call, struct error *err)
+{
+    struct runtime_sandbox_filter filter = {.agent_id = call->caller.agent_id};
+    struct runtime_sandbox *items = NULL;
+    int64_t limit = 100;
+    size_t count = 0;
+    json_t *array;
+
+    if (v1_query_str(call, "state", &filter.state, err) < 0 ||
+        v1_query_str(call, "task_id", &filter.task_id, err) < 0 ||
+        v1_query_str(call, "provider", &filter.provider, err) < 0 ||
+        v1_query_int(call, "before", 0, INT64_MAX, &filter.before_us, err) < 0 ||
+        v1_query_int(call, "limit", 1, 1000, &limit, err) < 0)
+        return -1;
+    if (filter.state.len && !known_state(filter.state))
+        return error_set(err, ERROR_INVALID,
+                         "'state' must be creating, running, paused, killed or error");
+    filter.limit = (size_t)limit;
+    if (runtime_sandbox_list(runtime_of(call), &call->caller, &filter, &call->arena, &items, &count,
+                             err) < 0)
+        return -1;
+    array = json_array();
+    for (size_t i = 0; i < count; i++)
+        (void)json_array_append_new(array, v1_types_sandbox(&items[i]));
+    v1_answer(call, 200, json_pack("{s:o}", "sandboxes", array));
+    return 0;
+}
+
+/* The sandbox of the path as it is now. */
+static int answer_sandbox(struct v1_call *call, bool refresh, struct error *err)
+{
+    struct runtime_sandbox sandbox = {0};
+
+    if (runtime_sandbox_get(runtime_of(call), &call->caller, call->params[0], refresh, &call->arena,
+                            &sandbox, err) < 0)
+        return -1;
+    v1_answer(call, 200, v1_types_sandbox(&sandbox));
+    return 0;
+}
+
+int v1_sandboxes_get(struct v1_call *call, struct error *err)
+{
+    bool refresh = false;
+
+    if (v1_query_bool(call, "refresh", &refresh, err) < 0)
+        return -1;
+    return answer_sandbox(call, refresh, err);
+}
+
+int v1_sandboxes_delete(struct v1_call *call, struct error *err)
+{
+    struct error why = {0};
+    bool force = false;
+    int r;
+
+    if (v1_query_bool(call, "force", &force, err) < 0)
+        return -1;
+    r = runtime_sandbox_kill(runtime_of(call), &call->caller, call->params[0], force ? &why : NULL,
+                             err);
+    if (r < 0)
+        return -1;
+    v1_types_removed(call, r, &why);
+    return 0;
+}
+
+int v1_sandboxes_pause(struct v1_call *call, struct error *err)
+{
+    if (runtime_sandbox_pause(runtime_of(call), &call->caller, call->params[0], err) < 0)
+        return -1;
+    return answer_sandbox(call, false, err);
+}
+
+int v1_sandboxes_resume(struct v1_call *call, struct error *err)
+{
+    if (runtime_sandbox_resume(runtime_of(call), &call->caller, call->params[0], err) < 0)
+        return -1;
+    return answer_sandbox(call, false, err);
+}
+
+int v1_sandboxes_port(struct v1_call *call, struct error *err)
+{
+    struct provider_address endpoint = {0};
+    json_t *headers;
+    int64_t port;
+
+    if (!str_to_i64(call->params[1], &port) || port < 1 || port > 65535)
+        return error_set(err, ERROR_INVALID, "a port is a number from 1 to 65535");
+    if (runtime_sandbox_address(runtime_of(call), &call->caller, call->params[0], (uint16_t)port,
+                                &call->arena, &endpoint, err) < 0)
+        return -1;
+    headers = json_object();
+    for (size_t i = 0; i < endpoint.header_count; i++) {
+        struct str name = arena_str(&call->arena, endpoint.headers[i].name);
+
+        (void)json_object_set_new(headers, name.p, json_str(endpoint.headers[i].value));
+    }
+    v1_answer(call, 200,
+              json_pack("{s:I, s:o, s:o, s:o}", "port", (json_int_t)port, "url",
+                        json_str(endpoint.url), "local_url", json_str(endpoint.local_url),
+                        "headers", headers));
+    return 0;
+}
+
+/* A key that can be handed to whoever is inside: for this sandbox only. */
+int v1_sandboxes_key(struct v1_call *call, struct error *err)
+{
+    struct api_key_wanted wanted = {
+        .team_id = call->caller.team_id, .name = STR("sandbox"), .agent_id = call->key_agent};
+    struct runtime_sandbox sandbox = {0};
+    char secret[API_KEY_SIZE];
+    struct store_key key = {0};
+
+    if (v1_body_str(call, "name", &wanted.name, err) < 0 ||
+        runtime_sandbox_get(runtime_of(call), &call->caller, call->params[0], false, &call->arena,
+                            &sandbox, err) < 0)
+        return -1;
+    wanted.sandbox_id = sandbox.id;
+    if (api_key_new(call->v1->config.store, &wanted, &call->arena, &key, secret, err) < 0)
+        return -1;
+    v1_answer(call, 201,
+              json_pack("{s:o, s:o, s:o, s:o, s:s}", "id", json_str(key.id), "name",
+                        json_str(key.name), "sandbox_id", json_str(key.sandbox_id), "agent_id",
+                        key.agent_id.len ? json_str(key.agent_id) : json_null(), "key", secret));
+    return 0;
+}
+
+/* ---- snapshots ---- */
+
+int v1_snapshots_create(struct v1_call *call, struct error *err)
+{
+    struct runtime_snapshot snapshot = {0};
+    struct str alias = STR_NONE;
+    int64_t ttl_s = -1;
+
+    if (v1_body_str(call, "alias", &alias, err) < 0 ||
+        v1_body_int(call, "ttl", 0, (int64_t)10 * 365 * 86400, &ttl_s, err) < 0 ||
+        v1_scope_snapshot(call, alias, err) < 0)
+        return -1;
+    if (runtime_snapshot_create(runtime_of(call), &call->caller, call->params[0], alias, ttl_s,
+                                &call->arena, &snapshot, err) < 0)
+        return -1;
+    v1_answer(call, 201, v1_types_snapshot(&snapshot));
+    return 0;
+}
+
+static int answer_snapshots(struct v1_call *call, struct str sandbox_id, struct error *err)
+{
+    struct runtime_snapshot *items = NULL;
+    size_t count = 0;
+    json_t *array;
+
+    if (runtime_snapshot_list(runtime_of(call), &call->caller, sandbox_id, &call->arena, &items,
+                              &count, err) < 0)
+        return -1;
+    array = json_array();
+    for (size_t i = 0; i < count; i++)
+        (void)json_array_append_new(array, v1_types_snapshot(&items[i]));
+    v1_answer(call, 200, json_pack("{s:o}", "snapshots", array));
+    return 0;
+}
+
+int v1_snapshots_of(struct v1_call *call, struct error *err)
+{
+    return answer_snapshots(call, call->params[0], err);
+}
+
+int v1_snapshots_list(struct v1_call *call, struct error *err)
+{
+    struct str sandbox_id;
+
+    if (v1_query_str(call, "sandbox_id", &sandbox_id, err) < 0)
+        return -1;
+    return answer_snapshots(call, sandbox_id, err);
+}
+
+int v1_snapshots_get(struct v1_call *call, struct error *err)
+{
+    struct runtime_snapshot snapshot = {0};
+
+    if (runtime_snapshot_get(runtime_of(call), &call->caller, call->params[0], &call->arena,
+                             &snapshot, err) < 0)
+        return -1;
+    v1_answer(call, 200, v1_types_snapshot(&snapshot));
+    return 0;
+}
+
+int v1_snapshots_delete(struct v1_call *call, struct error *err)
+{
+    struct error why = {0};
+    bool force = false;
+    int r;
+
+    if (v1_query_bool(call, "force", &force, err) < 0 ||
+        v1_scope_snapshot(call, call->params[0], err) < 0)
+        return -1;
+    r = runtime_snapshot_delete(runtime_of(call), &call->caller, call->params[0],
+                                force ? &why : NULL, err);
+    if (r < 0)
+        return -1;
+    v1_types_removed(call, r, &why);
+    return 0;
+}
+
+/* ---- all together ---- */
+
+/* Seconds: a number, or a text like "90", "30s", "15m", "24h", "7d". */
+static int read_age(const json_t *value, int64_t *out, struct error *err)
+{
+    struct str text = str_n(json_string_value(value), json_string_length(value));
+    int64_t unit = 1, number = json_integer_value(value);
+
+    if (json_is_string(value)) {
+        static const struct {
+            char letter;
+            int64_t seconds;
+        } units[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
+
+        for (size_t i = 0; text.len && i < sizeof(units) / sizeof(units[0]); i++)
+            if (text.p[text.len - 1] == units[i].letter) {
+                unit = units[i].seconds;
+                text.len--;
+                break;
+            }
+        if (!str_to_i64(text, &number))
+            number = -1;
+    } else if (!json_is_integer(value)) {
+        number = -1;
+    }
+    if (number < 0 || number > INT32_MAX)
+        return error_set(err, ERROR_INVALID,
+                         "'older_than' must be seconds, or a text like \"30m\", \"24h\" or \"7d\"");
+    *out = number * unit;
+    return 0;
+}
+
+int v1_prune(struct v1_call *call, struct error *err)
+{
+    const json_t *age = json_object_get(call->json, "older_than");
+    int64_t older_than_s = 0;
+    size_t sandboxes = 0, snapshots = 0;
+    bool dry_run = false;
+
+    if (v1_body_bool(call, "dry_run", &dry_run, err) < 0 ||
+        (age && !json_is_null(age) && read_age(age, &older_than_s, err) < 0))
+        return -1;
+    if (runtime_sandbox_prune(runtime_of(call), &call->caller, older_than_s, dry_run, &sandboxes,
+                              &snapshots, err) < 0)
+        return -1;
+    v1_answer(call, 200,
+              json_pack("{s:I, s:I, s:b}", "sandboxes", (json_int_t)sandboxes, "snapshots",
+                        (json_int_t)snapshots, "dry_run", (int)dry_run));
+    return 0;
+}
+
+int v1_stats(struct v1_call *call, struct error *err)
+{
+    json_t *stats = NULL;
+
+    if (runtime_stats(runtime_of(call), &call->caller, &stats, err) < 0)
+        return -1;
+    v1_answer(call, 200, stats);
+    return 0;
+}

@@ -1,0 +1,28 @@
+/* Heads on their way through: what belongs to one connection only is taken out. */
+#pragma once
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "edge/proxy/proxy_host.h"
+#include "protocol/http/http.h"
+
+struct proxy_head_origin {
+    const char *peer; /* the client's address or "" */
+    bool envd;        /* to envd: no X-Forwarded-*, connection is kept */
+};
+
+/* Does the request ask for a protocol that it may be given? Otherwise it goes on without the wish. */
+bool proxy_head_upgrades(const struct http_request *request);
+/* Is the 101 for what was asked? */
+bool proxy_head_switches(const struct http_request *request, const struct http_headers *answer);
+/* A complete request head for the server inside. */
+void proxy_head_request(const struct http_request *request, const struct proxy_head_origin *origin,
+                        struct buf *out);
+/* Headers for the client; the array is in the arena. On the control plane's host nothing of it may act
+ * in the name of that origin: no cookies, scripts in a sandbox without an origin, and what a link
+ * leads to is a file to be saved. */
+struct http_headers proxy_head_response(const struct http_headers *headers, enum proxy_place place,
+                                        struct arena *arena);
+/* A complete 101 head with the upgrade headers in it. */
+void proxy_head_switching(struct str reason, const struct http_headers *headers,
+                          enum proxy_place place, struct buf *out);

@@ -1,0 +1,86 @@
+#include "edge/proxy/proxy_wake.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "edge/proxy/proxy_guard.h"
+
+struct wake {
+    struct work work;
+    struct routes *routes;
+    struct http_exchange *ex; /* NULL when the client has gone; only the loop looks */
+    struct proxy_target target;
+    proxy_wake_fn *fn;
+    void *arg;
+    int result;
+    struct error err;
+};
+
+bool proxy_wake_allowed(const struct route *route, const struct proxy_target *target,
+                        const struct http_request *request)
+{
+    struct str access_token = http_headers_get(&request->headers, "x-access-token");
+
+    if (!route->wakes)
+        return false;
+    if (target->port != PROXY_ENVD_PORT)
+        return true;
+    if (str_is(request->path, "/health"))
+        return false;
+    return !route->access_token[0] || proxy_guard_secret(access_token, route->access_token);
+}
+
+static void on_client_gone(struct http_exchange *ex, void *arg)
+{
+    struct wake *wake = arg;
+
+    (void)ex;
+    wake->ex = NULL;
+}
+
+static void run(struct work *work)
+{
+    struct wake *wake = container_of(work, struct wake, work);
+
+    wake->result = routes_wake(wake->routes, wake->target.id, &wake->err);
+    /* A volume is named by its token, which is nobody's business; a wrong one is no news. */
+    if (wake->result < 0 && wake->err.code != ERROR_UNAUTHORIZED)
+        log_warn("proxy", "%s%s cannot be resumed by traffic: %s",
+                 wake->target.port ? "sandbox=" : "a volume",
+                 wake->target.port ? wake->target.id : "", wake->err.message);
+}
+
+static void done(struct work *work)
+{
+    struct wake *wake = container_of(work, struct wake, work);
+
+    if (wake->ex) {
+        http_on_done(wake->ex, NULL, NULL);
+        wake->fn(wake->ex, &wake->target, wake->result < 0 ? &wake->err : NULL, wake->arg);
+    }
+    free(wake);
+}
+
+bool proxy_wake(struct workers *workers, struct routes *routes, struct http_exchange *ex,
+                const struct proxy_target *target, proxy_wake_fn *fn, void *arg)
+{
+    struct wake *wake;
+
+    if (!workers)
+        return false;
+    wake = xcalloc(1, sizeof(*wake));
+    *wake = (struct wake){.work = {.run = run, .done = done, .loop = http_loop(ex)},
+                          .routes = routes,
+                          .ex = ex,
+                          .target = *target,
+                          .fn = fn,
+                          .arg = arg};
+    http_on_done(ex, on_client_gone, wake);
+    if (workers_run(workers, &wake->work) == 0)
+        return true;
+    http_on_done(ex, NULL, NULL);
+    free(wake);
+    return false;
+}

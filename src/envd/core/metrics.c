@@ -1,0 +1,69 @@
+/* GET /metrics */
+#include <sys/statvfs.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "envd/core/envd.h"
+#include "envd/process/usage.h"
+
+enum {
+    MIB = 1024 * 1024,
+    CPU_INTERVAL_US = 200 * 1000,
+};
+
+static struct {
+    uint64_t cpu_us;
+    int64_t at_us;
+    double percent;
+} last;
+
+void metrics_init(void)
+{
+    last.cpu_us = usage_cpu_us(USAGE_ROOT);
+    last.at_us = clock_mono_us();
+}
+
+/* Share of all processors since the previous question, or since the start. Questions in quick
+ * succession get the same answer: over so short a time the number would mean nothing. */
+static double cpu_percent(uint64_t cpu_us, unsigned cpus)
+{
+    int64_t now = clock_mono_us(), elapsed = now - last.at_us;
+
+    if (elapsed < CPU_INTERVAL_US)
+        return last.percent;
+    last.percent = cpu_us > last.cpu_us
+                       ? 100.0 * (double)(cpu_us - last.cpu_us) / ((double)elapsed * cpus)
+                       : 0;
+    if (last.percent > 100)
+        last.percent = 100;
+    last.cpu_us = cpu_us;
+    last.at_us = now;
+    return last.percent;
+}
+
+void metrics_handle(struct envd *envd, struct http_exchange *ex)
+{
+    unsigned cpus = usage_cpu_count(USAGE_ROOT);
+    struct statvfs disk = {0};
+    struct usage usage;
+    auto_buf struct buf text = {0};
+    uint64_t block, used;
+
+    usage_read(USAGE_ROOT, envd->mem_bytes, &usage);
+    /* Without what the kernel would give back, as free(1) counts. */
+    used = usage.mem_used > usage.mem_cache ? usage.mem_used - usage.mem_cache : 0;
+    (void)statvfs("/", &disk);
+    block = disk.f_frsize ? disk.f_frsize : disk.f_bsize;
+    buf_init(&text, 1024);
+    buf_printf(&text,
+               "{\"ts\":%lld,\"cpu_count\":%u,\"cpu_used_pct\":%.2f,\"mem_total\":%llu,"
+               "\"mem_used\":%llu,\"mem_cache\":%llu,\"mem_total_mib\":%llu,\"mem_used_mib\":%llu,"
+               "\"disk_used\":%llu,\"disk_total\":%llu}",
+               (long long)(clock_wall_us() / 1000000), cpus, cpu_percent(usage.cpu_us, cpus),
+               (unsigned long long)usage.mem_total, (unsigned long long)used,
+               (unsigned long long)usage.mem_cache, (unsigned long long)(usage.mem_total / MIB),
+               (unsigned long long)(used / MIB),
+               (unsigned long long)(disk.f_blocks - disk.f_bfree) * block,
+               (unsigned long long)disk.f_blocks * block);
+    envd_reply_json(ex, 200, buf_str(&text));
+}

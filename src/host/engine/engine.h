@@ -1,0 +1,154 @@
+/* How a sandbox runs: the seam between the domain and whatever starts machines.
+ *
+ * Plain data and descriptors only, because the native engine lives in another process: the warden,
+ * a small root process that parses no network bytes. `engine_warden` speaks to it over sockets;
+ * `engine_fake` (tests) keeps everything in memory. All calls block and may be made from any worker
+ * thread; every operation is idempotent where it can be. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/id.h"
+
+enum {
+    BOX_LAYERS_MAX = 32,
+    LAYER_NAME_SIZE = 32, /* [a-z0-9]{1,31} */
+    BOX_VOLUMES_MAX = 8,
+    VOLUME_PATH_SIZE = 256,
+};
+
+struct box_limits {
+    uint64_t mem_bytes;
+    uint64_t disk_bytes;
+    uint32_t cpu_count;
+    uint32_t pids_max;
+};
+
+struct box_spec {
+    char id[ID_SIZE];
+    struct box_limits limits;
+    /* Lowest first: those the operator installed, then snapshots. A snapshot holds all that was in the
+     * snapshots below it, so only the last one is read and the others need not be named (or exist). */
+    uint32_t layer_count;
+    char layers[BOX_LAYERS_MAX][LAYER_NAME_SIZE];
+    bool internet;
+    bool background; /* nobody waits for it: give way to everything else */
+    bool keep_disk;  /* go on with the writable layer that a stopped box of this id left */
+    /* Begin with a copy of this box's writable layer as it is at one moment ("" = do not). It stands
+     * still for that moment; the layers must be those it was started with. */
+    char source[ID_SIZE];
+    uint32_t volume_count;
+    struct box_volume {
+        char name[LAYER_NAME_SIZE];  /* as in volume_create */
+        char path[VOLUME_PATH_SIZE]; /* absolute, where it appears inside */
+    } volumes[BOX_VOLUMES_MAX];
+};
+
+struct box_usage {
+    uint64_t cpu_us;
+    uint64_t mem_bytes, mem_cache_bytes; /* the first without the second */
+    uint64_t disk_bytes;                 /* written by it, since it came into being */
+    uint32_t pids;
+    bool frozen;
+};
+
+struct layer_info {
+    char name[LAYER_NAME_SIZE];
+    uint64_t bytes;     /* of its own */
+    uint64_t frozen_us; /* how long its box stood still */
+};
+
+struct engine_space {
+    uint64_t pool_bytes, pool_free; /* where the writable layers are */
+    uint64_t host_bytes, host_free; /* the file system below it */
+    bool held;                      /* that is full, and the pool cannot grow */
+    bool full;                      /* too little in the pool for another box */
+};
+
+enum box_end { /* why a box ended */
+               BOX_END_NONE = 0,
+               BOX_END_KILLED,
+               BOX_END_EXITED, /* its first process ended by itself */
+               BOX_END_OOM,
+               BOX_END_HOST, /* the host restarted */
+};
+
+struct box_info {
+    char id[ID_SIZE];
+    uint32_t slot;
+    int32_t pid;
+    bool running;
+    enum box_end end; /* of one that does not run and was not stopped */
+};
+
+struct engine_event { /* a box's first process ended without engine_kill() */
+    char id[ID_SIZE];
+    enum box_end end;
+};
+
+struct engine;
+
+struct engine_ops {
+    /* Returns when envd's program runs (its socket takes connections from then on). On failure
+     * nothing is left. */
+    int (*start)(struct engine *engine, const struct box_spec *spec, struct box_info *out,
+                 struct error *err);
+    /* Ends every process and removes every trace: files, cgroups, network. Unknown id is success.*/
+    int (*kill)(struct engine *engine, const char *id, struct error *err);
+    int (*limit)(struct engine *engine, const char *id, const struct box_limits *limits,
+                 bool internet, struct error *err);
+    /* All boxes the engine knows or finds on the host, dead ones (running = false) included.
+     * *out is malloc()ed. */
+    int (*list)(struct engine *engine, struct box_info **out, size_t *out_count, struct error *err);
+    /* Stops all processes where they are, and brings to disk what they wrote; thaw lets them go on. */
+    int (*freeze)(struct engine *engine, const char *id, bool frozen, struct error *err);
+    /* Ends the processes and everything but the writable layer; listed as not running from then on.
+     * A stopped box is started again with keep_disk, or killed. Idempotent. */
+    int (*stop)(struct engine *engine, const char *id, struct error *err);
+    /* Seals the present state of the writable layer as a new read-only layer, of a running, frozen or
+     * stopped box: syncs, freezes for the moment of the snapshot, thaws (unless it was frozen). */
+    int (*snapshot)(struct engine *engine, const char *id, const char *layer,
+                    struct layer_info *out, struct error *err);
+    /* Missing is success. A layer that a box names, running or stopped, is ERROR_CONFLICT. */
+    int (*layer_delete)(struct engine *engine, const char *layer, struct error *err);
+    int (*layer_list)(struct engine *engine, struct layer_info **out, size_t *out_count,
+                      struct error *err);
+    int (*usage)(struct engine *engine, const char *id, struct box_usage *out, struct error *err);
+    int (*space)(struct engine *engine, struct engine_space *out, struct error *err);
+    /* Volumes: directories that outlive sandboxes and can be shared by several. Files in them have
+     * the ids they have inside. disk_bytes: how much they may be, 0 = no limit. Creating one that exists and deleting one that does not are success;
+     * deleting one that a running box uses is ERROR_CONFLICT. */
+    int (*volume_create)(struct engine *engine, const char *name, uint64_t disk_bytes,
+                         struct error *err);
+    int (*volume_delete)(struct engine *engine, const char *name, struct error *err);
+    /* Waits for the next event; 0 got one, -1 with ERROR_TIMEOUT, or ERROR_UNAVAILABLE when the
+     * engine is gone for good. */
+    int (*next_event)(struct engine *engine, uint32_t timeout_ms, struct engine_event *out,
+                      struct error *err);
+    void (*close)(struct engine *engine);
+};
+
+struct engine {
+    const struct engine_ops *ops;
+};
+
+static inline void engine_close(struct engine *engine)
+{
+    engine->ops->close(engine);
+}
+
+/* Path of the Unix socket on which envd of a box serves HTTP: RUN_DIR/<id>.sock */
+enum { ENGINE_SOCKET_PATH_SIZE = 108 };
+int engine_socket_path(const char *run_dir, const char *id, char out[ENGINE_SOCKET_PATH_SIZE]);
+/* The id again, within path; STR_NONE when it is no such path. */
+struct str engine_socket_id(const char *run_dir, const char *path);
+
+/* The real one. fds are connected SEQPACKET sockets to the warden: one call at a time on each. */
+struct engine *engine_warden_new(const int *control_fds, size_t count, int event_fd);
+/* For tests: remembers boxes, can be told to fail the n-th call. */
+struct engine *engine_fake_new(void);
+void engine_fake_fail_at(struct engine *engine, int nth_call);
+size_t engine_fake_boxes(const struct engine *engine);

@@ -1,0 +1,167 @@
+/* Two conditions, so that one signal wakes one thread that can go on: a channel given back goes to a call of the
+ * same kind if one waits, so that neither kind starves the other. */
+#include "host/engine/engine_channels.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "host/engine/engine_wire.h"
+
+enum {
+    KEPT_FOR_OTHERS = 2, /* channels that lingering calls leave free */
+    LOOK_MS = 50,        /* how often late replies are looked for */
+};
+
+struct slot {
+    int fd;
+    bool taken;
+    uint64_t owed; /* serial of a reply that was given up on; 0 = none */
+};
+
+struct engine_channels {
+    pthread_mutex_t lock;   /* guards what follows */
+    pthread_cond_t wake[2]; /* by `lingering` */
+    size_t waiting[2];
+    size_t lingering, lingering_max;
+    uint64_t last_serial;
+    size_t count;
+    struct slot slots[ENGINE_CHANNELS_MAX];
+};
+
+struct engine_channels *engine_channels_new(const int *fds, size_t count)
+{
+    struct engine_channels *channels = xcalloc(1, sizeof(*channels));
+    pthread_condattr_t monotonic;
+
+    if (count == 0 || count > ENGINE_CHANNELS_MAX)
+        abort();
+    channels->count = count;
+    channels->lingering_max = count > KEPT_FOR_OTHERS ? count - KEPT_FOR_OTHERS : 1;
+    for (size_t i = 0; i < count; i++)
+        channels->slots[i].fd = fds[i];
+    (void)pthread_mutex_init(&channels->lock, NULL);
+    (void)pthread_condattr_init(&monotonic);
+    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    for (size_t i = 0; i < 2; i++)
+        (void)pthread_cond_init(&channels->wake[i], &monotonic);
+    (void)pthread_condattr_destroy(&monotonic);
+    return channels;
+}
+
+void engine_channels_free(struct engine_channels *channels)
+{
+    for (size_t i = 0; i < channels->count; i++)
+        (void)close(channels->slots[i].fd);
+    for (size_t i = 0; i < 2; i++)
+        (void)pthread_cond_destroy(&channels->wake[i]);
+    (void)pthread_mutex_destroy(&channels->lock);
+    free(channels);
+}
+
+/* With the lock held. Has the late reply come? */
+static bool settle(struct slot *slot)
+{
+    struct engine_reply reply;
+    ssize_t n;
+
+    while (slot->owed) {
+        n = fd_recv(slot->fd, &reply, sizeof(reply), NULL, NULL, MSG_DONTWAIT);
+        if (n == -EAGAIN || n == -EINTR)
+            return false;
+        /* A broken channel is told by whoever uses it next. */
+        if (n != (ssize_t)sizeof(reply) || reply.serial == slot->owed)
+            slot->owed = 0;
+    }
+    return true;
+}
+
+/* With the lock held. */
+static struct slot *find_free(struct engine_channels *channels, bool lingering, bool *out_owed)
+{
+    struct slot *found = NULL;
+
+    *out_owed = false;
+    for (size_t i = 0; i < channels->count && !found; i++) {
+        struct slot *slot = &channels->slots[i];
+
+        if (slot->taken)
+            continue;
+        if (settle(slot))
+            found = slot;
+        else
+            *out_owed = true;
+    }
+    return lingering && channels->lingering >= channels->lingering_max ? NULL : found;
+}
+
+/* With the lock held. */
+static void wait_ms(struct engine_channels *channels, bool lingering, int64_t ms)
+{
+    struct timespec until;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += ms / 1000;
+    until.tv_nsec += ms % 1000 * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    channels->waiting[lingering]++;
+    (void)pthread_cond_timedwait(&channels->wake[lingering], &channels->lock, &until);
+    channels->waiting[lingering]--;
+}
+
+int engine_channel_take(struct engine_channels *channels, bool lingering, int limit_ms,
+                        struct engine_channel *out, struct error *err)
+{
+    int64_t end = clock_mono_ms() + limit_ms, left = limit_ms;
+    struct slot *slot;
+    bool owed;
+
+    (void)pthread_mutex_lock(&channels->lock);
+    while (!(slot = find_free(channels, lingering, &owed)) && left > 0) {
+        wait_ms(channels, lingering, owed && left > LOOK_MS ? LOOK_MS : left);
+        left = end - clock_mono_ms();
+    }
+    if (slot) {
+        slot->taken = true;
+        channels->lingering += lingering;
+        *out = (struct engine_channel){
+            .fd = slot->fd, .serial = ++channels->last_serial, .lingering = lingering};
+    }
+    (void)pthread_mutex_unlock(&channels->lock);
+    if (slot)
+        return 0;
+    (void)error_set(err, ERROR_UNAVAILABLE,
+                    "the engine is busy: no way to it was free within %d ms; try again", limit_ms);
+    err->errnum = EBUSY;
+    return -1;
+}
+
+void engine_channel_give(struct engine_channels *channels, const struct engine_channel *channel,
+                         bool answered)
+{
+    bool kind = channel->lingering;
+
+    (void)pthread_mutex_lock(&channels->lock);
+    for (size_t i = 0; i < channels->count; i++) {
+        struct slot *slot = &channels->slots[i];
+
+        if (slot->fd != channel->fd)
+            continue;
+        slot->taken = false;
+        slot->owed = answered ? 0 : channel->serial;
+    }
+    channels->lingering -= channel->lingering;
+    if (!channels->waiting[kind])
+        kind = !kind;
+    (void)pthread_cond_signal(&channels->wake[kind]);
+    (void)pthread_mutex_unlock(&channels->lock);
+}

@@ -1,0 +1,345 @@
+/* Client of the warden. A call takes a free channel, sends its request, waits for the reply and
+ * gives the channel back; with all channels busy it waits for one, for a while (engine_channels.c). The warden
+ * runs one thread per channel, so as many operations go on at once as there are channels. */
+#include "host/engine/engine.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "host/engine/engine_channels.h"
+#include "host/engine/engine_wire.h"
+
+enum {
+    REPLY_TIMEOUT_MS = 60000,
+    SLOW_TIMEOUT_MS = 600000, /* bringing gigabytes to a slow disk takes its time */
+    CHANNEL_TIMEOUT_MS = 30000,
+    USAGE_TIMEOUT_MS = 1000, /* of a look: there will be another */
+};
+
+struct warden_engine {
+    struct engine base;
+    struct engine_channels *channels;
+    int event_fd;
+};
+
+static struct warden_engine *warden_of(struct engine *engine)
+{
+    return (struct warden_engine *)engine;
+}
+
+static int copy_id(char out[ID_SIZE], const char *id, struct error *err)
+{
+    if (!id_valid(str_of(id)))
+        return error_set(err, ERROR_INVALID, "'%.64s' is not a sandbox id", id);
+    memcpy(out, id, ID_SIZE);
+    return 0;
+}
+
+static int copy_name(char out[LAYER_NAME_SIZE], const char *name, struct error *err)
+{
+    if (!str_copy(str_of(name), out, LAYER_NAME_SIZE))
+        return error_set(err, ERROR_INVALID, "'%.64s' is not a name", name);
+    return 0;
+}
+
+/* Waits for the reply to one request. Replies to requests that were given up on before come first, in
+ * order: they are dropped. */
+static int await(int fd, uint64_t serial, int timeout_ms, struct engine_reply *reply,
+                 struct error *err)
+{
+    int64_t deadline = clock_mono_ms() + timeout_ms;
+
+    for (;;) {
+        struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+        int64_t left = deadline - clock_mono_ms();
+        int r = poll(&poll_fd, 1, left > 0 ? (int)left : 0);
+
+        if (r < 0 && errno == EINTR)
+            continue;
+        if (r == 0)
+            return error_set(err, ERROR_TIMEOUT, "the engine did not answer in %d s",
+                             timeout_ms / 1000);
+        if (fd_recv(fd, reply, sizeof(*reply), NULL, NULL, 0) != (ssize_t)sizeof(*reply))
+            return error_set(err, ERROR_UNAVAILABLE, "the engine is gone");
+        if (reply->serial == serial)
+            return 0;
+    }
+}
+
+static int exchange(int fd, const struct engine_request *request, int timeout_ms,
+                    struct engine_reply *reply, bool *out_answered, struct error *err)
+{
+    int r = fd_send(fd, request, sizeof(*request), NULL, 0);
+
+    if (r < 0)
+        return error_set(err, ERROR_UNAVAILABLE, "the engine is gone: %s", strerror(-r));
+    if (await(fd, request->serial, timeout_ms, reply, err) < 0)
+        return -1;
+    *out_answered = true;
+    reply->err.message[sizeof(reply->err.message) - 1] = '\0';
+    if (reply->status < 0) {
+        *err = reply->err;
+        return -1;
+    }
+    return 0;
+}
+
+static int call(struct engine *engine, struct engine_request *request, struct engine_reply *reply,
+                struct error *err)
+{
+    struct engine_channels *channels = warden_of(engine)->channels;
+    bool slow = request->op == ENGINE_OP_SNAPSHOT || request->op == ENGINE_OP_STOP ||
+                request->op == ENGINE_OP_FREEZE;
+    bool look = request->op == ENGINE_OP_USAGE, answered = false;
+    struct engine_channel channel;
+    int r;
+
+    if (engine_channel_take(channels, slow || request->op == ENGINE_OP_KILL,
+                            look ? USAGE_TIMEOUT_MS : CHANNEL_TIMEOUT_MS, &channel, err) < 0)
+        return -1;
+    request->serial = channel.serial;
+    r = exchange(channel.fd, request,
+                 slow   ? SLOW_TIMEOUT_MS
+                 : look ? USAGE_TIMEOUT_MS
+                        : REPLY_TIMEOUT_MS,
+                 reply, &answered, err);
+    engine_channel_give(channels, &channel, answered);
+    return r;
+}
+
+/* For operations on one box, with nothing else to say. */
+static int call_box(struct engine *engine, enum engine_op op, const char *id,
+                    struct engine_reply *reply, struct error *err)
+{
+    struct engine_request request = {.op = op};
+
+    if (copy_id(request.spec.id, id, err) < 0)
+        return -1;
+    return call(engine, &request, reply, err);
+}
+
+/* For operations on one layer or volume. */
+static int call_named(struct engine *engine, enum engine_op op, const char *name, struct error *err)
+{
+    struct engine_request request = {.op = op};
+    struct engine_reply reply;
+
+    if (copy_name(request.name, name, err) < 0)
+        return -1;
+    return call(engine, &request, &reply, err);
+}
+
+static int warden_start(struct engine *engine, const struct box_spec *spec, struct box_info *out,
+                        struct error *err)
+{
+    struct engine_request request = {.op = ENGINE_OP_START, .spec = *spec};
+    struct engine_reply reply;
+
+    if (call(engine, &request, &reply, err) < 0)
+        return -1;
+    *out = reply.boxes[0];
+    return 0;
+}
+
+static int warden_kill(struct engine *engine, const char *id, struct error *err)
+{
+    struct engine_reply reply;
+
+    return call_box(engine, ENGINE_OP_KILL, id, &reply, err);
+}
+
+static int warden_stop(struct engine *engine, const char *id, struct error *err)
+{
+    struct engine_reply reply;
+
+    return call_box(engine, ENGINE_OP_STOP, id, &reply, err);
+}
+
+static int warden_usage(struct engine *engine, const char *id, struct box_usage *out,
+                        struct error *err)
+{
+    struct engine_reply reply;
+
+    if (call_box(engine, ENGINE_OP_USAGE, id, &reply, err) < 0)
+        return -1;
+    *out = reply.usage;
+    return 0;
+}
+
+static int warden_space(struct engine *engine, struct engine_space *out, struct error *err)
+{
+    struct engine_request request = {.op = ENGINE_OP_SPACE};
+    struct engine_reply reply;
+
+    if (call(engine, &request, &reply, err) < 0)
+        return -1;
+    *out = reply.space;
+    return 0;
+}
+
+static int warden_snapshot(struct engine *engine, const char *id, const char *layer,
+                           struct layer_info *out, struct error *err)
+{
+    struct engine_request request = {.op = ENGINE_OP_SNAPSHOT};
+    struct engine_reply reply;
+
+    if (copy_id(request.spec.id, id, err) < 0 || copy_name(request.name, layer, err) < 0 ||
+        call(engine, &request, &reply, err) < 0)
+        return -1;
+    *out = reply.layers[0];
+    out->name[LAYER_NAME_SIZE - 1] = '\0';
+    return 0;
+}
+
+static int warden_layer_delete(struct engine *engine, const char *layer, struct error *err)
+{
+    return call_named(engine, ENGINE_OP_LAYER_DELETE, layer, err);
+}
+
+static int warden_layer_list(struct engine *engine, struct layer_info **out, size_t *out_count,
+                             struct error *err)
+{
+    auto_free struct layer_info *layers = NULL;
+    struct engine_request request = {.op = ENGINE_OP_LAYER_LIST};
+    struct engine_reply reply;
+    size_t count = 0;
+
+    do {
+        if (call(engine, &request, &reply, err) < 0)
+            return -1;
+        if (reply.count > ENGINE_LIST_PAGE)
+            return error_set(err, ERROR_INTERNAL, "the engine's list is broken");
+        layers = xrealloc(layers, (count + reply.count + 1) * sizeof(*layers));
+        memcpy(layers + count, reply.layers, reply.count * sizeof(*layers));
+        count += reply.count;
+        if (count)
+            memcpy(request.name, layers[count - 1].name, LAYER_NAME_SIZE);
+    } while (reply.count == ENGINE_LIST_PAGE);
+    *out = take_ptr(&layers);
+    *out_count = count;
+    return 0;
+}
+
+static int warden_volume_create(struct engine *engine, const char *name, uint64_t disk_bytes,
+                                struct error *err)
+{
+    struct engine_request request = {.op = ENGINE_OP_VOLUME_CREATE};
+    struct engine_reply reply;
+
+    if (copy_name(request.name, name, err) < 0)
+        return -1;
+    request.spec.limits.disk_bytes = disk_bytes;
+    return call(engine, &request, &reply, err);
+}
+
+static int warden_volume_delete(struct engine *engine, const char *name, struct error *err)
+{
+    return call_named(engine, ENGINE_OP_VOLUME_DELETE, name, err);
+}
+
+static int warden_limit(struct engine *engine, const char *id, const struct box_limits *limits,
+                        bool internet, struct error *err)
+{
+    struct engine_request request = {.op = ENGINE_OP_LIMIT};
+    struct engine_reply reply;
+
+    if (copy_id(request.spec.id, id, err) < 0)
+        return -1;
+    request.spec.limits = *limits;
+    request.spec.internet = internet;
+    return call(engine, &request, &reply, err);
+}
+
+static int warden_freeze(struct engine *engine, const char *id, bool frozen, struct error *err)
+{
+    struct engine_request request = {.op = ENGINE_OP_FREEZE, .frozen = frozen};
+    struct engine_reply reply;
+
+    if (copy_id(request.spec.id, id, err) < 0)
+        return -1;
+    return call(engine, &request, &reply, err);
+}
+
+static int warden_list(struct engine *engine, struct box_info **out, size_t *out_count,
+                       struct error *err)
+{
+    auto_free struct box_info *boxes = NULL;
+    size_t count = 0;
+    struct engine_reply reply = {0};
+
+    do {
+        struct engine_request request = {.op = ENGINE_OP_LIST, .offset = (uint32_t)count};
+
+        if (call(engine, &request, &reply, err) < 0)
+            return -1;
+        if (reply.count > ENGINE_LIST_PAGE)
+            return error_set(err, ERROR_INTERNAL, "the engine's list is broken");
+        boxes = xrealloc(boxes, (count + reply.count + 1) * sizeof(*boxes));
+        memcpy(boxes + count, reply.boxes, reply.count * sizeof(*boxes));
+        count += reply.count;
+    } while (reply.count == ENGINE_LIST_PAGE);
+    *out = take_ptr(&boxes);
+    *out_count = count;
+    return 0;
+}
+
+static int warden_next_event(struct engine *engine, uint32_t timeout_ms, struct engine_event *out,
+                             struct error *err)
+{
+    int fd = warden_of(engine)->event_fd;
+    struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+    int r;
+
+    r = poll(&poll_fd, 1, (int)timeout_ms);
+    if (r == 0 || (r < 0 && errno == EINTR))
+        return error_set(err, ERROR_TIMEOUT, "no event");
+    if (fd_recv(fd, out, sizeof(*out), NULL, NULL, 0) != (ssize_t)sizeof(*out))
+        return error_set(err, ERROR_UNAVAILABLE, "the engine is gone");
+    out->id[ID_SIZE - 1] = '\0';
+    return 0;
+}
+
+static void warden_close(struct engine *engine)
+{
+    struct warden_engine *warden = warden_of(engine);
+
+    engine_channels_free(warden->channels);
+    (void)close(warden->event_fd);
+    free(warden);
+}
+
+static const struct engine_ops warden_ops = {
+    .start = warden_start,
+    .kill = warden_kill,
+    .limit = warden_limit,
+    .list = warden_list,
+    .freeze = warden_freeze,
+    .stop = warden_stop,
+    .snapshot = warden_snapshot,
+    .layer_delete = warden_layer_delete,
+    .layer_list = warden_layer_list,
+    .usage = warden_usage,
+    .space = warden_space,
+    .volume_create = warden_volume_create,
+    .volume_delete = warden_volume_delete,
+    .next_event = warden_next_event,
+    .close = warden_close,
+};
+
+struct engine *engine_warden_new(const int *control_fds, size_t count, int event_fd)
+{
+    struct warden_engine *warden = xcalloc(1, sizeof(*warden));
+
+    warden->base.ops = &warden_ops;
+    warden->event_fd = event_fd;
+    warden->channels = engine_channels_new(control_fds, count);
+    return &warden->base;
+}

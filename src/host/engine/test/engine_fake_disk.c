@@ -1,0 +1,191 @@
+/* What stays when a box ends: disks, layers and volumes of the fake engine. */
+#include "host/engine/test/engine_fake_internal.h"
+
+#include "base/alloc.h"
+#include "base/str.h"
+
+int fake_stop(struct engine *engine, const char *id, struct error *err)
+{
+    auto_unlock struct fake *fake = fake_lock(engine);
+    struct fake_box *box = map_get(&fake->boxes, str_of(id));
+
+    if (fake_must_fail(fake))
+        return error_set(err, ERROR_INTERNAL, "fake engine: stop fails");
+    if (!box)
+        return fake_not_found(id, err);
+    box->running = box->frozen = false;
+    fake_silence(box);
+    if (fake->fail_stops > 0) {
+        fake->fail_stops--;
+        box->end = BOX_END_EXITED;
+        return error_set(err, ERROR_TIMEOUT, "fake engine: its processes did not end in time");
+    }
+    box->end = BOX_END_NONE;
+    return 0;
+}
+
+int fake_snapshot(struct engine *engine, const char *id, const char *name, struct layer_info *out,
+                  struct error *err)
+{
+    auto_unlock struct fake *fake = fake_lock(engine);
+    struct fake_box *box = map_get(&fake->boxes, str_of(id));
+    struct fake_layer *layer;
+
+    if (fake_must_fail(fake))
+        return error_set(err, ERROR_INTERNAL, "fake engine: snapshot fails");
+    if (!box)
+        return fake_not_found(id, err);
+    if (map_get(&fake->layers, str_of(name)))
+        return error_set(err, ERROR_EXISTS, "fake engine: layer '%s' is there", name);
+    fake_sleep(fake, fake->snapshot_ms);
+    box = map_get(&fake->boxes, str_of(id));
+    if (!box)
+        return fake_not_found(id, err);
+    layer = xcalloc(1, sizeof(*layer));
+    layer->disk = box->disk;
+    (void)map_put(&fake->layers, str_of(name), layer);
+    *out = (struct layer_info){.bytes = box->disk, .frozen_us = 10};
+    (void)str_copy(str_of(name), out->name, sizeof(out->name));
+    return 0;
+}
+
+static bool layer_used(struct fake *fake, const char *name)
+{
+    struct map_entry *entry;
+
+    map_for_each (&fake->boxes, entry) {
+        const struct fake_box *box = entry->value;
+
+        for (uint32_t i = 0; i < box->spec.layer_count; i++)
+            if (strcmp(box->spec.layers[i], name) == 0)
+                return true;
+    }
+    return false;
+}
+
+int fake_layer_delete(struct engine *engine, const char *name, struct error *err)
+{
+    auto_unlock struct fake *fake = fake_lock(engine);
+    struct fake_layer *layer = map_get(&fake->layers, str_of(name));
+
+    if (fake_must_fail(fake))
+        return error_set(err, ERROR_INTERNAL, "fake engine: layer_delete fails");
+    if (layer_used(fake, name))
+        return error_set(err, ERROR_CONFLICT, "fake engine: layer '%s' is in use", name);
+    if (layer)
+        layer->deleted = true;
+    return 0;
+}
+
+int fake_layer_list(struct engine *engine, struct layer_info **out, size_t *out_count,
+                    struct error *err)
+{
+    auto_unlock struct fake *fake = fake_lock(engine);
+    struct map_entry *entry;
+    size_t count = 0;
+
+    if (fake_must_fail(fake))
+        return error_set(err, ERROR_INTERNAL, "fake engine: layer_list fails");
+    *out = xcalloc(fake->layers.count + 1, sizeof(**out));
+    map_for_each (&fake->layers, entry) {
+        const struct fake_layer *layer = entry->value;
+
+        if (layer->deleted)
+            continue;
+        (*out)[count].bytes = layer->disk;
+        (void)str_copy(str_n(entry->key, entry->key_len), (*out)[count].name, LAYER_NAME_SIZE);
+        count++;
+    }
+    *out_count = count;
+    return 0;
+}
+
+int fake_usage(struct engine *engine, const char *id, struct box_usage *out, struct error *err)
+{
+    auto_unlock struct fake *fake = fake_lock(engine);
+    struct fake_box *box = map_get(&fake->boxes, str_of(id));
+
+    if (fake_must_fail(fake))
+        return error_set(err, ERROR_INTERNAL, "fake engine: usage fails");
+    if (!box || !box->running)
+        return fake_not_found(id, err);
+    box->cpu_us += 1000;
+    *out = (struct box_usage){.cpu_us = box->cpu_us,
+                              .mem_bytes = 64 << 20,
+                              .mem_cache_bytes = 16 << 20,
+                              .disk_bytes = box->disk,
+                              .pids = 3,
+                              .frozen = box->frozen};
+    return 0;
+}
+
+/* Not counted: it is asked now and then, and no test should depend on when. */
+int fake_space(struct engine *engine, struct engine_space *out, struct error *err)
+{
+    auto_unlock struct fake *fake = fake_lock(engine);
+
+    (void)err;
+    *out = (struct engine_space){.pool_bytes = 16ull << 30,
+                                 .pool_free = fake->full ? 1 << 20 : 8ull << 30,
+                                 .host_bytes = 64ull << 30,
+                                 .host_free = fake->full ? 0 : 32ull << 30,
+                                 .held = fake->full,
+                                 .full = fake->full};
+    return 0;
+}
+
+void engine_fake_full(struct engine *engine, bool full)
+{
+    auto_unlock struct fake *fake = fake_lock(engine);
+
+    fake->full = full;
+}
+
+int fake_volume_create(struct engine *engine, const char *name, uint64_t disk_bytes,
+                       struct error *err)
+{
+    (void)disk_bytes;
+    auto_unlock struct fake *fake = fake_lock(engine);
+
+    if (fake_must_fail(fake))
+        return error_set(err, ERROR_INTERNAL, "fake engine: volume_create fails");
+    (void)map_put(&fake->volumes, str_of(name), fake);
+    return 0;
+}
+
+int fake_volume_delete(struct engine *engine, const char *name, struct error *err)
+{
+    auto_unlock struct fake *fake = fake_lock(engine);
+
+    if (fake_must_fail(fake))
+        return error_set(err, ERROR_INTERNAL, "fake engine: volume_delete fails");
+    (void)map_remove(&fake->volumes, str_of(name));
+    return 0;
+}
+
+uint64_t engine_fake_disk(struct engine *engine, const char *id, uint64_t add)
+{
+    auto_unlock struct fake *fake = fake_lock(engine);
+    struct fake_box *box = map_get(&fake->boxes, str_of(id));
+
+    return box ? box->disk += add : 0;
+}
+
+size_t engine_fake_layers(struct engine *engine)
+{
+    auto_unlock struct fake *fake = fake_lock(engine);
+    struct map_entry *entry;
+    size_t count = 0;
+
+    map_for_each (&fake->layers, entry)
+        count += !((const struct fake_layer *)entry->value)->deleted;
+    return count;
+}
+
+void engine_fake_slow(struct engine *engine, int snapshot_ms, int start_ms)
+{
+    auto_unlock struct fake *fake = fake_lock(engine);
+
+    fake->snapshot_ms = snapshot_ms;
+    fake->start_ms = start_ms;
+}

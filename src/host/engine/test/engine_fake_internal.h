@@ -1,0 +1,96 @@
+/* Shared by the two halves of the fake engine: boxes and envds, and what stays on disk. */
+#pragma once
+
+#include <pthread.h>
+
+#include "base/list.h"
+#include "base/map.h"
+#include "host/engine/test/engine_fake.h"
+
+struct fake_box {
+    struct box_spec spec;
+    uint32_t slot;
+    bool running; /* else it is dead or stopped, and only its disk is there */
+    bool frozen;
+    enum box_end end; /* why it does not run */
+    uint64_t disk;
+    uint64_t cpu_us;
+    char socket_path[ENGINE_SOCKET_PATH_SIZE];
+    int listener;
+    struct list clients;
+};
+
+struct fake_client {
+    struct list link;
+    int fd;
+    char *data;
+    size_t len;
+};
+
+struct fake_layer {
+    uint64_t disk;
+    bool deleted;
+};
+
+struct fake_event {
+    struct list link;
+    struct engine_event event;
+};
+
+struct fake {
+    struct engine engine;
+    pthread_mutex_t lock;
+    pthread_cond_t happened;
+    struct map boxes;
+    struct map layers;  /* made by snapshot; deleted ones are remembered */
+    struct map volumes; /* values are the fake itself */
+    struct list events;
+    char *run_dir;
+    char *last_request;
+    int calls, fail_at, fail_kills, fail_freezes, fail_stops, envd_status;
+    int snapshot_ms, start_ms;
+    uint32_t next_slot;
+    bool full;
+    int epoll, wake;
+    bool stopping;
+    pthread_t thread;
+};
+
+static inline struct fake *fake_of(struct engine *engine)
+{
+    return container_of(engine, struct fake, engine);
+}
+
+static inline struct fake *fake_lock(struct engine *engine)
+{
+    struct fake *fake = fake_of(engine);
+
+    (void)pthread_mutex_lock(&fake->lock);
+    return fake;
+}
+
+static inline void fake_unlock(struct fake **fake)
+{
+    (void)pthread_mutex_unlock(&(*fake)->lock);
+}
+#define auto_unlock __attribute__((cleanup(fake_unlock)))
+
+/* Without the lock. */
+void fake_sleep(struct fake *fake, int ms);
+bool fake_must_fail(struct fake *fake);
+int fake_not_found(const char *id, struct error *err);
+/* envd of a box is gone. */
+void fake_silence(struct fake_box *box);
+
+/* engine_fake_disk.c */
+int fake_stop(struct engine *engine, const char *id, struct error *err);
+int fake_snapshot(struct engine *engine, const char *id, const char *name, struct layer_info *out,
+                  struct error *err);
+int fake_layer_delete(struct engine *engine, const char *name, struct error *err);
+int fake_layer_list(struct engine *engine, struct layer_info **out, size_t *out_count,
+                    struct error *err);
+int fake_usage(struct engine *engine, const char *id, struct box_usage *out, struct error *err);
+int fake_space(struct engine *engine, struct engine_space *out, struct error *err);
+int fake_volume_create(struct engine *engine, const char *name, uint64_t disk_bytes,
+                       struct error *err);
+int fake_volume_delete(struct engine *engine, const char *name, struct error *err);

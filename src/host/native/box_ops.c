@@ -1,0 +1,91 @@
+/* Operations on a box that runs. */
+#include "host/native/box.h"
+
+#include "host/disk/disk.h"
+#include "host/network/network.h"
+
+/* With less than this in the pool no box should be added to those there are. */
+enum { FULL_PERCENT = 5, FULL_MAX = 128 << 20 };
+
+static int find_running(struct boxes *all, const char *id, uint32_t *out_slot, struct error *err)
+{
+    struct box *box;
+    bool running;
+
+    (void)pthread_mutex_lock(&all->lock);
+    box = map_get(&all->table, str_of(id));
+    running = box && box->state == BOX_RUNNING;
+    if (running)
+        *out_slot = box->slot;
+    (void)pthread_mutex_unlock(&all->lock);
+    return running ? 0 : error_set(err, ERROR_NOT_FOUND, "no running box '%s'", id);
+}
+
+int box_limit(struct boxes *all, const char *id, const struct box_limits *limits, bool internet,
+              struct error *err)
+{
+    uint32_t slot = 0;
+
+    if (find_running(all, id, &slot, err) < 0 ||
+        box_cgroup_limit(all->cgroups, id, limits, err) < 0 ||
+        disk_box_limit(all->disk, id, limits->disk_bytes, err) < 0)
+        return -1;
+    return network_set_online(all->network, slot, internet, err);
+}
+
+/* A pause promises that nothing gets lost: without that it is none, and the box goes on. */
+static int sync_still(struct boxes *all, const char *id, struct error *err)
+{
+    struct error ignored;
+
+    if (box_fault("disk sync", err) == 0 && disk_box_sync(all->disk, id, err) == 0)
+        return 0;
+    (void)box_cgroup_freeze(all->cgroups, id, false, &ignored);
+    return -1;
+}
+
+int box_freeze(struct boxes *all, const char *id, bool frozen, struct error *err)
+{
+    struct box *box;
+    int r;
+
+    if (boxes_hold(all, id, false, &box, err) < 0)
+        return -1;
+    /* It stands still (or not) for its own sake from now on. */
+    r = box_record_still(all, id, false, err);
+    if (r == 0)
+        r = box_cgroup_freeze(all->cgroups, id, frozen, err);
+    if (r == 0 && frozen && sync_still(all, id, err) < 0)
+        r = -1;
+    boxes_release(all, box);
+    return r;
+}
+
+int box_usage(struct boxes *all, const char *id, struct box_usage *out, struct error *err)
+{
+    uint32_t slot = 0;
+
+    if (find_running(all, id, &slot, err) < 0 || box_cgroup_usage(all->cgroups, id, out, err) < 0)
+        return -1;
+    boxes_look_for_oom(all, id);
+    return disk_box_used(all->disk, id, &out->disk_bytes, err);
+}
+
+int box_space(struct boxes *all, struct engine_space *out, struct error *err)
+{
+    struct disk_space space;
+    uint64_t little;
+
+    if (disk_space(all->disk, &space, err) < 0)
+        return -1;
+    little = space.pool_bytes / 100 * FULL_PERCENT;
+    *out = (struct engine_space){
+        .pool_bytes = space.pool_bytes,
+        .pool_free = space.pool_free,
+        .host_bytes = space.host_bytes,
+        .host_free = space.host_free,
+        .held = space.held,
+        .full = space.pool_free < (little < FULL_MAX ? little : FULL_MAX),
+    };
+    return 0;
+}

@@ -1,0 +1,451 @@
+/* Which boxes there are. One mutex guards the table and the state of every box; a box in
+ * BOX_STARTING or BOX_ENDING belongs to the one thread that put it there. In the other states threads
+ * take turns by boxes_hold(); one that wants to end the box goes ahead with its processes and waits for
+ * the holder before it takes anything else away. */
+#include "host/native/box.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "host/disk/disk.h"
+
+#ifndef P_PIDFD
+#define P_PIDFD 3
+#endif
+
+enum { HOLD_WAIT_MS = 50000 }; /* less than the server waits for an answer */
+
+static struct box *box_new(const char *id)
+{
+    struct box *box = xcalloc(1, sizeof(*box));
+
+    memcpy(box->id, id, ID_SIZE);
+    box->pidfd = box->netns_fd = -1;
+    return box;
+}
+
+static void box_free(struct box *box)
+{
+    close_fd(&box->pidfd);
+    close_fd(&box->netns_fd);
+    free(box);
+}
+
+/* A free slot, searched round robin so that one just freed rests as long as possible: its link may
+ * still be on its way out. */
+static uint32_t find_slot(struct boxes *all)
+{
+    for (uint32_t i = 0; i < BOX_SLOT_COUNT; i++) {
+        uint32_t slot = (all->next_slot + i) % BOX_SLOT_COUNT;
+
+        if (slot && !all->slots[slot]) {
+            all->next_slot = slot + 1;
+            return slot;
+        }
+    }
+    return 0;
+}
+
+static void copy_names(struct box *box, const struct box_spec *spec)
+{
+    box->layer_count = spec->layer_count;
+    memcpy(box->layers, spec->layers, sizeof(box->layers));
+    box->volume_count = spec->volume_count;
+    for (uint32_t i = 0; i < spec->volume_count; i++)
+        memcpy(box->volumes[i], spec->volumes[i].name, LAYER_NAME_SIZE);
+}
+
+static int add_locked(struct boxes *all, const struct box_spec *spec, struct box **out,
+                      struct error *err)
+{
+    struct box *box = map_get(&all->table, str_of(spec->id));
+    uint32_t slot;
+
+    if (spec->keep_disk && !box)
+        return error_set(err, ERROR_NOT_FOUND, "no stopped box '%s'", spec->id);
+    if (box && !(spec->keep_disk && box->state == BOX_STOPPED))
+        return error_set(err, ERROR_EXISTS, "box '%s' exists", spec->id);
+    if (box && box->busy)
+        return error_set(err, ERROR_CONFLICT, "box '%s' is being copied", spec->id);
+    slot = find_slot(all);
+    if (slot == 0)
+        return error_set(err, ERROR_QUOTA, "this host runs %d sandboxes already",
+                         BOX_SLOT_COUNT - 1);
+    if (!box) {
+        box = box_new(spec->id);
+        (void)map_put(&all->table, str_of(spec->id), box);
+    }
+    box->state = BOX_STARTING;
+    box->slot = slot;
+    all->slots[slot] = box;
+    copy_names(box, spec);
+    *out = box;
+    return 0;
+}
+
+int boxes_add(struct boxes *all, const struct box_spec *spec, struct box **out, struct error *err)
+{
+    int r;
+
+    (void)pthread_mutex_lock(&all->lock);
+    r = add_locked(all, spec, out, err);
+    (void)pthread_mutex_unlock(&all->lock);
+    return r;
+}
+
+static bool owned(const struct box *box)
+{
+    return box->state == BOX_STARTING || box->state == BOX_ENDING;
+}
+
+int boxes_take(struct boxes *all, const char *id, struct box **out, struct error *err)
+{
+    struct box *box;
+    int r = 0;
+
+    (void)pthread_mutex_lock(&all->lock);
+    box = map_get(&all->table, str_of(id));
+    if (box && owned(box))
+        r = error_set(err, ERROR_CONFLICT, "box '%s' is being %s", id,
+                      box->state == BOX_STARTING ? "started" : "removed");
+    else if (box)
+        box->state = BOX_ENDING;
+    (void)pthread_mutex_unlock(&all->lock);
+    *out = r == 0 ? box : NULL;
+    return r;
+}
+
+static struct timespec after_ms(int64_t ms)
+{
+    struct timespec at;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &at);
+    at.tv_sec += ms / 1000;
+    at.tv_nsec += ms % 1000 * 1000000;
+    if (at.tv_nsec >= 1000000000) {
+        at.tv_sec++;
+        at.tv_nsec -= 1000000000;
+    }
+    return at;
+}
+
+/* Looked up again after each wait: the box may be gone by then. */
+static int hold_locked(struct boxes *all, const char *id, bool any, struct box **out,
+                       struct error *err)
+{
+    struct timespec deadline = after_ms(HOLD_WAIT_MS);
+
+    for (;;) {
+        struct box *box = map_get(&all->table, str_of(id));
+
+        if (!box || (!any && (box->state == BOX_DEAD || box->state == BOX_STOPPED)))
+            return error_set(err, ERROR_NOT_FOUND, "no %s '%s'", any ? "box" : "running box", id);
+        if (owned(box))
+            return error_set(err, ERROR_CONFLICT, "box '%s' is being %s", id,
+                             box->state == BOX_STARTING ? "started" : "removed");
+        if (!box->busy) {
+            box->busy = true;
+            *out = box;
+            return 0;
+        }
+        if (pthread_cond_timedwait(&all->idle, &all->lock, &deadline) == ETIMEDOUT)
+            return error_set(err, ERROR_CONFLICT, "box '%s' is busy", id);
+    }
+}
+
+int boxes_hold(struct boxes *all, const char *id, bool any, struct box **out, struct error *err)
+{
+    int r;
+
+    (void)pthread_mutex_lock(&all->lock);
+    r = hold_locked(all, id, any, out, err);
+    (void)pthread_mutex_unlock(&all->lock);
+    return r;
+}
+
+void boxes_release(struct boxes *all, struct box *box)
+{
+    (void)pthread_mutex_lock(&all->lock);
+    box->busy = false;
+    (void)pthread_cond_broadcast(&all->idle);
+    (void)pthread_mutex_unlock(&all->lock);
+}
+
+int boxes_wait_idle(struct boxes *all, struct box *box, struct error *err)
+{
+    struct timespec deadline = after_ms(HOLD_WAIT_MS);
+    int r = 0;
+
+    (void)pthread_mutex_lock(&all->lock);
+    while (box->busy && r == 0)
+        r = pthread_cond_timedwait(&all->idle, &all->lock, &deadline);
+    (void)pthread_mutex_unlock(&all->lock);
+    return r ? error_set(err, ERROR_TIMEOUT, "box '%s' is busy", box->id) : 0;
+}
+
+void boxes_remove(struct boxes *all, struct box *box)
+{
+    (void)pthread_mutex_lock(&all->lock);
+    (void)map_remove(&all->table, str_of(box->id));
+    if (box->slot && all->slots[box->slot] == box)
+        all->slots[box->slot] = NULL;
+    (void)pthread_mutex_unlock(&all->lock);
+    box_free(box);
+}
+
+void boxes_done(struct boxes *all)
+{
+    struct map_entry *entry;
+
+    map_for_each (&all->table, entry)
+        box_free(entry->value);
+    map_done(&all->table);
+}
+
+static void watch_exit(struct boxes *all, const struct box *box)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = box->slot};
+
+    if (epoll_ctl(all->exit_epoll_fd, EPOLL_CTL_ADD, box->pidfd, &event) < 0)
+        log_warn("warden", "box=%s cannot watch its process: %s; ignoring", box->id,
+                 strerror(errno));
+}
+
+void boxes_set_running(struct boxes *all, struct box *box)
+{
+    (void)pthread_mutex_lock(&all->lock);
+    box->state = BOX_RUNNING;
+    watch_exit(all, box);
+    (void)pthread_mutex_unlock(&all->lock);
+}
+
+void boxes_set_dead(struct boxes *all, struct box *box)
+{
+    (void)pthread_mutex_lock(&all->lock);
+    box->state = BOX_DEAD;
+    (void)pthread_mutex_unlock(&all->lock);
+}
+
+void boxes_set_stopped(struct boxes *all, struct box *box)
+{
+    (void)pthread_mutex_lock(&all->lock);
+    if (box->slot && all->slots[box->slot] == box)
+        all->slots[box->slot] = NULL;
+    box->slot = 0;
+    box->state = BOX_STOPPED;
+    (void)pthread_mutex_unlock(&all->lock);
+}
+
+bool boxes_in_state(struct boxes *all, const char *id, enum box_state state)
+{
+    const struct box *box;
+    bool is;
+
+    (void)pthread_mutex_lock(&all->lock);
+    box = map_get(&all->table, str_of(id));
+    is = box && box->state == state;
+    (void)pthread_mutex_unlock(&all->lock);
+    return is;
+}
+
+bool boxes_use_layer(struct boxes *all, const char *layer)
+{
+    struct map_entry *entry;
+    bool used = false;
+
+    (void)pthread_mutex_lock(&all->lock);
+    map_for_each (&all->table, entry) {
+        const struct box *box = entry->value;
+
+        for (uint32_t i = 0; i < box->layer_count; i++)
+            used |= strcmp(box->layers[i], layer) == 0;
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+    return used;
+}
+
+bool boxes_use_volume(struct boxes *all, const char *volume)
+{
+    struct map_entry *entry;
+    bool used = false;
+
+    (void)pthread_mutex_lock(&all->lock);
+    map_for_each (&all->table, entry) {
+        const struct box *box = entry->value;
+
+        for (uint32_t i = 0; box->state != BOX_STOPPED && i < box->volume_count; i++)
+            used |= strcmp(box->volumes[i], volume) == 0;
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+    return used;
+}
+
+/* Was it ended by SIGKILL, as those are for whom there is no memory? Of one that an earlier warden
+ * started only its parent could tell. */
+static bool reap(struct box *box)
+{
+    siginfo_t how = {0};
+    bool told =
+        box->child && waitid(P_PIDFD, (id_t)box->pidfd, &how, WEXITED | WNOHANG) == 0 && how.si_pid;
+
+    box->child = false;
+    return !told || (how.si_code == CLD_KILLED && how.si_status == SIGKILL);
+}
+
+void boxes_look_for_oom(struct boxes *all, const char *id)
+{
+    struct box *box;
+
+    (void)pthread_mutex_lock(&all->lock);
+    box = map_get(&all->table, str_of(id));
+    if (box && box->state == BOX_RUNNING) {
+        box->oom_kills_before = box->oom_kills;
+        box->oom_kills = box_cgroup_oom_kills(all->cgroups, id);
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+}
+
+bool boxes_exited(struct boxes *all, uint32_t slot, struct engine_event *out)
+{
+    struct box *box;
+    bool tell = false;
+
+    (void)pthread_mutex_lock(&all->lock);
+    box = slot < BOX_SLOT_COUNT ? all->slots[slot] : NULL;
+    if (box && box->pidfd >= 0)
+        (void)epoll_ctl(all->exit_epoll_fd, EPOLL_CTL_DEL, box->pidfd, NULL);
+    if (box && box->state == BOX_RUNNING) {
+        box->end = reap(box) && box_cgroup_oom_kills(all->cgroups, box->id) > box->oom_kills_before
+                       ? BOX_END_OOM
+                       : BOX_END_EXITED;
+        box->state = BOX_DEAD;
+        memcpy(out->id, box->id, ID_SIZE);
+        out->end = box->end;
+        tell = true;
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+    return tell;
+}
+
+/* The order of a hash table is stable while nothing is added or removed, which is enough: the
+ * server lists at start, before it changes anything. */
+size_t boxes_list(struct boxes *all, size_t offset, struct box_info *out, size_t max)
+{
+    struct map_entry *entry;
+    size_t seen = 0, count = 0;
+
+    (void)pthread_mutex_lock(&all->lock);
+    map_for_each (&all->table, entry) {
+        const struct box *box = entry->value;
+
+        if (seen++ < offset || count == max)
+            continue;
+        out[count] = (struct box_info){.slot = box->slot,
+                                       .pid = box->pid,
+                                       .running = box->state == BOX_RUNNING,
+                                       .end = box->state == BOX_DEAD ? box->end : BOX_END_NONE};
+        memcpy(out[count].id, box->id, ID_SIZE);
+        count++;
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+    return count;
+}
+
+size_t boxes_count(struct boxes *all)
+{
+    size_t count;
+
+    (void)pthread_mutex_lock(&all->lock);
+    count = all->table.count;
+    (void)pthread_mutex_unlock(&all->lock);
+    return count;
+}
+
+size_t boxes_count_live(struct boxes *all)
+{
+    struct map_entry *entry;
+    size_t count = 0;
+
+    (void)pthread_mutex_lock(&all->lock);
+    map_for_each (&all->table, entry)
+        count += ((const struct box *)entry->value)->state != BOX_STOPPED;
+    (void)pthread_mutex_unlock(&all->lock);
+    return count;
+}
+
+/* ---- recovery: before any other thread runs ---- */
+
+static void found(const char *id, void *arg)
+{
+    struct boxes *all = arg;
+    struct box *box;
+
+    if (map_get(&all->table, str_of(id)))
+        return;
+    box = box_new(id);
+    box->state = box_record_read(all, box);
+    if (box->slot && all->slots[box->slot])
+        box->slot = 0; /* two records claim one slot: the first keeps it */
+    if (box->slot)
+        all->slots[box->slot] = box;
+    else if (box->state == BOX_RUNNING)
+        box->state = BOX_DEAD;
+    box->oom_kills = box->oom_kills_before = box_cgroup_oom_kills(all->cgroups, id);
+    if (box->state == BOX_RUNNING)
+        watch_exit(all, box);
+    else if (box->end == BOX_END_EXITED && box->oom_kills > 0)
+        box->end = BOX_END_OOM;
+    (void)map_put(&all->table, str_of(id), box);
+    box_snapshot_recover(all, id);
+}
+
+/* RUN holds "<id>.box", "<id>.sock" and the like. */
+static void found_in_run(struct boxes *all)
+{
+    int fd = openat(all->run_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+
+    if (!dir) {
+        close_fd(&fd);
+        return;
+    }
+    while ((entry = readdir(dir))) {
+        char id[ID_SIZE] = "";
+        struct str name = str_of(entry->d_name);
+
+        if (name.len > ID_LEN && name.p[ID_LEN] == '.' && id_valid(str_n(name.p, ID_LEN))) {
+            memcpy(id, name.p, ID_LEN);
+            found(id, all);
+        }
+    }
+    (void)closedir(dir);
+}
+
+int boxes_recover(struct boxes *all, struct error *err)
+{
+    char **names = NULL;
+    size_t count = 0;
+
+    found_in_run(all);
+    box_cgroup_each(all->cgroups, found, all);
+    if (disk_box_list(all->disk, &names, &count, err) < 0)
+        return -1;
+    for (size_t i = 0; i < count; i++) {
+        if (id_valid(str_of(names[i])))
+            found(names[i], all);
+        free(names[i]);
+    }
+    free(names);
+    return 0;
+}

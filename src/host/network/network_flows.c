@@ -1,0 +1,90 @@
+/* What is connected, and forgetting it in both places.
+ *
+ * Every connection of a sandbox is in two tables: the gateway's, where it has the slot's mark, and
+ * the host's, where it is one of the gateway's address. Forgetting asks the gateway which ones the
+ * slot has and how they look on the uplink; exactly those go from the host's table. Nothing else
+ * there is touched, and no mark of ours is put on the host's connections.
+ *
+ * What the gateway has forgotten by itself cannot be found in the host any more, so an entry of the
+ * host must not outlive its twin: both have the same times (NETWORK_FLOW_TIMES), and a packet that
+ * would end a connection here and then not get to the host (TTL 1) is dropped before it counts. */
+#include <errno.h>
+#include <linux/netlink.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "host/network/network_internal.h"
+#include "protocol/netlink/conntrack.h"
+#include "protocol/netlink/nft.h"
+
+static const struct nft_map flow_counts = {NETWORK_GATEWAY_TABLE, NETWORK_GATEWAY_FLOWS};
+
+int network_flow_sysctls(struct error *err)
+{
+    static const struct {
+        const char *name;
+        unsigned seconds;
+    } times[] = {
+#define TIME(state, sysctl, seconds) {sysctl, seconds},
+        NETWORK_TCP_TIMES(TIME) NETWORK_UDP_TIMES(TIME)
+#undef TIME
+    };
+
+    for (size_t i = 0; i < sizeof(times) / sizeof(*times); i++) {
+        char path[96], value[16];
+
+        (void)snprintf(path, sizeof(path), "netfilter/nf_conntrack_%s", times[i].name);
+        (void)snprintf(value, sizeof(value), "%u", times[i].seconds);
+        if (network_sysctl(path, value, false, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static void keep_flow(const struct conntrack_flow *flow, void *arg)
+{
+    struct network_flows *flows = arg;
+
+    if (flows->count == flows->room) {
+        flows->room = flows->room ? flows->room * 2 : 64;
+        flows->list = xrealloc(flows->list, flows->room * sizeof(*flows->list));
+    }
+    flows->list[flows->count++] = *flow;
+}
+
+void network_flows_free(struct network_flows *flows)
+{
+    free(flows->list);
+}
+
+/* The count of the slot's connections goes with them: the kernel lowers it a few at a time as new ones
+ * come, so whoever comes next would be refused for what the last one did. A slot that has no count
+ * has nothing open: no need to look for it. */
+int network_flows_take(struct netlink *gateway, uint32_t address, uint32_t mark,
+                       struct network_flows *out)
+{
+    int r = nft_map_has(gateway, &flow_counts, address);
+
+    if (r == 1)
+        r = conntrack_each_leaving(gateway, mark, keep_flow, out);
+    if (r == 0)
+        r = conntrack_forget_mark(gateway, mark);
+    return r < 0 ? r : nft_map_remove(gateway, &flow_counts, address);
+}
+
+int network_flows_forget_all(int gateway_fd, struct error *err)
+{
+    auto_netlink struct netlink gateway = NETLINK_CLOSED, host = NETLINK_CLOSED;
+    struct network_flows flows __attribute__((cleanup(network_flows_free))) = {0};
+    int r = netlink_open_in(&gateway, NETLINK_NETFILTER, gateway_fd);
+
+    if (r == 0)
+        r = netlink_open(&host, NETLINK_NETFILTER);
+    if (r == 0)
+        r = conntrack_each_leaving(&gateway, 0, keep_flow, &flows);
+    if (r == 0)
+        r = conntrack_forget(&host, flows.list, flows.count);
+    return r < 0 ? error_set_errno(err, -r, "forget the sandboxes' connections") : 0;
+}

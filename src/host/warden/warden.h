@@ -1,0 +1,67 @@
+/* The warden: the small root process. It owns everything that needs privilege (namespaces, mounts,
+ * cgroups, the network, the disk pool), parses no network bytes and no JSON, and runs the server, an
+ * unprivileged child that does. The two talk over sockets made here (host/engine/engine_wire.h).
+ *
+ * When the server dies it is started again; sandboxes and listening sockets outlive it. When the
+ * warden dies the server goes with it and sandboxes stay; the next warden finds them again. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/address.h"
+#include "base/error.h"
+
+/* Below the data directory: envd outside of sandboxes, when it is wanted. */
+#define WARDEN_PROCESS_SOCKET "run/process.sock"
+
+enum { WARDEN_CONTROL_CHANNELS = 8, WARDEN_LOOPS_MAX = 16 };
+
+/* Descriptors the server process inherits, named in the environment (warden_server_fds()). */
+struct server_fds {
+    int listen[WARDEN_LOOPS_MAX]; /* one per edge loop */
+    int dial[WARDEN_LOOPS_MAX];
+    size_t loops;
+    int control[WARDEN_CONTROL_CHANNELS];
+    int event;
+    int credentials; /* file for the first key, in the operator's home; /dev/null when there is none */
+};
+
+/* Bound, not yet listening. */
+struct warden_sockets {
+    union address address; /* with the port that was chosen when none was given */
+    char url[ADDRESS_URL_SIZE];
+    int fds[WARDEN_LOOPS_MAX];
+    size_t count; /* one per edge loop */
+};
+
+struct warden_config {
+    const char *data_dir; /* absolute */
+    const struct warden_sockets *sockets;
+    size_t loops;
+    uid_t server_uid;
+    const char *envd_path;  /* envd's program */
+    const char *base_layer; /* use this directory as the base layer; NULL = DATA/layers/base */
+    const char *const *resolvers;
+    size_t resolver_count;
+    char *const *server_argv; /* started as the unprivileged server */
+    int credentials_fd;       /* handed to it */
+    bool process_provider;    /* also an envd for plain processes on this host */
+};
+
+/* Can sandboxes be made on this host, from a layer in that directory? What is missing is in *err. For
+ * whoever is about to spend minutes on making one; warden_run() asks too. */
+int warden_probe(const char *layers_dir, struct error *err);
+/* Takes the address: "127.0.0.1:3000", "[::1]:3000", "localhost:3000", ":3000" (all addresses). */
+int warden_bind(const char *text, size_t loops, struct warden_sockets *out, struct error *err);
+/* Runs until SIGTERM, SIGINT or, unless it was ignored at the start, SIGHUP. Returns the exit status. */
+int warden_run(const struct warden_config *config);
+/* Ends every sandbox of a data directory no server uses, and removes every trace on the host (mounts,
+ * cgroups, network). Files of the data directory stay, those of sandboxes too: the next server
+ * removes what nobody paused. */
+int warden_down(const struct warden_config *config, struct error *err);
+
+/* In the server: reads what the warden passed on. */
+int warden_server_fds(struct server_fds *out, struct error *err);

@@ -1,0 +1,120 @@
+/* The thread that tends the disk pool: off every request's way, because moving a chunk takes its time. */
+#include <inttypes.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "host/disk/disk.h"
+#include "host/warden/warden_internal.h"
+
+enum {
+    REPEAT_MS = 60000, /* the same failure is told again */
+    SPARE_MS = 10000,
+    SWEEP_MS = 2000,
+};
+
+struct told {
+    bool held;
+    int64_t failed_at_ms, spare_at_ms, sweep_at_ms;
+    char failure[sizeof(((struct error *)0)->message)];
+};
+
+static void tell_failure(struct told *told, const struct error *err)
+{
+    int64_t now = clock_mono_ms();
+
+    if (strcmp(told->failure, err->message) == 0 && now - told->failed_at_ms < REPEAT_MS)
+        return;
+    memcpy(told->failure, err->message, sizeof(told->failure));
+    told->failed_at_ms = now;
+    log_error("warden", "pool: %s", err->message);
+}
+
+static void tell_held(struct told *told, const struct disk_space *space, const char *data)
+{
+    if (space->held == told->held)
+        return;
+    told->held = space->held;
+    if (space->held)
+        log_warn("warden",
+                 "the file system of '%s' is full (%" PRIu64
+                 " MiB free): the pool stays at %" PRIu64 " MiB, %" PRIu64
+                 " MiB of it free; sandboxes that need more are told that there is "
+                 "no space. Nothing is lost; free some space there",
+                 data, space->host_free >> 20, space->pool_bytes >> 20, space->pool_free >> 20);
+    else
+        log_info("warden", "the file system of '%s' has space again: the pool grows as needed",
+                 data);
+}
+
+static void tend(struct warden *warden, struct told *told)
+{
+    struct disk_space space;
+    struct error err;
+
+    if (disk_tend(warden->boxes.disk, &err) < 0)
+        tell_failure(told, &err);
+    if (clock_mono_ms() >= told->sweep_at_ms) {
+        disk_sweep(warden->boxes.disk);
+        told->sweep_at_ms = clock_mono_ms() + SWEEP_MS;
+    }
+    if (disk_space(warden->boxes.disk, &space, &err) < 0)
+        return;
+    tell_held(told, &space, warden->config->data_dir);
+    if (!space.held && clock_mono_ms() >= told->spare_at_ms) {
+        box_spare_fill(&warden->boxes);
+        told->spare_at_ms = clock_mono_ms() + SPARE_MS;
+    }
+}
+
+static void *run(void *arg)
+{
+    struct warden *warden = arg;
+    struct told told = {0};
+    bool stop = false;
+
+    while (!stop) {
+        struct timespec until;
+
+        tend(warden, &told);
+        (void)clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += DISK_TEND_MS * 1000000L;
+        until.tv_sec += until.tv_nsec / 1000000000L;
+        until.tv_nsec %= 1000000000L;
+        (void)pthread_mutex_lock(&warden->boxes.lock);
+        if (!warden->disk_stop)
+            (void)pthread_cond_timedwait(&warden->disk_wake, &warden->boxes.lock, &until);
+        stop = warden->disk_stop;
+        (void)pthread_mutex_unlock(&warden->boxes.lock);
+    }
+    return NULL;
+}
+
+int warden_disk_start(struct warden *warden, struct error *err)
+{
+    pthread_condattr_t attr;
+    int r;
+
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&warden->disk_wake, &attr);
+    (void)pthread_condattr_destroy(&attr);
+    r = pthread_create(&warden->disk_thread, NULL, run, warden);
+    if (r != 0)
+        return error_set_errno(err, r, "start the disk's thread");
+    warden->has_disk_thread = true;
+    return 0;
+}
+
+void warden_disk_stop(struct warden *warden)
+{
+    if (!warden->has_disk_thread)
+        return;
+    (void)pthread_mutex_lock(&warden->boxes.lock);
+    warden->disk_stop = true;
+    (void)pthread_cond_signal(&warden->disk_wake);
+    (void)pthread_mutex_unlock(&warden->boxes.lock);
+    (void)pthread_join(warden->disk_thread, NULL);
+    warden->has_disk_thread = false;
+}

@@ -1,0 +1,155 @@
+/* Starting the unprivileged server, and what it finds there. */
+#include "host/warden/warden_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/log.h"
+
+#define FDS_ENV "QUICKSAND_SERVER_FDS"
+
+enum { FIRST_FD = 3, SERVER_NICE = -10 };
+
+/* The child's descriptors stand in a row from FIRST_FD: listeners, dial channels, control channels,
+ * the event channel, the credentials file. */
+static size_t collect(const struct server_fds *fds, int *out)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < fds->loops; i++)
+        out[n++] = fds->listen[i];
+    for (size_t i = 0; i < fds->loops; i++)
+        out[n++] = fds->dial[i];
+    for (size_t i = 0; i < WARDEN_CONTROL_CHANNELS; i++)
+        out[n++] = fds->control[i];
+    out[n++] = fds->event;
+    out[n++] = fds->credentials;
+    return n;
+}
+
+enum { FDS_MAX = 2 * WARDEN_LOOPS_MAX + WARDEN_CONTROL_CHANNELS + 2 };
+
+static _Noreturn void exec_server(const struct warden *warden, const struct server_fds *fds,
+                                  pid_t parent)
+{
+    int list[FDS_MAX];
+    size_t count = collect(fds, list);
+    uid_t uid = warden->config->server_uid;
+    char loops[16];
+
+    for (size_t i = 0; i < count; i++)
+        if ((list[i] = fcntl(list[i], F_DUPFD_CLOEXEC, FIRST_FD + FDS_MAX)) < 0)
+            _exit(126);
+    for (size_t i = 0; i < count; i++)
+        if (dup2(list[i], FIRST_FD + (int)i) < 0)
+            _exit(126);
+    /* Answers come before sandboxes' own work and the kernel's cleaning up behind them. A host that
+     * does not let us say so is slower under load, nothing else. */
+    (void)setpriority(PRIO_PROCESS, 0, SERVER_NICE);
+    if (syscall(SYS_close_range, FIRST_FD + (unsigned)count, ~0U, 0) < 0 ||
+        setgroups(0, NULL) < 0 || setresgid(uid, uid, uid) < 0 || setresuid(uid, uid, uid) < 0 ||
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != parent)
+        _exit(126);
+    (void)snprintf(loops, sizeof(loops), "%zu", fds->loops);
+    (void)setenv(FDS_ENV, loops, 1);
+    (void)execv("/proc/self/exe", warden->config->server_argv);
+    _exit(127);
+}
+
+/* Both ends of a channel: ours and the server's. */
+static int make_pair(int *out_ours, int *out_theirs, struct error *err)
+{
+    int pair[2];
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return error_set_errno(err, errno, "socketpair");
+    *out_ours = pair[0];
+    *out_theirs = pair[1];
+    return 0;
+}
+
+static int make_channels(struct warden *warden, struct server_fds *fds, struct error *err)
+{
+    int ours = -1;
+
+    for (size_t i = 0; i < fds->loops; i++) {
+        fds->listen[i] = warden->config->sockets->fds[i];
+        if (make_pair(&ours, &fds->dial[i], err) < 0 ||
+            warden_serve_channel(warden, ours, true, err) < 0)
+            return -1;
+    }
+    for (size_t i = 0; i < WARDEN_CONTROL_CHANNELS; i++)
+        if (make_pair(&ours, &fds->control[i], err) < 0 ||
+            warden_serve_channel(warden, ours, false, err) < 0)
+            return -1;
+    close_fd(&warden->event_fd);
+    if (make_pair(&warden->event_fd, &fds->event, err) < 0)
+        return -1;
+    return fd_set_nonblocking(warden->event_fd, true);
+}
+
+int warden_start_server(struct warden *warden, struct error *err)
+{
+    struct server_fds fds = {
+        .loops = warden->config->loops, .event = -1, .credentials = warden->config->credentials_fd};
+    pid_t parent = getpid(), pid;
+    int r;
+
+    for (size_t i = 0; i < WARDEN_LOOPS_MAX; i++)
+        fds.dial[i] = -1;
+    for (size_t i = 0; i < WARDEN_CONTROL_CHANNELS; i++)
+        fds.control[i] = -1;
+    r = make_channels(warden, &fds, err);
+    pid = r < 0 ? -1 : fork();
+    if (pid == 0)
+        exec_server(warden, &fds, parent);
+    if (r == 0 && pid < 0)
+        r = error_set_errno(err, errno, "start the server");
+    for (size_t i = 0; i < fds.loops; i++)
+        close_fd(&fds.dial[i]);
+    for (size_t i = 0; i < WARDEN_CONTROL_CHANNELS; i++)
+        close_fd(&fds.control[i]);
+    close_fd(&fds.event);
+    if (r < 0)
+        return -1;
+    warden->server_pid = pid;
+    warden->server_pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    return warden->server_pidfd < 0 ? error_set_errno(err, errno, "watch the server") : 0;
+}
+
+int warden_server_fds(struct server_fds *out, struct error *err)
+{
+    uint64_t loops;
+    int fd = FIRST_FD;
+
+    if (!str_to_u64(str_of(getenv(FDS_ENV)), &loops) || loops == 0 || loops > WARDEN_LOOPS_MAX)
+        return error_set(err, ERROR_INVALID,
+                         "this role is started by 'quicksand serve', not by hand");
+    out->loops = (size_t)loops;
+    for (size_t i = 0; i < out->loops; i++)
+        out->listen[i] = fd++;
+    for (size_t i = 0; i < out->loops; i++)
+        out->dial[i] = fd++;
+    for (size_t i = 0; i < WARDEN_CONTROL_CHANNELS; i++)
+        out->control[i] = fd++;
+    out->event = fd++;
+    out->credentials = fd++;
+    for (int i = FIRST_FD; i < fd; i++)
+        if (fcntl(i, F_SETFD, FD_CLOEXEC) < 0)
+            return error_set_errno(err, errno, "descriptor %d is missing", i);
+    (void)unsetenv(FDS_ENV);
+    return 0;
+}

@@ -1,0 +1,14 @@
+/* What the APIs have in common: answers that pages of any origin may read, and where keys stand. */
+#pragma once
+
+#include "protocol/http/http_server.h"
+
+enum { HTTP_ANSWER_HEADERS_MAX = 8 };
+
+/* text: NULL = no body; content_type: NULL = JSON. As with http_reply(), ex may be over afterwards. */
+void http_answer(struct http_exchange *ex, int status, const char *content_type,
+                 const struct http_header *headers, size_t count, const char *text);
+/* To OPTIONS: which methods and headers pages may use. */
+void http_answer_preflight(struct http_exchange *ex, const char *methods, const char *headers);
+/* X-API-KEY, or Authorization: Bearer, or STR_NONE. */
+struct str http_given_key(const struct http_headers *headers);

@@ -1,0 +1,106 @@
+#include "protocol/http/http_limits.h"
+
+#include <errno.h>
+
+#include "base/alloc.h"
+
+enum {
+    DOOR_THREADS = 2,
+    DOOR_WAITING_MAX = 1024,
+    DOOR_ADDRESS_MAX = 64, /* lookups take microseconds: only a flood has so many at once */
+};
+
+struct http_limits {
+    struct workers *door;
+    struct shares *addresses;
+    struct shares *bodies;
+};
+
+struct http_limits *http_limits_new(const struct http_limits_config *config)
+{
+    struct http_limits *limits = xcalloc(1, sizeof(*limits));
+
+    limits->door = workers_new(DOOR_THREADS, DOOR_WAITING_MAX);
+    limits->addresses = shares_new(&(struct shares_config){.each_max = DOOR_ADDRESS_MAX});
+    limits->bodies = shares_new(
+        &(struct shares_config){.each_max = config->body_bytes / 2, .all_max = config->body_bytes});
+    return limits;
+}
+
+void http_limits_free(struct http_limits *limits)
+{
+    if (!limits)
+        return;
+    workers_free(limits->door);
+    shares_free(limits->addresses);
+    shares_free(limits->bodies);
+    free(limits);
+}
+
+static int busy(struct error *err, const char *message)
+{
+    (void)error_set(err, ERROR_UNAVAILABLE, "%s", message);
+    err->errnum = EBUSY;
+    err->retry_after_s = 1;
+    return -1;
+}
+
+static int too_many(struct error *err, const char *message)
+{
+    (void)error_set(err, ERROR_QUOTA, "%s", message);
+    err->retry_after_s = 1;
+    return -1;
+}
+
+int http_door_enter(struct http_limits *limits, struct http_exchange *ex, struct http_door *door,
+                    struct work *work, struct error *err)
+{
+    http_peer(ex, door->address);
+    if (shares_take(limits->addresses, str_of(door->address), 1) != SHARE_TAKEN)
+        return too_many(err, "too many keys from your address are being looked up");
+    if (workers_run(limits->door, work) == 0)
+        return 0;
+    http_door_leave(limits, door);
+    return busy(err, "the server is busy looking up keys; try again in a second");
+}
+
+void http_door_leave(struct http_limits *limits, struct http_door *door)
+{
+    shares_give(limits->addresses, str_of(door->address), 1);
+}
+
+int http_room_take(struct http_limits *limits, const struct http_exchange *ex, struct str team_id,
+                   size_t max, struct http_room *out, struct error *err)
+{
+    const struct http_request *request = http_request(ex);
+    size_t bytes = request->chunked ? max : 0;
+
+    if (request->content_length > 0)
+        bytes = (uint64_t)request->content_length < max ? (size_t)request->content_length : max;
+    *out = (struct http_room){0};
+    if (!bytes)
+        return 0;
+    switch (shares_take(limits->bodies, team_id, bytes)) {
+    case SHARE_OWN_FULL:
+        return too_many(err, "your team has too many bytes of requests under way");
+    case SHARE_ALL_FULL:
+        return busy(err, "the server holds as many bytes of requests as it may; try again in a "
+                         "second");
+    case SHARE_TAKEN:
+        break;
+    }
+    *out = (struct http_room){.bytes = bytes, .team_id = team_id};
+    return 0;
+}
+
+void http_room_give(struct http_limits *limits, struct http_room *room)
+{
+    if (room->bytes)
+        shares_give(limits->bodies, room->team_id, room->bytes);
+    *room = (struct http_room){0};
+}
+
+size_t http_room_held(struct http_limits *limits)
+{
+    return limits ? shares_held(limits->bodies) : 0;
+}

@@ -1,0 +1,241 @@
+/* A list of segments: copied bytes, or a range of a file. Small writes share the tail segment. What
+ * fits into the socket at once is never copied: http_outq_send() puts queued bytes and the caller's
+ * into one sendmsg(2). */
+#include "protocol/http/http_outq.h"
+
+#include <errno.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+
+enum {
+    SEGMENT_SIZE = 16 * 1024 - 128,
+    IOV_MAX_USED = 16,
+    FILE_STEP = 1024 * 1024,     /* per sendfile call */
+    FLUSH_MAX = 4 * 1024 * 1024, /* per flush, then other connections get their turn */
+    COPY_STEP = 64 * 1024,       /* for files that cannot be sent by sendfile */
+};
+
+struct http_segment {
+    struct http_segment *next;
+    size_t start, end, size; /* bytes: data[start..end) of size */
+    int fd;                  /* file range when >= 0: left bytes from offset */
+    int64_t offset, left;
+    char data[];
+};
+
+static void push(struct http_outq *q, struct http_segment *segment)
+{
+    if (q->tail)
+        q->tail->next = segment;
+    else
+        q->head = segment;
+    q->tail = segment;
+}
+
+static void pop(struct http_outq *q)
+{
+    struct http_segment *segment = q->head;
+
+    q->head = segment->next;
+    if (!q->head)
+        q->tail = NULL;
+    close_fd(&segment->fd);
+    free(segment);
+}
+
+void http_outq_done(struct http_outq *q)
+{
+    while (q->head)
+        pop(q);
+    q->pending = 0;
+    q->blocked = false;
+}
+
+static void add_bytes(struct http_outq *q, const char *p, size_t len)
+{
+    struct http_segment *tail = q->tail;
+
+    q->pending += len;
+    if (tail && tail->fd < 0 && tail->end < tail->size) {
+        size_t part = tail->size - tail->end < len ? tail->size - tail->end : len;
+
+        memcpy(tail->data + tail->end, p, part);
+        tail->end += part;
+        p += part;
+        len -= part;
+    }
+    if (len) {
+        size_t size = len > SEGMENT_SIZE ? len : SEGMENT_SIZE;
+
+        tail = xmalloc(sizeof(*tail) + size);
+        *tail = (struct http_segment){.end = len, .size = size, .fd = -1};
+        memcpy(tail->data, p, len);
+        push(q, tail);
+    }
+}
+
+void http_outq_add(struct http_outq *q, const struct iovec *iov, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        add_bytes(q, iov[i].iov_base, iov[i].iov_len);
+}
+
+void http_outq_add_file(struct http_outq *q, int fd_consume, int64_t offset, int64_t len)
+{
+    struct http_segment *segment;
+
+    if (len <= 0) {
+        close_fd(&fd_consume);
+        return;
+    }
+    segment = xmalloc(sizeof(*segment));
+    *segment = (struct http_segment){.fd = fd_consume, .offset = offset, .left = len};
+    q->pending += (size_t)len;
+    push(q, segment);
+}
+
+/* Up to `max` iovs from the byte segments in front. *out_all: the queue ends with them. */
+static size_t gather(const struct http_outq *q, struct iovec *iov, size_t max, bool *out_all)
+{
+    const struct http_segment *segment;
+    size_t count = 0;
+
+    for (segment = q->head; segment && segment->fd < 0 && count < max; segment = segment->next) {
+        iov[count++] = http_iov(segment->data + segment->start, segment->end - segment->start);
+    }
+    *out_all = !segment;
+    return count;
+}
+
+/* Takes sent bytes off the front; returns how many of them were not the queue's. */
+static size_t consume(struct http_outq *q, size_t sent)
+{
+    while (sent && q->head && q->head->fd < 0) {
+        size_t here = q->head->end - q->head->start, part = here < sent ? here : sent;
+
+        q->head->start += part;
+        q->pending -= part;
+        sent -= part;
+        if (part == here)
+            pop(q);
+    }
+    return sent;
+}
+
+static ssize_t send_iov(struct http_outq *q, int fd, struct iovec *iov, size_t count, int flags)
+{
+    struct msghdr msg = {.msg_iov = iov, .msg_iovlen = count};
+    ssize_t sent;
+
+    do
+        sent = sendmsg(fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT | flags);
+    while (sent < 0 && errno == EINTR);
+    if (sent >= 0)
+        return sent;
+    if (errno != EAGAIN && errno != ENOTCONN) /* ENOTCONN: a Unix socket still connecting */
+        return -errno;
+    q->blocked = true;
+    return 0;
+}
+
+int http_outq_send(struct http_outq *q, int fd, const struct iovec *iov, size_t count)
+{
+    struct iovec all[IOV_MAX_USED];
+    size_t queued, total = 0;
+    ssize_t sent;
+    bool whole;
+
+    queued = gather(q, all, IOV_MAX_USED - count, &whole);
+    if (q->blocked || !whole) {
+        http_outq_add(q, iov, count);
+        return q->blocked ? 0 : http_outq_flush(q, fd);
+    }
+    for (size_t i = 0; i < count; i++)
+        all[queued + i] = iov[i];
+    for (size_t i = 0; i < queued + count; i++)
+        total += all[i].iov_len;
+    if (!total)
+        return 0;
+    sent = send_iov(q, fd, all, queued + count, 0);
+    if (sent < 0)
+        return (int)sent;
+    if ((size_t)sent < total)
+        q->blocked = true;
+    sent = (ssize_t)consume(q, (size_t)sent);
+    for (size_t i = 0; i < count; i++) {
+        size_t part = iov[i].iov_len < (size_t)sent ? iov[i].iov_len : (size_t)sent;
+
+        sent -= (ssize_t)part;
+        if (part < iov[i].iov_len)
+            add_bytes(q, (char *)iov[i].iov_base + part, iov[i].iov_len - part);
+    }
+    return 0;
+}
+
+/* For files sendfile(2) refuses, such as those of /proc. */
+static ssize_t copy_file(struct http_outq *q, int fd, const struct http_segment *file)
+{
+    auto_free char *buffer = xmalloc(COPY_STEP);
+    size_t want = file->left < COPY_STEP ? (size_t)file->left : COPY_STEP;
+    ssize_t got = pread(file->fd, buffer, want, file->offset);
+    struct iovec iov = {.iov_base = buffer};
+
+    if (got <= 0)
+        return got < 0 ? -errno : -EIO;
+    iov.iov_len = (size_t)got;
+    return send_iov(q, fd, &iov, 1, 0);
+}
+
+static ssize_t send_file(struct http_outq *q, int fd)
+{
+    struct http_segment *file = q->head;
+    off_t offset = file->offset;
+    size_t want = file->left < FILE_STEP ? (size_t)file->left : FILE_STEP;
+    ssize_t sent = sendfile(fd, file->fd, &offset, want);
+
+    if (sent == 0)
+        return -EIO;
+    if (sent < 0 && (errno == EINVAL || errno == ENOSYS)) {
+        sent = copy_file(q, fd, file);
+        if (sent < 0)
+            return sent;
+    } else if (sent < 0) {
+        q->blocked = errno == EAGAIN;
+        return q->blocked || errno == EINTR ? 0 : -errno;
+    }
+    file->offset += sent;
+    file->left -= sent;
+    q->pending -= (size_t)sent;
+    if (file->left == 0)
+        pop(q);
+    return sent;
+}
+
+int http_outq_flush(struct http_outq *q, int fd)
+{
+    size_t budget = FLUSH_MAX;
+
+    q->blocked = false;
+    while (q->pending && !q->blocked && budget) {
+        ssize_t sent;
+
+        if (q->head->fd >= 0) {
+            sent = send_file(q, fd);
+        } else {
+            struct iovec iov[IOV_MAX_USED];
+            bool whole;
+            size_t count = gather(q, iov, IOV_MAX_USED, &whole);
+
+            sent = send_iov(q, fd, iov, count, whole ? 0 : MSG_MORE);
+            if (sent > 0)
+                (void)consume(q, (size_t)sent);
+        }
+        if (sent < 0)
+            return (int)sent;
+        budget -= (size_t)sent < budget ? (size_t)sent : budget;
+    }
+    return 0;
+}

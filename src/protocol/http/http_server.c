@@ -1,0 +1,408 @@
+/* How it works
+ *
+ * Timers: each kind of timeout has one length for all connections, so a list per kind, appended at
+ * the end whenever a clock starts, is sorted by itself. One libuv timer, running only while a list
+ * has entries, looks at the heads of the lists a few times per timeout.
+ *
+ * The prepare handle advances the connections that handlers touched from outside their own
+ * callbacks (see http_conn.c).
+ *
+ * When there are as many connections as there may be, a new one takes the place of the one that has been
+ * waiting longest for a request, or else for the rest of a head: one that works is never cut for it.
+ *
+ * The server's memory is given back when the last libuv handle that points to it is closed. */
+#include "protocol/http/http_server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "protocol/http/http_conn.h"
+#include "protocol/loop/share.h"
+
+enum {
+    ACCEPTS_PER_EVENT = 32,
+    REFUSED_MAX = 64, /* connections above the maximum that still get a 503 */
+    TICK_MIN_MS = 10,
+    TICK_MAX_MS = 1000,
+    EVICT_LOOKS = 16, /* at those that wait longest, for one without a request on its way */
+};
+
+void http_server_unref(struct http_server *server)
+{
+    if (--server->handles)
+        return;
+    close_fd(&server->spare_fd);
+    buf_done(&server->head);
+    free(server);
+}
+
+static void check_idle(struct http_server *server)
+{
+    void (*on_idle)(void *arg) = server->on_idle;
+
+    if (!server->draining || server->conn_count || !on_idle)
+        return;
+    server->on_idle = NULL;
+    on_idle(server->idle_arg);
+}
+
+static void on_prepare(uv_prepare_t *prepare)
+{
+    struct http_server *server = prepare->data;
+    struct list *node;
+
+    while ((node = list_pop_front(&server->todo)))
+        http_conn_advance(container_of(node, struct http_conn, todo));
+    check_idle(server);
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    struct http_server *server = timer->data;
+    uint64_t now = uv_now(loop_uv(server->loop));
+    bool any = false;
+
+    for (int kind = CONN_TIMER_IDLE; kind < CONN_TIMER_COUNT; kind++) {
+        struct list *head = &server->timers[kind];
+
+        while (!list_empty(head)) {
+            struct conn_timer_link *link = container_of(head->next, struct conn_timer_link, link);
+            struct http_conn *conn = kind == CONN_TIMER_WRITE
+                                         ? container_of(link, struct http_conn, write_timer)
+                                         : container_of(link, struct http_conn, read_timer);
+
+            if (now - link->since < server->timeouts[kind])
+                break;
+            list_remove(&link->link);
+            link->kind = CONN_TIMER_NONE;
+            http_conn_timed_out(conn, kind);
+            if (server->freed)
+                return;
+        }
+        any = any || !list_empty(head);
+    }
+    if (!any)
+        (void)uv_timer_stop(timer);
+}
+
+static void start_ticking(struct http_server *server)
+{
+    uint64_t tick = TICK_MAX_MS;
+
+    for (int kind = CONN_TIMER_IDLE; kind < CONN_TIMER_COUNT; kind++) {
+        if (server->timeouts[kind] && server->timeouts[kind] / 8 < tick)
+            tick = server->timeouts[kind] / 8;
+    }
+    if (tick < TICK_MIN_MS)
+        tick = TICK_MIN_MS;
+    (void)uv_timer_start(&server->timer, on_tick, tick, tick);
+}
+
+void http_server_set_timer(struct http_conn *conn, struct conn_timer_link *link,
+                           enum conn_timer kind, bool restart)
+{
+    struct http_server *server = conn->server;
+
+    if (kind == link->kind && (!restart || kind == CONN_TIMER_NONE))
+        return;
+    list_remove(&link->link);
+    link->kind = kind;
+    if (kind == CONN_TIMER_NONE || !server->timeouts[kind])
+        return;
+    link->since = uv_now(loop_uv(server->loop));
+    list_push_back(&server->timers[kind], &link->link);
+    if (!uv_is_active((uv_handle_t *)&server->timer))
+        start_ticking(server);
+}
+
+void http_server_conn_closed(struct http_conn *conn)
+{
+    list_remove(&conn->read_timer.link);
+    list_remove(&conn->write_timer.link);
+    list_remove(&conn->all);
+    conn->server->conn_count--;
+    http_server_forget(conn->server, &conn->address);
+}
+
+struct str http_server_date(struct http_server *server)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_REALTIME_COARSE, &now);
+    if (now.tv_sec != server->date_second) {
+        struct tm tm;
+
+        server->date_second = now.tv_sec;
+        (void)gmtime_r(&now.tv_sec, &tm);
+        (void)strftime(server->date, sizeof(server->date), "%a, %d %b %Y %H:%M:%S GMT", &tm);
+    }
+    return str_of(server->date);
+}
+
+struct http_server *http_server_new(struct loop *loop, const struct http_server_config *config)
+{
+    struct http_server *server = xcalloc(1, sizeof(*server));
+
+    server->config = *config;
+    server->loop = loop;
+    server->timeouts[CONN_TIMER_IDLE] = config->idle_timeout_ms;
+    server->timeouts[CONN_TIMER_HEAD] = config->head_timeout_ms;
+    server->timeouts[CONN_TIMER_BODY] = config->body_timeout_ms;
+    server->timeouts[CONN_TIMER_WHOLE] = config->whole_timeout_ms;
+    server->timeouts[CONN_TIMER_WRITE] = config->write_timeout_ms;
+    server->timeouts[CONN_TIMER_LINGER] = CONN_LINGER_MS;
+    list_init(&server->conns);
+    list_init(&server->listeners);
+    list_init(&server->todo);
+    for (int kind = 0; kind < CONN_TIMER_COUNT; kind++)
+        list_init(&server->timers[kind]);
+    buf_init(&server->head, (size_t)2 * HTTP_HEAD_MAX);
+    server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    server->handles = 2;
+    (void)uv_timer_init(loop_uv(loop), &server->timer);
+    (void)uv_prepare_init(loop_uv(loop), &server->prepare);
+    server->timer.data = server->prepare.data = server;
+    (void)uv_prepare_start(&server->prepare, on_prepare);
+    return server;
+}
+
+/* ---- whose connections ---- */
+
+static struct http_address address_of(const struct sockaddr_storage *peer)
+{
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)peer;
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)peer;
+    struct http_address out = {0};
+    const unsigned char *bytes = NULL;
+
+    if (peer->ss_family == AF_INET) {
+        bytes = (const unsigned char *)&v4->sin_addr;
+    } else if (peer->ss_family == AF_INET6) {
+        if (IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr))
+            return out;
+        if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)) {
+            bytes = v6->sin6_addr.s6_addr + 12;
+        } else { /* who has one address has its network */
+            out.len = 8;
+            memcpy(out.bytes, v6->sin6_addr.s6_addr, 8);
+        }
+    }
+    if (bytes && bytes[0] != 127) {
+        out.len = 4;
+        memcpy(out.bytes, bytes, 4);
+    }
+    return out;
+}
+
+static bool count(struct http_server *server, struct http_address *address)
+{
+    if (!server->config.addresses ||
+        (address->len && shares_take(server->config.addresses, str_n(address->bytes, address->len),
+                                     1) == SHARE_TAKEN))
+        return true;
+    if (!address->len)
+        return true;
+    address->len = 0;
+    return false;
+}
+
+void http_server_forget(struct http_server *server, struct http_address *address)
+{
+    if (server->config.addresses && address->len)
+        shares_give(server->config.addresses, str_n(address->bytes, address->len), 1);
+    address->len = 0;
+}
+
+/* ---- accepting ---- */
+
+/* A request that has come, but was not read yet, is none of a connection that waits. */
+static bool has_input(const struct http_conn *conn)
+{
+    char byte;
+
+    return recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
+static bool evict_of(struct http_server *server, enum conn_timer kind)
+{
+    struct list *node = server->timers[kind].next;
+
+    for (int i = 0; i < EVICT_LOOKS && node != &server->timers[kind]; i++, node = node->next) {
+        struct conn_timer_link *link = container_of(node, struct conn_timer_link, link);
+        struct http_conn *conn = container_of(link, struct http_conn, read_timer);
+
+        if (conn->state != CONN_HEAD || has_input(conn))
+            continue;
+        http_conn_close(conn);
+        return true;
+    }
+    return false;
+}
+
+static bool evict(struct http_server *server)
+{
+    return evict_of(server, CONN_TIMER_IDLE) || evict_of(server, CONN_TIMER_HEAD);
+}
+
+/* Out of descriptors and nobody to evict: the waiting peers would be reported again and again, so they
+ * are refused. */
+static void refuse_waiting(struct http_listener *listener)
+{
+    struct http_server *server = listener->server;
+    int fd;
+
+    if (server->spare_fd < 0)
+        return;
+    close_fd(&server->spare_fd);
+    fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC);
+    close_fd(&fd);
+    server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+static void take_connection(struct http_server *server, int fd, const struct sockaddr_storage *peer)
+{
+    struct http_address address = address_of(peer);
+    const char *refusal = NULL;
+
+    if (!count(server, &address))
+        refusal = "too many connections from your address";
+    else if (server->conn_count >= server->config.max_connections && !evict(server))
+        refusal = "too many connections";
+    if (!refusal || server->conn_count < server->config.max_connections + REFUSED_MAX) {
+        http_conn_open(server, fd, &address, refusal);
+        return;
+    }
+    close_fd(&fd);
+    http_server_forget(server, &address);
+}
+
+static void on_connection(uv_poll_t *poll, int status, int events)
+{
+    struct http_listener *listener = poll->data;
+    struct http_server *server = listener->server;
+
+    (void)events;
+    if (status < 0)
+        return;
+    for (int i = 0; i < ACCEPTS_PER_EVENT && listener->fd >= 0; i++) {
+        struct sockaddr_storage peer = {0};
+        socklen_t size = sizeof(peer);
+        int fd =
+            accept4(listener->fd, (struct sockaddr *)&peer, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+            if (evict(server))
+                continue;
+            refuse_waiting(listener);
+            return;
+        }
+        if (fd < 0 && errno == ECONNABORTED)
+            continue;
+        if (fd < 0)
+            return;
+        take_connection(server, fd, &peer);
+    }
+}
+
+static void on_listener_closed(uv_handle_t *handle)
+{
+    struct http_listener *listener = handle->data;
+    struct http_server *server = listener->server;
+
+    free(listener);
+    http_server_unref(server);
+}
+
+/* Accepted sockets inherit these. Keep-alive probes find peers that vanished without a word. */
+static void set_tcp_options(int fd)
+{
+    static const struct {
+        int level, name, value;
+    } options[] = {
+        {IPPROTO_TCP, TCP_NODELAY, 1},   {SOL_SOCKET, SO_KEEPALIVE, 1},
+        {IPPROTO_TCP, TCP_KEEPIDLE, 60}, {IPPROTO_TCP, TCP_KEEPINTVL, 15},
+        {IPPROTO_TCP, TCP_KEEPCNT, 4},
+    };
+
+    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+        (void)setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(int));
+}
+
+int http_server_listen(struct http_server *server, int listen_fd_consume)
+{
+    struct http_listener *listener = xcalloc(1, sizeof(*listener));
+    struct sockaddr_storage address = {0};
+    socklen_t size = sizeof(address);
+    int result;
+
+    listener->server = server;
+    listener->fd = listen_fd_consume;
+    if (getsockname(listener->fd, (struct sockaddr *)&address, &size) == 0 &&
+        (address.ss_family == AF_INET || address.ss_family == AF_INET6))
+        set_tcp_options(listener->fd);
+    result = uv_poll_init(loop_uv(server->loop), &listener->poll, listener->fd);
+    if (result != 0) {
+        close_fd(&listener->fd);
+        free(listener);
+        return result; /* libuv's codes are negative errno values on Linux */
+    }
+    listener->poll.data = listener;
+    server->handles++;
+    list_push_back(&server->listeners, &listener->all);
+    (void)uv_poll_start(&listener->poll, UV_READABLE, on_connection);
+    return 0;
+}
+
+static void close_listeners(struct http_server *server)
+{
+    struct list *node;
+
+    while ((node = list_pop_front(&server->listeners))) {
+        struct http_listener *listener = container_of(node, struct http_listener, all);
+
+        (void)uv_poll_stop(&listener->poll);
+        close_fd(&listener->fd);
+        uv_close((uv_handle_t *)&listener->poll, on_listener_closed);
+    }
+}
+
+void http_server_drain(struct http_server *server, void (*on_idle)(void *arg), void *arg)
+{
+    struct list *node;
+
+    server->draining = true;
+    server->on_idle = on_idle;
+    server->idle_arg = arg;
+    close_listeners(server);
+    list_for_each (node, &server->conns)
+        http_conn_touch(container_of(node, struct http_conn, all));
+}
+
+static void on_own_handle_closed(uv_handle_t *handle)
+{
+    http_server_unref(handle->data);
+}
+
+void http_server_free(struct http_server *server)
+{
+    if (!server)
+        return;
+    server->freed = true;
+    server->on_idle = NULL;
+    close_listeners(server);
+    while (!list_empty(&server->conns))
+        http_conn_close(container_of(server->conns.next, struct http_conn, all));
+    uv_close((uv_handle_t *)&server->timer, on_own_handle_closed);
+    uv_close((uv_handle_t *)&server->prepare, on_own_handle_closed);
+}
+
+size_t http_server_connections(const struct http_server *server)
+{
+    return server->conn_count;
+}

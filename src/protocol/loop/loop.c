@@ -1,0 +1,158 @@
+/* One uv_async wakes the loop for posted jobs and for stop; posted jobs wait in a list under a
+ * mutex, are taken over as a whole and run in order. A prepare handle, which libuv calls once per
+ * turn before it waits, frees what loop_free_later() was given: at that point no callback is on the
+ * stack.
+ *
+ * SIGPIPE is ignored from the first loop on, because sendfile(2) and splice(2) have no flag against
+ * it. Whoever starts other programs has to set it back in the child. */
+#include "protocol/loop/loop.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+
+struct free_later {
+    void **items;
+    size_t count, cap;
+};
+
+struct loop {
+    uv_loop_t uv;
+    uv_async_t async;
+    uv_prepare_t prepare;
+    uv_mutex_t mutex; /* guards first and last */
+    struct loop_errand *first, *last;
+    atomic_bool stop;
+    struct free_later garbage;
+    char *read_buffer;
+};
+
+static void run_errands(struct loop *loop)
+{
+    struct loop_errand *errand;
+
+    uv_mutex_lock(&loop->mutex);
+    errand = loop->first;
+    loop->first = loop->last = NULL;
+    uv_mutex_unlock(&loop->mutex);
+    while (errand) {
+        struct loop_errand *next = errand->next; /* fn may free or post the job again */
+
+        errand->fn(errand);
+        errand = next;
+    }
+}
+
+static void free_garbage(struct loop *loop)
+{
+    for (size_t i = 0; i < loop->garbage.count; i++)
+        free(loop->garbage.items[i]);
+    loop->garbage.count = 0;
+}
+
+static void on_async(uv_async_t *async)
+{
+    struct loop *loop = async->data;
+
+    run_errands(loop);
+    if (atomic_exchange(&loop->stop, false))
+        uv_stop(&loop->uv);
+}
+
+static void on_prepare(uv_prepare_t *prepare)
+{
+    free_garbage(prepare->data);
+}
+
+static void must(int result, const char *what)
+{
+    if (result == 0)
+        return;
+    log_error("loop", "%s: %s", what, uv_strerror(result));
+    abort();
+}
+
+struct loop *loop_new(void)
+{
+    struct loop *loop = xcalloc(1, sizeof(*loop));
+
+    (void)signal(SIGPIPE, SIG_IGN);
+    must(uv_loop_init(&loop->uv), "uv_loop_init");
+    must(uv_mutex_init(&loop->mutex), "uv_mutex_init");
+    must(uv_async_init(&loop->uv, &loop->async, on_async), "uv_async_init");
+    must(uv_prepare_init(&loop->uv, &loop->prepare), "uv_prepare_init");
+    must(uv_prepare_start(&loop->prepare, on_prepare), "uv_prepare_start");
+    loop->async.data = loop->prepare.data = loop;
+    loop->read_buffer = xmalloc(LOOP_READ_SIZE);
+    return loop;
+}
+
+void loop_free(struct loop *loop)
+{
+    if (!loop)
+        return;
+    run_errands(loop);
+    uv_close((uv_handle_t *)&loop->async, NULL);
+    uv_close((uv_handle_t *)&loop->prepare, NULL);
+    for (int turn = 0; uv_loop_close(&loop->uv) == UV_EBUSY; turn++) {
+        if (turn == 1000) { /* somebody above did not close a handle */
+            log_error("loop", "handles left open, memory is not freed");
+            return;
+        }
+        (void)uv_run(&loop->uv, UV_RUN_NOWAIT);
+    }
+    run_errands(loop);
+    free_garbage(loop);
+    free(loop->garbage.items);
+    free(loop->read_buffer);
+    uv_mutex_destroy(&loop->mutex);
+    free(loop);
+}
+
+uv_loop_t *loop_uv(struct loop *loop)
+{
+    return &loop->uv;
+}
+
+void loop_run(struct loop *loop)
+{
+    (void)uv_run(&loop->uv, UV_RUN_DEFAULT);
+}
+
+void loop_stop(struct loop *loop)
+{
+    atomic_store(&loop->stop, true);
+    (void)uv_async_send(&loop->async);
+}
+
+void loop_post(struct loop *loop, struct loop_errand *errand)
+{
+    errand->next = NULL;
+    uv_mutex_lock(&loop->mutex);
+    if (loop->last)
+        loop->last->next = errand;
+    else
+        loop->first = errand;
+    loop->last = errand;
+    uv_mutex_unlock(&loop->mutex);
+    (void)uv_async_send(&loop->async);
+}
+
+void loop_free_later(struct loop *loop, void *p)
+{
+    struct free_later *garbage = &loop->garbage;
+
+    if (garbage->count == garbage->cap) {
+        garbage->cap = garbage->cap ? garbage->cap * 2 : 16;
+        garbage->items = xrealloc(garbage->items, garbage->cap * sizeof(*garbage->items));
+    }
+    garbage->items[garbage->count++] = p;
+}
+
+char *loop_read_buffer(struct loop *loop)
+{
+    return loop->read_buffer;
+}

@@ -1,0 +1,22 @@
+/* provider_contract '{"type":"docker", ...}': the contract on the provider of this record. */
+#include <signal.h>
+#include <stdio.h>
+
+#include "protocol/json/json_shape.h"
+#include "provider/contract/contract.h"
+
+int main(int argc, char **argv)
+{
+    json_t *record = NULL;
+    struct error err = {0};
+    int r;
+
+    (void)signal(SIGPIPE, SIG_IGN);
+    if (argc != 2 || json_parse(str_of(argv[1]), &record, &err) < 0) {
+        (void)fprintf(stderr, "usage: provider_contract PROVIDER_JSON\n%s\n", err.message);
+        return 2;
+    }
+    r = contract_try(record, NULL, STR_NONE);
+    json_decref(record);
+    return r;
+}

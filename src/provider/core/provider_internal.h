@@ -1,0 +1,83 @@
+/* What a type of provider is made of. Private to this folder. */
+#pragma once
+
+#include "provider/core/provider.h"
+
+/* Entries that are NULL are capabilities the type lacks. */
+struct provider_ops {
+    const char *type;
+    /* Reads config->options, sets provider->caps (and ->impl). */
+    int (*open)(struct provider *provider, const struct provider_config *config, struct error *err);
+    void (*close)(struct provider *provider);
+
+    void (*about)(const struct provider *provider, struct provider_about *out);
+    int (*check)(struct provider *provider, struct error *err);
+    int (*create)(struct provider *provider, const struct provider_spec *spec, struct arena *arena,
+                  struct provider_sandbox *out, struct error *err);
+    int (*find)(struct provider *provider, struct str team_id, const struct provider_label *labels,
+                size_t label_count, struct arena *arena, struct provider_sandbox **out,
+                size_t *out_count, struct error *err);
+    int (*get)(struct provider *provider, const struct provider_ref *ref, struct arena *arena,
+               struct provider_sandbox *out, struct error *err);
+    int (*connect)(struct provider *provider, const struct provider_ref *ref, int64_t ttl_s,
+                   struct arena *arena, struct provider_sandbox *out, struct error *err);
+    int (*pause)(struct provider *provider, const struct provider_ref *ref, struct error *err);
+    int (*kill)(struct provider *provider, const struct provider_ref *ref, struct error *err);
+    int (*extend)(struct provider *provider, const struct provider_ref *ref, int64_t ttl_s,
+                  struct error *err);
+    int (*snapshot)(struct provider *provider, const struct provider_ref *ref, const char *name,
+                    struct arena *arena, struct str *out, struct error *err);
+    int (*snapshot_delete)(struct provider *provider, struct str team_id, struct str snapshot,
+                           struct error *err);
+    int (*address)(struct provider *provider, const struct provider_ref *ref, uint16_t port,
+                   struct arena *arena, struct provider_address *out, struct error *err);
+    int (*start)(struct provider *provider, const struct provider_ref *ref,
+                 const struct provider_command *command, struct provider_process **out,
+                 struct error *err);
+    int (*attach)(struct provider *provider, const struct provider_ref *ref, const char *tag,
+                  int64_t pid, struct provider_process **out, struct error *err);
+    int (*read)(struct provider *provider, const struct provider_ref *ref, const char *path,
+                provider_sink_fn *sink, void *arg, struct error *err);
+    int (*write)(struct provider *provider, const struct provider_ref *ref, const char *path,
+                 provider_source_fn *source, void *arg, int64_t length, struct error *err);
+    int (*list)(struct provider *provider, const struct provider_ref *ref, const char *path,
+                struct arena *arena, struct provider_file **out, size_t *out_count,
+                struct error *err);
+    int (*remove)(struct provider *provider, const struct provider_ref *ref, const char *path,
+                  struct error *err);
+};
+
+struct provider_process_ops {
+    int (*next)(struct provider_process *process, uint32_t timeout_ms, struct provider_event *out,
+                struct error *err);
+    int (*input)(struct provider_process *process, struct str data, struct error *err);
+    int (*close_stdin)(struct provider_process *process, struct error *err);
+    int (*resize)(struct provider_process *process, uint16_t cols, uint16_t rows,
+                  struct error *err);
+    int (*signal)(struct provider_process *process, int signal, struct error *err);
+    void (*cancel)(struct provider_process *process);
+    void (*free)(struct provider_process *process);
+};
+
+struct provider {
+    const struct provider_ops *ops;
+    char name[64];
+    struct provider_caps caps;
+    struct fetch *fetch;
+    const struct provider_embedded *embedded;
+    char *secret; /* its key, for provider.c only; NULL or "" = none */
+    void *impl;
+};
+
+/* The first member of a type's own process. */
+struct provider_process {
+    const struct provider_process_ops *ops;
+    const char *provider_name; /* for messages */
+};
+
+extern const struct provider_ops provider_e2b, provider_docker, provider_daytona, provider_local,
+    provider_browserbase;
+
+/* The names of provider.h back to bits; false for unknown ones. */
+bool provider_feature_parse(struct str name, unsigned *out);
+bool provider_egress_parse(struct str name, unsigned *out);

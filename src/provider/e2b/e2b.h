@@ -1,0 +1,67 @@
+/* Shared by the files of the E2B provider. */
+#pragma once
+
+#include <stdatomic.h>
+
+#include "provider/core/rest.h"
+#include "provider/envd/envd_client.h"
+
+struct e2b {
+    char *api_url; /* NULL = the engine of this process */
+    char *key, *domain;
+    char *sandbox_url; /* one address for all sandboxes, told apart by headers; NULL = by names */
+    char *envd_url;    /* envd of the only sandbox there is; NULL = as other ports */
+    char *image;       /* when none is asked for */
+    char *who;
+    bool secure;
+    int64_t ttl_s;
+    atomic_bool quicksand; /* the endpoint said that it is one */
+};
+
+struct e2b_call {
+    struct str team_id;
+    const char *method;
+    const char *path;
+    const json_t *body;  /* NULL = none */
+    uint32_t timeout_ms; /* 0 = 60 s */
+};
+
+/* One request to the API; errors as rest_call() has them. out may be NULL. */
+int e2b_call(struct provider *provider, const struct e2b_call *call, json_t **out,
+             struct error *err);
+int e2b_get(struct provider *provider, const struct provider_ref *ref, struct arena *arena,
+            struct provider_sandbox *out, struct error *err);
+
+/* e2b_sandbox.c */
+int e2b_create(struct provider *provider, const struct provider_spec *spec, struct arena *arena,
+               struct provider_sandbox *out, struct error *err);
+int e2b_find(struct provider *provider, struct str team_id, const struct provider_label *labels,
+             size_t label_count, struct arena *arena, struct provider_sandbox **out,
+             size_t *out_count, struct error *err);
+int e2b_connect(struct provider *provider, const struct provider_ref *ref, int64_t ttl_s,
+                struct arena *arena, struct provider_sandbox *out, struct error *err);
+int e2b_pause(struct provider *provider, const struct provider_ref *ref, struct error *err);
+int e2b_kill(struct provider *provider, const struct provider_ref *ref, struct error *err);
+int e2b_extend(struct provider *provider, const struct provider_ref *ref, int64_t ttl_s,
+               struct error *err);
+int e2b_snapshot(struct provider *provider, const struct provider_ref *ref, const char *name,
+                 struct arena *arena, struct str *out, struct error *err);
+int e2b_snapshot_delete(struct provider *provider, struct str team_id, struct str snapshot,
+                        struct error *err);
+
+/* e2b_envd.c */
+int e2b_address(struct provider *provider, const struct provider_ref *ref, uint16_t port,
+                struct arena *arena, struct provider_address *out, struct error *err);
+int e2b_start(struct provider *provider, const struct provider_ref *ref,
+              const struct provider_command *command, struct provider_process **out,
+              struct error *err);
+int e2b_attach(struct provider *provider, const struct provider_ref *ref, const char *tag,
+               int64_t pid, struct provider_process **out, struct error *err);
+int e2b_read(struct provider *provider, const struct provider_ref *ref, const char *path,
+             provider_sink_fn *sink, void *arg, struct error *err);
+int e2b_write(struct provider *provider, const struct provider_ref *ref, const char *path,
+              provider_source_fn *source, void *arg, int64_t length, struct error *err);
+int e2b_list(struct provider *provider, const struct provider_ref *ref, const char *path,
+             struct arena *arena, struct provider_file **out, size_t *out_count, struct error *err);
+int e2b_remove(struct provider *provider, const struct provider_ref *ref, const char *path,
+               struct error *err);

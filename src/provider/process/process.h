@@ -1,0 +1,34 @@
+/* Shared by the files of the process provider. */
+#pragma once
+
+#include <pthread.h>
+
+#include "base/id.h"
+#include "provider/envd/envd_client.h"
+#include "provider/process/process_envd.h"
+
+struct local {
+    char *base;   /* of envd */
+    char *socket; /* NULL = over the network */
+    char *token;
+    char *host; /* where ports answer */
+    char *who;
+    bool public_only;
+    /* an envd of our own, begun with the first call */
+    char *program, *root; /* NULL = somebody else's */
+    pthread_mutex_t mutex;
+    struct process_envd envd;
+};
+
+/* Of one sandbox: what its file says. */
+struct process_machine {
+    struct provider_sandbox sandbox; /* address: its directory */
+    struct provider_label *env;
+    size_t env_count;
+};
+
+/* envd's address; starts it when it is ours to start. */
+int local_address(struct provider *provider, struct envd_address *out, struct error *err);
+/* ERROR_NOT_FOUND when there is none of that id. */
+int process_load(struct provider *provider, struct str id, struct arena *arena,
+                 struct process_machine *out, struct error *err);

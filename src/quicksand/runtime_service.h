@@ -1,0 +1,53 @@
+/* The agent runtime in this server. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "protocol/fetch/fetch.h"
+#include "provider/core/provider.h"
+
+struct api;
+struct api_keys;
+struct http_exchange;
+struct http_limits;
+struct loop;
+struct routes;
+struct runtime_service;
+struct sandboxes;
+struct store;
+
+/* All borrowed. */
+struct runtime_service_config {
+    const char *settings_path; /* JSON; "" = the environment and defaults only */
+    const char *url;           /* of this server */
+    const char *domain;        /* of this server; "" = none */
+    int listen_fd;             /* one of those it listens on */
+    const char *run_dir;       /* agents' sockets */
+    struct store *store;
+    struct api *api;
+    struct api_keys *keys;
+    struct routes *routes;
+    struct http_limits *limits;
+    struct sandboxes *sandboxes; /* of the engine; NULL = nobody tells of changes */
+};
+
+/* embedded.c: reaches the engine of the same server. The config must outlive it. */
+struct provider_embedded runtime_service_embedded(const struct runtime_service_config *config);
+struct fetch_gate runtime_service_gate(const struct runtime_service_config *config);
+
+int runtime_service_open(const struct runtime_service_config *config, struct runtime_service **out,
+                         struct error *err);
+/* Which provider is the default and why (runtime_settings_default()). */
+void runtime_service_default(const struct runtime_service *runtime, struct buf *out,
+                             bool *out_remote);
+/* On any edge loop. False: the request is not for the runtime. */
+bool runtime_service_handle(struct runtime_service *runtime, struct http_exchange *ex);
+/* Before the edges drain. */
+void runtime_service_quiet(struct runtime_service *runtime);
+/* On that loop: ends its streams. */
+void runtime_service_drain(struct runtime_service *runtime, struct loop *loop);
+/* After the loops have ended. -1: requests still run; the process must end without taking anything
+ * down below them. */
+int runtime_service_close(struct runtime_service *runtime);

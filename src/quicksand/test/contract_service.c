@@ -1,0 +1,82 @@
+/* In the runtime's place in the program engine_contract, a whole server for tests only: the contract of
+ * all providers on the engine in the same process. Its --runtime-config is the provider's record. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/fd.h"
+#include "domain/account/team.h"
+#include "protocol/json/json_shape.h"
+#include "provider/contract/contract.h"
+#include "quicksand/runtime_service.h"
+
+enum { RECORD_MAX = 65536 };
+
+struct runtime_service {
+    struct runtime_service_config config;
+    json_t *record;
+    pthread_t thread;
+};
+
+static void *try_contract(void *arg)
+{
+    struct runtime_service *service = arg;
+    struct provider_embedded embedded = runtime_service_embedded(&service->config);
+
+    (void)contract_try(service->record, &embedded, STR(TEAM_DEFAULT_ID));
+    return NULL;
+}
+
+int runtime_service_open(const struct runtime_service_config *config, struct runtime_service **out,
+                         struct error *err)
+{
+    struct runtime_service *service = *out = xcalloc(1, sizeof(*service));
+    auto_buf struct buf text = {0};
+    int r;
+
+    service->config = *config;
+    buf_init(&text, RECORD_MAX);
+    r = fd_read_file_at(AT_FDCWD, config->settings_path, &text);
+    if (r < 0)
+        return error_set_errno(err, -r, "read the record '%s'", config->settings_path);
+    if (json_parse(buf_str(&text), &service->record, err) < 0)
+        return -1;
+    r = pthread_create(&service->thread, NULL, try_contract, service);
+    return r ? error_set_errno(err, r, "start a thread") : 0;
+}
+
+void runtime_service_default(const struct runtime_service *service, struct buf *out,
+                             bool *out_remote)
+{
+    (void)service;
+    (void)buf_printf(out, "the contract");
+    *out_remote = false;
+}
+
+bool runtime_service_handle(struct runtime_service *service, struct http_exchange *ex)
+{
+    (void)service;
+    (void)ex;
+    return false;
+}
+
+void runtime_service_quiet(struct runtime_service *service)
+{
+    (void)service;
+}
+
+void runtime_service_drain(struct runtime_service *service, struct loop *loop)
+{
+    (void)service;
+    (void)loop;
+}
+
+int runtime_service_close(struct runtime_service *service)
+{
+    (void)pthread_join(service->thread, NULL);
+    json_decref(service->record);
+    free(service);
+    return 0;
+}

@@ -1,0 +1,66 @@
+/* Profiles: named records {"provider", "template", "network", "lifecycle", "limits",
+ * "permissionMode", "envVars", "mcp", "workspaceRoot", "persistent", "timeout", "outputLimitBytes",
+ * "onCreate", "onResume", "options", "gitToken"}. Those of the configuration file are read-only; others are in
+ * the store, per team. A record is checked as a whole: all faults at once. */
+#pragma once
+
+#include "base/buf.h"
+#include "provider/core/provider.h"
+#include "runtime/core/runtime.h"
+
+struct backend;
+
+enum permission { PERMISSION_ASK, PERMISSION_EDIT, PERMISSION_BYPASS };
+const char *permission_name(enum permission mode);
+
+/* A record with every default filled in, and what a request said laid over it. */
+struct profile {
+    struct str name;
+    struct backend *backend;
+    struct str image;
+    enum provider_egress egress;
+    json_t *allow_domains, *allow_cidrs; /* borrowed from tree */
+    bool persistent;
+    int64_t idle_s, max_lifetime_s; /* 0 = none */
+    int64_t timeout_s;              /* of a command */
+    int64_t output_limit;           /* bytes of each stream that are kept */
+    bool keep_output;               /* of commands, in the store */
+    int64_t cpu, mem_mb, disk_mb;
+    enum permission permission;
+    json_t *env, *mcp, *on_create, *on_resume, *options, *mounts; /* borrowed from tree; or NULL */
+    struct str workspace_root;
+    json_t *tree; /* owned: profile_done() */
+};
+
+/* What a request may say for itself; absent members keep the profile's. */
+struct runtime_overrides {
+    struct str profile, provider, image, agent_type;
+    struct str workspace_root;
+    json_t *network, *lifecycle, *limits, *env, *mcp, *mounts, *options;
+    int64_t timeout_s, output_limit; /* 0 = not said */
+    bool persistent, persistent_given;
+};
+
+/* -1 with ERROR_INVALID naming the first fault when there are any; all of them in out_faults (an
+ * array of {path, message}, new reference), empty when the record is good. */
+int profile_check(struct runtime *runtime, const struct runtime_caller *caller,
+                  const json_t *record, json_t **out_faults, struct error *err);
+int profile_put(struct runtime *runtime, const struct runtime_caller *caller, struct str name,
+                const json_t *record, json_t **out_faults, struct error *err);
+/* Shown: secrets and the values of envVars are "********". New reference. */
+int profile_get(struct runtime *runtime, const struct runtime_caller *caller, struct str name,
+                json_t **out, struct error *err);
+json_t *profile_list(struct runtime *runtime, const struct runtime_caller *caller);
+int profile_delete(struct runtime *runtime, const struct runtime_caller *caller, struct str name,
+                   struct error *err);
+
+/* What a profile gives to sessions for git, malloc()ed; or NULL. */
+char *profile_git_token(struct runtime *runtime, const struct runtime_caller *caller,
+                        struct str name);
+
+/* request > profile > file > environment > default. The profile: as named, else that of the agent
+ * type, else "default". Refuses what the backend cannot enforce, before any call. */
+int profile_resolve(struct runtime *runtime, const struct runtime_caller *caller,
+                    const struct runtime_overrides *overrides, struct arena *arena,
+                    struct profile *out, struct error *err);
+void profile_done(struct profile *profile);

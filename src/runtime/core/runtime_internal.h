@@ -1,0 +1,80 @@
+/* Shared by the files of this folder. */
+#pragma once
+
+#include <pthread.h>
+
+#include "provider/core/provider.h"
+#include "runtime/core/runtime.h"
+#include "runtime/core/settings.h"
+
+struct backend;
+struct runtime_events;
+struct runtime_follow;
+struct jobs;
+struct runtime_runs;
+struct runtime_sandboxes;
+struct sessions;
+struct runtime_sweeps;
+struct terminals;
+
+struct runtime {
+    struct runtime_config config;
+    struct backend *backends; /* configured ones, then registered runners (backend.c) */
+    pthread_rwlock_t backends_lock;
+    struct runtime_events *events;       /* event.c */
+    struct runtime_sandboxes *sandboxes; /* sandbox_live.c */
+    struct runtime_runs *runs;           /* running.c */
+    struct runtime_sweeps *sweeps;       /* sweep.c */
+    struct runtime_follow *follow;       /* follow.c */
+    struct jobs *jobs;                   /* job.c */
+    struct terminals *terminals;         /* terminal.c */
+    struct sessions *sessions;           /* session.c */
+    struct runtime_timer *timer;         /* timer.c: health every 30 s, stale cleanup hourly, ... */
+    struct runtime_secrets *secrets;     /* mask.c */
+};
+
+/* Called by runtime_open() and, in the opposite order, by runtime_close() in runtime.c. A close also
+ * finds its part never opened or half open. */
+int runtime_secrets_open(struct runtime *runtime);
+void runtime_secrets_close(struct runtime *runtime);
+int runtime_timer_open(struct runtime *runtime);
+int backends_open(struct runtime *runtime, struct error *err);
+void backends_close(struct runtime *runtime);
+/* Until no check is under way. */
+void backends_wait(struct runtime *runtime);
+/* Checks the profiles of the file against what the backends can do. */
+int profiles_open(struct runtime *runtime, struct error *err);
+int runtime_events_open(struct runtime *runtime, struct error *err);
+void runtime_events_close(struct runtime *runtime);
+void runtime_runs_open(struct runtime *runtime);
+void runtime_runs_close(struct runtime *runtime);
+int jobs_open(struct runtime *runtime, struct error *err);
+void jobs_close(struct runtime *runtime);
+/* Rows of sandboxes in the engine of this process follow it. After jobs: those of what ended end too. */
+int runtime_follow_open(struct runtime *runtime, struct error *err);
+void runtime_follow_close(struct runtime *runtime);
+int sessions_open(struct runtime *runtime, struct error *err);
+void sessions_close(struct runtime *runtime);
+
+/* The operator's own team. */
+bool runtime_is_operator(const struct runtime *runtime, struct str team_id);
+/* URLs of this team must not lead into our own networks. */
+bool runtime_public_only(const struct runtime *runtime, struct str team_id);
+
+/* With a list of allowed commands: no variable that changes what is run, no hook that is not on it.
+ * ERROR_FORBIDDEN. Either may be NULL. */
+int runtime_command_check_env(struct runtime *runtime, const json_t *env, struct error *err);
+int runtime_command_check_hooks(struct runtime *runtime, const json_t *hooks, struct error *err);
+
+/* fn(agents) every period_s, each on a thread of its own, so that a slow one delays no other. For
+ * what no event can start. Before runtime_timer_start(). */
+void runtime_timer_add(struct runtime *runtime, int64_t period_s,
+                       void (*fn)(struct runtime *runtime));
+void runtime_timer_start(struct runtime *runtime);
+void runtime_timer_stop(struct runtime *runtime);
+
+/* runtime_mask() for JSON text, which stays JSON. */
+void runtime_mask_json(const struct runtime *runtime, struct str team_id, char *text);
+/* Makes one known from now on; STR_NONE = the operator's. Too short ones are not taken: they would
+ * blot out common words. */
+void runtime_secret_add(struct runtime *runtime, struct str team_id, struct str secret);

@@ -1,0 +1,110 @@
+/* Work that is due again and again. Each entry has its own thread, which sleeps on one shared
+ * condition until its time has come or all are told to stop. */
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "runtime/core/runtime_internal.h"
+
+enum { TIMER_ENTRIES_MAX = 16 };
+
+struct entry {
+    struct runtime *runtime;
+    void (*fn)(struct runtime *runtime);
+    int64_t period_s;
+    pthread_t thread;
+    bool running;
+};
+
+struct runtime_timer {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool stopping;
+    struct entry entries[TIMER_ENTRIES_MAX];
+    size_t count;
+};
+
+int runtime_timer_open(struct runtime *runtime)
+{
+    struct runtime_timer *timer = xcalloc(1, sizeof(*timer));
+    pthread_condattr_t attr;
+
+    (void)pthread_mutex_init(&timer->lock, NULL);
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&timer->changed, &attr);
+    (void)pthread_condattr_destroy(&attr);
+    runtime->timer = timer;
+    return 0;
+}
+
+void runtime_timer_add(struct runtime *runtime, int64_t period_s,
+                       void (*fn)(struct runtime *runtime))
+{
+    struct runtime_timer *timer = runtime->timer;
+
+    if (timer->count == TIMER_ENTRIES_MAX)
+        abort(); /* a mistake of the program, seen by its first test */
+    timer->entries[timer->count++] =
+        (struct entry){.runtime = runtime, .fn = fn, .period_s = period_s};
+}
+
+/* True when it is time, false when all must stop. */
+static bool wait_for_turn(struct runtime_timer *timer, const struct timespec *until)
+{
+    bool stopping;
+
+    (void)pthread_mutex_lock(&timer->lock);
+    while (!timer->stopping && pthread_cond_timedwait(&timer->changed, &timer->lock, until) == 0) {
+    }
+    stopping = timer->stopping;
+    (void)pthread_mutex_unlock(&timer->lock);
+    return !stopping;
+}
+
+static void *run(void *arg)
+{
+    struct entry *entry = arg;
+    struct timespec until;
+
+    for (;;) {
+        (void)clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_sec += entry->period_s;
+        if (!wait_for_turn(entry->runtime->timer, &until))
+            return NULL;
+        entry->fn(entry->runtime);
+    }
+}
+
+void runtime_timer_start(struct runtime *runtime)
+{
+    struct runtime_timer *timer = runtime->timer;
+
+    for (size_t i = 0; i < timer->count; i++) {
+        struct entry *entry = &timer->entries[i];
+
+        entry->running = pthread_create(&entry->thread, NULL, run, entry) == 0;
+        if (!entry->running)
+            log_error("agent", "no thread for a periodic task: it will not run");
+    }
+}
+
+void runtime_timer_stop(struct runtime *runtime)
+{
+    struct runtime_timer *timer = runtime->timer;
+
+    if (!timer)
+        return;
+    (void)pthread_mutex_lock(&timer->lock);
+    timer->stopping = true;
+    (void)pthread_cond_broadcast(&timer->changed);
+    (void)pthread_mutex_unlock(&timer->lock);
+    for (size_t i = 0; i < timer->count; i++)
+        if (timer->entries[i].running)
+            (void)pthread_join(timer->entries[i].thread, NULL);
+    (void)pthread_cond_destroy(&timer->changed);
+    (void)pthread_mutex_destroy(&timer->lock);
+    free(timer);
+    runtime->timer = NULL;
+}

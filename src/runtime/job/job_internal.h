@@ -1,0 +1,94 @@
+/* Shared by the files about jobs.
+ *
+ * A job that runs has a watch: a thread that holds the stream of its wrapper. A job whose sandbox is
+ * paused has none; it gets one when the sandbox is resumed. */
+#pragma once
+
+#include <assert.h>
+
+#include "base/list.h"
+#include "runtime/command/output.h"
+#include "runtime/job/job.h"
+#include "runtime/sandbox/sandbox_internal.h"
+
+enum { JOB_LOGS_TOLD = 32 * 1024, JOB_DELIVERERS = 8, JOB_DELIVERERS_TEAM = 2 };
+static_assert(JOB_DELIVERERS / JOB_DELIVERERS_TEAM <= STORE_CALLBACK_BUSY, "busy teams fit");
+
+struct jobs {
+    pthread_mutex_t lock;   /* guards all below */
+    pthread_cond_t changed; /* a job has ended, a watch is gone, or a callback is due; monotonic */
+    struct list watches;
+    bool closing;
+    pthread_t deliverers[JOB_DELIVERERS];
+    size_t deliverer_count;
+    uint64_t due; /* grows when a callback was added */
+    /* Whose callback each sends; "" = none. A receiver that hangs holds up its own team. */
+    char sending[JOB_DELIVERERS][64];
+};
+
+struct job_watch {
+    struct list link;
+    struct runtime *runtime;
+    char id[RUNTIME_ID_SIZE], sandbox_id[RUNTIME_ID_SIZE];
+    struct arena arena;
+    struct runtime_caller caller;     /* in the arena */
+    const char *user;                 /* in the arena; NULL = the default */
+    struct provider_process *process; /* the wrapper; NULL while there is no stream */
+    size_t users;                     /* threads besides the watch's that use process */
+    int64_t hold_ms;                  /* how long to wait before its sandbox needs more time */
+    int64_t told; /* bytes of its log that were told as events; -1 = not known */
+    struct runtime_output output;
+    bool cancelled;
+    bool again; /* its sandbox was resumed while it was about to go */
+};
+
+/* A feature is missing: says what that means for jobs. -1. */
+int job_refused(struct error *err, const char *what);
+
+/* ---- job_watch.c ---- */
+
+/* process is taken; NULL = attach to it. */
+void job_watch_start(struct runtime *runtime, const struct store_runtime_job *row,
+                     struct provider_process *process);
+/* NULL when it has none, or no stream; else job_watch_release(). */
+struct job_watch *job_watch_acquire(struct runtime *runtime, struct str id);
+void job_watch_release(struct runtime *runtime, struct job_watch *watch);
+/* Until something has changed, at most ms. With jobs->lock held. */
+void job_wait_changed(struct jobs *jobs, int64_t ms);
+
+struct job_end {
+    bool has_exit_code;
+    int exit_code;
+    const char *error; /* or NULL */
+    struct str logs;   /* the end of its output, for the callback */
+};
+/* Its end is recorded and told, once. */
+void job_ended(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
+               const struct job_end *end);
+
+/* ---- job_script.c: what runs in the sandbox ---- */
+
+/* The wrapper around argv. */
+const char *const *job_wrap(struct arena *arena, const char *id, const char *const *argv);
+
+enum job_status { JOB_RUNNING, JOB_EXITED, JOB_LOST, JOB_NEVER };
+int job_status(struct runtime *runtime, const struct runtime_use *use, const char *id,
+               const char *user, enum job_status *out, int *out_code, struct error *err);
+/* At most limit bytes from `after` on, or the last ones when after < 0. */
+int job_read_log(struct runtime *runtime, const struct runtime_use *use, const char *id,
+                 const char *user, int64_t after, int64_t limit, struct runtime_result *out,
+                 struct error *err);
+/* A process that prints the log from `after` on and goes on with it. */
+int job_follow_log(const struct runtime_use *use, const char *id, const char *user, int64_t after,
+                   struct provider_process **out, struct error *err);
+/* signal 0: TERM, a second, KILL. */
+int job_signal(struct runtime *runtime, const struct runtime_use *use, const char *id,
+               const char *user, int signal, struct error *err);
+
+/* ---- job_callback.c ---- */
+
+int job_callbacks_open(struct runtime *runtime, struct error *err);
+void job_callbacks_close(struct runtime *runtime);
+int job_callback_check(const struct runtime_callback *callback, struct error *err);
+/* {"status", "response": {"exitCode", "logs"}, "error"?}, malloc()ed. */
+char *job_callback_body(const struct job_end *end, bool completed);

@@ -1,0 +1,611 @@
+/* Jobs and terminals with processes of this host, by the real agent. */
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "protocol/json/json_shape.h"
+#include "runtime/command/terminal.h"
+#include "runtime/job/job.h"
+#include "runtime/job/job_internal.h"
+#include "runtime/sandbox/test/work_env.h"
+
+static struct job start(struct work_env *env, struct str sandbox_id, const char *line,
+                        struct arena *arena)
+{
+    struct runtime_command command = {.command = str_of(line)};
+    struct job job = {0};
+
+    OK(job_start(env->core.runtime, &env->core.caller, sandbox_id, &command, NULL, arena, &job,
+                 &err));
+    return job;
+}
+
+static struct job wait_for(struct work_env *env, struct str id, uint32_t ms, struct arena *arena)
+{
+    struct job job = {0};
+    struct error problem;
+
+    CHECK_INT(job_wait(env->core.runtime, &env->core.caller, id, ms, &problem), 1);
+    OK(job_get(env->core.runtime, &env->core.caller, id, arena, &job, &err));
+    return job;
+}
+
+static int sink(void *arg, struct str data)
+{
+    return buf_add_str(arg, data) ? 0 : -1;
+}
+
+static int64_t logs(struct work_env *env, struct str id, int64_t after, bool follow,
+                    struct buf *out)
+{
+    int64_t next = -1;
+    struct job_read read = {.after = after, .follow = follow, .wait_ms = 5000};
+
+    OK(job_logs(env->core.runtime, &env->core.caller, id, &read, sink, out, &next, &err));
+    return next;
+}
+
+TEST(job_runs_to_its_end)
+{
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    auto_buf struct buf out = {0};
+    struct runtime_sandbox sandbox;
+    struct job good, bad;
+
+    work_open_local(&env, work_quick);
+    sandbox = work_ensure(&env, "k", TIER_CREATED, &arena);
+    good = start(&env, sandbox.id, "echo 'it'\\''s \"$HOME\"' done; echo more >&2", &arena);
+    CHECK_STR(good.state, "running");
+    bad = start(&env, sandbox.id, "exit 9", &arena);
+    good = wait_for(&env, good.id, 10000, &arena);
+    CHECK_STR(good.state, "completed");
+    CHECK_INT(good.exit_code, 0);
+    bad = wait_for(&env, bad.id, 10000, &arena);
+    CHECK_STR(bad.state, "failed");
+    CHECK_INT(bad.exit_code, 9);
+    buf_init(&out, 4096);
+    CHECK_INT(logs(&env, good.id, 0, false, &out), (int64_t)strlen("it's \"$HOME\" done\nmore\n"));
+    CHECK_STR(buf_str(&out), "it's \"$HOME\" done\nmore\n");
+    buf_clear(&out);
+    CHECK_INT(logs(&env, good.id, 18, false, &out), 23);
+    CHECK_STR(buf_str(&out), "more\n");
+    CHECK_INT(work_events(&env, "process.exited"), 2);
+}
+
+TEST(job_logs_are_followed)
+{
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    auto_buf struct buf out = {0};
+    struct runtime_sandbox sandbox;
+    struct job job;
+
+    work_open_local(&env, work_quick);
+    sandbox = work_ensure(&env, "k", TIER_CREATED, &arena);
+    job = start(&env, sandbox.id, "for i in 1 2 3; do echo line $i; sleep 0.3; done; echo end",
+                &arena);
+    buf_init(&out, 4096);
+    CHECK_INT(logs(&env, job.id, 0, true, &out), 25);
+    CHECK_STR(buf_str(&out), "line 1\nline 2\nline 3\nend\n");
+}
+
+TEST(job_is_stopped_with_all_it_started)
+{
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    struct runtime_sandbox sandbox;
+    struct job job;
+    int64_t begin_ms;
+    char *left;
+
+    work_open_local(&env, work_quick);
+    sandbox = work_ensure(&env, "k", TIER_CREATED, &arena);
+    /* One ignores TERM, one has left the session. */
+    job = start(&env, sandbox.id,
+                "trap '' TERM; setsid sleep 1234.5 & sleep 1234.5 & while :; do sleep 0.1; done",
+                &arena);
+    work_sleep_ms(300);
+    begin_ms = clock_mono_ms();
+    OK(job_stop(env.core.runtime, &env.core.caller, job.id, 0, &err));
+    CHECK(clock_mono_ms() - begin_ms < 4000);
+    job = wait_for(&env, job.id, 1000, &arena);
+    CHECK_STR(job.state, "cancelled");
+    CHECK_INT(job.exit_code, 143);
+    left = work_exec(&env, sandbox.id,
+                     "grep -l QUICKSAND_JOB= /proc/[0-9]*/environ 2>/dev/null | wc -l", 0, &arena);
+    CHECK_STR(str_trim(str_of(left)), "0");
+    OK(job_stop(env.core.runtime, &env.core.caller, job.id, 0, &err));
+}
+
+TEST(job_takes_input)
+{
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    auto_buf struct buf out = {0};
+    struct runtime_command command = {.command = STR("cat; echo bye"), .input = STR("one\n")};
+    struct runtime_sandbox sandbox;
+    struct job job, without;
+
+    work_open_local(&env, work_quick);
+    sandbox = work_ensure(&env, "k", TIER_CREATED, &arena);
+    OK(job_start(env.core.runtime, &env.core.caller, sandbox.id, &command, NULL, &arena, &job,
+                 &err));
+    OK(job_input(env.core.runtime, &env.core.caller, job.id, STR("two\n"), false, &err));
+    OK(job_input(env.core.runtime, &env.core.caller, job.id, STR_NONE, true, &err));
+    job = wait_for(&env, job.id, 10000, &arena);
+    CHECK_STR(job.state, "completed");
+    buf_init(&out, 4096);
+    (void)logs(&env, job.id, 0, false, &out);
+    CHECK_STR(buf_str(&out), "one\ntwo\nbye\n");
+    without = start(&env, sandbox.id, "sleep 5", &arena);
+    FAILS(job_input(env.core.runtime, &env.core.caller, without.id, STR("x"), false, &err),
+          ERROR_CONFLICT, "without standard input");
+    FAILS(job_input(env.core.runtime, &env.core.caller, job.id, STR("x"), false, &err),
+          ERROR_CONFLICT, "has ended");
+}
+
+TEST(job_survives_a_restart)
+{
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    struct runtime_sandbox sandbox;
+    struct job running, quick, killed;
+    struct store_runtime_job never = {
+        .id = STR("job_neverlaunched"), .team_id = STR("t1"), .state = STR("running")};
+
+    work_open_local(&env, work_quick);
+    sandbox = work_ensure(&env, "k", TIER_CREATED, &arena);
+    running = start(&env, sandbox.id, "sleep 1.5; exit 5", &arena);
+    quick = start(&env, sandbox.id, "sleep 0.3; exit 6", &arena);
+    killed = start(&env, sandbox.id, "sleep 1000", &arena);
+    work_sleep_ms(150);
+    runtime_close(env.core.runtime);
+    env.core.runtime = NULL;
+    work_sleep_ms(400); /* one ends while nobody watches */
+    /* And one was written, but not launched. */
+    never.sandbox_id = sandbox.id;
+    never.started_at_us = clock_wall_us();
+    OK(store_runtime_job_insert(env.core.store, &never, 10, &err));
+    OK(runtime_open(&(struct runtime_config){.store = env.core.store,
+                                             .settings = &env.core.settings,
+                                             .fetch = env.fetch},
+                    &env.core.runtime, &err));
+    quick = wait_for(&env, quick.id, 5000, &arena);
+    CHECK_INT(quick.exit_code, 6);
+    CHECK_INT(wait_for(&env, never.id, 5000, &arena).exit_code, 137);
+    running = wait_for(&env, running.id, 5000, &arena);
+    CHECK_INT(running.exit_code, 5);
+    CHECK_STR(running.state, "failed");
+    OK(runtime_sandbox_kill(env.core.runtime, &env.core.caller, sandbox.id, NULL, &err));
+    killed = wait_for(&env, killed.id, 1000, &arena);
+    CHECK_INT(killed.exit_code, 137);
+    CHECK_STR(killed.state, "failed");
+}
+
+static void two_jobs(struct core_env *env)
+{
+    work_quick(env);
+    env->settings.jobs_per_sandbox = 2;
+}
+
+TEST(job_number_is_limited)
+{
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    struct runtime_command command = {.command = STR("sleep 100")};
+    struct runtime_sandbox sandbox;
+    struct job first, job, *list = NULL;
+    size_t count = 0;
+
+    work_open_local(&env, two_jobs);
+    sandbox = work_ensure(&env, "k", TIER_CREATED, &arena);
+    first = start(&env, sandbox.id, "sleep 100", &arena);
+    (void)start(&env, sandbox.id, "sleep 100", &arena);
+    FAILS(job_start(env.core.runtime, &env.core.caller, sandbox.id, &command, NULL, &arena, &job,
+                    &err),
+          ERROR_QUOTA, "running jobs");
+    OK(job_stop(env.core.runtime, &env.core.caller, first.id, 0, &err));
+    (void)start(&env, sandbox.id, "sleep 100", &arena);
+    OK(job_list(env.core.runtime, &env.core.caller, STR("key:k"), &arena, &list, &count, &err));
+    CHECK_INT(count, 3);
+}
+
+/* ---- callbacks ---- */
+
+struct receiver {
+    pthread_t thread;
+    int fd;
+    uint16_t port;
+    int failures; /* so many answers are 500 */
+    pthread_mutex_t lock;
+    int count;
+    char last[8192];
+};
+
+static void *receive(void *arg)
+{
+    struct receiver *receiver = arg;
+    int fd;
+
+    while ((fd = accept(receiver->fd, NULL, NULL)) >= 0) {
+        const char *answer = "HTTP/1.1 500 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        char text[8192];
+        size_t len = 0;
+        ssize_t n;
+
+        while ((n = read(fd, text + len, sizeof(text) - 1 - len)) > 0) {
+            len += (size_t)n;
+            text[len] = '\0';
+            if (strstr(text, "\r\n\r\n") && text[len - 1] == '}')
+                break;
+        }
+        (void)pthread_mutex_lock(&receiver->lock);
+        if (receiver->count++ >= receiver->failures)
+            answer = "HTTP/1.1 204 OK\r\nConnection: close\r\n\r\n";
+        memcpy(receiver->last, text, len + 1);
+        (void)pthread_mutex_unlock(&receiver->lock);
+        CHECK(write(fd, answer, strlen(answer)) > 0);
+        (void)close(fd);
+    }
+    return NULL;
+}
+
+static void receiver_open(struct receiver *receiver, int failures)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(address);
+
+    *receiver = (struct receiver){.failures = failures};
+    (void)pthread_mutex_init(&receiver->lock, NULL);
+    receiver->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(bind(receiver->fd, (struct sockaddr *)&address, size) == 0 &&
+          listen(receiver->fd, 16) == 0 &&
+          getsockname(receiver->fd, (struct sockaddr *)&address, &size) == 0);
+    receiver->port = ntohs(address.sin_port);
+    CHECK_INT(pthread_create(&receiver->thread, NULL, receive, receiver), 0);
+}
+
+static void receiver_close(struct receiver *receiver)
+{
+    (void)shutdown(receiver->fd, SHUT_RDWR);
+    (void)close(receiver->fd);
+    (void)pthread_join(receiver->thread, NULL);
+}
+
+static bool callback_is(struct work_env *env, struct str id, const char *state)
+{
+    auto_arena struct arena arena = {0};
+    struct job job = {0};
+
+    OK(job_get(env->core.runtime, &env->core.caller, id, &arena, &job, &err));
+    return str_is(job.callback_state, state);
+}
+
+TEST(job_callback_is_tried_until_it_is_taken)
+{
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    struct runtime_callback callback = {.token = STR("token-of-this-job")};
+    struct runtime_command command = {.command = STR("echo working; exit 3")};
+    struct runtime_sandbox sandbox;
+    struct receiver receiver;
+    struct job job;
+
+    work_open_local(&env, work_quick);
+    receiver_open(&receiver, 2);
+    callback.url = str_of(arena_printf(&arena, "http://127.0.0.1:%u/done", receiver.port));
+    sandbox = work_ensure(&env, "k", TIER_CREATED, &arena);
+    OK(job_start(env.core.runtime, &env.core.caller, sandbox.id, &command, &callback, &arena, &job,
+                 &err));
+    CHECK_STR(job.callback_state, "pending");
+    (void)wait_for(&env, job.id, 5000, &arena);
+    for (int i = 0; i < 50 && work_events(&env, "job.delivery_failed") == 0; i++)
+        work_sleep_ms(50);
+    /* It outlives a restart and the sandbox. */
+    OK(runtime_sandbox_kill(env.core.runtime, &env.core.caller, sandbox.id, NULL, &err));
+    work_restart(&env);
+    for (int i = 0; i < 100 && !callback_is(&env, job.id, "delivered"); i++)
+        work_sleep_ms(100);
+    CHECK(callback_is(&env, job.id, "delivered"));
+    CHECK_INT(receiver.count, 3);
+    CHECK(strstr(receiver.last, "POST /done HTTP/1.1"));
+    CHECK(strstr(receiver.last, "x-job-token: token-of-this-job"));
+    CHECK(strstr(receiver.last, "{\"status\":\"failed\",\"response\":{\"exitCode\":3,"
+                                "\"logs\":\"working\\n\"}}"));
+    CHECK_INT(work_events(&env, "job.delivered"), 1);
+    CHECK_INT(work_events(&env, "job.delivery_failed"), 1);
+    callback.url = STR("ftp://x/");
+    FAILS(job_start(env.core.runtime, &env.core.caller, sandbox.id, &command, &callback, &arena,
+                    &job, &err),
+          ERROR_INVALID, "http");
+    receiver_close(&receiver);
+}
+
+/* A listener that takes connections and never answers. */
+static int open_hole(struct arena *arena, struct str *out_url)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(address);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0 && listen(fd, 64) == 0 &&
+          getsockname(fd, (struct sockaddr *)&address, &size) == 0);
+    *out_url = str_of(arena_printf(arena, "http://127.0.0.1:%u/", ntohs(address.sin_port)));
+    return fd;
+}
+
+TEST(job_callback_that_hangs_holds_up_nobody_else)
+{
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    struct runtime_callback callback = {0};
+    struct runtime_command command = {.command = STR("true")};
+    struct receiver receiver;
+    struct job job;
+    struct runtime_sandbox sandbox;
+    struct str hole;
+    int fd, tries;
+
+    work_open_local(&env, work_quick);
+    receiver_open(&receiver, 0);
+    fd = open_hole(&arena, &hole);
+    callback.url = hole;
+    sandbox = work_ensure(&env, "k", TIER_CREATED, &arena);
+    for (int i = 0; i < 9; i++) {
+        OK(job_start(env.core.runtime, &env.core.caller, sandbox.id, &command, &callback, &arena,
+                     &job, &err));
+        (void)wait_for(&env, job.id, 5000, &arena);
+    }
+    env.core.caller.team_id = STR("t2");
+    callback.url = str_of(arena_printf(&arena, "http://127.0.0.1:%u/done", receiver.port));
+    sandbox = work_ensure(&env, "k", TIER_CREATED, &arena);
+    OK(job_start(env.core.runtime, &env.core.caller, sandbox.id, &command, &callback, &arena, &job,
+                 &err));
+    for (tries = 0; tries < 50 && !callback_is(&env, job.id, "delivered"); tries++)
+        work_sleep_ms(100);
+    CHECK(callback_is(&env, job.id, "delivered"));
+    (void)close(fd);
+    receiver_close(&receiver);
+}
+
+TEST(job_callback_of_a_stranger_stays_outside)
+{
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    struct runtime_callback callback = {0};
+    struct runtime_command command = {.command = STR("true")};
+    struct runtime_sandbox sandbox;
+    struct receiver receiver;
+    struct job job;
+
+    work_open_local(&env, work_quick);
+    env.core.runtime->config.operator_team = "operator";
+    receiver_open(&receiver, 0);
+    callback.url = str_of(arena_printf(&arena, "http://localhost:%u/done", receiver.port));
+    sandbox = work_ensure(&env, "k", TIER_CREATED, &arena);
+    OK(job_start(env.core.runtime, &env.core.caller, sandbox.id, &command, &callback, &arena, &job,
+                 &err));
+    (void)wait_for(&env, job.id, 5000, &arena);
+    for (int i = 0; i < 50 && work_events(&env, "job.delivery_failed") == 0; i++)
+        work_sleep_ms(50);
+    CHECK(work_event_has(&env, "job.delivery_failed", "not a public address"));
+    CHECK_INT(receiver.count, 0);
+    /* The operator may say that all are welcome. */
+    env.core.settings.private_urls = true;
+    for (int i = 0; i < 100 && !callback_is(&env, job.id, "delivered"); i++)
+        work_sleep_ms(100);
+    CHECK(callback_is(&env, job.id, "delivered"));
+    CHECK_INT(receiver.count, 1);
+    receiver_close(&receiver);
+}
+
+/* ---- without the features ---- */
+
+static void no_jobs(struct core_env *env)
+{
+    work_quick(env);
+    env->fake->caps.features &= ~(unsigned)(PROVIDER_JOB_LOGS | PROVIDER_JOB_STOP);
+}
+
+static void run_hanging(void *arg, const struct provider_command *command,
+                        struct provider_fake_run *out)
+{
+    (void)arg;
+    out->hangs = command->tag != NULL;
+}
+
+TEST(job_logs_and_stop_are_refused)
+{
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    auto_buf struct buf out = {0};
+    struct runtime_sandbox sandbox;
+    struct job job;
+    int64_t next;
+    int starts;
+
+    work_open(&env, NULL, no_jobs);
+    env.core.fake->run = run_hanging;
+    sandbox = work_ensure(&env, NULL, TIER_CREATED, &arena);
+    job = start(&env, sandbox.id, "sleep 100", &arena);
+    starts = provider_fake_calls(env.core.fake, "start");
+    buf_init(&out, 64);
+    FAILS(job_logs(env.core.runtime, &env.core.caller, job.id, &(struct job_read){0}, sink, &out,
+                   &next, &err),
+          ERROR_UNSUPPORTED, "job_logs");
+    FAILS(job_stop(env.core.runtime, &env.core.caller, job.id, 0, &err), ERROR_UNSUPPORTED,
+          "job_stop");
+    CHECK_INT(provider_fake_calls(env.core.fake, "start"), starts);
+    provider_fake_lose(env.core.fake, STR_NONE);
+    FAILS(runtime_sandbox_resume(env.core.runtime, &env.core.caller, sandbox.id, &err),
+          ERROR_NOT_FOUND, "gone");
+    CHECK_INT(wait_for(&env, job.id, 1000, &arena).exit_code, 137);
+}
+
+/* ---- terminals ---- */
+
+struct view {
+    pthread_mutex_t lock;
+    struct buf seen;
+    bool full, ended, lost;
+    int code;
+};
+
+static bool on_data(void *arg, struct str data)
+{
+    struct view *view = arg;
+    bool more;
+
+    (void)pthread_mutex_lock(&view->lock);
+    (void)buf_add_str(&view->seen, data);
+    more = !view->full;
+    (void)pthread_mutex_unlock(&view->lock);
+    return more;
+}
+
+static void on_end(void *arg, int exit_code, const struct error *why)
+{
+    struct view *view = arg;
+
+    (void)pthread_mutex_lock(&view->lock);
+    view->ended = true;
+    view->lost = why != NULL;
+    view->code = exit_code;
+    (void)pthread_mutex_unlock(&view->lock);
+}
+
+static bool view_has(struct view *view, const char *text)
+{
+    bool found = false;
+
+    for (int i = 0; i < 100 && !found; i++) {
+        (void)pthread_mutex_lock(&view->lock);
+        found = str_find_str(buf_str(&view->seen), str_of(text)) >= 0;
+        (void)pthread_mutex_unlock(&view->lock);
+        if (!found)
+            work_sleep_ms(50);
+    }
+    return found;
+}
+
+static bool view_ended(struct view *view)
+{
+    bool ended;
+
+    (void)pthread_mutex_lock(&view->lock);
+    ended = view->ended;
+    (void)pthread_mutex_unlock(&view->lock);
+    return ended;
+}
+
+static void view_init(struct view *view)
+{
+    *view = (struct view){0};
+    (void)pthread_mutex_init(&view->lock, NULL);
+    buf_init(&view->seen, 1 << 20);
+}
+
+TEST(terminal_is_left_and_found_again)
+{
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    struct terminal_viewer viewer = {.on_data = on_data, .on_end = on_end};
+    struct terminal_request request = {0};
+    struct terminal *terminal = NULL, *second = NULL;
+    char id[RUNTIME_ID_SIZE], again[RUNTIME_ID_SIZE];
+    struct runtime_sandbox sandbox;
+    struct view first, next;
+
+    work_open_local(&env, work_quick);
+    sandbox = work_ensure(&env, "k", TIER_CREATED, &arena);
+    view_init(&first);
+    view_init(&next);
+    request.sandbox_id = sandbox.id;
+    viewer.arg = &first;
+    OK(terminal_open(env.core.runtime, &env.core.caller, &request, &viewer, id, &terminal, &err));
+    terminal_resize(terminal, 91, 17);
+    terminal_input(terminal, STR("stty size; MARK=here; echo a$((1+1))b\n"));
+    CHECK(view_has(&first, "a2b"));
+    CHECK(view_has(&first, "17 91"));
+    terminal_leave(terminal);
+    CHECK(!view_ended(&first));
+
+    request.terminal_id = str_of(id);
+    viewer.arg = &next;
+    OK(terminal_open(env.core.runtime, &env.core.caller, &request, &viewer, again, &second, &err));
+    CHECK_STR(str_of(again), id);
+    CHECK(view_has(&next, "a2b")); /* what was shown before */
+    terminal_input(second, STR("echo was-$MARK\n"));
+    CHECK(view_has(&next, "was-here"));
+    terminal_input(second, STR("exit 4\n"));
+    for (int i = 0; i < 100 && !view_ended(&next); i++)
+        work_sleep_ms(50);
+    CHECK(view_ended(&next) && !next.lost);
+    CHECK_INT(next.code, 4);
+    terminal_leave(second);
+    FAILS(
+        terminal_open(env.core.runtime, &env.core.caller, &request, &viewer, again, &second, &err),
+        ERROR_NOT_FOUND, "has ended");
+    CHECK_INT(work_events(&env, "terminal.opened"), 1);
+    CHECK_INT(work_events(&env, "terminal.closed"), 1);
+    buf_done(&first.seen);
+    buf_done(&next.seen);
+}
+
+TEST(terminal_waits_for_its_viewer)
+{
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    struct terminal_viewer viewer = {.on_data = on_data, .on_end = on_end};
+    struct terminal_request request = {0};
+    struct terminal *terminal = NULL, *thief = NULL;
+    char id[RUNTIME_ID_SIZE];
+    struct runtime_sandbox sandbox;
+    struct view view, other;
+    size_t len;
+
+    work_open_local(&env, work_quick);
+    sandbox = work_ensure(&env, "k", TIER_CREATED, &arena);
+    view_init(&view);
+    view_init(&other);
+    viewer.arg = &view;
+    request.sandbox_id = sandbox.id;
+    OK(terminal_open(env.core.runtime, &env.core.caller, &request, &viewer, id, &terminal, &err));
+    terminal_input(terminal, STR("echo rea''dy\n"));
+    CHECK(view_has(&view, "ready"));
+    (void)pthread_mutex_lock(&view.lock);
+    view.full = true;
+    (void)pthread_mutex_unlock(&view.lock);
+    terminal_input(terminal, STR("echo x; sleep 0.5; echo y; sleep 0.3; echo en''ded\n"));
+    work_sleep_ms(200);
+    (void)pthread_mutex_lock(&view.lock);
+    len = view.seen.len;
+    (void)pthread_mutex_unlock(&view.lock);
+    work_sleep_ms(1000);
+    (void)pthread_mutex_lock(&view.lock);
+    CHECK_INT(view.seen.len, len);
+    view.full = false;
+    (void)pthread_mutex_unlock(&view.lock);
+    terminal_resume(terminal);
+    CHECK(view_has(&view, "ended"));
+
+    /* Somebody else comes: the first one is told, and may leave later. */
+    viewer.arg = &other;
+    request.terminal_id = str_of(id);
+    OK(terminal_open(env.core.runtime, &env.core.caller, &request, &viewer, id, &thief, &err));
+    CHECK(view.ended && view.lost);
+    terminal_leave(terminal);
+    terminal_input(thief, STR("echo still-$((40+2))\n"));
+    CHECK(view_has(&other, "still-42"));
+    runtime_close(env.core.runtime);
+    env.core.runtime = NULL;
+    CHECK(other.ended);
+    terminal_leave(thief);
+    buf_done(&view.seen);
+    buf_done(&other.seen);
+}

@@ -1,0 +1,350 @@
+/* Cleaning up what nobody asks for any more.
+ *
+ * Every minute: sandboxes beyond their maximum lifetime are killed; those whose provider has a clock
+ * of its own and whose time should be over are looked at, so that the row (and with it usage and
+ * quotas) tells the truth; those without such a clock are paused, or killed, when they were idle for
+ * too long. Every hour: sandboxes that were not used for a day (persistent ones: for a month), expired
+ * snapshots, rows whose maker has died, machines with our label that no row knows, and old history. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "protocol/json/json_shape.h"
+#include "runtime/sandbox/kept.h"
+#include "runtime/sandbox/sandbox_internal.h"
+
+enum {
+    BATCH = 1000,
+    DAY_S = 24 * 3600,
+    PERSISTENT_STALE_S = 30 * DAY_S,
+    HISTORY_S = 30 * DAY_S,
+    ABANDONED_S = 300, /* a row in 'creating' */
+    ORPHAN_S = 600,    /* a machine without a row */
+    TICK_S = 60,
+};
+
+static struct runtime_caller caller_of(const struct store_runtime_sandbox *row)
+{
+    return (struct runtime_caller){.team_id = row->team_id, .actor = STR("prune")};
+}
+
+static bool kill_row(struct runtime *runtime, const struct store_runtime_sandbox *row,
+                     const char *reason)
+{
+    struct runtime_caller caller = caller_of(row);
+    struct backend *backend = NULL;
+    struct error err = {0};
+
+    if (runtime_row_backend(runtime, &caller, row, &backend, &err) < 0 && err.errnum == ENODEV) {
+        /* Nobody could ever reach it. If its provider comes back, the machine is found as orphan. */
+        runtime_row_forget(runtime, &caller, row, &err);
+        return true;
+    }
+    if (!backend || runtime_row_kill(runtime, &caller, backend, row, reason, &err) < 0) {
+        log_warn("agent", "sandbox=%.*s not pruned, tried again later: %s", STR_ARG(row->id),
+                 err.message);
+        return false;
+    }
+    return true;
+}
+
+/* ---- every minute ---- */
+
+static void idle(struct runtime *runtime, struct backend *backend,
+                 const struct store_runtime_sandbox *row)
+{
+    struct runtime_caller caller = caller_of(row);
+    auto_arena struct arena arena = {0};
+    struct runtime_sandbox ignored;
+    struct error err = {0};
+    unsigned features = provider_caps(backend_provider(backend))->features;
+
+    if (features & PROVIDER_TTL) {
+        if (runtime_sandbox_get(runtime, &caller, row->id, true, &arena, &ignored, &err) < 0)
+            log_info("agent", "sandbox=%.*s not looked at: %s", STR_ARG(row->id), err.message);
+    } else if (row->idle_s > 0 && (features & PROVIDER_PAUSE)) {
+        if (runtime_sandbox_pause(runtime, &caller, row->id, &err) < 0)
+            log_warn("agent", "sandbox=%.*s idle but not paused: %s", STR_ARG(row->id),
+                     err.message);
+    } else if (row->idle_s > 0) {
+        (void)kill_row(runtime, row, "idle");
+    }
+}
+
+static void tick_row(struct runtime *runtime, struct store_runtime_sandbox *row, int64_t now_us)
+{
+    struct runtime_caller caller = caller_of(row);
+    struct backend *backend = NULL;
+    struct error err;
+    int64_t ttl_s;
+
+    row->last_used_at_us = runtime_live_last_used(runtime, row->id, row->last_used_at_us);
+    if (row->max_lifetime_s > 0 && now_us - row->created_at_us > row->max_lifetime_s * 1000000) {
+        (void)kill_row(runtime, row, "max lifetime");
+        return;
+    }
+    if (row->adopted || !str_is(row->state, "running") ||
+        runtime_row_backend(runtime, &caller, row, &backend, &err) < 0)
+        return;
+    ttl_s = runtime_row_ttl(runtime, backend, row);
+    if (!ttl_s)
+        ttl_s = row->idle_s;
+    if (ttl_s > 0 && now_us - row->last_used_at_us > ttl_s * 1000000)
+        idle(runtime, backend, row);
+}
+
+void runtime_prune_overdue(struct runtime *runtime, struct str provider)
+{
+    auto_arena struct arena arena = {0};
+    struct store_runtime_sandbox_query wanted = {.provider = provider, .limit = BATCH};
+    struct store_runtime_sandbox *rows = NULL;
+    size_t count = 0;
+    struct error err;
+
+    if (store_runtime_sandbox_list(runtime->config.store, &wanted, &arena, &rows, &count, &err) <
+        0) {
+        log_error("agent", "sandboxes not looked at: %s", err.message);
+        return;
+    }
+    for (size_t i = 0; i < count; i++)
+        tick_row(runtime, &rows[i], clock_wall_us());
+}
+
+static void tick(struct runtime *runtime)
+{
+    runtime_prune_overdue(runtime, STR_NONE);
+}
+
+/* ---- every hour, or when asked ---- */
+
+struct prune {
+    struct runtime *runtime;
+    const struct runtime_caller *caller;
+    int64_t older_than_s;
+    bool asked, dry_run;
+    int64_t now_us;
+    struct arena *arena;
+    size_t sandboxes, snapshots;
+};
+
+/* Nobody is making it any more; a machine may be there. */
+static void prune_abandoned(struct prune *prune, struct store_runtime_sandbox *row)
+{
+    struct runtime_caller caller = caller_of(row);
+    struct backend *backend = NULL;
+    struct provider_sandbox machine;
+    struct error err;
+
+    if (runtime_row_backend(prune->runtime, &caller, row, &backend, &err) == 0 &&
+        machine_find_own(prune->runtime, backend, row, prune->arena, &machine, &err) == 1)
+        row->external_id = machine.id;
+    prune->sandboxes += kill_row(prune->runtime, row, "abandoned while it was made");
+}
+
+static void prune_row(struct prune *prune, struct store_runtime_sandbox *row)
+{
+    int64_t unused_us, limit_s = prune->older_than_s;
+
+    row->last_used_at_us = runtime_live_last_used(prune->runtime, row->id, row->last_used_at_us);
+    unused_us = prune->now_us - row->last_used_at_us;
+    if (str_is(row->state, "creating")) {
+        if (unused_us > (int64_t)ABANDONED_S * 1000000 && !prune->dry_run)
+            prune_abandoned(prune, row);
+        return;
+    }
+    if (row->adopted) /* who uses it does so without us */
+        return;
+    if (row->persistent && !prune->asked)
+        limit_s = PERSISTENT_STALE_S;
+    if (unused_us < limit_s * 1000000)
+        return;
+    prune->sandboxes += prune->dry_run || kill_row(prune->runtime, row, "stale");
+}
+
+static int prune_sandboxes(struct prune *prune, struct error *err)
+{
+    int64_t youngest_s = prune->older_than_s < ABANDONED_S ? prune->older_than_s : ABANDONED_S;
+    struct store_runtime_sandbox_query wanted = {
+        .team_id = prune->caller->team_id,
+        .agent_id = prune->caller->agent_id,
+        .used_before_us = prune->now_us - youngest_s * 1000000 + 1,
+        .limit = BATCH,
+    };
+    struct store_runtime_sandbox *rows = NULL;
+    size_t count = 0;
+
+    if (store_runtime_sandbox_list(prune->runtime->config.store, &wanted, prune->arena, &rows,
+                                   &count, err) < 0)
+        return -1;
+    for (size_t i = 0; i < count; i++)
+        prune_row(prune, &rows[i]);
+    return 0;
+}
+
+static int prune_snapshots(struct prune *prune, struct error *err)
+{
+    struct store_runtime_snapshot *rows = NULL;
+    size_t count = 0;
+
+    if (store_runtime_snapshot_expired(prune->runtime->config.store, prune->caller->team_id,
+                                       prune->now_us, BATCH, prune->arena, &rows, &count, err) < 0)
+        return -1;
+    for (size_t i = 0; i < count; i++) {
+        struct runtime_caller caller = {.team_id = rows[i].team_id, .actor = STR("prune")};
+        struct error problem;
+
+        if (prune->dry_run ||
+            runtime_snapshot_drop(prune->runtime, &caller, &rows[i], &problem) == 0)
+            prune->snapshots++;
+        else
+            log_warn("agent", "snapshot=%.*s not pruned, tried again later: %s",
+                     STR_ARG(rows[i].id), problem.message);
+    }
+    return 0;
+}
+
+static struct str label(const struct provider_sandbox *machine, const char *name)
+{
+    for (size_t i = 0; i < machine->label_count; i++)
+        if (str_is(machine->labels[i].name, name))
+            return machine->labels[i].value;
+    return STR_NONE;
+}
+
+static void prune_machine(struct prune *prune, struct backend *backend,
+                          const struct provider_sandbox *machine)
+{
+    struct str team_id = label(machine, "quicksand.team"), id = label(machine, "quicksand.id");
+    struct provider_ref ref = {.team_id = team_id, .id = machine->id, .token = machine->token};
+    struct store_runtime_sandbox row;
+    struct error err;
+
+    if (!id.len || !team_id.len || machine->state == PROVIDER_ENDED ||
+        prune->now_us - machine->started_at_us < (int64_t)ORPHAN_S * 1000000)
+        return;
+    if (prune->caller->team_id.p && !str_eq(prune->caller->team_id, team_id))
+        return;
+    if (store_runtime_sandbox_get(prune->runtime->config.store, team_id, machine->id, prune->arena,
+                                  &row, &err) == 0 &&
+        !row.destroyed_at_us)
+        return;
+    if (store_runtime_sandbox_get(prune->runtime->config.store, team_id, id, prune->arena, &row,
+                                  &err) == 0) {
+        if (!row.destroyed_at_us &&
+            (str_eq(row.external_id, machine->id) || str_is(row.state, "creating")))
+            return;
+    } else if (err.code != ERROR_NOT_FOUND) {
+        return;
+    }
+    if (!prune->dry_run && provider_kill(backend_provider(backend), &ref, &err) < 0) {
+        log_warn("agent", "provider=%s orphan '%.*s' not killed: %s", backend_name(backend),
+                 STR_ARG(machine->id), err.message);
+        return;
+    }
+    log_info("agent", "provider=%s orphan '%.*s' of sandbox '%.*s' killed", backend_name(backend),
+             STR_ARG(machine->id), STR_ARG(id));
+    prune->sandboxes++;
+}
+
+static void prune_backend(struct prune *prune, struct backend *backend, struct str team_id)
+{
+    const struct provider_label wanted = {STR("quicksand.instance"),
+                                          runtime_instance_name(prune->runtime)};
+    struct provider *provider = backend_provider(backend);
+    struct provider_sandbox *machines = NULL;
+    size_t count = 0;
+    struct error err;
+
+    if (provider_find(provider, team_id, &wanted, 1, prune->arena, &machines, &count, &err) < 0) {
+        log_info("agent", "provider=%s not searched for orphans: %s", backend_name(backend),
+                 err.message);
+        return;
+    }
+    for (size_t i = 0; i < count; i++)
+        prune_machine(prune, backend, &machines[i]);
+}
+
+/* The embedded engine shows a team only its own. */
+static void prune_embedded(struct prune *prune, struct backend *backend)
+{
+    struct str *teams = NULL;
+    size_t count = 0;
+    struct error err;
+
+    if (prune->caller->team_id.p) {
+        prune_backend(prune, backend, prune->caller->team_id);
+        return;
+    }
+    if (store_runtime_teams(prune->runtime->config.store, prune->arena, &teams, &count, &err) < 0)
+        return;
+    for (size_t i = 0; i < count; i++)
+        prune_backend(prune, backend, teams[i]);
+}
+
+static void prune_orphans(struct prune *prune)
+{
+    const struct runtime_settings *settings = prune->runtime->config.settings;
+
+    for (size_t i = 0; i < settings->backend_count; i++) {
+        struct backend *backend = NULL;
+        struct error err;
+
+        if (backend_find(prune->runtime, prune->caller, str_of(settings->backends[i].name),
+                         &backend, &err) < 0 ||
+            !(provider_caps(backend_provider(backend))->features & PROVIDER_FIND))
+            continue;
+        if (backend_embedded(prune->runtime, backend))
+            prune_embedded(prune, backend);
+        else
+            prune_backend(prune, backend, prune->caller->team_id);
+    }
+}
+
+int runtime_sandbox_prune(struct runtime *runtime, const struct runtime_caller *caller,
+                          int64_t older_than_s, bool dry_run, size_t *out_sandboxes,
+                          size_t *out_snapshots, struct error *err)
+{
+    auto_arena struct arena arena = {0};
+    struct prune prune = {
+        .runtime = runtime,
+        .caller = caller,
+        .older_than_s = older_than_s > 0 ? older_than_s : runtime->config.settings->stale_after_s,
+        .asked = older_than_s > 0,
+        .dry_run = dry_run,
+        .now_us = clock_wall_us(),
+        .arena = &arena,
+    };
+
+    if (older_than_s < 0)
+        return error_set(err, ERROR_INVALID, "the age must not be negative");
+    if (prune_sandboxes(&prune, err) < 0 || prune_snapshots(&prune, err) < 0)
+        return -1;
+    prune_orphans(&prune);
+    *out_sandboxes = prune.sandboxes;
+    *out_snapshots = prune.snapshots;
+    return 0;
+}
+
+static void hourly(struct runtime *runtime)
+{
+    struct runtime_caller everybody = {.actor = STR("prune")};
+    int64_t before_us = clock_wall_us() - (int64_t)HISTORY_S * 1000000;
+    size_t sandboxes = 0, snapshots = 0, forgotten = 0;
+    struct error err;
+
+    if (runtime_sandbox_prune(runtime, &everybody, 0, false, &sandboxes, &snapshots, &err) < 0 ||
+        store_runtime_sandbox_forget(runtime->config.store, before_us, BATCH, &forgotten, &err) < 0)
+        log_error("agent", "cleanup failed: %s", err.message);
+    runtime_kept_prune(runtime);
+    if (sandboxes || snapshots || forgotten)
+        log_info("agent", "cleanup: sandboxes=%zu snapshots=%zu history=%zu", sandboxes, snapshots,
+                 forgotten);
+}
+
+void runtime_prune_open(struct runtime *runtime)
+{
+    runtime_timer_add(runtime, 3600, runtime_usage_tell_all);
+    runtime_timer_add(runtime, TICK_S, tick);
+    runtime_timer_add(runtime, 3600, hourly);
+}

@@ -1,0 +1,192 @@
+/* Sandboxes of the runtime: found by key, made when there is none, used, and thrown away.
+ *
+ * ensure: the row with this key and the same spec is resumed; when its sandbox is gone, the newest
+ * snapshot is restored (same id, new machine); else one is created (new id). Exactly one
+ * "sandbox.created" per real creation. Two processes that race for a key: one row wins, the loser's
+ * machine is killed. The same key with another spec is another sandbox. */
+#pragma once
+
+#include "base/buf.h"
+#include "provider/core/provider.h"
+#include "runtime/backend/profile.h"
+#include "runtime/core/runtime.h"
+
+struct runtime_sandbox {
+    struct str id, key, spec_hash, provider, external_id, image, profile;
+    struct str agent_id, task_id;
+    struct str state;       /* creating, running, paused, killed, error */
+    struct str error;       /* why, in state error */
+    struct str snapshot_id; /* it was started from; STR_NONE */
+    struct str cdp_url;     /* browsers; a secret in its query */
+    json_t *metadata;       /* borrowed from the arena's tree; or NULL */
+    int64_t created_at_us, last_used_at_us, destroyed_at_us; /* 0 = not */
+    int64_t idle_s, max_lifetime_s;
+    json_t *limits;            /* {cpu, memoryMb, diskMb} as asked for; or NULL */
+    struct str workspace_root; /* where its commands start; STR_NONE = its user's home */
+    bool persistent;
+    bool adopted; /* made by the engine's own API */
+};
+
+struct runtime_ensure {
+    struct runtime_overrides overrides;
+    struct str key; /* STR_NONE: always a new one */
+    struct str agent_id, task_id;
+    struct str snapshot;                /* id or alias of a snapshot to start from; STR_NONE */
+    struct str repo, branch, git_token; /* cloned into the workspace, where commands then start */
+    json_t *metadata;                   /* object of strings, or NULL */
+};
+
+enum runtime_tier { TIER_RESUMED, TIER_RESTORED, TIER_CREATED };
+const char *runtime_tier_name(enum runtime_tier tier); /* "resumed", ... */
+
+int runtime_sandbox_ensure(struct runtime *runtime, const struct runtime_caller *caller,
+                           const struct runtime_ensure *request, struct arena *arena,
+                           struct runtime_sandbox *out, enum runtime_tier *out_tier,
+                           struct error *err);
+/* refresh: asks the provider and corrects the row. By id or by "key:KEY". ERROR_FORBIDDEN when
+ * caller->agent_id is given and is not its owner. */
+int runtime_sandbox_get(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
+                        bool refresh, struct arena *arena, struct runtime_sandbox *out,
+                        struct error *err);
+
+struct runtime_sandbox_filter {
+    struct str state, agent_id, task_id,
+        provider;      /* STR_NONE = any; state: killed ones only when asked */
+    int64_t before_us; /* created before; 0 = any */
+    size_t limit;      /* 0 = 100, at most 1000 */
+};
+int runtime_sandbox_list(struct runtime *runtime, const struct runtime_caller *caller,
+                         const struct runtime_sandbox_filter *filter, struct arena *arena,
+                         struct runtime_sandbox **out, size_t *out_count, struct error *err);
+int runtime_sandbox_pause(struct runtime *runtime, const struct runtime_caller *caller,
+                          struct str id, struct error *err);
+int runtime_sandbox_resume(struct runtime *runtime, const struct runtime_caller *caller,
+                           struct str id, struct error *err);
+/* Killed already is success. forced: NULL, or its machine is given up when it cannot be reached: then
+ * the row is closed, the result is 1 and *forced says why. */
+int runtime_sandbox_kill(struct runtime *runtime, const struct runtime_caller *caller,
+                         struct str id, struct error *forced, struct error *err);
+int runtime_sandbox_address(struct runtime *runtime, const struct runtime_caller *caller,
+                            struct str id, uint16_t port, struct arena *arena,
+                            struct provider_address *out, struct error *err);
+/* Those that nobody used for older_than_s (0 = the settings') are killed, expired snapshots and
+ * orphans of backends that can be searched too. */
+int runtime_sandbox_prune(struct runtime *runtime, const struct runtime_caller *caller,
+                          int64_t older_than_s, bool dry_run, size_t *out_sandboxes,
+                          size_t *out_snapshots, struct error *err);
+
+/* A sandbox made ready for one operation: ownership checked, resumed when it was paused, its life
+ * extended. For the files of this folder. */
+struct runtime_use {
+    struct backend *backend;
+    struct provider *provider;
+    struct provider_ref ref; /* in the arena */
+    struct runtime_sandbox sandbox;
+    int64_t timeout_s, output_limit; /* of its profile */
+    bool keep_output;                /* likewise */
+    json_t *env;                     /* of its profile, or NULL; lives in the arena */
+    enum permission permission;
+    struct str workspace_root;
+};
+int runtime_use(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
+                unsigned features, struct arena *arena, struct runtime_use *out, struct error *err);
+/* The provider said it is gone (ERROR_NOT_FOUND of an operation): corrects the row. */
+void runtime_use_lost(struct runtime *runtime, const struct runtime_caller *caller,
+                      const struct runtime_use *use);
+
+/* ---- commands ---- */
+
+enum runtime_keep { KEEP_AS_PROFILE, KEEP_YES, KEEP_NO };
+
+struct runtime_command {
+    struct str command; /* a line for `bash -lc` (or `sh -c` where there is no bash) ... */
+    json_t *argv;       /* ... or an array of strings, as it is; exactly one of both */
+    struct str cwd, user;
+    json_t *env;            /* object of strings, or NULL */
+    struct str input;       /* standard input, whole; STR_NONE = none */
+    bool open_stdin;        /* instead: it comes by runtime_exec_input() */
+    int64_t timeout_ms;     /* 0 = the profile's */
+    int64_t output_limit;   /* 0 = the profile's */
+    enum runtime_keep keep; /* its output, in the store (kept.h) */
+    int64_t keep_limit;     /* of that, when it is not output_limit; 0 = it is */
+    bool own;               /* a step of the runtime itself: no allow list, not told by events */
+    /* It runs, and may be reached by this id until its end is told; or NULL. -1: as below. */
+    int (*on_started)(void *arg, const char *process_id);
+    /* Told as it comes instead of being kept; or NULL. Without data: it runs and was silent for a
+     * while. 1: not all could be taken, to be called again with the same. -1: nobody listens any more,
+     * the command is killed. */
+    int (*on_output)(void *arg, bool is_err, struct str data);
+    void *on_output_arg; /* of both */
+};
+
+struct runtime_result {
+    struct buf out, err;
+    int exit_code; /* a value, never a failure of the call; 124 = timed_out */
+    int64_t duration_ms;
+    bool timed_out, truncated; /* truncated output ends with "\n[output truncated]" */
+    bool stopped;              /* nobody listened any more: it was killed, exit code 137 */
+    bool out_of_memory; /* the sandbox's memory was used up: it was killed, as far as is known */
+    char keep_id[RUNTIME_ID_SIZE]; /* its output was to be kept, under this id; "" = not */
+    bool kept;                     /* and it is */
+};
+
+#define RUNTIME_OUT_OF_MEMORY "out of memory"
+
+int runtime_exec(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
+                 const struct runtime_command *command, struct runtime_result *out,
+                 struct error *err);
+void runtime_result_done(struct runtime_result *result);
+/* To one that runs now. sandbox_id: STR_NONE = any. ERROR_NOT_FOUND when it has ended. Input waits
+ * until the command has taken it; without open_stdin it is ERROR_CONFLICT. */
+int runtime_exec_input(struct runtime *runtime, const struct runtime_caller *caller,
+                       struct str sandbox_id, struct str id, struct str data, bool close,
+                       struct error *err);
+int runtime_exec_signal(struct runtime *runtime, const struct runtime_caller *caller,
+                        struct str sandbox_id, struct str id, int signal, struct error *err);
+/* Never blocks: as if on_output had said that nobody listens. Ended already is fine. */
+void runtime_exec_stop(struct runtime *runtime, struct str id);
+/* ERROR_FORBIDDEN when an allow list is set and does not hold it. */
+int runtime_command_check(struct runtime *runtime, const struct runtime_command *command,
+                          struct error *err);
+
+/* ---- files ---- */
+
+int runtime_file_read(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
+                      const char *path, provider_sink_fn *sink, void *arg, struct error *err);
+int runtime_file_write(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
+                       const char *path, provider_source_fn *source, void *arg, int64_t length,
+                       struct error *err);
+int runtime_file_list(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
+                      const char *path, struct arena *arena, struct provider_file **out,
+                      size_t *out_count, struct error *err);
+int runtime_file_remove(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
+                        const char *path, struct error *err);
+
+/* ---- snapshots ---- */
+
+struct runtime_snapshot {
+    struct str id, kind, provider, external_id, sandbox_id, image, alias, state;
+    int64_t created_at_us, expires_at_us; /* 0 = never */
+};
+/* alias: "github/owner/repo#branch" or any name of the team's; replaces an older one of that name.
+ * ttl_s: 0 = never, -1 = the settings'. */
+int runtime_snapshot_create(struct runtime *runtime, const struct runtime_caller *caller,
+                            struct str id, struct str alias, int64_t ttl_s, struct arena *arena,
+                            struct runtime_snapshot *out, struct error *err);
+/* By id or alias. */
+int runtime_snapshot_get(struct runtime *runtime, const struct runtime_caller *caller,
+                         struct str name, struct arena *arena, struct runtime_snapshot *out,
+                         struct error *err);
+int runtime_snapshot_list(struct runtime *runtime, const struct runtime_caller *caller,
+                          struct str sandbox_id, struct arena *arena, struct runtime_snapshot **out,
+                          size_t *out_count, struct error *err);
+/* forced: as for runtime_sandbox_kill(). */
+int runtime_snapshot_delete(struct runtime *runtime, const struct runtime_caller *caller,
+                            struct str name, struct error *forced, struct error *err);
+
+/* ---- what it costs ---- */
+
+/* {"total": {sandboxes, running, seconds, cpu_seconds, commands, jobs, usd}, "providers": {NAME: ...},
+ * "agents": ..., "tasks": ..., "sessions": ..., "create_ms": {count, p50, p99}}; new reference. */
+int runtime_stats(struct runtime *runtime, const struct runtime_caller *caller, json_t **out,
+                  struct error *err);

@@ -1,0 +1,238 @@
+/* Shared by the files about sandboxes, commands, jobs and terminals. */
+#pragma once
+
+#include "runtime/backend/backend.h"
+#include "runtime/core/event.h"
+#include "runtime/core/runtime.h"
+#include "runtime/core/runtime_internal.h"
+#include "runtime/sandbox/sandbox.h"
+#include "store/runtime/store_runtime_sandbox.h"
+
+/* ---- what this process knows of sandboxes (sandbox_live.c) ---- */
+
+int runtime_sandboxes_open(struct runtime *runtime, struct error *err);
+void runtime_sandboxes_close(struct runtime *runtime); /* tells the store what was counted */
+
+/* Of both: called by them. The close waits for those under way. */
+void runtime_sweeps_open(struct runtime *runtime);
+void runtime_sweeps_close(struct runtime *runtime);
+
+struct str runtime_instance_name(const struct runtime *runtime);
+/* One at a time for a name. Returns what unlock takes. */
+struct runtime_key_lock;
+struct runtime_key_lock *runtime_key_lock(struct runtime *runtime, struct str team_id,
+                                          struct str name);
+/* The same, not longer than the thread's deadline: NULL with ERROR_TIMEOUT. */
+struct runtime_key_lock *runtime_key_lock_soon(struct runtime *runtime, struct str team_id,
+                                               struct str name, struct error *err);
+/* The same, without waiting: NULL when somebody else has it. */
+struct runtime_key_lock *runtime_key_lock_now(struct runtime *runtime, struct str team_id,
+                                              struct str name);
+void runtime_key_unlock(struct runtime *runtime, struct runtime_key_lock *lock);
+
+/* Used now: remembered here, and from time to time in the row. */
+void runtime_live_used(struct runtime *runtime, struct str id, int64_t commands, int64_t jobs);
+/* When it was used last, as far as this process knows; at least row_us. */
+int64_t runtime_live_last_used(struct runtime *runtime, struct str id, int64_t row_us);
+/* Its provider lets it live for ttl_s from now. */
+void runtime_live_extended(struct runtime *runtime, struct str id, int64_t ttl_s);
+enum runtime_life { LIFE_LONG, LIFE_SHORT, LIFE_UNKNOWN };
+/* SHORT: less than half of ttl_s is left. UNKNOWN: may have ended. */
+enum runtime_life runtime_live_life(struct runtime *runtime, struct str id, int64_t ttl_s);
+void runtime_live_forget(struct runtime *runtime, struct str id);
+/* All that was counted goes to the rows. */
+void runtime_live_flush(struct runtime *runtime);
+/* Has the image a bash? -1 = not known yet. */
+int runtime_live_bash(struct runtime *runtime, struct str provider, struct str image);
+void runtime_live_set_bash(struct runtime *runtime, struct str provider, struct str image,
+                           bool bash);
+
+/* ---- rows (sandbox_row.c) ---- */
+
+/* JSON that the arena frees. */
+json_t *arena_json(struct arena *arena, json_t *json);
+/* The text of a stored object, or NULL when it is empty. */
+json_t *arena_parse(struct arena *arena, struct str text);
+void runtime_sandbox_of(const struct store_runtime_sandbox *row, struct arena *arena,
+                        struct runtime_sandbox *out);
+/* By id or "key:KEY"; ownership checked. Killed ones too. */
+int runtime_row_get(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
+                    struct arena *arena, struct store_runtime_sandbox *out, struct error *err);
+/* ERROR_CONFLICT with errnum ENODEV: its provider is not configured any more. */
+int runtime_row_backend(struct runtime *runtime, const struct runtime_caller *caller,
+                        const struct store_runtime_sandbox *row, struct backend **out,
+                        struct error *err);
+/* The same for whatever else is on a provider. what: "snapshot 'x'". */
+int runtime_row_provider(struct runtime *runtime, const struct runtime_caller *caller,
+                         struct str provider, const char *what, struct backend **out,
+                         struct error *err);
+/* Its row is closed; the machine could not be reached because of why. */
+void runtime_row_forget(struct runtime *runtime, const struct runtime_caller *caller,
+                        const struct store_runtime_sandbox *row, const struct error *why);
+/* For an operation: -1 with ERROR_NOT_FOUND telling what became of it, or ERROR_CONFLICT while it is
+ * being made. */
+int runtime_row_alive(const struct store_runtime_sandbox *row, struct error *err);
+struct provider_ref runtime_row_ref(const struct store_runtime_sandbox *row);
+/* How long its provider lets it live without activity; 0 = the provider does not end it. */
+int64_t runtime_row_ttl(const struct runtime *runtime, struct backend *backend,
+                        const struct store_runtime_sandbox *row);
+/* Its row and the world agree again. Events are emitted when the state changed. */
+void runtime_row_paused(struct runtime *runtime, const struct runtime_caller *caller,
+                        const struct store_runtime_sandbox *row, const char *by);
+/* As its provider tells it of an earlier moment: running or paused since then. Nothing happens when the
+ * row knows what came after. */
+void runtime_row_told(struct runtime *runtime, const struct runtime_caller *caller,
+                      const struct store_runtime_sandbox *row, const char *state, int64_t at_us);
+/* The same of its end. false: nothing new. */
+bool runtime_row_ended(struct runtime *runtime, const struct runtime_caller *caller,
+                       const struct store_runtime_sandbox *row, const char *reason, const char *why,
+                       int64_t at_us);
+/* false: nothing new, or the row has another machine by now. */
+bool runtime_row_gone(struct runtime *runtime, const struct runtime_caller *caller,
+                      const struct store_runtime_sandbox *row, const char *why);
+/* Its machine, and destroyed_at is set. */
+int runtime_row_kill(struct runtime *runtime, const struct runtime_caller *caller,
+                     struct backend *backend, const struct store_runtime_sandbox *row,
+                     const char *reason, struct error *err);
+/* It could not be made: event sandbox.error. */
+void runtime_row_failed(struct runtime *runtime, const struct runtime_caller *caller,
+                        const struct store_runtime_sandbox *row, const struct error *why);
+/* An event about a sandbox; data is borrowed. */
+struct runtime_event runtime_row_event_of(const struct runtime_caller *caller,
+                                          const struct store_runtime_sandbox *row, const char *type,
+                                          json_t *data);
+/* data is consumed. */
+void runtime_row_event(struct runtime *runtime, const struct runtime_caller *caller,
+                       const struct store_runtime_sandbox *row, const char *type, json_t *data);
+
+/* ---- what is asked for (sandbox_spec.c) ---- */
+
+int runtime_spec_check(const struct runtime_ensure *request, struct error *err);
+/* 16 hex digits. */
+struct str runtime_spec_hash(const struct profile *profile, const struct runtime_ensure *request,
+                             struct arena *arena);
+/* JSON for the row's settings. */
+struct str runtime_spec_settings(const struct profile *profile, struct arena *arena);
+
+/* ---- machines (sandbox_machine.c) ---- */
+
+/* Running afterwards: 0 = it ran already, 1 = it was resumed (hooks run, event told). ERROR_NOT_FOUND:
+ * it is gone, the row says so. Under the lock of its id. May change token and address of the row. */
+int machine_wake(struct runtime *runtime, const struct runtime_caller *caller,
+                 struct backend *backend, struct store_runtime_sandbox *row, struct arena *arena,
+                 struct error *err);
+/* The embedded engine: its sandboxes end with this host and share this store. */
+bool backend_embedded(const struct runtime *runtime, const struct backend *backend);
+int machine_kill(struct runtime *runtime, struct backend *backend,
+                 const struct store_runtime_sandbox *row, struct error *err);
+
+/* What is asked of a provider, with labels and environment. Lives in the arena. */
+struct machine_spec {
+    const struct profile *profile;
+    const struct store_runtime_sandbox *row;
+    struct str snapshot; /* provider's reference */
+    const json_t *metadata;
+};
+/* Creates it, or finds what an earlier try has made. Hooks are not run. */
+int machine_create(struct runtime *runtime, const struct machine_spec *wanted, struct arena *arena,
+                   struct provider_sandbox *out, struct error *err);
+/* The oldest with the key and hash of the row that is not `except`; 0 = none, 1 = found. */
+int machine_find(struct runtime *runtime, struct backend *backend,
+                 const struct store_runtime_sandbox *row, struct str except, struct arena *arena,
+                 struct provider_sandbox *out, struct error *err);
+/* The machine of this row, by its id's label; 0 = none. */
+int machine_find_own(struct runtime *runtime, struct backend *backend,
+                     const struct store_runtime_sandbox *row, struct arena *arena,
+                     struct provider_sandbox *out, struct error *err);
+/* A machine of this row may be there, or come to be: it is looked for and killed in the background. */
+void runtime_sweep_later(struct runtime *runtime, struct backend *backend,
+                         const struct store_runtime_sandbox *row);
+/* hooks: an array of commands, or NULL. */
+int machine_hooks(struct runtime *runtime, struct backend *backend,
+                  const struct store_runtime_sandbox *row, json_t *hooks, const char *which,
+                  struct error *err);
+
+/* ---- commands (exec.c, command.c) ---- */
+
+struct runtime_kept;
+struct runtime_output;
+struct runtime_run {
+    const char *const *argv;
+    const struct provider_label *env;
+    size_t env_count;
+    const char *cwd, *user;
+    struct str input; /* STR_NONE = none */
+    bool open_stdin;
+    int64_t timeout_ms;
+    int64_t output_limit;
+    int64_t ttl_s;                                        /* extended while it runs; 0 = not */
+    struct str sandbox_id;                                /* for that */
+    int (*on_started)(void *arg, const char *process_id); /* as in runtime_command */
+    int (*on_output)(void *arg, bool is_err, struct str data);
+    void *on_output_arg;
+    struct runtime_running *running; /* to be found by others; NULL = not */
+    struct runtime_output *output;   /* told as events too; NULL = not */
+    struct runtime_kept *kept;       /* and kept; NULL = not */
+};
+/* One command on a machine. *out_started: it was sent; before that the caller may try again. */
+int runtime_run(struct runtime *runtime, struct provider *provider, const struct provider_ref *ref,
+                const struct runtime_run *run, struct runtime_result *out, bool *out_started,
+                struct error *err);
+/* The argv of a command for this machine: as given, or a line for bash or sh. */
+int runtime_command_argv(struct runtime *runtime, struct provider *provider,
+                         const struct provider_ref *ref, struct str image,
+                         const struct runtime_command *command, struct arena *arena,
+                         const char *const **out, struct error *err);
+/* Later ones win over earlier ones. Objects of strings, or NULL. */
+int runtime_command_env(const json_t *first, const json_t *second, struct arena *arena,
+                        const struct provider_label **out, size_t *out_count, struct error *err);
+/* For people: the line, or the words joined; masked and cut to 4 KiB. */
+struct str runtime_command_text(struct runtime *runtime, struct str team_id,
+                                const struct runtime_command *command, struct arena *arena);
+/* After an operation failed: 1 = it was paused and now runs, try again; 0 = the failure stands;
+ * -1 = it is gone (err says so). */
+int runtime_use_recover(struct runtime *runtime, const struct runtime_caller *caller,
+                        struct runtime_use *use, struct arena *arena, struct error *err);
+/* Extends the sandbox's life when less than half is left. */
+void runtime_use_extend(struct runtime *runtime, struct provider *provider,
+                        const struct provider_ref *ref, struct str id, int64_t ttl_s);
+
+/* ---- the engine in this process (follow.c) ---- */
+
+/* What it has told until now is in the rows. */
+void runtime_follow_now(struct runtime *runtime);
+/* Rows on other providers are compared with what those list (reconcile.c). */
+void runtime_reconcile(struct runtime *runtime);
+
+/* ---- usage (usage.c, stats.c) ---- */
+
+/* The event of it. After its row says that it does not run any more, and what was counted is in it. */
+void runtime_usage_tell(struct runtime *runtime, const struct runtime_caller *caller,
+                        struct str id);
+void runtime_usage_tell_all(struct runtime *runtime); /* of all that run */
+double runtime_usage_usd(const struct runtime *runtime, const struct store_runtime_usage *usage);
+
+/* ---- called when sandboxes change ---- */
+
+/* Its jobs are watched again. */
+void jobs_resumed(struct runtime *runtime, struct str sandbox_id);
+/* It is gone: its jobs ended with 137. */
+void jobs_lost(struct runtime *runtime, struct str sandbox_id);
+
+int terminals_open(struct runtime *runtime, struct error *err);
+void terminals_close(struct runtime *runtime);
+/* Timers (prune.c). */
+void runtime_prune_open(struct runtime *runtime);
+/* Rows of sandboxes whose time should be over are corrected; STR_NONE = on all providers. */
+void runtime_prune_overdue(struct runtime *runtime, struct str provider);
+
+/* Deletes a snapshot at its provider and its row. */
+int runtime_snapshot_drop(struct runtime *runtime, const struct runtime_caller *caller,
+                          const struct store_runtime_snapshot *row, struct error *err);
+/* Snapshots with an alias are the team's; others belong to the agent of their sandbox. */
+int runtime_snapshot_allowed(struct runtime *runtime, const struct runtime_caller *caller,
+                             const struct store_runtime_snapshot *row, struct error *err);
+/* Ready, and of the kind the backend takes; else ERROR_UNSUPPORTED or ERROR_CONFLICT before any
+ * call. */
+int runtime_snapshot_usable(struct runtime *runtime, const struct backend *backend,
+                            const struct store_runtime_snapshot *row, struct error *err);

@@ -1,0 +1,74 @@
+#include "store/driver/migrate.h"
+
+#include <inttypes.h>
+
+#include "base/clock.h"
+#include "store/driver/query.h"
+
+static int current_version(struct store *store, int64_t *out, struct error *err)
+{
+    auto_query struct query query = {0};
+
+    if (query_open(&query, store, "SELECT coalesce(max(version), 0) FROM schema_migrations", err) <
+            0 ||
+        query_step(&query, err) < 0)
+        return -1;
+    *out = query_int(&query, 0);
+    return 0;
+}
+
+static int record(struct store *store, const struct migration *migration, struct error *err)
+{
+    auto_query struct query query = {0};
+
+    if (query_open(&query, store,
+                   "INSERT INTO schema_migrations (version, name, applied_at_us)"
+                   " VALUES (?1, ?2, ?3)",
+                   err) < 0)
+        return -1;
+    bind_int(&query, migration->version);
+    bind_text(&query, str_of(migration->name));
+    bind_int(&query, clock_wall_us());
+    return query_run(&query, err);
+}
+
+/* Reads the version inside the transaction too: another process may be migrating the same file. */
+static int apply(struct store *store, const struct migration *migration, struct error *err)
+{
+    int64_t version = 0;
+
+    if (store_begin(store, STORE_DURABLE, err) < 0)
+        return -1;
+    if (current_version(store, &version, err) < 0)
+        goto fail;
+    if (version < migration->version &&
+        (store_exec(store, migration->sql, err) < 0 || record(store, migration, err) < 0))
+        goto fail;
+    return store_commit(store, err);
+fail:
+    store_rollback(store);
+    return error_prefix(err, "migration %d '%s'", migration->version, migration->name);
+}
+
+int migrate_store(struct store *store, const char *where, struct error *err)
+{
+    int64_t version = 0;
+
+    if (store_exec(
+            store,
+            "CREATE TABLE IF NOT EXISTS schema_migrations ("
+            " version BIGINT PRIMARY KEY, name TEXT NOT NULL, applied_at_us BIGINT NOT NULL)",
+            err) < 0 ||
+        current_version(store, &version, err) < 0)
+        return -1;
+    if (version > (int64_t)migration_count)
+        return error_set(err, ERROR_UNSUPPORTED,
+                         "store '%s' has schema version %" PRId64
+                         ", this program knows only up to %zu: install the newer program again,"
+                         " or restore a copy of the file made before it was upgraded",
+                         where, version, migration_count);
+    for (size_t i = 0; i < migration_count; i++)
+        if (version < migrations[i].version && apply(store, &migrations[i], err) < 0)
+            return -1;
+    return 0;
+}

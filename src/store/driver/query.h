@@ -1,0 +1,112 @@
+/* The store's inside: lock, transactions, and cached statements. Private to this folder.
+ *
+ *   auto_unlock struct store *locked = store_lock(store);
+ *   auto_query struct query query = {0};
+ *
+ *   if (query_open(&query, locked, "SELECT a FROM t WHERE b = ?1", err) < 0)
+ *       return -1;
+ *   bind_text(&query, b);
+ *   while ((more = query_step(&query, err)) > 0)
+ *       ... query_int(&query, 0) ...
+ *
+ * SQL is a string literal: its text is the key of the statement cache. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "store/driver/store_driver.h"
+
+struct store;
+
+struct query {
+    const struct store_driver *driver;
+    struct store_stmt *stmt;
+    int bound;
+    bool bad; /* a bind failed; reported by the next step */
+};
+
+#define auto_query  __attribute__((cleanup(query_done)))
+#define auto_unlock __attribute__((cleanup(store_unlock)))
+
+/* One connection, one user at a time. Not recursive. */
+struct store *store_lock(struct store *store);
+void store_unlock(struct store **store);
+
+/* All of these with the lock held. */
+const char *store_where(const struct store *store);
+int store_copy(struct store *store, const char *path, struct error *err);
+int store_exec(struct store *store, const char *sql, struct error *err);
+int store_begin(struct store *store, enum store_durability durability, struct error *err);
+int store_commit(struct store *store, struct error *err);
+void store_rollback(struct store *store);
+
+int query_open(struct query *query, struct store *store, const char *sql, struct error *err);
+void query_done(struct query *query);
+/* Binds the next placeholder. */
+void bind_text(struct query *query, struct str text);
+void bind_int(struct query *query, int64_t value);
+/* 1 = row, 0 = done, -1 = failed. */
+int query_step(struct query *query, struct error *err);
+/* 0 = a row; ERROR_NOT_FOUND: "WHAT 'NAME' not found", without the name when it is STR_NONE. */
+int query_one(struct query *query, const char *what, struct str name, struct error *err);
+/* For statements whose rows do not matter. */
+int query_run(struct query *query, struct error *err);
+int64_t query_int(const struct query *query, int column);
+/* Valid until the next step. */
+struct str query_peek(const struct query *query, int column);
+/* Copied into the arena. */
+struct str query_text(const struct query *query, int column, struct arena *arena);
+/* All rows, as an array in the arena: *(struct thing **)out. Never NULL. */
+struct query_kind {
+    size_t size; /* of a struct thing */
+    void (*read)(const struct query *query, struct arena *arena, void *out);
+};
+int query_rows(struct query *query, const struct query_kind *kind, struct arena *arena, void *out,
+               size_t *out_count, struct error *err);
+/* Counts the rows that a statement returns. */
+int query_count(struct query *query, size_t *out_count, struct error *err);
+/* Runs a statement that is a transaction of its own, on disk when it returns 0. */
+int query_run_durable(struct query *query, struct store *store, struct error *err);
+
+/* Of a table with seq and at_us: what is older than before_us, and all but the newest `keep`; the
+ * oldest, which are the first by seq, and at most max of them. The last one stays: numbers are not
+ * given twice. Takes the lock. */
+#define STORE_PRUNE(table)                                                               \
+    "DELETE FROM " table " WHERE seq IN (SELECT seq FROM (SELECT seq, at_us FROM " table \
+    " ORDER BY seq LIMIT ?3) AS oldest WHERE (at_us < ?1"                                \
+    " OR seq <= (SELECT coalesce(max(seq), 0) FROM " table ") - ?2)"                     \
+    " AND seq < (SELECT max(seq) FROM " table ")) RETURNING seq"
+int store_prune(struct store *store, const char *sql, int64_t before_us, int64_t keep, size_t max,
+                size_t *out_count, struct error *err);
+
+/* ---- pieces of transactions, with the lock held ---- */
+
+struct store_event;
+struct store_runtime_event;
+struct store_sandbox;
+struct store_snapshot;
+
+/* About a sandbox that has a row; NULL is none. */
+int event_add(struct store *locked, struct str sandbox_id, const struct store_event *event,
+              struct error *err);
+/* Queues the event that was just added for the webhooks that want it. */
+int deliveries_add(struct store *locked, int64_t now_us, struct error *err);
+/* Remembers which create made it, when that can be repeated. ERROR_EXISTS when the key was used. */
+int idempotency_add(struct store *locked, const struct store_sandbox *row, struct error *err);
+/* ERROR_NOT_FOUND when a volume is not there (any more). */
+int volume_uses_add(struct store *locked, const struct store_sandbox *row, struct error *err);
+int volume_uses_remove(struct store *locked, struct str sandbox_id, struct error *err);
+/* Says that a sandbox or snapshot uses layers "a,b"; only for layers that snapshots made. */
+int layer_uses_add(struct store *locked, struct str layers, const char *kind, struct str user_id,
+                   struct error *err);
+/* *out_freed: it used some. */
+int layer_uses_remove(struct store *locked, const char *kind, struct str user_id, bool *out_freed,
+                      struct error *err);
+/* 1 = found, 0 = not there, -1 = failed. */
+int snapshot_find(struct store *locked, struct str template_id, struct str tag, struct arena *arena,
+                  struct store_snapshot *out, struct error *err);
+/* Events of the runtime. */
+int runtime_events_add(struct store *locked, const struct store_runtime_event *events, size_t count,
+                       struct error *err);

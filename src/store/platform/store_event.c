@@ -1,0 +1,122 @@
+/* Events. They are parts of other transactions (query.h); here they are also read and forgotten. */
+#include "base/id.h"
+#include "store/core/store.h"
+#include "store/driver/query.h"
+
+#define COLUMNS                                                                                 \
+    "seq, id, team_id, sandbox_id, template_id, type, level, message, detail, at_us, since_us," \
+    " cpu_count, mem_mb, metadata"
+
+/* 1 = added, 0 = there is no such sandbox. */
+static int insert_event(struct store *locked, struct str sandbox_id,
+                        const struct store_event *event, struct error *err)
+{
+    auto_query struct query query = {0};
+    char id[UUID_SIZE];
+    int found;
+
+    if (query_open(&query, locked,
+                   "INSERT INTO events (" COLUMNS ")"
+                   " SELECT (SELECT coalesce(max(seq), 0) + 1 FROM events), ?2, team_id, id,"
+                   " template_id, ?3, ?4, ?5, ?6, ?7, running_since_us, cpu_count, mem_mb, metadata"
+                   " FROM sandboxes WHERE id = ?1 RETURNING seq",
+                   err) < 0)
+        return -1;
+    id_uuid(id);
+    bind_text(&query, sandbox_id);
+    bind_text(&query, str_of(id));
+    bind_text(&query, event->type);
+    bind_int(&query, event->level);
+    bind_text(&query, event->message);
+    bind_text(&query, event->detail.p ? event->detail : STR(""));
+    bind_int(&query, event->at_us);
+    found = query_step(&query, err);
+    return found > 0 && query_run(&query, err) < 0 ? -1 : found;
+}
+
+int event_add(struct store *locked, struct str sandbox_id, const struct store_event *event,
+              struct error *err)
+{
+    int added = event ? insert_event(locked, sandbox_id, event, err) : 0;
+
+    return added > 0 ? deliveries_add(locked, event->at_us, err) : added;
+}
+
+int store_event_add(struct store *store, struct str sandbox_id, const struct store_event *event,
+                    struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+
+    if (store_begin(locked, STORE_EPHEMERAL, err) < 0)
+        return -1;
+    if (event_add(locked, sandbox_id, event, err) < 0) {
+        store_rollback(locked);
+        return -1;
+    }
+    return store_commit(locked, err);
+}
+
+static void read_event(const struct query *query, struct arena *arena, struct store_event *out)
+{
+    *out = (struct store_event){
+        .seq = query_int(query, 0),
+        .id = query_text(query, 1, arena),
+        .team_id = query_text(query, 2, arena),
+        .sandbox_id = query_text(query, 3, arena),
+        .template_id = query_text(query, 4, arena),
+        .type = query_text(query, 5, arena),
+        .level = query_int(query, 6),
+        .message = query_text(query, 7, arena),
+        .detail = query_text(query, 8, arena),
+        .at_us = query_int(query, 9),
+        .since_us = query_int(query, 10),
+        .cpu_count = query_int(query, 11),
+        .mem_mb = query_int(query, 12),
+        .metadata = query_text(query, 13, arena),
+    };
+}
+
+/* clang-format off */
+#define PAGE(where, compare, order) \
+    "SELECT " COLUMNS " FROM events WHERE " where " AND seq " compare " ?3 ORDER BY seq " order " LIMIT ?4"
+#define OF_SANDBOX "sandbox_id = ?2 AND team_id = ?1"
+#define OF_TEAM    "team_id = ?1 AND ?2 = ''"
+#define OF_ALL     "?1 = '' AND ?2 = ''"
+/* clang-format on */
+
+static const char *page_sql(const struct store_event_query *wanted)
+{
+    if (!wanted->team_id.p)
+        return PAGE(OF_ALL, ">", "ASC");
+    if (wanted->sandbox_id.p)
+        return wanted->ascending ? PAGE(OF_SANDBOX, ">", "ASC") : PAGE(OF_SANDBOX, "<", "DESC");
+    return wanted->ascending ? PAGE(OF_TEAM, ">", "ASC") : PAGE(OF_TEAM, "<", "DESC");
+}
+
+int store_event_page(struct store *store, const struct store_event_query *wanted,
+                     struct arena *arena, struct store_event **out, size_t *out_count,
+                     struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+    bool ascending = wanted->ascending || !wanted->team_id.p;
+    int more;
+
+    if (query_open(&query, locked, page_sql(wanted), err) < 0)
+        return -1;
+    bind_text(&query, wanted->team_id.p ? wanted->team_id : STR(""));
+    bind_text(&query, wanted->sandbox_id.p ? wanted->sandbox_id : STR(""));
+    bind_int(&query, wanted->after_seq || ascending ? wanted->after_seq : INT64_MAX);
+    bind_int(&query, (int64_t)wanted->limit);
+    *out = arena_alloc(arena, (wanted->limit + 1) * sizeof(**out));
+    *out_count = 0;
+    while ((more = query_step(&query, err)) > 0 && *out_count < wanted->limit)
+        read_event(&query, arena, &(*out)[(*out_count)++]);
+    return more < 0 ? -1 : 0;
+}
+
+int store_event_prune(struct store *store, int64_t before_us, int64_t keep, size_t max,
+                      size_t *out_count, struct error *err)
+{
+    return store_prune(store, STORE_PRUNE("events"), before_us, keep, max, out_count, err);
+}

@@ -1,0 +1,247 @@
+/* Snapshots are templates of kind 'snapshot'. What a sandbox starts from is under a tag of such a
+ * template, so that a name can be snapshotted again: the same tag is replaced, another is added. */
+#include <inttypes.h>
+
+#include "base/id.h"
+#include "base/list.h"
+#include "store/core/store.h"
+#include "store/driver/query.h"
+
+#define COLUMNS                                                                        \
+    "template_id, tag, team_id, name, source_id, layers, cpu_count, mem_mb, disk_mb, " \
+    "created_at_us"
+
+static void read_snapshot(const struct query *query, struct arena *arena,
+                          struct store_snapshot *out)
+{
+    *out = (struct store_snapshot){
+        .template_id = query_text(query, 0, arena),
+        .tag = query_text(query, 1, arena),
+        .team_id = query_text(query, 2, arena),
+        .name = query_text(query, 3, arena),
+        .source_id = query_text(query, 4, arena),
+        .layers = query_text(query, 5, arena),
+        .cpu_count = query_int(query, 6),
+        .mem_mb = query_int(query, 7),
+        .disk_mb = query_int(query, 8),
+        .created_at_us = query_int(query, 9),
+    };
+}
+
+/* The template that has the name already, or a new one. */
+static int put_template(struct store *locked, const struct store_snapshot *snapshot,
+                        struct arena *arena, struct str *out_id, struct error *err)
+{
+    auto_query struct query query = {0};
+    char id[ID_SIZE];
+    int found;
+
+    if (query_open(&query, locked,
+                   "INSERT INTO templates (id, team_id, alias, layers, cpu_count, mem_mb, disk_mb,"
+                   " public, created_at_us, updated_at_us, kind, name)"
+                   " VALUES (?1, ?2, NULL, '', ?3, ?4, ?5, 0, ?6, ?6, 'snapshot', ?7)"
+                   " ON CONFLICT (team_id, name) WHERE name <> ''"
+                   " DO UPDATE SET updated_at_us = excluded.updated_at_us"
+                   " WHERE templates.kind = 'snapshot' RETURNING id",
+                   err) < 0)
+        return -1;
+    id_make(id);
+    bind_text(&query, str_of(id));
+    bind_text(&query, snapshot->team_id);
+    bind_int(&query, snapshot->cpu_count);
+    bind_int(&query, snapshot->mem_mb);
+    bind_int(&query, snapshot->disk_mb);
+    bind_int(&query, snapshot->created_at_us);
+    bind_text(&query, snapshot->name);
+    found = query_step(&query, err);
+    if (found < 0)
+        return -1;
+    if (found == 0)
+        return error_set(err, ERROR_CONFLICT, "'%.*s' is the name of a template",
+                         STR_ARG(snapshot->name));
+    *out_id = query_text(&query, 0, arena);
+    return query_run(&query, err);
+}
+
+static int put_tag(struct store *locked, const struct store_snapshot *snapshot, struct error *err)
+{
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked,
+                   "INSERT INTO snapshots (" COLUMNS ")"
+                   " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)"
+                   " ON CONFLICT (template_id, tag) DO UPDATE SET source_id = excluded.source_id,"
+                   " layers = excluded.layers, cpu_count = excluded.cpu_count,"
+                   " mem_mb = excluded.mem_mb, disk_mb = excluded.disk_mb,"
+                   " created_at_us = excluded.created_at_us",
+                   err) < 0)
+        return -1;
+    bind_text(&query, snapshot->template_id);
+    bind_text(&query, snapshot->tag);
+    bind_text(&query, snapshot->team_id);
+    bind_text(&query, snapshot->name);
+    bind_text(&query, snapshot->source_id);
+    bind_text(&query, snapshot->layers);
+    bind_int(&query, snapshot->cpu_count);
+    bind_int(&query, snapshot->mem_mb);
+    bind_int(&query, snapshot->disk_mb);
+    bind_int(&query, snapshot->created_at_us);
+    return query_run(&query, err);
+}
+
+static struct str use_id(struct str template_id, struct str tag, struct arena *arena)
+{
+    return str_of(arena_printf(arena, "%.*s:%.*s", STR_ARG(template_id), STR_ARG(tag)));
+}
+
+static int put(struct store *locked, struct store_snapshot *snapshot, struct arena *arena,
+               bool *out_freed, struct error *err)
+{
+    struct str user;
+
+    if (put_template(locked, snapshot, arena, &snapshot->template_id, err) < 0)
+        return -1;
+    user = use_id(snapshot->template_id, snapshot->tag, arena);
+    if (layer_uses_remove(locked, "snapshot", user, out_freed, err) < 0 ||
+        put_tag(locked, snapshot, err) < 0)
+        return -1;
+    return layer_uses_add(locked, snapshot->layers, "snapshot", user, err);
+}
+
+int store_snapshot_put(struct store *store, struct store_snapshot *snapshot, struct arena *arena,
+                       bool *out_freed, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+
+    if (store_begin(locked, STORE_DURABLE, err) < 0)
+        return -1;
+    if (put(locked, snapshot, arena, out_freed, err) < 0) {
+        store_rollback(locked);
+        return -1;
+    }
+    return store_commit(locked, err);
+}
+
+int snapshot_find(struct store *locked, struct str template_id, struct str tag, struct arena *arena,
+                  struct store_snapshot *out, struct error *err)
+{
+    auto_query struct query query = {0};
+    int found;
+
+    if (query_open(&query, locked,
+                   "SELECT " COLUMNS " FROM snapshots WHERE template_id = ?1 AND tag = ?2",
+                   err) < 0)
+        return -1;
+    bind_text(&query, template_id);
+    bind_text(&query, tag);
+    found = query_step(&query, err);
+    if (found > 0)
+        read_snapshot(&query, arena, out);
+    return found;
+}
+
+/* Newest first. */
+#define PAGE(index_column)                                                      \
+    "SELECT " COLUMNS " FROM snapshots WHERE team_id = ?1 AND " index_column    \
+    " AND (?3 = '' OR name = ?3 OR template_id = ?3) AND (?4 = '' OR tag = ?4)" \
+    " AND (created_at_us, template_id, tag) < (?5, ?6, ?7)"                     \
+    " ORDER BY created_at_us DESC, template_id DESC, tag DESC LIMIT ?8"
+
+int store_snapshot_page(struct store *store, const struct store_snapshot_query *wanted,
+                        struct arena *arena, struct store_snapshot **out, size_t *out_count,
+                        struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+    int more;
+
+    if (query_open(&query, locked,
+                   wanted->source_id.p ? PAGE("source_id = ?2") : PAGE("?2 IS NULL"), err) < 0)
+        return -1;
+    bind_text(&query, wanted->team_id);
+    bind_text(&query, wanted->source_id);
+    bind_text(&query, wanted->name.p ? wanted->name : STR(""));
+    bind_text(&query, wanted->tag.p ? wanted->tag : STR(""));
+    bind_int(&query, wanted->after_template.p ? wanted->after_us : INT64_MAX);
+    bind_text(&query, wanted->after_template.p ? wanted->after_template : STR(""));
+    bind_text(&query, wanted->after_tag.p ? wanted->after_tag : STR(""));
+    bind_int(&query, (int64_t)wanted->limit);
+    *out = arena_alloc(arena, (wanted->limit + 1) * sizeof(**out));
+    *out_count = 0;
+    while ((more = query_step(&query, err)) > 0 && *out_count < wanted->limit)
+        read_snapshot(&query, arena, &(*out)[(*out_count)++]);
+    return more < 0 ? -1 : 0;
+}
+
+/* One tag, or (tag = STR_NONE) the next of all of them. 1 = deleted, 0 = there is none. */
+static int delete_tag(struct store *locked, struct str template_id, struct str tag,
+                      struct arena *arena, bool *freed, struct error *err)
+{
+    auto_query struct query query = {0};
+    bool more_freed = false;
+    struct str gone;
+    int found;
+
+    if (query_open(&query, locked,
+                   "DELETE FROM snapshots WHERE template_id = ?1 AND tag ="
+                   " coalesce(?2, (SELECT min(tag) FROM snapshots WHERE template_id = ?1))"
+                   " RETURNING tag",
+                   err) < 0)
+        return -1;
+    bind_text(&query, template_id);
+    bind_text(&query, tag);
+    found = query_step(&query, err);
+    if (found <= 0)
+        return found;
+    gone = query_text(&query, 0, arena);
+    if (query_run(&query, err) < 0 ||
+        layer_uses_remove(locked, "snapshot", use_id(template_id, gone, arena), &more_freed, err) <
+            0)
+        return -1;
+    *freed |= more_freed;
+    return 1;
+}
+
+static int delete_template(struct store *locked, struct str template_id, struct error *err)
+{
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked,
+                   "DELETE FROM templates WHERE id = ?1 AND kind = 'snapshot' AND NOT EXISTS"
+                   " (SELECT 1 FROM snapshots WHERE template_id = ?1)",
+                   err) < 0)
+        return -1;
+    bind_text(&query, template_id);
+    return query_run(&query, err);
+}
+
+static int delete_tags(struct store *locked, struct str template_id, struct str tag,
+                       struct arena *arena, bool *out_found, bool *out_freed, struct error *err)
+{
+    int found;
+
+    do {
+        found = delete_tag(locked, template_id, tag, arena, out_freed, err);
+        *out_found |= found > 0;
+    } while (found > 0 && !tag.p);
+    return found < 0 ? -1 : delete_template(locked, template_id, err);
+}
+
+int store_snapshot_delete(struct store *store, struct str template_id, struct str tag,
+                          bool *out_freed, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_arena struct arena arena = {0};
+    bool found = false;
+
+    *out_freed = false;
+    if (store_begin(locked, STORE_DURABLE, err) < 0)
+        return -1;
+    if (delete_tags(locked, template_id, tag, &arena, &found, out_freed, err) < 0) {
+        store_rollback(locked);
+        return -1;
+    }
+    if (store_commit(locked, err) < 0)
+        return -1;
+    return found ? 0 : error_set(err, ERROR_NOT_FOUND, "snapshot not found");
+}

@@ -1,0 +1,590 @@
+#include "store/core/store.h"
+
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/test.h"
+
+struct folder {
+    char path[64];
+    char file[96];
+};
+
+static void folder_make(struct folder *folder)
+{
+    (void)snprintf(folder->path, sizeof(folder->path), "/tmp/store_test.XXXXXX");
+    CHECK(mkdtemp(folder->path) != NULL);
+    (void)snprintf(folder->file, sizeof(folder->file), "%s/store.db", folder->path);
+}
+
+static void folder_done(struct folder *folder)
+{
+    static const char *const names[] = {"", "-wal", "-shm"};
+
+    for (size_t i = 0; i < 3; i++) {
+        char path[128];
+
+        (void)snprintf(path, sizeof(path), "%s%s", folder->file, names[i]);
+        (void)unlink(path);
+    }
+    (void)rmdir(folder->path);
+}
+
+static bool freed; /* what most tests do not look at */
+
+#define auto_folder __attribute__((cleanup(folder_done)))
+
+static void raw_exec(const char *file, const char *sql)
+{
+    sqlite3 *db = NULL;
+    char *message = NULL;
+
+    CHECK_INT(sqlite3_open(file, &db), SQLITE_OK);
+    if (sqlite3_exec(db, sql, NULL, NULL, &message) != SQLITE_OK)
+        test_fail(__FILE__, __LINE__, "%s: %s", sql, message);
+    CHECK_INT(sqlite3_close(db), SQLITE_OK);
+}
+
+static struct store *open_memory(void)
+{
+    struct store *store = NULL;
+
+    OK(store_open(":memory:", &store, &err));
+    return store;
+}
+
+static void add_team(struct store *store, const char *id)
+{
+    OK(store_team_insert(
+        store, &(struct store_team){.id = str_of(id), .name = STR("n"), .created_at_us = 1}, &err));
+}
+
+static struct store_sandbox row_of(const char *id, const char *team, int64_t started)
+{
+    return (struct store_sandbox){
+        .id = str_of(id),
+        .team_id = str_of(team),
+        .template_id = STR("t1"),
+        .alias = STR("base"),
+        .started_at_us = started,
+        .life = {.end_at_us = started + 1000},
+        .cpu_count = 2,
+        .mem_mb = 512,
+        .disk_mb = 1024,
+        .metadata = STR("{\"a\":\"b\"}"),
+        .access_token = STR("ea_x"),
+        .internet = true,
+        .secure = true,
+    };
+}
+
+static void add_sandbox(struct store *store, const char *id, const char *team, int64_t started)
+{
+    struct store_sandbox row = row_of(id, team, started);
+
+    OK(store_sandbox_insert(store, &row, &err));
+}
+
+TEST(file_is_private_and_reopens)
+{
+    auto_folder struct folder folder = {0};
+    struct store *store = NULL;
+    struct store_team team;
+    auto_arena struct arena arena = {0};
+    struct stat st;
+
+    folder_make(&folder);
+    OK(store_open(folder.file, &store, &err));
+    add_team(store, "team1");
+    CHECK(stat(folder.file, &st) == 0);
+    CHECK_INT(st.st_mode & 0777, 0600);
+    store_close(store);
+    OK(store_open(folder.file, &store, &err));
+    OK(store_team_get(store, STR("team1"), &arena, &team, &err));
+    CHECK_STR(team.name, "n");
+    FAILS(store_team_get(store, STR("team2"), &arena, &team, &err), ERROR_NOT_FOUND);
+    store_close(store);
+}
+
+TEST(symlink_instead_of_file_is_refused)
+{
+    auto_folder struct folder folder = {0};
+    struct store *store = NULL;
+
+    folder_make(&folder);
+    CHECK_INT(symlink("/dev/null", folder.file), 0);
+    FAILS(store_open(folder.file, &store, &err), ERROR_INTERNAL);
+}
+
+TEST(newer_schema_is_refused)
+{
+    auto_folder struct folder folder = {0};
+    struct store *store = NULL;
+    struct error refusal = {0};
+
+    folder_make(&folder);
+    OK(store_open(folder.file, &store, &err));
+    store_close(store);
+    raw_exec(folder.file, "INSERT INTO schema_migrations VALUES (99, 'later', 0)");
+    CHECK_INT(store_open(folder.file, &store, &refusal), -1);
+    CHECK_INT(refusal.code, ERROR_UNSUPPORTED);
+    CHECK(strstr(refusal.message, folder.file) && strstr(refusal.message, "99"));
+}
+
+static void check_damaged(const char *file)
+{
+    struct store *store = NULL;
+    struct error err = {0};
+
+    CHECK_INT(store_open(file, &store, &err), -1);
+    if (!strstr(err.message, "damaged") || !strstr(err.message, file))
+        test_fail(__FILE__, __LINE__, "message: %s", err.message);
+}
+
+TEST(damaged_files_are_refused)
+{
+    auto_folder struct folder folder = {0};
+    struct store *store = NULL;
+    char junk[4096];
+    auto_close int fd = -1;
+
+    folder_make(&folder);
+    fd = open(folder.file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    memset(junk, 'x', sizeof(junk));
+    CHECK(write(fd, junk, sizeof(junk)) == (ssize_t)sizeof(junk));
+    check_damaged(folder.file);
+
+    CHECK_INT(ftruncate(fd, 0), 0);
+    OK(store_open(folder.file, &store, &err));
+    for (int i = 0; i < 50; i++) {
+        char id[32];
+
+        (void)snprintf(id, sizeof(id), "team%d", i);
+        add_team(store, id);
+    }
+    store_close(store);
+    /* Pages in the middle overwritten. */
+    CHECK(pwrite(fd, junk, sizeof(junk), 4096) == (ssize_t)sizeof(junk));
+    CHECK(pwrite(fd, junk, sizeof(junk), 12288) == (ssize_t)sizeof(junk));
+    check_damaged(folder.file);
+}
+
+/* For a disk that others fill. */
+TEST(space_is_reserved)
+{
+    auto_folder struct folder folder = {0};
+    struct store *store = NULL;
+    auto_free char *log = NULL;
+    auto_close int fd = -1;
+    struct stat st;
+
+    folder_make(&folder);
+    log = xasprintf("%s-wal", folder.file);
+    fd = open(folder.file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 1) < 0)
+        test_skip("this file system cannot");
+    close_fd(&fd);
+    for (int i = 0; i < 2; i++) {
+        OK(store_open(folder.file, &store, &err));
+        add_team(store, i ? "again" : "first");
+        CHECK(stat(folder.file, &st) == 0);
+        CHECK(st.st_blocks * 512 > st.st_size + (2 << 20));
+        CHECK(i == 0 || (stat(log, &st) == 0 && st.st_blocks * 512 >= 8 << 20));
+        store_close(store);
+        /* Emptied, so that a file put in the place of the other is not mixed with it. */
+        CHECK(stat(log, &st) == 0 && st.st_size == 0);
+        CHECK(st.st_blocks * 512 >= 8 << 20);
+    }
+}
+
+TEST(keys)
+{
+    auto_store struct store *store = open_memory();
+    auto_arena struct arena arena = {0};
+    struct store_key key = {.id = STR("k1"),
+                            .team_id = STR("team1"),
+                            .name = STR("first"),
+                            .hash = STR("aa"),
+                            .mask = STR("e2b_..x"),
+                            .created_at_us = 5};
+    struct store_key found, *list;
+    size_t count = 7;
+
+    FAILS(store_key_insert(store, &key, &err), ERROR_INTERNAL); /* no such team */
+    add_team(store, "team1");
+    OK(store_key_count(store, &count, &err));
+    CHECK_INT(count, 0);
+    OK(store_key_insert(store, &key, &err));
+    key.id = STR("k2");
+    FAILS(store_key_insert(store, &key, &err), ERROR_EXISTS);
+    OK(store_key_find(store, STR("aa"), &arena, &found, &err));
+    CHECK_STR(found.id, "k1");
+    CHECK_INT(found.last_used_at_us, 0);
+    OK(store_key_used(store, STR("k1"), 77, &err));
+    OK(store_key_used(store, STR("k1"), 50, &err)); /* never goes back */
+    OK(store_key_list(store, STR("team1"), &arena, &list, &count, &err));
+    CHECK_INT(count, 1);
+    CHECK_INT(list[0].last_used_at_us, 77);
+    FAILS(store_key_delete(store, STR("team2"), STR("k1"), &err), ERROR_NOT_FOUND);
+    OK(store_key_delete(store, STR("team1"), STR("k1"), &err));
+    FAILS(store_key_find(store, STR("aa"), &arena, &found, &err), ERROR_NOT_FOUND);
+    FAILS(store_key_delete(store, STR("team1"), STR("k1"), &err), ERROR_NOT_FOUND);
+}
+
+TEST(templates)
+{
+    auto_store struct store *store = open_memory();
+    auto_arena struct arena arena = {0};
+    struct store_template t = {.id = STR("t1"),
+                               .team_id = STR(""),
+                               .alias = STR("base"),
+                               .layers = STR("l1"),
+                               .cpu_count = 2,
+                               .mem_mb = 512,
+                               .disk_mb = 1024,
+                               .is_public = true,
+                               .created_at_us = 1,
+                               .updated_at_us = 1};
+    struct store_template found, *list;
+    struct str id;
+    size_t count;
+
+    OK(store_template_put(store, &t, &arena, &id, &err));
+    CHECK_STR(id, "t1");
+    t.id = STR("t2");
+    t.layers = STR("l2");
+    t.created_at_us = t.updated_at_us = 9;
+    OK(store_template_put(store, &t, &arena, &id, &err));
+    CHECK_STR(id, "t1");
+    OK(store_template_find(store, STR("x"), STR("base:default"), &arena, &found, &err));
+    CHECK_STR(found.layers, "l2");
+    CHECK_INT(found.created_at_us, 1);
+    CHECK_INT(found.updated_at_us, 9);
+    OK(store_template_find(store, STR("x"), STR("t1"), &arena, &found, &err));
+    FAILS(store_template_find(store, STR("x"), STR("base:v2"), &arena, &found, &err),
+          ERROR_NOT_FOUND);
+    FAILS(store_template_find(store, STR("x"), STR("base:"), &arena, &found, &err),
+          ERROR_NOT_FOUND);
+    FAILS(store_template_find(store, STR("x"), STR(""), &arena, &found, &err), ERROR_NOT_FOUND);
+    FAILS(store_template_find(store, STR("x"), STR("' OR 1=1"), &arena, &found, &err),
+          ERROR_NOT_FOUND);
+
+    /* Somebody else's name, and a private one. */
+    t.team_id = STR("team1");
+    FAILS(store_template_put(store, &t, &arena, &id, &err), ERROR_EXISTS);
+    t.alias = STR("mine");
+    t.is_public = false;
+    OK(store_template_put(store, &t, &arena, &id, &err));
+    CHECK_STR(id, "t2");
+    FAILS(store_template_find(store, STR("team2"), STR("mine"), &arena, &found, &err),
+          ERROR_NOT_FOUND);
+    OK(store_template_find(store, STR("team1"), STR("mine"), &arena, &found, &err));
+    OK(store_template_list(store, STR("team2"), &arena, &list, &count, &err));
+    CHECK_INT(count, 1);
+    OK(store_template_list(store, STR("team1"), &arena, &list, &count, &err));
+    CHECK_INT(count, 2);
+    CHECK_STR(list[1].alias, "mine");
+}
+
+TEST(sandbox_row_life)
+{
+    auto_store struct store *store = open_memory();
+    auto_arena struct arena arena = {0};
+    struct store_sandbox row, *rows;
+    int64_t end = 0, revision = 0;
+    size_t count = 0;
+
+    add_team(store, "team1");
+    add_sandbox(store, "a", "team1", 100);
+    row = row_of("a", "team1", 100);
+    FAILS(store_sandbox_insert(store, &row, &err), ERROR_EXISTS);
+    row = row_of("b", "nobody", 100);
+    FAILS(store_sandbox_insert(store, &row, &err), ERROR_INTERNAL);
+    OK(store_sandbox_get(store, STR("a"), &arena, &row, &err));
+    CHECK_STR(row.metadata, "{\"a\":\"b\"}");
+    CHECK_STR(row.access_token, "ea_x");
+    CHECK(row.internet && row.secure && !row.internet_given);
+
+    OK(store_sandbox_set_end(store, STR("a"),
+                             &(struct store_sandbox_end){.end_at_us = 500, .only_later = true},
+                             &end, &revision, &err));
+    CHECK_INT(end, 1100);
+    CHECK_INT(revision, 1);
+    OK(store_sandbox_set_end(store, STR("a"),
+                             &(struct store_sandbox_end){.end_at_us = 500, .only_later = false},
+                             &end, &revision, &err));
+    CHECK_INT(end, 500);
+    CHECK_INT(revision, 2);
+
+    OK(store_sandbox_killing(store, STR("a"), STR("kill"), &err));
+    FAILS(store_sandbox_set_end(store, STR("a"),
+                                &(struct store_sandbox_end){.end_at_us = 900, .only_later = false},
+                                &end, &revision, &err),
+          ERROR_NOT_FOUND);
+    OK(store_sandbox_live(store, &arena, &rows, &count, &err));
+    CHECK_INT(count, 1);
+    CHECK_INT(rows[0].life.state, STORE_SANDBOX_KILLING);
+    CHECK_STR(rows[0].end_reason, "kill");
+    OK(store_sandbox_ended(store, STR("a"), STR("kill"), NULL, 600, &freed, &err));
+    OK(store_sandbox_ended(store, STR("a"), STR("again"), NULL, 700, &freed, &err));
+    OK(store_sandbox_ended(store, STR("unknown"), STR("kill"), NULL, 600, &freed, &err));
+    OK(store_sandbox_get(store, STR("a"), &arena, &row, &err));
+    CHECK_INT(row.life.state, STORE_SANDBOX_ENDED);
+    CHECK_STR(row.end_reason, "kill");
+    CHECK_STR(row.access_token, "");
+    OK(store_sandbox_live(store, &arena, &rows, &count, &err));
+    CHECK_INT(count, 0);
+
+    OK(store_sandbox_prune(store, 600, 10, &count, &err));
+    CHECK_INT(count, 0);
+    OK(store_sandbox_prune(store, 601, 10, &count, &err));
+    CHECK_INT(count, 1);
+    FAILS(store_sandbox_get(store, STR("a"), &arena, &row, &err), ERROR_NOT_FOUND);
+}
+
+TEST(sandbox_row_paused_and_resumed)
+{
+    auto_store struct store *store = open_memory();
+    auto_arena struct arena arena = {0};
+    struct store_sandbox_query query = {.team_id = STR("t"), .limit = 10};
+    struct store_sandbox row, *rows;
+    struct store_sandbox_life life;
+    int64_t end = 0, revision = 0;
+    size_t count = 0;
+
+    add_team(store, "t");
+    add_sandbox(store, "a", "t", 100);
+    add_sandbox(store, "b", "t", 200);
+    add_sandbox(store, "c", "t", 300);
+    OK(store_sandbox_get(store, STR("b"), &arena, &row, &err));
+    CHECK(row.life.state == STORE_SANDBOX_RUNNING && row.life.step == STORE_STEP_NONE);
+    life = row.life;
+    life.state = STORE_SANDBOX_PAUSED;
+    life.step = STORE_STEP_PAUSING;
+    life.end_at_us = 777;
+    life.memory = true;
+    OK(store_sandbox_set_life(store, STR("b"), &life, NULL, false, &revision, &err));
+    CHECK_INT(revision, 1);
+    OK(store_sandbox_live(store, &arena, &rows, &count, &err));
+    CHECK_INT(count, 3);
+    FAILS(store_sandbox_set_end(store, STR("b"), &(struct store_sandbox_end){.end_at_us = 5}, &end,
+                                &revision, &err),
+          ERROR_NOT_FOUND);
+    life.step = STORE_STEP_NONE;
+    OK(store_sandbox_set_life(store, STR("b"), &life, NULL, true, &revision, &err));
+    OK(store_sandbox_get(store, STR("b"), &arena, &row, &err));
+    CHECK(row.life.state == STORE_SANDBOX_PAUSED && row.life.memory);
+    CHECK_INT(row.life.end_at_us, 777);
+
+    /* One state, the other, both in order. */
+    query.paused = true;
+    OK(store_sandbox_page(store, &query, &arena, &rows, &count, &err));
+    CHECK_INT(count, 1);
+    CHECK_STR(rows[0].id, "b");
+    query.running = true;
+    OK(store_sandbox_page(store, &query, &arena, &rows, &count, &err));
+    CHECK_INT(count, 3);
+    CHECK_STR(rows[0].id, "c");
+    CHECK_STR(rows[1].id, "b");
+    query.ascending = true;
+    query.limit = 2;
+    OK(store_sandbox_page(store, &query, &arena, &rows, &count, &err));
+    CHECK_INT(count, 2);
+    CHECK_STR(rows[0].id, "a");
+    query.after_id = STR("b");
+    query.after_us = 200;
+    OK(store_sandbox_page(store, &query, &arena, &rows, &count, &err));
+    CHECK_INT(count, 1);
+    CHECK_STR(rows[0].id, "c");
+
+    life.state = STORE_SANDBOX_RUNNING;
+    life.resumed_from = STORE_RESUMED_DISK;
+    life.running_since_us = 1000;
+    OK(store_sandbox_set_life(store, STR("b"), &life, NULL, false, &revision, &err));
+    OK(store_sandbox_set_end(store, STR("b"),
+                             &(struct store_sandbox_end){.end_at_us = 9000, .max_life_us = 500},
+                             &end, &revision, &err));
+    CHECK_INT(end, 1500);
+    OK(store_sandbox_get(store, STR("b"), &arena, &row, &err));
+    CHECK_INT(row.life.resumed_from, STORE_RESUMED_DISK);
+    OK(store_sandbox_killing(store, STR("b"), STR("kill"), &err));
+    FAILS(store_sandbox_set_life(store, STR("b"), &life, NULL, false, &revision, &err),
+          ERROR_NOT_FOUND);
+}
+
+TEST(old_history_goes_at_open)
+{
+    auto_folder struct folder folder = {0};
+    struct store *store = NULL;
+    auto_arena struct arena arena = {0};
+    struct store_sandbox row;
+    int64_t day_us = (int64_t)24 * 3600 * 1000000, now = clock_wall_us();
+
+    folder_make(&folder);
+    OK(store_open(folder.file, &store, &err));
+    add_team(store, "t");
+    add_sandbox(store, "old", "t", 1);
+    add_sandbox(store, "new", "t", 1);
+    add_sandbox(store, "live", "t", 1);
+    OK(store_sandbox_ended(store, STR("old"), STR("kill"), NULL, now - 8 * day_us, &freed, &err));
+    OK(store_sandbox_ended(store, STR("new"), STR("kill"), NULL, now - 6 * day_us, &freed, &err));
+    store_close(store);
+    OK(store_open(folder.file, &store, &err));
+    FAILS(store_sandbox_get(store, STR("old"), &arena, &row, &err), ERROR_NOT_FOUND);
+    OK(store_sandbox_get(store, STR("new"), &arena, &row, &err));
+    OK(store_sandbox_get(store, STR("live"), &arena, &row, &err));
+    store_close(store);
+}
+
+TEST(pages)
+{
+    auto_store struct store *store = open_memory();
+    auto_arena struct arena arena = {0};
+    struct store_sandbox_query query = {.team_id = STR("t"), .running = true, .limit = 2};
+    struct store_sandbox *rows;
+    size_t count;
+
+    add_team(store, "t");
+    add_team(store, "u");
+    add_sandbox(store, "a", "t", 10);
+    add_sandbox(store, "b", "t", 20);
+    add_sandbox(store, "c", "t", 20);
+    add_sandbox(store, "d", "t", 30);
+    add_sandbox(store, "e", "u", 40);
+    add_sandbox(store, "f", "t", 50);
+    OK(store_sandbox_ended(store, STR("f"), STR("kill"), NULL, 60, &freed, &err));
+
+    OK(store_sandbox_page(store, &query, &arena, &rows, &count, &err));
+    CHECK_INT(count, 2);
+    CHECK_STR(rows[0].id, "d");
+    CHECK_STR(rows[1].id, "c");
+    query.after_id = STR("c");
+    query.after_us = 20;
+    OK(store_sandbox_page(store, &query, &arena, &rows, &count, &err));
+    CHECK_INT(count, 2);
+    CHECK_STR(rows[0].id, "b");
+    CHECK_STR(rows[1].id, "a");
+    query.started_after_us = 20;
+    OK(store_sandbox_page(store, &query, &arena, &rows, &count, &err));
+    CHECK_INT(count, 1);
+    query.template_id = STR("other");
+    OK(store_sandbox_page(store, &query, &arena, &rows, &count, &err));
+    CHECK_INT(count, 0);
+    query = (struct store_sandbox_query){
+        .team_id = STR("t"), .running = true, .limit = 3, .ascending = true};
+    OK(store_sandbox_page(store, &query, &arena, &rows, &count, &err));
+    CHECK_STR(rows[0].id, "a");
+    CHECK_STR(rows[1].id, "b");
+    CHECK_STR(rows[2].id, "c");
+    query.after_id = rows[2].id;
+    query.after_us = 20;
+    OK(store_sandbox_page(store, &query, &arena, &rows, &count, &err));
+    CHECK_INT(count, 1);
+    CHECK_STR(rows[0].id, "d");
+}
+
+TEST(another_connection_is_seen)
+{
+    auto_folder struct folder folder = {0};
+    struct store *server = NULL, *tool = NULL;
+    auto_arena struct arena arena = {0};
+    struct store_key found;
+    struct store_key key = {.id = STR("k1"),
+                            .team_id = STR("t"),
+                            .name = STR("n"),
+                            .hash = STR("aa"),
+                            .mask = STR("m"),
+                            .created_at_us = 5};
+
+    folder_make(&folder);
+    OK(store_open(folder.file, &server, &err));
+    add_team(server, "t");
+    OK(store_open(folder.file, &tool, &err));
+    FAILS(store_key_find(server, STR("aa"), &arena, &found, &err), ERROR_NOT_FOUND);
+    OK(store_key_insert(tool, &key, &err));
+    store_close(tool);
+    OK(store_key_find(server, STR("aa"), &arena, &found, &err));
+    store_close(server);
+}
+
+/* Hourly copies, of which three are kept; a copy is a store. */
+TEST(backups)
+{
+    auto_folder struct folder folder = {0};
+    struct store *store = NULL;
+    char copy[600];
+
+    folder_make(&folder);
+    OK(store_open(folder.file, &store, &err));
+    for (int i = 0; i < 5; i++) {
+        char id[32];
+
+        (void)snprintf(id, sizeof(id), "team%d", i);
+        add_team(store, id);
+        OK(store_backup(store, 0, &err));
+        OK(store_backup(store, 3600 * (int64_t)1000000, &err)); /* there is a young one */
+    }
+    store_close(store);
+    for (int nth = 0; nth < 3; nth++) {
+        auto_arena struct arena arena = {0};
+        struct store_team team;
+        char id[32];
+
+        (void)snprintf(copy, sizeof(copy), nth ? "%s.backup.%d" : "%s.backup", folder.file, nth);
+        (void)snprintf(id, sizeof(id), "team%d", 4 - nth);
+        OK(store_open(copy, &store, &err));
+        OK(store_team_get(store, str_of(id), &arena, &team, &err));
+        store_close(store);
+        (void)unlink(copy);
+    }
+    (void)snprintf(copy, sizeof(copy), "%s.backup.3", folder.file);
+    CHECK_INT(access(copy, F_OK), -1);
+}
+
+static int64_t last_seq(struct store *store)
+{
+    auto_arena struct arena arena = {0};
+    struct store_event_query query = {.team_id = STR("team"), .limit = 1};
+    struct store_event *events;
+    size_t count;
+
+    OK(store_event_page(store, &query, &arena, &events, &count, &err));
+    return count ? events[0].seq : 0;
+}
+
+/* An event's number is never given again, and what waits to be told does not wait for a clock. */
+TEST(events_and_deliveries)
+{
+    auto_store struct store *store = open_memory();
+    struct store_event event = {.type = STR("updated"), .message = STR("m"), .at_us = 1000};
+    struct store_webhook webhook = {.id = STR("w"),
+                                    .team_id = STR("team"),
+                                    .name = STR("n"),
+                                    .url = STR("u"),
+                                    .secret = STR("s"),
+                                    .events = STR(",updated,"),
+                                    .enabled = true};
+    int64_t hour_us = (int64_t)3600 * 1000000, first, next = 0, ignored = 0;
+    size_t count;
+
+    add_team(store, "team");
+    add_sandbox(store, "a", "team", 100);
+    OK(store_webhook_put(store, &webhook, &err));
+    OK(store_event_add(store, STR("a"), &event, &err));
+    first = last_seq(store);
+    OK(store_event_prune(store, 10 * hour_us, 100, 100, &count, &err));
+    OK(store_event_add(store, STR("a"), &event, &err));
+    CHECK(last_seq(store) > first);
+    OK(store_delivery_later(store, STR("w"), first, 10 * hour_us, &err));
+    OK(store_delivery_next(store, &next, &err));
+    CHECK_INT(next, 10 * hour_us);
+    OK(store_clock_get(store, STR("boot"), &ignored, &err));
+    OK(store_clock_set(store, STR("boot"), 0, -3 * hour_us, &err));
+    OK(store_delivery_next(store, &next, &err));
+    CHECK_INT(next, 7 * hour_us);
+}

@@ -1,0 +1,202 @@
+/* Webhooks and the queue of what they have to be told. */
+#include "store/core/store.h"
+#include "store/driver/query.h"
+
+#define COLUMNS "id, team_id, name, url, secret, events, enabled, created_at_us"
+
+static void read_webhook(const struct query *query, struct arena *arena, void *to)
+{
+    struct store_webhook *out = to;
+
+    *out = (struct store_webhook){
+        .id = query_text(query, 0, arena),
+        .team_id = query_text(query, 1, arena),
+        .name = query_text(query, 2, arena),
+        .url = query_text(query, 3, arena),
+        .secret = query_text(query, 4, arena),
+        .events = query_text(query, 5, arena),
+        .enabled = query_int(query, 6) != 0,
+        .created_at_us = query_int(query, 7),
+    };
+}
+
+static const struct query_kind webhook_kind = {sizeof(struct store_webhook), read_webhook};
+
+int store_webhook_put(struct store *store, const struct store_webhook *webhook, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked,
+                   "INSERT INTO webhooks (" COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"
+                   " ON CONFLICT (id) DO UPDATE SET name = excluded.name, url = excluded.url,"
+                   " secret = excluded.secret, events = excluded.events,"
+                   " enabled = excluded.enabled",
+                   err) < 0)
+        return -1;
+    bind_text(&query, webhook->id);
+    bind_text(&query, webhook->team_id);
+    bind_text(&query, webhook->name);
+    bind_text(&query, webhook->url);
+    bind_text(&query, webhook->secret);
+    bind_text(&query, webhook->events);
+    bind_int(&query, webhook->enabled);
+    bind_int(&query, webhook->created_at_us);
+    return query_run_durable(&query, locked, err);
+}
+
+int store_webhook_list(struct store *store, struct str team_id, struct arena *arena,
+                       struct store_webhook **out, size_t *out_count, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked,
+                   "SELECT " COLUMNS " FROM webhooks WHERE team_id = ?1 ORDER BY created_at_us, id",
+                   err) < 0)
+        return -1;
+    bind_text(&query, team_id);
+    return query_rows(&query, &webhook_kind, arena, out, out_count, err);
+}
+
+static int delete_of(struct store *locked, const char *sql, struct str id, struct str team_id,
+                     bool *out_found, struct error *err)
+{
+    auto_query struct query query = {0};
+    int found;
+
+    if (query_open(&query, locked, sql, err) < 0)
+        return -1;
+    bind_text(&query, id);
+    bind_text(&query, team_id);
+    found = query_step(&query, err);
+    *out_found = found > 0;
+    return found > 0 ? query_run(&query, err) : found;
+}
+
+int store_webhook_delete(struct store *store, struct str team_id, struct str id, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    bool found = false, ignored;
+
+    if (store_begin(locked, STORE_DURABLE, err) < 0)
+        return -1;
+    if (delete_of(locked, "DELETE FROM webhooks WHERE id = ?1 AND team_id = ?2 RETURNING id", id,
+                  team_id, &found, err) < 0 ||
+        (found && delete_of(locked,
+                            "DELETE FROM deliveries WHERE webhook_id = ?1 AND ?2 <> ''"
+                            " RETURNING webhook_id",
+                            id, team_id, &ignored, err) < 0)) {
+        store_rollback(locked);
+        return -1;
+    }
+    if (store_commit(locked, err) < 0)
+        return -1;
+    return found ? 0 : error_set(err, ERROR_NOT_FOUND, "webhook not found");
+}
+
+/* For the event that was written last. While the oldest delivery of a webhook is put off, new ones wait
+ * for it. */
+int deliveries_add(struct store *locked, int64_t now_us, struct error *err)
+{
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked,
+                   "INSERT INTO deliveries (webhook_id, event_seq, attempts, next_at_us)"
+                   " SELECT webhooks.id, seq, 0, coalesce((SELECT CASE WHEN next_at_us > ?1 THEN"
+                   " next_at_us ELSE ?1 END FROM deliveries WHERE webhook_id = webhooks.id"
+                   " ORDER BY event_seq LIMIT 1), ?1) FROM events JOIN webhooks"
+                   " ON webhooks.team_id = events.team_id"
+                   " WHERE seq = (SELECT max(seq) FROM events) AND enabled = 1"
+                   " AND webhooks.events LIKE '%,' || type || ',%'",
+                   err) < 0)
+        return -1;
+    bind_int(&query, now_us);
+    return query_run(&query, err);
+}
+
+int store_delivery_due(struct store *store, int64_t now_us, size_t max, struct arena *arena,
+                       struct store_delivery **out, size_t *out_count, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+    int more;
+
+    /* The columns of events are read by store_event_page(); here only which one it is. */
+    if (query_open(&query, locked,
+                   "SELECT webhooks.id, webhooks.team_id, name, url, secret, webhooks.events,"
+                   " enabled, created_at_us, event_seq, attempts FROM deliveries"
+                   " JOIN webhooks ON webhooks.id = webhook_id WHERE next_at_us <= ?1"
+                   " ORDER BY next_at_us, event_seq LIMIT ?2",
+                   err) < 0)
+        return -1;
+    bind_int(&query, now_us);
+    bind_int(&query, (int64_t)max);
+    *out = arena_alloc(arena, (max + 1) * sizeof(**out));
+    *out_count = 0;
+    while ((more = query_step(&query, err)) > 0 && *out_count < max) {
+        struct store_delivery *delivery = &(*out)[(*out_count)++];
+
+        delivery->event_seq = query_int(&query, 8);
+        delivery->attempts = query_int(&query, 9);
+        read_webhook(&query, arena, &delivery->webhook);
+    }
+    return more < 0 ? -1 : 0;
+}
+
+int store_delivery_next(struct store *store, int64_t *out_next_at_us, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked, "SELECT coalesce(min(next_at_us), 0) FROM deliveries", err) <
+            0 ||
+        query_step(&query, err) < 0)
+        return -1;
+    *out_next_at_us = query_int(&query, 0);
+    return 0;
+}
+
+int store_delivery_done(struct store *store, struct str webhook_id, int64_t event_seq,
+                        struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked,
+                   "DELETE FROM deliveries WHERE webhook_id = ?1 AND event_seq = ?2", err) < 0)
+        return -1;
+    bind_text(&query, webhook_id);
+    bind_int(&query, event_seq);
+    return query_run(&query, err);
+}
+
+int store_delivery_later(struct store *store, struct str webhook_id, int64_t event_seq,
+                         int64_t next_at_us, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked,
+                   "UPDATE deliveries SET next_at_us = ?3,"
+                   " attempts = attempts + CASE WHEN event_seq = ?2 THEN 1 ELSE 0 END"
+                   " WHERE webhook_id = ?1 AND (event_seq = ?2 OR next_at_us < ?3)",
+                   err) < 0)
+        return -1;
+    bind_text(&query, webhook_id);
+    bind_int(&query, event_seq);
+    bind_int(&query, next_at_us);
+    return query_run(&query, err);
+}
+
+int store_webhook_any(struct store *store, bool *out, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked, "SELECT EXISTS (SELECT 1 FROM webhooks)", err) < 0 ||
+        query_step(&query, err) < 0)
+        return -1;
+    *out = query_int(&query, 0) != 0;
+    return 0;
+}

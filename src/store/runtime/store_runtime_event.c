@@ -1,0 +1,146 @@
+/* Events of the runtime. A row holds the event's text as it is told and, besides, the columns it is
+ * searched by; the statement is chosen so that the most selective of these leads. */
+#include "store/driver/query.h"
+#include "store/runtime/store_runtime.h"
+
+static struct str or_empty(struct str s)
+{
+    return s.p ? s : STR("");
+}
+
+static int insert(struct store *locked, const struct store_runtime_event *event, struct error *err)
+{
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked,
+                   "INSERT INTO runtime_events (id, team_id, type, sandbox_id, session_id,"
+                   " process_id, agent_id, json) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                   err) < 0)
+        return -1;
+    bind_int(&query, event->id);
+    bind_text(&query, event->team_id);
+    bind_text(&query, event->type);
+    bind_text(&query, or_empty(event->sandbox_id));
+    bind_text(&query, or_empty(event->session_id));
+    bind_text(&query, or_empty(event->process_id));
+    bind_text(&query, or_empty(event->agent_id));
+    bind_text(&query, event->json);
+    return query_run(&query, err);
+}
+
+int runtime_events_add(struct store *locked, const struct store_runtime_event *events, size_t count,
+                       struct error *err)
+{
+    for (size_t i = 0; i < count; i++)
+        if (insert(locked, &events[i], err) < 0)
+            return -1;
+    return 0;
+}
+
+int store_runtime_event_insert(struct store *store, const struct store_runtime_event *events,
+                               size_t count, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+
+    if (count == 1)
+        return insert(locked, events, err);
+    if (store_begin(locked, STORE_EPHEMERAL, err) < 0)
+        return -1;
+    if (runtime_events_add(locked, events, count, err) < 0) {
+        store_rollback(locked);
+        return -1;
+    }
+    return store_commit(locked, err);
+}
+
+/* Every statement takes the same nine values. The literal "<> ''" lets partial indices be used. */
+/* clang-format off */
+#define LIST(lead, order)                                                                      \
+    "SELECT id, type, json FROM runtime_events WHERE " lead " AND team_id = ?1"                \
+    " AND (?2 = '' OR sandbox_id = ?2) AND (?3 = '' OR session_id = ?3)"                       \
+    " AND (?4 = '' OR process_id = ?4) AND (?5 = '' OR agent_id = ?5)"                         \
+    " AND (?6 = '' OR type = ?6 OR (?6 LIKE '%.' AND substr(type, 1, length(?6)) = ?6))"       \
+    " AND id > ?7 AND id <= ?8 ORDER BY id " order " LIMIT ?9"
+#define EITHER(lead) (newest ? LIST(lead, "DESC") : LIST(lead, "ASC"))
+/* clang-format on */
+
+static const char *list_sql(const struct store_runtime_query *wanted)
+{
+    bool newest = wanted->newest;
+
+    if (wanted->process_id.p)
+        return EITHER("process_id = ?4 AND process_id <> ''");
+    if (wanted->session_id.p)
+        return EITHER("session_id = ?3 AND session_id <> ''");
+    if (wanted->sandbox_id.p)
+        return EITHER("sandbox_id = ?2 AND sandbox_id <> ''");
+    if (wanted->agent_id.p)
+        return EITHER("agent_id = ?5 AND agent_id <> ''");
+    return EITHER("team_id = ?1");
+}
+
+int store_runtime_event_list(struct store *store, const struct store_runtime_query *wanted,
+                             struct arena *arena, struct store_runtime_event **out,
+                             size_t *out_count, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+    int more;
+
+    if (query_open(&query, locked, list_sql(wanted), err) < 0)
+        return -1;
+    bind_text(&query, wanted->team_id);
+    bind_text(&query, or_empty(wanted->sandbox_id));
+    bind_text(&query, or_empty(wanted->session_id));
+    bind_text(&query, or_empty(wanted->process_id));
+    bind_text(&query, or_empty(wanted->agent_id));
+    bind_text(&query, or_empty(wanted->type));
+    bind_int(&query, wanted->after_id);
+    bind_int(&query, wanted->upto_id);
+    bind_int(&query, (int64_t)wanted->limit);
+    *out = arena_alloc(arena, (wanted->limit + 1) * sizeof(**out));
+    *out_count = 0;
+    while ((more = query_step(&query, err)) > 0 && *out_count < wanted->limit)
+        (*out)[(*out_count)++] = (struct store_runtime_event){
+            .id = query_int(&query, 0),
+            .type = query_text(&query, 1, arena),
+            .json = query_text(&query, 2, arena),
+        };
+    return more < 0 ? -1 : 0;
+}
+
+int store_runtime_event_last(struct store *store, int64_t *out_id, int64_t *out_count,
+                             struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked, "SELECT coalesce(max(id), 0), count(*) FROM runtime_events",
+                   err) < 0 ||
+        query_step(&query, err) < 0)
+        return -1;
+    *out_id = query_int(&query, 0);
+    *out_count = query_int(&query, 1);
+    return 0;
+}
+
+int store_runtime_event_prune(struct store *store, int64_t before_id, int64_t surplus, size_t max,
+                              size_t *out_count, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+    int64_t above = surplus < 0 ? 0 : surplus < (int64_t)max ? surplus : (int64_t)max;
+
+    if (query_open(&query, locked,
+                   "DELETE FROM runtime_events WHERE id IN (SELECT id FROM runtime_events"
+                   " WHERE team_id = (SELECT team_id FROM runtime_events GROUP BY team_id"
+                   " ORDER BY count(*) DESC LIMIT 1) ORDER BY id LIMIT ?1) OR id IN (SELECT id "
+                   "FROM runtime_events"
+                   " WHERE id < ?2 ORDER BY id LIMIT ?3) RETURNING 1",
+                   err) < 0)
+        return -1;
+    bind_int(&query, above);
+    bind_int(&query, before_id);
+    bind_int(&query, (int64_t)max);
+    return query_count(&query, out_count, err);
+}

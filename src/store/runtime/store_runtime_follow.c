@@ -1,0 +1,166 @@
+/* How the runtime's rows follow the engine's, which are in the same store: the engine's events are read
+ * from where the last reading ended, and now and then both sides are compared. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "store/core/store.h"
+#include "store/driver/query.h"
+#include "store/runtime/store_runtime_sandbox.h"
+#include "store/runtime/store_runtime_sandbox_row.h"
+
+int store_runtime_followed(struct store *store, int64_t *out_seq, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+    int found;
+
+    *out_seq = 0;
+    if (query_open(&query, locked, "SELECT name FROM runtime_instance WHERE id = 'followed'", err) <
+        0)
+        return -1;
+    found = query_step(&query, err);
+    if (found > 0)
+        (void)str_to_i64(query_peek(&query, 0), out_seq);
+    return found < 0 ? -1 : 0;
+}
+
+int store_runtime_follow(struct store *store, int64_t seq, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+    char text[24];
+
+    (void)snprintf(text, sizeof(text), "%" PRId64, seq);
+    if (query_open(&query, locked,
+                   "INSERT INTO runtime_instance (id, name) VALUES ('followed', ?1)"
+                   " ON CONFLICT (id) DO UPDATE SET name = excluded.name",
+                   err) < 0)
+        return -1;
+    bind_text(&query, str_of(text));
+    return query_run(&query, err);
+}
+
+int store_event_newest(struct store *store, int64_t *out_seq, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked, "SELECT coalesce(max(seq), 0) FROM events", err) < 0 ||
+        query_step(&query, err) < 0)
+        return -1;
+    *out_seq = query_int(&query, 0);
+    return 0;
+}
+
+int store_runtime_sandbox_by_machine(struct store *store, struct str machine, struct arena *arena,
+                                     struct store_runtime_sandbox *out, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked,
+                   "SELECT " RUNTIME_SANDBOX_COLUMNS
+                   " FROM runtime_sandboxes WHERE external_id = ?1"
+                   " ORDER BY CASE WHEN destroyed_at_us = 0 THEN 0 ELSE 1 END, created_at_us DESC"
+                   " LIMIT 1",
+                   err) < 0)
+        return -1;
+    bind_text(&query, machine);
+    if (query_one(&query, "sandbox with machine", machine, err) < 0)
+        return -1;
+    runtime_sandbox_read(&query, arena, out);
+    return 0;
+}
+
+enum { AFTER_ROW = 32 }; /* columns of RUNTIME_SANDBOX_COLUMNS */
+
+static void read_stray(const struct query *query, struct arena *arena, void *to)
+{
+    struct store_runtime_stray *out = to;
+
+    *out = (struct store_runtime_stray){
+        .state = runtime_text(query, AFTER_ROW, arena),
+        .reason = runtime_text(query, AFTER_ROW + 1, arena),
+        .at_us = query_int(query, AFTER_ROW + 2),
+    };
+    runtime_sandbox_read(query, arena, &out->row);
+    out->machine = out->row.external_id;
+}
+
+static void read_unknown(const struct query *query, struct arena *arena, void *to)
+{
+    *(struct store_runtime_stray *)to =
+        (struct store_runtime_stray){.machine = runtime_text(query, 0, arena)};
+}
+
+static const struct query_kind stray_kind = {sizeof(struct store_runtime_stray), read_stray};
+static const struct query_kind unknown_kind = {sizeof(struct store_runtime_stray), read_unknown};
+
+/* 'moving': a pause or resume is under way. */
+#define ENGINE(column) \
+    "(SELECT " column " FROM sandboxes AS s WHERE s.id = runtime_sandboxes.external_id)"
+#define ENGINE_STATE                                                     \
+    ENGINE("CASE WHEN s.state = 'paused' AND s.step <> '' THEN 'moving'" \
+           " WHEN s.state IN ('running', 'paused') THEN s.state ELSE 'ended' END")
+#define ENGINE_AT                                                                         \
+    ENGINE("CASE WHEN s.state = 'ended' THEN s.ended_at_us WHEN s.state = 'running' THEN" \
+           " s.running_since_us ELSE coalesce((SELECT max(at_us) FROM events"             \
+           " WHERE sandbox_id = s.id AND type = 'paused'), 0) END")
+
+static int changed_ones(struct store *locked, struct str provider, size_t limit,
+                        struct arena *arena, struct store_runtime_stray **out, size_t *out_count,
+                        struct error *err)
+{
+    auto_query struct query query = {0};
+
+    if (query_open(
+            &query, locked,
+            "SELECT * FROM (SELECT " RUNTIME_SANDBOX_COLUMNS ", coalesce(" ENGINE_STATE
+            ", '') AS engine_state, coalesce(" ENGINE(
+                "s.end_reason") ", '') AS engine_reason, coalesce(" ENGINE_AT ", 0) AS engine_at"
+                                " FROM runtime_sandboxes WHERE provider = ?1"
+                                " AND destroyed_at_us = 0 AND state IN ('running', 'paused'))"
+                                " AS mine WHERE engine_state <> state"
+                                " AND engine_state <> 'moving' LIMIT ?2",
+            err) < 0)
+        return -1;
+    bind_text(&query, provider);
+    bind_int(&query, (int64_t)limit);
+    return query_rows(&query, &stray_kind, arena, out, out_count, err);
+}
+
+static int unknown_ones(struct store *locked, int64_t before_us, size_t limit, struct arena *arena,
+                        struct store_runtime_stray **out, size_t *out_count, struct error *err)
+{
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked,
+                   "SELECT s.id FROM sandboxes AS s WHERE s.state <> 'ended'"
+                   " AND s.state <> 'killing' AND s.started_at_us < ?1 AND NOT EXISTS"
+                   " (SELECT 1 FROM runtime_sandboxes AS a WHERE a.external_id = s.id) LIMIT ?2",
+                   err) < 0)
+        return -1;
+    bind_int(&query, before_us);
+    bind_int(&query, (int64_t)limit);
+    return query_rows(&query, &unknown_kind, arena, out, out_count, err);
+}
+
+int store_runtime_strays(struct store *store, struct str provider, int64_t before_us, size_t limit,
+                         struct arena *arena, struct store_runtime_stray **out, size_t *out_count,
+                         struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    struct store_runtime_stray *changed, *unknown;
+    size_t changes = 0, unknowns = 0;
+
+    if (changed_ones(locked, provider, limit, arena, &changed, &changes, err) < 0 ||
+        unknown_ones(locked, before_us, limit, arena, &unknown, &unknowns, err) < 0)
+        return -1;
+    *out_count = changes + unknowns;
+    *out = arena_alloc(arena, (*out_count + 1) * sizeof(**out));
+    for (size_t i = 0; i < changes; i++)
+        (*out)[i] = changed[i];
+    for (size_t i = 0; i < unknowns; i++)
+        (*out)[changes + i] = unknown[i];
+    return 0;
+}

@@ -1,0 +1,191 @@
+/* Many sandboxes of the agent runtime at once: lists, usage, forgetting. */
+#include "store/driver/query.h"
+#include "store/runtime/store_runtime_sandbox.h"
+#include "store/runtime/store_runtime_sandbox_row.h"
+
+static const struct query_kind sandbox_kind = {sizeof(struct store_runtime_sandbox),
+                                               runtime_sandbox_read};
+
+int store_runtime_sandbox_list(struct store *store,
+                               const struct store_runtime_sandbox_query *wanted,
+                               struct arena *arena, struct store_runtime_sandbox **out,
+                               size_t *out_count, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+    if (query_open(&query, locked,
+                   "SELECT " RUNTIME_SANDBOX_COLUMNS " FROM runtime_sandboxes"
+                   " WHERE (?1 = '' OR team_id = ?1) AND (?2 = '' OR state = ?2)"
+                   " AND (?3 = '' OR agent_id = ?3) AND (?4 = '' OR task_id = ?4)"
+                   " AND (?5 = '' OR provider = ?5) AND (?6 = 1 OR destroyed_at_us = 0)"
+                   " AND (?7 = 0 OR created_at_us < ?7) AND (?8 = 0 OR last_used_at_us < ?8)"
+                   " ORDER BY created_at_us DESC, id LIMIT ?9",
+                   err) < 0)
+        return -1;
+    runtime_bind(&query, wanted->team_id);
+    runtime_bind(&query, wanted->state);
+    runtime_bind(&query, wanted->agent_id);
+    runtime_bind(&query, wanted->task_id);
+    runtime_bind(&query, wanted->provider);
+    bind_int(&query, wanted->destroyed);
+    bind_int(&query, wanted->before_us);
+    bind_int(&query, wanted->used_before_us);
+    bind_int(&query, (int64_t)wanted->limit);
+    return query_rows(&query, &sandbox_kind, arena, out, out_count, err);
+}
+
+enum { TEAMS_MAX = 1000 };
+
+int store_runtime_teams(struct store *store, struct arena *arena, struct str **out,
+                        size_t *out_count, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+    int more;
+
+    if (query_open(&query, locked,
+                   "SELECT DISTINCT team_id FROM runtime_sandboxes WHERE destroyed_at_us = 0"
+                   " LIMIT ?1",
+                   err) < 0)
+        return -1;
+    bind_int(&query, TEAMS_MAX);
+    *out = arena_alloc(arena, TEAMS_MAX * sizeof(**out));
+    *out_count = 0;
+    while ((more = query_step(&query, err)) > 0 && *out_count < TEAMS_MAX)
+        (*out)[(*out_count)++] = query_text(&query, 0, arena);
+    return more < 0 ? -1 : 0;
+}
+
+static int delete_by(struct store *locked, const char *sql, struct str id, struct error *err)
+{
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked, sql, err) < 0)
+        return -1;
+    bind_text(&query, id);
+    return query_run(&query, err);
+}
+
+static int forget_one(struct store *locked, struct str id, struct error *err)
+{
+    if (delete_by(locked,
+                  "DELETE FROM runtime_job_callbacks WHERE job_id IN"
+                  " (SELECT id FROM runtime_jobs WHERE sandbox_id = ?1)",
+                  id, err) < 0 ||
+        delete_by(locked, "DELETE FROM runtime_jobs WHERE sandbox_id = ?1", id, err) < 0)
+        return -1;
+    return delete_by(locked, "DELETE FROM runtime_sandboxes WHERE id = ?1", id, err);
+}
+
+static int forget_ids(struct store *locked, int64_t before_us, size_t max, struct arena *arena,
+                      struct str **out, size_t *out_count, struct error *err)
+{
+    auto_query struct query query = {0};
+    int more;
+
+    if (query_open(&query, locked,
+                   "SELECT id FROM runtime_sandboxes WHERE destroyed_at_us > 0"
+                   " AND destroyed_at_us < ?1 LIMIT ?2",
+                   err) < 0)
+        return -1;
+    bind_int(&query, before_us);
+    bind_int(&query, (int64_t)max);
+    *out = arena_alloc(arena, (max + 1) * sizeof(**out));
+    *out_count = 0;
+    while ((more = query_step(&query, err)) > 0 && *out_count < max)
+        (*out)[(*out_count)++] = query_text(&query, 0, arena);
+    return more < 0 ? -1 : 0;
+}
+
+int store_runtime_sandbox_forget(struct store *store, int64_t before_us, size_t max,
+                                 size_t *out_count, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_arena struct arena arena = {0};
+    struct str *ids = NULL;
+
+    *out_count = 0;
+    if (forget_ids(locked, before_us, max, &arena, &ids, out_count, err) < 0)
+        return -1;
+    if (*out_count == 0)
+        return 0;
+    if (store_begin(locked, STORE_EPHEMERAL, err) < 0)
+        return -1;
+    for (size_t i = 0; i < *out_count; i++)
+        if (forget_one(locked, ids[i], err) < 0) {
+            store_rollback(locked);
+            return -1;
+        }
+    return store_commit(locked, err);
+}
+
+enum { USAGES_MAX = 1000 };
+
+#define RAN "ran_us + CASE WHEN running_since_us > 0 THEN ?2 - running_since_us ELSE 0 END"
+#define USAGE(name, where)                                                              \
+    "SELECT " name ", provider, count(*),"                                              \
+    " sum(CASE WHEN running_since_us > 0 THEN 1 ELSE 0 END), sum(" RAN "),"             \
+    " sum((" RAN ") * CASE WHEN cpu > 0 THEN cpu ELSE 1 END), sum(commands), sum(jobs)" \
+    " FROM runtime_sandboxes WHERE (?1 = '' OR team_id = ?1)" where " GROUP BY 1, 2"    \
+    " ORDER BY 5 DESC, 1 LIMIT ?3"
+
+/* The sandbox of a session has its id as key. */
+static const char *const usage_sql[] = {
+    [USAGE_BY_PROVIDER] = USAGE("provider", ""),
+    [USAGE_BY_AGENT] = USAGE("agent_id", " AND agent_id <> ''"),
+    [USAGE_BY_TASK] = USAGE("task_id", " AND task_id <> ''"),
+    [USAGE_BY_SESSION] =
+        USAGE("substr(sandbox_key, 9)", " AND sandbox_key LIKE 'session:ses~_%' ESCAPE '~'"),
+};
+
+int store_runtime_usage(struct store *store, enum store_runtime_usage_by by, struct str team_id,
+                        int64_t now_us, struct arena *arena, struct store_runtime_usage **out,
+                        size_t *out_count, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+    int more;
+
+    if (query_open(&query, locked, usage_sql[by], err) < 0)
+        return -1;
+    runtime_bind(&query, team_id);
+    bind_int(&query, now_us);
+    bind_int(&query, USAGES_MAX);
+    *out = arena_alloc(arena, USAGES_MAX * sizeof(**out));
+    *out_count = 0;
+    while ((more = query_step(&query, err)) > 0 && *out_count < USAGES_MAX)
+        (*out)[(*out_count)++] = (struct store_runtime_usage){
+            .name = runtime_text(&query, 0, arena),
+            .provider = runtime_text(&query, 1, arena),
+            .sandboxes = query_int(&query, 2),
+            .running = query_int(&query, 3),
+            .ran_us = query_int(&query, 4),
+            .cpu_us = query_int(&query, 5),
+            .commands = query_int(&query, 6),
+            .jobs = query_int(&query, 7),
+        };
+    return more < 0 ? -1 : 0;
+}
+
+int store_runtime_create_ms(struct store *store, struct str team_id, size_t max,
+                            struct arena *arena, int64_t **out, size_t *out_count,
+                            struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+    int more;
+
+    if (query_open(&query, locked,
+                   "SELECT create_ms FROM (SELECT create_ms FROM runtime_sandboxes"
+                   " WHERE (?1 = '' OR team_id = ?1) AND external_id <> '' AND adopted = 0"
+                   " ORDER BY created_at_us DESC LIMIT ?2) AS newest ORDER BY create_ms",
+                   err) < 0)
+        return -1;
+    runtime_bind(&query, team_id);
+    bind_int(&query, (int64_t)max);
+    *out = arena_alloc(arena, (max + 1) * sizeof(**out));
+    *out_count = 0;
+    while ((more = query_step(&query, err)) > 0 && *out_count < max)
+        (*out)[(*out_count)++] = query_int(&query, 0);
+    return more < 0 ? -1 : 0;
+}

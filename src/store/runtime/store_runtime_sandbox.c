@@ -1,0 +1,393 @@
+/* Sandboxes of the agent runtime. The unique index over (team, key, spec) of the living rows is what
+ * decides a race for a key: a claim is an insert. How long a sandbox ran is added up whenever it
+ * stops, so that usage needs no other record. */
+#include "store/runtime/store_runtime_sandbox.h"
+
+#include <inttypes.h>
+
+#include "base/clock.h"
+#include "base/id.h"
+#include "store/driver/query.h"
+#include "store/runtime/store_runtime_sandbox_row.h"
+
+struct str runtime_text(const struct query *query, int column, struct arena *arena)
+{
+    struct str text = query_text(query, column, arena);
+
+    return text.len ? text : STR_NONE;
+}
+
+void runtime_bind(struct query *query, struct str text)
+{
+    bind_text(query, text.p ? text : STR(""));
+}
+
+void runtime_sandbox_read(const struct query *query, struct arena *arena, void *row)
+{
+    struct store_runtime_sandbox *out = row;
+
+    *out = (struct store_runtime_sandbox){
+        .id = runtime_text(query, 0, arena),
+        .team_id = runtime_text(query, 1, arena),
+        .key = runtime_text(query, 2, arena),
+        .spec_hash = runtime_text(query, 3, arena),
+        .provider = runtime_text(query, 4, arena),
+        .external_id = runtime_text(query, 5, arena),
+        .token = runtime_text(query, 6, arena),
+        .address = runtime_text(query, 7, arena),
+        .cdp_url = runtime_text(query, 8, arena),
+        .image = runtime_text(query, 9, arena),
+        .profile = runtime_text(query, 10, arena),
+        .settings = runtime_text(query, 11, arena),
+        .metadata = runtime_text(query, 12, arena),
+        .state = runtime_text(query, 13, arena),
+        .error = runtime_text(query, 14, arena),
+        .agent_id = runtime_text(query, 15, arena),
+        .task_id = runtime_text(query, 16, arena),
+        .snapshot_id = runtime_text(query, 17, arena),
+        .idle_s = query_int(query, 18),
+        .max_lifetime_s = query_int(query, 19),
+        .persistent = query_int(query, 20) != 0,
+        .cpu = query_int(query, 21),
+        .created_at_us = query_int(query, 22),
+        .last_used_at_us = query_int(query, 23),
+        .running_since_us = query_int(query, 24),
+        .destroyed_at_us = query_int(query, 25),
+        .ran_us = query_int(query, 26),
+        .commands = query_int(query, 27),
+        .jobs = query_int(query, 28),
+        .create_ms = query_int(query, 29),
+        .adopted = query_int(query, 30) != 0,
+        .state_at_us = query_int(query, 31),
+    };
+}
+
+int store_runtime_instance(struct store *store, struct arena *arena, struct str *out,
+                           struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query insert = {0}, query = {0};
+    char name[17];
+
+    id_hex(name, 8);
+    if (query_open(&insert, locked,
+                   "INSERT INTO runtime_instance (id, name) VALUES ('id', ?1)"
+                   " ON CONFLICT (id) DO NOTHING",
+                   err) < 0)
+        return -1;
+    bind_text(&insert, str_of(name));
+    if (query_run_durable(&insert, locked, err) < 0 ||
+        query_open(&query, locked, "SELECT name FROM runtime_instance WHERE id = 'id'", err) < 0 ||
+        query_step(&query, err) < 0)
+        return -1;
+    *out = query_text(&query, 0, arena);
+    return 0;
+}
+
+static int insert_row(struct store *locked, const struct store_runtime_sandbox *row,
+                      struct error *err)
+{
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked,
+                   "INSERT INTO runtime_sandboxes (" RUNTIME_SANDBOX_COLUMNS
+                   ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,"
+                   " ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, 0, 0, 0, 0, ?26, ?27, ?28)",
+                   err) < 0)
+        return -1;
+    bind_text(&query, row->id);
+    bind_text(&query, row->team_id);
+    runtime_bind(&query, row->key);
+    runtime_bind(&query, row->spec_hash);
+    bind_text(&query, row->provider);
+    runtime_bind(&query, row->external_id);
+    runtime_bind(&query, row->token);
+    runtime_bind(&query, row->address);
+    runtime_bind(&query, row->cdp_url);
+    runtime_bind(&query, row->image);
+    runtime_bind(&query, row->profile);
+    runtime_bind(&query, row->settings);
+    runtime_bind(&query, row->metadata);
+    bind_text(&query, row->state);
+    runtime_bind(&query, row->error);
+    runtime_bind(&query, row->agent_id);
+    runtime_bind(&query, row->task_id);
+    runtime_bind(&query, row->snapshot_id);
+    bind_int(&query, row->idle_s);
+    bind_int(&query, row->max_lifetime_s);
+    bind_int(&query, row->persistent);
+    bind_int(&query, row->cpu);
+    bind_int(&query, row->created_at_us);
+    bind_int(&query, row->last_used_at_us);
+    bind_int(&query, row->running_since_us);
+    bind_int(&query, row->create_ms);
+    bind_int(&query, row->adopted);
+    bind_int(&query, row->state_at_us);
+    return query_run(&query, err);
+}
+
+static int count_of(struct store *locked, struct str provider, int64_t *out, struct error *err)
+{
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked,
+                   "SELECT count(*) FROM runtime_sandboxes WHERE provider = ?1"
+                   " AND destroyed_at_us = 0 AND adopted = 0 AND state IN ('creating', 'running')",
+                   err) < 0)
+        return -1;
+    bind_text(&query, provider);
+    if (query_step(&query, err) < 0)
+        return -1;
+    *out = query_int(&query, 0);
+    return 0;
+}
+
+int store_runtime_sandbox_count(struct store *store, struct str provider, int64_t *out,
+                                struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+
+    return count_of(locked, provider, out, err);
+}
+
+struct change {
+    struct str id;
+    struct str machine; /* nothing happens unless the row has it, and is not about to get another */
+    const char *state;
+    struct str reason;
+    int64_t at_us;
+    bool told; /* and unless the row knows of nothing that came after */
+};
+
+/* 1 = it changed. */
+static int set_state(struct store *locked, const struct change *change, struct error *err)
+{
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked,
+                   "UPDATE runtime_sandboxes SET state = ?2, error = ?3,"
+                   " ran_us = ran_us + CASE WHEN running_since_us > 0 AND ?2 <> 'running'"
+                   " AND running_since_us < ?4 THEN ?4 - running_since_us ELSE 0 END,"
+                   " running_since_us = CASE WHEN ?2 <> 'running' THEN 0"
+                   " WHEN running_since_us > 0 THEN running_since_us ELSE ?4 END,"
+                   " destroyed_at_us = CASE WHEN ?2 = 'killed' THEN ?4 ELSE 0 END,"
+                   " state_at_us = ?7"
+                   " WHERE id = ?1 AND destroyed_at_us = 0 AND (state <> ?2 OR error <> ?3)"
+                   " AND (?5 = '' OR (external_id = ?5 AND state <> 'creating'))"
+                   " AND (?6 = 0 OR state_at_us < ?7)"
+                   " RETURNING id",
+                   err) < 0)
+        return -1;
+    bind_text(&query, change->id);
+    bind_text(&query, str_of(change->state));
+    runtime_bind(&query, change->reason);
+    bind_int(&query, change->at_us);
+    runtime_bind(&query, change->machine);
+    bind_int(&query, change->told);
+    bind_int(&query, change->told ? change->at_us : clock_wall_us());
+    return query_step(&query, err);
+}
+
+static int claim_in(struct store *locked, const struct store_runtime_claim *claim,
+                    struct error *err)
+{
+    int64_t count = 0;
+
+    if (claim->replaces.p && set_state(locked,
+                                       &(struct change){.id = claim->replaces,
+                                                        .state = "killed",
+                                                        .reason = claim->reason,
+                                                        .at_us = claim->row->created_at_us},
+                                       err) < 0)
+        return -1;
+    if (claim->max > 0) {
+        if (count_of(locked, claim->row->provider, &count, err) < 0)
+            return -1;
+        if (count >= claim->max)
+            return error_set(err, ERROR_QUOTA,
+                             "provider '%.*s' has its %" PRId64
+                             " sandboxes (max_sandboxes): kill or pause one, or try later",
+                             STR_ARG(claim->row->provider), claim->max);
+    }
+    return insert_row(locked, claim->row, err);
+}
+
+int store_runtime_claim(struct store *store, const struct store_runtime_claim *claim,
+                        struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+
+    if (store_begin(locked, claim->durable ? STORE_DURABLE : STORE_EPHEMERAL, err) < 0)
+        return -1;
+    if (claim_in(locked, claim, err) < 0 ||
+        runtime_events_add(locked, claim->events, claim->event_count, err) < 0) {
+        store_rollback(locked);
+        return -1;
+    }
+    return store_commit(locked, err);
+}
+
+static int read_one(struct query *query, struct arena *arena, struct store_runtime_sandbox *out,
+                    struct error *err)
+{
+    if (query_one(query, "sandbox", STR_NONE, err) < 0)
+        return -1;
+    runtime_sandbox_read(query, arena, out);
+    return 0;
+}
+
+int store_runtime_sandbox_get(struct store *store, struct str team_id, struct str id,
+                              struct arena *arena, struct store_runtime_sandbox *out,
+                              struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0}, machine = {0};
+
+    if (query_open(&query, locked,
+                   "SELECT " RUNTIME_SANDBOX_COLUMNS
+                   " FROM runtime_sandboxes WHERE id = ?1 AND team_id = ?2",
+                   err) < 0)
+        return -1;
+    bind_text(&query, id);
+    bind_text(&query, team_id);
+    if (read_one(&query, arena, out, err) == 0)
+        return 0;
+    if (err->code != ERROR_NOT_FOUND || !id.len ||
+        query_open(&machine, locked,
+                   "SELECT " RUNTIME_SANDBOX_COLUMNS
+                   " FROM runtime_sandboxes WHERE external_id = ?1 AND team_id = ?2"
+                   " ORDER BY CASE WHEN destroyed_at_us = 0 THEN 0 ELSE 1 END, created_at_us DESC"
+                   " LIMIT 1",
+                   err) < 0)
+        return -1;
+    bind_text(&machine, id);
+    bind_text(&machine, team_id);
+    return read_one(&machine, arena, out, err);
+}
+
+int store_runtime_sandbox_find(struct store *store, struct str team_id, struct str key,
+                               struct str spec_hash, struct arena *arena,
+                               struct store_runtime_sandbox *out, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked,
+                   "SELECT " RUNTIME_SANDBOX_COLUMNS
+                   " FROM runtime_sandboxes WHERE team_id = ?1 AND sandbox_key = ?2"
+                   " AND sandbox_key <> '' AND destroyed_at_us = 0"
+                   " AND (?3 = '' OR spec_hash = ?3) ORDER BY last_used_at_us DESC LIMIT 1",
+                   err) < 0)
+        return -1;
+    bind_text(&query, team_id);
+    runtime_bind(&query, key);
+    runtime_bind(&query, spec_hash);
+    return read_one(&query, arena, out, err);
+}
+
+static int set_ready(struct store *locked, struct str id, const struct store_runtime_ready *ready,
+                     struct error *err)
+{
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked,
+                   "UPDATE runtime_sandboxes SET external_id = ?2, token = ?3, address = ?4,"
+                   " cdp_url = ?5, snapshot_id = ?6, state = 'running', error = '',"
+                   " running_since_us = ?7, state_at_us = ?7,"
+                   " last_used_at_us = ?7, create_ms = CASE WHEN ?8 < 0 THEN create_ms ELSE ?8 END,"
+                   " image = CASE WHEN ?9 = '' THEN image ELSE ?9 END,"
+                   " id = CASE WHEN ?11 = '' THEN id ELSE ?11 END"
+                   " WHERE id = ?1 AND destroyed_at_us = 0 AND (?10 = '' OR external_id = ?10)"
+                   " RETURNING id",
+                   err) < 0)
+        return -1;
+    bind_text(&query, id);
+    runtime_bind(&query, ready->external_id);
+    runtime_bind(&query, ready->token);
+    runtime_bind(&query, ready->address);
+    runtime_bind(&query, ready->cdp_url);
+    runtime_bind(&query, ready->snapshot_id);
+    bind_int(&query, ready->at_us);
+    bind_int(&query, ready->create_ms);
+    runtime_bind(&query, ready->image);
+    runtime_bind(&query, ready->machine);
+    runtime_bind(&query, ready->id);
+    return query_step(&query, err);
+}
+
+int store_runtime_sandbox_ready(struct store *store, struct str id,
+                                const struct store_runtime_ready *ready, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    int changed;
+
+    if (store_begin(locked, ready->durable ? STORE_DURABLE : STORE_EPHEMERAL, err) < 0)
+        return -1;
+    changed = set_ready(locked, id, ready, err);
+    if (changed < 0) {
+        store_rollback(locked);
+        return -1;
+    }
+    if (store_commit(locked, err) < 0)
+        return -1;
+    return changed ? 0 : error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' was killed", STR_ARG(id));
+}
+
+static int change_state(struct store *store, const struct change *change, bool *out_changed,
+                        struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    int changed;
+
+    if (store_begin(locked, STORE_EPHEMERAL, err) < 0)
+        return -1;
+    changed = set_state(locked, change, err);
+    if (changed < 0) {
+        store_rollback(locked);
+        return -1;
+    }
+    *out_changed = changed > 0;
+    return store_commit(locked, err);
+}
+
+int store_runtime_sandbox_seen(struct store *store, struct str id, struct str machine,
+                               const char *state, struct str error, int64_t at_us,
+                               bool *out_changed, struct error *err)
+{
+    return change_state(store, &(struct change){id, machine, state, error, at_us, false},
+                        out_changed, err);
+}
+
+int store_runtime_sandbox_told(struct store *store, struct str id, struct str machine,
+                               const char *state, struct str error, int64_t at_us,
+                               bool *out_changed, struct error *err)
+{
+    return change_state(store, &(struct change){id, machine, state, error, at_us, true},
+                        out_changed, err);
+}
+
+int store_runtime_sandbox_state(struct store *store, struct str id, const char *state,
+                                struct str error, int64_t at_us, bool *out_changed,
+                                struct error *err)
+{
+    return store_runtime_sandbox_seen(store, id, STR_NONE, state, error, at_us, out_changed, err);
+}
+
+int store_runtime_sandbox_used(struct store *store, struct str id, int64_t at_us, int64_t commands,
+                               int64_t jobs, struct error *err)
+{
+    auto_unlock struct store *locked = store_lock(store);
+    auto_query struct query query = {0};
+
+    if (query_open(&query, locked,
+                   "UPDATE runtime_sandboxes SET commands = commands + ?3, jobs = jobs + ?4,"
+                   " last_used_at_us = CASE WHEN last_used_at_us < ?2 THEN ?2"
+                   " ELSE last_used_at_us END WHERE id = ?1",
+                   err) < 0)
+        return -1;
+    bind_text(&query, id);
+    bind_int(&query, at_us);
+    bind_int(&query, commands);
+    bind_int(&query, jobs);
+    return query_run(&query, err);
+}
