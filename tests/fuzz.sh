@@ -28,7 +28,7 @@ run()
     fi
 }
 
-for target in build/fuzz/src/*/*_fuzz; do
+for target in $(find build/fuzz/src -name "*_fuzz" -type f); do
     [ -x "$target" ] || continue
     if [ $# -gt 0 ]; then
         case " $* " in *" $(basename "$target") "*) ;; *) continue ;; esac

@@ -54,7 +54,7 @@ run_unit()
     local name begin counts status
     for name; do
         begin=$SECONDS
-        timeout 3600 "build/host/src/$name/${name}_test" >"$logs/unit-$name.log" 2>&1
+        timeout 3600 build/host/src/*/"$name/${name}_test" >"$logs/unit-$name.log" 2>&1
         status=$?
         counts=$(awk '/^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { print $1, $3, $5 }' "$logs/unit-$name.log" | tail -n 1)
         grep -E '^(FAIL|SKIP) |failed' "$logs/unit-$name.log"

@@ -82,9 +82,9 @@ make_payload()
         esac
     done
     if [ ${#chosen[@]} -gt 0 ]; then
-        readarray -t targets < <(printf '%s\n' "${chosen[@]}" | sort -u | sed 's:.*:src/&/&_test:')
-        ninja -C build/host --quiet "${targets[@]}" src/warden/test_agent
-        (cd build/host && cp --parents "${targets[@]}" src/warden/test_agent "$tree/build/host/")
+        readarray -t targets < <(printf '%s\n' "${chosen[@]}" | sort -u | sed 's:.*:src/host/&/&_test:; s:host/netlink/:protocol/netlink/:')
+        ninja -C build/host --quiet "${targets[@]}" src/host/warden/test_envd
+        (cd build/host && cp --parents "${targets[@]}" src/host/warden/test_envd "$tree/build/host/")
     fi
     cp -L "$(command -v node)" "$work/payload/node"
     cat >"$work/payload/start" <<END

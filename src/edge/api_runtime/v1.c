@@ -16,7 +16,7 @@
 #include "base/log.h"
 #include "edge/api_runtime/v1_internal.h"
 #include "edge/api_runtime/v1_members.h"
-#include "edge/ui/v1_ui.h"
+#include "edge/ui/ui.h"
 #include "protocol/http/http_answer.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/sandbox/sandbox.h"
@@ -539,7 +539,7 @@ bool v1_handle(struct v1 *v1, struct http_exchange *ex)
     struct str path = http_request(ex)->path;
     struct str rest = str_skip(path, sizeof(PREFIX) - 1);
 
-    if (v1_ui_handle(ex))
+    if (ui_handle(ex))
         return true;
     if (!str_starts(path, STR(PREFIX)) || (rest.len && rest.p[0] != '/'))
         return false;

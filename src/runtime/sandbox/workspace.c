@@ -9,7 +9,7 @@
 #include "protocol/json/json_shape.h"
 #include "runtime/backend/profile.h"
 #include "runtime/core/deadline.h"
-#include "runtime/session/session_internal.h"
+#include "runtime/sandbox/repo.h"
 
 enum { WORKSPACE_MS = 300000, PRINTED_MAX = 64 * 1024, TOLD_MAX = 240 };
 
@@ -38,10 +38,10 @@ const char workspace_script[] =
 
 int workspace_check(const struct runtime_ensure *request, struct error *err)
 {
-    if (request->repo.len && !session_repo_valid(request->repo))
+    if (request->repo.len && !repo_valid(request->repo))
         return error_set(err, ERROR_INVALID,
                          "'repo' is not a URL of a repository (https, ssh, git, user@host:path)");
-    if (request->branch.len && !session_branch_valid(request->branch))
+    if (request->branch.len && !repo_branch_valid(request->branch))
         return error_set(err, ERROR_INVALID, "'branch': '%.*s' is not a name for a branch",
                          STR_ARG(request->branch));
     if (!request->repo.len && (request->branch.len || request->git_token.len))
@@ -60,7 +60,7 @@ void workspace_of(const struct runtime_ensure *request, struct arena *arena,
         return;
     if (!out_root->p)
         *out_root = STR(RUNTIME_WORKSPACE_DEFAULT);
-    session_repo_name(request->repo, arena, &name);
+    repo_folder(request->repo, arena, &name);
     profile->workspace_root =
         str_of(arena_printf(arena, "%.*s/%.*s", STR_ARG(*out_root), STR_ARG(name)));
 }
@@ -128,7 +128,7 @@ int workspace_make(struct runtime *runtime, const struct runtime_caller *caller,
     if (backend_embedded(runtime, backend))
         told.id = row->external_id;
     token = token_of(runtime, caller, request, row->profile);
-    session_repo_name(request->repo, &arena, &name);
+    repo_folder(request->repo, &arena, &name);
     env = json_pack("{s:o, s:o, s:o, s:o, s:s, s:s, s:o}", "QS_ROOT", json_str(root), "QS_REPO",
                     json_str(request->repo.p ? request->repo : STR("")), "QS_NAME", json_str(name),
                     "QS_BRANCH", json_str(request->branch.p ? request->branch : STR("")),

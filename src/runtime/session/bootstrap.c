@@ -140,7 +140,7 @@ int session_workspace(const struct session_place *place, const struct store_sess
     struct str name, root;
     int r;
 
-    session_repo_name(row->repo, &arena, &name);
+    repo_folder(row->repo, &arena, &name);
     root = workspace_root(place->runtime, place->caller, place->sandbox_id, &arena);
     env = json_pack("{s:o,s:s,s:s,s:s,s:s,s:s,s:s}", "QS_ROOT", json_str(root.p ? root : STR("")),
                     "QS_REPO", row->repo.len ? row->repo.p : "", "QS_NAME", name.p, "QS_BRANCH",

@@ -14,75 +14,6 @@
 
 enum { PUSH_TIMEOUT_MS = 120000, PUSH_TRIES = 3 };
 
-static bool plain(struct str text, const char *extra)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        char c = text.p[i];
-
-        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-              strchr(extra, c)) ||
-            c == '\0')
-            return false;
-    }
-    return text.len > 0;
-}
-
-bool session_repo_valid(struct str repo)
-{
-    static const char *const schemes[] = {"https://", "http://", "ssh://", "git://", "file:///"};
-    ptrdiff_t colon = str_find(repo, ':');
-
-    if (!repo.p || repo.len > 1024 || !plain(repo, "/._-:@~%+=?&,"))
-        return false;
-    for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++)
-        if (str_starts(repo, str_of(schemes[i])) && repo.len > strlen(schemes[i]))
-            return true;
-    if (repo.p[0] == '/')
-        return true;
-    /* user@host:path; "x::y" would name a helper. */
-    return colon > 0 && str_find(str_n(repo.p, (size_t)colon), '@') > 0 &&
-           (size_t)colon + 1 < repo.len && repo.p[colon + 1] != ':' && repo.p[0] != '-';
-}
-
-bool session_branch_valid(struct str branch)
-{
-    return branch.p && branch.len <= 200 && plain(branch, "/._-") && branch.p[0] != '-' &&
-           branch.p[0] != '/' && branch.p[0] != '.' && branch.p[branch.len - 1] != '/' &&
-           branch.p[branch.len - 1] != '.' && str_find_str(branch, STR("..")) < 0 &&
-           str_find_str(branch, STR("//")) < 0 && !str_ends(branch, STR(".lock"));
-}
-
-/* The last two parts of a path, without ".git". */
-static bool owner_and_name(struct str path, struct str *owner, struct str *name)
-{
-    size_t at;
-
-    while (path.len && path.p[path.len - 1] == '/')
-        path.len--;
-    if (str_ends(path, STR(".git")))
-        path.len -= 4;
-    for (at = path.len; at > 0 && path.p[at - 1] != '/' && path.p[at - 1] != ':'; at--)
-        ;
-    *name = str_skip(path, at);
-    if (at < 2 || name->len == 0)
-        return false;
-    path.len = at - 1;
-    for (at = path.len; at > 0 && path.p[at - 1] != '/' && path.p[at - 1] != ':'; at--)
-        ;
-    *owner = str_skip(path, at);
-    return owner->len > 0;
-}
-
-void session_repo_name(struct str repo, struct arena *arena, struct str *out)
-{
-    struct str owner, name = STR_NONE;
-
-    (void)owner_and_name(repo, &owner, &name);
-    if (!plain(name, "._-") || name.p[0] == '.' || name.p[0] == '-')
-        name = STR("repo");
-    *out = arena_str(arena, name);
-}
-
 /* "host/path" of any form of URL, without scheme, user, ".git" and slashes around. */
 static struct str place_of(struct str repo, size_t *out_host)
 {
@@ -115,7 +46,7 @@ void session_alias(struct str repo, struct str branch, struct arena *arena, stru
     size_t host;
 
     *out = STR("");
-    if (!owner_and_name(repo, &owner, &name))
+    if (!repo_owner_and_name(repo, &owner, &name))
         return;
     place = place_of(repo, &host);
     if (str_eq_nocase(str_n(place.p, host), STR("github.com")))
@@ -268,10 +199,10 @@ static int read_words(struct live_session *live, const struct runtime_push *push
     (void)pthread_mutex_unlock(&live->lock);
     out->message = push->message.len ? push->message : STR("chore(agent): update files");
     out->remote = push->remote.len ? push->remote : STR("origin");
-    if (!session_branch_valid(out->branch))
+    if (!repo_branch_valid(out->branch))
         return error_set(err, ERROR_INVALID, "'%.*s' is not a name for a branch",
                          STR_ARG(out->branch));
-    if (out->remote.p[0] == '-' || (!plain(out->remote, "._-") && !session_repo_valid(out->remote)))
+    if (out->remote.p[0] == '-' || (!repo_plain(out->remote, "._-") && !repo_valid(out->remote)))
         return error_set(err, ERROR_INVALID, "'%.*s' is not a remote", STR_ARG(out->remote));
     return 0;
 }

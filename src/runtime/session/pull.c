@@ -177,7 +177,7 @@ static int ask_base(struct live_session *live, struct session_pull *pull, struct
     if (answer.status != 200)
         return refused(live, pull, &answer, err);
     pull->base = arena_str(arena, json_get_str(answer.json, "default_branch"));
-    if (!session_branch_valid(pull->base))
+    if (!repo_branch_valid(pull->base))
         return error_set(err, ERROR_CONFLICT,
                          "pull-request: git host '%.*s' told no default branch: give 'pr.base'",
                          STR_ARG(pull->place.host));
@@ -195,7 +195,7 @@ static int find_base(struct live_session *live, struct session_pull *pull, struc
             ask_base(live, pull, arena, err) < 0)
             return -1;
     }
-    if (!session_branch_valid(pull->base))
+    if (!repo_branch_valid(pull->base))
         return error_set(err, ERROR_INVALID, "'pr.base': '%.*s' is not a name for a branch",
                          pull->base.len < 200 ? (int)pull->base.len : 200, pull->base.p);
     if (str_eq(pull->base, pull->head))

@@ -93,7 +93,7 @@ bool pull_place_of(struct str repo, struct arena *arena, struct pull_place *out)
     ptrdiff_t colon;
 
     *out = (struct pull_place){0};
-    if (!session_repo_valid(repo))
+    if (!repo_valid(repo))
         return false;
     for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {
         if (!str_starts(repo, str_of(schemes[i].scheme)))

@@ -12,6 +12,7 @@
 #include "base/map.h"
 #include "protocol/loop/workers.h"
 #include "runtime/core/runtime_internal.h"
+#include "runtime/sandbox/repo.h"
 #include "runtime/sandbox/sandbox.h"
 #include "runtime/session/acp.h"
 #include "runtime/session/session.h"
@@ -176,12 +177,6 @@ int session_start_server(const struct session_place *place, const struct store_s
 
 /* "github/owner/name#branch" for a repository's URL; "" when it has no owner and name. */
 void session_alias(struct str repo, struct str branch, struct arena *arena, struct str *out);
-/* Name of the folder a clone makes. */
-void session_repo_name(struct str repo, struct arena *arena, struct str *out);
-/* Only http(s), ssh and git URLs, scp-like names and absolute paths: nothing git takes for an option
- * or a helper. */
-bool session_repo_valid(struct str repo);
-bool session_branch_valid(struct str branch);
 /* What a failed push was about: auth, no-commits, remote-rejected, unknown. */
 const char *session_push_class(struct str text);
 /* The token must not come back in words of git or of a remote. */

@@ -30,9 +30,9 @@ TEST(repository_urls)
     };
 
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
-        CHECK(session_repo_valid(str_of(good[i])));
+        CHECK(repo_valid(str_of(good[i])));
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        CHECK(!session_repo_valid(str_of(bad[i])));
+        CHECK(!repo_valid(str_of(bad[i])));
 }
 
 TEST(branch_names)
@@ -40,10 +40,10 @@ TEST(branch_names)
     static const char *const bad[] = {"",     "-x",   "/x",  "x/",  ".x",     "x.",
                                       "a..b", "a//b", "a b", "a;b", "x.lock", "a~1"};
 
-    CHECK(session_branch_valid(STR("main")));
-    CHECK(session_branch_valid(STR("task-12/fix_it.v2")));
+    CHECK(repo_branch_valid(STR("main")));
+    CHECK(repo_branch_valid(STR("task-12/fix_it.v2")));
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        CHECK(!session_branch_valid(str_of(bad[i])));
+        CHECK(!repo_branch_valid(str_of(bad[i])));
 }
 
 TEST(aliases_and_folders)
@@ -71,7 +71,7 @@ TEST(aliases_and_folders)
         struct str alias, folder;
 
         session_alias(str_of(rows[i].repo), str_of(rows[i].branch), &arena, &alias);
-        session_repo_name(str_of(rows[i].repo), &arena, &folder);
+        repo_folder(str_of(rows[i].repo), &arena, &folder);
         CHECK(str_is(alias, rows[i].alias));
         CHECK(str_is(folder, rows[i].folder));
     }

@@ -1,8 +1,8 @@
 /* Constant bytes with a tag each, so that a browser asks for them once. Nothing here needs a key: the
  * pages hold nothing, they ask the API for it with the key that their user gives. */
-#include "edge/ui/v1_ui.h"
+#include "edge/ui/ui.h"
 
-#include "edge/api_runtime/v1_assets.h"
+#include "edge/ui/ui_assets.h"
 #include "protocol/http/http_server.h"
 
 #define HTML "text/html; charset=utf-8"
@@ -54,7 +54,7 @@ static void answer(struct http_exchange *ex, const struct asset *asset)
         http_reply(ex, 200, headers, count, str_n(asset->bytes, asset->size));
 }
 
-bool v1_ui_handle(struct http_exchange *ex)
+bool ui_handle(struct http_exchange *ex)
 {
     static const struct http_header home = {STR_INIT("Location"), STR_INIT("/ui/")};
     struct str path = http_request(ex)->path, method = http_request(ex)->method;

@@ -6,4 +6,4 @@
 struct http_exchange;
 
 /* False: the path is not ours. */
-bool v1_ui_handle(struct http_exchange *ex);
+bool ui_handle(struct http_exchange *ex);
