@@ -20,10 +20,11 @@ VM_SETS      ?=
 WERROR       ?= $(if $(wildcard .git),true,false)
 MESON_FLAGS   = -Dwerror=$(WERROR)
 SANITIZE      = -Db_sanitize=address,undefined -Db_lundef=false
+TSAN          = -Db_sanitize=thread -Db_lundef=false
 QUIET         = build/make.log
 
 .DEFAULT_GOAL := all
-.PHONY: all setup host envd run test bench check fuzz fuzzers asan sanitized soak vm format install clean
+.PHONY: all setup host envd run test bench check fuzz fuzzers asan sanitized threads soak vm format install clean
 
 all: host envd
 
@@ -61,6 +62,17 @@ build/asan-agent/build.ninja:
 	@mkdir -p build
 	@meson setup build/asan-agent $(SANITIZE) $(MESON_FLAGS) -Dprefer_static=true \
 		-Dc_link_args="-static-libasan -static-libubsan" >$(QUIET) || { cat $(QUIET); exit 1; }
+
+# Server and warden with ThreadSanitizer. The agent is the usual one: it has one thread, and sandboxes lack the library.
+build/tsan/build.ninja:
+	@mkdir -p build
+	@meson setup build/tsan $(TSAN) $(MESON_FLAGS) >$(QUIET) || { cat $(QUIET); exit 1; }
+
+threads: setup envd build/tsan/build.ninja
+	@ninja -C build/tsan --quiet src/quicksand/quicksand
+	@mkdir -p build/threads
+	@install build/tsan/src/quicksand/quicksand build/threads/quicksand
+	@install build/envd build/threads/envd
 
 # Both programs with sanitizers, side by side as they are installed.
 sanitized: setup build/asan/build.ninja build/asan-agent/build.ninja

@@ -69,7 +69,7 @@ class Server {
   // Starts, or starts again on the same data and port.
   async start() {
     const env = { PATH: process.env.PATH, HOME: '/root', QUICKSAND_API_KEY: this.key, ...this.env }
-    for (const name of ['QUICKSAND_BASE_LAYER', 'ASAN_OPTIONS', 'UBSAN_OPTIONS', 'LSAN_OPTIONS']) {
+    for (const name of ['QUICKSAND_BASE_LAYER', 'ASAN_OPTIONS', 'UBSAN_OPTIONS', 'LSAN_OPTIONS', 'TSAN_OPTIONS']) {
       if (process.env[name]) env[name] ??= process.env[name]
     }
     const started = performance.now()
@@ -264,8 +264,8 @@ class Server {
   // the lines that say where.
   findings() {
     const lines = this.log.split('\n')
-    const starts = lines.flatMap((line, at) => (/ERROR: (Address|Leak)Sanitizer|: runtime error: /.test(line) ? [at] : []))
-    return starts.map((at) => lines.slice(at, at + 30).join('\n'))
+    const starts = lines.flatMap((line, at) => (/ERROR: (Address|Leak)Sanitizer|WARNING: ThreadSanitizer|: runtime error: /.test(line) ? [at] : []))
+    return starts.map((at) => lines.slice(at, at + 60).join('\n'))
   }
 
   // What outlived the server although no sandbox was left. Processes are ended.

@@ -73,10 +73,11 @@ static void add_name(struct disk_holders *holders, int proc_fd, const char *pid)
                    used ? ", " : "", pid, STR_ARG(str_trim(buf_str(&name))));
 }
 
-/* A thread cannot change its mount namespace while it shares its directories with others: a child does. */
+/* A thread cannot change its mount namespace while it shares its directories with others: a child does.
+ * It only makes system calls, so nothing needs to be made ready for it as fork() would. */
 static void detach_in(int mounts_fd, const char *place)
 {
-    pid_t pid = fork();
+    pid_t pid = _Fork();
     int status;
 
     if (pid == 0) {

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -221,14 +222,14 @@ TEST(connection_is_kept)
 /* The second request on a connection is taken, and the connection closed without an answer. */
 static void close_second(struct fetch_rig_exchange *exchange, void *arg)
 {
-    int *last = arg;
+    atomic_int *last = arg;
 
-    if (exchange->connection == *last) {
-        *last = -1;
+    if (exchange->connection == atomic_load(last)) {
+        atomic_store(last, -1);
         exchange->close = true;
         return;
     }
-    *last = exchange->connection;
+    atomic_store(last, exchange->connection);
     fetch_rig_answer(exchange, 200, "", STR("ok"));
 }
 
@@ -245,7 +246,7 @@ TEST(what_may_not_happen_twice_is_sent_once)
                  {"DELETE", false, 0, 3}};
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        int last = 0;
+        atomic_int last = 0;
         struct fetch_rig *rig = fetch_rig_new(NULL, close_second, &last);
         struct fetch *fetch = fetch_new();
         struct fetch_request request = {

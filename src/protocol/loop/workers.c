@@ -202,6 +202,16 @@ size_t workers_threads(struct workers *workers)
     return alive;
 }
 
+static bool was_started(struct workers *workers, size_t slot)
+{
+    bool started;
+
+    uv_mutex_lock(&workers->mutex);
+    started = workers->slots[slot].state != SLOT_FREE;
+    uv_mutex_unlock(&workers->mutex);
+    return started;
+}
+
 void workers_free(struct workers *workers)
 {
     if (!workers)
@@ -211,7 +221,7 @@ void workers_free(struct workers *workers)
     uv_cond_broadcast(&workers->wake);
     uv_mutex_unlock(&workers->mutex);
     for (size_t i = 0; i < workers->slot_count; i++)
-        if (workers->slots[i].state != SLOT_FREE)
+        if (was_started(workers, i))
             (void)uv_thread_join(&workers->slots[i].thread);
     uv_cond_destroy(&workers->quiet);
     uv_cond_destroy(&workers->wake);

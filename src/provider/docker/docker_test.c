@@ -526,22 +526,22 @@ TEST(docker_archives_are_hostile)
     auto_buf struct buf tar = {0};
 
     buf_init(&tar, 8 * TAR_BLOCK);
-    open_with("");
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         size_t bytes = 0;
         int r;
 
         make_tar(&tar, cases[i].type, cases[i].size, cases[i].content);
         fake.tar = buf_str(&tar);
+        open_with("");
         err = (struct error){0};
         r = provider_read(provider, &ref, "/x", count_bytes, &bytes, &err);
         if ((r == 0) != (cases[i].code == ERROR_NONE) || err.code != cases[i].code)
             test_fail(__FILE__, __LINE__, "case %zu: %d, %s", i, (int)err.code, err.message);
         if (r == 0)
             CHECK_INT(bytes, cases[i].bytes);
+        far_end();
     }
     fake.tar = STR_NONE;
-    far_end();
 }
 
 TEST(docker_misbehaviour)

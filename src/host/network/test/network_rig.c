@@ -170,7 +170,7 @@ int make_guest_namespace(void)
     pid_t pid;
 
     CHECK(pipe2(ready, O_CLOEXEC) == 0);
-    pid = fork();
+    pid = _Fork(); /* ThreadSanitizer would start a thread in the child: no user namespace for it */
     if (pid == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0 || write(ready[1], "x", 1) != 1)
