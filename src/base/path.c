@@ -3,6 +3,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
 #include <linux/openat2.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -92,4 +94,17 @@ static int remove_at(int dir_fd, const char *name, int depth)
 int path_remove_tree(int dir_fd, const char *name)
 {
     return remove_at(dir_fd, name, 0);
+}
+
+void path_of_program(const char *name, char *out, size_t size)
+{
+    char self[PATH_MAX];
+    ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    const char *folder;
+
+    self[len < 0 ? 0 : len] = '\0';
+    folder = dirname(self);
+    (void)snprintf(out, size, "%s/%s", folder, name);
+    if (access(out, X_OK) < 0)
+        (void)snprintf(out, size, "%s/../lib/quicksand/%s", folder, name);
 }

@@ -12,7 +12,8 @@
 enum kind { TEXT, NUMBER };
 
 struct setting {
-    const char *key; /* --key VALUE, key = VALUE, QUICKSAND_KEY */
+    const char *key;     /* --key VALUE, key = VALUE, QUICKSAND_KEY */
+    const char *old_key; /* taken too; NULL = none */
     enum kind kind;
     size_t offset;
     const char *fallback;
@@ -40,7 +41,12 @@ static const struct setting settings[] = {
     TEXT_SETTING(log, "log", "info", "debug, info, warn or error"),
     TEXT_SETTING(resolvers, "resolvers", "",
                  "DNS servers of the sandboxes, comma separated (default: the host's)"),
-    TEXT_SETTING(agent, "agent", "", "the agent's program (default: envd beside this program)"),
+    {.key = "envd",
+     .old_key = "agent",
+     .kind = TEXT,
+     .offset = offsetof(struct config, envd),
+     .fallback = "",
+     .help = "envd's program (default: the one beside this program)"},
     TEXT_SETTING(base_layer, "base-layer", "",
                  "directory with a root file system to use as the base template in place"),
     TEXT_SETTING(webhook_ca, "webhook-ca", "",
@@ -101,7 +107,8 @@ void config_help(void)
 static const struct setting *find_setting(struct str key)
 {
     for (size_t i = 0; i < SETTING_COUNT; i++)
-        if (str_is(key, settings[i].key))
+        if (str_is(key, settings[i].key) ||
+            (settings[i].old_key && str_is(key, settings[i].old_key)))
             return &settings[i];
     return NULL;
 }
@@ -157,19 +164,27 @@ static void load_file(struct config *config, const char *path, struct buf *fault
     }
 }
 
+static void load_variable(struct config *config, const struct setting *setting, const char *key,
+                          struct buf *faults)
+{
+    char name[64] = "QUICKSAND_";
+    size_t len = strlen(name);
+    const char *value;
+
+    for (const char *p = key; *p && len < sizeof(name) - 1; p++)
+        name[len++] = *p == '-' ? '_' : (char)(*p - ('a' - 'A'));
+    name[len] = '\0';
+    value = getenv(name);
+    if (value && value[0])
+        apply(config, setting, str_of(value), name, faults);
+}
+
 static void load_environment(struct config *config, struct buf *faults)
 {
     for (size_t i = 0; i < SETTING_COUNT; i++) {
-        char name[64] = "QUICKSAND_";
-        size_t len = strlen(name);
-        const char *value;
-
-        for (const char *p = settings[i].key; *p && len < sizeof(name) - 1; p++)
-            name[len++] = *p == '-' ? '_' : (char)(*p - ('a' - 'A'));
-        name[len] = '\0';
-        value = getenv(name);
-        if (value && value[0])
-            apply(config, &settings[i], str_of(value), name, faults);
+        if (settings[i].old_key)
+            load_variable(config, &settings[i], settings[i].old_key, faults);
+        load_variable(config, &settings[i], settings[i].key, faults);
     }
 }
 

@@ -16,9 +16,9 @@ struct config {
     char domain[CONFIG_TEXT_SIZE];         /* told to clients for PORT-ID.domain hosts; "" = none */
     char log[CONFIG_TEXT_SIZE];            /* debug, info, warn, error */
     char resolvers[CONFIG_TEXT_SIZE];      /* IPv4 addresses; "" = the host's */
-    char agent[CONFIG_TEXT_SIZE];          /* envd's program; "" = beside this one */
+    char envd[CONFIG_TEXT_SIZE];           /* envd's program; "" = beside this one */
     char base_layer[CONFIG_TEXT_SIZE];     /* directory to use as the base template's layer */
-    char runtime_config[CONFIG_TEXT_SIZE]; /* JSON file of the agent runtime; "" = none */
+    char runtime_config[CONFIG_TEXT_SIZE]; /* JSON file of the runtime; "" = none */
     char webhook_ca[CONFIG_TEXT_SIZE]; /* certificates to trust besides the system's; "" = none */
     int64_t webhook_pause_s;           /* after a delivery that failed the first time */
     int64_t warm;                      /* ready sandboxes kept */

@@ -15,6 +15,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "cli/core/cli.h"
 #include "host/warden/warden.h"
 
@@ -111,7 +112,7 @@ static int open_credentials(void)
 
 struct prepared {
     struct config config;
-    char agent[CONFIG_TEXT_SIZE + 32];
+    char envd[CONFIG_TEXT_SIZE + 32];
     char addresses[CONFIG_RESOLVERS_MAX][INET_ADDRSTRLEN];
     const char *resolvers[CONFIG_RESOLVERS_MAX];
     struct warden_sockets sockets;
@@ -131,15 +132,14 @@ static int prepare(struct prepared *prepared, int argc, char **argv)
                               "parses network bytes); try: sudo quicksand serve\n");
         return 1;
     }
-    if (!str_copy(str_of(config->agent), prepared->agent, sizeof(prepared->agent)) ||
-        !config->agent[0])
-        cli_envd_path(prepared->agent, sizeof(prepared->agent));
+    if (!str_copy(str_of(config->envd), prepared->envd, sizeof(prepared->envd)) || !config->envd[0])
+        path_of_program("envd", prepared->envd, sizeof(prepared->envd));
     prepared->warden = (struct warden_config){
         .data_dir = config->data,
         .sockets = &prepared->sockets,
         .loops = (size_t)config->loops,
         .server_uid = (uid_t)config->server_uid,
-        .envd_path = prepared->agent,
+        .envd_path = prepared->envd,
         .base_layer = config->base_layer[0] ? config->base_layer : NULL,
         .resolvers = prepared->resolvers,
         .resolver_count = find_resolvers(config, prepared->addresses),

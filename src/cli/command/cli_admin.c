@@ -79,7 +79,7 @@ static int run_provider_add(struct cli *cli, int argc, char **argv)
     const char *token = NULL;
     int64_t most = 1;
     const struct cli_option table[] = {
-        {"token", 0, CLI_TEXT, &token, "TOKEN", "what its agent asks for"},
+        {"token", 0, CLI_TEXT, &token, "TOKEN", "what its envd asks for"},
         {"max", 0, CLI_NUMBER, &most, "N", "sandboxes it takes at once (1)"},
         {.name = NULL},
     };

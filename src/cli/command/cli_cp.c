@@ -45,7 +45,7 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* Where files are: reached through the runtime; as another user, of a sandbox of the engine, by its agent. */
+/* Where files are: reached through the runtime; as another user, of a sandbox of the engine, by its envd. */
 struct place {
     struct cli *cli;
     char *id;

@@ -1,10 +1,9 @@
 /* `quicksand runner`: offers this host to a server for plain processes, isolated from nothing but by
- * the user it runs as. The agent of the sandboxes listens here with a token made for this run; the
+ * the user it runs as. envd listens here with a token made for this run; the
  * server is told where, and again every HEARTBEAT_S seconds, for as long as this command runs. */
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
-#include <libgen.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
@@ -19,6 +18,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/id.h"
+#include "base/path.h"
 #include "cli/core/cli.h"
 #include "cli/core/cli_internal.h"
 #include "protocol/fetch/fetch.h"
@@ -36,7 +36,7 @@ struct runner {
     char *base_url;
     char token[TOKEN_SIZE];
     char host[HOST_NAME_MAX + 1];
-    char agent[PATH_MAX + 32];
+    char envd[PATH_MAX + 32];
     bool registered;
 };
 
@@ -140,7 +140,7 @@ static int stay(struct runner *runner, int signal_fd, int envd_fd)
         if (fds[0].revents)
             return CLI_OK;
         if (fds[1].revents) {
-            (void)fprintf(stderr, "quicksand: the agent ended by itself\n");
+            (void)fprintf(stderr, "quicksand: envd ended by itself\n");
             return CLI_FAILED;
         }
         if (clock_mono_ms() >= next_ms) {
@@ -191,7 +191,7 @@ static int block_signals(void)
 static int work(struct runner *runner, struct error *err)
 {
     auto_close int listener = -1, signal_fd = -1, envd_fd = -1;
-    struct process_envd agent = {.parent_fd = -1};
+    struct process_envd envd = {.parent_fd = -1};
     struct str address;
     uint16_t port = 0;
     int status = -1;
@@ -209,10 +209,10 @@ static int work(struct runner *runner, struct error *err)
                                                        .root = runner->root,
                                                        .listen_fd = listener,
                                                        .token = str_of(runner->token)},
-                           &agent, err) < 0)
+                           &envd, err) < 0)
         return -1;
     close_fd(&listener);
-    envd_fd = (int)syscall(SYS_pidfd_open, agent.pid, 0);
+    envd_fd = (int)syscall(SYS_pidfd_open, envd.pid, 0);
     if (enrol(runner, err) == 0) {
         (void)printf("runner '%s' at %s, directories in '%s'\n", runner->name, runner->base_url,
                      runner->root);
@@ -220,7 +220,7 @@ static int work(struct runner *runner, struct error *err)
         status = stay(runner, signal_fd, envd_fd);
     }
     leave(runner);
-    process_envd_stop(&agent);
+    process_envd_stop(&envd);
     return status;
 }
 
@@ -243,19 +243,6 @@ static int find_server(struct cli *cli, struct runner *runner, char **out_url, s
     return 0;
 }
 
-void cli_envd_path(char *out, size_t size)
-{
-    char self[PATH_MAX];
-    ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    const char *folder;
-
-    self[len < 0 ? 0 : len] = '\0';
-    folder = dirname(self);
-    (void)snprintf(out, size, "%s/envd", folder);
-    if (access(out, X_OK) < 0)
-        (void)snprintf(out, size, "%s/../lib/quicksand/envd", folder);
-}
-
 static void set_defaults(struct runner *runner)
 {
     if (!runner->name) {
@@ -269,8 +256,8 @@ static void set_defaults(struct runner *runner)
         runner->name = runner->host;
     }
     if (!runner->program) {
-        cli_envd_path(runner->agent, sizeof(runner->agent));
-        runner->program = runner->agent;
+        path_of_program("envd", runner->envd, sizeof(runner->envd));
+        runner->program = runner->envd;
     }
 }
 
@@ -299,7 +286,8 @@ static int run_runner(struct cli *cli, int argc, char **argv)
         {"root", 0, CLI_TEXT, &runner.root, "DIR", "where sandboxes' directories are made"},
         {"name", 0, CLI_TEXT, &runner.name, "NAME", "its name (default: the host's)"},
         {"max-sessions", 0, CLI_NUMBER, &runner.max_sessions, "N", "how many at once [1]"},
-        {"agent", 0, CLI_TEXT, &runner.program, "FILE", "envd (default: beside this program)"},
+        {"envd", 0, CLI_TEXT, &runner.program, "FILE", "its program (default: beside this one)"},
+        {"agent", 0, CLI_TEXT, &runner.program, "FILE", "the same, as it was called before"},
         {0},
     };
     auto_free char *url = NULL, *key = NULL;
@@ -330,6 +318,6 @@ const struct cli_command cli_runner_command = {
     "runner", "--root DIR",
     "Offer this host to a server for plain processes.\n"
     "They run with the rights of the user who starts this command and are isolated from\n"
-    "nothing else. The server reaches the agent over plain HTTP with a token: put both in one\n"
+    "nothing else. The server reaches envd over plain HTTP with a token: put both in one\n"
     "private network.",
     run_runner};

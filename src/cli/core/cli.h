@@ -9,6 +9,3 @@
 /* argv[0] is the program, argv[1] the command. Returns the exit status: 0, 1 when something failed,
  * 2 when the command line was wrong; `run` and `exec` return their command's. */
 int cli_main(int argc, char **argv);
-
-/* envd's program: beside this one, or where `make install` puts it. */
-void cli_envd_path(char *out, size_t size);

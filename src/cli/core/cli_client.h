@@ -40,7 +40,7 @@ int cli_sandbox_get(const struct cli_server *server, const char *id, struct cli_
 void cli_sandbox_done(struct cli_sandbox *sandbox);
 
 enum { CLI_SANDBOX_HEADERS = 3 };
-/* The routing and token headers of a request to the agent; returns how many. */
+/* The routing and token headers of a request to envd; returns how many. */
 size_t cli_sandbox_headers(const struct cli_sandbox *sandbox,
                            struct http_header out[CLI_SANDBOX_HEADERS]);
 /* The error in an answer that is not 2xx, whose body is complete. */

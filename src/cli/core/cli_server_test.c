@@ -1,4 +1,4 @@
-/* The commands that talk to a server, against a small one that plays the API and the agent. */
+/* The commands that talk to a server, against a small one that plays the API and envd. */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>

@@ -36,7 +36,7 @@ static bool read_line(const json_t *json, const struct store_sandbox *row, int64
         line.detail.len > DETAIL_MAX)
         return false;
     *out = (struct store_event){
-        .type = str_is(line.type, "exec") ? STR("exec") : STR("agent"),
+        .type = str_is(line.type, "exec") ? STR("exec") : STR("envd"),
         .message = arena_str(arena, line.message),
         .detail = arena_str(arena, line.detail),
         .level = line.level >= STORE_LEVEL_DEBUG && line.level <= STORE_LEVEL_ERROR

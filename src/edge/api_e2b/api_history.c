@@ -60,10 +60,10 @@ static json_t *line_json(const struct store_event *event)
     (void)json_object_set_new(line, "timestamp", json_string(timestamp));
     (void)json_object_set_new(line, "level", json_string(level_name(event->level)));
     (void)json_object_set_new(line, "message", json_str(event->message));
-    (void)json_object_set_new(
-        line, "logger",
-        json_string(str_is(event->type, "exec") || str_is(event->type, "agent") ? "envd"
-                                                                                : "sandbox"));
+    (void)json_object_set_new(line, "logger",
+                              json_string(str_is(event->type, "exec") || str_is(event->type, "envd")
+                                              ? "envd"
+                                              : "sandbox"));
     text = json_text(line);
     json = json_pack("{s:s,s:s}", "timestamp", timestamp, "line", text);
     free(text);

@@ -57,7 +57,7 @@ void journal_envd(enum journal_level level, const char *fmt, ...)
     va_start(args, fmt);
     (void)vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    add(level, "agent", str_of(text), "");
+    add(level, "envd", str_of(text), "");
 }
 
 /* ---- command lines ---- */

@@ -73,14 +73,16 @@ static int read_settings(struct local *local, const struct provider_config *conf
     struct str url = str_of(config->api_url);
 
     local->socket = option(config->options, "socket");
-    local->program = option(config->options, "agent");
+    local->program = option(config->options, "envd");
+    if (!local->program)
+        local->program = option(config->options, "agent"); /* its name before */
     local->root = option(config->options, "root");
     if (url.len && !str_starts(url, STR("http://")) && !str_starts(url, STR("https://")))
         return error_set(err, ERROR_INVALID, "'api_url' must begin with http:// or https://");
     if ((url.len != 0) + (local->socket != NULL) + (local->program != NULL) != 1)
         return error_set(err, ERROR_INVALID,
                          "needs one of 'api_url' (a runner), 'socket' (of an envd that runs) and "
-                         "'agent' (to be started)");
+                         "'envd' (to be started)");
     if (local->program && !local->root)
         return error_set(err, ERROR_INVALID, "needs 'root', the directory of its sandboxes");
     if (url.len && strchr(config->api_url, '@'))

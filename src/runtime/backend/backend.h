@@ -26,7 +26,7 @@ int backend_require(const struct backend *backend, unsigned features, struct err
  *
  *   struct backend_try try;
  *
- *   if (backend_try_begin(&try, agents, backend, err) < 0)    breaker open: ERROR_UNAVAILABLE
+ *   if (backend_try_begin(&try, runtime, backend, err) < 0)    breaker open: ERROR_UNAVAILABLE
  *       return -1;
  *   do
  *       r = provider_get(backend_provider(backend), ..., err);

@@ -70,7 +70,7 @@ int backend_capabilities_check(struct runtime *runtime, struct error *err)
     json_t *list;
 
     json_object_foreach (settings->capabilities, type, list) {
-        const char *name = json_string_value(json_object_get(settings->runtime, type));
+        const char *name = json_string_value(json_object_get(settings->agents, type));
         const json_t *profile = name ? json_object_get(settings->profiles, name) : NULL;
         bool harness = false;
         auto_json json_t *flat = profile ? profile_flatten(profile, &harness) : NULL;

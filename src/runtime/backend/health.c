@@ -89,7 +89,7 @@ static void start_check(struct runtime *runtime, struct backend *backend)
         backend->checking = false;
         (void)pthread_mutex_unlock(&backend->lock);
         free(check);
-        log_warn("agent", "provider=%s could not be checked: no thread", backend->name);
+        log_warn("runtime", "provider=%s could not be checked: no thread", backend->name);
     }
     (void)pthread_attr_destroy(&attr);
 }

@@ -124,7 +124,7 @@ int profiles_open(struct runtime *runtime, struct error *err)
         runtime_secret_add(runtime, STR_NONE, json_get_str(config, "gitToken"));
     }
     json_array_foreach (faults, i, fault)
-        log_error("agent", "%s: %s", json_get_str(fault, "path").p,
+        log_error("runtime", "%s: %s", json_get_str(fault, "path").p,
                   json_get_str(fault, "message").p);
     return first_fault(faults, err) < 0 ? -1 : backend_capabilities_check(runtime, err);
 }
@@ -311,7 +311,7 @@ json_t *profile_list(struct runtime *runtime, const struct runtime_caller *calle
         (void)json_array_append_new(list, shown(record, str_of(name), true));
     if (store_profile_list(runtime->config.store, caller->team_id, PROFILES_MAX, &arena, &rows,
                            &count, &err) < 0)
-        log_error("agent", "profiles cannot be listed: %s", err.message);
+        log_error("runtime", "profiles cannot be listed: %s", err.message);
     for (size_t i = 0; i < count; i++) {
         auto_json json_t *parsed = NULL;
 

@@ -184,8 +184,8 @@ static struct str profile_name(const struct runtime *runtime,
     if (request->profile.p)
         return request->profile;
     if (request->agent_type.p) {
-        name = json_get_str(runtime->config.settings->runtime,
-                            arena_str(arena, request->agent_type).p);
+        name =
+            json_get_str(runtime->config.settings->agents, arena_str(arena, request->agent_type).p);
         if (name.p)
             return name;
     }

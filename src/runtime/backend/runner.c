@@ -106,7 +106,7 @@ int runners_open(struct runtime *runtime, struct error *err)
 
         /* One that cannot be used any more must not keep the server from starting. */
         if (make_runner(runtime, &rows[i], &backend, &why) < 0)
-            log_warn("agent", "%s", why.message);
+            log_warn("runtime", "%s", why.message);
         else
             backend_link(runtime, backend);
     }
@@ -210,7 +210,7 @@ int runner_register(struct runtime *runtime, const struct runtime_caller *caller
         r = put_runner(runtime, &row, err);
     (void)pthread_rwlock_unlock(&runtime->backends_lock);
     if (r == 0)
-        log_info("agent", "runner=%.*s registered max_sessions=%lld", STR_ARG(runner->name),
+        log_info("runtime", "runner=%.*s registered max_sessions=%lld", STR_ARG(runner->name),
                  (long long)runner->max_sessions);
     return r;
 }

@@ -87,7 +87,7 @@ static void count_failure(const struct runtime *runtime, struct backend *backend
     if (breaker->failures < settings->breaker.failures)
         return;
     if (!breaker->open_until_us)
-        log_warn("agent", "provider=%s failed %lld times in a row, %s left alone: %s",
+        log_warn("runtime", "provider=%s failed %lld times in a row, %s left alone: %s",
                  backend->name, (long long)breaker->failures,
                  breaker == &backend->all ? "is" : "calls of this kind are", breaker->last_error);
     breaker->open_until_us = clock_mono_us() + settings->breaker.open_ms * 1000;
@@ -106,7 +106,7 @@ void breaker_count(const struct runtime *runtime, struct backend *backend, enum 
             continue;
         }
         if (breaker->open_until_us)
-            log_info("agent", "provider=%s answers again", backend->name);
+            log_info("runtime", "provider=%s answers again", backend->name);
         breaker->failures = 0;
         breaker->open_until_us = 0;
     }
@@ -175,8 +175,8 @@ bool backend_try_again(struct backend_try *try, int r, const struct error *err)
         return false;
     (void)snprintf(why, sizeof(why), "%s", err->message);
     runtime_mask(try->runtime, str_of(try->backend->team_id), why);
-    log_info("agent", "provider=%s attempt=%d of %lld failed: %s", try->backend->name, try->attempt,
-             (long long)settings->retry.attempts, why);
+    log_info("runtime", "provider=%s attempt=%d of %lld failed: %s", try->backend->name,
+             try->attempt, (long long)settings->retry.attempts, why);
     pause_for(ms);
     try->attempt++;
     return true;

@@ -518,7 +518,7 @@ void terminal_input(struct terminal *terminal, struct str data)
 
     (void)pthread_mutex_lock(&pty->send);
     if (!buf_add_str(&pty->input, data))
-        log_info("agent", "terminal=%s takes no input: %zu bytes dropped", pty->id, data.len);
+        log_info("runtime", "terminal=%s takes no input: %zu bytes dropped", pty->id, data.len);
     (void)pthread_cond_broadcast(&pty->send_changed);
     (void)pthread_mutex_unlock(&pty->send);
 }

@@ -68,7 +68,7 @@ static void set_defaults(struct runtime_settings *out)
         .listen = xstrdup(""),
         .data_dir = xstrdup(""),
         .profiles = json_object(),
-        .runtime = json_object(),
+        .agents = json_object(),
         .capabilities = json_object(),
         .allow = json_array(),
         .git_hosts = json_object(),
@@ -192,7 +192,7 @@ static void read_agents(struct loader *loader)
         if (!json_is_string(value) || !runtime_name_valid(str_of(json_string_value(value))))
             loader_fault(loader, path, "must be the name of a profile");
         else
-            (void)json_object_set(loader->out->runtime, key, value);
+            (void)json_object_set(loader->out->agents, key, value);
     }
 }
 
@@ -284,7 +284,7 @@ void runtime_settings_done(struct runtime_settings *settings)
         json_decref(backend->record);
     }
     json_decref(settings->profiles);
-    json_decref(settings->runtime);
+    json_decref(settings->agents);
     json_decref(settings->capabilities);
     json_decref(settings->allow);
     json_decref(settings->git_hosts);

@@ -19,7 +19,7 @@ static const char *const docker_keys[] = {
     "init",   "pull",  "pause", "cap_drop", "cap_add", "allow_mounts", NULL};
 static const char *const daytona_keys[] = {
     "toolbox_url", "target", "organization_id", "snapshot", "image", "egress", NULL};
-static const char *const process_keys[] = {"socket", "agent", "root", NULL};
+static const char *const process_keys[] = {"socket", "envd", "agent", "root", NULL};
 static const char *const browserbase_keys[] = {"project_id", NULL};
 
 /* Environment names that fill members a record does not have. */
@@ -128,7 +128,7 @@ static void fill_from_environment(struct loader *loader, json_t *record, const c
     if (strcmp(type, "e2b") == 0)
         fill_secure(loader, record);
     if (strcmp(type, "process") == 0 && !json_object_get(record, "api_url") &&
-        !json_object_get(record, "agent"))
+        !json_object_get(record, "envd") && !json_object_get(record, "agent"))
         fill(record, "socket", loader_env(loader, "QUICKSAND_PROCESS_SOCKET"));
 }
 

@@ -172,7 +172,7 @@ TEST(settings_whole_file)
     CHECK_STR(str_of(backend(&settings, "local")->type), "process");
     CHECK_INT(settings.retry.attempts, 4);
     CHECK_INT(settings.retry.min_ms, 500);
-    CHECK_STR(json_get_str(settings.runtime, "web-scraper"), "web");
+    CHECK_STR(json_get_str(settings.agents, "web-scraper"), "web");
     CHECK_INT(json_array_size(settings.allow), 1);
     CHECK_STR(str_of(settings.listen), "127.0.0.1:8000");
 }
@@ -282,9 +282,9 @@ TEST(settings_execution)
          &settings);
     CHECK_STR(str_of(backend(&settings, "e2b")->api_key), "e2b_x");
     CHECK_STR(str_of(backend(&settings, "browserbase")->api_key), "bb_z");
-    CHECK_STR(json_get_str(settings.runtime, "visual-tester"), "e2b-desktop");
-    CHECK_STR(json_get_str(settings.runtime, "web-scraper"), "browserbase");
-    CHECK_STR(json_get_str(settings.runtime, "ci-fix"), "e2b");
+    CHECK_STR(json_get_str(settings.agents, "visual-tester"), "e2b-desktop");
+    CHECK_STR(json_get_str(settings.agents, "web-scraper"), "browserbase");
+    CHECK_STR(json_get_str(settings.agents, "ci-fix"), "e2b");
     e2b = json_object_get(settings.profiles, "default");
     CHECK_STR(json_get_str(e2b, "template"), "relay");
     CHECK_INT(json_integer_value(
@@ -358,7 +358,7 @@ TEST(settings_example_opens)
     auto_json json_t *list = NULL;
 
     core_environment = "DAYTONA_API_KEY=dtn\0BROWSERBASE_API_KEY=bbk\0"
-                       "QUICKSAND_PROCESS_SOCKET=/nowhere/agent.sock\0";
+                       "QUICKSAND_PROCESS_SOCKET=/nowhere/envd.sock\0";
     load(example, &settings);
     OK(store_open(":memory:", &store, &err));
     OK(runtime_open(

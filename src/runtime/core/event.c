@@ -65,7 +65,7 @@ static void prune(struct runtime *runtime)
         (void)pthread_mutex_unlock(&events->lock);
         if (store_runtime_event_prune(runtime->config.store, before, surplus, PRUNE_BATCH, &count,
                                       &err) < 0) {
-            log_warn("agent", "old events are kept: %s", err.message);
+            log_warn("runtime", "old events are kept: %s", err.message);
             return;
         }
         (void)pthread_mutex_lock(&events->lock);
@@ -238,7 +238,7 @@ void runtime_event_add_all(struct runtime *runtime, const struct runtime_caller 
     for (size_t i = 0; i < count; i++)
         publish(runtime->events, make_event(runtime, caller, &all[i]), &rows[i], &arena);
     if (store_runtime_event_insert(runtime->config.store, rows, count, &err) < 0)
-        log_error("agent", "event %" PRId64 " type=%.*s (and %zu more) was not stored: %s",
+        log_error("runtime", "event %" PRId64 " type=%.*s (and %zu more) was not stored: %s",
                   rows[0].id, STR_ARG(rows[0].type), count - 1, err.message);
 }
 

@@ -66,7 +66,7 @@ bool runtime_public_only(const struct runtime *runtime, struct str team_id);
 int runtime_command_check_env(struct runtime *runtime, const json_t *env, struct error *err);
 int runtime_command_check_hooks(struct runtime *runtime, const json_t *hooks, struct error *err);
 
-/* fn(agents) every period_s, each on a thread of its own, so that a slow one delays no other. For
+/* fn(runtime) every period_s, each on a thread of its own, so that a slow one delays no other. For
  * what no event can start. Before runtime_timer_start(). */
 void runtime_timer_add(struct runtime *runtime, int64_t period_s,
                        void (*fn)(struct runtime *runtime));

@@ -32,7 +32,7 @@ struct runtime_settings {
     struct backend_settings backends[RUNTIME_BACKENDS_MAX];
     size_t backend_count;
     json_t *profiles;     /* object: name -> record, checked */
-    json_t *runtime;      /* object: agent type -> profile name */
+    json_t *agents;       /* object: agent type -> profile name */
     json_t *capabilities; /* object: agent type -> array of what its provider must have */
     json_t *allow;        /* array of command prefixes; empty = all */
     json_t *git_hosts;    /* object: host -> {"type": "github" or "gitea", "api_url"} */

@@ -86,7 +86,7 @@ void runtime_timer_start(struct runtime *runtime)
 
         entry->running = pthread_create(&entry->thread, NULL, run, entry) == 0;
         if (!entry->running)
-            log_error("agent", "no thread for a periodic task: it will not run");
+            log_error("runtime", "no thread for a periodic task: it will not run");
     }
 }
 

@@ -211,7 +211,7 @@ int job_start(struct runtime *runtime, const struct runtime_caller *caller, stru
     }
     tell_start(runtime, caller, &use, &row);
     if (command->input.len && provider_process_input(process, command->input, &ignored) < 0)
-        log_info("agent", "job=%.*s input not taken: %s", STR_ARG(row.id), ignored.message);
+        log_info("runtime", "job=%.*s input not taken: %s", STR_ARG(row.id), ignored.message);
     job_watch_start(runtime, &row, process);
     runtime_live_used(runtime, use.sandbox.id, 0, 1);
     job_of(&row, out);

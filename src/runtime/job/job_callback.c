@@ -124,7 +124,7 @@ static void deliver(struct runtime *runtime, const struct store_runtime_callback
 
     if (store_runtime_callback_set(store, callback->job_id, state, next_time(callback, now_us),
                                    &err) < 0)
-        log_error("agent", "job=%.*s callback not recorded: %s", STR_ARG(callback->job_id),
+        log_error("runtime", "job=%.*s callback not recorded: %s", STR_ARG(callback->job_id),
                   err.message);
     if (taken)
         tell(runtime, callback, "job.delivered", NULL);
@@ -171,7 +171,7 @@ static int deliver_next(struct runtime *runtime)
     (void)pthread_mutex_unlock(&jobs->lock);
     if (r < 0) {
         if (err.code != ERROR_NOT_FOUND)
-            log_error("agent", "callbacks of jobs: %s", err.message);
+            log_error("runtime", "callbacks of jobs: %s", err.message);
         return 0;
     }
     deliver(runtime, &callback, &arena);

@@ -1,4 +1,4 @@
-/* Jobs and terminals with processes of this host, by the real agent. */
+/* Jobs and terminals with processes of this host, by the real envd. */
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -93,7 +93,7 @@ void job_ended(struct runtime *runtime, const struct runtime_caller *caller, str
         row_end.body = str_of(body);
     }
     if (store_runtime_job_ended(runtime->config.store, id, &row_end, &ended, &callback, &err) < 0) {
-        log_error("agent", "job=%.*s end not recorded: %s", STR_ARG(id), err.message);
+        log_error("runtime", "job=%.*s end not recorded: %s", STR_ARG(id), err.message);
         return;
     }
     if (ended)
@@ -248,7 +248,7 @@ static int end_logs(struct job_watch *watch, struct runtime_result *logs)
             job_read_log(watch->runtime, &use, watch->id, watch->user, -1, JOB_LOGS_TOLD, logs,
                          &err) == 0)
             return 0;
-        log_info("agent", "job=%s log not read for its callback: %s", watch->id, err.message);
+        log_info("runtime", "job=%s log not read for its callback: %s", watch->id, err.message);
         runtime_result_done(logs);
         *logs = (struct runtime_result){0};
         if (tries == LOG_TRIES || (err.code != ERROR_UNAVAILABLE && err.code != ERROR_TIMEOUT))
@@ -471,7 +471,7 @@ void job_watch_start(struct runtime *runtime, const struct store_runtime_job *ro
     (void)pthread_attr_setstacksize(&attr, STACK_SIZE);
     if (!wanted || pthread_create(&thread, &attr, watch_thread, watch) != 0) {
         if (wanted)
-            log_error("agent", "job=%s is not watched: no thread", watch->id);
+            log_error("runtime", "job=%s is not watched: no thread", watch->id);
         watch->cancelled = true;
         (void)leave(watch);
     }

@@ -136,7 +136,7 @@ static void adopt(struct runtime *runtime, const struct store_sandbox *box)
 
     if (runtime_event_add_with(runtime, &caller, events, 2, insert_adopted, &adoption, &err) < 0 &&
         err.code != ERROR_EXISTS)
-        log_error("agent", "sandbox=%.*s of the engine not adopted: %s", STR_ARG(box->id),
+        log_error("runtime", "sandbox=%.*s of the engine not adopted: %s", STR_ARG(box->id),
                   err.message);
 }
 
@@ -264,7 +264,7 @@ static void read_events(struct runtime *runtime)
         struct store_event *events;
 
         if (store_event_page(runtime->config.store, &query, &arena, &events, &count, &err) < 0) {
-            log_error("agent", "events of the engine not read: %s", err.message);
+            log_error("runtime", "events of the engine not read: %s", err.message);
             atomic_store(&follow->kicked, true);
             return;
         }
@@ -278,7 +278,7 @@ static void read_events(struct runtime *runtime)
             }
         }
         if (count && store_runtime_follow(runtime->config.store, follow->seq, &err) < 0)
-            log_warn("agent", "how far the engine was followed is not stored: %s", err.message);
+            log_warn("runtime", "how far the engine was followed is not stored: %s", err.message);
     } while (count == PAGE);
 }
 
@@ -368,7 +368,7 @@ static void compare(struct runtime *runtime, int64_t before_us)
     is_reader = true;
     if (store_runtime_strays(runtime->config.store, follow->provider, before_us, STRAYS_MAX, &arena,
                              &strays, &count, &err) < 0)
-        log_error("agent", "sandboxes not compared with the engine's: %s", err.message);
+        log_error("runtime", "sandboxes not compared with the engine's: %s", err.message);
     for (size_t i = 0; i < count; i++)
         if (strays[i].row.id.p)
             settle_stray(runtime, &strays[i]);
@@ -377,7 +377,7 @@ static void compare(struct runtime *runtime, int64_t before_us)
     is_reader = false;
     (void)pthread_mutex_unlock(&follow->turn);
     if (count)
-        log_info("agent", "sandboxes that had not followed the engine: %zu", count);
+        log_info("runtime", "sandboxes that had not followed the engine: %zu", count);
 }
 
 static void compare_now(struct runtime *runtime)

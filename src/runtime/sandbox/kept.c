@@ -125,7 +125,7 @@ bool runtime_kept_store(struct runtime *runtime, const struct runtime_caller *ca
     row.err = text_of(runtime, caller->team_id, kept, true, &arena, &row.truncated);
     if (store_execution_add(runtime->config.store, &row, &bounds, &err) == 0)
         return true;
-    log_error("agent", "sandbox=%.*s process=%s its output is not kept: %s",
+    log_error("runtime", "sandbox=%.*s process=%s its output is not kept: %s",
               STR_ARG(use->sandbox.id), end->process_id, err.message);
     return false;
 }
@@ -170,6 +170,6 @@ void runtime_kept_prune(struct runtime *runtime)
     do {
         count = 0;
         if (store_execution_prune(runtime->config.store, before_us, PRUNE_BATCH, &count, &err) < 0)
-            log_warn("agent", "old output of commands is kept: %s", err.message);
+            log_warn("runtime", "old output of commands is kept: %s", err.message);
     } while (count == PRUNE_BATCH);
 }

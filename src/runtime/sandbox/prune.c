@@ -42,7 +42,7 @@ static bool kill_row(struct runtime *runtime, const struct store_runtime_sandbox
         return true;
     }
     if (!backend || runtime_row_kill(runtime, &caller, backend, row, reason, &err) < 0) {
-        log_warn("agent", "sandbox=%.*s not pruned, tried again later: %s", STR_ARG(row->id),
+        log_warn("runtime", "sandbox=%.*s not pruned, tried again later: %s", STR_ARG(row->id),
                  err.message);
         return false;
     }
@@ -62,10 +62,10 @@ static void idle(struct runtime *runtime, struct backend *backend,
 
     if (features & PROVIDER_TTL) {
         if (runtime_sandbox_get(runtime, &caller, row->id, true, &arena, &ignored, &err) < 0)
-            log_info("agent", "sandbox=%.*s not looked at: %s", STR_ARG(row->id), err.message);
+            log_info("runtime", "sandbox=%.*s not looked at: %s", STR_ARG(row->id), err.message);
     } else if (row->idle_s > 0 && (features & PROVIDER_PAUSE)) {
         if (runtime_sandbox_pause(runtime, &caller, row->id, &err) < 0)
-            log_warn("agent", "sandbox=%.*s idle but not paused: %s", STR_ARG(row->id),
+            log_warn("runtime", "sandbox=%.*s idle but not paused: %s", STR_ARG(row->id),
                      err.message);
     } else if (row->idle_s > 0) {
         (void)kill_row(runtime, row, "idle");
@@ -104,7 +104,7 @@ void runtime_prune_overdue(struct runtime *runtime, struct str provider)
 
     if (store_runtime_sandbox_list(runtime->config.store, &wanted, &arena, &rows, &count, &err) <
         0) {
-        log_error("agent", "sandboxes not looked at: %s", err.message);
+        log_error("runtime", "sandboxes not looked at: %s", err.message);
         return;
     }
     for (size_t i = 0; i < count; i++)
@@ -198,7 +198,7 @@ static int prune_snapshots(struct prune *prune, struct error *err)
             runtime_snapshot_drop(prune->runtime, &caller, &rows[i], &problem) == 0)
             prune->snapshots++;
         else
-            log_warn("agent", "snapshot=%.*s not pruned, tried again later: %s",
+            log_warn("runtime", "snapshot=%.*s not pruned, tried again later: %s",
                      STR_ARG(rows[i].id), problem.message);
     }
     return 0;
@@ -238,11 +238,11 @@ static void prune_machine(struct prune *prune, struct backend *backend,
         return;
     }
     if (!prune->dry_run && provider_kill(backend_provider(backend), &ref, &err) < 0) {
-        log_warn("agent", "provider=%s orphan '%.*s' not killed: %s", backend_name(backend),
+        log_warn("runtime", "provider=%s orphan '%.*s' not killed: %s", backend_name(backend),
                  STR_ARG(machine->id), err.message);
         return;
     }
-    log_info("agent", "provider=%s orphan '%.*s' of sandbox '%.*s' killed", backend_name(backend),
+    log_info("runtime", "provider=%s orphan '%.*s' of sandbox '%.*s' killed", backend_name(backend),
              STR_ARG(machine->id), STR_ARG(id));
     prune->sandboxes++;
 }
@@ -257,7 +257,7 @@ static void prune_backend(struct prune *prune, struct backend *backend, struct s
     struct error err;
 
     if (provider_find(provider, team_id, &wanted, 1, prune->arena, &machines, &count, &err) < 0) {
-        log_info("agent", "provider=%s not searched for orphans: %s", backend_name(backend),
+        log_info("runtime", "provider=%s not searched for orphans: %s", backend_name(backend),
                  err.message);
         return;
     }
@@ -335,11 +335,11 @@ static void hourly(struct runtime *runtime)
 
     if (runtime_sandbox_prune(runtime, &everybody, 0, false, &sandboxes, &snapshots, &err) < 0 ||
         store_runtime_sandbox_forget(runtime->config.store, before_us, BATCH, &forgotten, &err) < 0)
-        log_error("agent", "cleanup failed: %s", err.message);
+        log_error("runtime", "cleanup failed: %s", err.message);
     runtime_kept_prune(runtime);
     if (sandboxes || snapshots || forgotten)
-        log_info("agent", "cleanup: sandboxes=%zu snapshots=%zu history=%zu", sandboxes, snapshots,
-                 forgotten);
+        log_info("runtime", "cleanup: sandboxes=%zu snapshots=%zu history=%zu", sandboxes,
+                 snapshots, forgotten);
 }
 
 void runtime_prune_open(struct runtime *runtime)

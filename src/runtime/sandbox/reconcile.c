@@ -28,7 +28,7 @@ static int list_machines(struct runtime *runtime, struct backend *backend, struc
     size_t count = 0;
 
     if (provider_find(provider, STR_NONE, &wanted, 1, arena, &machines, &count, &err) < 0) {
-        log_debug("agent", "provider=%s not asked for its sandboxes: %s", backend_name(backend),
+        log_debug("runtime", "provider=%s not asked for its sandboxes: %s", backend_name(backend),
                   err.message);
         return -1;
     }
@@ -67,7 +67,7 @@ static void reconcile(struct runtime *runtime, struct backend *backend,
                 continue;
             looks++;
             if (runtime_sandbox_get(runtime, &caller, rows[i].id, true, &arena, &ignored, &err) < 0)
-                log_info("agent", "sandbox=%.*s not looked at: %s", STR_ARG(rows[i].id),
+                log_info("runtime", "sandbox=%.*s not looked at: %s", STR_ARG(rows[i].id),
                          err.message);
         }
     map_done(&machines);
@@ -95,7 +95,7 @@ void runtime_reconcile(struct runtime *runtime)
 
     if (store_runtime_sandbox_list(runtime->config.store, &wanted, &arena, &rows, &count, &err) <
         0) {
-        log_error("agent", "sandboxes not looked at: %s", err.message);
+        log_error("runtime", "sandboxes not looked at: %s", err.message);
         return;
     }
     for (size_t i = 0; i < count; i++)

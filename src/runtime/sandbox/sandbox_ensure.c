@@ -121,7 +121,7 @@ static void note_failed(struct ensure *ensure, const struct store_runtime_sandbo
         runtime_sweep_later(ensure->runtime, ensure->profile.backend, row);
     if (store_runtime_sandbox_state(ensure->runtime->config.store, row->id, state,
                                     str_of(why->message), clock_wall_us(), &changed, &problem) < 0)
-        log_error("agent", "sandbox=%.*s state not recorded: %s", STR_ARG(row->id),
+        log_error("runtime", "sandbox=%.*s state not recorded: %s", STR_ARG(row->id),
                   problem.message);
     runtime_row_failed(ensure->runtime, ensure->caller, row, why);
     runtime_live_forget(ensure->runtime, row->id);
@@ -156,7 +156,7 @@ static int yield_to_older(struct ensure *ensure, struct store_runtime_sandbox *r
     if (connected.address.p)
         row->address = connected.address;
     if (machine_kill(ensure->runtime, backend, &ours, err) < 0)
-        log_warn("agent", "sandbox=%.*s duplicate not killed, left to the sweep: %s",
+        log_warn("runtime", "sandbox=%.*s duplicate not killed, left to the sweep: %s",
                  STR_ARG(row->id), err->message);
     return 1;
 }

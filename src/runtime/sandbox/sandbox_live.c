@@ -56,7 +56,8 @@ static void flush(struct runtime *runtime, struct str id, const struct live *liv
 
     if (store_runtime_sandbox_used(runtime->config.store, id, live->used_us, live->commands,
                                    live->jobs, &err) < 0)
-        log_warn("agent", "sandbox=%.*s use not recorded, ignoring: %s", STR_ARG(id), err.message);
+        log_warn("runtime", "sandbox=%.*s use not recorded, ignoring: %s", STR_ARG(id),
+                 err.message);
 }
 
 void runtime_sandboxes_close(struct runtime *runtime)

@@ -200,7 +200,7 @@ static bool seen(struct runtime *runtime, const struct store_runtime_sandbox *ro
 
     if (store_runtime_sandbox_seen(runtime->config.store, row->id, row->external_id, state,
                                    str_of(reason), at_us, &changed, &err) < 0)
-        log_error("agent", "sandbox=%.*s state=%s not recorded: %s", STR_ARG(row->id), state,
+        log_error("runtime", "sandbox=%.*s state=%s not recorded: %s", STR_ARG(row->id), state,
                   err.message);
     return changed;
 }
@@ -270,7 +270,7 @@ static bool told(struct runtime *runtime, const struct store_runtime_sandbox *ro
 
     if (store_runtime_sandbox_told(runtime->config.store, row->id, row->external_id, state,
                                    str_of(reason), at_us, &changed, &err) < 0)
-        log_error("agent", "sandbox=%.*s state=%s not recorded: %s", STR_ARG(row->id), state,
+        log_error("runtime", "sandbox=%.*s state=%s not recorded: %s", STR_ARG(row->id), state,
                   err.message);
     return changed;
 }
@@ -313,7 +313,7 @@ static void mark_killed(struct runtime *runtime, const struct runtime_caller *ca
 
     if (store_runtime_sandbox_state(runtime->config.store, row->id, "killed",
                                     str_of(message ? message : reason), now_us, &changed, &err) < 0)
-        log_error("agent", "sandbox=%.*s state=killed not recorded: %s", STR_ARG(row->id),
+        log_error("runtime", "sandbox=%.*s state=killed not recorded: %s", STR_ARG(row->id),
                   err.message);
     if (changed) {
         data = json_pack("{s:s, s:f}", "reason", reason, "runtime_seconds", ran_s(row, now_us));
@@ -343,7 +343,7 @@ int runtime_row_kill(struct runtime *runtime, const struct runtime_caller *calle
         str_eq(now.external_id, row->external_id))
         return 0;
     if (machine_kill(runtime, backend, &now, err) < 0)
-        log_warn("agent", "sandbox=%.*s second machine not killed, left to the sweep: %s",
+        log_warn("runtime", "sandbox=%.*s second machine not killed, left to the sweep: %s",
                  STR_ARG(row->id), err->message);
     return 0;
 }
@@ -356,7 +356,7 @@ void runtime_row_forget(struct runtime *runtime, const struct runtime_caller *ca
     (void)snprintf(message, sizeof(message), "forgotten; its machine could not be reached: %s",
                    why->message);
     runtime_mask(runtime, row->team_id, message);
-    log_warn("agent", "sandbox=%.*s provider=%.*s machine=%.*s %s", STR_ARG(row->id),
+    log_warn("runtime", "sandbox=%.*s provider=%.*s machine=%.*s %s", STR_ARG(row->id),
              STR_ARG(row->provider), STR_ARG(row->external_id), message);
     mark_killed(runtime, caller, row, "forgotten", message);
 }

@@ -16,7 +16,7 @@ void runtime_use_extend(struct runtime *runtime, struct provider *provider,
     if (runtime_live_life(runtime, id, ttl_s) == LIFE_LONG)
         return;
     if (provider_extend(provider, ref, ttl_s, &err) < 0) {
-        log_info("agent", "sandbox=%.*s not extended: %s", STR_ARG(id), err.message);
+        log_info("runtime", "sandbox=%.*s not extended: %s", STR_ARG(id), err.message);
         return;
     }
     runtime_live_extended(runtime, id, ttl_s);

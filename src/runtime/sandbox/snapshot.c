@@ -84,7 +84,7 @@ static void drop_replaced(struct runtime *runtime, const struct runtime_caller *
     struct error err;
 
     if (runtime_snapshot_drop(runtime, caller, old, &err) < 0)
-        log_warn("agent", "snapshot=%.*s replaced but not deleted, left to the sweep: %s",
+        log_warn("runtime", "snapshot=%.*s replaced but not deleted, left to the sweep: %s",
                  STR_ARG(old->id), err.message);
 }
 
@@ -251,7 +251,7 @@ int runtime_snapshot_delete(struct runtime *runtime, const struct runtime_caller
     if (!forced)
         return -1;
     *forced = *err;
-    log_warn("agent", "snapshot=%.*s provider=%.*s is forgotten, not deleted there: %s",
+    log_warn("runtime", "snapshot=%.*s provider=%.*s is forgotten, not deleted there: %s",
              STR_ARG(row.id), STR_ARG(row.provider), forced->message);
     return store_runtime_snapshot_delete(runtime->config.store, row.id, err) < 0 ? -1 : 1;
 }

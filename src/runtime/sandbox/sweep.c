@@ -89,7 +89,7 @@ static bool kill_it(struct sweep *sweep)
         r = -1;
     deadline_end(&deadline);
     if (r < 0)
-        log_info("agent", "sandbox=%.*s leftover not swept yet: %s", STR_ARG(sweep->row.id),
+        log_info("runtime", "sandbox=%.*s leftover not swept yet: %s", STR_ARG(sweep->row.id),
                  err.message);
     return r == 1;
 }
@@ -132,7 +132,8 @@ void runtime_sweep_later(struct runtime *runtime, struct backend *backend,
     sweeps->running += taken;
     (void)pthread_mutex_unlock(&sweeps->lock);
     if (!taken) {
-        log_warn("agent", "sandbox=%.*s may have a machine, left to the cleanup", STR_ARG(row->id));
+        log_warn("runtime", "sandbox=%.*s may have a machine, left to the cleanup",
+                 STR_ARG(row->id));
         return;
     }
     sweep = xmalloc(sizeof(*sweep));
@@ -145,7 +146,7 @@ void runtime_sweep_later(struct runtime *runtime, struct backend *backend,
         (void)pthread_detach(thread);
         return;
     }
-    log_warn("agent", "sandbox=%.*s may have a machine, no thread to look", STR_ARG(row->id));
+    log_warn("runtime", "sandbox=%.*s may have a machine, no thread to look", STR_ARG(row->id));
     free((char *)(uintptr_t)sweep->row.id.p);
     free((char *)(uintptr_t)sweep->row.team_id.p);
     free((char *)(uintptr_t)sweep->row.external_id.p);

@@ -38,7 +38,7 @@ void runtime_usage_tell(struct runtime *runtime, const struct runtime_caller *ca
         0)
         tell(runtime, caller, &row);
     else if (err.code != ERROR_NOT_FOUND)
-        log_warn("agent", "sandbox=%.*s usage not told: %s", STR_ARG(id), err.message);
+        log_warn("runtime", "sandbox=%.*s usage not told: %s", STR_ARG(id), err.message);
 }
 
 void runtime_usage_tell_all(struct runtime *runtime)
@@ -52,7 +52,7 @@ void runtime_usage_tell_all(struct runtime *runtime)
     runtime_live_flush(runtime);
     if (store_runtime_sandbox_list(runtime->config.store, &wanted, &arena, &rows, &count, &err) <
         0) {
-        log_warn("agent", "usage not told: %s", err.message);
+        log_warn("runtime", "usage not told: %s", err.message);
         return;
     }
     for (size_t i = 0; i < count; i++) {

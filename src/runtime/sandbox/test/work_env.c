@@ -62,8 +62,8 @@ void work_open_local(struct work_env *env, void (*change)(struct core_env *env))
     if (!program)
         test_skip("QUICKSAND_TEST_ENVD is not set");
     *env = (struct work_env){.agent.parent_fd = -1};
-    (void)snprintf(env->root, sizeof(env->root), "/tmp/agent-test-XXXXXX");
-    /* The agent of root would use root's home. */
+    (void)snprintf(env->root, sizeof(env->root), "/tmp/runtime-test-XXXXXX");
+    /* An envd of root would use root's home. */
     if (geteuid() == 0)
         CHECK(setgid(NOBODY) == 0 && setuid(NOBODY) == 0);
     CHECK(mkdtemp(env->root) != NULL);

@@ -16,7 +16,7 @@ struct work_env {
 };
 
 void work_open(struct work_env *env, const char *file, void (*change)(struct core_env *env));
-/* Needs the agent's program in QUICKSAND_TEST_ENVD; skips the test without it. */
+/* Needs envd's program in QUICKSAND_TEST_ENVD; skips the test without it. */
 void work_open_local(struct work_env *env, void (*change)(struct core_env *env));
 void work_restart(struct work_env *env);
 void work_close(struct work_env *env);
