@@ -1,66 +1,145 @@
-/* One connection, one mutex, and a cache of prepared statements keyed by their SQL text. A single
- * connection is enough: the statements take microseconds, and SQLite has one writer anyway. */
+/* Connections and their prepared statements. One connection writes, a few read beside it; without readers
+ * (a store in memory) the one serves for both. The pool's lock is held only to take a connection out of it.
+ *
+ * A short read uses the writer's connection when nobody writes: SQLite keeps the pages that a connection
+ * has written itself, and forgets all that it has read before somebody else's commit. */
 #include "store/core/store.h"
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/map.h"
 #include "store/driver/migrate.h"
 #include "store/driver/query.h"
 
-struct store {
-    const struct store_driver *driver;
-    struct store_conn *conn;
-    pthread_mutex_t lock; /* guards conn, statements and transactions */
-    struct map statements;
-    char *where;
+enum { STATEMENT_BUCKETS = 256 };
+
+struct statement {
+    struct statement *next;
+    const char *sql;
+    struct store_stmt *stmt;
 };
 
-struct store *store_lock(struct store *store)
+struct conn {
+    struct store *store;
+    const struct store_driver *driver;
+    struct store_conn *base;
+    struct statement *statements[STATEMENT_BUCKETS];
+    bool reads;             /* whoever has it now does not write */
+    struct conn *next_free; /* readers */
+};
+
+struct store {
+    const struct store_driver *driver;
+    struct store_db *db;
+    char *where;
+    struct conn *writer;
+    pthread_mutex_t writing; /* whoever has the writer has this */
+    struct conn **readers;
+    size_t reader_count;
+    pthread_mutex_t lock; /* guards free_readers */
+    pthread_cond_t given_back;
+    struct conn *free_readers;
+};
+
+struct conn *store_write(struct store *store)
 {
-    (void)pthread_mutex_lock(&store->lock);
-    return store;
+    (void)pthread_mutex_lock(&store->writing);
+    store->writer->reads = false;
+    return store->writer;
 }
 
-void store_unlock(struct store **store)
+struct conn *store_read_many(struct store *store)
 {
-    (void)pthread_mutex_unlock(&(*store)->lock);
-}
+    struct conn *conn;
 
-int store_exec(struct store *store, const char *sql, struct error *err)
-{
-    return store->driver->exec(store->conn, sql, err);
-}
-
-int store_begin(struct store *store, enum store_durability durability, struct error *err)
-{
-    return store->driver->begin(store->conn, durability, err);
-}
-
-int store_commit(struct store *store, struct error *err)
-{
-    return store->driver->commit(store->conn, err);
-}
-
-void store_rollback(struct store *store)
-{
-    store->driver->rollback(store->conn);
-}
-
-int query_open(struct query *query, struct store *store, const char *sql, struct error *err)
-{
-    struct store_stmt *stmt = map_get(&store->statements, str_of(sql));
-
-    if (!stmt) {
-        if (store->driver->prepare(store->conn, sql, &stmt, err) < 0)
-            return -1;
-        (void)map_put(&store->statements, str_of(sql), stmt);
+    if (!store->reader_count) {
+        conn = store_write(store);
+        conn->reads = true;
+        return conn;
     }
-    *query = (struct query){.driver = store->driver, .stmt = stmt};
+    (void)pthread_mutex_lock(&store->lock);
+    while (!store->free_readers)
+        (void)pthread_cond_wait(&store->given_back, &store->lock);
+    conn = store->free_readers;
+    store->free_readers = conn->next_free;
+    (void)pthread_mutex_unlock(&store->lock);
+    return conn;
+}
+
+struct conn *store_read(struct store *store)
+{
+    if (pthread_mutex_trylock(&store->writing) != 0)
+        return store_read_many(store);
+    store->writer->reads = true;
+    return store->writer;
+}
+
+static void reader_free(struct conn *conn)
+{
+    struct store *store = conn->store;
+
+    (void)pthread_mutex_lock(&store->lock);
+    conn->next_free = store->free_readers;
+    store->free_readers = conn;
+    (void)pthread_cond_signal(&store->given_back);
+    (void)pthread_mutex_unlock(&store->lock);
+}
+
+void conn_give_back(struct conn **conn)
+{
+    struct store *store = (*conn)->store;
+
+    if (*conn == store->writer)
+        (void)pthread_mutex_unlock(&store->writing);
+    else
+        reader_free(*conn);
+}
+
+int store_exec(struct conn *conn, const char *sql, struct error *err)
+{
+    return conn->driver->exec(conn->base, sql, err);
+}
+
+int store_begin(struct conn *conn, enum store_durability durability, struct error *err)
+{
+    return conn->driver->begin(conn->base, durability, err);
+}
+
+int store_end(struct conn *conn, int result, struct error *err)
+{
+    if (result >= 0)
+        return conn->driver->commit(conn->base, err);
+    conn->driver->rollback(conn->base);
+    return -1;
+}
+
+static struct statement **bucket_of(struct conn *conn, const char *sql)
+{
+    return &conn->statements[((uintptr_t)sql >> 4) % STATEMENT_BUCKETS];
+}
+
+int query_open(struct query *query, struct conn *conn, const char *sql, struct error *err)
+{
+    struct statement **bucket = bucket_of(conn, sql), *found = *bucket;
+    struct store_stmt *stmt = NULL;
+
+    if (conn->reads && strncmp(sql, "SELECT", 6) != 0)
+        return error_set(err, ERROR_INTERNAL, "store: '%.40s...' where only reading was meant",
+                         sql);
+    while (found && found->sql != sql)
+        found = found->next;
+    if (!found) {
+        if (conn->driver->prepare(conn->base, sql, &stmt, err) < 0)
+            return -1;
+        found = xcalloc(1, sizeof(*found));
+        *found = (struct statement){.next = *bucket, .sql = sql, .stmt = stmt};
+        *bucket = found;
+    }
+    *query = (struct query){.driver = conn->driver, .stmt = found->stmt};
     return 0;
 }
 
@@ -114,10 +193,10 @@ int query_count(struct query *query, size_t *out_count, struct error *err)
 int store_prune(struct store *store, const char *sql, int64_t before_us, int64_t keep, size_t max,
                 size_t *out_count, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked, sql, err) < 0)
+    if (query_open(&query, conn, sql, err) < 0)
         return -1;
     bind_int(&query, before_us);
     bind_int(&query, keep);
@@ -135,17 +214,15 @@ int query_run(struct query *query, struct error *err)
     return more;
 }
 
-int query_run_durable(struct query *query, struct store *store, struct error *err)
+int query_run_durable(struct query *query, struct conn *conn, struct error *err)
 {
-    if (store_begin(store, STORE_DURABLE, err) < 0)
+    int result;
+
+    if (store_begin(conn, STORE_DURABLE, err) < 0)
         return -1;
-    if (query_run(query, err) < 0) {
-        query_done(query); /* an open statement would keep the transaction */
-        store_rollback(store);
-        return -1;
-    }
-    query_done(query);
-    return store_commit(store, err);
+    result = query_run(query, err);
+    query_done(query); /* an open statement would keep the transaction */
+    return store_end(conn, result, err);
 }
 
 int64_t query_int(const struct query *query, int column)
@@ -177,6 +254,48 @@ static int prune_history(struct store *store, struct error *err)
     return 0;
 }
 
+static int conn_open(struct store *store, enum store_role role, struct conn **out,
+                     struct error *err)
+{
+    struct store_conn *base = NULL;
+
+    if (store->driver->connect(store->db, role, &base, err) < 0)
+        return -1;
+    *out = xcalloc(1, sizeof(**out));
+    **out = (struct conn){
+        .store = store, .driver = store->driver, .base = base, .reads = role == STORE_READER};
+    return 0;
+}
+
+static void conn_close(struct conn *conn)
+{
+    if (!conn)
+        return;
+    for (size_t i = 0; i < STATEMENT_BUCKETS; i++)
+        for (struct statement *next, *each = conn->statements[i]; each; each = next) {
+            next = each->next;
+            conn->driver->finalize(each->stmt);
+            free(each);
+        }
+    conn->driver->disconnect(conn->base);
+    free(conn);
+}
+
+/* All at once, so that lending one cannot fail. */
+static int open_readers(struct store *store, struct error *err)
+{
+    size_t count = store->driver->readers(store->db);
+
+    store->readers = xcalloc(count + 1, sizeof(*store->readers));
+    for (size_t i = 0; i < count; i++) {
+        if (conn_open(store, STORE_READER, &store->readers[i], err) < 0)
+            return -1;
+        store->reader_count++;
+        reader_free(store->readers[i]);
+    }
+    return 0;
+}
+
 int store_open_driver(const struct store_driver *driver, const char *where, struct store **out,
                       struct error *err)
 {
@@ -184,9 +303,12 @@ int store_open_driver(const struct store_driver *driver, const char *where, stru
 
     store->driver = driver;
     store->where = xstrdup(where);
+    (void)pthread_mutex_init(&store->writing, NULL);
     (void)pthread_mutex_init(&store->lock, NULL);
-    map_init(&store->statements);
-    if (driver->open(where, &store->conn, err) < 0 || migrate_store(store, where, err) < 0 ||
+    (void)pthread_cond_init(&store->given_back, NULL);
+    if (driver->open(where, &store->db, err) < 0 ||
+        conn_open(store, STORE_WRITER, &store->writer, err) < 0 ||
+        migrate_store(store, where, err) < 0 || open_readers(store, err) < 0 ||
         prune_history(store, err) < 0)
         return -1;
     *out = take_ptr(&store);
@@ -203,24 +325,28 @@ const char *store_where(const struct store *store)
     return store->where;
 }
 
-/* The connection is only asked for its file's name, so the lock is not needed. */
 int store_copy(struct store *store, const char *path, struct error *err)
 {
-    return store->driver->backup(store->conn, path, err);
+    if (!store->driver->backup)
+        return error_set(err, ERROR_UNSUPPORTED, "%s makes copies by its own tools",
+                         store->driver->name);
+    return store->driver->backup(store->db, path, err);
 }
 
+/* The writer last: whoever closes last writes to the file. */
 void store_close(struct store *store)
 {
-    struct map_entry *entry;
-
     if (!store)
         return;
-    map_for_each (&store->statements, entry)
-        store->driver->finalize(entry->value);
-    map_done(&store->statements);
-    if (store->conn)
-        store->driver->close(store->conn);
+    for (size_t i = 0; i < store->reader_count; i++)
+        conn_close(store->readers[i]);
+    conn_close(store->writer);
+    if (store->db)
+        store->driver->close(store->db);
+    (void)pthread_mutex_destroy(&store->writing);
     (void)pthread_mutex_destroy(&store->lock);
+    (void)pthread_cond_destroy(&store->given_back);
+    free(store->readers);
     free(store->where);
     free(store);
 }

@@ -1,6 +1,6 @@
 /* What must outlive the process: teams, keys, templates and sandboxes. Each function is one
- * transaction; strings it returns live in the caller's arena. Safe from any thread (one connection
- * behind a lock). All text given must be free of NUL bytes. */
+ * transaction; strings it returns live in the caller's arena. Safe from any thread: one writes at a
+ * time, several read beside it. All text given must be free of NUL bytes. */
 #pragma once
 
 #include <stdbool.h>

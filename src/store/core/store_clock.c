@@ -4,9 +4,9 @@
 #include "store/core/store.h"
 #include "store/driver/query.h"
 
-static int make_table(struct store *locked, struct error *err)
+static int make_table(struct conn *conn, struct error *err)
 {
-    return store_exec(locked,
+    return store_exec(conn,
                       "CREATE TABLE IF NOT EXISTS host_clock (boot_id TEXT PRIMARY KEY,"
                       " clock_us BIGINT NOT NULL)",
                       err);
@@ -14,12 +14,12 @@ static int make_table(struct store *locked, struct error *err)
 
 int store_clock_get(struct store *store, struct str boot_id, int64_t *out_us, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
     int found;
 
-    if (make_table(locked, err) < 0 ||
-        query_open(&query, locked, "SELECT clock_us FROM host_clock WHERE boot_id = ?1", err) < 0)
+    if (make_table(conn, err) < 0 ||
+        query_open(&query, conn, "SELECT clock_us FROM host_clock WHERE boot_id = ?1", err) < 0)
         return -1;
     bind_text(&query, boot_id);
     found = query_step(&query, err);
@@ -28,12 +28,12 @@ int store_clock_get(struct store *store, struct str boot_id, int64_t *out_us, st
     return found < 0 ? -1 : 0;
 }
 
-static int run(struct store *locked, const char *sql, struct str text, int64_t number,
+static int run(struct conn *conn, const char *sql, struct str text, int64_t number,
                struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked, sql, err) < 0)
+    if (query_open(&query, conn, sql, err) < 0)
         return -1;
     if (text.p)
         bind_text(&query, text);
@@ -44,21 +44,22 @@ static int run(struct store *locked, const char *sql, struct str text, int64_t n
 int store_clock_set(struct store *store, struct str boot_id, int64_t clock_us, int64_t move_us,
                     struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
 
-    if (store_begin(locked, STORE_EPHEMERAL, err) < 0)
+    if (store_begin(conn, STORE_EPHEMERAL, err) < 0)
         return -1;
-    if (store_exec(locked, "DELETE FROM host_clock", err) < 0 ||
-        run(locked, "INSERT INTO host_clock (boot_id, clock_us) VALUES (?1, ?2)", boot_id, clock_us,
-            err) < 0 ||
-        (move_us && run(locked,
-                        "UPDATE sandboxes SET end_at_us = end_at_us + ?1,"
-                        " running_since_us = running_since_us + ?1 WHERE state = 'running'",
-                        STR_NONE, move_us, err) < 0) ||
-        (move_us && run(locked, "UPDATE deliveries SET next_at_us = next_at_us + ?1", STR_NONE,
-                        move_us, err) < 0)) {
-        store_rollback(locked);
-        return -1;
-    }
-    return store_commit(locked, err);
+    return store_end(
+        conn,
+        store_exec(conn, "DELETE FROM host_clock", err) < 0 ||
+                run(conn, "INSERT INTO host_clock (boot_id, clock_us) VALUES (?1, ?2)", boot_id,
+                    clock_us, err) < 0 ||
+                (move_us && run(conn,
+                                "UPDATE sandboxes SET end_at_us = end_at_us + ?1,"
+                                " running_since_us = running_since_us + ?1 WHERE state = 'running'",
+                                STR_NONE, move_us, err) < 0) ||
+                (move_us && run(conn, "UPDATE deliveries SET next_at_us = next_at_us + ?1",
+                                STR_NONE, move_us, err) < 0)
+            ? -1
+            : 0,
+        err);
 }

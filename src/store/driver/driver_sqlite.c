@@ -30,13 +30,19 @@ enum {
     LOG_BYTES = 8 << 20, /* twice what it holds before it is copied to the file */
     AHEAD_BYTES = 4 << 20,
     RESERVE_EVERY = 64, /* commits */
+    READERS = 4,
+};
+
+struct store_db {
+    char *where, *log;
+    /* To reserve space. The first is closed after all connections: closing it takes the locks of this
+     * process away. */
+    int file_fd, log_fd;
 };
 
 struct store_conn {
     sqlite3 *db;
-    char *where, *log;
-    /* To reserve space. The first is closed after db: closing it takes the locks of this process away. */
-    int file_fd, log_fd;
+    struct store_db *of;
     unsigned commits;
     bool raised; /* synchronous is FULL now */
 };
@@ -95,60 +101,78 @@ static int sqlite_exec(struct store_conn *conn, const char *sql, struct error *e
 }
 
 /* Where there is no space to reserve, or no way to do it, things go on as long as they can. */
-static void reserve(struct store_conn *conn)
+static void reserve(struct store_db *db)
 {
     struct stat st;
 
-    if (conn->file_fd < 0)
+    if (db->file_fd < 0)
         return;
-    if (fstat(conn->file_fd, &st) == 0)
-        (void)fallocate(conn->file_fd, FALLOC_FL_KEEP_SIZE, 0, st.st_size + AHEAD_BYTES);
-    if (conn->log_fd < 0)
-        conn->log_fd = open(conn->log, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if (conn->log_fd >= 0)
-        (void)fallocate(conn->log_fd, FALLOC_FL_KEEP_SIZE, 0, LOG_BYTES);
+    if (fstat(db->file_fd, &st) == 0)
+        (void)fallocate(db->file_fd, FALLOC_FL_KEEP_SIZE, 0, st.st_size + AHEAD_BYTES);
+    if (db->log_fd < 0)
+        db->log_fd = open(db->log, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (db->log_fd >= 0)
+        (void)fallocate(db->log_fd, FALLOC_FL_KEEP_SIZE, 0, LOG_BYTES);
 }
 
 /* Whoever closes last has all of the log copied to the file, and empties it. */
-static void close_db(struct store_conn *conn)
+static void sqlite_disconnect(struct store_conn *conn)
 {
     int keep = 1;
 
+    if (!conn || !conn->db) {
+        free(conn);
+        return;
+    }
     (void)sqlite3_file_control(conn->db, "main", SQLITE_FCNTL_PERSIST_WAL, &keep);
     (void)sqlite3_exec(conn->db, "PRAGMA journal_size_limit=0", NULL, NULL, NULL);
     (void)sqlite3_close_v2(conn->db);
-    reserve(conn);
-}
-
-static void sqlite_close(struct store_conn *conn)
-{
-    if (!conn)
-        return;
-    if (conn->db)
-        close_db(conn);
-    close_fd(&conn->file_fd);
-    close_fd(&conn->log_fd);
-    free(conn->where);
-    free(conn->log);
     free(conn);
 }
 
 static void conn_cleanup(struct store_conn **conn)
 {
-    sqlite_close(*conn);
+    sqlite_disconnect(*conn);
+}
+
+static void sqlite_close(struct store_db *db)
+{
+    if (!db)
+        return;
+    reserve(db);
+    close_fd(&db->file_fd);
+    close_fd(&db->log_fd);
+    free(db->where);
+    free(db->log);
+    free(db);
+}
+
+static void db_cleanup(struct store_db **db)
+{
+    sqlite_close(*db);
+}
+
+static bool in_memory(const struct store_db *db)
+{
+    return strcmp(db->where, ":memory:") == 0;
+}
+
+static size_t sqlite_readers(const struct store_db *db)
+{
+    return in_memory(db) ? 0 : READERS;
 }
 
 /* Made by us before SQLite sees it, so that it is never readable by others; -wal and -shm get the
  * mode of the main file. */
-static int make_file(struct store_conn *conn, struct error *err)
+static int make_file(struct store_db *db, struct error *err)
 {
-    if (strcmp(conn->where, ":memory:") == 0)
+    if (in_memory(db))
         return 0;
-    conn->file_fd = open(conn->where, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (conn->file_fd < 0)
-        return error_set_errno(err, errno, "open store file '%s'", conn->where);
-    if (fchmod(conn->file_fd, 0600) < 0)
-        return error_set_errno(err, errno, "protect store file '%s'", conn->where);
+    db->file_fd = open(db->where, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (db->file_fd < 0)
+        return error_set_errno(err, errno, "open store file '%s'", db->where);
+    if (fchmod(db->file_fd, 0600) < 0)
+        return error_set_errno(err, errno, "protect store file '%s'", db->where);
     return 0;
 }
 
@@ -165,25 +189,22 @@ static int quick_check(struct store_conn *conn, struct error *err)
     if (rc != SQLITE_ROW)
         result = fail(conn->db, "check", err);
     else if (!verdict || strcmp(verdict, "ok") != 0)
-        result = set_damaged(err, conn->where, verdict ? verdict : "no answer");
+        result = set_damaged(err, conn->of->where, verdict ? verdict : "no answer");
     (void)sqlite3_finalize(stmt);
     return result;
 }
 
-static int sqlite_open(const char *where, struct store_conn **out, struct error *err)
+static int sqlite_connect(struct store_db *db, enum store_role role, struct store_conn **out,
+                          struct error *err)
 {
     __attribute__((cleanup(conn_cleanup))) struct store_conn *conn = xcalloc(1, sizeof(*conn));
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
-    int rc;
+    int rc = sqlite3_open_v2(db->where, &conn->db, flags, NULL);
 
-    conn->where = xstrdup(where);
-    conn->log = xasprintf("%s-wal", where);
-    conn->file_fd = conn->log_fd = -1;
-    if (make_file(conn, err) < 0)
-        return -1;
-    rc = sqlite3_open_v2(where, &conn->db, flags, NULL);
+    conn->of = db;
     if (rc != SQLITE_OK)
-        return error_set(err, code_of(rc), "open store file '%s': %s", where, sqlite3_errstr(rc));
+        return error_set(err, code_of(rc), "open store file '%s': %s", db->where,
+                         sqlite3_errstr(rc));
     (void)sqlite3_extended_result_codes(conn->db, 1);
     (void)sqlite3_busy_timeout(conn->db, BUSY_TIMEOUT_MS);
     (void)sqlite3_db_config(conn->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
@@ -192,21 +213,35 @@ static int sqlite_open(const char *where, struct store_conn **out, struct error 
                     "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON;"
                     "PRAGMA temp_store=MEMORY",
                     err) < 0 ||
-        quick_check(conn, err) < 0)
+        (role == STORE_WRITER ? quick_check(conn, err)
+                              : sqlite_exec(conn, "PRAGMA query_only=ON", err)) < 0)
         return -1;
-    reserve(conn);
+    reserve(db);
     *out = take_ptr(&conn);
     return 0;
 }
 
-/* On a connection of its own: readers and writers of the other go on meanwhile. */
-static int sqlite_backup(struct store_conn *conn, const char *path, struct error *err)
+static int sqlite_open(const char *where, struct store_db **out, struct error *err)
+{
+    __attribute__((cleanup(db_cleanup))) struct store_db *db = xcalloc(1, sizeof(*db));
+
+    db->where = xstrdup(where);
+    db->log = xasprintf("%s-wal", where);
+    db->file_fd = db->log_fd = -1;
+    if (make_file(db, err) < 0)
+        return -1;
+    *out = take_ptr(&db);
+    return 0;
+}
+
+/* On a connection of its own: readers and writers of the others go on meanwhile. */
+static int sqlite_backup(struct store_db *of, const char *path, struct error *err)
 {
     sqlite3 *db = NULL;
     sqlite3_stmt *stmt = NULL;
     int result = -1;
 
-    if (sqlite3_open_v2(conn->where, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) !=
+    if (sqlite3_open_v2(of->where, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) !=
             SQLITE_OK ||
         sqlite3_busy_timeout(db, BUSY_TIMEOUT_MS) != SQLITE_OK ||
         sqlite3_prepare_v2(db, "VACUUM INTO ?1", -1, &stmt, NULL) != SQLITE_OK ||
@@ -249,7 +284,7 @@ static int sqlite_commit(struct store_conn *conn, struct error *err)
         (void)sqlite_exec(conn, "ROLLBACK", &ignored);
     (void)set_level(conn, false, &ignored);
     if (++conn->commits % RESERVE_EVERY == 0)
-        reserve(conn);
+        reserve(conn->of);
     return result;
 }
 
@@ -330,8 +365,11 @@ const struct store_driver driver_sqlite = {
     .name = "sqlite",
     .open = sqlite_open,
     .close = sqlite_close,
-    .exec = sqlite_exec,
+    .readers = sqlite_readers,
+    .connect = sqlite_connect,
+    .disconnect = sqlite_disconnect,
     .backup = sqlite_backup,
+    .exec = sqlite_exec,
     .begin = sqlite_begin,
     .commit = sqlite_commit,
     .rollback = sqlite_rollback,

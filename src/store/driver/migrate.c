@@ -5,11 +5,11 @@
 #include "base/clock.h"
 #include "store/driver/query.h"
 
-static int current_version(struct store *store, int64_t *out, struct error *err)
+static int current_version(struct conn *conn, int64_t *out, struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, store, "SELECT coalesce(max(version), 0) FROM schema_migrations", err) <
+    if (query_open(&query, conn, "SELECT coalesce(max(version), 0) FROM schema_migrations", err) <
             0 ||
         query_step(&query, err) < 0)
         return -1;
@@ -17,11 +17,11 @@ static int current_version(struct store *store, int64_t *out, struct error *err)
     return 0;
 }
 
-static int record(struct store *store, const struct migration *migration, struct error *err)
+static int record(struct conn *conn, const struct migration *migration, struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, store,
+    if (query_open(&query, conn,
                    "INSERT INTO schema_migrations (version, name, applied_at_us)"
                    " VALUES (?1, ?2, ?3)",
                    err) < 0)
@@ -33,33 +33,33 @@ static int record(struct store *store, const struct migration *migration, struct
 }
 
 /* Reads the version inside the transaction too: another process may be migrating the same file. */
-static int apply(struct store *store, const struct migration *migration, struct error *err)
+static int apply(struct conn *conn, const struct migration *migration, struct error *err)
 {
     int64_t version = 0;
+    int result;
 
-    if (store_begin(store, STORE_DURABLE, err) < 0)
+    if (store_begin(conn, STORE_DURABLE, err) < 0)
         return -1;
-    if (current_version(store, &version, err) < 0)
-        goto fail;
-    if (version < migration->version &&
-        (store_exec(store, migration->sql, err) < 0 || record(store, migration, err) < 0))
-        goto fail;
-    return store_commit(store, err);
-fail:
-    store_rollback(store);
+    result = current_version(conn, &version, err);
+    if (result == 0 && version < migration->version &&
+        (store_exec(conn, migration->sql, err) < 0 || record(conn, migration, err) < 0))
+        result = -1;
+    if (store_end(conn, result, err) == 0)
+        return 0;
     return error_prefix(err, "migration %d '%s'", migration->version, migration->name);
 }
 
 int migrate_store(struct store *store, const char *where, struct error *err)
 {
+    auto_conn struct conn *conn = store_write(store);
     int64_t version = 0;
 
     if (store_exec(
-            store,
+            conn,
             "CREATE TABLE IF NOT EXISTS schema_migrations ("
             " version BIGINT PRIMARY KEY, name TEXT NOT NULL, applied_at_us BIGINT NOT NULL)",
             err) < 0 ||
-        current_version(store, &version, err) < 0)
+        current_version(conn, &version, err) < 0)
         return -1;
     if (version > (int64_t)migration_count)
         return error_set(err, ERROR_UNSUPPORTED,
@@ -68,7 +68,7 @@ int migrate_store(struct store *store, const char *where, struct error *err)
                          " or restore a copy of the file made before it was upgraded",
                          where, version, migration_count);
     for (size_t i = 0; i < migration_count; i++)
-        if (version < migrations[i].version && apply(store, &migrations[i], err) < 0)
+        if (version < migrations[i].version && apply(conn, &migrations[i], err) < 0)
             return -1;
     return 0;
 }

@@ -1,15 +1,15 @@
-/* The store's inside: lock, transactions, and cached statements. Private to this folder.
+/* The store's inside: connections, transactions, and cached statements. Private to this folder.
  *
- *   auto_unlock struct store *locked = store_lock(store);
+ *   auto_conn struct conn *conn = store_read(store);
  *   auto_query struct query query = {0};
  *
- *   if (query_open(&query, locked, "SELECT a FROM t WHERE b = ?1", err) < 0)
+ *   if (query_open(&query, conn, "SELECT a FROM t WHERE b = ?1", err) < 0)
  *       return -1;
  *   bind_text(&query, b);
  *   while ((more = query_step(&query, err)) > 0)
  *       ... query_int(&query, 0) ...
  *
- * SQL is a string literal: its text is the key of the statement cache. */
+ * SQL is a string literal: its address is the key of the statement cache. */
 #pragma once
 
 #include <stdbool.h>
@@ -19,6 +19,7 @@
 #include "store/driver/store_driver.h"
 
 struct store;
+struct conn;
 
 struct query {
     const struct store_driver *driver;
@@ -27,22 +28,29 @@ struct query {
     bool bad; /* a bind failed; reported by the next step */
 };
 
-#define auto_query  __attribute__((cleanup(query_done)))
-#define auto_unlock __attribute__((cleanup(store_unlock)))
+#define auto_query __attribute__((cleanup(query_done)))
+#define auto_conn  __attribute__((cleanup(conn_give_back)))
 
-/* One connection, one user at a time. Not recursive. */
-struct store *store_lock(struct store *store);
-void store_unlock(struct store **store);
+/* Lends a connection, after a wait for its turn when need be; whoever has one does not ask for another.
+ * store_read() is for a row or two, store_read_many() for what may take longer: nobody who wants to write
+ * waits for that. */
+struct conn *store_write(struct store *store);
+struct conn *store_read(struct store *store);
+struct conn *store_read_many(struct store *store);
+void conn_give_back(struct conn **conn);
 
-/* All of these with the lock held. */
 const char *store_where(const struct store *store);
+/* ERROR_UNSUPPORTED when the database is copied by its own tools. */
 int store_copy(struct store *store, const char *path, struct error *err);
-int store_exec(struct store *store, const char *sql, struct error *err);
-int store_begin(struct store *store, enum store_durability durability, struct error *err);
-int store_commit(struct store *store, struct error *err);
-void store_rollback(struct store *store);
 
-int query_open(struct query *query, struct store *store, const char *sql, struct error *err);
+/* ---- with a connection that writes ---- */
+
+int store_exec(struct conn *conn, const char *sql, struct error *err);
+int store_begin(struct conn *conn, enum store_durability durability, struct error *err);
+/* Commits, or rolls back when the result so far is -1. */
+int store_end(struct conn *conn, int result, struct error *err);
+
+int query_open(struct query *query, struct conn *conn, const char *sql, struct error *err);
 void query_done(struct query *query);
 /* Binds the next placeholder. */
 void bind_text(struct query *query, struct str text);
@@ -68,11 +76,11 @@ int query_rows(struct query *query, const struct query_kind *kind, struct arena 
 /* Counts the rows that a statement returns. */
 int query_count(struct query *query, size_t *out_count, struct error *err);
 /* Runs a statement that is a transaction of its own, on disk when it returns 0. */
-int query_run_durable(struct query *query, struct store *store, struct error *err);
+int query_run_durable(struct query *query, struct conn *conn, struct error *err);
 
 /* Of a table with seq and at_us: what is older than before_us, and all but the newest `keep`; the
  * oldest, which are the first by seq, and at most max of them. The last one stays: numbers are not
- * given twice. Takes the lock. */
+ * given twice. */
 #define STORE_PRUNE(table)                                                               \
     "DELETE FROM " table " WHERE seq IN (SELECT seq FROM (SELECT seq, at_us FROM " table \
     " ORDER BY seq LIMIT ?3) AS oldest WHERE (at_us < ?1"                                \
@@ -81,7 +89,7 @@ int query_run_durable(struct query *query, struct store *store, struct error *er
 int store_prune(struct store *store, const char *sql, int64_t before_us, int64_t keep, size_t max,
                 size_t *out_count, struct error *err);
 
-/* ---- pieces of transactions, with the lock held ---- */
+/* ---- pieces of transactions ---- */
 
 struct store_event;
 struct store_runtime_event;
@@ -89,24 +97,24 @@ struct store_sandbox;
 struct store_snapshot;
 
 /* About a sandbox that has a row; NULL is none. */
-int event_add(struct store *locked, struct str sandbox_id, const struct store_event *event,
+int event_add(struct conn *conn, struct str sandbox_id, const struct store_event *event,
               struct error *err);
 /* Queues the event that was just added for the webhooks that want it. */
-int deliveries_add(struct store *locked, int64_t now_us, struct error *err);
+int deliveries_add(struct conn *conn, int64_t now_us, struct error *err);
 /* Remembers which create made it, when that can be repeated. ERROR_EXISTS when the key was used. */
-int idempotency_add(struct store *locked, const struct store_sandbox *row, struct error *err);
+int idempotency_add(struct conn *conn, const struct store_sandbox *row, struct error *err);
 /* ERROR_NOT_FOUND when a volume is not there (any more). */
-int volume_uses_add(struct store *locked, const struct store_sandbox *row, struct error *err);
-int volume_uses_remove(struct store *locked, struct str sandbox_id, struct error *err);
+int volume_uses_add(struct conn *conn, const struct store_sandbox *row, struct error *err);
+int volume_uses_remove(struct conn *conn, struct str sandbox_id, struct error *err);
 /* Says that a sandbox or snapshot uses layers "a,b"; only for layers that snapshots made. */
-int layer_uses_add(struct store *locked, struct str layers, const char *kind, struct str user_id,
+int layer_uses_add(struct conn *conn, struct str layers, const char *kind, struct str user_id,
                    struct error *err);
 /* *out_freed: it used some. */
-int layer_uses_remove(struct store *locked, const char *kind, struct str user_id, bool *out_freed,
+int layer_uses_remove(struct conn *conn, const char *kind, struct str user_id, bool *out_freed,
                       struct error *err);
 /* 1 = found, 0 = not there, -1 = failed. */
-int snapshot_find(struct store *locked, struct str template_id, struct str tag, struct arena *arena,
+int snapshot_find(struct conn *conn, struct str template_id, struct str tag, struct arena *arena,
                   struct store_snapshot *out, struct error *err);
 /* Events of the runtime. */
-int runtime_events_add(struct store *locked, const struct store_runtime_event *events, size_t count,
+int runtime_events_add(struct conn *conn, const struct store_runtime_event *events, size_t count,
                        struct error *err);

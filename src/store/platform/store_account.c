@@ -14,10 +14,10 @@
 
 int store_key_insert(struct store *store, const struct store_key *key, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "INSERT INTO api_keys"
                    " (id, team_id, name, key_hash, mask, created_at_us, agent_id, sandbox_id,"
                    " last_used_at_us) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0)",
@@ -31,7 +31,7 @@ int store_key_insert(struct store *store, const struct store_key *key, struct er
     bind_int(&query, key->created_at_us);
     bind_text(&query, key->agent_id.p ? key->agent_id : STR(""));
     bind_text(&query, key->sandbox_id.p ? key->sandbox_id : STR(""));
-    return query_run_durable(&query, locked, err);
+    return query_run_durable(&query, conn, err);
 }
 
 static void read_key(const struct query *query, struct arena *arena, void *to)
@@ -57,10 +57,10 @@ static const struct query_kind key_kind = {sizeof(struct store_key), read_key};
 int store_key_find(struct store *store, struct str hash, struct arena *arena, struct store_key *out,
                    struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT api_keys.id, team_id, api_keys.name, key_hash, mask,"
                    " api_keys.created_at_us, last_used_at_us, banned, agent_id, sandbox_id"
                    " FROM api_keys JOIN teams ON teams.id = team_id"
@@ -77,10 +77,10 @@ int store_key_find(struct store *store, struct str hash, struct arena *arena, st
 int store_key_list(struct store *store, struct str team_id, struct arena *arena,
                    struct store_key **out, size_t *out_count, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT id, team_id, name, key_hash, mask, created_at_us, last_used_at_us, 0,"
                    " agent_id, sandbox_id FROM api_keys WHERE team_id = ?1 AND " SANDBOX_LIVES
                    " ORDER BY created_at_us, id",
@@ -92,10 +92,10 @@ int store_key_list(struct store *store, struct str team_id, struct arena *arena,
 
 int store_key_count(struct store *store, size_t *out, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked, "SELECT count(*) FROM api_keys", err) < 0 ||
+    if (query_open(&query, conn, "SELECT count(*) FROM api_keys", err) < 0 ||
         query_step(&query, err) < 0)
         return -1;
     *out = (size_t)query_int(&query, 0);
@@ -105,15 +105,15 @@ int store_key_count(struct store *store, size_t *out, struct error *err)
 int store_key_count_sandbox(struct store *store, struct str team_id, struct str sandbox_id,
                             size_t *out, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query dead = {0}, query = {0};
 
-    if (query_open(&dead, locked, "DELETE FROM api_keys WHERE team_id = ?1 AND NOT " SANDBOX_LIVES,
+    if (query_open(&dead, conn, "DELETE FROM api_keys WHERE team_id = ?1 AND NOT " SANDBOX_LIVES,
                    err) < 0)
         return -1;
     bind_text(&dead, team_id);
     if (query_run(&dead, err) < 0 ||
-        query_open(&query, locked,
+        query_open(&query, conn,
                    "SELECT count(*) FROM api_keys WHERE team_id = ?1 AND sandbox_id = ?2", err) < 0)
         return -1;
     bind_text(&query, team_id);
@@ -127,10 +127,10 @@ int store_key_count_sandbox(struct store *store, struct str team_id, struct str 
 int store_key_sandbox(struct store *store, struct str team_id, struct str sandbox_id,
                       struct arena *arena, struct str *out_engine_id, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT coalesce((SELECT box.id FROM sandboxes AS box"
                    " WHERE box.id = made.external_id AND box.team_id = ?1), '')"
                    " FROM runtime_sandboxes AS made"
@@ -147,14 +147,14 @@ int store_key_sandbox(struct store *store, struct str team_id, struct str sandbo
     return 0;
 }
 
-static int delete_key(struct store *locked, struct str team_id, struct str id, bool *out_found,
+static int delete_key(struct conn *conn, struct str team_id, struct str id, bool *out_found,
                       struct error *err)
 {
     auto_query struct query query = {0};
     int found;
 
-    if (query_open(&query, locked,
-                   "DELETE FROM api_keys WHERE id = ?1 AND team_id = ?2 RETURNING id", err) < 0)
+    if (query_open(&query, conn, "DELETE FROM api_keys WHERE id = ?1 AND team_id = ?2 RETURNING id",
+                   err) < 0)
         return -1;
     bind_text(&query, id);
     bind_text(&query, team_id);
@@ -167,27 +167,23 @@ static int delete_key(struct store *locked, struct str team_id, struct str id, b
 
 int store_key_delete(struct store *store, struct str team_id, struct str id, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     bool found = false;
 
-    if (store_begin(locked, STORE_DURABLE, err) < 0)
+    if (store_begin(conn, STORE_DURABLE, err) < 0)
         return -1;
-    if (delete_key(locked, team_id, id, &found, err) < 0) {
-        store_rollback(locked);
-        return -1;
-    }
-    if (store_commit(locked, err) < 0)
+    if (store_end(conn, delete_key(conn, team_id, id, &found, err), err) < 0)
         return -1;
     return found ? 0 : error_set(err, ERROR_NOT_FOUND, "key '%.*s' not found", STR_ARG(id));
 }
 
-static int rename_key(struct store *locked, struct str team_id, struct str id, struct str name,
+static int rename_key(struct conn *conn, struct str team_id, struct str id, struct str name,
                       bool *out_found, struct error *err)
 {
     auto_query struct query query = {0};
     int found;
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "UPDATE api_keys SET name = ?3 WHERE id = ?1 AND team_id = ?2 RETURNING id",
                    err) < 0)
         return -1;
@@ -204,26 +200,22 @@ static int rename_key(struct store *locked, struct str team_id, struct str id, s
 int store_key_rename(struct store *store, struct str team_id, struct str id, struct str name,
                      struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     bool found = false;
 
-    if (store_begin(locked, STORE_DURABLE, err) < 0)
+    if (store_begin(conn, STORE_DURABLE, err) < 0)
         return -1;
-    if (rename_key(locked, team_id, id, name, &found, err) < 0) {
-        store_rollback(locked);
-        return -1;
-    }
-    if (store_commit(locked, err) < 0)
+    if (store_end(conn, rename_key(conn, team_id, id, name, &found, err), err) < 0)
         return -1;
     return found ? 0 : error_set(err, ERROR_NOT_FOUND, "key '%.*s' not found", STR_ARG(id));
 }
 
 int store_key_used(struct store *store, struct str id, int64_t at_us, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "UPDATE api_keys SET last_used_at_us = ?2"
                    " WHERE id = ?1 AND last_used_at_us < ?2",
                    err) < 0)

@@ -9,12 +9,12 @@ enum { PATH_KEPT = 256 };
 
 int store_audit_add(struct store *store, const struct store_audit *entry, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
     char path[PATH_KEPT + sizeof("...")];
     int kept = entry->path.len > PATH_KEPT ? PATH_KEPT : (int)entry->path.len;
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "INSERT INTO audit (seq, at_us, team_id, key_id, method, path, status,"
                    " request_id, key_name, agent_id) VALUES ((SELECT coalesce(max(seq), 0) + 1"
                    " FROM audit), ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
@@ -42,11 +42,11 @@ int store_audit_page(struct store *store, struct str team_id, int64_t before_seq
                      struct arena *arena, struct store_audit **out, size_t *out_count,
                      struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
     int more;
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    team_id.p ? COLUMNS " WHERE team_id = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3"
                              : COLUMNS " WHERE ?1 IS NULL AND seq < ?2 ORDER BY seq DESC LIMIT ?3",
                    err) < 0)
@@ -79,13 +79,13 @@ int store_audit_prune(struct store *store, int64_t before_us, int64_t keep, size
     return store_prune(store, STORE_PRUNE("audit"), before_us, keep, max, out_count, err);
 }
 
-int idempotency_add(struct store *locked, const struct store_sandbox *row, struct error *err)
+int idempotency_add(struct conn *conn, const struct store_sandbox *row, struct error *err)
 {
     auto_query struct query query = {0};
 
     if (!row->idempotency_key.len)
         return 0;
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "INSERT INTO idempotency (team_id, idem_key, request_hash, sandbox_id,"
                    " created_at_us) VALUES (?1, ?2, ?3, ?4, ?5)",
                    err) < 0)
@@ -102,12 +102,12 @@ int store_idempotency_find(struct store *store, struct str team_id, struct str k
                            struct arena *arena, struct str *out_sandbox_id, struct str *out_hash,
                            struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
     int found;
 
     *out_sandbox_id = STR_NONE;
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT sandbox_id, request_hash FROM idempotency"
                    " WHERE team_id = ?1 AND idem_key = ?2",
                    err) < 0)
@@ -124,10 +124,10 @@ int store_idempotency_find(struct store *store, struct str team_id, struct str k
 
 int store_idempotency_prune(struct store *store, int64_t before_us, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked, "DELETE FROM idempotency WHERE created_at_us < ?1", err) < 0)
+    if (query_open(&query, conn, "DELETE FROM idempotency WHERE created_at_us < ?1", err) < 0)
         return -1;
     bind_int(&query, before_us);
     return query_run(&query, err);

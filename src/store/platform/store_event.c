@@ -8,14 +8,14 @@
     " cpu_count, mem_mb, metadata"
 
 /* 1 = added, 0 = there is no such sandbox. */
-static int insert_event(struct store *locked, struct str sandbox_id,
-                        const struct store_event *event, struct error *err)
+static int insert_event(struct conn *conn, struct str sandbox_id, const struct store_event *event,
+                        struct error *err)
 {
     auto_query struct query query = {0};
     char id[UUID_SIZE];
     int found;
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "INSERT INTO events (" COLUMNS ")"
                    " SELECT (SELECT coalesce(max(seq), 0) + 1 FROM events), ?2, team_id, id,"
                    " template_id, ?3, ?4, ?5, ?6, ?7, running_since_us, cpu_count, mem_mb, metadata"
@@ -34,26 +34,22 @@ static int insert_event(struct store *locked, struct str sandbox_id,
     return found > 0 && query_run(&query, err) < 0 ? -1 : found;
 }
 
-int event_add(struct store *locked, struct str sandbox_id, const struct store_event *event,
+int event_add(struct conn *conn, struct str sandbox_id, const struct store_event *event,
               struct error *err)
 {
-    int added = event ? insert_event(locked, sandbox_id, event, err) : 0;
+    int added = event ? insert_event(conn, sandbox_id, event, err) : 0;
 
-    return added > 0 ? deliveries_add(locked, event->at_us, err) : added;
+    return added > 0 ? deliveries_add(conn, event->at_us, err) : added;
 }
 
 int store_event_add(struct store *store, struct str sandbox_id, const struct store_event *event,
                     struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
 
-    if (store_begin(locked, STORE_EPHEMERAL, err) < 0)
+    if (store_begin(conn, STORE_EPHEMERAL, err) < 0)
         return -1;
-    if (event_add(locked, sandbox_id, event, err) < 0) {
-        store_rollback(locked);
-        return -1;
-    }
-    return store_commit(locked, err);
+    return store_end(conn, event_add(conn, sandbox_id, event, err), err);
 }
 
 static void read_event(const struct query *query, struct arena *arena, struct store_event *out)
@@ -97,12 +93,12 @@ int store_event_page(struct store *store, const struct store_event_query *wanted
                      struct arena *arena, struct store_event **out, size_t *out_count,
                      struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
     bool ascending = wanted->ascending || !wanted->team_id.p;
     int more;
 
-    if (query_open(&query, locked, page_sql(wanted), err) < 0)
+    if (query_open(&query, conn, page_sql(wanted), err) < 0)
         return -1;
     bind_text(&query, wanted->team_id.p ? wanted->team_id : STR(""));
     bind_text(&query, wanted->sandbox_id.p ? wanted->sandbox_id : STR(""));

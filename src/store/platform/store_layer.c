@@ -6,10 +6,10 @@
 int store_layer_add(struct store *store, struct str name, struct str team_id, int64_t at_us,
                     struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "INSERT INTO layers (name, team_id, created_at_us) VALUES (?1, ?2, ?3)",
                    err) < 0)
         return -1;
@@ -22,10 +22,10 @@ int store_layer_add(struct store *store, struct str name, struct str team_id, in
 int store_layer_size(struct store *store, struct str name, struct str base, int64_t bytes,
                      int64_t *out_bytes, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "UPDATE layers SET bytes = ?2 +"
                    " coalesce((SELECT b.bytes FROM layers b WHERE b.name = ?3), 0)"
                    " WHERE name = ?1 RETURNING bytes",
@@ -43,10 +43,10 @@ int store_layer_size(struct store *store, struct str name, struct str base, int6
 int store_team_kept(struct store *store, struct str team_id, struct store_kept *out,
                     struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT (SELECT count(*) FROM volumes WHERE team_id = ?1),"
                    " (SELECT coalesce(sum(bytes), 0) FROM layers WHERE team_id = ?1"
                    " AND EXISTS (SELECT 1 FROM layer_uses WHERE layer = name))",
@@ -60,12 +60,12 @@ int store_team_kept(struct store *store, struct str team_id, struct store_kept *
     return 0;
 }
 
-static int add_use(struct store *locked, struct str layer, const char *kind, struct str user_id,
+static int add_use(struct conn *conn, struct str layer, const char *kind, struct str user_id,
                    struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "INSERT INTO layer_uses (layer, user_kind, user_id)"
                    " SELECT name, ?2, ?3 FROM layers WHERE name = ?1",
                    err) < 0)
@@ -76,26 +76,26 @@ static int add_use(struct store *locked, struct str layer, const char *kind, str
     return query_run(&query, err);
 }
 
-int layer_uses_add(struct store *locked, struct str layers, const char *kind, struct str user_id,
+int layer_uses_add(struct conn *conn, struct str layers, const char *kind, struct str user_id,
                    struct error *err)
 {
     while (layers.len) {
         struct str layer = str_split(&layers, ',');
 
-        if (add_use(locked, layer, kind, user_id, err) < 0)
+        if (add_use(conn, layer, kind, user_id, err) < 0)
             return -1;
     }
     return 0;
 }
 
-int layer_uses_remove(struct store *locked, const char *kind, struct str user_id, bool *out_freed,
+int layer_uses_remove(struct conn *conn, const char *kind, struct str user_id, bool *out_freed,
                       struct error *err)
 {
     auto_query struct query query = {0};
     int more;
 
     *out_freed = false;
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "DELETE FROM layer_uses WHERE user_kind = ?1 AND user_id = ?2 RETURNING layer",
                    err) < 0)
         return -1;
@@ -109,11 +109,11 @@ int layer_uses_remove(struct store *locked, const char *kind, struct str user_id
 int store_layer_unused(struct store *store, size_t max, struct arena *arena, struct str **out,
                        size_t *out_count, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
     int more;
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT name FROM layers WHERE NOT EXISTS"
                    " (SELECT 1 FROM layer_uses WHERE layer = name) ORDER BY created_at_us LIMIT ?1",
                    err) < 0)
@@ -129,11 +129,11 @@ int store_layer_unused(struct store *store, size_t max, struct arena *arena, str
 int store_layer_state(struct store *store, struct str name, bool *out_known, bool *out_used,
                       struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
     int found;
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT EXISTS (SELECT 1 FROM layer_uses WHERE layer = name) FROM layers"
                    " WHERE name = ?1",
                    err) < 0)
@@ -149,10 +149,10 @@ int store_layer_state(struct store *store, struct str name, bool *out_known, boo
 
 int store_layer_forget(struct store *store, struct str name, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked, "DELETE FROM layers WHERE name = ?1", err) < 0)
+    if (query_open(&query, conn, "DELETE FROM layers WHERE name = ?1", err) < 0)
         return -1;
     bind_text(&query, name);
     return query_run(&query, err);

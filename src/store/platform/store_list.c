@@ -64,12 +64,12 @@ int store_sandbox_page(struct store *store, const struct store_sandbox_query *wa
                        struct arena *arena, struct store_sandbox **out, size_t *out_count,
                        struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
     int64_t from = wanted->ascending ? INT64_MIN : INT64_MAX;
     int states = wanted->running && wanted->paused ? 2 : wanted->paused ? 1 : 0;
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    wanted->tag_count
                        ? by_tag[wanted->ascending]
                        : by_state[wanted->template_id.p != NULL][wanted->ascending][states],
@@ -86,13 +86,13 @@ int store_sandbox_page(struct store *store, const struct store_sandbox_query *wa
     return sandbox_rows(&query, arena, out, out_count, err);
 }
 
-static int open_count(struct query *query, struct store *locked,
+static int open_count(struct query *query, struct conn *conn,
                       const struct store_sandbox_query *wanted, struct error *err)
 {
     struct store_sandbox_query running = *wanted;
 
     if (!wanted->tag_count) {
-        if (query_open(query, locked, wanted->template_id.p ? count_by_template : count_by_state,
+        if (query_open(query, conn, wanted->template_id.p ? count_by_template : count_by_state,
                        err) < 0)
             return -1;
         bind_text(query, wanted->team_id);
@@ -100,7 +100,7 @@ static int open_count(struct query *query, struct store *locked,
         bind_int(query, wanted->started_after_us);
         return 0;
     }
-    if (query_open(query, locked, count_by_tag, err) < 0)
+    if (query_open(query, conn, count_by_tag, err) < 0)
         return -1;
     bind_text(query, wanted->team_id);
     bind_text(query, STR_NONE);
@@ -117,21 +117,21 @@ static int open_count(struct query *query, struct store *locked,
 int store_sandbox_count_running(struct store *store, const struct store_sandbox_query *wanted,
                                 size_t *out, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
 
-    if (open_count(&query, locked, wanted, err) < 0 || query_step(&query, err) < 0)
+    if (open_count(&query, conn, wanted, err) < 0 || query_step(&query, err) < 0)
         return -1;
     *out = (size_t)query_int(&query, 0);
     return 0;
 }
 
-static int add_tag(struct store *locked, const struct store_sandbox *row, struct str tag,
+static int add_tag(struct conn *conn, const struct store_sandbox *row, struct str tag,
                    struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "INSERT INTO sandbox_tags (tag_team, tag, tag_start, tag_sandbox)"
                    " VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
                    err) < 0)
@@ -143,29 +143,29 @@ static int add_tag(struct store *locked, const struct store_sandbox *row, struct
     return query_run(&query, err);
 }
 
-int sandbox_tags_add(struct store *locked, const struct store_sandbox *row, struct error *err)
+int sandbox_tags_add(struct conn *conn, const struct store_sandbox *row, struct error *err)
 {
     for (size_t i = 0; i < row->tag_count; i++)
-        if (add_tag(locked, row, row->tags[i], err) < 0)
+        if (add_tag(conn, row, row->tags[i], err) < 0)
             return -1;
     return 0;
 }
 
-int sandbox_tags_remove(struct store *locked, struct str id, struct error *err)
+int sandbox_tags_remove(struct conn *conn, struct str id, struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked, "DELETE FROM sandbox_tags WHERE tag_sandbox = ?1", err) < 0)
+    if (query_open(&query, conn, "DELETE FROM sandbox_tags WHERE tag_sandbox = ?1", err) < 0)
         return -1;
     bind_text(&query, id);
     return query_run(&query, err);
 }
 
-static int set_tagged(struct store *locked, struct str id, struct error *err)
+static int set_tagged(struct conn *conn, struct str id, struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked, "UPDATE sandboxes SET tagged = 1 WHERE id = ?1", err) < 0)
+    if (query_open(&query, conn, "UPDATE sandboxes SET tagged = 1 WHERE id = ?1", err) < 0)
         return -1;
     bind_text(&query, id);
     return query_run(&query, err);
@@ -173,13 +173,11 @@ static int set_tagged(struct store *locked, struct str id, struct error *err)
 
 int store_sandbox_tag(struct store *store, const struct store_sandbox *row, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
 
-    if (store_begin(locked, STORE_EPHEMERAL, err) < 0)
+    if (store_begin(conn, STORE_EPHEMERAL, err) < 0)
         return -1;
-    if (sandbox_tags_add(locked, row, err) < 0 || set_tagged(locked, row->id, err) < 0) {
-        store_rollback(locked);
-        return -1;
-    }
-    return store_commit(locked, err);
+    return store_end(
+        conn, sandbox_tags_add(conn, row, err) < 0 || set_tagged(conn, row->id, err) < 0 ? -1 : 0,
+        err);
 }

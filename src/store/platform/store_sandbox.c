@@ -86,11 +86,11 @@ static void read_row(const struct query *query, struct arena *arena, void *to)
 
 static const struct query_kind row_kind = {sizeof(struct store_sandbox), read_row};
 
-static int insert_row(struct store *locked, const struct store_sandbox *row, struct error *err)
+static int insert_row(struct conn *conn, const struct store_sandbox *row, struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "INSERT INTO sandboxes (" SANDBOX_COLUMNS
                    ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,"
                    " ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23,"
@@ -131,27 +131,29 @@ static int insert_row(struct store *locked, const struct store_sandbox *row, str
 
 int store_sandbox_insert(struct store *store, const struct store_sandbox *row, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
 
-    if (store_begin(locked, STORE_EPHEMERAL, err) < 0)
+    if (store_begin(conn, STORE_EPHEMERAL, err) < 0)
         return -1;
-    if (insert_row(locked, row, err) < 0 ||
-        layer_uses_add(locked, row->layers, "sandbox", row->id, err) < 0 ||
-        sandbox_tags_add(locked, row, err) < 0 || event_add(locked, row->id, row->event, err) < 0 ||
-        idempotency_add(locked, row, err) < 0 || volume_uses_add(locked, row, err) < 0) {
-        store_rollback(locked);
-        return -1;
-    }
-    return store_commit(locked, err);
+    return store_end(conn,
+                     insert_row(conn, row, err) < 0 ||
+                             layer_uses_add(conn, row->layers, "sandbox", row->id, err) < 0 ||
+                             sandbox_tags_add(conn, row, err) < 0 ||
+                             event_add(conn, row->id, row->event, err) < 0 ||
+                             idempotency_add(conn, row, err) < 0 ||
+                             volume_uses_add(conn, row, err) < 0
+                         ? -1
+                         : 0,
+                     err);
 }
 
 int store_sandbox_get(struct store *store, struct str id, struct arena *arena,
                       struct store_sandbox *out, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked, "SELECT " SANDBOX_COLUMNS " FROM sandboxes WHERE id = ?1", err) <
+    if (query_open(&query, conn, "SELECT " SANDBOX_COLUMNS " FROM sandboxes WHERE id = ?1", err) <
         0)
         return -1;
     bind_text(&query, id);
@@ -170,10 +172,10 @@ int sandbox_rows(struct query *query, struct arena *arena, struct store_sandbox 
 int store_sandbox_live(struct store *store, struct arena *arena, struct store_sandbox **out,
                        size_t *out_count, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT id, team_id, template_id, alias, state, revision, started_at_us,"
                    " end_at_us, cpu_count, mem_mb, disk_mb, '{}', '{}', access_token, internet,"
                    " internet_given, secure, ended_at_us, end_reason," SANDBOX_LIFE_COLUMNS
@@ -186,10 +188,10 @@ int store_sandbox_live(struct store *store, struct arena *arena, struct store_sa
 int store_sandbox_set_end(struct store *store, struct str id, const struct store_sandbox_end *end,
                           int64_t *out_end_at_us, int64_t *out_revision, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "UPDATE sandboxes SET revision = revision + 1, end_at_us ="
                    " CASE WHEN ?3 = 1 AND end_at_us > ?2 THEN end_at_us"
                    " WHEN ?4 > 0 AND ?2 > running_since_us + ?4 THEN running_since_us + ?4"
@@ -208,12 +210,12 @@ int store_sandbox_set_end(struct store *store, struct str id, const struct store
     return query_run(&query, err);
 }
 
-static int set_life(struct store *locked, struct str id, const struct store_sandbox_life *life,
+static int set_life(struct conn *conn, struct str id, const struct store_sandbox_life *life,
                     int64_t *out_revision, struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "UPDATE sandboxes SET revision = revision + 1, state = ?2, step = ?3,"
                    " end_at_us = ?4, running_since_us = ?5, memory = ?6, auto_pause = ?7,"
                    " resumed_from = ?8 WHERE id = ?1 AND state IN ('running', 'paused')"
@@ -238,25 +240,24 @@ int store_sandbox_set_life(struct store *store, struct str id,
                            const struct store_sandbox_life *life, const struct store_event *event,
                            bool durable, int64_t *out_revision, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
 
-    if (store_begin(locked, durable ? STORE_DURABLE : STORE_EPHEMERAL, err) < 0)
+    if (store_begin(conn, durable ? STORE_DURABLE : STORE_EPHEMERAL, err) < 0)
         return -1;
-    if (set_life(locked, id, life, out_revision, err) < 0 ||
-        event_add(locked, id, event, err) < 0) {
-        store_rollback(locked);
-        return -1;
-    }
-    return store_commit(locked, err);
+    return store_end(
+        conn,
+        set_life(conn, id, life, out_revision, err) < 0 || event_add(conn, id, event, err) < 0 ? -1
+                                                                                               : 0,
+        err);
 }
 
 int store_sandbox_set_internet(struct store *store, struct str id, bool internet, bool given,
                                struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "UPDATE sandboxes SET internet = ?2, internet_given = ?3 WHERE id = ?1",
                    err) < 0)
         return -1;
@@ -268,10 +269,10 @@ int store_sandbox_set_internet(struct store *store, struct str id, bool internet
 
 int store_sandbox_killing(struct store *store, struct str id, struct str reason, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "UPDATE sandboxes SET state = 'killing', end_reason = ?2"
                    " WHERE id = ?1 AND state IN ('running', 'paused')",
                    err) < 0)
@@ -283,13 +284,13 @@ int store_sandbox_killing(struct store *store, struct str id, struct str reason,
 
 /* History needs neither the token nor the environment: secrets go as early as they can. 1 = ended
  * now, 0 = it was not there, or had ended before. */
-static int end_row(struct store *locked, struct str id, struct str reason, int64_t at_us,
+static int end_row(struct conn *conn, struct str id, struct str reason, int64_t at_us,
                    struct error *err)
 {
     auto_query struct query query = {0};
     int found;
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "UPDATE sandboxes SET state = 'ended', ended_at_us = ?3,"
                    " end_reason = CASE WHEN end_reason = '' THEN ?2 ELSE end_reason END,"
                    " access_token = '', env = '{}' WHERE id = ?1 AND state <> 'ended' RETURNING id",
@@ -306,28 +307,29 @@ int store_sandbox_ended(struct store *store, struct str id, struct str reason,
                         const struct store_event *event, int64_t at_us, bool *out_freed,
                         struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     int ended;
 
-    if (store_begin(locked, STORE_EPHEMERAL, err) < 0)
+    if (store_begin(conn, STORE_EPHEMERAL, err) < 0)
         return -1;
-    ended = end_row(locked, id, reason, at_us, err);
-    if (ended < 0 || (ended > 0 && event_add(locked, id, event, err) < 0) ||
-        layer_uses_remove(locked, "sandbox", id, out_freed, err) < 0 ||
-        sandbox_tags_remove(locked, id, err) < 0 || volume_uses_remove(locked, id, err) < 0) {
-        store_rollback(locked);
-        return -1;
-    }
-    return store_commit(locked, err);
+    ended = end_row(conn, id, reason, at_us, err);
+    return store_end(conn,
+                     ended < 0 || (ended > 0 && event_add(conn, id, event, err) < 0) ||
+                             layer_uses_remove(conn, "sandbox", id, out_freed, err) < 0 ||
+                             sandbox_tags_remove(conn, id, err) < 0 ||
+                             volume_uses_remove(conn, id, err) < 0
+                         ? -1
+                         : 0,
+                     err);
 }
 
 int store_sandbox_prune(struct store *store, int64_t before_us, size_t max, size_t *out_count,
                         struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "DELETE FROM sandboxes WHERE id IN (SELECT id FROM sandboxes"
                    " WHERE state = 'ended' AND ended_at_us < ?1 LIMIT ?2) RETURNING id",
                    err) < 0)

@@ -18,5 +18,5 @@ int sandbox_rows(struct query *query, struct arena *arena, struct store_sandbox 
 
 /* ---- store_list.c, as parts of transactions ---- */
 
-int sandbox_tags_add(struct store *locked, const struct store_sandbox *row, struct error *err);
-int sandbox_tags_remove(struct store *locked, struct str id, struct error *err);
+int sandbox_tags_add(struct conn *conn, const struct store_sandbox *row, struct error *err);
+int sandbox_tags_remove(struct conn *conn, struct str id, struct error *err);

@@ -29,14 +29,14 @@ static void read_snapshot(const struct query *query, struct arena *arena,
 }
 
 /* The template that has the name already, or a new one. */
-static int put_template(struct store *locked, const struct store_snapshot *snapshot,
+static int put_template(struct conn *conn, const struct store_snapshot *snapshot,
                         struct arena *arena, struct str *out_id, struct error *err)
 {
     auto_query struct query query = {0};
     char id[ID_SIZE];
     int found;
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "INSERT INTO templates (id, team_id, alias, layers, cpu_count, mem_mb, disk_mb,"
                    " public, created_at_us, updated_at_us, kind, name)"
                    " VALUES (?1, ?2, NULL, '', ?3, ?4, ?5, 0, ?6, ?6, 'snapshot', ?7)"
@@ -63,11 +63,11 @@ static int put_template(struct store *locked, const struct store_snapshot *snaps
     return query_run(&query, err);
 }
 
-static int put_tag(struct store *locked, const struct store_snapshot *snapshot, struct error *err)
+static int put_tag(struct conn *conn, const struct store_snapshot *snapshot, struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "INSERT INTO snapshots (" COLUMNS ")"
                    " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)"
                    " ON CONFLICT (template_id, tag) DO UPDATE SET source_id = excluded.source_id,"
@@ -94,41 +94,37 @@ static struct str use_id(struct str template_id, struct str tag, struct arena *a
     return str_of(arena_printf(arena, "%.*s:%.*s", STR_ARG(template_id), STR_ARG(tag)));
 }
 
-static int put(struct store *locked, struct store_snapshot *snapshot, struct arena *arena,
+static int put(struct conn *conn, struct store_snapshot *snapshot, struct arena *arena,
                bool *out_freed, struct error *err)
 {
     struct str user;
 
-    if (put_template(locked, snapshot, arena, &snapshot->template_id, err) < 0)
+    if (put_template(conn, snapshot, arena, &snapshot->template_id, err) < 0)
         return -1;
     user = use_id(snapshot->template_id, snapshot->tag, arena);
-    if (layer_uses_remove(locked, "snapshot", user, out_freed, err) < 0 ||
-        put_tag(locked, snapshot, err) < 0)
+    if (layer_uses_remove(conn, "snapshot", user, out_freed, err) < 0 ||
+        put_tag(conn, snapshot, err) < 0)
         return -1;
-    return layer_uses_add(locked, snapshot->layers, "snapshot", user, err);
+    return layer_uses_add(conn, snapshot->layers, "snapshot", user, err);
 }
 
 int store_snapshot_put(struct store *store, struct store_snapshot *snapshot, struct arena *arena,
                        bool *out_freed, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
 
-    if (store_begin(locked, STORE_DURABLE, err) < 0)
+    if (store_begin(conn, STORE_DURABLE, err) < 0)
         return -1;
-    if (put(locked, snapshot, arena, out_freed, err) < 0) {
-        store_rollback(locked);
-        return -1;
-    }
-    return store_commit(locked, err);
+    return store_end(conn, put(conn, snapshot, arena, out_freed, err), err);
 }
 
-int snapshot_find(struct store *locked, struct str template_id, struct str tag, struct arena *arena,
+int snapshot_find(struct conn *conn, struct str template_id, struct str tag, struct arena *arena,
                   struct store_snapshot *out, struct error *err)
 {
     auto_query struct query query = {0};
     int found;
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT " COLUMNS " FROM snapshots WHERE template_id = ?1 AND tag = ?2",
                    err) < 0)
         return -1;
@@ -151,12 +147,12 @@ int store_snapshot_page(struct store *store, const struct store_snapshot_query *
                         struct arena *arena, struct store_snapshot **out, size_t *out_count,
                         struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
     int more;
 
-    if (query_open(&query, locked,
-                   wanted->source_id.p ? PAGE("source_id = ?2") : PAGE("?2 IS NULL"), err) < 0)
+    if (query_open(&query, conn, wanted->source_id.p ? PAGE("source_id = ?2") : PAGE("?2 IS NULL"),
+                   err) < 0)
         return -1;
     bind_text(&query, wanted->team_id);
     bind_text(&query, wanted->source_id);
@@ -174,7 +170,7 @@ int store_snapshot_page(struct store *store, const struct store_snapshot_query *
 }
 
 /* One tag, or (tag = STR_NONE) the next of all of them. 1 = deleted, 0 = there is none. */
-static int delete_tag(struct store *locked, struct str template_id, struct str tag,
+static int delete_tag(struct conn *conn, struct str template_id, struct str tag,
                       struct arena *arena, bool *freed, struct error *err)
 {
     auto_query struct query query = {0};
@@ -182,7 +178,7 @@ static int delete_tag(struct store *locked, struct str template_id, struct str t
     struct str gone;
     int found;
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "DELETE FROM snapshots WHERE template_id = ?1 AND tag ="
                    " coalesce(?2, (SELECT min(tag) FROM snapshots WHERE template_id = ?1))"
                    " RETURNING tag",
@@ -195,18 +191,17 @@ static int delete_tag(struct store *locked, struct str template_id, struct str t
         return found;
     gone = query_text(&query, 0, arena);
     if (query_run(&query, err) < 0 ||
-        layer_uses_remove(locked, "snapshot", use_id(template_id, gone, arena), &more_freed, err) <
-            0)
+        layer_uses_remove(conn, "snapshot", use_id(template_id, gone, arena), &more_freed, err) < 0)
         return -1;
     *freed |= more_freed;
     return 1;
 }
 
-static int delete_template(struct store *locked, struct str template_id, struct error *err)
+static int delete_template(struct conn *conn, struct str template_id, struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "DELETE FROM templates WHERE id = ?1 AND kind = 'snapshot' AND NOT EXISTS"
                    " (SELECT 1 FROM snapshots WHERE template_id = ?1)",
                    err) < 0)
@@ -215,33 +210,30 @@ static int delete_template(struct store *locked, struct str template_id, struct 
     return query_run(&query, err);
 }
 
-static int delete_tags(struct store *locked, struct str template_id, struct str tag,
+static int delete_tags(struct conn *conn, struct str template_id, struct str tag,
                        struct arena *arena, bool *out_found, bool *out_freed, struct error *err)
 {
     int found;
 
     do {
-        found = delete_tag(locked, template_id, tag, arena, out_freed, err);
+        found = delete_tag(conn, template_id, tag, arena, out_freed, err);
         *out_found |= found > 0;
     } while (found > 0 && !tag.p);
-    return found < 0 ? -1 : delete_template(locked, template_id, err);
+    return found < 0 ? -1 : delete_template(conn, template_id, err);
 }
 
 int store_snapshot_delete(struct store *store, struct str template_id, struct str tag,
                           bool *out_freed, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_arena struct arena arena = {0};
     bool found = false;
 
     *out_freed = false;
-    if (store_begin(locked, STORE_DURABLE, err) < 0)
+    if (store_begin(conn, STORE_DURABLE, err) < 0)
         return -1;
-    if (delete_tags(locked, template_id, tag, &arena, &found, out_freed, err) < 0) {
-        store_rollback(locked);
-        return -1;
-    }
-    if (store_commit(locked, err) < 0)
+    if (store_end(conn, delete_tags(conn, template_id, tag, &arena, &found, out_freed, err), err) <
+        0)
         return -1;
     return found ? 0 : error_set(err, ERROR_NOT_FOUND, "snapshot not found");
 }

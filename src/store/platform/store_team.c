@@ -41,39 +41,39 @@ static void bind_team(struct query *query, const struct store_team *team)
 
 int store_team_insert(struct store *store, const struct store_team *team, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "INSERT INTO teams (" COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
                    err) < 0)
         return -1;
     bind_team(&query, team);
-    return query_run_durable(&query, locked, err);
+    return query_run_durable(&query, conn, err);
 }
 
 int store_team_update(struct store *store, const struct store_team *team, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "UPDATE teams SET name = ?2, created_at_us = ?3, banned = ?4,"
                    " max_sandboxes = ?5, max_cpu = ?6, max_mem_mb = ?7, max_disk_mb = ?8,"
                    " max_creates = ?9 WHERE id = ?1",
                    err) < 0)
         return -1;
     bind_team(&query, team);
-    return query_run_durable(&query, locked, err);
+    return query_run_durable(&query, conn, err);
 }
 
 int store_team_get(struct store *store, struct str id, struct arena *arena, struct store_team *out,
                    struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked, "SELECT " COLUMNS " FROM teams WHERE id = ?1", err) < 0)
+    if (query_open(&query, conn, "SELECT " COLUMNS " FROM teams WHERE id = ?1", err) < 0)
         return -1;
     bind_text(&query, id);
     if (query_one(&query, "team", id, err) < 0)
@@ -85,11 +85,11 @@ int store_team_get(struct store *store, struct str id, struct arena *arena, stru
 int store_team_list(struct store *store, struct arena *arena, struct store_team **out,
                     size_t *out_count, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked, "SELECT " COLUMNS " FROM teams ORDER BY created_at_us, id",
-                   err) < 0)
+    if (query_open(&query, conn, "SELECT " COLUMNS " FROM teams ORDER BY created_at_us, id", err) <
+        0)
         return -1;
     return query_rows(&query, &team_kind, arena, out, out_count, err);
 }

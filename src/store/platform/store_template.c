@@ -37,26 +37,26 @@ static int not_found(struct str name, struct error *err)
 }
 
 /* "team/" before a name: 1 when it is this team, 0 when not. */
-static int is_team(struct store *locked, struct str team_id, struct str slug, struct error *err)
+static int is_team(struct conn *conn, struct str team_id, struct str slug, struct error *err)
 {
     auto_query struct query query = {0};
 
     if (str_eq(slug, team_id))
         return 1;
-    if (query_open(&query, locked, "SELECT 1 FROM teams WHERE id = ?1 AND name = ?2", err) < 0)
+    if (query_open(&query, conn, "SELECT 1 FROM teams WHERE id = ?1 AND name = ?2", err) < 0)
         return -1;
     bind_text(&query, team_id);
     bind_text(&query, slug);
     return query_step(&query, err);
 }
 
-static int find_row(struct store *locked, struct str team_id, const struct store_name *name,
+static int find_row(struct conn *conn, struct str team_id, const struct store_name *name,
                     struct arena *arena, struct store_template *out, struct error *err)
 {
     auto_query struct query query = {0};
     int found;
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT " COLUMNS " FROM templates WHERE (id = ?1 OR alias = ?1"
                    " OR (name = ?1 AND team_id = ?2)) AND (public = 1 OR team_id = ?2)"
                    " AND (?3 = 0 OR team_id = ?2)"
@@ -73,19 +73,19 @@ static int find_row(struct store *locked, struct str team_id, const struct store
 }
 
 /* 1 = found, 0 = not there, -1 = failed. */
-static int find_template(struct store *locked, struct str team_id, const struct store_name *name,
+static int find_template(struct conn *conn, struct str team_id, const struct store_name *name,
                          struct arena *arena, struct store_template *out, struct error *err)
 {
     struct store_snapshot snapshot = {0};
-    int found = name->team.p ? is_team(locked, team_id, name->team, err) : 1;
+    int found = name->team.p ? is_team(conn, team_id, name->team, err) : 1;
 
     if (found > 0)
-        found = find_row(locked, team_id, name, arena, out, err);
+        found = find_row(conn, team_id, name, arena, out, err);
     if (found <= 0)
         return found;
     if (!out->is_snapshot)
         return str_is(name->tag, "default");
-    found = snapshot_find(locked, out->id, name->tag, arena, &snapshot, err);
+    found = snapshot_find(conn, out->id, name->tag, arena, &snapshot, err);
     if (found <= 0)
         return found;
     out->tag = snapshot.tag;
@@ -99,13 +99,13 @@ static int find_template(struct store *locked, struct str team_id, const struct 
 int store_template_find(struct store *store, struct str team_id, struct str text,
                         struct arena *arena, struct store_template *out, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read(store);
     struct store_name name;
     int found;
 
     if (!store_name_parse(text, arena, &name))
         return not_found(text, err);
-    found = find_template(locked, team_id, &name, arena, out, err);
+    found = find_template(conn, team_id, &name, arena, out, err);
     if (found <= 0)
         return found < 0 ? -1 : not_found(text, err);
     return 0;
@@ -114,15 +114,15 @@ int store_template_find(struct store *store, struct str team_id, struct str text
 int store_template_get(struct store *store, struct str team_id, struct str text,
                        struct arena *arena, struct store_template *out, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read(store);
     struct store_name name;
     int found;
 
     if (!store_name_parse(text, arena, &name))
         return not_found(text, err);
-    found = name.team.p ? is_team(locked, team_id, name.team, err) : 1;
+    found = name.team.p ? is_team(conn, team_id, name.team, err) : 1;
     if (found > 0)
-        found = find_row(locked, team_id, &name, arena, out, err);
+        found = find_row(conn, team_id, &name, arena, out, err);
     if (found <= 0)
         return found < 0 ? -1 : not_found(text, err);
     out->tag = name.tag_given ? name.tag : STR_NONE;
@@ -132,10 +132,10 @@ int store_template_get(struct store *store, struct str team_id, struct str text,
 int store_template_list(struct store *store, struct str team_id, struct arena *arena,
                         struct store_template **out, size_t *out_count, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT " COLUMNS " FROM templates WHERE (public = 1 OR team_id = ?1)"
                    " AND kind = 'template' ORDER BY created_at_us, id",
                    err) < 0)
@@ -144,13 +144,13 @@ int store_template_list(struct store *store, struct str team_id, struct arena *a
     return query_rows(&query, &template_kind, arena, out, out_count, err);
 }
 
-static int put_template(struct store *locked, const struct store_template *template,
+static int put_template(struct conn *conn, const struct store_template *template,
                         struct arena *arena, struct str *out_id, struct error *err)
 {
     auto_query struct query query = {0};
     int found;
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "INSERT INTO templates (id, team_id, alias, layers, cpu_count, mem_mb, disk_mb,"
                    " public, created_at_us, updated_at_us)"
                    " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)"
@@ -184,13 +184,9 @@ static int put_template(struct store *locked, const struct store_template *templ
 int store_template_put(struct store *store, const struct store_template *template,
                        struct arena *arena, struct str *out_id, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
 
-    if (store_begin(locked, STORE_DURABLE, err) < 0)
+    if (store_begin(conn, STORE_DURABLE, err) < 0)
         return -1;
-    if (put_template(locked, template, arena, out_id, err) < 0) {
-        store_rollback(locked);
-        return -1;
-    }
-    return store_commit(locked, err);
+    return store_end(conn, put_template(conn, template, arena, out_id, err), err);
 }

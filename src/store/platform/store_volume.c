@@ -23,27 +23,27 @@ static const struct query_kind volume_kind = {sizeof(struct store_volume), read_
 
 int store_volume_insert(struct store *store, const struct store_volume *volume, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
-                   "INSERT INTO volumes (" COLUMNS ") VALUES (?1, ?2, ?3, ?4, 0, ?5)", err) < 0)
+    if (query_open(&query, conn, "INSERT INTO volumes (" COLUMNS ") VALUES (?1, ?2, ?3, ?4, 0, ?5)",
+                   err) < 0)
         return -1;
     bind_text(&query, volume->id);
     bind_text(&query, volume->team_id);
     bind_text(&query, volume->name);
     bind_text(&query, volume->token);
     bind_int(&query, volume->created_at_us);
-    return query_run_durable(&query, locked, err);
+    return query_run_durable(&query, conn, err);
 }
 
 int store_volume_find(struct store *store, struct str team_id, struct str name, struct arena *arena,
                       struct store_volume *out, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT " COLUMNS " FROM volumes WHERE team_id = ?1 AND (id = ?2 OR name = ?2)"
                    " AND deleting = 0 ORDER BY CASE WHEN id = ?2 THEN 0 ELSE 1 END LIMIT 1",
                    err) < 0)
@@ -59,11 +59,11 @@ int store_volume_find(struct store *store, struct str team_id, struct str name, 
 int store_volume_by_token(struct store *store, struct str token, struct arena *arena,
                           struct store_volume *out, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
     int found;
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT " COLUMNS " FROM volumes WHERE token = ?1 AND deleting = 0", err) < 0)
         return -1;
     bind_text(&query, token);
@@ -77,10 +77,10 @@ int store_volume_by_token(struct store *store, struct str token, struct arena *a
 int store_volume_list(struct store *store, struct str team_id, struct arena *arena,
                       struct store_volume **out, size_t *out_count, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    team_id.p ? "SELECT " COLUMNS " FROM volumes WHERE team_id = ?1 AND deleting = 0"
                                " ORDER BY created_at_us, id"
                              : "SELECT " COLUMNS " FROM volumes WHERE ?1 IS NULL",
@@ -90,12 +90,12 @@ int store_volume_list(struct store *store, struct str team_id, struct arena *are
     return query_rows(&query, &volume_kind, arena, out, out_count, err);
 }
 
-static int mark_deleting(struct store *locked, struct str id, bool *out_marked, struct error *err)
+static int mark_deleting(struct conn *conn, struct str id, bool *out_marked, struct error *err)
 {
     auto_query struct query query = {0};
     int found;
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "UPDATE volumes SET deleting = 1 WHERE id = ?1 AND NOT EXISTS"
                    " (SELECT 1 FROM volume_uses WHERE volume_id = ?1) RETURNING id",
                    err) < 0)
@@ -110,38 +110,34 @@ static int mark_deleting(struct store *locked, struct str id, bool *out_marked, 
 
 int store_volume_deleting(struct store *store, struct str id, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     bool marked = false;
 
-    if (store_begin(locked, STORE_DURABLE, err) < 0)
+    if (store_begin(conn, STORE_DURABLE, err) < 0)
         return -1;
-    if (mark_deleting(locked, id, &marked, err) < 0) {
-        store_rollback(locked);
-        return -1;
-    }
-    if (store_commit(locked, err) < 0)
+    if (store_end(conn, mark_deleting(conn, id, &marked, err), err) < 0)
         return -1;
     return marked ? 0 : error_set(err, ERROR_CONFLICT, "the volume is used by a sandbox");
 }
 
 int store_volume_deleted(struct store *store, struct str id, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked, "DELETE FROM volumes WHERE id = ?1", err) < 0)
+    if (query_open(&query, conn, "DELETE FROM volumes WHERE id = ?1", err) < 0)
         return -1;
     bind_text(&query, id);
-    return query_run_durable(&query, locked, err);
+    return query_run_durable(&query, conn, err);
 }
 
 /* 0 rows: it is being deleted. */
-static int add_use(struct store *locked, struct str volume_id, struct str sandbox_id,
+static int add_use(struct conn *conn, struct str volume_id, struct str sandbox_id,
                    struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "INSERT INTO volume_uses (volume_id, sandbox_id) SELECT id, ?2 FROM volumes"
                    " WHERE id = ?1 AND deleting = 0 RETURNING volume_id",
                    err) < 0)
@@ -153,24 +149,24 @@ static int add_use(struct store *locked, struct str volume_id, struct str sandbo
     return query_run(&query, err);
 }
 
-int volume_uses_add(struct store *locked, const struct store_sandbox *row, struct error *err)
+int volume_uses_add(struct conn *conn, const struct store_sandbox *row, struct error *err)
 {
     struct str rest = row->volumes;
 
     while (rest.len) {
         struct str line = str_split(&rest, '\n');
 
-        if (add_use(locked, str_split(&line, ' '), row->id, err) < 0)
+        if (add_use(conn, str_split(&line, ' '), row->id, err) < 0)
             return -1;
     }
     return 0;
 }
 
-int volume_uses_remove(struct store *locked, struct str sandbox_id, struct error *err)
+int volume_uses_remove(struct conn *conn, struct str sandbox_id, struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked, "DELETE FROM volume_uses WHERE sandbox_id = ?1", err) < 0)
+    if (query_open(&query, conn, "DELETE FROM volume_uses WHERE sandbox_id = ?1", err) < 0)
         return -1;
     bind_text(&query, sandbox_id);
     return query_run(&query, err);

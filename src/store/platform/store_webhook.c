@@ -24,10 +24,10 @@ static const struct query_kind webhook_kind = {sizeof(struct store_webhook), rea
 
 int store_webhook_put(struct store *store, const struct store_webhook *webhook, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "INSERT INTO webhooks (" COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"
                    " ON CONFLICT (id) DO UPDATE SET name = excluded.name, url = excluded.url,"
                    " secret = excluded.secret, events = excluded.events,"
@@ -42,16 +42,16 @@ int store_webhook_put(struct store *store, const struct store_webhook *webhook, 
     bind_text(&query, webhook->events);
     bind_int(&query, webhook->enabled);
     bind_int(&query, webhook->created_at_us);
-    return query_run_durable(&query, locked, err);
+    return query_run_durable(&query, conn, err);
 }
 
 int store_webhook_list(struct store *store, struct str team_id, struct arena *arena,
                        struct store_webhook **out, size_t *out_count, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT " COLUMNS " FROM webhooks WHERE team_id = ?1 ORDER BY created_at_us, id",
                    err) < 0)
         return -1;
@@ -59,13 +59,13 @@ int store_webhook_list(struct store *store, struct str team_id, struct arena *ar
     return query_rows(&query, &webhook_kind, arena, out, out_count, err);
 }
 
-static int delete_of(struct store *locked, const char *sql, struct str id, struct str team_id,
+static int delete_of(struct conn *conn, const char *sql, struct str id, struct str team_id,
                      bool *out_found, struct error *err)
 {
     auto_query struct query query = {0};
     int found;
 
-    if (query_open(&query, locked, sql, err) < 0)
+    if (query_open(&query, conn, sql, err) < 0)
         return -1;
     bind_text(&query, id);
     bind_text(&query, team_id);
@@ -76,32 +76,33 @@ static int delete_of(struct store *locked, const char *sql, struct str id, struc
 
 int store_webhook_delete(struct store *store, struct str team_id, struct str id, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     bool found = false, ignored;
 
-    if (store_begin(locked, STORE_DURABLE, err) < 0)
+    if (store_begin(conn, STORE_DURABLE, err) < 0)
         return -1;
-    if (delete_of(locked, "DELETE FROM webhooks WHERE id = ?1 AND team_id = ?2 RETURNING id", id,
-                  team_id, &found, err) < 0 ||
-        (found && delete_of(locked,
-                            "DELETE FROM deliveries WHERE webhook_id = ?1 AND ?2 <> ''"
-                            " RETURNING webhook_id",
-                            id, team_id, &ignored, err) < 0)) {
-        store_rollback(locked);
-        return -1;
-    }
-    if (store_commit(locked, err) < 0)
+    if (store_end(
+            conn,
+            delete_of(conn, "DELETE FROM webhooks WHERE id = ?1 AND team_id = ?2 RETURNING id", id,
+                      team_id, &found, err) < 0 ||
+                    (found && delete_of(conn,
+                                        "DELETE FROM deliveries WHERE webhook_id = ?1 AND ?2 <> ''"
+                                        " RETURNING webhook_id",
+                                        id, team_id, &ignored, err) < 0)
+                ? -1
+                : 0,
+            err) < 0)
         return -1;
     return found ? 0 : error_set(err, ERROR_NOT_FOUND, "webhook not found");
 }
 
 /* For the event that was written last. While the oldest delivery of a webhook is put off, new ones wait
  * for it. */
-int deliveries_add(struct store *locked, int64_t now_us, struct error *err)
+int deliveries_add(struct conn *conn, int64_t now_us, struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "INSERT INTO deliveries (webhook_id, event_seq, attempts, next_at_us)"
                    " SELECT webhooks.id, seq, 0, coalesce((SELECT CASE WHEN next_at_us > ?1 THEN"
                    " next_at_us ELSE ?1 END FROM deliveries WHERE webhook_id = webhooks.id"
@@ -118,12 +119,12 @@ int deliveries_add(struct store *locked, int64_t now_us, struct error *err)
 int store_delivery_due(struct store *store, int64_t now_us, size_t max, struct arena *arena,
                        struct store_delivery **out, size_t *out_count, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
     int more;
 
     /* The columns of events are read by store_event_page(); here only which one it is. */
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT webhooks.id, webhooks.team_id, name, url, secret, webhooks.events,"
                    " enabled, created_at_us, event_seq, attempts FROM deliveries"
                    " JOIN webhooks ON webhooks.id = webhook_id WHERE next_at_us <= ?1"
@@ -146,11 +147,10 @@ int store_delivery_due(struct store *store, int64_t now_us, size_t max, struct a
 
 int store_delivery_next(struct store *store, int64_t *out_next_at_us, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked, "SELECT coalesce(min(next_at_us), 0) FROM deliveries", err) <
-            0 ||
+    if (query_open(&query, conn, "SELECT coalesce(min(next_at_us), 0) FROM deliveries", err) < 0 ||
         query_step(&query, err) < 0)
         return -1;
     *out_next_at_us = query_int(&query, 0);
@@ -160,11 +160,11 @@ int store_delivery_next(struct store *store, int64_t *out_next_at_us, struct err
 int store_delivery_done(struct store *store, struct str webhook_id, int64_t event_seq,
                         struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
-                   "DELETE FROM deliveries WHERE webhook_id = ?1 AND event_seq = ?2", err) < 0)
+    if (query_open(&query, conn, "DELETE FROM deliveries WHERE webhook_id = ?1 AND event_seq = ?2",
+                   err) < 0)
         return -1;
     bind_text(&query, webhook_id);
     bind_int(&query, event_seq);
@@ -174,10 +174,10 @@ int store_delivery_done(struct store *store, struct str webhook_id, int64_t even
 int store_delivery_later(struct store *store, struct str webhook_id, int64_t event_seq,
                          int64_t next_at_us, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "UPDATE deliveries SET next_at_us = ?3,"
                    " attempts = attempts + CASE WHEN event_seq = ?2 THEN 1 ELSE 0 END"
                    " WHERE webhook_id = ?1 AND (event_seq = ?2 OR next_at_us < ?3)",
@@ -191,10 +191,10 @@ int store_delivery_later(struct store *store, struct str webhook_id, int64_t eve
 
 int store_webhook_any(struct store *store, bool *out, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked, "SELECT EXISTS (SELECT 1 FROM webhooks)", err) < 0 ||
+    if (query_open(&query, conn, "SELECT EXISTS (SELECT 1 FROM webhooks)", err) < 0 ||
         query_step(&query, err) < 0)
         return -1;
     *out = query_int(&query, 0) != 0;

@@ -35,11 +35,11 @@ static void read_row(const struct query *query, struct arena *arena, void *row)
 
 static const struct query_kind row_kind = {sizeof(struct store_execution), read_row};
 
-static int insert(struct store *locked, const struct store_execution *row, struct error *err)
+static int insert(struct conn *conn, const struct store_execution *row, struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "INSERT INTO runtime_executions (" COLUMNS ", out_text, err_text) VALUES"
                    " (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
                    err) < 0)
@@ -69,12 +69,12 @@ static int insert(struct store *locked, const struct store_execution *row, struc
     "DELETE FROM runtime_executions WHERE id IN (SELECT id FROM runtime_executions WHERE " column \
     " = ?1 ORDER BY ended_at_us DESC, id DESC LIMIT 16 OFFSET ?2)"
 
-static int make_room(struct store *locked, const char *sql, struct str of, int64_t keep,
+static int make_room(struct conn *conn, const char *sql, struct str of, int64_t keep,
                      struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked, sql, err) < 0)
+    if (query_open(&query, conn, sql, err) < 0)
         return -1;
     bind_text(&query, of);
     bind_int(&query, keep);
@@ -84,26 +84,28 @@ static int make_room(struct store *locked, const char *sql, struct str of, int64
 int store_execution_add(struct store *store, const struct store_execution *row,
                         const struct store_execution_bounds *bounds, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
 
-    if (store_begin(locked, STORE_EPHEMERAL, err) < 0)
+    if (store_begin(conn, STORE_EPHEMERAL, err) < 0)
         return -1;
-    if (insert(locked, row, err) < 0 ||
-        make_room(locked, MAKE_ROOM("sandbox_id"), row->sandbox_id, bounds->of_sandbox, err) < 0 ||
-        make_room(locked, MAKE_ROOM("team_id"), row->team_id, bounds->of_team, err) < 0) {
-        store_rollback(locked);
-        return -1;
-    }
-    return store_commit(locked, err);
+    return store_end(
+        conn,
+        insert(conn, row, err) < 0 ||
+                make_room(conn, MAKE_ROOM("sandbox_id"), row->sandbox_id, bounds->of_sandbox, err) <
+                    0 ||
+                make_room(conn, MAKE_ROOM("team_id"), row->team_id, bounds->of_team, err) < 0
+            ? -1
+            : 0,
+        err);
 }
 
 int store_execution_get(struct store *store, struct str team_id, struct str id, struct arena *arena,
                         struct store_execution *out, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT " COLUMNS ", out_text, err_text FROM runtime_executions"
                    " WHERE id = ?1 AND team_id = ?2",
                    err) < 0)
@@ -122,10 +124,10 @@ int store_execution_list(struct store *store, struct str team_id, struct str san
                          const struct store_execution_page *page, struct arena *arena,
                          struct store_execution **out, size_t *out_count, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT " COLUMNS
                    " FROM runtime_executions WHERE sandbox_id = ?1 AND team_id = ?2"
                    " AND (?3 = 0 OR ended_at_us < ?3) ORDER BY ended_at_us DESC, id DESC LIMIT ?4",
@@ -141,10 +143,10 @@ int store_execution_list(struct store *store, struct str team_id, struct str san
 int store_execution_prune(struct store *store, int64_t before_us, size_t max, size_t *out_count,
                           struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "DELETE FROM runtime_executions WHERE id IN (SELECT id FROM runtime_executions"
                    " WHERE ended_at_us < ?1 ORDER BY ended_at_us LIMIT ?2) RETURNING id",
                    err) < 0)

@@ -8,11 +8,11 @@ static struct str or_empty(struct str s)
     return s.p ? s : STR("");
 }
 
-static int insert(struct store *locked, const struct store_runtime_event *event, struct error *err)
+static int insert(struct conn *conn, const struct store_runtime_event *event, struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "INSERT INTO runtime_events (id, team_id, type, sandbox_id, session_id,"
                    " process_id, agent_id, json) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
                    err) < 0)
@@ -28,11 +28,11 @@ static int insert(struct store *locked, const struct store_runtime_event *event,
     return query_run(&query, err);
 }
 
-int runtime_events_add(struct store *locked, const struct store_runtime_event *events, size_t count,
+int runtime_events_add(struct conn *conn, const struct store_runtime_event *events, size_t count,
                        struct error *err)
 {
     for (size_t i = 0; i < count; i++)
-        if (insert(locked, &events[i], err) < 0)
+        if (insert(conn, &events[i], err) < 0)
             return -1;
     return 0;
 }
@@ -40,17 +40,13 @@ int runtime_events_add(struct store *locked, const struct store_runtime_event *e
 int store_runtime_event_insert(struct store *store, const struct store_runtime_event *events,
                                size_t count, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
 
     if (count == 1)
-        return insert(locked, events, err);
-    if (store_begin(locked, STORE_EPHEMERAL, err) < 0)
+        return insert(conn, events, err);
+    if (store_begin(conn, STORE_EPHEMERAL, err) < 0)
         return -1;
-    if (runtime_events_add(locked, events, count, err) < 0) {
-        store_rollback(locked);
-        return -1;
-    }
-    return store_commit(locked, err);
+    return store_end(conn, runtime_events_add(conn, events, count, err), err);
 }
 
 /* Every statement takes the same nine values. The literal "<> ''" lets partial indices be used. */
@@ -83,11 +79,11 @@ int store_runtime_event_list(struct store *store, const struct store_runtime_que
                              struct arena *arena, struct store_runtime_event **out,
                              size_t *out_count, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
     int more;
 
-    if (query_open(&query, locked, list_sql(wanted), err) < 0)
+    if (query_open(&query, conn, list_sql(wanted), err) < 0)
         return -1;
     bind_text(&query, wanted->team_id);
     bind_text(&query, or_empty(wanted->sandbox_id));
@@ -112,11 +108,11 @@ int store_runtime_event_list(struct store *store, const struct store_runtime_que
 int store_runtime_event_last(struct store *store, int64_t *out_id, int64_t *out_count,
                              struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked, "SELECT coalesce(max(id), 0), count(*) FROM runtime_events",
-                   err) < 0 ||
+    if (query_open(&query, conn, "SELECT coalesce(max(id), 0), count(*) FROM runtime_events", err) <
+            0 ||
         query_step(&query, err) < 0)
         return -1;
     *out_id = query_int(&query, 0);
@@ -127,11 +123,11 @@ int store_runtime_event_last(struct store *store, int64_t *out_id, int64_t *out_
 int store_runtime_event_prune(struct store *store, int64_t before_id, int64_t surplus, size_t max,
                               size_t *out_count, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
     int64_t above = surplus < 0 ? 0 : surplus < (int64_t)max ? surplus : (int64_t)max;
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "DELETE FROM runtime_events WHERE id IN (SELECT id FROM runtime_events"
                    " WHERE team_id = (SELECT team_id FROM runtime_events GROUP BY team_id"
                    " ORDER BY count(*) DESC LIMIT 1) ORDER BY id LIMIT ?1) OR id IN (SELECT id "

@@ -10,12 +10,12 @@
 
 int store_runtime_followed(struct store *store, int64_t *out_seq, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
     int found;
 
     *out_seq = 0;
-    if (query_open(&query, locked, "SELECT name FROM runtime_instance WHERE id = 'followed'", err) <
+    if (query_open(&query, conn, "SELECT name FROM runtime_instance WHERE id = 'followed'", err) <
         0)
         return -1;
     found = query_step(&query, err);
@@ -26,12 +26,12 @@ int store_runtime_followed(struct store *store, int64_t *out_seq, struct error *
 
 int store_runtime_follow(struct store *store, int64_t seq, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
     char text[24];
 
     (void)snprintf(text, sizeof(text), "%" PRId64, seq);
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "INSERT INTO runtime_instance (id, name) VALUES ('followed', ?1)"
                    " ON CONFLICT (id) DO UPDATE SET name = excluded.name",
                    err) < 0)
@@ -42,10 +42,10 @@ int store_runtime_follow(struct store *store, int64_t seq, struct error *err)
 
 int store_event_newest(struct store *store, int64_t *out_seq, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked, "SELECT coalesce(max(seq), 0) FROM events", err) < 0 ||
+    if (query_open(&query, conn, "SELECT coalesce(max(seq), 0) FROM events", err) < 0 ||
         query_step(&query, err) < 0)
         return -1;
     *out_seq = query_int(&query, 0);
@@ -55,10 +55,10 @@ int store_event_newest(struct store *store, int64_t *out_seq, struct error *err)
 int store_runtime_sandbox_by_machine(struct store *store, struct str machine, struct arena *arena,
                                      struct store_runtime_sandbox *out, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT " RUNTIME_SANDBOX_COLUMNS
                    " FROM runtime_sandboxes WHERE external_id = ?1"
                    " ORDER BY CASE WHEN destroyed_at_us = 0 THEN 0 ELSE 1 END, created_at_us DESC"
@@ -107,14 +107,13 @@ static const struct query_kind unknown_kind = {sizeof(struct store_runtime_stray
            " s.running_since_us ELSE coalesce((SELECT max(at_us) FROM events"             \
            " WHERE sandbox_id = s.id AND type = 'paused'), 0) END")
 
-static int changed_ones(struct store *locked, struct str provider, size_t limit,
-                        struct arena *arena, struct store_runtime_stray **out, size_t *out_count,
-                        struct error *err)
+static int changed_ones(struct conn *conn, struct str provider, size_t limit, struct arena *arena,
+                        struct store_runtime_stray **out, size_t *out_count, struct error *err)
 {
     auto_query struct query query = {0};
 
     if (query_open(
-            &query, locked,
+            &query, conn,
             "SELECT * FROM (SELECT " RUNTIME_SANDBOX_COLUMNS ", coalesce(" ENGINE_STATE
             ", '') AS engine_state, coalesce(" ENGINE(
                 "s.end_reason") ", '') AS engine_reason, coalesce(" ENGINE_AT ", 0) AS engine_at"
@@ -129,12 +128,12 @@ static int changed_ones(struct store *locked, struct str provider, size_t limit,
     return query_rows(&query, &stray_kind, arena, out, out_count, err);
 }
 
-static int unknown_ones(struct store *locked, int64_t before_us, size_t limit, struct arena *arena,
+static int unknown_ones(struct conn *conn, int64_t before_us, size_t limit, struct arena *arena,
                         struct store_runtime_stray **out, size_t *out_count, struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT s.id FROM sandboxes AS s WHERE s.state <> 'ended'"
                    " AND s.state <> 'killing' AND s.started_at_us < ?1 AND NOT EXISTS"
                    " (SELECT 1 FROM runtime_sandboxes AS a WHERE a.external_id = s.id) LIMIT ?2",
@@ -149,12 +148,12 @@ int store_runtime_strays(struct store *store, struct str provider, int64_t befor
                          struct arena *arena, struct store_runtime_stray **out, size_t *out_count,
                          struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read_many(store);
     struct store_runtime_stray *changed, *unknown;
     size_t changes = 0, unknowns = 0;
 
-    if (changed_ones(locked, provider, limit, arena, &changed, &changes, err) < 0 ||
-        unknown_ones(locked, before_us, limit, arena, &unknown, &unknowns, err) < 0)
+    if (changed_ones(conn, provider, limit, arena, &changed, &changes, err) < 0 ||
+        unknown_ones(conn, before_us, limit, arena, &unknown, &unknowns, err) < 0)
         return -1;
     *out_count = changes + unknowns;
     *out = arena_alloc(arena, (*out_count + 1) * sizeof(**out));

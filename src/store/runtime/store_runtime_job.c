@@ -39,11 +39,11 @@ static void read_row(const struct query *query, struct arena *arena, void *row)
 
 static const struct query_kind row_kind = {sizeof(struct store_runtime_job), read_row};
 
-static int check_count(struct store *locked, struct str sandbox_id, int64_t max, struct error *err)
+static int check_count(struct conn *conn, struct str sandbox_id, int64_t max, struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT count(*) FROM runtime_jobs WHERE sandbox_id = ?1 AND state = 'running'",
                    err) < 0)
         return -1;
@@ -58,11 +58,11 @@ static int check_count(struct store *locked, struct str sandbox_id, int64_t max,
     return 0;
 }
 
-static int insert_job(struct store *locked, const struct store_runtime_job *row, struct error *err)
+static int insert_job(struct conn *conn, const struct store_runtime_job *row, struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "INSERT INTO runtime_jobs (id, team_id, sandbox_id, agent_id, actor, command,"
                    " run_as, has_input, state, stopping, has_exit_code, exit_code, error,"
                    " started_at_us, ended_at_us)"
@@ -81,12 +81,12 @@ static int insert_job(struct store *locked, const struct store_runtime_job *row,
     return query_run(&query, err);
 }
 
-static int insert_callback(struct store *locked, const struct store_runtime_job *row,
+static int insert_callback(struct conn *conn, const struct store_runtime_job *row,
                            struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "INSERT INTO runtime_job_callbacks (job_id, url, token, body, state, attempts,"
                    " next_at_us) VALUES (?1, ?2, ?3, '', 'waiting', 0, 0)",
                    err) < 0)
@@ -100,25 +100,26 @@ static int insert_callback(struct store *locked, const struct store_runtime_job 
 int store_runtime_job_insert(struct store *store, const struct store_runtime_job *row, int64_t max,
                              struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
 
-    if (store_begin(locked, STORE_DURABLE, err) < 0)
+    if (store_begin(conn, STORE_DURABLE, err) < 0)
         return -1;
-    if (check_count(locked, row->sandbox_id, max, err) < 0 || insert_job(locked, row, err) < 0 ||
-        (row->callback_url.p && insert_callback(locked, row, err) < 0)) {
-        store_rollback(locked);
-        return -1;
-    }
-    return store_commit(locked, err);
+    return store_end(conn,
+                     check_count(conn, row->sandbox_id, max, err) < 0 ||
+                             insert_job(conn, row, err) < 0 ||
+                             (row->callback_url.p && insert_callback(conn, row, err) < 0)
+                         ? -1
+                         : 0,
+                     err);
 }
 
 int store_runtime_job_get(struct store *store, struct str team_id, struct str id,
                           struct arena *arena, struct store_runtime_job *out, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT " COLUMNS TABLES "WHERE runtime_jobs.id = ?1 AND team_id = ?2", err) < 0)
         return -1;
     bind_text(&query, id);
@@ -133,10 +134,10 @@ int store_runtime_job_list(struct store *store, struct str team_id, struct str s
                            size_t limit, struct arena *arena, struct store_runtime_job **out,
                            size_t *out_count, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT " COLUMNS TABLES "WHERE team_id = ?1 AND (?2 = '' OR sandbox_id = ?2)"
                    " ORDER BY started_at_us DESC, runtime_jobs.id LIMIT ?3",
                    err) < 0)
@@ -150,10 +151,10 @@ int store_runtime_job_list(struct store *store, struct str team_id, struct str s
 int store_runtime_job_running(struct store *store, struct str sandbox_id, struct arena *arena,
                               struct store_runtime_job **out, size_t *out_count, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT " COLUMNS TABLES "WHERE runtime_jobs.state = 'running'"
                    " AND (?1 = '' OR sandbox_id = ?1) ORDER BY started_at_us",
                    err) < 0)
@@ -164,10 +165,10 @@ int store_runtime_job_running(struct store *store, struct str sandbox_id, struct
 
 int store_runtime_job_stopping(struct store *store, struct str id, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "UPDATE runtime_jobs SET stopping = 1 WHERE id = ?1 AND state = 'running'",
                    err) < 0)
         return -1;
@@ -176,12 +177,12 @@ int store_runtime_job_stopping(struct store *store, struct str id, struct error 
 }
 
 /* 1 = this call ended it. */
-static int end_job(struct store *locked, struct str id, const struct store_runtime_job_end *end,
+static int end_job(struct conn *conn, struct str id, const struct store_runtime_job_end *end,
                    struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "UPDATE runtime_jobs SET state = ?2, error = ?3, has_exit_code = ?4,"
                    " exit_code = ?5, ended_at_us = ?6 WHERE id = ?1 AND state = 'running'"
                    " RETURNING id",
@@ -197,12 +198,12 @@ static int end_job(struct store *locked, struct str id, const struct store_runti
 }
 
 /* 1 = there is one. */
-static int callback_pending(struct store *locked, struct str id,
+static int callback_pending(struct conn *conn, struct str id,
                             const struct store_runtime_job_end *end, struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "UPDATE runtime_job_callbacks SET state = 'pending', body = ?2, next_at_us = ?3"
                    " WHERE job_id = ?1 AND state = 'waiting' RETURNING job_id",
                    err) < 0)
@@ -217,31 +218,27 @@ int store_runtime_job_ended(struct store *store, struct str id,
                             const struct store_runtime_job_end *end, bool *out_ended,
                             bool *out_callback, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     int ended, callback = 0;
 
-    if (store_begin(locked, STORE_DURABLE, err) < 0)
+    if (store_begin(conn, STORE_DURABLE, err) < 0)
         return -1;
-    ended = end_job(locked, id, end, err);
+    ended = end_job(conn, id, end, err);
     if (ended > 0)
-        callback = callback_pending(locked, id, end, err);
-    if (ended < 0 || callback < 0) {
-        store_rollback(locked);
-        return -1;
-    }
+        callback = callback_pending(conn, id, end, err);
     *out_ended = ended > 0;
     *out_callback = callback > 0;
-    return store_commit(locked, err);
+    return store_end(conn, ended < 0 ? ended : callback, err);
 }
 
 /* The id is taken first, in the same transaction: RETURNING knows only one table. */
-static int take_due(struct store *locked, const struct store_callback_turn *turn,
-                    struct arena *arena, struct str *out_id, struct error *err)
+static int take_due(struct conn *conn, const struct store_callback_turn *turn, struct arena *arena,
+                    struct str *out_id, struct error *err)
 {
     auto_query struct query query = {0};
     int found;
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "UPDATE runtime_job_callbacks SET next_at_us = ?2, attempts = attempts + 1"
                    " WHERE job_id = (SELECT job_id FROM runtime_job_callbacks"
                    " JOIN runtime_jobs ON runtime_jobs.id = job_id"
@@ -263,13 +260,13 @@ static int take_due(struct store *locked, const struct store_callback_turn *turn
     return 0;
 }
 
-static int read_callback(struct store *locked, struct str id, struct arena *arena,
+static int read_callback(struct conn *conn, struct str id, struct arena *arena,
                          struct store_runtime_callback *out, struct error *err)
 {
     auto_query struct query query = {0};
     int found;
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT job_id, team_id, sandbox_id, agent_id, actor, url, token, body,"
                    " attempts, ended_at_us FROM runtime_job_callbacks"
                    " JOIN runtime_jobs ON runtime_jobs.id = job_id WHERE job_id = ?1",
@@ -298,25 +295,25 @@ int store_runtime_callback_take(struct store *store, const struct store_callback
                                 struct arena *arena, struct store_runtime_callback *out,
                                 struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     struct str id = STR_NONE;
 
-    if (store_begin(locked, STORE_EPHEMERAL, err) < 0)
+    if (store_begin(conn, STORE_EPHEMERAL, err) < 0)
         return -1;
-    if (take_due(locked, turn, arena, &id, err) < 0 ||
-        read_callback(locked, id, arena, out, err) < 0) {
-        store_rollback(locked);
-        return -1;
-    }
-    return store_commit(locked, err);
+    return store_end(conn,
+                     take_due(conn, turn, arena, &id, err) < 0 ||
+                             read_callback(conn, id, arena, out, err) < 0
+                         ? -1
+                         : 0,
+                     err);
 }
 
 int store_runtime_callback_next(struct store *store, int64_t *out_next_at_us, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT coalesce(min(next_at_us), 0) FROM runtime_job_callbacks"
                    " WHERE state = 'pending'",
                    err) < 0 ||
@@ -329,15 +326,15 @@ int store_runtime_callback_next(struct store *store, int64_t *out_next_at_us, st
 int store_runtime_callback_set(struct store *store, struct str job_id, const char *state,
                                int64_t next_at_us, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "UPDATE runtime_job_callbacks SET state = ?2, next_at_us = ?3 WHERE job_id = ?1",
                    err) < 0)
         return -1;
     bind_text(&query, job_id);
     bind_text(&query, str_of(state));
     bind_int(&query, next_at_us);
-    return query_run_durable(&query, locked, err);
+    return query_run_durable(&query, conn, err);
 }

@@ -11,9 +11,9 @@ int store_runtime_sandbox_list(struct store *store,
                                struct arena *arena, struct store_runtime_sandbox **out,
                                size_t *out_count, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT " RUNTIME_SANDBOX_COLUMNS " FROM runtime_sandboxes"
                    " WHERE (?1 = '' OR team_id = ?1) AND (?2 = '' OR state = ?2)"
                    " AND (?3 = '' OR agent_id = ?3) AND (?4 = '' OR task_id = ?4)"
@@ -39,11 +39,11 @@ enum { TEAMS_MAX = 1000 };
 int store_runtime_teams(struct store *store, struct arena *arena, struct str **out,
                         size_t *out_count, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
     int more;
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT DISTINCT team_id FROM runtime_sandboxes WHERE destroyed_at_us = 0"
                    " LIMIT ?1",
                    err) < 0)
@@ -56,34 +56,34 @@ int store_runtime_teams(struct store *store, struct arena *arena, struct str **o
     return more < 0 ? -1 : 0;
 }
 
-static int delete_by(struct store *locked, const char *sql, struct str id, struct error *err)
+static int delete_by(struct conn *conn, const char *sql, struct str id, struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked, sql, err) < 0)
+    if (query_open(&query, conn, sql, err) < 0)
         return -1;
     bind_text(&query, id);
     return query_run(&query, err);
 }
 
-static int forget_one(struct store *locked, struct str id, struct error *err)
+static int forget_one(struct conn *conn, struct str id, struct error *err)
 {
-    if (delete_by(locked,
+    if (delete_by(conn,
                   "DELETE FROM runtime_job_callbacks WHERE job_id IN"
                   " (SELECT id FROM runtime_jobs WHERE sandbox_id = ?1)",
                   id, err) < 0 ||
-        delete_by(locked, "DELETE FROM runtime_jobs WHERE sandbox_id = ?1", id, err) < 0)
+        delete_by(conn, "DELETE FROM runtime_jobs WHERE sandbox_id = ?1", id, err) < 0)
         return -1;
-    return delete_by(locked, "DELETE FROM runtime_sandboxes WHERE id = ?1", id, err);
+    return delete_by(conn, "DELETE FROM runtime_sandboxes WHERE id = ?1", id, err);
 }
 
-static int forget_ids(struct store *locked, int64_t before_us, size_t max, struct arena *arena,
+static int forget_ids(struct conn *conn, int64_t before_us, size_t max, struct arena *arena,
                       struct str **out, size_t *out_count, struct error *err)
 {
     auto_query struct query query = {0};
     int more;
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT id FROM runtime_sandboxes WHERE destroyed_at_us > 0"
                    " AND destroyed_at_us < ?1 LIMIT ?2",
                    err) < 0)
@@ -100,23 +100,19 @@ static int forget_ids(struct store *locked, int64_t before_us, size_t max, struc
 int store_runtime_sandbox_forget(struct store *store, int64_t before_us, size_t max,
                                  size_t *out_count, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_arena struct arena arena = {0};
     struct str *ids = NULL;
 
+    int result;
+
     *out_count = 0;
-    if (forget_ids(locked, before_us, max, &arena, &ids, out_count, err) < 0)
+    if (store_begin(conn, STORE_EPHEMERAL, err) < 0)
         return -1;
-    if (*out_count == 0)
-        return 0;
-    if (store_begin(locked, STORE_EPHEMERAL, err) < 0)
-        return -1;
-    for (size_t i = 0; i < *out_count; i++)
-        if (forget_one(locked, ids[i], err) < 0) {
-            store_rollback(locked);
-            return -1;
-        }
-    return store_commit(locked, err);
+    result = forget_ids(conn, before_us, max, &arena, &ids, out_count, err);
+    for (size_t i = 0; i < *out_count && result == 0; i++)
+        result = forget_one(conn, ids[i], err);
+    return store_end(conn, result, err);
 }
 
 enum { USAGES_MAX = 1000 };
@@ -142,11 +138,11 @@ int store_runtime_usage(struct store *store, enum store_runtime_usage_by by, str
                         int64_t now_us, struct arena *arena, struct store_runtime_usage **out,
                         size_t *out_count, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
     int more;
 
-    if (query_open(&query, locked, usage_sql[by], err) < 0)
+    if (query_open(&query, conn, usage_sql[by], err) < 0)
         return -1;
     runtime_bind(&query, team_id);
     bind_int(&query, now_us);
@@ -171,11 +167,11 @@ int store_runtime_create_ms(struct store *store, struct str team_id, size_t max,
                             struct arena *arena, int64_t **out, size_t *out_count,
                             struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
     int more;
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT create_ms FROM (SELECT create_ms FROM runtime_sandboxes"
                    " WHERE (?1 = '' OR team_id = ?1) AND external_id <> '' AND adopted = 0"
                    " ORDER BY created_at_us DESC LIMIT ?2) AS newest ORDER BY create_ms",

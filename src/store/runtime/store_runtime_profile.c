@@ -1,12 +1,12 @@
 #include "store/driver/query.h"
 #include "store/runtime/store_runtime.h"
 
-static int check_room(struct store *locked, const struct store_profile *profile, int64_t max,
+static int check_room(struct conn *conn, const struct store_profile *profile, int64_t max,
                       struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT count(*) FROM runtime_profiles WHERE team_id = ?1 AND name <> ?2",
                    err) < 0)
         return -1;
@@ -23,11 +23,11 @@ static int check_room(struct store *locked, const struct store_profile *profile,
 int store_profile_put(struct store *store, const struct store_profile *profile, int64_t max,
                       struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (check_room(locked, profile, max, err) < 0 ||
-        query_open(&query, locked,
+    if (check_room(conn, profile, max, err) < 0 ||
+        query_open(&query, conn,
                    "INSERT INTO runtime_profiles (team_id, name, record, created_at_us,"
                    " updated_at_us) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (team_id, name)"
                    " DO UPDATE SET record = excluded.record,"
@@ -39,7 +39,7 @@ int store_profile_put(struct store *store, const struct store_profile *profile, 
     bind_text(&query, profile->record);
     bind_int(&query, profile->created_at_us);
     bind_int(&query, profile->updated_at_us);
-    return query_run_durable(&query, locked, err);
+    return query_run_durable(&query, conn, err);
 }
 
 static void read_profile(const struct query *query, struct arena *arena, struct store_profile *out)
@@ -56,10 +56,10 @@ static void read_profile(const struct query *query, struct arena *arena, struct 
 int store_profile_get(struct store *store, struct str team_id, struct str name, struct arena *arena,
                       struct store_profile *out, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT team_id, name, record, created_at_us, updated_at_us"
                    " FROM runtime_profiles WHERE team_id = ?1 AND name = ?2",
                    err) < 0)
@@ -75,11 +75,11 @@ int store_profile_get(struct store *store, struct str team_id, struct str name, 
 int store_profile_list(struct store *store, struct str team_id, size_t limit, struct arena *arena,
                        struct store_profile **out, size_t *out_count, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
     int more;
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT team_id, name, record, created_at_us, updated_at_us"
                    " FROM runtime_profiles WHERE team_id = ?1 ORDER BY name LIMIT ?2",
                    err) < 0)
@@ -96,10 +96,10 @@ int store_profile_list(struct store *store, struct str team_id, size_t limit, st
 int store_profile_delete(struct store *store, struct str team_id, struct str name,
                          struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "DELETE FROM runtime_profiles WHERE team_id = ?1 AND name = ?2 RETURNING 1",
                    err) < 0)
         return -1;
@@ -112,10 +112,10 @@ int store_profile_delete(struct store *store, struct str team_id, struct str nam
 
 int store_runner_put(struct store *store, const struct store_runner *runner, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "INSERT INTO runtime_runners (team_id, name, base_url, token, max_sessions,"
                    " active_sessions, heartbeat_at_us, created_at_us)"
                    " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (team_id, name)"
@@ -133,17 +133,17 @@ int store_runner_put(struct store *store, const struct store_runner *runner, str
     bind_int(&query, runner->active_sessions);
     bind_int(&query, runner->heartbeat_at_us);
     bind_int(&query, runner->created_at_us);
-    return query_run_durable(&query, locked, err);
+    return query_run_durable(&query, conn, err);
 }
 
 int store_runner_list(struct store *store, size_t limit, struct arena *arena,
                       struct store_runner **out, size_t *out_count, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
     int more;
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT team_id, name, base_url, token, max_sessions, active_sessions,"
                    " heartbeat_at_us, created_at_us FROM runtime_runners"
                    " ORDER BY heartbeat_at_us DESC LIMIT ?1",
@@ -176,10 +176,10 @@ static int runner_change(struct query *query, struct str name, struct error *err
 int store_runner_heartbeat(struct store *store, struct str team_id, struct str name,
                            int64_t active_sessions, int64_t at_us, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "UPDATE runtime_runners SET active_sessions = ?3, heartbeat_at_us = ?4"
                    " WHERE team_id = ?1 AND name = ?2 RETURNING 1",
                    err) < 0)
@@ -193,10 +193,10 @@ int store_runner_heartbeat(struct store *store, struct str team_id, struct str n
 
 int store_runner_delete(struct store *store, struct str team_id, struct str name, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "DELETE FROM runtime_runners WHERE team_id = ?1 AND name = ?2 RETURNING 1",
                    err) < 0)
         return -1;

@@ -65,31 +65,30 @@ void runtime_sandbox_read(const struct query *query, struct arena *arena, void *
 int store_runtime_instance(struct store *store, struct arena *arena, struct str *out,
                            struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query insert = {0}, query = {0};
     char name[17];
 
     id_hex(name, 8);
-    if (query_open(&insert, locked,
+    if (query_open(&insert, conn,
                    "INSERT INTO runtime_instance (id, name) VALUES ('id', ?1)"
                    " ON CONFLICT (id) DO NOTHING",
                    err) < 0)
         return -1;
     bind_text(&insert, str_of(name));
-    if (query_run_durable(&insert, locked, err) < 0 ||
-        query_open(&query, locked, "SELECT name FROM runtime_instance WHERE id = 'id'", err) < 0 ||
+    if (query_run_durable(&insert, conn, err) < 0 ||
+        query_open(&query, conn, "SELECT name FROM runtime_instance WHERE id = 'id'", err) < 0 ||
         query_step(&query, err) < 0)
         return -1;
     *out = query_text(&query, 0, arena);
     return 0;
 }
 
-static int insert_row(struct store *locked, const struct store_runtime_sandbox *row,
-                      struct error *err)
+static int insert_row(struct conn *conn, const struct store_runtime_sandbox *row, struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "INSERT INTO runtime_sandboxes (" RUNTIME_SANDBOX_COLUMNS
                    ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,"
                    " ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, 0, 0, 0, 0, ?26, ?27, ?28)",
@@ -126,11 +125,11 @@ static int insert_row(struct store *locked, const struct store_runtime_sandbox *
     return query_run(&query, err);
 }
 
-static int count_of(struct store *locked, struct str provider, int64_t *out, struct error *err)
+static int count_of(struct conn *conn, struct str provider, int64_t *out, struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT count(*) FROM runtime_sandboxes WHERE provider = ?1"
                    " AND destroyed_at_us = 0 AND adopted = 0 AND state IN ('creating', 'running')",
                    err) < 0)
@@ -145,9 +144,9 @@ static int count_of(struct store *locked, struct str provider, int64_t *out, str
 int store_runtime_sandbox_count(struct store *store, struct str provider, int64_t *out,
                                 struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read(store);
 
-    return count_of(locked, provider, out, err);
+    return count_of(conn, provider, out, err);
 }
 
 struct change {
@@ -160,11 +159,11 @@ struct change {
 };
 
 /* 1 = it changed. */
-static int set_state(struct store *locked, const struct change *change, struct error *err)
+static int set_state(struct conn *conn, const struct change *change, struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "UPDATE runtime_sandboxes SET state = ?2, error = ?3,"
                    " ran_us = ran_us + CASE WHEN running_since_us > 0 AND ?2 <> 'running'"
                    " AND running_since_us < ?4 THEN ?4 - running_since_us ELSE 0 END,"
@@ -188,12 +187,11 @@ static int set_state(struct store *locked, const struct change *change, struct e
     return query_step(&query, err);
 }
 
-static int claim_in(struct store *locked, const struct store_runtime_claim *claim,
-                    struct error *err)
+static int claim_in(struct conn *conn, const struct store_runtime_claim *claim, struct error *err)
 {
     int64_t count = 0;
 
-    if (claim->replaces.p && set_state(locked,
+    if (claim->replaces.p && set_state(conn,
                                        &(struct change){.id = claim->replaces,
                                                         .state = "killed",
                                                         .reason = claim->reason,
@@ -201,7 +199,7 @@ static int claim_in(struct store *locked, const struct store_runtime_claim *clai
                                        err) < 0)
         return -1;
     if (claim->max > 0) {
-        if (count_of(locked, claim->row->provider, &count, err) < 0)
+        if (count_of(conn, claim->row->provider, &count, err) < 0)
             return -1;
         if (count >= claim->max)
             return error_set(err, ERROR_QUOTA,
@@ -209,22 +207,22 @@ static int claim_in(struct store *locked, const struct store_runtime_claim *clai
                              " sandboxes (max_sandboxes): kill or pause one, or try later",
                              STR_ARG(claim->row->provider), claim->max);
     }
-    return insert_row(locked, claim->row, err);
+    return insert_row(conn, claim->row, err);
 }
 
 int store_runtime_claim(struct store *store, const struct store_runtime_claim *claim,
                         struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
 
-    if (store_begin(locked, claim->durable ? STORE_DURABLE : STORE_EPHEMERAL, err) < 0)
+    if (store_begin(conn, claim->durable ? STORE_DURABLE : STORE_EPHEMERAL, err) < 0)
         return -1;
-    if (claim_in(locked, claim, err) < 0 ||
-        runtime_events_add(locked, claim->events, claim->event_count, err) < 0) {
-        store_rollback(locked);
-        return -1;
-    }
-    return store_commit(locked, err);
+    return store_end(conn,
+                     claim_in(conn, claim, err) < 0 ||
+                             runtime_events_add(conn, claim->events, claim->event_count, err) < 0
+                         ? -1
+                         : 0,
+                     err);
 }
 
 static int read_one(struct query *query, struct arena *arena, struct store_runtime_sandbox *out,
@@ -240,10 +238,10 @@ int store_runtime_sandbox_get(struct store *store, struct str team_id, struct st
                               struct arena *arena, struct store_runtime_sandbox *out,
                               struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0}, machine = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT " RUNTIME_SANDBOX_COLUMNS
                    " FROM runtime_sandboxes WHERE id = ?1 AND team_id = ?2",
                    err) < 0)
@@ -253,7 +251,7 @@ int store_runtime_sandbox_get(struct store *store, struct str team_id, struct st
     if (read_one(&query, arena, out, err) == 0)
         return 0;
     if (err->code != ERROR_NOT_FOUND || !id.len ||
-        query_open(&machine, locked,
+        query_open(&machine, conn,
                    "SELECT " RUNTIME_SANDBOX_COLUMNS
                    " FROM runtime_sandboxes WHERE external_id = ?1 AND team_id = ?2"
                    " ORDER BY CASE WHEN destroyed_at_us = 0 THEN 0 ELSE 1 END, created_at_us DESC"
@@ -269,10 +267,10 @@ int store_runtime_sandbox_find(struct store *store, struct str team_id, struct s
                                struct str spec_hash, struct arena *arena,
                                struct store_runtime_sandbox *out, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT " RUNTIME_SANDBOX_COLUMNS
                    " FROM runtime_sandboxes WHERE team_id = ?1 AND sandbox_key = ?2"
                    " AND sandbox_key <> '' AND destroyed_at_us = 0"
@@ -285,12 +283,12 @@ int store_runtime_sandbox_find(struct store *store, struct str team_id, struct s
     return read_one(&query, arena, out, err);
 }
 
-static int set_ready(struct store *locked, struct str id, const struct store_runtime_ready *ready,
+static int set_ready(struct conn *conn, struct str id, const struct store_runtime_ready *ready,
                      struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "UPDATE runtime_sandboxes SET external_id = ?2, token = ?3, address = ?4,"
                    " cdp_url = ?5, snapshot_id = ?6, state = 'running', error = '',"
                    " running_since_us = ?7, state_at_us = ?7,"
@@ -318,17 +316,13 @@ static int set_ready(struct store *locked, struct str id, const struct store_run
 int store_runtime_sandbox_ready(struct store *store, struct str id,
                                 const struct store_runtime_ready *ready, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     int changed;
 
-    if (store_begin(locked, ready->durable ? STORE_DURABLE : STORE_EPHEMERAL, err) < 0)
+    if (store_begin(conn, ready->durable ? STORE_DURABLE : STORE_EPHEMERAL, err) < 0)
         return -1;
-    changed = set_ready(locked, id, ready, err);
-    if (changed < 0) {
-        store_rollback(locked);
-        return -1;
-    }
-    if (store_commit(locked, err) < 0)
+    changed = set_ready(conn, id, ready, err);
+    if (store_end(conn, changed, err) < 0)
         return -1;
     return changed ? 0 : error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' was killed", STR_ARG(id));
 }
@@ -336,18 +330,14 @@ int store_runtime_sandbox_ready(struct store *store, struct str id,
 static int change_state(struct store *store, const struct change *change, bool *out_changed,
                         struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     int changed;
 
-    if (store_begin(locked, STORE_EPHEMERAL, err) < 0)
+    if (store_begin(conn, STORE_EPHEMERAL, err) < 0)
         return -1;
-    changed = set_state(locked, change, err);
-    if (changed < 0) {
-        store_rollback(locked);
-        return -1;
-    }
+    changed = set_state(conn, change, err);
     *out_changed = changed > 0;
-    return store_commit(locked, err);
+    return store_end(conn, changed, err);
 }
 
 int store_runtime_sandbox_seen(struct store *store, struct str id, struct str machine,
@@ -376,10 +366,10 @@ int store_runtime_sandbox_state(struct store *store, struct str id, const char *
 int store_runtime_sandbox_used(struct store *store, struct str id, int64_t at_us, int64_t commands,
                                int64_t jobs, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "UPDATE runtime_sandboxes SET commands = commands + ?3, jobs = jobs + ?4,"
                    " last_used_at_us = CASE WHEN last_used_at_us < ?2 THEN ?2"
                    " ELSE last_used_at_us END WHERE id = ?1",

@@ -32,10 +32,10 @@ static const struct query_kind row_kind = {sizeof(struct store_runtime_snapshot)
 int store_runtime_snapshot_insert(struct store *store, const struct store_runtime_snapshot *row,
                                   struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "INSERT INTO runtime_snapshots (" COLUMNS
                    ") VALUES (?1, ?2, '', ?3, ?4, ?5, ?6, ?7, 'creating', ?8, ?9)",
                    err) < 0)
@@ -49,15 +49,15 @@ int store_runtime_snapshot_insert(struct store *store, const struct store_runtim
     runtime_bind(&query, row->image);
     bind_int(&query, row->created_at_us);
     bind_int(&query, row->expires_at_us);
-    return query_run_durable(&query, locked, err);
+    return query_run_durable(&query, conn, err);
 }
 
-static int free_alias(struct store *locked, const struct store_runtime_snapshot *row,
-                      int64_t now_us, struct error *err)
+static int free_alias(struct conn *conn, const struct store_runtime_snapshot *row, int64_t now_us,
+                      struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "UPDATE runtime_snapshots SET alias = '', state = 'expired', expires_at_us = ?3"
                    " WHERE team_id = ?1 AND alias = ?2 AND id <> ?4",
                    err) < 0)
@@ -69,12 +69,11 @@ static int free_alias(struct store *locked, const struct store_runtime_snapshot 
     return query_run(&query, err);
 }
 
-static int set_ready(struct store *locked, const struct store_runtime_snapshot *row,
-                     struct error *err)
+static int set_ready(struct conn *conn, const struct store_runtime_snapshot *row, struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "UPDATE runtime_snapshots SET alias = ?2, external_id = ?3, state = 'ready',"
                    " expires_at_us = ?4 WHERE id = ?1",
                    err) < 0)
@@ -89,26 +88,25 @@ static int set_ready(struct store *locked, const struct store_runtime_snapshot *
 int store_runtime_snapshot_ready(struct store *store, const struct store_runtime_snapshot *row,
                                  int64_t now_us, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
 
-    if (store_begin(locked, STORE_DURABLE, err) < 0)
+    if (store_begin(conn, STORE_DURABLE, err) < 0)
         return -1;
-    if ((row->alias.len && free_alias(locked, row, now_us, err) < 0) ||
-        set_ready(locked, row, err) < 0) {
-        store_rollback(locked);
-        return -1;
-    }
-    return store_commit(locked, err);
+    return store_end(conn,
+                     (row->alias.len && free_alias(conn, row, now_us, err) < 0) ||
+                             set_ready(conn, row, err) < 0
+                         ? -1
+                         : 0,
+                     err);
 }
 
 int store_runtime_snapshot_state(struct store *store, struct str id, const char *state,
                                  struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked, "UPDATE runtime_snapshots SET state = ?2 WHERE id = ?1", err) <
-        0)
+    if (query_open(&query, conn, "UPDATE runtime_snapshots SET state = ?2 WHERE id = ?1", err) < 0)
         return -1;
     bind_text(&query, id);
     bind_text(&query, str_of(state));
@@ -119,10 +117,10 @@ int store_runtime_snapshot_get(struct store *store, struct str team_id, struct s
                                struct arena *arena, struct store_runtime_snapshot *out,
                                struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT " COLUMNS " FROM runtime_snapshots WHERE team_id = ?1"
                    " AND (id = ?2 OR (alias = ?2 AND alias <> ''))",
                    err) < 0)
@@ -140,10 +138,10 @@ int store_runtime_snapshot_list(struct store *store, struct str team_id, struct 
                                 struct store_runtime_snapshot **out, size_t *out_count,
                                 struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT " COLUMNS " FROM runtime_snapshots WHERE team_id = ?1"
                    " AND (?2 = '' OR sandbox_id = ?2) AND (?3 = '' OR state = ?3)"
                    " ORDER BY created_at_us DESC, id LIMIT 1000",
@@ -160,10 +158,10 @@ int store_runtime_snapshot_expired(struct store *store, struct str team_id, int6
                                    struct store_runtime_snapshot **out, size_t *out_count,
                                    struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT " COLUMNS " FROM runtime_snapshots WHERE expires_at_us > 0"
                    " AND expires_at_us <= ?2 AND (?1 = '' OR team_id = ?1)"
                    " ORDER BY expires_at_us LIMIT ?3",
@@ -177,11 +175,11 @@ int store_runtime_snapshot_expired(struct store *store, struct str team_id, int6
 
 int store_runtime_snapshot_delete(struct store *store, struct str id, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked, "DELETE FROM runtime_snapshots WHERE id = ?1", err) < 0)
+    if (query_open(&query, conn, "DELETE FROM runtime_snapshots WHERE id = ?1", err) < 0)
         return -1;
     bind_text(&query, id);
-    return query_run_durable(&query, locked, err);
+    return query_run_durable(&query, conn, err);
 }

@@ -71,10 +71,10 @@ static const struct query_kind row_kind = {sizeof(struct store_session), read_ro
 
 int store_session_put(struct store *store, const struct store_session *row, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "INSERT INTO runtime_sessions (" COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7,"
                    " ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23,"
                    " ?24, ?25) ON CONFLICT (id) DO UPDATE SET state = excluded.state,"
@@ -88,16 +88,16 @@ int store_session_put(struct store *store, const struct store_session *row, stru
                    err) < 0)
         return -1;
     bind_row(&query, row);
-    return query_run_durable(&query, locked, err);
+    return query_run_durable(&query, conn, err);
 }
 
 int store_session_get(struct store *store, struct str team_id, struct str id, struct arena *arena,
                       struct store_session *out, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT " COLUMNS " FROM runtime_sessions WHERE id = ?1 AND team_id = ?2",
                    err) < 0)
         return -1;
@@ -112,10 +112,10 @@ int store_session_get(struct store *store, struct str team_id, struct str id, st
 int store_session_list(struct store *store, struct str team_id, struct arena *arena,
                        struct store_session **out, size_t *out_count, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT " COLUMNS " FROM runtime_sessions WHERE team_id = ?1"
                    " ORDER BY created_at_us DESC, id LIMIT ?2",
                    err) < 0)
@@ -128,10 +128,10 @@ int store_session_list(struct store *store, struct str team_id, struct arena *ar
 int store_session_in_state(struct store *store, struct str state, struct arena *arena,
                            struct store_session **out, size_t *out_count, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT " COLUMNS
                    " FROM runtime_sessions WHERE state = ?1 ORDER BY created_at_us",
                    err) < 0)
@@ -143,12 +143,12 @@ int store_session_in_state(struct store *store, struct str state, struct arena *
 int store_session_server(struct store *store, struct str sandbox_id, struct arena *arena,
                          struct str *out_token, int64_t *out_port, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
     int found;
 
     *out_token = STR_NONE;
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT agent_token, port FROM runtime_sessions WHERE sandbox_id = ?1"
                    " ORDER BY created_at_us LIMIT 1",
                    err) < 0)
@@ -164,11 +164,11 @@ int store_session_server(struct store *store, struct str sandbox_id, struct aren
 
 int store_session_seen(struct store *store, struct str id, int64_t acp_id, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
     if (query_open(
-            &query, locked,
+            &query, conn,
             "UPDATE runtime_sessions SET last_acp_id = ?1 WHERE id = ?2 AND last_acp_id < ?1",
             err) < 0)
         return -1;
@@ -177,12 +177,12 @@ int store_session_seen(struct store *store, struct str id, int64_t acp_id, struc
     return query_run(&query, err);
 }
 
-static int count_messages(struct store *locked, struct str session_id, int64_t *out_count,
+static int count_messages(struct conn *conn, struct str session_id, int64_t *out_count,
                           int64_t *out_last, struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT count(*), coalesce(max(seq), 0) FROM runtime_messages"
                    " WHERE session_id = ?1",
                    err) < 0)
@@ -198,34 +198,34 @@ static int count_messages(struct store *locked, struct str session_id, int64_t *
 int store_message_add(struct store *store, struct str session_id, struct str text, int64_t max,
                       struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
     int64_t count, last;
 
-    if (count_messages(locked, session_id, &count, &last, err) < 0)
+    if (count_messages(conn, session_id, &count, &last, err) < 0)
         return -1;
     if (count >= max)
         return error_set(err, ERROR_QUOTA, "%lld messages wait for session '%.*s' already",
                          (long long)count, STR_ARG(session_id));
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "INSERT INTO runtime_messages (session_id, seq, text) VALUES (?1, ?2, ?3)",
                    err) < 0)
         return -1;
     bind_text(&query, session_id);
     bind_int(&query, last + 1);
     bind_text(&query, text);
-    return query_run_durable(&query, locked, err);
+    return query_run_durable(&query, conn, err);
 }
 
 int store_message_next(struct store *store, struct str session_id, struct arena *arena,
                        int64_t *out_seq, struct str *out_text, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
     int found;
 
     *out_seq = 0;
-    if (query_open(&query, locked,
+    if (query_open(&query, conn,
                    "SELECT seq, text FROM runtime_messages WHERE session_id = ?1"
                    " ORDER BY seq LIMIT 1",
                    err) < 0)
@@ -241,13 +241,13 @@ int store_message_next(struct store *store, struct str session_id, struct arena 
 
 int store_message_remove(struct store *store, struct str session_id, int64_t seq, struct error *err)
 {
-    auto_unlock struct store *locked = store_lock(store);
+    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, locked,
-                   "DELETE FROM runtime_messages WHERE session_id = ?1 AND seq = ?2", err) < 0)
+    if (query_open(&query, conn, "DELETE FROM runtime_messages WHERE session_id = ?1 AND seq = ?2",
+                   err) < 0)
         return -1;
     bind_text(&query, session_id);
     bind_int(&query, seq);
-    return query_run_durable(&query, locked, err);
+    return query_run_durable(&query, conn, err);
 }
