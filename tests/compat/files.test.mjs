@@ -270,7 +270,7 @@ for (const version of only(['2.45.0', 'latest'])) {
       await files.makeDir('/tmp/limited')
       let ended
       await files.watchDir('/tmp/limited', () => {}, { timeoutMs: 1000, onExit: (error) => void (ended = [error]) })
-      await eventually('the time limit', () => ended, 5000)
+      await eventually('the time limit', () => ended, 30_000)
       await files.makeDir('/tmp/stopped')
       let stopped
       const handle = await files.watchDir('/tmp/stopped', () => {}, { onExit: (error) => void (stopped = [error]) })

@@ -306,11 +306,12 @@ os.write(fd, b'stty size; echo mark-$((1+1))\\n')
 until(b'mark-2')
 size(40, 120)
 os.kill(pid, signal.SIGWINCH)
-time.sleep(0.5)
-os.write(fd, b'stty size; echo mark-$((2+2))\\n')
-until(b'mark-4')
-os.write(fd, b'sleep 100\\n')
-time.sleep(0.5)
+for mark in range(20, 120):
+    os.write(fd, b'stty size; echo mark-$((%d+1))\\n' % mark)
+    until(b'mark-%d' % (mark + 1))
+    if b'40 120' in seen: break
+os.write(fd, b'echo begun-$((5+5)); sleep 100\\n')
+until(b'begun-10')
 os.write(fd, b'\\x03')
 os.write(fd, b'exit 6\\n')
 code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -372,14 +373,15 @@ test('sessions: new, send, tail, snapshot, approve, push, pause, rm', async () =
 test('events: a list, a stream that survives a restart', async () => {
   const id = await good('up', '-q')
   assert.match(await good('events', '--sandbox', id, '--since', '1h'), new RegExp(`sandbox\\.created ${id}`))
-  let child
-  const following = quicksand(['events', '-f', '--sandbox', id, '--json'], { onStart: (one) => (child = one) })
-  await sleep(500)
+  let child, output
+  const following = quicksand(['events', '-f', '--since', '1h', '--sandbox', id, '--json'], { onStart: (one, text) => ([child, output] = [one, text]) })
+  const told = (type) => eventually(type, () => output().includes(type), 30_000)
+  await told('sandbox.created')
   await good('pause', id)
-  await sleep(300)
+  await told('sandbox.paused')
   await server.restart()
   await good('resume', id)
-  await sleep(2500)
+  await told('sandbox.resumed')
   child.kill('SIGTERM')
   const types = (await following).stdout.trim().split('\n').map((line) => JSON.parse(line).type)
   assert.ok(types.includes('sandbox.paused') && types.includes('sandbox.resumed'), types.join(' '))
@@ -510,10 +512,10 @@ test('what goes wrong is told in one line, at once', async () => {
     return { code, text }
   }
   assert.deepEqual(await piped(`${binary} exec -n ${id} -- yes | head -1`), { code: 141, text: 'y\n' })
-  const follow = piped(`${binary} events -f --sandbox ${id} | head -1`)
-  await sleep(500)
-  for (let i = 0; i < 3; i++) await good('exec', '-n', id, 'true')
-  assert.match((await follow).text, /^\S+ process\.started [^\n]+\n$/)
+  let seen
+  const follow = piped(`${binary} events -f --sandbox ${id} | head -1`).then((one) => (seen = one))
+  while (!seen) await good('exec', '-n', id, 'true')
+  assert.match((await follow).text, /^\S+ process\.(started|exited) [^\n]+\n$/)
   // The newest events, in their order.
   const [first, second] = (await good('events', '-n', '2', '--sandbox', id)).split('\n')
   assert.match(first, /process\.started/)

@@ -127,7 +127,7 @@ for (const provider of ['e2b', 'local']) {
       await runtime.ok(204, 'POST', `${target}/signal`, { signal: 'SIGTERM' })
       assert.equal((await slow.all()).at(-1).exit_code, 143)
 
-      const late = (await (await open(id, { command: 'echo begun; sleep 60', stream: true, timeout: 1 })).all()).slice(1)
+      const late = (await (await open(id, { command: 'echo begun; sleep 60', stream: true, timeout: 3 })).all()).slice(1)
       assert.deepEqual(late.map((one) => one.type), ['stdout', 'exit'])
       assert.deepEqual([late[1].exit_code, late[1].timed_out], [124, true])
     })

@@ -70,7 +70,7 @@ describe('what is kept', () => {
     const missing = await kept(undefined, { argv: ['/no/such/program'] })
     assert.equal(missing.exit_code, 127)
     assert.match(missing.stderr, /No such file/)
-    const late = await kept('echo begun; sleep 100', { timeout: 1 })
+    const late = await kept('echo begun; sleep 100', { timeout: 3 })
     assert.deepEqual([late.stdout, late.exit_code, late.timed_out], ['begun\n', 124, true])
   })
 

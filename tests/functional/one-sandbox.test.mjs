@@ -60,7 +60,7 @@ test('one that crashed, and one whose time was up', async () => {
   await becomes(box.id, 'killed')
   assert.equal((await killed(box.id))[0].reason, 'crashed')
   await soon('its job ended', async () => (await one.process(job.id)).state !== 'running')
-  const short = await server.create({ timeout: 1 })
+  const short = await server.create({ timeout: 3 })
   assert.equal((await one.get(short.sandboxID)).state, 'running')
   await eventually('its time is up', async () => (await one.get(short.sandboxID)).state === 'killed')
   assert.equal((await killed(short.sandboxID))[0].reason, 'timeout')

@@ -219,8 +219,7 @@ describe('streams', () => {
       })
       request.on('error', fail)
     })
-    assert.ok(times[0] < 350, `first piece after ${times[0]} ms`)
-    assert.ok(times.at(-1) > 700)
+    assert.ok(times.at(-1) - times[0] > 300, `pieces after ${times} ms`)
   })
 
   test('a reader that stops does not make the proxy collect the answer', async () => {

@@ -88,7 +88,7 @@ while True: x.append(bytearray(16 << 20))"`
 
   test('that is stopped has 143, with all it has started; again is fine', async () => {
     const job = await one.start(box.id, '(trap "" TERM; exec -a left-over sleep 1000) & exec -a left-over sleep 1000')
-    await sleep(300)
+    await eventually('both run', async () => (await one.output(box.id, 'pgrep -fc "^left-over" || true')) === '2\n')
     const stopped = await one.ok(200, 'POST', `/sandboxes/${box.id}/processes/${job.id}/stop`)
     assert.deepEqual([stopped.state, stopped.exit_code], ['cancelled', 143])
     assert.equal(await one.output(box.id, 'pgrep -fc "^left-over" || true'), '0\n')
@@ -96,8 +96,8 @@ while True: x.append(bytearray(16 << 20))"`
   })
 
   test('that gets a signal of its own has that end', async () => {
-    const job = await one.start(box.id, 'trap "echo usr; exit 9" USR1; while :; do sleep 0.1; done')
-    await sleep(300)
+    const job = await one.start(box.id, 'trap "echo usr; exit 9" USR1; echo ready; while :; do sleep 0.1; done')
+    await eventually('it listens', async () => (await logs(job.id)) === 'ready\n')
     await one.ok(200, 'POST', `/sandboxes/${box.id}/processes/${job.id}/signal`, { signal: 'SIGUSR1' })
     assert.equal((await ended(job.id)).exit_code, 9)
   })
@@ -169,11 +169,12 @@ describe('its sandbox', () => {
 
 describe('the server', () => {
   test('restarts, or dies, during a job', async () => {
-    const job = await one.start(box.id, 'sleep 4; echo through; exit 6')
+    const job = await one.start(box.id, 'until [ -e /tmp/go-on ]; do sleep 0.1; done; echo through; exit 6')
     await one.server.restart()
     assert.equal((await one.process(job.id)).state, 'running')
     await one.server.kill9()
     await one.server.start()
+    await one.execute(box.id, 'touch /tmp/go-on')
     const end = await ended(job.id)
     assert.deepEqual([end.state, end.exit_code], ['failed', 6])
     assert.equal(await logs(job.id), 'through\n')

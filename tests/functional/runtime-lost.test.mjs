@@ -5,7 +5,7 @@ import fs from 'node:fs'
 import http from 'node:http'
 import { after, afterEach, before, test } from 'node:test'
 import { refused, startRuntime } from '../harness/runtime.mjs'
-import { binary, eventually } from '../harness/server.mjs'
+import { binary, eventually, patience } from '../harness/server.mjs'
 
 // As little of an E2B endpoint as creates and kills need. rules: "METHOD /path" → (response, answer).
 async function startEndpoint() {
@@ -140,12 +140,12 @@ test('a create on a provider that hangs on everything ends in time, and what it 
     const begin = performance.now()
     refused(await one.v1('POST', '/sandboxes', body), 504, 'timeout', /not ready within 3 s \(create_timeout_s\)/)
     const took = performance.now() - begin
-    assert.ok(took > 2500 && took < 6000, `${took} ms`)
+    assert.ok(took > 2500 && took < 20_000 * patience, `${took} ms`)
   }
   // Several for one key wait for each other, but not one after the other.
   const begin = performance.now()
   const answers = await Promise.all([1, 2, 3].map(() => one.v1('POST', '/sandboxes', { provider: 'far', key: 'hanging' })))
-  assert.ok(performance.now() - begin < 6000)
+  assert.ok(performance.now() - begin < 8500 * patience)
   for (const answer of answers) assert.ok([503, 504].includes(answer.status), answer.text)
 })
 

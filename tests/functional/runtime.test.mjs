@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { after, afterEach, before, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { destroyAll, refused, startRuntime } from '../harness/runtime.mjs'
+import { patience } from '../harness/server.mjs'
 
 let one
 before(async () => {
@@ -268,9 +269,9 @@ describe('commands', () => {
 
   test('a timeout ends the whole tree and says so', async () => {
     const begin = performance.now()
-    const result = await one.execute(box.id, 'echo begun; (trap "" TERM; sleep 1000) & sleep 1001', { timeout: 1 })
+    const result = await one.execute(box.id, 'echo begun; (trap "" TERM; sleep 1000) & sleep 1001', { timeout: 3 })
     assert.deepEqual([result.timed_out, result.exit_code, result.stdout], [true, 124, 'begun\n'])
-    assert.ok(performance.now() - begin < 8000)
+    assert.ok(performance.now() - begin < 15_000 * patience)
     assert.equal(await one.output(box.id, 'pgrep -fc "sleep 100[01]" || true'), '0\n')
   })
 
@@ -312,13 +313,13 @@ describe('what is not there', () => {
 describe('cleanup and usage', () => {
   test('prune ends what nobody used for so long, and only that', async () => {
     const old = await one.create({ agent_id: 'prune' })
-    await sleep(2200)
+    await sleep(5200)
     const young = await one.create({ agent_id: 'prune' })
     const as = { headers: { 'X-Agent-ID': 'prune' } }
     assert.equal((await one.ok(200, 'POST', '/prune', { older_than: '24h' }, as)).sandboxes, 0)
-    assert.equal((await one.ok(200, 'POST', '/prune', { older_than: 2, dry_run: true }, as)).sandboxes, 1)
+    assert.equal((await one.ok(200, 'POST', '/prune', { older_than: 5, dry_run: true }, as)).sandboxes, 1)
     assert.equal((await one.get(old.id)).state, 'running')
-    assert.equal((await one.ok(200, 'POST', '/prune', { older_than: '2s' }, as)).sandboxes, 1)
+    assert.equal((await one.ok(200, 'POST', '/prune', { older_than: '5s' }, as)).sandboxes, 1)
     assert.equal((await one.get(old.id)).state, 'killed')
     assert.equal((await one.get(young.id)).state, 'running')
     assert.equal((await one.events({ sandbox_id: old.id, type: 'sandbox.killed' }))[0].data.reason, 'stale')

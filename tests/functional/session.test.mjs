@@ -47,7 +47,7 @@ const state = async (id) => (await ok(200, 'GET', `/sessions/${id}`)).state
 const events = async (id, since = 0) => (await ok(200, 'GET', `/sessions/${id}/events?since=${since}&limit=1000`)).events
 const types = async (id) => (await events(id)).map((one) => one.type)
 const execute = (sandbox, command) => ok(200, 'POST', `/sandboxes/${sandbox}/execute`, { command })
-const reaches = (id, wanted) => eventually(`session ${wanted}`, async () => (await state(id)) === wanted, 8_000, 100).catch(async (error) => {
+const reaches = (id, wanted) => eventually(`session ${wanted}`, async () => (await state(id)) === wanted, 30_000, 100).catch(async (error) => {
   throw new Error(`${error.message}\n${(await events(id)).slice(-8).map((one) => JSON.stringify(one)).join('\n')}`)
 })
 const event = (id, type) => eventually(type, async () => (await events(id)).findLast((one) => one.type === type), 30_000, 100)

@@ -5,7 +5,7 @@ import fs from 'node:fs'
 import http from 'node:http'
 import { after, afterEach, before, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { eventually, startServer } from '../harness/server.mjs'
+import { eventually, patience, startServer, timely } from '../harness/server.mjs'
 import { openEvents } from '../harness/sse.mjs'
 
 let server
@@ -80,10 +80,10 @@ describe('a task', () => {
     assert.equal(argv.body.stdout, '$HOME')
     const env = await run(box.id, 'echo $A; pwd; cat', { env: { A: 'b' }, cwd: '/tmp', input: 'typed' })
     assert.equal(env.stdout, 'b\n/tmp\ntyped')
-    const slow = await run(box.id, 'echo first; sleep 20', { timeout: 1 })
+    const slow = await run(box.id, 'echo first; sleep 20', { timeout: 3 })
     assert.equal(slow.timed_out, true)
     assert.equal(slow.stdout, 'first\n')
-    assert.ok(slow.duration_ms >= 900 && slow.duration_ms < 8000, `${slow.duration_ms}`)
+    assert.ok(slow.duration_ms >= 2900 && slow.duration_ms < 15_000, `${slow.duration_ms}`)
     const long = await run(box.id, 'head -c 100000 /dev/zero | tr "\\0" x', { output_limit: 1000 })
     assert.equal(long.truncated, true)
     assert.ok(long.stdout.endsWith('\n[output truncated]') && long.stdout.length < 1100)
@@ -302,11 +302,13 @@ describe('events', () => {
     const stream = await openEvents(server, '/api/v1/events?agent_id=watched')
     assert.equal(stream.status, 200)
     assert.match(stream.headers['content-type'], /^text\/event-stream/)
-    const begin = performance.now()
-    const box = await create({ agent_id: 'watched' })
-    const created = await stream.find((one) => one.event === 'sandbox.created')
-    assert.ok(created.at - begin < 500, `${created.at - begin} ms`)
-    assert.equal(created.json.sandbox, box.id)
+    let box, created
+    await timely('the event', 500, async () => {
+      const begin = performance.now()
+      box = await create({ agent_id: 'watched' })
+      created = await stream.find((one) => one.event === 'sandbox.created' && one.json.sandbox === box.id)
+      return created.at - begin
+    })
     await create({ agent_id: 'unwatched' })
     await v1('DELETE', `/sandboxes/${box.id}`)
     await stream.find((one) => one.event === 'sandbox.killed')
@@ -360,13 +362,14 @@ describe('events', () => {
 
   test('reach 100 listeners within half a second', async () => {
     const streams = await Promise.all(Array.from({ length: 100 }, () => openEvents(server, '/api/v1/events?agent_id=crowd')))
-    const begin = performance.now()
-    const box = await create({ agent_id: 'crowd' })
-    const found = await Promise.all(streams.map((one) => one.find((event) => event.event === 'sandbox.created')))
-    const slowest = Math.max(...found.map((one) => one.at)) - begin
-    assert.ok(slowest < 500, `${slowest} ms`)
+    await timely('the slowest', 500, async () => {
+      const begin = performance.now()
+      const box = await create({ agent_id: 'crowd' })
+      const found = await Promise.all(streams.map((one) => one.find((event) => event.event === 'sandbox.created' && event.json.sandbox === box.id)))
+      await v1('DELETE', `/sandboxes/${box.id}`)
+      return Math.max(...found.map((one) => one.at)) - begin
+    })
     for (const stream of streams) stream.close()
-    await v1('DELETE', `/sandboxes/${box.id}`)
   })
 })
 
@@ -376,9 +379,10 @@ test('a stopping server ends streams at once and goes on where it was', async ()
   const job = await v1('POST', `/sandboxes/${box.id}/execute`, { command: 'sleep 3; echo done', background: true })
   const logs = await openEvents(server, `/api/v1/sandboxes/${box.id}/processes/${job.body.id}/logs`)
   const begin = performance.now()
-  const { code } = await server.restart()
+  const { code } = await server.stop()
   assert.equal(code, 0)
-  assert.ok(performance.now() - begin < 8000, `${performance.now() - begin} ms`)
+  assert.ok(performance.now() - begin < 8000 * patience, `${performance.now() - begin} ms`)
+  await server.start()
   await eventually('the streams end', () => stream.ended && logs.ended)
   const ended = await v1('GET', `/sandboxes/${box.id}/processes/${job.body.id}?wait=20`)
   assert.equal(ended.body?.state, 'completed', ended.text)
