@@ -15,8 +15,9 @@
 
 enum {
     READS_PER_TURN = 8,
-    PIPE_FULL = 64 * 1024,   /* the usual size */
-    PIPE_SIZE = 1024 * 1024, /* of those through which much comes */
+    PIPE_FULL = 64 * 1024,    /* the usual size */
+    PIPE_SIZE = 1024 * 1024,  /* of those through which much comes */
+    SOCKET_SIZE = 512 * 1024, /* the same */
 };
 
 struct subscriber {
@@ -27,7 +28,7 @@ struct subscriber {
     uint64_t sent_at_ms, keepalive_ms;
     const struct proto_message *format;
     unsigned refs;
-    bool starter, slow;
+    bool starter, slow, widened;
 };
 
 static void update_polling(struct process *process);
@@ -118,8 +119,12 @@ static void on_deadline(uv_timer_t *timer)
 static void send_to(struct subscriber *sub, struct str bytes)
 {
     sub->sent_at_ms = uv_now(sub->keepalive.loop);
-    if (http_write(sub->ex, bytes.p, bytes.len) > HTTP_HIGH_WATER)
-        sub->slow = true;
+    if (http_write(sub->ex, bytes.p, bytes.len) <= HTTP_LOW_WATER)
+        return;
+    sub->slow = true;
+    if (!sub->widened)
+        http_widen(sub->ex, SOCKET_SIZE);
+    sub->widened = true;
 }
 
 /* Each form is made when the first subscriber wants it. */

@@ -388,6 +388,11 @@ size_t http_write(struct http_exchange *ex, const void *p, size_t len)
     return http_pending(ex);
 }
 
+void http_widen(struct http_exchange *ex, int size)
+{
+    (void)setsockopt(conn_of(ex)->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+}
+
 void http_on_drain(struct http_exchange *ex, http_exchange_fn *fn, void *arg)
 {
     ex->on_drain = fn;

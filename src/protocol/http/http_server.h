@@ -104,6 +104,8 @@ void http_begin_raw(struct http_exchange *ex, int status, struct str reason,
 enum { HTTP_HIGH_WATER = 256 * 1024, HTTP_LOW_WATER = 64 * 1024 };
 size_t http_write(struct http_exchange *ex, const void *p, size_t len);
 size_t http_pending(const struct http_exchange *ex);
+/* For an answer that is long: the system may hold so many bytes that the client has not taken yet. */
+void http_widen(struct http_exchange *ex, int size);
 void http_on_drain(struct http_exchange *ex, http_exchange_fn *fn, void *arg);
 /* File content with sendfile(2): `len` bytes from offset; consumes the fd. Only between
  * http_begin() with a length and http_end(). */
