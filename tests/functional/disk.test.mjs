@@ -7,7 +7,7 @@ import { after, before, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { cgroups } from '../harness/leftovers.mjs'
 import { loadSdk } from '../harness/sdk.mjs'
-import { binary, eventually, startServer } from '../harness/server.mjs'
+import { binary, eventually, patience, startServer } from '../harness/server.mjs'
 
 function run(...command) {
   const result = spawnSync(command[0], command.slice(1), { encoding: 'utf8' })
@@ -120,7 +120,7 @@ async function assertKept(server, box) {
   assert.equal((await file(server, box, 'GET')).text, 'file')
 }
 
-test('a data directory whose disk is full for a while: sandboxes can be extended, paused, resumed, ended, and found again', { timeout: 120_000 }, async () => {
+test('a data directory whose disk is full for a while: sandboxes can be extended, paused, resumed, ended, and found again', { timeout: 120_000 * patience }, async () => {
   const server = await onSmallDisk(6000)
   const change = async (box, method, what, body) => {
     const answer = await server.api(method, `/sandboxes/${box.sandboxID}${what}`, body)
@@ -193,7 +193,7 @@ class Writer {
 
 // The pool's image is sparse: on a disk that others filled, writes to it could fail long after they were
 // acknowledged. They are refused at once instead.
-test('others fill the disk while sandboxes write: nothing acknowledged is lost, and they go on', { timeout: 240_000 }, async () => {
+test('others fill the disk while sandboxes write: nothing acknowledged is lost, and they go on', { timeout: 240_000 * patience }, async () => {
   const server = await onSmallDisk(6000)
   try {
     const { Sandbox } = await loadSdk(server)
@@ -248,7 +248,7 @@ test('others fill the disk while sandboxes write: nothing acknowledged is lost, 
   }
 })
 
-test('a disk that became read-only: refused with a reason, what runs can be reached', { timeout: 120_000 }, async () => {
+test('a disk that became read-only: refused with a reason, what runs can be reached', { timeout: 120_000 * patience }, async () => {
   const server = await onSmallDisk(8000)
   try {
     const box = await server.create({ timeout: 600 })

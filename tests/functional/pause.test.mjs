@@ -1,7 +1,7 @@
 // Pausing and resuming: many times, many at once, and what is told of it.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { startServer } from '../harness/server.mjs'
+import { patience, startServer } from '../harness/server.mjs'
 import { loadSdk } from '../harness/sdk.mjs'
 import { counts } from '../harness/leftovers.mjs'
 
@@ -16,7 +16,7 @@ const pause = (id, body = {}) => server.api('POST', `/sandboxes/${id}/pause`, bo
 const resume = (id, body = { timeout: 600 }) => server.api('POST', `/sandboxes/${id}/connect`, body)
 const info = async (id) => (await server.api('GET', `/sandboxes/${id}`)).body
 
-test('a hundred times: nothing is lost, nothing grows', { timeout: 120_000 }, async () => {
+test('a hundred times: nothing is lost, nothing grows', { timeout: 120_000 * patience }, async () => {
   const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 600_000, envs: { KEPT: 'env' } })
   const id = sandbox.sandboxId
   const handle = await sandbox.commands.run('i=0; while true; do i=$((i+1)); echo $i > /home/user/beat; sleep 0.01; done', { background: true, timeoutMs: 0 })

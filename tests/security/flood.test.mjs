@@ -164,7 +164,7 @@ function agentOf(id) {
 }
 
 describe('one team’s slow requests', () => {
-  test('a stopped agent whose logs 64 clients want delays its own team only', { timeout: 120_000 }, async () => {
+  test('a stopped agent whose logs 64 clients want delays its own team only', { timeout: 120_000 * patience }, async () => {
     const [greedy, other] = [await newTeam(), await newTeam()]
     const victim = await server.create({}, { key: greedy })
     const healthy = await server.create({}, { key: other })
