@@ -17,7 +17,7 @@ before(async () => {
 after(() => server.destroy())
 
 async function deleteBusy() {
-  const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 600_000 })
+  const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 600_000 * patience })
   await stayInKernel(sandbox, { threads: 100, shared: true })
   const began = Date.now()
   const answer = await server.api('DELETE', `/sandboxes/${sandbox.sandboxId}`, undefined, { timeoutMs: 60_000 })

@@ -58,7 +58,7 @@ async function arm(sandbox) {
 }
 
 test('nine sandboxes that take their agents hostage are deleted together, and others do not wait', async () => {
-  const hostile = await Promise.all(Array.from({ length: 9 }, () => sdk.Sandbox.create('base', { timeoutMs: 600_000 })))
+  const hostile = await Promise.all(Array.from({ length: 9 }, () => sdk.Sandbox.create('base', { timeoutMs: 600_000 * patience })))
   await Promise.all(hostile.map(arm))
   const began = Date.now()
   const deleted = Promise.all(hostile.map((one) => server.api('DELETE', `/sandboxes/${one.sandboxId}`, undefined, { timeoutMs: 60_000 })))
@@ -104,7 +104,7 @@ os.kill(mine, 9)
 })
 
 test('threads in long system calls end with their sandbox', { timeout: 300_000 * patience }, async () => {
-  const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 600_000 })
+  const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 600_000 * patience })
   await stayInKernel(sandbox, { threads: 300 })
   const answer = await server.api('DELETE', `/sandboxes/${sandbox.sandboxId}`, undefined, { timeoutMs: 60_000 })
   assert.equal(answer.status, 204, answer.text)

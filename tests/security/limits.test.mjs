@@ -10,7 +10,7 @@ let server, sdk, neighbour
 before(async () => {
   server = await startServer({ args: ['--disk', '600', '--memory', '384'] })
   sdk = await loadSdk(server)
-  neighbour = await sdk.Sandbox.create('base', { timeoutMs: 600_000 })
+  neighbour = await sdk.Sandbox.create('base', { timeoutMs: 600_000 * patience })
 })
 after(() => server.destroy())
 
@@ -63,7 +63,7 @@ for (const [name, bomb] of [
   ['that never waits', 'exec python3 -c "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass"'],
 ]) {
   test(`beside a fork bomb ${name} commands and snapshots work, and a pause keeps its processes`, { timeout: 300_000 * patience }, async () => {
-    const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 600_000 })
+    const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 600_000 * patience })
     const id = sandbox.sandboxId
     const handle = await sandbox.commands.run(bomb, { background: true, timeoutMs: 0 })
     const ended = handle.wait().catch(() => {})
@@ -88,7 +88,7 @@ for (const [name, bomb] of [
 test('what cannot be made to stand still at the end of its time is stopped, and its files are kept', { timeout: 300_000 * patience }, async () => {
   const box = await server.create({ timeout: 600, autoPause: true })
   const id = box.sandboxID
-  const sandbox = await sdk.Sandbox.connect(id, { timeoutMs: 600_000 })
+  const sandbox = await sdk.Sandbox.connect(id, { timeoutMs: 600_000 * patience })
   await sandbox.files.write('/home/user/kept', 'file')
   const handle = await stayInKernel(sandbox, { threads: 300 })
   assert.equal((await server.api('POST', `/sandboxes/${id}/timeout`, { timeout: 1 })).status, 204)
@@ -163,7 +163,7 @@ test('memory bomb by files in /dev/shm and /run: each takes half of the memory a
 // What nobody reads lies in buffers of the kernel. On cgroup v1 they have a limit of their own, a quarter of the memory;
 // the kernel lets each connection have one segment beyond it.
 test('memory bomb by buffers of sockets', async () => {
-  const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 600_000 })
+  const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 600_000 * patience })
   const held = await python(
     sandbox,
     `import socket
@@ -187,7 +187,7 @@ for n in range(1500):
 })
 
 test('disk filling ends with an error, and what was written can be removed again', async () => {
-  const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 300_000 })
+  const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 300_000 * patience })
   const info = (await server.api('GET', `/sandboxes/${sandbox.sandboxId}`)).body
   const result = await shell(sandbox, `dd if=/dev/zero of=/home/user/fill bs=1M count=${info.diskSizeMB + 512} 2>&1; ls -l /home/user/fill | awk '{print $5}'`, { timeoutMs: 240_000 })
   assert.match(result.stdout, /No space left|quota exceeded/i, result.stdout)
@@ -230,7 +230,7 @@ result = [
 })
 
 test('many small files and deep directories', async () => {
-  const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 600_000 })
+  const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 600_000 * patience })
   const made = await shell(sandbox, 'mkdir many && cd many && for i in $(seq 1 200); do mkdir -p d$i && (cd d$i && seq 1 100 | xargs touch); done; p=.; for i in $(seq 1 200); do p=$p/x; done; mkdir -p $p; find . -type f | wc -l; find . -type d | wc -l', { timeoutMs: 100_000 })
   assert.equal(made.stdout, `${200 * 100}\n${1 + 200 + 200}\n`, made.stderr)
   const folder = `${server.data}/pool/boxes/${sandbox.sandboxId}`

@@ -2,14 +2,14 @@
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { after, before, test } from 'node:test'
-import { startServer } from '../harness/server.mjs'
+import { patience, startServer } from '../harness/server.mjs'
 import { loadSdk, python } from '../harness/sdk.mjs'
 
 let server, sdk, neighbour
 before(async () => {
   server = await startServer()
   sdk = await loadSdk(server)
-  neighbour = await sdk.Sandbox.create('base', { timeoutMs: 600_000 })
+  neighbour = await sdk.Sandbox.create('base', { timeoutMs: 600_000 * patience })
 })
 after(() => server.destroy())
 
@@ -17,7 +17,7 @@ after(() => server.destroy())
 const tracked = () => Number(readFileSync('/proc/sys/net/netfilter/nf_conntrack_count', 'utf8'))
 
 test('connections that the host tracks are limited, DNS included, and go with their sandbox', async () => {
-  const greedy = await sdk.Sandbox.create('base', { timeoutMs: 600_000 })
+  const greedy = await sdk.Sandbox.create('base', { timeoutMs: 600_000 * patience })
   const before = tracked()
   const filled = await python(
     greedy,

@@ -4,14 +4,14 @@ import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import fs from 'node:fs'
 import { after, afterEach, before, test } from 'node:test'
-import { eventually, startServer } from '../harness/server.mjs'
+import { eventually, patience, startServer } from '../harness/server.mjs'
 import { loadSdk, python } from '../harness/sdk.mjs'
 
 let server, sdk, neighbour, greedy
 before(async () => {
   server = await startServer()
   sdk = await loadSdk(server)
-  neighbour = await sdk.Sandbox.create('base', { timeoutMs: 600_000 })
+  neighbour = await sdk.Sandbox.create('base', { timeoutMs: 600_000 * patience })
 })
 after(() => server.destroy())
 afterEach(() => greedy?.kill())
@@ -28,7 +28,7 @@ def until_refused(take, most):
 
 // Runs it in a new sandbox, whose processes hold on to what they got; gives [how many, why no more].
 async function takeAll(code, { user = 'root' } = {}) {
-  greedy = await sdk.Sandbox.create('base', { timeoutMs: 600_000 })
+  greedy = await sdk.Sandbox.create('base', { timeoutMs: 600_000 * patience })
   await greedy.files.write('/tmp/take.py', `${HELP}\n${code}\nopen("/tmp/taking", "w").write(json.dumps(result))\nos.rename("/tmp/taking", "/tmp/taken")\ntime.sleep(1000)\n`)
   const run = await greedy.commands.run('python3 /tmp/take.py', { user, background: true, timeoutMs: 0 })
   run.wait().catch(() => {})

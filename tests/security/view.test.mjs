@@ -15,7 +15,7 @@ after(() => server.destroy())
 test('programs count the processors of their sandbox, not the host’s', { skip: os.cpus().length < 2 && 'one processor' }, async () => {
   // Two in a row are on different ones.
   for (let i = 0; i < 2; i++) {
-    const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 300_000 })
+    const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 300_000 * patience })
     const run = async (command) => (await sandbox.commands.run(command)).stdout.trim()
     assert.equal(await run('nproc'), '1')
     assert.equal(await run('getconf _NPROCESSORS_ONLN'), '1')
@@ -36,7 +36,7 @@ const cpuLines = (text) => text.split('\n').filter((line) => /^cpu\d+ /.test(lin
 const busy = (text) => text.split('\n')[0].trim().split(/ +/).slice(1, 4).reduce((sum, one) => sum + Number(one), 0)
 
 test('/proc/stat, the load average and the uptime are the sandbox’s', async () => {
-  const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 300_000 })
+  const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 300_000 * patience })
   const run = async (command) => (await sandbox.commands.run(command)).stdout.trim()
   const stat = await run('cat /proc/stat')
   const mine = (await run('taskset -pc $$')).split(' ').pop()
@@ -68,7 +68,7 @@ test('/proc/stat, the load average and the uptime are the sandbox’s', async ()
 })
 
 test('a neighbour’s work shows in nobody else’s /proc/stat and load', async () => {
-  const [one, other] = await Promise.all([1, 2].map(() => sdk.Sandbox.create('base', { timeoutMs: 300_000 })))
+  const [one, other] = await Promise.all([1, 2].map(() => sdk.Sandbox.create('base', { timeoutMs: 300_000 * patience })))
   const burning = await one.commands.run('while :; do :; done', { background: true, timeoutMs: 0 })
   const look = async (sandbox) => {
     const [load, ...stat] = (await sandbox.commands.run('cat /proc/loadavg /proc/stat')).stdout.split('\n')
