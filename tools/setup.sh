@@ -10,7 +10,7 @@ build=(gcc libc6-dev make meson ninja-build pkg-config libuv1-dev node-llhttp li
     musl-tools linux-libc-dev bzip2 xz-utils python3)
 run=(btrfs-progs mmdebstrap ca-certificates debian-archive-keyring)
 test=(clang libclang-rt-14-dev clang-format clang-tidy cppcheck python3 curl openssl chromium podman
-    runc iptables iproute2 procps containernetworking-plugins busybox-static)
+    runc iptables iproute2 procps containernetworking-plugins busybox-static postgresql libpq-dev)
 bench=(bubblewrap podman runc nginx-light wrk curl iproute2 procps)
 vm=(qemu-system-x86 e2fsprogs)
 
@@ -66,6 +66,15 @@ quiet_apt()
         / newly installed, / { print "[setup] " $0; fflush() }
         /^Setting up / && ++n % 25 == 0 { print "[setup] " n " packages set up"; fflush() }'
 }
+
+# Its tests make clusters of their own; none of the host's is wanted.
+case " "$(echo $missing)" " in
+*" postgresql "*)
+    mkdir -p /etc/postgresql-common
+    [ -e /etc/postgresql-common/createcluster.conf ] ||
+        echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.conf
+    ;;
+esac
 
 echo "[setup] installing:" $missing
 if ! quiet_apt update || ! quiet_apt install --no-install-recommends $missing; then

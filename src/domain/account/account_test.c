@@ -137,7 +137,7 @@ TEST(unknown_keys_are_asked_again)
     FAILS(api_keys_find(keys, STR("e2b_later"), &owner, &err), ERROR_UNAUTHORIZED);
     api_key_hash(STR("e2b_later"), hash);
     key.hash = str_of(hash);
-    OK(store_key_insert(store, &key, &err));
+    OK(store_key_insert(store, &key, 0, &err));
     for (int i = 0; i < 40; i++) {
         struct error err = {0};
 

@@ -190,6 +190,29 @@ int query_count(struct query *query, size_t *out_count, struct error *err)
     return more;
 }
 
+int query_number(struct query *query, int64_t *out, struct error *err)
+{
+    int found = query_step(query, err);
+
+    *out = found > 0 ? query_int(query, 0) : 0;
+    return found < 0 ? -1 : 0;
+}
+
+int counter_next(struct conn *conn, const char *name, int64_t *out, struct error *err)
+{
+    auto_query struct query query = {0};
+
+    if (query_open(&query, conn,
+                   "UPDATE counters SET value = value + 1 WHERE name = ?1 RETURNING value",
+                   err) < 0)
+        return -1;
+    bind_text(&query, str_of(name));
+    if (query_one(&query, "counter", str_of(name), err) < 0)
+        return -1;
+    *out = query_int(&query, 0);
+    return 0;
+}
+
 int store_prune(struct store *store, const char *sql, int64_t before_us, int64_t keep, size_t max,
                 size_t *out_count, struct error *err)
 {

@@ -66,13 +66,12 @@ int store_team_update(struct store *store, const struct store_team *team, struct
 /* Oldest first. */
 int store_team_list(struct store *store, struct arena *arena, struct store_team **out,
                     size_t *out_count, struct error *err);
-int store_key_insert(struct store *store, const struct store_key *key, struct error *err);
+/* ERROR_QUOTA when it is for a sandbox that has max living keys. */
+int store_key_insert(struct store *store, const struct store_key *key, int64_t max,
+                     struct error *err);
 /* ERROR_NOT_FOUND when there is none, also when its sandbox has ended. */
 int store_key_find(struct store *store, struct str hash, struct arena *arena, struct store_key *out,
                    struct error *err);
-/* How many living keys the sandbox has, and out of the store with those whose sandbox has ended. */
-int store_key_count_sandbox(struct store *store, struct str team_id, struct str sandbox_id,
-                            size_t *out, struct error *err);
 /* Is that one of the team's living sandboxes, by either id? *out_engine_id: the engine's own id of it,
  * "" when it is elsewhere. ERROR_NOT_FOUND. */
 int store_key_sandbox(struct store *store, struct str team_id, struct str sandbox_id,
@@ -87,7 +86,7 @@ int store_key_rename(struct store *store, struct str team_id, struct str id, str
                      struct error *err);
 int store_key_used(struct store *store, struct str id, int64_t at_us, struct error *err);
 
-/* ---- what was changed, and what may be repeated (store_audit.c) ---- */
+/* ---- what was changed (store_audit.c) ---- */
 
 struct store_audit {
     int64_t seq, at_us;
@@ -106,6 +105,9 @@ int store_audit_page(struct store *store, struct str team_id, int64_t before_seq
 /* As store_event_prune(). */
 int store_audit_prune(struct store *store, int64_t before_us, int64_t keep, size_t max,
                       size_t *out_count, struct error *err);
+
+/* ---- creates that may be repeated (store_idempotency.c) ---- */
+
 /* *out_sandbox_id is STR_NONE when the key was not used yet. */
 int store_idempotency_find(struct store *store, struct str team_id, struct str key,
                            struct arena *arena, struct str *out_sandbox_id, struct str *out_hash,

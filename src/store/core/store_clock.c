@@ -1,16 +1,7 @@
-/* The distance of the wall clock to the time since the host booted, as it was last seen. The table has
- * one row, and is made when it is first needed. */
+/* The distance of the wall clock to the time since the host booted, as it was last seen; one row. */
 #include "base/cleanup.h"
 #include "store/core/store.h"
 #include "store/driver/query.h"
-
-static int make_table(struct conn *conn, struct error *err)
-{
-    return store_exec(conn,
-                      "CREATE TABLE IF NOT EXISTS host_clock (boot_id TEXT PRIMARY KEY,"
-                      " clock_us BIGINT NOT NULL)",
-                      err);
-}
 
 int store_clock_get(struct store *store, struct str boot_id, int64_t *out_us, struct error *err)
 {
@@ -18,8 +9,7 @@ int store_clock_get(struct store *store, struct str boot_id, int64_t *out_us, st
     auto_query struct query query = {0};
     int found;
 
-    if (make_table(conn, err) < 0 ||
-        query_open(&query, conn, "SELECT clock_us FROM host_clock WHERE boot_id = ?1", err) < 0)
+    if (query_open(&query, conn, "SELECT clock_us FROM host_clock WHERE boot_id = ?1", err) < 0)
         return -1;
     bind_text(&query, boot_id);
     found = query_step(&query, err);

@@ -66,30 +66,26 @@ int64_t query_int(const struct query *query, int column);
 struct str query_peek(const struct query *query, int column);
 /* Copied into the arena. */
 struct str query_text(const struct query *query, int column, struct arena *arena);
-/* All rows, as an array in the arena: *(struct thing **)out. Never NULL. */
-struct query_kind {
-    size_t size; /* of a struct thing */
-    void (*read)(const struct query *query, struct arena *arena, void *out);
-};
-int query_rows(struct query *query, const struct query_kind *kind, struct arena *arena, void *out,
-               size_t *out_count, struct error *err);
 /* Counts the rows that a statement returns. */
 int query_count(struct query *query, size_t *out_count, struct error *err);
 /* Runs a statement that is a transaction of its own, on disk when it returns 0. */
 int query_run_durable(struct query *query, struct conn *conn, struct error *err);
 
 /* Of a table with seq and at_us: what is older than before_us, and all but the newest `keep`; the
- * oldest, which are the first by seq, and at most max of them. The last one stays: numbers are not
- * given twice. */
+ * oldest, which are the first by seq, and at most max of them. */
 #define STORE_PRUNE(table)                                                               \
     "DELETE FROM " table " WHERE seq IN (SELECT seq FROM (SELECT seq, at_us FROM " table \
-    " ORDER BY seq LIMIT ?3) AS oldest WHERE (at_us < ?1"                                \
-    " OR seq <= (SELECT coalesce(max(seq), 0) FROM " table ") - ?2)"                     \
-    " AND seq < (SELECT max(seq) FROM " table ")) RETURNING seq"
+    " ORDER BY seq LIMIT ?3) AS oldest WHERE at_us < ?1"                                 \
+    " OR seq <= (SELECT coalesce(max(seq), 0) FROM " table ") - ?2) RETURNING seq"
 int store_prune(struct store *store, const char *sql, int64_t before_us, int64_t keep, size_t max,
                 size_t *out_count, struct error *err);
 
 /* ---- pieces of transactions ---- */
+
+/* The next number of a row of counters. */
+int counter_next(struct conn *conn, const char *name, int64_t *out, struct error *err);
+/* The first number of the row that a statement finds, or 0. */
+int query_number(struct query *query, int64_t *out, struct error *err);
 
 struct store_event;
 struct store_runtime_event;
@@ -99,8 +95,8 @@ struct store_snapshot;
 /* About a sandbox that has a row; NULL is none. */
 int event_add(struct conn *conn, struct str sandbox_id, const struct store_event *event,
               struct error *err);
-/* Queues the event that was just added for the webhooks that want it. */
-int deliveries_add(struct conn *conn, int64_t now_us, struct error *err);
+/* Queues an event for the webhooks that want it. */
+int deliveries_add(struct conn *conn, int64_t event_seq, int64_t now_us, struct error *err);
 /* Remembers which create made it, when that can be repeated. ERROR_EXISTS when the key was used. */
 int idempotency_add(struct conn *conn, const struct store_sandbox *row, struct error *err);
 /* ERROR_NOT_FOUND when a volume is not there (any more). */

@@ -1,6 +1,8 @@
 /* Keys are durable: what was answered is on disk. Only the time of last use is not. */
+#include <inttypes.h>
+
 #include "store/core/store.h"
-#include "store/driver/query.h"
+#include "store/driver/row.h"
 
 /* Keys of a sandbox end with it. Those of a sandbox with a key of its own live as long as its row, which can
  * get another machine; others end with their machine, also before the row has followed. */
@@ -12,47 +14,79 @@
     " OR EXISTS (SELECT 1 FROM sandboxes AS box"                                  \
     " WHERE box.id = api_keys.sandbox_id AND box.state NOT IN ('killing', 'ended')))"
 
-int store_key_insert(struct store *store, const struct store_key *key, struct error *err)
+/* clang-format off */
+#define KEY_ROW(F, T, AND)                                                                            \
+    F(T, id, id) AND() F(T, team_id, team_id) AND() F(T, name, name) AND() F(T, key_hash, hash) AND() \
+    F(T, mask, mask) AND() F(T, created_at_us, created_at_us) AND()                                   \
+    F(T, last_used_at_us, last_used_at_us) AND() F(T, agent_id, agent_id) AND()                       \
+    F(T, sandbox_id, sandbox_id)
+/* clang-format on */
+ROW(key_row, struct store_key, KEY_ROW);
+
+/* Of two tables, some of whose columns have the same names. */
+#define OF_KEY(T, column, member) "api_keys." #column
+static const struct row_field found_fields[] = {
+    KEY_ROW(ROW_FIELD, struct store_key, ROW_NEXT),
+    ROW_FIELD(struct store_key, banned, team_banned),
+};
+static const struct row found_row = ROW_OF(found_fields, struct store_key, );
+
+static int insert_key(struct conn *conn, const struct store_key *key, struct error *err)
 {
-    auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, conn,
-                   "INSERT INTO api_keys"
-                   " (id, team_id, name, key_hash, mask, created_at_us, agent_id, sandbox_id,"
-                   " last_used_at_us) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0)",
+    if (query_open(&query, conn, ROW_INSERT("api_keys", KEY_ROW), err) < 0)
+        return -1;
+    row_bind(&key_row, &query, key);
+    return query_run(&query, err);
+}
+
+static int remove_dead_keys(struct conn *conn, struct str team_id, struct error *err)
+{
+    auto_query struct query query = {0};
+
+    if (query_open(&query, conn, "DELETE FROM api_keys WHERE team_id = ?1 AND NOT " SANDBOX_LIVES,
                    err) < 0)
         return -1;
-    bind_text(&query, key->id);
-    bind_text(&query, key->team_id);
-    bind_text(&query, key->name);
-    bind_text(&query, key->hash);
-    bind_text(&query, key->mask);
-    bind_int(&query, key->created_at_us);
-    bind_text(&query, key->agent_id.p ? key->agent_id : STR(""));
-    bind_text(&query, key->sandbox_id.p ? key->sandbox_id : STR(""));
-    return query_run_durable(&query, conn, err);
+    bind_text(&query, team_id);
+    return query_run(&query, err);
 }
 
-static void read_key(const struct query *query, struct arena *arena, void *to)
+static int check_room(struct conn *conn, const struct store_key *key, int64_t max,
+                      struct error *err)
 {
-    struct store_key *out = to;
+    auto_query struct query query = {0};
+    int64_t count = 0;
 
-    *out = (struct store_key){
-        .id = query_text(query, 0, arena),
-        .team_id = query_text(query, 1, arena),
-        .name = query_text(query, 2, arena),
-        .hash = query_text(query, 3, arena),
-        .mask = query_text(query, 4, arena),
-        .created_at_us = query_int(query, 5),
-        .last_used_at_us = query_int(query, 6),
-        .team_banned = query_int(query, 7) != 0,
-        .agent_id = query_text(query, 8, arena),
-        .sandbox_id = query_text(query, 9, arena),
-    };
+    if (query_open(&query, conn,
+                   "SELECT count(*) FROM api_keys WHERE team_id = ?1 AND sandbox_id = ?2", err) < 0)
+        return -1;
+    bind_text(&query, key->team_id);
+    bind_text(&query, key->sandbox_id);
+    if (query_number(&query, &count, err) < 0)
+        return -1;
+    if (count < max)
+        return 0;
+    return error_set(err, ERROR_QUOTA,
+                     "sandbox '%.*s' has %" PRId64 " keys already: remove one first",
+                     STR_ARG(key->sandbox_id), max);
 }
 
-static const struct query_kind key_kind = {sizeof(struct store_key), read_key};
+int store_key_insert(struct store *store, const struct store_key *key, int64_t max,
+                     struct error *err)
+{
+    auto_conn struct conn *conn = store_write(store);
+
+    if (store_begin(conn, STORE_DURABLE, err) < 0)
+        return -1;
+    return store_end(conn,
+                     (key->sandbox_id.len && (remove_dead_keys(conn, key->team_id, err) < 0 ||
+                                              check_room(conn, key, max, err) < 0)) ||
+                             insert_key(conn, key, err) < 0
+                         ? -1
+                         : 0,
+                     err);
+}
 
 int store_key_find(struct store *store, struct str hash, struct arena *arena, struct store_key *out,
                    struct error *err)
@@ -60,18 +94,15 @@ int store_key_find(struct store *store, struct str hash, struct arena *arena, st
     auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, conn,
-                   "SELECT api_keys.id, team_id, api_keys.name, key_hash, mask,"
-                   " api_keys.created_at_us, last_used_at_us, banned, agent_id, sandbox_id"
-                   " FROM api_keys JOIN teams ON teams.id = team_id"
-                   " WHERE key_hash = ?1 AND " SANDBOX_LIVES,
-                   err) < 0)
+    if (query_open(
+            &query, conn,
+            "SELECT " KEY_ROW(OF_KEY, , ROW_COMMA) ", banned"
+                                                   " FROM api_keys JOIN teams ON teams.id = team_id"
+                                                   " WHERE key_hash = ?1 AND " SANDBOX_LIVES,
+            err) < 0)
         return -1;
     bind_text(&query, hash);
-    if (query_one(&query, "key", STR_NONE, err) < 0)
-        return -1;
-    read_key(&query, arena, out);
-    return 0;
+    return row_one(&found_row, &query, "key", STR_NONE, arena, out, err);
 }
 
 int store_key_list(struct store *store, struct str team_id, struct arena *arena,
@@ -80,47 +111,26 @@ int store_key_list(struct store *store, struct str team_id, struct arena *arena,
     auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, conn,
-                   "SELECT id, team_id, name, key_hash, mask, created_at_us, last_used_at_us, 0,"
-                   " agent_id, sandbox_id FROM api_keys WHERE team_id = ?1 AND " SANDBOX_LIVES
-                   " ORDER BY created_at_us, id",
-                   err) < 0)
+    if (query_open(
+            &query, conn,
+            "SELECT " ROW_COLUMNS(KEY_ROW) " FROM api_keys WHERE team_id = ?1 AND " SANDBOX_LIVES
+                                           " ORDER BY created_at_us, id",
+            err) < 0)
         return -1;
     bind_text(&query, team_id);
-    return query_rows(&query, &key_kind, arena, out, out_count, err);
+    return row_all(&key_row, &query, arena, out, out_count, err);
 }
 
 int store_key_count(struct store *store, size_t *out, struct error *err)
 {
     auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
+    int64_t count = 0;
 
     if (query_open(&query, conn, "SELECT count(*) FROM api_keys", err) < 0 ||
-        query_step(&query, err) < 0)
+        query_number(&query, &count, err) < 0)
         return -1;
-    *out = (size_t)query_int(&query, 0);
-    return 0;
-}
-
-int store_key_count_sandbox(struct store *store, struct str team_id, struct str sandbox_id,
-                            size_t *out, struct error *err)
-{
-    auto_conn struct conn *conn = store_write(store);
-    auto_query struct query dead = {0}, query = {0};
-
-    if (query_open(&dead, conn, "DELETE FROM api_keys WHERE team_id = ?1 AND NOT " SANDBOX_LIVES,
-                   err) < 0)
-        return -1;
-    bind_text(&dead, team_id);
-    if (query_run(&dead, err) < 0 ||
-        query_open(&query, conn,
-                   "SELECT count(*) FROM api_keys WHERE team_id = ?1 AND sandbox_id = ?2", err) < 0)
-        return -1;
-    bind_text(&query, team_id);
-    bind_text(&query, sandbox_id);
-    if (query_step(&query, err) < 0)
-        return -1;
-    *out = (size_t)query_int(&query, 0);
+    *out = (size_t)count;
     return 0;
 }
 

@@ -1,15 +1,22 @@
 /* Events. They are parts of other transactions (query.h); here they are also read and forgotten. */
 #include "base/id.h"
 #include "store/core/store.h"
-#include "store/driver/query.h"
+#include "store/driver/row.h"
 
-#define COLUMNS                                                                                 \
-    "seq, id, team_id, sandbox_id, template_id, type, level, message, detail, at_us, since_us," \
-    " cpu_count, mem_mb, metadata"
+/* clang-format off */
+#define EVENT_ROW(F, T, AND)                                                                       \
+    F(T, seq, seq) AND() F(T, id, id) AND() F(T, team_id, team_id) AND()                           \
+    F(T, sandbox_id, sandbox_id) AND() F(T, template_id, template_id) AND() F(T, type, type) AND() \
+    F(T, level, level) AND() F(T, message, message) AND() F(T, detail, detail) AND()               \
+    F(T, at_us, at_us) AND() F(T, since_us, since_us) AND() F(T, cpu_count, cpu_count) AND()       \
+    F(T, mem_mb, mem_mb) AND() F(T, metadata, metadata)
+/* clang-format on */
+ROW(event_row, struct store_event, EVENT_ROW);
+#define COLUMNS ROW_COLUMNS(EVENT_ROW)
 
 /* 1 = added, 0 = there is no such sandbox. */
 static int insert_event(struct conn *conn, struct str sandbox_id, const struct store_event *event,
-                        struct error *err)
+                        int64_t seq, struct error *err)
 {
     auto_query struct query query = {0};
     char id[UUID_SIZE];
@@ -17,8 +24,8 @@ static int insert_event(struct conn *conn, struct str sandbox_id, const struct s
 
     if (query_open(&query, conn,
                    "INSERT INTO events (" COLUMNS ")"
-                   " SELECT (SELECT coalesce(max(seq), 0) + 1 FROM events), ?2, team_id, id,"
-                   " template_id, ?3, ?4, ?5, ?6, ?7, running_since_us, cpu_count, mem_mb, metadata"
+                   " SELECT ?8, ?2, team_id, id, template_id, ?3, ?4, ?5, ?6, ?7,"
+                   " running_since_us, cpu_count, mem_mb, metadata"
                    " FROM sandboxes WHERE id = ?1 RETURNING seq",
                    err) < 0)
         return -1;
@@ -30,6 +37,7 @@ static int insert_event(struct conn *conn, struct str sandbox_id, const struct s
     bind_text(&query, event->message);
     bind_text(&query, event->detail.p ? event->detail : STR(""));
     bind_int(&query, event->at_us);
+    bind_int(&query, seq);
     found = query_step(&query, err);
     return found > 0 && query_run(&query, err) < 0 ? -1 : found;
 }
@@ -37,9 +45,15 @@ static int insert_event(struct conn *conn, struct str sandbox_id, const struct s
 int event_add(struct conn *conn, struct str sandbox_id, const struct store_event *event,
               struct error *err)
 {
-    int added = event ? insert_event(conn, sandbox_id, event, err) : 0;
+    int64_t seq = 0;
+    int added;
 
-    return added > 0 ? deliveries_add(conn, event->at_us, err) : added;
+    if (!event)
+        return 0;
+    if (counter_next(conn, "events", &seq, err) < 0)
+        return -1;
+    added = insert_event(conn, sandbox_id, event, seq, err);
+    return added > 0 ? deliveries_add(conn, seq, event->at_us, err) : added;
 }
 
 int store_event_add(struct store *store, struct str sandbox_id, const struct store_event *event,
@@ -50,26 +64,6 @@ int store_event_add(struct store *store, struct str sandbox_id, const struct sto
     if (store_begin(conn, STORE_EPHEMERAL, err) < 0)
         return -1;
     return store_end(conn, event_add(conn, sandbox_id, event, err), err);
-}
-
-static void read_event(const struct query *query, struct arena *arena, struct store_event *out)
-{
-    *out = (struct store_event){
-        .seq = query_int(query, 0),
-        .id = query_text(query, 1, arena),
-        .team_id = query_text(query, 2, arena),
-        .sandbox_id = query_text(query, 3, arena),
-        .template_id = query_text(query, 4, arena),
-        .type = query_text(query, 5, arena),
-        .level = query_int(query, 6),
-        .message = query_text(query, 7, arena),
-        .detail = query_text(query, 8, arena),
-        .at_us = query_int(query, 9),
-        .since_us = query_int(query, 10),
-        .cpu_count = query_int(query, 11),
-        .mem_mb = query_int(query, 12),
-        .metadata = query_text(query, 13, arena),
-    };
 }
 
 /* clang-format off */
@@ -96,7 +90,6 @@ int store_event_page(struct store *store, const struct store_event_query *wanted
     auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
     bool ascending = wanted->ascending || !wanted->team_id.p;
-    int more;
 
     if (query_open(&query, conn, page_sql(wanted), err) < 0)
         return -1;
@@ -104,11 +97,7 @@ int store_event_page(struct store *store, const struct store_event_query *wanted
     bind_text(&query, wanted->sandbox_id.p ? wanted->sandbox_id : STR(""));
     bind_int(&query, wanted->after_seq || ascending ? wanted->after_seq : INT64_MAX);
     bind_int(&query, (int64_t)wanted->limit);
-    *out = arena_alloc(arena, (wanted->limit + 1) * sizeof(**out));
-    *out_count = 0;
-    while ((more = query_step(&query, err)) > 0 && *out_count < wanted->limit)
-        read_event(&query, arena, &(*out)[(*out_count)++]);
-    return more < 0 ? -1 : 0;
+    return row_all(&event_row, &query, arena, out, out_count, err);
 }
 
 int store_event_prune(struct store *store, int64_t before_us, int64_t keep, size_t max,

@@ -1,7 +1,7 @@
 /* Layers that snapshots made, and who uses them. A use is written in the same transaction as its
  * user, so what the tables say is true after any crash: a layer without uses is garbage. */
 #include "store/core/store.h"
-#include "store/driver/query.h"
+#include "store/driver/row.h"
 
 int store_layer_add(struct store *store, struct str name, struct str team_id, int64_t at_us,
                     struct error *err)
@@ -111,7 +111,6 @@ int store_layer_unused(struct store *store, size_t max, struct arena *arena, str
 {
     auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
-    int more;
 
     if (query_open(&query, conn,
                    "SELECT name FROM layers WHERE NOT EXISTS"
@@ -119,11 +118,7 @@ int store_layer_unused(struct store *store, size_t max, struct arena *arena, str
                    err) < 0)
         return -1;
     bind_int(&query, (int64_t)max);
-    *out = arena_alloc(arena, (max + 1) * sizeof(**out));
-    *out_count = 0;
-    while ((more = query_step(&query, err)) > 0 && *out_count < max)
-        (*out)[(*out_count)++] = query_text(&query, 0, arena);
-    return more < 0 ? -1 : 0;
+    return row_all(&row_strings, &query, arena, out, out_count, err);
 }
 
 int store_layer_state(struct store *store, struct str name, bool *out_known, bool *out_used,

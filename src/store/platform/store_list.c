@@ -37,7 +37,7 @@ static const char *const by_state[2][2][3] = {
 };
 static const char *const by_tag[2] = {TAG("<", "DESC"), TAG(">", "ASC")};
 static const char count_by_tag[] =
-    "SELECT count(*)" TAG_WHERE " AND ?2 IS NULL AND ?3 IS NULL AND ?6 IS NULL";
+    "SELECT count(*)" TAG_WHERE " AND ?2 = '' AND ?3 = '' AND ?6 = ''";
 static const char count_by_template[] =
     "SELECT count(*) FROM sandboxes WHERE team_id = ?1 AND template_id = ?2 AND state = 'running'"
     " AND started_at_us >= ?3";
@@ -83,7 +83,7 @@ int store_sandbox_page(struct store *store, const struct store_sandbox_query *wa
     bind_int(&query, (int64_t)wanted->limit);
     if (wanted->tag_count)
         bind_tags(&query, wanted);
-    return sandbox_rows(&query, arena, out, out_count, err);
+    return row_all(&sandbox_row, &query, arena, out, out_count, err);
 }
 
 static int open_count(struct query *query, struct conn *conn,
@@ -103,11 +103,11 @@ static int open_count(struct query *query, struct conn *conn,
     if (query_open(query, conn, count_by_tag, err) < 0)
         return -1;
     bind_text(query, wanted->team_id);
-    bind_text(query, STR_NONE);
-    bind_text(query, STR_NONE);
+    bind_text(query, STR(""));
+    bind_text(query, STR(""));
     bind_int(query, wanted->started_after_us);
     bind_text(query, or_empty(wanted->template_id));
-    bind_text(query, STR_NONE);
+    bind_text(query, STR(""));
     running.running = true;
     running.paused = false;
     bind_tags(query, &running);

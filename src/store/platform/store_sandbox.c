@@ -27,105 +27,23 @@ static const char *const resumed_names[] = {
     [STORE_RESUMED_DISK] = "disk",
 };
 
-/* Index of the name, or that of the last one. */
-static unsigned index_of(const struct query *query, int column, const char *const *names,
-                         unsigned count)
-{
-    struct str name = query_peek(query, column);
-    unsigned i = 0;
+static const struct row_names names[] = {{state_names, 4}, {step_names, 3}, {resumed_names, 3}};
+static const struct row_field fields[] = {SANDBOX_ROW(ROW_FIELD, struct store_sandbox, ROW_NEXT)};
+const struct row sandbox_row = ROW_OF(fields, struct store_sandbox, .names = names);
 
-    while (i + 1 < count && !str_is(name, names[i]))
-        i++;
-    return i;
-}
-
-static void read_life(const struct query *query, struct store_sandbox_life *out)
-{
-    *out = (struct store_sandbox_life){
-        .state = index_of(query, 4, state_names, 4),
-        .end_at_us = query_int(query, 7),
-        .step = index_of(query, 19, step_names, 3),
-        .memory = query_int(query, 20) != 0,
-        .resumed_from = index_of(query, 21, resumed_names, 3),
-        .running_since_us = query_int(query, 22),
-        .auto_pause = query_int(query, 24) != 0,
-    };
-}
-
-static void read_row(const struct query *query, struct arena *arena, void *to)
-{
-    struct store_sandbox *out = to;
-
-    *out = (struct store_sandbox){
-        .id = query_text(query, 0, arena),
-        .team_id = query_text(query, 1, arena),
-        .template_id = query_text(query, 2, arena),
-        .alias = query_text(query, 3, arena),
-        .revision = query_int(query, 5),
-        .started_at_us = query_int(query, 6),
-        .cpu_count = query_int(query, 8),
-        .mem_mb = query_int(query, 9),
-        .disk_mb = query_int(query, 10),
-        .metadata = query_text(query, 11, arena),
-        .env = query_text(query, 12, arena),
-        .access_token = query_text(query, 13, arena),
-        .internet = query_int(query, 14) != 0,
-        .internet_given = query_int(query, 15) != 0,
-        .secure = query_int(query, 16) != 0,
-        .ended_at_us = query_int(query, 17),
-        .end_reason = query_text(query, 18, arena),
-        .timeout_s = query_int(query, 23),
-        .auto_pause_memory = query_int(query, 25) != 0,
-        .auto_resume = query_int(query, 26) != 0,
-        .layers = query_text(query, 27, arena),
-        .tagged = query_int(query, 28) != 0,
-        .volumes = query_text(query, 29, arena),
-    };
-    read_life(query, &out->life);
-}
-
-static const struct query_kind row_kind = {sizeof(struct store_sandbox), read_row};
-
-static int insert_row(struct conn *conn, const struct store_sandbox *row, struct error *err)
+static int insert_row(struct conn *conn, const struct store_sandbox *given, struct error *err)
 {
     auto_query struct query query = {0};
+    struct store_sandbox row = *given;
 
-    if (query_open(&query, conn,
-                   "INSERT INTO sandboxes (" SANDBOX_COLUMNS
-                   ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,"
-                   " ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23,"
-                   " ?24, ?25, ?26, ?27, ?28, 1, ?29)",
-                   err) < 0)
+    if (query_open(&query, conn, ROW_INSERT("sandboxes", SANDBOX_ROW), err) < 0)
         return -1;
-    bind_text(&query, row->id);
-    bind_text(&query, row->team_id);
-    bind_text(&query, row->template_id);
-    bind_text(&query, row->alias.p ? row->alias : STR(""));
-    bind_text(&query, str_of(state_names[row->life.state]));
-    bind_int(&query, row->revision);
-    bind_int(&query, row->started_at_us);
-    bind_int(&query, row->life.end_at_us);
-    bind_int(&query, row->cpu_count);
-    bind_int(&query, row->mem_mb);
-    bind_int(&query, row->disk_mb);
-    bind_text(&query, row->metadata.p ? row->metadata : STR("{}"));
-    bind_text(&query, row->env.p ? row->env : STR("{}"));
-    bind_text(&query, row->access_token.p ? row->access_token : STR(""));
-    bind_int(&query, row->internet);
-    bind_int(&query, row->internet_given);
-    bind_int(&query, row->secure);
-    bind_int(&query, row->ended_at_us);
-    bind_text(&query, row->end_reason.p ? row->end_reason : STR(""));
-    bind_text(&query, str_of(step_names[row->life.step]));
-    bind_int(&query, row->life.memory);
-    bind_text(&query, str_of(resumed_names[row->life.resumed_from]));
-    bind_int(&query, row->life.running_since_us);
-    bind_int(&query, row->timeout_s);
-    bind_int(&query, row->life.auto_pause);
-    bind_int(&query, row->auto_pause_memory);
-    bind_int(&query, row->auto_resume);
-    bind_text(&query, row->layers.p ? row->layers : STR(""));
-    bind_text(&query, row->volumes.p ? row->volumes : STR(""));
+    row.tagged = true;
+    if (!row.metadata.p)
+        row.metadata = STR("{}");
+    if (!row.env.p)
+        row.env = STR("{}");
+    row_bind(&sandbox_row, &query, &row);
     return query_run(&query, err);
 }
 
@@ -157,16 +75,7 @@ int store_sandbox_get(struct store *store, struct str id, struct arena *arena,
         0)
         return -1;
     bind_text(&query, id);
-    if (query_one(&query, "sandbox", id, err) < 0)
-        return -1;
-    read_row(&query, arena, out);
-    return 0;
-}
-
-int sandbox_rows(struct query *query, struct arena *arena, struct store_sandbox **out,
-                 size_t *out_count, struct error *err)
-{
-    return query_rows(query, &row_kind, arena, out, out_count, err);
+    return row_one(&sandbox_row, &query, "sandbox", id, arena, out, err);
 }
 
 int store_sandbox_live(struct store *store, struct arena *arena, struct store_sandbox **out,
@@ -176,13 +85,11 @@ int store_sandbox_live(struct store *store, struct arena *arena, struct store_sa
     auto_query struct query query = {0};
 
     if (query_open(&query, conn,
-                   "SELECT id, team_id, template_id, alias, state, revision, started_at_us,"
-                   " end_at_us, cpu_count, mem_mb, disk_mb, '{}', '{}', access_token, internet,"
-                   " internet_given, secure, ended_at_us, end_reason," SANDBOX_LIFE_COLUMNS
-                   " FROM sandboxes WHERE state <> 'ended'",
+                   "SELECT " ROW_COLUMNS(SANDBOX_HEAD) ", '{}', '{}', " ROW_COLUMNS(
+                       SANDBOX_TAIL) " FROM sandboxes WHERE state <> 'ended'",
                    err) < 0)
         return -1;
-    return sandbox_rows(&query, arena, out, out_count, err);
+    return row_all(&sandbox_row, &query, arena, out, out_count, err);
 }
 
 int store_sandbox_set_end(struct store *store, struct str id, const struct store_sandbox_end *end,

@@ -5,28 +5,16 @@
 #include "base/id.h"
 #include "base/list.h"
 #include "store/core/store.h"
-#include "store/driver/query.h"
+#include "store/driver/row.h"
 
-#define COLUMNS                                                                        \
-    "template_id, tag, team_id, name, source_id, layers, cpu_count, mem_mb, disk_mb, " \
-    "created_at_us"
-
-static void read_snapshot(const struct query *query, struct arena *arena,
-                          struct store_snapshot *out)
-{
-    *out = (struct store_snapshot){
-        .template_id = query_text(query, 0, arena),
-        .tag = query_text(query, 1, arena),
-        .team_id = query_text(query, 2, arena),
-        .name = query_text(query, 3, arena),
-        .source_id = query_text(query, 4, arena),
-        .layers = query_text(query, 5, arena),
-        .cpu_count = query_int(query, 6),
-        .mem_mb = query_int(query, 7),
-        .disk_mb = query_int(query, 8),
-        .created_at_us = query_int(query, 9),
-    };
-}
+/* clang-format off */
+#define SNAPSHOT_ROW(F, T, AND)                                                              \
+    F(T, template_id, template_id) AND() F(T, tag, tag) AND() F(T, team_id, team_id) AND()   \
+    F(T, name, name) AND() F(T, source_id, source_id) AND() F(T, layers, layers) AND()       \
+    F(T, cpu_count, cpu_count) AND() F(T, mem_mb, mem_mb) AND() F(T, disk_mb, disk_mb) AND() \
+    F(T, created_at_us, created_at_us)
+/* clang-format on */
+ROW(snapshot_row, struct store_snapshot, SNAPSHOT_ROW);
 
 /* The template that has the name already, or a new one. */
 static int put_template(struct conn *conn, const struct store_snapshot *snapshot,
@@ -63,29 +51,21 @@ static int put_template(struct conn *conn, const struct store_snapshot *snapshot
     return query_run(&query, err);
 }
 
+/* clang-format off */
+static const char upsert_snapshot[] =
+    ROW_INSERT("snapshots", SNAPSHOT_ROW)
+    " ON CONFLICT (template_id, tag) DO UPDATE SET source_id = excluded.source_id, layers"
+    " = excluded.layers, cpu_count = excluded.cpu_count, mem_mb = excluded.mem_mb,"
+    " disk_mb = excluded.disk_mb, created_at_us = excluded.created_at_us";
+/* clang-format on */
+
 static int put_tag(struct conn *conn, const struct store_snapshot *snapshot, struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, conn,
-                   "INSERT INTO snapshots (" COLUMNS ")"
-                   " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)"
-                   " ON CONFLICT (template_id, tag) DO UPDATE SET source_id = excluded.source_id,"
-                   " layers = excluded.layers, cpu_count = excluded.cpu_count,"
-                   " mem_mb = excluded.mem_mb, disk_mb = excluded.disk_mb,"
-                   " created_at_us = excluded.created_at_us",
-                   err) < 0)
+    if (query_open(&query, conn, upsert_snapshot, err) < 0)
         return -1;
-    bind_text(&query, snapshot->template_id);
-    bind_text(&query, snapshot->tag);
-    bind_text(&query, snapshot->team_id);
-    bind_text(&query, snapshot->name);
-    bind_text(&query, snapshot->source_id);
-    bind_text(&query, snapshot->layers);
-    bind_int(&query, snapshot->cpu_count);
-    bind_int(&query, snapshot->mem_mb);
-    bind_int(&query, snapshot->disk_mb);
-    bind_int(&query, snapshot->created_at_us);
+    row_bind(&snapshot_row, &query, snapshot);
     return query_run(&query, err);
 }
 
@@ -125,23 +105,25 @@ int snapshot_find(struct conn *conn, struct str template_id, struct str tag, str
     int found;
 
     if (query_open(&query, conn,
-                   "SELECT " COLUMNS " FROM snapshots WHERE template_id = ?1 AND tag = ?2",
+                   "SELECT " ROW_COLUMNS(
+                       SNAPSHOT_ROW) " FROM snapshots WHERE template_id = ?1 AND tag = ?2",
                    err) < 0)
         return -1;
     bind_text(&query, template_id);
     bind_text(&query, tag);
     found = query_step(&query, err);
     if (found > 0)
-        read_snapshot(&query, arena, out);
+        row_read(&snapshot_row, &query, arena, out);
     return found;
 }
 
 /* Newest first. */
-#define PAGE(index_column)                                                      \
-    "SELECT " COLUMNS " FROM snapshots WHERE team_id = ?1 AND " index_column    \
-    " AND (?3 = '' OR name = ?3 OR template_id = ?3) AND (?4 = '' OR tag = ?4)" \
-    " AND (created_at_us, template_id, tag) < (?5, ?6, ?7)"                     \
-    " ORDER BY created_at_us DESC, template_id DESC, tag DESC LIMIT ?8"
+#define PAGE(index_column)                                                                        \
+    "SELECT " ROW_COLUMNS(                                                                        \
+        SNAPSHOT_ROW) " FROM snapshots WHERE team_id = ?1 AND " index_column                      \
+                      " AND (?3 = '' OR name = ?3 OR template_id = ?3) AND (?4 = '' OR tag = ?4)" \
+                      " AND (created_at_us, template_id, tag) < (?5, ?6, ?7)"                     \
+                      " ORDER BY created_at_us DESC, template_id DESC, tag DESC LIMIT ?8"
 
 int store_snapshot_page(struct store *store, const struct store_snapshot_query *wanted,
                         struct arena *arena, struct store_snapshot **out, size_t *out_count,
@@ -149,24 +131,19 @@ int store_snapshot_page(struct store *store, const struct store_snapshot_query *
 {
     auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
-    int more;
 
-    if (query_open(&query, conn, wanted->source_id.p ? PAGE("source_id = ?2") : PAGE("?2 IS NULL"),
+    if (query_open(&query, conn, wanted->source_id.p ? PAGE("source_id = ?2") : PAGE("?2 = ''"),
                    err) < 0)
         return -1;
     bind_text(&query, wanted->team_id);
-    bind_text(&query, wanted->source_id);
+    bind_text(&query, wanted->source_id.p ? wanted->source_id : STR(""));
     bind_text(&query, wanted->name.p ? wanted->name : STR(""));
     bind_text(&query, wanted->tag.p ? wanted->tag : STR(""));
     bind_int(&query, wanted->after_template.p ? wanted->after_us : INT64_MAX);
     bind_text(&query, wanted->after_template.p ? wanted->after_template : STR(""));
     bind_text(&query, wanted->after_tag.p ? wanted->after_tag : STR(""));
     bind_int(&query, (int64_t)wanted->limit);
-    *out = arena_alloc(arena, (wanted->limit + 1) * sizeof(**out));
-    *out_count = 0;
-    while ((more = query_step(&query, err)) > 0 && *out_count < wanted->limit)
-        read_snapshot(&query, arena, &(*out)[(*out_count)++]);
-    return more < 0 ? -1 : 0;
+    return row_all(&snapshot_row, &query, arena, out, out_count, err);
 }
 
 /* One tag, or (tag = STR_NONE) the next of all of them. 1 = deleted, 0 = there is none. */

@@ -2,12 +2,13 @@
 #include "base/test.h"
 #include "store/core/store.h"
 #include "store/core/store_name.h"
+#include "store/core/test/store_env.h"
 
 static struct store *open_memory(void)
 {
     struct store *store = NULL;
 
-    OK(store_open(":memory:", &store, &err));
+    store = store_env_new();
     OK(store_team_insert(store, &(struct store_team){.id = STR("t"), .name = STR("acme")}, &err));
     OK(store_team_insert(store, &(struct store_team){.id = STR("u"), .name = STR("No Name")},
                          &err));

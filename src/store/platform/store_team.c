@@ -1,54 +1,25 @@
 /* Teams are durable: what was answered is on disk. */
 #include "store/core/store.h"
 #include "store/core/store_name.h"
-#include "store/driver/query.h"
+#include "store/driver/row.h"
 
-#define COLUMNS                                                                         \
-    "id, name, created_at_us, banned, max_sandboxes, max_cpu, max_mem_mb, max_disk_mb," \
-    " max_creates"
-
-static void read_team(const struct query *query, struct arena *arena, void *to)
-{
-    struct store_team *out = to;
-
-    *out = (struct store_team){
-        .id = query_text(query, 0, arena),
-        .name = query_text(query, 1, arena),
-        .created_at_us = query_int(query, 2),
-        .banned = query_int(query, 3) != 0,
-        .limits = {.sandboxes = query_int(query, 4),
-                   .cpu = query_int(query, 5),
-                   .mem_mb = query_int(query, 6),
-                   .disk_mb = query_int(query, 7),
-                   .creates_per_minute = query_int(query, 8)},
-    };
-}
-
-static const struct query_kind team_kind = {sizeof(struct store_team), read_team};
-
-static void bind_team(struct query *query, const struct store_team *team)
-{
-    bind_text(query, team->id);
-    bind_text(query, team->name);
-    bind_int(query, team->created_at_us);
-    bind_int(query, team->banned);
-    bind_int(query, team->limits.sandboxes);
-    bind_int(query, team->limits.cpu);
-    bind_int(query, team->limits.mem_mb);
-    bind_int(query, team->limits.disk_mb);
-    bind_int(query, team->limits.creates_per_minute);
-}
+/* clang-format off */
+#define TEAM_ROW(F, T, AND)                                                            \
+    F(T, id, id) AND() F(T, name, name) AND() F(T, created_at_us, created_at_us) AND() \
+    F(T, banned, banned) AND() F(T, max_sandboxes, limits.sandboxes) AND()             \
+    F(T, max_cpu, limits.cpu) AND() F(T, max_mem_mb, limits.mem_mb) AND()              \
+    F(T, max_disk_mb, limits.disk_mb) AND() F(T, max_creates, limits.creates_per_minute)
+/* clang-format on */
+ROW(team_row, struct store_team, TEAM_ROW);
 
 int store_team_insert(struct store *store, const struct store_team *team, struct error *err)
 {
     auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, conn,
-                   "INSERT INTO teams (" COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-                   err) < 0)
+    if (query_open(&query, conn, ROW_INSERT("teams", TEAM_ROW), err) < 0)
         return -1;
-    bind_team(&query, team);
+    row_bind(&team_row, &query, team);
     return query_run_durable(&query, conn, err);
 }
 
@@ -63,7 +34,7 @@ int store_team_update(struct store *store, const struct store_team *team, struct
                    " max_creates = ?9 WHERE id = ?1",
                    err) < 0)
         return -1;
-    bind_team(&query, team);
+    row_bind(&team_row, &query, team);
     return query_run_durable(&query, conn, err);
 }
 
@@ -73,13 +44,11 @@ int store_team_get(struct store *store, struct str id, struct arena *arena, stru
     auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, conn, "SELECT " COLUMNS " FROM teams WHERE id = ?1", err) < 0)
+    if (query_open(&query, conn, "SELECT " ROW_COLUMNS(TEAM_ROW) " FROM teams WHERE id = ?1", err) <
+        0)
         return -1;
     bind_text(&query, id);
-    if (query_one(&query, "team", id, err) < 0)
-        return -1;
-    read_team(&query, arena, out);
-    return 0;
+    return row_one(&team_row, &query, "team", id, arena, out, err);
 }
 
 int store_team_list(struct store *store, struct arena *arena, struct store_team **out,
@@ -88,10 +57,11 @@ int store_team_list(struct store *store, struct arena *arena, struct store_team 
     auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, conn, "SELECT " COLUMNS " FROM teams ORDER BY created_at_us, id", err) <
-        0)
+    if (query_open(&query, conn,
+                   "SELECT " ROW_COLUMNS(TEAM_ROW) " FROM teams ORDER BY created_at_us, id",
+                   err) < 0)
         return -1;
-    return query_rows(&query, &team_kind, arena, out, out_count, err);
+    return row_all(&team_row, &query, arena, out, out_count, err);
 }
 
 int store_team_slug(struct store *store, struct str team_id, struct arena *arena, struct str *out,

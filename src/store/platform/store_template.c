@@ -1,34 +1,25 @@
 /* Templates. Those of kind 'snapshot' have their content under tags, in store_snapshot.c. */
 #include "store/core/store.h"
 #include "store/core/store_name.h"
-#include "store/driver/query.h"
+#include "store/driver/row.h"
 
-#define COLUMNS                                                                      \
-    "id, team_id, alias, layers, cpu_count, mem_mb, disk_mb, public, created_at_us," \
-    " updated_at_us, kind, name"
+/* clang-format off */
+#define TEMPLATE_ROW(F, T, AND)                                                                         \
+    F(T, id, id) AND() F(T, team_id, team_id) AND() F(T, alias, alias) AND() F(T, layers, layers) AND() \
+    F(T, cpu_count, cpu_count) AND() F(T, mem_mb, mem_mb) AND() F(T, disk_mb, disk_mb) AND()            \
+    F(T, public, is_public) AND() F(T, created_at_us, created_at_us) AND()                              \
+    F(T, updated_at_us, updated_at_us)
+/* clang-format on */
+ROW(template_row, struct store_template, TEMPLATE_ROW, .flags = ROW_NULLS);
 
-static void read_template(const struct query *query, struct arena *arena, void *to)
-{
-    struct store_template *out = to;
-
-    *out = (struct store_template){
-        .id = query_text(query, 0, arena),
-        .team_id = query_text(query, 1, arena),
-        .alias = query_text(query, 2, arena),
-        .layers = query_text(query, 3, arena),
-        .cpu_count = query_int(query, 4),
-        .mem_mb = query_int(query, 5),
-        .disk_mb = query_int(query, 6),
-        .is_public = query_int(query, 7) != 0,
-        .created_at_us = query_int(query, 8),
-        .updated_at_us = query_int(query, 9),
-        .is_snapshot = str_is(query_peek(query, 10), "snapshot"),
-        .name = query_text(query, 11, arena),
-        .tag = STR("default"),
-    };
-}
-
-static const struct query_kind template_kind = {sizeof(struct store_template), read_template};
+/* Besides: the two columns that say whether it is a snapshot. */
+#define COLUMNS ROW_COLUMNS(TEMPLATE_ROW) ", name, CASE WHEN kind = 'snapshot' THEN 1 ELSE 0 END"
+static const struct row_field found_fields[] = {
+    TEMPLATE_ROW(ROW_FIELD, struct store_template, ROW_NEXT),
+    ROW_FIELD(struct store_template, name, name),
+    ROW_FIELD(struct store_template, kind, is_snapshot),
+};
+static const struct row found_row = ROW_OF(found_fields, struct store_template, );
 
 static int not_found(struct str name, struct error *err)
 {
@@ -67,8 +58,10 @@ static int find_row(struct conn *conn, struct str team_id, const struct store_na
     bind_text(&query, team_id);
     bind_int(&query, name->team.p != NULL);
     found = query_step(&query, err);
-    if (found > 0)
-        read_template(&query, arena, out);
+    if (found > 0) {
+        row_read(&found_row, &query, arena, out);
+        out->tag = STR("default");
+    }
     return found;
 }
 
@@ -141,8 +134,21 @@ int store_template_list(struct store *store, struct str team_id, struct arena *a
                    err) < 0)
         return -1;
     bind_text(&query, team_id);
-    return query_rows(&query, &template_kind, arena, out, out_count, err);
+    if (row_all(&found_row, &query, arena, out, out_count, err) < 0)
+        return -1;
+    for (size_t i = 0; i < *out_count; i++)
+        (*out)[i].tag = STR("default");
+    return 0;
 }
+
+/* clang-format off */
+static const char upsert_template[] =
+    ROW_INSERT("templates", TEMPLATE_ROW)
+    " ON CONFLICT (alias) DO UPDATE SET layers = excluded.layers, cpu_count ="
+    " excluded.cpu_count, mem_mb = excluded.mem_mb, disk_mb = excluded.disk_mb, public ="
+    " excluded.public, updated_at_us = excluded.updated_at_us WHERE templates.team_id ="
+    " excluded.team_id RETURNING id";
+/* clang-format on */
 
 static int put_template(struct conn *conn, const struct store_template *template,
                         struct arena *arena, struct str *out_id, struct error *err)
@@ -150,27 +156,9 @@ static int put_template(struct conn *conn, const struct store_template *template
     auto_query struct query query = {0};
     int found;
 
-    if (query_open(&query, conn,
-                   "INSERT INTO templates (id, team_id, alias, layers, cpu_count, mem_mb, disk_mb,"
-                   " public, created_at_us, updated_at_us)"
-                   " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)"
-                   " ON CONFLICT (alias) DO UPDATE SET layers = excluded.layers,"
-                   " cpu_count = excluded.cpu_count, mem_mb = excluded.mem_mb,"
-                   " disk_mb = excluded.disk_mb, public = excluded.public,"
-                   " updated_at_us = excluded.updated_at_us"
-                   " WHERE templates.team_id = excluded.team_id RETURNING id",
-                   err) < 0)
+    if (query_open(&query, conn, upsert_template, err) < 0)
         return -1;
-    bind_text(&query, template->id);
-    bind_text(&query, template->team_id);
-    bind_text(&query, template->alias);
-    bind_text(&query, template->layers);
-    bind_int(&query, template->cpu_count);
-    bind_int(&query, template->mem_mb);
-    bind_int(&query, template->disk_mb);
-    bind_int(&query, template->is_public);
-    bind_int(&query, template->created_at_us);
-    bind_int(&query, template->updated_at_us);
+    row_bind(&template_row, &query, template);
     found = query_step(&query, err);
     if (found < 0)
         return -1;

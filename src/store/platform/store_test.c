@@ -1,7 +1,6 @@
 #include "store/core/store.h"
 
 #include <fcntl.h>
-#include <sqlite3.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -9,54 +8,9 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/test.h"
-
-struct folder {
-    char path[64];
-    char file[96];
-};
-
-static void folder_make(struct folder *folder)
-{
-    (void)snprintf(folder->path, sizeof(folder->path), "/tmp/store_test.XXXXXX");
-    CHECK(mkdtemp(folder->path) != NULL);
-    (void)snprintf(folder->file, sizeof(folder->file), "%s/store.db", folder->path);
-}
-
-static void folder_done(struct folder *folder)
-{
-    static const char *const names[] = {"", "-wal", "-shm"};
-
-    for (size_t i = 0; i < 3; i++) {
-        char path[128];
-
-        (void)snprintf(path, sizeof(path), "%s%s", folder->file, names[i]);
-        (void)unlink(path);
-    }
-    (void)rmdir(folder->path);
-}
+#include "store/core/test/store_env.h"
 
 static bool freed; /* what most tests do not look at */
-
-#define auto_folder __attribute__((cleanup(folder_done)))
-
-static void raw_exec(const char *file, const char *sql)
-{
-    sqlite3 *db = NULL;
-    char *message = NULL;
-
-    CHECK_INT(sqlite3_open(file, &db), SQLITE_OK);
-    if (sqlite3_exec(db, sql, NULL, NULL, &message) != SQLITE_OK)
-        test_fail(__FILE__, __LINE__, "%s: %s", sql, message);
-    CHECK_INT(sqlite3_close(db), SQLITE_OK);
-}
-
-static struct store *open_memory(void)
-{
-    struct store *store = NULL;
-
-    OK(store_open(":memory:", &store, &err));
-    return store;
-}
 
 static void add_team(struct store *store, const char *id)
 {
@@ -90,121 +44,24 @@ static void add_sandbox(struct store *store, const char *id, const char *team, i
     OK(store_sandbox_insert(store, &row, &err));
 }
 
-TEST(file_is_private_and_reopens)
-{
-    auto_folder struct folder folder = {0};
-    struct store *store = NULL;
-    struct store_team team;
-    auto_arena struct arena arena = {0};
-    struct stat st;
-
-    folder_make(&folder);
-    OK(store_open(folder.file, &store, &err));
-    add_team(store, "team1");
-    CHECK(stat(folder.file, &st) == 0);
-    CHECK_INT(st.st_mode & 0777, 0600);
-    store_close(store);
-    OK(store_open(folder.file, &store, &err));
-    OK(store_team_get(store, STR("team1"), &arena, &team, &err));
-    CHECK_STR(team.name, "n");
-    FAILS(store_team_get(store, STR("team2"), &arena, &team, &err), ERROR_NOT_FOUND);
-    store_close(store);
-}
-
-TEST(symlink_instead_of_file_is_refused)
-{
-    auto_folder struct folder folder = {0};
-    struct store *store = NULL;
-
-    folder_make(&folder);
-    CHECK_INT(symlink("/dev/null", folder.file), 0);
-    FAILS(store_open(folder.file, &store, &err), ERROR_INTERNAL);
-}
-
 TEST(newer_schema_is_refused)
 {
-    auto_folder struct folder folder = {0};
+    auto_store_env struct store_env env = {0};
     struct store *store = NULL;
     struct error refusal = {0};
 
-    folder_make(&folder);
-    OK(store_open(folder.file, &store, &err));
+    store_env_make(&env);
+    store = store_env_open(&env);
     store_close(store);
-    raw_exec(folder.file, "INSERT INTO schema_migrations VALUES (99, 'later', 0)");
-    CHECK_INT(store_open(folder.file, &store, &refusal), -1);
+    store_env_exec(&env, "INSERT INTO schema_migrations VALUES (99, 'later', 0)");
+    CHECK_INT(store_env_try(&env, &store, &refusal), -1);
     CHECK_INT(refusal.code, ERROR_UNSUPPORTED);
-    CHECK(strstr(refusal.message, folder.file) && strstr(refusal.message, "99"));
-}
-
-static void check_damaged(const char *file)
-{
-    struct store *store = NULL;
-    struct error err = {0};
-
-    CHECK_INT(store_open(file, &store, &err), -1);
-    if (!strstr(err.message, "damaged") || !strstr(err.message, file))
-        test_fail(__FILE__, __LINE__, "message: %s", err.message);
-}
-
-TEST(damaged_files_are_refused)
-{
-    auto_folder struct folder folder = {0};
-    struct store *store = NULL;
-    char junk[4096];
-    auto_close int fd = -1;
-
-    folder_make(&folder);
-    fd = open(folder.file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    memset(junk, 'x', sizeof(junk));
-    CHECK(write(fd, junk, sizeof(junk)) == (ssize_t)sizeof(junk));
-    check_damaged(folder.file);
-
-    CHECK_INT(ftruncate(fd, 0), 0);
-    OK(store_open(folder.file, &store, &err));
-    for (int i = 0; i < 50; i++) {
-        char id[32];
-
-        (void)snprintf(id, sizeof(id), "team%d", i);
-        add_team(store, id);
-    }
-    store_close(store);
-    /* Pages in the middle overwritten. */
-    CHECK(pwrite(fd, junk, sizeof(junk), 4096) == (ssize_t)sizeof(junk));
-    CHECK(pwrite(fd, junk, sizeof(junk), 12288) == (ssize_t)sizeof(junk));
-    check_damaged(folder.file);
-}
-
-/* For a disk that others fill. */
-TEST(space_is_reserved)
-{
-    auto_folder struct folder folder = {0};
-    struct store *store = NULL;
-    auto_free char *log = NULL;
-    auto_close int fd = -1;
-    struct stat st;
-
-    folder_make(&folder);
-    log = xasprintf("%s-wal", folder.file);
-    fd = open(folder.file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 1) < 0)
-        test_skip("this file system cannot");
-    close_fd(&fd);
-    for (int i = 0; i < 2; i++) {
-        OK(store_open(folder.file, &store, &err));
-        add_team(store, i ? "again" : "first");
-        CHECK(stat(folder.file, &st) == 0);
-        CHECK(st.st_blocks * 512 > st.st_size + (2 << 20));
-        CHECK(i == 0 || (stat(log, &st) == 0 && st.st_blocks * 512 >= 8 << 20));
-        store_close(store);
-        /* Emptied, so that a file put in the place of the other is not mixed with it. */
-        CHECK(stat(log, &st) == 0 && st.st_size == 0);
-        CHECK(st.st_blocks * 512 >= 8 << 20);
-    }
+    CHECK(strstr(refusal.message, env.where) && strstr(refusal.message, "99"));
 }
 
 TEST(keys)
 {
-    auto_store struct store *store = open_memory();
+    auto_store struct store *store = store_env_new();
     auto_arena struct arena arena = {0};
     struct store_key key = {.id = STR("k1"),
                             .team_id = STR("team1"),
@@ -215,13 +72,13 @@ TEST(keys)
     struct store_key found, *list;
     size_t count = 7;
 
-    FAILS(store_key_insert(store, &key, &err), ERROR_INTERNAL); /* no such team */
+    FAILS(store_key_insert(store, &key, 0, &err), ERROR_INTERNAL); /* no such team */
     add_team(store, "team1");
     OK(store_key_count(store, &count, &err));
     CHECK_INT(count, 0);
-    OK(store_key_insert(store, &key, &err));
+    OK(store_key_insert(store, &key, 0, &err));
     key.id = STR("k2");
-    FAILS(store_key_insert(store, &key, &err), ERROR_EXISTS);
+    FAILS(store_key_insert(store, &key, 0, &err), ERROR_EXISTS);
     OK(store_key_find(store, STR("aa"), &arena, &found, &err));
     CHECK_STR(found.id, "k1");
     CHECK_INT(found.last_used_at_us, 0);
@@ -238,7 +95,7 @@ TEST(keys)
 
 TEST(templates)
 {
-    auto_store struct store *store = open_memory();
+    auto_store struct store *store = store_env_new();
     auto_arena struct arena arena = {0};
     struct store_template t = {.id = STR("t1"),
                                .team_id = STR(""),
@@ -293,7 +150,7 @@ TEST(templates)
 
 TEST(sandbox_row_life)
 {
-    auto_store struct store *store = open_memory();
+    auto_store struct store *store = store_env_new();
     auto_arena struct arena arena = {0};
     struct store_sandbox row, *rows;
     int64_t end = 0, revision = 0;
@@ -349,7 +206,7 @@ TEST(sandbox_row_life)
 
 TEST(sandbox_row_paused_and_resumed)
 {
-    auto_store struct store *store = open_memory();
+    auto_store struct store *store = store_env_new();
     auto_arena struct arena arena = {0};
     struct store_sandbox_query query = {.team_id = STR("t"), .limit = 10};
     struct store_sandbox row, *rows;
@@ -419,14 +276,14 @@ TEST(sandbox_row_paused_and_resumed)
 
 TEST(old_history_goes_at_open)
 {
-    auto_folder struct folder folder = {0};
+    auto_store_env struct store_env env = {0};
     struct store *store = NULL;
     auto_arena struct arena arena = {0};
     struct store_sandbox row;
     int64_t day_us = (int64_t)24 * 3600 * 1000000, now = clock_wall_us();
 
-    folder_make(&folder);
-    OK(store_open(folder.file, &store, &err));
+    store_env_make(&env);
+    store = store_env_open(&env);
     add_team(store, "t");
     add_sandbox(store, "old", "t", 1);
     add_sandbox(store, "new", "t", 1);
@@ -434,7 +291,7 @@ TEST(old_history_goes_at_open)
     OK(store_sandbox_ended(store, STR("old"), STR("kill"), NULL, now - 8 * day_us, &freed, &err));
     OK(store_sandbox_ended(store, STR("new"), STR("kill"), NULL, now - 6 * day_us, &freed, &err));
     store_close(store);
-    OK(store_open(folder.file, &store, &err));
+    store = store_env_open(&env);
     FAILS(store_sandbox_get(store, STR("old"), &arena, &row, &err), ERROR_NOT_FOUND);
     OK(store_sandbox_get(store, STR("new"), &arena, &row, &err));
     OK(store_sandbox_get(store, STR("live"), &arena, &row, &err));
@@ -443,7 +300,7 @@ TEST(old_history_goes_at_open)
 
 TEST(pages)
 {
-    auto_store struct store *store = open_memory();
+    auto_store struct store *store = store_env_new();
     auto_arena struct arena arena = {0};
     struct store_sandbox_query query = {.team_id = STR("t"), .running = true, .limit = 2};
     struct store_sandbox *rows;
@@ -490,7 +347,7 @@ TEST(pages)
 
 TEST(another_connection_is_seen)
 {
-    auto_folder struct folder folder = {0};
+    auto_store_env struct store_env env = {0};
     struct store *server = NULL, *tool = NULL;
     auto_arena struct arena arena = {0};
     struct store_key found;
@@ -501,49 +358,15 @@ TEST(another_connection_is_seen)
                             .mask = STR("m"),
                             .created_at_us = 5};
 
-    folder_make(&folder);
-    OK(store_open(folder.file, &server, &err));
+    store_env_make(&env);
+    server = store_env_open(&env);
     add_team(server, "t");
-    OK(store_open(folder.file, &tool, &err));
+    tool = store_env_open(&env);
     FAILS(store_key_find(server, STR("aa"), &arena, &found, &err), ERROR_NOT_FOUND);
-    OK(store_key_insert(tool, &key, &err));
+    OK(store_key_insert(tool, &key, 0, &err));
     store_close(tool);
     OK(store_key_find(server, STR("aa"), &arena, &found, &err));
     store_close(server);
-}
-
-/* Hourly copies, of which three are kept; a copy is a store. */
-TEST(backups)
-{
-    auto_folder struct folder folder = {0};
-    struct store *store = NULL;
-    char copy[600];
-
-    folder_make(&folder);
-    OK(store_open(folder.file, &store, &err));
-    for (int i = 0; i < 5; i++) {
-        char id[32];
-
-        (void)snprintf(id, sizeof(id), "team%d", i);
-        add_team(store, id);
-        OK(store_backup(store, 0, &err));
-        OK(store_backup(store, 3600 * (int64_t)1000000, &err)); /* there is a young one */
-    }
-    store_close(store);
-    for (int nth = 0; nth < 3; nth++) {
-        auto_arena struct arena arena = {0};
-        struct store_team team;
-        char id[32];
-
-        (void)snprintf(copy, sizeof(copy), nth ? "%s.backup.%d" : "%s.backup", folder.file, nth);
-        (void)snprintf(id, sizeof(id), "team%d", 4 - nth);
-        OK(store_open(copy, &store, &err));
-        OK(store_team_get(store, str_of(id), &arena, &team, &err));
-        store_close(store);
-        (void)unlink(copy);
-    }
-    (void)snprintf(copy, sizeof(copy), "%s.backup.3", folder.file);
-    CHECK_INT(access(copy, F_OK), -1);
 }
 
 static int64_t last_seq(struct store *store)
@@ -560,7 +383,7 @@ static int64_t last_seq(struct store *store)
 /* An event's number is never given again, and what waits to be told does not wait for a clock. */
 TEST(events_and_deliveries)
 {
-    auto_store struct store *store = open_memory();
+    auto_store struct store *store = store_env_new();
     struct store_event event = {.type = STR("updated"), .message = STR("m"), .at_us = 1000};
     struct store_webhook webhook = {.id = STR("w"),
                                     .team_id = STR("team"),

@@ -1,39 +1,23 @@
 /* Volumes. Durable; a volume that a live sandbox uses cannot be deleted, which one transaction
  * decides. Its row stays until its files are gone. */
 #include "store/core/store.h"
-#include "store/driver/query.h"
+#include "store/driver/row.h"
 
-#define COLUMNS "id, team_id, name, token, deleting, created_at_us"
-
-static void read_volume(const struct query *query, struct arena *arena, void *to)
-{
-    struct store_volume *out = to;
-
-    *out = (struct store_volume){
-        .id = query_text(query, 0, arena),
-        .team_id = query_text(query, 1, arena),
-        .name = query_text(query, 2, arena),
-        .token = query_text(query, 3, arena),
-        .deleting = query_int(query, 4) != 0,
-        .created_at_us = query_int(query, 5),
-    };
-}
-
-static const struct query_kind volume_kind = {sizeof(struct store_volume), read_volume};
+/* clang-format off */
+#define VOLUME_ROW(F, T, AND)                                                                       \
+    F(T, id, id) AND() F(T, team_id, team_id) AND() F(T, name, name) AND() F(T, token, token) AND() \
+    F(T, deleting, deleting) AND() F(T, created_at_us, created_at_us)
+/* clang-format on */
+ROW(volume_row, struct store_volume, VOLUME_ROW);
 
 int store_volume_insert(struct store *store, const struct store_volume *volume, struct error *err)
 {
     auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, conn, "INSERT INTO volumes (" COLUMNS ") VALUES (?1, ?2, ?3, ?4, 0, ?5)",
-                   err) < 0)
+    if (query_open(&query, conn, ROW_INSERT("volumes", VOLUME_ROW), err) < 0)
         return -1;
-    bind_text(&query, volume->id);
-    bind_text(&query, volume->team_id);
-    bind_text(&query, volume->name);
-    bind_text(&query, volume->token);
-    bind_int(&query, volume->created_at_us);
+    row_bind(&volume_row, &query, volume);
     return query_run_durable(&query, conn, err);
 }
 
@@ -44,16 +28,15 @@ int store_volume_find(struct store *store, struct str team_id, struct str name, 
     auto_query struct query query = {0};
 
     if (query_open(&query, conn,
-                   "SELECT " COLUMNS " FROM volumes WHERE team_id = ?1 AND (id = ?2 OR name = ?2)"
-                   " AND deleting = 0 ORDER BY CASE WHEN id = ?2 THEN 0 ELSE 1 END LIMIT 1",
+                   "SELECT " ROW_COLUMNS(
+                       VOLUME_ROW) " FROM volumes WHERE team_id = ?1 AND (id = ?2 OR name = ?2)"
+                                   " AND deleting = 0 ORDER BY CASE WHEN id = ?2 THEN 0 ELSE 1 END "
+                                   "LIMIT 1",
                    err) < 0)
         return -1;
     bind_text(&query, team_id);
     bind_text(&query, name);
-    if (query_one(&query, "volume", name, err) < 0)
-        return -1;
-    read_volume(&query, arena, out);
-    return 0;
+    return row_one(&volume_row, &query, "volume", name, arena, out, err);
 }
 
 int store_volume_by_token(struct store *store, struct str token, struct arena *arena,
@@ -63,14 +46,16 @@ int store_volume_by_token(struct store *store, struct str token, struct arena *a
     auto_query struct query query = {0};
     int found;
 
-    if (query_open(&query, conn,
-                   "SELECT " COLUMNS " FROM volumes WHERE token = ?1 AND deleting = 0", err) < 0)
+    if (query_open(
+            &query, conn,
+            "SELECT " ROW_COLUMNS(VOLUME_ROW) " FROM volumes WHERE token = ?1 AND deleting = 0",
+            err) < 0)
         return -1;
     bind_text(&query, token);
     found = query_step(&query, err);
     if (found <= 0)
         return found < 0 ? -1 : error_set(err, ERROR_UNAUTHORIZED, "no volume has this token");
-    read_volume(&query, arena, out);
+    row_read(&volume_row, &query, arena, out);
     return 0;
 }
 
@@ -81,13 +66,14 @@ int store_volume_list(struct store *store, struct str team_id, struct arena *are
     auto_query struct query query = {0};
 
     if (query_open(&query, conn,
-                   team_id.p ? "SELECT " COLUMNS " FROM volumes WHERE team_id = ?1 AND deleting = 0"
-                               " ORDER BY created_at_us, id"
-                             : "SELECT " COLUMNS " FROM volumes WHERE ?1 IS NULL",
+                   team_id.p ? "SELECT " ROW_COLUMNS(
+                                   VOLUME_ROW) " FROM volumes WHERE team_id = ?1 AND deleting = 0"
+                                               " ORDER BY created_at_us, id"
+                             : "SELECT " ROW_COLUMNS(VOLUME_ROW) " FROM volumes WHERE ?1 = ''",
                    err) < 0)
         return -1;
-    bind_text(&query, team_id);
-    return query_rows(&query, &volume_kind, arena, out, out_count, err);
+    bind_text(&query, team_id.p ? team_id : STR(""));
+    return row_all(&volume_row, &query, arena, out, out_count, err);
 }
 
 static int mark_deleting(struct conn *conn, struct str id, bool *out_marked, struct error *err)

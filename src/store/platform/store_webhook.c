@@ -1,47 +1,41 @@
 /* Webhooks and the queue of what they have to be told. */
 #include "store/core/store.h"
-#include "store/driver/query.h"
+#include "store/driver/row.h"
 
-#define COLUMNS "id, team_id, name, url, secret, events, enabled, created_at_us"
+/* clang-format off */
+#define WEBHOOK_ROW(F, T, AND)                                                                  \
+    F(T, id, id) AND() F(T, team_id, team_id) AND() F(T, name, name) AND() F(T, url, url) AND() \
+    F(T, secret, secret) AND() F(T, events, events) AND() F(T, enabled, enabled) AND()          \
+    F(T, created_at_us, created_at_us)
+/* clang-format on */
+ROW(webhook_row, struct store_webhook, WEBHOOK_ROW);
 
-static void read_webhook(const struct query *query, struct arena *arena, void *to)
-{
-    struct store_webhook *out = to;
+/* A delivery has its webhook in it. */
+#define OF_DELIVERY(T, column, member) ROW_FIELD(T, column, webhook.member)
+#define OF_WEBHOOK(T, column, member)  "webhooks." #column
+#define DELIVERY_COLUMNS               WEBHOOK_ROW(OF_WEBHOOK, , ROW_COMMA) ", event_seq, attempts"
+static const struct row_field delivery_fields[] = {
+    WEBHOOK_ROW(OF_DELIVERY, struct store_delivery, ROW_NEXT),
+    ROW_FIELD(struct store_delivery, event_seq, event_seq),
+    ROW_FIELD(struct store_delivery, attempts, attempts),
+};
+static const struct row delivery_row = ROW_OF(delivery_fields, struct store_delivery, );
 
-    *out = (struct store_webhook){
-        .id = query_text(query, 0, arena),
-        .team_id = query_text(query, 1, arena),
-        .name = query_text(query, 2, arena),
-        .url = query_text(query, 3, arena),
-        .secret = query_text(query, 4, arena),
-        .events = query_text(query, 5, arena),
-        .enabled = query_int(query, 6) != 0,
-        .created_at_us = query_int(query, 7),
-    };
-}
-
-static const struct query_kind webhook_kind = {sizeof(struct store_webhook), read_webhook};
+/* clang-format off */
+static const char upsert_webhook[] =
+    ROW_INSERT("webhooks", WEBHOOK_ROW)
+    " ON CONFLICT (id) DO UPDATE SET name = excluded.name, url = excluded.url, secret ="
+    " excluded.secret, events = excluded.events, enabled = excluded.enabled";
+/* clang-format on */
 
 int store_webhook_put(struct store *store, const struct store_webhook *webhook, struct error *err)
 {
     auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, conn,
-                   "INSERT INTO webhooks (" COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"
-                   " ON CONFLICT (id) DO UPDATE SET name = excluded.name, url = excluded.url,"
-                   " secret = excluded.secret, events = excluded.events,"
-                   " enabled = excluded.enabled",
-                   err) < 0)
+    if (query_open(&query, conn, upsert_webhook, err) < 0)
         return -1;
-    bind_text(&query, webhook->id);
-    bind_text(&query, webhook->team_id);
-    bind_text(&query, webhook->name);
-    bind_text(&query, webhook->url);
-    bind_text(&query, webhook->secret);
-    bind_text(&query, webhook->events);
-    bind_int(&query, webhook->enabled);
-    bind_int(&query, webhook->created_at_us);
+    row_bind(&webhook_row, &query, webhook);
     return query_run_durable(&query, conn, err);
 }
 
@@ -52,11 +46,12 @@ int store_webhook_list(struct store *store, struct str team_id, struct arena *ar
     auto_query struct query query = {0};
 
     if (query_open(&query, conn,
-                   "SELECT " COLUMNS " FROM webhooks WHERE team_id = ?1 ORDER BY created_at_us, id",
+                   "SELECT " ROW_COLUMNS(
+                       WEBHOOK_ROW) " FROM webhooks WHERE team_id = ?1 ORDER BY created_at_us, id",
                    err) < 0)
         return -1;
     bind_text(&query, team_id);
-    return query_rows(&query, &webhook_kind, arena, out, out_count, err);
+    return row_all(&webhook_row, &query, arena, out, out_count, err);
 }
 
 static int delete_of(struct conn *conn, const char *sql, struct str id, struct str team_id,
@@ -96,9 +91,9 @@ int store_webhook_delete(struct store *store, struct str team_id, struct str id,
     return found ? 0 : error_set(err, ERROR_NOT_FOUND, "webhook not found");
 }
 
-/* For the event that was written last. While the oldest delivery of a webhook is put off, new ones wait
+/* While the oldest delivery of a webhook is put off, new ones wait
  * for it. */
-int deliveries_add(struct conn *conn, int64_t now_us, struct error *err)
+int deliveries_add(struct conn *conn, int64_t event_seq, int64_t now_us, struct error *err)
 {
     auto_query struct query query = {0};
 
@@ -108,11 +103,12 @@ int deliveries_add(struct conn *conn, int64_t now_us, struct error *err)
                    " next_at_us ELSE ?1 END FROM deliveries WHERE webhook_id = webhooks.id"
                    " ORDER BY event_seq LIMIT 1), ?1) FROM events JOIN webhooks"
                    " ON webhooks.team_id = events.team_id"
-                   " WHERE seq = (SELECT max(seq) FROM events) AND enabled = 1"
+                   " WHERE seq = ?2 AND enabled = 1"
                    " AND webhooks.events LIKE '%,' || type || ',%'",
                    err) < 0)
         return -1;
     bind_int(&query, now_us);
+    bind_int(&query, event_seq);
     return query_run(&query, err);
 }
 
@@ -121,28 +117,17 @@ int store_delivery_due(struct store *store, int64_t now_us, size_t max, struct a
 {
     auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
-    int more;
 
     /* The columns of events are read by store_event_page(); here only which one it is. */
     if (query_open(&query, conn,
-                   "SELECT webhooks.id, webhooks.team_id, name, url, secret, webhooks.events,"
-                   " enabled, created_at_us, event_seq, attempts FROM deliveries"
+                   "SELECT " DELIVERY_COLUMNS " FROM deliveries"
                    " JOIN webhooks ON webhooks.id = webhook_id WHERE next_at_us <= ?1"
                    " ORDER BY next_at_us, event_seq LIMIT ?2",
                    err) < 0)
         return -1;
     bind_int(&query, now_us);
     bind_int(&query, (int64_t)max);
-    *out = arena_alloc(arena, (max + 1) * sizeof(**out));
-    *out_count = 0;
-    while ((more = query_step(&query, err)) > 0 && *out_count < max) {
-        struct store_delivery *delivery = &(*out)[(*out_count)++];
-
-        delivery->event_seq = query_int(&query, 8);
-        delivery->attempts = query_int(&query, 9);
-        read_webhook(&query, arena, &delivery->webhook);
-    }
-    return more < 0 ? -1 : 0;
+    return row_all(&delivery_row, &query, arena, out, out_count, err);
 }
 
 int store_delivery_next(struct store *store, int64_t *out_next_at_us, struct error *err)

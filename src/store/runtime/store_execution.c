@@ -2,64 +2,30 @@
  * the same transaction. */
 #include "store/runtime/store_execution.h"
 
-#include "store/driver/query.h"
-#include "store/runtime/store_runtime_sandbox_row.h"
+#include "store/driver/row.h"
 
-#define COLUMNS                                                                                \
-    "id, team_id, sandbox_id, agent_id, task_id, actor, command, error, exit_code, timed_out," \
-    " truncated, duration_ms, started_at_us, ended_at_us"
-
-enum { OUT_COLUMN = 14, ERR_COLUMN = 15 };
-
-static void read_row(const struct query *query, struct arena *arena, void *row)
-{
-    struct store_execution *out = row;
-
-    *out = (struct store_execution){
-        .id = runtime_text(query, 0, arena),
-        .team_id = runtime_text(query, 1, arena),
-        .sandbox_id = runtime_text(query, 2, arena),
-        .agent_id = runtime_text(query, 3, arena),
-        .task_id = runtime_text(query, 4, arena),
-        .actor = runtime_text(query, 5, arena),
-        .command = runtime_text(query, 6, arena),
-        .error = runtime_text(query, 7, arena),
-        .exit_code = query_int(query, 8),
-        .timed_out = query_int(query, 9) != 0,
-        .truncated = query_int(query, 10) != 0,
-        .duration_ms = query_int(query, 11),
-        .started_at_us = query_int(query, 12),
-        .ended_at_us = query_int(query, 13),
-    };
-}
-
-static const struct query_kind row_kind = {sizeof(struct store_execution), read_row};
+/* clang-format off */
+#define EXECUTION_HEAD(F, T, AND)                                                          \
+    F(T, id, id) AND() F(T, team_id, team_id) AND() F(T, sandbox_id, sandbox_id) AND()     \
+    F(T, agent_id, agent_id) AND() F(T, task_id, task_id) AND() F(T, actor, actor) AND()   \
+    F(T, command, command) AND() F(T, error, error) AND() F(T, exit_code, exit_code) AND() \
+    F(T, timed_out, timed_out) AND() F(T, truncated, truncated) AND()                      \
+    F(T, duration_ms, duration_ms) AND() F(T, started_at_us, started_at_us) AND()          \
+    F(T, ended_at_us, ended_at_us)
+/* clang-format on */
+/* With what it printed, which lists leave out. */
+#define EXECUTION_ROW(F, T, AND) \
+    EXECUTION_HEAD(F, T, AND) AND() F(T, out_text, out) AND() F(T, err_text, err)
+ROW(head_row, struct store_execution, EXECUTION_HEAD, .flags = ROW_NONE);
+ROW(execution_row, struct store_execution, EXECUTION_ROW, .flags = ROW_NONE);
 
 static int insert(struct conn *conn, const struct store_execution *row, struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, conn,
-                   "INSERT INTO runtime_executions (" COLUMNS ", out_text, err_text) VALUES"
-                   " (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
-                   err) < 0)
+    if (query_open(&query, conn, ROW_INSERT("runtime_executions", EXECUTION_ROW), err) < 0)
         return -1;
-    bind_text(&query, row->id);
-    bind_text(&query, row->team_id);
-    bind_text(&query, row->sandbox_id);
-    runtime_bind(&query, row->agent_id);
-    runtime_bind(&query, row->task_id);
-    runtime_bind(&query, row->actor);
-    runtime_bind(&query, row->command);
-    runtime_bind(&query, row->error);
-    bind_int(&query, row->exit_code);
-    bind_int(&query, row->timed_out);
-    bind_int(&query, row->truncated);
-    bind_int(&query, row->duration_ms);
-    bind_int(&query, row->started_at_us);
-    bind_int(&query, row->ended_at_us);
-    runtime_bind(&query, row->out);
-    runtime_bind(&query, row->err);
+    row_bind(&execution_row, &query, row);
     return query_run(&query, err);
 }
 
@@ -106,18 +72,13 @@ int store_execution_get(struct store *store, struct str team_id, struct str id, 
     auto_query struct query query = {0};
 
     if (query_open(&query, conn,
-                   "SELECT " COLUMNS ", out_text, err_text FROM runtime_executions"
-                   " WHERE id = ?1 AND team_id = ?2",
+                   "SELECT " ROW_COLUMNS(EXECUTION_ROW) " FROM runtime_executions"
+                                                        " WHERE id = ?1 AND team_id = ?2",
                    err) < 0)
         return -1;
     bind_text(&query, id);
     bind_text(&query, team_id);
-    if (query_one(&query, "kept execution", id, err) < 0)
-        return -1;
-    read_row(&query, arena, out);
-    out->out = query_text(&query, OUT_COLUMN, arena);
-    out->err = query_text(&query, ERR_COLUMN, arena);
-    return 0;
+    return row_one(&execution_row, &query, "kept execution", id, arena, out, err);
 }
 
 int store_execution_list(struct store *store, struct str team_id, struct str sandbox_id,
@@ -127,17 +88,19 @@ int store_execution_list(struct store *store, struct str team_id, struct str san
     auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, conn,
-                   "SELECT " COLUMNS
-                   " FROM runtime_executions WHERE sandbox_id = ?1 AND team_id = ?2"
-                   " AND (?3 = 0 OR ended_at_us < ?3) ORDER BY ended_at_us DESC, id DESC LIMIT ?4",
-                   err) < 0)
+    if (query_open(
+            &query, conn,
+            "SELECT " ROW_COLUMNS(
+                EXECUTION_HEAD) " FROM runtime_executions WHERE sandbox_id = ?1 AND team_id = ?2"
+                                " AND (?3 = 0 OR ended_at_us < ?3) ORDER BY ended_at_us DESC, id "
+                                "DESC LIMIT ?4",
+            err) < 0)
         return -1;
     bind_text(&query, sandbox_id);
     bind_text(&query, team_id);
     bind_int(&query, page->before_us);
     bind_int(&query, (int64_t)page->limit);
-    return query_rows(&query, &row_kind, arena, out, out_count, err);
+    return row_all(&head_row, &query, arena, out, out_count, err);
 }
 
 int store_execution_prune(struct store *store, int64_t before_us, size_t max, size_t *out_count,

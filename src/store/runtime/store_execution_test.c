@@ -1,4 +1,5 @@
 #include "base/test.h"
+#include "store/core/test/store_env.h"
 #include "store/runtime/store_execution.h"
 
 static const struct store_execution_bounds wide = {100, 1000};
@@ -59,7 +60,7 @@ TEST(executions_are_read_back)
     };
     struct store_execution got;
 
-    OK(store_open(":memory:", &store, &err));
+    store = store_env_new();
     OK(store_execution_add(store, &row, &wide, &err));
     FAILS(store_execution_get(store, STR("other"), STR("e"), &arena, &got, &err), ERROR_NOT_FOUND);
     OK(store_execution_get(store, STR("t"), STR("e"), &arena, &got, &err));
@@ -82,7 +83,7 @@ TEST(executions_of_a_sandbox_are_bounded)
     auto_store struct store *store = NULL;
     auto_arena struct arena arena = {0};
 
-    OK(store_open(":memory:", &store, &err));
+    store = store_env_new();
     for (int i = 0; i < 5; i++)
         CHECK_INT(add(store, (char[]){(char)('a' + i), 0}, "t", "s", 10 + i, &three), 0);
     CHECK_INT(add(store, "x", "t", "neighbour", 1, &three), 0);
@@ -98,7 +99,7 @@ TEST(executions_of_a_team_are_bounded)
     auto_store struct store *store = NULL;
     auto_arena struct arena arena = {0};
 
-    OK(store_open(":memory:", &store, &err));
+    store = store_env_new();
     CHECK_INT(add(store, "o", "other", "of-other", 1, &two), 0);
     CHECK_INT(add(store, "a", "t", "s1", 10, &two), 0);
     CHECK_INT(add(store, "b", "t", "s2", 11, &two), 0);
@@ -114,7 +115,7 @@ TEST(executions_grow_old)
     auto_arena struct arena arena = {0};
     size_t count = 0;
 
-    OK(store_open(":memory:", &store, &err));
+    store = store_env_new();
     for (int i = 0; i < 5; i++)
         CHECK_INT(add(store, (char[]){(char)('a' + i), 0}, "t", "s", 10 + i, &wide), 0);
     OK(store_execution_prune(store, 13, 2, &count, &err));

@@ -1,6 +1,6 @@
 /* Events of the runtime. A row holds the event's text as it is told and, besides, the columns it is
  * searched by; the statement is chosen so that the most selective of these leads. */
-#include "store/driver/query.h"
+#include "store/driver/row.h"
 #include "store/runtime/store_runtime.h"
 
 static struct str or_empty(struct str s)
@@ -8,23 +8,26 @@ static struct str or_empty(struct str s)
     return s.p ? s : STR("");
 }
 
+/* clang-format off */
+#define EVENT_ROW(F, T, AND)                                               \
+    F(T, id, id) AND() F(T, team_id, team_id) AND() F(T, type, type) AND() \
+    F(T, sandbox_id, sandbox_id) AND() F(T, session_id, session_id) AND()  \
+    F(T, process_id, process_id) AND() F(T, agent_id, agent_id) AND() F(T, json, json)
+/* clang-format on */
+/* clang-format off */
+#define LISTED_ROW(F, T, AND) \
+    F(T, id, id) AND() F(T, type, type) AND() F(T, json, json)
+/* clang-format on */
+ROW(event_row, struct store_runtime_event, EVENT_ROW);
+ROW(listed_row, struct store_runtime_event, LISTED_ROW);
+
 static int insert(struct conn *conn, const struct store_runtime_event *event, struct error *err)
 {
     auto_query struct query query = {0};
 
-    if (query_open(&query, conn,
-                   "INSERT INTO runtime_events (id, team_id, type, sandbox_id, session_id,"
-                   " process_id, agent_id, json) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-                   err) < 0)
+    if (query_open(&query, conn, ROW_INSERT("runtime_events", EVENT_ROW), err) < 0)
         return -1;
-    bind_int(&query, event->id);
-    bind_text(&query, event->team_id);
-    bind_text(&query, event->type);
-    bind_text(&query, or_empty(event->sandbox_id));
-    bind_text(&query, or_empty(event->session_id));
-    bind_text(&query, or_empty(event->process_id));
-    bind_text(&query, or_empty(event->agent_id));
-    bind_text(&query, event->json);
+    row_bind(&event_row, &query, event);
     return query_run(&query, err);
 }
 
@@ -52,7 +55,7 @@ int store_runtime_event_insert(struct store *store, const struct store_runtime_e
 /* Every statement takes the same nine values. The literal "<> ''" lets partial indices be used. */
 /* clang-format off */
 #define LIST(lead, order)                                                                      \
-    "SELECT id, type, json FROM runtime_events WHERE " lead " AND team_id = ?1"                \
+    "SELECT " ROW_COLUMNS(LISTED_ROW) " FROM runtime_events WHERE " lead " AND team_id = ?1"                \
     " AND (?2 = '' OR sandbox_id = ?2) AND (?3 = '' OR session_id = ?3)"                       \
     " AND (?4 = '' OR process_id = ?4) AND (?5 = '' OR agent_id = ?5)"                         \
     " AND (?6 = '' OR type = ?6 OR (?6 LIKE '%.' AND substr(type, 1, length(?6)) = ?6))"       \
@@ -81,7 +84,6 @@ int store_runtime_event_list(struct store *store, const struct store_runtime_que
 {
     auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
-    int more;
 
     if (query_open(&query, conn, list_sql(wanted), err) < 0)
         return -1;
@@ -94,15 +96,7 @@ int store_runtime_event_list(struct store *store, const struct store_runtime_que
     bind_int(&query, wanted->after_id);
     bind_int(&query, wanted->upto_id);
     bind_int(&query, (int64_t)wanted->limit);
-    *out = arena_alloc(arena, (wanted->limit + 1) * sizeof(**out));
-    *out_count = 0;
-    while ((more = query_step(&query, err)) > 0 && *out_count < wanted->limit)
-        (*out)[(*out_count)++] = (struct store_runtime_event){
-            .id = query_int(&query, 0),
-            .type = query_text(&query, 1, arena),
-            .json = query_text(&query, 2, arena),
-        };
-    return more < 0 ? -1 : 0;
+    return row_all(&listed_row, &query, arena, out, out_count, err);
 }
 
 int store_runtime_event_last(struct store *store, int64_t *out_id, int64_t *out_count,

@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "store/core/store.h"
-#include "store/driver/query.h"
 #include "store/runtime/store_runtime_sandbox.h"
 #include "store/runtime/store_runtime_sandbox_row.h"
 
@@ -45,7 +44,7 @@ int store_event_newest(struct store *store, int64_t *out_seq, struct error *err)
     auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, conn, "SELECT coalesce(max(seq), 0) FROM events", err) < 0 ||
+    if (query_open(&query, conn, "SELECT value FROM counters WHERE name = 'events'", err) < 0 ||
         query_step(&query, err) < 0)
         return -1;
     *out_seq = query_int(&query, 0);
@@ -66,35 +65,23 @@ int store_runtime_sandbox_by_machine(struct store *store, struct str machine, st
                    err) < 0)
         return -1;
     bind_text(&query, machine);
-    if (query_one(&query, "sandbox with machine", machine, err) < 0)
-        return -1;
-    runtime_sandbox_read(&query, arena, out);
-    return 0;
+    return row_one(&runtime_sandbox_row, &query, "sandbox with machine", machine, arena, out, err);
 }
 
-enum { AFTER_ROW = 32 }; /* columns of RUNTIME_SANDBOX_COLUMNS */
-
-static void read_stray(const struct query *query, struct arena *arena, void *to)
-{
-    struct store_runtime_stray *out = to;
-
-    *out = (struct store_runtime_stray){
-        .state = runtime_text(query, AFTER_ROW, arena),
-        .reason = runtime_text(query, AFTER_ROW + 1, arena),
-        .at_us = query_int(query, AFTER_ROW + 2),
-    };
-    runtime_sandbox_read(query, arena, &out->row);
-    out->machine = out->row.external_id;
-}
-
-static void read_unknown(const struct query *query, struct arena *arena, void *to)
-{
-    *(struct store_runtime_stray *)to =
-        (struct store_runtime_stray){.machine = runtime_text(query, 0, arena)};
-}
-
-static const struct query_kind stray_kind = {sizeof(struct store_runtime_stray), read_stray};
-static const struct query_kind unknown_kind = {sizeof(struct store_runtime_stray), read_unknown};
+#define OF_STRAY(T, column, member) ROW_FIELD(T, column, row.member)
+static const struct row_field stray_fields[] = {
+    RUNTIME_SANDBOX_ROW(OF_STRAY, struct store_runtime_stray, ROW_NEXT),
+    ROW_FIELD(struct store_runtime_stray, engine_state, state),
+    ROW_FIELD(struct store_runtime_stray, engine_reason, reason),
+    ROW_FIELD(struct store_runtime_stray, engine_at, at_us),
+};
+static const struct row stray_row =
+    ROW_OF(stray_fields, struct store_runtime_stray, .flags = ROW_NONE);
+static const struct row_field unknown_fields[] = {
+    ROW_FIELD(struct store_runtime_stray, id, machine),
+};
+static const struct row unknown_row =
+    ROW_OF(unknown_fields, struct store_runtime_stray, .flags = ROW_NONE);
 
 /* 'moving': a pause or resume is under way. */
 #define ENGINE(column) \
@@ -125,7 +112,7 @@ static int changed_ones(struct conn *conn, struct str provider, size_t limit, st
         return -1;
     bind_text(&query, provider);
     bind_int(&query, (int64_t)limit);
-    return query_rows(&query, &stray_kind, arena, out, out_count, err);
+    return row_all(&stray_row, &query, arena, out, out_count, err);
 }
 
 static int unknown_ones(struct conn *conn, int64_t before_us, size_t limit, struct arena *arena,
@@ -141,7 +128,7 @@ static int unknown_ones(struct conn *conn, int64_t before_us, size_t limit, stru
         return -1;
     bind_int(&query, before_us);
     bind_int(&query, (int64_t)limit);
-    return query_rows(&query, &unknown_kind, arena, out, out_count, err);
+    return row_all(&unknown_row, &query, arena, out, out_count, err);
 }
 
 int store_runtime_strays(struct store *store, struct str provider, int64_t before_us, size_t limit,
@@ -157,8 +144,10 @@ int store_runtime_strays(struct store *store, struct str provider, int64_t befor
         return -1;
     *out_count = changes + unknowns;
     *out = arena_alloc(arena, (*out_count + 1) * sizeof(**out));
-    for (size_t i = 0; i < changes; i++)
+    for (size_t i = 0; i < changes; i++) {
         (*out)[i] = changed[i];
+        (*out)[i].machine = changed[i].row.external_id;
+    }
     for (size_t i = 0; i < unknowns; i++)
         (*out)[changes + i] = unknown[i];
     return 0;

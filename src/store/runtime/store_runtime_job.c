@@ -3,41 +3,39 @@
  * by a crash (it may be sent twice: the receiver's 200 may get lost). */
 #include <inttypes.h>
 
-#include "store/driver/query.h"
 #include "store/runtime/store_runtime_sandbox.h"
 #include "store/runtime/store_runtime_sandbox_row.h"
 
-#define COLUMNS                                                                                   \
-    "runtime_jobs.id, team_id, sandbox_id, agent_id, actor, command, run_as, runtime_jobs.state," \
-    " error, has_input, stopping, has_exit_code, exit_code, started_at_us, ended_at_us,"          \
-    " runtime_job_callbacks.state"
-#define TABLES " FROM runtime_jobs LEFT JOIN runtime_job_callbacks ON job_id = runtime_jobs.id "
+/* clang-format off */
+#define JOB_ROW(F, T, AND)                                                               \
+    F(T, id, id) AND() F(T, team_id, team_id) AND() F(T, sandbox_id, sandbox_id) AND()   \
+    F(T, agent_id, agent_id) AND() F(T, actor, actor) AND() F(T, command, command) AND() \
+    F(T, run_as, run_as) AND() F(T, state, state) AND() F(T, error, error) AND()         \
+    F(T, has_input, has_input) AND() F(T, stopping, stopping) AND()                      \
+    F(T, has_exit_code, has_exit_code) AND() F(T, exit_code, exit_code) AND()            \
+    F(T, started_at_us, started_at_us) AND() F(T, ended_at_us, ended_at_us)
+/* clang-format on */
+ROW(job_row, struct store_runtime_job, JOB_ROW);
 
-static void read_row(const struct query *query, struct arena *arena, void *row)
-{
-    struct store_runtime_job *out = row;
+/* With the state of its callback. */
+#define OF_JOB(T, column, member) "runtime_jobs." #column
+#define COLUMNS                   JOB_ROW(OF_JOB, , ROW_COMMA) ", runtime_job_callbacks.state"
+#define TABLES                    " FROM runtime_jobs LEFT JOIN runtime_job_callbacks ON job_id = runtime_jobs.id "
+static const struct row_field found_fields[] = {
+    JOB_ROW(ROW_FIELD, struct store_runtime_job, ROW_NEXT),
+    ROW_FIELD(struct store_runtime_job, state, callback_state),
+};
+static const struct row found_row =
+    ROW_OF(found_fields, struct store_runtime_job, .flags = ROW_NONE);
 
-    *out = (struct store_runtime_job){
-        .id = runtime_text(query, 0, arena),
-        .team_id = runtime_text(query, 1, arena),
-        .sandbox_id = runtime_text(query, 2, arena),
-        .agent_id = runtime_text(query, 3, arena),
-        .actor = runtime_text(query, 4, arena),
-        .command = runtime_text(query, 5, arena),
-        .run_as = runtime_text(query, 6, arena),
-        .state = runtime_text(query, 7, arena),
-        .error = runtime_text(query, 8, arena),
-        .has_input = query_int(query, 9) != 0,
-        .stopping = query_int(query, 10) != 0,
-        .has_exit_code = query_int(query, 11) != 0,
-        .exit_code = query_int(query, 12),
-        .started_at_us = query_int(query, 13),
-        .ended_at_us = query_int(query, 14),
-        .callback_state = runtime_text(query, 15, arena),
-    };
-}
-
-static const struct query_kind row_kind = {sizeof(struct store_runtime_job), read_row};
+/* clang-format off */
+#define CALLBACK_ROW(F, T, AND)                                                                \
+    F(T, job_id, job_id) AND() F(T, team_id, team_id) AND() F(T, sandbox_id, sandbox_id) AND() \
+    F(T, agent_id, agent_id) AND() F(T, actor, actor) AND() F(T, url, url) AND()               \
+    F(T, token, token) AND() F(T, body, body) AND() F(T, attempts, attempts) AND()             \
+    F(T, ended_at_us, ended_at_us)
+/* clang-format on */
+ROW(callback_row, struct store_runtime_callback, CALLBACK_ROW, .flags = ROW_NONE);
 
 static int check_count(struct conn *conn, struct str sandbox_id, int64_t max, struct error *err)
 {
@@ -58,26 +56,18 @@ static int check_count(struct conn *conn, struct str sandbox_id, int64_t max, st
     return 0;
 }
 
-static int insert_job(struct conn *conn, const struct store_runtime_job *row, struct error *err)
+static int insert_job(struct conn *conn, const struct store_runtime_job *given, struct error *err)
 {
     auto_query struct query query = {0};
+    struct store_runtime_job row = *given;
 
-    if (query_open(&query, conn,
-                   "INSERT INTO runtime_jobs (id, team_id, sandbox_id, agent_id, actor, command,"
-                   " run_as, has_input, state, stopping, has_exit_code, exit_code, error,"
-                   " started_at_us, ended_at_us)"
-                   " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 'running', 0, 0, 0, '', ?9, 0)",
-                   err) < 0)
+    if (query_open(&query, conn, ROW_INSERT("runtime_jobs", JOB_ROW), err) < 0)
         return -1;
-    bind_text(&query, row->id);
-    bind_text(&query, row->team_id);
-    bind_text(&query, row->sandbox_id);
-    runtime_bind(&query, row->agent_id);
-    runtime_bind(&query, row->actor);
-    runtime_bind(&query, row->command);
-    runtime_bind(&query, row->run_as);
-    bind_int(&query, row->has_input);
-    bind_int(&query, row->started_at_us);
+    row.state = STR("running");
+    row.error = STR_NONE;
+    row.stopping = row.has_exit_code = false;
+    row.exit_code = row.ended_at_us = 0;
+    row_bind(&job_row, &query, &row);
     return query_run(&query, err);
 }
 
@@ -124,10 +114,7 @@ int store_runtime_job_get(struct store *store, struct str team_id, struct str id
         return -1;
     bind_text(&query, id);
     bind_text(&query, team_id);
-    if (query_one(&query, "job", id, err) < 0)
-        return -1;
-    read_row(&query, arena, out);
-    return 0;
+    return row_one(&found_row, &query, "job", id, arena, out, err);
 }
 
 int store_runtime_job_list(struct store *store, struct str team_id, struct str sandbox_id,
@@ -145,7 +132,7 @@ int store_runtime_job_list(struct store *store, struct str team_id, struct str s
     bind_text(&query, team_id);
     runtime_bind(&query, sandbox_id);
     bind_int(&query, (int64_t)limit);
-    return query_rows(&query, &row_kind, arena, out, out_count, err);
+    return row_all(&found_row, &query, arena, out, out_count, err);
 }
 
 int store_runtime_job_running(struct store *store, struct str sandbox_id, struct arena *arena,
@@ -160,7 +147,7 @@ int store_runtime_job_running(struct store *store, struct str sandbox_id, struct
                    err) < 0)
         return -1;
     runtime_bind(&query, sandbox_id);
-    return query_rows(&query, &row_kind, arena, out, out_count, err);
+    return row_all(&found_row, &query, arena, out, out_count, err);
 }
 
 int store_runtime_job_stopping(struct store *store, struct str id, struct error *err)
@@ -264,31 +251,16 @@ static int read_callback(struct conn *conn, struct str id, struct arena *arena,
                          struct store_runtime_callback *out, struct error *err)
 {
     auto_query struct query query = {0};
-    int found;
 
-    if (query_open(&query, conn,
-                   "SELECT job_id, team_id, sandbox_id, agent_id, actor, url, token, body,"
-                   " attempts, ended_at_us FROM runtime_job_callbacks"
-                   " JOIN runtime_jobs ON runtime_jobs.id = job_id WHERE job_id = ?1",
-                   err) < 0)
+    if (query_open(
+            &query, conn,
+            "SELECT " ROW_COLUMNS(
+                CALLBACK_ROW) " FROM runtime_job_callbacks"
+                              " JOIN runtime_jobs ON runtime_jobs.id = job_id WHERE job_id = ?1",
+            err) < 0)
         return -1;
     bind_text(&query, id);
-    found = query_step(&query, err);
-    if (found <= 0)
-        return found < 0 ? -1 : error_set(err, ERROR_NOT_FOUND, "no callback is due");
-    *out = (struct store_runtime_callback){
-        .job_id = runtime_text(&query, 0, arena),
-        .team_id = runtime_text(&query, 1, arena),
-        .sandbox_id = runtime_text(&query, 2, arena),
-        .agent_id = runtime_text(&query, 3, arena),
-        .actor = runtime_text(&query, 4, arena),
-        .url = runtime_text(&query, 5, arena),
-        .token = runtime_text(&query, 6, arena),
-        .body = runtime_text(&query, 7, arena),
-        .attempts = query_int(&query, 8),
-        .ended_at_us = query_int(&query, 9),
-    };
-    return 0;
+    return row_one(&callback_row, &query, "callback", id, arena, out, err);
 }
 
 int store_runtime_callback_take(struct store *store, const struct store_callback_turn *turn,

@@ -1,10 +1,6 @@
 /* Many sandboxes of the agent runtime at once: lists, usage, forgetting. */
-#include "store/driver/query.h"
 #include "store/runtime/store_runtime_sandbox.h"
 #include "store/runtime/store_runtime_sandbox_row.h"
-
-static const struct query_kind sandbox_kind = {sizeof(struct store_runtime_sandbox),
-                                               runtime_sandbox_read};
 
 int store_runtime_sandbox_list(struct store *store,
                                const struct store_runtime_sandbox_query *wanted,
@@ -31,7 +27,7 @@ int store_runtime_sandbox_list(struct store *store,
     bind_int(&query, wanted->before_us);
     bind_int(&query, wanted->used_before_us);
     bind_int(&query, (int64_t)wanted->limit);
-    return query_rows(&query, &sandbox_kind, arena, out, out_count, err);
+    return row_all(&runtime_sandbox_row, &query, arena, out, out_count, err);
 }
 
 enum { TEAMS_MAX = 1000 };
@@ -41,7 +37,6 @@ int store_runtime_teams(struct store *store, struct arena *arena, struct str **o
 {
     auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
-    int more;
 
     if (query_open(&query, conn,
                    "SELECT DISTINCT team_id FROM runtime_sandboxes WHERE destroyed_at_us = 0"
@@ -49,11 +44,7 @@ int store_runtime_teams(struct store *store, struct arena *arena, struct str **o
                    err) < 0)
         return -1;
     bind_int(&query, TEAMS_MAX);
-    *out = arena_alloc(arena, TEAMS_MAX * sizeof(**out));
-    *out_count = 0;
-    while ((more = query_step(&query, err)) > 0 && *out_count < TEAMS_MAX)
-        (*out)[(*out_count)++] = query_text(&query, 0, arena);
-    return more < 0 ? -1 : 0;
+    return row_all(&row_strings, &query, arena, out, out_count, err);
 }
 
 static int delete_by(struct conn *conn, const char *sql, struct str id, struct error *err)
@@ -81,7 +72,6 @@ static int forget_ids(struct conn *conn, int64_t before_us, size_t max, struct a
                       struct str **out, size_t *out_count, struct error *err)
 {
     auto_query struct query query = {0};
-    int more;
 
     if (query_open(&query, conn,
                    "SELECT id FROM runtime_sandboxes WHERE destroyed_at_us > 0"
@@ -90,11 +80,7 @@ static int forget_ids(struct conn *conn, int64_t before_us, size_t max, struct a
         return -1;
     bind_int(&query, before_us);
     bind_int(&query, (int64_t)max);
-    *out = arena_alloc(arena, (max + 1) * sizeof(**out));
-    *out_count = 0;
-    while ((more = query_step(&query, err)) > 0 && *out_count < max)
-        (*out)[(*out_count)++] = query_text(&query, 0, arena);
-    return more < 0 ? -1 : 0;
+    return row_all(&row_strings, &query, arena, out, out_count, err);
 }
 
 int store_runtime_sandbox_forget(struct store *store, int64_t before_us, size_t max,
@@ -134,33 +120,27 @@ static const char *const usage_sql[] = {
         USAGE("substr(sandbox_key, 9)", " AND sandbox_key LIKE 'session:ses~_%' ESCAPE '~'"),
 };
 
+/* clang-format off */
+#define USAGE_ROW(F, T, AND)                                                               \
+    F(T, name, name) AND() F(T, provider, provider) AND() F(T, sandboxes, sandboxes) AND() \
+    F(T, running, running) AND() F(T, ran_us, ran_us) AND() F(T, cpu_us, cpu_us) AND()     \
+    F(T, commands, commands) AND() F(T, jobs, jobs)
+/* clang-format on */
+ROW(usage_row, struct store_runtime_usage, USAGE_ROW, .flags = ROW_NONE);
+
 int store_runtime_usage(struct store *store, enum store_runtime_usage_by by, struct str team_id,
                         int64_t now_us, struct arena *arena, struct store_runtime_usage **out,
                         size_t *out_count, struct error *err)
 {
     auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
-    int more;
 
     if (query_open(&query, conn, usage_sql[by], err) < 0)
         return -1;
     runtime_bind(&query, team_id);
     bind_int(&query, now_us);
     bind_int(&query, USAGES_MAX);
-    *out = arena_alloc(arena, USAGES_MAX * sizeof(**out));
-    *out_count = 0;
-    while ((more = query_step(&query, err)) > 0 && *out_count < USAGES_MAX)
-        (*out)[(*out_count)++] = (struct store_runtime_usage){
-            .name = runtime_text(&query, 0, arena),
-            .provider = runtime_text(&query, 1, arena),
-            .sandboxes = query_int(&query, 2),
-            .running = query_int(&query, 3),
-            .ran_us = query_int(&query, 4),
-            .cpu_us = query_int(&query, 5),
-            .commands = query_int(&query, 6),
-            .jobs = query_int(&query, 7),
-        };
-    return more < 0 ? -1 : 0;
+    return row_all(&usage_row, &query, arena, out, out_count, err);
 }
 
 int store_runtime_create_ms(struct store *store, struct str team_id, size_t max,
@@ -169,7 +149,6 @@ int store_runtime_create_ms(struct store *store, struct str team_id, size_t max,
 {
     auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
-    int more;
 
     if (query_open(&query, conn,
                    "SELECT create_ms FROM (SELECT create_ms FROM runtime_sandboxes"
@@ -179,9 +158,5 @@ int store_runtime_create_ms(struct store *store, struct str team_id, size_t max,
         return -1;
     runtime_bind(&query, team_id);
     bind_int(&query, (int64_t)max);
-    *out = arena_alloc(arena, (max + 1) * sizeof(**out));
-    *out_count = 0;
-    while ((more = query_step(&query, err)) > 0 && *out_count < max)
-        (*out)[(*out_count)++] = query_int(&query, 0);
-    return more < 0 ? -1 : 0;
+    return row_all(&row_numbers, &query, arena, out, out_count, err);
 }

@@ -1,5 +1,20 @@
-#include "store/driver/query.h"
+#include "store/driver/row.h"
 #include "store/runtime/store_runtime.h"
+
+/* clang-format off */
+#define PROFILE_ROW(F, T, AND)                                                     \
+    F(T, team_id, team_id) AND() F(T, name, name) AND() F(T, record, record) AND() \
+    F(T, created_at_us, created_at_us) AND() F(T, updated_at_us, updated_at_us)
+/* clang-format on */
+ROW(profile_row, struct store_profile, PROFILE_ROW);
+/* clang-format off */
+#define RUNNER_ROW(F, T, AND)                                                                 \
+    F(T, team_id, team_id) AND() F(T, name, name) AND() F(T, base_url, base_url) AND()        \
+    F(T, token, token) AND() F(T, max_sessions, max_sessions) AND()                           \
+    F(T, active_sessions, active_sessions) AND() F(T, heartbeat_at_us, heartbeat_at_us) AND() \
+    F(T, created_at_us, created_at_us)
+/* clang-format on */
+ROW(runner_row, struct store_runner, RUNNER_ROW);
 
 static int check_room(struct conn *conn, const struct store_profile *profile, int64_t max,
                       struct error *err)
@@ -20,37 +35,34 @@ static int check_room(struct conn *conn, const struct store_profile *profile, in
                      (long long)max);
 }
 
+/* clang-format off */
+static const char upsert_profile[] =
+    ROW_INSERT("runtime_profiles", PROFILE_ROW)
+    " ON CONFLICT (team_id, name) DO UPDATE SET record = excluded.record, updated_at_us ="
+    " excluded.updated_at_us";
+/* clang-format on */
+
+static int put_profile(struct conn *conn, const struct store_profile *profile, struct error *err)
+{
+    auto_query struct query query = {0};
+
+    if (query_open(&query, conn, upsert_profile, err) < 0)
+        return -1;
+    row_bind(&profile_row, &query, profile);
+    return query_run(&query, err);
+}
+
 int store_profile_put(struct store *store, const struct store_profile *profile, int64_t max,
                       struct error *err)
 {
     auto_conn struct conn *conn = store_write(store);
-    auto_query struct query query = {0};
 
-    if (check_room(conn, profile, max, err) < 0 ||
-        query_open(&query, conn,
-                   "INSERT INTO runtime_profiles (team_id, name, record, created_at_us,"
-                   " updated_at_us) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (team_id, name)"
-                   " DO UPDATE SET record = excluded.record,"
-                   " updated_at_us = excluded.updated_at_us",
-                   err) < 0)
+    if (store_begin(conn, STORE_DURABLE, err) < 0)
         return -1;
-    bind_text(&query, profile->team_id);
-    bind_text(&query, profile->name);
-    bind_text(&query, profile->record);
-    bind_int(&query, profile->created_at_us);
-    bind_int(&query, profile->updated_at_us);
-    return query_run_durable(&query, conn, err);
-}
-
-static void read_profile(const struct query *query, struct arena *arena, struct store_profile *out)
-{
-    *out = (struct store_profile){
-        .team_id = query_text(query, 0, arena),
-        .name = query_text(query, 1, arena),
-        .record = query_text(query, 2, arena),
-        .created_at_us = query_int(query, 3),
-        .updated_at_us = query_int(query, 4),
-    };
+    return store_end(
+        conn,
+        check_room(conn, profile, max, err) < 0 || put_profile(conn, profile, err) < 0 ? -1 : 0,
+        err);
 }
 
 int store_profile_get(struct store *store, struct str team_id, struct str name, struct arena *arena,
@@ -60,16 +72,13 @@ int store_profile_get(struct store *store, struct str team_id, struct str name, 
     auto_query struct query query = {0};
 
     if (query_open(&query, conn,
-                   "SELECT team_id, name, record, created_at_us, updated_at_us"
-                   " FROM runtime_profiles WHERE team_id = ?1 AND name = ?2",
+                   "SELECT " ROW_COLUMNS(
+                       PROFILE_ROW) " FROM runtime_profiles WHERE team_id = ?1 AND name = ?2",
                    err) < 0)
         return -1;
     bind_text(&query, team_id);
     bind_text(&query, name);
-    if (query_one(&query, "profile", name, err) < 0)
-        return -1;
-    read_profile(&query, arena, out);
-    return 0;
+    return row_one(&profile_row, &query, "profile", name, arena, out, err);
 }
 
 int store_profile_list(struct store *store, struct str team_id, size_t limit, struct arena *arena,
@@ -77,20 +86,16 @@ int store_profile_list(struct store *store, struct str team_id, size_t limit, st
 {
     auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
-    int more;
 
-    if (query_open(&query, conn,
-                   "SELECT team_id, name, record, created_at_us, updated_at_us"
-                   " FROM runtime_profiles WHERE team_id = ?1 ORDER BY name LIMIT ?2",
-                   err) < 0)
+    if (query_open(
+            &query, conn,
+            "SELECT " ROW_COLUMNS(
+                PROFILE_ROW) " FROM runtime_profiles WHERE team_id = ?1 ORDER BY name LIMIT ?2",
+            err) < 0)
         return -1;
     bind_text(&query, team_id);
     bind_int(&query, (int64_t)limit);
-    *out = arena_alloc(arena, (limit + 1) * sizeof(**out));
-    *out_count = 0;
-    while ((more = query_step(&query, err)) > 0 && *out_count < limit)
-        read_profile(&query, arena, &(*out)[(*out_count)++]);
-    return more < 0 ? -1 : 0;
+    return row_all(&profile_row, &query, arena, out, out_count, err);
 }
 
 int store_profile_delete(struct store *store, struct str team_id, struct str name,
@@ -110,29 +115,22 @@ int store_profile_delete(struct store *store, struct str team_id, struct str nam
     return query_run(&query, err);
 }
 
+/* clang-format off */
+static const char upsert_runner[] =
+    ROW_INSERT("runtime_runners", RUNNER_ROW)
+    " ON CONFLICT (team_id, name) DO UPDATE SET base_url = excluded.base_url, token ="
+    " excluded.token, max_sessions = excluded.max_sessions, active_sessions ="
+    " excluded.active_sessions, heartbeat_at_us = excluded.heartbeat_at_us";
+/* clang-format on */
+
 int store_runner_put(struct store *store, const struct store_runner *runner, struct error *err)
 {
     auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, conn,
-                   "INSERT INTO runtime_runners (team_id, name, base_url, token, max_sessions,"
-                   " active_sessions, heartbeat_at_us, created_at_us)"
-                   " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (team_id, name)"
-                   " DO UPDATE SET base_url = excluded.base_url, token = excluded.token,"
-                   " max_sessions = excluded.max_sessions,"
-                   " active_sessions = excluded.active_sessions,"
-                   " heartbeat_at_us = excluded.heartbeat_at_us",
-                   err) < 0)
+    if (query_open(&query, conn, upsert_runner, err) < 0)
         return -1;
-    bind_text(&query, runner->team_id);
-    bind_text(&query, runner->name);
-    bind_text(&query, runner->base_url);
-    bind_text(&query, runner->token.p ? runner->token : STR(""));
-    bind_int(&query, runner->max_sessions);
-    bind_int(&query, runner->active_sessions);
-    bind_int(&query, runner->heartbeat_at_us);
-    bind_int(&query, runner->created_at_us);
+    row_bind(&runner_row, &query, runner);
     return query_run_durable(&query, conn, err);
 }
 
@@ -141,29 +139,14 @@ int store_runner_list(struct store *store, size_t limit, struct arena *arena,
 {
     auto_conn struct conn *conn = store_read_many(store);
     auto_query struct query query = {0};
-    int more;
 
     if (query_open(&query, conn,
-                   "SELECT team_id, name, base_url, token, max_sessions, active_sessions,"
-                   " heartbeat_at_us, created_at_us FROM runtime_runners"
-                   " ORDER BY heartbeat_at_us DESC LIMIT ?1",
+                   "SELECT " ROW_COLUMNS(RUNNER_ROW) " FROM runtime_runners"
+                                                     " ORDER BY heartbeat_at_us DESC LIMIT ?1",
                    err) < 0)
         return -1;
     bind_int(&query, (int64_t)limit);
-    *out = arena_alloc(arena, (limit + 1) * sizeof(**out));
-    *out_count = 0;
-    while ((more = query_step(&query, err)) > 0 && *out_count < limit)
-        (*out)[(*out_count)++] = (struct store_runner){
-            .team_id = query_text(&query, 0, arena),
-            .name = query_text(&query, 1, arena),
-            .base_url = query_text(&query, 2, arena),
-            .token = query_text(&query, 3, arena),
-            .max_sessions = query_int(&query, 4),
-            .active_sessions = query_int(&query, 5),
-            .heartbeat_at_us = query_int(&query, 6),
-            .created_at_us = query_int(&query, 7),
-        };
-    return more < 0 ? -1 : 0;
+    return row_all(&runner_row, &query, arena, out, out_count, err);
 }
 
 static int runner_change(struct query *query, struct str name, struct error *err)

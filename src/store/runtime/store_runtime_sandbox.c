@@ -7,59 +7,16 @@
 
 #include "base/clock.h"
 #include "base/id.h"
-#include "store/driver/query.h"
 #include "store/runtime/store_runtime_sandbox_row.h"
 
-struct str runtime_text(const struct query *query, int column, struct arena *arena)
-{
-    struct str text = query_text(query, column, arena);
-
-    return text.len ? text : STR_NONE;
-}
+static const struct row_field fields[] = {
+    RUNTIME_SANDBOX_ROW(ROW_FIELD, struct store_runtime_sandbox, ROW_NEXT)};
+const struct row runtime_sandbox_row =
+    ROW_OF(fields, struct store_runtime_sandbox, .flags = ROW_NONE);
 
 void runtime_bind(struct query *query, struct str text)
 {
     bind_text(query, text.p ? text : STR(""));
-}
-
-void runtime_sandbox_read(const struct query *query, struct arena *arena, void *row)
-{
-    struct store_runtime_sandbox *out = row;
-
-    *out = (struct store_runtime_sandbox){
-        .id = runtime_text(query, 0, arena),
-        .team_id = runtime_text(query, 1, arena),
-        .key = runtime_text(query, 2, arena),
-        .spec_hash = runtime_text(query, 3, arena),
-        .provider = runtime_text(query, 4, arena),
-        .external_id = runtime_text(query, 5, arena),
-        .token = runtime_text(query, 6, arena),
-        .address = runtime_text(query, 7, arena),
-        .cdp_url = runtime_text(query, 8, arena),
-        .image = runtime_text(query, 9, arena),
-        .profile = runtime_text(query, 10, arena),
-        .settings = runtime_text(query, 11, arena),
-        .metadata = runtime_text(query, 12, arena),
-        .state = runtime_text(query, 13, arena),
-        .error = runtime_text(query, 14, arena),
-        .agent_id = runtime_text(query, 15, arena),
-        .task_id = runtime_text(query, 16, arena),
-        .snapshot_id = runtime_text(query, 17, arena),
-        .idle_s = query_int(query, 18),
-        .max_lifetime_s = query_int(query, 19),
-        .persistent = query_int(query, 20) != 0,
-        .cpu = query_int(query, 21),
-        .created_at_us = query_int(query, 22),
-        .last_used_at_us = query_int(query, 23),
-        .running_since_us = query_int(query, 24),
-        .destroyed_at_us = query_int(query, 25),
-        .ran_us = query_int(query, 26),
-        .commands = query_int(query, 27),
-        .jobs = query_int(query, 28),
-        .create_ms = query_int(query, 29),
-        .adopted = query_int(query, 30) != 0,
-        .state_at_us = query_int(query, 31),
-    };
 }
 
 int store_runtime_instance(struct store *store, struct arena *arena, struct str *out,
@@ -84,44 +41,16 @@ int store_runtime_instance(struct store *store, struct arena *arena, struct str 
     return 0;
 }
 
-static int insert_row(struct conn *conn, const struct store_runtime_sandbox *row, struct error *err)
+static int insert_row(struct conn *conn, const struct store_runtime_sandbox *given,
+                      struct error *err)
 {
     auto_query struct query query = {0};
+    struct store_runtime_sandbox row = *given;
 
-    if (query_open(&query, conn,
-                   "INSERT INTO runtime_sandboxes (" RUNTIME_SANDBOX_COLUMNS
-                   ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,"
-                   " ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, 0, 0, 0, 0, ?26, ?27, ?28)",
-                   err) < 0)
+    if (query_open(&query, conn, ROW_INSERT("runtime_sandboxes", RUNTIME_SANDBOX_ROW), err) < 0)
         return -1;
-    bind_text(&query, row->id);
-    bind_text(&query, row->team_id);
-    runtime_bind(&query, row->key);
-    runtime_bind(&query, row->spec_hash);
-    bind_text(&query, row->provider);
-    runtime_bind(&query, row->external_id);
-    runtime_bind(&query, row->token);
-    runtime_bind(&query, row->address);
-    runtime_bind(&query, row->cdp_url);
-    runtime_bind(&query, row->image);
-    runtime_bind(&query, row->profile);
-    runtime_bind(&query, row->settings);
-    runtime_bind(&query, row->metadata);
-    bind_text(&query, row->state);
-    runtime_bind(&query, row->error);
-    runtime_bind(&query, row->agent_id);
-    runtime_bind(&query, row->task_id);
-    runtime_bind(&query, row->snapshot_id);
-    bind_int(&query, row->idle_s);
-    bind_int(&query, row->max_lifetime_s);
-    bind_int(&query, row->persistent);
-    bind_int(&query, row->cpu);
-    bind_int(&query, row->created_at_us);
-    bind_int(&query, row->last_used_at_us);
-    bind_int(&query, row->running_since_us);
-    bind_int(&query, row->create_ms);
-    bind_int(&query, row->adopted);
-    bind_int(&query, row->state_at_us);
+    row.destroyed_at_us = row.ran_us = row.commands = row.jobs = 0;
+    row_bind(&runtime_sandbox_row, &query, &row);
     return query_run(&query, err);
 }
 
@@ -228,10 +157,7 @@ int store_runtime_claim(struct store *store, const struct store_runtime_claim *c
 static int read_one(struct query *query, struct arena *arena, struct store_runtime_sandbox *out,
                     struct error *err)
 {
-    if (query_one(query, "sandbox", STR_NONE, err) < 0)
-        return -1;
-    runtime_sandbox_read(query, arena, out);
-    return 0;
+    return row_one(&runtime_sandbox_row, query, "sandbox", STR_NONE, arena, out, err);
 }
 
 int store_runtime_sandbox_get(struct store *store, struct str team_id, struct str id,

@@ -1,17 +1,27 @@
-/* Columns of runtime_sandboxes, in the order they are read. Private to this folder. */
+/* Rows of runtime_sandboxes, for the files that read them. Private to this folder. */
 #pragma once
 
-#include "store/driver/query.h"
+#include "store/driver/row.h"
 #include "store/runtime/store_runtime_sandbox.h"
 
-#define RUNTIME_SANDBOX_COLUMNS                                                                   \
-    "id, team_id, sandbox_key, spec_hash, provider, external_id, token, address, cdp_url, image," \
-    " profile, settings, metadata, state, error, agent_id, task_id, snapshot_id, idle_s,"         \
-    " max_lifetime_s, persistent, cpu, created_at_us, last_used_at_us, running_since_us,"         \
-    " destroyed_at_us, ran_us, commands, jobs, create_ms, adopted, state_at_us"
+/* clang-format off */
+#define RUNTIME_SANDBOX_ROW(F, T, AND)                                                          \
+    F(T, id, id) AND() F(T, team_id, team_id) AND() F(T, sandbox_key, key) AND()                \
+    F(T, spec_hash, spec_hash) AND() F(T, provider, provider) AND()                             \
+    F(T, external_id, external_id) AND() F(T, token, token) AND() F(T, address, address) AND()  \
+    F(T, cdp_url, cdp_url) AND() F(T, image, image) AND() F(T, profile, profile) AND()          \
+    F(T, settings, settings) AND() F(T, metadata, metadata) AND() F(T, state, state) AND()      \
+    F(T, error, error) AND() F(T, agent_id, agent_id) AND() F(T, task_id, task_id) AND()        \
+    F(T, snapshot_id, snapshot_id) AND() F(T, idle_s, idle_s) AND()                             \
+    F(T, max_lifetime_s, max_lifetime_s) AND() F(T, persistent, persistent) AND()               \
+    F(T, cpu, cpu) AND() F(T, created_at_us, created_at_us) AND()                               \
+    F(T, last_used_at_us, last_used_at_us) AND() F(T, running_since_us, running_since_us) AND() \
+    F(T, destroyed_at_us, destroyed_at_us) AND() F(T, ran_us, ran_us) AND()                     \
+    F(T, commands, commands) AND() F(T, jobs, jobs) AND() F(T, create_ms, create_ms) AND()      \
+    F(T, adopted, adopted) AND() F(T, state_at_us, state_at_us)
+/* clang-format on */
+#define RUNTIME_SANDBOX_COLUMNS ROW_COLUMNS(RUNTIME_SANDBOX_ROW)
+extern const struct row runtime_sandbox_row;
 
-/* row: a struct store_runtime_sandbox. */
-void runtime_sandbox_read(const struct query *query, struct arena *arena, void *row);
-/* "" is STR_NONE. */
-struct str runtime_text(const struct query *query, int column, struct arena *arena);
+/* STR_NONE is "". */
 void runtime_bind(struct query *query, struct str text);

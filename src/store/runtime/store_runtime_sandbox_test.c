@@ -1,6 +1,7 @@
 #include "base/clock.h"
 #include "base/test.h"
 #include "store/core/store.h"
+#include "store/core/test/store_env.h"
 #include "store/runtime/store_runtime_sandbox.h"
 
 static struct store_runtime_sandbox row_of(const char *id, const char *key, const char *hash)
@@ -37,7 +38,7 @@ TEST(runtime_claims)
     auto_arena struct arena arena = {0};
     struct store_runtime_sandbox a, b, c, got;
 
-    OK(store_open(":memory:", &store, &err));
+    store = store_env_new();
     a = row_of("a", "k", "h1");
     b = row_of("b", "k", "h1");
     c = row_of("c", "k", "h2");
@@ -73,7 +74,7 @@ TEST(runtime_usage_adds_up)
     size_t count = 0;
     bool changed = false;
 
-    OK(store_open(":memory:", &store, &err));
+    store = store_env_new();
     OK(claim(store, &a, NULL, 0, &err));
     OK(store_runtime_sandbox_ready(
         store, STR("a"),
@@ -133,7 +134,7 @@ TEST(job_ends_once)
     struct store_runtime_callback callback;
     bool ended = false, told = false;
 
-    OK(store_open(":memory:", &store, &err));
+    store = store_env_new();
     OK(store_runtime_job_insert(store, &row, 1, &err));
     FAILS(store_runtime_job_insert(store, &second, 1, &err), ERROR_QUOTA);
     FAILS(store_runtime_callback_take(store, &(struct store_callback_turn){100, 200}, &arena,
@@ -179,7 +180,7 @@ TEST(runtime_snapshot_alias_changes_hands)
     struct store_runtime_snapshot b = a, got, *list = NULL;
     size_t count = 0;
 
-    OK(store_open(":memory:", &store, &err));
+    store = store_env_new();
     b.id = STR("b");
     b.created_at_us = 5;
     OK(store_runtime_snapshot_insert(store, &a, &err));

@@ -1,54 +1,30 @@
 /* Snapshots the agent runtime has made. The row is there before the snapshot, so that none is
  * forgotten; an alias changes hands only when the new one is ready. */
-#include "store/driver/query.h"
 #include "store/runtime/store_runtime_sandbox.h"
 #include "store/runtime/store_runtime_sandbox_row.h"
 
-#define COLUMNS                                                                  \
-    "id, team_id, alias, kind, provider, external_id, sandbox_id, image, state," \
-    " created_at_us, expires_at_us"
-
-static void read_row(const struct query *query, struct arena *arena, void *row)
-{
-    struct store_runtime_snapshot *out = row;
-
-    *out = (struct store_runtime_snapshot){
-        .id = runtime_text(query, 0, arena),
-        .team_id = runtime_text(query, 1, arena),
-        .alias = runtime_text(query, 2, arena),
-        .kind = runtime_text(query, 3, arena),
-        .provider = runtime_text(query, 4, arena),
-        .external_id = runtime_text(query, 5, arena),
-        .sandbox_id = runtime_text(query, 6, arena),
-        .image = runtime_text(query, 7, arena),
-        .state = runtime_text(query, 8, arena),
-        .created_at_us = query_int(query, 9),
-        .expires_at_us = query_int(query, 10),
-    };
-}
-
-static const struct query_kind row_kind = {sizeof(struct store_runtime_snapshot), read_row};
+/* clang-format off */
+#define SNAPSHOT_ROW(F, T, AND)                                                                     \
+    F(T, id, id) AND() F(T, team_id, team_id) AND() F(T, alias, alias) AND() F(T, kind, kind) AND() \
+    F(T, provider, provider) AND() F(T, external_id, external_id) AND()                             \
+    F(T, sandbox_id, sandbox_id) AND() F(T, image, image) AND() F(T, state, state) AND()            \
+    F(T, created_at_us, created_at_us) AND() F(T, expires_at_us, expires_at_us)
+/* clang-format on */
+ROW(snapshot_row, struct store_runtime_snapshot, SNAPSHOT_ROW, .flags = ROW_NONE);
+#define COLUMNS ROW_COLUMNS(SNAPSHOT_ROW)
 
 int store_runtime_snapshot_insert(struct store *store, const struct store_runtime_snapshot *row,
                                   struct error *err)
 {
     auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
+    struct store_runtime_snapshot written = *row;
 
-    if (query_open(&query, conn,
-                   "INSERT INTO runtime_snapshots (" COLUMNS
-                   ") VALUES (?1, ?2, '', ?3, ?4, ?5, ?6, ?7, 'creating', ?8, ?9)",
-                   err) < 0)
+    if (query_open(&query, conn, ROW_INSERT("runtime_snapshots", SNAPSHOT_ROW), err) < 0)
         return -1;
-    bind_text(&query, row->id);
-    bind_text(&query, row->team_id);
-    runtime_bind(&query, row->kind);
-    runtime_bind(&query, row->provider);
-    runtime_bind(&query, row->external_id);
-    runtime_bind(&query, row->sandbox_id);
-    runtime_bind(&query, row->image);
-    bind_int(&query, row->created_at_us);
-    bind_int(&query, row->expires_at_us);
+    written.alias = STR_NONE;
+    written.state = STR("creating");
+    row_bind(&snapshot_row, &query, &written);
     return query_run_durable(&query, conn, err);
 }
 
@@ -127,10 +103,7 @@ int store_runtime_snapshot_get(struct store *store, struct str team_id, struct s
         return -1;
     bind_text(&query, team_id);
     runtime_bind(&query, name);
-    if (query_one(&query, "snapshot", name, err) < 0)
-        return -1;
-    read_row(&query, arena, out);
-    return 0;
+    return row_one(&snapshot_row, &query, "snapshot", name, arena, out, err);
 }
 
 int store_runtime_snapshot_list(struct store *store, struct str team_id, struct str sandbox_id,
@@ -150,7 +123,7 @@ int store_runtime_snapshot_list(struct store *store, struct str team_id, struct 
     bind_text(&query, team_id);
     runtime_bind(&query, sandbox_id);
     runtime_bind(&query, state);
-    return query_rows(&query, &row_kind, arena, out, out_count, err);
+    return row_all(&snapshot_row, &query, arena, out, out_count, err);
 }
 
 int store_runtime_snapshot_expired(struct store *store, struct str team_id, int64_t now_us,
@@ -170,7 +143,7 @@ int store_runtime_snapshot_expired(struct store *store, struct str team_id, int6
     runtime_bind(&query, team_id);
     bind_int(&query, now_us);
     bind_int(&query, (int64_t)limit);
-    return query_rows(&query, &row_kind, arena, out, out_count, err);
+    return row_all(&snapshot_row, &query, arena, out, out_count, err);
 }
 
 int store_runtime_snapshot_delete(struct store *store, struct str id, struct error *err)

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/test.h"
+#include "store/core/test/store_env.h"
 
 TEST(runtime_profiles)
 {
@@ -12,7 +13,7 @@ TEST(runtime_profiles)
     struct store_profile *list, got;
     size_t count;
 
-    OK(store_open(":memory:", &store, &err));
+    store = store_env_new();
     OK(store_profile_put(
         store, &(struct store_profile){STR("t1"), STR("web"), STR("{\"a\":1}"), 5, 5}, 10, &err));
     OK(store_profile_put(
@@ -45,7 +46,7 @@ TEST(runtime_runners)
     struct store_runner runner = {STR("t1"), STR("r1"), STR("http://h:1"), STR("secret"), 2, 0,
                                   100,       100};
 
-    OK(store_open(":memory:", &store, &err));
+    store = store_env_new();
     OK(store_runner_put(store, &runner, &err));
     runner.name = STR("r2");
     runner.heartbeat_at_us = 200;
@@ -95,7 +96,7 @@ TEST(runtime_events)
     int64_t first, last, rows;
     size_t pruned;
 
-    OK(store_open(":memory:", &store, &err));
+    store = store_env_new();
     OK(store_runtime_event_last(store, &last, &rows, &err));
     CHECK_INT(last, 0);
     add(store, 1, "t1", "sandbox.created", "s1", NULL);
@@ -140,7 +141,7 @@ TEST(runtime_events_of_a_quiet_team_stay)
     int64_t first;
     size_t pruned;
 
-    OK(store_open(":memory:", &store, &err));
+    store = store_env_new();
     for (int i = 1; i <= 20; i++) {
         struct store_runtime_event event = {.id = i,
                                             .team_id = i <= 3 ? STR("quiet") : STR("loud"),

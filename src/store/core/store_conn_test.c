@@ -1,0 +1,234 @@
+/* Connections: who waits for whom, and what becomes of transactions. */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/test.h"
+#include "store/core/store.h"
+#include "store/core/test/store_env.h"
+#include "store/driver/migrate.h"
+#include "store/driver/query.h"
+#include "store/runtime/store_session.h"
+
+static void run(struct conn *conn, const char *sql)
+{
+    auto_query struct query query = {0};
+
+    OK(query_open(&query, conn, sql, &err));
+    OK(query_run(&query, &err));
+}
+
+static size_t teams(struct store *store)
+{
+    auto_arena struct arena arena = {0};
+    struct store_team *list;
+    size_t count = 0;
+
+    OK(store_team_list(store, &arena, &list, &count, &err));
+    return count;
+}
+
+static const char add_team[] = "INSERT INTO teams (id, name, created_at_us) VALUES ('t', 'n', 1)";
+
+/* On one connection the reads would wait for this very thread. */
+TEST(readers_do_not_wait_for_a_transaction)
+{
+    auto_store_env struct store_env env = {0};
+    struct store *store;
+    struct conn *conn;
+
+    store_env_make(&env);
+    store = store_env_open(&env);
+    conn = store_write(store);
+    OK(store_begin(conn, STORE_EPHEMERAL, &err));
+    run(conn, add_team);
+    CHECK_INT(teams(store), 0);
+    OK(store_end(conn, 0, &err));
+    CHECK_INT(teams(store), 1);
+    conn_give_back(&conn);
+    store_close(store);
+}
+
+TEST(what_failed_is_undone)
+{
+    struct store *store = store_env_new();
+    struct conn *conn = store_write(store);
+
+    OK(store_begin(conn, STORE_DURABLE, &err));
+    run(conn, add_team);
+    CHECK_INT(store_end(conn, -1, &(struct error){0}), -1);
+    conn_give_back(&conn);
+    CHECK_INT(teams(store), 0);
+    store_close(store);
+}
+
+static void check_refused(struct conn *conn)
+{
+    struct query query = {0};
+
+    FAILS(query_open(&query, conn, add_team, &err), ERROR_INTERNAL, "only reading");
+    conn_give_back(&conn);
+}
+
+TEST(a_reader_does_not_write)
+{
+    auto_store_env struct store_env env = {0};
+    struct store *store;
+    struct conn *conn;
+
+    store_env_make(&env);
+    store = store_env_open(&env);
+    check_refused(store_read(store));
+    check_refused(store_read_many(store));
+    conn = store_write(store);
+    run(conn, add_team);
+    conn_give_back(&conn);
+    CHECK_INT(teams(store), 1);
+    store_close(store);
+}
+
+enum { THREADS = 12, ROUNDS = 40 };
+
+static void *read_and_write(void *store)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        CHECK_INT(teams(store), 1);
+        OK(store_key_used(store, STR("none"), i, &err));
+    }
+    return NULL;
+}
+
+TEST(more_threads_than_connections)
+{
+    auto_store_env struct store_env env = {0};
+    struct store *store;
+    pthread_t threads[THREADS];
+
+    store_env_make(&env);
+    store = store_env_open(&env);
+    OK(store_team_insert(store, &(struct store_team){.id = STR("t"), .name = STR("n")}, &err));
+    for (size_t i = 0; i < THREADS; i++)
+        CHECK_INT(pthread_create(&threads[i], NULL, read_and_write, store), 0);
+    for (size_t i = 0; i < THREADS; i++)
+        CHECK_INT(pthread_join(threads[i], NULL), 0);
+    store_close(store);
+}
+
+/* ---- as two processes do it: two stores on the same place ---- */
+
+enum { EACH = 30, MESSAGES_MAX = 50 };
+
+static void *add_audit(void *store)
+{
+    for (int i = 0; i < EACH; i++)
+        OK(store_audit_add(store,
+                           &(struct store_audit){.at_us = 1,
+                                                 .team_id = STR("t"),
+                                                 .key_id = STR(""),
+                                                 .method = STR("POST"),
+                                                 .path = STR("/"),
+                                                 .request_id = STR("r")},
+                           &err));
+    return NULL;
+}
+
+static void *add_messages(void *store)
+{
+    struct error err;
+
+    for (int i = 0; i < EACH; i++)
+        if (store_message_add(store, STR("s"), STR("text"), MESSAGES_MAX, &err) < 0 &&
+            err.code != ERROR_QUOTA)
+            test_fail(__FILE__, __LINE__, "message: %s", err.message);
+    return NULL;
+}
+
+static void on_both(struct store *stores[2], void *(*add)(void *))
+{
+    pthread_t threads[4];
+
+    for (size_t i = 0; i < 4; i++)
+        CHECK_INT(pthread_create(&threads[i], NULL, add, stores[i % 2]), 0);
+    for (size_t i = 0; i < 4; i++)
+        CHECK_INT(pthread_join(threads[i], NULL), 0);
+}
+
+static void open_both(struct store_env *env, struct store *stores[2])
+{
+    store_env_make(env);
+    stores[0] = store_env_open(env);
+    stores[1] = store_env_open(env);
+    OK(store_team_insert(stores[0], &(struct store_team){.id = STR("t"), .name = STR("n")}, &err));
+}
+
+TEST(numbers_are_given_once)
+{
+    auto_store_env struct store_env env = {0};
+    auto_arena struct arena arena = {0};
+    struct store *stores[2];
+    struct store_audit *entries;
+    size_t count = 0;
+
+    open_both(&env, stores);
+    on_both(stores, add_audit);
+    OK(store_audit_page(stores[0], STR("t"), 0, 1000, &arena, &entries, &count, &err));
+    CHECK_INT(count, 4 * EACH);
+    for (size_t i = 0; i < count; i++)
+        CHECK_INT(entries[i].seq, count - i);
+    OK(store_audit_prune(stores[0], INT64_MAX, 0, 1000, &count, &err));
+    CHECK_INT(count, 4 * EACH);
+    (void)add_audit(stores[1]);
+    OK(store_audit_page(stores[0], STR_NONE, 0, 1, &arena, &entries, &count, &err));
+    CHECK_INT(entries[0].seq, 5 * EACH);
+    store_close(stores[1]);
+    store_close(stores[0]);
+}
+
+enum { BEFORE_COUNTERS = 17 };
+
+TEST(numbers_go_on_after_an_upgrade)
+{
+    auto_store_env struct store_env env = {0};
+    auto_arena struct arena arena = {0};
+    struct store_audit *entries;
+    struct store *store;
+    size_t count = 0;
+
+    store_env_make(&env);
+    store_env_exec(&env, "CREATE TABLE schema_migrations (version BIGINT PRIMARY KEY,"
+                         " name TEXT NOT NULL, applied_at_us BIGINT NOT NULL)");
+    for (size_t i = 0; i < BEFORE_COUNTERS; i++)
+        store_env_exec(&env, migrations[i].sql);
+    store_env_exec(&env, "INSERT INTO schema_migrations VALUES (17, '', 0);"
+                         "INSERT INTO audit (seq, at_us, team_id, key_id, method, path, status,"
+                         " request_id) VALUES (41, 1, 't', '', 'POST', '/', 200, 'r')");
+    store = store_env_open(&env);
+    (void)add_audit(store);
+    OK(store_audit_page(store, STR("t"), 0, 1000, &arena, &entries, &count, &err));
+    CHECK_INT(count, EACH + 1);
+    CHECK_INT(entries[0].seq, 41 + EACH);
+    store_close(store);
+}
+
+TEST(what_was_counted_still_holds)
+{
+    auto_store_env struct store_env env = {0};
+    auto_arena struct arena arena = {0};
+    struct store *stores[2];
+    struct str text;
+    int64_t seq = 0, count = 0;
+
+    open_both(&env, stores);
+    OK(store_session_put(stores[0], &(struct store_session){.id = STR("s"), .team_id = STR("t")},
+                         &err));
+    on_both(stores, add_messages);
+    for (;; count++) {
+        OK(store_message_next(stores[1], STR("s"), &arena, &seq, &text, &err));
+        if (!seq)
+            break;
+        CHECK_INT(seq, count + 1);
+        OK(store_message_remove(stores[1], STR("s"), seq, &err));
+    }
+    CHECK_INT(count, MESSAGES_MAX);
+    store_close(stores[1]);
+    store_close(stores[0]);
+}

@@ -1,0 +1,147 @@
+/* The store as a file: its mode, its space, its copies, and what becomes of damage. */
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/test.h"
+#include "store/core/store.h"
+#include "store/core/test/store_env.h"
+
+static void add_team(struct store *store, const char *id)
+{
+    OK(store_team_insert(
+        store, &(struct store_team){.id = str_of(id), .name = STR("n"), .created_at_us = 1}, &err));
+}
+
+TEST(file_is_private_and_reopens)
+{
+    auto_store_env struct store_env env = {0};
+    struct store *store = NULL;
+    struct store_team team;
+    auto_arena struct arena arena = {0};
+    struct stat st;
+
+    store_env_make(&env);
+    OK(store_open(env.where, &store, &err));
+    add_team(store, "team1");
+    CHECK(stat(env.where, &st) == 0);
+    CHECK_INT(st.st_mode & 0777, 0600);
+    store_close(store);
+    OK(store_open(env.where, &store, &err));
+    OK(store_team_get(store, STR("team1"), &arena, &team, &err));
+    CHECK_STR(team.name, "n");
+    FAILS(store_team_get(store, STR("team2"), &arena, &team, &err), ERROR_NOT_FOUND);
+    store_close(store);
+}
+
+TEST(symlink_instead_of_file_is_refused)
+{
+    auto_store_env struct store_env env = {0};
+    struct store *store = NULL;
+
+    store_env_make(&env);
+    CHECK_INT(symlink("/dev/null", env.where), 0);
+    FAILS(store_open(env.where, &store, &err), ERROR_INTERNAL);
+}
+
+static void check_damaged(const char *file)
+{
+    struct store *store = NULL;
+    struct error err = {0};
+
+    CHECK_INT(store_open(file, &store, &err), -1);
+    if (!strstr(err.message, "damaged") || !strstr(err.message, file))
+        test_fail(__FILE__, __LINE__, "message: %s", err.message);
+}
+
+TEST(damaged_files_are_refused)
+{
+    auto_store_env struct store_env env = {0};
+    struct store *store = NULL;
+    char junk[4096];
+    auto_close int fd = -1;
+
+    store_env_make(&env);
+    fd = open(env.where, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    memset(junk, 'x', sizeof(junk));
+    CHECK(write(fd, junk, sizeof(junk)) == (ssize_t)sizeof(junk));
+    check_damaged(env.where);
+
+    CHECK_INT(ftruncate(fd, 0), 0);
+    OK(store_open(env.where, &store, &err));
+    for (int i = 0; i < 50; i++) {
+        char id[32];
+
+        (void)snprintf(id, sizeof(id), "team%d", i);
+        add_team(store, id);
+    }
+    store_close(store);
+    /* Pages in the middle overwritten. */
+    CHECK(pwrite(fd, junk, sizeof(junk), 4096) == (ssize_t)sizeof(junk));
+    CHECK(pwrite(fd, junk, sizeof(junk), 12288) == (ssize_t)sizeof(junk));
+    check_damaged(env.where);
+}
+
+/* For a disk that others fill. */
+TEST(space_is_reserved)
+{
+    auto_store_env struct store_env env = {0};
+    struct store *store = NULL;
+    auto_free char *log = NULL;
+    auto_close int fd = -1;
+    struct stat st;
+
+    store_env_make(&env);
+    log = xasprintf("%s-wal", env.where);
+    fd = open(env.where, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 1) < 0)
+        test_skip("this file system cannot");
+    close_fd(&fd);
+    for (int i = 0; i < 2; i++) {
+        OK(store_open(env.where, &store, &err));
+        add_team(store, i ? "again" : "first");
+        CHECK(stat(env.where, &st) == 0);
+        CHECK(st.st_blocks * 512 > st.st_size + (2 << 20));
+        CHECK(i == 0 || (stat(log, &st) == 0 && st.st_blocks * 512 >= 8 << 20));
+        store_close(store);
+        /* Emptied, so that a file put in the place of the other is not mixed with it. */
+        CHECK(stat(log, &st) == 0 && st.st_size == 0);
+        CHECK(st.st_blocks * 512 >= 8 << 20);
+    }
+}
+
+/* Hourly copies, of which three are kept; a copy is a store. */
+TEST(backups)
+{
+    auto_store_env struct store_env env = {0};
+    struct store *store = NULL;
+    char copy[600];
+
+    store_env_make(&env);
+    OK(store_open(env.where, &store, &err));
+    for (int i = 0; i < 5; i++) {
+        char id[32];
+
+        (void)snprintf(id, sizeof(id), "team%d", i);
+        add_team(store, id);
+        OK(store_backup(store, 0, &err));
+        OK(store_backup(store, 3600 * (int64_t)1000000, &err)); /* there is a young one */
+    }
+    store_close(store);
+    for (int nth = 0; nth < 3; nth++) {
+        auto_arena struct arena arena = {0};
+        struct store_team team;
+        char id[32];
+
+        (void)snprintf(copy, sizeof(copy), nth ? "%s.backup.%d" : "%s.backup", env.where, nth);
+        (void)snprintf(id, sizeof(id), "team%d", 4 - nth);
+        OK(store_open(copy, &store, &err));
+        OK(store_team_get(store, str_of(id), &arena, &team, &err));
+        store_close(store);
+        (void)unlink(copy);
+    }
+    (void)snprintf(copy, sizeof(copy), "%s.backup.3", env.where);
+    CHECK_INT(access(copy, F_OK), -1);
+}

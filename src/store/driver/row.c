@@ -1,0 +1,122 @@
+#include "store/driver/row.h"
+
+#include <string.h>
+
+enum { FIRST_CAPACITY = 16 };
+
+const struct row row_strings = {sizeof(struct str), (const struct row_field[]){{ROW_STR, 0}}, 1, 0,
+                                NULL};
+const struct row row_numbers = {sizeof(int64_t), (const struct row_field[]){{ROW_INT, 0}}, 1, 0,
+                                NULL};
+
+static unsigned index_of(const struct row_names *names, struct str name)
+{
+    unsigned i = 0;
+
+    while (i + 1 < names->count && !str_is(name, names->names[i]))
+        i++;
+    return i;
+}
+
+static struct str read_text(const struct row *row, const struct query *query, int column,
+                            struct arena *arena)
+{
+    struct str text = query_text(query, column, arena);
+
+    return (row->flags & ROW_NONE) && !text.len ? STR_NONE : text;
+}
+
+void row_read(const struct row *row, const struct query *query, struct arena *arena, void *out)
+{
+    const struct row_names *names = row->names;
+
+    memset(out, 0, row->size);
+    for (size_t i = 0; i < row->count; i++) {
+        void *member = (char *)out + row->fields[i].offset;
+        int column = (int)i;
+
+        switch (row->fields[i].kind) {
+        case ROW_STR:
+            *(struct str *)member = read_text(row, query, column, arena);
+            break;
+        case ROW_INT:
+            *(int64_t *)member = query_int(query, column);
+            break;
+        case ROW_BOOL:
+            *(bool *)member = query_int(query, column) != 0;
+            break;
+        case ROW_ENUM:
+            *(unsigned *)member = index_of(names++, query_peek(query, column));
+            break;
+        }
+    }
+}
+
+static void bind_str(const struct row *row, struct query *query, struct str text)
+{
+    bind_text(query, text.p || (row->flags & ROW_NULLS) ? text : STR(""));
+}
+
+void row_bind(const struct row *row, struct query *query, const void *in)
+{
+    const struct row_names *names = row->names;
+
+    for (size_t i = 0; i < row->count; i++) {
+        const void *member = (const char *)in + row->fields[i].offset;
+
+        switch (row->fields[i].kind) {
+        case ROW_STR:
+            bind_str(row, query, *(const struct str *)member);
+            break;
+        case ROW_INT:
+            bind_int(query, *(const int64_t *)member);
+            break;
+        case ROW_BOOL:
+            bind_int(query, *(const bool *)member);
+            break;
+        case ROW_ENUM:
+            bind_text(query, str_of(names++->names[*(const unsigned *)member]));
+            break;
+        }
+    }
+}
+
+int row_one(const struct row *row, struct query *query, const char *what, struct str name,
+            struct arena *arena, void *out, struct error *err)
+{
+    if (query_one(query, what, name, err) < 0)
+        return -1;
+    row_read(row, query, arena, out);
+    return 0;
+}
+
+/* What is too small is left behind in the arena: together never more than the array itself. */
+static char *grow(struct arena *arena, char *old, size_t count, size_t *capacity, size_t size)
+{
+    char *rows;
+
+    *capacity = *capacity ? *capacity * 2 : FIRST_CAPACITY;
+    rows = arena_alloc(arena, *capacity * size);
+    if (count)
+        memcpy(rows, old, count * size);
+    return rows;
+}
+
+int row_all(const struct row *row, struct query *query, struct arena *arena, void *out,
+            size_t *out_count, struct error *err)
+{
+    size_t count = 0, capacity = 0;
+    char *rows = grow(arena, NULL, 0, &capacity, row->size);
+    int more;
+
+    while ((more = query_step(query, err)) > 0) {
+        if (count == capacity)
+            rows = grow(arena, rows, count, &capacity, row->size);
+        row_read(row, query, arena, rows + count++ * row->size);
+    }
+    if (more < 0)
+        return -1;
+    *(void **)out = rows;
+    *out_count = count;
+    return 0;
+}
