@@ -13,16 +13,19 @@ struct site {
 
 static void site_open(struct site *site)
 {
+    struct api_config config = {0};
     struct error err = {0};
 
     *site = (struct site){0};
-    CHECK_INT(store_open(":memory:", &site->api.config.store, &err), 0);
-    CHECK_INT(account_ensure_default(site->api.config.store, NULL, site->key, &err), 0);
-    site->api.config.keys = api_keys_new(site->api.config.store, NULL);
+    CHECK_INT(store_open(":memory:", &config.store, &err), 0);
+    CHECK_INT(account_ensure_default(config.store, NULL, site->key, &err), 0);
+    config.keys = api_keys_new(config.store, NULL);
+    api_init(&site->api, &config);
 }
 
 static void site_close(struct site *site)
 {
+    api_done(&site->api);
     api_keys_free(site->api.config.keys);
     store_close(site->api.config.store);
 }
@@ -32,6 +35,7 @@ static int ask(struct site *site, const char *key, const char *method, const cha
                const char *body, json_t **out)
 {
     struct api_call call = {.api = &site->api,
+                            .desk = &site->api.desk,
                             .method = str_of(method),
                             .path = str_of(path),
                             .key = str_of(key),
@@ -42,10 +46,8 @@ static int ask(struct site *site, const char *key, const char *method, const cha
 
     CHECK_INT(
         api_endpoints_find(call.method, call.path, &call.arena, &call.endpoint, call.params, allow),
-        API_MATCH_FOUND);
-    if (api_auth(&call, &err) < 0 || call.endpoint->handler(&call, &err) < 0)
-        api_fail(&call, &err);
-    api_audit(&call);
+        CALL_FOUND);
+    call_run(&call.call);
     if (out) {
         *out = NULL;
         if (call.text)

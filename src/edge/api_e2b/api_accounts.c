@@ -13,9 +13,9 @@ int api_teams_list(struct api_call *call, struct error *err)
     if (team_get(call->api->config.store, call->team_id, &call->arena, &team, err) < 0)
         return -1;
     /* Keys are kept as hashes, so the only one that can be told is the one that was sent. */
-    api_answer(call, 200,
-               json_pack("[{s:o,s:o,s:o,s:b}]", "teamID", json_str(team.id), "name",
-                         json_str(team.name), "apiKey", json_str(call->key), "isDefault", 1));
+    call_answer(&call->call, 200,
+                json_pack("[{s:o,s:o,s:o,s:b}]", "teamID", json_str(team.id), "name",
+                          json_str(team.name), "apiKey", json_str(call->key), "isDefault", 1));
     return 0;
 }
 
@@ -61,7 +61,7 @@ int api_keys_list(struct api_call *call, struct error *err)
     array = json_array();
     for (size_t i = 0; i < count; i++)
         (void)json_array_append_new(array, api_accounts_key(&keys[i], NULL));
-    api_answer(call, 200, array);
+    call_answer(&call->call, 200, array);
     return 0;
 }
 
@@ -101,7 +101,7 @@ int api_keys_create(struct api_call *call, struct error *err)
 
     if (api_accounts_new_key(call, call->team_id, &key, secret, err) < 0)
         return -1;
-    api_answer(call, 201, api_accounts_key(&key, secret));
+    call_answer(&call->call, 201, api_accounts_key(&key, secret));
     return 0;
 }
 
@@ -113,7 +113,7 @@ int api_keys_rename(struct api_call *call, struct error *err)
     if (json_parse_as(name_fields, call->body, &body, &tree, err) < 0 ||
         api_key_rename(call->api->config.store, call->team_id, call->params[0], body.name, err) < 0)
         return -1;
-    api_answer(call, 200, NULL);
+    call_answer(&call->call, 200, NULL);
     return 0;
 }
 
@@ -122,7 +122,7 @@ int api_keys_delete(struct api_call *call, struct error *err)
     if (api_key_delete(call->api->config.store, call->team_id, call->params[0], err) < 0)
         return -1;
     api_keys_refresh(call->api->config.keys);
-    api_answer(call, 204, NULL);
+    call_answer(&call->call, 204, NULL);
     return 0;
 }
 
@@ -137,7 +137,7 @@ int api_tokens_create(struct api_call *call, struct error *err)
         return -1;
     json = api_accounts_key(&key, NULL);
     (void)json_object_set_new(json, "token", json_string(secret));
-    api_answer(call, 201, json);
+    call_answer(&call->call, 201, json);
     return 0;
 }
 

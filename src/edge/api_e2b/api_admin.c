@@ -82,7 +82,7 @@ int api_admin_teams(struct api_call *call, struct error *err)
     array = json_array();
     for (size_t i = 0; i < count; i++)
         (void)json_array_append_new(array, team_json(&teams[i]));
-    api_answer(call, 200, array);
+    call_answer(&call->call, 200, array);
     return 0;
 }
 
@@ -94,7 +94,7 @@ int api_admin_team_create(struct api_call *call, struct error *err)
     if (read_team(call, &team, &tree, err) < 0 ||
         team_create(call->api->config.store, &team, &call->arena, err) < 0)
         return -1;
-    api_answer(call, 201, team_json(&team));
+    call_answer(&call->call, 201, team_json(&team));
     return 0;
 }
 
@@ -108,7 +108,7 @@ int api_admin_team_change(struct api_call *call, struct error *err)
         team_update(call->api->config.store, &team, err) < 0)
         return -1;
     api_keys_refresh(call->api->config.keys); /* who is banned */
-    api_answer(call, 200, team_json(&team));
+    call_answer(&call->call, 200, team_json(&team));
     return 0;
 }
 
@@ -121,7 +121,7 @@ int api_admin_key_create(struct api_call *call, struct error *err)
     if (team_get(call->api->config.store, call->params[0], &call->arena, &team, err) < 0 ||
         api_accounts_new_key(call, team.id, &key, secret, err) < 0)
         return -1;
-    api_answer(call, 201, api_accounts_key(&key, secret));
+    call_answer(&call->call, 201, api_accounts_key(&key, secret));
     return 0;
 }
 
@@ -174,10 +174,9 @@ int api_audit_list(struct api_call *call, struct error *err)
     array = json_array();
     for (size_t i = 0; i < count; i++)
         (void)json_array_append_new(array, audit_json(&entries[i]));
-    api_answer(call, 200, array);
+    call_answer(&call->call, 200, array);
     if (count == limit)
-        api_answer_header(
-            call, "x-next-token",
-            str_of(arena_printf(&call->arena, "%lld", (long long)entries[count - 1].seq)));
+        call_header(&call->call, "x-next-token",
+                    str_of(arena_printf(&call->arena, "%lld", (long long)entries[count - 1].seq)));
     return 0;
 }

@@ -1,8 +1,4 @@
-/* Who is asking. The key is taken from the head on the loop; its team is looked up on the worker,
- * in memory (domain/account/api_keys.c). */
-#include "base/clock.h"
-#include "base/log.h"
-#include "domain/account/api_key.h"
+/* What a key may do that is bound to an agent or to one sandbox. */
 #include "domain/account/team.h"
 #include "domain/sandbox/sandbox.h"
 #include "edge/api_e2b/api_internal.h"
@@ -47,7 +43,7 @@ static int check_agent(struct api_call *call, struct error *err)
 }
 
 /* What a key of less than the whole team may do. */
-static int check_scope(struct api_call *call, struct error *err)
+static int check_bound(struct api_call *call, struct error *err)
 {
     enum api_scope scope = call->endpoint->scope;
 
@@ -67,41 +63,9 @@ static int check_scope(struct api_call *call, struct error *err)
     return check_agent(call, err);
 }
 
-int api_auth(struct api_call *call, struct error *err)
+int api_scope_check(struct api_call *call, struct error *err)
 {
-    struct api_key_owner owner;
-
-    if (api_keys_find(call->api->config.keys, call->key, &owner, err) < 0)
-        return -1;
-    if (owner.banned)
-        return error_set(err, ERROR_FORBIDDEN, "team is banned");
-    call->team_id = arena_str(&call->arena, str_of(owner.team_id));
-    call->key_id = arena_str(&call->arena, str_of(owner.key_id));
-    call->key_name = arena_str(&call->arena, str_of(owner.key_name));
-    if (owner.agent_id[0])
-        call->key_agent = arena_str(&call->arena, str_of(owner.agent_id));
-    if (owner.sandbox_id[0])
-        call->key_sandbox = arena_str(&call->arena, str_of(owner.sandbox_id));
     if (call->endpoint->auth == API_AUTH_OPERATOR && !str_is(call->team_id, TEAM_DEFAULT_ID))
         return error_set(err, ERROR_FORBIDDEN, "only the operator's keys may do this");
-    return check_scope(call, err);
-}
-
-void api_audit(struct api_call *call)
-{
-    struct store_audit entry = {.at_us = clock_wall_us(),
-                                .team_id = call->team_id,
-                                .key_id = call->key_id,
-                                .key_name = call->key_name,
-                                .agent_id = call->key_agent,
-                                .method = call->method,
-                                .path = call->path,
-                                .status = call->status,
-                                .request_id = str_of(call->request_id)};
-    struct error err = {0};
-
-    if (!call->team_id.len || str_is(call->method, "GET") || str_is(call->method, "HEAD"))
-        return;
-    if (store_audit_add(call->api->config.store, &entry, &err) < 0)
-        log_warn("api", "request=%s is not in the audit log: %s", call->request_id, err.message);
+    return check_bound(call, err);
 }

@@ -46,7 +46,7 @@ void api_fail(struct api_call *call, const struct error *err)
     call->status = status;
     call->header_count = 0;
     if (status == 503 || status == 429)
-        api_answer_header(call, "Retry-After", STR("1"));
+        call_header(&call->call, "Retry-After", STR("1"));
 }
 
 int api_unsupported(struct api_call *call, struct error *err)

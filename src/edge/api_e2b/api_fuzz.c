@@ -12,12 +12,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct str text = size ? str_n((const char *)data + 1, size - 1) : STR_NONE;
 
     if (size && data[0] % 3 == 0) {
-        struct str params[API_PARAMS_MAX] = {STR_NONE, STR_NONE}, id;
+        struct str params[CALL_PARAMS_MAX] = {STR_NONE, STR_NONE}, id;
         const struct api_endpoint *endpoint;
         char allow[HTTP_ALLOW_SIZE];
 
-        if (api_endpoints_find(STR("GET"), text, &arena, &endpoint, params, allow) ==
-            API_MATCH_FOUND)
+        if (api_endpoints_find(STR("GET"), text, &arena, &endpoint, params, allow) == CALL_FOUND)
             (void)api_sandboxes_id(params[0], &id);
     } else if (size && data[0] % 3 == 1) {
         struct api_list_query query;

@@ -91,7 +91,7 @@ int api_history_logs(struct api_call *call, struct error *err)
         (void)json_array_append_new(lines, line_json(&page.items[i]));
         (void)json_array_append_new(entries, entry_json(&page.items[i]));
     }
-    api_answer(call, 200, json_pack("{s:o,s:o}", "logs", lines, "logEntries", entries));
+    call_answer(&call->call, 200, json_pack("{s:o,s:o}", "logs", lines, "logEntries", entries));
     return 0;
 }
 
@@ -151,7 +151,7 @@ int api_history_logs_v2(struct api_call *call, struct error *err)
     entries = json_array();
     for (size_t i = 0; i < page.count; i++)
         (void)json_array_append_new(entries, entry_json(&page.items[i]));
-    api_answer(call, 200, json_pack("{s:o}", "logs", entries));
+    call_answer(&call->call, 200, json_pack("{s:o}", "logs", entries));
     return 0;
 }
 
@@ -198,7 +198,7 @@ static int list_events(struct api_call *call, struct event_filter *filter, struc
     array = json_array();
     for (size_t i = 0; i < page.count; i++)
         (void)json_array_append_new(array, sandbox_event_json(&page.items[i]));
-    api_answer(call, 200, array);
+    call_answer(&call->call, 200, array);
     return 0;
 }
 

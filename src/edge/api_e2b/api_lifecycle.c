@@ -17,7 +17,7 @@ int api_sandboxes_pause(struct api_call *call, struct error *err)
     request.disk_only = !memory;
     if (sandbox_pause(call->api->config.sandboxes, call->team_id, id, &request, err) < 0)
         return -1;
-    api_answer(call, 204, NULL);
+    call_answer(&call->call, 204, NULL);
     return 0;
 }
 
@@ -36,7 +36,7 @@ static int connect_to(struct api_call *call, int64_t fallback_s, struct error *e
     if (sandbox_connect(call->api->config.sandboxes, call->team_id, id, &request, &call->arena,
                         &view, &resumed, err) < 0)
         return -1;
-    api_answer(call, resumed ? 201 : 200, api_types_sandbox(&view, call->domain));
+    call_answer(&call->call, resumed ? 201 : 200, api_types_sandbox(&view, call->domain));
     return 0;
 }
 
@@ -62,6 +62,6 @@ int api_sandboxes_resume(struct api_call *call, struct error *err)
         sandbox_resume(call->api->config.sandboxes, call->team_id, id, &request, &call->arena,
                        &view, err) < 0)
         return -1;
-    api_answer(call, 201, api_types_sandbox(&view, call->domain));
+    call_answer(&call->call, 201, api_types_sandbox(&view, call->domain));
     return 0;
 }

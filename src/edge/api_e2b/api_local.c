@@ -13,7 +13,7 @@ static int find_endpoint(struct api_call *call, struct str target, struct error 
     call->query = target;
     call->path = str_split(&call->query, '?');
     if (api_endpoints_find(call->method, call->path, &call->arena, &call->endpoint, call->params,
-                           allow) != API_MATCH_FOUND)
+                           allow) != CALL_FOUND)
         return error_set(err, ERROR_INTERNAL, "there is no route for %.*s %.*s",
                          STR_ARG(call->method), STR_ARG(call->path));
     if (call->endpoint->auth == API_AUTH_OPERATOR)
@@ -47,7 +47,7 @@ int api_local(struct api *api, const struct api_local *request, int *out_status,
 
     call->api = api;
     call->started_us = clock_mono_us();
-    id_hex(call->request_id, (API_REQUEST_ID_SIZE - 1) / 2);
+    id_hex(call->request_id, (CALL_REQUEST_ID_SIZE - 1) / 2);
     call->method = str_of(request->method);
     call->body = request->body;
     call->team_id = request->team_id;

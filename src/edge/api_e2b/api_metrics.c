@@ -93,7 +93,7 @@ int api_metrics_sandbox(struct api_call *call, struct error *err)
     array = json_array();
     for (size_t i = 0; i < metrics.count; i++)
         (void)json_array_append_new(array, metric_json(&metrics, &metrics.samples[i]));
-    api_answer(call, 200, array);
+    call_answer(&call->call, 200, array);
     return 0;
 }
 
@@ -129,7 +129,7 @@ int api_metrics_sandboxes(struct api_call *call, struct error *err)
         if (add_newest(call, str_split(&ids, ','), found, err) < 0)
             return -1;
     }
-    api_answer(call, 200, json_pack("{s:O}", "sandboxes", found));
+    call_answer(&call->call, 200, json_pack("{s:O}", "sandboxes", found));
     return 0;
 }
 
@@ -164,7 +164,7 @@ int api_metrics_team(struct api_call *call, struct error *err)
     array = json_array();
     for (size_t i = 0; i < count; i++)
         (void)json_array_append_new(array, team_json(&samples[i]));
-    api_answer(call, 200, array);
+    call_answer(&call->call, 200, array);
     return 0;
 }
 
@@ -198,8 +198,8 @@ int api_metrics_team_max(struct api_call *call, struct error *err)
         }
     }
     clock_format(at_us, timestamp);
-    api_answer(call, 200,
-               json_pack("{s:s,s:I,s:f}", "timestamp", timestamp, "timestampUnix",
-                         (json_int_t)(at_us / 1000000), "value", best));
+    call_answer(&call->call, 200,
+                json_pack("{s:s,s:I,s:f}", "timestamp", timestamp, "timestampUnix",
+                          (json_int_t)(at_us / 1000000), "value", best));
     return 0;
 }

@@ -130,7 +130,7 @@ int api_monitor(struct api_call *call, struct error *err)
             atomic_load(&call->api->creates_refused));
     gauge(&out, "quicksand_body_bytes", "Memory held for the bodies of requests.",
           http_room_held(call->api->config.limits));
-    api_answer(call, 200, NULL);
+    call_answer(&call->call, 200, NULL);
     call->content_type = "text/plain; version=0.0.4; charset=utf-8";
     call->text = buf_take(&out);
     return 0;

@@ -104,6 +104,6 @@ int api_sandboxes_network(struct api_call *call, struct error *err)
     if (sandbox_set_internet(call->api->config.sandboxes, call->team_id, id,
                              body.internet && !deny_all, err) < 0)
         return -1;
-    api_answer(call, 204, NULL);
+    call_answer(&call->call, 204, NULL);
     return 0;
 }

@@ -105,7 +105,7 @@ static int create(struct api_call *call, enum api_generation generation, struct 
         return -1;
     if (!call->idempotency_key.len)
         call->made = view.id;
-    api_answer(call, 201, api_types_sandbox(&view, call->domain));
+    call_answer(&call->call, 201, api_types_sandbox(&view, call->domain));
     return 0;
 }
 
@@ -167,7 +167,7 @@ static int list_all(struct api_call *call, struct api_list_query *query, struct 
         if (!filter.cursor.p)
             break;
     }
-    api_answer(call, 200, json_incref(array));
+    call_answer(&call->call, 200, json_incref(array));
     return 0;
 }
 
@@ -192,13 +192,13 @@ static int list_page(struct api_call *call, struct api_list_query *query, struct
         return -1;
     array = json_array();
     add_page(array, &page);
-    api_answer(call, 200, array);
+    call_answer(&call->call, 200, array);
     if (page.next_cursor.p)
-        api_answer_header(call, "x-next-token", page.next_cursor);
+        call_header(&call->call, "x-next-token", page.next_cursor);
     if (query->running)
-        api_answer_header(call, "X-Total-Running",
-                          str_of(arena_printf(&call->arena, "%zu", page.total_running)));
-    api_answer_header(call, "Access-Control-Expose-Headers", STR("x-next-token, X-Total-Running"));
+        call_header(&call->call, "X-Total-Running",
+                    str_of(arena_printf(&call->arena, "%zu", page.total_running)));
+    call_header(&call->call, "Access-Control-Expose-Headers", STR("x-next-token, X-Total-Running"));
     return 0;
 }
 
@@ -221,7 +221,7 @@ int api_sandboxes_get(struct api_call *call, struct error *err)
     if (api_sandboxes_get_id(call, &id, err) < 0 ||
         sandbox_get(call->api->config.sandboxes, call->team_id, id, &call->arena, &view, err) < 0)
         return -1;
-    api_answer(call, 200, api_types_sandbox_detail(&view, call->domain));
+    call_answer(&call->call, 200, api_types_sandbox_detail(&view, call->domain));
     return 0;
 }
 
@@ -232,7 +232,7 @@ int api_sandboxes_kill(struct api_call *call, struct error *err)
     if (api_sandboxes_get_id(call, &id, err) < 0 ||
         sandbox_kill(call->api->config.sandboxes, call->team_id, id, err) < 0)
         return -1;
-    api_answer(call, 204, NULL);
+    call_answer(&call->call, 204, NULL);
     return 0;
 }
 
@@ -250,7 +250,7 @@ int api_sandboxes_timeout(struct api_call *call, struct error *err)
         return 0;
     if (sandbox_set_timeout(call->api->config.sandboxes, call->team_id, id, timeout_s, err) < 0)
         return -1;
-    api_answer(call, 204, NULL);
+    call_answer(&call->call, 204, NULL);
     return 0;
 }
 
@@ -265,6 +265,6 @@ int api_sandboxes_refresh(struct api_call *call, struct error *err)
         sandbox_extend(call->api->config.sandboxes, call->team_id, id, duration_s, &call->arena,
                        &view, err) < 0)
         return -1;
-    api_answer(call, 204, NULL);
+    call_answer(&call->call, 204, NULL);
     return 0;
 }

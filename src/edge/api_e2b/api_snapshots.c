@@ -52,7 +52,7 @@ int api_snapshots_create(struct api_call *call, struct error *err)
         sandbox_snapshot(call->api->config.sandboxes, call->team_id, id, body.name, &call->arena,
                          &view, err) < 0)
         return -1;
-    api_answer(call, 201, snapshot_json(&view));
+    call_answer(&call->call, 201, snapshot_json(&view));
     return 0;
 }
 
@@ -89,10 +89,10 @@ int api_snapshots_list(struct api_call *call, struct error *err)
     array = json_array();
     for (size_t i = 0; i < page.count; i++)
         (void)json_array_append_new(array, snapshot_json(&page.items[i]));
-    api_answer(call, 200, array);
+    call_answer(&call->call, 200, array);
     if (page.next_cursor.p)
-        api_answer_header(call, "x-next-token", page.next_cursor);
-    api_answer_header(call, "Access-Control-Expose-Headers", STR("x-next-token"));
+        call_header(&call->call, "x-next-token", page.next_cursor);
+    call_header(&call->call, "Access-Control-Expose-Headers", STR("x-next-token"));
     return 0;
 }
 
@@ -102,7 +102,7 @@ int api_templates_delete(struct api_call *call, struct error *err)
         return error_set(err, ERROR_NOT_FOUND, "there is no template of that name");
     if (snapshot_delete(call->api->config.sandboxes, call->team_id, call->params[0], err) < 0)
         return -1;
-    api_answer(call, 204, NULL);
+    call_answer(&call->call, 204, NULL);
     return 0;
 }
 
@@ -147,6 +147,6 @@ int api_sandboxes_fork(struct api_call *call, struct error *err)
     array = json_array();
     for (size_t i = 0; i < request.count; i++)
         (void)json_array_append_new(array, fork_json(&results[i], call->domain));
-    api_answer(call, 201, array);
+    call_answer(&call->call, 201, array);
     return 0;
 }

@@ -78,7 +78,7 @@ int api_templates_list(struct api_call *call, struct error *err)
     array = json_array();
     for (size_t i = 0; i < count; i++)
         (void)json_array_append_new(array, template_json(&rows[i]));
-    api_answer(call, 200, array);
+    call_answer(&call->call, 200, array);
     return 0;
 }
 
@@ -104,7 +104,7 @@ int api_templates_alias(struct api_call *call, struct error *err)
                       err) < 0)
         return -1;
     body = (struct alias_body){.template_id = row.id, .is_public = row.is_public};
-    api_answer(call, 200, json_write(alias_fields, &body));
+    call_answer(&call->call, 200, json_write(alias_fields, &body));
     return 0;
 }
 
@@ -156,6 +156,6 @@ int api_templates_build(struct api_call *call, struct error *err)
                                .status = STR("ready"),
                                .logs = none,
                                .entries = none};
-    api_answer(call, 200, json_write(build_fields, &body));
+    call_answer(&call->call, 200, json_write(build_fields, &body));
     return 0;
 }

@@ -42,7 +42,7 @@ int api_volumes_create(struct api_call *call, struct error *err)
         volume_create(call->api->config.sandboxes, call->team_id, body.name, &call->arena, &volume,
                       err) < 0)
         return -1;
-    api_answer(call, 201, volume_json(&volume, true));
+    call_answer(&call->call, 201, volume_json(&volume, true));
     return 0;
 }
 
@@ -58,7 +58,7 @@ int api_volumes_list(struct api_call *call, struct error *err)
     array = json_array();
     for (size_t i = 0; i < count; i++)
         (void)json_array_append_new(array, volume_json(&volumes[i], false));
-    api_answer(call, 200, array);
+    call_answer(&call->call, 200, array);
     return 0;
 }
 
@@ -69,7 +69,7 @@ int api_volumes_get(struct api_call *call, struct error *err)
     if (volume_get(call->api->config.sandboxes, call->team_id, call->params[0], &call->arena,
                    &volume, err) < 0)
         return -1;
-    api_answer(call, 200, volume_json(&volume, true));
+    call_answer(&call->call, 200, volume_json(&volume, true));
     return 0;
 }
 
@@ -77,6 +77,6 @@ int api_volumes_delete(struct api_call *call, struct error *err)
 {
     if (volume_delete(call->api->config.sandboxes, call->team_id, call->params[0], err) < 0)
         return -1;
-    api_answer(call, 204, NULL);
+    call_answer(&call->call, 204, NULL);
     return 0;
 }

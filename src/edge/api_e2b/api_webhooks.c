@@ -103,7 +103,7 @@ int api_webhooks_create(struct api_call *call, struct error *err)
     if (read_webhook(call, &webhook, err) < 0 ||
         webhook_put(call->api->config.sandboxes, &webhook, &call->arena, err) < 0)
         return -1;
-    api_answer(call, 201, webhook_json(&webhook));
+    call_answer(&call->call, 201, webhook_json(&webhook));
     return 0;
 }
 
@@ -119,7 +119,7 @@ int api_webhooks_list(struct api_call *call, struct error *err)
     array = json_array();
     for (size_t i = 0; i < count; i++)
         (void)json_array_append_new(array, webhook_json(&list[i]));
-    api_answer(call, 200, array);
+    call_answer(&call->call, 200, array);
     return 0;
 }
 
@@ -130,7 +130,7 @@ int api_webhooks_get(struct api_call *call, struct error *err)
     if (webhook_get(call->api->config.sandboxes, call->team_id, call->params[0], &call->arena,
                     &webhook, err) < 0)
         return -1;
-    api_answer(call, 200, webhook_json(&webhook));
+    call_answer(&call->call, 200, webhook_json(&webhook));
     return 0;
 }
 
@@ -143,7 +143,7 @@ int api_webhooks_change(struct api_call *call, struct error *err)
         read_webhook(call, &webhook, err) < 0 ||
         webhook_put(call->api->config.sandboxes, &webhook, &call->arena, err) < 0)
         return -1;
-    api_answer(call, 200, webhook_json(&webhook));
+    call_answer(&call->call, 200, webhook_json(&webhook));
     return 0;
 }
 
@@ -151,6 +151,6 @@ int api_webhooks_delete(struct api_call *call, struct error *err)
 {
     if (webhook_delete(call->api->config.sandboxes, call->team_id, call->params[0], err) < 0)
         return -1;
-    api_answer(call, 204, NULL);
+    call_answer(&call->call, 204, NULL);
     return 0;
 }

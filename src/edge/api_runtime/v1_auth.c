@@ -2,10 +2,7 @@
  *
  * Browsers cannot set headers on WebSockets and event streams, so a key may also come as a WebSocket
  * protocol ("key." and base64url of it), or in the query. The query is never logged. */
-#include "base/clock.h"
 #include "base/encode.h"
-#include "base/log.h"
-#include "domain/account/api_key.h"
 #include "edge/api_runtime/v1_internal.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/sandbox/sandbox.h"
@@ -45,25 +42,6 @@ struct str v1_auth_key(const struct http_request *request, struct arena *arena)
         return arena_str(arena, key);
     key = of_protocols(http_headers_get(&request->headers, "Sec-WebSocket-Protocol"), arena);
     return key.len ? key : of_query(request->query, arena);
-}
-
-int v1_auth(struct v1_call *call, struct error *err)
-{
-    struct api_key_owner owner;
-
-    if (api_keys_find(call->v1->config.keys, call->key, &owner, err) < 0)
-        return -1;
-    if (owner.banned)
-        return error_set(err, ERROR_FORBIDDEN, "team is banned");
-    call->caller.team_id = arena_str(&call->arena, str_of(owner.team_id));
-    call->key_id = arena_str(&call->arena, str_of(owner.key_id));
-    call->key_name = arena_str(&call->arena, str_of(owner.key_name));
-    if (owner.agent_id[0])
-        call->key_agent = arena_str(&call->arena, str_of(owner.agent_id));
-    if (owner.sandbox_id[0])
-        call->key_sandbox = arena_str(&call->arena, str_of(owner.sandbox_id));
-    call->caller.actor = call->key_id.len ? call->key_id : STR("operator");
-    return 0;
 }
 
 /* The path's sandbox by its id, when it is the one of the key. */
@@ -124,24 +102,4 @@ int v1_scope_snapshot(struct v1_call *call, struct str name, struct error *err)
         return 0;
     return error_set(err, ERROR_FORBIDDEN, "snapshot '%.*s' is not of agent '%.*s'", STR_ARG(name),
                      STR_ARG(call->key_agent));
-}
-
-void v1_audit(struct v1_call *call)
-{
-    struct store_audit entry = {.at_us = clock_wall_us(),
-                                .team_id = call->caller.team_id,
-                                .key_id = call->key_id,
-                                .key_name = call->key_name,
-                                .agent_id = call->caller.agent_id,
-                                .method = call->method,
-                                .path = call->path,
-                                .status = call->status,
-                                .request_id = str_of(call->request_id)};
-    struct error err = {0};
-
-    if (!call->caller.team_id.len || !call->v1->config.store || str_is(call->method, "GET") ||
-        str_is(call->method, "HEAD") || (call->endpoint->flags & V1_QUIET))
-        return;
-    if (store_audit_add(call->v1->config.store, &entry, &err) < 0)
-        log_warn("v1", "request=%s is not in the audit log: %s", call->request_id, err.message);
 }

@@ -12,9 +12,9 @@ static struct runtime *runtime_of(const struct v1_call *call)
 int v1_health(struct v1_call *call, struct error *err)
 {
     (void)err;
-    v1_answer(call, 200,
-              json_pack("{s:s, s:s, s:s, s:s}", "status", "ok", "name", "quicksand", "version",
-                        QUICKSAND_VERSION, "isolation", "namespaces"));
+    call_answer(&call->call, 200,
+                json_pack("{s:s, s:s, s:s, s:s}", "status", "ok", "name", "quicksand", "version",
+                          QUICKSAND_VERSION, "isolation", "namespaces"));
     return 0;
 }
 
@@ -26,8 +26,8 @@ int v1_providers_list(struct v1_call *call, struct error *err)
 
     if (v1_query_bool(call, "check", &check, err) < 0)
         return -1;
-    v1_answer(
-        call, 200,
+    call_answer(
+        &call->call, 200,
         json_pack("{s:o}", "providers", backends_json(runtime_of(call), &call->caller, check)));
     return 0;
 }
@@ -44,7 +44,7 @@ int v1_providers_get(struct v1_call *call, struct error *err)
     all = backends_json(runtime_of(call), &call->caller, check);
     json_array_foreach (all, i, item)
         if (str_eq_nocase(json_get_str(item, "name"), call->params[0])) {
-            v1_answer(call, 200, json_incref(item));
+            call_answer(&call->call, 200, json_incref(item));
             return 0;
         }
     return error_set(err, ERROR_NOT_FOUND, "provider '%.*s' was not found",
@@ -69,10 +69,10 @@ int v1_providers_register(struct v1_call *call, struct error *err)
         return error_set(err, ERROR_INVALID, "a runner needs 'name' and 'base_url'");
     if (runner_register(runtime_of(call), &call->caller, &runner, err) < 0)
         return -1;
-    v1_answer(call, 201,
-              json_pack("{s:o, s:s, s:o, s:I}", "name", json_str(runner.name), "type", "runner",
-                        "base_url", json_str(runner.base_url), "max_sessions",
-                        (json_int_t)runner.max_sessions));
+    call_answer(&call->call, 201,
+                json_pack("{s:o, s:s, s:o, s:I}", "name", json_str(runner.name), "type", "runner",
+                          "base_url", json_str(runner.base_url), "max_sessions",
+                          (json_int_t)runner.max_sessions));
     return 0;
 }
 
@@ -84,7 +84,7 @@ int v1_providers_heartbeat(struct v1_call *call, struct error *err)
         return -1;
     if (runner_heartbeat(runtime_of(call), &call->caller, call->params[0], active, err) < 0)
         return -1;
-    v1_answer(call, 200, json_pack("{s:s}", "status", "ok"));
+    call_answer(&call->call, 200, json_pack("{s:s}", "status", "ok"));
     return 0;
 }
 
@@ -92,7 +92,7 @@ int v1_providers_remove(struct v1_call *call, struct error *err)
 {
     if (runner_remove(runtime_of(call), &call->caller, call->params[0], err) < 0)
         return -1;
-    v1_answer(call, 204, NULL);
+    call_answer(&call->call, 204, NULL);
     return 0;
 }
 
@@ -101,8 +101,8 @@ int v1_providers_remove(struct v1_call *call, struct error *err)
 int v1_profiles_list(struct v1_call *call, struct error *err)
 {
     (void)err;
-    v1_answer(call, 200,
-              json_pack("{s:o}", "profiles", profile_list(runtime_of(call), &call->caller)));
+    call_answer(&call->call, 200,
+                json_pack("{s:o}", "profiles", profile_list(runtime_of(call), &call->caller)));
     return 0;
 }
 
@@ -112,7 +112,7 @@ int v1_profiles_get(struct v1_call *call, struct error *err)
 
     if (profile_get(runtime_of(call), &call->caller, call->params[0], &record, err) < 0)
         return -1;
-    v1_answer(call, 200, record);
+    call_answer(&call->call, 200, record);
     return 0;
 }
 
@@ -134,7 +134,7 @@ int v1_profiles_delete(struct v1_call *call, struct error *err)
 {
     if (profile_delete(runtime_of(call), &call->caller, call->params[0], err) < 0)
         return -1;
-    v1_answer(call, 204, NULL);
+    call_answer(&call->call, 204, NULL);
     return 0;
 }
 
@@ -153,7 +153,7 @@ int v1_profiles_validate(struct v1_call *call, struct error *err)
     r = profile_check(runtime_of(call), &call->caller, record, &faults, err);
     if (r < 0 && (err->code != ERROR_INVALID || !json_array_size(faults)))
         return -1;
-    v1_answer(call, 200,
-              json_pack("{s:b, s:O}", "valid", r == 0, "faults", faults ? faults : json_null()));
+    call_answer(&call->call, 200,
+                json_pack("{s:b, s:O}", "valid", r == 0, "faults", faults ? faults : json_null()));
     return 0;
 }

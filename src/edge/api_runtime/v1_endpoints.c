@@ -1,110 +1,85 @@
-/* The table of all endpoints, and the search in it. The first match wins. Paths are compared as they
- * came; parameters are decoded afterwards, so an escaped slash is part of one. */
+/* The table of all endpoints. The first match wins. */
 #include "edge/api_runtime/v1_internal.h"
 #include "edge/api_runtime/v1_members.h"
 
 /* clang-format off */
 const struct v1_endpoint v1_endpoints[] = {
-    {"GET", "/health", v1_health, V1_PUBLIC},
-    {"GET", "/openapi.json", v1_openapi, V1_PUBLIC},
-    {"GET", "/stats", v1_stats, V1_TEAM},
-    {"POST", "/prune", v1_prune, 0, v1_members_prune},
+    {{"GET", "/health"}, v1_health, V1_PUBLIC},
+    {{"GET", "/openapi.json"}, v1_openapi, V1_PUBLIC},
+    {{"GET", "/stats"}, v1_stats, V1_TEAM},
+    {{"POST", "/prune"}, v1_prune, 0, v1_members_prune},
 
-    {"GET", "/providers", v1_providers_list, 0},
-    {"POST", "/providers", v1_providers_register, V1_TEAM, v1_members_runner},
-    {"GET", "/providers/{name}", v1_providers_get, 0},
-    {"DELETE", "/providers/{name}", v1_providers_remove, V1_TEAM},
-    {"POST", "/providers/{name}/heartbeat", v1_providers_heartbeat, V1_TEAM, v1_members_heartbeat},
+    {{"GET", "/providers"}, v1_providers_list, 0},
+    {{"POST", "/providers"}, v1_providers_register, V1_TEAM, v1_members_runner},
+    {{"GET", "/providers/{name}"}, v1_providers_get, 0},
+    {{"DELETE", "/providers/{name}"}, v1_providers_remove, V1_TEAM},
+    {{"POST", "/providers/{name}/heartbeat"}, v1_providers_heartbeat, V1_TEAM, v1_members_heartbeat},
 
-    {"GET", "/profiles", v1_profiles_list, 0},
-    {"GET", "/profiles/{name}", v1_profiles_get, 0},
-    {"PUT", "/profiles/{name}", v1_profiles_put, V1_TEAM, v1_members_any},
-    {"DELETE", "/profiles/{name}", v1_profiles_delete, V1_TEAM},
-    {"POST", "/profiles/{name}/validate", v1_profiles_validate, 0, v1_members_any},
+    {{"GET", "/profiles"}, v1_profiles_list, 0},
+    {{"GET", "/profiles/{name}"}, v1_profiles_get, 0},
+    {{"PUT", "/profiles/{name}"}, v1_profiles_put, V1_TEAM, v1_members_any},
+    {{"DELETE", "/profiles/{name}"}, v1_profiles_delete, V1_TEAM},
+    {{"POST", "/profiles/{name}/validate"}, v1_profiles_validate, 0, v1_members_any},
 
-    {"POST", "/sandboxes", v1_sandboxes_create, 0, v1_members_sandbox},
-    {"GET", "/sandboxes", v1_sandboxes_list, 0},
-    {"GET", "/sandboxes/{id}", v1_sandboxes_get, V1_BOX},
-    {"DELETE", "/sandboxes/{id}", v1_sandboxes_delete, V1_BOX},
-    {"POST", "/sandboxes/{id}/pause", v1_sandboxes_pause, V1_BOX},
-    {"POST", "/sandboxes/{id}/resume", v1_sandboxes_resume, V1_BOX},
-    {"POST", "/sandboxes/{id}/snapshots", v1_snapshots_create, 0, v1_members_snapshot},
-    {"GET", "/sandboxes/{id}/snapshots", v1_snapshots_of, 0},
-    {"POST", "/sandboxes/{id}/execute", v1_execute, V1_BOX, v1_members_execute},
-    {"GET", "/sandboxes/{id}/executions", v1_executions_list, V1_BOX},
-    {"GET", "/sandboxes/{id}/executions/{execution}", v1_executions_get, V1_BOX},
-    {"GET", "/sandboxes/{id}/files", v1_files_get, V1_STREAM | V1_BOX},
-    {"PUT", "/sandboxes/{id}/files", v1_files_put, V1_RAW | V1_BOX},
-    {"DELETE", "/sandboxes/{id}/files", v1_files_delete, V1_BOX},
-    {"GET", "/sandboxes/{id}/ports/{port}", v1_sandboxes_port, V1_BOX},
-    {"GET", "/sandboxes/{id}/processes", v1_processes_list, V1_BOX},
-    {"GET", "/sandboxes/{id}/processes/{process}", v1_processes_get, V1_BOX},
-    {"GET", "/sandboxes/{id}/processes/{process}/logs", v1_processes_logs, V1_STREAM | V1_BOX},
-    {"POST", "/sandboxes/{id}/processes/{process}/input", v1_processes_input, V1_QUIET | V1_BOX, v1_members_input},
-    {"PUT", "/sandboxes/{id}/processes/{process}/input", v1_processes_stdin, V1_RAW | V1_QUIET | V1_BOX},
-    {"POST", "/sandboxes/{id}/processes/{process}/signal", v1_processes_signal, V1_BOX, v1_members_signal},
-    {"POST", "/sandboxes/{id}/processes/{process}/stop", v1_processes_stop, V1_BOX},
-    {"GET", "/sandboxes/{id}/terminal", v1_terminal_sandbox, V1_UPGRADE | V1_BOX},
-    {"POST", "/sandboxes/{id}/keys", v1_sandboxes_key, 0, v1_members_key},
+    {{"POST", "/sandboxes"}, v1_sandboxes_create, 0, v1_members_sandbox},
+    {{"GET", "/sandboxes"}, v1_sandboxes_list, 0},
+    {{"GET", "/sandboxes/{id}"}, v1_sandboxes_get, V1_BOX},
+    {{"DELETE", "/sandboxes/{id}"}, v1_sandboxes_delete, V1_BOX},
+    {{"POST", "/sandboxes/{id}/pause"}, v1_sandboxes_pause, V1_BOX},
+    {{"POST", "/sandboxes/{id}/resume"}, v1_sandboxes_resume, V1_BOX},
+    {{"POST", "/sandboxes/{id}/snapshots"}, v1_snapshots_create, 0, v1_members_snapshot},
+    {{"GET", "/sandboxes/{id}/snapshots"}, v1_snapshots_of, 0},
+    {{"POST", "/sandboxes/{id}/execute"}, v1_execute, V1_BOX, v1_members_execute},
+    {{"GET", "/sandboxes/{id}/executions"}, v1_executions_list, V1_BOX},
+    {{"GET", "/sandboxes/{id}/executions/{execution}"}, v1_executions_get, V1_BOX},
+    {{"GET", "/sandboxes/{id}/files", true}, v1_files_get, V1_STREAM | V1_BOX},
+    {{"PUT", "/sandboxes/{id}/files"}, v1_files_put, V1_RAW | V1_BOX},
+    {{"DELETE", "/sandboxes/{id}/files"}, v1_files_delete, V1_BOX},
+    {{"GET", "/sandboxes/{id}/ports/{port}"}, v1_sandboxes_port, V1_BOX},
+    {{"GET", "/sandboxes/{id}/processes"}, v1_processes_list, V1_BOX},
+    {{"GET", "/sandboxes/{id}/processes/{process}"}, v1_processes_get, V1_BOX},
+    {{"GET", "/sandboxes/{id}/processes/{process}/logs", true}, v1_processes_logs, V1_STREAM | V1_BOX},
+    {{"POST", "/sandboxes/{id}/processes/{process}/input"}, v1_processes_input, V1_QUIET | V1_BOX, v1_members_input},
+    {{"PUT", "/sandboxes/{id}/processes/{process}/input"}, v1_processes_stdin, V1_RAW | V1_QUIET | V1_BOX},
+    {{"POST", "/sandboxes/{id}/processes/{process}/signal"}, v1_processes_signal, V1_BOX, v1_members_signal},
+    {{"POST", "/sandboxes/{id}/processes/{process}/stop"}, v1_processes_stop, V1_BOX},
+    {{"GET", "/sandboxes/{id}/terminal", true}, v1_terminal_sandbox, V1_UPGRADE | V1_BOX},
+    {{"POST", "/sandboxes/{id}/keys"}, v1_sandboxes_key, 0, v1_members_key},
 
-    {"GET", "/snapshots", v1_snapshots_list, 0},
-    {"GET", "/snapshots/{id}", v1_snapshots_get, 0},
-    {"DELETE", "/snapshots/{id}", v1_snapshots_delete, 0},
+    {{"GET", "/snapshots"}, v1_snapshots_list, 0},
+    {{"GET", "/snapshots/{id}"}, v1_snapshots_get, 0},
+    {{"DELETE", "/snapshots/{id}"}, v1_snapshots_delete, 0},
 
-    {"POST", "/sessions", v1_sessions_create, 0, v1_members_session},
-    {"GET", "/sessions", v1_sessions_list, 0},
-    {"GET", "/sessions/{id}", v1_sessions_get, 0},
-    {"DELETE", "/sessions/{id}", v1_sessions_delete, 0},
-    {"POST", "/sessions/{id}/messages", v1_sessions_message, 0, v1_members_message},
-    {"POST", "/sessions/{id}/pause", v1_sessions_pause, 0},
-    {"POST", "/sessions/{id}/resume", v1_sessions_resume, 0},
-    {"POST", "/sessions/{id}/interrupt", v1_sessions_interrupt, 0},
-    {"POST", "/sessions/{id}/cancel", v1_sessions_cancel, 0, v1_members_cancel},
-    {"POST", "/sessions/{id}/snapshot", v1_sessions_snapshot, 0, v1_members_snapshot},
-    {"POST", "/sessions/{id}/approve", v1_sessions_approve, 0, v1_members_approve},
-    {"POST", "/sessions/{id}/push", v1_sessions_push, 0, v1_members_push},
-    {"GET", "/sessions/{id}/events", v1_sessions_events, 0},
-    {"GET", "/sessions/{id}/stream", v1_events_session, V1_STREAM},
-    {"GET", "/sessions/{id}/terminal", v1_terminal_session, V1_UPGRADE},
+    {{"POST", "/sessions"}, v1_sessions_create, 0, v1_members_session},
+    {{"GET", "/sessions"}, v1_sessions_list, 0},
+    {{"GET", "/sessions/{id}"}, v1_sessions_get, 0},
+    {{"DELETE", "/sessions/{id}"}, v1_sessions_delete, 0},
+    {{"POST", "/sessions/{id}/messages"}, v1_sessions_message, 0, v1_members_message},
+    {{"POST", "/sessions/{id}/pause"}, v1_sessions_pause, 0},
+    {{"POST", "/sessions/{id}/resume"}, v1_sessions_resume, 0},
+    {{"POST", "/sessions/{id}/interrupt"}, v1_sessions_interrupt, 0},
+    {{"POST", "/sessions/{id}/cancel"}, v1_sessions_cancel, 0, v1_members_cancel},
+    {{"POST", "/sessions/{id}/snapshot"}, v1_sessions_snapshot, 0, v1_members_snapshot},
+    {{"POST", "/sessions/{id}/approve"}, v1_sessions_approve, 0, v1_members_approve},
+    {{"POST", "/sessions/{id}/push"}, v1_sessions_push, 0, v1_members_push},
+    {{"GET", "/sessions/{id}/events"}, v1_sessions_events, 0},
+    {{"GET", "/sessions/{id}/stream", true}, v1_events_session, V1_STREAM},
+    {{"GET", "/sessions/{id}/terminal", true}, v1_terminal_session, V1_UPGRADE},
 
-    {"GET", "/events", v1_events, V1_STREAM | V1_SCOPED},
-    {"GET", "/sse", v1_events_recent, V1_STREAM | V1_SCOPED},
-    {.method = NULL},
+    {{"GET", "/events", true}, v1_events, V1_STREAM | V1_SCOPED},
+    {{"GET", "/sse", true}, v1_events_recent, V1_STREAM | V1_SCOPED},
+    {.is = {.method = NULL}},
 };
 /* clang-format on */
 
-/* Parameters become parts of JSON. */
-static bool all_text(const struct str *raw, const struct str *params)
+enum call_match v1_endpoints_find(struct str method, struct str path, struct arena *arena,
+                                  const struct v1_endpoint **out,
+                                  struct str params[CALL_PARAMS_MAX], char allow[HTTP_ALLOW_SIZE])
 {
-    for (size_t i = 0; i < V1_PARAMS_MAX && raw[i].p; i++)
-        if (!str_valid_utf8(params[i]))
-            return false;
-    return true;
-}
+    const struct call_endpoint *found = NULL;
+    enum call_match match = call_endpoint_find(&v1_endpoints[0].is, sizeof(v1_endpoints[0]), method,
+                                               path, arena, &found, params, allow);
 
-enum v1_match v1_endpoints_find(struct str method, struct str path, struct arena *arena,
-                                const struct v1_endpoint **out, struct str params[V1_PARAMS_MAX],
-                                char allow[HTTP_ALLOW_SIZE])
-{
-    bool head = str_is(method, "HEAD");
-
-    if (head)
-        method = STR("GET");
-    allow[0] = '\0';
-    for (const struct v1_endpoint *endpoint = v1_endpoints; endpoint->method; endpoint++) {
-        struct str raw[V1_PARAMS_MAX] = {STR_NONE, STR_NONE};
-
-        if (!http_path_match(endpoint->pattern, path, raw, V1_PARAMS_MAX))
-            continue;
-        if (!str_is(method, endpoint->method) ||
-            (head && (endpoint->flags & (V1_STREAM | V1_UPGRADE)))) {
-            http_allow_add(allow, endpoint->method);
-            continue;
-        }
-        if (!http_path_decode(raw, V1_PARAMS_MAX, arena, params) || !all_text(raw, params))
-            return V1_NO_PATH;
-        *out = endpoint;
-        return V1_FOUND;
-    }
-    return allow[0] ? V1_NO_METHOD : V1_NO_PATH;
+    *out = (const struct v1_endpoint *)found;
+    return match;
 }

@@ -51,10 +51,10 @@ static void set(struct v1_call *call, int status, int retry_after_s, char *text_
     else if (!retry_after_s && status == 503)
         retry_after_s = 1;
     if (retry_after_s > 0)
-        v1_answer_header(call, "Retry-After",
-                         str_of(arena_printf(&call->arena, "%d", retry_after_s)));
+        call_header(&call->call, "Retry-After",
+                    str_of(arena_printf(&call->arena, "%d", retry_after_s)));
     if (status == 401)
-        v1_answer_header(call, "WWW-Authenticate", STR("Bearer"));
+        call_header(&call->call, "WWW-Authenticate", STR("Bearer"));
 }
 
 void v1_refuse(struct v1_call *call, int status, const char *code, const char *message,

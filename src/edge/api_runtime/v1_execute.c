@@ -89,10 +89,10 @@ static int start_job(struct v1_call *call, const struct runtime_command *command
     if (job_start(runtime_of(call), &call->caller, call->params[0], command,
                   callback.url.len ? &callback : NULL, &call->arena, &job, err) < 0)
         return -1;
-    v1_answer_header(call, "Location",
-                     str_of(arena_printf(&call->arena, "/api/v1/sandboxes/%.*s/processes/%.*s",
-                                         STR_ARG(job.sandbox_id), STR_ARG(job.id))));
-    v1_answer(call, 202, v1_types_job(&job));
+    call_header(&call->call, "Location",
+                str_of(arena_printf(&call->arena, "/api/v1/sandboxes/%.*s/processes/%.*s",
+                                    STR_ARG(job.sandbox_id), STR_ARG(job.id))));
+    call_answer(&call->call, 202, v1_types_job(&job));
     return 0;
 }
 
@@ -173,7 +173,7 @@ int v1_execute(struct v1_call *call, struct error *err)
                        (int)result.timed_out, "truncated", (int)result.truncated, "reason",
                        result.out_of_memory ? RUNTIME_OUT_OF_MEMORY : NULL);
     v1_types_kept(answer, &result);
-    v1_answer(call, 200, answer);
+    call_answer(&call->call, 200, answer);
     runtime_result_done(&result);
     return 0;
 }
@@ -193,7 +193,7 @@ int v1_processes_list(struct v1_call *call, struct error *err)
     array = json_array();
     for (size_t i = 0; i < count; i++)
         (void)json_array_append_new(array, v1_types_job(&items[i]));
-    v1_answer(call, 200, json_pack("{s:o}", "processes", array));
+    call_answer(&call->call, 200, json_pack("{s:o}", "processes", array));
     return 0;
 }
 
@@ -241,7 +241,7 @@ static int answer_job(struct v1_call *call, struct error *err)
 
     if (v1_processes_find(call, &job, err) < 0)
         return -1;
-    v1_answer(call, 200, v1_types_job(&job));
+    call_answer(&call->call, 200, v1_types_job(&job));
     return 0;
 }
 
@@ -300,7 +300,7 @@ int v1_processes_stdin(struct v1_call *call, struct error *err)
         return error_set(err, ERROR_UNAVAILABLE, "the input ended before it was complete");
     if (pass_input(call, &to, STR_NONE, close, err) < 0)
         return -1;
-    v1_answer(call, 204, NULL);
+    call_answer(&call->call, 204, NULL);
     return 0;
 }
 
@@ -322,7 +322,7 @@ int v1_processes_input(struct v1_call *call, struct error *err)
         data = buf_str(&bytes);
     if (pass_input(call, &to, data, close, err) < 0)
         return -1;
-    v1_answer(call, 204, NULL);
+    call_answer(&call->call, 204, NULL);
     return 0;
 }
 
@@ -368,7 +368,7 @@ int v1_processes_signal(struct v1_call *call, struct error *err)
             runtime_exec_signal(runtime_of(call), &call->caller, sandbox_id, call->params[1],
                                 signal, err) < 0)
             return -1;
-        v1_answer(call, 204, NULL);
+        call_answer(&call->call, 204, NULL);
         return 0;
     }
     if (v1_processes_find(call, &job, err) < 0 ||

@@ -24,7 +24,7 @@ int v1_executions_list(struct v1_call *call, struct error *err)
     for (size_t i = 0; i < count; i++)
         (void)json_array_append_new(array, v1_types_execution(&items[i]));
     next = count == page.limit ? json_integer(items[count - 1].ended_at_us) : json_null();
-    v1_answer(call, 200, json_pack("{s:o, s:o}", "executions", array, "next", next));
+    call_answer(&call->call, 200, json_pack("{s:o, s:o}", "executions", array, "next", next));
     return 0;
 }
 
@@ -40,6 +40,6 @@ int v1_executions_get(struct v1_call *call, struct error *err)
     out = v1_types_execution(&item);
     (void)json_object_set_new(out, "stdout", json_str(item.out));
     (void)json_object_set_new(out, "stderr", json_str(item.err));
-    v1_answer(call, 200, out);
+    call_answer(&call->call, 200, out);
     return 0;
 }

@@ -41,7 +41,7 @@ static int answer_list(struct v1_call *call, const char *path, struct error *err
     array = json_array();
     for (size_t i = 0; i < count; i++)
         (void)json_array_append_new(array, v1_types_file(&items[i]));
-    v1_answer(call, 200, json_pack("{s:s, s:o}", "path", path, "entries", array));
+    call_answer(&call->call, 200, json_pack("{s:s, s:o}", "path", path, "entries", array));
     return 0;
 }
 
@@ -91,7 +91,8 @@ int v1_files_put(struct v1_call *call, struct error *err)
         runtime_file_write(runtime_of(call), &call->caller, call->params[0], path, source, &upload,
                            call->content_length, err) < 0)
         return -1;
-    v1_answer(call, 200, json_pack("{s:s, s:I}", "path", path, "size", (json_int_t)upload.size));
+    call_answer(&call->call, 200,
+                json_pack("{s:s, s:I}", "path", path, "size", (json_int_t)upload.size));
     return 0;
 }
 
@@ -102,6 +103,6 @@ int v1_files_delete(struct v1_call *call, struct error *err)
     if (read_path(call, &path, err) < 0 ||
         runtime_file_remove(runtime_of(call), &call->caller, call->params[0], path, err) < 0)
         return -1;
-    v1_answer(call, 204, NULL);
+    call_answer(&call->call, 204, NULL);
     return 0;
 }

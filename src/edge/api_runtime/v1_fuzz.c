@@ -44,7 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     call.path = str_split(&call.query, '?');
     call.caller.team_id = STR("team-1");
     if (v1_endpoints_find(call.method, call.path, &call.arena, &call.endpoint, call.params,
-                          allow) == V1_FOUND &&
+                          allow) == CALL_FOUND &&
         takes_part(call.endpoint))
         handle(&call, body);
     free(call.text);

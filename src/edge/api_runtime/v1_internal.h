@@ -11,20 +11,13 @@
 #include "base/error.h"
 #include "base/list.h"
 #include "base/str.h"
-#include "domain/account/api_key.h"
 #include "edge/api_runtime/v1.h"
 #include "edge/api_runtime/v1_pipe.h"
-#include "protocol/http/http_answer.h"
-#include "protocol/http/http_limits.h"
-#include "protocol/http/http_path.h"
-#include "protocol/loop/share.h"
-#include "protocol/loop/workers.h"
+#include "edge/call/call.h"
 #include "runtime/core/runtime.h"
 
 enum {
     V1_BODY_MAX = 1024 * 1024,
-    V1_PARAMS_MAX = 2,
-    V1_REQUEST_ID_SIZE = 17,
     V1_AGENT_ID_MAX = 256,
     V1_TEAM_STREAMS_MAX = 4096,
     V1_TEAM_WAITING_MAX = 1024, /* requests that wait for a worker */
@@ -33,10 +26,11 @@ enum {
 
 struct v1 {
     struct v1_config config;
+    struct call_desk desk;
     atomic_bool draining;
-    pthread_mutex_t lock;                         /* guards what follows */
-    struct list streams;                          /* struct v1_stream, of all loops */
-    struct shares *worker_shares, *stream_shares; /* of each team; with locks of their own */
+    pthread_mutex_t lock;         /* guards what follows */
+    struct list streams;          /* struct v1_stream, of all loops */
+    struct shares *stream_shares; /* of each team; with a lock of its own */
 };
 
 /* Something on a loop that lives until its client goes, or until the server drains. */
@@ -51,44 +45,14 @@ void v1_stream_remove(struct v1 *v1, struct v1_stream *stream);
 /* One request. Everything it refers to is in its own arena, because the exchange may end before the
  * operation does. */
 struct v1_call {
-    struct work work;
+    CALL_EXTENDS;
     struct v1 *v1;
-    struct http_exchange *ex; /* NULL when the client has gone; only for the loop's thread */
-    struct loop *loop;
-    bool working; /* a worker owns the fields below */
-    struct arena arena;
     const struct v1_endpoint *endpoint;
-    int64_t started_us;
-    char request_id[V1_REQUEST_ID_SIZE];
-
-    struct http_door door; /* while it is asked who this is */
-    struct api_key_owner who;
-    struct error who_err;  /* code 0: `who` is known */
-    struct http_room room; /* for the body */
-    struct buf body_memory;
-
-    struct str method, path, query, body, key;
     bool offers_protocol;   /* "quicksand", as a WebSocket's */
     int64_t content_length; /* -1 when it is not known */
     struct str agent_header, accept, last_event_id, websocket_key;
-    struct str params[V1_PARAMS_MAX];  /* the {...} parts of the path, decoded */
-    struct str key_id, key_name;       /* set by v1_auth() */
-    struct str key_agent, key_sandbox; /* what the key is bound to; STR_NONE = nothing */
     struct runtime_caller caller;
     json_t *json; /* the body, when the endpoint takes one; {} when it was empty */
-
-    int status;
-    char *text;               /* malloc()ed; NULL = no body */
-    const char *content_type; /* NULL = JSON */
-    struct http_header headers[HTTP_ANSWER_HEADERS_MAX];
-    size_t header_count;
-
-    bool must_wait;         /* its team has its workers taken */
-    bool has_share;         /* of them */
-    struct share_seat seat; /* in the team's line for them */
-
-    struct str
-        made; /* the sandbox it made for no key, which is taken back when its client has left */
 
     struct v1_pipe pipe; /* of a streamed body or answer */
     /* On the loop, instead of an answer: takes the exchange over. call goes on to exist until it
@@ -98,7 +62,7 @@ struct v1_call {
     void (*forget)(void *taken); /* ... or, when it comes to no take_over(), for this */
 };
 
-/* 0 with call->status (and text) set by v1_answer(), or -1 with err. */
+/* 0 with call->status (and text) set by call_answer(), or -1 with err. */
 typedef int v1_handler_fn(struct v1_call *call, struct error *err);
 
 enum v1_endpoint_flag {
@@ -113,8 +77,7 @@ enum v1_endpoint_flag {
 };
 
 struct v1_endpoint {
-    const char *method;
-    const char *pattern; /* behind /api/v1; "{x}" stands for one segment that is not empty */
+    struct call_endpoint is; /* its pattern: behind /api/v1 */
     v1_handler_fn *handler;
     unsigned flags;
     const char *const *members; /* of the body, besides agent_id (v1_members.h); NULL = none */
@@ -122,26 +85,22 @@ struct v1_endpoint {
 
 extern const struct v1_endpoint v1_endpoints[]; /* ends with method NULL */
 
-enum v1_match { V1_FOUND, V1_NO_PATH, V1_NO_METHOD };
-/* path: behind /api/v1. HEAD is matched as GET. */
-enum v1_match v1_endpoints_find(struct str method, struct str path, struct arena *arena,
-                                const struct v1_endpoint **out, struct str params[V1_PARAMS_MAX],
-                                char allow[HTTP_ALLOW_SIZE]);
+/* path: behind /api/v1. */
+enum call_match v1_endpoints_find(struct str method, struct str path, struct arena *arena,
+                                  const struct v1_endpoint **out,
+                                  struct str params[CALL_PARAMS_MAX], char allow[HTTP_ALLOW_SIZE]);
 
 /* ---- v1_auth.c ---- */
 
 /* X-API-KEY, Authorization: Bearer, the WebSocket protocol "key.BASE64URL", or the query's
  * access_token or api_key. In the arena, or STR_NONE. */
 struct str v1_auth_key(const struct http_request *request, struct arena *arena);
-/* Sets the caller. ERROR_UNAUTHORIZED, ERROR_FORBIDDEN. */
-int v1_auth(struct v1_call *call, struct error *err);
-/* After v1_auth() and the caller's agent: may this key do that? ERROR_FORBIDDEN, or ERROR_NOT_FOUND for
+/* After call_auth() and the caller's agent: may this key do that? ERROR_FORBIDDEN, or ERROR_NOT_FOUND for
  * sandboxes that a key for one sandbox is not for. The sandbox of the path gets its id. */
 int v1_scope(struct v1_call *call, struct error *err);
 /* With a key that acts as an agent: a snapshot of that name is replaced or removed only when it came from
  * the agent's own sandbox. None of that name is fine. ERROR_FORBIDDEN. */
 int v1_scope_snapshot(struct v1_call *call, struct str name, struct error *err);
-void v1_audit(struct v1_call *call);
 
 /* ---- v1_share.c ---- */
 
@@ -161,13 +120,6 @@ char *v1_fail_text(struct v1_call *call, const struct error *err);
 /* An answer that no error code stands for. */
 void v1_refuse(struct v1_call *call, int status, const char *code, const char *message,
                json_t *details);
-
-/* ---- v1.c ---- */
-
-/* Takes the JSON (may be NULL for an answer without a body). */
-void v1_answer(struct v1_call *call, int status, json_t *json_consume);
-/* name must be static, value in the call's arena or static. */
-void v1_answer_header(struct v1_call *call, const char *name, struct str value);
 
 /* Bytes at the end that begin a character but do not end it. */
 size_t v1_logs_begun(struct str data);

@@ -148,7 +148,7 @@ int v1_processes_logs(struct v1_call *call, struct error *err)
         job_logs_check(call->v1->config.runtime, &call->caller, job.id, err) < 0)
         return -1;
     v1_stream_add(call->v1, &logs->stream);
-    v1_answer_header(call, "X-Process-State", job.state);
+    call_header(&call->call, "X-Process-State", job.state);
     v1_pipe_begin(call, 200,
                   logs->events ? "text/event-stream; charset=utf-8" : "text/plain; charset=utf-8");
     result = atomic_load(&call->v1->draining) ? 0 : pump(logs, &job, follow, err);

@@ -2,7 +2,7 @@
  *
  * One buffer under a lock. The worker blocks on a condition when it is full (or, reading, empty); the
  * loop never blocks: it stops taking from its socket, or from the buffer. Word to the loop is one
- * job that is posted at most once at a time; as jobs keep their order, none is under way any more
+ * errand that is posted at most once at a time; as errands keep their order, none is under way any more
  * when the completion of the worker's own work comes. */
 #include "edge/api_runtime/v1_pipe.h"
 
@@ -39,18 +39,18 @@ static void unlock(struct v1_pipe *pipe)
 }
 
 /* Under the lock. */
-static void post(struct v1_call *call, void (*fn)(struct loop_errand *job))
+static void post(struct v1_call *call, void (*fn)(struct loop_errand *errand))
 {
     if (call->pipe.posted)
         return;
     call->pipe.posted = true;
-    call->pipe.job.fn = fn;
-    loop_post(call->loop, &call->pipe.job);
+    call->pipe.errand.fn = fn;
+    loop_post(call->loop, &call->pipe.errand);
 }
 
-static struct v1_call *call_of(struct loop_errand *job)
+static struct v1_call *call_of(struct loop_errand *errand)
 {
-    struct v1_call *call = container_of(job, struct v1_call, pipe.job);
+    struct v1_call *call = container_of(errand, struct v1_call, pipe.errand);
 
     lock(&call->pipe);
     call->pipe.posted = false;
@@ -130,9 +130,9 @@ static void on_end(struct http_exchange *ex, void *arg)
     unlock(&call->pipe);
 }
 
-static void want_more(struct loop_errand *job)
+static void want_more(struct loop_errand *errand)
 {
-    struct v1_call *call = call_of(job);
+    struct v1_call *call = call_of(errand);
     struct v1_pipe *pipe = &call->pipe;
 
     if (!call->ex)
@@ -213,9 +213,9 @@ static void on_drain(struct http_exchange *ex, void *arg)
     flush(arg, false);
 }
 
-static void on_written(struct loop_errand *job)
+static void on_written(struct loop_errand *errand)
 {
-    struct v1_call *call = call_of(job);
+    struct v1_call *call = call_of(errand);
 
     if (call->ex)
         http_on_drain(call->ex, on_drain, call);

@@ -19,8 +19,8 @@ struct v1_pipe {
     struct buf data;
     bool closed; /* the client has gone, or the server ends */
     bool ended;  /* nothing follows what is in data */
-    bool posted; /* job is under way to the loop */
-    struct loop_errand job;
+    bool posted; /* errand is under way to the loop */
+    struct loop_errand errand;
     void (*on_close)(void *arg);
     void *on_close_arg;
     bool writes; /* worker: it has begun to answer */

@@ -32,10 +32,9 @@ int v1_sandboxes_create(struct v1_call *call, struct error *err)
         call->made = sandbox.id;
     out = v1_types_sandbox(&sandbox);
     (void)json_object_set_new(out, "tier", json_string(runtime_tier_name(tier)));
-    v1_answer_header(
-        call, "Location",
-        str_of(arena_printf(&call->arena, "/api/v1/sandboxes/%.*s", STR_ARG(sandbox.id))));
-    v1_answer(call, 201, out);
+    call_header(&call->call, "Location",
+                str_of(arena_printf(&call->arena, "/api/v1/sandboxes/%.*s", STR_ARG(sandbox.id))));
+    call_answer(&call->call, 201, out);
     return 0;
 }
 
@@ -73,7 +72,7 @@ int v1_sandboxes_list(struct v1_call *call, struct error *err)
     array = json_array();
     for (size_t i = 0; i < count; i++)
         (void)json_array_append_new(array, v1_types_sandbox(&items[i]));
-    v1_answer(call, 200, json_pack("{s:o}", "sandboxes", array));
+    call_answer(&call->call, 200, json_pack("{s:o}", "sandboxes", array));
     return 0;
 }
 
@@ -85,7 +84,7 @@ static int answer_sandbox(struct v1_call *call, bool refresh, struct error *err)
     if (runtime_sandbox_get(runtime_of(call), &call->caller, call->params[0], refresh, &call->arena,
                             &sandbox, err) < 0)
         return -1;
-    v1_answer(call, 200, v1_types_sandbox(&sandbox));
+    call_answer(&call->call, 200, v1_types_sandbox(&sandbox));
     return 0;
 }
 
@@ -145,10 +144,10 @@ int v1_sandboxes_port(struct v1_call *call, struct error *err)
 
         (void)json_object_set_new(headers, name.p, json_str(endpoint.headers[i].value));
     }
-    v1_answer(call, 200,
-              json_pack("{s:I, s:o, s:o, s:o}", "port", (json_int_t)port, "url",
-                        json_str(endpoint.url), "local_url", json_str(endpoint.local_url),
-                        "headers", headers));
+    call_answer(&call->call, 200,
+                json_pack("{s:I, s:o, s:o, s:o}", "port", (json_int_t)port, "url",
+                          json_str(endpoint.url), "local_url", json_str(endpoint.local_url),
+                          "headers", headers));
     return 0;
 }
 
@@ -168,10 +167,10 @@ int v1_sandboxes_key(struct v1_call *call, struct error *err)
     wanted.sandbox_id = sandbox.id;
     if (api_key_new(call->v1->config.store, &wanted, &call->arena, &key, secret, err) < 0)
         return -1;
-    v1_answer(call, 201,
-              json_pack("{s:o, s:o, s:o, s:o, s:s}", "id", json_str(key.id), "name",
-                        json_str(key.name), "sandbox_id", json_str(key.sandbox_id), "agent_id",
-                        key.agent_id.len ? json_str(key.agent_id) : json_null(), "key", secret));
+    call_answer(&call->call, 201,
+                json_pack("{s:o, s:o, s:o, s:o, s:s}", "id", json_str(key.id), "name",
+                          json_str(key.name), "sandbox_id", json_str(key.sandbox_id), "agent_id",
+                          key.agent_id.len ? json_str(key.agent_id) : json_null(), "key", secret));
     return 0;
 }
 
@@ -190,7 +189,7 @@ int v1_snapshots_create(struct v1_call *call, struct error *err)
     if (runtime_snapshot_create(runtime_of(call), &call->caller, call->params[0], alias, ttl_s,
                                 &call->arena, &snapshot, err) < 0)
         return -1;
-    v1_answer(call, 201, v1_types_snapshot(&snapshot));
+    call_answer(&call->call, 201, v1_types_snapshot(&snapshot));
     return 0;
 }
 
@@ -206,7 +205,7 @@ static int answer_snapshots(struct v1_call *call, struct str sandbox_id, struct 
     array = json_array();
     for (size_t i = 0; i < count; i++)
         (void)json_array_append_new(array, v1_types_snapshot(&items[i]));
-    v1_answer(call, 200, json_pack("{s:o}", "snapshots", array));
+    call_answer(&call->call, 200, json_pack("{s:o}", "snapshots", array));
     return 0;
 }
 
@@ -231,7 +230,7 @@ int v1_snapshots_get(struct v1_call *call, struct error *err)
     if (runtime_snapshot_get(runtime_of(call), &call->caller, call->params[0], &call->arena,
                              &snapshot, err) < 0)
         return -1;
-    v1_answer(call, 200, v1_types_snapshot(&snapshot));
+    call_answer(&call->call, 200, v1_types_snapshot(&snapshot));
     return 0;
 }
 
@@ -297,9 +296,9 @@ int v1_prune(struct v1_call *call, struct error *err)
     if (runtime_sandbox_prune(runtime_of(call), &call->caller, older_than_s, dry_run, &sandboxes,
                               &snapshots, err) < 0)
         return -1;
-    v1_answer(call, 200,
-              json_pack("{s:I, s:I, s:b}", "sandboxes", (json_int_t)sandboxes, "snapshots",
-                        (json_int_t)snapshots, "dry_run", (int)dry_run));
+    call_answer(&call->call, 200,
+                json_pack("{s:I, s:I, s:b}", "sandboxes", (json_int_t)sandboxes, "snapshots",
+                          (json_int_t)snapshots, "dry_run", (int)dry_run));
     return 0;
 }
 
@@ -309,6 +308,6 @@ int v1_stats(struct v1_call *call, struct error *err)
 
     if (runtime_stats(runtime_of(call), &call->caller, &stats, err) < 0)
         return -1;
-    v1_answer(call, 200, stats);
+    call_answer(&call->call, 200, stats);
     return 0;
 }

@@ -33,10 +33,9 @@ int v1_sessions_create(struct v1_call *call, struct error *err)
     if (session_new(runtime_of(call), &call->caller, &request, wait, &call->arena, &session, err) <
         0)
         return -1;
-    v1_answer_header(
-        call, "Location",
-        str_of(arena_printf(&call->arena, "/api/v1/sessions/%.*s", STR_ARG(session.id))));
-    v1_answer(call, 201, v1_types_session(&session));
+    call_header(&call->call, "Location",
+                str_of(arena_printf(&call->arena, "/api/v1/sessions/%.*s", STR_ARG(session.id))));
+    call_answer(&call->call, 201, v1_types_session(&session));
     return 0;
 }
 
@@ -51,7 +50,7 @@ int v1_sessions_list(struct v1_call *call, struct error *err)
     array = json_array();
     for (size_t i = 0; i < count; i++)
         (void)json_array_append_new(array, v1_types_session(&items[i]));
-    v1_answer(call, 200, json_pack("{s:o}", "sessions", array));
+    call_answer(&call->call, 200, json_pack("{s:o}", "sessions", array));
     return 0;
 }
 
@@ -62,7 +61,7 @@ static int answer_session(struct v1_call *call, int status, struct error *err)
     if (session_get(runtime_of(call), &call->caller, call->params[0], &call->arena, &session, err) <
         0)
         return -1;
-    v1_answer(call, status, v1_types_session(&session));
+    call_answer(&call->call, status, v1_types_session(&session));
     return 0;
 }
 
@@ -143,7 +142,7 @@ int v1_sessions_snapshot(struct v1_call *call, struct error *err)
         session_snapshot(runtime_of(call), &call->caller, call->params[0], alias, &call->arena,
                          &snapshot, err) < 0)
         return -1;
-    v1_answer(call, 201, v1_types_snapshot(&snapshot));
+    call_answer(&call->call, 201, v1_types_snapshot(&snapshot));
     return 0;
 }
 
@@ -225,6 +224,6 @@ int v1_sessions_push(struct v1_call *call, struct error *err)
         v1_refuse(call, 412, "precondition", err->message, NULL);
         return 0;
     }
-    v1_answer(call, 200, pushed_json(&pushed));
+    call_answer(&call->call, 200, pushed_json(&pushed));
     return 0;
 }

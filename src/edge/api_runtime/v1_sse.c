@@ -192,9 +192,9 @@ static void pump(struct sse *sse)
         ;
 }
 
-static void on_wake(struct loop_errand *job)
+static void on_wake(struct loop_errand *errand)
 {
-    struct sse *sse = container_of(job, struct sse, wake_errand);
+    struct sse *sse = container_of(errand, struct sse, wake_errand);
 
     atomic_store(&sse->woken, false);
     if (sse->closed)

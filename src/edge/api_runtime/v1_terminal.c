@@ -1,7 +1,7 @@
 /* A terminal in a browser: one WebSocket and one terminal, joined.
  *
  * The worker of the request finds the sandbox, so that a wrong key, id or owner is an ordinary answer.
- * Then the connection is upgraded, and a second job opens the PTY, which may have to wake the
+ * Then the connection is upgraded, and a second errand opens the PTY, which may have to wake the
  * sandbox; a failure there closes the socket with 1011 and the reason. The first frame is the text
  * {"type":"ready","terminal_id":...}; then all that the PTY prints, as binary frames.
  *
@@ -34,7 +34,7 @@ struct terminal {
     struct v1_socket *socket;
     struct terminal *terminal;
     char id[RUNTIME_ID_SIZE];
-    atomic_int holds; /* the socket, the work, a posted job */
+    atomic_int holds; /* the socket, the work, a posted errand */
     bool ready;
     struct work work;
     struct error err; /* why it could not be opened */
@@ -44,7 +44,7 @@ struct terminal {
     bool stalled, posted, ended, lost;
     int exit_code;
     struct error why;
-    struct loop_errand job;
+    struct loop_errand errand;
 };
 
 static void unref(struct terminal *terminal)
@@ -67,7 +67,7 @@ static void post(struct terminal *terminal)
         return;
     terminal->posted = true;
     atomic_fetch_add(&terminal->holds, 1);
-    loop_post(terminal->loop, &terminal->job);
+    loop_post(terminal->loop, &terminal->errand);
 }
 
 static bool on_data(void *arg, struct str data)
@@ -138,9 +138,9 @@ static void flush(struct terminal *terminal)
         close_ended(terminal);
 }
 
-static void on_posted(struct loop_errand *job)
+static void on_posted(struct loop_errand *errand)
 {
-    struct terminal *terminal = container_of(job, struct terminal, job);
+    struct terminal *terminal = container_of(errand, struct terminal, errand);
 
     (void)pthread_mutex_lock(&terminal->lock);
     terminal->posted = false;
@@ -195,7 +195,7 @@ static void on_message(void *arg, struct str data, bool text)
         terminal_input(terminal->terminal, data);
 }
 
-/* Nothing comes from the PTY afterwards; a job that was posted still does. */
+/* Nothing comes from the PTY afterwards; a errand that was posted still does. */
 static void leave(struct terminal *terminal)
 {
     if (!terminal->terminal)
@@ -330,7 +330,7 @@ static int prepare(struct v1_call *call, struct str sandbox_id, struct str sessi
                                                   .rows = (uint16_t)rows,
                                                   .cwd = copied(terminal, cwd.len ? cwd : workdir)};
     terminal->protocol = call->offers_protocol;
-    terminal->job.fn = on_posted;
+    terminal->errand.fn = on_posted;
     atomic_store(&terminal->holds, 1);
     (void)pthread_mutex_init(&terminal->lock, NULL);
     buf_init(&terminal->output, OUTPUT_MAX);

@@ -25,7 +25,7 @@ static int request(const char *method, const char *target, const char *body, jso
     call.caller.team_id = STR("team-1");
     CHECK_INT(
         v1_endpoints_find(call.method, call.path, &call.arena, &call.endpoint, call.params, allow),
-        V1_FOUND);
+        CALL_FOUND);
     call.json = json_object();
     if (body) {
         json_decref(call.json);
@@ -68,28 +68,29 @@ static void check_error(const char *method, const char *target, const char *body
 
 TEST(v1_endpoints)
 {
-    struct str params[V1_PARAMS_MAX] = {STR_NONE, STR_NONE};
+    struct str params[CALL_PARAMS_MAX] = {STR_NONE, STR_NONE};
     const struct v1_endpoint *endpoint;
     char allow[HTTP_ALLOW_SIZE];
     auto_arena struct arena arena = {0};
 
     CHECK_INT(v1_endpoints_find(STR("GET"), STR("/snapshots/github%2Fo%2Fr%23main"), &arena,
                                 &endpoint, params, allow),
-              V1_FOUND);
+              CALL_FOUND);
     CHECK_STR(params[0], "github/o/r#main");
     CHECK_INT(v1_endpoints_find(STR("HEAD"), STR("/sandboxes"), &arena, &endpoint, params, allow),
-              V1_FOUND);
+              CALL_FOUND);
     CHECK_INT(v1_endpoints_find(STR("HEAD"), STR("/events"), &arena, &endpoint, params, allow),
-              V1_NO_METHOD);
+              CALL_NO_METHOD);
     CHECK_INT(v1_endpoints_find(STR("PATCH"), STR("/sandboxes"), &arena, &endpoint, params, allow),
-              V1_NO_METHOD);
-    CHECK_STR(str_of(allow), "POST, GET");
+              CALL_NO_METHOD);
+    CHECK_STR(str_of(allow), "POST, GET, HEAD, OPTIONS");
     CHECK_INT(v1_endpoints_find(STR("GET"), STR("/sandboxes/"), &arena, &endpoint, params, allow),
-              V1_NO_PATH);
+              CALL_NO_PATH);
     CHECK_INT(
         v1_endpoints_find(STR("GET"), STR("/sandboxes/%00"), &arena, &endpoint, params, allow),
-        V1_NO_PATH);
-    CHECK_INT(v1_endpoints_find(STR("GET"), STR(""), &arena, &endpoint, params, allow), V1_NO_PATH);
+        CALL_NO_PATH);
+    CHECK_INT(v1_endpoints_find(STR("GET"), STR(""), &arena, &endpoint, params, allow),
+              CALL_NO_PATH);
 }
 
 /* The document and the table must tell of the same endpoints. */
@@ -103,16 +104,16 @@ TEST(v1_openapi_has_every_endpoint_and_no_other)
 
     CHECK_INT(json_parse(str_of((const char *)v1_openapi_json), &document, &err), 0);
     paths = json_object_get(document, "paths");
-    for (const struct v1_endpoint *endpoint = v1_endpoints; endpoint->method;
+    for (const struct v1_endpoint *endpoint = v1_endpoints; endpoint->is.method;
          endpoint++, routes++) {
         char name[8] = "";
 
-        for (size_t i = 0; endpoint->method[i]; i++)
-            name[i] = (char)(endpoint->method[i] | 0x20);
-        operation = json_object_get(json_object_get(paths, endpoint->pattern), name);
+        for (size_t i = 0; endpoint->is.method[i]; i++)
+            name[i] = (char)(endpoint->is.method[i] | 0x20);
+        operation = json_object_get(json_object_get(paths, endpoint->is.pattern), name);
         if (!operation)
-            test_fail(__FILE__, __LINE__, "%s %s is not in openapi.json", endpoint->method,
-                      endpoint->pattern);
+            test_fail(__FILE__, __LINE__, "%s %s is not in openapi.json", endpoint->is.method,
+                      endpoint->is.pattern);
         CHECK(json_object_size(json_object_get(operation, "responses")) > 0);
     }
     json_object_foreach (paths, path, item)

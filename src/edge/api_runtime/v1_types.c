@@ -329,13 +329,13 @@ int v1_types_overrides(struct v1_call *call, struct runtime_overrides *out, stru
 void v1_types_removed(struct v1_call *call, int r, const struct error *forced)
 {
     if (r == 0)
-        v1_answer(call, 204, NULL);
+        call_answer(&call->call, 204, NULL);
     else
-        v1_answer(call, 200,
-                  json_pack("{s:o, s:b, s:o}", "id", json_str(call->params[0]), "forgotten", 1,
-                            "message",
-                            json_str(str_of(arena_printf(&call->arena,
-                                                         "forgotten; what it was could not be"
-                                                         " reached and may still be there: %s",
-                                                         forced->message)))));
+        call_answer(&call->call, 200,
+                    json_pack("{s:o, s:b, s:o}", "id", json_str(call->params[0]), "forgotten", 1,
+                              "message",
+                              json_str(str_of(arena_printf(&call->arena,
+                                                           "forgotten; what it was could not be"
+                                                           " reached and may still be there: %s",
+                                                           forced->message)))));
 }

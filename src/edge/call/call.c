@@ -1,0 +1,251 @@
+#include "edge/call/call.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/id.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "protocol/json/json_shape.h"
+#include "store/core/store.h"
+
+static void call_free(struct call *call)
+{
+    if (call->desk->ops->done)
+        call->desk->ops->done(call);
+    buf_done(&call->body_memory);
+    http_room_give(call->desk->limits, &call->room);
+    free(call->text);
+    arena_done(&call->arena);
+    free(call);
+}
+
+static void log_request(struct call *call, const char *note)
+{
+    const struct call_ops *ops = call->desk->ops;
+    double ms = (double)(clock_mono_us() - call->started_us) / 1000;
+
+    if (ops->count)
+        ops->count(call);
+    log_info(ops->name, "request=%s %.*s %.*s status=%d ms=%.1f%s%.*s%s", call->request_id,
+             STR_ARG(call->method), STR_ARG(call->path), call->status, ms,
+             call->agent_id.len ? " agent=" : "", STR_ARG(call->agent_id), note);
+}
+
+static void end(struct call *call, const char *note)
+{
+    log_request(call, note);
+    call_free(call);
+}
+
+void call_header(struct call *call, const char *name, struct str value)
+{
+    if (call->header_count < HTTP_ANSWER_HEADERS_MAX)
+        call->headers[call->header_count++] = (struct http_header){str_of(name), value};
+}
+
+void call_answer(struct call *call, int status, json_t *json_consume)
+{
+    free(call->text);
+    call->text = json_consume ? json_text(json_consume) : NULL;
+    call->status = status;
+    json_decref(json_consume);
+}
+
+void call_reply(struct call *call)
+{
+    http_answer(call->ex, call->status, call->content_type, call->headers, call->header_count,
+                call->text);
+}
+
+static void fail(struct call *call, const struct error *err)
+{
+    call->desk->ops->fail(call, err);
+    call_reply(call);
+}
+
+void call_refuse(struct call *call, enum error_code code, const char *message)
+{
+    struct error err = {0};
+
+    (void)error_set(&err, code, "%s", message);
+    fail(call, &err);
+}
+
+static void on_exchange_done(struct http_exchange *ex, void *arg)
+{
+    struct call *call = arg;
+
+    call->ex = NULL;
+    if (call->desk->ops->gone)
+        call->desk->ops->gone(call);
+    if (call->working || !call_leave(call) || (!http_finished(ex) && call_take_back(call)))
+        return;
+    /* Logged when the answer is on its way: a slow log must not delay it. Without a status it was
+     * never answered by us: the body was too long (or too slow), or the client went inside it. */
+    end(call, !http_finished(ex) ? " client=gone" : call->status ? "" : " refused=body");
+}
+
+int call_auth(struct call *call, struct error *err)
+{
+    struct api_key_owner owner;
+
+    if (api_keys_find(call->desk->keys, call->key, &owner, err) < 0)
+        return -1;
+    if (owner.banned)
+        return error_set(err, ERROR_FORBIDDEN, "team is banned");
+    call->team_id = arena_str(&call->arena, str_of(owner.team_id));
+    call->key_id = arena_str(&call->arena, str_of(owner.key_id));
+    call->key_name = arena_str(&call->arena, str_of(owner.key_name));
+    if (owner.agent_id[0])
+        call->agent_id = call->key_agent = arena_str(&call->arena, str_of(owner.agent_id));
+    if (owner.sandbox_id[0])
+        call->key_sandbox = arena_str(&call->arena, str_of(owner.sandbox_id));
+    return 0;
+}
+
+void call_audit(struct call *call)
+{
+    struct store_audit entry = {.at_us = clock_wall_us(),
+                                .team_id = call->team_id,
+                                .key_id = call->key_id,
+                                .key_name = call->key_name,
+                                .agent_id = call->agent_id,
+                                .method = call->method,
+                                .path = call->path,
+                                .status = call->status,
+                                .request_id = str_of(call->request_id)};
+    struct error err = {0};
+
+    if (!call->team_id.len || !call->desk->store || call->quiet || str_is(call->method, "GET") ||
+        str_is(call->method, "HEAD"))
+        return;
+    if (store_audit_add(call->desk->store, &entry, &err) < 0)
+        log_warn(call->desk->ops->name, "request=%s is not in the audit log: %s", call->request_id,
+                 err.message);
+}
+
+void call_run(struct call *call)
+{
+    struct error err = {0};
+
+    if ((!call->public && call_auth(call, &err) < 0) || call->desk->ops->handle(call, &err) < 0)
+        call->desk->ops->fail(call, &err);
+    if (!call->again)
+        call_audit(call);
+}
+
+void call_finish(struct call *call)
+{
+    enum call_end how = call->desk->ops->finish ? call->desk->ops->finish(call) : CALL_REPLY;
+
+    if (how == CALL_TAKEN)
+        end(call, " stream");
+    else if ((!call->ex || (call->made.len && http_client_left(call->ex))) && call_take_back(call))
+        return;
+    else if (!call->ex)
+        end(call, " client=gone");
+    else if (how == CALL_REPLY)
+        call_reply(call);
+}
+
+static void on_body(struct http_exchange *ex, struct str body, void *arg)
+{
+    struct call *call = arg;
+
+    call->body_memory = http_take_body(ex);
+    call->body = body;
+    call_enter(call);
+}
+
+/* Who asks is known: now a body may come. What the key may do is asked again on the worker. */
+static void admit(struct call *call)
+{
+    struct error err = {0};
+
+    if (call->who.banned)
+        (void)error_set(&err, ERROR_FORBIDDEN, "team is banned");
+    else if (!call->no_body)
+        (void)http_room_take(call->desk->limits, call->ex, str_of(call->who.team_id),
+                             call->body_max, &call->room, &err);
+    if (err.code)
+        fail(call, &err);
+    else if (call->no_body)
+        call_enter(call);
+    else
+        http_read_all(call->ex, call->body_max, on_body, call);
+}
+
+static void look_up(struct work *work)
+{
+    struct call *call = container_of(work, struct call, work);
+
+    (void)api_keys_find(call->desk->keys, call->key, &call->who, &call->who_err);
+}
+
+static void looked_up(struct work *work)
+{
+    struct call *call = container_of(work, struct call, work);
+
+    call->working = false;
+    http_door_leave(call->desk->limits, &call->door);
+    if (!call->ex)
+        end(call, " client=gone");
+    else if (call->who_err.code)
+        fail(call, &call->who_err);
+    else
+        admit(call);
+}
+
+static void ask_who(struct call *call)
+{
+    struct error err = {0};
+
+    call->work = (struct work){.run = look_up, .done = looked_up, .loop = call->loop};
+    call->working = true;
+    if (http_door_enter(call->desk->limits, call->ex, &call->door, &call->work, &err) == 0)
+        return;
+    call->working = false;
+    fail(call, &err);
+}
+
+void call_begin(struct call *call, struct call_desk *desk, struct http_exchange *ex)
+{
+    const struct http_request *request = http_request(ex);
+
+    call->desk = desk;
+    call->ex = ex;
+    call->loop = http_loop(ex);
+    call->started_us = clock_mono_us();
+    id_hex(call->request_id, (CALL_REQUEST_ID_SIZE - 1) / 2);
+    call->method = arena_str(&call->arena, request->method);
+    call->path = arena_str(&call->arena, request->path);
+    call->query = arena_str(&call->arena, request->query);
+    call->key = arena_str(&call->arena, http_given_key(&request->headers));
+    http_on_done(ex, on_exchange_done, call);
+}
+
+void call_start(struct call *call)
+{
+    if (call->public) {
+        call_enter(call);
+        return;
+    }
+    /* Without a key there is no reason to read a body. */
+    if (call->key.len == 0) {
+        call_refuse(call, ERROR_UNAUTHORIZED,
+                    "no API key: send it as the header X-API-KEY or as 'Authorization: Bearer "
+                    "KEY'");
+        return;
+    }
+    switch (api_keys_peek(call->desk->keys, call->key, &call->who)) {
+    case API_KEY_KNOWN:
+        admit(call);
+        break;
+    case API_KEY_REFUSED:
+        call_refuse(call, ERROR_UNAUTHORIZED, "Invalid API key");
+        break;
+    case API_KEY_UNSEEN:
+        ask_who(call);
+        break;
+    }
+}

@@ -1,0 +1,173 @@
+/* The way of a request from an exchange on a loop to a handler on a worker and back, once for all APIs.
+ *
+ * On the loop: the head, whose API key it is (memory, or two threads of their own), then the body within
+ * limits, then the team's line for a worker. On the worker: the key again, the handler, the audit log. On
+ * the loop: the answer. An operation that has begun finishes even when its client has gone; a sandbox made
+ * for a client that left before all of the answer was with the kernel ends again, unless it has a name by
+ * which it can be found (`made`).
+ *
+ * A call is the loop's until it is queued, the worker's while it runs (`working`), and the loop's again
+ * afterwards. `ex` is only touched on the loop: when the client goes while a worker runs, the exchange is
+ * forgotten and the call freed when the worker is done; otherwise it lives until its exchange is over. So it
+ * is freed by whoever comes last, and both run on the same loop.
+ *
+ * An API's own call begins with CALL_EXTENDS, which makes the members below its own. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/str.h"
+#include "domain/account/api_key.h"
+#include "protocol/http/http_answer.h"
+#include "protocol/http/http_limits.h"
+#include "protocol/http/http_path.h"
+#include "protocol/loop/share.h"
+#include "protocol/loop/workers.h"
+
+struct call;
+struct store;
+
+enum { CALL_PARAMS_MAX = 2, CALL_REQUEST_ID_SIZE = 17, CALL_LANES_MAX = 3 };
+
+enum call_end {
+    CALL_REPLY, /* with status, headers and text */
+    CALL_SENT,  /* it is being answered already */
+    CALL_TAKEN, /* somebody else has the exchange now */
+};
+
+/* What differs between APIs. May be NULL but for handle, fail and kill. */
+struct call_ops {
+    const char *name;      /* in the log */
+    const char *keep_hint; /* how a client that leaves keeps its sandbox */
+    int (*admit)(struct call *call, struct error *err); /* loop: before it waits for a worker */
+    void (*leave)(struct call *call); /* any thread: after the handler, or when there is none */
+    int (*handle)(struct call *call, struct error *err); /* worker: its team is known */
+    void (*fail)(struct call *call, const struct error *err);
+    int (*kill)(struct call *call, struct error *err); /* worker: ends `made` */
+    void (*gone)(struct call *call);                   /* loop: the exchange is over */
+    enum call_end (*finish)(struct call *call); /* loop: the handler is done; ex may be NULL */
+    void (*count)(struct call *call);           /* one more was answered */
+    void (*done)(struct call *call);            /* frees the API's own members */
+};
+
+/* What the calls of one API share. All borrowed. */
+struct call_desk {
+    const struct call_ops *ops;
+    struct api_keys *keys;
+    struct http_limits *limits;
+    struct store *store; /* the audit log; NULL = none is kept */
+    struct {
+        struct workers *workers;
+        struct shares *shares; /* of each team; NULL = no limit */
+    } lanes[CALL_LANES_MAX];
+    unsigned work_lane; /* for what comes afterwards */
+};
+
+struct call {
+    struct work work;
+    struct call_desk *desk;
+    struct http_exchange *ex; /* NULL when the client has gone; only for the loop's thread */
+    struct loop *loop;
+    bool working; /* a worker owns the fields below */
+    struct arena arena;
+    int64_t started_us;
+    char request_id[CALL_REQUEST_ID_SIZE];
+
+    /* by the API, before call_start() */
+    unsigned lane;
+    size_t body_max;
+    bool public;  /* needs no API key */
+    bool no_body; /* the handler reads it, or there is none */
+    bool quiet;   /* not for the audit log */
+
+    struct http_door door; /* while it is asked who this is */
+    struct api_key_owner who;
+    struct error who_err;   /* code 0: `who` is known */
+    struct share_seat seat; /* in the team's line for the lane's workers */
+    bool entered;           /* it is, or was, in that line */
+    bool has_worker;        /* its share of them is taken */
+    bool again;             /* the handler wants to run on the work lane instead */
+    bool only_for_client;   /* not begun when its client has left */
+    struct str made;        /* the sandbox it made, which is taken back when its client has left */
+    struct http_room room;  /* for the body */
+    struct buf body_memory;
+
+    struct str method, path, query, body, key;
+    struct str params[CALL_PARAMS_MAX];   /* the {...} parts of the path, decoded */
+    struct str team_id, key_id, key_name; /* set by call_auth() */
+    struct str key_agent, key_sandbox;    /* what the key is bound to; STR_NONE = nothing */
+    struct str agent_id;                  /* in whose name, for log and audit */
+
+    int status;
+    char *text;               /* malloc()ed; NULL = no body */
+    const char *content_type; /* NULL = JSON */
+    struct http_header headers[HTTP_ANSWER_HEADERS_MAX];
+    size_t header_count;
+};
+
+#define CALL_EXTENDS      \
+    union {               \
+        struct call;      \
+        struct call call; \
+    }
+
+/* ---- on the loop ---- */
+
+/* call: zeroed, malloc()ed, with the API's own part. */
+void call_begin(struct call *call, struct call_desk *desk, struct http_exchange *ex);
+/* From here on it is answered, whatever happens. */
+void call_start(struct call *call);
+/* Ends it without a worker. Last use of the call. */
+void call_refuse(struct call *call, enum error_code code, const char *message);
+/* Last use of the call: its exchange may end, and free it, inside. */
+void call_reply(struct call *call);
+
+/* ---- anywhere ---- */
+
+/* Takes the JSON (may be NULL for an answer without a body). */
+void call_answer(struct call *call, int status, json_t *json_consume);
+/* name must be static, value in the call's arena or static. */
+void call_header(struct call *call, const char *name, struct str value);
+
+/* Finds the team of the key. ERROR_UNAUTHORIZED when there is none, ERROR_FORBIDDEN when it is banned. */
+int call_auth(struct call *call, struct error *err);
+/* Remembers who did what, when it was a change. */
+void call_audit(struct call *call);
+
+/* ---- call_endpoint.c ---- */
+
+/* The first member of an API's row. */
+struct call_endpoint {
+    const char *method;
+    const char *pattern; /* "{x}" stands for one segment that is not empty */
+    bool no_head;        /* its answer has no end known beforehand */
+};
+
+enum call_match { CALL_FOUND, CALL_NO_PATH, CALL_NO_METHOD };
+
+/* Finds the row in a table that ends with method NULL; the first match wins. HEAD is matched as GET. For
+ * CALL_NO_METHOD allow gets the methods there are, as in an Allow header. Paths are compared as they came:
+ * nothing is normalised, so ".." or an escaped slash can only ever be (part of) a parameter. The params are
+ * decoded into the arena, and are text. */
+enum call_match call_endpoint_find(const struct call_endpoint *rows, size_t row_size,
+                                   struct str method, struct str path, struct arena *arena,
+                                   const struct call_endpoint **out,
+                                   struct str params[CALL_PARAMS_MAX], char allow[HTTP_ALLOW_SIZE]);
+
+/* ---- call_lane.c, for call.c ---- */
+
+/* On the loop, once the body is there: the call is run in its turn, and answered. */
+void call_enter(struct call *call);
+/* On the loop, when its client has gone while it was not with a worker. False: it is on its way to one, and
+ * is freed there. */
+bool call_leave(struct call *call);
+/* On the loop, when the call is not with a worker: a sandbox that was made for nobody ends. True: it is with
+ * a worker for that, and is answered or freed afterwards. */
+bool call_take_back(struct call *call);
+/* The worker's part, and the loop's. */
+void call_run(struct call *call);
+void call_finish(struct call *call);

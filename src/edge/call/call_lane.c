@@ -1,0 +1,185 @@
+/* Who is served when. Each endpoint has a lane with workers of its own; each team has a share of a lane's
+ * workers and a line of its own for them, so that a team whose requests take long delays itself.
+ *
+ * A call is the loop's while it is in a line; see call.h. */
+#include "base/list.h"
+#include "base/log.h"
+#include "edge/call/call.h"
+
+static void give_worker(struct call *call)
+{
+    if (call->has_worker)
+        shares_give(call->desk->lanes[call->lane].shares, call->seat.owner, 1);
+    call->has_worker = false;
+}
+
+static void leave(struct call *call)
+{
+    if (call->desk->ops->leave)
+        call->desk->ops->leave(call);
+}
+
+/* It ends here, without having been run. */
+static void refuse(struct call *call, const struct error *err)
+{
+    give_worker(call);
+    leave(call);
+    call->desk->ops->fail(call, err);
+    call_finish(call);
+}
+
+static void take_turn(struct call *call);
+
+static void run(struct work *work)
+{
+    struct call *call = container_of(work, struct call, work);
+
+    call_run(call);
+    /* Before the loop has time for it: the next one begins. */
+    leave(call);
+    give_worker(call);
+    if (call->again)
+        call->lane = call->desk->work_lane;
+}
+
+static void done(struct work *work)
+{
+    struct call *call = container_of(work, struct call, work);
+
+    call->working = false;
+    if (call->again) {
+        call->again = false;
+        take_turn(call);
+        return;
+    }
+    call_finish(call);
+}
+
+static void fail_left(const struct call *call, struct error *err)
+{
+    (void)error_set(err, ERROR_INVALID,
+                    "the client's side of the connection was closed before the answer, so there "
+                    "is no sandbox; %s to have it all the same",
+                    call->desk->ops->keep_hint);
+}
+
+static void take_back(struct work *work)
+{
+    struct call *call = container_of(work, struct call, work);
+    const char *name = call->desk->ops->name;
+    struct error err = {0};
+
+    if (call->desk->ops->kill(call, &err) >= 0)
+        log_info(name, "request=%s id=%.*s is taken back: its client left before the answer",
+                 call->request_id, STR_ARG(call->made));
+    else
+        log_warn(name, "request=%s id=%.*s, whose client left before the answer: %s",
+                 call->request_id, STR_ARG(call->made), err.message);
+    call->made = STR_NONE;
+    fail_left(call, &err);
+    call->desk->ops->fail(call, &err);
+}
+
+static void taken_back(struct work *work)
+{
+    struct call *call = container_of(work, struct call, work);
+
+    call->working = false;
+    call_finish(call);
+}
+
+static bool queue(struct call *call, unsigned lane, void (*fn)(struct work *),
+                  void (*after)(struct work *))
+{
+    call->work = (struct work){.run = fn, .done = after, .loop = call->loop};
+    call->working = true;
+    if (workers_run(call->desk->lanes[lane].workers, &call->work) == 0)
+        return true;
+    call->working = false;
+    return false;
+}
+
+bool call_take_back(struct call *call)
+{
+    if (!call->made.len)
+        return false;
+    if (queue(call, call->desk->work_lane, take_back, taken_back))
+        return true;
+    log_warn(call->desk->ops->name,
+             "request=%s id=%.*s, whose client left before the answer, stays: busy",
+             call->request_id, STR_ARG(call->made));
+    return false;
+}
+
+static void start(struct call *call)
+{
+    struct error err = {0};
+
+    if (call->only_for_client && http_client_left(call->ex)) {
+        fail_left(call, &err);
+        refuse(call, &err);
+        return;
+    }
+    if (queue(call, call->lane, run, done))
+        return;
+    (void)error_set(&err, ERROR_UNAVAILABLE, "the server is busy; try again in a second");
+    err.errnum = EBUSY;
+    refuse(call, &err);
+}
+
+/* Its turn has come. */
+static void on_called(struct loop_errand *errand)
+{
+    struct call *call = container_of(errand, struct call, seat.errand);
+
+    shares_called(call->desk->lanes[call->lane].shares, &call->seat);
+    call->has_worker = true;
+    if (call->ex) {
+        start(call);
+        return;
+    }
+    give_worker(call);
+    leave(call);
+    call_finish(call);
+}
+
+static void take_turn(struct call *call)
+{
+    struct shares *shares = call->desk->lanes[call->lane].shares;
+    struct error err = {0};
+
+    call->seat.errand.fn = on_called;
+    call->has_worker =
+        shares && !call->public && shares_take(shares, call->seat.owner, 1) == SHARE_TAKEN;
+    if (call->has_worker || call->public || !shares) {
+        start(call);
+    } else if (shares_wait(shares, &call->seat) < 0) {
+        (void)error_set(&err, ERROR_QUOTA,
+                        "your team has too many requests waiting for its own to end");
+        refuse(call, &err);
+    }
+}
+
+void call_enter(struct call *call)
+{
+    struct error err = {0};
+
+    call->entered = true;
+    call->seat.loop = call->loop;
+    call->seat.owner = str_of(call->who.team_id);
+    if (call->desk->ops->admit && call->desk->ops->admit(call, &err) < 0)
+        refuse(call, &err);
+    else
+        take_turn(call);
+}
+
+bool call_leave(struct call *call)
+{
+    if (!call->entered)
+        return true;
+    if (call->desk->lanes[call->lane].shares &&
+        !shares_leave(call->desk->lanes[call->lane].shares, &call->seat))
+        return false;
+    leave(call);
+    return true;
+}
