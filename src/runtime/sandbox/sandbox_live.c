@@ -23,8 +23,9 @@ struct live {
 };
 
 struct runtime_key_lock {
-    pthread_mutex_t mutex;
-    size_t users;
+    pthread_cond_t freed;
+    bool held;
+    size_t users;    /* who has it or waits for it */
     struct str name; /* owned */
 };
 
@@ -89,82 +90,92 @@ struct str runtime_instance_name(const struct runtime *runtime)
     return runtime->sandboxes->instance;
 }
 
-static struct runtime_key_lock *lock_of(struct runtime *runtime, struct str team_id,
-                                        struct str name)
+/* With the lock held. */
+static struct runtime_key_lock *key_lock_of(struct runtime_sandboxes *all, struct str full)
 {
-    struct runtime_sandboxes *all = runtime->sandboxes;
-    struct runtime_key_lock *lock;
-    auto_arena struct arena arena = {0};
-    struct str full = str_of(arena_printf(&arena, "%.*s\n%.*s", STR_ARG(team_id), STR_ARG(name)));
+    struct runtime_key_lock *lock = map_get(&all->keys, full);
 
-    (void)pthread_mutex_lock(&all->lock);
-    lock = map_get(&all->keys, full);
     if (!lock) {
         lock = xcalloc(1, sizeof(*lock));
-        (void)pthread_mutex_init(&lock->mutex, NULL);
+        (void)pthread_cond_init(&lock->freed, NULL);
         lock->name = str_of(str_dup(full));
         (void)map_put(&all->keys, full, lock);
     }
     lock->users++;
-    (void)pthread_mutex_unlock(&all->lock);
     return lock;
 }
 
+/* With the lock held. */
 static void let_go(struct runtime_sandboxes *all, struct runtime_key_lock *lock)
 {
+    if (--lock->users > 0)
+        return;
+    (void)map_remove(&all->keys, lock->name);
+    (void)pthread_cond_destroy(&lock->freed);
+    free((char *)(uintptr_t)lock->name.p);
+    free(lock);
+}
+
+/* NULL when somebody else still has it at end_ms (monotonic; 0 = waits for ever). */
+static struct runtime_key_lock *take(struct runtime *runtime, struct str team_id, struct str name,
+                                     int64_t end_ms)
+{
+    struct runtime_sandboxes *all = runtime->sandboxes;
+    struct timespec until = {.tv_sec = end_ms / 1000, .tv_nsec = end_ms % 1000 * 1000000};
+    struct runtime_key_lock *lock;
+    auto_arena struct arena arena = {0};
+    struct str full = str_of(arena_printf(&arena, "%.*s\n%.*s", STR_ARG(team_id), STR_ARG(name)));
+    int r = 0;
+
     (void)pthread_mutex_lock(&all->lock);
-    if (--lock->users == 0) {
-        (void)map_remove(&all->keys, lock->name);
-        (void)pthread_mutex_destroy(&lock->mutex);
-        free((char *)(uintptr_t)lock->name.p);
-        free(lock);
+    lock = key_lock_of(all, full);
+    while (lock->held && r == 0)
+        r = end_ms ? pthread_cond_clockwait(&lock->freed, &all->lock, CLOCK_MONOTONIC, &until)
+                   : pthread_cond_wait(&lock->freed, &all->lock);
+    if (lock->held) {
+        let_go(all, lock);
+        lock = NULL;
+    } else {
+        lock->held = true;
     }
     (void)pthread_mutex_unlock(&all->lock);
+    return lock;
 }
 
 struct runtime_key_lock *runtime_key_lock(struct runtime *runtime, struct str team_id,
                                           struct str name)
 {
-    struct runtime_key_lock *lock = lock_of(runtime, team_id, name);
-
-    (void)pthread_mutex_lock(&lock->mutex);
-    return lock;
+    return take(runtime, team_id, name, 0);
 }
 
 struct runtime_key_lock *runtime_key_lock_soon(struct runtime *runtime, struct str team_id,
                                                struct str name, struct error *err)
 {
-    struct runtime_key_lock *lock = lock_of(runtime, team_id, name);
-    int64_t end_ms = fetch_deadline();
-    struct timespec until = {.tv_sec = end_ms / 1000, .tv_nsec = end_ms % 1000 * 1000000};
-    int r = end_ms ? pthread_mutex_clocklock(&lock->mutex, CLOCK_MONOTONIC, &until)
-                   : pthread_mutex_lock(&lock->mutex);
+    struct runtime_key_lock *lock = take(runtime, team_id, name, fetch_deadline());
 
-    if (r == 0)
-        return lock;
-    let_go(runtime->sandboxes, lock);
-    (void)error_set(err, ERROR_TIMEOUT, "another request for '%.*s' is still under way",
-                    STR_ARG(name));
-    return NULL;
+    if (!lock)
+        (void)error_set(err, ERROR_TIMEOUT, "another request for '%.*s' is still under way",
+                        STR_ARG(name));
+    return lock;
 }
 
 struct runtime_key_lock *runtime_key_lock_now(struct runtime *runtime, struct str team_id,
                                               struct str name)
 {
-    struct runtime_key_lock *lock = lock_of(runtime, team_id, name);
-
-    if (pthread_mutex_trylock(&lock->mutex) == 0)
-        return lock;
-    let_go(runtime->sandboxes, lock);
-    return NULL;
+    return take(runtime, team_id, name, clock_mono_ms());
 }
 
 void runtime_key_unlock(struct runtime *runtime, struct runtime_key_lock *lock)
 {
+    struct runtime_sandboxes *all = runtime->sandboxes;
+
     if (!lock)
         return;
-    (void)pthread_mutex_unlock(&lock->mutex);
-    let_go(runtime->sandboxes, lock);
+    (void)pthread_mutex_lock(&all->lock);
+    lock->held = false;
+    (void)pthread_cond_signal(&lock->freed);
+    let_go(all, lock);
+    (void)pthread_mutex_unlock(&all->lock);
 }
 
 /* With the lock held. */
