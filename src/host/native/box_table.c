@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -214,7 +215,7 @@ void boxes_done(struct boxes *all)
 
 static void watch_exit(struct boxes *all, const struct box *box)
 {
-    struct epoll_event event = {.events = EPOLLIN, .data.u32 = box->slot};
+    struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.u32 = box->slot};
 
     if (epoll_ctl(all->exit_epoll_fd, EPOLL_CTL_ADD, box->pidfd, &event) < 0)
         log_warn("warden", "box=%s cannot watch its process: %s; ignoring", box->id,
@@ -315,6 +316,14 @@ void boxes_look_for_oom(struct boxes *all, const char *id)
     (void)pthread_mutex_unlock(&all->lock);
 }
 
+/* By the time that the event is looked at, the slot may be another box's. */
+static bool has_ended(const struct box *box)
+{
+    struct pollfd poll_fd = {.fd = box->pidfd, .events = POLLIN};
+
+    return poll(&poll_fd, 1, 0) > 0;
+}
+
 bool boxes_exited(struct boxes *all, uint32_t slot, struct engine_event *out)
 {
     struct box *box;
@@ -322,9 +331,7 @@ bool boxes_exited(struct boxes *all, uint32_t slot, struct engine_event *out)
 
     (void)pthread_mutex_lock(&all->lock);
     box = slot < BOX_SLOT_COUNT ? all->slots[slot] : NULL;
-    if (box && box->pidfd >= 0)
-        (void)epoll_ctl(all->exit_epoll_fd, EPOLL_CTL_DEL, box->pidfd, NULL);
-    if (box && box->state == BOX_RUNNING) {
+    if (box && box->state == BOX_RUNNING && has_ended(box)) {
         box->end = reap(box) && box_cgroup_oom_kills(all->cgroups, box->id) > box->oom_kills_before
                        ? BOX_END_OOM
                        : BOX_END_EXITED;

@@ -357,13 +357,13 @@ int session_interrupt(struct runtime *runtime, const struct runtime_caller *call
     if (!live->attached)
         r = wrong_state(live, "interrupted: no agent is at work", err);
     else {
-        char *text = acp_notice_text("session/cancel",
-                                     json_pack("{s:s}", "sessionId", live->row.acp_session.p));
-
-        if (session_post(live, text))
+        if (session_post_cancel(live))
             session_event(live, "session.interrupted", NULL);
         else
             r = busy_agent(live, err);
+        /* The message may still be on its way, and come after this. */
+        live->interrupted = session_in(live, "running") && !live->orphan_id &&
+                            !(live->prompt && live->prompt_taken);
     }
     (void)pthread_mutex_unlock(&live->lock);
     session_unref(live);

@@ -72,6 +72,7 @@ struct live_session {
     struct acp_feed feed;
     int64_t prompt_seq; /* the message that is with the agent; 0 = none */
     bool prompt_over, prompt_taken;
+    bool interrupted;  /* before the agent had it: to be told again */
     int64_t prompt_id; /* of the request */
     int64_t orphan_id; /* one whose answer can only come with the events; 0 = none, -1 = any */
     struct buf prompt_answer;
@@ -139,6 +140,8 @@ void session_prompt(struct live_session *live, int64_t seq, struct str text);
 /* Sends something to the agent and does not wait. Takes the text. False: it does not take what was
  * sent before. */
 bool session_post(struct live_session *live, char *text_consume);
+/* The same: it shall end its turn. */
+bool session_post_cancel(struct live_session *live);
 /* Whether one more event of the agent may be told now. */
 bool session_told_admit(struct session_told *told, int64_t now_ms);
 /* Remembers that it asked. False when there is no room, when its names are too long, or when it asks

@@ -81,6 +81,13 @@ bool session_post(struct live_session *live, char *text_consume)
     return true;
 }
 
+bool session_post_cancel(struct live_session *live)
+{
+    return session_post(live,
+                        acp_notice_text("session/cancel",
+                                        json_pack("{s:s}", "sessionId", live->row.acp_session.p)));
+}
+
 /* ---- permissions ---- */
 
 bool session_permitted(struct str permission, struct str tool_kind)
@@ -308,6 +315,9 @@ static void on_message(void *arg, int64_t id, json_t *message)
         live->row.last_acp_id = id;
     if (live->prompt && !live->prompt_taken) {
         live->prompt_taken = true;
+        if (live->interrupted)
+            (void)session_post_cancel(live);
+        live->interrupted = false;
         session_wake(live);
     }
     if (!method.p) {

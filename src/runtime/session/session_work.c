@@ -434,7 +434,7 @@ static void turn_over(struct live_session *live)
                 : acp_outcome(live->prompt_status, buf_str(&live->prompt_answer), &result, &err);
 
     live->prompt = NULL;
-    live->prompt_over = false;
+    live->prompt_over = live->interrupted = false;
     if (r < 0 && live->prompt_taken && err.code != ERROR_INVALID)
         live->orphan_id = live->prompt_id; /* the agent is at it, only the connection broke */
     else if (r < 0) {
