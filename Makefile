@@ -21,7 +21,7 @@ WERROR       ?= $(if $(wildcard .git),true,false)
 MESON_FLAGS   = -Dwerror=$(WERROR)
 SANITIZE      = -Db_sanitize=address,undefined -Db_lundef=false
 TSAN          = -Db_sanitize=thread -Db_lundef=false
-QUIET         = build/make.log
+QUIET         = $(@D).log
 
 .DEFAULT_GOAL := all
 .PHONY: all setup host envd run test bench check fuzz fuzzers asan sanitized threads soak vm format install clean

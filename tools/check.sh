@@ -1,7 +1,7 @@
 #!/bin/bash
-# Format, layers, sizes, requirements, clang-tidy, cppcheck: check.sh [--quick]. Wants build/tidy/compile_commands.json.
+# Format, layers, sizes, requirements, clang-tidy, cppcheck: check.sh [--quick | tidy | cppcheck]
 #
-# --quick leaves out the analysers, which take minutes.
+# --quick leaves out the analysers, which take minutes; a name is that one alone. They want build/tidy/build.ninja.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -46,14 +46,21 @@ generate()
     ninja -C build/tidy -t targets all | sed -n 's/: CUSTOM_COMMAND.*//p' | grep -v "^meson-internal" | xargs ninja -C build/tidy --quiet
 }
 
-step format format
-step layers tools/check_layers.py
-step size tools/check_size.py
-step requirements tools/check_requirements.py
-if [ "${1:-}" != --quick ]; then
+what=${1:-all}
+if [ "$what" = all ] || [ "$what" = --quick ]; then
+    step format format
+    step layers tools/check_layers.py
+    step size tools/check_size.py
+    step requirements tools/check_requirements.py
+fi
+if [ "$what" != --quick ]; then
     mkdir -p build/cppcheck
     generate || exit 1
+fi
+if [ "$what" = all ] || [ "$what" = tidy ]; then
     step clang-tidy tidy
+fi
+if [ "$what" = all ] || [ "$what" = cppcheck ]; then
     step cppcheck cpp_check
 fi
 [ "$failed" -eq 0 ]

@@ -40,14 +40,14 @@ struct fetch_gate runtime_service_gate(const struct runtime_service_config *conf
 int runtime_service_open(const struct runtime_service_config *config, struct runtime_service **out,
                          struct error *err);
 /* Which provider is the default and why (runtime_settings_default()). */
-void runtime_service_default(const struct runtime_service *runtime, struct buf *out,
+void runtime_service_default(const struct runtime_service *service, struct buf *out,
                              bool *out_remote);
 /* On any edge loop. False: the request is not for the runtime. */
-bool runtime_service_handle(struct runtime_service *runtime, struct http_exchange *ex);
+bool runtime_service_handle(struct runtime_service *service, struct http_exchange *ex);
 /* Before the edges drain. */
-void runtime_service_quiet(struct runtime_service *runtime);
+void runtime_service_quiet(struct runtime_service *service);
 /* On that loop: ends its streams. */
-void runtime_service_drain(struct runtime_service *runtime, struct loop *loop);
+void runtime_service_drain(struct runtime_service *service, struct loop *loop);
 /* After the loops have ended. -1: requests still run; the process must end without taking anything
  * down below them. */
-int runtime_service_close(struct runtime_service *runtime);
+int runtime_service_close(struct runtime_service *service);

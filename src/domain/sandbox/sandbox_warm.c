@@ -330,7 +330,9 @@ static int heat_base(struct sandboxes *all, struct error *err)
     if (spec_from_template(&template, &spec, err) < 0)
         return -1;
     list_init(&dropped);
-    heat(&all->warm, &spec, &dropped)->uses = all->warm_target; /* no thread yet, and room for it */
+    (void)pthread_mutex_lock(&all->warm.lock); /* the keeper may drop layers already */
+    heat(&all->warm, &spec, &dropped)->uses = all->warm_target; /* there is room for it */
+    (void)pthread_mutex_unlock(&all->warm.lock);
     return 0;
 }
 

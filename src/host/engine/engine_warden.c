@@ -130,7 +130,7 @@ static int call_box(struct engine *engine, enum engine_op op, const char *id,
 static int call_named(struct engine *engine, enum engine_op op, const char *name, struct error *err)
 {
     struct engine_request request = {.op = op};
-    struct engine_reply reply;
+    struct engine_reply reply = {0};
 
     if (copy_name(request.name, name, err) < 0)
         return -1;
@@ -141,7 +141,7 @@ static int warden_start(struct engine *engine, const struct box_spec *spec, stru
                         struct error *err)
 {
     struct engine_request request = {.op = ENGINE_OP_START, .spec = *spec};
-    struct engine_reply reply;
+    struct engine_reply reply = {0};
 
     if (call(engine, &request, &reply, err) < 0)
         return -1;
@@ -151,14 +151,14 @@ static int warden_start(struct engine *engine, const struct box_spec *spec, stru
 
 static int warden_kill(struct engine *engine, const char *id, struct error *err)
 {
-    struct engine_reply reply;
+    struct engine_reply reply = {0};
 
     return call_box(engine, ENGINE_OP_KILL, id, &reply, err);
 }
 
 static int warden_stop(struct engine *engine, const char *id, struct error *err)
 {
-    struct engine_reply reply;
+    struct engine_reply reply = {0};
 
     return call_box(engine, ENGINE_OP_STOP, id, &reply, err);
 }
@@ -166,7 +166,7 @@ static int warden_stop(struct engine *engine, const char *id, struct error *err)
 static int warden_usage(struct engine *engine, const char *id, struct box_usage *out,
                         struct error *err)
 {
-    struct engine_reply reply;
+    struct engine_reply reply = {0};
 
     if (call_box(engine, ENGINE_OP_USAGE, id, &reply, err) < 0)
         return -1;
@@ -177,7 +177,7 @@ static int warden_usage(struct engine *engine, const char *id, struct box_usage 
 static int warden_space(struct engine *engine, struct engine_space *out, struct error *err)
 {
     struct engine_request request = {.op = ENGINE_OP_SPACE};
-    struct engine_reply reply;
+    struct engine_reply reply = {0};
 
     if (call(engine, &request, &reply, err) < 0)
         return -1;
@@ -189,7 +189,7 @@ static int warden_snapshot(struct engine *engine, const char *id, const char *la
                            struct layer_info *out, struct error *err)
 {
     struct engine_request request = {.op = ENGINE_OP_SNAPSHOT};
-    struct engine_reply reply;
+    struct engine_reply reply = {0};
 
     if (copy_id(request.spec.id, id, err) < 0 || copy_name(request.name, layer, err) < 0 ||
         call(engine, &request, &reply, err) < 0)
@@ -209,7 +209,7 @@ static int warden_layer_list(struct engine *engine, struct layer_info **out, siz
 {
     auto_free struct layer_info *layers = NULL;
     struct engine_request request = {.op = ENGINE_OP_LAYER_LIST};
-    struct engine_reply reply;
+    struct engine_reply reply = {0};
     size_t count = 0;
 
     do {
@@ -232,7 +232,7 @@ static int warden_volume_create(struct engine *engine, const char *name, uint64_
                                 struct error *err)
 {
     struct engine_request request = {.op = ENGINE_OP_VOLUME_CREATE};
-    struct engine_reply reply;
+    struct engine_reply reply = {0};
 
     if (copy_name(request.name, name, err) < 0)
         return -1;
@@ -249,7 +249,7 @@ static int warden_limit(struct engine *engine, const char *id, const struct box_
                         bool internet, struct error *err)
 {
     struct engine_request request = {.op = ENGINE_OP_LIMIT};
-    struct engine_reply reply;
+    struct engine_reply reply = {0};
 
     if (copy_id(request.spec.id, id, err) < 0)
         return -1;
@@ -261,7 +261,7 @@ static int warden_limit(struct engine *engine, const char *id, const struct box_
 static int warden_freeze(struct engine *engine, const char *id, bool frozen, struct error *err)
 {
     struct engine_request request = {.op = ENGINE_OP_FREEZE, .frozen = frozen};
-    struct engine_reply reply;
+    struct engine_reply reply = {0};
 
     if (copy_id(request.spec.id, id, err) < 0)
         return -1;

@@ -240,7 +240,7 @@ int box_overlay_probe(const struct box_probe *probe, bool *out_attach, struct er
 {
     struct error first;
     struct utsname name;
-    pid_t pid;
+    pid_t pid = -1;
     int r;
 
     if (start_idle(&pid, err) < 0)

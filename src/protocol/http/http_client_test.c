@@ -153,8 +153,7 @@ TEST(client_framing)
         "Transfer-Encoding:\r\n",
         "Transfer-Encoding: chun\r\n ked\r\n",
         "Transfer-Encoding : chunked\r\n",
-        "Transfer-Encoding: \x0b"
-        "chunked\r\n",
+        "Transfer-Encoding: \013chunked\r\n",
         "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
         "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n",
         "Content-Length: 3\r\nContent-Length: 3\r\n",

@@ -142,7 +142,7 @@ static void answer_container(struct fetch_rig_exchange *ex, struct str target)
 static void answer(struct fetch_rig_exchange *ex, void *arg)
 {
     auto_free char *version = xasprintf("{%s}", fake.version);
-    struct str target = str_of(ex->target);
+    struct str target = str_n(ex->target, strlen(ex->target));
 
     (void)arg;
     far_note(ex, "%s", "");

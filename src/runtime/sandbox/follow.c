@@ -176,7 +176,7 @@ static bool apply(struct runtime *runtime, const struct told *told)
 {
     auto_arena struct arena arena = {0};
     struct store *store = runtime->config.store;
-    struct str machine = str_of(told->machine);
+    struct str machine = str_n(told->machine, strlen(told->machine));
     struct store_runtime_sandbox row;
     struct runtime_key_lock *lock;
     struct store_sandbox box;
