@@ -1,19 +1,18 @@
 /* How it works
  *
- * Input is read when the socket is readable, parsed and given on; output is sent at once and what the
- * kernel does not take waits in `out` for writability. A peer that takes nothing is bounded by
+ * Input is read when the stream is readable, parsed and given on; output is sent at once and what it
+ * does not take waits in `out` for writability. A peer that takes nothing is bounded by
  * whoever sends (v1_socket_pending()), and by the timer: every 30 s a ping goes out, and when nothing
  * at all came in since two of them, the peer is given up. The same timer ends a closing that the peer
  * does not answer.
  *
- * Callbacks may close the socket; it is freed only when libuv has given both handles back. */
+ * Callbacks may close the socket; it is freed only when libuv has given its timer back. */
 #include "edge/api_runtime/v1_socket.h"
 
 #include <errno.h>
-#include <sys/socket.h>
 
 #include "base/alloc.h"
-#include "base/cleanup.h"
+#include "protocol/stream/stream.h"
 
 enum {
     PING_MS = 30000,
@@ -27,9 +26,8 @@ struct v1_socket {
     struct loop *loop;
     struct v1_socket_events events;
     void *arg;
-    uv_poll_t poll;
+    struct stream *stream;
     uv_timer_t timer;
-    int fd, mask, handles;
     struct websocket_parser parser;
     struct buf rest; /* read, not parsed: while paused */
     struct buf out;
@@ -38,14 +36,12 @@ struct v1_socket {
     int silence; /* pings without any answer */
 };
 
-static void on_ready(uv_poll_t *poll, int status, int events);
+static void on_ready(struct stream *stream, int status, int events, void *arg);
 
-static void on_handle_closed(uv_handle_t *handle)
+static void on_timer_closed(uv_handle_t *handle)
 {
     struct v1_socket *socket = handle->data;
 
-    if (--socket->handles)
-        return;
     websocket_parser_done(&socket->parser);
     buf_done(&socket->rest);
     buf_done(&socket->out);
@@ -57,10 +53,8 @@ static void hang_up(struct v1_socket *socket)
     if (socket->gone)
         return;
     socket->gone = true;
-    (void)uv_poll_stop(&socket->poll);
-    close_fd(&socket->fd);
-    uv_close((uv_handle_t *)&socket->poll, on_handle_closed);
-    uv_close((uv_handle_t *)&socket->timer, on_handle_closed);
+    stream_close(socket->stream, false);
+    uv_close((uv_handle_t *)&socket->timer, on_timer_closed);
     socket->events.on_closed(socket->arg);
 }
 
@@ -76,40 +70,27 @@ static void update(struct v1_socket *socket)
         mask |= UV_WRITABLE;
     if (!mask)
         mask = UV_DISCONNECT;
-    if (mask == socket->mask)
-        return;
-    socket->mask = mask;
-    (void)uv_poll_start(&socket->poll, mask, on_ready);
+    stream_watch(socket->stream, mask, on_ready, socket);
 }
 
 /* False when the connection is broken. */
 static bool flush(struct v1_socket *socket)
 {
-    size_t done = 0;
+    struct iovec iov = {socket->out.p, socket->out.len};
+    ssize_t sent = iov.iov_len ? stream_write(socket->stream, &iov, 1, false) : 0;
 
-    while (done < socket->out.len) {
-        ssize_t sent = send(socket->fd, socket->out.p + done, socket->out.len - done,
-                            MSG_NOSIGNAL | MSG_DONTWAIT);
-
-        if (sent < 0 && errno == EINTR)
-            continue;
-        if (sent < 0 && errno != EAGAIN)
-            return false;
-        if (sent < 0)
-            break;
-        done += (size_t)sent;
-    }
-    buf_drop(&socket->out, done);
-    return true;
+    if (sent > 0)
+        buf_drop(&socket->out, (size_t)sent);
+    return sent >= 0 || sent == -EAGAIN;
 }
 
-/* A broken connection shows itself to the poll handle: nothing is freed below a caller. */
+/* A broken connection shows itself to who watches it: nothing is freed below a caller. */
 static void send_frame(struct v1_socket *socket, enum websocket_opcode opcode, struct str data)
 {
     if (socket->gone || socket->told)
         return;
     if (socket->out.len + data.len + WEBSOCKET_HEAD_MAX > OUT_MAX) {
-        (void)shutdown(socket->fd, SHUT_RDWR); /* half a frame must not go out */
+        stream_shut(socket->stream, SHUT_RDWR); /* half a frame must not go out */
         return;
     }
     websocket_add(&socket->out, WEBSOCKET_SERVER, opcode, data);
@@ -223,9 +204,9 @@ static void read_some(struct v1_socket *socket)
     char *buffer = loop_read_buffer(socket->loop);
 
     for (int i = 0; i < READS_PER_EVENT && !socket->gone && !socket->paused; i++) {
-        ssize_t got = recv(socket->fd, buffer, LOOP_READ_SIZE, MSG_DONTWAIT);
+        ssize_t got = stream_read(socket->stream, buffer, LOOP_READ_SIZE);
 
-        if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        if (got == -EAGAIN)
             return;
         if (got <= 0) {
             hang_up(socket);
@@ -236,11 +217,12 @@ static void read_some(struct v1_socket *socket)
     }
 }
 
-static void on_ready(uv_poll_t *poll, int status, int events)
+static void on_ready(struct stream *stream, int status, int events, void *arg)
 {
-    struct v1_socket *socket = poll->data;
+    struct v1_socket *socket = arg;
     size_t before = socket->out.len;
 
+    (void)stream;
     if (status < 0 || (events & UV_DISCONNECT) || ((events & UV_WRITABLE) && !flush(socket))) {
         hang_up(socket);
         return;
@@ -303,17 +285,15 @@ struct v1_socket *v1_socket_new(struct http_exchange *ex, const char *protocol,
     socket->arg = arg;
     buf_init(&socket->rest, LOOP_READ_SIZE);
     buf_init(&socket->out, OUT_MAX);
-    socket->fd = http_detach(ex, &socket->rest);
-    if (socket->fd < 0 || uv_poll_init(loop_uv(socket->loop), &socket->poll, socket->fd) != 0) {
-        close_fd(&socket->fd);
+    socket->stream = http_detach(ex, &socket->rest);
+    if (!socket->stream) {
         buf_done(&socket->rest);
         free(socket);
         return NULL;
     }
     websocket_parser_init(&socket->parser, WEBSOCKET_CLIENT, MESSAGE_MAX);
     (void)uv_timer_init(loop_uv(socket->loop), &socket->timer);
-    socket->poll.data = socket->timer.data = socket;
-    socket->handles = 2;
+    socket->timer.data = socket;
     socket->paused = true; /* until its owner is ready */
     (void)uv_timer_start(&socket->timer, on_ping, PING_MS, PING_MS);
     add_answer(socket, accept, protocol);

@@ -16,7 +16,7 @@
 #include "base/cleanup.h"
 #include "edge/proxy/proxy_errors.h"
 #include "edge/proxy/proxy_head.h"
-#include "edge/proxy/proxy_tunnel.h"
+#include "protocol/stream/stream_tunnel.h"
 
 struct proxy_relay {
     struct list node;
@@ -29,7 +29,7 @@ struct proxy_relay {
     uint64_t generation;
     struct proxy_connect *connect;
     struct http_client *client;
-    struct proxy_tunnel *tunnel;
+    struct stream_tunnel *tunnel;
     bool pooled;   /* the connection was used before and may have died meanwhile */
     bool has_body; /* the request has one */
     bool body_asked;
@@ -134,7 +134,7 @@ static void on_tunnel_end(void *arg)
 {
     struct proxy_relay *relay = arg;
 
-    proxy_tunnel_free(take_ptr(&relay->tunnel), false);
+    stream_tunnel_free(take_ptr(&relay->tunnel), false);
     if (!relay->ex)
         release(relay);
 }
@@ -143,19 +143,19 @@ static void start_tunnel(struct proxy_relay *relay, struct str reason,
                          const struct http_headers *headers)
 {
     auto_buf struct buf to_client = {0}, to_server = {0};
-    int client_fd, server_fd;
+    struct stream *client, *server;
 
     buf_init(&to_client, (size_t)2 * HTTP_HEAD_MAX + LOOP_READ_SIZE);
     buf_init(&to_server, LOOP_READ_SIZE);
     proxy_head_switching(reason, headers, relay->target.place, &to_client);
-    client_fd = http_detach(relay->ex, &to_server);
-    if (client_fd < 0) {
+    client = http_detach(relay->ex, &to_server);
+    if (!client) {
         http_abort(relay->ex);
         return;
     }
-    server_fd = http_client_detach(take_ptr(&relay->client), &to_client);
-    relay->tunnel = proxy_tunnel_new(relay->loop, client_fd, server_fd, buf_str(&to_client),
-                                     buf_str(&to_server), on_tunnel_end, relay);
+    server = http_client_detach(take_ptr(&relay->client), &to_client);
+    relay->tunnel = stream_tunnel_new(relay->loop, client, server, buf_str(&to_client),
+                                      buf_str(&to_server), on_tunnel_end, relay);
 }
 
 static void on_head(struct http_client *client, int status, struct str reason,
@@ -253,11 +253,11 @@ static void send_request(struct proxy_relay *relay, struct http_client *client)
 
 static void use_socket(struct proxy_relay *relay, int fd)
 {
-    struct http_client *client = http_client_new(relay->loop, fd);
+    struct stream *stream = stream_new(relay->loop, fd);
 
     relay->pooled = false;
-    if (client)
-        send_request(relay, client);
+    if (stream)
+        send_request(relay, http_client_new(relay->loop, stream));
     else
         refuse(relay, PROXY_ERROR_BROKEN);
 }
@@ -335,7 +335,7 @@ void proxy_relay_cut(struct proxy_relay *relay)
     if (relay->client)
         http_client_free(take_ptr(&relay->client));
     if (relay->tunnel) {
-        proxy_tunnel_free(take_ptr(&relay->tunnel), true);
+        stream_tunnel_free(take_ptr(&relay->tunnel), true);
         if (!relay->ex)
             release(relay);
     } else if (relay->answered) {

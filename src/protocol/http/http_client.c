@@ -5,12 +5,10 @@
  * (and closed) before it took the whole request, so what can be read is read first and the end of
  * the stream decides.
  *
- * Memory goes back when libuv has closed the handle, at the end of the turn, so callbacks may free
- * the client they are called for; `closed` is looked at after each of them. */
+ * Memory goes back at the end of the loop's turn, so callbacks may free the client they are called for; `closed` is looked at after each of them. */
 #include "protocol/http/http_client.h"
 
 #include <errno.h>
-#include <sys/socket.h>
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
@@ -22,8 +20,7 @@ enum { READS_PER_EVENT = 4 };
 
 struct http_client {
     struct loop *loop;
-    uv_poll_t poll;
-    int fd, mask;
+    struct stream *stream;
     struct http_parser parser;
     struct http_outq out;
     const struct http_client_events *events;
@@ -39,7 +36,7 @@ struct http_client {
     bool failed, closed;
 };
 
-static void on_ready(uv_poll_t *poll, int status, int events);
+static void on_ready(struct stream *stream, int status, int events, void *arg);
 
 static void update(struct http_client *client)
 {
@@ -51,36 +48,24 @@ static void update(struct http_client *client)
         mask |= UV_READABLE;
     if (!client->failed && client->out.pending)
         mask |= UV_WRITABLE;
-    if (mask == client->mask)
-        return;
-    client->mask = mask;
-    if (mask)
-        (void)uv_poll_start(&client->poll, mask, on_ready);
-    else
-        (void)uv_poll_stop(&client->poll);
+    stream_watch(client->stream, mask, on_ready, client);
 }
 
-struct http_client *http_client_new(struct loop *loop, int fd_consume)
+struct http_client *http_client_new(struct loop *loop, struct stream *stream_consume)
 {
     struct http_client *client = xcalloc(1, sizeof(*client));
 
     client->loop = loop;
-    client->fd = fd_consume;
-    client->poll.data = client;
-    if (uv_poll_init(loop_uv(loop), &client->poll, fd_consume) != 0) {
-        close_fd(&client->fd);
-        free(client);
-        return NULL;
-    }
+    client->stream = stream_consume;
     http_parser_init(&client->parser, false, NULL, NULL);
     buf_init(&client->rest, LOOP_READ_SIZE);
     update(client);
     return client;
 }
 
-static void on_closed(uv_handle_t *handle)
+static void client_free(void *arg)
 {
-    struct http_client *client = handle->data;
+    struct http_client *client = arg;
 
     http_parser_done(&client->parser);
     http_outq_done(&client->out);
@@ -93,19 +78,17 @@ void http_client_free(struct http_client *client)
     if (!client || client->closed)
         return;
     client->closed = true;
-    uv_close((uv_handle_t *)&client->poll, on_closed);
-    close_fd(&client->fd);
+    stream_close(client->stream, false);
+    loop_later(client->loop, client_free, client);
 }
 
-int http_client_detach(struct http_client *client, struct buf *rest)
+struct stream *http_client_detach(struct http_client *client, struct buf *rest)
 {
-    int fd = take_fd(&client->fd);
-
     (void)buf_add_str(rest, buf_str(&client->rest));
-    /* uv_close() forgets the descriptor at once: the new owner may poll it right away. */
+    stream_watch(client->stream, 0, NULL, NULL);
     client->closed = true;
-    uv_close((uv_handle_t *)&client->poll, on_closed);
-    return fd;
+    loop_later(client->loop, client_free, client);
+    return client->stream;
 }
 
 static void send_out(struct http_client *client, const struct iovec *iov, size_t count)
@@ -114,7 +97,7 @@ static void send_out(struct http_client *client, const struct iovec *iov, size_t
 
     if (client->failed || client->write_errnum)
         return;
-    result = http_outq_send(&client->out, client->fd, iov, count);
+    result = http_outq_send(&client->out, client->stream, iov, count);
     if (result < 0) {
         client->write_errnum = -result;
         http_outq_done(&client->out);
@@ -170,10 +153,8 @@ size_t http_client_write_chunk(struct http_client *client, const void *p, size_t
 
 bool http_client_alive(const struct http_client *client)
 {
-    char byte;
-
     return !client->failed && !client->closed && !client->active &&
-           recv(client->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
+           stream_peek(client->stream) == -EAGAIN;
 }
 
 void http_client_pause(struct http_client *client)
@@ -301,15 +282,15 @@ static void read_input(struct http_client *client, bool error_seen)
 
         if (client->closed || client->failed || client->paused || client->upgraded)
             return;
-        got = recv(client->fd, buffer, LOOP_READ_SIZE, 0);
+        got = stream_read(client->stream, buffer, LOOP_READ_SIZE);
         if (got > 0) {
             take_input(client, str_n(buffer, (size_t)got));
             if (got < LOOP_READ_SIZE && !error_seen)
                 return;
         } else if (got == 0) {
             take_eof(client);
-        } else if (errno != EAGAIN && errno != EINTR) {
-            fail(client, errno);
+        } else if (got != -EAGAIN) {
+            fail(client, (int)-got);
         } else {
             if (error_seen)
                 fail(client, EIO);
@@ -318,14 +299,12 @@ static void read_input(struct http_client *client, bool error_seen)
     }
 }
 
-static void on_ready(uv_poll_t *poll, int status, int events)
+static void on_ready(struct stream *stream, int status, int events, void *arg)
 {
-    struct http_client *client = poll->data;
+    struct http_client *client = arg;
 
-    if (status < 0)
-        client->mask = 0; /* libuv stopped polling; read_input() finds out why */
     if ((events & UV_WRITABLE) && !client->write_errnum) {
-        int result = http_outq_flush(&client->out, client->fd);
+        int result = http_outq_flush(&client->out, stream);
 
         if (result < 0) {
             client->write_errnum = -result;
@@ -338,6 +317,6 @@ static void on_ready(uv_poll_t *poll, int status, int events)
         }
     }
     if (!client->closed && (status < 0 || (events & UV_READABLE)))
-        read_input(client, status < 0);
+        read_input(client, status < 0); /* which finds out what the matter is */
     update(client);
 }

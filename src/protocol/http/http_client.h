@@ -1,4 +1,4 @@
-/* Asynchronous upstream side of the proxy: one connected socket, requests one after the other.
+/* Asynchronous upstream side of the proxy: one connected stream, requests one after the other.
  * Response body bytes are passed on as they came, chunk framing included; the parser only watches for
  * the end and leaves trailers out. All calls on the loop's thread. */
 #pragma once
@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "protocol/http/http.h"
 #include "protocol/loop/loop.h"
+#include "protocol/stream/stream.h"
 
 struct http_client;
 
@@ -25,8 +26,8 @@ struct http_client_events {
     void (*on_drain)(struct http_client *client, void *arg);
 };
 
-/* Takes a non-blocking stream socket that is connected or connecting. */
-struct http_client *http_client_new(struct loop *loop, int fd_consume);
+/* Takes a stream that is connected or connecting. */
+struct http_client *http_client_new(struct loop *loop, struct stream *stream_consume);
 /* Begins a request: sends head as given (a complete head, blank line included). head_only: the
  * request method was HEAD. */
 void http_client_start(struct http_client *client, const struct http_client_events *events,
@@ -42,6 +43,6 @@ size_t http_client_write_chunk(struct http_client *client, const void *p, size_t
 bool http_client_alive(const struct http_client *client);
 void http_client_pause(struct http_client *client);
 void http_client_resume(struct http_client *client);
-int http_client_detach(struct http_client *client, struct buf *rest); /* then freed */
+struct stream *http_client_detach(struct http_client *client, struct buf *rest); /* then freed */
 /* Closes; no callback after this returns. */
 void http_client_free(struct http_client *client);

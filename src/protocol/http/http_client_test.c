@@ -72,7 +72,7 @@ static void expect(struct str response, size_t step, bool head_only, bool close_
     int pair[2];
 
     CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
-    client = http_client_new(loop, pair[0]);
+    client = http_client_new(loop, stream_new(loop, pair[0]));
     http_client_start(client, &events, NULL, STR("GET / HTTP/1.1\r\nHost: h\r\n\r\n"), head_only);
     buf_init(&log_buf, 100000);
     for (size_t at = 0; at < response.len; at += step) {
@@ -220,7 +220,7 @@ TEST(client_reuse_pause_and_idle_loss)
 
     buf_init(&log_buf, 1 << 20);
     CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
-    client = http_client_new(loop, pair[0]);
+    client = http_client_new(loop, stream_new(loop, pair[0]));
     for (int i = 0; i < 2; i++) {
         pause_on_data = i == 1;
         http_client_start(client, &events, NULL, STR("GET / HTTP/1.1\r\nHost: h\r\n\r\n"), false);
@@ -256,7 +256,7 @@ TEST(client_answer_before_the_request_was_taken)
 
     buf_init(&log_buf, 1000);
     CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
-    client = http_client_new(loop, pair[0]);
+    client = http_client_new(loop, stream_new(loop, pair[0]));
     http_client_start(client, &events, NULL, STR("POST / HTTP/1.1\r\n\r\n"), false);
     CHECK(http_client_write(client, big, 1 << 20) > 0);
     CHECK(write(pair[1], answer, strlen(answer)) > 0);

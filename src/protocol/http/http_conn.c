@@ -1,23 +1,21 @@
 /* How it works
  *
  * Handlers only ever record what they want; http_conn_advance() looks at the state and does what is
- * possible, and is the only place that calls handlers. It runs when the socket is ready, and for
+ * possible, and is the only place that calls handlers. It runs when the stream is ready, and for
  * connections a handler has touched from elsewhere, in the server's prepare handle before the loop
  * waits again. So no callback is ever called from inside a call a handler made, and the memory of a
- * connection, which libuv gives back at the end of a turn, outlives every stack frame that uses it.
+ * connection, which is given back at the end of a turn, outlives every stack frame that uses it.
  *
  * Input is parsed straight from the loop's read buffer. What cannot be used yet (a pipelined
  * request, a body nobody has asked for) is copied to `rest`, and nothing more is read until that is
  * used up: the peer waits in its socket.
  *
  * The poll mask is changed rarely, because a change costs two system calls: while a handler works
- * on a request the socket stays armed for reading, to see the peer go away. When nothing may be
+ * on a request the stream stays armed for reading, to see the peer go away. When nothing may be
  * read, only UV_PRIORITIZED is armed, which still reports errors and hang-ups. */
 #include "protocol/http/http_conn.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <sys/socket.h>
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
@@ -35,9 +33,9 @@ static void end_exchange(struct http_conn *conn)
     *ex = (struct http_exchange){0};
 }
 
-static void on_handle_closed(uv_handle_t *handle)
+static void conn_free(void *arg)
 {
-    struct http_conn *conn = handle->data;
+    struct http_conn *conn = arg;
     struct http_server *server = conn->server;
 
     http_parser_done(&conn->parser);
@@ -54,14 +52,9 @@ void http_conn_close(struct http_conn *conn)
     if (conn->state == CONN_CLOSED)
         return;
     conn->state = CONN_CLOSED;
-    (void)uv_poll_stop(&conn->poll);
-    if (conn->reset) {
-        struct linger hard = {.l_onoff = 1, .l_linger = 0};
-
-        (void)setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard));
-    }
-    close_fd(&conn->fd); /* a detached socket is a duplicate */
-    uv_close((uv_handle_t *)&conn->poll, on_handle_closed);
+    if (conn->stream)
+        stream_close(conn->stream, conn->reset);
+    loop_later(conn->server->loop, conn_free, conn);
     list_remove(&conn->todo);
     if (had_exchange) {
         conn->ex.finished = conn->ex.answer == ANSWER_ENDED && !conn->out.pending &&
@@ -77,7 +70,7 @@ void http_conn_send(struct http_conn *conn, const struct iovec *iov, size_t coun
 
     if (conn->broken)
         return;
-    if (http_outq_send(&conn->out, conn->fd, iov, count) < 0)
+    if (http_outq_send(&conn->out, conn->stream, iov, count) < 0)
         conn->broken = conn->send_failed = true;
     if (conn->out.pending < before)
         conn->progress = true;
@@ -194,7 +187,7 @@ static void finish_exchange(struct http_conn *conn)
         conn->skipped = 0;
     } else {
         conn->state = CONN_LINGER;
-        (void)shutdown(conn->fd, SHUT_WR);
+        stream_shut(conn->stream, SHUT_WR);
     }
     conn->restart = true;
 }
@@ -255,7 +248,7 @@ static bool step_skip(struct http_conn *conn)
         if (http_parser_feed(&conn->parser, &conn->in) == HTTP_PARSE_ERROR ||
             conn->skipped > CONN_SKIP_MAX) {
             conn->state = CONN_LINGER;
-            (void)shutdown(conn->fd, SHUT_WR);
+            stream_shut(conn->stream, SHUT_WR);
         }
         return true;
     }
@@ -269,7 +262,7 @@ static bool step_skip(struct http_conn *conn)
 
 static bool step(struct http_conn *conn)
 {
-    if (conn->broken || conn->detached) {
+    if (conn->broken) {
         http_conn_close(conn);
         return false;
     }
@@ -322,7 +315,7 @@ static enum conn_timer read_timer_kind(const struct http_conn *conn)
     return CONN_TIMER_NONE;
 }
 
-static void on_ready(uv_poll_t *poll, int status, int events);
+static void on_ready(struct stream *stream, int status, int events, void *arg);
 
 static void update(struct http_conn *conn)
 {
@@ -342,10 +335,7 @@ static void update(struct http_conn *conn)
         mask |= UV_WRITABLE;
     if (!mask)
         mask = UV_PRIORITIZED;
-    if (mask != conn->mask) {
-        conn->mask = mask;
-        (void)uv_poll_start(&conn->poll, mask, on_ready);
-    }
+    stream_watch(conn->stream, mask, on_ready, conn);
     http_server_set_timer(conn, &conn->read_timer, read_timer_kind(conn), conn->restart);
     http_server_set_timer(conn, &conn->write_timer,
                           conn->out.pending ? CONN_TIMER_WRITE : CONN_TIMER_NONE, conn->progress);
@@ -361,7 +351,7 @@ void http_conn_advance(struct http_conn *conn)
     while (step(conn)) {
     }
     if (conn->state != CONN_CLOSED && conn->out.pending && !conn->out.blocked) {
-        conn->broken = conn->send_failed = http_outq_flush(&conn->out, conn->fd) < 0;
+        conn->broken = conn->send_failed = http_outq_flush(&conn->out, conn->stream) < 0;
         while (step(conn)) {
         }
     }
@@ -374,11 +364,10 @@ void http_conn_advance(struct http_conn *conn)
 static bool read_some(struct http_conn *conn)
 {
     char *buffer = loop_read_buffer(conn->server->loop);
-    ssize_t got = recv(conn->fd, buffer, LOOP_READ_SIZE, 0);
+    ssize_t got = stream_read(conn->stream, buffer, LOOP_READ_SIZE);
 
     if (got < 0) {
-        if (errno != EAGAIN && errno != EINTR)
-            conn->broken = true;
+        conn->broken = got != -EAGAIN;
         return false;
     }
     if (got == 0) {
@@ -395,26 +384,13 @@ static bool read_some(struct http_conn *conn)
     return got == LOOP_READ_SIZE;
 }
 
-static bool hung_up(const struct http_conn *conn)
+static void on_ready(struct stream *stream, int status, int events, void *arg)
 {
-    struct pollfd pfd = {.fd = conn->fd};
+    struct http_conn *conn = arg;
 
-    return poll(&pfd, 1, 0) == 1 && (pfd.revents & (POLLERR | POLLHUP));
-}
-
-static void on_ready(uv_poll_t *poll, int status, int events)
-{
-    struct http_conn *conn = poll->data;
-
-    if (status < 0) {
+    (void)stream;
+    if (status < 0 || (events & UV_PRIORITIZED))
         conn->broken = true;
-    } else if (events & UV_PRIORITIZED) {
-        /* Urgent data would be reported again and again: nobody wants it. */
-        if (hung_up(conn))
-            conn->broken = true;
-        else
-            (void)uv_poll_stop(poll);
-    }
     if ((events & UV_WRITABLE) && !conn->broken) {
         conn->out.blocked = false;
         conn->progress = true;
@@ -447,15 +423,15 @@ void http_conn_open(struct http_server *server, int fd_consume, const struct htt
     struct http_conn *conn = xcalloc(1, sizeof(*conn));
 
     conn->server = server;
-    conn->fd = fd_consume;
+    conn->stream = stream_new(server->loop, fd_consume);
     conn->address = *address;
-    conn->poll.data = conn;
-    if (uv_poll_init(loop_uv(server->loop), &conn->poll, conn->fd) != 0) {
-        close_fd(&conn->fd);
+    if (!conn->stream) {
         http_server_forget(server, &conn->address);
         free(conn);
         return;
     }
+    if (server->config.filter)
+        stream_add_filter(conn->stream, server->config.filter(server->config.arg));
     http_parser_init(&conn->parser, true, on_body, conn);
     buf_init(&conn->rest, LOOP_READ_SIZE);
     list_init(&conn->todo);

@@ -18,7 +18,7 @@ enum conn_state {
     CONN_SKIP,     /* answered; the rest of the request's body is read and dropped */
     CONN_LINGER,   /* answered, our side shut: reading until the peer closes, because closing with
                     * unread input would reset the connection and could destroy the answer */
-    CONN_CLOSED,   /* waiting for libuv to give the memory back */
+    CONN_CLOSED,   /* its memory goes at the end of the turn */
 };
 
 /* Whose connection it is: an IPv4 address or the network of an IPv6 one; empty for loopback and Unix
@@ -84,14 +84,12 @@ struct conn_timer_link {
 struct http_conn {
     struct http_exchange ex;
     struct http_server *server;
-    uv_poll_t poll;
-    int fd, mask;
+    struct stream *stream; /* NULL: the handler has it */
     enum conn_state state;
     bool eof;         /* the peer sends no more */
     bool broken;      /* to be closed at once */
     bool reset;       /* ... with a reset */
     bool send_failed; /* not all that was to be sent is with the kernel */
-    bool detached;    /* the socket belongs to the handler now */
     bool close_after; /* no further request on this connection */
     bool busy;        /* http_conn_advance() is on the stack */
     bool restart;     /* the read timer starts again */
@@ -119,7 +117,7 @@ struct http_server {
     struct loop *loop;
     uv_prepare_t prepare;
     uv_timer_t timer;
-    size_t handles; /* open libuv handles that point here */
+    size_t handles; /* open libuv handles and connections that point here */
     size_t conn_count;
     struct list conns, listeners, todo;
     struct list timers[CONN_TIMER_COUNT];

@@ -1,8 +1,6 @@
 /* What handlers call. Everything here records or sends; nothing here calls a handler. */
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <netinet/in.h>
-#include <sys/socket.h>
 
 #include "base/cleanup.h"
 #include "protocol/http/http_conn.h"
@@ -35,10 +33,10 @@ void http_peer(struct http_exchange *ex, char out[HTTP_PEER_SIZE])
         struct sockaddr_in in;
         struct sockaddr_in6 in6;
     } address = {0};
-    socklen_t size = sizeof(address);
+    const struct stream *stream = conn_of(ex)->stream;
 
     out[0] = '\0';
-    if (getpeername(conn_of(ex)->fd, (struct sockaddr *)&address.any, &size) < 0)
+    if (!stream || !stream_peer(stream, &address.any))
         return;
     if (address.any.ss_family == AF_INET)
         (void)inet_ntop(AF_INET, &address.in.sin_addr, out, HTTP_PEER_SIZE);
@@ -72,12 +70,11 @@ bool http_finished(const struct http_exchange *ex)
 bool http_client_left(struct http_exchange *ex)
 {
     const struct http_conn *conn = conn_of(ex);
-    char byte;
 
     if (conn->state != CONN_EXCHANGE || conn->broken || conn->eof)
         return true;
     /* What it sent behind the request, and is not read yet, stands before its end. */
-    return !conn->in.len && (recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0);
+    return !conn->in.len && stream_peek(conn->stream) == 0;
 }
 
 /* ---- request body ---- */
@@ -390,7 +387,8 @@ size_t http_write(struct http_exchange *ex, const void *p, size_t len)
 
 void http_widen(struct http_exchange *ex, int size)
 {
-    (void)setsockopt(conn_of(ex)->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+    if (conn_of(ex)->stream)
+        stream_widen(conn_of(ex)->stream, size);
 }
 
 void http_on_drain(struct http_exchange *ex, http_exchange_fn *fn, void *arg)
@@ -449,25 +447,17 @@ void http_abort(struct http_exchange *ex)
     http_conn_touch(conn);
 }
 
-int http_detach(struct http_exchange *ex, struct buf *rest)
+struct stream *http_detach(struct http_exchange *ex, struct buf *rest)
 {
     struct http_conn *conn = conn_of(ex);
-    int fd;
 
-    if (conn->state != CONN_EXCHANGE || conn->broken || ex->answer != ANSWER_NONE)
-        return -1;
-    fd = fcntl(conn->fd, F_DUPFD_CLOEXEC, 3);
-    if (fd < 0)
-        return -1;
-    if (!buf_add_str(rest, conn->in)) {
-        close_fd(&fd);
-        return -1;
-    }
-    /* The poll handle ends with the connection; until then it must not see the socket's events. */
-    (void)uv_poll_stop(&conn->poll);
+    if (conn->state != CONN_EXCHANGE || conn->broken || ex->answer != ANSWER_NONE ||
+        !buf_add_str(rest, conn->in))
+        return NULL;
+    stream_watch(conn->stream, 0, NULL, NULL);
     conn->in = STR_NONE;
-    conn->detached = true;
+    conn->broken = true; /* nothing more is done here */
     ex->mode = BODY_UNASKED;
     http_conn_touch(conn);
-    return fd;
+    return take_ptr(&conn->stream);
 }

@@ -3,7 +3,9 @@
 #include <sys/socket.h>
 
 #include "base/alloc.h"
+#include "protocol/http/http_outq.h"
 #include "protocol/http/test/http_test_rig.h"
+#include "protocol/stream/stream.h"
 
 static struct rig rig;
 
@@ -235,7 +237,8 @@ TEST(server_raw_answers)
 
 TEST(server_detach)
 {
-    int own;
+    struct stream *own;
+    struct iovec hi = http_iov("hi", 2);
     char bytes[16];
     struct buf rest;
 
@@ -248,19 +251,20 @@ TEST(server_detach)
     CHECK(http_request(seen.kept)->upgrade);
     buf_init(&rest, 1000);
     own = http_detach(seen.kept, &rest);
-    CHECK(own >= 0);
+    CHECK(own);
+    CHECK(stream_plain_fd(own) >= 0);
     CHECK_STR(buf_str(&rest), "early");
     CHECK_INT(seen.dones, 0);
     rig_wait_ms(&rig, 10);
     CHECK_INT(seen.dones, 1);
     CHECK_INT(http_server_connections(rig.server), 0);
-    CHECK_INT(write(own, "hi", 2), 2);
+    CHECK_INT(stream_write(own, &hi, 1, false), 2);
     CHECK_INT(read(fd, bytes, sizeof(bytes)), 2);
     CHECK_INT(write(fd, "hello", 5), 5);
-    CHECK_INT(read(own, bytes, sizeof(bytes)), 5);
+    CHECK_INT(stream_read(own, bytes, sizeof(bytes)), 5);
     buf_done(&rest);
     (void)close(fd);
-    (void)close(own);
+    stream_close(own, false);
     rig_stop(&rig);
 }
 

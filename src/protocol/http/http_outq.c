@@ -1,11 +1,9 @@
 /* A list of segments: copied bytes, or a range of a file. Small writes share the tail segment. What
- * fits into the socket at once is never copied: http_outq_send() puts queued bytes and the caller's
- * into one sendmsg(2). */
+ * fits into the stream at once is never copied: http_outq_send() puts queued bytes and the caller's
+ * into one stream_write(). */
 #include "protocol/http/http_outq.h"
 
 #include <errno.h>
-#include <sys/sendfile.h>
-#include <sys/socket.h>
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
@@ -13,9 +11,8 @@
 enum {
     SEGMENT_SIZE = 16 * 1024 - 128,
     IOV_MAX_USED = 16,
-    FILE_STEP = 1024 * 1024,     /* per sendfile call */
+    FILE_STEP = 1024 * 1024,     /* per stream_send_file() */
     FLUSH_MAX = 4 * 1024 * 1024, /* per flush, then other connections get their turn */
-    COPY_STEP = 64 * 1024,       /* for files that cannot be sent by sendfile */
 };
 
 struct http_segment {
@@ -125,23 +122,17 @@ static size_t consume(struct http_outq *q, size_t sent)
     return sent;
 }
 
-static ssize_t send_iov(struct http_outq *q, int fd, struct iovec *iov, size_t count, int flags)
+/* Less than all was taken: the rest waits. */
+static ssize_t not_now(struct http_outq *q, ssize_t result)
 {
-    struct msghdr msg = {.msg_iov = iov, .msg_iovlen = count};
-    ssize_t sent;
-
-    do
-        sent = sendmsg(fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT | flags);
-    while (sent < 0 && errno == EINTR);
-    if (sent >= 0)
-        return sent;
-    if (errno != EAGAIN && errno != ENOTCONN) /* ENOTCONN: a Unix socket still connecting */
-        return -errno;
+    if (result != -EAGAIN)
+        return result;
     q->blocked = true;
     return 0;
 }
 
-int http_outq_send(struct http_outq *q, int fd, const struct iovec *iov, size_t count)
+int http_outq_send(struct http_outq *q, struct stream *stream, const struct iovec *iov,
+                   size_t count)
 {
     struct iovec all[IOV_MAX_USED];
     size_t queued, total = 0;
@@ -151,7 +142,7 @@ int http_outq_send(struct http_outq *q, int fd, const struct iovec *iov, size_t 
     queued = gather(q, all, IOV_MAX_USED - count, &whole);
     if (q->blocked || !whole) {
         http_outq_add(q, iov, count);
-        return q->blocked ? 0 : http_outq_flush(q, fd);
+        return q->blocked ? 0 : http_outq_flush(q, stream);
     }
     for (size_t i = 0; i < count; i++)
         all[queued + i] = iov[i];
@@ -159,7 +150,7 @@ int http_outq_send(struct http_outq *q, int fd, const struct iovec *iov, size_t 
         total += all[i].iov_len;
     if (!total)
         return 0;
-    sent = send_iov(q, fd, all, queued + count, 0);
+    sent = not_now(q, stream_write(stream, all, queued + count, false));
     if (sent < 0)
         return (int)sent;
     if ((size_t)sent < total)
@@ -175,37 +166,14 @@ int http_outq_send(struct http_outq *q, int fd, const struct iovec *iov, size_t 
     return 0;
 }
 
-/* For files sendfile(2) refuses, such as those of /proc. */
-static ssize_t copy_file(struct http_outq *q, int fd, const struct http_segment *file)
-{
-    auto_free char *buffer = xmalloc(COPY_STEP);
-    size_t want = file->left < COPY_STEP ? (size_t)file->left : COPY_STEP;
-    ssize_t got = pread(file->fd, buffer, want, file->offset);
-    struct iovec iov = {.iov_base = buffer};
-
-    if (got <= 0)
-        return got < 0 ? -errno : -EIO;
-    iov.iov_len = (size_t)got;
-    return send_iov(q, fd, &iov, 1, 0);
-}
-
-static ssize_t send_file(struct http_outq *q, int fd)
+static ssize_t send_file(struct http_outq *q, struct stream *stream)
 {
     struct http_segment *file = q->head;
-    off_t offset = file->offset;
     size_t want = file->left < FILE_STEP ? (size_t)file->left : FILE_STEP;
-    ssize_t sent = sendfile(fd, file->fd, &offset, want);
+    ssize_t sent = not_now(q, stream_send_file(stream, file->fd, file->offset, want));
 
-    if (sent == 0)
-        return -EIO;
-    if (sent < 0 && (errno == EINVAL || errno == ENOSYS)) {
-        sent = copy_file(q, fd, file);
-        if (sent < 0)
-            return sent;
-    } else if (sent < 0) {
-        q->blocked = errno == EAGAIN;
-        return q->blocked || errno == EINTR ? 0 : -errno;
-    }
+    if (sent <= 0)
+        return sent;
     file->offset += sent;
     file->left -= sent;
     q->pending -= (size_t)sent;
@@ -214,25 +182,26 @@ static ssize_t send_file(struct http_outq *q, int fd)
     return sent;
 }
 
-int http_outq_flush(struct http_outq *q, int fd)
+static ssize_t send_bytes(struct http_outq *q, struct stream *stream)
+{
+    struct iovec iov[IOV_MAX_USED];
+    bool whole;
+    size_t count = gather(q, iov, IOV_MAX_USED, &whole);
+    ssize_t sent = not_now(q, stream_write(stream, iov, count, !whole));
+
+    if (sent > 0)
+        (void)consume(q, (size_t)sent);
+    return sent;
+}
+
+int http_outq_flush(struct http_outq *q, struct stream *stream)
 {
     size_t budget = FLUSH_MAX;
 
     q->blocked = false;
     while (q->pending && !q->blocked && budget) {
-        ssize_t sent;
+        ssize_t sent = q->head->fd >= 0 ? send_file(q, stream) : send_bytes(q, stream);
 
-        if (q->head->fd >= 0) {
-            sent = send_file(q, fd);
-        } else {
-            struct iovec iov[IOV_MAX_USED];
-            bool whole;
-            size_t count = gather(q, iov, IOV_MAX_USED, &whole);
-
-            sent = send_iov(q, fd, iov, count, whole ? 0 : MSG_MORE);
-            if (sent > 0)
-                (void)consume(q, (size_t)sent);
-        }
         if (sent < 0)
             return (int)sent;
         budget -= (size_t)sent < budget ? (size_t)sent : budget;

@@ -10,7 +10,7 @@
  * When there are as many connections as there may be, a new one takes the place of the one that has been
  * waiting longest for a request, or else for the rest of a head: one that works is never cut for it.
  *
- * The server's memory is given back when the last libuv handle that points to it is closed. */
+ * The server's memory is given back with its last libuv handle and its last connection. */
 #include "protocol/http/http_server.h"
 
 #include <errno.h>
@@ -224,9 +224,7 @@ void http_server_forget(struct http_server *server, struct http_address *address
 /* A request that has come, but was not read yet, is none of a connection that waits. */
 static bool has_input(const struct http_conn *conn)
 {
-    char byte;
-
-    return recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+    return stream_peek(conn->stream) > 0;
 }
 
 static bool evict_of(struct http_server *server, enum conn_timer kind)

@@ -21,12 +21,16 @@
 struct http_server;
 struct http_exchange;
 struct shares;
+struct stream;
+struct stream_filter;
 
 typedef void http_exchange_fn(struct http_exchange *ex, void *arg);
 
 struct http_server_config {
     http_exchange_fn *on_request;
     void *arg;
+    /* What stands between each socket and the parser, as a new one per connection; NULL = nothing. */
+    struct stream_filter *(*filter)(void *arg);
     size_t
         max_connections; /* a further one takes the place of one that waits, or is answered 503 */
     struct shares
@@ -113,7 +117,6 @@ void http_write_file(struct http_exchange *ex, int fd_consume, int64_t offset, i
 void http_end(struct http_exchange *ex);
 /* Cuts the connection without finishing the answer: the client must see a broken body. */
 void http_abort(struct http_exchange *ex);
-/* Takes the connection over: returns a non-blocking socket of its own, and in *rest the bytes that
- * were read behind the head. No more callbacks except on_done. Only before an answer has begun: -1
- * otherwise, or when the system is out of descriptors. */
-int http_detach(struct http_exchange *ex, struct buf *rest);
+/* Takes the connection over: returns its stream, which nobody watches, and in *rest the bytes that were
+ * read behind the head. No more callbacks except on_done. Only before an answer has begun: else NULL. */
+struct stream *http_detach(struct http_exchange *ex, struct buf *rest);

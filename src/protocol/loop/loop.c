@@ -1,6 +1,6 @@
 /* One uv_async wakes the loop for posted jobs and for stop; posted jobs wait in a list under a
  * mutex, are taken over as a whole and run in order. A prepare handle, which libuv calls once per
- * turn before it waits, frees what loop_free_later() was given: at that point no callback is on the
+ * turn before it waits, does what loop_later() was given: at that point no callback is on the
  * stack.
  *
  * SIGPIPE is ignored from the first loop on, because sendfile(2) and splice(2) have no flag against
@@ -14,9 +14,9 @@
 #include "base/alloc.h"
 #include "base/log.h"
 
-struct free_later {
-    void **items;
-    size_t count, cap;
+struct later {
+    void (*fn)(void *arg);
+    void *arg;
 };
 
 struct loop {
@@ -26,7 +26,8 @@ struct loop {
     uv_mutex_t mutex; /* guards first and last */
     struct loop_errand *first, *last;
     atomic_bool stop;
-    struct free_later garbage;
+    struct later *later;
+    size_t later_count, later_cap;
     char *read_buffer;
 };
 
@@ -46,11 +47,14 @@ static void run_errands(struct loop *loop)
     }
 }
 
-static void free_garbage(struct loop *loop)
+static void run_later(struct loop *loop)
 {
-    for (size_t i = 0; i < loop->garbage.count; i++)
-        free(loop->garbage.items[i]);
-    loop->garbage.count = 0;
+    for (size_t i = 0; i < loop->later_count; i++) { /* one may add another */
+        struct later later = loop->later[i];
+
+        later.fn(later.arg);
+    }
+    loop->later_count = 0;
 }
 
 static void on_async(uv_async_t *async)
@@ -64,7 +68,7 @@ static void on_async(uv_async_t *async)
 
 static void on_prepare(uv_prepare_t *prepare)
 {
-    free_garbage(prepare->data);
+    run_later(prepare->data);
 }
 
 static void must(int result, const char *what)
@@ -105,8 +109,8 @@ void loop_free(struct loop *loop)
         (void)uv_run(&loop->uv, UV_RUN_NOWAIT);
     }
     run_errands(loop);
-    free_garbage(loop);
-    free(loop->garbage.items);
+    run_later(loop);
+    free(loop->later);
     free(loop->read_buffer);
     uv_mutex_destroy(&loop->mutex);
     free(loop);
@@ -141,15 +145,18 @@ void loop_post(struct loop *loop, struct loop_errand *errand)
     (void)uv_async_send(&loop->async);
 }
 
+void loop_later(struct loop *loop, void (*fn)(void *arg), void *arg)
+{
+    if (loop->later_count == loop->later_cap) {
+        loop->later_cap = loop->later_cap ? loop->later_cap * 2 : 16;
+        loop->later = xrealloc(loop->later, loop->later_cap * sizeof(*loop->later));
+    }
+    loop->later[loop->later_count++] = (struct later){fn, arg};
+}
+
 void loop_free_later(struct loop *loop, void *p)
 {
-    struct free_later *garbage = &loop->garbage;
-
-    if (garbage->count == garbage->cap) {
-        garbage->cap = garbage->cap ? garbage->cap * 2 : 16;
-        garbage->items = xrealloc(garbage->items, garbage->cap * sizeof(*garbage->items));
-    }
-    garbage->items[garbage->count++] = p;
+    loop_later(loop, free, p);
 }
 
 char *loop_read_buffer(struct loop *loop)

@@ -28,7 +28,10 @@ uv_loop_t *loop_uv(struct loop *loop);
 void loop_run(struct loop *loop);
 void loop_stop(struct loop *loop);                             /* any thread */
 void loop_post(struct loop *loop, struct loop_errand *errand); /* any thread; order is kept */
-/* free(p) at the end of the current turn of the loop: for objects still on the call stack. */
+/* fn(arg) at the end of the current turn of the loop, when nothing is on the call stack any more: for
+ * objects that may still be there. */
+void loop_later(struct loop *loop, void (*fn)(void *arg), void *arg);
+/* The same with free(p). */
 void loop_free_later(struct loop *loop, void *p);
 
 /* Scratch for reads: one buffer per loop, valid until the read callback returns. */

@@ -8,16 +8,22 @@
 #include <sys/un.h>
 
 #include "base/clock.h"
+#include "protocol/stream/test/stream_test_filter.h"
 
 enum { WAIT_MS = 8000 };
 
 struct rig_seen seen;
+bool rig_filtered;
 
 static void start(struct rig *rig, const struct http_server_config *config, int fd)
 {
+    struct http_server_config own = *config;
+
     CHECK_INT(listen(fd, 64), 0);
+    if (rig_filtered)
+        own.filter = stream_test_filter;
     rig->loop = loop_new();
-    rig->server = http_server_new(rig->loop, config);
+    rig->server = http_server_new(rig->loop, &own);
     CHECK_INT(http_server_listen(rig->server, fd), 0);
 }
 
@@ -55,7 +61,7 @@ void rig_stop(struct rig *rig)
         (void)unlink(rig->unix_path);
 }
 
-int rig_connect(struct rig *rig)
+static int connect_to(struct rig *rig)
 {
     struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(rig->port)};
     struct sockaddr_un un = {.sun_family = AF_UNIX};
@@ -71,6 +77,13 @@ int rig_connect(struct rig *rig)
     in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     CHECK_INT(connect(fd, (struct sockaddr *)&in, sizeof(in)), 0);
     return fd;
+}
+
+int rig_connect(struct rig *rig)
+{
+    int fd = connect_to(rig);
+
+    return rig_filtered ? stream_test_relay(fd) : fd;
 }
 
 void rig_turn(struct rig *rig)

@@ -17,6 +17,9 @@ void rig_start(struct rig *rig, const struct http_server_config *config);
 void rig_start_unix(struct rig *rig, const struct http_server_config *config);
 void rig_stop(struct rig *rig); /* checks that nothing is left */
 int rig_connect(struct rig *rig);
+/* Set before rig_start(): the server's connections go through stream_test_filter(), and so do those that
+ * rig_connect() makes, beyond what it returns. */
+extern bool rig_filtered;
 void rig_turn(struct rig *rig);
 void rig_wait_ms(struct rig *rig, int ms);
 void rig_send(struct rig *rig, int fd, struct str bytes);

@@ -1,0 +1,71 @@
+/* A connection on a loop as protocols see it: bytes in and out, without blocking. Below is a socket; a
+ * filter may stand between the two (TLS, say), so that reads and writes are no longer those of the
+ * socket. Who can do something faster with a bare socket asks for stream_plain_fd().
+ *
+ * Results are bytes, or -errno; -EAGAIN: not now, stream_watch() tells when. Less than was asked for
+ * means the same for the rest. All calls on the loop's thread. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "protocol/loop/loop.h"
+
+struct stream;
+
+/* What stands between. It owns nothing but itself: the descriptor is the stream's. */
+struct stream_filter;
+
+struct stream_filter_ops {
+    /* As stream_read() and stream_write(). write() counts bytes that are with the kernel in whatever form;
+     * what it could not pass on it is given again, perhaps with more behind. */
+    ssize_t (*read)(struct stream_filter *filter, int fd, void *p, size_t size);
+    ssize_t (*write)(struct stream_filter *filter, int fd, const struct iovec *iov, size_t count);
+    /* Would read() do something although the socket is silent? */
+    bool (*has_input)(const struct stream_filter *filter);
+    /* Tells the peer, as far as that is possible now, that nothing follows. */
+    void (*shut)(struct stream_filter *filter, int fd);
+    void (*free)(struct stream_filter *filter);
+};
+
+struct stream_filter {
+    const struct stream_filter_ops *ops;
+    /* What the socket must be (UV_READABLE, UV_WRITABLE) for another try to read or write: writing may have to
+     * read first, and the other way round. Kept by the filter, at the begin as for a bare socket. */
+    int read_needs, write_needs;
+};
+
+/* events: what of the wanted ones is possible. status: < 0 when the socket is in error. */
+typedef void stream_fn(struct stream *stream, int status, int events, void *arg);
+
+/* Takes a socket that is connected or connecting. NULL (closed) when it cannot be watched. */
+struct stream *stream_new(struct loop *loop, int fd_consume);
+/* Before anything was read or written. */
+void stream_add_filter(struct stream *stream, struct stream_filter *filter_consume);
+/* Drops what is not with the kernel; reset: the peer must see a break and not an end. No callback after this
+ * returns. */
+void stream_close(struct stream *stream, bool reset);
+
+/* fn is called whenever something of `wanted` is possible, until told otherwise: UV_READABLE, UV_WRITABLE,
+ * UV_DISCONNECT (the peer has closed its side), UV_PRIORITIZED (nothing can follow in either direction).
+ * 0: nothing is wanted, and whoever has the stream next may watch it. */
+void stream_watch(struct stream *stream, int wanted, stream_fn *fn, void *arg);
+
+ssize_t stream_read(struct stream *stream, void *p, size_t size); /* 0: the peer sends no more */
+/* What was not taken comes first at the next call. more: something follows at once. */
+ssize_t stream_write(struct stream *stream, const struct iovec *iov, size_t count, bool more);
+/* -EIO: the file is shorter than that. */
+ssize_t stream_send_file(struct stream *stream, int fd, int64_t offset, size_t len);
+/* Looks without taking anything away: 1 something came, 0 the peer sends no more, or -errno. */
+int stream_peek(struct stream *stream);
+/* SHUT_WR: the peer sees an end behind what was written; SHUT_RDWR: so does who watches. */
+void stream_shut(struct stream *stream, int how);
+/* How much the kernel may take before it says "not now". */
+void stream_widen(struct stream *stream, int size);
+/* The address of the peer; false when it has none. */
+bool stream_peer(const struct stream *stream, struct sockaddr_storage *out);
+/* The socket, which is still the stream's, when reads and writes are just those of the socket; else -1. */
+int stream_plain_fd(const struct stream *stream);
