@@ -199,7 +199,7 @@ test('others fill the disk while sandboxes write: nothing acknowledged is lost, 
     const { Sandbox } = await loadSdk(server)
     const box = await pausedWithFile(server)
     const writers = []
-    for (let i = 0; i < 3; i++) writers.push(new Writer(await Sandbox.create({ timeoutMs: 600_000 })))
+    for (let i = 0; i < 3; i++) writers.push(new Writer(await Sandbox.create({ timeoutMs: 600_000 * patience })))
     await Promise.all(writers.map((one) => one.begin()))
     const counts = () => Promise.all(writers.map((one) => one.count()))
     await eventually('all write', async () => (await counts()).every((one) => one.written > 5), 30_000, 200)
@@ -239,8 +239,8 @@ test('others fill the disk while sandboxes write: nothing acknowledged is lost, 
     run(binary, 'down', '--data', server.data)
     await server.start()
     for (const [i, one] of writers.entries()) {
-      const again = await Sandbox.connect(one.box.sandboxId, { timeoutMs: 600_000 })
-      assert.equal((await again.commands.run(checking, { timeoutMs: 60_000 })).stdout.trim(), String(written[i]))
+      const again = await Sandbox.connect(one.box.sandboxId, { timeoutMs: 600_000 * patience })
+      assert.equal((await again.commands.run(checking, { timeoutMs: 60_000 * patience })).stdout.trim(), String(written[i]))
     }
     assert.doesNotMatch(server.log, /read-only/)
   } finally {
