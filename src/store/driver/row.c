@@ -46,7 +46,8 @@ void row_read(const struct row *row, const struct query *query, struct arena *ar
             *(bool *)member = query_int(query, column) != 0;
             break;
         case ROW_ENUM:
-            *(unsigned *)member = index_of(names++, query_peek(query, column));
+            *(unsigned *)member = index_of(names, query_peek(query, column));
+            names++;
             break;
         }
     }
@@ -75,7 +76,8 @@ void row_bind(const struct row *row, struct query *query, const void *in)
             bind_int(query, *(const bool *)member);
             break;
         case ROW_ENUM:
-            bind_text(query, str_of(names++->names[*(const unsigned *)member]));
+            bind_text(query, str_of(names->names[*(const unsigned *)member]));
+            names++;
             break;
         }
     }
