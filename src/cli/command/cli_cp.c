@@ -70,7 +70,7 @@ static char *files_target(const struct place *place, const char *path, const cha
 }
 
 static int open_files(const struct place *place, bool up, const char *target, int64_t length,
-                      struct cli_stream *stream, struct error *err)
+                      struct http_call *stream, struct error *err)
 {
     const struct cli_server *server = &place->cli->server;
     struct http_header headers[CLI_SANDBOX_HEADERS + 2] = {
@@ -82,23 +82,27 @@ static int open_files(const struct place *place, bool up, const char *target, in
     headers[n++] = (struct http_header){STR("Content-Type"), STR("application/octet-stream")};
     headers[n++] = (struct http_header){STR("Accept-Encoding"), STR("identity")};
     return cli_stream_open(stream, place->runtime ? &server->api : &server->sandboxes,
-                           &(struct cli_request){method, target, headers, n, length, false},
+                           &(struct http_call_request){.method = method,
+                                                       .target = target,
+                                                       .headers = headers,
+                                                       .header_count = n,
+                                                       .more = length},
                            STEP_TIMEOUT_MS, BODY_MAX, err);
 }
 
 /* The whole answer of a request that was sent. */
-static int finish(struct cli_stream *stream, struct error *err)
+static int finish(struct http_call *stream, struct error *err)
 {
-    if (cli_stream_recv_all(stream, err) < 0)
+    if (http_call_recv_all(stream, err) < 0)
         return -1;
     return stream->status / 100 == 2 ? 0 : cli_answer_error(stream, err);
 }
 
-static int send_chunks(struct cli_stream *stream, int fd, struct error *err)
+static int send_chunks(struct http_call *stream, int fd, struct error *err)
 {
     auto_free char *bytes = xmalloc(CHUNK_SIZE);
 
-    while (!stream->head_done) {
+    while (!stream->cut) {
         ssize_t n = read(fd, bytes, CHUNK_SIZE);
 
         if (n < 0 && errno == EINTR)
@@ -107,10 +111,10 @@ static int send_chunks(struct cli_stream *stream, int fd, struct error *err)
             return error_set_errno(err, errno, "reading the input");
         if (n == 0)
             break;
-        if (cli_stream_send(stream, str_n(bytes, (size_t)n), err) < 0)
+        if (http_call_send(stream, str_n(bytes, (size_t)n), err) < 0)
             return -1;
     }
-    return cli_stream_send_end(stream, err);
+    return http_call_send_end(stream, err);
 }
 
 /* What files are allowed goes beside their bytes, by a command. Paths are relative to the home. */
@@ -161,7 +165,7 @@ static int upload(const struct place *place, const char *from, const char *to, c
 {
     bool is_stdin = strcmp(from, "-") == 0;
     auto_close int fd = is_stdin ? dup(STDIN_FILENO) : open(from, O_RDONLY | O_CLOEXEC);
-    auto_stream struct cli_stream stream = {.fd = -1};
+    auto_call struct http_call stream = {.fd = -1};
     auto_free char *path = NULL, *target = NULL;
     int64_t length = -1;
     struct stat st;
@@ -185,7 +189,7 @@ static int upload(const struct place *place, const char *from, const char *to, c
     target = files_target(place, path, user);
     if (open_files(place, true, target, length, &stream, err) < 0)
         return -1;
-    if ((length >= 0 ? cli_stream_send_file(&stream, fd, length, err)
+    if ((length >= 0 ? http_call_send_file(&stream, fd, length, err)
                      : send_chunks(&stream, fd, err)) < 0 ||
         finish(&stream, err) < 0)
         return -1;
@@ -206,7 +210,7 @@ static char *local_name(const char *from, const char *to)
     return xstrdup(to);
 }
 
-static int save(struct cli_stream *stream, int fd, const char *name, struct error *err)
+static int save(struct http_call *stream, int fd, const char *name, struct error *err)
 {
     for (;;) {
         int rc = fd_write_full(fd, stream->body.p, stream->body.len);
@@ -214,7 +218,7 @@ static int save(struct cli_stream *stream, int fd, const char *name, struct erro
         if (rc < 0)
             return error_set_errno(err, -rc, "writing '%s'", name);
         buf_clear(&stream->body);
-        rc = cli_stream_recv(stream, err);
+        rc = http_call_recv(stream, err);
         if (rc < 0)
             return -1;
         if (rc == 0 && stream->body.len == 0)
@@ -234,17 +238,18 @@ static void allow_execution(int fd)
 static int download(const struct place *place, const char *from, const char *to, const char *user,
                     struct error *err)
 {
-    auto_stream struct cli_stream stream = {.fd = -1};
+    auto_call struct http_call stream = {.fd = -1};
     auto_free char *target = files_target(place, from, user), *name = NULL, *partial = NULL;
     auto_close int fd = -1;
 
     if (open_files(place, false, target, 0, &stream, err) < 0 ||
-        cli_stream_recv_head(&stream, err) < 0)
+        http_call_recv_head(&stream, err) < 0)
         return -1;
     if (stream.status / 100 != 2)
         return finish(&stream, err);
     /* A file's bytes come as such; only a directory is told as a list. */
-    if (place->runtime && stream.is_json)
+    if (place->runtime &&
+        str_starts(http_call_header(&stream, "content-type"), STR("application/json")))
         return error_set(err, ERROR_INVALID,
                          "'%s' is a directory: pack it with tar inside, and copy that", from);
     if (strcmp(to, "-") == 0)

@@ -35,7 +35,7 @@ enum {
 
 struct running {
     const struct cli_runtime *run;
-    struct cli_stream stream;
+    struct http_call stream;
     char *process_id; /* NULL until it runs */
     bool with_stdin, ended;
     int status, signals;
@@ -56,7 +56,7 @@ struct input {
 };
 
 /* A request whose body is what is read from now on, until nothing comes for a while. */
-static int open_request(const struct input *input, int64_t length, struct cli_stream *stream,
+static int open_request(const struct input *input, int64_t length, struct http_call *stream,
                         struct error *err)
 {
     const struct http_header headers[] = {
@@ -66,14 +66,18 @@ static int open_request(const struct input *input, int64_t length, struct cli_st
     };
 
     return cli_stream_open(stream, &input->server.api,
-                           &(struct cli_request){"PUT", input->path, headers, 3, length, false},
+                           &(struct http_call_request){.method = "PUT",
+                                                       .target = input->path,
+                                                       .headers = headers,
+                                                       .header_count = 3,
+                                                       .more = length},
                            INPUT_MS, PENDING_MAX, err);
 }
 
 /* Its answer. */
-static int close_request(struct cli_stream *stream, struct error *err)
+static int close_request(struct http_call *stream, struct error *err)
 {
-    if (cli_stream_send_end(stream, err) < 0 || cli_stream_recv_all(stream, err) < 0)
+    if (http_call_send_end(stream, err) < 0 || http_call_recv_all(stream, err) < 0)
         return -1;
     return stream->status / 100 == 2 ? 0 : cli_answer_error(stream, err);
 }
@@ -88,7 +92,7 @@ static bool comes_soon(void)
 /* All that comes without a pause; *more says whether anything may follow. */
 static int send_burst(const struct input *input, char *bytes, bool *more, struct error *err)
 {
-    auto_stream struct cli_stream stream = {.fd = -1};
+    auto_call struct http_call stream = {.fd = -1};
     bool opened = false;
 
     do {
@@ -102,23 +106,23 @@ static int send_burst(const struct input *input, char *bytes, bool *more, struct
         if (!opened && open_request(input, -1, &stream, err) < 0)
             return -1;
         opened = true;
-        if (cli_stream_send(&stream, str_n(bytes, (size_t)n), err) < 0)
+        if (http_call_send(&stream, str_n(bytes, (size_t)n), err) < 0)
             return -1;
-    } while (!stream.head_done && comes_soon());
+    } while (!stream.cut && comes_soon());
     return opened ? close_request(&stream, err) : 0;
 }
 
 /* What a file holds goes as it is. It may grow meanwhile: the rest is read. */
 static int send_file(const struct input *input, struct error *err)
 {
-    auto_stream struct cli_stream stream = {.fd = -1};
+    auto_call struct http_call stream = {.fd = -1};
     off_t at = lseek(STDIN_FILENO, 0, SEEK_CUR);
     struct stat st;
 
     if (at < 0 || fstat(STDIN_FILENO, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size <= at)
         return 0;
     if (open_request(input, st.st_size - at, &stream, err) < 0 ||
-        cli_stream_send_file(&stream, STDIN_FILENO, st.st_size - at, err) < 0)
+        http_call_send_file(&stream, STDIN_FILENO, st.st_size - at, err) < 0)
         return -1;
     return close_request(&stream, err);
 }
@@ -345,12 +349,13 @@ static int begin(struct running *running, struct error *err)
     if (!body)
         return -1;
     text = json_text(body);
-    if (cli_stream_open(
-            &running->stream, &server->api,
-            &(struct cli_request){"POST", path, headers, 4, (int64_t)strlen(text), false},
-            CONNECT_MS, PENDING_MAX, err) < 0)
-        return -1;
-    return cli_stream_send(&running->stream, str_of(text), err);
+    return cli_stream_open(&running->stream, &server->api,
+                           &(struct http_call_request){.method = "POST",
+                                                       .target = path,
+                                                       .headers = headers,
+                                                       .header_count = 4,
+                                                       .body = str_of(text)},
+                           CONNECT_MS, PENDING_MAX, err);
 }
 
 /* The answer is complete. */
@@ -370,7 +375,7 @@ static int pump(struct running *running, struct error *err)
                              {.fd = running->run->signal_fd, .events = POLLIN}};
 
     for (;;) {
-        int got = cli_stream_take(&running->stream, err);
+        int got = http_call_take(&running->stream, err);
 
         if (got < 0 || take_records(running, err) < 0)
             return running->ended ? 0 : -1;
@@ -378,7 +383,7 @@ static int pump(struct running *running, struct error *err)
             return 0;
         if (got == 0)
             return finish(running, err);
-        if (poll(items, 2, got == CLI_STREAM_LATER ? -1 : 0) < 0 && errno != EINTR)
+        if (poll(items, 2, got == HTTP_CALL_LATER ? -1 : 0) < 0 && errno != EINTR)
             return error_set_errno(err, errno, "poll");
         if (items[1].revents && on_signal(running))
             return 0;
@@ -395,7 +400,7 @@ int cli_runtime_run(const struct cli_runtime *run)
 
     if (rc == 0)
         rc = pump(&running, &err);
-    cli_stream_close(&running.stream);
+    http_call_done(&running.stream);
     free(running.process_id);
     return rc < 0 ? cli_fail(&err) : running.status;
 }

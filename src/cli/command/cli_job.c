@@ -197,7 +197,7 @@ static int run_job_wait(struct cli *cli, int argc, char **argv)
 static int copy_logs(struct cli *cli, const char *id, bool follow, int64_t *cursor,
                      struct error *err)
 {
-    auto_stream struct cli_stream stream = {.fd = -1};
+    auto_call struct http_call stream = {.fd = -1};
     auto_free char *base = job_path(id, "logs"),
                    *path = xasprintf("%s?after=%lld&follow=%s", base, (long long)*cursor,
                                      follow ? "true" : "false");
@@ -212,7 +212,7 @@ static int copy_logs(struct cli *cli, const char *id, bool follow, int64_t *curs
             return error_set_errno(err, -written, "writing the log");
         *cursor += (int64_t)stream.body.len;
         buf_clear(&stream.body);
-        rc = cli_stream_recv(&stream, err);
+        rc = http_call_recv(&stream, err);
     } while (rc > 0 || stream.body.len);
     return rc;
 }

@@ -142,7 +142,7 @@ static enum error_code code_of_status(int status)
     }
 }
 
-int cli_answer_error(const struct cli_stream *stream, struct error *err)
+int cli_answer_error(const struct http_call *stream, struct error *err)
 {
     struct error ignored = {0};
     auto_json json_t *json = NULL;
@@ -161,34 +161,28 @@ int cli_answer_error(const struct cli_stream *stream, struct error *err)
     return error_set(err, code_of_status(stream->status), "%.*s", STR_ARG(message));
 }
 
-/* Sends, receives whole; non-2xx is an error. */
-static int exchange(const struct cli_url *url, const struct cli_request *request, struct str body,
-                    uint32_t timeout_ms, struct cli_stream *stream, struct error *err)
-{
-    if (cli_stream_open(stream, url, request, timeout_ms, ANSWER_MAX, err) < 0 ||
-        cli_stream_send(stream, body, err) < 0 || cli_stream_recv_all(stream, err) < 0)
-        return -1;
-    if (stream->status / 100 != 2)
-        return cli_answer_error(stream, err);
-    return 0;
-}
-
 int cli_call(const struct cli_server *server, const char *method, const char *target,
              const json_t *body, json_t **out_json, struct buf *out_next, struct error *err)
 {
-    auto_stream struct cli_stream stream = {.fd = -1};
+    auto_call struct http_call stream = {.fd = -1};
     auto_free char *text = body ? json_text(body) : NULL;
     struct http_header headers[] = {
         {STR("X-API-KEY"), str_of(server->key)},
         {STR("User-Agent"), STR("quicksand/" QUICKSAND_VERSION)},
         {STR("Content-Type"), STR("application/json")},
     };
-    struct cli_request request = {method, target, headers, text ? 3 : 2, (int64_t)str_of(text).len};
+    struct http_call_request request = {.method = method,
+                                        .target = target,
+                                        .headers = headers,
+                                        .header_count = text ? 3 : 2,
+                                        .body = str_of(text)};
+    uint32_t timeout_ms = str_starts(str_of(target), STR(CLI_V1)) ? V1_TIMEOUT_MS : CALL_TIMEOUT_MS;
 
-    if (exchange(&server->api, &request, str_of(text),
-                 str_starts(str_of(target), STR(CLI_V1)) ? V1_TIMEOUT_MS : CALL_TIMEOUT_MS, &stream,
-                 err) < 0)
+    if (cli_stream_open(&stream, &server->api, &request, timeout_ms, ANSWER_MAX, err) < 0 ||
+        http_call_recv_all(&stream, err) < 0)
         return -1;
+    if (stream.status / 100 != 2)
+        return cli_answer_error(&stream, err);
     if (out_json) {
         *out_json = NULL;
         if (stream.body.len && json_parse(buf_str(&stream.body), out_json, err) < 0)
@@ -196,7 +190,7 @@ int cli_call(const struct cli_server *server, const char *method, const char *ta
     }
     if (out_next) {
         buf_clear(out_next);
-        (void)buf_add_str(out_next, buf_str(&stream.next_token));
+        (void)buf_add_str(out_next, http_call_header(&stream, "x-next-token"));
     }
     return 0;
 }

@@ -44,6 +44,6 @@ enum { CLI_SANDBOX_HEADERS = 3 };
 size_t cli_sandbox_headers(const struct cli_sandbox *sandbox,
                            struct http_header out[CLI_SANDBOX_HEADERS]);
 /* The error in an answer that is not 2xx, whose body is complete. */
-int cli_answer_error(const struct cli_stream *stream, struct error *err);
+int cli_answer_error(const struct http_call *stream, struct error *err);
 /* %XX for everything that has a meaning in URLs. */
 void cli_escape(struct buf *out, const char *text);

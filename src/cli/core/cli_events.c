@@ -88,7 +88,7 @@ static int take(struct following *following, struct buf *bytes, struct error *er
 static int follow_once(struct cli *cli, const char *path, struct following *following,
                        struct error *err)
 {
-    auto_stream struct cli_stream stream = {.fd = -1};
+    auto_call struct http_call stream = {.fd = -1};
     auto_free char *target = following->last < 0
                                  ? xstrdup(path)
                                  : xasprintf("%s%csince=%lld", path, strchr(path, '?') ? '&' : '?',
@@ -103,7 +103,7 @@ static int follow_once(struct cli *cli, const char *path, struct following *foll
     do {
         if (take(following, &stream.body, err) < 0)
             return -1;
-        rc = following->done ? 0 : cli_stream_recv(&stream, err);
+        rc = following->done ? 0 : http_call_recv(&stream, err);
     } while (rc > 0 || (stream.body.len && !following->done));
     return rc;
 }

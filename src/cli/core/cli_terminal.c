@@ -31,7 +31,7 @@ enum {
 };
 
 struct terminal {
-    struct cli_stream stream;
+    struct http_call stream;
     struct websocket_parser parser;
     struct termios saved;
     bool raw;
@@ -87,7 +87,7 @@ static int open_signals(void)
 static int open_websocket(struct terminal *terminal, const struct cli_server *server,
                           const char *target, struct error *err)
 {
-    struct cli_stream *stream = &terminal->stream;
+    struct http_call *stream = &terminal->stream;
     unsigned char random[16];
     char key[BASE64_LEN(sizeof(random))];
     const struct http_header headers[] = {
@@ -96,16 +96,20 @@ static int open_websocket(struct terminal *terminal, const struct cli_server *se
         {STR("Sec-WebSocket-Version"), STR("13")},
         {STR("Sec-WebSocket-Key"), str_n(key, sizeof(key))},
     };
-    const struct cli_request request = {"GET", target, headers, 4, 0, true};
+    const struct http_call_request request = {.method = "GET",
+                                              .target = target,
+                                              .headers = headers,
+                                              .header_count = 4,
+                                              .after = HTTP_AFTER_UPGRADE};
 
     random_bytes(random, sizeof(random));
     base64_encode(key, random, sizeof(random));
     if (cli_stream_open(stream, &server->api, &request, OPEN_MS, READ_MAX, err) < 0 ||
-        cli_stream_recv_head(stream, err) < 0)
+        http_call_recv_head(stream, err) < 0)
         return -1;
     if (stream->raw)
         return 0;
-    if (cli_stream_recv_all(stream, err) < 0)
+    if (http_call_recv_all(stream, err) < 0)
         return -1;
     if (stream->status / 100 == 2)
         return error_set(err, ERROR_UNAVAILABLE, "the server did not open a WebSocket");
@@ -119,7 +123,7 @@ static int send_message(struct terminal *terminal, enum websocket_opcode opcode,
 
     buf_init(&frame, data.len + WEBSOCKET_HEAD_MAX);
     websocket_add(&frame, WEBSOCKET_CLIENT, opcode, data);
-    return cli_stream_send_raw(&terminal->stream, buf_str(&frame), err);
+    return http_call_send(&terminal->stream, buf_str(&frame), err);
 }
 
 static void on_close(struct terminal *terminal, struct str reason)
@@ -164,7 +168,7 @@ static int on_message(struct terminal *terminal, const struct websocket_message 
 /* Everything that has come. 0 or -1. */
 static int take(struct terminal *terminal, struct error *err)
 {
-    struct cli_stream *stream = &terminal->stream;
+    struct http_call *stream = &terminal->stream;
     struct websocket_message message;
 
     for (;;) {
@@ -180,7 +184,7 @@ static int take(struct terminal *terminal, struct error *err)
         if (terminal->closed)
             return 0;
         buf_clear(&stream->body);
-        rc = cli_stream_take(stream, err);
+        rc = http_call_take(stream, err);
         if (rc == 0)
             return error_set(err, ERROR_UNAVAILABLE, "the server closed the connection");
         if (rc != 1)
@@ -280,7 +284,7 @@ int cli_terminal_run(struct cli *cli, const char *path)
         rc = pump(&terminal, &err);
         make_normal(&terminal);
     }
-    cli_stream_close(&terminal.stream);
+    http_call_done(&terminal.stream);
     websocket_parser_done(&terminal.parser);
     return rc < 0 ? cli_fail(&err) : terminal.status;
 }

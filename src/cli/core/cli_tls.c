@@ -11,7 +11,8 @@
 #include "base/cleanup.h"
 #include "cli/core/cli_stream.h"
 
-struct cli_tls {
+struct tls {
+    struct http_carrier carrier;
     CURL *curl;
 };
 
@@ -21,8 +22,43 @@ static bool is_loopback(const char *host)
            str_starts(str_of(host), STR("127."));
 }
 
-int cli_tls_open(const struct cli_url *url, uint32_t timeout_ms, struct cli_tls **out, int *out_fd,
-                 struct error *err)
+static CURL *curl_of(struct http_carrier *carrier)
+{
+    return ((struct tls *)carrier)->curl;
+}
+
+static ssize_t result(CURLcode rc, size_t n)
+{
+    if (rc == CURLE_OK)
+        return (ssize_t)n;
+    errno = rc == CURLE_AGAIN ? EAGAIN : ECONNRESET;
+    return -1;
+}
+
+static ssize_t tls_send(struct http_carrier *carrier, const void *p, size_t len)
+{
+    size_t n = 0;
+    CURLcode rc = curl_easy_send(curl_of(carrier), p, len, &n);
+
+    return result(rc, n);
+}
+
+static ssize_t tls_recv(struct http_carrier *carrier, void *p, size_t len)
+{
+    size_t n = 0;
+    CURLcode rc = curl_easy_recv(curl_of(carrier), p, len, &n);
+
+    return result(rc, n);
+}
+
+static void tls_close(struct http_carrier *carrier)
+{
+    curl_easy_cleanup(curl_of(carrier));
+    free(carrier);
+}
+
+int cli_tls_open(const struct cli_url *url, uint32_t timeout_ms, struct http_carrier **out,
+                 int *out_fd, struct error *err)
 {
     bool v6 = strchr(url->host, ':') != NULL;
     auto_free char *text =
@@ -30,6 +66,7 @@ int cli_tls_open(const struct cli_url *url, uint32_t timeout_ms, struct cli_tls 
     const char *authorities = getenv("SSL_CERT_FILE");
     CURL *curl = curl_easy_init();
     curl_socket_t fd = CURL_SOCKET_BAD;
+    struct tls *tls;
     CURLcode rc;
 
     if (!curl)
@@ -51,40 +88,9 @@ int cli_tls_open(const struct cli_url *url, uint32_t timeout_ms, struct cli_tls 
         return error_set(err, ERROR_UNAVAILABLE, "no server answers at %s: %s", text,
                          curl_easy_strerror(rc));
     }
-    *out = xcalloc(1, sizeof(**out));
-    (*out)->curl = curl;
+    tls = xcalloc(1, sizeof(*tls));
+    *tls = (struct tls){.carrier = {tls_send, tls_recv, tls_close}, .curl = curl};
+    *out = &tls->carrier;
     *out_fd = fd;
     return 0;
-}
-
-static ssize_t result(CURLcode rc, size_t n)
-{
-    if (rc == CURLE_OK)
-        return (ssize_t)n;
-    errno = rc == CURLE_AGAIN ? EAGAIN : ECONNRESET;
-    return -1;
-}
-
-ssize_t cli_tls_send(struct cli_tls *tls, const void *p, size_t len)
-{
-    size_t n = 0;
-    CURLcode rc = curl_easy_send(tls->curl, p, len, &n);
-
-    return result(rc, n);
-}
-
-ssize_t cli_tls_recv(struct cli_tls *tls, void *p, size_t len)
-{
-    size_t n = 0;
-    CURLcode rc = curl_easy_recv(tls->curl, p, len, &n);
-
-    return result(rc, n);
-}
-
-void cli_tls_close(struct cli_tls *tls)
-{
-    if (!tls)
-        return;
-    curl_easy_cleanup(tls->curl);
-    free(tls);
 }

@@ -74,21 +74,22 @@ int cli_v1_remove(struct cli *cli, const char *collection, const char *query, ch
 }
 
 int cli_v1_open(struct cli *cli, const char *path, const char *accept, uint32_t timeout_ms,
-                size_t max, struct cli_stream *stream, struct error *err)
+                size_t max, struct http_call *stream, struct error *err)
 {
     const struct http_header headers[] = {
         {STR("X-API-KEY"), str_of(cli->server.key)},
         {STR("User-Agent"), STR("quicksand/" QUICKSAND_VERSION)},
         {STR("Accept"), str_of(accept)},
     };
-    const struct cli_request request = {"GET", path, headers, accept ? 3 : 2, 0, false};
+    const struct http_call_request request = {
+        .method = "GET", .target = path, .headers = headers, .header_count = accept ? 3 : 2};
 
     if (cli_stream_open(stream, &cli->server.api, &request, timeout_ms, max, err) < 0 ||
-        cli_stream_recv_head(stream, err) < 0)
+        http_call_recv_head(stream, err) < 0)
         return -1;
     if (stream->status / 100 == 2)
         return 0;
-    if (cli_stream_recv_all(stream, err) < 0)
+    if (http_call_recv_all(stream, err) < 0)
         return -1;
     return cli_answer_error(stream, err);
 }

@@ -18,9 +18,9 @@ int cli_v1_remove(struct cli *cli, const char *collection, const char *query, ch
                   int count);
 
 /* An answer of any length, to be read piece by piece. accept may be NULL. A status that is not 2xx is
- * an error. cli_stream_close() is due in any case. timeout_ms of 0: none. */
+ * an error. http_call_done() is due in any case. timeout_ms of 0: none. */
 int cli_v1_open(struct cli *cli, const char *path, const char *accept, uint32_t timeout_ms,
-                size_t max, struct cli_stream *stream, struct error *err);
+                size_t max, struct http_call *stream, struct error *err);
 
 /* One operand with a blank in it is a line for the shell ("command"), all else "argv". */
 int cli_v1_command(json_t *body, char *const *argv, int argc, struct error *err);

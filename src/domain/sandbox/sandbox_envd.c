@@ -1,87 +1,52 @@
 /* Talking to envd inside a box, over its Unix socket. The socket listens before envd's
- * program runs, so a connection is possible at once and the first request simply waits; connecting
- * is tried again a few times for the moment in which a busy host's backlog is full. What comes back
- * is from inside the sandbox: bounded in size and time, and only its status is looked at. */
+ * program runs, so a connection is possible at once and the first request simply waits. What comes
+ * back is from inside the sandbox: bounded in size and time, and only its status is looked at. */
 #include <errno.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "domain/sandbox/sandbox_internal.h"
 #include "protocol/http/http_call.h"
+#include "protocol/http/http_dial.h"
 
 enum {
     ENVD_TIMEOUT_MS = 20 * 1000,
-    CONNECT_TRIES = 5,
-    CONNECT_PAUSE_MS = 40,
+    CONNECT_TIMEOUT_MS = 5 * 1000,
     RESPONSE_MAX = 16 * 1024,
     JOURNAL_TIMEOUT_MS = 2000,
     JOURNAL_MAX = 256 * 1024,
     INIT_BODY_MAX = 512 * 1024, /* JSON may write a byte of the variables as six */
 };
 
-static void pause_ms(int ms)
-{
-    struct timespec time = {.tv_nsec = (long)ms * 1000000};
-
-    (void)nanosleep(&time, NULL);
-}
-
-static int connect_once(const char *path, struct error *err)
-{
-    struct sockaddr_un addr = {.sun_family = AF_UNIX};
-    struct timeval timeout = {.tv_sec = 5}; /* bounds a connect to a full backlog */
-    auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    if (fd < 0)
-        return error_set_errno(err, errno, "socket");
-    (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
-    (void)snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", path);
-    if (connect(fd, (const struct sockaddr *)&addr, sizeof(addr)) < 0)
-        return error_set(err, ERROR_UNAVAILABLE, "envd does not take connections: %s",
-                         strerrorname_np(errno));
-    return take_fd(&fd);
-}
-
-static int envd_connect(const char *run_dir, const char *id, struct error *err)
+static int envd_connect(const char *run_dir, const char *id, uint32_t timeout_ms, struct error *err)
 {
     char path[ENGINE_SOCKET_PATH_SIZE];
-    int fd = -1;
+    int fd;
 
     if (engine_socket_path(run_dir, id, path) < 0)
         return error_set(err, ERROR_INTERNAL, "run folder '%s' has too long a name", run_dir);
-    for (int try = 0; try < CONNECT_TRIES && fd < 0; try++) {
-        if (try > 0)
-            pause_ms(CONNECT_PAUSE_MS << try);
-        fd = connect_once(path, err);
-        if (fd < 0 && err->code != ERROR_UNAVAILABLE)
-            return -1;
-    }
-    return fd;
+    fd = http_dial_unix(path, clock_mono_ms() + timeout_ms, err);
+    return fd < 0 ? error_prefix(err, "envd does not take connections") : fd;
 }
 
 static int envd_call(int fd, const char *method, const char *target, struct str body,
                      struct error *err)
 {
     const struct http_header json_type = {STR("Content-Type"), STR("application/json")};
-    struct http_call call = {
-        .fd = fd,
+    const struct http_call_request request = {
         .method = method,
         .target = target,
         .headers = &json_type,
         .header_count = body.len ? 1 : 0,
         .body = body,
-        .timeout_ms = ENVD_TIMEOUT_MS,
-        .response_max = RESPONSE_MAX,
     };
     auto_buf struct buf response = {0};
     int status = 0;
 
-    buf_init(&response, RESPONSE_MAX);
-    if (http_call(&call, &status, &response, err) < 0)
+    if (http_call_whole(fd, &request, ENVD_TIMEOUT_MS, RESPONSE_MAX, &status, &response, err) < 0)
         return error_prefix(err, "envd %s", target);
     if (status < 200 || status > 299)
         return error_set(err, ERROR_INTERNAL, "envd %s answered %d", target, status);
@@ -90,7 +55,7 @@ static int envd_call(int fd, const char *method, const char *target, struct str 
 
 int envd_ready(const char *run_dir, const char *id, int *out_fd, struct error *err)
 {
-    auto_close int fd = envd_connect(run_dir, id, err);
+    auto_close int fd = envd_connect(run_dir, id, CONNECT_TIMEOUT_MS, err);
 
     if (fd < 0 || envd_call(fd, "GET", "/health", STR_NONE, err) < 0)
         return -1;
@@ -102,22 +67,18 @@ int envd_journal(const char *run_dir, const char *id, struct str token, struct b
                  struct error *err)
 {
     const struct http_header header = {STR("X-Access-Token"), token};
-    auto_close int fd = envd_connect(run_dir, id, err);
-    struct http_call call = {
+    auto_close int fd = envd_connect(run_dir, id, JOURNAL_TIMEOUT_MS, err);
+    const struct http_call_request request = {
         .method = "GET",
         .target = "/journal",
         .headers = &header,
         .header_count = token.len ? 1 : 0,
-        .timeout_ms = JOURNAL_TIMEOUT_MS,
-        .response_max = JOURNAL_MAX,
     };
     int status = 0;
 
     buf_init(out, JOURNAL_MAX);
-    if (fd < 0)
-        return -1;
-    call.fd = fd;
-    if (http_call(&call, &status, out, err) < 0)
+    if (fd < 0 ||
+        http_call_whole(fd, &request, JOURNAL_TIMEOUT_MS, JOURNAL_MAX, &status, out, err) < 0)
         return -1;
     return status == 200 ? 0 : error_set(err, ERROR_UNAVAILABLE, "envd has no journal");
 }
@@ -125,7 +86,7 @@ int envd_journal(const char *run_dir, const char *id, struct str token, struct b
 bool envd_ask(const char *run_dir, const char *id, const char *target)
 {
     struct error ignored = {0};
-    auto_close int fd = envd_connect(run_dir, id, &ignored);
+    auto_close int fd = envd_connect(run_dir, id, CONNECT_TIMEOUT_MS, &ignored);
 
     return fd >= 0 && envd_call(fd, "GET", target, STR_NONE, &ignored) == 0;
 }
@@ -166,7 +127,7 @@ int envd_init(const char *run_dir, const char *id, int kept_fd, struct str body,
         if (err->code == ERROR_TIMEOUT)
             return -1;
     }
-    fd = envd_connect(run_dir, id, err);
+    fd = envd_connect(run_dir, id, CONNECT_TIMEOUT_MS, err);
     if (fd < 0)
         return -1;
     return envd_call(fd, "POST", "/init", body, err);

@@ -1,172 +1,119 @@
-/* A blocking call on a non-blocking socket: every wait is a poll(2) with what is left of the
- * deadline, so a peer that trickles cannot hold a worker longer than asked for. Writing ends early
- * when the peer has closed: it may have answered already. */
+/* Every wait is a poll(2) with what is left of the limit, so a peer that trickles cannot hold a
+ * worker longer than asked for. A peer that answers before it has read the whole body (a refusal) may
+ * also close: sending then ends early, and reading tells more. */
 #include "protocol/http/http_call.h"
 
 #include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "protocol/http/http_dial.h"
 #include "protocol/http/http_outq.h"
-#include "protocol/http/http_parser.h"
 
-enum { READ_SIZE = 64 * 1024, RETRY_MS = 5 };
+enum { READ_SIZE = 64 * 1024, FILE_STEP = 1024 * 1024 };
 
-struct response {
-    struct buf *body;
-    size_t max;
-    bool too_large;
-};
-
-static int wait_for(int fd, short events, int64_t deadline_ms, struct error *err)
+static int wait_for(const struct http_call *call, short events, struct error *err)
 {
-    struct pollfd pfd = {.fd = fd, .events = events};
+    int64_t end = call->step_ms ? clock_mono_ms() + call->step_ms : 0;
 
-    for (;;) {
-        int64_t left = deadline_ms - clock_mono_ms();
-        int ready;
-
-        if (left <= 0)
-            return error_set(err, ERROR_TIMEOUT, "no answer in time");
-        ready = poll(&pfd, 1, left > INT32_MAX ? INT32_MAX : (int)left);
-        if (ready > 0)
-            return 0;
-        if (ready < 0 && errno != EINTR)
-            return error_set_errno(err, errno, "poll");
-    }
+    if (call->deadline_ms && (!end || end > call->deadline_ms))
+        end = call->deadline_ms;
+    return http_dial_wait(call->fd, events, end, err);
 }
 
-static int unavailable(struct error *err, int errnum, const char *what)
+static int broken(struct error *err, int errnum, const char *what)
 {
     (void)error_set_errno(err, errnum, "%s", what);
     err->code = ERROR_UNAVAILABLE;
     return -1;
 }
 
-static int connect_unix(const char *path, int64_t deadline_ms, struct error *err)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    auto_close int fd = -1;
-
-    if (!str_copy(str_of(path), address.sun_path, sizeof(address.sun_path)))
-        return error_set(err, ERROR_INVALID, "socket path '%s' is too long", path);
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return error_set_errno(err, errno, "socket");
-    while (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
-        if (errno != EAGAIN && errno != EINTR)
-            return unavailable(err, errno, "connect");
-        /* The listener's queue is full; there is nothing to poll for. */
-        if (clock_mono_ms() + RETRY_MS >= deadline_ms)
-            return error_set(err, ERROR_TIMEOUT, "connect: no answer in time");
-        (void)poll(NULL, 0, RETRY_MS);
-    }
-    return take_fd(&fd);
-}
-
-static int connect_address(const struct addrinfo *address, int64_t deadline_ms, struct error *err)
-{
-    auto_close int fd = -1;
-    socklen_t size = sizeof(int);
-    int one = 1, errnum = 0;
-
-    fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return error_set_errno(err, errno, "socket");
-    if (connect(fd, address->ai_addr, address->ai_addrlen) < 0) {
-        if (errno != EINPROGRESS)
-            return unavailable(err, errno, "connect");
-        if (wait_for(fd, POLLOUT, deadline_ms, err) < 0)
-            return error_prefix(err, "connect");
-        (void)getsockopt(fd, SOL_SOCKET, SO_ERROR, &errnum, &size);
-        if (errnum)
-            return unavailable(err, errnum, "connect");
-    }
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    return take_fd(&fd);
-}
-
-static int connect_host(const char *host, uint16_t port, int64_t deadline_ms, struct error *err)
-{
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
-    char service[8];
-    int result, fd = -1;
-
-    (void)snprintf(service, sizeof(service), "%u", port);
-    result = getaddrinfo(host, service, &hints, &list);
-    if (result != 0)
-        return error_set(err, ERROR_UNAVAILABLE, "cannot resolve '%s': %s", host,
-                         gai_strerror(result));
-    for (struct addrinfo *at = list; at && fd < 0; at = at->ai_next)
-        fd = connect_address(at, deadline_ms, err);
-    freeaddrinfo(list);
-    return fd;
-}
+/* ---- sending ---- */
 
 static bool is_clean(struct str s)
 {
     return str_find(s, '\r') < 0 && str_find(s, '\n') < 0 && str_find(s, '\0') < 0;
 }
 
-static int make_head(const struct http_call *call, bool keep, struct buf *head, struct error *err)
+static void add_framing(const struct http_call_request *request, struct buf *head)
 {
-    struct str method = str_of(call->method), target = str_of(call->target);
-    bool sends = call->body.len || str_is(method, "POST") || str_is(method, "PUT") ||
-                 str_is(method, "PATCH");
+    static const char *const connection[] = {
+        [HTTP_AFTER_KEEP] = "",
+        [HTTP_AFTER_CLOSE] = "Connection: close\r\n",
+        [HTTP_AFTER_UPGRADE] = "Connection: Upgrade\r\n",
+    };
+    struct str method = str_of(request->method);
+
+    (void)buf_add_str(head, str_of(connection[request->after]));
+    if (request->more == HTTP_CALL_CHUNKED)
+        (void)buf_add_str(head, STR("Transfer-Encoding: chunked\r\n"));
+    else if (request->body.len || request->more || str_is(method, "POST") ||
+             str_is(method, "PUT") || str_is(method, "PATCH"))
+        (void)buf_printf(head, "Content-Length: %llu\r\n",
+                         (unsigned long long)request->body.len + (uint64_t)request->more);
+    (void)buf_add_str(head, STR("\r\n"));
+}
+
+static int make_head(const struct http_call_request *request, struct buf *head, struct error *err)
+{
+    struct str method = str_of(request->method), target = str_of(request->target);
 
     if (!is_clean(method) || !is_clean(target) || str_find(target, ' ') >= 0 || !target.len)
         return error_set(err, ERROR_INVALID, "bad request target");
-    (void)buf_printf(head, "%s %s HTTP/1.1\r\n", call->method, call->target);
-    if (call->host && strchr(call->host, ':'))
-        (void)buf_printf(head, "Host: [%s]:%u\r\n", call->host, call->port);
-    else if (call->host)
-        (void)buf_printf(head, "Host: %s:%u\r\n", call->host, call->port);
-    else
-        (void)buf_add_str(head, STR("Host: localhost\r\n"));
-    for (size_t i = 0; i < call->header_count; i++) {
-        const struct http_header *header = &call->headers[i];
+    (void)buf_printf(head, "%s %s HTTP/1.1\r\nHost: %s\r\n", request->method, request->target,
+                     request->host ? request->host : "localhost");
+    for (size_t i = 0; i < request->header_count; i++) {
+        const struct http_header *header = &request->headers[i];
 
         if (!is_clean(header->name) || !is_clean(header->value))
             return error_set(err, ERROR_INVALID, "bad header '%.*s'", STR_ARG(header->name));
         (void)buf_printf(head, "%.*s: %.*s\r\n", STR_ARG(header->name), STR_ARG(header->value));
     }
-    if (sends)
-        (void)buf_printf(head, "Content-Length: %zu\r\n", call->body.len);
-    (void)buf_add_str(head, keep ? STR("\r\n") : STR("Connection: close\r\n\r\n"));
+    add_framing(request, head);
     if (head->overflowed)
         return error_set(err, ERROR_LIMIT, "request head is too large");
     return 0;
 }
 
-/* 0 also when the peer has closed its side: reading tells more. */
-static int send_request(int fd, struct str head, struct str body, int64_t deadline_ms,
-                        struct error *err)
+static ssize_t put(struct http_call *call, struct str first, struct str second)
 {
-    while (head.len || body.len) {
-        struct iovec iov[2] = {http_iov(head.p, head.len), http_iov(body.p, body.len)};
-        struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 2};
-        ssize_t sent = sendmsg(fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+    struct iovec iov[2] = {http_iov(first.p, first.len), http_iov(second.p, second.len)};
+    struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 2};
 
-        if (sent >= 0) {
-            size_t of_head = (size_t)sent < head.len ? (size_t)sent : head.len;
+    if (call->carrier)
+        return first.len ? call->carrier->send(call->carrier, first.p, first.len)
+                         : call->carrier->send(call->carrier, second.p, second.len);
+    return sendmsg(call->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
 
-            head = str_skip(head, of_head);
-            body = str_skip(body, (size_t)sent - of_head);
-        } else if (errno == EAGAIN) {
-            if (wait_for(fd, POLLOUT, deadline_ms, err) < 0)
-                return error_prefix(err, "sending the request");
-        } else if (errno == EPIPE || errno == ECONNRESET) {
-            return 0;
-        } else if (errno != EINTR) {
-            return unavailable(err, errno, "sending the request");
+/* After a send that failed: 0 = try again, or the other side reads no more. */
+static int send_failed(struct http_call *call, int errnum, struct error *err)
+{
+    if (errnum == EAGAIN)
+        return wait_for(call, POLLOUT, err);
+    call->cut = !call->raw && (errnum == EPIPE || errnum == ECONNRESET);
+    return call->cut || errnum == EINTR ? 0 : broken(err, errnum, "sending the request");
+}
+
+/* Both in one system call where that is possible. */
+static int send_two(struct http_call *call, struct str first, struct str second, struct error *err)
+{
+    while ((first.len || second.len) && !call->cut) {
+        ssize_t sent = put(call, first, second);
+
+        if (sent < 0) {
+            if (send_failed(call, errno, err) < 0)
+                return -1;
+        } else {
+            size_t of_first = (size_t)sent < first.len ? (size_t)sent : first.len;
+
+            first = str_skip(first, of_first);
+            second = str_skip(second, (size_t)sent - of_first);
         }
     }
     return 0;
@@ -174,96 +121,207 @@ static int send_request(int fd, struct str head, struct str body, int64_t deadli
 
 static int on_payload(void *arg, struct str payload)
 {
-    struct response *response = arg;
+    struct http_call *call = arg;
 
-    if (response->too_large || response->body->len + payload.len > response->max ||
-        !buf_add_str(response->body, payload))
-        response->too_large = true;
-    return response->too_large;
+    return !buf_add_str(&call->body, payload);
 }
 
-/* Uses all of the input. 1 when the response is complete. */
-static int take_input(struct http_parser *parser, struct response *response, struct str in,
-                      bool head_only, struct error *err)
+int http_call_start(struct http_call *call, const struct http_call_request *request,
+                    struct error *err)
 {
-    while (in.len) {
-        enum http_parse result = http_parser_feed(parser, &in);
+    auto_buf struct buf head = {0};
 
-        if (response->too_large)
-            return error_set(err, ERROR_LIMIT, "the answer is larger than %zu bytes",
-                             response->max);
-        if (result == HTTP_PARSE_ERROR)
-            return error_set(err, ERROR_UNAVAILABLE, "the peer does not speak HTTP");
-        if (result == HTTP_PARSE_HEAD && parser->ll.status_code < 200) {
-            if (parser->ll.status_code == 101)
-                return 1;
-            http_parser_next(parser);
-            parser->head_only = head_only;
-        } else if (parser->complete) {
-            return 1;
-        }
+    call->chunked = request->more == HTTP_CALL_CHUNKED;
+    call->upgrade = request->after == HTTP_AFTER_UPGRADE;
+    call->head_only = strcmp(request->method, "HEAD") == 0;
+    http_parser_init(&call->parser, false, on_payload, call);
+    call->parser.head_only = call->head_only;
+    buf_init(&call->body, call->max);
+    buf_init(&head, HTTP_HEAD_MAX);
+    if (make_head(request, &head, err) < 0)
+        return -1;
+    return send_two(call, buf_str(&head), request->body, err);
+}
+
+int http_call_send(struct http_call *call, struct str data, struct error *err)
+{
+    char size[24];
+    int len;
+
+    if (data.len == 0)
+        return 0;
+    if (!call->chunked || call->raw)
+        return send_two(call, data, STR_NONE, err);
+    len = snprintf(size, sizeof(size), "%zx\r\n", data.len);
+    if (send_two(call, str_n(size, (size_t)len), data, err) < 0)
+        return -1;
+    return send_two(call, STR("\r\n"), STR_NONE, err);
+}
+
+int http_call_send_end(struct http_call *call, struct error *err)
+{
+    return call->chunked ? send_two(call, STR("0\r\n\r\n"), STR_NONE, err) : 0;
+}
+
+/* Through a carrier. */
+static ssize_t copy_some(struct http_call *call, int fd, size_t len, struct error *err)
+{
+    auto_free char *bytes = xmalloc(READ_SIZE);
+    ssize_t n = fd_read_full(fd, bytes, len < READ_SIZE ? len : READ_SIZE);
+
+    if (n < 0)
+        return error_set_errno(err, (int)-n, "reading the file");
+    return send_two(call, str_n(bytes, (size_t)n), STR_NONE, err) < 0 ? -1 : n;
+}
+
+static ssize_t send_some(struct http_call *call, int fd, size_t len, struct error *err)
+{
+    for (;;) {
+        ssize_t n = sendfile(call->fd, fd, NULL, len < FILE_STEP ? len : FILE_STEP);
+
+        if (n >= 0)
+            return n;
+        if (send_failed(call, errno, err) < 0)
+            return -1;
+        if (call->cut)
+            return (ssize_t)len;
+    }
+}
+
+int http_call_send_file(struct http_call *call, int fd, int64_t length, struct error *err)
+{
+    while (length > 0 && !call->cut) {
+        ssize_t n = call->carrier ? copy_some(call, fd, (size_t)length, err)
+                                  : send_some(call, fd, (size_t)length, err);
+
+        if (n < 0)
+            return -1;
+        if (n == 0)
+            return error_set(err, ERROR_CONFLICT, "the file became shorter while it was sent");
+        length -= n;
     }
     return 0;
 }
 
-static int read_response(int fd, struct http_parser *parser, struct response *response,
-                         int64_t deadline_ms, struct error *err)
+/* ---- receiving ---- */
+
+static void take_head(struct http_call *call)
 {
-    auto_free char *buffer = xmalloc(READ_SIZE);
-    bool head_only = parser->head_only;
-
-    for (;;) {
-        ssize_t got = recv(fd, buffer, READ_SIZE, MSG_DONTWAIT);
-        int result;
-
-        if (got == 0) {
-            if (http_parser_finish(parser))
-                return 0;
-            return error_set(err, ERROR_UNAVAILABLE, "the connection was closed");
-        }
-        if (got < 0 && errno != EAGAIN && errno != EINTR)
-            return unavailable(err, errno, "reading the answer");
-        if (got < 0) {
-            if (wait_for(fd, POLLIN, deadline_ms, err) < 0)
-                return error_prefix(err, "reading the answer");
-            continue;
-        }
-        result = take_input(parser, response, str_n(buffer, (size_t)got), head_only, err);
-        if (result != 0)
-            return result < 0 ? -1 : 0;
-        if (clock_mono_ms() >= deadline_ms)
-            return error_set(err, ERROR_TIMEOUT, "reading the answer: not complete in time");
-    }
+    call->status = call->parser.ll.status_code;
+    call->raw = call->status == 101 && call->upgrade;
+    call->head_done = call->raw || call->status >= 200;
+    if (call->head_done)
+        return;
+    http_parser_next(&call->parser); /* 100 Continue */
+    call->parser.head_only = call->head_only;
 }
 
-int http_call(const struct http_call *call, int *out_status, struct buf *out_body,
-              struct error *err)
+static int feed(struct http_call *call, struct str in, struct error *err)
 {
-    int64_t deadline_ms = clock_mono_ms() + call->timeout_ms;
-    struct response response = {.body = out_body, .max = call->response_max};
-    bool keep = !call->unix_path && !call->host;
-    struct http_parser parser;
-    auto_buf struct buf head = {0};
-    auto_close int own = -1;
-    int fd = call->fd, result;
+    while (in.len && !call->raw && !call->ended) {
+        enum http_parse result = http_parser_feed(&call->parser, &in);
 
-    buf_init(&head, HTTP_HEAD_MAX);
-    if (make_head(call, keep, &head, err) < 0)
-        return -1;
-    if (!keep) {
-        own = call->unix_path ? connect_unix(call->unix_path, deadline_ms, err)
-                              : connect_host(call->host, call->port, deadline_ms, err);
-        if (own < 0)
-            return -1;
-        fd = own;
+        if (result == HTTP_PARSE_HEAD)
+            take_head(call);
+        else if (result == HTTP_PARSE_ERROR)
+            return error_set(err, ERROR_UNAVAILABLE, "the answer is not HTTP: %s",
+                             call->parser.error_text);
+        else if (call->body.overflowed)
+            break;
+        call->ended = call->head_done && !call->raw && call->parser.complete;
     }
-    if (send_request(fd, buf_str(&head), call->body, deadline_ms, err) < 0)
-        return -1;
-    http_parser_init(&parser, false, on_payload, &response);
-    parser.head_only = strcmp(call->method, "HEAD") == 0;
-    result = read_response(fd, &parser, &response, deadline_ms, err);
-    if (result == 0)
-        *out_status = parser.ll.status_code;
-    http_parser_done(&parser);
+    if (call->raw)
+        (void)buf_add_str(&call->body, in);
+    if (call->body.overflowed)
+        return error_set(err, ERROR_LIMIT, "the answer is larger than %zu bytes", call->max);
+    return 1;
+}
+
+int http_call_take(struct http_call *call, struct error *err)
+{
+    ssize_t n;
+
+    if (call->ended)
+        return 0;
+    if (!call->bytes)
+        call->bytes = xmalloc(READ_SIZE);
+    n = call->carrier ? call->carrier->recv(call->carrier, call->bytes, READ_SIZE)
+                      : recv(call->fd, call->bytes, READ_SIZE, MSG_DONTWAIT);
+    if (n > 0)
+        return feed(call, str_n(call->bytes, (size_t)n), err);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return HTTP_CALL_LATER;
+    if (n < 0)
+        return broken(err, errno, "reading the answer");
+    call->ended = call->raw || http_parser_finish(&call->parser);
+    return call->ended ? 0
+                       : error_set(err, ERROR_UNAVAILABLE,
+                                   "the connection was closed before the answer was complete");
+}
+
+int http_call_recv(struct http_call *call, struct error *err)
+{
+    int result;
+
+    while ((result = http_call_take(call, err)) == HTTP_CALL_LATER)
+        if (wait_for(call, POLLIN, err) < 0)
+            return error_prefix(err, "reading the answer");
+    if (result > 0 && !call->ended && call->deadline_ms && clock_mono_ms() >= call->deadline_ms)
+        return error_set(err, ERROR_TIMEOUT, "reading the answer: not complete in time");
     return result;
+}
+
+int http_call_recv_head(struct http_call *call, struct error *err)
+{
+    while (!call->head_done)
+        if (http_call_recv(call, err) < 0)
+            return -1;
+    return 0;
+}
+
+int http_call_recv_all(struct http_call *call, struct error *err)
+{
+    int result;
+
+    do
+        result = http_call_recv(call, err);
+    while (result > 0);
+    return result;
+}
+
+struct str http_call_header(const struct http_call *call, const char *name)
+{
+    struct http_headers headers = http_parser_headers(&call->parser);
+
+    return http_headers_get(&headers, name);
+}
+
+void http_call_done(struct http_call *call)
+{
+    if (call->carrier)
+        call->carrier->close(call->carrier);
+    else
+        close_fd(&call->fd);
+    call->carrier = NULL;
+    call->fd = -1;
+    free(call->bytes);
+    call->bytes = NULL;
+    buf_done(&call->body);
+    http_parser_done(&call->parser);
+}
+
+int http_call_whole(int fd, const struct http_call_request *request, uint32_t timeout_ms,
+                    size_t max, int *out_status, struct buf *out_body, struct error *err)
+{
+    struct http_call call = {.fd = fd, .deadline_ms = clock_mono_ms() + timeout_ms, .max = max};
+    int result = http_call_start(&call, request, err);
+
+    if (result == 0)
+        result = http_call_recv_all(&call, err);
+    *out_status = call.status;
+    *out_body = call.body;
+    call.body = (struct buf){0};
+    call.fd = -1;
+    http_call_done(&call);
+    return result < 0 ? -1 : 0;
 }

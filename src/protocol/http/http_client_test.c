@@ -1,4 +1,4 @@
-/* The asynchronous client and the blocking call. */
+/* The asynchronous client. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -6,7 +6,6 @@
 
 #include "base/alloc.h"
 #include "base/fd.h"
-#include "protocol/http/http_call.h"
 #include "protocol/http/http_client.h"
 #include "protocol/http/http_errors.h"
 #include "protocol/http/test/http_test_rig.h"
@@ -267,130 +266,6 @@ TEST(client_answer_before_the_request_was_taken)
     loop_free(loop);
     buf_done(&log_buf);
     free(big);
-}
-
-/* ---- http_call ---- */
-
-static void on_echo_body(struct http_exchange *ex, struct str body, void *arg)
-{
-    (void)arg;
-    http_begin(ex, 201, NULL, 0, -1);
-    (void)http_write(ex, "<", 1);
-    (void)http_write(ex, body.p, body.len);
-    (void)http_write(ex, ">", 1);
-    http_end(ex);
-}
-
-static void on_request(struct http_exchange *ex, void *arg)
-{
-    (void)arg;
-    if (str_is(http_request(ex)->path, "/never"))
-        return;
-    http_read_all(ex, 1 << 20, on_echo_body, NULL);
-}
-
-static void run_server(void *arg)
-{
-    loop_run(((struct rig *)arg)->loop);
-}
-
-static void run_calls(struct rig *rig, struct http_call *call)
-{
-    struct buf body;
-    struct error err = {0};
-    int status = 0, kept_fd = rig_connect(rig);
-    static const struct http_header header = {{"X-Y", 3}, {"z", 1}};
-    static const struct http_header bad = {{"X-Y", 3}, {"z\r\nA: b", 7}};
-
-    buf_init(&body, 1 << 20);
-    call->headers = &header;
-    call->header_count = 1;
-    call->method = "POST";
-    call->target = "/echo";
-    call->body = STR("text");
-    call->timeout_ms = 3000;
-    call->response_max = 1000;
-    CHECK_INT(http_call(call, &status, &body, &err), 0);
-    CHECK_INT(status, 201);
-    CHECK_STR(buf_str(&body), "<text>");
-    buf_clear(&body);
-    call->response_max = 5;
-    CHECK_INT(http_call(call, &status, &body, &err), -1);
-    CHECK_INT(err.code, ERROR_LIMIT);
-    call->response_max = 1000;
-    call->headers = &bad;
-    CHECK_INT(http_call(call, &status, &body, &err), -1);
-    CHECK_INT(err.code, ERROR_INVALID);
-    call->headers = &header;
-    call->target = "/never";
-    call->timeout_ms = 50;
-    CHECK_INT(http_call(call, &status, &body, &err), -1);
-    CHECK_INT(err.code, ERROR_TIMEOUT);
-    call->target = "/echo";
-    call->timeout_ms = 3000;
-    call->unix_path = call->host = NULL;
-    call->fd = kept_fd;
-    for (int i = 0; i < 3; i++) {
-        buf_clear(&body);
-        CHECK_INT(http_call(call, &status, &body, &err), 0);
-        CHECK_STR(buf_str(&body), "<text>");
-    }
-    buf_done(&body);
-    (void)close(kept_fd);
-}
-
-static const struct http_server_config config = {.on_request = on_request, .max_connections = 10};
-
-TEST(call_over_tcp)
-{
-    struct rig rig = {0};
-    struct http_call call = {.host = "127.0.0.1", .fd = -1};
-    uv_thread_t thread;
-
-    rig_start(&rig, &config);
-    CHECK_INT(uv_thread_create(&thread, run_server, &rig), 0);
-    call.port = rig.port;
-    run_calls(&rig, &call);
-    loop_stop(rig.loop);
-    CHECK_INT(uv_thread_join(&thread), 0);
-    rig_stop(&rig);
-}
-
-TEST(call_over_unix)
-{
-    struct rig rig = {0};
-    struct http_call call = {.fd = -1};
-    uv_thread_t thread;
-
-    rig_start_unix(&rig, &config);
-    CHECK_INT(uv_thread_create(&thread, run_server, &rig), 0);
-    call.unix_path = rig.unix_path;
-    run_calls(&rig, &call);
-    loop_stop(rig.loop);
-    CHECK_INT(uv_thread_join(&thread), 0);
-    rig_stop(&rig);
-}
-
-TEST(call_without_a_server)
-{
-    struct http_call call = {.unix_path = "/tmp/no/such.sock",
-                             .fd = -1,
-                             .method = "GET",
-                             .target = "/",
-                             .timeout_ms = 1000,
-                             .response_max = 10};
-    struct error err = {0};
-    struct buf body;
-    int status;
-
-    buf_init(&body, 10);
-    CHECK_INT(http_call(&call, &status, &body, &err), -1);
-    CHECK_INT(err.code, ERROR_UNAVAILABLE);
-    call.unix_path = NULL;
-    call.host = "127.0.0.1";
-    call.port = 1;
-    CHECK_INT(http_call(&call, &status, &body, &err), -1);
-    CHECK_INT(err.code, ERROR_UNAVAILABLE);
 }
 
 TEST(errors_table)

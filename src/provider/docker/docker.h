@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sys/types.h>
 
+#include "protocol/http/http_call.h"
 #include "provider/core/provider_internal.h"
 #include "provider/core/rest.h"
 #include "provider/docker/docker_frame.h"
@@ -53,22 +54,14 @@ void docker_path(struct buf *path, struct str id, const char *what);
 
 /* ---- docker_conn.c: a connection of our own, for what must be hijacked ---- */
 
-enum { DOCKER_HEAD_MAX = 16 * 1024, DOCKER_STAT_MAX = 8 * 1024 };
+enum { DOCKER_CONN_MAX = 64 * 1024 }; /* of what comes with the head, or of a refusal */
 
-struct docker_head {
-    int status;
-    char *stat;      /* X-Docker-Container-Path-Stat, or NULL; free() */
-    struct buf rest; /* what followed the head */
-};
-
-/* Sends one request, reads the answer's head. *out_fd is non-blocking. The caller inits nothing and
- * calls docker_head_done() in any case. */
+/* Sends one request, reads the answer's head. The caller inits nothing and calls http_call_done() in
+ * any case; the connection may be taken out of it. */
 int docker_conn_request(struct docker *docker, const char *method, const char *path,
-                        const json_t *body, int *out_fd, struct docker_head *out,
-                        struct error *err);
-void docker_head_done(struct docker_head *head);
+                        const json_t *body, struct http_call *out, struct error *err);
 /* Reads what is left of a refusal's body (bounded) and makes the error of it. Always -1. */
-int docker_conn_refused(struct docker *docker, const char *method, int fd, struct docker_head *head,
+int docker_conn_refused(struct docker *docker, const char *method, struct http_call *call,
                         struct error *err);
 
 /* ---- docker_stream.c: a process in a container and its bytes ---- */

@@ -9,7 +9,7 @@
 #include "base/encode.h"
 #include "protocol/json/json_shape.h"
 
-enum { LINKS_MAX = 16, SCRIPT_MS = 60000 };
+enum { LINKS_MAX = 16, SCRIPT_MS = 60000, STAT_MAX = 8 * 1024 };
 
 /* As Go numbers its file modes, which is what the daemon sends. */
 #define GO_MODE_DIR     (UINT32_C(1) << 31)
@@ -111,26 +111,25 @@ void docker_stat_done(struct docker_stat *stat)
 static int head_archive(struct docker *docker, struct str container, const char *path,
                         json_t **out_json, struct error *err)
 {
+    auto_call struct http_call call = {.fd = -1};
     auto_buf struct buf url, text;
-    struct docker_head head;
-    auto_close int fd = -1;
-    int result = 1;
+    struct str stat;
 
     docker_path(&url, container, "/archive");
-    buf_init(&text, DOCKER_STAT_MAX);
+    buf_init(&text, STAT_MAX);
     rest_query(&url, "path", str_of(path));
-    if (docker_conn_request(docker, "HEAD", url.p, NULL, &fd, &head, err) < 0)
-        result = -1;
-    else if (head.status == 404)
-        result = 0;
-    else if (head.status != 200)
-        result = rest_refused(docker->who, "HEAD", head.status, -1, STR_NONE, err);
-    else if (!head.stat || !base64_decode(str_of(head.stat), &text) ||
-             json_parse(buf_str(&text), out_json, err) < 0)
-        result = error_set(err, ERROR_UNAVAILABLE, "%s: it does not tell what '%s' is", docker->who,
-                           path);
-    docker_head_done(&head);
-    return result;
+    if (docker_conn_request(docker, "HEAD", url.p, NULL, &call, err) < 0)
+        return -1;
+    if (call.status == 404)
+        return 0;
+    if (call.status != 200)
+        return rest_refused(docker->who, "HEAD", call.status, -1, STR_NONE, err);
+    stat = http_call_header(&call, "x-docker-container-path-stat");
+    if (!stat.len || stat.len > STAT_MAX || !base64_decode(stat, &text) ||
+        json_parse(buf_str(&text), out_json, err) < 0)
+        return error_set(err, ERROR_UNAVAILABLE, "%s: it does not tell what '%s' is", docker->who,
+                         path);
+    return 1;
 }
 
 static char *join_link(const char *path, struct str target)

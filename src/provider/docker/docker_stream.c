@@ -50,23 +50,22 @@ static int create_exec(struct docker *docker, struct str container, const struct
 int docker_stream_open(struct docker *docker, struct str container, const struct docker_exec *exec,
                        struct docker_stream *out, struct error *err)
 {
-    struct docker_head head;
+    auto_call struct http_call call = {.fd = -1};
     char path[192];
     auto_json json_t *body = json_pack("{s:b, s:b}", "Detach", 0, "Tty", exec->tty);
-    int result;
 
     *out = (struct docker_stream){.docker = docker, .fd = -1, .tty = exec->tty};
-    buf_init(&out->in, READ_SIZE + DOCKER_HEAD_MAX + 4096);
+    buf_init(&out->in, READ_SIZE + DOCKER_CONN_MAX);
     if (create_exec(docker, container, exec, out->exec_id, sizeof(out->exec_id), err) < 0)
         return -1;
     (void)snprintf(path, sizeof(path), "/exec/%s/start", out->exec_id);
-    result = docker_conn_request(docker, "POST", path, body, &out->fd, &head, err);
-    if (result == 0 && head.status != 101 && head.status != 200)
-        result = docker_conn_refused(docker, "POST", out->fd, &head, err);
-    if (result == 0)
-        (void)buf_add_str(&out->in, buf_str(&head.rest));
-    docker_head_done(&head);
-    return result;
+    if (docker_conn_request(docker, "POST", path, body, &call, err) < 0)
+        return -1;
+    if (call.status != 101 && call.status != 200)
+        return docker_conn_refused(docker, "POST", &call, err);
+    (void)buf_add_str(&out->in, buf_str(&call.body));
+    out->fd = take_fd(&call.fd);
+    return 0;
 }
 
 void docker_stream_close(struct docker_stream *stream)
