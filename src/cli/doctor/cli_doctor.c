@@ -27,6 +27,7 @@ static const struct {
     {"mkfs.btrfs", doctor_mkfs_btrfs},
     {"loop devices", doctor_loop},
     {"nftables", doctor_nftables},
+    {"nft", doctor_nft},
     {"veth", doctor_veth},
     {"ip_forward", doctor_ip_forward},
     {"forward policy", doctor_forward_policy},

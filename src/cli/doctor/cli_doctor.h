@@ -36,7 +36,8 @@ int doctor_try(int (*fn)(const struct doctor *doctor), const struct doctor *doct
 
 /* cli_doctor_host.c */
 doctor_check_fn doctor_root, doctor_kernel, doctor_seccomp, doctor_files, doctor_disk_space;
-doctor_check_fn doctor_memory, doctor_clock, doctor_mmdebstrap, doctor_mkfs_btrfs, doctor_fuse;
+doctor_check_fn doctor_memory, doctor_clock, doctor_mmdebstrap, doctor_mkfs_btrfs, doctor_nft,
+    doctor_fuse;
 doctor_check_fn doctor_docker;
 /* cli_doctor_kernel.c */
 doctor_check_fn doctor_namespaces, doctor_overlay, doctor_cgroup_v2, doctor_controllers;

@@ -218,28 +218,36 @@ static bool find_program(const char *name, char out[256])
     return false;
 }
 
-void doctor_mmdebstrap(const struct doctor *doctor, struct doctor_result *out)
+static void check_program(const char *name, const char *fix, const char *what_for,
+                          struct doctor_result *out)
 {
     char path[256];
 
-    (void)doctor;
-    if (find_program("mmdebstrap", path))
+    if (find_program(name, path))
         doctor_ok(out, "%s", path);
     else
-        doctor_bad(out, DOCTOR_FAIL, "apt-get install mmdebstrap",
-                   "not found; the base template is made with it");
+        doctor_bad(out, DOCTOR_FAIL, fix, "not found; %s", what_for);
+}
+
+void doctor_mmdebstrap(const struct doctor *doctor, struct doctor_result *out)
+{
+    (void)doctor;
+    check_program("mmdebstrap", "apt-get install mmdebstrap", "the base template is made with it",
+                  out);
 }
 
 void doctor_mkfs_btrfs(const struct doctor *doctor, struct doctor_result *out)
 {
-    char path[256];
-
     (void)doctor;
-    if (find_program("mkfs.btrfs", path))
-        doctor_ok(out, "%s", path);
-    else
-        doctor_bad(out, DOCTOR_FAIL, "apt-get install btrfs-progs",
-                   "not found; sandboxes' disks live on a btrfs pool");
+    check_program("mkfs.btrfs", "apt-get install btrfs-progs",
+                  "sandboxes' disks live on a btrfs pool", out);
+}
+
+void doctor_nft(const struct doctor *doctor, struct doctor_result *out)
+{
+    (void)doctor;
+    check_program("nft", "apt-get install nftables",
+                  "the rules of sandboxes' networks go through it", out);
 }
 
 void doctor_fuse(const struct doctor *doctor, struct doctor_result *out)

@@ -51,13 +51,9 @@ static void put_resolvers(struct buf *text, const struct network_config *config,
 
 static int load(struct buf *text, const char *which, struct error *err)
 {
-    char reason[200];
-
     if (text->overflowed)
         return error_set(err, ERROR_INTERNAL, "the %s's rules are too long", which);
-    if (nft_load(text->p, reason, sizeof(reason)) < 0)
-        return error_set(err, ERROR_INTERNAL, "load the %s's rules: %s", which, reason);
-    return 0;
+    return nft_load(text->p, err) < 0 ? error_prefix(err, "load the %s's rules", which) : 0;
 }
 
 int network_rules_load_gateway(const struct network_config *config, struct error *err)

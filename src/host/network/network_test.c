@@ -130,14 +130,13 @@ TEST(host_rules_hold_without_the_gateways)
     guest = make_guest(1, true);
     {
         auto_netns struct netns_visit visit = NETNS_HOME;
-        char reason[128];
 
         CHECK(netns_enter(network->gateway_fd, &visit) == 0);
-        CHECK(nft_load("flush ruleset\n"
-                       "add table inet open\n"
-                       "add chain inet open post { type nat hook postrouting priority 100; }\n"
-                       "add rule inet open post oifname uplink masquerade\n",
-                       reason, sizeof(reason)) == 0);
+        OK(nft_load("flush ruleset\n"
+                    "add table inet open\n"
+                    "add chain inet open post { type nat hook postrouting priority 100; }\n"
+                    "add rule inet open post oifname uplink masquerade\n",
+                    &err));
     }
     CHECK_INT(try_connect(guest, internet_address, PORT, NULL), 0);
     CHECK_INT(try_connect(guest, quad("10.1.2.3"), PORT, NULL), ECONNREFUSED);
@@ -149,16 +148,15 @@ TEST(host_rules_hold_without_the_gateways)
 TEST(gateway_rules_hold_without_the_hosts)
 {
     auto_close int guest = -1, offline = -1;
-    char reason[128];
 
     setup();
     guest = make_guest(1, true);
     offline = make_guest(2, false);
-    CHECK(nft_load("flush ruleset\n"
-                   "add table inet open\n"
-                   "add chain inet open post { type nat hook postrouting priority 100; }\n"
-                   "add rule inet open post oifname wan0 masquerade\n",
-                   reason, sizeof(reason)) == 0);
+    OK(nft_load("flush ruleset\n"
+                "add table inet open\n"
+                "add chain inet open post { type nat hook postrouting priority 100; }\n"
+                "add rule inet open post oifname wan0 masquerade\n",
+                &err));
     CHECK_INT(try_connect(guest, internet_address, PORT, NULL), 0);
     CHECK_INT(try_connect(offline, internet_address, PORT, NULL), ECONNREFUSED);
     CHECK_INT(try_connect(guest, quad("10.1.2.3"), PORT, NULL), ECONNREFUSED);
@@ -358,16 +356,17 @@ TEST(destroy_leaves_nothing)
     auto_netlink struct netlink netlink = NETLINK_CLOSED;
     auto_close int guest = -1, again = -1;
     struct rtnl_link link;
-    char path[96], reason[128];
+    struct error why = {0};
+    char path[96];
 
     setup();
     guest = make_guest(1, true);
-    CHECK(nft_load("list table inet quicksand_0badcafe", reason, sizeof(reason)) == 0);
+    OK(nft_load("list table inet quicksand_0badcafe", &err));
     (void)close(gateway_listener);
     network_close(network);
     OK(network_destroy(&config, &err));
     OK(network_destroy(&config, &err));
-    CHECK(nft_load("list table inet quicksand_0badcafe", reason, sizeof(reason)) < 0);
+    CHECK(nft_load("list table inet quicksand_0badcafe", &why) < 0);
     CHECK(netlink_open(&netlink, NETLINK_ROUTE) == 0);
     CHECK_INT(rtnl_link_find(&netlink, "qsup0badcafe", 0, &link), -ENODEV);
     (void)snprintf(path, sizeof(path), "%s/gateway.netns", run_dir);

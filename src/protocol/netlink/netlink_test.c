@@ -155,13 +155,12 @@ TEST(map_elements)
 {
     static const struct nft_map map = {"t", "m"}, absent = {"t", "absent"};
     auto_netlink struct netlink netlink = NETLINK_CLOSED;
-    char reason[256];
+    struct error why = {0};
 
     setup();
-    CHECK(nft_load("add table inet t\nadd map inet t m { type ipv4_addr : mark; }\n", reason,
-                   sizeof(reason)) == 0);
-    CHECK(nft_load("add nonsense", reason, sizeof(reason)) < 0);
-    CHECK(strstr(reason, "rror"));
+    OK(nft_load("add table inet t\nadd map inet t m { type ipv4_addr : mark; }\n", &err));
+    CHECK(nft_load("add nonsense", &why) < 0);
+    CHECK(strstr(why.message, "rror"));
     CHECK(netlink_open(&netlink, NETLINK_NETFILTER) == 0);
     CHECK_INT(nft_map_has(&netlink, &map, near_address), 0);
     CHECK_INT(nft_map_remove(&netlink, &map, near_address), 0);

@@ -6,30 +6,26 @@
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
-#include <nftables/libnftables.h>
-#include <stdio.h>
-#include <string.h>
 
-#include "base/str.h"
+#include "base/program.h"
 
-int nft_load(const char *commands, char *reason, size_t reason_size)
+enum { SAID_MAX = 64 * 1024 };
+
+int nft_load(const char *commands, struct error *err)
 {
-    struct nft_ctx *nft = nft_ctx_new(NFT_CTX_DEFAULT);
+    const struct program nft = {
+        .name = "nft", .package = "nftables", .args = {"-f", "-"}, .input = str_of(commands)};
+    auto_buf struct buf said = {0};
     struct str text, line;
-    int r;
+    int status;
 
-    if (!nft) {
-        (void)snprintf(reason, reason_size, "out of memory");
-        return -1;
-    }
-    (void)nft_ctx_buffer_output(nft);
-    (void)nft_ctx_buffer_error(nft);
-    r = nft_run_cmd_from_buffer(nft, commands);
-    text = str_of(nft_ctx_get_error_buffer(nft));
+    buf_init(&said, SAID_MAX);
+    status = program_run(&nft, &said, err);
+    if (status <= 0)
+        return status;
+    text = buf_str(&said);
     line = str_split(&text, '\n');
-    (void)snprintf(reason, reason_size, "%.*s", STR_ARG(line));
-    nft_ctx_free(nft);
-    return r == 0 ? 0 : -1;
+    return error_set(err, ERROR_INTERNAL, "nft: %.*s", STR_ARG(line));
 }
 
 static struct nlmsghdr *put_message(struct netlink_batch *batch, uint16_t type, uint16_t flags,

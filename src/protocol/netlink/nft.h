@@ -3,14 +3,13 @@
 #pragma once
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
+#include "base/error.h"
 #include "protocol/netlink/netlink.h"
 
-/* Runs commands of the nft language as one transaction in the thread's namespace. 0, or -1 with the
- * first line of what nft says in `reason`. */
-int nft_load(const char *commands, char *reason, size_t reason_size);
+/* Runs commands of the nft language as one transaction in the thread's namespace, by the program nft. */
+int nft_load(const char *commands, struct error *err);
 
 struct nft_map {
     const char *table; /* of family inet */
