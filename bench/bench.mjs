@@ -250,7 +250,7 @@ function table() {
 }
 
 function updateReadme(text) {
-  const file = path.join(repository, 'README.md')
+  const file = path.join(repository, 'docs/performance.md')
   if (!fs.existsSync(file)) return
   const old = fs.readFileSync(file, 'utf8')
   const marked = /(<!-- bench -->\n)[\s\S]*(<!-- \/bench -->)/

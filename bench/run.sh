@@ -1,7 +1,7 @@
 #!/bin/bash
 # Measures Quicksand against its peers in one run: run.sh [PART...]; the parts are named in bench.mjs.
 #
-# Prints the ratios, writes build/bench.json and the table between the markers in README.md.
+# Prints the ratios, writes build/bench.json and the table between the markers in docs/performance.md.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
