@@ -1,3 +1,4 @@
+/* The program around unit tests: runs those whose name contains an argument, counts, tells. */
 #include "base/test.h"
 
 #include <signal.h>

@@ -1,3 +1,4 @@
+/* What a server prints once it serves: variables to paste, and the first program. */
 #include <stdio.h>
 #include <unistd.h>
 

@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/log.h"
 #include "domain/account/account.h"
 #include "domain/account/api_key.h"
@@ -281,7 +282,7 @@ static int open_all(struct server *server, struct error *err)
 /* Requests finish (for a while), sandboxes keep running. */
 static void stop(struct server *server)
 {
-    struct timespec deadline;
+    int64_t deadline_us;
 
     log_info("server", "stopping; sandboxes keep running");
     runtime_service_quiet(server->runtime);
@@ -290,11 +291,9 @@ static void stop(struct server *server)
     (void)pthread_mutex_unlock(&server->lock);
     for (size_t i = 0; i < server->fds.loops; i++)
         loop_post(server->edges[i].loop, &server->edges[i].drain_errand);
-    (void)clock_gettime(CLOCK_REALTIME, &deadline);
-    deadline.tv_sec += DRAIN_MS / 1000;
+    deadline_us = clock_mono_us() + DRAIN_MS * INT64_C(1000);
     (void)pthread_mutex_lock(&server->lock);
-    while (server->busy_edges &&
-           pthread_cond_timedwait(&server->drained, &server->lock, &deadline) == 0)
+    while (server->busy_edges && cond_wait_until(&server->drained, &server->lock, deadline_us))
         ;
     (void)pthread_mutex_unlock(&server->lock);
     for (size_t i = 0; i < server->fds.loops; i++) {
@@ -374,12 +373,12 @@ static _Noreturn void give_up(struct server *server)
 
 int server_main(int argc, char **argv)
 {
-    static struct server server = {.lock = PTHREAD_MUTEX_INITIALIZER,
-                                   .drained = PTHREAD_COND_INITIALIZER};
+    static struct server server = {.lock = PTHREAD_MUTEX_INITIALIZER};
     auto_buf struct buf faults = {0};
     struct error err;
     sigset_t set;
 
+    cond_init(&server.drained);
     buf_init(&faults, 16384);
     /* Blocked before any thread starts: only the signalfd sees them. */
     (void)signal(SIGPIPE, SIG_IGN);

@@ -72,3 +72,14 @@ int team_list(struct store *store, struct arena *arena, struct store_team **out,
 {
     return store_team_list(store, arena, out, out_count, err);
 }
+
+int team_limits(struct store *store, struct str id, struct store_limits *out, struct error *err)
+{
+    auto_arena struct arena arena = {0};
+    struct store_team team;
+
+    if (store_team_get(store, id, &arena, &team, err) < 0)
+        return -1;
+    *out = team.limits;
+    return 0;
+}

@@ -6,6 +6,7 @@
 #include "base/str.h"
 
 struct store;
+struct store_limits;
 struct store_team;
 
 enum { TEAM_NAME_MAX = 64, TEAM_LIMIT_MAX = 1000 * 1000 * 1000 };
@@ -24,3 +25,5 @@ int team_get(struct store *store, struct str id, struct arena *arena, struct sto
              struct error *err);
 int team_list(struct store *store, struct arena *arena, struct store_team **out, size_t *out_count,
               struct error *err);
+/* What it may have at the same time. */
+int team_limits(struct store *store, struct str id, struct store_limits *out, struct error *err);

@@ -285,7 +285,7 @@ static void *webhooks_run(void *arg)
         wait = deliver_due(all);
         (void)pthread_mutex_lock(&webhooks->lock);
         if (wait > 0 && !webhooks->kicked && !atomic_load(&webhooks->stopping))
-            cond_wait_us(&webhooks->wake, &webhooks->lock, wait);
+            (void)cond_wait_us(&webhooks->wake, &webhooks->lock, wait);
         (void)pthread_mutex_unlock(&webhooks->lock);
     }
     return NULL;
@@ -306,7 +306,7 @@ void webhooks_init(struct sandboxes *all, const struct sandboxes_config *config)
     struct webhooks *webhooks = &all->webhooks;
 
     (void)pthread_mutex_init(&webhooks->lock, NULL);
-    cond_init_monotonic(&webhooks->wake);
+    cond_init(&webhooks->wake);
     webhooks->fetch = fetch_new();
     webhooks->private_ok = config->private_webhooks;
     webhooks->first_pause_us = (config->webhook_ms > 0 ? config->webhook_ms : WEBHOOK_MS) * 1000;

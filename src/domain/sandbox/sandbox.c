@@ -43,7 +43,7 @@ static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
     webhooks_init(all, config);
     content_init(all);
     (void)pthread_mutex_init(&all->warm.lock, NULL);
-    cond_init_monotonic(&all->warm.changed);
+    cond_init(&all->warm.changed);
     return all;
 }
 

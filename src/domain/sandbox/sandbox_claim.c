@@ -114,7 +114,7 @@ static int claim_locked(struct sandboxes *all, struct str team_id, struct str id
             return refuse(rule, id, claim->to, err);
         if (clock_mono_us() >= until)
             return error_set(err, ERROR_UNAVAILABLE, "Sandbox %.*s is busy", STR_ARG(id));
-        cond_wait_us(&all->moved, &all->lock, until - clock_mono_us());
+        (void)cond_wait_us(&all->moved, &all->lock, until - clock_mono_us());
     }
 }
 

@@ -21,24 +21,6 @@ enum {
     STEP_US = 1000 * 1000,
 };
 
-void cond_init_monotonic(pthread_cond_t *cond)
-{
-    pthread_condattr_t attr;
-
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(cond, &attr);
-    (void)pthread_condattr_destroy(&attr);
-}
-
-void cond_wait_us(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t timeout_us)
-{
-    int64_t until = clock_mono_us() + timeout_us;
-    struct timespec deadline = {.tv_sec = until / 1000000, .tv_nsec = until % 1000000 * 1000};
-
-    (void)pthread_cond_timedwait(cond, lock, &deadline);
-}
-
 static void place(struct sandboxes *all, size_t at, struct sandbox *sandbox)
 {
     all->schedule[at] = sandbox;
@@ -153,7 +135,7 @@ static void *expire_run(void *arg)
         if (first_is_due(all, now))
             end_first(all, now);
         else
-            cond_wait_us(&all->due, &all->lock, time_to_wait(all, now));
+            (void)cond_wait_us(&all->due, &all->lock, time_to_wait(all, now));
     }
     (void)pthread_mutex_unlock(&all->lock);
     return NULL;
@@ -187,6 +169,6 @@ void expire_wait_settled(struct sandboxes *all, int64_t timeout_us)
 
     (void)pthread_mutex_lock(&all->lock);
     while (all->condemned && (left = until - clock_mono_us()) > 0)
-        cond_wait_us(&all->settled, &all->lock, left);
+        (void)cond_wait_us(&all->settled, &all->lock, left);
     (void)pthread_mutex_unlock(&all->lock);
 }

@@ -11,7 +11,7 @@ enum { KEY_MAX = 255 };
 void idempotency_init(struct sandboxes *all)
 {
     (void)pthread_mutex_init(&all->idempotency.lock, NULL);
-    cond_init_monotonic(&all->idempotency.ended);
+    cond_init(&all->idempotency.ended);
     map_init(&all->idempotency.under_way);
 }
 

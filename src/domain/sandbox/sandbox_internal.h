@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 
 #include "base/buf.h"
+#include "base/cond.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "domain/sandbox/sandbox.h"
@@ -363,8 +364,6 @@ struct plan {
     struct str idempotency_key, idempotency_hash;
     struct str volumes; /* as in the store */
 };
-int team_limits(struct sandboxes *all, struct str team_id, struct store_limits *out,
-                struct error *err);
 void plan_done(struct plan *plan);
 #define auto_plan __attribute__((cleanup(plan_done)))
 int plan_from_request(struct sandboxes *all, const struct sandbox_new *request, struct arena *arena,
@@ -547,6 +546,3 @@ void view_from_row(const struct sandboxes *all, const struct store_sandbox *row,
 /* Its processes are gone, whatever was asked for. */
 void view_cold(struct sandbox_view *view);
 int check_timeout_max(const struct sandboxes *all, int64_t timeout_s, struct error *err);
-void cond_init_monotonic(pthread_cond_t *cond);
-/* Returns when signalled or after the time. */
-void cond_wait_us(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t timeout_us);

@@ -114,7 +114,7 @@ static void *keeper_run(void *arg)
         if (keeper->lease && at.lease == 0)
             at.lease = now + AGAIN_US;
         if (!keeper->collect && now < next_of(&at)) {
-            cond_wait_us(&keeper->wanted, &keeper->lock, next_of(&at) - now);
+            (void)cond_wait_us(&keeper->wanted, &keeper->lock, next_of(&at) - now);
             continue;
         }
         collect_now = keeper->collect;

@@ -27,10 +27,10 @@ struct pin {
 void layers_init(struct sandboxes *all)
 {
     (void)pthread_mutex_init(&all->layers.lock, NULL);
-    cond_init_monotonic(&all->layers.changed);
+    cond_init(&all->layers.changed);
     map_init(&all->layers.pins);
     (void)pthread_mutex_init(&all->keeper.lock, NULL);
-    cond_init_monotonic(&all->keeper.wanted);
+    cond_init(&all->keeper.wanted);
 }
 
 void layers_done(struct sandboxes *all)

@@ -56,7 +56,7 @@ void metrics_init(struct sandboxes *all)
     struct metrics *metrics = &all->metrics;
 
     (void)pthread_mutex_init(&metrics->lock, NULL);
-    cond_init_monotonic(&metrics->wake);
+    cond_init(&metrics->wake);
     map_init(&metrics->rings);
     map_init(&metrics->teams);
 }
@@ -204,7 +204,7 @@ static void *metrics_run(void *arg)
 
         (void)pthread_mutex_lock(&metrics->lock);
         while (!atomic_load(&metrics->stopping) && (left = next - clock_mono_us()) > 0)
-            cond_wait_us(&metrics->wake, &metrics->lock, left);
+            (void)cond_wait_us(&metrics->wake, &metrics->lock, left);
         (void)pthread_mutex_unlock(&metrics->lock);
         if (!atomic_load(&metrics->stopping))
             sample_all(all);

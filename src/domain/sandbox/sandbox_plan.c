@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/encode.h"
+#include "domain/account/team.h"
 #include "domain/sandbox/sandbox_internal.h"
 #include "protocol/json/json_shape.h"
 
@@ -147,21 +148,9 @@ static int pin_template(struct sandboxes *all, struct str team_id, struct str na
                      (int)(name.len < 128 ? name.len : 128), name.p);
 }
 
-int team_limits(struct sandboxes *all, struct str team_id, struct store_limits *out,
-                struct error *err)
-{
-    auto_arena struct arena arena = {0};
-    struct store_team team;
-
-    if (store_team_get(all->store, team_id, &arena, &team, err) < 0)
-        return -1;
-    *out = team.limits;
-    return 0;
-}
-
 static int finish(struct sandboxes *all, struct plan *plan, struct error *err)
 {
-    if (team_limits(all, plan->team_id, &plan->limits, err) < 0 ||
+    if (team_limits(all->store, plan->team_id, &plan->limits, err) < 0 ||
         room_kept(all, plan->team_id, &plan->limits, &plan->kept_mb, err) < 0 ||
         volumes_to_spec(plan->volumes, &plan->spec, err) < 0)
         return -1;

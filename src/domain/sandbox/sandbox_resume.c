@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "domain/account/team.h"
 #include "domain/sandbox/sandbox_history.h"
 #include "domain/sandbox/sandbox_internal.h"
 
@@ -247,7 +248,8 @@ int sandbox_resume(struct sandboxes *all, struct str team_id, struct str id,
     struct store_sandbox row = {0};
     struct sandbox *sandbox = NULL;
 
-    if (check_request(all, request, err) < 0 || team_limits(all, team_id, &limits, err) < 0 ||
+    if (check_request(all, request, err) < 0 ||
+        team_limits(all->store, team_id, &limits, err) < 0 ||
         table_claim(all, team_id, id, &claim, &sandbox, err) < 0 ||
         resume_owned(all, sandbox, request, arena, &row, err) < 0)
         return -1;

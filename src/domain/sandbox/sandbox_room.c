@@ -1,6 +1,7 @@
 /* A team's limit of disk: what its sandboxes may write (paused ones too), what its volumes may hold, and what its
  * snapshots hold. A snapshot counts with all that its sandbox had, also where it shares blocks with another one:
  * that one may go, and the blocks stay. */
+#include "domain/account/team.h"
 #include "domain/sandbox/sandbox_internal.h"
 
 void room_init(struct sandboxes *all)
@@ -37,7 +38,7 @@ static int check(struct sandboxes *all, struct str team_id, int64_t bytes, struc
     struct store_limits limits = {0};
     int64_t kept;
 
-    if (team_limits(all, team_id, &limits, err) < 0 ||
+    if (team_limits(all->store, team_id, &limits, err) < 0 ||
         room_kept(all, team_id, &limits, &kept, err) < 0)
         return -1;
     if (limits.disk_mb && table_disk_mb(all, team_id) + kept + to_mb(bytes) > limits.disk_mb)

@@ -26,9 +26,9 @@ struct team_count {
 void table_init(struct sandboxes *all)
 {
     (void)pthread_mutex_init(&all->lock, NULL);
-    cond_init_monotonic(&all->due);
-    cond_init_monotonic(&all->settled);
-    cond_init_monotonic(&all->moved);
+    cond_init(&all->due);
+    cond_init(&all->settled);
+    cond_init(&all->moved);
     map_init(&all->table);
     map_init(&all->teams);
 }
@@ -537,4 +537,10 @@ size_t sandboxes_running(struct sandboxes *all)
     running = all->running;
     (void)pthread_mutex_unlock(&all->lock);
     return running;
+}
+
+int sandbox_not_found(struct str id, struct error *err)
+{
+    return error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' not found",
+                     (int)(id.len < 64 ? id.len : 64), id.p ? id.p : "");
 }

@@ -53,3 +53,13 @@ int sandbox_teardown(struct sandboxes *all, struct sandbox *sandbox, struct erro
     table_remove(all, sandbox);
     return 0;
 }
+
+int sandbox_kill(struct sandboxes *all, struct str team_id, struct str id, struct error *err)
+{
+    struct table_claim claim = {.to = SANDBOX_KILLING, .reason = "killed"};
+    struct sandbox *sandbox;
+
+    if (table_claim(all, team_id, id, &claim, &sandbox, err) < 0)
+        return -1;
+    return sandbox_teardown(all, sandbox, err);
+}

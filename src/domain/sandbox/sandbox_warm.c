@@ -289,7 +289,7 @@ static void *warm_run(void *arg)
         bool full = false;
 
         if (wait > 0) {
-            cond_wait_us(&warm->changed, &warm->lock, wait);
+            (void)cond_wait_us(&warm->changed, &warm->lock, wait);
             continue;
         }
         if (!pick(all, &spec, &full)) {
@@ -298,7 +298,7 @@ static void *warm_run(void *arg)
         }
         wait = warm->quiet_until_us - clock_mono_us();
         if (full && wait > 0) {
-            cond_wait_us(&warm->changed, &warm->lock, wait);
+            (void)cond_wait_us(&warm->changed, &warm->lock, wait);
             continue;
         }
         warm->starting = new_box(&spec);

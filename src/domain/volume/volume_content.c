@@ -35,7 +35,7 @@ struct content {
 void content_init(struct sandboxes *all)
 {
     (void)pthread_mutex_init(&all->content.lock, NULL);
-    cond_init_monotonic(&all->content.changed);
+    cond_init(&all->content.changed);
     map_init(&all->content.boxes);
 }
 

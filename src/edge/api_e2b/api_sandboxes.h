@@ -1,3 +1,4 @@
+/* Ids of sandboxes as they come in paths. */
 #pragma once
 
 #include <stdbool.h>

@@ -5,6 +5,7 @@
  * errand that is posted at most once at a time; as errands keep their order, none is under way any more
  * when the completion of the worker's own work comes. */
 #include "edge/api_runtime/v1_pipe.h"
+#include "base/cond.h"
 
 #include <errno.h>
 #include <time.h>
@@ -17,7 +18,7 @@ enum { BUFFER_MAX = 2 * V1_PIPE_MAX };
 void v1_pipe_init(struct v1_pipe *pipe)
 {
     (void)pthread_mutex_init(&pipe->lock, NULL);
-    (void)pthread_cond_init(&pipe->changed, NULL);
+    cond_init(&pipe->changed);
     buf_init(&pipe->data, BUFFER_MAX);
 }
 
@@ -235,16 +236,9 @@ void v1_pipe_begin(struct v1_call *call, int status, const char *content_type)
 int v1_pipe_offer(struct v1_call *call, struct str *data, uint32_t wait_ms)
 {
     struct v1_pipe *pipe = &call->pipe;
-    struct timespec until;
+    int64_t until_us = clock_mono_us() + wait_ms * INT64_C(1000);
     bool closed, late = false;
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += wait_ms / 1000;
-    until.tv_nsec += (long)(wait_ms % 1000) * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
     lock(pipe);
     while (data->len && !pipe->closed && !late) {
         size_t room = pipe->data.len < V1_PIPE_MAX ? V1_PIPE_MAX - pipe->data.len : 0;
@@ -255,8 +249,7 @@ int v1_pipe_offer(struct v1_call *call, struct str *data, uint32_t wait_ms)
             *data = str_skip(*data, n);
             post(call, on_written);
         } else {
-            late = pthread_cond_clockwait(&pipe->changed, &pipe->lock, CLOCK_MONOTONIC, &until) ==
-                   ETIMEDOUT;
+            late = !cond_wait_until(&pipe->changed, &pipe->lock, until_us);
         }
     }
     closed = pipe->closed;

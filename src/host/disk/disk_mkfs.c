@@ -1,3 +1,4 @@
+/* A file system in a new image, by mkfs.btrfs. */
 #include "base/program.h"
 #include "host/disk/disk_internal.h"
 

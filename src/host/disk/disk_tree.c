@@ -1,3 +1,4 @@
+/* Items of btrfs' own trees by ioctl, and its numbers in sysfs. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/fd.h"
 #include "host/engine/engine_wire.h"
 
@@ -38,7 +39,6 @@ struct engine_channels {
 struct engine_channels *engine_channels_new(const int *fds, size_t count)
 {
     struct engine_channels *channels = xcalloc(1, sizeof(*channels));
-    pthread_condattr_t monotonic;
 
     if (count == 0 || count > ENGINE_CHANNELS_MAX)
         abort();
@@ -47,11 +47,8 @@ struct engine_channels *engine_channels_new(const int *fds, size_t count)
     for (size_t i = 0; i < count; i++)
         channels->slots[i].fd = fds[i];
     (void)pthread_mutex_init(&channels->lock, NULL);
-    (void)pthread_condattr_init(&monotonic);
-    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     for (size_t i = 0; i < 2; i++)
-        (void)pthread_cond_init(&channels->wake[i], &monotonic);
-    (void)pthread_condattr_destroy(&monotonic);
+        cond_init(&channels->wake[i]);
     return channels;
 }
 
@@ -104,17 +101,8 @@ static struct slot *find_free(struct engine_channels *channels, bool lingering, 
 /* With the lock held. */
 static void wait_ms(struct engine_channels *channels, bool lingering, int64_t ms)
 {
-    struct timespec until;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += ms / 1000;
-    until.tv_nsec += ms % 1000 * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
     channels->waiting[lingering]++;
-    (void)pthread_cond_timedwait(&channels->wake[lingering], &channels->lock, &until);
+    (void)cond_wait_ms(&channels->wake[lingering], &channels->lock, ms);
     channels->waiting[lingering]--;
 }
 

@@ -17,6 +17,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/cond.h"
 #include "base/log.h"
 #include "host/disk/disk.h"
 
@@ -126,25 +127,11 @@ int boxes_take(struct boxes *all, const char *id, struct box **out, struct error
     return r;
 }
 
-static struct timespec after_ms(int64_t ms)
-{
-    struct timespec at;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_sec += ms / 1000;
-    at.tv_nsec += ms % 1000 * 1000000;
-    if (at.tv_nsec >= 1000000000) {
-        at.tv_sec++;
-        at.tv_nsec -= 1000000000;
-    }
-    return at;
-}
-
 /* Looked up again after each wait: the box may be gone by then. */
 static int hold_locked(struct boxes *all, const char *id, bool any, struct box **out,
                        struct error *err)
 {
-    struct timespec deadline = after_ms(HOLD_WAIT_MS);
+    int64_t deadline_us = clock_mono_us() + HOLD_WAIT_MS * INT64_C(1000);
 
     for (;;) {
         struct box *box = map_get(&all->table, str_of(id));
@@ -159,7 +146,7 @@ static int hold_locked(struct boxes *all, const char *id, bool any, struct box *
             *out = box;
             return 0;
         }
-        if (pthread_cond_timedwait(&all->idle, &all->lock, &deadline) == ETIMEDOUT)
+        if (!cond_wait_until(&all->idle, &all->lock, deadline_us))
             return error_set(err, ERROR_CONFLICT, "box '%s' is busy", id);
     }
 }
@@ -184,14 +171,14 @@ void boxes_release(struct boxes *all, struct box *box)
 
 int boxes_wait_idle(struct boxes *all, struct box *box, struct error *err)
 {
-    struct timespec deadline = after_ms(HOLD_WAIT_MS);
-    int r = 0;
+    int64_t deadline_us = clock_mono_us() + HOLD_WAIT_MS * INT64_C(1000);
+    bool late = false;
 
     (void)pthread_mutex_lock(&all->lock);
-    while (box->busy && r == 0)
-        r = pthread_cond_timedwait(&all->idle, &all->lock, &deadline);
+    while (box->busy && !late)
+        late = !cond_wait_until(&all->idle, &all->lock, deadline_us);
     (void)pthread_mutex_unlock(&all->lock);
-    return r ? error_set(err, ERROR_TIMEOUT, "box '%s' is busy", box->id) : 0;
+    return late ? error_set(err, ERROR_TIMEOUT, "box '%s' is busy", box->id) : 0;
 }
 
 void boxes_remove(struct boxes *all, struct box *box)

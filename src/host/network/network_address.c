@@ -1,3 +1,4 @@
+/* Addresses of boxes, which come from their slots, and of resolvers. */
 #include <arpa/inet.h>
 #include <stdio.h>
 

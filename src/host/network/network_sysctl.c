@@ -1,3 +1,4 @@
+/* Settings of the kernel under /proc/sys/net, of the namespace this thread is in. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/log.h"
 #include "host/disk/disk.h"
 #include "host/warden/warden_internal.h"
@@ -75,16 +76,10 @@ static void *run(void *arg)
     bool stop = false;
 
     while (!stop) {
-        struct timespec until;
-
         tend(warden, &told);
-        (void)clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += DISK_TEND_MS * 1000000L;
-        until.tv_sec += until.tv_nsec / 1000000000L;
-        until.tv_nsec %= 1000000000L;
         (void)pthread_mutex_lock(&warden->boxes.lock);
         if (!warden->disk_stop)
-            (void)pthread_cond_timedwait(&warden->disk_wake, &warden->boxes.lock, &until);
+            (void)cond_wait_ms(&warden->disk_wake, &warden->boxes.lock, DISK_TEND_MS);
         stop = warden->disk_stop;
         (void)pthread_mutex_unlock(&warden->boxes.lock);
     }
@@ -93,13 +88,9 @@ static void *run(void *arg)
 
 int warden_disk_start(struct warden *warden, struct error *err)
 {
-    pthread_condattr_t attr;
     int r;
 
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&warden->disk_wake, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    cond_init(&warden->disk_wake);
     r = pthread_create(&warden->disk_thread, NULL, run, warden);
     if (r != 0)
         return error_set_errno(err, r, "start the disk's thread");

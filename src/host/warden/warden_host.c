@@ -26,6 +26,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/path.h"
@@ -255,15 +256,11 @@ static void raise_file_limit(void)
 static void init_locks(struct warden *warden)
 {
     struct boxes *boxes = &warden->boxes;
-    pthread_condattr_t attr;
 
     (void)pthread_mutex_init(&boxes->lock, NULL);
     (void)pthread_mutex_init(&boxes->volume_lock, NULL);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&boxes->idle, &attr);
-    (void)pthread_cond_init(&warden->channel_ended, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    cond_init(&boxes->idle);
+    cond_init(&warden->channel_ended);
 }
 
 int warden_open_host(struct warden *warden, struct error *err)

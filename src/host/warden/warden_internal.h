@@ -1,3 +1,4 @@
+/* Shared by the files of this folder. */
 #pragma once
 
 #include "base/list.h"

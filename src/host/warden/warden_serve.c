@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/cond.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "host/engine/engine_wire.h"
@@ -322,17 +323,15 @@ int warden_serve_channel(struct warden *warden, int fd_consume, bool dial, struc
 
 bool warden_serve_end(struct warden *warden)
 {
-    struct timespec deadline;
+    int64_t deadline_us = clock_mono_us() + END_WAIT_S * INT64_C(1000000);
     struct list *node;
     bool ended;
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &deadline);
-    deadline.tv_sec += END_WAIT_S;
     (void)pthread_mutex_lock(&warden->boxes.lock);
     list_for_each (node, &warden->channels)
         (void)shutdown(container_of(node, struct channel, link)->fd, SHUT_RDWR);
     while (!list_empty(&warden->channels) &&
-           pthread_cond_timedwait(&warden->channel_ended, &warden->boxes.lock, &deadline) == 0)
+           cond_wait_until(&warden->channel_ended, &warden->boxes.lock, deadline_us))
         ;
     ended = list_empty(&warden->channels);
     (void)pthread_mutex_unlock(&warden->boxes.lock);

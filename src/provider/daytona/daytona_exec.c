@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/cond.h"
 #include "protocol/json/json_shape.h"
 
 enum {
@@ -128,14 +129,12 @@ static int take_answer(struct process *p, struct error *err)
 /* 1: ended, 0: not yet, -1: cancelled. */
 static int wait_end(struct process *p, uint32_t timeout_ms, struct error *err)
 {
-    struct timespec until;
-    int64_t at = clock_wall_us() + (int64_t)timeout_ms * 1000;
-    int result = 0;
+    int64_t until_us = clock_mono_us() + (int64_t)timeout_ms * 1000;
+    int result;
 
-    until = (struct timespec){.tv_sec = at / 1000000, .tv_nsec = at % 1000000 * 1000};
     (void)pthread_mutex_lock(&p->lock);
-    while (!p->ended && !p->cancelled && result == 0)
-        result = pthread_cond_timedwait(&p->changed, &p->lock, &until);
+    while (!p->ended && !p->cancelled && cond_wait_until(&p->changed, &p->lock, until_us))
+        ;
     result = p->cancelled ? -1 : p->ended;
     (void)pthread_mutex_unlock(&p->lock);
     if (result < 0)
@@ -314,7 +313,7 @@ int daytona_start(struct provider *provider, const struct provider_ref *ref,
     p->timeout_ms = command->timeout_ms;
     buf_init(&p->body, OUTPUT_MAX);
     (void)pthread_mutex_init(&p->lock, NULL);
-    (void)pthread_cond_init(&p->changed, NULL);
+    cond_init(&p->changed);
     p->stream = fetch_hub_open(hub_of(daytona), &request, &hub_events, p);
     *out = &p->base;
     return 0;

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/cond.h"
 #include "provider/test/provider_fake_internal.h"
 
 struct fake_process {
@@ -26,9 +27,7 @@ static struct fake_process *of(struct provider_process *process)
 
 static void wait_until(struct fake_process *process, int64_t mono_ms)
 {
-    struct timespec until = {.tv_sec = mono_ms / 1000, .tv_nsec = mono_ms % 1000 * 1000000};
-
-    (void)pthread_cond_timedwait(&process->changed, &process->lock, &until);
+    (void)cond_wait_until(&process->changed, &process->lock, mono_ms * 1000);
 }
 
 /* With the lock held: 1 = it has ended. */
@@ -183,7 +182,6 @@ static int fake_start(struct provider *provider, const struct provider_ref *ref,
 {
     struct provider_fake *fake = fake_of(provider);
     struct fake_process *process;
-    pthread_condattr_t attr;
     struct fake_machine *machine;
 
     if (fake_enter(fake, "start", err) < 0)
@@ -201,10 +199,7 @@ static int fake_start(struct provider *provider, const struct provider_ref *ref,
     process->head.ops = &process_ops;
     process->head.provider_name = provider->name;
     (void)pthread_mutex_init(&process->lock, NULL);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&process->changed, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    cond_init(&process->changed);
     buf_init(&process->run.out, FAKE_FILE_MAX);
     buf_init(&process->run.err, FAKE_FILE_MAX);
     buf_init(&process->input, FAKE_FILE_MAX);

@@ -17,6 +17,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "protocol/json/json_shape.h"
@@ -91,7 +92,6 @@ static struct pty *pty_new(struct runtime *runtime, const struct runtime_caller 
                            const struct terminal_request *request)
 {
     struct pty *pty = xcalloc(1, sizeof(*pty));
-    pthread_condattr_t attr;
 
     pty->runtime = runtime;
     pty->caller.team_id = arena_str(&pty->arena, caller->team_id);
@@ -102,11 +102,8 @@ static struct pty *pty_new(struct runtime *runtime, const struct runtime_caller 
     buf_init(&pty->input, INPUT_MAX);
     (void)pthread_mutex_init(&pty->view, NULL);
     (void)pthread_mutex_init(&pty->send, NULL);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&pty->view_changed, &attr);
-    (void)pthread_cond_init(&pty->send_changed, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    cond_init(&pty->view_changed);
+    cond_init(&pty->send_changed);
     runtime_id("pty_", pty->id);
     return pty;
 }
@@ -151,11 +148,7 @@ static void tell(struct pty *pty, const char *type, json_t *data)
 
 static void wait_view(struct pty *pty)
 {
-    struct timespec until;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += STEP_MS / 1000;
-    (void)pthread_cond_timedwait(&pty->view_changed, &pty->view, &until);
+    (void)cond_wait_ms(&pty->view_changed, &pty->view, STEP_MS);
 }
 
 static void keep(struct pty *pty, struct str data)

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "base/cond.h"
 #include "base/log.h"
 #include "runtime/core/runtime_internal.h"
 
@@ -28,13 +29,9 @@ struct runtime_timer {
 int runtime_timer_open(struct runtime *runtime)
 {
     struct runtime_timer *timer = xcalloc(1, sizeof(*timer));
-    pthread_condattr_t attr;
 
     (void)pthread_mutex_init(&timer->lock, NULL);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&timer->changed, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    cond_init(&timer->changed);
     runtime->timer = timer;
     return 0;
 }
@@ -51,13 +48,13 @@ void runtime_timer_add(struct runtime *runtime, int64_t period_s,
 }
 
 /* True when it is time, false when all must stop. */
-static bool wait_for_turn(struct runtime_timer *timer, const struct timespec *until)
+static bool wait_for_turn(struct runtime_timer *timer, int64_t until_us)
 {
     bool stopping;
 
     (void)pthread_mutex_lock(&timer->lock);
-    while (!timer->stopping && pthread_cond_timedwait(&timer->changed, &timer->lock, until) == 0) {
-    }
+    while (!timer->stopping && cond_wait_until(&timer->changed, &timer->lock, until_us))
+        ;
     stopping = timer->stopping;
     (void)pthread_mutex_unlock(&timer->lock);
     return !stopping;
@@ -66,15 +63,10 @@ static bool wait_for_turn(struct runtime_timer *timer, const struct timespec *un
 static void *run(void *arg)
 {
     struct entry *entry = arg;
-    struct timespec until;
 
-    for (;;) {
-        (void)clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += entry->period_s;
-        if (!wait_for_turn(entry->runtime->timer, &until))
-            return NULL;
+    while (wait_for_turn(entry->runtime->timer, clock_mono_us() + entry->period_s * 1000000))
         entry->fn(entry->runtime);
-    }
+    return NULL;
 }
 
 void runtime_timer_start(struct runtime *runtime)

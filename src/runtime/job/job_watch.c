@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/log.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/core/event.h"
@@ -108,16 +109,7 @@ void job_ended(struct runtime *runtime, const struct runtime_caller *caller, str
 
 void job_wait_changed(struct jobs *jobs, int64_t ms)
 {
-    struct timespec until;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += ms / 1000;
-    until.tv_nsec += ms % 1000 * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
-    (void)pthread_cond_timedwait(&jobs->changed, &jobs->lock, &until);
+    (void)cond_wait_ms(&jobs->changed, &jobs->lock, ms);
 }
 
 /* With the lock held. */
@@ -541,17 +533,13 @@ int jobs_open(struct runtime *runtime, struct error *err)
     auto_arena struct arena arena = {0};
     struct store_runtime_job *rows = NULL;
     struct jobs *jobs;
-    pthread_condattr_t attr;
     size_t count = 0;
 
     if (runtime_sandboxes_open(runtime, err) < 0 || terminals_open(runtime, err) < 0)
         return -1;
     jobs = runtime->jobs = xcalloc(1, sizeof(*jobs));
     (void)pthread_mutex_init(&jobs->lock, NULL);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&jobs->changed, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    cond_init(&jobs->changed);
     list_init(&jobs->watches);
     runtime_prune_open(runtime);
     if (store_runtime_job_running(runtime->config.store, STR_NONE, &arena, &rows, &count, err) < 0)

@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/id.h"
 #include "base/log.h"
 #include "protocol/json/json_shape.h"
@@ -412,19 +413,15 @@ static bool has_later(struct runtime_follow *follow)
 /* Until there is something to read, or wait_ms are over. false: everything ends. */
 static bool rest(struct runtime_follow *follow, int wait_ms, bool until_kicked)
 {
-    struct timespec until;
-    bool closing;
-    int r = 0;
+    int64_t until_us = clock_mono_us() + wait_ms * INT64_C(1000);
+    bool closing, late = false;
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += (long)(wait_ms % 1000) * 1000000;
-    until.tv_sec += wait_ms / 1000 + until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
     (void)pthread_mutex_lock(&follow->lock);
-    while (!follow->closing && r == 0 && !(until_kicked && atomic_load(&follow->kicked)))
-        r = wait_ms
-                ? pthread_cond_clockwait(&follow->changed, &follow->lock, CLOCK_MONOTONIC, &until)
-                : pthread_cond_wait(&follow->changed, &follow->lock);
+    while (!follow->closing && !late && !(until_kicked && atomic_load(&follow->kicked)))
+        if (wait_ms)
+            late = !cond_wait_until(&follow->changed, &follow->lock, until_us);
+        else
+            (void)pthread_cond_wait(&follow->changed, &follow->lock);
     closing = follow->closing;
     (void)pthread_mutex_unlock(&follow->lock);
     return !closing;
@@ -476,7 +473,7 @@ int runtime_follow_open(struct runtime *runtime, struct error *err)
     follow->later = xcalloc(LATER_MAX, sizeof(*follow->later));
     (void)pthread_mutex_init(&follow->turn, NULL);
     (void)pthread_mutex_init(&follow->lock, NULL);
-    (void)pthread_cond_init(&follow->changed, NULL);
+    cond_init(&follow->changed);
     runtime_timer_add(runtime, runtime->config.settings->health_interval_s, compare_now);
     return begin(runtime, err);
 }

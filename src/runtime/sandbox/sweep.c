@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "base/cond.h"
 #include "base/log.h"
 #include "runtime/core/deadline.h"
 #include "runtime/sandbox/sandbox_internal.h"
@@ -31,7 +32,7 @@ void runtime_sweeps_open(struct runtime *runtime)
     struct runtime_sweeps *sweeps = xcalloc(1, sizeof(*sweeps));
 
     (void)pthread_mutex_init(&sweeps->lock, NULL);
-    (void)pthread_cond_init(&sweeps->changed, NULL);
+    cond_init(&sweeps->changed);
     runtime->sweeps = sweeps;
 }
 
@@ -56,15 +57,12 @@ void runtime_sweeps_close(struct runtime *runtime)
 /* false: everything ends. */
 static bool rest(struct runtime_sweeps *sweeps, int seconds)
 {
-    struct timespec until;
-    bool closing;
-    int r = 0;
+    int64_t until_us = clock_mono_us() + seconds * INT64_C(1000000);
+    bool closing, late = seconds == 0;
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += seconds;
     (void)pthread_mutex_lock(&sweeps->lock);
-    while (!sweeps->closing && r == 0 && seconds)
-        r = pthread_cond_clockwait(&sweeps->changed, &sweeps->lock, CLOCK_MONOTONIC, &until);
+    while (!sweeps->closing && !late)
+        late = !cond_wait_until(&sweeps->changed, &sweeps->lock, until_us);
     closing = sweeps->closing;
     (void)pthread_mutex_unlock(&sweeps->lock);
     return !closing;

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/id.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/backend/backend.h"
@@ -164,16 +165,11 @@ static void pass_keys(struct live_session *live)
 
 static void wait_settled(struct live_session *live)
 {
-    int64_t end_ms = clock_mono_ms() + PROVISION_WAIT_MS;
+    int64_t end_us = clock_mono_us() + PROVISION_WAIT_MS * INT64_C(1000);
 
     (void)pthread_mutex_lock(&live->lock);
-    while (session_in(live, "created") && clock_mono_ms() < end_ms) {
-        struct timespec until;
-
-        (void)clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec += 1;
-        (void)pthread_cond_timedwait(&live->changed, &live->lock, &until);
-    }
+    while (session_in(live, "created") && cond_wait_until(&live->changed, &live->lock, end_us))
+        ;
     (void)pthread_mutex_unlock(&live->lock);
 }
 

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/cond.h"
 #include "base/log.h"
 #include "runtime/session/session_internal.h"
 
@@ -22,7 +23,7 @@ struct live_session *live_new(struct runtime *runtime, const struct runtime_call
     live->runtime = runtime;
     live->refs = 1;
     (void)pthread_mutex_init(&live->lock, NULL);
-    (void)pthread_cond_init(&live->changed, NULL);
+    cond_init(&live->changed);
     live->row = *row;
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
         *texts[i] = arena_str(&live->arena, texts[i]->p ? *texts[i] : STR(""));

@@ -18,6 +18,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/str.h"
 
 enum { REQUEST_MAX = 256 * 1024, EVENT_WAIT_MS = 5 };
@@ -275,11 +276,10 @@ static int fake_next_event(struct engine *engine, uint32_t timeout_ms, struct en
     /* Less than asked for: whoever waits here is to be stopped hundreds of times by the tests. */
     int64_t until =
         clock_mono_us() + (timeout_ms < EVENT_WAIT_MS ? timeout_ms : EVENT_WAIT_MS) * 1000;
-    struct timespec deadline = {.tv_sec = until / 1000000, .tv_nsec = until % 1000000 * 1000};
     struct fake_event *event;
 
     while (list_empty(&fake->events))
-        if (pthread_cond_timedwait(&fake->happened, &fake->lock, &deadline) == ETIMEDOUT)
+        if (!cond_wait_until(&fake->happened, &fake->lock, until))
             return error_set(err, ERROR_TIMEOUT, "fake engine: no event");
     event = container_of(list_pop_front(&fake->events), struct fake_event, link);
     *out = event->event;
@@ -449,15 +449,11 @@ struct engine *engine_fake_new(void)
         .close = fake_close,
     };
     struct fake *fake = xcalloc(1, sizeof(*fake));
-    pthread_condattr_t attr;
 
     fake->engine.ops = &ops;
     fake->envd_status = 204;
     (void)pthread_mutex_init(&fake->lock, NULL);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&fake->happened, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    cond_init(&fake->happened);
     map_init(&fake->boxes);
     map_init(&fake->layers);
     map_init(&fake->volumes);
