@@ -159,6 +159,7 @@ int runtime_service_open(const struct runtime_service_config *config, struct run
                                              .store = config->store,
                                              .workers = service->workers,
                                              .limits = config->limits,
+                                             .file_directory = config->file_directory,
                                              .team_calls_max = TEAM_THREADS_MAX});
     return 0;
 }

@@ -20,11 +20,12 @@ struct store;
 
 /* All borrowed. */
 struct runtime_service_config {
-    const char *settings_path; /* JSON; "" = the environment and defaults only */
-    const char *url;           /* of this server */
-    const char *domain;        /* of this server; "" = none */
-    int listen_fd;             /* one of those it listens on */
-    const char *run_dir;       /* agents' sockets */
+    const char *settings_path;  /* JSON; "" = the environment and defaults only */
+    const char *url;            /* of this server */
+    const char *domain;         /* of this server; "" = none */
+    int listen_fd;              /* one of those it listens on */
+    const char *file_directory; /* for bodies that are kept in files meanwhile */
+    const char *run_dir;        /* agents' sockets */
     struct store *store;
     struct api *api;
     struct api_keys *keys;

@@ -42,10 +42,11 @@ enum {
     QUEUE_MAX = 4096,
     QUICK_WORKERS = 4, /* for what asks memory and the store only */
 };
+#define FILE_BYTES ((size_t)64 << 30) /* of uploads that lie in files meanwhile */
 
 struct server {
     struct config config;
-    char run_dir[CONFIG_TEXT_SIZE + 8];
+    char run_dir[CONFIG_TEXT_SIZE + 8], store_dir[CONFIG_TEXT_SIZE + 8];
     struct server_fds fds;
     struct store *store;
     struct routes *routes;
@@ -163,7 +164,8 @@ static int open_store(struct server *server, struct error *err)
     auto_arena struct arena arena = {0};
     struct str id;
 
-    (void)snprintf(path, sizeof(path), "%s/store/quicksand.db", server->config.data);
+    (void)snprintf(server->store_dir, sizeof(server->store_dir), "%s/store", server->config.data);
+    (void)snprintf(path, sizeof(path), "%s/quicksand.db", server->store_dir);
     if (store_open(path, &server->store, err) < 0)
         return -1;
     if (team_ensure_default(server->store, err) < 0)
@@ -238,7 +240,8 @@ static int open_edge_parts(struct server *server, struct error *err)
     server->keys = api.keys = api_keys_new(server->store, getenv("QUICKSAND_API_KEY"));
     open_lanes(server, &api);
     server->limits = api.limits = http_limits_new(&(struct http_limits_config){
-        .body_bytes = (size_t)server->config.body_memory_mb * 1024 * 1024});
+        .body_bytes = (size_t)server->config.body_memory_mb * 1024 * 1024,
+        .file_bytes = FILE_BYTES});
     server->api = api_new(&api);
     return runtime_service_open(
         &(struct runtime_service_config){.settings_path = server->config.runtime_config,
@@ -246,6 +249,7 @@ static int open_edge_parts(struct server *server, struct error *err)
                                          .domain = server->config.domain,
                                          .listen_fd = server->fds.listen[0],
                                          .run_dir = server->run_dir,
+                                         .file_directory = server->store_dir,
                                          .store = server->store,
                                          .api = server->api,
                                          .keys = server->keys,

@@ -132,6 +132,10 @@ test('a data directory whose disk is full for a while: sandboxes can be extended
     assert.equal((await file(server, cold, 'POST', 'file')).status, 200)
     await change(cold, 'POST', '/pause', { memory: false })
     const empty = fill(server)
+    // A body without a length lies in a file of this disk meanwhile.
+    const upload = await server.api('PUT', `/api/v1/sandboxes/${runs.sandboxID}/files?path=/tmp/x`, Buffer.alloc(8 << 20), { headers: { 'Transfer-Encoding': 'chunked' } })
+    assert.equal(upload.status, 507, upload.text)
+    assert.equal(upload.body.error.code, 'no_space')
     for (let round = 0; round < 2; round++) {
       for (let i = 0; i < 20; i++) await change(runs, 'POST', '/timeout', { timeout: 600 + i })
       for (const memory of [true, false]) {

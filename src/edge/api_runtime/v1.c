@@ -229,6 +229,7 @@ static bool find_endpoint(struct v1_call *call)
     call->body_max = V1_BODY_MAX;
     call->public = call->endpoint->flags & V1_PUBLIC;
     call->no_body = call->endpoint->flags & (V1_PUBLIC | V1_RAW | V1_UPGRADE);
+    call->file_max = call->content_length < 0 ? call->endpoint->file_max : 0;
     call->quiet = call->endpoint->flags & V1_QUIET;
     return true;
 }
@@ -262,8 +263,11 @@ struct v1 *v1_new(const struct v1_config *config)
     v1->config = *config;
     (void)pthread_mutex_init(&v1->lock, NULL);
     list_init(&v1->streams);
-    v1->desk = (struct call_desk){
-        .ops = &ops, .keys = config->keys, .limits = config->limits, .store = config->store};
+    v1->desk = (struct call_desk){.ops = &ops,
+                                  .keys = config->keys,
+                                  .limits = config->limits,
+                                  .store = config->store,
+                                  .file_directory = config->file_directory};
     v1->desk.lanes[0].workers = config->workers;
     v1->desk.lanes[0].shares = shares_new(&(struct shares_config){
         .each_max = config->team_calls_max, .waiting_max = V1_TEAM_WAITING_MAX});

@@ -22,8 +22,9 @@ struct v1_config {
     struct store *store;     /* the audit log; NULL = none is kept */
     struct workers *workers; /* elastic */
     struct http_limits *limits;
-    uint32_t heartbeat_ms; /* of event streams; 0 = 30 s */
-    size_t team_calls_max; /* requests of one team on workers at the same time; 0 = all */
+    const char *file_directory; /* where bodies go that are kept in files meanwhile */
+    uint32_t heartbeat_ms;      /* of event streams; 0 = 30 s */
+    size_t team_calls_max;      /* requests of one team on workers at the same time; 0 = all */
 };
 
 struct v1 *v1_new(const struct v1_config *config);

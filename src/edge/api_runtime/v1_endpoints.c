@@ -33,7 +33,7 @@ const struct v1_endpoint v1_endpoints[] = {
     {{"GET", "/sandboxes/{id}/executions"}, v1_executions_list, V1_BOX},
     {{"GET", "/sandboxes/{id}/executions/{execution}"}, v1_executions_get, V1_BOX},
     {{"GET", "/sandboxes/{id}/files", true}, v1_files_get, V1_STREAM | V1_BOX},
-    {{"PUT", "/sandboxes/{id}/files"}, v1_files_put, V1_RAW | V1_BOX},
+    {{"PUT", "/sandboxes/{id}/files"}, v1_files_put, V1_RAW | V1_BOX, .file_max = V1_FILE_MAX},
     {{"DELETE", "/sandboxes/{id}/files"}, v1_files_delete, V1_BOX},
     {{"GET", "/sandboxes/{id}/ports/{port}"}, v1_sandboxes_port, V1_BOX},
     {{"GET", "/sandboxes/{id}/processes"}, v1_processes_list, V1_BOX},

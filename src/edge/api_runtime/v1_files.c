@@ -1,4 +1,5 @@
-/* Files of a sandbox, streamed: no more than a pipe's worth of a file is ever in memory. */
+/* Files of a sandbox, streamed: no more than a pipe's worth of a file is ever in memory. Only what comes without
+ * its length lies in a file first, because not every provider takes such, and a worker need not wait for it. */
 #include "edge/api_runtime/v1_types.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/sandbox/sandbox.h"
@@ -75,7 +76,8 @@ struct upload {
 static ssize_t source(void *arg, void *p, size_t size)
 {
     struct upload *upload = arg;
-    ssize_t n = v1_pipe_read(upload->call, p, size);
+    ssize_t n = upload->call->body_fd >= 0 ? read(upload->call->body_fd, p, size)
+                                           : v1_pipe_read(upload->call, p, size);
 
     if (n > 0)
         upload->size += n;
@@ -89,7 +91,7 @@ int v1_files_put(struct v1_call *call, struct error *err)
 
     if (read_path(call, &path, err) < 0 ||
         runtime_file_write(runtime_of(call), &call->caller, call->params[0], path, source, &upload,
-                           call->content_length, err) < 0)
+                           call->body_fd >= 0 ? call->body_length : call->content_length, err) < 0)
         return -1;
     call_answer(&call->call, 200,
                 json_pack("{s:s, s:I}", "path", path, "size", (json_int_t)upload.size));

@@ -81,7 +81,11 @@ struct v1_endpoint {
     v1_handler_fn *handler;
     unsigned flags;
     const char *const *members; /* of the body, besides agent_id (v1_members.h); NULL = none */
+    /* A raw body whose length is not told goes to a file first, of at most so many bytes; 0 = it does not. */
+    int64_t file_max;
 };
+
+#define V1_FILE_MAX (16 * INT64_C(1024) * 1024 * 1024)
 
 extern const struct v1_endpoint v1_endpoints[]; /* ends with method NULL */
 

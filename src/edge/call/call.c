@@ -13,6 +13,7 @@ static void call_free(struct call *call)
     if (call->desk->ops->done)
         call->desk->ops->done(call);
     buf_done(&call->body_memory);
+    http_file_free(call->file);
     http_room_give(call->desk->limits, &call->room);
     free(call->text);
     arena_done(&call->arena);
@@ -157,6 +158,33 @@ static void on_body(struct http_exchange *ex, struct str body, void *arg)
     call_enter(call);
 }
 
+static void on_file(int fd, int64_t length, const struct error *err, void *arg)
+{
+    struct call *call = arg;
+
+    if (fd < 0) {
+        fail(call, err);
+        return;
+    }
+    call->body_fd = fd;
+    call->body_length = length;
+    call_enter(call);
+}
+
+static void read_to_file(struct call *call)
+{
+    struct http_file_config config = {.directory = call->desk->file_directory,
+                                      .max = call->file_max,
+                                      .workers = call->desk->lanes[call->lane].workers,
+                                      .limits = call->desk->limits,
+                                      .team_id = str_of(call->who.team_id)};
+    struct error err = {0};
+
+    call->file = http_file_read(call->ex, &config, on_file, call, &err);
+    if (!call->file)
+        fail(call, &err);
+}
+
 /* Who asks is known: now a body may come. What the key may do is asked again on the worker. */
 static void admit(struct call *call)
 {
@@ -164,11 +192,13 @@ static void admit(struct call *call)
 
     if (call->who.banned)
         (void)error_set(&err, ERROR_FORBIDDEN, "team is banned");
-    else if (!call->no_body)
+    else if (!call->no_body && !call->file_max)
         (void)http_room_take(call->desk->limits, call->ex, str_of(call->who.team_id),
                              call->body_max, &call->room, &err);
     if (err.code)
         fail(call, &err);
+    else if (call->file_max)
+        read_to_file(call);
     else if (call->no_body)
         call_enter(call);
     else
@@ -215,6 +245,7 @@ void call_begin(struct call *call, struct call_desk *desk, struct http_exchange 
     call->desk = desk;
     call->ex = ex;
     call->loop = http_loop(ex);
+    call->body_fd = -1;
     call->started_us = clock_mono_us();
     id_hex(call->request_id, (CALL_REQUEST_ID_SIZE - 1) / 2);
     call->method = arena_str(&call->arena, request->method);

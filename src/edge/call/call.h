@@ -23,6 +23,7 @@
 #include "base/str.h"
 #include "domain/account/api_key.h"
 #include "protocol/http/http_answer.h"
+#include "protocol/http/http_file.h"
 #include "protocol/http/http_limits.h"
 #include "protocol/http/http_path.h"
 #include "protocol/loop/share.h"
@@ -59,7 +60,8 @@ struct call_desk {
     const struct call_ops *ops;
     struct api_keys *keys;
     struct http_limits *limits;
-    struct store *store; /* the audit log; NULL = none is kept */
+    struct store *store;        /* the audit log; NULL = none is kept */
+    const char *file_directory; /* where bodies go that go to files */
     struct {
         struct workers *workers;
         struct shares *shares; /* of each team; NULL = no limit */
@@ -80,9 +82,10 @@ struct call {
     /* by the API, before call_start() */
     unsigned lane;
     size_t body_max;
-    bool public;  /* needs no API key */
-    bool no_body; /* the handler reads it, or there is none */
-    bool quiet;   /* not for the audit log */
+    bool public;      /* needs no API key */
+    bool no_body;     /* the handler reads it, or there is none */
+    int64_t file_max; /* the body goes to a file, of at most so many bytes; 0 = it does not */
+    bool quiet;       /* not for the audit log */
 
     struct http_door door; /* while it is asked who this is */
     struct api_key_owner who;
@@ -95,6 +98,9 @@ struct call {
     struct str made;        /* the sandbox it made, which is taken back when its client has left */
     struct http_room room;  /* for the body */
     struct buf body_memory;
+    struct http_file *file;
+    int body_fd; /* a body in a file, at its begin; else -1 */
+    int64_t body_length;
 
     struct str method, path, query, body, key;
     struct str params[CALL_PARAMS_MAX];   /* the {...} parts of the path, decoded */

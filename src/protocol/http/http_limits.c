@@ -8,12 +8,13 @@ enum {
     DOOR_THREADS = 2,
     DOOR_WAITING_MAX = 1024,
     DOOR_ADDRESS_MAX = 64, /* lookups take microseconds: only a flood has so many at once */
+    FILE_STEP = 16 * 1024 * 1024,
 };
 
 struct http_limits {
     struct workers *door;
     struct shares *addresses;
-    struct shares *bodies;
+    struct shares *bodies, *files;
 };
 
 struct http_limits *http_limits_new(const struct http_limits_config *config)
@@ -24,6 +25,8 @@ struct http_limits *http_limits_new(const struct http_limits_config *config)
     limits->addresses = shares_new(&(struct shares_config){.each_max = DOOR_ADDRESS_MAX});
     limits->bodies = shares_new(
         &(struct shares_config){.each_max = config->body_bytes / 2, .all_max = config->body_bytes});
+    limits->files = shares_new(
+        &(struct shares_config){.each_max = config->file_bytes / 2, .all_max = config->file_bytes});
     return limits;
 }
 
@@ -34,10 +37,11 @@ void http_limits_free(struct http_limits *limits)
     workers_free(limits->door);
     shares_free(limits->addresses);
     shares_free(limits->bodies);
+    shares_free(limits->files);
     free(limits);
 }
 
-static int busy(struct error *err, const char *message)
+int http_limits_busy(struct error *err, const char *message)
 {
     (void)error_set(err, ERROR_UNAVAILABLE, "%s", message);
     err->errnum = EBUSY;
@@ -61,7 +65,7 @@ int http_door_enter(struct http_limits *limits, struct http_exchange *ex, struct
     if (workers_run(limits->door, work) == 0)
         return 0;
     http_door_leave(limits, door);
-    return busy(err, "the server is busy looking up keys; try again in a second");
+    return http_limits_busy(err, "the server is busy looking up keys; try again in a second");
 }
 
 void http_door_leave(struct http_limits *limits, struct http_door *door)
@@ -84,8 +88,9 @@ int http_room_take(struct http_limits *limits, const struct http_exchange *ex, s
     case SHARE_OWN_FULL:
         return too_many(err, "your team has too many bytes of requests under way");
     case SHARE_ALL_FULL:
-        return busy(err, "the server holds as many bytes of requests as it may; try again in a "
-                         "second");
+        return http_limits_busy(
+            err, "the server holds as many bytes of requests as it may; try again in a "
+                 "second");
     case SHARE_TAKEN:
         break;
     }
@@ -103,4 +108,32 @@ void http_room_give(struct http_limits *limits, struct http_room *room)
 size_t http_room_held(struct http_limits *limits)
 {
     return limits ? shares_held(limits->bodies) : 0;
+}
+
+int http_file_room_take(struct http_limits *limits, struct http_room *room, int64_t bytes,
+                        struct error *err)
+{
+    size_t step;
+
+    if (bytes <= 0 || (uint64_t)bytes <= room->bytes)
+        return 0;
+    step = ((size_t)bytes - room->bytes + FILE_STEP - 1) / FILE_STEP * FILE_STEP;
+    switch (shares_take(limits->files, room->team_id, step)) {
+    case SHARE_OWN_FULL:
+        return too_many(err, "your team has too many bytes of uploads under way");
+    case SHARE_ALL_FULL:
+        return http_limits_busy(err, "the server holds as many bytes of uploads as it may; try "
+                                     "again in a second");
+    case SHARE_TAKEN:
+        break;
+    }
+    room->bytes += step;
+    return 0;
+}
+
+void http_file_room_give(struct http_limits *limits, struct http_room *room)
+{
+    if (room->bytes)
+        shares_give(limits->files, room->team_id, room->bytes);
+    *room = (struct http_room){0};
 }

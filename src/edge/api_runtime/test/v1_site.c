@@ -22,6 +22,7 @@ void site_start(struct site *site, size_t threads, size_t queue_max)
     site->v1 = v1_new(&(struct v1_config){
         .workers = site->workers,
         .limits = http_limits_new(&(struct http_limits_config){.body_bytes = 4 * 1024 * 1024}),
+        .file_directory = "/tmp",
         .heartbeat_ms = 100,
         .team_calls_max = threads > 2 ? threads - 1 : 0});
     http_site_start(&site->http, on_request, site->v1);
