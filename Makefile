@@ -97,7 +97,7 @@ run: all
 test:
 	@tools/setup.sh test
 	@$(MAKE) --no-print-directory all
-	@tests/run.sh
+	@QUICKSAND_TEST_STRICT=1 tests/run.sh
 
 bench:
 	@tools/setup.sh bench

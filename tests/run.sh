@@ -117,7 +117,7 @@ run_fuzz()
 {
     local good bad
     build fuzz make --no-print-directory fuzzers || return
-    tests/fuzz.sh 4 | tee "$logs/fuzz.log"
+    tests/fuzz.sh 10 | tee "$logs/fuzz.log"
     good=$(grep -c ': ok' "$logs/fuzz.log")
     bad=$(grep -c ': FAILED' "$logs/fuzz.log")
     [ $((good + bad)) -gt 0 ] || bad=1

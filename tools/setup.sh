@@ -10,7 +10,7 @@ build=(gcc libc6-dev make meson ninja-build pkg-config libuv1-dev node-llhttp li
     musl-tools linux-libc-dev bzip2 xz-utils python3)
 run=(btrfs-progs nftables mmdebstrap ca-certificates debian-archive-keyring)
 test=(clang libclang-rt-14-dev clang-format clang-tidy cppcheck python3 curl openssl chromium podman
-    runc iptables iproute2 procps containernetworking-plugins busybox-static postgresql libpq-dev)
+    runc iptables iproute2 procps containernetworking-plugins busybox-static postgresql libpq-dev valgrind)
 bench=(bubblewrap podman runc nginx-light wrk curl iproute2 procps)
 vm=(qemu-system-x86 e2fsprogs)
 

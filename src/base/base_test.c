@@ -196,6 +196,10 @@ TEST(time_round_trips)
     CHECK_STR(str_of(text), "2026-08-01T00:00:00.000000Z");
     CHECK(clock_parse(STR("2026-08-01T00:00:00.123456789Z"), &us));
     CHECK_INT(us % 1000000, 123456);
+    CHECK(clock_parse(STR("1969-12-31T23:59:59.250Z"), &us));
+    CHECK_INT(us, -750000);
+    clock_format(us, text);
+    CHECK_STR(str_of(text), "1969-12-31T23:59:59.250000Z");
     CHECK(!clock_parse(STR("2026-08-01"), &us));
     CHECK(!clock_parse(STR("2026-13-01T00:00:00Z"), &us));
     CHECK(!clock_parse(STR("2026-08-01T00:00:00Zx"), &us));

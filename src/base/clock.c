@@ -11,37 +11,43 @@ static int64_t read_us(clockid_t id)
     return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
 }
 
-static _Atomic int64_t test_step_us;
+static _Atomic int64_t test_step_us, test_pass_us;
 
 void clock_test_step(int64_t us)
 {
     test_step_us += us;
 }
 
+void clock_test_pass(int64_t us)
+{
+    test_pass_us += us;
+}
+
 int64_t clock_wall_us(void)
 {
-    return read_us(CLOCK_REALTIME) + test_step_us;
+    return read_us(CLOCK_REALTIME) + test_pass_us + test_step_us;
 }
 
 int64_t clock_boot_us(void)
 {
-    return read_us(CLOCK_BOOTTIME);
+    return read_us(CLOCK_BOOTTIME) + test_pass_us;
 }
 
 int64_t clock_mono_us(void)
 {
-    return read_us(CLOCK_MONOTONIC);
+    return read_us(CLOCK_MONOTONIC) + test_pass_us;
 }
 
 void clock_format(int64_t wall_us, char out[CLOCK_TEXT_SIZE])
 {
-    time_t seconds = (time_t)(wall_us / 1000000);
+    int64_t us = (wall_us % 1000000 + 1000000) % 1000000; /* also before 1970 */
+    time_t seconds = (time_t)((wall_us - us) / 1000000);
     struct tm tm;
 
     (void)gmtime_r(&seconds, &tm);
     (void)snprintf(out, CLOCK_TEXT_SIZE, "%04d-%02d-%02dT%02d:%02d:%02d.%06dZ",
                    (tm.tm_year + 1900) % 10000, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min,
-                   tm.tm_sec, (int)(wall_us % 1000000));
+                   tm.tm_sec, (int)us);
 }
 
 /* Reads exactly n digits from *s. */

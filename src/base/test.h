@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/str.h"
@@ -25,8 +26,18 @@ void test_fail(const char *file, int line, const char *fmt, ...)
 /* Fails unless the result is -1 and the error is `want`, with `part` in its message. */
 void test_error(const char *file, int line, const char *call, int result, const struct error *err,
                 enum error_code want, const char *part, ...);
-/* Ends the test as skipped, with its reason. */
+/* Ends the test as skipped: this machine cannot have what it needs, such as the key of a service. */
 void test_skip(const char *reason) __attribute__((noreturn));
+/* Ends the test because this machine lacks something that it should have: skipped, but failed where
+ * QUICKSAND_TEST_STRICT is set, as `make test` does. */
+void test_lacks(const char *what) __attribute__((noreturn));
+static inline void test_needs_root(void)
+{
+    if (geteuid() != 0)
+        test_lacks("needs root");
+}
+/* Between two looks at what WAIT_FOR() waits for. */
+void test_wait(const char *file, int line, const char *cond, unsigned looks);
 /* How many times longer than usual to wait for something: QUICKSAND_TEST_PATIENCE, or 1. */
 unsigned test_patience(void);
 
@@ -59,6 +70,11 @@ unsigned test_patience(void);
             test_fail(__FILE__, __LINE__, "%s is '%.*s', not '%.*s'", #got, STR_ARG(got_), \
                       STR_ARG(want_));                                                     \
     } while (0)
+
+/* Looks every 2 ms, for at least 10 s. */
+#define WAIT_FOR(cond)                           \
+    for (unsigned looks_ = 0; !(cond); looks_++) \
+    test_wait(__FILE__, __LINE__, #cond, looks_)
 
 /* For calls that end in `&err`: FAILS(call, ERROR_X) or FAILS(call, ERROR_X, "part of the message"). */
 #define OK(call)                                                         \

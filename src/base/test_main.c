@@ -4,12 +4,14 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { EXIT_SKIPPED = 77 };
+enum { EXIT_SKIPPED = 77, WHY_SIZE = 200 };
 
 static struct test_case *first, **last = &first;
+static char *why; /* a test is skipped: shared with its process */
 
 void test_register(struct test_case *test)
 {
@@ -40,8 +42,25 @@ void test_error(const char *file, int line, const char *call, int result, const 
 
 void test_skip(const char *reason)
 {
-    (void)fprintf(stderr, "skipped: %s\n", reason);
+    (void)snprintf(why, WHY_SIZE, "%s", reason);
     exit(EXIT_SKIPPED);
+}
+
+void test_lacks(const char *what)
+{
+    const char *strict = getenv("QUICKSAND_TEST_STRICT");
+
+    if (!strict || !strict[0])
+        test_skip(what);
+    (void)fprintf(stderr, "%s; QUICKSAND_TEST_STRICT does not let this be skipped\n", what);
+    exit(1);
+}
+
+void test_wait(const char *file, int line, const char *cond, unsigned looks)
+{
+    if (looks >= 5000 * test_patience())
+        test_fail(file, line, "waited in vain for %s", cond);
+    (void)usleep(2000);
 }
 
 unsigned test_patience(void)
@@ -80,6 +99,9 @@ int main(int argc, char **argv)
 {
     unsigned passed = 0, failed = 0, skipped = 0;
 
+    why = mmap(NULL, WHY_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (why == MAP_FAILED)
+        return 1;
     for (struct test_case *test = first; test; test = test->next) {
         int result;
 
@@ -92,11 +114,10 @@ int main(int argc, char **argv)
             skipped++;
         else
             failed++;
-        (void)printf("%s %s\n",
-                     result == 0              ? "ok  "
-                     : result == EXIT_SKIPPED ? "skip"
-                                              : "FAIL",
-                     test->name);
+        if (result == EXIT_SKIPPED)
+            (void)printf("skip %s: %s\n", test->name, why);
+        else
+            (void)printf("%s %s\n", result == 0 ? "ok  " : "FAIL", test->name);
     }
     (void)printf("%u passed, %u failed, %u skipped\n", passed, failed, skipped);
     return failed != 0;

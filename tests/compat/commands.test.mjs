@@ -1,7 +1,6 @@
 // sandbox.commands of the published SDK: every method and option.
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { eventually, startServer } from '../harness/server.mjs'
 import { loadSdk, shell, only } from '../harness/sdk.mjs'
 
@@ -237,11 +236,12 @@ for (const version of only(['2.45.0', 'latest'])) {
 
     test('killing the sandbox during a command is told as such', async () => {
       const other = await sdk.Sandbox.create('base', { timeoutMs: 60_000 })
-      const running = other.commands.run('echo ready; sleep 60').then(
+      let ready = false
+      const running = other.commands.run('echo ready; sleep 60', { onStdout: () => void (ready = true) }).then(
         () => assert.fail('it cannot end well'),
         (error) => error,
       )
-      await sleep(300)
+      await eventually('it runs', () => ready)
       await other.kill()
       assert.match((await running).message, /sandbox was killed|terminated|not running|timeout/i)
     })

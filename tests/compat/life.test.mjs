@@ -1,7 +1,6 @@
 // The life of a sandbox through the published SDK: pause, resume, expire, snapshot, fork, list, metrics.
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { eventually, startServer } from '../harness/server.mjs'
 import { loadSdk, shell, only } from '../harness/sdk.mjs'
 
@@ -250,8 +249,7 @@ for i in range(100000):
 `
       await sandbox.files.write('/home/user/writer.py', writer)
       await sandbox.commands.run('python3 /home/user/writer.py', { background: true })
-      await eventually('the database', async () => (await shell(sandbox, 'test -s /home/user/test.db')).exitCode === 0)
-      await sleep(300)
+      await eventually('rows', async () => (await shell(sandbox, 'test $(stat -c %s /home/user/test.db-wal) -gt 100000')).exitCode === 0)
       for (let round = 0; round < 3; round++) {
         const snapshot = await sandbox.createSnapshot()
         const child = await Sandbox.create(snapshot.snapshotId, { timeoutMs: 60_000 })

@@ -42,6 +42,9 @@ after(async () => {
   fs.rmSync(folder, { recursive: true })
 })
 
+// Ctrl-C, once it has said something.
+const interruptOnce = (word) => (child, output) => void eventually(`it says '${word}'`, () => output().includes(word)).then(() => child.kill('SIGINT'))
+
 function quicksand(args, { input = '', env = {}, cwd, onStart } = {}) {
   return new Promise((done) => {
     const child = spawn(binary, args, {
@@ -119,11 +122,11 @@ describe('sandboxes', () => {
       assert.ok(Date.now() - begin < 20_000)
       assert.equal((await quicksand(['exec', id, '--', '/no/such/program'])).code, 127)
       // The first Ctrl-C asks it to end, the second kills it.
-      const asked = await quicksand(['exec', '-n', id, '--', 'sleep', '30'], { onStart: (child) => setTimeout(() => child.kill('SIGINT'), 700) })
+      const asked = await quicksand(['exec', '-n', id, '--', 'sh', '-c', 'echo up; exec sleep 30'], { onStart: interruptOnce('up') })
       assert.equal(asked.code, 143, asked.stderr)
-      const stubborn = await quicksand(['exec', '-n', id, '--', 'sh', '-c', 'trap "echo no" TERM; while :; do sleep 0.1; done'], {
+      const stubborn = await quicksand(['exec', '-n', id, '--', 'sh', '-c', 'trap "echo no" TERM; echo up; while :; do sleep 0.1; done'], {
         onStart: (child, output) => {
-          setTimeout(() => child.kill('SIGINT'), 700)
+          interruptOnce('up')(child, output)
           void eventually('it heard', () => output().includes('no')).then(() => child.kill('SIGINT'))
         },
       })
@@ -220,7 +223,7 @@ describe('run', () => {
   test('Ctrl-C ends it and removes the sandbox', async () => {
     for (const provider of ['e2b', 'local']) {
       const before = (await json('ls')).length
-      const result = await quicksand(['run', '--provider', provider, '-n', '--', 'sleep', '60'], { onStart: (child) => setTimeout(() => child.kill('SIGINT'), 1500) })
+      const result = await quicksand(['run', '--provider', provider, '-n', '--', 'sh', '-c', 'echo up; exec sleep 60'], { onStart: interruptOnce('up') })
       assert.equal(result.code, 130, result.stderr)
       assert.equal((await json('ls')).length, before, provider)
     }

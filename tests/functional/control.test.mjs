@@ -1,7 +1,7 @@
 // The control plane: shapes, lists, time limits by hand, and an error with the right status for bad input.
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
-import { startServer } from '../harness/server.mjs'
+import { eventually, startServer } from '../harness/server.mjs'
 import { ofSandbox } from '../harness/leftovers.mjs'
 
 let server
@@ -270,8 +270,10 @@ describe('time limits by hand', () => {
   test('timeout 0 ends it now', async () => {
     const other = await server.create()
     assert.equal((await server.api('POST', `/sandboxes/${other.sandboxID}/timeout`, { timeout: 0 })).status, 204)
-    await new Promise((done) => setTimeout(done, 1000))
-    assertError(await server.api('GET', `/sandboxes/${other.sandboxID}`), 404)
+    assertError(await eventually('it has ended', async () => {
+      const answer = await server.api('GET', `/sandboxes/${other.sandboxID}`)
+      return answer.status !== 200 && answer
+    }), 404)
   })
 })
 

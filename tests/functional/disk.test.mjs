@@ -258,7 +258,6 @@ test('a disk that became read-only: refused with a reason, what runs can be reac
     const box = await server.create({ timeout: 600 })
     await file(server, box, 'POST', Buffer.alloc(5e6, 'x'), 'large')
     run('mount', '-o', 'remount,abort', server.data)
-    await sleep(200)
     const paused = await server.api('POST', `/sandboxes/${box.sandboxID}/pause`, {})
     assert.ok(paused.status >= 500, `a pause promises that files are kept: ${paused.status} ${paused.text}`)
     const refused = await server.api('POST', '/sandboxes', { templateID: 'base', timeout: 60 })

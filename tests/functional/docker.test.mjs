@@ -56,12 +56,12 @@ for (const kind of ['podman', 'docker']) {
 
     test('a real daemon', (t) => realDaemon(t, engine, 'small'))
 
-    test('the base template', { skip: kind !== 'docker' && 'once is enough' }, async (t) => {
+    if (kind === 'docker') test('the base template', async (t) => {
       await engine.importImage('base', process.env.QUICKSAND_BASE_LAYER, notNeeded)
       await contract(t, { type: 'docker', api_url: `unix://${engine.socket}`, image: 'base', pull: 'never' }, { allowSkips: ['exec: cancel and attach', 'exec: attach to a terminal'] })
     })
 
-    test('through the server, once its group may open the socket', { skip: kind !== 'podman' && 'once is enough' }, async () => {
+    if (kind === 'podman') test('through the server, once its group may open the socket', async () => {
       fs.chmodSync(path.dirname(engine.socket), 0o755)
       fs.chmodSync(engine.socket, 0o660)
       const runtime = await startRuntime({ providers: { e2b: { type: 'e2b', api_url: 'embedded' }, docker: { type: 'docker', socket: engine.socket, image: 'small', pull: 'never' } }, retry: { attempts: 1 } })

@@ -3,7 +3,6 @@ import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import fs from 'node:fs'
 import { after, before, test } from 'node:test'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { findProcesses, isAgent } from '../harness/leftovers.mjs'
 import { loadSdk } from '../harness/sdk.mjs'
 import { binary, eventually, startServer } from '../harness/server.mjs'
@@ -85,7 +84,7 @@ test('it crashed while nobody looked', async () => {
     process.kill(serving, 'SIGKILL')
   } catch {}
   for (const one of findProcesses(isAgent)) process.kill(one.pid, 'SIGKILL')
-  await sleep(300)
+  await eventually('they are gone', () => findProcesses(isAgent).length === 0)
   await server.start()
   await checkEnded(sandboxID, 'crashed', /its first process crashed/)
 })

@@ -84,8 +84,9 @@ describe('limits', () => {
     for (let at = 0; at < 400 && !socket.received && !socket.destroyed; at++) {
       if (!socket.write(chunk)) await Promise.race([new Promise((done) => socket.once('drain', done)), socket.ended, sleep(1000)])
     }
-    await Promise.race([socket.ended, sleep(3000)])
-    assert.ok([413, NaN].some((one) => Object.is(one, status(socket.received))), socket.received.slice(0, 200))
+    // What was still on its way may have cost us the answer, but not the end of the connection.
+    await socket.ended
+    assert.ok(socket.received === '' || status(socket.received) === 413, socket.received.slice(0, 200))
     socket.destroy()
   })
 })

@@ -115,7 +115,7 @@ test('what cannot work is told', async () => {
   assert.match(wrong.text, /provders: unknown key.*\(invalid\)/s)
 })
 
-test('no leaks, no misuse of memory', { skip: !fs.existsSync('/usr/bin/valgrind') && 'valgrind is not there' }, async () => {
+test('no leaks, no misuse of memory', async () => {
   const shared = compile('checked', ...pkgConfig('--cflags', '--libs'))
   const result = await start('/usr/bin/valgrind', ['-q', '--leak-check=full', '--errors-for-leak-kinds=definite', '--error-exitcode=99', shared, plainConfig('checked-root')], { uid: PLAIN_UID })
   assert.equal(result.code, 0, result.text)

@@ -108,7 +108,7 @@ describe('out of reach for everyone', () => {
   test('nothing from outside reaches a sandbox by its address', async () => {
     const own = (await shell(online, "ip -4 -o address show scope global | awk '{print $4}' | cut -d/ -f1")).stdout.trim()
     const web = await online.commands.run('python3 -m http.server 8001 --bind 0.0.0.0', { background: true })
-    await new Promise((done) => setTimeout(done, 500))
+    await eventually('it serves', async () => (await shell(online, `curl -sS -m 2 http://${own}:8001/`)).exitCode === 0)
     const reached = await new Promise((done) => {
       const socket = net.connect({ host: own, port: 8001 })
       socket.setTimeout(1500, () => socket.destroy())

@@ -249,7 +249,7 @@ test('a client that goes away in the middle of a silent stream is let go', async
   const handle = await again.commands.run('sleep 300', { background: true, timeoutMs: 0 })
   handle.wait().catch(() => {})
   await handle.disconnect()
-  await sleep(200)
+  await sleep(200) // the end of its connection is here by now
   await eventually('its connection is closed on our side too', () => waiting() === 0, 5000)
   assert.ok((await again.commands.list()).some((one) => one.pid === handle.pid), 'the process goes on')
   await again.commands.kill(handle.pid)
@@ -296,7 +296,7 @@ test('killing a sandbox cuts its streams in the middle', async () => {
   const other = await sdk.Sandbox.create('base', { timeoutMs: 60_000 })
   const run = other.commands.run('sleep 60')
   const failed = assert.rejects(run)
-  await sleep(300)
+  await eventually('it runs', async () => (await other.commands.list()).length > 0)
   await other.kill()
   await failed
   assert.equal((await server.sandbox(other.sandboxId, 49983, '/health')).status, 502)

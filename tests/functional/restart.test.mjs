@@ -4,6 +4,7 @@ import fs from 'node:fs'
 import { after, before, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { eventually, startServer } from '../harness/server.mjs'
+import { randomFrom } from '../harness/random.mjs'
 import { loadSdk } from '../harness/sdk.mjs'
 import { cgroups, counts, files, findProcesses, isAgent, isOurs, ofSandbox } from '../harness/leftovers.mjs'
 
@@ -126,11 +127,7 @@ describe('kill -9', () => {
   test('at random moments of creates and kills: nothing is lost or leaked', async () => {
     const steady = await busySandbox()
     const known = new Set()
-    let seed = 12345
-    const random = (limit) => {
-      seed = (seed * 1103515245 + 12345) & 0x7fffffff
-      return seed % limit
-    }
+    const random = randomFrom(12345)
     for (let round = 0; round < 8; round++) {
       const work = Array.from({ length: 12 }, async (_, at) => {
         try {
@@ -169,8 +166,12 @@ test('creates and kills leak nothing without a name either', async () => {
     await Promise.all(boxes.map((box) => server.api('DELETE', `/sandboxes/${box.sandboxID}`)))
   }
   await cycle(20)
-  await sleep(2000)
-  const before = counts(server.servingPid)
+  let before
+  await eventually('counts stand still', () => {
+    const last = JSON.stringify(before)
+    before = counts(server.servingPid)
+    return last === JSON.stringify(before)
+  }, 15_000, 1000)
   for (let round = 0; round < 5; round++) await cycle(20)
   await eventually('counts back where they were', () => {
     const now = counts(server.servingPid)
@@ -185,7 +186,7 @@ test('a data directory from a machine that was switched off: rows without boxes 
   assert.ok(findProcesses(isAgent).length > 0)
   await killEverything()
   for (const one of findProcesses(isAgent)) process.kill(one.pid, 'SIGKILL')
-  await sleep(300)
+  await eventually('they are gone', () => findProcesses(isAgent).length === 0)
   await server.start()
   assert.equal((await server.api('GET', `/sandboxes/${box.sandboxID}`)).status, 404)
   assert.deepEqual(await server.ids(), [])

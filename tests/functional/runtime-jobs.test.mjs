@@ -4,6 +4,7 @@ import http from 'node:http'
 import { after, afterEach, before, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { destroyAll, refused, startRuntime } from '../harness/runtime.mjs'
+import { findProcesses } from '../harness/leftovers.mjs'
 import { eventually } from '../harness/server.mjs'
 import { openEvents } from '../harness/sse.mjs'
 
@@ -149,10 +150,10 @@ describe('its sandbox', () => {
   test('is paused: the job stands still, and goes on', async () => {
     const other = await one.create({ key: 'pausing' })
     const job = await one.start(other.id, 'for i in 1 2 3 4; do echo $i; sleep 0.5; done')
-    await sleep(700)
+    await eventually('it runs', async () => (await logs(job.id)) !== '')
     await one.ok(200, 'POST', `/sandboxes/${other.id}/pause`)
     assert.equal((await one.process(job.id)).state, 'running')
-    await sleep(500)
+    await sleep(500) // it would say the next number meanwhile
     await one.ok(200, 'POST', `/sandboxes/${other.id}/resume`)
     assert.equal((await ended(job.id)).exit_code, 0)
     assert.equal(await logs(job.id), '1\n2\n3\n4\n')
@@ -183,7 +184,7 @@ describe('the server', () => {
   test('is not there when it ends', async () => {
     const job = await one.start(box.id, 'sleep 1; echo meanwhile; exit 2')
     await one.server.kill9()
-    await sleep(2000)
+    await eventually('it has ended', () => findProcesses((process) => process.cmdline.includes('echo meanwhile')).length === 0)
     await one.server.start()
     assert.equal((await ended(job.id)).exit_code, 2)
     assert.equal(await logs(job.id), 'meanwhile\n')

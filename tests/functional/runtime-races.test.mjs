@@ -2,6 +2,7 @@
 // each machine has a row and each live row its machine afterwards, and nobody's sandbox makes its provider look ill.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
+import { randomFrom, seedOf } from '../harness/random.mjs'
 import { destroyAll, runtimeOf, startRuntime } from '../harness/runtime.mjs'
 import { startServer } from '../harness/server.mjs'
 
@@ -19,12 +20,14 @@ before(async () => {
 })
 after(() => destroyAll(one, far))
 
-const any = (list) => list[Math.floor(Math.random() * list.length)]
+const seed = seedOf('RACES_SEED')
+const random = randomFrom(seed)
+const any = (list) => list[random(list.length)]
 
 function act(provider, engine) {
   const key = any(KEYS)
   const at = `/sandboxes/${encodeURIComponent(`key:${key}`)}`
-  const dice = Math.random()
+  const dice = random(100) / 100
   if (dice < 0.4) return one.v1('POST', '/sandboxes', { key, provider })
   if (dice < 0.65) return one.v1('POST', `${at}/execute`, { command: 'echo x' })
   if (dice < 0.75) return one.v1('POST', `${at}/pause`)
@@ -37,7 +40,8 @@ function act(provider, engine) {
 }
 
 for (const provider of ['near', 'far']) {
-  test(`on ${provider}`, async () => {
+  test(`on ${provider}`, async (t) => {
+    t.diagnostic(`RACES_SEED=${seed}`)
     const engine = (provider === 'near' ? one : far).server
     const end = Date.now() + SECONDS * 1000
     const counts = { 200: 0, 201: 0 }
@@ -81,7 +85,7 @@ for (const provider of ['near', 'far']) {
       const from = Date.now()
       const [answer] = await Promise.all([
         one.v1('POST', `/sandboxes/${id}/execute`, { argv: ['sh', '-c', `echo ${round} >> /tmp/rounds`], timeout: 30 }),
-        new Promise((go) => setTimeout(go, Math.random() * usual)).then(() => engine.api('POST', `/sandboxes/${machine}/pause`)),
+        new Promise((go) => setTimeout(go, (random(1000) / 1000) * usual)).then(() => engine.api('POST', `/sandboxes/${machine}/pause`)),
       ])
       assert.ok([200, 409, 503].includes(answer.status), answer.text)
       assert.ok(Date.now() - from < 25_000, `round ${round}: ${answer.status} after ${Date.now() - from} ms: ${answer.text}`)

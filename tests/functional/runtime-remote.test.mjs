@@ -3,7 +3,6 @@
 import assert from 'node:assert/strict'
 import http from 'node:http'
 import { after, afterEach, before, describe, test } from 'node:test'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { answer, cutAfter, drop, hang, startFaults } from '../harness/faults.mjs'
 import { destroyAll, refused, runtimeOf, startRuntime } from '../harness/runtime.mjs'
 import { eventually, startServer, timely } from '../harness/server.mjs'
@@ -287,9 +286,11 @@ describe('a provider that fails', () => {
     assert.equal((await one.ok(200, 'GET', '/providers/far')).state, 'open')
     const near = await one.create({ provider: 'near' })
     await one.remove(near.id)
-    await sleep(1200)
     faults.forget()
-    const box = await one.create()
+    const box = await eventually('it is asked again', async () => {
+      const answer = await one.v1('POST', '/sandboxes', {})
+      return answer.status === 201 && answer.body
+    })
     assert.equal((await one.ok(200, 'GET', '/providers/far')).state, 'ok')
     await one.remove(box.id)
   })

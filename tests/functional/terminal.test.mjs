@@ -76,7 +76,6 @@ describe('a WebSocket', () => {
     socket.send('here=still; echo set-$here\n')
     await socket.see('set-still')
     socket.terminate()
-    await sleep(200)
     const again = await open(box.id, `terminal_id=${terminal_id}`)
     assert.equal((await ready(again)).terminal_id, terminal_id)
     again.send('echo back-$here\n')

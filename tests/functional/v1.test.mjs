@@ -252,9 +252,9 @@ describe('files', () => {
     const box = await create()
     const socket = await server.connect()
     socket.write(`PUT /api/v1/sandboxes/${box.id}/files?path=/tmp/half HTTP/1.1\r\nHost: x\r\nX-API-KEY: ${server.key}\r\nContent-Length: 1000000\r\n\r\n${'x'.repeat(500000)}`)
-    await sleep(500)
+    await eventually('half of it is sent', () => socket.writableLength === 0)
     socket.destroy()
-    await sleep(500)
+    await sleep(500) // none comes later either
     failed(await v1('GET', `/sandboxes/${box.id}/files?path=/tmp/half`), 404, 'not_found')
   })
 })

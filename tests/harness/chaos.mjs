@@ -11,6 +11,7 @@ import fs from 'node:fs'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { cgroups, findProcesses, isAgent, ofSandbox } from './leftovers.mjs'
+import { randomFrom } from './random.mjs'
 import { eventually } from './server.mjs'
 
 const WORKERS = 6
@@ -22,20 +23,13 @@ const ROUND = 10 // kills between two looks at everything
 export class Chaos {
   constructor(server, seed = 1) {
     this.server = server
-    this.seed = seed
+    this.random = randomFrom(seed)
     this.boxes = new Map() // id to what is known of it
     this.snapshots = new Map() // id to the files it holds
     this.deleted = [] // ids that must not leave anything
     this.tally = {}
     this.killed = { server: 0, warden: 0, envd: 0 }
     this.serial = 0
-  }
-
-  random(limit) {
-    this.seed = (this.seed + 0x6d2b79f5) | 0
-    let mixed = Math.imul(this.seed ^ (this.seed >>> 15), 1 | this.seed)
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
-    return ((mixed ^ (mixed >>> 14)) >>> 0) % limit
   }
 
   pick(list) {

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import fs from 'node:fs'
 import { after, before, describe, test } from 'node:test'
 import { findProcesses, isAgent, isOurs } from '../harness/leftovers.mjs'
-import { startServer } from '../harness/server.mjs'
+import { eventually, startServer } from '../harness/server.mjs'
 import { loadSdk, python, shell } from '../harness/sdk.mjs'
 
 const SECRET = `host-secret-${process.pid}`
@@ -28,7 +28,8 @@ def call(number, *args):
     got = libc.syscall(ctypes.c_long(number), *[ctypes.c_char_p(a) if isinstance(a, bytes) else ctypes.c_long(a) for a in args])
     return [got, errno.errorcode.get(ctypes.get_errno(), "")]
 `
-const refused = (results, allowed = ['EPERM', 'ENOSYS', 'EACCES']) => {
+// What the filter says. Without it most would be refused for want of capabilities: warden_filter_test.c has both.
+const refused = (results, allowed = ['EPERM']) => {
   for (const [name, [value, error]] of Object.entries(results)) {
     assert.equal(value, -1, `${name} succeeded with ${value}`)
     assert.ok(allowed.includes(error), `${name}: ${error}`)
@@ -117,7 +118,8 @@ describe('files of the host', () => {
 
   test('writes through symlinks stay inside', async () => {
     await shell(sandbox, `mkdir -p ${server.home}; ln -sfn ${server.home} /tmp/out`, asRoot)
-    await sandbox.files.write('/tmp/out/planted', 'x', { user: 'root' }).catch(() => {})
+    await sandbox.files.write('/tmp/out/planted', 'x', { user: 'root' })
+    assert.equal(await sandbox.files.read(`${server.home}/planted`, { user: 'root' }), 'x', 'inside, where the same path is another')
     assert.equal(fs.existsSync(`${server.home}/planted`), false)
   })
 
@@ -136,7 +138,7 @@ describe('files of the host', () => {
     const table = (await shell(sandbox, 'cat /proc/self/mountinfo', asRoot)).stdout
     assert.ok(!table.includes(server.home), table)
     assert.match(table, / \/ \/ .*overlay/m)
-    assert.notEqual((await shell(sandbox, 'umount /proc || umount -l /sys || umount -l /', asRoot)).exitCode, 0)
+    for (const path of ['/proc', '/sys', '/']) assert.match((await shell(sandbox, `umount -l ${path}`, asRoot)).stderr, /must be superuser|not permitted|denied/, path)
   })
 
   test('chroot and fchdir tricks do not leave the root', async () => {
@@ -151,9 +153,9 @@ try:
     os.chroot(".")
     result = "outside" if os.path.exists("${secretFile}") else "inside"
 except OSError as e:
-    result = "refused"
+    result = str(e)
 `, asRoot)
-    assert.notEqual(found, 'outside')
+    assert.equal(found, 'inside')
   })
 
   test('open_by_handle_at is refused', async () => {
@@ -169,6 +171,7 @@ describe('/proc and /sys', () => {
     for (const path of ['/proc/sys/kernel/core_pattern', '/proc/sys/kernel/hostname', '/proc/sys/vm/overcommit_memory', '/proc/sys/kernel/modprobe', '/proc/sys/fs/binfmt_misc/register', '/proc/sysrq-trigger', '/proc/sys/kernel/sysrq', '/sys/kernel/uevent_helper', '/proc/sys/vm/drop_caches', '/proc/irq/default_smp_affinity']) {
       const result = await shell(sandbox, `test -e ${path} || exit 9; echo 1 > ${path}`, asRoot)
       assert.notEqual(result.exitCode, 0, `${path} was written`)
+      if (fs.existsSync(path) && path.startsWith('/proc/sys/kernel')) assert.match(result.stderr, /Read-only|denied|not permitted/, `${path}: ${result.exitCode} ${result.stderr}`)
     }
   })
 
@@ -177,7 +180,7 @@ describe('/proc and /sys', () => {
       const found = await shell(sandbox, `if test -d ${path}; then ls -A ${path} | head -c 100; else timeout 2 head -c 100 ${path}; fi`, asRoot)
       assert.ok(found.stdout === '' || found.exitCode !== 0, `${path}: ${found.stdout.slice(0, 80)}`)
     }
-    assert.notEqual((await shell(sandbox, 'dmesg', asRoot)).exitCode, 0)
+    assert.match((await shell(sandbox, 'dmesg', asRoot)).stderr, /not permitted/)
   })
 
   test('/sys and the cgroup tree are read-only', async () => {
@@ -229,7 +232,7 @@ result = {
     "unshare cgroup": call(272, 0x02000000),
     "clone newuser": call(56, 0x10000000 | 17, 0, 0, 0, 0),
 }
-`, asRoot), ['EPERM'])
+`, asRoot))
   })
 
   // A file system that a guest serves could stop whoever looks at it, the agent too.
@@ -251,7 +254,7 @@ result["calls"] = {f"{how} {kind}": made for kind in ("fuse", "fuse.sshfs", "fus
     ("fsopen", call(430, kind.encode(), 0)))}
 `, asRoot)
     assert.equal(found.opened, false, '/dev/fuse')
-    refused(found.calls, ['EPERM'])
+    refused(found.calls)
     for (const command of ['fusermount3 -u /proc/meminfo', 'fusermount -u /proc/meminfo', 'umount /proc/meminfo', 'umount /proc/stat']) {
       assert.notEqual((await shell(sandbox, command, asRoot)).exitCode, 0, command)
     }
@@ -306,7 +309,7 @@ result = {
     "vhangup": call(153),
     "open_by_handle_at": call(304, 0, b"\\0" * 16, 0),
 }
-`, asRoot), ['EPERM', 'ENOSYS', 'EACCES', 'EFAULT'])
+`, asRoot))
   })
 
   test('setns into its own namespaces again or into anything else is refused', async () => {
@@ -316,7 +319,7 @@ for name in ("mnt", "net", "pid", "user", "ipc", "uts", "cgroup"):
     fd = os.open("/proc/self/ns/" + name, os.O_RDONLY)
     result["setns " + name] = call(308, fd, 0)
 `, asRoot)
-    refused(results, ['EPERM'])
+    refused(results)
   })
 
   test('the first process cannot be traced, signalled to death or written to by the user', async () => {
@@ -349,43 +352,45 @@ except OSError as e: result["mem"] = [-1, "EACCES"]
     await other.kill().catch(() => {})
   })
 
-  test('terminal input cannot be forged (TIOCSTI)', async () => {
+  test('input of a terminal that is not one’s own cannot be forged (TIOCSTI)', async () => {
     const found = await python(sandbox, `
-import fcntl, pty
+import errno, fcntl, pty
 a, b = pty.openpty()
 try:
     fcntl.ioctl(b, 0x5412, b"x"); result = "forged"
-except OSError as e: result = "refused"
+except OSError as e: result = errno.errorcode[e.errno]
 `, asRoot)
-    assert.equal(found, 'refused')
+    assert.ok(['EPERM', 'EIO'].includes(found), found) // EIO: nobody may on this kernel
   })
 })
 
 describe('sockets', () => {
   test('raw packets, packet sockets and other families', async () => {
     const found = await python(sandbox, `
-import socket
+import errno, socket
 result = {}
 for name, args in {
     "vsock": (40, socket.SOCK_STREAM, 0), "alg": (38, socket.SOCK_SEQPACKET, 0), "bluetooth": (31, socket.SOCK_RAW, 1),
     "can": (29, socket.SOCK_RAW, 1), "tipc": (30, socket.SOCK_STREAM, 0),
-    "xdp": (44, socket.SOCK_RAW, 0), "rds": (21, socket.SOCK_SEQPACKET, 0),
+    "xdp": (44, socket.SOCK_RAW, 0), "rds": (21, socket.SOCK_SEQPACKET, 0), "packet": (17, socket.SOCK_RAW, 3),
+    "keys": (15, socket.SOCK_RAW, 2), "nftables": (16, socket.SOCK_RAW, 12),
 }.items():
     try: socket.socket(*args).close(); result[name] = "made"
-    except OSError as e: result[name] = e.strerror
+    except OSError as e: result[name] = errno.errorcode[e.errno]
 `, asRoot)
-    for (const [name, outcome] of Object.entries(found)) assert.notEqual(outcome, 'made', name)
+    for (const [name, outcome] of Object.entries(found)) assert.equal(outcome, name === 'nftables' ? 'EPROTONOSUPPORT' : 'EAFNOSUPPORT', name)
   })
 
   test('abstract Unix sockets of the host are not there', async () => {
     const net = await import('node:net')
     const listener = net.createServer((socket) => socket.end('host')).listen('\0quicksand-host-socket')
+    await new Promise((done, fail) => net.connect('\0quicksand-host-socket').on('end', done).on('error', fail).resume())
     const found = await python(sandbox, `
 import socket
 s = socket.socket(socket.AF_UNIX)
 try:
     s.connect(b"\\0quicksand-host-socket"); result = "reached"
-except OSError: result = "refused"
+except ConnectionRefusedError: result = "refused"
 `, asRoot)
     listener.close()
     assert.equal(found, 'refused')
@@ -394,7 +399,7 @@ except OSError: result = "refused"
   test('another sandbox’s loopback is another loopback', async () => {
     const other = await sdk.Sandbox.create('base', { timeoutMs: 60_000 })
     const web = await other.commands.run('python3 -m http.server 8123 --bind 127.0.0.1', { background: true })
-    await new Promise((done) => setTimeout(done, 700))
+    await eventually('it serves', async () => (await shell(other, 'curl -sS -m 2 http://127.0.0.1:8123/')).exitCode === 0)
     assert.notEqual((await shell(sandbox, 'curl -sS -m 2 http://127.0.0.1:8123/')).exitCode, 0)
     await web.kill()
     await other.kill()

@@ -57,7 +57,7 @@ run_unit()
         timeout 3600 build/host/src/*/"$name/${name}_test" >"$logs/unit-$name.log" 2>&1
         status=$?
         counts=$(awk '/^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { print $1, $3, $5 }' "$logs/unit-$name.log" | tail -n 1)
-        grep -E '^(FAIL|SKIP) |failed' "$logs/unit-$name.log"
+        grep -E '^(FAIL|skip) |failed' "$logs/unit-$name.log"
         [ -n "$counts" ] || { tail -n 20 "$logs/unit-$name.log"; echo "ended with $status"; }
         report "unit/$name" ${counts:-0 1 0} $((SECONDS - begin))
         save_logs

@@ -460,8 +460,7 @@ TEST_TIMEOUT(doctor_on_this_machine, 60)
     auto_json json_t *json = NULL;
     struct error err = {0};
 
-    if (geteuid() != 0)
-        test_skip("needs root");
+    test_needs_root();
     if (RUN(&text, ARG("doctor"), ARG("--data"), ARG("/tmp")) != 0)
         test_fail(__FILE__, __LINE__, "doctor failed:\n%s", text.p);
     CHECK(strstr(text.p, "overlayfs"));

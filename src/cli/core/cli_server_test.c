@@ -68,7 +68,7 @@ static void on_execute(struct http_exchange *ex, struct str body, void *arg)
         return;
     }
     (void)buf_add_str(&seen.start_body, body);
-    seen.stream = ex;
+    __atomic_store_n(&seen.stream, ex, __ATOMIC_SEQ_CST);
     http_begin(ex, 200, NULL, 0, -1);
     add_record("{\"process_id\":\"exe_1\",\"type\":\"started\"}\n{\"type\":\"stdout\",\"da");
     add_record("ta\":\"aGVs\"}\n{\"type\":\"heartbeat\"}\n");
@@ -295,7 +295,7 @@ TEST(stdin_is_forwarded)
 static void *interrupt(void *arg)
 {
     (void)arg;
-    (void)nanosleep(&(struct timespec){.tv_nsec = 300 * 1000000}, NULL);
+    WAIT_FOR(__atomic_load_n(&seen.stream, __ATOMIC_SEQ_CST));
     (void)kill(getpid(), SIGTERM);
     return NULL;
 }

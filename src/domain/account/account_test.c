@@ -138,14 +138,7 @@ TEST(unknown_keys_are_asked_again)
     api_key_hash(STR("e2b_later"), hash);
     key.hash = str_of(hash);
     OK(store_key_insert(store, &key, 0, &err));
-    for (int i = 0; i < 40; i++) {
-        struct error err = {0};
-
-        if (api_keys_find(keys, STR("e2b_later"), &owner, &err) == 0)
-            return;
-        (void)usleep(50000);
-    }
-    test_fail(__FILE__, __LINE__, "the key is still unknown");
+    WAIT_FOR(api_keys_find(keys, STR("e2b_later"), &owner, &(struct error){0}) == 0);
 }
 
 TEST(teams)

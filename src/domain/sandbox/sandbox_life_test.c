@@ -269,6 +269,14 @@ TEST(recovery)
     check_nothing_left(&env);
 }
 
+static size_t warm_boxes(struct env *env)
+{
+    struct sandboxes_stats stats;
+
+    sandboxes_stats(env->all, &stats);
+    return stats.warm;
+}
+
 TEST(warm_boxes)
 {
     auto_env struct env env;
@@ -282,8 +290,8 @@ TEST(warm_boxes)
     env_open(&env, 3);
     WAIT_FOR(engine_fake_boxes(env.engine) == 3);
     CHECK_INT(env_live_rows(&env), 0);
-    WAIT_FOR(engine_fake_calls(env.engine) == 8); /* lists, and start + health of each */
-    (void)usleep(20000);
+    WAIT_FOR(warm_boxes(&env) == 3);
+    CHECK_INT(engine_fake_calls(env.engine), 8); /* lists, and start + health of each */
     calls = engine_fake_calls(env.engine);
     OK(env_create(&env, id, &err));
     WAIT_FOR(engine_fake_boxes(env.engine) == 4);
@@ -312,8 +320,7 @@ TEST(warm_box_that_fails_is_replaced)
     char id[ID_SIZE];
 
     env_open(&env, 1);
-    WAIT_FOR(engine_fake_calls(env.engine) >= 4);
-    (void)usleep(50000);
+    WAIT_FOR(warm_boxes(&env) == 1);
     engine_fake_fail_at(env.engine, 1); /* its init */
     OK(env_create(&env, id, &err));
     CHECK(env_has_route(&env, id));
@@ -330,8 +337,7 @@ TEST(warm_box_that_dies_is_replaced)
     size_t count = 0;
 
     env_open(&env, 1);
-    WAIT_FOR(engine_fake_boxes(env.engine) == 1);
-    (void)usleep(50000);
+    WAIT_FOR(warm_boxes(&env) == 1);
     OK(env.engine->ops->list(env.engine, &infos, &count, &err));
     CHECK_INT(count, 1);
     memcpy(id, infos[0].id, ID_SIZE);

@@ -619,8 +619,7 @@ TEST(auto_pause_that_fails_is_tried_again)
                 &(struct sandbox_new){.timeout_s = 1, .auto_pause = true, .auto_pause_disk = true},
                 id);
     engine_fake_fail_at(env.engine, 1);
-    (void)usleep(1500000);
-    CHECK_INT(state_of(&env, id), SANDBOX_RUNNING);
+    WAIT_FOR(engine_fake_failures(env.engine) == 1);
     WAIT_FOR(state_of(&env, id) == SANDBOX_PAUSED);
 }
 
@@ -677,7 +676,7 @@ TEST(longest_life)
     OK(sandbox_get(env.all, TEAM, str_of(id), &arena, &view, &err));
     CHECK(view.end_at_us - view.started_at_us < 60000000);
     OK(sandbox_pause(env.all, TEAM, str_of(id), &to_memory, &err));
-    (void)usleep(10000);
+    clock_test_pass(10000);
     OK(sandbox_resume(env.all, TEAM, str_of(id), &for_an_hour, &arena, &view, &err));
     CHECK(view.end_at_us > view.started_at_us + 100000000);
 }

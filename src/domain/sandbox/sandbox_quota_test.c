@@ -131,7 +131,7 @@ TEST(creates_per_minute)
         ;
     CHECK_INT(refusal.code, ERROR_QUOTA);
     CHECK(strstr(refusal.message, "per minute"));
-    (void)usleep(600000);
+    clock_test_pass(600000);
     OK(env_create(&env, id, &err));
 }
 
@@ -225,13 +225,13 @@ TEST(a_full_disk)
     env_open(&env, 2);
     OK(env_create(&env, a, &err));
     engine_fake_full(env.engine, true);
-    (void)usleep(300000);
+    clock_test_pass(300000); /* it is not asked each time */
     FAILS(env_create(&env, b, &err), ERROR_NO_SPACE);
     sandboxes_stats(env.all, &stats);
     CHECK(stats.space.held);
     OK(sandbox_pause(env.all, TEAM, str_of(a), &(struct sandbox_pause){0}, &err));
     OK(resume(&env, a, &err));
     engine_fake_full(env.engine, false);
-    (void)usleep(300000);
+    clock_test_pass(300000);
     OK(env_create(&env, b, &err));
 }

@@ -240,8 +240,7 @@ static pthread_t start_slow(struct slow *slow)
 
     atomic_init(&slow->done, false);
     CHECK(pthread_create(&thread, NULL, slow_snapshot, slow) == 0);
-    (void)usleep(100000);
-    CHECK(!atomic_load(&slow->done));
+    WAIT_FOR(engine_fake_waiting(slow->env->engine) == 1);
     return thread;
 }
 
@@ -256,7 +255,7 @@ TEST(while_a_snapshot_is_made)
     pthread_t thread;
 
     env_open(&env, 0);
-    engine_fake_slow(env.engine, 400, 0);
+    engine_fake_slow(env.engine, 60000, 0);
     OK(env_create(&env, slow.id, &err));
     thread = start_slow(&slow);
     FAILS(sandbox_snapshot(env.all, TEAM, str_of(slow.id), STR_NONE, &arena, &snapshot, &err),
@@ -271,6 +270,7 @@ TEST(while_a_snapshot_is_made)
     OK(sandbox_extend(env.all, TEAM, str_of(slow.id), 10, &arena, &again, &err));
     CHECK(again.end_at_us > view.end_at_us);
     CHECK(!atomic_load(&slow.done));
+    engine_fake_slow(env.engine, 400, 0);
     OK(sandbox_pause(env.all, TEAM, str_of(slow.id), &(struct sandbox_pause){0}, &err));
     CHECK(pthread_join(thread, NULL) == 0);
     CHECK_INT(slow.result, 0);
@@ -317,17 +317,18 @@ TEST(dies_at_its_end_while_a_snapshot_is_made)
     pthread_t thread;
 
     env_open(&env, 0);
-    engine_fake_slow(env.engine, 1800, 0);
+    engine_fake_slow(env.engine, 60000, 0);
     OK(sandbox_create(env.all, &request, &arena, &view, &err));
     CHECK(str_copy(view.id, slow.id, ID_SIZE));
     (void)engine_fake_disk(env.engine, slow.id, 42);
     thread = start_slow(&slow);
     OK(sandbox_set_timeout(env.all, TEAM, str_of(slow.id), 1, &err));
-    (void)usleep(1200000);
+    OK(sandbox_get(env.all, TEAM, str_of(slow.id), &arena, &view, &err));
+    WAIT_FOR(clock_wall_us() > view.end_at_us);
     engine_fake_die(env.engine, slow.id, BOX_END_EXITED);
-    (void)usleep(200000);
+    WAIT_FOR(sandbox_extend(env.all, TEAM, str_of(slow.id), 1, &arena, &view, &slow.err) == -1);
     CHECK(!atomic_load(&slow.done));
-    CHECK_INT(sandbox_extend(env.all, TEAM, str_of(slow.id), 600, &arena, &view, &slow.err), -1);
+    engine_fake_slow(env.engine, 0, 0);
     CHECK(pthread_join(thread, NULL) == 0);
     WAIT_FOR(sandbox_get(env.all, TEAM, str_of(slow.id), &arena, &view, &slow.err) == 0 &&
              view.state == SANDBOX_PAUSED);

@@ -93,16 +93,12 @@ static void hold(bool held)
 
 static void until(const size_t *counter, size_t value)
 {
-    for (int i = 0; i < 20000 && __atomic_load_n(counter, __ATOMIC_SEQ_CST) != value; i++)
-        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    CHECK_INT(__atomic_load_n(counter, __ATOMIC_SEQ_CST), value);
+    WAIT_FOR(__atomic_load_n(counter, __ATOMIC_SEQ_CST) == value);
 }
 
 static void until_under_way(const struct site *site, size_t value)
 {
-    for (int i = 0; i < 20000 && shares_held(site->api->creates) != value; i++)
-        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    CHECK_INT(shares_held(site->api->creates), value);
+    WAIT_FOR(shares_held(site->api->creates) == value);
 }
 
 TEST(a_full_queue_is_503)

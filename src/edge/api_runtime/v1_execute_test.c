@@ -65,9 +65,7 @@ TEST(v1_execute_streams)
 
 static void wait_stopped(void)
 {
-    for (int i = 0; i < 1000 && !__atomic_load_n(&v1_fake.stopped, __ATOMIC_SEQ_CST); i++)
-        (void)usleep(5000);
-    CHECK_INT(v1_fake.stopped, 1);
+    WAIT_FOR(__atomic_load_n(&v1_fake.stopped, __ATOMIC_SEQ_CST) == 1);
 }
 
 static void stop_site(struct loop_errand *job)

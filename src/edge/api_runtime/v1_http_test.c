@@ -83,16 +83,15 @@ TEST(v1_busy)
     auto_close int first = -1, second = -1;
     struct site site;
 
-    v1_fake.delay_ms = 1000;
+    v1_fake.delay_ms = 60000;
     site_start(&site, 1, 1);
     first = site_ask(&site, "POST " ONE "/execute HTTP/1.1\r\n" KEY CLOSE
                             "Content-Length: 15\r\n\r\n{\"command\":\"a\"}");
-    while (workers_threads(site.workers) < 1)
-        ;
-    uv_sleep(100);
+    WAIT_FOR(workers_threads(site.workers) == 1 && workers_waiting(site.workers) == 0 &&
+             workers_idle(site.workers) == 0);
     second = site_ask(&site, "POST " ONE "/execute HTTP/1.1\r\n" KEY CLOSE
                              "Content-Length: 15\r\n\r\n{\"command\":\"a\"}");
-    uv_sleep(100);
+    WAIT_FOR(workers_waiting(site.workers) == 1);
     http_site_check(&site.http, "GET /api/v1/health HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 503 ",
                     "Retry-After: 1");
 }
@@ -196,8 +195,7 @@ TEST(v1_upload_broken)
     site_start(&site, 4, 10);
     fd = site_ask(&site, "PUT " ONE "/files?path=/f HTTP/1.1\r\n" KEY CLOSE
                          "Content-Length: 1000\r\n\r\nhello");
-    while (v1_fake.written < 5)
-        uv_sleep(5);
+    WAIT_FOR(v1_fake.written >= 5);
     close_fd(&fd);
     CHECK_INT(workers_free_within(site.workers, 5000), 0);
     CHECK_INT(v1_fake.written, 5);
@@ -216,13 +214,11 @@ static void drain(struct loop_errand *job)
     http_server_drain(site->http.server, on_idle, site);
 }
 
-static void site_drain(struct site *site, int limit_ms)
+static void site_drain(struct site *site)
 {
     site->drain_errand.fn = drain;
     loop_post(site->http.loop, &site->drain_errand);
-    for (int i = 0; i < limit_ms / 10 && !site->idle; i++)
-        uv_sleep(10);
-    CHECK(site->idle);
+    WAIT_FOR(site->idle);
 }
 
 TEST(v1_logs)
@@ -257,7 +253,7 @@ TEST(v1_logs)
     buf_clear(&answer);
     fd = site_ask(&site, "GET " ONE "/processes/job_1/logs?follow HTTP/1.1\r\n" KEY CLOSE "\r\n");
     site_read_until(fd, &answer, "0123456789");
-    site_drain(&site, 2000);
+    site_drain(&site);
     site_read_until(fd, &answer, "\r\n0\r\n\r\n");
 }
 
@@ -267,9 +263,7 @@ TEST(v1_logs)
 
 static void wait_for_watchers(size_t count)
 {
-    for (int i = 0; i < 2000 && v1_fake_watchers() != count; i++)
-        uv_sleep(5);
-    CHECK_INT(v1_fake_watchers(), count);
+    WAIT_FOR(v1_fake_watchers() == count);
 }
 
 TEST(v1_events)
@@ -357,7 +351,7 @@ TEST(v1_events_to_many_and_the_end)
     for (int i = 0; i < CLIENTS; i++)
         site_read_until(fds[i], &got[i], "id: 50\n");
     /* A server that stops does not wait for them. */
-    site_drain(&site, 2000);
+    site_drain(&site);
     for (int i = 0; i < CLIENTS; i++) {
         site_read_until(fds[i], &got[i], "\r\n0\r\n\r\n");
         buf_done(&got[i]);
@@ -384,7 +378,7 @@ TEST(v1_events_slow_reader)
         v1_fake_event("x", "a");
     uv_sleep(200);
     site_read_until(fd, &got, "id: 5000\n");
-    site_drain(&site, 2000);
+    site_drain(&site);
 }
 
 /* ---- terminals ---- */
@@ -405,9 +399,7 @@ static void send_frame(int fd, uint8_t first, const char *text)
 
 static void wait_for_terminals(int count)
 {
-    for (int i = 0; i < 2000 && v1_fake.terminals != count; i++)
-        uv_sleep(5);
-    CHECK_INT(v1_fake.terminals, count);
+    WAIT_FOR(v1_fake.terminals == count);
 }
 
 TEST(v1_terminal)
@@ -489,6 +481,6 @@ TEST(v1_terminal_ends)
     buf_clear(&got);
     fd = site_ask(&site, TERMINAL " HTTP/1.1\r\n" KEY UPGRADE "\r\n");
     site_read_until(fd, &got, "ready");
-    site_drain(&site, 2000);
+    site_drain(&site);
     site_read_until(fd, &got, "\x03\xe9the server is stopping");
 }

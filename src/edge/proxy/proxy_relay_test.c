@@ -159,7 +159,7 @@ static struct str request(const char *line, int port, const char *more)
 #define CLOSE "Connection: close\r\n\r\n"
 
 /* Lets the loop run until it is so; a busy machine may need a while. */
-#define WAIT_FOR(cond)                               \
+#define TURN_UNTIL(cond)                             \
     do {                                             \
         for (int i_ = 0; i_ < 1000 && !(cond); i_++) \
             rig_wait_ms(&rig, 5);                    \
@@ -230,7 +230,7 @@ TEST(proxy_user_ports)
                "port is not open\",\"port\":3000,\"code\":502}");
     rig_expect(&rig, request("GET /hello", 3000, "User-Agent: Mozilla/5.0\r\n" CLOSE).p,
                "no service running on port 3000");
-    WAIT_FOR(http_server_connections(envd) == 0);
+    TURN_UNTIL(http_server_connections(envd) == 0);
     stop();
 }
 
@@ -316,12 +316,12 @@ TEST(proxy_cuts_when_the_route_goes)
     for (int i = 0; i < 3; i++)
         fds[i] = rig_connect(&rig);
     rig_send(&rig, fds[0], request("GET /later", 49983, "\r\n"));
-    WAIT_FOR(seen.kept);
+    TURN_UNTIL(seen.kept);
     http_begin(seen.kept, 200, NULL, 0, -1);
     (void)http_write(seen.kept, "part", 4);
     rig_read(&rig, fds[0], "part", &out, &errnum);
     rig_send(&rig, fds[1], request("GET /later", 3000, "\r\n"));
-    WAIT_FOR(proxy_relays(proxy) == 2);
+    TURN_UNTIL(proxy_relays(proxy) == 2);
     routes_remove(routes, "iother");
     rig_wait_ms(&rig, 5);
     CHECK_INT(proxy_relays(proxy), 2);
@@ -332,10 +332,10 @@ TEST(proxy_cuts_when_the_route_goes)
     buf_clear(&out);
     rig_read(&rig, fds[1], "\"code\":502}", &out, &errnum);
     CHECK(str_find_str(buf_str(&out), STR("paused or ended before it answered")) >= 0);
-    WAIT_FOR(proxy_relays(proxy) == 1);
+    TURN_UNTIL(proxy_relays(proxy) == 1);
     routes_remove(routes, box);
     rig_read(&rig, fds[2], "\"code\":502}", &out, &errnum);
-    WAIT_FOR(proxy_relays(proxy) == 0);
+    TURN_UNTIL(proxy_relays(proxy) == 0);
     for (int i = 0; i < 3; i++)
         (void)close(fds[i]);
     buf_done(&out);
@@ -349,9 +349,9 @@ TEST(proxy_client_gone_ends_the_upstream)
     start();
     fd = rig_connect(&rig);
     rig_send(&rig, fd, request("POST /pause", 49983, "Content-Length: 10\r\n\r\nab"));
-    WAIT_FOR(seen.kept);
+    TURN_UNTIL(seen.kept);
     (void)close(fd);
-    WAIT_FOR(!seen.kept);
+    TURN_UNTIL(!seen.kept);
     CHECK_INT(proxy_relays(proxy), 0);
     stop();
 }
@@ -387,7 +387,7 @@ static void tunnel(void)
     buf_init(&out, 4 << 20);
     fd = rig_connect(&rig);
     rig_send(&rig, fd, request("GET /later", 3000, "Connection: upgrade\r\nUpgrade: x\r\n\r\n"));
-    WAIT_FOR(seen.kept);
+    TURN_UNTIL(seen.kept);
     back = switch_protocols();
     rig_read(&rig, fd, "early", &out, &errnum);
     CHECK(str_starts(buf_str(&out), STR("HTTP/1.1 101 Switching\r\nUpgrade: x\r\n")));
@@ -404,7 +404,7 @@ static void tunnel(void)
     rig_read(&rig, fd, NULL, &out, &errnum);
     CHECK_INT(errnum, 0);
     CHECK_INT(out.len, 1 << 20);
-    WAIT_FOR(proxy_relays(proxy) == 0);
+    TURN_UNTIL(proxy_relays(proxy) == 0);
     (void)close(fd);
     buf_done(&out);
     free(big);
@@ -425,7 +425,7 @@ static void cut_tunnel(void)
     buf_init(&out, 10000);
     fd = rig_connect(&rig);
     rig_send(&rig, fd, request("GET /later", 49983, "Connection: upgrade\r\nUpgrade: x\r\n\r\n"));
-    WAIT_FOR(seen.kept);
+    TURN_UNTIL(seen.kept);
     back = switch_protocols();
     rig_read(&rig, fd, "early", &out, &errnum);
     routes_remove(routes, box);
@@ -481,7 +481,7 @@ TEST(proxy_broken_upstream_breaks_the_answer)
     }
     fd = rig_connect(&rig);
     rig_send(&rig, fd, request("GET /later", 49983, "\r\n"));
-    WAIT_FOR(seen.kept);
+    TURN_UNTIL(seen.kept);
     http_abort(seen.kept); /* before any answer */
     rig_read(&rig, fd, "\"port\":49983,\"code\":502}", &out, &errnum);
     CHECK_INT(errnum, 0);

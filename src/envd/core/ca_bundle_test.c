@@ -27,8 +27,7 @@ TEST(ca_bundle)
     struct error err = {0};
     struct stat st;
 
-    if (geteuid() != 0)
-        test_skip("needs root to change owners");
+    test_needs_root();
     CHECK(mkdtemp(dir));
     (void)snprintf(bundle, sizeof(bundle), "%s/ca.crt", dir);
     (void)snprintf(extra, sizeof(extra), "%s/more/e2b.crt", dir);

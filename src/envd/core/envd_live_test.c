@@ -219,9 +219,7 @@ TEST(live_timeout_kills_the_tree)
     CHECK_STR(str_of(stream.last), "{\"error\":{\"code\":\"deadline_exceeded\",\"message\":\"the "
                                    "process did not end within 300 ms\"}}");
     CHECK(clock_mono_ms() - begin < 5000);
-    for (int i = 0; i < 100 && count_children(&live) > 0; i++)
-        (void)poll(NULL, 0, 10);
-    CHECK_INT(count_children(&live), 0);
+    WAIT_FOR(count_children(&live) == 0);
     live_stream_close(&stream);
     live_stop(&live);
 }
@@ -229,9 +227,7 @@ TEST(live_timeout_kills_the_tree)
 /* Those whose parents are gone are children of envd. */
 static void wait_for_children(const struct live *live, int count)
 {
-    for (int i = 0; i < 500 && count_children(live) != count; i++)
-        (void)poll(NULL, 0, 10);
-    CHECK_INT(count_children(live), count);
+    WAIT_FOR(count_children(live) == count);
 }
 
 /* In sessions of their own and without a parent, also with an empty environment. */
@@ -310,9 +306,7 @@ TEST(live_orphans_are_reaped)
     live_start(&live);
     live_run(&stream, &live, BASH("for i in 1 2 3; do (sleep 0.1 > /dev/null 2>&1 &); done"), NULL);
     live_stream_close(&stream);
-    for (int i = 0; i < 200 && count_children(&live) > 0; i++)
-        (void)poll(NULL, 0, 10);
-    CHECK_INT(count_children(&live), 0);
+    WAIT_FOR(count_children(&live) == 0);
     live_stop(&live);
 }
 
@@ -595,9 +589,7 @@ TEST(live_clients_that_vanish)
         live_stream_started(&stream);
         live_stream_close(&stream);
     }
-    for (int i = 0; i < 300 && count_children(&live) > 0; i++)
-        (void)poll(NULL, 0, 10);
-    CHECK_INT(count_children(&live), 0);
+    WAIT_FOR(count_children(&live) == 0);
     check_run(&live, BASH("echo fine"), NULL, "fine\n", "", EXIT_0);
     live_stop(&live);
 }

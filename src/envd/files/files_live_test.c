@@ -212,7 +212,7 @@ TEST(files_metadata)
     live_start(&live);
     put(live_in(&live, "probe"), STR(""));
     if (setxattr(live_in(&live, "probe"), "user.e2b.x", "1", 1, 0) != 0)
-        test_skip("the file system has no user attributes");
+        test_lacks("the file system has no user attributes");
     CHECK_INT(live_call(&live, "POST", target(&live, "f"),
                         RAW "X-Metadata-Author: first\r\nx-metadata-AUTHOR: second\r\n"
                             "X-Metadata-: dropped\r\nX-Metadata-Empty:\r\n",
@@ -356,7 +356,7 @@ TEST(files_full_disk)
     live_start(&live);
     CHECK_INT(mkdir(live_in(&live, "small"), 0777), 0);
     if (mount("none", live_in(&live, "small"), "tmpfs", 0, "size=256k,nr_inodes=10") != 0)
-        test_skip("cannot mount");
+        test_lacks("cannot mount");
     buf_init(&big, 1 << 20);
     memset(buf_reserve(&big, 400000), 'x', 400000);
     buf_grew(&big, 400000);

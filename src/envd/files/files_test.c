@@ -25,8 +25,7 @@ static void make_dir(void)
 {
     (void)snprintf(dir, sizeof(dir), "/tmp/files-test-XXXXXX");
     CHECK(mkdtemp(dir));
-    if (geteuid() != 0)
-        test_skip("needs root to change owners");
+    test_needs_root();
 }
 
 static void check_content(const char *name, const char *want)

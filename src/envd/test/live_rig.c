@@ -52,9 +52,8 @@ void live_start(struct live *live)
     auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     if (!program)
-        test_skip("ENVD does not name envd's binary");
-    if (geteuid() != 0)
-        test_skip("needs root");
+        test_lacks("ENVD does not name envd's binary");
+    test_needs_root();
     (void)snprintf(live->dir, sizeof(live->dir), "/tmp/envd-live-XXXXXX");
     CHECK(mkdtemp(live->dir));
     (void)snprintf(live->socket, sizeof(live->socket), "%s/.socket", live->dir);
@@ -70,7 +69,7 @@ void live_start(struct live *live)
 void live_own_mounts(void)
 {
     if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
-        test_skip("cannot have mounts of its own");
+        test_lacks("cannot have mounts of its own");
 }
 
 void live_stop(struct live *live)

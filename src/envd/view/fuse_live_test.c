@@ -62,7 +62,7 @@ static void mount_fuse(int *fd, const char *type, const char *path)
 
     *fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
     if (*fd < 0)
-        test_skip("no /dev/fuse");
+        test_lacks("no /dev/fuse");
     CHECK_INT(mkdir(path, 0755), 0);
     (void)snprintf(options, sizeof(options),
                    "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", *fd);

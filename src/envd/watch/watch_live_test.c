@@ -149,6 +149,25 @@ TEST(watch_link_and_entry)
     live_stop(&live);
 }
 
+/* Of all of envd's inotify descriptors. */
+static int count_watches(const struct live *live)
+{
+    int count = 0;
+
+    for (int fd = 0; fd < 100; fd++) {
+        char path[64], line[512];
+        FILE *file;
+
+        (void)snprintf(path, sizeof(path), "/proc/%d/fdinfo/%d", live->pid, fd);
+        file = fopen(path, "re");
+        while (file && fgets(line, sizeof(line), file))
+            count += strncmp(line, "inotify wd:", 11) == 0;
+        if (file)
+            (void)fclose(file);
+    }
+    return count;
+}
+
 TEST(watch_tree_moves)
 {
     struct live live;
@@ -172,7 +191,7 @@ TEST(watch_tree_moves)
     /* Out of it: silence. Into it: all of it is new. */
     CHECK_INT(rename(live_in(&live, "w/new"), live_in(&live, "gone")), 0);
     expect(&stream, "RENAME", "new");
-    (void)usleep(60000);
+    WAIT_FOR(count_watches(&live) == 1); /* it may have come back until then */
     put(live_in(&live, "gone/deep/h"), "");
     CHECK_INT(rename(live_in(&live, "out"), live_in(&live, "w/came")), 0);
     expect(&stream, "CREATE", "came");
@@ -386,11 +405,7 @@ TEST_TIMEOUT(watch_polled_overflow, 60)
         CHECK_INT(mkdir(live_in(&live, long_name), 0755), 0);
         CHECK_INT(rmdir(live_in(&live, long_name)), 0);
     }
-    for (int i = 0; i < 100; i++) {
-        if (get_events(&live, id, &body) != 200)
-            break;
-        (void)usleep(20000);
-    }
+    WAIT_FOR(get_events(&live, id, &body) != 200);
     CHECK_INT(get_events(&live, id, &body), 429);
     CHECK(strstr(body.p, "resource_exhausted"));
     buf_done(&body);
@@ -492,8 +507,7 @@ TEST_TIMEOUT(watch_many_and_leaks, 60)
         }
         CHECK_INT(unlink(live_in(&live, "x")), 0);
     }
-    for (int i = 0; i < 200 && count_fds(&live) > before; i++)
-        (void)usleep(10000);
+    WAIT_FOR(count_fds(&live) <= before);
     CHECK_INT(count_fds(&live), before);
     for (int i = 0; i < 64; i++)
         create_watcher(&live, "", "", id);

@@ -53,8 +53,7 @@ static void setup(off_t host_bytes)
     char image[96];
     int fd;
 
-    if (geteuid() != 0)
-        test_skip("needs root");
+    test_needs_root();
     CHECK(unshare(CLONE_NEWNS) == 0);
     CHECK(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0);
     (void)snprintf(dir, sizeof(dir), "/var/tmp/quicksand-back-XXXXXX");

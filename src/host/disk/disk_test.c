@@ -36,8 +36,7 @@ static void remove_dir(void)
 
 static void setup(void)
 {
-    if (geteuid() != 0)
-        test_skip("needs root");
+    test_needs_root();
     CHECK(unshare(CLONE_NEWNS) == 0);
     CHECK(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0);
     (void)snprintf(dir, sizeof(dir), "/var/tmp/quicksand-disk-XXXXXX");

@@ -2,9 +2,11 @@
  * of capabilities, so that its absence would not show: here it is loaded by a process that has them all. */
 #include <errno.h>
 #include <linux/filter.h>
+#include <linux/netlink.h>
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -34,6 +36,32 @@ static const struct call {
     {"unshare", SYS_unshare, {CLONE_NEWUTS}, EPERM},
     {"open_by_handle_at", SYS_open_by_handle_at, {-1, 0, 0}, EPERM},
     {"process_madvise", SYS_process_madvise, {-1, 0, 0, 0, 0}, EPERM},
+    {"delete_module", SYS_delete_module, {(long)"none such", 0}, EPERM},
+    {"bpf", SYS_bpf, {-1, 0, 0}, EPERM},
+    {"perf_event_open", SYS_perf_event_open, {0, 0, 0, 0, 0}, EPERM},
+    {"keyctl", SYS_keyctl, {-1, 0, 0, 0, 0}, EPERM},
+    {"add_key", SYS_add_key, {0, 0, 0, 0, 0}, EPERM},
+    {"request_key", SYS_request_key, {0, 0, 0, 0}, EPERM},
+    {"iopl", SYS_iopl, {4}, EPERM},
+    {"ioperm", SYS_ioperm, {-1, 1, 1}, EPERM},
+    {"settimeofday", SYS_settimeofday, {1, 0}, EPERM},
+    {"clock_settime", SYS_clock_settime, {1000, 0}, EPERM},
+    {"adjtimex", SYS_adjtimex, {1}, EPERM},
+    {"swapon", SYS_swapon, {(long)"/none/such", 0}, EPERM},
+    {"acct", SYS_acct, {(long)"/none/such"}, EPERM},
+    {"reboot", SYS_reboot, {0, 0, 0, 0}, EPERM},
+    {"userfaultfd", SYS_userfaultfd, {-1}, EPERM},
+    {"fanotify_init", SYS_fanotify_init, {-1, 0}, EPERM},
+    {"io_uring_setup", SYS_io_uring_setup, {1, 0}, EPERM},
+    {"syslog", SYS_syslog, {-1, 0, 0}, EPERM},
+    {"sethostname", SYS_sethostname, {0, -1}, EPERM},
+    {"io_setup", SYS_io_setup, {0, 0}, ENOSYS},
+    {"a packet socket", SYS_socket, {AF_PACKET, SOCK_RAW, 0}, EAFNOSUPPORT},
+    {"a socket of nftables",
+     SYS_socket,
+     {AF_NETLINK, SOCK_RAW, NETLINK_NETFILTER},
+     EPROTONOSUPPORT},
+    {"an ioctl of btrfs", SYS_ioctl, {-1, 0x9401, 0}, ENOTTY},
 };
 enum { CALLS = sizeof(calls) / sizeof(*calls) };
 
@@ -81,8 +109,7 @@ TEST(the_filter_refuses_by_itself)
     int *results = mmap(NULL, 2 * CALLS * sizeof(int), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-    if (geteuid() != 0)
-        test_skip("needs root");
+    test_needs_root();
     CHECK(results != MAP_FAILED);
     try_in_child(false, results);
     try_in_child(true, results + CALLS);

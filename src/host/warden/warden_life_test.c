@@ -359,7 +359,8 @@ TEST_TIMEOUT(a_frozen_box_stands_still_and_goes_on, 60)
     rig_start(&spec, &info);
     RIG_CHECK_ASK("ok", spec.id, "spinner");
     RIG_CHECK_ASK("ok", spec.id, "eater 8");
-    (void)usleep(200000 * test_patience());
+    WAIT_FOR(box_usage(&rig_warden.boxes, spec.id, &before, &err) == 0 && before.cpu_us > 10000 &&
+             before.mem_bytes > 8 << 20);
     CHECK_INT(box_freeze(&rig_warden.boxes, spec.id, true, &err), 0);
     CHECK_INT(box_usage(&rig_warden.boxes, spec.id, &before, &err), 0);
     CHECK(before.frozen && before.pids == 3 && before.cpu_us > 10000);
@@ -375,9 +376,9 @@ TEST_TIMEOUT(a_frozen_box_stands_still_and_goes_on, 60)
     CHECK_INT(box_freeze(&rig_warden.boxes, spec.id, false, &err), 0);
     CHECK_INT(box_freeze(&rig_warden.boxes, spec.id, false, &err), 0);
     RIG_CHECK_ASK("ok text", spec.id, "get /f");
-    (void)usleep(50000);
-    CHECK_INT(box_usage(&rig_warden.boxes, spec.id, &after, &err), 0);
-    CHECK(!after.frozen && after.pids == 3 && after.cpu_us > before.cpu_us);
+    WAIT_FOR(box_usage(&rig_warden.boxes, spec.id, &after, &err) == 0 &&
+             after.cpu_us > before.cpu_us);
+    CHECK(!after.frozen && after.pids == 3);
     /* What cannot be brought to disk does not stand still. */
     box_fault_at = 1;
     CHECK_INT(box_freeze(&rig_warden.boxes, spec.id, true, &err), -1);
@@ -434,8 +435,7 @@ TEST_TIMEOUT(who_waits_for_the_frozen_does_not_hinder, 60)
 static void take_hostage(const char *id)
 {
     RIG_CHECK_ASK("ok", id, "hostage /taken");
-    while (strcmp(rig_ask(id, "get /taken"), "ok taken") != 0)
-        (void)usleep(1000);
+    WAIT_FOR(strcmp(rig_ask(id, "get /taken"), "ok taken") == 0);
 }
 
 /* Nothing but the end of the FUSE connection ends such processes: all ways down bring it. */
@@ -480,8 +480,7 @@ TEST_TIMEOUT(a_hostage_ends_with_its_box_after_a_restart_too, 60)
     CHECK_INT(box_fuse_abort(rig_warden.boxes.fuse_fd, number, BOX_UID_FIRST, &err), 0);
     rig_kill(spec.id);
     /* The other's connection is as it was: its server is still there, and silent. */
-    while (strcmp(rig_ask(other.id, "get /taken"), "ok taken") != 0)
-        (void)usleep(1000);
+    WAIT_FOR(strcmp(rig_ask(other.id, "get /taken"), "ok taken") == 0);
     CHECK_STR(str_of(rig_ask_for(other.id, 100, "get /proc/meminfo")), "");
     rig_kill(other.id);
     reap();

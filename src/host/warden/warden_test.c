@@ -178,12 +178,8 @@ static void check_end(const struct box_info *info, enum box_end end)
 
 static void run_out_of_memory(const struct box_info *info)
 {
-    int tries = 500;
-
     RIG_CHECK_ASK("ok", info->id, "eater 500");
-    while (box_cgroup_oom_kills(rig_warden.boxes.cgroups, info->id) == 0 && --tries)
-        (void)usleep(10000);
-    CHECK(tries > 0);
+    WAIT_FOR(box_cgroup_oom_kills(rig_warden.boxes.cgroups, info->id) > 0);
 }
 
 /* That something inside once ran out of memory is not why a box ends later. */

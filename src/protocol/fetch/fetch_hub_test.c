@@ -67,8 +67,7 @@ static const struct fetch_hub_events events = {on_head, on_data, on_end};
 
 static void wait_for(atomic_int *value, int want)
 {
-    for (int i = 0; i < 1500 && atomic_load(value) < want; i++)
-        (void)usleep(10000);
+    WAIT_FOR(atomic_load(value) >= want);
     CHECK_INT(atomic_load(value), want);
 }
 
@@ -92,7 +91,7 @@ TEST_TIMEOUT(hub_thousand, 60)
     struct seen *seen = xcalloc(STREAMS, sizeof(*seen));
 
     if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
-        test_skip("too few descriptors");
+        test_lacks("too few descriptors");
     rig = fetch_rig_new(NULL, answer, NULL);
     for (int i = 0; i < STREAMS; i++)
         seen[i].stream = begin(hub, fetch_rig_url(rig), "/", 0, &seen[i]);
@@ -156,8 +155,7 @@ TEST(hub_public_only)
         .method = "GET", .url = fetch_rig_url(rig), .reach = FETCH_PUBLIC};
 
     seen.stream = fetch_hub_open(hub, &request, &events, &seen);
-    for (int i = 0; i < 500 && atomic_load(&seen.code) < 0; i++)
-        (void)usleep(10000);
+    WAIT_FOR(atomic_load(&seen.code) >= 0);
     CHECK_INT(seen.code, ERROR_FORBIDDEN);
     CHECK_INT(fetch_rig_requests(rig), 0);
     fetch_hub_close(seen.stream);

@@ -210,11 +210,9 @@ TEST(elastic_workers_keep_an_idle_thread_for_the_next_errand)
         struct counted_work work = {.work = {.run = on_run}};
 
         CHECK_INT(workers_run(workers, &work.work), 0);
-        while (atomic_load(&runs) <= i)
-            uv_sleep(1);
-        uv_sleep(2);
+        WAIT_FOR(atomic_load(&runs) > i && workers_idle(workers) == 1);
     }
-    CHECK(workers_threads(workers) <= 2);
+    CHECK_INT(workers_threads(workers), 1);
     workers_free(workers);
 }
 
@@ -230,7 +228,7 @@ TEST(elastic_workers_are_bounded)
         if (workers_run(workers, &works[i].work) < 0)
             break;
         accepted++;
-        uv_sleep(20); /* the threads take theirs */
+        WAIT_FOR(i >= 2 || workers_waiting(workers) == 0); /* the threads take theirs */
     }
     CHECK_INT(accepted, 5);
     CHECK_INT(workers_threads(workers), 2);
@@ -250,9 +248,8 @@ TEST(elastic_workers_end_when_idle)
         works[i].work = (struct work){.run = on_run};
         CHECK_INT(workers_run(workers, &works[i].work), 0);
     }
-    for (int i = 0; i < 150 && workers_threads(workers) > 0; i++)
-        uv_sleep(100);
-    CHECK_INT(workers_threads(workers), 0);
+    uv_sleep(10000); /* this is how long they wait for work */
+    WAIT_FOR(workers_threads(workers) == 0);
     CHECK_INT(workers_run(workers, &works[0].work), 0); /* a slot is used again */
     CHECK_INT(workers_threads(workers), 1);
     workers_free(workers);

@@ -192,14 +192,29 @@ int workers_run(struct workers *workers, struct work *work)
     return accepted ? 0 : -EAGAIN;
 }
 
-size_t workers_threads(struct workers *workers)
+static size_t look(struct workers *workers, const size_t *count)
 {
-    size_t alive;
+    size_t now;
 
     uv_mutex_lock(&workers->mutex);
-    alive = workers->alive;
+    now = *count;
     uv_mutex_unlock(&workers->mutex);
-    return alive;
+    return now;
+}
+
+size_t workers_threads(struct workers *workers)
+{
+    return look(workers, &workers->alive);
+}
+
+size_t workers_idle(struct workers *workers)
+{
+    return look(workers, &workers->idle);
+}
+
+size_t workers_waiting(struct workers *workers)
+{
+    return look(workers, &workers->waiting);
 }
 
 static bool was_started(struct workers *workers, size_t slot)

@@ -29,5 +29,7 @@ void workers_free(struct workers *workers);
 /* The same with a limit: -ETIMEDOUT when jobs still run after it. Then nothing was freed, and the
  * process must end before what the jobs use goes. */
 int workers_free_within(struct workers *workers, uint32_t limit_ms);
-/* Threads alive now. */
+/* Threads alive now, those of them that have nothing to do, jobs that wait. */
 size_t workers_threads(struct workers *workers);
+size_t workers_idle(struct workers *workers);
+size_t workers_waiting(struct workers *workers);

@@ -23,8 +23,7 @@ static const uint32_t near_address = 0xc0000201, peer_address = 0xc0000202; /* 1
 
 static void setup(void)
 {
-    if (geteuid() != 0)
-        test_skip("needs root");
+    test_needs_root();
     CHECK(unshare(CLONE_NEWNET) == 0);
 }
 

@@ -109,7 +109,8 @@ TEST(job_is_stopped_with_all_it_started)
     job = start(&env, sandbox.id,
                 "trap '' TERM; setsid sleep 1234.5 & sleep 1234.5 & while :; do sleep 0.1; done",
                 &arena);
-    work_sleep_ms(300);
+    WAIT_FOR(strcmp(work_exec(&env, sandbox.id, "pgrep -fxc 'sleep 1234.5' || true", 0, &arena),
+                    "1\n") > 0);
     begin_ms = clock_mono_ms();
     OK(job_stop(env.core.runtime, &env.core.caller, job.id, 0, &err));
     CHECK(clock_mono_ms() - begin_ms < 4000);
@@ -304,14 +305,11 @@ TEST(job_callback_is_tried_until_it_is_taken)
                  &err));
     CHECK_STR(job.callback_state, "pending");
     (void)wait_for(&env, job.id, 5000, &arena);
-    for (int i = 0; i < 50 && work_events(&env, "job.delivery_failed") == 0; i++)
-        work_sleep_ms(50);
+    WAIT_FOR(work_events(&env, "job.delivery_failed") > 0);
     /* It outlives a restart and the sandbox. */
     OK(runtime_sandbox_kill(env.core.runtime, &env.core.caller, sandbox.id, NULL, &err));
     work_restart(&env);
-    for (int i = 0; i < 100 && !callback_is(&env, job.id, "delivered"); i++)
-        work_sleep_ms(100);
-    CHECK(callback_is(&env, job.id, "delivered"));
+    WAIT_FOR(callback_is(&env, job.id, "delivered"));
     CHECK_INT(receiver.count, 3);
     CHECK(strstr(receiver.last, "POST /done HTTP/1.1"));
     CHECK(strstr(receiver.last, "x-job-token: token-of-this-job"));
@@ -349,7 +347,7 @@ TEST(job_callback_that_hangs_holds_up_nobody_else)
     struct job job;
     struct runtime_sandbox sandbox;
     struct str hole;
-    int fd, tries;
+    int fd;
 
     work_open_local(&env, work_quick);
     receiver_open(&receiver, 0);
@@ -366,9 +364,7 @@ TEST(job_callback_that_hangs_holds_up_nobody_else)
     sandbox = work_ensure(&env, "k", TIER_CREATED, &arena);
     OK(job_start(env.core.runtime, &env.core.caller, sandbox.id, &command, &callback, &arena, &job,
                  &err));
-    for (tries = 0; tries < 50 && !callback_is(&env, job.id, "delivered"); tries++)
-        work_sleep_ms(100);
-    CHECK(callback_is(&env, job.id, "delivered"));
+    WAIT_FOR(callback_is(&env, job.id, "delivered"));
     (void)close(fd);
     receiver_close(&receiver);
 }
@@ -391,15 +387,12 @@ TEST(job_callback_of_a_stranger_stays_outside)
     OK(job_start(env.core.runtime, &env.core.caller, sandbox.id, &command, &callback, &arena, &job,
                  &err));
     (void)wait_for(&env, job.id, 5000, &arena);
-    for (int i = 0; i < 50 && work_events(&env, "job.delivery_failed") == 0; i++)
-        work_sleep_ms(50);
+    WAIT_FOR(work_events(&env, "job.delivery_failed") > 0);
     CHECK(work_event_has(&env, "job.delivery_failed", "not a public address"));
     CHECK_INT(receiver.count, 0);
     /* The operator may say that all are welcome. */
     env.core.settings.private_urls = true;
-    for (int i = 0; i < 100 && !callback_is(&env, job.id, "delivered"); i++)
-        work_sleep_ms(100);
-    CHECK(callback_is(&env, job.id, "delivered"));
+    WAIT_FOR(callback_is(&env, job.id, "delivered"));
     CHECK_INT(receiver.count, 1);
     receiver_close(&receiver);
 }
@@ -481,15 +474,11 @@ static void on_end(void *arg, int exit_code, const struct error *why)
 
 static bool view_has(struct view *view, const char *text)
 {
-    bool found = false;
+    bool found;
 
-    for (int i = 0; i < 100 && !found; i++) {
-        (void)pthread_mutex_lock(&view->lock);
-        found = str_find_str(buf_str(&view->seen), str_of(text)) >= 0;
-        (void)pthread_mutex_unlock(&view->lock);
-        if (!found)
-            work_sleep_ms(50);
-    }
+    (void)pthread_mutex_lock(&view->lock);
+    found = str_find_str(buf_str(&view->seen), str_of(text)) >= 0;
+    (void)pthread_mutex_unlock(&view->lock);
     return found;
 }
 
@@ -530,8 +519,8 @@ TEST(terminal_is_left_and_found_again)
     OK(terminal_open(env.core.runtime, &env.core.caller, &request, &viewer, id, &terminal, &err));
     terminal_resize(terminal, 91, 17);
     terminal_input(terminal, STR("stty size; MARK=here; echo a$((1+1))b\n"));
-    CHECK(view_has(&first, "a2b"));
-    CHECK(view_has(&first, "17 91"));
+    WAIT_FOR(view_has(&first, "a2b"));
+    WAIT_FOR(view_has(&first, "17 91"));
     terminal_leave(terminal);
     CHECK(!view_ended(&first));
 
@@ -539,13 +528,12 @@ TEST(terminal_is_left_and_found_again)
     viewer.arg = &next;
     OK(terminal_open(env.core.runtime, &env.core.caller, &request, &viewer, again, &second, &err));
     CHECK_STR(str_of(again), id);
-    CHECK(view_has(&next, "a2b")); /* what was shown before */
+    WAIT_FOR(view_has(&next, "a2b")); /* what was shown before */
     terminal_input(second, STR("echo was-$MARK\n"));
-    CHECK(view_has(&next, "was-here"));
+    WAIT_FOR(view_has(&next, "was-here"));
     terminal_input(second, STR("exit 4\n"));
-    for (int i = 0; i < 100 && !view_ended(&next); i++)
-        work_sleep_ms(50);
-    CHECK(view_ended(&next) && !next.lost);
+    WAIT_FOR(view_ended(&next));
+    CHECK(!next.lost);
     CHECK_INT(next.code, 4);
     terminal_leave(second);
     FAILS(
@@ -577,7 +565,7 @@ TEST(terminal_waits_for_its_viewer)
     request.sandbox_id = sandbox.id;
     OK(terminal_open(env.core.runtime, &env.core.caller, &request, &viewer, id, &terminal, &err));
     terminal_input(terminal, STR("echo rea''dy\n"));
-    CHECK(view_has(&view, "ready"));
+    WAIT_FOR(view_has(&view, "ready"));
     (void)pthread_mutex_lock(&view.lock);
     view.full = true;
     (void)pthread_mutex_unlock(&view.lock);
@@ -592,7 +580,7 @@ TEST(terminal_waits_for_its_viewer)
     view.full = false;
     (void)pthread_mutex_unlock(&view.lock);
     terminal_resume(terminal);
-    CHECK(view_has(&view, "ended"));
+    WAIT_FOR(view_has(&view, "ended"));
 
     /* Somebody else comes: the first one is told, and may leave later. */
     viewer.arg = &other;
@@ -601,7 +589,7 @@ TEST(terminal_waits_for_its_viewer)
     CHECK(view.ended && view.lost);
     terminal_leave(terminal);
     terminal_input(thief, STR("echo still-$((40+2))\n"));
-    CHECK(view_has(&other, "still-42"));
+    WAIT_FOR(view_has(&other, "still-42"));
     runtime_close(env.core.runtime);
     env.core.runtime = NULL;
     CHECK(other.ended);

@@ -515,7 +515,7 @@ TEST(idle_time_that_was_asked_for_ends_it)
     OK(runtime_sandbox_pause(env.core.runtime, &env.core.caller, first.id, &err));
     kept = work_ensure(&env, "other", TIER_CREATED, &arena);
     OK(runtime_sandbox_pause(env.core.runtime, &env.core.caller, kept.id, &err));
-    work_sleep_ms(1100);
+    clock_test_pass(1100000);
     OK(runtime_sandbox_ensure(env.core.runtime, &env.core.caller, &request, &arena, &second, &tier,
                               &err));
     CHECK_INT(tier, TIER_CREATED);
@@ -540,7 +540,7 @@ TEST(prune_kills_what_nobody_uses)
     OK(runtime_sandbox_prune(env.core.runtime, &env.core.caller, 0, false, &sandboxes, &snapshots,
                              &err));
     CHECK_INT(sandboxes + snapshots, 0);
-    work_sleep_ms(1100);
+    clock_test_pass(1100000);
     (void)work_exec(&env, used.id, "true", 0, &arena);
     OK(runtime_sandbox_prune(env.core.runtime, &env.core.caller, 1, true, &sandboxes, &snapshots,
                              &err));
@@ -572,7 +572,7 @@ TEST(life_is_extended_only_when_half_is_gone)
         (void)work_exec(&env, sandbox.id, "true", 0, &arena);
     CHECK_INT(provider_fake_calls(env.core.fake, "extend"), 0);
     asked = provider_fake_calls(env.core.fake, "get");
-    work_sleep_ms(1100);
+    clock_test_pass(1100000);
     for (int i = 0; i < 5; i++)
         (void)work_exec(&env, sandbox.id, "true", 0, &arena);
     CHECK_INT(provider_fake_calls(env.core.fake, "extend"), 1);
@@ -638,7 +638,7 @@ TEST(stats_count_and_cost)
     sandbox = work_ensure(&env, NULL, TIER_CREATED, &arena);
     (void)work_exec(&env, sandbox.id, "true", 0, &arena);
     (void)work_exec(&env, sandbox.id, "true", 0, &arena);
-    work_sleep_ms(50);
+    clock_test_pass(50000);
     OK(runtime_sandbox_kill(env.core.runtime, &env.core.caller, sandbox.id, NULL, &err));
     (void)work_ensure(&env, NULL, TIER_CREATED, &arena);
     OK(runtime_stats(env.core.runtime, &env.core.caller, &stats, &err));

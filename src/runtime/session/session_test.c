@@ -1,5 +1,6 @@
 /* The parts of sessions that need no sandbox: names, classes, permissions, the stream of events. */
 #include <arpa/inet.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -378,6 +379,26 @@ TEST(sessions_of_a_team_are_bounded)
     (void)pthread_mutex_destroy(&sessions.lock);
 }
 
+/* Connections that the kernel has taken for a listener. */
+static unsigned waiting_to_be_accepted(int fd)
+{
+    struct tcp_info info;
+    socklen_t size = sizeof(info);
+
+    CHECK_INT(getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size), 0);
+    return info.tcpi_unacked;
+}
+
+static size_t posts_of(struct live_session *live)
+{
+    size_t posts;
+
+    (void)pthread_mutex_lock(&live->lock);
+    posts = live->posts;
+    (void)pthread_mutex_unlock(&live->lock);
+    return posts;
+}
+
 /* It asks and asks, and takes no answer. */
 TEST(answers_that_nobody_takes_are_bounded)
 {
@@ -387,7 +408,6 @@ TEST(answers_that_nobody_takes_are_bounded)
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof(address);
     int fd = socket(AF_INET, SOCK_STREAM, 0), taken = 0;
-    size_t left = 1;
     char url[64];
 
     CHECK(bind(fd, (struct sockaddr *)&address, size) == 0 && listen(fd, 4096) == 0 &&
@@ -402,15 +422,9 @@ TEST(answers_that_nobody_takes_are_bounded)
     (void)pthread_mutex_unlock(&live->lock);
     CHECK_INT(taken, SESSION_POSTS_MAX);
     /* There is room again when they are over. */
-    (void)usleep(200000);
+    WAIT_FOR(waiting_to_be_accepted(fd) == SESSION_POSTS_MAX);
     (void)close(fd);
-    for (int i = 0; i < 500 && left; i++) {
-        (void)usleep(10000);
-        (void)pthread_mutex_lock(&live->lock);
-        left = live->posts;
-        (void)pthread_mutex_unlock(&live->lock);
-    }
-    CHECK_INT(left, 0);
+    WAIT_FOR(posts_of(live) == 0);
     fetch_hub_free(sessions.hub);
     (void)pthread_mutex_destroy(&sessions.lock);
     session_free(live);

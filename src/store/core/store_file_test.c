@@ -97,7 +97,7 @@ TEST(space_is_reserved)
     log = xasprintf("%s-wal", env.where);
     fd = open(env.where, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 1) < 0)
-        test_skip("this file system cannot");
+        test_lacks("the file system cannot reserve space");
     close_fd(&fd);
     for (int i = 0; i < 2; i++) {
         OK(store_open(env.where, &store, &err));

@@ -39,14 +39,3 @@ size_t env_live_rows(struct env *env);
 bool env_has_route(struct env *env, const char *id);
 /* Why an ended sandbox ended; NULL when it is not there, or did not. malloc()ed. */
 char *env_end_reason(struct env *env, const char *id);
-
-/* Waits up to 10 s. */
-#define WAIT_FOR(cond)                                                         \
-    do {                                                                       \
-        int64_t until_ = clock_mono_us() + 10000000;                           \
-        while (!(cond)) {                                                      \
-            if (clock_mono_us() > until_)                                      \
-                test_fail(__FILE__, __LINE__, "waited in vain for %s", #cond); \
-            (void)usleep(2000);                                                \
-        }                                                                      \
-    } while (0)

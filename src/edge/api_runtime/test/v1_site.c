@@ -33,20 +33,22 @@ int site_ask(const struct site *site, const char *request)
     return http_site_ask(&site->http, request);
 }
 
+enum { PIECE = 32768 }; /* half of what tests keep room for: an answer may come in pieces */
+
 void site_read_until(int fd, struct buf *out, const char *text)
 {
-    int64_t end = clock_mono_ms() + 10000;
+    int64_t end = clock_mono_ms() + 10000 * test_patience();
 
     while (!out->p || !memmem(out->p, out->len, text, strlen(text))) {
         struct pollfd pfd = {.fd = fd, .events = POLLIN};
-        char *to = buf_reserve(out, 65536);
+        char *to = buf_reserve(out, PIECE);
         ssize_t n;
 
         if (poll(&pfd, 1, (int)(end - clock_mono_ms())) != 1)
             test_fail(__FILE__, __LINE__, "'%s' did not come, but '%s'", text,
                       out->p ? out->p : "");
         CHECK(to);
-        n = read(fd, to, 65536);
+        n = read(fd, to, PIECE);
         if (n <= 0)
             test_fail(__FILE__, __LINE__, "closed before '%s', after '%s'", text,
                       out->p ? out->p : "");

@@ -23,19 +23,26 @@
 
 enum { REQUEST_MAX = 256 * 1024, EVENT_WAIT_MS = 5 };
 
-void fake_sleep(struct fake *fake, int ms)
+void fake_sleep(struct fake *fake, const int *ms)
 {
-    if (ms == 0)
-        return;
-    (void)pthread_mutex_unlock(&fake->lock);
-    (void)usleep((useconds_t)ms * 1000);
-    (void)pthread_mutex_lock(&fake->lock);
+    int64_t began_ms = clock_mono_ms();
+
+    fake->waiting++;
+    while (clock_mono_ms() - began_ms < *ms) {
+        (void)pthread_mutex_unlock(&fake->lock);
+        (void)usleep(1000);
+        (void)pthread_mutex_lock(&fake->lock);
+    }
+    fake->waiting--;
 }
 
 bool fake_must_fail(struct fake *fake)
 {
+    bool fails = fake->fail_at > 0 && --fake->fail_at == 0;
+
     fake->calls++;
-    return fake->fail_at > 0 && --fake->fail_at == 0;
+    fake->failures += fails;
+    return fails;
 }
 
 int fake_not_found(const char *id, struct error *err)
@@ -151,7 +158,7 @@ static int fake_start(struct engine *engine, const struct box_spec *spec, struct
 
     if (fake_must_fail(fake))
         return error_set(err, ERROR_INTERNAL, "fake engine: start fails");
-    fake_sleep(fake, fake->start_ms);
+    fake_sleep(fake, &fake->start_ms);
     if (check_layers(fake, spec, err) < 0)
         return -1;
     box = box_to_start(fake, spec, err);
@@ -514,6 +521,20 @@ int engine_fake_calls(struct engine *engine)
     auto_unlock struct fake *fake = fake_lock(engine);
 
     return fake->calls;
+}
+
+int engine_fake_failures(struct engine *engine)
+{
+    auto_unlock struct fake *fake = fake_lock(engine);
+
+    return fake->failures;
+}
+
+int engine_fake_waiting(struct engine *engine)
+{
+    auto_unlock struct fake *fake = fake_lock(engine);
+
+    return fake->waiting;
 }
 
 size_t engine_fake_boxes(const struct engine *engine)

@@ -10,6 +10,8 @@ void engine_fake_envd_status(struct engine *engine, int status);
 /* Calls so far: engine operations (but next_event) and requests to envds, which count for
  * engine_fake_fail_at() too. */
 int engine_fake_calls(struct engine *engine);
+/* How many of them failed because of engine_fake_fail_at(). */
+int engine_fake_failures(struct engine *engine);
 /* The next `count` kills fail. */
 void engine_fake_fail_kills(struct engine *engine, int count);
 /* The next `count` freezes find processes that do not stand still in time. */
@@ -26,8 +28,10 @@ bool engine_fake_runs(struct engine *engine, const char *id, bool *out_frozen);
 uint64_t engine_fake_disk(struct engine *engine, const char *id, uint64_t add);
 /* Layers made by snapshots that are still there. */
 size_t engine_fake_layers(struct engine *engine);
-/* How long snapshots and starts take from now on (a start looks for its layers at the end). */
+/* How long snapshots and starts take, also those under way (a start looks for its layers at the end). */
 void engine_fake_slow(struct engine *engine, int snapshot_ms, int start_ms);
+/* Snapshots and starts under way that are slow. */
+int engine_fake_waiting(struct engine *engine);
 /* No disk space is left from now on, or there is. */
 void engine_fake_full(struct engine *engine, bool full);
 /* The host died and came back: no box runs, disks are there, nobody says anything. */

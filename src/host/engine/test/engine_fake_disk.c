@@ -37,7 +37,7 @@ int fake_snapshot(struct engine *engine, const char *id, const char *name, struc
         return fake_not_found(id, err);
     if (map_get(&fake->layers, str_of(name)))
         return error_set(err, ERROR_EXISTS, "fake engine: layer '%s' is there", name);
-    fake_sleep(fake, fake->snapshot_ms);
+    fake_sleep(fake, &fake->snapshot_ms);
     box = map_get(&fake->boxes, str_of(id));
     if (!box)
         return fake_not_found(id, err);

@@ -47,7 +47,7 @@ struct fake {
     struct list events;
     char *run_dir;
     char *last_request;
-    int calls, fail_at, fail_kills, fail_freezes, fail_stops, envd_status;
+    int calls, failures, waiting, fail_at, fail_kills, fail_freezes, fail_stops, envd_status;
     int snapshot_ms, start_ms;
     uint32_t next_slot;
     bool full;
@@ -76,7 +76,7 @@ static inline void fake_unlock(struct fake **fake)
 #define auto_unlock __attribute__((cleanup(fake_unlock)))
 
 /* Without the lock. */
-void fake_sleep(struct fake *fake, int ms);
+void fake_sleep(struct fake *fake, const int *ms);
 bool fake_must_fail(struct fake *fake);
 int fake_not_found(const char *id, struct error *err);
 /* envd of a box is gone. */

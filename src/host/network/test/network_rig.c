@@ -136,8 +136,7 @@ static void make_internet(void)
 
 void make_world(void)
 {
-    if (geteuid() != 0)
-        test_skip("needs root");
+    test_needs_root();
     CHECK(unshare(CLONE_NEWNET | CLONE_NEWNS) == 0);
     CHECK(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0);
     (void)snprintf(run_dir, sizeof(run_dir), "/tmp/quicksand-network-XXXXXX");

@@ -85,8 +85,7 @@ static void open_host(void)
 
 void rig_open(void)
 {
-    if (geteuid() != 0)
-        test_skip("needs root");
+    test_needs_root();
     CHECK(unshare(CLONE_NEWNET | CLONE_NEWNS) == 0);
     CHECK(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0);
     CHECK(mkdtemp(rig_data_dir));

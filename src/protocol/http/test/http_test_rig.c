@@ -95,10 +95,10 @@ void rig_wait_ms(struct rig *rig, int ms)
 {
     int64_t end = clock_mono_ms() + ms;
 
-    do {
+    for (int turns = 0; turns < ms || clock_mono_ms() < end; turns++) {
         rig_turn(rig);
         (void)poll(NULL, 0, 1);
-    } while (clock_mono_ms() < end);
+    }
 }
 
 void rig_send(struct rig *rig, int fd, struct str bytes)

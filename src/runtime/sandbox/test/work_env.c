@@ -60,7 +60,7 @@ void work_open_local(struct work_env *env, void (*change)(struct core_env *env))
     char file[512];
 
     if (!program)
-        test_skip("QUICKSAND_TEST_ENVD is not set");
+        test_lacks("QUICKSAND_TEST_ENVD is not set");
     *env = (struct work_env){.agent.parent_fd = -1};
     (void)snprintf(env->root, sizeof(env->root), "/tmp/runtime-test-XXXXXX");
     /* An envd of root would use root's home. */
