@@ -24,7 +24,7 @@ const ROUND_SECONDS = 20
 const MAY_GROW = {
   server: { memory: 24 * 1024, descriptors: 20, threads: 8 },
   warden: { memory: 2 * 1024, descriptors: 10, threads: 4 },
-  agent: { memory: 1024, descriptors: 4, threads: 2 },
+  envd: { memory: 1024, descriptors: 4, threads: 2 },
 }
 const MAY_GROW_HOST = { processes: 2, mounts: 2, networkNamespaces: 2, links: 2, cgroups: 4 }
 
@@ -44,7 +44,7 @@ function processCosts(pid) {
 function costs(steady) {
   const { descriptors, ...host } = counts()
   const processes = { server: processCosts(server.servingPid), warden: processCosts(server.child.pid) }
-  steady.forEach((sandbox, at) => (processes[`agent ${at}`] = processCosts(agentOf(sandbox.sandboxId))))
+  steady.forEach((sandbox, at) => (processes[`envd ${at}`] = processCosts(agentOf(sandbox.sandboxId))))
   const instance = fs.readFileSync(`${server.data}/instance`, 'utf8').trim()
   return { processes, host: { ...host, cgroups: cgroups(instance).length } }
 }
