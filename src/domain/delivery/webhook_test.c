@@ -130,7 +130,7 @@ TEST(nothing_gets_lost)
     WAIT_FOR(atomic_load(&hook.tries) >= 2);
     atomic_store(&hook.status, 200);
     WAIT_FOR(atomic_load(&hook.count) == 20);
-    (void)usleep(100000);
+    (void)usleep(100000); /* none comes twice */
     CHECK_INT(atomic_load(&hook.count), 20);
 }
 
@@ -146,7 +146,7 @@ TEST(private_addresses_are_not_for_everybody)
     open_with(&env, false);
     add_webhook(&env, &hook, ",created,", &arena, &webhook);
     OK(env_create(&env, id, &err));
-    (void)usleep(300000);
+    (void)usleep(300000); /* six times the pause between two tries */
     CHECK_INT(atomic_load(&hook.count), 0);
 }
 
@@ -167,7 +167,7 @@ TEST(long_answers_are_answers)
     OK(env_create(&env, id, &err));
     OK(env_create(&env, id, &err));
     WAIT_FOR(atomic_load(&hook.count) == 2);
-    (void)usleep(100000);
+    (void)usleep(100000); /* none comes twice */
     CHECK_INT(atomic_load(&hook.count), 2);
 }
 

@@ -163,7 +163,7 @@ TEST(extended_in_time)
     env_open(&env, 0);
     OK(env_create_timeout(&env, 1, id, &err));
     OK(sandbox_extend(env.all, TEAM, str_of(id), 60, &arena, &view, &err));
-    (void)usleep(1500000);
+    (void)usleep(1500000); /* past its first end */
     OK(sandbox_get(env.all, TEAM, str_of(id), &arena, &view, &err));
 }
 

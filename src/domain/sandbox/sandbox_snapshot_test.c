@@ -53,7 +53,7 @@ TEST(snapshot_and_create_from_it)
     OK(snapshot_delete(env.all, TEAM, snapshot.id, &err));
     FAILS(snapshot_delete(env.all, TEAM, snapshot.id, &err), ERROR_NOT_FOUND);
     FAILS(create_from(&env, snapshot.id, grandchild, &err), ERROR_NOT_FOUND);
-    (void)usleep(50000);
+    (void)usleep(50000); /* nothing more happens */
     CHECK_INT(engine_fake_layers(env.engine), 2);
     end(&env, child);
     WAIT_FOR(engine_fake_layers(env.engine) == 1); /* the second has all that was in the first */
@@ -61,11 +61,11 @@ TEST(snapshot_and_create_from_it)
     CHECK(engine_fake_spec(env.engine, grandchild, &spec) && spec.layer_count == 3);
     CHECK_INT(engine_fake_disk(env.engine, grandchild, 0), 43);
     OK(snapshot_delete(env.all, TEAM, STR("second"), &err));
-    (void)usleep(50000);
+    (void)usleep(50000); /* nothing more happens */
     CHECK_INT(engine_fake_layers(env.engine), 1);
     OK(sandbox_pause(env.all, TEAM, str_of(grandchild), &(struct sandbox_pause){.disk_only = true},
                      &err));
-    (void)usleep(50000);
+    (void)usleep(50000); /* nothing more happens */
     CHECK_INT(engine_fake_layers(env.engine), 1);
     end(&env, grandchild);
     WAIT_FOR(engine_fake_layers(env.engine) == 0);
@@ -502,8 +502,8 @@ TEST(warm_boxes_of_a_snapshot)
     OK(sandbox_snapshot(env.all, TEAM, str_of(id), STR("hot"), &arena, &view, &err));
     OK(create_from(&env, STR("hot"), child, &err));
     WAIT_FOR(engine_fake_boxes(env.engine) ==
-             5); /* two, two of the base, one as it was used once */
-    (void)usleep(50000);
+             5);         /* two, two of the base, one as it was used once */
+    (void)usleep(50000); /* nothing more happens */
     CHECK_INT(engine_fake_boxes(env.engine), 5);
     end(&env, child);
     OK(create_from(&env, STR("hot"), child, &err));

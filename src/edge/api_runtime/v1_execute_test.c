@@ -102,7 +102,7 @@ TEST(v1_execute_stream_nobody_reads)
     site_start(&site, 4, 100);
     fd = ask_execute(&site, "*/*", STREAM);
     site_read_until(fd, &answer, "started");
-    (void)usleep(200000);
+    (void)usleep(200000); /* all buffers on the way are full by then */
     (void)close(fd);
     wait_stopped();
 }

@@ -110,7 +110,7 @@ TEST(v1_busy_team)
     for (int i = 0; i < ASKED; i++) {
         fds[i] = site_ask(&site, "POST " ONE "/execute HTTP/1.1\r\n" KEY CLOSE
                                  "Content-Length: 15\r\n\r\n{\"command\":\"a\"}");
-        uv_sleep(10);
+        uv_sleep(10); /* so that they come in this order */
     }
     for (int i = 0; i < 100; i++) /* others do not wait */
         http_site_check(&site.http, "GET /api/v1/health HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 200 ",
@@ -376,7 +376,7 @@ TEST(v1_events_slow_reader)
     v1_fake.event_pad = 2000;
     for (int i = 0; i < 5000; i++)
         v1_fake_event("x", "a");
-    uv_sleep(200);
+    uv_sleep(200); /* all buffers on the way are full by then */
     site_read_until(fd, &got, "id: 5000\n");
     site_drain(&site);
 }

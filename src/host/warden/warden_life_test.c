@@ -365,7 +365,7 @@ TEST_TIMEOUT(a_frozen_box_stands_still_and_goes_on, 60)
     CHECK_INT(box_usage(&rig_warden.boxes, spec.id, &before, &err), 0);
     CHECK(before.frozen && before.pids == 3 && before.cpu_us > 10000);
     CHECK(before.mem_bytes > 8 << 20 && before.mem_bytes < 64 << 20);
-    (void)usleep(100000);
+    (void)usleep(100000); /* in which nothing of it runs */
     CHECK_INT(box_usage(&rig_warden.boxes, spec.id, &after, &err), 0);
     CHECK_INT(after.cpu_us, before.cpu_us);
     /* Whoever calls waits in the queue. */

@@ -533,7 +533,7 @@ TEST(stream_failures)
 
 static void *cancel_later(void *arg)
 {
-    (void)usleep(100000);
+    (void)usleep(100000); /* the other thread reads by then; if not, the end is the same */
     fetch_cancel(arg);
     return NULL;
 }

@@ -383,7 +383,7 @@ static void *stop(void *arg)
 {
     struct listener *listener = arg;
 
-    work_sleep_ms(50);
+    work_sleep_ms(50); /* in the middle of it; earlier, the end is the same */
     FAILS(runtime_exec_input(listener->env->core.runtime, &listener->env->core.caller, STR_NONE,
                              str_of(listener->id), STR("a"), false, &err),
           ERROR_CONFLICT, "stdin");
