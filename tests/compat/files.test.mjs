@@ -229,13 +229,13 @@ for (const version of only(['2.45.0', 'latest'])) {
       await files.makeDir('/tmp/seen/sub')
       await sees('create', 'sub')
       await files.write('/tmp/seen/sub/below', 'x')
-      await sleep(200)
+      await sleep(200) // no event comes
       assert.ok(!events.some((one) => one.name.includes('below')), 'not recursive')
       assert.ok(events.every((one) => one.entry === undefined))
       await handle.stop()
       const count = events.length
       await files.write('/tmp/seen/after', 'x')
-      await sleep(200)
+      await sleep(200) // no event comes
       assert.equal(events.length, count)
     })
 

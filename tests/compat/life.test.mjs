@@ -272,7 +272,7 @@ for i in range(100000):
       const at = (pattern) => messages.findIndex((message) => pattern.test(message))
       const order = [/^Sandbox created/, /^Command started by user: .*API_TOKEN=\*\*\* echo/, /exited with code 0/, /started.*curl --user-token \*\*\* https:\/\/\*\*\*@127/, /exited with code 7/, /ended by signal 9/, /exited with code 127/].map(at)
       assert.ok(order.every((index, i) => index >= 0 && (i === 0 || index > order[i - 1])), `${order} ${messages.join('\n')}`)
-      assert.ok(at(/^Agent .* has its settings/) >= 0)
+      assert.ok(at(/^envd .* has its settings/) >= 0)
       assert.ok(!/secret/.test(JSON.stringify(body)), JSON.stringify(body))
       for (const { line } of body.logs) assert.equal(typeof JSON.parse(line).level, 'string')
       assert.equal(JSON.parse(body.logs.at(-1).line).logger, 'envd')

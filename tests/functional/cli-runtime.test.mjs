@@ -421,7 +421,7 @@ test('providers, profiles, stats, prune', async () => {
   assert.ok(stats.total.sandboxes >= 1)
   assert.match(await good('stats'), /^NAME +SANDBOXES/)
   assert.match(await good('stats', '--by', 'session'), /ses_\S+ +1 /)
-  await sleep(1100)
+  await sleep(1100) // its age
   assert.match(await good('prune', '--older-than', '1s', '--dry-run'), /^would remove [1-9]/)
   assert.match(await good('prune', '--older-than', '1s'), /^removed [1-9]/)
   assert.equal((await json('show', id)).state, 'killed')

@@ -145,7 +145,7 @@ for (const provider of ['e2b', 'local']) {
       const loud = await open(id, { command: 'yes loud-and-endless', stream: true })
       loud.response.pause()
       await eventually('it runs', () => running(id, 'yes loud-and-endless'))
-      await sleep(300)
+      await sleep(300) // all buffers on the way are full by then
       loud.close()
       await eventually('it has ended', async () => !(await running(id, 'yes loud-and-endless')))
     })
@@ -172,7 +172,7 @@ test('100 MB pass through little memory, and a slow reader stops the command', a
   const stream = await open(id, { command: 'head -c 100000000 /dev/zero; touch /tmp/written', stream: true, encoding: 'base64' })
   assert.equal((await stream.next()).type, 'started')
   stream.response.pause()
-  await sleep(1500)
+  await sleep(1500) // in which it would be done
   const there = await runtime.execute(id, 'test -e /tmp/written')
   assert.equal(there.exit_code, 1, 'it was written although nobody reads')
   let bytes = 0

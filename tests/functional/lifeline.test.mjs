@@ -44,7 +44,7 @@ test('without server and warden, sandboxes end after their time and not before',
   const all = [killed, paused, extended, shortened, frozen]
   for (const box of all) assert.ok(agentOf(box.sandboxID), 'it goes on for the time being')
   await eventually('they are gone', () => [killed, paused, shortened].every((box) => !agentOf(box.sandboxID)), 15_000, 100)
-  await sleep(3000)
+  await sleep(3000) // these do not follow
   assert.ok(agentOf(extended.sandboxID), 'one whose time was extended goes on')
   assert.ok(agentOf(frozen.sandboxID), 'one that stands still is no burden')
   await server.start()

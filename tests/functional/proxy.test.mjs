@@ -228,7 +228,7 @@ describe('streams', () => {
     const socket = await server.connect()
     socket.pause()
     socket.write(`GET /flood HTTP/1.1\r\nHost: 7001-${id}.example.com\r\n\r\n`)
-    await sleep(1500)
+    await sleep(1500) // in which it would take all of it
     const sent = Number((await inside(7001, '/sent')).text)
     assert.ok(sent < 64 << 20, `${sent >> 20} MiB were taken although nobody reads`)
     assert.ok(rss() - before < 32, `the proxy grew by ${rss() - before} MiB`)

@@ -205,7 +205,7 @@ describe('a callback', () => {
     assert.ok(!('error' in told.body))
     await eventually('delivered', async () => (await one.process(job.id)).callback_state === 'delivered')
     assert.equal((await one.events({ sandbox_id: box.id, type: 'job.delivered' })).filter((event) => event.process === job.id).length, 1)
-    await sleep(1500)
+    await sleep(1500) // nothing more comes
     assert.equal(there.seen.length, 1, 'told once')
   })
 

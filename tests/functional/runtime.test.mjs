@@ -120,14 +120,14 @@ describe('ensure', () => {
   test('an idle time that was asked for is checked when somebody comes back', async () => {
     const first = await one.create({ key: 'idle', lifecycle: { idleTimeoutSeconds: 1 } })
     await one.execute(first.id, 'echo x >/home/user/f')
-    await sleep(2500)
+    await sleep(2500) // it is idle
     const again = await one.create({ key: 'idle', lifecycle: { idleTimeoutSeconds: 1 } })
     assert.notEqual(again.id, first.id)
     assert.equal(again.tier, 'created')
     await one.remove(again.id)
     const kept = await one.create({ key: 'kept', persistent: true, lifecycle: { idleTimeoutSeconds: 1 } })
     await one.execute(kept.id, 'echo y >/home/user/f')
-    await sleep(2500)
+    await sleep(2500) // it is idle
     const found = await one.create({ key: 'kept', persistent: true, lifecycle: { idleTimeoutSeconds: 1 } })
     assert.deepEqual([found.id, found.tier], [kept.id, 'resumed'], 'persistent ones are paused')
     assert.equal(await one.output(found.id, 'cat /home/user/f'), 'y\n')

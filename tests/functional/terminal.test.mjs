@@ -4,7 +4,6 @@ import fs from 'node:fs'
 import { createRequire } from 'node:module'
 import path from 'node:path'
 import { after, afterEach, before, describe, test } from 'node:test'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { eventually, patience, repository, startServer } from '../harness/server.mjs'
 import { openEvents } from '../harness/sse.mjs'
 

@@ -285,7 +285,7 @@ describe('output', () => {
   test('a command that prints without end and nobody reads costs nothing', async () => {
     const handle = await neighbour.commands.run('yes', { background: true, timeoutMs: 0 })
     await handle.disconnect?.()
-    await sleep(1500)
+    await sleep(1500) // of printing
     await assertNeighbourWell()
     await neighbour.commands.kill(handle.pid)
   })

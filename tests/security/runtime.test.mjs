@@ -133,7 +133,7 @@ describe('another team', () => {
       openEvents(one.server, '/api/v1/sse', other),
     ])
     await one.execute(box.id, 'echo our-output')
-    await sleep(500)
+    await sleep(500) // none of it comes
     for (const stream of streams) {
       assert.ok(!stream.events.some((event) => ids.some((id) => event.data.includes(id))), JSON.stringify(stream.events))
       stream.close()
@@ -243,7 +243,7 @@ describe('a stranger', () => {
     await one.server.request({ path: `/api/v1/sandboxes?api_key=${other.key}&agent_id=a` })
     await one.v1('POST', '/sandboxes/none/execute', { command: 'x', agent_id: 'a\n2026-01-01T00:00:00.000Z error forged: line\u001b[2J' })
     await one.v1('GET', '/sandboxes/x%0aforged%1b%5b2J')
-    await sleep(200)
+    await sleep(200) // a line may follow its answer
     assert.doesNotMatch(one.server.log, /^2026-01-01T00:00:00.000Z error forged/m)
     assert.ok(!one.server.log.includes('\u001b'))
     for (const secret of [one.server.key, other.key, 'our-runner-token', MODEL_KEY]) assert.ok(!one.server.log.includes(secret), 'a secret is in the log')
@@ -301,7 +301,7 @@ describe('a hostile agent', () => {
   test('that asks and takes no answer holds few connections', async () => {
     const before = files()
     const id = await begin('ask')
-    await sleep(3000)
+    await sleep(3000) // of asking
     assert.ok(files() - before < 200, `${before} descriptors, then ${files()}`)
     await one.v1('DELETE', `/sessions/${id}`)
   })
@@ -312,7 +312,7 @@ describe('a hostile agent', () => {
     const began = Date.now()
     assert.equal((await one.execute(box.id, 'echo fine')).stdout, 'fine\n')
     assert.ok(Date.now() - began < 5000, `${Date.now() - began} ms`)
-    await sleep(3000)
+    await sleep(3000) // of flooding
     const seconds = (Date.now() - began) / 1000
     const told = (await one.ok(200, 'GET', '/stats'), await one.v1('GET', `/sessions/${id}/events?since=0&limit=1000`)).body
     assert.equal(told.events.length, 1000)
