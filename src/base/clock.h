@@ -11,7 +11,7 @@ int64_t clock_mono_us(void);
 int64_t clock_boot_us(void); /* since the host booted, also while it slept */
 /* Tests: as if somebody had set the clock. */
 void clock_test_step(int64_t us);
-/* Tests: as if so much time had passed, for whoever compares times. Waits are as long as ever. */
+/* Tests: as if so much time had passed, for whoever compares times. Who waits is not woken. */
 void clock_test_pass(int64_t us);
 static inline int64_t clock_mono_ms(void)
 {

@@ -487,13 +487,13 @@ TEST(box_that_dies_while_paused)
     (void)engine_fake_disk(env.engine, id, 42);
     OK(sandbox_pause(env.all, TEAM, str_of(id), &to_memory, &err));
     engine_fake_die(env.engine, id, BOX_END_OOM);
-    (void)usleep(50000); /* the news changes nothing */
+    WAIT_FOR(engine_fake_told(env.engine) == 1);
     CHECK_INT(state_of(&env, id), SANDBOX_PAUSED);
     /* The news of the death of the first life must not end the second. */
     engine_fake_die(env.engine, id, BOX_END_OOM);
     OK(sandbox_resume(env.all, TEAM, str_of(id), &for_an_hour, &arena, &view, &err));
     CHECK_STR(view.resumed_from, "disk");
-    (void)usleep(400000); /* nor later */
+    WAIT_FOR(engine_fake_told(env.engine) == 2);
     CHECK_INT(state_of(&env, id), SANDBOX_RUNNING);
     CHECK_INT(engine_fake_disk(env.engine, id, 0), 42);
     engine_fake_die(env.engine, id, BOX_END_OOM);

@@ -324,10 +324,11 @@ TEST(dies_at_its_end_while_a_snapshot_is_made)
     thread = start_slow(&slow);
     OK(sandbox_set_timeout(env.all, TEAM, str_of(slow.id), 1, &err));
     OK(sandbox_get(env.all, TEAM, str_of(slow.id), &arena, &view, &err));
-    WAIT_FOR(clock_wall_us() > view.end_at_us);
+    WAIT_FOR(clock_wall_us() > view.end_at_us + 200000);
     engine_fake_die(env.engine, slow.id, BOX_END_EXITED);
-    WAIT_FOR(sandbox_extend(env.all, TEAM, str_of(slow.id), 1, &arena, &view, &slow.err) == -1);
+    WAIT_FOR(engine_fake_told(env.engine) == 1);
     CHECK(!atomic_load(&slow.done));
+    CHECK_INT(sandbox_extend(env.all, TEAM, str_of(slow.id), 600, &arena, &view, &slow.err), -1);
     engine_fake_slow(env.engine, 0, 0);
     CHECK(pthread_join(thread, NULL) == 0);
     WAIT_FOR(sandbox_get(env.all, TEAM, str_of(slow.id), &arena, &view, &slow.err) == 0 &&

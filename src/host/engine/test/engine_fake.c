@@ -285,12 +285,14 @@ static int fake_next_event(struct engine *engine, uint32_t timeout_ms, struct en
         clock_mono_us() + (timeout_ms < EVENT_WAIT_MS ? timeout_ms : EVENT_WAIT_MS) * 1000;
     struct fake_event *event;
 
+    fake->told = fake->taken;
     while (list_empty(&fake->events))
         if (!cond_wait_until(&fake->happened, &fake->lock, until))
             return error_set(err, ERROR_TIMEOUT, "fake engine: no event");
     event = container_of(list_pop_front(&fake->events), struct fake_event, link);
     *out = event->event;
     free(event);
+    fake->taken++;
     return 0;
 }
 
@@ -528,6 +530,13 @@ int engine_fake_failures(struct engine *engine)
     auto_unlock struct fake *fake = fake_lock(engine);
 
     return fake->failures;
+}
+
+int engine_fake_told(struct engine *engine)
+{
+    auto_unlock struct fake *fake = fake_lock(engine);
+
+    return fake->told;
 }
 
 int engine_fake_waiting(struct engine *engine)

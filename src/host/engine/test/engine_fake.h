@@ -20,6 +20,8 @@ void engine_fake_fail_freezes(struct engine *engine, int count);
 void engine_fake_fail_stops(struct engine *engine, int count);
 /* The box's first process ends by itself: envd is gone, an event comes. */
 void engine_fake_die(struct engine *engine, const char *id, enum box_end end);
+/* Events whose taker has come back for the next one: it has done with them. */
+int engine_fake_told(struct engine *engine);
 /* False when there is no such box. */
 bool engine_fake_spec(struct engine *engine, const char *id, struct box_spec *out);
 /* A box's process is there; *out_frozen says whether it stands still. */

@@ -47,7 +47,8 @@ struct fake {
     struct list events;
     char *run_dir;
     char *last_request;
-    int calls, failures, waiting, fail_at, fail_kills, fail_freezes, fail_stops, envd_status;
+    int calls, failures, waiting, taken, told, fail_at, fail_kills, fail_freezes, fail_stops,
+        envd_status;
     int snapshot_ms, start_ms;
     uint32_t next_slot;
     bool full;
