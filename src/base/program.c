@@ -76,7 +76,7 @@ int program_run(const struct program *program, struct buf *out, struct error *er
     auto_close int output = memfd_create("output", MFD_CLOEXEC);
     char path[PATH_SIZE], said[1024];
     ssize_t n;
-    pid_t pid;
+    pid_t pid = -1;
     int r;
 
     if (!find(program->name, path))

@@ -97,7 +97,7 @@ static int make_userns(void)
 
     if (pipe(fds) < 0)
         return -1;
-    pid = fork();
+    pid = _Fork();
     if (pid == 0) {
         if (unshare(CLONE_NEWUSER) == 0)
             byte = 1;

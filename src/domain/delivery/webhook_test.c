@@ -106,6 +106,7 @@ TEST(signed_events_arrive)
     CHECK(strlen(text) == 7 + 64 && strncmp(text, "sha256=", 7) == 0);
     OK(webhook_delete(env.all, TEAM, webhook.id, &err));
     FAILS(webhook_delete(env.all, TEAM, webhook.id, &err), ERROR_NOT_FOUND);
+    fetch_rig_free(hook.rig);
 }
 
 TEST(nothing_gets_lost)
@@ -132,6 +133,7 @@ TEST(nothing_gets_lost)
     WAIT_FOR(atomic_load(&hook.count) == 20);
     (void)usleep(100000); /* none comes twice */
     CHECK_INT(atomic_load(&hook.count), 20);
+    fetch_rig_free(hook.rig);
 }
 
 TEST(private_addresses_are_not_for_everybody)
@@ -148,6 +150,7 @@ TEST(private_addresses_are_not_for_everybody)
     OK(env_create(&env, id, &err));
     (void)usleep(300000); /* six times the pause between two tries */
     CHECK_INT(atomic_load(&hook.count), 0);
+    fetch_rig_free(hook.rig);
 }
 
 /* Only the status counts: neither what comes with it nor what does not end. */
@@ -169,6 +172,7 @@ TEST(long_answers_are_answers)
     WAIT_FOR(atomic_load(&hook.count) == 2);
     (void)usleep(100000); /* none comes twice */
     CHECK_INT(atomic_load(&hook.count), 2);
+    fetch_rig_free(hook.rig);
 }
 
 TEST(statistics)

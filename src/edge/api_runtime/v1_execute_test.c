@@ -65,7 +65,7 @@ TEST(v1_execute_streams)
 
 static void wait_stopped(void)
 {
-    WAIT_FOR(__atomic_load_n(&v1_fake.stopped, __ATOMIC_SEQ_CST) == 1);
+    WAIT_FOR(v1_fake.stopped == 1);
 }
 
 static void stop_site(struct loop_errand *job)

@@ -284,7 +284,7 @@ int runtime_run(struct runtime *runtime, struct provider *provider, const struct
     if (run->timeout_ms > 0)
         reading.deadline_ms = begin_us / 1000 + run->timeout_ms + GRACE_MS;
     feeder_start(&feeder, process, run->input);
-    r = run->on_started && run->on_started(run->on_output_arg, run->running->id) < 0
+    r = run->on_started && run->running && run->on_started(run->on_output_arg, run->running->id) < 0
             ? nobody_listens(&reading, process, err)
             : read_all(runtime, provider, ref, process, &reading, err);
     provider_process_cancel(process);

@@ -333,7 +333,7 @@ void runtime_exec_stop(struct runtime *runtime, struct str id)
 {
     (void)runtime;
     if (str_is(id, "exe_1"))
-        __atomic_add_fetch(&v1_fake.stopped, 1, __ATOMIC_SEQ_CST);
+        v1_fake.stopped++;
 }
 
 int runtime_exec_input(struct runtime *runtime, const struct runtime_caller *caller,

@@ -1,4 +1,5 @@
-/* A domain for the tests of the edge: answers from a few variables, remembers what it was asked. */
+/* A domain for the tests of the edge: answers from a few variables, remembers what it was asked. What tests look at
+ * while workers are at it is atomic. */
 #pragma once
 
 #include "runtime/core/event.h"
@@ -10,22 +11,22 @@
 #define V1_FAKE_SECRET "dtn_operators_own_key"
 
 struct v1_fake {
-    struct error fail;  /* every operation fails so, when it has a code */
-    int delay_ms;       /* of runtime_exec() */
-    size_t output_size; /* of a command that is streamed, besides a few bytes; made of 'x' */
-    bool hangs;         /* such a command runs until it is stopped ... */
-    int stopped;        /* ... which is counted */
-    char asked[4096];   /* "name(arg,...) " of the last operations */
-    size_t file_size;   /* of the file that can be read; made of 'x' */
-    size_t written;     /* bytes runtime_file_write() got */
-    bool directory;     /* the path is one */
-    size_t log_at;      /* how much of a job's output there is already */
-    bool job_running;
+    struct error fail;      /* every operation fails so, when it has a code */
+    int delay_ms;           /* of runtime_exec() */
+    size_t output_size;     /* of a command that is streamed, besides a few bytes; made of 'x' */
+    _Atomic bool hangs;     /* such a command runs until it is stopped ... */
+    _Atomic int stopped;    /* ... which is counted */
+    char asked[4096];       /* "name(arg,...) " of the last operations */
+    size_t file_size;       /* of the file that can be read; made of 'x' */
+    _Atomic size_t written; /* bytes runtime_file_write() got */
+    bool directory;         /* the path is one */
+    _Atomic size_t log_at;  /* how much of a job's output there is already */
+    _Atomic bool job_running;
     bool memory_missed; /* the next event_watch_read() says that older ones are gone */
     size_t store_reads;
-    int event_pad; /* blanks in each event */
-    int terminals; /* open now */
-    bool terminal_fails;
+    int event_pad;         /* blanks in each event */
+    _Atomic int terminals; /* open now */
+    _Atomic bool terminal_fails;
 };
 
 extern struct v1_fake v1_fake;
