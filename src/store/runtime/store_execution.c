@@ -78,7 +78,12 @@ int store_execution_get(struct store *store, struct str team_id, struct str id, 
         return -1;
     bind_text(&query, id);
     bind_text(&query, team_id);
-    return row_one(&execution_row, &query, "kept execution", id, arena, out, err);
+    if (row_one(&execution_row, &query, "kept execution", id, arena, out, err) < 0)
+        return -1;
+    /* Nothing printed is a text too. */
+    out->out = out->out.p ? out->out : STR("");
+    out->err = out->err.p ? out->err : STR("");
+    return 0;
 }
 
 int store_execution_list(struct store *store, struct str team_id, struct str sandbox_id,

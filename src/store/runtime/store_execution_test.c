@@ -68,6 +68,7 @@ TEST(executions_are_read_back)
     CHECK_STR(got.task_id, "k");
     CHECK_STR(got.command, "make");
     CHECK_STR(got.out, "o");
+    CHECK(got.err.p && !got.err.len);
     CHECK_STR(got.err, "");
     CHECK(!got.error.p && got.timed_out && got.truncated);
     CHECK_INT(got.exit_code, 2);
