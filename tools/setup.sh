@@ -8,7 +8,7 @@ set -euo pipefail
 build=(gcc libc6-dev make meson ninja-build pkg-config libuv1-dev node-llhttp libjansson-dev libsqlite3-dev
     libseccomp-dev libmnl-dev libssl-dev libcurl4-openssl-dev libarchive-dev zlib1g-dev
     musl-tools linux-libc-dev bzip2 xz-utils python3)
-run=(btrfs-progs nftables mmdebstrap ca-certificates debian-archive-keyring)
+run=(btrfs-progs nftables mmdebstrap ca-certificates debian-archive-keyring curl jq)
 test=(clang libclang-rt-14-dev clang-format clang-tidy cppcheck python3 curl openssl chromium podman
     runc iptables iproute2 procps containernetworking-plugins busybox-static postgresql libpq-dev valgrind)
 bench=(bubblewrap podman runc nginx-light wrk curl iproute2 procps)
