@@ -177,7 +177,7 @@ run_tsan_e2e()
     local launcher=("${steady[@]}")
     build tsan make --no-print-directory threads || return
     QUICKSAND_BINARY=$PWD/build/threads/quicksand SDK_VERSION=latest QUICKSAND_TEST_PATIENCE=3 \
-        TSAN_OPTIONS=$TSAN_OPTIONS:report_thread_leaks=0 run_node tsan-e2e $(some functional/{control,proxy,runtime-jobs,one-sandbox,pause})
+        TSAN_OPTIONS=$TSAN_OPTIONS:report_thread_leaks=0 run_node tsan-e2e $(some functional/{control,proxy,runtime-jobs,pause})
 }
 
 node_files()
