@@ -51,7 +51,7 @@ describe('what a fresh command inherits', () => {
     const [agent] = findProcesses((one) => isAgent(one) && fs.readFileSync(`/proc/${one.pid}/uid_map`, 'utf8').includes(` ${slotBase} `))
     const found = fs.readdirSync(`/proc/${agent.pid}/fd`).map((name) => fs.readlinkSync(`/proc/${agent.pid}/fd/${name}`))
     assert.ok(found.includes('/fuse'), String(found))
-    for (const target of found) assert.match(target, /^(socket:|pipe:|anon_inode:|\/dev\/(null|zero|urandom|pts)|\/dev\/ptmx|\/proc|\/fuse$|\/$)/, target)
+    for (const target of found) assert.match(target, /^(socket:|pipe:|anon_inode:|\/dev\/(null|zero|urandom|pts)|\/dev\/ptmx|\/proc|\/fuse$|\/$|\/sys\/fs\/btrfs\/[0-9a-f-]{36}\/qgroups\/0_\d+$)/, target)
   })
 
   test('only its own environment', async () => {

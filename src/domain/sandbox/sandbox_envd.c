@@ -92,14 +92,15 @@ bool envd_ask(const char *run_dir, const char *id, const char *target)
 }
 
 int envd_init_body(const char *env, const char *access_token, struct str template_id,
-                   int64_t life_s, struct buf *out, struct error *err)
+                   int64_t life_s, int64_t disk_mb, struct buf *out, struct error *err)
 {
     char now[CLOCK_TEXT_SIZE];
 
     clock_format(clock_wall_us(), now);
     buf_init(out, INIT_BODY_MAX);
-    (void)buf_printf(out, "{\"envVars\":%s,\"timestamp\":\"%s\",\"lifeSeconds\":%lld", env, now,
-                     (long long)life_s);
+    (void)buf_printf(out,
+                     "{\"envVars\":%s,\"timestamp\":\"%s\",\"lifeSeconds\":%lld,\"diskMB\":%lld",
+                     env, now, (long long)life_s, (long long)disk_mb);
     if (access_token[0])
         (void)buf_printf(out, ",\"accessToken\":\"%s\"", access_token);
     /* No working directory: that of a program is its user's home. */

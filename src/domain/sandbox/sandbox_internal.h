@@ -496,9 +496,9 @@ void route_publish(struct sandboxes *all, const char *id, const struct store_san
 /* Returns when envd answered. *out_fd is the connection, kept open. */
 int envd_ready(const char *run_dir, const char *id, int *out_fd, struct error *err);
 /* The body of envd_init(): variables as JSON text; an empty token is none; the id as in the store;
- * when envd ends the sandbox by itself. */
+ * when envd ends the sandbox by itself; the size of its disk. */
 int envd_init_body(const char *env, const char *access_token, struct str template_id,
-                   int64_t life_s, struct buf *out, struct error *err);
+                   int64_t life_s, int64_t disk_mb, struct buf *out, struct error *err);
 /* The same, changed. Of several, the one with the highest revision holds. */
 int envd_lease(const char *run_dir, const char *id, int64_t seconds, int64_t revision,
                struct error *err);

@@ -161,7 +161,7 @@ static int finish(struct sandboxes *all, struct plan *plan, struct error *err)
         make_token(plan->access_token);
     return envd_init_body(plan->env, plan->access_token, plan->template.id,
                           lease_seconds(all, now_us(all) + plan->timeout_s * 1000000),
-                          &plan->init_body, err);
+                          plan->template.disk_mb, &plan->init_body, err);
 }
 
 static int check_size(const char *what, int64_t value, int64_t min, int64_t max, struct error *err)

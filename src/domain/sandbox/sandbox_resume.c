@@ -70,7 +70,7 @@ static int boot(struct sandboxes *all, struct sandbox *sandbox, const struct sto
     struct box_info info;
 
     if (spec_from_row(all, row, &spec, err) < 0 ||
-        envd_init_body(env, token, row->template_id, life_s, &body, err) < 0)
+        envd_init_body(env, token, row->template_id, life_s, row->disk_mb, &body, err) < 0)
         return -1;
     spec.keep_disk = true;
     /* What is left of its processes ends first. From here on an event may be about those. */

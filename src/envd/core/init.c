@@ -10,6 +10,7 @@
 #include "envd/core/envd.h"
 #include "envd/core/journal.h"
 #include "envd/core/run_files.h"
+#include "envd/view/disk_use.h"
 #include "envd/volume/volume.h"
 #include "protocol/json/json_shape.h"
 
@@ -21,7 +22,7 @@ struct init_request {
     struct str sandbox_id, template_id;
     struct str events_ip, ca_bundle;
     struct str volume_id; /* not of E2B: envd is for this volume only */
-    int64_t life_s;
+    int64_t life_s, disk_mb;
 };
 
 static const struct json_field fields[] = {
@@ -36,6 +37,7 @@ static const struct json_field fields[] = {
     JSON_FIELD(struct init_request, ca_bundle, "caBundle", 0),
     JSON_FIELD(struct init_request, volume_id, "volumeID", 0),
     JSON_FIELD(struct init_request, life_s, "lifeSeconds", 0),
+    JSON_FIELD(struct init_request, disk_mb, "diskMB", 0),
     JSON_END,
 };
 
@@ -174,8 +176,10 @@ static int set_all(struct envd_door *door, struct str body, struct error *err)
     if (request.volume_id.len && door->control && !door->envd->volume.id[0] &&
         volume_open(&door->envd->volume, request.volume_id, err) != 0)
         return -1;
-    if (door->control)
+    if (door->control) {
         lease_set(door->envd, request.life_s, 0);
+        disk_use_set_size(request.disk_mb > 0 ? (uint64_t)request.disk_mb << 20 : 0);
+    }
     return apply(&door->envd->settings, &request, err);
 }
 

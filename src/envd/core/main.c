@@ -17,7 +17,9 @@
 #include "envd/core/run_files.h"
 #include "envd/process/process_tree.h"
 #include "envd/process/spawn.h"
+#include "envd/view/disk_use.h"
 #include "envd/view/proc_files.h"
+#include "envd/view/statfs_answer.h"
 #include "protocol/loop/loop.h"
 
 enum {
@@ -32,6 +34,7 @@ struct options {
     int listen_fd, fuse_fd;  /* -1: none */
     int token_fd, parent_fd; /* -1: none */
     int oom_fd;              /* -1: none */
+    int disk_fd, statfs_fd;  /* -1: none */
     uint64_t mem_bytes;
     uint16_t tcp_port; /* 0: none */
 };
@@ -58,6 +61,10 @@ static bool parse_option(struct options *options, const char *name, const char *
         options->parent_fd = (int)number;
     else if (strcmp(name, "--oom-fd") == 0 && parse_number(value, INT32_MAX, &number))
         options->oom_fd = (int)number;
+    else if (strcmp(name, "--disk-fd") == 0 && parse_number(value, INT32_MAX, &number))
+        options->disk_fd = (int)number;
+    else if (strcmp(name, "--statfs-fd") == 0 && parse_number(value, INT32_MAX, &number))
+        options->statfs_fd = (int)number;
     else if (strcmp(name, "--mem-bytes") == 0 && parse_number(value, UINT64_MAX, &number))
         options->mem_bytes = number;
     else if (strcmp(name, "--tcp-port") == 0 && parse_number(value, UINT16_MAX, &number))
@@ -69,8 +76,13 @@ static bool parse_option(struct options *options, const char *name, const char *
 
 static bool parse_options(int argc, char **argv, struct options *options)
 {
-    *options = (struct options){
-        .listen_fd = -1, .fuse_fd = -1, .token_fd = -1, .parent_fd = -1, .oom_fd = -1};
+    *options = (struct options){.listen_fd = -1,
+                                .fuse_fd = -1,
+                                .token_fd = -1,
+                                .parent_fd = -1,
+                                .oom_fd = -1,
+                                .disk_fd = -1,
+                                .statfs_fd = -1};
     for (int i = 1; i < argc; i += 2)
         if (!parse_option(options, argv[i], argv[i + 1]))
             return false;
@@ -179,6 +191,14 @@ static struct workers *start_worker(void)
     return workers;
 }
 
+static void start_statfs(int fd)
+{
+    int r = fd >= 0 ? statfs_answer_start(fd) : 0;
+
+    if (r != 0)
+        log_error("envd", "cannot answer statfs: %s", strerror(-r));
+}
+
 /* Outside of a sandbox, whoever started envd holds the other end of a pipe: when it goes, so does
  * envd with all it has started. */
 static void on_parent(uv_poll_t *poll, int status, int events)
@@ -235,12 +255,15 @@ int main(int argc, char **argv)
     set_signals();
     if (!parse_options(argc, argv, &options)) {
         (void)fputs("usage: envd --listen-fd FD [--fuse-fd FD] [--mem-bytes N] [--tcp-port PORT]\n"
-                    "            [--token-fd FD] [--parent-fd FD] [--oom-fd FD]\n",
+                    "            [--token-fd FD] [--parent-fd FD] [--oom-fd FD] [--disk-fd FD]\n"
+                    "            [--statfs-fd FD]\n",
                     stderr);
         return 2;
     }
     spawn_read_limits();
     spawn_set_oom_fd(options.oom_fd);
+    disk_use_init(options.disk_fd);
+    start_statfs(options.statfs_fd);
     envd.loop = loop_new();
     envd.mem_bytes = options.mem_bytes;
     envd.workers = start_worker();

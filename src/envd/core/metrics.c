@@ -1,10 +1,14 @@
 /* GET /metrics */
-#include <sys/statvfs.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/statfs_mark.h"
 #include "envd/core/envd.h"
 #include "envd/process/usage.h"
+#include "envd/view/disk_use.h"
 
 enum {
     MIB = 1024 * 1024,
@@ -41,19 +45,31 @@ static double cpu_percent(uint64_t cpu_us, unsigned cpus)
     return last.percent;
 }
 
+/* Without a limit of its own, what the file system says. */
+static void read_disk(struct disk_use *out)
+{
+    struct statfs fs = {0};
+    uint64_t block;
+
+    (void)syscall(SYS_statfs, "/", &fs, 0, 0, 0, STATFS_MARK);
+    block = (uint64_t)fs.f_bsize;
+    if (!disk_use_read(fs.f_bavail * block, out))
+        *out = (struct disk_use){.size = fs.f_blocks * block,
+                                 .used = (fs.f_blocks - fs.f_bfree) * block};
+}
+
 void metrics_handle(struct envd *envd, struct http_exchange *ex)
 {
     unsigned cpus = usage_cpu_count(USAGE_ROOT);
-    struct statvfs disk = {0};
+    struct disk_use disk;
     struct usage usage;
     auto_buf struct buf text = {0};
-    uint64_t block, used;
+    uint64_t used;
 
     usage_read(USAGE_ROOT, envd->mem_bytes, &usage);
     /* Without what the kernel would give back, as free(1) counts. */
     used = usage.mem_used > usage.mem_cache ? usage.mem_used - usage.mem_cache : 0;
-    (void)statvfs("/", &disk);
-    block = disk.f_frsize ? disk.f_frsize : disk.f_bsize;
+    read_disk(&disk);
     buf_init(&text, 1024);
     buf_printf(&text,
                "{\"ts\":%lld,\"cpu_count\":%u,\"cpu_used_pct\":%.2f,\"mem_total\":%llu,"
@@ -62,8 +78,7 @@ void metrics_handle(struct envd *envd, struct http_exchange *ex)
                (long long)(clock_wall_us() / 1000000), cpus, cpu_percent(usage.cpu_us, cpus),
                (unsigned long long)usage.mem_total, (unsigned long long)used,
                (unsigned long long)usage.mem_cache, (unsigned long long)(usage.mem_total / MIB),
-               (unsigned long long)(used / MIB),
-               (unsigned long long)(disk.f_blocks - disk.f_bfree) * block,
-               (unsigned long long)disk.f_blocks * block);
+               (unsigned long long)(used / MIB), (unsigned long long)disk.used,
+               (unsigned long long)disk.size);
     envd_reply_json(ex, 200, buf_str(&text));
 }

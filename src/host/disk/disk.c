@@ -252,10 +252,11 @@ static int open_dirs(struct disk *disk, const struct places *places, bool only_t
         open_dir(disk->pool_fd, "volumes", &disk->volumes_fd, err) < 0 ||
         open_dir(disk->pool_fd, "temporary", &disk->temporary_fd, err) < 0 ||
         disk_quota_enable(disk->pool_fd, err) < 0 ||
-        disk_sysfs_open(disk->pool_fd, "qgroups", &disk->qgroups_fd, err) < 0)
+        disk_sysfs_fsid(disk->pool_fd, disk->fsid, err) < 0 ||
+        disk_sysfs_open(disk, "qgroups", &disk->qgroups_fd, err) < 0)
         return -1;
     /* Missing where data and metadata are mixed. */
-    (void)disk_sysfs_open(disk->pool_fd, "allocation/data", &disk->data_fd, &ignored);
+    (void)disk_sysfs_open(disk, "allocation/data", &disk->data_fd, &ignored);
     disk_back_open(disk);
     disk->simple_quota = disk_quota_is_simple(disk->qgroups_fd);
     /* What a killed predecessor left; the data directory's lock says that there is no other. A pool

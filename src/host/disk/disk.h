@@ -55,6 +55,9 @@ int disk_box_adopt(struct disk *disk, const char *id, uint64_t limit_bytes, int 
 int disk_box_reopen(struct disk *disk, const char *id, uint64_t limit_bytes, int *out_dir_fd,
                     struct error *err);
 int disk_box_limit(struct disk *disk, const char *id, uint64_t limit_bytes, struct error *err);
+enum { DISK_GROUP_SIZE = 96 };
+/* The directory beneath /sys in which the kernel shows its limits, and what is held against them. */
+int disk_box_group(struct disk *disk, const char *id, char out[DISK_GROUP_SIZE], struct error *err);
 /* What it wrote and still occupies. */
 int disk_box_used(struct disk *disk, const char *id, uint64_t *out_bytes, struct error *err);
 /* Writes to the disk what is not there yet, of this box only. */

@@ -71,7 +71,7 @@ void disk_back_open(struct disk *disk)
 
     disk->headroom = headroom_unknown;
     disk->unbacked = disk->image_fd >= 0 && !disk_back_possible(disk->image_fd);
-    if (disk->image_fd < 0 || disk_sysfs_open(disk->pool_fd, "allocation", &fd, &ignored) < 0)
+    if (disk->image_fd < 0 || disk_sysfs_open(disk, "allocation", &fd, &ignored) < 0)
         return;
     /* Older kernels have larger chunks, and merge none. */
     if (fd_write_value_at(fd, "data/chunk_size", CHUNK_BYTES) == 0 &&

@@ -1,6 +1,8 @@
 /* The writable subvolume of a box: boxes/<id>/{upper,work}. */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -136,6 +138,16 @@ int disk_box_limit(struct disk *disk, const char *id, uint64_t limit_bytes, stru
         disk_quota_limit(fd, limit_bytes, err) < 0)
         return -1;
     return disk_share_limit(disk, fd, limit_bytes, err);
+}
+
+int disk_box_group(struct disk *disk, const char *id, char out[DISK_GROUP_SIZE], struct error *err)
+{
+    uint64_t subvolume = disk_subvol_id(disk->boxes_fd, id);
+
+    if (subvolume == 0)
+        return error_set(err, ERROR_INTERNAL, "the disk of box '%s' has no id", id);
+    (void)snprintf(out, DISK_GROUP_SIZE, "fs/btrfs/%s/qgroups/0_%" PRIu64, disk->fsid, subvolume);
+    return 0;
 }
 
 int disk_box_used(struct disk *disk, const char *id, uint64_t *out_bytes, struct error *err)

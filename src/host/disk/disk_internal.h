@@ -23,7 +23,10 @@ struct disk_share {
     int64_t next_ms;
 };
 
+enum { DISK_FSID_SIZE = 37 };
+
 struct disk {
+    char fsid[DISK_FSID_SIZE];                         /* as the kernel names it in /sys/fs/btrfs */
     int pool_fd;                                       /* root of the pool */
     int boxes_fd, layers_fd, volumes_fd, temporary_fd; /* directories in it */
     int image_fd;                                      /* DATA/pool.img, or -1 on a plain btrfs */
@@ -114,8 +117,9 @@ int disk_tree_first(int pool_fd, const struct disk_tree_range *range, uint64_t *
 /* And the first `size` bytes of the item itself. */
 int disk_tree_item(int pool_fd, const struct disk_tree_range *range, uint64_t *out_offset,
                    void *out_item, size_t size, struct error *err);
+int disk_sysfs_fsid(int pool_fd, char out[DISK_FSID_SIZE], struct error *err);
 /* A directory in which the kernel shows this file system. */
-int disk_sysfs_open(int pool_fd, const char *name, int *out_fd, struct error *err);
+int disk_sysfs_open(const struct disk *disk, const char *name, int *out_fd, struct error *err);
 /* -errno when there is none. */
 int disk_sysfs_number(int dir_fd, const char *path, uint64_t *out);
 /* Id of the subvolume that a descriptor lies in. */

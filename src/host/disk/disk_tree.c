@@ -54,20 +54,26 @@ int disk_tree_subvolume(int fd, uint64_t *out_id, struct error *err)
     return 0;
 }
 
-int disk_sysfs_open(int pool_fd, const char *name, int *out_fd, struct error *err)
+int disk_sysfs_fsid(int pool_fd, char out[DISK_FSID_SIZE], struct error *err)
 {
     struct btrfs_ioctl_fs_info_args info = {0};
     const unsigned char *id = info.fsid;
-    char path[96];
-    int fd;
 
     if (ioctl(pool_fd, BTRFS_IOC_FS_INFO, &info) < 0)
         return error_set_errno(err, errno, "ask the pool for its id");
-    (void)snprintf(path, sizeof(path),
-                   "/sys/fs/btrfs/%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x"
-                   "%02x/%s",
-                   id[0], id[1], id[2], id[3], id[4], id[5], id[6], id[7], id[8], id[9], id[10],
-                   id[11], id[12], id[13], id[14], id[15], name);
+    (void)snprintf(out, DISK_FSID_SIZE,
+                   "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", id[0],
+                   id[1], id[2], id[3], id[4], id[5], id[6], id[7], id[8], id[9], id[10], id[11],
+                   id[12], id[13], id[14], id[15]);
+    return 0;
+}
+
+int disk_sysfs_open(const struct disk *disk, const char *name, int *out_fd, struct error *err)
+{
+    char path[96];
+    int fd;
+
+    (void)snprintf(path, sizeof(path), "/sys/fs/btrfs/%s/%s", disk->fsid, name);
     fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return error_set_errno(err, errno, "open '%s'", path);

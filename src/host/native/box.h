@@ -21,10 +21,10 @@
 
 #include "base/error.h"
 #include "base/map.h"
+#include "host/disk/disk.h"
 #include "host/engine/engine.h"
 #include "host/native/box_fuse.h"
 
-struct disk;
 struct network;
 
 enum {
@@ -304,6 +304,8 @@ int box_cgroup_version(const struct box_cgroups *cgroups);
 int box_seccomp_compile(int *out_fd, struct error *err);
 /* For good, in a thread that starts boxes: leaves their guests a few thousand instructions for filters. */
 int box_seccomp_fill(struct error *err);
+/* In the child: a second filter, for a box with volumes. -1 with errno. */
+int box_seccomp_refuse_clones(void);
 /* Bit set of the capabilities a sandbox's root keeps. */
 uint64_t box_capabilities(void);
 
@@ -348,4 +350,7 @@ int box_cpus_write_info(const struct box_child *child, int fd);
 
 /* The warden's word to go on carries two descriptors: root mount, /dev tree. Then one message for each
  * volume, with its mount. */
+struct box_child_go {
+    char group[DISK_GROUP_SIZE]; /* its disk's */
+};
 _Noreturn void box_child_run(const struct box_child *child);

@@ -15,7 +15,7 @@
  *     opened without following any symbolic link; we are inside already, there is nothing else to
  *     reach.
  *  6. Limits, capabilities, seccomp, exec of envd from a sealed memfd with an empty environment
- *     and exactly the descriptors 0 to 5. */
+ *     and exactly the descriptors 0 to 7. */
 #include "host/native/box.h"
 
 #include <errno.h>
@@ -63,7 +63,8 @@ struct mounts {
     int cgroup; /* one v2 tree, or a tmpfs with these: */
     int cgroup_memory, cgroup_cpu, cgroup_unified;
     int files[BOX_FILES];
-    int fuse; /* the files' server side */
+    int group; /* where the kernel shows the limits of its disk */
+    int fuse;  /* the files' server side */
     uint32_t fuse_number;
 };
 
@@ -244,14 +245,16 @@ static const char *const hidden_files[] = {
     "/proc/modules",     "/proc/kmsg",          "/proc/kpagecount",  "/proc/kpageflags",
     "/proc/kpagecgroup", "/proc/vmallocinfo",   "/proc/slabinfo",    "/proc/iomem",
     "/proc/ioports",     "/proc/interrupts",    "/proc/config.gz",   "/proc/mtrr"};
-static const char *const hidden_dirs[] = {"/proc/acpi",
-                                          "/proc/scsi",
-                                          "/proc/asound",
-                                          "/sys/firmware",
-                                          "/sys/devices/virtual/powercap",
-                                          "/sys/kernel/security",
-                                          "/sys/kernel/debug",
-                                          "/sys/kernel/tracing"};
+static const char *const hidden_dirs[] = {
+    "/proc/acpi",
+    "/proc/scsi",
+    "/proc/asound",
+    "/sys/firmware",
+    "/sys/fs/btrfs", /* what each box of the host has written */
+    "/sys/devices/virtual/powercap",
+    "/sys/kernel/security",
+    "/sys/kernel/debug",
+    "/sys/kernel/tracing"};
 
 static bool reachable(const char *path)
 {
@@ -483,48 +486,24 @@ static void set_limits(const struct box_child *child)
     choose_cpus(child);
 }
 
-/* Where there are volumes: no copies by reference. What two volumes share is charged to the first alone,
- * and to nobody once that is gone, so the second could grow without end. A box with one volume could do it
- * too, with a file that another box hands it through a socket there. Programs copy byte by byte then. */
-static void refuse_clones(const struct box_child *child)
-{
-#define OF_CALL(member) ((uint32_t)offsetof(struct seccomp_data, member))
-#define ANSWER(errnum)  BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (errnum))
-    /* The operations are those of FICLONE, FICLONERANGE and FIDEDUPERANGE. */
-    static const struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, OF_CALL(nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_copy_file_range, 8, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 5),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, OF_CALL(args[1])),
-        BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xffff),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0x9409, 3, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0x940d, 2, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0x9436, 1, 0),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-        ANSWER(EOPNOTSUPP),
-        ANSWER(EXDEV),
-    };
-#undef OF_CALL
-#undef ANSWER
-    struct sock_fprog filter = {.len = sizeof(code) / sizeof(*code),
-                                .filter = (struct sock_filter *)(uintptr_t)code};
-
-    MUST(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter), "seccomp for volumes");
-}
-
-static void drop_privileges(const struct box_child *child)
+/* Returns the descriptor over which statfs() of all that runs inside is answered. */
+static int drop_privileges(const struct box_child *child)
 {
     struct sock_fprog filter = {.len = (unsigned short)child->filter_len,
                                 .filter = (struct sock_filter *)(uintptr_t)child->filter};
+    int listener;
 
     for (int cap = 0; cap < 64; cap++)
         if (!(child->capabilities >> cap & 1) && prctl(PR_CAPBSET_READ, cap, 0, 0, 0) == 1)
             MUST(prctl(PR_CAPBSET_DROP, cap, 0, 0, 0), "drop a capability");
     (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
     if (child->volume_count)
-        refuse_clones(child);
+        MUST(box_seccomp_refuse_clones(), "seccomp for volumes");
     /* Needs CAP_SYS_ADMIN, which goes with the exec. No no_new_privs: sudo must work inside. */
-    MUST(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter), "seccomp");
+    listener = (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER,
+                            &filter);
+    MUST(listener, "seccomp");
+    return listener;
 }
 
 static void reset_signals(void)
@@ -549,45 +528,56 @@ enum { NULL_FDS = 3 };
 #endif
 
 /* envd's descriptors, in their final places: 0-2 null, 3 its socket, 4 its files, 5 its own
- * oom_score_adj, which it cannot open itself once it is not dumpable. Everything is first moved out of the way, so
- * that no target overwrites a source. */
+ * oom_score_adj, which it cannot open itself once it is not dumpable, 6 the limits of its disk; 7 comes with the
+ * system-call filter. Everything is first moved out of the way, so that no target overwrites a source. */
+enum { LISTENER_FD = 7 };
+
 static void arrange_fds(const struct box_child *child, const struct mounts *mounts, int *envd,
                         int *channel)
 {
     int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     int listen_fd = fcntl(child->listen_fd, F_DUPFD_CLOEXEC, 100);
     int fuse_fd = fcntl(mounts->fuse, F_DUPFD_CLOEXEC, 100);
+    int group_fd = fcntl(mounts->group, F_DUPFD_CLOEXEC, 100);
     int oom_fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 
     oom_fd = oom_fd < 0 ? -1 : fcntl(oom_fd, F_DUPFD_CLOEXEC, 100);
     *envd = fcntl(child->envd_fd, F_DUPFD_CLOEXEC, 100);
     *channel = fcntl(child->channel, F_DUPFD_CLOEXEC, 100);
-    if (null_fd < 0 || listen_fd < 0 || fuse_fd < 0 || oom_fd < 0 || *envd < 0 || *channel < 0)
+    if (null_fd < 0 || listen_fd < 0 || fuse_fd < 0 || group_fd < 0 || oom_fd < 0 || *envd < 0 ||
+        *channel < 0)
         die(child, "arrange descriptors");
     for (int fd = 0; fd < NULL_FDS; fd++)
         MUST(dup2(null_fd, fd), "dup2");
     MUST(dup2(listen_fd, 3), "dup2");
     MUST(dup2(fuse_fd, 4), "dup2");
     MUST(dup2(oom_fd, 5), "dup2");
-    MUST(syscall(SYS_close_range, 6, ~0U, 4 /* CLOSE_RANGE_CLOEXEC */), "close_range");
+    MUST(dup2(group_fd, 6), "dup2");
+    MUST(syscall(SYS_close_range, LISTENER_FD, ~0U, 4 /* CLOSE_RANGE_CLOEXEC */), "close_range");
 }
 
 static _Noreturn void exec_envd(const struct box_child *child, const struct mounts *mounts)
 {
     char mem[24];
     char listen_arg[] = "--listen-fd", listen_fd[] = "3", fuse_arg[] = "--fuse-fd", fuse_fd[] = "4",
-         oom_arg[] = "--oom-fd", oom_fd[] = "5", mem_arg[] = "--mem-bytes",
+         oom_arg[] = "--oom-fd", oom_fd[] = "5", group_arg[] = "--disk-fd", group_fd[] = "6",
+         statfs_arg[] = "--statfs-fd", statfs_fd[] = "7", mem_arg[] = "--mem-bytes",
          port_arg[] = "--tcp-port", port[] = "49983", name[] = "envd";
-    char *const argv[] = {name,   listen_arg, listen_fd, fuse_arg, fuse_fd, oom_arg,
-                          oom_fd, mem_arg,    mem,       port_arg, port,    NULL};
+    char *const argv[] = {name,   listen_arg, listen_fd, fuse_arg,   fuse_fd,   oom_arg,
+                          oom_fd, group_arg,  group_fd,  statfs_arg, statfs_fd, mem_arg,
+                          mem,    port_arg,   port,      NULL};
     char *const envp[] = {NULL};
     struct box_child late = *child;
     struct box_child_report ok = {.fuse = {mounts->fuse_number}};
-    int envd;
+    int envd, listener;
 
     (void)snprintf(mem, sizeof(mem), "%llu", (unsigned long long)child->mem_bytes);
     arrange_fds(child, mounts, &envd, &late.channel);
-    drop_privileges(&late);
+    listener = drop_privileges(&late);
+    if (listener != LISTENER_FD)
+        MUST(dup2(listener, LISTENER_FD), "dup2");
+    else
+        MUST(fcntl(listener, F_SETFD, 0), "keep the filter's descriptor");
     /* From here on the box lives on its own. */
     if (prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0) < 0)
         die(&late, "outlive the warden");
@@ -642,14 +632,16 @@ static void wait_for_ids(const struct box_child *child)
 
 static void wait_for_root(const struct box_child *child, struct mounts *mounts)
 {
+    struct box_child_go go;
     int fds[2];
     size_t nfds = 2;
-    char word;
 
-    if (fd_recv(child->channel, &word, 1, fds, &nfds, 0) != 1 || nfds != 2)
+    if (fd_recv(child->channel, &go, sizeof(go), fds, &nfds, 0) != (ssize_t)sizeof(go) || nfds != 2)
         _exit(1); /* the warden gave up */
     mounts->root = fds[0];
     mounts->dev = fds[1];
+    mounts->group = openat(mounts->sys, go.group, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    MUST(mounts->group, "find the limits of its disk");
 }
 
 void box_child_run(const struct box_child *child)

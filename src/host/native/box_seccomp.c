@@ -8,6 +8,9 @@
  * that escapes come through. User namespaces inside are refused for the same reason. Not allowed either is
  * io_setup and its kin: the host has one small number of such contexts for everybody.
  *
+ * Not answered by the kernel are statfs and fstatfs, which would tell of the pool: envd does that
+ * (envd/view/statfs_answer.h). A box's first process gets the descriptor for it when it loads the filter.
+ *
  * The filter is compiled once; boxes load the same instructions. */
 #include "host/native/box.h"
 
@@ -26,6 +29,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/statfs_mark.h"
 
 static const char *const allowed[] = {
     "accept",
@@ -86,7 +90,6 @@ static const char *const allowed[] = {
     "fremovexattr",
     "fsetxattr",
     "fstat",
-    "fstatfs",
     "fsync",
     "ftruncate",
     "futex",
@@ -287,7 +290,6 @@ static const char *const allowed[] = {
     "socketpair",
     "splice",
     "stat",
-    "statfs",
     "statx",
     "symlink",
     "symlinkat",
@@ -468,7 +470,7 @@ static int add_socket_rules(scmp_filter_ctx filter)
 
 /* ioctl(), but for those of btrfs: on a volume, anybody could make subvolumes (which have no quota)
  * or flush the host's disk. The three that every file system shares (copy by reference, deduplicate)
- * are allowed where there is no volume (refuse_clones() in box_child.c). The number's second byte is the kind, the first one the operation. */
+ * are allowed where there is no volume (box_seccomp_refuse_clones()). The number's second byte is the kind, the first one the operation. */
 enum { IOCTL_BTRFS = 0x94, IOCTL_CLONE = 9, IOCTL_CLONE_RANGE = 13, IOCTL_DEDUPE = 54 };
 
 static int add_ioctl_rule(scmp_filter_ctx filter, uint32_t action, unsigned mask, unsigned value)
@@ -498,6 +500,22 @@ static int add_ioctl_rules(scmp_filter_ctx filter)
     return r;
 }
 
+static int add_statfs_rules(scmp_filter_ctx filter)
+{
+    static const char *const names[] = {"statfs", "fstatfs"};
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < sizeof(names) / sizeof(*names); i++) {
+        int number = seccomp_syscall_resolve_name(names[i]);
+
+        r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 1, SCMP_A5(SCMP_CMP_EQ, STATFS_MARK));
+        if (r == 0)
+            r = seccomp_rule_add(filter, SCMP_ACT_NOTIFY, number, 1,
+                                 SCMP_A5(SCMP_CMP_NE, STATFS_MARK));
+    }
+    return r;
+}
+
 static int build(scmp_filter_ctx filter)
 {
     int r;
@@ -518,6 +536,8 @@ static int build(scmp_filter_ctx filter)
         r = add_socket_rules(filter);
     if (r == 0)
         r = add_ioctl_rules(filter);
+    if (r == 0)
+        r = add_statfs_rules(filter);
     return r;
 }
 
@@ -540,6 +560,35 @@ int box_seccomp_compile(int *out_fd, struct error *err)
         return error_set_errno(err, -r, "compile the seccomp filter");
     *out_fd = take_fd(&fd);
     return 0;
+}
+
+/* Where there are volumes: no copies by reference. What two volumes share is charged to the first alone,
+ * and to nobody once that is gone, so the second could grow without end. A box with one volume could do it
+ * too, with a file that another box hands it through a socket there. Programs copy byte by byte then. */
+int box_seccomp_refuse_clones(void)
+{
+#define OF_CALL(member) ((uint32_t)offsetof(struct seccomp_data, member))
+#define ANSWER(errnum)  BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (errnum))
+    /* The operations are those of FICLONE, FICLONERANGE and FIDEDUPERANGE. */
+    static const struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, OF_CALL(nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_copy_file_range, 8, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 5),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, OF_CALL(args[1])),
+        BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xffff),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0x9409, 3, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0x940d, 2, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0x9436, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        ANSWER(EOPNOTSUPP),
+        ANSWER(EXDEV),
+    };
+#undef OF_CALL
+#undef ANSWER
+    struct sock_fprog filter = {.len = sizeof(code) / sizeof(*code),
+                                .filter = (struct sock_filter *)(uintptr_t)code};
+
+    return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter);
 }
 
 /* Guests may load filters of their own, as envds that fence in their commands do. The kernel compiles them into

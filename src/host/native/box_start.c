@@ -242,11 +242,13 @@ static int mount_volume(struct start *start, const char *name, int *out_fd, stru
 static int send_mounts(struct start *start, struct error *err)
 {
     auto_close int dev = -1;
+    struct box_child_go go = {0};
     int r;
 
-    if (box_mount_dev(start->all, &dev, err) < 0)
+    if (box_mount_dev(start->all, &dev, err) < 0 ||
+        disk_box_group(start->all->disk, start->spec->id, go.group, err) < 0)
         return -1;
-    r = fd_send(start->channel, "g", 1, (int[]){start->root_fd, dev}, 2);
+    r = fd_send(start->channel, &go, sizeof(go), (int[]){start->root_fd, dev}, 2);
     for (uint32_t i = 0; r == 0 && i < start->spec->volume_count; i++) {
         auto_close int volume = -1;
 
@@ -258,10 +260,20 @@ static int send_mounts(struct start *start, struct error *err)
     return r < 0 && r != -EPIPE ? error_set_errno(err, -r, "start the first process") : 0;
 }
 
+/* However busy its programs are, envd gets its turn: it has more weight than all of them. It counts within
+ * the box's own share only, that of its cgroup. As a batch task it does not interrupt a program at each small
+ * write, but takes what has come together. Before it runs, so that its threads have it too. */
+static void prefer_envd(pid_t pid)
+{
+    (void)sched_setscheduler(pid, SCHED_BATCH, &(struct sched_param){0});
+    (void)setpriority(PRIO_PROCESS, (id_t)pid, ENVD_NICE);
+}
+
 static int let_go(struct start *start, struct error *err)
 {
     struct box_child_report report;
 
+    prefer_envd(start->box->pid);
     if (send_mounts(start, err) < 0 || hear(start, &report, err) < 0)
         return -1;
     memcpy(start->box->fuse, report.fuse, sizeof(report.fuse));
@@ -296,15 +308,6 @@ static int run_steps(struct start *start, struct error *err)
             return error_prefix(err, "%s", steps[i].name);
     }
     return 0;
-}
-
-/* However busy its programs are, envd gets its turn: it has more weight than all of them. It counts within
- * the box's own share only, that of its cgroup. As a batch task it does not interrupt a program at each small
- * write, but takes what has come together. */
-static void prefer_envd(pid_t pid)
-{
-    (void)sched_setscheduler(pid, SCHED_BATCH, &(struct sched_param){0});
-    (void)setpriority(PRIO_PROCESS, (id_t)pid, ENVD_NICE);
 }
 
 /* Nice values are per thread. The child inherits ours, and may not lower it by itself. */
@@ -365,8 +368,6 @@ int box_start(struct boxes *all, const struct box_spec *spec, struct box_info *o
     r = run_steps(&start, err);
     if (spec->background)
         set_nice(0, 0);
-    if (r == 0)
-        prefer_envd(start.box->pid);
     close_parts(&start);
     if (r < 0) {
         /* What it cannot remove stays listed as a dead box, and is removed by the next kill. */

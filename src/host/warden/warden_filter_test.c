@@ -35,6 +35,9 @@ static const struct call {
     {"setns", SYS_setns, {-1, 0}, EPERM},
     {"unshare", SYS_unshare, {CLONE_NEWUTS}, EPERM},
     {"open_by_handle_at", SYS_open_by_handle_at, {-1, 0, 0}, EPERM},
+    /* Nobody listens here. */
+    {"statfs", SYS_statfs, {(long)"/", 0}, ENOSYS},
+    {"fstatfs", SYS_fstatfs, {-1, 0}, ENOSYS},
     {"process_madvise", SYS_process_madvise, {-1, 0, 0, 0, 0}, EPERM},
     {"delete_module", SYS_delete_module, {(long)"none such", 0}, EPERM},
     {"bpf", SYS_bpf, {-1, 0, 0}, EPERM},
