@@ -14,7 +14,7 @@ static int find_endpoint(struct api_call *call, struct str target, struct error 
     call->path = str_split(&call->query, '?');
     if (api_endpoints_find(call->method, call->path, &call->arena, &call->endpoint, call->params,
                            allow) != CALL_FOUND)
-        return error_set(err, ERROR_INTERNAL, "there is no route for %.*s %.*s",
+        return error_set(err, ERROR_INTERNAL, "there is no endpoint for %.*s %.*s",
                          STR_ARG(call->method), STR_ARG(call->path));
     if (call->endpoint->auth == API_AUTH_OPERATOR)
         return error_set(err, ERROR_FORBIDDEN, "%.*s is not for the inside", STR_ARG(call->path));

@@ -1,3 +1,4 @@
+/* Profiles, and runners that registered. */
 #include "store/driver/row.h"
 #include "store/runtime/store_runtime.h"
 

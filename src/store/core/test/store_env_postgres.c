@@ -1,3 +1,4 @@
+/* The store of a test: a schema of its own in a PostgreSQL of the tests. */
 #include <libpq-fe.h>
 #include <stdlib.h>
 #include <unistd.h>

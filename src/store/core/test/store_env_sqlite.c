@@ -1,3 +1,4 @@
+/* The store of a test: an SQLite file of its own. */
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <unistd.h>
