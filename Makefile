@@ -1,10 +1,12 @@
-# In front of Meson, so that the first command a visitor types works. Outputs: build/quicksand, build/envd.
+# In front of Meson, so that the first command a visitor types works. Outputs: build/quicksand, build/envd, build/unpack,
+# build/interpreter.
 #
 #   make          build                      make test    set up, build, run every test
 #   make run      set up, build, serve       make bench   measure against the peers
 #   make check    format, layers, linters    make fuzz    every fuzz target, FUZZ_SECONDS each
 #   make soak     random load, SOAK_SECONDS  make format  rewrite sources in the project's format
-#   make install  programs and libquicksand beneath DESTDIR and PREFIX
+#   make install  programs and libquicksand beneath DESTDIR and PREFIX; make uninstall takes them away
+#   make deb      Debian packages in build/packages-deb       make tarball  for other distributions
 #   make vm       tests on another kernel, in an emulated machine: VM_KERNEL, VM_SETS (tests/vm/run.sh)
 #
 # QUICKSAND_LISTEN and QUICKSAND_DATA say where `make run` serves and keeps its data.
@@ -24,9 +26,9 @@ TSAN          = -Db_sanitize=thread -Db_lundef=false
 QUIET         = $(@D).log
 
 .DEFAULT_GOAL := all
-.PHONY: all setup host envd run test bench check fuzz fuzzers asan sanitized threads soak vm format install clean
+.PHONY: all setup host envd unpack interpreter mcp-gateway run test bench check fuzz fuzzers asan sanitized threads soak vm format install uninstall deb tarball test-packages clean
 
-all: host envd
+all: host envd unpack interpreter mcp-gateway
 
 setup:
 	@tools/setup.sh
@@ -39,6 +41,18 @@ envd: setup build/musl/build.ninja
 	@ninja -C build/musl --quiet src/envd/envd
 	@cmp -s build/musl/src/envd/envd build/envd || install build/musl/src/envd/envd build/envd
 
+unpack: setup build/musl/build.ninja
+	@ninja -C build/musl --quiet src/image/unpack/unpack
+	@cmp -s build/musl/src/image/unpack/unpack build/unpack || install build/musl/src/image/unpack/unpack build/unpack
+
+interpreter: setup build/musl/build.ninja
+	@ninja -C build/musl --quiet src/interpreter/interpreter
+	@cmp -s build/musl/src/interpreter/interpreter build/interpreter || install build/musl/src/interpreter/interpreter build/interpreter
+
+mcp-gateway: setup build/musl/build.ninja
+	@ninja -C build/musl --quiet src/mcp_gateway/mcp-gateway
+	@cmp -s build/musl/src/mcp_gateway/mcp-gateway build/mcp-gateway || install build/musl/src/mcp_gateway/mcp-gateway build/mcp-gateway
+
 build/host/build.ninja:
 	@mkdir -p build
 	@meson setup build/host $(MESON_FLAGS) >$(QUIET) || { cat $(QUIET); exit 1; }
@@ -48,7 +62,7 @@ build/musl/build.ninja: build/deps/.complete
 		-Db_pie=false -Ddeps_dir=$(CURDIR)/build/deps $(MESON_FLAGS) >$(QUIET) || { cat $(QUIET); exit 1; }
 
 build/deps/.complete: tools/build_musl_deps.sh
-	@echo "[build] libuv and jansson for the agent"
+	@echo "[build] libraries for envd and unpack"
 	@mkdir -p build
 	@tools/build_musl_deps.sh build/deps
 	@touch $@
@@ -57,30 +71,32 @@ build/asan/build.ninja:
 	@mkdir -p build
 	@meson setup build/asan $(SANITIZE) $(MESON_FLAGS) >$(QUIET) || { cat $(QUIET); exit 1; }
 
-# An agent with sanitizers, whose libraries are inside it but for the C library: sandboxes have that.
-build/asan-agent/build.ninja:
+# An envd with sanitizers, whose libraries are inside it but for the C library: sandboxes have that.
+build/asan-envd/build.ninja:
 	@mkdir -p build
-	@meson setup build/asan-agent $(SANITIZE) $(MESON_FLAGS) -Dprefer_static=true \
+	@meson setup build/asan-envd $(SANITIZE) $(MESON_FLAGS) -Dprefer_static=true \
 		-Dc_link_args="-static-libasan -static-libubsan" >$(QUIET) || { cat $(QUIET); exit 1; }
 
-# Server and warden with ThreadSanitizer. The agent is the usual one: it has one thread, and sandboxes lack the library.
+# Server and warden with ThreadSanitizer. envd is the usual one: it has one thread, and sandboxes lack the library.
 build/tsan/build.ninja:
 	@mkdir -p build
 	@meson setup build/tsan $(TSAN) $(MESON_FLAGS) >$(QUIET) || { cat $(QUIET); exit 1; }
 
-threads: setup envd build/tsan/build.ninja
+threads: setup envd unpack build/tsan/build.ninja
 	@ninja -C build/tsan --quiet src/quicksand/quicksand
 	@mkdir -p build/threads
 	@install build/tsan/src/quicksand/quicksand build/threads/quicksand
 	@install build/envd build/threads/envd
+	@install build/unpack build/threads/unpack
 
 # Both programs with sanitizers, side by side as they are installed.
-sanitized: setup build/asan/build.ninja build/asan-agent/build.ninja
+sanitized: setup unpack build/asan/build.ninja build/asan-envd/build.ninja
 	@ninja -C build/asan --quiet src/quicksand/quicksand
-	@ninja -C build/asan-agent --quiet src/envd/envd
+	@ninja -C build/asan-envd --quiet src/envd/envd
 	@mkdir -p build/sanitized
 	@install build/asan/src/quicksand/quicksand build/sanitized/quicksand
-	@install build/asan-agent/src/envd/envd build/sanitized/envd
+	@install build/asan-envd/src/envd/envd build/sanitized/envd
+	@install build/unpack build/sanitized/unpack
 
 build/fuzz/build.ninja:
 	@mkdir -p build
@@ -135,6 +151,28 @@ install: all
 	@ninja -C build/host --quiet
 	@DESTDIR=$(abspath $(DESTDIR)) meson install -C build/host --no-rebuild --quiet
 	install -D -m 0755 build/envd $(DESTDIR)$(PREFIX)/lib/quicksand/envd
+	install -D -m 0755 build/unpack $(DESTDIR)$(PREFIX)/lib/quicksand/unpack
+	install -D -m 0755 build/interpreter $(DESTDIR)$(PREFIX)/lib/quicksand/interpreter
+	install -D -m 0755 build/mcp-gateway $(DESTDIR)$(PREFIX)/lib/quicksand/mcp-gateway
+
+uninstall: setup
+	@meson configure build/host -Dprefix=$(abspath $(PREFIX))
+	@python3 tools/uninstall.py build/host "$(abspath $(DESTDIR))" $(abspath $(PREFIX))
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/lib/quicksand/,envd unpack interpreter mcp-gateway)
+	rmdir --ignore-fail-on-non-empty $(DESTDIR)$(PREFIX)/lib/quicksand 2>/dev/null || true
+
+deb: all
+	@tools/setup.sh test
+	@ninja -C build/host --quiet
+	@tools/package.sh deb
+
+# Slow, and wants nothing of a server: not part of `make test`.
+test-packages: deb
+	@node --test tests/packages/packages.test.mjs
+
+tarball: all
+	@ninja -C build/host --quiet
+	@tools/package.sh tarball
 
 clean:
 	rm -rf build

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds libuv, jansson and zlib for musl: OUTDIR/lib/{libuv.a,libjansson.a,libz.a} and
-# OUTDIR/include.
+# Builds libuv, jansson and zlib for envd, libarchive, zstd, xz and bzip2 (what unpack needs of them) besides, for
+# musl: OUTDIR/lib/*.a and OUTDIR/include.
 #
 # The sources are the distribution's own source packages. The list of source archives is derived
 # from the archives this machine installs packages from, and lives in a private directory together
@@ -15,8 +15,8 @@ mkdir -p "$1"
 out=$(cd "$1" && pwd)
 stamp="$out/.complete"
 # Raise when this script makes something different.
-version=2
-libraries="libuv.a libjansson.a libz.a"
+version=4
+libraries="libuv.a libjansson.a libz.a libarchive.a libzstd.a liblzma.a libbz2.a"
 
 complete() {
     [ "$(cat "$stamp" 2>/dev/null)" = "$version" ] || return 1
@@ -29,7 +29,7 @@ if complete; then
     exit 0
 fi
 rm -f "$stamp"
-for tool in musl-gcc apt-get tar ar; do
+for tool in musl-gcc apt-get tar ar patch; do
     command -v "$tool" >/dev/null || { echo "$0: '$tool' is missing" >&2; exit 1; }
 done
 
@@ -63,7 +63,7 @@ apt() {
 download() {
     derive_sources
     apt update >"$tmp/apt.log" 2>&1 || { cat "$tmp/apt.log" >&2; return 1; }
-    (cd "$tmp" && apt --download-only source libuv1 jansson zlib) >>"$tmp/apt.log" 2>&1 ||
+    (cd "$tmp" && apt --download-only source libuv1 jansson zlib libarchive libzstd xz-utils bzip2) >>"$tmp/apt.log" 2>&1 ||
         { cat "$tmp/apt.log" >&2; return 1; }
 }
 
@@ -72,6 +72,14 @@ unpack() {
     mkdir "$tmp/$1"
     tar -xf "$(ls "$tmp/$1"_*.orig.tar.* | grep -v '\.asc$' | head -n 1)" -C "$tmp/$1" \
         --strip-components=1
+}
+
+# The distribution's fixes, which came after the release.
+mend() {
+    tar -xf "$(ls "$tmp/$1"_*.debian.tar.*)" -C "$tmp/$1"
+    (cd "$tmp/$1" && while read -r fix; do
+        patch -s -p1 <"debian/patches/$fix"
+    done <debian/patches/series)
 }
 
 # Kernel headers come after musl's own: musl-gcc searches no system directory.
@@ -132,9 +140,83 @@ build_zlib() {
     cp "$src/zlib.h" "$src/zconf.h" "$out/include/"
 }
 
+# Reading and writing tar, and nothing else: no other format, no filter (unpack decompresses by itself), no extraction.
+build_libarchive() {
+    unpack libarchive
+    mend libarchive
+    src="$tmp/libarchive/libarchive"
+    # What its configure script would find out.
+    awk '{ print "#define HAVE_" $0 " 1" }' RS='[ \n]+' >"$src/config.h" <<'END'
+CTYPE_H DECL_INT32_MAX DECL_INT32_MIN DECL_INT64_MAX DECL_INT64_MIN DECL_INTMAX_MAX DECL_INTMAX_MIN
+DECL_SIZE_MAX DECL_SSIZE_MAX DECL_UINT32_MAX DECL_UINT64_MAX DECL_UINTMAX_MAX DIRENT_H EILSEQ ERRNO_H
+FCNTL FCNTL_H FSTAT GETPID GRP_H INTMAX_T INTTYPES_H LANGINFO_H LIMITS_H LOCALE_H LOCALTIME_R LSTAT MBRTOWC
+MEMMOVE MEMSET MKSTEMP NL_LANGINFO POLL POLL_H PWD_H SETLOCALE STDARG_H STDINT_H STDLIB_H STRCHR
+STRDUP STRERROR STRING_H STRNLEN STRRCHR STRUCT_STAT_ST_BLKSIZE STRUCT_STAT_ST_MTIM_TV_NSEC
+SYS_STAT_H SYS_TIME_H SYS_TYPES_H TIMEGM TIME_H UINTMAX_T UNISTD_H UNSIGNED_LONG_LONG VPRINTF WCHAR_H
+WCHAR_T WCRTOMB WCSCMP WCSCPY WCSLEN WCTOMB WCTYPE_H WMEMCMP WMEMCPY WMEMMOVE
+END
+    printf '#define %s\n' 'MAJOR_IN_SYSMACROS 1' 'SIZEOF_INT 4' 'SIZEOF_LONG 8' 'SIZEOF_WCHAR_T 4' \
+        '__LIBARCHIVE_CONFIG_H_INCLUDED 1' >>"$src/config.h"
+    set --
+    for name in acl check_magic entry entry_copy_stat entry_link_resolver entry_sparse entry_stat \
+        entry_strmode entry_xattr options pack_dev random rb read read_set_options \
+        read_support_format_empty read_support_format_tar string string_sprintf util \
+        virtual write write_set_format_pax \
+        write_set_format write_set_format_ustar write_set_options; do
+        set -- "$@" "$src/archive_$name.c"
+    done
+    compile libarchive libarchive.a "-O2 -I$src -DHAVE_CONFIG_H" -- "$@"
+    cp "$src/archive.h" "$src/archive_entry.h" "$out/include/"
+}
+
+# The decoder.
+build_libzstd() {
+    unpack libzstd
+    src="$tmp/libzstd/lib"
+    compile libzstd libzstd.a "-O3 -DZSTD_DISABLE_ASM" -- "$src"/common/*.c "$src"/decompress/*.c
+    cp "$src/zstd.h" "$src/zstd_errors.h" "$out/include/"
+}
+
+# The decoder of .xz, with the one filter for programs that people use.
+build_liblzma() {
+    unpack xz-utils
+    mend xz-utils
+    src="$tmp/xz-utils/src/liblzma"
+    flags="-O2 -I$tmp/xz-utils/src/common -DHAVE_STDBOOL_H -DHAVE_INTTYPES_H -DHAVE_STDINT_H -DHAVE_LIMITS_H
+        -DHAVE_STRING_H -DHAVE_CHECK_CRC32 -DHAVE_CHECK_CRC64 -DHAVE_CHECK_SHA256 -DHAVE_DECODERS
+        -DHAVE_DECODER_LZMA1 -DHAVE_DECODER_LZMA2 -DHAVE_DECODER_DELTA -DHAVE_DECODER_X86 -DTUKLIB_SYMBOL_PREFIX=lzma_"
+    for folder in api common check lz rangecoder lzma delta simple; do
+        flags="$flags -I$src/$folder"
+    done
+    set --
+    for name in common/common common/block_decoder common/block_header_decoder common/block_util \
+        common/filter_common common/filter_decoder common/filter_flags_decoder common/index_hash \
+        common/stream_decoder common/stream_flags_common common/stream_flags_decoder common/vli_decoder \
+        common/vli_size check/check check/crc32_fast check/crc32_table check/crc64_fast check/crc64_table \
+        check/sha256 lz/lz_decoder lzma/lzma_decoder lzma/lzma2_decoder delta/delta_common \
+        delta/delta_decoder simple/simple_coder simple/simple_decoder simple/x86; do
+        set -- "$@" "$src/$name.c"
+    done
+    compile xz-utils liblzma.a "$flags" -- "$@"
+    cp -r "$src/api/lzma.h" "$src/api/lzma" "$out/include/"
+}
+
+# It does not come without its compressor.
+build_libbz2() {
+    unpack bzip2
+    src="$tmp/bzip2"
+    compile bzip2 libbz2.a "-O2" -- "$src/blocksort.c" "$src/bzlib.c" "$src/compress.c" \
+        "$src/crctable.c" "$src/decompress.c" "$src/huffman.c" "$src/randtable.c"
+    cp "$src/bzlib.h" "$out/include/"
+}
+
 mkdir -p "$out/lib" "$out/include"
 download
 build_libuv
 build_jansson
 build_zlib
+build_libarchive
+build_libzstd
+build_liblzma
+build_libbz2
 echo "$version" >"$stamp"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Format, layers, sizes, requirements, clang-tidy, cppcheck: check.sh [--quick | tidy | cppcheck]
 #
-# --quick leaves out the analysers, which take minutes; a name is that one alone. They want build/tidy/build.ninja.
+# --quick leaves out the analysers, which take minutes the first time; a name is that one alone. They want build/tidy/build.ninja.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,16 +23,6 @@ format()
     find src -name '*.[ch]' -print0 | xargs -0 clang-format --dry-run --Werror
 }
 
-tidy()
-{
-    # Not the sources that are compiled in from Debian's node-llhttp.
-    run-clang-tidy -quiet -p build/tidy "^$PWD/src/.*" >build/tidy.log 2>&1 && return
-    sed 's/\x1b\[[0-9;]*m//g; s#^.*/build/tidy/##; s#^\.\./\.\./##; s#^'"$PWD/##" build/tidy.log | grep -E '^src/.*(warning|error):' | sort -u >build/tidy.found
-    head -n 60 build/tidy.found
-    echo "$(wc -l <build/tidy.found) findings, all of them in build/tidy.found"
-    return 1
-}
-
 cpp_check()
 {
     cppcheck --quiet --project=build/tidy/compile_commands.json --cppcheck-build-dir=build/cppcheck \
@@ -42,8 +32,9 @@ cpp_check()
 
 generate()
 {
-    # Sources that the build makes are analysed like the others.
-    ninja -C build/tidy -t targets all | sed -n 's/: CUSTOM_COMMAND.*//p' | grep -v "^meson-internal" | xargs ninja -C build/tidy --quiet
+    # Sources that the build makes are analysed like the others; which they are is asked of what is up to date.
+    ninja -C build/tidy --quiet build.ninja
+    ninja -C build/tidy -t targets all | sed -n 's/: CUSTOM_COMMAND.*//p' | grep '\.[ch]$' | xargs ninja -C build/tidy --quiet
 }
 
 what=${1:-all}
@@ -58,7 +49,7 @@ if [ "$what" != --quick ]; then
     generate || exit 1
 fi
 if [ "$what" = all ] || [ "$what" = tidy ]; then
-    step clang-tidy tidy
+    step clang-tidy tools/check_tidy.py
 fi
 if [ "$what" = all ] || [ "$what" = cppcheck ]; then
     step cppcheck cpp_check

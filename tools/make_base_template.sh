@@ -21,7 +21,7 @@ packages=(
     # languages and their package managers
     python3 python3-pip python3-venv python3-dev python-is-python3 nodejs npm build-essential pkg-config
     # fetching and talking
-    ca-certificates curl wget git openssh-client rsync socat gnupg
+    ca-certificates curl wget git openssh-client openssh-server rsync socat gnupg
     iproute2 iputils-ping net-tools netcat-openbsd
 )
 
@@ -145,8 +145,12 @@ END
 #!/bin/sh
 exit 101
 END
+    # mmdebstrap leaves the same list under another name.
+    rm -f "$root"/etc/apt/sources.list.d/*sources.list
     put 0644 etc/apt/sources.list <"$out/sources.list"
     rm -f "$root"/etc/apt/apt.conf.d/99mmdebstrap
+    # Packages make links in there although the manual pages themselves are left out.
+    mkdir -p "$root"/usr/share/man/man{1..8}
     # As in the archives' own images: small indexes, no translations, and no second user for downloads,
     # which a sandbox's own user limits would only get in the way of.
     put 0644 etc/apt/apt.conf.d/90sandbox <<'END'

@@ -1,22 +1,63 @@
 #!/bin/bash
 # Installs the Debian packages that Quicksand needs and that are missing: setup.sh [test] [bench] [vm]
+# `setup.sh --names build|run` prints what is needed by its names in several distributions; so does a host without apt.
 #
 # Without arguments: what building and running need. `test`, `bench` and `vm` add what those targets use.
 # When nothing is missing it only asks dpkg and is done in milliseconds. `--list` prints what is missing.
 set -euo pipefail
 
 build=(gcc libc6-dev make meson ninja-build pkg-config libuv1-dev node-llhttp libjansson-dev libsqlite3-dev
-    libseccomp-dev libmnl-dev libssl-dev libcurl4-openssl-dev libarchive-dev zlib1g-dev
-    musl-tools linux-libc-dev bzip2 xz-utils python3)
+    libseccomp-dev libmnl-dev libssl-dev libcurl4-openssl-dev libarchive-dev zlib1g-dev libzstd-dev liblzma-dev libbz2-dev
+    libnghttp2-dev musl-tools linux-libc-dev bzip2 xz-utils patch python3)
 run=(btrfs-progs nftables mmdebstrap ca-certificates debian-archive-keyring curl jq)
 test=(clang libclang-rt-14-dev clang-format clang-tidy cppcheck python3 curl openssl chromium podman
-    runc iptables iproute2 procps containernetworking-plugins busybox-static postgresql libpq-dev valgrind)
-bench=(bubblewrap podman runc nginx-light wrk curl iproute2 procps)
+    runc iptables iproute2 procps containernetworking-plugins busybox-static postgresql libpq-dev valgrind
+    docker-registry skopeo buildah nginx-light caddy libnss3-tools gnupg nghttp2-client python3-httpx python3-h2
+    microsocks tinyproxy-bin prometheus lintian dpkg-dev)
+bench=(bubblewrap buildah podman runc nginx-light libnginx-mod-stream dnsmasq-base wrk nghttp2-client curl iproute2 procps)
 vm=(qemu-system-x86 e2fsprogs)
+
+# names build|run: for hosts without apt. What the programs of the tarball are linked with is part of both.
+names()
+{
+    if [ "$1" = build ]; then
+        cat <<'END'
+To build Quicksand these are needed:
+  Debian, Ubuntu  gcc make meson ninja-build pkg-config libuv1-dev node-llhttp libjansson-dev libsqlite3-dev libseccomp-dev libmnl-dev
+                  libssl-dev libcurl4-openssl-dev libarchive-dev zlib1g-dev libzstd-dev liblzma-dev libbz2-dev libnghttp2-dev musl-tools
+                  linux-libc-dev bzip2 xz-utils patch python3 npm
+  Fedora          gcc make meson ninja-build pkgconf libuv-devel llhttp-devel jansson-devel sqlite-devel libseccomp-devel libmnl-devel
+                  openssl-devel libcurl-devel libarchive-devel zlib-devel libzstd-devel xz-devel bzip2-devel libnghttp2-devel musl-gcc
+                  kernel-headers bzip2 xz patch python3 npm
+  Arch            base-devel meson ninja libuv llhttp jansson sqlite libseccomp libmnl openssl curl libarchive zlib zstd xz bzip2 libnghttp2
+                  musl linux-api-headers patch python npm
+  openSUSE        gcc make meson ninja pkgconf libuv-devel llhttp-devel libjansson-devel sqlite3-devel libseccomp-devel libmnl-devel
+                  libopenssl-devel libcurl-devel libarchive-devel zlib-devel libzstd-devel xz-devel libbz2-devel libnghttp2-devel
+                  linux-glibc-devel bzip2 xz patch python3 npm
+The sources of llhttp are looked for where Debian's node-llhttp has them: /usr/share/llhttp, /usr/share/include/llhttp.
+END
+    fi
+    cat <<'END'
+To run Quicksand these are needed:
+  Debian, Ubuntu  btrfs-progs nftables mmdebstrap debian-archive-keyring ca-certificates curl jq libuv1 libjansson4 libsqlite3-0 libseccomp2
+                  libmnl0 libssl3 libcurl4 libarchive13 zlib1g libnghttp2-14
+  Fedora          btrfs-progs nftables mmdebstrap debian-keyring ca-certificates curl jq libuv jansson sqlite-libs libseccomp libmnl
+                  openssl-libs libcurl libarchive zlib libnghttp2
+  Arch            btrfs-progs nftables mmdebstrap debian-archive-keyring ca-certificates curl jq libuv jansson sqlite libseccomp libmnl
+                  openssl libarchive zlib libnghttp2
+  openSUSE        btrfsprogs nftables mmdebstrap debian-keyring ca-certificates curl jq libuv1 libjansson4 libsqlite3-0 libseccomp2 libmnl0
+                  libopenssl3 libcurl4 libarchive13 libz1 libnghttp2-14
+  Alpine          has no glibc: build it there, or use another distribution
+END
+}
+if [ "${1:-}" = --names ]; then
+    names "${2:-build}"
+    exit 0
+fi
 
 wanted=("${build[@]}" "${run[@]}")
 # The pages of the binary come from npm, once (tools/web_assets.py).
-if ! ls "$(dirname "$0")"/../build/web/xterm-xterm-*.tgz >/dev/null 2>&1 && ! command -v npm >/dev/null; then
+if [ "$(ls "$(dirname "$0")"/../build/web/*.tgz 2>/dev/null | wc -l)" -lt 5 ] && ! command -v npm >/dev/null; then
     wanted+=(npm)
 fi
 list_only=
@@ -42,6 +83,16 @@ for argument; do
     [ "$argument" != test ] || command -v dockerd >/dev/null || wanted+=(docker.io)
 done
 
+if ! command -v dpkg-query >/dev/null; then
+    # Nobody here can tell what is missing but the tools themselves.
+    for tool in gcc meson ninja pkg-config musl-gcc mkfs.btrfs nft mmdebstrap curl jq; do
+        command -v "$tool" >/dev/null && continue
+        echo "there is no $tool, and no apt to install it with" >&2
+        names build >&2
+        exit 1
+    done
+    exit 0
+fi
 missing=$( (dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${wanted[@]}" 2>/dev/null || true) |
     awk '$1 == "installed" { print $2 }' | sort |
     comm -13 - <(printf '%s\n' "${wanted[@]}" | sort -u))

@@ -29,6 +29,21 @@ void *xrealloc(void *old, size_t size)
     return check(realloc(old, size ? size : 1));
 }
 
+enum { PAGE = 4096 };
+
+void *xmalloc_wide(size_t size)
+{
+    char *p = check(aligned_alloc(PAGE, (size + PAGE / 2 + PAGE - 1) / PAGE * PAGE));
+
+    return p + PAGE / 2;
+}
+
+void free_wide(void *p)
+{
+    if (p)
+        free((char *)p - PAGE / 2);
+}
+
 char *xstrdup(const char *s)
 {
     return check(strdup(s));

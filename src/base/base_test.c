@@ -332,3 +332,15 @@ TEST(log_without_a_reader)
     CHECK(strstr(last, " lines are missing here") != NULL);
     CHECK(strstr(last, "test: back\n") != NULL);
 }
+
+TEST(wide_memory_begins_in_the_middle_of_a_page)
+{
+    for (size_t size = 1; size < 300000; size = size * 7 + 1) {
+        char *p = xmalloc_wide(size);
+
+        CHECK_INT((uintptr_t)p % 4096, 2048);
+        memset(p, 1, size);
+        free_wide(p);
+    }
+    free_wide(NULL);
+}

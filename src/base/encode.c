@@ -183,3 +183,15 @@ bool url_query_get(struct str query, const char *name, struct buf *out)
     }
     return false;
 }
+
+bool base64url_is(struct str text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        char c = text.p[i];
+
+        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+              c == '-' || c == '_'))
+            return false;
+    }
+    return text.len > 0;
+}

@@ -13,6 +13,8 @@
 void base64_encode(char *out, const void *p, size_t len);
 /* Standard or URL alphabet, padding optional; false on junk. Appends to out. */
 bool base64_decode(struct str in, struct buf *out);
+/* Something, and nothing but digits of base64 as URLs have it. */
+bool base64url_is(struct str text);
 /* 2*len lower-case digits and a NUL. */
 void hex_encode(char *out, const void *p, size_t len);
 /* %XX decoding; '+' becomes a blank when plus_is_blank. A broken escape is false. */

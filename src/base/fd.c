@@ -175,3 +175,19 @@ ssize_t fd_recv(int sock, void *p, size_t len, int *fds, size_t *nfds, int flags
         *nfds = count;
     return n;
 }
+
+int fd_make_file_at(int dirfd, const char *name, struct str text)
+{
+    auto_close int fd = openat(dirfd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    char path[32];
+    int r;
+
+    if (fd < 0)
+        return -errno;
+    r = fd_write_full(fd, text.p, text.len);
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    if (r == 0 && (fsync(fd) < 0 || linkat(AT_FDCWD, path, dirfd, name, AT_SYMLINK_FOLLOW) < 0 ||
+                   fsync(dirfd) < 0))
+        r = -errno;
+    return r == -EEXIST ? 0 : r;
+}

@@ -14,6 +14,8 @@ int fd_write_full(int fd, const void *p, size_t len);
 int fd_set_nonblocking(int fd, bool on);
 /* Appends all of a file; -EFBIG when it is longer than out may become. */
 int fd_read_file_at(int dirfd, const char *path, struct buf *out);
+/* A file of mode 0600 that is complete, and on disk, or not there; that there is one already is success. */
+int fd_make_file_at(int dirfd, const char *name, struct str text);
 /* Writes one short value to an existing (kernel) file, e.g. a cgroup knob. */
 int fd_write_value_at(int dirfd, const char *path, const char *value);
 

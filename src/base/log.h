@@ -3,9 +3,16 @@
  * reading is waited for once, shortly; from then on lines are left out and counted until he reads. */
 #pragma once
 
+#include <stdbool.h>
+
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
 
+/* Any time. */
 void log_set_level(enum log_level level);
+/* "debug", "warn", "error"; anything else is info. */
+void log_set_level_named(const char *name);
+/* Each line is a JSON object: time, level, module, message, and the fields of the message as strings. */
+void log_set_json(bool on);
 void log_write(enum log_level level, const char *module, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -96,6 +96,18 @@ int path_remove_tree(int dir_fd, const char *name)
     return remove_at(dir_fd, name, 0);
 }
 
+bool path_barred(const char *path, char *out, size_t size)
+{
+    for (const char *end = strchr(path + 1, '/'); end; end = strchr(end + 1, '/')) {
+        if ((size_t)(end - path) >= size)
+            return false;
+        (void)snprintf(out, size, "%.*s", (int)(end - path), path);
+        if (access(out, X_OK) < 0)
+            return errno == EACCES;
+    }
+    return false;
+}
+
 void path_of_program(const char *name, char *out, size_t size)
 {
     char self[PATH_MAX];

@@ -10,6 +10,8 @@ int path_open_in_root(int root_fd, const char *path, int flags, mode_t mode);
 int path_make_dirs(const char *path, mode_t mode);
 /* rm -rf of one entry, without following links or crossing mounts. Missing is fine. 0 or -errno. */
 int path_remove_tree(int dir_fd, const char *name);
+/* The first folder on the way that this process may not pass, in out; false when none is in the way. */
+bool path_barred(const char *path, char *out, size_t size);
 
 /* A program that came with this one: beside it, or where `make install` puts it. */
 void path_of_program(const char *name, char *out, size_t size);

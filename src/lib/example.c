@@ -1,7 +1,7 @@
 /* A sandbox by key on whatever provider the configuration names:
  *
  *   cc example.c $(pkg-config --cflags --libs quicksand) -o example
- *   ./example '{"providers":{"local":{"type":"process","agent":"/usr/local/lib/quicksand/envd",
+ *   ./example '{"providers":{"local":{"type":"process","envd":"/usr/local/lib/quicksand/envd",
  *                                     "root":"/tmp/boxes"}},"default_provider":"local"}'
  *   E2B_API_URL=http://127.0.0.1:3000 E2B_API_KEY=e2b_... ./example */
 #include <quicksand.h>
@@ -17,7 +17,7 @@ static int failed(const char *what)
 static void show(void *arg, enum qs_stream stream, const char *data, size_t len)
 {
     (void)arg;
-    fwrite(data, 1, len, stream == QS_STDOUT ? stdout : stderr);
+    (void)fwrite(data, 1, len, stream == QS_STDOUT ? stdout : stderr);
 }
 
 static int work(struct qs *qs, const char *id)

@@ -90,9 +90,11 @@ static int open_all(struct qs *qs, const char *config, const char *store, struct
 
     if (!store || !store[0])
         return error_set(err, ERROR_INVALID, "a store is needed: a file, or \":memory:\"");
-    if (load(qs, config, err) < 0 || store_open(store, &qs->store, err) < 0)
+    if (load(qs, config, err) < 0 || store_open(store, &qs->store, err) < 0 ||
+        sender_open(&qs->sender, err) < 0)
         return -1;
     runtime.store = qs->store;
+    runtime.sender = qs->sender;
     runtime.fetch = qs->fetch = fetch_new();
     return runtime_open(&runtime, &qs->runtime, err);
 }
@@ -119,6 +121,7 @@ void qs_close(struct qs *qs)
         return;
     if (qs->runtime)
         runtime_close(qs->runtime);
+    sender_close(qs->sender);
     store_close(qs->store);
     fetch_free(qs->fetch);
     runtime_settings_done(&qs->settings);
@@ -184,7 +187,8 @@ int qs_show(struct qs *qs, const char *id, char **out_json)
     json = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "id",
                      text(sandbox.id), "key", text(sandbox.key), "provider", text(sandbox.provider),
                      "external_id", text(sandbox.external_id), "template", text(sandbox.image),
-                     "profile", text(sandbox.profile), "state", text(sandbox.state), "error",
+                     "profile", text(sandbox.profile), "state",
+                     text(str_of(name_of(&runtime_state_names, sandbox.state))), "error",
                      text(sandbox.error), "snapshot_id", text(sandbox.snapshot_id), "cdp_url",
                      text(sandbox.cdp_url), "persistent", (int)sandbox.persistent);
     *out_json = json_text(json);

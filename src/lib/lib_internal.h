@@ -3,6 +3,7 @@
 
 #include "lib/quicksand.h"
 #include "protocol/fetch/fetch.h"
+#include "protocol/sender/sender.h"
 #include "runtime/core/runtime.h"
 #include "runtime/core/settings.h"
 #include "runtime/sandbox/sandbox.h"
@@ -11,6 +12,7 @@
 struct qs {
     struct store *store;
     struct fetch *fetch;
+    struct sender *sender;
     struct runtime_settings settings;
     struct runtime *runtime;
     struct runtime_caller caller;

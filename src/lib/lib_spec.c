@@ -18,6 +18,7 @@ static const struct member members[] = {
     {"profile", TEXT, AT(overrides.profile)},
     {"template", TEXT, AT(overrides.image)},
     {"agent_type", TEXT, AT(overrides.agent_type)},
+    {"workspace_root", TEXT, AT(overrides.workspace_root)},
     {"network", OBJECT, AT(overrides.network)},
     {"lifecycle", OBJECT, AT(overrides.lifecycle)},
     {"limits", OBJECT, AT(overrides.limits)},
@@ -31,6 +32,9 @@ static const struct member members[] = {
     {"agent_id", TEXT, AT(agent_id)},
     {"task_id", TEXT, AT(task_id)},
     {"snapshot", TEXT, AT(snapshot)},
+    {"repo", TEXT, AT(repo)},
+    {"branch", TEXT, AT(branch)},
+    {"git_token", TEXT, AT(git_token)},
     {"metadata", STRINGS, AT(metadata)},
 };
 

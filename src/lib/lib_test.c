@@ -12,14 +12,20 @@ TEST(a_spec_is_a_request)
     struct error err = {0};
 
     CHECK_INT(lib_spec_read(NULL, &out, &tree, &err), 0);
-    CHECK_INT(lib_spec_read("{\"provider\":\"p\",\"template\":\"t\",\"snapshot\":\"s\","
-                            "\"env\":{\"A\":\"b\"},\"timeout\":7,\"persistent\":false,"
-                            "\"network\":{\"mode\":\"deny-all\"},\"mcp\":null,\"mounts\":[]}",
-                            &out, &tree, &err),
+    CHECK_INT(lib_spec_read(
+                  "{\"provider\":\"p\",\"template\":\"t\",\"snapshot\":\"s\","
+                  "\"env\":{\"A\":\"b\"},\"timeout\":7,\"persistent\":false,"
+                  "\"workspace_root\":\"/w\",\"repo\":\"r\",\"branch\":\"b\",\"git_token\":\"g\","
+                  "\"network\":{\"mode\":\"deny-all\"},\"mcp\":null,\"mounts\":[]}",
+                  &out, &tree, &err),
               0);
     CHECK_STR(out.overrides.provider, "p");
     CHECK_STR(out.overrides.image, "t");
     CHECK_STR(out.snapshot, "s");
+    CHECK_STR(out.overrides.workspace_root, "/w");
+    CHECK_STR(out.repo, "r");
+    CHECK_STR(out.branch, "b");
+    CHECK_STR(out.git_token, "g");
     CHECK_INT(out.overrides.timeout_s, 7);
     CHECK(out.overrides.persistent_given && !out.overrides.persistent);
     CHECK(json_is_object(out.overrides.network) && json_is_array(out.overrides.mounts));

@@ -54,7 +54,8 @@ enum qs_tier { QS_RESUMED, QS_RESTORED, QS_CREATED };
 /* The sandbox with this key (NULL: always a new one): resumed, restored from its newest snapshot or
  * created. spec: JSON object or NULL, with any of provider, profile, template, snapshot, env,
  * network, lifecycle, limits, timeout, output_limit, persistent, metadata, mounts, options, mcp,
- * agent_type, agent_id, task_id. */
+ * workspace_root, repo, branch, git_token, agent_type, agent_id, task_id: what POST
+ * /api/v1/sandboxes takes. */
 QS_API int qs_ensure(struct qs *qs, const char *key, const char *spec, char out_id[QS_ID_SIZE],
                      enum qs_tier *out_tier);
 /* {id, key, provider, external_id, template, state, ...}; id may be "key:KEY" here and below. */

@@ -9,7 +9,7 @@
 #include "base/address.h"
 #include "base/fd.h"
 
-enum kind { TEXT, NUMBER };
+enum kind { TEXT, LIST, NUMBER };
 
 struct setting {
     const char *key;     /* --key VALUE, key = VALUE, QUICKSAND_KEY */
@@ -35,10 +35,31 @@ struct setting {
 static const struct setting settings[] = {
     TEXT_SETTING(listen, "listen", "127.0.0.1:3000",
                  "ADDRESS:PORT to serve on; [ADDRESS]:PORT for IPv6, :PORT for all addresses"),
+    TEXT_SETTING(listen_tls, "listen-tls", "", "ADDRESS:PORT to serve HTTPS on, besides"),
+    {.key = "tls-cert",
+     .kind = LIST,
+     .offset = offsetof(struct config, tls_certs),
+     .fallback = "",
+     .help = "PEM file of a certificate and its chain; several by host name, comma separated or "
+             "several times (default: what 'quicksand tls init' made in DATA/tls)"},
+    {.key = "tls-key",
+     .kind = LIST,
+     .offset = offsetof(struct config, tls_keys),
+     .fallback = "",
+     .help = "PEM file of its private key, one for each certificate, in the same order"},
+    NUMBER_SETTING(redirect_http, "redirect-http", "0", 0, 1,
+                   "1: plain HTTP from other hosts is redirected to HTTPS"),
+    NUMBER_SETTING(hsts_s, "hsts", "0", 0, 63072000,
+                   "seconds browsers shall use HTTPS only, once they were here (0: not told)"),
     TEXT_SETTING(data, "data", "/var/lib/quicksand", "data directory"),
     TEXT_SETTING(domain, "domain", "",
                  "domain told to clients: a sandbox's port is at PORT-ID.DOMAIN"),
     TEXT_SETTING(log, "log", "info", "debug, info, warn or error"),
+    TEXT_SETTING(log_format, "log-format", "text",
+                 "text, or json: each line is an object with time, level, module, message, fields"),
+    TEXT_SETTING(egress_ca, "egress-ca", "",
+                 "PEM file of authorities that servers behind network rules may be of, besides the "
+                 "host's; readable by everybody"),
     TEXT_SETTING(resolvers, "resolvers", "",
                  "DNS servers of the sandboxes, comma separated (default: the host's)"),
     {.key = "envd",
@@ -56,6 +77,9 @@ static const struct setting settings[] = {
     TEXT_SETTING(runtime_config, "runtime-config", "",
                  "JSON file with the agent runtime's providers and profiles"),
     NUMBER_SETTING(warm, "warm", "32", 0, 1000, "ready sandboxes kept for the next create"),
+    NUMBER_SETTING(
+        blank, "blank", "-1", -1, 1000,
+        "blank boxes kept, of which any sandbox is made (-1: three times as many as warm)"),
     NUMBER_SETTING(loops, "loops", "0", 0, 16,
                    "threads that serve connections (0: one per processor)"),
     NUMBER_SETTING(workers, "workers", "16", 1, 256,
@@ -66,6 +90,8 @@ static const struct setting settings[] = {
                    "seconds a request to the API may take to arrive whole"),
     NUMBER_SETTING(body_memory_mb, "body-memory", "128", 4, 65536,
                    "memory for the bodies of requests to the API, in MB; a team may hold half"),
+    NUMBER_SETTING(upload_mb, "upload-max", "4096", 1, 1048576,
+                   "longest file that is uploaded for a build of a template, in MB"),
     NUMBER_SETTING(connections, "connections", "16384", 64, 1000000,
                    "connections of clients at once; further ones take the place of idle ones"),
     NUMBER_SETTING(address_connections, "connections-per-address", "4096", 0, 1000000,
@@ -82,14 +108,74 @@ static const struct setting settings[] = {
                    "memory of a base sandbox, in MB"),
     NUMBER_SETTING(template_disk_mb, "disk", "10240", 64, 16777216,
                    "disk a base sandbox may write, in MB"),
+    NUMBER_SETTING(ready_timeout_s, "ready-timeout", "60", 1, 3600,
+                   "seconds until what a template starts must be ready, or the create fails"),
     NUMBER_SETTING(volume_mb, "volume-disk", "10240", 1, 16777216, "what a volume may hold, in MB"),
+    TEXT_SETTING(unpack, "unpack", "",
+                 "path of the program that puts files in place in builds; empty: beside this one"),
+    NUMBER_SETTING(builds, "builds", "4", 1, 64, "builds of templates at the same time"),
+    NUMBER_SETTING(team_builds, "team-builds", "2", 1, 64, "of those, of one team"),
+    NUMBER_SETTING(build_cpu, "build-cpu", "2", 1, 1024,
+                   "processors a build may use; more when its template has more"),
+    NUMBER_SETTING(build_mem_mb, "build-memory", "1024", 128, 16777216,
+                   "memory a build may use, in MB; more when its template has more"),
+    NUMBER_SETTING(build_disk_mb, "build-disk", "10240", 64, 16777216,
+                   "disk a build may write, in MB; more when its template has more"),
+    NUMBER_SETTING(build_s, "build-seconds", "3600", 1, 604800, "how long a build may take"),
+    NUMBER_SETTING(build_cache_days, "build-cache-days", "30", 1, 3650,
+                   "days after which results of steps that nobody used again are forgotten"),
+    NUMBER_SETTING(sandbox_kbit, "sandbox-kbit", "0", 0, 1000000000,
+                   "kilobits a second that a sandbox may send, and may receive (0: no limit)"),
+    NUMBER_SETTING(sandbox_packets, "sandbox-packets", "0", 0, 1000000000,
+                   "packets a second that a sandbox may send, and may receive (0: no limit)"),
+    NUMBER_SETTING(sandbox_connections, "sandbox-new-connections", "0", 0, 1000000,
+                   "connections a second that a sandbox may begin (0: no limit)"),
+    NUMBER_SETTING(sandbox_dns, "sandbox-dns-queries", "0", 0, 1000000,
+                   "DNS queries a second that a sandbox may send (0: no limit)"),
+    NUMBER_SETTING(team_kbit, "team-kbit", "0", 0, 1000000000,
+                   "the same for all sandboxes of a team together: kilobits"),
+    NUMBER_SETTING(team_packets, "team-packets", "0", 0, 1000000000, "packets"),
+    NUMBER_SETTING(team_connections, "team-new-connections", "0", 0, 1000000, "connections"),
+    NUMBER_SETTING(team_dns, "team-dns-queries", "0", 0, 1000000, "DNS queries"),
+    {.key = "allow-private",
+     .kind = LIST,
+     .offset = offsetof(struct config, allow_private),
+     .fallback = "",
+     .help = "private ranges of addresses that sandboxes may reach, comma separated or several "
+             "times: 10.1.0.0/16"},
+    {.key = "registry-mirrors",
+     .old_key = "registry-mirror",
+     .kind = LIST,
+     .offset = offsetof(struct config, registry_mirrors),
+     .fallback = "",
+     .help = "where images of a registry are asked for, comma separated or several times: "
+             "docker.io=http://127.0.0.1:5000"},
+    NUMBER_SETTING(registry_s, "registry-seconds", "30", 1, 3600,
+                   "how long a registry may send nothing while an image is fetched"),
+    TEXT_SETTING(package_mirror, "package-mirror", "http://deb.debian.org/debian",
+                 "archive that releases of Debian are bootstrapped from; empty: none is"),
+    TEXT_SETTING(package_security, "package-security", "http://deb.debian.org/debian-security",
+                 "archive of their security updates; empty: without"),
+    TEXT_SETTING(package_keyring, "package-keyring", "",
+                 "file of the keys that sign both (default: Debian's)"),
+    NUMBER_SETTING(package_s, "package-seconds", "30", 1, 3600,
+                   "how long a package mirror may send nothing"),
+    NUMBER_SETTING(build_cache_mb, "build-cache", "20480", 1, 16777216,
+                   "what results of steps may hold, in MB; the longest unused go first"),
     NUMBER_SETTING(server_uid, "uid", "64737", 1, 65533,
                    "user and group id of the unprivileged server"),
+    NUMBER_SETTING(
+        manage_firewall, "manage-firewall", "0", 0, 1,
+        "1: where another firewall drops what is forwarded, our own link is let through"),
     NUMBER_SETTING(process_provider, "process-provider", "0", 0, 1,
                    "1: also run commands outside of sandboxes, as uid + 1 in DATA/process"),
 };
 
-enum { SETTING_COUNT = sizeof(settings) / sizeof(*settings), FILE_MAX = 64 * 1024 };
+enum {
+    SETTING_COUNT = sizeof(settings) / sizeof(*settings),
+    FILE_MAX = 64 * 1024,
+    COMMENT_WIDTH = 96
+};
 
 void config_help(void)
 {
@@ -102,6 +188,8 @@ void config_help(void)
                      settings[i].fallback[0] ? " [" : "", settings[i].fallback,
                      settings[i].fallback[0] ? "]" : "");
     (void)printf("  --%-14s %s\n", "config", "file with settings");
+    (void)printf(
+        "\n'quicksand serve --print-config' prints such a file, with every setting commented.\n");
 }
 
 static const struct setting *find_setting(struct str key)
@@ -113,12 +201,29 @@ static const struct setting *find_setting(struct str key)
     return NULL;
 }
 
+/* Of a list each place has its part; where two speak of the same the later one counts. */
+static void add_to_list(char *list, struct str value, const struct setting *setting,
+                        const char *from, struct buf *faults)
+{
+    size_t len = strlen(list);
+
+    if (len + 1 + value.len >= CONFIG_LIST_SIZE)
+        (void)buf_printf(faults, "%s: '%s' is too long\n", from, setting->key);
+    else if (value.len > 0)
+        (void)snprintf(list + len, CONFIG_LIST_SIZE - len, "%s%.*s", len > 0 ? "," : "",
+                       STR_ARG(value));
+}
+
 static void apply(struct config *config, const struct setting *setting, struct str value,
                   const char *from, struct buf *faults)
 {
     char *member = (char *)config + setting->offset;
     int64_t number;
 
+    if (setting->kind == LIST) {
+        add_to_list(member, value, setting, from, faults);
+        return;
+    }
     if (setting->kind == TEXT) {
         if (!str_copy(value, member, CONFIG_TEXT_SIZE))
             (void)buf_printf(faults, "%s: '%s' is too long\n", from, setting->key);
@@ -251,17 +356,49 @@ static bool is_level(const char *name)
     return false;
 }
 
+static size_t count_items(const char *list)
+{
+    size_t count = list[0] ? 1 : 0;
+
+    for (; *list; list++)
+        count += *list == ',';
+    return count;
+}
+
+static void check_tls(const struct config *config, struct buf *faults)
+{
+    size_t certs = count_items(config->tls_certs), keys = count_items(config->tls_keys);
+    bool wanted = certs || keys || config->redirect_http || config->hsts_s;
+    union address address;
+
+    if (config->listen_tls[0] && !address_parse(config->listen_tls, &address))
+        (void)buf_printf(faults, "listen-tls must be ADDRESS:PORT, as listen, not '%s'\n",
+                         config->listen_tls);
+    if (certs != keys)
+        (void)buf_printf(faults,
+                         "there are %zu of tls-cert and %zu of tls-key: each certificate "
+                         "needs its key, in the same order\n",
+                         certs, keys);
+    if (certs > CONFIG_TLS_MAX)
+        (void)buf_printf(faults, "at most %d certificates can be given\n", CONFIG_TLS_MAX);
+    if (wanted && !config->listen_tls[0])
+        (void)buf_printf(faults, "tls-cert, tls-key, redirect-http and hsts need listen-tls\n");
+}
+
 static void check_values(const struct config *config, struct buf *faults)
 {
     union address address;
 
     if (!is_level(config->log))
         (void)buf_printf(faults, "log must be debug, info, warn or error, not '%s'\n", config->log);
+    if (strcmp(config->log_format, "text") != 0 && strcmp(config->log_format, "json") != 0)
+        (void)buf_printf(faults, "log-format must be text or json, not '%s'\n", config->log_format);
     if (!address_parse(config->listen, &address))
         (void)buf_printf(faults,
                          "listen must be ADDRESS:PORT with an IPv4 address, an IPv6 address in "
                          "brackets, localhost, or nothing for all addresses, not '%s'\n",
                          config->listen);
+    check_tls(config, faults);
 }
 
 int config_load(struct config *config, int argc, char **argv, struct buf *out_faults)
@@ -285,6 +422,87 @@ int config_load(struct config *config, int argc, char **argv, struct buf *out_fa
         make_absolute(config->base_layer, out_faults);
     if (config->runtime_config[0])
         make_absolute(config->runtime_config, out_faults);
+    if (config->package_keyring[0])
+        make_absolute(config->package_keyring, out_faults);
     check_values(config, out_faults);
     return out_faults->len ? -1 : 0;
+}
+
+static bool is_live(const char *key)
+{
+    static const char *const live[] = {"log",
+                                       "log-format",
+                                       "max-sandboxes",
+                                       "max-hours",
+                                       "volume-disk",
+                                       "ready-timeout",
+                                       "create-queue",
+                                       "connections-per-address",
+                                       "connections-per-sandbox"};
+
+    for (size_t i = 0; i < sizeof(live) / sizeof(*live); i++)
+        if (strcmp(live[i], key) == 0)
+            return true;
+    return false;
+}
+
+static const char *shown(const struct config *config, const struct setting *setting, char out[24])
+{
+    const char *member = (const char *)config + setting->offset;
+    int64_t number;
+
+    if (setting->kind != NUMBER)
+        return member;
+    memcpy(&number, member, sizeof(number));
+    (void)snprintf(out, 24, "%lld", (long long)number);
+    return out;
+}
+
+void config_compare(const struct config *old, const struct config *now,
+                    void (*fn)(void *arg, const char *key, const char *was, const char *is,
+                               bool live),
+                    void *arg)
+{
+    for (size_t i = 0; i < SETTING_COUNT; i++) {
+        char first[24], second[24];
+        const char *was = shown(old, &settings[i], first), *is = shown(now, &settings[i], second);
+
+        if (strcmp(was, is) != 0)
+            fn(arg, settings[i].key, was, is, is_live(settings[i].key));
+    }
+}
+
+/* Lines of at most so many characters, each behind a '#'. */
+static void print_comment(const char *text)
+{
+    struct str rest = str_of(text);
+
+    while (rest.len) {
+        size_t len = rest.len;
+
+        if (len > COMMENT_WIDTH) {
+            len = COMMENT_WIDTH;
+            while (len > 1 && rest.p[len] != ' ')
+                len--;
+        }
+        (void)printf("# %.*s\n", (int)len, rest.p);
+        rest = str_trim(str_skip(rest, len));
+    }
+}
+
+void config_sample(void)
+{
+    (void)printf(
+        "# Settings of 'quicksand serve', with their defaults. A line 'name = value' changes one. "
+        "Options\n"
+        "# of the command line and QUICKSAND_NAME in the environment go before this file. Those "
+        "marked\n"
+        "# with (reload) are taken over by a running server: systemctl reload quicksand.\n");
+    for (size_t i = 0; i < SETTING_COUNT; i++) {
+        (void)printf("\n");
+        print_comment(settings[i].help);
+        if (is_live(settings[i].key))
+            (void)printf("# (reload)\n");
+        (void)printf("#%s = %s\n", settings[i].key, settings[i].fallback);
+    }
 }

@@ -86,3 +86,29 @@ TEST(where_to_listen_is_checked_with_the_rest)
         buf_done(&faults);
     }
 }
+
+TEST(certificates_come_in_pairs_and_with_a_listener)
+{
+    static const struct {
+        const char *argv[4];
+        int count;
+        const char *fault; /* NULL = fine */
+    } cases[] = {
+        {{"--listen-tls=:443", "--tls-cert=a,b", "--tls-key=c", "--tls-key=d"}, 4, NULL},
+        {{"--listen-tls=:443", "--redirect-http=1", "--hsts=60"}, 3, NULL},
+        {{"--listen-tls=:443", "--tls-cert=a"}, 2, "1 of tls-cert and 0 of tls-key"},
+        {{"--listen-tls=443"}, 1, "listen-tls must be"},
+        {{"--hsts=60"}, 1, "need listen-tls"},
+        {{"--tls-cert=a", "--tls-key=b"}, 2, "need listen-tls"},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct config config;
+        struct buf faults;
+
+        CHECK_INT(load(&config, &faults, cases[i].count, cases[i].argv), cases[i].fault ? -1 : 0);
+        if (cases[i].fault)
+            CHECK(strstr(faults.p, cases[i].fault));
+        buf_done(&faults);
+    }
+}

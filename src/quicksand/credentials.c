@@ -66,7 +66,7 @@ static const struct cli_credential *find_own(const struct cli_credentials *all, 
 }
 
 static int settle(int fd, const char *url, const char *made_key, struct api_keys *keys,
-                  bool *out_kept)
+                  bool *out_kept, char out_key[API_KEY_GIVEN_MAX + 1])
 {
     struct cli_credentials all;
     auto_buf struct buf text = {0};
@@ -84,20 +84,24 @@ static int settle(int fd, const char *url, const char *made_key, struct api_keys
     else if (own && cli_credentials_find(&all, url) != own)
         r = append(fd, buf_str(&text), url, own->key);
     *out_kept = r == 0 && (made_key[0] || own);
+    if (own)
+        (void)str_copy(str_of(own->key), out_key, API_KEY_GIVEN_MAX + 1);
     cli_credentials_done(&all);
     return r;
 }
 
-bool credentials_settle(int fd, const char *url, const char *made_key, struct api_keys *keys)
+bool credentials_settle(int fd, const char *url, const char *made_key, struct api_keys *keys,
+                        char out_key[API_KEY_GIVEN_MAX + 1])
 {
     struct stat st;
     bool kept = false;
     int r;
 
+    (void)str_copy(str_of(made_key), out_key, API_KEY_GIVEN_MAX + 1);
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) /* /dev/null: there is no file to keep it in */
         return false;
     (void)flock(fd, LOCK_EX); /* another server of the same user may be starting */
-    r = settle(fd, url, made_key, keys, &kept);
+    r = settle(fd, url, made_key, keys, &kept, out_key);
     (void)flock(fd, LOCK_UN);
     if (r < 0)
         log_warn("server", "cannot keep the key in ~/.quicksand/credentials: %s; ignoring",

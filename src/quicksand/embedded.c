@@ -3,25 +3,14 @@
 #include <stdio.h>
 
 #include "domain/route/route.h"
-#include "edge/api_e2b/api.h"
 #include "host/engine/engine.h"
-#include "provider/core/provider.h"
+#include "provider/embedded/embedded.h"
 #include "quicksand/runtime_service.h"
 
-static int embedded_call(void *arg, struct str team_id, const char *method, const char *target,
-                         struct str body, int *out_status, struct buf *out_body, struct error *err)
-{
-    const struct runtime_service_config *config = arg;
-    struct api_local request = {
-        .team_id = team_id, .method = method, .target = target, .body = body};
-
-    return api_local(config->api, &request, out_status, out_body, err);
-}
-
+/* envds are known to fetch by their sandboxes' ids, and found by find_envd(). */
 static int embedded_socket(void *arg, struct str id, char *out, size_t size, struct error *err)
 {
     const struct runtime_service_config *config = arg;
-    char path[ENGINE_SOCKET_PATH_SIZE];
     struct route route;
 
     if (!routes_find(config->routes, id, &route))
@@ -31,32 +20,40 @@ static int embedded_socket(void *arg, struct str id, char *out, size_t size, str
         err->errnum = EHOSTDOWN;
         return -1;
     }
-    if (engine_socket_path(config->run_dir, route.id, path) < 0 ||
-        !str_copy(str_of(path), out, size))
-        return error_set(err, ERROR_INTERNAL, "run folder '%s' has too long a name",
-                         config->run_dir);
-    return 0;
+    return str_copy(str_of(route.id), out, size)
+               ? 0
+               : error_set(err, ERROR_INTERNAL, "no room for the id '%s'", route.id);
 }
 
-/* A frozen agent takes connections and answers nothing: calls to it would wait for all their time. */
-static bool envd_runs(void *arg, const char *unix_path)
+/* A frozen envd takes connections and answers nothing: calls to it would wait for all their time. */
+static bool envd_runs(void *arg, const char *id)
 {
     const struct runtime_service_config *config = arg;
     struct route route;
 
-    return !routes_find(config->routes, engine_socket_id(config->run_dir, unix_path), &route) ||
-           route.state == ROUTE_RUNNING;
+    return !routes_find(config->routes, str_of(id), &route) || route.state == ROUTE_RUNNING;
+}
+
+static int find_envd(void *arg, const char *id, char *out, size_t size)
+{
+    const struct runtime_service_config *config = arg;
+
+    return config->engine->ops->find_envd(config->engine, id, out, size);
 }
 
 struct fetch_gate runtime_service_gate(const struct runtime_service_config *config)
 {
-    return (struct fetch_gate){envd_runs, (void *)(uintptr_t)config};
+    return (struct fetch_gate){
+        .open = envd_runs, .find = find_envd, .arg = (void *)(uintptr_t)config};
 }
 
 struct provider_embedded runtime_service_embedded(const struct runtime_service_config *config)
 {
-    return (struct provider_embedded){.arg = (void *)(uintptr_t)config,
-                                      .call = embedded_call,
+    return (struct provider_embedded){.open = provider_embedded_open,
+                                      .sandboxes = config->sandboxes,
+                                      .creates = config->creates,
+                                      .arg = (void *)(uintptr_t)config,
                                       .envd_socket = embedded_socket,
-                                      .proxy_url = config->url};
+                                      .proxy_url = config->url,
+                                      .https_domain = config->https_domain};
 }

@@ -23,6 +23,20 @@ static void print_key(const struct ready *ready)
                      "another\n");
 }
 
+/* Either these lines or those with the URLs are enough. */
+static void print_domain(const struct ready *ready)
+{
+    if (!ready->domain[0])
+        return;
+    (void)printf("\n  # or by HTTPS, from wherever *.%s leads here (unset the URLs above):\n"
+                 "  export E2B_DOMAIN=%s\n",
+                 ready->domain, ready->domain);
+    if (ready->authority[0])
+        (void)printf("  export NODE_EXTRA_CA_CERTS=%s SSL_CERT_FILE=%s   # unless it is trusted: "
+                     "quicksand tls init --trust\n",
+                     ready->authority, ready->authority);
+}
+
 void ready_print(const struct ready *ready)
 {
     (void)printf("ready %s\n\n", ready->url);
@@ -30,6 +44,11 @@ void ready_print(const struct ready *ready)
                  "  export E2B_VOLUME_API_URL=%s\n",
                  ready->url, ready->url, ready->url);
     print_key(ready);
+    if (ready->link[0])
+        (void)printf("\n  # the dashboard, by a link that signs you in once, within the hour; "
+                     "quicksand open makes another:\n  %s/#enter=%s\n",
+                     ready->url, ready->link);
+    print_domain(ready);
     (void)printf("\n"
                  "  // npm install e2b; save as hello.mjs; node hello.mjs\n"
                  "  import { Sandbox } from 'e2b'\n"

@@ -10,17 +10,22 @@
 
 #include "base/address.h"
 #include "base/alloc.h"
+#include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "domain/account/api_key.h"
 #include "domain/account/team.h"
 #include "domain/route/route.h"
 #include "domain/sandbox/sandbox.h"
 #include "edge/api_runtime/v1.h"
+#include "edge/mcp/mcp.h"
 #include "host/engine/engine.h"
 #include "protocol/fetch/fetch.h"
+#include "protocol/json/json_shape.h"
 #include "protocol/loop/workers.h"
 #include "provider/core/provider.h"
 #include "runtime/backend/backend.h"
+#include "runtime/backend/profile.h"
 #include "runtime/core/runtime.h"
 #include "runtime/core/settings.h"
 
@@ -35,11 +40,14 @@ enum {
 struct runtime_service {
     struct runtime_service_config config;
     struct runtime_settings settings;
+    json_t *file;     /* that they came from, or NULL */
+    json_t *profiles; /* of the file as it was read last */
     struct fetch *fetch;
     struct provider_embedded embedded;
     struct runtime *runtime;
     struct workers *workers;
     struct v1 *v1;
+    struct mcp *mcp;
 };
 
 static const char *environment(const char *name)
@@ -82,15 +90,16 @@ static bool is_self(void *arg, const char *api_url, const char *domain, const ch
            address_is_reached(&listen, host, port);
 }
 
-static int load_settings(struct runtime_service *service, struct error *err)
+static int read_settings(struct runtime_service *service, struct runtime_settings *out,
+                         json_t **out_file, struct buf *faults, struct error *err)
 {
     const char *path = service->config.settings_path;
     struct runtime_self self = {.is_self = is_self, .arg = &service->config};
-    auto_buf struct buf text = {0}, faults = {0};
+    auto_buf struct buf text = {0};
+    struct error ignored;
     int r = 0;
 
     buf_init(&text, FILE_MAX);
-    buf_init(&faults, 16384);
     if (path[0])
         r = fd_read_file_at(AT_FDCWD, path, &text);
     if (r == -EACCES)
@@ -101,24 +110,141 @@ static int load_settings(struct runtime_service *service, struct error *err)
             path, (unsigned)geteuid());
     if (r < 0)
         return error_set_errno(err, -r, "cannot read --runtime-config '%s'", path);
-    if (runtime_settings_load(path[0] ? buf_str(&text) : STR_NONE, environment, &self,
-                              &service->settings, &faults) == 0)
-        return 0;
-    (void)fprintf(stderr, "%s", faults.p ? faults.p : "");
-    return error_set(err, ERROR_INVALID, "the runtime's settings%s%s are wrong; see above",
-                     path[0] ? " in " : "", path);
+    if (runtime_settings_load(path[0] ? buf_str(&text) : STR_NONE, environment, &self, out,
+                              faults) < 0)
+        return error_set(err, ERROR_INVALID, "the runtime's settings%s%s are wrong; see above",
+                         path[0] ? " in " : "", path);
+    if (path[0])
+        (void)json_parse(buf_str(&text), out_file, &ignored);
+    return 0;
+}
+
+static int load_settings(struct runtime_service *service, struct error *err)
+{
+    auto_buf struct buf faults = {0};
+    int r;
+
+    buf_init(&faults, 16384);
+    r = read_settings(service, &service->settings, &service->file, &faults, err);
+    if (r < 0)
+        (void)fprintf(stderr, "%s", faults.p ? faults.p : "");
+    return r;
+}
+
+/* ---- reload ---- */
+
+static void tell_profiles(json_t *was, json_t *is)
+{
+    const char *name;
+    json_t *record;
+
+    json_object_foreach (is, name, record) {
+        const json_t *before = json_object_get(was, name);
+
+        if (!before || !json_equal(before, record))
+            log_warn("server", "reload: profile '%s' %s", name, before ? "was changed" : "is new");
+    }
+    json_object_foreach (was, name, record)
+        if (!json_object_get(is, name))
+            log_warn("server", "reload: profile '%s' is gone", name);
+}
+
+static void tell_others(const json_t *was, json_t *is, const char *path)
+{
+    const char *name;
+    json_t *value;
+
+    json_object_foreach (is, name, value)
+        if (strcmp(name, "profiles") != 0 && !json_equal(json_object_get(was, name), value))
+            log_warn("server", "reload: '%s' in %s was changed and needs a restart", name, path);
+}
+
+static int replace_profiles(struct runtime_service *service, struct buf *faults, struct error *err)
+{
+    struct runtime_settings fresh = {0};
+    auto_json json_t *file = NULL;
+    int r = read_settings(service, &fresh, &file, faults, err);
+
+    if (r == 0 && !json_equal(service->profiles, fresh.profiles)) {
+        r = profiles_replace(service->runtime, fresh.profiles, err);
+        if (r == 0) {
+            tell_profiles(service->profiles, fresh.profiles);
+            json_decref(service->profiles);
+            service->profiles = json_incref(fresh.profiles);
+        }
+    }
+    if (r == 0)
+        tell_others(service->file, file, service->config.settings_path);
+    runtime_settings_done(&fresh);
+    return r;
+}
+
+void runtime_service_reload(struct runtime_service *service)
+{
+    auto_buf struct buf faults = {0};
+    struct error err;
+    struct str rest;
+
+    if (!service->config.settings_path[0])
+        return;
+    buf_init(&faults, 16384);
+    if (replace_profiles(service, &faults, &err) == 0)
+        return;
+    rest = buf_str(&faults);
+    while (rest.len) {
+        struct str line = str_split(&rest, '\n');
+
+        log_error("server", "reload: %.*s", STR_ARG(line));
+    }
+    log_error("server", "reload: profiles stay as they were: %s", err.message);
+}
+
+/* ---- figures ---- */
+
+struct figures {
+    struct buf *out;
+    int pass;
+};
+
+static void write_backend(void *arg, const struct backend_figures *backend)
+{
+    const struct figures *figures = arg;
+
+    if (figures->pass == 0)
+        (void)buf_printf(figures->out, "quicksand_provider_up{provider=\"%s\"} %d\n", backend->name,
+                         backend->up);
+    else
+        (void)buf_printf(
+            figures->out,
+            "quicksand_provider_calls_total{provider=\"%s\",outcome=\"ok\"} %llu\n"
+            "quicksand_provider_calls_total{provider=\"%s\",outcome=\"failed\"} %llu\n",
+            backend->name, (unsigned long long)(backend->calls - backend->failures), backend->name,
+            (unsigned long long)backend->failures);
+}
+
+void runtime_service_monitor(struct runtime_service *service, struct buf *out)
+{
+    struct figures figures = {.out = out};
+
+    (void)buf_printf(out, "# HELP quicksand_provider_up 1 when it is asked and answers.\n"
+                          "# TYPE quicksand_provider_up gauge\n");
+    backends_each(service->runtime, write_backend, &figures);
+    (void)buf_printf(out,
+                     "# HELP quicksand_provider_calls_total Calls to a provider; failed: it was "
+                     "silent or broken.\n"
+                     "# TYPE quicksand_provider_calls_total counter\n");
+    figures.pass = 1;
+    backends_each(service->runtime, write_backend, &figures);
 }
 
 /* A sandbox was paused, or is gone. */
 static void on_route(const char *id, void *arg)
 {
     struct runtime_service *service = arg;
-    char path[ENGINE_SOCKET_PATH_SIZE];
     struct route route;
 
-    if (routes_find(service->config.routes, str_of(id), &route) && route.state == ROUTE_PAUSED &&
-        engine_socket_path(service->config.run_dir, id, path) == 0)
-        fetch_cut(service->fetch, path);
+    if (routes_find(service->config.routes, str_of(id), &route) && route.state == ROUTE_PAUSED)
+        fetch_cut(service->fetch, id);
 }
 
 /* A sandbox of the engine was made, paused, resumed or has ended. */
@@ -127,12 +253,44 @@ static void on_engine(void *arg)
     runtime_engine_changed(arg);
 }
 
+/* Canned answers for the conformance suite: for tests only. malloc()ed; NULL = none are wanted. */
+static char *read_fixtures(void)
+{
+    const char *path = getenv("QUICKSAND_MCP_FIXTURES");
+    struct buf text;
+
+    if (!path || !path[0])
+        return NULL;
+    buf_init(&text, FILE_MAX);
+    if (fd_read_file_at(AT_FDCWD, path, &text) < 0)
+        log_warn("mcp", "cannot read QUICKSAND_MCP_FIXTURES '%s'", path);
+    else
+        log_warn("mcp", "tests: /mcp has canned answers from '%s'", path);
+    return buf_take(&text);
+}
+
+static void open_mcp(struct runtime_service *service)
+{
+    const struct runtime_service_config *config = &service->config;
+    auto_free char *fixtures = read_fixtures();
+
+    service->mcp = mcp_new(&(struct mcp_config){.runtime = service->runtime,
+                                                .keys = config->keys,
+                                                .store = config->store,
+                                                .workers = service->workers,
+                                                .limits = config->limits,
+                                                .domain = config->domain,
+                                                .fixtures = fixtures,
+                                                .team_calls_max = TEAM_THREADS_MAX});
+}
+
 int runtime_service_open(const struct runtime_service_config *config, struct runtime_service **out,
                          struct error *err)
 {
     struct runtime_service *service = xcalloc(1, sizeof(*service));
     struct runtime_config runtime = {.store = config->store,
                                      .settings = &service->settings,
+                                     .sender = config->sender,
                                      .embedded = &service->embedded,
                                      .operator_team = TEAM_DEFAULT_ID};
     struct fetch_gate gate;
@@ -142,16 +300,15 @@ int runtime_service_open(const struct runtime_service_config *config, struct run
     service->embedded = runtime_service_embedded(&service->config);
     if (load_settings(service, err) < 0)
         return -1;
+    service->profiles = json_incref(service->settings.profiles);
     service->fetch = runtime.fetch = fetch_new();
     gate = runtime_service_gate(&service->config);
     fetch_set_gate(service->fetch, &gate);
     routes_watch(config->routes, on_route, service);
     if (runtime_open(&runtime, &service->runtime, err) < 0)
         return -1;
-    if (config->sandboxes) {
-        sandboxes_watch(config->sandboxes, on_engine, service->runtime);
-        runtime_engine_changed(service->runtime); /* whatever happened before we watched */
-    }
+    sandboxes_watch(config->sandboxes, on_engine, service->runtime);
+    runtime_engine_changed(service->runtime); /* whatever happened before we watched */
     backends_check(service->runtime);
     service->workers = workers_new_elastic(THREADS_MAX, QUEUE_MAX);
     service->v1 = v1_new(&(struct v1_config){.runtime = service->runtime,
@@ -161,6 +318,7 @@ int runtime_service_open(const struct runtime_service_config *config, struct run
                                              .limits = config->limits,
                                              .file_directory = config->file_directory,
                                              .team_calls_max = TEAM_THREADS_MAX});
+    open_mcp(service);
     return 0;
 }
 
@@ -172,7 +330,7 @@ void runtime_service_default(const struct runtime_service *service, struct buf *
 
 bool runtime_service_handle(struct runtime_service *service, struct http_exchange *ex)
 {
-    return v1_handle(service->v1, ex);
+    return v1_handle(service->v1, ex) || mcp_handle(service->mcp, ex);
 }
 
 void runtime_service_quiet(struct runtime_service *service)
@@ -183,19 +341,22 @@ void runtime_service_quiet(struct runtime_service *service)
 void runtime_service_drain(struct runtime_service *service, struct loop *loop)
 {
     v1_drain(service->v1, loop);
+    mcp_drain(service->mcp);
 }
 
 int runtime_service_close(struct runtime_service *service)
 {
     if (workers_free_within(service->workers, STOP_MS) < 0)
         return -1;
+    mcp_free(service->mcp);
     v1_free(service->v1);
-    if (service->config.sandboxes)
-        sandboxes_watch(service->config.sandboxes, NULL, NULL);
+    sandboxes_watch(service->config.sandboxes, NULL, NULL);
     runtime_close(service->runtime);
     routes_unwatch(service->config.routes, on_route, service);
     fetch_free(service->fetch);
     runtime_settings_done(&service->settings);
+    json_decref(service->profiles);
+    json_decref(service->file);
     free(service);
     return 0;
 }

@@ -8,14 +8,15 @@
 #include "protocol/fetch/fetch.h"
 #include "provider/core/provider.h"
 
-struct api;
 struct api_keys;
 struct http_exchange;
 struct http_limits;
 struct loop;
 struct routes;
 struct runtime_service;
+struct sandbox_creates;
 struct sandboxes;
+struct sender;
 struct store;
 
 /* All borrowed. */
@@ -23,15 +24,17 @@ struct runtime_service_config {
     const char *settings_path;  /* JSON; "" = the environment and defaults only */
     const char *url;            /* of this server */
     const char *domain;         /* of this server; "" = none */
+    const char *https_domain;   /* the same where it serves HTTPS; NULL = it does not */
     int listen_fd;              /* one of those it listens on */
     const char *file_directory; /* for bodies that are kept in files meanwhile */
-    const char *run_dir;        /* agents' sockets */
+    struct engine *engine;      /* connects to envds */
     struct store *store;
-    struct api *api;
     struct api_keys *keys;
     struct routes *routes;
     struct http_limits *limits;
-    struct sandboxes *sandboxes; /* of the engine; NULL = nobody tells of changes */
+    struct sender *sender;
+    struct sandboxes *sandboxes; /* of the engine */
+    struct sandbox_creates *creates;
 };
 
 /* embedded.c: reaches the engine of the same server. The config must outlive it. */
@@ -43,6 +46,10 @@ int runtime_service_open(const struct runtime_service_config *config, struct run
 /* Which provider is the default and why (runtime_settings_default()). */
 void runtime_service_default(const struct runtime_service *service, struct buf *out,
                              bool *out_remote);
+/* Takes over the profiles of the settings' file, and tells in the log. By one thread. */
+void runtime_service_reload(struct runtime_service *service);
+/* For /metrics. */
+void runtime_service_monitor(struct runtime_service *service, struct buf *out);
 /* On any edge loop. False: the request is not for the runtime. */
 bool runtime_service_handle(struct runtime_service *service, struct http_exchange *ex);
 /* Before the edges drain. */

@@ -11,12 +11,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backup/backup.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/path.h"
 #include "cli/core/cli.h"
+#include "egress/egress.h"
 #include "host/warden/warden.h"
 
 static bool usable_resolver(struct str text, char out[INET_ADDRSTRLEN])
@@ -93,6 +95,30 @@ static char **server_arguments(int argc, char **argv)
     return out;
 }
 
+/* The egress process's arguments: its role, certificates that it trusts, the resolvers, and private ranges that are
+ * reached. */
+static char **egress_arguments(const struct config *config, const struct warden_config *warden)
+{
+    static char self[] = "quicksand", role[] = EGRESS_ROLE, ca[] = EGRESS_CA_FLAG;
+    char **out = xcalloc(warden->resolver_count + warden->private_count + 5, sizeof(*out));
+    size_t count = 0;
+
+    out[count++] = self;
+    out[count++] = role;
+    if (config->egress_ca[0]) {
+        char *path = realpath(config->egress_ca, NULL);
+
+        out[count++] = ca;
+        out[count++] = path ? path : xstrdup(config->egress_ca);
+    }
+    for (size_t i = 0; i < warden->resolver_count; i++)
+        out[count++] = xstrdup(warden->resolvers[i]);
+    for (size_t i = 0; i < warden->private_count; i++)
+        out[count++] = xasprintf("%s%s", warden->private_ranges[i],
+                                 strchr(warden->private_ranges[i], '/') ? "" : "/32");
+    return out;
+}
+
 /* The client's side of the first key: ~/.quicksand/credentials of whoever starts the server. The
  * server keeps only hashes; it writes here once, through a descriptor. */
 static int open_credentials(void)
@@ -112,12 +138,34 @@ static int open_credentials(void)
 
 struct prepared {
     struct config config;
+    char tls_text[2 * CONFIG_LIST_SIZE]; /* the paths, one after the other */
+    const char *tls_files[2 * CONFIG_TLS_MAX];
+    struct warden_sockets tls_sockets;
     char envd[CONFIG_TEXT_SIZE + 32];
     char addresses[CONFIG_RESOLVERS_MAX][INET_ADDRSTRLEN];
     const char *resolvers[CONFIG_RESOLVERS_MAX];
+    char private_texts[CONFIG_PRIVATE_MAX + 1][CONFIG_RANGE_SIZE];
+    const char *private_ranges[CONFIG_PRIVATE_MAX + 1];
     struct warden_sockets sockets;
     struct warden_config warden;
 };
+
+/* What is no range is told by whoever reads them; of one too many likewise. */
+static size_t split_private(struct prepared *prepared)
+{
+    struct str list = str_of(prepared->config.allow_private);
+    size_t count = 0;
+
+    while (list.len && count <= CONFIG_PRIVATE_MAX) {
+        struct str one = str_trim(str_split(&list, ','));
+
+        (void)str_copy(str_n(one.p, one.len < CONFIG_RANGE_SIZE ? one.len : CONFIG_RANGE_SIZE - 1),
+                       prepared->private_texts[count], CONFIG_RANGE_SIZE);
+        prepared->private_ranges[count] = prepared->private_texts[count];
+        count++;
+    }
+    return count;
+}
 
 /* 0, or the exit status to end with. */
 static int prepare(struct prepared *prepared, int argc, char **argv)
@@ -143,6 +191,17 @@ static int prepare(struct prepared *prepared, int argc, char **argv)
         .base_layer = config->base_layer[0] ? config->base_layer : NULL,
         .resolvers = prepared->resolvers,
         .resolver_count = find_resolvers(config, prepared->addresses),
+        .private_ranges = prepared->private_ranges,
+        .private_count = split_private(prepared),
+        .manage_firewall = config->manage_firewall != 0,
+        .rates = {.bits = (uint64_t)config->sandbox_kbit * 1000,
+                  .packets = (uint64_t)config->sandbox_packets,
+                  .connections = (uint64_t)config->sandbox_connections,
+                  .questions = (uint64_t)config->sandbox_dns},
+        .team_rates = {.bits = (uint64_t)config->team_kbit * 1000,
+                       .packets = (uint64_t)config->team_packets,
+                       .connections = (uint64_t)config->team_connections,
+                       .questions = (uint64_t)config->team_dns},
         .process_provider = config->process_provider != 0,
     };
     for (size_t i = 0; i < prepared->warden.resolver_count; i++)
@@ -151,6 +210,57 @@ static int prepare(struct prepared *prepared, int argc, char **argv)
         prepared->warden.loops = (size_t)sysconf(_SC_NPROCESSORS_ONLN);
     if (prepared->warden.loops > WARDEN_LOOPS_MAX)
         prepared->warden.loops = WARDEN_LOOPS_MAX;
+    return 0;
+}
+
+static char *add_path(struct prepared *prepared, char *at, struct str path)
+{
+    prepared->tls_files[prepared->warden.tls_file_count++] = at;
+    memcpy(at, path.p, path.len);
+    return at + path.len + 1;
+}
+
+/* Certificate and key in turn. */
+static void list_tls_files(struct prepared *prepared)
+{
+    struct str certs = str_of(prepared->config.tls_certs), keys = str_of(prepared->config.tls_keys);
+    char own[2][CONFIG_TEXT_SIZE + 16], *at = prepared->tls_text;
+
+    if (!certs.len) {
+        (void)snprintf(own[0], sizeof(own[0]), "%s/tls/cert.pem", prepared->config.data);
+        (void)snprintf(own[1], sizeof(own[1]), "%s/tls/key.pem", prepared->config.data);
+        certs = str_of(own[0]);
+        keys = str_of(own[1]);
+    }
+    while (certs.p && keys.p) {
+        at = add_path(prepared, at, str_trim(str_split(&certs, ',')));
+        at = add_path(prepared, at, str_trim(str_split(&keys, ',')));
+    }
+    prepared->warden.tls_files = prepared->tls_files;
+    prepared->warden.tls_sockets = &prepared->tls_sockets;
+}
+
+static int bind_tls(struct prepared *prepared, struct error *err)
+{
+    const struct config *config = &prepared->config;
+    char port[8];
+
+    if (!config->listen_tls[0])
+        return 0;
+    list_tls_files(prepared);
+    if (warden_tls_check(&prepared->warden, err) < 0)
+        return config->tls_certs[0]
+                   ? -1
+                   : error_set(
+                         err, ERROR_INVALID,
+                         "--listen-tls needs certificates: --tls-cert and --tls-key, or those "
+                         "that 'quicksand tls init --domain DOMAIN --data %s' makes",
+                         config->data);
+    if (warden_bind("listen-tls", config->listen_tls, prepared->warden.loops,
+                    &prepared->tls_sockets, err) < 0)
+        return -1;
+    (void)snprintf(port, sizeof(port), "%u", address_port(&prepared->tls_sockets.address));
+    (void)setenv(SERVE_TLS_PORT, port, 1);
     return 0;
 }
 
@@ -165,17 +275,26 @@ int serve_main(int argc, char **argv)
 {
     static struct prepared prepared;
     struct error err;
-    int r = prepare(&prepared, argc, argv);
+    int r;
 
+    if (argc == 1 && strcmp(argv[0], "--print-config") == 0) {
+        config_sample();
+        return 0;
+    }
+    r = prepare(&prepared, argc, argv);
     if (r != 0)
         return r < 0 ? 0 : r;
+    log_set_json(strcmp(prepared.config.log_format, "json") == 0);
     /* The address first: a template takes minutes. */
-    if (warden_bind(prepared.config.listen, prepared.warden.loops, &prepared.sockets, &err) < 0 ||
+    if (warden_bind("listen", prepared.config.listen, prepared.warden.loops, &prepared.sockets,
+                    &err) < 0 ||
+        bind_tls(&prepared, &err) < 0 || backup_check_restored(prepared.config.data, &err) < 0 ||
         base_layer_ensure(&prepared.config, &err) < 0) {
         (void)fprintf(stderr, "quicksand: %s\n", err.message);
         return 1;
     }
     prepared.warden.server_argv = server_arguments(argc, argv);
+    prepared.warden.egress_argv = egress_arguments(&prepared.config, &prepared.warden);
     /* A key from the environment is the operator's own business. */
     prepared.warden.credentials_fd =
         serve_key_given() ? open("/dev/null", O_RDWR | O_CLOEXEC) : open_credentials();

@@ -9,56 +9,93 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "domain/account/account.h"
 #include "domain/account/api_key.h"
+#include "domain/account/signin.h"
 #include "domain/account/team.h"
+#include "domain/browser/browser.h"
+#include "domain/build/build.h"
+#include "domain/history/history.h"
+#include "domain/network/egress_authority.h"
+#include "domain/network/egress_link.h"
 #include "domain/route/route.h"
 #include "domain/sandbox/sandbox.h"
+#include "domain/sandbox/sandbox_creates.h"
+#include "domain/secret/secret.h"
 #include "domain/template/template.h"
+#include "edge/api_browser/bb.h"
 #include "edge/api_e2b/api.h"
 #include "edge/proxy/proxy.h"
 #include "host/engine/engine.h"
 #include "host/engine/engine_dial.h"
 #include "host/warden/warden.h"
+#include "image/template/images.h"
 #include "protocol/http/http_limits.h"
 #include "protocol/http/http_server.h"
+#include "protocol/http2/http2.h"
 #include "protocol/loop/loop.h"
 #include "protocol/loop/share.h"
 #include "protocol/loop/workers.h"
+#include "protocol/sender/sender.h"
+#include "quicksand/challenge.h"
+#include "quicksand/redirect.h"
 #include "quicksand/runtime_service.h"
+#include "quicksand/server_monitor.h"
+#include "quicksand/server_reload.h"
+#include "quicksand/server_tls.h"
 #include "store/core/store.h"
 
 enum {
     EXIT_CONFIG = 78, /* starting again would fail the same way */
     DRAIN_MS = 10000, /* how long requests may take to finish after SIGTERM */
     QUEUE_MAX = 4096,
-    QUICK_WORKERS = 4, /* for what asks memory and the store only */
+    QUICK_WORKERS = 4,  /* for what asks memory and the store only */
+    WAIT_WORKERS = 256, /* at most, for what waits for programs of templates */
 };
 #define FILE_BYTES ((size_t)64 << 30) /* of uploads that lie in files meanwhile */
 
 struct server {
     struct config config;
-    char run_dir[CONFIG_TEXT_SIZE + 8], store_dir[CONFIG_TEXT_SIZE + 8];
+    char store_dir[CONFIG_TEXT_SIZE + 8];
     struct server_fds fds;
     struct store *store;
     struct routes *routes;
     struct engine *engine;
+    struct history *history;
+    struct sender *sender; /* of webhooks and callbacks */
+    struct egress_link *egress;
+    struct egress_authority *authority;
     struct sandboxes *sandboxes;
-    struct workers *workers, *quick_workers, *create_workers;
+    struct builds *builds;
+    struct sandbox_creates *creates;
+    struct workers *workers, *quick_workers, *create_workers, *wait_workers;
     struct api_keys *keys;
+    struct secrets *secrets;
+    struct images *images;
     struct http_limits *limits;
     struct shares *addresses, *box_connections; /* of clients, and into sandboxes */
     struct api *api;
+    struct browsers *browsers;
+    struct bb *bb;
     struct runtime_service *runtime;
+    struct monitor_targets monitor;
     struct edge *edges;
+    struct server_tls *tls; /* NULL: none */
+    uint16_t tls_port;
+    char domain[CONFIG_TEXT_SIZE +
+                8]; /* as clients need it: with the port of HTTPS, unless that is 443 */
+    char hsts[32];
     char generated_key[API_KEY_SIZE];
     pthread_mutex_t lock; /* guards busy_edges */
     pthread_cond_t drained;
@@ -71,7 +108,7 @@ struct edge {
     size_t index;
     pthread_t thread;
     struct loop *loop;
-    struct http_server *http;
+    struct http_server *http, *https; /* the latter may be NULL */
     struct engine_dialer *dialer;
     struct proxy *proxy;
     struct loop_errand drain_errand;
@@ -81,7 +118,13 @@ static void on_request(struct http_exchange *ex, void *arg)
 {
     struct edge *edge = arg;
 
-    if (!proxy_handle(edge->proxy, ex) && !runtime_service_handle(edge->server->runtime, ex))
+    if (edge->server->tls && !http_secure(ex) && challenge_handle(ex, edge->server->config.data))
+        return;
+    if (edge->server->config.redirect_http && !http_secure(ex) &&
+        redirect_handle(ex, edge->server->tls_port))
+        return;
+    if (!proxy_handle(edge->proxy, ex) && !runtime_service_handle(edge->server->runtime, ex) &&
+        !bb_handle(edge->server->bb, ex))
         api_handle(edge->server->api, ex);
 }
 
@@ -102,6 +145,8 @@ static void drain(struct loop_errand *errand)
 
     runtime_service_drain(edge->server->runtime, edge->loop);
     http_server_drain(edge->http, on_drained, edge);
+    if (edge->https)
+        http_server_drain(edge->https, on_drained, edge);
 }
 
 /* Before the domain: the proxy must watch routes from the first one on. */
@@ -109,7 +154,7 @@ static void edge_prepare(struct server *server, size_t index)
 {
     struct edge *edge = &server->edges[index];
     struct proxy_config proxy = {
-        .run_dir = server->run_dir,
+        .engine = server->engine,
         .routes = server->routes,
         .workers = server->workers,
         .shares = server->box_connections,
@@ -124,14 +169,34 @@ static void edge_prepare(struct server *server, size_t index)
     edge->proxy = proxy_new(edge->loop, &proxy);
 }
 
+static struct stream_filter *new_filter(void *arg)
+{
+    return server_tls_filter(((struct edge *)arg)->server->tls);
+}
+
+static int edge_listen_tls(struct edge *edge, struct http_server_config *http, struct error *err)
+{
+    int r;
+
+    http->filter = new_filter;
+    if (edge->server->hsts[0])
+        http->extra =
+            (struct http_header){STR("Strict-Transport-Security"), str_of(edge->server->hsts)};
+    edge->https = http_server_new(edge->loop, http);
+    r = http_server_listen(edge->https, edge->server->fds.listen_tls[edge->index]);
+    return r < 0 ? error_set_errno(err, -r, "listen") : 0;
+}
+
 static int edge_listen(struct edge *edge, struct error *err)
 {
     struct http_server_config http = {
         .on_request = on_request,
         .arg = edge,
+        .http2 = &http2_protocol,
         .max_connections =
             ((size_t)edge->server->config.connections + edge->server->fds.loops - 1) /
             edge->server->fds.loops,
+        .connects = true,
         .addresses = edge->server->addresses,
         .head_timeout_ms = 15000,
         .idle_timeout_ms = 75000,
@@ -143,7 +208,9 @@ static int edge_listen(struct edge *edge, struct error *err)
 
     edge->http = http_server_new(edge->loop, &http);
     r = http_server_listen(edge->http, edge->server->fds.listen[edge->index]);
-    return r < 0 ? error_set_errno(err, -r, "listen") : 0;
+    if (r < 0)
+        return error_set_errno(err, -r, "listen");
+    return edge->server->tls ? edge_listen_tls(edge, &http, err) : 0;
 }
 
 static void *edge_run(void *arg)
@@ -168,36 +235,109 @@ static int open_store(struct server *server, struct error *err)
     (void)snprintf(path, sizeof(path), "%s/quicksand.db", server->store_dir);
     if (store_open(path, &server->store, err) < 0)
         return -1;
-    if (team_ensure_default(server->store, err) < 0)
+    if (secrets_open(server->store_dir, &server->secrets, err) < 0 ||
+        team_ensure_default(server->store, err) < 0)
         return -1;
     return template_register_base(server->store, &base, &arena, &id, err);
+}
+
+/* Without an authority rules are refused; all else goes on. */
+static void open_egress(struct server *server, struct sandboxes_config *config)
+{
+    struct error err;
+
+    config->egress = server->egress = egress_link_open(getenv(WARDEN_EGRESS_ENV));
+    if (egress_authority_open(server->store_dir, &server->authority, &err) < 0) {
+        log_error("server", "%s; sandboxes with rules are refused", err.message);
+        return;
+    }
+    config->authority = server->authority;
+    egress_link_authority(server->egress, buf_str(&server->authority->certificate),
+                          buf_str(&server->authority->key));
 }
 
 static int open_domain(struct server *server, struct error *err)
 {
     struct sandboxes_config config = {
-        .run_dir = server->run_dir,
-        .domain = server->config.domain,
+        .domain = server->domain,
         .warm = (size_t)server->config.warm,
+        .blank =
+            (size_t)(server->config.blank < 0 ? 3 * server->config.warm : server->config.blank),
         .max_running = (size_t)server->config.max_sandboxes,
         .max_timeout_s = server->config.max_hours * 3600,
         .volume_mb = server->config.volume_mb,
         .webhook_ca = server->config.webhook_ca,
         .webhook_ms = server->config.webhook_pause_s * 1000,
         .grace_s = server->config.grace,
+        .ready_s = server->config.ready_timeout_s,
     };
 
-    server->engine =
-        engine_warden_new(server->fds.control, WARDEN_CONTROL_CHANNELS, server->fds.event);
     config.engine = server->engine;
     config.store = server->store;
     config.routes = server->routes;
-    return sandboxes_open(&config, &server->sandboxes, err);
+    config.sender = server->sender;
+    config.secrets = server->secrets;
+    config.team_rates = server->config.team_kbit || server->config.team_packets ||
+                        server->config.team_connections || server->config.team_dns;
+    config.no_network = getenv(WARDEN_NO_NETWORK_ENV);
+    if (getenv(WARDEN_EGRESS_ENV))
+        open_egress(server, &config);
+    if (sandboxes_open(&config, &server->sandboxes, err) < 0)
+        return -1;
+    if (server->egress)
+        egress_link_start(server->egress);
+    return 0;
+}
+
+static int open_builds(struct server *server, struct error *err)
+{
+    char unpack[CONFIG_TEXT_SIZE + 32];
+    const struct config *config = &server->config;
+
+    if (!str_copy(str_of(config->unpack), unpack, sizeof(unpack)) || !unpack[0])
+        path_of_program("unpack", unpack, sizeof(unpack));
+    if (!config->unpack[0] && access(unpack, R_OK) < 0) {
+        log_warn("server", "there is no program '%s': templates are built without COPY and images",
+                 unpack);
+        unpack[0] = '\0';
+    }
+    if (images_open(&(struct images_config){.store = server->store,
+                                            .secrets = server->secrets,
+                                            .store_dir = server->store_dir,
+                                            .mirrors = config->registry_mirrors,
+                                            .stall_ms = (uint32_t)config->registry_s * 1000,
+                                            .keep_days = config->build_cache_days,
+                                            .keep_mb = config->build_cache_mb},
+                    &server->images, err) < 0)
+        return -1;
+    return builds_open(&(struct builds_config){.engine = server->engine,
+                                               .store = server->store,
+                                               .sandboxes = server->sandboxes,
+                                               .data = config->data,
+                                               .unpack = unpack,
+                                               .images = images_for_builds(server->images),
+                                               .max = (size_t)config->builds,
+                                               .team_max = (size_t)config->team_builds,
+                                               .cpu_count = config->build_cpu,
+                                               .mem_mb = config->build_mem_mb,
+                                               .disk_mb = config->build_disk_mb,
+                                               .timeout_s = config->build_s,
+                                               .cache_days = config->build_cache_days,
+                                               .cache_mb = config->build_cache_mb,
+                                               .packages = {.mirror = config->package_mirror,
+                                                            .security = config->package_security,
+                                                            .keyring = config->package_keyring,
+                                                            .stall_s = config->package_s}},
+                       &server->builds, err);
 }
 
 static void prepare_edges(struct server *server)
 {
-    (void)snprintf(server->run_dir, sizeof(server->run_dir), "%s/run", server->config.data);
+    char run_dir[CONFIG_TEXT_SIZE + 8];
+
+    (void)snprintf(run_dir, sizeof(run_dir), "%s/run", server->config.data);
+    server->engine =
+        engine_warden_new(server->fds.control, WARDEN_CONTROL_CHANNELS, server->fds.event, run_dir);
     server->routes = routes_new();
     server->workers = workers_new((size_t)server->config.workers, QUEUE_MAX);
     server->addresses =
@@ -221,42 +361,112 @@ static void open_lanes(struct server *server, struct api_config *api)
 
     server->quick_workers = workers_new(QUICK_WORKERS, QUEUE_MAX);
     server->create_workers = workers_new((size_t)threads, QUEUE_MAX);
+    server->wait_workers = workers_new_elastic(WAIT_WORKERS, QUEUE_MAX);
     api->lanes[API_LANE_QUICK].workers = server->quick_workers;
     api->lanes[API_LANE_QUICK].team_max = three_quarters(QUICK_WORKERS);
     api->lanes[API_LANE_WORK].workers = server->workers;
     api->lanes[API_LANE_WORK].team_max = three_quarters(threads);
     api->lanes[API_LANE_CREATE].workers = server->create_workers;
     api->lanes[API_LANE_CREATE].team_max = three_quarters(threads);
-    api->create_max = (size_t)server->config.create_queue;
+    api->lanes[API_LANE_WAIT].workers = server->wait_workers;
+    api->lanes[API_LANE_WAIT].team_max = three_quarters(WAIT_WORKERS);
+    server->creates = api->creates = sandbox_creates_new((size_t)server->config.create_queue);
+}
+
+/* On the loop: a client of a browser, whose signature was right. */
+static void on_join(void *arg, struct loop *loop, struct http_exchange *ex,
+                    const struct bb_join *join)
+{
+    struct server *server = arg;
+    const struct proxy_join to = {.id = join->sandbox_id,
+                                  .port = join->port,
+                                  .target = join->path,
+                                  .ended = join->ended,
+                                  .arg = join->arg};
+
+    for (size_t i = 0; i < server->fds.loops; i++)
+        if (server->edges[i].loop == loop)
+            proxy_join(server->edges[i].proxy, ex, &to);
+}
+
+static void open_browsers(struct server *server)
+{
+    server->browsers = browsers_open(&(struct browsers_config){.sandboxes = server->sandboxes,
+                                                               .engine = server->engine,
+                                                               .store = server->store,
+                                                               .secrets = server->secrets,
+                                                               .directory = server->store_dir});
+    server->bb = bb_new(&(struct bb_config){.browsers = server->browsers,
+                                            .keys = server->keys,
+                                            .store = server->store,
+                                            .workers = server->wait_workers,
+                                            .limits = server->limits,
+                                            .url = getenv("QUICKSAND_URL_SELF"),
+                                            .team_calls_max = three_quarters(WAIT_WORKERS),
+                                            .join = on_join,
+                                            .join_arg = server});
 }
 
 /* The edges' common parts: what a request is handed to. */
 static int open_edge_parts(struct server *server, struct error *err)
 {
     struct api_config api = {.sandboxes = server->sandboxes,
+                             .builds = server->builds,
                              .store = server->store,
-                             .max_timeout_s = server->config.max_hours * 3600};
+                             .secrets = server->secrets,
+                             .file_directory = server->store_dir,
+                             .upload_max = server->config.upload_mb * 1024 * 1024,
+                             .monitor = server_monitor,
+                             .monitor_arg = &server->monitor,
+                             .url = getenv("QUICKSAND_URL_SELF")};
 
+    server->monitor =
+        (struct monitor_targets){.sandboxes = server->sandboxes, .started_us = clock_wall_us()};
     server->keys = api.keys = api_keys_new(server->store, getenv("QUICKSAND_API_KEY"));
     open_lanes(server, &api);
     server->limits = api.limits = http_limits_new(&(struct http_limits_config){
         .body_bytes = (size_t)server->config.body_memory_mb * 1024 * 1024,
         .file_bytes = FILE_BYTES});
     server->api = api_new(&api);
+    open_browsers(server);
     return runtime_service_open(
-        &(struct runtime_service_config){.settings_path = server->config.runtime_config,
-                                         .url = getenv("QUICKSAND_URL_SELF"),
-                                         .domain = server->config.domain,
-                                         .listen_fd = server->fds.listen[0],
-                                         .run_dir = server->run_dir,
-                                         .file_directory = server->store_dir,
-                                         .store = server->store,
-                                         .api = server->api,
-                                         .keys = server->keys,
-                                         .routes = server->routes,
-                                         .limits = server->limits,
-                                         .sandboxes = server->sandboxes},
+        &(struct runtime_service_config){
+            .settings_path = server->config.runtime_config,
+            .url = getenv("QUICKSAND_URL_SELF"),
+            .domain = server->domain,
+            .https_domain = server->tls && server->domain[0] ? server->domain : NULL,
+            .listen_fd = server->fds.listen[0],
+
+            .engine = server->engine,
+            .file_directory = server->store_dir,
+            .store = server->store,
+            .keys = server->keys,
+            .routes = server->routes,
+            .limits = server->limits,
+            .sender = server->sender,
+            .sandboxes = server->sandboxes,
+            .creates = server->creates},
         &server->runtime, err);
+}
+
+/* What clients are told depends on it: comes first. */
+static int open_tls(struct server *server, struct error *err)
+{
+    const struct config *config = &server->config;
+    uint64_t port = 0;
+
+    (void)str_copy(str_of(config->domain), server->domain, sizeof(server->domain));
+    if (server->fds.tls < 0)
+        return 0;
+    (void)str_to_u64(str_of(getenv(SERVE_TLS_PORT)), &port);
+    server->tls_port = (uint16_t)port;
+    if (config->domain[0] && !strchr(config->domain, ':') && server->tls_port != 443)
+        (void)snprintf(server->domain, sizeof(server->domain), "%s:%u", config->domain,
+                       server->tls_port);
+    if (config->hsts_s)
+        (void)snprintf(server->hsts, sizeof(server->hsts), "max-age=%lld",
+                       (long long)config->hsts_s);
+    return server_tls_open(server->fds.tls, &server->tls, err);
 }
 
 static int open_edges(struct server *server, struct error *err)
@@ -272,11 +482,16 @@ static int open_edges(struct server *server, struct error *err)
 
 static int open_all(struct server *server, struct error *err)
 {
-    if (open_store(server, err) < 0)
+    if (open_tls(server, err) < 0 || open_store(server, err) < 0)
         return -1;
     prepare_edges(server);
-    if (open_domain(server, err) < 0 || open_edge_parts(server, err) < 0 ||
-        open_edges(server, err) < 0)
+    if (sender_open(&server->sender, err) < 0 || open_domain(server, err) < 0 ||
+        open_builds(server, err) < 0 ||
+        history_open(server->sandboxes, server->store, &server->history, err) < 0 ||
+        open_edge_parts(server, err) < 0)
+        return -1;
+    server->monitor.runtime = server->runtime;
+    if (open_edges(server, err) < 0)
         return -1;
     /* Last: a key that was made and never told would be lost. */
     return account_ensure_default(server->store, getenv("QUICKSAND_API_KEY"), server->generated_key,
@@ -291,7 +506,7 @@ static void stop(struct server *server)
     log_info("server", "stopping; sandboxes keep running");
     runtime_service_quiet(server->runtime);
     (void)pthread_mutex_lock(&server->lock);
-    server->busy_edges = server->fds.loops;
+    server->busy_edges = server->fds.loops * (server->tls ? 2 : 1);
     (void)pthread_mutex_unlock(&server->lock);
     for (size_t i = 0; i < server->fds.loops; i++)
         loop_post(server->edges[i].loop, &server->edges[i].drain_errand);
@@ -300,6 +515,7 @@ static void stop(struct server *server)
     while (server->busy_edges && cond_wait_until(&server->drained, &server->lock, deadline_us))
         ;
     (void)pthread_mutex_unlock(&server->lock);
+    sandboxes_hurry(server->sandboxes);
     for (size_t i = 0; i < server->fds.loops; i++) {
         loop_stop(server->edges[i].loop);
         (void)pthread_join(server->edges[i].thread, NULL);
@@ -312,42 +528,86 @@ static void stop(struct server *server)
     http_limits_free(server->limits);
     workers_free(server->quick_workers);
     workers_free(server->create_workers);
+    workers_free(server->wait_workers);
     workers_free(server->workers);
+    bb_free(server->bb);
+    browsers_close(server->browsers);
+    builds_close(server->builds);
+    history_close(server->history);
     sandboxes_close(server->sandboxes);
+    egress_link_close(server->egress);
+    egress_authority_close(server->authority);
+    sender_close(server->sender);
+    images_close(server->images);
     store_close(server->store);
+    secrets_close(server->secrets);
+    server_tls_close(server->tls);
 }
 
-static int wait_for_signal(void)
+static void reload(struct server *server, int argc, char **argv)
+{
+    server_reload(&server->config, argc, argv,
+                  &(struct reload_targets){.sandboxes = server->sandboxes,
+                                           .creates = server->creates,
+                                           .addresses = server->addresses,
+                                           .box_connections = server->box_connections,
+                                           .keys = server->keys,
+                                           .runtime = server->runtime});
+}
+
+/* Until the server is to end. When the terminal is gone the warden is told too, and ends us. */
+static int wait_for_signals(struct server *server, const sigset_t *set, int argc, char **argv)
 {
     struct signalfd_siginfo info;
-    sigset_t set;
-    int fd;
+    auto_close int fd = signalfd(-1, set, SFD_CLOEXEC);
+    ssize_t n;
 
-    (void)sigemptyset(&set);
-    (void)sigaddset(&set, SIGTERM);
-    (void)sigaddset(&set, SIGINT);
-    fd = signalfd(-1, &set, SFD_CLOEXEC);
     if (fd < 0)
         return -1;
-    while (read(fd, &info, sizeof(info)) < 0 && errno == EINTR)
-        ;
-    (void)close(fd);
-    return 0;
+    for (;;) {
+        n = read(fd, &info, sizeof(info));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n != (ssize_t)sizeof(info) || info.ssi_signo != SIGHUP)
+            return 0;
+        if (info.ssi_code != SI_KERNEL)
+            reload(server, argc, argv);
+    }
 }
 
-static void set_log_level(const char *name)
+/* The file by which clients trust our own certificates; "" when they are somebody else's. */
+static void own_authority(const struct server *server, char *out, size_t size)
 {
-    log_set_level(strcmp(name, "debug") == 0   ? LOG_DEBUG
-                  : strcmp(name, "warn") == 0  ? LOG_WARN
-                  : strcmp(name, "error") == 0 ? LOG_ERROR
-                                               : LOG_INFO);
+    (void)snprintf(out, size, "%s/tls/ca.pem", server->config.data);
+    if (!server->tls || server->config.tls_certs[0] || access(out, R_OK) < 0)
+        out[0] = '\0';
+}
+
+/* Not into files of logs, unless they get the key itself. */
+static void make_link(const struct server *server, const char *key,
+                      char out_link[SIGNIN_TOKEN_SIZE])
+{
+    const char *given = getenv("QUICKSAND_API_KEY");
+    struct error err = {0};
+
+    out_link[0] = '\0';
+    if (!key[0] && given)
+        key = given;
+    if (!key[0] || (!server->generated_key[0] && !isatty(STDOUT_FILENO)))
+        return;
+    if (signin_link(server->store, str_of(key), out_link, &err) < 0) {
+        log_warn("server", "no link to the dashboard: %s", err.message);
+        out_link[0] = '\0';
+    }
 }
 
 static void tell_ready(const struct server *server)
 {
     const char *url = getenv("QUICKSAND_URL_SELF");
+    char authority[CONFIG_TEXT_SIZE + 16];
+    char key[API_KEY_GIVEN_MAX + 1], link[SIGNIN_TOKEN_SIZE];
     auto_buf struct buf provider = {0};
-    bool remote = false;
+    bool remote = false, kept;
 
     buf_init(&provider, 1024);
     runtime_service_default(server->runtime, &provider, &remote);
@@ -357,12 +617,18 @@ static void tell_ready(const struct server *server)
             "sandboxes of /api/v1 and the command line are made elsewhere: the default provider "
             "is %s; start the server without that variable, or choose another default_provider",
             provider.p);
+    own_authority(server, authority, sizeof(authority));
+    kept =
+        credentials_settle(server->fds.credentials, url, server->generated_key, server->keys, key);
+    make_link(server, key, link);
     ready_print(&(struct ready){
         .url = url,
+        .domain = server->tls ? server->domain : "",
+        .authority = authority,
         .made_key = server->generated_key,
-        .key_kept =
-            credentials_settle(server->fds.credentials, url, server->generated_key, server->keys),
+        .key_kept = kept,
         .key_given = serve_key_given(),
+        .link = link,
         .provider = provider.p ? provider.p : "",
     });
 }
@@ -375,6 +641,14 @@ static _Noreturn void give_up(struct server *server)
     _exit(EXIT_CONFIG);
 }
 
+/* Its memory has keys and secrets. A limit of 1, unlike 0, holds for programs that take dumps, too (core(5)). */
+static void dump_nothing(void)
+{
+    const struct rlimit least = {1, 1};
+
+    (void)setrlimit(RLIMIT_CORE, &least);
+}
+
 int server_main(int argc, char **argv)
 {
     static struct server server = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -382,6 +656,7 @@ int server_main(int argc, char **argv)
     struct error err;
     sigset_t set;
 
+    dump_nothing();
     cond_init(&server.drained);
     buf_init(&faults, 16384);
     /* Blocked before any thread starts: only the signalfd sees them. */
@@ -389,6 +664,7 @@ int server_main(int argc, char **argv)
     (void)sigemptyset(&set);
     (void)sigaddset(&set, SIGTERM);
     (void)sigaddset(&set, SIGINT);
+    (void)sigaddset(&set, SIGHUP);
     (void)sigprocmask(SIG_BLOCK, &set, NULL);
     if (warden_server_fds(&server.fds, &err) < 0) {
         (void)fprintf(stderr, "quicksand: %s\n", err.message);
@@ -398,13 +674,13 @@ int server_main(int argc, char **argv)
         (void)fprintf(stderr, "%s", faults.p ? faults.p : "");
         return EXIT_CONFIG;
     }
-    set_log_level(server.config.log);
+    server_reload_log(&server.config);
     if (open_all(&server, &err) < 0) {
         (void)fprintf(stderr, "quicksand: %s\n", err.message);
         give_up(&server);
     }
     tell_ready(&server);
-    (void)wait_for_signal();
+    (void)wait_for_signals(&server, &set, argc, argv);
     stop(&server);
     return 0;
 }

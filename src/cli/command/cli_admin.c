@@ -1,6 +1,7 @@
 /* provider, profile, prune, stats. */
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "cli/command/cli_top.h"
 #include "cli/core/cli_print.h"
 #include "cli/core/cli_v1.h"
 #include "protocol/json/json_shape.h"
@@ -129,17 +130,22 @@ static int run_provider_rm(struct cli *cli, int argc, char **argv)
 }
 
 static const struct cli_command provider_ls = {"provider ls", "[OPTION...]",
-                                               "List where sandboxes can be.", run_provider_ls};
+                                               "List where sandboxes can be.", run_provider_ls,
+                                               .examples = "quicksand provider ls"};
 static const struct cli_command provider_check = {
     "provider check", "[OPTION...] [NAME...]",
     "Ask providers whether they are there and take our key.\n"
     "Exit status 1 when one does not.",
-    run_provider_check};
+    run_provider_check,
+    .examples = "quicksand provider check\n"
+                "quicksand provider check e2b"};
 static const struct cli_command provider_add = {
     "provider add", "[OPTION...] NAME URL",
-    "Register a runner that serves at URL ('quicksand runner' does so itself).", run_provider_add};
+    "Register a runner that serves at URL ('quicksand runner' does so itself).", run_provider_add,
+    .examples = "quicksand provider add build-host http://10.0.0.7:49983"};
 static const struct cli_command provider_rm = {"provider rm", "[OPTION...] NAME...",
-                                               "Remove registered runners.", run_provider_rm};
+                                               "Remove registered runners.", run_provider_rm,
+                                               .examples = "quicksand provider rm build-host"};
 const struct cli_command cli_provider_command = {
     "provider", "ls, check, add, rm", "Where sandboxes can be: engines, clouds, runners.", NULL,
     (const struct cli_command *const[]){&provider_ls, &provider_check, &provider_add, &provider_rm,
@@ -285,19 +291,20 @@ static int run_profile_rm(struct cli *cli, int argc, char **argv)
 }
 
 static const struct cli_command profile_ls = {"profile ls", "[OPTION...]", "List the profiles.",
-                                              run_profile_ls};
+                                              run_profile_ls, .examples = "quicksand profile ls"};
 static const struct cli_command profile_show = {
     "profile show", "[OPTION...] NAME", "Show a profile; values of its environment are hidden.",
-    run_profile_show};
-static const struct cli_command profile_set = {"profile set", "[OPTION...] NAME FILE",
-                                               "Keep a profile; FILE is JSON ('-' is stdin).",
-                                               run_profile_set};
+    run_profile_show, .examples = "quicksand profile show reviewer"};
+static const struct cli_command profile_set = {
+    "profile set", "[OPTION...] NAME FILE", "Keep a profile; FILE is JSON ('-' is stdin).",
+    run_profile_set, .examples = "quicksand profile set reviewer reviewer.json"};
 static const struct cli_command profile_validate = {
     "profile validate", "[OPTION...] FILE|NAME",
     "Check a profile as a whole.\nAll faults are told at once; exit status 1 when there are any.",
-    run_profile_validate};
+    run_profile_validate, .examples = "quicksand profile validate reviewer.json"};
 static const struct cli_command profile_rm = {"profile rm", "[OPTION...] NAME...",
-                                              "Remove profiles.", run_profile_rm};
+                                              "Remove profiles.", run_profile_rm,
+                                              .examples = "quicksand profile rm reviewer"};
 const struct cli_command cli_profile_command = {
     "profile", "ls, show, set, validate, rm", "What sandboxes are like.", NULL,
     (const struct cli_command *const[]){&profile_ls, &profile_show, &profile_set, &profile_validate,
@@ -343,7 +350,9 @@ const struct cli_command cli_prune_command = {
     "prune", "[OPTION...]",
     "Remove sandboxes nobody used for long, and expired snapshots.\n"
     "Without --older-than that is a day, and a month for those that are persistent.",
-    run_prune};
+    run_prune,
+    .examples = "quicksand prune --dry-run\n"
+                "quicksand prune --older-than 7d"};
 
 /* ---- stats ---- */
 
@@ -395,8 +404,10 @@ static const char *stats_of(const char *by)
 static int run_stats(struct cli *cli, int argc, char **argv)
 {
     const char *by = NULL;
+    bool watch = false;
     const struct cli_option table[] = {
         {"by", 0, CLI_TEXT, &by, "WHAT", "provider, agent, task or session"},
+        {"watch", 'w', CLI_FLAG, &watch, NULL, "of sandboxes: again every second, until Ctrl-C"},
         {.name = NULL},
     };
     auto_json json_t *answer = NULL;
@@ -409,8 +420,12 @@ static int run_stats(struct cli *cli, int argc, char **argv)
         return rc;
     if (!stats_of(by))
         return cli_usage(&cli_stats_command, "--by is provider, agent, task or session");
+    if (count && by)
+        return cli_usage(&cli_stats_command, "--by is for what was used in all, without a sandbox");
     if (count)
-        return cli_usage(&cli_stats_command, "takes no operand");
+        return cli_top(cli, operands, count, watch);
+    if (watch)
+        return cli_usage(&cli_stats_command, "--watch needs a sandbox; 'quicksand top' is for all");
     if (cli_connect(cli, &err) < 0 ||
         cli_v1(cli, "GET", cli_v1_path("stats"), NULL, &answer, &err) < 0)
         return cli_fail(&err);
@@ -421,5 +436,8 @@ static int run_stats(struct cli *cli, int argc, char **argv)
     return CLI_OK;
 }
 
-const struct cli_command cli_stats_command = {"stats", "[OPTION...]",
-                                              "What was used, and what it cost.", run_stats};
+const struct cli_command cli_stats_command = {
+    "stats", "[OPTION...] [SANDBOX...]",
+    "What was used, and what it cost; of a sandbox, what it uses at the moment.", run_stats,
+    .examples = "quicksand stats --by agent\n"
+                "quicksand stats -w i..."};

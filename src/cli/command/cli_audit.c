@@ -1,31 +1,10 @@
 /* audit: who changed what, from the server's audit log, newest first. */
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "cli/core/cli_internal.h"
-#include "cli/core/cli_table.h"
+#include "cli/core/cli_print.h"
 #include "protocol/json/json_shape.h"
 
 enum { PAGE = 100, LIMIT_DEFAULT = 50 };
-
-struct audit_row {
-    struct str at, team_id, team_name, key_id, key_name, agent_id, method, path, request_id;
-    int64_t id, status;
-};
-
-static const struct json_field row_fields[] = {
-    JSON_FIELD(struct audit_row, id, "id", JSON_REQUIRED),
-    JSON_FIELD(struct audit_row, at, "timestamp", JSON_REQUIRED),
-    JSON_FIELD(struct audit_row, team_id, "teamID", 0),
-    JSON_FIELD(struct audit_row, team_name, "teamName", 0),
-    JSON_FIELD(struct audit_row, key_id, "keyID", 0),
-    JSON_FIELD(struct audit_row, key_name, "keyName", 0),
-    JSON_FIELD(struct audit_row, agent_id, "agentID", 0),
-    JSON_FIELD(struct audit_row, method, "method", 0),
-    JSON_FIELD(struct audit_row, path, "path", 0),
-    JSON_FIELD(struct audit_row, status, "status", 0),
-    JSON_FIELD(struct audit_row, request_id, "requestID", 0),
-    JSON_END,
-};
 
 /* The newest `limit` entries, page by page; NULL with err. */
 static json_t *read_log(struct cli *cli, int64_t limit, bool all_teams, struct error *err)
@@ -53,35 +32,37 @@ static json_t *read_log(struct cli *cli, int64_t limit, bool all_teams, struct e
     return json_incref(all);
 }
 
-static int print_rows(const json_t *all, bool all_teams, struct error *err)
+static char *either(const json_t *row, const char *member, const char *other)
 {
-    static const char *const columns[] = {"TIME", "KEY", "AGENT", "METHOD", "PATH", "STATUS", NULL};
-    static const char *const with_team[] = {"TIME",   "TEAM", "KEY",    "AGENT",
-                                            "METHOD", "PATH", "STATUS", NULL};
-    struct cli_table *table = cli_table_new(all_teams ? with_team : columns);
-    int rc = 0;
+    const json_t *value = json_object_get(row, member);
 
-    for (size_t i = 0; rc == 0 && i < json_array_size(all); i++) {
-        struct audit_row row = {0};
+    return cli_print_text(json_string_length(value) ? value : json_object_get(row, other));
+}
 
-        rc = json_read(row_fields, json_array_get(all, i), &row, err);
-        if (rc < 0)
-            break;
-        cli_table_add(table, row.at);
-        if (all_teams)
-            cli_table_add(table, row.team_name.len ? row.team_name : row.team_id);
-        cli_table_add(table, row.key_name.len ? row.key_name
-                             : row.key_id.len ? row.key_id
-                                              : STR("-"));
-        cli_table_add(table, row.agent_id.len ? row.agent_id : STR("-"));
-        cli_table_add(table, row.method);
-        cli_table_add(table, row.path);
-        cli_table_addf(table, "%lld", (long long)row.status);
+static char *team(const json_t *row)
+{
+    return either(row, "teamName", "teamID");
+}
+
+static char *key(const json_t *row)
+{
+    return either(row, "keyName", "keyID");
+}
+
+#define AFTER_TEAM                                                                      \
+    {"KEY", .text = key}, {"AGENT", "agentID"}, {"METHOD", "method"}, {"PATH", "path"}, \
+        {"STATUS", "status"},                                                           \
+    {                                                                                   \
+        NULL                                                                            \
     }
-    if (rc == 0)
-        cli_table_print(table, stdout);
-    cli_table_free(table);
-    return rc;
+
+static void print_rows(const json_t *all, bool all_teams)
+{
+    static const struct cli_column columns[] = {{"TIME", "timestamp"}, AFTER_TEAM};
+    static const struct cli_column with_team[] = {
+        {"TIME", "timestamp"}, {"TEAM", .text = team}, AFTER_TEAM};
+
+    cli_print_rows(all, all_teams ? with_team : columns);
 }
 
 static int run_audit(struct cli *cli, int argc, char **argv)
@@ -116,11 +97,14 @@ static int run_audit(struct cli *cli, int argc, char **argv)
         printf("%s\n", text);
         return CLI_OK;
     }
-    return print_rows(all, all_teams, &err) < 0 ? cli_fail(&err) : CLI_OK;
+    print_rows(all, all_teams);
+    return CLI_OK;
 }
 
 const struct cli_command cli_audit_command = {
     "audit", "",
     "Show who changed what, newest first.\nKEY is '-' for the key from the server's "
     "configuration.",
-    run_audit};
+    run_audit,
+    .examples = "quicksand audit\n"
+                "quicksand audit --json"};

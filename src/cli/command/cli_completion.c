@@ -1,10 +1,11 @@
 /* completion: scripts for shells, made of the tables that the commands themselves read. */
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "cli/core/cli_find.h"
 #include "cli/core/cli_internal.h"
 
 /* The server's own roles are not in the table. */
-static const char *const roles[] = {"serve", "down", NULL};
+static const char *const roles[] = {"serve", "down", "backup", "restore", "upgrade", NULL};
 
 struct words {
     struct buf text;
@@ -23,11 +24,9 @@ static char *options_of(const struct cli *cli, const struct cli_command *command
                         void (*add)(struct buf *out, const struct cli_option *option))
 {
     struct words words = {.add = add};
-    struct cli other = {.data_dir = cli->data_dir, .visit = visit, .visit_arg = &words};
-    auto_free char *name = xstrdup(command->name);
 
     buf_init(&words.text, 64 * 1024);
-    (void)command->run(&other, 1, (char *[]){name, NULL});
+    cli_options_visit(cli, command, visit, &words);
     return buf_take(&words.text);
 }
 
@@ -64,20 +63,25 @@ static void bash_case(const struct cli *cli, const struct cli_command *command)
 {
     auto_free char *options = options_of(cli, command, add_dashed);
 
-    printf("        '%s') words='%s' ;;\n", command->name, options);
+    printf("        '%s') words='%s'%s ;;\n", command->name, options,
+           strstr(command->operands, "SANDBOX") ? " boxes=1" : "");
 }
 
 static void print_bash(const struct cli *cli)
 {
     printf("# quicksand completion bash\n"
            "_quicksand()\n{\n"
-           "    local cur=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]} words=\n"
+           "    local cur=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]} words= boxes=\n"
            "    COMPREPLY=()\n"
            "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        words='");
     for (const char *const *role = roles; *role; role++)
         printf("%s ", *role);
     print_names(cli_commands);
+    for (const struct cli_alias *alias = cli_aliases; alias->name; alias++)
+        printf(" %s", alias->name);
     printf("'\n    else\n        case $command in\n");
+    for (const struct cli_alias *alias = cli_aliases; alias->name; alias++)
+        printf("        %s) command='%s' ;;\n", alias->name, alias->command);
     for (const struct cli_command *const *c = cli_commands; *c; c++)
         if ((*c)->verbs)
             printf("        %s) [ \"$COMP_CWORD\" -gt 2 ] && command=\"$command "
@@ -98,7 +102,8 @@ static void print_bash(const struct cli *cli)
     printf("        esac\n    fi\n"
            "    case $cur in\n"
            "    -*) ;;\n"
-           "    *) case $words in -*) words= ;; esac ;;\n"
+           "    *) case $words in -*) words= ;; esac\n"
+           "       [ -z \"$boxes\" ] || words=$(\"${COMP_WORDS[0]}\" ls -q 2>/dev/null) ;;\n"
            "    esac\n"
            "    COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
            "    [ -n \"$words\" ] || COMPREPLY=($(compgen -f -- \"$cur\"))\n"
@@ -145,6 +150,9 @@ static void fish_options(const struct cli *cli, const struct cli_command *comman
     auto_free char *text = options_of(cli, command, add_fish);
     struct str rest = str_of(text);
 
+    if (strstr(command->operands, "SANDBOX"))
+        printf("complete -c quicksand -n '__quicksand_is %s' -a '(quicksand ls -q 2>/dev/null)'\n",
+               command->name);
     while (rest.p) {
         struct str line = str_split(&rest, '\n');
 
@@ -178,6 +186,8 @@ static void print_fish(const struct cli *cli)
            "end\n");
     for (const char *const *role = roles; *role; role++)
         fish_word("test (count (commandline -opc)) -eq 1", *role, "The server.");
+    for (const struct cli_alias *alias = cli_aliases; alias->name; alias++)
+        fish_word("test (count (commandline -opc)) -eq 1", alias->name, alias->command);
     for (const struct cli_command *const *c = cli_commands; *c; c++) {
         auto_free char *at = xasprintf("__quicksand_at %s", (*c)->name);
 
@@ -217,4 +227,6 @@ const struct cli_command cli_completion_command = {
     "Print a script that completes commands and options.\n"
     "bash: source <(quicksand completion bash); likewise in zsh.\n"
     "fish: quicksand completion fish | source",
-    run_completion};
+    run_completion,
+    .examples = "source <(quicksand completion bash)\n"
+                "quicksand completion fish | source"};

@@ -1,4 +1,4 @@
-/* cp: one file into or out of a sandbox, streamed. */
+/* cp: one file into or out of a sandbox, streamed; several, and trees, are cli_cp_tree.c's. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -8,7 +8,9 @@
 #include "base/fd.h"
 #include "base/id.h"
 #include "cli/command/cli_cp.h"
+#include "cli/command/cli_cp_tree.h"
 #include "cli/core/cli_internal.h"
+#include "cli/core/cli_names.h"
 #include "cli/core/cli_v1.h"
 #include "protocol/json/json_shape.h"
 
@@ -30,8 +32,7 @@ bool cli_cp_split(const char *operand, struct str *out_id, const char **out_path
         return out_id->len > 4;
     }
     id = str_split(&rest, ':');
-    /* Only what looks like an id: local names may have colons, too. */
-    if (!rest.p || !(id_valid(id) || (str_starts(id, STR("sbx_")) && str_find(id, '/') < 0)))
+    if (!rest.p || !id.len || str_find(id, '/') >= 0)
         return false;
     *out_id = id;
     *out_path = rest.p;
@@ -173,9 +174,7 @@ static int upload(const struct place *place, const char *from, const char *to, c
     if (fd < 0 || fstat(fd, &st) < 0)
         return error_set_errno(err, errno, "'%s'", from);
     if (S_ISDIR(st.st_mode))
-        return error_set(err, ERROR_INVALID,
-                         "'%s' is a directory: pack it with tar, copy that, and unpack it inside",
-                         from);
+        return error_set(err, ERROR_INVALID, "'%s' is a directory: copy it with -r", from);
     if (!to[0] || to[strlen(to) - 1] == '/') {
         if (is_stdin)
             return error_set(err, ERROR_INVALID, "stdin needs a file name to be written to");
@@ -250,8 +249,7 @@ static int download(const struct place *place, const char *from, const char *to,
     /* A file's bytes come as such; only a directory is told as a list. */
     if (place->runtime &&
         str_starts(http_call_header(&stream, "content-type"), STR("application/json")))
-        return error_set(err, ERROR_INVALID,
-                         "'%s' is a directory: pack it with tar inside, and copy that", from);
+        return error_set(err, ERROR_INVALID, "'%s' is a directory: copy it with -r", from);
     if (strcmp(to, "-") == 0)
         return save(&stream, STDOUT_FILENO, "stdout", err);
     name = local_name(from, to);
@@ -274,57 +272,150 @@ static int download(const struct place *place, const char *from, const char *to,
     return 0;
 }
 
-static int copy(struct cli *cli, const char *from, const char *to, const char *user)
+/* One file. */
+static int copy_one(struct cli *cli, const char *id, bool down, const char *from, const char *to,
+                    const char *user)
 {
-    struct place place = {.cli = cli};
-    const char *from_path, *to_path;
-    struct str from_id, to_id;
-    bool from_box = cli_cp_split(from, &from_id, &from_path);
-    bool to_box = cli_cp_split(to, &to_id, &to_path);
-    auto_free char *id = NULL;
+    struct place place = {.cli = cli, .runtime = !user};
+    auto_free char *kept = xstrdup(id);
     struct error err = {0};
     int rc;
 
-    if (from_box == to_box)
-        return cli_usage(&cli_cp_command, "one of the two must be SANDBOX:PATH");
-    if (from_box && (!from_path[0] || !to[0]))
-        return cli_usage(&cli_cp_command, "needs a file on both sides");
-    place.id = id = str_dup(from_box ? from_id : to_id);
-    place.runtime = !user;
+    place.id = kept;
     if (user && !id_valid(str_of(id)))
         return cli_usage(&cli_cp_command, "--user is for sandboxes of the engine (i...)");
-    if (cli_connect(cli, &err) < 0 ||
-        (!place.runtime && cli_sandbox_get(&cli->server, id, &place.sandbox, &err) < 0))
+    if (!place.runtime && cli_sandbox_get(&cli->server, id, &place.sandbox, &err) < 0)
         return cli_fail(&err);
-    rc = from_box ? download(&place, from_path, to, user, &err)
-                  : upload(&place, from, to_path, user, &err);
+    rc = down ? download(&place, from, to, user, &err) : upload(&place, from, to, user, &err);
     cli_sandbox_done(&place.sandbox);
     return rc < 0 ? cli_fail(&err) : CLI_OK;
 }
 
+struct wish {
+    const char *user;
+    bool recursive, preserve;
+};
+
+/* One side of a copy: a sandbox and paths in it, or paths here. */
+struct side {
+    char *name; /* NULL: here */
+    const char **paths;
+    size_t count;
+};
+
+static void side_done(struct side *side)
+{
+    free(side->name);
+    free(side->paths);
+}
+
+/* Local names may have colons, too: what is there is meant. */
+static bool is_inside(const char *operand, struct str *out_id, const char **out_path)
+{
+    return cli_cp_split(operand, out_id, out_path) &&
+           (cli_name_is_id(*out_id) || access(operand, F_OK) < 0);
+}
+
+/* False when they are not all of one place. */
+static bool read_side(char *const *operands, size_t count, struct side *out)
+{
+    *out = (struct side){.paths = xcalloc(count, sizeof(*out->paths)), .count = count};
+    for (size_t i = 0; i < count; i++) {
+        const char *path = operands[i];
+        struct str id;
+        bool inside = is_inside(operands[i], &id, &path);
+
+        if (i > 0 && (inside ? !out->name || !str_is(id, out->name) : out->name != NULL))
+            return false;
+        if (inside && !out->name)
+            out->name = str_dup(id);
+        out->paths[i] = path;
+    }
+    return true;
+}
+
+static int copy(struct cli *cli, const struct wish *wish, const struct side *from,
+                const struct side *to)
+{
+    bool down = from->name != NULL;
+    struct error err = {0};
+    const char *id;
+
+    if (cli_connect(cli, &err) < 0 || !(id = cli_name_id(cli, down ? from->name : to->name, &err)))
+        return cli_fail(&err);
+    if (wish->recursive || wish->preserve || from->count > 1) {
+        const struct cli_cp_tree tree = {.cli = cli,
+                                         .id = id,
+                                         .user = wish->user,
+                                         .from = from->paths,
+                                         .count = from->count,
+                                         .to = to->paths[0]};
+
+        return down ? cli_cp_tree_down(&tree) : cli_cp_tree_up(&tree);
+    }
+    return copy_one(cli, id, down, from->paths[0], to->paths[0], wish->user);
+}
+
+/* Directories without -r, of several: nothing is copied then. */
+static int check_sources(const struct wish *wish, const struct side *from, const struct side *to)
+{
+    bool tree = wish->recursive || wish->preserve || from->count > 1;
+    struct stat st;
+
+    for (size_t i = 0; i < from->count; i++) {
+        if (from->name && (!from->paths[i][0] || !to->paths[0][0]))
+            return cli_usage(&cli_cp_command, "needs a file on both sides");
+        if (tree && (strcmp(from->paths[i], "-") == 0 || strcmp(to->paths[0], "-") == 0) &&
+            !(from->name && to->name))
+            return cli_usage(&cli_cp_command, "'-' is one file: without -r, -p and other files");
+        if (tree && !wish->recursive && !from->name && stat(from->paths[i], &st) == 0 &&
+            S_ISDIR(st.st_mode))
+            return cli_usage(&cli_cp_command, "'%s' is a directory: copy it with -r",
+                             from->paths[i]);
+    }
+    return CLI_ARGS_RUN;
+}
+
 static int run_cp(struct cli *cli, int argc, char **argv)
 {
-    const char *user = NULL;
+    struct wish wish = {0};
     const struct cli_option table[] = {
-        {"user", 'u', CLI_TEXT, &user, "USER", "whose files these are inside (user)"},
+        {"user", 'u', CLI_TEXT, &wish.user, "USER", "whose files these are inside (user)"},
+        {"recursive", 'r', CLI_FLAG, &wish.recursive, NULL, "directories, with all in them"},
+        {"preserve", 'p', CLI_FLAG, &wish.preserve, NULL,
+         "keep modes and times, as -r and several files do"},
         {.name = NULL},
     };
+    struct side from = {0}, to = {0};
     char **operands;
     int count, rc = cli_args(cli, &cli_cp_command, table, CLI_ARGS_ANYWHERE, argc, argv, &operands,
                              &count);
 
     if (rc != CLI_ARGS_RUN)
         return rc;
-    if (count != 2)
+    if (count < 2)
         return cli_usage(&cli_cp_command, "needs a source and a destination");
-    return copy(cli, operands[0], operands[1], user);
+    (void)read_side(operands + count - 1, 1, &to);
+    if (!read_side(operands, (size_t)count - 1, &from))
+        rc = cli_usage(&cli_cp_command, "all sources must be here, or in the same sandbox");
+    else if (!from.name == !to.name)
+        rc = cli_usage(&cli_cp_command, "one of the two must be SANDBOX:PATH");
+    else
+        rc = check_sources(&wish, &from, &to);
+    if (rc == CLI_ARGS_RUN)
+        rc = copy(cli, &wish, &from, &to);
+    side_done(&from);
+    side_done(&to);
+    return rc;
 }
 
 const struct cli_command cli_cp_command = {
-    "cp", "[OPTION...] FILE SANDBOX:PATH | SANDBOX:PATH FILE",
-    "Copy a file into a sandbox or out of it ('-' is stdin or stdout).\n"
+    "cp", "[OPTION...] FILE... SANDBOX:PATH | SANDBOX:PATH... FILE",
+    "Copy files into a sandbox or out of it ('-' is stdin or stdout).\n"
     "A PATH that does not begin with '/' is relative to the user's home. What may be executed may\n"
-    "be on the other side.",
+    "be on the other side; -r, -p and several files keep modes, times and symbolic links. As with\n"
+    "cp, what is copied goes into a directory that is there, else it gets the name.",
     run_cp,
     .examples = "quicksand cp model.bin i...:/tmp/\n"
-                "quicksand exec i... 'tar c results' >results.tar"};
+                "quicksand cp -r src tests i...:project/\n"
+                "quicksand cp -r i...:results ."};

@@ -220,6 +220,21 @@ static bool is_output(struct str line, const char *head, struct str *out)
     return memchr(out->p, '"', out->len) == NULL;
 }
 
+/* Its start, its end, or why there is none. */
+static int on_life_record(struct running *running, const json_t *record, struct error *err)
+{
+    struct str type = json_get_str(record, "type");
+
+    if (str_is(type, "exit"))
+        return on_exit_record(running, record);
+    if (str_is(type, "error"))
+        return error_set(err, ERROR_UNAVAILABLE, "%.*s",
+                         STR_ARG(json_get_str(json_object_get(record, "error"), "message")));
+    if (str_is(type, "started"))
+        on_started(running, record);
+    return 0;
+}
+
 /* --json: the records themselves, one per line. */
 static int on_json_record(struct running *running, struct str line, struct error *err)
 {
@@ -234,14 +249,7 @@ static int on_json_record(struct running *running, struct str line, struct error
     printf("%.*s\n", STR_ARG(line));
     if (fflush(stdout) != 0)
         return error_set_errno(err, errno, "writing the command's output");
-    if (str_is(type, "exit"))
-        return on_exit_record(running, record);
-    if (str_is(type, "error"))
-        return error_set(err, ERROR_UNAVAILABLE, "%.*s",
-                         STR_ARG(json_get_str(json_object_get(record, "error"), "message")));
-    if (str_is(type, "started"))
-        on_started(running, record);
-    return 0;
+    return on_life_record(running, record, err);
 }
 
 static int on_record(struct running *running, struct str line, struct error *err)
@@ -260,14 +268,7 @@ static int on_record(struct running *running, struct str line, struct error *err
         return write_output(STDOUT_FILENO, json_get_str(record, "data"), err);
     if (str_is(type, "stderr"))
         return write_output(STDERR_FILENO, json_get_str(record, "data"), err);
-    if (str_is(type, "exit"))
-        return on_exit_record(running, record);
-    if (str_is(type, "error"))
-        return error_set(err, ERROR_UNAVAILABLE, "%.*s",
-                         STR_ARG(json_get_str(json_object_get(record, "error"), "message")));
-    if (str_is(type, "started"))
-        on_started(running, record);
-    return 0;
+    return on_life_record(running, record, err);
 }
 
 /* All whole lines that have come. */
@@ -393,8 +394,10 @@ static int pump(struct running *running, struct error *err)
 
 int cli_runtime_run(const struct cli_runtime *run)
 {
-    struct running running = {
-        .run = run, .stream = {.fd = -1}, .with_stdin = !run->no_stdin && cli_runtime_has_stdin()};
+    struct running running = {.run = run,
+                              .stream = {.fd = -1},
+                              .with_stdin =
+                                  !run->no_stdin && (run->interactive || cli_runtime_has_stdin())};
     struct error err = {0};
     int rc = begin(&running, &err);
 

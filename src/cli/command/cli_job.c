@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "cli/core/cli_names.h"
 #include "cli/core/cli_print.h"
 #include "cli/core/cli_v1.h"
 #include "protocol/json/json_shape.h"
@@ -77,14 +78,11 @@ static int start_one(struct cli *cli, const struct start *start, char **operands
     if (!env)
         return CLI_USAGE;
     body = start_body(start, operands + 1, count - 1, env, &err);
-    if (!body || cli_connect(cli, &err) < 0 ||
+    if (!body || cli_connect_to(cli, operands, 1, &err) < 0 ||
         cli_v1(cli, "POST", cli_v1_path("sandboxes", operands[0], "execute"), body, &answer, &err) <
             0)
         return cli_fail(&err);
-    if (cli->json)
-        cli_print_json(answer);
-    else
-        printf("%.*s\n", STR_ARG(json_get_str(answer, "id")));
+    cli_print_id(cli, answer);
     return CLI_OK;
 }
 
@@ -267,7 +265,7 @@ static int run_job_ls(struct cli *cli, int argc, char **argv)
         return rc;
     if (count > 1)
         return cli_usage(&job_ls, "takes one sandbox, or none for all");
-    if (cli_connect(cli, &err) < 0 ||
+    if (cli_connect_to(cli, operands, count, &err) < 0 ||
         cli_v1(cli, "GET", cli_v1_path("sandboxes", count ? operands[0] : "-", "processes"), NULL,
                &answer, &err) < 0)
         return cli_fail(&err);
@@ -281,16 +279,21 @@ static const struct cli_command job_start = {
     .examples = "J=$(quicksand job start i... -- ./train.sh); quicksand job logs -f $J\n"
                 "quicksand job start i... --callback https://ci.example/done -- make test"};
 static const struct cli_command job_status = {"job status", "[OPTION...] JOB",
-                                              "Tell how a job is doing.", run_job_status};
+                                              "Tell how a job is doing.", run_job_status,
+                                              .examples = "quicksand job status job_..."};
 static const struct cli_command job_logs = {"job logs", "[OPTION...] JOB",
-                                            "Print what a job has written.", run_job_logs};
+                                            "Print what a job has written.", run_job_logs,
+                                            .examples = "quicksand job logs -f job_..."};
 static const struct cli_command job_stop = {"job stop", "[OPTION...] JOB",
-                                            "End a job, with all its processes.", run_job_stop};
+                                            "End a job, with all its processes.", run_job_stop,
+                                            .examples = "quicksand job stop job_..."};
 static const struct cli_command job_wait = {
     "job wait", "[OPTION...] JOB", "Wait for the end of a job.\nThe exit status is the job's.",
-    run_job_wait};
+    run_job_wait, .examples = "quicksand job wait --timeout 10m job_..."};
 static const struct cli_command job_ls = {"job ls", "[OPTION...] [SANDBOX]", "List jobs.",
-                                          run_job_ls};
+                                          run_job_ls,
+                                          .examples = "quicksand job ls\n"
+                                                      "quicksand job ls i..."};
 const struct cli_command cli_job_command = {
     "job", "start, status, logs, stop, wait, ls", "Commands in the background.", NULL,
     (const struct cli_command *const[]){&job_start, &job_status, &job_logs, &job_stop, &job_wait,

@@ -229,13 +229,14 @@ static int run_saved(struct cli *cli, int argc, char **argv)
 static const struct cli_command saved_command = {
     "key saved", "[OPTION...]",
     "Print the key that commands here use: that of the environment or of ~/" CLI_CREDENTIALS ".",
-    run_saved};
-static const struct cli_command ls_command = {"key ls", "[OPTION...]", "List API keys.", run_ls};
+    run_saved, .examples = "quicksand key saved"};
+static const struct cli_command ls_command = {"key ls", "[OPTION...]", "List API keys.", run_ls,
+                                              .examples = "quicksand key ls"};
 static const struct cli_command new_command = {
     "key new", "[OPTION...] [NAME]", "Make an API key and print it, once; only its hash is kept.",
-    run_new};
+    run_new, .examples = "quicksand key new laptop"};
 static const struct cli_command rm_command = {"key rm", "[OPTION...] ID...", "Remove API keys.",
-                                              run_rm};
+                                              run_rm, .examples = "quicksand key rm ID"};
 const struct cli_command cli_key_command = {
     "key", "ls, new, rm, saved", "API keys (as root, on the server's host).", NULL,
     (const struct cli_command *const[]){&ls_command, &new_command, &rm_command, &saved_command,

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "cli/core/cli_names.h"
 #include "cli/core/cli_print.h"
 #include "cli/core/cli_v1.h"
 #include "protocol/json/json_shape.h"
@@ -71,7 +72,7 @@ static int run_log(struct cli *cli, int argc, char **argv)
         return rc;
     if (count != 1)
         return cli_usage(&cli_log_command, "needs one sandbox or one execution");
-    if (cli_connect(cli, &err) < 0)
+    if (cli_connect_to(cli, operands, strncmp(operands[0], "exe_", 4) == 0 ? 0 : 1, &err) < 0)
         return cli_fail(&err);
     return strncmp(operands[0], "exe_", 4) == 0 ? show(cli, operands[0])
                                                 : list(cli, operands[0], limit);

@@ -1,8 +1,12 @@
 /* run, exec, create. */
+#include <unistd.h>
+
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "cli/core/cli_internal.h"
+#include "cli/core/cli_names.h"
 #include "cli/core/cli_runtime.h"
+#include "cli/core/cli_terminal.h"
 #include "cli/core/cli_up.h"
 #include "cli/core/cli_v1.h"
 #include "protocol/json/json_shape.h"
@@ -14,9 +18,11 @@ enum {
 struct run_options {
     const char *template_name;
     int64_t timeout_s;
-    struct cli_list env, metadata;
+    struct cli_list env, metadata, env_files, volumes;
+    int64_t cpu, memory_mb, disk_mb;
     const char *cwd, *user;
-    bool no_stdin, no_internet, keep;
+    bool no_stdin, no_internet, keep, interactive, terminal;
+    const char *detach;
     /* Of run. */
     struct cli_up up;
     const char *repo;
@@ -26,7 +32,22 @@ static void options_done(struct run_options *options)
 {
     cli_list_done(&options->env);
     cli_list_done(&options->metadata);
+    cli_list_done(&options->env_files);
+    cli_list_done(&options->volumes);
     cli_up_done(&options->up);
+}
+
+static json_t *mounts_of(const struct cli_list *volumes)
+{
+    json_t *mounts = json_array();
+
+    for (size_t i = 0; i < volumes->count; i++) {
+        struct str path = str_of(volumes->items[i]), name = str_split(&path, ':');
+
+        (void)json_array_append_new(
+            mounts, json_pack("{s:o,s:o}", "name", json_str(name), "path", json_str(path)));
+    }
+    return mounts;
 }
 
 /* The answer of the server, or NULL with err. */
@@ -43,6 +64,14 @@ static json_t *create(struct cli *cli, const struct run_options *options, json_t
         (void)error_set(err, ERROR_INVALID, "the template's name is not UTF-8");
         return NULL;
     }
+    if (options->volumes.count)
+        (void)json_object_set_new(body, "volumeMounts", mounts_of(&options->volumes));
+    if (options->cpu)
+        (void)json_object_set_new(body, "cpuCount", json_integer(options->cpu));
+    if (options->memory_mb)
+        (void)json_object_set_new(body, "memoryMB", json_integer(options->memory_mb));
+    if (options->disk_mb)
+        (void)json_object_set_new(body, "diskSizeMB", json_integer(options->disk_mb));
     if (cli_call(&cli->server, "POST", "/sandboxes", body, &answer, NULL, err) < 0)
         return NULL;
     return answer;
@@ -60,22 +89,34 @@ static bool take_command(char **operands, int count, char ***out, int *out_count
     return count > 0;
 }
 
+static struct cli_runtime runtime_of(struct cli *cli, const struct run_options *options,
+                                     json_t *env, char *const *argv, int argc)
+{
+    return (struct cli_runtime){.cli = cli,
+                                .argv = argv,
+                                .argc = argc,
+                                .env = env,
+                                .cwd = options->cwd,
+                                .user = options->user,
+                                .timeout_s = options->timeout_s,
+                                .no_stdin = options->no_stdin,
+                                .interactive = options->interactive,
+                                .keep = options->keep};
+}
+
 /* ---- run ---- */
 
 static int run_new(struct cli *cli, struct run_options *options, char *const *argv, int argc)
 {
     auto_json json_t *env = cli_v1_pairs(&cli_run_command, &options->env, "env", true);
-    struct cli_runtime run = {.cli = cli,
-                              .argv = argv,
-                              .argc = argc,
-                              .env = env,
-                              .cwd = options->cwd,
-                              .user = options->user,
-                              .timeout_s = options->timeout_s,
-                              .no_stdin = options->no_stdin};
+    struct cli_runtime run = runtime_of(cli, options, env, argv, argc);
 
-    if (!env)
+    if (!env || cli_v1_env_files(&cli_run_command, &options->env_files, env) < 0)
         return CLI_USAGE;
+    run.terminal = options->interactive && isatty(STDIN_FILENO);
+    options->up.cpu = options->cpu;
+    options->up.memory_mb = options->memory_mb;
+    options->up.disk_mb = options->disk_mb;
     options->up.template_name = options->template_name;
     if (options->no_internet)
         options->up.network = "deny-all";
@@ -90,10 +131,19 @@ static int run_run(struct cli *cli, int argc, char **argv)
         {"timeout", 0, CLI_TIME, &options.timeout_s, "TIME",
          "end it after so long (exit status 124)"},
         {"env", 'e', CLI_LIST, &options.env, "NAME[=VALUE]", "environment; may be repeated"},
+        {"env-file", 0, CLI_LIST, &options.env_files, "FILE",
+         "environment, a NAME=VALUE on each line"},
         {"cwd", 'w', CLI_TEXT, &options.cwd, "DIR", "where the command starts"},
         {"user", 'u', CLI_TEXT, &options.user, "USER", "who runs it (user)"},
         {"no-stdin", 'n', CLI_FLAG, &options.no_stdin, NULL, "do not forward stdin"},
+        {"interactive", 'i', CLI_FLAG, &options.interactive, NULL,
+         "in a terminal like ours; without a command, a shell"},
         {"no-internet", 0, CLI_FLAG, &options.no_internet, NULL, "without internet access"},
+        {"cpu", 0, CLI_NUMBER, &options.cpu, "N", "processors"},
+        {"memory", 0, CLI_MB, &options.memory_mb, "MB", "memory: 512, 512m or 2g"},
+        {"disk", 0, CLI_MB, &options.disk_mb, "MB", "disk: 2048, 2048m or 2g"},
+        {"peers", 0, CLI_TEXT, &options.up.peers, "NETWORK[/NAME]",
+         "in this private network, under this name"},
         {"profile", 'p', CLI_TEXT, &options.up.profile, "NAME", "what the sandbox is like"},
         {"provider", 0, CLI_TEXT, &options.up.provider, "NAME", "where the sandbox is"},
         {"agent", 0, CLI_TEXT, &options.up.agent_type, "TYPE", "the profile of this type of agent"},
@@ -106,8 +156,12 @@ static int run_run(struct cli *cli, int argc, char **argv)
     int count,
         rc = cli_args(cli, &cli_run_command, table, CLI_ARGS_FIRST, argc, argv, &command, &count);
 
+    /* "run -it -- CMD", as others write it: -t has no value there. */
+    if (options.interactive && options.template_name && strcmp(options.template_name, "--") == 0)
+        options.template_name = NULL;
     if (rc == CLI_ARGS_RUN)
-        rc = take_command(command, count, &command, &count)
+        rc = take_command(command, count, &command, &count) ||
+                     (options.interactive && isatty(STDIN_FILENO))
                  ? run_new(cli, &options, command, count)
                  : cli_usage(&cli_run_command, "needs a command");
     options_done(&options);
@@ -123,40 +177,48 @@ const struct cli_command cli_run_command = {
     run_run,
     .examples = "quicksand run -- python3 -c 'print(6 * 7)'\n"
                 "quicksand run 'git --version | tr a-z A-Z'\n"
+                "quicksand run -it python\n"
                 "quicksand run --repo https://github.com/o/r.git -- make test"};
 
 /* ---- exec ---- */
 
-static int exec_in(struct cli *cli, const struct run_options *options, const char *id,
-                   char *const *argv, int argc)
+static int exec_in(struct cli *cli, const struct run_options *options, char *id, char *const *argv,
+                   int argc)
 {
     auto_json json_t *env = cli_v1_pairs(&cli_exec_command, &options->env, "env", true);
     auto_close int signal_fd = -1;
+    char keys[CLI_TERMINAL_KEYS_SIZE];
     struct error err = {0};
+    struct cli_runtime run = runtime_of(cli, options, env, argv, argc);
 
-    if (!env)
+    if (!env || cli_v1_env_files(&cli_exec_command, &options->env_files, env) < 0)
         return CLI_USAGE;
-    if (cli_connect(cli, &err) < 0)
+    if (!cli_terminal_keys(options->detach, keys))
+        return cli_usage(&cli_exec_command, "--detach-keys needs keys like ctrl-p,ctrl-q, not '%s'",
+                         options->detach);
+    if (options->terminal && (options->keep || options->timeout_s || cli->json))
+        return cli_usage(&cli_exec_command, "--tty excludes --keep, --timeout and --json");
+    if (cli_connect_to(cli, &id, 1, &err) < 0)
         return cli_fail(&err);
-    signal_fd = cli_runtime_signals();
-    return cli_runtime_run(&(struct cli_runtime){.cli = cli,
-                                                 .id = id,
-                                                 .argv = argv,
-                                                 .argc = argc,
-                                                 .env = env,
-                                                 .cwd = options->cwd,
-                                                 .user = options->user,
-                                                 .timeout_s = options->timeout_s,
-                                                 .no_stdin = options->no_stdin,
-                                                 .keep = options->keep,
-                                                 .signal_fd = signal_fd});
+    run.id = id;
+    if (options->terminal)
+        return cli_runtime_terminal(&run, keys);
+    run.signal_fd = signal_fd = cli_runtime_signals();
+    return cli_runtime_run(&run);
 }
 
 static int run_exec(struct cli *cli, int argc, char **argv)
 {
-    struct run_options options = {0};
+    struct run_options options = {.detach = CLI_TERMINAL_DETACH};
     const struct cli_option table[] = {
+        {"interactive", 'i', CLI_FLAG, &options.interactive, NULL,
+         "pass a terminal's input on, too"},
+        {"tty", 't', CLI_FLAG, &options.terminal, NULL, "in a terminal of its own"},
+        {"detach-keys", 0, CLI_TEXT, &options.detach, "KEYS",
+         "leave a terminal with these (ctrl-p,ctrl-q); '' for none"},
         {"env", 'e', CLI_LIST, &options.env, "NAME[=VALUE]", "environment; may be repeated"},
+        {"env-file", 0, CLI_LIST, &options.env_files, "FILE",
+         "environment, a NAME=VALUE on each line"},
         {"cwd", 'w', CLI_TEXT, &options.cwd, "DIR", "where the command starts"},
         {"user", 'u', CLI_TEXT, &options.user, "USER", "who runs it (user)"},
         {"timeout", 0, CLI_TIME, &options.timeout_s, "TIME", "end it after so long (status 124)"},
@@ -187,9 +249,11 @@ const struct cli_command cli_exec_command = {
     "SANDBOX is an id or key:KEY; one that is paused is resumed. The exit\n"
     "status is the command's; with --json the output and the exit are records, one per line.\n"
     "The first Ctrl-C asks the command to end, the second kills it.\n"
-    "A file or pipe as stdin is passed on, a terminal is not: for that there is 'quicksand pty'.",
+    "A file or pipe as stdin is passed on, a terminal only with -i; -it is for programs that want\n"
+    "a terminal themselves.",
     run_exec,
     .examples = "quicksand exec i... -- ls -l /tmp\n"
+                "quicksand exec -it i... -- bash\n"
                 "quicksand exec key:my-task 'cd repo && make test'\n"
                 "tar c src | quicksand exec i... -- tar x"};
 
@@ -204,7 +268,12 @@ static int create_one(struct cli *cli, struct run_options *options)
     auto_free char *text = NULL;
     struct error err = {0};
 
-    if (!env || !metadata)
+    for (size_t i = 0; i < options->volumes.count; i++)
+        if (!strstr(options->volumes.items[i], ":/") ||
+            !str_valid_utf8(str_of(options->volumes.items[i])))
+            return cli_usage(&cli_create_command, "--volume needs NAME:/PATH, not '%s'",
+                             options->volumes.items[i]);
+    if (!env || !metadata || cli_v1_env_files(&cli_create_command, &options->env_files, env) < 0)
         return CLI_USAGE;
     if (cli_connect(cli, &err) < 0 || !(answer = create(cli, options, env, metadata, &err)))
         return cli_fail(&err);
@@ -223,7 +292,14 @@ static int run_create(struct cli *cli, int argc, char **argv)
         {"template", 't', CLI_TEXT, &options.template_name, "NAME", "what to make it from (base)"},
         {"timeout", 0, CLI_TIME, &options.timeout_s, "TIME", "how long it lives (300)"},
         {"env", 'e', CLI_LIST, &options.env, "NAME[=VALUE]", "environment; may be repeated"},
+        {"env-file", 0, CLI_LIST, &options.env_files, "FILE",
+         "environment, a NAME=VALUE on each line"},
         {"metadata", 'm', CLI_LIST, &options.metadata, "NAME=VALUE", "a label; may be repeated"},
+        {"volume", 'v', CLI_LIST, &options.volumes, "NAME:PATH",
+         "mount a volume there; may be repeated"},
+        {"cpu", 0, CLI_NUMBER, &options.cpu, "N", "processors"},
+        {"memory", 0, CLI_MB, &options.memory_mb, "MB", "memory: 512, 512m or 2g"},
+        {"disk", 0, CLI_MB, &options.disk_mb, "MB", "disk: 2048, 2048m or 2g"},
         {"no-internet", 0, CLI_FLAG, &options.no_internet, NULL, "without internet access"},
         {.name = NULL},
     };
@@ -238,4 +314,7 @@ static int run_create(struct cli *cli, int argc, char **argv)
 }
 
 const struct cli_command cli_create_command = {
-    "create", "[OPTION...]", "Make a sandbox of the engine and print its id.", run_create};
+    "create", "[OPTION...]", "Make a sandbox of the engine and print its id.", run_create,
+    .examples = "quicksand create --timeout 1h -m owner=me\n"
+                "quicksand create --cpu 2 --memory 4g --env-file .env -m name=web\n"
+                "ID=$(quicksand create -t python)"};

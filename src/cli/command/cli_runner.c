@@ -320,4 +320,4 @@ const struct cli_command cli_runner_command = {
     "They run with the rights of the user who starts this command and are isolated from\n"
     "nothing else. The server reaches envd over plain HTTP with a token: put both in one\n"
     "private network.",
-    run_runner};
+    run_runner, .examples = "quicksand runner --server http://server:3000 --root /srv/work"};

@@ -549,7 +549,7 @@ static int run_pty(struct cli *cli, int argc, char **argv)
     if (rc != CLI_ARGS_RUN)
         return rc;
     path = cli_v1_path("sessions", operands[0], "terminal");
-    return cli_terminal_run(cli, path);
+    return cli_terminal_run(cli, path, NULL);
 }
 
 static const struct cli_command session_new = {
@@ -561,35 +561,46 @@ static const struct cli_command session_new = {
         "quicksand session new --agent mock\n"
         "quicksand session new -a claude -e ANTHROPIC_API_KEY --repo https://github.com/o/r.git "
         "--message 'fix the tests'"};
-static const struct cli_command session_ls = {"session ls", "[OPTION...]", "List sessions.",
-                                              run_ls};
+static const struct cli_command session_ls = {"session ls", "[OPTION...]", "List sessions.", run_ls,
+                                              .examples = "quicksand session ls"};
 static const struct cli_command session_show = {"session show", "[OPTION...] SESSION",
-                                                "Show everything about a session.", run_show};
-static const struct cli_command session_send = {"session send", "[OPTION...] SESSION TEXT...",
-                                                "Tell the agent something ('-' is stdin).",
-                                                run_send};
+                                                "Show everything about a session.", run_show,
+                                                .examples = "quicksand session show ses_..."};
+static const struct cli_command session_send = {
+    "session send", "[OPTION...] SESSION TEXT...", "Tell the agent something ('-' is stdin).",
+    run_send, .examples = "quicksand session send ses_... fix the failing test"};
 static const struct cli_command session_tail = {"session tail", "[OPTION...] SESSION",
                                                 "Show what the agent does, until it is done.\n"
                                                 "Exit status 1 when it failed or was canceled.",
-                                                run_tail};
+                                                run_tail,
+                                                .examples = "quicksand session tail ses_..."};
 static const struct cli_command session_approve = {
     "session approve", "[OPTION...] SESSION [REQUEST]",
-    "Grant what the agent asks for (the last, unless it is named).", run_approve};
+    "Grant what the agent asks for (the last, unless it is named).", run_approve,
+    .examples = "quicksand session approve ses_...\n"
+                "quicksand session approve ses_... --deny"};
 static const struct cli_command session_interrupt = {
-    "session interrupt", "[OPTION...] SESSION", "Stop what the agent does now.", run_interrupt};
+    "session interrupt", "[OPTION...] SESSION", "Stop what the agent does now.", run_interrupt,
+    .examples = "quicksand session interrupt ses_..."};
 static const struct cli_command session_pause = {"session pause", "[OPTION...] SESSION",
-                                                 "Pause a session; messages wait.", run_pause};
+                                                 "Pause a session; messages wait.", run_pause,
+                                                 .examples = "quicksand session pause ses_..."};
 static const struct cli_command session_resume = {"session resume", "[OPTION...] SESSION",
-                                                  "Resume a session.", run_resume};
+                                                  "Resume a session.", run_resume,
+                                                  .examples = "quicksand session resume ses_..."};
 static const struct cli_command session_snapshot = {
-    "session snapshot", "[OPTION...] SESSION", "Keep its sandbox as a checkpoint.", run_snapshot};
+    "session snapshot", "[OPTION...] SESSION", "Keep its sandbox as a checkpoint.", run_snapshot,
+    .examples = "quicksand session snapshot ses_... --alias half-done"};
 static const struct cli_command session_push = {
     "session push", "[OPTION...] SESSION",
-    "Commit and push what the agent did; with --pr, open a pull request.", run_push};
+    "Commit and push what the agent did; with --pr, open a pull request.", run_push,
+    .examples = "quicksand session push ses_... -b fix --pr"};
 static const struct cli_command session_pty = {"session pty", "[OPTION...] SESSION",
-                                               "Open a terminal in its sandbox.", run_pty};
+                                               "Open a terminal in its sandbox.", run_pty,
+                                               .examples = "quicksand session pty ses_..."};
 static const struct cli_command session_rm = {"session rm", "[OPTION...] SESSION...",
-                                              "End sessions and remove their sandboxes.", run_rm};
+                                              "End sessions and remove their sandboxes.", run_rm,
+                                              .examples = "quicksand session rm ses_..."};
 const struct cli_command cli_session_command = {
     "session",
     "new, ls, show, send, tail, approve, interrupt, pause, resume, snapshot, push, pty, rm",

@@ -1,6 +1,7 @@
 /* snapshot: copies of sandboxes to begin from. */
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "cli/core/cli_names.h"
 #include "cli/core/cli_print.h"
 #include "cli/core/cli_v1.h"
 #include "protocol/json/json_shape.h"
@@ -28,14 +29,11 @@ static int run_create(struct cli *cli, int argc, char **argv)
         return cli_usage(&snapshot_create, "needs one sandbox");
     if (ttl_s >= 0)
         (void)json_object_set_new(body, "ttl", json_integer(ttl_s));
-    if (cli_v1_set(body, "alias", alias, &err) < 0 || cli_connect(cli, &err) < 0 ||
+    if (cli_v1_set(body, "alias", alias, &err) < 0 || cli_connect_to(cli, operands, 1, &err) < 0 ||
         cli_v1(cli, "POST", cli_v1_path("sandboxes", operands[0], "snapshots"), body, &answer,
                &err) < 0)
         return cli_fail(&err);
-    if (cli->json)
-        cli_print_json(answer);
-    else
-        printf("%.*s\n", STR_ARG(json_get_str(answer, "id")));
+    cli_print_id(cli, answer);
     return CLI_OK;
 }
 
@@ -60,7 +58,7 @@ static int run_ls(struct cli *cli, int argc, char **argv)
         return rc;
     if (count > 1)
         return cli_usage(&snapshot_ls, "takes one sandbox, or none for all");
-    if (cli_connect(cli, &err) < 0)
+    if (cli_connect_to(cli, operands, count, &err) < 0)
         return cli_fail(&err);
     path = count ? cli_v1_path("sandboxes", operands[0], "snapshots") : cli_v1_path("snapshots");
     if (cli_v1(cli, "GET", path, NULL, &answer, &err) < 0)
@@ -90,13 +88,15 @@ static int run_rm(struct cli *cli, int argc, char **argv)
     return cli_v1_remove(cli, "snapshots", force ? "?force=true" : NULL, operands, count);
 }
 
-static const struct cli_command snapshot_create = {"snapshot create", "[OPTION...] SANDBOX",
-                                                   "Copy a sandbox as it is and print the id.",
-                                                   run_create};
+static const struct cli_command snapshot_create = {
+    "snapshot create", "[OPTION...] SANDBOX", "Copy a sandbox as it is and print the id.",
+    run_create, .examples = "quicksand snapshot create i... --alias ready --ttl 7d"};
 static const struct cli_command snapshot_ls = {"snapshot ls", "[OPTION...] [SANDBOX]",
-                                               "List snapshots.", run_ls};
+                                               "List snapshots.", run_ls,
+                                               .examples = "quicksand snapshot ls"};
 static const struct cli_command snapshot_rm = {"snapshot rm", "[OPTION...] SNAPSHOT...",
-                                               "Remove snapshots (by id or alias).", run_rm};
+                                               "Remove snapshots (by id or alias).", run_rm,
+                                               .examples = "quicksand snapshot rm snap_..."};
 const struct cli_command cli_snapshot_command = {
     "snapshot", "create, ls, rm", "Copies of sandboxes to begin from.", NULL,
     (const struct cli_command *const[]){&snapshot_create, &snapshot_ls, &snapshot_rm, NULL}};

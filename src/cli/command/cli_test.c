@@ -11,7 +11,10 @@
 #include "cli/command/cli_cp.h"
 #include "cli/core/cli.h"
 #include "cli/core/cli_credentials.h"
+#include "cli/core/cli_find.h"
 #include "cli/core/cli_internal.h"
+#include "cli/core/cli_names.h"
+#include "cli/core/cli_pattern.h"
 #include "cli/core/cli_runtime.h"
 #include "cli/core/cli_table.h"
 #include "cli/core/cli_test.h"
@@ -125,6 +128,162 @@ TEST(wrong_options)
     CHECK_INT(PARSE(&out, CLI_ARGS_ANYWHERE, ARG("--number"), ARG("1x")), CLI_USAGE);
     CHECK_INT(PARSE(&out, CLI_ARGS_ANYWHERE, ARG("--number=-1")), CLI_USAGE);
     CHECK_INT(PARSE(&out, CLI_ARGS_ANYWHERE, ARG("--flag=1")), CLI_USAGE);
+}
+
+TEST(letters_of_flags_stand_together)
+{
+    struct sample out = {0};
+
+    CHECK_INT(PARSE(&out, CLI_ARGS_ANYWHERE, ARG("-ft"), ARG("x"), ARG("a")), CLI_ARGS_RUN);
+    CHECK(out.flag && out.count == 1);
+    CHECK_STR(str_of(out.text), "x");
+    CHECK_INT(PARSE(&out, CLI_ARGS_ANYWHERE, ARG("-fn5")), CLI_ARGS_RUN);
+    CHECK_INT(out.number, 5);
+    CHECK_INT(PARSE(&out, CLI_ARGS_ANYWHERE, ARG("-fx")), CLI_USAGE);
+    CHECK_INT(PARSE(&out, CLI_ARGS_ANYWHERE, ARG("-ft")), CLI_USAGE);
+}
+
+TEST(a_slip_is_guessed)
+{
+    static const char *const rows[][2] = {
+        {"lss", "ls"},        {"sl", "ls"},        {"exce", "exec"}, {"tempalte", "template"},
+        {"snap", "snapshot"}, {"imags", "images"}, {"zzz", NULL},    {"completely-else", NULL},
+        {"", NULL},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *got = cli_guess_command(cli_commands, true, rows[i][0]);
+
+        if (rows[i][1])
+            CHECK_STR(str_of(got), rows[i][1]);
+        else
+            CHECK(!got);
+    }
+}
+
+TEST(names_of_sandboxes)
+{
+    auto_json json_t *rows =
+        json_pack("[{s:s,s:n},{s:s,s:s,s:{s:s}},{s:s,s:s}]", "id", "iab1", "key", "id", "iab2",
+                  "key", "task", "metadata", "name", "web", "id", "ixy", "key", "iab");
+    struct error err = {0};
+
+    CHECK_STR(str_of(cli_name_find(rows, "iab1", &err)), "iab1");
+    CHECK_STR(str_of(cli_name_find(rows, "task", &err)), "iab2");
+    CHECK_STR(str_of(cli_name_find(rows, "web", &err)), "iab2");
+    CHECK_STR(str_of(cli_name_find(rows, "ix", &err)), "ixy");
+    CHECK_STR(str_of(cli_name_find(rows, "iab", &err)), "ixy"); /* a key is more than a beginning */
+    CHECK(!cli_name_find(rows, "ia", &err) && err.code == ERROR_CONFLICT);
+    CHECK(!cli_name_find(rows, "", &err) && err.code == ERROR_NOT_FOUND);
+    CHECK(!cli_name_find(rows, "we", &err) && err.code == ERROR_NOT_FOUND);
+    CHECK(cli_name_is_id(STR("key:x")) && !cli_name_is_id(STR("iab1")));
+}
+
+TEST(patterns)
+{
+    static const struct {
+        const char *pattern, *want; /* NULL: refused */
+    } rows[] = {
+        {"{{.id}}", "i1"},     {"{{ .a.b }}\\t{{.none}}!", "x?\t-!"},
+        {"plain", "plain"},    {"{{json .a}}", "{\"b\":\"x\\u0001\"}"},
+        {"{{.n}}", "7"},       {"{{.id", NULL},
+        {"{{id}}", NULL},      {"{{json id}}", NULL},
+        {"a\\nb\\", "a\nb\\"},
+    };
+    auto_json json_t *row = json_pack("{s:s,s:{s:s},s:i}", "id", "i1", "a", "b", "x\001", "n", 7);
+    struct error err = {0};
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        auto_free char *got = NULL;
+
+        CHECK_INT(cli_pattern_check(rows[i].pattern, &err), rows[i].want ? 0 : -1);
+        if (!rows[i].want)
+            continue;
+        got = cli_pattern_fill(rows[i].pattern, row);
+        CHECK_STR(str_of(got), rows[i].want);
+    }
+}
+
+TEST(aliases_lead_to_commands)
+{
+    for (const struct cli_alias *alias = cli_aliases; alias->name; alias++) {
+        const struct cli_command *group, *command = cli_find_first(alias->name, &group);
+
+        CHECK(command && command->run);
+        CHECK_STR(str_of(command->name), alias->command);
+        CHECK(!cli_find(cli_commands, alias->name));
+    }
+}
+
+/* ---- help, manual pages and completions tell the same ---- */
+
+struct told {
+    const struct cli_command *command;
+    const char *help, *page;
+};
+
+static void check_told(void *arg, const struct cli_option *option)
+{
+    const struct told *told = arg;
+    auto_free char *dashed = xasprintf("--%s", option->name);
+    auto_buf struct buf roff = {0};
+
+    buf_init(&roff, 256);
+    (void)buf_add_str(&roff, STR("\\-\\-"));
+    for (const char *c = option->name; *c; c++)
+        (void)buf_printf(&roff, "%s%c", *c == '-' ? "\\" : "", *c);
+    if (!strstr(told->help, dashed) || !strstr(told->page, roff.p))
+        test_fail(__FILE__, __LINE__, "%s: --%s is not told everywhere", told->command->name,
+                  option->name);
+}
+
+static void check_command(const struct cli_command *command)
+{
+    auto_buf struct buf help = {0}, page = {0};
+    struct str rest = str_of(command->name);
+    auto_free char *first = str_dup(str_split(&rest, ' '));
+    struct cli cli = {.data_dir = "/nowhere"};
+
+    if (!command->examples)
+        test_fail(__FILE__, __LINE__, "%s has no examples", command->name);
+    CHECK_INT(rest.p ? RUN(&help, ARG("help"), first, ARG(rest.p)) : RUN(&help, ARG("help"), first),
+              0);
+    CHECK_INT(RUN(&page, ARG("man"), first), 0);
+    CHECK(strstr(help.p, "Examples:"));
+    for (const char *line = page.p; line && *line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        CHECK(*line != '\''); /* neither text nor examples are taken for requests */
+    }
+    cli_options_visit(&cli, command, check_told,
+                      &(struct told){.command = command, .help = help.p, .page = page.p});
+}
+
+TEST(help_and_manual_pages_come_from_one_table)
+{
+    for (const struct cli_command *const *c = cli_commands; *c; c++) {
+        if (!(*c)->verbs)
+            check_command(*c);
+        for (const struct cli_command *const *verb = (*c)->verbs; verb && *verb; verb++)
+            check_command(*verb);
+    }
+}
+
+TEST(manual_pages_as_files)
+{
+    char dir[] = "/tmp/cli-test-XXXXXX";
+    auto_free char *file = NULL;
+    auto_buf struct buf out = {0}, page = {0};
+
+    CHECK(mkdtemp(dir));
+    CHECK_INT(RUN(&out, ARG("man"), ARG("--dir"), dir), 0);
+    file = xasprintf("%s/quicksand-exec.1", dir);
+    buf_init(&page, 64 * 1024);
+    CHECK_INT(fd_read_file_at(AT_FDCWD, file, &page), 0);
+    CHECK(str_starts(buf_str(&page), STR(".TH QUICKSAND-EXEC 1 ")));
+    CHECK_INT(RUN(&out, ARG("man"), ARG("--dir"), dir, ARG("ls")), 2);
+    CHECK_INT(RUN(&out, ARG("man"), ARG("nope")), 2);
+    CHECK_INT(RUN(&out, ARG("man"), ARG("--dir"), ARG("/nonexistent/x")), 1);
+    CHECK_INT(path_remove_tree(AT_FDCWD, dir), 0);
 }
 
 TEST(exit_statuses)
@@ -380,6 +539,31 @@ TEST(cp_operands)
     CHECK_STR(str_of(path), "notes");
     CHECK(!cli_cp_split("key:ws_1", &id, &path));
     CHECK(!cli_cp_split("sbx_dir/file:1", &id, &path));
+}
+
+TEST(contexts_are_put_used_and_removed)
+{
+    struct cli_credentials all;
+    auto_buf struct buf text = {0};
+
+    cli_credentials_parse(STR("url = http://127.0.0.1:3000\nkey = k1\n"), &all);
+    cli_credentials_put(&all, "https://far.example", "prod", "k2");
+    CHECK_STR(str_of(cli_credentials_find(&all, NULL)->key), "k2");
+    CHECK(cli_credentials_use(&all, "http://localhost:3000"));
+    CHECK_STR(str_of(cli_credentials_find(&all, NULL)->key), "k1");
+    CHECK(!cli_credentials_use(&all, "other"));
+    cli_credentials_put(&all, "https://far.example", "prod", "k3");
+    buf_init(&text, CLI_CREDENTIALS_MAX);
+    cli_credentials_write(&all, &text);
+    CHECK_STR(buf_str(&text), "url = http://127.0.0.1:3000\nkey = k1\nname = prod\n"
+                              "url = https://far.example\nkey = k3\nuse = https://far.example\n");
+    cli_credentials_done(&all);
+    cli_credentials_parse(buf_str(&text), &all);
+    CHECK_STR(str_of(cli_credentials_named(&all, "prod")->key), "k3");
+    CHECK(cli_credentials_remove(&all, "prod") && !cli_credentials_remove(&all, "prod"));
+    CHECK(!all.current);
+    CHECK_STR(str_of(cli_credentials_find(&all, NULL)->key), "k1");
+    cli_credentials_done(&all);
 }
 
 TEST(tables_are_aligned)

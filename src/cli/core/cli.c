@@ -7,41 +7,38 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "cli/core/cli_find.h"
 #include "cli/core/cli_internal.h"
 #include "cli/core/cli_table.h"
 
 static cli_command_fn run_help, run_version;
 
 static const struct cli_command help_command = {
-    "help", "[COMMAND]", "Show what there is, or one command in detail.", run_help};
-static const struct cli_command version_command = {"version", "", "Print the version.",
-                                                   run_version};
+    "help", "[COMMAND]", "Show what there is, or one command in detail.", run_help,
+    .examples = "quicksand help\n"
+                "quicksand help template build"};
+static const struct cli_command version_command = {"version", "", "Print the version.", run_version,
+                                                   .examples = "quicksand version"};
 
 const struct cli_command *const cli_commands[] = {
-    &cli_run_command,      &cli_up_command,       &cli_ls_command,
-    &cli_show_command,     &cli_exec_command,     &cli_log_command,
-    &cli_cp_command,       &cli_pty_command,      &cli_url_command,
-    &cli_pause_command,    &cli_resume_command,   &cli_rm_command,
-    &cli_snapshot_command, &cli_create_command,   &cli_job_command,
-    &cli_session_command,  &cli_events_command,   &cli_stats_command,
-    &cli_prune_command,    &cli_provider_command, &cli_profile_command,
-    &cli_template_command, &cli_key_command,      &cli_audit_command,
-    &cli_runner_command,   &cli_doctor_command,   &cli_completion_command,
-    &version_command,      &help_command,         NULL,
+    &cli_run_command,      &cli_up_command,         &cli_ls_command,
+    &cli_show_command,     &cli_exec_command,       &cli_code_command,
+    &cli_log_command,      &cli_logs_command,       &cli_cp_command,
+    &cli_pty_command,      &cli_browser_command,    &cli_desktop_command,
+    &cli_url_command,      &cli_open_command,       &cli_forward_command,
+    &cli_ssh_command,      &cli_ssh_config_command, &cli_ssh_proxy_command,
+    &cli_pause_command,    &cli_resume_command,     &cli_rm_command,
+    &cli_snapshot_command, &cli_create_command,     &cli_extend_command,
+    &cli_fork_command,     &cli_top_command,        &cli_job_command,
+    &cli_session_command,  &cli_mcp_command,        &cli_events_command,
+    &cli_stats_command,    &cli_prune_command,      &cli_provider_command,
+    &cli_profile_command,  &cli_template_command,   &cli_secret_command,
+    &cli_volume_command,   &cli_webhook_command,    &cli_team_command,
+    &cli_login_command,    &cli_context_command,    &cli_key_command,
+    &cli_audit_command,    &cli_tls_command,        &cli_runner_command,
+    &cli_doctor_command,   &cli_completion_command, &cli_man_command,
+    &version_command,      &help_command,           NULL,
 };
-
-/* In a table, by the name itself or by its second word. */
-static const struct cli_command *find_command(const struct cli_command *const *table,
-                                              const char *name)
-{
-    for (; *table; table++) {
-        const char *blank = strchr((*table)->name, ' ');
-
-        if (strcmp(blank ? blank + 1 : (*table)->name, name) == 0)
-            return *table;
-    }
-    return NULL;
-}
 
 int cli_fail(const struct error *err)
 {
@@ -96,8 +93,15 @@ static const struct {
     {&cli_job_command, "Jobs and agents"},
     {&cli_events_command, "What happens"},
     {&cli_provider_command, "What there is to use"},
-    {&cli_key_command, "The server and this host"},
+    {&cli_login_command, "The server and this host"},
 };
+
+static void print_aliases(FILE *to)
+{
+    (void)fprintf(to, "\nAlso known\n ");
+    for (const struct cli_alias *alias = cli_aliases; alias->name; alias++)
+        (void)fprintf(to, " %s (%s)%s", alias->name, alias->command, alias[1].name ? "," : "\n");
+}
 
 static void print_commands(FILE *to)
 {
@@ -106,11 +110,17 @@ static void print_commands(FILE *to)
         for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
             if (parts[i].first == *at)
                 (void)fprintf(to, "\n%s\n", parts[i].title);
-        if (*at == &cli_key_command)
-            (void)fprintf(to, "  %-10s %s\n  %-10s %s\n", "serve", "Run the server.", "down",
-                          "End all sandboxes of a server that is gone, and what is left of it.");
+        if (*at == &cli_login_command)
+            (void)fprintf(
+                to, "  serve      Run the server.\n"
+                    "  down       End all sandboxes of a server that is gone, and what is "
+                    "left of it.\n"
+                    "  backup     Write all that a server keeps to a file; it may be running.\n"
+                    "  restore    Make a data directory of such a file.\n"
+                    "  upgrade    Tell whether this program can serve a data directory.\n");
         print_row(*at, to);
     }
+    print_aliases(to);
     (void)fprintf(to, "\n'quicksand COMMAND --help' tells more. The server is found by --url, "
                       "$QUICKSAND_URL or\n$E2B_API_URL, the key by $QUICKSAND_TOKEN, "
                       "$QUICKSAND_API_KEY or $E2B_API_KEY; else both by\n"
@@ -130,9 +140,13 @@ static int run_verb(struct cli *cli, const struct cli_command *group, int argc, 
     }
     if (argc < 2)
         return cli_usage(group, "needs one of: %s", group->operands);
-    command = find_command(group->verbs, argv[1]);
-    if (!command)
-        return cli_usage(group, "knows %s, not '%s'", group->operands, argv[1]);
+    command = cli_find(group->verbs, argv[1]);
+    if (!command) {
+        const char *near = cli_guess_command(group->verbs, false, argv[1]);
+
+        return cli_usage(group, "knows %s, not '%s'%s%s%s", group->operands, argv[1],
+                         near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+    }
     return command->run(cli, argc - 1, argv + 1);
 }
 
@@ -143,7 +157,7 @@ static int dispatch(struct cli *cli, const struct cli_command *command, int argc
 
 static int run_help(struct cli *cli, int argc, char **argv)
 {
-    const struct cli_command *command;
+    const struct cli_command *command, *group;
     char dashes[] = "--help";
     char **operands;
     int count,
@@ -155,9 +169,9 @@ static int run_help(struct cli *cli, int argc, char **argv)
         print_commands(stdout);
         return CLI_OK;
     }
-    command = find_command(cli_commands, operands[0]);
+    command = cli_find_first(operands[0], &group);
     if (command && command->verbs && count > 1)
-        command = find_command(command->verbs, operands[1]);
+        command = cli_find(command->verbs, operands[1]);
     if (!command)
         return cli_usage(&help_command, "there is no command '%s%s%s'", operands[0],
                          count > 1 ? " " : "", count > 1 ? operands[1] : "");
@@ -178,10 +192,19 @@ static int run_version(struct cli *cli, int argc, char **argv)
     return CLI_OK;
 }
 
+static int no_command(const char *word)
+{
+    const char *near = cli_guess_command(cli_commands, true, word);
+
+    (void)fprintf(stderr, "quicksand: there is no command '%s'%s%s%s; see 'quicksand help'\n", word,
+                  near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+    return CLI_USAGE;
+}
+
 int cli_main(int argc, char **argv)
 {
     struct cli cli = {.data_dir = getenv("QUICKSAND_DATA")};
-    const struct cli_command *command;
+    const struct cli_command *command, *group;
     int rc;
 
     /* A closed pipe is an ordinary failed write here. */
@@ -196,14 +219,14 @@ int cli_main(int argc, char **argv)
         print_commands(stdout);
         return CLI_OK;
     }
-    command = find_command(cli_commands, strcmp(argv[1], "--version") == 0 ? "version" : argv[1]);
-    if (!command) {
-        (void)fprintf(stderr, "quicksand: there is no command '%s'; see 'quicksand help'\n",
-                      argv[1]);
-        return CLI_USAGE;
-    }
+    command = cli_find_first(strcmp(argv[1], "--version") == 0 ? "version" : argv[1], &group);
+    if (!command)
+        return no_command(argv[1]);
     rc = dispatch(&cli, command, argc - 1, argv + 1);
     cli_server_done(&cli.server);
+    for (size_t i = 0; i < cli.name_count; i++)
+        free(cli.names[i]);
+    free(cli.names);
     if (rc == CLI_OK && (fflush(stdout) != 0 || ferror(stdout))) {
         if (errno == EPIPE)
             return CLI_BROKEN_PIPE;

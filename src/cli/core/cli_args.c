@@ -1,9 +1,11 @@
-/* Options: "--name VALUE", "--name=VALUE", "-x VALUE", "-xVALUE". Operands are moved to the front of
+/* Options: "--name VALUE", "--name=VALUE", "-x VALUE", "-xVALUE", "-xyz". Operands are moved to the front of
  * argv in their order, so they need no memory of their own. */
 #include "cli/core/cli_args.h"
 
 #include "base/alloc.h"
+#include "base/cleanup.h"
 #include "base/str.h"
+#include "cli/core/cli_find.h"
 #include "cli/core/cli_internal.h"
 
 enum { COMMON_OPTIONS = 3, LIST_MAX = 4096 };
@@ -11,8 +13,9 @@ enum { COMMON_OPTIONS = 3, LIST_MAX = 4096 };
 static void common_options(struct cli *cli, bool *help, struct cli_option out[COMMON_OPTIONS])
 {
     out[0] = (struct cli_option){"json", 0, CLI_FLAG, &cli->json, NULL, "print JSON"};
-    out[1] = (struct cli_option){"url",     0,     CLI_TEXT,
-                                 &cli->url, "URL", "the server (default: $QUICKSAND_URL)"};
+    out[1] = (struct cli_option){"url",    0,
+                                 CLI_TEXT, &cli->url,
+                                 "URL",    "the server, or its context (default: $QUICKSAND_URL)"};
     out[2] = (struct cli_option){"help", 'h', CLI_FLAG, help, NULL, "show this text"};
 }
 
@@ -31,8 +34,12 @@ static void print_help(const struct cli_command *command, const struct cli_optio
 {
     struct str examples = str_of(command->examples);
 
-    printf("Usage: quicksand %s%s%s\n%s\n\nOptions:\n", command->name,
-           command->operands[0] ? " " : "", command->operands, command->help);
+    printf("Usage: quicksand %s%s%s\n%s\n", command->name, command->operands[0] ? " " : "",
+           command->operands, command->help);
+    for (const struct cli_alias *alias = cli_aliases; alias->name; alias++)
+        if (strcmp(alias->command, command->name) == 0)
+            printf("Also known as: quicksand %s\n", alias->name);
+    printf("\nOptions:\n");
     for (; options->name; options++)
         print_option(options);
     for (size_t i = 0; i < COMMON_OPTIONS; i++)
@@ -89,6 +96,11 @@ static int set_option(const struct cli_command *command, const struct cli_option
             return cli_usage(command, "--%s needs a time like 90s, 30m or 24h, not '%s'",
                              option->name, value);
         return CLI_ARGS_RUN;
+    case CLI_MB:
+        if (!cli_mb_parse(value, option->out))
+            return cli_usage(command, "--%s needs a size like 512 (MB), 512m or 2g, not '%s'",
+                             option->name, value);
+        return CLI_ARGS_RUN;
     case CLI_LIST:
         if (list->count == LIST_MAX)
             return cli_usage(command, "--%s is given too often", option->name);
@@ -99,25 +111,67 @@ static int set_option(const struct cli_command *command, const struct cli_option
     return CLI_USAGE;
 }
 
+static int unknown_option(const struct cli_command *command, const struct cli_option *options,
+                          const struct cli_option common[COMMON_OPTIONS], const char *arg)
+{
+    auto_free char *word = str_dup(str_of(arg[1] == '-' ? arg + 2 : arg + 1));
+    struct cli_guess guess = {.word = word};
+
+    word[strcspn(word, "=")] = 0;
+    for (; arg[1] == '-' && options->name; options++)
+        cli_guess_try(&guess, options->name);
+    for (size_t i = 0; arg[1] == '-' && i < COMMON_OPTIONS; i++)
+        cli_guess_try(&guess, common[i].name);
+    if (guess.best)
+        return cli_usage(command, "unknown option '%s' (did you mean '--%s'?)", arg, guess.best);
+    return cli_usage(command, "unknown option '%s'", arg);
+}
+
+/* "-abc": letters of flags, of which the last may be an option with a value ("-itu root", "-n5"). */
+static int take_letters(const struct cli_command *command, const struct cli_option *options,
+                        const struct cli_option common[COMMON_OPTIONS], int argc, char **argv,
+                        int *at)
+{
+    const char *arg = argv[*at];
+
+    for (const char *letter = arg + 1; *letter; letter++) {
+        const struct cli_option *option = find_option(options, common, str_n(letter, 1), true);
+        int rc;
+
+        if (!option)
+            return unknown_option(command, options, common, arg);
+        if (option->kind != CLI_FLAG) {
+            if (!letter[1] && *at + 1 >= argc)
+                return cli_usage(command, "--%s needs a value", option->name);
+            return set_option(command, option, letter[1] ? letter + 1 : argv[++*at]);
+        }
+        rc = set_option(command, option, NULL);
+        if (rc != CLI_ARGS_RUN)
+            return rc;
+    }
+    return CLI_ARGS_RUN;
+}
+
 /* Reads the option at argv[*at] and its value; *at then is the last argument used. */
 static int take_option(const struct cli_command *command, const struct cli_option *options,
                        const struct cli_option common[COMMON_OPTIONS], int argc, char **argv,
                        int *at)
 {
-    const char *arg = argv[*at];
-    bool is_letter = arg[1] != '-';
-    struct str name = is_letter ? str_n(arg + 1, 1) : str_of(arg + 2);
-    const char *value = is_letter && arg[2] ? arg + 2 : NULL;
+    const char *arg = argv[*at], *value = NULL;
+    struct str name = str_of(arg + 2);
     const struct cli_option *option;
-    ptrdiff_t equals = is_letter ? -1 : str_find(name, '=');
+    ptrdiff_t equals;
 
+    if (arg[1] != '-')
+        return take_letters(command, options, common, argc, argv, at);
+    equals = str_find(name, '=');
     if (equals >= 0) {
         value = name.p + equals + 1;
         name.len = (size_t)equals;
     }
-    option = find_option(options, common, name, is_letter);
+    option = find_option(options, common, name, false);
     if (!option)
-        return cli_usage(command, "unknown option '%s'", arg);
+        return unknown_option(command, options, common, arg);
     if (option->kind == CLI_FLAG && value)
         return cli_usage(command, "--%s takes no value", option->name);
     if (option->kind != CLI_FLAG && !value) {
@@ -192,6 +246,22 @@ bool cli_time_parse(const char *text, int64_t *out_s)
     if (!str_to_i64(number, &value) || value < 0 || value > INT32_MAX)
         return false;
     *out_s = value * unit;
+    return true;
+}
+
+bool cli_mb_parse(const char *text, int64_t *out_mb)
+{
+    struct str number = str_of(text);
+    int64_t unit = 1, value;
+    char last = number.len ? number.p[number.len - 1] : 0;
+
+    if (last == 'm' || last == 'M' || last == 'g' || last == 'G') {
+        unit = last == 'g' || last == 'G' ? 1024 : 1;
+        number.len--;
+    }
+    if (!str_to_i64(number, &value) || value < 1 || value > INT32_MAX)
+        return false;
+    *out_mb = value * unit;
     return true;
 }
 

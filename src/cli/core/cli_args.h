@@ -14,6 +14,7 @@ enum cli_option_kind {
     CLI_NUMBER, /* int64_t, not negative */
     CLI_LIST,   /* struct cli_list; may be given several times */
     CLI_TIME,   /* int64_t, seconds: "90", "90s", "30m", "24h", "7d" */
+    CLI_MB,     /* int64_t, megabytes: "512", "512m", "2g" */
 };
 
 struct cli_list {
@@ -43,5 +44,7 @@ enum { CLI_ARGS_RUN = -1 };
 int cli_args(struct cli *cli, const struct cli_command *command, const struct cli_option *options,
              enum cli_args_mode mode, int argc, char **argv, char ***out_operands, int *out_count);
 void cli_list_done(struct cli_list *list);
+/* Megabytes of "512", "512m", "2g"; more than none. */
+bool cli_mb_parse(const char *text, int64_t *out_mb);
 /* Seconds of "90", "90s", "30m", "24h", "7d". */
 bool cli_time_parse(const char *text, int64_t *out_s);

@@ -85,6 +85,21 @@ static int set_server(const char *url, const char *key, struct cli_server *out, 
     return 0;
 }
 
+/* *url is the name of a context: its address. What looks like an address without its beginning is told as such. */
+static int find_context(const struct cli_credentials *file, const char **url, struct error *err)
+{
+    const struct cli_credential *found = cli_credentials_named(file, *url);
+
+    if (!found || !found->url)
+        return strpbrk(*url, ".:/") ? 0
+                                    : error_set(err, ERROR_NOT_FOUND,
+                                                "there is no context '%s': an address begins with "
+                                                "http:// or https://; see 'quicksand context ls'",
+                                                *url);
+    *url = found->url;
+    return 0;
+}
+
 int cli_server_find(const char *url, const char *home, struct cli_server *out, struct error *err)
 {
     static const char *const url_names[] = {"QUICKSAND_URL", "E2B_API_URL", NULL};
@@ -93,14 +108,18 @@ int cli_server_find(const char *url, const char *home, struct cli_server *out, s
     const char *key = first_env(key_names, &key_from);
     const struct cli_credential *kept;
     struct cli_credentials file = {0};
+    bool named;
     int rc = 0;
 
     if (!url)
         url = first_env(url_names, NULL);
-    if (home && (!url || !key))
+    named = url && !strstr(url, "://");
+    if (home && (!url || !key || named))
         rc = read_credentials(home, &file, err);
-    if (rc < 0 && key)
+    if (rc < 0 && key && !named)
         rc = 0; /* only the address is missing, and that has a default */
+    if (rc == 0 && named)
+        rc = find_context(&file, &url, err);
     kept = cli_credentials_find(&file, url);
     if (!url)
         url = kept && kept->url ? kept->url : CLI_DEFAULT_URL;

@@ -74,7 +74,7 @@ void cli_print_members(const json_t *json)
     cli_table_free(table);
 }
 
-static const json_t *member_of(const json_t *row, const char *path)
+const json_t *cli_print_member(const json_t *row, const char *path)
 {
     struct str rest = str_of(path);
 
@@ -110,8 +110,11 @@ void cli_print_rows(const json_t *rows, const struct cli_column *columns)
     table = cli_table_new(titles);
     for (size_t i = 0; i < json_array_size(rows); i++)
         for (size_t k = 0; k < count; k++) {
-            const json_t *value = member_of(json_array_get(rows, i), columns[k].member);
-            auto_free char *text = cli_print_text(value);
+            const json_t *value =
+                columns[k].text ? NULL
+                                : cli_print_member(json_array_get(rows, i), columns[k].member);
+            auto_free char *text =
+                columns[k].text ? columns[k].text(json_array_get(rows, i)) : cli_print_text(value);
 
             if (columns[k].age)
                 add_age(table, value, now_us);
@@ -131,6 +134,14 @@ void cli_print_list(const struct cli *cli, const json_t *answer, const char *mem
         cli_print_json(rows);
     else
         cli_print_rows(rows, columns);
+}
+
+void cli_print_id(const struct cli *cli, const json_t *answer)
+{
+    if (cli->json)
+        cli_print_json(answer);
+    else
+        printf("%.*s\n", STR_ARG(json_get_str(answer, "id")));
 }
 
 char *cli_print_str(const json_t *object, const char *member)

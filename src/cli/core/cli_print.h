@@ -11,8 +11,9 @@ void cli_print_members(const json_t *json);
 
 struct cli_column {
     const char *title;
-    const char *member; /* "a" or "a.b" */
-    bool age;           /* a time, shown as how long ago */
+    const char *member;               /* "a" or "a.b" */
+    bool age;                         /* a time, shown as how long ago */
+    char *(*text)(const json_t *row); /* or made of the whole row; malloc()ed */
 };
 
 /* One line per object of an array; columns end with a title of NULL. */
@@ -20,6 +21,10 @@ void cli_print_rows(const json_t *rows, const struct cli_column *columns);
 /* The array `member` of an answer, as the option --json says. */
 void cli_print_list(const struct cli *cli, const json_t *answer, const char *member,
                     const struct cli_column *columns);
+/* The id of what was made, or all of the answer, as the option --json says. */
+void cli_print_id(const struct cli *cli, const json_t *answer);
+/* The member "a" or "a.b" of an object; NULL when it is not there. */
+const json_t *cli_print_member(const json_t *row, const char *path);
 /* Text of a value as a cell shows it; malloc()ed. */
 char *cli_print_text(const json_t *value);
 /* A member's text for people, defused; malloc()ed, "" when there is none. */

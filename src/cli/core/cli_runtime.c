@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "cli/core/cli_terminal.h"
 #include "cli/core/cli_up.h"
 #include "cli/core/cli_v1.h"
 #include "protocol/json/json_shape.h"
@@ -49,6 +50,21 @@ void cli_runtime_line(char *const **argv, int *argc, char *out[CLI_RUNTIME_SHELL
     out[4] = NULL;
     *argv = out;
     *argc = 4;
+}
+
+int cli_runtime_terminal(const struct cli_runtime *run, const char *detach)
+{
+    struct cli_terminal wish = {.sandbox = run->id,
+                                .cwd = run->cwd,
+                                .user = run->user,
+                                .argv = run->argv,
+                                .argc = run->argc,
+                                .env = run->env,
+                                .detach = detach};
+    char *line[CLI_RUNTIME_SHELL];
+
+    cli_runtime_line(&wish.argv, &wish.argc, line);
+    return cli_terminal_in(run->cli, &wish);
 }
 
 /* ---- run ---- */
@@ -128,7 +144,7 @@ static int clone_and_run(struct cli_runtime *run, const char *repo)
         if (interrupted(run, &status))
             return status;
     }
-    return cli_runtime_run(run);
+    return run->terminal ? cli_runtime_terminal(run, NULL) : cli_runtime_run(run);
 }
 
 int cli_runtime_throw_away(struct cli_runtime *run, struct cli_up *up, const char *repo)

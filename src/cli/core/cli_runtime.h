@@ -12,6 +12,8 @@ struct cli_runtime {
     const char *cwd, *user;
     int64_t timeout_s; /* 0 = none */
     bool no_stdin;
+    bool interactive;     /* pass a terminal's input on, too */
+    bool terminal;        /* in a terminal of its own; argc 0: a shell */
     bool keep;            /* its output, on the server */
     int signal_fd;        /* of cli_runtime_signals() */
     bool leave_on_signal; /* end at once: the sandbox is removed anyway */
@@ -23,6 +25,9 @@ int cli_runtime_signals(void);
 bool cli_runtime_has_stdin(void);
 /* Runs it connected with our stdin, stdout and stderr; returns the exit status. A failure is told. */
 int cli_runtime_run(const struct cli_runtime *run);
+
+/* The same in a terminal. detach: bytes of cli_terminal_keys(), or NULL. */
+int cli_runtime_terminal(const struct cli_runtime *run, const char *detach);
 
 enum { CLI_RUNTIME_SHELL = 5 };
 /* For sandboxes of the engine: one operand with a blank in it is a line for the shell; then `out` is

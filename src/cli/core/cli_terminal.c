@@ -16,6 +16,7 @@
 #include "base/encode.h"
 #include "base/fd.h"
 #include "base/id.h"
+#include "cli/core/cli_names.h"
 #include "cli/core/cli_v1.h"
 #include "protocol/json/json_shape.h"
 #include "protocol/websocket/websocket.h"
@@ -41,6 +42,10 @@ struct terminal {
     int signal_fd;
     int status;
     struct winsize told; /* the size that the other side knows */
+    char id[64];         /* by which one comes back */
+    const char *detach;  /* keys that leave it running; NULL or "": none */
+    size_t held;         /* how many of them came just now, and wait */
+    bool left;
 };
 
 static struct winsize size_now(void)
@@ -141,6 +146,17 @@ static void on_close(struct terminal *terminal, struct str reason)
     (void)fprintf(stderr, "quicksand: the terminal was closed: %.*s\n", STR_ARG(reason));
 }
 
+static void on_ready(struct terminal *terminal, struct str text)
+{
+    auto_json json_t *json = NULL;
+    struct error ignored = {0};
+
+    terminal->ready = true;
+    if (json_parse(text, &json, &ignored) == 0)
+        (void)snprintf(terminal->id, sizeof(terminal->id), "%.*s",
+                       STR_ARG(json_get_str(json, "terminal_id")));
+}
+
 static int on_message(struct terminal *terminal, const struct websocket_message *message,
                       struct error *err)
 {
@@ -151,7 +167,7 @@ static int on_message(struct terminal *terminal, const struct websocket_message 
         rc = fd_write_full(STDOUT_FILENO, message->data.p, message->data.len);
         return rc < 0 ? error_set_errno(err, -rc, "writing to the terminal") : 0;
     case WEBSOCKET_TEXT:
-        terminal->ready = true; /* the only text there is */
+        on_ready(terminal, message->data); /* the only text there is */
         return 0;
     case WEBSOCKET_PING:
         return send_message(terminal, WEBSOCKET_PONG, message->data, err);
@@ -224,6 +240,59 @@ static int send_end(struct terminal *terminal, struct error *err)
     return send_message(terminal, WEBSOCKET_BINARY, STR("\x04"), err);
 }
 
+bool cli_terminal_keys(const char *text, char out[CLI_TERMINAL_KEYS_SIZE])
+{
+    struct str rest = str_of(text);
+    size_t count = 0;
+
+    while (rest.len) {
+        struct str key = str_split(&rest, ',');
+
+        if (count + 1 == CLI_TERMINAL_KEYS_SIZE)
+            return false;
+        if (key.len == 6 && str_starts(key, STR("ctrl-")) && key.p[5] >= 'a' && key.p[5] <= 'z')
+            out[count++] = (char)(key.p[5] - 'a' + 1);
+        else if (key.len == 6 && str_starts(key, STR("ctrl-")) && strchr("@[\\]^_", key.p[5]))
+            out[count++] = (char)(key.p[5] - '@');
+        else if (key.len == 1 && key.p[0] > ' ' && key.p[0] < 0x7f)
+            out[count++] = key.p[0];
+        else
+            return false;
+    }
+    out[count] = 0;
+    return true;
+}
+
+/* What is to be sent of these keys: those that may be the beginning of leaving wait for the next. */
+static void add_keys(struct terminal *terminal, struct str bytes, struct buf *out)
+{
+    const char *keys = terminal->detach;
+
+    for (size_t i = 0; i < bytes.len && !terminal->left; i++) {
+        if (bytes.p[i] != keys[terminal->held]) {
+            (void)buf_add_str(out, str_n(keys, terminal->held));
+            terminal->held = 0;
+        }
+        if (bytes.p[i] == keys[terminal->held])
+            terminal->held++;
+        else
+            (void)buf_add_char(out, bytes.p[i]);
+        terminal->left = !keys[terminal->held];
+    }
+}
+
+static int send_keys(struct terminal *terminal, struct str bytes, struct error *err)
+{
+    auto_buf struct buf out = {0};
+
+    if (!terminal->raw || !terminal->detach || !terminal->detach[0])
+        return send_message(terminal, WEBSOCKET_BINARY, bytes, err);
+    buf_init(&out, bytes.len + CLI_TERMINAL_KEYS_SIZE);
+    add_keys(terminal, bytes, &out);
+    terminal->closed |= terminal->left;
+    return out.len ? send_message(terminal, WEBSOCKET_BINARY, buf_str(&out), err) : 0;
+}
+
 static int on_input(struct terminal *terminal, struct error *err)
 {
     char bytes[INPUT_SIZE];
@@ -235,7 +304,7 @@ static int on_input(struct terminal *terminal, struct error *err)
         terminal->input_ended = true;
         return send_end(terminal, err);
     }
-    return send_message(terminal, WEBSOCKET_BINARY, str_n(bytes, (size_t)n), err);
+    return send_keys(terminal, str_n(bytes, (size_t)n), err);
 }
 
 static int pump(struct terminal *terminal, struct error *err)
@@ -268,10 +337,11 @@ static int pump(struct terminal *terminal, struct error *err)
     }
 }
 
-int cli_terminal_run(struct cli *cli, const char *path)
+int cli_terminal_run(struct cli *cli, const char *path, const char *detach)
 {
     auto_close int signal_fd = open_signals();
-    struct terminal terminal = {.stream = {.fd = -1}, .signal_fd = signal_fd, .told = size_now()};
+    struct terminal terminal = {
+        .stream = {.fd = -1}, .signal_fd = signal_fd, .told = size_now(), .detach = detach};
     auto_free char *target = xasprintf("%s%ccols=%u&rows=%u", path, strchr(path, '?') ? '&' : '?',
                                        terminal.told.ws_col, terminal.told.ws_row);
     struct error err = {0};
@@ -286,19 +356,61 @@ int cli_terminal_run(struct cli *cli, const char *path)
     }
     http_call_done(&terminal.stream);
     websocket_parser_done(&terminal.parser);
+    if (rc == 0 && terminal.left)
+        (void)fprintf(
+            stderr, "\r\nleft; 'quicksand pty --terminal %s SANDBOX' comes back within a minute\n",
+            terminal.id);
     return rc < 0 ? cli_fail(&err) : terminal.status;
+}
+
+static void add_query(struct buf *path, const char *name, const char *value)
+{
+    if (!value)
+        return;
+    (void)buf_printf(path, "&%s=", name);
+    cli_escape(path, value);
+}
+
+int cli_terminal_in(struct cli *cli, const struct cli_terminal *wish)
+{
+    auto_free char *base = cli_v1_path("sandboxes", wish->sandbox, "terminal"), *argv = NULL,
+                   *env = NULL;
+    auto_json json_t *words = json_array();
+    auto_buf struct buf path = {0};
+    struct error err = {0};
+
+    for (int i = 0; i < wish->argc; i++)
+        if (json_array_append_new(words, json_string(wish->argv[i])) < 0) {
+            (void)error_set(&err, ERROR_INVALID, "the command is not UTF-8");
+            return cli_fail(&err);
+        }
+    argv = wish->argc ? json_text(words) : NULL;
+    env = json_object_size(wish->env) ? json_text(wish->env) : NULL;
+    buf_init(&path, HTTP_URL_MAX);
+    (void)buf_printf(&path, "%s?terminal_id=%s", base, wish->terminal_id ? wish->terminal_id : "");
+    add_query(&path, "cwd", wish->cwd);
+    add_query(&path, "user", wish->user);
+    add_query(&path, "argv", argv);
+    add_query(&path, "env", env);
+    if (!path.overflowed)
+        return cli_terminal_run(cli, path.p, wish->detach);
+    (void)error_set(&err, ERROR_LIMIT, "the command and its variables are too long for a terminal");
+    return cli_fail(&err);
 }
 
 static int run_pty(struct cli *cli, int argc, char **argv)
 {
-    const char *cwd = NULL, *id = NULL;
+    struct cli_terminal wish = {0};
+    const char *detach = CLI_TERMINAL_DETACH;
     const struct cli_option table[] = {
-        {"cwd", 'w', CLI_TEXT, &cwd, "DIR", "where the shell starts"},
-        {"terminal", 0, CLI_TEXT, &id, "ID", "one that is open already"},
+        {"cwd", 'w', CLI_TEXT, &wish.cwd, "DIR", "where the shell starts"},
+        {"user", 'u', CLI_TEXT, &wish.user, "USER", "who it is (user)"},
+        {"terminal", 0, CLI_TEXT, &wish.terminal_id, "ID", "one that is open already"},
+        {"detach-keys", 0, CLI_TEXT, &detach, "KEYS",
+         "leave with these (ctrl-p,ctrl-q); '' for none"},
         {.name = NULL},
     };
-    auto_free char *base = NULL;
-    auto_buf struct buf path = {0};
+    char keys[CLI_TERMINAL_KEYS_SIZE];
     struct error err = {0};
     char **operands;
     int count, rc = cli_args(cli, &cli_pty_command, table, CLI_ARGS_ANYWHERE, argc, argv, &operands,
@@ -306,19 +418,26 @@ static int run_pty(struct cli *cli, int argc, char **argv)
 
     if (rc != CLI_ARGS_RUN)
         return rc;
-    if (count != 1)
-        return cli_usage(&cli_pty_command, "needs one sandbox");
-    if (cli_connect(cli, &err) < 0)
+    if (count == 0)
+        return cli_usage(&cli_pty_command, "needs a sandbox");
+    if (!cli_terminal_keys(detach, keys))
+        return cli_usage(&cli_pty_command, "--detach-keys needs keys like ctrl-p,ctrl-q, not '%s'",
+                         detach);
+    if (cli_connect_to(cli, operands, 1, &err) < 0)
         return cli_fail(&err);
-    base = cli_v1_path("sandboxes", operands[0], "terminal");
-    buf_init(&path, HTTP_URL_MAX);
-    (void)buf_printf(&path, "%s?cwd=", base);
-    cli_escape(&path, cwd ? cwd : "");
-    (void)buf_add_str(&path, STR("&terminal_id="));
-    cli_escape(&path, id ? id : "");
-    return cli_terminal_run(cli, path.p);
+    wish.sandbox = operands[0];
+    wish.detach = keys;
+    wish.argv = operands + 1;
+    wish.argc = count - 1;
+    return cli_terminal_in(cli, &wish);
 }
 
 const struct cli_command cli_pty_command = {
-    "pty", "[OPTION...] SANDBOX",
-    "Open a terminal in a sandbox of the runtime.\nThe exit status is the shell's.", run_pty};
+    "pty", "[OPTION...] SANDBOX [-- COMMAND [ARG...]]",
+    "Open a terminal in a sandbox, with a shell or a command.\n"
+    "The exit status is its own. Ctrl-P Ctrl-Q leaves it running; it can be come back to for a\n"
+    "minute.",
+    run_pty,
+    .examples = "quicksand pty i...\n"
+                "quicksand pty -u root -w /tmp key:my-task\n"
+                "quicksand pty i... -- htop"};

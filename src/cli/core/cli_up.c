@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "cli/core/cli_names.h"
 #include "cli/core/cli_print.h"
 #include "cli/core/cli_v1.h"
 #include "protocol/json/json_shape.h"
@@ -10,6 +11,7 @@
 void cli_up_done(struct cli_up *up)
 {
     cli_list_done(&up->env);
+    cli_list_done(&up->env_files);
     cli_list_done(&up->metadata);
 }
 
@@ -45,6 +47,25 @@ static void set_limits(const struct cli_up *up, json_t *body)
     json_decref(limits);
 }
 
+static void set_network(const struct cli_up *up, json_t *body)
+{
+    struct str rest = str_of(up->peers), network = str_split(&rest, '/');
+    json_t *object, *peers;
+
+    if (!up->network && !up->peers)
+        return;
+    object = json_object();
+    if (up->network)
+        (void)json_object_set_new(object, "mode", json_string(up->network));
+    if (up->peers) {
+        peers = json_pack("{s:o}", "network", json_str(network));
+        if (rest.p)
+            (void)json_object_set_new(peers, "name", json_str(rest));
+        (void)json_object_set_new(object, "peers", peers);
+    }
+    (void)json_object_set_new(body, "network", object);
+}
+
 json_t *cli_up_body(const struct cli_command *command, const struct cli_up *up, int *out_status)
 {
     auto_json json_t *body = json_object();
@@ -54,14 +75,13 @@ json_t *cli_up_body(const struct cli_command *command, const struct cli_up *up, 
     struct error err = {0};
 
     *out_status = CLI_USAGE;
-    if (!env || !metadata)
+    if (!env || !metadata || cli_v1_env_files(command, &up->env_files, env) < 0)
         return NULL;
     if (set_texts(up, body, &err) < 0) {
         *out_status = cli_fail(&err);
         return NULL;
     }
-    if (up->network)
-        (void)json_object_set_new(body, "network", json_pack("{s:s}", "mode", up->network));
+    set_network(up, body);
     if (up->idle_s)
         (void)json_object_set_new(body, "lifecycle",
                                   json_pack("{s:I}", "idleTimeoutSeconds", (json_int_t)up->idle_s));
@@ -116,16 +136,19 @@ static int run_up(struct cli *cli, int argc, char **argv)
         {"agent", 0, CLI_TEXT, &up.agent_type, "TYPE", "the profile of this type of agent"},
         {"snapshot", 0, CLI_TEXT, &up.snapshot, "ID", "begins as this snapshot (or alias)"},
         {"env", 'e', CLI_LIST, &up.env, "NAME[=VALUE]", "environment; may be repeated"},
+        {"env-file", 0, CLI_LIST, &up.env_files, "FILE", "environment, a NAME=VALUE on each line"},
         {"metadata", 'm', CLI_LIST, &up.metadata, "NAME=VALUE", "a label; may be repeated"},
         {"agent-id", 0, CLI_TEXT, &up.agent_id, "ID", "who owns it"},
         {"task-id", 0, CLI_TEXT, &up.task_id, "ID", "what it is for"},
         {"persistent", 0, CLI_FLAG, &up.persistent, NULL, "paused when idle, never thrown away"},
         {"network", 0, CLI_TEXT, &up.network, "MODE", "allow-all, deny-all or restricted"},
+        {"peers", 0, CLI_TEXT, &up.peers, "NETWORK[/NAME]",
+         "in this private network, under this name"},
         {"idle", 0, CLI_TIME, &up.idle_s, "TIME", "paused or ended after so long without use"},
         {"timeout", 0, CLI_TIME, &up.timeout_s, "TIME", "how long a command may take"},
         {"cpu", 0, CLI_NUMBER, &up.cpu, "N", "processors"},
-        {"memory", 0, CLI_NUMBER, &up.memory_mb, "MB", "memory"},
-        {"disk", 0, CLI_NUMBER, &up.disk_mb, "MB", "disk"},
+        {"memory", 0, CLI_MB, &up.memory_mb, "MB", "memory: 512, 512m or 2g"},
+        {"disk", 0, CLI_MB, &up.disk_mb, "MB", "disk: 2048, 2048m or 2g"},
         {"repo", 0, CLI_TEXT, &up.repo, "URL", "a repository, cloned into the workspace"},
         {"branch", 0, CLI_TEXT, &up.branch, "NAME", "of the repository"},
         {"workspace", 0, CLI_TEXT, &up.workspace_root, "DIR", "where commands start"},
@@ -149,7 +172,8 @@ const struct cli_command cli_up_command = {
     run_up,
     .examples = "quicksand up\n"
                 "ID=$(quicksand up --key my-task -q)\n"
-                "quicksand up --network deny-all --idle 30m -e TOKEN"};
+                "quicksand up --network deny-all --idle 30m -e TOKEN\n"
+                "quicksand up --key db --peers shop/db"};
 
 /* ---- pause, resume ---- */
 
@@ -178,8 +202,9 @@ static int change_all(struct cli *cli, const struct cli_command *command, bool p
         return cli_fail(&err);
     for (int i = 0; i < count; i++) {
         auto_json json_t *answer = NULL;
+        const char *id = cli_name_id(cli, operands[i], &err);
 
-        if (change(cli, operands[i], pause, &answer, &err) < 0) {
+        if (!id || change(cli, id, pause, &answer, &err) < 0) {
             status = cli_fail(&err);
             continue;
         }
@@ -204,19 +229,52 @@ static int run_resume(struct cli *cli, int argc, char **argv)
 }
 
 const struct cli_command cli_pause_command = {"pause", "[OPTION...] SANDBOX...",
-                                              "Pause sandboxes; what is in them stays.", run_pause};
+                                              "Pause sandboxes; what is in them stays.", run_pause,
+                                              .examples = "quicksand pause i..."};
 const struct cli_command cli_resume_command = {"resume", "[OPTION...] SANDBOX...",
-                                               "Resume sandboxes.", run_resume};
+                                               "Resume sandboxes.", run_resume,
+                                               .examples = "quicksand resume i..."};
 
 /* ---- url ---- */
 
-static int print_url(struct cli *cli, const char *id, const char *port)
+static bool is_here(const char *host)
+{
+    return strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0 ||
+           str_starts(str_of(host), STR("127.")) || str_ends(str_of(host), STR(".localhost"));
+}
+
+/* A server without a domain tells names below localhost, which lead to it from its own host only; from elsewhere it is
+ * asked by its own address and headers. What a request needs besides its address goes to stderr. */
+static void print_address(const struct cli *cli, const json_t *answer)
+{
+    static const char *const names[] = {"E2b-Sandbox-Id", "E2b-Sandbox-Port",
+                                        "E2b-Traffic-Access-Token"};
+    const struct cli_url *api = &cli->server.sandboxes;
+    const json_t *headers = json_object_get(answer, "headers");
+    struct str url = json_get_str(answer, "url");
+    bool far = str_find_str(url, STR(".localhost")) >= 0 && !is_here(api->host);
+
+    if (far)
+        printf("%s://%s%s%s:%u\n", api->tls ? "https" : "http", strchr(api->host, ':') ? "[" : "",
+               api->host, strchr(api->host, ':') ? "]" : "", api->port);
+    else
+        printf("%.*s\n", STR_ARG(url));
+    (void)fflush(stdout);
+    for (size_t i = far ? 0 : 2; i < sizeof(names) / sizeof(names[0]); i++) {
+        struct str value = json_get_str(headers, names[i]);
+
+        if (value.len)
+            (void)fprintf(stderr, "with the header %s: %.*s\n", names[i], STR_ARG(value));
+    }
+}
+
+static int print_url(struct cli *cli, char *id, const char *port)
 {
     auto_json json_t *answer = NULL;
     struct error err = {0};
     struct str url;
 
-    if (cli_connect(cli, &err) < 0 ||
+    if (cli_connect_to(cli, &id, 1, &err) < 0 ||
         cli_v1(cli, "GET",
                port ? cli_v1_path("sandboxes", id, "ports", port) : cli_v1_path("sandboxes", id),
                NULL, &answer, &err) < 0)
@@ -230,6 +288,8 @@ static int print_url(struct cli *cli, const char *id, const char *port)
         cli_print_json(answer);
     else if (cli->json)
         printf("{\"cdp_url\":\"%.*s\"}\n", STR_ARG(url));
+    else if (port)
+        print_address(cli, answer);
     else
         printf("%.*s\n", STR_ARG(url));
     return CLI_OK;
@@ -255,4 +315,5 @@ static int run_url(struct cli *cli, int argc, char **argv)
 }
 
 const struct cli_command cli_url_command = {"url", "[OPTION...] SANDBOX PORT | --cdp SANDBOX",
-                                            "Tell where a port of a sandbox is reached.", run_url};
+                                            "Tell where a port of a sandbox is reached.", run_url,
+                                            .examples = "quicksand url i... 8080"};

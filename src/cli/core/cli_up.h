@@ -5,8 +5,9 @@
 
 struct cli_up {
     const char *profile, *provider, *template_name, *agent_type, *network;
+    const char *peers; /* "NETWORK" or "NETWORK/NAME" */
     const char *key, *agent_id, *task_id, *snapshot;
-    struct cli_list env, metadata;
+    struct cli_list env, metadata, env_files;
     int64_t idle_s, timeout_s;       /* 0 = not said */
     int64_t cpu, memory_mb, disk_mb; /* the same */
     const char *repo, *branch, *workspace_root;

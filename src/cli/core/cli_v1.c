@@ -146,6 +146,59 @@ json_t *cli_v1_pairs(const struct cli_command *command, const struct cli_list *l
     return json_incref(object);
 }
 
+static int add_env_line(const struct cli_command *command, const char *file, size_t line,
+                        struct str value, json_t *env)
+{
+    auto_free char *name = str_dup(str_trim(str_split(&value, '=')));
+
+    if (!value.p)
+        value = str_of(getenv(name));
+    if (!value.p)
+        return 0; /* of ours, and not set: as if it were not there */
+    if (!name[0] || strpbrk(name, " \t") || !str_valid_utf8(value) ||
+        !str_valid_utf8(str_of(name))) {
+        (void)cli_usage(command, "--env-file %s: line %zu is no NAME=VALUE", file, line);
+        return -1;
+    }
+    if (!json_object_get(env, name))
+        (void)json_object_set_new(env, name, json_str(value));
+    return 0;
+}
+
+static int add_env_file(const struct cli_command *command, const char *file, json_t *env)
+{
+    auto_buf struct buf text = {0};
+    struct str rest;
+    int rc;
+
+    buf_init(&text, FILE_MAX);
+    rc = fd_read_file_at(AT_FDCWD, file, &text);
+    if (rc < 0) {
+        (void)cli_usage(command, "--env-file %s: %s", file, strerror(-rc));
+        return -1;
+    }
+    rest = buf_str(&text);
+    for (size_t line = 1; rest.p; line++) {
+        struct str one = str_split(&rest, '\n');
+
+        if (one.len && one.p[one.len - 1] == '\r')
+            one.len--;
+        if (!str_trim(one).len || str_starts(str_trim(one), STR("#")))
+            continue;
+        if (add_env_line(command, file, line, one, env) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int cli_v1_env_files(const struct cli_command *command, const struct cli_list *files, json_t *env)
+{
+    for (size_t i = files->count; i > 0; i--) /* the last one wins */
+        if (add_env_file(command, files->items[i - 1], env) < 0)
+            return -1;
+    return 0;
+}
+
 int cli_v1_read_stdin(struct buf *out)
 {
     auto_free char *bytes = xmalloc(READ_SIZE);

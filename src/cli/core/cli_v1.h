@@ -30,6 +30,9 @@ int cli_v1_set(json_t *object, const char *name, const char *value, struct error
  * message) when one is neither. */
 json_t *cli_v1_pairs(const struct cli_command *command, const struct cli_list *list,
                      const char *option, bool from_environment);
+/* Adds the variables of files to an object of cli_v1_pairs(), which win: lines NAME=VALUE, or NAME of our own environment;
+ * empty ones and those that begin with '#' say nothing. -1 after a message. */
+int cli_v1_env_files(const struct cli_command *command, const struct cli_list *files, json_t *env);
 /* The whole of stdin, whatever it is; -EFBIG when it is longer than out may become. */
 int cli_v1_read_stdin(struct buf *out);
 /* The whole of a file ('-' is stdin) as JSON. */

@@ -26,6 +26,7 @@ static const struct {
     {"btrfs", doctor_btrfs},
     {"mkfs.btrfs", doctor_mkfs_btrfs},
     {"loop devices", doctor_loop},
+    {"CAP_NET_ADMIN", doctor_net_admin},
     {"nftables", doctor_nftables},
     {"nft", doctor_nft},
     {"veth", doctor_veth},
@@ -38,8 +39,10 @@ static const struct {
     {"open files", doctor_files},
     {"clock", doctor_clock},
     {"docker", doctor_docker},
+    {"domain", doctor_domain},
+    {"certificate", doctor_certificate},
 };
-enum { CHECK_COUNT = sizeof(checks) / sizeof(checks[0]), TRY_TIMEOUT_MS = 10 * 1000 };
+enum { CHECK_COUNT = sizeof(checks) / sizeof(checks[0]), TRY_TIMEOUT_MS = 60 * 1000 };
 
 static const char *const level_names[] = {
     [DOCTOR_OK] = "ok", [DOCTOR_WARN] = "warn", [DOCTOR_FAIL] = "FAIL"};
@@ -164,8 +167,11 @@ static void print_table(const struct doctor_result results[CHECK_COUNT])
 
 static int run_doctor(struct cli *cli, int argc, char **argv)
 {
+    const char *domain = NULL, *certificate = NULL;
     const struct cli_option table[] = {
         {"data", 0, CLI_TEXT, &cli->data_dir, "DIR", "the server's data directory"},
+        {"domain", 0, CLI_TEXT, &domain, "DOMAIN", "whose names are looked up"},
+        {"tls-cert", 0, CLI_TEXT, &certificate, "FILE", "the server's certificate"},
         {.name = NULL},
     };
     struct doctor_result results[CHECK_COUNT];
@@ -179,7 +185,10 @@ static int run_doctor(struct cli *cli, int argc, char **argv)
         return rc;
     if (count)
         return cli_usage(&cli_doctor_command, "takes no operand");
-    doctor = (struct doctor){.data_dir = cli->data_dir, .root = geteuid() == 0};
+    doctor = (struct doctor){.data_dir = cli->data_dir,
+                             .domain = domain,
+                             .certificate = certificate,
+                             .root = geteuid() == 0};
     for (size_t i = 0; i < CHECK_COUNT; i++) {
         results[i] = (struct doctor_result){.level = DOCTOR_FAIL};
         checks[i].check(&doctor, &results[i]);
@@ -200,4 +209,4 @@ const struct cli_command cli_doctor_command = {
     "doctor", "[OPTION...]",
     "Check what this host offers, and say how to get what is missing.\n"
     "The exit status is 1 when something the server needs is missing.",
-    run_doctor};
+    run_doctor, .examples = "quicksand doctor"};

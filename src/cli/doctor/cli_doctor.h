@@ -18,6 +18,7 @@ struct doctor_result {
 
 struct doctor {
     const char *data_dir;
+    const char *domain, *certificate; /* NULL: those of the data directory */
     bool root;
 };
 
@@ -34,6 +35,11 @@ bool doctor_needs_root(const struct doctor *doctor, struct doctor_result *out);
  * 0 or an errno; EIO when the child died or took longer than a few seconds. */
 int doctor_try(int (*fn)(const struct doctor *doctor), const struct doctor *doctor);
 
+/* What follows when a host lacks what networks need. */
+#define DOCTOR_NO_NETWORK                                                               \
+    "no rule of a network can be enforced, so sandboxes that ask for one are refused (" \
+    "allow_internet_access: false works)"
+
 /* cli_doctor_host.c */
 doctor_check_fn doctor_root, doctor_kernel, doctor_seccomp, doctor_files, doctor_disk_space;
 doctor_check_fn doctor_memory, doctor_clock, doctor_mmdebstrap, doctor_mkfs_btrfs, doctor_nft,
@@ -43,4 +49,7 @@ doctor_check_fn doctor_docker;
 doctor_check_fn doctor_namespaces, doctor_overlay, doctor_cgroup_v2, doctor_controllers;
 doctor_check_fn doctor_btrfs, doctor_loop;
 /* cli_doctor_net.c */
-doctor_check_fn doctor_nftables, doctor_veth, doctor_ip_forward, doctor_forward_policy;
+doctor_check_fn doctor_net_admin, doctor_nftables, doctor_veth, doctor_ip_forward,
+    doctor_forward_policy;
+/* cli_doctor_domain.c */
+doctor_check_fn doctor_domain, doctor_certificate;

@@ -2,6 +2,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/if_link.h>
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
@@ -10,6 +11,8 @@
 #include <linux/veth.h>
 #include <sched.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -108,6 +111,22 @@ static int ask(int protocol, struct message *message, reply_fn *fn, void *arg)
     return EMSGSIZE;
 }
 
+void doctor_net_admin(const struct doctor *doctor, struct doctor_result *out)
+{
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {0};
+
+    if (doctor_needs_root(doctor, out))
+        return;
+    if (syscall(SYS_capget, &head, data) == 0 && data[0].effective & 1u << CAP_NET_ADMIN)
+        doctor_ok(out, "links and rules can be made");
+    else
+        doctor_bad(out, DOCTOR_WARN,
+                   "start the server with it (Docker: --cap-add NET_ADMIN; systemd: "
+                   "CapabilityBoundingSet)",
+                   "missing; " DOCTOR_NO_NETWORK);
+}
+
 static int try_nftables(const struct doctor *doctor)
 {
     struct nfgenmsg body = {.nfgen_family = NFPROTO_UNSPEC, .version = NFNETLINK_V0};
@@ -128,8 +147,8 @@ void doctor_nftables(const struct doctor *doctor, struct doctor_result *out)
     if (rc == 0)
         doctor_ok(out, "the kernel answers");
     else
-        doctor_bad(out, DOCTOR_FAIL, "modprobe nf_tables", "the kernel does not answer: %s",
-                   strerror(rc));
+        doctor_bad(out, DOCTOR_WARN, "modprobe nf_tables",
+                   "the kernel does not answer (%s); " DOCTOR_NO_NETWORK, strerror(rc));
 }
 
 /* In a network namespace of its own, so that nothing is seen of it outside. */
@@ -165,7 +184,8 @@ void doctor_veth(const struct doctor *doctor, struct doctor_result *out)
     if (rc == 0)
         doctor_ok(out, "pairs can be made");
     else
-        doctor_bad(out, DOCTOR_FAIL, "modprobe veth", "no pair can be made: %s", strerror(rc));
+        doctor_bad(out, rc == EPERM ? DOCTOR_WARN : DOCTOR_FAIL, "modprobe veth",
+                   "no pair can be made: %s", strerror(rc));
 }
 
 void doctor_ip_forward(const struct doctor *doctor, struct doctor_result *out)

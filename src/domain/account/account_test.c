@@ -2,7 +2,9 @@
 
 #include <ctype.h>
 
+#include "base/clock.h"
 #include "base/test.h"
+#include "domain/account/signin.h"
 #include "domain/account/team.h"
 
 #define auto_keys __attribute__((cleanup(keys_cleanup)))
@@ -179,4 +181,81 @@ TEST(teams)
     list[0].banned = true;
     CHECK_STR(list[0].id, TEAM_DEFAULT_ID);
     FAILS(team_update(store, &list[0], &err), ERROR_INVALID);
+}
+
+TEST(browsers_are_signed_in_by_keys_and_links)
+{
+    auto_store struct store *store = open_store();
+    auto_keys struct api_keys *keys = api_keys_new(store, "given");
+    auto_arena struct arena arena = {0};
+    char text[API_KEY_SIZE], token[SIGNIN_TOKEN_SIZE], link[SIGNIN_TOKEN_SIZE];
+    struct api_key_owner owner;
+    struct store_key key;
+
+    OK(team_ensure_default(store, &err));
+    OK(api_key_new(store,
+                   &(struct api_key_wanted){
+                       .team_id = STR(TEAM_DEFAULT_ID), .name = STR("k"), .role = API_ROLE_VIEWER},
+                   &arena, &key, text, &err));
+    OK(signin_browser(store, str_of(text), token, &err));
+    OK(api_keys_find(keys, str_of(token), &owner, &err));
+    CHECK_STR(key.id, owner.key_id);
+    CHECK_INT(owner.role, API_ROLE_VIEWER);
+    /* A link is no key, and works once; a browser can make one, too. */
+    OK(signin_link(store, str_of(token), link, &err));
+    FAILS(api_keys_find(keys, str_of(link), &owner, &err), ERROR_UNAUTHORIZED);
+    FAILS(signin_redeem(store, str_of(token), token, &err), ERROR_UNAUTHORIZED);
+    OK(signin_redeem(store, str_of(link), token, &err));
+    FAILS(signin_redeem(store, str_of(link), link, &err), ERROR_UNAUTHORIZED);
+    OK(api_keys_find(keys, str_of(token), &owner, &err));
+    CHECK_STR(key.id, owner.key_id);
+    OK(api_key_delete(store, STR(TEAM_DEFAULT_ID), key.id, &err));
+    api_keys_refresh(keys);
+    FAILS(api_keys_find(keys, str_of(token), &owner, &err), ERROR_UNAUTHORIZED);
+    /* The key of the configuration, which has no row. */
+    OK(signin_browser(store, STR("given"), token, &err));
+    OK(api_keys_find(keys, str_of(token), &owner, &err));
+    CHECK(str_is(STR(TEAM_DEFAULT_ID), owner.team_id) && !owner.key_id[0]);
+    OK(signin_end(store, str_of(token), &err));
+    OK(signin_end(store, str_of(token), &err));
+    api_keys_refresh(keys);
+    FAILS(api_keys_find(keys, str_of(token), &owner, &err), ERROR_UNAUTHORIZED);
+}
+
+TEST(a_browser_is_not_signed_in_for_ever)
+{
+    auto_store struct store *store = open_store();
+    char hash[API_KEY_HASH_SIZE], first[SIGNIN_TOKEN_SIZE], token[SIGNIN_TOKEN_SIZE];
+
+    OK(signin_browser(store, STR("some key"), first, &err));
+    OK(signin_key_hash(store, str_of(first), hash, &err));
+    for (int i = 0; i < SIGNIN_KEY_MAX; i++)
+        OK(signin_browser(store, STR("some key"), token, &err));
+    FAILS(signin_key_hash(store, str_of(first), hash, &err), ERROR_NOT_FOUND);
+    OK(signin_key_hash(store, str_of(token), hash, &err));
+    clock_test_pass((SIGNIN_BROWSER_S + 1) * INT64_C(1000000));
+    FAILS(signin_key_hash(store, str_of(token), hash, &err), ERROR_NOT_FOUND);
+}
+
+TEST(roles_give_no_more_than_they_are)
+{
+    struct str operators = STR(TEAM_DEFAULT_ID), team = STR("t");
+    enum api_role role;
+
+    OK(api_role_give(API_ROLE_FULL, operators, STR(""), &role, &err));
+    CHECK_INT(role, API_ROLE_FULL);
+    OK(api_role_give(API_ROLE_FULL, operators, STR("member"), &role, &err));
+    CHECK_INT(role, API_ROLE_MEMBER);
+    OK(api_role_give(API_ROLE_FULL, operators, STR("metrics"), &role, &err));
+    OK(api_role_give(API_ROLE_MEMBER, operators, STR_NONE, &role, &err));
+    CHECK_INT(role, API_ROLE_MEMBER);
+    OK(api_role_give(API_ROLE_MEMBER, operators, STR("viewer"), &role, &err));
+    CHECK_INT(role, API_ROLE_VIEWER);
+    FAILS(api_role_give(API_ROLE_MEMBER, operators, STR("operator"), &role, &err), ERROR_FORBIDDEN);
+    FAILS(api_role_give(API_ROLE_MEMBER, operators, STR("metrics"), &role, &err), ERROR_FORBIDDEN);
+    OK(api_role_give(API_ROLE_FULL, team, STR("member"), &role, &err));
+    CHECK_STR(str_of(api_role_name(role, team)), "member");
+    FAILS(api_role_give(API_ROLE_FULL, team, STR("operator"), &role, &err), ERROR_INVALID);
+    FAILS(api_role_give(API_ROLE_FULL, team, STR("metrics"), &role, &err), ERROR_INVALID);
+    FAILS(api_role_give(API_ROLE_FULL, operators, STR("king"), &role, &err), ERROR_INVALID);
 }

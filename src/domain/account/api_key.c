@@ -85,6 +85,7 @@ int api_key_new(struct store *store, const struct api_key_wanted *wanted, struct
         .name = arena_str(arena, wanted->name),
         .agent_id = arena_str(arena, wanted->agent_id),
         .sandbox_id = arena_str(arena, wanted->sandbox_id),
+        .role = str_of(api_role_store(wanted->role)),
         .hash = arena_str(arena, str_of(hash)),
         .mask = arena_str(arena, str_of(mask)),
         .created_at_us = clock_wall_us(),

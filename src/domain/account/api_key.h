@@ -29,11 +29,29 @@ void api_key_mask(struct str key, char out[API_KEY_MASK_SIZE]);
 int api_key_create(struct store *store, struct str team_id, struct str name,
                    char out_key[API_KEY_SIZE], struct error *err);
 
+/* What a key may do with what its team has. */
+enum api_role {
+    API_ROLE_FULL,    /* everything; in the operator's team also what only the operator may */
+    API_ROLE_MEMBER,  /* of the operator's team, but not the operator */
+    API_ROLE_VIEWER,  /* reads, and learns no secrets */
+    API_ROLE_METRICS, /* reads /metrics */
+};
+/* As it is kept with the key; false = there is no such role. */
+bool api_role_stored(struct str stored, enum api_role *out);
+const char *api_role_store(enum api_role role);
+/* As users know it: operator, member, viewer, metrics. */
+const char *api_role_name(enum api_role role, struct str team_id);
+/* The role of a new key of that team, wanted by its name ("" = the giver's own). ERROR_FORBIDDEN when it would
+ * be more than the giver's own. */
+int api_role_give(enum api_role giver, struct str team_id, struct str wanted, enum api_role *out,
+                  struct error *err);
+
 /* What a key may do: everything of its team, or less. */
 struct api_key_wanted {
     struct str team_id, name;
     struct str agent_id;   /* acts as this agent, whatever a request says; STR_NONE = as any */
     struct str sandbox_id; /* may use this sandbox and nothing else, and ends with it; STR_NONE */
+    enum api_role role;
 };
 /* Makes one and tells what was stored; strings in the arena. ERROR_NOT_FOUND when the sandbox is not
  * the team's, ERROR_QUOTA when it has too many keys. */
@@ -52,7 +70,8 @@ struct api_key_owner {
     char key_name[API_KEY_NAME_MAX + 1];
     char agent_id[API_KEY_AGENT_MAX + 1]; /* "" = acts as any */
     char sandbox_id[64];                  /* "" = for all of the team's */
-    bool banned;                          /* the team is */
+    enum api_role role;
+    bool banned; /* the team is */
 };
 
 /* Resolves keys from memory. Other processes may add and remove keys in the same store: what is

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "domain/account/api_key.h"
+#include "domain/account/signin.h"
 #include "domain/account/team.h"
 
 enum {
@@ -164,20 +165,38 @@ static bool remember_known(struct api_keys *keys, const char *hash,
     return write_used;
 }
 
-static int ask_store(struct api_keys *keys, const char *hash, struct api_key_owner *out,
-                     bool *out_write_used, struct error *err)
+/* The key itself, or the one in whose name a browser is signed in. */
+static int find_key(struct api_keys *keys, struct str key, const char *hash, struct arena *arena,
+                    struct store_key *out, struct error *err)
+{
+    char key_hash[API_KEY_HASH_SIZE];
+
+    if (!signin_is_browser(key))
+        return store_key_find(keys->store, str_of(hash), arena, out, err);
+    if (signin_key_hash(keys->store, key, key_hash, err) < 0)
+        return -1;
+    if (keys->has_given && same_hash(key_hash, keys->given_hash)) {
+        *out = (struct store_key){.team_id = STR(TEAM_DEFAULT_ID)};
+        return 0;
+    }
+    return store_key_find(keys->store, str_of(key_hash), arena, out, err);
+}
+
+static int ask_store(struct api_keys *keys, struct str key, const char *hash,
+                     struct api_key_owner *out, bool *out_write_used, struct error *err)
 {
     auto_arena struct arena arena = {0};
     struct store_key found;
 
-    if (store_key_find(keys->store, str_of(hash), &arena, &found, err) < 0) {
+    if (find_key(keys, key, hash, &arena, &found, err) < 0) {
         if (err->code != ERROR_NOT_FOUND)
             return error_prefix(err, "look up the key");
         remember_unknown(keys, hash);
         return error_set(err, ERROR_UNAUTHORIZED, "Invalid API key");
     }
     *out = (struct api_key_owner){.banned = found.team_banned};
-    if (!str_copy(found.team_id, out->team_id, sizeof(out->team_id)) ||
+    if (!api_role_stored(found.role, &out->role) ||
+        !str_copy(found.team_id, out->team_id, sizeof(out->team_id)) ||
         !str_copy(found.id, out->key_id, sizeof(out->key_id)) ||
         !str_copy(found.name, out->key_name, sizeof(out->key_name)) ||
         !str_copy(found.agent_id, out->agent_id, sizeof(out->agent_id)) ||
@@ -207,14 +226,14 @@ int api_keys_find(struct api_keys *keys, struct str key, struct api_key_owner *o
     case SEEN_UNKNOWN:
         return error_set(err, ERROR_UNAUTHORIZED, "Invalid API key");
     case SEEN_NOT:
-        if (ask_store(keys, hash, out, &write_used, err) < 0)
+        if (ask_store(keys, key, hash, out, &write_used, err) < 0)
             return -1;
         break;
     case SEEN_KNOWN:
         break;
     }
     /* Not worth failing a request for. */
-    if (write_used &&
+    if (write_used && out->key_id[0] &&
         store_key_used(keys->store, str_of(out->key_id), clock_wall_us(), &ignored) < 0)
         log_warn("account", "time of use of key '%s': %s, ignoring", out->key_id, ignored.message);
     return 0;

@@ -1,7 +1,6 @@
-/* A thread takes what is due from the queue in the store. A delivery that fails is put off: 5 s, 10 s,
- * 20 s ... one hour, and everything else for that webhook with it, so that one that is down does not
- * hold up the others. One that succeeds is deleted; when the server dies in between, it comes again,
- * with the same event id.
+/* Webhooks and what they are told. The sender takes what is due from the queue in the store, the
+ * oldest of a webhook first. One that is not taken puts off everything else for its webhook; one
+ * that is taken is deleted: when the server dies in between, it comes again, with the same event id.
  *
  * Signatures: e2b-signature is base64(SHA-256(secret + body)) without padding, as clients of the
  * reference platform verify it; x-quicksand-signature is an HMAC-SHA256 of the body, in hex. */
@@ -23,20 +22,16 @@
 #include "domain/account/team.h"
 #include "domain/sandbox/sandbox_history.h"
 #include "domain/sandbox/sandbox_internal.h"
-#include "protocol/fetch/fetch.h"
 #include "protocol/json/json_shape.h"
+#include "protocol/sender/sender.h"
 
 enum {
     NAME_MAX_LEN = 128,
     URL_MAX = 1024,
     SECRET_MAX = 256,
-    BATCH = 16,
     WEBHOOK_MS = 5000,
     SEND_MS = 10 * 1000,
-    ANSWER_MAX = 4096,
-    IDLE_US = 60 * 1000 * 1000,
 };
-#define LAST_PAUSE_US ((int64_t)3600 * 1000000)
 
 static bool text_ok(struct str text, size_t min, size_t max)
 {
@@ -140,52 +135,36 @@ static void sign(struct str secret, struct str body, struct signatures *out)
     hex_encode(out->hmac + 7, digest, sizeof(digest));
 }
 
-/* Only the status of the answer counts. */
-static int post(const struct webhooks *webhooks, const struct fetch_request *request,
-                struct error *err)
+static void prepare(const struct sandboxes *all, const struct store_delivery *delivery,
+                    const struct store_event *event, struct arena *arena, struct sender_item *out)
 {
-    auto_response struct fetch_response response = {0};
-
-    if (fetch_call(webhooks->fetch, request, &response, err) < 0 && err->code != ERROR_LIMIT)
-        return -1;
-    if (response.status < 200 || response.status > 299)
-        return error_set(err, ERROR_UNAVAILABLE, "answered %d", response.status);
-    return 0;
-}
-
-static int send_event(const struct sandboxes *all, const struct store_webhook *webhook,
-                      const struct store_event *event, struct error *err)
-{
+    const struct store_webhook *webhook = &delivery->webhook;
     auto_json json_t *json = sandbox_event_json(event);
-    auto_free char *body = json_text(json), *url = str_dup(webhook->url);
-    bool anywhere = all->webhooks.private_ok || str_is(webhook->team_id, TEAM_DEFAULT_ID);
-    char delivery_id[UUID_SIZE];
+    auto_free char *body = json_text(json);
     struct signatures signatures;
+    char delivery_id[UUID_SIZE];
 
     id_uuid(delivery_id);
     sign(webhook->secret, str_of(body), &signatures);
-    return post(&all->webhooks,
-                &(struct fetch_request){
-                    .method = "POST",
-                    .url = url,
-                    .headers =
-                        (struct http_header[]){
-                            {STR("content-type"), STR("application/json")},
-                            {STR("e2b-webhook-id"), webhook->id},
-                            {STR("e2b-delivery-id"), str_of(delivery_id)},
-                            {STR("e2b-signature-version"), STR("v1")},
-                            {STR("e2b-signature"), str_of(signatures.plain)},
-                            {STR("x-quicksand-signature"), str_of(signatures.hmac)},
-                        },
-                    .header_count = 6,
-                    .body = str_of(body),
-                    .timeout_ms = SEND_MS,
-                    .response_max = ANSWER_MAX,
-                    .ca_file = all->webhooks.ca_file,
-                    .reach = anywhere ? FETCH_DIRECT : FETCH_PUBLIC,
-                    .repeatable = true,
-                },
-                err);
+    *out = (struct sender_item){
+        .team_id = webhook->team_id,
+        .receiver = webhook->id,
+        .anywhere = all->webhooks.private_ok || str_is(webhook->team_id, TEAM_DEFAULT_ID),
+        .failures = delivery->attempts,
+        .url = webhook->url.p,
+        .headers =
+            {
+                {STR("content-type"), STR("application/json")},
+                {STR("e2b-webhook-id"), webhook->id},
+                {STR("e2b-delivery-id"), arena_str(arena, str_of(delivery_id))},
+                {STR("e2b-signature-version"), STR("v1")},
+                {STR("e2b-signature"), arena_str(arena, str_of(signatures.plain))},
+                {STR("x-quicksand-signature"), arena_str(arena, str_of(signatures.hmac))},
+            },
+        .header_count = 6,
+        .body = arena_str(arena, str_of(body)),
+        .row = (void *)(uintptr_t)delivery,
+    };
 }
 
 /* 1 = there, 0 = it is too old and was forgotten. */
@@ -204,110 +183,58 @@ static int load_event(struct sandboxes *all, int64_t seq, struct arena *arena,
     return 1;
 }
 
-static int64_t pause_after(const struct sandboxes *all, int64_t attempts)
-{
-    int64_t pause = all->webhooks.first_pause_us;
-
-    while (attempts-- > 0 && pause < LAST_PAUSE_US)
-        pause *= 2;
-    return pause < LAST_PAUSE_US ? pause : LAST_PAUSE_US;
-}
-
-/* False when the webhook did not take it. */
-static bool deliver(struct sandboxes *all, const struct store_delivery *delivery)
-{
-    const struct store_webhook *webhook = &delivery->webhook;
-    auto_arena struct arena arena = {0};
-    struct store_event event;
-    struct error err = {0};
-    int found = load_event(all, delivery->event_seq, &arena, &event, &err);
-    int result;
-
-    if (found == 0 || !webhook->enabled)
-        result = 0; /* nobody wants it any more */
-    else
-        result = found < 0 ? -1 : send_event(all, webhook, &event, &err);
-    if (result == 0) {
-        if (store_delivery_done(all->store, webhook->id, delivery->event_seq, &err) < 0)
-            log_warn("webhook", "id=%.*s: %s, it comes again", STR_ARG(webhook->id), err.message);
-        return true;
-    }
-    log_warn("webhook", "id=%.*s event=%" PRId64 " attempt=%" PRId64 ": %s", STR_ARG(webhook->id),
-             delivery->event_seq, delivery->attempts + 1, err.message);
-    if (store_delivery_later(all->store, webhook->id, delivery->event_seq,
-                             clock_wall_us() + pause_after(all, delivery->attempts), &err) < 0)
-        log_warn("webhook", "%s, ignoring", err.message);
-    return false;
-}
-
-static void deliver_batch(struct sandboxes *all, const struct store_delivery *due, size_t count)
-{
-    struct str failed = STR_NONE; /* the last webhook that did not take something */
-
-    for (size_t i = 0; i < count && !atomic_load(&all->webhooks.stopping); i++)
-        if (!str_eq(due[i].webhook.id, failed) && !deliver(all, &due[i]))
-            failed = due[i].webhook.id;
-}
-
-/* Returns when to look again. */
-static int64_t deliver_due(struct sandboxes *all)
-{
-    auto_arena struct arena arena = {0};
-    struct store_delivery *due;
-    struct error err = {0};
-    int64_t next_at_us = 0, left;
-    size_t count = 0;
-
-    if (store_delivery_due(all->store, clock_wall_us(), BATCH, &arena, &due, &count, &err) < 0) {
-        log_warn("webhook", "%s, trying again", err.message);
-        return all->webhooks.first_pause_us;
-    }
-    deliver_batch(all, due, count);
-    if (count)
-        return 0;
-    if (store_delivery_next(all->store, &next_at_us, &err) < 0 || next_at_us == 0)
-        return IDLE_US;
-    left = next_at_us - clock_wall_us();
-    return left < 0 ? 0 : left < IDLE_US ? left : IDLE_US;
-}
-
-static void *webhooks_run(void *arg)
+static int next(void *arg, struct str busy, struct arena *arena, struct sender_item *out,
+                int64_t *out_at_us, struct error *err)
 {
     struct sandboxes *all = arg;
-    struct webhooks *webhooks = &all->webhooks;
+    struct store_delivery *delivery = arena_alloc(arena, sizeof(*delivery));
+    struct store_event event;
+    int found;
 
-    while (!atomic_load(&webhooks->stopping)) {
-        int64_t wait;
+    if (store_delivery_next(all->store, busy, arena, delivery, err) < 0)
+        return err->code == ERROR_NOT_FOUND ? 0 : -1;
+    *out_at_us = delivery->next_at_us;
+    if (delivery->next_at_us > clock_wall_us())
+        return 0;
+    found = load_event(all, delivery->event_seq, arena, &event, err);
+    if (found < 0)
+        return -1;
+    if (found == 0 || !delivery->webhook.enabled) /* nobody wants it any more */
+        return store_delivery_done(all->store, delivery->webhook.id, delivery->event_seq, err);
+    prepare(all, delivery, &event, arena, out);
+    return 1;
+}
 
-        (void)pthread_mutex_lock(&webhooks->lock);
-        webhooks->kicked = false;
-        (void)pthread_mutex_unlock(&webhooks->lock);
-        wait = deliver_due(all);
-        (void)pthread_mutex_lock(&webhooks->lock);
-        if (wait > 0 && !webhooks->kicked && !atomic_load(&webhooks->stopping))
-            (void)cond_wait_us(&webhooks->wake, &webhooks->lock, wait);
-        (void)pthread_mutex_unlock(&webhooks->lock);
-    }
-    return NULL;
+static int over(void *arg, const struct sender_item *item, const struct error *why,
+                int64_t again_at_us)
+{
+    struct sandboxes *all = arg;
+    const struct store_delivery *delivery = item->row;
+    struct str id = delivery->webhook.id;
+    struct error err;
+    int r;
+
+    if (why)
+        log_warn("webhook", "id=%.*s event=%" PRId64 " attempt=%" PRId64 ": %s", STR_ARG(id),
+                 delivery->event_seq, delivery->attempts + 1, why->message);
+    r = why ? store_delivery_later(all->store, id, delivery->event_seq, again_at_us, &err)
+            : store_delivery_done(all->store, id, delivery->event_seq, &err);
+    if (r < 0)
+        log_warn("webhook", "id=%.*s: %s, it comes again", STR_ARG(id), err.message);
+    return r;
 }
 
 void webhooks_kick(struct sandboxes *all)
 {
-    if (!atomic_load(&all->webhooks.any))
-        return;
-    (void)pthread_mutex_lock(&all->webhooks.lock);
-    all->webhooks.kicked = true;
-    (void)pthread_cond_signal(&all->webhooks.wake);
-    (void)pthread_mutex_unlock(&all->webhooks.lock);
+    if (atomic_load(&all->webhooks.any))
+        sender_kick(all->webhooks.sender);
 }
 
 void webhooks_init(struct sandboxes *all, const struct sandboxes_config *config)
 {
     struct webhooks *webhooks = &all->webhooks;
 
-    (void)pthread_mutex_init(&webhooks->lock, NULL);
-    cond_init(&webhooks->wake);
-    webhooks->fetch = fetch_new();
+    webhooks->sender = config->sender;
     webhooks->private_ok = config->private_webhooks;
     webhooks->first_pause_us = (config->webhook_ms > 0 ? config->webhook_ms : WEBHOOK_MS) * 1000;
     if (config->webhook_ca && config->webhook_ca[0])
@@ -316,10 +243,7 @@ void webhooks_init(struct sandboxes *all, const struct sandboxes_config *config)
 
 void webhooks_done(struct sandboxes *all)
 {
-    fetch_free(all->webhooks.fetch);
     free(all->webhooks.ca_file);
-    (void)pthread_mutex_destroy(&all->webhooks.lock);
-    (void)pthread_cond_destroy(&all->webhooks.wake);
 }
 
 int webhooks_check(const struct sandboxes_config *config, struct error *err)
@@ -341,24 +265,23 @@ int webhooks_check(const struct sandboxes_config *config, struct error *err)
 int webhooks_start(struct sandboxes *all, struct error *err)
 {
     bool any = false;
-    int errnum;
 
     if (store_webhook_any(all->store, &any, err) < 0)
         return -1;
     atomic_store(&all->webhooks.any, any);
-    errnum = pthread_create(&all->webhooks.thread, NULL, webhooks_run, all);
-    if (errnum)
-        return error_set_errno(err, errnum, "start the webhook thread");
-    all->webhooks.has_thread = true;
+    sender_add(all->webhooks.sender,
+               &(struct sender_kind){.name = "webhook",
+                                     .first_pause_us = all->webhooks.first_pause_us,
+                                     .timeout_ms = SEND_MS,
+                                     .reach = FETCH_DIRECT,
+                                     .ca_file = all->webhooks.ca_file,
+                                     .next = next,
+                                     .over = over,
+                                     .arg = all});
     return 0;
 }
 
 void webhooks_stop(struct sandboxes *all)
 {
-    (void)pthread_mutex_lock(&all->webhooks.lock);
-    atomic_store(&all->webhooks.stopping, true);
-    (void)pthread_cond_signal(&all->webhooks.wake);
-    (void)pthread_mutex_unlock(&all->webhooks.lock);
-    if (all->webhooks.has_thread)
-        (void)pthread_join(all->webhooks.thread, NULL);
+    sender_remove(all->webhooks.sender, all);
 }

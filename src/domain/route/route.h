@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/id.h"
+#include "domain/route/ingress.h"
 
 enum route_state {
     ROUTE_RUNNING,
@@ -23,6 +24,7 @@ struct route {
     uint64_t generation;    /* changes with every new life of the id */
     char access_token[72];  /* envd's token; "" when the sandbox is not secured */
     char traffic_token[72]; /* "" when ports are public */
+    struct ingress ingress;
 };
 
 struct routes;

@@ -13,6 +13,8 @@ enum {
     TIMEOUT_LIMIT_S = 24 * 3600,
     SAMPLE_MS = 5000,
     GRACE_S = 60,
+    READY_S = 60,
+    IDLE_S = 600,
 };
 
 static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
@@ -20,16 +22,25 @@ static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
     struct sandboxes *all = xcalloc(1, sizeof(*all));
 
     all->engine = config->engine;
+    all->egress = config->egress;
+    all->peers = peer_networks_new();
+    all->secrets = config->secrets;
+    all->authority = config->authority;
+    all->no_network = config->no_network;
+    all->team_rates = config->team_rates;
+    all->warm.network_mode = config->no_network ? NETWORK_NONE : NETWORK_OPEN;
     all->store = config->store;
     all->routes = config->routes;
-    all->run_dir = xstrdup(config->run_dir);
     all->domain = config->domain && config->domain[0] ? xstrdup(config->domain) : NULL;
     all->warm_target = config->warm;
+    all->blank_target = config->blank;
     all->max_running = config->max_running;
     all->max_timeout_s = config->max_timeout_s;
     all->max_life_s = config->max_life_s;
     all->grace_s = config->grace_s ? config->grace_s : GRACE_S;
     all->sample_us = (config->sample_ms > 0 ? config->sample_ms : SAMPLE_MS) * 1000;
+    all->ready_s = config->ready_s > 0 ? config->ready_s : READY_S;
+    all->idle_s = config->idle_s > 0 ? config->idle_s : IDLE_S;
     all->volume_bytes = (uint64_t)config->volume_mb << 20;
     /* Never one that an earlier process gave. */
     atomic_init(&all->generation, (uint64_t)clock_wall_us());
@@ -37,6 +48,7 @@ static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
     layers_init(all);
     room_init(all);
     metrics_init(all);
+    stats_init(all);
     idempotency_init(all);
     (void)pthread_mutex_init(&all->space.lock, NULL);
     (void)pthread_rwlock_init(&all->watcher.lock, NULL);
@@ -44,6 +56,7 @@ static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
     content_init(all);
     (void)pthread_mutex_init(&all->warm.lock, NULL);
     cond_init(&all->warm.changed);
+    list_init(&all->warm.settling);
     return all;
 }
 
@@ -76,6 +89,11 @@ int sandboxes_open(const struct sandboxes_config *config, struct sandboxes **out
     return 0;
 }
 
+void sandboxes_hurry(struct sandboxes *all)
+{
+    atomic_store(&all->ending, true);
+}
+
 void sandboxes_drop_warm(struct sandboxes *all)
 {
     warm_stop(all);
@@ -97,13 +115,14 @@ void sandboxes_close(struct sandboxes *all)
     layers_done(all);
     room_done(all);
     metrics_done(all);
+    stats_done(all);
     idempotency_done(all);
     (void)pthread_mutex_destroy(&all->space.lock);
     webhooks_done(all);
     (void)pthread_rwlock_destroy(&all->watcher.lock);
     (void)pthread_mutex_destroy(&all->warm.lock);
     (void)pthread_cond_destroy(&all->warm.changed);
-    free(all->run_dir);
+    peer_networks_free(all->peers);
     free(all->domain);
     free(all);
 }

@@ -7,7 +7,6 @@
  * other team they are ERROR_NOT_FOUND. */
 #pragma once
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,10 +15,16 @@
 #include "base/error.h"
 #include "base/id.h"
 #include "base/str.h"
+#include "domain/route/ingress.h"
+#include "host/engine/engine.h"
 
 struct engine;
 struct store;
 struct routes;
+struct sender;
+struct egress_authority;
+struct egress_link;
+struct secrets;
 struct sandboxes;
 
 enum sandbox_state {
@@ -37,16 +42,26 @@ struct sandboxes_config {
     struct engine *engine;
     struct store *store;
     struct routes *routes;
-    const char *run_dir;   /* envds' sockets */
     const char *domain;    /* returned to clients; NULL or "" = none */
     size_t warm;           /* ready boxes kept per hot template */
+    size_t blank;          /* blank boxes kept */
     size_t max_running;    /* all teams together; 0 = no limit */
     int64_t max_timeout_s; /* 24 h; of one request */
     int64_t max_life_s;    /* without a pause, whatever was asked for; 0 = no limit */
     int64_t grace_s;       /* after its end, until a sandbox without a server ends itself; 0 = 60 */
     int64_t sample_ms;     /* how often metrics are taken; 0 = every 5 s */
     int64_t volume_mb;     /* how much a volume may hold; 0 = no limit */
-    int64_t webhook_ms;    /* first pause after a delivery failed; 0 = 5 s */
+    int64_t
+        ready_s; /* how long the start command of a template may take until it is ready; 0 = 60 */
+    struct sender *sender;      /* of webhooks' events */
+    struct egress_link *egress; /* NULL: policies with names are refused */
+    const struct secrets *secrets;
+    const struct egress_authority *authority; /* NULL: policies with rules are refused */
+    bool team_rates;                          /* sandboxes of a team share some */
+    const char *no_network; /* why the host can give sandboxes none; NULL: it can */
+    int64_t
+        idle_s; /* then programs that were started ahead and that nobody asks for end; 0 = 600 */
+    int64_t webhook_ms; /* first pause after a delivery failed; 0 = 5 s */
     const char
         *webhook_ca; /* PEM file of certificates to trust besides the system's; NULL or "" = none */
     bool private_webhooks; /* teams other than the operator's may name private addresses */
@@ -57,9 +72,16 @@ struct sandboxes_config {
 typedef void sandboxes_watch_fn(void *arg);
 void sandboxes_watch(struct sandboxes *all, sandboxes_watch_fn *fn, void *arg);
 
+struct network_policy;
+
 struct volume_mount {
     struct str name; /* or id of the volume */
     struct str path; /* absolute, inside */
+};
+
+/* Of metadata, or of environment variables. */
+struct sandbox_pair {
+    struct str name, value;
 };
 
 struct sandbox_new {
@@ -68,7 +90,11 @@ struct sandbox_new {
     int64_t timeout_s;
     bool secure;
     bool internet;
-    bool internet_given;  /* allow_internet_access was in the request */
+    bool is_private; /* its ports need a token */
+    struct ingress ingress;
+    bool internet_given; /* allow_internet_access was in the request */
+    /* What it may reach, when that is not all or nothing; it has a say in `internet` then. NULL = all or nothing. */
+    const struct network_policy *network;
     bool auto_pause;      /* at the end of its time it is paused, not killed */
     bool auto_pause_disk; /* and then only its files are kept */
     bool auto_resume;     /* traffic resumes it */
@@ -78,19 +104,23 @@ struct sandbox_new {
      * day. STR_NONE = none. */
     struct str idempotency_key, request_text;
     int64_t cpu_count, mem_mb, disk_mb; /* 0 = the template's */
-    const json_t *metadata;             /* object of strings, or NULL */
-    const json_t *env_vars;             /* object of strings, or NULL */
+    const struct sandbox_pair *metadata, *env;
+    size_t metadata_count, env_count;
+    bool *waits; /* see sandbox_waits */
 };
 
 /* A copy for the caller; strings live in the arena given. */
 struct sandbox_view {
     struct str id, team_id, template_id, alias, domain;
-    struct str access_token; /* STR_NONE when not secured */
-    struct str metadata;     /* JSON text of an object */
+    struct str access_token;  /* STR_NONE when not secured */
+    struct str traffic_token; /* STR_NONE when its ports are public */
+    struct str ingress;       /* lines: domain/route/ingress.h */
+    struct str metadata;      /* JSON text of an object */
     enum sandbox_state state;
     int64_t started_at_us, end_at_us;
     int64_t cpu_count, mem_mb, disk_mb;
     bool internet, internet_given;
+    struct str network; /* the lists, as JSON: domain/network; "" = none */
     bool auto_pause, auto_resume;
     struct str volumes; /* lines "id name path"; see sandbox_view_volumes() */
     /* How the present or last pause ends or ended: with its processes, or by a boot from its files.
@@ -107,11 +137,13 @@ struct sandbox_resume {
     int64_t timeout_s;
     bool disk_only; /* boot from the files even when the processes are there */
     bool auto_pause, auto_pause_given;
+    bool *waits; /* see sandbox_waits */
 };
 
 struct sandbox_filter {
     struct str team_id;
-    const json_t *metadata; /* all pairs must match; NULL = any */
+    const struct sandbox_pair *metadata; /* all must match */
+    size_t metadata_count;
     bool running, paused;
     struct str template_name; /* STR_NONE = any */
     int64_t started_after_us; /* inclusive; 0 = any */
@@ -165,10 +197,16 @@ int sandboxes_open(const struct sandboxes_config *config, struct sandboxes **out
                    struct error *err);
 /* Stops the threads and ends the warm boxes; sandboxes keep running. */
 void sandboxes_close(struct sandboxes *all);
+/* The process is about to end: creates and resumes that wait for programs of a template give up. */
+void sandboxes_hurry(struct sandboxes *all);
 /* Boxes made ahead end, and no more are made; for a server that ends without a close. */
 void sandboxes_drop_warm(struct sandboxes *all);
 
-/* Answers when envd inside answered. On failure nothing is left. */
+/* sandbox_waits: the member `waits` of a request is NULL when its caller has time. Else it becomes true, and nothing
+ * is done, when programs of a template would have to be waited for: the caller comes again on a thread that may
+ * wait. */
+
+/* Answers when envd inside answered, and what the template starts is ready. On failure nothing is left. */
 int sandbox_create(struct sandboxes *all, const struct sandbox_new *request, struct arena *arena,
                    struct sandbox_view *out, struct error *err);
 int sandbox_get(struct sandboxes *all, struct str team_id, struct str id, struct arena *arena,
@@ -185,9 +223,11 @@ int sandbox_set_timeout(struct sandboxes *all, struct str team_id, struct str id
 /* As above, but never earlier than it was. */
 int sandbox_extend(struct sandboxes *all, struct str team_id, struct str id, int64_t timeout_s,
                    struct arena *arena, struct sandbox_view *out, struct error *err);
-/* Cutting it also ends what is connected. ERROR_CONFLICT when it is paused. */
-int sandbox_set_internet(struct sandboxes *all, struct str team_id, struct str id, bool internet,
-                         struct error *err);
+/* A secret of the team has another value, or has gone: rules of its sandboxes that name it have it from now on. */
+void sandboxes_secret_changed(struct sandboxes *all, struct str team_id, struct str name);
+/* What is connected and no longer allowed ends. ERROR_CONFLICT when it is paused. */
+int sandbox_set_network(struct sandboxes *all, struct str team_id, struct str id,
+                        const struct network_policy *policy, struct error *err);
 /* Returns when it is on disk that the sandbox is paused. ERROR_CONFLICT when it was paused before. */
 int sandbox_pause(struct sandboxes *all, struct str team_id, struct str id,
                   const struct sandbox_pause *request, struct error *err);
@@ -221,6 +261,9 @@ int sandbox_wake(struct sandboxes *all, const char *id, struct error *err);
 enum { SANDBOX_VOLUMES_MAX = 8 };
 size_t sandbox_view_volumes(const struct sandbox_view *view,
                             struct volume_mount out[SANDBOX_VOLUMES_MAX]);
+/* Its metadata, in the arena. */
+size_t sandbox_view_metadata(const struct sandbox_view *view, struct arena *arena,
+                             struct sandbox_pair **out);
 size_t sandboxes_running(struct sandboxes *all);
 
 /* For monitoring. */
@@ -236,8 +279,27 @@ struct sandboxes_stats {
         uint64_t pool_bytes, pool_free, host_bytes, host_free; /* pool_bytes 0: not known */
         bool held;                                             /* the host is full */
     } space;
+    struct sandboxes_egress { /* by the egress process */
+        bool up;
+        size_t sandboxes; /* with names in their policies */
+        uint64_t connections, denied, questions, sent, received, open;
+    } egress;
+    struct box_traffic network; /* of all sandboxes, also of those that are gone */
 };
 void sandboxes_stats(struct sandboxes *all, struct sandboxes_stats *out);
+typedef void sandboxes_count_fn(void *arg, struct str name, uint64_t count);
+/* Creates since the process began, by team or by template. */
+void sandboxes_creates_each(struct sandboxes *all, bool templates, sandboxes_count_fn *fn,
+                            void *arg);
+/* Sandboxes that run, or are paused, by team. */
+void sandboxes_teams_each(struct sandboxes *all, bool paused, sandboxes_count_fn *fn, void *arg);
+
+/* What may change while it runs; as in the configuration. What is there already is not touched. */
+struct sandboxes_limits {
+    size_t max_running;
+    int64_t max_timeout_s, volume_mb, ready_s;
+};
+void sandboxes_set_limits(struct sandboxes *all, const struct sandboxes_limits *limits);
 
 #define SANDBOX_ENVD_VERSION "0.6.13"
 #define SANDBOX_CLIENT_ID    "6532622b"

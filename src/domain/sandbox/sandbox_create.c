@@ -1,7 +1,8 @@
 /* Making a sandbox, in the order of the steps:
  *
  *   plan      what is asked for is checked and written down; nothing is done yet
- *   box       a warm one is taken from the pool, or one is started
+ *   box       a warm one is taken from the pool, or a blank one and made what is asked for, or one is started
+ *   settle    what its template wants to run is started, and ready (in a warm one it runs already)
  *   init      its envd is told what it is, and answers
  *   row       the store knows it: from here on a crash loses nothing
  *   route     the proxy knows it
@@ -18,6 +19,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "domain/sandbox/sandbox_check.h"
 #include "domain/sandbox/sandbox_history.h"
 #include "domain/sandbox/sandbox_internal.h"
 #include "protocol/json/json_shape.h"
@@ -25,11 +27,10 @@
 static int add_row(struct sandboxes *all, const struct plan *plan, const char *id,
                    struct arena *arena, struct store_sandbox *out, struct error *err)
 {
-    auto_json json_t *metadata = json_loads(plan->metadata, 0, NULL);
     int64_t now = now_us(all);
     struct store_event event = history_created();
     struct str *tags;
-    size_t tag_count = tags_of(metadata, arena, &tags);
+    size_t tag_count = tags_of(plan->pairs, plan->pair_count, arena, &tags);
     int result;
 
     *out = (struct store_sandbox){
@@ -48,9 +49,13 @@ static int add_row(struct sandboxes *all, const struct plan *plan, const char *i
         .disk_mb = plan->template.disk_mb,
         .metadata = arena_str(arena, str_of(plan->metadata)),
         .env = str_of(plan->env),
+        .setup = plan->setup.text,
         .access_token = arena_str(arena, str_of(plan->access_token)),
+        .traffic_token = arena_str(arena, str_of(plan->traffic_token)),
+        .ingress = arena_str(arena, str_of(plan->ingress)),
         .internet = plan->internet,
         .internet_given = plan->internet_given,
+        .network = arena_str(arena, plan->network),
         .secure = plan->secure,
         .auto_pause_memory = !plan->auto_pause_disk,
         .auto_resume = plan->auto_resume,
@@ -67,21 +72,52 @@ static int add_row(struct sandboxes *all, const struct plan *plan, const char *i
     return result;
 }
 
-/* Starts a box, or fits a warm one to the plan. */
+/* Starts a box, or makes a blank one or a warm one what is asked for. */
+static int start_box(struct sandboxes *all, const struct box_spec *spec,
+                     const struct warm_box *warm, struct box_info *out, struct error *err)
+{
+    if (!warm)
+        return all->engine->ops->start(all->engine, spec, out, err);
+    if (warm->blank)
+        return all->engine->ops->claim(all->engine, spec, out, err);
+    out->address = warm->address;
+    /* Warm boxes have internet and the limits of the last sandbox of their kind. */
+    if (!box_limits_equal(&warm->limits, &spec->limits) &&
+        all->engine->ops->limit(all->engine, spec->id, &spec->limits, err) < 0)
+        return -1;
+    return spec->network.mode == NETWORK_OPEN && !spec->network.team &&
+                   !box_network_has_rules(&spec->network)
+               ? 0
+               : all->engine->ops->network(all->engine, spec->id, &spec->network, err);
+}
+
 static int make_box(struct sandboxes *all, const struct plan *plan, const char *id,
                     const struct warm_box *warm, struct error *err)
 {
     struct box_spec spec = plan->spec;
-    struct box_info info;
+    struct box_info info = {0};
 
-    if (!warm) {
-        (void)str_copy(str_of(id), spec.id, sizeof(spec.id));
-        return all->engine->ops->start(all->engine, &spec, &info, err);
-    }
-    /* Warm boxes have internet and the limits of the last sandbox of their kind. */
-    if (spec.internet && memcmp(&warm->limits, &spec.limits, sizeof(spec.limits)) == 0)
+    (void)str_copy(str_of(id), spec.id, sizeof(spec.id));
+    spec.network.team = network_team(all, plan->team_id);
+    if (peer_networks_join(all->peers, plan->team_id, str_of(id), &plan->peers, &spec.network.group,
+                           err) < 0 ||
+        start_box(all, &spec, warm, &info, err) < 0)
+        return -1;
+    return egress_join(all, plan->team_id, id, info.address, &spec.network, plan->network, err);
+}
+
+/* Other creates are not held up by one that waits for the programs of its template. */
+static int settle(struct sandboxes *all, const struct plan *plan, const char *id,
+                  const struct warm_box *warm, struct error *err)
+{
+    int result;
+
+    if ((warm && warm->settled) || !setup_wanted(&plan->setup, &plan->spec))
         return 0;
-    return all->engine->ops->limit(all->engine, id, &spec.limits, spec.internet, err);
+    atomic_fetch_sub(&all->creates, 1);
+    result = setup_run(all, id, &plan->setup, plan->template.disk_mb, &all->ending, err);
+    atomic_fetch_add(&all->creates, 1);
+    return result;
 }
 
 /* All steps for a box of one id. On failure nothing is left (or is being removed). */
@@ -90,12 +126,15 @@ static int make(struct sandboxes *all, const struct plan *plan, struct sandbox *
                 struct error *err)
 {
     struct error ignored = {0};
+    uint64_t seen = secret_seen(all);
 
     if (make_box(all, plan, sandbox->id, warm, err) < 0 ||
-        envd_init(all->run_dir, sandbox->id, warm ? warm->envd_fd : -1, buf_str(&plan->init_body),
+        settle(all, plan, sandbox->id, warm, err) < 0 ||
+        envd_init(all->engine, sandbox->id, warm ? warm->envd_fd : -1, buf_str(&plan->init_body),
                   err) < 0 ||
         add_row(all, plan, sandbox->id, arena, row, err) < 0)
         goto fail;
+    secret_tell_again(all, plan->team_id, sandbox->id, plan->network, seen);
     sandbox->auto_pause = row->life.auto_pause;
     sandbox->auto_pause_disk = !row->auto_pause_memory;
     route_publish(all, sandbox->id, row, true);
@@ -103,7 +142,7 @@ static int make(struct sandboxes *all, const struct plan *plan, struct sandbox *
         return 0;
     (void)error_set(err, ERROR_INTERNAL, "the sandbox ended while it was made");
 fail:
-    table_fail(all, sandbox, "create failed");
+    table_fail(all, sandbox, END_CREATE_FAILED);
     (void)sandbox_teardown(all, sandbox, &ignored);
     return -1;
 }
@@ -122,14 +161,23 @@ static int add_to_table(struct sandboxes *all, const struct plan *plan, const ch
     return table_add(all, &wanted, out, err);
 }
 
+/* What it starts failed: another box would do no better. */
+static bool is_templates_fault(const struct plan *plan, const struct warm_box *box,
+                               const struct error *err)
+{
+    return !box->settled && setup_wanted(&plan->setup, &plan->spec) && err->code == ERROR_INVALID;
+}
+
 /* 1 = made, 0 = go on without, -1 = failed for good. */
 static int try_warm(struct sandboxes *all, const struct plan *plan, struct arena *arena,
                     struct store_sandbox *row, struct error *err)
 {
-    struct warm_box *box = plan->is_unique ? NULL : warm_take(all, &plan->spec);
+    struct warm_box *box = plan->is_unique ? NULL : warm_take(all, &plan->spec, &plan->setup);
     struct sandbox *sandbox;
     int made;
 
+    if (!box)
+        box = warm_take_blank(all, &plan->spec);
     if (!box)
         return 0;
     if (add_to_table(all, plan, box->id, &sandbox, err) < 0) {
@@ -137,10 +185,14 @@ static int try_warm(struct sandboxes *all, const struct plan *plan, struct arena
             warm_box_free(box);
             return 0;
         }
-        warm_put_back(all, &plan->spec, box);
+        warm_put_back(all, &plan->spec, setup_key(&plan->setup), box);
         return -1;
     }
     made = make(all, plan, sandbox, box, arena, row, err);
+    if (made < 0 && is_templates_fault(plan, box, err)) {
+        warm_box_free(box);
+        return -1;
+    }
     if (made < 0)
         log_warn("sandbox", "warm box id=%s: %s, starting another", box->id, err->message);
     warm_box_free(box);
@@ -177,7 +229,8 @@ int plan_run(struct sandboxes *all, const struct plan *plan, struct arena *arena
 
     if (table_rate(all, plan->team_id, &plan->limits, err) < 0)
         return error_prefix(err, "create sandbox");
-    if (space_check(all, err) < 0) {
+    if (peer_networks_check(all->peers, plan->team_id, &plan->peers, err) < 0 ||
+        space_check(all, err) < 0) {
         stats_add(all, STAT_CREATE_FAILED);
         return error_prefix(err, "create sandbox");
     }
@@ -189,7 +242,7 @@ int plan_run(struct sandboxes *all, const struct plan *plan, struct arena *arena
         stats_add(all, STAT_CREATE_FAILED);
         return error_prefix(err, "create sandbox");
     }
-    stats_create(all, clock_mono_us() - from);
+    stats_create(all, &row, clock_mono_us() - from);
     view_from_row(all, &row, out);
     return 0;
 }
@@ -201,6 +254,11 @@ int create_new(struct sandboxes *all, const struct sandbox_new *request, struct 
 
     if (plan_from_request(all, request, arena, &plan, err) < 0)
         return -1;
+    if (request->waits && setup_wanted(&plan.setup, &plan.spec) &&
+        (plan.is_unique || !warm_has(all, &plan.spec, &plan.setup))) {
+        *request->waits = true;
+        return 0;
+    }
     plan.idempotency_key = request->idempotency_key;
     plan.idempotency_hash = hash;
     return plan_run(all, &plan, arena, out, err);
@@ -209,6 +267,8 @@ int create_new(struct sandboxes *all, const struct sandbox_new *request, struct 
 int sandbox_create(struct sandboxes *all, const struct sandbox_new *request, struct arena *arena,
                    struct sandbox_view *out, struct error *err)
 {
+    if (sandbox_new_check(request, all->max_timeout_s, err) < 0)
+        return -1;
     if (request->idempotency_key.len)
         return create_once(all, request, arena, out, err);
     return create_new(all, request, STR_NONE, arena, out, err);

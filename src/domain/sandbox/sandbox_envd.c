@@ -1,35 +1,42 @@
-/* Talking to envd inside a box, over its Unix socket. The socket listens before envd's
+/* Talking to envd inside a box, over a connection that the engine makes. Its socket listens before envd's
  * program runs, so a connection is possible at once and the first request simply waits. What comes
  * back is from inside the sandbox: bounded in size and time, and only its status is looked at. */
 #include <errno.h>
+#include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "domain/network/egress_authority.h"
 #include "domain/sandbox/sandbox_internal.h"
 #include "protocol/http/http_call.h"
-#include "protocol/http/http_dial.h"
+#include "protocol/json/json_shape.h"
 
 enum {
     ENVD_TIMEOUT_MS = 20 * 1000,
     CONNECT_TIMEOUT_MS = 5 * 1000,
+    RETRY_MS = 5,
     RESPONSE_MAX = 16 * 1024,
     JOURNAL_TIMEOUT_MS = 2000,
     JOURNAL_MAX = 256 * 1024,
     INIT_BODY_MAX = 512 * 1024, /* JSON may write a byte of the variables as six */
 };
 
-static int envd_connect(const char *run_dir, const char *id, uint32_t timeout_ms, struct error *err)
+int envd_connect(struct engine *engine, const char *id, uint32_t timeout_ms, struct error *err)
 {
-    char path[ENGINE_SOCKET_PATH_SIZE];
+    int64_t deadline_ms = clock_mono_ms() + timeout_ms;
     int fd;
 
-    if (engine_socket_path(run_dir, id, path) < 0)
-        return error_set(err, ERROR_INTERNAL, "run folder '%s' has too long a name", run_dir);
-    fd = http_dial_unix(path, clock_mono_ms() + timeout_ms, err);
-    return fd < 0 ? error_prefix(err, "envd does not take connections") : fd;
+    /* It has too many to take: there is nothing to poll for. */
+    while ((fd = engine->ops->connect_envd(engine, id)) == -EAGAIN &&
+           clock_mono_ms() + RETRY_MS < deadline_ms)
+        (void)poll(NULL, 0, RETRY_MS);
+    if (fd >= 0)
+        return fd;
+    (void)error_set_errno(err, -fd, "envd does not take connections");
+    err->code = fd == -EAGAIN ? ERROR_TIMEOUT : ERROR_UNAVAILABLE;
+    return -1;
 }
 
 static int envd_call(int fd, const char *method, const char *target, struct str body,
@@ -53,9 +60,9 @@ static int envd_call(int fd, const char *method, const char *target, struct str 
     return 0;
 }
 
-int envd_ready(const char *run_dir, const char *id, int *out_fd, struct error *err)
+int envd_ready(struct engine *engine, const char *id, int *out_fd, struct error *err)
 {
-    auto_close int fd = envd_connect(run_dir, id, CONNECT_TIMEOUT_MS, err);
+    auto_close int fd = envd_connect(engine, id, CONNECT_TIMEOUT_MS, err);
 
     if (fd < 0 || envd_call(fd, "GET", "/health", STR_NONE, err) < 0)
         return -1;
@@ -63,11 +70,11 @@ int envd_ready(const char *run_dir, const char *id, int *out_fd, struct error *e
     return 0;
 }
 
-int envd_journal(const char *run_dir, const char *id, struct str token, struct buf *out,
+int envd_journal(struct engine *engine, const char *id, struct str token, struct buf *out,
                  struct error *err)
 {
     const struct http_header header = {STR("X-Access-Token"), token};
-    auto_close int fd = envd_connect(run_dir, id, JOURNAL_TIMEOUT_MS, err);
+    auto_close int fd = envd_connect(engine, id, JOURNAL_TIMEOUT_MS, err);
     const struct http_call_request request = {
         .method = "GET",
         .target = "/journal",
@@ -83,35 +90,73 @@ int envd_journal(const char *run_dir, const char *id, struct str token, struct b
     return status == 200 ? 0 : error_set(err, ERROR_UNAVAILABLE, "envd has no journal");
 }
 
-bool envd_ask(const char *run_dir, const char *id, const char *target)
+bool envd_ask(struct engine *engine, const char *id, const char *target)
 {
     struct error ignored = {0};
-    auto_close int fd = envd_connect(run_dir, id, CONNECT_TIMEOUT_MS, &ignored);
+    auto_close int fd = envd_connect(engine, id, CONNECT_TIMEOUT_MS, &ignored);
 
     return fd >= 0 && envd_call(fd, "GET", target, STR_NONE, &ignored) == 0;
 }
 
-int envd_init_body(const char *env, const char *access_token, struct str template_id,
-                   int64_t life_s, int64_t disk_mb, struct buf *out, struct error *err)
+/* ,"name":"value" */
+static void add_member(struct buf *out, const char *name, struct str value)
 {
+    auto_json json_t *text = json_str(value);
+    auto_free char *quoted = json_dumps(text, JSON_ENCODE_ANY);
+
+    (void)buf_printf(out, ",\"%s\":%s", name, quoted ? quoted : "\"\"");
+}
+
+static void add_authority(struct buf *out, const struct egress_authority *authority)
+{
+    if (!authority)
+        return;
+    add_member(out, "caBundle", buf_str(&authority->certificate));
+    add_member(out, "caHash", str_of(authority->hash));
+}
+
+int envd_trust(struct engine *engine, const char *id, const struct egress_authority *authority,
+               struct error *err)
+{
+    auto_buf struct buf body = {0};
+    int fd;
+
+    buf_init(&body, INIT_BODY_MAX);
+    (void)buf_add_str(&body, STR("{\"timestamp\":null"));
+    add_authority(&body, authority);
+    (void)buf_add_char(&body, '}');
+    fd = envd_connect(engine, id, CONNECT_TIMEOUT_MS, err);
+    if (fd < 0)
+        return -1;
+    return envd_call(fd, "POST", "/init/authority", buf_str(&body), err);
+}
+
+int envd_init_body(const struct envd_facts *facts, struct buf *out, struct error *err)
+{
+    const struct setup *setup = facts->setup;
     char now[CLOCK_TEXT_SIZE];
 
     clock_format(clock_wall_us(), now);
     buf_init(out, INIT_BODY_MAX);
     (void)buf_printf(out,
                      "{\"envVars\":%s,\"timestamp\":\"%s\",\"lifeSeconds\":%lld,\"diskMB\":%lld",
-                     env, now, (long long)life_s, (long long)disk_mb);
-    if (access_token[0])
-        (void)buf_printf(out, ",\"accessToken\":\"%s\"", access_token);
-    /* No working directory: that of a program is its user's home. */
-    (void)buf_printf(out, ",\"templateID\":\"%.*s\",\"defaultUser\":\"user\"}",
-                     STR_ARG(template_id));
+                     facts->env, now, (long long)facts->life_s, (long long)facts->disk_mb);
+    if (facts->access_token[0])
+        (void)buf_printf(out, ",\"accessToken\":\"%s\"", facts->access_token);
+    (void)buf_printf(out, ",\"templateID\":\"%.*s\"", STR_ARG(facts->template_id));
+    add_member(out, "defaultUser", setup->user.len ? setup->user : STR("user"));
+    /* Without one, that of a program is its user's home. */
+    if (setup->workdir.len)
+        add_member(out, "defaultWorkdir", setup->workdir);
+    add_authority(out, facts->authority);
+    (void)buf_add_char(out, '}');
     if (out->overflowed)
         return error_set(err, ERROR_INVALID, "envVars is too large");
     return 0;
 }
 
-int envd_init(const char *run_dir, const char *id, int kept_fd, struct str body, struct error *err)
+int envd_init(struct engine *engine, const char *id, int kept_fd, struct str body,
+              struct error *err)
 {
     auto_close int fd = -1;
     auto_buf struct buf whole = {0};
@@ -128,7 +173,7 @@ int envd_init(const char *run_dir, const char *id, int kept_fd, struct str body,
         if (err->code == ERROR_TIMEOUT)
             return -1;
     }
-    fd = envd_connect(run_dir, id, CONNECT_TIMEOUT_MS, err);
+    fd = envd_connect(engine, id, CONNECT_TIMEOUT_MS, err);
     if (fd < 0)
         return -1;
     return envd_call(fd, "POST", "/init", body, err);
@@ -136,11 +181,10 @@ int envd_init(const char *run_dir, const char *id, int kept_fd, struct str body,
 
 /* Neither connecting nor sending waits for envd: the socket's backlog and buffer take both, and
  * nobody reads an answer. So this is cheap, and no sandbox can hold it up. */
-int envd_lease(const char *run_dir, const char *id, int64_t seconds, int64_t revision,
+int envd_lease(struct engine *engine, const char *id, int64_t seconds, int64_t revision,
                struct error *err)
 {
-    struct sockaddr_un addr = {.sun_family = AF_UNIX};
-    auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    auto_close int fd = engine->ops->connect_envd(engine, id);
     char body[96], text[256];
     int len = snprintf(body, sizeof(body), "{\"seconds\":%lld,\"revision\":%lld}",
                        (long long)seconds, (long long)revision);
@@ -149,9 +193,7 @@ int envd_lease(const char *run_dir, const char *id, int64_t seconds, int64_t rev
                    "POST /init/lease HTTP/1.1\r\nHost: envd\r\nContent-Type: application/json\r\n"
                    "Connection: close\r\nContent-Length: %d\r\n\r\n%s",
                    len, body);
-    if (fd < 0 || engine_socket_path(run_dir, id, addr.sun_path) < 0 ||
-        connect(fd, (const struct sockaddr *)&addr, sizeof(addr)) < 0 ||
-        send(fd, text, (size_t)len, MSG_NOSIGNAL) != len)
-        return error_set_errno(err, errno, "tell envd its time");
+    if (fd < 0 || send(fd, text, (size_t)len, MSG_NOSIGNAL) != len)
+        return error_set_errno(err, fd < 0 ? -fd : errno, "tell envd its time");
     return 0;
 }

@@ -9,20 +9,20 @@ enum {
     PAUSE_MS = 200,
 };
 
-const char *reason_of_end(enum box_end end)
+enum sandbox_end reason_of_end(enum box_end end)
 {
     switch (end) {
     case BOX_END_OOM:
-        return "out of memory";
+        return END_OUT_OF_MEMORY;
     case BOX_END_KILLED:
-        return "killed from outside";
+        return END_FROM_OUTSIDE;
     case BOX_END_HOST:
     case BOX_END_NONE: /* stopped, by `quicksand down` */
-        return "host restart";
+        return END_HOST_RESTART;
     case BOX_END_EXITED:
         break;
     }
-    return "crashed";
+    return END_CRASHED;
 }
 
 static void handle(struct sandboxes *all, const struct engine_event *event)
@@ -33,7 +33,7 @@ static void handle(struct sandboxes *all, const struct engine_event *event)
     if (table_rebooted(all, event->id) && box_runs(all, event->id))
         return;
     log_info("sandbox", "box ended by itself id=%s reason='%s'", event->id,
-             reason_of_end(event->end));
+             name_of(&sandbox_end_names, reason_of_end(event->end)));
     if (!content_died(all, event->id) && !warm_died(all, event->id))
         table_condemn(all, event->id, reason_of_end(event->end));
 }

@@ -73,7 +73,20 @@ static void run_child(struct sandboxes *all, const struct store_sandbox *row,
     out->ok = plan_run(all, &plan, arena, &out->view, &out->err) == 0;
 }
 
-/* A single child is a copy of its source, made as its box starts: no layer has to come and go. */
+/* Its source stands still for other calls until the child runs, which must not wait for programs. */
+static bool starts_programs(const struct store_sandbox *row)
+{
+    auto_arena struct arena arena = {0};
+    struct setup setup;
+
+    setup_read(row->setup, &arena, &setup);
+    return setup_key(&setup).len > 0;
+}
+
+enum { FORK_BY_LAYER = 1 };
+
+/* A single child is a copy of its source, made as its box starts: no layer has to come and go. FORK_BY_LAYER when it
+ * is to be made as several are. */
 static int fork_one(struct sandboxes *all, struct str team_id, struct str id,
                     const struct sandbox_fork *request, struct arena *arena,
                     struct fork_result *out, struct error *err)
@@ -87,6 +100,8 @@ static int fork_one(struct sandboxes *all, struct str team_id, struct str id,
     if (table_claim(all, team_id, id, &claim, &sandbox, err) < 0)
         return -1;
     result = store_sandbox_get(all->store, str_of(sandbox->id), arena, &row, err);
+    if (result == 0 && starts_programs(&row))
+        result = FORK_BY_LAYER;
     if (result == 0)
         run_child(all, &row, request, arena, out);
     if (!table_sealed(all, sandbox))
@@ -100,6 +115,7 @@ int sandbox_fork(struct sandboxes *all, struct str team_id, struct str id,
 {
     struct forks forks = {.all = all, .request = request, .arena = arena};
     struct sealed sealed;
+    int result = FORK_BY_LAYER;
 
     if (request->count < 1 || request->count > SANDBOX_FORKS_MAX)
         return error_set(err, ERROR_INVALID, "'count' must be from 1 to %d", SANDBOX_FORKS_MAX);
@@ -109,7 +125,9 @@ int sandbox_fork(struct sandboxes *all, struct str team_id, struct str id,
         return -1;
     *out_results = arena_alloc(arena, request->count * sizeof(**out_results));
     if (request->count == 1)
-        return fork_one(all, team_id, id, request, arena, *out_results, err);
+        result = fork_one(all, team_id, id, request, arena, *out_results, err);
+    if (result != FORK_BY_LAYER)
+        return result;
     if (layers_seal(all, team_id, id, arena, &sealed, err) < 0)
         return -1;
     forks.row = &sealed.row;

@@ -49,31 +49,35 @@ struct store_event history_resumed(bool from_disk)
                      : make("resumed", "Sandbox resumed: its processes go on", STR("memory"));
 }
 
-static bool is_fault(const char *reason)
+static const char *const end_names[] = {
+    [END_KILLED] = "killed",
+    [END_TIMEOUT] = "timeout",
+    [END_CRASHED] = "crashed",
+    [END_OUT_OF_MEMORY] = "out of memory",
+    [END_HOST_RESTART] = "host restart",
+    [END_FROM_OUTSIDE] = "killed from outside",
+    [END_FILES_LOST] = "files lost",
+    [END_CREATE_FAILED] = "create failed",
+    [END_LEFTOVER] = "leftover",
+    [END_WARM_UNWANTED] = "warm box not wanted",
+    [END_WARM_FAILED] = "warm box did not start",
+    [END_CONTENT_IDLE] = "not needed any more",
+};
+const struct names sandbox_end_names = NAMES("reason of a sandbox's end", end_names);
+
+struct store_event history_ended(enum sandbox_end reason)
 {
-    static const char *const wanted[] = {"killed", "timeout"};
+    static const char *const messages[] = {
+        [END_KILLED] = "Sandbox killed",
+        [END_TIMEOUT] = "Sandbox ended: its time was up",
+        [END_CRASHED] = "Sandbox ended: its first process crashed",
+        [END_OUT_OF_MEMORY] = "Sandbox ended: out of memory",
+        [END_HOST_RESTART] = "Sandbox ended: the host restarted",
+    };
+    const char *message = reason <= END_HOST_RESTART ? messages[reason] : "Sandbox ended";
+    struct store_event event = make("killed", message, str_of(name_of(&sandbox_end_names, reason)));
 
-    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)
-        if (strcmp(reason, wanted[i]) == 0)
-            return false;
-    return true;
-}
-
-struct store_event history_ended(const char *reason)
-{
-    struct store_event event = make("killed", "Sandbox ended", str_of(reason));
-
-    if (strcmp(reason, "killed") == 0)
-        event.message = STR("Sandbox killed");
-    else if (strcmp(reason, "timeout") == 0)
-        event.message = STR("Sandbox ended: its time was up");
-    else if (strcmp(reason, "out of memory") == 0)
-        event.message = STR("Sandbox ended: out of memory");
-    else if (strcmp(reason, "crashed") == 0)
-        event.message = STR("Sandbox ended: its first process crashed");
-    else if (strcmp(reason, "host restart") == 0)
-        event.message = STR("Sandbox ended: the host restarted");
-    if (is_fault(reason))
+    if (reason != END_KILLED && reason != END_TIMEOUT)
         event.level = STORE_LEVEL_ERROR;
     return event;
 }
@@ -94,11 +98,12 @@ void history_updated(struct sandboxes *all, struct str id, struct str what)
     add(all, id, &event);
 }
 
-void history_network(struct sandboxes *all, struct str id, bool internet)
+void history_network(struct sandboxes *all, struct str id, bool internet, bool lists)
 {
     struct store_event event =
-        make("updated", internet ? "Internet access turned on" : "Internet access turned off",
-             internet ? STR("internet on") : STR("internet off"));
+        lists      ? make("updated", "Network rules changed", STR("network rules"))
+        : internet ? make("updated", "Internet access turned on", STR("internet on"))
+                   : make("updated", "Internet access turned off", STR("internet off"));
 
     add(all, id, &event);
 }

@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "base/names.h"
 #include "base/str.h"
 #include "store/core/store.h"
 
@@ -45,6 +46,24 @@ json_t *sandbox_event_json(const struct store_event *event);
 
 /* ---- for the domain itself ---- */
 
+/* Why a sandbox ended, or a box of nobody went. */
+enum sandbox_end {
+    END_KILLED,
+    END_TIMEOUT,
+    END_CRASHED,
+    END_OUT_OF_MEMORY,
+    END_HOST_RESTART,
+    END_FROM_OUTSIDE,
+    END_FILES_LOST,
+    END_CREATE_FAILED,
+    END_LEFTOVER,
+    END_WARM_UNWANTED,
+    END_WARM_FAILED,
+    END_CONTENT_IDLE,
+};
+/* As stored and told to clients. */
+extern const struct names sandbox_end_names;
+
 bool history_matches(const struct event_filter *filter, const struct store_event *event);
 /* sandbox_logs.c: puts the lines of envd into the page. */
 void logs_merge(struct sandboxes *all, const struct event_filter *filter, struct arena *arena,
@@ -54,8 +73,8 @@ struct store_event history_paused(bool disk_only);
 /* At the end of its time, although its processes were to be kept. */
 struct store_event history_paused_cold(void);
 struct store_event history_resumed(bool from_disk);
-struct store_event history_ended(const char *reason);
+struct store_event history_ended(enum sandbox_end reason);
 void history_updated(struct sandboxes *all, struct str id, struct str what);
-void history_network(struct sandboxes *all, struct str id, bool internet);
+void history_network(struct sandboxes *all, struct str id, bool internet, bool lists);
 void history_snapshot(struct sandboxes *all, struct str id, struct str snapshot_id);
 void history_memory_lost(struct sandboxes *all, struct str id);

@@ -125,12 +125,24 @@ TEST(a_failed_create_tells_nothing)
     CHECK_INT(events(&env, &(struct event_filter){0}, &arena).count, 0);
 }
 
+static size_t network_uses(struct sandboxes *all)
+{
+    struct sandbox_network_use *uses = NULL;
+    size_t count = metrics_network_each(all, &uses);
+
+    free(uses);
+    return count;
+}
+
 TEST(metrics)
 {
     auto_env struct env env;
     auto_arena struct arena arena = {0};
     struct sandbox_metrics metrics;
+    struct sandbox_network_use *uses = NULL;
+    struct sandboxes_stats stats;
     struct team_sample *team;
+    uint64_t sent;
     int64_t from;
     size_t count = 0;
     char id[ID_SIZE];
@@ -153,7 +165,13 @@ TEST(metrics)
     for (size_t i = 1; i < metrics.count; i++) {
         CHECK(metrics.samples[i].at_us > metrics.samples[i - 1].at_us);
         CHECK(metrics.samples[i].cpu_pct > 0 && metrics.samples[i].cpu_pct < 10);
+        CHECK(metrics.samples[i].network.sent_bytes > metrics.samples[i - 1].network.sent_bytes);
     }
+    CHECK_INT(metrics_network_each(env.all, &uses), 1);
+    CHECK_STR(str_of(uses[0].id), id);
+    CHECK_INT(uses[0].traffic.connections, 1);
+    sent = uses[0].traffic.sent_bytes;
+    free(uses);
     from = metrics.samples[5].at_us;
     OK(sandbox_metrics(env.all, TEAM, str_of(id), from, metrics.samples[7].at_us, &arena, &metrics,
                        &err));
@@ -173,4 +191,8 @@ TEST(metrics)
     OK(sandbox_kill(env.all, TEAM, str_of(id), &err));
     FAILS(sandbox_metrics(env.all, TEAM, str_of(id), 0, 0, &arena, &metrics, &err),
           ERROR_NOT_FOUND);
+    /* The totals keep what it did. */
+    WAIT_FOR(network_uses(env.all) == 0);
+    sandboxes_stats(env.all, &stats);
+    CHECK(stats.network.sent_bytes >= sent && stats.network.connections >= 1);
 }

@@ -16,7 +16,10 @@
 #include "base/cond.h"
 #include "base/list.h"
 #include "base/map.h"
+#include "domain/network/network_peers.h"
 #include "domain/sandbox/sandbox.h"
+#include "domain/sandbox/sandbox_history.h"
+#include "domain/sandbox/sandbox_setup.h"
 #include "host/engine/engine.h"
 #include "store/core/store.h"
 
@@ -24,7 +27,8 @@ enum {
     TEAM_ID_SIZE = 64,
     TOKEN_SIZE = 72,
     EXPIRE_THREADS = 4,
-    WARM_TEMPLATES_MAX = 4,
+    WARM_TEMPLATES_MAX = 8,
+    WARM_POOLS_MAX = WARM_TEMPLATES_MAX + 1, /* and the blank ones */
     SANDBOX_PIDS_MAX = 4096,
 };
 
@@ -43,7 +47,7 @@ struct sandbox {
     uint32_t cpu_count;
     int64_t mem_mb, disk_mb;
     int64_t paused_at_us;    /* monotonic; of the last pause by this process */
-    const char *reason;      /* why it is KILLING, or died */
+    enum sandbox_end reason; /* why it is KILLING, or died */
     bool lease_failed;       /* its envd does not know its end yet */
     bool condemned;          /* KILLING by table_condemn(), no attempt yet */
     unsigned attempts;       /* failed ones to tear it down */
@@ -58,26 +62,36 @@ struct warm_box {
     struct list link;
     char id[ID_SIZE];
     struct box_limits limits;
-    int envd_fd; /* connection on which its envd answered, or -1 */
-    bool died;   /* while it was started */
+    uint32_t address; /* of its box */
+    int envd_fd;      /* connection on which its envd answered, or -1 */
+    bool blank;       /* not of any layers yet */
+    bool died;        /* while it was started */
+    bool settled;     /* what its template wants to run runs */
 };
 
-struct warm_pool { /* boxes of the same layers */
+struct warm_pool { /* boxes of the same layers, in which the same runs; or blank ones */
     struct box_spec spec;
+    char *setup; /* JSON, as setup_key() has it */
     struct list boxes;
     size_t count;
-    size_t uses;        /* how often they were asked for */
-    int64_t used_at_us; /* monotonic */
+    size_t uses;           /* how often they were asked for */
+    int64_t used_at_us;    /* monotonic */
+    unsigned failures;     /* of its programs, one after another */
+    int64_t not_before_us; /* monotonic: they are not tried again before */
 };
 
 struct warm {
+    uint32_t network_mode; /* of what is made ahead: enum network_mode */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    struct warm_pool pools[WARM_TEMPLATES_MAX];
+    struct warm_pool pools[WARM_POOLS_MAX]; /* the first: blank ones */
     size_t pool_count;
     struct warm_box *starting; /* what the thread is about to start, or NULL */
-    int64_t quiet_until_us;    /* a create is being answered; fill up later */
-    bool stopping, has_thread;
+    struct list settling;      /* of struct settling: boxes in which programs are being started */
+    size_t settling_count;
+    int64_t quiet_until_us; /* a create is being answered; fill up later */
+    atomic_bool stopping;
+    bool has_thread;
     pthread_t thread;
 };
 
@@ -96,7 +110,7 @@ struct keeper {
 };
 
 /* Counters since the process began. */
-enum stat {
+enum stats_counter {
     STAT_CREATED,
     STAT_CREATE_FAILED,
     STAT_PAUSED,
@@ -109,6 +123,8 @@ enum stat {
 struct stats {
     atomic_uint_fast64_t counters[STAT_COUNT];
     atomic_uint_fast64_t create_us[SANDBOX_BUCKETS + 1], create_sum_us;
+    pthread_mutex_t lock;        /* guards what follows */
+    struct map teams, templates; /* name to creates, as a pointer */
 };
 
 /* Who is told that something happened. */
@@ -119,15 +135,11 @@ struct watcher {
 };
 
 struct webhooks {
-    pthread_mutex_t lock; /* guards kicked */
-    pthread_cond_t wake;
-    bool kicked, has_thread;
-    atomic_bool any, stopping;
-    struct fetch *fetch;
+    struct sender *sender;
+    atomic_bool any;
     char *ca_file; /* NULL = the system's certificates only */
     bool private_ok;
     int64_t first_pause_us;
-    pthread_t thread;
 };
 
 struct idempotency {
@@ -153,8 +165,9 @@ struct space {
 struct metrics {
     pthread_mutex_t lock; /* guards the maps */
     pthread_cond_t wake;
-    struct map rings; /* id to struct ring */
-    struct map teams; /* id to struct team_ring */
+    struct map rings;                /* id to struct ring */
+    struct map teams;                /* id to struct team_ring */
+    struct box_traffic network_past; /* of sandboxes that are gone */
     atomic_bool stopping;
     bool has_thread;
     pthread_t thread;
@@ -162,13 +175,24 @@ struct metrics {
 
 struct sandboxes {
     struct engine *engine;
+    struct egress_link *egress; /* or NULL */
+    struct peer_networks *peers;
+    const struct secrets *secrets;
+    const struct egress_authority *authority; /* or NULL */
+    atomic_uint_fast64_t secret_changes;
+    const char *no_network; /* as of the config */
+    bool team_rates;
     struct store *store;
     struct routes *routes;
-    char *run_dir, *domain;
-    size_t warm_target, max_running;
-    int64_t max_timeout_s, max_life_s, grace_s;
+    char *domain;
+    size_t warm_target, blank_target, max_running;
+    _Atomic int64_t max_timeout_s; /* as ready_s and volume_bytes: may change at any time */
+    int64_t max_life_s, grace_s;
     int64_t sample_us;
-    uint64_t volume_bytes;
+    _Atomic uint64_t volume_bytes;
+    _Atomic int64_t ready_s;
+    int64_t idle_s;
+    atomic_bool ending; /* nobody waits for programs any more */
     pthread_mutex_t
         room_lock; /* from the check of a team's disk to what uses it being in the store */
     atomic_uint_fast64_t generation; /* of the last route */
@@ -255,7 +279,7 @@ void table_paused(struct sandboxes *all, struct sandbox *sandbox, bool cold);
 /* SEALING to RUNNING. False when the box died meanwhile: then it is KILLING, and the caller's. */
 bool table_sealed(struct sandboxes *all, struct sandbox *sandbox);
 /* An owned one to KILLING. */
-void table_fail(struct sandboxes *all, struct sandbox *sandbox, const char *reason);
+void table_fail(struct sandboxes *all, struct sandbox *sandbox, enum sandbox_end reason);
 /* The same for one whose box died; why is known. */
 void table_fail_died(struct sandboxes *all, struct sandbox *sandbox);
 /* The first of the schedule, as KILLING or PAUSING, owned by the caller. With the lock held. */
@@ -263,7 +287,7 @@ struct sandbox *table_take_first(struct sandboxes *all);
 /* Has the expiry threads tear down a box that is nobody's (any more), or a RUNNING sandbox whose
  * box ended. Does nothing when the id is KILLING already; an owned one is only marked; a PAUSED one
  * stays, because its files are there. */
-void table_condemn(struct sandboxes *all, const char *id, const char *reason);
+void table_condemn(struct sandboxes *all, const char *id, enum sandbox_end reason);
 bool table_has(struct sandboxes *all, const char *id);
 /* *out_cold, when wanted: if it is paused, only its files are there. */
 bool table_visible(struct sandboxes *all, struct str team_id, struct str id, bool *out_cold);
@@ -314,7 +338,7 @@ void clock_follow(struct sandboxes *all);
 struct table_claim {
     enum sandbox_state to;
     int64_t asked_at_us;               /* monotonic; 0 = now */
-    const char *reason;                /* of KILLING */
+    enum sandbox_end reason;           /* of KILLING */
     const struct store_limits *limits; /* RESUMING: of the team */
 };
 int table_claim(struct sandboxes *all, struct str team_id, struct str id,
@@ -354,17 +378,26 @@ struct plan {
     bool secure, internet, internet_given, auto_pause, auto_pause_disk, auto_resume;
     bool is_unique; /* nobody else will start from these layers, or with these limits */
     struct store_template template;
+    struct setup setup;
     struct box_spec spec;     /* without id */
     struct sandboxes *pinned; /* the layers of spec are */
-    char access_token[TOKEN_SIZE];
-    char *metadata, *env; /* JSON */
+    bool is_private;          /* its ports need a token */
+    char access_token[TOKEN_SIZE], traffic_token[TOKEN_SIZE];
+    char ingress[INGRESS_TEXT_SIZE];
+    char *metadata, *env;             /* JSON */
+    struct arena arena;               /* of what follows */
+    const struct sandbox_pair *pairs; /* of metadata */
+    size_t pair_count;
     struct buf init_body;
     struct store_limits limits; /* of the team */
     int64_t kept_mb;            /* room_kept() */
     struct str idempotency_key, idempotency_hash;
-    struct str volumes; /* as in the store */
+    struct str volumes, network; /* as in the store */
+    struct network_peers peers;  /* of `network` */
 };
 void plan_done(struct plan *plan);
+/* Of JSON text; what is not a string is left out. */
+size_t pairs_read(struct str text, struct arena *arena, struct sandbox_pair **out);
 #define auto_plan __attribute__((cleanup(plan_done)))
 int plan_from_request(struct sandboxes *all, const struct sandbox_new *request, struct arena *arena,
                       struct plan *plan, struct error *err);
@@ -373,6 +406,58 @@ int plan_from_row(struct sandboxes *all, const struct store_sandbox *row, struct
                   int64_t timeout_s, struct plan *plan, struct error *err);
 int plan_run(struct sandboxes *all, const struct plan *plan, struct arena *arena,
              struct sandbox_view *out, struct error *err);
+
+/* ---- sandbox_network.c ---- */
+
+/* Can all of it be enforced here? ERROR_UNSUPPORTED. */
+int network_check(const struct sandboxes *all, const struct network_policy *policy,
+                  struct error *err);
+/* For box_network. */
+uint32_t network_team(const struct sandboxes *all, struct str team_id);
+/* Can the host give it at all? */
+int network_can(const struct sandboxes *all, const struct box_network *network, struct error *err);
+
+/* ---- sandbox_peers.c ---- */
+
+/* A fork is in its source's network, known by its id: the name is taken. */
+int peers_of_fork(const struct store_sandbox *row, struct arena *arena, struct plan *plan,
+                  struct error *err);
+/* At start; group: that of its box, or 0. */
+void peers_adopt(struct sandboxes *all, const struct store_sandbox *row, uint32_t group);
+/* As the row says, after a change that failed. */
+void peers_restore(struct sandboxes *all, const struct store_sandbox *row);
+/* When its processes stand still, and before they go on. */
+void peers_hide(struct sandboxes *all, const struct store_sandbox *row);
+int peers_show(struct sandboxes *all, const struct store_sandbox *row, struct error *err);
+
+/* ---- sandbox_egress.c ---- */
+
+/* A sandbox has a box with that address; returns when its policy holds. */
+int egress_join(struct sandboxes *all, struct str team_id, const char *id, uint32_t address,
+                const struct box_network *network, struct str policy, struct error *err);
+/* When the box goes. */
+void egress_leave(struct sandboxes *all, const char *id);
+/* Another policy for a box that runs. */
+int egress_change(struct sandboxes *all, struct str team_id, const char *id,
+                  const struct box_network *network, struct str policy, struct error *err);
+/* What it reached and what was refused: as lines of its log, the oldest first, at most NETWORK_LOG_LINES. */
+size_t egress_lines(struct sandboxes *all, const struct event_filter *filter, struct arena *arena,
+                    struct store_event *out);
+
+/* ---- sandbox_secret.c ---- */
+
+/* The text of a policy as it may be stored; ERROR_INVALID when it names secrets that are not there, or not for its hosts. */
+int secret_policy(struct sandboxes *all, struct str team_id, const struct network_policy *policy,
+                  struct arena *arena, struct str *out, struct error *err);
+/* Tells the egress process a stored policy, with the secrets filled in. */
+int secret_tell(struct sandboxes *all, struct str team_id, const char *id, struct str policy,
+                uint32_t group, struct error *err);
+/* Of a sandbox whose row was not there yet: when a secret changed since secret_seen(), it is told again. */
+uint64_t secret_seen(struct sandboxes *all);
+void secret_tell_again(struct sandboxes *all, struct str team_id, const char *id, struct str policy,
+                       uint64_t seen);
+/* What a sandbox with that policy is to trust, or NULL. */
+const struct egress_authority *secret_authority(const struct sandboxes *all, struct str policy);
 
 /* ---- sandbox_idempotency.c ---- */
 
@@ -456,8 +541,10 @@ void webhooks_kick(struct sandboxes *all);
 /* ---- sandbox_stats.c ---- */
 
 /* Counts, and tells the webhooks and the watcher. */
-void stats_add(struct sandboxes *all, enum stat stat);
-void stats_create(struct sandboxes *all, int64_t us);
+void stats_add(struct sandboxes *all, enum stats_counter stat);
+void stats_init(struct sandboxes *all);
+void stats_done(struct sandboxes *all);
+void stats_create(struct sandboxes *all, const struct store_sandbox *row, int64_t us);
 
 /* ---- sandbox_space.c ---- */
 
@@ -476,16 +563,18 @@ void layers_collect_soon(struct sandboxes *all);
 /* ---- sandbox_list.c, sandbox_view.c ---- */
 
 /* What stands for the pairs of metadata in the store. */
-size_t tags_of(const json_t *metadata, struct arena *arena, struct str **out);
-/* Cursors of pages: base64url without padding. STR_NONE when it is none. */
+size_t tags_of(const struct sandbox_pair *metadata, size_t count, struct arena *arena,
+               struct str **out);
+/* Cursors of pages: base64url without padding of "<time in us>__<rest>". */
 struct str cursor_encode(const char *text, struct arena *arena);
-struct str cursor_decode(struct str cursor, size_t max, struct arena *arena);
+bool cursor_decode(struct str cursor, size_t max, struct arena *arena, int64_t *out_us,
+                   struct str *out_rest);
 /* Strings are copied into the arena. */
 void view_copy(const struct sandbox_view *view, struct arena *arena, struct sandbox_view *out);
 
 int events_start(struct sandboxes *all, struct error *err);
 /* Why a sandbox ended, when its box did so by itself. */
-const char *reason_of_end(enum box_end end);
+enum sandbox_end reason_of_end(enum box_end end);
 void events_stop(struct sandboxes *all);
 
 int recover_all(struct sandboxes *all, struct error *err);
@@ -494,13 +583,25 @@ void route_publish(struct sandboxes *all, const char *id, const struct store_san
                    bool running);
 
 /* Returns when envd answered. *out_fd is the connection, kept open. */
-int envd_ready(const char *run_dir, const char *id, int *out_fd, struct error *err);
-/* The body of envd_init(): variables as JSON text; an empty token is none; the id as in the store;
- * when envd ends the sandbox by itself; the size of its disk. */
-int envd_init_body(const char *env, const char *access_token, struct str template_id,
-                   int64_t life_s, int64_t disk_mb, struct buf *out, struct error *err);
+int envd_ready(struct engine *engine, const char *id, int *out_fd, struct error *err);
+/* A connection to the box's envd: a non-blocking socket. */
+int envd_connect(struct engine *engine, const char *id, uint32_t timeout_ms, struct error *err);
+/* The body of envd_init(). */
+struct envd_facts {
+    const char *env;          /* JSON text */
+    const char *access_token; /* "" = none */
+    struct str template_id;   /* as in the store */
+    int64_t life_s;           /* when envd ends the sandbox by itself */
+    int64_t disk_mb;
+    const struct setup *setup;                /* user and working directory */
+    const struct egress_authority *authority; /* to be trusted, or NULL */
+};
+/* The same of one that runs. */
+int envd_trust(struct engine *engine, const char *id, const struct egress_authority *authority,
+               struct error *err);
+int envd_init_body(const struct envd_facts *facts, struct buf *out, struct error *err);
 /* The same, changed. Of several, the one with the highest revision holds. */
-int envd_lease(const char *run_dir, const char *id, int64_t seconds, int64_t revision,
+int envd_lease(struct engine *engine, const char *id, int64_t seconds, int64_t revision,
                struct error *err);
 /* sandbox_lease.c: how long envd is to wait for us, for an end at that time. */
 int64_t lease_seconds(const struct sandboxes *all, int64_t end_at_us);
@@ -509,20 +610,33 @@ void lease_tell(struct sandboxes *all, const char *id, int64_t end_at_us, int64_
 /* Those that failed. True when some still do. */
 bool lease_retry(struct sandboxes *all);
 /* Hands over what the sandbox is. fd: a connection to try first, or -1; stays the caller's. */
-int envd_init(const char *run_dir, const char *id, int fd, struct str body, struct error *err);
+int envd_init(struct engine *engine, const char *id, int fd, struct str body, struct error *err);
 
 /* The lines that envd remembers, as JSON text. Inits out. */
-int envd_journal(const char *run_dir, const char *id, struct str token, struct buf *out,
+int envd_journal(struct engine *engine, const char *id, struct str token, struct buf *out,
                  struct error *err);
 /* GET of a path; true when it was answered with 2xx. */
-bool envd_ask(const char *run_dir, const char *id, const char *target);
+bool envd_ask(struct engine *engine, const char *id, const char *target);
 
 int warm_start(struct sandboxes *all, struct error *err);
 /* Ends the thread and the boxes. */
 void warm_stop(struct sandboxes *all);
-/* A box with the wanted layers (its limits may differ), or NULL. Makes the layers hot. */
-struct warm_box *warm_take(struct sandboxes *all, const struct box_spec *spec);
-void warm_put_back(struct sandboxes *all, const struct box_spec *spec, struct warm_box *box);
+/* A box with the wanted layers (its limits may differ) in which the template's programs run, or NULL. Makes the
+ * layers hot. */
+struct warm_box *warm_take(struct sandboxes *all, const struct box_spec *spec,
+                           const struct setup *setup);
+/* A template was made, and somebody will ask for it: one of it is started ahead. */
+void warm_expect(struct sandboxes *all, struct str team_id, struct str template_id);
+/* There is one, for now. */
+bool warm_has(struct sandboxes *all, const struct box_spec *spec, const struct setup *setup);
+/* One that can become what the spec says, by the engine's claim(), or NULL. */
+struct warm_box *warm_take_blank(struct sandboxes *all, const struct box_spec *spec);
+/* setup: as setup_key() has it. */
+void warm_put_back(struct sandboxes *all, const struct box_spec *spec, struct str setup,
+                   struct warm_box *box);
+/* The same for one whose programs failed. */
+void warm_failed(struct sandboxes *all, const struct box_spec *spec, struct str setup,
+                 struct warm_box *box);
 void warm_box_free(struct warm_box *box);
 /* Tells the thread that something changed (a create ended). */
 void warm_kick(struct sandboxes *all);
@@ -531,10 +645,26 @@ void warm_drop_layer(struct sandboxes *all, const char *layer);
 /* The box of this id ended. True when the pool takes care of it. */
 bool warm_died(struct sandboxes *all, const char *id);
 
+/* ---- sandbox_settle.c ---- */
+
+/* Starts the programs in a box of the pool, by a thread of its own; then it is put back. */
+void settle_box(struct sandboxes *all, const struct box_spec *spec, struct str setup,
+                struct warm_box *box);
+/* Waits for those threads. */
+void settle_stop(struct warm *warm);
+/* With the lock held: how many boxes of a kind are at it; one is no longer; the box of this id ended. */
+size_t settle_count(const struct warm *warm, const struct box_spec *spec, struct str setup);
+void settle_forget(struct warm *warm, const struct warm_box *box);
+bool settle_died(struct warm *warm, const char *id);
+bool warm_same_kind(const struct box_spec *a, struct str a_setup, const struct box_spec *b,
+                    struct str b_setup);
+
 /* Is there a running box of this id? Yes, when it cannot be known. */
 bool box_runs(struct sandboxes *all, const char *id);
 /* end_at_us, or what max_life_s allows. */
 int64_t end_within_life(const struct sandboxes *all, int64_t running_since_us, int64_t end_at_us);
+int spec_set_network(struct sandboxes *all, const struct store_sandbox *row, struct box_spec *out,
+                     struct error *err);
 int spec_from_row(struct sandboxes *all, const struct store_sandbox *row, struct box_spec *out,
                   struct error *err);
 /* Fills in the layers of "a,b". */

@@ -16,7 +16,8 @@
 #include "base/log.h"
 #include "domain/sandbox/sandbox_internal.h"
 
-#define PREFIX "snap"
+#define PREFIX      "snap"
+#define TREE_PREFIX "tree"
 enum { COLLECT_MAX = 256 };
 
 struct pin {
@@ -175,6 +176,12 @@ bool layers_collect(struct sandboxes *all)
     return done && count < COLLECT_MAX;
 }
 
+/* By a snapshot or a build, not by the operator. */
+static bool is_made(struct str layer)
+{
+    return str_starts(layer, STR(PREFIX)) || str_starts(layer, STR(TREE_PREFIX));
+}
+
 void layers_recover(struct sandboxes *all)
 {
     auto_free struct layer_info *infos = NULL;
@@ -189,7 +196,7 @@ void layers_recover(struct sandboxes *all)
         bool known = true, used = true;
 
         infos[i].name[LAYER_NAME_SIZE - 1] = '\0';
-        if (str_starts(str_of(infos[i].name), STR(PREFIX)) &&
+        if (is_made(str_of(infos[i].name)) &&
             store_layer_state(all->store, str_of(infos[i].name), &known, &used, &err) == 0 &&
             !known)
             (void)delete_one(all, infos[i].name);

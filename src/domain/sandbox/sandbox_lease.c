@@ -33,7 +33,7 @@ static bool tell(struct sandboxes *all, const char *id, int64_t end_at_us, int64
 {
     struct error err = {0};
 
-    if (envd_lease(all->run_dir, id, lease_seconds(all, end_at_us), revision, &err) == 0)
+    if (envd_lease(all->engine, id, lease_seconds(all, end_at_us), revision, &err) == 0)
         return true;
     log_warn("sandbox", "id=%s: %s, trying again", id, err.message);
     return false;

@@ -213,7 +213,7 @@ TEST(box_that_dies)
 
 static void start_leftover(struct env *env, char id[ID_SIZE])
 {
-    struct box_spec spec = {.layer_count = 1};
+    struct box_spec spec = {.engine = ENGINE_NATIVE, .layer_count = 1};
     struct box_info info;
 
     id_make(spec.id);
@@ -288,13 +288,13 @@ TEST(warm_boxes)
     int calls;
 
     env_open(&env, 3);
-    WAIT_FOR(engine_fake_boxes(env.engine) == 3);
+    WAIT_FOR(engine_fake_boxes(env.engine) == 6); /* as many blank ones */
     CHECK_INT(env_live_rows(&env), 0);
-    WAIT_FOR(warm_boxes(&env) == 3);
-    CHECK_INT(engine_fake_calls(env.engine), 8); /* lists, and start + health of each */
+    WAIT_FOR(warm_boxes(&env) == 6);
+    CHECK_INT(engine_fake_calls(env.engine), 14); /* lists, and start + health of each */
     calls = engine_fake_calls(env.engine);
     OK(env_create(&env, id, &err));
-    WAIT_FOR(engine_fake_boxes(env.engine) == 4);
+    WAIT_FOR(engine_fake_boxes(env.engine) == 7);
     WAIT_FOR(engine_fake_calls(env.engine) == calls + 3); /* init, start and health of a new one */
     CHECK(env_has_route(&env, id));
 
@@ -302,13 +302,13 @@ TEST(warm_boxes)
     OK(sandbox_create(env.all, &request, &arena, &view, &err));
     CHECK(str_copy(view.id, id, sizeof(id)));
     CHECK(engine_fake_spec(env.engine, id, &spec));
-    CHECK(!spec.internet && spec.layer_count == 2);
-    WAIT_FOR(engine_fake_boxes(env.engine) == 5);
+    CHECK(spec.network.mode == NETWORK_NONE && spec.layer_count == 2);
+    WAIT_FOR(engine_fake_boxes(env.engine) == 8);
 
     /* After a crash they are leftovers; after a close they are gone. */
     env_reopen(&env);
     CHECK_INT(sandboxes_running(env.all), 2);
-    WAIT_FOR(engine_fake_boxes(env.engine) == 5);
+    WAIT_FOR(engine_fake_boxes(env.engine) == 8);
     sandboxes_close(env.all);
     env.all = NULL;
     CHECK_INT(engine_fake_boxes(env.engine), 2);
@@ -320,12 +320,12 @@ TEST(warm_box_that_fails_is_replaced)
     char id[ID_SIZE];
 
     env_open(&env, 1);
-    WAIT_FOR(warm_boxes(&env) == 1);
+    WAIT_FOR(warm_boxes(&env) == 2);
     engine_fake_fail_at(env.engine, 1); /* its init */
     OK(env_create(&env, id, &err));
     CHECK(env_has_route(&env, id));
     WAIT_FOR(env_live_rows(&env) == 1);
-    WAIT_FOR(engine_fake_boxes(env.engine) == 2);
+    WAIT_FOR(engine_fake_boxes(env.engine) == 3);
 }
 
 TEST(warm_box_that_dies_is_replaced)
@@ -337,14 +337,69 @@ TEST(warm_box_that_dies_is_replaced)
     size_t count = 0;
 
     env_open(&env, 1);
-    WAIT_FOR(warm_boxes(&env) == 1);
+    WAIT_FOR(warm_boxes(&env) == 2);
     OK(env.engine->ops->list(env.engine, &infos, &count, &err));
-    CHECK_INT(count, 1);
-    memcpy(id, infos[0].id, ID_SIZE);
+    CHECK_INT(count, 2);
+    for (size_t i = 0; i < count; i++) {
+        memcpy(id, infos[i].id, ID_SIZE);
+        engine_fake_die(env.engine, id, BOX_END_EXITED);
+        WAIT_FOR(!engine_fake_spec(env.engine, id, &spec) && warm_boxes(&env) == 2);
+    }
     free(infos);
-    engine_fake_die(env.engine, id, BOX_END_EXITED);
-    WAIT_FOR(!engine_fake_spec(env.engine, id, &spec) && engine_fake_boxes(env.engine) == 1);
+    CHECK_INT(engine_fake_boxes(env.engine), 2);
     OK(env_create(&env, id, &err));
+}
+
+static int create_sized(struct env *env, char id[ID_SIZE], struct error *err)
+{
+    auto_arena struct arena arena = {0};
+    struct sandbox_new request = {
+        .team_id = TEAM, .template_name = STR("base"), .timeout_s = 60, .mem_mb = 128};
+    struct sandbox_view view;
+
+    if (sandbox_create(env->all, &request, &arena, &view, err) < 0)
+        return -1;
+    CHECK(str_copy(view.id, id, ID_SIZE));
+    return 0;
+}
+
+/* What no warm box is kept for is made of a blank one. */
+TEST(a_blank_box_becomes_what_is_asked_for)
+{
+    auto_env struct env env;
+    char id[ID_SIZE];
+    struct box_spec spec;
+    int calls;
+
+    env_open(&env, 1);
+    WAIT_FOR(warm_boxes(&env) == 2);
+    calls = engine_fake_calls(env.engine);
+    OK(create_sized(&env, id, &err));
+    CHECK(engine_fake_spec(env.engine, id, &spec));
+    CHECK(!spec.blank && spec.layer_count == 2 && spec.limits.mem_bytes == 128 << 20);
+    CHECK(spec.network.mode == NETWORK_NONE);
+    WAIT_FOR(warm_boxes(&env) == 2);
+    /* claim and init; start and health of a new blank one */
+    CHECK_INT(engine_fake_calls(env.engine), calls + 4);
+    CHECK_INT(engine_fake_boxes(env.engine), 3);
+}
+
+TEST(a_blank_box_that_fails_is_replaced)
+{
+    auto_env struct env env;
+    char id[ID_SIZE];
+
+    for (int nth = 1; nth <= 2; nth++) { /* its claim, its init */
+        env_open(&env, 1);
+        WAIT_FOR(warm_boxes(&env) == 2);
+        engine_fake_fail_at(env.engine, nth);
+        OK(create_sized(&env, id, &err));
+        CHECK(env_has_route(&env, id));
+        WAIT_FOR(env_live_rows(&env) == 1);
+        WAIT_FOR(warm_boxes(&env) == 2 && engine_fake_boxes(env.engine) == 3);
+        if (nth < 2)
+            env_close(&env);
+    }
 }
 
 struct crowd {
@@ -399,7 +454,7 @@ static void run_crowd(size_t warm)
     CHECK_INT(atomic_load(&crowd.created), 200);
     CHECK_INT(sandboxes_running(env.all), 200 - atomic_load(&crowd.killed));
     CHECK_INT(env_live_rows(&env), 200 - atomic_load(&crowd.killed));
-    WAIT_FOR(engine_fake_boxes(env.engine) == sandboxes_running(env.all) + warm);
+    WAIT_FOR(engine_fake_boxes(env.engine) == sandboxes_running(env.all) + 2 * warm);
 }
 
 TEST_TIMEOUT(many_at_once_cold, 60)

@@ -26,15 +26,23 @@ struct str cursor_encode(const char *text, struct arena *arena)
     return str_n(cursor, len);
 }
 
-struct str cursor_decode(struct str cursor, size_t max, struct arena *arena)
+bool cursor_decode(struct str cursor, size_t max, struct arena *arena, int64_t *out_us,
+                   struct str *out_rest)
 {
     auto_buf struct buf text = {0};
+    struct str all;
+    ptrdiff_t at;
 
     buf_init(&text, max);
     if (cursor.len > max || !base64_decode(cursor, &text) || text.overflowed || text.len == 0 ||
         memchr(text.p, '\0', text.len))
-        return STR_NONE;
-    return arena_str(arena, buf_str(&text));
+        return false;
+    all = arena_str(arena, buf_str(&text));
+    at = str_find_str(all, STR("__"));
+    if (at < 0 || !str_to_i64(str_n(all.p, (size_t)at), out_us))
+        return false;
+    *out_rest = str_skip(all, (size_t)at + 2);
+    return true;
 }
 
 /* base64url("<started_at_us>__<id>"). */
@@ -47,63 +55,48 @@ static struct str make_cursor(const struct sandbox_view *last, struct arena *are
 static int read_cursor(struct str cursor, struct arena *arena, struct store_sandbox_query *out,
                        struct error *err)
 {
-    struct str rest = cursor_decode(cursor, CURSOR_MAX, arena), us;
-    ptrdiff_t at = rest.p ? str_find_str(rest, STR("__")) : -1;
-
-    if (at < 0)
+    if (!cursor_decode(cursor, CURSOR_MAX, arena, &out->after_us, &out->after_id) ||
+        !id_valid(out->after_id))
         return error_set(err, ERROR_INVALID, "Invalid next token");
-    us = str_n(rest.p, (size_t)at);
-    rest = str_skip(rest, (size_t)at + 2);
-    if (!str_to_i64(us, &out->after_us) || !id_valid(rest))
-        return error_set(err, ERROR_INVALID, "Invalid next token");
-    out->after_id = rest;
     return 0;
 }
 
 /* FNV-1a of "name\0value", as 16 hex digits. */
-static struct str tag_of(const char *name, const json_t *value, struct arena *arena)
+static struct str tag_of(struct sandbox_pair pair, struct arena *arena)
 {
-    const struct str parts[] = {str_n(name, strlen(name) + 1),
-                                str_n(json_string_value(value), json_string_length(value))};
+    const struct str parts[] = {pair.name, str_n("", 1), pair.value};
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
 
-    for (size_t i = 0; i < 2; i++)
+    for (size_t i = 0; i < 3; i++)
         for (size_t k = 0; k < parts[i].len; k++)
             hash = (hash ^ (unsigned char)parts[i].p[k]) * UINT64_C(0x100000001b3);
     return str_of(arena_printf(arena, "%016" PRIx64, hash));
 }
 
-size_t tags_of(const json_t *metadata, struct arena *arena, struct str **out)
+size_t tags_of(const struct sandbox_pair *metadata, size_t count, struct arena *arena,
+               struct str **out)
 {
-    /* jansson's iterators do not change what they walk over. */
-    json_t *pairs = (json_t *)(uintptr_t)metadata, *value;
-    const char *name;
-    size_t count = 0;
-
-    *out = arena_alloc(arena, (json_object_size(metadata) + 1) * sizeof(**out));
-    json_object_foreach (pairs, name, value) {
-        if (json_is_string(value))
-            (*out)[count++] = tag_of(name, value, arena);
-    }
+    *out = arena_alloc(arena, (count + 1) * sizeof(**out));
+    for (size_t i = 0; i < count; i++)
+        (*out)[i] = tag_of(metadata[i], arena);
     return count;
 }
 
-static bool has_metadata(const json_t *wanted, struct str text)
+static bool has_metadata(const struct sandbox_filter *filter, struct str text)
 {
     auto_json json_t *has = NULL;
-    /* jansson's iterators do not change what they walk over. */
-    json_t *pairs = (json_t *)(uintptr_t)wanted, *value;
     struct error ignored;
-    const char *name;
 
-    if (json_object_size(wanted) == 0)
+    if (filter->metadata_count == 0)
         return true;
     if (json_parse(text, &has, &ignored) < 0)
         return false;
-    json_object_foreach (pairs, name, value) {
-        const json_t *there = json_object_get(has, name);
+    for (size_t i = 0; i < filter->metadata_count; i++) {
+        const struct sandbox_pair *wanted = &filter->metadata[i];
+        const json_t *there = json_object_getn(has, wanted->name.p, wanted->name.len);
 
-        if (!there || !json_equal(there, value))
+        if (!json_is_string(there) ||
+            !str_eq(str_n(json_string_value(there), json_string_length(there)), wanted->value))
             return false;
     }
     return true;
@@ -144,7 +137,7 @@ static int list_chunk(struct listing *listing, struct store_sandbox_query *query
         bool cold;
 
         if (!table_visible(listing->all, listing->filter->team_id, rows[i].id, &cold) ||
-            !has_metadata(listing->filter->metadata, rows[i].metadata))
+            !has_metadata(listing->filter, rows[i].metadata))
             continue;
         if (page->count == listing->filter->limit)
             listing->more = true;
@@ -173,10 +166,11 @@ static int list_rows(struct listing *listing, struct store_sandbox_query *query,
 }
 
 /* As many of the pairs as the store takes; all of them are compared with what it finds. */
-static void add_tags(const json_t *metadata, struct arena *arena, struct store_sandbox_query *query)
+static void add_tags(const struct sandbox_filter *filter, struct arena *arena,
+                     struct store_sandbox_query *query)
 {
     struct str *tags;
-    size_t count = tags_of(metadata, arena, &tags);
+    size_t count = tags_of(filter->metadata, filter->metadata_count, arena, &tags);
 
     query->tag_count = count < STORE_QUERY_TAGS ? count : STORE_QUERY_TAGS;
     for (size_t i = 0; i < query->tag_count; i++)
@@ -204,7 +198,7 @@ int sandbox_list(struct sandboxes *all, const struct sandbox_filter *filter, str
         .paused = filter->paused,
         .started_after_us = filter->started_after_us,
         .ascending = filter->ascending,
-        .limit = json_object_size(filter->metadata) > STORE_QUERY_TAGS ? CHUNK : filter->limit + 1,
+        .limit = filter->metadata_count > STORE_QUERY_TAGS ? CHUNK : filter->limit + 1,
     };
     struct store_template template;
 
@@ -222,7 +216,7 @@ int sandbox_list(struct sandboxes *all, const struct sandbox_filter *filter, str
             return err->code == ERROR_NOT_FOUND ? 0 : -1;
         query.template_id = template.id;
     }
-    add_tags(filter->metadata, arena, &query);
+    add_tags(filter, arena, &query);
     if (list_rows(&listing, &query, err) < 0)
         return -1;
     return count_running(all, filter, &query, out, err);

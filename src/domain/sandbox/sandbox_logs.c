@@ -1,11 +1,12 @@
-/* Lines that envd of a running sandbox remembers (programs started and ended, and its own): they
- * are fetched when somebody reads the logs, and put between the events of the store. They come from
+/* Lines of the network (sandbox_egress.c), and those that envd of a running sandbox remembers (programs started and
+ * ended, and its own): they are put between the events of the store when somebody reads the logs. Those of envd come from
  * inside the sandbox, where nothing can be trusted: bounded in number, size and time; what is not
  * as expected is left out; and none is older than the sandbox or from the future. They are gone with
  * envd. */
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "domain/network/network_log.h"
 #include "domain/sandbox/sandbox_history.h"
 #include "domain/sandbox/sandbox_internal.h"
 #include "protocol/json/json_shape.h"
@@ -58,7 +59,6 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Oldest first. */
 static size_t fetch(struct sandboxes *all, const struct event_filter *filter, struct arena *arena,
                     struct store_event *out)
 {
@@ -71,23 +71,25 @@ static size_t fetch(struct sandboxes *all, const struct event_filter *filter, st
 
     if (table_check_runs(all, filter->team_id, filter->sandbox_id, &ignored) < 0 ||
         store_sandbox_get(all->store, filter->sandbox_id, arena, &row, &ignored) < 0 ||
-        envd_journal(all->run_dir, row.id.p, row.access_token, &text, &ignored) < 0 ||
+        envd_journal(all->engine, row.id.p, row.access_token, &text, &ignored) < 0 ||
         json_parse(buf_str(&text), &array, &ignored) < 0)
         return 0;
     json_array_foreach (array, i, json)
         if (count < LINES_MAX && read_line(json, &row, clock_wall_us(), arena, &out[count]))
             count++;
-    qsort(out, count, sizeof(*out), compare);
     return count;
 }
 
 void logs_merge(struct sandboxes *all, const struct event_filter *filter, struct arena *arena,
                 struct event_page *page)
 {
-    struct store_event *lines = arena_alloc(arena, LINES_MAX * sizeof(*lines));
+    struct store_event *lines =
+        arena_alloc(arena, (LINES_MAX + NETWORK_LOG_LINES) * sizeof(*lines));
     struct store_event *merged = arena_alloc(arena, filter->limit * sizeof(*merged));
     size_t count = fetch(all, filter, arena, lines), event = 0, line = 0, n = 0;
 
+    count += egress_lines(all, filter, arena, lines + count);
+    qsort(lines, count, sizeof(*lines), compare);
     while (n < filter->limit && (event < page->count || line < count)) {
         const struct store_event *next = &lines[filter->ascending ? line : count - 1 - line];
 

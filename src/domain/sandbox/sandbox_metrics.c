@@ -15,6 +15,8 @@ struct ring {
     struct sandbox_sample *samples;
     size_t cap, first, count;
     uint64_t cpu_us; /* of the last sample */
+    struct box_traffic network,
+        before; /* of the box now, and of those that the sandbox had before it */
 };
 
 struct team_ring {
@@ -96,6 +98,30 @@ static double cpu_pct(const struct ring *ring, const struct box_usage *usage, in
     return (double)(usage->cpu_us - ring->cpu_us) * 100 / (double)(now - last->at_us) / cpu_count;
 }
 
+static void add_traffic(struct box_traffic *to, const struct box_traffic *more)
+{
+    to->sent_bytes += more->sent_bytes;
+    to->received_bytes += more->received_bytes;
+    to->sent_packets += more->sent_packets;
+    to->received_packets += more->received_packets;
+    to->connections += more->connections;
+    to->refused += more->refused;
+}
+
+/* A new box counts from nothing. */
+static struct box_traffic sum_traffic(struct ring *ring, const struct box_traffic *now)
+{
+    struct box_traffic sum;
+
+    if (now->sent_packets < ring->network.sent_packets ||
+        now->received_packets < ring->network.received_packets)
+        add_traffic(&ring->before, &ring->network);
+    ring->network = *now;
+    sum = ring->before;
+    add_traffic(&sum, now);
+    return sum;
+}
+
 static void add_sample(struct metrics *metrics, const char *id, const struct box_usage *usage,
                        uint32_t cpu_count)
 {
@@ -111,7 +137,8 @@ static void add_sample(struct metrics *metrics, const char *id, const struct box
                                      .cpu_pct = cpu_pct(ring, usage, now, cpu_count),
                                      .mem_used = usage->mem_bytes,
                                      .mem_cache = usage->mem_cache_bytes,
-                                     .disk_used = usage->disk_bytes};
+                                     .disk_used = usage->disk_bytes,
+                                     .network = sum_traffic(ring, &usage->network)};
     ring->samples = ring_grow(ring->samples, &ring->cap, ring->count, sizeof(*ring->samples));
     ring->samples[ring_next(ring->cap, &ring->first, &ring->count)] = sample;
     ring->cpu_us = usage->cpu_us;
@@ -130,6 +157,15 @@ static void sample_one(struct sandboxes *all, const char *id, uint32_t cpu_count
     (void)pthread_mutex_unlock(&all->metrics.lock);
 }
 
+static void ring_leave(struct metrics *metrics, struct ring *ring)
+{
+    const struct sandbox_sample *last = ring ? ring_last(ring) : NULL;
+
+    if (last)
+        add_traffic(&metrics->network_past, &last->network);
+    ring_free(ring);
+}
+
 static void sweep(struct sandboxes *all)
 {
     struct metrics *metrics = &all->metrics;
@@ -146,7 +182,7 @@ static void sweep(struct sandboxes *all)
         if (table_has(all, gone[i]))
             continue;
         (void)pthread_mutex_lock(&metrics->lock);
-        ring_free(map_remove(&metrics->rings, str_of(gone[i])));
+        ring_leave(metrics, map_remove(&metrics->rings, str_of(gone[i])));
         (void)pthread_mutex_unlock(&metrics->lock);
     }
     free(gone);
@@ -294,5 +330,41 @@ size_t team_metrics(struct sandboxes *all, struct str team_id, int64_t from_us, 
             (*out)[count++] = *sample;
     }
     (void)pthread_mutex_unlock(&all->metrics.lock);
+    return count;
+}
+
+void metrics_network_total(struct sandboxes *all, struct box_traffic *out)
+{
+    struct metrics *metrics = &all->metrics;
+    struct map_entry *entry;
+
+    (void)pthread_mutex_lock(&metrics->lock);
+    *out = metrics->network_past;
+    map_for_each (&metrics->rings, entry) {
+        const struct sandbox_sample *last = ring_last(entry->value);
+
+        if (last)
+            add_traffic(out, &last->network);
+    }
+    (void)pthread_mutex_unlock(&metrics->lock);
+}
+
+size_t metrics_network_each(struct sandboxes *all, struct sandbox_network_use **out)
+{
+    struct metrics *metrics = &all->metrics;
+    struct map_entry *entry;
+    size_t count = 0;
+
+    (void)pthread_mutex_lock(&metrics->lock);
+    *out = xcalloc(metrics->rings.count + 1, sizeof(**out));
+    map_for_each (&metrics->rings, entry) {
+        const struct sandbox_sample *last = ring_last(entry->value);
+
+        if (!last)
+            continue;
+        (void)str_copy(str_n(entry->key, entry->key_len), (*out)[count].id, ID_SIZE);
+        (*out)[count++].traffic = last->network;
+    }
+    (void)pthread_mutex_unlock(&metrics->lock);
     return count;
 }

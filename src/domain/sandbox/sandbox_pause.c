@@ -32,11 +32,21 @@ static void route_pause(struct sandboxes *all, const char *id, bool disk_only)
     routes_set(all->routes, &route);
 }
 
-static int stop_box(struct sandboxes *all, const char *id, bool disk_only, struct error *err)
+static int stop_box(struct sandboxes *all, const struct store_sandbox *row, bool disk_only,
+                    struct error *err)
 {
-    if (disk_only)
-        return all->engine->ops->stop(all->engine, id, err);
-    return all->engine->ops->freeze(all->engine, id, true, err);
+    const char *id = row->id.p;
+
+    if (!disk_only) {
+        if (all->engine->ops->freeze(all->engine, id, true, err) < 0)
+            return -1;
+        peers_hide(all, row);
+        return 0;
+    }
+    if (all->engine->ops->stop(all->engine, id, err) < 0)
+        return -1;
+    egress_leave(all, id);
+    return 0;
 }
 
 /* After a failed stop: is there something to go back to? Only envd's answer tells. */
@@ -46,7 +56,7 @@ static bool still_runs(struct sandboxes *all, const struct sandbox *sandbox)
     int fd = -1;
 
     (void)all->engine->ops->freeze(all->engine, sandbox->id, false, &ignored);
-    if (envd_ready(all->run_dir, sandbox->id, &fd, &ignored) < 0)
+    if (envd_ready(all->engine, sandbox->id, &fd, &ignored) < 0)
         return false;
     close_fd(&fd);
     return true;
@@ -69,8 +79,10 @@ static bool keep_processes(struct sandboxes *all, struct sandbox *sandbox, bool 
 int pause_stop(struct sandboxes *all, struct sandbox *sandbox, struct error *err)
 {
     sandbox->ending = false;
-    if (all->engine->ops->stop(all->engine, sandbox->id, err) == 0)
+    if (all->engine->ops->stop(all->engine, sandbox->id, err) == 0) {
+        egress_leave(all, sandbox->id);
         return 0;
+    }
     sandbox->ending = true;
     log_warn("sandbox", "id=%s: %s; trying again", sandbox->id, err->message);
     return -1;
@@ -179,7 +191,7 @@ int pause_owned(struct sandboxes *all, struct sandbox *sandbox, const struct pau
         return error_prefix(err, "pause sandbox");
     }
     route_pause(all, sandbox->id, disk_only);
-    if (stop_box(all, sandbox->id, disk_only, err) < 0) {
+    if (stop_box(all, &row, disk_only, err) < 0) {
         struct error ignored = {0};
 
         (void)error_prefix(err, "pause sandbox");
@@ -191,6 +203,7 @@ int pause_owned(struct sandboxes *all, struct sandbox *sandbox, const struct pau
             return -1;
         }
         (void)settle(all, sandbox, &life, !keep_processes(all, sandbox, disk_only), &ignored);
+        peers_hide(all, &row);
         return -1;
     }
     if (settle(all, sandbox, &life, disk_only, err) < 0)

@@ -103,14 +103,16 @@ TEST(disk_pause_boots_again)
 {
     auto_env struct env env;
     auto_arena struct arena arena = {0};
-    auto_json json_t *vars = json_pack("{s:s}", "NAME", "value");
-    auto_json json_t *meta = json_pack("{s:s}", "user", "7");
+    const struct sandbox_pair variable = {STR("NAME"), STR("value")};
+    const struct sandbox_pair user = {STR("user"), STR("7")};
     struct sandbox_new request = {.team_id = TEAM,
                                   .template_name = STR("base"),
                                   .timeout_s = 60,
                                   .secure = true,
-                                  .env_vars = vars,
-                                  .metadata = meta};
+                                  .env = &variable,
+                                  .env_count = 1,
+                                  .metadata = &user,
+                                  .metadata_count = 1};
     struct sandbox_view view, after;
     struct box_spec spec;
     char sent[1024], id[ID_SIZE];
@@ -130,7 +132,7 @@ TEST(disk_pause_boots_again)
     CHECK_STR(after.metadata, "{\"user\":\"7\"}");
     CHECK_INT(engine_fake_disk(env.engine, id, 0), 42);
     CHECK(engine_fake_spec(env.engine, id, &spec));
-    CHECK(spec.keep_disk && spec.layer_count == 2 && !spec.internet);
+    CHECK(spec.keep_disk && spec.layer_count == 2 && spec.network.mode == NETWORK_NONE);
     CHECK_STR(str_of(spec.layers[1]), "high");
     CHECK_INT(spec.limits.mem_bytes, 512 << 20);
     engine_fake_last_request(env.engine, sent, sizeof(sent));

@@ -4,17 +4,15 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/cleanup.h"
 #include "base/encode.h"
 #include "domain/account/team.h"
+#include "domain/network/network_policy.h"
 #include "domain/sandbox/sandbox_internal.h"
+#include "domain/sandbox/shipped_names.h"
 #include "protocol/json/json_shape.h"
 
 enum { MEM_MB_MIN = 64, DISK_MB_MIN = 64, DISK_MB_MAX = 64 << 20 };
-
-enum {
-    PAIRS_MAX = 512,             /* of metadata, and of variables */
-    PAIRS_BYTES_MAX = 64 * 1024, /* names and values together */
-};
 
 void plan_done(struct plan *plan)
 {
@@ -22,47 +20,38 @@ void plan_done(struct plan *plan)
         layers_unpin(plan->pinned, &plan->spec);
     free(plan->metadata);
     free(plan->env);
+    arena_done(&plan->arena);
     buf_done(&plan->init_body);
 }
 
-static int check_pair(const char *what, const char *name, const json_t *value, bool is_env,
-                      struct error *err)
+/* JSON text of an object; the caller frees. */
+static char *pairs_text(const struct sandbox_pair *pairs, size_t count)
 {
-    if (!json_is_string(value))
-        return error_set(err, ERROR_INVALID, "%s '%.64s' must be a string", what, name);
-    if (strlen(json_string_value(value)) != json_string_length(value))
-        return error_set(err, ERROR_INVALID, "%s '%.64s' has a NUL byte", what, name);
-    if (is_env && (name[0] == '\0' || strchr(name, '=')))
-        return error_set(err, ERROR_INVALID, "%s: '%.64s' is not a name", what, name);
-    return 0;
+    auto_json json_t *object = json_object();
+
+    for (size_t i = 0; i < count; i++)
+        (void)json_object_setn_new(object, pairs[i].name.len ? pairs[i].name.p : "",
+                                   pairs[i].name.len, json_str(pairs[i].value));
+    return json_text(object);
 }
 
-/* An object of strings within bounds, as JSON text. */
-static int check_pairs(const char *what, const json_t *object, bool is_env, char **out_text,
-                       struct error *err)
+size_t pairs_read(struct str text, struct arena *arena, struct sandbox_pair **out)
 {
-    /* jansson's iterators do not change what they walk over. */
-    json_t *pairs = (json_t *)(uintptr_t)object, *value;
-    size_t bytes = 0;
+    auto_json json_t *object = NULL;
+    struct error ignored;
+    size_t count = 0;
     const char *name;
+    json_t *value;
 
-    if (!object) {
-        *out_text = xstrdup("{}");
-        return 0;
-    }
-    if (!json_is_object(object))
-        return error_set(err, ERROR_INVALID, "%s must be an object of strings", what);
-    if (json_object_size(object) > PAIRS_MAX)
-        return error_set(err, ERROR_INVALID, "%s has more than %d members", what, PAIRS_MAX);
-    json_object_foreach (pairs, name, value) {
-        if (check_pair(what, name, value, is_env, err) < 0)
-            return -1;
-        bytes += strlen(name) + json_string_length(value);
-    }
-    if (bytes > PAIRS_BYTES_MAX)
-        return error_set(err, ERROR_INVALID, "%s is larger than %d bytes", what, PAIRS_BYTES_MAX);
-    *out_text = json_text(object);
-    return 0;
+    if (json_parse(text, &object, &ignored) < 0)
+        object = NULL;
+    *out = arena_alloc(arena, (json_object_size(object) + 1) * sizeof(**out));
+    json_object_foreach (object, name, value)
+        if (json_is_string(value))
+            (*out)[count++] = (struct sandbox_pair){
+                arena_str(arena, str_of(name)),
+                arena_str(arena, str_n(json_string_value(value), json_string_length(value)))};
+    return count;
 }
 
 static bool layer_valid(struct str name)
@@ -92,36 +81,51 @@ int spec_from_template(const struct store_template *template, struct box_spec *o
                        struct error *err)
 {
     *out = (struct box_spec){
+        .engine = ENGINE_NATIVE,
         .limits = {.mem_bytes = (uint64_t) template->mem_mb << 20,
                    .disk_bytes = (uint64_t) template->disk_mb << 20,
                    .cpu_count = (uint32_t) template->cpu_count,
                    .pids_max = SANDBOX_PIDS_MAX},
-        .internet = true,
+        .network = {.mode = NETWORK_OPEN},
     };
     if (spec_set_layers(template->layers, out, err) < 0)
         return error_prefix(err, "template '%.*s'", STR_ARG(template->id));
     return 0;
 }
 
-static void make_token(char out[TOKEN_SIZE])
+static void make_token(const char *prefix, char out[TOKEN_SIZE])
 {
     unsigned char secret[32];
 
     random_bytes(secret, sizeof(secret));
-    (void)str_copy(STR("ea_"), out, TOKEN_SIZE);
+    (void)str_copy(str_of(prefix), out, TOKEN_SIZE);
     hex_encode(out + 3, secret, sizeof(secret));
+}
+
+/* Recipes that come with quicksand are known by their names before they are built. */
+static int tell_missing(struct str name, struct error *err)
+{
+    static const char *const shipped[] = {SHIPPED_NAMES};
+
+    for (size_t i = 0; i < sizeof(shipped) / sizeof(shipped[0]); i++)
+        if (err->code == ERROR_NOT_FOUND && str_is(name, shipped[i]))
+            return error_set(err, ERROR_NOT_FOUND,
+                             "template '%s' is not built yet; its recipe comes with quicksand: "
+                             "quicksand template build %s",
+                             shipped[i], shipped[i]);
+    return -1;
 }
 
 static int find_template(struct sandboxes *all, struct str team_id, struct str name,
                          struct arena *arena, struct plan *plan, struct error *err)
 {
     if (store_template_find(all->store, team_id, name, arena, &plan->template, err) < 0)
-        return -1;
+        return tell_missing(name, err);
     return spec_from_template(&plan->template, &plan->spec, err);
 }
 
-/* A snapshot may be deleted or replaced at any time: what holds is what is found while its layers
- * are pinned. */
+/* A snapshot or a built template may be deleted or replaced at any time: what holds is what is found while its
+ * layers are pinned. */
 static int pin_template(struct sandboxes *all, struct str team_id, struct str name,
                         struct arena *arena, struct plan *plan, struct error *err)
 {
@@ -135,7 +139,7 @@ static int pin_template(struct sandboxes *all, struct str team_id, struct str na
         layers = plan->template.layers;
         layers_pin(all, &plan->spec);
         plan->pinned = all;
-        if (!plan->template.is_snapshot)
+        if (!plan->template.is_snapshot && !plan->template.build_id.len)
             return 0;
         if (store_template_find(all->store, team_id, name, arena, &plan->template, err) < 0)
             return -1;
@@ -156,12 +160,19 @@ static int finish(struct sandboxes *all, struct plan *plan, struct error *err)
         return -1;
     /* Volumes are there from the start or not at all. */
     plan->is_unique |= plan->spec.volume_count > 0;
-    plan->spec.internet = plan->internet;
     if (plan->secure)
-        make_token(plan->access_token);
-    return envd_init_body(plan->env, plan->access_token, plan->template.id,
-                          lease_seconds(all, now_us(all) + plan->timeout_s * 1000000),
-                          plan->template.disk_mb, &plan->init_body, err);
+        make_token("ea_", plan->access_token);
+    if (plan->is_private)
+        make_token("ta_", plan->traffic_token);
+    return envd_init_body(
+        &(struct envd_facts){.env = plan->env,
+                             .access_token = plan->access_token,
+                             .template_id = plan->template.id,
+                             .life_s = lease_seconds(all, now_us(all) + plan->timeout_s * 1000000),
+                             .disk_mb = plan->template.disk_mb,
+                             .setup = &plan->setup,
+                             .authority = secret_authority(all, plan->network)},
+        &plan->init_body, err);
 }
 
 static int check_size(const char *what, int64_t value, int64_t min, int64_t max, struct error *err)
@@ -197,43 +208,76 @@ static int set_size(const struct sandbox_new *request, struct plan *plan, struct
     return 0;
 }
 
+static int set_network(struct sandboxes *all, const struct sandbox_new *request, struct plan *plan,
+                       struct error *err)
+{
+    const struct network_policy *policy = request->network;
+
+    plan->internet = policy ? policy->internet : request->internet;
+    plan->network = policy ? policy->text : STR("");
+    if (!policy) {
+        plan->spec.network.mode = plan->internet ? NETWORK_OPEN : NETWORK_NONE;
+        return network_can(all, &plan->spec.network, err);
+    }
+    plan->spec.network = policy->box;
+    plan->peers = policy->peers;
+    if (network_check(all, policy, err) < 0)
+        return -1;
+    return secret_policy(all, request->team_id, policy, &plan->arena, &plan->network, err);
+}
+
+static void set_env(const struct sandbox_new *request, struct plan *plan)
+{
+    auto_free char *own = pairs_text(request->env, request->env_count);
+
+    plan->env = setup_env(&plan->setup, own);
+}
+
 int plan_from_request(struct sandboxes *all, const struct sandbox_new *request, struct arena *arena,
                       struct plan *plan, struct error *err)
 {
     plan->team_id = request->team_id;
     plan->timeout_s = request->timeout_s;
     plan->secure = request->secure;
-    plan->internet = request->internet;
+    plan->is_private = request->is_private;
+    ingress_write(&request->ingress, plan->ingress);
     plan->internet_given = request->internet_given;
     plan->auto_pause = request->auto_pause;
     plan->auto_pause_disk = request->auto_pause_disk;
     plan->auto_resume = request->auto_resume;
-    if (request->timeout_s < 1)
-        return error_set(err, ERROR_INVALID, "Timeout must be greater than 0");
-    if (check_timeout_max(all, request->timeout_s, err) < 0 ||
-        check_pairs("metadata", request->metadata, false, &plan->metadata, err) < 0 ||
-        check_pairs("envVars", request->env_vars, true, &plan->env, err) < 0 ||
-        volumes_text(all, request->team_id, request->volumes, request->volume_count, arena,
+    plan->pairs = request->metadata;
+    plan->pair_count = request->metadata_count;
+    plan->metadata = pairs_text(request->metadata, request->metadata_count);
+    if (volumes_text(all, request->team_id, request->volumes, request->volume_count, arena,
                      &plan->volumes, err) < 0 ||
         pin_template(all, request->team_id, request->template_name, arena, plan, err) < 0 ||
-        set_size(request, plan, err) < 0)
+        set_size(request, plan, err) < 0 || set_network(all, request, plan, err) < 0)
         return -1;
+    setup_of_template(&plan->template, &plan->arena, &plan->setup);
+    set_env(request, plan);
     return finish(all, plan, err);
 }
 
 int plan_from_row(struct sandboxes *all, const struct store_sandbox *row, struct str layers,
                   int64_t timeout_s, struct plan *plan, struct error *err)
 {
+    struct sandbox_pair *pairs;
+
     plan->team_id = row->team_id;
     plan->timeout_s = timeout_s;
     plan->secure = row->secure;
+    plan->is_private = row->traffic_token.len > 0;
+    (void)str_copy(row->ingress, plan->ingress, sizeof(plan->ingress));
     plan->internet = row->internet;
     plan->internet_given = row->internet_given;
     plan->auto_pause = row->life.auto_pause;
     plan->auto_pause_disk = !row->auto_pause_memory;
     plan->auto_resume = row->auto_resume;
     plan->metadata = str_dup(row->metadata);
+    plan->pair_count = pairs_read(row->metadata, &plan->arena, &pairs);
+    plan->pairs = pairs;
     plan->env = str_dup(row->env);
+    setup_read(row->setup, &plan->arena, &plan->setup);
     plan->volumes = row->volumes;
     plan->is_unique = true;
     plan->template = (struct store_template){.id = row->template_id,
@@ -243,7 +287,10 @@ int plan_from_row(struct sandboxes *all, const struct store_sandbox *row, struct
                                              .cpu_count = row->cpu_count,
                                              .mem_mb = row->mem_mb,
                                              .disk_mb = row->disk_mb};
-    if (spec_from_template(&plan->template, &plan->spec, err) < 0)
+    plan->network = row->network;
+    if (spec_from_template(&plan->template, &plan->spec, err) < 0 ||
+        spec_set_network(all, row, &plan->spec, err) < 0 ||
+        peers_of_fork(row, &plan->arena, plan, err) < 0)
         return -1;
     layers_pin(all, &plan->spec);
     plan->pinned = all;

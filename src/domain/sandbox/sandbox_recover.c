@@ -38,6 +38,8 @@ void route_publish(struct sandboxes *all, const char *id, const struct store_san
 
     (void)str_copy(str_of(id), route.id, sizeof(route.id));
     (void)str_copy(row->access_token, route.access_token, sizeof(route.access_token));
+    (void)str_copy(row->traffic_token, route.traffic_token, sizeof(route.traffic_token));
+    ingress_read(row->ingress, &route.ingress);
     routes_set(all->routes, &route);
 }
 
@@ -112,13 +114,13 @@ static bool adopt_running(struct sandboxes *all, const struct store_sandbox *row
 /* Its box ended by itself at the end of its time, when there was no server to pause it, or with the
  * host. Who wanted a pause at the end wants the files. */
 static bool adopt_dead(struct sandboxes *all, struct store_sandbox *row, const char *id,
-                       const struct box_info *box, const char **reason)
+                       const struct box_info *box, enum sandbox_end *reason)
 {
     bool time_up = row->life.end_at_us <= now_us(all);
     struct store_event event = history_paused(true);
     struct error err = {0};
 
-    *reason = time_up ? "timeout" : reason_of_end(box->end);
+    *reason = time_up ? END_TIMEOUT : reason_of_end(box->end);
     if (!row->life.auto_pause || !(time_up || box->end == BOX_END_HOST || box->end == BOX_END_NONE))
         return false;
     row->life.state = STORE_SANDBOX_PAUSED;
@@ -136,37 +138,55 @@ static bool adopt_dead(struct sandboxes *all, struct store_sandbox *row, const c
 static void add_tags(struct sandboxes *all, struct str id)
 {
     auto_arena struct arena arena = {0};
-    auto_json json_t *metadata = NULL;
+    struct sandbox_pair *pairs;
+    size_t count;
     struct store_sandbox row;
     struct error err = {0};
     struct str *tags;
 
-    if (store_sandbox_get(all->store, id, &arena, &row, &err) < 0 ||
-        json_parse(row.metadata, &metadata, &err) < 0)
+    if (store_sandbox_get(all->store, id, &arena, &row, &err) < 0)
         return;
-    row.tag_count = tags_of(metadata, &arena, &tags);
+    count = pairs_read(row.metadata, &arena, &pairs);
+    row.tag_count = tags_of(pairs, count, &arena, &tags);
     row.tags = tags;
     if (store_sandbox_tag(all->store, &row, &err) < 0)
         log_warn("sandbox", "id=%.*s: %s; lists by metadata miss it", STR_ARG(id), err.message);
 }
 
 /* Why a teardown that was cut off had begun. */
-static const char *begun_reason(struct str reason)
+static enum sandbox_end begun_reason(struct str reason)
 {
-    static const char *const reasons[] = {"timeout",      "crashed",    "out of memory",
-                                          "host restart", "files lost", "killed from outside",
-                                          "create failed"};
+    unsigned found;
 
-    for (size_t i = 0; i < sizeof(reasons) / sizeof(*reasons); i++)
-        if (str_is(reason, reasons[i]))
-            return reasons[i];
-    return "killed";
+    return name_find(&sandbox_end_names, reason, &found) ? found : END_KILLED;
+}
+
+/* Nothing is told before all are known, so this does not wait. */
+static void join(struct sandboxes *all, const struct store_sandbox *row, const char *id,
+                 const struct box_info *box)
+{
+    struct box_spec spec = {0};
+    struct error err = {0};
+
+    peers_adopt(all, row, box->group);
+    if (!box->running)
+        return;
+    if (spec_set_network(all, row, &spec, &err) < 0) {
+        log_error("sandbox", "id=%s: %s; it reaches nothing", id, err.message);
+        return;
+    }
+    if (row->life.state == STORE_SANDBOX_PAUSED)
+        spec.network.group = 0; /* peers_hide() */
+    if (((spec.network.group != box->group || spec.network.team) &&
+         all->engine->ops->network(all->engine, id, &spec.network, &err) < 0) ||
+        egress_join(all, row->team_id, id, box->address, &spec.network, row->network, &err) < 0)
+        log_error("sandbox", "id=%s: %s; it reaches nothing", id, err.message);
 }
 
 static void recover_row(struct sandboxes *all, struct store_sandbox *row,
                         const struct box_info *box, size_t *adopted)
 {
-    const char *reason = begun_reason(row->end_reason);
+    enum sandbox_end reason = begun_reason(row->end_reason);
     bool ok = false;
     char id[ID_SIZE];
 
@@ -175,10 +195,10 @@ static void recover_row(struct sandboxes *all, struct store_sandbox *row,
         return;
     }
     if (row->life.state == STORE_SANDBOX_PAUSED) {
-        reason = "files lost";
+        reason = END_FILES_LOST;
         ok = box && adopt_paused(all, row, id, box, false);
     } else if (row->life.state == STORE_SANDBOX_RUNNING) {
-        reason = "files lost";
+        reason = END_FILES_LOST;
         if (box)
             ok =
                 box->running ? adopt_running(all, row, id) : adopt_dead(all, row, id, box, &reason);
@@ -188,6 +208,7 @@ static void recover_row(struct sandboxes *all, struct store_sandbox *row,
         return;
     }
     (*adopted)++;
+    join(all, row, id, box);
     if (!row->tagged)
         add_tags(all, row->id);
 }
@@ -202,6 +223,7 @@ static int recover_boxes(struct sandboxes *all, struct map *boxes, struct box_in
     for (size_t i = 0; i < count; i++) {
         infos[i].id[ID_SIZE - 1] = '\0';
         (void)map_put(boxes, str_of(infos[i].id), &infos[i]);
+        peer_networks_seen(all->peers, infos[i].group);
     }
     if (store_sandbox_live(all->store, &arena, &rows, &row_count, err) < 0)
         return -1;
@@ -212,7 +234,7 @@ static int recover_boxes(struct sandboxes *all, struct map *boxes, struct box_in
     }
     for (size_t i = 0; i < count; i++)
         if (!table_has(all, infos[i].id))
-            table_condemn(all, infos[i].id, "leftover");
+            table_condemn(all, infos[i].id, END_LEFTOVER);
     if (row_count || count)
         log_info("sandbox", "recovered rows=%zu boxes=%zu adopted=%zu", row_count, count, adopted);
     return 0;

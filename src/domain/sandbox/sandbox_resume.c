@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "domain/account/team.h"
+#include "domain/network/network_policy.h"
 #include "domain/sandbox/sandbox_history.h"
 #include "domain/sandbox/sandbox_internal.h"
 
@@ -25,26 +26,39 @@ static int thaw(struct sandboxes *all, const char *id, struct error *err)
     int fd = -1;
 
     if (all->engine->ops->freeze(all->engine, id, false, err) < 0 ||
-        envd_ready(all->run_dir, id, &fd, err) < 0)
+        envd_ready(all->engine, id, &fd, err) < 0)
         return -1;
     close_fd(&fd);
+    return 0;
+}
+
+int spec_set_network(struct sandboxes *all, const struct store_sandbox *row, struct box_spec *out,
+                     struct error *err)
+{
+    auto_arena struct arena arena = {0};
+    struct network_policy policy;
+
+    if (network_policy_parse(row->network, row->internet, &arena, &policy, err) < 0)
+        return -1;
+    out->network = policy.box;
+    out->network.group = peer_networks_group(all->peers, row->id);
+    out->network.team = network_team(all, row->team_id);
     return 0;
 }
 
 int spec_from_row(struct sandboxes *all, const struct store_sandbox *row, struct box_spec *out,
                   struct error *err)
 {
-    (void)all;
     *out = (struct box_spec){
+        .engine = ENGINE_NATIVE,
         .limits = {.mem_bytes = (uint64_t)row->mem_mb << 20,
                    .disk_bytes = (uint64_t)row->disk_mb << 20,
                    .cpu_count = (uint32_t)row->cpu_count,
                    .pids_max = SANDBOX_PIDS_MAX},
-        .internet = row->internet,
     };
     if (!str_copy(row->id, out->id, sizeof(out->id)))
         return error_set(err, ERROR_INTERNAL, "bad id in the store");
-    if (volumes_to_spec(row->volumes, out, err) < 0)
+    if (volumes_to_spec(row->volumes, out, err) < 0 || spec_set_network(all, row, out, err) < 0)
         return -1;
     return spec_set_layers(row->layers, out, err);
 }
@@ -65,12 +79,21 @@ static int boot(struct sandboxes *all, struct sandbox *sandbox, const struct sto
     auto_buf struct buf body = {0};
     auto_free char *env = str_dup(row->env);
     auto_free char *token = str_dup(row->access_token);
-    int64_t life_s = lease_seconds(all, now_us(all) + timeout_s * 1000000);
+    auto_arena struct arena arena = {0};
+    struct setup setup;
+    const struct envd_facts facts = {.env = env,
+                                     .access_token = token,
+                                     .template_id = row->template_id,
+                                     .life_s =
+                                         lease_seconds(all, now_us(all) + timeout_s * 1000000),
+                                     .disk_mb = row->disk_mb,
+                                     .setup = &setup,
+                                     .authority = secret_authority(all, row->network)};
     struct box_spec spec;
     struct box_info info;
 
-    if (spec_from_row(all, row, &spec, err) < 0 ||
-        envd_init_body(env, token, row->template_id, life_s, row->disk_mb, &body, err) < 0)
+    setup_read(row->setup, &arena, &setup);
+    if (spec_from_row(all, row, &spec, err) < 0 || envd_init_body(&facts, &body, err) < 0)
         return -1;
     spec.keep_disk = true;
     /* What is left of its processes ends first. From here on an event may be about those. */
@@ -79,9 +102,13 @@ static int boot(struct sandboxes *all, struct sandbox *sandbox, const struct sto
     (void)pthread_mutex_unlock(&all->lock);
     if (pause_stop(all, sandbox, err) < 0)
         return err->code == ERROR_TIMEOUT ? still_ending(err) : -1;
-    if (all->engine->ops->start(all->engine, &spec, &info, err) < 0)
+    if (all->engine->ops->start(all->engine, &spec, &info, err) < 0 ||
+        egress_join(all, row->team_id, sandbox->id, info.address, &spec.network, row->network,
+                    err) < 0 ||
+        (setup_wanted(&setup, &spec) &&
+         setup_run(all, sandbox->id, &setup, row->disk_mb, &all->ending, err) < 0))
         return -1;
-    return envd_init(all->run_dir, sandbox->id, -1, buf_str(&body), err);
+    return envd_init(all->engine, sandbox->id, -1, buf_str(&body), err);
 }
 
 bool box_runs(struct sandboxes *all, const char *id)
@@ -108,6 +135,25 @@ static int keep_asleep(const struct error *why, struct error *err)
         why->message);
 }
 
+static bool boots(const struct sandbox *sandbox, const struct store_sandbox *row,
+                  const struct sandbox_resume *request)
+{
+    return request->disk_only || sandbox->cold || !row->life.memory;
+}
+
+/* For programs, and whoever asks has no time. */
+static bool must_wait(const struct sandbox *sandbox, const struct store_sandbox *row,
+                      const struct sandbox_resume *request)
+{
+    auto_arena struct arena arena = {0};
+    struct setup setup;
+
+    if (!request->waits || !row->setup.len || !boots(sandbox, row, request))
+        return false;
+    setup_read(row->setup, &arena, &setup);
+    return setup_key(&setup).len > 0;
+}
+
 /* Sets what it was resumed from. */
 static int start_box(struct sandboxes *all, struct sandbox *sandbox,
                      const struct store_sandbox *row, const struct sandbox_resume *request,
@@ -116,8 +162,8 @@ static int start_box(struct sandboxes *all, struct sandbox *sandbox,
     struct error why = {0};
 
     *out_from = STORE_RESUMED_MEMORY;
-    if (!request->disk_only && !sandbox->cold && row->life.memory) {
-        if (thaw(all, sandbox->id, &why) == 0)
+    if (!boots(sandbox, row, request)) {
+        if (peers_show(all, row, &why) == 0 && thaw(all, sandbox->id, &why) == 0)
             return 0;
         if (box_runs(all, sandbox->id))
             return keep_asleep(&why, err);
@@ -142,6 +188,8 @@ static void undo(struct sandboxes *all, struct sandbox *sandbox, const struct st
         history_memory_lost(all, row->id);
         cold = true;
     }
+    if (!cold)
+        peers_hide(all, row);
     if (cold &&
         !sandbox->ending) /* else it is tried again by another, and whoever asked need not wait */
         (void)pause_stop(all, sandbox, &err);
@@ -195,6 +243,11 @@ static int resume_owned(struct sandboxes *all, struct sandbox *sandbox,
     if (store_sandbox_get(all->store, str_of(sandbox->id), arena, row, err) < 0) {
         table_paused(all, sandbox, sandbox->cold);
         return -1;
+    }
+    if (must_wait(sandbox, row, request)) {
+        table_paused(all, sandbox, sandbox->cold);
+        *request->waits = true;
+        return 0;
     }
     life = row->life;
     life.step = STORE_STEP_RESUMING;

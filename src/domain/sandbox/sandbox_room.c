@@ -1,5 +1,5 @@
 /* A team's limit of disk: what its sandboxes may write (paused ones too), what its volumes may hold, and what its
- * snapshots hold. A snapshot counts with all that its sandbox had, also where it shares blocks with another one:
+ * snapshots, builds and uploaded files hold. A snapshot counts with all that its sandbox had, also where it shares blocks with another one:
  * that one may go, and the blocks stay. */
 #include "domain/account/team.h"
 #include "domain/sandbox/sandbox_internal.h"
@@ -29,7 +29,8 @@ int room_kept(struct sandboxes *all, struct str team_id, const struct store_limi
         return 0;
     if (store_team_kept(all->store, team_id, &kept, err) < 0)
         return -1;
-    *out_mb = kept.volumes * to_mb((int64_t)all->volume_bytes) + to_mb(kept.layer_bytes);
+    *out_mb = kept.volumes * to_mb((int64_t)all->volume_bytes) +
+              to_mb(kept.layer_bytes + kept.file_bytes);
     return 0;
 }
 

@@ -80,6 +80,7 @@ int sandbox_snapshot(struct sandboxes *all, struct str team_id, struct str id, s
         .mem_mb = sealed.row.mem_mb,
         .disk_mb = sealed.row.disk_mb,
         .created_at_us = clock_wall_us(),
+        .setup = sealed.row.setup,
     };
     result = room_take(all, team_id, sealed.bytes, err);
     if (result == 0) {
@@ -109,15 +110,11 @@ static struct str make_cursor(const struct store_snapshot *last, struct arena *a
 static int read_cursor(struct str cursor, struct arena *arena, struct store_snapshot_query *out,
                        struct error *err)
 {
-    struct str rest = cursor_decode(cursor, CURSOR_MAX, arena), us;
-    ptrdiff_t at = rest.p ? str_find_str(rest, STR("__")) : -1;
+    struct str rest = STR_NONE;
+    bool ok = cursor_decode(cursor, CURSOR_MAX, arena, &out->after_us, &rest);
+    ptrdiff_t at = ok ? str_find_str(rest, STR("__")) : -1;
 
-    if (at < 0)
-        return error_set(err, ERROR_INVALID, "Invalid next token");
-    us = str_n(rest.p, (size_t)at);
-    rest = str_skip(rest, (size_t)at + 2);
-    at = str_find_str(rest, STR("__"));
-    if (at < 0 || !str_to_i64(us, &out->after_us) || !id_valid(str_n(rest.p, (size_t)at)))
+    if (at < 0 || !id_valid(str_n(rest.p, (size_t)at)))
         return error_set(err, ERROR_INVALID, "Invalid next token");
     out->after_template = str_n(rest.p, (size_t)at);
     out->after_tag = str_skip(rest, (size_t)at + 2);

@@ -345,14 +345,16 @@ TEST(forks)
 {
     auto_env struct env env;
     auto_arena struct arena arena = {0};
-    auto_json json_t *meta = json_pack("{s:s}", "user", "7");
-    auto_json json_t *vars = json_pack("{s:s}", "NAME", "value");
+    const struct sandbox_pair user = {STR("user"), STR("7")};
+    const struct sandbox_pair variable = {STR("NAME"), STR("value")};
     struct sandbox_new request = {.team_id = TEAM,
                                   .template_name = STR("base"),
                                   .timeout_s = 600,
                                   .secure = true,
-                                  .metadata = meta,
-                                  .env_vars = vars,
+                                  .metadata = &user,
+                                  .metadata_count = 1,
+                                  .env = &variable,
+                                  .env_count = 1,
                                   .auto_pause = true};
     struct sandbox_view source, view;
     struct fork_result *results;
@@ -502,17 +504,17 @@ TEST(warm_boxes_of_a_snapshot)
     OK(env_create(&env, id, &err));
     OK(sandbox_snapshot(env.all, TEAM, str_of(id), STR("hot"), &arena, &view, &err));
     OK(create_from(&env, STR("hot"), child, &err));
-    WAIT_FOR(engine_fake_boxes(env.engine) ==
-             5);         /* two, two of the base, one as it was used once */
+    /* two, two blank ones, two of the base, one as it was used once */
+    WAIT_FOR(engine_fake_boxes(env.engine) == 7);
     (void)usleep(50000); /* nothing more happens */
-    CHECK_INT(engine_fake_boxes(env.engine), 5);
+    CHECK_INT(engine_fake_boxes(env.engine), 7);
     end(&env, child);
     OK(create_from(&env, STR("hot"), child, &err));
-    WAIT_FOR(engine_fake_boxes(env.engine) == 6);
+    WAIT_FOR(engine_fake_boxes(env.engine) == 8);
     OK(snapshot_delete(env.all, TEAM, STR("hot"), &err));
     end(&env, child);
     WAIT_FOR(engine_fake_layers(env.engine) == 0);
-    WAIT_FOR(engine_fake_boxes(env.engine) == 3);
+    WAIT_FOR(engine_fake_boxes(env.engine) == 5);
 }
 
 /* Creates, replacements and deletes of the same name at once: a create either works or says that

@@ -315,7 +315,7 @@ void table_fail_died(struct sandboxes *all, struct sandbox *sandbox)
     (void)pthread_mutex_unlock(&all->lock);
 }
 
-void table_fail(struct sandboxes *all, struct sandbox *sandbox, const char *reason)
+void table_fail(struct sandboxes *all, struct sandbox *sandbox, enum sandbox_end reason)
 {
     (void)pthread_mutex_lock(&all->lock);
     table_move(all, sandbox, SANDBOX_KILLING);
@@ -341,7 +341,7 @@ struct sandbox *table_take_first(struct sandboxes *all)
     schedule_unset(all, sandbox);
     if (sandbox->state == SANDBOX_RUNNING) {
         table_move(all, sandbox, sandbox->auto_pause ? SANDBOX_PAUSING : SANDBOX_KILLING);
-        sandbox->reason = "timeout";
+        sandbox->reason = END_TIMEOUT;
     } else if (sandbox->state == SANDBOX_PAUSED) {
         table_move(all, sandbox, SANDBOX_PAUSING);
     }
@@ -349,7 +349,7 @@ struct sandbox *table_take_first(struct sandboxes *all)
 }
 
 /* An end that somebody has to see to. */
-static void condemn(struct sandboxes *all, struct sandbox *sandbox, const char *reason)
+static void condemn(struct sandboxes *all, struct sandbox *sandbox, enum sandbox_end reason)
 {
     sandbox->reason = reason;
     sandbox->condemned = true;
@@ -358,16 +358,15 @@ static void condemn(struct sandboxes *all, struct sandbox *sandbox, const char *
 }
 
 /* An envd that nobody ended at the end of its time ends its box by itself. */
-static const char *true_reason(const struct sandboxes *all, const struct sandbox *sandbox,
-                               const char *reason)
+static enum sandbox_end true_reason(const struct sandboxes *all, const struct sandbox *sandbox,
+                                    enum sandbox_end reason)
 {
-    return sandbox && is_running(sandbox->state) && is_due(all, sandbox) &&
-                   strcmp(reason, "crashed") == 0
-               ? "timeout"
+    return sandbox && is_running(sandbox->state) && is_due(all, sandbox) && reason == END_CRASHED
+               ? END_TIMEOUT
                : reason;
 }
 
-void table_condemn(struct sandboxes *all, const char *id, const char *reason)
+void table_condemn(struct sandboxes *all, const char *id, enum sandbox_end reason)
 {
     struct sandbox *sandbox;
 

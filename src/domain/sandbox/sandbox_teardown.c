@@ -11,13 +11,18 @@
 #include "domain/sandbox/sandbox_history.h"
 #include "domain/sandbox/sandbox_internal.h"
 
+static const char *reason_of(const struct sandbox *sandbox)
+{
+    return name_of(&sandbox_end_names, sandbox->reason);
+}
+
 static int end_row(struct sandboxes *all, struct sandbox *sandbox)
 {
     struct store_event event = history_ended(sandbox->reason);
     struct error err = {0};
     bool freed = false;
 
-    if (store_sandbox_ended(all->store, str_of(sandbox->id), str_of(sandbox->reason), &event,
+    if (store_sandbox_ended(all->store, str_of(sandbox->id), str_of(reason_of(sandbox)), &event,
                             clock_wall_us(), &freed, &err) == 0) {
         if (freed)
             layers_collect_soon(all);
@@ -34,10 +39,11 @@ int sandbox_teardown(struct sandboxes *all, struct sandbox *sandbox, struct erro
     struct error store_err = {0};
     int killed, ended = -1;
 
-    routes_end(all->routes, sandbox->id, sandbox->reason);
-    if (store_sandbox_killing(all->store, str_of(sandbox->id), str_of(sandbox->reason),
+    routes_end(all->routes, sandbox->id, reason_of(sandbox));
+    if (store_sandbox_killing(all->store, str_of(sandbox->id), str_of(reason_of(sandbox)),
                               &store_err) < 0)
         log_warn("sandbox", "id=%s: %s, ignoring", sandbox->id, store_err.message);
+    egress_leave(all, sandbox->id);
     killed = all->engine->ops->kill(all->engine, sandbox->id, err);
     if (killed < 0) {
         (void)error_prefix(err, "end sandbox '%s'", sandbox->id);
@@ -49,14 +55,15 @@ int sandbox_teardown(struct sandboxes *all, struct sandbox *sandbox, struct erro
         table_retry_later(all, sandbox);
         return killed;
     }
-    log_info("sandbox", "ended id=%s reason='%s'", sandbox->id, sandbox->reason);
+    log_info("sandbox", "ended id=%s reason='%s'", sandbox->id, reason_of(sandbox));
+    peer_networks_leave(all->peers, str_of(sandbox->id));
     table_remove(all, sandbox);
     return 0;
 }
 
 int sandbox_kill(struct sandboxes *all, struct str team_id, struct str id, struct error *err)
 {
-    struct table_claim claim = {.to = SANDBOX_KILLING, .reason = "killed"};
+    struct table_claim claim = {.to = SANDBOX_KILLING, .reason = END_KILLED};
     struct sandbox *sandbox;
 
     if (table_claim(all, team_id, id, &claim, &sandbox, err) < 0)

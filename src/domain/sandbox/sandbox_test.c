@@ -2,6 +2,7 @@
 #include "domain/sandbox/test/sandbox_test_env.h"
 
 #include "base/cleanup.h"
+#include "domain/network/network_policy.h"
 #include "protocol/json/json_shape.h"
 
 static struct sandbox_new request_of(void)
@@ -82,20 +83,17 @@ TEST(timeouts_are_checked)
     CHECK_INT(engine_fake_boxes(env.engine), 1);
 }
 
-static int create_json(struct env *env, const char *metadata, const char *env_vars,
-                       struct error *err)
+static int create_with(struct env *env, const struct sandbox_pair *metadata,
+                       const struct sandbox_pair *variable, struct error *err)
 {
     auto_arena struct arena arena = {0};
     struct sandbox_new request = request_of();
-    auto_json json_t *meta =
-        metadata ? json_loads(metadata, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL) : NULL;
-    auto_json json_t *vars =
-        env_vars ? json_loads(env_vars, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL) : NULL;
     struct sandbox_view view;
 
-    CHECK(!metadata == !meta && !env_vars == !vars);
-    request.metadata = meta;
-    request.env_vars = vars;
+    request.metadata = metadata;
+    request.metadata_count = metadata ? 1 : 0;
+    request.env = variable;
+    request.env_count = variable ? 1 : 0;
     return sandbox_create(env->all, &request, &arena, &view, err);
 }
 
@@ -113,40 +111,50 @@ TEST(bad_requests)
     CHECK_INT(sandbox_create(env.all, &request, &arena, &view, &refusal), -1);
     CHECK_INT(refusal.code, ERROR_NOT_FOUND);
     CHECK_STR(str_of(refusal.message), "template 'nope' not found");
+    request.template_name = STR("code-interpreter-v1");
+    CHECK_INT(sandbox_create(env.all, &request, &arena, &view, &refusal), -1);
+    CHECK_INT(refusal.code, ERROR_NOT_FOUND);
+    CHECK(strstr(refusal.message, "quicksand template build code-interpreter-v1"));
     request.template_name = STR_NONE;
-    FAILS(sandbox_create(env.all, &request, &arena, &view, &err), ERROR_NOT_FOUND);
+    FAILS(sandbox_create(env.all, &request, &arena, &view, &err), ERROR_INVALID);
     request.template_name = STR("base:v2");
     FAILS(sandbox_create(env.all, &request, &arena, &view, &err), ERROR_NOT_FOUND);
 
-    FAILS(create_json(&env, "[]", NULL, &err), ERROR_INVALID);
-    FAILS(create_json(&env, "{\"a\":1}", NULL, &err), ERROR_INVALID);
-    FAILS(create_json(&env, "{\"a\":null}", NULL, &err), ERROR_INVALID);
-    FAILS(create_json(&env, NULL, "{\"a\":[\"x\"]}", &err), ERROR_INVALID);
-    FAILS(create_json(&env, NULL, "{\"a=b\":\"x\"}", &err), ERROR_INVALID);
-    FAILS(create_json(&env, NULL, "{\"\":\"x\"}", &err), ERROR_INVALID);
-    FAILS(create_json(&env, NULL, "{\"a\":\"x\\u0000y\"}", &err), ERROR_INVALID);
-    memset(huge, 'x', 69999);
-    memcpy(huge, "{\"a\":\"", 6);
-    memcpy(huge + 69997, "\"}", 3);
-    FAILS(create_json(&env, huge, NULL, &err), ERROR_INVALID);
-    FAILS(create_json(&env, NULL, huge, &err), ERROR_INVALID);
+    FAILS(create_with(&env, NULL, &(struct sandbox_pair){STR("a=b"), STR("x")}, &err),
+          ERROR_INVALID);
+    FAILS(create_with(&env, NULL, &(struct sandbox_pair){STR(""), STR("x")}, &err), ERROR_INVALID);
+    FAILS(create_with(&env, NULL, &(struct sandbox_pair){STR("a"), str_n("x\0y", 3)}, &err),
+          ERROR_INVALID);
+    FAILS(create_with(&env, &(struct sandbox_pair){STR("a"), STR("\xff")}, NULL, &err),
+          ERROR_INVALID);
+    memset(huge, 'x', 70000);
+    FAILS(create_with(&env, &(struct sandbox_pair){STR("a"), str_n(huge, 66000)}, NULL, &err),
+          ERROR_INVALID);
+    FAILS(create_with(&env, NULL, &(struct sandbox_pair){STR("a"), str_n(huge, 66000)}, &err),
+          ERROR_INVALID);
+    /* As JSON it would be longer than it is. */
+    memset(huge, 1, 70000);
+    FAILS(create_with(&env, &(struct sandbox_pair){STR("a"), str_n(huge, 11000)}, NULL, &err),
+          ERROR_INVALID);
     CHECK_INT(engine_fake_boxes(env.engine), 0);
     CHECK_INT(engine_fake_calls(env.engine), 2); /* the lists at open */
-    OK(create_json(&env, "{\"a\":\"\u00e9\"}", "{\"A\":\"b=c\"}", &err));
+    OK(create_with(&env, &(struct sandbox_pair){STR("a"), str_n(huge, 10000)},
+                   &(struct sandbox_pair){STR("A"), STR("b=c\u00e9")}, &err));
 }
 
 TEST(options_reach_box_and_envd)
 {
     auto_env struct env env;
     auto_arena struct arena arena = {0};
-    auto_json json_t *vars = json_pack("{s:s}", "NAME", "some \"value\"");
+    const struct sandbox_pair variable = {STR("NAME"), STR("some \"value\"")};
     struct sandbox_new request = request_of();
     struct sandbox_view view;
     struct box_spec spec;
     char sent[1024], id[ID_SIZE];
 
     env_open(&env, 0);
-    request.env_vars = vars;
+    request.env = &variable;
+    request.env_count = 1;
     request.secure = false;
     request.internet = false;
     request.internet_given = true;
@@ -154,9 +162,73 @@ TEST(options_reach_box_and_envd)
     CHECK(view.access_token.p == NULL);
     CHECK(!view.internet && view.internet_given);
     CHECK(str_copy(view.id, id, sizeof(id)));
-    CHECK(engine_fake_spec(env.engine, id, &spec) && !spec.internet);
+    CHECK(engine_fake_spec(env.engine, id, &spec) && spec.network.mode == NETWORK_NONE);
     engine_fake_last_request(env.engine, sent, sizeof(sent));
     CHECK(strstr(sent, "{\"NAME\":\"some \\\"value\\\"\"}") && !strstr(sent, "accessToken"));
+}
+
+TEST(the_network_is_set_by_itself)
+{
+    auto_env struct env env;
+    const struct network_policy none = {.text = STR("")}, open = {.internet = true,
+                                                                  .text = STR(""),
+                                                                  .box.mode = NETWORK_OPEN};
+    struct box_spec before, after;
+    char id[ID_SIZE];
+    int calls;
+
+    env_open(&env, 0);
+    OK(env_create(&env, id, &err));
+    CHECK(engine_fake_spec(env.engine, id, &before) && before.network.mode == NETWORK_OPEN);
+    calls = engine_fake_calls(env.engine);
+    OK(sandbox_set_network(env.all, TEAM, str_of(id), &none, &err));
+    CHECK_INT(engine_fake_calls(env.engine), calls + 1);
+    CHECK(engine_fake_spec(env.engine, id, &after) && after.network.mode == NETWORK_NONE);
+    CHECK(box_limits_equal(&before.limits, &after.limits));
+
+    /* What the engine refuses is not in the row either. */
+    engine_fake_fail_at(env.engine, 1);
+    CHECK_INT(sandbox_set_network(env.all, TEAM, str_of(id), &open, &(struct error){0}), -1);
+    CHECK(engine_fake_spec(env.engine, id, &after) && after.network.mode == NETWORK_NONE);
+    {
+        auto_arena struct arena arena = {0};
+        struct store_sandbox row;
+
+        OK(store_sandbox_get(env.store, str_of(id), &arena, &row, &err));
+        CHECK(!row.internet);
+    }
+}
+
+/* Lists are in the row and in the box, of forks too, and what clears them does. */
+TEST(lists_of_what_it_may_reach_are_kept)
+{
+    auto_env struct env env;
+    auto_arena struct arena arena = {0};
+    auto_json json_t *lists = json_pack("{s:[s],s:[s]}", "allowOut", "1.2.3.4", "denyOut",
+                                        NETWORK_EVERYTHING),
+                     *names = json_pack("{s:[s]}", "allowOut", "example.com");
+    struct sandbox_new request = request_of();
+    struct network_policy policy;
+    struct sandbox_view view;
+    struct box_spec spec;
+    char id[ID_SIZE];
+
+    env_open(&env, 0);
+    OK(network_policy_read(lists, true, &arena, &policy, &err));
+    request.network = &policy;
+    OK(sandbox_create(env.all, &request, &arena, &view, &err));
+    CHECK(str_copy(view.id, id, sizeof(id)));
+    CHECK(!view.internet && str_eq(view.network, policy.text));
+    CHECK(engine_fake_spec(env.engine, id, &spec) && spec.network.mode == NETWORK_NONE);
+    CHECK(spec.network.allow_count == 1 && spec.network.ranges[0].address == 0x01020304);
+    OK(network_policy_read(NULL, true, &arena, &policy, &err));
+    OK(sandbox_set_network(env.all, TEAM, str_of(id), &policy, &err));
+    OK(sandbox_get(env.all, TEAM, str_of(id), &arena, &view, &err));
+    CHECK(view.internet && !view.network.len);
+    CHECK(engine_fake_spec(env.engine, id, &spec) && spec.network.mode == NETWORK_OPEN);
+    CHECK_INT(spec.network.allow_count, 0);
+    OK(network_policy_read(names, false, &arena, &policy, &err));
+    FAILS(sandbox_create(env.all, &request, &arena, &view, &err), ERROR_UNSUPPORTED, "domains");
 }
 
 TEST(limit_of_running_sandboxes)
@@ -221,7 +293,7 @@ TEST(list_pages_and_filters)
 {
     auto_env struct env env;
     auto_arena struct arena arena = {0};
-    auto_json json_t *red = json_pack("{s:s}", "color", "red");
+    const struct sandbox_pair red = {STR("color"), STR("red")};
     struct sandbox_new request = request_of();
     struct sandbox_filter filter = {.team_id = TEAM, .running = true, .limit = 2};
     struct sandbox_page page;
@@ -229,7 +301,8 @@ TEST(list_pages_and_filters)
 
     env_open(&env, 0);
     for (size_t i = 0; i < 5; i++) {
-        request.metadata = i % 2 ? red : NULL;
+        request.metadata = &red;
+        request.metadata_count = i % 2;
         OK(sandbox_create(env.all, &request, &arena, &made[i], &err));
     }
     request.team_id = OTHER;
@@ -257,7 +330,8 @@ TEST(list_pages_and_filters)
     CHECK_INT(list_ids(&env, &filter, &arena, &page), 2);
 
     filter = (struct sandbox_filter){.team_id = TEAM, .running = true, .limit = 1};
-    filter.metadata = red;
+    filter.metadata = &red;
+    filter.metadata_count = 1;
     CHECK_INT(list_ids(&env, &filter, &arena, &page), 1);
     CHECK(str_eq(page.items[0].id, made[3].id) && page.next_cursor.p);
     CHECK_STR(page.items[0].metadata, "{\"color\":\"red\"}");

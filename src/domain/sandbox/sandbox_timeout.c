@@ -3,15 +3,13 @@
 #include <inttypes.h>
 
 #include "base/clock.h"
+#include "domain/sandbox/sandbox_check.h"
 #include "domain/sandbox/sandbox_history.h"
 #include "domain/sandbox/sandbox_internal.h"
 
 int check_timeout_max(const struct sandboxes *all, int64_t timeout_s, struct error *err)
 {
-    if (timeout_s > all->max_timeout_s)
-        return error_set(err, ERROR_INVALID, "Timeout cannot be greater than %" PRId64 " hours",
-                         all->max_timeout_s / 3600);
-    return 0;
+    return sandbox_timeout_check(timeout_s, all->max_timeout_s, err);
 }
 
 int64_t end_within_life(const struct sandboxes *all, int64_t running_since_us, int64_t end_at_us)
@@ -49,7 +47,7 @@ static int set_end(struct sandboxes *all, struct str team_id, struct str id, int
 /* As if its time were up. */
 static int end_now(struct sandboxes *all, struct str team_id, struct str id, struct error *err)
 {
-    struct table_claim claim = {.to = SANDBOX_KILLING, .reason = "timeout"};
+    struct table_claim claim = {.to = SANDBOX_KILLING, .reason = END_TIMEOUT};
     struct sandbox *sandbox;
     struct pause pause = {.at_end = true};
     bool pauses = false;

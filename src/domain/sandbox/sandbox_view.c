@@ -14,6 +14,8 @@ void view_from_row(const struct sandboxes *all, const struct store_sandbox *row,
         .alias = row->alias.len ? row->alias : STR_NONE,
         .domain = str_of(all->domain),
         .access_token = row->access_token.len ? row->access_token : STR_NONE,
+        .traffic_token = row->traffic_token.len ? row->traffic_token : STR_NONE,
+        .ingress = row->ingress,
         .metadata = row->metadata,
         .state = row->life.state == STORE_SANDBOX_PAUSED ? SANDBOX_PAUSED : SANDBOX_RUNNING,
         .started_at_us = row->started_at_us,
@@ -23,6 +25,7 @@ void view_from_row(const struct sandboxes *all, const struct store_sandbox *row,
         .disk_mb = row->disk_mb,
         .internet = row->internet,
         .internet_given = row->internet_given,
+        .network = row->network,
         .auto_pause = row->life.auto_pause,
         .auto_resume = row->auto_resume,
         .volumes = row->volumes,
@@ -93,8 +96,18 @@ void view_copy(const struct sandbox_view *view, struct arena *arena, struct sand
         out->alias = arena_str(arena, view->alias);
     if (view->access_token.p)
         out->access_token = arena_str(arena, view->access_token);
+    if (view->traffic_token.p)
+        out->traffic_token = arena_str(arena, view->traffic_token);
+    out->network = arena_str(arena, view->network);
+    out->ingress = arena_str(arena, view->ingress);
     out->metadata = arena_str(arena, view->metadata);
     out->volumes = arena_str(arena, view->volumes);
+}
+
+size_t sandbox_view_metadata(const struct sandbox_view *view, struct arena *arena,
+                             struct sandbox_pair **out)
+{
+    return pairs_read(view->metadata, arena, out);
 }
 
 size_t sandbox_view_volumes(const struct sandbox_view *view,

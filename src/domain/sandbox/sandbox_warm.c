@@ -1,7 +1,8 @@
-/* Boxes made ahead. One thread keeps up to `warm` boxes for each of the few sets of layers that were
- * asked for last, so that a create only has to hand one over; not more than the set was asked for so
- * far, because a snapshot may be used just once. Filling up has a low priority: one box at a time, not
- * while creates are running unless a pool is empty, and not right after one while a pool is still half
+/* Boxes made ahead. One thread keeps up to `blank` blank boxes, which become anything when they are claimed, and `warm`
+ * for each of the few sets of layers (and of what templates run in them: sandbox_settle.c) that were asked for last, so that
+ * a create only has to hand one over; of those not more than the set was asked for so far, because a snapshot may be used
+ * just once. Filling up has a low priority: one box at a time, not
+ * while creates are running unless no box is left for them, and not right after one while a pool is still half
  * full: the answer goes out first. A start that fails is tried again with growing pauses.
  *
  * Boxes in the pool have no row, no route and no entry in the table. One that is no longer wanted
@@ -18,6 +19,8 @@ enum {
     PAUSE_MIN_US = 500 * 1000,
     PAUSE_MAX_US = 30 * 1000 * 1000,
     QUIET_US = 3000, /* after a box was taken */
+    SETTLED_MAX = 4, /* boxes of a pool in which programs run */
+    SETTLING_MAX = 4,
 };
 
 void warm_box_free(struct warm_box *box)
@@ -28,6 +31,7 @@ void warm_box_free(struct warm_box *box)
     free(box);
 }
 
+/* Blank ones have none. */
 static bool same_layers(const struct box_spec *a, const struct box_spec *b)
 {
     if (a->layer_count != b->layer_count)
@@ -38,10 +42,16 @@ static bool same_layers(const struct box_spec *a, const struct box_spec *b)
     return true;
 }
 
-static struct warm_pool *find_pool(struct warm *warm, const struct box_spec *spec)
+bool warm_same_kind(const struct box_spec *a, struct str a_setup, const struct box_spec *b,
+                    struct str b_setup)
+{
+    return same_layers(a, b) && str_eq(a_setup, b_setup);
+}
+
+static struct warm_pool *find_pool(struct warm *warm, const struct box_spec *spec, struct str setup)
 {
     for (size_t i = 0; i < warm->pool_count; i++)
-        if (same_layers(&warm->pools[i].spec, spec))
+        if (warm_same_kind(&warm->pools[i].spec, str_of(warm->pools[i].setup), spec, setup))
             return &warm->pools[i];
     return NULL;
 }
@@ -49,32 +59,34 @@ static struct warm_pool *find_pool(struct warm *warm, const struct box_spec *spe
 /* The one that was asked for longest ago makes room; its boxes go to `dropped`. */
 static struct warm_pool *replace_oldest(struct warm *warm, struct list *dropped)
 {
-    struct warm_pool *oldest = &warm->pools[0];
+    struct warm_pool *oldest = &warm->pools[1];
     struct list *node;
 
-    for (size_t i = 1; i < warm->pool_count; i++)
+    for (size_t i = 2; i < warm->pool_count; i++)
         if (warm->pools[i].used_at_us < oldest->used_at_us)
             oldest = &warm->pools[i];
     while ((node = list_pop_front(&oldest->boxes)))
         list_push_back(dropped, node);
+    free(oldest->setup);
     return oldest;
 }
 
 /* Makes the layers hot. Boxes of a set of layers that had to go are put in `dropped`. */
-static struct warm_pool *heat(struct warm *warm, const struct box_spec *spec, struct list *dropped)
+static struct warm_pool *heat(struct warm *warm, const struct box_spec *spec, struct str setup,
+                              struct list *dropped)
 {
-    struct warm_pool *pool = find_pool(warm, spec);
+    struct warm_pool *pool = find_pool(warm, spec, setup);
 
     if (!pool) {
-        if (warm->pool_count < WARM_TEMPLATES_MAX)
+        if (warm->pool_count < WARM_POOLS_MAX)
             pool = &warm->pools[warm->pool_count++];
         else
             pool = replace_oldest(warm, dropped);
-        *pool = (struct warm_pool){0};
+        *pool = (struct warm_pool){.setup = str_dup(setup)};
         list_init(&pool->boxes);
     }
     pool->spec = *spec;
-    pool->spec.internet = true;
+    pool->spec.network = (struct box_network){.mode = warm->network_mode};
     pool->uses++;
     pool->used_at_us = clock_mono_us();
     return pool;
@@ -87,12 +99,25 @@ static void condemn_dropped(struct sandboxes *all, struct list *dropped)
     while ((node = list_pop_front(dropped))) {
         struct warm_box *box = container_of(node, struct warm_box, link);
 
-        table_condemn(all, box->id, "warm box not wanted");
+        table_condemn(all, box->id, END_WARM_UNWANTED);
         warm_box_free(box);
     }
 }
 
-struct warm_box *warm_take(struct sandboxes *all, const struct box_spec *spec)
+static struct list *take_from(struct warm *warm, struct warm_pool *pool)
+{
+    struct list *node = list_pop_front(&pool->boxes);
+
+    if (node)
+        pool->count--;
+    warm->quiet_until_us = pool->used_at_us + QUIET_US;
+    if (pool->count == 0)
+        (void)pthread_cond_signal(&warm->changed);
+    return node;
+}
+
+struct warm_box *warm_take(struct sandboxes *all, const struct box_spec *spec,
+                           const struct setup *setup)
 {
     struct warm *warm = &all->warm;
     struct list dropped, *node = NULL;
@@ -102,19 +127,72 @@ struct warm_box *warm_take(struct sandboxes *all, const struct box_spec *spec)
         return NULL;
     list_init(&dropped);
     (void)pthread_mutex_lock(&warm->lock);
-    pool = heat(warm, spec, &dropped);
-    node = list_pop_front(&pool->boxes);
-    if (node)
-        pool->count--;
-    warm->quiet_until_us = pool->used_at_us + QUIET_US;
-    if (pool->count == 0)
-        (void)pthread_cond_signal(&warm->changed);
+    pool = heat(warm, spec, setup_key(setup), &dropped);
+    node = take_from(warm, pool);
     (void)pthread_mutex_unlock(&warm->lock);
     condemn_dropped(all, &dropped);
     return node ? container_of(node, struct warm_box, link) : NULL;
 }
 
-void warm_put_back(struct sandboxes *all, const struct box_spec *spec, struct warm_box *box)
+void warm_expect(struct sandboxes *all, struct str team_id, struct str template_id)
+{
+    struct warm *warm = &all->warm;
+    auto_arena struct arena arena = {0};
+    struct store_template template;
+    struct error ignored = {0};
+    struct box_spec spec;
+    struct setup setup;
+    struct list dropped;
+
+    if (all->warm_target == 0 ||
+        store_template_find(all->store, team_id, template_id, &arena, &template, &ignored) < 0 ||
+        spec_from_template(&template, &spec, &ignored) < 0)
+        return;
+    setup_of_template(&template, &arena, &setup);
+    list_init(&dropped);
+    (void)pthread_mutex_lock(&warm->lock);
+    (void)heat(warm, &spec, setup_key(&setup), &dropped);
+    (void)pthread_cond_signal(&warm->changed);
+    (void)pthread_mutex_unlock(&warm->lock);
+    condemn_dropped(all, &dropped);
+}
+
+bool warm_has(struct sandboxes *all, const struct box_spec *spec, const struct setup *setup)
+{
+    const struct warm_pool *pool;
+    bool has;
+
+    (void)pthread_mutex_lock(&all->warm.lock);
+    pool = find_pool(&all->warm, spec, setup_key(setup));
+    has = pool && pool->count > 0;
+    (void)pthread_mutex_unlock(&all->warm.lock);
+    return has;
+}
+
+/* What stands in a stopped box's place keeps its id, and a volume needs a filter that is loaded at the start. */
+static bool claimable(const struct box_spec *spec)
+{
+    return !spec->keep_disk && spec->volume_count == 0 && spec->fill[0] == '\0';
+}
+
+struct warm_box *warm_take_blank(struct sandboxes *all, const struct box_spec *spec)
+{
+    struct warm *warm = &all->warm;
+    struct list *node = NULL;
+
+    if (all->blank_target == 0 || !claimable(spec))
+        return NULL;
+    (void)pthread_mutex_lock(&warm->lock);
+    if (warm->pool_count > 0 && warm->pools[0].spec.blank) {
+        warm->pools[0].used_at_us = clock_mono_us();
+        node = take_from(warm, &warm->pools[0]);
+    }
+    (void)pthread_mutex_unlock(&warm->lock);
+    return node ? container_of(node, struct warm_box, link) : NULL;
+}
+
+void warm_put_back(struct sandboxes *all, const struct box_spec *spec, struct str setup,
+                   struct warm_box *box)
 {
     struct warm *warm = &all->warm;
     struct warm_pool *pool = NULL;
@@ -122,16 +200,39 @@ void warm_put_back(struct sandboxes *all, const struct box_spec *spec, struct wa
     (void)pthread_mutex_lock(&warm->lock);
     if (warm->starting == box)
         warm->starting = NULL;
+    settle_forget(warm, box);
     if (!box->died)
-        pool = find_pool(warm, spec);
+        pool = box->blank ? &warm->pools[0] : find_pool(warm, spec, setup);
     if (pool) {
+        pool->failures = 0;
         list_push_back(&pool->boxes, &box->link);
         pool->count++;
     }
     (void)pthread_mutex_unlock(&warm->lock);
     if (pool)
         return;
-    table_condemn(all, box->id, "warm box not wanted");
+    table_condemn(all, box->id, END_WARM_UNWANTED);
+    warm_box_free(box);
+}
+
+void warm_failed(struct sandboxes *all, const struct box_spec *spec, struct str setup,
+                 struct warm_box *box)
+{
+    struct warm *warm = &all->warm;
+    struct warm_pool *pool;
+
+    (void)pthread_mutex_lock(&warm->lock);
+    settle_forget(warm, box);
+    pool = find_pool(warm, spec, setup);
+    if (pool) {
+        unsigned shift = pool->failures < 6 ? pool->failures : 6;
+
+        pool->failures++;
+        pool->not_before_us = clock_mono_us() + ((int64_t)PAUSE_MIN_US << shift);
+    }
+    (void)pthread_cond_signal(&warm->changed);
+    (void)pthread_mutex_unlock(&warm->lock);
+    table_condemn(all, box->id, END_WARM_FAILED);
     warm_box_free(box);
 }
 
@@ -160,15 +261,14 @@ void warm_drop_layer(struct sandboxes *all, const char *layer)
         while ((node = list_pop_front(&pool->boxes)))
             list_push_back(&dropped, node);
         /* The last one takes its place; its list has to be linked anew. */
+        free(pool->setup);
         *pool = (struct warm_pool){0};
         list_init(&pool->boxes);
         if (--warm->pool_count != i) {
             struct warm_pool *last = &warm->pools[warm->pool_count];
 
-            pool->spec = last->spec;
-            pool->count = last->count;
-            pool->uses = last->uses;
-            pool->used_at_us = last->used_at_us;
+            *pool = *last;
+            list_init(&pool->boxes);
             while ((node = list_pop_front(&last->boxes)))
                 list_push_back(&pool->boxes, node);
         }
@@ -179,7 +279,7 @@ void warm_drop_layer(struct sandboxes *all, const char *layer)
 
 void warm_kick(struct sandboxes *all)
 {
-    if (all->warm_target == 0)
+    if (!all->warm.has_thread)
         return;
     (void)pthread_mutex_lock(&all->warm.lock);
     (void)pthread_cond_signal(&all->warm.changed);
@@ -210,9 +310,10 @@ bool warm_died(struct sandboxes *all, const char *id)
     bool starting;
 
     (void)pthread_mutex_lock(&warm->lock);
-    starting = warm->starting && strcmp(warm->starting->id, id) == 0;
+    starting = (warm->starting && strcmp(warm->starting->id, id) == 0);
     if (starting)
         warm->starting->died = true; /* left to the thread */
+    starting |= settle_died(warm, id);
     box = pull_box(warm, id);
     (void)pthread_cond_signal(&warm->changed);
     (void)pthread_mutex_unlock(&warm->lock);
@@ -220,18 +321,85 @@ bool warm_died(struct sandboxes *all, const char *id)
     return starting;
 }
 
+static size_t target_of(const struct sandboxes *all, const struct warm_pool *pool)
+{
+    return pool->spec.blank ? all->blank_target : all->warm_target;
+}
+
+/* Boxes in which programs run cost more than others. */
+static size_t pool_max(const struct sandboxes *all, const struct warm_pool *pool)
+{
+    size_t max = pool->uses < target_of(all, pool) ? pool->uses : target_of(all, pool);
+
+    return pool->setup[0] && max > SETTLED_MAX ? SETTLED_MAX : max;
+}
+
+/* Not now: its programs failed lately, or others are being started. */
+static bool must_wait(const struct warm *warm, const struct warm_pool *pool)
+{
+    return pool->setup[0] &&
+           (warm->settling_count >= SETTLING_MAX || pool->not_before_us > clock_mono_us());
+}
+
+static int64_t idle_at_us(const struct sandboxes *all, const struct warm_pool *pool)
+{
+    return pool->used_at_us + all->idle_s * 1000000;
+}
+
+/* Boxes in which programs run although nobody asked for one for long go to `dropped`. */
+static bool drop_idle(struct sandboxes *all, struct list *dropped)
+{
+    struct warm *warm = &all->warm;
+    int64_t now = clock_mono_us();
+    bool any = false;
+    struct list *node;
+
+    for (size_t i = 0; i < warm->pool_count; i++) {
+        struct warm_pool *pool = &warm->pools[i];
+
+        if (!pool->setup[0] || idle_at_us(all, pool) > now)
+            continue;
+        pool->uses = pool->count = 0;
+        while ((node = list_pop_front(&pool->boxes))) {
+            list_push_back(dropped, node);
+            any = true;
+        }
+    }
+    return any;
+}
+
+/* How long until there may be something to do again; 0 = nothing. */
+static int64_t pick_later(const struct sandboxes *all)
+{
+    const struct warm *warm = &all->warm;
+    int64_t now = clock_mono_us(), wait = 0;
+
+    for (size_t i = 0; i < warm->pool_count; i++) {
+        const struct warm_pool *pool = &warm->pools[i];
+        int64_t left = pool->not_before_us - now;
+
+        if (left <= 0 && pool->setup[0] && pool->count > 0)
+            left = idle_at_us(all, pool) - now;
+        if (left > 0 && (wait == 0 || left < wait))
+            wait = left;
+    }
+    return wait;
+}
+
 /* What to start next: the emptiest pool, the one used last among equals. *out_full: it can wait. */
-static bool pick(struct sandboxes *all, struct box_spec *out, bool *out_full)
+static bool pick(struct sandboxes *all, struct box_spec *out, char **out_setup, bool *out_full)
 {
     const struct warm *warm = &all->warm;
     const struct warm_pool *best = NULL;
     bool busy = atomic_load(&all->creates) > 0;
+    size_t blank = warm->pool_count && warm->pools[0].spec.blank ? warm->pools[0].count : 0;
 
     for (size_t i = 0; i < warm->pool_count; i++) {
         const struct warm_pool *pool = &warm->pools[i];
 
-        if (pool->count >= all->warm_target || pool->count >= pool->uses ||
-            (busy && pool->count > 0))
+        if (pool->count + settle_count(warm, &pool->spec, str_of(pool->setup)) >=
+                pool_max(all, pool) ||
+            (busy && pool->count + blank > 0) || must_wait(warm, pool))
             continue;
         if (!best || pool->count < best->count ||
             (pool->count == best->count && pool->used_at_us > best->used_at_us))
@@ -239,27 +407,39 @@ static bool pick(struct sandboxes *all, struct box_spec *out, bool *out_full)
     }
     if (best) {
         *out = best->spec;
+        *out_setup = xstrdup(best->setup);
         out->background = true;
-        *out_full = best->count * 2 > all->warm_target;
+        *out_full = best->count * 2 > target_of(all, best);
     }
     return best != NULL;
 }
 
-static int start_box(struct sandboxes *all, const struct box_spec *spec, struct warm_box *box,
-                     struct error *err)
+static int start_box(struct sandboxes *all, const struct box_spec *spec, struct str setup,
+                     struct warm_box *box, struct error *err)
 {
     struct box_info info;
 
     if (space_check(all, err) == 0 && all->engine->ops->start(all->engine, spec, &info, err) == 0 &&
-        envd_ready(all->run_dir, box->id, &box->envd_fd, err) == 0) {
-        warm_put_back(all, spec, box);
+        envd_ready(all->engine, box->id, &box->envd_fd, err) == 0) {
+        box->address = info.address;
+        if (setup.len)
+            settle_box(all, spec, setup, box);
+        else
+            warm_put_back(all, spec, setup, box);
         return 0;
     }
     (void)pthread_mutex_lock(&all->warm.lock);
     all->warm.starting = NULL;
     (void)pthread_mutex_unlock(&all->warm.lock);
-    table_condemn(all, box->id, "warm box did not start");
+    table_condemn(all, box->id, END_WARM_FAILED);
     warm_box_free(box);
+    if (spec->blank && err->code == ERROR_UNSUPPORTED) { /* and will be */
+        log_info("sandbox", "%s", err->message);
+        (void)pthread_mutex_lock(&all->warm.lock);
+        all->warm.pools[0].uses = 0;
+        (void)pthread_mutex_unlock(&all->warm.lock);
+        return 0;
+    }
     return -1;
 }
 
@@ -270,6 +450,7 @@ static struct warm_box *new_box(struct box_spec *spec)
     id_make(box->id);
     memcpy(spec->id, box->id, ID_SIZE);
     box->limits = spec->limits;
+    box->blank = spec->blank;
     box->envd_fd = -1;
     return box;
 }
@@ -281,19 +462,32 @@ static void *warm_run(void *arg)
     int64_t pause = 0, not_before = 0;
 
     (void)pthread_mutex_lock(&warm->lock);
-    while (!warm->stopping) {
+    while (!atomic_load(&warm->stopping)) {
+        auto_free char *setup = NULL;
         int64_t wait = not_before - clock_mono_us();
         struct error err = {0};
         struct warm_box *box;
         struct box_spec spec;
+        struct list dropped;
         bool full = false;
 
+        list_init(&dropped);
+        if (drop_idle(all, &dropped)) {
+            (void)pthread_mutex_unlock(&warm->lock);
+            condemn_dropped(all, &dropped);
+            (void)pthread_mutex_lock(&warm->lock);
+            continue;
+        }
         if (wait > 0) {
             (void)cond_wait_us(&warm->changed, &warm->lock, wait);
             continue;
         }
-        if (!pick(all, &spec, &full)) {
-            (void)pthread_cond_wait(&warm->changed, &warm->lock);
+        if (!pick(all, &spec, &setup, &full)) {
+            wait = pick_later(all);
+            if (wait)
+                (void)cond_wait_us(&warm->changed, &warm->lock, wait);
+            else
+                (void)pthread_cond_wait(&warm->changed, &warm->lock);
             continue;
         }
         wait = warm->quiet_until_us - clock_mono_us();
@@ -304,7 +498,7 @@ static void *warm_run(void *arg)
         warm->starting = new_box(&spec);
         box = warm->starting;
         (void)pthread_mutex_unlock(&warm->lock);
-        if (start_box(all, &spec, box, &err) < 0) {
+        if (start_box(all, &spec, str_of(setup), box, &err) < 0) {
             pause = pause ? (pause * 2 < PAUSE_MAX_US ? pause * 2 : PAUSE_MAX_US) : PAUSE_MIN_US;
             not_before = clock_mono_us() + pause;
             log_warn("sandbox", "warm box: %s, trying again", err.message);
@@ -315,6 +509,15 @@ static void *warm_run(void *arg)
     }
     (void)pthread_mutex_unlock(&warm->lock);
     return NULL;
+}
+
+/* Blank boxes have the base template's limits. */
+static void heat_blank(struct sandboxes *all, const struct box_spec *base, struct list *dropped)
+{
+    struct box_spec blank = {
+        .engine = base->engine, .limits = base->limits, .blank = true, .network = base->network};
+
+    heat(&all->warm, &blank, STR(""), dropped)->uses = SIZE_MAX;
 }
 
 /* The base template is hot from the start. */
@@ -331,7 +534,8 @@ static int heat_base(struct sandboxes *all, struct error *err)
         return -1;
     list_init(&dropped);
     (void)pthread_mutex_lock(&all->warm.lock); /* the keeper may drop layers already */
-    heat(&all->warm, &spec, &dropped)->uses = all->warm_target; /* there is room for it */
+    heat_blank(all, &spec, &dropped);
+    heat(&all->warm, &spec, STR(""), &dropped)->uses = all->warm_target; /* there is room for it */
     (void)pthread_mutex_unlock(&all->warm.lock);
     return 0;
 }
@@ -340,7 +544,7 @@ int warm_start(struct sandboxes *all, struct error *err)
 {
     int errnum;
 
-    if (all->warm_target == 0)
+    if (all->warm_target == 0 && all->blank_target == 0)
         return 0;
     if (heat_base(all, err) < 0)
         return -1;
@@ -357,12 +561,13 @@ void warm_stop(struct sandboxes *all)
     struct list *node;
 
     (void)pthread_mutex_lock(&warm->lock);
-    warm->stopping = true;
+    atomic_store(&warm->stopping, true);
     (void)pthread_cond_signal(&warm->changed);
     (void)pthread_mutex_unlock(&warm->lock);
     if (warm->has_thread)
         (void)pthread_join(warm->thread, NULL);
-    for (size_t i = 0; i < warm->pool_count; i++)
+    settle_stop(warm);
+    for (size_t i = 0; i < warm->pool_count; i++) {
         while ((node = list_pop_front(&warm->pools[i].boxes))) {
             struct warm_box *box = container_of(node, struct warm_box, link);
             struct error err = {0};
@@ -371,4 +576,8 @@ void warm_stop(struct sandboxes *all)
                 log_warn("sandbox", "warm box: %s; the next start removes it", err.message);
             warm_box_free(box);
         }
+        free(warm->pools[i].setup);
+        warm->pools[i].setup = NULL;
+    }
+    warm->pool_count = 0;
 }

@@ -62,7 +62,7 @@ static void end_box(struct sandboxes *all, const char *box_id)
     if (all->engine->ops->kill(all->engine, box_id, &err) == 0)
         return;
     log_warn("sandbox", "box of a volume: %s, trying again", err.message);
-    table_condemn(all, box_id, "not needed any more");
+    table_condemn(all, box_id, END_CONTENT_IDLE);
 }
 
 void content_close(struct sandboxes *all, struct str volume_id)
@@ -124,7 +124,7 @@ static int make_spec(struct sandboxes *all, const struct store_volume *volume, c
         spec_from_template(&template, out, err) < 0)
         return -1;
     memcpy(out->id, box_id, ID_SIZE);
-    out->internet = false;
+    out->network.mode = NETWORK_NONE;
     out->limits = (struct box_limits){.mem_bytes = (uint64_t)CONTENT_MEM_MB << 20,
                                       .disk_bytes = (uint64_t)CONTENT_DISK_MB << 20,
                                       .cpu_count = 1,
@@ -159,7 +159,7 @@ static int start_box(struct sandboxes *all, const struct store_volume *volume, c
     buf_init(&body, 512);
     (void)buf_printf(&body, "{\"accessToken\":\"%.*s\",\"volumeID\":\"%.*s\"}",
                      STR_ARG(volume->token), STR_ARG(volume->id));
-    if (envd_init(all->run_dir, box_id, -1, buf_str(&body), err) < 0) {
+    if (envd_init(all->engine, box_id, -1, buf_str(&body), err) < 0) {
         end_box(all, box_id);
         return -1;
     }
@@ -247,7 +247,7 @@ static void end_idle(struct sandboxes *all, struct str team_id, const char *ques
     }
     (void)pthread_mutex_unlock(&all->content.lock);
     for (size_t i = 0; i < count; i++)
-        if (envd_ask(all->run_dir, found[i].box_id, question))
+        if (envd_ask(all->engine, found[i].box_id, question))
             content_close(all, str_of(found[i].volume_id));
 }
 

@@ -28,7 +28,7 @@ TEST(content_is_served_from_one_box_per_volume)
     OK(routes_wake(env.routes, one.token.p, &err));
     CHECK(served(&env, one.token, &route) && route.state == ROUTE_RUNNING);
     CHECK(engine_fake_spec(env.engine, route.id, &spec));
-    CHECK(spec.volume_count == 1 && !spec.internet);
+    CHECK(spec.volume_count == 1 && spec.network.mode == NETWORK_NONE);
     CHECK_STR(one.id, spec.volumes[0].name);
     OK(routes_wake(env.routes, one.token.p, &err));
     CHECK(served(&env, one.token, &again));

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "domain/sandbox/sandbox.h"
+#include "domain/sandbox/sandbox_creates.h"
 #include "edge/api_e2b/api_internal.h"
 #include "protocol/http/http_answer.h"
 
@@ -30,9 +31,9 @@ static int kill_made(struct call *call, struct error *err)
 
 static int admit(struct call *call, struct error *err)
 {
-    if (call->lane != API_LANE_CREATE)
+    if (call->lane != API_LANE_CREATE || of(call)->admitted)
         return 0;
-    if (api_create_begin(of(call)->api, call->seat.owner, err) < 0)
+    if (sandbox_creates_begin(of(call)->api->config.creates, call->seat.owner, err) < 0)
         return -1;
     of(call)->admitted = true;
     call->only_for_client = !of(call)->idempotency_key.len;
@@ -41,8 +42,10 @@ static int admit(struct call *call, struct error *err)
 
 static void leave(struct call *call)
 {
+    if (call->again) /* it is still under way */
+        return;
     if (of(call)->admitted)
-        api_create_end(of(call)->api, call->seat.owner);
+        sandbox_creates_end(of(call)->api->config.creates, call->seat.owner);
     of(call)->admitted = false;
 }
 
@@ -65,13 +68,11 @@ static const struct call_ops ops = {
 void api_init(struct api *api, const struct api_config *config)
 {
     *api = (struct api){.config = *config};
-    if (api->config.max_timeout_s <= 0)
-        api->config.max_timeout_s = 24 * 3600;
-    api_creates_open(api);
     api->desk = (struct call_desk){.ops = &ops,
                                    .keys = config->keys,
                                    .limits = config->limits,
                                    .store = config->store,
+                                   .file_directory = config->file_directory,
                                    .work_lane = API_LANE_WORK};
     for (size_t i = 0; i < API_LANE_COUNT; i++) {
         api->desk.lanes[i].workers = config->lanes[i].workers;
@@ -84,7 +85,6 @@ void api_done(struct api *api)
 {
     for (size_t i = 0; i < API_LANE_COUNT; i++)
         shares_free(api->desk.lanes[i].shares);
-    shares_free(api->creates);
 }
 
 struct api *api_new(const struct api_config *config)
@@ -116,6 +116,33 @@ static struct str local_domain(struct str host, struct arena *arena)
     return STR_NONE;
 }
 
+/* A signed link stands for the API key. False: it was refused, and answered. */
+static bool admit_link(struct api_call *call, const struct http_request *request)
+{
+    struct error err = {0};
+    bool has_body = request->chunked || request->content_length >= 0;
+    int r = api_build_files_admit(call, has_body ? request->content_length : 0, &err);
+
+    if (r == 0)
+        return true;
+    api_fail(call, &err);
+    if (r > 0) {
+        free(call->text);
+        call->text = api_error_text(r, err.message);
+        call->status = r;
+    }
+    call_reply(&call->call);
+    return false;
+}
+
+static enum call_need need_of(const struct api_endpoint *endpoint)
+{
+    if (endpoint->handler == api_monitor)
+        return CALL_MEASURES;
+    return str_is(str_of(endpoint->is.method), "GET") && !endpoint->reveals ? CALL_READS
+                                                                            : CALL_CHANGES;
+}
+
 static void dispatch(struct api *api, struct http_exchange *ex)
 {
     const struct http_headers *headers = &http_request(ex)->headers;
@@ -124,7 +151,11 @@ static void dispatch(struct api *api, struct http_exchange *ex)
 
     call->api = api;
     call_begin(&call->call, &api->desk, ex);
-    call->domain = local_domain(http_headers_get(headers, "Host"), &call->arena);
+    call->host = arena_str(&call->arena, http_headers_get(headers, "Host"));
+    call->forwarded_proto =
+        http_secure(ex) ? STR("https")
+                        : arena_str(&call->arena, http_headers_get(headers, "X-Forwarded-Proto"));
+    call->domain = local_domain(call->host, &call->arena);
     call->idempotency_key =
         arena_str(&call->arena, str_trim(http_headers_get(headers, "Idempotency-Key")));
     switch (api_endpoints_find(call->method, call->path, &call->arena, &call->endpoint,
@@ -141,9 +172,12 @@ static void dispatch(struct api *api, struct http_exchange *ex)
     case CALL_FOUND:
         break;
     }
+    call->row = &call->endpoint->is;
     call->lane = call->endpoint->lane;
     call->body_max = call->endpoint->body_max;
-    call_start(&call->call);
+    call->need = need_of(call->endpoint);
+    if (call->endpoint->auth != API_AUTH_LINK || admit_link(call, http_request(ex)))
+        call_start(&call->call);
 }
 
 void api_handle(struct api *api, struct http_exchange *ex)

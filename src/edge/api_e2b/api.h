@@ -14,45 +14,44 @@
 
 struct api;
 struct api_keys;
+struct builds;
 struct http_exchange;
 struct http_limits;
+struct sandbox_creates;
 struct sandboxes;
+struct secrets;
 struct store;
 struct workers;
 
-/* Three kinds of workers, so that none waits behind another. */
+/* Kinds of workers, so that none waits behind another. */
 enum api_lane {
     API_LANE_QUICK,  /* asks memory and the store only: lists, status, keys */
-    API_LANE_WORK,   /* may wait for the engine or for a sandbox's agent */
+    API_LANE_WORK,   /* may wait for the engine or for a sandbox's envd */
     API_LANE_CREATE, /* makes sandboxes */
+    API_LANE_WAIT,   /* makes or resumes one, and waits for what its template starts */
     API_LANE_COUNT,
 };
 
 struct api_config {
     struct sandboxes *sandboxes;
+    struct builds *builds;
     struct store *store;
     struct api_keys *keys;
     struct {
         struct workers *workers;
         size_t team_max; /* of them for one team at the same time; 0 = all */
     } lanes[API_LANE_COUNT];
-    size_t
-        create_max; /* creates that run or wait; one team may have three quarters; 0 = no limit */
+    struct sandbox_creates *creates; /* creates that run or wait are counted */
     struct http_limits *limits;
-    int64_t max_timeout_s; /* longest life a client may ask for; 0 = 24 h */
+    struct secrets *secrets;
+    const char *file_directory;                  /* where bodies go that go to files */
+    int64_t upload_max;                          /* bytes of one */
+    void (*monitor)(void *arg, struct buf *out); /* adds to /metrics; or NULL */
+    void *monitor_arg;
+    const char *url; /* for links, where a client does not say how it reached us */
 };
 
 /* All borrowed; they must outlive the api. */
 struct api *api_new(const struct api_config *config);
 /* On any edge loop. Always answers. */
 void api_handle(struct api *api, struct http_exchange *ex);
-
-/* One request from inside this process, in the name of a team, run on the calling thread. Operators'
- * endpoints are refused. A status of 400 and above is an answer, not a failure. out_body: appended to. */
-struct api_local {
-    struct str team_id;
-    const char *method, *target;
-    struct str body;
-};
-int api_local(struct api *api, const struct api_local *request, int *out_status,
-              struct buf *out_body, struct error *err);

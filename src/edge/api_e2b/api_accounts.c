@@ -15,7 +15,8 @@ int api_teams_list(struct api_call *call, struct error *err)
     /* Keys are kept as hashes, so the only one that can be told is the one that was sent. */
     call_answer(&call->call, 200,
                 json_pack("[{s:o,s:o,s:o,s:b}]", "teamID", json_str(team.id), "name",
-                          json_str(team.name), "apiKey", json_str(call->key), "isDefault", 1));
+                          json_str(team.name), "apiKey",
+                          json_str(call->by_cookie ? STR("") : call->key), "isDefault", 1));
     return 0;
 }
 
@@ -30,6 +31,14 @@ static json_t *mask_json(struct str mask)
                      "maskedValuePrefix", json_str(start), "maskedValueSuffix", json_str(tail));
 }
 
+static const char *role_name(const struct store_key *key)
+{
+    enum api_role role = API_ROLE_VIEWER;
+
+    (void)api_role_stored(key->role, &role);
+    return api_role_name(role, key->team_id);
+}
+
 json_t *api_accounts_key(const struct store_key *key, const char *secret)
 {
     char created_at[CLOCK_TEXT_SIZE], used_at[CLOCK_TEXT_SIZE];
@@ -41,6 +50,7 @@ json_t *api_accounts_key(const struct store_key *key, const char *secret)
         json_pack("{s:o,s:o,s:o,s:s,s:n,s:o}", "id", json_str(key->id), "name", json_str(key->name),
                   "mask", mask_json(key->mask), "createdAt", created_at, "createdBy", "lastUsed",
                   key->last_used_at_us ? json_string(used_at) : json_null());
+    (void)json_object_set_new(json, "role", json_string(role_name(key)));
     if (key->agent_id.len)
         (void)json_object_set_new(json, "agentID", json_str(key->agent_id));
     if (key->sandbox_id.len)
@@ -66,13 +76,14 @@ int api_keys_list(struct api_call *call, struct error *err)
 }
 
 struct name_body {
-    struct str name, agent_id, sandbox_id;
+    struct str name, agent_id, sandbox_id, role;
 };
 
 static const struct json_field name_fields[] = {
     JSON_FIELD(struct name_body, name, "name", JSON_REQUIRED),
     JSON_FIELD(struct name_body, agent_id, "agentID", 0),
     JSON_FIELD(struct name_body, sandbox_id, "sandboxID", 0),
+    JSON_FIELD(struct name_body, role, "role", 0),
     JSON_END,
 };
 
@@ -80,14 +91,17 @@ int api_accounts_new_key(struct api_call *call, struct str team_id, struct store
                          char out_secret[API_KEY_SIZE], struct error *err)
 {
     struct name_body body = {.name = STR_NONE};
+    enum api_role role = API_ROLE_FULL;
     auto_json json_t *tree = NULL;
 
     if (json_parse_as(name_fields, call->body, &body, &tree, err) < 0 ||
+        api_role_give(call->role, team_id, body.role, &role, err) < 0 ||
         api_key_new(call->api->config.store,
                     &(struct api_key_wanted){.team_id = team_id,
                                              .name = body.name,
                                              .agent_id = body.agent_id,
-                                             .sandbox_id = body.sandbox_id},
+                                             .sandbox_id = body.sandbox_id,
+                                             .role = role},
                     &call->arena, out, out_secret, err) < 0)
         return -1;
     api_keys_refresh(call->api->config.keys);

@@ -52,20 +52,24 @@ static int check_bound(struct api_call *call, struct error *err)
     if (call->key_sandbox.len)
         return scope == API_SCOPE_BOX
                    ? check_sandbox(call, err)
-                   : error_set(err, ERROR_FORBIDDEN, "this key is for sandbox '%.*s' only",
+                   : error_set(err, ERROR_FORBIDDEN, "this API key is for sandbox '%.*s' only",
                                STR_ARG(call->key_sandbox));
     if (!call->key_agent.len || scope == API_SCOPE_AGENT)
         return 0;
     if (scope == API_SCOPE_TEAM)
-        return error_set(err, ERROR_FORBIDDEN,
-                         "this key acts as agent '%.*s': that needs a key of the whole team",
-                         STR_ARG(call->key_agent));
+        return error_set(
+            err, ERROR_FORBIDDEN,
+            "this API key acts as agent '%.*s': that needs an API key of the whole team",
+            STR_ARG(call->key_agent));
     return check_agent(call, err);
 }
 
 int api_scope_check(struct api_call *call, struct error *err)
 {
-    if (call->endpoint->auth == API_AUTH_OPERATOR && !str_is(call->team_id, TEAM_DEFAULT_ID))
+    bool enough = call->role == API_ROLE_FULL || call->need == CALL_MEASURES;
+
+    if (call->endpoint->auth == API_AUTH_OPERATOR &&
+        (!str_is(call->team_id, TEAM_DEFAULT_ID) || !enough || call->role == API_ROLE_MEMBER))
         return error_set(err, ERROR_FORBIDDEN, "only the operator's keys may do this");
     return check_bound(call, err);
 }

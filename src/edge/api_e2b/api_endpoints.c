@@ -8,6 +8,7 @@
 #define WORK   .lane = API_LANE_WORK
 #define CREATE .lane = API_LANE_CREATE
 #define TEAM(m, p, h, ...)     {.is = {.method = (m), .pattern = (p)}, .handler = (h), .body_max = SMALL, __VA_ARGS__}
+#define LARGE(m, p, h, ...)   {.is = {.method = (m), .pattern = (p)}, .handler = (h), .body_max = API_BODY_MAX, __VA_ARGS__}
 #define BOX(m, p, h, ...)     {.is = {.method = (m), .pattern = (p)}, .handler = (h), .body_max = SMALL, \
                                .scope = API_SCOPE_BOX, __VA_ARGS__}
 #define OWN(m, p, h, ...)     {.is = {.method = (m), .pattern = (p)}, .handler = (h), .body_max = SMALL, \
@@ -18,8 +19,8 @@
                                .scope = API_SCOPE_ANY, __VA_ARGS__}
 #define ADMIN(m, p, h, ...)   {.is = {.method = (m), .pattern = (p)}, .handler = (h), .body_max = SMALL, \
                                .auth = API_AUTH_OPERATOR, __VA_ARGS__}
-#define MISSING(m, p, what)   {.is = {.method = (m), .pattern = (p)}, .handler = api_unsupported, \
-                               .body_max = API_BODY_MAX, .feature = (what)}
+#define LINK(m, p, h, ...)    {.is = {.method = (m), .pattern = (p)}, .handler = (h), .auth = API_AUTH_LINK, \
+                               .scope = API_SCOPE_ANY, __VA_ARGS__}
 
 const struct api_endpoint api_endpoints[] = {
     AGENT("POST", "/sandboxes", api_sandboxes_create, CREATE),
@@ -52,22 +53,32 @@ const struct api_endpoint api_endpoints[] = {
     TEAM("GET", "/snapshots", api_snapshots_list),
 
     ANY("GET", "/templates", api_templates_list),
+    ANY("GET", "/v2/templates", api_templates_list_v2),
     ANY("GET", "/templates/aliases/{alias}", api_templates_alias),
-    MISSING("POST", "/templates", "building templates"),
-    MISSING("POST", "/v2/templates", "building templates"),
-    MISSING("POST", "/v3/templates", "building templates"),
-    MISSING("POST", "/templates/tags", "template tags"),
-    MISSING("DELETE", "/templates/tags", "template tags"),
-    MISSING("GET", "/templates/{id}", "template details"),
-    MISSING("PATCH", "/templates/{id}", "changing templates"),
-    MISSING("PATCH", "/v2/templates/{id}", "changing templates"),
+    LARGE("POST", "/templates", api_builds_old),
+    TEAM("POST", "/v2/templates", api_builds_create),
+    TEAM("POST", "/v3/templates", api_builds_create),
+    TEAM("POST", "/templates/tags", api_tags_assign),
+    TEAM("DELETE", "/templates/tags", api_tags_delete, WORK),
+    LINK("PUT", "/templates/uploads/{hash}", api_build_files_upload, WORK),
+    TEAM("GET", "/templates/{id}", api_templates_get),
+    TEAM("PATCH", "/templates/{id}", api_templates_change),
+    TEAM("PATCH", "/v2/templates/{id}", api_templates_change_v2),
     TEAM("DELETE", "/templates/{id}", api_templates_delete, WORK),
-    MISSING("POST", "/templates/{id}", "building templates"),
-    MISSING("GET", "/templates/{id}/tags", "template tags"),
-    MISSING("GET", "/templates/{id}/files/{hash}", "building templates"),
-    MISSING("POST", "/templates/{id}/builds/{build}", "building templates"),
-    MISSING("POST", "/v2/templates/{id}/builds/{build}", "building templates"),
-    ANY("GET", "/templates/{id}/builds/{build}/status", api_templates_build),
+    LARGE("POST", "/templates/{id}", api_builds_old),
+    TEAM("GET", "/templates/{id}/tags", api_tags_list),
+    TEAM("GET", "/templates/{id}/settings", api_templates_settings),
+    TEAM("GET", "/templates/{id}/layer", api_templates_layer, WORK),
+    TEAM("GET", "/templates/{id}/files/{hash}", api_build_files_link, .reveals = true),
+    LARGE("POST", "/templates/{id}/builds/{build}", api_builds_start, WORK),
+    LARGE("POST", "/v2/templates/{id}/builds/{build}", api_builds_start, WORK),
+    TEAM("DELETE", "/templates/{id}/builds/{build}", api_builds_cancel, WORK),
+    TEAM("POST", "/templates/{id}/builds/{build}/cancel", api_builds_cancel, WORK),
+    ANY("GET", "/templates/{id}/builds/{build}/status", api_builds_status),
+    TEAM("GET", "/templates/{id}/builds/{build}/logs", api_builds_logs),
+    TEAM("GET", "/registries", api_registries_list),
+    TEAM("PUT", "/registries/{host}", api_registries_put),
+    TEAM("DELETE", "/registries/{host}", api_registries_delete),
 
     TEAM("GET", "/teams", api_teams_list),
     TEAM("GET", "/api-keys", api_keys_list),
@@ -85,13 +96,13 @@ const struct api_endpoint api_endpoints[] = {
     TEAM("GET", "/teams/{id}/metrics/max", api_metrics_team_max),
     TEAM("GET", "/volumes", api_volumes_list),
     TEAM("POST", "/volumes", api_volumes_create, WORK),
-    TEAM("GET", "/volumes/{id}", api_volumes_get),
+    TEAM("GET", "/volumes/{id}", api_volumes_get, .reveals = true),
     TEAM("DELETE", "/volumes/{id}", api_volumes_delete, WORK),
-    MISSING("GET", "/secrets", "secrets"),
-    MISSING("POST", "/secrets", "secrets"),
-    MISSING("GET", "/secrets/{id}", "secrets"),
-    MISSING("POST", "/secrets/{id}", "secrets"),
-    MISSING("DELETE", "/secrets/{id}", "secrets"),
+    TEAM("GET", "/secrets", api_secrets_list),
+    TEAM("POST", "/secrets", api_secrets_create),
+    TEAM("GET", "/secrets/{id}", api_secrets_get),
+    TEAM("POST", "/secrets/{id}", api_secrets_change, WORK),
+    TEAM("DELETE", "/secrets/{id}", api_secrets_delete, WORK),
     {.is = {.method = NULL}},
 };
 /* clang-format on */

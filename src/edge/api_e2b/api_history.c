@@ -8,25 +8,14 @@
 
 enum { LOGS_DEFAULT = 1000, EVENTS_DEFAULT = 10, EVENTS_LIMIT = 100, TYPES_MAX = 16 };
 
-static const char *const levels[] = {"debug", "info", "warn", "error"};
-
-static const char *level_name(int64_t level)
+/* Of what it reached or was refused, the detail is an object: name, address, port, protocol, verdict, rule, reason. */
+static void add_network(const struct store_event *event, json_t *fields)
 {
-    return level >= 0 && level <= 3 ? levels[level] : "info";
-}
+    auto_json json_t *detail = NULL;
+    struct error ignored;
 
-static int read_number(struct api_call *call, const char *name, uint64_t fallback, uint64_t max,
-                       uint64_t *out, struct error *err)
-{
-    struct str text;
-
-    *out = fallback;
-    if (api_query_get(call->query, name, &call->arena, &text, err) < 0)
-        return -1;
-    if (text.p && (!str_to_u64(text, out) || *out > max))
-        return error_set(err, ERROR_INVALID, "query parameter '%s' must be a number up to %llu",
-                         name, (unsigned long long)max);
-    return 0;
+    if (json_parse(event->detail, &detail, &ignored) == 0)
+        (void)json_object_update_missing(fields, detail);
 }
 
 static json_t *fields_of(const struct store_event *event)
@@ -34,7 +23,9 @@ static json_t *fields_of(const struct store_event *event)
     json_t *fields = json_pack("{s:o,s:o}", "event", json_str(event->type), "sandboxID",
                                json_str(event->sandbox_id));
 
-    if (event->detail.len)
+    if (str_is(event->type, "network"))
+        add_network(event, fields);
+    else if (event->detail.len)
         (void)json_object_set_new(fields, "detail", json_str(event->detail));
     return fields;
 }
@@ -44,8 +35,9 @@ static json_t *entry_json(const struct store_event *event)
     char timestamp[CLOCK_TEXT_SIZE];
 
     clock_format(event->at_us, timestamp);
-    return json_pack("{s:s,s:s,s:o,s:o}", "timestamp", timestamp, "level", level_name(event->level),
-                     "message", json_str(event->message), "fields", fields_of(event));
+    return json_pack("{s:s,s:s,s:o,s:o}", "timestamp", timestamp, "level",
+                     api_level_name(event->level), "message", json_str(event->message), "fields",
+                     fields_of(event));
 }
 
 /* A line is JSON text itself; clients parse it and want a level in it. */
@@ -58,7 +50,7 @@ static json_t *line_json(const struct store_event *event)
 
     clock_format(event->at_us, timestamp);
     (void)json_object_set_new(line, "timestamp", json_string(timestamp));
-    (void)json_object_set_new(line, "level", json_string(level_name(event->level)));
+    (void)json_object_set_new(line, "level", json_string(api_level_name(event->level)));
     (void)json_object_set_new(line, "message", json_str(event->message));
     (void)json_object_set_new(line, "logger",
                               json_string(str_is(event->type, "exec") || str_is(event->type, "envd")
@@ -78,8 +70,10 @@ int api_history_logs(struct api_call *call, struct error *err)
     uint64_t start_ms, limit;
 
     if (api_sandboxes_get_id(call, &filter.sandbox_id, err) < 0 ||
-        read_number(call, "start", 0, INT64_MAX / 2000, &start_ms, err) < 0 ||
-        read_number(call, "limit", LOGS_DEFAULT, EVENTS_MAX, &limit, err) < 0)
+        api_query_number(call->query, "start", &call->arena, 0, INT64_MAX / 2000, &start_ms, err) <
+            0 ||
+        api_query_number(call->query, "limit", &call->arena, LOGS_DEFAULT, EVENTS_MAX, &limit,
+                         err) < 0)
         return -1;
     filter.from_us = (int64_t)start_ms * 1000;
     filter.limit = limit ? (size_t)limit : 1;
@@ -95,35 +89,15 @@ int api_history_logs(struct api_call *call, struct error *err)
     return 0;
 }
 
-static int read_level(struct api_call *call, int64_t *out, struct error *err)
-{
-    struct str level;
-
-    *out = 0;
-    if (api_query_get(call->query, "level", &call->arena, &level, err) < 0)
-        return -1;
-    for (int64_t i = 0; level.p && i <= 3; i++)
-        if (str_is(level, levels[i])) {
-            *out = i;
-            return 0;
-        }
-    return level.p ? error_set(err, ERROR_INVALID,
-                               "query parameter 'level' must be debug, info, warn or error")
-                   : 0;
-}
-
 /* A cursor is a time in ms from which to go on, forward or back. */
 static int read_direction(struct api_call *call, uint64_t cursor_ms, struct event_filter *filter,
                           struct error *err)
 {
-    struct str direction;
+    bool backward;
 
-    if (api_query_get(call->query, "direction", &call->arena, &direction, err) < 0)
+    if (api_query_backward(call->query, &call->arena, &backward, err) < 0)
         return -1;
-    if (direction.p && !str_is(direction, "forward") && !str_is(direction, "backward"))
-        return error_set(err, ERROR_INVALID,
-                         "query parameter 'direction' must be 'forward' or 'backward'");
-    filter->ascending = !str_is(direction, "backward");
+    filter->ascending = !backward;
     if (filter->ascending)
         filter->from_us = (int64_t)cursor_ms * 1000;
     else if (cursor_ms)
@@ -139,10 +113,12 @@ int api_history_logs_v2(struct api_call *call, struct error *err)
     json_t *entries;
 
     if (api_sandboxes_get_id(call, &filter.sandbox_id, err) < 0 ||
-        read_number(call, "cursor", 0, INT64_MAX / 2000, &cursor_ms, err) < 0 ||
-        read_number(call, "limit", LOGS_DEFAULT, EVENTS_MAX, &limit, err) < 0 ||
+        api_query_number(call->query, "cursor", &call->arena, 0, INT64_MAX / 2000, &cursor_ms,
+                         err) < 0 ||
+        api_query_number(call->query, "limit", &call->arena, LOGS_DEFAULT, EVENTS_MAX, &limit,
+                         err) < 0 ||
         read_direction(call, cursor_ms, &filter, err) < 0 ||
-        read_level(call, &filter.min_level, err) < 0 ||
+        api_query_level(call->query, &call->arena, &filter.min_level, err) < 0 ||
         api_query_get(call->query, "search", &call->arena, &filter.search, err) < 0)
         return -1;
     filter.limit = limit ? (size_t)limit : 1;
@@ -183,8 +159,9 @@ static int list_events(struct api_call *call, struct event_filter *filter, struc
 
     filter->types = types;
     filter->type_count = read_types(call, types);
-    if (read_number(call, "offset", 0, 100000, &offset, err) < 0 ||
-        read_number(call, "limit", EVENTS_DEFAULT, EVENTS_LIMIT, &limit, err) < 0 ||
+    if (api_query_number(call->query, "offset", &call->arena, 0, 100000, &offset, err) < 0 ||
+        api_query_number(call->query, "limit", &call->arena, EVENTS_DEFAULT, EVENTS_LIMIT, &limit,
+                         err) < 0 ||
         api_query_get(call->query, "orderAsc", &call->arena, &ascending, err) < 0)
         return -1;
     if (limit < 1)

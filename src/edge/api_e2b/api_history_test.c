@@ -19,7 +19,9 @@ TEST(metrics)
     CHECK_INT(json_integer_value(json_object_get(one, "timestampUnix")), 1767225600);
     CHECK(json_real_value(json_object_get(one, "cpuUsedPct")) > 12.4);
     CHECK_INT(json_integer_value(json_object_get(one, "memCache")), 7);
-    CHECK_INT(json_object_size(one), 9);
+    CHECK_INT(json_integer_value(json_object_get(one, "networkSent")), 5);
+    CHECK_INT(json_integer_value(json_object_get(one, "networkConnections")), 2);
+    CHECK_INT(json_object_size(one), 13);
     CHECK_INT(request("GET", ONE "/metrics", "start=x", NULL, NULL), 400);
     CHECK_INT(request("GET", ONE "/metrics", "start=-1", NULL, NULL), 400);
     CHECK_INT(request("GET", "/sandboxes/i0000000000000000001/metrics", NULL, NULL, NULL), 404);

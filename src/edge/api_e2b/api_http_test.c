@@ -4,8 +4,10 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/test.h"
+#include "domain/sandbox/sandbox_creates.h"
 #include "edge/api_e2b/api_internal.h"
 #include "edge/api_e2b/test/api_fake.h"
+#include "edge/api_e2b/test/api_test_request.h"
 #include "protocol/http/http_limits.h"
 #include "protocol/http/test/http_test_site.h"
 #include "protocol/loop/workers.h"
@@ -27,11 +29,15 @@ static void on_request(struct http_exchange *ex, void *arg)
 static void site_start_limited(struct site *site, size_t threads, size_t queue_max,
                                size_t create_max)
 {
-    struct api_config config = {.create_max = create_max};
+    struct api_config config = {.creates = sandbox_creates_new(create_max),
+                                .secrets = new_secrets(),
+                                .file_directory = "/tmp",
+                                .upload_max = 1 << 20};
 
     log_set_level(LOG_WARN);
     site->workers = workers_new(threads, queue_max);
-    site->limits = http_limits_new(&(struct http_limits_config){.body_bytes = 4 * 1024 * 1024});
+    site->limits = http_limits_new(&(struct http_limits_config){.body_bytes = 4 * 1024 * 1024,
+                                                                .file_bytes = 64 * 1024 * 1024});
     config.limits = site->limits;
     for (size_t i = 0; i < API_LANE_COUNT; i++)
         config.lanes[i].workers = site->workers;
@@ -82,6 +88,52 @@ TEST(over_http)
                     "HTTP/1.1 413 ", "\"code\":413");
 }
 
+#define HASH "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+/* The request line of an upload by a good link. */
+static void upload_line(struct site *site, char *out, size_t size)
+{
+    struct api_call call = new_call("GET", "/templates/mine/files/" HASH);
+    const char *url;
+
+    call.api = site->api;
+    CHECK_INT(run(&call), 201);
+    url = strstr(call.text, "/templates/uploads/");
+    (void)snprintf(out, size, "PUT %.*s HTTP/1.1\r\n" CLOSE, (int)strcspn(url, "\""), url);
+    call_done(&call);
+}
+
+TEST(uploads_go_to_a_file_by_a_signed_link)
+{
+    char line[512], text[640];
+    struct site site;
+
+    site_start(&site, 2, 10);
+    upload_line(&site, line, sizeof(line));
+    (void)snprintf(text, sizeof(text), "%sContent-Length: 5\r\n\r\nhello", line);
+    http_site_check(&site.http, text, "HTTP/1.1 200 ", NULL);
+    CHECK_INT(api_fake.file_length, 5);
+    CHECK_STR(str_of(api_fake.file_team), "team-1");
+    (void)snprintf(text, sizeof(text),
+                   "%sTransfer-Encoding: chunked\r\n\r\n4\r\nwell\r\n3\r\n, I\r\n0\r\n\r\n", line);
+    http_site_check(&site.http, text, "HTTP/1.1 200 ", NULL);
+    CHECK_INT(api_fake.file_length, 7);
+    (void)snprintf(text, sizeof(text), "%sTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", line);
+    http_site_check(&site.http, text, "HTTP/1.1 400 ", "empty");
+    (void)snprintf(text, sizeof(text), "%s\r\n", line);
+    http_site_check(&site.http, text, "HTTP/1.1 400 ", "empty");
+    (void)snprintf(text, sizeof(text), "%sContent-Length: 2000000\r\n\r\n", line);
+    http_site_check(&site.http, text, "HTTP/1.1 413 ", "at most 1 MiB");
+    /* An API key is no link. */
+    http_site_check(&site.http,
+                    "PUT /templates/uploads/" HASH " HTTP/1.1\r\n" KEY CLOSE
+                    "Content-Length: 5\r\n\r\n",
+                    "HTTP/1.1 403 ", "not a link of this server");
+    api_fake.banned = true;
+    (void)snprintf(text, sizeof(text), "%sContent-Length: 5\r\n\r\nhello", line);
+    http_site_check(&site.http, text, "HTTP/1.1 403 ", "banned");
+}
+
 #define CREATE_HEAD "POST /sandboxes HTTP/1.1\r\n" KEY CLOSE
 #define CREATE_BODY "Content-Length: 18\r\n\r\n{\"templateID\":\"a\"}"
 static const char create[] = CREATE_HEAD CREATE_BODY;
@@ -98,7 +150,9 @@ static void until(const size_t *counter, size_t value)
 
 static void until_under_way(const struct site *site, size_t value)
 {
-    WAIT_FOR(shares_held(site->api->creates) == value);
+    struct sandbox_creates_stats stats;
+
+    WAIT_FOR((sandbox_creates_stats(site->api->config.creates, &stats), stats.under_way == value));
 }
 
 TEST(a_full_queue_is_503)

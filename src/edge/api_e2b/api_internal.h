@@ -22,8 +22,6 @@ enum {
 struct api {
     struct api_config config;
     struct call_desk desk;
-    struct shares *creates; /* under way */
-    atomic_uint_fast64_t creates_refused;
     atomic_uint_fast64_t requests[6]; /* by the first digit of the status */
     atomic_uint_fast64_t request_us;  /* all together */
 };
@@ -37,13 +35,15 @@ struct api_call {
     bool admitted; /* a create that is counted */
     struct str idempotency_key;
     struct str domain; /* "localhost:PORT" for a client on this host */
+    struct str host, forwarded_proto;
+    int64_t upload_length; /* as it was told; -1 = it was not */
 };
 
 /* 0 with call->status (and text) set by call_answer(), or -1 with err. */
 typedef int api_handler_fn(struct api_call *call, struct error *err);
 
-/* API_AUTH_OPERATOR: a key of the default team. */
-enum api_auth_kind { API_AUTH_KEY, API_AUTH_OPERATOR };
+/* API_AUTH_OPERATOR: a key of the default team. API_AUTH_LINK: a signed link, and no key. */
+enum api_auth_kind { API_AUTH_KEY, API_AUTH_OPERATOR, API_AUTH_LINK };
 
 /* Who may use an endpoint besides keys of the whole team. */
 enum api_scope {
@@ -61,7 +61,7 @@ struct api_endpoint {
     enum api_auth_kind auth;
     enum api_scope scope;
     size_t body_max;
-    const char *feature; /* for api_unsupported(): what is missing */
+    bool reveals; /* a GET that tells a secret: not to viewers */
 };
 
 extern const struct api_endpoint api_endpoints[]; /* ends with method NULL */
@@ -74,13 +74,6 @@ enum call_match api_endpoints_find(struct str method, struct str path, struct ar
 
 void api_init(struct api *api, const struct api_config *config);
 void api_done(struct api *api);
-
-/* ---- api_creates.c ---- */
-
-void api_creates_open(struct api *api);
-/* One more create under way. ERROR_QUOTA when there are as many as may be; else to be ended. */
-int api_create_begin(struct api *api, struct str team_id, struct error *err);
-void api_create_end(struct api *api, struct str team_id);
 
 /* After call_auth(): may this key do that? ERROR_FORBIDDEN, ERROR_NOT_FOUND. */
 int api_scope_check(struct api_call *call, struct error *err);
@@ -102,7 +95,6 @@ api_handler_fn api_teams_list, api_keys_list, api_keys_create, api_keys_rename, 
 api_handler_fn api_tokens_create, api_tokens_delete, api_audit_list;
 api_handler_fn api_volumes_create, api_volumes_list, api_volumes_get, api_volumes_delete;
 api_handler_fn api_admin_teams, api_admin_team_create, api_admin_team_change, api_admin_key_create;
-api_handler_fn api_unsupported;
 api_handler_fn api_sandboxes_create, api_sandboxes_create_v2;
 api_handler_fn api_sandboxes_list, api_sandboxes_list_v2;
 api_handler_fn api_sandboxes_get, api_sandboxes_kill, api_sandboxes_network;
@@ -113,4 +105,16 @@ api_handler_fn api_metrics_sandbox, api_metrics_sandboxes, api_metrics_team, api
 api_handler_fn api_history_logs, api_history_logs_v2;
 api_handler_fn api_history_events, api_history_sandbox_events;
 api_handler_fn api_sandboxes_fork, api_snapshots_create, api_snapshots_list;
-api_handler_fn api_templates_list, api_templates_alias, api_templates_build, api_templates_delete;
+api_handler_fn api_templates_list, api_templates_list_v2, api_templates_alias, api_templates_get;
+api_handler_fn api_templates_settings, api_templates_layer;
+api_handler_fn api_templates_change, api_templates_change_v2, api_templates_delete;
+api_handler_fn api_tags_assign, api_tags_delete, api_tags_list;
+api_handler_fn api_builds_create, api_builds_old, api_builds_start, api_builds_cancel;
+api_handler_fn api_builds_status, api_builds_logs;
+api_handler_fn api_build_files_link, api_build_files_upload;
+api_handler_fn api_secrets_list, api_secrets_create, api_secrets_get, api_secrets_change;
+api_handler_fn api_secrets_delete;
+api_handler_fn api_registries_list, api_registries_put, api_registries_delete;
+
+/* On the loop: whose the link of an upload is. length -1: not told. 0; -1, or another status than the error's (411), with err. */
+int api_build_files_admit(struct api_call *call, int64_t length, struct error *err);

@@ -25,17 +25,19 @@ static int connect_to(struct api_call *call, int64_t fallback_s, struct error *e
 {
     struct sandbox_view view = {0};
     struct sandbox_resume request;
-    bool resumed = false;
+    bool resumed = false, waits = false;
     struct str id;
 
     if (api_sandboxes_get_id(call, &id, err) < 0 ||
-        api_types_resume(call->body, fallback_s, call->api->config.max_timeout_s, &request, err) <
-            0)
+        api_types_resume(call->body, fallback_s, &request, err) < 0)
         return -1;
     request.auto_pause_given = false;
+    request.waits = api_may_wait(call) ? NULL : &waits;
     if (sandbox_connect(call->api->config.sandboxes, call->team_id, id, &request, &call->arena,
                         &view, &resumed, err) < 0)
         return -1;
+    if (waits)
+        return api_wait_for_it(call);
     call_answer(&call->call, resumed ? 201 : 200, api_types_sandbox(&view, call->domain));
     return 0;
 }
@@ -54,14 +56,18 @@ int api_sandboxes_resume(struct api_call *call, struct error *err)
 {
     struct sandbox_view view = {0};
     struct sandbox_resume request;
+    bool waits = false;
     struct str id;
 
     if (api_sandboxes_get_id(call, &id, err) < 0 ||
-        api_types_resume(call->body, RESUME_TIMEOUT_S, call->api->config.max_timeout_s, &request,
-                         err) < 0 ||
-        sandbox_resume(call->api->config.sandboxes, call->team_id, id, &request, &call->arena,
+        api_types_resume(call->body, RESUME_TIMEOUT_S, &request, err) < 0)
+        return -1;
+    request.waits = api_may_wait(call) ? NULL : &waits;
+    if (sandbox_resume(call->api->config.sandboxes, call->team_id, id, &request, &call->arena,
                        &view, err) < 0)
         return -1;
+    if (waits)
+        return api_wait_for_it(call);
     call_answer(&call->call, 201, api_types_sandbox(&view, call->domain));
     return 0;
 }

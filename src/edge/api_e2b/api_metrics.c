@@ -44,6 +44,7 @@ struct metric_body {
     struct str timestamp;
     int64_t unix_s, cpu_count, mem_used, mem_total, mem_cache, disk_used, disk_total;
     double cpu_pct;
+    int64_t sent, received, connections, refused;
 };
 
 static const struct json_field metric_fields[] = {
@@ -56,6 +57,10 @@ static const struct json_field metric_fields[] = {
     JSON_FIELD(struct metric_body, mem_cache, "memCache", 0),
     JSON_FIELD(struct metric_body, disk_used, "diskUsed", 0),
     JSON_FIELD(struct metric_body, disk_total, "diskTotal", 0),
+    JSON_FIELD(struct metric_body, sent, "networkSent", 0),
+    JSON_FIELD(struct metric_body, received, "networkReceived", 0),
+    JSON_FIELD(struct metric_body, connections, "networkConnections", 0),
+    JSON_FIELD(struct metric_body, refused, "networkRefused", 0),
     JSON_END,
 };
 
@@ -72,6 +77,10 @@ static json_t *metric_json(const struct sandbox_metrics *metrics,
         .mem_cache = (int64_t)sample->mem_cache,
         .disk_used = (int64_t)sample->disk_used,
         .disk_total = (int64_t)metrics->disk_total,
+        .sent = (int64_t)sample->network.sent_bytes,
+        .received = (int64_t)sample->network.received_bytes,
+        .connections = (int64_t)sample->network.connections,
+        .refused = (int64_t)sample->network.refused,
     };
 
     clock_format(sample->at_us, timestamp);

@@ -1,11 +1,15 @@
 /* GET /metrics: what Prometheus scrapes, with a key of the operator. */
 #include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "base/buf.h"
 #include "domain/sandbox/sandbox.h"
+#include "domain/sandbox/sandbox_creates.h"
+#include "domain/sandbox/sandbox_metrics.h"
 #include "edge/api_e2b/api_internal.h"
 
-enum { TEXT_MAX = 64 * 1024 };
+enum { TEXT_MAX = 4 * 1024 * 1024, SANDBOXES_MAX = 5000 /* with lines of their own */ };
 
 void api_monitor_count(struct api *api, int status, int64_t us)
 {
@@ -81,6 +85,67 @@ static void write_space(struct buf *out, const struct sandboxes_space *space)
           space->held);
 }
 
+static void write_egress(struct buf *out, const struct sandboxes_egress *egress)
+{
+    gauge(out, "quicksand_egress_up", "1 when the egress process answers.", egress->up);
+    gauge(out, "quicksand_egress_sandboxes", "Sandboxes with names in their network policy.",
+          egress->sandboxes);
+    gauge(out, "quicksand_egress_connections", "Connections through the egress process now.",
+          egress->open);
+    counter(out, "quicksand_egress_connections_total", "Connections that came to it.",
+            egress->connections);
+    counter(out, "quicksand_egress_denied_total", "Connections and names that it refused.",
+            egress->denied);
+    counter(out, "quicksand_egress_questions_total", "Questions to its resolver.",
+            egress->questions);
+    counter(out, "quicksand_egress_sent_bytes_total", "Bytes that sandboxes sent through it.",
+            egress->sent);
+    counter(out, "quicksand_egress_received_bytes_total", "Bytes that they received.",
+            egress->received);
+}
+
+struct series {
+    const char *name, *help;
+    size_t offset; /* in struct box_traffic */
+};
+
+static uint64_t value_of(const struct series *series, const struct box_traffic *traffic)
+{
+    return *(const uint64_t *)((const char *)traffic + series->offset);
+}
+
+/* Totals, and what each sandbox that is there has done. */
+static void write_network(struct buf *out, struct api *api, const struct box_traffic *total)
+{
+#define SERIES(name, member, help)                       \
+    {                                                    \
+        name, help, offsetof(struct box_traffic, member) \
+    }
+    static const struct series all[] = {
+        SERIES("sent_bytes", sent_bytes, "Bytes that sandboxes sent."),
+        SERIES("received_bytes", received_bytes, "Bytes that sandboxes received."),
+        SERIES("sent_packets", sent_packets, "Packets that sandboxes sent."),
+        SERIES("received_packets", received_packets, "Packets that sandboxes received."),
+        SERIES("connections", connections, "Connections that sandboxes began."),
+        SERIES("refused", refused, "Packets of sandboxes that the gateway's rules refused."),
+    };
+#undef SERIES
+    struct sandbox_network_use *uses = NULL;
+    size_t count = metrics_network_each(api->config.sandboxes, &uses);
+    char name[64];
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
+        (void)snprintf(name, sizeof(name), "quicksand_network_%s_total", all[i].name);
+        counter(out, name, all[i].help, value_of(&all[i], total));
+        (void)snprintf(name, sizeof(name), "quicksand_sandbox_network_%s_total", all[i].name);
+        head(out, name, "counter", "The same of each sandbox.");
+        for (size_t k = 0; k < count && k < SANDBOXES_MAX; k++)
+            (void)buf_printf(out, "%s{sandbox=\"%s\"} %" PRIu64 "\n", name, uses[k].id,
+                             value_of(&all[i], &uses[k].traffic));
+    }
+    free(uses);
+}
+
 static void write_requests(struct buf *out, struct api *api)
 {
     uint64_t sum = 0;
@@ -104,9 +169,11 @@ static void write_requests(struct buf *out, struct api *api)
 int api_monitor(struct api_call *call, struct error *err)
 {
     auto_buf struct buf out = {0};
+    struct sandbox_creates_stats creates;
     struct sandboxes_stats stats;
 
     (void)err;
+    sandbox_creates_stats(call->api->config.creates, &creates);
     sandboxes_stats(call->api->config.sandboxes, &stats);
     buf_init(&out, TEXT_MAX);
     write_states(&out, &stats);
@@ -121,15 +188,20 @@ int api_monitor(struct api_call *call, struct error *err)
     counter(&out, "quicksand_snapshots_total", "Snapshots.", stats.snapshots);
     counter(&out, "quicksand_sandboxes_ended_total", "Sandboxes that ended.", stats.ended);
     write_space(&out, &stats.space);
+    write_egress(&out, &stats.egress);
+    write_network(&out, call->api, &stats.network);
     write_requests(&out, call->api);
     gauge(&out, "quicksand_creates_under_way", "Creates that run or wait for their turn.",
-          shares_held(call->api->creates));
+          creates.under_way);
     gauge(&out, "quicksand_creates_max", "How many of them there may be (create-queue).",
-          call->api->config.create_max);
+          creates.max);
     counter(&out, "quicksand_creates_refused_total", "Creates refused with 429 beyond that.",
-            atomic_load(&call->api->creates_refused));
+            creates.refused);
     gauge(&out, "quicksand_body_bytes", "Memory held for the bodies of requests.",
           http_room_held(call->api->config.limits));
+    call_counts_write(&out);
+    if (call->api->config.monitor)
+        call->api->config.monitor(call->api->config.monitor_arg, &out);
     call_answer(&call->call, 200, NULL);
     call->content_type = "text/plain; version=0.0.4; charset=utf-8";
     call->text = buf_take(&out);

@@ -185,3 +185,51 @@ int api_query_get(struct str query, const char *name, struct arena *arena, struc
     }
     return 0;
 }
+
+int api_query_number(struct str query, const char *name, struct arena *arena, uint64_t fallback,
+                     uint64_t max, uint64_t *out, struct error *err)
+{
+    struct str text;
+
+    *out = fallback;
+    if (api_query_get(query, name, arena, &text, err) < 0)
+        return -1;
+    if (text.p && (!str_to_u64(text, out) || *out > max))
+        return error_set(err, ERROR_INVALID, "query parameter '%s' must be a number up to %llu",
+                         name, (unsigned long long)max);
+    return 0;
+}
+
+static const char *const levels[] = {"debug", "info", "warn", "error"};
+
+const char *api_level_name(int64_t level)
+{
+    return level >= 0 && level <= 3 ? levels[level] : "info";
+}
+
+int api_query_level(struct str query, struct arena *arena, int64_t *out, struct error *err)
+{
+    struct str level;
+
+    *out = 0;
+    if (api_query_get(query, "level", arena, &level, err) < 0)
+        return -1;
+    for (int64_t i = 0; level.p && i <= 3; i++)
+        if (str_is(level, levels[i])) {
+            *out = i;
+            return 0;
+        }
+    return level.p ? bad(err, "level", "must be debug, info, warn or error") : 0;
+}
+
+int api_query_backward(struct str query, struct arena *arena, bool *out, struct error *err)
+{
+    struct str direction;
+
+    if (api_query_get(query, "direction", arena, &direction, err) < 0)
+        return -1;
+    if (direction.p && !str_is(direction, "forward") && !str_is(direction, "backward"))
+        return bad(err, "direction", "must be 'forward' or 'backward'");
+    *out = str_is(direction, "backward");
+    return 0;
+}

@@ -1,4 +1,4 @@
-/* The query string of the sandbox lists. */
+/* Query strings: of the sandbox lists, and the parameters that several endpoints have. */
 #pragma once
 
 #include <jansson.h>
@@ -30,3 +30,12 @@ void api_query_done(struct api_list_query *query);
  * encoded. */
 int api_query_get(struct str query, const char *name, struct arena *arena, struct str *out,
                   struct error *err);
+
+/* A number up to max; the fallback when it is absent. */
+int api_query_number(struct str query, const char *name, struct arena *arena, uint64_t fallback,
+                     uint64_t max, uint64_t *out, struct error *err);
+/* "level": STORE_LEVEL_…, 0 when it is absent. */
+int api_query_level(struct str query, struct arena *arena, int64_t *out, struct error *err);
+const char *api_level_name(int64_t level);
+/* "direction": "forward" (or absent) or "backward". */
+int api_query_backward(struct str query, struct arena *arena, bool *out, struct error *err);

@@ -43,31 +43,34 @@ static bool known_by(struct api_call *call, struct str id, struct str *out)
 
 int api_sandboxes_get_id(struct api_call *call, struct str *out, struct error *err)
 {
-    bool from_outside = call->key.len > 0; /* inside, machines are called by their own ids */
-
     if (api_sandboxes_id(call->params[0], out)) {
-        if (from_outside && !sandbox_known(call->api->config.sandboxes, *out))
+        if (!sandbox_known(call->api->config.sandboxes, *out))
             (void)known_by(call, *out, out);
         return 0;
     }
-    if (from_outside && str_starts(call->params[0], STR("sbx_")) &&
-        known_by(call, call->params[0], out))
+    if (str_starts(call->params[0], STR("sbx_")) && known_by(call, call->params[0], out))
         return 0;
     return error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' was not found",
                      (int)(call->params[0].len < 60 ? call->params[0].len : 60), call->params[0].p);
 }
 
 /* Whose it is: said by the key, never by the request. */
-static void label(const struct api_call *call, json_t *tree, struct api_new_sandbox *body)
+static void label(const struct api_call *call, struct sandbox_pair *pairs, size_t *count)
 {
-    json_t *metadata;
+    if (call->key_agent.len)
+        api_types_pair(pairs, count, STR(API_AGENT_LABEL), call->key_agent);
+}
 
-    if (!call->key_agent.len)
-        return;
-    metadata = body->metadata ? json_copy((json_t *)(uintptr_t)body->metadata) : json_object();
-    (void)json_object_set_new(metadata, API_AGENT_LABEL, json_str(call->key_agent));
-    (void)json_object_set_new(tree, "metadata", metadata);
-    body->metadata = metadata;
+bool api_may_wait(const struct api_call *call)
+{
+    return call->lane == API_LANE_WAIT;
+}
+
+int api_wait_for_it(struct api_call *call)
+{
+    call->again = true;
+    call->again_lane = API_LANE_WAIT;
+    return 0;
 }
 
 static int create(struct api_call *call, enum api_generation generation, struct error *err)
@@ -75,21 +78,26 @@ static int create(struct api_call *call, enum api_generation generation, struct 
     struct api_new_sandbox body;
     struct sandbox_view view = {0};
     auto_json json_t *tree = NULL;
+    bool waits = false;
 
-    if (api_types_new_sandbox(call->body, generation, call->api->config.max_timeout_s, &body, &tree,
-                              err) < 0)
+    if (api_types_new_sandbox(call->body, generation, &call->arena, &body, &tree, err) < 0)
         return -1;
-    label(call, tree, &body);
+    label(call, body.pairs, &body.pair_count);
     if (sandbox_create(call->api->config.sandboxes,
                        &(struct sandbox_new){
                            .team_id = call->team_id,
                            .template_name = body.template_id,
                            .timeout_s = body.timeout_s,
                            .secure = body.secure,
+                           .is_private = body.is_private,
+                           .ingress = body.ingress,
                            .internet = body.internet,
                            .internet_given = body.internet_given,
-                           .metadata = body.metadata,
-                           .env_vars = body.env_vars,
+                           .network = body.policy,
+                           .metadata = body.pairs,
+                           .metadata_count = body.pair_count,
+                           .env = body.env,
+                           .env_count = body.env_count,
                            .cpu_count = body.cpu_count,
                            .mem_mb = body.mem_mb,
                            .disk_mb = body.disk_mb,
@@ -100,9 +108,12 @@ static int create(struct api_call *call, enum api_generation generation, struct 
                            .volume_count = body.volume_count,
                            .idempotency_key = call->idempotency_key,
                            .request_text = call->body,
+                           .waits = api_may_wait(call) ? NULL : &waits,
                        },
                        &call->arena, &view, err) < 0)
         return -1;
+    if (waits)
+        return api_wait_for_it(call);
     if (!call->idempotency_key.len)
         call->made = view.id;
     call_answer(&call->call, 201, api_types_sandbox(&view, call->domain));
@@ -126,16 +137,16 @@ static void add_page(json_t *array, const struct sandbox_page *page)
 }
 
 /* With a key that acts as an agent, that one's. */
-static struct sandbox_filter filter_of(const struct api_call *call, struct api_list_query *query)
+static struct sandbox_filter filter_of(struct api_call *call, const struct api_list_query *query)
 {
-    if (call->key_agent.len) {
-        if (!query->metadata)
-            query->metadata = json_object();
-        (void)json_object_set_new(query->metadata, API_AGENT_LABEL, json_str(call->key_agent));
-    }
+    struct sandbox_pair *pairs;
+    size_t count = api_types_pairs(query->metadata, &call->arena, &pairs);
+
+    label(call, pairs, &count);
     return (struct sandbox_filter){
         .team_id = call->team_id,
-        .metadata = query->metadata,
+        .metadata = pairs,
+        .metadata_count = count,
         .running = query->running,
         .paused = query->paused,
         .template_name = query->template_name,
@@ -221,6 +232,8 @@ int api_sandboxes_get(struct api_call *call, struct error *err)
     if (api_sandboxes_get_id(call, &id, err) < 0 ||
         sandbox_get(call->api->config.sandboxes, call->team_id, id, &call->arena, &view, err) < 0)
         return -1;
+    if (call->role == API_ROLE_VIEWER)
+        view.access_token = STR_NONE;
     call_answer(&call->call, 200, api_types_sandbox_detail(&view, call->domain));
     return 0;
 }
@@ -242,7 +255,7 @@ int api_sandboxes_timeout(struct api_call *call, struct error *err)
     struct str id;
 
     if (api_sandboxes_get_id(call, &id, err) < 0 ||
-        api_types_timeout(call->body, -1, call->api->config.max_timeout_s, &timeout_s, err) < 0)
+        api_types_timeout(call->body, -1, &timeout_s, err) < 0)
         return -1;
     /* That is a kill, or a pause. */
     call->again = timeout_s == 0 && call->lane == API_LANE_QUICK;

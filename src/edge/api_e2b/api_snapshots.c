@@ -1,5 +1,6 @@
 /* Snapshots and forks. */
 #include "domain/sandbox/sandbox.h"
+#include "domain/sandbox/sandbox_check.h"
 #include "edge/api_e2b/api_internal.h"
 #include "edge/api_e2b/api_query.h"
 #include "edge/api_e2b/api_sandboxes.h"
@@ -93,16 +94,6 @@ int api_snapshots_list(struct api_call *call, struct error *err)
     if (page.next_cursor.p)
         call_header(&call->call, "x-next-token", page.next_cursor);
     call_header(&call->call, "Access-Control-Expose-Headers", STR("x-next-token"));
-    return 0;
-}
-
-int api_templates_delete(struct api_call *call, struct error *err)
-{
-    if (call->params[0].len > API_NAME_MAX)
-        return error_set(err, ERROR_NOT_FOUND, "there is no template of that name");
-    if (snapshot_delete(call->api->config.sandboxes, call->team_id, call->params[0], err) < 0)
-        return -1;
-    call_answer(&call->call, 204, NULL);
     return 0;
 }
 

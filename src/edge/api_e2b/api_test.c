@@ -1,6 +1,8 @@
 /* Routes, decoding, shapes and errors, without a socket. */
 #include "base/cleanup.h"
 #include "base/test.h"
+#include "domain/sandbox/sandbox_check.h"
+#include "domain/sandbox/sandbox_creates.h"
 #include "edge/api_e2b/api_internal.h"
 #include "edge/api_e2b/api_query.h"
 #include "edge/api_e2b/api_sandboxes.h"
@@ -197,6 +199,25 @@ TEST(create_answers_with_the_shape_of_the_protocol)
     CHECK(api_fake.secure && api_fake.internet && api_fake.internet_given);
 }
 
+TEST(create_with_a_way_in_of_its_own)
+{
+    auto_json json_t *json = NULL, *detail = NULL;
+    const json_t *network;
+
+    CHECK_INT(request("POST", "/v2/sandboxes", NULL,
+                      "{\"templateID\":\"x\",\"network\":{\"allowPublicTraffic\":false,"
+                      "\"maskRequestHost\":\"localhost:${PORT}\",\"httpsPorts\":[8443,443]}}",
+                      &json),
+              201);
+    CHECK(api_fake.is_private);
+    CHECK_STR(json_get_str(json, "trafficAccessToken"), "traffic");
+    CHECK_INT(request("GET", "/sandboxes/i0000000000000000000", NULL, NULL, &detail), 200);
+    network = json_object_get(detail, "network");
+    CHECK(json_is_false(json_object_get(network, "allowPublicTraffic")));
+    CHECK_STR(json_get_str(network, "maskRequestHost"), "localhost:${PORT}");
+    CHECK_INT(json_array_size(json_object_get(network, "httpsPorts")), 2);
+}
+
 TEST(create_defaults_of_both_generations)
 {
     auto_json json_t *json = NULL;
@@ -243,11 +264,26 @@ TEST(create_refuses)
         {400, "{\"templateID\":\"a\",\"autoPauseMemory\":false}", "autoPauseMemory"},
         {400, "{\"templateID\":\"a\",\"network\":{\"allowPublicTraffic\":false}}",
          "without public access unless you enable secure"},
-        {501, "{\"templateID\":\"a\",\"secure\":true,\"network\":{\"allowPublicTraffic\":false}}",
-         "network.allowPublicTraffic"},
-        {501, "{\"templateID\":\"a\",\"network\":{\"denyOut\":[\"1.1.1.1\"]}}", "network.denyOut"},
-        {501, "{\"templateID\":\"a\",\"network\":{\"maskRequestHost\":\"x\"}}", "maskRequestHost"},
-        {501, "{\"templateID\":\"a\",\"network\":{\"rules\":{\"a\":[]}}}", "network.rules"},
+        {400, "{\"templateID\":\"a\",\"network\":{\"allowPublicTraffic\":0}}",
+         "allowPublicTraffic"},
+        {400, "{\"templateID\":\"a\",\"network\":{\"denyOut\":[\"a.b\"]}}",
+         "invalid denied CIDR a.b"},
+        {400, "{\"templateID\":\"a\",\"network\":{\"allowOut\":\"\"}}", "allowOut"},
+        {400, "{\"templateID\":\"a\",\"network\":{\"allowOut\":[\"a.b\"]}}", "domains"},
+        {400, "{\"templateID\":\"a\",\"network\":{\"maskRequestHost\":7}}", "maskRequestHost"},
+        {400, "{\"templateID\":\"a\",\"network\":{\"maskRequestHost\":\"a\\r\\nb: c\"}}",
+         "mask request host is not valid"},
+        {400, "{\"templateID\":\"a\",\"network\":{\"httpsPorts\":443}}", "httpsPorts"},
+        {400, "{\"templateID\":\"a\",\"network\":{\"httpsPorts\":[\"443\"]}}", "httpsPorts"},
+        {400, "{\"templateID\":\"a\",\"network\":{\"httpsPorts\":[65536]}}", "httpsPorts"},
+        {400,
+         "{\"templateID\":\"a\",\"network\":{\"httpsPorts\":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,"
+         "16,17]}}",
+         "more than 16"},
+        {400, "{\"templateID\":\"a\",\"network\":{\"rules\":{\"*\":[]}}}", "rules"},
+        {400, "{\"templateID\":\"a\",\"network\":{\"egressProxy\":{\"address\":\"a\"}}}",
+         "HOST:PORT"},
+        {501, "{\"templateID\":\"a\",\"network\":{\"other\":{\"a\":[]}}}", "network.other"},
         {400, "{\"templateID\":\"a\",\"autoResume\":true}", "autoResume"},
         {400, "{\"templateID\":\"a\",\"autoResume\":{\"enabled\":1}}", "autoResume"},
         {400, "{\"templateID\":\"a\",\"autoResume\":{\"policy\":\"some\"}}", "autoResume"},
@@ -270,7 +306,7 @@ TEST(create_refuses)
 TEST(metadata_has_a_limit)
 {
     auto_free char *body = NULL;
-    size_t len = API_METADATA_MAX;
+    size_t len = SANDBOX_PAIRS_BYTES;
 
     body = calloc(1, len + 128);
     CHECK(body);
@@ -474,26 +510,6 @@ TEST(lists)
     CHECK_INT(request("GET", "/v2/sandboxes", "nextToken=junk", NULL, NULL), 400);
 }
 
-TEST(templates)
-{
-    auto_json json_t *json = NULL, *alias = NULL;
-
-    CHECK_INT(request("GET", "/templates", "teamID=x", NULL, &json), 200);
-    CHECK_STR(json_get_str(json_array_get(json, 0), "templateID"), "t1");
-    CHECK_STR(str_of(json_string_value(
-                  json_array_get(json_object_get(json_array_get(json, 0), "aliases"), 0))),
-              "base");
-    CHECK_INT(request("GET", "/templates/aliases/base", NULL, NULL, &alias), 200);
-    CHECK(json_is_true(json_object_get(alias, "public")));
-    CHECK_INT(request("GET", "/templates/aliases/nope", NULL, NULL, NULL), 404);
-}
-
-TEST(missing_features_are_named)
-{
-    check_refused("/secrets", &(struct refused){501, "{}", "secrets"});
-    check_refused("/v3/templates", &(struct refused){501, "{}", "templates"});
-}
-
 TEST(internal_errors_are_told_in_general_words)
 {
     auto_json json_t *json = NULL;
@@ -571,31 +587,4 @@ TEST(keys)
     CHECK_INT(run(&call), 401);
     CHECK(strstr(call.text, "\"code\":401"));
     call_done(&call);
-}
-
-TEST(requests_from_inside)
-{
-    struct api inside = {.config.max_timeout_s = 3600};
-    struct api_local request = {
-        .team_id = STR("team-1"), .method = "GET", .target = "/v2/sandboxes?limit=1"};
-    auto_buf struct buf body = {0};
-    struct error err = {0};
-    int status = 0;
-
-    buf_init(&body, 65536);
-    api_fake.sandboxes = 1;
-    CHECK_INT(api_local(&inside, &request, &status, &body, &err), 0);
-    CHECK_INT(status, 200);
-    CHECK(str_starts(buf_str(&body), STR("[{")));
-    /* A refusal is an answer ... */
-    buf_clear(&body);
-    request.target = "/sandboxes/i9999999999999999999";
-    CHECK_INT(api_local(&inside, &request, &status, &body, &err), 0);
-    CHECK_INT(status, 404);
-    /* ... but what cannot be asked is a failure. */
-    request.target = "/nowhere";
-    CHECK_INT(api_local(&inside, &request, &status, &body, &err), -1);
-    request.target = "/admin/teams";
-    CHECK_INT(api_local(&inside, &request, &status, &body, &err), -1);
-    CHECK_INT(err.code, ERROR_FORBIDDEN);
 }

@@ -4,6 +4,7 @@
 #include "edge/api_e2b/api_types.h"
 
 #include "base/clock.h"
+#include "domain/network/network_policy.h"
 #include "domain/sandbox/sandbox.h"
 #include "protocol/json/json_shape.h"
 
@@ -93,36 +94,54 @@ static int check_object(const json_t *value, const char *name, struct error *err
     return 0;
 }
 
-/* Denying everything is the same as allow_internet_access: false. */
-static int read_network(struct api_new_sandbox *body, struct error *err)
+static bool is_of_policy(const char *name)
 {
-    const json_t *public_traffic = json_object_get(body->network, "allowPublicTraffic");
-    const json_t *deny_out = json_object_get(body->network, "denyOut");
-    bool deny_all = false;
+    static const char *const names[] = {"allowOut", "denyOut", "rules", "egressProxy", "peers"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool has_policy(json_t *network)
+{
     const char *key;
     json_t *value;
 
-    if (check_object(body->network, "network", err) < 0)
+    json_object_foreach (network, key, value)
+        if (is_of_policy(key))
+            return true;
+    return false;
+}
+
+/* Denying everything is the same as allow_internet_access: false. */
+static int read_policy(struct api_new_sandbox *body, struct arena *arena, struct error *err)
+{
+    struct network_policy *policy;
+
+    if (!has_policy(body->network))
+        return 0;
+    policy = arena_alloc(arena, sizeof(*policy));
+    if (network_policy_read(body->network, body->internet, arena, policy, err) < 0)
         return -1;
-    if (public_traffic && !json_is_boolean(public_traffic) && !json_is_null(public_traffic))
-        return error_set(err, ERROR_INVALID, "'network.allowPublicTraffic' must be true or false");
-    if (json_is_false(public_traffic) && !body->secure)
-        return error_set(err, ERROR_INVALID,
-                         "You cannot create a sandbox without public access unless you enable "
-                         "secure envd access via 'secure' flag.");
-    if (api_network_lists(json_object_get(body->network, "allowOut"), deny_out, &deny_all, err) < 0)
+    body->policy = policy;
+    body->internet_given |= !policy->internet;
+    return 0;
+}
+
+static int read_network(struct api_new_sandbox *body, struct arena *arena, struct error *err)
+{
+    const char *key;
+    json_t *value;
+
+    if (check_object(body->network, "network", err) < 0 ||
+        api_ingress_read(body->network, body, err) < 0 || read_policy(body, arena, err) < 0)
         return -1;
-    if (deny_all) {
-        body->internet = false;
-        body->internet_given = true;
-    }
     json_object_foreach (body->network, key, value) {
         char name[96];
 
-        /* Only here false is what asks for something. */
-        if (value == public_traffic ? !json_is_false(value) : is_neutral(value))
-            continue;
-        if (value == deny_out && deny_all)
+        if (api_ingress_has(key) || is_neutral(value) || is_of_policy(key))
             continue;
         (void)snprintf(name, sizeof(name), "network.%s", key);
         return unsupported(err, name);
@@ -132,9 +151,9 @@ static int read_network(struct api_new_sandbox *body, struct error *err)
 
 /* "mcp" is taken as the SDKs send it: it is they who start the gateway inside, with this as its
  * configuration, and who end the sandbox when its template has none. */
-static int check_options(struct api_new_sandbox *body, struct error *err)
+static int check_options(struct api_new_sandbox *body, struct arena *arena, struct error *err)
 {
-    if (read_network(body, err) < 0 || check_object(body->mcp, "mcp", err) < 0)
+    if (read_network(body, arena, err) < 0 || check_object(body->mcp, "mcp", err) < 0)
         return -1;
     if (!is_neutral(body->iam))
         return unsupported(err, "iam");
@@ -181,20 +200,6 @@ static int read_volumes(struct api_new_sandbox *body, struct error *err)
     return 0;
 }
 
-/* What happens at the end of its time. */
-static int check_lifecycle(struct api_new_sandbox *body, struct error *err)
-{
-    if (read_auto_resume(body->auto_resume, &body->resumes, err) < 0)
-        return -1;
-    if (!body->auto_pause && !body->auto_pause_memory)
-        return error_set(err, ERROR_INVALID, "'autoPauseMemory' needs 'autoPause'");
-    if (!body->auto_pause_memory && body->resumes)
-        return error_set(err, ERROR_INVALID,
-                         "'autoPauseMemory: false' and 'autoResume' exclude each other: a sandbox "
-                         "without its memory is not resumed by traffic");
-    return 0;
-}
-
 /* Objects whose values are all strings. */
 static int check_strings(const json_t *object, const char *name, struct error *err)
 {
@@ -214,40 +219,33 @@ static int check_strings(const json_t *object, const char *name, struct error *e
     return 0;
 }
 
-static int check_metadata(const json_t *metadata, struct error *err)
+size_t api_types_pairs(const json_t *object, struct arena *arena, struct sandbox_pair **out)
 {
-    if (check_strings(metadata, "metadata", err) < 0)
-        return -1;
-    if (metadata && json_dumpb(metadata, NULL, 0, JSON_COMPACT) > API_METADATA_MAX)
-        return error_set(err, ERROR_INVALID, "'metadata' is longer than %d bytes",
-                         API_METADATA_MAX);
-    return 0;
-}
+    size_t count = 0;
 
-static int check_env_vars(const json_t *env_vars, struct error *err)
-{
-    if (check_strings(env_vars, "envVars", err) < 0)
-        return -1;
-    for (void *at = json_object_iter((json_t *)(uintptr_t)env_vars); at;
-         at = json_object_iter_next((json_t *)(uintptr_t)env_vars, at)) {
-        const char *key = json_object_iter_key(at);
+    *out = arena_alloc(arena, (json_object_size(object) + 1) * sizeof(**out));
+    for (void *at = json_object_iter((json_t *)(uintptr_t)object); at;
+         at = json_object_iter_next((json_t *)(uintptr_t)object, at)) {
+        const json_t *value = json_object_iter_value(at);
 
-        if (!key[0] || strchr(key, '='))
-            return error_set(err, ERROR_INVALID,
-                             "'envVars': '%.60s' is not a name of an environment variable", key);
+        (*out)[count++] =
+            (struct sandbox_pair){str_of(json_object_iter_key(at)),
+                                  str_n(json_string_value(value), json_string_length(value))};
     }
-    return 0;
+    return count;
 }
 
-static int check_timeout(int64_t timeout_s, int64_t max_s, struct error *err)
+void api_types_pair(struct sandbox_pair *pairs, size_t *count, struct str name, struct str value)
 {
-    if (timeout_s <= max_s)
-        return 0;
-    return error_set(err, ERROR_INVALID, "Timeout cannot be greater than %lld hours",
-                     (long long)(max_s / 3600));
+    size_t i = 0;
+
+    while (i < *count && !str_eq(pairs[i].name, name))
+        i++;
+    *count += i == *count;
+    pairs[i] = (struct sandbox_pair){name, value};
 }
 
-int api_types_new_sandbox(struct str body, enum api_generation generation, int64_t max_timeout_s,
+int api_types_new_sandbox(struct str body, enum api_generation generation, struct arena *arena,
                           struct api_new_sandbox *out, json_t **out_tree, struct error *err)
 {
     auto_json json_t *tree = NULL;
@@ -261,22 +259,19 @@ int api_types_new_sandbox(struct str body, enum api_generation generation, int64
         return -1;
     if (generation == API_V2)
         out->secure = true;
-    if (out->template_id.len == 0 || out->template_id.len > API_NAME_MAX)
-        return error_set(err, ERROR_INVALID, "'templateID' must have 1 to %d characters",
-                         API_NAME_MAX);
-    if (out->timeout_s <= 0)
-        return error_set(err, ERROR_INVALID, "Timeout must be greater than 0");
-    if (check_timeout(out->timeout_s, max_timeout_s, err) < 0 ||
-        check_metadata(out->metadata, err) < 0 || check_env_vars(out->env_vars, err) < 0 ||
-        check_lifecycle(out, err) < 0 || read_volumes(out, err) < 0 || check_options(out, err) < 0)
+    if (check_strings(out->metadata, "metadata", err) < 0 ||
+        check_strings(out->env_vars, "envVars", err) < 0 ||
+        read_auto_resume(out->auto_resume, &out->resumes, err) < 0 || read_volumes(out, err) < 0 ||
+        check_options(out, arena, err) < 0)
         return -1;
+    out->pair_count = api_types_pairs(out->metadata, arena, &out->pairs);
+    out->env_count = api_types_pairs(out->env_vars, arena, &out->env);
     *out_tree = tree;
     tree = NULL;
     return 0;
 }
 
-int api_types_timeout(struct str body, int64_t fallback_s, int64_t max_timeout_s, int64_t *out_s,
-                      struct error *err)
+int api_types_timeout(struct str body, int64_t fallback_s, int64_t *out_s, struct error *err)
 {
     struct timeout_body parsed = {.timeout_s = fallback_s};
     auto_json json_t *tree = NULL;
@@ -287,14 +282,12 @@ int api_types_timeout(struct str body, int64_t fallback_s, int64_t max_timeout_s
         return -1;
     if (parsed.timeout_s < 0)
         return error_set(err, ERROR_INVALID, "Timeout must not be negative");
-    if (check_timeout(parsed.timeout_s, max_timeout_s, err) < 0)
-        return -1;
     *out_s = parsed.timeout_s;
     return 0;
 }
 
-int api_types_resume(struct str body, int64_t fallback_s, int64_t max_timeout_s,
-                     struct sandbox_resume *out, struct error *err)
+int api_types_resume(struct str body, int64_t fallback_s, struct sandbox_resume *out,
+                     struct error *err)
 {
     struct resume_body parsed = {.timeout_s = fallback_s, .memory = true};
     auto_json json_t *tree = NULL;
@@ -305,8 +298,6 @@ int api_types_resume(struct str body, int64_t fallback_s, int64_t max_timeout_s,
         return -1;
     if (parsed.timeout_s < 0)
         return error_set(err, ERROR_INVALID, "Timeout must not be negative");
-    if (check_timeout(parsed.timeout_s, max_timeout_s, err) < 0)
-        return -1;
     *out = (struct sandbox_resume){.timeout_s = parsed.timeout_s,
                                    .disk_only = !parsed.memory,
                                    .auto_pause = parsed.auto_pause,
@@ -369,6 +360,7 @@ json_t *api_types_sandbox(const struct sandbox_view *view, struct str domain)
         .client_id = STR(SANDBOX_CLIENT_ID),
         .envd_version = STR(SANDBOX_ENVD_VERSION),
         .access_token = or_none(view->access_token),
+        .traffic_token = or_none(view->traffic_token),
         .domain = or_none(view->domain.len ? view->domain : domain),
     };
 
@@ -418,7 +410,7 @@ static const struct json_field sandbox_detail_fields[] = {
 };
 
 /* Metadata is kept as the text of an object; what is not one reads as empty. */
-static json_t *metadata_of(struct str text)
+static json_t *object_of(struct str text)
 {
     json_t *json = text.len ? json_loadb(text.p, text.len, 0, NULL) : NULL;
 
@@ -441,10 +433,15 @@ static json_t *volumes_of(const struct sandbox_view *view)
 
 static json_t *network_of(const struct sandbox_view *view)
 {
-    json_t *network = json_pack("{s:b}", "allowPublicTraffic", 1);
+    auto_json json_t *lists = object_of(view->network);
+    json_t *network = json_object();
 
-    if (!view->internet)
-        (void)json_object_set_new(network, "denyOut", json_pack("[s]", API_NETWORK_EVERYTHING));
+    api_ingress_write(view, network);
+    /* A password is no part of what is told. */
+    (void)json_object_del(json_object_get(lists, "egressProxy"), "sealed");
+    (void)json_object_update(network, lists);
+    if (!view->internet && !view->network.len)
+        (void)json_object_set_new(network, "denyOut", json_pack("[s]", NETWORK_EVERYTHING));
     return network;
 }
 
@@ -452,7 +449,7 @@ static json_t *sandbox_row(const struct sandbox_view *view, struct str domain,
                            const struct json_field *fields)
 {
     char started_at[CLOCK_TEXT_SIZE], end_at[CLOCK_TEXT_SIZE];
-    auto_json json_t *metadata = metadata_of(view->metadata), *volume_mounts = volumes_of(view);
+    auto_json json_t *metadata = object_of(view->metadata), *volume_mounts = volumes_of(view);
     auto_json json_t *internet = view->internet_given ? json_boolean(view->internet) : json_null();
     auto_json json_t *network = network_of(view);
     auto_json json_t *lifecycle = json_pack("{s:b,s:s}", "autoResume", view->auto_resume,

@@ -10,11 +10,6 @@
 #include "base/str.h"
 #include "domain/sandbox/sandbox.h"
 
-enum {
-    API_METADATA_MAX = 64 * 1024, /* as JSON text */
-    API_NAME_MAX = 256,
-};
-
 enum api_generation { API_V1, API_V2 };
 
 /* POST /sandboxes and /v2/sandboxes. The raw options at the end are only looked at to refuse what
@@ -24,37 +19,43 @@ struct api_new_sandbox {
     int64_t timeout_s;
     int64_t cpu_count, mem_mb, disk_mb; /* ours: 0 = the template's */
     bool internet, internet_given;
+    const struct network_policy
+        *policy; /* of network, with its say in internet; NULL = all or nothing */
     bool secure;
-    json_t *metadata, *env_vars; /* objects of strings, or NULL */
+    bool is_private; /* its ports need a token */
+    struct ingress ingress;
+    struct sandbox_pair *pairs, *env; /* of metadata and env_vars */
+    size_t pair_count, env_count;
     bool auto_pause;
     bool auto_pause_memory;
     bool resumes; /* from auto_resume */
     struct volume_mount volumes[SANDBOX_VOLUMES_MAX];
     size_t volume_count; /* from volume_mounts */
-    json_t *auto_resume, *network, *volume_mounts, *iam, *mcp;
+    json_t *metadata, *env_vars, *auto_resume, *network, *volume_mounts, *iam, *mcp;
 };
 
-/* Reads and checks. *out_tree keeps the strings alive. */
-int api_types_new_sandbox(struct str body, enum api_generation generation, int64_t max_timeout_s,
+/* Reads; what a sandbox may be is checked by the domain. *out_tree keeps the strings alive. */
+int api_types_new_sandbox(struct str body, enum api_generation generation, struct arena *arena,
                           struct api_new_sandbox *out, json_t **out_tree, struct error *err);
+/* The pairs of an object of strings (or NULL), with room for one more. */
+size_t api_types_pairs(const json_t *object, struct arena *arena, struct sandbox_pair **out);
+/* Adds, or replaces what has that name. */
+void api_types_pair(struct sandbox_pair *pairs, size_t *count, struct str name, struct str value);
 
 /* {"timeout": n}: required when fallback < 0, else the fallback stands for an absent body, too. */
-int api_types_timeout(struct str body, int64_t fallback_s, int64_t max_timeout_s, int64_t *out_s,
-                      struct error *err);
+int api_types_timeout(struct str body, int64_t fallback_s, int64_t *out_s, struct error *err);
 /* {"timeout": n, "memory": false, "autoPause": bool}; timeout as above. */
-int api_types_resume(struct str body, int64_t fallback_s, int64_t max_timeout_s,
-                     struct sandbox_resume *out, struct error *err);
+int api_types_resume(struct str body, int64_t fallback_s, struct sandbox_resume *out,
+                     struct error *err);
 /* {"memory": bool}; absent: true. */
 int api_types_pause(struct str body, bool *out_memory, struct error *err);
 /* {"duration": n}, 0..3600; absent: 15. */
 int api_types_refresh(struct str body, int64_t *out_s, struct error *err);
 
-/* In "denyOut": all traffic to the outside. */
-#define API_NETWORK_EVERYTHING "0.0.0.0/0"
-
-/* "allowOut" and "denyOut", each an array, null or NULL. *out_deny_all: everything is denied. (api_network.c) */
-int api_network_lists(const json_t *allow_out, const json_t *deny_out, bool *out_deny_all,
-                      struct error *err);
+/* The members of "network" about the way in, beside the others; secure is read already. (api_ingress.c) */
+bool api_ingress_has(const char *name);
+int api_ingress_read(const json_t *network, struct api_new_sandbox *body, struct error *err);
+void api_ingress_write(const struct sandbox_view *view, json_t *network);
 
 /* Answers; new references. */
 /* domain: told when the view has none. */

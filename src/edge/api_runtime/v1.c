@@ -1,6 +1,6 @@
 /* The endpoints under /api/v1 on the common way of calls (edge/call/call.h).
  *
- * A handler may write its answer in pieces, or read its body so (v1_pipe.h); or leave a take_over() for
+ * A handler may write its answer in pieces, or read its body so (call_pipe.h); or leave a take_over() for
  * the loop, which makes an event stream or a WebSocket of the exchange. */
 #include "edge/api_runtime/v1.h"
 
@@ -83,20 +83,6 @@ static struct v1_call *of(struct call *call)
     return (struct v1_call *)call;
 }
 
-/* The body as JSON: {} when there is none. */
-static int parse_body(struct v1_call *call, struct error *err)
-{
-    if (str_trim(call->body).len == 0) {
-        call->json = json_object();
-        return 0;
-    }
-    if (json_parse(call->body, &call->json, err) < 0)
-        return -1;
-    return json_is_object(call->json)
-               ? 0
-               : error_set(err, ERROR_INVALID, "the body must be a JSON object");
-}
-
 /* Whose sandboxes these must be: body, then query, then header; with a key that acts as an agent, that
  * one's, and nobody else may be named. */
 static int find_agent(struct v1_call *call, struct error *err)
@@ -114,7 +100,7 @@ static int find_agent(struct v1_call *call, struct error *err)
         return error_set(err, ERROR_INVALID, "'agent_id' must be at most %d bytes of text",
                          V1_AGENT_ID_MAX);
     if (call->key_agent.len && given.len && !str_eq(given, call->key_agent))
-        return error_set(err, ERROR_FORBIDDEN, "this key acts as agent '%.*s', not as '%.*s'",
+        return error_set(err, ERROR_FORBIDDEN, "this API key acts as agent '%.*s', not as '%.*s'",
                          STR_ARG(call->key_agent), STR_ARG(given));
     if (call->key_agent.len)
         given = call->key_agent;
@@ -131,7 +117,7 @@ static int handle(struct call *base, struct error *err)
     call->caller.team_id = call->team_id;
     call->caller.actor = call->key_id.len ? call->key_id : STR("operator");
     if (!(call->endpoint->flags & V1_RAW) &&
-        (parse_body(call, err) < 0 ||
+        (call_json(&call->call, &call->json, err) < 0 ||
          v1_members_check(call->json, call->endpoint->members ? call->endpoint->members : none,
                           err) < 0))
         return -1;
@@ -153,7 +139,7 @@ static int kill_made(struct call *call, struct error *err)
 
 static void gone(struct call *call)
 {
-    v1_pipe_close(&of(call)->pipe);
+    call_pipe_close(&of(call)->pipe);
 }
 
 static enum call_end finish(struct call *base)
@@ -169,14 +155,14 @@ static enum call_end finish(struct call *base)
     call->forget = NULL;
     if (!call->ex || !call->pipe.writes)
         return CALL_REPLY;
-    v1_pipe_finish(call, call->text != NULL); /* a text is that of an error */
+    call_pipe_finish(&call->pipe, call->text != NULL); /* a text is that of an error */
     return CALL_SENT;
 }
 
 static void done(struct call *call)
 {
     json_decref(of(call)->json);
-    v1_pipe_done(&of(call)->pipe);
+    call_pipe_done(&of(call)->pipe);
 }
 
 static const struct call_ops ops = {
@@ -196,7 +182,10 @@ static void read_head(struct v1_call *call)
     const struct http_request *request = http_request(ex);
     struct arena *arena = &call->arena;
 
-    call->key = v1_auth_key(request, arena);
+    if (!call->by_cookie)
+        call->key = v1_auth_key(request, arena);
+    call->signin_link = arena_str(arena, str_trim(http_header(ex, "X-Signin-Link")));
+    call->secure = call_is_secure(ex);
     call->content_length =
         request->chunked || request->content_length >= 0 ? request->content_length : 0;
     call->agent_header = arena_str(arena, str_trim(http_header(ex, "X-Agent-ID")));
@@ -205,6 +194,17 @@ static void read_head(struct v1_call *call)
     call->websocket_key = arena_str(arena, str_trim(http_header(ex, "Sec-WebSocket-Key")));
     call->offers_protocol =
         http_headers_has_token(&request->headers, "Sec-WebSocket-Protocol", "quicksand");
+}
+
+static enum call_need call_need(const struct v1_call *call)
+{
+    unsigned flags = call->endpoint->flags;
+
+    if (flags & V1_ANY_ROLE)
+        return CALL_ANY_ROLE;
+    return str_is(str_of(call->endpoint->is.method), "GET") && !(flags & (V1_UPGRADE | V1_REVEALS))
+               ? CALL_READS
+               : CALL_CHANGES;
 }
 
 /* False: the request was answered. */
@@ -226,11 +226,13 @@ static bool find_endpoint(struct v1_call *call)
     case CALL_FOUND:
         break;
     }
+    call->row = &call->endpoint->is;
     call->body_max = V1_BODY_MAX;
     call->public = call->endpoint->flags & V1_PUBLIC;
     call->no_body = call->endpoint->flags & (V1_PUBLIC | V1_RAW | V1_UPGRADE);
     call->file_max = call->content_length < 0 ? call->endpoint->file_max : 0;
     call->quiet = call->endpoint->flags & V1_QUIET;
+    call->need = call_need(call);
     return true;
 }
 
@@ -239,7 +241,7 @@ static void dispatch(struct v1 *v1, struct http_exchange *ex)
     struct v1_call *call = xcalloc(1, sizeof(*call));
 
     call->v1 = v1;
-    v1_pipe_init(&call->pipe);
+    call_pipe_init(&call->pipe, &call->call);
     call_begin(&call->call, &v1->desk, ex);
     read_head(call);
     if (!find_endpoint(call))

@@ -1,4 +1,4 @@
-/* The agent runtime on the wire: everything under /api/v1, and the terminal's page under /ui.
+/* The agent runtime on the wire: everything under /api/v1, and the dashboard.
  *
  * As in the E2B API a request runs from start to end on a worker, but these workers are many, because
  * a command may take minutes. Streams (events, logs, terminals) live on the edge loops. */

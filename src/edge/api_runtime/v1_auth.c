@@ -71,13 +71,14 @@ int v1_scope(struct v1_call *call, struct error *err)
     unsigned flags = call->endpoint->flags;
 
     if (call->key_agent.len && (flags & V1_TEAM))
-        return error_set(err, ERROR_FORBIDDEN,
-                         "this key acts as agent '%.*s': that needs a key of the whole team",
-                         STR_ARG(call->key_agent));
+        return error_set(
+            err, ERROR_FORBIDDEN,
+            "this API key acts as agent '%.*s': that needs an API key of the whole team",
+            STR_ARG(call->key_agent));
     if (!call->key_sandbox.len || (flags & V1_SCOPED))
         return 0;
     if (!(flags & V1_BOX))
-        return error_set(err, ERROR_FORBIDDEN, "this key is for sandbox '%.*s' only",
+        return error_set(err, ERROR_FORBIDDEN, "this API key is for sandbox '%.*s' only",
                          STR_ARG(call->key_sandbox));
     return find_own(call, err);
 }

@@ -17,7 +17,7 @@ static int read_filter(struct v1_call *call, struct runtime_event_filter *out, s
     if (!call->key_sandbox.len)
         return 0;
     if (out->sandbox_id.len && !str_eq(out->sandbox_id, call->key_sandbox))
-        return error_set(err, ERROR_FORBIDDEN, "this key is for sandbox '%.*s' only",
+        return error_set(err, ERROR_FORBIDDEN, "this API key is for sandbox '%.*s' only",
                          STR_ARG(call->key_sandbox));
     out->sandbox_id = call->key_sandbox;
     return 0;

@@ -286,14 +286,14 @@ static int pass_input(struct v1_call *call, const struct receiver *to, struct st
 /* The body as it is, passed on as it comes: whoever sends is held back by a process that does not read. */
 int v1_processes_stdin(struct v1_call *call, struct error *err)
 {
-    auto_free char *piece = xmalloc(V1_PIPE_MAX);
+    auto_free char *piece = xmalloc(CALL_PIPE_MAX);
     struct receiver to;
     bool close = false;
     ssize_t n;
 
     if (v1_query_bool(call, "close", &close, err) < 0 || find_receiver(call, &to, err) < 0)
         return -1;
-    while ((n = v1_pipe_read(call, piece, V1_PIPE_MAX)) > 0)
+    while ((n = call_pipe_read(&call->pipe, piece, CALL_PIPE_MAX)) > 0)
         if (pass_input(call, &to, str_n(piece, (size_t)n), false, err) < 0)
             return -1;
     if (n < 0)

@@ -69,7 +69,7 @@ static int tell(struct streaming *streaming, const char *type, json_t *json_cons
     buf_init(&record, strlen(text) + 64);
     add_record(streaming->sse, type, str_of(text), &record);
     streaming->told_ms = clock_mono_ms();
-    return v1_pipe_write(streaming->call, buf_str(&record));
+    return call_pipe_write(&streaming->call->pipe, buf_str(&record));
 }
 
 /* ---- output ---- */
@@ -138,14 +138,14 @@ static void encode_next(struct streaming *streaming, bool is_err, struct str dat
 
 static int heartbeat(struct streaming *streaming)
 {
-    if (v1_pipe_gone(streaming->call))
+    if (call_pipe_gone(&streaming->call->pipe))
         return -1;
     if (clock_mono_ms() - streaming->told_ms < V1_SSE_HEARTBEAT_MS)
         return 0;
     if (!streaming->sse)
         return tell(streaming, "heartbeat", json_object());
     streaming->told_ms = clock_mono_ms();
-    return v1_pipe_write(streaming->call, STR(":heartbeat\n\n"));
+    return call_pipe_write(&streaming->call->pipe, STR(":heartbeat\n\n"));
 }
 
 static int on_output(void *arg, bool is_err, struct str data)
@@ -157,7 +157,7 @@ static int on_output(void *arg, bool is_err, struct str data)
     for (;;) {
         struct str rest = str_skip(buf_str(&streaming->record), streaming->sent);
         size_t before = rest.len;
-        int r = v1_pipe_offer(streaming->call, &rest, OFFER_MS);
+        int r = call_pipe_offer(&streaming->call->pipe, &rest, OFFER_MS);
 
         streaming->sent += before - rest.len;
         if (r)
@@ -192,7 +192,7 @@ static void on_drain(struct v1_stream *stream)
     auto_free char *text = NULL;
     auto_buf struct buf record = {0};
 
-    v1_pipe_close(&call->pipe);
+    call_pipe_close(&call->pipe);
     if (!call->ex)
         return;
     text = v1_error_text("unavailable", stopping, true, NULL);
@@ -200,8 +200,8 @@ static void on_drain(struct v1_stream *stream)
     /* What was written last may be half a record. */
     (void)buf_add_str(&record, STR("\n\n"));
     add_error(streaming->sse, text, &record);
-    v1_pipe_last(call, buf_str(&record));
-    v1_pipe_finish(call, false);
+    call_pipe_last(&call->pipe, buf_str(&record));
+    call_pipe_finish(&call->pipe, false);
 }
 
 static int on_started(void *arg, const char *process_id)
@@ -211,10 +211,10 @@ static int on_started(void *arg, const char *process_id)
 
     streaming->begun = true;
     streaming->process_id = arena_str(&call->arena, str_of(process_id));
-    v1_pipe_begin(call, 200,
-                  streaming->sse ? "text/event-stream; charset=utf-8" : "application/x-ndjson");
+    call_pipe_begin(&call->pipe, 200,
+                    streaming->sse ? "text/event-stream; charset=utf-8" : "application/x-ndjson");
     v1_stream_add(call->v1, &streaming->stream);
-    if (atomic_load(&call->v1->draining) || !v1_pipe_on_close(call, on_close, streaming))
+    if (atomic_load(&call->v1->draining) || !call_pipe_on_close(&call->pipe, on_close, streaming))
         return -1;
     return tell(streaming, "started", json_pack("{s:s}", "process_id", process_id));
 }
@@ -224,7 +224,7 @@ static void tell_rest(struct streaming *streaming)
     for (int i = 0; i < 2; i++)
         if (streaming->parts[i].len)
             encode_text(streaming, i, STR(""), true);
-    (void)v1_pipe_write(streaming->call, buf_str(&streaming->record));
+    (void)call_pipe_write(&streaming->call->pipe, buf_str(&streaming->record));
 }
 
 /* It has begun: everything is told by records now. */
@@ -235,7 +235,7 @@ static void tell_end(struct streaming *streaming, const struct runtime_result *r
     auto_free char *text = NULL;
     auto_buf struct buf record = {0};
 
-    if (v1_pipe_gone(streaming->call))
+    if (call_pipe_gone(&streaming->call->pipe))
         return;
     tell_rest(streaming);
     if (!err && !result->stopped) {
@@ -254,7 +254,7 @@ static void tell_end(struct streaming *streaming, const struct runtime_result *r
     text = v1_fail_text(streaming->call, err ? err : &stopped);
     buf_init(&record, strlen(text) + 256);
     add_error(streaming->sse, text, &record);
-    (void)v1_pipe_write(streaming->call, buf_str(&record));
+    (void)call_pipe_write(&streaming->call->pipe, buf_str(&record));
 }
 
 int v1_execute_stream(struct v1_call *call, struct runtime_command *command, bool encoded,

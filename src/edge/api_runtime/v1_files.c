@@ -26,8 +26,8 @@ static int sink(void *arg, struct str data)
     struct v1_call *call = arg;
 
     if (!call->pipe.writes)
-        v1_pipe_begin(call, 200, "application/octet-stream");
-    return v1_pipe_write(call, data);
+        call_pipe_begin(&call->pipe, 200, "application/octet-stream");
+    return call_pipe_write(&call->pipe, data);
 }
 
 static int answer_list(struct v1_call *call, const char *path, struct error *err)
@@ -59,7 +59,7 @@ int v1_files_get(struct v1_call *call, struct error *err)
     if (runtime_file_read(runtime_of(call), &call->caller, call->params[0], path, sink, call,
                           err) == 0) {
         if (!call->pipe.writes) /* an empty file */
-            v1_pipe_begin(call, 200, "application/octet-stream");
+            call_pipe_begin(&call->pipe, 200, "application/octet-stream");
         return 0;
     }
     /* A directory is refused as a file; when it can be listed, it was one. */
@@ -77,7 +77,7 @@ static ssize_t source(void *arg, void *p, size_t size)
 {
     struct upload *upload = arg;
     ssize_t n = upload->call->body_fd >= 0 ? read(upload->call->body_fd, p, size)
-                                           : v1_pipe_read(upload->call, p, size);
+                                           : call_pipe_read(&upload->call->pipe, p, size);
 
     if (n > 0)
         upload->size += n;

@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     log_set_level(LOG_ERROR);
     v1_fake.asked[0] = '\0';
-    v1_pipe_init(&call.pipe);
+    call_pipe_init(&call.pipe, &call.call);
     call.method = str_split(&head, ' ');
     call.query = head;
     call.path = str_split(&call.query, '?');
@@ -50,6 +50,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     free(call.text);
     json_decref(call.json);
     arena_done(&call.arena);
-    v1_pipe_done(&call.pipe);
+    call_pipe_done(&call.pipe);
     return 0;
 }

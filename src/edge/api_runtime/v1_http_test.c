@@ -66,16 +66,66 @@ TEST(v1_pages)
 
     site_start(&site, 4, 10);
     http_site_check(&site.http, "GET /ui HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 308 ",
-                    "Location: /ui/");
+                    "Location: /\r\n");
     http_site_check(&site.http, "GET /ui/terminal?sandbox=x HTTP/1.1\r\n" CLOSE "\r\n",
                     "HTTP/1.1 200 ",
                     "Content-Security-Policy: default-src 'none'; script-src 'self';");
-    http_site_check(&site.http, "GET /ui/xterm.js HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 200 ",
+    http_site_check(&site.http, "GET /ui/app.js HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 200 ",
                     "Content-Type: text/javascript");
-    http_site_check(&site.http, "GET /ui/xterm.css HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 200 ",
+    http_site_check(&site.http, "GET /ui/app.css HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 200 ",
                     "ETag: \"");
+    http_site_check(&site.http, "GET / HTTP/1.1\r\nAccept: text/html,*/*\r\n" CLOSE "\r\n",
+                    "HTTP/1.1 200 ", "Content-Type: text/html");
+    http_site_check(&site.http,
+                    "GET / HTTP/1.1\r\nAccept: text/html\r\nAccept-Encoding: br, gzip\r\n" CLOSE
+                    "\r\n",
+                    "HTTP/1.1 200 ", "Content-Encoding: gzip");
     http_site_check(&site.http, "GET /ui/no HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 404 ", NULL);
     http_site_check(&site.http, "POST /ui/ HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 405 ", NULL);
+}
+
+#define SIGNIN "/api/v1/signin"
+#define COOKIE "Cookie: other=1; quicksand=" V1_FAKE_KEY "\r\n"
+
+/* A cookie counts where only our own pages can have asked. */
+TEST(v1_cookie)
+{
+    struct site site;
+
+    site_start(&site, 4, 10);
+    http_site_check(&site.http, "POST " SIGNIN " HTTP/1.1\r\n" KEY CLOSE "\r\n", "HTTP/1.1 201 ",
+                    "Set-Cookie: quicksand=qsb_fake; Path=/; Max-Age=604800; HttpOnly; "
+                    "SameSite=Strict\r\n");
+    http_site_check(&site.http,
+                    "POST " SIGNIN " HTTP/1.1\r\nX-Forwarded-Proto: https\r\n" KEY CLOSE "\r\n",
+                    "HTTP/1.1 201 ", "Set-Cookie: __Host-quicksand=qsb_fake; ");
+    http_site_check(&site.http,
+                    "POST " SIGNIN "/redeem HTTP/1.1\r\nX-Signin-Link: qsl_fake\r\n" CLOSE "\r\n",
+                    "HTTP/1.1 201 ", "Set-Cookie: ");
+    http_site_check(&site.http, "POST " SIGNIN "/redeem HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 401 ",
+                    "\"code\":\"unauthorized\"");
+    http_site_check(&site.http, "GET " ONE " HTTP/1.1\r\n" COOKIE CLOSE "\r\n", "HTTP/1.1 401 ",
+                    NULL);
+    http_site_check(&site.http,
+                    "GET " ONE " HTTP/1.1\r\nX-Quicksand-Page: 1\r\n" COOKIE CLOSE "\r\n",
+                    "HTTP/1.1 200 ", V1_FAKE_ID);
+    http_site_check(&site.http,
+                    "GET " ONE " HTTP/1.1\r\nSec-Fetch-Site: same-origin\r\n" COOKIE CLOSE "\r\n",
+                    "HTTP/1.1 200 ", V1_FAKE_ID);
+    http_site_check(&site.http,
+                    "GET " ONE
+                    " HTTP/1.1\r\nX-Quicksand-Page: 1\r\nSec-Fetch-Site: same-site\r\n" COOKIE CLOSE
+                    "\r\n",
+                    "HTTP/1.1 401 ", NULL);
+    http_site_check(&site.http,
+                    "GET " ONE
+                    " HTTP/1.1\r\nX-Quicksand-Page: 1\r\nX-Forwarded-Proto: https\r\n" COOKIE CLOSE
+                    "\r\n",
+                    "HTTP/1.1 401 ", NULL);
+    http_site_check(&site.http,
+                    "DELETE " ONE " HTTP/1.1\r\nSec-Fetch-Site: same-origin\r\n" COOKIE CLOSE
+                    "\r\n",
+                    "HTTP/1.1 401 ", NULL);
 }
 
 TEST(v1_busy)

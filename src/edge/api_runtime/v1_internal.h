@@ -12,8 +12,8 @@
 #include "base/list.h"
 #include "base/str.h"
 #include "edge/api_runtime/v1.h"
-#include "edge/api_runtime/v1_pipe.h"
 #include "edge/call/call.h"
+#include "edge/call/call_pipe.h"
 #include "runtime/core/runtime.h"
 
 enum {
@@ -21,7 +21,6 @@ enum {
     V1_AGENT_ID_MAX = 256,
     V1_TEAM_STREAMS_MAX = 4096,
     V1_TEAM_WAITING_MAX = 1024, /* requests that wait for a worker */
-    V1_PIPE_MAX = 256 * 1024,   /* bytes between a worker and its loop */
 };
 
 struct v1 {
@@ -51,10 +50,12 @@ struct v1_call {
     bool offers_protocol;   /* "quicksand", as a WebSocket's */
     int64_t content_length; /* -1 when it is not known */
     struct str agent_header, accept, last_event_id, websocket_key;
+    struct str signin_link;
+    bool secure; /* the client's side has TLS */
     struct runtime_caller caller;
     json_t *json; /* the body, when the endpoint takes one; {} when it was empty */
 
-    struct v1_pipe pipe; /* of a streamed body or answer */
+    struct call_pipe pipe; /* of a streamed body or answer */
     /* On the loop, instead of an answer: takes the exchange over. call goes on to exist until it
      * returns. */
     void (*take_over)(struct v1_call *call);
@@ -66,14 +67,16 @@ struct v1_call {
 typedef int v1_handler_fn(struct v1_call *call, struct error *err);
 
 enum v1_endpoint_flag {
-    V1_PUBLIC = 1,   /* needs no key */
-    V1_RAW = 2,      /* the body is not JSON: read by v1_pipe_read() */
-    V1_UPGRADE = 4,  /* a WebSocket */
-    V1_STREAM = 8,   /* the answer has no end known beforehand: no HEAD */
-    V1_QUIET = 16,   /* part of something else that is in the audit log: not there itself */
-    V1_TEAM = 32,    /* of the whole team: not with a key that is bound to an agent */
-    V1_BOX = 64,     /* about one sandbox, {id}: also with a key for just that one */
-    V1_SCOPED = 128, /* also with a key for one sandbox: the handler sees to it */
+    V1_PUBLIC = 1,     /* needs no key */
+    V1_RAW = 2,        /* the body is not JSON: read by call_pipe_read() */
+    V1_UPGRADE = 4,    /* a WebSocket */
+    V1_STREAM = 8,     /* the answer has no end known beforehand: no HEAD */
+    V1_QUIET = 16,     /* part of something else that is in the audit log: not there itself */
+    V1_TEAM = 32,      /* of the whole team: not with a key that is bound to an agent */
+    V1_BOX = 64,       /* about one sandbox, {id}: also with a key for just that one */
+    V1_SCOPED = 128,   /* also with a key for one sandbox: the handler sees to it */
+    V1_REVEALS = 256,  /* tells a secret: not to viewers */
+    V1_ANY_ROLE = 512, /* whatever the key's role is */
 };
 
 struct v1_endpoint {
@@ -139,17 +142,22 @@ int v1_processes_find(struct v1_call *call, struct job *out, struct error *err);
 /* ---- handlers ---- */
 
 v1_handler_fn v1_health, v1_openapi, v1_stats, v1_prune;
+v1_handler_fn v1_history;
+v1_handler_fn v1_signin_open, v1_signin_redeem, v1_signin_show, v1_signin_end, v1_signin_link;
 v1_handler_fn v1_providers_list, v1_providers_get, v1_providers_register, v1_providers_heartbeat;
 v1_handler_fn v1_providers_remove;
 v1_handler_fn v1_profiles_list, v1_profiles_get, v1_profiles_put, v1_profiles_delete;
 v1_handler_fn v1_profiles_validate;
 v1_handler_fn v1_sandboxes_create, v1_sandboxes_list, v1_sandboxes_get, v1_sandboxes_delete;
-v1_handler_fn v1_sandboxes_pause, v1_sandboxes_resume, v1_sandboxes_port, v1_sandboxes_key;
+v1_handler_fn v1_sandboxes_pause, v1_sandboxes_resume, v1_sandboxes_port, v1_sandboxes_key,
+    v1_sandboxes_network;
 v1_handler_fn v1_snapshots_create, v1_snapshots_of, v1_snapshots_list, v1_snapshots_get;
 v1_handler_fn v1_snapshots_delete;
+v1_handler_fn v1_code;
 v1_handler_fn v1_execute, v1_processes_list, v1_processes_get, v1_processes_logs;
 v1_handler_fn v1_processes_input, v1_processes_stdin, v1_processes_signal, v1_processes_stop;
 v1_handler_fn v1_executions_list, v1_executions_get;
+v1_handler_fn v1_desktop_screenshot, v1_desktop_do, v1_browser;
 v1_handler_fn v1_files_get, v1_files_put, v1_files_delete;
 v1_handler_fn v1_sessions_create, v1_sessions_list, v1_sessions_get, v1_sessions_delete;
 v1_handler_fn v1_sessions_message, v1_sessions_pause, v1_sessions_resume, v1_sessions_interrupt;

@@ -33,7 +33,7 @@ static int tell(struct logs *logs, struct str type, json_t *json_consume)
 
     buf_init(&text, strlen(line) + 256);
     v1_sse_format(logs->cursor, type, str_of(line), &text);
-    return v1_pipe_write(logs->call, buf_str(&text));
+    return call_pipe_write(&logs->call->pipe, buf_str(&text));
 }
 
 static int tell_output(struct logs *logs, struct str data)
@@ -42,7 +42,7 @@ static int tell_output(struct logs *logs, struct str data)
     logs->cursor += (int64_t)data.len;
     logs->told_ms = clock_mono_ms();
     if (!logs->events)
-        return v1_pipe_write(logs->call, data);
+        return call_pipe_write(&logs->call->pipe, data);
     return tell(logs, STR("output"),
                 json_pack("{s:I, s:o}", "after", (json_int_t)logs->cursor, "data", json_str(data)));
 }
@@ -86,9 +86,9 @@ static void on_drain(struct v1_stream *stream)
 {
     struct logs *logs = container_of(stream, struct logs, stream);
 
-    v1_pipe_close(&logs->call->pipe);
+    call_pipe_close(&logs->call->pipe);
     if (logs->call->ex)
-        v1_pipe_finish(logs->call, false);
+        call_pipe_finish(&logs->call->pipe, false);
 }
 
 static int heartbeat(struct logs *logs)
@@ -96,7 +96,7 @@ static int heartbeat(struct logs *logs)
     if (!logs->events || clock_mono_ms() - logs->told_ms < V1_SSE_HEARTBEAT_MS)
         return 0;
     logs->told_ms = clock_mono_ms();
-    return v1_pipe_write(logs->call, STR(":heartbeat\n\n"));
+    return call_pipe_write(&logs->call->pipe, STR(":heartbeat\n\n"));
 }
 
 static int pump(struct logs *logs, struct job *job, bool follow, struct error *err)
@@ -105,7 +105,7 @@ static int pump(struct logs *logs, struct job *job, bool follow, struct error *e
     struct runtime *runtime = call->v1->config.runtime;
 
     for (;;) {
-        bool ended = !str_is(job->state, "running");
+        bool ended = job->state != JOB_RUNNING;
         int64_t next = logs->cursor;
         struct job_read read = {.after = logs->cursor,
                                 .limit = (size_t)logs->left,
@@ -114,12 +114,13 @@ static int pump(struct logs *logs, struct job *job, bool follow, struct error *e
 
         logs->part_len = 0; /* the next reading begins with it */
         if (job_logs(runtime, &call->caller, job->id, &read, sink, logs, &next, err) < 0)
-            return v1_pipe_gone(call) ? 0 : -1;
+            return call_pipe_gone(&call->pipe) ? 0 : -1;
         if (ended && logs->part_len)
             (void)tell_output(logs, str_n(logs->part, logs->part_len));
         if (ended && logs->events && logs->left)
             (void)tell(logs, STR("exit"), v1_types_job(job));
-        if (ended || !follow || logs->left <= 0 || v1_pipe_gone(call) || heartbeat(logs) < 0)
+        if (ended || !follow || logs->left <= 0 || call_pipe_gone(&call->pipe) ||
+            heartbeat(logs) < 0)
             return 0;
         if (job_get(runtime, &call->caller, job->id, &call->arena, job, err) < 0)
             return -1;
@@ -148,9 +149,10 @@ int v1_processes_logs(struct v1_call *call, struct error *err)
         job_logs_check(call->v1->config.runtime, &call->caller, job.id, err) < 0)
         return -1;
     v1_stream_add(call->v1, &logs->stream);
-    call_header(&call->call, "X-Process-State", job.state);
-    v1_pipe_begin(call, 200,
-                  logs->events ? "text/event-stream; charset=utf-8" : "text/plain; charset=utf-8");
+    call_header(&call->call, "X-Process-State", str_of(name_of(&job_state_names, job.state)));
+    call_pipe_begin(&call->pipe, 200,
+                    logs->events ? "text/event-stream; charset=utf-8"
+                                 : "text/plain; charset=utf-8");
     result = atomic_load(&call->v1->draining) ? 0 : pump(logs, &job, follow, err);
     v1_stream_remove(call->v1, &logs->stream);
     return result;

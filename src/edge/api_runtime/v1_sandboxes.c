@@ -38,14 +38,31 @@ int v1_sandboxes_create(struct v1_call *call, struct error *err)
     return 0;
 }
 
-static bool known_state(struct str state)
+/* NULL = any. */
+static int wanted_state(struct v1_call *call, const enum runtime_state **out, struct error *err)
 {
-    static const char *const states[] = {"creating", "running", "paused", "killed", "error"};
+    struct str name = STR_NONE;
+    enum runtime_state *state;
+    unsigned found;
 
-    for (size_t i = 0; i < sizeof(states) / sizeof(*states); i++)
-        if (str_is(state, states[i]))
-            return true;
-    return false;
+    if (v1_query_str(call, "state", &name, err) < 0)
+        return -1;
+    if (!name.len)
+        return 0;
+    if (!name_find(&runtime_state_names, name, &found))
+        return error_set(err, ERROR_INVALID,
+                         "'state' must be creating, running, paused, killed or error");
+    state = arena_alloc(&call->arena, sizeof(*state));
+    *state = found;
+    *out = state;
+    return 0;
+}
+
+/* Who has this address steers the browser. */
+static void hide_secrets(const struct v1_call *call, struct runtime_sandbox *sandbox)
+{
+    if (call->role == API_ROLE_VIEWER)
+        sandbox->cdp_url = STR_NONE;
 }
 
 int v1_sandboxes_list(struct v1_call *call, struct error *err)
@@ -56,22 +73,21 @@ int v1_sandboxes_list(struct v1_call *call, struct error *err)
     size_t count = 0;
     json_t *array;
 
-    if (v1_query_str(call, "state", &filter.state, err) < 0 ||
+    if (wanted_state(call, &filter.state, err) < 0 ||
         v1_query_str(call, "task_id", &filter.task_id, err) < 0 ||
         v1_query_str(call, "provider", &filter.provider, err) < 0 ||
         v1_query_int(call, "before", 0, INT64_MAX, &filter.before_us, err) < 0 ||
         v1_query_int(call, "limit", 1, 1000, &limit, err) < 0)
         return -1;
-    if (filter.state.len && !known_state(filter.state))
-        return error_set(err, ERROR_INVALID,
-                         "'state' must be creating, running, paused, killed or error");
     filter.limit = (size_t)limit;
     if (runtime_sandbox_list(runtime_of(call), &call->caller, &filter, &call->arena, &items, &count,
                              err) < 0)
         return -1;
     array = json_array();
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        hide_secrets(call, &items[i]);
         (void)json_array_append_new(array, v1_types_sandbox(&items[i]));
+    }
     call_answer(&call->call, 200, json_pack("{s:o}", "sandboxes", array));
     return 0;
 }
@@ -84,6 +100,7 @@ static int answer_sandbox(struct v1_call *call, bool refresh, struct error *err)
     if (runtime_sandbox_get(runtime_of(call), &call->caller, call->params[0], refresh, &call->arena,
                             &sandbox, err) < 0)
         return -1;
+    hide_secrets(call, &sandbox);
     call_answer(&call->call, 200, v1_types_sandbox(&sandbox));
     return 0;
 }
@@ -129,33 +146,52 @@ int v1_sandboxes_resume(struct v1_call *call, struct error *err)
 
 int v1_sandboxes_port(struct v1_call *call, struct error *err)
 {
-    struct provider_address endpoint = {0};
+    struct provider_address address = {0};
     json_t *headers;
     int64_t port;
 
     if (!str_to_i64(call->params[1], &port) || port < 1 || port > 65535)
         return error_set(err, ERROR_INVALID, "a port is a number from 1 to 65535");
     if (runtime_sandbox_address(runtime_of(call), &call->caller, call->params[0], (uint16_t)port,
-                                &call->arena, &endpoint, err) < 0)
+                                &call->arena, &address, err) < 0)
         return -1;
     headers = json_object();
-    for (size_t i = 0; i < endpoint.header_count; i++) {
-        struct str name = arena_str(&call->arena, endpoint.headers[i].name);
+    for (size_t i = 0; i < address.header_count; i++) {
+        struct str name = arena_str(&call->arena, address.headers[i].name);
 
-        (void)json_object_set_new(headers, name.p, json_str(endpoint.headers[i].value));
+        (void)json_object_set_new(headers, name.p, json_str(address.headers[i].value));
     }
     call_answer(&call->call, 200,
                 json_pack("{s:I, s:o, s:o, s:o}", "port", (json_int_t)port, "url",
-                          json_str(endpoint.url), "local_url", json_str(endpoint.local_url),
+                          json_str(address.url), "local_url", json_str(address.local_url),
                           "headers", headers));
+    return 0;
+}
+
+int v1_sandboxes_network(struct v1_call *call, struct error *err)
+{
+    struct provider_traffic traffic;
+
+    if (runtime_sandbox_traffic(runtime_of(call), &call->caller, call->params[0], &traffic, err) <
+        0)
+        return -1;
+    call_answer(&call->call, 200,
+                json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "sent_bytes",
+                          (json_int_t)traffic.sent_bytes, "received_bytes",
+                          (json_int_t)traffic.received_bytes, "sent_packets",
+                          (json_int_t)traffic.sent_packets, "received_packets",
+                          (json_int_t)traffic.received_packets, "connections",
+                          (json_int_t)traffic.connections, "refused", (json_int_t)traffic.refused));
     return 0;
 }
 
 /* A key that can be handed to whoever is inside: for this sandbox only. */
 int v1_sandboxes_key(struct v1_call *call, struct error *err)
 {
-    struct api_key_wanted wanted = {
-        .team_id = call->caller.team_id, .name = STR("sandbox"), .agent_id = call->key_agent};
+    struct api_key_wanted wanted = {.team_id = call->caller.team_id,
+                                    .name = STR("sandbox"),
+                                    .agent_id = call->key_agent,
+                                    .role = call->role};
     struct runtime_sandbox sandbox = {0};
     char secret[API_KEY_SIZE];
     struct store_key key = {0};

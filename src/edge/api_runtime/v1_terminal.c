@@ -307,6 +307,7 @@ static int prepare(struct v1_call *call, struct str sandbox_id, struct str sessi
                    struct str workdir, struct error *err)
 {
     int64_t cols = 0, rows = 0;
+    struct terminal_request asked = {0};
     struct str id, cwd;
     struct terminal *terminal;
 
@@ -314,6 +315,9 @@ static int prepare(struct v1_call *call, struct str sandbox_id, struct str sessi
         v1_query_int(call, "rows", 1, SIDE_MAX, &rows, err) < 0 ||
         v1_query_str(call, "terminal_id", &id, err) < 0 ||
         v1_query_str(call, "cwd", &cwd, err) < 0 ||
+        v1_query_str(call, "user", &asked.user, err) < 0 ||
+        v1_query_str(call, "argv", &asked.argv, err) < 0 ||
+        v1_query_str(call, "env", &asked.env, err) < 0 || terminal_request_check(&asked, err) < 0 ||
         v1_share_stream(call->v1, call->caller.team_id, err) < 0)
         return -1;
     terminal = xcalloc(1, sizeof(*terminal));
@@ -328,7 +332,10 @@ static int prepare(struct v1_call *call, struct str sandbox_id, struct str sessi
                                                   .terminal_id = copied(terminal, id),
                                                   .cols = (uint16_t)cols,
                                                   .rows = (uint16_t)rows,
-                                                  .cwd = copied(terminal, cwd.len ? cwd : workdir)};
+                                                  .cwd = copied(terminal, cwd.len ? cwd : workdir),
+                                                  .user = copied(terminal, asked.user),
+                                                  .argv = copied(terminal, asked.argv),
+                                                  .env = copied(terminal, asked.env)};
     terminal->protocol = call->offers_protocol;
     terminal->errand.fn = on_posted;
     atomic_store(&terminal->holds, 1);

@@ -19,7 +19,7 @@ static int request(const char *method, const char *target, const char *body, jso
     char allow[HTTP_ALLOW_SIZE];
     struct error err = {0};
 
-    v1_pipe_init(&call.pipe);
+    call_pipe_init(&call.pipe, &call.call);
     call.query = str_of(target);
     call.path = str_split(&call.query, '?');
     call.caller.team_id = STR("team-1");
@@ -43,7 +43,7 @@ static int request(const char *method, const char *target, const char *body, jso
     free(call.text);
     json_decref(call.json);
     arena_done(&call.arena);
-    v1_pipe_done(&call.pipe);
+    call_pipe_done(&call.pipe);
     return call.status;
 }
 
@@ -100,12 +100,12 @@ TEST(v1_openapi_has_every_endpoint_and_no_other)
     struct error err = {0};
     const char *path, *method;
     json_t *paths, *item, *operation;
-    size_t operations = 0, routes = 0;
+    size_t operations = 0, endpoints = 0;
 
     CHECK_INT(json_parse(str_of((const char *)v1_openapi_json), &document, &err), 0);
     paths = json_object_get(document, "paths");
     for (const struct v1_endpoint *endpoint = v1_endpoints; endpoint->is.method;
-         endpoint++, routes++) {
+         endpoint++, endpoints++) {
         char name[8] = "";
 
         for (size_t i = 0; endpoint->is.method[i]; i++)
@@ -119,7 +119,7 @@ TEST(v1_openapi_has_every_endpoint_and_no_other)
     json_object_foreach (paths, path, item)
         json_object_foreach (item, method, operation)
             operations++;
-    CHECK_INT(operations, routes);
+    CHECK_INT(operations, endpoints);
 }
 
 TEST(v1_create)
@@ -159,6 +159,7 @@ TEST(v1_life)
     check_error("GET", "/sandboxes/sbx_no", NULL, 404, "not_found", false);
     check_error("POST", ONE "/pause", "{\"agent_id\":\"other\"}", 403, "forbidden", false);
     CHECK_INT(request("GET", ONE "/ports/8080", NULL, NULL), 200);
+    CHECK_INT(request("GET", ONE "/network", NULL, NULL), 200);
     check_error("GET", ONE "/ports/0", NULL, 400, "invalid", false);
     CHECK_INT(request("POST", "/prune", "{\"older_than\":\"24h\",\"dry_run\":true}", NULL), 200);
     CHECK(was_asked("prune(86400,1)"));

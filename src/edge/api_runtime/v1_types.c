@@ -8,6 +8,11 @@ static json_t *text(struct str s)
     return s.len ? json_str(s) : json_null();
 }
 
+static json_t *name(const struct names *names, unsigned value)
+{
+    return text(str_of(name_of(names, value)));
+}
+
 static void put(json_t *object, const char *name, json_t *value_consume)
 {
     (void)json_object_set_new(object, name, value_consume);
@@ -24,14 +29,10 @@ json_t *v1_types_time(int64_t at_us)
 }
 
 /* The word of those who only ask whether it works. */
-static const char *status_of(struct str state)
-{
-    if (str_is(state, "paused") || str_is(state, "killed"))
-        return "stopped";
-    if (str_is(state, "running"))
-        return "running";
-    return str_is(state, "error") ? "error" : "creating";
-}
+static const char *const statuses[] = {
+    [RUNTIME_CREATING] = "creating", [RUNTIME_RUNNING] = "running", [RUNTIME_PAUSED] = "stopped",
+    [RUNTIME_KILLED] = "stopped",    [RUNTIME_ERROR] = "error",
+};
 
 json_t *v1_types_sandbox(const struct runtime_sandbox *sandbox)
 {
@@ -40,8 +41,8 @@ json_t *v1_types_sandbox(const struct runtime_sandbox *sandbox)
     put(out, "id", text(sandbox->id));
     put(out, "sandbox_id", text(sandbox->id));
     put(out, "key", text(sandbox->key));
-    put(out, "state", text(sandbox->state));
-    put(out, "status", json_string(status_of(sandbox->state)));
+    put(out, "state", name(&runtime_state_names, sandbox->state));
+    put(out, "status", json_string(statuses[sandbox->state]));
     put(out, "error", text(sandbox->error));
     put(out, "provider", text(sandbox->provider));
     put(out, "external_id", text(sandbox->external_id));
@@ -74,10 +75,10 @@ json_t *v1_types_job(const struct job *job)
     put(out, "sandbox_id", text(job->sandbox_id));
     put(out, "agent_id", text(job->agent_id));
     put(out, "command", text(job->command));
-    put(out, "state", text(job->state));
+    put(out, "state", name(&job_state_names, job->state));
     put(out, "exit_code", job->has_exit_code ? json_integer(job->exit_code) : json_null());
     put(out, "error", text(job->error));
-    put(out, "callback_state", text(job->callback_state));
+    put(out, "callback_state", name(&callback_state_names, job->callback_state));
     put(out, "started_at", v1_types_time(job->started_at_us));
     put(out, "ended_at", v1_types_time(job->ended_at_us));
     return out;
@@ -125,13 +126,13 @@ json_t *v1_types_snapshot(const struct runtime_snapshot *snapshot)
     put(out, "sandbox_id", text(snapshot->sandbox_id));
     put(out, "template", text(snapshot->image));
     put(out, "alias", text(snapshot->alias));
-    put(out, "state", text(snapshot->state));
+    put(out, "state", name(&snapshot_state_names, snapshot->state));
     put(out, "created_at", v1_types_time(snapshot->created_at_us));
     put(out, "expires_at", v1_types_time(snapshot->expires_at_us));
     return out;
 }
 
-/* What a client needs to speak to the agent itself. */
+/* What a client needs to speak to sandbox-agent itself. */
 static json_t *runtime_of(const struct session *session)
 {
     json_t *out = json_object();
@@ -153,8 +154,8 @@ json_t *v1_types_session(const struct session *session)
 
     put(out, "id", text(session->id));
     put(out, "session_id", text(session->id));
-    put(out, "state", text(session->state));
-    put(out, "status", text(session->state));
+    put(out, "state", name(&session_state_names, session->state));
+    put(out, "status", name(&session_state_names, session->state));
     put(out, "reason", text(session->reason));
     put(out, "sandbox_id", text(session->sandbox_id));
     put(out, "agent", text(session->agent));
@@ -162,7 +163,7 @@ json_t *v1_types_session(const struct session *session)
     put(out, "branch", text(session->branch));
     put(out, "profile", text(session->profile));
     put(out, "provider", text(session->provider));
-    put(out, "permission_mode", text(session->permission));
+    put(out, "permission_mode", name(&permission_names, session->permission));
     put(out, "snapshot_id", text(session->snapshot_id));
     put(out, "checkpoint", text(session->checkpoint));
     put(out, "agent_id", text(session->agent_id));

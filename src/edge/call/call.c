@@ -16,6 +16,8 @@ static void call_free(struct call *call)
     http_file_free(call->file);
     http_room_give(call->desk->limits, &call->room);
     free(call->text);
+    if (call->reply_fd > 0)
+        (void)close(call->reply_fd);
     arena_done(&call->arena);
     free(call);
 }
@@ -27,9 +29,11 @@ static void log_request(struct call *call, const char *note)
 
     if (ops->count)
         ops->count(call);
-    log_info(ops->name, "request=%s %.*s %.*s status=%d ms=%.1f%s%.*s%s", call->request_id,
+    call_count(call);
+    log_info(ops->name, "request=%s %.*s %.*s status=%d ms=%.1f%s%.*s%s%s%s", call->request_id,
              STR_ARG(call->method), STR_ARG(call->path), call->status, ms,
-             call->agent_id.len ? " agent=" : "", STR_ARG(call->agent_id), note);
+             call->agent_id.len ? " agent=" : "", STR_ARG(call->agent_id),
+             call->trace_id[0] ? " trace=" : "", call->trace_id, note);
 }
 
 static void end(struct call *call, const char *note)
@@ -52,8 +56,36 @@ void call_answer(struct call *call, int status, json_t *json_consume)
     json_decref(json_consume);
 }
 
+void call_answer_file(struct call *call, int status, const char *content_type, int fd_consume,
+                      int64_t length)
+{
+    call->status = status;
+    call->content_type = content_type;
+    call->reply_fd = fd_consume;
+    call->reply_length = length;
+}
+
+static void reply_file(struct call *call)
+{
+    struct http_header headers[HTTP_ANSWER_HEADERS_MAX + 1] = {
+        {STR("Content-Type"), str_of(call->content_type)}};
+    struct http_exchange *ex = call->ex;
+    int fd = call->reply_fd;
+    int64_t length = call->reply_length;
+
+    memcpy(headers + 1, call->headers, call->header_count * sizeof(headers[0]));
+    call->reply_fd = 0;
+    http_begin(ex, call->status, headers, call->header_count + 1, length);
+    http_write_file(ex, fd, 0, length);
+    http_end(ex);
+}
+
 void call_reply(struct call *call)
 {
+    if (call->reply_fd > 0) {
+        reply_file(call);
+        return;
+    }
     http_answer(call->ex, call->status, call->content_type, call->headers, call->header_count,
                 call->text);
 }
@@ -86,14 +118,33 @@ static void on_exchange_done(struct http_exchange *ex, void *arg)
     end(call, !http_finished(ex) ? " client=gone" : call->status ? "" : " refused=body");
 }
 
+static int check_role(const struct call *call, enum api_role role, struct error *err)
+{
+    bool enough = call->need == CALL_ANY_ROLE || role == API_ROLE_FULL || role == API_ROLE_MEMBER;
+
+    if (role == API_ROLE_VIEWER)
+        enough = enough || call->need == CALL_READS;
+    else if (role == API_ROLE_METRICS)
+        enough = enough || call->need == CALL_MEASURES;
+    if (enough)
+        return 0;
+    return error_set(err, ERROR_FORBIDDEN,
+                     role == API_ROLE_VIEWER
+                         ? "this API key is a viewer's, which reads only: use a member's"
+                         : "this API key reads /metrics and nothing else: use a member's");
+}
+
 int call_auth(struct call *call, struct error *err)
 {
-    struct api_key_owner owner;
+    struct api_key_owner owner = call->who;
 
-    if (api_keys_find(call->desk->keys, call->key, &owner, err) < 0)
+    if (!call->vouched && api_keys_find(call->desk->keys, call->key, &owner, err) < 0)
         return -1;
     if (owner.banned)
         return error_set(err, ERROR_FORBIDDEN, "team is banned");
+    if (check_role(call, owner.role, err) < 0)
+        return -1;
+    call->role = owner.role;
     call->team_id = arena_str(&call->arena, str_of(owner.team_id));
     call->key_id = arena_str(&call->arena, str_of(owner.key_id));
     call->key_name = arena_str(&call->arena, str_of(owner.key_name));
@@ -252,6 +303,11 @@ void call_begin(struct call *call, struct call_desk *desk, struct http_exchange 
     call->path = arena_str(&call->arena, request->path);
     call->query = arena_str(&call->arena, request->query);
     call->key = arena_str(&call->arena, http_given_key(&request->headers));
+    if (!call->key.len) {
+        call->key = call_cookie(ex, &call->arena);
+        call->by_cookie = call->key.len > 0;
+    }
+    call_trace(http_headers_get(&request->headers, "traceparent"), call->trace_id);
     http_on_done(ex, on_exchange_done, call);
 }
 
@@ -259,6 +315,10 @@ void call_start(struct call *call)
 {
     if (call->public) {
         call_enter(call);
+        return;
+    }
+    if (call->vouched) {
+        admit(call);
         return;
     }
     /* Without a key there is no reason to read a body. */

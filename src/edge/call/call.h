@@ -30,9 +30,23 @@
 #include "protocol/loop/workers.h"
 
 struct call;
+struct call_endpoint;
 struct store;
 
-enum { CALL_PARAMS_MAX = 2, CALL_REQUEST_ID_SIZE = 17, CALL_LANES_MAX = 3 };
+enum {
+    CALL_PARAMS_MAX = 2,
+    CALL_REQUEST_ID_SIZE = 17,
+    CALL_TRACE_ID_SIZE = 33,
+    CALL_LANES_MAX = 4
+};
+
+/* Whose API key is enough, by its role. */
+enum call_need {
+    CALL_CHANGES,  /* one that may change things, or learn secrets */
+    CALL_READS,    /* also a viewer's */
+    CALL_MEASURES, /* also one for /metrics, but no viewer's */
+    CALL_ANY_ROLE,
+};
 
 enum call_end {
     CALL_REPLY, /* with status, headers and text */
@@ -78,14 +92,19 @@ struct call {
     struct arena arena;
     int64_t started_us;
     char request_id[CALL_REQUEST_ID_SIZE];
+    char trace_id[CALL_TRACE_ID_SIZE]; /* of the caller's trace (traceparent); "" = none */
+    const struct call_endpoint *row;   /* by the API, when it was found */
 
     /* by the API, before call_start() */
     unsigned lane;
     size_t body_max;
     bool public;      /* needs no API key */
+    bool vouched;     /* a signed link says who this is: `who` is filled, and there is no API key */
     bool no_body;     /* the handler reads it, or there is none */
     int64_t file_max; /* the body goes to a file, of at most so many bytes; 0 = it does not */
     bool quiet;       /* not for the audit log */
+    enum call_need need;
+    bool by_cookie; /* the key is a browser's token, which its pages must not learn */
 
     struct http_door door; /* while it is asked who this is */
     struct api_key_owner who;
@@ -93,7 +112,8 @@ struct call {
     struct share_seat seat; /* in the team's line for the lane's workers */
     bool entered;           /* it is, or was, in that line */
     bool has_worker;        /* its share of them is taken */
-    bool again;             /* the handler wants to run on the work lane instead */
+    bool again;             /* the handler wants to run again, on another lane: */
+    unsigned again_lane;    /* 0 = the work lane */
     bool only_for_client;   /* not begun when its client has left */
     struct str made;        /* the sandbox it made, which is taken back when its client has left */
     struct http_room room;  /* for the body */
@@ -107,9 +127,12 @@ struct call {
     struct str team_id, key_id, key_name; /* set by call_auth() */
     struct str key_agent, key_sandbox;    /* what the key is bound to; STR_NONE = nothing */
     struct str agent_id;                  /* in whose name, for log and audit */
+    enum api_role role;                   /* of the key; set by call_auth() */
 
     int status;
-    char *text;               /* malloc()ed; NULL = no body */
+    char *text;   /* malloc()ed; NULL = no body */
+    int reply_fd; /* the body is this file instead, from its begin; 0 = none */
+    int64_t reply_length;
     const char *content_type; /* NULL = JSON */
     struct http_header headers[HTTP_ANSWER_HEADERS_MAX];
     size_t header_count;
@@ -132,14 +155,40 @@ void call_refuse(struct call *call, enum error_code code, const char *message);
 /* Last use of the call: its exchange may end, and free it, inside. */
 void call_reply(struct call *call);
 
+/* ---- call_cookie.c, on the loop ---- */
+
+/* The token of a browser that is signed in, when one of our own pages asks; else STR_NONE. In the arena. */
+struct str call_cookie(struct http_exchange *ex, struct arena *arena);
+/* The header that gives it the token for so many seconds, or takes it away (0). In the arena. */
+struct str call_cookie_header(bool secure, struct str token, int64_t seconds, struct arena *arena);
+/* Whether the browser's side of the connection has TLS, as far as can be known. */
+bool call_is_secure(struct http_exchange *ex);
+
 /* ---- anywhere ---- */
 
 /* Takes the JSON (may be NULL for an answer without a body). */
 void call_answer(struct call *call, int status, json_t *json_consume);
+/* Takes the file, whose first bytes are the body. */
+void call_answer_file(struct call *call, int status, const char *content_type, int fd_consume,
+                      int64_t length);
 /* name must be static, value in the call's arena or static. */
 void call_header(struct call *call, const char *name, struct str value);
 
-/* Finds the team of the key. ERROR_UNAUTHORIZED when there is none, ERROR_FORBIDDEN when it is banned. */
+/* call_fault.c: the body as an object of JSON: {} when there is none. The caller's, also when it fails. */
+int call_json(const struct call *call, json_t **out, struct error *err);
+/* Answers with a failure; write: its body in the API's own words, malloc()ed. */
+void call_fault(struct call *call, const struct error *err,
+                char *(*write)(int status, const char *message));
+
+/* call_count.c: one more was answered. */
+void call_count(const struct call *call);
+/* For /metrics: of all APIs. */
+void call_counts_write(struct buf *out);
+/* call_trace.c: the trace of a header "traceparent", or "". */
+void call_trace(struct str given, char out[CALL_TRACE_ID_SIZE]);
+
+/* Finds the team of the key. ERROR_UNAUTHORIZED when there is none, ERROR_FORBIDDEN when it is banned or the key's role
+ * is not enough. */
 int call_auth(struct call *call, struct error *err);
 /* Remembers who did what, when it was a change. */
 void call_audit(struct call *call);

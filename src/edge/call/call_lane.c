@@ -39,7 +39,7 @@ static void run(struct work *work)
     leave(call);
     give_worker(call);
     if (call->again)
-        call->lane = call->desk->work_lane;
+        call->lane = call->again_lane ? call->again_lane : call->desk->work_lane;
 }
 
 static void done(struct work *work)
@@ -115,7 +115,7 @@ static void start(struct call *call)
 {
     struct error err = {0};
 
-    if (call->only_for_client && http_client_left(call->ex)) {
+    if (call->only_for_client && (!call->ex || http_client_left(call->ex))) {
         fail_left(call, &err);
         refuse(call, &err);
         return;

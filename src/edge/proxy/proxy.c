@@ -4,6 +4,7 @@
 #include "base/list.h"
 #include "edge/proxy/proxy_errors.h"
 #include "edge/proxy/proxy_guard.h"
+#include "edge/proxy/proxy_raw.h"
 #include "edge/proxy/proxy_relay.h"
 #include "edge/proxy/proxy_token.h"
 #include "edge/proxy/proxy_wake.h"
@@ -85,6 +86,19 @@ void proxy_free(struct proxy *proxy)
     loop_free_later(proxy->loop, proxy);
 }
 
+/* The bare connection is for who may run commands inside, and for who has the traffic token; never to envd,
+ * whose control routes would be open then. True when it may go on; otherwise it is answered. */
+static bool admit_raw(struct http_exchange *ex, const struct route *route,
+                      const struct proxy_target *target)
+{
+    bool is_envd = target->port == PROXY_ENVD_PORT;
+
+    if (!is_envd && (proxy_raw_is_owner(route, http_request(ex)) || route->traffic_token[0]))
+        return true;
+    proxy_errors_reply(ex, is_envd ? PROXY_ERROR_CONTROL : PROXY_ERROR_RAW, target);
+    return false;
+}
+
 /* True when the request may go on; otherwise it is answered. */
 static bool admit(struct http_exchange *ex, const struct route *route,
                   const struct proxy_target *target)
@@ -93,6 +107,8 @@ static bool admit(struct http_exchange *ex, const struct route *route,
         proxy_errors_reply(ex, PROXY_ERROR_CONTROL, target);
         return false;
     }
+    if (proxy_raw_of(http_request(ex)) && proxy_raw_is_owner(route, http_request(ex)))
+        return true;
     switch (proxy_guard_traffic(route, target->port, http_header(ex, PROXY_TRAFFIC_HEADER))) {
     case PROXY_TRAFFIC_OK:
         return true;
@@ -107,10 +123,26 @@ static bool admit(struct http_exchange *ex, const struct route *route,
 }
 
 static void start_relay(struct proxy *proxy, struct http_exchange *ex,
-                        const struct proxy_target *target, uint64_t generation)
+                        const struct proxy_target *target, const struct route *route)
 {
     proxy_relay_start(proxy->loop, proxy->upstream, proxy->shares, &proxy->relays, ex, target,
-                      generation);
+                      route, NULL);
+}
+
+void proxy_join(struct proxy *proxy, struct http_exchange *ex, const struct proxy_join *join)
+{
+    struct proxy_target target = {.port = join->port, .place = PROXY_PLACE_HEADER};
+    struct route route;
+
+    if (str_copy(join->id, target.id, sizeof(target.id)) &&
+        routes_find(proxy->routes, join->id, &route) && route.state == ROUTE_RUNNING) {
+        proxy_relay_start(proxy->loop, proxy->upstream, proxy->shares, &proxy->relays, ex, &target,
+                          &route, join);
+        return;
+    }
+    proxy_errors_reply(ex, PROXY_ERROR_NOT_FOUND, &target);
+    if (join->ended)
+        join->ended(join->arg);
 }
 
 static void on_woken(struct http_exchange *ex, const struct proxy_target *target,
@@ -122,7 +154,7 @@ static void on_woken(struct http_exchange *ex, const struct proxy_target *target
     if (failure)
         proxy_errors_reply(ex, PROXY_ERROR_PAUSED, target);
     else if (routes_find(proxy->routes, str_of(target->id), &route) && route.state == ROUTE_RUNNING)
-        start_relay(proxy, ex, target, route.generation);
+        start_relay(proxy, ex, target, &route);
     else
         proxy_errors_reply(ex, PROXY_ERROR_NOT_FOUND, target);
 }
@@ -138,10 +170,12 @@ static void forward(struct proxy *proxy, struct http_exchange *ex, const struct 
         proxy_errors_reply(ex, PROXY_ERROR_SCRIPT, target);
         return;
     }
+    if (proxy_raw_of(http_request(ex)) && !admit_raw(ex, route, target))
+        return;
     if (!admit(ex, route, target))
         return;
     if (route->state == ROUTE_RUNNING)
-        start_relay(proxy, ex, target, route->generation);
+        start_relay(proxy, ex, target, route);
     else if (!proxy_wake_allowed(route, target, http_request(ex)) ||
              !proxy_wake(proxy->workers, proxy->routes, ex, target, on_woken, proxy))
         proxy_errors_reply(ex, PROXY_ERROR_PAUSED, target);
@@ -199,7 +233,7 @@ static bool start_volume(struct proxy *proxy, struct http_exchange *ex, struct s
     if (!routes_find_token(proxy->routes, token, &route) || !route.volume)
         return false;
     memcpy(target.id, route.id, ID_SIZE);
-    start_relay(proxy, ex, &target, route.generation);
+    start_relay(proxy, ex, &target, &route);
     return true;
 }
 
@@ -241,6 +275,13 @@ static bool is_control_call(const struct http_request *request, const struct pro
            http_given_key(&request->headers).len && !proxy_guard_is_envds(request->path);
 }
 
+/* Who wants to be connected says where to in the request's first line; a Host need not be there. */
+static struct str host_of(const struct http_request *request)
+{
+    return str_is(request->method, "CONNECT") ? request->target
+                                              : http_headers_get(&request->headers, "host");
+}
+
 bool proxy_handle(struct proxy *proxy, struct http_exchange *ex)
 {
     struct proxy_target target = {0};
@@ -248,9 +289,14 @@ bool proxy_handle(struct proxy *proxy, struct http_exchange *ex)
     char why[ROUTE_REASON_SIZE];
     struct route route;
 
-    switch (proxy_host_parse(http_header(ex, "host"), http_header(ex, "e2b-sandbox-id"),
+    switch (proxy_host_parse(host_of(http_request(ex)), http_header(ex, "e2b-sandbox-id"),
                              http_header(ex, "e2b-sandbox-port"), &target, &error)) {
     case PROXY_HOST_NONE:
+        if (str_is(http_request(ex)->method, "CONNECT")) {
+            proxy_errors_bad_request(ex,
+                                     "CONNECT leads to PORT-ID.DOMAIN only, a port of a sandbox");
+            return true;
+        }
         if (str_starts(http_request(ex)->path, STR("/volumecontent/")) &&
             !str_is(http_request(ex)->method, "OPTIONS")) {
             handle_volume(proxy, ex);

@@ -12,14 +12,14 @@
 struct proxy;
 
 struct proxy_config {
-    const char *run_dir; /* where the envds' sockets are */
+    struct engine *engine; /* connects to envds */
     struct routes *routes;
     struct workers *workers; /* resume sandboxes on traffic; NULL: none is */
     struct shares *shares;   /* what requests and tunnels of one sandbox may hold; NULL: no limit */
     struct engine_dialer *dialer;
     /* NULL: engine_dial() and engine_dial_cancel(). Tests put their own here. */
     struct engine_dial *(*dial)(struct engine_dialer *dialer, const char id[ID_SIZE], uint16_t port,
-                                bool v6, engine_dial_fn *fn, void *arg);
+                                enum engine_dial_kind kind, engine_dial_fn *fn, void *arg);
     void (*dial_cancel)(struct engine_dial *dial);
 };
 
@@ -29,5 +29,16 @@ struct proxy *proxy_new(struct loop *loop, const struct proxy_config *config);
 void proxy_free(struct proxy *proxy);
 /* False when the request is not for a sandbox; then nothing was done with it. */
 bool proxy_handle(struct proxy *proxy, struct http_exchange *ex);
+/* A WebSocket that another part of the edge has admitted, to a path of a server inside that takes it for a local client: it sees
+ * Host "localhost", no Origin, and nothing by which the client was admitted. `ended` (or NULL) comes once, on the loop, when all
+ * is over, also when nothing came of it. */
+struct proxy_join {
+    struct str id; /* of the sandbox */
+    uint16_t port;
+    struct str target; /* path and query inside */
+    void (*ended)(void *arg);
+    void *arg;
+};
+void proxy_join(struct proxy *proxy, struct http_exchange *ex, const struct proxy_join *join);
 /* Open requests and tunnels. */
 size_t proxy_relays(const struct proxy *proxy);

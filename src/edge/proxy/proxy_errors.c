@@ -42,12 +42,22 @@ static const struct {
     [PROXY_ERROR_SCRIPT] = {403, false,
                             "Nothing in a sandbox is a script of this host; use the sandbox's own",
                             "Not A Script", "Nothing in a sandbox is a script of this host."},
+    [PROXY_ERROR_RAW] = {401, true,
+                         "A raw connection needs the sandbox's access token in the header "
+                         "'X-Access-Token', or as the password of 'Proxy-Authorization'",
+                         "Missing Access Token",
+                         "A raw connection needs the sandbox's access token. This was for port"},
 };
 static_assert(sizeof(errors) / sizeof(errors[0]) == PROXY_ERROR_COUNT, "one row per error");
 
+/* A page's script that asks for JSON is a program. */
 static bool is_browser(struct http_exchange *ex)
 {
-    return str_find_str(http_header(ex, "user-agent"), STR("Mozilla")) >= 0;
+    struct str accept = http_header(ex, "accept");
+
+    return str_find_str(http_header(ex, "user-agent"), STR("Mozilla")) >= 0 &&
+           (str_find_str(accept, STR("text/html")) >= 0 ||
+            str_find_str(accept, STR("application/json")) < 0);
 }
 
 /* The id is [a-z0-9] by construction and all other parts (also reasons) are literals: nothing needs

@@ -15,6 +15,7 @@ enum proxy_error {
     PROXY_ERROR_CONTROL,       /* 404: a control route of envd */
     PROXY_ERROR_BUSY,          /* 503: the sandbox has its share of connections */
     PROXY_ERROR_SCRIPT, /* 403: a browser wants it as a script of the control plane's origin */
+    PROXY_ERROR_RAW,    /* 401: the bare connection is for who may run commands inside */
     PROXY_ERROR_COUNT,
 };
 

@@ -156,7 +156,7 @@ TEST(head_rewriting)
                                    .content_length = -1,
                                    .chunked = true,
                                    .minor = 1};
-    struct proxy_head_origin origin = {.peer = "1.2.3.4"};
+    struct proxy_head_origin origin = {.peer = "1.2.3.4", .mask = ""};
     struct buf out;
 
     buf_init(&out, 10000);
@@ -168,8 +168,16 @@ TEST(head_rewriting)
     buf_clear(&out);
     request.chunked = false;
     request.content_length = 0;
+    origin.mask = "localhost:80";
+    proxy_head_request(&request, &origin, &out);
+    CHECK_STR(buf_str(&out),
+              "POST /a?b=c HTTP/1.1\r\nHost: localhost:80\r\nAccept: */*\r\n"
+              "Content-Length: 0\r\nX-Forwarded-For: 9.9.9.9, 1.2.3.4\r\n"
+              "X-Forwarded-Proto: http\r\nX-Forwarded-Host: 80-i.d\r\nConnection: close\r\n\r\n");
+    buf_clear(&out);
     request.upgrade = true;
     origin.envd = true;
+    origin.mask = "";
     items[1] = (struct http_header){STR("Upgrade"), STR("websocket")};
     proxy_head_request(&request, &origin, &out);
     CHECK_STR(buf_str(&out), "POST /a?b=c HTTP/1.1\r\nHost: 80-i.d\r\nX-Hop: 1\r\n"
@@ -179,6 +187,28 @@ TEST(head_rewriting)
 }
 
 /* Protocols that carry further requests, and wishes with a body, are not passed on. */
+TEST(signing_in_a_connection_binds_it)
+{
+    static const struct {
+        const char *value;
+        bool binds;
+    } cases[] = {{"NTLM", true},
+                 {"negotiate abc", true},
+                 {"Basic abc", false},
+                 {"Bearer x", false},
+                 {"", false}};
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct http_header items[] = {{STR("Accept"), STR("NTLM")},
+                                      {STR("Authorization"), str_of(cases[i].value)}};
+        struct http_request request = {
+            .method = STR("GET"), .headers = {items, 2}, .content_length = -1, .minor = 1};
+
+        CHECK_INT(proxy_head_binds(&request.headers, "authorization"), cases[i].binds);
+        CHECK_INT(proxy_head_keeps(&request), !cases[i].binds);
+    }
+}
+
 TEST(upgrades)
 {
     static const struct {

@@ -14,9 +14,12 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "edge/proxy/proxy_datagrams.h"
 #include "edge/proxy/proxy_errors.h"
+#include "edge/proxy/proxy_grpc.h"
 #include "edge/proxy/proxy_head.h"
 #include "protocol/stream/stream_tunnel.h"
+#include "protocol/tls/tls.h"
 
 struct proxy_relay {
     struct list node;
@@ -27,9 +30,18 @@ struct proxy_relay {
     struct http_exchange *ex; /* NULL from its end on */
     struct proxy_target target;
     uint64_t generation;
+    bool https;       /* the server inside speaks TLS */
+    const char *mask; /* in the exchange's arena; "" = none */
+    struct str path;  /* asked for instead of the request's, likewise; STR_NONE = the request's */
+    void (*ended)(void *arg);
+    void *ended_arg;
     struct proxy_connect *connect;
     struct http_client *client;
+    struct proxy_grpc *grpc; /* instead of the client */
     struct stream_tunnel *tunnel;
+    struct proxy_datagrams *datagrams; /* instead of one */
+    unsigned uses;                     /* requests that the connection served before this one */
+    bool keeps;                        /* the connection may serve others after it */
     bool pooled;   /* the connection was used before and may have died meanwhile */
     bool has_body; /* the request has one */
     bool body_asked;
@@ -42,7 +54,7 @@ struct proxy_relay {
 static void send_request(struct proxy_relay *relay, struct http_client *client);
 static void connect_upstream(struct proxy_relay *relay, bool fresh);
 
-/* A tunnel has its pipes besides the two sockets: three times the descriptors. */
+/* A tunnel may have pipes besides the two sockets: three times the descriptors. */
 enum { SHARE_OF_SESSION = 1, SHARE_OF_TUNNEL = 2 };
 
 static bool take_share(struct proxy_relay *relay, size_t amount)
@@ -55,15 +67,23 @@ static bool take_share(struct proxy_relay *relay, size_t amount)
     return true;
 }
 
+static void drop_server(struct proxy_relay *relay)
+{
+    if (relay->client)
+        http_client_free(take_ptr(&relay->client));
+    proxy_grpc_free(take_ptr(&relay->grpc));
+}
+
 static void release(struct proxy_relay *relay)
 {
     if (relay->share)
         shares_give(relay->shares, str_of(relay->target.id), relay->share);
     list_remove(&relay->node);
+    if (relay->ended)
+        relay->ended(relay->ended_arg);
     if (relay->connect)
         proxy_connect_cancel(take_ptr(&relay->connect));
-    if (relay->client)
-        http_client_free(take_ptr(&relay->client));
+    drop_server(relay);
     loop_free_later(relay->loop, relay);
 }
 
@@ -73,14 +93,13 @@ static void on_done(struct http_exchange *ex, void *arg)
 
     (void)ex;
     relay->ex = NULL;
-    if (!relay->tunnel)
+    if (!relay->tunnel && !relay->datagrams)
         release(relay);
 }
 
 static void refuse(struct proxy_relay *relay, enum proxy_error error)
 {
-    if (relay->client)
-        http_client_free(take_ptr(&relay->client));
+    drop_server(relay);
     if (relay->ex)
         proxy_errors_reply(relay->ex, error, &relay->target);
 }
@@ -101,13 +120,24 @@ static void on_request_data(struct http_exchange *ex, struct str data, void *arg
         http_pause(ex);
 }
 
+static void end_chunks(struct proxy_relay *relay)
+{
+    struct http_headers trailers =
+        proxy_head_trailers(http_trailers(relay->ex), PROXY_PLACE_OWN, http_arena(relay->ex));
+    auto_buf struct buf end = {0};
+
+    buf_init(&end, (size_t)2 * HTTP_HEAD_MAX);
+    proxy_head_chunks_end(&trailers, &end);
+    (void)http_client_write(relay->client, end.p, end.len);
+}
+
 static void on_request_end(struct http_exchange *ex, void *arg)
 {
     struct proxy_relay *relay = arg;
 
     relay->body_moved = relay->body_done = true;
     if (relay->client && http_request(ex)->chunked)
-        (void)http_client_write(relay->client, "0\r\n\r\n", 5);
+        end_chunks(relay);
 }
 
 static void on_client_drain(struct http_client *client, void *arg)
@@ -135,27 +165,43 @@ static void on_tunnel_end(void *arg)
     struct proxy_relay *relay = arg;
 
     stream_tunnel_free(take_ptr(&relay->tunnel), false);
+    proxy_datagrams_free(take_ptr(&relay->datagrams), false);
     if (!relay->ex)
         release(relay);
+}
+
+/* The two connections are one from here on. */
+static void join(struct proxy_relay *relay, struct stream *server, struct str to_client)
+{
+    bool datagrams = proxy_raw_of(http_request(relay->ex)) == PROXY_RAW_DATAGRAMS;
+    auto_buf struct buf to_server = {0};
+    struct stream *client;
+
+    buf_init(&to_server, LOOP_READ_SIZE);
+    client = http_detach(relay->ex, &to_server);
+    if (!client) {
+        stream_close(server, true);
+        http_abort(relay->ex);
+        return;
+    }
+    if (datagrams)
+        relay->datagrams = proxy_datagrams_new(relay->loop, client, server, to_client,
+                                               buf_str(&to_server), on_tunnel_end, relay);
+    else
+        relay->tunnel = stream_tunnel_new(relay->loop, client, server, to_client,
+                                          buf_str(&to_server), on_tunnel_end, relay);
 }
 
 static void start_tunnel(struct proxy_relay *relay, struct str reason,
                          const struct http_headers *headers)
 {
-    auto_buf struct buf to_client = {0}, to_server = {0};
-    struct stream *client, *server;
+    auto_buf struct buf to_client = {0};
+    struct stream *server;
 
-    buf_init(&to_client, (size_t)2 * HTTP_HEAD_MAX + LOOP_READ_SIZE);
-    buf_init(&to_server, LOOP_READ_SIZE);
+    buf_init(&to_client, (size_t)2 * HTTP_HEAD_MAX + LOOP_READ_WIDE);
     proxy_head_switching(reason, headers, relay->target.place, &to_client);
-    client = http_detach(relay->ex, &to_server);
-    if (!client) {
-        http_abort(relay->ex);
-        return;
-    }
     server = http_client_detach(take_ptr(&relay->client), &to_client);
-    relay->tunnel = stream_tunnel_new(relay->loop, client, server, buf_str(&to_client),
-                                      buf_str(&to_server), on_tunnel_end, relay);
+    join(relay, server, buf_str(&to_client));
 }
 
 static void on_head(struct http_client *client, int status, struct str reason,
@@ -176,6 +222,7 @@ static void on_head(struct http_client *client, int status, struct str reason,
             start_tunnel(relay, reason, headers);
         return;
     }
+    relay->keeps = relay->keeps && !proxy_head_binds(headers, "www-authenticate");
     kept = proxy_head_response(headers, relay->target.place, http_arena(relay->ex));
     http_on_drain(relay->ex, on_exchange_drain, relay);
     http_begin_raw(relay->ex, status, reason, kept.items, kept.count, framing);
@@ -185,8 +232,20 @@ static void on_data(struct http_client *client, struct str raw, void *arg)
 {
     struct proxy_relay *relay = arg;
 
-    if (http_write(relay->ex, raw.p, raw.len) > HTTP_HIGH_WATER)
+    /* Reads are wide, so the queue's own limit would let it get as wide again. */
+    if (http_write(relay->ex, raw.p, raw.len) > HTTP_LOW_WATER)
         http_client_pause(client);
+}
+
+/* Trailers stand for the blank line that ends the chunks: without any that may pass it is still due. */
+static void end_answer(struct proxy_relay *relay, const struct http_headers *trailers)
+{
+    struct http_headers kept =
+        proxy_head_trailers(trailers, relay->target.place, http_arena(relay->ex));
+
+    if (trailers->count && !kept.count)
+        (void)http_write(relay->ex, "\r\n", 2);
+    http_end_trailers(relay->ex, kept.items, kept.count);
 }
 
 static void on_end(struct http_client *client, bool reusable, void *arg)
@@ -194,12 +253,13 @@ static void on_end(struct http_client *client, bool reusable, void *arg)
     struct proxy_relay *relay = arg;
 
     relay->client = NULL;
-    if (reusable && relay->target.port == PROXY_ENVD_PORT && (!relay->has_body || relay->body_done))
-        proxy_upstream_put(relay->upstream, relay->target.id, relay->generation, client);
+    relay->answered = true;
+    end_answer(relay, http_client_trailers(client));
+    if (reusable && relay->keeps && (!relay->has_body || relay->body_done))
+        proxy_upstream_put(relay->upstream, &relay->target, relay->generation, relay->uses + 1,
+                           client);
     else
         http_client_free(client);
-    relay->answered = true;
-    http_end(relay->ex);
 }
 
 static void on_error(struct http_client *client, int errnum, void *arg)
@@ -229,19 +289,30 @@ static const struct http_client_events events = {
 
 /* ---- connection ---- */
 
-static void send_request(struct proxy_relay *relay, struct http_client *client)
+/* The head for the server inside. */
+static void make_head(struct proxy_relay *relay, struct buf *head)
 {
-    const struct http_request *request = http_request(relay->ex);
     bool envd = relay->target.port == PROXY_ENVD_PORT;
-    struct proxy_head_origin origin = {.envd = envd};
+    struct proxy_head_origin origin = {.envd = envd,
+                                       .keeps = relay->keeps,
+                                       .secure = http_secure(relay->ex),
+                                       .mask = relay->mask,
+                                       .path = relay->path};
     char peer[HTTP_PEER_SIZE] = "";
-    auto_buf struct buf head = {0};
 
     if (!envd)
         http_peer(relay->ex, peer);
     origin.peer = peer;
-    buf_init(&head, (size_t)2 * HTTP_HEAD_MAX);
-    proxy_head_request(request, &origin, &head);
+    buf_init(head, (size_t)2 * HTTP_HEAD_MAX);
+    proxy_head_request(http_request(relay->ex), &origin, head);
+}
+
+static void send_request(struct proxy_relay *relay, struct http_client *client)
+{
+    const struct http_request *request = http_request(relay->ex);
+    auto_buf struct buf head = {0};
+
+    make_head(relay, &head);
     relay->client = client;
     http_client_start(client, &events, relay, buf_str(&head), str_is(request->method, "HEAD"));
     if (relay->has_body && !relay->body_asked) {
@@ -251,12 +322,69 @@ static void send_request(struct proxy_relay *relay, struct http_client *client)
     http_resume(relay->ex);
 }
 
+static void start_raw(struct proxy_relay *relay, struct stream *stream, enum proxy_raw raw)
+{
+    if (take_share(relay, SHARE_OF_TUNNEL)) {
+        join(relay, stream, proxy_raw_head(raw));
+    } else {
+        stream_close(stream, true);
+        refuse(relay, PROXY_ERROR_BUSY);
+    }
+}
+
+static void on_grpc_head(void *arg)
+{
+    struct proxy_relay *relay = arg;
+
+    relay->head_seen = true;
+}
+
+static void on_grpc_answered(void *arg)
+{
+    struct proxy_relay *relay = arg;
+
+    relay->answered = true;
+}
+
+static void on_grpc_broken(void *arg)
+{
+    struct proxy_relay *relay = arg;
+
+    if (relay->head_seen)
+        http_abort(relay->ex);
+    else
+        refuse(relay, PROXY_ERROR_BROKEN);
+}
+
+static void start_grpc(struct proxy_relay *relay, struct stream *stream)
+{
+    static const struct proxy_grpc_events grpc_events = {on_grpc_head, on_grpc_answered,
+                                                         on_grpc_broken};
+    auto_buf struct buf head = {0};
+
+    make_head(relay, &head);
+    relay->grpc = proxy_grpc_start(relay->loop, stream, relay->ex, buf_str(&head), relay->https,
+                                   relay->target.place, &grpc_events, relay);
+    if (!relay->grpc)
+        refuse(relay, PROXY_ERROR_BROKEN);
+    else
+        http_resume(relay->ex);
+}
+
 static void use_socket(struct proxy_relay *relay, int fd)
 {
     struct stream *stream = stream_new(relay->loop, fd);
+    enum proxy_raw raw = proxy_raw_of(http_request(relay->ex));
+    bool grpc = relay->target.port != PROXY_ENVD_PORT && proxy_grpc_wanted(http_request(relay->ex));
 
     relay->pooled = false;
-    if (stream)
+    if (stream && !raw && relay->https)
+        stream_add_filter(stream, tls_filter_unverified(grpc ? "h2" : "http/1.1"));
+    if (stream && raw)
+        start_raw(relay, stream, raw);
+    else if (stream && grpc)
+        start_grpc(relay, stream);
+    else if (stream)
         send_request(relay, http_client_new(relay->loop, stream));
     else
         refuse(relay, PROXY_ERROR_BROKEN);
@@ -280,33 +408,52 @@ static void on_connected(int fd, int errnum, void *arg)
         refuse_connect(relay, errnum);
 }
 
+static enum engine_dial_kind kind_of(const struct proxy_relay *relay)
+{
+    return proxy_raw_of(http_request(relay->ex)) == PROXY_RAW_DATAGRAMS ? ENGINE_DIAL_UDP
+                                                                        : ENGINE_DIAL_TCP4;
+}
+
 static void connect_upstream(struct proxy_relay *relay, bool fresh)
 {
     struct http_client *client;
     int fd = -EAGAIN;
 
-    if (relay->target.port == PROXY_ENVD_PORT) {
-        client = fresh ? NULL
-                       : proxy_upstream_take(relay->upstream, relay->target.id, relay->generation);
-        if (client) {
-            relay->pooled = true;
-            send_request(relay, client);
-            return;
-        }
-        fd = proxy_upstream_envd(relay->upstream, relay->target.id);
+    client = fresh || !relay->keeps ? NULL
+                                    : proxy_upstream_take(relay->upstream, &relay->target,
+                                                          relay->generation, &relay->uses);
+    if (client) {
+        relay->pooled = true;
+        send_request(relay, client);
+        return;
     }
+    relay->uses = 0;
+    if (relay->target.port == PROXY_ENVD_PORT)
+        fd = proxy_upstream_envd(relay->upstream, relay->target.id);
     if (fd >= 0)
         use_socket(relay, fd);
     else if (fd == -EAGAIN)
-        relay->connect =
-            proxy_upstream_connect(relay->upstream, &relay->target, on_connected, relay);
+        relay->connect = proxy_upstream_connect(relay->upstream, &relay->target, kind_of(relay),
+                                                on_connected, relay);
     else
         refuse_connect(relay, -fd);
 }
 
+/* Servers inside see another Host, envd does not. */
+static const char *mask_of(const struct route *route, uint16_t port, struct arena *arena)
+{
+    char mask[INGRESS_MASK_SIZE];
+
+    if (port == PROXY_ENVD_PORT || !route->ingress.mask[0])
+        return "";
+    ingress_mask(&route->ingress, port, mask);
+    return arena_str(arena, str_of(mask)).p;
+}
+
 void proxy_relay_start(struct loop *loop, struct proxy_upstream *upstream, struct shares *shares,
                        struct list *all, struct http_exchange *ex,
-                       const struct proxy_target *target, uint64_t generation)
+                       const struct proxy_target *target, const struct route *route,
+                       const struct proxy_join *join)
 {
     const struct http_request *request = http_request(ex);
     struct proxy_relay *relay = xcalloc(1, sizeof(*relay));
@@ -316,8 +463,19 @@ void proxy_relay_start(struct loop *loop, struct proxy_upstream *upstream, struc
     relay->shares = shares;
     relay->ex = ex;
     relay->target = *target;
-    relay->generation = generation;
+    relay->generation = route->generation;
+    relay->https =
+        target->port != PROXY_ENVD_PORT && ingress_is_https(&route->ingress, target->port);
+    relay->mask = mask_of(route, target->port, http_arena(ex));
+    if (join) {
+        relay->https = false;
+        relay->mask = "localhost";
+        relay->path = arena_str(http_arena(ex), join->target);
+        relay->ended = join->ended;
+        relay->ended_arg = join->arg;
+    }
     relay->has_body = request->chunked || request->content_length > 0;
+    relay->keeps = !join && (target->port == PROXY_ENVD_PORT || proxy_head_keeps(request));
     list_push_back(all, &relay->node);
     http_on_done(ex, on_done, relay);
     if (take_share(relay, SHARE_OF_SESSION))
@@ -328,14 +486,14 @@ void proxy_relay_start(struct loop *loop, struct proxy_upstream *upstream, struc
 
 void proxy_relay_cut(struct proxy_relay *relay)
 {
-    bool passed_on = relay->client != NULL;
+    bool passed_on = relay->client || relay->grpc;
 
     if (relay->connect)
         proxy_connect_cancel(take_ptr(&relay->connect));
-    if (relay->client)
-        http_client_free(take_ptr(&relay->client));
-    if (relay->tunnel) {
+    drop_server(relay);
+    if (relay->tunnel || relay->datagrams) {
         stream_tunnel_free(take_ptr(&relay->tunnel), true);
+        proxy_datagrams_free(take_ptr(&relay->datagrams), true);
         if (!relay->ex)
             release(relay);
     } else if (relay->answered) {

@@ -1,8 +1,9 @@
 /* How it works
  *
- * Pool: idle connections hang in one list, oldest first, which is short (IDLE_MAX), so looking for
- * one is a walk. They are closed after IDLE_MS by a timer that runs only while there are some: well
- * before envd would do it, so a request rarely meets a connection that is just being closed.
+ * Pools: idle connections hang in two lists, envds' and other ports', oldest first, which are short (IDLE_MAX), so looking
+ * for one is a walk. They are closed by a timer that runs only while there are some: envd's well before envd would do
+ * it, so a request rarely meets a connection that is just being closed. A server of a user's may be one that serves
+ * connection after connection: those to it wait a moment only and serve few requests, so that others get their turn.
  *
  * Connect: dial, wait until the socket is writable, look at its error. A refused 127.0.0.1 is
  * followed by [::1], because servers inside may listen on either. An envd whose accept queue is
@@ -10,39 +11,54 @@
 #include "edge/proxy/proxy_upstream.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/list.h"
 #include "host/engine/engine.h"
+#include "protocol/http/http_dial.h"
 
 enum {
     IDLE_MAX = 256,
-    IDLE_PER_BOX_MAX = 8,
-    IDLE_MS = 10000,
-    SWEEP_MS = 1000,
+    IDLE_PER_PORT_MAX = 8,
+    ENVD_IDLE_MS = 10000,
+    PORT_IDLE_MS = 100,
+    PORT_USES_MAX = 64,
+    SWEEPS = 10, /* in that time */
     CONNECT_MS = 10000,
     RETRY_MS = 5,
 };
 
+struct idle_pool {
+    struct proxy_upstream *upstream;
+    struct list conns;
+    size_t count;
+    uint64_t idle_ms;
+    unsigned uses_max;
+    uv_timer_t timer;
+};
+
 struct idle_conn {
     struct list node;
-    struct proxy_upstream *upstream;
+    struct idle_pool *pool;
     struct http_client *client;
     uint64_t generation, since;
+    unsigned uses;
+    uint16_t port;
     char id[ID_SIZE];
 };
+
+enum { POOL_ENVDS, POOL_PORTS, POOL_COUNT };
 
 struct proxy_upstream {
     struct loop *loop;
     struct proxy_config config;
-    uv_timer_t timer;
-    struct list idle;
-    size_t idle_count;
+    struct idle_pool pools[POOL_COUNT];
+    int open_timers;
 };
 
 struct proxy_connect {
@@ -55,17 +71,23 @@ struct proxy_connect {
     uv_timer_t timer;
     uint64_t deadline;
     int fd;
-    bool polling, v6, done;
+    enum engine_dial_kind kind;
+    bool polling, done;
     int open_handles;
 };
 
-/* ---- pool ---- */
+/* ---- pools ---- */
+
+static struct idle_conn *idle_of(struct list *node)
+{
+    return container_of(node, struct idle_conn, node);
+}
 
 static void remove_idle(struct idle_conn *idle)
 {
     list_remove(&idle->node);
-    idle->upstream->idle_count--;
-    loop_free_later(idle->upstream->loop, idle);
+    idle->pool->count--;
+    loop_free_later(idle->pool->upstream->loop, idle);
 }
 
 static void close_idle(struct idle_conn *idle)
@@ -85,17 +107,31 @@ static const struct http_client_events idle_events = {.on_error = on_idle_error}
 
 static void on_sweep(uv_timer_t *timer)
 {
-    struct proxy_upstream *upstream = timer->data;
-    uint64_t now = uv_now(loop_uv(upstream->loop));
+    struct idle_pool *pool = timer->data;
+    uint64_t now = uv_now(loop_uv(pool->upstream->loop));
 
-    while (!list_empty(&upstream->idle)) {
-        struct idle_conn *idle = container_of(upstream->idle.next, struct idle_conn, node);
+    while (!list_empty(&pool->conns)) {
+        struct idle_conn *idle = idle_of(pool->conns.next);
 
-        if (now - idle->since < IDLE_MS)
+        if (now - idle->since < pool->idle_ms)
             return;
         close_idle(idle);
     }
     (void)uv_timer_stop(timer);
+}
+
+static void start_pool(struct proxy_upstream *upstream, int which, uint64_t idle_ms,
+                       unsigned uses_max)
+{
+    struct idle_pool *pool = &upstream->pools[which];
+
+    pool->upstream = upstream;
+    pool->idle_ms = idle_ms;
+    pool->uses_max = uses_max;
+    list_init(&pool->conns);
+    (void)uv_timer_init(loop_uv(upstream->loop), &pool->timer);
+    pool->timer.data = pool;
+    upstream->open_timers++;
 }
 
 struct proxy_upstream *proxy_upstream_new(struct loop *loop, const struct proxy_config *config)
@@ -108,38 +144,55 @@ struct proxy_upstream *proxy_upstream_new(struct loop *loop, const struct proxy_
         upstream->config.dial = engine_dial;
     if (!upstream->config.dial_cancel)
         upstream->config.dial_cancel = engine_dial_cancel;
-    list_init(&upstream->idle);
-    (void)uv_timer_init(loop_uv(loop), &upstream->timer);
-    upstream->timer.data = upstream;
+    start_pool(upstream, POOL_ENVDS, ENVD_IDLE_MS, UINT_MAX);
+    start_pool(upstream, POOL_PORTS, PORT_IDLE_MS, PORT_USES_MAX);
     return upstream;
 }
 
-static void on_upstream_closed(uv_handle_t *handle)
+static void on_pool_closed(uv_handle_t *handle)
 {
-    free(handle->data);
+    struct proxy_upstream *upstream = ((struct idle_pool *)handle->data)->upstream;
+
+    if (--upstream->open_timers == 0)
+        free(upstream);
 }
 
 void proxy_upstream_free(struct proxy_upstream *upstream)
 {
-    while (!list_empty(&upstream->idle))
-        close_idle(container_of(upstream->idle.next, struct idle_conn, node));
-    uv_close((uv_handle_t *)&upstream->timer, on_upstream_closed);
+    for (int i = 0; i < POOL_COUNT; i++) {
+        while (!list_empty(&upstream->pools[i].conns))
+            close_idle(idle_of(upstream->pools[i].conns.next));
+        uv_close((uv_handle_t *)&upstream->pools[i].timer, on_pool_closed);
+    }
 }
 
-struct http_client *proxy_upstream_take(struct proxy_upstream *upstream, const char *id,
-                                        uint64_t generation)
+static struct idle_pool *pool_of(struct proxy_upstream *upstream, uint16_t port)
 {
+    return &upstream->pools[port == PROXY_ENVD_PORT ? POOL_ENVDS : POOL_PORTS];
+}
+
+static bool leads_to(const struct idle_conn *idle, const struct proxy_target *target)
+{
+    return idle->port == target->port && strcmp(idle->id, target->id) == 0;
+}
+
+struct http_client *proxy_upstream_take(struct proxy_upstream *upstream,
+                                        const struct proxy_target *target, uint64_t generation,
+                                        unsigned *uses)
+{
+    struct idle_pool *pool = pool_of(upstream, target->port);
     struct list *node, *before;
 
     /* The newest first, so that what is not needed grows old. */
-    for (node = upstream->idle.prev; node != &upstream->idle; node = before) {
-        struct idle_conn *idle = container_of(node, struct idle_conn, node);
+    for (node = pool->conns.prev; node != &pool->conns; node = before) {
+        struct idle_conn *idle = idle_of(node);
         struct http_client *client = idle->client;
 
         before = node->prev;
-        if (idle->generation != generation || strcmp(idle->id, id) != 0)
+        if (idle->generation != generation || !leads_to(idle, target))
             continue;
         if (http_client_alive(client)) {
+            *uses = idle->uses;
             remove_idle(idle);
             return client;
         }
@@ -148,50 +201,56 @@ struct http_client *proxy_upstream_take(struct proxy_upstream *upstream, const c
     return NULL;
 }
 
-static size_t count_idle(const struct proxy_upstream *upstream, const char *id)
+static size_t count_idle(const struct idle_pool *pool, const struct proxy_target *target)
 {
     struct list *node;
     size_t count = 0;
 
-    list_for_each (node, &upstream->idle)
-        count += strcmp(container_of(node, struct idle_conn, node)->id, id) == 0;
+    list_for_each (node, &pool->conns)
+        count += leads_to(idle_of(node), target);
     return count;
 }
 
-void proxy_upstream_put(struct proxy_upstream *upstream, const char *id, uint64_t generation,
-                        struct http_client *client)
+void proxy_upstream_put(struct proxy_upstream *upstream, const struct proxy_target *target,
+                        uint64_t generation, unsigned uses, struct http_client *client)
 {
+    struct idle_pool *pool = pool_of(upstream, target->port);
     struct idle_conn *idle;
 
-    if (count_idle(upstream, id) >= IDLE_PER_BOX_MAX) {
+    if (uses >= pool->uses_max || count_idle(pool, target) >= IDLE_PER_PORT_MAX) {
         http_client_free(client);
         return;
     }
-    if (upstream->idle_count >= IDLE_MAX)
-        close_idle(container_of(upstream->idle.next, struct idle_conn, node));
+    if (pool->count >= IDLE_MAX)
+        close_idle(idle_of(pool->conns.next));
     idle = xcalloc(1, sizeof(*idle));
-    idle->upstream = upstream;
+    idle->pool = pool;
     idle->client = client;
     idle->generation = generation;
+    idle->uses = uses;
+    idle->port = target->port;
     idle->since = uv_now(loop_uv(upstream->loop));
-    (void)str_copy(str_of(id), idle->id, sizeof(idle->id));
-    list_push_back(&upstream->idle, &idle->node);
-    upstream->idle_count++;
+    (void)str_copy(str_of(target->id), idle->id, sizeof(idle->id));
+    list_push_back(&pool->conns, &idle->node);
+    pool->count++;
     http_client_resume(client);
     http_client_watch(client, &idle_events, idle);
-    if (!uv_is_active((uv_handle_t *)&upstream->timer))
-        (void)uv_timer_start(&upstream->timer, on_sweep, SWEEP_MS, SWEEP_MS);
+    if (!uv_is_active((uv_handle_t *)&pool->timer))
+        (void)uv_timer_start(&pool->timer, on_sweep, pool->idle_ms / SWEEPS,
+                             pool->idle_ms / SWEEPS);
 }
 
 void proxy_upstream_drop(struct proxy_upstream *upstream, const char *id)
 {
     struct list *node, *next;
 
-    list_for_each_safe (node, next, &upstream->idle) {
-        struct idle_conn *idle = container_of(node, struct idle_conn, node);
+    for (int i = 0; i < POOL_COUNT; i++) {
+        list_for_each_safe (node, next, &upstream->pools[i].conns) {
+            struct idle_conn *idle = idle_of(node);
 
-        if (strcmp(idle->id, id) == 0)
-            close_idle(idle);
+            if (strcmp(idle->id, id) == 0)
+                close_idle(idle);
+        }
     }
 }
 
@@ -199,17 +258,7 @@ void proxy_upstream_drop(struct proxy_upstream *upstream, const char *id)
 
 int proxy_upstream_envd(struct proxy_upstream *upstream, const char *id)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    char path[ENGINE_SOCKET_PATH_SIZE];
-    auto_close int fd = -1;
-
-    if (engine_socket_path(upstream->config.run_dir, id, path) < 0 ||
-        !str_copy(str_of(path), address.sun_path, sizeof(address.sun_path)))
-        return -ENAMETOOLONG;
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
-        return -errno;
-    return take_fd(&fd);
+    return upstream->config.engine->ops->connect_envd(upstream->config.engine, id);
 }
 
 static void on_connect_handle_closed(uv_handle_t *handle)
@@ -251,8 +300,8 @@ static void start_dial(struct proxy_connect *connect);
 
 static void failed(struct proxy_connect *connect, int errnum)
 {
-    if (errnum == ECONNREFUSED && !connect->v6) {
-        connect->v6 = true;
+    if (errnum == ECONNREFUSED && connect->kind == ENGINE_DIAL_TCP4) {
+        connect->kind = ENGINE_DIAL_TCP6;
         start_dial(connect);
         return;
     }
@@ -279,7 +328,7 @@ static void on_writable(uv_poll_t *poll, int status, int events)
     (void)getsockopt(connect->fd, SOL_SOCKET, SO_ERROR, &errnum, &size);
     if (!errnum && status < 0)
         errnum = ECONNREFUSED;
-    if (errnum == ECONNREFUSED && !connect->v6) {
+    if (errnum == ECONNREFUSED && connect->kind == ENGINE_DIAL_TCP4) {
         /* The handle is used again for the other address: only after libuv has let it go. */
         connect->polling = false;
         uv_close((uv_handle_t *)&connect->poll, on_poll_closed_then_next);
@@ -300,7 +349,10 @@ static void on_dialled(int fd, int errnum, void *arg)
         return;
     }
     connect->fd = fd;
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    if (connect->kind != ENGINE_DIAL_UDP) {
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+        http_dial_unpaced(fd);
+    }
     if (uv_poll_init(loop_uv(connect->upstream->loop), &connect->poll, fd) != 0) {
         finish(connect, EIO);
         return;
@@ -316,7 +368,7 @@ static void start_dial(struct proxy_connect *connect)
     struct proxy_upstream *upstream = connect->upstream;
 
     connect->dial = upstream->config.dial(upstream->config.dialer, connect->target.id,
-                                          connect->target.port, connect->v6, on_dialled, connect);
+                                          connect->target.port, connect->kind, on_dialled, connect);
 }
 
 static void on_timer(uv_timer_t *timer)
@@ -338,13 +390,15 @@ static void on_timer(uv_timer_t *timer)
 
 struct proxy_connect *proxy_upstream_connect(struct proxy_upstream *upstream,
                                              const struct proxy_target *target,
-                                             proxy_connect_fn *fn, void *arg)
+                                             enum engine_dial_kind kind, proxy_connect_fn *fn,
+                                             void *arg)
 {
     struct proxy_connect *connect = xcalloc(1, sizeof(*connect));
     bool envd = target->port == PROXY_ENVD_PORT;
 
     connect->upstream = upstream;
     connect->target = *target;
+    connect->kind = kind;
     connect->fn = fn;
     connect->arg = arg;
     connect->fd = -1;

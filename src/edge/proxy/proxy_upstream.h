@@ -1,5 +1,5 @@
-/* Connections into sandboxes, one struct per loop: envd's by its Unix socket, with a small pool
- * of idle keep-alive ones; other ports by the warden's dialer, one connection per request. */
+/* Connections into sandboxes, one struct per loop: envd's by its Unix socket, other ports by the warden's dialer; with
+ * small pools of idle keep-alive ones. */
 #pragma once
 
 #include "edge/proxy/proxy.h"
@@ -12,12 +12,13 @@ struct proxy_connect;
 struct proxy_upstream *proxy_upstream_new(struct loop *loop, const struct proxy_config *config);
 void proxy_upstream_free(struct proxy_upstream *upstream);
 
-/* An idle connection to this life of the sandbox's envd, or NULL. */
-struct http_client *proxy_upstream_take(struct proxy_upstream *upstream, const char *id,
-                                        uint64_t generation);
-/* Takes the connection over, and closes it when there are enough. */
-void proxy_upstream_put(struct proxy_upstream *upstream, const char *id, uint64_t generation,
-                        struct http_client *client);
+/* An idle connection to the port in this life of the sandbox, or NULL; uses: how many requests it has served. */
+struct http_client *proxy_upstream_take(struct proxy_upstream *upstream,
+                                        const struct proxy_target *target, uint64_t generation,
+                                        unsigned *uses);
+/* Takes the connection over, and closes it when there are enough, or when it has served enough. */
+void proxy_upstream_put(struct proxy_upstream *upstream, const struct proxy_target *target,
+                        uint64_t generation, unsigned uses, struct http_client *client);
 /* Closes the idle connections of a sandbox. */
 void proxy_upstream_drop(struct proxy_upstream *upstream, const char *id);
 
@@ -25,10 +26,11 @@ void proxy_upstream_drop(struct proxy_upstream *upstream, const char *id);
  * proxy_upstream_connect(), which tries again). */
 int proxy_upstream_envd(struct proxy_upstream *upstream, const char *id);
 
-/* fd: connected, non-blocking, the callee's; or -1 with errnum (ENOENT: no such sandbox). */
+/* kind: UDP, or TCP4, which is followed by TCP6. fd: connected, non-blocking, the callee's; or -1 with errnum (ENOENT: no such sandbox). */
 typedef void proxy_connect_fn(int fd, int errnum, void *arg);
 struct proxy_connect *proxy_upstream_connect(struct proxy_upstream *upstream,
                                              const struct proxy_target *target,
-                                             proxy_connect_fn *fn, void *arg);
+                                             enum engine_dial_kind kind, proxy_connect_fn *fn,
+                                             void *arg);
 /* fn will not be called; only before it was. */
 void proxy_connect_cancel(struct proxy_connect *connect);

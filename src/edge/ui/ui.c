@@ -1,79 +1,90 @@
 /* Constant bytes with a tag each, so that a browser asks for them once. Nothing here needs a key: the
- * pages hold nothing, they ask the API for it with the key that their user gives. */
+ * pages hold nothing, they ask the APIs for it in the name of whoever is signed in. */
 #include "edge/ui/ui.h"
 
 #include "edge/ui/ui_assets.h"
 #include "protocol/http/http_server.h"
 
-#define HTML "text/html; charset=utf-8"
-#define JS   "text/javascript; charset=utf-8"
-#define CSS  "text/css; charset=utf-8"
-/* One array of bytes; embed.py ends it with a NUL that is not part of the file. */
-#define ASSET(path, type, bytes)                                \
-    {                                                           \
-        (path), (type), (bytes), sizeof(bytes) - 1, bytes##_tag \
-    }
-
-static const struct asset {
+static const struct file {
     const char *path, *type;
-    const unsigned char *bytes;
+    const unsigned char *bytes; /* the tool ends them with a NUL that is not part of the file */
     size_t size;
+    const unsigned char *packed; /* with gzip */
+    size_t packed_size;
     const char *tag;
-} assets[] = {
-    ASSET("/ui/", HTML, ui_index),
-    ASSET("/ui/index.js", JS, ui_index_js),
-    ASSET("/ui/terminal", HTML, ui_terminal),
-    ASSET("/ui/terminal.js", JS, ui_terminal_js),
-    ASSET("/ui/key.js", JS, ui_key_js),
-    ASSET("/ui/style.css", CSS, ui_style),
-    ASSET("/ui/xterm.js", JS, ui_xterm),
-    ASSET("/ui/xterm.css", CSS, ui_xterm_css),
-    ASSET("/ui/fit.js", JS, ui_fit),
-    ASSET("/ui/licenses.txt", "text/plain; charset=utf-8", ui_licenses),
-};
+} files[] = {UI_FILES};
 
-static void answer(struct http_exchange *ex, const struct asset *asset)
+static const struct file *find(struct str path)
 {
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+        if (str_is(path, files[i].path))
+            return &files[i];
+    return NULL;
+}
+
+/* Pages of sandboxes are shown in frames that can do nothing to the page around them. */
+#define POLICY                                                                               \
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "          \
+    "img-src 'self' data: blob:; font-src 'self'; frame-src http: https:; base-uri 'none'; " \
+    "form-action 'none'; frame-ancestors 'none'"
+
+static void answer(struct http_exchange *ex, const struct file *file)
+{
+    bool packed = http_headers_has_token(&http_request(ex)->headers, "Accept-Encoding", "gzip");
     struct http_header headers[] = {
-        {STR("Content-Type"), str_of(asset->type)},
-        {STR("ETag"), str_of(asset->tag)},
+        {STR("Content-Type"), str_of(file->type)},
+        {STR("ETag"), str_of(file->tag)},
         {STR("Cache-Control"), STR("no-cache")},
-        /* xterm.js writes the colours of its theme into a style element. */
-        {STR("Content-Security-Policy"),
-         STR("default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
-             "connect-src 'self'; img-src 'self' data:; font-src 'self'; base-uri 'none'; "
-             "form-action 'none'; frame-ancestors 'none'")},
+        {STR("Vary"), STR("Accept-Encoding, Accept")},
+        {STR("Content-Security-Policy"), STR(POLICY)},
         {STR("X-Content-Type-Options"), STR("nosniff")},
         {STR("Referrer-Policy"), STR("no-referrer")},
+        {STR("Cross-Origin-Opener-Policy"), STR("same-origin")},
+        {STR("Cross-Origin-Resource-Policy"), STR("same-origin")},
+        {STR("Content-Encoding"), STR("gzip")},
     };
-    size_t count = sizeof(headers) / sizeof(headers[0]);
+    size_t count = sizeof(headers) / sizeof(headers[0]) - !packed;
 
-    if (http_headers_has_token(&http_request(ex)->headers, "If-None-Match", asset->tag))
-        http_reply(ex, 304, headers, count, STR_NONE);
+    if (http_headers_has_token(&http_request(ex)->headers, "If-None-Match", file->tag))
+        http_reply(ex, 304, headers, count - packed, STR_NONE);
+    else if (packed)
+        http_reply(ex, 200, headers, count, str_n(file->packed, file->packed_size));
     else
-        http_reply(ex, 200, headers, count, str_n(asset->bytes, asset->size));
+        http_reply(ex, 200, headers, count, str_n(file->bytes, file->size));
+}
+
+/* A browser that opens the address; programs that ask for "/" are told what it is not: an endpoint. */
+static bool is_browser(struct http_exchange *ex)
+{
+    return str_find_str(http_header(ex, "Accept"), STR("text/html")) >= 0;
+}
+
+/* What was a page of its own is a part of the dashboard. */
+static bool is_old(struct str path)
+{
+    return str_is(path, "/ui/") || str_is(path, "/ui/terminal");
 }
 
 bool ui_handle(struct http_exchange *ex)
 {
-    static const struct http_header home = {STR_INIT("Location"), STR_INIT("/ui/")};
+    static const struct http_header home = {STR_INIT("Location"), STR_INIT("/")};
     struct str path = http_request(ex)->path, method = http_request(ex)->method;
+    bool reads = str_is(method, "GET") || str_is(method, "HEAD");
+    const struct file *file = find(path);
 
-    if (!str_is(path, "/ui") && !str_starts(path, STR("/ui/")))
+    if (str_is(path, "/") && reads && is_browser(ex)) {
+        answer(ex, find(STR("/ui/index.html")));
+        return true;
+    }
+    if (!file && !str_is(path, "/ui") && !str_starts(path, STR("/ui/")))
         return false;
-    if (!str_is(method, "GET") && !str_is(method, "HEAD")) {
+    if (!reads)
         http_reply(ex, 405, NULL, 0, STR_NONE);
-        return true;
-    }
-    if (str_is(path, "/ui")) {
+    else if (str_is(path, "/ui"))
         http_reply(ex, 308, &home, 1, STR_NONE);
-        return true;
-    }
-    for (size_t i = 0; i < sizeof(assets) / sizeof(assets[0]); i++)
-        if (str_is(path, assets[i].path)) {
-            answer(ex, &assets[i]);
-            return true;
-        }
-    http_reply(ex, 404, NULL, 0, STR("there is no such page\n"));
+    else if (file || is_old(path))
+        answer(ex, file ? file : find(STR("/ui/index.html")));
+    else
+        http_reply(ex, 404, NULL, 0, STR("there is no such page\n"));
     return true;
 }

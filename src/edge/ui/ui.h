@@ -1,4 +1,4 @@
-/* The pages under /ui: a list of what runs, and a terminal. They are part of the program. */
+/* The dashboard: pages at / and what they are made of under /ui. They are part of the program; their sources are in web/. */
 #pragma once
 
 #include <stdbool.h>

@@ -26,7 +26,7 @@ bool auth_allows(const struct settings *settings, const struct http_exchange *ex
         const char *method, *path;
     } open_to_all[] = {
         {"GET", "/health"}, {"GET", "/files"},       {"POST", "/files"},
-        {"POST", "/init"},  {"POST", "/init/lease"},
+        {"POST", "/init"},  {"POST", "/init/lease"}, {"POST", "/init/authority"},
     };
     const struct http_request *request = http_request(ex);
 

@@ -1,8 +1,12 @@
 #include "envd/core/ca_bundle.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
@@ -20,8 +24,8 @@ static struct str trim_end(struct str pem)
     return pem;
 }
 
-/* Missing is empty: then the new one is all there is. */
-static int read_bundle(const char *path, struct buf *out, struct error *err)
+/* Missing is empty. */
+static int read_file(const char *path, struct buf *out, struct error *err)
 {
     struct guest_stat st;
     int r = guest_stat(path, true, &st);
@@ -34,6 +38,20 @@ static int read_bundle(const char *path, struct buf *out, struct error *err)
         r = fd_read_file_at(AT_FDCWD, path, out);
     if (r != 0)
         return error_set_errno(err, -r, "cannot read '%s'", path);
+    return 0;
+}
+
+/* Where there is none, what another place has; programs are pointed to this one. */
+static int read_bundle(const char *path, struct buf *out, struct error *err)
+{
+    static const char *const others[] = {CA_BUNDLE_OTHERS};
+    struct error ignored;
+
+    if (read_file(path, out, err) != 0)
+        return -1;
+    for (size_t i = 0; !out->len && i < sizeof(others) / sizeof(others[0]); i++)
+        if (read_file(others[i], out, &ignored) != 0)
+            buf_clear(out);
     return 0;
 }
 
@@ -104,4 +122,23 @@ int ca_bundle_install(const char *bundle_path, const char *extra_path, struct st
         log_warn("envd", "certificates will not outlive update-ca-certificates: %s",
                  ignored.message);
     return 0;
+}
+
+static bool is_hash(struct str text)
+{
+    for (size_t i = 0; i < text.len; i++)
+        if (!isxdigit((unsigned char)text.p[i]))
+            return false;
+    return text.len == 8;
+}
+
+void ca_bundle_link(const char *directory, struct str hash, const char *extra_path)
+{
+    char path[PATH_MAX];
+
+    if (!is_hash(hash))
+        return;
+    (void)snprintf(path, sizeof(path), "%s/%.*s.0", directory, STR_ARG(hash));
+    if (symlink(extra_path, path) < 0 && errno != EEXIST)
+        log_warn("envd", "'%s' cannot be made: %s", path, strerror(errno));
 }

@@ -51,6 +51,13 @@ TEST(ca_bundle)
     CHECK_INT(unlink(bundle), 0);
     CHECK_INT(ca_bundle_install(bundle, extra, STR(CERT("four")), STR_NONE, &err), 0);
     check_file(bundle, CERT("four") "\n");
+    /* By its hash, once. */
+    ca_bundle_link(dir, STR("00abcdef"), extra);
+    ca_bundle_link(dir, STR("00abcdef"), extra);
+    ca_bundle_link(dir, STR("../evil"), extra);
+    (void)snprintf(bundle, sizeof(bundle), "%s/00abcdef.0", dir);
+    check_file(bundle, CERT("four") "\n");
+    (void)snprintf(bundle, sizeof(bundle), "%s/ca.crt", dir);
     CHECK_INT(unlink(bundle), 0);
     CHECK_INT(mkfifo(bundle, 0600), 0);
     CHECK_INT(ca_bundle_install(bundle, extra, STR(CERT("five")), STR_NONE, &err), -1);

@@ -1,9 +1,10 @@
-/* How it works: one table of everything envd answers. Plain HTTP routes get the exchange; for
+/* How it works: one table of everything envd answers. Plain HTTP endpoints get the exchange; for
  * remote procedure calls the body is read and parsed here and the handler gets a struct call. */
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/encode.h"
 #include "envd/core/auth.h"
+#include "envd/core/claim.h"
 #include "envd/core/codec.h"
 #include "envd/core/envd.h"
 #include "envd/core/journal.h"
@@ -21,6 +22,7 @@ enum endpoint_kind {
     ROUTE_HTTP,
     ROUTE_INIT,
     ROUTE_LEASE,
+    ROUTE_AUTHORITY,
     ROUTE_UNARY,
     ROUTE_STREAM,
     ROUTE_CLIENT_STREAM
@@ -52,6 +54,7 @@ static const struct endpoint endpoints[] = {
     {"GET", "/health", ROUTE_HTTP, .http = health},
     {"POST", "/init", ROUTE_INIT},
     {"POST", "/init/lease", ROUTE_LEASE},
+    {"POST", "/init/authority", ROUTE_AUTHORITY},
     {"GET", "/journal", ROUTE_HTTP, .http = journal_handle},
     {"GET", "/metrics", ROUTE_HTTP, .http = metrics_handle},
     {"GET", "/envs", ROUTE_HTTP, .http = init_envs},
@@ -223,6 +226,9 @@ static void run(struct envd_door *door, const struct endpoint *endpoint, struct 
     case ROUTE_LEASE:
         lease_handle(door, ex);
         break;
+    case ROUTE_AUTHORITY:
+        init_authority(door, ex);
+        break;
     case ROUTE_HTTP:
     case ROUTE_CLIENT_STREAM:
         endpoint->http(door->envd, ex);
@@ -236,18 +242,30 @@ static void run(struct envd_door *door, const struct endpoint *endpoint, struct 
     }
 }
 
+static bool is_init(const struct http_exchange *ex)
+{
+    return str_is(http_request(ex)->path, "/init");
+}
+
 void endpoints_handle(struct http_exchange *ex, void *arg)
 {
     struct envd_door *door = arg;
     bool path_known;
     const struct endpoint *endpoint;
+    struct error err = {0};
 
     if (str_is(http_request(ex)->method, "OPTIONS")) {
         reply_preflight(ex);
         return;
     }
+    if (!str_is(http_request(ex)->path, "/health") && claim_take(door->envd, &err) != 0) {
+        envd_reply_failure(ex, &err);
+        return;
+    }
+    if (!is_init(ex)) /* which does it by itself, later */
+        claim_finish();
     if (door->envd->volume.id[0] && !str_is(http_request(ex)->path, "/health") &&
-        !(door->control && str_is(http_request(ex)->path, "/init"))) {
+        !(door->control && is_init(ex))) {
         volume_handle(door->envd, ex);
         return;
     }

@@ -51,7 +51,7 @@ struct call {
     struct envd *envd;
     struct http_exchange *ex;
     json_t *request;   /* an object; NULL when binary is set */
-    struct str binary; /* the message, of a route that reads those of the binary codec itself */
+    struct str binary; /* the message, of an endpoint that reads those of the binary codec itself */
 };
 
 /* Answers call->ex, now or later, and returns 0; or returns -1 and the caller answers with err. */
@@ -73,6 +73,8 @@ void endpoints_handle(struct http_exchange *ex, void *arg);
 
 /* init.c */
 void init_handle(struct envd_door *door, struct http_exchange *ex);
+/* POST /init/authority, of the engine alone: one more authority to be trusted, while it runs. */
+void init_authority(struct envd_door *door, struct http_exchange *ex);
 void init_envs(struct envd *envd, struct http_exchange *ex);
 /* lease.c */
 void lease_start(struct envd *envd);

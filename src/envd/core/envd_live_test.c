@@ -230,7 +230,7 @@ static void wait_for_children(const struct live *live, int count)
     WAIT_FOR(count_children(live) == count);
 }
 
-/* In sessions of their own and without a parent, also with an empty environment. */
+/* In Unix sessions of their own and without a parent, also with an empty environment. */
 #define DETACHED                                                     \
     "setsid -f sleep 100 >/dev/null 2>&1; "                          \
     "(setsid bash -c 'sleep 100 & sleep 100 &' >/dev/null 2>&1 &); " \

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "envd/core/auth.h"
 #include "envd/core/ca_bundle.h"
+#include "envd/core/claim.h"
 #include "envd/core/envd.h"
 #include "envd/core/journal.h"
 #include "envd/core/run_files.h"
@@ -20,7 +21,7 @@ struct init_request {
     json_t *env_vars;
     struct str token, timestamp, default_user, default_workdir;
     struct str sandbox_id, template_id;
-    struct str events_ip, ca_bundle;
+    struct str events_ip, ca_bundle, ca_hash;
     struct str volume_id; /* not of E2B: envd is for this volume only */
     int64_t life_s, disk_mb;
 };
@@ -35,6 +36,7 @@ static const struct json_field fields[] = {
     JSON_FIELD(struct init_request, template_id, "templateID", 0),
     JSON_FIELD(struct init_request, events_ip, "hyperloopIP", 0),
     JSON_FIELD(struct init_request, ca_bundle, "caBundle", 0),
+    JSON_FIELD(struct init_request, ca_hash, "caHash", 0),
     JSON_FIELD(struct init_request, volume_id, "volumeID", 0),
     JSON_FIELD(struct init_request, life_s, "lifeSeconds", 0),
     JSON_FIELD(struct init_request, disk_mb, "diskMB", 0),
@@ -124,16 +126,32 @@ static int apply_env(struct settings *settings, const struct init_request *reque
     return 0;
 }
 
-static int apply_ca_bundle(struct settings *settings, struct str pem, struct error *err)
+/* Programs that have certificates of their own are told of ours by variables. */
+static int set_trust(struct settings *settings, struct error *err)
 {
+    static const char *const bundles[] = {"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
+                                          "GIT_SSL_CAINFO", "AWS_CA_BUNDLE"};
+
+    for (size_t i = 0; i < sizeof(bundles) / sizeof(bundles[0]); i++)
+        if (env_set(&settings->trust, str_of(bundles[i]), STR(CA_BUNDLE_PATH), err) != 0)
+            return -1;
+    return env_set(&settings->trust, STR("NODE_EXTRA_CA_CERTS"), STR(CA_EXTRA_PATH), err);
+}
+
+static int apply_ca_bundle(struct settings *settings, const struct init_request *request,
+                           struct error *err)
+{
+    struct str pem = request->ca_bundle;
+
     if (pem.len == 0 || (settings->ca_bundle && str_is(pem, settings->ca_bundle)))
         return 0;
     if (ca_bundle_install(CA_BUNDLE_PATH, CA_EXTRA_PATH, pem, str_of(settings->ca_bundle), err) !=
         0)
         return -1;
+    ca_bundle_link(CA_HASHED_DIR, request->ca_hash, CA_EXTRA_PATH);
     free(settings->ca_bundle);
     settings->ca_bundle = str_dup(pem);
-    return 0;
+    return set_trust(settings, err);
 }
 
 static int apply(struct settings *settings, const struct init_request *request, struct error *err)
@@ -148,9 +166,14 @@ static int apply(struct settings *settings, const struct init_request *request, 
         (request->default_workdir.len &&
          memchr(request->default_workdir.p, '\0', request->default_workdir.len)))
         return error_set(err, ERROR_INVALID, "'defaultWorkdir' is too long");
-    if (apply_env(settings, request, err) != 0 ||
-        apply_ca_bundle(settings, request->ca_bundle, err) != 0)
+    if (apply_env(settings, request, err) != 0)
         return -1;
+    /* Whoever is root inside can cause the failure, and must not keep the sandbox from starting by it. */
+    if (apply_ca_bundle(settings, request, err) != 0) {
+        if (err->code == ERROR_INVALID)
+            return -1;
+        log_error("envd", "%s", err->message);
+    }
     memcpy(settings->token, token, sizeof(token));
     if (user[0])
         memcpy(settings->default_user, user, sizeof(user));
@@ -198,11 +221,35 @@ static void on_body(struct http_exchange *ex, struct str body, void *arg)
     }
     journal_envd(JOURNAL_INFO, "envd " ENVD_VERSION " has its settings");
     http_reply(ex, 204, headers, sizeof(headers) / sizeof(headers[0]), STR(""));
+    claim_finish();
 }
 
 void init_handle(struct envd_door *door, struct http_exchange *ex)
 {
     http_read_all(ex, BODY_MAX, on_body, door);
+}
+
+static void on_authority(struct http_exchange *ex, struct str body, void *arg)
+{
+    struct envd_door *door = arg;
+    struct init_request request = {0};
+    auto_json json_t *tree = NULL;
+    struct error err = {0};
+
+    if (json_parse_as(fields, body, &request, &tree, &err) != 0 ||
+        apply_ca_bundle(&door->envd->settings, &request, &err) != 0) {
+        envd_reply_failure(ex, &err);
+        return;
+    }
+    http_reply(ex, 204, NULL, 0, STR(""));
+}
+
+void init_authority(struct envd_door *door, struct http_exchange *ex)
+{
+    if (door->control)
+        http_read_all(ex, BODY_MAX, on_authority, door);
+    else
+        envd_reply_error(ex, 404, "not found");
 }
 
 /* The first of a name stays: internal ones are not for users to change. */
@@ -224,6 +271,7 @@ void init_envs(struct envd *envd, struct http_exchange *ex)
 
     add_env(object, &envd->settings.internal);
     add_env(object, &envd->settings.user);
+    add_env(object, &envd->settings.trust);
     text = json_text(object);
     envd_reply_json(ex, 200, str_of(text));
 }

@@ -13,6 +13,7 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "envd/core/claim.h"
 #include "envd/core/envd.h"
 #include "envd/core/run_files.h"
 #include "envd/process/process_tree.h"
@@ -35,6 +36,7 @@ struct options {
     int token_fd, parent_fd; /* -1: none */
     int oom_fd;              /* -1: none */
     int disk_fd, statfs_fd;  /* -1: none */
+    int claim_fd;            /* -1: none */
     uint64_t mem_bytes;
     uint16_t tcp_port; /* 0: none */
 };
@@ -65,6 +67,8 @@ static bool parse_option(struct options *options, const char *name, const char *
         options->disk_fd = (int)number;
     else if (strcmp(name, "--statfs-fd") == 0 && parse_number(value, INT32_MAX, &number))
         options->statfs_fd = (int)number;
+    else if (strcmp(name, "--claim-fd") == 0 && parse_number(value, INT32_MAX, &number))
+        options->claim_fd = (int)number;
     else if (strcmp(name, "--mem-bytes") == 0 && parse_number(value, UINT64_MAX, &number))
         options->mem_bytes = number;
     else if (strcmp(name, "--tcp-port") == 0 && parse_number(value, UINT16_MAX, &number))
@@ -82,7 +86,8 @@ static bool parse_options(int argc, char **argv, struct options *options)
                                 .parent_fd = -1,
                                 .oom_fd = -1,
                                 .disk_fd = -1,
-                                .statfs_fd = -1};
+                                .statfs_fd = -1,
+                                .claim_fd = -1};
     for (int i = 1; i < argc; i += 2)
         if (!parse_option(options, argv[i], argv[i + 1]))
             return false;
@@ -256,13 +261,16 @@ int main(int argc, char **argv)
     if (!parse_options(argc, argv, &options)) {
         (void)fputs("usage: envd --listen-fd FD [--fuse-fd FD] [--mem-bytes N] [--tcp-port PORT]\n"
                     "            [--token-fd FD] [--parent-fd FD] [--oom-fd FD] [--disk-fd FD]\n"
-                    "            [--statfs-fd FD]\n",
+                    "            [--statfs-fd FD] [--claim-fd FD]\n",
                     stderr);
         return 2;
     }
     spawn_read_limits();
     spawn_set_oom_fd(options.oom_fd);
-    disk_use_init(options.disk_fd);
+    if (options.claim_fd >= 0)
+        claim_init(options.claim_fd, options.disk_fd);
+    else
+        disk_use_init(options.disk_fd);
     start_statfs(options.statfs_fd);
     envd.loop = loop_new();
     envd.mem_bytes = options.mem_bytes;

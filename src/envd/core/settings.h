@@ -17,7 +17,8 @@ struct settings {
     char *default_workdir; /* or NULL */
     const char *run_dir;   /* for files about the sandbox, or NULL: none */
     char *ca_bundle;       /* what /init has installed, or NULL */
-    struct env internal;   /* E2B_SANDBOX and the like: /init's envVars do not touch them */
+    struct env trust; /* where programs find the certificates; /init's envVars come before them */
+    struct env internal; /* E2B_SANDBOX and the like: /init's envVars do not touch them */
     struct env user;
     bool initialized;
     int64_t init_at_us; /* timestamp of the newest /init that had one */

@@ -157,9 +157,11 @@ static void free_process(struct process *process)
     free(process);
     if (--table->count > 0)
         return;
-    free(take_ptr(&table->read_buffer));
-    buf_done(&table->events[0]);
-    buf_done(&table->events[1]);
+    free_wide(take_ptr(&table->read_buffer));
+    for (int binary = 0; binary < 2; binary++) {
+        free_wide(table->events[binary].p);
+        table->events[binary] = (struct buf){0};
+    }
 }
 
 static void on_handle_closed(uv_handle_t *handle)

@@ -32,7 +32,8 @@ static int make_env(struct env *env, const struct settings *settings, const stru
         env_set(env, STR("USER"), name, err) != 0 || env_set(env, STR("LOGNAME"), name, err) != 0)
         return -1;
     /* Internal ones are not for users to change; a single program's own may differ. */
-    if (env_add_all(env, &settings->user, err) != 0 ||
+    if (env_add_all(env, &settings->trust, err) != 0 ||
+        env_add_all(env, &settings->user, err) != 0 ||
         env_add_all(env, &settings->internal, err) != 0)
         return -1;
     return env_add_json(env, envs, err);

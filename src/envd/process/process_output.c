@@ -127,22 +127,30 @@ static void send_to(struct subscriber *sub, struct str bytes)
     sub->widened = true;
 }
 
+static struct buf *event_buffer(struct buf *events, bool binary)
+{
+    size_t size = process_event_data_size(binary, PROCESS_READ_MAX);
+
+    if (!events->p)
+        *events = (struct buf){.p = xmalloc_wide(size + 1), .cap = size + 1, .max = size};
+    return events;
+}
+
 /* Each form is made when the first subscriber wants it. */
 static void publish(struct process_output *output, const char *p, size_t len)
 {
     struct buf *events = output->process->table->events;
     struct list *pos, *next;
 
-    for (int binary = 0; binary < 2; binary++) {
-        events[binary].max = process_event_data_size(binary, PROCESS_READ_MAX);
-        buf_clear(&events[binary]);
-    }
+    buf_clear(&events[0]);
+    buf_clear(&events[1]);
     list_for_each_safe (pos, next, &output->process->subscribers) {
         struct subscriber *sub = container_of(pos, struct subscriber, link);
         bool binary = sub->format != NULL;
 
         if (events[binary].len == 0)
-            process_event_data(&events[binary], binary, output->channel, p, len);
+            process_event_data(event_buffer(&events[binary], binary), binary, output->channel, p,
+                               len);
         send_to(sub, buf_str(&events[binary]));
     }
 }
@@ -235,7 +243,7 @@ static void close_output(struct process_output *output)
 static char *read_buffer(struct process_table *table)
 {
     if (!table->read_buffer)
-        table->read_buffer = xmalloc(PROCESS_READ_MAX);
+        table->read_buffer = xmalloc_wide(PROCESS_READ_MAX);
     return table->read_buffer;
 }
 

@@ -1,5 +1,5 @@
 /* How it works: /proc is read once per round. A process belongs to the tree when it bears the tree's
- * mark, when it is in the root's session, or when its chain of parents leads to the root. Who bears the
+ * mark, when it is in the root's Unix session, or when its chain of parents leads to the root. Who bears the
  * mark gets the signal as soon as it is seen: /proc is read in the order of the pids, so that most of
  * what a fork bomb starts meanwhile comes later in the same round. The root is stopped first, so that it
  * cannot start more or end by itself because its children do, and dies last: until then those who left

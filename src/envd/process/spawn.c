@@ -221,10 +221,11 @@ void spawn_set_oom_fd(int fd)
     buf_done(&text);
 }
 
-/* The limit may be a user's alone, or be left free for a moment just now: so it counts who is there. */
+/* The limit may be a user's alone, or be left free for a moment just now: so it counts who is there. Half
+ * of what there may be, for a crowd that grows takes the rest before a command of now has forked. */
 static bool is_crowded(void)
 {
-    size_t enough = guest_nproc.rlim_cur / 4 * 3;
+    size_t enough = guest_nproc.rlim_cur / 2;
 
     return has_reserve && usage_tasks(USAGE_ROOT, enough) >= enough;
 }
@@ -241,7 +242,7 @@ pid_t spawn(const struct spawn *spawn, struct spawn_failure *failure)
     return pid;
 }
 
-static void read_nproc(void)
+void spawn_read_processes(void)
 {
     struct rlimit limit;
 
@@ -256,7 +257,7 @@ void spawn_read_limits(void)
 {
     struct rlimit limit;
 
-    read_nproc();
+    spawn_read_processes();
     if (getrlimit(RLIMIT_NOFILE, &guest_nofile) != 0)
         return;
     limit = guest_nofile;

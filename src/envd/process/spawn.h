@@ -26,7 +26,7 @@ struct spawn_failure {
     int errnum;
 };
 
-/* The new process leads a session of its own. Returns its pid, or -1 with *failure. */
+/* The new process leads a Unix session of its own. Returns its pid, or -1 with *failure. */
 pid_t spawn(const struct spawn *spawn, struct spawn_failure *failure);
 /* envd's own oom_score_adj, open for writing, for one that is not dumpable and so cannot open it; -1 is
  * none. */
@@ -35,3 +35,5 @@ void spawn_set_oom_fd(int fd);
  * get the soft limit of processes, and what is left to the hard one is for those that would not start
  * otherwise. */
 void spawn_read_limits(void);
+/* That of processes, again: it was set anew. */
+void spawn_read_processes(void);

@@ -117,7 +117,7 @@ struct usage_times usage_cpu_times(const char *root)
 
 void usage_read(const char *root, uint64_t mem_bytes, struct usage *out)
 {
-    struct sysinfo machine;
+    struct sysinfo host;
     uint64_t limit = mem_bytes;
 
     *out = (struct usage){0};
@@ -126,8 +126,8 @@ void usage_read(const char *root, uint64_t mem_bytes, struct usage *out)
     else
         read_v1(root, out);
     out->cpu_us = usage_cpu_us(root);
-    if (limit == 0 && sysinfo(&machine) == 0)
-        limit = (uint64_t)machine.totalram * machine.mem_unit;
+    if (limit == 0 && sysinfo(&host) == 0)
+        limit = (uint64_t)host.totalram * host.mem_unit;
     /* No limit, or v1's "no limit", is a very large number. */
     if (limit != 0 && out->mem_total > limit)
         out->mem_total = limit;
@@ -158,13 +158,13 @@ static uint64_t quota_cpus(const char *root)
 unsigned usage_cpu_count(const char *root)
 {
     uint64_t quota = quota_cpus(root);
-    unsigned machine = 1;
+    unsigned host = 1;
     cpu_set_t set;
 
     CPU_ZERO(&set);
     if (sched_getaffinity(0, sizeof(set), &set) == 0)
-        machine = (unsigned)CPU_COUNT(&set);
-    return quota > 0 && quota < machine ? (unsigned)quota : machine;
+        host = (unsigned)CPU_COUNT(&set);
+    return quota > 0 && quota < host ? (unsigned)quota : host;
 }
 
 /* One line each. */

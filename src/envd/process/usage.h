@@ -1,4 +1,4 @@
-/* How much of the machine the sandbox uses, as its cgroup says. */
+/* How much of the host the sandbox uses, as its cgroup says. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,14 +15,14 @@ struct usage {
 #define USAGE_ROOT "/sys/fs/cgroup"
 
 /* root is USAGE_ROOT outside of tests. mem_bytes is the limit when the cgroup has none (0:
- * the machine's memory). */
+ * the host's memory). */
 void usage_read(const char *root, uint64_t mem_bytes, struct usage *out);
 uint64_t usage_cpu_us(const char *root);
 struct usage_times {
     uint64_t user_us, system_us;
 };
 struct usage_times usage_cpu_times(const char *root);
-/* Processors it may use: the cgroup's quota rounded up, or those of the machine. */
+/* Processors it may use: the cgroup's quota rounded up, or those of the host. */
 unsigned usage_cpu_count(const char *root);
 /* Processes and threads; counting ends when there are so many. 0: unknown. */
 size_t usage_tasks(const char *root, size_t enough);

@@ -237,3 +237,9 @@ int proc_files_start(struct loop *loop, int fuse_fd_consume, uint64_t mem_bytes)
     }
     return 0;
 }
+
+void proc_files_set_memory(uint64_t mem_bytes)
+{
+    if (served)
+        served->state.mem_bytes = mem_bytes;
+}

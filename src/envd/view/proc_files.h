@@ -15,6 +15,8 @@ enum {
 
 /* Takes the connection to the kernel. 0 or -errno. */
 int proc_files_start(struct loop *loop, int fuse_fd_consume, uint64_t mem_bytes);
+/* What is the limit from now on. */
+void proc_files_set_memory(uint64_t mem_bytes);
 
 /* What a reader of the file with that inode number would get now; -ENODEV when none is served here. */
 int proc_files_read_own(uint64_t node, struct buf *out);

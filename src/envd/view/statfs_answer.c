@@ -213,8 +213,10 @@ static int open_path(const struct caller *caller)
         if (start_fd < 0 || !is_root(root_fd))
             return -1;
     }
+    /* First with our own rights: most of what is asked about is elsewhere, and needs no more. A link in /tmp may be
+     * refused to us and not to the caller (fs.protected_symlinks). */
     fd = look_up(start_fd >= 0 ? start_fd : root_fd, path);
-    if (fd < 0 || !on_root(fd))
+    if (fd < 0 ? errno != EACCES : !on_root(fd))
         return -1;
     return look_up_as(caller, start_fd >= 0 ? start_fd : root_fd, path);
 }
@@ -292,6 +294,12 @@ static void *answer_all(void *unused)
     log_error("envd", "cannot answer statfs any more: errno %d", errno);
     close_fd(&notify_fd);
     return NULL;
+}
+
+/* Nobody asks at that time. */
+int statfs_answer_renew(void)
+{
+    return notify_fd >= 0 ? guest_stat("/", true, &root) : 0;
 }
 
 int statfs_answer_start(int notify_fd_consume)

@@ -14,6 +14,8 @@
 
 /* Takes the descriptor that came with the filter. 0 or -errno: then these calls fail inside (ENOSYS). */
 int statfs_answer_start(int notify_fd_consume);
+/* The root is another one since. Only while nothing runs that could ask. */
+int statfs_answer_renew(void);
 
 /* For tests: what a text like /proc/PID/status says of the rights to files. */
 enum { STATFS_GROUPS_MAX = 256 };

@@ -386,7 +386,7 @@ static int dispatch(struct envd *envd, struct http_exchange *ex, struct error *e
     else if (str_is(kind, "file") && str_is(request->method, "PUT"))
         volume_file_put(envd, ex, &query);
     else
-        return error_set(err, ERROR_NOT_FOUND, "there is no such route");
+        return error_set(err, ERROR_NOT_FOUND, "there is no such endpoint");
     return 0;
 }
 

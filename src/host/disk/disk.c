@@ -227,8 +227,22 @@ static int open_stopped(struct disk *disk, struct error *err)
     disk->layers_fd = openat(disk->pool_fd, "layers", DIR_FLAGS);
     disk->volumes_fd = openat(disk->pool_fd, "volumes", DIR_FLAGS);
     disk->temporary_fd = openat(disk->pool_fd, "temporary", DIR_FLAGS);
+    disk->spares_fd = openat(disk->pool_fd, "spares", DIR_FLAGS);
     if (disk->boxes_fd < 0)
         return error_set_errno(err, errno, "open 'boxes'");
+    return 0;
+}
+
+/* The other process has made all that is needed. */
+static int open_beside(struct disk *disk, const struct places *places, struct error *err)
+{
+    disk->pool_fd = openat(places->data_fd, "pool", DIR_FLAGS);
+    if (disk->pool_fd < 0)
+        return error_set_errno(err, errno, "open '%s'", places->pool);
+    if (open_stopped(disk, err) < 0 || disk_sysfs_fsid(disk->pool_fd, disk->fsid, err) < 0 ||
+        disk_sysfs_open(disk, "qgroups", &disk->qgroups_fd, err) < 0)
+        return error_prefix(err, "'%s' is not mounted here", places->pool);
+    disk->simple_quota = disk_quota_is_simple(disk->qgroups_fd);
     return 0;
 }
 
@@ -251,6 +265,7 @@ static int open_dirs(struct disk *disk, const struct places *places, bool only_t
         open_dir(disk->pool_fd, "layers", &disk->layers_fd, err) < 0 ||
         open_dir(disk->pool_fd, "volumes", &disk->volumes_fd, err) < 0 ||
         open_dir(disk->pool_fd, "temporary", &disk->temporary_fd, err) < 0 ||
+        open_dir(disk->pool_fd, "spares", &disk->spares_fd, err) < 0 ||
         disk_quota_enable(disk->pool_fd, err) < 0 ||
         disk_sysfs_fsid(disk->pool_fd, disk->fsid, err) < 0 ||
         disk_sysfs_open(disk, "qgroups", &disk->qgroups_fd, err) < 0)
@@ -262,6 +277,7 @@ static int open_dirs(struct disk *disk, const struct places *places, bool only_t
     /* What a killed predecessor left; the data directory's lock says that there is no other. A pool
      * so full that nothing can be deleted must still open. */
     (void)disk_subvol_clear(disk, disk->temporary_fd, &ignored);
+    (void)disk_subvol_clear(disk, disk->spares_fd, &ignored);
     if (disk->image_fd >= 0)
         disk_group_find(disk);
     return 0;
@@ -277,11 +293,13 @@ int disk_open(const struct disk_config *config, struct disk **out, struct error 
         return -1;
     disk = xcalloc(1, sizeof(*disk));
     disk->pool_fd = disk->boxes_fd = disk->layers_fd = disk->volumes_fd = disk->temporary_fd = -1;
-    disk->image_fd = disk->qgroups_fd = disk->data_fd = -1;
+    disk->spares_fd = disk->image_fd = disk->qgroups_fd = disk->data_fd = -1;
     (void)pthread_mutex_init(&disk->tend_lock, NULL);
     (void)pthread_mutex_init(&disk->gone.lock, NULL);
-    r = prepare(disk, &places, config->initial_bytes, err);
-    if (r == 0)
+    disk_spare_open(disk);
+    r = config->beside ? open_beside(disk, &places, err)
+                       : prepare(disk, &places, config->initial_bytes, err);
+    if (r == 0 && !config->beside)
         r = open_dirs(disk, &places, config->only_to_unmount, err);
     places_close(&places);
     if (r < 0) {
@@ -296,12 +314,14 @@ void disk_close(struct disk *disk)
 {
     if (!disk)
         return;
+    disk_spare_close(disk);
     close_fd(&disk->qgroups_fd);
     close_fd(&disk->data_fd);
     close_fd(&disk->boxes_fd);
     close_fd(&disk->layers_fd);
     close_fd(&disk->volumes_fd);
     close_fd(&disk->temporary_fd);
+    close_fd(&disk->spares_fd);
     close_fd(&disk->pool_fd);
     close_fd(&disk->image_fd);
     (void)pthread_mutex_destroy(&disk->tend_lock);

@@ -6,6 +6,7 @@
  *   layers/<name>    read-only snapshots of box subvolumes
  *   volumes/<name>   subvolumes with one directory `data`
  *   temporary/       nothing that outlives the call that made it
+ *   spares/<name>    clones of layers that wait for a box (disk_spare.c)
  * All functions are thread-safe.
  *
  * A box that starts from a layer gets a writable snapshot of it as its subvolume: the layer's files
@@ -13,7 +14,12 @@
  * complete by itself. Stacking the layer's directory below a new, empty one would be the obvious way;
  * but the overlay tells files apart by file system and inode number, and two subvolumes of one btrfs
  * number their files alike: different files would look like one (`cp` refuses to copy one over the
- * other). */
+ * other).
+ *
+ * Layers in DATA/layers (tree.h, and those the operator installed) are stacked. With an image as the pool they are on
+ * another file system than any box, so numbers do not matter. With a data directory on btrfs they are on the same one: there
+ * a file of such a layer and a new one of the box may have the same number, if they are among the first files of that
+ * file system or of very many in the box. */
 #pragma once
 
 #include <stdbool.h>
@@ -28,6 +34,7 @@ struct disk_config {
     const char *data_dir;
     uint64_t initial_bytes; /* of a new image; 0 = a sensible default */
     bool only_to_unmount;   /* also one that stopped after an I/O error, and takes no writes */
+    bool beside;            /* one that another process has open and tends; it must be mounted */
 };
 
 /* Makes, mounts or re-adopts the pool. */
@@ -43,14 +50,19 @@ int disk_unmount(const struct disk_config *config, struct error *err);
  * mode 0755 and owned by root; limit 0 = none. */
 int disk_box_create(struct disk *disk, const char *id, uint64_t limit_bytes, int *out_dir_fd,
                     struct error *err);
-/* With the files of a layer. Waits for the disk: milliseconds. */
+/* One that disk_box_create() made ahead, with another limit, and nobody used yet. */
+int disk_box_begin(struct disk *disk, const char *id, uint64_t had_bytes, uint64_t limit_bytes,
+                   int *out_dir_fd, struct error *err);
+/* These fill one that was made ahead, or make it. */
+/* With the files of a layer. When those are many it waits for the disk: milliseconds. */
 int disk_box_clone(struct disk *disk, const char *id, const char *layer, uint64_t limit_bytes,
                    int *out_dir_fd, struct error *err);
-/* With the files of another box, in two calls of which only the first needs that box to stand still.
- * Then disk_layer_settle() is due for the other. */
-int disk_box_copy(struct disk *disk, const char *source, const char *id, struct error *err);
-int disk_box_adopt(struct disk *disk, const char *id, uint64_t limit_bytes, int *out_dir_fd,
-                   struct error *err);
+/* With the files of another box, in two calls of which only the first needs that box to stand still. *out_shared: they share
+ * what the other wrote, and disk_layer_settle() is due for it. */
+int disk_box_copy(struct disk *disk, const char *source, const char *id, bool *out_shared,
+                  struct error *err);
+int disk_box_adopt(struct disk *disk, const char *id, bool shared, uint64_t limit_bytes,
+                   int *out_dir_fd, struct error *err);
 /* The one that is there, for a box that goes on; nothing may use it now. */
 int disk_box_reopen(struct disk *disk, const char *id, uint64_t limit_bytes, int *out_dir_fd,
                     struct error *err);
@@ -58,6 +70,8 @@ int disk_box_limit(struct disk *disk, const char *id, uint64_t limit_bytes, stru
 enum { DISK_GROUP_SIZE = 96 };
 /* The directory beneath /sys in which the kernel shows its limits, and what is held against them. */
 int disk_box_group(struct disk *disk, const char *id, char out[DISK_GROUP_SIZE], struct error *err);
+/* The directory above, of all. */
+void disk_groups(const struct disk *disk, char out[DISK_GROUP_SIZE]);
 /* What it wrote and still occupies. */
 int disk_box_used(struct disk *disk, const char *id, uint64_t *out_bytes, struct error *err);
 /* Writes to the disk what is not there yet, of this box only. */
@@ -80,6 +94,8 @@ int disk_layer_prepare(struct disk *disk, const char *id, uint64_t *out_bytes, s
 int disk_layer_create(struct disk *disk, const char *id, const char *layer, struct error *err);
 int disk_layer_settle(struct disk *disk, const char *id, struct error *err);
 bool disk_layer_exists(struct disk *disk, const char *layer);
+/* O_PATH descriptor of what its box had written. */
+int disk_layer_open(struct disk *disk, const char *layer, int *out_upper_fd, struct error *err);
 /* Missing is success; boxes made from it do not mind. */
 int disk_layer_delete(struct disk *disk, const char *layer, struct error *err);
 /* Names, as disk_box_list(). */
@@ -96,6 +112,25 @@ int disk_volume_create(struct disk *disk, const char *name, uint64_t limit_bytes
 int disk_volume_delete(struct disk *disk, const char *name, struct error *err);
 /* O_PATH descriptor of its directory. */
 int disk_volume_open(struct disk *disk, const char *name, int *out_dir_fd, struct error *err);
+
+/* ---- backups (disk_keep.c) ---- */
+
+enum disk_kind { DISK_BOXES, DISK_LAYERS, DISK_VOLUMES };
+/* Of a box what counts against its limit, of a layer its size as noted, of a volume its limit. */
+int disk_kept_bytes(struct disk *disk, enum disk_kind kind, const char *name, uint64_t *out_bytes,
+                    struct error *err);
+/* A read-only snapshot of one. `as` names it until it is dropped; one that nobody drops goes with the next disk_open(). */
+int disk_keep(struct disk *disk, enum disk_kind kind, const char *name, const char *as,
+              struct error *err);
+/* The directory with its files. */
+int disk_keep_open(struct disk *disk, enum disk_kind kind, const char *as, int *out_fd,
+                   struct error *err);
+void disk_keep_drop(struct disk *disk, const char *as);
+/* A new one to be filled through the descriptor, then finished. bytes: as disk_kept_bytes() told them. */
+int disk_refill(struct disk *disk, enum disk_kind kind, const char *name, int *out_fd,
+                struct error *err);
+int disk_refilled(struct disk *disk, enum disk_kind kind, const char *name, uint64_t bytes,
+                  struct error *err);
 
 /* ---- the pool ---- */
 

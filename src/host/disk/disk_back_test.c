@@ -209,7 +209,7 @@ static unsigned all(const struct writer *writers, bool refused)
 static void wait_for_more(const struct writer *writers, bool refused, unsigned than)
 {
     for (int i = 0; all(writers, refused) <= than; i++) {
-        CHECK(i < 1500);
+        CHECK(i < 1500 * (int)test_patience());
         (void)usleep(20000);
     }
 }

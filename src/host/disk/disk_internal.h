@@ -23,17 +23,35 @@ struct disk_share {
     int64_t next_ms;
 };
 
+enum { DISK_SPARES_MAX = 32, DISK_SPARE_NAME_SIZE = 32 };
+
+/* Clones of layers that wait to be used (disk_spare.c), the one wanted last at the end. */
+struct disk_spares {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct disk_spare {
+        char layer[DISK_SPARE_NAME_SIZE];
+        bool ready; /* else: is to be made */
+    } list[DISK_SPARES_MAX];
+    size_t count;
+    char making[DISK_SPARE_NAME_SIZE]; /* by the thread, now; "" = none */
+    bool stopping;
+    pid_t process; /* that has the thread; 0 = none yet */
+    pthread_t thread;
+};
+
 enum { DISK_FSID_SIZE = 37 };
 
 struct disk {
-    char fsid[DISK_FSID_SIZE];                         /* as the kernel names it in /sys/fs/btrfs */
-    int pool_fd;                                       /* root of the pool */
-    int boxes_fd, layers_fd, volumes_fd, temporary_fd; /* directories in it */
-    int image_fd;                                      /* DATA/pool.img, or -1 on a plain btrfs */
-    int qgroups_fd;                                    /* /sys/fs/btrfs/<fsid>/qgroups */
+    char fsid[DISK_FSID_SIZE]; /* as the kernel names it in /sys/fs/btrfs */
+    int pool_fd;               /* root of the pool */
+    int boxes_fd, layers_fd, volumes_fd, temporary_fd, spares_fd; /* directories in it */
+    int image_fd;      /* DATA/pool.img, or -1 on a plain btrfs */
+    int qgroups_fd;    /* /sys/fs/btrfs/<fsid>/qgroups */
     int data_fd;       /* /sys/fs/btrfs/<fsid>/allocation/data, or -1 */
     bool simple_quota; /* extents are charged to who wrote them (disk_quota.c) */
     struct disk_groups gone;
+    struct disk_spares spares;
     pthread_mutex_t tend_lock; /* guards what follows, and the sizes of image and file system */
     bool unbacked;             /* the host cannot allocate ahead: disk_back.c does nothing */
     bool settled;              /* the loop device is as large as the image */
@@ -170,3 +188,26 @@ int disk_share_beyond(const struct disk *disk, int subvol_fd,
 void disk_group_add(struct disk *disk, uint64_t subvolume);
 /* All groups without a subvolume. Only while none is being made. */
 void disk_group_find(struct disk *disk);
+
+/* disk_box.c: 1 and an O_PATH descriptor when there is one that was made ahead, 0 when there is none. ERROR_EXISTS when it has
+ * files. */
+int disk_box_find_new(struct disk *disk, const char *id, int *out_dir_fd, struct error *err);
+/* Makes a fresh clone fit for a box, but for the limit. */
+int disk_box_prepare(struct disk *disk, int dir_fd, const char *name, struct error *err);
+
+/* disk_small.c: a new box's disk with the files of another subvolume, which nobody changes meanwhile. 1 when it was made, 0 when it
+ * is to be a snapshot. disk_box_adopt() is due. */
+int disk_small_copy(struct disk *disk, int subvol_fd, const char *id, struct error *err);
+
+/* disk_spare.c */
+void disk_spare_open(struct disk *disk);
+/* Removes them. */
+void disk_spare_close(struct disk *disk);
+/* Let there be one soon. */
+void disk_spare_want(struct disk *disk, const char *layer);
+/* Is there one, or was it wanted? */
+bool disk_spare_known(struct disk *disk, const char *layer);
+/* The disk of the box is a clone of the layer now; false when there was none. */
+bool disk_spare_take(struct disk *disk, const char *layer, const char *id);
+/* Before the layer goes. */
+void disk_spare_drop(struct disk *disk, const char *layer);

@@ -1,4 +1,5 @@
 /* Read-only snapshots of box subvolumes. */
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 
@@ -51,8 +52,23 @@ bool disk_layer_exists(struct disk *disk, const char *layer)
     return disk_subvol_open(disk->layers_fd, layer, &fd, &ignored) == 0;
 }
 
+int disk_layer_open(struct disk *disk, const char *layer, int *out_upper_fd, struct error *err)
+{
+    auto_close int fd = -1;
+    int upper;
+
+    if (disk_subvol_open(disk->layers_fd, layer, &fd, err) < 0)
+        return -1;
+    upper = openat(fd, "upper", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (upper < 0)
+        return error_set_errno(err, errno, "open layer '%s'", layer);
+    *out_upper_fd = upper;
+    return 0;
+}
+
 int disk_layer_delete(struct disk *disk, const char *layer, struct error *err)
 {
+    disk_spare_drop(disk, layer);
     return disk_subvol_delete(disk, disk->layers_fd, layer, err);
 }
 

@@ -1,24 +1,28 @@
-#include "host/engine/engine.h"
-
 #include <errno.h>
 #include <stdio.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
-#define SOCKET_END ".sock"
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "host/engine/engine_wire.h"
 
 int engine_socket_path(const char *run_dir, const char *id, char out[ENGINE_SOCKET_PATH_SIZE])
 {
-    int len = snprintf(out, ENGINE_SOCKET_PATH_SIZE, "%s/%s" SOCKET_END, run_dir, id);
+    int len = snprintf(out, ENGINE_SOCKET_PATH_SIZE, "%s/%s.sock", run_dir, id);
 
     return len > 0 && len < ENGINE_SOCKET_PATH_SIZE ? 0 : -ENAMETOOLONG;
 }
 
-struct str engine_socket_id(const char *run_dir, const char *path)
+int engine_socket_connect(const char *run_dir, const char *id)
 {
-    struct str id = str_of(path);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    auto_close int fd = -1;
 
-    if (!str_starts(id, str_of(run_dir)) || !str_ends(id, STR(SOCKET_END)))
-        return STR_NONE;
-    id = str_skip(id, strlen(run_dir));
-    id.len -= id.len < strlen(SOCKET_END) ? id.len : strlen(SOCKET_END);
-    return str_starts(id, STR("/")) ? str_skip(id, 1) : STR_NONE;
+    if (engine_socket_path(run_dir, id, address.sun_path) < 0)
+        return -ENAMETOOLONG;
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+        return -errno;
+    return take_fd(&fd);
 }

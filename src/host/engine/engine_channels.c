@@ -1,5 +1,5 @@
-/* Two conditions, so that one signal wakes one thread that can go on: a channel given back goes to a call of the
- * same kind if one waits, so that neither kind starves the other. */
+/* A condition for each kind of call, so that a channel given back wakes one of each and not all: whichever of them
+ * may go on does, and no kind starves another. */
 #include "host/engine/engine_channels.h"
 
 #include <errno.h>
@@ -16,8 +16,9 @@
 #include "host/engine/engine_wire.h"
 
 enum {
-    KEPT_FOR_OTHERS = 2, /* channels that lingering calls leave free */
-    LOOK_MS = 50,        /* how often late replies are looked for */
+    KEPT_FOR_OTHERS = 2, /* channels that all but quick calls leave free */
+    LONG_CALLS = 2,
+    LOOK_MS = 50, /* how often late replies are looked for */
 };
 
 struct slot {
@@ -27,10 +28,11 @@ struct slot {
 };
 
 struct engine_channels {
-    pthread_mutex_t lock;   /* guards what follows */
-    pthread_cond_t wake[2]; /* by `lingering` */
-    size_t waiting[2];
-    size_t lingering, lingering_max;
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t wake[ENGINE_CALL_KINDS];
+    size_t waiting[ENGINE_CALL_KINDS];
+    size_t under_way[ENGINE_CALL_KINDS];
+    size_t slow_max; /* of those that are not quick */
     uint64_t last_serial;
     size_t count;
     struct slot slots[ENGINE_CHANNELS_MAX];
@@ -43,11 +45,11 @@ struct engine_channels *engine_channels_new(const int *fds, size_t count)
     if (count == 0 || count > ENGINE_CHANNELS_MAX)
         abort();
     channels->count = count;
-    channels->lingering_max = count > KEPT_FOR_OTHERS ? count - KEPT_FOR_OTHERS : 1;
+    channels->slow_max = count > KEPT_FOR_OTHERS ? count - KEPT_FOR_OTHERS : 1;
     for (size_t i = 0; i < count; i++)
         channels->slots[i].fd = fds[i];
     (void)pthread_mutex_init(&channels->lock, NULL);
-    for (size_t i = 0; i < 2; i++)
+    for (size_t i = 0; i < ENGINE_CALL_KINDS; i++)
         cond_init(&channels->wake[i]);
     return channels;
 }
@@ -56,7 +58,7 @@ void engine_channels_free(struct engine_channels *channels)
 {
     for (size_t i = 0; i < channels->count; i++)
         (void)close(channels->slots[i].fd);
-    for (size_t i = 0; i < 2; i++)
+    for (size_t i = 0; i < ENGINE_CALL_KINDS; i++)
         (void)pthread_cond_destroy(&channels->wake[i]);
     (void)pthread_mutex_destroy(&channels->lock);
     free(channels);
@@ -79,8 +81,20 @@ static bool settle(struct slot *slot)
     return true;
 }
 
+/* With the lock held. Are there as many of them as there may be? */
+static bool crowded(const struct engine_channels *channels, enum engine_call kind)
+{
+    const size_t *under_way = channels->under_way;
+
+    if (kind == ENGINE_CALL_LONG && under_way[ENGINE_CALL_LONG] >= LONG_CALLS)
+        return true;
+    return kind != ENGINE_CALL_QUICK &&
+           under_way[ENGINE_CALL_LINGERING] + under_way[ENGINE_CALL_LONG] >= channels->slow_max;
+}
+
 /* With the lock held. */
-static struct slot *find_free(struct engine_channels *channels, bool lingering, bool *out_owed)
+static struct slot *find_free(struct engine_channels *channels, enum engine_call kind,
+                              bool *out_owed)
 {
     struct slot *found = NULL;
 
@@ -95,18 +109,18 @@ static struct slot *find_free(struct engine_channels *channels, bool lingering, 
         else
             *out_owed = true;
     }
-    return lingering && channels->lingering >= channels->lingering_max ? NULL : found;
+    return crowded(channels, kind) ? NULL : found;
 }
 
 /* With the lock held. */
-static void wait_ms(struct engine_channels *channels, bool lingering, int64_t ms)
+static void wait_ms(struct engine_channels *channels, enum engine_call kind, int64_t ms)
 {
-    channels->waiting[lingering]++;
-    (void)cond_wait_ms(&channels->wake[lingering], &channels->lock, ms);
-    channels->waiting[lingering]--;
+    channels->waiting[kind]++;
+    (void)cond_wait_ms(&channels->wake[kind], &channels->lock, ms);
+    channels->waiting[kind]--;
 }
 
-int engine_channel_take(struct engine_channels *channels, bool lingering, int limit_ms,
+int engine_channel_take(struct engine_channels *channels, enum engine_call kind, int limit_ms,
                         struct engine_channel *out, struct error *err)
 {
     int64_t end = clock_mono_ms() + limit_ms, left = limit_ms;
@@ -114,15 +128,15 @@ int engine_channel_take(struct engine_channels *channels, bool lingering, int li
     bool owed;
 
     (void)pthread_mutex_lock(&channels->lock);
-    while (!(slot = find_free(channels, lingering, &owed)) && left > 0) {
-        wait_ms(channels, lingering, owed && left > LOOK_MS ? LOOK_MS : left);
+    while (!(slot = find_free(channels, kind, &owed)) && left > 0) {
+        wait_ms(channels, kind, owed && left > LOOK_MS ? LOOK_MS : left);
         left = end - clock_mono_ms();
     }
     if (slot) {
         slot->taken = true;
-        channels->lingering += lingering;
+        channels->under_way[kind]++;
         *out = (struct engine_channel){
-            .fd = slot->fd, .serial = ++channels->last_serial, .lingering = lingering};
+            .fd = slot->fd, .serial = ++channels->last_serial, .kind = kind};
     }
     (void)pthread_mutex_unlock(&channels->lock);
     if (slot)
@@ -136,8 +150,6 @@ int engine_channel_take(struct engine_channels *channels, bool lingering, int li
 void engine_channel_give(struct engine_channels *channels, const struct engine_channel *channel,
                          bool answered)
 {
-    bool kind = channel->lingering;
-
     (void)pthread_mutex_lock(&channels->lock);
     for (size_t i = 0; i < channels->count; i++) {
         struct slot *slot = &channels->slots[i];
@@ -147,9 +159,9 @@ void engine_channel_give(struct engine_channels *channels, const struct engine_c
         slot->taken = false;
         slot->owed = answered ? 0 : channel->serial;
     }
-    channels->lingering -= channel->lingering;
-    if (!channels->waiting[kind])
-        kind = !kind;
-    (void)pthread_cond_signal(&channels->wake[kind]);
+    channels->under_way[channel->kind]--;
+    for (size_t i = 0; i < ENGINE_CALL_KINDS; i++)
+        if (channels->waiting[i])
+            (void)pthread_cond_signal(&channels->wake[i]);
     (void)pthread_mutex_unlock(&channels->lock);
 }

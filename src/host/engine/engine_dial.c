@@ -133,10 +133,10 @@ static void fail_later(struct engine_dialer *dialer, struct engine_dial *dial, i
 }
 
 struct engine_dial *engine_dial(struct engine_dialer *dialer, const char id[ID_SIZE], uint16_t port,
-                                bool v6, engine_dial_fn *fn, void *arg)
+                                enum engine_dial_kind kind, engine_dial_fn *fn, void *arg)
 {
     struct engine_dial *dial = xcalloc(1, sizeof(*dial));
-    struct engine_dial_request request = {.port = port, .v6 = v6};
+    struct engine_dial_request request = {.port = port, .kind = (uint8_t)kind};
     int r;
 
     dial->fn = fn;

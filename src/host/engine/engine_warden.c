@@ -28,6 +28,7 @@ struct warden_engine {
     struct engine base;
     struct engine_channels *channels;
     int event_fd;
+    char *run_dir;
 };
 
 static struct warden_engine *warden_of(struct engine *engine)
@@ -77,7 +78,7 @@ static int await(int fd, uint64_t serial, int timeout_ms, struct engine_reply *r
 static int exchange(int fd, const struct engine_request *request, int timeout_ms,
                     struct engine_reply *reply, bool *out_answered, struct error *err)
 {
-    int r = fd_send(fd, request, sizeof(*request), NULL, 0);
+    int r = fd_send(fd, request, engine_request_size(request), NULL, 0);
 
     if (r < 0)
         return error_set(err, ERROR_UNAVAILABLE, "the engine is gone: %s", strerror(-r));
@@ -92,25 +93,45 @@ static int exchange(int fd, const struct engine_request *request, int timeout_ms
     return 0;
 }
 
+struct manner {
+    enum engine_call kind;
+    int channel_ms, reply_ms;
+};
+
+/* How long what is asked for may take. */
+static struct manner manner_of(uint32_t op)
+{
+    switch (op) {
+    case ENGINE_OP_SNAPSHOT:
+    case ENGINE_OP_STOP:
+    case ENGINE_OP_FREEZE:
+        return (struct manner){ENGINE_CALL_LINGERING, CHANNEL_TIMEOUT_MS, SLOW_TIMEOUT_MS};
+    case ENGINE_OP_KILL:
+        return (struct manner){ENGINE_CALL_LINGERING, CHANNEL_TIMEOUT_MS, REPLY_TIMEOUT_MS};
+    case ENGINE_OP_LAYER_SEAL:
+    case ENGINE_OP_LAYER_PUBLISH:
+    case ENGINE_OP_LAYER_CHECK:
+        return (struct manner){ENGINE_CALL_LONG, SLOW_TIMEOUT_MS, SLOW_TIMEOUT_MS};
+    case ENGINE_OP_USAGE:
+        return (struct manner){ENGINE_CALL_QUICK, USAGE_TIMEOUT_MS, USAGE_TIMEOUT_MS};
+    default:
+        return (struct manner){ENGINE_CALL_QUICK, CHANNEL_TIMEOUT_MS, REPLY_TIMEOUT_MS};
+    }
+}
+
 static int call(struct engine *engine, struct engine_request *request, struct engine_reply *reply,
                 struct error *err)
 {
     struct engine_channels *channels = warden_of(engine)->channels;
-    bool slow = request->op == ENGINE_OP_SNAPSHOT || request->op == ENGINE_OP_STOP ||
-                request->op == ENGINE_OP_FREEZE;
-    bool look = request->op == ENGINE_OP_USAGE, answered = false;
+    struct manner manner = manner_of(request->op);
     struct engine_channel channel;
+    bool answered = false;
     int r;
 
-    if (engine_channel_take(channels, slow || request->op == ENGINE_OP_KILL,
-                            look ? USAGE_TIMEOUT_MS : CHANNEL_TIMEOUT_MS, &channel, err) < 0)
+    if (engine_channel_take(channels, manner.kind, manner.channel_ms, &channel, err) < 0)
         return -1;
     request->serial = channel.serial;
-    r = exchange(channel.fd, request,
-                 slow   ? SLOW_TIMEOUT_MS
-                 : look ? USAGE_TIMEOUT_MS
-                        : REPLY_TIMEOUT_MS,
-                 reply, &answered, err);
+    r = exchange(channel.fd, request, manner.reply_ms, reply, &answered, err);
     engine_channel_give(channels, &channel, answered);
     return r;
 }
@@ -137,16 +158,28 @@ static int call_named(struct engine *engine, enum engine_op op, const char *name
     return call(engine, &request, &reply, err);
 }
 
-static int warden_start(struct engine *engine, const struct box_spec *spec, struct box_info *out,
-                        struct error *err)
+static int call_spec(struct engine *engine, enum engine_op op, const struct box_spec *spec,
+                     struct box_info *out, struct error *err)
 {
-    struct engine_request request = {.op = ENGINE_OP_START, .spec = *spec};
+    struct engine_request request = {.op = op, .spec = *spec};
     struct engine_reply reply = {0};
 
     if (call(engine, &request, &reply, err) < 0)
         return -1;
     *out = reply.boxes[0];
     return 0;
+}
+
+static int warden_start(struct engine *engine, const struct box_spec *spec, struct box_info *out,
+                        struct error *err)
+{
+    return call_spec(engine, ENGINE_OP_START, spec, out, err);
+}
+
+static int warden_claim(struct engine *engine, const struct box_spec *spec, struct box_info *out,
+                        struct error *err)
+{
+    return call_spec(engine, ENGINE_OP_CLAIM, spec, out, err);
 }
 
 static int warden_kill(struct engine *engine, const char *id, struct error *err)
@@ -183,6 +216,21 @@ static int warden_space(struct engine *engine, struct engine_space *out, struct 
         return -1;
     *out = reply.space;
     return 0;
+}
+
+static int warden_connect_envd(struct engine *engine, const char *id)
+{
+    return engine_socket_connect(warden_of(engine)->run_dir, id);
+}
+
+static int warden_find_envd(struct engine *engine, const char *id, char *out, size_t size)
+{
+    char path[ENGINE_SOCKET_PATH_SIZE];
+
+    return engine_socket_path(warden_of(engine)->run_dir, id, path) == 0 &&
+                   str_copy(str_of(path), out, size)
+               ? 0
+               : -ENAMETOOLONG;
 }
 
 static int warden_snapshot(struct engine *engine, const char *id, const char *layer,
@@ -228,6 +276,42 @@ static int warden_layer_list(struct engine *engine, struct layer_info **out, siz
     return 0;
 }
 
+static int call_layer(struct engine *engine, struct engine_request *request, const char *layer,
+                      struct layer_info *out, struct error *err)
+{
+    struct engine_reply reply = {0};
+
+    if (copy_name(request->name, layer, err) < 0 || call(engine, request, &reply, err) < 0)
+        return -1;
+    *out = reply.layers[0];
+    out->name[LAYER_NAME_SIZE - 1] = '\0';
+    return 0;
+}
+
+static int warden_layer_seal(struct engine *engine, const char *layer, struct layer_info *out,
+                             struct error *err)
+{
+    struct engine_request request = {.op = ENGINE_OP_LAYER_SEAL};
+
+    return call_layer(engine, &request, layer, out, err);
+}
+
+static int warden_layer_publish(struct engine *engine, const char *snapshot, const char *layer,
+                                uint64_t limit_bytes, struct layer_info *out, struct error *err)
+{
+    struct engine_request request = {.op = ENGINE_OP_LAYER_PUBLISH,
+                                     .spec.limits.disk_bytes = limit_bytes};
+
+    if (copy_name(request.spec.layers[0], snapshot, err) < 0)
+        return -1;
+    return call_layer(engine, &request, layer, out, err);
+}
+
+static int warden_layer_check(struct engine *engine, const char *layer, struct error *err)
+{
+    return call_named(engine, ENGINE_OP_LAYER_CHECK, layer, err);
+}
+
 static int warden_volume_create(struct engine *engine, const char *name, uint64_t disk_bytes,
                                 struct error *err)
 {
@@ -246,7 +330,7 @@ static int warden_volume_delete(struct engine *engine, const char *name, struct 
 }
 
 static int warden_limit(struct engine *engine, const char *id, const struct box_limits *limits,
-                        bool internet, struct error *err)
+                        struct error *err)
 {
     struct engine_request request = {.op = ENGINE_OP_LIMIT};
     struct engine_reply reply = {0};
@@ -254,7 +338,18 @@ static int warden_limit(struct engine *engine, const char *id, const struct box_
     if (copy_id(request.spec.id, id, err) < 0)
         return -1;
     request.spec.limits = *limits;
-    request.spec.internet = internet;
+    return call(engine, &request, &reply, err);
+}
+
+static int warden_network(struct engine *engine, const char *id, const struct box_network *network,
+                          struct error *err)
+{
+    struct engine_request request = {.op = ENGINE_OP_NETWORK};
+    struct engine_reply reply = {0};
+
+    if (copy_id(request.spec.id, id, err) < 0)
+        return -1;
+    request.spec.network = *network;
     return call(engine, &request, &reply, err);
 }
 
@@ -313,19 +408,27 @@ static void warden_close(struct engine *engine)
 
     engine_channels_free(warden->channels);
     (void)close(warden->event_fd);
+    free(warden->run_dir);
     free(warden);
 }
 
 static const struct engine_ops warden_ops = {
     .start = warden_start,
+    .claim = warden_claim,
     .kill = warden_kill,
     .limit = warden_limit,
+    .network = warden_network,
     .list = warden_list,
     .freeze = warden_freeze,
     .stop = warden_stop,
     .snapshot = warden_snapshot,
     .layer_delete = warden_layer_delete,
     .layer_list = warden_layer_list,
+    .layer_seal = warden_layer_seal,
+    .layer_publish = warden_layer_publish,
+    .layer_check = warden_layer_check,
+    .connect_envd = warden_connect_envd,
+    .find_envd = warden_find_envd,
     .usage = warden_usage,
     .space = warden_space,
     .volume_create = warden_volume_create,
@@ -334,12 +437,14 @@ static const struct engine_ops warden_ops = {
     .close = warden_close,
 };
 
-struct engine *engine_warden_new(const int *control_fds, size_t count, int event_fd)
+struct engine *engine_warden_new(const int *control_fds, size_t count, int event_fd,
+                                 const char *run_dir)
 {
     struct warden_engine *warden = xcalloc(1, sizeof(*warden));
 
     warden->base.ops = &warden_ops;
     warden->event_fd = event_fd;
+    warden->run_dir = xstrdup(run_dir);
     warden->channels = engine_channels_new(control_fds, count);
     return &warden->base;
 }

@@ -3,7 +3,7 @@
  *
  * Everything a box leaves on the host has a name made of its id or its slot number, so that leftovers
  * are found after a crash without any other record:
- *   RUN/<id>.box     record: slot, boot, pid and start time of its first process, layers, volumes
+ *   RUN/<id>.box     record: slot, boot, pid and start time of its first process, layers, volumes, engine
  *   RUN/spare        blocks for records, should the disk be full
  *   RUN/<id>.still   there while a snapshot makes it stand still
  *   RUN/<id>.sock    envd's listening socket
@@ -22,10 +22,11 @@
 #include "base/error.h"
 #include "base/map.h"
 #include "host/disk/disk.h"
-#include "host/engine/engine.h"
+#include "host/engine/box_engine.h"
 #include "host/native/box_fuse.h"
 
 struct network;
+struct trees;
 
 enum {
     /* Host user ids: slot n owns the 65536 ids from BOX_UID_FIRST + n * 65536. */
@@ -36,33 +37,54 @@ enum {
 
 struct box_cgroups; /* box_cgroup.c */
 
-/* What all boxes of this warden share; made once at start. */
+/* The native engine: what all of its boxes share; made once at start. */
 struct boxes {
+    struct box_engine
+        engine; /* event_fd: epoll of the pidfds of running boxes, data.u32 is the slot */
     int run_fd, layers_fd; /* directories */
+    int feeds_fd;          /* the server's, with one directory for each box that has a feed */
     const char *run_dir;
     uid_t server_uid; /* owner of the envds' sockets */
     struct disk *disk;
+    struct trees *trees;
     struct network *network;
     struct box_cgroups *cgroups;
     int envd_fd;        /* sealed memfd with envd's program */
     int dev_tree_fd;    /* detached read-only tmpfs: `dev`, cloned per box, and `fuse` */
     int seccomp_fd;     /* memfd with the compiled filter */
     int fuse_fd;        /* the host's FUSE connections (box_fuse.h) */
+    int seed_fd;        /* mount namespace that boxes begin in (box_seed.c); -1 = the host's */
     bool attach_layers; /* this kernel wants layers mounted somewhere (box_overlay.c) */
     char boot_id[40];
     long host_cpus;
     char *cpuinfo;         /* of the host, as it was at the start; or NULL */
-    char resolv_conf[256]; /* text of /etc/resolv.conf inside; "" = leave the image's */
+    char resolv_conf[256]; /* text of /etc/resolv.conf inside */
 
     pthread_mutex_t lock; /* guards table, slots, next_slot and the fields of struct box below */
     pthread_cond_t idle;  /* some box is no longer busy */
     struct map table;     /* id -> struct box */
     struct box *slots[BOX_SLOT_COUNT];
     uint32_t next_slot;
-    /* A volume is either opened for a box that is in the table, or deleted while none uses it. */
-    pthread_mutex_t volume_lock;
-    int exit_epoll_fd; /* pidfds of running boxes, data.u32 is the slot; the main thread waits on it */
+    bool recovered; /* all that are there are in the table */
+    /* A volume is either opened for a box that is in the table, or deleted while none uses it. Shared by all
+     * engines. */
+    pthread_mutex_t *volume_lock;
 };
+
+/* ---- native.c ---- */
+
+struct native_config {
+    const char *instance;
+    const char *const *resolvers;
+    size_t resolver_count;
+    bool going_down; /* boxes are only ended: what new ones begin with is not made */
+};
+
+void native_init(struct boxes *all);
+/* What boxes share, but for the directories, envd, disk and network: those are the caller's. */
+int native_open(struct boxes *all, const struct native_config *config, struct error *err);
+/* remove: nothing runs any more, take the cgroups away too. Closes the directories and envd. */
+void native_close(struct boxes *all, bool remove);
 
 enum box_state {
     BOX_STARTING, /* owned by the thread in box_start() */
@@ -80,6 +102,8 @@ struct box {
     pid_t pid;
     int pidfd;                   /* -1 when there is no process */
     int netns_fd;                /* -1 likewise */
+    int claim_fd;                /* of a blank one: where its envd waits for box_claim(); or -1 */
+    struct box_limits limits;    /* of a blank one */
     bool child;                  /* ours to reap */
     uint32_t fuse[BOX_FUSE_MAX]; /* its connections; 0 = none, or not known */
     enum box_end end;            /* BOX_DEAD: why, as far as it is known */
@@ -89,12 +113,16 @@ struct box {
     uint32_t layer_count, volume_count;
     char layers[BOX_LAYERS_MAX][LAYER_NAME_SIZE];
     char volumes[BOX_VOLUMES_MAX][LAYER_NAME_SIZE];
+    char fill[LAYER_NAME_SIZE]; /* the tree it fills; "" = none */
 };
 
 /* ---- box_table.c: which boxes there are ---- */
 
 /* Finds what an earlier warden left: living boxes are adopted, others listed as dead. */
 int boxes_recover(struct boxes *all, struct error *err);
+/* A descriptor that is kept as long as a box gets a high number, so that the low ones are free for what passes: a new first
+ * process takes a copy of those only (box_child.c). */
+int box_keep_fd(int fd);
 /* Forgets them all; those that run go on. */
 void boxes_done(struct boxes *all);
 /* Entry in BOX_STARTING with a slot. Without keep_disk a new one, ERROR_EXISTS when the id is known;
@@ -111,14 +139,23 @@ void boxes_release(struct boxes *all, struct box *box);
 int boxes_wait_idle(struct boxes *all, struct box *box, struct error *err);
 /* Forgets a box and frees its slot. */
 void boxes_remove(struct boxes *all, struct box *box);
+/* A blank box moves to BOX_STARTING and belongs to the caller, with the names of the spec. */
+int boxes_claim(struct boxes *all, const struct box_spec *spec, struct box **out,
+                struct error *err);
 void boxes_set_running(struct boxes *all, struct box *box);
 void boxes_set_dead(struct boxes *all, struct box *box);
 /* Frees its slot. */
 void boxes_set_stopped(struct boxes *all, struct box *box);
-/* Does any box, running or not, name it? */
+/* Does any box, running or not, name it, or fill it? */
 bool boxes_use_layer(struct boxes *all, const char *layer);
+/* Who fills it, or any tree (NULL); false when nobody does. */
+bool boxes_find_filler(struct boxes *all, const char *layer, char out_id[ID_SIZE]);
+/* After boxes_recover(): those that an earlier warden let fill trees, for a server that went with it. */
+void boxes_end_fillers(struct boxes *all);
 /* Does a box that may have processes name it? */
 bool boxes_use_volume(struct boxes *all, const char *volume);
+/* In any state. */
+bool boxes_has(struct boxes *all, const char *id);
 bool boxes_in_state(struct boxes *all, const char *id, enum box_state state);
 /* Entries from offset on; returns how many were written. */
 size_t boxes_list(struct boxes *all, size_t offset, struct box_info *out, size_t max);
@@ -135,15 +172,16 @@ size_t boxes_count_live(struct boxes *all);
 int box_record_write(const struct boxes *all, const struct box *box, struct error *err);
 /* From now on it is a stopped box's. */
 int box_record_stop(const struct boxes *all, const struct box *box, struct error *err);
-/* Reads a record, and opens its process when that still lives: BOX_RUNNING, BOX_STOPPED or BOX_DEAD. */
-enum box_state box_record_read(const struct boxes *all, struct box *box);
+/* Reads a record, and opens its process when that still lives: the state is BOX_RUNNING, BOX_STOPPED or BOX_DEAD.
+ * False when it is the record of another engine's box. */
+bool box_record_read(const struct boxes *all, struct box *box);
 /* Blocks for records when others filled the disk. Call it now and then, while there is space. */
 void box_spare_fill(struct boxes *all);
 /* The mark of a box that stands still for a snapshot, so that a restarted warden lets it go on. */
 int box_record_still(const struct boxes *all, const char *id, bool still, struct error *err);
 bool box_record_is_still(const struct boxes *all, const char *id);
 
-/* ---- box_start.c, box_down.c ---- */
+/* ---- box_start.c, box_claim.c, box_down.c ---- */
 
 /* Tests: the n-th step of the next operation fails; 0 = none. Returns through box_fault(). */
 extern _Thread_local int box_fault_at;
@@ -154,6 +192,9 @@ enum { BOX_FAULT_STATUS = 99 };
 int box_fault(const char *step, struct error *err);
 
 int box_start(struct boxes *all, const struct box_spec *spec, struct box_info *out,
+              struct error *err);
+/* Makes a blank box what the spec says. On failure nothing is left. */
+int box_claim(struct boxes *all, const struct box_spec *spec, struct box_info *out,
               struct error *err);
 int box_kill(struct boxes *all, const char *id, struct error *err);
 /* Ends everything but record and writable layer, and brings that to disk. When only the latter fails,
@@ -168,20 +209,21 @@ int box_teardown_but_disk(struct boxes *all, struct box *box, struct error *err)
 
 /* ---- box_ops.c: on a box that is there ---- */
 
-int box_limit(struct boxes *all, const char *id, const struct box_limits *limits, bool internet,
+int box_limit(struct boxes *all, const char *id, const struct box_limits *limits,
               struct error *err);
+int box_network(struct boxes *all, const char *id, const struct box_network *network,
+                struct error *err);
 /* Returns when all of it stands still, and what it wrote is on disk. */
 int box_freeze(struct boxes *all, const char *id, bool frozen, struct error *err);
-int box_space(struct boxes *all, struct engine_space *out, struct error *err);
 int box_usage(struct boxes *all, const char *id, struct box_usage *out, struct error *err);
 
 /* ---- box_dial.c ---- */
 
 /* Non-blocking TCP socket inside the box, connecting to its loopback. */
-int box_dial(struct boxes *all, const char *id, uint16_t port, bool v6, int *out_fd,
-             struct error *err);
+int box_dial(struct boxes *all, const char *id, uint16_t port, enum engine_dial_kind kind,
+             int *out_fd, struct error *err);
 
-/* ---- box_layer.c: layers and volumes ---- */
+/* ---- box_layer.c: snapshots and copies ---- */
 
 int box_snapshot(struct boxes *all, const char *id, const char *layer, struct layer_info *out,
                  struct error *err);
@@ -190,12 +232,6 @@ int box_copy_disk(struct boxes *all, const struct box_spec *spec, int *out_dir_f
                   struct error *err);
 /* Lets go on what a warden that was killed left standing still. */
 void box_snapshot_recover(struct boxes *all, const char *id);
-int box_layer_delete(struct boxes *all, const char *layer, struct error *err);
-/* Those whose names come after `after`, in order; returns how many were written, or -1. */
-int box_layer_list(struct boxes *all, const char *after, struct layer_info *out, size_t max,
-                   struct error *err);
-int box_volume_create(struct boxes *all, const char *name, uint64_t limit_bytes, struct error *err);
-int box_volume_delete(struct boxes *all, const char *name, struct error *err);
 
 /* ---- box_mounts.c: done by the warden, before the child runs on ---- */
 
@@ -216,9 +252,57 @@ int box_mount_root(const struct boxes *all, const struct box_spec *spec,
 /* A volume's directory likewise. */
 int box_mount_volume(const struct boxes *all, const char *name, int userns_fd, int *out_mount_fd,
                      struct error *err);
+/* What the server left for this box in DATA/feeds, read-only. */
+int box_mount_feed(const struct boxes *all, const char *id, int userns_fd, int *out_mount_fd,
+                   struct error *err);
+/* The tree that a box fills. */
+int box_mount_fill(int tree_fd, int userns_fd, int *out_mount_fd, struct error *err);
+/* The writable layer that a spec asks for. top_layer: of box_layers_check(). */
+int box_make_disk(struct boxes *all, const struct box_spec *spec, const char *top_layer,
+                  int *out_fd, struct error *err);
 int box_make_dev_tree(int *out_fd, struct error *err);
-/* A box's /dev as a detached mount. */
+/* The root of a blank box: directories to mount on, nothing else. */
+int box_mount_blank(const struct boxes *all, int *out_mount_fd, struct error *err);
+/* A box's /dev as a detached mount; and a directory with those where v1 cgroups are mounted. */
 int box_mount_dev(const struct boxes *all, int *out_mount_fd, struct error *err);
+int box_mount_cgroup(const struct boxes *all, int *out_mount_fd, struct error *err);
+/* The box's directories of the host's own mounts, read-only: of v2, or of v1 memory and cpu and of v2 beside them. A mount of its own
+ * namespace would be a file system more, and each costs memory for every cgroup of the host. It looks the same, since
+ * the kernel tells the way to it from the root of the reader's namespace. */
+enum { BOX_CGROUP_TREES = 3 };
+int box_mount_cgroup_trees(const struct boxes *all, const char *id, int out_fds[BOX_CGROUP_TREES],
+                           size_t *out_count, struct error *err);
+
+/* ---- box_inside.c: done by the warden, in the mount namespace of a blank box ---- */
+
+struct box_move {
+    const struct boxes *all;
+    const struct box *box; /* with the limits it has */
+    const struct box_spec *spec;
+    int mntns_fd, root_fd, feed_fd; /* the last two: detached mounts; feed: -1 = none */
+};
+/* Lets the box have another root: all of its mounts and processes move there, the blank one is out of reach. Then come
+ * feed, sizes and processors. */
+int box_inside_move(const struct box_move *to, struct error *err);
+
+/* ---- box_seed.c ---- */
+
+int box_seed_open(const struct boxes *all, int *out_fd, struct error *err);
+/* Do boxes begin there? */
+bool box_seeded(const struct boxes *all);
+struct clone_args;
+/* box_namespace_clone(), from there. */
+pid_t box_seed_clone(const struct boxes *all, struct clone_args *args, uid_t base,
+                     struct error *err);
+
+/* ---- box_close.c ---- */
+
+/* By another thread, soon. -1 is none. */
+void box_close_later(int fd);
+/* Likewise, of the root of a box that ended, with others of those. */
+void box_close_root(int fd);
+/* Until that has closed all. */
+void box_close_wait(void);
 
 /* ---- box_overlay.c ---- */
 
@@ -257,6 +341,10 @@ int box_namespace_map(pid_t pid, uid_t base, struct error *err);
 struct box_visit {
     int home_fd, root_fd, cwd_fd;
 };
+/* This thread with the file system ids of a box's root, so that what it makes is that root's. Capabilities
+ * stay. */
+int box_ids_enter(uid_t base, struct error *err);
+void box_ids_leave(void);
 int box_namespace_visit(int mntns_fd, struct box_visit *out, struct error *err);
 void box_namespace_leave(struct box_visit *visit);
 
@@ -294,7 +382,12 @@ uint64_t box_cgroup_oom_kills(struct box_cgroups *cgroups, const char *id);
 /* Is this process in the box's cgroup? */
 bool box_cgroup_holds(struct box_cgroups *cgroups, const char *id, pid_t pid);
 /* Calls fn for each box directory found. */
+/* Every thread in it, dying ones too; none of cgroups within. */
+void box_cgroup_each_task(struct box_cgroups *cgroups, const char *id,
+                          void (*fn)(pid_t task, void *arg), void *arg);
 void box_cgroup_each(struct box_cgroups *cgroups, void (*fn)(const char *id, void *arg), void *arg);
+/* Beneath each hierarchy. */
+void box_cgroup_path(const struct box_cgroups *cgroups, const char *id, char *out, size_t size);
 /* What the child mounts read-only at /sys/fs/cgroup: 2 for one v2 tree, 1 for v1 controllers. */
 int box_cgroup_version(const struct box_cgroups *cgroups);
 
@@ -320,6 +413,7 @@ struct box_child {
     int device_fd;        /* directory with the node `fuse` */
     int doors[BOX_DOORS]; /* of its v1 cgroups, or -1 */
     int cgroup_version;
+    bool seeded; /* there is nothing of the host around it */
     uint64_t mem_bytes;
     uint32_t pids_max;
     uint32_t cpu_count;
@@ -332,6 +426,8 @@ struct box_child {
     size_t filter_len;
     const struct box_volume *volumes; /* where they go; the mounts come after the others */
     size_t volume_count;
+    bool refuse_clones;
+    bool blank; /* envd gets the channel, for box_claim() */
 };
 
 /* Sent by the child when it is about to exec (errnum 0) or when a step failed. */
@@ -348,9 +444,12 @@ bool box_cpus_has(const struct box_child *child, uint64_t cpu);
 int box_cpus_write_list(const struct box_child *child, int fd);
 int box_cpus_write_info(const struct box_child *child, int fd);
 
-/* The warden's word to go on carries two descriptors: root mount, /dev tree. Then one message for each
- * volume, with its mount. */
+/* The warden's word to go on carries three descriptors: root mount, /dev tree, that of v1 cgroups. Then come a message with the
+ * cgroups' directories, and one for each volume, with its mount. */
 struct box_child_go {
-    char group[DISK_GROUP_SIZE]; /* its disk's */
+    char group[DISK_GROUP_SIZE]; /* its disk's; in a blank box: of all disks */
 };
+struct rlimit;
+/* How many processes a box may have: limit is what this process may have. */
+void box_processes_limit(uint64_t mem_bytes, uint64_t pids_max, struct rlimit *limit);
 _Noreturn void box_child_run(const struct box_child *child);

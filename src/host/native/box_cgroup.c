@@ -26,6 +26,11 @@ static const char *const v1_names[HIERARCHY_COUNT] = {
 
 #define SOCKET_LIMIT "memory.kmem.tcp.limit_in_bytes"
 
+void box_cgroup_path(const struct box_cgroups *cgroups, const char *id, char *out, size_t size)
+{
+    (void)snprintf(out, size, "%s/%s", cgroups->name, id);
+}
+
 int box_cgroup_version(const struct box_cgroups *cgroups)
 {
     return cgroups->v2_limits ? 2 : 1;
@@ -229,7 +234,13 @@ static int write_number(struct box_cgroups *cgroups, enum hierarchy h, const cha
     return write_knob(cgroups, h, id, knob, text, err);
 }
 
-enum { CPU_PERIOD_US = 100000, SOCKET_SHARE = 4, PROCS_MAX = 256 << 10 };
+enum {
+    CPU_PERIOD_US = 100000,
+    SOCKET_SHARE = 4,
+    PROCS_MAX = 256 << 10,
+    USUAL_WEIGHT = 100,
+    YIELDING_WEIGHT = 10,
+};
 
 static int limit_v2(struct box_cgroups *cgroups, const char *id, const struct box_limits *limits,
                     struct error *err)
@@ -240,7 +251,8 @@ static int limit_v2(struct box_cgroups *cgroups, const char *id, const struct bo
                    (unsigned long long)limits->cpu_count * CPU_PERIOD_US, CPU_PERIOD_US);
     if (write_number(cgroups, V2, id, "memory.max", limits->mem_bytes, err) < 0 ||
         write_knob(cgroups, V2, id, "memory.swap.max", "0", err) < 0 ||
-        write_knob(cgroups, V2, id, "cpu.max", cpu, err) < 0)
+        write_knob(cgroups, V2, id, "cpu.max", cpu, err) < 0 ||
+        (limits->yields && write_number(cgroups, V2, id, "cpu.weight", YIELDING_WEIGHT, err) < 0))
         return -1;
     return write_number(cgroups, V2, id, "pids.max", limits->pids_max, err);
 }
@@ -248,13 +260,15 @@ static int limit_v2(struct box_cgroups *cgroups, const char *id, const struct bo
 static int limit_v1(struct box_cgroups *cgroups, const char *id, const struct box_limits *limits,
                     struct error *err)
 {
-    /* Buffers of sockets are no part of a box's memory in v1: they get a limit of their own. */
+    /* Buffers of sockets are no part of a box's memory in v1: they get a limit of their own. The period of a new cgroup is
+     * CPU_PERIOD_US; to set it the kernel would look at all cgroups of the host once more. */
     if (write_number(cgroups, V1_MEMORY, id, "memory.limit_in_bytes", limits->mem_bytes, err) < 0 ||
         write_number(cgroups, V1_MEMORY, id, SOCKET_LIMIT, limits->mem_bytes / SOCKET_SHARE, err) <
             0 ||
-        write_number(cgroups, V1_CPU, id, "cpu.cfs_period_us", CPU_PERIOD_US, err) < 0 ||
         write_number(cgroups, V1_CPU, id, "cpu.cfs_quota_us",
-                     (uint64_t)limits->cpu_count * CPU_PERIOD_US, err) < 0)
+                     (uint64_t)limits->cpu_count * CPU_PERIOD_US, err) < 0 ||
+        (limits->yields && write_number(cgroups, V1_CPU, id, "cpu.shares",
+                                        YIELDING_WEIGHT * 1024 / USUAL_WEIGHT, err) < 0))
         return -1;
     return write_number(cgroups, V1_PIDS, id, "pids.max", limits->pids_max, err);
 }
@@ -306,11 +320,30 @@ int box_cgroup_kill(struct box_cgroups *cgroups, const char *id, struct error *e
     return 0;
 }
 
+static void each_of(struct box_cgroups *cgroups, const char *id, const char *list,
+                    void (*fn)(pid_t pid, void *arg), void *arg)
+{
+    auto_buf struct buf text = {0};
+    struct str rest;
+    char path[64];
+    uint64_t pid;
+
+    buf_init(&text, PROCS_MAX);
+    (void)snprintf(path, sizeof(path), "%s/%s", id, list);
+    if (fd_read_file_at(cgroups->roots[V2], path, &text) < 0)
+        return;
+    rest = buf_str(&text);
+    while (rest.p)
+        if (str_to_u64(str_split(&rest, '\n'), &pid) && pid > 0 && pid <= INT32_MAX)
+            fn((pid_t)pid, arg);
+}
+
 /* Who is not dying is refused by the kernel, so a number that was given to somebody else does no harm. */
-static void release_memory(pid_t pid)
+static void release_memory(pid_t pid, void *unused)
 {
     auto_close int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 
+    (void)unused;
     if (pidfd >= 0)
         (void)sys_process_mrelease(pidfd);
 }
@@ -321,23 +354,18 @@ static void release_memory(pid_t pid)
 void box_cgroup_hurry(struct box_cgroups *cgroups, const char *id)
 {
     struct error ignored;
-    auto_buf struct buf text = {0};
-    struct str rest;
-    char path[64];
-    uint64_t pid;
 
     if (cgroups->v2_limits)
         (void)write_knob(cgroups, V2, id, "cpu.max", "max", &ignored);
     else
         (void)write_knob(cgroups, V1_CPU, id, "cpu.cfs_quota_us", "-1", &ignored);
-    buf_init(&text, PROCS_MAX);
-    (void)snprintf(path, sizeof(path), "%s/cgroup.procs", id);
-    if (fd_read_file_at(cgroups->roots[V2], path, &text) < 0)
-        return;
-    rest = buf_str(&text);
-    while (rest.p)
-        if (str_to_u64(str_split(&rest, '\n'), &pid) && pid > 0 && pid <= INT32_MAX)
-            release_memory((pid_t)pid);
+    each_of(cgroups, id, "cgroup.procs", release_memory, NULL);
+}
+
+void box_cgroup_each_task(struct box_cgroups *cgroups, const char *id,
+                          void (*fn)(pid_t task, void *arg), void *arg)
+{
+    each_of(cgroups, id, "cgroup.threads", fn, arg);
 }
 
 /* A cgroup whose last process was just reaped can stay busy for a moment. */

@@ -7,15 +7,18 @@
  *  1. Wait until our ids are mapped. Enter the v1 cgroups, by ourselves: a thread that moves nobody
  *     but itself needs no lock on all processes of the host, for which others wait up to 10 ms.
  *  2. New cgroup and time namespaces (their roots are where we are now).
- *  3. Detached mounts of proc, sysfs, cgroup, devpts, tmpfs and the files that envd serves. The
- *     kernel allows a new proc only while an old one is visible, so this comes before leaving the host's
- *     tree.
- *  4. Wait for the root mount, and pivot_root into it; the host's tree is gone.
+ *  3. Detached mounts of proc, sysfs, devpts, tmpfs and the files that envd serves. The
+ *     kernel allows a new proc only while an old one is visible, so this comes before leaving the tree that
+ *     we begin in.
+ *  4. Wait for the root mount, and enter it: on top of a tree that has nothing of the host (box_seed.c), or, where that is
+ *     the host's, by pivot_root; then the host's tree is gone.
  *  5. Attach the detached mounts and the volumes. The targets lie in a file system that guests wrote to, so they are
  *     opened without following any symbolic link; we are inside already, there is nothing else to
  *     reach.
  *  6. Limits, capabilities, seccomp, exec of envd from a sealed memfd with an empty environment
- *     and exactly the descriptors 0 to 7. */
+ *     and exactly the descriptors 0 to 7.
+ *
+ * A blank box has a root of empty directories at first, and a descriptor more: box_claim.c gives it another root. */
 #include "host/native/box.h"
 
 #include <errno.h>
@@ -23,17 +26,21 @@
 #include <limits.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <net/if.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 
 #include "base/fd.h"
+#include "host/native/box_child.h"
 #include "host/native/box_files.h"
 #include "host/native/box_syscalls.h"
 
@@ -41,7 +48,7 @@
 #define CLONE_NEWTIME 0x80
 #endif
 
-static _Noreturn void die(const struct box_child *child, const char *step)
+void box_child_die(const struct box_child *child, const char *step)
 {
     struct box_child_report report = {.errnum = errno ? errno : EIO};
 
@@ -50,18 +57,12 @@ static _Noreturn void die(const struct box_child *child, const char *step)
     _exit(1);
 }
 
-#define MUST(expr, step)      \
-    do {                      \
-        if ((expr) < 0)       \
-            die(child, step); \
-    } while (0)
-
 /* Detached mounts that wait for step 5. */
 struct mounts {
     int root, dev;
     int proc, sys, pts, shm, run, mqueue;
-    int cgroup; /* one v2 tree, or a tmpfs with these: */
-    int cgroup_memory, cgroup_cpu, cgroup_unified;
+    int cgroup; /* the directory with those of v1 */
+    int cgroups[BOX_CGROUP_TREES];
     int files[BOX_FILES];
     int group; /* where the kernel shows the limits of its disk */
     int fuse;  /* the files' server side */
@@ -101,7 +102,7 @@ enum {
 
 /* Files of /proc that envd serves, so that programs see the box's memory, processors and load. The
  * kernel wants the device opened in the user namespace that mounts. The directory stays behind in the
- * host's tree when we leave that, on /sys: the root may be here meanwhile, and it needs /proc
+ * tree that we leave, on /sys: the root may be here meanwhile, and it needs /proc
  * (box_overlay.c) and must wait for nobody in it. */
 static void make_files(const struct box_child *child, struct mounts *mounts)
 {
@@ -120,18 +121,23 @@ static void make_files(const struct box_child *child, struct mounts *mounts)
     (void)close(dir);
 }
 
-static void make_cgroup(const struct box_child *child, struct mounts *mounts)
+/* One file system in memory for both. Like that of envd's files it stays behind, on /sys. */
+static void make_memory(const struct box_child *child, struct mounts *mounts)
 {
-    if (child->cgroup_version == 2) {
-        mounts->cgroup = NEW_MOUNT("cgroup2", QUIET | MOUNT_ATTR_RDONLY, {"source", "cgroup"});
-        return;
-    }
-    mounts->cgroup = NEW_MOUNT("tmpfs", QUIET, {"size", "4k"}, {"mode", "0755"});
-    mounts->cgroup_memory =
-        NEW_MOUNT("cgroup", QUIET | MOUNT_ATTR_RDONLY, {"source", "cgroup"}, {"memory", NULL});
-    mounts->cgroup_cpu =
-        NEW_MOUNT("cgroup", QUIET | MOUNT_ATTR_RDONLY, {"source", "cgroup"}, {"cpu", NULL});
-    mounts->cgroup_unified = NEW_MOUNT("cgroup2", QUIET | MOUNT_ATTR_RDONLY, {"source", "cgroup"});
+    char size[32];
+    int dir;
+
+    (void)snprintf(size, sizeof(size), "%llu", (unsigned long long)(child->mem_bytes / 2));
+    dir = NEW_MOUNT("tmpfs", PLAIN, {"source", "tmpfs"}, {"size", size}, {"mode", "0755"});
+    MUST(mkdirat(dir, "run", 0755), "make /run");
+    MUST(mkdirat(dir, "shm", 0777), "make /dev/shm");
+    MUST(fchmodat(dir, "shm", 01777, 0), "make /dev/shm");
+    MUST(sys_move_mount(dir, "", AT_FDCWD, "/sys", MOVE_MOUNT_F_EMPTY_PATH), "attach tmpfs");
+    mounts->run = sys_open_tree(dir, "run", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    MUST(mounts->run, "clone /run");
+    mounts->shm = sys_open_tree(dir, "shm", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    MUST(mounts->shm, "clone /dev/shm");
+    (void)close(dir);
 }
 
 /* Of the 3,072 that Linux gives out at first, to all but the host's own. */
@@ -139,23 +145,13 @@ static void make_cgroup(const struct box_child *child, struct mounts *mounts)
 
 static void make_mounts(const struct box_child *child, struct mounts *mounts)
 {
-    char shm_size[32];
-
-    /* Nothing of ours must reach the host's tree and the reverse. */
-    MUST(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), "make mounts private");
-    (void)snprintf(shm_size, sizeof(shm_size), "%llu", (unsigned long long)(child->mem_bytes / 2));
-    mounts->proc = NEW_MOUNT("proc", QUIET, {"source", "proc"});
     mounts->sys = NEW_MOUNT("sysfs", QUIET | MOUNT_ATTR_RDONLY, {"source", "sysfs"});
     mounts->pts = NEW_MOUNT("devpts", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, {"source", "devpts"},
                             {"newinstance", NULL}, {"ptmxmode", "0666"}, {"mode", "0620"},
                             {"gid", "5"}, {"max", TERMINALS_MAX});
-    mounts->shm =
-        NEW_MOUNT("tmpfs", PLAIN, {"source", "shm"}, {"size", shm_size}, {"mode", "1777"});
-    mounts->run =
-        NEW_MOUNT("tmpfs", PLAIN, {"source", "run"}, {"size", shm_size}, {"mode", "0755"});
     mounts->mqueue = NEW_MOUNT("mqueue", QUIET, {"source", "mqueue"});
-    make_cgroup(child, mounts);
     make_files(child, mounts);
+    make_memory(child, mounts);
 }
 
 /* A place to mount on, reached without following a link; made when it is missing. */
@@ -173,7 +169,7 @@ static int open_target(const struct box_child *child, const char *path, bool dir
     return fd;
 }
 
-static void attach(const struct box_child *child, int mount_fd, const char *path, bool directory)
+void box_child_attach(const struct box_child *child, int mount_fd, const char *path, bool directory)
 {
     int target = open_target(child, path, directory);
 
@@ -202,7 +198,7 @@ static int open_volume_target(const struct box_child *child, const char *path)
 
         if (len >= sizeof(name)) {
             errno = ENAMETOOLONG;
-            die(child, "volume path");
+            box_child_die(child, "volume path");
         }
         memcpy(name, path, len);
         name[len] = '\0';
@@ -235,130 +231,33 @@ static void attach_volumes(const struct box_child *child)
     }
 }
 
-/* Parts of /proc and /sys that speak of the host, or act on it. What the box's root cannot open
- * anyway, because it belongs to the host's, needs no cover: each mount costs time. */
-static const char *const read_only_paths[] = {"/proc/sys", "/proc/irq", "/proc/bus", "/proc/fs",
-                                              "/proc/sysrq-trigger"};
-static const char *const hidden_files[] = {
-    "/proc/kcore",       "/proc/keys",          "/proc/key-users",   "/proc/timer_list",
-    "/proc/sched_debug", "/proc/latency_stats", "/proc/timer_stats", "/proc/kallsyms",
-    "/proc/modules",     "/proc/kmsg",          "/proc/kpagecount",  "/proc/kpageflags",
-    "/proc/kpagecgroup", "/proc/vmallocinfo",   "/proc/slabinfo",    "/proc/iomem",
-    "/proc/ioports",     "/proc/interrupts",    "/proc/config.gz",   "/proc/mtrr"};
-static const char *const hidden_dirs[] = {
-    "/proc/acpi",
-    "/proc/scsi",
-    "/proc/asound",
-    "/sys/firmware",
-    "/sys/fs/btrfs", /* what each box of the host has written */
-    "/sys/devices/virtual/powercap",
-    "/sys/kernel/security",
-    "/sys/kernel/debug",
-    "/sys/kernel/tracing"};
-
-static bool reachable(const char *path)
-{
-    return access(path, R_OK) == 0 || access(path, W_OK) == 0 || access(path, X_OK) == 0;
-}
-
-/* Puts a read-only copy of `what` over `path`. */
-static void cover(const struct box_child *child, const char *path, const char *what, bool directory)
-{
-    struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
-    int tree = sys_open_tree(AT_FDCWD, what, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-
-    MUST(tree, what);
-    MUST(sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr), what);
-    attach(child, tree, path, directory);
-}
-
-/* While /dev/mqueue is still the empty directory of the device tree. */
-static void seal_proc(const struct box_child *child)
-{
-    for (size_t i = 0; i < sizeof(read_only_paths) / sizeof(*read_only_paths); i++)
-        if (reachable(read_only_paths[i]))
-            cover(child, read_only_paths[i], read_only_paths[i], false);
-    for (size_t i = 0; i < sizeof(hidden_files) / sizeof(*hidden_files); i++)
-        if (reachable(hidden_files[i]))
-            cover(child, hidden_files[i], "/dev/null", false);
-    for (size_t i = 0; i < sizeof(hidden_dirs) / sizeof(*hidden_dirs); i++)
-        if (reachable(hidden_dirs[i]))
-            cover(child, hidden_dirs[i], "/dev/mqueue", true);
-}
-
-/* A file of the box's own goes over another: it lives on the box's /run, without a name there. */
-static const char own_file[] = "/run/.own";
-
-static int begin_own_file(const struct box_child *child)
-{
-    int fd = open(own_file, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0444);
-
-    MUST(fd, "make a file of its own");
-    return fd;
-}
-
-static void cover_with_own_file(const struct box_child *child, int fd, const char *path)
-{
-    (void)close(fd);
-    cover(child, path, own_file, false);
-    MUST(unlink(own_file), "hide a file of its own");
-}
-
-/* Each start is a boot of its own: programs tell by this id whether what they left in memory or in
- * temporary files can still hold. */
-static void renew_boot_id(const struct box_child *child)
-{
-    char text[64];
-    int from = open("/proc/sys/kernel/random/uuid", O_RDONLY | O_CLOEXEC), to;
-    ssize_t len;
-
-    MUST(from, "make a boot id");
-    len = read(from, text, sizeof(text));
-    MUST((int)len, "make a boot id");
-    (void)close(from);
-    to = begin_own_file(child);
-    MUST(fd_write_full(to, text, (size_t)len), "write the boot id");
-    cover_with_own_file(child, to, "/proc/sys/kernel/random/boot_id");
-}
-
-/* The C library and others count processors by these files, not by what a process may run on. */
-static void show_cpus(const struct box_child *child)
-{
-    static const char online[] = "/sys/devices/system/cpu/online", info[] = "/proc/cpuinfo";
-    int fd;
-
-    if (box_cpus_all(child))
-        return;
-    if (reachable(online)) {
-        fd = begin_own_file(child);
-        MUST(box_cpus_write_list(child, fd), "write the processors");
-        cover_with_own_file(child, fd, online);
-    }
-    if (child->cpuinfo && reachable(info)) {
-        fd = begin_own_file(child);
-        MUST(box_cpus_write_info(child, fd), "write the processors");
-        cover_with_own_file(child, fd, info);
-    }
-}
-
 static void attach_cgroup(const struct box_child *child, struct mounts *mounts)
 {
-    struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
-    int top;
+    static const char *const v1[BOX_CGROUP_TREES] = {"memory", "cpu", "unified"};
 
-    attach(child, mounts->cgroup, "/sys/fs/cgroup", true);
-    if (child->cgroup_version == 2)
+    if (child->cgroup_version == 2) {
+        box_child_attach(child, mounts->cgroups[0], "/sys/fs/cgroup", true);
         return;
-    attach(child, mounts->cgroup_memory, "/sys/fs/cgroup/memory", true);
-    attach(child, mounts->cgroup_cpu, "/sys/fs/cgroup/cpu", true);
-    attach(child, mounts->cgroup_unified, "/sys/fs/cgroup/unified", true);
-    top = open_target(child, "/sys/fs/cgroup", true);
-    MUST(sys_mount_setattr(top, "", AT_EMPTY_PATH, &attr), "seal /sys/fs/cgroup");
-    (void)close(top);
+    }
+    box_child_attach(child, mounts->cgroup, "/sys/fs/cgroup", true);
+    for (size_t i = 0; i < BOX_CGROUP_TREES; i++) {
+        char path[40];
+
+        (void)snprintf(path, sizeof(path), "/sys/fs/cgroup/%s", v1[i]);
+        box_child_attach(child, mounts->cgroups[i], path, true);
+    }
 }
 
 static void enter_root(const struct box_child *child, struct mounts *mounts)
 {
+    if (child->seeded) {
+        MUST(sys_move_mount(mounts->root, "", AT_FDCWD, "/", MOVE_MOUNT_F_EMPTY_PATH),
+             "attach the root");
+        MUST(fchdir(mounts->root), "enter the root");
+        MUST(chroot("."), "chroot");
+        (void)close(mounts->root);
+        return;
+    }
     /* Any directory will do as a place to stand on while leaving: /proc is everywhere. */
     MUST(sys_move_mount(mounts->root, "", AT_FDCWD, "/proc", MOVE_MOUNT_F_EMPTY_PATH),
          "attach the root");
@@ -375,23 +274,21 @@ static void attach_files(const struct box_child *child, const struct mounts *mou
         char path[32];
 
         (void)snprintf(path, sizeof(path), "/proc/%s", box_files_names[i]);
-        attach(child, mounts->files[i], path, false);
+        box_child_attach(child, mounts->files[i], path, false);
     }
 }
 
 static void attach_mounts(const struct box_child *child, struct mounts *mounts)
 {
-    attach(child, mounts->proc, "/proc", true);
-    attach(child, mounts->sys, "/sys", true);
-    attach(child, mounts->dev, "/dev", true);
-    attach(child, mounts->pts, "/dev/pts", true);
-    attach(child, mounts->shm, "/dev/shm", true);
-    attach(child, mounts->run, "/run", true);
+    box_child_attach(child, mounts->proc, "/proc", true);
+    box_child_attach(child, mounts->sys, "/sys", true);
+    box_child_attach(child, mounts->dev, "/dev", true);
+    box_child_attach(child, mounts->pts, "/dev/pts", true);
+    box_child_attach(child, mounts->shm, "/dev/shm", true);
+    box_child_attach(child, mounts->run, "/run", true);
     attach_cgroup(child, mounts);
-    seal_proc(child);
-    renew_boot_id(child);
-    show_cpus(child);
-    attach(child, mounts->mqueue, "/dev/mqueue", true);
+    box_child_hide(child);
+    box_child_attach(child, mounts->mqueue, "/dev/mqueue", true);
     attach_files(child, mounts);
 }
 
@@ -402,7 +299,7 @@ static void write_resolv_conf(const struct box_child *child)
     size_t len = strlen(child->resolv_conf);
     int fd;
 
-    if (len == 0)
+    if (len == 0 || child->blank)
         return;
     (void)unlink("/etc/resolv.conf");
     fd = open("/etc/resolv.conf", O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
@@ -416,7 +313,7 @@ static void write_resolv_conf(const struct box_child *child)
 /* The box's clocks start at zero: its uptime is its own, and the host's stays private. unshare() gives
  * the namespace to children only, and before Linux 6.2 exec does not change that: envd would be
  * left outside, and could not make threads. So it is entered as well. */
-static void start_clock(const struct box_child *child)
+static void start_clock(const struct box_child *child, int proc_fd)
 {
     struct timespec mono, boot;
     char text[96];
@@ -425,13 +322,13 @@ static void start_clock(const struct box_child *child)
     MUST(unshare(CLONE_NEWTIME), "time namespace");
     MUST(clock_gettime(CLOCK_MONOTONIC, &mono), "clock");
     MUST(clock_gettime(CLOCK_BOOTTIME, &boot), "clock");
-    fd = open("/proc/self/timens_offsets", O_WRONLY | O_CLOEXEC);
+    fd = openat(proc_fd, "self/timens_offsets", O_WRONLY | O_CLOEXEC);
     MUST(fd, "open timens_offsets");
     len = snprintf(text, sizeof(text), "monotonic %lld 0\nboottime %lld 0\n",
                    -(long long)mono.tv_sec, -(long long)boot.tv_sec);
     MUST(write(fd, text, (size_t)len), "set clock offsets");
     (void)close(fd);
-    fd = open("/proc/self/ns/time_for_children", O_RDONLY | O_CLOEXEC);
+    fd = openat(proc_fd, "self/ns/time_for_children", O_RDONLY | O_CLOEXEC);
     MUST(fd, "open the time namespace");
     MUST(setns(fd, CLONE_NEWTIME), "enter the time namespace");
     (void)close(fd);
@@ -455,20 +352,26 @@ static void choose_cpus(const struct box_child *child)
  * limit and keeps what lies between the two for commands that come when a fork bomb has taken the rest.
  * Half as many as Linux would allow on a machine with that memory, or small processes alone fill it: then
  * each allocation of envd, too, waits in line behind theirs. */
-static void limit_processes(const struct box_child *child)
+void box_processes_limit(uint64_t mem_bytes, uint64_t pids_max, struct rlimit *limit)
 {
     enum { BYTES_PER_PROCESS = 512 * 1024, LEAST = 256, RESERVE_PART = 16 };
-    uint64_t by_memory = child->mem_bytes / BYTES_PER_PROCESS;
+    uint64_t by_memory = mem_bytes / BYTES_PER_PROCESS;
+
+    if (limit->rlim_max > pids_max)
+        limit->rlim_max = pids_max;
+    limit->rlim_cur = limit->rlim_max - limit->rlim_max / RESERVE_PART;
+    if (by_memory < LEAST)
+        by_memory = LEAST;
+    if (limit->rlim_cur > by_memory)
+        limit->rlim_cur = by_memory;
+}
+
+static void limit_processes(const struct box_child *child)
+{
     struct rlimit limit = {0};
 
     MUST(getrlimit(RLIMIT_NPROC, &limit), "getrlimit");
-    if (limit.rlim_max > child->pids_max)
-        limit.rlim_max = child->pids_max;
-    limit.rlim_cur = limit.rlim_max - limit.rlim_max / RESERVE_PART;
-    if (by_memory < LEAST)
-        by_memory = LEAST;
-    if (limit.rlim_cur > by_memory)
-        limit.rlim_cur = by_memory;
+    box_processes_limit(child->mem_bytes, child->pids_max, &limit);
     MUST(setrlimit(RLIMIT_NPROC, &limit), "limit processes");
 }
 
@@ -497,7 +400,7 @@ static int drop_privileges(const struct box_child *child)
         if (!(child->capabilities >> cap & 1) && prctl(PR_CAPBSET_READ, cap, 0, 0, 0) == 1)
             MUST(prctl(PR_CAPBSET_DROP, cap, 0, 0, 0), "drop a capability");
     (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-    if (child->volume_count)
+    if (child->refuse_clones)
         MUST(box_seccomp_refuse_clones(), "seccomp for volumes");
     /* Needs CAP_SYS_ADMIN, which goes with the exec. No no_new_privs: sudo must work inside. */
     listener = (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER,
@@ -529,8 +432,8 @@ enum { NULL_FDS = 3 };
 
 /* envd's descriptors, in their final places: 0-2 null, 3 its socket, 4 its files, 5 its own
  * oom_score_adj, which it cannot open itself once it is not dumpable, 6 the limits of its disk; 7 comes with the
- * system-call filter. Everything is first moved out of the way, so that no target overwrites a source. */
-enum { LISTENER_FD = 7 };
+ * system-call filter. In a blank box, 6 are the limits of all disks, and 8 is the channel over which it learns its own. Everything is first moved out of the way, so that no target overwrites a source. */
+enum { LISTENER_FD = 7, CLAIM_FD = 8 };
 
 static void arrange_fds(const struct box_child *child, const struct mounts *mounts, int *envd,
                         int *channel)
@@ -546,7 +449,7 @@ static void arrange_fds(const struct box_child *child, const struct mounts *moun
     *channel = fcntl(child->channel, F_DUPFD_CLOEXEC, 100);
     if (null_fd < 0 || listen_fd < 0 || fuse_fd < 0 || group_fd < 0 || oom_fd < 0 || *envd < 0 ||
         *channel < 0)
-        die(child, "arrange descriptors");
+        box_child_die(child, "arrange descriptors");
     for (int fd = 0; fd < NULL_FDS; fd++)
         MUST(dup2(null_fd, fd), "dup2");
     MUST(dup2(listen_fd, 3), "dup2");
@@ -554,6 +457,8 @@ static void arrange_fds(const struct box_child *child, const struct mounts *moun
     MUST(dup2(oom_fd, 5), "dup2");
     MUST(dup2(group_fd, 6), "dup2");
     MUST(syscall(SYS_close_range, LISTENER_FD, ~0U, 4 /* CLOSE_RANGE_CLOEXEC */), "close_range");
+    if (child->blank)
+        MUST(dup2(*channel, CLAIM_FD), "dup2");
 }
 
 static _Noreturn void exec_envd(const struct box_child *child, const struct mounts *mounts)
@@ -562,10 +467,13 @@ static _Noreturn void exec_envd(const struct box_child *child, const struct moun
     char listen_arg[] = "--listen-fd", listen_fd[] = "3", fuse_arg[] = "--fuse-fd", fuse_fd[] = "4",
          oom_arg[] = "--oom-fd", oom_fd[] = "5", group_arg[] = "--disk-fd", group_fd[] = "6",
          statfs_arg[] = "--statfs-fd", statfs_fd[] = "7", mem_arg[] = "--mem-bytes",
-         port_arg[] = "--tcp-port", port[] = "49983", name[] = "envd";
-    char *const argv[] = {name,   listen_arg, listen_fd, fuse_arg,   fuse_fd,   oom_arg,
-                          oom_fd, group_arg,  group_fd,  statfs_arg, statfs_fd, mem_arg,
-                          mem,    port_arg,   port,      NULL};
+         port_arg[] = "--tcp-port", port[] = "49983", claim_arg[] = "--claim-fd", claim_fd[] = "8",
+         name[] = "envd";
+    char *const argv[] = {name,     listen_arg, listen_fd, fuse_arg,
+                          fuse_fd,  oom_arg,    oom_fd,    group_arg,
+                          group_fd, statfs_arg, statfs_fd, mem_arg,
+                          mem,      port_arg,   port,      child->blank ? claim_arg : NULL,
+                          claim_fd, NULL};
     char *const envp[] = {NULL};
     struct box_child late = *child;
     struct box_child_report ok = {.fuse = {mounts->fuse_number}};
@@ -580,10 +488,22 @@ static _Noreturn void exec_envd(const struct box_child *child, const struct moun
         MUST(fcntl(listener, F_SETFD, 0), "keep the filter's descriptor");
     /* From here on the box lives on its own. */
     if (prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0) < 0)
-        die(&late, "outlive the warden");
+        box_child_die(&late, "outlive the warden");
     (void)fd_send(late.channel, &ok, sizeof(ok), NULL, 0);
     (void)syscall(SYS_execveat, envd, "", argv, envp, AT_EMPTY_PATH);
-    die(&late, "exec envd");
+    box_child_die(&late, "exec envd");
+}
+
+/* Until here the warden's descriptors are ours too: a copy of all, two for each box, would take as long as the rest of a
+ * start. What lies above those that are needed is never copied (box_keep_fd()). */
+static void leave_descriptors(const int *kept, size_t count)
+{
+    int highest = 2;
+
+    for (size_t i = 0; i < count; i++)
+        highest = kept[i] > highest ? kept[i] : highest;
+    if (syscall(SYS_close_range, highest + 1, ~0U, 2 /* CLOSE_RANGE_UNSHARE */) < 0)
+        _exit(1);
 }
 
 /* Everything but what is needed here. As long as a copy of the warden's end of the channel, or of its
@@ -596,6 +516,7 @@ static void drop_descriptors(const struct box_child *child)
     const size_t count = sizeof(kept) / sizeof(*kept);
     int next = 3;
 
+    leave_descriptors(kept, count);
     for (size_t done = 0; done < count; done++) {
         int lowest = INT_MAX;
 
@@ -633,15 +554,37 @@ static void wait_for_ids(const struct box_child *child)
 static void wait_for_root(const struct box_child *child, struct mounts *mounts)
 {
     struct box_child_go go;
-    int fds[2];
-    size_t nfds = 2;
+    int fds[3];
+    size_t nfds = 3;
 
-    if (fd_recv(child->channel, &go, sizeof(go), fds, &nfds, 0) != (ssize_t)sizeof(go) || nfds != 2)
+    if (fd_recv(child->channel, &go, sizeof(go), fds, &nfds, 0) != (ssize_t)sizeof(go) || nfds != 3)
         _exit(1); /* the warden gave up */
     mounts->root = fds[0];
     mounts->dev = fds[1];
+    mounts->cgroup = fds[2];
     mounts->group = openat(mounts->sys, go.group, O_PATH | O_DIRECTORY | O_CLOEXEC);
     MUST(mounts->group, "find the limits of its disk");
+}
+
+static void wait_for_cgroups(const struct box_child *child, struct mounts *mounts)
+{
+    size_t nfds = BOX_CGROUP_TREES;
+    char word;
+
+    if (fd_recv(child->channel, &word, 1, mounts->cgroups, &nfds, 0) != 1 ||
+        nfds != (child->cgroup_version == 2 ? 1 : BOX_CGROUP_TREES))
+        _exit(1); /* the warden gave up */
+}
+
+/* Ports inside are reached by it; on a host that gives no network it is all there is. */
+static void start_loopback(const struct box_child *child)
+{
+    struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+    MUST(fd, "open a socket");
+    MUST(ioctl(fd, SIOCSIFFLAGS, &request), "start the loopback");
+    (void)close(fd);
 }
 
 void box_child_run(const struct box_child *child)
@@ -663,10 +606,15 @@ void box_child_run(const struct box_child *child)
     (void)umask(022);
     MUST(setsid(), "setsid");
     MUST(unshare(CLONE_NEWCGROUP), "cgroup namespace");
-    start_clock(child);
+    /* Nothing of ours must reach the tree that we begin in and the reverse. */
+    MUST(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), "make mounts private");
+    mounts.proc = NEW_MOUNT("proc", QUIET, {"source", "proc"});
+    start_clock(child, mounts.proc);
     MUST(sethostname("e2b.local", 9), "sethostname");
+    start_loopback(child);
     make_mounts(child, &mounts);
     wait_for_root(child, &mounts);
+    wait_for_cgroups(child, &mounts);
     enter_root(child, &mounts);
     attach_mounts(child, &mounts);
     attach_volumes(child);

@@ -15,7 +15,7 @@
 
 /* setns, socket, setns back: a few microseconds, none of which can block, so the lock that keeps
  * the box from going away is held throughout. */
-static int socket_inside(struct boxes *all, const char *id, int home_fd, bool v6)
+static int socket_inside(struct boxes *all, const char *id, int home_fd, enum engine_dial_kind kind)
 {
     struct box *box;
     int fd = -ENOENT;
@@ -26,7 +26,10 @@ static int socket_inside(struct boxes *all, const char *id, int home_fd, bool v6
         if (setns(box->netns_fd, CLONE_NEWNET) < 0) {
             fd = -errno;
         } else {
-            fd = socket(v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+            fd = socket(kind == ENGINE_DIAL_TCP6 ? AF_INET6 : AF_INET,
+                        (kind == ENGINE_DIAL_UDP ? SOCK_DGRAM : SOCK_STREAM) | SOCK_CLOEXEC |
+                            SOCK_NONBLOCK,
+                        0);
             if (fd < 0)
                 fd = -errno;
             /* A thread lost in a sandbox's network must not serve anybody else. */
@@ -40,8 +43,8 @@ static int socket_inside(struct boxes *all, const char *id, int home_fd, bool v6
 
 static _Thread_local int home_netns = -1;
 
-int box_dial(struct boxes *all, const char *id, uint16_t port, bool v6, int *out_fd,
-             struct error *err)
+int box_dial(struct boxes *all, const char *id, uint16_t port, enum engine_dial_kind kind,
+             int *out_fd, struct error *err)
 {
     struct sockaddr_in v4_address = {
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -54,13 +57,14 @@ int box_dial(struct boxes *all, const char *id, uint16_t port, bool v6, int *out
         home_netns = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
     if (home_netns < 0)
         return error_set_errno(err, errno, "open our own network namespace");
-    r = socket_inside(all, id, home_netns, v6);
+    r = socket_inside(all, id, home_netns, kind);
     if (r < 0)
         return error_set_errno(err, -r, "socket in '%s'", id);
     fd = r;
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    r = v6 ? connect(fd, (struct sockaddr *)&v6_address, sizeof(v6_address))
-           : connect(fd, (struct sockaddr *)&v4_address, sizeof(v4_address));
+    if (kind != ENGINE_DIAL_UDP)
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    r = kind == ENGINE_DIAL_TCP6 ? connect(fd, (struct sockaddr *)&v6_address, sizeof(v6_address))
+                                 : connect(fd, (struct sockaddr *)&v4_address, sizeof(v4_address));
     if (r < 0 && errno != EINPROGRESS)
         return error_set_errno(err, errno, "connect to port %u of '%s'", port, id);
     *out_fd = take_fd(&fd);

@@ -23,20 +23,39 @@
 
 enum { KILL_TIMEOUT_MS = 10000, HURRY_MS = 100, HURRY_STEP_MS = 1000 };
 
-/* Of a box whose processes are gone there is none, and the number may be somebody else's. */
+struct seen {
+    int control_fd;
+    uid_t owner;
+    struct error *err;
+    int result;
+};
+
+static void abort_seen(pid_t task, void *arg)
+{
+    struct seen *seen = arg;
+
+    if (box_fuse_abort_seen(seen->control_fd, task, seen->owner, seen->err) < 0)
+        seen->result = -1;
+}
+
+/* Of a box whose processes are gone there is none, and the number may be somebody else's. One whose warden was
+ * killed while it started has no process in its record: its cgroup knows them. */
 static int end_connections(struct boxes *all, struct box *box, struct error *err)
 {
     struct pollfd poll_fd = {.fd = box->pidfd, .events = POLLIN};
     uid_t owner = BOX_UID_FIRST + box->slot * BOX_IDS_PER_SLOT;
+    struct seen seen = {.control_fd = all->fuse_fd, .owner = owner, .err = err};
     int r = 0;
 
-    if (!box->slot || box->pidfd < 0 || poll(&poll_fd, 1, 0) != 0)
+    if (!box->slot || (box->pidfd >= 0 && poll(&poll_fd, 1, 0) != 0))
         return 0;
-    if (box->fuse[0] == 0)
+    if (box->fuse[0] == 0 && box->pidfd >= 0)
         box_fuse_find(box->pid, box->fuse);
+    if (box->fuse[0] == 0)
+        box_cgroup_each_task(all->cgroups, box->id, abort_seen, &seen);
     for (size_t i = 0; r == 0 && i < BOX_FUSE_MAX; i++)
         r = box_fuse_abort(all->fuse_fd, box->fuse[i], owner, err);
-    return r;
+    return r < 0 ? r : seen.result;
 }
 
 /* The first process is the last to go: when it has ended, the pid namespace is empty. */
@@ -70,7 +89,7 @@ static int end_processes(struct boxes *all, struct box *box, struct error *err)
         return -1;
     if (box->pidfd < 0)
         return 0;
-    (void)epoll_ctl(all->exit_epoll_fd, EPOLL_CTL_DEL, box->pidfd, NULL);
+    (void)epoll_ctl(all->engine.event_fd, EPOLL_CTL_DEL, box->pidfd, NULL);
     if (wait_ended(all, box, err) < 0)
         return -1;
     if (box->child)
@@ -80,6 +99,24 @@ static int end_processes(struct boxes *all, struct box *box, struct error *err)
     memset(box->fuse, 0, sizeof(box->fuse));
     close_fd(&box->pidfd);
     return 0;
+}
+
+/* The last process takes the box's mounts along, and what goes with an overlay (box_close.c) would be waited for here.
+ * So its root is held meanwhile. Not of a box that is only stopped: its files must be free for the next overlay. */
+static int hold_root(const struct box *box)
+{
+    char path[40];
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/root", (int)box->pid);
+    return box->pidfd < 0 ? -1 : open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+static int end_for_good(struct boxes *all, struct box *box, struct error *err)
+{
+    int root_fd = hold_root(box), r = end_processes(all, box, err);
+
+    box_close_root(root_fd);
+    return r;
 }
 
 static int wait_idle(struct boxes *all, struct box *box, struct error *err)
@@ -137,7 +174,7 @@ struct step {
 
 /* Nothing else can go before the first two; the last outlasts every other trace. */
 static const struct step kill_steps[] = {
-    {"processes", end_processes},      {"holders", wait_idle},
+    {"processes", end_for_good},       {"holders", wait_idle},
     {"cgroup removal", remove_cgroup}, {"network release", remove_network},
     {"disk removal", remove_disk},     {"files", remove_files},
     {"record", remove_record},

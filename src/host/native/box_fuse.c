@@ -57,28 +57,40 @@ static bool read_line(struct str line, uint32_t *out)
         return false;
     while (line.p && !str_is(str_split(&line, ' '), "-"))
         ;
+    if (!str_is(str_split(&line, ' '), "fuse"))
+        return false;
     *out = (uint32_t)minor;
-    return str_is(str_split(&line, ' '), "fuse");
+    return true;
+}
+
+static void read_mounts(pid_t task, struct buf *out)
+{
+    char path[40];
+
+    buf_init(out, TABLE_MAX);
+    (void)snprintf(path, sizeof(path), "/proc/%d/mountinfo", (int)task);
+    if (fd_read_file_at(AT_FDCWD, path, out) < 0)
+        buf_clear(out);
+}
+
+static bool next_number(struct str *rest, uint32_t *out)
+{
+    while (rest->p)
+        if (read_line(str_split(rest, '\n'), out))
+            return true;
+    return false;
 }
 
 void box_fuse_find(pid_t pid, uint32_t out[BOX_FUSE_MAX])
 {
     auto_buf struct buf text = {0};
     struct str rest;
-    char path[40];
 
     memset(out, 0, BOX_FUSE_MAX * sizeof(*out));
-    buf_init(&text, TABLE_MAX);
-    (void)snprintf(path, sizeof(path), "/proc/%d/mountinfo", (int)pid);
-    if (fd_read_file_at(AT_FDCWD, path, &text) < 0)
-        return;
+    read_mounts(pid, &text);
     rest = buf_str(&text);
-    for (size_t count = 0; rest.p && count < BOX_FUSE_MAX;) {
-        uint32_t number;
-
-        if (read_line(str_split(&rest, '\n'), &number))
-            out[count++] = number;
-    }
+    for (size_t i = 0; i < BOX_FUSE_MAX && next_number(&rest, &out[i]); i++)
+        ;
 }
 
 int box_fuse_abort(int control_fd, uint32_t number, uid_t owner, struct error *err)
@@ -99,4 +111,18 @@ int box_fuse_abort(int control_fd, uint32_t number, uid_t owner, struct error *e
         return 0;
     return write(fd, "1", 1) < 0 ? error_set_errno(err, errno, "abort FUSE connection %u", number)
                                  : 0;
+}
+
+int box_fuse_abort_seen(int control_fd, pid_t task, uid_t owner, struct error *err)
+{
+    auto_buf struct buf text = {0};
+    struct str rest;
+    uint32_t number;
+    int r = 0;
+
+    read_mounts(task, &text);
+    rest = buf_str(&text);
+    while (r == 0 && next_number(&rest, &number))
+        r = box_fuse_abort(control_fd, number, owner, err);
+    return r;
 }

@@ -17,3 +17,5 @@ void box_fuse_find(pid_t pid, uint32_t out[BOX_FUSE_MAX]);
 /* Whoever waits for an answer goes on with an error. A connection that is gone, or belongs to another
  * user (the host id of root inside), is left alone; 0 is none. */
 int box_fuse_abort(int control_fd, uint32_t number, uid_t owner, struct error *err);
+/* The same for all mounts that a task sees: one that still starts sees the host's too. */
+int box_fuse_abort_seen(int control_fd, pid_t task, uid_t owner, struct error *err);

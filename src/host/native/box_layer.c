@@ -1,4 +1,4 @@
-/* Layers and volumes.
+/* Snapshots and copies of boxes.
  *
  * A snapshot of a running box: what it wrote is brought to disk while it runs, which takes as long as
  * it takes; then the box stands still for the moment of the snapshot itself. A mark in RUN says why it
@@ -6,8 +6,6 @@
 #include "host/native/box.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -115,21 +113,23 @@ int box_snapshot(struct boxes *all, const char *id, const char *layer, struct la
     return r < 0 ? error_prefix(err, "snapshot of box '%s'", id) : 0;
 }
 
-static int copy(struct boxes *all, const struct box_spec *spec, struct error *err)
+static int copy(struct boxes *all, const struct box_spec *spec, bool *out_shared, struct error *err)
 {
-    if (box_fault("copy", err) < 0)
+    if (box_fault("copy", err) < 0 ||
+        disk_box_copy(all->disk, spec->source, spec->id, out_shared, err) < 0)
         return -1;
-    return disk_box_copy(all->disk, spec->source, spec->id, err);
+    return box_fault("copied", err);
 }
 
-static int copy_still(struct boxes *all, const struct box_spec *spec, struct error *err)
+static int copy_still(struct boxes *all, const struct box_spec *spec, bool *out_shared,
+                      struct error *err)
 {
     struct error resume_err;
     int r;
 
     if (stand_still(all, spec->source, err) < 0)
         return -1;
-    r = copy(all, spec, err);
+    r = copy(all, spec, out_shared, err);
     if (resume(all, spec->source, &resume_err) < 0) {
         log_error("warden", "box=%s stands still after a copy: %s", spec->source,
                   resume_err.message);
@@ -140,7 +140,8 @@ static int copy_still(struct boxes *all, const struct box_spec *spec, struct err
 }
 
 /* Held by the caller. */
-static int copy_held(struct boxes *all, const struct box_spec *spec, struct error *err)
+static int copy_held(struct boxes *all, const struct box_spec *spec, bool *out_shared,
+                     struct error *err)
 {
     bool moves = boxes_in_state(all, spec->source, BOX_RUNNING) &&
                  !box_cgroup_frozen(all->cgroups, spec->source);
@@ -149,8 +150,8 @@ static int copy_held(struct boxes *all, const struct box_spec *spec, struct erro
 
     if (disk_box_settle_down(all->disk, spec->source, err) < 0)
         return -1;
-    r = moves ? copy_still(all, spec, err) : copy(all, spec, err);
-    if (r == 0 && disk_layer_settle(all->disk, spec->source, &ignored) < 0)
+    r = moves ? copy_still(all, spec, out_shared, err) : copy(all, spec, out_shared, err);
+    if (r == 0 && *out_shared && disk_layer_settle(all->disk, spec->source, &ignored) < 0)
         log_warn("warden", "box=%s disk limit after a copy: %s", spec->source, ignored.message);
     return r;
 }
@@ -158,16 +159,17 @@ static int copy_held(struct boxes *all, const struct box_spec *spec, struct erro
 int box_copy_disk(struct boxes *all, const struct box_spec *spec, int *out_dir_fd,
                   struct error *err)
 {
+    bool shared = false;
     struct box *box;
     int r;
 
     if (boxes_hold(all, spec->source, true, &box, err) < 0)
         return -1;
-    r = copy_held(all, spec, err);
+    r = copy_held(all, spec, &shared, err);
     boxes_release(all, box);
     if (r < 0)
         return error_prefix(err, "copy the files of box '%s'", spec->source);
-    return disk_box_adopt(all->disk, spec->id, spec->limits.disk_bytes, out_dir_fd, err);
+    return disk_box_adopt(all->disk, spec->id, shared, spec->limits.disk_bytes, out_dir_fd, err);
 }
 
 void box_snapshot_recover(struct boxes *all, const char *id)
@@ -176,58 +178,4 @@ void box_snapshot_recover(struct boxes *all, const char *id)
 
     if (box_record_is_still(all, id) && resume(all, id, &err) < 0)
         log_error("warden", "box=%s stands still: %s", id, err.message);
-}
-
-int box_layer_delete(struct boxes *all, const char *layer, struct error *err)
-{
-    if (boxes_use_layer(all, layer))
-        return error_set(err, ERROR_CONFLICT, "layer '%s' is in use", layer);
-    return disk_layer_delete(all->disk, layer, err);
-}
-
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-int box_layer_list(struct boxes *all, const char *after, struct layer_info *out, size_t max,
-                   struct error *err)
-{
-    char **names;
-    size_t count, found = 0;
-
-    if (disk_layer_list(all->disk, &names, &count, err) < 0)
-        return -1;
-    if (count)
-        qsort(names, count, sizeof(*names), compare_names);
-    for (size_t i = 0; i < count; i++) {
-        struct layer_info *info = &out[found];
-        struct error ignored;
-
-        if (found < max && strcmp(names[i], after) > 0) {
-            *info = (struct layer_info){0};
-            /* One that went since the list was made, or is none of ours, is left out. */
-            found += str_copy(str_of(names[i]), info->name, sizeof(info->name)) &&
-                     disk_layer_bytes(all->disk, names[i], &info->bytes, &ignored) == 0;
-        }
-        free(names[i]);
-    }
-    free(names);
-    return (int)found;
-}
-
-int box_volume_create(struct boxes *all, const char *name, uint64_t limit_bytes, struct error *err)
-{
-    return disk_volume_create(all->disk, name, limit_bytes, err);
-}
-
-int box_volume_delete(struct boxes *all, const char *name, struct error *err)
-{
-    int r;
-
-    (void)pthread_mutex_lock(&all->volume_lock);
-    r = boxes_use_volume(all, name) ? error_set(err, ERROR_CONFLICT, "volume '%s' is in use", name)
-                                    : disk_volume_delete(all->disk, name, err);
-    (void)pthread_mutex_unlock(&all->volume_lock);
-    return r;
 }

@@ -97,3 +97,27 @@ void box_namespace_leave(struct box_visit *visit)
     close_fd(&visit->root_fd);
     close_fd(&visit->cwd_fd);
 }
+
+/* Leaving fsuid 0 drops the file capabilities from the effective set; they are put back. Ids and capabilities are
+ * per thread. */
+int box_ids_enter(uid_t base, struct error *err)
+{
+    struct __user_cap_data_struct caps[2];
+
+    if (sys_capget(caps) < 0)
+        return error_set_errno(err, errno, "read our capabilities");
+    (void)syscall(SYS_setfsgid, base);
+    (void)syscall(SYS_setfsuid, base);
+    if (sys_capset(caps) == 0)
+        return 0;
+    (void)error_set_errno(err, errno, "keep our capabilities");
+    box_ids_leave();
+    return -1;
+}
+
+/* Back at fsuid 0 the effective set has the file capabilities that are permitted. */
+void box_ids_leave(void)
+{
+    (void)syscall(SYS_setfsuid, 0);
+    (void)syscall(SYS_setfsgid, 0);
+}

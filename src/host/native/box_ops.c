@@ -4,9 +4,6 @@
 #include "host/disk/disk.h"
 #include "host/network/network.h"
 
-/* With less than this in the pool no box should be added to those there are. */
-enum { FULL_PERCENT = 5, FULL_MAX = 128 << 20 };
-
 static int find_running(struct boxes *all, const char *id, uint32_t *out_slot, struct error *err)
 {
     struct box *box;
@@ -21,16 +18,24 @@ static int find_running(struct boxes *all, const char *id, uint32_t *out_slot, s
     return running ? 0 : error_set(err, ERROR_NOT_FOUND, "no running box '%s'", id);
 }
 
-int box_limit(struct boxes *all, const char *id, const struct box_limits *limits, bool internet,
-              struct error *err)
+int box_limit(struct boxes *all, const char *id, const struct box_limits *limits, struct error *err)
 {
     uint32_t slot = 0;
 
     if (find_running(all, id, &slot, err) < 0 ||
-        box_cgroup_limit(all->cgroups, id, limits, err) < 0 ||
-        disk_box_limit(all->disk, id, limits->disk_bytes, err) < 0)
+        box_cgroup_limit(all->cgroups, id, limits, err) < 0)
         return -1;
-    return network_set_online(all->network, slot, internet, err);
+    return disk_box_limit(all->disk, id, limits->disk_bytes, err);
+}
+
+int box_network(struct boxes *all, const char *id, const struct box_network *network,
+                struct error *err)
+{
+    uint32_t slot = 0;
+
+    if (find_running(all, id, &slot, err) < 0)
+        return -1;
+    return network_set(all->network, slot, network, err);
 }
 
 /* A pause promises that nothing gets lost: without that it is none, and the box goes on. */
@@ -68,24 +73,7 @@ int box_usage(struct boxes *all, const char *id, struct box_usage *out, struct e
     if (find_running(all, id, &slot, err) < 0 || box_cgroup_usage(all->cgroups, id, out, err) < 0)
         return -1;
     boxes_look_for_oom(all, id);
-    return disk_box_used(all->disk, id, &out->disk_bytes, err);
-}
-
-int box_space(struct boxes *all, struct engine_space *out, struct error *err)
-{
-    struct disk_space space;
-    uint64_t little;
-
-    if (disk_space(all->disk, &space, err) < 0)
+    if (network_usage(all->network, slot, &out->network, err) < 0)
         return -1;
-    little = space.pool_bytes / 100 * FULL_PERCENT;
-    *out = (struct engine_space){
-        .pool_bytes = space.pool_bytes,
-        .pool_free = space.pool_free,
-        .host_bytes = space.host_bytes,
-        .host_free = space.host_free,
-        .held = space.held,
-        .full = space.pool_free < (little < FULL_MAX ? little : FULL_MAX),
-    };
-    return 0;
+    return disk_box_used(all->disk, id, &out->disk_bytes, err);
 }

@@ -84,32 +84,11 @@ static int set_features(int fs, struct error *err)
     return set_option(fs, "metacopy", "off", err);
 }
 
-/* FSCONFIG_CMD_CREATE with the box's file system ids. Leaving fsuid 0 drops the file capabilities
- * from the effective set; they are put back for the call. Ids and capabilities are per thread. */
-static int create_as(int fs, uid_t base)
-{
-    struct __user_cap_data_struct caps[2];
-    int r, saved;
-
-    if (sys_capget(caps) < 0)
-        return -errno;
-    (void)syscall(SYS_setfsgid, base);
-    (void)syscall(SYS_setfsuid, base);
-    r = sys_capset(caps);
-    if (r == 0)
-        r = sys_fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0);
-    saved = errno;
-    (void)syscall(SYS_setfsuid, 0);
-    (void)syscall(SYS_setfsgid, 0);
-    (void)sys_capset(caps);
-    return r < 0 ? -saved : 0;
-}
-
 static int make(const struct box_overlay *overlay, bool by_name, int *out_mount_fd,
                 struct error *err)
 {
     auto_close int fs = sys_fsopen("overlay", FSOPEN_CLOEXEC);
-    int mount_fd, r;
+    int mount_fd, r, saved;
 
     if (fs < 0)
         return error_set_errno(err, errno, "overlayfs");
@@ -117,9 +96,13 @@ static int make(const struct box_overlay *overlay, bool by_name, int *out_mount_
         return -1;
     if ((by_name ? set_names : set_descriptors)(fs, overlay, err) < 0)
         return -1;
-    r = create_as(fs, overlay->base);
+    if (box_ids_enter(overlay->base, err) < 0)
+        return -1;
+    r = sys_fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0);
+    saved = errno;
+    box_ids_leave();
     if (r < 0)
-        return error_set_errno(err, -r, "make the overlay");
+        return error_set_errno(err, saved, "make the overlay");
     mount_fd = sys_fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NODEV | MOUNT_ATTR_NOATIME);
     if (mount_fd < 0)
         return error_set_errno(err, errno, "mount the overlay");

@@ -1,4 +1,5 @@
-/* RUN/<id>.box: a line "slot boot-id pid start-time", then the names of its layers and volumes. The
+/* RUN/<id>.box: a line "slot boot-id pid start-time", then the names of its layers and volumes, then the number
+ * of its engine's kind (a record without one is of a time with one engine only: native), then the tree it fills. The
  * slot is written before anything of the box exists, the process once it runs. A pid alone proves
  * nothing after a crash or a reboot: boot id, start time and cgroup must agree. Slot 0 is a stopped
  * box's: written last, it says that only the writable layer is left.
@@ -77,6 +78,24 @@ static int write_file(const struct boxes *all, const char *name, const struct bu
     return fd < 0 ? -errno : fd_write_full(fd, text->p, text->len);
 }
 
+/* A record that is there gets its new text by one write of less than a page, which is there as a whole or not at all for
+ * whoever comes after a crash of ours. (When a file takes another's name, file systems begin to write it to the disk.) Blanks
+ * fill it up to the length that it had. After a crash of the host any mixture of the two says the same: that its
+ * processes are gone. */
+static int write_over(const struct boxes *all, const char *name, struct buf *text)
+{
+    auto_close int fd = openat(all->run_fd, name, O_WRONLY | O_CLOEXEC);
+    struct stat st;
+    ssize_t n;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return -errno;
+    while (text->len < (size_t)st.st_size)
+        (void)buf_add_char(text, '\n');
+    n = pwrite(fd, text->p, text->len, 0);
+    return n < 0 ? -errno : (size_t)n == text->len ? 0 : -ENOSPC;
+}
+
 static int write_record(const struct boxes *all, const struct box *box, uint32_t slot, pid_t pid,
                         struct error *err)
 {
@@ -91,6 +110,9 @@ static int write_record(const struct boxes *all, const struct box *box, uint32_t
                      pid ? stat_field(pid, STAT_START_TIME) : 0);
     add_names(&text, "layers", box->layers, box->layer_count);
     add_names(&text, "volumes", box->volumes, box->volume_count);
+    (void)buf_printf(&text, "engine %d\nfill %s\n", ENGINE_NATIVE, box->fill);
+    if (pid && write_over(all, name, &text) == 0)
+        return 0;
     do
         r = write_file(all, temporary, &text);
     while (r == -ENOSPC && use_spare(all));
@@ -119,14 +141,15 @@ static bool adopt(const struct boxes *all, struct box *box, unsigned long long s
 {
     char path[40];
 
-    box->pidfd = (int)syscall(SYS_pidfd_open, box->pid, 0);
+    box->pidfd = box_keep_fd((int)syscall(SYS_pidfd_open, box->pid, 0));
     if (box->pidfd < 0)
         return false;
     /* From here on the pid cannot be reused without the checks failing. */
     (void)snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)box->pid);
     if (stat_field(box->pid, STAT_START_TIME) == started && started &&
         box_cgroup_holds(all->cgroups, box->id, box->pid) &&
-        ((box->netns_fd = open(path, O_RDONLY | O_CLOEXEC)) >= 0 || is_ending(box->pid)))
+        ((box->netns_fd = box_keep_fd(open(path, O_RDONLY | O_CLOEXEC))) >= 0 ||
+         is_ending(box->pid)))
         return true;
     close_fd(&box->pidfd);
     return false;
@@ -144,22 +167,12 @@ static uint32_t read_names(struct str line, const char *key, char (*out)[LAYER_N
     return count;
 }
 
-enum box_state box_record_read(const struct boxes *all, struct box *box)
+/* Its first line. */
+static enum box_state read_process(const struct boxes *all, struct box *box, struct str line)
 {
-    char name[ID_SIZE + 8];
-    auto_buf struct buf text = {0};
-    struct str rest, line, boot;
     uint64_t slot, pid, started;
+    struct str boot;
 
-    buf_init(&text, RECORD_MAX);
-    (void)snprintf(name, sizeof(name), "%s.box", box->id);
-    if (fd_read_file_at(all->run_fd, name, &text) < 0)
-        return BOX_DEAD;
-    rest = buf_str(&text);
-    line = str_split(&rest, '\n');
-    box->layer_count = read_names(str_split(&rest, '\n'), "layers", box->layers, BOX_LAYERS_MAX);
-    box->volume_count =
-        read_names(str_split(&rest, '\n'), "volumes", box->volumes, BOX_VOLUMES_MAX);
     if (!str_to_u64(str_split(&line, ' '), &slot) || slot >= BOX_SLOT_COUNT)
         return BOX_DEAD;
     if (slot == 0)
@@ -179,6 +192,37 @@ enum box_state box_record_read(const struct boxes *all, struct box *box)
     }
     box->pid = 0;
     return BOX_DEAD;
+}
+
+static bool is_ours(struct str line)
+{
+    uint64_t kind;
+
+    return !str_is(str_split(&line, ' '), "engine") || !str_to_u64(line, &kind) ||
+           kind == ENGINE_NATIVE;
+}
+
+bool box_record_read(const struct boxes *all, struct box *box)
+{
+    char name[ID_SIZE + 8];
+    auto_buf struct buf text = {0};
+    struct str rest, line;
+
+    box->state = BOX_DEAD;
+    buf_init(&text, RECORD_MAX);
+    (void)snprintf(name, sizeof(name), "%s.box", box->id);
+    if (fd_read_file_at(all->run_fd, name, &text) < 0)
+        return true;
+    rest = buf_str(&text);
+    line = str_split(&rest, '\n');
+    box->layer_count = read_names(str_split(&rest, '\n'), "layers", box->layers, BOX_LAYERS_MAX);
+    box->volume_count =
+        read_names(str_split(&rest, '\n'), "volumes", box->volumes, BOX_VOLUMES_MAX);
+    if (!is_ours(str_split(&rest, '\n')))
+        return false;
+    (void)read_names(str_split(&rest, '\n'), "fill", &box->fill, 1);
+    box->state = read_process(all, box, line);
+    return true;
 }
 
 static void still_name(const char *id, char out[ID_SIZE + 8])

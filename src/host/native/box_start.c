@@ -1,5 +1,6 @@
 /* Starting a box: a list of steps on one struct. Whatever fails, box_teardown() removes what the
  * steps before it made. */
+#include "host/engine/engine_wire.h"
 #include "host/native/box.h"
 
 #include <errno.h>
@@ -19,6 +20,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "host/disk/disk.h"
+#include "host/disk/tree.h"
 #include "host/native/box_syscalls.h"
 #include "host/network/network.h"
 
@@ -30,10 +32,13 @@ struct start {
     struct box *box;
     int cgroup_fd, disk_fd, listen_fd;
     int doors[BOX_DOORS];
-    int channel;
+    int channel, their_channel; /* our end, and the first process's */
     int userns_fd;
     int root_fd;
+    int fill_fd;
     const char *top_layer; /* snapshot it begins with, or NULL */
+    struct box_volume places[BOX_VOLUMES_MAX + 2];
+    size_t place_count;
 };
 
 _Thread_local int box_fault_at;
@@ -50,7 +55,11 @@ int box_fault(const char *step, struct error *err)
 
 static int check_layers(struct start *start, struct error *err)
 {
-    return box_layers_check(start->all, start->spec, &start->top_layer, err);
+    if (!start->spec->blank)
+        return box_layers_check(start->all, start->spec, &start->top_layer, err);
+    return start->all->attach_layers
+               ? error_set(err, ERROR_UNSUPPORTED, "this kernel has no blank boxes")
+               : 0;
 }
 
 static int make_record(struct start *start, struct error *err)
@@ -58,19 +67,32 @@ static int make_record(struct start *start, struct error *err)
     return box_record_write(start->all, start->box, err);
 }
 
+int box_make_disk(struct boxes *all, const struct box_spec *spec, const char *top_layer,
+                  int *out_fd, struct error *err)
+{
+    uint64_t limit = spec->limits.disk_bytes;
+
+    if (spec->keep_disk)
+        return disk_box_reopen(all->disk, spec->id, limit, out_fd, err);
+    if (spec->source[0])
+        return box_copy_disk(all, spec, out_fd, err);
+    if (top_layer)
+        return disk_box_clone(all->disk, spec->id, top_layer, limit, out_fd, err);
+    return disk_box_create(all->disk, spec->id, limit, out_fd, err);
+}
+
+/* That of a blank one waits to be claimed, as it does itself. */
 static int make_disk(struct start *start, struct error *err)
 {
-    struct disk *disk = start->all->disk;
-    const char *id = start->spec->id;
-    uint64_t limit = start->spec->limits.disk_bytes;
+    return box_make_disk(start->all, start->spec, start->top_layer, &start->disk_fd, err);
+}
 
-    if (start->spec->keep_disk)
-        return disk_box_reopen(disk, id, limit, &start->disk_fd, err);
-    if (start->spec->source[0])
-        return box_copy_disk(start->all, start->spec, &start->disk_fd, err);
-    if (start->top_layer)
-        return disk_box_clone(disk, id, start->top_layer, limit, &start->disk_fd, err);
-    return disk_box_create(disk, id, limit, &start->disk_fd, err);
+static int make_fill(struct start *start, struct error *err)
+{
+    if (!start->spec->fill[0])
+        return 0;
+    return tree_begin(start->all->trees, start->spec->fill, start->spec->limits.disk_bytes,
+                      &start->fill_fd, err);
 }
 
 static int make_cgroup(struct start *start, struct error *err)
@@ -115,6 +137,19 @@ static int load_filter(const struct boxes *all, struct sock_filter *out, size_t 
     return 0;
 }
 
+/* Where volumes, feed and tree go, in the order in which they are sent. */
+static void choose_places(struct start *start)
+{
+    const struct box_spec *spec = start->spec;
+
+    memcpy(start->places, spec->volumes, sizeof(spec->volumes));
+    start->place_count = spec->volume_count;
+    if (spec->feed)
+        start->places[start->place_count++] = (struct box_volume){.path = "/run/feed"};
+    if (spec->fill[0])
+        start->places[start->place_count++] = (struct box_volume){.path = "/run/layer"};
+}
+
 static int clone_child(struct start *start, struct error *err)
 {
     struct sock_filter filter[BOX_FILTER_MAX];
@@ -122,7 +157,7 @@ static int clone_child(struct start *start, struct error *err)
     int pidfd = -1, pair[2];
     struct clone_args args = {
         .flags = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWUTS |
-                 CLONE_NEWIPC | CLONE_PIDFD | CLONE_INTO_CGROUP,
+                 CLONE_NEWIPC | CLONE_FILES | CLONE_PIDFD | CLONE_INTO_CGROUP,
         .pidfd = (uint64_t)(uintptr_t)&pidfd,
         .exit_signal = SIGCHLD,
         .cgroup = (uint64_t)start->cgroup_fd,
@@ -141,8 +176,11 @@ static int clone_child(struct start *start, struct error *err)
         .capabilities = box_capabilities(),
         .resolv_conf = all->resolv_conf,
         .filter = filter,
-        .volumes = start->spec->volumes,
-        .volume_count = start->spec->volume_count,
+        .volumes = start->places,
+        .volume_count = start->place_count,
+        .refuse_clones = start->spec->volume_count || start->spec->fill[0],
+        .blank = start->spec->blank,
+        .seeded = box_seeded(all),
     };
     pid_t pid;
 
@@ -152,15 +190,14 @@ static int clone_child(struct start *start, struct error *err)
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return error_set_errno(err, errno, "socketpair");
     start->channel = pair[0];
-    child.channel = pair[1];
-    pid = box_namespace_clone(&args, BOX_UID_FIRST + start->box->slot * BOX_IDS_PER_SLOT, err);
+    child.channel = start->their_channel = pair[1];
+    pid = box_seed_clone(all, &args, BOX_UID_FIRST + start->box->slot * BOX_IDS_PER_SLOT, err);
     if (pid == 0)
         box_child_run(&child);
-    (void)close(pair[1]);
     if (pid < 0)
         return -1;
     start->box->pid = pid;
-    start->box->pidfd = pidfd;
+    start->box->pidfd = box_keep_fd(pidfd);
     start->box->child = true;
     return 0;
 }
@@ -182,6 +219,8 @@ static int mount_root(struct start *start, struct error *err)
     auto_close int mntns = -1;
     struct box_place place = {.slot = start->box->slot, .disk_fd = start->disk_fd};
 
+    if (start->spec->blank)
+        return box_mount_blank(start->all, &start->root_fd, err);
     start->userns_fd = box_namespace_open(start->box->pid, "user", err);
     if (start->userns_fd < 0)
         return -1;
@@ -194,31 +233,33 @@ static int mount_root(struct start *start, struct error *err)
 
 static int connect_network(struct start *start, struct error *err)
 {
-    start->box->netns_fd = box_namespace_open(start->box->pid, "net", err);
+    start->box->netns_fd = box_keep_fd(box_namespace_open(start->box->pid, "net", err));
     if (start->box->netns_fd < 0)
         return -1;
     return network_connect(start->all->network, start->box->slot, start->box->netns_fd,
-                           start->spec->internet, err);
+                           &start->spec->network, err);
 }
 
 /* A child that died before it had read all we sent shows as a reset first; its report comes then. */
 static bool receive_report(int channel, struct box_child_report *out)
 {
-    ssize_t n = fd_recv(channel, out, sizeof(*out), NULL, NULL, 0);
+    ssize_t n = fd_recv(channel, out, sizeof(*out), NULL, NULL, MSG_DONTWAIT);
 
     if (n == -ECONNRESET)
-        n = fd_recv(channel, out, sizeof(*out), NULL, NULL, 0);
+        n = fd_recv(channel, out, sizeof(*out), NULL, NULL, MSG_DONTWAIT);
     out->step[sizeof(out->step) - 1] = '\0';
     return n == (ssize_t)sizeof(*out);
 }
 
 static int hear(struct start *start, struct box_child_report *out, struct error *err)
 {
-    struct pollfd poll_fd = {.fd = start->channel, .events = POLLIN};
+    /* Its end of the channel is open here too, so that its death does not show there. */
+    struct pollfd poll_fds[] = {{.fd = start->channel, .events = POLLIN},
+                                {.fd = start->box->pidfd, .events = POLLIN}};
     int r;
 
     do
-        r = poll(&poll_fd, 1, CHILD_TIMEOUT_MS);
+        r = poll(poll_fds, 2, CHILD_TIMEOUT_MS);
     while (r < 0 && errno == EINTR);
     if (r == 0)
         return error_set(err, ERROR_TIMEOUT, "the first process did not start in time");
@@ -227,37 +268,78 @@ static int hear(struct start *start, struct box_child_report *out, struct error 
     return out->errnum ? error_set_errno(err, out->errnum, "inside: %s", out->step) : 0;
 }
 
-static int mount_volume(struct start *start, const char *name, int *out_fd, struct error *err)
+static int mount_volume(const struct start *start, const char *name, int *out_fd, struct error *err)
 {
     int r;
 
-    (void)pthread_mutex_lock(&start->all->volume_lock);
+    (void)pthread_mutex_lock(start->all->volume_lock);
     r = box_mount_volume(start->all, name, start->userns_fd, out_fd, err);
-    (void)pthread_mutex_unlock(&start->all->volume_lock);
+    (void)pthread_mutex_unlock(start->all->volume_lock);
     return r;
 }
 
-/* The word to go on, with the root and the device tree; then the volumes, one by one. The child
+static int mount_place(const struct start *start, size_t place, int *out_fd, struct error *err)
+{
+    const struct box_spec *spec = start->spec;
+
+    if (place < spec->volume_count)
+        return mount_volume(start, spec->volumes[place].name, out_fd, err);
+    if (spec->feed && place == spec->volume_count)
+        return box_mount_feed(start->all, spec->id, start->userns_fd, out_fd, err);
+    return box_mount_fill(start->fill_fd, start->userns_fd, out_fd, err);
+}
+
+/* One that died already has left its report. */
+static int sent(int r, struct error *err)
+{
+    return r < 0 && r != -EPIPE ? error_set_errno(err, -r, "start the first process") : 0;
+}
+
+static int send_cgroups(struct start *start, struct error *err)
+{
+    int fds[BOX_CGROUP_TREES] = {0};
+    size_t count = 0;
+    int r = box_mount_cgroup_trees(start->all, start->spec->id, fds, &count, err);
+
+    if (r == 0)
+        r = sent(fd_send(start->channel, "c", 1, fds, count), err);
+    while (count)
+        (void)close(fds[--count]);
+    return r;
+}
+
+static int send_places(struct start *start, struct error *err)
+{
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < start->place_count; i++) {
+        auto_close int mount_fd = -1;
+
+        if (mount_place(start, i, &mount_fd, err) < 0)
+            return -1;
+        r = sent(fd_send(start->channel, "v", 1, &mount_fd, 1), err);
+    }
+    return r;
+}
+
+/* The word to go on, with the root and the device tree; then cgroups and volumes. The child
  * reads when it is ready, the messages wait in the channel. */
 static int send_mounts(struct start *start, struct error *err)
 {
-    auto_close int dev = -1;
+    auto_close int dev = -1, cgroup = -1;
     struct box_child_go go = {0};
-    int r;
 
-    if (box_mount_dev(start->all, &dev, err) < 0 ||
-        disk_box_group(start->all->disk, start->spec->id, go.group, err) < 0)
+    if (box_mount_dev(start->all, &dev, err) < 0 || box_mount_cgroup(start->all, &cgroup, err) < 0)
         return -1;
-    r = fd_send(start->channel, &go, sizeof(go), (int[]){start->root_fd, dev}, 2);
-    for (uint32_t i = 0; r == 0 && i < start->spec->volume_count; i++) {
-        auto_close int volume = -1;
-
-        if (mount_volume(start, start->spec->volumes[i].name, &volume, err) < 0)
-            return -1;
-        r = fd_send(start->channel, "v", 1, &volume, 1);
-    }
-    /* One that died already has left its report. */
-    return r < 0 && r != -EPIPE ? error_set_errno(err, -r, "start the first process") : 0;
+    if (start->spec->blank)
+        disk_groups(start->all->disk, go.group);
+    else if (disk_box_group(start->all->disk, start->spec->id, go.group, err) < 0)
+        return -1;
+    if (sent(fd_send(start->channel, &go, sizeof(go), (int[]){start->root_fd, dev, cgroup}, 3),
+             err) < 0 ||
+        send_cgroups(start, err) < 0)
+        return -1;
+    return send_places(start, err);
 }
 
 /* However busy its programs are, envd gets its turn: it has more weight than all of them. It counts within
@@ -277,6 +359,10 @@ static int let_go(struct start *start, struct error *err)
     if (send_mounts(start, err) < 0 || hear(start, &report, err) < 0)
         return -1;
     memcpy(start->box->fuse, report.fuse, sizeof(report.fuse));
+    if (start->spec->blank) {
+        start->box->claim_fd = box_keep_fd(take_fd(&start->channel));
+        start->box->limits = start->spec->limits;
+    }
     return 0;
 }
 
@@ -293,6 +379,7 @@ static const struct step steps[] = {
     {"clone", clone_child},
     {"id maps", map_ids},
     {"disk", make_disk},
+    {"tree", make_fill},
     {"root", mount_root},
     {"network", connect_network},
     {"record process", make_record},
@@ -324,8 +411,10 @@ static void close_parts(struct start *start)
     close_fd(&start->disk_fd);
     close_fd(&start->listen_fd);
     close_fd(&start->channel);
+    close_fd(&start->their_channel);
     close_fd(&start->userns_fd);
     close_fd(&start->root_fd);
+    close_fd(&start->fill_fd);
 }
 
 /* A box that is to go on must be a stopped one: a dead one is stopped first, and somebody who copies
@@ -354,28 +443,35 @@ int box_start(struct boxes *all, const struct box_spec *spec, struct box_info *o
                           .disk_fd = -1,
                           .listen_fd = -1,
                           .channel = -1,
+                          .their_channel = -1,
                           .userns_fd = -1,
-                          .root_fd = -1};
+                          .root_fd = -1,
+                          .fill_fd = -1};
     struct error ignored;
+    bool filling;
     int r;
 
     if (spec->keep_disk && make_ready(all, spec->id, err) < 0)
         return -1;
     if (boxes_add(all, spec, &start.box, err) < 0)
         return -1;
+    choose_places(&start);
     if (spec->background)
         set_nice(0, BACKGROUND_NICE);
     r = run_steps(&start, err);
     if (spec->background)
         set_nice(0, 0);
+    filling = start.fill_fd >= 0;
     close_parts(&start);
     if (r < 0) {
         /* What it cannot remove stays listed as a dead box, and is removed by the next kill. */
         (void)(spec->keep_disk ? box_teardown_but_disk(all, start.box, &ignored)
                                : box_teardown(all, start.box, &ignored));
+        if (filling)
+            (void)tree_delete(all->trees, spec->fill, &ignored);
         return error_prefix(err, "start box '%s'", spec->id);
     }
-    *out = (struct box_info){.slot = start.box->slot, .pid = start.box->pid, .running = true};
+    *out = (struct box_info){.running = true, .address = network_address_of(start.box->slot)};
     memcpy(out->id, spec->id, ID_SIZE);
     boxes_set_running(all, start.box);
     return 0;

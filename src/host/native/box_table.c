@@ -20,6 +20,19 @@
 #include "base/cond.h"
 #include "base/log.h"
 #include "host/disk/disk.h"
+#include "host/network/network.h"
+
+enum { KEPT_FROM = 1024 };
+
+int box_keep_fd(int fd)
+{
+    int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, KEPT_FROM);
+
+    if (high < 0)
+        return fd;
+    (void)close(fd);
+    return high;
+}
 
 #ifndef P_PIDFD
 #define P_PIDFD 3
@@ -32,7 +45,7 @@ static struct box *box_new(const char *id)
     struct box *box = xcalloc(1, sizeof(*box));
 
     memcpy(box->id, id, ID_SIZE);
-    box->pidfd = box->netns_fd = -1;
+    box->pidfd = box->netns_fd = box->claim_fd = -1;
     return box;
 }
 
@@ -40,6 +53,7 @@ static void box_free(struct box *box)
 {
     close_fd(&box->pidfd);
     close_fd(&box->netns_fd);
+    close_fd(&box->claim_fd);
     free(box);
 }
 
@@ -62,6 +76,7 @@ static void copy_names(struct box *box, const struct box_spec *spec)
 {
     box->layer_count = spec->layer_count;
     memcpy(box->layers, spec->layers, sizeof(box->layers));
+    memcpy(box->fill, spec->fill, sizeof(box->fill));
     box->volume_count = spec->volume_count;
     for (uint32_t i = 0; i < spec->volume_count; i++)
         memcpy(box->volumes[i], spec->volumes[i].name, LAYER_NAME_SIZE);
@@ -101,6 +116,31 @@ int boxes_add(struct boxes *all, const struct box_spec *spec, struct box **out, 
 
     (void)pthread_mutex_lock(&all->lock);
     r = add_locked(all, spec, out, err);
+    (void)pthread_mutex_unlock(&all->lock);
+    return r;
+}
+
+static int claim_locked(struct boxes *all, const struct box_spec *spec, struct box **out,
+                        struct error *err)
+{
+    struct box *box = map_get(&all->table, str_of(spec->id));
+
+    if (!box || box->state != BOX_RUNNING || box->claim_fd < 0)
+        return error_set(err, ERROR_NOT_FOUND, "no blank box '%s'", spec->id);
+    if (box->busy)
+        return error_set(err, ERROR_CONFLICT, "box '%s' is busy", spec->id);
+    box->state = BOX_STARTING;
+    copy_names(box, spec);
+    *out = box;
+    return 0;
+}
+
+int boxes_claim(struct boxes *all, const struct box_spec *spec, struct box **out, struct error *err)
+{
+    int r;
+
+    (void)pthread_mutex_lock(&all->lock);
+    r = claim_locked(all, spec, out, err);
     (void)pthread_mutex_unlock(&all->lock);
     return r;
 }
@@ -204,7 +244,9 @@ static void watch_exit(struct boxes *all, const struct box *box)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.u32 = box->slot};
 
-    if (epoll_ctl(all->exit_epoll_fd, EPOLL_CTL_ADD, box->pidfd, &event) < 0)
+    /* One that was blank is watched already, but may have ended since. */
+    if (epoll_ctl(all->engine.event_fd, EPOLL_CTL_ADD, box->pidfd, &event) < 0 &&
+        (errno != EEXIST || epoll_ctl(all->engine.event_fd, EPOLL_CTL_MOD, box->pidfd, &event) < 0))
         log_warn("warden", "box=%s cannot watch its process: %s; ignoring", box->id,
                  strerror(errno));
 }
@@ -234,6 +276,16 @@ void boxes_set_stopped(struct boxes *all, struct box *box)
     (void)pthread_mutex_unlock(&all->lock);
 }
 
+bool boxes_has(struct boxes *all, const char *id)
+{
+    bool has;
+
+    (void)pthread_mutex_lock(&all->lock);
+    has = map_get(&all->table, str_of(id)) != NULL;
+    (void)pthread_mutex_unlock(&all->lock);
+    return has;
+}
+
 bool boxes_in_state(struct boxes *all, const char *id, enum box_state state)
 {
     const struct box *box;
@@ -257,9 +309,50 @@ bool boxes_use_layer(struct boxes *all, const char *layer)
 
         for (uint32_t i = 0; i < box->layer_count; i++)
             used |= strcmp(box->layers[i], layer) == 0;
+        used |= strcmp(box->fill, layer) == 0;
     }
     (void)pthread_mutex_unlock(&all->lock);
     return used;
+}
+
+/* layer: NULL = any. */
+static const struct box *find_filler(struct boxes *all, const char *layer)
+{
+    struct map_entry *entry;
+
+    map_for_each (&all->table, entry) {
+        const struct box *box = entry->value;
+
+        if (box->fill[0] && (!layer || strcmp(box->fill, layer) == 0))
+            return box;
+    }
+    return NULL;
+}
+
+bool boxes_find_filler(struct boxes *all, const char *layer, char out_id[ID_SIZE])
+{
+    const struct box *box;
+
+    (void)pthread_mutex_lock(&all->lock);
+    box = find_filler(all, layer);
+    if (box)
+        memcpy(out_id, box->id, ID_SIZE);
+    (void)pthread_mutex_unlock(&all->lock);
+    return box;
+}
+
+void boxes_end_fillers(struct boxes *all)
+{
+    char id[ID_SIZE];
+    struct error err;
+
+    while (boxes_find_filler(all, NULL, id)) {
+        log_info("warden", "box=%s filled a layer for a server that is gone", id);
+        if (box_kill(all, id, &err) == 0)
+            continue;
+        log_error("warden", "box=%s %s", id, err.message);
+        return;
+    }
 }
 
 bool boxes_use_volume(struct boxes *all, const char *volume)
@@ -344,10 +437,12 @@ size_t boxes_list(struct boxes *all, size_t offset, struct box_info *out, size_t
 
         if (seen++ < offset || count == max)
             continue;
-        out[count] = (struct box_info){.slot = box->slot,
-                                       .pid = box->pid,
-                                       .running = box->state == BOX_RUNNING,
+        out[count] = (struct box_info){.running = box->state == BOX_RUNNING,
                                        .end = box->state == BOX_DEAD ? box->end : BOX_END_NONE};
+        if (out[count].running) {
+            out[count].address = network_address_of(box->slot);
+            out[count].group = network_group_of(all->network, box->slot);
+        }
         memcpy(out[count].id, box->id, ID_SIZE);
         count++;
     }
@@ -387,7 +482,10 @@ static void found(const char *id, void *arg)
     if (map_get(&all->table, str_of(id)))
         return;
     box = box_new(id);
-    box->state = box_record_read(all, box);
+    if (!box_record_read(all, box)) {
+        box_free(box);
+        return;
+    }
     if (box->slot && all->slots[box->slot])
         box->slot = 0; /* two records claim one slot: the first keeps it */
     if (box->slot)
@@ -441,5 +539,6 @@ int boxes_recover(struct boxes *all, struct error *err)
         free(names[i]);
     }
     free(names);
+    all->recovered = true;
     return 0;
 }

@@ -45,6 +45,11 @@ static int make_names(const struct network_config *config, struct network_names 
         if (network_address_parse(config->resolvers[i], &ignored, err) < 0)
             return -1;
     }
+    if (config->private_count > NETWORK_PRIVATE_MAX)
+        return error_set(err, ERROR_INVALID, "more than %d private ranges", NETWORK_PRIVATE_MAX);
+    for (size_t i = 0; i < config->private_count; i++)
+        if (network_private_check(config->private_ranges[i], err) < 0)
+            return -1;
     (void)snprintf(out->uplink, sizeof(out->uplink), "qsup%s", instance);
     (void)snprintf(out->table, sizeof(out->table), "quicksand_%s", instance);
     len =
@@ -101,6 +106,7 @@ static int prepare_gateway(const struct network_config *config, int gateway_fd, 
         {"ipv4/conf/default/send_redirects", "0", false},
         {"ipv4/conf/all/accept_redirects", "0", false},
         {"ipv4/conf/default/accept_redirects", "0", false},
+        {"ipv4/icmp_ratelimit", "0", false}, /* refusals are told, also the seventh of a second */
         {"ipv4/ip_forward", "1", false},
     };
     auto_netns struct netns_visit visit = NETNS_HOME;
@@ -125,7 +131,10 @@ static int open_sockets(struct network *network, struct error *err)
         r = netlink_open_in(&network->filter, NETLINK_NETFILTER, network->gateway_fd);
     if (r == 0)
         r = netlink_open(&network->host, NETLINK_NETFILTER);
-    return r < 0 ? error_set_errno(err, -r, "open netlink sockets") : 0;
+    if (r < 0)
+        return error_set_errno(err, -r, "open netlink sockets");
+    r = network_reach_load(network);
+    return r < 0 ? network_fail(err, r, &network->filter, "read the gateway's rules") : 0;
 }
 
 static int open_network(struct network *network, const struct network_config *config,
@@ -145,6 +154,8 @@ static int open_network(struct network *network, const struct network_config *co
         network_uplink_make(&names, &uplink, network->gateway_fd, err) < 0 ||
         network_sysctl("ipv4/ip_forward", "1", false, err) < 0)
         return -1;
+    if (network_firewall_open(&names, config->manage_firewall, err) < 0)
+        return -1;
     network_rules_load_times(&names);
     network->mtu = uplink.mtu;
     return open_sockets(network, err);
@@ -155,6 +166,7 @@ int network_open(const struct network_config *config, struct network **out, stru
     struct network *network = xcalloc(1, sizeof(*network));
 
     network->gateway_fd = -1;
+    network->reaches = xcalloc(NETWORK_SLOT_MAX + 1, sizeof(*network->reaches));
     network->links = network->filter = network->host = NETLINK_CLOSED;
     (void)pthread_mutex_init(&network->links_lock, NULL);
     (void)pthread_mutex_init(&network->filter_lock, NULL);
@@ -167,10 +179,16 @@ int network_open(const struct network_config *config, struct network **out, stru
     return 0;
 }
 
+int network_gateway_fd(const struct network *network)
+{
+    return network->gateway_fd;
+}
+
 void network_close(struct network *network)
 {
     if (!network)
         return;
+    network_reach_free(network);
     netlink_close(&network->links);
     netlink_close(&network->filter);
     netlink_close(&network->host);
@@ -216,6 +234,7 @@ int network_destroy(const struct network_config *config, struct error *err)
     failed |= network_uplink_remove(&names, failed ? &later : &first);
     failed |= remove_gateway(&names, failed ? &later : &first);
     failed |= network_rules_remove_host(&names, failed ? &later : &first);
+    failed |= network_firewall_close(&names, failed ? &later : &first);
     if (!failed)
         return 0;
     *err = first;

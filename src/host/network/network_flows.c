@@ -43,10 +43,8 @@ int network_flow_sysctls(struct error *err)
     return 0;
 }
 
-static void keep_flow(const struct conntrack_flow *flow, void *arg)
+static void add_flow(struct network_flows *flows, const struct conntrack_flow *flow)
 {
-    struct network_flows *flows = arg;
-
     if (flows->count == flows->room) {
         flows->room = flows->room ? flows->room * 2 : 64;
         flows->list = xrealloc(flows->list, flows->room * sizeof(*flows->list));
@@ -54,24 +52,90 @@ static void keep_flow(const struct conntrack_flow *flow, void *arg)
     flows->list[flows->count++] = *flow;
 }
 
+static void keep_leaving(const struct conntrack_pair *pair, void *arg)
+{
+    add_flow(arg, &pair->leaving);
+}
+
 void network_flows_free(struct network_flows *flows)
 {
     free(flows->list);
 }
 
+static struct conntrack_mark mark_of(uint32_t slot)
+{
+    return (struct conntrack_mark){slot + 1, NETWORK_MARK_SLOT};
+}
+
 /* The count of the slot's connections goes with them: the kernel lowers it a few at a time as new ones
  * come, so whoever comes next would be refused for what the last one did. A slot that has no count
  * has nothing open: no need to look for it. */
-int network_flows_take(struct netlink *gateway, uint32_t address, uint32_t mark,
-                       struct network_flows *out)
+int network_flows_take(struct netlink *gateway, uint32_t slot, struct network_flows *out)
 {
+    uint32_t address = network_address_of(slot);
     int r = nft_map_has(gateway, &flow_counts, address);
 
     if (r == 1)
-        r = conntrack_each_leaving(gateway, mark, keep_flow, out);
+        r = conntrack_each(gateway, mark_of(slot), keep_leaving, out);
     if (r == 0)
-        r = conntrack_forget_mark(gateway, mark);
+        r = conntrack_forget_mark(gateway, mark_of(slot));
     return r < 0 ? r : nft_map_remove(gateway, &flow_counts, address);
+}
+
+struct cutting {
+    const struct box_network *policy;
+    struct network_flows begun, *leaving;
+};
+
+static void judge(const struct conntrack_pair *pair, void *arg)
+{
+    struct cutting *cutting = arg;
+
+    if (network_reach_allows(cutting->policy, pair))
+        return;
+    add_flow(&cutting->begun, &pair->begun);
+    if (pair->leaving.destination == pair->begun.destination)
+        add_flow(cutting->leaving, &pair->leaving);
+}
+
+int network_flows_cut(struct netlink *gateway, uint32_t slot, const struct box_network *policy,
+                      struct network_flows *out)
+{
+    struct cutting cutting = {.policy = policy, .leaving = out};
+    int r = nft_map_has(gateway, &flow_counts, network_address_of(slot));
+
+    if (r == 1)
+        r = conntrack_each(gateway, mark_of(slot), judge, &cutting);
+    if (r == 0)
+        r = conntrack_forget(gateway, cutting.begun.list, cutting.begun.count);
+    network_flows_free(&cutting.begun);
+    return r;
+}
+
+struct parting {
+    uint32_t address;
+    struct network_flows begun;
+};
+
+static void find_between(const struct conntrack_pair *pair, void *arg)
+{
+    const struct conntrack_flow *flow = &pair->begun;
+    struct parting *parting = arg;
+
+    if (network_address_is_ours(flow->source) && network_address_is_ours(flow->destination) &&
+        (flow->source == parting->address || flow->destination == parting->address))
+        add_flow(&parting->begun, flow);
+}
+
+int network_flows_part(struct netlink *gateway, uint32_t slot)
+{
+    struct parting parting = {.address = network_address_of(slot)};
+    int r = conntrack_each(gateway, (struct conntrack_mark){0}, find_between, &parting);
+
+    if (r == 0)
+        r = conntrack_forget(gateway, parting.begun.list, parting.begun.count);
+    network_flows_free(&parting.begun);
+    return r;
 }
 
 int network_flows_forget_all(int gateway_fd, struct error *err)
@@ -83,7 +147,7 @@ int network_flows_forget_all(int gateway_fd, struct error *err)
     if (r == 0)
         r = netlink_open(&host, NETLINK_NETFILTER);
     if (r == 0)
-        r = conntrack_each_leaving(&gateway, 0, keep_flow, &flows);
+        r = conntrack_each(&gateway, (struct conntrack_mark){0}, keep_leaving, &flows);
     if (r == 0)
         r = conntrack_forget(&host, flows.list, flows.count);
     return r < 0 ? error_set_errno(err, -r, "forget the sandboxes' connections") : 0;

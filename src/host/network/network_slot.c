@@ -13,12 +13,10 @@
 
 #include "host/network/network_internal.h"
 #include "protocol/netlink/netns.h"
-#include "protocol/netlink/nft.h"
 #include "protocol/netlink/rtnl.h"
 
 enum { CARRIER_TRIES = 10000 };
 
-static const struct nft_map online_map = {NETWORK_GATEWAY_TABLE, NETWORK_GATEWAY_ONLINE};
 static const uint8_t router_mac[RTNL_MAC_SIZE] = {0x02, 0x71, 0x73, 0x00, 0x00, 0x01};
 
 static int check_slot(uint32_t slot, struct error *err)
@@ -31,24 +29,6 @@ static void guest_mac(uint32_t slot, uint8_t mac[RTNL_MAC_SIZE])
     const uint8_t bytes[] = {0x02, 0x71, 0x73, 0x01, (uint8_t)(slot >> 8), (uint8_t)slot};
 
     memcpy(mac, bytes, sizeof(bytes));
-}
-
-/* The mark of a slot's connections; 0 is "none yet". */
-static uint32_t mark_of(uint32_t slot)
-{
-    return slot + 1;
-}
-
-/* In this order: once out of the map, no new connection gets the mark. */
-static int take_offline(struct network *network, uint32_t slot, bool forget,
-                        struct network_flows *out)
-{
-    uint32_t address = network_address_of(slot);
-    int r = nft_map_remove(&network->filter, &online_map, address);
-
-    if (r < 0 || (r == 0 && !forget))
-        return r;
-    return network_flows_take(&network->filter, address, mark_of(slot), out);
 }
 
 static int forget_in_host(struct network *network, const struct network_flows *flows,
@@ -66,18 +46,34 @@ static int forget_in_host(struct network *network, const struct network_flows *f
     return r;
 }
 
-/* `forget`: drop the slot's connections even when it was offline already. */
-static int set_online(struct network *network, uint32_t slot, bool online, bool forget,
-                      struct error *err)
+/* In this order: once the rules are changed, no new connection comes about by the old ones. */
+static int change(struct network *network, uint32_t slot, const struct box_network *policy,
+                  bool fresh, struct network_flows *out)
+{
+    bool had = network->reaches[slot].mark != 0;
+    uint32_t group = network->reaches[slot].group;
+    int r = network_reach_set(network, slot, policy);
+
+    if (r < 0 || (fresh && !had))
+        return r;
+    if (group && group != policy->group)
+        r = network_flows_part(&network->filter, slot);
+    if (r < 0)
+        return r;
+    if (policy->mode == NETWORK_NONE && !box_network_has_rules(policy))
+        return network_flows_take(&network->filter, slot, out);
+    return network_flows_cut(&network->filter, slot, policy, out);
+}
+
+/* `fresh`: nobody has used the slot since it was released. */
+static int set_policy(struct network *network, uint32_t slot, const struct box_network *policy,
+                      bool fresh, struct error *err)
 {
     struct network_flows flows __attribute__((cleanup(network_flows_free))) = {0};
     int r;
 
     (void)pthread_mutex_lock(&network->filter_lock);
-    if (online)
-        r = nft_map_put(&network->filter, &online_map, network_address_of(slot), mark_of(slot));
-    else
-        r = take_offline(network, slot, forget, &flows);
+    r = change(network, slot, policy, fresh, &flows);
     if (r < 0)
         (void)network_fail(err, r, &network->filter, "change the gateway's rules");
     (void)pthread_mutex_unlock(&network->filter_lock);
@@ -86,18 +82,50 @@ static int set_online(struct network *network, uint32_t slot, bool online, bool 
     return 0;
 }
 
-int network_set_online(struct network *network, uint32_t slot, bool online, struct error *err)
+/* A box without a link reaches nothing: fine for whoever asked for that. */
+static int check_nothing(const struct box_network *policy, struct error *err)
+{
+    if (policy->mode == NETWORK_NONE && !box_network_has_rules(policy))
+        return 0;
+    return error_set(err, ERROR_UNSUPPORTED,
+                     "this host cannot give a sandbox a network ('quicksand doctor' says why)");
+}
+
+int network_set(struct network *network, uint32_t slot, const struct box_network *policy,
+                struct error *err)
 {
     if (check_slot(slot, err) < 0)
         return -1;
-    return set_online(network, slot, online, true, err);
+    return network ? set_policy(network, slot, policy, false, err) : check_nothing(policy, err);
+}
+
+uint32_t network_group_of(struct network *network, uint32_t slot)
+{
+    uint32_t group;
+
+    (void)pthread_mutex_lock(&network->filter_lock);
+    group = network->reaches[slot].group;
+    (void)pthread_mutex_unlock(&network->filter_lock);
+    return group;
 }
 
 /* A new sandbox in this slot starts from nothing: answers to the old one's connections must not
  * reach it. */
 int network_release(struct network *network, uint32_t slot, struct error *err)
 {
-    return network_set_online(network, slot, false, err);
+    static const struct box_network nothing = {.mode = NETWORK_NONE};
+    int r;
+
+    if (!network)
+        return 0;
+    if (network_set(network, slot, &nothing, err) < 0)
+        return -1;
+    (void)pthread_mutex_lock(&network->filter_lock);
+    r = network_usage_forget(network, slot);
+    if (r < 0)
+        (void)network_fail(err, r, &network->filter, "forget what was counted");
+    (void)pthread_mutex_unlock(&network->filter_lock);
+    return r < 0 ? error_prefix(err, "network slot %u", slot) : 0;
 }
 
 static int send_link(struct network *network, uint32_t slot, const char *name, int netns_fd)
@@ -195,14 +223,16 @@ static int configure_guest(struct netlink *guest, uint32_t slot, struct error *e
     return r < 0 ? network_fail(err, r, guest, "configure the sandbox's link") : 0;
 }
 
-int network_connect(struct network *network, uint32_t slot, int netns_fd, bool online,
-                    struct error *err)
+int network_connect(struct network *network, uint32_t slot, int netns_fd,
+                    const struct box_network *policy, struct error *err)
 {
     auto_netlink struct netlink guest = NETLINK_CLOSED;
 
     if (check_slot(slot, err) < 0)
         return -1;
-    if (set_online(network, slot, online, false, err) < 0)
+    if (!network)
+        return check_nothing(policy, err);
+    if (set_policy(network, slot, policy, true, err) < 0)
         return -1;
     if (open_guest(netns_fd, &guest, err) < 0 || make_link(network, slot, netns_fd, err) < 0 ||
         configure_guest(&guest, slot, err) < 0 || wait_for_link(network, slot, err) < 0)

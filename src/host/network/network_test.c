@@ -116,7 +116,8 @@ TEST(private_ranges_the_host_the_gateway_and_neighbours_are_out_of_reach)
     CHECK_INT(try_connect(guest, uplink.gateway_address, PORT, NULL), ECONNREFUSED);
     CHECK_INT(try_connect(other, network_address_of(2), PORT, NULL), 0);
     CHECK_INT(try_connect(guest, network_address_of(2), PORT, NULL), ECONNREFUSED);
-    /* Nor does anything lead inwards. */
+    /* Nor does anything lead inwards; the egress process is in the gateway. */
+    CHECK_INT(try_connect(network->gateway_fd, network_address_of(2), PORT, NULL), ECONNREFUSED);
     CHECK(try_connect(host_ns, uplink.gateway_address, PORT, NULL) != 0);
     CHECK(try_connect(internet_ns, network_address_of(2), PORT, NULL) != 0);
 }
@@ -192,12 +193,12 @@ TEST(offline_means_offline_and_can_change)
     setup();
     guest = make_guest(3, false);
     CHECK_INT(try_connect(guest, internet_address, PORT, NULL), ECONNREFUSED);
-    OK(network_set_online(network, 3, true, &err));
+    OK(network_set(network, 3, &policy_open, &err));
     CHECK_INT(try_connect(guest, internet_address, PORT, &mine), 0);
     (void)other_end(internet_listener, &theirs);
     CHECK(write(mine, "a", 1) == 1 && read(theirs, &byte, 1) == 1);
     /* Cutting ends what is connected, in both directions. */
-    OK(network_set_online(network, 3, false, &err));
+    OK(network_set(network, 3, &policy_none, &err));
     CHECK(write(theirs, "b", 1) == 1);
     wait.fd = mine;
     CHECK_INT(poll(&wait, 1, 300), 0);
@@ -207,8 +208,8 @@ TEST(offline_means_offline_and_can_change)
     (void)poll(&wait, 1, 300);
     CHECK(recv(theirs, &byte, 1, MSG_DONTWAIT) < 0);
     CHECK_INT(try_connect(guest, internet_address, PORT, NULL), ECONNREFUSED);
-    OK(network_set_online(network, 3, true, &err));
-    OK(network_set_online(network, 3, true, &err));
+    OK(network_set(network, 3, &policy_open, &err));
+    OK(network_set(network, 3, &policy_open, &err));
     CHECK_INT(try_connect(guest, internet_address, PORT, NULL), 0);
     OK(network_release(network, 3, &err));
     OK(network_release(network, 3, &err));
@@ -284,11 +285,11 @@ TEST(a_slot_can_be_used_again_at_once)
     OK(network_release(network, 6, &err));
     second = make_guest(6, false);
     CHECK_INT(try_connect(second, internet_address, PORT, NULL), ECONNREFUSED);
-    OK(network_set_online(network, 6, true, &err));
+    OK(network_set(network, 6, &policy_open, &err));
     CHECK_INT(try_connect(second, internet_address, PORT, NULL), 0);
     CHECK(try_connect(first, internet_address, PORT, NULL) != 0);
     /* The same namespace connected again is not an error either. */
-    OK(network_connect(network, 6, second, true, &err));
+    OK(network_connect(network, 6, second, &policy_open, &err));
     CHECK_INT(try_connect(second, internet_address, PORT, NULL), 0);
 }
 
@@ -330,7 +331,7 @@ static void *connect_many(void *arg)
         (void)pthread_mutex_lock(&lock); /* fork */
         guest = make_guest_namespace();
         (void)pthread_mutex_unlock(&lock);
-        if (network_connect(network, slot, guest, true, &mine) < 0)
+        if (network_connect(network, slot, guest, &policy_open, &mine) < 0)
             test_fail(__FILE__, __LINE__, "connect: %s", mine.message);
         CHECK_INT(try_connect(guest, internet_address, PORT, NULL), 0);
         if (network_release(network, slot, &mine) < 0)
@@ -391,5 +392,5 @@ TEST(bad_configurations_are_refused)
     FAILS(network_open(&bad, &network, &err), ERROR_INVALID);
     bad.resolvers = words;
     FAILS(network_open(&bad, &network, &err), ERROR_INVALID);
-    FAILS(network_connect(NULL, NETWORK_SLOT_MAX + 1, -1, true, &err), ERROR_INVALID);
+    FAILS(network_connect(NULL, NETWORK_SLOT_MAX + 1, -1, &policy_open, &err), ERROR_INVALID);
 }

@@ -7,11 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -19,6 +17,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "host/disk/disk.h"
+#include "host/disk/tree.h"
 
 enum {
     STOP_TIMEOUT_MS = 40000, /* the server has its own, shorter one */
@@ -27,6 +26,7 @@ enum {
     STABLE_MS = 30000, /* a server that ran this long failed for a new reason */
     TICK_MS = 2000,
     PROCESS_WAIT_MS = 1000, /* between two starts of envd outside of sandboxes */
+    FIXED_FDS = 5,          /* that are waited for besides engines */
 };
 
 struct run {
@@ -38,6 +38,8 @@ struct run {
     int64_t started_at_ms;
     int64_t restart_wait_ms;
     int64_t process_at_ms; /* last start of envd outside of sandboxes */
+    int64_t egress_at_ms;  /* last start of the egress process */
+    int64_t egress_wait_ms;
     int exit_status;
 };
 
@@ -53,6 +55,19 @@ static int start_server(struct run *run)
     return -1;
 }
 
+/* Certificates are handed over; the rest the server reads itself. */
+static void reload(struct run *run)
+{
+    struct warden *warden = run->warden;
+
+    if (warden->tls_listen_fd >= 0)
+        warden_tls_reload(warden);
+    if (warden->server.pid)
+        (void)kill(warden->server.pid, SIGHUP);
+    else
+        log_warn("warden", "the server is being started: it reads its settings anyway");
+}
+
 static void on_signal(struct run *run)
 {
     struct signalfd_siginfo info;
@@ -60,9 +75,14 @@ static void on_signal(struct run *run)
     if (read(run->signal_fd, &info, sizeof(info)) != (ssize_t)sizeof(info) ||
         info.ssi_signo == SIGCHLD)
         return;
+    /* The kernel's own means that the terminal is gone. */
+    if (info.ssi_signo == SIGHUP && info.ssi_code != SI_KERNEL) {
+        reload(run);
+        return;
+    }
     run->stopping = true;
-    if (run->warden->server_pid)
-        (void)kill(run->warden->server_pid, SIGTERM);
+    if (run->warden->server.pid)
+        (void)kill(run->warden->server.pid, SIGTERM);
     if (run->kill_at_ms == 0)
         run->kill_at_ms = clock_mono_ms() + STOP_TIMEOUT_MS;
 }
@@ -71,22 +91,19 @@ static void on_server_exit(struct run *run)
 {
     struct warden *warden = run->warden;
     int64_t now = clock_mono_ms();
-    int status = 0;
+    char how[WARDEN_HOW_SIZE];
+    int status = warden_child_ended(&warden->server, how);
 
-    (void)waitpid(warden->server_pid, &status, 0);
-    warden->server_pid = 0;
-    close_fd(&warden->server_pidfd);
-    if (run->stopping || (WIFEXITED(status) && WEXITSTATUS(status) == 78)) {
+    close_fd(&warden->tls_fd);
+    if (run->stopping || status == 78) {
         /* 78: the server itself says that starting it again is pointless (EX_CONFIG). */
-        run->exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+        run->exit_status = status < 0 ? 1 : status;
         run->stopping = true;
         return;
     }
     if (now - run->started_at_ms > STABLE_MS)
         run->restart_wait_ms = RESTART_MIN_MS;
-    log_error("warden", "the server ended (%s %d); starting it again in %lld ms, sandboxes go on",
-              WIFSIGNALED(status) ? "signal" : "status",
-              WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status),
+    log_error("warden", "the server ended (%s); starting it again in %lld ms, sandboxes go on", how,
               (long long)run->restart_wait_ms);
     run->restart_at_ms = now + run->restart_wait_ms;
     run->restart_wait_ms *= 2;
@@ -94,17 +111,11 @@ static void on_server_exit(struct run *run)
         run->restart_wait_ms = RESTART_MAX_MS;
 }
 
-static void on_box_exit(struct run *run)
+static void on_box_exit(struct run *run, struct box_engine *engine)
 {
-    struct boxes *boxes = &run->warden->boxes;
-    struct epoll_event events[32];
-    int count = epoll_wait(boxes->exit_epoll_fd, events, 32, 0);
+    struct engine_event event;
 
-    for (int i = 0; i < count; i++) {
-        struct engine_event event = {0};
-
-        if (!boxes_exited(boxes, events[i].data.u32, &event))
-            continue;
+    while (engine->ops->next_event(engine, &event)) {
         log_info("warden", "box=%s its first process ended (%s)", event.id,
                  event.end == BOX_END_OOM ? "out of memory" : "exit");
         /* A server that is away or slow finds the dead box in the list instead. */
@@ -118,11 +129,33 @@ static void start_process_envd(struct run *run)
     int64_t now = clock_mono_ms();
     struct error err;
 
-    if (!run->warden->config->process_provider || run->warden->process_pid || run->stopping ||
+    if (!run->warden->config->process_provider || run->warden->process.pid || run->stopping ||
         (run->process_at_ms && now - run->process_at_ms < PROCESS_WAIT_MS))
         return;
     run->process_at_ms = now;
     if (warden_process_start(run->warden, &err) < 0)
+        log_error("warden", "%s", err.message);
+}
+
+static bool needs_egress(const struct warden *warden)
+{
+    return warden->config->egress_argv && warden->boxes.network && !warden->egress.pid;
+}
+
+static void start_egress(struct run *run)
+{
+    struct warden *warden = run->warden;
+    int64_t now = clock_mono_ms();
+    struct error err;
+
+    if (!needs_egress(warden) || run->stopping || now < run->egress_at_ms + run->egress_wait_ms)
+        return;
+    if (now - run->egress_at_ms > STABLE_MS)
+        run->egress_wait_ms = RESTART_MIN_MS;
+    else if (run->egress_wait_ms < RESTART_MAX_MS)
+        run->egress_wait_ms *= 2;
+    run->egress_at_ms = now;
+    if (warden_egress_start(warden, &err) < 0)
         log_error("warden", "%s", err.message);
 }
 
@@ -132,12 +165,13 @@ static void on_tick(struct run *run)
 
     if (run->restart_at_ms && now >= run->restart_at_ms && !run->stopping && start_server(run) < 0)
         run->restart_at_ms = now + RESTART_MAX_MS;
-    if (run->kill_at_ms && now >= run->kill_at_ms && run->warden->server_pid) {
+    if (run->kill_at_ms && now >= run->kill_at_ms && run->warden->server.pid) {
         log_warn("warden", "the server did not stop in time; ending it");
-        (void)kill(run->warden->server_pid, SIGKILL);
+        (void)kill(run->warden->server.pid, SIGKILL);
         run->kill_at_ms = now + STOP_TIMEOUT_MS;
     }
     start_process_envd(run);
+    start_egress(run);
 }
 
 static int wait_ms(const struct run *run)
@@ -148,6 +182,9 @@ static int wait_ms(const struct run *run)
         wait = run->restart_at_ms - now;
     if (run->kill_at_ms && run->kill_at_ms - now < wait)
         wait = run->kill_at_ms - now;
+    if (needs_egress(run->warden) && !run->stopping &&
+        run->egress_at_ms + run->egress_wait_ms - now < wait)
+        wait = run->egress_at_ms + run->egress_wait_ms - now;
     return wait < 0 ? 0 : (int)wait;
 }
 
@@ -155,24 +192,33 @@ static int run_loop(struct run *run)
 {
     struct warden *warden = run->warden;
 
-    while (!run->stopping || warden->server_pid) {
-        struct pollfd fds[] = {
+    while (!run->stopping || warden->server.pid) {
+        struct pollfd fds[FIXED_FDS + WARDEN_ENGINES_MAX] = {
             {.fd = run->signal_fd, .events = POLLIN},
-            {.fd = warden->server_pid ? warden->server_pidfd : -1, .events = POLLIN},
-            {.fd = warden->boxes.exit_epoll_fd, .events = POLLIN},
-            {.fd = warden->process_pid ? warden->process_pidfd : -1, .events = POLLIN},
+            {.fd = warden_child_poll(&warden->server), .events = POLLIN},
+            {.fd = warden_child_poll(&warden->process), .events = POLLIN},
+            {.fd = warden->tls_listen_fd, .events = POLLIN},
+            {.fd = warden_child_poll(&warden->egress), .events = POLLIN},
         };
 
-        if (poll(fds, 4, wait_ms(run)) < 0 && errno != EINTR)
+        for (size_t i = 0; i < warden->engine_count; i++)
+            fds[FIXED_FDS + i] =
+                (struct pollfd){.fd = warden->engines[i]->event_fd, .events = POLLIN};
+        if (poll(fds, FIXED_FDS + warden->engine_count, wait_ms(run)) < 0 && errno != EINTR)
             return 1;
         if (fds[0].revents)
             on_signal(run);
         if (fds[1].revents)
             on_server_exit(run);
         if (fds[2].revents)
-            on_box_exit(run);
-        if (fds[3].revents)
             warden_process_ended(warden);
+        if (fds[3].revents)
+            warden_tls_asked(warden);
+        if (fds[4].revents)
+            warden_egress_ended(warden);
+        for (size_t i = 0; i < warden->engine_count; i++)
+            if (fds[FIXED_FDS + i].revents)
+                on_box_exit(run, warden->engines[i]);
         on_tick(run);
     }
     return run->exit_status;
@@ -194,49 +240,13 @@ static int block_signals(void)
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* One that outlived the loop, which only an error ends early. */
-static void end_server(struct warden *warden)
-{
-    if (warden->server_pid == 0)
-        return;
-    (void)kill(warden->server_pid, SIGKILL);
-    (void)waitpid(warden->server_pid, NULL, 0);
-    warden->server_pid = 0;
-}
-
-static void count_one(const char *id, void *arg)
-{
-    (void)id;
-    ++*(size_t *)arg;
-}
-
-/* On a start that failed before the boxes were looked for, whoever has processes has a cgroup. */
-static bool nothing_runs(struct warden *warden)
-{
-    size_t count = 0;
-
-    if (warden->knows_boxes)
-        return boxes_count_live(&warden->boxes) == 0;
-    if (!warden->boxes.cgroups)
-        return false;
-    box_cgroup_each(warden->boxes.cgroups, count_one, &count);
-    return count == 0;
-}
-
 /* The rest of boxes whose removal was begun and whose processes took their time. Stopped, not killed: whether
- * their files are still wanted is for the server to say. The first that takes its time again is not waited for
- * by the others: nobody wants to wait long at the end. */
-static void finish_dead(struct boxes *boxes)
+ * their files are still wanted is for the server to say. */
+static void finish_dead(struct warden *warden)
 {
-    struct box_info infos[64];
-    size_t count, left = 0;
     struct error err = {0};
+    size_t left = warden_end_all(warden, true, &err);
 
-    for (size_t seen = 0; (count = boxes_list(boxes, seen, infos, 64)); seen += count)
-        for (size_t i = 0; i < count; i++)
-            if (boxes_in_state(boxes, infos[i].id, BOX_DEAD) &&
-                (left > 0 || box_end_but_disk(boxes, infos[i].id, &err) < 0))
-                left++;
     if (left)
         log_warn(
             "warden",
@@ -249,31 +259,37 @@ static void finish_dead(struct boxes *boxes)
  * and cgroups behind. */
 static void leave(struct warden *warden)
 {
-    end_server(warden);
+    warden_child_kill(&warden->server); /* when the loop ended early, by an error */
+    warden_tls_stop(warden);
     warden_process_stop(warden);
+    warden_egress_stop(warden);
     warden_disk_stop(warden);
+    if (warden->trees)
+        trees_stop(warden->trees);
     if (!warden_serve_end(warden)) {
         log_error("warden", "an operation does not end; leaving it to the next start");
         _exit(1);
     }
-    if (warden->knows_boxes)
-        finish_dead(&warden->boxes);
-    warden_close_host(warden, nothing_runs(warden));
+    finish_dead(warden);
+    warden_close_host(warden, !warden_runs_boxes(warden));
 }
 
 int warden_run(const struct warden_config *config)
 {
     static struct warden warden;
-    struct run run = {.warden = &warden, .restart_wait_ms = RESTART_MIN_MS};
+    struct run run = {
+        .warden = &warden, .restart_wait_ms = RESTART_MIN_MS, .egress_wait_ms = RESTART_MIN_MS};
     struct error err;
     int status;
 
     (void)umask(022);
     warden.config = config;
-    warden.event_fd = warden.server_pidfd = -1;
-    warden.process_fd = warden.process_pidfd = warden.process_parent_fd = -1;
+    warden.server = warden.process = warden.egress = WARDEN_CHILD_NONE;
+    warden.event_fd = warden.egress_fd = warden.process_fd = warden.process_parent_fd = -1;
+    warden.tls_listen_fd = warden.tls_fd = warden.tls_bundle_fd = -1;
     run.signal_fd = block_signals();
     if (warden_open_host(&warden, &err) < 0 || warden_listen(config->sockets, &err) < 0 ||
+        (config->tls_sockets && warden_listen(config->tls_sockets, &err) < 0) ||
         warden_disk_start(&warden, &err) < 0) {
         (void)fprintf(stderr, "quicksand: %s\n", err.message);
         leave(&warden);
@@ -286,7 +302,14 @@ int warden_run(const struct warden_config *config)
         (void)snprintf(path, sizeof(path), "%s/" WARDEN_PROCESS_SOCKET, config->data_dir);
         (void)setenv("QUICKSAND_PROCESS_SOCKET", path, 1);
     }
+    if (needs_egress(&warden)) {
+        char path[WARDEN_PATH_SIZE];
+
+        (void)snprintf(path, sizeof(path), "%s/" WARDEN_EGRESS_SOCKET, config->data_dir);
+        (void)setenv(WARDEN_EGRESS_ENV, path, 1);
+    }
     start_process_envd(&run);
+    start_egress(&run);
     status = start_server(&run) < 0 ? 1 : run_loop(&run);
     leave(&warden);
     return status;
@@ -295,13 +318,12 @@ int warden_run(const struct warden_config *config)
 int warden_down(const struct warden_config *config, struct error *err)
 {
     static struct warden warden;
-    struct box_info boxes[64];
-    size_t count, failed = 0;
-    struct error why = {0};
+    size_t failed;
 
     (void)umask(022);
     warden.config = config;
-    warden.event_fd = warden.server_pidfd = -1;
+    warden.server = WARDEN_CHILD_NONE;
+    warden.event_fd = -1;
     warden.going_down = true;
     if (warden_open_host(&warden, err) < 0) {
         warden_close_host(&warden, false);
@@ -309,10 +331,7 @@ int warden_down(const struct warden_config *config, struct error *err)
     }
     /* Stopped, not killed: whether their files are still wanted is for the server to say. They get to
      * disk with everything else that is in the pool. */
-    for (size_t seen = 0; (count = boxes_list(&warden.boxes, seen, boxes, 64)); seen += count)
-        for (size_t i = 0; i < count; i++)
-            if (box_end_but_disk(&warden.boxes, boxes[i].id, &why) < 0 && failed++ == 0)
-                *err = why;
+    failed = warden_end_all(&warden, false, err);
     warden_close_host(&warden, failed == 0);
     return failed ? error_prefix(err, "%zu sandboxes are left, try again", failed) : 0;
 }

@@ -54,17 +54,19 @@ static void tend(struct warden *warden, struct told *told)
     struct disk_space space;
     struct error err;
 
-    if (disk_tend(warden->boxes.disk, &err) < 0)
+    if (disk_tend(warden->disk, &err) < 0)
         tell_failure(told, &err);
     if (clock_mono_ms() >= told->sweep_at_ms) {
-        disk_sweep(warden->boxes.disk);
+        disk_sweep(warden->disk);
         told->sweep_at_ms = clock_mono_ms() + SWEEP_MS;
     }
-    if (disk_space(warden->boxes.disk, &space, &err) < 0)
+    warden_trees_tend(warden);
+    if (disk_space(warden->disk, &space, &err) < 0)
         return;
     tell_held(told, &space, warden->config->data_dir);
     if (!space.held && clock_mono_ms() >= told->spare_at_ms) {
-        box_spare_fill(&warden->boxes);
+        for (size_t i = 0; i < warden->engine_count; i++)
+            warden->engines[i]->ops->tend(warden->engines[i]);
         told->spare_at_ms = clock_mono_ms() + SPARE_MS;
     }
 }
@@ -77,11 +79,11 @@ static void *run(void *arg)
 
     while (!stop) {
         tend(warden, &told);
-        (void)pthread_mutex_lock(&warden->boxes.lock);
+        (void)pthread_mutex_lock(&warden->lock);
         if (!warden->disk_stop)
-            (void)cond_wait_ms(&warden->disk_wake, &warden->boxes.lock, DISK_TEND_MS);
+            (void)cond_wait_ms(&warden->disk_wake, &warden->lock, DISK_TEND_MS);
         stop = warden->disk_stop;
-        (void)pthread_mutex_unlock(&warden->boxes.lock);
+        (void)pthread_mutex_unlock(&warden->lock);
     }
     return NULL;
 }
@@ -102,10 +104,10 @@ void warden_disk_stop(struct warden *warden)
 {
     if (!warden->has_disk_thread)
         return;
-    (void)pthread_mutex_lock(&warden->boxes.lock);
+    (void)pthread_mutex_lock(&warden->lock);
     warden->disk_stop = true;
     (void)pthread_cond_signal(&warden->disk_wake);
-    (void)pthread_mutex_unlock(&warden->boxes.lock);
+    (void)pthread_mutex_unlock(&warden->lock);
     (void)pthread_join(warden->disk_thread, NULL);
     warden->has_disk_thread = false;
 }

@@ -28,6 +28,12 @@ static void check_name(const char *name)
     check(name[0] && strnlen(name, LAYER_NAME_SIZE) < LAYER_NAME_SIZE && !strpbrk(name, "./"));
 }
 
+static void check_tree(const char *name)
+{
+    check_name(name);
+    check(strncmp(name, "tree", 4) == 0);
+}
+
 static void check_limits(const struct box_limits *limits)
 {
     check(limits->mem_bytes >= 1 << 20 && limits->cpu_count > 0 && limits->pids_max > 0);
@@ -49,14 +55,29 @@ static void check_path(const char *path)
 
 /* ---- the host's side ---- */
 
-int box_start(struct boxes *all, const struct box_spec *spec, struct box_info *out,
-              struct error *err)
+static void check_network(const struct box_network *network)
 {
-    (void)all;
+    uint64_t count = (uint64_t)network->allow_count + network->deny_count;
+
+    check(network->mode <= NETWORK_FILTERED && count <= BOX_RANGES_MAX);
+    for (uint64_t i = 0; i < count; i++)
+        check(network->ranges[i].prefix <= 32 &&
+              box_range_has(&network->ranges[i], network->ranges[i].address));
+}
+
+static int fuzz_start(struct box_engine *engine, const struct box_spec *spec, struct box_info *out,
+                      struct error *err)
+{
+    (void)engine;
     (void)out;
     (void)err;
     check_id(spec->id);
     check_limits(&spec->limits);
+    check_network(&spec->network);
+    if (spec->blank) {
+        check(!spec->layer_count && !spec->volume_count && !spec->source[0] && !spec->fill[0]);
+        return 0;
+    }
     check(spec->layer_count > 0 && spec->layer_count <= BOX_LAYERS_MAX &&
           spec->volume_count <= BOX_VOLUMES_MAX);
     for (uint32_t i = 0; i < spec->layer_count; i++)
@@ -67,107 +88,182 @@ int box_start(struct boxes *all, const struct box_spec *spec, struct box_info *o
     }
     if (spec->source[0])
         check_id(spec->source);
+    if (spec->fill[0])
+        check_tree(spec->fill);
+    check(!spec->fill[0] || !spec->keep_disk);
     return 0;
 }
 
-int box_kill(struct boxes *all, const char *id, struct error *err)
+static int fuzz_claim(struct box_engine *engine, const struct box_spec *spec, struct box_info *out,
+                      struct error *err)
 {
-    (void)all;
+    check(!spec->blank && !spec->keep_disk);
+    return fuzz_start(engine, spec, out, err);
+}
+
+static int fuzz_kill(struct box_engine *engine, const char *id, struct error *err)
+{
+    (void)engine;
     (void)err;
     check_id(id);
     return 0;
 }
 
-int box_stop(struct boxes *all, const char *id, struct error *err)
+static int fuzz_stop(struct box_engine *engine, const char *id, struct error *err)
 {
-    return box_kill(all, id, err);
+    return fuzz_kill(engine, id, err);
 }
 
-int box_limit(struct boxes *all, const char *id, const struct box_limits *limits, bool internet,
-              struct error *err)
+static int fuzz_limit(struct box_engine *engine, const char *id, const struct box_limits *limits,
+                      struct error *err)
 {
-    (void)internet;
     check_limits(limits);
-    return box_kill(all, id, err);
+    return fuzz_kill(engine, id, err);
 }
 
-int box_freeze(struct boxes *all, const char *id, bool frozen, struct error *err)
+static int fuzz_network(struct box_engine *engine, const char *id,
+                        const struct box_network *network, struct error *err)
+{
+    check_network(network);
+    return fuzz_kill(engine, id, err);
+}
+
+static int fuzz_freeze(struct box_engine *engine, const char *id, bool frozen, struct error *err)
 {
     (void)frozen;
-    return box_kill(all, id, err);
+    return fuzz_kill(engine, id, err);
 }
 
-int box_usage(struct boxes *all, const char *id, struct box_usage *out, struct error *err)
+static int fuzz_usage(struct box_engine *engine, const char *id, struct box_usage *out,
+                      struct error *err)
 {
     (void)out;
-    return box_kill(all, id, err);
+    return fuzz_kill(engine, id, err);
 }
 
-int box_space(struct boxes *all, struct engine_space *out, struct error *err)
+int warden_space(struct warden *warden, struct engine_space *out, struct error *err)
 {
-    (void)all;
+    (void)warden;
     (void)out;
     (void)err;
     return 0;
 }
 
-int box_snapshot(struct boxes *all, const char *id, const char *layer, struct layer_info *out,
-                 struct error *err)
+static int fuzz_snapshot(struct box_engine *engine, const char *id, const char *layer,
+                         struct layer_info *out, struct error *err)
 {
     (void)out;
     check_name(layer);
-    return box_kill(all, id, err);
+    return fuzz_kill(engine, id, err);
 }
 
-int box_layer_delete(struct boxes *all, const char *layer, struct error *err)
+int warden_layer_delete(struct warden *warden, const char *layer, struct error *err)
 {
-    (void)all;
+    (void)warden;
     (void)err;
     check_name(layer);
     return 0;
 }
 
-int box_layer_list(struct boxes *all, const char *after, struct layer_info *out, size_t max,
-                   struct error *err)
+int warden_layer_seal(struct warden *warden, const char *layer, struct layer_info *out,
+                      struct error *err)
+{
+    (void)warden;
+    (void)out;
+    (void)err;
+    check_tree(layer);
+    return 0;
+}
+
+int warden_layer_publish(struct warden *warden, const char *snapshot, const char *layer,
+                         uint64_t limit_bytes, struct layer_info *out, struct error *err)
+{
+    check(limit_bytes <= UINT64_C(1) << 50);
+    check_name(snapshot);
+    check(strncmp(snapshot, "tree", 4) != 0);
+    return warden_layer_seal(warden, layer, out, err);
+}
+
+int warden_layer_check(struct warden *warden, const char *layer, struct error *err)
+{
+    return warden_layer_delete(warden, layer, err);
+}
+
+int warden_layer_list(struct warden *warden, const char *after, struct layer_info *out, size_t max,
+                      struct error *err)
 {
     (void)out;
     check(max == ENGINE_LIST_PAGE);
-    return after[0] ? box_layer_delete(all, after, err) : 0;
+    return after[0] ? warden_layer_delete(warden, after, err) : 0;
 }
 
-int box_volume_create(struct boxes *all, const char *name, uint64_t limit_bytes, struct error *err)
+int warden_volume_create(struct warden *warden, const char *name, uint64_t limit_bytes,
+                         struct error *err)
 {
     check(limit_bytes <= UINT64_C(1) << 50);
-    return box_layer_delete(all, name, err);
+    return warden_layer_delete(warden, name, err);
 }
 
-int box_volume_delete(struct boxes *all, const char *name, struct error *err)
+int warden_volume_delete(struct warden *warden, const char *name, struct error *err)
 {
-    return box_layer_delete(all, name, err);
+    return warden_layer_delete(warden, name, err);
 }
 
-int box_dial(struct boxes *all, const char *id, uint16_t port, bool v6, int *out_fd,
-             struct error *err)
+static int fuzz_dial(struct box_engine *engine, const char *id, uint16_t port,
+                     enum engine_dial_kind kind, int *out_fd, struct error *err)
 {
-    (void)v6;
     (void)out_fd;
-    check(port > 0);
-    return box_kill(all, id, err);
+    check(port > 0 && kind <= ENGINE_DIAL_UDP);
+    return fuzz_kill(engine, id, err);
 }
 
-size_t boxes_list(struct boxes *all, size_t offset, struct box_info *out, size_t max)
+static size_t fuzz_list(struct box_engine *engine, size_t offset, struct box_info *out, size_t max)
 {
-    (void)all;
+    (void)engine;
     (void)offset;
     (void)out;
     return max == ENGINE_LIST_PAGE ? 0 : max;
 }
 
-int box_seccomp_fill(struct error *err)
+static bool fuzz_has(struct box_engine *engine, const char *id)
 {
-    (void)err;
-    return 0;
+    (void)engine;
+    check_id(id);
+    return false;
 }
+
+static size_t fuzz_count(struct box_engine *engine, bool live)
+{
+    (void)engine;
+    (void)live;
+    return SIZE_MAX;
+}
+
+static void fuzz_enter_thread(struct box_engine *engine)
+{
+    (void)engine;
+}
+
+static struct box_engine fuzz_engine = {
+    .kind = ENGINE_NATIVE,
+    .ops =
+        &(const struct box_engine_ops){
+            .has = fuzz_has,
+            .start = fuzz_start,
+            .claim = fuzz_claim,
+            .kill = fuzz_kill,
+            .stop = fuzz_stop,
+            .limit = fuzz_limit,
+            .network = fuzz_network,
+            .freeze = fuzz_freeze,
+            .usage = fuzz_usage,
+            .snapshot = fuzz_snapshot,
+            .dial = fuzz_dial,
+            .list = fuzz_list,
+            .count = fuzz_count,
+            .enter_thread = fuzz_enter_thread,
+        },
+};
 
 /* ---- the server's side ---- */
 
@@ -178,7 +274,8 @@ static void open_channels(void)
     static struct warden warden;
 
     list_init(&warden.channels);
-    check(pthread_mutex_init(&warden.boxes.lock, NULL) == 0);
+    warden_engine_add(&warden, &fuzz_engine);
+    check(pthread_mutex_init(&warden.lock, NULL) == 0);
     for (int dial = 0; dial < 2; dial++) {
         struct error err;
         int pair[2];

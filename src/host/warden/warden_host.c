@@ -5,6 +5,7 @@
  *     lock          held by the one warden of this directory
  *     instance      8 hex digits: names of cgroups, links and tables on this host
  *     layers/       0700: read-only layers (hold setuid files)
+ *     feeds/        0700, the server's: what it gives to boxes to read, a directory for each
  *     pool/         0700: writable layers, snapshots, volumes
  *     run/          0711: envds' sockets and records of running boxes
  *     store/        0700, the server's: database */
@@ -15,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
@@ -31,6 +31,8 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "host/disk/disk.h"
+#include "host/disk/tree.h"
+#include "host/engine/engine_wire.h"
 
 enum { LOCK_WAIT_MS = 5000, ENVD_SIZE_MAX = 64 << 20, FILES_MAX = 1 << 20 };
 
@@ -88,11 +90,13 @@ static int make_folders(struct warden *warden, int data_fd, struct error *err)
         return error_set_errno(err, errno, "set the mode of '%s'", warden->config->data_dir);
     if (make_folder(data_fd, "layers", 0700, 0, err) < 0 ||
         make_folder(data_fd, "run", 0711, 0, err) < 0 ||
+        make_folder(data_fd, "feeds", 0700, server, err) < 0 ||
         make_folder(data_fd, "store", 0700, server, err) < 0)
         return -1;
     warden->boxes.layers_fd = openat(data_fd, "layers", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     warden->boxes.run_fd = openat(data_fd, "run", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (warden->boxes.layers_fd < 0 || warden->boxes.run_fd < 0)
+    warden->boxes.feeds_fd = openat(data_fd, "feeds", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (warden->boxes.layers_fd < 0 || warden->boxes.run_fd < 0 || warden->boxes.feeds_fd < 0)
         return error_set_errno(err, errno, "open the folders of '%s'", warden->config->data_dir);
     return 0;
 }
@@ -168,42 +172,20 @@ static int load_envd(struct warden *warden, struct error *err)
     return 0;
 }
 
-static int read_boot_id(struct boxes *boxes, struct error *err)
+/* A host that cannot have one runs sandboxes that ask for none. */
+static int open_network(struct warden *warden, struct error *err)
 {
-    auto_buf struct buf text = {0};
-    int r;
+    struct error why;
 
-    buf_init(&text, 64);
-    r = fd_read_file_at(AT_FDCWD, "/proc/sys/kernel/random/boot_id", &text);
-    if (r < 0 || !str_copy(str_trim(buf_str(&text)), boxes->boot_id, sizeof(boxes->boot_id)))
-        return error_set_errno(err, r < 0 ? -r : EINVAL, "read the boot id");
+    if (network_probe(&why) == 0)
+        return network_open(&warden->network, &warden->boxes.network, err);
+    log_error("warden",
+              "%s: nothing of a network can be enforced here, so sandboxes that ask for one are "
+              "refused, also those that ask for nothing special. 'allow_internet_access: false' "
+              "works; 'quicksand doctor' says what to do",
+              why.message);
+    (void)setenv(WARDEN_NO_NETWORK_ENV, why.message, 1);
     return 0;
-}
-
-static void make_resolv_conf(struct warden *warden)
-{
-    char *out = warden->boxes.resolv_conf;
-    size_t used = 0, size = sizeof(warden->boxes.resolv_conf);
-
-    for (size_t i = 0; i < warden->config->resolver_count && i < 3; i++)
-        used += (size_t)snprintf(out + used, size - used, "nameserver %s\n",
-                                 warden->config->resolvers[i]);
-    if (used == 0)
-        log_warn("warden", "no DNS server found: names will not resolve in sandboxes; "
-                           "set --resolvers");
-}
-
-/* Once: it is long on a large host, and slow to read. */
-static void read_cpuinfo(struct boxes *boxes)
-{
-    enum { CPUINFO_MAX = 4 << 20 };
-    auto_buf struct buf text = {0};
-
-    buf_init(&text, CPUINFO_MAX);
-    if (fd_read_file_at(AT_FDCWD, "/proc/cpuinfo", &text) == 0 && text.len > 0)
-        boxes->cpuinfo = buf_take(&text);
-    else
-        log_warn("warden", "cannot read /proc/cpuinfo: sandboxes see the host's, ignoring");
 }
 
 static int open_shared(struct warden *warden, struct error *err)
@@ -211,31 +193,29 @@ static int open_shared(struct warden *warden, struct error *err)
     struct boxes *boxes = &warden->boxes;
     struct disk_config disk = {.data_dir = warden->config->data_dir,
                                .only_to_unmount = warden->going_down};
-    uint32_t seed = (uint32_t)strtoul(warden->instance, NULL, 16);
+    struct native_config native = {.instance = warden->instance,
+                                   .resolvers = warden->config->resolvers,
+                                   .resolver_count = warden->config->resolver_count,
+                                   .going_down = warden->going_down};
 
     warden->network = (struct network_config){.instance = warden->instance,
                                               .run_dir = warden->run_dir,
                                               .resolvers = warden->config->resolvers,
-                                              .resolver_count = warden->config->resolver_count};
-    /* Two servers on one host start in different corners of the slot space. */
-    boxes->next_slot = 1 + seed % (BOX_SLOT_COUNT - 1);
-    make_resolv_conf(warden);
-    boxes->host_cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    read_cpuinfo(boxes);
-    boxes->exit_epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (boxes->exit_epoll_fd < 0)
-        return error_set_errno(err, errno, "epoll");
-    if (load_envd(warden, err) < 0 || read_boot_id(boxes, err) < 0 ||
-        box_make_dev_tree(&boxes->dev_tree_fd, err) < 0 ||
-        box_fuse_open(&boxes->fuse_fd, err) < 0 ||
-        box_seccomp_compile(&boxes->seccomp_fd, err) < 0 ||
-        box_cgroups_open(warden->instance, &boxes->cgroups, err) < 0 ||
-        disk_open(&disk, &boxes->disk, err) < 0 ||
-        network_open(&warden->network, &boxes->network, err) < 0)
+                                              .resolver_count = warden->config->resolver_count,
+                                              .private_ranges = warden->config->private_ranges,
+                                              .private_count = warden->config->private_count,
+                                              .manage_firewall = warden->config->manage_firewall,
+                                              .rates = warden->config->rates,
+                                              .team_rates = warden->config->team_rates};
+    if (load_envd(warden, err) < 0 || native_open(boxes, &native, err) < 0 ||
+        disk_open(&disk, &warden->disk, err) < 0 ||
+        trees_open(boxes->layers_fd, &warden->trees, err) < 0 || open_network(warden, err) < 0)
         return -1;
+    boxes->disk = warden->disk;
+    boxes->trees = warden->trees;
     if (boxes_recover(boxes, err) < 0)
         return -1;
-    warden->knows_boxes = true;
+    boxes_end_fillers(boxes);
     return 0;
 }
 
@@ -252,15 +232,20 @@ static void raise_file_limit(void)
         log_warn("warden", "cannot raise the limit of open files: errno %d; ignoring", errno);
 }
 
-/* Waits are measured with the clock that nobody sets. */
-static void init_locks(struct warden *warden)
+static void init(struct warden *warden)
 {
     struct boxes *boxes = &warden->boxes;
 
-    (void)pthread_mutex_init(&boxes->lock, NULL);
-    (void)pthread_mutex_init(&boxes->volume_lock, NULL);
-    cond_init(&boxes->idle);
+    warden->lock_fd = -1;
+    (void)pthread_mutex_init(&warden->lock, NULL);
+    (void)pthread_mutex_init(&warden->volume_lock, NULL);
     cond_init(&warden->channel_ended);
+    list_init(&warden->channels);
+    native_init(boxes);
+    boxes->run_dir = warden->run_dir;
+    boxes->server_uid = warden->config->server_uid;
+    boxes->volume_lock = &warden->volume_lock;
+    warden_engine_add(warden, &boxes->engine);
 }
 
 int warden_open_host(struct warden *warden, struct error *err)
@@ -270,11 +255,7 @@ int warden_open_host(struct warden *warden, struct error *err)
     auto_close int data_fd = -1;
     int r = path_make_dirs(data, 0711);
 
-    boxes->run_fd = boxes->layers_fd = boxes->envd_fd = boxes->dev_tree_fd = -1;
-    boxes->seccomp_fd = boxes->fuse_fd = boxes->exit_epoll_fd = warden->lock_fd = -1;
-    init_locks(warden);
-    list_init(&warden->channels);
-    map_init(&boxes->table);
+    init(warden);
     raise_file_limit();
     if (r < 0)
         return error_set_errno(err, -r, "make the data directory '%s'", data);
@@ -282,8 +263,6 @@ int warden_open_host(struct warden *warden, struct error *err)
     if (data_fd < 0)
         return error_set_errno(err, errno, "open the data directory '%s'", data);
     (void)snprintf(warden->run_dir, sizeof(warden->run_dir), "%s/run", data);
-    boxes->run_dir = warden->run_dir;
-    boxes->server_uid = warden->config->server_uid;
     if (strlen(warden->run_dir) + ID_LEN + 7 > ENGINE_SOCKET_PATH_SIZE)
         return error_set(err, ERROR_INVALID,
                          "the data directory's path is too long for Unix sockets (%zu, at most %d)",
@@ -319,28 +298,20 @@ void warden_close_host(struct warden *warden, bool remove)
         log_error("warden", "channels are still served");
         abort();
     }
+    /* A root that is still there would be a user of the pool. */
+    box_close_wait();
     if (boxes->network)
         network_close(boxes->network);
-    if (boxes->disk)
-        disk_close(boxes->disk);
+    if (warden->disk)
+        disk_close(warden->disk);
+    if (warden->trees)
+        trees_close(warden->trees);
     if (remove) {
-        if (network_destroy(&warden->network, &err) < 0)
+        if (boxes->network && network_destroy(&warden->network, &err) < 0)
             log_warn("warden", "%s; ignoring", err.message);
         if (unmount_disk(warden, &err) < 0)
             log_warn("warden", "%s; ignoring", err.message);
-        if (boxes->cgroups)
-            box_cgroups_destroy(boxes->cgroups);
     }
-    if (boxes->cgroups)
-        box_cgroups_close(boxes->cgroups);
-    free(take_ptr(&boxes->cpuinfo));
-    close_fd(&boxes->dev_tree_fd);
-    close_fd(&boxes->seccomp_fd);
-    close_fd(&boxes->fuse_fd);
-    close_fd(&boxes->envd_fd);
-    close_fd(&boxes->exit_epoll_fd);
-    close_fd(&boxes->layers_fd);
-    close_fd(&boxes->run_fd);
+    native_close(boxes, remove);
     close_fd(&warden->lock_fd);
-    boxes_done(boxes);
 }

@@ -20,14 +20,6 @@ static struct box_spec spec_from(const char *layer)
     return spec;
 }
 
-static void delete_layer(const char *layer)
-{
-    struct error err;
-
-    if (box_layer_delete(&rig_warden.boxes, layer, &err) < 0)
-        test_fail(__FILE__, __LINE__, "%s", err.message);
-}
-
 static unsigned long long counter(const char *layer, int file)
 {
     auto_buf struct buf text = {0};
@@ -71,7 +63,7 @@ TEST_TIMEOUT(a_snapshot_is_one_moment_of_a_writing_box, 120)
         last = first;
         begin = begin ? begin : first;
         frozen_us += layer.frozen_us;
-        delete_layer("moment");
+        rig_layer_delete("moment");
     }
     CHECK(last > begin);
     (void)printf("     stood still for %.2f ms on average\n", (double)frozen_us / 30000);
@@ -121,17 +113,17 @@ TEST_TIMEOUT(a_box_from_a_snapshot_has_its_files_and_its_own_future, 60)
     RIG_CHECK_ASK("ok two", grandchild.id, "get /new");
     RIG_CHECK_ASK("errno 2", grandchild.id, "get /removed");
     /* In use, as far as anybody who asks is concerned, also after a restart. */
-    CHECK_INT(box_layer_delete(&rig_warden.boxes, "snap", &err), -1);
+    CHECK_INT(warden_layer_delete(&rig_warden, "snap", &err), -1);
     CHECK_INT(err.code, ERROR_CONFLICT);
     rig_stop(grandchild.id);
     rig_restart();
-    CHECK_INT(box_layer_delete(&rig_warden.boxes, "snap2", &err), -1);
+    CHECK_INT(warden_layer_delete(&rig_warden, "snap2", &err), -1);
     CHECK_INT(err.code, ERROR_CONFLICT);
     rig_kill(child.id);
     rig_kill(grandchild.id);
-    delete_layer("snap");
-    delete_layer("snap2");
-    delete_layer("snap2");
+    rig_layer_delete("snap");
+    rig_layer_delete("snap2");
+    rig_layer_delete("snap2");
     child = spec_from("snap");
     CHECK_INT(box_start(&rig_warden.boxes, &child, &info, &err), -1);
     CHECK_INT(err.code, ERROR_NOT_FOUND);
@@ -214,44 +206,50 @@ TEST_TIMEOUT(what_was_done_to_the_layer_below_survives, 60)
         rig_kill(child.id);
     }
     rig_kill(parent.id);
-    CHECK_INT(box_layer_delete(&rig_warden.boxes, "snap", &err), 0);
+    CHECK_INT(warden_layer_delete(&rig_warden, "snap", &err), 0);
     rig_check_nothing_left();
     rig_close();
 }
 
-TEST_TIMEOUT(a_snapshot_fails_cleanly_at_every_step, 120)
+static struct box_spec started(void)
+{
+    struct box_spec spec = rig_spec();
+    struct box_info info;
+
+    rig_start(&spec, &info);
+    return spec;
+}
+
+static int snapshot(const struct box_spec *spec, struct error *err)
 {
     struct layer_info layer;
-    struct box_spec spec;
-    struct box_info info;
+
+    return box_snapshot(&rig_warden.boxes, spec->id, "snap", &layer, err);
+}
+
+/* The box goes on, and there is the whole layer or none. */
+static void after_snapshot(const struct box_spec *spec, const struct error *why)
+{
     struct box_usage usage;
-    struct error err;
-    int failed = 0;
+
+    OK(box_usage(&rig_warden.boxes, spec->id, &usage, &err));
+    CHECK(!usage.frozen);
+    CHECK_INT(rig_count("run"), 3); /* record, socket, the gateway's mount */
+    CHECK_INT(rig_count("pool/temporary"), 0);
+    RIG_CHECK_ASK("ok", spec->id, "put /f text");
+    CHECK_INT(rig_count("pool/layers"), why ? 0 : 1);
+    if (!why)
+        rig_layer_delete("snap");
+    rig_kill(spec->id);
+}
+
+/* A thaw that fails is repeated: one step fewer than there are makes it fail. */
+TEST_TIMEOUT(a_snapshot_fails_cleanly_at_every_step, 120)
+{
+    static const struct rig_sweep sweep = {started, snapshot, after_snapshot};
 
     rig_open();
-    spec = rig_spec();
-    rig_start(&spec, &info);
-    for (int n = 1;; n++) {
-        int r;
-
-        box_fault_at = n;
-        r = box_snapshot(&rig_warden.boxes, spec.id, "snap", &layer, &err);
-        box_fault_at = 0;
-        CHECK_INT(box_usage(&rig_warden.boxes, spec.id, &usage, &err), 0);
-        CHECK(!usage.frozen);
-        CHECK_INT(rig_count("run"), 3); /* record, socket, the gateway's mount */
-        CHECK_INT(rig_count("pool/temporary"), 0);
-        RIG_CHECK_ASK("ok", spec.id, "put /f%d text", n);
-        CHECK_INT(rig_count("pool/layers"), r == 0 ? 1 : 0);
-        if (r == 0 && n > 6)
-            break;
-        if (r == 0) /* a failed thaw is repeated */
-            delete_layer("snap");
-        failed += r < 0;
-    }
-    CHECK_INT(failed, 5);
-    rig_kill(spec.id);
-    rig_check_nothing_left();
+    CHECK_INT(rig_fail_everywhere(&sweep), 5);
     rig_close();
 }
 
@@ -300,7 +298,7 @@ TEST_TIMEOUT(a_snapshot_does_not_shrink_the_disk, 60)
     for (int i = 0; i < 3; i++) {
         RIG_CHECK_ASK("ok", spec.id, "fill /f 40000000");
         rig_snapshot(spec.id, "snap", &layer);
-        delete_layer("snap");
+        rig_layer_delete("snap");
     }
     RIG_CHECK_ASK("errno 122", spec.id, "fill /g 80000000");
     rig_kill(spec.id);
@@ -328,7 +326,7 @@ TEST_TIMEOUT(layers_are_listed_in_pages, 60)
         rig_snapshot(spec.id, name, &layer);
     }
     do {
-        count = box_layer_list(&rig_warden.boxes, after, page, 8, &err);
+        count = warden_layer_list(&rig_warden, after, page, 8, &err);
         for (int i = 0; i < count; i++) {
             char want[LAYER_NAME_SIZE];
 
@@ -384,8 +382,8 @@ TEST_TIMEOUT(snapshot_times, 120)
             (double)layer.frozen_us / 1000, (double)started / 1000, (double)plain / 1000);
         rig_kill(child.id);
         rig_kill(spec.id);
-        delete_layer("fresh");
-        delete_layer("clean");
+        rig_layer_delete("fresh");
+        rig_layer_delete("clean");
     }
     rig_close();
 }

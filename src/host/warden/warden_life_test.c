@@ -51,7 +51,7 @@ TEST_TIMEOUT(a_hundred_stops_and_starts_keep_every_file, 120)
         }
         rig_start(&spec, &info);
         starting += clock_mono_us() - t1;
-        CHECK(info.running && info.slot);
+        CHECK(info.running && rig_box(info.id)->slot);
         if (i == 1)
             before = rig_descriptors();
     }
@@ -89,7 +89,7 @@ TEST_TIMEOUT(a_stopped_box_has_no_slot_and_is_found_again, 60)
     CHECK_INT(err.code, ERROR_EXISTS);
     for (int round = 0; round < 2; round++) {
         CHECK_INT(boxes_list(&rig_warden.boxes, 0, list, 2), 1);
-        CHECK(!list[0].running && list[0].slot == 0 && list[0].pid == 0);
+        CHECK(!list[0].running && rig_box(list[0].id)->slot == 0 && rig_box(list[0].id)->pid == 0);
         CHECK(boxes_in_state(&rig_warden.boxes, spec.id, BOX_STOPPED));
         CHECK_INT(boxes_count_live(&rig_warden.boxes), 0);
         rig_restart();
@@ -125,13 +125,13 @@ TEST_TIMEOUT(a_dead_box_can_be_started_from_its_files, 60)
     struct box_info info;
 
     rig_open();
-    poll_fd = (struct pollfd){.fd = rig_warden.boxes.exit_epoll_fd, .events = POLLIN};
+    poll_fd = (struct pollfd){.fd = rig_warden.boxes.engine.event_fd, .events = POLLIN};
     spec = rig_spec();
     rig_start(&spec, &info);
     RIG_CHECK_ASK("ok", spec.id, "put /f text");
-    CHECK(kill(info.pid, SIGKILL) == 0);
+    CHECK(kill(rig_box(info.id)->pid, SIGKILL) == 0);
     CHECK_INT(poll(&poll_fd, 1, 5000 * (int)test_patience()), 1);
-    CHECK(boxes_exited(&rig_warden.boxes, info.slot, &event));
+    CHECK(boxes_exited(&rig_warden.boxes, rig_box(info.id)->slot, &event));
     CHECK(boxes_in_state(&rig_warden.boxes, spec.id, BOX_DEAD));
     spec.keep_disk = true;
     rig_start(&spec, &info);
@@ -141,207 +141,160 @@ TEST_TIMEOUT(a_dead_box_can_be_started_from_its_files, 60)
     rig_close();
 }
 
-TEST_TIMEOUT(stop_can_be_repeated_after_any_failure, 120)
+/* ---- failures at every step ---- */
+
+static struct box_spec started(void)
+{
+    struct box_spec spec = rig_spec();
+    struct box_info info;
+
+    rig_start(&spec, &info);
+    RIG_CHECK_ASK("ok", spec.id, "put /f text");
+    spec.keep_disk = true;
+    return spec;
+}
+
+static struct box_spec stopped(void)
+{
+    struct box_spec spec = started();
+
+    rig_stop(spec.id);
+    return spec;
+}
+
+static int start(const struct box_spec *spec, struct error *err)
 {
     struct box_info info;
-    struct error err;
-    int failed = 0;
+
+    return box_start(&rig_warden.boxes, spec, &info, err);
+}
+
+static int stop(const struct box_spec *spec, struct error *err)
+{
+    return box_stop(&rig_warden.boxes, spec->id, err);
+}
+
+static int snapshot(const struct box_spec *spec, struct error *err)
+{
+    struct layer_info layer;
+
+    return box_snapshot(&rig_warden.boxes, spec->id, "snap", &layer, err);
+}
+
+static int end(const struct box_spec *spec, struct error *err)
+{
+    return box_kill(&rig_warden.boxes, spec->id, err);
+}
+
+static void after_stop(const struct box_spec *spec, const struct error *why)
+{
+    struct box_info info;
+
+    /* The last step is for the disk only. */
+    CHECK(boxes_in_state(&rig_warden.boxes, spec->id,
+                         !why || strstr(why->message, "disk sync") ? BOX_STOPPED : BOX_DEAD));
+    rig_stop(spec->id);
+    rig_start(spec, &info);
+    RIG_CHECK_ASK("ok text", spec->id, "get /f");
+    rig_kill(spec->id);
+}
+
+TEST_TIMEOUT(stop_can_be_repeated_after_any_failure, 120)
+{
+    static const struct rig_sweep sweep = {started, stop, after_stop};
 
     rig_open();
-    for (int n = 1;; n++) {
-        struct box_spec spec = rig_spec();
-        int r;
-
-        rig_start(&spec, &info);
-        RIG_CHECK_ASK("ok", spec.id, "put /f text");
-        box_fault_at = n;
-        r = box_stop(&rig_warden.boxes, spec.id, &err);
-        box_fault_at = 0;
-        if (r < 0) {
-            CHECK(strstr(err.message, "fault injected"));
-            /* The last step is for the disk only. */
-            CHECK(boxes_in_state(&rig_warden.boxes, spec.id,
-                                 strstr(err.message, "disk sync") ? BOX_STOPPED : BOX_DEAD));
-            failed++;
-        }
-        rig_stop(spec.id);
-        spec.keep_disk = true;
-        rig_start(&spec, &info);
-        RIG_CHECK_ASK("ok text", spec.id, "get /f");
-        rig_kill(spec.id);
-        rig_check_nothing_left();
-        if (r == 0)
-            break;
-    }
-    CHECK_INT(failed, 7);
+    CHECK_INT(rig_fail_everywhere(&sweep), 7);
     rig_close();
+}
+
+static void after_going_on(const struct box_spec *spec, const struct error *why)
+{
+    if (why) {
+        CHECK(boxes_in_state(&rig_warden.boxes, spec->id, BOX_STOPPED));
+        CHECK_INT(rig_count("run"), 2);
+    } else {
+        RIG_CHECK_ASK("ok text", spec->id, "get /f");
+    }
+    rig_kill(spec->id);
 }
 
 TEST_TIMEOUT(going_on_fails_cleanly_at_every_step, 120)
 {
-    struct box_spec spec;
-    struct box_info info;
-    struct error err;
-    size_t before = 0;
-    int failed = 0;
+    static const struct rig_sweep sweep = {stopped, start, after_going_on};
 
     rig_open();
-    spec = rig_spec();
-    rig_start(&spec, &info);
-    RIG_CHECK_ASK("ok", spec.id, "put /f text");
-    rig_stop(spec.id);
-    spec.keep_disk = true;
-    for (int n = 1;; n++) {
-        int r;
-
-        box_fault_at = n;
-        r = box_start(&rig_warden.boxes, &spec, &info, &err);
-        box_fault_at = 0;
-        if (r == 0)
-            break;
-        CHECK(strstr(err.message, "fault injected"));
-        CHECK(boxes_in_state(&rig_warden.boxes, spec.id, BOX_STOPPED));
-        CHECK_INT(rig_count("run"), 2);
-        if (failed++ == 0)
-            before = rig_descriptors();
-        CHECK_INT(rig_descriptors(), before);
-    }
-    CHECK(failed >= 11);
-    RIG_CHECK_ASK("ok text", spec.id, "get /f");
-    rig_kill(spec.id);
-    rig_check_nothing_left();
+    CHECK(rig_fail_everywhere(&sweep) >= 11);
     rig_close();
 }
 
 /* ---- kill -9 of the warden at every step ---- */
 
-enum operation { START, GO_ON, STOP, SNAPSHOT, KILL };
-
-static int operate(enum operation op, const struct box_spec *spec, struct error *err)
-{
-    struct layer_info layer;
-    struct box_info info;
-
-    switch (op) {
-    case START:
-    case GO_ON:
-        return box_start(&rig_warden.boxes, spec, &info, err);
-    case STOP:
-        return box_stop(&rig_warden.boxes, spec->id, err);
-    case SNAPSHOT:
-        return box_snapshot(&rig_warden.boxes, spec->id, "snap", &layer, err);
-    case KILL:
-        return box_kill(&rig_warden.boxes, spec->id, err);
-    }
-    return -1;
-}
-
-/* Does the operation in a process that ends at its n-th step; false when it has no such step. */
-static bool crash_at(enum operation op, const struct box_spec *spec, int n)
-{
-    pid_t pid = fork();
-    int status;
-
-    CHECK(pid >= 0);
-    if (pid == 0) {
-        struct error err;
-
-        box_fault_at = n;
-        box_fault_crash = true;
-        _exit(operate(op, spec, &err) < 0 ? 1 : 0);
-    }
-    CHECK(waitpid(pid, &status, 0) == pid);
-    CHECK(WIFEXITED(status));
-    CHECK(WEXITSTATUS(status) == BOX_FAULT_STATUS || WEXITSTATUS(status) == 0);
-    return WEXITSTATUS(status) == BOX_FAULT_STATUS;
-}
-
-/* The state in which the operation begins. */
-static void prepare(enum operation op, struct box_spec *spec)
-{
-    struct box_info info;
-
-    *spec = rig_spec();
-    if (op == START)
-        return;
-    rig_start(spec, &info);
-    RIG_CHECK_ASK("ok", spec->id, "put /f text");
-    spec->keep_disk = true;
-    if (op == GO_ON)
-        rig_stop(spec->id);
-}
-
 /* The restarted warden must find something that is true and from which everything leads on. */
-static void check_after(enum operation op, const struct box_spec *spec)
+static void after_crash(const struct box_spec *spec, const struct error *why)
 {
     struct box_info info;
-    struct error err;
 
-    if (op == SNAPSHOT) {
-        CHECK(is_running(spec->id));
-        CHECK_INT(box_layer_delete(&rig_warden.boxes, "snap", &err), 0);
-    }
-    if (op == START || op == KILL) {
-        rig_kill(spec->id);
-        return;
-    }
+    (void)why;
     if (!is_running(spec->id))
         rig_start(spec, &info);
     RIG_CHECK_ASK("ok text", spec->id, "get /f");
     rig_kill(spec->id);
 }
 
-static void crash_everywhere(enum operation op, int steps)
+static void after_crash_in_snapshot(const struct box_spec *spec, const struct error *why)
 {
-    int n = 1;
+    CHECK(is_running(spec->id));
+    rig_layer_delete("snap");
+    after_crash(spec, why);
+}
 
-    for (bool crashed = true; crashed; n++) {
-        struct box_spec spec;
+static void after_crash_in_start_or_kill(const struct box_spec *spec, const struct error *why)
+{
+    (void)why;
+    rig_kill(spec->id);
+}
 
-        prepare(op, &spec);
-        crashed = crash_at(op, &spec, n);
-        rig_restart();
-        check_after(op, &spec);
-        reap();
-        rig_check_nothing_left();
-        CHECK_INT(rig_count("pool/layers"), 0);
-    }
-    CHECK(n > steps);
+static void crash_everywhere(const struct rig_sweep *sweep, int steps)
+{
+    rig_open();
+    CHECK(rig_crash_everywhere(sweep) >= steps);
+    rig_close();
 }
 
 TEST_TIMEOUT(the_warden_is_killed_in_a_start, 120)
 {
-    rig_open();
-    crash_everywhere(START, 12);
-    rig_close();
+    static const struct rig_sweep sweep = {rig_spec, start, after_crash_in_start_or_kill};
+
+    crash_everywhere(&sweep, 12);
 }
 
 TEST_TIMEOUT(the_warden_is_killed_in_a_start_from_kept_files, 120)
 {
-    rig_open();
-    crash_everywhere(GO_ON, 12);
-    rig_close();
+    static const struct rig_sweep sweep = {stopped, start, after_crash};
+
+    crash_everywhere(&sweep, 12);
 }
 
 TEST_TIMEOUT(the_warden_is_killed_in_a_stop, 120)
 {
-    rig_open();
-    crash_everywhere(STOP, 7);
-    rig_close();
+    static const struct rig_sweep sweep = {started, stop, after_crash};
+
+    crash_everywhere(&sweep, 7);
 }
 
 TEST_TIMEOUT(the_warden_is_killed_in_a_snapshot, 120)
 {
-    rig_open();
-    crash_everywhere(SNAPSHOT, 6);
-    rig_close();
+    static const struct rig_sweep sweep = {started, snapshot, after_crash_in_snapshot};
+
+    crash_everywhere(&sweep, 6);
 }
 
 TEST_TIMEOUT(the_warden_is_killed_in_a_kill, 120)
 {
-    rig_open();
-    crash_everywhere(KILL, 7);
-    rig_close();
+    static const struct rig_sweep sweep = {started, end, after_crash_in_start_or_kill};
+
+    crash_everywhere(&sweep, 7);
 }
 
 /* ---- freezing ---- */
@@ -358,9 +311,10 @@ TEST_TIMEOUT(a_frozen_box_stands_still_and_goes_on, 60)
     spec = rig_spec();
     rig_start(&spec, &info);
     RIG_CHECK_ASK("ok", spec.id, "spinner");
-    RIG_CHECK_ASK("ok", spec.id, "eater 8");
+    RIG_CHECK_ASK("ok", spec.id, "eater 16 /eaten");
+    WAIT_FOR(strcmp(rig_ask(spec.id, "get /eaten"), "ok eaten") == 0);
     WAIT_FOR(box_usage(&rig_warden.boxes, spec.id, &before, &err) == 0 && before.cpu_us > 10000 &&
-             before.mem_bytes > 8 << 20);
+             before.mem_bytes > 16 << 20);
     CHECK_INT(box_freeze(&rig_warden.boxes, spec.id, true, &err), 0);
     CHECK_INT(box_usage(&rig_warden.boxes, spec.id, &before, &err), 0);
     CHECK(before.frozen && before.pids == 3 && before.cpu_us > 10000);
@@ -475,12 +429,40 @@ TEST_TIMEOUT(a_hostage_ends_with_its_box_after_a_restart_too, 60)
     take_hostage(spec.id);
     RIG_CHECK_ASK("ok", other.id, "hostage /taken");
     rig_restart();
-    box_fuse_find(info.pid, &number);
+    box_fuse_find(rig_box(info.id)->pid, &number);
     CHECK(number != 0);
     CHECK_INT(box_fuse_abort(rig_warden.boxes.fuse_fd, number, BOX_UID_FIRST, &err), 0);
     rig_kill(spec.id);
     /* The other's connection is as it was: its server is still there, and silent. */
     WAIT_FOR(strcmp(rig_ask(other.id, "get /taken"), "ok taken") == 0);
+    CHECK_STR(str_of(rig_ask_for(other.id, 100, "get /proc/meminfo")), "");
+    rig_kill(other.id);
+    reap();
+    rig_check_nothing_left();
+    rig_close();
+}
+
+/* What a warden leaves that is killed while a box looks for its files: the record has a slot, and no process. */
+TEST_TIMEOUT(a_hostage_of_a_box_without_a_recorded_process_ends_too, 60)
+{
+    struct box_spec spec, other;
+    struct box_info info, others;
+    struct box half = {0};
+    struct error err;
+
+    rig_open();
+    spec = other = rig_spec();
+    id_make(other.id);
+    rig_start(&spec, &info);
+    rig_start(&other, &others);
+    take_hostage(spec.id);
+    take_hostage(other.id);
+    memcpy(half.id, spec.id, ID_SIZE);
+    half.slot = rig_box(spec.id)->slot;
+    CHECK_INT(box_record_write(&rig_warden.boxes, &half, &err), 0);
+    rig_restart();
+    rig_kill(spec.id);
+    /* The other's connection is as it was. */
     CHECK_STR(str_of(rig_ask_for(other.id, 100, "get /proc/meminfo")), "");
     rig_kill(other.id);
     reap();

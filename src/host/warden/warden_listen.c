@@ -2,6 +2,8 @@
  * told at once, and listening once there is somebody to serve them. */
 #include <errno.h>
 #include <stdio.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -65,16 +67,17 @@ static bool host_has_ipv6(void)
     return fd >= 0;
 }
 
-int warden_bind(const char *text, size_t loops, struct warden_sockets *out, struct error *err)
+int warden_bind(const char *flag, const char *text, size_t loops, struct warden_sockets *out,
+                struct error *err)
 {
     union address *address = &out->address;
 
     *out = (struct warden_sockets){.count = 0};
     if (!address_parse(text, address))
         return error_set(err, ERROR_INVALID,
-                         "--listen '%s' is not ADDRESS:PORT: an IPv4 address, an IPv6 address in "
+                         "--%s '%s' is not ADDRESS:PORT: an IPv4 address, an IPv6 address in "
                          "brackets, localhost, or nothing for all addresses",
-                         text);
+                         flag, text);
     /* All addresses of a host that has no IPv6 are those of IPv4. */
     if (text[0] == ':' && !host_has_ipv6()) {
         uint16_t port = address_port(address);
@@ -82,10 +85,10 @@ int warden_bind(const char *text, size_t loops, struct warden_sockets *out, stru
         *address = (union address){.v4 = {.sin_family = AF_INET, .sin_port = htons(port)}};
     }
     if (wait_until_free(address, err) < 0)
-        return error_prefix(err, "--listen '%s'", text);
+        return error_prefix(err, "--%s '%s'", flag, text);
     for (; out->count < loops; out->count++)
         if (bind_one(address, true, &out->fds[out->count], err) < 0)
-            return error_prefix(err, "--listen '%s'", text);
+            return error_prefix(err, "--%s '%s'", flag, text);
     address_url(address, out->url);
     return 0;
 }
@@ -101,4 +104,34 @@ int warden_listen(const struct warden_sockets *sockets, struct error *err)
         if (listen(sockets->fds[i], BACKLOG) < 0)
             return error_set_errno(err, errno, "listen on port %u", address_port(&address));
     return 0;
+}
+
+int warden_listen_at(const struct warden *warden, const char *name, uid_t uid, int backlog,
+                     int *out_fd, struct error *err)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int len = snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s",
+                       warden->config->data_dir, name);
+
+    if (len < 0 || (size_t)len >= sizeof(address.sun_path))
+        return error_set(err, ERROR_INVALID, "the data directory's path is too long");
+    (void)unlink(address.sun_path);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+        chmod(address.sun_path, 0600) < 0 || chown(address.sun_path, uid, uid) < 0 ||
+        listen(fd, backlog) < 0)
+        return error_set_errno(err, errno, "listen on '%s'", address.sun_path);
+    *out_fd = take_fd(&fd);
+    return 0;
+}
+
+void warden_unlisten_at(const struct warden *warden, const char *name, int *fd)
+{
+    char path[WARDEN_PATH_SIZE];
+
+    if (*fd < 0)
+        return;
+    (void)snprintf(path, sizeof(path), "%s/%s", warden->config->data_dir, name);
+    (void)unlink(path);
+    close_fd(fd);
 }

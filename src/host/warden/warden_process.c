@@ -19,14 +19,12 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/log.h"
 
-enum { FIRST_FD = 3, FDS = 4 };
+enum { FIRST_FD = 3, FDS = 4, BACKLOG = 128 };
 
 static int make_root(const struct warden *warden, char *out, size_t size, struct error *err)
 {
@@ -37,26 +35,6 @@ static int make_root(const struct warden *warden, char *out, size_t size, struct
         return error_set_errno(err, errno, "make '%s'", out);
     if (chown(out, uid, uid) < 0 || chmod(out, 0700) < 0)
         return error_set_errno(err, errno, "give '%s' to uid %u", out, uid);
-    return 0;
-}
-
-/* Only the server may connect. */
-static int make_socket(struct warden *warden, struct error *err)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    uid_t uid = warden->config->server_uid;
-    auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    int len = snprintf(address.sun_path, sizeof(address.sun_path), "%s/" WARDEN_PROCESS_SOCKET,
-                       warden->config->data_dir);
-
-    if (len < 0 || (size_t)len >= sizeof(address.sun_path))
-        return error_set(err, ERROR_INVALID, "the data directory's path is too long");
-    (void)unlink(address.sun_path);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
-        chmod(address.sun_path, 0600) < 0 || chown(address.sun_path, uid, uid) < 0 ||
-        listen(fd, 128) < 0)
-        return error_set_errno(err, errno, "listen on '%s'", address.sun_path);
-    warden->process_fd = take_fd(&fd);
     return 0;
 }
 
@@ -108,7 +86,9 @@ int warden_process_start(struct warden *warden, struct error *err)
     pid_t pid;
 
     if (make_root(warden, root, sizeof(root), err) < 0 ||
-        (warden->process_fd < 0 && make_socket(warden, err) < 0))
+        (warden->process_fd < 0 &&
+         warden_listen_at(warden, WARDEN_PROCESS_SOCKET, warden->config->server_uid, BACKLOG,
+                          &warden->process_fd, err) < 0))
         return -1;
     if (pipe2(pipes, O_CLOEXEC) < 0)
         return error_set_errno(err, errno, "pipe");
@@ -117,43 +97,26 @@ int warden_process_start(struct warden *warden, struct error *err)
     pid = (pid_t)syscall(SYS_clone, CLONE_NEWPID | CLONE_NEWNS | SIGCHLD, 0, 0, 0, 0);
     if (pid == 0)
         exec_envd(warden, root, parent_read);
-    if (pid < 0)
-        return error_set_errno(err, errno, "start envd for processes");
-    warden->process_pid = pid;
+    if (warden_child_watch(&warden->process, pid, "envd for processes", err) < 0)
+        return -1;
     warden->process_parent_fd = take_fd(&parent_write);
-    warden->process_pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     log_info("warden", "processes outside of sandboxes are served, as uid %u in '%s'",
              warden->config->server_uid + 1, root);
-    return warden->process_pidfd < 0 ? error_set_errno(err, errno, "watch envd") : 0;
+    return 0;
 }
 
 void warden_process_ended(struct warden *warden)
 {
-    int status = 0;
+    char how[WARDEN_HOW_SIZE];
 
-    (void)waitpid(warden->process_pid, &status, 0);
-    warden->process_pid = 0;
-    close_fd(&warden->process_pidfd);
+    (void)warden_child_ended(&warden->process, how);
     close_fd(&warden->process_parent_fd);
-    log_error("warden", "envd for processes ended (%s %d)",
-              WIFSIGNALED(status) ? "signal" : "status",
-              WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    log_error("warden", "envd for processes ended (%s)", how);
 }
 
 void warden_process_stop(struct warden *warden)
 {
-    char path[WARDEN_PATH_SIZE];
-
-    if (warden->process_pid > 0) {
-        (void)kill(warden->process_pid, SIGKILL);
-        (void)waitpid(warden->process_pid, NULL, 0);
-        warden->process_pid = 0;
-    }
-    close_fd(&warden->process_pidfd);
+    warden_child_kill(&warden->process);
     close_fd(&warden->process_parent_fd);
-    if (warden->process_fd >= 0) {
-        (void)snprintf(path, sizeof(path), "%s/" WARDEN_PROCESS_SOCKET, warden->config->data_dir);
-        (void)unlink(path);
-    }
-    close_fd(&warden->process_fd);
+    warden_unlisten_at(warden, WARDEN_PROCESS_SOCKET, &warden->process_fd);
 }

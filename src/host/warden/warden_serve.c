@@ -108,9 +108,26 @@ static bool flag_valid(const bool *flag)
 
 static int check_flags(const struct box_spec *spec, struct error *err)
 {
-    if (!flag_valid(&spec->internet) || !flag_valid(&spec->keep_disk) ||
-        !flag_valid(&spec->background))
+    if (!flag_valid(&spec->keep_disk) || !flag_valid(&spec->background) ||
+        !flag_valid(&spec->blank) || !flag_valid(&spec->feed))
         return error_set(err, ERROR_INVALID, "a flag is neither true nor false");
+    return 0;
+}
+
+static int check_network(const struct box_network *network, struct error *err)
+{
+    uint64_t count = (uint64_t)network->allow_count + network->deny_count;
+
+    if (network->mode > NETWORK_FILTERED)
+        return error_set(err, ERROR_INVALID, "no mode %u of the network", network->mode);
+    if (count > BOX_RANGES_MAX)
+        return error_set(err, ERROR_INVALID, "more than %d ranges of addresses", BOX_RANGES_MAX);
+    for (uint64_t i = 0; i < count; i++) {
+        const struct box_range *range = &network->ranges[i];
+
+        if (range->prefix > 32 || (uint64_t)range->address << range->prefix & UINT32_MAX)
+            return error_set(err, ERROR_INVALID, "not a range of addresses");
+    }
     return 0;
 }
 
@@ -130,16 +147,42 @@ static int check_source(const struct box_spec *spec, struct error *err)
     return 0;
 }
 
+static bool tree_name_valid(const char name[LAYER_NAME_SIZE])
+{
+    return name_valid(name) && layer_is_tree(name);
+}
+
+/* Only a new box fills a tree, and none fills what it lies on. */
+static int check_fill(const struct box_spec *spec, struct error *err)
+{
+    if (spec->fill[0] == '\0')
+        return 0;
+    if (!tree_name_valid(spec->fill) || spec->keep_disk)
+        return error_set(err, ERROR_INVALID, "not a tree to fill");
+    return 0;
+}
+
+static int check_blank(const struct box_spec *spec, struct error *err)
+{
+    if (spec->layer_count || spec->volume_count || spec->source[0] || spec->keep_disk ||
+        spec->feed || spec->fill[0])
+        return error_set(err, ERROR_INVALID, "a blank box has no files");
+    return 0;
+}
+
 static int check_spec(const struct box_spec *spec, struct error *err)
 {
+    if (check_flags(spec, err) < 0 || check_network(&spec->network, err) < 0 ||
+        check_limits(&spec->limits, err) < 0)
+        return -1;
+    if (spec->blank)
+        return check_blank(spec, err);
     if (spec->layer_count == 0 || spec->layer_count > BOX_LAYERS_MAX)
         return error_set(err, ERROR_INVALID, "%u layers", spec->layer_count);
     for (uint32_t i = 0; i < spec->layer_count; i++)
         if (!name_valid(spec->layers[i]))
             return error_set(err, ERROR_INVALID, "layer %u has no valid name", i);
-    if (check_flags(spec, err) < 0 || check_source(spec, err) < 0 || check_volumes(spec, err) < 0)
-        return -1;
-    return check_limits(&spec->limits, err);
+    return check_source(spec, err) < 0 || check_volumes(spec, err) < 0 ? -1 : check_fill(spec, err);
 }
 
 static int check_name(const char name[LAYER_NAME_SIZE], struct error *err)
@@ -147,84 +190,16 @@ static int check_name(const char name[LAYER_NAME_SIZE], struct error *err)
     return name_valid(name) ? 0 : error_set(err, ERROR_INVALID, "not a name");
 }
 
-static int list_layers(struct boxes *boxes, const char after[LAYER_NAME_SIZE],
-                       struct engine_reply *reply, struct error *err)
+static int check_tree_name(const char name[LAYER_NAME_SIZE], struct error *err)
 {
-    int count;
-
-    if (after[0] && check_name(after, err) < 0)
-        return -1;
-    count = box_layer_list(boxes, after, reply->layers, ENGINE_LIST_PAGE, err);
-    reply->count = count < 0 ? 0 : (uint32_t)count;
-    return count < 0 ? -1 : 0;
+    return tree_name_valid(name) ? 0 : error_set(err, ERROR_INVALID, "not the name of a tree");
 }
 
-/* Those on one box. */
-static int dispatch_box(struct boxes *boxes, const struct engine_request *request,
-                        struct engine_reply *reply, struct error *err)
+static int check_snapshot_name(const char name[LAYER_NAME_SIZE], struct error *err)
 {
-    const struct box_spec *spec = &request->spec;
-
-    if (check_id(spec->id, err) < 0)
-        return -1;
-    switch (request->op) {
-    case ENGINE_OP_START:
-        return check_spec(spec, err) < 0 ? -1 : box_start(boxes, spec, &reply->boxes[0], err);
-    case ENGINE_OP_KILL:
-        return box_kill(boxes, spec->id, err);
-    case ENGINE_OP_STOP:
-        return box_stop(boxes, spec->id, err);
-    case ENGINE_OP_LIMIT:
-        return check_flags(spec, err) < 0 || check_limits(&spec->limits, err) < 0
-                   ? -1
-                   : box_limit(boxes, spec->id, &spec->limits, spec->internet, err);
-    case ENGINE_OP_FREEZE:
-        return box_freeze(boxes, spec->id, request->frozen, err);
-    case ENGINE_OP_USAGE:
-        return box_usage(boxes, spec->id, &reply->usage, err);
-    case ENGINE_OP_SNAPSHOT:
-        return check_name(request->name, err) < 0
-                   ? -1
-                   : box_snapshot(boxes, spec->id, request->name, &reply->layers[0], err);
-    default:
-        return error_set(err, ERROR_INVALID, "unknown operation %u", request->op);
-    }
-}
-
-static int dispatch(struct boxes *boxes, const struct engine_request *request,
-                    struct engine_reply *reply, struct error *err)
-{
-    switch (request->op) {
-    case ENGINE_OP_LIST:
-        reply->count = (uint32_t)boxes_list(boxes, request->offset, reply->boxes, ENGINE_LIST_PAGE);
-        return 0;
-    case ENGINE_OP_SPACE:
-        return box_space(boxes, &reply->space, err);
-    case ENGINE_OP_LAYER_LIST:
-        return list_layers(boxes, request->name, reply, err);
-    case ENGINE_OP_LAYER_DELETE:
-        return check_name(request->name, err) < 0 ? -1
-                                                  : box_layer_delete(boxes, request->name, err);
-    case ENGINE_OP_VOLUME_CREATE:
-        return check_name(request->name, err) < 0 || check_disk(&request->spec.limits, err) < 0
-                   ? -1
-                   : box_volume_create(boxes, request->name, request->spec.limits.disk_bytes, err);
-    case ENGINE_OP_VOLUME_DELETE:
-        return check_name(request->name, err) < 0 ? -1
-                                                  : box_volume_delete(boxes, request->name, err);
-    default:
-        return dispatch_box(boxes, request, reply, err);
-    }
-}
-
-static int dispatch_dial(struct boxes *boxes, const struct engine_dial_request *request,
-                         int *out_fd, struct error *err)
-{
-    if (check_id(request->id, err) < 0)
-        return -1;
-    if (request->port == 0 || request->port > 65535)
-        return error_set(err, ERROR_INVALID, "port %u out of range", request->port);
-    return box_dial(boxes, request->id, (uint16_t)request->port, request->v6, out_fd, err);
+    return name_valid(name) && !layer_is_tree(name)
+               ? 0
+               : error_set(err, ERROR_INVALID, "not the name of a snapshot");
 }
 
 enum { END_WAIT_S = 120 }; /* longer than any operation takes */
@@ -232,24 +207,218 @@ enum { END_WAIT_S = 120 }; /* longer than any operation takes */
 struct channel {
     struct list link;
     struct warden *warden;
-    struct boxes *boxes;
     int fd;
     bool dial;
+    /* the box that is being started on it; NULL = none */
+    struct box_engine *starting;
+    char starting_id[ID_SIZE];
 };
 
-static void serve_control(const struct channel *channel)
+static int list_layers(struct warden *warden, const char after[LAYER_NAME_SIZE],
+                       struct engine_reply *reply, struct error *err)
+{
+    int count;
+
+    if (after[0] && check_name(after, err) < 0)
+        return -1;
+    count = warden_layer_list(warden, after, reply->layers, ENGINE_LIST_PAGE, err);
+    reply->count = count < 0 ? 0 : (uint32_t)count;
+    return count < 0 ? -1 : 0;
+}
+
+/* With the lock. Has another engine a box of this id, or is it about to? */
+static bool is_anothers(const struct warden *warden, const struct box_engine *engine,
+                        const char *id)
+{
+    struct list *node;
+
+    for (size_t i = 0; i < warden->engine_count; i++)
+        if (warden->engines[i] != engine && warden->engines[i]->ops->has(warden->engines[i], id))
+            return true;
+    list_for_each (node, &warden->channels) {
+        const struct channel *channel = container_of(node, struct channel, link);
+
+        if (channel->starting && channel->starting != engine &&
+            strcmp(channel->starting_id, id) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int start(struct channel *channel, const struct box_spec *spec, struct box_info *out,
+                 struct error *err)
+{
+    struct warden *warden = channel->warden;
+    struct box_engine *engine = warden_engine(warden, spec->engine);
+    bool taken;
+    int r;
+
+    if (!engine)
+        return error_set(err, ERROR_INVALID, "no engine of kind %u", spec->engine);
+    if (spec->blank && !engine->ops->claim)
+        return error_set(err, ERROR_UNSUPPORTED, "this engine has no blank boxes");
+    (void)pthread_mutex_lock(&warden->lock);
+    taken = is_anothers(warden, engine, spec->id);
+    if (!taken) {
+        memcpy(channel->starting_id, spec->id, ID_SIZE);
+        channel->starting = engine;
+    }
+    (void)pthread_mutex_unlock(&warden->lock);
+    if (taken)
+        return error_set(err, ERROR_EXISTS, "box '%s' exists", spec->id);
+    r = engine->ops->start(engine, spec, out, err);
+    (void)pthread_mutex_lock(&warden->lock);
+    channel->starting = NULL;
+    (void)pthread_mutex_unlock(&warden->lock);
+    return r;
+}
+
+/* Those on one box that is there, or not. */
+static int dispatch_box(const struct warden *warden, const struct engine_request *request,
+                        struct engine_reply *reply, struct error *err)
+{
+    const struct box_spec *spec = &request->spec;
+    struct box_engine *engine = warden_engine_of(warden, spec->id);
+    const struct box_engine_ops *ops = engine->ops;
+
+    switch (request->op) {
+    case ENGINE_OP_CLAIM:
+        if (check_spec(spec, err) < 0)
+            return -1;
+        if (spec->blank || spec->keep_disk || !ops->claim)
+            return error_set(err, ops->claim ? ERROR_INVALID : ERROR_UNSUPPORTED,
+                             "not a box to make of a blank one");
+        return ops->claim(engine, spec, &reply->boxes[0], err);
+    case ENGINE_OP_KILL:
+        return ops->kill(engine, spec->id, err);
+    case ENGINE_OP_STOP:
+        return ops->stop(engine, spec->id, err);
+    case ENGINE_OP_LIMIT:
+        return check_limits(&spec->limits, err) < 0
+                   ? -1
+                   : ops->limit(engine, spec->id, &spec->limits, err);
+    case ENGINE_OP_NETWORK:
+        return check_network(&spec->network, err) < 0
+                   ? -1
+                   : ops->network(engine, spec->id, &spec->network, err);
+    case ENGINE_OP_FREEZE:
+        return ops->freeze(engine, spec->id, request->frozen, err);
+    case ENGINE_OP_USAGE:
+        return ops->usage(engine, spec->id, &reply->usage, err);
+    case ENGINE_OP_SNAPSHOT:
+        return check_snapshot_name(request->name, err) < 0
+                   ? -1
+                   : ops->snapshot(engine, spec->id, request->name, &reply->layers[0], err);
+    default:
+        return error_set(err, ERROR_INVALID, "unknown operation %u", request->op);
+    }
+}
+
+static int publish(struct warden *warden, const struct engine_request *request,
+                   struct layer_info *out, struct error *err)
+{
+    const char *snapshot = request->spec.layers[0];
+
+    if (check_snapshot_name(snapshot, err) < 0 || check_tree_name(request->name, err) < 0 ||
+        check_disk(&request->spec.limits, err) < 0)
+        return -1;
+    return warden_layer_publish(warden, snapshot, request->name, request->spec.limits.disk_bytes,
+                                out, err);
+}
+
+/* Those on layers and volumes. */
+static int dispatch_pool(struct warden *warden, const struct engine_request *request,
+                         struct engine_reply *reply, struct error *err)
+{
+    const char *name = request->name;
+
+    switch (request->op) {
+    case ENGINE_OP_LAYER_LIST:
+        return list_layers(warden, name, reply, err);
+    case ENGINE_OP_LAYER_DELETE:
+        return check_name(name, err) < 0 ? -1 : warden_layer_delete(warden, name, err);
+    case ENGINE_OP_LAYER_SEAL:
+        return check_tree_name(name, err) < 0
+                   ? -1
+                   : warden_layer_seal(warden, name, &reply->layers[0], err);
+    case ENGINE_OP_LAYER_PUBLISH:
+        return publish(warden, request, &reply->layers[0], err);
+    case ENGINE_OP_LAYER_CHECK:
+        return check_name(name, err) < 0 ? -1 : warden_layer_check(warden, name, err);
+    case ENGINE_OP_VOLUME_CREATE:
+        return check_name(name, err) < 0 || check_disk(&request->spec.limits, err) < 0
+                   ? -1
+                   : warden_volume_create(warden, name, request->spec.limits.disk_bytes, err);
+    default:
+        return check_name(name, err) < 0 ? -1 : warden_volume_delete(warden, name, err);
+    }
+}
+
+static int dispatch(struct channel *channel, const struct engine_request *request,
+                    struct engine_reply *reply, struct error *err)
+{
+    struct warden *warden = channel->warden;
+
+    switch (request->op) {
+    case ENGINE_OP_LIST:
+        reply->count =
+            (uint32_t)warden_list(warden, request->offset, reply->boxes, ENGINE_LIST_PAGE);
+        return 0;
+    case ENGINE_OP_SPACE:
+        return warden_space(warden, &reply->space, err);
+    case ENGINE_OP_LAYER_LIST:
+    case ENGINE_OP_LAYER_DELETE:
+    case ENGINE_OP_LAYER_SEAL:
+    case ENGINE_OP_LAYER_PUBLISH:
+    case ENGINE_OP_LAYER_CHECK:
+    case ENGINE_OP_VOLUME_CREATE:
+    case ENGINE_OP_VOLUME_DELETE:
+        return dispatch_pool(warden, request, reply, err);
+    case ENGINE_OP_START:
+        return check_id(request->spec.id, err) < 0 || check_spec(&request->spec, err) < 0
+                   ? -1
+                   : start(channel, &request->spec, &reply->boxes[0], err);
+    default:
+        return check_id(request->spec.id, err) < 0 ? -1 : dispatch_box(warden, request, reply, err);
+    }
+}
+
+static int dispatch_dial(const struct warden *warden, const struct engine_dial_request *request,
+                         int *out_fd, struct error *err)
+{
+    struct box_engine *engine;
+
+    if (check_id(request->id, err) < 0)
+        return -1;
+    if (request->port == 0 || request->port > 65535)
+        return error_set(err, ERROR_INVALID, "port %u out of range", request->port);
+    if (request->kind > ENGINE_DIAL_UDP)
+        return error_set(err, ERROR_INVALID, "no such kind of socket");
+    engine = warden_engine_of(warden, request->id);
+    return engine->ops->dial(engine, request->id, (uint16_t)request->port,
+                             (enum engine_dial_kind)request->kind, out_fd, err);
+}
+
+/* A whole request; false when the other end is gone or sends anything else. */
+static bool receive(int fd, struct engine_request *out)
+{
+    ssize_t got = fd_recv(fd, out, sizeof(*out), NULL, NULL, 0);
+
+    return got >= (ssize_t)offsetof(struct engine_request, spec.network.ranges) &&
+           got >= (ssize_t)engine_request_size(out);
+}
+
+static void serve_control(struct channel *channel)
 {
     struct engine_request request;
     struct engine_reply reply;
-    struct error err;
 
-    if (box_seccomp_fill(&err) < 0)
-        log_warn("warden", "%s; ignoring", err.message);
-    while (fd_recv(channel->fd, &request, sizeof(request), NULL, NULL, 0) ==
-           (ssize_t)sizeof(request)) {
+    for (size_t i = 0; i < channel->warden->engine_count; i++)
+        channel->warden->engines[i]->ops->enter_thread(channel->warden->engines[i]);
+    while (receive(channel->fd, &request)) {
         memset(&reply, 0, sizeof(reply));
         reply.serial = request.serial;
-        reply.status = dispatch(channel->boxes, &request, &reply, &reply.err);
+        reply.status = dispatch(channel, &request, &reply, &reply.err);
         if (fd_send(channel->fd, &reply, sizeof(reply), NULL, 0) < 0)
             break;
     }
@@ -265,7 +434,7 @@ static void serve_dial(const struct channel *channel)
         auto_close int socket_fd = -1;
         struct error err = {0};
 
-        reply.status = dispatch_dial(channel->boxes, &request, &socket_fd, &err);
+        reply.status = dispatch_dial(channel->warden, &request, &socket_fd, &err);
         reply.errnum = err.errnum;
         if (fd_send(channel->fd, &reply, sizeof(reply), &socket_fd, socket_fd >= 0) < 0)
             break;
@@ -277,12 +446,12 @@ static void forget(struct channel *channel)
 {
     struct warden *warden = channel->warden;
 
-    (void)pthread_mutex_lock(&warden->boxes.lock);
+    (void)pthread_mutex_lock(&warden->lock);
     list_remove(&channel->link);
     (void)close(channel->fd);
     free(channel);
     (void)pthread_cond_broadcast(&warden->channel_ended);
-    (void)pthread_mutex_unlock(&warden->boxes.lock);
+    (void)pthread_mutex_unlock(&warden->lock);
 }
 
 static void *serve(void *arg)
@@ -304,11 +473,10 @@ int warden_serve_channel(struct warden *warden, int fd_consume, bool dial, struc
     pthread_t thread;
     int r;
 
-    *channel =
-        (struct channel){.warden = warden, .boxes = &warden->boxes, .fd = fd_consume, .dial = dial};
-    (void)pthread_mutex_lock(&warden->boxes.lock);
+    *channel = (struct channel){.warden = warden, .fd = fd_consume, .dial = dial};
+    (void)pthread_mutex_lock(&warden->lock);
     list_push_back(&warden->channels, &channel->link);
-    (void)pthread_mutex_unlock(&warden->boxes.lock);
+    (void)pthread_mutex_unlock(&warden->lock);
     (void)pthread_attr_init(&attr);
     (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     (void)pthread_attr_setstacksize(&attr, 256 * 1024);
@@ -327,13 +495,13 @@ bool warden_serve_end(struct warden *warden)
     struct list *node;
     bool ended;
 
-    (void)pthread_mutex_lock(&warden->boxes.lock);
+    (void)pthread_mutex_lock(&warden->lock);
     list_for_each (node, &warden->channels)
         (void)shutdown(container_of(node, struct channel, link)->fd, SHUT_RDWR);
     while (!list_empty(&warden->channels) &&
-           cond_wait_until(&warden->channel_ended, &warden->boxes.lock, deadline_us))
+           cond_wait_until(&warden->channel_ended, &warden->lock, deadline_us))
         ;
     ended = list_empty(&warden->channels);
-    (void)pthread_mutex_unlock(&warden->boxes.lock);
+    (void)pthread_mutex_unlock(&warden->lock);
     return ended;
 }

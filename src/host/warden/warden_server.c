@@ -19,11 +19,12 @@
 #include "base/log.h"
 
 #define FDS_ENV "QUICKSAND_SERVER_FDS"
+#define TLS_ENV "QUICKSAND_SERVER_TLS" /* "1": with TLS */
 
 enum { FIRST_FD = 3, SERVER_NICE = -10 };
 
 /* The child's descriptors stand in a row from FIRST_FD: listeners, dial channels, control channels,
- * the event channel, the credentials file. */
+ * the event channel, the credentials file; with TLS also its listeners and its channel. */
 static size_t collect(const struct server_fds *fds, int *out)
 {
     size_t n = 0;
@@ -36,10 +37,14 @@ static size_t collect(const struct server_fds *fds, int *out)
         out[n++] = fds->control[i];
     out[n++] = fds->event;
     out[n++] = fds->credentials;
+    for (size_t i = 0; i < fds->loops && fds->tls >= 0; i++)
+        out[n++] = fds->listen_tls[i];
+    if (fds->tls >= 0)
+        out[n++] = fds->tls;
     return n;
 }
 
-enum { FDS_MAX = 2 * WARDEN_LOOPS_MAX + WARDEN_CONTROL_CHANNELS + 2 };
+enum { FDS_MAX = 3 * WARDEN_LOOPS_MAX + WARDEN_CONTROL_CHANNELS + 3 };
 
 static _Noreturn void exec_server(const struct warden *warden, const struct server_fds *fds,
                                   pid_t parent)
@@ -65,6 +70,7 @@ static _Noreturn void exec_server(const struct warden *warden, const struct serv
         _exit(126);
     (void)snprintf(loops, sizeof(loops), "%zu", fds->loops);
     (void)setenv(FDS_ENV, loops, 1);
+    (void)setenv(TLS_ENV, fds->tls >= 0 ? "1" : "0", 1);
     (void)execv("/proc/self/exe", warden->config->server_argv);
     _exit(127);
 }
@@ -87,6 +93,7 @@ static int make_channels(struct warden *warden, struct server_fds *fds, struct e
 
     for (size_t i = 0; i < fds->loops; i++) {
         fds->listen[i] = warden->config->sockets->fds[i];
+        fds->listen_tls[i] = warden->config->tls_sockets ? warden->config->tls_sockets->fds[i] : -1;
         if (make_pair(&ours, &fds->dial[i], err) < 0 ||
             warden_serve_channel(warden, ours, true, err) < 0)
             return -1;
@@ -96,7 +103,8 @@ static int make_channels(struct warden *warden, struct server_fds *fds, struct e
             warden_serve_channel(warden, ours, false, err) < 0)
             return -1;
     close_fd(&warden->event_fd);
-    if (make_pair(&warden->event_fd, &fds->event, err) < 0)
+    if (make_pair(&warden->event_fd, &fds->event, err) < 0 ||
+        warden_tls_channel(warden, &fds->tls, err) < 0)
         return -1;
     return fd_set_nonblocking(warden->event_fd, true);
 }
@@ -104,7 +112,11 @@ static int make_channels(struct warden *warden, struct server_fds *fds, struct e
 int warden_start_server(struct warden *warden, struct error *err)
 {
     struct server_fds fds = {
-        .loops = warden->config->loops, .event = -1, .credentials = warden->config->credentials_fd};
+        .loops = warden->config->loops,
+        .event = -1,
+        .credentials = warden->config->credentials_fd,
+        .tls = -1,
+    };
     pid_t parent = getpid(), pid;
     int r;
 
@@ -123,15 +135,15 @@ int warden_start_server(struct warden *warden, struct error *err)
     for (size_t i = 0; i < WARDEN_CONTROL_CHANNELS; i++)
         close_fd(&fds.control[i]);
     close_fd(&fds.event);
+    close_fd(&fds.tls);
     if (r < 0)
         return -1;
-    warden->server_pid = pid;
-    warden->server_pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-    return warden->server_pidfd < 0 ? error_set_errno(err, errno, "watch the server") : 0;
+    return warden_child_watch(&warden->server, pid, "the server", err);
 }
 
 int warden_server_fds(struct server_fds *out, struct error *err)
 {
+    bool tls = str_is(str_of(getenv(TLS_ENV)), "1");
     uint64_t loops;
     int fd = FIRST_FD;
 
@@ -147,9 +159,13 @@ int warden_server_fds(struct server_fds *out, struct error *err)
         out->control[i] = fd++;
     out->event = fd++;
     out->credentials = fd++;
+    for (size_t i = 0; i < out->loops; i++)
+        out->listen_tls[i] = tls ? fd++ : -1;
+    out->tls = tls ? fd++ : -1;
     for (int i = FIRST_FD; i < fd; i++)
         if (fcntl(i, F_SETFD, FD_CLOEXEC) < 0)
             return error_set_errno(err, errno, "descriptor %d is missing", i);
     (void)unsetenv(FDS_ENV);
+    (void)unsetenv(TLS_ENV);
     return 0;
 }

@@ -26,7 +26,7 @@ TEST_TIMEOUT(box_starts_and_leaves_nothing, 60)
     for (int i = 0; i < 5; i++) {
         spec = rig_spec();
         rig_start(&spec, &info);
-        CHECK(info.running && info.pid > 0 && info.slot > 0);
+        CHECK(info.running && rig_box(info.id)->pid > 0 && rig_box(info.id)->slot > 0);
         rig_kill(spec.id);
         rig_kill(spec.id); /* idempotent */
     }
@@ -48,67 +48,57 @@ TEST_TIMEOUT(as_many_files_as_the_host_allows_may_be_open, 60)
     rig_close();
 }
 
-/* Fails every step of start in turn: nothing may be left, and the next start must work. */
-TEST_TIMEOUT(start_fails_cleanly_at_every_step, 120)
+static int start(const struct box_spec *spec, struct error *err)
 {
     struct box_info info;
-    struct box_spec spec;
-    struct error err;
-    size_t before;
-    int failed = 0;
+
+    return box_start(&rig_warden.boxes, spec, &info, err);
+}
+
+static void after_start(const struct box_spec *spec, const struct error *why)
+{
+    if (!why)
+        rig_kill(spec->id);
+}
+
+/* Nothing may be left, and the next start must work. */
+TEST_TIMEOUT(start_fails_cleanly_at_every_step, 120)
+{
+    static const struct rig_sweep sweep = {rig_spec, start, after_start};
 
     rig_open();
-    spec = rig_spec();
-    rig_start(&spec, &info);
-    rig_kill(spec.id);
-    before = rig_descriptors();
-    for (int n = 1;; n++) {
-        int r;
-
-        spec = rig_spec();
-        box_fault_at = n;
-        r = box_start(&rig_warden.boxes, &spec, &info, &err);
-        if (r == 0)
-            break;
-        box_fault_at = 0;
-        CHECK(strstr(err.message, "fault injected"));
-        rig_check_nothing_left();
-        CHECK_INT(rig_descriptors(), before);
-        failed++;
-    }
-    CHECK(failed >= 11);
-    box_fault_at = 0;
-    rig_kill(spec.id);
-    rig_check_nothing_left();
+    CHECK(rig_fail_everywhere(&sweep) >= 11);
     rig_close();
 }
 
-/* Fails every step of a removal in turn: it must say so, stay listed, and succeed when repeated. */
+static struct box_spec started(void)
+{
+    struct box_spec spec = rig_spec();
+    struct box_info info;
+
+    rig_start(&spec, &info);
+    return spec;
+}
+
+static int end(const struct box_spec *spec, struct error *err)
+{
+    return box_kill(&rig_warden.boxes, spec->id, err);
+}
+
+static void after_kill(const struct box_spec *spec, const struct error *why)
+{
+    CHECK_INT(boxes_count(&rig_warden.boxes), why ? 1 : 0);
+    if (why)
+        rig_kill(spec->id);
+}
+
+/* It must say so, the box must stay listed, and a second kill succeed. */
 TEST_TIMEOUT(kill_can_be_repeated_after_any_failure, 120)
 {
-    struct box_info info;
-    struct error err;
-    size_t failed = 0;
+    static const struct rig_sweep sweep = {started, end, after_kill};
 
     rig_open();
-    for (int n = 1;; n++) {
-        struct box_spec spec = rig_spec();
-        int r;
-
-        rig_start(&spec, &info);
-        box_fault_at = n;
-        r = box_kill(&rig_warden.boxes, spec.id, &err);
-        if (r == 0)
-            break;
-        box_fault_at = 0;
-        CHECK_INT(boxes_count(&rig_warden.boxes), 1);
-        rig_kill(spec.id);
-        rig_check_nothing_left();
-        failed++;
-    }
-    box_fault_at = 0;
-    CHECK_INT(failed, 7);
-    rig_check_nothing_left();
+    CHECK_INT(rig_fail_everywhere(&sweep), 7);
     rig_close();
 }
 
@@ -125,8 +115,8 @@ TEST_TIMEOUT(boxes_are_adopted_after_a_restart, 60)
     dies = rig_spec();
     rig_start(&lives, &info);
     rig_start(&dies, &info);
-    CHECK(kill(info.pid, SIGKILL) == 0);
-    CHECK(waitpid(info.pid, NULL, 0) == info.pid);
+    CHECK(kill(rig_box(info.id)->pid, SIGKILL) == 0);
+    CHECK(waitpid(rig_box(info.id)->pid, NULL, 0) == rig_box(info.id)->pid);
     rig_restart();
     CHECK_INT(boxes_list(&rig_warden.boxes, 0, list, 4), 2);
     for (int i = 0; i < 2; i++)
@@ -151,15 +141,15 @@ TEST_TIMEOUT(exits_are_reported_once, 60)
     rig_open();
     spec = rig_spec();
     rig_start(&spec, &info);
-    CHECK(kill(info.pid, SIGKILL) == 0);
+    CHECK(kill(rig_box(info.id)->pid, SIGKILL) == 0);
     {
-        struct pollfd poll_fd = {.fd = rig_warden.boxes.exit_epoll_fd, .events = POLLIN};
+        struct pollfd poll_fd = {.fd = rig_warden.boxes.engine.event_fd, .events = POLLIN};
 
         CHECK_INT(poll(&poll_fd, 1, 5000 * (int)test_patience()), 1);
     }
-    CHECK(boxes_exited(&rig_warden.boxes, info.slot, &event));
+    CHECK(boxes_exited(&rig_warden.boxes, rig_box(info.id)->slot, &event));
     CHECK_STR(str_of(event.id), spec.id);
-    CHECK(!boxes_exited(&rig_warden.boxes, info.slot, &event));
+    CHECK(!boxes_exited(&rig_warden.boxes, rig_box(info.id)->slot, &event));
     rig_kill(spec.id);
     rig_check_nothing_left();
     rig_close();
@@ -167,18 +157,18 @@ TEST_TIMEOUT(exits_are_reported_once, 60)
 
 static void check_end(const struct box_info *info, enum box_end end)
 {
-    struct pollfd poll_fd = {.fd = rig_warden.boxes.exit_epoll_fd, .events = POLLIN};
+    struct pollfd poll_fd = {.fd = rig_warden.boxes.engine.event_fd, .events = POLLIN};
     struct engine_event event;
 
     CHECK_INT(poll(&poll_fd, 1, 5000 * (int)test_patience()), 1);
-    CHECK(boxes_exited(&rig_warden.boxes, info->slot, &event));
+    CHECK(boxes_exited(&rig_warden.boxes, rig_box(info->id)->slot, &event));
     CHECK_INT(event.end, end);
     rig_kill(info->id);
 }
 
 static void run_out_of_memory(const struct box_info *info)
 {
-    RIG_CHECK_ASK("ok", info->id, "eater 500");
+    RIG_CHECK_ASK("ok", info->id, "eater 500 /eaten");
     WAIT_FOR(box_cgroup_oom_kills(rig_warden.boxes.cgroups, info->id) > 0);
 }
 
@@ -194,7 +184,7 @@ TEST_TIMEOUT(an_end_for_want_of_memory_is_told_from_others, 60)
     spec = rig_spec();
     rig_start(&spec, &info);
     run_out_of_memory(&info);
-    CHECK(kill(info.pid, SIGKILL) == 0);
+    CHECK(kill(rig_box(info.id)->pid, SIGKILL) == 0);
     check_end(&info, BOX_END_OOM); /* just now: nobody could tell it from that */
 
     spec = rig_spec();
@@ -208,7 +198,7 @@ TEST_TIMEOUT(an_end_for_want_of_memory_is_told_from_others, 60)
     run_out_of_memory(&info);
     CHECK_INT(box_usage(&rig_warden.boxes, spec.id, &usage, &err), 0);
     CHECK_INT(box_usage(&rig_warden.boxes, spec.id, &usage, &err), 0);
-    CHECK(kill(info.pid, SIGKILL) == 0);
+    CHECK(kill(rig_box(info.id)->pid, SIGKILL) == 0);
     check_end(&info, BOX_END_EXITED);
 
     rig_check_nothing_left();
@@ -216,6 +206,16 @@ TEST_TIMEOUT(an_end_for_want_of_memory_is_told_from_others, 60)
 }
 
 /* The other side of the line is the part that parses hostile bytes: nothing it sends may do harm. */
+static void check_invalid(int fd, const struct engine_request *request)
+{
+    struct engine_reply reply;
+
+    CHECK_INT(fd_send(fd, request, sizeof(*request), NULL, 0), 0);
+    CHECK_INT(fd_recv(fd, &reply, sizeof(reply), NULL, NULL, 0), sizeof(reply));
+    CHECK_INT(reply.status, -1);
+    CHECK_INT(reply.err.code, ERROR_INVALID);
+}
+
 TEST_TIMEOUT(malformed_requests_are_refused, 60)
 {
     struct error err;
@@ -260,14 +260,24 @@ TEST_TIMEOUT(malformed_requests_are_refused, 60)
     }
     for (int i = 0; i < 3; i++) {
         struct engine_request request = {.op = ENGINE_OP_START, .spec = rig_spec()};
-        bool *flags[] = {&request.spec.internet, &request.spec.keep_disk, &request.spec.background};
-        struct engine_reply reply;
+        bool *flags[] = {&request.spec.keep_disk, &request.spec.background, &request.spec.feed};
 
         memset(flags[i], 2, 1);
-        CHECK_INT(fd_send(pair[1], &request, sizeof(request), NULL, 0), 0);
-        CHECK_INT(fd_recv(pair[1], &reply, sizeof(reply), NULL, NULL, 0), sizeof(reply));
-        CHECK_INT(reply.status, -1);
-        CHECK_INT(reply.err.code, ERROR_INVALID);
+        check_invalid(pair[1], &request);
+    }
+    for (int i = 0; i < 10; i++) {
+        struct engine_request request = {.op = i % 2 ? ENGINE_OP_START : ENGINE_OP_NETWORK,
+                                         .spec = rig_spec()};
+        static const struct box_network networks[] = {
+            {.mode = NETWORK_FILTERED + 1},
+            {.mode = NETWORK_OPEN, .allow_count = BOX_RANGES_MAX + 1},
+            {.mode = NETWORK_OPEN, .allow_count = UINT32_MAX, .deny_count = 2},
+            {.mode = NETWORK_OPEN, .deny_count = 1, .ranges = {{0x01020304, 33}}},
+            {.mode = NETWORK_OPEN, .allow_count = 1, .ranges = {{0x01020304, 29}}},
+        };
+
+        request.spec.network = networks[i / 2];
+        check_invalid(pair[1], &request);
     }
     CHECK_INT(fd_send(pair[1], "short", 5, NULL, 0), 0);
     {

@@ -31,9 +31,9 @@ TEST_TIMEOUT(boxes_share_a_volume_that_outlives_them, 60)
     rig_open();
     one = rig_spec();
     two = rig_spec();
-    CHECK_INT(box_volume_create(&rig_warden.boxes, "data", 0, &err), 0);
-    CHECK_INT(box_volume_create(&rig_warden.boxes, "data", 0, &err), 0);
-    CHECK_INT(box_volume_create(&rig_warden.boxes, "more", 0, &err), 0);
+    CHECK_INT(warden_volume_create(&rig_warden, "data", 0, &err), 0);
+    CHECK_INT(warden_volume_create(&rig_warden, "data", 0, &err), 0);
+    CHECK_INT(warden_volume_create(&rig_warden, "more", 0, &err), 0);
     add_volume(&one, "data", "/mnt/deep/data");
     add_volume(&one, "more", "/mnt/deep/data/more");
     add_volume(&two, "data", "/lower/dir");
@@ -52,23 +52,23 @@ TEST_TIMEOUT(boxes_share_a_volume_that_outlives_them, 60)
     RIG_CHECK_ASK("errno 95", one.id, "clone /mnt/deep/data/f /mnt/deep/data/more/g");
     RIG_CHECK_ASK("errno 18", one.id, "range /mnt/deep/data/f /mnt/deep/data/more/g");
     RIG_CHECK_ASK("errno 95", two.id, "clone /lower/dir/f /lower/dir/g");
-    CHECK_INT(box_volume_delete(&rig_warden.boxes, "data", &err), -1);
+    CHECK_INT(warden_volume_delete(&rig_warden, "data", &err), -1);
     CHECK_INT(err.code, ERROR_CONFLICT);
     rig_restart();
-    CHECK_INT(box_volume_delete(&rig_warden.boxes, "data", &err), -1);
+    CHECK_INT(warden_volume_delete(&rig_warden, "data", &err), -1);
     rig_kill(two.id);
     rig_stop(one.id);
     one.keep_disk = true;
     rig_start(&one, &info);
     RIG_CHECK_ASK("ok text", one.id, "get /mnt/deep/data/f");
     rig_kill(one.id);
-    CHECK_INT(box_volume_delete(&rig_warden.boxes, "data", &err), 0);
-    CHECK_INT(box_volume_delete(&rig_warden.boxes, "data", &err), 0);
+    CHECK_INT(warden_volume_delete(&rig_warden, "data", &err), 0);
+    CHECK_INT(warden_volume_delete(&rig_warden, "data", &err), 0);
     one.keep_disk = false;
     id_make(one.id);
     CHECK_INT(box_start(&rig_warden.boxes, &one, &info, &err), -1);
     CHECK_INT(err.code, ERROR_NOT_FOUND);
-    CHECK_INT(box_volume_delete(&rig_warden.boxes, "more", &err), 0);
+    CHECK_INT(warden_volume_delete(&rig_warden, "more", &err), 0);
     rig_close();
 }
 
@@ -99,7 +99,7 @@ TEST_TIMEOUT(links_do_not_lead_volumes_astray, 60)
 
     rig_open();
     spec = rig_spec();
-    CHECK_INT(box_volume_create(&rig_warden.boxes, "data", 0, &err), 0);
+    CHECK_INT(warden_volume_create(&rig_warden, "data", 0, &err), 0);
     rig_start(&spec, &info);
     RIG_CHECK_ASK("ok", spec.id, "symlink /proc /mnt");
     RIG_CHECK_ASK("ok", spec.id, "put /plain text");
@@ -127,7 +127,7 @@ static struct engine *open_engine(void)
     CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
     CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, events) == 0);
     CHECK_INT(warden_serve_channel(&rig_warden, pair[0], false, &err), 0);
-    return engine_warden_new(&pair[1], 1, events[0]);
+    return engine_warden_new(&pair[1], 1, events[0], rig_warden.run_dir);
 }
 
 TEST_TIMEOUT(the_server_can_ask_for_everything, 60)

@@ -5,6 +5,9 @@
  * list with the name of what they are connected to, and the next call to the same place takes its
  * own; nothing is shared between threads but the cache of names and of TLS sessions. */
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "protocol/fetch/fetch_internal.h"
@@ -108,6 +111,54 @@ bool fetch_line_open(const struct fetch *fetch, const struct fetch_line *line)
            fetch->gate.open(fetch->gate.arg, line->unix_path);
 }
 
+static curl_socket_t open_by_gate(void *arg, curlsocktype purpose, struct curl_sockaddr *address)
+{
+    struct fetch_line *line = arg;
+    struct sockaddr_un found = {.sun_family = AF_UNIX};
+
+    (void)purpose;
+    if (line->gate->find(line->gate->arg, line->unix_path, found.sun_path, sizeof(found.sun_path)) <
+        0)
+        return CURL_SOCKET_BAD;
+    /* libcurl says that it may be changed, and has room for any. */
+    memcpy(&address->addr, &found, sizeof(found));
+    address->addrlen = sizeof(found);
+    return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+}
+
+/* libcurl tells which socket is a transfer's only when it is over. */
+static int on_socket_opened(void *arg, curl_socket_t fd, curlsocktype purpose)
+{
+    struct fetch_line *line = arg;
+
+    (void)purpose;
+    if (line->socket_count < FETCH_SOCKETS_MAX)
+        line->sockets[line->socket_count++] = fd;
+    return CURL_SOCKOPT_OK;
+}
+
+static int on_socket_closes(void *arg, curl_socket_t fd)
+{
+    struct fetch_line *line = arg;
+
+    for (size_t i = 0; i < line->socket_count; i++)
+        if (line->sockets[i] == fd)
+            line->sockets[i--] = line->sockets[--line->socket_count];
+    return close(fd);
+}
+
+void fetch_line_set(struct fetch_line *line)
+{
+    curl_easy_setopt(line->easy, CURLOPT_SOCKOPTFUNCTION, on_socket_opened);
+    curl_easy_setopt(line->easy, CURLOPT_SOCKOPTDATA, line);
+    curl_easy_setopt(line->easy, CURLOPT_CLOSESOCKETFUNCTION, on_socket_closes);
+    curl_easy_setopt(line->easy, CURLOPT_CLOSESOCKETDATA, line);
+    if (!line->gate->find || !line->unix_path[0] || line->unix_path[0] == '/')
+        return;
+    curl_easy_setopt(line->easy, CURLOPT_OPENSOCKETFUNCTION, open_by_gate);
+    curl_easy_setopt(line->easy, CURLOPT_OPENSOCKETDATA, line);
+}
+
 void fetch_cut(struct fetch *fetch, const char *unix_path)
 {
     struct list *node;
@@ -175,6 +226,7 @@ struct fetch_line *fetch_line_take(struct fetch *fetch, const struct fetch_reque
     line = xcalloc(1, sizeof(*line));
     (void)str_copy(str_of(key), line->key, sizeof(line->key));
     line->unix_path = line->key + path_at;
+    line->gate = &fetch->gate;
     line->multi = curl_multi_init();
     line->easy = curl_easy_init();
     if (!line->multi || !line->easy) {
@@ -224,6 +276,14 @@ static size_t on_write(char *p, size_t size, size_t count, void *arg)
     struct call *call = arg;
 
     return buf_add(&call->response->body, p, size * count) ? size * count : 0;
+}
+
+static size_t on_header(char *p, size_t size, size_t count, void *arg)
+{
+    const struct call *call = arg;
+
+    fetch_head_tell(&call->setup, p, size * count);
+    return size * count;
 }
 
 static CURLcode run(struct fetch *fetch, struct fetch_line *line, struct fetch_setup *setup)
@@ -282,8 +342,11 @@ int fetch_call(struct fetch *fetch, const struct fetch_request *request, struct 
         return error_set(err, ERROR_INTERNAL, "no descriptors are left for a connection");
     result = fetch_setup(&call.setup, line->easy, request, FETCH_BORROW_BODY, err);
     if (result == 0) {
+        fetch_line_set(line);
         curl_easy_setopt(line->easy, CURLOPT_WRITEFUNCTION, on_write);
         curl_easy_setopt(line->easy, CURLOPT_WRITEDATA, &call);
+        curl_easy_setopt(line->easy, CURLOPT_HEADERFUNCTION, on_header);
+        curl_easy_setopt(line->easy, CURLOPT_HEADERDATA, &call);
         curl_easy_setopt(line->easy, CURLOPT_TIMEOUT_MS,
                          (long)(fetch_within(request->timeout_ms) + 1));
         if (request->idle_ms) {

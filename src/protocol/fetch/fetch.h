@@ -24,13 +24,16 @@ struct fetch *fetch_new(void);
 /* No call may be under way. NULL is fine. */
 void fetch_free(struct fetch *fetch);
 
-/* For Unix sockets whose other side may be made to stand still: who does that says so first in what
- * open() tells, and then calls fetch_cut(). Calls and streams to that socket end at once with
+/* For those at a `unix_path` who may be made to stand still: who does that says so first in what
+ * open() tells, and then calls fetch_cut(). Calls and streams to that one end at once with
  * ERROR_UNAVAILABLE; those that were not sent yet with ERROR_CONFLICT and errnum EHOSTDOWN. Set before the
  * first call. */
 struct fetch_gate {
     bool (*open)(void *arg, const char *unix_path);
     void *arg;
+    /* NULL, or where those are whose unix_path does not begin with '/' but is a name: the path, or -errno. Never
+     * waits. */
+    int (*find)(void *arg, const char *name, char *out, size_t size);
 };
 void fetch_set_gate(struct fetch *fetch, const struct fetch_gate *gate);
 void fetch_cut(struct fetch *fetch, const char *unix_path);
@@ -52,8 +55,9 @@ static inline enum fetch_reach fetch_reach(bool public_only)
 
 struct fetch_request {
     const char *method;
-    const char *url;       /* http://... or https://... */
-    const char *unix_path; /* connect here instead of to the URL's host; NULL = no */
+    const char *url; /* http://... or https://... */
+    const char
+        *unix_path; /* connect here instead of to the URL's host (or fetch_gate.find); NULL = no */
     const struct http_header *headers;
     size_t header_count;
     struct str body;
@@ -70,6 +74,9 @@ struct fetch_request {
     const char *ca_file; /* certificates to trust besides the system's, as PEM; NULL = none */
     enum fetch_reach reach;
     bool repeatable; /* a POST or PATCH that may arrive twice */
+    /* Told each header of the answer before the call or fetch_open() returns; NULL = not wanted. */
+    void (*on_header)(void *arg, struct str name, struct str value);
+    void *header_arg;
 };
 
 struct fetch_response {
@@ -104,6 +111,9 @@ int fetch_status(const struct fetch_stream *stream);
  * stream goes on: call again), ERROR_CONFLICT after fetch_cancel(), else it broke. */
 ssize_t fetch_read(struct fetch_stream *stream, void *p, size_t size, uint32_t timeout_ms,
                    struct error *err);
+/* The reader's alone, after fetch_read() has timed out and until it is called again: a descriptor that can be
+ * read when it may have more; -1 = none. Neither fetch_cancel() nor fetch_cut() shows there. */
+int fetch_stream_fd(const struct fetch_stream *stream);
 /* Any thread: the reader returns at once, now and from then on. */
 void fetch_cancel(struct fetch_stream *stream);
 void fetch_close(struct fetch_stream *stream); /* NULL is fine */

@@ -14,6 +14,7 @@ enum {
     FETCH_RESPONSE_MAX = 1024 * 1024,
     FETCH_PENDING_MAX = 512 * 1024, /* of a stream nobody reads just now */
     FETCH_HOST_SIZE = 128,
+    FETCH_SOCKETS_MAX = 4,
 };
 
 /* What a prepared transfer borrows from us until it is over. */
@@ -48,6 +49,8 @@ uint32_t fetch_within(uint32_t timeout_ms);
 
 /* Follows the lines of a head; true once the final one is complete. */
 bool fetch_head_line(int *status, const char *line, size_t len);
+/* Tells who asked with the request. */
+void fetch_head_tell(const struct fetch_setup *setup, const char *line, size_t len);
 
 /* An easy handle with the connection it used last. */
 struct fetch_line {
@@ -57,12 +60,17 @@ struct fetch_line {
     struct fetch_line *next;
     struct list busy;      /* while it is in use */
     const char *unix_path; /* in key; "" = none */
+    const struct fetch_gate *gate;
     atomic_bool cut;
+    int sockets[FETCH_SOCKETS_MAX]; /* that are open: more than one only while it connects */
+    size_t socket_count;
 };
 
 /* NULL when the system gives no more descriptors. */
 struct fetch_line *fetch_line_take(struct fetch *fetch, const struct fetch_request *request);
 void fetch_line_give(struct fetch *fetch, struct fetch_line *line);
+/* After fetch_setup(): the gate says where it leads, if that is who knows, and sockets are noted. */
+void fetch_line_set(struct fetch_line *line);
 /* From fetch_line_take() on it is cut with the others; this says whether it may go on. */
 bool fetch_line_open(const struct fetch *fetch, const struct fetch_line *line);
 void fetch_global_init(void);

@@ -275,3 +275,11 @@ bool fetch_head_line(int *status, const char *line, size_t len)
     }
     return text.len == 0 && *status >= 200;
 }
+
+void fetch_head_tell(const struct fetch_setup *setup, const char *line, size_t len)
+{
+    struct str value = str_trim(str_n(line, len)), name = str_split(&value, ':');
+
+    if (setup->request.on_header && value.p)
+        setup->request.on_header(setup->request.header_arg, name, str_trim(value));
+}

@@ -25,6 +25,8 @@ static size_t on_header(char *p, size_t size, size_t count, void *arg)
 {
     struct fetch_stream *stream = arg;
 
+    if (!stream->head_done)
+        fetch_head_tell(&stream->setup, p, size * count);
     if (fetch_head_line(&stream->status, p, size * count))
         stream->head_done = true;
     return size * count;
@@ -125,6 +127,7 @@ int fetch_open(struct fetch *fetch, const struct fetch_request *request, struct 
         fetch_close(stream);
         return -1;
     }
+    fetch_line_set(line);
     curl_easy_setopt(line->easy, CURLOPT_HEADERFUNCTION, on_header);
     curl_easy_setopt(line->easy, CURLOPT_HEADERDATA, stream);
     curl_easy_setopt(line->easy, CURLOPT_WRITEFUNCTION, on_write);
@@ -199,6 +202,13 @@ ssize_t fetch_read(struct fetch_stream *stream, void *p, size_t size, uint32_t t
         turn(stream, (int)(left_ms < 60000 ? left_ms : 60000));
     }
     return cancelled_error(stream, err);
+}
+
+int fetch_stream_fd(const struct fetch_stream *stream)
+{
+    const struct fetch_line *line = stream->line;
+
+    return stream->ended || line->socket_count != 1 ? -1 : line->sockets[0];
 }
 
 void fetch_cancel(struct fetch_stream *stream)

@@ -359,6 +359,42 @@ static void *stop_later(void *arg)
     return NULL;
 }
 
+static int find_named(void *arg, const char *name, char *out, size_t size)
+{
+    ++*(int *)arg;
+    return strcmp(name, "somebody") == 0 && str_copy(STR("fetch_test.sock"), out, size)
+               ? 0
+               : -ECONNREFUSED;
+}
+
+/* Nobody here knows where a name leads; its connections are kept like others. */
+TEST(the_gate_says_where_a_name_leads)
+{
+    struct fetch_rig *rig = fetch_rig_new("fetch_test.sock", answer, NULL);
+    struct fetch *fetch = fetch_new();
+    struct fetch_request request = {
+        .method = "GET", .url = "http://localhost/slow", .unix_path = "somebody"};
+    struct fetch_response response;
+    struct fetch_stream *stream = NULL;
+    int connects = 0;
+    char piece[16];
+
+    fetch_set_gate(fetch, &(struct fetch_gate){.arg = &connects, .find = find_named});
+    OK(fetch_open(fetch, &request, &stream, &err));
+    CHECK_INT(fetch_read(stream, piece, sizeof(piece), 5000, &(struct error){0}), 5);
+    fetch_close(stream);
+    request.url = "http://localhost/";
+    for (int i = 0; i < 3; i++) {
+        OK(fetch_call(fetch, &request, &response, &err));
+        buf_done(&response.body);
+    }
+    CHECK_INT(connects, 2);
+    request.unix_path = "nobody";
+    CHECK_INT(fails(fetch, &request, &(struct error){0}), ERROR_UNAVAILABLE);
+    fetch_free(fetch);
+    fetch_rig_free(rig);
+}
+
 /* What waits ends at once, what comes later does not begin. */
 TEST(other_side_is_stopped)
 {
@@ -374,7 +410,7 @@ TEST(other_side_is_stopped)
     pthread_t thread;
     char piece[16];
 
-    fetch_set_gate(fetch, &(struct fetch_gate){moves, &stop});
+    fetch_set_gate(fetch, &(struct fetch_gate){.open = moves, .arg = &stop});
     CHECK_INT(fetch_open(fetch, &slow, &begun, &err), 0);
     CHECK_INT(fetch_read(begun, piece, sizeof(piece), 5000, &err), 5);
     CHECK(pthread_create(&thread, NULL, stop_later, &stop) == 0);

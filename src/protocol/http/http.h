@@ -39,7 +39,8 @@ struct http_request {
     int64_t content_length; /* -1 when chunked or absent */
     bool chunked;
     bool upgrade; /* Connection: upgrade with an Upgrade header */
-    int minor;    /* HTTP/1.minor */
+    int minor;    /* HTTP/1.minor; 1 for HTTP/2 */
+    bool http2;   /* came as a stream of HTTP/2: there is no connection to take over */
 };
 
 /* How the end of a body is found. */

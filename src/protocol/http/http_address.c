@@ -53,3 +53,15 @@ bool http_address_public(const struct sockaddr *address)
     return address->sa_family == AF_INET6 &&
            v6_public(&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr);
 }
+
+bool http_address_loopback(const struct sockaddr *address)
+{
+    const struct sockaddr_in *v4 = (const void *)address;
+    const struct sockaddr_in6 *v6 = (const void *)address;
+
+    if (address->sa_family == AF_INET)
+        return ((const uint8_t *)&v4->sin_addr)[0] == 127;
+    return address->sa_family == AF_INET6 &&
+           (IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr) ||
+            (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr) && v6->sin6_addr.s6_addr[12] == 127));
+}

@@ -8,3 +8,5 @@
 /* False for this host, private, shared, link-local (cloud metadata included), multicast and reserved
  * ranges, also when they are wrapped into IPv6; and for all that is not IP. */
 bool http_address_public(const struct sockaddr *address);
+/* The address by which a host speaks to itself. */
+bool http_address_loopback(const struct sockaddr *address);

@@ -69,3 +69,25 @@ TEST(addresses_that_are_public)
             test_fail(__FILE__, __LINE__, "%s is not public", no[i]);
     CHECK(!http_address_public(&other));
 }
+
+static bool is_loopback(const char *text)
+{
+    struct sockaddr_in v4 = {.sin_family = AF_INET};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
+
+    if (inet_pton(AF_INET, text, &v4.sin_addr) == 1)
+        return http_address_loopback((struct sockaddr *)&v4);
+    CHECK_INT(inet_pton(AF_INET6, text, &v6.sin6_addr), 1);
+    return http_address_loopback((struct sockaddr *)&v6);
+}
+
+TEST(addresses_of_the_host_itself)
+{
+    struct sockaddr other = {.sa_family = AF_UNIX};
+
+    CHECK(is_loopback("127.0.0.1") && is_loopback("127.255.0.1") && is_loopback("::1") &&
+          is_loopback("::ffff:127.0.0.1"));
+    CHECK(!is_loopback("126.0.0.1") && !is_loopback("10.127.0.1") && !is_loopback("::") &&
+          !is_loopback("::7f00:1") && !is_loopback("::ffff:10.0.0.1") && !is_loopback("2a00::1"));
+    CHECK(!http_address_loopback(&other));
+}

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-enum { LINE_MAX_BYTES = 4096, TRAILER_MAX = 16 * 1024, SIZE_DIGITS_MAX = 15 };
+enum { LINE_MAX_BYTES = 4096, SIZE_DIGITS_MAX = 15 };
 
 enum chunk_state {
     CHUNK_SIZE,
@@ -73,6 +73,16 @@ static bool is_text(char c)
     return (unsigned char)c >= ' ' ? c != 0x7f : c == '\t';
 }
 
+static int trailer_byte(struct http_body *body, char c)
+{
+    if (c != '\n' && (!is_text(c) || ++body->trailer_bytes > HTTP_TRAILER_BYTES_MAX))
+        return -1;
+    if (body->trailers)
+        (void)buf_add_char(body->trailers, c);
+    body->state = c == '\n' ? TRAILER_START : TRAILER_LINE;
+    return 0;
+}
+
 /* One byte of framing. */
 static int framing_byte(struct http_body *body, char c)
 {
@@ -97,16 +107,12 @@ static int framing_byte(struct http_body *body, char c)
         return c == '\n' ? 0 : -1;
     case TRAILER_START:
     case TRAILER_LINE:
-        if (c == '\r')
-            body->state = body->state == TRAILER_START ? TRAILER_END_LF : TRAILER_LF;
-        else if (!is_text(c) || ++body->trailer_bytes > TRAILER_MAX)
-            return -1;
-        else
-            body->state = TRAILER_LINE;
+        if (c != '\r')
+            return c == '\n' ? -1 : trailer_byte(body, c);
+        body->state = body->state == TRAILER_START ? TRAILER_END_LF : TRAILER_LF;
         return 0;
     case TRAILER_LF:
-        body->state = TRAILER_START;
-        return c == '\n' ? 0 : -1;
+        return c == '\n' ? trailer_byte(body, c) : -1;
     case TRAILER_END_LF:
         body->complete = true;
         return c == '\n' ? 0 : -1;

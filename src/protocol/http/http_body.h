@@ -1,6 +1,7 @@
 /* Finds the end of a message body and takes the framing off. Private to src/http. */
 #pragma once
 
+#include "base/buf.h"
 #include "base/str.h"
 #include "protocol/http/http.h"
 
@@ -13,10 +14,13 @@ struct http_body {
     uint64_t left; /* of the length or the current chunk */
     size_t line;   /* bytes of the current framing line */
     size_t trailer_bytes;
+    struct buf *trailers; /* where their lines go, or NULL */
     size_t
         tail; /* bytes of the last feed behind the last chunk's line: trailers and the blank line */
     bool complete;
 };
+
+enum { HTTP_TRAILER_BYTES_MAX = 16 * 1024 };
 
 void http_body_init(struct http_body *body, enum http_body_kind kind, uint64_t length);
 /* Uses bytes from the front of *in until the body is complete, fn asks for a break or the input

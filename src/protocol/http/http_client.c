@@ -58,7 +58,7 @@ struct http_client *http_client_new(struct loop *loop, struct stream *stream_con
     client->loop = loop;
     client->stream = stream_consume;
     http_parser_init(&client->parser, false, NULL, NULL);
-    buf_init(&client->rest, LOOP_READ_SIZE);
+    buf_init(&client->rest, LOOP_READ_WIDE);
     update(client);
     return client;
 }
@@ -151,6 +151,11 @@ size_t http_client_write_chunk(struct http_client *client, const void *p, size_t
     return write_iov(client, iov, 3);
 }
 
+const struct http_headers *http_client_trailers(const struct http_client *client)
+{
+    return http_parser_trailers(&client->parser);
+}
+
 bool http_client_alive(const struct http_client *client)
 {
     return !client->failed && !client->closed && !client->active &&
@@ -217,18 +222,19 @@ static bool take_head(struct http_client *client, struct str in)
     return true;
 }
 
-/* Trailers end here, as other headers of one hop do: what stands for them is the bare blank line,
- * which comes with the rest of the body unless trailers or the network got in between. */
+/* Trailers are on_end's, with the blank line behind them. Without any, that line comes with the rest of the
+ * body unless the network got in between. */
 static void pass_body(struct http_client *client, struct str raw, bool done)
 {
+    bool trails = http_client_trailers(client)->count > 0;
     size_t tail = client->parser.body.tail;
-    bool whole = done && tail == 2;
+    bool whole = done && tail == 2 && !trails;
 
     if (!whole)
         raw.len -= tail;
     if (raw.len)
         client->events->on_data(client, raw, client->arg);
-    if (done && tail && !whole && !client->closed)
+    if (done && tail && !whole && !trails && !client->closed)
         client->events->on_data(client, STR("\r\n"), client->arg);
 }
 
@@ -282,10 +288,10 @@ static void read_input(struct http_client *client, bool error_seen)
 
         if (client->closed || client->failed || client->paused || client->upgraded)
             return;
-        got = stream_read(client->stream, buffer, LOOP_READ_SIZE);
+        got = stream_read(client->stream, buffer, LOOP_READ_WIDE);
         if (got > 0) {
             take_input(client, str_n(buffer, (size_t)got));
-            if (got < LOOP_READ_SIZE && !error_seen)
+            if (got < LOOP_READ_WIDE && !error_seen)
                 return;
         } else if (got == 0) {
             take_eof(client);

@@ -1,6 +1,6 @@
 /* Asynchronous upstream side of the proxy: one connected stream, requests one after the other.
  * Response body bytes are passed on as they came, chunk framing included; the parser only watches for
- * the end and leaves trailers out. All calls on the loop's thread. */
+ * the end and keeps trailers to itself. All calls on the loop's thread. */
 #pragma once
 
 #include "base/buf.h"
@@ -15,7 +15,8 @@ struct http_client_events {
     void (*on_head)(struct http_client *client, int status, struct str reason,
                     const struct http_headers *headers, const struct http_framing *framing,
                     void *arg);
-    /* Raw body bytes (chunks' framing included, trailers left out). May call http_client_pause(). */
+    /* Raw body bytes (chunks' framing included). Where there are trailers, they and the blank line behind them are
+     * missing. May call http_client_pause(). */
     void (*on_data)(struct http_client *client, struct str raw, void *arg);
     /* Response complete. reusable: another http_client_start() may follow on this connection. */
     void (*on_end)(struct http_client *client, bool reusable, void *arg);
@@ -39,6 +40,8 @@ void http_client_watch(struct http_client *client, const struct http_client_even
 size_t http_client_write(struct http_client *client, const void *p, size_t len);
 /* The same as one chunk of a chunked body; len is not 0. */
 size_t http_client_write_chunk(struct http_client *client, const void *p, size_t len);
+/* In on_end: what followed the last chunk. */
+const struct http_headers *http_client_trailers(const struct http_client *client);
 /* Is an idle connection still there, as far as can be known without waiting? */
 bool http_client_alive(const struct http_client *client);
 void http_client_pause(struct http_client *client);

@@ -36,9 +36,12 @@ static void on_data(struct http_client *client, struct str raw, void *arg)
 
 static void on_end(struct http_client *client, bool reusable, void *arg)
 {
-    (void)client;
     (void)arg;
     ends++;
+    for (size_t i = 0; i < http_client_trailers(client)->count; i++)
+        (void)buf_printf(&log_buf, "[%.*s=%.*s]",
+                         STR_ARG(http_client_trailers(client)->items[i].name),
+                         STR_ARG(http_client_trailers(client)->items[i].value));
     (void)buf_printf(&log_buf, "(end %d)", reusable);
 }
 
@@ -189,13 +192,14 @@ TEST(client_framing)
     }
 }
 
-TEST(client_trailers_end_here)
+TEST(client_trailers_are_told_at_the_end)
 {
     struct str trailers = STR("HTTP/1.1 200 Fine\r\nTransfer-Encoding: chunked\r\n\r\n"
                               "3;x=y\r\nabc\r\n0\r\nSet-Cookie: a\r\nX: y\r\n\r\n");
 
     for (size_t step = 1; step <= trailers.len; step++)
-        expect(trailers, step, false, false, "(200 Fine 1)3;x=y\r\nabc\r\n0\r\n\r\n(end 1)");
+        expect(trailers, step, false, false,
+               "(200 Fine 1)3;x=y\r\nabc\r\n0\r\n[Set-Cookie=a][X=y](end 1)");
 }
 
 TEST(client_errors)

@@ -22,22 +22,13 @@
 
 enum { READS_PER_EVENT = 4 };
 
-static void end_exchange(struct http_conn *conn)
-{
-    struct http_exchange *ex = &conn->ex;
-
-    if (ex->on_done)
-        ex->on_done(ex, ex->done_arg);
-    arena_done(&ex->arena);
-    buf_done(&ex->body);
-    *ex = (struct http_exchange){0};
-}
-
 static void conn_free(void *arg)
 {
     struct http_conn *conn = arg;
     struct http_server *server = conn->server;
 
+    if (conn->session)
+        server->config.http2->free(conn->session);
     http_parser_done(&conn->parser);
     http_outq_done(&conn->out);
     buf_done(&conn->rest);
@@ -56,10 +47,12 @@ void http_conn_close(struct http_conn *conn)
         stream_close(conn->stream, conn->reset);
     loop_later(conn->server->loop, conn_free, conn);
     list_remove(&conn->todo);
+    if (conn->session)
+        conn->server->config.http2->close(conn->session);
     if (had_exchange) {
         conn->ex.finished = conn->ex.answer == ANSWER_ENDED && !conn->out.pending &&
                             !conn->send_failed && !conn->reset;
-        end_exchange(conn);
+        http_exchange_done(&conn->ex);
     }
     http_server_conn_closed(conn);
 }
@@ -92,35 +85,20 @@ static int on_body(void *arg, struct str data)
         conn->skipped += data.len;
         return 0;
     }
-    if (ex->mode == BODY_ALL) {
-        if (ex->body.len + data.len > ex->body_max)
-            ex->too_large = true;
-        else
-            (void)buf_add_str(&ex->body, data);
-    } else if (ex->mode == BODY_STREAM) {
-        ex->on_data(ex, data, ex->body_arg);
-    }
-    return ex->paused || ex->too_large || conn->broken || ex->mode == BODY_UNASKED;
+    return !http_exchange_data(ex, data) || conn->broken;
 }
 
 void http_conn_fail(struct http_conn *conn, int status, const char *text)
 {
-    struct http_exchange *ex = &conn->ex;
-    struct http_header type = {STR("Content-Type"), STR("application/json")};
-    char body[160];
-    int len;
-
-    if (conn->state == CONN_HEAD)
+    if (conn->state == CONN_HEAD) {
         conn->state = CONN_EXCHANGE;
-    conn->close_after = true;
-    ex->mode = BODY_UNASKED;
-    ex->on_drain = NULL;
-    if (ex->answer != ANSWER_NONE) {
-        conn->broken = conn->reset = true;
-        return;
+        conn->ex.open = true;
     }
-    len = snprintf(body, sizeof(body), "{\"code\":%d,\"message\":\"%s\"}", status, text);
-    http_reply(ex, status, &type, 1, str_n(body, (size_t)len));
+    conn->close_after = true;
+    if (conn->ex.answer == ANSWER_NONE)
+        http_exchange_fail(&conn->ex, status, text);
+    else
+        http_abort(&conn->ex);
 }
 
 static void start_exchange(struct http_conn *conn)
@@ -128,6 +106,7 @@ static void start_exchange(struct http_conn *conn)
     struct http_exchange *ex = &conn->ex;
 
     conn->state = CONN_EXCHANGE;
+    ex->open = true;
     http_parser_request(&conn->parser, &ex->request);
     if (!conn->parser.complete && ex->request.minor == 1)
         ex->continue_due = http_headers_has_token(&ex->request.headers, "expect", "100-continue");
@@ -135,9 +114,71 @@ static void start_exchange(struct http_conn *conn)
     conn->server->config.on_request(ex, conn->server->config.arg);
 }
 
+static bool head_begun(const struct http_conn *conn)
+{
+    return http_parser_begun(&conn->parser) || (conn->preface && !conn->sniffed);
+}
+
+/* The first bytes were no preface after all: the parser gets those that looked like one. */
+static void give_back_preface(struct http_conn *conn)
+{
+    struct str preface = str_n(conn->server->config.http2->preface.p, conn->preface);
+
+    conn->sniffed = true;
+    /* It is no complete head, so there is nothing to be done about it but to go on. */
+    if (preface.len && http_parser_feed(&conn->parser, &preface) == HTTP_PARSE_ERROR)
+        http_conn_fail(conn, conn->parser.error_status, conn->parser.error_text);
+}
+
+/* Is it the other protocol? Bytes that may belong to its preface are only counted: what they are is known. True
+ * when that is decided or all were used. */
+static bool sniff(struct http_conn *conn)
+{
+    const struct http_protocol *http2 = conn->server->config.http2;
+    size_t len = conn->in.len;
+
+    if (!http2) {
+        conn->sniffed = true;
+        return false;
+    }
+    if (len > http2->preface.len - conn->preface)
+        len = http2->preface.len - conn->preface;
+    if (memcmp(conn->in.p, http2->preface.p + conn->preface, len) != 0) {
+        give_back_preface(conn);
+        return true;
+    }
+    conn->preface += len;
+    conn->in = str_skip(conn->in, len);
+    if (conn->preface < http2->preface.len)
+        return true;
+    conn->sniffed = true;
+    conn->session = http2->open(conn);
+    conn->broken = !conn->session;
+    conn->state = conn->session ? CONN_STREAMS : conn->state;
+    conn->restart = true;
+    return true;
+}
+
+static bool step_streams(struct http_conn *conn)
+{
+    const struct http_protocol *http2 = conn->server->config.http2;
+    struct str in = conn->in;
+
+    conn->in = STR_NONE;
+    if (in.len)
+        http2->input(conn->session, in);
+    else if (conn->eof)
+        conn->broken = true;
+    else
+        return http2->advance(conn->session);
+    return true;
+}
+
 /* Each step returns true when it changed something. */
 static bool step_head(struct http_conn *conn)
 {
+    if (!conn->sniffed && conn->in.len && sniff(conn))
+        return true;
     if (conn->in.len) {
         switch (http_parser_feed(&conn->parser, &conn->in)) {
         case HTTP_PARSE_HEAD:
@@ -152,7 +193,7 @@ static bool step_head(struct http_conn *conn)
             break;
         }
     }
-    if (conn->eof || (conn->server->draining && !http_parser_begun(&conn->parser))) {
+    if (conn->eof || (conn->server->draining && !head_begun(conn))) {
         http_conn_close(conn);
         return true;
     }
@@ -166,6 +207,13 @@ static void next_request(struct http_conn *conn)
     conn->restart = true;
 }
 
+void http_conn_linger(struct http_conn *conn)
+{
+    conn->state = CONN_LINGER;
+    conn->restart = true;
+    stream_shut(conn->stream, SHUT_WR);
+}
+
 static void finish_exchange(struct http_conn *conn)
 {
     struct http_exchange *ex = &conn->ex;
@@ -174,7 +222,7 @@ static void finish_exchange(struct http_conn *conn)
 
     ex->finished = true;
     conn->state = CONN_HEAD; /* no exchange from here on, should on_done close the server */
-    end_exchange(conn);
+    http_exchange_done(&conn->ex);
     if (conn->state == CONN_CLOSED)
         return;
     if (conn->parser.complete && !conn->close_after) {
@@ -186,8 +234,7 @@ static void finish_exchange(struct http_conn *conn)
         conn->state = CONN_SKIP;
         conn->skipped = 0;
     } else {
-        conn->state = CONN_LINGER;
-        stream_shut(conn->stream, SHUT_WR);
+        http_conn_linger(conn);
     }
     conn->restart = true;
 }
@@ -205,13 +252,8 @@ static bool step_body(struct http_conn *conn)
         return true;
     }
     if (conn->parser.complete) {
-        enum body_mode mode = ex->mode;
-
-        ex->mode = BODY_DELIVERED;
-        if (mode == BODY_ALL)
-            ex->on_body(ex, buf_str(&ex->body), ex->body_arg);
-        else if (ex->on_end)
-            ex->on_end(ex, ex->body_arg);
+        ex->trailers = *http_parser_trailers(&conn->parser);
+        http_exchange_data_end(ex);
         return true;
     }
     if (conn->eof) {
@@ -229,17 +271,9 @@ static bool step_exchange(struct http_conn *conn)
         finish_exchange(conn);
         return true;
     }
-    if (ex->drain_due && conn->out.pending < HTTP_LOW_WATER) {
-        ex->drain_due = false;
-        if (ex->on_drain && ex->answer == ANSWER_OPEN) {
-            ex->on_drain(ex, ex->drain_arg);
-            return true;
-        }
-    }
-    if ((ex->mode == BODY_ALL || ex->mode == BODY_STREAM) && !ex->paused &&
-        ex->answer != ANSWER_ENDED)
-        return step_body(conn);
-    return false;
+    if (conn->out.pending < HTTP_LOW_WATER && http_exchange_drained(ex))
+        return true;
+    return http_exchange_reads(ex) && step_body(conn);
 }
 
 static bool step_skip(struct http_conn *conn)
@@ -247,8 +281,7 @@ static bool step_skip(struct http_conn *conn)
     if (!conn->parser.complete && conn->in.len) {
         if (http_parser_feed(&conn->parser, &conn->in) == HTTP_PARSE_ERROR ||
             conn->skipped > CONN_SKIP_MAX) {
-            conn->state = CONN_LINGER;
-            stream_shut(conn->stream, SHUT_WR);
+            http_conn_linger(conn);
         }
         return true;
     }
@@ -273,6 +306,8 @@ static bool step(struct http_conn *conn)
         return step_exchange(conn);
     case CONN_SKIP:
         return step_skip(conn);
+    case CONN_STREAMS:
+        return step_streams(conn);
     case CONN_LINGER:
         conn->in = STR_NONE;
         conn->broken = conn->eof;
@@ -301,14 +336,18 @@ static enum conn_timer body_timer_kind(const struct http_conn *conn)
 
 static enum conn_timer read_timer_kind(const struct http_conn *conn)
 {
+    if (stream_opening(conn->stream)) /* whatever there is to say, a refusal included */
+        return CONN_TIMER_HEAD;
     switch (conn->state) {
     case CONN_HEAD:
-        return http_parser_begun(&conn->parser) ? CONN_TIMER_HEAD : CONN_TIMER_IDLE;
+        return head_begun(conn) ? CONN_TIMER_HEAD : CONN_TIMER_IDLE;
     case CONN_EXCHANGE:
         return body_timer_kind(conn);
     case CONN_SKIP:
     case CONN_LINGER:
         return CONN_TIMER_LINGER;
+    case CONN_STREAMS:
+        return conn->server->config.http2->timer(conn->session);
     case CONN_CLOSED:
         break;
     }
@@ -331,13 +370,13 @@ static void update(struct http_conn *conn)
     }
     if (!conn->eof && !conn->in.len)
         mask |= UV_READABLE;
-    if (conn->out.pending)
+    if (conn->out.pending || conn->more)
         mask |= UV_WRITABLE;
     if (!mask)
         mask = UV_PRIORITIZED;
     stream_watch(conn->stream, mask, on_ready, conn);
-    http_server_set_timer(conn, &conn->read_timer, read_timer_kind(conn), conn->restart);
-    http_server_set_timer(conn, &conn->write_timer,
+    http_server_set_timer(conn->server, &conn->read_timer, read_timer_kind(conn), conn->restart);
+    http_server_set_timer(conn->server, &conn->write_timer,
                           conn->out.pending ? CONN_TIMER_WRITE : CONN_TIMER_NONE, conn->progress);
     conn->restart = conn->progress = false;
 }
@@ -348,6 +387,7 @@ void http_conn_advance(struct http_conn *conn)
         return;
     list_remove(&conn->todo);
     conn->busy = true;
+    conn->more = false;
     while (step(conn)) {
     }
     if (conn->state != CONN_CLOSED && conn->out.pending && !conn->out.blocked) {
@@ -374,8 +414,9 @@ static bool read_some(struct http_conn *conn)
         conn->eof = true;
         /* A client may close its side after a request and still wait for the answer. Closing it in
          * the middle of a silent answer is leaving: nothing else would tell for a long time. */
-        conn->broken =
-            conn->state == CONN_EXCHANGE && conn->ex.answer == ANSWER_OPEN && !conn->out.pending;
+        conn->broken = conn->state == CONN_EXCHANGE &&
+                       ((conn->ex.answer == ANSWER_OPEN && !conn->out.pending) ||
+                        (conn->ex.answer == ANSWER_NONE && conn->ex.leaves_at_end));
         return false;
     }
     conn->in = str_n(buffer, (size_t)got);
@@ -405,15 +446,28 @@ static void on_ready(struct stream *stream, int status, int events, void *arg)
     http_conn_advance(conn);
 }
 
-void http_conn_timed_out(struct http_conn *conn, enum conn_timer kind)
+static void on_read_timer(struct conn_timer_link *link, enum conn_timer kind)
 {
-    if (kind == CONN_TIMER_HEAD ||
-        ((kind == CONN_TIMER_BODY || kind == CONN_TIMER_WHOLE) && conn->state == CONN_EXCHANGE))
+    struct http_conn *conn = container_of(link, struct http_conn, read_timer);
+
+    if (stream_opening(conn->stream))
+        conn->broken = true; /* nothing could be said */
+    else if (conn->state == CONN_STREAMS)
+        conn->server->config.http2->timed_out(conn->session);
+    else if (kind == CONN_TIMER_HEAD || ((kind == CONN_TIMER_BODY || kind == CONN_TIMER_WHOLE) &&
+                                         conn->state == CONN_EXCHANGE))
         http_conn_fail(conn, 408, "the request did not come in time");
-    else if (kind == CONN_TIMER_WRITE)
-        conn->broken = conn->reset = true;
     else
         conn->broken = true;
+    http_conn_advance(conn);
+}
+
+static void on_write_timer(struct conn_timer_link *link, enum conn_timer kind)
+{
+    struct http_conn *conn = container_of(link, struct http_conn, write_timer);
+
+    (void)kind;
+    conn->broken = conn->reset = true;
     http_conn_advance(conn);
 }
 
@@ -432,11 +486,13 @@ void http_conn_open(struct http_server *server, int fd_consume, const struct htt
     }
     if (server->config.filter)
         stream_add_filter(conn->stream, server->config.filter(server->config.arg));
+    http_exchange_init(&conn->ex, server, &http_conn_ops);
     http_parser_init(&conn->parser, true, on_body, conn);
+    conn->parser.connects = server->config.connects;
     buf_init(&conn->rest, LOOP_READ_SIZE);
     list_init(&conn->todo);
-    list_init(&conn->read_timer.link);
-    list_init(&conn->write_timer.link);
+    conn_timer_init(&conn->read_timer, on_read_timer);
+    conn_timer_init(&conn->write_timer, on_write_timer);
     list_push_back(&server->conns, &conn->all);
     server->conn_count++;
     server->handles++;

@@ -1,15 +1,17 @@
-/* A server connection and the exchange on it, shared by http_server.c (listening, timers),
- * http_conn.c (state machine) and http_exchange.c (what handlers call). Private to src/http. */
+/* A server connection and the exchange on it, shared by http_server.c (listening, timers), http_conn.c (state
+ * machine) and http_conn_ops.c (answers), and with the protocol that may take the connection over. Private to
+ * src/http and src/http2. */
 #pragma once
 
 #include "base/list.h"
+#include "protocol/http/http_exchange.h"
 #include "protocol/http/http_outq.h"
 #include "protocol/http/http_parser.h"
-#include "protocol/http/http_server.h"
 
 enum {
     CONN_SKIP_MAX = 256 * 1024, /* unwanted body bytes read to keep a connection */
     CONN_LINGER_MS = 10000,
+    CONN_BATCH_MAX = 128 * 1024,
 };
 
 enum conn_state {
@@ -18,6 +20,7 @@ enum conn_state {
     CONN_SKIP,     /* answered; the rest of the request's body is read and dropped */
     CONN_LINGER,   /* answered, our side shut: reading until the peer closes, because closing with
                     * unread input would reset the connection and could destroy the answer */
+    CONN_STREAMS,  /* its peer speaks HTTP/2: streams carry the exchanges */
     CONN_CLOSED,   /* its memory goes at the end of the turn */
 };
 
@@ -39,46 +42,31 @@ enum conn_timer {
     CONN_TIMER_COUNT,
 };
 
-enum body_mode {
-    BODY_UNASKED,
-    BODY_ALL,       /* collected in ex->body */
-    BODY_STREAM,    /* passed to on_data */
-    BODY_DELIVERED, /* the handler knows the end */
-};
-
-enum answer_state { ANSWER_NONE, ANSWER_OPEN, ANSWER_ENDED };
-enum answer_framing { FRAMING_LENGTH, FRAMING_CHUNKED, FRAMING_RAW };
-
-struct http_exchange {
-    struct http_request request;
-    struct arena arena;
-    void *user;
-    http_exchange_fn *on_done, *on_drain;
-    void *done_arg, *drain_arg;
-    bool finished;
-    bool drain_due; /* pending was high; on_drain is owed */
-
-    enum body_mode mode;
-    bool paused;
-    bool too_large;
-    size_t body_max;
-    struct buf body;
-    void (*on_body)(struct http_exchange *ex, struct str body, void *arg);
-    void (*on_data)(struct http_exchange *ex, struct str data, void *arg);
-    http_exchange_fn *on_end;
-    void *body_arg;
-    bool continue_due; /* Expect: 100-continue not answered yet */
-
-    enum answer_state answer;
-    enum answer_framing framing;
-    bool no_payload; /* HEAD, 204, 304: body bytes are counted but not sent */
-    int64_t left;    /* FRAMING_LENGTH: still to be written */
-};
-
 struct conn_timer_link {
     struct list link;
     uint64_t since;
     enum conn_timer kind;
+    void (*expired)(struct conn_timer_link *link, enum conn_timer kind);
+};
+
+struct http_conn;
+
+/* Takes connections over whose peers begin with `preface`. The connection still reads, writes and has the
+ * timers; a session tells it what. */
+struct http_protocol {
+    struct str preface;
+    /* NULL: out of memory. */
+    void *(*open)(struct http_conn *conn);
+    /* Uses all of it. */
+    void (*input)(void *session, struct str in);
+    /* Does whatever is possible; calls handlers. True when something changed. */
+    bool (*advance)(void *session);
+    /* CONN_TIMER_HEAD, CONN_TIMER_IDLE (no stream is open) or CONN_TIMER_NONE. */
+    enum conn_timer (*timer)(const void *session);
+    void (*timed_out)(void *session);
+    /* The connection is gone, or about to be: ends all exchanges. More than once does nothing. */
+    void (*close)(void *session);
+    void (*free)(void *session);
 };
 
 struct http_conn {
@@ -94,6 +82,10 @@ struct http_conn {
     bool busy;        /* http_conn_advance() is on the stack */
     bool restart;     /* the read timer starts again */
     bool progress;    /* the peer took bytes since the write timer started */
+    bool more;        /* the session has more to send when the others had their turn */
+    bool sniffed;     /* which protocol it is has been decided */
+    size_t preface;   /* bytes that came and are those of the other protocol's preface */
+    void *session;    /* of that protocol */
     struct list all, todo;
     struct conn_timer_link read_timer, write_timer;
     struct http_parser parser;
@@ -125,25 +117,48 @@ struct http_server {
     bool draining, freed;
     void (*on_idle)(void *arg);
     void *idle_arg;
-    int spare_fd;    /* given up for a moment to refuse connections when descriptors run out */
-    struct buf head; /* scratch for answer heads */
+    int spare_fd;     /* given up for a moment to refuse connections when descriptors run out */
+    struct buf head;  /* scratch for answer heads */
+    struct buf batch; /* scratch for what a session sends at once */
+    size_t carried;   /* exchanges beside the first of their connection */
     long date_second;
     char date[40];
 };
+
+static inline void conn_timer_init(struct conn_timer_link *link,
+                                   void (*expired)(struct conn_timer_link *link,
+                                                   enum conn_timer kind))
+{
+    list_init(&link->link);
+    link->expired = expired;
+}
 
 static inline struct http_conn *conn_of(struct http_exchange *ex)
 {
     return container_of(ex, struct http_conn, ex);
 }
 
+static inline const struct http_conn *conn_of_const(const struct http_exchange *ex)
+{
+    return (const struct http_conn *)(const void *)ex; /* first member */
+}
+
 /* http_server.c */
-void http_server_set_timer(struct http_conn *conn, struct conn_timer_link *link,
+void http_server_set_timer(struct http_server *server, struct conn_timer_link *link,
                            enum conn_timer kind, bool restart);
 void http_server_conn_closed(struct http_conn *conn);
 /* Counts one connection less. */
 void http_server_forget(struct http_server *server, struct http_address *address);
 void http_server_unref(struct http_server *server);
+/* One more exchange on a connection that has one already: counted like a connection, for the server and for the
+ * address. False when there may be no more. */
+bool http_server_carry(struct http_server *server, struct http_address address);
+/* One less. */
+void http_server_carried(struct http_server *server, struct http_address address);
 struct str http_server_date(struct http_server *server);
+
+/* http_conn_ops.c */
+extern const struct http_exchange_ops http_conn_ops;
 
 /* http_conn.c */
 /* refusal: NULL, or what it is told before it is closed, with 503. */
@@ -154,7 +169,8 @@ void http_conn_advance(struct http_conn *conn);
 /* Have http_conn_advance() called before the loop waits again, unless it is running already. */
 void http_conn_touch(struct http_conn *conn);
 void http_conn_close(struct http_conn *conn);
-void http_conn_timed_out(struct http_conn *conn, enum conn_timer kind);
+/* All was said: shuts our side and reads until the peer has closed its own. */
+void http_conn_linger(struct http_conn *conn);
 /* Answers in the server's own name and ends the connection. */
 void http_conn_fail(struct http_conn *conn, int status, const char *text);
 /* Sends or queues; a failure marks the connection broken. */

@@ -12,8 +12,16 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/str.h"
+#include "protocol/http/http_address.h"
 
 enum { RETRY_MS = 5 };
+
+void http_dial_unpaced(int fd)
+{
+    static const char plain[] = "reno"; /* every kernel has it and lets everybody use it */
+
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, plain, sizeof(plain) - 1);
+}
 
 int http_dial_wait(int fd, short events, int64_t deadline_ms, struct error *err)
 {
@@ -80,6 +88,8 @@ static int connect_address(const struct addrinfo *address, int64_t deadline_ms, 
             return unavailable(err, errnum);
     }
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    if (http_address_loopback(address->ai_addr))
+        http_dial_unpaced(fd);
     return take_fd(&fd);
 }
 

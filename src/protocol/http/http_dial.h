@@ -12,3 +12,6 @@ int http_dial_unix(const char *path, int64_t deadline_ms, struct error *err);
 int http_dial_host(const char *host, const char *port, int64_t deadline_ms, struct error *err);
 /* events: of poll(2) */
 int http_dial_wait(int fd, short events, int64_t deadline_ms, struct error *err);
+/* For a TCP connection that stays on this host. Where the host's default is bbr, it would be paced for a network
+ * that is not in between: half the rate for twice the processor time. */
+void http_dial_unpaced(int fd);

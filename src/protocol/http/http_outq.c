@@ -4,6 +4,7 @@
 #include "protocol/http/http_outq.h"
 
 #include <errno.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
@@ -120,6 +121,46 @@ static size_t consume(struct http_outq *q, size_t sent)
             pop(q);
     }
     return sent;
+}
+
+static ssize_t take_file(struct http_outq *q, void *p, size_t len)
+{
+    struct http_segment *file = q->head;
+    ssize_t got =
+        pread(file->fd, p, (int64_t)len < file->left ? len : (size_t)file->left, file->offset);
+
+    if (got <= 0)
+        return got < 0 ? -errno : -EIO;
+    file->offset += got;
+    file->left -= got;
+    q->pending -= (size_t)got;
+    if (file->left == 0)
+        pop(q);
+    return got;
+}
+
+ssize_t http_outq_take(struct http_outq *q, void *p, size_t len)
+{
+    char *to = p;
+    size_t at = 0;
+
+    while (at < len && q->head) {
+        ssize_t got;
+
+        if (q->head->fd >= 0) {
+            got = take_file(q, to + at, len - at);
+        } else {
+            size_t here = q->head->end - q->head->start;
+
+            got = (ssize_t)(here < len - at ? here : len - at);
+            memcpy(to + at, q->head->data + q->head->start, (size_t)got);
+            (void)consume(q, (size_t)got);
+        }
+        if (got < 0)
+            return got;
+        at += (size_t)got;
+    }
+    return (ssize_t)at;
 }
 
 /* Less than all was taken: the rest waits. */

@@ -33,6 +33,8 @@ void http_outq_add(struct http_outq *q, const struct iovec *iov, size_t count);
  * 0 or -errno (the queue is of no use then). */
 int http_outq_send(struct http_outq *q, struct stream *stream, const struct iovec *iov,
                    size_t count);
+/* Moves up to len bytes from the front to p. How many, or -errno; -EIO: a file was shorter than said. */
+ssize_t http_outq_take(struct http_outq *q, void *p, size_t len);
 void http_outq_add_file(struct http_outq *q, int fd_consume, int64_t offset, int64_t len);
 /* The stream is writable, or was never tried: sends on. 0 or -errno; -EIO: a file was shorter than
  * said. */

@@ -17,7 +17,7 @@
 
 #include "base/alloc.h"
 
-enum { TEXT_KEEP = 8 * 1024 };
+enum { TEXT_KEEP = 8 * 1024, TRAILERS_MAX = 64 };
 
 static int fail(struct http_parser *parser, int status, const char *text)
 {
@@ -97,13 +97,15 @@ static void resolve_headers(struct http_parser *parser)
 
 static int check_request(struct http_parser *parser)
 {
+    bool is_connect = parser->ll.method == HTTP_CONNECT;
     size_t hosts = 0, encodings = 0, lengths = 0;
 
     if (parser->ll.http_major != 1 || parser->ll.http_minor > 1)
         return fail(parser, 505, "only HTTP/1.0 and HTTP/1.1 are supported");
-    if (parser->ll.method == HTTP_CONNECT)
+    if (is_connect && !parser->connects)
         return fail(parser, 501, "CONNECT is not supported");
-    if (parser->first_len == 0 || (parser->text.p[0] != '/' && parser->text.p[0] != '*'))
+    if (parser->first_len == 0 ||
+        (!is_connect && parser->text.p[0] != '/' && parser->text.p[0] != '*'))
         return fail(parser, 400, "the request target must be a path");
     for (size_t i = 0; i < parser->count; i++) {
         const struct http_header *header = &parser->items[i];
@@ -120,6 +122,8 @@ static int check_request(struct http_parser *parser)
     }
     if (hosts > 1 || (hosts == 0 && parser->ll.http_minor == 1))
         return fail(parser, 400, "exactly one Host header is needed");
+    if (is_connect && (lengths || encodings))
+        return fail(parser, 400, "CONNECT has no body");
     if (lengths > 1 || encodings > 1 || (lengths && encodings))
         return fail(parser, 400, "ambiguous body length");
     if (encodings && parser->ll.http_minor == 0)
@@ -179,6 +183,7 @@ static int on_headers_complete(llhttp_t *ll)
     if ((parser->request ? check_request(parser) : check_response(parser)) != 0)
         return -1;
     http_body_init(&parser->body, body_kind(parser), ll->content_length);
+    parser->body.trailers = &parser->trailer_text;
     parser->complete = parser->body.complete;
     return 1; /* for llhttp the message ends here */
 }
@@ -203,12 +208,21 @@ void http_parser_init(struct http_parser *parser, bool request, http_body_fn *on
 {
     *parser = (struct http_parser){.request = request, .on_body = on_body, .arg = arg};
     buf_init(&parser->text, HTTP_HEAD_MAX);
+    buf_init(&parser->trailer_text, (size_t)2 * HTTP_TRAILER_BYTES_MAX);
     http_parser_next(parser);
+}
+
+static void forget_trailers(struct http_parser *parser)
+{
+    buf_done(&parser->trailer_text);
+    free(parser->trailers.items);
+    parser->trailers = (struct http_headers){0};
 }
 
 void http_parser_done(struct http_parser *parser)
 {
     buf_done(&parser->text);
+    forget_trailers(parser);
     free(parser->spans);
     free(parser->items);
     parser->spans = NULL;
@@ -228,6 +242,7 @@ void http_parser_next(struct http_parser *parser)
     if (parser->text.cap > TEXT_KEEP)
         buf_done(&parser->text);
     buf_clear(&parser->text);
+    forget_trailers(parser);
     parser->first_len = 0;
     parser->count = 0;
     parser->error_status = 0;
@@ -324,6 +339,38 @@ static enum http_parse feed_request_head(struct http_parser *parser, struct str 
     return result;
 }
 
+/* RFC 9110, 5.6.2. */
+static bool is_token(struct str s)
+{
+    static const char others[] = "!#$%&'*+-.^_`|~";
+
+    for (size_t i = 0; i < s.len; i++) {
+        char c = s.p[i], low = (char)(c | 0x20);
+
+        if (!(low >= 'a' && low <= 'z') && !(c >= '0' && c <= '9') &&
+            (!c || !memchr(others, c, sizeof(others) - 1)))
+            return false;
+    }
+    return s.len > 0;
+}
+
+static bool split_trailers(struct http_parser *parser)
+{
+    struct str text = buf_str(&parser->trailer_text);
+    struct http_headers *out = &parser->trailers;
+
+    if (text.len)
+        out->items = xcalloc(TRAILERS_MAX, sizeof(*out->items));
+    while (text.len) {
+        struct str line = str_split(&text, '\n'), name = str_split(&line, ':');
+
+        if (out->count == TRAILERS_MAX || !line.p || !is_token(name))
+            return false;
+        out->items[out->count++] = (struct http_header){name, str_trim(line)};
+    }
+    return true;
+}
+
 static enum http_parse feed_body(struct http_parser *parser, struct str *in)
 {
     if (http_body_feed(&parser->body, in, parser->on_body, parser->arg) < 0) {
@@ -331,6 +378,10 @@ static enum http_parse feed_body(struct http_parser *parser, struct str *in)
         return HTTP_PARSE_ERROR;
     }
     parser->complete = parser->body.complete;
+    if (parser->complete && !split_trailers(parser)) {
+        (void)fail(parser, 400, "malformed trailers");
+        return HTTP_PARSE_ERROR;
+    }
     if (parser->complete)
         return HTTP_PARSE_DONE;
     return in->len ? HTTP_PARSE_PAUSED : HTTP_PARSE_MORE;
@@ -375,6 +426,11 @@ bool http_parser_begun(const struct http_parser *parser)
 struct http_headers http_parser_headers(const struct http_parser *parser)
 {
     return (struct http_headers){.items = parser->items, .count = parser->count};
+}
+
+const struct http_headers *http_parser_trailers(const struct http_parser *parser)
+{
+    return &parser->trailers;
 }
 
 struct http_framing http_parser_framing(const struct http_parser *parser)

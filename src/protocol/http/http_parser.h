@@ -25,6 +25,7 @@ struct http_parser {
     http_body_fn *on_body;
     void *arg;
     bool request;
+    bool connects;  /* requests: CONNECT is taken */
     bool head_only; /* responses: no body whatever the head says (HEAD) */
     bool head_done, complete;
     bool keep_alive; /* from the end of the head on */
@@ -36,6 +37,8 @@ struct http_parser {
     size_t head_bytes;
     struct http_body body;
     struct buf text; /* target or reason, then names and values */
+    struct buf trailer_text;
+    struct http_headers trailers; /* of trailer_text */
     uint32_t first_len;
     struct http_span *spans;
     struct http_header *items;
@@ -58,6 +61,8 @@ bool http_parser_begun(const struct http_parser *parser);
 /* Valid between HTTP_PARSE_HEAD and http_parser_next(). */
 void http_parser_request(const struct http_parser *parser, struct http_request *out);
 struct http_headers http_parser_headers(const struct http_parser *parser);
+/* The same, once it is complete: what followed the last chunk. */
+const struct http_headers *http_parser_trailers(const struct http_parser *parser);
 /* Responses. */
 struct http_framing http_parser_framing(const struct http_parser *parser);
 struct str http_parser_reason(const struct http_parser *parser);

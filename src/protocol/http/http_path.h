@@ -1,4 +1,4 @@
-/* Paths against patterns, for tables of routes. A pattern's "{x}" stands for one segment that is not
+/* Paths against patterns, for tables of endpoints. A pattern's "{x}" stands for one segment that is not
  * empty. Paths are compared as they came; parameters are decoded afterwards, so that an escaped slash
  * is part of one. */
 #pragma once

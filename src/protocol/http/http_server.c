@@ -22,7 +22,9 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "protocol/http/http_address.h"
 #include "protocol/http/http_conn.h"
+#include "protocol/http/http_dial.h"
 #include "protocol/loop/share.h"
 
 enum {
@@ -39,6 +41,7 @@ void http_server_unref(struct http_server *server)
         return;
     close_fd(&server->spare_fd);
     buf_done(&server->head);
+    buf_done(&server->batch);
     free(server);
 }
 
@@ -73,15 +76,12 @@ static void on_tick(uv_timer_t *timer)
 
         while (!list_empty(head)) {
             struct conn_timer_link *link = container_of(head->next, struct conn_timer_link, link);
-            struct http_conn *conn = kind == CONN_TIMER_WRITE
-                                         ? container_of(link, struct http_conn, write_timer)
-                                         : container_of(link, struct http_conn, read_timer);
 
             if (now - link->since < server->timeouts[kind])
                 break;
             list_remove(&link->link);
             link->kind = CONN_TIMER_NONE;
-            http_conn_timed_out(conn, kind);
+            link->expired(link, (enum conn_timer)kind);
             if (server->freed)
                 return;
         }
@@ -104,11 +104,9 @@ static void start_ticking(struct http_server *server)
     (void)uv_timer_start(&server->timer, on_tick, tick, tick);
 }
 
-void http_server_set_timer(struct http_conn *conn, struct conn_timer_link *link,
+void http_server_set_timer(struct http_server *server, struct conn_timer_link *link,
                            enum conn_timer kind, bool restart)
 {
-    struct http_server *server = conn->server;
-
     if (kind == link->kind && (!restart || kind == CONN_TIMER_NONE))
         return;
     list_remove(&link->link);
@@ -163,6 +161,7 @@ struct http_server *http_server_new(struct loop *loop, const struct http_server_
     for (int kind = 0; kind < CONN_TIMER_COUNT; kind++)
         list_init(&server->timers[kind]);
     buf_init(&server->head, (size_t)2 * HTTP_HEAD_MAX);
+    buf_init(&server->batch, CONN_BATCH_MAX);
     server->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     server->handles = 2;
     (void)uv_timer_init(loop_uv(loop), &server->timer);
@@ -179,23 +178,18 @@ static struct http_address address_of(const struct sockaddr_storage *peer)
     const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)peer;
     const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)peer;
     struct http_address out = {0};
-    const unsigned char *bytes = NULL;
 
+    if (http_address_loopback((const struct sockaddr *)peer))
+        return out;
     if (peer->ss_family == AF_INET) {
-        bytes = (const unsigned char *)&v4->sin_addr;
-    } else if (peer->ss_family == AF_INET6) {
-        if (IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr))
-            return out;
-        if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)) {
-            bytes = v6->sin6_addr.s6_addr + 12;
-        } else { /* who has one address has its network */
-            out.len = 8;
-            memcpy(out.bytes, v6->sin6_addr.s6_addr, 8);
-        }
-    }
-    if (bytes && bytes[0] != 127) {
         out.len = 4;
-        memcpy(out.bytes, bytes, 4);
+        memcpy(out.bytes, &v4->sin_addr, 4);
+    } else if (peer->ss_family == AF_INET6) {
+        /* Who has one address has its network. */
+        bool mapped = IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr);
+
+        out.len = mapped ? 4 : 8;
+        memcpy(out.bytes, v6->sin6_addr.s6_addr + (mapped ? 12 : 0), out.len);
     }
     return out;
 }
@@ -219,6 +213,21 @@ void http_server_forget(struct http_server *server, struct http_address *address
     address->len = 0;
 }
 
+bool http_server_carry(struct http_server *server, struct http_address address)
+{
+    if (server->conn_count + server->carried >= server->config.max_connections ||
+        !count(server, &address))
+        return false;
+    server->carried++;
+    return true;
+}
+
+void http_server_carried(struct http_server *server, struct http_address address)
+{
+    server->carried--;
+    http_server_forget(server, &address);
+}
+
 /* ---- accepting ---- */
 
 /* A request that has come, but was not read yet, is none of a connection that waits. */
@@ -235,7 +244,8 @@ static bool evict_of(struct http_server *server, enum conn_timer kind)
         struct conn_timer_link *link = container_of(node, struct conn_timer_link, link);
         struct http_conn *conn = container_of(link, struct http_conn, read_timer);
 
-        if (conn->state != CONN_HEAD || has_input(conn))
+        /* A session whose timer is another one may have exchanges. */
+        if ((conn->state != CONN_HEAD && kind != CONN_TIMER_IDLE) || has_input(conn))
             continue;
         http_conn_close(conn);
         return true;
@@ -270,7 +280,8 @@ static void take_connection(struct http_server *server, int fd, const struct soc
 
     if (!count(server, &address))
         refusal = "too many connections from your address";
-    else if (server->conn_count >= server->config.max_connections && !evict(server))
+    else if (server->conn_count + server->carried >= server->config.max_connections &&
+             !evict(server))
         refusal = "too many connections";
     if (!refusal || server->conn_count < server->config.max_connections + REFUSED_MAX) {
         http_conn_open(server, fd, &address, refusal);
@@ -304,6 +315,8 @@ static void on_connection(uv_poll_t *poll, int status, int events)
             continue;
         if (fd < 0)
             return;
+        if (http_address_loopback((const struct sockaddr *)&peer))
+            http_dial_unpaced(fd);
         take_connection(server, fd, &peer);
     }
 }

@@ -1,6 +1,6 @@
-/* HTTP/1.1 server side on a loop: accepts connections from a listening socket, parses requests and
- * hands each to on_request() as an exchange. One exchange at a time per connection; pipelined
- * requests wait in the socket. All calls are on the loop's thread.
+/* HTTP server side on a loop: accepts connections from a listening socket, parses requests and
+ * hands each to on_request() as an exchange. HTTP/1 has one exchange at a time per connection, pipelined
+ * requests wait in the socket; with HTTP/2 each stream is one. All calls are on the loop's thread.
  *
  * Inside on_request() (or later, the exchange waits) the handler does one of:
  *  - answer: http_reply(), or http_begin()/http_write()/http_end();
@@ -23,6 +23,7 @@ struct http_exchange;
 struct shares;
 struct stream;
 struct stream_filter;
+struct http_protocol;
 
 typedef void http_exchange_fn(struct http_exchange *ex, void *arg);
 
@@ -31,6 +32,10 @@ struct http_server_config {
     void *arg;
     /* What stands between each socket and the parser, as a new one per connection; NULL = nothing. */
     struct stream_filter *(*filter)(void *arg);
+    struct http_header extra; /* goes with every answer; no name = nothing does */
+    bool connects; /* CONNECT reaches on_request: the target is no path then; else it is refused */
+    /* &http2_protocol (src/protocol/http2): spoken with peers that begin with its preface; NULL = HTTP/1 only. */
+    const struct http_protocol *http2;
     size_t
         max_connections; /* a further one takes the place of one that waits, or is answered 503 */
     struct shares
@@ -63,6 +68,8 @@ struct loop *http_loop(struct http_exchange *ex);
 /* The client's address as text; "" when it came over a Unix socket. */
 enum { HTTP_PEER_SIZE = 46 };
 void http_peer(struct http_exchange *ex, char out[HTTP_PEER_SIZE]);
+/* Nobody on the way read along: there is a filter. */
+bool http_secure(struct http_exchange *ex);
 /* The handler's own object for this exchange. */
 void http_set_user(struct http_exchange *ex, void *user);
 void *http_user(const struct http_exchange *ex);
@@ -75,6 +82,10 @@ bool http_finished(const struct http_exchange *ex);
 /* Asks the socket. True when the connection is gone, or the client has closed its side of it: nearly always it
  * closed all of it, which cannot be told apart before something is sent. */
 bool http_client_left(struct http_exchange *ex);
+
+/* From here on a client that closes its side of the connection has left, also before the answer has begun: for what
+ * costs something as long as it is waited for. */
+void http_leave_at_end(struct http_exchange *ex);
 
 /* Request body: whole, or STR("") when there is none. Longer than max: answered 413 by the server,
  * on_body is not called. */
@@ -89,6 +100,8 @@ struct buf http_take_body(struct http_exchange *ex);
 void http_read_stream(struct http_exchange *ex,
                       void (*on_data)(struct http_exchange *ex, struct str data, void *arg),
                       http_exchange_fn *on_end, void *arg);
+/* Behind the end of the body: what followed it. */
+const struct http_headers *http_trailers(const struct http_exchange *ex);
 void http_pause(struct http_exchange *ex);
 void http_resume(struct http_exchange *ex);
 
@@ -115,6 +128,9 @@ void http_on_drain(struct http_exchange *ex, http_exchange_fn *fn, void *arg);
  * http_begin() with a length and http_end(). */
 void http_write_file(struct http_exchange *ex, int fd_consume, int64_t offset, int64_t len);
 void http_end(struct http_exchange *ex);
+/* The same with trailers, where the answer's framing can carry them; else they are left out. Chunks that are passed on
+ * (http_begin_raw()) end with them instead of with their blank line. */
+void http_end_trailers(struct http_exchange *ex, const struct http_header *trailers, size_t count);
 /* Cuts the connection without finishing the answer: the client must see a broken body. */
 void http_abort(struct http_exchange *ex);
 /* Takes the connection over: returns its stream, which nobody watches, and in *rest the bytes that were

@@ -1,4 +1,6 @@
 /* Syntax, limits and timeouts. */
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include "protocol/http/test/http_test_rig.h"
@@ -32,6 +34,39 @@ TEST(server_answers)
     rig_expect(&rig, "GET /evil HTTP/1.0\r\n\r\n", "X-A: b  Set-Cookie: c\r\n");
     CHECK_INT(seen.dones, 7);
     CHECK_INT(seen.finishes, 7);
+    rig_stop(&rig);
+}
+
+/* Our descriptor whose peer is the other end of fd; -1: not there yet. */
+static int other_end(int fd)
+{
+    struct sockaddr_in mine = {0}, peer = {0};
+    socklen_t size = sizeof(mine);
+
+    CHECK(getsockname(fd, (struct sockaddr *)&mine, &size) == 0);
+    for (int other = 0; other < 1024; other++) {
+        size = sizeof(peer);
+        if (getpeername(other, (struct sockaddr *)&peer, &size) == 0 &&
+            peer.sin_family == AF_INET && peer.sin_port == mine.sin_port)
+            return other;
+    }
+    return -1;
+}
+
+/* Linux gives new connections the host's default, which may be one that paces. */
+TEST(server_does_not_pace_its_own_host)
+{
+    char kind[16] = "";
+    socklen_t size = sizeof(kind);
+    int fd, other;
+
+    rig_start(&rig, &rig_config);
+    fd = rig_connect(&rig);
+    while ((other = other_end(fd)) < 0)
+        rig_turn(&rig);
+    CHECK(getsockopt(other, IPPROTO_TCP, TCP_CONGESTION, kind, &size) == 0);
+    CHECK(strcmp(kind, "reno") == 0);
+    (void)close(fd);
     rig_stop(&rig);
 }
 
@@ -203,6 +238,10 @@ TEST(server_refuses_smuggling)
         "POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n\r\n",
         "POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabcd\r\n",
         "POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n",
+        "POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nno colon\r\n\r\n",
+        "POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX:\r\n b\r\n\r\n",
+        "POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX : a\r\n\r\n",
+        "POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: a\n\r\n\r\n",
     };
 
     rig_start(&rig, &rig_config);

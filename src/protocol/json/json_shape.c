@@ -232,16 +232,30 @@ static size_t utf8_char(struct str s)
 
 static const char replacement[] = "\xef\xbf\xbd"; /* U+FFFD */
 
+/* How many bytes at the begin stand for themselves; long texts are mostly such. */
+static size_t plain_bytes(struct str s)
+{
+    size_t n = 0;
+
+    while (n < s.len && s.p[n] >= 0x20 && s.p[n] < 0x7f && s.p[n] != '"' && s.p[n] != '\\')
+        n++;
+    return n;
+}
+
 bool json_add_str(struct buf *out, struct str s)
 {
     bool fits = buf_add_char(out, '"');
 
     while (s.len > 0 && fits) {
         unsigned char c = (unsigned char)s.p[0];
-        size_t n = c < 0x80 ? 1 : utf8_char(s);
+        size_t n = plain_bytes(s);
 
+        if (n == 0)
+            n = c < 0x80 ? 1 : utf8_char(s);
         if (c == '"' || c == '\\')
             fits = buf_add_char(out, '\\') && buf_add(out, s.p, 1);
+        else if (c == '\n')
+            fits = buf_add_str(out, STR("\\n"));
         else if (c < 0x20 || c == 0x7f)
             fits = buf_printf(out, "\\u%04x", c);
         else if (n > 0)

@@ -1,4 +1,4 @@
-/* One uv_async wakes the loop for posted jobs and for stop; posted jobs wait in a list under a
+/* One uv_async wakes the loop for posted errands and for stop; posted errands wait in a list under a
  * mutex, are taken over as a whole and run in order. A prepare handle, which libuv calls once per
  * turn before it waits, does what loop_later() was given: at that point no callback is on the
  * stack.
@@ -40,7 +40,7 @@ static void run_errands(struct loop *loop)
     loop->first = loop->last = NULL;
     uv_mutex_unlock(&loop->mutex);
     while (errand) {
-        struct loop_errand *next = errand->next; /* fn may free or post the job again */
+        struct loop_errand *next = errand->next; /* fn may free or post the errand again */
 
         errand->fn(errand);
         errand = next;
@@ -90,7 +90,7 @@ struct loop *loop_new(void)
     must(uv_prepare_init(&loop->uv, &loop->prepare), "uv_prepare_init");
     must(uv_prepare_start(&loop->prepare, on_prepare), "uv_prepare_start");
     loop->async.data = loop->prepare.data = loop;
-    loop->read_buffer = xmalloc(LOOP_READ_SIZE);
+    loop->read_buffer = xmalloc_wide(LOOP_READ_WIDE);
     return loop;
 }
 
@@ -111,7 +111,7 @@ void loop_free(struct loop *loop)
     run_errands(loop);
     run_later(loop);
     free(loop->later);
-    free(loop->read_buffer);
+    free_wide(loop->read_buffer);
     uv_mutex_destroy(&loop->mutex);
     free(loop);
 }

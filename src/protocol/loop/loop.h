@@ -35,5 +35,8 @@ void loop_later(struct loop *loop, void (*fn)(void *arg), void *arg);
 void loop_free_later(struct loop *loop, void *p);
 
 /* Scratch for reads: one buffer per loop, valid until the read callback returns. */
-enum { LOOP_READ_SIZE = 64 * 1024 };
+enum {
+    LOOP_READ_SIZE = 64 * 1024,  /* what one read should take */
+    LOOP_READ_WIDE = 256 * 1024, /* the buffer's size, for who passes on what he reads */
+};
 char *loop_read_buffer(struct loop *loop);

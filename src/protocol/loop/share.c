@@ -27,6 +27,14 @@ struct shares *shares_new(const struct shares_config *config)
     return shares;
 }
 
+void shares_set_max(struct shares *shares, size_t each_max, size_t all_max)
+{
+    uv_mutex_lock(&shares->lock);
+    shares->config.each_max = each_max;
+    shares->config.all_max = all_max;
+    uv_mutex_unlock(&shares->lock);
+}
+
 void shares_free(struct shares *shares)
 {
     if (!shares)

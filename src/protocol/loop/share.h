@@ -22,6 +22,8 @@ struct shares_config {
 };
 
 struct shares *shares_new(const struct shares_config *config);
+/* From now on; what is held beyond it stays. */
+void shares_set_max(struct shares *shares, size_t each_max, size_t all_max);
 /* Nothing may be held any more. */
 void shares_free(struct shares *shares);
 
@@ -41,8 +43,8 @@ struct share_seat {
 
 /* On the seat's loop: into the line. -1: that is too long. */
 int shares_wait(struct shares *shares, struct share_seat *seat);
-/* On the loop, when its client has gone: out of the line. False: its job is posted already, and what it got
+/* On the loop, when its client has gone: out of the line. False: its errand is posted already, and what it got
  * must be given back there. */
 bool shares_leave(struct shares *shares, struct share_seat *seat);
-/* On the loop, in the job, first: it is not in the line any more. */
+/* On the loop, in the errand, first: it is not in the line any more. */
 void shares_called(struct shares *shares, struct share_seat *seat);

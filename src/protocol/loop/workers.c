@@ -1,7 +1,7 @@
 /* Threads wait on one condition for a shared queue. On the way out (workers_free) the queue is
- * emptied first, so every accepted job runs and its completion is posted.
+ * emptied first, so all accepted work runs and its completion is posted.
  *
- * An elastic pool starts a thread when more jobs wait than threads are idle. A thread that was idle
+ * An elastic pool starts a thread when more work waits than threads are idle. A thread that was idle
  * for long marks its slot as ended and returns; whoever needs the slot next, or workers_free(),
  * joins it. */
 #include "protocol/loop/workers.h"
@@ -25,7 +25,7 @@ struct slot {
 
 struct workers {
     uv_mutex_t mutex; /* guards everything below */
-    uv_cond_t wake;   /* for the threads: a job, or the end */
+    uv_cond_t wake;   /* for the threads: work, or the end */
     uv_cond_t quiet;  /* for workers_free_within() */
     struct work *first, *last;
     size_t waiting, queue_max;
@@ -156,7 +156,7 @@ struct workers *workers_new_elastic(size_t max_threads, size_t queue_max)
     return make(max_threads, queue_max, true);
 }
 
-/* Room for one more job, and somebody to do it. */
+/* Room for one more, and somebody to do it. */
 static bool accept_errand(struct workers *workers)
 {
     int result;

@@ -22,10 +22,10 @@ static struct nlmsghdr *put_message(struct netlink_batch *batch, uint16_t type, 
     return message;
 }
 
-static void put_mark(struct nlmsghdr *message, uint32_t mark)
+static void put_mark(struct nlmsghdr *message, struct conntrack_mark mark)
 {
-    mnl_attr_put_u32(message, CTA_MARK, htonl(mark));
-    mnl_attr_put_u32(message, CTA_MARK_MASK, htonl(UINT32_MAX));
+    mnl_attr_put_u32(message, CTA_MARK, htonl(mark.value));
+    mnl_attr_put_u32(message, CTA_MARK_MASK, htonl(mark.mask));
 }
 
 static const struct nlattr *inside(const struct nlattr *nest, int type)
@@ -65,33 +65,51 @@ struct each {
     void *arg;
 };
 
+/* One direction of a connection, as its packets look. false: of a protocol that is not looked at. */
+static bool read_flow(const struct nlattr *tuple, uint32_t icmp_type, struct conntrack_flow *out)
+{
+    const struct nlattr *addresses = inside(tuple, CTA_TUPLE_IP);
+    const struct nlattr *protocol = inside(tuple, CTA_TUPLE_PROTO);
+
+    *out = (struct conntrack_flow){
+        .source = number(addresses, CTA_IP_V4_SRC),
+        .destination = number(addresses, CTA_IP_V4_DST),
+        .protocol = (uint8_t)number(protocol, CTA_PROTO_NUM),
+    };
+    if (out->protocol == IPPROTO_ICMP) {
+        out->source_port = (uint16_t)number(protocol, CTA_PROTO_ICMP_ID);
+        return number(protocol, CTA_PROTO_ICMP_TYPE) == icmp_type;
+    }
+    out->source_port = (uint16_t)number(protocol, CTA_PROTO_SRC_PORT);
+    out->destination_port = (uint16_t)number(protocol, CTA_PROTO_DST_PORT);
+    return out->protocol == IPPROTO_TCP || out->protocol == IPPROTO_UDP;
+}
+
 /* What answers are expected to look like, turned round, is what leaves. */
 static void look_at_flow(const struct nlmsghdr *message, void *arg)
 {
     const struct each *each = arg;
+    const struct nlattr *begun = netlink_attr(message, sizeof(struct nfgenmsg), CTA_TUPLE_ORIG);
     const struct nlattr *reply = netlink_attr(message, sizeof(struct nfgenmsg), CTA_TUPLE_REPLY);
-    const struct nlattr *addresses = inside(reply, CTA_TUPLE_IP);
-    const struct nlattr *protocol = inside(reply, CTA_TUPLE_PROTO);
-    struct conntrack_flow flow = {
-        .source = number(addresses, CTA_IP_V4_DST),
-        .destination = number(addresses, CTA_IP_V4_SRC),
-        .protocol = (uint8_t)number(protocol, CTA_PROTO_NUM),
-    };
+    struct conntrack_pair pair;
+    struct conntrack_flow back;
 
-    if (flow.protocol == IPPROTO_ICMP) {
-        if (number(protocol, CTA_PROTO_ICMP_TYPE) != ICMP_ECHOREPLY)
-            return;
-        flow.source_port = (uint16_t)number(protocol, CTA_PROTO_ICMP_ID);
-    } else if (flow.protocol == IPPROTO_TCP || flow.protocol == IPPROTO_UDP) {
-        flow.source_port = (uint16_t)number(protocol, CTA_PROTO_DST_PORT);
-        flow.destination_port = (uint16_t)number(protocol, CTA_PROTO_SRC_PORT);
-    } else {
+    if (!read_flow(begun, ICMP_ECHO, &pair.begun) || !read_flow(reply, ICMP_ECHOREPLY, &back))
         return;
+    pair.leaving = (struct conntrack_flow){.source = back.destination,
+                                           .destination = back.source,
+                                           .source_port = back.destination_port,
+                                           .destination_port = back.source_port,
+                                           .protocol = back.protocol};
+    if (back.protocol == IPPROTO_ICMP) {
+        pair.leaving.source_port = back.source_port;
+        pair.leaving.destination_port = 0;
     }
-    each->fn(&flow, each->arg);
+    each->fn(&pair, each->arg);
 }
 
-int conntrack_each_leaving(struct netlink *netlink, uint32_t mark, conntrack_flow_fn fn, void *arg)
+int conntrack_each(struct netlink *netlink, struct conntrack_mark mark, conntrack_flow_fn fn,
+                   void *arg)
 {
     struct each each = {fn, arg};
     struct netlink_batch batch;
@@ -99,13 +117,13 @@ int conntrack_each_leaving(struct netlink *netlink, uint32_t mark, conntrack_flo
 
     netlink_batch_init(&batch);
     message = put_message(&batch, IPCTNL_MSG_CT_GET, NLM_F_DUMP);
-    if (mark)
+    if (mark.mask)
         put_mark(message, mark);
     return netlink_dump(netlink, &batch, look_at_flow, &each);
 }
 
 /* The kernel walks its table of connections and skips what does not match: no dump to us. */
-int conntrack_forget_mark(struct netlink *netlink, uint32_t mark)
+int conntrack_forget_mark(struct netlink *netlink, struct conntrack_mark mark)
 {
     struct netlink_batch batch;
 

@@ -15,12 +15,23 @@ struct conntrack_flow {
     uint8_t protocol;
 };
 
-typedef void (*conntrack_flow_fn)(const struct conntrack_flow *flow, void *arg);
+/* Both sides of this namespace's own translation: as it was begun, and with the addresses its packets have when they
+ * leave. */
+struct conntrack_pair {
+    struct conntrack_flow begun, leaving;
+};
 
-/* Calls fn for every TCP, UDP and ICMP echo connection with the mark (0: all there are), with the
- * addresses its packets have when they leave: behind this namespace's own translation. */
-int conntrack_each_leaving(struct netlink *netlink, uint32_t mark, conntrack_flow_fn fn, void *arg);
+typedef void (*conntrack_flow_fn)(const struct conntrack_pair *pair, void *arg);
+
+/* Marks are compared in the bits of the mask only. */
+struct conntrack_mark {
+    uint32_t value, mask;
+};
+
+/* Calls fn for every TCP, UDP and ICMP echo connection with the mark; a mask of 0: all there are. */
+int conntrack_each(struct netlink *netlink, struct conntrack_mark mark, conntrack_flow_fn fn,
+                   void *arg);
 /* Forgets all connections that carry the mark. */
-int conntrack_forget_mark(struct netlink *netlink, uint32_t mark);
+int conntrack_forget_mark(struct netlink *netlink, struct conntrack_mark mark);
 /* Forgets exactly these; one that is not there is no failure. */
 int conntrack_forget(struct netlink *netlink, const struct conntrack_flow *flows, size_t count);

@@ -51,9 +51,16 @@ const char *netlink_reason(const struct netlink *netlink)
 
 void netlink_batch_init(struct netlink_batch *batch)
 {
+    netlink_batch_init_in(batch, batch->own, sizeof(batch->own));
+}
+
+void netlink_batch_init_in(struct netlink_batch *batch, void *bytes, size_t size)
+{
     batch->used = 0;
     batch->answers = 0;
     batch->last = NULL;
+    batch->bytes = bytes;
+    batch->size = size;
 }
 
 /* Where the next message starts: attributes may have been added to the last one since. */
@@ -68,7 +75,7 @@ struct nlmsghdr *netlink_batch_add(struct netlink_batch *batch, uint16_t type, u
     struct nlmsghdr *message;
 
     batch->used = batch_end(batch);
-    if (batch->used + NETLINK_MESSAGE_MAX > sizeof(batch->bytes))
+    if (batch->used + NETLINK_MESSAGE_MAX > batch->size)
         abort();
     message = mnl_nlmsg_put_header(batch->bytes + batch->used);
     message->nlmsg_type = type;

@@ -33,10 +33,14 @@ struct netlink_batch {
     size_t used;
     unsigned answers; /* how many messages ask for one */
     struct nlmsghdr *last;
-    char bytes[NETLINK_BATCH_SIZE] __attribute__((aligned(8)));
+    char *bytes; /* `own`, or memory of the caller */
+    size_t size;
+    char own[NETLINK_BATCH_SIZE] __attribute__((aligned(8)));
 };
 
 void netlink_batch_init(struct netlink_batch *batch);
+/* For one that is longer: in memory of the caller, aligned as malloc() does. */
+void netlink_batch_init_in(struct netlink_batch *batch, void *bytes, size_t size);
 /* Starts a message of at most NETLINK_MESSAGE_MAX bytes, with `header_size` zeroed bytes behind its
  * head at *out_header; attributes are added by mnl_attr_put*(). A batch that is too long aborts. */
 struct nlmsghdr *netlink_batch_add(struct netlink_batch *batch, uint16_t type, uint16_t flags,

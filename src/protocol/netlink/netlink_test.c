@@ -171,5 +171,5 @@ TEST(map_elements)
     CHECK_INT(nft_map_remove(&netlink, &map, near_address), 1);
     CHECK_INT(nft_map_has(&netlink, &map, near_address), 0);
     CHECK_INT(nft_map_put(&netlink, &absent, near_address, 7), -ENOENT);
-    CHECK_INT(conntrack_forget_mark(&netlink, 7), 0);
+    CHECK_INT(conntrack_forget_mark(&netlink, (struct conntrack_mark){7, UINT32_MAX}), 0);
 }

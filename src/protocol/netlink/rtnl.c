@@ -185,6 +185,37 @@ int rtnl_link_find(struct netlink *netlink, const char *name, uint32_t index, st
     return 0;
 }
 
+static void read_traffic(const struct nlmsghdr *message, void *arg)
+{
+    const struct nlattr *attr =
+        netlink_attr(message, sizeof(struct if_stats_msg), IFLA_STATS_LINK_64);
+    struct rtnl_link_stats64 stats = {0};
+    struct rtnl_traffic *traffic = arg;
+    size_t len = attr ? mnl_attr_get_payload_len(attr) : 0;
+
+    if (len)
+        memcpy(&stats, mnl_attr_get_payload(attr), len < sizeof(stats) ? len : sizeof(stats));
+    *traffic = (struct rtnl_traffic){.sent_bytes = stats.tx_bytes,
+                                     .sent_packets = stats.tx_packets,
+                                     .received_bytes = stats.rx_bytes,
+                                     .received_packets = stats.rx_packets};
+}
+
+int rtnl_link_traffic(struct netlink *netlink, uint32_t index, struct rtnl_traffic *out)
+{
+    struct netlink_batch batch;
+    struct if_stats_msg *head;
+    void *header;
+
+    *out = (struct rtnl_traffic){0};
+    netlink_batch_init(&batch);
+    (void)netlink_batch_add(&batch, RTM_GETSTATS, 0, sizeof(*head), &header);
+    head = header;
+    head->ifindex = index;
+    head->filter_mask = IFLA_STATS_FILTER_BIT(IFLA_STATS_LINK_64);
+    return netlink_dump(netlink, &batch, read_traffic, out);
+}
+
 struct each {
     rtnl_known_fn fn;
     void *arg;

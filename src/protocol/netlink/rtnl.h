@@ -53,6 +53,12 @@ struct rtnl_link {
 int rtnl_link_find(struct netlink *netlink, const char *name, uint32_t index,
                    struct rtnl_link *out);
 
+struct rtnl_traffic {
+    uint64_t sent_bytes, sent_packets, received_bytes, received_packets;
+};
+/* What went through a link since it came into being; as rtnl_link_find(). */
+int rtnl_link_traffic(struct netlink *netlink, uint32_t index, struct rtnl_traffic *out);
+
 /* Something the namespace knows: an address on a link or a route. */
 struct rtnl_known {
     uint32_t address;

@@ -235,6 +235,12 @@ int stream_peek(struct stream *stream)
 
     if (stream->filter && stream->filter->ops->has_input(stream->filter))
         return 1;
+    if (stream->filter && stream->filter->ops->peek) {
+        int seen = stream->filter->ops->peek(stream->filter, stream->fd);
+
+        arm(stream);
+        return seen;
+    }
     got = recv(stream->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     return got >= 0 ? (int)got : -errno;
 }
@@ -244,6 +250,21 @@ void stream_shut(struct stream *stream, int how)
     if (stream->filter && how == SHUT_WR)
         stream->filter->ops->shut(stream->filter, stream->fd);
     (void)shutdown(stream->fd, how);
+}
+
+bool stream_opening(const struct stream *stream)
+{
+    return stream->filter && stream->filter->opening;
+}
+
+struct str stream_protocol(const struct stream *stream)
+{
+    return stream->filter ? stream->filter->protocol : STR("");
+}
+
+bool stream_filtered(const struct stream *stream)
+{
+    return stream->filter != NULL;
 }
 
 void stream_widen(struct stream *stream, int size)

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "base/str.h"
 #include "protocol/loop/loop.h"
 
 struct stream;
@@ -26,6 +27,8 @@ struct stream_filter_ops {
     ssize_t (*write)(struct stream_filter *filter, int fd, const struct iovec *iov, size_t count);
     /* Would read() do something although the socket is silent? */
     bool (*has_input)(const struct stream_filter *filter);
+    /* As stream_peek(); NULL: what the socket has tells enough. */
+    int (*peek)(struct stream_filter *filter, int fd);
     /* Tells the peer, as far as that is possible now, that nothing follows. */
     void (*shut)(struct stream_filter *filter, int fd);
     void (*free)(struct stream_filter *filter);
@@ -36,6 +39,10 @@ struct stream_filter {
     /* What the socket must be (UV_READABLE, UV_WRITABLE) for another try to read or write: writing may have to
      * read first, and the other way round. Kept by the filter, at the begin as for a bare socket. */
     int read_needs, write_needs;
+    /* Also kept by the filter: the two sides still agree on how to speak (a handshake), and on what they will
+     * speak above it; "" when that was no matter. */
+    bool opening;
+    struct str protocol;
 };
 
 /* events: what of the wanted ones is possible. status: < 0 when the socket is in error. */
@@ -63,6 +70,12 @@ ssize_t stream_send_file(struct stream *stream, int fd, int64_t offset, size_t l
 int stream_peek(struct stream *stream);
 /* SHUT_WR: the peer sees an end behind what was written; SHUT_RDWR: so does who watches. */
 void stream_shut(struct stream *stream, int how);
+/* No byte of the peer's own can have come yet: its filter and ours have not met. */
+bool stream_opening(const struct stream *stream);
+/* What a filter agreed on to be spoken above it, known once that is over ("h2"); "" when nothing was said. */
+struct str stream_protocol(const struct stream *stream);
+/* Is there a filter, so that nobody on the way reads along? */
+bool stream_filtered(const struct stream *stream);
 /* How much the kernel may take before it says "not now". */
 void stream_widen(struct stream *stream, int size);
 /* The address of the peer; false when it has none. */

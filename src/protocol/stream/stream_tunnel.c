@@ -1,9 +1,10 @@
 /* How it works
  *
- * Each direction is a `half`: a source, a pipe, a sink. Bytes go source -> pipe -> sink without passing
- * through our memory, except the few that were read before the tunnel began, which are sent first. With a
- * filter on either side there is no pipe: what was read goes on at once, and what the sink does not take
- * waits where those few did. A half that is empty waits for its source, one that is not for its sink; that
+ * Each direction is a `half`: a source, perhaps a pipe, a sink. What was read goes on at once, and what the sink does
+ * not take waits in front of what follows, as do the few bytes that were read before the tunnel began. When there was
+ * more to read than fits at once, and both streams are bare sockets, the half gets a pipe, and from then on bytes go
+ * source -> pipe -> sink without passing through our memory: most tunnels are silent most of the time, and
+ * need no descriptors for that. A half that is empty waits for its source, one that is not for its sink; that
  * is the whole backpressure. The end of a source is passed on as a half-close of the sink.
  *
  * A stream is the source of one half and the sink of the other, so what is wanted of it is made of both. */
@@ -19,7 +20,7 @@ enum { STEP = 64 * 1024, STEPS_PER_EVENT = 8 };
 
 struct half {
     int source, sink; /* index of the streams */
-    int pipe[2];      /* -1 without */
+    int pipe[2];      /* -1 without, as at first */
     size_t in_pipe;
     struct buf first; /* goes before the pipe */
     bool ended;       /* the source sends no more */
@@ -30,6 +31,7 @@ struct stream_tunnel {
     struct loop *loop;
     struct half halves[2];
     struct stream *streams[2]; /* 0: client, 1: server */
+    bool plain;                /* both are bare sockets */
     bool closed, broken;
     stream_tunnel_fn *on_end;
     void *arg;
@@ -107,6 +109,8 @@ static bool fill_half(struct stream_tunnel *tunnel, struct half *half)
         return false;
     if (half->pipe[1] >= 0)
         half->in_pipe = (size_t)got;
+    else if (got == STEP && tunnel->plain && pipe2(half->pipe, O_CLOEXEC | O_NONBLOCK) < 0)
+        half->pipe[0] = half->pipe[1] = -1; /* out of descriptors: it goes on without */
     return true;
 }
 
@@ -176,14 +180,13 @@ void stream_tunnel_free(struct stream_tunnel *tunnel, bool reset)
     loop_free_later(tunnel->loop, tunnel);
 }
 
-static bool init_half(struct half *half, int source, struct str first, bool plain)
+static void init_half(struct half *half, int source, struct str first)
 {
     half->source = source;
     half->sink = 1 - source;
     buf_init(&half->first, first.len);
     (void)buf_add_str(&half->first, first);
     half->pipe[0] = half->pipe[1] = -1;
-    return !plain || pipe2(half->pipe, O_CLOEXEC | O_NONBLOCK) == 0;
 }
 
 struct stream_tunnel *stream_tunnel_new(struct loop *loop, struct stream *client_consume,
@@ -191,19 +194,15 @@ struct stream_tunnel *stream_tunnel_new(struct loop *loop, struct stream *client
                                         struct str to_server, stream_tunnel_fn *on_end, void *arg)
 {
     struct stream_tunnel *tunnel = xcalloc(1, sizeof(*tunnel));
-    bool plain = stream_plain_fd(client_consume) >= 0 && stream_plain_fd(server_consume) >= 0, ok;
 
+    tunnel->plain = stream_plain_fd(client_consume) >= 0 && stream_plain_fd(server_consume) >= 0;
     tunnel->loop = loop;
     tunnel->on_end = on_end;
     tunnel->arg = arg;
     tunnel->streams[0] = client_consume;
     tunnel->streams[1] = server_consume;
-    ok = init_half(&tunnel->halves[0], 0, to_server, plain);
-    ok = init_half(&tunnel->halves[1], 1, to_client, plain) && ok;
-    if (!ok) {
-        stream_tunnel_free(tunnel, true);
-        return NULL;
-    }
+    init_half(&tunnel->halves[0], 0, to_server);
+    init_half(&tunnel->halves[1], 1, to_client);
     update(tunnel);
     return tunnel;
 }

@@ -32,8 +32,20 @@ bool websocket_accept(struct str key, char out[WEBSOCKET_ACCEPT_SIZE])
 
 static void mask(char *p, size_t len, const char key[MASK_SIZE])
 {
-    for (size_t i = 0; i < len; i++)
-        p[i] = (char)(p[i] ^ key[i % MASK_SIZE]);
+    char twice[2 * MASK_SIZE];
+    uint64_t word, keys;
+    size_t i = 0;
+
+    memcpy(twice, key, MASK_SIZE);
+    memcpy(twice + MASK_SIZE, key, MASK_SIZE);
+    memcpy(&keys, twice, sizeof(keys));
+    for (; len - i >= sizeof(word); i += sizeof(word)) {
+        memcpy(&word, p + i, sizeof(word));
+        word ^= keys;
+        memcpy(p + i, &word, sizeof(word));
+    }
+    for (; i < len; i++)
+        p[i] = (char)(p[i] ^ twice[i % MASK_SIZE]);
 }
 
 void websocket_add(struct buf *out, enum websocket_side from, enum websocket_opcode opcode,

@@ -1,6 +1,6 @@
-/* Browserbase: browsers in the cloud, driven over the Chrome DevTools protocol. A session is a
- * sandbox without commands and files: what it has is the URL to connect to. Labels are its user
- * metadata. A session that is over cannot be had again: it is not there. */
+/* Browserbase: browsers in the cloud, driven over the Chrome DevTools protocol. What the service calls a
+ * session is a machine without commands and files: what it has is the URL to connect to. Labels are its
+ * user metadata. One that is over cannot be had again: it is not there. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,7 +88,7 @@ static int bb_check(struct provider *provider, struct error *err)
     return call(bb_of(provider), "GET", "/v1/projects", NULL, NULL, err);
 }
 
-/* ---- sessions ---- */
+/* ---- machines ---- */
 
 static bool is_over(struct str status)
 {

@@ -13,7 +13,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/id.h"
-#include "protocol/fetch/fetch.h"
 #include "protocol/json/json_shape.h"
 #include "provider/contract/contract.h"
 
@@ -121,6 +120,41 @@ int contract_create(struct contract *contract, const struct provider_spec *spec,
     return 0;
 }
 
+static void refuses_commands(struct contract *contract)
+{
+    const char *const argv[] = {"true", NULL};
+    const struct provider_command command = {.argv = argv};
+    struct provider_process *process;
+    struct error err = {0};
+
+    MUST_FAIL(provider_start(contract->provider, &contract->ref, &command, &process, &err), err,
+              ERROR_UNSUPPORTED);
+}
+
+static void refuses_files(struct contract *contract)
+{
+    struct provider_file *files;
+    struct error err = {0};
+    size_t count;
+
+    MUST_FAIL(provider_list(contract->provider, &contract->ref, "/", &contract->arena, &files,
+                            &count, &err),
+              err, ERROR_UNSUPPORTED);
+}
+
+/* Of what the provider does not declare: that it is refused. */
+static void do_check(struct contract *contract, const struct contract_check *check)
+{
+    struct str name = str_of(check->name);
+
+    if (str_starts(name, STR("exec:")) && !(contract->features & PROVIDER_EXEC))
+        refuses_commands(contract);
+    else if (str_starts(name, STR("files:")) && !(contract->features & PROVIDER_FILES))
+        refuses_files(contract);
+    else
+        check->fn(contract);
+}
+
 static void run_check(struct contract *contract, const struct contract_check *check)
 {
     int64_t begun_ms = clock_mono_ms();
@@ -128,7 +162,7 @@ static void run_check(struct contract *contract, const struct contract_check *ch
     if (contract->only && !strstr(check->name, contract->only))
         return;
     tally.check_failed = tally.check_skipped = false;
-    check->fn(contract);
+    do_check(contract, check);
     if (tally.check_failed)
         tally.failed++;
     else if (tally.check_skipped)
@@ -177,9 +211,10 @@ static int open_provider(struct contract *contract, const json_t *record,
                         &contract->provider, err);
 }
 
-int contract_try(const json_t *record, const struct provider_embedded *embedded, struct str team_id)
+int contract_try(const json_t *record, struct fetch *fetch,
+                 const struct provider_embedded *embedded, struct str team_id)
 {
-    struct contract contract = {.team_id = team_id, .fetch = fetch_new()};
+    struct contract contract = {.team_id = team_id, .fetch = fetch};
     struct error err = {0};
 
     contract.image = json_get_str(record, "image");
@@ -187,7 +222,6 @@ int contract_try(const json_t *record, const struct provider_embedded *embedded,
     id_hex(contract.key, 8);
     if (open_provider(&contract, record, embedded, &err) < 0) {
         (void)fprintf(stderr, "%s\n", err.message);
-        fetch_free(contract.fetch);
         return 2;
     }
     contract.features = provider_caps(contract.provider)->features;
@@ -199,7 +233,6 @@ int contract_try(const json_t *record, const struct provider_embedded *embedded,
         run_check(&contract, check);
     clean_up(&contract);
     provider_free(contract.provider);
-    fetch_free(contract.fetch);
     arena_done(&contract.arena);
     (void)printf("%d passed, %d failed, %d skipped\n", tally.passed, tally.failed, tally.skipped);
     (void)fflush(stdout);

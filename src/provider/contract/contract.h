@@ -30,8 +30,8 @@ extern const struct contract_check contract_checks[], contract_file_checks[],
 
 /* All checks on the provider of this record. A line for each check on standard output, the numbers in
  * the last one. 0 = none failed, 2 = there is no such provider. */
-int contract_try(const json_t *record, const struct provider_embedded *embedded,
-                 struct str team_id);
+int contract_try(const json_t *record, struct fetch *fetch,
+                 const struct provider_embedded *embedded, struct str team_id);
 
 struct contract_result {
     struct buf out, errors;

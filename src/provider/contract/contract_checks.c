@@ -1,4 +1,5 @@
 /* Creating, finding and running. */
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -302,6 +303,36 @@ static void check_cancel_attach(struct contract *contract)
               err, ERROR_NOT_FOUND);
 }
 
+/* By somebody who reads only when the descriptor says so, or its time has come. */
+static void check_wait(struct contract *contract)
+{
+    const char *argv[] = {"/bin/sh", "-c", "sleep 1; echo late; sleep 1; exit 4", NULL};
+    int64_t end_ms = clock_mono_ms() + 30000;
+    struct provider_process *process;
+    struct provider_event event = {0};
+    struct error err = {0};
+    int r = 1, turns = 0;
+
+    MUST_OK(provider_start(contract->provider, &contract->ref,
+                           &(struct provider_command){.argv = argv}, &process, &err),
+            err);
+    while (r >= 0 && (r == 0 || event.kind != PROVIDER_EXITED) && clock_mono_ms() < end_ms) {
+        r = provider_process_next(process, 0, &event, &err);
+        if (r == 0) {
+            struct provider_wait wait = provider_process_wait(process);
+            struct pollfd fd = {.fd = wait.fd, .events = POLLIN};
+
+            (void)poll(&fd, 1, (int)(wait.ms < 60000 ? wait.ms : 60000));
+            turns++;
+        }
+    }
+    provider_process_free(process);
+    MUST_OK(r, err);
+    MUST(clock_mono_ms() < end_ms);
+    MUST_INT(event.exit_code, 4);
+    MUST(turns < 500);
+}
+
 /* Reads until the text has come. */
 static bool wait_for(struct provider_process *process, const char *text, struct buf *seen)
 {
@@ -444,6 +475,7 @@ const struct contract_check contract_checks[] = {
     {"exec: timeout", check_timeout},
     {"exec: signals", check_signal},
     {"exec: cancel and attach", check_cancel_attach},
+    {"exec: waited for elsewhere", check_wait},
     {"exec: terminal", check_pty},
     {"exec: attach to a terminal", check_pty_attach},
     {"exec: no such command", check_no_command},

@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "protocol/fetch/fetch.h"
 #include "protocol/json/json_shape.h"
 #include "provider/contract/contract.h"
 
@@ -9,6 +10,7 @@ int main(int argc, char **argv)
 {
     json_t *record = NULL;
     struct error err = {0};
+    struct fetch *fetch;
     int r;
 
     (void)signal(SIGPIPE, SIG_IGN);
@@ -16,7 +18,9 @@ int main(int argc, char **argv)
         (void)fprintf(stderr, "usage: provider_contract PROVIDER_JSON\n%s\n", err.message);
         return 2;
     }
-    r = contract_try(record, NULL, STR_NONE);
+    fetch = fetch_new();
+    r = contract_try(record, fetch, NULL, STR_NONE);
+    fetch_free(fetch);
     json_decref(record);
     return r;
 }

@@ -30,7 +30,7 @@ static const struct {
     {PROVIDER_PTY, "pty"},     {PROVIDER_JOB_LOGS, "job_logs"}, {PROVIDER_JOB_STOP, "job_stop"},
     {PROVIDER_HOOKS, "hooks"}, {PROVIDER_MOUNTS, "mounts"},     {PROVIDER_PORTS, "ports"},
     {PROVIDER_EXEC, "exec"},   {PROVIDER_CDP, "cdp"},           {PROVIDER_TTL, "ttl"},
-    {PROVIDER_FIND, "find"},
+    {PROVIDER_FIND, "find"},   {PROVIDER_PEERS, "peers"},       {PROVIDER_SCREEN, "screen"},
 };
 
 const char *provider_feature_name(enum provider_feature feature)
@@ -84,21 +84,14 @@ static const struct provider_ops *find_type(const char *type)
     return NULL;
 }
 
-int provider_new(const struct provider_config *config, struct provider **out, struct error *err)
+int provider_open(const struct provider_ops *ops, const struct provider_config *config,
+                  struct provider **out, struct error *err)
 {
-    const struct provider_ops *ops = find_type(config->type ? config->type : "");
-    struct provider *provider;
+    struct provider *provider = xcalloc(1, sizeof(*provider));
 
     *out = NULL;
-    if (!ops)
-        return error_set(err, ERROR_INVALID,
-                         "provider '%.60s': the type '%.40s' is none of e2b, docker, daytona, "
-                         "process, runner, browserbase",
-                         config->name, config->type ? config->type : "");
-    provider = xcalloc(1, sizeof(*provider));
     provider->ops = ops;
     provider->fetch = config->fetch;
-    provider->embedded = config->embedded;
     provider->secret = xstrdup(config->api_key ? config->api_key : "");
     if (!config->name || !config->name[0] ||
         !str_copy(str_of(config->name), provider->name, sizeof(provider->name))) {
@@ -113,6 +106,33 @@ int provider_new(const struct provider_config *config, struct provider **out, st
     }
     *out = provider;
     return 0;
+}
+
+/* The engine of this process speaks E2B's API to clients and is of that type. */
+static bool is_embedded(const struct provider_config *config)
+{
+    return config->type && strcmp(config->type, "e2b") == 0 && config->api_url &&
+           strcmp(config->api_url, "embedded") == 0;
+}
+
+int provider_new(const struct provider_config *config, struct provider **out, struct error *err)
+{
+    const struct provider_ops *ops = find_type(config->type ? config->type : "");
+
+    *out = NULL;
+    if (!ops)
+        return error_set(err, ERROR_INVALID,
+                         "provider '%.60s': the type '%.40s' is none of e2b, docker, daytona, "
+                         "process, runner, browserbase",
+                         config->name, config->type ? config->type : "");
+    if (!is_embedded(config))
+        return provider_open(ops, config, out, err);
+    if (!config->embedded)
+        return error_set(err, ERROR_UNSUPPORTED,
+                         "provider '%.60s': there is no engine in this process; give the 'api_url' "
+                         "of a server",
+                         config->name);
+    return config->embedded->open(config, out, err);
 }
 
 void provider_free(struct provider *provider)
@@ -340,6 +360,15 @@ int provider_address(struct provider *provider, const struct provider_ref *ref, 
                : lacks(provider->name, "ports", err);
 }
 
+int provider_traffic(struct provider *provider, const struct provider_ref *ref,
+                     struct provider_traffic *out, struct error *err)
+{
+    *out = (struct provider_traffic){0};
+    return provider->ops->traffic
+               ? quiet(provider, provider->ops->traffic(provider, ref, out, err), err)
+               : lacks(provider->name, "counts of the network", err);
+}
+
 /* ---- processes ---- */
 
 int provider_start(struct provider *provider, const struct provider_ref *ref,
@@ -376,6 +405,11 @@ int provider_process_next(struct provider_process *process, uint32_t timeout_ms,
 {
     *out = (struct provider_event){0};
     return process->ops->next(process, timeout_ms, out, err);
+}
+
+struct provider_wait provider_process_wait(struct provider_process *process)
+{
+    return process->ops->wait(process);
 }
 
 int provider_process_input(struct provider_process *process, struct str data, struct error *err)

@@ -1,4 +1,4 @@
-/* Backends that hold sandboxes, behind one table of functions.
+/* Kinds of places that hold machines, behind one table of functions.
  *
  * A provider knows one API and no rule: it does not retry, remember or choose. An entry that is
  * NULL is a capability the provider lacks; provider_*() answers ERROR_UNSUPPORTED naming provider
@@ -22,8 +22,11 @@
 #include "base/error.h"
 #include "base/str.h"
 
-struct provider;
 struct fetch;
+struct provider;
+struct provider_config;
+struct sandbox_creates;
+struct sandboxes;
 
 enum provider_feature {
     PROVIDER_FILES = 1 << 0,
@@ -39,6 +42,8 @@ enum provider_feature {
     PROVIDER_CDP = 1 << 10, /* a browser, by the Chrome DevTools protocol */
     PROVIDER_TTL = 1 << 11, /* ends or pauses its sandboxes by itself; extend() */
     PROVIDER_FIND = 1 << 12,
+    PROVIDER_PEERS = 1 << 13,  /* private networks of a team */
+    PROVIDER_SCREEN = 1 << 14, /* has the template desktop, or one can be built */
 };
 
 enum provider_egress {
@@ -60,15 +65,17 @@ struct provider_caps {
 const char *provider_feature_name(enum provider_feature feature);
 const char *provider_egress_name(enum provider_egress egress); /* "allow-all", ... */
 
-/* Reaches the engine in this process without a socket; given by the program. */
+/* The engine in this process, given by the program that has one: what provider/embedded needs. */
 struct provider_embedded {
+    int (*open)(const struct provider_config *config, struct provider **out, struct error *err);
+    struct sandboxes *sandboxes;
+    struct sandbox_creates *creates;
     void *arg;
-    /* One request of the E2B API with the operator's own key. */
-    int (*call)(void *arg, struct str team_id, const char *method, const char *target,
-                struct str body, int *out_status, struct buf *out_body, struct error *err);
     /* Path of the Unix socket of a running sandbox's envd. */
     int (*envd_socket)(void *arg, struct str id, char *out, size_t size, struct error *err);
     const char *proxy_url; /* "http://127.0.0.1:3000": other ports, by the headers of the proxy */
+    const char *
+        https_domain; /* "example.org": ports are at https://PORT-ID.example.org, too; NULL = not */
 };
 
 struct provider_config {
@@ -120,10 +127,11 @@ struct provider_spec {
     size_t env_count;
     enum provider_egress egress;
     json_t *allow_domains, *allow_cidrs; /* arrays of strings for EGRESS_RESTRICTED, or NULL */
-    json_t *mounts;                      /* as in the request; only with PROVIDER_MOUNTS */
-    int64_t ttl_s;                       /* life without activity; 0 = the provider's default */
-    bool pause_at_ttl;                   /* else it is killed */
-    int64_t cpu, mem_mb, disk_mb;        /* 0 = default */
+    json_t *peers;                /* {"network", "name"}; only with PROVIDER_PEERS; or NULL */
+    json_t *mounts;               /* as in the request; only with PROVIDER_MOUNTS */
+    int64_t ttl_s;                /* life without activity; 0 = the provider's default */
+    bool pause_at_ttl;            /* else it is killed */
+    int64_t cpu, mem_mb, disk_mb; /* 0 = default */
     json_t *options; /* of the profile: type's own settings (browserSettings, ...); may be NULL */
 };
 
@@ -184,6 +192,13 @@ struct provider_address {
 int provider_address(struct provider *provider, const struct provider_ref *ref, uint16_t port,
                      struct arena *arena, struct provider_address *out, struct error *err);
 
+/* What a machine sent and received, since it was made. */
+struct provider_traffic {
+    int64_t sent_bytes, received_bytes, sent_packets, received_packets, connections, refused;
+};
+int provider_traffic(struct provider *provider, const struct provider_ref *ref,
+                     struct provider_traffic *out, struct error *err);
+
 /* ---- processes ---- */
 
 struct provider_command {
@@ -226,6 +241,13 @@ int provider_attach(struct provider *provider, const struct provider_ref *ref, c
  * ERROR_CONFLICT after cancel. Nothing follows EXITED. */
 int provider_process_next(struct provider_process *process, uint32_t timeout_ms,
                           struct provider_event *out, struct error *err);
+/* For a thread that waits for many processes: after next() has returned 0, and until it is called again, fd can be
+ * read (-1 = nothing can) as soon as there is more; it is called after ms in any case. Cancel is not seen at fd. */
+struct provider_wait {
+    int fd;
+    int64_t ms;
+};
+struct provider_wait provider_process_wait(struct provider_process *process);
 int provider_process_input(struct provider_process *process, struct str data, struct error *err);
 int provider_process_close_stdin(struct provider_process *process, struct error *err);
 int provider_process_resize(struct provider_process *process, uint16_t cols, uint16_t rows,

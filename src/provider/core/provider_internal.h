@@ -3,6 +3,8 @@
 
 #include "provider/core/provider.h"
 
+struct envd_place;
+
 /* Entries that are NULL are capabilities the type lacks. */
 struct provider_ops {
     const char *type;
@@ -31,6 +33,11 @@ struct provider_ops {
                            struct error *err);
     int (*address)(struct provider *provider, const struct provider_ref *ref, uint16_t port,
                    struct arena *arena, struct provider_address *out, struct error *err);
+    int (*traffic)(struct provider *provider, const struct provider_ref *ref,
+                   struct provider_traffic *out, struct error *err);
+    /* Where the envd of a machine is, for kinds that have one (provider/envd/envd_machine.h). */
+    int (*envd)(struct provider *provider, const struct provider_ref *ref, struct envd_place *place,
+                struct error *err);
     int (*start)(struct provider *provider, const struct provider_ref *ref,
                  const struct provider_command *command, struct provider_process **out,
                  struct error *err);
@@ -50,6 +57,7 @@ struct provider_ops {
 struct provider_process_ops {
     int (*next)(struct provider_process *process, uint32_t timeout_ms, struct provider_event *out,
                 struct error *err);
+    struct provider_wait (*wait)(struct provider_process *process);
     int (*input)(struct provider_process *process, struct str data, struct error *err);
     int (*close_stdin)(struct provider_process *process, struct error *err);
     int (*resize)(struct provider_process *process, uint16_t cols, uint16_t rows,
@@ -64,7 +72,6 @@ struct provider {
     char name[64];
     struct provider_caps caps;
     struct fetch *fetch;
-    const struct provider_embedded *embedded;
     char *secret; /* its key, for provider.c only; NULL or "" = none */
     void *impl;
 };
@@ -77,6 +84,10 @@ struct provider_process {
 
 extern const struct provider_ops provider_e2b, provider_docker, provider_daytona, provider_local,
     provider_browserbase;
+
+/* provider_new() for one kind. */
+int provider_open(const struct provider_ops *ops, const struct provider_config *config,
+                  struct provider **out, struct error *err);
 
 /* The names of provider.h back to bits; false for unknown ones. */
 bool provider_feature_parse(struct str name, unsigned *out);

@@ -7,6 +7,7 @@
 #include "provider/daytona/daytona.h"
 
 #include <string.h>
+#include <sys/eventfd.h>
 #include <time.h>
 
 #include "base/alloc.h"
@@ -19,7 +20,8 @@ enum {
     OUTPUT_MAX = 8 * 1024 * 1024,
     COMMAND_MAX = 1024 * 1024,
     LIFE_MAX_S = 86400,
-    GRACE_S = 30, /* for the answer, beyond the command's own time */
+    LOOK_MS = 500, /* without a descriptor to wait for */
+    GRACE_S = 30,  /* for the answer, beyond the command's own time */
 };
 
 struct process {
@@ -29,6 +31,7 @@ struct process {
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
+    int ended_fd; /* an eventfd, for those who wait elsewhere */
     struct buf body;
     int status;
     bool ended, broke, cancelled;
@@ -77,6 +80,7 @@ static void on_end(void *arg, const struct error *why)
     if (why)
         p->why = *why;
     (void)pthread_cond_broadcast(&p->changed);
+    (void)eventfd_write(p->ended_fd, 1);
     (void)pthread_mutex_unlock(&p->lock);
 }
 
@@ -175,6 +179,13 @@ static int process_next(struct provider_process *base, uint32_t timeout_ms,
     return 1;
 }
 
+static struct provider_wait process_wait(struct provider_process *base)
+{
+    int fd = process_of(base)->ended_fd;
+
+    return (struct provider_wait){.fd = fd, .ms = fd < 0 ? LOOK_MS : (int64_t)LIFE_MAX_S * 1000};
+}
+
 static void process_cancel(struct provider_process *base)
 {
     struct process *p = process_of(base);
@@ -193,13 +204,14 @@ static void process_free(struct provider_process *base)
         fetch_hub_close(p->stream);
     json_decref(p->answer);
     buf_done(&p->body);
+    close_fd(&p->ended_fd);
     (void)pthread_cond_destroy(&p->changed);
     (void)pthread_mutex_destroy(&p->lock);
     free(p);
 }
 
 static const struct provider_process_ops process_ops = {
-    .next = process_next, .cancel = process_cancel, .free = process_free};
+    .next = process_next, .wait = process_wait, .cancel = process_cancel, .free = process_free};
 
 /* ---- start ---- */
 
@@ -311,6 +323,7 @@ int daytona_start(struct provider *provider, const struct provider_ref *ref,
     p->base = (struct provider_process){&process_ops, provider->name};
     p->daytona = daytona;
     p->timeout_ms = command->timeout_ms;
+    p->ended_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     buf_init(&p->body, OUTPUT_MAX);
     (void)pthread_mutex_init(&p->lock, NULL);
     cond_init(&p->changed);

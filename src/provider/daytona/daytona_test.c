@@ -1,4 +1,5 @@
 /* The Daytona provider against a server that writes down what it is asked and answers as told. */
+#include <poll.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -258,9 +259,14 @@ static int run(const struct provider_command *command, struct buf *out, struct p
     got = provider_process_next(process, 0, last, &err);
     CHECK_INT(got, 1);
     CHECK_INT(last->kind, PROVIDER_STARTED);
-    while ((got = provider_process_next(process, 5000, last, &err)) == 1 &&
-           last->kind != PROVIDER_EXITED)
-        (void)buf_add_str(out, last->data);
+    do {
+        struct pollfd fd = {.fd = provider_process_wait(process).fd, .events = POLLIN};
+
+        CHECK_INT(poll(&fd, 1, 20000), 1);
+        got = provider_process_next(process, 0, last, &err);
+        if (got == 1 && last->kind != PROVIDER_EXITED)
+            (void)buf_add_str(out, last->data);
+    } while (got == 1 && last->kind != PROVIDER_EXITED);
     provider_process_free(process);
     return got == 1 ? 0 : -1;
 }

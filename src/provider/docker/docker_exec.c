@@ -354,6 +354,13 @@ static int process_next(struct provider_process *base, uint32_t timeout_ms,
     return next_piece(p, timeout_ms, out, err);
 }
 
+static struct provider_wait process_wait(struct provider_process *base)
+{
+    struct process *p = process_of(base);
+
+    return (struct provider_wait){.fd = p->stream.fd, .ms = slice(p, INT64_MAX)};
+}
+
 /* ---- writing ---- */
 
 static int process_input(struct provider_process *base, struct str data, struct error *err)
@@ -444,6 +451,7 @@ static void process_free(struct provider_process *base)
 
 static const struct provider_process_ops process_ops = {
     .next = process_next,
+    .wait = process_wait,
     .input = process_input,
     .close_stdin = process_close_stdin,
     .resize = process_resize,

@@ -1,4 +1,4 @@
-/* Any E2B endpoint: the hosted one, a server of ours elsewhere, or the engine in this process.
+/* Any E2B endpoint: the hosted one, or a server of ours elsewhere.
  *
  * Settings besides those all providers have: template, secure, timeout (seconds), sandbox_url (one
  * address for all sandboxes, as E2B_SANDBOX_URL), envd_url (as E2B_ENVD_BASE_URL), egress and
@@ -78,20 +78,13 @@ static int read_list(const json_t *options, const char *name,
 static int set_caps(struct provider *provider, const json_t *options, struct error *err)
 {
     struct provider_caps *caps = &provider->caps;
-    const struct e2b *e2b = provider->impl;
 
     caps->features = PROVIDER_FILES | PROVIDER_PAUSE | PROVIDER_SNAPSHOT | PROVIDER_PTY |
-                     PROVIDER_PORTS | PROVIDER_EXEC | PROVIDER_TTL | PROVIDER_FIND;
+                     PROVIDER_PORTS | PROVIDER_EXEC | PROVIDER_TTL | PROVIDER_FIND |
+                     PROVIDER_SCREEN;
     caps->isolation = ISOLATION_STRONG;
     caps->snapshot_kind = "e2b-ref";
     caps->egress = EGRESS_ALLOW_ALL;
-    if (!e2b->api_url) {
-        /* Namespaces and filters, but the host's kernel. */
-        caps->isolation = ISOLATION_PROCESS;
-        caps->features |= PROVIDER_JOB_LOGS | PROVIDER_JOB_STOP | PROVIDER_HOOKS;
-        caps->egress |= EGRESS_DENY_ALL;
-        return 0;
-    }
     return read_list(options, "features", provider_feature_parse, &caps->features, err) < 0 ||
                    read_list(options, "egress", provider_egress_parse, &caps->egress, err) < 0
                ? -1
@@ -100,12 +93,6 @@ static int set_caps(struct provider *provider, const json_t *options, struct err
 
 static int read_api(struct e2b *e2b, const struct provider_config *config, struct error *err)
 {
-    if (config->api_url && strcmp(config->api_url, "embedded") == 0) {
-        if (!config->embedded)
-            return error_set(err, ERROR_UNSUPPORTED,
-                             "there is no engine in this process; give the 'api_url' of a server");
-        return 0;
-    }
     e2b->api_url = xstrdup(config->api_url && config->api_url[0] ? config->api_url : hosted_url);
     cut_slash(e2b->api_url);
     if (check_url("api_url", e2b->api_url, err) < 0)
@@ -163,27 +150,6 @@ static int e2b_open(struct provider *provider, const struct provider_config *con
     return set_caps(provider, config->options, err);
 }
 
-static int call_embedded(struct provider *provider, const struct e2b_call *call, json_t **out,
-                         struct error *err)
-{
-    const struct provider_embedded *engine = provider->embedded;
-    const struct e2b *e2b = provider->impl;
-    auto_free char *body = call->body ? json_text(call->body) : NULL;
-    auto_buf struct buf answer = {0};
-    struct error why;
-    int status = 0;
-
-    buf_init(&answer, REST_ANSWER_MAX);
-    if (engine->call(engine->arg, call->team_id, call->method, call->path, str_of(body), &status,
-                     &answer, err) < 0)
-        return error_prefix(err, "%s", e2b->who);
-    if (status >= 400)
-        return rest_refused(e2b->who, call->method, status, -1, buf_str(&answer), err);
-    if (out && answer.len && json_parse(buf_str(&answer), out, &why) < 0)
-        return error_set(err, ERROR_INTERNAL, "%s: the engine's answer: %s", e2b->who, why.message);
-    return 0;
-}
-
 int e2b_call(struct provider *provider, const struct e2b_call *call, json_t **out,
              struct error *err)
 {
@@ -198,8 +164,6 @@ int e2b_call(struct provider *provider, const struct e2b_call *call, json_t **ou
 
     if (out)
         *out = NULL;
-    if (!e2b->api_url)
-        return call_embedded(provider, call, out, err);
     return rest_call(
         &rest,
         &(struct rest_request){.method = call->method,
@@ -226,7 +190,7 @@ static void find_out(struct provider *provider)
     auto_json json_t *health = NULL;
     struct error ignored;
 
-    if (!e2b->api_url || is_cloud(e2b->api_url) || atomic_load(&e2b->quicksand))
+    if (is_cloud(e2b->api_url) || atomic_load(&e2b->quicksand))
         return;
     if (e2b_call(
             provider,
@@ -238,13 +202,11 @@ static void find_out(struct provider *provider)
 static void e2b_about(const struct provider *provider, struct provider_about *out)
 {
     const struct e2b *e2b = provider->impl;
-    bool here = !e2b->api_url;
 
-    if (!here && is_cloud(e2b->api_url)) {
+    if (is_cloud(e2b->api_url)) {
         *out = (struct provider_about){"e2b", "strong", "microvm", "a service"};
-    } else if (here || atomic_load(&((struct e2b *)(uintptr_t)e2b)->quicksand)) {
-        *out = (struct provider_about){"quicksand", "process", "namespaces",
-                                       here ? "this host" : "another host"};
+    } else if (atomic_load(&((struct e2b *)(uintptr_t)e2b)->quicksand)) {
+        *out = (struct provider_about){"quicksand", "process", "namespaces", "another host"};
     } else {
         *out = (struct provider_about){"unknown", "unknown", "unknown", "unknown"};
     }
@@ -284,10 +246,11 @@ const struct provider_ops provider_e2b = {
     .snapshot = e2b_snapshot,
     .snapshot_delete = e2b_snapshot_delete,
     .address = e2b_address,
-    .start = e2b_start,
-    .attach = e2b_attach,
-    .read = e2b_read,
-    .write = e2b_write,
-    .list = e2b_list,
-    .remove = e2b_remove,
+    .envd = e2b_envd,
+    .start = envd_machine_start,
+    .attach = envd_machine_attach,
+    .read = envd_machine_read,
+    .write = envd_machine_write,
+    .list = envd_machine_list,
+    .remove = envd_machine_remove,
 };

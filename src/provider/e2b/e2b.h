@@ -4,11 +4,10 @@
 #include <stdatomic.h>
 
 #include "provider/core/rest.h"
-#include "provider/envd/envd_client.h"
+#include "provider/envd/envd_machine.h"
 
 struct e2b {
-    char *api_url; /* NULL = the engine of this process */
-    char *key, *domain;
+    char *api_url, *key, *domain;
     char *sandbox_url; /* one address for all sandboxes, told apart by headers; NULL = by names */
     char *envd_url;    /* envd of the only sandbox there is; NULL = as other ports */
     char *image;       /* when none is asked for */
@@ -50,18 +49,7 @@ int e2b_snapshot_delete(struct provider *provider, struct str team_id, struct st
                         struct error *err);
 
 /* e2b_envd.c */
+int e2b_envd(struct provider *provider, const struct provider_ref *ref, struct envd_place *place,
+             struct error *err);
 int e2b_address(struct provider *provider, const struct provider_ref *ref, uint16_t port,
                 struct arena *arena, struct provider_address *out, struct error *err);
-int e2b_start(struct provider *provider, const struct provider_ref *ref,
-              const struct provider_command *command, struct provider_process **out,
-              struct error *err);
-int e2b_attach(struct provider *provider, const struct provider_ref *ref, const char *tag,
-               int64_t pid, struct provider_process **out, struct error *err);
-int e2b_read(struct provider *provider, const struct provider_ref *ref, const char *path,
-             provider_sink_fn *sink, void *arg, struct error *err);
-int e2b_write(struct provider *provider, const struct provider_ref *ref, const char *path,
-              provider_source_fn *source, void *arg, int64_t length, struct error *err);
-int e2b_list(struct provider *provider, const struct provider_ref *ref, const char *path,
-             struct arena *arena, struct provider_file **out, size_t *out_count, struct error *err);
-int e2b_remove(struct provider *provider, const struct provider_ref *ref, const char *path,
-               struct error *err);

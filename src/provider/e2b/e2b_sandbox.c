@@ -79,6 +79,14 @@ static json_t *restricted_network(const struct provider_spec *spec)
     return json_pack("{s:o, s:[s]}", "allowOut", allow, "denyOut", "0.0.0.0/0");
 }
 
+/* Ours, not E2B's: only where it is configured to be known. */
+static void add_peers(json_t *body, json_t *peers)
+{
+    if (!json_object_get(body, "network"))
+        (void)json_object_set_new(body, "network", json_object());
+    (void)json_object_set(json_object_get(body, "network"), "peers", peers);
+}
+
 static json_t *create_body(const struct e2b *e2b, const struct provider_spec *spec)
 {
     struct str from = spec->snapshot.len ? spec->snapshot
@@ -96,14 +104,10 @@ static json_t *create_body(const struct e2b *e2b, const struct provider_spec *sp
     (void)json_object_set_new(body, "metadata", labels_object(spec->labels, spec->label_count));
     if (spec->env_count)
         (void)json_object_set_new(body, "envVars", labels_object(spec->env, spec->env_count));
-    if (spec->cpu)
-        (void)json_object_set_new(body, "cpuCount", json_integer(spec->cpu));
-    if (spec->mem_mb)
-        (void)json_object_set_new(body, "memoryMB", json_integer(spec->mem_mb));
-    if (spec->disk_mb)
-        (void)json_object_set_new(body, "diskSizeMB", json_integer(spec->disk_mb));
     if (spec->egress == EGRESS_RESTRICTED)
         (void)json_object_set_new(body, "network", restricted_network(spec));
+    if (spec->peers)
+        add_peers(body, spec->peers);
     return body;
 }
 
@@ -113,7 +117,7 @@ int e2b_create(struct provider *provider, const struct provider_spec *spec, stru
     const struct e2b *e2b = provider->impl;
     auto_json json_t *body = NULL, *answer = NULL;
 
-    if (e2b->api_url && (spec->cpu || spec->mem_mb || spec->disk_mb))
+    if (spec->cpu || spec->mem_mb || spec->disk_mb)
         return error_set(
             err, ERROR_UNSUPPORTED,
             "provider '%s' does not support cpu, memory and disk of a single sandbox: its "

@@ -23,6 +23,7 @@ enum {
     START_MS = 60 * 1000,
     START_GRACE_MS = 10 * 1000, /* beyond the command's own timeout */
     REST_MS = 20,
+    LOOK_MS = 200, /* at a connection that cannot be waited for */
     PIECE = 64 * 1024,
     INPUT_MAX = 512 * 1024, /* of one call */
     HEADERS_MAX = ENVD_HEADERS_MAX + 8,
@@ -42,7 +43,6 @@ struct process {
     atomic_int input;    /* enum input_kind */
     uint32_t input_ms;   /* of one piece */
     struct error broken; /* stays, once the stream makes no sense */
-    char piece[PIECE];
 };
 
 static const struct provider_process_ops process_ops;
@@ -82,10 +82,10 @@ static void free_address(struct envd_address *address)
 static void read_rest(struct process *process)
 {
     struct error ignored;
+    char piece[256];
 
     for (int i = 0; process->events.exited && i < 4; i++)
-        if (fetch_read(process->stream, process->piece, sizeof(process->piece), REST_MS,
-                       &ignored) <= 0)
+        if (fetch_read(process->stream, piece, sizeof(piece), REST_MS, &ignored) <= 0)
             return;
 }
 
@@ -126,6 +126,7 @@ static int ended_early(struct process *process, struct error *err)
 static int take_more(struct process *process, uint32_t timeout_ms, struct error *err)
 {
     struct envd_events *events = &process->events;
+    auto_free char *piece = NULL;
     ssize_t n;
 
     events->count = events->at = 0;
@@ -134,7 +135,9 @@ static int take_more(struct process *process, uint32_t timeout_ms, struct error 
         *err = process->broken;
         return -1;
     }
-    n = fetch_read(process->stream, process->piece, sizeof(process->piece), timeout_ms, err);
+    /* Most processes are silent most of the time. */
+    piece = xmalloc(PIECE);
+    n = fetch_read(process->stream, piece, PIECE, timeout_ms, err);
     if (n < 0 && err->code == ERROR_TIMEOUT) {
         *err = (struct error){0};
         if (clock_mono_ms() - process->last_ms < SILENCE_MS)
@@ -147,8 +150,8 @@ static int take_more(struct process *process, uint32_t timeout_ms, struct error 
     if (n == 0)
         return ended_early(process, err);
     process->last_ms = clock_mono_ms();
-    if (connect_decode(&process->decoder, str_n(process->piece, (size_t)n), envd_events_add, events,
-                       err) < 0) {
+    if (connect_decode(&process->decoder, str_n(piece, (size_t)n), envd_events_add, events, err) <
+        0) {
         if (events->why.code)
             *err = events->why;
         err->code = ERROR_UNAVAILABLE;
@@ -189,19 +192,29 @@ static int process_next(struct provider_process *base, uint32_t timeout_ms,
     return 1;
 }
 
+static struct provider_wait process_wait(struct provider_process *base)
+{
+    const struct process *process = container_of(base, struct process, base);
+    int64_t left_ms = process->last_ms + SILENCE_MS - clock_mono_ms();
+    int fd = fetch_stream_fd(process->stream);
+
+    return (struct provider_wait){.fd = fd, .ms = fd < 0 ? LOOK_MS : left_ms > 0 ? left_ms : 0};
+}
+
 /* ---- beginning ---- */
 
 static void read_refusal(struct process *process, const char *what, struct error *err)
 {
     auto_buf struct buf body = {0};
     struct error ignored;
+    char piece[4096];
     ssize_t n;
 
     buf_init(&body, PIECE);
     do {
-        n = fetch_read(process->stream, process->piece, 4096, 10000, &ignored);
+        n = fetch_read(process->stream, piece, sizeof(piece), 10000, &ignored);
         if (n > 0)
-            (void)buf_add(&body, process->piece, (size_t)n);
+            (void)buf_add(&body, piece, (size_t)n);
     } while (n > 0);
     (void)envd_refused(&process->address, what, fetch_status(process->stream), buf_str(&body), err);
 }
@@ -531,6 +544,7 @@ static int process_signal(struct provider_process *base, int signal, struct erro
 
 static const struct provider_process_ops process_ops = {
     .next = process_next,
+    .wait = process_wait,
     .input = process_input,
     .close_stdin = process_close_stdin,
     .resize = process_resize,

@@ -219,6 +219,8 @@ static int fake_create(struct provider *provider, const struct provider_spec *sp
 
     if (fake_enter(fake, "create", err) < 0)
         return -1;
+    if (fake->meeting)
+        (void)pthread_barrier_wait(fake->meeting);
     (void)pthread_mutex_lock(&fake->lock);
     if (spec->snapshot.p && !(kept = map_get(&fake->snapshots, spec->snapshot)))
         r = error_set(err, ERROR_NOT_FOUND, "snapshot not found");

@@ -28,9 +28,10 @@ struct provider_fake {
     struct list sandboxes;     /* oldest first */
     struct map snapshots;      /* id -> files */
     struct map calls, failures;
-    unsigned hang_ms;  /* every call takes so long */
-    int retry_after_s; /* of calls that fail */
-    size_t made;       /* sandboxes ever created */
+    unsigned hang_ms;           /* every call takes so long */
+    int retry_after_s;          /* of calls that fail */
+    size_t made;                /* sandboxes ever created */
+    pthread_barrier_t *meeting; /* where creates wait for each other, or NULL */
     /* NULL: prints its arguments, joined by blanks, and a newline. */
     void (*run)(void *arg, const struct provider_command *command, struct provider_fake_run *out);
     void *run_arg;

@@ -97,6 +97,12 @@ static int process_next(struct provider_process *head, uint32_t timeout_ms,
     return r;
 }
 
+static struct provider_wait process_wait(struct provider_process *head)
+{
+    (void)head;
+    return (struct provider_wait){.fd = -1, .ms = 10};
+}
+
 static int process_input(struct provider_process *head, struct str data, struct error *err)
 {
     struct fake_process *process = of(head);
@@ -161,6 +167,7 @@ static void process_free(struct provider_process *head)
 
 static const struct provider_process_ops process_ops = {
     .next = process_next,
+    .wait = process_wait,
     .input = process_input,
     .close_stdin = process_close_stdin,
     .resize = process_resize,

@@ -24,8 +24,12 @@ static void *try_contract(void *arg)
 {
     struct runtime_service *service = arg;
     struct provider_embedded embedded = runtime_service_embedded(&service->config);
+    struct fetch_gate gate = runtime_service_gate(&service->config);
+    struct fetch *fetch = fetch_new();
 
-    (void)contract_try(service->record, &embedded, STR(TEAM_DEFAULT_ID));
+    fetch_set_gate(fetch, &gate);
+    (void)contract_try(service->record, fetch, &embedded, STR(TEAM_DEFAULT_ID));
+    fetch_free(fetch);
     return NULL;
 }
 
@@ -79,4 +83,15 @@ int runtime_service_close(struct runtime_service *service)
     json_decref(service->record);
     free(service);
     return 0;
+}
+
+void runtime_service_reload(struct runtime_service *service)
+{
+    (void)service;
+}
+
+void runtime_service_monitor(struct runtime_service *service, struct buf *out)
+{
+    (void)service;
+    (void)out;
 }

@@ -77,7 +77,7 @@ int backends_open(struct runtime *runtime, struct error *err)
 {
     const struct runtime_settings *settings = runtime->config.settings;
 
-    runtime_secret_add(runtime, STR_NONE, str_of(settings->agent_token));
+    runtime_secret_add(runtime, STR_NONE, str_of(settings->sandbox_agent_token));
     for (size_t i = 0; i < settings->backend_count; i++)
         if (open_backend(runtime, &settings->backends[i], err) < 0)
             return -1;

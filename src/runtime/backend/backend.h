@@ -65,6 +65,15 @@ void backends_check(struct runtime *runtime);
  * snapshot_kind, last_error, last_check_at, runner{...}?}; new reference. check: asks them now. */
 json_t *backends_json(struct runtime *runtime, const struct runtime_caller *caller, bool check);
 
+struct backend_figures {
+    const char *name;
+    bool up; /* asked, and not left alone */
+    uint64_t calls, failures;
+};
+/* Of the operator's backends, for monitoring. */
+void backends_each(struct runtime *runtime,
+                   void (*fn)(void *arg, const struct backend_figures *figures), void *arg);
+
 /* Runners: processes elsewhere that offer themselves for a while. */
 struct runner {
     struct str name, base_url, token;

@@ -24,6 +24,7 @@ struct backend {
 
     pthread_mutex_t lock; /* guards all below */
     struct breaker all, kinds[CALL_COUNT];
+    uint64_t calls, failures; /* as far as breakers count them */
     bool check_failed;
     int64_t last_check_us; /* wall; 0 = never */
     char last_error[320];

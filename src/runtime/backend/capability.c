@@ -8,11 +8,11 @@
 
 static const struct {
     const char *word;
-    unsigned features; /* all of them; 0 = no backend has it yet */
+    unsigned features; /* any of them */
 } words[] = {
     {"code", PROVIDER_EXEC},   {"terminal", PROVIDER_PTY},
-    {"files", PROVIDER_FILES}, {"gui", 0},
-    {"browser", PROVIDER_CDP}, {"visual", PROVIDER_CDP},
+    {"files", PROVIDER_FILES}, {"gui", PROVIDER_SCREEN},
+    {"browser", PROVIDER_CDP}, {"visual", PROVIDER_CDP | PROVIDER_SCREEN},
     {"pause", PROVIDER_PAUSE}, {"snapshot", PROVIDER_SNAPSHOT},
     {"ports", PROVIDER_PORTS},
 };
@@ -31,7 +31,7 @@ static bool has(const struct provider_caps *caps, const char *word)
 {
     for (size_t i = 0; i < WORD_COUNT; i++)
         if (strcmp(words[i].word, word) == 0)
-            return words[i].features && (caps->features & words[i].features) == words[i].features;
+            return caps->features & words[i].features;
     return false;
 }
 
@@ -71,7 +71,7 @@ int backend_capabilities_check(struct runtime *runtime, struct error *err)
 
     json_object_foreach (settings->capabilities, type, list) {
         const char *name = json_string_value(json_object_get(settings->agents, type));
-        const json_t *profile = name ? json_object_get(settings->profiles, name) : NULL;
+        const json_t *profile = name ? json_object_get(runtime_profiles(runtime), name) : NULL;
         bool harness = false;
         auto_json json_t *flat = profile ? profile_flatten(profile, &harness) : NULL;
         struct backend *backend = NULL;

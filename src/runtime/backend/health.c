@@ -38,7 +38,7 @@ static void note_check(struct runtime *runtime, struct backend *backend, int r,
         runtime_mask(runtime, str_of(backend->team_id), backend->last_error);
     }
     if (failed != backend->check_failed)
-        log_write(failed && never_wanted(backend) ? LOG_DEBUG : LOG_INFO, "agent",
+        log_write(failed && never_wanted(backend) ? LOG_DEBUG : LOG_INFO, "runtime",
                   "provider=%s health=%s%s%s", backend->name, failed ? "failed" : "ok",
                   failed ? ": " : "", failed ? backend->last_error : "");
     backend->check_failed = failed;
@@ -243,4 +243,25 @@ json_t *backends_json(struct runtime *runtime, const struct runtime_caller *call
             (void)json_array_append_new(list, backend_json(runtime, at));
     (void)pthread_rwlock_unlock(&runtime->backends_lock);
     return list;
+}
+
+void backends_each(struct runtime *runtime,
+                   void (*fn)(void *arg, const struct backend_figures *figures), void *arg)
+{
+    (void)pthread_rwlock_rdlock(&runtime->backends_lock);
+    for (struct backend *at = runtime->backends; at; at = at->next) {
+        enum backend_state state;
+        struct backend_figures figures = {.name = at->name};
+
+        if (at->origin || at->runner)
+            continue;
+        state = backend_state(runtime, at);
+        (void)pthread_mutex_lock(&at->lock);
+        figures.calls = at->calls;
+        figures.failures = at->failures;
+        (void)pthread_mutex_unlock(&at->lock);
+        figures.up = state == BACKEND_OK || state == BACKEND_DEGRADED;
+        fn(arg, &figures);
+    }
+    (void)pthread_rwlock_unlock(&runtime->backends_lock);
 }

@@ -1,5 +1,7 @@
 /* Profiles by name: those of the file, which nobody may change, those of teams in the store, and a
  * built-in "default". */
+#include <stdatomic.h>
+
 #include "runtime/backend/profile.h"
 
 #include <stdlib.h>
@@ -16,13 +18,6 @@
 #include "store/runtime/store_runtime.h"
 
 enum { PROFILE_BYTES_MAX = 64 << 10, DEFAULT_LIFETIME_S = 7 * 24 * 3600 };
-
-const char *permission_name(enum permission mode)
-{
-    static const char *const names[] = {"ask", "edit", "bypass"};
-
-    return names[mode];
-}
 
 /* ---- checking ---- */
 
@@ -104,10 +99,10 @@ int profile_check(struct runtime *runtime, const struct runtime_caller *caller,
     return first_fault(*out_faults, err);
 }
 
-int profiles_open(struct runtime *runtime, struct error *err)
+static int check_of_file(struct runtime *runtime, json_t *profiles, struct error *err)
 {
     struct runtime_caller nobody = {.team_id = STR("")};
-    json_t *profiles = runtime->config.settings->profiles, *record, *fault;
+    json_t *record, *fault;
     auto_json json_t *faults = json_array();
     const char *name;
     size_t i;
@@ -126,7 +121,33 @@ int profiles_open(struct runtime *runtime, struct error *err)
     json_array_foreach (faults, i, fault)
         log_error("runtime", "%s: %s", json_get_str(fault, "path").p,
                   json_get_str(fault, "message").p);
-    return first_fault(faults, err) < 0 ? -1 : backend_capabilities_check(runtime, err);
+    return first_fault(faults, err);
+}
+
+json_t *runtime_profiles(const struct runtime *runtime)
+{
+    json_t *replaced = atomic_load(&runtime->profiles);
+
+    return replaced ? replaced : runtime->config.settings->profiles;
+}
+
+int profiles_open(struct runtime *runtime, struct error *err)
+{
+    if (check_of_file(runtime, runtime_profiles(runtime), err) < 0)
+        return -1;
+    return backend_capabilities_check(runtime, err);
+}
+
+int profiles_replace(struct runtime *runtime, json_t *profiles, struct error *err)
+{
+    if (check_of_file(runtime, profiles, err) < 0)
+        return -1;
+    /* Who reads the old ones reads on: they stay. */
+    if (!runtime->file_profiles)
+        runtime->file_profiles = json_array();
+    (void)json_array_append(runtime->file_profiles, profiles);
+    atomic_store(&runtime->profiles, profiles);
+    return 0;
 }
 
 /* ---- by name ---- */
@@ -158,12 +179,21 @@ static json_t *built_in_default(const struct runtime *runtime)
                      "permissionMode", "ask", "envVars", "mcp");
 }
 
+/* One that has a screen. */
+static json_t *built_in_desktop(const struct runtime *runtime)
+{
+    json_t *record = built_in_default(runtime);
+
+    (void)json_object_set_new(record, "template", json_string("desktop"));
+    return record;
+}
+
 int profile_load(struct runtime *runtime, const struct runtime_caller *caller, struct str name,
                  json_t **out, bool *out_read_only, struct error *err)
 {
     auto_arena struct arena arena = {0};
     const char *key = arena_str(&arena, name).p;
-    const json_t *of_file = json_object_get(runtime->config.settings->profiles, key);
+    const json_t *of_file = json_object_get(runtime_profiles(runtime), key);
     struct store_profile row;
     struct error why = {0};
 
@@ -176,6 +206,10 @@ int profile_load(struct runtime *runtime, const struct runtime_caller *caller, s
         return json_parse(row.record, out, err);
     if (why.code == ERROR_NOT_FOUND && str_is(name, "default")) {
         *out = built_in_default(runtime);
+        return 0;
+    }
+    if (why.code == ERROR_NOT_FOUND && str_is(name, "desktop")) {
+        *out = built_in_desktop(runtime);
         return 0;
     }
     *err = why;
@@ -196,7 +230,7 @@ static int refuse_change(struct runtime *runtime, struct str name, struct error 
 {
     auto_arena struct arena arena = {0};
 
-    if (!json_object_get(runtime->config.settings->profiles, arena_str(&arena, name).p))
+    if (!json_object_get(runtime_profiles(runtime), arena_str(&arena, name).p))
         return 0;
     return error_set(err, ERROR_CONFLICT,
                      "profile '%.*s' is set in the server's configuration and cannot be changed",
@@ -307,7 +341,7 @@ json_t *profile_list(struct runtime *runtime, const struct runtime_caller *calle
     const char *name;
     size_t count = 0;
 
-    json_object_foreach (runtime->config.settings->profiles, name, record)
+    json_object_foreach (runtime_profiles(runtime), name, record)
         (void)json_array_append_new(list, shown(record, str_of(name), true));
     if (store_profile_list(runtime->config.store, caller->team_id, PROFILES_MAX, &arena, &rows,
                            &count, &err) < 0)
@@ -322,6 +356,11 @@ json_t *profile_list(struct runtime *runtime, const struct runtime_caller *calle
         auto_json json_t *built_in = built_in_default(runtime);
 
         (void)json_array_append_new(list, shown(built_in, STR("default"), false));
+    }
+    if (!has_named(list, "desktop")) {
+        auto_json json_t *built_in = built_in_desktop(runtime);
+
+        (void)json_array_append_new(list, shown(built_in, STR("desktop"), false));
     }
     return list;
 }

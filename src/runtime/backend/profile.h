@@ -7,11 +7,9 @@
 #include "base/buf.h"
 #include "provider/core/provider.h"
 #include "runtime/core/runtime.h"
+#include "store/runtime/runtime_state.h"
 
 struct backend;
-
-enum permission { PERMISSION_ASK, PERMISSION_EDIT, PERMISSION_BYPASS };
-const char *permission_name(enum permission mode);
 
 /* A record with every default filled in, and what a request said laid over it. */
 struct profile {
@@ -19,7 +17,7 @@ struct profile {
     struct backend *backend;
     struct str image;
     enum provider_egress egress;
-    json_t *allow_domains, *allow_cidrs; /* borrowed from tree */
+    json_t *allow_domains, *allow_cidrs, *peers; /* borrowed from tree */
     bool persistent;
     int64_t idle_s, max_lifetime_s; /* 0 = none */
     int64_t timeout_s;              /* of a command */
@@ -54,6 +52,10 @@ json_t *profile_list(struct runtime *runtime, const struct runtime_caller *calle
 int profile_delete(struct runtime *runtime, const struct runtime_caller *caller, struct str name,
                    struct error *err);
 
+/* Others instead of those of the configuration file, from now on; by one thread. ERROR_INVALID when one is wrong: then
+ * nothing changes. */
+int profiles_replace(struct runtime *runtime, json_t *profiles, struct error *err);
+
 /* What a profile gives to sessions for git, malloc()ed; or NULL. */
 char *profile_git_token(struct runtime *runtime, const struct runtime_caller *caller,
                         struct str name);
@@ -64,3 +66,14 @@ int profile_resolve(struct runtime *runtime, const struct runtime_caller *caller
                     const struct runtime_overrides *overrides, struct arena *arena,
                     struct profile *out, struct error *err);
 void profile_done(struct profile *profile);
+
+/* Of a flat record: {"size", "dpi", "vnc"} when it wants a screen; NULL else. New reference. */
+json_t *profile_screen(const json_t *flat);
+/* The servers of the gateway when it wants one; NULL else. New reference. */
+json_t *profile_gateway(const json_t *flat);
+/* Whether it wants one or the other. */
+bool profile_equips(const json_t *flat);
+/* Whether an entry of "mcp" is the gateway's, by its name; the others are the agent's own. */
+bool profile_of_gateway(const char *name);
+/* What the gateway would run for them, as lines. New reference. */
+json_t *profile_gateway_lines(const json_t *mcp);

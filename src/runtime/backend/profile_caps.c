@@ -75,6 +75,23 @@ static void check_egress(struct profile_check *check, const json_t *flat)
                   len ? list : "nothing");
 }
 
+/* Plain processes of a host have its screens and its ports. */
+static void check_equipment(struct profile_check *check, const json_t *flat)
+{
+    auto_json json_t *screen = profile_screen(flat), *servers = profile_gateway(flat);
+    const char *why =
+        check->caps->isolation == ISOLATION_NONE ? "runs plain processes" : "runs no commands";
+
+    if (check->caps->isolation != ISOLATION_NONE && (check->caps->features & PROVIDER_EXEC))
+        return;
+    if (screen)
+        profile_fault(check, "options", "provider '%s' %s: it has no screens", check->backend_name,
+                      why);
+    if (servers)
+        profile_fault(check, "mcp", "provider '%s' %s: the MCP gateway needs a sandbox of its own",
+                      check->backend_name, why);
+}
+
 void profile_check_caps(struct profile_check *check, const json_t *flat)
 {
     const json_t *options = json_object_get(flat, "options");
@@ -94,6 +111,11 @@ void profile_check_caps(struct profile_check *check, const json_t *flat)
                       "a shared S3 workspace cannot be attached to a sandbox of the %s provider;"
                       " use it without a workspace",
                       is_e2b ? "e2b" : check->backend_name);
+    if (json_object_size(json_object_get(json_object_get(flat, "network"), "peers")) &&
+        !(check->caps->features & PROVIDER_PEERS))
+        profile_fault(check, "network.peers", "provider '%s' does not support private networks",
+                      check->backend_name);
+    check_equipment(check, flat);
     if (json_array_size(json_object_get(flat, "mounts")) &&
         !(check->caps->features & PROVIDER_MOUNTS))
         profile_fault(check, "mounts", "provider '%s' does not support mounts",

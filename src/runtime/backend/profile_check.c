@@ -52,9 +52,9 @@ static void known_keys(struct profile_check *check, const json_t *object, const 
         (void)snprintf(where, sizeof(where), "%s%s%.60s", path, *path ? "." : "", key);
         meant = near_word(str_of(key), known);
         if (meant)
-            profile_fault(check, where, "unknown key; did you mean '%s'?", meant);
+            profile_fault(check, where, "unknown member; did you mean '%s'?", meant);
         else
-            profile_fault(check, where, "unknown key");
+            profile_fault(check, where, "unknown member");
     }
 }
 
@@ -168,6 +168,36 @@ static void check_strings(struct profile_check *check, const json_t *list, const
     }
 }
 
+static bool valid_label(struct str label)
+{
+    if (!label.len || label.len > 63 || !islower((unsigned char)label.p[0]) ||
+        label.p[label.len - 1] == '-')
+        return false;
+    for (size_t i = 0; i < label.len; i++)
+        if (!islower((unsigned char)label.p[i]) && !isdigit((unsigned char)label.p[i]) &&
+            label.p[i] != '-')
+            return false;
+    return true;
+}
+
+static void check_peers(struct profile_check *check, const json_t *peers)
+{
+    static const char rule[] = "must be a label of a host name: a to z, 0 to 9 and '-', beginning "
+                               "with a letter, at most 63 characters";
+
+    if (!peers)
+        return;
+    if (!json_is_object(peers)) {
+        profile_fault(check, "network.peers", "must be an object");
+        return;
+    }
+    known_keys(check, peers, "network.peers", profile_peers_keys);
+    if (!valid_label(json_get_str(peers, "network")))
+        profile_fault(check, "network.peers.network", "%s", rule);
+    if (member(peers, "name") && !valid_label(json_get_str(peers, "name")))
+        profile_fault(check, "network.peers.name", "%s", rule);
+}
+
 static void check_network(struct profile_check *check, const json_t *config)
 {
     const json_t *network = member(config, "network");
@@ -188,6 +218,7 @@ static void check_network(struct profile_check *check, const json_t *config)
         profile_fault(check, "network.mode", "must be allow-all, deny-all or restricted");
     check_strings(check, domains, "network.allowDomains", valid_domain, "domain names");
     check_strings(check, cidrs, "network.allowCidrs", valid_cidr, "addresses or CIDR ranges");
+    check_peers(check, member(network, "peers"));
     if (!str_is(mode, "restricted") && (json_array_size(domains) || json_array_size(cidrs)))
         profile_fault(check, "network",
                       "config.network.allowDomains and config.network.allowCidrs are only allowed"
@@ -302,10 +333,7 @@ static void check_options(struct profile_check *check, const json_t *config)
         profile_fault(check, "options.template",
                       "template and templateId name different templates; one is enough");
     check_root(check, options, "options.workspaceRoot");
-    if (member(options, "resolution"))
-        profile_fault(check, "options.resolution", PROFILE_NO_DISPLAY);
-    if (member(options, "vncEnabled") && !json_is_false(member(options, "vncEnabled")))
-        profile_fault(check, "options.vncEnabled", PROFILE_NO_DISPLAY);
+    profile_check_screen(check, options);
 }
 
 void profile_check_record(struct profile_check *check, const json_t *config)
@@ -328,8 +356,7 @@ void profile_check_record(struct profile_check *check, const json_t *config)
     check_int(check, config, "", "timeout", 1, TIMEOUT_MAX_S);
     check_int(check, config, "", "outputLimitBytes", 1, OUTPUT_MAX);
     check_bool(check, config, "keepOutput");
-    if (member(config, "permissionMode") && !str_is(mode, "ask") && !str_is(mode, "edit") &&
-        !str_is(mode, "bypass"))
+    if (member(config, "permissionMode") && !name_find(&permission_names, mode, &(unsigned){0}))
         profile_fault(check, "permissionMode", "must be ask, edit or bypass");
     check_env(check, config);
     check_strings(check, member(config, "onCreate"), "onCreate", NULL, "commands");

@@ -5,8 +5,6 @@
 #include "runtime/core/settings.h"
 
 #define PROFILE_REDACTED "********"
-#define PROFILE_NO_DISPLAY \
-    "there are no desktops yet: start a display by commands of your own, or leave it out"
 
 enum { PROFILES_MAX = 200 }; /* of a team */
 
@@ -31,7 +29,7 @@ void profile_spell(json_t *record);
 /* The same for one part of a record: "network", "lifecycle", "limits", "options". */
 void profile_spell_part(const char *part, json_t *object);
 /* The names there are; NULL at the end. */
-extern const char *const profile_keys[], *const profile_network_keys[];
+extern const char *const profile_keys[], *const profile_network_keys[], *const profile_peers_keys[];
 extern const char *const profile_lifecycle_keys[], *const profile_limits_keys[];
 extern const char *const profile_e2b_keys[];
 /* The record as it was given (either form): types, ranges, keys. */
@@ -40,6 +38,9 @@ void profile_check_record(struct profile_check *check, const json_t *config);
 void profile_check_caps(struct profile_check *check, const json_t *flat);
 /* Of a flat record; 0 when it names none. Omitted is deny-all. */
 enum provider_egress profile_egress(const json_t *flat);
+
+/* profile_equip.c */
+void profile_check_screen(struct profile_check *check, const json_t *options);
 
 /* profile_show.c */
 json_t *profile_redacted(const json_t *record);

@@ -32,7 +32,7 @@ struct str profile_find_key(struct runtime *runtime, const struct runtime_caller
     size_t count = 0;
     char other[KEY_DIGEST_SIZE];
 
-    json_object_foreach (runtime->config.settings->profiles, name, record) {
+    json_object_foreach (runtime_profiles(runtime), name, record) {
         const char *key = own_key(record);
 
         if (key) {
@@ -155,11 +155,20 @@ static void change_provider(json_t *flat, const char *old_type, const char *new_
     (void)json_object_del(flat, "options");
 }
 
+/* As a whole; but who only says which sandboxes it is with changes nothing of what else it reaches. */
+static void lay_network(json_t *flat, const json_t *network)
+{
+    if (json_object_size(network) == 1 && json_object_get(network, "peers"))
+        lay_members(flat, "network", network);
+    else
+        lay(flat, "network", network);
+}
+
 static void lay_request(json_t *flat, const struct runtime_overrides *request)
 {
     if (request->image.p)
         (void)json_object_set_new(flat, "template", json_str(request->image));
-    lay(flat, "network", request->network);
+    lay_network(flat, request->network);
     lay_members(flat, "lifecycle", request->lifecycle);
     lay_members(flat, "limits", request->limits);
     lay_members(flat, "envVars", request->env);
@@ -214,8 +223,12 @@ static void fill(const struct runtime *runtime, struct profile *out, struct aren
     const json_t *limits = json_object_get(flat, "limits");
     struct str image = json_get_str(flat, "template"), root = json_get_str(flat, "workspaceRoot");
     struct str mode = json_get_str(flat, "permissionMode");
+    unsigned permission;
     bool is_e2b = strcmp(provider_type(out->backend->provider), "e2b") == 0;
+    auto_json json_t *screen = profile_screen(flat);
 
+    if (!image.p && is_e2b && screen)
+        image = STR("desktop");
     if (!image.p && is_e2b && *settings->default_template)
         image = str_of(settings->default_template);
     out->image = image.p ? arena_str(arena, image) : STR_NONE;
@@ -223,6 +236,7 @@ static void fill(const struct runtime *runtime, struct profile *out, struct aren
     out->egress = profile_egress(flat);
     out->allow_domains = not_null(network, "allowDomains");
     out->allow_cidrs = not_null(network, "allowCidrs");
+    out->peers = not_null(network, "peers");
     out->persistent = json_is_true(json_object_get(flat, "persistent"));
     out->idle_s = number(lifecycle, "idleTimeoutSeconds",
                          out->persistent ? DEFAULT_IDLE_S : settings->sandbox_timeout_ms / 1000);
@@ -233,9 +247,7 @@ static void fill(const struct runtime *runtime, struct profile *out, struct aren
     out->cpu = number(limits, "cpu", 0);
     out->mem_mb = number(limits, "memoryMb", 0);
     out->disk_mb = number(limits, "diskMb", 0);
-    out->permission = str_is(mode, "bypass") ? PERMISSION_BYPASS
-                      : str_is(mode, "edit") ? PERMISSION_EDIT
-                                             : PERMISSION_ASK;
+    out->permission = name_find(&permission_names, mode, &permission) ? permission : PERMISSION_ASK;
     out->env = not_null(flat, "envVars");
     out->mcp = not_null(flat, "mcp");
     out->on_create = not_null(flat, "onCreate");
@@ -299,6 +311,13 @@ static int choose_backend(struct runtime *runtime, const struct runtime_caller *
     return 0;
 }
 
+static int check_gateway_lines(struct runtime *runtime, const json_t *mcp, struct error *err)
+{
+    auto_json json_t *lines = profile_gateway_lines(mcp);
+
+    return runtime_command_check_hooks(runtime, lines, err);
+}
+
 int profile_resolve(struct runtime *runtime, const struct runtime_caller *caller,
                     const struct runtime_overrides *overrides, struct arena *arena,
                     struct profile *out, struct error *err)
@@ -318,6 +337,8 @@ int profile_resolve(struct runtime *runtime, const struct runtime_caller *caller
     out->tree = profile_flatten(record, &harness);
     /* What the operator's own profile says was not meant by commands.allow. */
     if (runtime_command_check_env(runtime, overrides->env, err) < 0 ||
+        check_gateway_lines(runtime, overrides->mcp, err) < 0 ||
+        (!read_only && check_gateway_lines(runtime, json_object_get(out->tree, "mcp"), err) < 0) ||
         (!read_only &&
          (runtime_command_check_env(runtime, json_object_get(out->tree, "envVars"), err) < 0 ||
           runtime_command_check_hooks(runtime, json_object_get(out->tree, "onCreate"), err) < 0 ||

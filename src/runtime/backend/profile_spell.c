@@ -27,12 +27,13 @@ const char *const profile_keys[] = {"provider",
                                     "gitToken",
                                     "keepOutput",
                                     NULL};
-const char *const profile_network_keys[] = {"mode", "allowDomains", "allowCidrs", NULL};
+const char *const profile_network_keys[] = {"mode", "allowDomains", "allowCidrs", "peers", NULL};
+const char *const profile_peers_keys[] = {"network", "name", NULL};
 const char *const profile_lifecycle_keys[] = {"idleTimeoutSeconds", "maxLifetimeSeconds", NULL};
 const char *const profile_limits_keys[] = {"cpu", "memoryMb", "diskMb", NULL};
-const char *const profile_e2b_keys[] = {"apiKey",    "template", "templateId", "workspaceRoot",
-                                        "workspace", "s3",       "resolution", "vncEnabled",
-                                        "secure",    "metadata", NULL};
+const char *const profile_e2b_keys[] = {
+    "apiKey", "template",   "templateId", "workspaceRoot", "workspace", "s3", "resolution",
+    "dpi",    "vncEnabled", "enableMcp",  "secure",        "metadata",  NULL};
 
 struct alias {
     const char *name, *ours; /* in snake_case; as in the lists above */

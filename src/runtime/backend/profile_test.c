@@ -123,6 +123,36 @@ TEST(profile_lists_of_what_may_be_reached)
            "");
 }
 
+static void with_peers(struct core_env *env)
+{
+    env->fake->caps.features |= PROVIDER_PEERS;
+}
+
+TEST(profile_private_networks)
+{
+#define LABEL                                                                              \
+    "must be a label of a host name: a to z, 0 to 9 and '-', beginning with a letter, at " \
+    "most 63 characters\n"
+    auto_core struct core_env env;
+
+    core_open(&env, NULL, with_peers);
+    FAULTS(&env, "{\"network\":{\"peers\":{\"network\":\"shop\",\"name\":\"db-1\"}}}", "");
+    FAULTS(&env, "{\"network\":{\"peers\":{\"network\":\"shop\",\"name\":null}}}", "");
+    FAULTS(&env, "{\"network\":{\"peers\":[]}}", "network.peers: must be an object\n");
+    FAULTS(&env, "{\"network\":{\"peers\":{\"name\":\"1\",\"x\":1}}}",
+           "network.peers.x: unknown member\n"
+           "network.peers.network: " LABEL "network.peers.name: " LABEL);
+}
+
+TEST(profile_private_networks_where_there_are_none)
+{
+    auto_core struct core_env env;
+
+    core_open(&env, NULL, NULL);
+    FAULTS(&env, "{\"network\":{\"peers\":{\"network\":\"shop\"}}}",
+           "network.peers: provider 'e2b' does not support private networks\n");
+}
+
 TEST(profile_names_what_is_enforced)
 {
     auto_core struct core_env env;
@@ -146,13 +176,13 @@ TEST(profile_types_and_ranges)
            "\"workspaceRoot\":\"rel\",\"limits\":{\"cpu\":0,\"mem\":1},"
            "\"network\":{\"mode\":\"restricted\",\"allowDomains\":[\"a b\"],"
            "\"allowCidrs\":[\"10.0.0.0/33\"]},\"onCreate\":\"x\"}",
-           "tmeout: unknown key; did you mean 'timeout'?\n"
+           "tmeout: unknown member; did you mean 'timeout'?\n"
            "network.allowDomains[0]: is not one of domain names\n"
            "network.allowCidrs[0]: is not one of addresses or CIDR ranges\n"
            "persistent: must be true or false\n"
-           "lifecycle.x: unknown key\n"
+           "lifecycle.x: unknown member\n"
            "lifecycle.maxLifetimeSeconds: must be a whole number from 1 to 2592000\n"
-           "limits.mem: unknown key\n"
+           "limits.mem: unknown member\n"
            "limits.cpu: must be a whole number from 1 to 256\n"
            "timeout: must be a whole number from 1 to 600\n"
            "outputLimitBytes: must be a whole number from 1 to 262144\n"
@@ -166,7 +196,7 @@ TEST(profile_types_and_ranges)
     FAULTS(&env,
            "{\"provider\":\"e2b\",\"options\":{\"templte\":\"x\",\"template\":\"a\",\"templateId\":"
            "\"b\"}}",
-           "options.templte: unknown key; did you mean 'template'?\n"
+           "options.templte: unknown member; did you mean 'template'?\n"
            "options.template: template and templateId name different templates; one is enough\n");
     FAULTS(&env, "{\"options\":{\"apiKey\":\"env:HOME\"}}",
            "options.apiKey: env: and file: references are only for the server's configuration"
@@ -237,7 +267,7 @@ TEST(profile_put_and_show)
     FAILS(put(&env, "a", "{\"name\":\"b\"}", &err), ERROR_INVALID, "name:");
     FAILS(put(&env, "a", "{\"timeout\":9999}", &err), ERROR_INVALID, "timeout:");
     list = profile_list(env.runtime, &env.caller);
-    CHECK_INT(json_array_size(list), 3); /* fixed, web, default */
+    CHECK_INT(json_array_size(list), 4); /* fixed, web, default, desktop */
     FAILS(profile_get(env.runtime, &other, STR("web"), &got, &err), ERROR_NOT_FOUND, "web");
     FAILS(profile_delete(env.runtime, &env.caller, STR("fixed"), &err), ERROR_CONFLICT, "");
     OK(profile_delete(env.runtime, &env.caller, STR("web"), &err));
@@ -248,6 +278,52 @@ static void resolve(struct core_env *env, const struct runtime_overrides *reques
                     struct arena *arena, struct profile *out)
 {
     OK(profile_resolve(env->runtime, &env->caller, request, arena, out, &err));
+}
+
+TEST(profile_screens)
+{
+    auto_core struct core_env env;
+    auto_arena struct arena arena = {0};
+    auto_json json_t *sized = json_pack("{s:[i,i], s:i}", "resolution", 800, 600, "dpi", 120);
+    auto_json json_t *screen = NULL;
+    struct profile profile;
+
+    core_environment = "E2B_TEMPLATE=mine\0";
+    core_open(&env, NULL, NULL);
+    resolve(&env, &(struct runtime_overrides){.profile = STR("desktop")}, &arena, &profile);
+    CHECK_STR(profile.image, "desktop");
+    CHECK(!profile_screen(profile.tree));
+    profile_done(&profile);
+    resolve(&env, &(struct runtime_overrides){.options = sized}, &arena, &profile);
+    CHECK_STR(profile.image, "desktop");
+    screen = profile_screen(profile.tree);
+    CHECK_STR(json_get_str(screen, "size"), "800x600");
+    CHECK_INT(json_integer_value(json_object_get(screen, "dpi")), 120);
+    CHECK(json_is_false(json_object_get(screen, "vnc")));
+    profile_done(&profile);
+}
+
+/* Lines of a team's own servers are commands like others. */
+TEST(profile_gateway_and_allowed_commands)
+{
+    auto_core struct core_env env;
+    auto_arena struct arena arena = {0};
+    auto_json json_t *fine =
+        json_pack("{s:{s:s}, s:{s:s}}", "npm/a", "runCmd", "npx a", "own", "command", "sh");
+    auto_json json_t *bad = json_pack("{s:{}}", "npm/a"), *off = NULL;
+    struct profile profile;
+
+    core_environment = "";
+    core_open(&env, "{\"commands\":{\"allow\":[\"npx a\"]}}", NULL);
+    resolve(&env, &(struct runtime_overrides){.mcp = fine}, &arena, &profile);
+    off = profile_gateway(profile.tree);
+    CHECK_INT(json_object_size(off), 1);
+    (void)json_object_set_new(profile.tree, "options", json_pack("{s:b}", "enableMcp", 0));
+    CHECK(!profile_gateway(profile.tree));
+    profile_done(&profile);
+    FAILS(profile_resolve(env.runtime, &env.caller, &(struct runtime_overrides){.mcp = bad}, &arena,
+                          &profile, &err),
+          ERROR_FORBIDDEN, "");
 }
 
 TEST(profile_defaults)

@@ -97,6 +97,8 @@ void breaker_count(const struct runtime *runtime, struct backend *backend, enum 
                    bool ok, const char *message)
 {
     (void)pthread_mutex_lock(&backend->lock);
+    backend->calls++;
+    backend->failures += !ok;
     for (int i = 0; i < 2; i++) {
         struct breaker *breaker = breaker_of(backend, i, kind);
 

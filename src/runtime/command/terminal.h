@@ -22,8 +22,14 @@ struct terminal_request {
     struct str terminal_id; /* one to come back to; STR_NONE = a new one */
     uint16_t cols, rows;    /* 0 = 120 x 40 */
     struct str cwd;         /* STR_NONE = the default */
+    struct str user;        /* the same */
+    struct str
+        argv; /* what to run instead of a shell: a JSON array of strings; STR_NONE = a shell */
+    struct str env; /* a JSON object of strings, or STR_NONE */
 };
 
+/* Whether argv and env are what they shall be. */
+int terminal_request_check(const struct terminal_request *request, struct error *err);
 /* out_id: what to ask for when coming back. */
 int terminal_open(struct runtime *runtime, const struct runtime_caller *caller,
                   const struct terminal_request *request, const struct terminal_viewer *viewer,

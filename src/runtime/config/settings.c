@@ -55,12 +55,12 @@ static void set_defaults(struct runtime_settings *out)
         .stale_after_s = DAY_S,
         .runner_ttl_ms = 60000,
         .jobs_per_sandbox = 10,
-        .agent_port = 2468,
-        .agent_health_tries = 30,
-        .agent_health_ms = 300,
+        .sandbox_agent_port = 2468,
+        .sandbox_agent_health_tries = 30,
+        .sandbox_agent_health_ms = 300,
         .checkpoint_ttl_s = 30 * DAY_S,
-        .agent_token = xstrdup(""),
-        .agent_program = xstrdup(""),
+        .sandbox_agent_token = xstrdup(""),
+        .sandbox_agent_program = xstrdup(""),
         .clone_command = xstrdup(""),
         .default_template = xstrdup(""),
         .sandbox_timeout_ms = 600000,
@@ -92,15 +92,15 @@ static void read_environment(struct loader *loader)
     loader_env_int(loader, "E2B_SANDBOX_TIMEOUT_MS", 1000, (int64_t)30 * DAY_S * 1000,
                    &out->sandbox_timeout_ms);
     loader_env_int(loader, "E2B_TIMEOUT", 1, 600, &out->command_timeout_s);
-    loader_env_int(loader, "E2B_SANDBOX_AGENT_PORT", 1, 65535, &out->agent_port);
-    loader_env_int(loader, "E2B_HEALTH_RETRIES", 1, 1000, &out->agent_health_tries);
-    loader_env_int(loader, "E2B_HEALTH_INTERVAL_MS", 10, 60000, &out->agent_health_ms);
+    loader_env_int(loader, "E2B_SANDBOX_AGENT_PORT", 1, 65535, &out->sandbox_agent_port);
+    loader_env_int(loader, "E2B_HEALTH_RETRIES", 1, 1000, &out->sandbox_agent_health_tries);
+    loader_env_int(loader, "E2B_HEALTH_INTERVAL_MS", 10, 60000, &out->sandbox_agent_health_ms);
     loader_env_int(loader, "LOCAL_RUNNER_HEARTBEAT_TTL_MS", 1000, (int64_t)DAY_S * 1000,
                    &out->runner_ttl_ms);
     env_text(loader, "E2B_TEMPLATE_ID", &out->default_template);
     env_text(loader, "E2B_TEMPLATE", &out->default_template);
-    env_text(loader, "SANDBOX_AGENT_TOKEN", &out->agent_token);
-    env_text(loader, "SANDBOX_AGENT_PROGRAM", &out->agent_program);
+    env_text(loader, "SANDBOX_AGENT_TOKEN", &out->sandbox_agent_token);
+    env_text(loader, "SANDBOX_AGENT_PROGRAM", &out->sandbox_agent_program);
     env_text(loader, "E2B_REPO_CLONE_COMMAND", &out->clone_command);
 }
 
@@ -139,17 +139,18 @@ static void read_sandbox_agent(struct loader *loader)
     if (!record)
         return;
     loader_known(loader, record, "sandbox_agent", keys);
-    loader_int(loader, record, "sandbox_agent", "port", 1, 65535, &out->agent_port);
-    loader_int(loader, record, "sandbox_agent", "health_tries", 1, 1000, &out->agent_health_tries);
+    loader_int(loader, record, "sandbox_agent", "port", 1, 65535, &out->sandbox_agent_port);
+    loader_int(loader, record, "sandbox_agent", "health_tries", 1, 1000,
+               &out->sandbox_agent_health_tries);
     loader_int(loader, record, "sandbox_agent", "health_interval_ms", 10, 60000,
-               &out->agent_health_ms);
-    loader_text(loader, record, "sandbox_agent", "program", &out->agent_program);
+               &out->sandbox_agent_health_ms);
+    loader_text(loader, record, "sandbox_agent", "program", &out->sandbox_agent_program);
     if (token.p) {
         char *secret = loader_secret(loader, "sandbox_agent.token", token);
 
         if (secret) {
-            free(out->agent_token);
-            out->agent_token = secret;
+            free(out->sandbox_agent_token);
+            out->sandbox_agent_token = secret;
         }
     }
 }
@@ -288,8 +289,8 @@ void runtime_settings_done(struct runtime_settings *settings)
     json_decref(settings->capabilities);
     json_decref(settings->allow);
     json_decref(settings->git_hosts);
-    free(settings->agent_token);
-    free(settings->agent_program);
+    free(settings->sandbox_agent_token);
+    free(settings->sandbox_agent_program);
     free(settings->clone_command);
     free(settings->default_template);
     free(settings->listen);

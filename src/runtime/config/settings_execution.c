@@ -61,8 +61,8 @@ static void put_timeout(struct loader *loader, const json_t *record, const char 
 
 static void read_e2b(struct loader *loader, const json_t *execution)
 {
-    static const char *const keys[] = {"apiKey",         "template",  "timeout",
-                                       "defaultTimeout", "enableMcp", NULL};
+    static const char *const keys[] = {"apiKey",    "template", "timeout", "defaultTimeout",
+                                       "enableMcp", "mcp",      NULL};
     const char *path = "execution.e2b";
     const json_t *record = loader_object(loader, execution, "execution", "e2b");
     json_t *made = profile("e2b");
@@ -77,42 +77,36 @@ static void read_e2b(struct loader *loader, const json_t *execution)
         put_timeout(loader, record, path, "timeout", made);
         loader_bool(loader, record, path, "enableMcp", &mcp);
         if (mcp)
-            loader_fault(
-                loader, "execution.e2b.enableMcp",
-                "there is no MCP gateway yet: name the servers of a session's agent in 'mcp'"
-                " of a profile or of the session");
+            (void)json_object_set_new(made, "options", json_pack("{s:b}", "enableMcp", 1));
+        if (json_object_get(record, "mcp"))
+            (void)json_object_set(made, "mcp", json_object_get(record, "mcp"));
     }
     put_new(section(loader, "profiles"), "e2b", made);
 }
 
-/* Accepted means that it does something. */
-static void refuse_display(struct loader *loader, const json_t *record, const char *path)
+/* They are checked with the profile that they are options of. */
+static json_t *desktop_options(const json_t *record)
 {
-    static const char *const keys[] = {"resolution", "vncEnabled"};
+    static const char *const keys[] = {"apiKey", "resolution", "dpi", "vncEnabled"};
+    json_t *options = json_object();
 
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-        const json_t *value = json_object_get(record, keys[i]);
-        auto_free char *where = xasprintf("%s.%s", path, keys[i]);
-
-        if (value && !json_is_null(value) && !json_is_false(value))
-            loader_fault(loader, where, PROFILE_NO_DISPLAY);
-    }
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        if (json_object_get(record, keys[i]))
+            (void)json_object_set(options, keys[i], json_object_get(record, keys[i]));
+    return options;
 }
 
 static void read_desktop(struct loader *loader, const json_t *execution)
 {
-    static const char *const keys[] = {"apiKey",   "resolution", "vncEnabled",
+    static const char *const keys[] = {"apiKey",   "resolution", "dpi", "vncEnabled",
                                        "template", "timeout",    NULL};
     const char *path = "execution.e2bDesktop";
     const json_t *record = loader_object(loader, execution, "execution", "e2bDesktop");
     json_t *made = profile("e2b");
 
     loader_known(loader, record, path, keys);
-    refuse_display(loader, record, path);
     put_timeout(loader, record, path, "timeout", made);
-    if (json_object_get(record, "apiKey"))
-        (void)json_object_set_new(made, "options",
-                                  json_pack("{s:O}", "apiKey", json_object_get(record, "apiKey")));
+    (void)json_object_set_new(made, "options", desktop_options(record));
     (void)json_object_set_new(made, "template",
                               json_object_get(record, "template")
                                   ? json_incref(json_object_get(record, "template"))

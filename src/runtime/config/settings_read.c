@@ -154,9 +154,9 @@ void loader_known(struct loader *loader, const json_t *object, const char *path,
         join(where, path, key);
         meant = near_word(str_of(key), known);
         if (meant)
-            loader_fault(loader, where, "unknown key; did you mean '%s'?", meant);
+            loader_fault(loader, where, "unknown member; did you mean '%s'?", meant);
         else
-            loader_fault(loader, where, "unknown key");
+            loader_fault(loader, where, "unknown member");
     }
 }
 

@@ -8,6 +8,7 @@
 #include "protocol/fetch/fetch.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/backend/backend.h"
+#include "runtime/backend/profile.h"
 #include "runtime/core/test/core_env.h"
 
 static void settings_cleanup(struct runtime_settings *settings)
@@ -82,7 +83,7 @@ TEST(settings_nothing_said)
     CHECK_INT(settings.stale_after_s, 86400);
     CHECK_INT(settings.create_timeout_s, 180);
     CHECK_INT(settings.runner_ttl_ms, 60000);
-    CHECK_INT(settings.agent_port, 2468);
+    CHECK_INT(settings.sandbox_agent_port, 2468);
     CHECK_INT(settings.sandbox_timeout_ms, 600000);
     CHECK_INT(settings.command_timeout_s, 300);
 }
@@ -120,11 +121,11 @@ TEST(settings_environment)
     CHECK_STR(str_of(settings.default_template), "tpl");
     CHECK_INT(settings.command_timeout_s, 120);
     CHECK_INT(settings.sandbox_timeout_ms, 1800000);
-    CHECK_INT(settings.agent_port, 3000);
-    CHECK_INT(settings.agent_health_tries, 7);
-    CHECK_INT(settings.agent_health_ms, 50);
+    CHECK_INT(settings.sandbox_agent_port, 3000);
+    CHECK_INT(settings.sandbox_agent_health_tries, 7);
+    CHECK_INT(settings.sandbox_agent_health_ms, 50);
     CHECK_INT(settings.runner_ttl_ms, 5000);
-    CHECK_STR(str_of(settings.agent_token), "tok");
+    CHECK_STR(str_of(settings.sandbox_agent_token), "tok");
     CHECK_STR(str_of(settings.clone_command), "clone {repo_url}");
 }
 
@@ -194,9 +195,9 @@ TEST(settings_all_faults_at_once)
     HAS(faults, "E2B_TIMEOUT: must be a whole number from 1 to 600\n");
     HAS(faults, "E2B_SECURE: must be 0, 1, true or false\n");
     HAS(faults, "DOCKER_HOST: must be");
-    HAS(faults, "lisen: unknown key; did you mean 'listen'?\n");
+    HAS(faults, "lisen: unknown member; did you mean 'listen'?\n");
     HAS(faults, "default_provider: unknown provider 'lambda'; there are: e2b");
-    HAS(faults, "providers.e2b.tmeplate: unknown key; did you mean 'template'?\n");
+    HAS(faults, "providers.e2b.tmeplate: unknown member; did you mean 'template'?\n");
     HAS(faults, "providers.e2b.api_key: is needed for a remote endpoint");
     HAS(faults, "providers.k.type: 'kubernetes' is none of");
     HAS(faults, "providers.d.api_key: the environment variable 'NOPE' is not set\n");
@@ -206,7 +207,7 @@ TEST(settings_all_faults_at_once)
     HAS(faults, "profiles.x.lifecycle.idleTimeoutSeconds: must be a whole number from 1 to 604800");
     HAS(faults, "profiles.Bad Name: is not a name");
     HAS(faults, "retry.attempts: must be a whole number from 1 to 10\n");
-    HAS(faults, "retry.wait: unknown key\n");
+    HAS(faults, "retry.wait: unknown member\n");
     HAS(faults, "commands.allow[0]: must be a string");
     HAS(faults, "agents.a: must be the name of a profile\n");
 }
@@ -267,13 +268,15 @@ TEST(settings_secrets_in_files)
 TEST(settings_execution)
 {
     auto_settings struct runtime_settings settings;
+    auto_json json_t *screen = NULL, *servers = NULL;
     const json_t *desktop, *web, *e2b;
 
     core_environment = "";
     load("{\"execution\":{\"default\":\"e2b\","
          " \"e2b\":{\"apiKey\":\"e2b_x\",\"template\":\"relay\",\"timeout\":300000,"
-         "   \"enableMcp\":false},"
-         " \"e2bDesktop\":{\"apiKey\":\"e2b_y\",\"vncEnabled\":false},"
+         "   \"enableMcp\":true,\"mcp\":{\"npm/one\":{},\"own\":{\"command\":\"x\"}}},"
+         " \"e2bDesktop\":{\"apiKey\":\"e2b_y\",\"resolution\":{\"width\":1920,\"height\":1080},"
+         "   \"vncEnabled\":true},"
          " \"browserbase\":{\"apiKey\":\"bb_z\",\"proxy\":\"residential\",\"captchaSolver\":true},"
          " \"agentOverrides\":{\"visual-tester\":{\"backend\":\"e2b-desktop\","
          "   \"capabilities\":[\"code\",\"terminal\"]}, "
@@ -293,6 +296,16 @@ TEST(settings_execution)
     CHECK_INT(json_array_size(json_object_get(settings.capabilities, "visual-tester")), 2);
     desktop = json_object_get(settings.profiles, "e2b-desktop");
     CHECK_STR(json_get_str(json_object_get(desktop, "options"), "apiKey"), "e2b_y");
+    CHECK_STR(json_get_str(desktop, "template"), "desktop");
+    screen = profile_screen(desktop);
+    CHECK_STR(json_get_str(screen, "size"), "1920x1080");
+    CHECK_INT(json_integer_value(json_object_get(screen, "dpi")), 96);
+    CHECK(json_is_true(json_object_get(screen, "vnc")));
+    servers = profile_gateway(e2b);
+    CHECK(servers);
+    CHECK_INT(json_object_size(servers), 1);
+    CHECK(json_object_get(servers, "npm/one"));
+    CHECK(!profile_gateway(desktop) && !profile_screen(e2b));
     web = json_object_get(settings.profiles, "browserbase");
     CHECK(json_is_true(json_object_get(json_object_get(web, "options"), "proxies")));
     CHECK(json_is_true(json_object_get(
@@ -308,7 +321,7 @@ TEST(settings_execution_faults)
                       "\"browserbase\":{\"apiKey\":\"k\",\"proxy\":\"mobile\"},"
                       "\"agentOverrides\":{\"x\":{\"backend\":\"lambda\"}}}}");
     HAS(faults, "execution.default: must be");
-    HAS(faults, "execution.e2b.tmout: unknown key; did you mean 'timeout'?\n");
+    HAS(faults, "execution.e2b.tmout: unknown member; did you mean 'timeout'?\n");
     HAS(faults, "execution.browserbase.proxy: must be residential");
     HAS(faults, "execution.agentOverrides.x.backend: must be");
 }
@@ -320,31 +333,17 @@ TEST(settings_execution_without_effect)
 
     core_environment = "";
     faults =
-        load_bad("{\"execution\":{\"e2b\":{\"enableMcp\":true},"
-                 "\"e2bDesktop\":{\"resolution\":{\"width\":1,\"height\":1},\"vncEnabled\":true},"
+        load_bad("{\"execution\":{\"e2b\":{\"enableMcp\":7},"
                  "\"browserbase\":{\"apiKey\":\"k\",\"proxy\":\"datacenter\"},"
                  "\"agentOverrides\":{\"x\":{\"backend\":\"e2b\",\"capabilities\":[\"fly\"]}}},"
                  "\"profiles\":{\"d\":{\"network\":{\"mode\":\"allow-all\"},"
-                 "\"options\":{\"resolution\":\"1x1\"}}}}");
-    HAS(faults, "execution.e2b.enableMcp: there is no MCP gateway yet");
-    HAS(faults, "execution.e2bDesktop.resolution: there are no desktops yet");
-    HAS(faults, "execution.e2bDesktop.vncEnabled: there are no desktops yet");
+                 "\"options\":{\"resolution\":\"1x1\",\"dpi\":7,\"vncEnabled\":\"yes\"}}}}");
+    HAS(faults, "execution.e2b.enableMcp: must be true or false");
     HAS(faults, "execution.browserbase.proxy: must be residential");
     HAS(faults, "execution.agentOverrides.x.capabilities: must be an array of code, terminal");
-    HAS(faults, "profiles.d.options.resolution: there are no desktops yet");
-}
-
-static int no_call(void *arg, struct str team_id, const char *method, const char *target,
-                   struct str body, int *out_status, struct buf *out_body, struct error *err)
-{
-    (void)arg;
-    (void)team_id;
-    (void)method;
-    (void)target;
-    (void)body;
-    (void)out_status;
-    (void)out_body;
-    return error_set(err, ERROR_UNAVAILABLE, "no engine");
+    HAS(faults, "profiles.d.options.resolution: must be like");
+    HAS(faults, "profiles.d.options.dpi: must be a whole number from 24 to 600");
+    HAS(faults, "profiles.d.options.vncEnabled: must be true or false");
 }
 
 /* The whole example with the real providers: each takes its record, and asks nobody. */
@@ -352,7 +351,8 @@ TEST(settings_example_opens)
 {
     auto_settings struct runtime_settings settings;
     auto_store struct store *store = NULL;
-    struct provider_embedded embedded = {.call = no_call, .proxy_url = "http://127.0.0.1:1"};
+    struct provider_embedded embedded = {.open = provider_fake_open};
+    struct provider_fake *fake = provider_fake_new();
     struct fetch *fetch = fetch_new();
     struct runtime *runtime = NULL;
     auto_json json_t *list = NULL;
@@ -370,6 +370,7 @@ TEST(settings_example_opens)
     CHECK_STR(json_get_str(json_array_get(list, 3), "type"), "process");
     runtime_close(runtime);
     fetch_free(fetch);
+    provider_fake_free(fake);
 }
 
 static void expect_default(const char *environment, const char *file, const char *url,
@@ -459,6 +460,6 @@ TEST(settings_git_hosts)
     HAS(faults, "git_hosts.u@h: must be HOST");
     HAS(faults, "git_hosts.x: type must be");
     HAS(faults, "git_hosts.y.api_url: must be");
-    HAS(faults, "git_hosts.z.token: unknown key");
+    HAS(faults, "git_hosts.z.token: unknown member");
     HAS(faults, "git_hosts.w: must be HOST");
 }

@@ -2,6 +2,9 @@
  * ids is the order in memory; then watchers are woken, and the row is written outside of that lock.
  * The writer goes on when the row is there, so what is acknowledged has its events.
  *
+ * Those that are to be seen only once their rows are there (runtime_event_add_with()) have their places in the ring
+ * and are held: nobody sees them, or what came after them, until the store has answered.
+ *
  * Reading: the ring holds everything after gone_id. What is asked from before comes from the store,
  * up to gone_id, and is continued from the ring: a row that is just being written is never missed. */
 #include "runtime/core/event.h"
@@ -27,6 +30,7 @@ int runtime_events_open(struct runtime *runtime, struct error *err)
     struct runtime_events *events = xcalloc(1, sizeof(*events));
 
     (void)pthread_mutex_init(&events->lock, NULL);
+    (void)pthread_cond_init(&events->settled, NULL);
     list_init(&events->watchers);
     runtime->events = events;
     if (store_runtime_event_last(runtime->config.store, &events->last_id, &events->rows, err) < 0)
@@ -44,6 +48,7 @@ void runtime_events_close(struct runtime *runtime)
         return;
     for (size_t i = 0; i < events->count; i++)
         free(ring_at(events, i));
+    (void)pthread_cond_destroy(&events->settled);
     (void)pthread_mutex_destroy(&events->lock);
     free(events);
     runtime->events = NULL;
@@ -117,15 +122,15 @@ static char *render_rest(const struct runtime *runtime, const struct runtime_cal
 }
 
 /* One block with room for the head; strings are copied behind the struct. */
-static struct ring_event *make_event(const struct runtime *runtime,
-                                     const struct runtime_caller *caller,
-                                     const struct runtime_event *event)
+static struct runtime_event_made *make_event(const struct runtime *runtime,
+                                             const struct runtime_caller *caller,
+                                             const struct runtime_event *event)
 {
     auto_free char *rest = render_rest(runtime, caller, event);
     struct str keys[EVENT_KEYS] = {caller->team_id, event->sandbox_id, event->session_id,
                                    event->process_id, event->agent_id};
     size_t size = 128 + strlen(rest) + event->type.len;
-    struct ring_event *made;
+    struct runtime_event_made *made;
     char *at;
 
     for (size_t i = 0; i < EVENT_KEYS; i++)
@@ -153,7 +158,7 @@ static struct ring_event *make_event(const struct runtime *runtime,
 }
 
 /* With the lock held: id and time are told now. */
-static void put_head(struct ring_event *event, int64_t id, int64_t now_us)
+static void put_head(struct runtime_event_made *event, int64_t id, int64_t now_us)
 {
     char head[120], when[CLOCK_TEXT_SIZE];
     int len;
@@ -170,26 +175,43 @@ static void put_head(struct ring_event *event, int64_t id, int64_t now_us)
 
 static void drop_oldest(struct runtime_events *events)
 {
-    struct ring_event *oldest = events->ring[events->first];
+    struct runtime_event_made *oldest = events->ring[events->first];
 
     events->gone_id = oldest->id;
     events->bytes -= oldest->size;
     events->first = (events->first + 1) % RING_EVENTS;
     events->count--;
+    events->shown--;
     free(oldest);
 }
 
-static void push(struct runtime_events *events, struct ring_event *event)
+/* Before they get their numbers: one that is held is waited for rather than dropped. */
+static void make_room(struct runtime_events *events, size_t count, size_t bytes)
 {
-    while (events->count == RING_EVENTS ||
-           (events->count > 0 && events->bytes + event->size > RING_BYTES))
-        drop_oldest(events);
+    while (events->count + count > RING_EVENTS ||
+           (events->count > 0 && events->bytes + bytes > RING_BYTES)) {
+        if (events->shown > 0)
+            drop_oldest(events);
+        else
+            (void)pthread_cond_wait(&events->settled, &events->lock);
+    }
+}
+
+static void push(struct runtime_events *events, struct runtime_event_made *event)
+{
     events->ring[(events->first + events->count++) % RING_EVENTS] = event;
     events->bytes += event->size;
 }
 
+/* All up to the first that is held. */
+static void show(struct runtime_events *events)
+{
+    while (events->shown < events->count && ring_at(events, events->shown)->state != EVENT_HELD)
+        watchers_wake(events, ring_at(events, events->shown++));
+}
+
 /* With the lock held: the row of an event that was just made, in the arena. */
-static struct store_runtime_event row_of(const struct ring_event *made, struct arena *arena)
+static struct store_runtime_event row_of(const struct runtime_event_made *made, struct arena *arena)
 {
     return (struct store_runtime_event){
         .id = made->id,
@@ -204,7 +226,7 @@ static struct store_runtime_event row_of(const struct ring_event *made, struct a
 }
 
 /* With the lock held. */
-static void number(struct runtime_events *events, struct ring_event *made)
+static void number(struct runtime_events *events, struct runtime_event_made *made)
 {
     int64_t now = clock_wall_us();
 
@@ -213,19 +235,39 @@ static void number(struct runtime_events *events, struct ring_event *made)
 }
 
 /* Numbers it and passes it on. row: NULL when it is not to be stored. */
-static void publish(struct runtime_events *events, struct ring_event *made,
+static void publish(struct runtime_events *events, struct runtime_event_made *made,
                     struct store_runtime_event *row, struct arena *arena)
 {
-    made->transient = row == NULL;
     (void)pthread_mutex_lock(&events->lock);
+    make_room(events, 1, made->size);
     number(events, made);
     if (row) {
         events->rows++;
         *row = row_of(made, arena);
     }
     push(events, made);
-    watchers_wake(events, made);
+    show(events);
     (void)pthread_mutex_unlock(&events->lock);
+}
+
+/* Whoever goes on after its event finds it. */
+static void wait_until_shown(struct runtime_events *events, int64_t id)
+{
+    (void)pthread_mutex_lock(&events->lock);
+    while (events->shown < events->count && ring_at(events, events->shown)->id < id)
+        (void)pthread_cond_wait(&events->settled, &events->lock);
+    (void)pthread_mutex_unlock(&events->lock);
+}
+
+static void store_rows(struct runtime *runtime, const struct store_runtime_event *rows,
+                       size_t count)
+{
+    struct error err = {0};
+
+    if (store_runtime_event_insert(runtime->config.store, rows, count, &err) < 0)
+        log_error("runtime", "event %" PRId64 " type=%.*s (and %zu more) was not stored: %s",
+                  rows[0].id, STR_ARG(rows[0].type), count - 1, err.message);
+    wait_until_shown(runtime->events, rows[count - 1].id);
 }
 
 void runtime_event_add_all(struct runtime *runtime, const struct runtime_caller *caller,
@@ -233,43 +275,79 @@ void runtime_event_add_all(struct runtime *runtime, const struct runtime_caller 
 {
     auto_arena struct arena arena = {0};
     struct store_runtime_event *rows = arena_alloc(&arena, count * sizeof(*rows));
-    struct error err = {0};
 
     for (size_t i = 0; i < count; i++)
         publish(runtime->events, make_event(runtime, caller, &all[i]), &rows[i], &arena);
-    if (store_runtime_event_insert(runtime->config.store, rows, count, &err) < 0)
-        log_error("runtime", "event %" PRId64 " type=%.*s (and %zu more) was not stored: %s",
-                  rows[0].id, STR_ARG(rows[0].type), count - 1, err.message);
+    store_rows(runtime, rows, count);
+}
+
+struct runtime_event_made *runtime_event_make(struct runtime *runtime,
+                                              const struct runtime_caller *caller,
+                                              const struct runtime_event *event, bool transient)
+{
+    struct runtime_event_made *made = make_event(runtime, caller, event);
+
+    made->transient = transient;
+    return made;
+}
+
+void runtime_event_add_made(struct runtime *runtime, struct runtime_event_made *made_consume)
+{
+    auto_arena struct arena arena = {0};
+    bool transient = made_consume->transient;
+    struct store_runtime_event row;
+
+    publish(runtime->events, made_consume, transient ? NULL : &row, &arena);
+    if (!transient)
+        store_rows(runtime, &row, 1);
+}
+
+/* Numbers them and keeps their places. */
+static void hold(struct runtime_events *events, struct runtime_event_made **made,
+                 struct store_runtime_event *rows, size_t count, struct arena *arena)
+{
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < count; i++)
+        bytes += made[i]->size;
+    (void)pthread_mutex_lock(&events->lock);
+    make_room(events, count, bytes);
+    for (size_t i = 0; i < count; i++) {
+        number(events, made[i]);
+        rows[i] = row_of(made[i], arena);
+        made[i]->state = EVENT_HELD;
+        push(events, made[i]);
+    }
+    (void)pthread_mutex_unlock(&events->lock);
+}
+
+static void settle(struct runtime_events *events, struct runtime_event_made **made, size_t count,
+                   bool stored)
+{
+    (void)pthread_mutex_lock(&events->lock);
+    for (size_t i = 0; i < count; i++)
+        made[i]->state = stored ? EVENT_SHOWN : EVENT_DROPPED;
+    if (stored)
+        events->rows += (int64_t)count;
+    show(events);
+    (void)pthread_cond_broadcast(&events->settled);
+    (void)pthread_mutex_unlock(&events->lock);
 }
 
 int runtime_event_add_with(struct runtime *runtime, const struct runtime_caller *caller,
                            const struct runtime_event *all, size_t count,
                            runtime_event_store_fn *store, void *arg, struct error *err)
 {
-    struct runtime_events *events = runtime->events;
     auto_arena struct arena arena = {0};
     struct store_runtime_event *rows = arena_alloc(&arena, count * sizeof(*rows));
-    struct ring_event **made = arena_alloc(&arena, count * sizeof(*made));
+    struct runtime_event_made **made = arena_alloc(&arena, count * sizeof(*made));
     int r;
 
     for (size_t i = 0; i < count; i++)
         made[i] = make_event(runtime, caller, &all[i]);
-    (void)pthread_mutex_lock(&events->lock);
-    for (size_t i = 0; i < count; i++) {
-        number(events, made[i]);
-        rows[i] = row_of(made[i], &arena);
-    }
+    hold(runtime->events, made, rows, count, &arena);
     r = store(arg, rows, count, err);
-    for (size_t i = 0; i < count; i++) {
-        if (r < 0) {
-            free(made[i]);
-            continue;
-        }
-        events->rows++;
-        push(events, made[i]);
-        watchers_wake(events, made[i]);
-    }
-    (void)pthread_mutex_unlock(&events->lock);
+    settle(runtime->events, made, count, r == 0);
     return r;
 }
 
@@ -282,7 +360,7 @@ void runtime_event_add(struct runtime *runtime, const struct runtime_caller *cal
 void runtime_event_pass(struct runtime *runtime, const struct runtime_caller *caller,
                         const struct runtime_event *event)
 {
-    publish(runtime->events, make_event(runtime, caller, event), NULL, NULL);
+    runtime_event_add_made(runtime, runtime_event_make(runtime, caller, event, true));
 }
 
 /* ---- reading ---- */
@@ -320,7 +398,7 @@ static void reader_init(struct reader *reader, struct runtime *runtime,
     };
 }
 
-static bool wanted(const struct reader *reader, const struct ring_event *event)
+static bool wanted(const struct reader *reader, const struct runtime_event_made *event)
 {
     return !event->transient && event_matches(event, &reader->keys, reader->type);
 }
@@ -376,7 +454,7 @@ int runtime_event_list(struct runtime *runtime, const struct runtime_caller *cal
         gone = events->gone_id; /* memory lost more meanwhile: these are rows now */
         (void)pthread_mutex_unlock(&events->lock);
     }
-    for (size_t i = ring_after(events, from); i < events->count && reader.count < reader.limit; i++)
+    for (size_t i = ring_after(events, from); i < events->shown && reader.count < reader.limit; i++)
         if (wanted(&reader, ring_at(events, i)))
             reader.found[reader.count++] = event_text(ring_at(events, i), arena);
     (void)pthread_mutex_unlock(&events->lock);
@@ -395,7 +473,7 @@ int runtime_event_last(struct runtime *runtime, const struct runtime_caller *cal
     reader_init(&reader, runtime, caller, filter, arena, limit);
     (void)pthread_mutex_lock(&events->lock);
     gone = events->gone_id;
-    for (size_t i = events->count; i > 0 && reader.count < reader.limit; i--)
+    for (size_t i = events->shown; i > 0 && reader.count < reader.limit; i--)
         if (wanted(&reader, ring_at(events, i - 1)))
             reader.found[reader.count++] = event_text(ring_at(events, i - 1), arena);
     (void)pthread_mutex_unlock(&events->lock);

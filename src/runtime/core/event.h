@@ -27,13 +27,20 @@ void runtime_event_add(struct runtime *runtime, const struct runtime_caller *cal
 void runtime_event_add_all(struct runtime *runtime, const struct runtime_caller *caller,
                            const struct runtime_event *all, size_t count);
 /* Several, together with the change they are about: store() writes their rows in its transaction, and
- * they are only passed on when it succeeds. Others' events wait meanwhile. */
+ * they are only passed on when it succeeds. Others' later events wait for it: no event is told before one with a
+ * smaller id. store() must not add events itself. */
 struct store_runtime_event;
 typedef int runtime_event_store_fn(void *arg, const struct store_runtime_event *rows, size_t count,
                                    struct error *err);
 int runtime_event_add_with(struct runtime *runtime, const struct runtime_caller *caller,
                            const struct runtime_event *all, size_t count,
                            runtime_event_store_fn *store, void *arg, struct error *err);
+/* In two steps: made, which asks nobody, and added later. transient: it gets no row. */
+struct runtime_event_made;
+struct runtime_event_made *runtime_event_make(struct runtime *runtime,
+                                              const struct runtime_caller *caller,
+                                              const struct runtime_event *event, bool transient);
+void runtime_event_add_made(struct runtime *runtime, struct runtime_event_made *made_consume);
 /* The same without a row. */
 void runtime_event_pass(struct runtime *runtime, const struct runtime_caller *caller,
                         const struct runtime_event *event);

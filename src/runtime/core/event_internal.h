@@ -21,9 +21,13 @@ struct event_keys {
     uint64_t hash[EVENT_KEYS];
 };
 
-struct ring_event {
+/* In the ring: its row is being written, with others that must be there first; or that was not possible. */
+enum event_state { EVENT_SHOWN, EVENT_HELD, EVENT_DROPPED };
+
+struct runtime_event_made {
     int64_t id;
     bool transient;
+    enum event_state state;
     struct event_keys keys;
     struct str type, json;
     size_t size;
@@ -31,9 +35,11 @@ struct ring_event {
 };
 
 struct runtime_events {
-    pthread_mutex_t lock; /* guards all below; never held while the store is asked */
-    struct ring_event *ring[RING_EVENTS];
+    pthread_mutex_t lock;   /* guards all below; never held while the store is asked */
+    pthread_cond_t settled; /* one that was held is not any more */
+    struct runtime_event_made *ring[RING_EVENTS];
     size_t first, count, bytes;
+    size_t shown;    /* of count: those before the first that is held */
     int64_t last_id; /* of the newest event */
     int64_t gone_id; /* up to here memory may lack something; the store has it */
     int64_t rows;    /* in the store, about */
@@ -41,14 +47,14 @@ struct runtime_events {
 };
 
 void event_keys_set(struct event_keys *keys, const struct str text[EVENT_KEYS]);
-bool event_matches(const struct ring_event *event, const struct event_keys *wanted,
+bool event_matches(const struct runtime_event_made *event, const struct event_keys *wanted,
                    struct str type);
 /* With the lock held. Index (from the oldest) of the first event after id. */
 size_t ring_after(const struct runtime_events *events, int64_t id);
-static inline struct ring_event *ring_at(const struct runtime_events *events, size_t index)
+static inline struct runtime_event_made *ring_at(const struct runtime_events *events, size_t index)
 {
     return events->ring[(events->first + index) % RING_EVENTS];
 }
-struct runtime_event_text event_text(const struct ring_event *event, struct arena *arena);
+struct runtime_event_text event_text(const struct runtime_event_made *event, struct arena *arena);
 /* With the lock held. */
-void watchers_wake(struct runtime_events *events, const struct ring_event *event);
+void watchers_wake(struct runtime_events *events, const struct runtime_event_made *event);

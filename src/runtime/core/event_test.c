@@ -109,6 +109,93 @@ static void count_wake(void *arg)
     (*(atomic_int *)arg)++;
 }
 
+struct together {
+    struct core_env *env;
+    struct event_watch *watch;
+    pthread_t other;
+    bool fails;
+};
+
+static void *emit_other(void *arg)
+{
+    emit(arg, "b.other", "s2", NULL);
+    return NULL;
+}
+
+static size_t read_all(struct together *together, int64_t since, struct arena *arena,
+                       struct runtime_event_text **out)
+{
+    bool missed;
+
+    return event_watch_read(together->watch, since, 10, arena, out, &missed);
+}
+
+static size_t in_memory(struct runtime_events *events)
+{
+    size_t count;
+
+    (void)pthread_mutex_lock(&events->lock);
+    count = events->count;
+    (void)pthread_mutex_unlock(&events->lock);
+    return count;
+}
+
+/* Somebody else's event comes meanwhile: it has its number, and is not seen yet. */
+static int store_together(void *arg, const struct store_runtime_event *rows, size_t count,
+                          struct error *err)
+{
+    struct together *together = arg;
+    auto_arena struct arena arena = {0};
+    struct runtime_event_text *found;
+    size_t before = in_memory(together->env->runtime->events);
+
+    CHECK(pthread_create(&together->other, NULL, emit_other, together->env) == 0);
+    WAIT_FOR(in_memory(together->env->runtime->events) == before + 1);
+    CHECK_INT(read_all(together, rows[0].id - 1, &arena, &found), 0);
+    CHECK_INT(
+        list(together->env, (struct runtime_event_filter){0}, rows[0].id - 1, 10, &arena, &found),
+        0);
+    if (together->fails)
+        return error_set(err, ERROR_CONFLICT, "as it was asked to");
+    return store_runtime_event_insert(together->env->runtime->config.store, rows, count, err);
+}
+
+TEST(events_with_their_change_are_told_in_order)
+{
+    auto_core struct core_env env;
+    auto_arena struct arena arena = {0};
+    const struct runtime_event events[] = {{.type = STR("a.first"), .sandbox_id = STR("s1")},
+                                           {.type = STR("a.second"), .sandbox_id = STR("s1")}};
+    struct together together = {.env = &env};
+    struct runtime_event_text *found;
+    atomic_int woken = 0;
+    struct error err;
+
+    core_open(&env, NULL, NULL);
+    together.watch = event_watch_new(env.runtime, &env.caller, &(struct runtime_event_filter){0},
+                                     count_wake, &woken);
+    CHECK_INT(runtime_event_add_with(env.runtime, &env.caller, events, 2, store_together, &together,
+                                     &err),
+              0);
+    CHECK(pthread_join(together.other, NULL) == 0);
+    CHECK_INT(woken, 1);
+    CHECK_INT(read_all(&together, 0, &arena, &found), 3);
+    CHECK_STR(found[0].type, "a.first");
+    CHECK_STR(found[1].type, "a.second");
+    CHECK_STR(found[2].type, "b.other");
+    CHECK(found[0].id < found[1].id && found[1].id < found[2].id);
+    together.fails = true;
+    CHECK_INT(runtime_event_add_with(env.runtime, &env.caller, events, 2, store_together, &together,
+                                     &err),
+              -1);
+    CHECK(pthread_join(together.other, NULL) == 0);
+    CHECK_INT(read_all(&together, found[2].id, &arena, &found), 1);
+    CHECK_STR(found[0].type, "b.other");
+    event_watch_free(together.watch);
+    core_restart(&env);
+    CHECK_INT(list(&env, (struct runtime_event_filter){0}, 0, 10, &arena, &found), 4);
+}
+
 TEST(event_ring_forgets)
 {
     auto_core struct core_env env;

@@ -43,6 +43,7 @@ int runtime_open(const struct runtime_config *config, struct runtime **out, stru
     runtime->config = *config;
     (void)pthread_rwlock_init(&runtime->backends_lock, NULL);
     runtime_runs_open(runtime);
+    runtime_follow_init(runtime);
     if (runtime_secrets_open(runtime) < 0 || runtime_timer_open(runtime) < 0 ||
         backends_open(runtime, err) < 0 || profiles_open(runtime, err) < 0 ||
         runtime_events_open(runtime, err) < 0 || jobs_open(runtime, err) < 0 ||
@@ -64,10 +65,12 @@ void runtime_close(struct runtime *runtime)
     sessions_close(runtime);
     runtime_follow_close(runtime);
     jobs_close(runtime);
+    runtime_follow_done(runtime);
     runtime_runs_close(runtime);
     runtime_events_close(runtime);
     backends_close(runtime);
     runtime_secrets_close(runtime);
+    json_decref(runtime->file_profiles);
     (void)pthread_rwlock_destroy(&runtime->backends_lock);
     free(runtime);
 }

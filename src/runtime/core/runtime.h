@@ -21,6 +21,7 @@
 struct runtime_settings;
 struct runtime;
 struct fetch;
+struct sender;
 struct provider;
 struct provider_config;
 struct provider_embedded;
@@ -30,6 +31,7 @@ struct runtime_config {
     struct store *store;
     const struct runtime_settings *settings; /* see settings.h */
     struct fetch *fetch;
+    struct sender *sender;                    /* of callbacks */
     const struct provider_embedded *embedded; /* NULL: no engine in this process */
     /* The operator's own team. Others get nothing of the server's environment, and URLs they give
      * (runners, callbacks) must be public. NULL: all teams are the operator's. */

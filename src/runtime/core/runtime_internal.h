@@ -31,6 +31,8 @@ struct runtime {
     struct sessions *sessions;           /* session.c */
     struct runtime_timer *timer;         /* timer.c: health every 30 s, stale cleanup hourly, ... */
     struct runtime_secrets *secrets;     /* mask.c */
+    _Atomic(json_t *) profiles;          /* those read last; NULL = the settings' */
+    json_t *file_profiles;               /* array of all that were read since the start, or NULL */
 };
 
 /* Called by runtime_open() and, in the opposite order, by runtime_close() in runtime.c. A close also
@@ -42,6 +44,8 @@ int backends_open(struct runtime *runtime, struct error *err);
 void backends_close(struct runtime *runtime);
 /* Until no check is under way. */
 void backends_wait(struct runtime *runtime);
+/* Of the configuration file. */
+json_t *runtime_profiles(const struct runtime *runtime);
 /* Checks the profiles of the file against what the backends can do. */
 int profiles_open(struct runtime *runtime, struct error *err);
 int runtime_events_open(struct runtime *runtime, struct error *err);
@@ -50,7 +54,10 @@ void runtime_runs_open(struct runtime *runtime);
 void runtime_runs_close(struct runtime *runtime);
 int jobs_open(struct runtime *runtime, struct error *err);
 void jobs_close(struct runtime *runtime);
-/* Rows of sandboxes in the engine of this process follow it. After jobs: those of what ended end too. */
+/* Rows of sandboxes in the engine of this process follow it. Between init and done the engine can be asked
+ * why one ended; open comes after jobs: those of what ended end too. */
+void runtime_follow_init(struct runtime *runtime);
+void runtime_follow_done(struct runtime *runtime);
 int runtime_follow_open(struct runtime *runtime, struct error *err);
 void runtime_follow_close(struct runtime *runtime);
 int sessions_open(struct runtime *runtime, struct error *err);

@@ -43,23 +43,23 @@ struct runtime_settings {
     struct {
         int64_t failures, open_ms; /* 5, 30000 */
     } breaker;
-    int64_t create_timeout_s;   /* 180 */
-    int64_t health_interval_s;  /* 30 */
-    int64_t stale_after_s;      /* 86400 */
-    int64_t runner_ttl_ms;      /* 60000, at least 1000 */
-    int64_t jobs_per_sandbox;   /* 10 */
-    int64_t agent_port;         /* sandbox-agent: 2468 */
-    int64_t agent_health_tries; /* 30 */
-    int64_t agent_health_ms;    /* 300 */
-    int64_t checkpoint_ttl_s;   /* 30 days */
-    char *agent_token;          /* SANDBOX_AGENT_TOKEN; "" = one made per session */
-    char *agent_program;        /* path on this host of the sandbox-agent binary to upload; "" */
-    char *clone_command;        /* E2B_REPO_CLONE_COMMAND; "" */
-    char *default_template;     /* E2B_TEMPLATE = E2B_TEMPLATE_ID; "" */
-    int64_t sandbox_timeout_ms; /* E2B_SANDBOX_TIMEOUT_MS, 600000 */
-    int64_t command_timeout_s;  /* E2B_TIMEOUT, 300 */
-    bool private_urls;          /* of runners and callbacks of all teams; false */
-    char *listen, *data_dir;    /* of the file, for the program; "" = not said */
+    int64_t create_timeout_s;           /* 180 */
+    int64_t health_interval_s;          /* 30 */
+    int64_t stale_after_s;              /* 86400 */
+    int64_t runner_ttl_ms;              /* 60000, at least 1000 */
+    int64_t jobs_per_sandbox;           /* 10 */
+    int64_t sandbox_agent_port;         /* sandbox-agent: 2468 */
+    int64_t sandbox_agent_health_tries; /* 30 */
+    int64_t sandbox_agent_health_ms;    /* 300 */
+    int64_t checkpoint_ttl_s;           /* 30 days */
+    char *sandbox_agent_token;          /* SANDBOX_AGENT_TOKEN; "" = one made per session */
+    char *sandbox_agent_program; /* path on this host of the sandbox-agent binary to upload; "" */
+    char *clone_command;         /* E2B_REPO_CLONE_COMMAND; "" */
+    char *default_template;      /* E2B_TEMPLATE = E2B_TEMPLATE_ID; "" */
+    int64_t sandbox_timeout_ms;  /* E2B_SANDBOX_TIMEOUT_MS, 600000 */
+    int64_t command_timeout_s;   /* E2B_TIMEOUT, 300 */
+    bool private_urls;           /* of runners and callbacks of all teams; false */
+    char *listen, *data_dir;     /* of the file, for the program; "" = not said */
 };
 
 /* Trimmed and in lower case; false when it is empty or too long. */

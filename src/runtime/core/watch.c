@@ -40,8 +40,11 @@ void event_keys_set(struct event_keys *keys, const struct str text[EVENT_KEYS])
     }
 }
 
-bool event_matches(const struct ring_event *event, const struct event_keys *wanted, struct str type)
+bool event_matches(const struct runtime_event_made *event, const struct event_keys *wanted,
+                   struct str type)
 {
+    if (event->state == EVENT_DROPPED)
+        return false;
     for (size_t i = 0; i < EVENT_KEYS; i++)
         if (wanted->text[i].p && (wanted->hash[i] != event->keys.hash[i] ||
                                   !str_eq(wanted->text[i], event->keys.text[i])))
@@ -66,14 +69,14 @@ size_t ring_after(const struct runtime_events *events, int64_t id)
     return low;
 }
 
-struct runtime_event_text event_text(const struct ring_event *event, struct arena *arena)
+struct runtime_event_text event_text(const struct runtime_event_made *event, struct arena *arena)
 {
     return (struct runtime_event_text){.id = event->id,
                                        .type = arena_str(arena, event->type),
                                        .json = arena_str(arena, event->json)};
 }
 
-void watchers_wake(struct runtime_events *events, const struct ring_event *event)
+void watchers_wake(struct runtime_events *events, const struct runtime_event_made *event)
 {
     struct list *node;
 
@@ -93,7 +96,7 @@ bool runtime_event_watched(struct runtime *runtime, const struct runtime_caller 
     const struct str texts[EVENT_KEYS] = {caller->team_id, event->sandbox_id, event->session_id,
                                           event->process_id, event->agent_id};
     struct runtime_events *events = runtime->events;
-    struct ring_event like = {.type = event->type};
+    struct runtime_event_made like = {.type = event->type};
     bool watched = false;
     struct list *node;
 
@@ -158,7 +161,7 @@ size_t event_watch_read(struct event_watch *watch, int64_t since, size_t max, st
     if (since >= watch->told_id && watch->searched_id > from)
         from = watch->searched_id;
     *out_missed = from < events->gone_id;
-    for (i = ring_after(events, from); i < events->count && count < max; i++)
+    for (i = ring_after(events, from); i < events->shown && count < max; i++)
         if (event_matches(ring_at(events, i), &watch->keys, watch->type))
             (*out)[count++] = event_text(ring_at(events, i), arena);
     watch->told_id = count ? (*out)[count - 1].id : since;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/id.h"
 #include "base/log.h"
 #include "protocol/json/json_shape.h"
@@ -30,13 +31,13 @@ static void job_of(const struct store_runtime_job *row, struct job *out)
         .has_exit_code = row->has_exit_code,
         .exit_code = (int)row->exit_code,
         .error = row->error,
-        .callback_state = row->callback_state.p ? row->callback_state : STR(""),
+        .callback_state = row->callback_state,
         .started_at_us = row->started_at_us,
         .ended_at_us = row->ended_at_us,
     };
     /* One that waits for the end of its job is pending for those who ask. */
-    if (str_is(out->callback_state, "waiting"))
-        out->callback_state = STR("pending");
+    if (out->callback_state == CALLBACK_WAITING)
+        out->callback_state = CALLBACK_PENDING;
 }
 
 int job_refused(struct error *err, const char *what)
@@ -172,14 +173,14 @@ static int start_row(struct runtime *runtime, const struct runtime_caller *calle
         .actor = caller->actor,
         .command = runtime_command_text(runtime, caller->team_id, command, arena),
         .run_as = command->user,
-        .state = STR("running"),
+        .state = JOB_RUNNING,
         .has_input = command->input.p != NULL,
         .started_at_us = clock_wall_us(),
     };
     if (callback) {
         row->callback_url = callback->url;
         row->callback_token = make_token(runtime, caller->team_id, callback, arena);
-        row->callback_state = STR("waiting");
+        row->callback_state = CALLBACK_WAITING;
     }
     return store_runtime_job_insert(runtime->config.store, row,
                                     runtime->config.settings->jobs_per_sandbox, err);
@@ -254,6 +255,27 @@ int job_list(struct runtime *runtime, const struct runtime_caller *caller, struc
     return 0;
 }
 
+static uint64_t ends_until_now(struct jobs *jobs)
+{
+    uint64_t ends;
+
+    (void)pthread_mutex_lock(&jobs->lock);
+    ends = jobs->ends;
+    (void)pthread_mutex_unlock(&jobs->lock);
+    return ends;
+}
+
+/* Of any job after those, at most for ms. */
+static void wait_for_end(struct jobs *jobs, uint64_t after, int64_t ms)
+{
+    int64_t until_us = clock_mono_us() + ms * 1000;
+
+    (void)pthread_mutex_lock(&jobs->lock);
+    while (jobs->ends == after && cond_wait_until(&jobs->changed, &jobs->lock, until_us))
+        ;
+    (void)pthread_mutex_unlock(&jobs->lock);
+}
+
 int job_wait(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
              uint32_t timeout_ms, struct error *err)
 {
@@ -261,22 +283,18 @@ int job_wait(struct runtime *runtime, const struct runtime_caller *caller, struc
 
     for (;;) {
         auto_arena struct arena arena = {0};
+        uint64_t ends = ends_until_now(runtime->jobs);
         struct store_runtime_job row;
-        int64_t left_ms = until_ms - clock_mono_ms();
+        int64_t left_ms;
 
-        /* Read with the lock held, so that an end after it wakes us. */
-        (void)pthread_mutex_lock(&runtime->jobs->lock);
-        if (get_row(runtime, caller, id, &arena, &row, err) < 0) {
-            (void)pthread_mutex_unlock(&runtime->jobs->lock);
+        if (get_row(runtime, caller, id, &arena, &row, err) < 0)
             return -1;
-        }
-        if (str_is(row.state, "running") && left_ms > 0)
-            job_wait_changed(runtime->jobs, left_ms < WAIT_STEP_MS ? left_ms : WAIT_STEP_MS);
-        (void)pthread_mutex_unlock(&runtime->jobs->lock);
-        if (!str_is(row.state, "running"))
+        if (row.state != JOB_RUNNING)
             return 1;
+        left_ms = until_ms - clock_mono_ms();
         if (left_ms <= 0)
             return 0;
+        wait_for_end(runtime->jobs, ends, left_ms < WAIT_STEP_MS ? left_ms : WAIT_STEP_MS);
     }
 }
 
@@ -304,7 +322,7 @@ int job_stop(struct runtime *runtime, const struct runtime_caller *caller, struc
         return error_set(err, ERROR_INVALID, "signal must be 0 to 64");
     if (get_row(runtime, caller, id, &arena, &row, err) < 0)
         return -1;
-    if (!str_is(row.state, "running"))
+    if (row.state != JOB_RUNNING)
         return 0;
     if (use_job(runtime, caller, PROVIDER_JOB_STOP, &row, &arena, &use, err) < 0)
         return job_refused(err, "a background job cannot be stopped; kill its sandbox");
@@ -343,7 +361,7 @@ int job_input(struct runtime *runtime, const struct runtime_caller *caller, stru
         return error_set(err, ERROR_LIMIT, "input of a job is at most %d bytes at once", INPUT_MAX);
     if (get_row(runtime, caller, id, &arena, &row, err) < 0)
         return -1;
-    if (!str_is(row.state, "running"))
+    if (row.state != JOB_RUNNING)
         return error_set(err, ERROR_CONFLICT, "job '%.*s' has ended", STR_ARG(id));
     if (!row.has_input)
         return error_set(err, ERROR_CONFLICT,

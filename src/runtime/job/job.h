@@ -2,9 +2,9 @@
  * once and for all.
  *
  * The command runs in the sandbox under a small wrapper that writes log, pid and exit in
- * ~/.quicksand/jobs/ID; a thread of ours holds the stream of the wrapper and so learns of the end at
- * once. After a restart of this process the stream is attached again, or the exit file read. A job
- * whose sandbox was killed or rebooted ended with 137, a stopped one with 143. */
+ * ~/.quicksand/jobs/ID; we hold the stream of the wrapper and so learn of the end at once. After a
+ * restart of this process the stream is attached again, or the exit file read. A job whose sandbox was
+ * killed or rebooted ended with 137, a stopped one with 143. */
 #pragma once
 
 #include "runtime/core/runtime.h"
@@ -16,11 +16,11 @@ struct runtime_callback {
 
 struct job {
     struct str id, sandbox_id, agent_id, command;
-    struct str state; /* running, completed, failed, cancelled, unknown */
+    enum job_state state;
     bool has_exit_code;
     int exit_code;
     struct str error;
-    struct str callback_state; /* "", pending, delivered, failed */
+    enum callback_state callback_state; /* never WAITING */
     int64_t started_at_us, ended_at_us;
 };
 

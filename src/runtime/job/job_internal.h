@@ -1,29 +1,27 @@
 /* Shared by the files about jobs.
  *
- * A job that runs has a watch: a thread that holds the stream of its wrapper. A job whose sandbox is
- * paused has none; it gets one when the sandbox is resumed. */
+ * A job that runs has a watch, which holds the stream of its wrapper. A job whose sandbox is paused has
+ * none; it gets one when the sandbox is resumed.
+ *
+ * A watch rests, or a worker takes its turn: reads what there is, keeps the sandbox alive, attaches again. One
+ * thread waits for all that rest, for their streams and their times, and hands them to workers. */
 #pragma once
 
-#include <assert.h>
-
 #include "base/list.h"
+#include "protocol/loop/workers.h"
 #include "runtime/command/output.h"
 #include "runtime/job/job.h"
 #include "runtime/sandbox/sandbox_internal.h"
 
-enum { JOB_LOGS_TOLD = 32 * 1024, JOB_DELIVERERS = 8, JOB_DELIVERERS_TEAM = 2 };
-static_assert(JOB_DELIVERERS / JOB_DELIVERERS_TEAM <= STORE_CALLBACK_BUSY, "busy teams fit");
+enum { JOB_LOGS_TOLD = 32 * 1024 };
 
 struct jobs {
     pthread_mutex_t lock;   /* guards all below */
-    pthread_cond_t changed; /* a job has ended, a watch is gone, or a callback is due; monotonic */
+    pthread_cond_t changed; /* a job has ended or a watch is gone; monotonic */
     struct list watches;
     bool closing;
-    pthread_t deliverers[JOB_DELIVERERS];
-    size_t deliverer_count;
-    uint64_t due; /* grows when a callback was added */
-    /* Whose callback each sends; "" = none. A receiver that hangs holds up its own team. */
-    char sending[JOB_DELIVERERS][64];
+    uint64_t ends; /* how many jobs have ended */
+    struct job_rest *rest;
 };
 
 struct job_watch {
@@ -34,12 +32,22 @@ struct job_watch {
     struct runtime_caller caller;     /* in the arena */
     const char *user;                 /* in the arena; NULL = the default */
     struct provider_process *process; /* the wrapper; NULL while there is no stream */
-    size_t users;                     /* threads besides the watch's that use process */
-    int64_t hold_ms;                  /* how long to wait before its sandbox needs more time */
+    size_t users; /* threads besides the one whose turn it is that use process */
     int64_t told; /* bytes of its log that were told as events; -1 = not known */
     struct runtime_output output;
     bool cancelled;
     bool again; /* its sandbox was resumed while it was about to go */
+
+    /* of who has the turn */
+    struct work work;
+    int64_t hold_ms,
+        kept_ms;      /* how long its sandbox may wait for more time, and since when it does */
+    int64_t retry_ms; /* the last wait before attaching again; 0 = none */
+
+    /* job_rest.c's */
+    bool resting, hurry; /* hurry: the next turn begins at once */
+    int fd;              /* that is waited for; -1 = none */
+    int64_t due_ms, look_ms;
 };
 
 /* A feature is missing: says what that means for jobs. -1. */
@@ -66,14 +74,27 @@ struct job_end {
 void job_ended(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
                const struct job_end *end);
 
+/* ---- job_rest.c: between turns ---- */
+
+/* turn() runs on a worker and ends with job_rest(), or the watch is gone. */
+int job_rest_open(struct jobs *jobs, void (*turn)(struct work *work), struct error *err);
+/* No watch may be left. */
+void job_rest_close(struct jobs *jobs);
+/* The first turn of a new watch. With the lock held. */
+void job_rest_begin(struct jobs *jobs, struct job_watch *watch);
+/* The turn is over, the next one begins as `wait` says. */
+void job_rest(struct jobs *jobs, struct job_watch *watch, struct provider_wait wait);
+/* The next turn begins now, or right after the one that is under way. With the lock held. */
+void job_rest_hurry(struct jobs *jobs, struct job_watch *watch);
+
 /* ---- job_script.c: what runs in the sandbox ---- */
 
 /* The wrapper around argv. */
 const char *const *job_wrap(struct arena *arena, const char *id, const char *const *argv);
 
-enum job_status { JOB_RUNNING, JOB_EXITED, JOB_LOST, JOB_NEVER };
+enum wrapper_status { WRAPPER_RUNS, WRAPPER_EXITED, WRAPPER_LOST, WRAPPER_NEVER };
 int job_status(struct runtime *runtime, const struct runtime_use *use, const char *id,
-               const char *user, enum job_status *out, int *out_code, struct error *err);
+               const char *user, enum wrapper_status *out, int *out_code, struct error *err);
 /* At most limit bytes from `after` on, or the last ones when after < 0. */
 int job_read_log(struct runtime *runtime, const struct runtime_use *use, const char *id,
                  const char *user, int64_t after, int64_t limit, struct runtime_result *out,
@@ -87,7 +108,7 @@ int job_signal(struct runtime *runtime, const struct runtime_use *use, const cha
 
 /* ---- job_callback.c ---- */
 
-int job_callbacks_open(struct runtime *runtime, struct error *err);
+void job_callbacks_open(struct runtime *runtime);
 void job_callbacks_close(struct runtime *runtime);
 int job_callback_check(const struct runtime_callback *callback, struct error *err);
 /* {"status", "response": {"exitCode", "logs"}, "error"?}, malloc()ed. */

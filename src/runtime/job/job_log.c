@@ -60,7 +60,7 @@ static bool running(struct logs *logs)
 
     return store_runtime_job_get(logs->runtime->config.store, logs->caller->team_id, logs->row.id,
                                  &arena, &row, &err) == 0 &&
-           str_is(row.state, "running");
+           row.state == JOB_RUNNING;
 }
 
 /* 1 = enough, 0 = the job has ended or the stream broke, 2 = nothing came for too long. */
@@ -157,8 +157,7 @@ int job_logs(struct runtime *runtime, const struct runtime_caller *caller, struc
 
     if (use_logs(runtime, caller, id, &arena, &logs.row, &logs.use, err) < 0)
         return -1;
-    r = read->follow && str_is(logs.row.state, "running") ? follow(&logs, err)
-                                                          : read_rest(&logs, err);
+    r = read->follow && logs.row.state == JOB_RUNNING ? follow(&logs, err) : read_rest(&logs, err);
     if (r < 0)
         return -1;
     *out_next = logs.at;

@@ -107,7 +107,7 @@ static int run_script(struct runtime *runtime, const struct runtime_use *use, co
 }
 
 int job_status(struct runtime *runtime, const struct runtime_use *use, const char *id,
-               const char *user, enum job_status *out, int *out_code, struct error *err)
+               const char *user, enum wrapper_status *out, int *out_code, struct error *err)
 {
     const char *argv[] = {"/bin/sh", "-c", status, "sh", id, NULL};
     struct runtime_result result = {0};
@@ -117,13 +117,13 @@ int job_status(struct runtime *runtime, const struct runtime_use *use, const cha
 
     said = str_trim(buf_str(&result.out));
     if (r == 0 && str_is(said, "running"))
-        *out = JOB_RUNNING;
+        *out = WRAPPER_RUNS;
     else if (r == 0 && str_is(said, "never"))
-        *out = JOB_NEVER;
+        *out = WRAPPER_NEVER;
     else if (r == 0 && str_to_i64(said, &code) && code >= 0 && code <= 255)
-        *out = JOB_EXITED;
+        *out = WRAPPER_EXITED;
     else if (r == 0)
-        *out = JOB_LOST;
+        *out = WRAPPER_LOST;
     *out_code = (int)code;
     runtime_result_done(&result);
     return r;

@@ -1,4 +1,4 @@
-/* Threads that wait for the end of jobs.
+/* Waiting for the ends of jobs, in turns (job_rest.c).
  *
  * A watch holds the stream of the wrapper. When the stream breaks it finds out why: the sandbox was
  * killed (137), paused (the watch goes; a new one comes with the resume), or only the connection is
@@ -15,6 +15,7 @@
 #include "base/cond.h"
 #include "base/log.h"
 #include "protocol/json/json_shape.h"
+#include "protocol/sender/sender.h"
 #include "runtime/core/event.h"
 #include "runtime/job/job_internal.h"
 
@@ -28,11 +29,8 @@ enum {
     RETRY_MAX_MS = 10000,
     LOG_TRIES = 5, /* of the log for its callback */
     LOG_WAIT_MS = 500,
-    LIVE_MS = 500,  /* between looks at the log of one whose output is watched */
-    LOOK_MS = 2000, /* and whether it is */
     LOG_PIECE = 32 * 1024,
     LOG_PIECES = 4,
-    STACK_SIZE = 512 * 1024,
 };
 
 /* ---- the end ---- */
@@ -40,8 +38,9 @@ enum {
 static void tell_end(struct runtime *runtime, const struct runtime_caller *caller,
                      const struct store_runtime_job *row, const struct store_runtime_job_end *end)
 {
-    json_t *data = json_pack("{s:b, s:o, s:I}", "job", 1, "status", json_str(end->state),
-                             "duration_ms", (json_int_t)((end->at_us - row->started_at_us) / 1000));
+    json_t *data =
+        json_pack("{s:b, s:s, s:I}", "job", 1, "status", name_of(&job_state_names, end->state),
+                  "duration_ms", (json_int_t)((end->at_us - row->started_at_us) / 1000));
     struct runtime_event event = {
         .type = STR("process.exited"),
         .sandbox_id = row->sandbox_id,
@@ -74,23 +73,23 @@ void job_ended(struct runtime *runtime, const struct runtime_caller *caller, str
     struct error err;
 
     if (store_runtime_job_get(runtime->config.store, caller->team_id, id, &arena, &row, &err) < 0 ||
-        !str_is(row.state, "running"))
+        row.state != JOB_RUNNING)
         return;
     if (row.stopping) {
         told.has_exit_code = true;
         told.exit_code = EXIT_STOPPED;
     }
     row_end = (struct store_runtime_job_end){
-        .state = row.stopping                                ? STR("cancelled")
-                 : told.has_exit_code && told.exit_code == 0 ? STR("completed")
-                                                             : STR("failed"),
+        .state = row.stopping                                ? JOB_CANCELLED
+                 : told.has_exit_code && told.exit_code == 0 ? JOB_COMPLETED
+                                                             : JOB_FAILED,
         .error = str_of(told.error),
         .has_exit_code = told.has_exit_code,
         .exit_code = told.exit_code,
         .at_us = clock_wall_us(),
     };
-    if (row.callback_state.p) {
-        body = job_callback_body(&told, str_is(row_end.state, "completed"));
+    if (row.callback_state != CALLBACK_NONE) {
+        body = job_callback_body(&told, row_end.state == JOB_COMPLETED);
         row_end.body = str_of(body);
     }
     if (store_runtime_job_ended(runtime->config.store, id, &row_end, &ended, &callback, &err) < 0) {
@@ -99,8 +98,10 @@ void job_ended(struct runtime *runtime, const struct runtime_caller *caller, str
     }
     if (ended)
         tell_end(runtime, caller, &row, &row_end);
+    if (callback)
+        sender_kick(runtime->config.sender);
     (void)pthread_mutex_lock(&jobs->lock);
-    jobs->due += callback;
+    jobs->ends++;
     (void)pthread_cond_broadcast(&jobs->changed);
     (void)pthread_mutex_unlock(&jobs->lock);
 }
@@ -191,9 +192,9 @@ static int look(struct job_watch *watch, struct arena *arena, struct runtime_use
     if (store_runtime_sandbox_get(runtime->config.store, watch->caller.team_id,
                                   str_of(watch->sandbox_id), arena, &row, &err) < 0)
         return err.code == ERROR_NOT_FOUND ? -1 : 0;
-    if (row.destroyed_at_us || str_is(row.state, "error"))
+    if (row.destroyed_at_us || row.state == RUNTIME_ERROR)
         return -1;
-    if (!str_is(row.state, "running") ||
+    if (row.state != RUNTIME_RUNNING ||
         runtime_row_backend(runtime, &watch->caller, &row, &backend, &err) < 0)
         return 0;
     use->backend = backend;
@@ -261,7 +262,7 @@ static void end_with(struct job_watch *watch, int code, const char *why)
 
     if (store_runtime_job_get(watch->runtime->config.store, watch->caller.team_id,
                               str_of(watch->id), &arena, &row, &err) == 0 &&
-        row.callback_state.p && end_logs(watch, &logs) < 0)
+        row.callback_state != CALLBACK_NONE && end_logs(watch, &logs) < 0)
         return;
     if (logs.out.len)
         end.logs = buf_str(&logs.out);
@@ -294,27 +295,18 @@ static void tell_output(struct job_watch *watch)
     }
 }
 
-/* Reads the stream to its end: 1 = the job has ended. */
-static int hold(struct job_watch *watch)
+/* Reads what there is: 1 = the job has ended, 0 = nothing more just now, -1 = the stream is of no use. */
+static int read_stream(struct job_watch *watch)
 {
-    int64_t kept_ms = clock_mono_ms();
     struct provider_event event;
     struct error err;
 
     for (;;) {
-        int64_t wait_ms = runtime_output_watched(&watch->output) ? LIVE_MS : LOOK_MS;
-        int r = provider_process_next(
-            watch->process, (uint32_t)(wait_ms < watch->hold_ms ? wait_ms : watch->hold_ms), &event,
-            &err);
+        int r = provider_process_next(watch->process, 0, &event, &err);
 
         if (r < 0)
-            return 0;
+            return -1;
         tell_output(watch);
-        if (r == 0 && clock_mono_ms() - kept_ms >= watch->hold_ms) {
-            if (keep_alive(watch) <= 0)
-                return 0;
-            kept_ms = clock_mono_ms();
-        }
         if (r > 0 && event.kind == PROVIDER_EXITED) {
             end_with(watch, event.timed_out ? EXIT_TIMED_OUT : event.exit_code,
                      event.timed_out       ? "its timeout has ended it"
@@ -322,25 +314,32 @@ static int hold(struct job_watch *watch)
                                            : NULL);
             return 1;
         }
+        if (r > 0)
+            continue;
+        if (clock_mono_ms() - watch->kept_ms < watch->hold_ms)
+            return 0;
+        if (keep_alive(watch) <= 0)
+            return -1;
+        watch->kept_ms = clock_mono_ms();
     }
 }
 
 /* The wrapper cannot be attached to: 1 = its end is recorded. */
 static int ask(struct job_watch *watch, const struct runtime_use *use)
 {
-    enum job_status status = JOB_RUNNING;
+    enum wrapper_status status = WRAPPER_RUNS;
     struct error err;
     int code = 0;
 
     if (job_status(watch->runtime, use, watch->id, watch->user, &status, &code, &err) < 0 ||
-        status == JOB_RUNNING)
+        status == WRAPPER_RUNS)
         return 0;
-    if (status == JOB_EXITED)
+    if (status == WRAPPER_EXITED)
         end_with(watch, code, NULL);
     else
         end_with(watch, EXIT_LOST,
-                 status == JOB_NEVER ? "it was not launched: the server stopped before that"
-                                     : "it was killed, or its sandbox restarted");
+                 status == WRAPPER_NEVER ? "it was not launched: the server stopped before that"
+                                         : "it was killed, or its sandbox restarted");
     return 1;
 }
 
@@ -396,33 +395,46 @@ static bool leave(struct job_watch *watch)
     return true;
 }
 
-static void watch_job(struct job_watch *watch)
+static int64_t longer(int64_t wait_ms)
 {
-    int64_t wait_ms = 0;
-
-    while (rest(watch, wait_ms)) {
-        int r;
-
-        if (watch->process && hold(watch))
-            break;
-        set_process(watch, NULL);
-        if (!rest(watch, 0))
-            break;
-        r = attach(watch);
-        if (r < 0)
-            break;
-        wait_ms = r ? 0 : wait_ms ? wait_ms * 2 : POLL_MS / 4;
-        if (wait_ms > RETRY_MAX_MS)
-            wait_ms = RETRY_MAX_MS;
-    }
+    wait_ms = wait_ms ? wait_ms * 2 : POLL_MS / 4;
+    return wait_ms < RETRY_MAX_MS ? wait_ms : RETRY_MAX_MS;
 }
 
-static void *watch_thread(void *arg)
+/* false = there is nothing to watch any more. */
+static bool turn(struct job_watch *watch, struct provider_wait *wait)
 {
+    while (rest(watch, 0)) {
+        int r = watch->process ? read_stream(watch) : -1;
+
+        if (r == 0)
+            *wait = provider_process_wait(watch->process);
+        if (r >= 0)
+            return r == 0;
+        set_process(watch, NULL);
+        if (!rest(watch, 0))
+            return false;
+        r = attach(watch);
+        watch->retry_ms = r ? 0 : longer(watch->retry_ms);
+        *wait = (struct provider_wait){.fd = -1, .ms = watch->retry_ms};
+        if (r <= 0)
+            return r == 0;
+        watch->kept_ms = clock_mono_ms();
+    }
+    return false;
+}
+
+static void take_turn(struct work *work)
+{
+    struct job_watch *watch = container_of(work, struct job_watch, work);
+    struct provider_wait wait;
+
     do
-        watch_job(arg);
-    while (!leave(arg));
-    return NULL;
+        if (turn(watch, &wait)) {
+            job_rest(watch->runtime->jobs, watch, wait);
+            return;
+        }
+    while (!leave(watch));
 }
 
 void job_watch_start(struct runtime *runtime, const struct store_runtime_job *row,
@@ -430,13 +442,13 @@ void job_watch_start(struct runtime *runtime, const struct store_runtime_job *ro
 {
     struct jobs *jobs = runtime->jobs;
     struct job_watch *watch = xcalloc(1, sizeof(*watch)), *there;
-    pthread_attr_t attr;
-    pthread_t thread;
     bool wanted;
 
     watch->runtime = runtime;
     watch->process = process;
+    watch->fd = -1;
     watch->hold_ms = HOLD_FIRST_MS;
+    watch->kept_ms = clock_mono_ms();
     watch->caller = (struct runtime_caller){
         .team_id = arena_str(&watch->arena, row->team_id),
         .actor = arena_str(&watch->arena, row->actor),
@@ -453,21 +465,18 @@ void job_watch_start(struct runtime *runtime, const struct store_runtime_job *ro
     (void)pthread_mutex_lock(&jobs->lock);
     there = find_watch(jobs, row->id);
     wanted = !jobs->closing && !there;
-    if (wanted)
+    if (wanted) {
         list_push_back(&jobs->watches, &watch->link);
-    else if (there)
+        job_rest_begin(jobs, watch);
+    } else if (there) {
         there->again = true;
+        job_rest_hurry(jobs, there);
+    }
     (void)pthread_mutex_unlock(&jobs->lock);
-    (void)pthread_attr_init(&attr);
-    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    (void)pthread_attr_setstacksize(&attr, STACK_SIZE);
-    if (!wanted || pthread_create(&thread, &attr, watch_thread, watch) != 0) {
-        if (wanted)
-            log_error("runtime", "job=%s is not watched: no thread", watch->id);
+    if (!wanted) {
         watch->cancelled = true;
         (void)leave(watch);
     }
-    (void)pthread_attr_destroy(&attr);
 }
 
 /* ---- when sandboxes change ---- */
@@ -499,6 +508,7 @@ static void cancel_watches(struct jobs *jobs, struct str sandbox_id)
         watch->cancelled = true;
         if (watch->process)
             provider_process_cancel(watch->process);
+        job_rest_hurry(jobs, watch);
     }
     (void)pthread_cond_broadcast(&jobs->changed);
     (void)pthread_mutex_unlock(&jobs->lock);
@@ -542,11 +552,14 @@ int jobs_open(struct runtime *runtime, struct error *err)
     cond_init(&jobs->changed);
     list_init(&jobs->watches);
     runtime_prune_open(runtime);
+    if (job_rest_open(jobs, take_turn, err) < 0)
+        return -1;
     if (store_runtime_job_running(runtime->config.store, STR_NONE, &arena, &rows, &count, err) < 0)
         return -1;
     for (size_t i = 0; i < count; i++)
         job_watch_start(runtime, &rows[i], NULL);
-    return job_callbacks_open(runtime, err);
+    job_callbacks_open(runtime);
+    return 0;
 }
 
 void jobs_close(struct runtime *runtime)
@@ -563,6 +576,7 @@ void jobs_close(struct runtime *runtime)
         while (!list_empty(&jobs->watches))
             job_wait_changed(jobs, 1000);
         (void)pthread_mutex_unlock(&jobs->lock);
+        job_rest_close(jobs);
         job_callbacks_close(runtime);
         (void)pthread_cond_destroy(&jobs->changed);
         (void)pthread_mutex_destroy(&jobs->lock);

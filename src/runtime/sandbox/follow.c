@@ -8,6 +8,9 @@
  * row knows changes nothing. A sandbox without a row, made by E2B's API, gets one: it is adopted, with
  * the engine's id, and keeps the time limit it has there.
  *
+ * The end of a machine is the engine's to tell, and so is the reason. Whoever else finds it gone first (the
+ * watch of a job, a command) asks the engine's own row, which has the reason before the machine ends.
+ *
  * Now and then, and at the start, both sides are compared, for whatever was missed. */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -30,12 +33,23 @@ enum {
     SETTLE_MS = 20, /* who asked for a change notes it first */
     BUSY_MS = 50,
     OUR_OWN_S = 60, /* the row of one that we made comes within that */
+    END_MS = 1000,  /* between the end of a machine and the engine's word about it */
 };
+
+/* Those of the engine's events that change a row, by their types. */
+enum told_type { TOLD_CREATED, TOLD_PAUSED, TOLD_RESUMED, TOLD_KILLED };
+static const char *const told_types[] = {
+    [TOLD_CREATED] = "created",
+    [TOLD_PAUSED] = "paused",
+    [TOLD_RESUMED] = "resumed",
+    [TOLD_KILLED] = "killed",
+};
+static const struct names told_type_names = NAMES("type of an event", told_types);
 
 /* What happened to a machine. */
 struct told {
     char machine[ID_SIZE];
-    char type[16]; /* created, paused, resumed, killed */
+    enum told_type type;
     char detail[40];
     int64_t at_us;
 };
@@ -49,14 +63,38 @@ struct runtime_follow {
     struct told *later; /* their sandbox was busy */
     size_t later_count;
 
-    pthread_mutex_t lock; /* guards closing, and kicked while the thread looks whether to sleep */
+    pthread_mutex_t
+        lock; /* guards what follows, and kicked while the thread looks whether to sleep */
     pthread_cond_t changed;
-    bool closing, has_thread;
+    uint64_t changes; /* how often the engine has changed something */
+    size_t waiting;   /* for the next change, besides the thread */
+    bool reading;     /* somebody does */
+    bool closing;
+    bool has_thread; /* of who opens and closes */
     pthread_t thread;
 };
 
 /* What applying an event leads to may look for sandboxes again. */
 static _Thread_local bool is_reader;
+
+static void reader_begin(struct runtime_follow *follow)
+{
+    (void)pthread_mutex_lock(&follow->lock);
+    while (follow->reading)
+        (void)pthread_cond_wait(&follow->changed, &follow->lock);
+    follow->reading = true;
+    (void)pthread_mutex_unlock(&follow->lock);
+    is_reader = true;
+}
+
+static void reader_end(struct runtime_follow *follow)
+{
+    is_reader = false;
+    (void)pthread_mutex_lock(&follow->lock);
+    follow->reading = false;
+    (void)pthread_cond_broadcast(&follow->changed);
+    (void)pthread_mutex_unlock(&follow->lock);
+}
 
 static const char *embedded_name(const struct runtime *runtime)
 {
@@ -91,44 +129,44 @@ static struct runtime_caller engine_of(struct str team_id)
     return (struct runtime_caller){.team_id = team_id, .actor = STR("engine")};
 }
 
-/* metadata: of the box, parsed. The label says whose it is, as on E2B's API. */
-static void fill_adopted(const struct runtime *runtime, const struct store_sandbox *box,
+/* metadata: of the sandbox, parsed. The label says whose it is, as on E2B's API. */
+static void fill_adopted(const struct runtime *runtime, const struct store_sandbox *sandbox,
                          const json_t *metadata, struct store_runtime_sandbox *row)
 {
     struct str agent_id = json_get_str(metadata, "quicksand.agent");
 
     *row = (struct store_runtime_sandbox){
         .agent_id = agent_id.len ? agent_id : STR_NONE,
-        .id = box->id,
-        .team_id = box->team_id,
+        .id = sandbox->id,
+        .team_id = sandbox->team_id,
         .provider = runtime->follow->provider,
-        .external_id = box->id,
-        .token = box->access_token.len ? box->access_token : STR_NONE,
-        .image = box->alias.len ? box->alias : box->template_id,
-        .metadata = box->metadata,
-        .state = STR("running"),
-        .idle_s = box->timeout_s,
+        .external_id = sandbox->id,
+        .token = sandbox->access_token.len ? sandbox->access_token : STR_NONE,
+        .image = sandbox->alias.len ? sandbox->alias : sandbox->template_id,
+        .metadata = sandbox->metadata,
+        .state = RUNTIME_RUNNING,
+        .idle_s = sandbox->timeout_s,
         .adopted = true,
-        .created_at_us = box->started_at_us,
-        .last_used_at_us = box->started_at_us,
-        .running_since_us = box->started_at_us,
-        .state_at_us = box->started_at_us,
+        .created_at_us = sandbox->started_at_us,
+        .last_used_at_us = sandbox->started_at_us,
+        .running_since_us = sandbox->started_at_us,
+        .state_at_us = sandbox->started_at_us,
     };
 }
 
-static void adopt(struct runtime *runtime, const struct store_sandbox *box)
+static void adopt(struct runtime *runtime, const struct store_sandbox *sandbox)
 {
     struct adoption adoption = {.runtime = runtime};
-    struct runtime_caller caller = engine_of(box->team_id);
+    struct runtime_caller caller = engine_of(sandbox->team_id);
     auto_json json_t *created = NULL, *started = NULL, *metadata = NULL;
     struct error err;
 
-    if (json_parse(box->metadata, &metadata, &err) < 0)
+    if (json_parse(sandbox->metadata, &metadata, &err) < 0)
         metadata = json_object();
-    fill_adopted(runtime, box, metadata, &adoption.row);
+    fill_adopted(runtime, sandbox, metadata, &adoption.row);
     created = json_pack("{s:o, s:o, s:s}", "provider", json_str(adoption.row.provider), "image",
                         json_str(adoption.row.image), "by", "e2b");
-    started = json_pack("{s:o, s:o}", "external_id", json_str(box->id), "provider",
+    started = json_pack("{s:o, s:o}", "external_id", json_str(sandbox->id), "provider",
                         json_str(adoption.row.provider));
     const struct runtime_event events[] = {
         runtime_row_event_of(&caller, &adoption.row, "sandbox.created", created),
@@ -137,14 +175,14 @@ static void adopt(struct runtime *runtime, const struct store_sandbox *box)
 
     if (runtime_event_add_with(runtime, &caller, events, 2, insert_adopted, &adoption, &err) < 0 &&
         err.code != ERROR_EXISTS)
-        log_error("runtime", "sandbox=%.*s of the engine not adopted: %s", STR_ARG(box->id),
+        log_error("runtime", "sandbox=%.*s of the engine not adopted: %s", STR_ARG(sandbox->id),
                   err.message);
 }
 
 /* Those that we make carry our name, and their rows come as soon as they run. */
-static bool is_ours(const struct runtime *runtime, const struct store_sandbox *box)
+static bool is_ours(const struct runtime *runtime, const struct store_sandbox *sandbox)
 {
-    return str_find_str(box->metadata, runtime_instance_name(runtime)) >= 0;
+    return str_find_str(sandbox->metadata, runtime_instance_name(runtime)) >= 0;
 }
 
 /* ---- one event ---- */
@@ -158,18 +196,25 @@ static const char *why_ended(const char *reason)
     return reason[0] ? reason : "it has ended";
 }
 
-static void change(struct runtime *runtime, const struct store_runtime_sandbox *row,
+/* false: nothing new. */
+static bool change(struct runtime *runtime, const struct store_runtime_sandbox *row,
                    const struct told *told)
 {
     struct runtime_caller caller = engine_of(row->team_id);
 
-    if (strcmp(told->type, "paused") == 0)
-        runtime_row_told(runtime, &caller, row, "paused", told->at_us);
-    else if (strcmp(told->type, "resumed") == 0)
-        runtime_row_told(runtime, &caller, row, "running", told->at_us);
-    else if (strcmp(told->type, "killed") == 0)
-        (void)runtime_row_ended(runtime, &caller, row, told->detail[0] ? told->detail : "gone",
-                                why_ended(told->detail), told->at_us);
+    if (told->type == TOLD_KILLED)
+        return runtime_row_ended(runtime, &caller, row, told->detail[0] ? told->detail : "gone",
+                                 why_ended(told->detail), told->at_us);
+    return runtime_row_told(runtime, &caller, row,
+                            told->type == TOLD_PAUSED ? RUNTIME_PAUSED : RUNTIME_RUNNING,
+                            told->at_us);
+}
+
+/* The row may know of something later, but not of what is so now. */
+static void make_later(struct told *told, const struct store_runtime_sandbox *row)
+{
+    if (told->at_us <= row->state_at_us)
+        told->at_us = row->state_at_us + 1;
 }
 
 /* false: somebody is at work on it, who will note what he does. */
@@ -179,23 +224,24 @@ static bool apply(struct runtime *runtime, const struct told *told)
     struct store *store = runtime->config.store;
     struct str machine = str_n(told->machine, strlen(told->machine));
     struct store_runtime_sandbox row;
-    struct runtime_key_lock *lock;
-    struct store_sandbox box;
+    struct runtime_hold *hold;
+    struct store_sandbox sandbox;
     struct error err = {0};
 
     if (store_runtime_sandbox_by_machine(store, machine, &arena, &row, &err) < 0) {
-        if (err.code == ERROR_NOT_FOUND && strcmp(told->type, "created") == 0 &&
-            store_sandbox_get(store, machine, &arena, &box, &err) == 0 && !is_ours(runtime, &box))
-            adopt(runtime, &box);
+        if (err.code == ERROR_NOT_FOUND && told->type == TOLD_CREATED &&
+            store_sandbox_get(store, machine, &arena, &sandbox, &err) == 0 &&
+            !is_ours(runtime, &sandbox))
+            adopt(runtime, &sandbox);
         return true;
     }
-    if (row.destroyed_at_us || strcmp(told->type, "created") == 0)
+    if (row.destroyed_at_us || told->type == TOLD_CREATED)
         return true;
-    lock = runtime_key_lock_now(runtime, row.team_id, row.id);
-    if (!lock)
+    hold = runtime_hold_now(runtime, row.team_id, row.id);
+    if (!hold)
         return false;
-    change(runtime, &row, told);
-    runtime_key_unlock(runtime, lock);
+    (void)change(runtime, &row, told);
+    runtime_hold_end(runtime, hold);
     return true;
 }
 
@@ -231,27 +277,27 @@ static void apply_later(struct runtime *runtime)
     }
 }
 
-static struct told told_of(struct str machine, struct str type, struct str detail, int64_t at_us)
+static struct told told_of(struct str machine, enum told_type type, struct str detail,
+                           int64_t at_us)
 {
-    struct told told = {.at_us = at_us};
+    struct told told = {.type = type, .at_us = at_us};
 
     (void)str_copy(machine, told.machine, sizeof(told.machine));
-    (void)str_copy(type, told.type, sizeof(told.type));
     (void)str_copy(detail, told.detail, sizeof(told.detail));
     return told;
 }
 
-static bool matters(struct str type)
+static void take_event(struct runtime *runtime, const struct store_event *event)
 {
-    static const char *const types[] = {"created", "paused", "resumed", "killed"};
+    unsigned type;
+    struct told told;
 
-    for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
-        if (str_is(type, types[i]))
-            return true;
-    return false;
+    if (!name_find(&told_type_names, event->type, &type))
+        return; /* of what no row says anything */
+    told = told_of(event->sandbox_id, type, event->detail, event->at_us);
+    apply_or_put_off(runtime, &told);
 }
 
-/* With the turn held. */
 static void read_events(struct runtime *runtime)
 {
     struct runtime_follow *follow = runtime->follow;
@@ -271,47 +317,51 @@ static void read_events(struct runtime *runtime)
         }
         for (size_t i = 0; i < count; i++) {
             follow->seq = events[i].seq;
-            if (matters(events[i].type)) {
-                struct told told = told_of(events[i].sandbox_id, events[i].type, events[i].detail,
-                                           events[i].at_us);
-
-                apply_or_put_off(runtime, &told);
-            }
+            take_event(runtime, &events[i]);
         }
         if (count && store_runtime_follow(runtime->config.store, follow->seq, &err) < 0)
             log_warn("runtime", "how far the engine was followed is not stored: %s", err.message);
     } while (count == PAGE);
 }
 
+/* Nothing is to be read, and nobody is about to apply what he has read. */
+static bool up_to_date(struct runtime_follow *follow)
+{
+    bool yes;
+
+    (void)pthread_mutex_lock(&follow->lock);
+    yes = !follow->reading && !atomic_load(&follow->kicked);
+    (void)pthread_mutex_unlock(&follow->lock);
+    return yes;
+}
+
 void runtime_follow_now(struct runtime *runtime)
 {
     struct runtime_follow *follow = runtime->follow;
 
-    if (!follow || is_reader || !atomic_load(&follow->kicked))
+    if (!follow || is_reader || up_to_date(follow))
         return;
-    (void)pthread_mutex_lock(&follow->turn);
-    is_reader = true;
+    reader_begin(follow);
     if (atomic_exchange(&follow->kicked, false))
         read_events(runtime);
-    is_reader = false;
-    (void)pthread_mutex_unlock(&follow->turn);
+    reader_end(follow);
 }
 
 /* ---- comparing ---- */
 
 /* We are making it: its hooks may take minutes before its row names the machine. */
-static bool in_the_making(struct runtime *runtime, const struct store_sandbox *box)
+static bool in_the_making(struct runtime *runtime, const struct store_sandbox *sandbox)
 {
     auto_arena struct arena arena = {0};
     auto_json json_t *metadata = NULL;
     struct store_runtime_sandbox row;
     struct error ignored;
 
-    return is_ours(runtime, box) && json_parse(box->metadata, &metadata, &ignored) == 0 &&
-           store_runtime_sandbox_get(runtime->config.store, box->team_id,
+    return is_ours(runtime, sandbox) && json_parse(sandbox->metadata, &metadata, &ignored) == 0 &&
+           store_runtime_sandbox_get(runtime->config.store, sandbox->team_id,
                                      json_get_str(metadata, "quicksand.id"), &arena, &row,
                                      &ignored) == 0 &&
-           str_is(row.state, "creating");
+           row.state == RUNTIME_CREATING;
 }
 
 /* Adopted with all that happened to it since. */
@@ -320,39 +370,33 @@ static void adopt_late(struct runtime *runtime, struct str machine)
     auto_arena struct arena arena = {0};
     struct store_event_query query = {.sandbox_id = machine, .ascending = true, .limit = PAGE};
     struct store_event *events;
-    struct store_sandbox box;
+    struct store_sandbox sandbox;
     struct error err = {0};
     size_t count = 0;
 
-    if (store_sandbox_get(runtime->config.store, machine, &arena, &box, &err) < 0 ||
-        in_the_making(runtime, &box))
+    if (store_sandbox_get(runtime->config.store, machine, &arena, &sandbox, &err) < 0 ||
+        in_the_making(runtime, &sandbox))
         return;
-    adopt(runtime, &box);
-    query.team_id = box.team_id;
+    adopt(runtime, &sandbox);
+    query.team_id = sandbox.team_id;
     do {
         if (store_event_page(runtime->config.store, &query, &arena, &events, &count, &err) < 0)
             return;
         for (size_t i = 0; i < count; i++) {
-            struct told told = told_of(machine, events[i].type, events[i].detail, events[i].at_us);
-
             query.after_seq = events[i].seq;
-            if (matters(events[i].type))
-                apply_or_put_off(runtime, &told);
+            take_event(runtime, &events[i]);
         }
     } while (count == PAGE);
 }
 
 static void settle_stray(struct runtime *runtime, const struct store_runtime_stray *stray)
 {
-    const char *type = str_is(stray->state, "paused")    ? "paused"
-                       : str_is(stray->state, "running") ? "resumed"
-                                                         : "killed";
-    struct told told =
-        told_of(stray->machine, str_of(type), stray->reason, stray->at_us ? stray->at_us : 0);
+    enum told_type type = stray->state == ENGINE_PAUSED    ? TOLD_PAUSED
+                          : stray->state == ENGINE_RUNNING ? TOLD_RESUMED
+                                                           : TOLD_KILLED;
+    struct told told = told_of(stray->machine, type, stray->reason, stray->at_us);
 
-    /* The row may know of something later, but not of what is so now. */
-    if (told.at_us <= stray->row.state_at_us)
-        told.at_us = stray->row.state_at_us + 1;
+    make_later(&told, &stray->row);
     apply_or_put_off(runtime, &told);
 }
 
@@ -365,8 +409,7 @@ static void compare(struct runtime *runtime, int64_t before_us)
     struct error err = {0};
     size_t count = 0;
 
-    (void)pthread_mutex_lock(&follow->turn);
-    is_reader = true;
+    reader_begin(follow);
     if (store_runtime_strays(runtime->config.store, follow->provider, before_us, STRAYS_MAX, &arena,
                              &strays, &count, &err) < 0)
         log_error("runtime", "sandboxes not compared with the engine's: %s", err.message);
@@ -375,8 +418,7 @@ static void compare(struct runtime *runtime, int64_t before_us)
             settle_stray(runtime, &strays[i]);
         else
             adopt_late(runtime, strays[i].machine);
-    is_reader = false;
-    (void)pthread_mutex_unlock(&follow->turn);
+    reader_end(follow);
     if (count)
         log_info("runtime", "sandboxes that had not followed the engine: %zu", count);
 }
@@ -387,16 +429,84 @@ static void compare_now(struct runtime *runtime)
     compare(runtime, clock_wall_us() - (int64_t)OUR_OWN_S * 1000000);
 }
 
+/* ---- one whose machine is not there any more ---- */
+
+static uint64_t changes_until_now(struct runtime_follow *follow)
+{
+    uint64_t changes;
+
+    (void)pthread_mutex_lock(&follow->lock);
+    changes = follow->changes;
+    (void)pthread_mutex_unlock(&follow->lock);
+    return changes;
+}
+
+/* false: the time is over, or everything ends. */
+static bool wait_for_change(struct runtime_follow *follow, uint64_t after, int64_t until_us)
+{
+    bool changed, late = false;
+
+    (void)pthread_mutex_lock(&follow->lock);
+    follow->waiting++;
+    while (!follow->closing && !late && follow->changes == after)
+        late = !cond_wait_until(&follow->changed, &follow->lock, until_us);
+    follow->waiting--;
+    changed = follow->changes != after;
+    (void)pthread_mutex_unlock(&follow->lock);
+    return changed;
+}
+
+/* 1 = it ends or has ended, *out says why; 0 = it is there; -1 = the engine knows nothing of it. */
+static int engine_end(struct runtime *runtime, struct str machine, struct told *out)
+{
+    auto_arena struct arena arena = {0};
+    struct store_sandbox sandbox;
+    struct error err;
+
+    if (store_sandbox_get(runtime->config.store, machine, &arena, &sandbox, &err) < 0)
+        return err.code == ERROR_NOT_FOUND ? -1 : 0;
+    if (sandbox.life.state != STORE_SANDBOX_KILLING && sandbox.life.state != STORE_SANDBOX_ENDED)
+        return 0;
+    *out = told_of(machine, TOLD_KILLED, sandbox.end_reason,
+                   sandbox.ended_at_us ? sandbox.ended_at_us : clock_wall_us());
+    return 1;
+}
+
+bool runtime_follow_end(struct runtime *runtime, const struct store_runtime_sandbox *row,
+                        bool *out_changed)
+{
+    struct runtime_follow *follow = runtime->follow;
+    int64_t until_us = clock_mono_us() + END_MS * INT64_C(1000);
+    struct told told;
+    uint64_t changes;
+    int known;
+
+    *out_changed = false;
+    if (!follow || !str_eq(row->provider, follow->provider))
+        return false;
+    do {
+        changes = changes_until_now(follow);
+        known = engine_end(runtime, row->external_id, &told);
+    } while (known == 0 && wait_for_change(follow, changes, until_us));
+    if (known > 0) {
+        make_later(&told, row);
+        *out_changed = change(runtime, row, &told);
+    }
+    return known >= 0;
+}
+
 /* ---- the thread ---- */
 
 void runtime_engine_changed(struct runtime *runtime)
 {
     struct runtime_follow *follow = runtime->follow;
 
-    if (!follow || atomic_exchange(&follow->kicked, true))
+    if (!follow)
         return;
     (void)pthread_mutex_lock(&follow->lock);
-    (void)pthread_cond_signal(&follow->changed);
+    follow->changes++;
+    if (!atomic_exchange(&follow->kicked, true) || follow->waiting)
+        (void)pthread_cond_broadcast(&follow->changed);
     (void)pthread_mutex_unlock(&follow->lock);
 }
 
@@ -404,9 +514,9 @@ static bool has_later(struct runtime_follow *follow)
 {
     bool has;
 
-    (void)pthread_mutex_lock(&follow->turn);
+    reader_begin(follow);
     has = follow->later_count > 0;
-    (void)pthread_mutex_unlock(&follow->turn);
+    reader_end(follow);
     return has;
 }
 
@@ -433,11 +543,9 @@ static void *run(void *arg)
     struct runtime_follow *follow = runtime->follow;
 
     while (rest(follow, has_later(follow) ? BUSY_MS : 0, true) && rest(follow, SETTLE_MS, false)) {
-        (void)pthread_mutex_lock(&follow->turn);
-        is_reader = true;
+        reader_begin(follow);
         apply_later(runtime);
-        is_reader = false;
-        (void)pthread_mutex_unlock(&follow->turn);
+        reader_end(follow);
         runtime_follow_now(runtime);
     }
     return NULL;
@@ -460,21 +568,28 @@ static int begin(struct runtime *runtime, struct error *err)
                               : error_set(err, ERROR_INTERNAL, "no thread to follow the engine");
 }
 
-int runtime_follow_open(struct runtime *runtime, struct error *err)
+void runtime_follow_init(struct runtime *runtime)
 {
     const char *provider = embedded_name(runtime);
     struct runtime_follow *follow;
 
-    runtime_timer_add(runtime, runtime->config.settings->health_interval_s, runtime_reconcile);
     if (!provider)
-        return 0;
+        return;
     follow = runtime->follow = xcalloc(1, sizeof(*follow));
     follow->provider = str_of(provider);
     follow->later = xcalloc(LATER_MAX, sizeof(*follow->later));
-    (void)pthread_mutex_init(&follow->turn, NULL);
     (void)pthread_mutex_init(&follow->lock, NULL);
     cond_init(&follow->changed);
-    runtime_timer_add(runtime, runtime->config.settings->health_interval_s, compare_now);
+}
+
+int runtime_follow_open(struct runtime *runtime, struct error *err)
+{
+    int64_t period_s = runtime->config.settings->health_interval_s;
+
+    runtime_timer_add(runtime, period_s, runtime_reconcile);
+    if (!runtime->follow)
+        return 0;
+    runtime_timer_add(runtime, period_s, compare_now);
     return begin(runtime, err);
 }
 
@@ -490,9 +605,17 @@ void runtime_follow_close(struct runtime *runtime)
     (void)pthread_mutex_unlock(&follow->lock);
     if (follow->has_thread)
         (void)pthread_join(follow->thread, NULL);
+    follow->has_thread = false;
+}
+
+void runtime_follow_done(struct runtime *runtime)
+{
+    struct runtime_follow *follow = runtime->follow;
+
+    if (!follow)
+        return;
     (void)pthread_cond_destroy(&follow->changed);
     (void)pthread_mutex_destroy(&follow->lock);
-    (void)pthread_mutex_destroy(&follow->turn);
     free(follow->later);
     free(follow);
     runtime->follow = NULL;

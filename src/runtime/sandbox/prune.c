@@ -84,7 +84,7 @@ static void tick_row(struct runtime *runtime, struct store_runtime_sandbox *row,
         (void)kill_row(runtime, row, "max lifetime");
         return;
     }
-    if (row->adopted || !str_is(row->state, "running") ||
+    if (row->adopted || row->state != RUNTIME_RUNNING ||
         runtime_row_backend(runtime, &caller, row, &backend, &err) < 0)
         return;
     ttl_s = runtime_row_ttl(runtime, backend, row);
@@ -148,7 +148,7 @@ static void prune_row(struct prune *prune, struct store_runtime_sandbox *row)
 
     row->last_used_at_us = runtime_live_last_used(prune->runtime, row->id, row->last_used_at_us);
     unused_us = prune->now_us - row->last_used_at_us;
-    if (str_is(row->state, "creating")) {
+    if (row->state == RUNTIME_CREATING) {
         if (unused_us > (int64_t)ABANDONED_S * 1000000 && !prune->dry_run)
             prune_abandoned(prune, row);
         return;
@@ -232,7 +232,7 @@ static void prune_machine(struct prune *prune, struct backend *backend,
     if (store_runtime_sandbox_get(prune->runtime->config.store, team_id, id, prune->arena, &row,
                                   &err) == 0) {
         if (!row.destroyed_at_us &&
-            (str_eq(row.external_id, machine->id) || str_is(row.state, "creating")))
+            (str_eq(row.external_id, machine->id) || row.state == RUNTIME_CREATING))
             return;
     } else if (err.code != ERROR_NOT_FOUND) {
         return;

@@ -21,7 +21,7 @@ static int refresh_row(struct runtime *runtime, const struct runtime_caller *cal
     bool changed;
     int r;
 
-    if (row->destroyed_at_us || str_is(row->state, "creating") || str_is(row->state, "error"))
+    if (row->destroyed_at_us || row->state == RUNTIME_CREATING || row->state == RUNTIME_ERROR)
         return 0;
     if (runtime_row_backend(runtime, caller, row, &backend, err) < 0 ||
         backend_try_begin(&try, runtime, backend, err) < 0)
@@ -34,11 +34,12 @@ static int refresh_row(struct runtime *runtime, const struct runtime_caller *cal
                                "gone: its provider does not know it any more");
     else if (r < 0)
         return -1;
-    else if (machine.state == PROVIDER_PAUSED && str_is(row->state, "running"))
+    else if (machine.state == PROVIDER_PAUSED && row->state == RUNTIME_RUNNING)
         runtime_row_paused(runtime, caller, row, "provider");
-    else if (machine.state == PROVIDER_RUNNING && str_is(row->state, "paused") &&
-             store_runtime_sandbox_seen(runtime->config.store, row->id, row->external_id, "running",
-                                        STR_NONE, clock_wall_us(), &changed, err) == 0 &&
+    else if (machine.state == PROVIDER_RUNNING && row->state == RUNTIME_PAUSED &&
+             store_runtime_sandbox_seen(runtime->config.store, row->id, row->external_id,
+                                        RUNTIME_RUNNING, STR_NONE, clock_wall_us(), &changed,
+                                        err) == 0 &&
              changed)
         runtime_row_event(runtime, caller, row, "sandbox.resumed",
                           json_pack("{s:s}", "by", "provider"));
@@ -68,7 +69,7 @@ int runtime_sandbox_list(struct runtime *runtime, const struct runtime_caller *c
         .agent_id = caller->agent_id.p ? caller->agent_id : filter->agent_id,
         .task_id = filter->task_id,
         .provider = filter->provider,
-        .destroyed = str_is(filter->state, "killed"),
+        .destroyed = filter->state && *filter->state == RUNTIME_KILLED,
         .before_us = filter->before_us,
         .limit = filter->limit ? filter->limit : LIST_DEFAULT,
     };
@@ -104,7 +105,7 @@ static int pause_locked(struct runtime *runtime, const struct runtime_caller *ca
         runtime_row_backend(runtime, caller, &row, &backend, err) < 0 ||
         backend_require(backend, PROVIDER_PAUSE, err) < 0)
         return -1;
-    if (str_is(row.state, "paused"))
+    if (row.state == RUNTIME_PAUSED)
         return 0;
     ref = runtime_row_ref(&row);
     if (backend_try_begin(&try, runtime, backend, err) < 0)
@@ -132,14 +133,14 @@ int runtime_sandbox_pause(struct runtime *runtime, const struct runtime_caller *
 {
     auto_arena struct arena arena = {0};
     struct store_runtime_sandbox row;
-    struct runtime_key_lock *lock;
+    struct runtime_hold *hold;
     int r;
 
     if (runtime_row_get(runtime, caller, id, &arena, &row, err) < 0)
         return -1;
-    lock = runtime_key_lock(runtime, row.team_id, row.id);
+    hold = runtime_hold(runtime, row.team_id, row.id);
     r = pause_locked(runtime, caller, row.id, &arena, err);
-    runtime_key_unlock(runtime, lock);
+    runtime_hold_end(runtime, hold);
     return r;
 }
 
@@ -166,14 +167,14 @@ int runtime_sandbox_kill(struct runtime *runtime, const struct runtime_caller *c
     auto_arena struct arena arena = {0};
     struct backend *backend = NULL;
     struct store_runtime_sandbox row;
-    struct runtime_key_lock *lock;
+    struct runtime_hold *hold;
     int r;
 
     if (runtime_row_get(runtime, caller, id, &arena, &row, err) < 0)
         return -1;
     if (row.destroyed_at_us)
         return 0;
-    lock = runtime_key_lock(runtime, row.team_id, row.id);
+    hold = runtime_hold(runtime, row.team_id, row.id);
     r = runtime_row_backend(runtime, caller, &row, &backend, err);
     /* One that is being made finds its row killed and kills its machine itself. */
     if (r == 0)
@@ -183,7 +184,7 @@ int runtime_sandbox_kill(struct runtime *runtime, const struct runtime_caller *c
         runtime_row_forget(runtime, caller, &row, err);
         r = 1;
     }
-    runtime_key_unlock(runtime, lock);
+    runtime_hold_end(runtime, hold);
     return r;
 }
 
@@ -196,4 +197,20 @@ int runtime_sandbox_address(struct runtime *runtime, const struct runtime_caller
     if (runtime_use(runtime, caller, id, PROVIDER_PORTS, arena, &use, err) < 0)
         return -1;
     return provider_address(use.provider, &use.ref, port, arena, out, err);
+}
+
+int runtime_sandbox_traffic(struct runtime *runtime, const struct runtime_caller *caller,
+                            struct str id, struct provider_traffic *out, struct error *err)
+{
+    auto_arena struct arena arena = {0};
+    struct store_runtime_sandbox row;
+    struct backend *backend = NULL;
+    struct provider_ref ref;
+
+    if (runtime_row_get(runtime, caller, id, &arena, &row, err) < 0 ||
+        runtime_row_alive(&row, err) < 0 ||
+        runtime_row_backend(runtime, caller, &row, &backend, err) < 0)
+        return -1;
+    ref = runtime_row_ref(&row);
+    return provider_traffic(backend_provider(backend), &ref, out, err);
 }

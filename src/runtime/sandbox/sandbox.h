@@ -14,8 +14,8 @@
 struct runtime_sandbox {
     struct str id, key, spec_hash, provider, external_id, image, profile;
     struct str agent_id, task_id;
-    struct str state;       /* creating, running, paused, killed, error */
-    struct str error;       /* why, in state error */
+    enum runtime_state state;
+    struct str error;       /* why, in state ERROR */
     struct str snapshot_id; /* it was started from; STR_NONE */
     struct str cdp_url;     /* browsers; a secret in its query */
     json_t *metadata;       /* borrowed from the arena's tree; or NULL */
@@ -50,10 +50,10 @@ int runtime_sandbox_get(struct runtime *runtime, const struct runtime_caller *ca
                         struct error *err);
 
 struct runtime_sandbox_filter {
-    struct str state, agent_id, task_id,
-        provider;      /* STR_NONE = any; state: killed ones only when asked */
-    int64_t before_us; /* created before; 0 = any */
-    size_t limit;      /* 0 = 100, at most 1000 */
+    const enum runtime_state *state;        /* NULL = any but KILLED */
+    struct str agent_id, task_id, provider; /* STR_NONE = any */
+    int64_t before_us;                      /* created before; 0 = any */
+    size_t limit;                           /* 0 = 100, at most 1000 */
 };
 int runtime_sandbox_list(struct runtime *runtime, const struct runtime_caller *caller,
                          const struct runtime_sandbox_filter *filter, struct arena *arena,
@@ -69,6 +69,9 @@ int runtime_sandbox_kill(struct runtime *runtime, const struct runtime_caller *c
 int runtime_sandbox_address(struct runtime *runtime, const struct runtime_caller *caller,
                             struct str id, uint16_t port, struct arena *arena,
                             struct provider_address *out, struct error *err);
+/* A paused one stays so. */
+int runtime_sandbox_traffic(struct runtime *runtime, const struct runtime_caller *caller,
+                            struct str id, struct provider_traffic *out, struct error *err);
 /* Those that nobody used for older_than_s (0 = the settings') are killed, expired snapshots and
  * orphans of backends that can be searched too. */
 int runtime_sandbox_prune(struct runtime *runtime, const struct runtime_caller *caller,
@@ -165,7 +168,8 @@ int runtime_file_remove(struct runtime *runtime, const struct runtime_caller *ca
 /* ---- snapshots ---- */
 
 struct runtime_snapshot {
-    struct str id, kind, provider, external_id, sandbox_id, image, alias, state;
+    struct str id, kind, provider, external_id, sandbox_id, image, alias;
+    enum snapshot_state state;
     int64_t created_at_us, expires_at_us; /* 0 = never */
 };
 /* alias: "github/owner/repo#branch" or any name of the team's; replaces an older one of that name.

@@ -29,6 +29,7 @@
 #include "protocol/json/json_shape.h"
 #include "runtime/core/deadline.h"
 #include "runtime/core/event.h"
+#include "runtime/sandbox/equip.h"
 #include "runtime/sandbox/workspace.h"
 
 enum {
@@ -55,13 +56,6 @@ struct ensure {
     size_t event_count;
     enum runtime_tier tier;
 };
-
-const char *runtime_tier_name(enum runtime_tier tier)
-{
-    static const char *const names[] = {"resumed", "restored", "created"};
-
-    return names[tier];
-}
 
 static bool local(const struct ensure *ensure)
 {
@@ -98,7 +92,7 @@ static int note_ready(struct ensure *ensure, struct store_runtime_sandbox *row, 
         .durable = !local(ensure),
     };
 
-    row->state = STR("running");
+    row->state = RUNTIME_RUNNING;
     row->error = STR_NONE;
     row->running_since_us = row->last_used_at_us = ready.at_us;
     if (store_runtime_sandbox_ready(ensure->runtime->config.store, claimed, &ready, err) < 0)
@@ -112,7 +106,7 @@ static int note_ready(struct ensure *ensure, struct store_runtime_sandbox *row, 
 
 /* The row of a sandbox that could not be made; err stays as it is. */
 static void note_failed(struct ensure *ensure, const struct store_runtime_sandbox *row,
-                        const char *state, const struct error *why)
+                        enum runtime_state state, const struct error *why)
 {
     struct error problem, ignored;
     bool changed;
@@ -179,7 +173,7 @@ static void fill_row(struct ensure *ensure)
         .profile = arena_str(ensure->arena, profile->name),
         .settings = runtime_spec_settings(profile, ensure->arena),
         .metadata = arena_str(ensure->arena, str_of(metadata)),
-        .state = STR("creating"),
+        .state = RUNTIME_CREATING,
         .agent_id = arena_str(ensure->arena, ensure->request->agent_id),
         .task_id = arena_str(ensure->arena, ensure->request->task_id),
         .idle_s = profile->idle_s,
@@ -300,7 +294,8 @@ static int64_t since_ms(int64_t begin_us)
 static bool row_may_follow(const struct ensure *ensure, struct str replaces)
 {
     return local(ensure) && !replaces.p && json_array_size(ensure->profile.on_create) == 0 &&
-           !ensure->root.p && backend_max_sandboxes(ensure->profile.backend) <= 0;
+           !profile_equips(ensure->profile.tree) && !ensure->root.p &&
+           backend_max_sandboxes(ensure->profile.backend) <= 0;
 }
 
 static int create_first(struct ensure *ensure, int64_t *out_ms, struct error *err)
@@ -317,7 +312,7 @@ static int create_first(struct ensure *ensure, int64_t *out_ms, struct error *er
     }
     row->id = row->external_id; /* one sandbox, one id, on both APIs */
     row->create_ms = *out_ms = since_ms(begin_us);
-    row->state = STR("running");
+    row->state = RUNTIME_RUNNING;
     row->running_since_us = row->last_used_at_us = row->state_at_us = clock_wall_us();
     runtime_live_extended(ensure->runtime, row->id,
                           runtime_row_ttl(ensure->runtime, ensure->profile.backend, row));
@@ -347,12 +342,14 @@ static int claim_first(struct ensure *ensure, struct str replaces, int64_t *out_
         r = workspace_make(ensure->runtime, ensure->caller, ensure->profile.backend, row,
                            ensure->request, ensure->root, err);
     if (r == 0)
+        r = machine_equip(ensure->runtime, ensure->profile.backend, row, err);
+    if (r == 0)
         r = machine_hooks(ensure->runtime, ensure->profile.backend, row, ensure->profile.on_create,
                           "onCreate", err);
     if (r >= 0)
         r = note_ready(ensure, row, *out_ms, err);
     if (r < 0) {
-        note_failed(ensure, row, "killed", err);
+        note_failed(ensure, row, RUNTIME_KILLED, err);
         return -1;
     }
     *out_adopted = adopted > 0;
@@ -393,8 +390,8 @@ static int newest_snapshot(struct ensure *ensure, struct str sandbox_id, bool *o
     size_t count = 0;
 
     if (store_runtime_snapshot_list(ensure->runtime->config.store, ensure->caller->team_id,
-                                    sandbox_id, STR("ready"), ensure->arena, &found, &count,
-                                    err) < 0)
+                                    sandbox_id, &(enum snapshot_state){SNAPSHOT_READY},
+                                    ensure->arena, &found, &count, err) < 0)
         return -1;
     for (size_t i = 0; i < count && !*out_found; i++)
         if (runtime_snapshot_usable(ensure->runtime, ensure->profile.backend, &found[i],
@@ -409,8 +406,8 @@ static void forget_snapshot(struct ensure *ensure, const struct error *why)
 {
     struct error ignored;
 
-    (void)store_runtime_snapshot_state(ensure->runtime->config.store, ensure->snapshot.id, "error",
-                                       &ignored);
+    (void)store_runtime_snapshot_state(ensure->runtime->config.store, ensure->snapshot.id,
+                                       SNAPSHOT_ERROR, &ignored);
     runtime_row_event(ensure->runtime, ensure->caller, &ensure->row, "snapshot.failed",
                       json_pack("{s:o, s:o}", "snapshot_id", json_str(ensure->snapshot.id),
                                 "message", json_str(str_of(why->message))));
@@ -429,8 +426,8 @@ static int restore(struct ensure *ensure, struct error *err)
     if (!ensure->has_snapshot)
         return 2;
     if (store_runtime_sandbox_used(store, row->id, clock_wall_us(), 0, 0, err) < 0 ||
-        store_runtime_sandbox_state(store, row->id, "creating", STR_NONE, clock_wall_us(), &mine,
-                                    err) < 0)
+        store_runtime_sandbox_state(store, row->id, RUNTIME_CREATING, STR_NONE, clock_wall_us(),
+                                    &mine, err) < 0)
         return -1;
     if (!mine)
         return AGAIN;
@@ -438,15 +435,17 @@ static int restore(struct ensure *ensure, struct error *err)
     if (r < 0 && implicit && err->code == ERROR_NOT_FOUND) {
         forget_snapshot(ensure, err);
         ensure->has_snapshot = false;
-        return store_runtime_sandbox_state(store, row->id, "error", str_of(err->message),
+        return store_runtime_sandbox_state(store, row->id, RUNTIME_ERROR, str_of(err->message),
                                            clock_wall_us(), &mine, err) < 0
                    ? -1
                    : 2;
     }
     if (r == 0)
+        r = machine_equip(ensure->runtime, ensure->profile.backend, row, err);
+    if (r == 0)
         r = note_ready(ensure, row, -1, err);
     if (r < 0) {
-        note_failed(ensure, row, "error", err);
+        note_failed(ensure, row, RUNTIME_ERROR, err);
         return -1;
     }
     runtime_row_event(ensure->runtime, ensure->caller, row, "sandbox.started", started_data(row));
@@ -506,7 +505,7 @@ static int take_over(struct ensure *ensure, struct error *err)
         if (err->code != ERROR_NOT_FOUND)
             return -1;
     }
-    if (store_runtime_sandbox_state(ensure->runtime->config.store, ensure->row.id, "error",
+    if (store_runtime_sandbox_state(ensure->runtime->config.store, ensure->row.id, RUNTIME_ERROR,
                                     STR("the process that made it has died"), clock_wall_us(),
                                     &changed, err) < 0)
         return -1;
@@ -532,8 +531,7 @@ static int expire(struct ensure *ensure, struct error *err)
     if (runtime_row_backend(ensure->runtime, ensure->caller, row, &backend, err) < 0 ||
         machine_kill(ensure->runtime, backend, row, err) < 0)
         return -1;
-    (void)runtime_row_gone(ensure->runtime, ensure->caller, row,
-                           "unused for longer than its idle time");
+    runtime_row_unused(ensure->runtime, ensure->caller, row);
     return restore_or_create(ensure, err);
 }
 
@@ -550,10 +548,10 @@ static int resume(struct ensure *ensure, struct error *err)
     int64_t claimed_us = row->last_used_at_us;
     struct str machine = row->external_id;
 
-    if (str_is(row->state, "creating"))
+    if (row->state == RUNTIME_CREATING)
         return clock_wall_us() - claimed_us > claim_max_s(ensure) * 1000000 ? take_over(ensure, err)
                                                                             : AGAIN;
-    if (str_is(row->state, "error"))
+    if (row->state == RUNTIME_ERROR)
         return restore_or_create(ensure, err);
     if (expired(row, ensure->arena))
         return expire(ensure, err);
@@ -564,10 +562,10 @@ static int resume(struct ensure *ensure, struct error *err)
         return 0;
     }
     /* Killed, restored or given another machine while we looked. */
-    if (row->destroyed_at_us || str_is(row->state, "creating") ||
+    if (row->destroyed_at_us || row->state == RUNTIME_CREATING ||
         !str_eq(row->external_id, machine))
         return AGAIN;
-    return err->code == ERROR_NOT_FOUND && str_is(row->state, "error")
+    return err->code == ERROR_NOT_FOUND && row->state == RUNTIME_ERROR
                ? restore_or_create(ensure, err)
                : -1;
 }
@@ -596,7 +594,7 @@ static int find_or_create(struct ensure *ensure, struct error *err)
         if (err->code != ERROR_NOT_FOUND) {
             /* The machine is another's as much as ours: it stays. */
             ensure->row.external_id = STR_NONE;
-            note_failed(ensure, &ensure->row, "killed", err);
+            note_failed(ensure, &ensure->row, RUNTIME_KILLED, err);
             return -1;
         }
         return create(ensure, ensure->row.id, err);
@@ -642,7 +640,7 @@ static int wait_turn(struct ensure *ensure, struct error *err)
 static int ensure_profile(struct ensure *ensure, struct error *err)
 {
     const struct runtime_ensure *request = ensure->request;
-    struct runtime_key_lock *lock = NULL;
+    struct runtime_hold *hold = NULL;
     int r;
 
     if (request->snapshot.p) {
@@ -657,12 +655,12 @@ static int ensure_profile(struct ensure *ensure, struct error *err)
     }
     ensure->hash = runtime_spec_hash(&ensure->profile, request, ensure->arena);
     if (request->key.p) {
-        lock = runtime_key_lock_soon(ensure->runtime, ensure->caller->team_id, request->key, err);
-        if (!lock)
+        hold = runtime_hold_soon(ensure->runtime, ensure->caller->team_id, request->key, err);
+        if (!hold)
             return -1;
     }
     r = wait_turn(ensure, err);
-    runtime_key_unlock(ensure->runtime, lock);
+    runtime_hold_end(ensure->runtime, hold);
     return r;
 }
 

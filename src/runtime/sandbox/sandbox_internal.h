@@ -18,17 +18,15 @@ void runtime_sweeps_open(struct runtime *runtime);
 void runtime_sweeps_close(struct runtime *runtime);
 
 struct str runtime_instance_name(const struct runtime *runtime);
-/* One at a time for a name. Returns what unlock takes. */
-struct runtime_key_lock;
-struct runtime_key_lock *runtime_key_lock(struct runtime *runtime, struct str team_id,
-                                          struct str name);
+/* A hold: one thread at a time works on what has this name, across calls of the store and of providers. */
+struct runtime_hold;
+struct runtime_hold *runtime_hold(struct runtime *runtime, struct str team_id, struct str name);
 /* The same, not longer than the thread's deadline: NULL with ERROR_TIMEOUT. */
-struct runtime_key_lock *runtime_key_lock_soon(struct runtime *runtime, struct str team_id,
-                                               struct str name, struct error *err);
+struct runtime_hold *runtime_hold_soon(struct runtime *runtime, struct str team_id, struct str name,
+                                       struct error *err);
 /* The same, without waiting: NULL when somebody else has it. */
-struct runtime_key_lock *runtime_key_lock_now(struct runtime *runtime, struct str team_id,
-                                              struct str name);
-void runtime_key_unlock(struct runtime *runtime, struct runtime_key_lock *lock);
+struct runtime_hold *runtime_hold_now(struct runtime *runtime, struct str team_id, struct str name);
+void runtime_hold_end(struct runtime *runtime, struct runtime_hold *hold);
 
 /* Used now: remembered here, and from time to time in the row. */
 void runtime_live_used(struct runtime *runtime, struct str id, int64_t commands, int64_t jobs);
@@ -79,17 +77,22 @@ int64_t runtime_row_ttl(const struct runtime *runtime, struct backend *backend,
 /* Its row and the world agree again. Events are emitted when the state changed. */
 void runtime_row_paused(struct runtime *runtime, const struct runtime_caller *caller,
                         const struct store_runtime_sandbox *row, const char *by);
-/* As its provider tells it of an earlier moment: running or paused since then. Nothing happens when the
+/* As its provider tells it of an earlier moment: running or paused since then. false: nothing new, the
  * row knows what came after. */
-void runtime_row_told(struct runtime *runtime, const struct runtime_caller *caller,
-                      const struct store_runtime_sandbox *row, const char *state, int64_t at_us);
+bool runtime_row_told(struct runtime *runtime, const struct runtime_caller *caller,
+                      const struct store_runtime_sandbox *row, enum runtime_state state,
+                      int64_t at_us);
 /* The same of its end. false: nothing new. */
 bool runtime_row_ended(struct runtime *runtime, const struct runtime_caller *caller,
                        const struct store_runtime_sandbox *row, const char *reason, const char *why,
                        int64_t at_us);
-/* false: nothing new, or the row has another machine by now. */
+/* Its provider does not know its machine. false: nothing new, or the row has another machine by now, or
+ * the engine here is still ending it and will tell. */
 bool runtime_row_gone(struct runtime *runtime, const struct runtime_caller *caller,
                       const struct store_runtime_sandbox *row, const char *why);
+/* We have ended its machine, which nobody used. */
+void runtime_row_unused(struct runtime *runtime, const struct runtime_caller *caller,
+                        const struct store_runtime_sandbox *row);
 /* Its machine, and destroyed_at is set. */
 int runtime_row_kill(struct runtime *runtime, const struct runtime_caller *caller,
                      struct backend *backend, const struct store_runtime_sandbox *row,
@@ -201,6 +204,11 @@ void runtime_use_extend(struct runtime *runtime, struct provider *provider,
 
 /* What it has told until now is in the rows. */
 void runtime_follow_now(struct runtime *runtime);
+/* The machine of the row is not there: the reason is the engine's to name. false: it is not the engine's,
+ * or the engine has forgotten it. *out_changed: the row says so by this call; else it did already, or the
+ * engine is still at it. */
+bool runtime_follow_end(struct runtime *runtime, const struct store_runtime_sandbox *row,
+                        bool *out_changed);
 /* Rows on other providers are compared with what those list (reconcile.c). */
 void runtime_reconcile(struct runtime *runtime);
 

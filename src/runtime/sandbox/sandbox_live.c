@@ -22,7 +22,7 @@ struct live {
     int64_t expires_us;          /* monotonic; 0 = not known */
 };
 
-struct runtime_key_lock {
+struct runtime_hold {
     pthread_cond_t freed;
     bool held;
     size_t users;    /* who has it or waits for it */
@@ -30,9 +30,9 @@ struct runtime_key_lock {
 };
 
 struct runtime_sandboxes {
-    pthread_mutex_t lock; /* guards all below */
+    pthread_mutex_t lock; /* guards all below; never held while the store is asked */
     struct map live;      /* id -> struct live */
-    struct map keys;      /* team and name -> struct runtime_key_lock */
+    struct map keys;      /* team and name -> struct runtime_hold */
     struct map bash;      /* provider and image -> "y" or "n" */
     struct arena arena;
     struct str instance;
@@ -91,90 +91,88 @@ struct str runtime_instance_name(const struct runtime *runtime)
 }
 
 /* With the lock held. */
-static struct runtime_key_lock *key_lock_of(struct runtime_sandboxes *all, struct str full)
+static struct runtime_hold *hold_of(struct runtime_sandboxes *all, struct str full)
 {
-    struct runtime_key_lock *lock = map_get(&all->keys, full);
+    struct runtime_hold *hold = map_get(&all->keys, full);
 
-    if (!lock) {
-        lock = xcalloc(1, sizeof(*lock));
-        (void)pthread_cond_init(&lock->freed, NULL);
-        lock->name = str_of(str_dup(full));
-        (void)map_put(&all->keys, full, lock);
+    if (!hold) {
+        hold = xcalloc(1, sizeof(*hold));
+        (void)pthread_cond_init(&hold->freed, NULL);
+        hold->name = str_of(str_dup(full));
+        (void)map_put(&all->keys, full, hold);
     }
-    lock->users++;
-    return lock;
+    hold->users++;
+    return hold;
 }
 
 /* With the lock held. */
-static void let_go(struct runtime_sandboxes *all, struct runtime_key_lock *lock)
+static void let_go(struct runtime_sandboxes *all, struct runtime_hold *hold)
 {
-    if (--lock->users > 0)
+    if (--hold->users > 0)
         return;
-    (void)map_remove(&all->keys, lock->name);
-    (void)pthread_cond_destroy(&lock->freed);
-    free((char *)(uintptr_t)lock->name.p);
-    free(lock);
+    (void)map_remove(&all->keys, hold->name);
+    (void)pthread_cond_destroy(&hold->freed);
+    free((char *)(uintptr_t)hold->name.p);
+    free(hold);
 }
 
 /* NULL when somebody else still has it at end_ms (monotonic; 0 = waits for ever). */
-static struct runtime_key_lock *take(struct runtime *runtime, struct str team_id, struct str name,
-                                     int64_t end_ms)
+static struct runtime_hold *take(struct runtime *runtime, struct str team_id, struct str name,
+                                 int64_t end_ms)
 {
     struct runtime_sandboxes *all = runtime->sandboxes;
     struct timespec until = {.tv_sec = end_ms / 1000, .tv_nsec = end_ms % 1000 * 1000000};
-    struct runtime_key_lock *lock;
+    struct runtime_hold *hold;
     auto_arena struct arena arena = {0};
     struct str full = str_of(arena_printf(&arena, "%.*s\n%.*s", STR_ARG(team_id), STR_ARG(name)));
     int r = 0;
 
     (void)pthread_mutex_lock(&all->lock);
-    lock = key_lock_of(all, full);
-    while (lock->held && r == 0)
-        r = end_ms ? pthread_cond_clockwait(&lock->freed, &all->lock, CLOCK_MONOTONIC, &until)
-                   : pthread_cond_wait(&lock->freed, &all->lock);
-    if (lock->held) {
-        let_go(all, lock);
-        lock = NULL;
+    hold = hold_of(all, full);
+    while (hold->held && r == 0)
+        r = end_ms ? pthread_cond_clockwait(&hold->freed, &all->lock, CLOCK_MONOTONIC, &until)
+                   : pthread_cond_wait(&hold->freed, &all->lock);
+    if (hold->held) {
+        let_go(all, hold);
+        hold = NULL;
     } else {
-        lock->held = true;
+        hold->held = true;
     }
     (void)pthread_mutex_unlock(&all->lock);
-    return lock;
+    return hold;
 }
 
-struct runtime_key_lock *runtime_key_lock(struct runtime *runtime, struct str team_id,
-                                          struct str name)
+struct runtime_hold *runtime_hold(struct runtime *runtime, struct str team_id, struct str name)
 {
     return take(runtime, team_id, name, 0);
 }
 
-struct runtime_key_lock *runtime_key_lock_soon(struct runtime *runtime, struct str team_id,
-                                               struct str name, struct error *err)
+struct runtime_hold *runtime_hold_soon(struct runtime *runtime, struct str team_id, struct str name,
+                                       struct error *err)
 {
-    struct runtime_key_lock *lock = take(runtime, team_id, name, fetch_deadline());
+    struct runtime_hold *hold = take(runtime, team_id, name, fetch_deadline());
 
-    if (!lock)
+    if (!hold)
         (void)error_set(err, ERROR_TIMEOUT, "another request for '%.*s' is still under way",
                         STR_ARG(name));
-    return lock;
+    return hold;
 }
 
-struct runtime_key_lock *runtime_key_lock_now(struct runtime *runtime, struct str team_id,
-                                              struct str name)
+struct runtime_hold *runtime_hold_now(struct runtime *runtime, struct str team_id, struct str name)
 {
     return take(runtime, team_id, name, clock_mono_ms());
 }
 
-void runtime_key_unlock(struct runtime *runtime, struct runtime_key_lock *lock)
+void runtime_hold_end(struct runtime *runtime, struct runtime_hold *hold)
 {
     struct runtime_sandboxes *all = runtime->sandboxes;
 
-    if (!lock)
+    if (!hold)
         return;
     (void)pthread_mutex_lock(&all->lock);
-    lock->held = false;
-    (void)pthread_cond_signal(&lock->freed);
-    let_go(all, lock);
+    hold->held = false;
+    (void)pthread_cond_signal(&hold->freed);
+    let_go(all, hold);
     (void)pthread_mutex_unlock(&all->lock);
 }
 
@@ -263,21 +261,33 @@ void runtime_live_forget(struct runtime *runtime, struct str id)
     free(live);
 }
 
+struct counted {
+    struct str id;
+    struct live live;
+};
+
 void runtime_live_flush(struct runtime *runtime)
 {
     struct runtime_sandboxes *all = runtime->sandboxes;
+    auto_arena struct arena arena = {0};
+    struct counted *counted;
     struct map_entry *entry;
+    size_t count = 0;
 
     (void)pthread_mutex_lock(&all->lock);
+    counted = arena_alloc(&arena, (all->live.count + 1) * sizeof(*counted));
     map_for_each (&all->live, entry) {
         struct live *live = entry->value;
 
         if (live->commands || live->jobs || live->used_us > live->flushed_us)
-            flush(runtime, str_n(entry->key, entry->key_len), live);
+            counted[count++] =
+                (struct counted){arena_str(&arena, str_n(entry->key, entry->key_len)), *live};
         live->flushed_us = live->used_us;
         live->commands = live->jobs = 0;
     }
     (void)pthread_mutex_unlock(&all->lock);
+    for (size_t i = 0; i < count; i++)
+        flush(runtime, counted[i].id, &counted[i].live);
 }
 
 static char yes[] = "y", no[] = "n";

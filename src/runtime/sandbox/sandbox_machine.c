@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/core/deadline.h"
-#include "runtime/sandbox/sandbox_internal.h"
+#include "runtime/sandbox/equip.h"
 
 enum { LABELS_MAX = 8, METADATA_MAX = 64 };
 
@@ -86,6 +86,7 @@ static int make_spec(const struct runtime *runtime, const struct machine_spec *w
         .egress = profile->egress,
         .allow_domains = profile->allow_domains,
         .allow_cidrs = profile->allow_cidrs,
+        .peers = profile->peers,
         .mounts = profile->mounts,
         .ttl_s = runtime_row_ttl(runtime, profile->backend, wanted->row),
         .pause_at_ttl = can_pause && (profile->persistent || wanted->row->key.p),
@@ -340,7 +341,7 @@ static int note_running(struct runtime *runtime, struct store_runtime_sandbox *r
         .create_ms = -1,
     };
 
-    row->state = STR("running");
+    row->state = RUNTIME_RUNNING;
     row->running_since_us = row->last_used_at_us = ready.at_us;
     return store_runtime_sandbox_ready(runtime->config.store, row->id, &ready, err);
 }
@@ -357,7 +358,8 @@ static int resume(struct runtime *runtime, const struct runtime_caller *caller,
         return -1;
     runtime_row_event(runtime, caller, row, "sandbox.resumed", NULL);
     jobs_resumed(runtime, row->id);
-    if (machine_hooks(runtime, backend, row, json_object_get(settings, "on_resume"), "onResume",
+    if (machine_equip(runtime, backend, row, err) < 0 ||
+        machine_hooks(runtime, backend, row, json_object_get(settings, "on_resume"), "onResume",
                       err) < 0)
         return error_prefix(err, "sandbox '%.*s' runs, but", STR_ARG(row->id));
     return 1;
@@ -372,16 +374,16 @@ static int wake_locked(struct runtime *runtime, const struct runtime_caller *cal
     char why[400];
 
     if (get(runtime, backend, row, arena, &machine, err) == 0) {
-        if (machine.state == PROVIDER_RUNNING && str_is(row->state, "running")) {
+        if (machine.state == PROVIDER_RUNNING && row->state == RUNTIME_RUNNING) {
             struct provider_ref ref = runtime_row_ref(row);
 
             runtime_use_extend(runtime, backend_provider(backend), &ref, row->id,
                                runtime_row_ttl(runtime, backend, row));
             return 0;
         }
-        if (machine.state == PROVIDER_PAUSED && str_is(row->state, "running")) {
+        if (machine.state == PROVIDER_PAUSED && row->state == RUNTIME_RUNNING) {
             runtime_row_paused(runtime, caller, row, "provider");
-            row->state = STR("paused");
+            row->state = RUNTIME_PAUSED;
         }
         /* One that was started behind our back is attached to: that tells its token. */
         int r = resume(runtime, caller, backend, row, arena, err);
@@ -395,14 +397,15 @@ static int wake_locked(struct runtime *runtime, const struct runtime_caller *cal
                    err->message);
     runtime_mask(runtime, row->team_id, why);
     if (runtime_row_gone(runtime, caller, row, why)) {
-        row->state = STR("error");
+        row->state = RUNTIME_ERROR;
         return error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' is %s", STR_ARG(row->id), why);
     }
     if (store_runtime_sandbox_get(runtime->config.store, row->team_id, row->id, arena, row, err) <
             0 ||
         runtime_row_alive(row, err) < 0)
         return -1;
-    return error_set(err, ERROR_CONFLICT, "sandbox '%.*s' has got another machine: try again",
+    return error_set(err, ERROR_CONFLICT,
+                     "sandbox '%.*s' is ending, or has got another machine: try again",
                      STR_ARG(row->id));
 }
 
@@ -411,20 +414,20 @@ int machine_wake(struct runtime *runtime, const struct runtime_caller *caller,
                  struct error *err)
 {
     struct deadline deadline;
-    struct runtime_key_lock *lock;
+    struct runtime_hold *hold;
     int r = -1;
 
     deadline_begin(&deadline, runtime->config.settings->create_timeout_s);
-    lock = runtime_key_lock_soon(runtime, row->team_id, row->id, err);
+    hold = runtime_hold_soon(runtime, row->team_id, row->id, err);
     /* Somebody else may have done it while we waited for the lock. */
-    if (lock)
+    if (hold)
         r = store_runtime_sandbox_get(runtime->config.store, row->team_id, row->id, arena, row,
                                       err);
     if (r == 0)
         r = runtime_row_alive(row, err);
     if (r == 0)
         r = wake_locked(runtime, caller, backend, row, arena, err);
-    runtime_key_unlock(runtime, lock);
+    runtime_hold_end(runtime, hold);
     deadline_end(&deadline);
     return r;
 }

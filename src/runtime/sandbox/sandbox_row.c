@@ -129,12 +129,12 @@ int runtime_row_alive(const struct store_runtime_sandbox *row, struct error *err
                          STR_ARG(row->id), when,
                          STR_ARG(row->error.p ? row->error : STR("on request")));
     }
-    if (str_is(row->state, "error"))
+    if (row->state == RUNTIME_ERROR)
         return error_set(err, ERROR_NOT_FOUND,
                          "sandbox '%.*s' does not exist any more (%.*s): ensure its key again, or"
                          " make a new one",
                          STR_ARG(row->id), STR_ARG(row->error));
-    if (str_is(row->state, "creating"))
+    if (row->state == RUNTIME_CREATING)
         return error_set(err, ERROR_CONFLICT, "sandbox '%.*s' is being made: try again soon",
                          STR_ARG(row->id));
     return 0;
@@ -193,15 +193,15 @@ void runtime_row_event(struct runtime *runtime, const struct runtime_caller *cal
 
 /* What was seen of the row's machine; it may have another by now. */
 static bool seen(struct runtime *runtime, const struct store_runtime_sandbox *row,
-                 const char *state, const char *reason, int64_t at_us)
+                 enum runtime_state state, const char *reason, int64_t at_us)
 {
     bool changed = false;
     struct error err;
 
     if (store_runtime_sandbox_seen(runtime->config.store, row->id, row->external_id, state,
                                    str_of(reason), at_us, &changed, &err) < 0)
-        log_error("runtime", "sandbox=%.*s state=%s not recorded: %s", STR_ARG(row->id), state,
-                  err.message);
+        log_error("runtime", "sandbox=%.*s state=%s not recorded: %s", STR_ARG(row->id),
+                  name_of(&runtime_state_names, state), err.message);
     return changed;
 }
 
@@ -218,7 +218,7 @@ void runtime_row_paused(struct runtime *runtime, const struct runtime_caller *ca
 {
     bool by_caller = strcmp(by, "request") == 0;
 
-    if (!seen(runtime, row, "paused", NULL, by_caller ? clock_wall_us() : ended_at(row)))
+    if (!seen(runtime, row, RUNTIME_PAUSED, NULL, by_caller ? clock_wall_us() : ended_at(row)))
         return;
     runtime_row_event(runtime, caller, row, "sandbox.paused", json_pack("{s:s}", "by", by));
     runtime_live_forget(runtime, row->id);
@@ -234,9 +234,9 @@ static double ran_s(const struct store_runtime_sandbox *row, int64_t until_us)
 }
 
 /* One with a key can come back under its id: from its newest snapshot. */
-static const char *state_of_gone(const struct store_runtime_sandbox *row)
+static enum runtime_state state_of_gone(const struct store_runtime_sandbox *row)
 {
-    return row->key.p ? "error" : "killed";
+    return row->key.p ? RUNTIME_ERROR : RUNTIME_KILLED;
 }
 
 static void tell_gone(struct runtime *runtime, const struct runtime_caller *caller,
@@ -251,8 +251,8 @@ static void tell_gone(struct runtime *runtime, const struct runtime_caller *call
     runtime_usage_tell(runtime, caller, row->id);
 }
 
-bool runtime_row_gone(struct runtime *runtime, const struct runtime_caller *caller,
-                      const struct store_runtime_sandbox *row, const char *why)
+static bool gone(struct runtime *runtime, const struct runtime_caller *caller,
+                 const struct store_runtime_sandbox *row, const char *why)
 {
     int64_t at_us = ended_at(row);
 
@@ -262,26 +262,41 @@ bool runtime_row_gone(struct runtime *runtime, const struct runtime_caller *call
     return true;
 }
 
+bool runtime_row_gone(struct runtime *runtime, const struct runtime_caller *caller,
+                      const struct store_runtime_sandbox *row, const char *why)
+{
+    bool changed = false;
+
+    return runtime_follow_end(runtime, row, &changed) ? changed : gone(runtime, caller, row, why);
+}
+
+void runtime_row_unused(struct runtime *runtime, const struct runtime_caller *caller,
+                        const struct store_runtime_sandbox *row)
+{
+    (void)gone(runtime, caller, row, "unused for longer than its idle time");
+}
+
 static bool told(struct runtime *runtime, const struct store_runtime_sandbox *row,
-                 const char *state, const char *reason, int64_t at_us)
+                 enum runtime_state state, const char *reason, int64_t at_us)
 {
     bool changed = false;
     struct error err;
 
     if (store_runtime_sandbox_told(runtime->config.store, row->id, row->external_id, state,
                                    str_of(reason), at_us, &changed, &err) < 0)
-        log_error("runtime", "sandbox=%.*s state=%s not recorded: %s", STR_ARG(row->id), state,
-                  err.message);
+        log_error("runtime", "sandbox=%.*s state=%s not recorded: %s", STR_ARG(row->id),
+                  name_of(&runtime_state_names, state), err.message);
     return changed;
 }
 
-void runtime_row_told(struct runtime *runtime, const struct runtime_caller *caller,
-                      const struct store_runtime_sandbox *row, const char *state, int64_t at_us)
+bool runtime_row_told(struct runtime *runtime, const struct runtime_caller *caller,
+                      const struct store_runtime_sandbox *row, enum runtime_state state,
+                      int64_t at_us)
 {
-    bool paused = strcmp(state, "paused") == 0;
+    bool paused = state == RUNTIME_PAUSED;
 
     if (!told(runtime, row, state, NULL, at_us))
-        return;
+        return false;
     runtime_row_event(runtime, caller, row, paused ? "sandbox.paused" : "sandbox.resumed",
                       json_pack("{s:s}", "by", "provider"));
     runtime_live_forget(runtime, row->id);
@@ -289,6 +304,7 @@ void runtime_row_told(struct runtime *runtime, const struct runtime_caller *call
         runtime_usage_tell(runtime, caller, row->id);
     else
         jobs_resumed(runtime, row->id);
+    return true;
 }
 
 bool runtime_row_ended(struct runtime *runtime, const struct runtime_caller *caller,
@@ -311,7 +327,7 @@ static void mark_killed(struct runtime *runtime, const struct runtime_caller *ca
     struct error err;
     json_t *data;
 
-    if (store_runtime_sandbox_state(runtime->config.store, row->id, "killed",
+    if (store_runtime_sandbox_state(runtime->config.store, row->id, RUNTIME_KILLED,
                                     str_of(message ? message : reason), now_us, &changed, &err) < 0)
         log_error("runtime", "sandbox=%.*s state=killed not recorded: %s", STR_ARG(row->id),
                   err.message);

@@ -41,6 +41,8 @@ struct str runtime_spec_hash(const struct profile *profile, const struct runtime
     }
     hash_json(&hash, profile->allow_domains);
     hash_json(&hash, profile->allow_cidrs);
+    if (profile->peers)
+        hash_json(&hash, profile->peers);
     hash_json(&hash, profile->mounts);
     hash_json(&hash, profile->options);
     hash_text(&hash, profile->workspace_root);
@@ -51,12 +53,19 @@ struct str runtime_spec_hash(const struct profile *profile, const struct runtime
     return str_of(arena_printf(arena, "%016llx", (unsigned long long)hash));
 }
 
+static void set_if(json_t *object, const char *name, json_t *value_consume)
+{
+    if (value_consume)
+        (void)json_object_set_new(object, name, value_consume);
+}
+
 struct str runtime_spec_settings(const struct profile *profile, struct arena *arena)
 {
-    auto_json json_t *settings = json_pack(
-        "{s:I, s:I, s:s, s:O*, s:O*}", "timeout", (json_int_t)profile->timeout_s, "output",
-        (json_int_t)profile->output_limit, "permission", permission_name(profile->permission),
-        "env", profile->env, "on_resume", profile->on_resume);
+    auto_json json_t *settings =
+        json_pack("{s:I, s:I, s:s, s:O*, s:O*}", "timeout", (json_int_t)profile->timeout_s,
+                  "output", (json_int_t)profile->output_limit, "permission",
+                  name_of(&permission_names, profile->permission), "env", profile->env, "on_resume",
+                  profile->on_resume);
     const json_t *lifecycle = json_object_get(profile->tree, "lifecycle");
     auto_free char *text = NULL;
 
@@ -69,6 +78,8 @@ struct str runtime_spec_settings(const struct profile *profile, struct arena *ar
         (void)json_object_set_new(settings, "keep_output", json_true());
     if (profile->workspace_root.p)
         (void)json_object_set_new(settings, "workspace_root", json_str(profile->workspace_root));
+    set_if(settings, "screen", profile_screen(profile->tree));
+    set_if(settings, "mcp", profile_gateway(profile->tree));
     text = json_text(settings);
     return arena_str(arena, str_of(text));
 }
@@ -100,4 +111,11 @@ int runtime_spec_check(const struct runtime_ensure *request, struct error *err)
         if (!json_is_string(value))
             return error_set(err, ERROR_INVALID, "metadata '%.100s' must be a string", name);
     return 0;
+}
+
+const char *runtime_tier_name(enum runtime_tier tier)
+{
+    static const char *const names[] = {"resumed", "restored", "created"};
+
+    return names[tier];
 }

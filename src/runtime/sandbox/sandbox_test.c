@@ -56,7 +56,7 @@ TEST(ensure_three_tiers)
     work_open(&env, NULL, work_quick);
     first = work_ensure(&env, "conversation:c1:s1", TIER_CREATED, &arena);
     CHECK_INT(first.spec_hash.len, 16);
-    CHECK_STR(first.state, "running");
+    CHECK_INT(first.state, RUNTIME_RUNNING);
     put(&env, first.id, "kept");
     CHECK_INT(work_events(&env, "sandbox.created"), 1);
     CHECK_INT(work_events(&env, "sandbox.started"), 1);
@@ -179,6 +179,7 @@ TEST(ensure_two_processes_one_store)
     OK(runtime_open(&(struct runtime_config){.store = env.core.store,
                                              .settings = &env.core.settings,
                                              .fetch = env.fetch,
+                                             .sender = env.sender,
                                              .provider_new = provider_fake_open},
                     &other, &err));
     env.core.fake->hang_ms = 50;
@@ -207,15 +208,18 @@ TEST(ensure_two_stores_one_provider)
     struct runtime *other = NULL;
     auto_store struct store *store = NULL;
     struct runtime_sandbox seen;
+    pthread_barrier_t meeting;
 
     work_open(&env, REMOTE, work_quick);
     OK(store_open(":memory:", &store, &err));
     OK(runtime_open(&(struct runtime_config){.store = store,
                                              .settings = &env.core.settings,
                                              .fetch = env.fetch,
+                                             .sender = env.sender,
                                              .provider_new = provider_fake_open},
                     &other, &err));
-    env.core.fake->hang_ms = 50;
+    CHECK_INT(pthread_barrier_init(&meeting, NULL, 2), 0);
+    env.core.fake->meeting = &meeting; /* neither sees the machine of the other before it creates */
     for (int i = 0; i < 2; i++) {
         racers[i].env = &env;
         racers[i].runtime = i ? other : env.core.runtime;
@@ -226,6 +230,8 @@ TEST(ensure_two_stores_one_provider)
         if (racers[i].r < 0)
             test_fail(__FILE__, __LINE__, "%s", racers[i].err.message);
     }
+    env.core.fake->meeting = NULL;
+    (void)pthread_barrier_destroy(&meeting);
     CHECK_INT(provider_fake_calls(env.core.fake, "create"), 2);
     CHECK(str_eq(racers[0].sandbox.external_id, racers[1].sandbox.external_id));
     CHECK_INT(provider_fake_count(env.core.fake, PROVIDER_RUNNING), 1);
@@ -239,6 +245,7 @@ TEST(ensure_two_stores_one_provider)
     OK(runtime_open(&(struct runtime_config){.store = store,
                                              .settings = &env.core.settings,
                                              .fetch = env.fetch,
+                                             .sender = env.sender,
                                              .provider_new = provider_fake_open},
                     &other, &err));
     OK(runtime_sandbox_ensure(other, &env.core.caller, &(struct runtime_ensure){.key = STR("race")},
@@ -323,7 +330,7 @@ TEST(kill_is_idempotent_and_vanished_ones_say_so)
     CHECK(work_event_has(&env, "sandbox.killed", "runtime_seconds"));
     OK(runtime_sandbox_get(env.core.runtime, &env.core.caller, killed.id, true, &arena, &now,
                            &err));
-    CHECK_STR(now.state, "killed");
+    CHECK_INT(now.state, RUNTIME_KILLED);
     CHECK(now.destroyed_at_us > 0);
     FAILS(runtime_exec(env.core.runtime, &env.core.caller, killed.id, &command, &result, &err),
           ERROR_NOT_FOUND, "was killed at");
@@ -335,7 +342,7 @@ TEST(kill_is_idempotent_and_vanished_ones_say_so)
     CHECK_INT(work_events(&env, "sandbox.killed"), 2);
     CHECK(work_event_has(&env, "sandbox.killed", "\"gone\""));
     OK(runtime_sandbox_get(env.core.runtime, &env.core.caller, gone.id, false, &arena, &now, &err));
-    CHECK_STR(now.state, "error");
+    CHECK_INT(now.state, RUNTIME_ERROR);
     FAILS(runtime_sandbox_pause(env.core.runtime, &env.core.caller, gone.id, &err), ERROR_NOT_FOUND,
           "does not exist any more");
     FAILS(runtime_sandbox_kill(env.core.runtime, &env.core.caller, STR("sbx_none"), NULL, &err),
@@ -412,10 +419,11 @@ static void abandon(struct work_env *env, struct str id)
     bool changed;
 
     OK(store_runtime_sandbox_get(env->core.store, STR("t1"), id, &arena, &row, &err));
-    OK(store_runtime_sandbox_state(env->core.store, id, "killed", STR("test"), 1, &changed, &err));
+    OK(store_runtime_sandbox_state(env->core.store, id, RUNTIME_KILLED, STR("test"), 1, &changed,
+                                   &err));
     row.id = str_of(arena_printf(&arena, "%.*s", STR_ARG(id)));
     OK(store_runtime_sandbox_forget(env->core.store, 2, 10, &(size_t){0}, &err));
-    row.state = STR("creating");
+    row.state = RUNTIME_CREATING;
     row.external_id = STR_NONE;
     row.last_used_at_us = row.created_at_us = clock_wall_us() - (int64_t)1000 * 1000000;
     row.running_since_us = 0;

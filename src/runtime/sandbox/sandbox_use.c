@@ -24,9 +24,9 @@ void runtime_use_extend(struct runtime *runtime, struct provider *provider,
 
 static enum permission permission_of(struct str name)
 {
-    if (str_is(name, "bypass"))
-        return PERMISSION_BYPASS;
-    return str_is(name, "edit") ? PERMISSION_EDIT : PERMISSION_ASK;
+    unsigned found;
+
+    return name_find(&permission_names, name, &found) ? found : PERMISSION_ASK;
 }
 
 static void fill(const struct store_runtime_sandbox *row, struct backend *backend,
@@ -76,8 +76,7 @@ int runtime_use(struct runtime *runtime, const struct runtime_caller *caller, st
         check_lifetime(runtime, caller, backend, &row, err) < 0)
         return -1;
     ttl_s = runtime_row_ttl(runtime, backend, &row);
-    if (!str_is(row.state, "running") ||
-        runtime_live_life(runtime, row.id, ttl_s) == LIFE_UNKNOWN) {
+    if (row.state != RUNTIME_RUNNING || runtime_live_life(runtime, row.id, ttl_s) == LIFE_UNKNOWN) {
         if (machine_wake(runtime, caller, backend, &row, arena, err) < 0)
             return -1;
     } else {

@@ -26,7 +26,7 @@ static void snapshot_of(const struct store_runtime_snapshot *row, struct runtime
         .expires_at_us = row->expires_at_us,
     };
     if (out->expires_at_us && out->expires_at_us <= clock_wall_us())
-        out->state = STR("expired");
+        out->state = SNAPSHOT_EXPIRED;
 }
 
 int runtime_snapshot_usable(struct runtime *runtime, const struct backend *backend,
@@ -49,9 +49,9 @@ int runtime_snapshot_usable(struct runtime *runtime, const struct backend *backe
                          STR_ARG(row->id), STR_ARG(row->provider), backend_name(backend));
     if (row->expires_at_us && row->expires_at_us <= clock_wall_us())
         return error_set(err, ERROR_NOT_FOUND, "snapshot '%.*s' has expired", STR_ARG(row->id));
-    if (!str_is(row->state, "ready"))
-        return error_set(err, ERROR_CONFLICT, "snapshot '%.*s' is not ready (%.*s)",
-                         STR_ARG(row->id), STR_ARG(row->state));
+    if (row->state != SNAPSHOT_READY)
+        return error_set(err, ERROR_CONFLICT, "snapshot '%.*s' is not ready (%s)", STR_ARG(row->id),
+                         name_of(&snapshot_state_names, row->state));
     return 0;
 }
 
@@ -138,7 +138,7 @@ int runtime_snapshot_create(struct runtime *runtime, const struct runtime_caller
         .provider = str_of(backend_name(use.backend)),
         .sandbox_id = use.sandbox.id,
         .image = use.sandbox.image,
-        .state = STR("ready"),
+        .state = SNAPSHOT_READY,
         .created_at_us = clock_wall_us(),
     };
     row.expires_at_us = ttl_s > 0 ? row.created_at_us + ttl_s * 1000000 : 0;
@@ -149,7 +149,7 @@ int runtime_snapshot_create(struct runtime *runtime, const struct runtime_caller
                                                      &ignored) == 0;
     if (make(runtime, caller, &use, &row, arena, err) < 0 ||
         store_runtime_snapshot_ready(store, &row, clock_wall_us(), err) < 0) {
-        (void)store_runtime_snapshot_state(store, row.id, "error", &ignored);
+        (void)store_runtime_snapshot_state(store, row.id, SNAPSHOT_ERROR, &ignored);
         tell(runtime, caller, &use, "snapshot.failed", &row, err);
         return -1;
     }
@@ -201,8 +201,8 @@ int runtime_snapshot_list(struct runtime *runtime, const struct runtime_caller *
             return -1;
         sandbox_id = sandbox.id;
     }
-    if (store_runtime_snapshot_list(runtime->config.store, caller->team_id, sandbox_id, STR_NONE,
-                                    arena, &rows, &count, err) < 0)
+    if (store_runtime_snapshot_list(runtime->config.store, caller->team_id, sandbox_id, NULL, arena,
+                                    &rows, &count, err) < 0)
         return -1;
     *out = arena_alloc(arena, (count + 1) * sizeof(**out));
     for (size_t i = 0; i < count; i++)

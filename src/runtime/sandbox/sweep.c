@@ -92,6 +92,20 @@ static bool kill_it(struct sweep *sweep)
     return r == 1;
 }
 
+static void end(struct sweep *sweep)
+{
+    struct runtime_sweeps *sweeps = sweep->runtime->sweeps;
+
+    free((char *)(uintptr_t)sweep->row.id.p);
+    free((char *)(uintptr_t)sweep->row.team_id.p);
+    free((char *)(uintptr_t)sweep->row.external_id.p);
+    free(sweep);
+    (void)pthread_mutex_lock(&sweeps->lock);
+    sweeps->running--;
+    (void)pthread_cond_broadcast(&sweeps->changed);
+    (void)pthread_mutex_unlock(&sweeps->lock);
+}
+
 static void *run(void *arg)
 {
     static const int waits_s[] = {0, 5, 20, 60};
@@ -101,14 +115,7 @@ static void *run(void *arg)
     for (size_t i = 0; i < sizeof(waits_s) / sizeof(*waits_s); i++)
         if (!rest(sweeps, waits_s[i]) || kill_it(sweep))
             break;
-    free((char *)(uintptr_t)sweep->row.id.p);
-    free((char *)(uintptr_t)sweep->row.team_id.p);
-    free((char *)(uintptr_t)sweep->row.external_id.p);
-    free(sweep);
-    (void)pthread_mutex_lock(&sweeps->lock);
-    sweeps->running--;
-    (void)pthread_cond_broadcast(&sweeps->changed);
-    (void)pthread_mutex_unlock(&sweeps->lock);
+    end(sweep);
     return NULL;
 }
 
@@ -145,11 +152,5 @@ void runtime_sweep_later(struct runtime *runtime, struct backend *backend,
         return;
     }
     log_warn("runtime", "sandbox=%.*s may have a machine, no thread to look", STR_ARG(row->id));
-    free((char *)(uintptr_t)sweep->row.id.p);
-    free((char *)(uintptr_t)sweep->row.team_id.p);
-    free((char *)(uintptr_t)sweep->row.external_id.p);
-    free(sweep);
-    (void)pthread_mutex_lock(&sweeps->lock);
-    sweeps->running--;
-    (void)pthread_mutex_unlock(&sweeps->lock);
+    end(sweep);
 }

@@ -74,7 +74,7 @@ int session_install(const struct session_place *place, struct error *err)
 {
     static const char look[] =
         WITH_PATH "command -v sandbox-agent >/dev/null 2>&1 && echo yes || echo no";
-    const char *program = place->runtime->config.settings->agent_program;
+    const char *program = place->runtime->config.settings->sandbox_agent_program;
     auto_free char *found = NULL;
 
     if (session_script(place, look, NULL, SHORT_MS, &found, err) < 0)
@@ -182,7 +182,7 @@ int session_start_server(const struct session_place *place, const struct store_s
     /* Without a network of its own it is the host's: nobody else needs to reach it. */
     env = json_pack("{s:s,s:s,s:s,s:s}", "QS_HOST", str_is(url, here) ? "127.0.0.1" : "0.0.0.0",
                     "QS_DIR", row->workdir.len ? row->workdir.p : "/", "QS_TOKEN",
-                    row->agent_token.p, "QS_PORT", port);
+                    row->sandbox_agent_token.p, "QS_PORT", port);
     if (session_script(place, script, env, SHORT_MS, NULL, err) < 0)
         return error_prefix(err, "start sandbox-agent");
     return 0;

@@ -90,56 +90,9 @@ void session_kick(struct live_session *live)
 
 /* ---- rows and events ---- */
 
-bool session_in(const struct live_session *live, const char *state)
+bool session_in(const struct live_session *live, enum session_state state)
 {
-    return str_is(live->row.state, state);
-}
-
-int session_store(struct live_session *live, struct error *err)
-{
-    live->row.updated_at_us = clock_wall_us();
-    if (store_session_put(live->runtime->config.store, &live->row, err) == 0)
-        return 0;
-    log_error("session", "id=%.*s %s", STR_ARG(live->row.id), err->message);
-    return -1;
-}
-
-void session_event(struct live_session *live, const char *type, json_t *data_consume)
-{
-    struct runtime_event event = {
-        .type = str_of(type),
-        .session_id = live->row.id,
-        .sandbox_id = live->row.sandbox_id.len ? live->row.sandbox_id : STR_NONE,
-        .agent_id = live->row.agent_id.len ? live->row.agent_id : STR_NONE,
-        .task_id = live->row.task_id.len ? live->row.task_id : STR_NONE,
-        .actor = live->caller.actor,
-        .data = data_consume,
-    };
-
-    runtime_event_add(live->runtime, &live->caller, &event);
-    json_decref(data_consume);
-}
-
-void session_tell(struct live_session *live, const char *type, json_t *data_consume)
-{
-    (void)pthread_mutex_lock(&live->lock);
-    session_event(live, type, data_consume);
-    (void)pthread_mutex_unlock(&live->lock);
-}
-
-int session_set_state(struct live_session *live, const char *state, const char *reason,
-                      struct error *err)
-{
-    char type[32];
-    int r;
-
-    live->row.state = arena_str(&live->arena, str_of(state));
-    live->row.reason = arena_str(&live->arena, str_of(reason));
-    r = session_store(live, err);
-    (void)snprintf(type, sizeof(type), "session.%s", state);
-    session_event(live, type, json_pack("{s:o}", "reason", json_str(str_of(reason))));
-    (void)pthread_cond_broadcast(&live->changed);
-    return r;
+    return live->row.state == state;
 }
 
 /* ---- live ones ---- */
@@ -183,7 +136,7 @@ void session_view(const struct store_session *row, struct arena *arena, struct s
 {
     *out = (struct session){
         .id = arena_str(arena, row->id),
-        .state = arena_str(arena, row->state),
+        .state = row->state,
         .reason = arena_str(arena, row->reason),
         .sandbox_id = arena_str(arena, row->sandbox_id),
         .agent = arena_str(arena, row->agent),
@@ -191,7 +144,7 @@ void session_view(const struct store_session *row, struct arena *arena, struct s
         .branch = arena_str(arena, row->branch),
         .profile = arena_str(arena, row->profile),
         .provider = arena_str(arena, row->provider),
-        .permission = arena_str(arena, row->permission),
+        .permission = row->permission,
         .snapshot_id = arena_str(arena, row->snapshot_id),
         .checkpoint = arena_str(arena, row->checkpoint),
         .task_id = arena_str(arena, row->task_id),
@@ -248,6 +201,25 @@ int session_list(struct runtime *runtime, const struct runtime_caller *caller, s
 
 /* ---- changed ---- */
 
+/* Lets the lock go. r: what is known already. */
+static int saved(struct live_session *live, int r, struct error *err)
+{
+    struct error problem;
+
+    if (session_save(live, &problem) == 0 || r < 0)
+        return r;
+    *err = problem;
+    return -1;
+}
+
+/* And the reference. */
+static int done(struct live_session *live, int r, struct error *err)
+{
+    r = saved(live, r, err);
+    session_unref(live);
+    return r;
+}
+
 int session_send(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
                  struct str text, struct error *err)
 {
@@ -262,30 +234,33 @@ int session_send(struct runtime *runtime, const struct runtime_caller *caller, s
     if (!live)
         return -1;
     (void)pthread_mutex_lock(&live->lock);
+    session_pen_take(live); /* until its event is written nobody reads it */
+    (void)pthread_mutex_unlock(&live->lock);
     r = store_message_add(runtime->config.store, live->row.id, text, SESSION_MESSAGES_MAX, err);
+    (void)pthread_mutex_lock(&live->lock);
     if (r == 0) {
         session_event(live, "session.message", json_pack("{s:o}", "text", json_str(text)));
         live->failures = 0;
-        if (session_in(live, "completed") || session_in(live, "failed") ||
-            session_in(live, "canceled")) {
+        if (session_in(live, SESSION_COMPLETED) || session_in(live, SESSION_FAILED) ||
+            session_in(live, SESSION_CANCELED)) {
             char reason[40];
-            bool was_lost = session_in(live, "canceled") || live->row.workdir.len == 0;
+            bool was_lost = session_in(live, SESSION_CANCELED) || live->row.workdir.len == 0;
 
-            (void)snprintf(reason, sizeof(reason), "resume-after-%.*s", STR_ARG(live->row.state));
+            (void)snprintf(reason, sizeof(reason), "resume-after-%s",
+                           name_of(&session_state_names, live->row.state));
             /* What was never provisioned, or whose sandbox is gone, begins at the beginning. */
-            r = session_set_state(live, was_lost ? "created" : "running", reason, err);
+            session_set_state(live, was_lost ? SESSION_CREATED : SESSION_RUNNING, reason);
         }
         session_wake(live);
     }
-    (void)pthread_mutex_unlock(&live->lock);
-    session_unref(live);
-    return r;
+    session_pen_return(live);
+    return done(live, r, err);
 }
 
 static int wrong_state(const struct live_session *live, const char *what, struct error *err)
 {
-    return error_set(err, ERROR_CONFLICT, "session '%.*s' is %.*s and cannot be %s",
-                     STR_ARG(live->row.id), STR_ARG(live->row.state), what);
+    return error_set(err, ERROR_CONFLICT, "session '%.*s' is %s and cannot be %s",
+                     STR_ARG(live->row.id), name_of(&session_state_names, live->row.state), what);
 }
 
 int session_pause(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
@@ -293,22 +268,21 @@ int session_pause(struct runtime *runtime, const struct runtime_caller *caller, 
 {
     struct session_streams streams = {0};
     struct live_session *live;
-    int r;
+    int r = 0;
 
     live = live_get(runtime, caller, id, err);
     if (!live)
         return -1;
     (void)pthread_mutex_lock(&live->lock);
-    if (session_in(live, "paused"))
-        r = 0;
-    else if (!session_in(live, "running") && !session_in(live, "completed"))
+    if (!session_in(live, SESSION_PAUSED) && !session_in(live, SESSION_RUNNING) &&
+        !session_in(live, SESSION_COMPLETED))
         r = wrong_state(live, "paused", err);
-    else {
-        r = session_set_state(live, "paused", "asked", err);
+    else if (!session_in(live, SESSION_PAUSED)) {
+        session_set_state(live, SESSION_PAUSED, "asked");
         streams = session_stream_take(live);
         live->prompt_seq = 0;
     }
-    (void)pthread_mutex_unlock(&live->lock);
+    r = saved(live, r, err);
     session_stream_close(streams);
     if (r == 0)
         r = runtime_sandbox_pause(runtime, &live->caller, live->row.sandbox_id, err);
@@ -326,16 +300,14 @@ int session_resume(struct runtime *runtime, const struct runtime_caller *caller,
     if (!live)
         return -1;
     (void)pthread_mutex_lock(&live->lock);
-    if (session_in(live, "paused")) {
+    if (session_in(live, SESSION_PAUSED)) {
         live->failures = 0;
         live->follow = true;
-        r = session_set_state(live, "running", "resumed", err);
+        session_set_state(live, SESSION_RUNNING, "resumed");
         session_wake(live);
-    } else if (!session_in(live, "running") && !session_in(live, "created"))
+    } else if (!session_in(live, SESSION_RUNNING) && !session_in(live, SESSION_CREATED))
         r = wrong_state(live, "resumed", err);
-    (void)pthread_mutex_unlock(&live->lock);
-    session_unref(live);
-    return r;
+    return done(live, r, err);
 }
 
 static int busy_agent(const struct live_session *live, struct error *err)
@@ -362,12 +334,10 @@ int session_interrupt(struct runtime *runtime, const struct runtime_caller *call
         else
             r = busy_agent(live, err);
         /* The message may still be on its way, and come after this. */
-        live->interrupted = session_in(live, "running") && !live->orphan_id &&
+        live->interrupted = session_in(live, SESSION_RUNNING) && !live->orphan_id &&
                             !(live->prompt && live->prompt_taken);
     }
-    (void)pthread_mutex_unlock(&live->lock);
-    session_unref(live);
-    return r;
+    return done(live, r, err);
 }
 
 /* Its agent is told, but not waited for. */
@@ -388,19 +358,19 @@ int session_cancel(struct runtime *runtime, const struct runtime_caller *caller,
     struct session_streams streams = {0};
     struct live_session *live;
     bool was_attached, over;
-    int r = 0;
+    int r;
 
     live = live_get(runtime, caller, id, err);
     if (!live)
         return -1;
     (void)pthread_mutex_lock(&live->lock);
-    over = session_in(live, "canceled");
+    over = session_in(live, SESSION_CANCELED);
     was_attached = live->attached;
     if (!over)
-        r = session_set_state(live, "canceled", "asked", err);
+        session_set_state(live, SESSION_CANCELED, "asked");
     streams = session_stream_take(live);
     live->prompt_seq = 0;
-    (void)pthread_mutex_unlock(&live->lock);
+    r = session_save(live, err);
     session_stream_close(streams);
     if (was_attached)
         close_channel(live);
@@ -444,9 +414,7 @@ int session_approve(struct runtime *runtime, const struct runtime_caller *caller
         } else
             r = busy_agent(live, err);
     }
-    (void)pthread_mutex_unlock(&live->lock);
-    session_unref(live);
-    return r;
+    return done(live, r, err);
 }
 
 int session_snapshot(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
@@ -469,18 +437,16 @@ int session_snapshot(struct runtime *runtime, const struct runtime_caller *calle
                                       out, err);
     (void)pthread_mutex_lock(&live->lock);
     if (r == 0) {
-        struct error ignored;
-
         live->row.snapshot_id = arena_str(&live->arena, out->id);
         live->row.checkpoint = arena_str(&live->arena, name.len ? name : out->id);
-        (void)session_store(live, &ignored);
+        session_note_row(live);
         session_event(
             live, "sandbox.snapshot.succeeded",
             json_pack("{s:s,s:s}", "snapshot_id", out->id.p, "alias", live->row.checkpoint.p));
     } else
         session_event(live, "sandbox.snapshot.failed",
                       json_pack("{s:o}", "message", json_str(str_of(err->message))));
-    (void)pthread_mutex_unlock(&live->lock);
+    session_unlock(live);
     session_unref(live);
     return r;
 }

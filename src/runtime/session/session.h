@@ -10,9 +10,10 @@
 #include "runtime/core/runtime.h"
 
 struct session {
-    struct str id, state, reason;
+    struct str id, reason;
+    enum session_state state;
     struct str sandbox_id, agent, repo, branch, profile, provider;
-    struct str permission; /* ask, edit, bypass */
+    enum permission permission;
     struct str snapshot_id, checkpoint;
     struct str task_id, agent_id;
     struct str acp_session, workdir; /* of the agent, once provisioned */

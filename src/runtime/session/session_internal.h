@@ -3,12 +3,13 @@
  * A session that this process looks after is a live_session. Its row says what it should be; one
  * worker at a time (session_work(), started by session_kick()) makes it so: provisions, attaches,
  * hands over messages, notices that the sandbox is gone. Calls of the edge only change the row and
- * kick. Events of the agent and answers to prompts come on the hub's thread, which never blocks: it
+ * kick. Events of the agent and answers to prompts come on the hub's thread, which never waits: it
  * leaves a note and kicks. */
 #pragma once
 
 #include <pthread.h>
 
+#include "base/list.h"
 #include "base/map.h"
 #include "protocol/loop/workers.h"
 #include "runtime/core/runtime_internal.h"
@@ -50,8 +51,14 @@ struct live_session {
     size_t refs;
     struct work work;
 
-    pthread_mutex_t lock; /* all below */
+    pthread_mutex_t lock; /* all below; never held while the store is asked */
     pthread_cond_t changed;
+    struct list notes;       /* not written yet, in their order (session_write.c) */
+    uint64_t noted, written; /* how many */
+    bool writing;            /* somebody has the pen */
+    uint64_t row_noted;      /* which note was the last row */
+    uint64_t row_failed;     /* which one could not be written last, and why */
+    struct error row_error;
     bool working, again; /* a worker is at it; it shall look once more */
     struct arena arena;  /* strings of the row, the caller and the target */
     struct store_session row;
@@ -95,17 +102,7 @@ struct live_session *live_new(struct runtime *runtime, const struct runtime_call
 
 /* ---- session.c ---- */
 
-/* Every one of these is with live->lock held. */
-int session_store(struct live_session *live, struct error *err); /* writes the row */
-/* New state, durable, with its event "session.STATE" {reason}. Waiters are woken. */
-int session_set_state(struct live_session *live, const char *state, const char *reason,
-                      struct error *err);
-void session_event(struct live_session *live, const char *type, json_t *data_consume);
-bool session_in(const struct live_session *live, const char *state);
-
-void session_tell(struct live_session *live, const char *type,
-                  json_t *data_consume); /* session_event() without the lock */
-
+bool session_in(const struct live_session *live, enum session_state state); /* with the lock */
 void session_kick(struct live_session *live); /* any thread; without the lock */
 void session_wake(struct live_session *live); /* the same with the lock */
 struct live_session *session_ref(struct live_session *live);
@@ -113,6 +110,29 @@ void session_unref(struct live_session *live);
 void session_free(struct live_session *live); /* one that is in no map yet */
 /* A row for those who ask: copied into the arena. */
 void session_view(const struct store_session *row, struct arena *arena, struct session *out);
+
+/* ---- session_write.c: rows and events ---- */
+
+/* With live->lock held: noted, and written when it is let go. */
+void session_note_row(struct live_session *live);
+void session_note_seen(struct live_session *live, int64_t acp_id); /* an event of the agent */
+void session_note_taken(struct live_session *live, int64_t seq);   /* a message is with the agent */
+void session_event(struct live_session *live, const char *type, json_t *data_consume);
+void session_pass(struct live_session *live, const char *type, json_t *data); /* without a row */
+/* New state with its event "session.STATE" {reason}. Waiters are woken. */
+void session_set_state(struct live_session *live, enum session_state state, const char *reason);
+/* These let the lock go; what was noted until then is written when they return. -1: the row is not. */
+int session_save(struct live_session *live, struct error *err);
+void session_unlock(struct live_session *live);
+/* For the hub: when somebody writes just now, the notes are left to him. */
+void session_unlock_soon(struct live_session *live);
+/* The right to ask the store about this session while nobody else writes: what was noted is written. With the
+ * lock held, which the holder lets go as it asks. */
+void session_pen_take(struct live_session *live);
+void session_pen_return(struct live_session *live);
+
+void session_tell(struct live_session *live, const char *type,
+                  json_t *data_consume); /* session_event() without the lock */
 
 /* ---- session_new.c ---- */
 
@@ -148,7 +168,7 @@ bool session_told_admit(struct session_told *told, int64_t now_ms);
  * again under the name of a request that waits: the answer to that one must not be for this. */
 bool session_expect(struct live_session *live, json_t *id, const json_t *options);
 /* May this be done without asking? */
-bool session_permitted(struct str permission, struct str tool_kind);
+bool session_permitted(enum permission permission, struct str tool_kind);
 /* The option that grants or refuses, of those offered; STR_NONE when there is none. */
 struct str session_option(const json_t *options, bool allow);
 /* The result of a request for permission; STR_NONE = nobody chose. */
@@ -175,6 +195,11 @@ int session_workspace(const struct session_place *place, const struct store_sess
 /* url: where it will be. */
 int session_start_server(const struct session_place *place, const struct store_session *row,
                          struct str url, struct error *err);
+
+/* ---- session_mcp.c ---- */
+
+/* Those of the request, else those of the profile, as ACP wants them. The gateway runs when it is among them. New reference. */
+json_t *session_mcp_servers(struct live_session *live);
 
 /* ---- git.c ---- */
 

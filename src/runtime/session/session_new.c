@@ -72,6 +72,17 @@ static int check_request(const struct session_request *request, struct error *er
     return check_size(request, err);
 }
 
+/* STR_NONE leaves the profile's. */
+static int take_permission(struct str name, enum permission *out, struct error *err)
+{
+    unsigned found = *out;
+
+    if (name.len && !name_find(&permission_names, name, &found))
+        return error_set(err, ERROR_INVALID, "'permission_mode' must be ask, edit or bypass");
+    *out = found;
+    return 0;
+}
+
 /* Refused before anything is made: a backend that cannot do it, an unknown profile. */
 static int resolve(struct runtime *runtime, const struct runtime_caller *caller,
                    const struct session_request *request, struct store_session *row,
@@ -85,8 +96,7 @@ static int resolve(struct runtime *runtime, const struct runtime_caller *caller,
     r = backend_require(profile.backend, PROVIDER_EXEC | PROVIDER_PORTS | PROVIDER_FILES, err);
     row->profile = arena_str(arena, profile.name);
     row->provider = arena_str(arena, str_of(backend_name(profile.backend)));
-    row->permission =
-        request->permission.len ? request->permission : str_of(permission_name(profile.permission));
+    row->permission = profile.permission;
     /* Without isolation all sandboxes share the ports of one host. */
     if (provider_caps(backend_provider(profile.backend))->isolation == ISOLATION_NONE) {
         uint16_t random;
@@ -95,10 +105,7 @@ static int resolve(struct runtime *runtime, const struct runtime_caller *caller,
         row->port = 20000 + random % 40000;
     }
     profile_done(&profile);
-    if (r == 0 && !str_is(row->permission, "ask") && !str_is(row->permission, "edit") &&
-        !str_is(row->permission, "bypass"))
-        return error_set(err, ERROR_INVALID, "'permission_mode' must be ask, edit or bypass");
-    return r;
+    return r < 0 ? -1 : take_permission(request->permission, &row->permission, err);
 }
 
 /* In a sandbox that is there already: it must be one of the caller's, and its server is shared. */
@@ -115,7 +122,7 @@ static int share_server(struct runtime *runtime, const struct runtime_caller *ca
     if (store_session_server(runtime->config.store, sandbox.id, arena, &token, &row->port, err) < 0)
         return -1;
     if (token.p)
-        row->agent_token = token;
+        row->sandbox_agent_token = token;
     return 0;
 }
 
@@ -168,9 +175,10 @@ static void wait_settled(struct live_session *live)
     int64_t end_us = clock_mono_us() + PROVISION_WAIT_MS * INT64_C(1000);
 
     (void)pthread_mutex_lock(&live->lock);
-    while (session_in(live, "created") && cond_wait_until(&live->changed, &live->lock, end_us))
+    while (session_in(live, SESSION_CREATED) &&
+           cond_wait_until(&live->changed, &live->lock, end_us))
         ;
-    (void)pthread_mutex_unlock(&live->lock);
+    session_unlock(live);
 }
 
 static int first_message(struct live_session *live, const struct session_request *request,
@@ -189,9 +197,9 @@ static bool may_go(struct live_session *live)
 
     if (live->refs != 1 || pthread_mutex_trylock(&live->lock) != 0)
         return false;
-    over = !live->working && !live->events && !live->prompt && !live->posts &&
-           (session_in(live, "canceled") || session_in(live, "failed") ||
-            session_in(live, "completed"));
+    over = !live->working && !live->writing && !live->events && !live->prompt && !live->posts &&
+           (session_in(live, SESSION_CANCELED) || session_in(live, SESSION_FAILED) ||
+            session_in(live, SESSION_COMPLETED));
     (void)pthread_mutex_unlock(&live->lock);
     return over;
 }
@@ -235,7 +243,7 @@ int session_new(struct runtime *runtime, const struct runtime_caller *caller,
     char id[RUNTIME_ID_SIZE], token[33];
     struct store_session row = {
         .team_id = caller->team_id,
-        .state = STR("created"),
+        .state = SESSION_CREATED,
         .sandbox_id = request->sandbox_id,
         .owns_sandbox = request->sandbox_id.len == 0,
         .agent = request->agent,
@@ -245,7 +253,7 @@ int session_new(struct runtime *runtime, const struct runtime_caller *caller,
         .checkpoint = request->checkpoint,
         .agent_id = request->agent_id,
         .task_id = request->task_id,
-        .port = settings->agent_port,
+        .port = settings->sandbox_agent_port,
         .created_at_us = clock_wall_us(),
         .updated_at_us = clock_wall_us(),
     };
@@ -257,14 +265,16 @@ int session_new(struct runtime *runtime, const struct runtime_caller *caller,
     runtime_id("ses_", id);
     id_hex(token, 16);
     row.id = str_of(id);
-    row.agent_token = settings->agent_token[0] ? str_of(settings->agent_token) : str_of(token);
+    row.sandbox_agent_token =
+        settings->sandbox_agent_token[0] ? str_of(settings->sandbox_agent_token) : str_of(token);
     if (request->sandbox_id.len && share_server(runtime, caller, &row, arena, err) < 0)
         return -1;
     runtime_secret_add(runtime, caller->team_id, request->git_token);
     live = live_new(runtime, caller, &row);
     keep_overrides(live, request);
     pass_keys(live);
-    if (session_store(live, err) < 0 || first_message(live, request, err) < 0) {
+    if (store_session_put(runtime->config.store, &live->row, err) < 0 ||
+        first_message(live, request, err) < 0) {
         session_free(live);
         return -1;
     }

@@ -13,17 +13,31 @@ struct live_session *live_new(struct runtime *runtime, const struct runtime_call
 {
     struct live_session *live = xcalloc(1, sizeof(*live));
     struct str *const texts[] = {
-        &live->row.id,          &live->row.team_id,     &live->row.state,       &live->row.reason,
-        &live->row.sandbox_id,  &live->row.agent,       &live->row.repo,        &live->row.branch,
-        &live->row.profile,     &live->row.provider,    &live->row.permission,  &live->row.mode,
-        &live->row.snapshot_id, &live->row.checkpoint,  &live->row.agent_id,    &live->row.task_id,
-        &live->row.acp_server,  &live->row.acp_session, &live->row.agent_token, &live->row.workdir,
+        &live->row.id,
+        &live->row.team_id,
+        &live->row.reason,
+        &live->row.sandbox_id,
+        &live->row.agent,
+        &live->row.repo,
+        &live->row.branch,
+        &live->row.profile,
+        &live->row.provider,
+        &live->row.mode,
+        &live->row.snapshot_id,
+        &live->row.checkpoint,
+        &live->row.agent_id,
+        &live->row.task_id,
+        &live->row.acp_server,
+        &live->row.acp_session,
+        &live->row.sandbox_agent_token,
+        &live->row.workdir,
     };
 
     live->runtime = runtime;
     live->refs = 1;
     (void)pthread_mutex_init(&live->lock, NULL);
     cond_init(&live->changed);
+    list_init(&live->notes);
     live->row = *row;
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
         *texts[i] = arena_str(&live->arena, texts[i]->p ? *texts[i] : STR(""));
@@ -41,7 +55,7 @@ struct live_session *live_new(struct runtime *runtime, const struct runtime_call
 
 /* Provisioning begins again (the sandbox is found by its key); those that ran are followed when their
  * sandbox is awake, or when a message waits. */
-static int take_up(struct runtime *runtime, const char *state, struct error *err)
+static int take_up(struct runtime *runtime, enum session_state state, struct error *err)
 {
     static const struct runtime_caller nobody = {0};
     struct sessions *sessions = runtime->sessions;
@@ -49,8 +63,7 @@ static int take_up(struct runtime *runtime, const char *state, struct error *err
     struct store_session *rows;
     size_t count;
 
-    if (store_session_in_state(runtime->config.store, str_of(state), &arena, &rows, &count, err) <
-        0)
+    if (store_session_in_state(runtime->config.store, state, &arena, &rows, &count, err) < 0)
         return -1;
     for (size_t i = 0; i < count; i++) {
         struct live_session *live = live_new(runtime, &nobody, &rows[i]);
@@ -62,7 +75,7 @@ static int take_up(struct runtime *runtime, const char *state, struct error *err
         session_kick(live);
     }
     if (count)
-        log_info("session", "taken up: %zu %s", count, state);
+        log_info("session", "taken up: %zu %s", count, name_of(&session_state_names, state));
     return 0;
 }
 
@@ -109,7 +122,9 @@ int sessions_open(struct runtime *runtime, struct error *err)
     sessions->hub = fetch_hub_new();
     sessions->workers = workers_new_elastic(SESSION_WORKERS, SESSION_QUEUE_MAX);
     runtime_timer_add(runtime, KEEP_ALIVE_S, keep_alive);
-    return take_up(runtime, "created", err) < 0 || take_up(runtime, "running", err) < 0 ? -1 : 0;
+    return take_up(runtime, SESSION_CREATED, err) < 0 || take_up(runtime, SESSION_RUNNING, err) < 0
+               ? -1
+               : 0;
 }
 
 void runtime_quiet(struct runtime *runtime)

@@ -103,7 +103,7 @@ static int ensure_from(struct live_session *live, struct runtime_ensure *request
     /* It is not where it was: others need not try. */
     if (why.code == ERROR_NOT_FOUND)
         (void)store_runtime_snapshot_state(live->runtime->config.store, checkpoint->snapshot_id,
-                                           "error", &ignored);
+                                           SNAPSHOT_ERROR, &ignored);
     checkpoint->name = STR_NONE;
     return 0;
 }
@@ -136,7 +136,7 @@ int session_ensure_sandbox(struct live_session *live, bool *out_restored, struct
     live->row.snapshot_id = kept(live, sandbox.snapshot_id);
     if (checkpoint.name.len)
         live->row.checkpoint = kept(live, checkpoint.name);
-    (void)session_store(live, err);
-    (void)pthread_mutex_unlock(&live->lock);
+    session_note_row(live);
+    session_unlock(live);
     return 0;
 }

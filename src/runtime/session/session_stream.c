@@ -90,19 +90,19 @@ bool session_post_cancel(struct live_session *live)
 
 /* ---- permissions ---- */
 
-bool session_permitted(struct str permission, struct str tool_kind)
+bool session_permitted(enum permission permission, struct str tool_kind)
 {
     static const char *const reading[] = {"read", "search", "think"};
     static const char *const editing[] = {"edit", "delete", "move"};
 
-    if (str_is(permission, "bypass"))
+    if (permission == PERMISSION_BYPASS)
         return true;
     for (size_t i = 0; i < sizeof(reading) / sizeof(reading[0]); i++)
         if (str_is(tool_kind, reading[i]))
             return true;
     for (size_t i = 0; i < sizeof(editing) / sizeof(editing[0]); i++)
         if (str_is(tool_kind, editing[i]))
-            return str_is(permission, "edit");
+            return permission == PERMISSION_EDIT;
     return false;
 }
 
@@ -214,21 +214,6 @@ static bool admit(struct live_session *live)
     return true;
 }
 
-static void pass(struct live_session *live, const char *type, json_t *data)
-{
-    struct runtime_event event = {
-        .type = str_of(type),
-        .session_id = live->row.id,
-        .sandbox_id = live->row.sandbox_id,
-        .agent_id = live->row.agent_id,
-        .task_id = live->row.task_id,
-        .actor = STR("agent"),
-        .data = data,
-    };
-
-    runtime_event_pass(live->runtime, &live->caller, &event);
-}
-
 /* "session/foo_Bar" -> "agent.session.foo_bar"; what does not fit becomes '_'. */
 static void event_type(struct str method, char out[TYPE_MAX])
 {
@@ -257,7 +242,7 @@ static void on_update(struct live_session *live, json_t *params)
 
     if (str_ends(kind, STR("_chunk"))) {
         event_type(kind, type);
-        pass(live, type, update);
+        session_pass(live, type, update);
         return;
     }
     event_type(kind.len ? kind : STR("update"), type);
@@ -303,7 +288,6 @@ static void on_message(void *arg, int64_t id, json_t *message)
     struct str method = json_get_str(message, "method");
     json_t *request_id = json_object_get(message, "id");
     json_t *params = json_object_get(message, "params");
-    struct error err;
 
     if (id && id <= live->row.last_acp_id) {
         /* Seen by an earlier process; but whoever was asked for permission may still answer. */
@@ -333,8 +317,7 @@ static void on_message(void *arg, int64_t id, json_t *message)
     else
         (void)session_post(live,
                            acp_refusal_text(request_id, -32601, "not offered by this client"));
-    if (store_session_seen(live->runtime->config.store, live->row.id, id, &err) < 0)
-        log_warn("session", "id=%.*s %s", STR_ARG(live->row.id), err.message);
+    session_note_seen(live, id);
 }
 
 static void events_data(void *arg, struct str data)
@@ -344,7 +327,7 @@ static void events_data(void *arg, struct str data)
     (void)pthread_mutex_lock(&live->lock);
     if (live->events)
         acp_feed_add(&live->feed, data, on_message, live);
-    (void)pthread_mutex_unlock(&live->lock);
+    session_unlock_soon(live);
 }
 
 static void events_end(void *arg, const struct error *why)

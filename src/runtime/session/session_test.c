@@ -180,17 +180,19 @@ TEST(what_a_push_failed_of)
 TEST(what_may_be_done_without_asking)
 {
     static const struct {
-        const char *mode, *kind;
+        enum permission permission;
+        const char *kind;
         bool allowed;
     } rows[] = {
-        {"ask", "read", true},       {"ask", "edit", false},   {"ask", "execute", false},
-        {"edit", "edit", true},      {"edit", "delete", true}, {"edit", "execute", false},
-        {"bypass", "execute", true}, {"edit", "other", false}, {"ask", "", false},
-        {"edit", "fetch", false},
+        {PERMISSION_ASK, "read", true},       {PERMISSION_ASK, "edit", false},
+        {PERMISSION_ASK, "execute", false},   {PERMISSION_EDIT, "edit", true},
+        {PERMISSION_EDIT, "delete", true},    {PERMISSION_EDIT, "execute", false},
+        {PERMISSION_BYPASS, "execute", true}, {PERMISSION_EDIT, "other", false},
+        {PERMISSION_ASK, "", false},          {PERMISSION_EDIT, "fetch", false},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        CHECK_INT(session_permitted(str_of(rows[i].mode), str_of(rows[i].kind)), rows[i].allowed);
+        CHECK_INT(session_permitted(rows[i].permission, str_of(rows[i].kind)), rows[i].allowed);
 }
 
 TEST(the_option_that_is_chosen)
@@ -352,7 +354,7 @@ TEST(sessions_of_a_team_are_bounded)
     for (int i = 0; i < SESSION_TEAM_MAX; i++) {
         char id[32];
         struct store_session row = {
-            .team_id = STR("t1"), .state = STR("running"), .created_at_us = i + 1};
+            .team_id = STR("t1"), .state = SESSION_RUNNING, .created_at_us = i + 1};
 
         (void)snprintf(id, sizeof(id), "ses_%d", i);
         row.id = str_of(id);
@@ -366,7 +368,7 @@ TEST(sessions_of_a_team_are_bounded)
     CHECK_INT(err.code, ERROR_QUOTA);
     CHECK_INT(session_make_room(&sessions, STR("t2"), &err), 0);
     /* One that has ended goes, unless somebody has it. */
-    ended->row.state = STR("canceled");
+    ended->row.state = SESSION_CANCELED;
     ended->refs++;
     CHECK_INT(session_make_room(&sessions, STR("t1"), &err), -1);
     ended->refs--;

@@ -63,8 +63,8 @@ static int prepare_workspace(struct live_session *live, bool restored, struct er
         session_tell(live, "git.clone.succeeded", NULL);
     (void)pthread_mutex_lock(&live->lock);
     live->row.workdir = keep(live, str_of(dir));
-    (void)session_store(live, err);
-    (void)pthread_mutex_unlock(&live->lock);
+    session_note_row(live);
+    session_unlock(live);
     return 0;
 }
 
@@ -91,7 +91,7 @@ static int set_target(struct live_session *live, struct error *err)
             keep(live, address.headers[i].name), keep(live, address.headers[i].value)};
     target->headers[target->header_count++] = (struct http_header){
         STR("Authorization"),
-        str_of(arena_printf(&live->arena, "Bearer %.*s", STR_ARG(live->row.agent_token)))};
+        str_of(arena_printf(&live->arena, "Bearer %.*s", STR_ARG(live->row.sandbox_agent_token)))};
     target->headers[target->header_count++] =
         (struct http_header){STR("Content-Type"), STR("application/json")};
     (void)pthread_mutex_unlock(&live->lock);
@@ -112,8 +112,8 @@ static int start_server(struct live_session *live, struct error *err)
     if (session_install(&place, err) < 0 ||
         session_start_server(&place, &live->row, live->public_url, err) < 0)
         return -1;
-    for (int64_t i = 0; i < settings->agent_health_tries; i++) {
-        (void)usleep((useconds_t)settings->agent_health_ms * 1000);
+    for (int64_t i = 0; i < settings->sandbox_agent_health_tries; i++) {
+        (void)usleep((useconds_t)settings->sandbox_agent_health_ms * 1000);
         if (healthy(live, err) == 0)
             return 0;
     }
@@ -155,70 +155,19 @@ static int install_agent(struct live_session *live, struct error *err)
     return 0;
 }
 
-/* {"name": {"command", "args", "env": {..}}} as ACP wants it; an array is taken as it is. */
-static json_t *mcp_servers(const json_t *mcp)
-{
-    json_t *out = json_array(), *value;
-    const char *name;
-
-    if (json_is_array(mcp)) {
-        json_decref(out);
-        return json_deep_copy(mcp);
-    }
-    json_object_foreach ((json_t *)(uintptr_t)mcp, name, value) {
-        json_t *server = json_deep_copy(value), *env = json_array(), *text;
-        const char *variable;
-
-        json_object_foreach (json_object_get(value, "env"), variable, text)
-            (void)json_array_append_new(env,
-                                        json_pack("{s:s,s:O}", "name", variable, "value", text));
-        (void)json_object_set_new(server, "name", json_string(name));
-        if (json_object_get(server, "command")) {
-            (void)json_object_set_new(server, "env", env);
-            if (!json_object_get(server, "args"))
-                (void)json_object_set_new(server, "args", json_array());
-        } else
-            json_decref(env);
-        (void)json_array_append_new(out, server);
-    }
-    return out;
-}
-
-/* Those of the request, else those of the profile. */
-static json_t *wanted_servers(struct live_session *live)
-{
-    struct runtime_overrides overrides = {.profile = live->row.profile};
-    auto_arena struct arena arena = {0};
-    struct profile profile;
-    struct error err;
-    json_t *servers;
-
-    if (live->overrides.mcp || live->row.profile.len == 0)
-        return mcp_servers(live->overrides.mcp);
-    if (profile_resolve(live->runtime, &live->caller, &overrides, &arena, &profile, &err) < 0) {
-        session_tell(
-            live, "agent.runtime.error",
-            json_pack("{s:s,s:o}", "step", "mcp", "message", json_str(str_of(err.message))));
-        return json_array();
-    }
-    servers = mcp_servers(profile.mcp);
-    profile_done(&profile);
-    return servers;
-}
-
 /* The mode of the agent that comes nearest to what it may do without asking. */
 static const char *agent_mode(const struct store_session *row)
 {
-    bool bypass = str_is(row->permission, "bypass");
+    bool bypass = row->permission == PERMISSION_BYPASS;
 
     if (row->mode.len)
         return row->mode.p;
     if (str_is(row->agent, "codex"))
         return bypass ? "auto" : "read-only";
     if (str_is(row->agent, "claude"))
-        return bypass                            ? "bypassPermissions"
-               : str_is(row->permission, "edit") ? "acceptEdits"
-                                                 : NULL;
+        return bypass                               ? "bypassPermissions"
+               : row->permission == PERMISSION_EDIT ? "acceptEdits"
+                                                    : NULL;
     return NULL;
 }
 
@@ -247,7 +196,7 @@ static int open_channel(struct live_session *live, struct error *err)
                  CALL_MS, &hello, err) < 0 ||
         acp_call(fetch, &live->target, FIRST_ID + 1, "session/new",
                  json_pack("{s:s,s:o}", "cwd", live->row.workdir.len ? live->row.workdir.p : "/",
-                           "mcpServers", wanted_servers(live)),
+                           "mcpServers", session_mcp_servers(live)),
                  CALL_MS, &session, err) < 0)
         return -1;
     id = json_get_str(session, "sessionId");
@@ -257,8 +206,8 @@ static int open_channel(struct live_session *live, struct error *err)
     (void)pthread_mutex_lock(&live->lock);
     /* An agent that names no session (the mock) is spoken to by our own name for it. */
     live->row.acp_session = keep(live, id.len ? id : live->row.id);
-    (void)session_store(live, err);
-    (void)pthread_mutex_unlock(&live->lock);
+    session_note_row(live);
+    session_unlock(live);
     if (mode &&
         acp_call(fetch, &live->target, live->next_id++, "session/set_mode",
                  json_pack("{s:s,s:s}", "sessionId", live->row.acp_session.p, "modeId", mode),
@@ -294,7 +243,7 @@ static int attach(struct live_session *live, struct error *err)
     live->follow = false;
     session_event(live, "agent.runtime",
                   json_pack("{s:b,s:s}", "fresh", fresh, "base_url", live->public_url.p));
-    (void)pthread_mutex_unlock(&live->lock);
+    session_unlock(live);
     return 0;
 }
 
@@ -313,9 +262,9 @@ static int provision(struct live_session *live, struct error *err)
                   json_pack("{s:s,s:s,s:I,s:s,s:b}", "provider", live->row.provider.p, "sandbox_id",
                             live->row.sandbox_id.p, "sandbox_port", (json_int_t)live->row.port,
                             "base_url", live->public_url.p, "restored", restored));
-    if (session_in(live, "created"))
-        (void)session_set_state(live, "running", "provisioned", err);
-    (void)pthread_mutex_unlock(&live->lock);
+    if (session_in(live, SESSION_CREATED))
+        session_set_state(live, SESSION_RUNNING, "provisioned");
+    session_unlock(live);
     return 0;
 }
 
@@ -332,7 +281,7 @@ static bool sandbox_gone(struct live_session *live)
     if (runtime_sandbox_get(live->runtime, &live->caller, live->row.sandbox_id, true, &arena,
                             &sandbox, &err) < 0)
         return err.code == ERROR_NOT_FOUND;
-    return str_is(sandbox.state, "killed") || str_is(sandbox.state, "error");
+    return sandbox.state == RUNTIME_KILLED || sandbox.state == RUNTIME_ERROR;
 }
 
 static bool sandbox_paused(struct live_session *live)
@@ -343,14 +292,23 @@ static bool sandbox_paused(struct live_session *live)
 
     return runtime_sandbox_get(live->runtime, &live->caller, live->row.sandbox_id, true, &arena,
                                &sandbox, &err) == 0 &&
-           str_is(sandbox.state, "paused");
+           sandbox.state == RUNTIME_PAUSED;
+}
+
+static bool is_in(struct live_session *live, enum session_state state)
+{
+    bool in;
+
+    (void)pthread_mutex_lock(&live->lock);
+    in = session_in(live, state);
+    (void)pthread_mutex_unlock(&live->lock);
+    return in;
 }
 
 /* The step will be tried again, or the session is over. */
 static void failed(struct live_session *live, const char *step, struct error *why)
 {
-    bool gone = !session_in(live, "created") && sandbox_gone(live);
-    struct error err;
+    bool gone = !is_in(live, SESSION_CREATED) && sandbox_gone(live);
     bool last;
     int failures;
 
@@ -361,15 +319,15 @@ static void failed(struct live_session *live, const char *step, struct error *wh
     last = failures >= SESSION_TRIES || why->code == ERROR_INVALID ||
            why->code == ERROR_UNSUPPORTED || why->code == ERROR_QUOTA;
     if (gone)
-        (void)session_set_state(live, "canceled", "sandbox-missing", &err);
+        session_set_state(live, SESSION_CANCELED, "sandbox-missing");
     else {
         session_event(live, "agent.runtime.error",
                       json_pack("{s:s,s:o,s:b}", "step", step, "message",
                                 json_str(str_of(why->message)), "retry", !last));
         if (last)
-            (void)session_set_state(live, "failed", why->message, &err);
+            session_set_state(live, SESSION_FAILED, why->message);
     }
-    (void)pthread_mutex_unlock(&live->lock);
+    session_unlock(live);
     if (!gone && !last)
         (void)usleep((useconds_t)(200000 << failures));
 }
@@ -377,11 +335,8 @@ static void failed(struct live_session *live, const char *step, struct error *wh
 /* The agent has it: it will not be asked again, whatever happens. With the lock held. */
 static void message_taken(struct live_session *live)
 {
-    struct error err;
-
-    if (live->prompt_seq > 0 &&
-        store_message_remove(live->runtime->config.store, live->row.id, live->prompt_seq, &err) < 0)
-        log_warn("session", "id=%.*s %s", STR_ARG(live->row.id), err.message);
+    if (live->prompt_seq > 0)
+        session_note_taken(live, live->prompt_seq);
     live->prompt_seq = PROMPT_TAKEN;
 }
 
@@ -405,11 +360,11 @@ static void look_why(struct live_session *live)
     }
     live->prompt_seq = 0; /* asked again, unless the agent has begun */
     live->prompt_over = false;
-    live->follow = !gone && !paused && session_in(live, "running");
-    if (gone && !session_in(live, "canceled"))
-        (void)session_set_state(live, "canceled", "sandbox-missing", &err);
+    live->follow = !gone && !paused && session_in(live, SESSION_RUNNING);
+    if (gone && !session_in(live, SESSION_CANCELED))
+        session_set_state(live, SESSION_CANCELED, "sandbox-missing");
     failures = gone || paused ? 0 : ++live->failures;
-    (void)pthread_mutex_unlock(&live->lock);
+    session_unlock(live);
     session_stream_close(streams);
     if (gone || paused)
         return;
@@ -423,17 +378,15 @@ static void look_why(struct live_session *live)
 
 /* ---- messages ---- */
 
-/* With the lock held. */
-static void turn_over(struct live_session *live)
+/* What the agent has answered, or why not, in notes. With the lock held. */
+static void note_answer(struct live_session *live)
 {
     auto_json json_t *result = NULL;
     struct error err = live->prompt_error;
-    struct fetch_hub_stream *stream = live->prompt;
     int r = err.code
                 ? -1
                 : acp_outcome(live->prompt_status, buf_str(&live->prompt_answer), &result, &err);
 
-    live->prompt = NULL;
     live->prompt_over = live->interrupted = false;
     if (r < 0 && live->prompt_taken && err.code != ERROR_INVALID)
         live->orphan_id = live->prompt_id; /* the agent is at it, only the connection broke */
@@ -452,122 +405,199 @@ static void turn_over(struct live_session *live)
         message_taken(live);
     live->prompt_seq = 0;
     live->turn_done = live->orphan_id == 0;
-    (void)pthread_mutex_unlock(&live->lock);
-    fetch_hub_close(stream);
+}
+
+static void turn_over(struct live_session *live)
+{
+    struct session_streams streams = {0};
+
     (void)pthread_mutex_lock(&live->lock);
+    if (live->prompt_over) {
+        streams.prompt = live->prompt;
+        live->prompt = NULL;
+        note_answer(live);
+    }
+    session_unlock(live);
+    session_stream_close(streams);
 }
 
 /* The agent's process has ended: whatever it was asked is lost, and the next message begins with a
- * new one. With the lock held. */
+ * new one. */
 static void agent_gone(struct live_session *live)
 {
-    struct session_streams streams = session_stream_take(live);
-    struct error err;
+    struct session_streams streams;
 
+    (void)pthread_mutex_lock(&live->lock);
+    streams = session_stream_take(live);
     live->agent_exited = live->prompt_over = live->lost = false;
     live->orphan_id = 0;
     live->row.acp_session = keep(live, STR(""));
     message_taken(live);
     live->prompt_seq = 0;
     (void)json_object_clear(live->permissions);
-    if (session_in(live, "running") || session_in(live, "completed"))
-        (void)session_set_state(live, "failed", "agent-exited", &err);
-    (void)pthread_mutex_unlock(&live->lock);
+    if (session_in(live, SESSION_RUNNING) || session_in(live, SESSION_COMPLETED))
+        session_set_state(live, SESSION_FAILED, "agent-exited");
+    session_unlock(live);
     session_stream_close(streams);
-    (void)pthread_mutex_lock(&live->lock);
 }
 
-/* Hands over the next message, or the session is done for now. With the lock held; false: nothing
- * more to do. */
-static bool next_message(struct live_session *live)
+static void take_message(struct live_session *live)
+{
+    (void)pthread_mutex_lock(&live->lock);
+    if (live->prompt_taken && live->prompt_seq > 0)
+        message_taken(live);
+    session_unlock(live);
+}
+
+/* With the lock and the pen held, the lock let go meanwhile. *out_seq = 0: none waits. */
+static int read_message(struct live_session *live, struct arena *arena, int64_t *out_seq,
+                        struct str *out_text)
+{
+    struct error err;
+    int r;
+
+    *out_seq = 0;
+    (void)pthread_mutex_unlock(&live->lock);
+    r = store_message_next(live->runtime->config.store, live->row.id, arena, out_seq, out_text,
+                           &err);
+    if (r < 0)
+        log_warn("session", "id=%.*s %s", STR_ARG(live->row.id), err.message);
+    (void)pthread_mutex_lock(&live->lock);
+    return r;
+}
+
+static bool listens(const struct live_session *live)
+{
+    return session_in(live, SESSION_RUNNING) && live->attached && !live->prompt_seq &&
+           live->orphan_id <= 0;
+}
+
+/* Hands over the next message, or the session is done for now. */
+static void next_message(struct live_session *live)
 {
     auto_arena struct arena arena = {0};
     struct str text = STR_NONE;
-    struct error err;
-    int64_t seq = 0;
+    int64_t seq;
 
-    if (live->prompt_seq || live->orphan_id > 0)
-        return false;
-    if (store_message_next(live->runtime->config.store, live->row.id, &arena, &seq, &text, &err) <
-        0) {
-        log_warn("session", "id=%.*s %s", STR_ARG(live->row.id), err.message);
-        return false;
+    (void)pthread_mutex_lock(&live->lock);
+    session_pen_take(live);
+    /* Somebody may have paused or cancelled it meanwhile. */
+    if (listens(live) && read_message(live, &arena, &seq, &text) == 0 && listens(live)) {
+        if (seq)
+            session_prompt(live, seq, text);
+        else if (live->turn_done)
+            session_set_state(live, SESSION_COMPLETED, "end-of-turn");
+        live->turn_done = false;
     }
-    if (seq)
-        session_prompt(live, seq, text);
-    else if (live->turn_done)
-        (void)session_set_state(live, "completed", "end-of-turn", &err);
-    live->turn_done = false;
-    return false;
+    session_pen_return(live);
+    session_unlock(live);
 }
 
 static bool message_waits(struct live_session *live)
 {
     auto_arena struct arena arena = {0};
     struct str text;
-    struct error err;
-    int64_t seq = 0;
+    int64_t seq;
 
-    return store_message_next(live->runtime->config.store, live->row.id, &arena, &seq, &text,
-                              &err) == 0 &&
-           seq != 0;
+    (void)pthread_mutex_lock(&live->lock);
+    session_pen_take(live);
+    (void)read_message(live, &arena, &seq, &text);
+    session_pen_return(live);
+    session_unlock(live);
+    return seq != 0;
 }
 
-/* One step; false when there is none. With the lock held. */
-static bool step(struct live_session *live)
+static void try_to(struct live_session *live, const char *what,
+                   int (*fn)(struct live_session *live, struct error *err))
 {
     struct error err = {0};
-    bool wanted;
-    int r;
 
-    if (live->agent_exited) {
+    if (fn(live, &err) < 0)
+        failed(live, what, &err);
+}
+
+/* What comes next, by what is known now. With the lock held. */
+enum step {
+    STEP_NONE,
+    STEP_AGENT_GONE,
+    STEP_TAKEN,
+    STEP_TURN_OVER,
+    STEP_LOOK_WHY,
+    STEP_PROVISION,
+    STEP_MESSAGE,
+    STEP_FOLLOW,
+    STEP_WAITS,
+};
+static enum step next_step(const struct live_session *live)
+{
+    if (live->agent_exited)
+        return STEP_AGENT_GONE;
+    if (live->prompt_taken && live->prompt_seq > 0)
+        return STEP_TAKEN;
+    if (live->prompt_over)
+        return STEP_TURN_OVER;
+    if (live->lost)
+        return STEP_LOOK_WHY;
+    if (session_in(live, SESSION_CREATED))
+        return STEP_PROVISION;
+    if (!session_in(live, SESSION_RUNNING))
+        return STEP_NONE;
+    if (live->attached)
+        return listens(live) ? STEP_MESSAGE : STEP_NONE;
+    return live->follow ? STEP_FOLLOW : STEP_WAITS;
+}
+
+/* Without the lock. False when there is nothing more to do until somebody kicks. */
+static bool do_step(struct live_session *live, enum step step)
+{
+    switch (step) {
+    case STEP_NONE:
+        return false;
+    case STEP_AGENT_GONE:
         agent_gone(live);
         return true;
-    }
-    if (live->prompt_taken && live->prompt_seq > 0) {
-        message_taken(live);
+    case STEP_TAKEN:
+        take_message(live);
         return true;
-    }
-    if (live->prompt_over) {
+    case STEP_TURN_OVER:
         turn_over(live);
         return true;
-    }
-    if (live->lost || session_in(live, "created")) {
-        bool lost = live->lost;
-
-        (void)pthread_mutex_unlock(&live->lock);
-        if (lost)
-            look_why(live);
-        else if (provision(live, &err) < 0)
-            failed(live, "provision", &err);
-        (void)pthread_mutex_lock(&live->lock);
+    case STEP_LOOK_WHY:
+        look_why(live);
         return true;
+    case STEP_PROVISION:
+        try_to(live, "provision", provision);
+        return true;
+    case STEP_MESSAGE:
+        next_message(live);
+        return false;
+    case STEP_WAITS:
+        if (!message_waits(live))
+            return false;
+        break;
+    case STEP_FOLLOW:
+        break;
     }
-    if (!session_in(live, "running"))
-        return false;
-    if (live->attached)
-        return next_message(live);
-    wanted = live->follow || message_waits(live);
-    if (!wanted)
-        return false;
-    (void)pthread_mutex_unlock(&live->lock);
-    r = attach(live, &err);
-    if (r < 0)
-        failed(live, "attach", &err);
-    (void)pthread_mutex_lock(&live->lock);
+    try_to(live, "attach", attach);
     return true;
 }
 
 void session_work(struct work *work)
 {
     struct live_session *live = container_of(work, struct live_session, work);
+    bool more = true;
 
     (void)pthread_mutex_lock(&live->lock);
-    do {
+    while (more) {
+        enum step step;
+
         live->again = false;
-        while (step(live))
-            ;
-    } while (live->again);
+        step = next_step(live);
+        (void)pthread_mutex_unlock(&live->lock);
+        more = do_step(live, step);
+        (void)pthread_mutex_lock(&live->lock);
+        more = more || live->again;
+    }
     live->working = false;
     (void)pthread_cond_broadcast(&live->changed);
     (void)pthread_mutex_unlock(&live->lock);

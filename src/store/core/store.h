@@ -50,6 +50,7 @@ struct store_key {
     struct str mask;
     struct str agent_id;   /* it acts as this agent; "" = as any */
     struct str sandbox_id; /* it is for this sandbox only; "" = for all of the team's */
+    struct str role;       /* what it may do; "" = all that its team may */
     int64_t created_at_us, last_used_at_us;
     bool team_banned; /* only in store_key_find() */
 };
@@ -85,6 +86,39 @@ int store_key_delete(struct store *store, struct str team_id, struct str id, str
 int store_key_rename(struct store *store, struct str team_id, struct str id, struct str name,
                      struct error *err);
 int store_key_used(struct store *store, struct str id, int64_t at_us, struct error *err);
+
+/* ---- platform/store_history.c ---- */
+
+/* What the server did within a step of time, see domain/history/history.h. */
+struct store_history {
+    int64_t step_s, slot, at_us;
+    int64_t running, paused, warm, creates, failures, p50_us, p99_us, cpu_permille;
+    int64_t mem_used, mem_total, pool_used, pool_total, disk_used, disk_total;
+};
+
+/* In the place of what was in that slot. */
+int store_history_put(struct store *store, const struct store_history *entry, struct error *err);
+/* Oldest first. */
+int store_history_list(struct store *store, int64_t step_s, int64_t from_us, struct arena *arena,
+                       struct store_history **out, size_t *out_count, struct error *err);
+
+/* ---- platform/store_signin.c ---- */
+
+struct store_signin {
+    struct str token_hash; /* SHA-256, 64 hex digits */
+    struct str kind;       /* "browser", "link" */
+    struct str key_hash;   /* of the API key in whose name it is */
+    int64_t expires_at_us;
+};
+
+/* Removes what has ended, and of this API key the oldest beyond max. */
+int store_signin_insert(struct store *store, const struct store_signin *signin, int64_t now_us,
+                        int64_t max, struct error *err);
+/* ERROR_NOT_FOUND also when it has ended. */
+int store_signin_find(struct store *store, struct str token_hash, int64_t now_us,
+                      struct arena *arena, struct store_signin *out, struct error *err);
+/* ERROR_NOT_FOUND: somebody else was first. */
+int store_signin_delete(struct store *store, struct str token_hash, struct error *err);
 
 /* ---- what was changed (store_audit.c) ---- */
 
@@ -124,25 +158,115 @@ struct store_template {
     int64_t cpu_count, mem_mb, disk_mb;
     bool is_public;
     bool is_snapshot;
-    struct str name; /* of a snapshot, within its team; "" = none */
+    struct str name; /* of a snapshot or a built template, within its team; "" = none */
     struct str tag;  /* the one that was found */
     int64_t created_at_us, updated_at_us;
+    /* Of the build that was found; all STR_NONE or "" for snapshots and for what was never built. */
+    struct str build_id;
+    struct str env; /* JSON object */
+    struct str default_user, workdir;
+    struct str start_cmd, ready_cmd;
+    int64_t spawn_count, last_spawned_at_us; /* only read */
+    struct str setup; /* of a snapshot: the same as JSON, as its sandbox had it; "" = none */
 };
 
-/* By id, alias or the team's name of a snapshot, each with or without "team/" and ":tag" (templates
- * have only "default"), as far as the team may see it: its own and public ones. ERROR_NOT_FOUND
- * "template 'x' not found". */
+/* By id, alias or the team's name of a template or snapshot, each with or without "team/" and ":tag", as far as
+ * the team may see it: its own, and public ones (of another team by "team/name"). What a built one holds is
+ * that of the tag's build. ERROR_NOT_FOUND "template 'x' not found", also when it has no ready build. */
 int store_template_find(struct store *store, struct str team_id, struct str text,
                         struct arena *arena, struct store_template *out, struct error *err);
-/* As above, whatever tags it has; out->tag is the one in the name, or STR_NONE. */
+/* As above, whatever tags it has and whether or not it was built; out->tag is the one in the name, or STR_NONE. */
 int store_template_get(struct store *store, struct str team_id, struct str text,
                        struct arena *arena, struct store_template *out, struct error *err);
-/* Without snapshots, oldest first. */
+/* Without snapshots, oldest first, with what the tag "default" has. */
 int store_template_list(struct store *store, struct str team_id, struct arena *arena,
                         struct store_template **out, size_t *out_count, struct error *err);
 /* Inserts, or updates the one that has the alias already; *out_id is the id that holds. */
 int store_template_put(struct store *store, const struct store_template *template,
                        struct arena *arena, struct str *out_id, struct error *err);
+
+/* ---- builds (store_build.c, store_build_log.c) ---- */
+
+enum store_build_state {
+    STORE_BUILD_WAITING, /* for its recipe */
+    STORE_BUILD_BUILDING,
+    STORE_BUILD_READY,
+    STORE_BUILD_ERROR,
+};
+/* 'waiting', 'building', 'ready', 'error'. */
+const char *store_build_state_name(enum store_build_state state);
+
+struct store_build {
+    struct str id, template_id, team_id;
+    enum store_build_state state;
+    struct str recipe; /* "" until it is started */
+    struct str tags;   /* "a,b": given to it when it is ready */
+    struct str layers; /* "" until it is ready */
+    int64_t cpu_count, mem_mb, disk_mb;
+    struct str env; /* JSON object */
+    struct str default_user, workdir, start_cmd, ready_cmd;
+    struct str reason, reason_step;
+    int64_t log_count;
+    int64_t created_at_us, started_at_us, finished_at_us;
+};
+
+struct store_build_query {
+    struct str template_id;
+    int64_t
+        before_us; /* when the last one of the page before was made, and its id; 0 = from the newest */
+    struct str before_id;
+    size_t limit;
+};
+
+struct store_build_log {
+    int64_t seq, at_us;
+    int64_t level;   /* STORE_LEVEL_… */
+    struct str step; /* "base", "finalize", "3", "" */
+    struct str message;
+};
+
+/* ---- passwords for registries of images (store_registry.c) ---- */
+
+struct store_registry {
+    struct str team_id, host, username;
+    struct str secret; /* encrypted */
+    int64_t made_at_us;
+};
+
+/* Inserts or replaces. ERROR_QUOTA when it would be one more than the team may have. */
+int store_registry_put(struct store *store, const struct store_registry *registry, int64_t max,
+                       struct error *err);
+int store_registry_find(struct store *store, struct str team_id, struct str host,
+                        struct arena *arena, struct store_registry *out, struct error *err);
+/* By host. */
+int store_registry_list(struct store *store, struct str team_id, struct arena *arena,
+                        struct store_registry **out, size_t *out_count, struct error *err);
+int store_registry_delete(struct store *store, struct str team_id, struct str host,
+                          struct error *err);
+
+/* ---- secrets of teams (store_secret.c) ---- */
+
+struct store_secret {
+    struct str id, team_id, name;
+    struct str value;    /* encrypted */
+    struct str hosts;    /* lines; "" = any */
+    struct str metadata; /* JSON, an object of strings */
+    int64_t version, created_at_us, updated_at_us;
+};
+
+/* ERROR_EXISTS when the team has one of that name, ERROR_QUOTA when it has `max`. */
+int store_secret_insert(struct store *store, const struct store_secret *secret, int64_t max,
+                        struct error *err);
+/* By id or name. */
+int store_secret_find(struct store *store, struct str team_id, struct str name, struct arena *arena,
+                      struct store_secret *out, struct error *err);
+/* By name, those behind `after` ("" = from the first). */
+int store_secret_list(struct store *store, struct str team_id, struct str after, int64_t limit,
+                      struct arena *arena, struct store_secret **out, size_t *out_count,
+                      struct error *err);
+/* Value, hosts, metadata and time of the one with that id and team; its version grows by one, and is told. */
+int store_secret_update(struct store *store, struct store_secret *secret, struct error *err);
+int store_secret_delete(struct store *store, struct str team_id, struct str id, struct error *err);
 
 /* ---- layers made by snapshots (store_layer.c) ---- */
 
@@ -152,10 +276,13 @@ int store_layer_add(struct store *store, struct str name, struct str team_id, in
 /* Once it is made. base: the layer it holds too ('' = none); its bytes are added. *out_bytes: in all. */
 int store_layer_size(struct store *store, struct str name, struct str base, int64_t bytes,
                      int64_t *out_bytes, struct error *err);
+/* What the layers "a,b" hold together; those that the operator installed are not known here. */
+int store_layers_bytes(struct store *store, struct str layers, int64_t *out_bytes,
+                       struct error *err);
 /* What a team keeps beside its sandboxes: volumes (those that are being deleted too), and the bytes of the
- * layers that somebody uses. */
+ * layers that somebody uses, and of the files it uploaded for builds. */
 struct store_kept {
-    int64_t volumes, layer_bytes;
+    int64_t volumes, layer_bytes, file_bytes;
 };
 int store_team_kept(struct store *store, struct str team_id, struct store_kept *out,
                     struct error *err);
@@ -176,6 +303,7 @@ struct store_snapshot {
     struct str layers;
     int64_t cpu_count, mem_mb, disk_mb;
     int64_t created_at_us;
+    struct str setup; /* of the sandbox */
 };
 
 struct store_snapshot_query {
@@ -280,7 +408,7 @@ struct store_webhook {
 
 struct store_delivery {
     struct store_webhook webhook;
-    int64_t event_seq, attempts;
+    int64_t event_seq, attempts, next_at_us;
 };
 
 /* Inserts, or replaces all but team and time. */
@@ -292,10 +420,10 @@ int store_webhook_list(struct store *store, struct str team_id, struct arena *ar
 int store_webhook_delete(struct store *store, struct str team_id, struct str id, struct error *err);
 /* Is there one, of any team? */
 int store_webhook_any(struct store *store, bool *out, struct error *err);
-int store_delivery_due(struct store *store, int64_t now_us, size_t max, struct arena *arena,
-                       struct store_delivery **out, size_t *out_count, struct error *err);
-/* When the next one is due; 0 = there is none. */
-int store_delivery_next(struct store *store, int64_t *out_next_at_us, struct error *err);
+/* The one that is due next, may be later; ERROR_NOT_FOUND: there is none. busy: ",a,b,", without these
+ * webhooks and teams. */
+int store_delivery_next(struct store *store, struct str busy, struct arena *arena,
+                        struct store_delivery *out, struct error *err);
 int store_delivery_done(struct store *store, struct str webhook_id, int64_t event_seq,
                         struct error *err);
 /* It failed: tried again then, and nothing else for this webhook before. */
@@ -335,8 +463,12 @@ struct store_sandbox {
     int64_t timeout_s; /* as asked for at create */
     int64_t cpu_count, mem_mb, disk_mb;
     struct str metadata, env; /* JSON text of objects */
+    struct str setup; /* what it has of its template, as JSON: sandbox_setup.c; "" = nothing */
     struct str access_token;  /* "" when not secured */
+    struct str traffic_token; /* "" when its ports are public */
+    struct str ingress;       /* the way to them, as lines: domain/route/ingress.h */
     bool internet, internet_given, secure;
+    struct str network;     /* lists of what it may reach, as JSON: domain/network; "" = none */
     bool auto_pause_memory; /* how it is paused at the end of its time */
     bool auto_resume;
     struct str layers;  /* "a,b", lowest first */
@@ -378,6 +510,12 @@ int store_sandbox_count_running(struct store *store, const struct store_sandbox_
                                 size_t *out, struct error *err);
 /* Adds the tags of a row from before there were tags. */
 int store_sandbox_tag(struct store *store, const struct store_sandbox *row, struct error *err);
+/* Networks of a team's sandboxes that did not end, of those that have secrets in them. */
+struct store_sandbox_policy {
+    struct str id, network;
+};
+int store_sandbox_policies(struct store *store, struct str team_id, struct arena *arena,
+                           struct store_sandbox_policy **out, size_t *out_count, struct error *err);
 /* All that did not end, without metadata and env. */
 int store_sandbox_live(struct store *store, struct arena *arena, struct store_sandbox **out,
                        size_t *out_count, struct error *err);
@@ -397,8 +535,12 @@ int store_sandbox_set_life(struct store *store, struct str id,
                            const struct store_sandbox_life *life, const struct store_event *event,
                            bool durable, int64_t *out_revision, struct error *err);
 /* Of a running or paused one. */
-int store_sandbox_set_internet(struct store *store, struct str id, bool internet, bool given,
-                               struct error *err);
+struct store_sandbox_network {
+    struct str text;
+    bool internet, given;
+};
+int store_sandbox_set_network(struct store *store, struct str id,
+                              const struct store_sandbox_network *network, struct error *err);
 /* Both do nothing when there is no such row, or it ended before. The first reason stays.
  * *out_freed: it used layers that snapshots made. */
 int store_sandbox_killing(struct store *store, struct str id, struct str reason, struct error *err);

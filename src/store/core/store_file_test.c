@@ -145,3 +145,23 @@ TEST(backups)
     (void)snprintf(copy, sizeof(copy), "%s.backup.3", env.where);
     CHECK_INT(access(copy, F_OK), -1);
 }
+
+/* Together less than what a commit copies by itself. */
+TEST(the_log_is_copied_while_nobody_waits)
+{
+    auto_store_env struct store_env env = {0};
+    static char name[400000];
+    struct store *store;
+    struct stat st;
+
+    memset(name, 'x', sizeof(name));
+    store_env_make(&env);
+    store = store_env_open(&env);
+    for (int i = 0; i < 14; i++)
+        OK(store_team_insert(store,
+                             &(struct store_team){.id = str_of((char[]){(char)('a' + i), '\0'}),
+                                                  .name = str_n(name, sizeof(name))},
+                             &err));
+    WAIT_FOR(stat(env.where, &st) == 0 && st.st_size > (off_t)(9 * sizeof(name)));
+    store_close(store);
+}

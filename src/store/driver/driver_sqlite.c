@@ -12,7 +12,7 @@
  *
  * Space: the file and its log have blocks ahead of what they need, and the log keeps its own, emptied,
  * when the last connection closes. So others who fill the disk do not keep sandboxes from being extended, paused,
- * resumed and ended, nor a server from starting. */
+ * resumed and ended, nor a server from starting. A thread copies the log to the file (sqlite_log.c). */
 #include "store/driver/store_driver.h"
 
 #include <errno.h>
@@ -21,9 +21,12 @@
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/path.h"
+#include "store/driver/sqlite_log.h"
 
 enum {
     BUSY_TIMEOUT_MS = 5000,
@@ -44,7 +47,8 @@ struct store_conn {
     sqlite3 *db;
     struct store_db *of;
     unsigned commits;
-    bool raised; /* synchronous is FULL now */
+    bool raised;            /* synchronous is FULL now */
+    struct sqlite_log *log; /* of the one that writes */
 };
 
 /* A store_stmt is a sqlite3_stmt under another name. */
@@ -124,6 +128,8 @@ static void sqlite_disconnect(struct store_conn *conn)
         free(conn);
         return;
     }
+    sqlite_log_free(conn->log);
+    (void)sqlite3_wal_hook(conn->db, NULL, NULL);
     (void)sqlite3_file_control(conn->db, "main", SQLITE_FCNTL_PERSIST_WAL, &keep);
     (void)sqlite3_exec(conn->db, "PRAGMA journal_size_limit=0", NULL, NULL, NULL);
     (void)sqlite3_close_v2(conn->db);
@@ -166,9 +172,16 @@ static size_t sqlite_readers(const struct store_db *db)
  * mode of the main file. */
 static int make_file(struct store_db *db, struct error *err)
 {
+    char barred[PATH_MAX];
+
     if (in_memory(db))
         return 0;
     db->file_fd = open(db->where, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (db->file_fd < 0 && errno == EACCES && path_barred(db->where, barred, sizeof(barred)))
+        return error_set(err, ERROR_FORBIDDEN,
+                         "open store file '%s': the server (uid %u) may not pass '%s': "
+                         "'chmod o+x' that folder, or choose another data directory (--data)",
+                         db->where, (unsigned)geteuid(), barred);
     if (db->file_fd < 0)
         return error_set_errno(err, errno, "open store file '%s'", db->where);
     if (fchmod(db->file_fd, 0600) < 0)
@@ -216,6 +229,8 @@ static int sqlite_connect(struct store_db *db, enum store_role role, struct stor
         (role == STORE_WRITER ? quick_check(conn, err)
                               : sqlite_exec(conn, "PRAGMA query_only=ON", err)) < 0)
         return -1;
+    if (role == STORE_WRITER && !in_memory(db))
+        conn->log = sqlite_log_watch(conn->db);
     reserve(db);
     *out = take_ptr(&conn);
     return 0;

@@ -108,6 +108,8 @@ int layer_uses_add(struct conn *conn, struct str layers, const char *kind, struc
 /* *out_freed: it used some. */
 int layer_uses_remove(struct conn *conn, const char *kind, struct str user_id, bool *out_freed,
                       struct error *err);
+/* One more sandbox of it. */
+int template_spawned(struct conn *conn, struct str id, int64_t at_us, struct error *err);
 /* 1 = found, 0 = not there, -1 = failed. */
 int snapshot_find(struct conn *conn, struct str template_id, struct str tag, struct arena *arena,
                   struct store_snapshot *out, struct error *err);

@@ -9,13 +9,18 @@ const struct row row_strings = {sizeof(struct str), (const struct row_field[]){{
 const struct row row_numbers = {sizeof(int64_t), (const struct row_field[]){{ROW_INT, 0}}, 1, 0,
                                 NULL};
 
-static unsigned index_of(const struct row_names *names, struct str name)
+static int read_name(const struct names *names, struct str text, unsigned *out, struct error *err)
 {
-    unsigned i = 0;
+    char known[256];
 
-    while (i + 1 < names->count && !str_is(name, names->names[i]))
-        i++;
-    return i;
+    if (name_find(names, text, out))
+        return 0;
+    names_list(names, known, sizeof(known));
+    return error_set(err, ERROR_INTERNAL,
+                     "the database has the %s '%.*s', which is not %s: a newer version wrote it, or"
+                     " it was changed by hand",
+                     names->what, (int)(text.len < 40 ? text.len : 40), text.p ? text.p : "",
+                     known);
 }
 
 static struct str read_text(const struct row *row, const struct query *query, int column,
@@ -26,9 +31,10 @@ static struct str read_text(const struct row *row, const struct query *query, in
     return (row->flags & ROW_NONE) && !text.len ? STR_NONE : text;
 }
 
-void row_read(const struct row *row, const struct query *query, struct arena *arena, void *out)
+int row_read(const struct row *row, const struct query *query, struct arena *arena, void *out,
+             struct error *err)
 {
-    const struct row_names *names = row->names;
+    const struct names *const *names = row->names;
 
     memset(out, 0, row->size);
     for (size_t i = 0; i < row->count; i++) {
@@ -46,11 +52,12 @@ void row_read(const struct row *row, const struct query *query, struct arena *ar
             *(bool *)member = query_int(query, column) != 0;
             break;
         case ROW_ENUM:
-            *(unsigned *)member = index_of(names, query_peek(query, column));
-            names++;
+            if (read_name(*names++, query_peek(query, column), member, err) < 0)
+                return -1;
             break;
         }
     }
+    return 0;
 }
 
 static void bind_str(const struct row *row, struct query *query, struct str text)
@@ -60,7 +67,7 @@ static void bind_str(const struct row *row, struct query *query, struct str text
 
 void row_bind(const struct row *row, struct query *query, const void *in)
 {
-    const struct row_names *names = row->names;
+    const struct names *const *names = row->names;
 
     for (size_t i = 0; i < row->count; i++) {
         const void *member = (const char *)in + row->fields[i].offset;
@@ -76,8 +83,7 @@ void row_bind(const struct row *row, struct query *query, const void *in)
             bind_int(query, *(const bool *)member);
             break;
         case ROW_ENUM:
-            bind_text(query, str_of(names->names[*(const unsigned *)member]));
-            names++;
+            bind_text(query, str_of(name_of(*names++, *(const unsigned *)member)));
             break;
         }
     }
@@ -88,8 +94,7 @@ int row_one(const struct row *row, struct query *query, const char *what, struct
 {
     if (query_one(query, what, name, err) < 0)
         return -1;
-    row_read(row, query, arena, out);
-    return 0;
+    return row_read(row, query, arena, out, err);
 }
 
 /* What is too small is left behind in the arena: together never more than the array itself. */
@@ -114,7 +119,8 @@ int row_all(const struct row *row, struct query *query, struct arena *arena, voi
     while ((more = query_step(query, err)) > 0) {
         if (count == capacity)
             rows = grow(arena, rows, count, &capacity, row->size);
-        row_read(row, query, arena, rows + count++ * row->size);
+        if (row_read(row, query, arena, rows + count++ * row->size, err) < 0)
+            return -1;
     }
     if (more < 0)
         return -1;

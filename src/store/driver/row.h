@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "base/names.h"
 #include "base/str.h"
 #include "store/driver/query.h"
 
@@ -22,12 +23,6 @@ enum row_kind { ROW_STR, ROW_INT, ROW_BOOL, ROW_ENUM };
 struct row_field {
     enum row_kind kind;
     size_t offset;
-};
-
-/* What the values of an enum are called in the database. */
-struct row_names {
-    const char *const *names;
-    unsigned count; /* an unknown name is read as the last one */
 };
 
 enum {
@@ -40,7 +35,7 @@ struct row {
     const struct row_field *fields;
     size_t count;
     unsigned flags;
-    const struct row_names *names; /* of the enums, in their order */
+    const struct names *const *names; /* of the enums, in their order */
 };
 
 /* clang-format off */
@@ -67,8 +62,9 @@ struct row {
     static const struct row name = ROW_OF(name##_fields, T, __VA_ARGS__)
 /* clang-format on */
 
-/* From the first column on; what has no column is 0. */
-void row_read(const struct row *row, const struct query *query, struct arena *arena, void *out);
+/* From the first column on; what has no column is 0. ERROR_INTERNAL for an enum's name that is not known. */
+int row_read(const struct row *row, const struct query *query, struct arena *arena, void *out,
+             struct error *err);
 /* To the next placeholders. */
 void row_bind(const struct row *row, struct query *query, const void *in);
 /* 0 = read; ERROR_NOT_FOUND as query_one() has it. */

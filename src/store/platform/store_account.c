@@ -19,7 +19,7 @@
     F(T, id, id) AND() F(T, team_id, team_id) AND() F(T, name, name) AND() F(T, key_hash, hash) AND() \
     F(T, mask, mask) AND() F(T, created_at_us, created_at_us) AND()                                   \
     F(T, last_used_at_us, last_used_at_us) AND() F(T, agent_id, agent_id) AND()                       \
-    F(T, sandbox_id, sandbox_id)
+    F(T, sandbox_id, sandbox_id) AND() F(T, role, role)
 /* clang-format on */
 ROW(key_row, struct store_key, KEY_ROW);
 

@@ -40,6 +40,27 @@ int store_layer_size(struct store *store, struct str name, struct str base, int6
     return 0;
 }
 
+int store_layers_bytes(struct store *store, struct str layers, int64_t *out_bytes,
+                       struct error *err)
+{
+    auto_conn struct conn *conn = store_read_many(store);
+
+    *out_bytes = 0;
+    while (layers.len) {
+        auto_query struct query query = {0};
+        int found;
+
+        if (query_open(&query, conn, "SELECT bytes FROM layers WHERE name = ?1", err) < 0)
+            return -1;
+        bind_text(&query, str_split(&layers, ','));
+        found = query_step(&query, err);
+        if (found < 0)
+            return -1;
+        *out_bytes += found ? query_int(&query, 0) : 0;
+    }
+    return 0;
+}
+
 int store_team_kept(struct store *store, struct str team_id, struct store_kept *out,
                     struct error *err)
 {
@@ -49,14 +70,16 @@ int store_team_kept(struct store *store, struct str team_id, struct store_kept *
     if (query_open(&query, conn,
                    "SELECT (SELECT count(*) FROM volumes WHERE team_id = ?1),"
                    " (SELECT coalesce(sum(bytes), 0) FROM layers WHERE team_id = ?1"
-                   " AND EXISTS (SELECT 1 FROM layer_uses WHERE layer = name))",
+                   " AND EXISTS (SELECT 1 FROM layer_uses WHERE layer = name)),"
+                   " (SELECT coalesce(sum(bytes), 0) FROM build_files WHERE team_id = ?1)",
                    err) < 0)
         return -1;
     bind_text(&query, team_id);
     if (query_one(&query, "team", team_id, err) < 0)
         return -1;
-    *out =
-        (struct store_kept){.volumes = query_int(&query, 0), .layer_bytes = query_int(&query, 1)};
+    *out = (struct store_kept){.volumes = query_int(&query, 0),
+                               .layer_bytes = query_int(&query, 1),
+                               .file_bytes = query_int(&query, 2)};
     return 0;
 }
 

@@ -27,7 +27,10 @@ static const char *const resumed_names[] = {
     [STORE_RESUMED_DISK] = "disk",
 };
 
-static const struct row_names names[] = {{state_names, 4}, {step_names, 3}, {resumed_names, 3}};
+static const struct names states = NAMES("state of a sandbox", state_names);
+static const struct names steps = NAMES("step of a sandbox", step_names);
+static const struct names resumed = NAMES("last resume of a sandbox", resumed_names);
+static const struct names *const names[] = {&states, &steps, &resumed};
 static const struct row_field fields[] = {SANDBOX_ROW(ROW_FIELD, struct store_sandbox, ROW_NEXT)};
 const struct row sandbox_row = ROW_OF(fields, struct store_sandbox, .names = names);
 
@@ -43,6 +46,8 @@ static int insert_row(struct conn *conn, const struct store_sandbox *given, stru
         row.metadata = STR("{}");
     if (!row.env.p)
         row.env = STR("{}");
+    if (!row.network.p)
+        row.network = STR("");
     row_bind(&sandbox_row, &query, &row);
     return query_run(&query, err);
 }
@@ -59,6 +64,8 @@ int store_sandbox_insert(struct store *store, const struct store_sandbox *row, s
                              sandbox_tags_add(conn, row, err) < 0 ||
                              event_add(conn, row->id, row->event, err) < 0 ||
                              idempotency_add(conn, row, err) < 0 ||
+                             template_spawned(conn, row->template_id, row->started_at_us, err) <
+                                 0 ||
                              volume_uses_add(conn, row, err) < 0
                          ? -1
                          : 0,
@@ -85,11 +92,30 @@ int store_sandbox_live(struct store *store, struct arena *arena, struct store_sa
     auto_query struct query query = {0};
 
     if (query_open(&query, conn,
-                   "SELECT " ROW_COLUMNS(SANDBOX_HEAD) ", '{}', '{}', " ROW_COLUMNS(
+                   "SELECT " ROW_COLUMNS(SANDBOX_HEAD) ", '{}', '{}', '', " ROW_COLUMNS(
                        SANDBOX_TAIL) " FROM sandboxes WHERE state <> 'ended'",
                    err) < 0)
         return -1;
     return row_all(&sandbox_row, &query, arena, out, out_count, err);
+}
+
+#define POLICY_ROW(F, T, AND) F(T, id, id) AND() F(T, network, network)
+ROW(policy_row, struct store_sandbox_policy, POLICY_ROW);
+
+int store_sandbox_policies(struct store *store, struct str team_id, struct arena *arena,
+                           struct store_sandbox_policy **out, size_t *out_count, struct error *err)
+{
+    auto_conn struct conn *conn = store_read_many(store);
+    auto_query struct query query = {0};
+
+    if (query_open(&query, conn,
+                   "SELECT " ROW_COLUMNS(POLICY_ROW) " FROM sandboxes WHERE team_id = ?1 AND"
+                                                     " state <> 'ended' AND network LIKE"
+                                                     " '%${e2b.secrets.%'",
+                   err) < 0)
+        return -1;
+    bind_text(&query, team_id);
+    return row_all(&policy_row, &query, arena, out, out_count, err);
 }
 
 int store_sandbox_set_end(struct store *store, struct str id, const struct store_sandbox_end *end,
@@ -158,19 +184,21 @@ int store_sandbox_set_life(struct store *store, struct str id,
         err);
 }
 
-int store_sandbox_set_internet(struct store *store, struct str id, bool internet, bool given,
-                               struct error *err)
+int store_sandbox_set_network(struct store *store, struct str id,
+                              const struct store_sandbox_network *network, struct error *err)
 {
     auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
     if (query_open(&query, conn,
-                   "UPDATE sandboxes SET internet = ?2, internet_given = ?3 WHERE id = ?1",
+                   "UPDATE sandboxes SET network = ?2, internet = ?3, internet_given = ?4"
+                   " WHERE id = ?1",
                    err) < 0)
         return -1;
     bind_text(&query, id);
-    bind_int(&query, internet);
-    bind_int(&query, given);
+    bind_text(&query, network->text);
+    bind_int(&query, network->internet);
+    bind_int(&query, network->given);
     return query_run(&query, err);
 }
 
@@ -197,11 +225,13 @@ static int end_row(struct conn *conn, struct str id, struct str reason, int64_t 
     auto_query struct query query = {0};
     int found;
 
-    if (query_open(&query, conn,
-                   "UPDATE sandboxes SET state = 'ended', ended_at_us = ?3,"
-                   " end_reason = CASE WHEN end_reason = '' THEN ?2 ELSE end_reason END,"
-                   " access_token = '', env = '{}' WHERE id = ?1 AND state <> 'ended' RETURNING id",
-                   err) < 0)
+    if (query_open(
+            &query, conn,
+            "UPDATE sandboxes SET state = 'ended', ended_at_us = ?3,"
+            " end_reason = CASE WHEN end_reason = '' THEN ?2 ELSE end_reason END,"
+            " access_token = '', traffic_token = '', env = '{}' WHERE id = ?1 AND state <> 'ended'"
+            " RETURNING id",
+            err) < 0)
         return -1;
     bind_text(&query, id);
     bind_text(&query, reason);

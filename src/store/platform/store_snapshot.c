@@ -12,7 +12,7 @@
     F(T, template_id, template_id) AND() F(T, tag, tag) AND() F(T, team_id, team_id) AND()   \
     F(T, name, name) AND() F(T, source_id, source_id) AND() F(T, layers, layers) AND()       \
     F(T, cpu_count, cpu_count) AND() F(T, mem_mb, mem_mb) AND() F(T, disk_mb, disk_mb) AND() \
-    F(T, created_at_us, created_at_us)
+    F(T, created_at_us, created_at_us) AND() F(T, setup, setup)
 /* clang-format on */
 ROW(snapshot_row, struct store_snapshot, SNAPSHOT_ROW);
 
@@ -56,7 +56,7 @@ static const char upsert_snapshot[] =
     ROW_INSERT("snapshots", SNAPSHOT_ROW)
     " ON CONFLICT (template_id, tag) DO UPDATE SET source_id = excluded.source_id, layers"
     " = excluded.layers, cpu_count = excluded.cpu_count, mem_mb = excluded.mem_mb,"
-    " disk_mb = excluded.disk_mb, created_at_us = excluded.created_at_us";
+    " disk_mb = excluded.disk_mb, created_at_us = excluded.created_at_us, setup = excluded.setup";
 /* clang-format on */
 
 static int put_tag(struct conn *conn, const struct store_snapshot *snapshot, struct error *err)
@@ -112,8 +112,8 @@ int snapshot_find(struct conn *conn, struct str template_id, struct str tag, str
     bind_text(&query, template_id);
     bind_text(&query, tag);
     found = query_step(&query, err);
-    if (found > 0)
-        row_read(&snapshot_row, &query, arena, out);
+    if (found > 0 && row_read(&snapshot_row, &query, arena, out, err) < 0)
+        return -1;
     return found;
 }
 

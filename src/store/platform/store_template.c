@@ -1,4 +1,5 @@
-/* Templates. Those of kind 'snapshot' have their content under tags, in store_snapshot.c. */
+/* Templates. Those of kind 'snapshot' have their content under tags, in store_snapshot.c; of a built one it is the
+ * build that a tag names, and the platform's base has it in its row. */
 #include "store/core/store.h"
 #include "store/core/store_name.h"
 #include "store/driver/row.h"
@@ -12,14 +13,26 @@
 /* clang-format on */
 ROW(template_row, struct store_template, TEMPLATE_ROW, .flags = ROW_NULLS);
 
-/* Besides: the two columns that say whether it is a snapshot. */
-#define COLUMNS ROW_COLUMNS(TEMPLATE_ROW) ", name, CASE WHEN kind = 'snapshot' THEN 1 ELSE 0 END"
-static const struct row_field found_fields[] = {
-    TEMPLATE_ROW(ROW_FIELD, struct store_template, ROW_NEXT),
-    ROW_FIELD(struct store_template, name, name),
-    ROW_FIELD(struct store_template, kind, is_snapshot),
-};
-static const struct row found_row = ROW_OF(found_fields, struct store_template, );
+/* With what the build of a tag has, where there is a ready one. */
+/* clang-format off */
+#define FOUND_ROW(F, T, AND)                                                                            \
+    TEMPLATE_ROW(F, T, AND) AND() F(T, name, name) AND() F(T, kind, is_snapshot) AND()                  \
+    F(T, build_id, build_id) AND() F(T, env, env) AND() F(T, default_user, default_user) AND()          \
+    F(T, workdir, workdir) AND() F(T, start_cmd, start_cmd) AND() F(T, ready_cmd, ready_cmd) AND()      \
+    F(T, spawn_count, spawn_count) AND() F(T, last_spawned_at_us, last_spawned_at_us)
+/* clang-format on */
+ROW(found_row, struct store_template, FOUND_ROW);
+
+/* ?1 is the tag. */
+#define FOUND                                                                                    \
+    "SELECT t.id, t.team_id, t.alias, coalesce(b.layers, t.layers),"                             \
+    " coalesce(b.cpu_count, t.cpu_count), coalesce(b.mem_mb, t.mem_mb),"                         \
+    " coalesce(b.disk_mb, t.disk_mb), t.public, t.created_at_us, t.updated_at_us, t.name,"       \
+    " CASE WHEN t.kind = 'snapshot' THEN 1 ELSE 0 END, coalesce(b.id, ''), coalesce(b.env, '')," \
+    " coalesce(b.default_user, ''), coalesce(b.workdir, ''), coalesce(b.start_cmd, ''),"         \
+    " coalesce(b.ready_cmd, ''), t.spawn_count, t.last_spawned_at_us FROM templates t"           \
+    " LEFT JOIN template_tags g ON g.template_id = t.id AND g.tag = ?1"                          \
+    " LEFT JOIN builds b ON b.id = g.build_id AND b.state = 'ready' "
 
 static int not_found(struct str name, struct error *err)
 {
@@ -27,66 +40,94 @@ static int not_found(struct str name, struct error *err)
                      (int)(name.len < 128 ? name.len : 128), name.p ? name.p : "");
 }
 
-/* "team/" before a name: 1 when it is this team, 0 when not. */
-static int is_team(struct conn *conn, struct str team_id, struct str slug, struct error *err)
-{
-    auto_query struct query query = {0};
-
-    if (str_eq(slug, team_id))
-        return 1;
-    if (query_open(&query, conn, "SELECT 1 FROM teams WHERE id = ?1 AND name = ?2", err) < 0)
-        return -1;
-    bind_text(&query, team_id);
-    bind_text(&query, slug);
-    return query_step(&query, err);
-}
-
-static int find_row(struct conn *conn, struct str team_id, const struct store_name *name,
-                    struct arena *arena, struct store_template *out, struct error *err)
+/* The team whose templates "team/" before a name means: the one that asks, or another, whose public ones
+ * it may see. 1 = there is one. */
+static int find_owner(struct conn *conn, struct str team_id, struct str slug, struct arena *arena,
+                      struct str *out, struct error *err)
 {
     auto_query struct query query = {0};
     int found;
 
+    *out = team_id;
+    if (!slug.p || str_eq(slug, team_id))
+        return 1;
     if (query_open(&query, conn,
-                   "SELECT " COLUMNS " FROM templates WHERE (id = ?1 OR alias = ?1"
-                   " OR (name = ?1 AND team_id = ?2)) AND (public = 1 OR team_id = ?2)"
-                   " AND (?3 = 0 OR team_id = ?2)"
-                   " ORDER BY CASE WHEN id = ?1 THEN 0 WHEN team_id = ?2 THEN 1 ELSE 2 END LIMIT 1",
+                   "SELECT id FROM teams WHERE id = ?2 OR name = ?2"
+                   " ORDER BY CASE WHEN id = ?1 THEN 0 WHEN id = ?2 THEN 1 ELSE 2 END,"
+                   " created_at_us, id LIMIT 1",
                    err) < 0)
         return -1;
-    bind_text(&query, name->name);
     bind_text(&query, team_id);
-    bind_int(&query, name->team.p != NULL);
+    bind_text(&query, slug);
     found = query_step(&query, err);
-    if (found > 0) {
-        row_read(&found_row, &query, arena, out);
-        out->tag = STR("default");
-    }
+    if (found > 0)
+        *out = query_text(&query, 0, arena);
     return found;
 }
 
 /* 1 = found, 0 = not there, -1 = failed. */
-static int find_template(struct conn *conn, struct str team_id, const struct store_name *name,
-                         struct arena *arena, struct store_template *out, struct error *err)
+static int find_row(struct conn *conn, struct str team_id, const struct store_name *name,
+                    struct arena *arena, struct store_template *out, struct error *err)
+{
+    auto_query struct query query = {0};
+    struct str owner;
+    int found = find_owner(conn, team_id, name->team, arena, &owner, err);
+
+    if (found <= 0)
+        return found;
+    if (query_open(&query, conn,
+                   FOUND
+                   "WHERE (t.id = ?2 OR t.alias = ?2 OR (t.name = ?2 AND t.team_id = ?4))"
+                   " AND (t.public = 1 OR t.team_id = ?3) AND (?5 = 0 OR t.team_id = ?4)"
+                   " ORDER BY CASE WHEN t.id = ?2 THEN 0 WHEN t.team_id = ?4 THEN 1 ELSE 2 END"
+                   " LIMIT 1",
+                   err) < 0)
+        return -1;
+    bind_text(&query, name->tag);
+    bind_text(&query, name->name);
+    bind_text(&query, team_id);
+    bind_text(&query, owner);
+    bind_int(&query, name->team.p != NULL);
+    found = query_step(&query, err);
+    if (found <= 0)
+        return found;
+    if (row_read(&found_row, &query, arena, out, err) < 0)
+        return -1;
+    out->tag = name->tag;
+    return 1;
+}
+
+static int find_snapshot(struct conn *conn, struct arena *arena, struct store_template *out,
+                         struct error *err)
 {
     struct store_snapshot snapshot = {0};
-    int found = name->team.p ? is_team(conn, team_id, name->team, err) : 1;
+    int found = snapshot_find(conn, out->id, out->tag, arena, &snapshot, err);
 
-    if (found > 0)
-        found = find_row(conn, team_id, name, arena, out, err);
     if (found <= 0)
         return found;
-    if (!out->is_snapshot)
-        return str_is(name->tag, "default");
-    found = snapshot_find(conn, out->id, name->tag, arena, &snapshot, err);
-    if (found <= 0)
-        return found;
-    out->tag = snapshot.tag;
     out->layers = snapshot.layers;
     out->cpu_count = snapshot.cpu_count;
     out->mem_mb = snapshot.mem_mb;
     out->disk_mb = snapshot.disk_mb;
+    out->setup = snapshot.setup;
     return 1;
+}
+
+static int find_content(struct conn *conn, const struct store_name *name, struct arena *arena,
+                        struct store_template *out, struct error *err)
+{
+    bool is_default = str_is(name->tag, "default");
+
+    if (out->is_snapshot)
+        return find_snapshot(conn, arena, out, err);
+    if (out->build_id.len)
+        return 1;
+    if (is_default && !out->layers.len)
+        return error_set(err, ERROR_NOT_FOUND,
+                         "template '%.*s' has no ready build yet: build it, or wait until its "
+                         "build is ready",
+                         STR_ARG(name->name));
+    return is_default;
 }
 
 int store_template_find(struct store *store, struct str team_id, struct str text,
@@ -98,7 +139,9 @@ int store_template_find(struct store *store, struct str team_id, struct str text
 
     if (!store_name_parse(text, arena, &name))
         return not_found(text, err);
-    found = find_template(conn, team_id, &name, arena, out, err);
+    found = find_row(conn, team_id, &name, arena, out, err);
+    if (found > 0)
+        found = find_content(conn, &name, arena, out, err);
     if (found <= 0)
         return found < 0 ? -1 : not_found(text, err);
     return 0;
@@ -113,9 +156,7 @@ int store_template_get(struct store *store, struct str team_id, struct str text,
 
     if (!store_name_parse(text, arena, &name))
         return not_found(text, err);
-    found = name.team.p ? is_team(conn, team_id, name.team, err) : 1;
-    if (found > 0)
-        found = find_row(conn, team_id, &name, arena, out, err);
+    found = find_row(conn, team_id, &name, arena, out, err);
     if (found <= 0)
         return found < 0 ? -1 : not_found(text, err);
     out->tag = name.tag_given ? name.tag : STR_NONE;
@@ -129,16 +170,31 @@ int store_template_list(struct store *store, struct str team_id, struct arena *a
     auto_query struct query query = {0};
 
     if (query_open(&query, conn,
-                   "SELECT " COLUMNS " FROM templates WHERE (public = 1 OR team_id = ?1)"
-                   " AND kind = 'template' ORDER BY created_at_us, id",
+                   FOUND "WHERE (t.public = 1 OR t.team_id = ?2) AND t.kind = 'template'"
+                         " ORDER BY t.created_at_us, t.id",
                    err) < 0)
         return -1;
+    bind_text(&query, STR("default"));
     bind_text(&query, team_id);
     if (row_all(&found_row, &query, arena, out, out_count, err) < 0)
         return -1;
     for (size_t i = 0; i < *out_count; i++)
         (*out)[i].tag = STR("default");
     return 0;
+}
+
+int template_spawned(struct conn *conn, struct str id, int64_t at_us, struct error *err)
+{
+    auto_query struct query query = {0};
+
+    if (query_open(&query, conn,
+                   "UPDATE templates SET spawn_count = spawn_count + 1, last_spawned_at_us = ?2"
+                   " WHERE id = ?1",
+                   err) < 0)
+        return -1;
+    bind_text(&query, id);
+    bind_int(&query, at_us);
+    return query_run(&query, err);
 }
 
 /* clang-format off */

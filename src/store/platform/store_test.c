@@ -32,6 +32,8 @@ static struct store_sandbox row_of(const char *id, const char *team, int64_t sta
         .disk_mb = 1024,
         .metadata = STR("{\"a\":\"b\"}"),
         .access_token = STR("ea_x"),
+        .traffic_token = STR("ta_x"),
+        .ingress = STR("mask a\n"),
         .internet = true,
         .secure = true,
     };
@@ -165,6 +167,8 @@ TEST(sandbox_row_life)
     OK(store_sandbox_get(store, STR("a"), &arena, &row, &err));
     CHECK_STR(row.metadata, "{\"a\":\"b\"}");
     CHECK_STR(row.access_token, "ea_x");
+    CHECK_STR(row.traffic_token, "ta_x");
+    CHECK_STR(row.ingress, "mask a\n");
     CHECK(row.internet && row.secure && !row.internet_given);
 
     OK(store_sandbox_set_end(store, STR("a"),
@@ -194,6 +198,7 @@ TEST(sandbox_row_life)
     CHECK_INT(row.life.state, STORE_SANDBOX_ENDED);
     CHECK_STR(row.end_reason, "kill");
     CHECK_STR(row.access_token, "");
+    CHECK_STR(row.traffic_token, "");
     OK(store_sandbox_live(store, &arena, &rows, &count, &err));
     CHECK_INT(count, 0);
 
@@ -392,7 +397,9 @@ TEST(events_and_deliveries)
                                     .secret = STR("s"),
                                     .events = STR(",updated,"),
                                     .enabled = true};
-    int64_t hour_us = (int64_t)3600 * 1000000, first, next = 0, ignored = 0;
+    int64_t hour_us = (int64_t)3600 * 1000000, first, ignored = 0;
+    auto_arena struct arena arena = {0};
+    struct store_delivery next;
     size_t count;
 
     add_team(store, "team");
@@ -404,10 +411,13 @@ TEST(events_and_deliveries)
     OK(store_event_add(store, STR("a"), &event, &err));
     CHECK(last_seq(store) > first);
     OK(store_delivery_later(store, STR("w"), first, 10 * hour_us, &err));
-    OK(store_delivery_next(store, &next, &err));
-    CHECK_INT(next, 10 * hour_us);
+    OK(store_delivery_next(store, STR(",other,"), &arena, &next, &err));
+    CHECK_INT(next.next_at_us, 10 * hour_us);
+    CHECK_INT(next.event_seq, first);
+    FAILS(store_delivery_next(store, STR(",w,"), &arena, &next, &err), ERROR_NOT_FOUND);
+    FAILS(store_delivery_next(store, STR(",x,team,"), &arena, &next, &err), ERROR_NOT_FOUND);
     OK(store_clock_get(store, STR("boot"), &ignored, &err));
     OK(store_clock_set(store, STR("boot"), 0, -3 * hour_us, &err));
-    OK(store_delivery_next(store, &next, &err));
-    CHECK_INT(next, 7 * hour_us);
+    OK(store_delivery_next(store, STR(","), &arena, &next, &err));
+    CHECK_INT(next.next_at_us, 7 * hour_us);
 }

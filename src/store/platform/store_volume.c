@@ -55,8 +55,7 @@ int store_volume_by_token(struct store *store, struct str token, struct arena *a
     found = query_step(&query, err);
     if (found <= 0)
         return found < 0 ? -1 : error_set(err, ERROR_UNAUTHORIZED, "no volume has this token");
-    row_read(&volume_row, &query, arena, out);
-    return 0;
+    return row_read(&volume_row, &query, arena, out, err);
 }
 
 int store_volume_list(struct store *store, struct str team_id, struct arena *arena,

@@ -13,11 +13,12 @@ ROW(webhook_row, struct store_webhook, WEBHOOK_ROW);
 /* A delivery has its webhook in it. */
 #define OF_DELIVERY(T, column, member) ROW_FIELD(T, column, webhook.member)
 #define OF_WEBHOOK(T, column, member)  "webhooks." #column
-#define DELIVERY_COLUMNS               WEBHOOK_ROW(OF_WEBHOOK, , ROW_COMMA) ", event_seq, attempts"
+#define DELIVERY_COLUMNS               WEBHOOK_ROW(OF_WEBHOOK, , ROW_COMMA) ", event_seq, attempts, next_at_us"
 static const struct row_field delivery_fields[] = {
     WEBHOOK_ROW(OF_DELIVERY, struct store_delivery, ROW_NEXT),
     ROW_FIELD(struct store_delivery, event_seq, event_seq),
     ROW_FIELD(struct store_delivery, attempts, attempts),
+    ROW_FIELD(struct store_delivery, next_at_us, next_at_us),
 };
 static const struct row delivery_row = ROW_OF(delivery_fields, struct store_delivery, );
 
@@ -112,34 +113,24 @@ int deliveries_add(struct conn *conn, int64_t event_seq, int64_t now_us, struct 
     return query_run(&query, err);
 }
 
-int store_delivery_due(struct store *store, int64_t now_us, size_t max, struct arena *arena,
-                       struct store_delivery **out, size_t *out_count, struct error *err)
+/* By webhook: a busy one may have any number of deliveries, of which only the oldest counts. */
+int store_delivery_next(struct store *store, struct str busy, struct arena *arena,
+                        struct store_delivery *out, struct error *err)
 {
     auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
 
     /* The columns of events are read by store_event_page(); here only which one it is. */
     if (query_open(&query, conn,
-                   "SELECT " DELIVERY_COLUMNS " FROM deliveries"
-                   " JOIN webhooks ON webhooks.id = webhook_id WHERE next_at_us <= ?1"
-                   " ORDER BY next_at_us, event_seq LIMIT ?2",
+                   "SELECT " DELIVERY_COLUMNS " FROM webhooks CROSS JOIN deliveries"
+                   " WHERE ?1 NOT LIKE '%,' || webhooks.id || ',%'"
+                   " AND ?1 NOT LIKE '%,' || team_id || ',%' AND webhook_id = webhooks.id"
+                   " AND event_seq = (SELECT min(event_seq) FROM deliveries AS oldest"
+                   " WHERE oldest.webhook_id = webhooks.id) ORDER BY next_at_us LIMIT 1",
                    err) < 0)
         return -1;
-    bind_int(&query, now_us);
-    bind_int(&query, (int64_t)max);
-    return row_all(&delivery_row, &query, arena, out, out_count, err);
-}
-
-int store_delivery_next(struct store *store, int64_t *out_next_at_us, struct error *err)
-{
-    auto_conn struct conn *conn = store_read(store);
-    auto_query struct query query = {0};
-
-    if (query_open(&query, conn, "SELECT coalesce(min(next_at_us), 0) FROM deliveries", err) < 0 ||
-        query_step(&query, err) < 0)
-        return -1;
-    *out_next_at_us = query_int(&query, 0);
-    return 0;
+    bind_text(&query, busy);
+    return row_one(&delivery_row, &query, "delivery", STR_NONE, arena, out, err);
 }
 
 int store_delivery_done(struct store *store, struct str webhook_id, int64_t event_seq,

@@ -68,6 +68,14 @@ int store_runtime_sandbox_by_machine(struct store *store, struct str machine, st
     return row_one(&runtime_sandbox_row, &query, "sandbox with machine", machine, arena, out, err);
 }
 
+static const char *const engine_states[] = {
+    [ENGINE_NONE] = "",
+    [ENGINE_RUNNING] = "running",
+    [ENGINE_PAUSED] = "paused",
+    [ENGINE_ENDED] = "ended",
+};
+static const struct names engine_state_names = NAMES("state of a machine", engine_states);
+
 #define OF_STRAY(T, column, member) ROW_FIELD(T, column, row.member)
 static const struct row_field stray_fields[] = {
     RUNTIME_SANDBOX_ROW(OF_STRAY, struct store_runtime_stray, ROW_NEXT),
@@ -75,8 +83,9 @@ static const struct row_field stray_fields[] = {
     ROW_FIELD(struct store_runtime_stray, engine_reason, reason),
     ROW_FIELD(struct store_runtime_stray, engine_at, at_us),
 };
+static const struct names *const stray_names[] = {&runtime_state_names, &engine_state_names};
 static const struct row stray_row =
-    ROW_OF(stray_fields, struct store_runtime_stray, .flags = ROW_NONE);
+    ROW_OF(stray_fields, struct store_runtime_stray, .flags = ROW_NONE, .names = stray_names);
 static const struct row_field unknown_fields[] = {
     ROW_FIELD(struct store_runtime_stray, id, machine),
 };

@@ -15,25 +15,26 @@
     F(T, has_exit_code, has_exit_code) AND() F(T, exit_code, exit_code) AND()            \
     F(T, started_at_us, started_at_us) AND() F(T, ended_at_us, ended_at_us)
 /* clang-format on */
-ROW(job_row, struct store_runtime_job, JOB_ROW);
+static const struct names *const job_names[] = {&job_state_names, &callback_state_names};
+ROW(job_row, struct store_runtime_job, JOB_ROW, .names = job_names);
 
 /* With the state of its callback. */
 #define OF_JOB(T, column, member) "runtime_jobs." #column
-#define COLUMNS                   JOB_ROW(OF_JOB, , ROW_COMMA) ", runtime_job_callbacks.state"
+#define COLUMNS                   JOB_ROW(OF_JOB, , ROW_COMMA) ", coalesce(runtime_job_callbacks.state, '')"
 #define TABLES                    " FROM runtime_jobs LEFT JOIN runtime_job_callbacks ON job_id = runtime_jobs.id "
 static const struct row_field found_fields[] = {
     JOB_ROW(ROW_FIELD, struct store_runtime_job, ROW_NEXT),
     ROW_FIELD(struct store_runtime_job, state, callback_state),
 };
 static const struct row found_row =
-    ROW_OF(found_fields, struct store_runtime_job, .flags = ROW_NONE);
+    ROW_OF(found_fields, struct store_runtime_job, .flags = ROW_NONE, .names = job_names);
 
 /* clang-format off */
 #define CALLBACK_ROW(F, T, AND)                                                                \
     F(T, job_id, job_id) AND() F(T, team_id, team_id) AND() F(T, sandbox_id, sandbox_id) AND() \
     F(T, agent_id, agent_id) AND() F(T, actor, actor) AND() F(T, url, url) AND()               \
     F(T, token, token) AND() F(T, body, body) AND() F(T, attempts, attempts) AND()             \
-    F(T, ended_at_us, ended_at_us)
+    F(T, ended_at_us, ended_at_us) AND() F(T, next_at_us, next_at_us)
 /* clang-format on */
 ROW(callback_row, struct store_runtime_callback, CALLBACK_ROW, .flags = ROW_NONE);
 
@@ -63,7 +64,7 @@ static int insert_job(struct conn *conn, const struct store_runtime_job *given, 
 
     if (query_open(&query, conn, ROW_INSERT("runtime_jobs", JOB_ROW), err) < 0)
         return -1;
-    row.state = STR("running");
+    row.state = JOB_RUNNING;
     row.error = STR_NONE;
     row.stopping = row.has_exit_code = false;
     row.exit_code = row.ended_at_us = 0;
@@ -176,7 +177,7 @@ static int end_job(struct conn *conn, struct str id, const struct store_runtime_
                    err) < 0)
         return -1;
     bind_text(&query, id);
-    bind_text(&query, end->state);
+    bind_text(&query, str_of(name_of(&job_state_names, end->state)));
     runtime_bind(&query, end->error);
     bind_int(&query, end->has_exit_code);
     bind_int(&query, end->exit_code);
@@ -218,84 +219,49 @@ int store_runtime_job_ended(struct store *store, struct str id,
     return store_end(conn, ended < 0 ? ended : callback, err);
 }
 
-/* The id is taken first, in the same transaction: RETURNING knows only one table. */
-static int take_due(struct conn *conn, const struct store_callback_turn *turn, struct arena *arena,
-                    struct str *out_id, struct error *err)
-{
-    auto_query struct query query = {0};
-    int found;
-
-    if (query_open(&query, conn,
-                   "UPDATE runtime_job_callbacks SET next_at_us = ?2, attempts = attempts + 1"
-                   " WHERE job_id = (SELECT job_id FROM runtime_job_callbacks"
-                   " JOIN runtime_jobs ON runtime_jobs.id = job_id"
-                   " WHERE runtime_job_callbacks.state = 'pending' AND next_at_us <= ?1"
-                   " AND team_id NOT IN (?3, ?4, ?5, ?6) ORDER BY next_at_us LIMIT 1)"
-                   " AND state = 'pending' RETURNING job_id",
-                   err) < 0)
-        return -1;
-    bind_int(&query, turn->now_us);
-    bind_int(&query, turn->later_us);
-    for (size_t i = 0; i < STORE_CALLBACK_BUSY; i++)
-        bind_text(&query, turn->busy[i].p ? turn->busy[i] : STR(""));
-    found = query_step(&query, err);
-    if (found < 0)
-        return -1;
-    if (!found)
-        return error_set(err, ERROR_NOT_FOUND, "no callback is due");
-    *out_id = query_text(&query, 0, arena);
-    return 0;
-}
-
-static int read_callback(struct conn *conn, struct str id, struct arena *arena,
-                         struct store_runtime_callback *out, struct error *err)
-{
-    auto_query struct query query = {0};
-
-    if (query_open(
-            &query, conn,
-            "SELECT " ROW_COLUMNS(
-                CALLBACK_ROW) " FROM runtime_job_callbacks"
-                              " JOIN runtime_jobs ON runtime_jobs.id = job_id WHERE job_id = ?1",
-            err) < 0)
-        return -1;
-    bind_text(&query, id);
-    return row_one(&callback_row, &query, "callback", id, arena, out, err);
-}
-
-int store_runtime_callback_take(struct store *store, const struct store_callback_turn *turn,
-                                struct arena *arena, struct store_runtime_callback *out,
-                                struct error *err)
-{
-    auto_conn struct conn *conn = store_write(store);
-    struct str id = STR_NONE;
-
-    if (store_begin(conn, STORE_EPHEMERAL, err) < 0)
-        return -1;
-    return store_end(conn,
-                     take_due(conn, turn, arena, &id, err) < 0 ||
-                             read_callback(conn, id, arena, out, err) < 0
-                         ? -1
-                         : 0,
-                     err);
-}
-
-int store_runtime_callback_next(struct store *store, int64_t *out_next_at_us, struct error *err)
+int store_runtime_callback_next(struct store *store, struct str busy, struct arena *arena,
+                                struct store_runtime_callback *out, struct error *err)
 {
     auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, conn,
-                   "SELECT coalesce(min(next_at_us), 0) FROM runtime_job_callbacks"
-                   " WHERE state = 'pending'",
-                   err) < 0 ||
-        query_step(&query, err) < 0)
+    if (query_open(
+            &query, conn,
+            "SELECT " ROW_COLUMNS(CALLBACK_ROW) " FROM runtime_job_callbacks"
+                                                " JOIN runtime_jobs ON runtime_jobs.id = job_id"
+                                                " WHERE runtime_job_callbacks.state = 'pending'"
+                                                " AND ?1 NOT LIKE '%,' || team_id || ',%'"
+                                                " ORDER BY next_at_us LIMIT 1",
+            err) < 0)
         return -1;
-    *out_next_at_us = query_int(&query, 0);
-    return 0;
+    bind_text(&query, busy);
+    return row_one(&callback_row, &query, "callback", STR_NONE, arena, out, err);
 }
 
-int store_runtime_callback_set(struct store *store, struct str job_id, const char *state,
+int store_runtime_callback_take(struct store *store, struct store_runtime_callback *callback,
+                                int64_t later_us, struct error *err)
+{
+    auto_conn struct conn *conn = store_write(store);
+    auto_query struct query query = {0};
+    int taken;
+
+    if (query_open(&query, conn,
+                   "UPDATE runtime_job_callbacks SET next_at_us = ?3, attempts = attempts + 1"
+                   " WHERE job_id = ?1 AND state = 'pending' AND next_at_us = ?2 RETURNING job_id",
+                   err) < 0)
+        return -1;
+    bind_text(&query, callback->job_id);
+    bind_int(&query, callback->next_at_us);
+    bind_int(&query, later_us);
+    taken = query_step(&query, err);
+    if (taken <= 0)
+        return taken;
+    callback->attempts++;
+    callback->next_at_us = later_us;
+    return query_run(&query, err) < 0 ? -1 : 1;
+}
+
+int store_runtime_callback_set(struct store *store, struct str job_id, enum callback_state state,
                                int64_t next_at_us, struct error *err)
 {
     auto_conn struct conn *conn = store_write(store);
@@ -306,7 +272,7 @@ int store_runtime_callback_set(struct store *store, struct str job_id, const cha
                    err) < 0)
         return -1;
     bind_text(&query, job_id);
-    bind_text(&query, str_of(state));
+    bind_text(&query, str_of(name_of(&callback_state_names, state)));
     bind_int(&query, next_at_us);
     return query_run_durable(&query, conn, err);
 }

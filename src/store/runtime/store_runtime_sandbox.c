@@ -11,8 +11,9 @@
 
 static const struct row_field fields[] = {
     RUNTIME_SANDBOX_ROW(ROW_FIELD, struct store_runtime_sandbox, ROW_NEXT)};
+static const struct names *const names[] = {&runtime_state_names};
 const struct row runtime_sandbox_row =
-    ROW_OF(fields, struct store_runtime_sandbox, .flags = ROW_NONE);
+    ROW_OF(fields, struct store_runtime_sandbox, .flags = ROW_NONE, .names = names);
 
 void runtime_bind(struct query *query, struct str text)
 {
@@ -81,7 +82,7 @@ int store_runtime_sandbox_count(struct store *store, struct str provider, int64_
 struct change {
     struct str id;
     struct str machine; /* nothing happens unless the row has it, and is not about to get another */
-    const char *state;
+    enum runtime_state state;
     struct str reason;
     int64_t at_us;
     bool told; /* and unless the row knows of nothing that came after */
@@ -107,7 +108,7 @@ static int set_state(struct conn *conn, const struct change *change, struct erro
                    err) < 0)
         return -1;
     bind_text(&query, change->id);
-    bind_text(&query, str_of(change->state));
+    bind_text(&query, str_of(name_of(&runtime_state_names, change->state)));
     runtime_bind(&query, change->reason);
     bind_int(&query, change->at_us);
     runtime_bind(&query, change->machine);
@@ -122,7 +123,7 @@ static int claim_in(struct conn *conn, const struct store_runtime_claim *claim, 
 
     if (claim->replaces.p && set_state(conn,
                                        &(struct change){.id = claim->replaces,
-                                                        .state = "killed",
+                                                        .state = RUNTIME_KILLED,
                                                         .reason = claim->reason,
                                                         .at_us = claim->row->created_at_us},
                                        err) < 0)
@@ -267,7 +268,7 @@ static int change_state(struct store *store, const struct change *change, bool *
 }
 
 int store_runtime_sandbox_seen(struct store *store, struct str id, struct str machine,
-                               const char *state, struct str error, int64_t at_us,
+                               enum runtime_state state, struct str error, int64_t at_us,
                                bool *out_changed, struct error *err)
 {
     return change_state(store, &(struct change){id, machine, state, error, at_us, false},
@@ -275,14 +276,14 @@ int store_runtime_sandbox_seen(struct store *store, struct str id, struct str ma
 }
 
 int store_runtime_sandbox_told(struct store *store, struct str id, struct str machine,
-                               const char *state, struct str error, int64_t at_us,
+                               enum runtime_state state, struct str error, int64_t at_us,
                                bool *out_changed, struct error *err)
 {
     return change_state(store, &(struct change){id, machine, state, error, at_us, true},
                         out_changed, err);
 }
 
-int store_runtime_sandbox_state(struct store *store, struct str id, const char *state,
+int store_runtime_sandbox_state(struct store *store, struct str id, enum runtime_state state,
                                 struct str error, int64_t at_us, bool *out_changed,
                                 struct error *err)
 {

@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "store/runtime/runtime_state.h"
 
 struct store;
 
@@ -22,7 +23,8 @@ int store_runtime_instance(struct store *store, struct arena *arena, struct str 
 struct store_runtime_sandbox {
     struct str id, team_id, key, spec_hash, provider, external_id, token, address, cdp_url;
     struct str image, profile, settings, metadata; /* settings, metadata: JSON objects */
-    struct str state, error, agent_id, task_id, snapshot_id;
+    enum runtime_state state;
+    struct str error, agent_id, task_id, snapshot_id;
     int64_t idle_s, max_lifetime_s, cpu;
     bool persistent;
     bool adopted; /* made by the engine's own API, whose time limit it keeps */
@@ -65,20 +67,20 @@ struct store_runtime_ready {
 /* ERROR_NOT_FOUND when the row was killed meanwhile. */
 int store_runtime_sandbox_ready(struct store *store, struct str id,
                                 const struct store_runtime_ready *ready, struct error *err);
-/* running, paused, error, killed; "killed" destroys. Nothing happens to one that is destroyed.
+/* KILLED destroys. Nothing happens to one that is destroyed.
  * *out_changed: the state is another one now. */
-int store_runtime_sandbox_state(struct store *store, struct str id, const char *state,
+int store_runtime_sandbox_state(struct store *store, struct str id, enum runtime_state state,
                                 struct str error, int64_t at_us, bool *out_changed,
                                 struct error *err);
 /* The same, for what was seen of a machine: nothing happens when the row has another one meanwhile, or
  * is about to get one. */
 int store_runtime_sandbox_seen(struct store *store, struct str id, struct str machine,
-                               const char *state, struct str error, int64_t at_us,
+                               enum runtime_state state, struct str error, int64_t at_us,
                                bool *out_changed, struct error *err);
 /* The same, as its provider tells it of an earlier moment: nothing happens when the row knows what came
  * after. */
 int store_runtime_sandbox_told(struct store *store, struct str id, struct str machine,
-                               const char *state, struct str error, int64_t at_us,
+                               enum runtime_state state, struct str error, int64_t at_us,
                                bool *out_changed, struct error *err);
 /* last_used only grows; the counters are added. */
 int store_runtime_sandbox_used(struct store *store, struct str id, int64_t at_us, int64_t commands,
@@ -87,8 +89,9 @@ int store_runtime_sandbox_count(struct store *store, struct str provider, int64_
                                 struct error *err);
 
 struct store_runtime_sandbox_query {
-    struct str team_id; /* STR_NONE = all teams */
-    struct str state, agent_id, task_id, provider;
+    struct str team_id;              /* STR_NONE = all teams */
+    const enum runtime_state *state; /* NULL = any */
+    struct str agent_id, task_id, provider;
     bool destroyed;         /* also those */
     int64_t before_us;      /* created before; 0 = any */
     int64_t used_before_us; /* 0 = any */
@@ -118,11 +121,13 @@ int store_runtime_sandbox_by_machine(struct store *store, struct str machine, st
                                      struct store_runtime_sandbox *out, struct error *err);
 /* Where rows and the engine's own disagree: machines that ended, were paused or resumed, and (row.id is
  * STR_NONE) sandboxes of the engine started before `before_us` that have no row. */
+enum engine_state { ENGINE_NONE, ENGINE_RUNNING, ENGINE_PAUSED, ENGINE_ENDED };
 struct store_runtime_stray {
     struct store_runtime_sandbox row;
     struct str machine;
-    struct str state, reason; /* of the engine's: running, paused, ended; STR_NONE = it has none */
-    int64_t at_us;            /* since when, as far as it is known; 0 = not */
+    enum engine_state state; /* NONE: the engine does not know it */
+    struct str reason;       /* of its end there */
+    int64_t at_us;           /* since when, as far as it is known; 0 = not */
 };
 int store_runtime_strays(struct store *store, struct str provider, int64_t before_us, size_t limit,
                          struct arena *arena, struct store_runtime_stray **out, size_t *out_count,
@@ -148,25 +153,26 @@ int store_runtime_create_ms(struct store *store, struct str team_id, size_t max,
 /* ---- snapshots (store_runtime_snapshot.c) ---- */
 
 struct store_runtime_snapshot {
-    struct str id, team_id, alias, kind, provider, external_id, sandbox_id, image, state;
+    struct str id, team_id, alias, kind, provider, external_id, sandbox_id, image;
+    enum snapshot_state state;
     int64_t created_at_us, expires_at_us;
 };
 
-/* State "creating", without its alias. */
+/* CREATING, without its alias. */
 int store_runtime_snapshot_insert(struct store *store, const struct store_runtime_snapshot *row,
                                   struct error *err);
 /* Ready, and holder of row->alias; who held it before expires now. */
 int store_runtime_snapshot_ready(struct store *store, const struct store_runtime_snapshot *row,
                                  int64_t now_us, struct error *err);
-int store_runtime_snapshot_state(struct store *store, struct str id, const char *state,
+int store_runtime_snapshot_state(struct store *store, struct str id, enum snapshot_state state,
                                  struct error *err);
 /* By id or alias. ERROR_NOT_FOUND. */
 int store_runtime_snapshot_get(struct store *store, struct str team_id, struct str name,
                                struct arena *arena, struct store_runtime_snapshot *out,
                                struct error *err);
-/* The newest 1000, newest first; sandbox_id STR_NONE = any; state STR_NONE = any. */
+/* The newest 1000, newest first; sandbox_id STR_NONE = any; state NULL = any. */
 int store_runtime_snapshot_list(struct store *store, struct str team_id, struct str sandbox_id,
-                                struct str state, struct arena *arena,
+                                const enum snapshot_state *state, struct arena *arena,
                                 struct store_runtime_snapshot **out, size_t *out_count,
                                 struct error *err);
 /* Those whose time has passed; STR_NONE = all teams. */
@@ -179,11 +185,12 @@ int store_runtime_snapshot_delete(struct store *store, struct str id, struct err
 /* ---- jobs (store_runtime_job.c) ---- */
 
 struct store_runtime_job {
-    struct str id, team_id, sandbox_id, agent_id, actor, command, run_as, state, error;
+    struct str id, team_id, sandbox_id, agent_id, actor, command, run_as, error;
+    enum job_state state;
     bool has_input, stopping, has_exit_code;
     int64_t exit_code, started_at_us, ended_at_us;
     struct str callback_url, callback_token; /* only written; STR_NONE = nobody to tell */
-    struct str callback_state;               /* only read */
+    enum callback_state callback_state;      /* only read */
 };
 
 /* On disk when it returns. ERROR_QUOTA when the sandbox has max running ones. */
@@ -201,7 +208,8 @@ int store_runtime_job_running(struct store *store, struct str sandbox_id, struct
 int store_runtime_job_stopping(struct store *store, struct str id, struct error *err);
 
 struct store_runtime_job_end {
-    struct str state, error;
+    enum job_state state;
+    struct str error;
     bool has_exit_code;
     int64_t exit_code, at_us;
     struct str body; /* for the callback */
@@ -214,20 +222,16 @@ int store_runtime_job_ended(struct store *store, struct str id,
 
 struct store_runtime_callback {
     struct str job_id, team_id, sandbox_id, agent_id, actor, url, token, body;
-    int64_t attempts, ended_at_us;
+    int64_t attempts, ended_at_us, next_at_us;
 };
-enum { STORE_CALLBACK_BUSY = 4 };
-struct store_callback_turn {
-    int64_t now_us, later_us;
-    struct str busy[STORE_CALLBACK_BUSY]; /* teams whose turn it is not; STR_NONE = nobody */
-};
-/* The one that is due first, put off until later_us so that nobody else takes it; ERROR_NOT_FOUND
- * when none is due. */
-int store_runtime_callback_take(struct store *store, const struct store_callback_turn *turn,
-                                struct arena *arena, struct store_runtime_callback *out,
-                                struct error *err);
-/* 0 = none. */
-int store_runtime_callback_next(struct store *store, int64_t *out_next_at_us, struct error *err);
-/* pending (again at next_at_us), delivered, failed. */
-int store_runtime_callback_set(struct store *store, struct str job_id, const char *state,
+/* The one that is due next, may be later; ERROR_NOT_FOUND: there is none. busy: ",a,b,", without these
+ * teams. */
+int store_runtime_callback_next(struct store *store, struct str busy, struct arena *arena,
+                                struct store_runtime_callback *out, struct error *err);
+/* Puts it off until later_us, so that nobody else takes it, and counts the attempt. 1 = it is yours, 0 =
+ * another process has it. */
+int store_runtime_callback_take(struct store *store, struct store_runtime_callback *callback,
+                                int64_t later_us, struct error *err);
+/* PENDING (again at next_at_us), DELIVERED, FAILED. */
+int store_runtime_callback_set(struct store *store, struct str job_id, enum callback_state state,
                                int64_t next_at_us, struct error *err);

@@ -13,7 +13,7 @@ static struct store_runtime_sandbox row_of(const char *id, const char *key, cons
         .spec_hash = str_of(hash),
         .provider = STR("p"),
         .settings = STR("{}"),
-        .state = STR("creating"),
+        .state = RUNTIME_CREATING,
         .created_at_us = 1000000,
         .last_used_at_us = 1000000,
         .cpu = 2,
@@ -47,10 +47,10 @@ TEST(runtime_claims)
     OK(claim(store, &c, NULL, 0, &err)); /* another spec */
     FAILS(claim(store, &b, "a", 1, &err), ERROR_QUOTA);
     OK(store_runtime_sandbox_get(store, STR("t"), STR("a"), &arena, &got, &err));
-    CHECK_STR(got.state, "creating"); /* nothing of what failed is left */
+    CHECK_INT(got.state, RUNTIME_CREATING); /* nothing of what failed is left */
     OK(claim(store, &b, "a", 2, &err));
     OK(store_runtime_sandbox_get(store, STR("t"), STR("a"), &arena, &got, &err));
-    CHECK_STR(got.state, "killed");
+    CHECK_INT(got.state, RUNTIME_KILLED);
     CHECK(got.destroyed_at_us > 0);
     OK(store_runtime_sandbox_find(store, STR("t"), STR("k"), STR("h1"), &arena, &got, &err));
     CHECK_STR(got.id, "b");
@@ -81,7 +81,7 @@ TEST(runtime_usage_adds_up)
         &(struct store_runtime_ready){.external_id = STR("x"), .at_us = 2000000, .create_ms = 7},
         &err));
     /* What was seen of a machine that it has no more. */
-    OK(store_runtime_sandbox_seen(store, STR("a"), STR("w"), "error", STR("gone"), 3000000,
+    OK(store_runtime_sandbox_seen(store, STR("a"), STR("w"), RUNTIME_ERROR, STR("gone"), 3000000,
                                   &changed, &err));
     CHECK(!changed);
     FAILS(store_runtime_sandbox_ready(
@@ -90,12 +90,14 @@ TEST(runtime_usage_adds_up)
                   .machine = STR("w"), .external_id = STR("w"), .at_us = 3000000, .create_ms = -1},
               &err),
           ERROR_NOT_FOUND);
-    OK(store_runtime_sandbox_seen(store, STR("a"), STR("x"), "paused", STR_NONE, 5000000, &changed,
-                                  &err));
+    OK(store_runtime_sandbox_seen(store, STR("a"), STR("x"), RUNTIME_PAUSED, STR_NONE, 5000000,
+                                  &changed, &err));
     CHECK(changed);
-    OK(store_runtime_sandbox_state(store, STR("a"), "paused", STR_NONE, 9000000, &changed, &err));
+    OK(store_runtime_sandbox_state(store, STR("a"), RUNTIME_PAUSED, STR_NONE, 9000000, &changed,
+                                   &err));
     CHECK(!changed);
-    OK(store_runtime_sandbox_state(store, STR("a"), "running", STR_NONE, 10000000, &changed, &err));
+    OK(store_runtime_sandbox_state(store, STR("a"), RUNTIME_RUNNING, STR_NONE, 10000000, &changed,
+                                   &err));
     OK(store_runtime_sandbox_used(store, STR("a"), 500, 3, 1, &err));
     OK(store_runtime_usage(store, USAGE_BY_PROVIDER, STR("t"), 11000000, &arena, &usage, &count,
                            &err));
@@ -106,8 +108,10 @@ TEST(runtime_usage_adds_up)
     CHECK_INT(usage->commands, 3);
     OK(store_runtime_sandbox_get(store, STR("t"), STR("a"), &arena, &got, &err));
     CHECK_INT(got.last_used_at_us, 2000000); /* only grows */
-    OK(store_runtime_sandbox_state(store, STR("a"), "killed", STR("r"), 12000000, &changed, &err));
-    OK(store_runtime_sandbox_state(store, STR("a"), "running", STR_NONE, 13000000, &changed, &err));
+    OK(store_runtime_sandbox_state(store, STR("a"), RUNTIME_KILLED, STR("r"), 12000000, &changed,
+                                   &err));
+    OK(store_runtime_sandbox_state(store, STR("a"), RUNTIME_RUNNING, STR_NONE, 13000000, &changed,
+                                   &err));
     CHECK(!changed);
     OK(store_runtime_sandbox_get(store, STR("t"), STR("a"), &arena, &got, &err));
     CHECK_INT(got.ran_us, 5000000);
@@ -126,20 +130,19 @@ TEST(job_ends_once)
                                     .callback_token = STR("token")};
     struct store_runtime_job second = {
         .id = STR("j2"), .team_id = STR("t"), .sandbox_id = STR("s")};
-    struct store_runtime_job_end end = {.state = STR("failed"),
+    struct store_runtime_job_end end = {.state = JOB_FAILED,
                                         .has_exit_code = true,
                                         .exit_code = 137,
                                         .at_us = 10,
                                         .body = STR("{}")};
-    struct store_runtime_callback callback;
+    struct store_runtime_callback callback, other;
+    struct error failure;
     bool ended = false, told = false;
 
     store = store_env_new();
     OK(store_runtime_job_insert(store, &row, 1, &err));
     FAILS(store_runtime_job_insert(store, &second, 1, &err), ERROR_QUOTA);
-    FAILS(store_runtime_callback_take(store, &(struct store_callback_turn){100, 200}, &arena,
-                                      &callback, &err),
-          ERROR_NOT_FOUND);
+    FAILS(store_runtime_callback_next(store, STR(","), &arena, &callback, &err), ERROR_NOT_FOUND);
     OK(store_runtime_job_ended(store, STR("j"), &end, &ended, &told, &err));
     CHECK(ended && told);
     end.exit_code = 0;
@@ -147,25 +150,22 @@ TEST(job_ends_once)
     CHECK(!ended && !told);
     OK(store_runtime_job_get(store, STR("t"), STR("j"), &arena, &row, &err));
     CHECK_INT(row.exit_code, 137);
-    CHECK_STR(row.callback_state, "pending");
-    FAILS(store_runtime_callback_take(store,
-                                      &(struct store_callback_turn){100, 200, {STR("x"), STR("t")}},
-                                      &arena, &callback, &err),
+    CHECK_INT(row.callback_state, CALLBACK_PENDING);
+    FAILS(store_runtime_callback_next(store, STR(",x,t,"), &arena, &callback, &err),
           ERROR_NOT_FOUND);
-    OK(store_runtime_callback_take(store, &(struct store_callback_turn){100, 200, {STR("x")}},
-                                   &arena, &callback, &err));
+    OK(store_runtime_callback_next(store, STR(",x,"), &arena, &callback, &err));
     CHECK_STR(callback.token, "token");
+    CHECK_INT(callback.next_at_us, 10);
+    other = callback;
+    CHECK_INT(store_runtime_callback_take(store, &callback, 200, &failure), 1);
     CHECK_INT(callback.attempts, 1);
-    FAILS(store_runtime_callback_take(store, &(struct store_callback_turn){100, 200}, &arena,
-                                      &callback, &err),
-          ERROR_NOT_FOUND);
-    OK(store_runtime_callback_take(store, &(struct store_callback_turn){200, 300}, &arena,
-                                   &callback, &err));
+    CHECK_INT(store_runtime_callback_take(store, &other, 300, &failure), 0);
+    OK(store_runtime_callback_next(store, STR(","), &arena, &callback, &err));
+    CHECK_INT(callback.next_at_us, 200);
+    CHECK_INT(store_runtime_callback_take(store, &callback, 300, &failure), 1);
     CHECK_INT(callback.attempts, 2);
-    OK(store_runtime_callback_set(store, STR("j"), "delivered", 0, &err));
-    FAILS(store_runtime_callback_take(store, &(struct store_callback_turn){1000, 2000}, &arena,
-                                      &callback, &err),
-          ERROR_NOT_FOUND);
+    OK(store_runtime_callback_set(store, STR("j"), CALLBACK_DELIVERED, 0, &err));
+    FAILS(store_runtime_callback_next(store, STR(","), &arena, &callback, &err), ERROR_NOT_FOUND);
 }
 
 TEST(runtime_snapshot_alias_changes_hands)
@@ -193,10 +193,33 @@ TEST(runtime_snapshot_alias_changes_hands)
     OK(store_runtime_snapshot_ready(store, &b, 100, &err));
     OK(store_runtime_snapshot_get(store, STR("t"), STR("main"), &arena, &got, &err));
     CHECK_STR(got.id, "b");
-    OK(store_runtime_snapshot_list(store, STR("t"), STR("s"), STR("ready"), &arena, &list, &count,
+    OK(store_runtime_snapshot_list(store, STR("t"), STR("s"),
+                                   &(enum snapshot_state){SNAPSHOT_READY}, &arena, &list, &count,
                                    &err));
     CHECK_INT(count, 1);
     OK(store_runtime_snapshot_expired(store, STR_NONE, 100, 10, &arena, &list, &count, &err));
     CHECK_INT(count, 1);
     CHECK_STR(list[0].id, "a");
+}
+
+TEST(a_state_that_is_not_known_is_an_error)
+{
+    auto_store_env struct store_env env = {0};
+    auto_store struct store *store = NULL;
+    auto_arena struct arena arena = {0};
+    struct store_runtime_sandbox row = row_of("a", "k", "h"), got, *list;
+    struct error refusal = {0};
+    size_t count;
+
+    store_env_make(&env);
+    store = store_env_open(&env);
+    OK(claim(store, &row, NULL, 0, &err));
+    store_env_exec(&env, "UPDATE runtime_sandboxes SET state = 'dreaming'");
+    CHECK_INT(store_runtime_sandbox_get(store, STR("t"), STR("a"), &arena, &got, &refusal), -1);
+    CHECK_INT(refusal.code, ERROR_INTERNAL);
+    CHECK(strstr(refusal.message, "state of a sandbox 'dreaming'") &&
+          strstr(refusal.message, "killed or error"));
+    FAILS(store_runtime_sandbox_list(store, &(struct store_runtime_sandbox_query){.limit = 10},
+                                     &arena, &list, &count, &err),
+          ERROR_INTERNAL);
 }

@@ -10,7 +10,8 @@
     F(T, sandbox_id, sandbox_id) AND() F(T, image, image) AND() F(T, state, state) AND()            \
     F(T, created_at_us, created_at_us) AND() F(T, expires_at_us, expires_at_us)
 /* clang-format on */
-ROW(snapshot_row, struct store_runtime_snapshot, SNAPSHOT_ROW, .flags = ROW_NONE);
+static const struct names *const names[] = {&snapshot_state_names};
+ROW(snapshot_row, struct store_runtime_snapshot, SNAPSHOT_ROW, .flags = ROW_NONE, .names = names);
 #define COLUMNS ROW_COLUMNS(SNAPSHOT_ROW)
 
 int store_runtime_snapshot_insert(struct store *store, const struct store_runtime_snapshot *row,
@@ -23,7 +24,7 @@ int store_runtime_snapshot_insert(struct store *store, const struct store_runtim
     if (query_open(&query, conn, ROW_INSERT("runtime_snapshots", SNAPSHOT_ROW), err) < 0)
         return -1;
     written.alias = STR_NONE;
-    written.state = STR("creating");
+    written.state = SNAPSHOT_CREATING;
     row_bind(&snapshot_row, &query, &written);
     return query_run_durable(&query, conn, err);
 }
@@ -76,7 +77,7 @@ int store_runtime_snapshot_ready(struct store *store, const struct store_runtime
                      err);
 }
 
-int store_runtime_snapshot_state(struct store *store, struct str id, const char *state,
+int store_runtime_snapshot_state(struct store *store, struct str id, enum snapshot_state state,
                                  struct error *err)
 {
     auto_conn struct conn *conn = store_write(store);
@@ -85,7 +86,7 @@ int store_runtime_snapshot_state(struct store *store, struct str id, const char 
     if (query_open(&query, conn, "UPDATE runtime_snapshots SET state = ?2 WHERE id = ?1", err) < 0)
         return -1;
     bind_text(&query, id);
-    bind_text(&query, str_of(state));
+    bind_text(&query, str_of(name_of(&snapshot_state_names, state)));
     return query_run(&query, err);
 }
 
@@ -107,7 +108,7 @@ int store_runtime_snapshot_get(struct store *store, struct str team_id, struct s
 }
 
 int store_runtime_snapshot_list(struct store *store, struct str team_id, struct str sandbox_id,
-                                struct str state, struct arena *arena,
+                                const enum snapshot_state *state, struct arena *arena,
                                 struct store_runtime_snapshot **out, size_t *out_count,
                                 struct error *err)
 {
@@ -122,7 +123,7 @@ int store_runtime_snapshot_list(struct store *store, struct str team_id, struct 
         return -1;
     bind_text(&query, team_id);
     runtime_bind(&query, sandbox_id);
-    runtime_bind(&query, state);
+    bind_text(&query, state ? str_of(name_of(&snapshot_state_names, *state)) : STR(""));
     return row_all(&snapshot_row, &query, arena, out, out_count, err);
 }
 

@@ -11,11 +11,12 @@
     F(T, profile, profile) AND() F(T, provider, provider) AND() F(T, permission, permission) AND()      \
     F(T, mode, mode) AND() F(T, snapshot_id, snapshot_id) AND() F(T, checkpoint, checkpoint) AND()      \
     F(T, agent_id, agent_id) AND() F(T, task_id, task_id) AND() F(T, acp_server, acp_server) AND()      \
-    F(T, acp_session, acp_session) AND() F(T, agent_token, agent_token) AND()                           \
+    F(T, acp_session, acp_session) AND() F(T, agent_token, sandbox_agent_token) AND()                   \
     F(T, workdir, workdir) AND() F(T, port, port) AND() F(T, last_acp_id, last_acp_id) AND()            \
     F(T, created_at_us, created_at_us) AND() F(T, updated_at_us, updated_at_us)
 /* clang-format on */
-ROW(session_row, struct store_session, SESSION_ROW);
+static const struct names *const names[] = {&session_state_names, &permission_names};
+ROW(session_row, struct store_session, SESSION_ROW, .names = names);
 #define COLUMNS ROW_COLUMNS(SESSION_ROW)
 
 enum { LIST_MAX = 1000 };
@@ -76,7 +77,7 @@ int store_session_list(struct store *store, struct str team_id, struct arena *ar
     return row_all(&session_row, &query, arena, out, out_count, err);
 }
 
-int store_session_in_state(struct store *store, struct str state, struct arena *arena,
+int store_session_in_state(struct store *store, enum session_state state, struct arena *arena,
                            struct store_session **out, size_t *out_count, struct error *err)
 {
     auto_conn struct conn *conn = store_read_many(store);
@@ -87,7 +88,7 @@ int store_session_in_state(struct store *store, struct str state, struct arena *
                    " FROM runtime_sessions WHERE state = ?1 ORDER BY created_at_us",
                    err) < 0)
         return -1;
-    bind_text(&query, state);
+    bind_text(&query, str_of(name_of(&session_state_names, state)));
     return row_all(&session_row, &query, arena, out, out_count, err);
 }
 

@@ -2,13 +2,16 @@
 #pragma once
 
 #include "store/core/store.h"
+#include "store/runtime/runtime_state.h"
 
 struct store_session {
-    struct str id, team_id, state, reason, sandbox_id;
+    struct str id, team_id, reason, sandbox_id;
+    enum session_state state;
     bool owns_sandbox;
-    struct str agent, repo, branch, profile, provider, permission, mode;
+    struct str agent, repo, branch, profile, provider, mode;
+    enum permission permission;
     struct str snapshot_id, checkpoint, agent_id, task_id;
-    struct str acp_server, acp_session, agent_token, workdir;
+    struct str acp_server, acp_session, sandbox_agent_token, workdir;
     int64_t port, last_acp_id, created_at_us, updated_at_us;
 };
 
@@ -21,7 +24,7 @@ int store_session_get(struct store *store, struct str team_id, struct str id, st
 int store_session_list(struct store *store, struct str team_id, struct arena *arena,
                        struct store_session **out, size_t *out_count, struct error *err);
 /* Of all teams: those in the state. */
-int store_session_in_state(struct store *store, struct str state, struct arena *arena,
+int store_session_in_state(struct store *store, enum session_state state, struct arena *arena,
                            struct store_session **out, size_t *out_count, struct error *err);
 /* The server in a sandbox is shared by its sessions: token and port of the first one. *out_token is
  * STR_NONE when there is none. */

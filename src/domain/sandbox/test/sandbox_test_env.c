@@ -47,12 +47,14 @@ void env_open(struct env *env, size_t warm)
     OK(store_team_insert(env->store, &team, &err));
     OK(store_template_put(env->store, &base, &arena, &id, &err));
     env->routes = routes_new();
+    OK(sender_open(&env->sender, &err));
     env->config = (struct sandboxes_config){.engine = env->engine,
                                             .store = env->store,
                                             .routes = env->routes,
-                                            .run_dir = env->dir,
+                                            .sender = env->sender,
                                             .domain = "example.test",
                                             .warm = warm,
+                                            .blank = warm,
                                             .sample_ms = 3600 * 1000,
                                             .max_timeout_s = 86400};
     OK(sandboxes_open(&env->config, &env->all, &err));
@@ -69,6 +71,7 @@ void env_reopen(struct env *env)
 void env_close(struct env *env)
 {
     sandboxes_close(env->all);
+    sender_close(env->sender);
     routes_free(env->routes);
     store_close(env->store);
     engine_close(env->engine);

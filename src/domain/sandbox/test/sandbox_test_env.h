@@ -9,6 +9,7 @@
 #include "domain/route/route.h"
 #include "domain/sandbox/sandbox.h"
 #include "host/engine/test/engine_fake.h"
+#include "protocol/sender/sender.h"
 #include "store/core/store.h"
 
 #define TEAM  STR("team1")
@@ -21,6 +22,7 @@ struct env {
     struct routes *routes;
     struct sandboxes *all;
     struct sandboxes_config config;
+    struct sender *sender;
 };
 
 /* sandbox_test_env.c */

@@ -2,15 +2,25 @@
 
 #include <time.h>
 
+#include "base/alloc.h"
 #include "domain/account/api_key.h"
 #include "domain/account/team.h"
 #include "domain/delivery/webhook.h"
+#include "domain/network/network_policy.h"
+#include "domain/sandbox/sandbox_check.h"
 #include "domain/sandbox/sandbox_metrics.h"
-#include "domain/template/template.h"
 #include "domain/volume/volume.h"
 #include "store/runtime/store_runtime_sandbox.h"
 
+enum { MAX_TIMEOUT_S = 24 * 3600 };
+
 struct api_fake api_fake;
+
+static void keep_network(const struct network_policy *policy)
+{
+    api_fake.internet = policy->internet;
+    (void)str_copy(policy->text, api_fake.network, sizeof(api_fake.network));
+}
 
 static int failing(struct error *err)
 {
@@ -54,6 +64,8 @@ static void fill(size_t n, struct arena *arena, struct sandbox_view *out)
         .template_id = STR("t1"),
         .alias = STR("base"),
         .access_token = api_fake.secure ? STR("token") : STR_NONE,
+        .traffic_token = api_fake.is_private ? STR("traffic") : STR_NONE,
+        .ingress = str_of(api_fake.ingress),
         .metadata = STR("{\"a\":\"b\"}"),
         .state = api_fake.paused ? SANDBOX_PAUSED : SANDBOX_RUNNING,
         .paused_to = api_fake.paused ? STR("memory") : STR_NONE,
@@ -66,6 +78,7 @@ static void fill(size_t n, struct arena *arena, struct sandbox_view *out)
         .disk_mb = 1024,
         .internet = api_fake.internet,
         .internet_given = api_fake.internet_given,
+        .network = str_of(api_fake.network),
     };
 }
 
@@ -86,13 +99,18 @@ int sandbox_create(struct sandboxes *all, const struct sandbox_new *request, str
                    struct sandbox_view *out, struct error *err)
 {
     (void)all;
-    if (failing(err) < 0)
+    if (sandbox_new_check(request, MAX_TIMEOUT_S, err) < 0 || failing(err) < 0)
         return -1;
     __atomic_add_fetch(&api_fake.begun, 1, __ATOMIC_SEQ_CST);
     while (__atomic_load_n(&api_fake.held, __ATOMIC_SEQ_CST))
         (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     api_fake.secure = request->secure;
+    api_fake.is_private = request->is_private;
+    ingress_write(&request->ingress, api_fake.ingress);
     api_fake.internet = request->internet;
+    api_fake.network[0] = '\0';
+    if (request->network)
+        keep_network(request->network);
     api_fake.internet_given = request->internet_given;
     api_fake.timeout_s = request->timeout_s;
     api_fake.auto_pause = request->auto_pause;
@@ -173,8 +191,8 @@ int sandbox_kill(struct sandboxes *all, struct str team_id, struct str id, struc
     return 0;
 }
 
-int sandbox_set_internet(struct sandboxes *all, struct str team_id, struct str id, bool internet,
-                         struct error *err)
+int sandbox_set_network(struct sandboxes *all, struct str team_id, struct str id,
+                        const struct network_policy *policy, struct error *err)
 {
     struct arena arena = {0};
     struct sandbox_view view;
@@ -182,7 +200,7 @@ int sandbox_set_internet(struct sandboxes *all, struct str team_id, struct str i
 
     arena_done(&arena);
     if (r == 0)
-        api_fake.internet = internet;
+        keep_network(policy);
     return r;
 }
 
@@ -190,6 +208,8 @@ int sandbox_set_timeout(struct sandboxes *all, struct str team_id, struct str id
                         struct error *err)
 {
     (void)all;
+    if (sandbox_timeout_check(timeout_s, MAX_TIMEOUT_S, err) < 0)
+        return -1;
     api_fake.timeout_s = timeout_s;
     return find(team_id, id, err) < 0 ? -1 : failing(err);
 }
@@ -197,6 +217,8 @@ int sandbox_set_timeout(struct sandboxes *all, struct str team_id, struct str id
 int sandbox_extend(struct sandboxes *all, struct str team_id, struct str id, int64_t timeout_s,
                    struct arena *arena, struct sandbox_view *out, struct error *err)
 {
+    if (sandbox_timeout_check(timeout_s, MAX_TIMEOUT_S, err) < 0)
+        return -1;
     api_fake.timeout_s = timeout_s;
     return sandbox_get(all, team_id, id, arena, out, err);
 }
@@ -219,6 +241,8 @@ int sandbox_resume(struct sandboxes *all, struct str team_id, struct str id,
                    struct sandbox_view *out, struct error *err)
 {
     api_fake.resume = *request;
+    if (sandbox_timeout_check(request->timeout_s, MAX_TIMEOUT_S, err) < 0)
+        return -1;
     if (find(team_id, id, err) < 0)
         return -1;
     if (!api_fake.paused)
@@ -235,37 +259,6 @@ int sandbox_connect(struct sandboxes *all, struct str team_id, struct str id,
     api_fake.paused = false;
     api_fake.resume = *request;
     return sandbox_extend(all, team_id, id, request->timeout_s, arena, out, err);
-}
-
-static struct store_template base_template(void)
-{
-    return (struct store_template){
-        .id = STR("t1"), .alias = STR("base"), .cpu_count = 2, .mem_mb = 512, .is_public = true};
-}
-
-int template_find(struct store *store, struct str team_id, struct str name, struct arena *arena,
-                  struct store_template *out, struct error *err)
-{
-    (void)store;
-    (void)team_id;
-    (void)arena;
-    if (!str_is(name, "base"))
-        return error_set(err, ERROR_NOT_FOUND, "template '%.*s' not found", STR_ARG(name));
-    *out = base_template();
-    return 0;
-}
-
-int template_list(struct store *store, struct str team_id, struct arena *arena,
-                  struct store_template **out, size_t *out_count, struct error *err)
-{
-    (void)store;
-    (void)team_id;
-    if (failing(err) < 0)
-        return -1;
-    *out = arena_alloc(arena, sizeof(**out));
-    **out = base_template();
-    *out_count = 1;
-    return 0;
 }
 
 int sandbox_snapshot(struct sandboxes *all, struct str team_id, struct str id, struct str text,
@@ -366,9 +359,20 @@ int sandbox_metrics(struct sandboxes *all, struct str team_id, struct str id, in
                                     .count = 2,
                                     .cpu_count = 2,
                                     .mem_total = 1000};
-    out->samples[1] = (struct sandbox_sample){
-        .at_us = 1767225600123456, .cpu_pct = 12.5, .mem_used = 70, .mem_cache = 7};
+    out->samples[1] = (struct sandbox_sample){.at_us = 1767225600123456,
+                                              .cpu_pct = 12.5,
+                                              .mem_used = 70,
+                                              .mem_cache = 7,
+                                              .network = {.sent_bytes = 5, .connections = 2}};
     return 0;
+}
+
+size_t metrics_network_each(struct sandboxes *all, struct sandbox_network_use **out)
+{
+    (void)all;
+    *out = xcalloc(1, sizeof(**out));
+    **out = (struct sandbox_network_use){"isandbox", {.sent_bytes = 7, .refused = 3}};
+    return 1;
 }
 
 size_t team_metrics(struct sandboxes *all, struct str team_id, int64_t from_us, int64_t until_us,
@@ -551,8 +555,9 @@ int team_update(struct store *store, const struct store_team *team, struct error
 int team_get(struct store *store, struct str id, struct arena *arena, struct store_team *out,
              struct error *err)
 {
-    (void)store, (void)id, (void)arena, (void)out;
-    return not_here(err);
+    (void)store, (void)arena, (void)err;
+    *out = (struct store_team){.id = id, .banned = api_fake.banned};
+    return 0;
 }
 
 int team_list(struct store *store, struct arena *arena, struct store_team **out, size_t *out_count,

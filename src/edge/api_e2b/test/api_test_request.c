@@ -1,11 +1,27 @@
 #include "edge/api_e2b/test/api_test_request.h"
 
+#include <fcntl.h>
+
+#include "base/path.h"
 #include "base/test.h"
+#include "domain/sandbox/sandbox_creates.h"
+#include "domain/secret/secret.h"
 #include "edge/api_e2b/test/api_fake.h"
 #include "protocol/json/json_shape.h"
 
 static struct api api;
 static int store; /* nobody looks into it */
+
+struct secrets *new_secrets(void)
+{
+    char directory[] = "/tmp/api-test-XXXXXX";
+    struct secrets *secrets = NULL;
+
+    CHECK(mkdtemp(directory) != NULL);
+    OK(secrets_open(directory, &secrets, &err));
+    CHECK_INT(path_remove_tree(AT_FDCWD, directory), 0);
+    return secrets;
+}
 
 struct api_call new_call(const char *method, const char *path)
 {
@@ -18,9 +34,12 @@ struct api_call new_call(const char *method, const char *path)
                             .request_id = "0123456789abcdef"};
     char allow[HTTP_ALLOW_SIZE];
 
-    if (!api.creates)
-        api_init(&api,
-                 &(struct api_config){.store = (struct store *)&store, .max_timeout_s = 24 * 3600});
+    if (!api.config.creates)
+        api_init(&api, &(struct api_config){.store = (struct store *)&store,
+                                            .secrets = new_secrets(),
+                                            .upload_max = 1 << 20,
+                                            .url = "http://127.0.0.1:3000",
+                                            .creates = sandbox_creates_new(0)});
     CHECK_INT(
         api_endpoints_find(call.method, call.path, &call.arena, &call.endpoint, call.params, allow),
         CALL_FOUND);

@@ -11,6 +11,9 @@ struct refused {
     const char *words; /* in the message */
 };
 
+/* A key that is in memory only. */
+struct secrets *new_secrets(void);
+
 struct api_call new_call(const char *method, const char *path);
 void call_done(struct api_call *call);
 /* What a worker does. Returns the status. */

@@ -9,7 +9,10 @@
 #include "domain/account/api_key.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/backend/backend.h"
+#include "runtime/browser/browser_page.h"
+#include "runtime/command/code.h"
 #include "runtime/command/terminal.h"
+#include "runtime/desktop/desktop.h"
 #include "runtime/job/job.h"
 #include "runtime/session/session.h"
 
@@ -185,7 +188,7 @@ static int find(const struct runtime_caller *caller, struct str id, struct error
 static void fill(struct runtime_sandbox *out)
 {
     *out = (struct runtime_sandbox){.id = STR(V1_FAKE_ID),
-                                    .state = STR("running"),
+                                    .state = RUNTIME_RUNNING,
                                     .provider = STR("e2b"),
                                     .agent_id = STR("a1"),
                                     .created_at_us = 1767225600123456};
@@ -226,7 +229,9 @@ int runtime_sandbox_list(struct runtime *runtime, const struct runtime_caller *c
 {
     (void)runtime;
     (void)caller;
-    if (asked(err, "list(%.*s,%d) ", STR_ARG(filter->state), (int)filter->limit) < 0)
+    if (asked(err, "list(%s,%d) ",
+              filter->state ? name_of(&runtime_state_names, *filter->state) : "",
+              (int)filter->limit) < 0)
         return -1;
     *out = arena_alloc(arena, sizeof(**out));
     fill(*out);
@@ -266,6 +271,14 @@ int runtime_sandbox_address(struct runtime *runtime, const struct runtime_caller
     (void)runtime;
     *out = (struct provider_address){
         .url = str_of(arena_printf(arena, "http://%u-x", (unsigned)port))};
+    return find(caller, id, err);
+}
+
+int runtime_sandbox_traffic(struct runtime *runtime, const struct runtime_caller *caller,
+                            struct str id, struct provider_traffic *out, struct error *err)
+{
+    (void)runtime;
+    *out = (struct provider_traffic){.sent_bytes = 7, .connections = 2};
     return find(caller, id, err);
 }
 
@@ -354,6 +367,37 @@ int runtime_exec_signal(struct runtime *runtime, const struct runtime_caller *ca
     return asked(err, "exec_signal(%.*s,%.*s,%d) ", STR_ARG(sandbox_id), STR_ARG(id), signal);
 }
 
+int desktop_screenshot(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
+                       struct str display, struct buf *out, struct error *err)
+{
+    (void)runtime;
+    if (asked(err, "screenshot(%.*s) ", STR_ARG(display)) < 0 || find(caller, id, err) < 0)
+        return -1;
+    (void)buf_add_str(out, STR("\x89PNG\r\n\x1a\n"));
+    return 0;
+}
+
+int browser_page_do(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
+                    const struct browser_page *page, struct buf *out, struct error *err)
+{
+    (void)runtime;
+    if (asked(err, "browser(%s,%.*s) ", page->act, STR_ARG(page->url)) < 0 ||
+        find(caller, id, err) < 0)
+        return -1;
+    (void)buf_add_str(out, STR("{\"url\":\"about:blank\"}"));
+    return 0;
+}
+
+int desktop_do(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
+               const struct desktop_act *act, struct error *err)
+{
+    (void)runtime;
+    if (asked(err, "desktop(%d,%d,%d,%d,%zu) ", (int)act->kind, act->x, act->y, act->count,
+              json_array_size(act->keys)) < 0)
+        return -1;
+    return find(caller, id, err);
+}
+
 int runtime_exec(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
                  const struct runtime_command *command, struct runtime_result *out,
                  struct error *err)
@@ -375,6 +419,23 @@ int runtime_exec(struct runtime *runtime, const struct runtime_caller *caller, s
         (void)buf_add_str(&out->out, STR("out\xff"));
     out->exit_code = 3;
     out->duration_ms = 7;
+    return 0;
+}
+
+int runtime_code(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
+                 const struct runtime_code *code, json_t **out, struct error *err)
+{
+    (void)runtime;
+    if (asked(err, "code(%.*s,%.*s,%d) ", STR_ARG(code->code), STR_ARG(code->language),
+              (int)code->timeout_ms) < 0 ||
+        find(caller, id, err) < 0)
+        return -1;
+    if (code->on_line)
+        (void)code->on_line(code->arg, STR("{\"type\":\"stdout\",\"text\":\"x\"}"));
+    if (code->on_line && str_is(code->code, "plot"))
+        (void)code->on_line(code->arg, STR("{\"type\":\"result\",\"is_main_result\":false,\"text\":"
+                                           "\"<Figure>\",\"png\":\"aGk=\\n\"}"));
+    *out = json_pack("{s:i}", "execution_count", 4);
     return 0;
 }
 
@@ -497,7 +558,7 @@ static void fill_errand(struct job *out)
 {
     *out = (struct job){.id = STR("job_1"),
                         .sandbox_id = STR(V1_FAKE_ID),
-                        .state = v1_fake.job_running ? STR("running") : STR("completed"),
+                        .state = v1_fake.job_running ? JOB_RUNNING : JOB_COMPLETED,
                         .has_exit_code = !v1_fake.job_running};
 }
 

@@ -103,7 +103,7 @@ static int check_layers(struct fake *fake, const struct box_spec *spec, struct e
     for (uint32_t i = 0; i < spec->layer_count; i++) {
         const struct fake_layer *layer = map_get(&fake->layers, str_of(spec->layers[i]));
 
-        if (layer && layer->deleted)
+        if (layer ? layer->deleted || layer->filling : layer_is_tree(spec->layers[i]))
             return error_set(err, ERROR_NOT_FOUND, "fake engine: layer '%s' is gone",
                              spec->layers[i]);
     }
@@ -112,6 +112,18 @@ static int check_layers(struct fake *fake, const struct box_spec *spec, struct e
             return error_set(err, ERROR_NOT_FOUND, "fake engine: no volume '%s'",
                              spec->volumes[i].name);
     return 0;
+}
+
+static uint64_t new_disk(struct fake *fake, const struct box_spec *spec)
+{
+    const struct fake_box *source = map_get(&fake->boxes, str_of(spec->source));
+    const struct fake_layer *top = NULL;
+
+    if (spec->source[0])
+        return source->disk;
+    if (spec->layer_count)
+        top = map_get(&fake->layers, str_of(spec->layers[spec->layer_count - 1]));
+    return top ? top->disk : 0;
 }
 
 /* The box to start: a new one, or the one whose disk is kept. */
@@ -137,14 +149,7 @@ static struct fake_box *box_to_start(struct fake *fake, const struct box_spec *s
     }
     box = xcalloc(1, sizeof(*box));
     box->listener = -1;
-    if (spec->layer_count) {
-        const struct fake_layer *top =
-            map_get(&fake->layers, str_of(spec->layers[spec->layer_count - 1]));
-
-        box->disk = top ? top->disk : 0;
-    }
-    if (spec->source[0])
-        box->disk = source->disk;
+    box->disk = new_disk(fake, spec);
     list_init(&box->clients);
     (void)map_put(&fake->boxes, str_of(spec->id), box);
     return box;
@@ -158,6 +163,8 @@ static int fake_start(struct engine *engine, const struct box_spec *spec, struct
 
     if (fake_must_fail(fake))
         return error_set(err, ERROR_INTERNAL, "fake engine: start fails");
+    if (spec->engine != ENGINE_NATIVE)
+        return error_set(err, ERROR_INVALID, "fake engine: no engine of kind %u", spec->engine);
     fake_sleep(fake, &fake->start_ms);
     if (check_layers(fake, spec, err) < 0)
         return -1;
@@ -165,15 +172,50 @@ static int fake_start(struct engine *engine, const struct box_spec *spec, struct
     if (!box)
         return -1;
     box->spec = *spec;
-    box->slot = fake->next_slot++;
     if (box_listen(fake, box, err) < 0) {
         if (!spec->keep_disk)
             free(map_remove(&fake->boxes, str_of(spec->id)));
         return -1;
     }
+    if (spec->fill[0])
+        fake_fill(fake, spec->fill);
     box->running = true;
     box->frozen = false;
-    *out = (struct box_info){.slot = box->slot, .pid = 1000 + (int)box->slot, .running = true};
+    box->address = 0x0ad54000 + ++fake->started;
+    *out = (struct box_info){.running = true, .address = box->address};
+    memcpy(out->id, spec->id, ID_SIZE);
+    return 0;
+}
+
+static int claim_box(struct fake *fake, struct fake_box *box, const struct box_spec *spec,
+                     struct error *err)
+{
+    if (fake_must_fail(fake))
+        return error_set(err, ERROR_INTERNAL, "fake engine: claim fails");
+    if (check_layers(fake, spec, err) < 0)
+        return -1;
+    if (spec->source[0] && !map_get(&fake->boxes, str_of(spec->source)))
+        return error_set(err, ERROR_NOT_FOUND, "fake engine: no box '%s'", spec->source);
+    box->spec = *spec;
+    box->disk = new_disk(fake, spec);
+    return 0;
+}
+
+static int fake_claim(struct engine *engine, const struct box_spec *spec, struct box_info *out,
+                      struct error *err)
+{
+    auto_unlock struct fake *fake = fake_lock(engine);
+    struct fake_box *box = map_get(&fake->boxes, str_of(spec->id));
+
+    if (!box || !box->running || !box->spec.blank)
+        return error_set(err, ERROR_NOT_FOUND, "fake engine: no blank box '%s'", spec->id);
+    if (claim_box(fake, box, spec, err) < 0) {
+        (void)map_remove(&fake->boxes, str_of(spec->id));
+        fake_silence(box);
+        free(box);
+        return -1;
+    }
+    *out = (struct box_info){.running = true, .address = box->address};
     memcpy(out->id, spec->id, ID_SIZE);
     return 0;
 }
@@ -195,7 +237,7 @@ static int fake_kill(struct engine *engine, const char *id, struct error *err)
 }
 
 static int fake_limit(struct engine *engine, const char *id, const struct box_limits *limits,
-                      bool internet, struct error *err)
+                      struct error *err)
 {
     auto_unlock struct fake *fake = fake_lock(engine);
     struct fake_box *box = map_get(&fake->boxes, str_of(id));
@@ -205,7 +247,20 @@ static int fake_limit(struct engine *engine, const char *id, const struct box_li
     if (!box)
         return fake_not_found(id, err);
     box->spec.limits = *limits;
-    box->spec.internet = internet;
+    return 0;
+}
+
+static int fake_network(struct engine *engine, const char *id, const struct box_network *network,
+                        struct error *err)
+{
+    auto_unlock struct fake *fake = fake_lock(engine);
+    struct fake_box *box = map_get(&fake->boxes, str_of(id));
+
+    if (fake_must_fail(fake))
+        return error_set(err, ERROR_INTERNAL, "fake engine: network fails");
+    if (!box || !box->running)
+        return fake_not_found(id, err);
+    box->spec.network = *network;
     return 0;
 }
 
@@ -222,9 +277,10 @@ static int fake_list(struct engine *engine, struct box_info **out, size_t *out_c
     map_for_each (&fake->boxes, entry) {
         const struct fake_box *box = entry->value;
 
-        (*out)[count] = (struct box_info){.slot = box->slot,
-                                          .running = box->running,
-                                          .end = box->running ? BOX_END_NONE : box->end};
+        (*out)[count] = (struct box_info){.running = box->running,
+                                          .end = box->running ? BOX_END_NONE : box->end,
+                                          .address = box->running ? box->address : 0,
+                                          .group = box->running ? box->spec.network.group : 0};
         memcpy((*out)[count++].id, box->spec.id, ID_SIZE);
     }
     *out_count = count;
@@ -276,6 +332,13 @@ static int fake_freeze(struct engine *engine, const char *id, bool frozen, struc
     return 0;
 }
 
+static int fake_connect_envd(struct engine *engine, const char *id)
+{
+    auto_unlock struct fake *fake = fake_lock(engine);
+
+    return fake->run_dir ? engine_socket_connect(fake->run_dir, id) : -ENOENT;
+}
+
 static int fake_next_event(struct engine *engine, uint32_t timeout_ms, struct engine_event *out,
                            struct error *err)
 {
@@ -320,10 +383,11 @@ static size_t request_len(const struct fake_client *client)
 }
 
 /* False when the connection is to be closed. */
-static bool answer(struct fake *fake, struct fake_client *client)
+static bool answer(struct fake *fake, const struct fake_box *box, struct fake_client *client)
 {
     size_t len = request_len(client);
     int status = fake->envd_status;
+    auto_buf struct buf own = {0};
     char text[96];
 
     if (len == 0)
@@ -335,12 +399,17 @@ static bool answer(struct fake *fake, struct fake_client *client)
         status = 500;
     if (status == 0)
         return false;
+    buf_init(&own, REQUEST_MAX);
+    if (fake->envd_fn && status == 204)
+        fake->envd_fn(fake->envd_arg, box->spec.id, str_n(client->data, len), &own);
+    if (own.len)
+        return send(client->fd, own.p, own.len, MSG_NOSIGNAL) == (ssize_t)own.len;
     (void)snprintf(text, sizeof(text), "HTTP/1.1 %d Fake\r\n%s\r\n", status,
                    status == 204 ? "" : "Content-Length: 0\r\n");
     return send(client->fd, text, strlen(text), MSG_NOSIGNAL) == (ssize_t)strlen(text);
 }
 
-static void client_ready(struct fake *fake, struct fake_client *client)
+static void client_ready(struct fake *fake, const struct fake_box *box, struct fake_client *client)
 {
     char part[4096];
     ssize_t got = recv(client->fd, part, sizeof(part), MSG_DONTWAIT);
@@ -352,7 +421,7 @@ static void client_ready(struct fake *fake, struct fake_client *client)
         memcpy(client->data + client->len, part, (size_t)got);
         client->len += (size_t)got;
     }
-    if (got <= 0 || !answer(fake, client))
+    if (got <= 0 || !answer(fake, box, client))
         client_free(client);
 }
 
@@ -384,7 +453,7 @@ static void socket_ready(struct fake *fake, int fd)
         }
         list_for_each (pos, &box->clients)
             if (container_of(pos, struct fake_client, link)->fd == fd) {
-                client_ready(fake, container_of(pos, struct fake_client, link));
+                client_ready(fake, box, container_of(pos, struct fake_client, link));
                 return;
             }
     }
@@ -438,18 +507,32 @@ static void fake_close(struct engine *engine)
     free(fake);
 }
 
+void engine_fake_envd(struct engine *engine, engine_fake_envd_fn *fn, void *arg)
+{
+    auto_unlock struct fake *fake = fake_lock(engine);
+
+    fake->envd_fn = fn;
+    fake->envd_arg = arg;
+}
+
 struct engine *engine_fake_new(void)
 {
     static const struct engine_ops ops = {
         .start = fake_start,
+        .claim = fake_claim,
         .kill = fake_kill,
         .limit = fake_limit,
+        .network = fake_network,
         .list = fake_list,
         .freeze = fake_freeze,
         .stop = fake_stop,
         .snapshot = fake_snapshot,
         .layer_delete = fake_layer_delete,
         .layer_list = fake_layer_list,
+        .layer_seal = fake_layer_seal,
+        .layer_publish = fake_layer_publish,
+        .layer_check = fake_layer_check,
+        .connect_envd = fake_connect_envd,
         .usage = fake_usage,
         .space = fake_space,
         .volume_create = fake_volume_create,

@@ -1,12 +1,18 @@
 /* More handles on the fake engine, for tests of what is built on engines. */
 #pragma once
 
+#include "base/buf.h"
+#include "base/str.h"
 #include "host/engine/engine.h"
 
 /* Where the envds' sockets go; before the first start. Each envd answers 204 to everything. */
 void engine_fake_serve(struct engine *engine, const char *run_dir);
 /* What envds answer from now on; 0 = close the connection without an answer. */
 void engine_fake_envd_status(struct engine *engine, int status);
+/* What an envd answers: all of it, as on the wire, or nothing for the usual. The connection stays open. On the fake's
+ * thread, with its lock held. NULL = the usual. */
+typedef void engine_fake_envd_fn(void *arg, const char *id, struct str request, struct buf *out);
+void engine_fake_envd(struct engine *engine, engine_fake_envd_fn *fn, void *arg);
 /* Calls so far: engine operations (but next_event) and requests to envds, which count for
  * engine_fake_fail_at() too. */
 int engine_fake_calls(struct engine *engine);
@@ -30,6 +36,8 @@ bool engine_fake_runs(struct engine *engine, const char *id, bool *out_frozen);
 uint64_t engine_fake_disk(struct engine *engine, const char *id, uint64_t add);
 /* Layers made by snapshots that are still there. */
 size_t engine_fake_layers(struct engine *engine);
+/* Somebody took a file out of a layer. */
+void engine_fake_damage(struct engine *engine, const char *layer);
 /* How long snapshots and starts take, also those under way (a start looks for its layers at the end). */
 void engine_fake_slow(struct engine *engine, int snapshot_ms, int start_ms);
 /* Snapshots and starts under way that are slow. */

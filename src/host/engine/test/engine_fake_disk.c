@@ -59,6 +59,8 @@ static bool layer_used(struct fake *fake, const char *name)
         for (uint32_t i = 0; i < box->spec.layer_count; i++)
             if (strcmp(box->spec.layers[i], name) == 0)
                 return true;
+        if (strcmp(box->spec.fill, name) == 0)
+            return true;
     }
     return false;
 }
@@ -77,6 +79,91 @@ int fake_layer_delete(struct engine *engine, const char *name, struct error *err
     return 0;
 }
 
+void fake_fill(struct fake *fake, const char *name)
+{
+    struct fake_layer *layer = map_get(&fake->layers, str_of(name));
+
+    if (!layer) {
+        layer = xcalloc(1, sizeof(*layer));
+        (void)map_put(&fake->layers, str_of(name), layer);
+    }
+    *layer = (struct fake_layer){.filling = true};
+}
+
+static void tell(const char *name, const struct fake_layer *layer, struct layer_info *out)
+{
+    *out = (struct layer_info){.bytes = layer->disk};
+    (void)str_copy(str_of(name), out->name, sizeof(out->name));
+}
+
+int fake_layer_seal(struct engine *engine, const char *name, struct layer_info *out,
+                    struct error *err)
+{
+    auto_unlock struct fake *fake = fake_lock(engine);
+    struct fake_layer *layer = map_get(&fake->layers, str_of(name));
+
+    if (fake_must_fail(fake))
+        return error_set(err, ERROR_INTERNAL, "fake engine: layer_seal fails");
+    if (!layer || layer->deleted)
+        return error_set(err, ERROR_NOT_FOUND, "fake engine: no layer '%s'", name);
+    if (layer_used(fake, name))
+        return error_set(err, ERROR_CONFLICT, "fake engine: layer '%s' is in use", name);
+    layer->filling = false;
+    tell(name, layer, out);
+    return 0;
+}
+
+int fake_layer_publish(struct engine *engine, const char *snapshot, const char *name,
+                       uint64_t limit_bytes, struct layer_info *out, struct error *err)
+{
+    auto_unlock struct fake *fake = fake_lock(engine);
+    const struct fake_layer *source = map_get(&fake->layers, str_of(snapshot));
+    struct fake_layer *layer;
+
+    if (fake_must_fail(fake))
+        return error_set(err, ERROR_INTERNAL, "fake engine: layer_publish fails");
+    if (!source || source->deleted)
+        return error_set(err, ERROR_NOT_FOUND, "fake engine: no layer '%s'", snapshot);
+    if (!layer_is_tree(name))
+        return error_set(err, ERROR_INVALID, "fake engine: '%s' is not a tree", name);
+    if (limit_bytes && source->disk > limit_bytes)
+        return error_set(err, ERROR_LIMIT, "fake engine: '%s' is too large", snapshot);
+    if (map_get(&fake->layers, str_of(name)))
+        return error_set(err, ERROR_EXISTS, "fake engine: layer '%s' is there", name);
+    layer = xcalloc(1, sizeof(*layer));
+    layer->disk = source->disk;
+    (void)map_put(&fake->layers, str_of(name), layer);
+    tell(name, layer, out);
+    return 0;
+}
+
+int fake_layer_check(struct engine *engine, const char *name, struct error *err)
+{
+    auto_unlock struct fake *fake = fake_lock(engine);
+    const struct fake_layer *layer = map_get(&fake->layers, str_of(name));
+
+    if (fake_must_fail(fake))
+        return error_set(err, ERROR_INTERNAL, "fake engine: layer_check fails");
+    if (!layer) /* installed, unless it is of a kind that is made */
+        return layer_is_tree(name) || strncmp(name, "snap", 4) == 0
+                   ? error_set(err, ERROR_NOT_FOUND, "fake engine: no layer '%s'", name)
+                   : 0;
+    if (layer->deleted || layer->filling)
+        return error_set(err, ERROR_NOT_FOUND, "fake engine: no layer '%s'", name);
+    return layer->damaged
+               ? error_set(err, ERROR_INTERNAL, "fake engine: layer '%s' is damaged", name)
+               : 0;
+}
+
+void engine_fake_damage(struct engine *engine, const char *layer)
+{
+    auto_unlock struct fake *fake = fake_lock(engine);
+    struct fake_layer *found = map_get(&fake->layers, str_of(layer));
+
+    if (found)
+        found->damaged = true;
+}
+
 int fake_layer_list(struct engine *engine, struct layer_info **out, size_t *out_count,
                     struct error *err)
 {
@@ -90,7 +177,7 @@ int fake_layer_list(struct engine *engine, struct layer_info **out, size_t *out_
     map_for_each (&fake->layers, entry) {
         const struct fake_layer *layer = entry->value;
 
-        if (layer->deleted)
+        if (layer->deleted || layer->filling)
             continue;
         (*out)[count].bytes = layer->disk;
         (void)str_copy(str_n(entry->key, entry->key_len), (*out)[count].name, LAYER_NAME_SIZE);
@@ -115,7 +202,10 @@ int fake_usage(struct engine *engine, const char *id, struct box_usage *out, str
                               .mem_cache_bytes = 16 << 20,
                               .disk_bytes = box->disk,
                               .pids = 3,
-                              .frozen = box->frozen};
+                              .frozen = box->frozen,
+                              .network = {.sent_bytes = box->cpu_us,
+                                          .sent_packets = box->cpu_us / 1000,
+                                          .connections = 1}};
     return 0;
 }
 

@@ -5,16 +5,17 @@
 
 #include "base/list.h"
 #include "base/map.h"
+#include "host/engine/engine_wire.h"
 #include "host/engine/test/engine_fake.h"
 
 struct fake_box {
     struct box_spec spec;
-    uint32_t slot;
     bool running; /* else it is dead or stopped, and only its disk is there */
     bool frozen;
     enum box_end end; /* why it does not run */
     uint64_t disk;
     uint64_t cpu_us;
+    uint32_t address;
     char socket_path[ENGINE_SOCKET_PATH_SIZE];
     int listener;
     struct list clients;
@@ -29,7 +30,8 @@ struct fake_client {
 
 struct fake_layer {
     uint64_t disk;
-    bool deleted;
+    bool deleted, damaged;
+    bool filling; /* a box fills it; not a layer yet */
 };
 
 struct fake_event {
@@ -42,15 +44,17 @@ struct fake {
     pthread_mutex_t lock;
     pthread_cond_t happened;
     struct map boxes;
-    struct map layers;  /* made by snapshot; deleted ones are remembered */
+    uint32_t started;
+    struct map layers;  /* those made here; deleted ones are remembered */
     struct map volumes; /* values are the fake itself */
     struct list events;
     char *run_dir;
     char *last_request;
+    engine_fake_envd_fn *envd_fn;
+    void *envd_arg;
     int calls, failures, waiting, taken, told, fail_at, fail_kills, fail_freezes, fail_stops,
         envd_status;
     int snapshot_ms, start_ms;
-    uint32_t next_slot;
     bool full;
     int epoll, wake;
     bool stopping;
@@ -90,6 +94,13 @@ int fake_snapshot(struct engine *engine, const char *id, const char *name, struc
 int fake_layer_delete(struct engine *engine, const char *name, struct error *err);
 int fake_layer_list(struct engine *engine, struct layer_info **out, size_t *out_count,
                     struct error *err);
+/* With the lock: a tree that a box fills. */
+void fake_fill(struct fake *fake, const char *name);
+int fake_layer_seal(struct engine *engine, const char *name, struct layer_info *out,
+                    struct error *err);
+int fake_layer_publish(struct engine *engine, const char *snapshot, const char *name,
+                       uint64_t limit_bytes, struct layer_info *out, struct error *err);
+int fake_layer_check(struct engine *engine, const char *name, struct error *err);
 int fake_usage(struct engine *engine, const char *id, struct box_usage *out, struct error *err);
 int fake_space(struct engine *engine, struct engine_space *out, struct error *err);
 int fake_volume_create(struct engine *engine, const char *name, uint64_t disk_bytes,

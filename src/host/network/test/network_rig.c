@@ -24,6 +24,7 @@ struct network_config config = {
 int internet_ns, host_ns;
 int internet_listener, host_listener, gateway_listener;
 struct network *network;
+const struct box_network policy_none = {.mode = NETWORK_NONE}, policy_open = {.mode = NETWORK_OPEN};
 
 static void remove_run_dir(void)
 {
@@ -193,7 +194,7 @@ int make_guest(uint32_t slot, bool online)
 {
     int fd = make_guest_namespace();
 
-    OK(network_connect(network, slot, fd, online, &err));
+    OK(network_connect(network, slot, fd, online ? &policy_open : &policy_none, &err));
     return fd;
 }
 

@@ -17,6 +17,7 @@ extern struct network_config config;
 extern int internet_ns, host_ns;
 extern int internet_listener, host_listener, gateway_listener;
 extern struct network *network;
+extern const struct box_network policy_none, policy_open;
 
 /* Host and internet without a network of ours; skips the test without root. */
 void make_world(void);

@@ -8,6 +8,7 @@
 #include <linux/fs.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +17,11 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
-enum { LISTEN_FD = 3, FUSE_FD = 4, ANSWER_SIZE = 4000 };
+enum { LISTEN_FD = 3, FUSE_FD = 4, CLAIM_FD = 8, ANSWER_SIZE = 4000 };
 
 static char answer[ANSWER_SIZE];
 
@@ -92,6 +94,112 @@ static int rename_entry(const char *from, const char *to)
 static int make_link(const char *target, const char *path)
 {
     return symlink(target, path);
+}
+
+static int make_hard_link(const char *from, const char *to)
+{
+    return link(from, to);
+}
+
+static int change_mode(const char *path, const char *mode)
+{
+    return chmod(path, (mode_t)strtoul(mode, NULL, 8));
+}
+
+static int change_owner(const char *path, const char *id)
+{
+    return lchown(path, (uid_t)strtoul(id, NULL, 10), (gid_t)strtoul(id, NULL, 10));
+}
+
+static int make_special(const char *path, const char *kind)
+{
+    return mknod(path,
+                 (kind[0] == 'p'   ? S_IFIFO
+                  : kind[0] == 's' ? S_IFSOCK
+                                   : S_IFCHR) |
+                     0644,
+                 kind[0] == 'c' ? makedev(1, 3) : 0);
+}
+
+static int set_attribute(const char *path, const char *name)
+{
+    return lsetxattr(path, name, "value", 5, 0);
+}
+
+static int get_attribute(const char *path, const char *name)
+{
+    return lgetxattr(path, name, answer, sizeof(answer) - 1) < 0 ? -1 : 0;
+}
+
+/* CAP_NET_RAW, permitted and effective. */
+static int set_capability(const char *path, const char *unused)
+{
+    const unsigned cap[] = {0x02000001, 1u << 13, 0, 0, 0};
+
+    (void)unused;
+    return setxattr(path, "security.capability", cap, sizeof(cap), 0);
+}
+
+static int get_capability(const char *path, const char *unused)
+{
+    unsigned cap[6] = {0};
+    ssize_t len = getxattr(path, "security.capability", cap, sizeof(cap));
+
+    (void)unused;
+    if (len < 0)
+        return -1;
+    (void)snprintf(answer, sizeof(answer), "%zd %08x %08x", len, cap[0], cap[1]);
+    return 0;
+}
+
+/* Directories within each other, more than a path can name. */
+static int make_deep(const char *path, const char *depth)
+{
+    int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), next;
+
+    for (int i = (int)strtoul(depth, NULL, 10); dir >= 0 && i > 0; i--) {
+        next =
+            mkdirat(dir, "d", 0755) < 0 ? -1 : openat(dir, "d", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        (void)close(dir);
+        dir = next;
+    }
+    if (dir < 0)
+        return -1;
+    (void)close(dir);
+    return 0;
+}
+
+/* Nothing but a hole, and its last byte. */
+static int make_sparse(const char *path, const char *bytes)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    off_t end = (off_t)strtoull(bytes, NULL, 10);
+    int r;
+
+    if (fd < 0)
+        return -1;
+    r = pwrite(fd, "x", 1, end - 1) == 1 ? 0 : -1;
+    (void)close(fd);
+    return r;
+}
+
+static int run_program(const char *path, const char *unused)
+{
+    int status;
+    pid_t pid;
+
+    (void)unused;
+    (void)signal(SIGCHLD, SIG_DFL);
+    pid = fork();
+    if (pid == 0) {
+        (void)execl(path, path, "ran", NULL);
+        _exit(errno);
+    }
+    if (waitpid(pid, &status, 0) < 0)
+        return -1;
+    (void)signal(SIGCHLD, SIG_IGN);
+    (void)snprintf(answer, sizeof(answer), "%d", WEXITSTATUS(status));
+    return 0;
 }
 
 static int tell(const char *path, const char *unused)
@@ -261,16 +369,16 @@ static int start_hostage(const char *mark, const char *unused)
     return 0;
 }
 
-static int start_eater(const char *megabytes, const char *unused)
+static int start_eater(const char *megabytes, const char *mark)
 {
     size_t len = (size_t)strtoul(megabytes, NULL, 10) << 20;
 
-    (void)unused;
     if (fork() == 0) {
         char *memory = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
         if (memory != MAP_FAILED)
             memset(memory, 1, len);
+        (void)put(mark, "eaten");
         for (;;)
             (void)pause();
     }
@@ -296,6 +404,17 @@ static const struct {
     {"rename", rename_entry},
     {"symlink", make_link},
     {"stat", tell},
+    {"link", make_hard_link},
+    {"chmod", change_mode},
+    {"chown", change_owner},
+    {"special", make_special},
+    {"setxattr", set_attribute},
+    {"getxattr", get_attribute},
+    {"setcap", set_capability},
+    {"getcap", get_capability},
+    {"deep", make_deep},
+    {"sparse", make_sparse},
+    {"run", run_program},
     {"count", count_entries},
     {"whiteout", make_whiteout},
     {"opaque", make_opaque},
@@ -335,8 +454,37 @@ static void serve(int fd)
     (void)!write(fd, text, (size_t)n);
 }
 
-int main(void)
+/* In a blank box: enters the root that comes with the message of a claim, when it is there. */
+static bool enter_root(void)
 {
+    char text[512];
+    union {
+        struct cmsghdr head;
+        char space[CMSG_SPACE(sizeof(int))];
+    } control;
+    struct iovec iov = {text, sizeof(text)};
+    struct msghdr message = {.msg_iov = &iov,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof(control)};
+    int root;
+
+    if (recvmsg(CLAIM_FD, &message, MSG_DONTWAIT) <= 0 || !CMSG_FIRSTHDR(&message))
+        return false;
+    memcpy(&root, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(root));
+    if (fchdir(root) < 0 || chroot(".") < 0)
+        _exit(1);
+    (void)close(root);
+    (void)close(CLAIM_FD);
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    bool blank = argc > 2 && strcmp(argv[argc - 2], "--claim-fd") == 0;
+
+    if (argc == 2 && strcmp(argv[1], "ran") == 0)
+        return 7;
     (void)signal(SIGCHLD, SIG_IGN);
     (void)signal(SIGPIPE, SIG_IGN);
     (void)fcntl(LISTEN_FD, F_SETFL, 0);
@@ -347,6 +495,8 @@ int main(void)
             (void)usleep(1000);
             continue;
         }
+        if (blank)
+            blank = !enter_root();
         serve(fd);
         /* Not only close(): a process that was started meanwhile has it too, and who asked waits. */
         (void)shutdown(fd, SHUT_RDWR);

@@ -10,13 +10,13 @@
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/path.h"
+#include "host/engine/engine_wire.h"
 
 struct warden rig_warden;
 char rig_data_dir[] = "/var/tmp/qs-warden-XXXXXX";
@@ -77,7 +77,7 @@ static void open_host(void)
 {
     struct error err;
 
-    rig_warden = (struct warden){.config = &config, .event_fd = -1, .server_pidfd = -1};
+    rig_warden = (struct warden){.config = &config, .event_fd = -1, .server = WARDEN_CHILD_NONE};
     if (warden_open_host(&rig_warden, &err) < 0)
         test_fail(__FILE__, __LINE__, "%s", err.message);
     world_open = true;
@@ -148,6 +148,7 @@ size_t rig_count(const char *path)
 
 size_t rig_descriptors(void)
 {
+    box_close_wait();
     return count_entries("/proc/self/fd");
 }
 
@@ -181,10 +182,11 @@ void rig_check_nothing_left(void)
 struct box_spec rig_spec(void)
 {
     struct box_spec spec = {
+        .engine = ENGINE_NATIVE,
         .limits = {.mem_bytes = 64 << 20, .disk_bytes = 64 << 20, .cpu_count = 1, .pids_max = 64},
         .layer_count = 1,
         .layers = {"base"},
-        .internet = true,
+        .network = {.mode = NETWORK_OPEN},
     };
 
     id_make(spec.id);
@@ -197,6 +199,14 @@ void rig_start(const struct box_spec *spec, struct box_info *out)
 
     if (box_start(&rig_warden.boxes, spec, out, &err) < 0)
         test_fail(__FILE__, __LINE__, "%s", err.message);
+}
+
+const struct box *rig_box(const char *id)
+{
+    const struct box *box = map_get(&rig_warden.boxes.table, str_of(id));
+
+    CHECK(box != NULL);
+    return box;
 }
 
 void rig_kill(const char *id)
@@ -223,6 +233,88 @@ void rig_snapshot(const char *id, const char *layer, struct layer_info *out)
         test_fail(__FILE__, __LINE__, "%s", err.message);
 }
 
+void rig_layer_delete(const char *layer)
+{
+    struct error err;
+
+    if (warden_layer_delete(&rig_warden, layer, &err) < 0)
+        test_fail(__FILE__, __LINE__, "%s", err.message);
+}
+
+/* ---- every step in turn ---- */
+
+/* Whether the operation has an n-th step; 0: none is to fail. */
+static bool fail_at(const struct rig_sweep *sweep, int n, int *failed)
+{
+    struct box_spec spec = sweep->begin();
+    struct error err = {0};
+    bool reached;
+    int r;
+
+    box_fault_at = n;
+    r = sweep->operate(&spec, &err);
+    reached = box_fault_at == 0;
+    box_fault_at = 0;
+    if (r < 0 && !strstr(err.message, "fault injected"))
+        test_fail(__FILE__, __LINE__, "step %d: %s", n, err.message);
+    sweep->after(&spec, r < 0 ? &err : NULL);
+    rig_check_nothing_left();
+    *failed += r < 0;
+    return reached;
+}
+
+int rig_fail_everywhere(const struct rig_sweep *sweep)
+{
+    int failed = 0, n = 1;
+    size_t before;
+
+    (void)fail_at(sweep, 0, &failed);
+    CHECK_INT(failed, 0);
+    before = rig_descriptors();
+    while (fail_at(sweep, n, &failed)) {
+        CHECK_INT(rig_descriptors(), before);
+        n++;
+    }
+    return failed;
+}
+
+/* In a process that ends there; false when it has no such step. */
+static bool crash_at(const struct rig_sweep *sweep, const struct box_spec *spec, int n)
+{
+    pid_t pid = fork();
+    int status;
+
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        struct error err;
+
+        box_fault_at = n;
+        box_fault_crash = true;
+        _exit(sweep->operate(spec, &err) < 0 ? 1 : 0);
+    }
+    CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == BOX_FAULT_STATUS || WEXITSTATUS(status) == 0);
+    return WEXITSTATUS(status) == BOX_FAULT_STATUS;
+}
+
+int rig_crash_everywhere(const struct rig_sweep *sweep)
+{
+    int steps = 0;
+
+    for (bool crashed = true; crashed; steps += crashed) {
+        struct box_spec spec = sweep->begin();
+
+        crashed = crash_at(sweep, &spec, steps + 1);
+        rig_restart();
+        sweep->after(&spec, NULL);
+        while (waitpid(-1, NULL, WNOHANG) > 0)
+            continue;
+        rig_check_nothing_left();
+        CHECK_INT(rig_count("pool/layers"), 0);
+    }
+    return steps;
+}
+
 static void receive(int fd, int timeout_ms, char *out, size_t size)
 {
     size_t len = 0;
@@ -241,8 +333,7 @@ static void receive(int fd, int timeout_ms, char *out, size_t size)
 const char *rig_ask_for(const char *id, int timeout_ms, const char *fmt, ...)
 {
     static _Thread_local char answer[8192];
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    auto_close int fd = engine_socket_connect(rig_warden.run_dir, id);
     char line[1024];
     va_list args;
     int len;
@@ -250,10 +341,8 @@ const char *rig_ask_for(const char *id, int timeout_ms, const char *fmt, ...)
     va_start(args, fmt);
     len = vsnprintf(line, sizeof(line), fmt, args);
     va_end(args);
-    CHECK(engine_socket_path(rig_warden.run_dir, id, address.sun_path) == 0);
     answer[0] = '\0';
-    if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 &&
-        write(fd, line, (size_t)len) == len)
+    if (fd >= 0 && write(fd, line, (size_t)len) == len)
         receive(fd, timeout_ms, answer, sizeof(answer));
     return answer;
 }

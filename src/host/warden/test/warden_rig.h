@@ -23,9 +23,24 @@ size_t rig_count(const char *path);
 /* Of the base layer, with a new id. */
 struct box_spec rig_spec(void);
 void rig_start(const struct box_spec *spec, struct box_info *out);
+/* The native engine's entry of it. */
+const struct box *rig_box(const char *id);
 void rig_kill(const char *id);
 void rig_stop(const char *id);
 void rig_snapshot(const char *id, const char *layer, struct layer_info *out);
+void rig_layer_delete(const char *layer);
+
+/* An operation that is to fail, or that the warden is to be killed in, at each of its steps in turn. */
+struct rig_sweep {
+    struct box_spec (*begin)(void); /* before each try: what the operation is given */
+    int (*operate)(const struct box_spec *spec, struct error *err);
+    /* After each try: checks what it left, and leaves nothing. why: it failed, else NULL. */
+    void (*after)(const struct box_spec *spec, const struct error *why);
+};
+/* Every try leaves as many descriptors open as one that succeeds. How many of them failed. */
+int rig_fail_everywhere(const struct rig_sweep *sweep);
+/* `after` comes when the warden was started again. How many steps there are. */
+int rig_crash_everywhere(const struct rig_sweep *sweep);
 
 /* Sends a command to envd of a box; its answer, or "" when there is none in time. Valid until
  * the next call of the thread. */

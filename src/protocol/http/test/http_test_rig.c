@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "protocol/stream/test/stream_test_filter.h"
 
-enum { WAIT_MS = 8000 };
+enum { WAIT_MS = 60 * 1000, SHOWN = 400 };
 
 struct rig_seen seen;
 bool rig_filtered;
@@ -103,7 +103,7 @@ void rig_wait_ms(struct rig *rig, int ms)
 
 void rig_send(struct rig *rig, int fd, struct str bytes)
 {
-    int64_t end = clock_mono_ms() + WAIT_MS;
+    int64_t end = clock_mono_ms() + WAIT_MS * (int64_t)test_patience();
 
     while (bytes.len) {
         ssize_t sent = send(fd, bytes.p, bytes.len, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -119,7 +119,7 @@ void rig_send(struct rig *rig, int fd, struct str bytes)
 
 void rig_read(struct rig *rig, int fd, const char *until, struct buf *out, int *out_errnum)
 {
-    int64_t end = clock_mono_ms() + WAIT_MS;
+    int64_t end = clock_mono_ms() + WAIT_MS * (int64_t)test_patience();
 
     *out_errnum = 0;
     while (!until || str_find_str(buf_str(out), str_of(until)) < 0) {
@@ -135,7 +135,8 @@ void rig_read(struct rig *rig, int fd, const char *until, struct buf *out, int *
             return;
         }
         if (clock_mono_ms() >= end)
-            test_fail(__FILE__, __LINE__, "no end; got '%.*s'", STR_ARG(buf_str(out)));
+            test_fail(__FILE__, __LINE__, "no end; got %zu bytes: '%.*s'", out->len,
+                      out->len < SHOWN ? (int)out->len : SHOWN, out->p);
         rig_turn(rig);
     }
 }

@@ -229,7 +229,7 @@ struct stream_filter *stream_test_filter(void *unused)
 /* ---- relay ---- */
 
 struct relay {
-    struct loop_errand job;
+    struct loop_errand errand;
     int plain_fd, filtered_fd;
     struct stream_tunnel *tunnel;
 };
@@ -250,9 +250,9 @@ static void on_relay_end(void *arg)
     free(relay);
 }
 
-static void start_relay(struct loop_errand *job)
+static void start_relay(struct loop_errand *errand)
 {
-    struct relay *relay = container_of(job, struct relay, job);
+    struct relay *relay = container_of(errand, struct relay, errand);
     struct stream *filtered = stream_new(relay_loop, relay->filtered_fd);
 
     stream_add_filter(filtered, stream_test_filter(NULL));
@@ -285,11 +285,11 @@ int stream_test_relay(int fd_consume)
     tcp_pair(pair);
     relay->filtered_fd = fd_consume;
     relay->plain_fd = pair[1];
-    relay->job.fn = start_relay;
+    relay->errand.fn = start_relay;
     if (!relay_loop) {
         relay_loop = loop_new();
         CHECK_INT(pthread_create(&thread, NULL, run_relays, relay_loop), 0);
     }
-    loop_post(relay_loop, &relay->job);
+    loop_post(relay_loop, &relay->errand);
     return pair[0];
 }

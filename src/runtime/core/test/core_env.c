@@ -65,6 +65,16 @@ void jobs_close(struct runtime *runtime)
     (void)runtime;
 }
 
+void runtime_follow_init(struct runtime *runtime)
+{
+    (void)runtime;
+}
+
+void runtime_follow_done(struct runtime *runtime)
+{
+    (void)runtime;
+}
+
 int runtime_follow_open(struct runtime *runtime, struct error *err)
 {
     (void)runtime;

@@ -26,6 +26,8 @@ static void open_runtime(struct work_env *env)
         &(struct runtime_config){.store = env->core.store,
                                  .settings = &env->core.settings,
                                  .fetch = env->fetch,
+                                 .embedded = env->embedded,
+                                 .sender = env->sender,
                                  .provider_new = *env->root ? NULL : provider_fake_open},
         &env->core.runtime, &err));
 }
@@ -40,6 +42,7 @@ static void open_with(struct work_env *env, const char *file, void (*change)(str
         test_fail(__FILE__, __LINE__, "settings: %s", faults.p);
     env->core.fake = provider_fake_new();
     env->fetch = fetch_new();
+    OK(sender_open(&env->sender, &err));
     OK(store_open(":memory:", &env->core.store, &err));
     if (change)
         change(&env->core);
@@ -48,8 +51,19 @@ static void open_with(struct work_env *env, const char *file, void (*change)(str
 
 void work_open(struct work_env *env, const char *file, void (*change)(struct core_env *env))
 {
-    *env = (struct work_env){.agent.parent_fd = -1};
+    *env = (struct work_env){.envd.parent_fd = -1};
     open_with(env, file, change);
+}
+
+void work_open_engine(struct work_env *env, void (*change)(struct core_env *env))
+{
+    static const struct provider_embedded none;
+
+    *env = (struct work_env){.envd.parent_fd = -1, .embedded = &none};
+    open_with(env,
+              "{\"providers\":{\"e2b\":{\"type\":\"e2b\",\"api_url\":\"embedded\"}},"
+              "\"health_interval_s\":86400}",
+              change);
 }
 
 void work_open_local(struct work_env *env, void (*change)(struct core_env *env))
@@ -61,7 +75,7 @@ void work_open_local(struct work_env *env, void (*change)(struct core_env *env))
 
     if (!program)
         test_lacks("QUICKSAND_TEST_ENVD is not set");
-    *env = (struct work_env){.agent.parent_fd = -1};
+    *env = (struct work_env){.envd.parent_fd = -1};
     (void)snprintf(env->root, sizeof(env->root), "/tmp/runtime-test-XXXXXX");
     /* An envd of root would use root's home. */
     if (geteuid() == 0)
@@ -73,7 +87,7 @@ void work_open_local(struct work_env *env, void (*change)(struct core_env *env))
           listen(fd, 64) == 0);
     OK(process_envd_start(
         &(struct process_envd_spec){.program = program, .root = env->root, .listen_fd = fd},
-        &env->agent, &err));
+        &env->envd, &err));
     (void)snprintf(file, sizeof(file),
                    "{\"default_provider\":\"here\",\"providers\":{\"here\":{\"type\":\"process\","
                    "\"socket\":\"%s/socket\"},\"e2b\":{\"type\":\"e2b\",\"api_url\":"
@@ -93,12 +107,13 @@ void work_restart(struct work_env *env)
 void work_close(struct work_env *env)
 {
     runtime_close(env->core.runtime);
+    sender_close(env->sender);
     store_close(env->core.store);
     fetch_free(env->fetch);
     provider_fake_free(env->core.fake);
     runtime_settings_done(&env->core.settings);
     if (*env->root) {
-        process_envd_stop(&env->agent);
+        process_envd_stop(&env->envd);
         (void)path_remove_tree(AT_FDCWD, env->root);
     }
 }

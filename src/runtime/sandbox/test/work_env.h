@@ -3,6 +3,7 @@
 #pragma once
 
 #include "protocol/fetch/fetch.h"
+#include "protocol/sender/sender.h"
 #include "provider/process/process_envd.h"
 #include "runtime/core/event.h"
 #include "runtime/core/test/core_env.h"
@@ -11,11 +12,15 @@
 struct work_env {
     struct core_env core;
     struct fetch *fetch;
+    struct sender *sender;
     char root[64]; /* of the processes; "" = the fake */
-    struct process_envd agent;
+    struct process_envd envd;
+    const struct provider_embedded *embedded; /* NULL: no engine in this process */
 };
 
 void work_open(struct work_env *env, const char *file, void (*change)(struct core_env *env));
+/* The fake stands for the engine in this process, whose rows are in the same store: the test writes them. */
+void work_open_engine(struct work_env *env, void (*change)(struct core_env *env));
 /* Needs envd's program in QUICKSAND_TEST_ENVD; skips the test without it. */
 void work_open_local(struct work_env *env, void (*change)(struct core_env *env));
 void work_restart(struct work_env *env);

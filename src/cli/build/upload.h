@@ -1,0 +1,12 @@
+/* Files of a build on their way to the server: by the API's links, each content once. */
+#pragma once
+
+#include "cli/core/cli_internal.h"
+
+/* Does the server want the content of that name? *out_url is malloc()ed, NULL when it has it. */
+int upload_wanted(const struct cli *cli, const char *template_id, const char *hash, char **out_url,
+                  struct error *err);
+/* All of the file, from its beginning. */
+int upload_put(const struct cli *cli, const char *url, int fd, struct error *err);
+/* A file without a name, for what is to be sent. */
+int upload_scratch(struct error *err);

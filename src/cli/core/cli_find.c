@@ -1,0 +1,123 @@
+#include "cli/core/cli_find.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+
+enum { WORD_MAX = 32 };
+
+/* What users of docker, kubectl and E2B's own command line type. */
+const struct cli_alias cli_aliases[] = {
+    {"ps", "ls"},
+    {"list", "ls"},
+    {"kill", "rm"},
+    {"stop", "pause"},
+    {"start", "resume"},
+    {"inspect", "show"},
+    {"images", "template ls"},
+    {"shell", "pty"},
+    {"connect", "pty"},
+    {"build", "template build"},
+    {NULL, NULL},
+};
+
+static const char *last_word(const struct cli_command *command)
+{
+    const char *blank = strchr(command->name, ' ');
+
+    return blank ? blank + 1 : command->name;
+}
+
+const struct cli_command *cli_find(const struct cli_command *const *table, const char *name)
+{
+    for (; *table; table++)
+        if (strcmp(last_word(*table), name) == 0)
+            return *table;
+    return NULL;
+}
+
+const struct cli_command *cli_find_first(const char *name, const struct cli_command **out_group)
+{
+    const struct cli_command *found = cli_find(cli_commands, name);
+
+    *out_group = NULL;
+    for (const struct cli_alias *alias = cli_aliases; !found && alias->name; alias++) {
+        struct str rest = str_of(alias->command);
+        auto_free char *first = str_dup(str_split(&rest, ' '));
+
+        if (strcmp(alias->name, name) != 0)
+            continue;
+        found = cli_find(cli_commands, first);
+        if (found && rest.p) {
+            *out_group = found;
+            found = cli_find(found->verbs, rest.p);
+        }
+    }
+    return found;
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* How many letters must be put in, taken out, replaced or swapped with the next to get b from a; both are at most
+ * WORD_MAX long. Row i holds the changes from the first i letters of a. */
+static size_t changes_between(const char *a, const char *b)
+{
+    size_t rows[WORD_MAX + 1][WORD_MAX + 1] = {{0}}, la = strlen(a), lb = strlen(b);
+
+    for (size_t i = 0; i <= la; i++)
+        rows[i][0] = i;
+    for (size_t k = 0; k <= lb; k++)
+        rows[0][k] = k;
+    for (size_t i = 1; i <= la; i++)
+        for (size_t k = 1; k <= lb; k++) {
+            size_t same = a[i - 1] == b[k - 1] ? 0 : 1;
+
+            rows[i][k] =
+                least(least(rows[i - 1][k], rows[i][k - 1]) + 1, rows[i - 1][k - 1] + same);
+            if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1])
+                rows[i][k] = least(rows[i][k], rows[i - 2][k - 2] + 1);
+        }
+    return rows[la][lb];
+}
+
+/* Words of which one begins the other count as near when there is enough of them. */
+void cli_guess_try(struct cli_guess *guess, const char *candidate)
+{
+    size_t len = strlen(guess->word), changes, allowed = len < 3 ? 1 : len < 7 ? 2 : 3;
+
+    if (len == 0 || len > WORD_MAX || strlen(candidate) > WORD_MAX)
+        return;
+    changes = changes_between(guess->word, candidate);
+    if (len >= 3 && strncmp(guess->word, candidate, len) == 0)
+        changes = 1;
+    if (changes > allowed || changes >= strlen(candidate) ||
+        (guess->best && changes >= guess->changes))
+        return;
+    guess->best = candidate;
+    guess->changes = changes;
+}
+
+const char *cli_guess_command(const struct cli_command *const *table, bool aliases,
+                              const char *word)
+{
+    struct cli_guess guess = {.word = word};
+
+    for (; *table; table++)
+        cli_guess_try(&guess, last_word(*table));
+    for (const struct cli_alias *alias = cli_aliases; aliases && alias->name; alias++)
+        cli_guess_try(&guess, alias->name);
+    return guess.best;
+}
+
+void cli_options_visit(const struct cli *cli, const struct cli_command *command,
+                       void (*visit)(void *arg, const struct cli_option *option), void *arg)
+{
+    struct cli other = {.data_dir = cli->data_dir, .visit = visit, .visit_arg = arg};
+    auto_free char *name = xstrdup(command->name);
+
+    (void)command->run(&other, 1, (char *[]){name, NULL});
+}

@@ -1,0 +1,176 @@
+#include "domain/history/history.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/cond.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "domain/history/history_internal.h"
+#include "store/core/store.h"
+
+enum { SAMPLE_S = 10, PROC_MAX = 256 * 1024 };
+
+/* What is gathered for the row that is being made. */
+struct gathered {
+    int64_t began_us; /* 0 = nothing yet */
+    int64_t samples;
+    struct store_history sum;      /* gauges, added up */
+    struct sandboxes_stats before; /* when it began */
+    struct history_host host;
+};
+
+struct history {
+    struct sandboxes *sandboxes;
+    struct store *store;
+    pthread_t thread;
+    pthread_mutex_t lock; /* guards closing */
+    pthread_cond_t wake;
+    bool closing;
+    bool warned;
+    struct gathered gathered[HISTORY_RANGES]; /* the thread's own */
+};
+
+static void read_host(struct history_host *out)
+{
+    auto_buf struct buf stat = {0}, meminfo = {0};
+
+    buf_init(&stat, PROC_MAX);
+    buf_init(&meminfo, PROC_MAX);
+    (void)fd_read_file_at(AT_FDCWD, "/proc/stat", &stat);
+    (void)fd_read_file_at(AT_FDCWD, "/proc/meminfo", &meminfo);
+    history_host_parse(buf_str(&stat), buf_str(&meminfo), out);
+}
+
+static void begin(struct gathered *gathered, int64_t began_us, const struct sandboxes_stats *stats,
+                  const struct history_host *host)
+{
+    *gathered = (struct gathered){.began_us = began_us, .before = *stats, .host = *host};
+}
+
+static void add(struct gathered *gathered, const struct sandboxes_stats *stats,
+                const struct history_host *host)
+{
+    const struct sandboxes_space *space = &stats->space;
+    struct store_history *sum = &gathered->sum;
+
+    gathered->samples++;
+    sum->running += (int64_t)stats->states[SANDBOX_RUNNING];
+    sum->paused += (int64_t)stats->states[SANDBOX_PAUSED];
+    sum->warm += (int64_t)stats->warm;
+    sum->mem_used += host->mem_used;
+    sum->mem_total = host->mem_total;
+    sum->pool_used += (int64_t)(space->pool_bytes - space->pool_free);
+    sum->pool_total = (int64_t)space->pool_bytes;
+    sum->disk_used += (int64_t)(space->host_bytes - space->host_free);
+    sum->disk_total = (int64_t)space->host_bytes;
+}
+
+static int64_t permille(const struct history_host *before, const struct history_host *now)
+{
+    uint64_t ticks = now->ticks - before->ticks;
+
+    return now->ticks > before->ticks ? (int64_t)((now->busy - before->busy) * 1000 / ticks) : 0;
+}
+
+static void write_row(struct history *history, const struct history_range *range,
+                      const struct gathered *gathered, const struct sandboxes_stats *stats,
+                      const struct history_host *host)
+{
+    struct store_history row = gathered->sum;
+    int64_t n = gathered->samples;
+    struct error err = {0};
+
+    row.step_s = range->step_s;
+    row.at_us = gathered->began_us;
+    row.slot = row.at_us / 1000000 / range->step_s % range->count;
+    row.running = (row.running + n / 2) / n;
+    row.paused = (row.paused + n / 2) / n;
+    row.warm = (row.warm + n / 2) / n;
+    row.mem_used /= n;
+    row.pool_used /= n;
+    row.disk_used /= n;
+    row.creates = (int64_t)(stats->created - gathered->before.created);
+    row.failures = (int64_t)(stats->create_failed - gathered->before.create_failed);
+    row.p50_us = history_percentile(&gathered->before, stats, 50);
+    row.p99_us = history_percentile(&gathered->before, stats, 99);
+    row.cpu_permille = permille(&gathered->host, host);
+    if (store_history_put(history->store, &row, &err) < 0 && !history->warned)
+        log_warn("history", "a sample is not kept: %s", err.message);
+    history->warned = err.code != 0;
+}
+
+static void sample(struct history *history)
+{
+    int64_t now_us = clock_wall_us();
+    struct sandboxes_stats stats;
+    struct history_host host;
+
+    sandboxes_stats(history->sandboxes, &stats);
+    read_host(&host);
+    for (size_t i = 0; i < HISTORY_RANGES; i++) {
+        const struct history_range *range = &history_ranges[i];
+        struct gathered *gathered = &history->gathered[i];
+        int64_t began_us = now_us - now_us % (range->step_s * 1000000);
+
+        if (gathered->began_us != began_us) {
+            if (gathered->samples)
+                write_row(history, range, gathered, &stats, &host);
+            begin(gathered, began_us, &stats, &host);
+        }
+        add(gathered, &stats, &host);
+    }
+}
+
+static void *run(void *arg)
+{
+    struct history *history = arg;
+
+    (void)pthread_mutex_lock(&history->lock);
+    while (!history->closing) {
+        int64_t until_us = clock_mono_us() + SAMPLE_S * INT64_C(1000000);
+
+        (void)pthread_mutex_unlock(&history->lock);
+        sample(history);
+        (void)pthread_mutex_lock(&history->lock);
+        while (!history->closing && cond_wait_until(&history->wake, &history->lock, until_us))
+            ;
+    }
+    (void)pthread_mutex_unlock(&history->lock);
+    return NULL;
+}
+
+int history_open(struct sandboxes *sandboxes, struct store *store, struct history **out,
+                 struct error *err)
+{
+    struct history *history = xcalloc(1, sizeof(*history));
+
+    history->sandboxes = sandboxes;
+    history->store = store;
+    (void)pthread_mutex_init(&history->lock, NULL);
+    cond_init(&history->wake);
+    if (pthread_create(&history->thread, NULL, run, history) != 0) {
+        free(history);
+        return error_set(err, ERROR_INTERNAL, "cannot start the thread of the history");
+    }
+    *out = history;
+    return 0;
+}
+
+void history_close(struct history *history)
+{
+    if (!history)
+        return;
+    (void)pthread_mutex_lock(&history->lock);
+    history->closing = true;
+    (void)pthread_cond_signal(&history->wake);
+    (void)pthread_mutex_unlock(&history->lock);
+    (void)pthread_join(history->thread, NULL);
+    (void)pthread_cond_destroy(&history->wake);
+    (void)pthread_mutex_destroy(&history->lock);
+    free(history);
+}

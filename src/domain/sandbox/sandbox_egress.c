@@ -1,0 +1,56 @@
+/* Sandboxes and the egress process: it knows them by the addresses of their boxes, so it is told whenever a box gets or
+ * loses one. Until it knows a policy with names, the box reaches nothing. */
+#include "domain/network/egress_link.h"
+#include "domain/sandbox/sandbox_internal.h"
+
+int egress_join(struct sandboxes *all, struct str team_id, const char *id, uint32_t address,
+                const struct box_network *network, struct str policy, struct error *err)
+{
+    if (!all->egress)
+        return 0;
+    egress_link_box(all->egress, str_of(id), address);
+    egress_link_rules(all->egress, str_of(id), network);
+    if (network->mode != NETWORK_FILTERED && !network->group)
+        return 0;
+    return secret_tell(all, team_id, id, policy, network->group, err);
+}
+
+void egress_leave(struct sandboxes *all, const char *id)
+{
+    if (all->egress)
+        egress_link_box(all->egress, str_of(id), 0);
+}
+
+int egress_change(struct sandboxes *all, struct str team_id, const char *id,
+                  const struct box_network *network, struct str policy, struct error *err)
+{
+    if (!all->egress)
+        return 0;
+    egress_link_rules(all->egress, str_of(id), network);
+    if (network->mode != NETWORK_FILTERED && !network->group)
+        policy = STR("");
+    return secret_tell(all, team_id, id, policy, network->group, err);
+}
+
+size_t egress_lines(struct sandboxes *all, const struct event_filter *filter, struct arena *arena,
+                    struct store_event *out)
+{
+    struct network_line *lines;
+    size_t count;
+
+    if (!all->egress)
+        return 0;
+    lines = arena_alloc(arena, NETWORK_LOG_LINES * sizeof(*lines));
+    count = network_log_read(egress_link_log(all->egress), filter->sandbox_id, arena, lines,
+                             NETWORK_LOG_LINES);
+    for (size_t i = 0; i < count; i++)
+        out[i] =
+            (struct store_event){.type = STR("network"),
+                                 .message = lines[i].message,
+                                 .detail = lines[i].fields,
+                                 .level = lines[i].denied ? STORE_LEVEL_WARN : STORE_LEVEL_INFO,
+                                 .at_us = lines[i].at_us,
+                                 .sandbox_id = filter->sandbox_id,
+                                 .team_id = filter->team_id};
+    return count;
+}

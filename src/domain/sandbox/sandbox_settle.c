@@ -1,0 +1,128 @@
+/* Boxes of the warm pool in which the programs of their template are started. That may take as long as those like, so
+ * each has a thread of its own, and others are made meanwhile. */
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "domain/sandbox/sandbox_internal.h"
+
+struct settling {
+    struct list link;
+    struct sandboxes *all;
+    struct warm_box *box;
+    struct box_spec spec;
+    char *setup; /* as setup_key() has it */
+};
+
+size_t settle_count(const struct warm *warm, const struct box_spec *spec, struct str setup)
+{
+    struct list *pos;
+    size_t count = 0;
+
+    list_for_each (pos, &warm->settling) {
+        const struct settling *settling = container_of(pos, struct settling, link);
+
+        count += warm_same_kind(&settling->spec, str_of(settling->setup), spec, setup);
+    }
+    return count;
+}
+
+void settle_forget(struct warm *warm, const struct warm_box *box)
+{
+    struct list *pos;
+
+    list_for_each (pos, &warm->settling) {
+        struct settling *settling = container_of(pos, struct settling, link);
+
+        if (settling->box == box) {
+            list_remove(&settling->link);
+            list_init(&settling->link);
+            return;
+        }
+    }
+}
+
+bool settle_died(struct warm *warm, const char *id)
+{
+    struct list *pos;
+
+    list_for_each (pos, &warm->settling) {
+        struct settling *settling = container_of(pos, struct settling, link);
+
+        if (strcmp(settling->box->id, id) == 0) {
+            settling->box->died = true; /* left to its thread */
+            return true;
+        }
+    }
+    return false;
+}
+
+static void settling_free(struct settling *settling)
+{
+    free(settling->setup);
+    free(settling);
+}
+
+static void *settle(void *arg)
+{
+    struct settling *settling = arg;
+    struct sandboxes *all = settling->all;
+    struct warm_box *box = settling->box;
+    auto_arena struct arena arena = {0};
+    struct error err = {0};
+    struct setup setup;
+
+    setup_read(str_of(settling->setup), &arena, &setup);
+    if (setup_run(all, box->id, &setup, (int64_t)(settling->spec.limits.disk_bytes >> 20),
+                  &all->warm.stopping, &err) == 0) {
+        box->settled = true;
+        warm_put_back(all, &settling->spec, str_of(settling->setup), box);
+    } else {
+        log_warn("sandbox", "warm box: %s, trying again", err.message);
+        warm_failed(all, &settling->spec, str_of(settling->setup), box);
+    }
+    (void)pthread_mutex_lock(&all->warm.lock);
+    all->warm.settling_count--;
+    (void)pthread_cond_broadcast(&all->warm.changed);
+    (void)pthread_mutex_unlock(&all->warm.lock);
+    settling_free(settling);
+    return NULL;
+}
+
+void settle_box(struct sandboxes *all, const struct box_spec *spec, struct str setup,
+                struct warm_box *box)
+{
+    struct settling *settling = xcalloc(1, sizeof(*settling));
+    struct warm *warm = &all->warm;
+    pthread_attr_t attr;
+    pthread_t thread;
+    int errnum;
+
+    *settling = (struct settling){.all = all, .box = box, .spec = *spec, .setup = str_dup(setup)};
+    (void)pthread_mutex_lock(&warm->lock);
+    if (warm->starting == box)
+        warm->starting = NULL;
+    list_push_back(&warm->settling, &settling->link);
+    warm->settling_count++;
+    (void)pthread_mutex_unlock(&warm->lock);
+    (void)pthread_attr_init(&attr);
+    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    errnum = pthread_create(&thread, &attr, settle, settling);
+    (void)pthread_attr_destroy(&attr);
+    if (!errnum)
+        return;
+    warm_failed(all, spec, setup, box);
+    (void)pthread_mutex_lock(&warm->lock);
+    warm->settling_count--;
+    (void)pthread_mutex_unlock(&warm->lock);
+    settling_free(settling);
+}
+
+void settle_stop(struct warm *warm)
+{
+    (void)pthread_mutex_lock(&warm->lock);
+    while (warm->settling_count > 0)
+        (void)pthread_cond_wait(&warm->changed, &warm->lock);
+    (void)pthread_mutex_unlock(&warm->lock);
+}

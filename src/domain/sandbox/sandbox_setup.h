@@ -1,0 +1,41 @@
+/* What a sandbox has of the build that it started from: variables, user, working directory, and the commands that
+ * run before anybody gets it. It is copied into the row of the sandbox, and from there to its forks and snapshots: a
+ * template that is built anew, or deleted, changes none of them. */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/str.h"
+
+struct sandboxes;
+struct box_spec;
+struct store_template;
+
+struct setup {
+    struct str text;          /* all of it as JSON, as it is kept; "" = nothing */
+    struct str env;           /* JSON text of an object; "" = none */
+    struct str user, workdir; /* "" = the platform's, the user's home */
+    struct str start, ready;  /* commands; "" = none */
+};
+
+/* Strings are in the arena. What cannot be read is nothing. */
+void setup_read(struct str text, struct arena *arena, struct setup *out);
+void setup_of_template(const struct store_template *template, struct arena *arena,
+                       struct setup *out);
+/* The template's variables, and above them those of a request (JSON text). malloc()ed. */
+char *setup_env(const struct setup *setup, const char *env);
+/* Which boxes are alike, beside their layers: what ran in them. "" when nothing does. */
+struct str setup_key(const struct setup *setup);
+/* The text for a login shell, whose profile would set PATH anew: with the wanted one before it ("" = none). */
+struct str setup_shell_text(struct str path, struct str command, struct arena *arena);
+/* Has the new box of this spec to be set up, or does its engine bring the processes that ran when it was sealed? */
+bool setup_wanted(const struct setup *setup, const struct box_spec *spec);
+/* Starts what is to run in a box whose envd answers and was told nothing yet, and returns when it is ready. Gives up
+ * when *stop is set. ERROR_INVALID when a command failed or was not ready in time: the template is to blame, and
+ * neither the engine nor the server. */
+int setup_run(struct sandboxes *all, const char *id, const struct setup *setup, int64_t disk_mb,
+              const atomic_bool *stop, struct error *err);

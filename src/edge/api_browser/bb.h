@@ -1,0 +1,48 @@
+/* Browserbase's API, served here: /v1/projects, /v1/sessions, /v1/contexts, by the header X-BB-API-Key, which has an API key of ours.
+ *
+ * /v1/connect/{session} is the WebSocket that clients are given as connectUrl: whoever has it needs no API key, its signature says
+ * which session it is for. It is joined to the browser's own WebSocket in the sandbox; its bytes are never looked at here. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/str.h"
+
+struct api_keys;
+struct bb;
+struct browsers;
+struct http_exchange;
+struct http_limits;
+struct loop;
+struct store;
+struct workers;
+
+/* Where a client's connection goes: sandbox, port, path. `ended` comes once, on the loop, when it is over. */
+struct bb_join {
+    struct str sandbox_id, path;
+    unsigned short port;
+    void (*ended)(void *arg);
+    void *arg;
+};
+
+/* All borrowed. */
+struct bb_config {
+    struct browsers *browsers;
+    struct api_keys *keys;
+    struct store *store;     /* teams, and the audit log */
+    struct workers *workers; /* elastic */
+    struct http_limits *limits;
+    const char *url;       /* of this server, for clients that do not say what they call it */
+    size_t team_calls_max; /* requests of one team on workers at the same time; 0 = all */
+    /* On the loop: takes the exchange over. */
+    void (*join)(void *arg, struct loop *loop, struct http_exchange *ex,
+                 const struct bb_join *join);
+    void *join_arg;
+};
+
+struct bb *bb_new(const struct bb_config *config);
+/* After the loops and workers have ended. */
+void bb_free(struct bb *bb);
+/* On any edge loop. False: the path is not ours. */
+bool bb_handle(struct bb *bb, struct http_exchange *ex);

@@ -1,0 +1,110 @@
+/* desktop_*: the screen of a sandbox as a picture, and what a hand would do there. */
+#include "edge/mcp/mcp_internal.h"
+
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "protocol/json/json_shape.h"
+#include "runtime/desktop/desktop.h"
+
+#define TEMPLATE "desktop"
+
+enum {
+    PICTURE_MAX = 6 * 1024 * 1024,
+    SIZE_AT = 16, /* of width and height in a PNG: they come first in it */
+    SCROLL_STEPS = 3,
+    DELAY_MS = 12
+};
+
+static uint32_t side(const struct buf *picture, size_t at)
+{
+    uint32_t side = 0;
+
+    if (picture->len >= at + sizeof(side))
+        memcpy(&side, picture->p + at, sizeof(side));
+    return ntohl(side);
+}
+
+int mcp_desktop_screenshot(struct mcp_call *call, json_t *args, struct mcp_outcome *out,
+                           struct error *err)
+{
+    auto_buf struct buf picture = {0};
+    struct str id;
+
+    buf_init(&picture, PICTURE_MAX);
+    if (mcp_sandbox_of(call, args, TEMPLATE, &id, err) < 0 ||
+        desktop_screenshot(call->mcp->config.runtime, &call->caller, id,
+                           json_get_str(args, "display"), &picture, err) < 0)
+        return -1;
+    if (picture.overflowed)
+        return error_set(err, ERROR_LIMIT,
+                         "the picture is larger than %d MiB: use a smaller screen",
+                         PICTURE_MAX >> 20);
+    mcp_outcome_image(out, buf_str(&picture), "image/png");
+    mcp_outcome_json(out, json_pack("{s:o, s:I, s:I}", "sandbox_id", json_str(id), "width",
+                                    (json_int_t)side(&picture, SIZE_AT), "height",
+                                    (json_int_t)side(&picture, SIZE_AT + sizeof(uint32_t))));
+    return 0;
+}
+
+static int act(struct mcp_call *call, json_t *args, enum desktop_kind kind, struct mcp_outcome *out,
+               struct error *err)
+{
+    struct desktop_act act = {
+        .kind = kind,
+        .display = json_get_str(args, "display"),
+        .x = (int)mcp_arg_int(args, "x", DESKTOP_NOWHERE),
+        .y = (int)mcp_arg_int(args, "y", DESKTOP_NOWHERE),
+        .to_x = (int)mcp_arg_int(args, "to_x", DESKTOP_NOWHERE),
+        .to_y = (int)mcp_arg_int(args, "to_y", DESKTOP_NOWHERE),
+        .button = json_get_str(args, "button"),
+        .direction = json_get_str(args, "direction"),
+        .text = json_get_str(args, "text"),
+        .keys = json_object_get(args, "keys"),
+        .count = (int)mcp_arg_int(args, "count", kind == DESKTOP_SCROLL ? SCROLL_STEPS : 1),
+        .delay_ms = (int)mcp_arg_int(args, "delay_ms", DELAY_MS),
+    };
+    struct str id;
+
+    if (mcp_sandbox_of(call, args, TEMPLATE, &id, err) < 0 ||
+        desktop_do(call->mcp->config.runtime, &call->caller, id, &act, err) < 0)
+        return -1;
+    mcp_outcome_text(out, STR("done"));
+    mcp_outcome_json(out, json_pack("{s:o, s:b}", "sandbox_id", json_str(id), "done", 1));
+    return 0;
+}
+
+int mcp_desktop_move(struct mcp_call *call, json_t *args, struct mcp_outcome *out,
+                     struct error *err)
+{
+    return act(call, args, DESKTOP_MOVE, out, err);
+}
+
+int mcp_desktop_click(struct mcp_call *call, json_t *args, struct mcp_outcome *out,
+                      struct error *err)
+{
+    return act(call, args, DESKTOP_CLICK, out, err);
+}
+
+int mcp_desktop_type(struct mcp_call *call, json_t *args, struct mcp_outcome *out,
+                     struct error *err)
+{
+    return act(call, args, DESKTOP_TYPE, out, err);
+}
+
+int mcp_desktop_key(struct mcp_call *call, json_t *args, struct mcp_outcome *out, struct error *err)
+{
+    return act(call, args, DESKTOP_KEY, out, err);
+}
+
+int mcp_desktop_scroll(struct mcp_call *call, json_t *args, struct mcp_outcome *out,
+                       struct error *err)
+{
+    return act(call, args, DESKTOP_SCROLL, out, err);
+}
+
+int mcp_desktop_drag(struct mcp_call *call, json_t *args, struct mcp_outcome *out,
+                     struct error *err)
+{
+    return act(call, args, DESKTOP_DRAG, out, err);
+}

@@ -1,0 +1,143 @@
+/* The table of tools. What they are told to be (names, schemas, annotations) is in tools.json. */
+#include "edge/mcp/mcp_internal.h"
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/encode.h"
+#include "edge/mcp/mcp_schema.h"
+#include "protocol/json/json_shape.h"
+
+enum {
+    READS = 1, /* changes nothing: not in the audit log */
+    TEAM = 2,  /* not with an API key for one sandbox */
+};
+
+static const struct tool {
+    const char *name;
+    mcp_tool_fn *fn;
+    unsigned flags;
+} tools[] = {
+    {"run_command", mcp_run_command, 0},
+    {"run_code", mcp_run_code, 0},
+    {"read_file", mcp_read_file, READS},
+    {"write_file", mcp_write_file, 0},
+    {"list_files", mcp_list_files, READS},
+    {"job_start", mcp_job_start, 0},
+    {"job_status", mcp_job_status, READS},
+    {"job_logs", mcp_job_logs, READS},
+    {"job_stop", mcp_job_stop, 0},
+    {"job_list", mcp_job_list, READS},
+    {"desktop_screenshot", mcp_desktop_screenshot, READS},
+    {"desktop_move", mcp_desktop_move, 0},
+    {"desktop_click", mcp_desktop_click, 0},
+    {"desktop_type", mcp_desktop_type, 0},
+    {"desktop_key", mcp_desktop_key, 0},
+    {"desktop_scroll", mcp_desktop_scroll, 0},
+    {"desktop_drag", mcp_desktop_drag, 0},
+    {"sandbox_create", mcp_sandbox_create, TEAM},
+    {"sandbox_list", mcp_sandbox_list, READS | TEAM},
+    {"sandbox_info", mcp_sandbox_info, READS},
+    {"sandbox_kill", mcp_sandbox_kill, 0},
+    {"sandbox_pause", mcp_sandbox_pause, 0},
+    {"sandbox_resume", mcp_sandbox_resume, 0},
+    {"sandbox_snapshot", mcp_sandbox_snapshot, TEAM},
+    {"sandbox_fork", mcp_sandbox_fork, TEAM},
+    {"sandbox_url", mcp_sandbox_url, READS},
+};
+
+static const struct tool *find(struct mcp_call *call, struct str name)
+{
+    for (size_t i = 0; i < sizeof(tools) / sizeof(tools[0]); i++)
+        if (str_is(name, tools[i].name))
+            return (tools[i].flags & TEAM) && call->key_sandbox.len ? NULL : &tools[i];
+    return NULL;
+}
+
+json_t *mcp_tools(struct mcp_call *call)
+{
+    json_t *out = json_array(), *one;
+    size_t i;
+
+    json_array_foreach (call->mcp->tools, i, one) {
+        if (find(call, json_get_str(one, "name")))
+            (void)json_array_append(out, one);
+    }
+    return out;
+}
+
+static const json_t *schema_of(const struct mcp_call *call, const char *name)
+{
+    json_t *one;
+    size_t i;
+
+    json_array_foreach (call->mcp->tools, i, one) {
+        if (str_is(json_get_str(one, "name"), name))
+            return json_object_get(one, "inputSchema");
+    }
+    return NULL;
+}
+
+void mcp_outcome_text(struct mcp_outcome *out, struct str text)
+{
+    if (!out->content)
+        out->content = json_array();
+    (void)json_array_append_new(out->content,
+                                json_pack("{s:s, s:o}", "type", "text", "text", json_str(text)));
+}
+
+void mcp_outcome_image(struct mcp_outcome *out, struct str data, const char *type)
+{
+    auto_free char *text = xmalloc(BASE64_LEN(data.len) + 1);
+
+    base64_encode(text, data.p, data.len);
+    if (!out->content)
+        out->content = json_array();
+    (void)json_array_append_new(out->content, json_pack("{s:s, s:o, s:s}", "type", "image", "data",
+                                                        json_stringn(text, BASE64_LEN(data.len)),
+                                                        "mimeType", type));
+}
+
+void mcp_outcome_json(struct mcp_outcome *out, json_t *json_consume)
+{
+    auto_free char *text = json_text(json_consume);
+
+    if (!out->content)
+        mcp_outcome_text(out, str_of(text));
+    json_decref(out->structured);
+    out->structured = json_consume;
+}
+
+int64_t mcp_arg_int(const json_t *args, const char *name, int64_t otherwise)
+{
+    const json_t *value = json_object_get(args, name);
+
+    return json_is_integer(value) ? json_integer_value(value) : otherwise;
+}
+
+static json_t *failed(struct mcp_call *call, struct mcp_outcome *out, const struct error *err)
+{
+    json_decref(out->content);
+    json_decref(out->structured);
+    *out = (struct mcp_outcome){0};
+    mcp_outcome_text(out, mcp_tell(call, err));
+    return json_pack("{s:o, s:b}", "content", out->content, "isError", 1);
+}
+
+int mcp_tool_call(struct mcp_call *call, struct str name, json_t *args, json_t **out_result)
+{
+    const struct tool *tool = find(call, name);
+    struct mcp_outcome out = {0};
+    struct error err = {0};
+
+    if (!tool)
+        return 1;
+    call->quiet = tool->flags & READS;
+    call->path = str_of(arena_printf(&call->arena, "/mcp/%s", tool->name));
+    if (mcp_schema_check(schema_of(call, tool->name), args, &err) < 0 ||
+        tool->fn(call, args, &out, &err) < 0)
+        *out_result = failed(call, &out, &err);
+    else
+        *out_result = json_pack("{s:o, s:o*, s:b}", "content", out.content, "structuredContent",
+                                out.structured, "isError", 0);
+    return 0;
+}

@@ -1,0 +1,81 @@
+#include "image/registry/registry.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "image/registry/registry_internal.h"
+
+enum { STALL_MS = 30 * 1000 };
+
+static int add_mirror(struct registry *registry, struct str text, struct error *err)
+{
+    struct registry_mirror *mirror = &registry->mirrors[registry->mirror_count];
+    struct str url = text, host = str_split(&url, '=');
+
+    if (registry->mirror_count == REGISTRY_MIRRORS_MAX)
+        return error_set(err, ERROR_LIMIT, "more than %d mirrors of registries",
+                         REGISTRY_MIRRORS_MAX);
+    while (url.len > 0 && url.p[url.len - 1] == '/')
+        url.len--;
+    host = str_trim(host);
+    if (host.len == 0 || !str_copy(host, mirror->host, sizeof(mirror->host)) ||
+        !str_copy(str_trim(url), mirror->url, sizeof(mirror->url)) || !fetch_url_ok(mirror->url))
+        return error_set(
+            err, ERROR_INVALID,
+            "'%.*s' is no mirror of a registry: it is like docker.io=http://127.0.0.1:5000",
+            (int)(text.len < 100 ? text.len : 100), text.p);
+    registry->mirror_count++;
+    return 0;
+}
+
+static int read_mirrors(struct registry *registry, const char *mirrors, struct error *err)
+{
+    struct str rest = str_of(mirrors);
+
+    while (rest.p) {
+        struct str one = str_trim(str_split(&rest, ','));
+
+        if (one.len > 0 && add_mirror(registry, one, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int registry_mirrors_check(const char *mirrors, struct error *err)
+{
+    struct registry *registry = xcalloc(1, sizeof(*registry));
+    int r = read_mirrors(registry, mirrors, err);
+
+    free(registry);
+    return r;
+}
+
+int registry_open(const struct registry_config *config, struct registry **out, struct error *err)
+{
+    struct registry *registry = xcalloc(1, sizeof(*registry));
+
+    if (read_mirrors(registry, config->mirrors ? config->mirrors : "", err) < 0 ||
+        blobs_open(config->blobs, &registry->blobs, err) < 0) {
+        free(registry);
+        return -1;
+    }
+    registry->stall_ms = config->stall_ms ? config->stall_ms : STALL_MS;
+    registry->fetch = fetch_new();
+    *out = registry;
+    return 0;
+}
+
+void registry_close(struct registry *registry)
+{
+    if (!registry)
+        return;
+    fetch_free(registry->fetch);
+    blobs_close(registry->blobs);
+    free(registry);
+}
+
+struct blobs *registry_blobs(const struct registry *registry)
+{
+    return registry->blobs;
+}

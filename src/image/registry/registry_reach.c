@@ -1,0 +1,47 @@
+/* Where a registry may lead us. */
+#include <stdio.h>
+#include <string.h>
+
+#include "image/registry/registry_internal.h"
+
+/* "https://host:port" of a URL. */
+static struct str origin_of(const char *url)
+{
+    const char *host = strstr(url, "://");
+
+    return host ? str_n(url, (size_t)(host - url) + 3 + strcspn(host + 3, "/?#")) : STR_NONE;
+}
+
+bool registry_same_origin(const char *a, const char *b)
+{
+    return str_eq_nocase(origin_of(a), origin_of(b));
+}
+
+/* What the operator has named may be anywhere and plain; the rest is public and encrypted. */
+int registry_reach(const struct registry *registry, const char *url, enum fetch_reach *out,
+                   struct error *err)
+{
+    *out = FETCH_ANYWHERE;
+    for (size_t i = 0; i < registry->mirror_count; i++)
+        if (registry_same_origin(registry->mirrors[i].url, url))
+            return 0;
+    *out = FETCH_PUBLIC;
+    if (str_starts(str_of(url), STR("https://")))
+        return 0;
+    return error_set(err, ERROR_FORBIDDEN, "the registry leads to an address without encryption");
+}
+
+bool registry_follow(const char *base, const char *location, char out[REGISTRY_URL_SIZE])
+{
+    struct str origin = origin_of(base);
+    int len;
+
+    if (location[0] == '/' && location[1] == '/')
+        len = snprintf(out, REGISTRY_URL_SIZE, "%.*s%s",
+                       (int)(strchr(base, ':') ? strchr(base, ':') - base + 1 : 0), base, location);
+    else if (location[0] == '/')
+        len = snprintf(out, REGISTRY_URL_SIZE, "%.*s%s", STR_ARG(origin), location);
+    else
+        len = snprintf(out, REGISTRY_URL_SIZE, "%s", location);
+    return len > 0 && len < REGISTRY_URL_SIZE && fetch_url_ok(out);
+}

@@ -1,0 +1,453 @@
+/* The client against a registry of the test's own, which can be as bad as it likes. The real one is met in tests/functional. */
+#include "image/registry/registry.h"
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "protocol/fetch/test/fetch_rig.h"
+
+enum { BLOB = 1500 * 1000 };
+
+struct rig {
+    struct fetch_rig *http;
+    struct registry *registry;
+    struct reference reference;
+    char dir[64], mirror[160];
+    char *blob;
+    char blob_digest[80], config_digest[80], manifest_digest[80];
+    char manifest[2048];
+    const char *token_realm; /* NULL = none wanted */
+    int bad_tokens;          /* refuses that many */
+    int cut_after;           /* bytes of each answer with a blob; 0 = all */
+    bool lies, no_ranges, endless, stalls, longer;
+    const char *redirect; /* of blobs */
+    atomic_int blob_requests, token_requests, stop;
+    char seen_authorization[128];
+};
+
+static const char config_json[] =
+    "{\"os\":\"linux\",\"config\":{\"Env\":[\"A=1\"],\"User\":\"u\"}}";
+
+static void digest_text(struct str bytes, char out[80])
+{
+    char hex[SHA256_HEX_SIZE];
+
+    sha256_hex(bytes, hex);
+    (void)snprintf(out, 80, "sha256:%s", hex);
+}
+
+static void note_authorization(struct rig *rig, struct fetch_rig_exchange *ex)
+{
+    struct str value = fetch_rig_header(ex, "authorization");
+
+    (void)snprintf(rig->seen_authorization, sizeof(rig->seen_authorization), "%.*s",
+                   STR_ARG(value));
+}
+
+static void answer_blob(struct rig *rig, struct fetch_rig_exchange *ex)
+{
+    struct str range = fetch_rig_header(ex, "range");
+    uint64_t from = 0;
+    char head[256];
+    size_t len;
+
+    atomic_fetch_add(&rig->blob_requests, 1);
+    note_authorization(rig, ex);
+    if (range.p && !rig->no_ranges) {
+        struct str text = str_skip(range, sizeof("bytes=") - 1);
+
+        CHECK(str_to_u64(str_split(&text, '-'), &from));
+    }
+    len = BLOB - from;
+    if (from > 0)
+        (void)snprintf(head, sizeof(head),
+                       "HTTP/1.1 206 Partial\r\nContent-Length: %zu\r\nContent-Range: bytes "
+                       "%llu-%d/%d\r\n\r\n",
+                       len, (unsigned long long)from, BLOB - 1, BLOB);
+    else
+        (void)snprintf(head, sizeof(head), "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n",
+                       len + rig->longer);
+    fetch_rig_send(ex, str_of(head));
+    if (rig->stalls) {
+        fetch_rig_send(ex, str_n(rig->blob, 1000));
+        while (!fetch_rig_stopping(rig->http))
+            (void)usleep(10000);
+        ex->close = true;
+        return;
+    }
+    if (rig->cut_after && len > (size_t)rig->cut_after) {
+        len = (size_t)rig->cut_after;
+        ex->close = true;
+    }
+    fetch_rig_send(ex, str_n(rig->blob + from, len));
+    if (rig->longer)
+        fetch_rig_send(ex, STR("x"));
+}
+
+static void answer_endless(struct rig *rig, struct fetch_rig_exchange *ex)
+{
+    auto_free char *piece = xcalloc(1, 64 * 1024);
+
+    fetch_rig_send(ex, STR("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"));
+    for (int i = 0; i < 1000 && !fetch_rig_stopping(rig->http); i++)
+        fetch_rig_chunk(ex, str_n(piece, 64 * 1024));
+    ex->close = true;
+}
+
+static bool wants_token(struct rig *rig, struct fetch_rig_exchange *ex)
+{
+    struct str value = fetch_rig_header(ex, "authorization");
+    char head[512];
+
+    if (!rig->token_realm || (str_is(value, "Bearer good") && rig->bad_tokens == 0))
+        return false;
+    (void)snprintf(
+        head, sizeof(head),
+        "WWW-Authenticate: Bearer realm=\"%s%s\",service=\"s\",scope=\"repository:a/b:pull\"\r\n",
+        rig->token_realm[0] == '/' ? fetch_rig_url(rig->http) : "", rig->token_realm);
+    fetch_rig_answer(ex, 401, head, STR("{}"));
+    return true;
+}
+
+static void answer(struct fetch_rig_exchange *ex, void *arg)
+{
+    struct rig *rig = arg;
+    char place[512];
+
+    if (strncmp(ex->target, "/token", 6) == 0) {
+        atomic_fetch_add(&rig->token_requests, 1);
+        note_authorization(rig, ex);
+        fetch_rig_answer(ex, 200, NULL, STR("{\"token\":\"good\"}"));
+    } else if (wants_token(rig, ex)) {
+        return;
+    } else if (strstr(ex->target, "/manifests/")) {
+        if (rig->endless)
+            answer_endless(rig, ex);
+        else
+            fetch_rig_answer(ex, 200, NULL, str_of(rig->manifest));
+    } else if (strstr(ex->target, rig->config_digest)) {
+        fetch_rig_answer(ex, 200, NULL, rig->lies ? STR("{}") : str_of(config_json));
+    } else if (rig->redirect && strncmp(ex->target, "/v2/", 4) == 0) {
+        (void)snprintf(place, sizeof(place), "Location: %s\r\n", rig->redirect);
+        fetch_rig_answer(ex, 307, place, STR(""));
+    } else if (strstr(ex->target, rig->blob_digest) || strcmp(ex->target, "/elsewhere") == 0) {
+        answer_blob(rig, ex);
+    } else {
+        fetch_rig_answer(ex, 404, NULL, STR("{}"));
+    }
+}
+
+static void rig_open(struct rig *rig)
+{
+    struct registry_config config = {.blobs = rig->dir, .mirrors = rig->mirror, .stall_ms = 1000};
+
+    rig->blob = xmalloc(BLOB);
+    for (size_t i = 0; i < BLOB; i++)
+        rig->blob[i] = (char)(i * 7 + i / 911);
+    digest_text(str_n(rig->blob, BLOB), rig->blob_digest);
+    digest_text(str_of(config_json), rig->config_digest);
+    (void)snprintf(rig->manifest, sizeof(rig->manifest),
+                   "{\"schemaVersion\":2,\"config\":{\"digest\":\"%s\",\"size\":%zu},\"layers\":[{"
+                   "\"mediaType\":\"application/vnd.oci.image.layer.v1.tar\",\"digest\":\"%s\","
+                   "\"size\":%d}]}",
+                   rig->config_digest, sizeof(config_json) - 1, rig->blob_digest, BLOB);
+    digest_text(str_of(rig->manifest), rig->manifest_digest);
+    rig->http = fetch_rig_new(NULL, answer, rig);
+    (void)snprintf(rig->dir, sizeof(rig->dir), "/tmp/registry-test-XXXXXX");
+    CHECK(mkdtemp(rig->dir));
+    (void)snprintf(rig->mirror, sizeof(rig->mirror), "docker.io=%s", fetch_rig_url(rig->http));
+    OK(registry_open(&config, &rig->registry, &err));
+    OK(reference_parse(STR("a/b:c"), &rig->reference, &err));
+}
+
+static void rig_close(struct rig *rig)
+{
+    registry_close(rig->registry);
+    fetch_rig_free(rig->http);
+    CHECK_INT(path_remove_tree(AT_FDCWD, rig->dir), 0);
+    free(rig->blob);
+}
+
+static int resolve(struct rig *rig, struct arena *arena, struct registry_image *out,
+                   struct error *err)
+{
+    return registry_resolve(rig->registry, &rig->reference, NULL, NULL, arena, out, err);
+}
+
+static bool stopped(void *arg)
+{
+    return atomic_load(&((struct rig *)arg)->stop);
+}
+
+static int fetch(struct rig *rig, struct error *err)
+{
+    struct descriptor blob = {str_of(rig->blob_digest), BLOB};
+    struct registry_watch watch = {.arg = rig, .stopped = stopped};
+
+    return registry_fetch(rig->registry, &rig->reference, NULL, &watch, &blob, 1, err);
+}
+
+static void check_blob(struct rig *rig)
+{
+    auto_buf struct buf got = {0};
+    char path[160];
+
+    (void)snprintf(path, sizeof(path), "%s/%s", rig->dir, rig->blob_digest + 7);
+    buf_init(&got, BLOB + 1);
+    CHECK_INT(fd_read_file_at(AT_FDCWD, path, &got), 0);
+    CHECK(str_eq(buf_str(&got), str_n(rig->blob, BLOB)));
+}
+
+TEST(resolve_and_fetch)
+{
+    auto_arena struct arena arena = {0};
+    struct registry_image image;
+    struct rig rig = {0};
+
+    rig_open(&rig);
+    OK(resolve(&rig, &arena, &image, &err));
+    CHECK_STR(image.digest, rig.manifest_digest);
+    CHECK_STR(image.settings.user, "u");
+    CHECK_INT(image.manifest.layer_count, 1);
+    OK(fetch(&rig, &err));
+    check_blob(&rig);
+    OK(fetch(&rig, &err));
+    CHECK_INT(rig.blob_requests, 1); /* stored once */
+    rig_close(&rig);
+}
+
+TEST(token)
+{
+    auto_arena struct arena arena = {0};
+    struct registry_login_words login = {STR("me"), STR("secret")};
+    struct registry_image image;
+    struct rig rig = {.token_realm = "/token?a=b"};
+
+    rig_open(&rig);
+    OK(resolve(&rig, &arena, &image, &err));
+    CHECK_INT(rig.token_requests, 1);
+    OK(registry_resolve(rig.registry, &rig.reference, &login, NULL, &arena, &image, &err));
+    CHECK_STR(str_of(rig.seen_authorization), "Basic bWU6c2VjcmV0");
+    rig_close(&rig);
+}
+
+TEST(token_that_is_never_good)
+{
+    auto_arena struct arena arena = {0};
+    struct registry_image image;
+    struct rig rig = {.token_realm = "/token", .bad_tokens = 1};
+
+    rig_open(&rig);
+    FAILS(resolve(&rig, &arena, &image, &err), ERROR_UNAUTHORIZED, "image 'docker.io/a/b:c'");
+    CHECK_INT(rig.token_requests, 1);
+    rig_close(&rig);
+}
+
+TEST(token_from_where_it_must_not_lead)
+{
+    auto_arena struct arena arena = {0};
+    struct registry_image image;
+    struct rig rig = {.token_realm = "http://127.0.0.2:1/token"};
+
+    rig_open(&rig);
+    FAILS(resolve(&rig, &arena, &image, &err), ERROR_FORBIDDEN, "not allowed");
+    rig.token_realm = "https://127.0.0.2:1/token";
+    FAILS(resolve(&rig, &arena, &image, &err), ERROR_FORBIDDEN, "not a public address");
+    rig_close(&rig);
+}
+
+TEST(digests_are_checked)
+{
+    auto_arena struct arena arena = {0};
+    struct registry_image image;
+    struct rig rig = {.lies = true};
+    char path[160];
+
+    rig_open(&rig);
+    FAILS(resolve(&rig, &arena, &image, &err), ERROR_INVALID, "not what the digest says");
+    rig.blob[5] ^= 1;
+    FAILS(fetch(&rig, &err), ERROR_INVALID, "not what the digest");
+    (void)snprintf(path, sizeof(path), "%s/%s.partial", rig.dir, rig.blob_digest + 7);
+    CHECK(access(path, F_OK) < 0);
+    rig.blob[5] ^= 1;
+    rig.longer = true;
+    FAILS(fetch(&rig, &err), ERROR_INVALID, "more than");
+    (void)snprintf(rig.reference.digest, sizeof(rig.reference.digest), "%s", rig.blob_digest);
+    FAILS(resolve(&rig, &arena, &image, &err), ERROR_INVALID, "manifest is not what");
+    rig_close(&rig);
+}
+
+TEST_TIMEOUT(cut_lines_are_taken_up_again, 60)
+{
+    struct rig rig = {.cut_after = 400 * 1000};
+
+    rig_open(&rig);
+    OK(fetch(&rig, &err));
+    check_blob(&rig);
+    CHECK_INT(rig.blob_requests, 4); /* 400, 800, 1200, 1500 kB */
+    rig_close(&rig);
+}
+
+TEST_TIMEOUT(what_is_there_stays_for_the_next_time, 60)
+{
+    struct rig rig = {.cut_after = 1000};
+
+    rig_open(&rig);
+    FAILS(fetch(&rig, &err), ERROR_UNAVAILABLE);
+    rig.cut_after = 0;
+    rig.blob_requests = 0;
+    OK(fetch(&rig, &err));
+    CHECK_INT(rig.blob_requests, 1);
+    check_blob(&rig);
+    rig_close(&rig);
+}
+
+TEST_TIMEOUT(registry_without_ranges, 60)
+{
+    struct rig rig = {.cut_after = 1000, .no_ranges = true};
+
+    rig_open(&rig);
+    FAILS(fetch(&rig, &err), ERROR_UNAVAILABLE);
+    rig.cut_after = 0;
+    OK(fetch(&rig, &err));
+    check_blob(&rig);
+    rig_close(&rig);
+}
+
+TEST_TIMEOUT(stalls_are_given_up, 60)
+{
+    struct rig rig = {.stalls = true};
+    int64_t before_ms;
+
+    rig_open(&rig);
+    before_ms = clock_mono_ms();
+    FAILS(fetch(&rig, &err), ERROR_TIMEOUT);
+    CHECK(clock_mono_ms() - before_ms < 30000);
+    atomic_store(&rig.stop, 1);
+    FAILS(fetch(&rig, &err), ERROR_CONFLICT, "stopped");
+    rig_close(&rig);
+}
+
+TEST(endless_manifest)
+{
+    auto_arena struct arena arena = {0};
+    struct registry_image image;
+    struct rig rig = {.endless = true};
+
+    rig_open(&rig);
+    FAILS(resolve(&rig, &arena, &image, &err), ERROR_LIMIT, "longer than");
+    rig_close(&rig);
+}
+
+TEST(redirects)
+{
+    struct rig rig = {.redirect = "/elsewhere"};
+
+    rig_open(&rig);
+    OK(fetch(&rig, &err));
+    check_blob(&rig);
+    rig_close(&rig);
+}
+
+TEST(redirects_into_private_networks)
+{
+    static const char *const bad[][2] = {
+        {"https://10.9.9.9/blob", "not a public address"},
+        {"https://127.0.0.2:9/blob", "not a public address"},
+        {"https://[::1]:9/blob", "not a public address"},
+        {"https://169.254.169.254/latest", "not a public address"},
+        {"http://93.184.216.34/blob", "without encryption"},
+        {"http://127.0.0.2:9/blob", "without encryption"},
+        {"file:///etc/passwd", "leads nowhere"},
+        {"", "leads nowhere"},
+        {"/v2/again", "circles"},
+    };
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct rig rig = {.redirect = bad[i][0]};
+        struct error err = {0};
+
+        rig_open(&rig);
+        CHECK(fetch(&rig, &err) < 0);
+        if (!strstr(err.message, bad[i][1]))
+            test_fail(__FILE__, __LINE__, "'%s': %s", bad[i][0], err.message);
+        CHECK_INT(rig.blob_requests, 0);
+        rig_close(&rig);
+    }
+}
+
+TEST(tokens_stay_with_their_registry)
+{
+    struct rig rig = {.token_realm = "/token"}, other = {0};
+    char place[256], mirrors[400];
+    struct registry_config config = {.blobs = rig.dir, .mirrors = mirrors};
+
+    rig_open(&rig);
+    rig_open(&other);
+    (void)snprintf(place, sizeof(place), "%s/elsewhere", fetch_rig_url(other.http));
+    rig.redirect = place;
+    registry_close(rig.registry);
+    (void)snprintf(mirrors, sizeof(mirrors), "docker.io=%s,other=%s", fetch_rig_url(rig.http),
+                   fetch_rig_url(other.http));
+    OK(registry_open(&config, &rig.registry, &err));
+    OK(fetch(&rig, &err));
+    CHECK_INT(rig.token_requests, 1);
+    CHECK_INT(other.blob_requests, 1);
+    CHECK_STR(str_of(other.seen_authorization), "");
+    rig_close(&other);
+    rig_close(&rig);
+}
+
+TEST(unknown_image_and_unreachable_registry)
+{
+    auto_arena struct arena arena = {0};
+    struct registry_image image;
+    struct rig rig = {0};
+    struct reference local;
+
+    rig_open(&rig);
+    OK(reference_parse(STR("127.0.0.1:1/x"), &local, &err));
+    FAILS(registry_resolve(rig.registry, &local, NULL, NULL, &arena, &image, &err), ERROR_FORBIDDEN,
+          "not a public address");
+    rig_close(&rig);
+}
+
+TEST(mirrors)
+{
+    OK(registry_mirrors_check("", &err));
+    OK(registry_mirrors_check("docker.io=http://127.0.0.1:5000, ghcr.io=https://m.example/,",
+                              &err));
+    FAILS(registry_mirrors_check("docker.io", &err), ERROR_INVALID, "no mirror");
+    FAILS(registry_mirrors_check("=http://a", &err), ERROR_INVALID);
+    FAILS(registry_mirrors_check("a=ftp://b", &err), ERROR_INVALID);
+}
+
+TEST(pruning)
+{
+    struct rig rig = {0};
+    char link_path[160];
+    struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    char path[160];
+
+    rig_open(&rig);
+    OK(fetch(&rig, &err));
+    (void)snprintf(path, sizeof(path), "%s/%s", rig.dir, rig.blob_digest + 7);
+    (void)snprintf(link_path, sizeof(link_path), "%s.used", rig.dir);
+    OK(blobs_link(registry_blobs(rig.registry), str_of(rig.blob_digest), link_path, &err));
+    CHECK_INT(utimensat(AT_FDCWD, path, old, 0), 0);
+    blobs_prune(registry_blobs(rig.registry), 3600, INT64_MAX);
+    CHECK(access(path, F_OK) == 0); /* somebody uses it */
+    CHECK_INT(unlink(link_path), 0);
+    blobs_prune(registry_blobs(rig.registry), INT64_MAX, INT64_MAX);
+    CHECK(access(path, F_OK) == 0);
+    blobs_prune(registry_blobs(rig.registry), INT64_MAX, BLOB - 1);
+    CHECK(access(path, F_OK) < 0);
+    rig_close(&rig);
+}

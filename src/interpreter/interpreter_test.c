@@ -1,0 +1,107 @@
+/* Frames, languages and how cells are told to shells. Kernels at work are tried with the published client, in
+ * tests/compat/interpreter.test.mjs. */
+#include "base/cleanup.h"
+#include "base/program.h"
+#include "base/test.h"
+#include "interpreter/frame.h"
+#include "interpreter/language.h"
+#include "protocol/json/json_shape.h"
+
+/* All events of a text that comes in pieces, as a line: kinds, bodies in brackets, '.' for ends, '!' for a fault. */
+static void read_in_pieces(const char *text, size_t piece, struct buf *out)
+{
+    struct frame_reader reader = {0};
+    struct str all = str_of(text);
+
+    buf_init(out, 4096);
+    while (all.len) {
+        struct str part = str_n(all.p, all.len < piece ? all.len : piece), body = STR_NONE;
+        enum frame_event event;
+
+        all = str_skip(all, part.len);
+        while ((event = frame_read(&reader, &part, &body)) != FRAME_MORE) {
+            if (event == FRAME_BAD) {
+                (void)buf_add_char(out, '!');
+                return;
+            }
+            if (event == FRAME_BODY)
+                (void)buf_add_str(out, body);
+            else
+                (void)buf_add_char(out, event == FRAME_BEGIN ? reader.kind : '.');
+        }
+    }
+}
+
+#define CHECK_FRAMES(text, want)                  \
+    for (size_t piece = 1; piece < 12; piece++) { \
+        auto_buf struct buf seen_ = {0};          \
+        read_in_pieces(text, piece, &seen_);      \
+        CHECK_STR(buf_str(&seen_), want);         \
+    }
+
+TEST(frames_in_any_pieces)
+{
+    CHECK_FRAMES("k 0\nr 5\nhellod 0\n", "k.rhello.d.");
+    CHECK_FRAMES("r 2\n\n\ne 0\n", "r\n\n.e.");
+    CHECK_FRAMES("r 10\nshort", "rshort");
+}
+
+TEST(frames_that_are_none)
+{
+    CHECK_FRAMES("r\n", "!");
+    CHECK_FRAMES("R 1\nx", "!");
+    CHECK_FRAMES("r -1\n", "!");
+    CHECK_FRAMES("r 1x\n", "!");
+    CHECK_FRAMES("rr 1\n", "!");
+    CHECK_FRAMES("r 99999999999\n", "!");
+    CHECK_FRAMES("r 00000000000000000000000000001\n", "!");
+    CHECK_FRAMES("d 0\nnonsense that never ends", "d.!");
+}
+
+TEST(languages_by_their_names)
+{
+    CHECK_STR(str_of(language_find(STR_NONE)->name), "python");
+    CHECK_STR(str_of(language_find(STR(" PyThon\n"))->name), "python");
+    CHECK_STR(str_of(language_find(STR("js"))->name), "javascript");
+    CHECK_STR(str_of(language_find(STR("TS"))->name), "typescript");
+    CHECK_STR(str_of(language_find(STR("ts"))->kernel), "javascript");
+    CHECK_STR(str_of(language_find(STR("bash"))->name), "bash");
+    CHECK(!language_find(STR("cobol")));
+}
+
+TEST(cell_as_json)
+{
+    auto_json json_t *envs = json_pack("{s:s}", "A", "1"), *read = NULL;
+    struct cell_text cell = {.code = STR("print(1)\n\x80"), .envs = envs};
+    auto_buf struct buf out = {0};
+    struct error err = {0};
+
+    buf_init(&out, 4096);
+    language_write(language_find(STR("ts")), &cell, &out);
+    CHECK(out.len && out.p[out.len - 1] == '\n');
+    CHECK(!memchr(out.p, '\n', out.len - 1));
+    CHECK_INT(json_parse(buf_str(&out), &read, &err), 0);
+    CHECK_STR(json_get_str(read, "code"), "print(1)\n\xef\xbf\xbd");
+    CHECK_STR(json_get_str(read, "language"), "typescript");
+    CHECK(json_equal(json_object_get(read, "envs"), envs));
+    CHECK(!json_object_get(read, "globals"));
+}
+
+/* A real shell says what it understood. */
+TEST(cell_for_a_shell)
+{
+    auto_json json_t *envs =
+        json_pack("{s:s,s:s,s:i}", "A", "it's \\ $B\n\"", "no; name", "x", "N", 1);
+    struct cell_text cell = {.code = STR("printf '%s|' \"$A\" 'x\\n' \\\n end"), .envs = envs};
+    auto_buf struct buf script = {0}, said = {0};
+    struct program bash = {.name = "bash", .package = "bash", .args = {"-s"}};
+    struct error err = {0};
+
+    buf_init(&script, 4096);
+    buf_init(&said, 4096);
+    (void)buf_add_str(&script, STR("__quicksand_variable() { export \"$1=$2\"; }\n"));
+    language_write(language_find(STR("bash")), &cell, &script);
+    bash.input = buf_str(&script);
+    CHECK_INT(program_run(&bash, &said, &err), 0);
+    CHECK_STR(buf_str(&said), "it's \\ $B\n\"|x\\n|end|");
+}

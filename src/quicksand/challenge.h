@@ -1,0 +1,9 @@
+/* What an authority looks for on port 80: files that `quicksand tls acme` left in DATA/tls/challenges. */
+#pragma once
+
+#include <stdbool.h>
+
+struct http_exchange;
+
+/* True when there was one. */
+bool challenge_handle(struct http_exchange *ex, const char *data_dir);

@@ -1,0 +1,160 @@
+// What there is, kept up to date by the server's event stream: sandboxes and the newest events. Nothing is asked for
+// again and again: an event names what changed, and that is asked for once.
+import { useEffect, useState } from 'preact/hooks'
+import { enc, stream, v1 } from './api.js'
+
+const PAGE = 1000
+const EVENTS_MAX = 500
+const MANY = 40 // changed at once: the lists are read anew
+const STATES = ['running', 'paused', 'creating', 'error']
+
+export const live = { sandboxes: new Map(), events: [], loaded: false, online: true, error: null, version: 0 }
+const listeners = new Set()
+let due = null
+
+function changed() {
+  live.version++
+  due ??= setTimeout(() => {
+    due = null
+    for (const listener of listeners) listener(live.version)
+  }, 60)
+}
+
+// Renders again whenever something changes.
+export function useLive() {
+  const [, set] = useState(0)
+  useEffect(() => {
+    listeners.add(set)
+    return () => listeners.delete(set)
+  }, [])
+  return live
+}
+
+// Listeners of single events, for pages that show more than lists.
+const hearers = new Set()
+export function useEvents(hear, deps) {
+  useEffect(() => {
+    hearers.add(hear)
+    return () => hearers.delete(hear)
+  }, deps)
+}
+
+const micros = (text) => Date.parse(text) * 1000 + Number(text.slice(23, 26) || 0)
+
+async function listState(state) {
+  const all = []
+  for (let before = ''; ; ) {
+    const { sandboxes } = await v1(`/sandboxes?state=${state}&limit=${PAGE}${before}`)
+    all.push(...sandboxes)
+    if (sandboxes.length < PAGE) return all
+    before = `&before=${micros(sandboxes.at(-1).created_at)}`
+  }
+}
+
+async function loadAll() {
+  const lists = await Promise.all(STATES.map(listState))
+  live.sandboxes = new Map(lists.flat().map((one) => [one.id, one]))
+  live.loaded = true
+  changed()
+}
+
+const wanted = new Set()
+let flushing = null
+
+async function flush() {
+  const ids = [...wanted]
+  wanted.clear()
+  if (ids.length > MANY) return loadAll()
+  await Promise.all(
+    ids.map(async (id) => {
+      try {
+        const one = await v1(`/sandboxes/${enc(id)}`)
+        if (one.state === 'killed') live.sandboxes.delete(one.id)
+        else live.sandboxes.set(one.id, one)
+      } catch (error) {
+        if (error.status === 404) live.sandboxes.delete(id)
+      }
+    }),
+  )
+  changed()
+}
+
+function look(id) {
+  wanted.add(id)
+  flushing ??= setTimeout(() => {
+    flushing = null
+    flush().catch(() => {})
+  }, 150)
+}
+
+function hear({ id, data }) {
+  if (data.type === 'process.output') return
+  live.events.unshift({ id, ...data })
+  live.events.length = Math.min(live.events.length, EVENTS_MAX)
+  if (data.sandbox && data.type === 'sandbox.killed') live.sandboxes.delete(data.sandbox)
+  else if (data.sandbox && data.type.startsWith('sandbox.')) look(data.sandbox)
+  for (const hearer of hearers) hearer(data)
+  changed()
+}
+
+export const refresh = (id) => look(id)
+
+let running = null
+
+async function recent() {
+  const { events, next } = await v1('/events?limit=200&since=0').catch(() => ({ events: [], next: 0 }))
+  return { events, next }
+}
+
+async function follow(signal) {
+  let since = null
+  for (let wait = 500; !signal.aborted; ) {
+    try {
+      await loadAll()
+      live.online = true
+      live.error = null
+      changed()
+      wait = 500
+      await stream('/api/v1/events', (event) => {
+        since = event.id ?? since
+        hear(event)
+      }, { signal, since })
+    } catch (error) {
+      if (signal.aborted || error.status === 401) return
+      live.online = false
+      live.error = error.message
+      changed()
+    }
+    await new Promise((done) => setTimeout(done, wait))
+    wait = Math.min(wait * 2, 5000)
+  }
+}
+
+export function startLive() {
+  stopLive()
+  running = new AbortController()
+  follow(running.signal)
+  recent().then(({ events }) => {
+    if (live.events.length) return
+    live.events = events.filter((one) => one.type !== 'process.output').reverse().slice(0, EVENTS_MAX)
+    changed()
+  })
+}
+
+export function stopLive() {
+  running?.abort()
+  running = null
+  live.sandboxes = new Map()
+  live.events = []
+  live.loaded = false
+}
+
+// Counts up every so often while the page can be seen: for figures that no event tells of.
+export function useEvery(ms) {
+  const [turn, set] = useState(0)
+  useEffect(() => {
+    const timer = setInterval(() => document.hidden || set((n) => n + 1), ms)
+    return () => clearInterval(timer)
+  }, [ms])
+  return turn
+}

@@ -1,0 +1,136 @@
+// A new sandbox: from a template or profile, with a size, a time, variables and what it may reach.
+import { useState } from 'preact/hooks'
+import { ask, post, v1 } from '../api.js'
+import { Button, Dialog, Field, Problem, note, useData } from '../parts.jsx'
+import { go } from '../shell.jsx'
+
+// "A=1" lines as an object; the first wrong line is told.
+export function readEnv(text) {
+  const env = {}
+  for (const line of text.split('\n')) {
+    if (!line.trim()) continue
+    const at = line.indexOf('=')
+    if (at < 1 || !/^[A-Za-z_]\w*$/.test(line.slice(0, at).trim())) throw new Error(`"${line.slice(0, 40)}" is not NAME=VALUE`)
+    env[line.slice(0, at).trim()] = line.slice(at + 1)
+  }
+  return env
+}
+
+function number(text, name, low, high) {
+  if (text === '') return undefined
+  const value = Number(text)
+  if (!Number.isInteger(value) || value < low || value > high) throw new Error(`${name} is a whole number from ${low} to ${high}`)
+  return value
+}
+
+// The body of the request, or {field: what is wrong}.
+function readForm(form) {
+  const wrong = {}
+  const take = (field, read) => {
+    try {
+      return read()
+    } catch (error) {
+      wrong[field] = error.message
+    }
+  }
+  const limits = {
+    cpu: take('cpu', () => number(form.cpu, 'Processors', 1, 1024)),
+    memoryMb: take('memory', () => number(form.memory, 'Memory', 64, 1048576)),
+    diskMb: take('disk', () => number(form.disk, 'Disk', 64, 1048576)),
+  }
+  const minutes = take('minutes', () => number(form.minutes, 'Minutes', 1, 525600))
+  const body = {
+    [form.from]: form.name || undefined,
+    key: form.key.trim() || undefined,
+    env: take('env', () => readEnv(form.env)),
+    network: form.network ? { mode: form.network, ...(form.network === 'restricted' ? { allowDomains: form.domains.split(/[\s,]+/).filter(Boolean) } : {}) } : undefined,
+    timeout_ms: minutes && minutes * 60_000,
+  }
+  if (Object.values(limits).some((one) => one !== undefined)) body.limits = limits
+  return { body, wrong }
+}
+
+const START = { from: 'template', name: '', key: '', cpu: '', memory: '', disk: '', minutes: '60', env: '', network: '', domains: '' }
+
+export function Create({ onClose }) {
+  const [form, setForm] = useState(START)
+  const [wrong, setWrong] = useState({})
+  const [error, setError] = useState(null)
+  const [busy, setBusy] = useState(false)
+  const { data: templates } = useData(() => ask('/templates'), [])
+  const { data: profiles } = useData(() => v1('/profiles'), [])
+  const field = (name) => ({ value: form[name], onInput: (event) => setForm({ ...form, [name]: event.target.value }) })
+  const submit = async (event) => {
+    event.preventDefault()
+    const { body, wrong } = readForm(form)
+    setWrong(wrong)
+    if (Object.keys(wrong).length) return
+    setBusy(true)
+    setError(null)
+    try {
+      const made = await post('/api/v1/sandboxes', body)
+      note(`${made.key ?? made.id} is ${made.state}`)
+      go(`sandboxes/${encodeURIComponent(made.id)}`)
+    } catch (why) {
+      setError(why)
+      setBusy(false)
+    }
+  }
+  const names = form.from === 'template' ? (templates ?? []).map((one) => one.aliases?.[0] ?? one.names?.[0] ?? one.templateID) : (profiles?.profiles ?? []).map((one) => one.name)
+  return (
+    <Dialog title="New sandbox" onClose={onClose} wide>
+      <form onSubmit={submit} novalidate>
+        <div class="grid">
+          <Field label="From">
+            <select value={form.from} onChange={(event) => setForm({ ...form, from: event.target.value, name: '' })}>
+              <option value="template">a template</option>
+              <option value="profile">a profile</option>
+            </select>
+          </Field>
+          <Field label={form.from === 'template' ? 'Template' : 'Profile'} hint="Left open: the default">
+            <select {...field('name')} onChange={(event) => setForm({ ...form, name: event.target.value })}>
+              <option value="">default</option>
+              {names.map((one) => <option key={one} value={one}>{one}</option>)}
+            </select>
+          </Field>
+          <Field label="Key" hint="A name to find it again; may be left open">
+            <input autofocus {...field('key')} maxlength={256} />
+          </Field>
+          <Field label="Idle minutes" error={wrong.minutes} hint="Then it ends">
+            <input inputmode="numeric" {...field('minutes')} />
+          </Field>
+          <Field label="Processors" error={wrong.cpu}>
+            <input inputmode="numeric" placeholder="as the template" {...field('cpu')} />
+          </Field>
+          <Field label="Memory, MiB" error={wrong.memory}>
+            <input inputmode="numeric" placeholder="as the template" {...field('memory')} />
+          </Field>
+          <Field label="Disk, MiB" error={wrong.disk}>
+            <input inputmode="numeric" placeholder="as the template" {...field('disk')} />
+          </Field>
+          <Field label="Network">
+            <select {...field('network')} onChange={(event) => setForm({ ...form, network: event.target.value })}>
+              <option value="">as the profile says</option>
+              <option value="allow-all">everything public</option>
+              <option value="restricted">some names only</option>
+              <option value="deny-all">nothing</option>
+            </select>
+          </Field>
+        </div>
+        {form.network === 'restricted' && (
+          <Field label="Names it may reach" hint="Separated by spaces, for example pypi.org *.debian.org">
+            <input {...field('domains')} />
+          </Field>
+        )}
+        <Field label="Environment" error={wrong.env} hint="NAME=VALUE, a line each">
+          <textarea rows={3} spellcheck={false} {...field('env')} />
+        </Field>
+        {error && <Problem error={error} />}
+        <footer>
+          <Button kind="quiet" onClick={onClose}>Cancel</Button>
+          <Button kind="main" type="submit" disabled={busy}>{busy ? 'Starting…' : 'Create'}</Button>
+        </footer>
+      </form>
+    </Dialog>
+  )
+}

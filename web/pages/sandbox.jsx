@@ -1,0 +1,325 @@
+// One sandbox: what it uses, its terminal, files, processes, ports, logs, events and snapshots.
+import { useEffect, useRef, useState } from 'preact/hooks'
+import { ask, enc, post, remove, v1 } from '../api.js'
+import { Chart } from '../chart.jsx'
+import { useEvents, useLive } from '../live.js'
+import { Button, Card, Confirm, Empty, Loading, Problem, State, Text, attempt, useData } from '../parts.jsx'
+import { go } from '../shell.jsx'
+import { age, bytes, clock, count, duration, moment, plain, shorten } from '../words.js'
+import { Files } from './files.jsx'
+import { EventLine } from './overview.jsx'
+import { extend } from './sandboxes.jsx'
+
+const TABS = { '': 'Overview', terminal: 'Terminal', files: 'Files', processes: 'Processes', logs: 'Logs', network: 'Network', events: 'Events', snapshots: 'Snapshots' }
+
+export function Sandbox({ id, tab = '', who }) {
+  const live = useLive()
+  const known = live.sandboxes.get(id)
+  const { data, error, again } = useData(() => v1(`/sandboxes/${enc(id)}`), [id, known?.state])
+  const [killing, setKilling] = useState(false)
+  const box = known ?? data
+  if (error && !box) return <Gone id={id} error={error} again={again} />
+  if (!box) return <Loading />
+  const reads = who.role === 'viewer'
+  const path = `/api/v1/sandboxes/${enc(id)}`
+  const tabs = Object.entries(TABS).filter(([name]) => !reads || !['terminal', 'processes'].includes(name))
+  return (
+    <>
+      <div class="title">
+        <h1>
+          <Text>{box.key ?? box.id}</Text> <State state={box.state} />
+        </h1>
+        {!reads && box.state !== 'killed' && (
+          <div class="actions">
+            {box.state === 'paused' ? (
+              <Button icon="play" onClick={() => attempt('Resumed', () => post(`${path}/resume`)).then(again)}>Resume</Button>
+            ) : (
+              <Button icon="pause" onClick={() => attempt('Paused', () => post(`${path}/pause`)).then(again)}>Pause</Button>
+            )}
+            <Button icon="clock" onClick={() => attempt('It lives for another hour', () => extend(id, 3600)).then(again)}>Extend</Button>
+            <Button icon="fork" onClick={() => fork(box)}>Fork</Button>
+            <Button icon="bin" kind="danger" onClick={() => setKilling(true)}>Kill</Button>
+          </div>
+        )}
+      </div>
+      <p class="under soft">
+        <code>{box.id}</code>
+        {box.external_id && box.external_id !== box.id && <code>{box.external_id}</code>}
+        <span>{plain(box.template ?? 'no template')}</span>
+        <span>{age(box.created_at)} old</span>
+      </p>
+      <div class="tabs" role="tablist">
+        {tabs.map(([name, title]) => (
+          <a key={name} role="tab" aria-selected={tab === name} href={`#/sandboxes/${enc(id)}${name && `/${name}`}`}>{title}</a>
+        ))}
+      </div>
+      {box.state === 'killed' ? <Empty title="This sandbox has ended">Its events are still there; what it wrote is gone unless a snapshot was made.</Empty> : <Tab tab={tab} box={box} reads={reads} />}
+      {killing && (
+        <Confirm title="Kill this sandbox?" action="Kill" onClose={() => setKilling(false)} onDo={() => remove(path).then(() => go('sandboxes'))}>
+          It ends at once; files that are in no snapshot or volume are gone.
+        </Confirm>
+      )}
+    </>
+  )
+}
+
+const Gone = ({ id, error, again }) => (
+  <>
+    <div class="title"><h1><Text>{shorten(id, 80)}</Text></h1></div>
+    <Problem error={error.status === 404 ? `Sandbox ${shorten(id, 80)} was not found. It has ended, or it is of another team.` : error} again={again} />
+    <p><a href="#/sandboxes">All sandboxes</a></p>
+  </>
+)
+
+// One of the runtime is forked by way of a snapshot, so that the runtime knows the new one as its own.
+async function fork(box) {
+  const made = await attempt('Forked', async () => {
+    if (box.adopted) return (await post(`/sandboxes/${enc(box.external_id)}/fork`, { count: 1 }))[0].sandbox.sandboxID
+    const snapshot = await post(`/api/v1/sandboxes/${enc(box.id)}/snapshots`, { ttl: 3600 })
+    return (await post('/api/v1/sandboxes', { snapshot: snapshot.id })).id
+  })
+  if (made) go(`sandboxes/${enc(made)}`)
+}
+
+function Tab({ tab, box, reads }) {
+  const sleeps = box.state !== 'running' && ['terminal', 'files', 'processes'].includes(tab)
+  if (sleeps) return <Empty icon="pause" title={`It is ${box.state}`}>Resume it to look inside: what runs there stands still.</Empty>
+  if (tab === 'terminal') return <TerminalTab box={box} />
+  if (tab === 'files') return <Files id={box.id} reads={reads} />
+  if (tab === 'processes') return <Processes box={box} />
+  if (tab === 'logs') return <Logs box={box} />
+  if (tab === 'network') return <Logs box={box} network />
+  if (tab === 'events') return <Events box={box} />
+  if (tab === 'snapshots') return <Snapshots box={box} reads={reads} />
+  return <Uses box={box} reads={reads} />
+}
+
+// ---- what it uses ----
+
+const rate = (all, name) => all.map((one, at) => (at ? Math.max(0, (one[name] - all[at - 1][name]) / Math.max(1, one.timestampUnix - all[at - 1].timestampUnix)) : 0))
+
+function Uses({ box, reads }) {
+  const external = box.external_id ?? box.id
+  const { data: metrics, error, again } = useData(() => ask(`/sandboxes/${enc(external)}/metrics`), [external])
+  const { data: detail } = useData(() => ask(`/sandboxes/${enc(external)}`).catch(() => null), [external, box.state])
+  useEffect(() => {
+    if (box.state !== 'running') return
+    const timer = setInterval(again, 5000)
+    return () => clearInterval(timer)
+  }, [box.state])
+  const times = metrics?.map((one) => one.timestampUnix) ?? []
+  const last = metrics?.at(-1)
+  return (
+    <>
+      {error && !metrics && <Problem error={error} />}
+      {times.length > 1 ? (
+        <div class="charts four">
+          <Card title="Processor"><Chart label="Processor" times={times} max={100} format={(n) => `${Math.round(n)} %`} series={[{ name: 'used', tint: '--accent', values: metrics.map((one) => one.cpuUsedPct) }]} /></Card>
+          <Card title="Memory"><Chart label="Memory" times={times} max={last.memTotal} format={bytes} series={[{ name: 'used', tint: '--blue', values: metrics.map((one) => one.memUsed) }]} /></Card>
+          <Card title="Disk"><Chart label="Disk" times={times} format={bytes} series={[{ name: 'used', tint: '--green', values: metrics.map((one) => one.diskUsed) }]} /></Card>
+          <Card title="Network"><Chart label="Network" times={times} format={(n) => `${bytes(n)}/s`} series={[{ name: 'received', tint: '--blue', values: rate(metrics, 'networkReceived') }, { name: 'sent', tint: '--accent', values: rate(metrics, 'networkSent') }]} /></Card>
+        </div>
+      ) : (
+        !error && <Card><Empty icon="overview" title="Graphs begin in a moment">A sample is taken every five seconds while the sandbox runs.</Empty></Card>
+      )}
+      <div class="columns">
+        <Card title="Details">
+          <dl class="details">
+            <dt>Template</dt><dd><Text>{box.template ?? '–'}</Text></dd>
+            <dt>Size</dt><dd>{detail ? `${detail.cpuCount} processors, ${bytes(detail.memoryMB * 1048576)} memory, ${bytes(detail.diskSizeMB * 1048576)} disk` : '–'}</dd>
+            <dt>Ends</dt><dd>{detail ? `${moment(detail.endAt)} (in ${duration((Date.parse(detail.endAt) - Date.now()) / 1000)})` : '–'}</dd>
+            <dt>Made</dt><dd>{moment(box.created_at)}</dd>
+            <dt>Provider</dt><dd><Text>{box.provider}</Text></dd>
+            {box.agent_id && <><dt>Agent</dt><dd><Text>{box.agent_id}</Text></dd></>}
+            {box.profile && <><dt>Profile</dt><dd><Text>{box.profile}</Text></dd></>}
+            {Object.entries(box.metadata ?? {}).map(([name, value]) => <><dt key={name}><Text>{name}</Text></dt><dd><Text>{value}</Text></dd></>)}
+          </dl>
+        </Card>
+        {!reads && box.state === 'running' && <Ports box={box} detail={detail} />}
+      </div>
+    </>
+  )
+}
+
+// Listening sockets and processes, read inside by a few lines of shell that every template can run.
+const LOOK = `for p in /proc/[0-9]*; do i=\${p#/proc/}; [ "$i" = $$ ] && continue; s=$(cat $p/stat 2>/dev/null) || continue
+u=$(stat -c %U $p 2>/dev/null); c=$(tr '\\0\\n\\t' '   ' <$p/cmdline 2>/dev/null | head -c 300); echo "P\t$i\t$u\t$s\t$c"; done
+cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk '$4 == "0A" { print "L\\t" $2 }'`
+
+export async function lookInside(id) {
+  const { stdout, stderr, exit_code } = await post(`/api/v1/sandboxes/${enc(id)}/execute`, { command: LOOK, user: 'root', timeout: 10 })
+  if (exit_code !== 0 && !stdout) throw new Error(stderr || 'The sandbox could not be looked into.')
+  const ports = new Map()
+  const processes = []
+  for (const line of stdout.split('\n')) {
+    const parts = line.split('\t')
+    if (parts[0] === 'L') {
+      const [address, port] = parts[1].split(':')
+      const number = parseInt(port, 16)
+      const inner = /^0100007F$|^0{24}01000000$/.test(address)
+      ports.set(number, { number, inner: inner && (ports.get(number)?.inner ?? true) })
+    } else if (parts[0] === 'P') {
+      const stat = /^\d+ \((.*)\) (\S) (\d+) .*$/s.exec(parts[3])
+      const rest = parts[3].slice(parts[3].lastIndexOf(')') + 2).split(' ')
+      processes.push({ pid: Number(parts[1]), user: parts[2], name: stat?.[1] ?? '', state: rest[0], parent: Number(rest[1]), ticks: Number(rest[11]) + Number(rest[12]), memory: Number(rest[21]) * 4096, command: parts.slice(4).join(' ').trim() })
+    }
+  }
+  return { ports: [...ports.values()].sort((a, b) => a.number - b.number), processes: processes.sort((a, b) => a.pid - b.pid) }
+}
+
+export const portAddress = (box, detail, port) => `${location.protocol}//${port}-${box.external_id ?? box.id}.${detail?.domain ?? `localhost${location.port && `:${location.port}`}`}`
+
+function Ports({ box, detail }) {
+  const { data, error, again } = useData(() => lookInside(box.id), [box.id])
+  const [shown, setShown] = useState(null)
+  const ports = data?.ports.filter((one) => one.number !== 49983) ?? []
+  return (
+    <Card title="Listening ports" actions={<Button icon="refresh" kind="quiet" label="Look again" onClick={again} />}>
+      {error && <Problem error={error} again={again} />}
+      {data && !ports.length && <Empty icon="link" title="Nothing listens">Start a server inside, for example <code>python3 -m http.server 8000</code>, and look again.</Empty>}
+      <ul class="plain">
+        {ports.map(({ number, inner }) => (
+          <li key={number}>
+            <a href={portAddress(box, detail, number)} target="_blank" rel="noopener noreferrer">{number}</a>
+            <span class="soft">{inner ? 'on the loopback of the sandbox' : 'for all'}</span>
+            <span class="right"><Button kind="quiet" onClick={() => setShown(shown === number ? null : number)}>{shown === number ? 'Hide' : 'Preview'}</Button></span>
+          </li>
+        ))}
+      </ul>
+      {shown && <iframe class="preview" title={`Port ${shown}`} sandbox="allow-scripts allow-forms" referrerpolicy="no-referrer" src={portAddress(box, detail, shown)} />}
+    </Card>
+  )
+}
+
+function Processes({ box }) {
+  const { data, error, again } = useData(() => lookInside(box.id), [box.id])
+  const [text, setText] = useState('')
+  const end = (pid, signal) => attempt(`${signal} was sent to ${pid}`, () => post(`/api/v1/sandboxes/${enc(box.id)}/execute`, { argv: ['kill', `-${signal}`, String(pid)], user: 'root', timeout: 5 })).then(again)
+  const fits = (one) => !text || `${one.pid} ${one.user} ${one.command} ${one.name}`.includes(text)
+  return (
+    <Card title="Processes" actions={<><input type="search" data-search placeholder="Filter" aria-label="Filter processes" value={text} onInput={(event) => setText(event.target.value)} /><Button icon="refresh" kind="quiet" label="Look again" onClick={again} /></>}>
+      {error && <Problem error={error} again={again} />}
+      {!data && !error && <Loading />}
+      {data && (
+        <div class="table-wrap"><table>
+          <thead><tr><th>pid</th><th>user</th><th>command</th><th class="number">memory</th><th class="number">time</th><th /></tr></thead>
+          <tbody>
+            {data.processes.filter(fits).map((one) => (
+              <tr key={one.pid}>
+                <td>{one.pid}</td><td><Text>{one.user}</Text></td><td class="mono"><Text>{shorten(one.command || `[${one.name}]`, 90)}</Text></td>
+                <td class="number">{bytes(one.memory)}</td><td class="number">{duration(one.ticks / 100)}</td>
+                <td class="do">{one.pid !== 1 && <><Button kind="quiet" onClick={() => end(one.pid, 'TERM')}>End</Button><Button kind="quiet danger" onClick={() => end(one.pid, 'KILL')}>Kill</Button></>}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table></div>
+      )}
+    </Card>
+  )
+}
+
+// ---- terminal ----
+
+function TerminalTab({ box }) {
+  const place = useRef(null)
+  const [status, setStatus] = useState('connecting')
+  useEffect(() => {
+    let end = null
+    let gone = false
+    import('../terminal.js').then(({ openTerminal }) => {
+      if (!gone) end = openTerminal(place.current, 'sandboxes', box.id, { say: setStatus })
+    })
+    return () => {
+      gone = true
+      end?.()
+    }
+  }, [box.id])
+  return (
+    <Card class="terminal" title="Terminal" actions={<span class="soft" role="status">{status}</span>}>
+      <div class="screen" ref={place} />
+    </Card>
+  )
+}
+
+// ---- what happened ----
+
+function Logs({ box, network }) {
+  const external = box.external_id ?? box.id
+  const { data, error, again } = useData(() => ask(`/v2/sandboxes/${enc(external)}/logs?limit=1000`), [external])
+  const end = useRef(null)
+  useEvents((event) => event.sandbox === box.id && again(), [box.id])
+  const lines = (data?.logs ?? []).filter((one) => (one.fields?.event === 'network') === Boolean(network))
+  useEffect(() => end.current?.scrollIntoView({ block: 'nearest' }), [lines.length])
+  if (error) return <Problem error={error} again={again} />
+  if (!data) return <Loading />
+  if (!lines.length)
+    return network ? (
+      <Empty icon="link" title="Nothing to tell">Names and addresses that it reached by rules with names, and all that was refused, stand here with the verdict.</Empty>
+    ) : (
+      <Empty icon="file" title="No lines yet">What happens to the sandbox, and commands that start and end in it, are told here.</Empty>
+    )
+  return (
+    <Card title={network ? 'Network, with verdicts' : 'Logs'} actions={<Button icon="refresh" kind="quiet" label="Read again" onClick={again} />}>
+      <ol class="log" tabIndex={0} aria-label="Lines">
+        {lines.map((one, at) => (
+          <li key={at} class={one.level}>
+            <time>{clock(one.timestamp)}</time>
+            {network ? (
+              <>
+                <b class={one.fields.verdict === 'allowed' ? 'good' : 'bad'}>{plain(one.fields.verdict)}</b>
+                <Text>{`${one.fields.name ?? ''} ${one.fields.address ?? ''}${one.fields.port ? `:${one.fields.port}` : ''} ${one.fields.protocol ?? ''} ${one.fields.rule ?? ''} ${one.fields.reason ?? ''}`}</Text>
+              </>
+            ) : (
+              <Text>{one.message}</Text>
+            )}
+          </li>
+        ))}
+        <li ref={end} />
+      </ol>
+    </Card>
+  )
+}
+
+function Events({ box }) {
+  const { data, error, again } = useData(() => v1(`/events?sandbox_id=${enc(box.id)}&limit=500&since=0`), [box.id])
+  useEvents((event) => event.sandbox === box.id && again(), [box.id])
+  if (error) return <Problem error={error} again={again} />
+  if (!data) return <Loading />
+  return (
+    <Card title="Events">
+      <ul class="events">{data.events.filter((one) => one.type !== 'process.output').reverse().map((one) => <EventLine key={one.id} event={one} />)}</ul>
+    </Card>
+  )
+}
+
+function Snapshots({ box, reads }) {
+  const { data, error, again } = useData(() => v1(`/sandboxes/${enc(box.id)}/snapshots`), [box.id])
+  const path = `/api/v1/sandboxes/${enc(box.id)}/snapshots`
+  const [busy, setBusy] = useState(false)
+  const take = async () => {
+    setBusy(true)
+    await attempt('The snapshot is ready', () => post(path))
+    setBusy(false)
+    again()
+  }
+  const start = async (one) => {
+    const made = await attempt('A new sandbox runs from it', () => post('/api/v1/sandboxes', { snapshot: one.id }))
+    if (made) go(`sandboxes/${enc(made.id)}`)
+  }
+  return (
+    <Card title="Snapshots" actions={!reads && <Button icon="snapshots" kind="main" disabled={busy} onClick={take}>Take one</Button>}>
+      {error && <Problem error={error} again={again} />}
+      {data && !data.snapshots.length && <Empty icon="snapshots" title="None yet">A snapshot keeps the files of this moment; new sandboxes start from it.</Empty>}
+      <ul class="plain">
+        {data?.snapshots.map((one) => (
+          <li key={one.id}>
+            <b><Text>{one.alias ?? one.id}</Text></b>
+            <span class="soft">{one.kind} · {one.state}</span>
+            <span class="soft">{moment(one.created_at)}</span>
+            {!reads && <span class="right"><Button icon="fork" kind="quiet" onClick={() => start(one)}>Start from here</Button><Button icon="bin" kind="quiet" label={`Delete ${one.id}`} onClick={() => attempt('Deleted', () => remove(`/api/v1/snapshots/${enc(one.id)}`)).then(again)} /></span>}
+          </li>
+        ))}
+      </ul>
+    </Card>
+  )
+}

@@ -1,0 +1,32 @@
+// How things are written: sizes, times, and text of others, which may hold what hides or turns around what it says.
+const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB']
+
+export function bytes(count) {
+  if (!Number.isFinite(count)) return '–'
+  let unit = 0
+  for (; count >= 1024 && unit < UNITS.length - 1; unit++) count /= 1024
+  return `${count >= 100 || unit === 0 ? Math.round(count) : count.toFixed(1)} ${UNITS[unit]}`
+}
+
+export function duration(seconds) {
+  if (!Number.isFinite(seconds)) return '–'
+  const s = Math.max(0, Math.round(seconds))
+  if (s < 60) return `${s} s`
+  if (s < 3600) return `${Math.floor(s / 60)} min`
+  if (s < 48 * 3600) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`
+  return `${Math.floor(s / 86400)} d`
+}
+
+export const age = (text) => (text ? duration((Date.now() - Date.parse(text)) / 1000) : '–')
+export const clock = (text) => (text ? new Date(text).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' }) : '–')
+export const moment = (text) => (text ? new Date(text).toLocaleString([], { dateStyle: 'medium', timeStyle: 'short', hourCycle: 'h23' }) : '–')
+export const count = (n) => (Number.isFinite(n) ? n.toLocaleString('en') : '–')
+
+// Characters that change the direction of text or cannot be seen are shown as their numbers.
+const SLY = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g
+export const plain = (text) => String(text ?? '').replace(SLY, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`)
+
+export function shorten(text, max = 60) {
+  const shown = plain(text)
+  return shown.length > max ? `${shown.slice(0, max - 1)}…` : shown
+}
