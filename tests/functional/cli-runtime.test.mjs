@@ -33,7 +33,7 @@ before(async () => {
   }
   fs.writeFileSync(config, JSON.stringify(settings), { mode: 0o644 })
   server = await startServer({ args: ['--runtime-config', config, '--process-provider', '1'] })
-  // The agent's socket is in the data directory, whose name was not known before.
+  // envd's socket is in the data directory, whose name was not known before.
   fs.symlinkSync(path.join(server.data, 'run/process.sock'), path.join(folder, 'process.sock'))
 })
 after(async () => {
@@ -56,6 +56,7 @@ function quicksand(args, { input = '', env = {}, cwd, onStart } = {}) {
     child.stdout.on('data', (chunk) => (stdout = Buffer.concat([stdout, chunk])))
     child.stderr.on('data', (chunk) => (stderr += chunk))
     child.stdin.on('error', () => {})
+    child.stdin.on('error', () => {}) // it may have ended without reading
     if (input !== null) child.stdin.end(input)
     child.on('close', (code, signal) => done({ code, signal, bytes: stdout, stdout: stdout.toString(), stderr }))
     onStart?.(child, () => stdout.toString())
@@ -460,7 +461,7 @@ test('completion: bash completes commands, verbs and options', async () => {
   const script = await good('completion', 'bash')
   const complete = (...words) =>
     spawnSync('bash', ['-c', `${script}\nCOMP_WORDS=(${words.map((word) => `'${word}'`).join(' ')}); COMP_CWORD=${words.length - 1}; _quicksand; echo "\${COMPREPLY[*]}"`], { encoding: 'utf8' }).stdout.trim()
-  assert.equal(complete('quicksand', 'se'), 'serve session')
+  assert.equal(complete('quicksand', 'se'), 'serve session secret')
   assert.equal(complete('quicksand', 'sess'), 'session')
   assert.equal(complete('quicksand', 'session', 'p'), 'pause push pty')
   assert.equal(complete('quicksand', 'up', '--ke'), '--key')
@@ -480,9 +481,9 @@ test('wrong use is 2, a refusal 1 with the server’s words', async () => {
   const provider = await quicksand(['up', '--provider', 'nowhere'])
   assert.equal(provider.code, 1)
   assert.match(provider.stderr, /nowhere/)
-  const template = await quicksand(['template', 'build', 'x'])
+  const template = await quicksand(['template', 'build', 'x', '/nowhere'])
   assert.equal(template.code, 1)
-  assert.match(template.stderr, /cannot be built yet/)
+  assert.match(template.stderr, /'\/nowhere\/Dockerfile': No such file or directory/)
 })
 
 test('what goes wrong is told in one line, at once', async () => {

@@ -19,6 +19,7 @@ function quicksand(args, { input, env = {} } = {}) {
     let stderr = ''
     child.stdout.on('data', (chunk) => (stdout += chunk))
     child.stderr.on('data', (chunk) => (stderr += chunk))
+    child.stdin.on('error', () => {}) // it may have ended without reading
     child.stdin.end(input)
     child.on('exit', (code) => setImmediate(() => done({ code, stdout, stderr })))
   })
@@ -79,8 +80,10 @@ test('create, ls, show, exec, cp, rm', async () => {
 test('template ls knows the base template', async () => {
   const result = await quicksand(['template', 'ls'])
   assert.equal(result.code, 0, result.stderr)
+  assert.match(result.stdout, /^NAME .*\bSIZE +LAYERS\b/)
   assert.match(result.stdout, /base/)
-  assert.ok(JSON.parse((await quicksand(['template', 'ls', '--json'])).stdout))
+  const [base] = JSON.parse((await quicksand(['template', 'ls', '--json'])).stdout)
+  assert.deepEqual([base.layerCount, base.layerBytes], [1, 0], 'what the operator installed is not counted')
 })
 
 test('key: a new key is shown once, looks like E2B’s, and works', async () => {
@@ -93,7 +96,9 @@ test('key: a new key is shown once, looks like E2B’s, and works', async () => 
   assert.equal(list.code, 0, list.stderr)
   assert.ok(!list.stdout.includes(key), 'a list must not show whole keys')
   const store = path.join(server.data, 'store')
-  for (const name of fs.readdirSync(store)) assert.ok(!fs.readFileSync(path.join(store, name), 'latin1').includes(key), `${name} has the key in clear`)
+  const files = fs.readdirSync(store, { recursive: true }).filter((name) => fs.statSync(path.join(store, name)).isFile())
+  assert.ok(files.includes('quicksand.db'))
+  for (const name of files) assert.ok(!fs.readFileSync(path.join(store, name), 'latin1').includes(key), `${name} has the key in clear`)
 })
 
 test('audit: every change, newest first, with pages', async () => {

@@ -36,7 +36,7 @@ after(() => server.destroy())
 
 const memory = async () => Number(/VmRSS:\s+(\d+)/.exec((await sandbox.commands.run('cat /proc/1/status', { user: 'root' })).stdout)[1])
 
-// Asks the agent whether it is there, again and again, on a thread of its own: this one is busy with events.
+// Asks envd whether it is there, again and again, on a thread of its own: this one is busy with events.
 const asker = `
 const { parentPort, workerData } = require('node:worker_threads')
 const http = require('node:http')
@@ -57,7 +57,7 @@ parentPort.once('message', () => (done = true))
 ask()
 `
 
-// Does something and says what others felt meanwhile: each question to the agent must be answered soon.
+// Does something and says what others felt meanwhile: each question to envd must be answered soon.
 async function watched(t, what, action) {
   const before = await memory()
   const headers = { 'E2b-Sandbox-Id': sandbox.sandboxId, 'E2b-Sandbox-Port': '49983' }
@@ -134,5 +134,5 @@ test(`${ENTRIES} entries`, { timeout: 1_200_000 }, async (t) => {
 
   assert.equal((await sandbox.commands.run('echo fine')).stdout, 'fine\n')
   const last = await memory()
-  assert.ok(last < first + GREW_KIB, `the agent had ${first} KiB, now ${last}`)
+  assert.ok(last < first + GREW_KIB, `envd had ${first} KiB, now ${last}`)
 })

@@ -24,7 +24,7 @@ const file = (server, box, method, body, name = 'kept') =>
 // Starts on a data directory that is there, expecting a refusal: its exit status and what it says.
 function refusal(server, extra = []) {
   const env = { PATH: process.env.PATH, HOME: '/root', QUICKSAND_API_KEY: server.key, QUICKSAND_BASE_LAYER: process.env.QUICKSAND_BASE_LAYER }
-  return spawnSync(binary, ['serve', '--listen', '127.0.0.1:0', '--data', server.data, ...extra], { env, encoding: 'utf8', timeout: 30_000 })
+  return spawnSync(binary, ['serve', '--listen', '127.0.0.1:0', '--data', server.data, ...extra], { env, encoding: 'utf8', timeout: 30_000 * patience })
 }
 
 describe('the store', () => {
@@ -43,7 +43,7 @@ describe('the store', () => {
   })
 
   test('a damaged one is refused with what to do, sandboxes go on, and a copy brings everything back', async () => {
-    const box = await server.create({ timeout: 600, metadata: { kept: 'yes' } })
+    const box = await server.create({ timeout: 600 * patience, metadata: { kept: 'yes' } })
     assert.equal((await file(server, box, 'POST', 'file')).status, 200)
     await server.stop()
     fs.rmSync(`${store()}.backup`)
@@ -109,14 +109,14 @@ function fill(server) {
 }
 
 async function pausedWithFile(server) {
-  const box = await server.create({ timeout: 600 })
+  const box = await server.create({ timeout: 600 * patience })
   assert.equal((await file(server, box, 'POST', 'file')).status, 200)
   assert.equal((await server.api('POST', `/sandboxes/${box.sandboxID}/pause`, {})).status, 204)
   return box
 }
 
 async function assertKept(server, box) {
-  assert.equal((await server.api('POST', `/sandboxes/${box.sandboxID}/connect`, { timeout: 600 })).status, 201)
+  assert.equal((await server.api('POST', `/sandboxes/${box.sandboxID}/connect`, { timeout: 600 * patience })).status, 201)
   assert.equal((await file(server, box, 'GET')).text, 'file')
 }
 
@@ -128,7 +128,7 @@ test('a data directory whose disk is full for a while: sandboxes can be extended
   }
   try {
     const box = await pausedWithFile(server)
-    const [runs, ends, cold] = await Promise.all([1, 2, 3].map(() => server.create({ timeout: 600 })))
+    const [runs, ends, cold] = await Promise.all([1, 2, 3].map(() => server.create({ timeout: 600 * patience })))
     assert.equal((await file(server, cold, 'POST', 'file')).status, 200)
     await change(cold, 'POST', '/pause', { memory: false })
     const empty = fill(server)
@@ -140,9 +140,9 @@ test('a data directory whose disk is full for a while: sandboxes can be extended
       for (let i = 0; i < 20; i++) await change(runs, 'POST', '/timeout', { timeout: 600 + i })
       for (const memory of [true, false]) {
         await change(runs, 'POST', '/pause', { memory })
-        await change(runs, 'POST', '/connect', { timeout: 600 })
+        await change(runs, 'POST', '/connect', { timeout: 600 * patience })
       }
-      await change(cold, 'POST', '/connect', { timeout: 600 })
+      await change(cold, 'POST', '/connect', { timeout: 600 * patience })
       assert.equal((await file(server, cold, 'GET')).text, 'file')
       await change(cold, 'POST', '/pause', { memory: false })
       assert.equal((await server.api('GET', `/sandboxes/${box.sandboxID}`)).body.state, 'paused')
@@ -213,12 +213,18 @@ test('others fill the disk while sandboxes write: nothing acknowledged is lost, 
     assert.match(server.log, /WARN.*is full.*Nothing is lost/i)
     await eventually('it is in the metrics', async () => /^quicksand_pool_held 1$/m.test((await server.api('GET', '/metrics')).text), 20_000)
     // Each has had its share. New ones get theirs, until something else than sandboxes takes the rest.
-    const late = await server.create({ timeout: 600 })
+    const late = await server.create({ timeout: 600 * patience })
     assert.equal((await file(server, late, 'POST', Buffer.alloc(4e6, 'x'), 'large')).status, 200)
     assert.equal((await server.api('DELETE', `/sandboxes/${late.sandboxID}`)).status, 204)
     const rest = path.join(server.data, 'pool', 'rest')
     spawnSync('dd', ['if=/dev/zero', `of=${rest}`, 'bs=1M', 'conv=fsync'])
-    const refused = await server.api('POST', '/sandboxes', { templateID: 'base', timeout: 60 })
+    // Told within moments: the engine is asked four times a second, and a writer that was refused gives back what it began.
+    let refused
+    await eventually('a sandbox is refused', async () => {
+      refused = await server.api('POST', '/sandboxes', { templateID: 'base', timeout: 60 })
+      if (refused.status === 201) await server.api('DELETE', `/sandboxes/${refused.body.sandboxID}`)
+      return refused.status !== 201
+    })
     assert.equal(refused.status, 507, refused.text)
     assert.match(refused.body.message, /the disk is full.*delete sandboxes/)
     assert.equal((await server.api('GET', `/sandboxes/${box.sandboxID}`)).body.state, 'paused')
@@ -255,7 +261,7 @@ test('others fill the disk while sandboxes write: nothing acknowledged is lost, 
 test('a disk that became read-only: refused with a reason, what runs can be reached', { timeout: 120_000 * patience }, async () => {
   const server = await onSmallDisk(8000)
   try {
-    const box = await server.create({ timeout: 600 })
+    const box = await server.create({ timeout: 600 * patience })
     await file(server, box, 'POST', Buffer.alloc(5e6, 'x'), 'large')
     run('mount', '-o', 'remount,abort', server.data)
     const paused = await server.api('POST', `/sandboxes/${box.sandboxID}/pause`, {})

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import fs from 'node:fs'
 import { after, before, test } from 'node:test'
-import { findProcesses, isAgent } from '../harness/leftovers.mjs'
+import { findProcesses, isEnvd } from '../harness/leftovers.mjs'
 import { loadSdk } from '../harness/sdk.mjs'
 import { binary, eventually, startServer } from '../harness/server.mjs'
 
@@ -57,20 +57,25 @@ test('its time was up', async () => {
   await checkEnded(sandboxID, 'timeout', /its time was up/)
 })
 
-const agentOf = (id) => findProcesses(isAgent).find((one) => fs.readFileSync(`/proc/${one.pid}/cgroup`, 'utf8').includes(id))
+const envdOf = (id) => findProcesses(isEnvd).find((one) => fs.readFileSync(`/proc/${one.pid}/cgroup`, 'utf8').includes(id))
 
-test('its agent crashed', async () => {
+test('its envd crashed', async () => {
   const { sandboxID } = await server.create()
-  process.kill(agentOf(sandboxID).pid, 'SIGKILL')
+  process.kill(envdOf(sandboxID).pid, 'SIGKILL')
   await checkEnded(sandboxID, 'crashed', /its first process crashed/)
 })
 
 test('out of memory', async () => {
-  // Files in memory outlive the programs that the kernel ends for them, until the agent is next.
+  // A shared segment outlives the program that the kernel ends for it; then envd alone is there to ask for memory.
   const sandbox = await sdk.Sandbox.create()
-  const fill = () => sandbox.commands.run('head -c 1G /dev/zero > /dev/shm/x; head -c 1G /dev/zero > /run/x', { user: 'root', requestTimeoutMs: 5000, timeoutMs: 5000 }).catch(() => {})
-  await eventually('the agent is ended', async () => {
-    await fill()
+  const segment = `import ctypes
+c = ctypes.CDLL(None)
+c.shmat.restype = ctypes.c_void_p
+ctypes.memset(c.shmat(c.shmget(0, 1 << 29, 0o1600), None, 0), 1, 1 << 29)`
+  await sandbox.commands.run(`python3 -c '${segment}'`, { user: 'root' }).catch(() => {})
+  const file = Buffer.alloc(64 << 20, 'x')
+  await eventually('envd is ended', async () => {
+    await sandbox.files.write('/run/x', new Blob([file]), { user: 'root', requestTimeoutMs: 5000 }).catch(() => {})
     return !(await sandbox.isRunning().catch(() => false))
   }, 30_000)
   await checkEnded(sandbox.sandboxId, 'out of memory', /out of memory/)
@@ -83,8 +88,8 @@ test('it crashed while nobody looked', async () => {
   try {
     process.kill(serving, 'SIGKILL')
   } catch {}
-  for (const one of findProcesses(isAgent)) process.kill(one.pid, 'SIGKILL')
-  await eventually('they are gone', () => findProcesses(isAgent).length === 0)
+  for (const one of findProcesses(isEnvd)) process.kill(one.pid, 'SIGKILL')
+  await eventually('they are gone', () => findProcesses(isEnvd).length === 0)
   await server.start()
   await checkEnded(sandboxID, 'crashed', /its first process crashed/)
 })

@@ -1,4 +1,4 @@
-// The agent's binary codec, spoken to by a generated client: our .proto files compiled by buf, the
+// envd's binary codec, spoken to by a generated client: our .proto files compiled by buf, the
 // published Connect runtime in front of them.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'

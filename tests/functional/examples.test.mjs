@@ -124,4 +124,15 @@ test('a squad, by HTTP', async () => {
   assert.match(out, /removed \d+ sandboxes and \d+ snapshots\n$/)
 })
 
-test('there is no other block', () => assert.equal(blocks.length, 7))
+test('an assistant that speaks MCP', async () => {
+  const out = await paste(blocks[7])
+  assert.match(out, /claude mcp add/)
+  assert.match(out, /"name":"run_command"/)
+})
+
+// Their packages are Debian's, which the lab does not reach: tests/compat has them, with the packages in the base already.
+test('what needs templates of its own is that which is tried elsewhere', () => {
+  for (const [i, name] of [[8, 'code-interpreter-v1'], [9, 'desktop'], [10, 'browser']]) assert.match(blocks[i], new RegExp(`^quicksand template build ${name} `))
+})
+
+test('there is no other block', () => assert.equal(blocks.length, 11))

@@ -6,7 +6,7 @@ import os from 'node:os'
 import path from 'node:path'
 import { after, before, test } from 'node:test'
 import { binary, eventually, patience, startServer } from '../harness/server.mjs'
-import { cgroups, findProcesses, isAgent, isOurs, links, loopDevices, mounts } from '../harness/leftovers.mjs'
+import { cgroups, findProcesses, isEnvd, isOurs, links, loopDevices, mounts } from '../harness/leftovers.mjs'
 
 const ROUNDS = Number(process.env.FAILED_STARTS ?? 200)
 const LIMIT_MS = 90_000
@@ -38,7 +38,7 @@ function left() {
   const file = path.join(data, 'instance')
   const instance = fs.existsSync(file) ? fs.readFileSync(file, 'utf8').trim() : 'none yet'
   return [
-    ...findProcesses((one) => isOurs(one) || isAgent(one)).map((one) => `process ${one.pid} ${one.cmdline}`),
+    ...findProcesses((one) => isOurs(one) || isEnvd(one)).map((one) => `process ${one.pid} ${one.cmdline}`),
     ...mounts().filter((mount) => mount.startsWith(home)).map((mount) => `mount ${mount}`),
     ...cgroups(instance).map((group) => `cgroup ${group}`),
     ...loopDevices(home).map((device) => `loop device ${device}`),
@@ -126,4 +126,17 @@ test('a server that is killed at once, over and over, leaves a warden that goes 
   } finally {
     await server.destroy()
   }
+})
+
+test('a folder on the way that the server may not pass is named, with what to do', async () => {
+  fs.chmodSync(home, 0o700)
+  try {
+    const { code, log } = await serve([])
+    assert.notEqual(code, 0)
+    assert.match(log, new RegExp(`may not pass '${home}': 'chmod o\\+x' that folder, or choose another data directory`))
+  } finally {
+    fs.chmodSync(home, 0o755)
+  }
+  assert.equal(spawnSync(binary, ['down', '--data', data]).status, 0)
+  await eventually('nothing is left', () => left().length === 0)
 })

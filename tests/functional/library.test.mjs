@@ -112,7 +112,7 @@ test('what cannot work is told', async () => {
   assert.match(none.text, /open: .*no engine in this process/)
   const wrong = await start(shared, ['{"provders":{}}'])
   assert.equal(wrong.code, 1)
-  assert.match(wrong.text, /provders: unknown key.*\(invalid\)/s)
+  assert.match(wrong.text, /provders: unknown member.*\(invalid\)/s)
 })
 
 test('no leaks, no misuse of memory', async () => {

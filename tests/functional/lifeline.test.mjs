@@ -1,9 +1,9 @@
-// Time limits hold when nobody is there to see to them: the agent ends its sandbox by itself.
+// Time limits hold when nobody is there to see to them: envd ends its sandbox by itself.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { eventually, startServer } from '../harness/server.mjs'
-import { agentOf } from '../harness/chaos.mjs'
+import { envdOf } from '../harness/chaos.mjs'
 import { findProcesses, isOurs, ofSandbox } from '../harness/leftovers.mjs'
 
 let server
@@ -42,11 +42,11 @@ test('without server and warden, sandboxes end after their time and not before',
   const [killed] = await Promise.all([server.create({ timeout: 3 }), setTimeLeft(paused, 3), setTimeLeft(shortened, 3)])
   await killEverything()
   const all = [killed, paused, extended, shortened, frozen]
-  for (const box of all) assert.ok(agentOf(box.sandboxID), 'it goes on for the time being')
-  await eventually('they are gone', () => [killed, paused, shortened].every((box) => !agentOf(box.sandboxID)), 15_000, 100)
+  for (const box of all) assert.ok(envdOf(box.sandboxID), 'it goes on for the time being')
+  await eventually('they are gone', () => [killed, paused, shortened].every((box) => !envdOf(box.sandboxID)), 15_000, 100)
   await sleep(3000) // these do not follow
-  assert.ok(agentOf(extended.sandboxID), 'one whose time was extended goes on')
-  assert.ok(agentOf(frozen.sandboxID), 'one that stands still is no burden')
+  assert.ok(envdOf(extended.sandboxID), 'one whose time was extended goes on')
+  assert.ok(envdOf(frozen.sandboxID), 'one that stands still is no burden')
   await server.start()
   for (const box of [killed, shortened]) {
     assert.equal((await server.api('GET', `/sandboxes/${box.sandboxID}`)).status, 404)
@@ -73,7 +73,7 @@ for (const who of ['server', 'warden']) {
     await Promise.all([...ended, ...paused].map((box) => setTimeLeft(box, 4)))
     process.kill(pid, 'SIGSTOP')
     try {
-      await eventually('their agents have ended them', () => [...ended, ...paused].every((box) => !agentOf(box.sandboxID)), 30_000, 100)
+      await eventually('their envds have ended them', () => [...ended, ...paused].every((box) => !envdOf(box.sandboxID)), 30_000, 100)
     } finally {
       process.kill(pid, 'SIGCONT')
     }

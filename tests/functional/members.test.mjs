@@ -4,7 +4,9 @@ import { after, afterEach, before, describe, test } from 'node:test'
 import { createRequire } from 'node:module'
 import path from 'node:path'
 import { eventually, repository } from '../harness/server.mjs'
+import { connect } from '../harness/mcp.mjs'
 import { destroyAll, refused, startRuntime } from '../harness/runtime.mjs'
+import { tinyServer } from '../harness/tiny-server.mjs'
 
 const WebSocket = createRequire(path.join(repository, 'build/npm/web/'))('ws')
 const REPO = 'http://203.0.113.1/git/acme/app.git'
@@ -28,8 +30,8 @@ describe('unknown members', () => {
       ['/sandboxes', { tempalte: 'base' }, /unknown member 'tempalte'; did you mean 'template'\?/],
       ['/sandboxes', { outputLimt: 5 }, /unknown member 'outputLimt'; did you mean 'output_limit'\?/],
       ['/sandboxes', { qwertyuiop: 5 }, /unknown member 'qwertyuiop'; see/],
-      ['/sandboxes', { lifecycle: { idleTimeout: 5 } }, /lifecycle\.idleTimeout: unknown key/],
-      ['/sandboxes', { limits: { memroyMb: 512 } }, /limits\.memroyMb: unknown key; did you mean 'memoryMb'\?/],
+      ['/sandboxes', { lifecycle: { idleTimeout: 5 } }, /lifecycle\.idleTimeout: unknown member/],
+      ['/sandboxes', { limits: { memroyMb: 512 } }, /limits\.memroyMb: unknown member; did you mean 'memoryMb'\?/],
       ['/sandboxes', { env: { A: '1' }, envVars: { A: '2' } }, /'envVars' is given twice: it is another name of 'env'/],
       [`/sandboxes/${box.id}/execute`, { command: 'true', timout: 5 }, /unknown member 'timout'; did you mean 'timeout'\?/],
       [`/sandboxes/${box.id}/pause`, { force: true }, /unknown member 'force'/],
@@ -39,7 +41,7 @@ describe('unknown members', () => {
     ]
     for (const [target, body, words] of tries) refused(await one.v1('POST', target, body), 400, 'invalid', words)
     const put = await one.v1('PUT', '/profiles/p', { network: { mode: 'allow-all' }, timeot: 5 })
-    refused(put, 400, 'invalid', /timeot: unknown key; did you mean 'timeout'\?/)
+    refused(put, 400, 'invalid', /timeot: unknown member; did you mean 'timeout'\?/)
   })
 
   test('are ignored by the E2B API, whose clients grow', async () => {
@@ -64,8 +66,9 @@ describe('unknown members', () => {
   })
 
   test('what would have no effect is refused', async () => {
-    refused(await one.v1('POST', '/sandboxes', { options: { resolution: '1920x1080' } }), 400, 'invalid', /no desktops yet/)
-    refused(await one.v1('POST', '/sandboxes', { options: { vncEnabled: true } }), 400, 'invalid', /no desktops yet/)
+    refused(await one.v1('POST', '/sandboxes', { options: { resolution: '19x10' } }), 400, 'invalid', /resolution/)
+    refused(await one.v1('POST', '/sandboxes', { options: { vncEnabled: true } }), 404, 'not_found', /quicksand template build desktop/)
+    refused(await one.v1('POST', '/sandboxes', { image: 'base', options: { vncEnabled: true } }), 409, 'conflict', /there is no Xvfb/)
     refused(await one.v1('POST', '/sandboxes', { mcp: {} }), 400, 'invalid', /unknown member 'mcp'/)
     refused(await one.v1('POST', '/sandboxes', { branch: 'main' }), 400, 'invalid', /'branch' without 'repo'/)
   })
@@ -174,7 +177,11 @@ describe('the rest', () => {
     assert.equal(await one.output((await one.create({ profile: 'silent' })).id, reach), 'not\n')
     assert.equal(await one.output((await one.create()).id, reach), 'reached\n')
     const told = await one.ok(200, 'POST', '/profiles/x/validate', { provider: 'e2b', network: { mode: 'restricted', allowDomains: ['a.example'] } })
-    assert.match(told.faults[0].message, /cannot enforce restricted; it enforces: allow-all, deny-all/)
+    assert.equal(told.valid, true, JSON.stringify(told))
+    await one.ok(200, 'PUT', '/profiles/silent', { provider: 'e2b', network: { mode: 'restricted', allowCidrs: ['203.0.113.0/24'] } })
+    const restricted = (await one.create({ profile: 'silent' })).id
+    assert.equal(await one.output(restricted, reach), 'reached\n')
+    assert.equal(await one.output(restricted, reach.replace('203.0.113.1', '198.51.100.1')), 'not\n')
     await one.ok(204, 'DELETE', '/profiles/silent')
   })
 
@@ -203,7 +210,7 @@ describe('providers', () => {
       assert.deepEqual(what(named.cloud), ['e2b', 'strong', 'microvm'])
       assert.deepEqual(what(named.other), ['unknown', 'unknown', 'unknown'])
       const { code, terminal, files, gui, browser, scale, cost } = named.far.capabilities
-      assert.deepEqual([code, terminal, files, gui, browser], [true, true, true, false, false])
+      assert.deepEqual([code, terminal, files, gui, browser], [true, true, true, true, false])
       assert.deepEqual(scale, { runs_on: 'another host', max_sandboxes: 7 })
       assert.deepEqual(cost, { usd_per_second: 0.5, usd_per_cpu_second: null })
       const here = (await one.ok(200, 'GET', '/providers/e2b')).capabilities
@@ -224,7 +231,57 @@ describe('providers', () => {
     const fine = await startRuntime(execution(['code', 'files']))
     assert.equal((await fine.create({ agentType: 'ci-fix' })).template, 'base')
     await fine.destroy()
-    await assert.rejects(startRuntime(execution(['code', 'gui'])), /agentOverrides\.ci-fix\.capabilities: provider 'e2b' does not have 'gui'/)
+    await assert.rejects(startRuntime(execution(['code', 'browser'])), /agentOverrides\.ci-fix\.capabilities: provider 'e2b' does not have 'browser'/)
     await one.server.start()
+  })
+})
+
+describe('the MCP gateway of a profile', () => {
+  const url = () => `${one.server.url}/mcp`
+  const token = async (id) => (await one.execute(id, 'cat /etc/mcp-gateway/.token', { user: 'root' })).stdout
+  const open = async (id) => (await connect(url(), 'sdk', { headers: { Authorization: `Bearer ${await token(id)}`, 'E2b-Sandbox-Id': id, 'E2b-Sandbox-Port': '50005' } })).client
+  const hello = async (id) => {
+    const client = await open(id)
+    const result = await client.callTool({ name: 'hello', arguments: {} })
+    await client.close()
+    return result.content[0].text
+  }
+  const put = (mcp, more = {}) => one.ok(200, 'PUT', '/profiles/tools', { network: { mode: 'allow-all' }, mcp, ...more })
+
+  test('runs in any template, before the sandbox is there, and comes again with it', async () => {
+    await put({ 'npm/tiny': { runCmd: tinyServer, envs: { WHO: 'you' } }, own: { command: 'not-for-the-gateway' } })
+    const box = await one.create({ profile: 'tools', key: 'gateway', persistent: true })
+    assert.equal(await hello(box.id), 'hello you')
+    await one.ok(200, 'POST', `/sandboxes/${box.id}/pause`, {})
+    assert.equal((await one.create({ profile: 'tools', key: 'gateway', persistent: true })).id, box.id)
+    assert.equal(await hello(box.id), 'hello you', 'resumed')
+    const before = await token(box.id)
+    await one.execute(box.id, 'pkill -x mcp-gateway', { user: 'root' })
+    await one.ok(200, 'POST', `/sandboxes/${box.id}/pause`, {})
+    await one.ok(200, 'POST', `/sandboxes/${box.id}/resume`, {})
+    assert.equal(await hello(box.id), 'hello you', 'one that was gone is started')
+    assert.equal(await token(box.id), before)
+    await one.remove(box.id)
+  })
+
+  test('a server that does not work: no sandbox is left', async () => {
+    await put({ 'npm/dead': { runCmd: 'exit 3' } })
+    refused(await one.v1('POST', '/sandboxes', { profile: 'tools' }), 409, 'conflict', /the MCP gateway of the sandbox: .*'npm\/dead' does not work/)
+    await put({ 'npm/$(id)': {} })
+    refused(await one.v1('POST', '/sandboxes', { profile: 'tools' }), 409, 'conflict', /must be npm\/PACKAGE/)
+    assert.deepEqual((await one.ok(200, 'GET', '/sandboxes?state=running')).sandboxes, [])
+  })
+
+  test('enableMcp alone starts it; switched off nothing runs', async () => {
+    await put(null, { options: { enableMcp: true } })
+    const box = await one.create({ profile: 'tools' })
+    const client = await open(box.id)
+    assert.deepEqual((await client.listTools()).tools, [])
+    await client.close()
+    await put({ 'npm/dead': { runCmd: 'exit 3' } }, { options: { enableMcp: false } })
+    const off = await one.create({ profile: 'tools' })
+    assert.equal((await one.execute(off.id, 'pgrep -c mcp-gateway')).stdout, '0\n')
+    for (const { id } of [box, off]) await one.remove(id)
+    await one.ok(204, 'DELETE', '/profiles/tools')
   })
 })

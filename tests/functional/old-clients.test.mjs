@@ -73,7 +73,7 @@ test('the JS SDK before 2.12: health and files with the token alone, commands wi
 })
 
 describe('what names a sandbox stays the sandbox’s', () => {
-  test('the agent’s own paths, also with a key', async () => {
+  test('envd’s own paths, also with a key', async () => {
     assert.equal((await ask('GET', '/health', { ...routed(), ...key() })).status, 204)
     assert.equal((await ask('GET', '/metrics', { ...routed(), ...key(), 'X-Access-Token': token })).body?.cpu_count > 0, true)
     assert.equal((await ask('POST', '/process.Process/List', { ...routed(), ...key() }, {})).status, 401)

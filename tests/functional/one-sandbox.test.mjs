@@ -4,7 +4,7 @@ import { execFile } from 'node:child_process'
 import fs from 'node:fs'
 import { after, afterEach, before, test } from 'node:test'
 import { promisify } from 'node:util'
-import { findProcesses, isAgent } from '../harness/leftovers.mjs'
+import { findProcesses, isEnvd } from '../harness/leftovers.mjs'
 import { refused, startRuntime } from '../harness/runtime.mjs'
 import { loadSdk } from '../harness/sdk.mjs'
 import { binary, eventually, patience } from '../harness/server.mjs'
@@ -22,7 +22,7 @@ before(async () => {
 after(() => one?.destroy())
 afterEach(() => assert.ok(server.alive(), `the server died:\n${server.tail()}`))
 
-const agentOf = (id) => findProcesses(isAgent).find((process) => fs.readFileSync(`/proc/${process.pid}/cgroup`, 'utf8').includes(id))
+const envdOf = (id) => findProcesses(isEnvd).find((process) => fs.readFileSync(`/proc/${process.pid}/cgroup`, 'utf8').includes(id))
 // Some 30 ms; nothing else would do it before the hour. A machine under load may take longer.
 const soon = (what, check) => eventually(what, check, 5000 * patience)
 const becomes = (id, state) => soon(`${id} is ${state}`, async () => (await one.get(id)).state === state)
@@ -56,7 +56,7 @@ test('one that is killed through the other API is killed, frees its place and co
 test('one that crashed, and one whose time was up', async () => {
   const box = await one.create()
   const job = await one.start(box.id, 'sleep 1000')
-  process.kill(agentOf(box.external_id).pid, 'SIGKILL')
+  process.kill(envdOf(box.external_id).pid, 'SIGKILL')
   await becomes(box.id, 'killed')
   assert.equal((await killed(box.id))[0].reason, 'crashed')
   await soon('its job ended', async () => (await one.process(job.id)).state !== 'running')
@@ -90,8 +90,8 @@ test('what ended while the server was down is known after its start', async () =
   const box = await one.create()
   const other = await server.create()
   await server.stop()
-  process.kill(agentOf(box.external_id).pid, 'SIGKILL')
-  process.kill(agentOf(other.sandboxID).pid, 'SIGKILL')
+  process.kill(envdOf(box.external_id).pid, 'SIGKILL')
+  process.kill(envdOf(other.sandboxID).pid, 'SIGKILL')
   await server.start()
   for (const id of [box.id, other.sandboxID]) {
     await becomes(id, 'killed')

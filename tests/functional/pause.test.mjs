@@ -13,11 +13,11 @@ before(async () => {
 after(() => server.destroy())
 
 const pause = (id, body = {}) => server.api('POST', `/sandboxes/${id}/pause`, body)
-const resume = (id, body = { timeout: 600 }) => server.api('POST', `/sandboxes/${id}/connect`, body)
+const resume = (id, body = { timeout: 600 * patience }) => server.api('POST', `/sandboxes/${id}/connect`, body)
 const info = async (id) => (await server.api('GET', `/sandboxes/${id}`)).body
 
 test('a hundred times: nothing is lost, nothing grows', { timeout: 120_000 * patience }, async () => {
-  const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 600_000, envs: { KEPT: 'env' } })
+  const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 600_000 * patience, envs: { KEPT: 'env' } })
   const id = sandbox.sandboxId
   const handle = await sandbox.commands.run('i=0; while true; do i=$((i+1)); echo $i > /home/user/beat; sleep 0.01; done', { background: true, timeoutMs: 0 })
   handle.wait().catch(() => {})
@@ -41,8 +41,8 @@ test('a hundred times: nothing is lost, nothing grows', { timeout: 120_000 * pat
 })
 
 test('with memory the same boot goes on, without it is another, and both are told', async () => {
-  const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 600_000 })
-  const other = await sdk.Sandbox.create('base', { timeoutMs: 600_000 })
+  const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 600_000 * patience })
+  const other = await sdk.Sandbox.create('base', { timeoutMs: 600_000 * patience })
   const id = sandbox.sandboxId
   const boot = async (box) => (await box.commands.run('cat /proc/sys/kernel/random/boot_id')).stdout.trim()
   const first = await boot(sandbox)
@@ -64,11 +64,11 @@ test('with memory the same boot goes on, without it is another, and both are tol
 
 test('five at once on one id', async () => {
   const five = (fn) => Promise.all(Array.from({ length: 5 }, fn)).then((all) => all.map((one) => one.status).sort())
-  const box = await server.create({ timeout: 600 })
+  const box = await server.create({ timeout: 600 * patience })
   const id = box.sandboxID
   assert.deepEqual(await five(() => pause(id)), [204, 204, 204, 204, 204])
   assert.equal((await pause(id)).status, 409)
-  const resumes = await five(() => server.api('POST', `/sandboxes/${id}/resume`, { timeout: 600 }))
+  const resumes = await five(() => server.api('POST', `/sandboxes/${id}/resume`, { timeout: 600 * patience }))
   assert.equal(resumes.filter((status) => status === 201).length, 1, String(resumes))
   assert.ok(resumes.every((status) => status === 201 || status === 409), String(resumes))
   // All kinds at once: no server error, and a true state afterwards.

@@ -13,9 +13,9 @@ import { binary, eventually, startServer } from '../harness/server.mjs'
 
 const SERVER_UID = 64737
 const withoutLives = { allowSkips: ['pause and connect keep files', 'snapshot and restore'] }
-const agent = path.join(path.dirname(binary), 'envd')
+const envd = path.join(path.dirname(binary), 'envd')
 const uidOf = (pid) => Number(/^Uid:\s+(\d+)/m.exec(fs.readFileSync(`/proc/${pid}/status`, 'utf8'))[1])
-const plainAgents = () => findProcesses((one) => /(^|\/)envd .*--parent-fd/.test(one.cmdline))
+const plainEnvds = () => findProcesses((one) => /(^|\/)envd .*--parent-fd/.test(one.cmdline))
 
 describe('e2b, the engine in the same process', () => {
   let server
@@ -25,7 +25,7 @@ describe('e2b, the engine in the same process', () => {
       prepare: (made) => {
         const record = path.join(made.home, 'record.json')
         fs.writeFileSync(record, JSON.stringify({ type: 'e2b', api_url: 'embedded', image: 'base' }))
-        made.args = ['--agent', agent, '--runtime-config', record]
+        made.args = ['--envd', envd, '--runtime-config', record]
       },
     })
   })
@@ -62,17 +62,17 @@ describe('process, started by the caller', () => {
   const home = fs.mkdtempSync(path.join(os.tmpdir(), 'process-'))
   before(() => {
     fs.chownSync(home, 64800, 64800)
-    fs.copyFileSync(agent, path.join(home, 'envd'))
+    fs.copyFileSync(envd, path.join(home, 'envd'))
     fs.chmodSync(path.join(home, 'envd'), 0o755)
   })
   after(() => fs.rmSync(home, { recursive: true }))
 
   test('contract', (t) =>
-    contract(t, { type: 'process', agent: path.join(home, 'envd'), root: path.join(home, 'root') }, { uid: 64800, ...withoutLives }))
+    contract(t, { type: 'process', envd: path.join(home, 'envd'), root: path.join(home, 'root') }, { uid: 64800, ...withoutLives }))
 
   test('nothing is left', () => {
     assert.deepEqual(fs.readdirSync(path.join(home, 'root')), [])
-    assert.deepEqual(plainAgents(), [])
+    assert.deepEqual(plainEnvds(), [])
   })
 })
 
@@ -86,7 +86,7 @@ describe('process, served by the server', () => {
   test('contract', (t) => contract(t, { type: 'process', socket: socket() }, { uid: SERVER_UID, ...withoutLives }))
 
   test('it runs as a third user, whom only the server may call', () => {
-    const [one, ...more] = plainAgents()
+    const [one, ...more] = plainEnvds()
     assert.deepEqual(more, [])
     assert.equal(uidOf(one.pid), SERVER_UID + 1)
     const { uid, mode } = fs.statSync(socket())
@@ -96,20 +96,20 @@ describe('process, served by the server', () => {
   })
 
   test('it is started again when it dies', async (t) => {
-    const [one] = plainAgents()
+    const [one] = plainEnvds()
     process.kill(one.pid, 'SIGKILL')
-    await eventually('another agent', () => plainAgents().some((other) => other.pid !== one.pid))
+    await eventually('another envd', () => plainEnvds().some((other) => other.pid !== one.pid))
     await contract(t, { type: 'process', socket: socket(), only: 'create' }, { uid: SERVER_UID })
   })
 
   test('it ends with the server', async () => {
     await server.stop()
-    assert.deepEqual(plainAgents(), [])
+    assert.deepEqual(plainEnvds(), [])
     assert.equal(fs.existsSync(socket()), false)
     await server.start()
-    await eventually('the agent', () => plainAgents().length === 1)
+    await eventually('envd', () => plainEnvds().length === 1)
     await server.kill9()
-    await eventually('no agent', () => plainAgents().length === 0)
+    await eventually('no envd', () => plainEnvds().length === 0)
     await server.start()
   })
 })
@@ -126,7 +126,7 @@ describe('runner', () => {
     fs.chmodSync(home, 0o755)
     fs.mkdirSync(path.dirname(root))
     fs.chownSync(path.dirname(root), RUNNER_UID, RUNNER_UID)
-    for (const file of [binary, agent]) {
+    for (const file of [binary, envd]) {
       fs.copyFileSync(file, path.join(home, path.basename(file)))
       fs.chmodSync(path.join(home, path.basename(file)), 0o755)
     }
@@ -178,7 +178,7 @@ describe('runner', () => {
     assert.deepEqual(fs.readdirSync(root), [])
   })
 
-  test('nobody calls its agent without the token', async () => {
+  test('nobody calls its envd without the token', async () => {
     const answer = await fetch(`${runner.url}/process.Process/List`, {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
@@ -190,16 +190,16 @@ describe('runner', () => {
   test('it says goodbye', async () => {
     runner.child.kill('SIGTERM')
     assert.equal(await runner.exited, 0)
-    assert.deepEqual(plainAgents(), [])
+    assert.deepEqual(plainEnvds(), [])
     assert.equal((await server.api('GET', '/api/v1/providers/r1')).status, 404)
   })
 
-  test('its agent goes with it, however it ends', async () => {
+  test('its envd goes with it, however it ends', async () => {
     runner = await start(RUNNER_UID, ['--token', server.key])
     assert.doesNotMatch(fs.readFileSync(`/proc/${runner.child.pid}/cmdline`, 'latin1'), /e2b_/)
-    assert.equal(plainAgents().length, 1)
+    assert.equal(plainEnvds().length, 1)
     runner.child.kill('SIGKILL')
     await runner.exited
-    await eventually('no agent', () => plainAgents().length === 0)
+    await eventually('no envd', () => plainEnvds().length === 0)
   })
 })

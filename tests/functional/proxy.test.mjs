@@ -41,9 +41,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             out = b""
             while True:
                 n = int(self.rfile.readline(), 16)
+                if n == 0: break
                 out += self.rfile.read(n)
                 self.rfile.readline()
-                if n == 0: return out
+            while line := self.rfile.readline().strip(): self.trailers.append(line.decode())
+            return out
         return self.rfile.read(int(self.headers.get("Content-Length", 0)))
     def do_GET(self):
         if self.headers.get("Upgrade"): return self.upgrade()
@@ -52,6 +54,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
             for i in range(3):
                 self.wfile.write(b"6\r\ntick %d\r\n" % i); self.wfile.flush(); time.sleep(0.4)
             self.wfile.write(b"0\r\n\r\n"); return
+        if self.path == "/events":
+            self.send_response(200); self.send_header("Content-Type", "text/event-stream"); self.end_headers()
+            for i in range(3):
+                self.wfile.write(b"id: %d\ndata: x\n\n" % i); self.wfile.flush(); time.sleep(0.3)
+            self.close_connection = True; return
+        if self.path == "/poll":
+            time.sleep(4)
+            return self.reply(b"at last")
+        if self.path == "/trailers":
+            self.send_response(200); self.send_header("Transfer-Encoding", "chunked"); self.send_header("Trailer", "X-Sum"); self.end_headers()
+            self.wfile.write(b"2\r\nok\r\n0\r\nX-Sum: 1\r\nSet-Cookie: a=b\r\n\r\n"); self.wfile.flush(); return
         if self.path == "/flood":
             self.send_response(200); self.send_header("Content-Length", str(1 << 28)); self.end_headers()
             sent = 0
@@ -68,7 +81,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         seen = {"path": self.path, "method": self.command, "headers": {k.lower(): v for k, v in self.headers.items()}}
         self.reply(json.dumps(seen).encode())
     def do_POST(self):
+        if self.path == "/count":
+            left = length = int(self.headers["Content-Length"])
+            while left: left -= len(self.rfile.read(min(left, 1 << 20)))
+            return self.reply(json.dumps({"length": length}).encode())
+        self.trailers = []
         body = self.body()
+        if self.path == "/trailers":
+            return self.reply(json.dumps([len(body), self.trailers, self.headers.get_all("TE")]).encode())
         self.reply(json.dumps({"length": len(body), "sha": hashlib.sha256(body).hexdigest(), "method": self.command}).encode())
     do_PUT = do_DELETE = do_PATCH = do_POST
     def upgrade(self):
@@ -195,7 +215,7 @@ describe('errors', () => {
     assert.equal(answer.status, 400, `${answer.status} ${answer.text}`)
   })
 
-  test('control routes of the agent are refused from outside', async () => {
+  test('control endpoints of envd are refused from outside', async () => {
     for (const path of ['/init', '/freeze', '/unfreeze', '/fsfreeze', '/fsthaw', '/upgrade', '/collapse', '/init/', '//init', '/%69nit', '/init?x=1', '/./init', '/a/../init']) {
       const answer = await inside(49983, path, { method: 'POST', body: '{}', headers: { 'Content-Type': 'application/json', 'X-Access-Token': 'x' } })
       assert.ok([400, 401, 404].includes(answer.status), `${path}: ${answer.status} ${answer.text}`)
@@ -220,6 +240,53 @@ describe('streams', () => {
       request.on('error', fail)
     })
     assert.ok(times.at(-1) - times[0] > 300, `pieces after ${times} ms`)
+  })
+
+  test('server-sent events, without a length and to the end of the connection', async () => {
+    const times = []
+    const text = await new Promise((done, fail) => {
+      let all = ''
+      http.get({ host: server.host, port: server.port, path: '/events', headers: { Host: `7001-${id}.example.com`, Accept: 'text/event-stream' }, agent: false }, (response) => {
+        assert.equal(response.headers['content-type'], 'text/event-stream')
+        response.on('data', (chunk) => (times.push(Date.now()), (all += chunk)))
+        response.on('end', () => done(all))
+      }).on('error', fail)
+    })
+    assert.equal(text, [0, 1, 2].map((at) => `id: ${at}\ndata: x\n\n`).join(''))
+    assert.ok(times.at(-1) - times[0] > 300, 'they came one after the other')
+  })
+
+  test('a long poll is waited for', async () => {
+    assert.equal((await inside(7001, '/poll')).text, 'at last')
+  })
+
+  test('trailers pass, but for what they must not say, and the connection goes on', async () => {
+    const socket = await server.connect()
+    const get = (path) => socket.write(`GET ${path} HTTP/1.1\r\nHost: 7001-${id}.example.com\r\nTE: trailers\r\n\r\n`)
+    get('/trailers')
+    await eventually('all of it', () => socket.received.endsWith('2\r\nok\r\n0\r\nX-Sum: 1\r\n\r\n'))
+    assert.match(socket.received, /Trailer: X-Sum/)
+    assert.doesNotMatch(socket.received, /Set-Cookie/)
+    get('/teapot')
+    await eventually('the next answer', () => socket.received.endsWith('short and stout'))
+    socket.destroy()
+    const sent = await server.raw(`POST /trailers HTTP/1.1\r\nHost: 7001-${id}.example.com\r\nConnection: close\r\nTE: gzip, trailers\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1\r\nHost: other\r\nX-Forwarded-For: 1.2.3.4\r\n\r\n`)
+    assert.deepEqual(JSON.parse(sent.slice(sent.indexOf('['))), [2, ['X-Sum: 1'], ['trailers']])
+    assert.match(await server.raw(`POST / HTTP/1.1\r\nHost: 7001-${id}.example.com\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nno colon\r\n\r\n`), /^HTTP\/1.1 400 /)
+  })
+
+  test('half a gigabyte in and out, and nothing of it stays', async () => {
+    const rss = () => Number(/VmRSS:\s+(\d+)/.exec(fs.readFileSync(`/proc/${server.servingPid}/status`, 'utf8'))[1]) / 1024
+    const before = rss()
+    const curl = (...args) => promisify(execFile)('curl', ['-sS', '--max-time', '120', '-H', `E2b-Sandbox-Id: ${id}`, '-H', 'E2b-Sandbox-Port: 7001', ...args])
+    const down = await curl('-o', '/dev/null', '-w', '%{size_download}', `${server.url}/flood`)
+    assert.equal(Number(down.stdout), 1 << 28)
+    const file = `${server.home}/zeros`
+    fs.writeFileSync(file, '')
+    fs.truncateSync(file, 1 << 28)
+    const up = await curl('-T', file, `${server.url}/count`)
+    assert.equal(JSON.parse(up.stdout).length, 1 << 28)
+    assert.ok(rss() - before < 32, `the proxy grew by ${rss() - before} MiB`)
   })
 
   test('a reader that stops does not make the proxy collect the answer', async () => {

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { eventually, startServer } from '../harness/server.mjs'
 import { randomFrom } from '../harness/random.mjs'
 import { loadSdk } from '../harness/sdk.mjs'
-import { cgroups, counts, files, findProcesses, isAgent, isOurs, ofSandbox } from '../harness/leftovers.mjs'
+import { cgroups, counts, files, findProcesses, isEnvd, isOurs, ofSandbox } from '../harness/leftovers.mjs'
 
 let server, sdk
 before(async () => {
@@ -183,10 +183,10 @@ test('creates and kills leak nothing without a name either', async () => {
 
 test('a data directory from a machine that was switched off: rows without boxes are ended', async () => {
   const box = await server.create({ timeout: 600 })
-  assert.ok(findProcesses(isAgent).length > 0)
+  assert.ok(findProcesses(isEnvd).length > 0)
   await killEverything()
-  for (const one of findProcesses(isAgent)) process.kill(one.pid, 'SIGKILL')
-  await eventually('they are gone', () => findProcesses(isAgent).length === 0)
+  for (const one of findProcesses(isEnvd)) process.kill(one.pid, 'SIGKILL')
+  await eventually('they are gone', () => findProcesses(isEnvd).length === 0)
   await server.start()
   assert.equal((await server.api('GET', `/sandboxes/${box.sandboxID}`)).status, 404)
   assert.deepEqual(await server.ids(), [])
@@ -195,8 +195,8 @@ test('a data directory from a machine that was switched off: rows without boxes 
 
 test('the first process of a sandbox dies: the sandbox is gone, the server goes on', async () => {
   const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 60_000 })
-  const mine = findProcesses(isAgent).filter((one) => fs.readFileSync(`/proc/${one.pid}/cgroup`, 'utf8').includes(sandbox.sandboxId))
-  assert.equal(mine.length, 1, 'its agent is in a cgroup with its name')
+  const mine = findProcesses(isEnvd).filter((one) => fs.readFileSync(`/proc/${one.pid}/cgroup`, 'utf8').includes(sandbox.sandboxId))
+  assert.equal(mine.length, 1, 'its envd is in a cgroup with its name')
   process.kill(mine[0].pid, 'SIGKILL')
   await eventually('it is ended', async () => (await server.api('GET', `/sandboxes/${sandbox.sandboxId}`)).status === 404)
   await eventually('nothing is left', () => ofSandbox(sandbox.sandboxId, server.data).length === 0)

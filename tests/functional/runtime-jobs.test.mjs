@@ -5,7 +5,7 @@ import { after, afterEach, before, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { destroyAll, refused, startRuntime } from '../harness/runtime.mjs'
 import { findProcesses } from '../harness/leftovers.mjs'
-import { eventually } from '../harness/server.mjs'
+import { eventually, timely } from '../harness/server.mjs'
 import { openEvents } from '../harness/sse.mjs'
 
 let one, box
@@ -157,6 +157,20 @@ describe('its sandbox', () => {
     await one.ok(200, 'POST', `/sandboxes/${other.id}/resume`)
     assert.equal((await ended(job.id)).exit_code, 0)
     assert.equal(await logs(job.id), '1\n2\n3\n4\n')
+    await one.remove(other.id)
+  })
+
+  test('is paused and resumed at once through the engine\'s own API: the end is known soon', async () => {
+    const other = await one.create({ key: 'blinking', lifecycle: { idleTimeoutSeconds: 3600 } })
+    await timely('the end of a job after a pause', 4000, async () => {
+      const job = await one.start(other.id, 'sleep 1')
+      await sleep(700) // its stream is held by then
+      assert.equal((await one.server.api('POST', `/sandboxes/${other.id}/pause`)).status, 204)
+      assert.equal((await one.server.api('POST', `/sandboxes/${other.id}/connect`, { timeout: 600 })).status, 201)
+      const began = performance.now()
+      assert.equal((await ended(job.id)).exit_code, 0)
+      return performance.now() - began
+    })
     await one.remove(other.id)
   })
 

@@ -253,7 +253,7 @@ describe('a provider that fails', () => {
     await well()
   })
 
-  test('an agent that sends nonsense', async () => {
+  test('an envd that sends nonsense', async () => {
     const box = await one.create()
     await one.execute(box.id, 'true')
     for (const bytes of ['nonsense', '\x00\xff\xff\xff\xff', '\x02\x00\x00\x00\x02{}']) {
@@ -307,7 +307,7 @@ describe('a provider that fails', () => {
     await well()
   })
 
-  test('a command to an agent that hangs ends with 504', async () => {
+  test('a command to an envd that hangs ends with 504', async () => {
     const box = await one.create()
     await one.execute(box.id, 'true')
     faults.next('POST', START, hang, 10)

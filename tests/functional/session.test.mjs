@@ -7,6 +7,7 @@ import path from 'node:path'
 import { after, before, test } from 'node:test'
 import { startGitHost } from '../harness/git-host.mjs'
 import { eventually, repository, startServer } from '../harness/server.mjs'
+import { tinyServer } from '../harness/tiny-server.mjs'
 
 const program = path.join(repository, 'build/npm/sandbox-agent/node_modules/@sandbox-agent/cli-linux-x64/bin/sandbox-agent')
 const agent = fs.readFileSync(path.join(repository, 'tests/fixtures/acp-agent.py'), 'utf8')
@@ -23,7 +24,7 @@ before(async () => {
   const providers = { e2b: { type: 'e2b', api_url: 'embedded' }, local: { type: 'process', socket } }
   fs.writeFileSync(config, JSON.stringify({ default_provider: 'e2b', providers, sandbox_agent: { program }, git_hosts: { '203.0.113.1': { type: 'github', api_url: `${gitHost.url}/gh` }, 'web.test': { type: 'gitea', api_url: `${gitHost.url}/tea/api/v1/` } }, profiles: { 'with-git': { network: { mode: 'allow-all' }, gitToken: 'env:GIT_SECRET' } } }), { mode: 0o644 })
   server = await startServer({ args: ['--runtime-config', config, '--process-provider', '1'], env: { GIT_SECRET: token } })
-  // The agent's socket is in the data directory, whose name was not known before.
+  // envd's socket is in the data directory, whose name was not known before.
   fs.symlinkSync(path.join(server.data, 'run/process.sock'), socket)
   server.config = config
 })
@@ -134,11 +135,13 @@ test('permissions: asked for, granted, refused, and not asked for when the mode 
 })
 
 test('the profile’s MCP servers reach the agent', async () => {
-  await ok(200, 'PUT', '/profiles/with-tools', { network: { mode: 'allow-all' }, mcp: { files: { command: 'mcp-files', args: ['--root', '/'], env: { A: 'b' } } } })
+  await ok(200, 'PUT', '/profiles/with-tools', { network: { mode: 'allow-all' }, mcp: { files: { command: 'mcp-files', args: ['--root', '/'], env: { A: 'b' } }, 'npm/tiny': { runCmd: tinyServer } } })
   const sandbox = await ok(201, 'POST', '/sandboxes', { profile: 'with-tools', persistent: true })
   const one = await session({ sandbox_id: sandbox.id, profile: 'with-tools' })
   const asked = await eventually('the echo of session/new', async () => (await events(one.id)).find((event) => JSON.stringify(event).includes('mcp-files')))
   assert.match(JSON.stringify(asked), /"name":"files".*|"args":\["--root","\/"\]/)
+  assert.match(JSON.stringify(asked), /"url":"http:\/\/127\.0\.0\.1:50005\/mcp"/, 'and the gateway, which has the others')
+  assert.ok(!JSON.stringify(asked).includes('npm/tiny'))
 })
 
 test('interrupt ends the turn, the session goes on', async () => {

@@ -99,11 +99,18 @@ describe('signals', () => {
     }
   })
 
-  test('SIGHUP ends it otherwise', async () => {
-    const server = await startServer({ args: ['--warm', '2'] })
-    server.child.kill('SIGHUP')
-    assert.deepEqual(await server.exited, { code: 0, signal: null })
-    await server.destroy()
+  // One that somebody sends is a reload: operate.test.mjs.
+  test('a terminal that goes ends it otherwise', () => {
+    const data = path.join(home, 'hung-up')
+    const script = `import os, pty, sys
+pid, fd = pty.fork()
+if pid == 0: os.execv(sys.argv[1], sys.argv[1:])
+out = b''
+while b'ready http' not in out: out += os.read(fd, 4096)
+os.close(fd)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))`
+    const done = spawnSync('python3', ['-c', script, binary, 'serve', '--listen', '127.0.0.1:0', '--warm', '1', '--data', data], { encoding: 'utf8', timeout: 60_000 * patience })
+    assert.equal(done.stdout, '0\n', done.stderr)
   })
 })
 

@@ -132,7 +132,9 @@ describe('the page', () => {
     page.on('console', (message) => message.type() === 'error' && page.problems.push(message.text()))
     await page.goto(`${server.url}${target}`)
     await page.fill('#key', server.key)
-    await page.click('dialog button')
+    await page.keyboard.press('Enter')
+    await page.getByRole('navigation', { name: 'Pages' }).waitFor()
+    page.problems.length = 0 // the first question, who is signed in, is answered with 401
     return page
   }
 
@@ -165,40 +167,27 @@ describe('the page', () => {
 
   test('says what is wrong', async () => {
     const page = await openPage('/ui/terminal?sandbox=sbx_00000000000000000000')
-    await page.getByText('not found').waitFor()
+    await page.getByText('was not found').waitFor()
     await page.close()
   })
 
   test('shows names and titles as what they are: text', async () => {
     const evil = '<img src=x onerror="document.title=1"><script>document.title=2</script>'
     const box = await create({ agent_id: evil.slice(0, 250), key: evil, metadata: { a: evil } })
-    const list = await openPage('/ui/')
-    await list.getByRole('cell', { name: '<img src=x' }).first().waitFor()
-    assert.equal(await list.locator('td img, td script, #events img').count(), 0)
-    assert.equal(await list.title(), 'Quicksand')
     const page = await openPage(`/ui/terminal?sandbox=${encodeURIComponent(box.id)}`)
     await page.getByText('connected').waitFor()
+    await page.getByRole('heading', { name: '<img src=x' }).waitFor()
     const title = await page.title()
     await page.keyboard.type(`printf '\\e]0;${'<b>'}owned\\a\\e]52;c;b3duZWQ=\\a'; echo do''ne\n`)
     await shows(page, '\ndone')
     assert.equal(await page.title(), title)
     const named = await openPage(`/ui/terminal?sandbox=${encodeURIComponent(evil)}`)
-    await named.getByText('not found').first().waitFor()
-    assert.equal(await named.locator('header img, header script').count(), 0)
-    assert.match(await named.title(), /^<img/)
-    for (const one of [list, page, named]) await one.close()
-  })
-
-  test('lists what runs and what happens', async () => {
-    const box = await create({ agent_id: 'seen' })
-    const page = await openPage('/ui/')
-    await page.getByRole('cell', { name: box.id }).waitFor()
-    const other = await create({ agent_id: 'seen-later' })
-    await page.getByRole('cell', { name: other.id }).waitFor()
-    await page.locator('#events').getByText('sandbox.created').first().waitFor()
-    assert.deepEqual(page.problems, [])
-    await page.screenshot({ path: path.join(repository, 'build/test/list.png') })
-    await page.close()
+    await named.getByText('was not found').first().waitFor()
+    for (const one of [page, named]) {
+      assert.equal(await one.locator('main img, main script').count(), 0)
+      assert.equal(await one.title(), 'Quicksand')
+      await one.close()
+    }
   })
 })
 

@@ -10,14 +10,14 @@ import assert from 'node:assert/strict'
 import fs from 'node:fs'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { cgroups, findProcesses, isAgent, ofSandbox } from './leftovers.mjs'
+import { cgroups, findProcesses, isEnvd, ofSandbox } from './leftovers.mjs'
 import { randomFrom } from './random.mjs'
 import { eventually } from './server.mjs'
 
 const WORKERS = 6
 const MOST = 24 // sandboxes
 const ENVD = 49983
-const WARM_TEMPLATES = 4 // that boxes are made ahead of
+const WARM_TEMPLATES = 8 // that boxes are made ahead of
 const ROUND = 10 // kills between two looks at everything
 
 export class Chaos {
@@ -183,12 +183,12 @@ export class Chaos {
     await this.server.start()
   }
 
-  // The agent of a sandbox that nobody works on; a paused one loses its processes, not its files.
+  // The envd of a sandbox that nobody works on; a paused one loses its processes, not its files.
   async killEnvd() {
     const free = [...this.boxes.values()].filter((box) => !box.busy && !box.shot && !box.mayBeGone && box.state !== 'unknown')
     if (!free.length) return
     const box = this.pick(free)
-    const pid = agentOf(box.id)
+    const pid = envdOf(box.id)
     if (!pid || !this.kill(pid)) return
     this.killed.envd++
     if (box.state === 'running') box.shot = true
@@ -285,7 +285,7 @@ export class Chaos {
 
   // What is on the host is what the list says, and boxes made ahead.
   async checkHost(templates = WARM_TEMPLATES) {
-    const most = templates * this.server.warm + 1 // one is being made
+    const most = (templates + 3) * this.server.warm + 1 // three blank ones for each; one is being made
     for (const id of this.deleted.splice(0)) await eventually(`nothing of ${id} is left: ${ofSandbox(id, this.server.data)}`, () => ofSandbox(id, this.server.data).length === 0, 5000)
     await eventually(`as many boxes as sandboxes: ${JSON.stringify(this.onHost())}`, () => Object.values(this.onHost()).every((extra) => extra.length <= most), 10_000)
   }
@@ -322,8 +322,8 @@ export class Chaos {
   }
 }
 
-export function agentOf(id) {
-  return findProcesses(isAgent).find((one) => {
+export function envdOf(id) {
+  return findProcesses(isEnvd).find((one) => {
     try {
       return fs.readFileSync(`/proc/${one.pid}/cgroup`, 'utf8').includes(id)
     } catch {

@@ -6,7 +6,7 @@
 # tests ask for, public ones and those that sandboxes must never reach. So a broken firewall rule shows as
 # a failed test and sends nothing out. When the command ends, every process and mount goes with it.
 #
-#   lab: up0 198.51.100.2/24 ---- w0 198.51.100.1/24 :world: 203.0.113.1 (web), 203.0.113.53 (DNS), private ranges
+#   lab: up0 198.51.100.2/24 ---- w0 198.51.100.1/24 :world: 203.0.113.1 and .2 (web), 203.0.113.53 (DNS), private ranges
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -56,7 +56,7 @@ ip link set up0 up
 in_world ip link set lo up
 in_world ip address add 198.51.100.1/24 dev w0
 in_world ip link set w0 up
-for address in 203.0.113.1 203.0.113.53 10.9.9.9 172.16.5.5 192.168.77.1 100.64.3.3 169.254.169.254 198.18.0.9; do
+for address in 203.0.113.1 203.0.113.2 203.0.113.53 10.9.9.9 172.16.5.5 192.168.77.1 100.64.3.3 169.254.169.254 198.18.0.9; do
     in_world ip address add "$address/32" dev lo
 done
 ip route add default via 198.51.100.1
@@ -71,7 +71,7 @@ for _ in $(seq 200); do
 done
 grep -q '^ready' "$scratch/world.log" || { cat "$scratch/world.log" >&2; exit 1; }
 
-export QUICKSAND_LAB=1
+export QUICKSAND_LAB=1 QUICKSAND_LAB_WORLD=$world
 status=0
 "$@" || status=$?
 exit "$status"

@@ -18,9 +18,9 @@ export function findProcesses(wanted) {
   return found
 }
 
-// Our program in any role, and the agent: the latter runs from a memfd.
+// Our program in any role, and envd: the latter runs from a memfd.
 export const isOurs = (one) => one.exe.endsWith('/quicksand')
-export const isAgent = (one) => /(^|[:/])envd$/.test(one.exe)
+export const isEnvd = (one) => /(^|[:/])envd$/.test(one.exe)
 
 export function mounts() {
   return fs

@@ -41,17 +41,18 @@ export async function shell(sandbox, command, options = {}) {
   }
 }
 
-// Threads in reads of 2 GB each, one after the other: neither a freeze nor a signal comes through before a read has ended,
-// and they share the sandbox's processors. `shared`: into memory that the kernel does not take from the dying.
-// Gives the command's handle once all of them read.
+// Threads in reads of 2 GB each (less where copying is slow), one after the other: neither a freeze nor a signal comes
+// through before a read has ended, and they share the sandbox's processors. `shared`: into memory that the kernel does
+// not take from the dying. Gives the command's handle once all of them read.
 export async function stayInKernel(sandbox, { threads, shared = false }) {
+  const pieces = Math.max(2, Math.ceil(32 / patience))
   await sandbox.files.write(
     '/home/user/stay.py',
     `
 import mmap, os, threading
 fd = os.open("/dev/shm/zeros", os.O_RDWR | os.O_CREAT)
 os.ftruncate(fd, 2 << 30)
-buffers = [memoryview(${shared ? 'mmap.mmap(-1, 64 << 20)' : 'bytearray(64 << 20)'})] * 32
+buffers = [memoryview(${shared ? 'mmap.mmap(-1, 64 << 20)' : 'bytearray(64 << 20)'})] * ${pieces}
 threading.stack_size(65536)
 def stay():
     os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19) # those that are still to begin go first

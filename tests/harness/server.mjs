@@ -16,7 +16,7 @@ import path from 'node:path'
 import { after } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { cgroups, findProcesses, isAgent, isOurs, links, loopDevices, mounts } from './leftovers.mjs'
+import { cgroups, findProcesses, isEnvd, isOurs, links, loopDevices, mounts } from './leftovers.mjs'
 
 export const repository = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..')
 export const binary = process.env.QUICKSAND_BINARY ?? path.join(repository, 'build/quicksand')
@@ -64,13 +64,14 @@ export async function timely(what, limitMs, measure) {
 }
 
 class Server {
-  constructor({ env = {}, args = [], program = binary, listen = '127.0.0.1:0' } = {}) {
+  // Fewer boxes are made ahead than a server makes that nobody told, which does not live for a few seconds only.
+  constructor({ env = {}, args = [], program = binary, listen = '127.0.0.1:0', asShipped = false } = {}) {
     this.home = fs.mkdtempSync(path.join(os.tmpdir(), 'quicksand-test-'))
     fs.chmodSync(this.home, 0o755)
     this.data = path.join(this.home, 'data')
     this.key = `e2b_${crypto.randomBytes(20).toString('hex')}`
     this.env = env
-    this.args = args
+    this.args = asShipped || args.includes('--warm') || args.includes('--blank') ? args : ['--warm', '6', '--blank', '6', ...args]
     this.program = program
     this.log = ''
     this.listen = listen
@@ -181,7 +182,7 @@ class Server {
   }
 
   async create(body = {}, options) {
-    const answer = await this.api('POST', '/sandboxes', { templateID: 'base', timeout: 300, ...body }, options)
+    const answer = await this.api('POST', '/sandboxes', { templateID: 'base', timeout: 300 * patience, ...body }, options)
     assert.equal(answer.status, 201, `create: ${answer.status} ${answer.text}`)
     return answer.body
   }
@@ -270,7 +271,7 @@ class Server {
     fs.writeFileSync(path.join(folder, `${path.basename(process.argv[1] ?? 'server', '.test.mjs')}.server.log`), this.log)
   }
 
-  // Reports of sanitizers about the server, the warden or an agent inside (only in their builds), each with
+  // Reports of sanitizers about the server, the warden or an envd inside (only in their builds), each with
   // the lines that say where.
   findings() {
     const lines = this.log.split('\n')
@@ -280,7 +281,7 @@ class Server {
 
   // What outlived the server although no sandbox was left. Processes are ended.
   async left(instance) {
-    const mine = () => findProcesses((one) => isOurs(one) || isAgent(one) || one.cmdline.includes(this.data))
+    const mine = () => findProcesses((one) => isOurs(one) || isEnvd(one) || one.cmdline.includes(this.data))
     for (let i = 0; i < 50 * patience && mine().length; i++) await sleep(50)
     const found = mine()
     for (const one of found) {

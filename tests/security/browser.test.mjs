@@ -1,11 +1,11 @@
 // A file or a server in a sandbox, seen through the control plane's own host: in a browser (Debian's chromium, headless)
-// none of it may act in the name of that origin, where the pages under /ui keep their key.
+// none of it may act in the name of that origin, where the dashboard is.
 import assert from 'node:assert/strict'
 import http from 'node:http'
 import { createRequire } from 'node:module'
 import path from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import { eventually, repository, startServer } from '../harness/server.mjs'
+import { eventually, patience, repository, startServer } from '../harness/server.mjs'
 import { loadSdk } from '../harness/sdk.mjs'
 
 const require = createRequire(path.join(repository, 'build/npm/web/'))
@@ -15,7 +15,7 @@ let server, sandbox, id, browser
 before(async () => {
   server = await startServer()
   const sdk = await loadSdk(server)
-  sandbox = await sdk.Sandbox.create('base', { timeoutMs: 600_000 })
+  sandbox = await sdk.Sandbox.create('base', { timeoutMs: 600_000 * patience })
   id = sandbox.sandboxId
   await sandbox.files.write('/home/user/evil.html', '<script>localStorage.owned = "yes"; document.cookie = "owned=yes"</script>')
   await sandbox.files.write('/home/user/evil.svg', '<svg xmlns="http://www.w3.org/2000/svg"><script>localStorage.owned = "yes"</script></svg>')

@@ -23,11 +23,11 @@ def call(number, *args):
     return [got, errno.errorcode.get(ctypes.get_errno(), "")]
 PTRACE, PIDFD_OPEN, PIDFD_GETFD = 101, 434, 438
 ATTACH, SEIZE, INTERRUPT = 16, 0x4206, 0x4207
-agent = call(PIDFD_OPEN, 1, 0)[0]
-taken = {number: call(PIDFD_GETFD, agent, number, 0) for number in range(32)}
+envd = call(PIDFD_OPEN, 1, 0)[0]
+taken = {number: call(PIDFD_GETFD, envd, number, 0) for number in range(32)}
 `
 
-// Takes the agent's end of /proc/meminfo, stops the agent, and lets processes wait for answers that nobody gives.
+// Takes envd's end of /proc/meminfo, stops envd, and lets processes wait for answers that nobody gives.
 const HOSTAGE = String.raw`${CALLS}
 def is_fuse(fd):
     try: return "fuse" in os.readlink(f"/proc/self/fd/{fd}")
@@ -53,16 +53,16 @@ finally: time.sleep(1000)
 async function arm(sandbox) {
   await sandbox.files.write('/tmp/hostage.py', HOSTAGE)
   await sandbox.commands.run('nohup python3 /tmp/hostage.py >/tmp/hostage.log 2>&1 &', { ...asRoot, background: true })
-  // An agent that was stopped does not tell any more.
-  await eventually('the attack', () => sandbox.files.exists('/tmp/armed', { requestTimeoutMs: 2000 }).catch(() => true), 30_000, 100)
+  // An envd that was stopped does not tell any more.
+  await eventually('the attack', () => sandbox.files.exists('/tmp/armed', { requestTimeoutMs: 2000 * patience }).catch(() => true), 30_000, 100)
 }
 
-test('nine sandboxes that take their agents hostage are deleted together, and others do not wait', async () => {
+test('nine sandboxes that take their envds hostage are deleted together, and others do not wait', async () => {
   const hostile = await Promise.all(Array.from({ length: 9 }, () => sdk.Sandbox.create('base', { timeoutMs: 600_000 * patience })))
   await Promise.all(hostile.map(arm))
   const began = Date.now()
   const deleted = Promise.all(hostile.map((one) => server.api('DELETE', `/sandboxes/${one.sandboxId}`, undefined, { timeoutMs: 60_000 })))
-  const other = await sdk.Sandbox.create('base', { timeoutMs: 60_000 })
+  const other = await sdk.Sandbox.create('base', { timeoutMs: 60_000 * patience })
   assert.equal((await other.commands.run('echo fine')).stdout, 'fine\n')
   const otherMs = Date.now() - began
   assert.deepEqual((await deleted).map((one) => one.status), Array(9).fill(204))
@@ -72,8 +72,8 @@ test('nine sandboxes that take their agents hostage are deleted together, and ot
   await other.kill()
 })
 
-test('root inside gets neither the agent’s descriptors nor its memory, and cannot trace it', async () => {
-  const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 60_000 })
+test('root inside gets neither envd’s descriptors nor its memory, and cannot trace it', async () => {
+  const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 60_000 * patience })
   const found = await python(sandbox, `${CALLS}
 def opens(path, flags=os.O_RDONLY):
     try: os.close(os.open(path, flags)); return "opened"
@@ -82,7 +82,7 @@ mine = os.fork()
 if mine == 0: time.sleep(1000)
 own = call(PIDFD_OPEN, mine, 0)[0]
 result = {
-    "agent": agent >= 0,
+    "envd": envd >= 0,
     "taken": [number for number, (fd, _) in taken.items() if fd >= 0],
     "refusals": sorted({error for _, error in taken.values()}),
     "trace": {name: call(PTRACE, request, 1, 0, 0) for name, request in (("attach", ATTACH), ("seize", SEIZE))},
@@ -92,8 +92,8 @@ result = {
 }
 os.kill(mine, 9)
 `, asRoot)
-  assert.equal(found.agent, true)
-  assert.deepEqual(found.taken, [], 'descriptors of the agent')
+  assert.equal(found.envd, true)
+  assert.deepEqual(found.taken, [], 'descriptors of envd')
   assert.deepEqual(found.refusals, ['EPERM'])
   assert.deepEqual(found.trace, { attach: [-1, 'EPERM'], seize: [-1, 'EPERM'] })
   for (const [name, outcome] of Object.entries(found.files)) assert.match(outcome, /^E(ACCES|PERM)$/, name)

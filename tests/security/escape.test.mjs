@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict'
 import fs from 'node:fs'
 import { after, before, describe, test } from 'node:test'
-import { findProcesses, isAgent, isOurs } from '../harness/leftovers.mjs'
-import { eventually, startServer } from '../harness/server.mjs'
+import { findProcesses, isEnvd, isOurs } from '../harness/leftovers.mjs'
+import { eventually, patience, startServer } from '../harness/server.mjs'
 import { loadSdk, python, shell } from '../harness/sdk.mjs'
 
 const SECRET = `host-secret-${process.pid}`
@@ -11,7 +11,7 @@ let server, sdk, sandbox, secretFile
 before(async () => {
   server = await startServer({ env: { SECRET_OF_THE_HOST: SECRET } })
   sdk = await loadSdk(server)
-  sandbox = await sdk.Sandbox.create('base', { timeoutMs: 600_000, envs: { ASKED_FOR: 'yes' } })
+  sandbox = await sdk.Sandbox.create('base', { timeoutMs: 600_000 * patience, envs: { ASKED_FOR: 'yes' } })
   secretFile = `${server.home}/secret`
   fs.writeFileSync(secretFile, SECRET, { mode: 0o644 })
 })
@@ -48,8 +48,8 @@ describe('what a fresh command inherits', () => {
   // Nobody inside can look; from outside it is seen.
   test('the first process has no descriptor that leads outside', async () => {
     const [slotBase] = (await shell(sandbox, 'cat /proc/self/uid_map')).stdout.trim().split(/\s+/).slice(1)
-    const [agent] = findProcesses((one) => isAgent(one) && fs.readFileSync(`/proc/${one.pid}/uid_map`, 'utf8').includes(` ${slotBase} `))
-    const found = fs.readdirSync(`/proc/${agent.pid}/fd`).map((name) => fs.readlinkSync(`/proc/${agent.pid}/fd/${name}`))
+    const [envd] = findProcesses((one) => isEnvd(one) && fs.readFileSync(`/proc/${one.pid}/uid_map`, 'utf8').includes(` ${slotBase} `))
+    const found = fs.readdirSync(`/proc/${envd.pid}/fd`).map((name) => fs.readlinkSync(`/proc/${envd.pid}/fd/${name}`))
     assert.ok(found.includes('/fuse'), String(found))
     for (const target of found) assert.match(target, /^(socket:|pipe:|anon_inode:|\/dev\/(null|zero|urandom|pts)|\/dev\/ptmx|\/proc|\/fuse$|\/$|\/sys\/fs\/btrfs\/[0-9a-f-]{36}\/qgroups\/0_\d+$)/, target)
   })
@@ -88,7 +88,7 @@ describe('status of processes', () => {
   })
 
   test('its ids are not the host’s, and differ from its neighbour’s', async () => {
-    const other = await sdk.Sandbox.create('base', { timeoutMs: 60_000 })
+    const other = await sdk.Sandbox.create('base', { timeoutMs: 60_000 * patience })
     const base = async (one) => Number((await shell(one, 'cat /proc/self/uid_map')).stdout.trim().split(/\s+/)[1])
     const [mine, theirs] = [await base(sandbox), await base(other)]
     assert.ok(mine >= 65536 && theirs >= 65536, `${mine} ${theirs}`)
@@ -105,7 +105,7 @@ describe('status of processes', () => {
 })
 
 describe('files of the host', () => {
-  test('not by absolute path, not by symlink, through the agent or a shell', async () => {
+  test('not by absolute path, not by symlink, through envd or a shell', async () => {
     for (const path of [secretFile, server.data, `${server.data}/../secret`]) {
       assert.notEqual((await shell(sandbox, `cat ${path}`, asRoot)).exitCode, 0)
       await assert.rejects(sandbox.files.read(path, { user: 'root' }))
@@ -151,7 +151,8 @@ try:
     os.fchdir(fd)
     for _ in range(64): os.chdir("..")
     os.chroot(".")
-    result = "outside" if os.path.exists("${secretFile}") else "inside"
+    # Beneath its root is the empty one that it began in.
+    result = "outside" if os.path.exists("${secretFile}") else "inside" if os.path.isdir("/home/user") else "beneath"
 except OSError as e:
     result = str(e)
 `, asRoot)
@@ -235,7 +236,7 @@ result = {
 `, asRoot))
   })
 
-  // A file system that a guest serves could stop whoever looks at it, the agent too.
+  // A file system that a guest serves could stop whoever looks at it, envd too.
   test('no FUSE and no network file system can be mounted', async () => {
     const found = await python(sandbox, `${SYSCALLS}
 import stat
@@ -258,7 +259,7 @@ result["calls"] = {f"{how} {kind}": made for kind in ("fuse", "fuse.sshfs", "fus
     for (const command of ['fusermount3 -u /proc/meminfo', 'fusermount -u /proc/meminfo', 'umount /proc/meminfo', 'umount /proc/stat']) {
       assert.notEqual((await shell(sandbox, command, asRoot)).exitCode, 0, command)
     }
-    // The FUSE mounts there are: files, which the agent serves itself.
+    // The FUSE mounts there are: files, which envd serves itself.
     const table = (await shell(sandbox, 'cat /proc/self/mountinfo', asRoot)).stdout
     const network = table.split('\n').filter((line) => / - (fuse|nfs|cifs|smb|9p|ceph|virtiofs)/.test(line)).map((line) => line.split(' ')[4])
     assert.deepEqual(network, ['/proc/meminfo', '/proc/stat', '/proc/loadavg'])
@@ -345,7 +346,7 @@ except OSError as e: result["mem"] = [-1, "EACCES"]
   })
 
   test('as root inside, the first process survives being traced or killed, or only its own sandbox ends', async () => {
-    const other = await sdk.Sandbox.create('base', { timeoutMs: 60_000 })
+    const other = await sdk.Sandbox.create('base', { timeoutMs: 60_000 * patience })
     await shell(other, 'kill -9 1; kill -STOP 1', asRoot).catch(() => {})
     assert.equal(await sandbox.isRunning(), true)
     assert.ok(server.alive())
@@ -397,7 +398,7 @@ except ConnectionRefusedError: result = "refused"
   })
 
   test('another sandbox’s loopback is another loopback', async () => {
-    const other = await sdk.Sandbox.create('base', { timeoutMs: 60_000 })
+    const other = await sdk.Sandbox.create('base', { timeoutMs: 60_000 * patience })
     const web = await other.commands.run('python3 -m http.server 8123 --bind 127.0.0.1', { background: true })
     await eventually('it serves', async () => (await shell(other, 'curl -sS -m 2 http://127.0.0.1:8123/')).exitCode === 0)
     assert.notEqual((await shell(sandbox, 'curl -sS -m 2 http://127.0.0.1:8123/')).exitCode, 0)
@@ -405,7 +406,7 @@ except ConnectionRefusedError: result = "refused"
     await other.kill()
   })
 
-  test('the agent’s own socket on the host is not reachable by name from inside', async () => {
+  test('envd’s own socket on the host is not reachable by name from inside', async () => {
     const found = await shell(sandbox, `find / -xdev -name '*.sock' -type s 2>/dev/null`, asRoot)
     assert.ok(!found.stdout.includes(sandbox.sandboxId), found.stdout)
   })

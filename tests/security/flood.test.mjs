@@ -14,7 +14,7 @@ const CONNECTIONS = 500
 
 let server
 before(async () => {
-  server = await startServer({ args: ['--request-seconds', '3', '--body-memory', '8', '--create-queue', '16', '--warm', '0'] })
+  server = await startServer({ args: ['--request-seconds', String(3 * patience), '--body-memory', '8', '--create-queue', '16', '--warm', '0'] })
 })
 after(() => server.destroy())
 
@@ -154,8 +154,8 @@ async function newTeam() {
   return body.key
 }
 
-// The agent of a sandbox in which nothing else runs.
-function agentOf(id) {
+// The envd of a sandbox in which nothing else runs.
+function envdOf(id) {
   for (const group of cgroups(id)) {
     const pids = fs.readFileSync(path.join(group, 'cgroup.procs'), 'latin1').split('\n').filter(Boolean)
     if (pids.length) return Number(pids[0])
@@ -164,12 +164,12 @@ function agentOf(id) {
 }
 
 describe('one team’s slow requests', () => {
-  test('a stopped agent whose logs 64 clients want delays its own team only', { timeout: 120_000 * patience }, async () => {
+  test('a stopped envd whose logs 64 clients want delays its own team only', { timeout: 120_000 * patience }, async () => {
     const [greedy, other] = [await newTeam(), await newTeam()]
     const victim = await server.create({}, { key: greedy })
     const healthy = await server.create({}, { key: other })
-    const agent = agentOf(victim.sandboxID)
-    process.kill(agent, 'SIGSTOP')
+    const envd = envdOf(victim.sandboxID)
+    process.kill(envd, 'SIGSTOP')
     let going = true
     const asking = Array.from({ length: 64 }, async () => {
       while (going) await server.api('GET', `/v2/sandboxes/${victim.sandboxID}/logs`, undefined, { key: greedy, timeoutMs: 60_000 })
@@ -186,7 +186,7 @@ describe('one team’s slow requests', () => {
       assert.ok(Date.now() - began < 1900 * patience, `its own list took ${Date.now() - began} ms`)
     } finally {
       going = false
-      process.kill(agent, 'SIGCONT')
+      process.kill(envd, 'SIGCONT')
       await Promise.all(asking)
     }
     assert.equal((await server.api('DELETE', `/sandboxes/${victim.sandboxID}`, undefined, { key: greedy })).status, 204)

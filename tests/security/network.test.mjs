@@ -49,7 +49,7 @@ result = [sent, held]`,
   assert.ok(full > 3500, `only ${full} connections, ${filled} were made`)
   assert.ok(full < 4200, `${full} connections of one sandbox`)
   // The neighbour's own still pass.
-  const curl = await neighbour.commands.run('curl -sS -m 10 http://203.0.113.1/hello')
+  const curl = await neighbour.commands.run(`curl -sS -m ${10 * patience} http://203.0.113.1/hello`)
   assert.match(curl.stdout, /198\.51\.100\.2/)
   await greedy.kill()
   const left = tracked() - before

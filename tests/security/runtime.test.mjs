@@ -8,7 +8,7 @@ import { createRequire } from 'node:module'
 import path from 'node:path'
 import { after, afterEach, before, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { eventually, repository } from '../harness/server.mjs'
+import { eventually, patience, repository } from '../harness/server.mjs'
 import { startRuntime } from '../harness/runtime.mjs'
 import { openEvents } from '../harness/sse.mjs'
 
@@ -88,6 +88,7 @@ describe('another team', () => {
     const bodies = {
       execute: { command: 'id' }, input: { data: 'x' }, signal: { signal: 9 }, messages: { message: 'x' }, approve: { request_id: '1' },
       push: { branch: 'x' }, heartbeat: { active_sessions: 0 }, snapshots: {}, snapshot: {},
+      code: { code: '1' },
     }
     let asked = 0
     for (const [pattern, methods] of Object.entries(api.paths)) {
@@ -255,7 +256,7 @@ describe('a stranger', () => {
     for (const body of bad) {
       const began = Date.now()
       assert.equal((await one.v1('POST', '/sandboxes', body)).status, 400, body.slice(0, 30))
-      assert.ok(Date.now() - began < 2000)
+      assert.ok(Date.now() - began < 2000 * patience)
     }
     assert.equal((await one.v1('POST', '/sandboxes', `{"a":"${'x'.repeat(1_100_000)}"}`)).status, 413)
     for (const query of ['cols=0', 'cols=99999', 'rows=-1', 'cols=1e3', 'cols=9223372036854775808']) {
@@ -311,13 +312,13 @@ describe('a hostile agent', () => {
     const id = await begin('flood')
     const began = Date.now()
     assert.equal((await one.execute(box.id, 'echo fine')).stdout, 'fine\n')
-    assert.ok(Date.now() - began < 5000, `${Date.now() - began} ms`)
+    assert.ok(Date.now() - began < 5000 * patience, `${Date.now() - began} ms`)
     await sleep(3000) // of flooding
-    const seconds = (Date.now() - began) / 1000
-    const told = (await one.ok(200, 'GET', '/stats'), await one.v1('GET', `/sessions/${id}/events?since=0&limit=1000`)).body
-    assert.equal(told.events.length, 1000)
+    await one.ok(200, 'GET', '/stats')
+    await eventually('a page of what it said', async () => (await one.v1('GET', `/sessions/${id}/events?since=0&limit=1000`)).body.events.length === 1000)
     let count = 0
     for (let since = 0, page; (page = (await one.v1('GET', `/sessions/${id}/events?since=${since}&limit=1000`)).body).events.length; since = page.next) count += page.events.length
+    const seconds = (Date.now() - began) / 1000
     assert.ok(count < 5100 + 500 * (seconds + 5), `${count} events in ${seconds} s`)
     assert.ok(memory() - before < 150_000, `${before} kB, then ${memory()} kB`)
     await one.v1('DELETE', `/sessions/${id}`)
@@ -356,7 +357,7 @@ describe('a plain process', () => {
     // Nor would it keep the pool alive after `down`.
     assert.match((await run('cat /proc/self/mountinfo')).stdout, / \/proc /)
     assert.ok(!(await run('cat /proc/self/mountinfo')).stdout.includes(` ${data}/pool `))
-    // Its own agent has the same user, and yet neither its descriptors nor its memory are to be had; nor does it end.
+    // Its own envd has the same user, and yet neither its descriptors nor its memory are to be had; nor does it end.
     for (const command of [
       'ls -l /proc/1/fd', 'cat /proc/1/environ', 'cat /proc/1/maps', 'head -c1 /proc/1/mem', 'echo 1 >/proc/1/oom_score_adj',
       `python3 -c 'import ctypes, os, sys; sys.exit(ctypes.CDLL(None).syscall(438, os.pidfd_open(1), 0, 0) < 0)'`,
@@ -364,7 +365,7 @@ describe('a plain process', () => {
     ]) assert.notEqual((await run(command)).exit_code, 0, command)
     await run('kill -KILL 1; kill -STOP 1; kill -KILL -1')
     assert.equal((await run('echo still here')).stdout, 'still here\n')
-    // The agents of sandboxes, by sockets whose names it would have to guess.
+    // The envds of sandboxes, by sockets whose names it would have to guess.
     const engine = await one.create()
     const sockets = fs.readdirSync(`${data}/run`).filter((name) => name.endsWith('.sock'))
     assert.ok(sockets.length > 1, String(sockets))

@@ -104,7 +104,7 @@ test('terminals', async () => {
   const [count, why] = await takeAll(code(10_000))
   assert.deepEqual([count, why], [128, 'ENOSPC'])
   await assertOthersGet(code(20), 20)
-  // The agent's own terminals are among them: it says so, and goes on.
+  // envd's own terminals are among them: it says so, and goes on.
   await assert.rejects(greedy.pty.create({ cols: 80, rows: 24, onData: () => {} }))
   assert.equal((await greedy.commands.run('echo fine')).stdout, 'fine\n')
 })

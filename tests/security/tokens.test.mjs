@@ -3,14 +3,14 @@
 import assert from 'node:assert/strict'
 import crypto from 'node:crypto'
 import { after, afterEach, before, describe, test } from 'node:test'
-import { eventually, startServer } from '../harness/server.mjs'
+import { eventually, patience, startServer } from '../harness/server.mjs'
 import { loadSdk } from '../harness/sdk.mjs'
 
 let server, sdk, sandbox, id
 before(async () => {
   server = await startServer()
   sdk = await loadSdk(server)
-  sandbox = await sdk.Sandbox.create('base', { timeoutMs: 600_000, network: { allowPublicTraffic: true } })
+  sandbox = await sdk.Sandbox.create('base', { timeoutMs: 600_000 * patience, network: { allowPublicTraffic: true } })
   id = sandbox.sandboxId
 })
 after(() => server.destroy())
@@ -174,7 +174,7 @@ describe('a WebSocket of ours', () => {
     socket.write(storm)
     const began = Date.now()
     for (let i = 0; i < 20; i++) assert.equal((await server.api('GET', '/health')).status, 200)
-    assert.ok(Date.now() - began < 20_000, `${Date.now() - began} ms`)
+    assert.ok(Date.now() - began < 20_000 * patience, `${Date.now() - began} ms`)
     socket.destroy()
   })
 })

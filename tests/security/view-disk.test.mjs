@@ -8,7 +8,7 @@ import { eventually, patience, startServer } from '../harness/server.mjs'
 import { loadSdk } from '../harness/sdk.mjs'
 
 const MIB = 1024 * 1024
-const DISK_MB = 1024
+const DISK_MB = 512
 
 let server, sdk
 before(async () => {
@@ -17,7 +17,7 @@ before(async () => {
 })
 after(() => server.destroy())
 
-const create = (options = {}) => sdk.Sandbox.create('base', { timeoutMs: 600_000, ...options })
+const create = (options = {}) => sdk.Sandbox.create('base', { timeoutMs: 600_000 * patience, ...options })
 const run = async (sandbox, command, options = {}) => (await sandbox.commands.run(command, { timeoutMs: 120_000 * patience, ...options })).stdout.trim()
 // {size, used, available} in bytes.
 const df = async (sandbox, where, options) => {
@@ -83,14 +83,14 @@ test('after a pause, with memory or without, in a fork, and with a size of its o
   await fill(sandbox, 100)
   for (const memory of [true, false]) {
     assert.equal((await server.api('POST', `/sandboxes/${id}/pause`, { memory })).status, 204)
-    assert.equal((await server.api('POST', `/sandboxes/${id}/connect`, { timeout: 600 })).status, 201)
+    assert.equal((await server.api('POST', `/sandboxes/${id}/connect`, { timeout: 600 * patience })).status, 201)
     const { size, used } = await df(sandbox, '/')
     assert.equal(size, DISK_MB * MIB, `with memory: ${memory}`)
     assert.ok(used >= 100 * MIB && used < 150 * MIB, `${used} used, with memory: ${memory}`)
   }
-  const { status, body } = await server.api('POST', `/sandboxes/${id}/fork`, {})
+  const { status, body } = await server.api('POST', `/sandboxes/${id}/fork`, { timeout: 600 * patience })
   assert.equal(status, 201)
-  const fork = await sdk.Sandbox.connect([body].flat()[0].sandboxID ?? [body].flat()[0].sandbox.sandboxID)
+  const fork = await sdk.Sandbox.connect([body].flat()[0].sandboxID ?? [body].flat()[0].sandbox.sandboxID, { timeoutMs: 600_000 * patience })
   // What the two share counts against neither.
   for (const one of [sandbox, fork]) {
     const before = await df(one, '/')
@@ -100,9 +100,9 @@ test('after a pause, with memory or without, in a fork, and with a size of its o
     assert.equal(size, DISK_MB * MIB)
     assert.ok(used >= before.used + 50 * MIB && used < before.used + 80 * MIB, `${before.used} used before, ${used} after`)
   }
-  const larger = await server.api('POST', '/sandboxes', { templateID: 'base', timeout: 600, diskSizeMB: 2 * DISK_MB })
+  const larger = await server.api('POST', '/sandboxes', { templateID: 'base', timeout: 600 * patience, diskSizeMB: 2 * DISK_MB })
   assert.equal(larger.status, 201)
-  assert.equal((await df(await sdk.Sandbox.connect(larger.body.sandboxID), '/')).size, 2 * DISK_MB * MIB)
+  assert.equal((await df(await sdk.Sandbox.connect(larger.body.sandboxID, { timeoutMs: 600_000 * patience }), '/')).size, 2 * DISK_MB * MIB)
   for (const one of [id, fork.sandboxId, larger.body.sandboxID]) await sdk.Sandbox.kill(one)
 })
 
@@ -233,7 +233,7 @@ while True: os.statvfs('/')"`, { background: true, timeoutMs: 0 })
   for (let round = 0; round < 10; round++) {
     assert.equal(await run(sandbox, 'echo here'), 'here')
     assert.equal((await server.api('POST', `/sandboxes/${id}/pause`, { memory: true })).status, 204, `pause ${round}`)
-    assert.equal((await server.api('POST', `/sandboxes/${id}/connect`, { timeout: 600 })).status, 201)
+    assert.equal((await server.api('POST', `/sandboxes/${id}/connect`, { timeout: 600 * patience })).status, 201)
     assert.equal((await server.api('GET', `/sandboxes/${id}`)).body.resumedFrom, 'memory')
   }
   assert.equal((await df(sandbox, '/')).size, DISK_MB * MIB)

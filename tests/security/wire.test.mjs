@@ -4,14 +4,14 @@ import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import http from 'node:http'
 import { after, before, describe, test } from 'node:test'
-import { eventually, startServer } from '../harness/server.mjs'
+import { eventually, patience, startServer } from '../harness/server.mjs'
 import { loadSdk } from '../harness/sdk.mjs'
 
 let server, sdk, sandbox, id
 before(async () => {
   server = await startServer()
   sdk = await loadSdk(server)
-  sandbox = await sdk.Sandbox.create('base', { timeoutMs: 600_000 })
+  sandbox = await sdk.Sandbox.create('base', { timeoutMs: 600_000 * patience })
   id = sandbox.sandboxId
   await sandbox.files.write('/home/user/raw.py', RAW)
   await sandbox.commands.run('python3 /home/user/raw.py', { background: true, timeoutMs: 0 })

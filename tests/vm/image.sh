@@ -18,8 +18,8 @@ keys=/usr/share/keyrings
 ubuntu_keys=${QUICKSAND_VM_UBUNTU_KEYS:-$keys/ubuntu-archive-keyring.gpg}
 
 packages=(systemd-sysv udev dbus kmod initramfs-tools iproute2 procps util-linux e2fsprogs btrfs-progs xfsprogs nftables
-    ca-certificates curl jq git openssl busybox-static python3 strace mmdebstrap
-    libuv1 libmnl0 libnftables1 libseccomp2 libjansson4 libssl3 libsqlite3-0 libcurl4 libarchive13 libatomic1)
+    ca-certificates curl git openssl busybox-static python3 strace mmdebstrap
+    libuv1 libmnl0 libseccomp2 libjansson4 libssl3 libsqlite3-0 libcurl4 libarchive13 libatomic1)
 
 say()
 {

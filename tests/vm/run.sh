@@ -5,13 +5,14 @@
 #   systemd      the server as a service: what systemd may do with it and with its own cgroups
 #   refusal      for a kernel that is too old: the server must refuse to start and say what is missing
 #   unit         unit tests of what touches the host: netlink, network, disk, warden; unit/FOLDER for one
-#   functional, security, compat      all files, or SUITE/WORD for those with that word in their name
+#   functional, security, compat      all files but those that drive a browser, or SUITE/WORD for those with that word in
+#                their name
 #   script/FILE  a program of yours, FILE as seen from the top of the tree: for looking around
 #
-# Without names: smoke systemd unit functional/pause functional/network security. Kernels are those of image.sh, bookworm
+# Without names: smoke systemd unit functional/pause functional/network security/escape security/limits. Kernels are those of image.sh, bookworm
 # unless told. The machine is Debian 12 with systemd and pure cgroup v2, as a user's host; everything but the
-# kernel's emulation is real. Emulation makes it some ten times slower: VM_PATIENCE (10) stretches what tests wait,
-# VM_SECONDS (7200) ends it all. Logs are in build/vm/KERNEL/log. The last line is "N passed, N failed".
+# kernel's emulation is real. Emulation makes it ten to twenty times slower: VM_PATIENCE (15) stretches what tests wait,
+# VM_SECONDS (14400) ends it all. Logs are in build/vm/KERNEL/log. The last line is "N passed, N failed".
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -20,13 +21,13 @@ while [ $# -gt 0 ]; do
     case $1 in
     --kernel) kernel=$2; shift 2 ;;
     --data) data=$2; shift 2 ;;
-    --*) sed -n '2,14s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    --*) sed -n '2,15s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     *) break ;;
     esac
 done
 sets=("$@")
-[ ${#sets[@]} -gt 0 ] || sets=(smoke systemd unit functional/pause functional/network security)
-patience=${VM_PATIENCE:-10} limit=${VM_SECONDS:-7200}
+[ ${#sets[@]} -gt 0 ] || sets=(smoke systemd unit functional/pause functional/network security/escape security/limits)
+patience=${VM_PATIENCE:-15} limit=${VM_SECONDS:-14400}
 vm=$PWD/build/vm
 units=(netlink network disk warden)
 accel=tcg,thread=multi,tb-size=512
@@ -74,7 +75,8 @@ make_payload()
     local tree=$work/payload/tree name chosen=() targets=()
     mkdir -p "$tree/build/host"
     git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$tree"
-    cp -a build/quicksand build/envd build/npm "$tree/build/"
+    cp -aH build/quicksand build/envd build/unpack build/npm "$tree/build/"
+    rm -rf "$tree/build/npm/cache"
     for name in "${sets[@]}"; do
         case $name in
         unit) chosen+=("${units[@]}") ;;
@@ -93,7 +95,7 @@ mkdir -p '$PWD' && mount --bind /payload/tree '$PWD' && cd '$PWD'
 VM_DATA=$data VM_UNITS='${units[*]}' QUICKSAND_TEST_PATIENCE=$patience exec tests/vm/guest.sh ${sets[*]}
 END
     chmod 0755 "$work/payload/start"
-    image "$work/payload.img" 3G "$work/payload"
+    image "$work/payload.img" 8G "$work/payload"
     rm -rf "$work/payload"
 }
 

@@ -1,4 +1,4 @@
-// The agent inside, spoken to without the SDK: tokens, files, process streams, and odd requests.
+// envd, spoken to without the SDK: tokens, files, process streams, and odd requests.
 import assert from 'node:assert/strict'
 import crypto from 'node:crypto'
 import { after, before, describe, test } from 'node:test'
@@ -16,8 +16,8 @@ before(async () => {
 })
 after(() => server.destroy())
 
-const agent = (path, options = {}) => server.sandbox(box.sandboxID, 49983, path, { ...options, headers: { ...(options.token === null ? {} : { 'X-Access-Token': options.token ?? token }), ...options.headers } })
-const rpc = (path, message, options = {}) => agent(path, { method: 'POST', body: JSON.stringify(message), ...options, headers: { 'Content-Type': 'application/json', 'Connect-Protocol-Version': '1', ...options.headers } })
+const envd = (path, options = {}) => server.sandbox(box.sandboxID, 49983, path, { ...options, headers: { ...(options.token === null ? {} : { 'X-Access-Token': options.token ?? token }), ...options.headers } })
+const rpc = (path, message, options = {}) => envd(path, { method: 'POST', body: JSON.stringify(message), ...options, headers: { 'Content-Type': 'application/json', 'Connect-Protocol-Version': '1', ...options.headers } })
 
 function envelope(message, flag = 0) {
   const data = Buffer.from(JSON.stringify(message))
@@ -39,16 +39,16 @@ function frames(bytes) {
 }
 
 async function stream(path, message, options = {}) {
-  const answer = await agent(path, { method: 'POST', body: Buffer.isBuffer(message) ? message : envelope(message), ...options, headers: { 'Content-Type': 'application/connect+json', 'Connect-Protocol-Version': '1', ...options.headers } })
+  const answer = await envd(path, { method: 'POST', body: Buffer.isBuffer(message) ? message : envelope(message), ...options, headers: { 'Content-Type': 'application/connect+json', 'Connect-Protocol-Version': '1', ...options.headers } })
   return { ...answer, frames: answer.status === 200 ? frames(answer.bytes) : [] }
 }
 
 describe('token', () => {
   test('health needs none; everything else does', async () => {
-    assert.equal((await agent('/health', { token: null })).status, 204)
+    assert.equal((await envd('/health', { token: null })).status, 204)
     for (const path of ['/metrics', '/envs', '/files?path=/etc/hostname']) {
-      assert.equal((await agent(path, { token: null })).status, 401, path)
-      assert.equal((await agent(path, { token: 'wrong' })).status, 401, path)
+      assert.equal((await envd(path, { token: null })).status, 401, path)
+      assert.equal((await envd(path, { token: 'wrong' })).status, 401, path)
     }
     assert.equal((await rpc('/process.Process/List', {}, { token: null })).status, 401)
     assert.equal((await rpc('/process.Process/List', {})).status, 200)
@@ -57,14 +57,14 @@ describe('token', () => {
   test('another sandbox’s token does not open this one', async () => {
     const other = await server.api('POST', '/v2/sandboxes', { templateID: 'base' })
     assert.notEqual(other.body.envdAccessToken, token)
-    assert.equal((await agent('/envs', { token: other.body.envdAccessToken })).status, 401)
+    assert.equal((await envd('/envs', { token: other.body.envdAccessToken })).status, 401)
     await server.api('DELETE', `/sandboxes/${other.body.sandboxID}`)
   })
 
   test('signed file addresses: right, wrong, expired', async () => {
     await sandbox.files.write('/home/user/signed', 'by signature')
     const sign = (path, operation, user, expiry) => 'v1_' + crypto.createHash('sha256').update(`${path}:${operation}:${user}:${token}${expiry ? `:${expiry}` : ''}`).digest('base64').replace(/=+$/, '')
-    const get = (query) => agent(`/files?${new URLSearchParams(query)}`, { token: null })
+    const get = (query) => envd(`/files?${new URLSearchParams(query)}`, { token: null })
     const path = '/home/user/signed'
     const good = await get({ path, signature: sign(path, 'read', '') })
     assert.equal(good.text, 'by signature', good.text)
@@ -87,10 +87,10 @@ describe('token', () => {
 })
 
 test('envs and metrics', async () => {
-  const envs = await agent('/envs')
+  const envs = await envd('/envs')
   assert.equal(envs.status, 200)
   assert.equal(envs.body.SHARED, 'one')
-  const metrics = await agent('/metrics')
+  const metrics = await envd('/metrics')
   assert.equal(metrics.status, 200)
   assert.ok(Object.keys(metrics.body).length > 3, metrics.text)
 })
@@ -108,27 +108,27 @@ test('the sandbox knows itself: variables, and files for who has not got them', 
 
 describe('files', () => {
   test('missing, directory, no path, odd type, unknown user', async () => {
-    assert.equal((await agent('/files?path=/nothing/here')).status, 404)
-    assert.equal((await agent('/files?path=/etc')).status, 400)
-    assert.equal((await agent('/files', { method: 'POST', body: 'x', headers: { 'Content-Type': 'application/octet-stream' } })).status, 400)
-    assert.equal((await agent('/files?path=/tmp/x', { method: 'POST', body: 'x', headers: { 'Content-Type': 'text/strange' } })).status, 400)
-    assert.equal((await agent('/files?path=/tmp', { method: 'POST', body: 'x', headers: { 'Content-Type': 'application/octet-stream' } })).status, 400)
-    assert.equal((await agent('/files?path=/tmp/x&username=nobody-here')).status, 401)
+    assert.equal((await envd('/files?path=/nothing/here')).status, 404)
+    assert.equal((await envd('/files?path=/etc')).status, 400)
+    assert.equal((await envd('/files', { method: 'POST', body: 'x', headers: { 'Content-Type': 'application/octet-stream' } })).status, 400)
+    assert.equal((await envd('/files?path=/tmp/x', { method: 'POST', body: 'x', headers: { 'Content-Type': 'text/strange' } })).status, 400)
+    assert.equal((await envd('/files?path=/tmp', { method: 'POST', body: 'x', headers: { 'Content-Type': 'application/octet-stream' } })).status, 400)
+    assert.equal((await envd('/files?path=/tmp/x&username=nobody-here')).status, 401)
   })
 
   test('raw upload, chunked and with length; ranges on download', async () => {
     const body = crypto.randomBytes(2_000_000)
     for (const headers of [{ 'Content-Length': body.length }, { 'Transfer-Encoding': 'chunked' }]) {
-      const put = await agent('/files?path=/tmp/raw', { method: 'POST', body, headers: { 'Content-Type': 'application/octet-stream', ...headers } })
+      const put = await envd('/files?path=/tmp/raw', { method: 'POST', body, headers: { 'Content-Type': 'application/octet-stream', ...headers } })
       assert.equal(put.status, 200, put.text)
       assert.equal(JSON.parse(put.text)[0].path, '/tmp/raw')
-      assert.deepEqual((await agent('/files?path=/tmp/raw')).bytes, body)
+      assert.deepEqual((await envd('/files?path=/tmp/raw')).bytes, body)
     }
   })
 
   test('multipart: several files, directories in names, damaged bodies', async () => {
     const part = (name, data) => `--edge\r\nContent-Disposition: form-data; name="file"; filename="${name}"\r\nContent-Type: application/octet-stream\r\n\r\n${data}\r\n`
-    const send = (body, type = 'multipart/form-data; boundary=edge') => agent('/files', { method: 'POST', body, headers: { 'Content-Type': type } })
+    const send = (body, type = 'multipart/form-data; boundary=edge') => envd('/files', { method: 'POST', body, headers: { 'Content-Type': type } })
     const good = await send(`${part('many/a', 'one')}${part('/tmp/b', 'two\r\n--edg')}--edge--\r\n`)
     assert.equal(good.status, 200, good.text)
     assert.deepEqual(JSON.parse(good.text).map((one) => one.path), ['/home/user/many/a', '/tmp/b'])
@@ -138,7 +138,7 @@ describe('files', () => {
       assert.ok(answer.status >= 400 && answer.status < 500, `${JSON.stringify(body.slice(0, 40))}: ${answer.status}`)
     }
     assert.equal((await send('x', 'multipart/form-data')).status, 400)
-    assert.equal((await agent('/health')).status, 204)
+    assert.equal((await envd('/health')).status, 204)
   })
 
   test('an upload that stops in the middle leaves no half file in place', async () => {
@@ -192,7 +192,7 @@ describe('process streams', () => {
       const failed = answer.status >= 400 || answer.frames.at(-1)?.message.error
       assert.ok(failed, `${body.toString('hex').slice(0, 40)}: ${answer.status} ${answer.text.slice(0, 100)}`)
     }
-    assert.equal((await agent('/health')).status, 204)
+    assert.equal((await envd('/health')).status, 204)
   })
 
   test('unknown procedures and pids', async () => {

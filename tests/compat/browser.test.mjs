@@ -1,0 +1,333 @@
+// Browserbase's API with its published client, Playwright and Puppeteer. The template's packages are in the base already
+// (recipe-base.sh): the lab has no mirror, so pages come from the sandbox itself.
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import fs from 'node:fs'
+import { createRequire } from 'node:module'
+import path from 'node:path'
+import { after, before, test } from 'node:test'
+import { eventually, patience, repository, startServer } from '../harness/server.mjs'
+import { contract } from '../harness/contract.mjs'
+import { quicksand } from '../harness/interpreter.mjs'
+
+const layer = process.env.QUICKSAND_BROWSER_LAYER ?? path.join(repository, 'build/recipe-base/browser/rootfs')
+const screens = path.join(repository, 'build/screens')
+const load = createRequire(path.join(repository, 'build/npm/browser/index.js'))
+const { default: Browserbase } = load('@browserbasehq/sdk')
+const { chromium } = load('playwright-core')
+const puppeteer = load('puppeteer-core')
+const WebSocket = load('ws')
+let server, bb
+
+before(async () => {
+  server = await startServer({ env: { QUICKSAND_BASE_LAYER: layer }, args: ['--build-memory', '2048', '--warm', '1'] })
+  const built = await quicksand(server, ['template', 'build', 'browser', '--build-arg', 'PACKAGES=', '--build-arg', 'EXTRAS='])
+  assert.equal(built.code, 0, built.stdout + built.stderr)
+  fs.mkdirSync(screens, { recursive: true })
+  bb = new Browserbase({ apiKey: server.key, baseURL: server.url, maxRetries: 0 })
+})
+after(() => server?.destroy())
+
+const page = '<title>a page</title><body style="font-family:sans-serif;background:#eef;margin:3em"><h1>Hello</h1><input id=i><button onclick="document.title=i.value">go</button>'
+const address = `data:text/html,${encodeURIComponent(page)}`
+
+test('projects', async () => {
+  const [project] = await bb.projects.list()
+  assert.deepEqual(await bb.projects.retrieve(project.id), project)
+  assert.equal(typeof (await bb.projects.usage(project.id)).browserMinutes, 'number')
+  await assert.rejects(bb.projects.retrieve('other'), { status: 404 })
+})
+
+test('a session with Playwright, which ends with its client', async () => {
+  const begun = performance.now()
+  const session = await bb.sessions.create({ userMetadata: { who: 'me', "it's": 'x' } })
+  assert.equal(session.status, 'RUNNING')
+  assert.match(session.id, /^[0-9a-f-]{36}$/)
+  const browser = await chromium.connectOverCDP(session.connectUrl)
+  const [first] = browser.contexts()[0].pages()
+  console.log(`page after ${Math.round(performance.now() - begun)} ms`)
+  await first.goto(address)
+  await first.fill('#i', 'typed')
+  await first.click('button')
+  assert.equal(await first.title(), 'typed')
+  assert.ok((await first.screenshot()).length > 1000)
+  assert.equal((await bb.sessions.retrieve(session.id)).status, 'RUNNING')
+  assert.deepEqual((await bb.sessions.list({ q: "user_metadata['who']:'me'" })).map((s) => s.id), [session.id])
+  assert.deepEqual(await bb.sessions.list({ q: "user_metadata['who']:'you'" }), [])
+  await browser.close()
+  await eventually('it ended', async () => (await bb.sessions.retrieve(session.id)).status === 'COMPLETED', 30_000)
+  const over = await bb.sessions.retrieve(session.id)
+  assert.equal(over.connectUrl, undefined)
+  assert.ok(over.endedAt)
+  await assert.rejects(chromium.connectOverCDP(session.connectUrl), /404/)
+})
+
+test('a session with Puppeteer, kept alive and released', async () => {
+  const session = await bb.sessions.create({ keepAlive: true, api_timeout: 120, browserSettings: { viewport: { width: 800, height: 600 } } })
+  for (const round of [1, 2]) {
+    const browser = await puppeteer.connect({ browserWSEndpoint: session.connectUrl, defaultViewport: null })
+    const [first] = await browser.pages()
+    await first.goto(address)
+    assert.equal(await first.title(), 'a page')
+    assert.deepEqual(await first.evaluate(() => [innerWidth, innerHeight]), [800, 600], `viewport, round ${round}`)
+    await browser.disconnect()
+  }
+  assert.equal((await bb.sessions.retrieve(session.id)).status, 'RUNNING')
+  assert.equal((await bb.sessions.update(session.id, { status: 'REQUEST_RELEASE' })).status, 'COMPLETED')
+})
+
+test('a context: written by one session, copied by another', async () => {
+  const { id } = await bb.contexts.create({})
+  assert.equal((await bb.contexts.retrieve(id)).id, id)
+  const use = async (persist, work) => {
+    const session = await bb.sessions.create({ keepAlive: true, browserSettings: { context: { id, persist } } })
+    assert.equal(session.contextId, id)
+    const browser = await chromium.connectOverCDP(session.connectUrl)
+    const value = await work(browser.contexts()[0], session)
+    await browser.close()
+    await bb.sessions.update(session.id, { status: 'REQUEST_RELEASE' })
+    return value
+  }
+  const cookies = async (context) => (await context.cookies()).map((cookie) => cookie.value)
+  const put = (value) => (context) => context.addCookies([{ name: 'c', value, domain: 'example.com', path: '/', expires: Date.now() / 1000 + 86400 }])
+  await use(true, async (context) => {
+    await put('kept')(context)
+    await assert.rejects(bb.sessions.create({ browserSettings: { context: { id, persist: true } } }), { status: 409, message: /writes to context/ })
+    await assert.rejects(bb.contexts.delete(id), { status: 409 })
+  })
+  await use(false, async (context) => {
+    assert.deepEqual(await cookies(context), ['kept'])
+    await context.clearCookies()
+    await put('lost')(context)
+  })
+  assert.deepEqual(await use(false, cookies), ['kept'])
+  await bb.contexts.delete(id)
+  await assert.rejects(bb.contexts.retrieve(id), { status: 404 })
+})
+
+test('uploads and downloads', async () => {
+  const session = await bb.sessions.create({ keepAlive: true })
+  assert.ok((await bb.sessions.uploads.create(session.id, { file: new File(['up'], 'up.txt') })).message)
+  const browser = await chromium.connectOverCDP(session.connectUrl)
+  const context = browser.contexts()[0]
+  const [first] = context.pages()
+  const cdp = await browser.newBrowserCDPSession()
+  await cdp.send('Browser.setDownloadBehavior', { behavior: 'allow', downloadPath: 'downloads', eventsEnabled: true })
+  await first.setContent('<input type=file><a download="down.txt" href="data:text/plain,down">x</a>')
+  const files = await context.newCDPSession(first)
+  const { root } = await files.send('DOM.getDocument')
+  const { nodeId } = await files.send('DOM.querySelector', { nodeId: root.nodeId, selector: 'input' })
+  await files.send('DOM.setFileInputFiles', { files: ['/tmp/.uploads/up.txt'], nodeId })
+  assert.equal(await first.evaluate(() => document.querySelector('input').files[0].text()), 'up')
+  const done = new Promise((resolve) => cdp.on('Browser.downloadProgress', (event) => event.state === 'completed' && resolve()))
+  await first.click('a')
+  await done
+  const zip = Buffer.from(await (await bb.sessions.downloads.list(session.id)).arrayBuffer())
+  assert.equal(zip.subarray(0, 2).toString(), 'PK')
+  assert.ok(zip.includes('down.txt'))
+  await browser.close()
+  await bb.sessions.update(session.id, { status: 'REQUEST_RELEASE' })
+  await assert.rejects(bb.sessions.uploads.create(session.id, { file: new File(['x'], 'x') }), { status: 409 })
+})
+
+test('what cannot be had is refused by its name', async () => {
+  const refused = (body, message) => assert.rejects(bb.sessions.create(body), { status: 400, message })
+  await refused({ browserSettings: { advancedStealth: true } }, /stealth/)
+  await refused({ browserSettings: { solveCaptchas: true } }, /captcha/)
+  await refused({ proxies: true }, /proxies of the service/)
+  await refused({ proxies: [{ type: 'external', server: 'http://p:1', username: 'u', password: 'p' }] }, /password/)
+  await refused({ api_timeout: 5 }, /timeout/)
+  await refused({ region: 'moon' }, /region/)
+  await refused({ userMetadata: { x: 'y'.repeat(600) } }, /512/)
+  await refused({ browserSettings: { viewport: { width: 1, height: 1 } } }, /viewport/)
+  await assert.rejects(bb.sessions.create({ projectId: 'other' }), { status: 404 })
+  await assert.rejects(bb.sessions.list({ q: 'nonsense' }), { status: 400 })
+  await assert.rejects(bb.sessions.retrieve('00000000-0000-0000-0000-000000000000'), { status: 404 })
+  await assert.rejects(new Browserbase({ apiKey: 'wrong', baseURL: server.url, maxRetries: 0 }).projects.list(), { status: 401 })
+})
+
+test('another team, and who has a wrong signature', async () => {
+  const { body: team } = await server.api('POST', '/admin/teams', { name: 'others' })
+  const { body: made } = await server.api('POST', `/admin/teams/${team.teamID ?? team.id}/api-keys`, { name: 'k' })
+  const theirs = new Browserbase({ apiKey: made.key, baseURL: server.url, maxRetries: 0 })
+  const session = await bb.sessions.create({ keepAlive: true })
+  const context = await bb.contexts.create({})
+  await assert.rejects(theirs.sessions.retrieve(session.id), { status: 404 })
+  await assert.rejects(theirs.sessions.update(session.id, { status: 'REQUEST_RELEASE' }), { status: 404 })
+  await assert.rejects(theirs.sessions.downloads.list(session.id), { status: 404 })
+  await assert.rejects(theirs.sessions.uploads.create(session.id, { file: new File(['x'], 'x') }), { status: 404 })
+  await assert.rejects(theirs.contexts.retrieve(context.id), { status: 404 })
+  await assert.rejects(theirs.contexts.delete(context.id), { status: 404 })
+  await assert.rejects(theirs.sessions.create({ browserSettings: { context: { id: context.id } } }), { status: 404 })
+  assert.ok((await theirs.sessions.list()).every((one) => one.id !== session.id))
+  const other = await bb.sessions.create({ keepAlive: true })
+  const swapped = session.connectUrl.replace(session.id, other.id)
+  for (const url of [swapped, session.connectUrl.replace(/.$/, (c) => (c === '0' ? '1' : '0')), session.connectUrl.split('?')[0]]) await assert.rejects(chromium.connectOverCDP(url), /403/)
+  // Its ports need a token that nobody has.
+  const straight = await fetch(`${server.url}/json/version`, { headers: { 'E2b-Sandbox-Id': session.sandboxId, 'E2b-Sandbox-Port': '9222' } })
+  assert.equal(straight.status, 403)
+  await Promise.all([session, other].map((one) => bb.sessions.update(one.id, { status: 'REQUEST_RELEASE' })))
+  await bb.contexts.delete(context.id)
+})
+
+test('/api/v1 and the command line, for who does not speak the protocol', async () => {
+  const sandbox = (await server.api('POST', '/sandboxes', { templateID: 'browser', timeout: 300 * patience })).body.sandboxID
+  const act = (name, body) => server.api('POST', `/api/v1/sandboxes/${sandbox}/browser/${name}`, body)
+  assert.deepEqual((await act('goto', { url: address })).body, { url: address, title: 'a page' })
+  assert.equal((await act('type', { selector: '#i', text: 'typed "äß"' })).status, 200)
+  assert.equal((await act('click', { selector: 'button' })).body.title, 'typed "äß"')
+  assert.equal((await act('text', {})).body.text, 'Hello\ngo')
+  assert.equal((await act('text', { selector: 'h1' })).body.text, 'Hello')
+  const picture = Buffer.from(await (await fetch(`${server.url}/api/v1/sandboxes/${sandbox}/browser/screenshot`, { headers: { 'X-API-KEY': server.key } })).arrayBuffer())
+  assert.equal(picture.subarray(1, 4).toString(), 'PNG')
+  assert.deepEqual([picture.readUInt32BE(16), picture.readUInt32BE(20)], [1288, 711])
+  const refused = async (name, body, status, message) => {
+    const answer = await act(name, body)
+    assert.equal(answer.status, status, answer.text)
+    assert.match(answer.text, message)
+  }
+  await refused('goto', {}, 400, /'url' is needed/)
+  await refused('goto', { url: 'http://127.0.0.1:8999/' }, 409, /ERR_CONNECTION_REFUSED/)
+  await refused('click', { selector: '#none' }, 409, /nothing on the page/)
+  await refused('click', {}, 400, /selector/)
+  await refused('type', {}, 400, /text/)
+  await refused('dance', {}, 404, /goto, text/)
+  await refused('click', { x: -1, y: 5 }, 400, /'x'/)
+  const plain = (await server.api('POST', '/sandboxes', { templateID: 'base' })).body.sandboxID
+  assert.match((await server.api('POST', `/api/v1/sandboxes/${plain}/browser/text`, {})).text, /needs the template 'browser'/)
+
+  const file = path.join(screens, 'page.png')
+  const shot = await quicksand(server, ['browser', 'screenshot', address, '-o', file])
+  assert.equal(shot.code, 0, shot.stderr)
+  assert.equal(fs.readFileSync(file).subarray(1, 4).toString(), 'PNG')
+  const pdf = await quicksand(server, ['browser', 'pdf', address, '-o', path.join(screens, 'page.pdf')])
+  assert.equal(pdf.code, 0, pdf.stderr)
+  assert.equal(fs.readFileSync(path.join(screens, 'page.pdf')).subarray(0, 5).toString(), '%PDF-')
+  assert.equal((await quicksand(server, ['browser', 'text', address, '-s', sandbox])).stdout, 'Hello\ngo\n')
+  assert.match((await quicksand(server, ['browser', 'dance'])).stderr, /open, screenshot, pdf, text/)
+  await Promise.all([sandbox, plain].map((id) => server.api('DELETE', `/sandboxes/${id}`)))
+})
+
+test('the live view: somebody looks, clicks and types, and ends nothing by leaving', async () => {
+  const opened = await quicksand(server, ['browser', 'open', address, '--json'])
+  assert.equal(opened.code, 0, opened.stderr)
+  const session = JSON.parse(opened.stdout)
+  const debug = await bb.sessions.debug(session.id)
+  assert.equal(debug.pages[0].title, 'a page')
+  assert.ok(debug.wsUrl.startsWith('ws://'))
+  const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'] })
+  const eyes = await browser.newPage({ viewport: { width: 1300, height: 800 } })
+  await eyes.goto(debug.debuggerUrl)
+  await eyes.waitForFunction(() => document.getElementById('screen').width > 500 && document.getElementById('status').textContent === 'live')
+  assert.equal(await eyes.title(), 'a page')
+  // Where the input and the button are, as the picture shows them.
+  const own = await chromium.connectOverCDP(session.connectUrl)
+  const inside = own.contexts()[0].pages()[0]
+  const { width, height } = await inside.evaluate(() => ({ width: innerWidth, height: innerHeight }))
+  const screen = await eyes.locator('#screen').boundingBox()
+  const point = async (selector) => {
+    const box = await inside.locator(selector).boundingBox()
+    return [screen.x + ((box.x + box.width / 2) * screen.width) / width, screen.y + ((box.y + box.height / 2) * screen.height) / height]
+  }
+  await eyes.mouse.click(...(await point('#i')))
+  await eyes.keyboard.type('by hand')
+  await eyes.mouse.click(...(await point('button')))
+  await eventually('it was typed', async () => (await inside.title()) === 'by hand', 30_000, 100)
+  await own.close()
+  fs.writeFileSync(path.join(screens, 'live.png'), await eyes.screenshot())
+  await browser.close()
+  assert.equal((await bb.sessions.retrieve(session.id)).status, 'RUNNING')
+  await bb.sessions.update(session.id, { status: 'REQUEST_RELEASE' })
+})
+
+test('logs and a recording, also of a session that is over', async () => {
+  const session = await bb.sessions.create({ keepAlive: true, browserSettings: { logSession: true, recordSession: true } })
+  const browser = await chromium.connectOverCDP(session.connectUrl)
+  const first = browser.contexts()[0].pages()[0]
+  await first.goto(address)
+  await first.evaluate(() => console.log('seen'))
+  await first.fill('#i', 'x')
+  const complete = async () => {
+    const logs = await bb.sessions.logs.list(session.id)
+    const frames = await bb.sessions.recording.retrieve(session.id)
+    return logs.some((entry) => entry.method === 'Runtime.consoleAPICalled') && logs.some((entry) => entry.method === 'Page.loadEventFired') && frames.some((frame) => frame.data.payload?.jpeg)
+  }
+  await eventually('all was written down', complete, 30_000, 300)
+  await browser.close()
+  await bb.sessions.update(session.id, { status: 'REQUEST_RELEASE' })
+  assert.ok(await complete())
+  const silent = await bb.sessions.create({ keepAlive: true })
+  await assert.rejects(bb.sessions.logs.list(silent.id), { status: 404, message: /logSession/ })
+  await bb.sessions.update(silent.id, { status: 'REQUEST_RELEASE' })
+})
+
+// Whether one works is tried where all of Chromium is (the recipe's EXTRAS, which the tests' base has not).
+test('extensions: kept, given to a session, refused when they are none', async () => {
+  const zip = path.join(server.home, 'extension.zip')
+  const folder = fs.mkdtempSync(path.join(server.home, 'extension-'))
+  fs.writeFileSync(path.join(folder, 'manifest.json'), JSON.stringify({ manifest_version: 3, name: 'marks', version: '1', content_scripts: [{ matches: ['<all_urls>'], js: ['mark.js'], match_origin_as_fallback: true }] }))
+  fs.writeFileSync(path.join(folder, 'mark.js'), 'document.documentElement.dataset.mark = "yes"')
+  execFileSync('python3', ['-c', 'import shutil, sys; shutil.make_archive(sys.argv[1][:-4], "zip", sys.argv[2])', zip, folder])
+  const extension = await bb.extensions.create({ file: new File([fs.readFileSync(zip)], 'marks.zip') })
+  assert.equal(extension.fileName, 'marks.zip')
+  assert.deepEqual(await bb.extensions.retrieve(extension.id), extension)
+  const whole = fs.existsSync(path.join(layer, 'usr/bin/chromium'))
+  const made = bb.sessions.create({ keepAlive: true, extensionId: extension.id })
+  if (whole) {
+    const session = await made
+    await quicksand(server, ['exec', session.sandboxId, '--', 'bash', '-c', 'cd /tmp && echo hello >index.html && (setsid python3 -m http.server 8123 >/dev/null 2>&1 &); sleep 1'])
+    const browser = await chromium.connectOverCDP(session.connectUrl)
+    const first = browser.contexts()[0].pages()[0]
+    await first.goto('http://127.0.0.1:8123/')
+    assert.equal(await first.evaluate(() => document.documentElement.dataset.mark), 'yes')
+    await browser.close()
+    await bb.sessions.update(session.id, { status: 'REQUEST_RELEASE' })
+  } else await assert.rejects(made, { status: 409, message: /all of Chromium/ })
+  await assert.rejects(bb.extensions.create({ file: new File(['no zip'], 'x.zip') }), { status: 400, message: /zip/ })
+  await bb.extensions.delete(extension.id)
+  await assert.rejects(bb.extensions.retrieve(extension.id), { status: 404 })
+  await assert.rejects(bb.sessions.create({ extensionId: extension.id }), { status: 404 })
+})
+
+test('our own provider of this kind, against ourselves', (t) =>
+  contract(t, { type: 'browserbase', api_url: server.url, api_key: server.key }, { allowSkips: ['pause and connect keep files', 'snapshot and restore'] }))
+
+test('garbage, frames of 100 MB, a browser that crashes, and a server that starts again', async () => {
+  const session = await bb.sessions.create({ keepAlive: true })
+  const raw = (send) =>
+    new Promise((resolve, reject) => {
+      const socket = new WebSocket(session.connectUrl)
+      socket.on('open', () => send(socket))
+      socket.on('close', resolve)
+      socket.on('error', reject)
+    })
+  await raw((socket) => { socket.send('no JSON'); socket.send(Buffer.alloc(1000, 255)); socket._socket.write(Buffer.alloc(65536, 255)) })
+  const title = async () => {
+    const browser = await chromium.connectOverCDP(session.connectUrl)
+    const [first] = browser.contexts()[0].pages()
+    await first.goto(address)
+    const found = await first.title()
+    await browser.close()
+    return found
+  }
+  await eventually('it goes on', async () => (await title().catch(() => '')) === 'a page', 60_000)
+  const run = await quicksand(server, ['exec', session.sandboxId, '--', 'bash', '-c', 'kill -KILL -- -$(cat ~/.browser/pid)'])
+  assert.equal(run.code, 0, run.stderr)
+  await eventually('it was started again', async () => (await title().catch(() => '')) === 'a page', 60_000)
+  // Chromium takes its time for such a frame. It is its sender's own: nobody else waits for it, and it can be released.
+  const other = await bb.sessions.create({ keepAlive: true })
+  const huge = new WebSocket(other.connectUrl)
+  await new Promise((resolve) => huge.on('open', resolve))
+  huge.send('x'.repeat(100 << 20))
+  assert.equal(await title(), 'a page')
+  assert.equal((await bb.sessions.update(other.id, { status: 'REQUEST_RELEASE' })).status, 'COMPLETED')
+  huge.terminate()
+  await server.restart()
+  bb = new Browserbase({ apiKey: server.key, baseURL: server.url, maxRetries: 0 })
+  const again = await bb.sessions.retrieve(session.id)
+  assert.equal(again.status, 'RUNNING')
+  session.connectUrl = again.connectUrl
+  assert.equal(await title(), 'a page')
+  await server.api('DELETE', `/sandboxes/${session.sandboxId}`)
+  assert.equal((await bb.sessions.retrieve(session.id)).status, 'ERROR')
+})
