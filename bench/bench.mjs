@@ -6,15 +6,27 @@ import os from 'node:os'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
-import { findProcesses, isAgent, isOurs } from '../tests/harness/leftovers.mjs'
+import { findProcesses, isEnvd, isOurs } from '../tests/harness/leftovers.mjs'
 import { loadSdk } from '../tests/harness/sdk.mjs'
 import { eventually, repository, startServer } from '../tests/harness/server.mjs'
-import { partAgent } from './agent.mjs'
+import { partBuild } from './build.mjs'
+import { partCommandLine } from './commandline.mjs'
+import { partEgress } from './egress.mjs'
+import { partEnvd } from './envd.mjs'
+import { partImages } from './images.mjs'
+import { partIngress } from './ingress.mjs'
 import { partInput } from './input.mjs'
 import { partLife } from './life.mjs'
 import { partLoad } from './load.mjs'
 import { partList, partRecovery, partWebhooks } from './plane.mjs'
-import { partRuntime } from './runtime.mjs'
+import { partNetwork } from './network.mjs'
+import { partEnsure, partRuntime } from './runtime.mjs'
+import { layer as interpreterLayer } from '../tests/harness/interpreter.mjs'
+import { layer as browserLayer, partBrowser } from './browser.mjs'
+import { partInterpreter } from './interpreter.mjs'
+import { partShared } from './shared.mjs'
+import { partBlank, partMany, partStart } from './start.mjs'
+import { partTls, tlsArgs } from './tls.mjs'
 import { podmanPeer } from './podman.mjs'
 import { nginxPeer } from './nginx.mjs'
 
@@ -58,7 +70,7 @@ async function partCreate(server) {
     await sleep(200)
     ours.push(...(await probed('create', 40, server.port, server.key, 2)))
   }
-  show('create (HTTP, until the agent answers)', spread(ours))
+  show('create (HTTP, until envd answers)', spread(ours))
   show('bwrap /bin/true, same root', spread(theirs))
   measured.create_vs_bwrap = spread(ours).p50 / spread(theirs).p50
   const podman = await podmanPeer(rootfs, scratch)
@@ -116,7 +128,7 @@ async function partCommand(server) {
 
 // Largest growth of resident memory of any of our processes while fn runs, in MiB.
 async function growth(fn) {
-  const resident = () => new Map(findProcesses((one) => isOurs(one) || isAgent(one)).map((one) => {
+  const resident = () => new Map(findProcesses((one) => isOurs(one) || isEnvd(one)).map((one) => {
     try {
       return [one.pid, Number(/VmRSS:\s+(\d+)/.exec(fs.readFileSync(`/proc/${one.pid}/status`, 'utf8'))[1]) / 1024]
     } catch {
@@ -212,14 +224,25 @@ async function wrk(url) {
   return Number(/Requests\/sec:\s+([\d.]+)/.exec(stdout)[1])
 }
 
+// The same by HTTP/2: 16 connections with 32 streams each.
+async function h2load(url) {
+  const { stdout } = await execute('h2load', ['-t', '2', '-c', '16', '-m', '32', '-D', '4', url])
+  if (!/ 0 failed, 0 errored/.test(stdout)) throw new Error(`${url}: ${stdout}`)
+  return Number(/finished in .*?, ([\d.]+) req\/s/.exec(stdout)[1])
+}
+
 async function partHealth(server) {
   const nginx = await nginxPeer(scratch)
   const ours = []
   const theirs = []
+  const ours2 = []
+  const theirs2 = []
   try {
     for (let round = 0; round < 3; round++) {
       theirs.push(await wrk(nginx.url))
       ours.push(await wrk(`${server.url}/health`))
+      theirs2.push(await h2load(nginx.url2))
+      ours2.push(await h2load(`${server.url}/health`))
     }
   } finally {
     await nginx.stop()
@@ -228,6 +251,9 @@ async function partHealth(server) {
   note('GET /health', middle(ours) / 1000, 'k requests/s')
   note('nginx, static reply', middle(theirs) / 1000, 'k requests/s')
   measured.health_vs_nginx = middle(ours) / middle(theirs)
+  note('GET /health by HTTP/2', middle(ours2) / 1000, 'k requests/s')
+  note('nginx by HTTP/2', middle(theirs2) / 1000, 'k requests/s')
+  measured.health2_vs_nginx = middle(ours2) / middle(theirs2)
 }
 
 function verdict(name) {
@@ -257,20 +283,23 @@ function updateReadme(text) {
   if (marked.test(old)) fs.writeFileSync(file, old.replace(marked, (_, begin, end) => `${begin}${text}\n${end}`))
 }
 
-const parts = { create: partCreate, sdk: partSdk, command: partCommand, transfer: partTransfer, thousand: partThousand, health: partHealth, agent: partAgent, input: partInput, life: partLife, list: partList, recovery: partRecovery, webhooks: partWebhooks, runtime: partRuntime, load: partLoad }
+const parts = { create: partCreate, sdk: partSdk, command: partCommand, transfer: partTransfer, thousand: partThousand, health: partHealth, tls: partTls, envd: partEnvd, input: partInput, commandline: partCommandLine, ingress: partIngress, life: partLife, list: partList, recovery: partRecovery, webhooks: partWebhooks, ensure: partEnsure, runtime: partRuntime, load: partLoad, shared: partShared, build: partBuild, start: partStart, blank: partBlank, many: partMany, images: partImages, network: partNetwork, egress: partEgress, interpreter: partInterpreter, browser: partBrowser }
 // cp's page cache is not limited: a sandbox of 512 MB would have to write half of the file to disk first.
 const runtimeConfig = path.join(scratch, 'runtime.json')
 fs.mkdirSync(scratch, { recursive: true })
 fs.writeFileSync(runtimeConfig, JSON.stringify({ sandbox_agent: { program: path.join(repository, 'build/npm/sandbox-agent/node_modules/@sandbox-agent/cli-linux-x64/bin/sandbox-agent') } }))
-const serverArgs = { load: ['--create-queue', '64'], runtime: ['--runtime-config', runtimeConfig], transfer: ['--memory', '4096'], webhooks: ['--webhook-pause', '1'] }
-const wanted = process.argv.slice(2).length ? process.argv.slice(2) : Object.keys(parts)
+const serverArgs = { get ingress() { return ['--connections', '65536', '--connections-per-address', '0', '--connections-per-sandbox', '0', ...tlsArgs(scratch)] }, get tls() { return tlsArgs(scratch) }, blank: ['--warm', '0'], shared: ['--warm', '0'], load: ['--create-queue', '64'], runtime: ['--runtime-config', runtimeConfig], transfer: ['--memory', '4096'], webhooks: ['--webhook-pause', '1'] }
+const serverEnv = { interpreter: { QUICKSAND_BASE_LAYER: interpreterLayer }, browser: { QUICKSAND_BASE_LAYER: browserLayer } }
+// The part of envd was called agent once.
+const asked = process.argv.slice(2).map((name) => (name === 'agent' ? 'envd' : name))
+const wanted = asked.length ? asked : Object.keys(parts)
 let failed = 0
 for (const name of wanted) {
   console.log(`${name}:`)
   let server
   try {
-    server = await startServer({ args: ['--log', 'warn', ...(serverArgs[name] ?? [])] })
-    await eventually('the warm pool', async () => findProcesses(isAgent).length > 0, 5000).catch(() => {})
+    server = await startServer({ asShipped: true, env: serverEnv[name] ?? {}, args: ['--log', 'warn', ...(serverArgs[name] ?? [])] })
+    await eventually('the warm pool', async () => findProcesses(isEnvd).length > 0, 5000).catch(() => {})
     await sleep(1000)
     await parts[name](server, { measured, show, note, spread, scratch })
   } catch (error) {

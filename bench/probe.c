@@ -1,7 +1,10 @@
 /* Measures without a runtime of its own in the way: prints one number of microseconds per line.
  *
  *   probe spawn N ROOT UID CMD...        start CMD and wait for it, in ROOT ("/" = here) as UID
- *   probe create N PORT KEY [FIRST]      POST /sandboxes, then DELETE untimed; FIRST runs are not counted
+ *   probe create N PORT KEY [FIRST [TEMPLATE]]   POST /sandboxes, then DELETE untimed; FIRST runs are not counted
+ *   probe fork N PORT KEY ID             POST /sandboxes/ID/fork, then DELETE of the child untimed
+ *   probe burst N PORT KEY               N creates at once, each on a connection of its own, which is there before; the
+ *                                        sandboxes stay
  *   probe hold N PORT KEY                POST /sandboxes and leave them; ids go to stderr
  *   probe run N PORT ID TOKEN CMD        one process.Process/Start through the proxy, to its end frame
  *
@@ -11,6 +14,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -136,23 +140,40 @@ static int exchange(int fd, const char *request, size_t len)
     return (int)strtol(answer + 9, NULL, 10);
 }
 
-static void create(int fd, const char *key, char id[64])
+static size_t post(char request[1024], const char *path, const char *key, const char *body)
 {
-    static const char body[] = "{\"templateID\":\"base\",\"timeout\":3600,\"secure\":true}";
-    char request[1024];
-    int len = snprintf(request, sizeof(request),
-                       "POST /sandboxes HTTP/1.1\r\nHost: 127.0.0.1\r\nX-API-KEY: %s\r\n"
-                       "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
-                       key, sizeof(body) - 1, body);
-    const char *found;
+    return (size_t)snprintf(request, 1024,
+                            "POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nX-API-KEY: %s\r\n"
+                            "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
+                            path, key, strlen(body), body);
+}
 
-    if (exchange(fd, request, (size_t)len) != 201)
-        die("create: %s", answer);
-    found = strstr(answer, "\"sandboxID\"");
+static size_t post_create(char request[1024], const char *key, const char *template)
+{
+    char body[512];
+
+    (void)snprintf(body, sizeof(body),
+                   "{\"templateID\":\"%s\",\"timeout\":3600,\"secure\":true}", template);
+    return post(request, "/sandboxes", key, body);
+}
+
+static void find_id(char id[64])
+{
+    const char *found = strstr(answer, "\"sandboxID\"");
+
     if (!found || sscanf(found, "\"sandboxID\" : \"%63[a-z0-9]", id) +
                           sscanf(found, "\"sandboxID\":\"%63[a-z0-9]", id) <
                       1)
         die("no id in %s", answer);
+}
+
+static void create(int fd, const char *key, const char *template, char id[64])
+{
+    char request[1024];
+
+    if (exchange(fd, request, post_create(request, key, template)) != 201)
+        die("create: %s", answer);
+    find_id(id);
 }
 
 static void delete_sandbox(int fd, const char *key, const char *id)
@@ -169,16 +190,64 @@ static void delete_sandbox(int fd, const char *key, const char *id)
 static void measure_create(int count, char **argv)
 {
     int fd = dial(argv[0]), skip = argv[2] ? (int)strtol(argv[2], NULL, 10) : 0;
+    const char *template = argv[2] && argv[3] ? argv[3] : "base";
     char id[64];
 
     for (int i = 0; i < count + skip; i++) {
         int64_t begin = now_us();
 
-        create(fd, argv[1], id);
+        create(fd, argv[1], template, id);
         if (i >= skip)
             report(begin);
         delete_sandbox(fd, argv[1], id);
     }
+}
+
+static void measure_fork(int count, char **argv)
+{
+    char path[128], request[1024], id[64];
+    int fd = dial(argv[0]);
+
+    (void)snprintf(path, sizeof(path), "/sandboxes/%s/fork", argv[2]);
+    for (int i = 0; i < count; i++) {
+        int64_t begin = now_us();
+
+        if (exchange(fd, request, post(request, path, argv[1], "{\"count\":1,\"timeout\":600}")) !=
+            201)
+            die("fork: %s", answer);
+        report(begin);
+        find_id(id);
+        delete_sandbox(fd, argv[1], id);
+    }
+}
+
+/* Answers are small: each comes in one piece. */
+static void measure_burst(int count, char **argv)
+{
+    struct pollfd *fds = calloc((size_t)count, sizeof(*fds));
+    char request[1024], reply[16384];
+    size_t len = post_create(request, argv[1], "base");
+    int64_t begin;
+
+    for (int i = 0; i < count; i++)
+        fds[i] = (struct pollfd){.fd = dial(argv[0]), .events = POLLIN};
+    begin = now_us();
+    for (int i = 0; i < count; i++)
+        send_all(fds[i].fd, request, len);
+    for (int left = count; left > 0;) {
+        if (poll(fds, (nfds_t)count, 30000) <= 0)
+            die("%d without an answer", left);
+        for (int i = 0; i < count; i++) {
+            if (!fds[i].revents)
+                continue;
+            if (read(fds[i].fd, reply, sizeof(reply)) < 12 || memcmp(reply + 9, "201", 3) != 0)
+                die("create: %.400s", reply);
+            report(begin);
+            fds[i].fd = -1;
+            left--;
+        }
+    }
+    free(fds);
 }
 
 static void measure_hold(int count, char **argv)
@@ -189,7 +258,7 @@ static void measure_hold(int count, char **argv)
     for (int i = 0; i < count; i++) {
         int64_t begin = now_us();
 
-        create(fd, argv[1], id);
+        create(fd, argv[1], "base", id);
         report(begin);
         (void)fprintf(stderr, "%s\n", id);
     }
@@ -235,6 +304,10 @@ int main(int argc, char **argv)
         measure_spawn(count, argv + 3);
     else if (strcmp(what, "create") == 0 && argc > 4)
         measure_create(count, argv + 3);
+    else if (strcmp(what, "fork") == 0 && argc > 5)
+        measure_fork(count, argv + 3);
+    else if (strcmp(what, "burst") == 0 && argc > 4)
+        measure_burst(count, argv + 3);
     else if (strcmp(what, "hold") == 0 && argc > 4)
         measure_hold(count, argv + 3);
     else if (strcmp(what, "run") == 0 && argc > 6)

@@ -2,6 +2,7 @@
 // events of many sessions reach those who follow them.
 import http from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { connect } from '../tests/harness/mcp.mjs'
 import { loadSdk } from '../tests/harness/sdk.mjs'
 import { eventually } from '../tests/harness/server.mjs'
 
@@ -28,13 +29,14 @@ function client(server) {
   }
 }
 
-async function ensure(server, call, { measured, show, spread }) {
+export async function partEnsure(server, { measured, show, spread }) {
+  const call = client(server)
   const raw = []
   const miss = []
   const hit = []
   await call('POST', '/api/v1/sandboxes', { key: 'bench-hit' })
   // Each after the same rest: a server that was idle for a moment wakes slower than one at work.
-  for (let round = 0; round < 60; round++) {
+  for (let round = 0; round < 150; round++) {
     await sleep(30)
     const plain = await timed(() => call('POST', '/v2/sandboxes', { templateID: 'base', timeout: 600 }))
     await call('DELETE', `/sandboxes/${plain.value.sandboxID}`)
@@ -60,17 +62,24 @@ async function execute(server, call, { measured, show, spread }) {
   const sdk = await loadSdk(server)
   const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 600_000 })
   const ours = await call('POST', '/api/v1/sandboxes', {})
+  const { client: mcp } = await connect(`${server.url}/mcp`, 'sdk', { headers: { Authorization: `Bearer ${server.key}` } })
+  const owned = (await mcp.callTool({ name: 'run_command', arguments: { command: 'true' } })).structuredContent.sandbox_id
   const theirs = []
   const mine = []
+  const tool = []
   for (let round = 0; round < 150; round++) {
     theirs.push((await timed(() => sandbox.commands.run('true'))).ms)
     mine.push((await timed(() => call('POST', `/api/v1/sandboxes/${ours.id}/execute`, { command: 'true' }))).ms)
+    tool.push((await timed(() => mcp.callTool({ name: 'run_command', arguments: { command: 'true' } }))).ms)
   }
   show('execute through /api/v1', spread(mine))
   show('commands.run of the SDK', spread(theirs))
+  show('run_command by MCP, in the own sandbox', spread(tool))
+  measured.mcp_vs_sdk = spread(tool).p50 / spread(theirs).p50
   measured.execute_vs_sdk = spread(mine).p50 / spread(theirs).p50
+  await mcp.close()
   await sandbox.kill()
-  await call('DELETE', `/api/v1/sandboxes/${ours.id}`)
+  for (const id of [ours.id, owned]) await call('DELETE', `/api/v1/sandboxes/${id}`)
 }
 
 async function jobs(server, call, { note }) {
@@ -135,7 +144,6 @@ async function fanOut(server, call, { show, note, spread, measured }, sandboxCou
 
 export async function partRuntime(server, tools) {
   const call = client(server)
-  await ensure(server, call, tools)
   await execute(server, call, tools)
   await jobs(server, call, tools)
   await fanOut(server, call, tools, Number(process.env.BENCH_SANDBOXES ?? 50), 20)

@@ -1,9 +1,9 @@
-// What the agent inside costs: commands in parallel, streamed output, many small files, itself.
+// What envd costs: commands in parallel, streamed output, many small files, itself.
 import { execFile } from 'node:child_process'
 import fs from 'node:fs'
 import path from 'node:path'
 import { promisify } from 'node:util'
-import { findProcesses, isAgent } from '../tests/harness/leftovers.mjs'
+import { findProcesses, isEnvd } from '../tests/harness/leftovers.mjs'
 import { loadSdk } from '../tests/harness/sdk.mjs'
 import { repository } from '../tests/harness/server.mjs'
 
@@ -55,9 +55,9 @@ async function stream(server, sandbox, scratch, { measured, note }) {
   let most = 0
   for (let round = 0; round < 3; round++) {
     theirs.push(await timed(() => execute('bash', ['-c', `${program} | cat >/dev/null`])))
-    const agent = findProcesses(isAgent).map((one) => one.pid)
+    const envds = findProcesses(isEnvd).map((one) => one.pid)
     const watch = setInterval(() => {
-      for (const pid of agent) {
+      for (const pid of envds) {
         try {
           most = Math.max(most, Number(/VmRSS:\s+(\d+)/.exec(fs.readFileSync(`/proc/${pid}/status`, 'utf8'))[1]) / 1024)
         } catch { /* gone */ }
@@ -66,9 +66,9 @@ async function stream(server, sandbox, scratch, { measured, note }) {
     ours.push(await timed(() => execute('curl', ['-sS', '--fail', '-o', '/dev/null', ...flags, '--data-binary', `@${request}`, `${server.url}/process.Process/Start`])))
     clearInterval(watch)
   }
-  note('1 GiB of output through the agent', Math.min(...ours), 's')
+  note('1 GiB of output through envd', Math.min(...ours), 's')
   note('1 GiB of output into a pipe of the host', Math.min(...theirs), 's')
-  note('largest agent while it streams', most, 'MiB')
+  note('largest envd while it streams', most, 'MiB')
   measured.stream_vs_pipe = Math.min(...theirs) / Math.min(...ours)
 }
 
@@ -109,7 +109,7 @@ print('\\n'.join(str(t) for t in times))
 
 async function itself(scratch, { measured, show, spread, note }) {
   const binary = path.join(repository, 'build/envd')
-  const idle = findProcesses(isAgent).map((one) => Number(/VmRSS:\s+(\d+)/.exec(fs.readFileSync(`/proc/${one.pid}/status`, 'utf8'))[1]))
+  const idle = findProcesses(isEnvd).map((one) => Number(/VmRSS:\s+(\d+)/.exec(fs.readFileSync(`/proc/${one.pid}/status`, 'utf8'))[1]))
   note('envd, stripped', fs.statSync(binary).size / 1000, 'kB')
   measured.agent_idle_mb = Math.min(...idle) / 1000
   note('envd, resident when idle', Math.min(...idle), 'kB')
@@ -117,7 +117,7 @@ async function itself(scratch, { measured, show, spread, note }) {
   show('envd: from exec to /health', spread(stdout.trim().split('\n').map(Number)))
 }
 
-export async function partAgent(server, tools) {
+export async function partEnvd(server, tools) {
   const sdk = await loadSdk(server)
   const sandbox = await sdk.Sandbox.create('base', { timeoutMs: 600_000 })
   await itself(tools.scratch, tools)
