@@ -53,7 +53,7 @@ mcp-gateway: setup build/musl/build.ninja
 	@ninja -C build/musl --quiet src/mcp_gateway/mcp-gateway
 	@cmp -s build/musl/src/mcp_gateway/mcp-gateway build/mcp-gateway || install build/musl/src/mcp_gateway/mcp-gateway build/mcp-gateway
 
-build/host/build.ninja:
+build/host/build.ninja: | setup
 	@mkdir -p build
 	@meson setup build/host $(MESON_FLAGS) >$(QUIET) || { cat $(QUIET); exit 1; }
 
@@ -61,24 +61,24 @@ build/musl/build.ninja: build/deps/.complete
 	@meson setup build/musl --native-file tools/musl.ini -Denvd_only=true -Dbuildtype=minsize \
 		-Db_pie=false -Ddeps_dir=$(CURDIR)/build/deps $(MESON_FLAGS) >$(QUIET) || { cat $(QUIET); exit 1; }
 
-build/deps/.complete: tools/build_musl_deps.sh
+build/deps/.complete: tools/build_musl_deps.sh | setup
 	@echo "[build] libraries for envd and unpack"
 	@mkdir -p build
 	@tools/build_musl_deps.sh build/deps
 	@touch $@
 
-build/asan/build.ninja:
+build/asan/build.ninja: | setup
 	@mkdir -p build
 	@meson setup build/asan $(SANITIZE) $(MESON_FLAGS) >$(QUIET) || { cat $(QUIET); exit 1; }
 
 # An envd with sanitizers, whose libraries are inside it but for the C library: sandboxes have that.
-build/asan-envd/build.ninja:
+build/asan-envd/build.ninja: | setup
 	@mkdir -p build
 	@meson setup build/asan-envd $(SANITIZE) $(MESON_FLAGS) -Dprefer_static=true \
 		-Dc_link_args="-static-libasan -static-libubsan" >$(QUIET) || { cat $(QUIET); exit 1; }
 
 # Server and warden with ThreadSanitizer. envd is the usual one: it has one thread, and sandboxes lack the library.
-build/tsan/build.ninja:
+build/tsan/build.ninja: | setup
 	@mkdir -p build
 	@meson setup build/tsan $(TSAN) $(MESON_FLAGS) >$(QUIET) || { cat $(QUIET); exit 1; }
 
@@ -98,12 +98,12 @@ sanitized: setup unpack build/asan/build.ninja build/asan-envd/build.ninja
 	@install build/asan-envd/src/envd/envd build/sanitized/envd
 	@install build/unpack build/sanitized/unpack
 
-build/fuzz/build.ninja:
+build/fuzz/build.ninja: | setup
 	@mkdir -p build
 	@CC=clang meson setup build/fuzz -Dfuzz=true $(SANITIZE) >$(QUIET) || { cat $(QUIET); exit 1; }
 
 # Only for its compile_commands.json: the analysers want clang's flags.
-build/tidy/build.ninja:
+build/tidy/build.ninja: | setup
 	@mkdir -p build
 	@CC=clang meson setup build/tidy >$(QUIET) || { cat $(QUIET); exit 1; }
 

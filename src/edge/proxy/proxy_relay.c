@@ -29,10 +29,10 @@ struct proxy_relay {
     size_t share;             /* of the sandbox's connections, held */
     struct http_exchange *ex; /* NULL from its end on */
     struct proxy_target target;
-    uint64_t generation;
-    bool https;       /* the server inside speaks TLS */
-    const char *mask; /* in the exchange's arena; "" = none */
-    struct str path;  /* asked for instead of the request's, likewise; STR_NONE = the request's */
+    struct proxy_keep keep; /* of the connection */
+    bool https;             /* the server inside speaks TLS */
+    const char *mask;       /* in the exchange's arena; "" = none */
+    struct str path; /* asked for instead of the request's, likewise; STR_NONE = the request's */
     void (*ended)(void *arg);
     void *ended_arg;
     struct proxy_connect *connect;
@@ -40,7 +40,6 @@ struct proxy_relay {
     struct proxy_grpc *grpc; /* instead of the client */
     struct stream_tunnel *tunnel;
     struct proxy_datagrams *datagrams; /* instead of one */
-    unsigned uses;                     /* requests that the connection served before this one */
     bool keeps;                        /* the connection may serve others after it */
     bool pooled;   /* the connection was used before and may have died meanwhile */
     bool has_body; /* the request has one */
@@ -255,9 +254,9 @@ static void on_end(struct http_client *client, bool reusable, void *arg)
     relay->client = NULL;
     relay->answered = true;
     end_answer(relay, http_client_trailers(client));
+    relay->keep.uses++;
     if (reusable && relay->keeps && (!relay->has_body || relay->body_done))
-        proxy_upstream_put(relay->upstream, &relay->target, relay->generation, relay->uses + 1,
-                           client);
+        proxy_upstream_put(relay->upstream, &relay->target, &relay->keep, client);
     else
         http_client_free(client);
 }
@@ -419,15 +418,15 @@ static void connect_upstream(struct proxy_relay *relay, bool fresh)
     struct http_client *client;
     int fd = -EAGAIN;
 
-    client = fresh || !relay->keeps ? NULL
-                                    : proxy_upstream_take(relay->upstream, &relay->target,
-                                                          relay->generation, &relay->uses);
+    client = fresh || !relay->keeps
+                 ? NULL
+                 : proxy_upstream_take(relay->upstream, &relay->target, &relay->keep);
     if (client) {
         relay->pooled = true;
         send_request(relay, client);
         return;
     }
-    relay->uses = 0;
+    relay->keep.uses = 0;
     if (relay->target.port == PROXY_ENVD_PORT)
         fd = proxy_upstream_envd(relay->upstream, relay->target.id);
     if (fd >= 0)
@@ -463,7 +462,8 @@ void proxy_relay_start(struct loop *loop, struct proxy_upstream *upstream, struc
     relay->shares = shares;
     relay->ex = ex;
     relay->target = *target;
-    relay->generation = route->generation;
+    relay->keep.generation = route->generation;
+    relay->keep.client = target->port == PROXY_ENVD_PORT ? 0 : http_connection(ex);
     relay->https =
         target->port != PROXY_ENVD_PORT && ingress_is_https(&route->ingress, target->port);
     relay->mask = mask_of(route, target->port, http_arena(ex));
@@ -517,5 +517,5 @@ const char *proxy_relay_id(const struct proxy_relay *relay)
 
 uint64_t proxy_relay_generation(const struct proxy_relay *relay)
 {
-    return relay->generation;
+    return relay->keep.generation;
 }

@@ -252,12 +252,21 @@ TEST(proxy_user_ports)
     stop();
 }
 
+/* How many connections as many requests of one client took. */
 static int dials_of(const char *line, const char *more, int count)
 {
-    int before = dials;
+    int before = dials, fd = rig_connect(&rig), errnum;
+    struct buf out;
 
-    for (int i = 0; i < count; i++)
-        rig_expect(&rig, request(line, 3000, more).p, "hello");
+    buf_init(&out, 10000);
+    for (int i = 0; i < count; i++) {
+        buf_clear(&out);
+        rig_send(&rig, fd, request(line, 3000, more));
+        rig_read(&rig, fd, "\r\n\r\nhello", &out, &errnum);
+        CHECK_INT(errnum, 0);
+    }
+    buf_done(&out);
+    (void)close(fd);
     return dials - before;
 }
 
@@ -268,15 +277,38 @@ TEST(proxy_keeps_connections_to_user_ports)
     start();
     for (int i = 0; i < 50 && !again;
          i++) /* it is kept for a moment only, and this machine may be busy */
-        again = dials_of("GET /hello", CLOSE, 2) < 2;
+        again = dials_of("GET /hello", "\r\n", 2) < 2;
     CHECK(again);
-    CHECK(dials_of("GET /hello", CLOSE, 130) >= 2); /* others get their turn */
-    CHECK_INT(dials_of("POST /hello", CLOSE, 3), 3);
-    CHECK_INT(dials_of("GET /hello", "Authorization: NTLM x\r\n" CLOSE, 3), 3);
-    CHECK_INT(dials_of("GET /hello", "Content-Length: 1\r\n" CLOSE "x", 3), 3);
-    (void)dials_of("GET /hello", CLOSE, 1);
-    set_route(2, "");
-    CHECK_INT(dials_of("GET /hello", CLOSE, 1), 1); /* never that of another life */
+    CHECK(dials_of("GET /hello", "\r\n", 130) >= 2); /* others get their turn */
+    CHECK_INT(dials_of("POST /hello", "\r\n", 3), 3);
+    CHECK_INT(dials_of("GET /hello", "Authorization: NTLM x\r\n\r\n", 3), 3);
+    CHECK_INT(dials_of("GET /hello", "Content-Length: 1\r\n\r\nx", 3), 3);
+    TURN_UNTIL(http_server_connections(envd) == 0);
+    stop();
+}
+
+TEST(proxy_keeps_connections_to_user_ports_apart)
+{
+    int before, again = 0, fd, errnum;
+    struct buf out;
+
+    start();
+    for (int i = 0; i < 200; i++)
+        CHECK_INT(dials_of("GET /hello", "\r\n", 1), 1); /* never that of another client */
+    fd = rig_connect(&rig);
+    buf_init(&out, 10000);
+    for (int i = 0; i < 20; i++) { /* nor of another life: each request is one's first in it */
+        before = dials;
+        set_route((uint64_t)i + 2, "");
+        buf_clear(&out);
+        rig_send(&rig, fd, request("GET /hello", 3000, "\r\n"));
+        rig_read(&rig, fd, "\r\n\r\nhello", &out, &errnum);
+        CHECK_INT(errnum, 0);
+        again += dials == before;
+    }
+    CHECK_INT(again, 0);
+    buf_done(&out);
+    (void)close(fd);
     TURN_UNTIL(http_server_connections(envd) == 0);
     stop();
 }

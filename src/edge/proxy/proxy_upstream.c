@@ -4,6 +4,8 @@
  * for one is a walk. They are closed by a timer that runs only while there are some: envd's well before envd would do
  * it, so a request rarely meets a connection that is just being closed. A server of a user's may be one that serves
  * connection after connection: those to it wait a moment only and serve few requests, so that others get their turn.
+ * Such a server may also say more than it was asked, and late: what it says then is taken for the answer to the next
+ * request, so that one is always of the same client, who was answered by nobody else anyway.
  *
  * Connect: dial, wait until the socket is writable, look at its error. A refused 127.0.0.1 is
  * followed by [::1], because servers inside may listen on either. An envd whose accept queue is
@@ -24,9 +26,9 @@
 
 enum {
     IDLE_MAX = 256,
-    IDLE_PER_PORT_MAX = 8,
+    IDLE_ALIKE_MAX = 8, /* that the same requests may take */
     ENVD_IDLE_MS = 10000,
-    PORT_IDLE_MS = 100,
+    PORT_IDLE_MS = 20,
     PORT_USES_MAX = 64,
     SWEEPS = 10, /* in that time */
     CONNECT_MS = 10000,
@@ -46,8 +48,8 @@ struct idle_conn {
     struct list node;
     struct idle_pool *pool;
     struct http_client *client;
-    uint64_t generation, since;
-    unsigned uses;
+    struct proxy_keep keep;
+    uint64_t since;
     uint16_t port;
     char id[ID_SIZE];
 };
@@ -171,14 +173,15 @@ static struct idle_pool *pool_of(struct proxy_upstream *upstream, uint16_t port)
     return &upstream->pools[port == PROXY_ENVD_PORT ? POOL_ENVDS : POOL_PORTS];
 }
 
-static bool leads_to(const struct idle_conn *idle, const struct proxy_target *target)
+static bool serves(const struct idle_conn *idle, const struct proxy_target *target,
+                   const struct proxy_keep *keep)
 {
-    return idle->port == target->port && strcmp(idle->id, target->id) == 0;
+    return idle->keep.client == keep->client && idle->keep.generation == keep->generation &&
+           idle->port == target->port && strcmp(idle->id, target->id) == 0;
 }
 
 struct http_client *proxy_upstream_take(struct proxy_upstream *upstream,
-                                        const struct proxy_target *target, uint64_t generation,
-                                        unsigned *uses)
+                                        const struct proxy_target *target, struct proxy_keep *keep)
 {
     struct idle_pool *pool = pool_of(upstream, target->port);
     struct list *node, *before;
@@ -189,10 +192,10 @@ struct http_client *proxy_upstream_take(struct proxy_upstream *upstream,
         struct http_client *client = idle->client;
 
         before = node->prev;
-        if (idle->generation != generation || !leads_to(idle, target))
+        if (!serves(idle, target, keep))
             continue;
         if (http_client_alive(client)) {
-            *uses = idle->uses;
+            keep->uses = idle->keep.uses;
             remove_idle(idle);
             return client;
         }
@@ -201,23 +204,24 @@ struct http_client *proxy_upstream_take(struct proxy_upstream *upstream,
     return NULL;
 }
 
-static size_t count_idle(const struct idle_pool *pool, const struct proxy_target *target)
+static size_t count_idle(const struct idle_pool *pool, const struct proxy_target *target,
+                         const struct proxy_keep *keep)
 {
     struct list *node;
     size_t count = 0;
 
     list_for_each (node, &pool->conns)
-        count += leads_to(idle_of(node), target);
+        count += serves(idle_of(node), target, keep);
     return count;
 }
 
 void proxy_upstream_put(struct proxy_upstream *upstream, const struct proxy_target *target,
-                        uint64_t generation, unsigned uses, struct http_client *client)
+                        const struct proxy_keep *keep, struct http_client *client)
 {
     struct idle_pool *pool = pool_of(upstream, target->port);
     struct idle_conn *idle;
 
-    if (uses >= pool->uses_max || count_idle(pool, target) >= IDLE_PER_PORT_MAX) {
+    if (keep->uses >= pool->uses_max || count_idle(pool, target, keep) >= IDLE_ALIKE_MAX) {
         http_client_free(client);
         return;
     }
@@ -226,8 +230,7 @@ void proxy_upstream_put(struct proxy_upstream *upstream, const struct proxy_targ
     idle = xcalloc(1, sizeof(*idle));
     idle->pool = pool;
     idle->client = client;
-    idle->generation = generation;
-    idle->uses = uses;
+    idle->keep = *keep;
     idle->port = target->port;
     idle->since = uv_now(loop_uv(upstream->loop));
     (void)str_copy(str_of(target->id), idle->id, sizeof(idle->id));

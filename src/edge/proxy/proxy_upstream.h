@@ -12,13 +12,19 @@ struct proxy_connect;
 struct proxy_upstream *proxy_upstream_new(struct loop *loop, const struct proxy_config *config);
 void proxy_upstream_free(struct proxy_upstream *upstream);
 
-/* An idle connection to the port in this life of the sandbox, or NULL; uses: how many requests it has served. */
+/* Whom a connection may serve: the life of the sandbox it leads into, and the client's connection it was made for. */
+struct proxy_keep {
+    uint64_t generation;
+    uint64_t client; /* http_connection(); 0 = anybody's */
+    unsigned uses;   /* requests that it has served */
+};
+
+/* An idle connection to the port for the same life and client, or NULL; keep->uses is that connection's. */
 struct http_client *proxy_upstream_take(struct proxy_upstream *upstream,
-                                        const struct proxy_target *target, uint64_t generation,
-                                        unsigned *uses);
+                                        const struct proxy_target *target, struct proxy_keep *keep);
 /* Takes the connection over, and closes it when there are enough, or when it has served enough. */
 void proxy_upstream_put(struct proxy_upstream *upstream, const struct proxy_target *target,
-                        uint64_t generation, unsigned uses, struct http_client *client);
+                        const struct proxy_keep *keep, struct http_client *client);
 /* Closes the idle connections of a sandbox. */
 void proxy_upstream_drop(struct proxy_upstream *upstream, const char *id);
 

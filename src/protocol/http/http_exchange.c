@@ -46,6 +46,13 @@ void http_peer(struct http_exchange *ex, char out[HTTP_PEER_SIZE])
         (void)inet_ntop(AF_INET6, &address.in6.sin6_addr, out, HTTP_PEER_SIZE);
 }
 
+uint64_t http_connection(const struct http_exchange *ex)
+{
+    const struct stream *stream = ex->ops->stream(ex);
+
+    return stream ? stream_number(stream) : 0;
+}
+
 bool http_secure(struct http_exchange *ex)
 {
     return ex->server->config.filter != NULL;

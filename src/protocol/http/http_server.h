@@ -68,6 +68,8 @@ struct loop *http_loop(struct http_exchange *ex);
 /* The client's address as text; "" when it came over a Unix socket. */
 enum { HTTP_PEER_SIZE = 46 };
 void http_peer(struct http_exchange *ex, char out[HTTP_PEER_SIZE]);
+/* Which of its loop's connections it came by: no other ever has this number. 0 when it was taken over. */
+uint64_t http_connection(const struct http_exchange *ex);
 /* Nobody on the way read along: there is a filter. */
 bool http_secure(struct http_exchange *ex);
 /* The handler's own object for this exchange. */

@@ -29,6 +29,7 @@ struct loop {
     struct later *later;
     size_t later_count, later_cap;
     char *read_buffer;
+    uint64_t numbers;
 };
 
 static void run_errands(struct loop *loop)
@@ -114,6 +115,11 @@ void loop_free(struct loop *loop)
     free_wide(loop->read_buffer);
     uv_mutex_destroy(&loop->mutex);
     free(loop);
+}
+
+uint64_t loop_number(struct loop *loop)
+{
+    return ++loop->numbers;
 }
 
 uv_loop_t *loop_uv(struct loop *loop)

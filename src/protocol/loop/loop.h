@@ -10,6 +10,7 @@
 #pragma once
 
 #include <stddef.h>
+#include <stdint.h>
 #include <uv.h>
 
 struct loop;
@@ -40,3 +41,6 @@ enum {
     LOOP_READ_WIDE = 256 * 1024, /* the buffer's size, for who passes on what he reads */
 };
 char *loop_read_buffer(struct loop *loop);
+
+/* A number that this loop gives once. Its own thread only. */
+uint64_t loop_number(struct loop *loop);

@@ -18,6 +18,7 @@ enum { COPY_STEP = 64 * 1024 }; /* of a file that cannot be sent by sendfile */
 struct stream {
     uv_poll_t poll;
     struct loop *loop;
+    uint64_t number;
     int fd;
     int wanted, mask; /* by the owner; of the socket */
     stream_fn *fn;
@@ -32,6 +33,7 @@ struct stream *stream_new(struct loop *loop, int fd_consume)
     struct stream *stream = xcalloc(1, sizeof(*stream));
 
     stream->loop = loop;
+    stream->number = loop_number(loop);
     stream->fd = fd_consume;
     if (uv_poll_init(loop_uv(loop), &stream->poll, stream->fd) != 0) {
         close_fd(&stream->fd);
@@ -41,6 +43,11 @@ struct stream *stream_new(struct loop *loop, int fd_consume)
     stream->poll.data = stream;
     stream->handles = 1;
     return stream;
+}
+
+uint64_t stream_number(const struct stream *stream)
+{
+    return stream->number;
 }
 
 void stream_add_filter(struct stream *stream, struct stream_filter *filter_consume)

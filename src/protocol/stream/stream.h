@@ -78,6 +78,8 @@ struct str stream_protocol(const struct stream *stream);
 bool stream_filtered(const struct stream *stream);
 /* How much the kernel may take before it says "not now". */
 void stream_widen(struct stream *stream, int size);
+/* Never another's on the same loop, also not a later one's. */
+uint64_t stream_number(const struct stream *stream);
 /* The address of the peer; false when it has none. */
 bool stream_peer(const struct stream *stream, struct sockaddr_storage *out);
 /* The socket, which is still the stream's, when reads and writes are just those of the socket; else -1. */
