@@ -16,6 +16,11 @@
 # Several suites run side by side, in lanes. Security, which fills the machine and looks at how it stays usable, begins when
 # all other tests have ended. Builds and analysers have a low priority, so that tests hardly notice them. A suite that
 # fails prints all it wrote, which is in build/test/SUITE.out; one suite alone prints as it goes.
+#
+# What failed beside others is run once more at the end, alone: a file, or a program of unit tests. What passes then is counted as
+# passed and named as unsteady below the table, so that a busy machine does not fail the whole and nothing goes unnoticed.
+# Not so what a sanitizer has reported, nor anything of security, which runs alone anyway: a defence that fails once has failed.
+# UNSTEADY=fail lets the rest fail, too.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -32,6 +37,7 @@ suites=("$@")
 [ ${#suites[@]} -gt 0 ] || suites=(check unit asan fuzz functional functional-too compat asan-e2e tsan-e2e tidy cppcheck security)
 logs=$PWD/build/test
 mkdir -p "$logs"
+rm -f "$logs"/*.unsteady
 
 wants()
 {
@@ -48,6 +54,22 @@ count()
     echo "$2 $3 $4" >"$logs/$1.result"
 }
 
+# A suite's parts, files or programs, are lines "PART PASSED FAILED SKIPPED" of SUITE.parts; of a part that ran again the last one counts.
+count_parts()
+{
+    local good bad missing
+    read -r good bad missing < <(awk '
+        { good[$1] = $2; bad[$1] = $3; skip[$1] = $4 }
+        END { for (part in good) { g += good[part]; b += bad[part]; s += skip[part] } print g + 0, b + 0, s + 0 }' "$logs/$1.parts")
+    count "$1" "$good" "$bad" "$missing"
+}
+
+# failed_parts SUITE: those whose last line tells of a failure.
+failed_parts()
+{
+    [ ! -e "$logs/$1.parts" ] || awk '{ bad[$1] = $3 } END { for (part in bad) if (bad[part] > 0) print part }' "$logs/$1.parts"
+}
+
 # build DIRECTORY COMMAND...: two suites may want the same one.
 build()
 {
@@ -58,6 +80,7 @@ build()
 steady=()
 [ "$(cat /proc/sys/vm/mmap_rnd_bits)" -le 28 ] || steady=(setarch --addr-no-randomize)
 launcher=()
+only= # parts to run instead of all
 export TSAN_OPTIONS=second_deadlock_stack=1:suppressions=$PWD/tests/tsan.supp
 
 # The root filesystem of the base template, made once by the script as it is now and shared by all test servers.
@@ -113,24 +136,17 @@ run_analyser()
 # run_meson NAME BUILDDIR [PATIENCE [TEST...]]: every unit test binary ends with "N passed, N failed, N skipped".
 run_meson()
 {
-    local name=$1 dir=$2 status good bad missing
+    local name=$1 dir=$2
     # What was configured before tools/setup.sh brought libpq lacks a test.
     [ ! -e "$dir/build.ninja" ] || grep -q store_postgres "$dir/build.ninja" || build "$dir" meson setup --reconfigure "$dir"
+    rm -f "$dir/meson-logs/run-$name.json"
     build "$dir" make --no-print-directory "$dir/build.ninja" && build "$dir" ninja -C "$dir" --quiet &&
         "${launcher[@]}" meson test -C "$dir" --no-rebuild --suite unit --logbase "run-$name" --print-errorlogs \
-            --timeout-multiplier "${3:-1}" "${@:4}"
-    status=$?
+            --timeout-multiplier "${3:-1}" ${only:-${*:4}}
     cat "$dir/meson-logs/run-$name.txt" >"$logs/$name.testlog" 2>/dev/null
-    read -r good bad missing < <(awk '
-        /^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { good += $1; bad += $3; skip += $5 }
-        END { print good + 0, bad + 0, skip + 0 }' "$logs/$name.testlog" 2>/dev/null)
-    if [ "$status" -ne 0 ]; then
-        grep -E '^FAIL ' "$logs/$name.testlog"
-        # A binary that crashed or did not build has counted nothing.
-        [ "${bad:-0}" -gt 0 ] || bad=1
-    fi
-    grep -E '^skip ' "$logs/$name.testlog"
-    count "$name" "${good:-0}" "${bad:-0}" "${missing:-0}"
+    grep -E '^(FAIL|skip) ' "$logs/$name.testlog"
+    tests/harness/meson_parts.py "$dir/meson-logs/run-$name.json" >>"$logs/$name.parts"
+    count_parts "$name"
 }
 
 run_fuzz()
@@ -144,27 +160,37 @@ run_fuzz()
     count fuzz "$good" "$bad" 0
 }
 
-# run_node NAME FILE...: in the lab, one file after the other.
-run_node()
+# run_file SUITE FILE: in the lab.
+run_file()
 {
-    local name=$1 good bad missing status
-    shift
-    [ $# -gt 0 ] || { count "$name" 0 0 0; return; }
+    local name=$1 file=$2 good bad missing status
     need_base_layer || return
     [[ $name != functional* ]] || need_packages || return
-    [[ $* != */interpreter* ]] || need_recipe_base code-interpreter-v1 || return
-    [[ $* != */desktop* ]] || need_recipe_base desktop || return
-    [[ $* != *compat/browser* ]] || need_recipe_base browser || return
+    [[ $file != */interpreter* ]] || need_recipe_base code-interpreter-v1 || return
+    [[ $file != */desktop* ]] || need_recipe_base desktop || return
+    [[ $file != *compat/browser* ]] || need_recipe_base browser || return
     rm -f "$logs/$name.tap"
+    echo "-- $file"
     QUICKSAND_BASE_LAYER=$base_layer NODE=$node SOAK_SECONDS=$seconds "${launcher[@]}" tests/harness/lab.sh "$node" --test \
         --test-concurrency=1 --test-reporter=spec --test-reporter-destination=stdout \
-        --test-reporter=tap --test-reporter-destination="$logs/$name.tap" "$@"
+        --test-reporter=tap --test-reporter-destination="$logs/$name.tap" "$file"
     status=$?
     read -r good bad missing < <(awk '
         /^# pass / { good = $3 } /^# fail / { bad += $3 } /^# cancelled / { bad += $3 } /^# skipped / { skip = $3 }
-        END { print good + 0, bad + 0, skip + 0 }' "$logs/$name.tap")
-    [ "$status" -eq 0 ] || [ "${bad:-0}" -gt 0 ] || bad=1
-    count "$name" "${good:-0}" "${bad:-0}" "${missing:-0}"
+        END { print good + 0, bad + 0, skip + 0 }' "$logs/$name.tap") || good=0 bad=1 missing=0
+    [ "$status" -eq 0 ] || [ "$bad" -gt 0 ] || bad=1
+    echo "$file $good $bad $missing" >>"$logs/$name.parts"
+}
+
+# run_node NAME FILE...: one file after the other. One that could not even be started has failed.
+run_node()
+{
+    local name=$1 file
+    shift
+    for file in ${only:-$*}; do
+        run_file "$name" "$file" || echo "$file 0 1 0" >>"$logs/$name.parts"
+    done
+    count_parts "$name"
 }
 
 # take: the first file of functional that nobody has taken.
@@ -178,15 +204,11 @@ take()
 # run_shared NAME: files as long as there are any.
 run_shared()
 {
-    local file good bad missing sums=(0 0 0)
-    while file=$(take) && [ -n "$file" ]; do
-        echo "-- $file"
-        rm -f "$logs/$1.result"
-        run_node "$1" "$file"
-        read -r good bad missing 2>/dev/null <"$logs/$1.result" || { good=0 bad=1 missing=0; }
-        sums=($((sums[0] + good)) $((sums[1] + bad)) $((sums[2] + missing)))
+    local file
+    while [ -z "$only" ] && file=$(take) && [ -n "$file" ]; do
+        run_file "$1" "$file" || echo "$file 0 1 0" >>"$logs/$1.parts"
     done
-    count "$1" "${sums[@]}"
+    run_node "$1"
 }
 
 # some NAME...: those of tests/NAME.test.mjs that TEST asks for.
@@ -250,28 +272,56 @@ run()
     esac
 }
 
-# One suite from begin to end, with its line for the summary. Whoever counted nothing has failed.
+# result NAME: what it counted, as good, bad and missing. Whoever counted nothing has failed.
+result()
+{
+    read -r good bad missing 2>/dev/null <"$logs/$1.result" || { good=0 bad=1 missing=0; }
+}
+
+# row NAME: its line of the summary.
+row()
+{
+    local good bad missing
+    result "$1"
+    printf '%-14s %6d passed %4d failed %4d skipped %6d s\n' "$1" "$good" "$bad" "$missing" "$(cat "$logs/$1.seconds" 2>/dev/null || echo 0)"
+}
+
+# One suite from begin to end, with its line for the summary.
 suite()
 {
-    local name=$1 begin=$SECONDS good bad missing row
-    rm -f "$logs/$name.result" "$logs/$name.row"
+    local name=$1 begin=$SECONDS good bad missing
+    rm -f "$logs/$name".{result,seconds,unsteady}
+    : >"$logs/$name.parts"
     echo "== $name"
     if [ ${#suites[@]} -eq 1 ]; then
         run "$name" 2>&1 | tee "$logs/$name.out"
     else
         run "$name" >"$logs/$name.out" 2>&1
     fi
-    read -r good bad missing 2>/dev/null <"$logs/$name.result" || { good=0 bad=1 missing=0; }
-    row=$(printf '%-14s %6d passed %4d failed %4d skipped %6d s' "$name" "$good" "$bad" "$missing" $((SECONDS - begin)))
+    echo $((SECONDS - begin)) >"$logs/$name.seconds"
+    result "$name"
     (
         flock 9
         if [ "$bad" -gt 0 ] && [ ${#suites[@]} -gt 1 ]; then
             echo "==== $name failed; all of its output:"
             cat "$logs/$name.out"
         fi
-        echo "== $row"
+        echo "== $(row "$name")"
     ) 9>"$logs/.printing"
-    echo "$row" >"$logs/$name.row"
+}
+
+# again SUITE: what failed of it, alone.
+again()
+{
+    local name=$1 part parts only
+    parts=$(failed_parts "$name")
+    [ -n "$parts" ] && [ "$name" != security ] && ! grep -q 'Sanitizer: ' "$logs/$name.out" || return
+    echo "== $name again:" $parts
+    only=$parts
+    run "$name" 2>&1 | tee "$logs/$name.again"
+    for part in $parts; do
+        failed_parts "$name" | grep -qxF "$part" || echo "$name $part" >>"$logs/$name.unsteady"
+    done
 }
 
 # lane SUITE...: those that are wanted, one after the other.
@@ -326,13 +376,19 @@ begin lane "${more_servers[@]}"
 wait "${groups[@]:1}" # all but the analysers
 begin lane "${last[@]}"
 wait
+if [ "${UNSTEADY:-}" != fail ] && [ ${#suites[@]} -gt 1 ]; then
+    for name in "${suites[@]}"; do
+        again "$name"
+    done
+fi
 
 echo
 passed=0 failed=0 skipped=0
 for name in "${suites[@]}"; do
-    read -r good bad missing 2>/dev/null <"$logs/$name.result" || { good=0 bad=1 missing=0; }
+    result "$name"
     passed=$((passed + good)) failed=$((failed + bad)) skipped=$((skipped + missing))
-    cat "$logs/$name.row"
+    row "$name"
 done
+cat "$logs"/*.unsteady 2>/dev/null | sed 's/^/unsteady, failed beside others and passed alone: /'
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]
