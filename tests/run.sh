@@ -315,7 +315,7 @@ again()
 {
     local name=$1 part parts only
     parts=$(failed_parts "$name")
-    [ -n "$parts" ] && [ "$name" != security ] && ! grep -q 'Sanitizer: ' "$logs/$name.out" || return
+    [ -n "$parts" ] && [ "$name" != security ] && ! grep -qE 'Sanitizer: |runtime error: ' "$logs/$name.out" || return
     echo "== $name again:" $parts
     only=$parts
     run "$name" 2>&1 | tee "$logs/$name.again"
