@@ -124,6 +124,14 @@ describe('tools', () => {
     assert.deepEqual([late.timed_out, late.exit_code], [true, 124])
   })
 
+  test('what needs a template that is not built says what to run', async () => {
+    for (const [name, args, template] of [['browser_open', { url: 'http://a/' }, 'browser'], ['desktop_screenshot', {}, 'desktop'], ['run_code', { code: '1' }, 'code-interpreter-v1']]) {
+      const result = await call(client, name, args)
+      assert.ok(result.isError)
+      assert.match(text(result), new RegExp(`quicksand template build ${template} `))
+    }
+  })
+
   test('jobs', async () => {
     const job = (await call(client, 'job_start', { command: 'echo working; sleep 0.2; exit 4' })).structuredContent
     assert.equal(job.state, 'running')

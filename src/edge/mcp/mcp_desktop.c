@@ -1,29 +1,12 @@
 /* desktop_*: the screen of a sandbox as a picture, and what a hand would do there. */
 #include "edge/mcp/mcp_internal.h"
 
-#include <arpa/inet.h>
-#include <string.h>
-
 #include "protocol/json/json_shape.h"
 #include "runtime/desktop/desktop.h"
 
 #define TEMPLATE "desktop"
 
-enum {
-    PICTURE_MAX = 6 * 1024 * 1024,
-    SIZE_AT = 16, /* of width and height in a PNG: they come first in it */
-    SCROLL_STEPS = 3,
-    DELAY_MS = 12
-};
-
-static uint32_t side(const struct buf *picture, size_t at)
-{
-    uint32_t side = 0;
-
-    if (picture->len >= at + sizeof(side))
-        memcpy(&side, picture->p + at, sizeof(side));
-    return ntohl(side);
-}
+enum { SCROLL_STEPS = 3, DELAY_MS = 12 };
 
 int mcp_desktop_screenshot(struct mcp_call *call, json_t *args, struct mcp_outcome *out,
                            struct error *err)
@@ -31,20 +14,12 @@ int mcp_desktop_screenshot(struct mcp_call *call, json_t *args, struct mcp_outco
     auto_buf struct buf picture = {0};
     struct str id;
 
-    buf_init(&picture, PICTURE_MAX);
+    buf_init(&picture, MCP_PICTURE_MAX);
     if (mcp_sandbox_of(call, args, TEMPLATE, &id, err) < 0 ||
         desktop_screenshot(call->mcp->config.runtime, &call->caller, id,
                            json_get_str(args, "display"), &picture, err) < 0)
         return -1;
-    if (picture.overflowed)
-        return error_set(err, ERROR_LIMIT,
-                         "the picture is larger than %d MiB: use a smaller screen",
-                         PICTURE_MAX >> 20);
-    mcp_outcome_image(out, buf_str(&picture), "image/png");
-    mcp_outcome_json(out, json_pack("{s:o, s:I, s:I}", "sandbox_id", json_str(id), "width",
-                                    (json_int_t)side(&picture, SIZE_AT), "height",
-                                    (json_int_t)side(&picture, SIZE_AT + sizeof(uint32_t))));
-    return 0;
+    return mcp_outcome_screen(out, id, &picture, err);
 }
 
 static int act(struct mcp_call *call, json_t *args, enum desktop_kind kind, struct mcp_outcome *out,

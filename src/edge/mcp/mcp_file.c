@@ -84,14 +84,6 @@ static size_t begun_character(struct str text)
     return 0;
 }
 
-static json_t *encoded(const struct buf *data)
-{
-    auto_free char *text = xmalloc(BASE64_LEN(data->len) + 1);
-
-    base64_encode(text, data->p, data->len);
-    return json_stringn(text, BASE64_LEN(data->len));
-}
-
 static void add_content(struct reading *reading, struct str path, struct mcp_outcome *out)
 {
     auto_free char *uri = xasprintf("file://%s%.*s", path.p[0] == '/' ? "" : "/", STR_ARG(path));
@@ -104,9 +96,7 @@ static void add_content(struct reading *reading, struct str path, struct mcp_out
     if (str_valid_utf8(text) && !memchr(text.p, '\0', text.len))
         mcp_outcome_text(out, text);
     else
-        out->content = json_pack("[{s:s, s:{s:o, s:s, s:o}}]", "type", "resource", "resource",
-                                 "uri", json_str(str_of(uri)), "mimeType",
-                                 "application/octet-stream", "blob", encoded(&reading->data));
+        mcp_outcome_document(out, uri, "application/octet-stream", buf_str(&reading->data));
 }
 
 static int answer_read(struct mcp_call *call, struct reading *reading, struct str path,

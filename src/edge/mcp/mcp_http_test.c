@@ -186,6 +186,25 @@ TEST(mcp_code_and_screens)
     check_call(&site, "desktop_move", "{\"x\":-1,\"y\":2}", "must be from 0 to 16384");
 }
 
+TEST(mcp_pages_of_a_browser)
+{
+    struct site site;
+
+    start(&site, NULL);
+    check_call(&site, "browser_open", "{\"url\":\"http://a/\"}", "\"url\":\"about:blank\"");
+    CHECK(strstr(v1_fake.asked, "ensure(mcp-browser:k,browser,,1) "));
+    CHECK(strstr(v1_fake.asked, "browser(goto,http://a/) "));
+    check_call(&site, "browser_text", "{\"selector\":\"b\",\"sandbox_id\":\"" V1_FAKE_ID "\"}",
+               "\"truncated\":false");
+    check_call(&site, "browser_screenshot", "{\"sandbox_id\":\"" V1_FAKE_ID "\"}",
+               "\"mimeType\":\"image/png\"");
+    check_call(&site, "browser_pdf", "{\"sandbox_id\":\"" V1_FAKE_ID "\"}",
+               "\"mimeType\":\"application/pdf\"");
+    check_call(&site, "browser_open", "{}", "the argument 'url' is missing");
+    check_call(&site, "browser_type", "{\"text\":\"a\",\"key\":\"F13\"}", "'key' must be one of");
+    check_call(&site, "browser_click", "{\"x\":-1,\"y\":2}", "must be from 0 to 32768");
+}
+
 /* meta: what follows the arguments. */
 static int ask_hanging(const struct site *site, const char *heads, const char *meta)
 {

@@ -21,6 +21,7 @@ enum {
     MCP_BODY_MAX = 8 * 1024 * 1024,
     MCP_NAME_MAX = 128, /* of what the query says about the own sandbox */
     MCP_TEAM_WAITING_MAX = 1024,
+    MCP_PICTURE_MAX = 6 * 1024 * 1024, /* and other bytes of one result */
 };
 
 struct mcp {
@@ -104,6 +105,12 @@ int mcp_tool_call(struct mcp_call *call, struct str name, json_t *args, json_t *
 void mcp_outcome_text(struct mcp_outcome *out, struct str text);
 /* A picture as content. */
 void mcp_outcome_image(struct mcp_outcome *out, struct str data, const char *type);
+/* What is seen in a sandbox, a PNG: as a picture, with its size. ERROR_LIMIT when it did not fit into the buffer. */
+int mcp_outcome_screen(struct mcp_outcome *out, struct str sandbox_id, const struct buf *png,
+                       struct error *err);
+/* A document as content. */
+void mcp_outcome_document(struct mcp_outcome *out, const char *uri, const char *type,
+                          struct str data);
 /* As structured content, and the same as text when there is no other. Takes it. */
 void mcp_outcome_json(struct mcp_outcome *out, json_t *json_consume);
 int64_t mcp_arg_int(const json_t *args, const char *name, int64_t otherwise);
@@ -122,13 +129,15 @@ mcp_tool_fn mcp_sandbox_create, mcp_sandbox_list, mcp_sandbox_info, mcp_sandbox_
 mcp_tool_fn mcp_sandbox_pause, mcp_sandbox_resume, mcp_sandbox_snapshot, mcp_sandbox_fork;
 mcp_tool_fn mcp_sandbox_url;
 
-/* ---- mcp_command.c, mcp_code.c, mcp_job.c, mcp_file.c, mcp_desktop.c ---- */
+/* ---- mcp_command.c, mcp_code.c, mcp_job.c, mcp_file.c, mcp_desktop.c, mcp_browser.c ---- */
 
 mcp_tool_fn mcp_run_command, mcp_run_code;
 mcp_tool_fn mcp_job_start, mcp_job_status, mcp_job_logs, mcp_job_stop, mcp_job_list;
 mcp_tool_fn mcp_read_file, mcp_write_file, mcp_list_files;
 mcp_tool_fn mcp_desktop_screenshot, mcp_desktop_move, mcp_desktop_click, mcp_desktop_type;
 mcp_tool_fn mcp_desktop_key, mcp_desktop_scroll, mcp_desktop_drag;
+mcp_tool_fn mcp_browser_open, mcp_browser_text, mcp_browser_click, mcp_browser_type;
+mcp_tool_fn mcp_browser_screenshot, mcp_browser_pdf;
 /* What a command and a job have in common. Borrows from args. */
 int mcp_command_read(struct mcp_call *call, json_t *args, struct runtime_command *out,
                      struct error *err);

@@ -1,6 +1,9 @@
 /* The table of tools. What they are told to be (names, schemas, annotations) is in tools.json. */
 #include "edge/mcp/mcp_internal.h"
 
+#include <arpa/inet.h>
+#include <string.h>
+
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/encode.h"
@@ -11,6 +14,8 @@ enum {
     READS = 1, /* changes nothing: not in the audit log */
     TEAM = 2,  /* not with an API key for one sandbox */
 };
+
+enum { PNG_SIZE_AT = 16 }; /* width and height: they come first in it */
 
 static const struct tool {
     const char *name;
@@ -34,6 +39,12 @@ static const struct tool {
     {"desktop_key", mcp_desktop_key, 0},
     {"desktop_scroll", mcp_desktop_scroll, 0},
     {"desktop_drag", mcp_desktop_drag, 0},
+    {"browser_open", mcp_browser_open, 0},
+    {"browser_text", mcp_browser_text, READS},
+    {"browser_click", mcp_browser_click, 0},
+    {"browser_type", mcp_browser_type, 0},
+    {"browser_screenshot", mcp_browser_screenshot, READS},
+    {"browser_pdf", mcp_browser_pdf, READS},
     {"sandbox_create", mcp_sandbox_create, TEAM},
     {"sandbox_list", mcp_sandbox_list, READS | TEAM},
     {"sandbox_info", mcp_sandbox_info, READS},
@@ -85,16 +96,53 @@ void mcp_outcome_text(struct mcp_outcome *out, struct str text)
                                 json_pack("{s:s, s:o}", "type", "text", "text", json_str(text)));
 }
 
-void mcp_outcome_image(struct mcp_outcome *out, struct str data, const char *type)
+static json_t *base64(struct str data)
 {
     auto_free char *text = xmalloc(BASE64_LEN(data.len) + 1);
 
     base64_encode(text, data.p, data.len);
+    return json_stringn(text, BASE64_LEN(data.len));
+}
+
+void mcp_outcome_image(struct mcp_outcome *out, struct str data, const char *type)
+{
     if (!out->content)
         out->content = json_array();
     (void)json_array_append_new(out->content, json_pack("{s:s, s:o, s:s}", "type", "image", "data",
-                                                        json_stringn(text, BASE64_LEN(data.len)),
-                                                        "mimeType", type));
+                                                        base64(data), "mimeType", type));
+}
+
+static json_t *side(const struct buf *png, size_t at)
+{
+    uint32_t side = 0;
+
+    if (png->len >= at + sizeof(side))
+        memcpy(&side, png->p + at, sizeof(side));
+    return json_integer(ntohl(side));
+}
+
+int mcp_outcome_screen(struct mcp_outcome *out, struct str sandbox_id, const struct buf *png,
+                       struct error *err)
+{
+    if (png->overflowed)
+        return error_set(err, ERROR_LIMIT,
+                         "the picture is larger than %d MiB: use a smaller screen or part of it",
+                         MCP_PICTURE_MAX >> 20);
+    mcp_outcome_image(out, buf_str(png), "image/png");
+    mcp_outcome_json(out, json_pack("{s:o, s:o, s:o}", "sandbox_id", json_str(sandbox_id), "width",
+                                    side(png, PNG_SIZE_AT), "height",
+                                    side(png, PNG_SIZE_AT + sizeof(uint32_t))));
+    return 0;
+}
+
+void mcp_outcome_document(struct mcp_outcome *out, const char *uri, const char *type,
+                          struct str data)
+{
+    if (!out->content)
+        out->content = json_array();
+    (void)json_array_append_new(
+        out->content, json_pack("{s:s, s:{s:o, s:s, s:o}}", "type", "resource", "resource", "uri",
+                                json_str(str_of(uri)), "mimeType", type, "blob", base64(data)));
 }
 
 void mcp_outcome_json(struct mcp_outcome *out, json_t *json_consume)

@@ -57,7 +57,10 @@ static int judge(const struct runtime_result *result, struct error *err)
         said.len = FAULT_MAX;
     if (result->exit_code == 127 || result->exit_code == 126)
         return error_set(err, ERROR_CONFLICT,
-                         "this sandbox has no browser: it needs the template 'browser'");
+                         "this sandbox has no browser: it needs the template 'browser', which "
+                         "'quicksand template build browser' makes");
+    if (result->stopped)
+        return error_set(err, ERROR_CONFLICT, "it was cancelled");
     if (result->timed_out)
         return error_set(err, ERROR_CONFLICT, "the browser did not answer in time");
     if (result->exit_code != 0)
@@ -81,7 +84,9 @@ int browser_page_do(struct runtime *runtime, const struct runtime_caller *caller
         .input = str_of(text),
         .timeout_ms = (page->timeout_ms ? page->timeout_ms : TIMEOUT_MS) + GRACE_MS,
         .output_limit = BROWSER_PAGE_MAX,
-        .own = true};
+        .own = true,
+        .on_started = page->on_started,
+        .on_output_arg = page->on_started_arg};
     struct runtime_result result = {0};
     int r;
 

@@ -18,6 +18,9 @@ struct browser_page {
     struct str text, key;
     bool full_page;
     int64_t timeout_ms; /* 0 = 30 s */
+    /* As a command's: it may be stopped by this id; or NULL. */
+    int (*on_started)(void *arg, const char *process_id);
+    void *on_started_arg;
 };
 
 /* *out: a PNG, a PDF, or a JSON object with url, title and perhaps text. ERROR_INVALID for what makes no sense, ERROR_CONFLICT when
