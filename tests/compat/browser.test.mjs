@@ -1,16 +1,17 @@
-// Browserbase's API with its published client, Playwright and Puppeteer. The template's packages are in the base already
-// (recipe-base.sh): the lab has no mirror, so pages come from the sandbox itself.
+// Browserbase's API with its published client, Playwright and Puppeteer, and the browser by /api/v1, the command line and MCP. The lab has
+// no internet, so pages come from the sandbox itself.
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import fs from 'node:fs'
 import { createRequire } from 'node:module'
 import path from 'node:path'
 import { after, before, test } from 'node:test'
-import { eventually, patience, repository, startServer } from '../harness/server.mjs'
+import { page as address, startBrowsers } from '../harness/browser.mjs'
 import { contract } from '../harness/contract.mjs'
 import { quicksand } from '../harness/interpreter.mjs'
+import { connect } from '../harness/mcp.mjs'
+import { eventually, patience, repository } from '../harness/server.mjs'
 
-const layer = process.env.QUICKSAND_BROWSER_LAYER ?? path.join(repository, 'build/recipe-base/browser/rootfs')
 const screens = path.join(repository, 'build/screens')
 const load = createRequire(path.join(repository, 'build/npm/browser/index.js'))
 const { default: Browserbase } = load('@browserbasehq/sdk')
@@ -20,16 +21,11 @@ const WebSocket = load('ws')
 let server, bb
 
 before(async () => {
-  server = await startServer({ env: { QUICKSAND_BASE_LAYER: layer }, args: ['--build-memory', '2048', '--warm', '1'] })
-  const built = await quicksand(server, ['template', 'build', 'browser', '--build-arg', 'PACKAGES=', '--build-arg', 'EXTRAS='])
-  assert.equal(built.code, 0, built.stdout + built.stderr)
+  server = await startBrowsers({ args: ['--warm', '1'] })
   fs.mkdirSync(screens, { recursive: true })
   bb = new Browserbase({ apiKey: server.key, baseURL: server.url, maxRetries: 0 })
 })
 after(() => server?.destroy())
-
-const page = '<title>a page</title><body style="font-family:sans-serif;background:#eef;margin:3em"><h1>Hello</h1><input id=i><button onclick="document.title=i.value">go</button>'
-const address = `data:text/html,${encodeURIComponent(page)}`
 
 test('projects', async () => {
   const [project] = await bb.projects.list()
@@ -208,6 +204,55 @@ test('/api/v1 and the command line, for who does not speak the protocol', async 
   await Promise.all([sandbox, plain].map((id) => server.api('DELETE', `/sandboxes/${id}`)))
 })
 
+test('MCP: browser_*, with a published client', async () => {
+  const { client } = await connect(`${server.url}/mcp`, 'sdk', { headers: { Authorization: `Bearer ${server.key}` } })
+  const { tools } = await client.listTools() // the client checks results by their schemas from now on
+  assert.deepEqual(tools.filter((tool) => tool.name.startsWith('browser_') && tool.annotations.readOnlyHint).map((tool) => tool.name), ['browser_text', 'browser_screenshot', 'browser_pdf'])
+  const call = (name, args = {}) => client.callTool({ name: `browser_${name}`, arguments: args })
+  const opened = (await call('open', { url: address })).structuredContent
+  const box = opened.sandbox_id
+  assert.deepEqual(opened, { sandbox_id: box, url: address, title: 'a page' })
+  assert.equal((await call('type', { selector: '#i', text: 'grüße', key: 'Tab' })).structuredContent.sandbox_id, box, 'the same one, kept')
+  assert.equal((await call('click', { selector: 'button' })).structuredContent.title, 'grüße')
+  const read = await call('text')
+  assert.deepEqual([read.content[0].text, read.structuredContent.text, read.structuredContent.truncated], ['Hello\ngo', 'Hello\ngo', false])
+  const seen = await call('screenshot')
+  assert.deepEqual([seen.content[0].type, seen.content[0].mimeType], ['image', 'image/png'])
+  const picture = Buffer.from(seen.content[0].data, 'base64')
+  fs.writeFileSync(path.join(screens, 'mcp-browser.png'), picture)
+  assert.deepEqual([picture.subarray(1, 4).toString(), picture.readUInt32BE(16), picture.readUInt32BE(20)], ['PNG', seen.structuredContent.width, seen.structuredContent.height])
+  const pdf = await call('pdf')
+  assert.equal(Buffer.from(pdf.content[0].resource.blob, 'base64').subarray(0, 5).toString(), '%PDF-')
+  await call('open', { url: `data:text/html,${'x'.repeat(100)}<p>${'long '.repeat(1000)}` })
+  const long = (await call('text', { output_limit: 300 })).structuredContent
+  assert.ok(long.truncated && long.text.length < 400 && /bytes left out/.test(long.text))
+
+  const refused = async (name, args, words) => {
+    const answer = await call(name, args)
+    assert.ok(answer.isError, name)
+    assert.match(answer.content[0].text, words)
+  }
+  await refused('open', { url: 'http://127.0.0.1:8999/' }, /ERR_CONNECTION_REFUSED/)
+  await refused('click', { selector: '#none' }, /nothing on the page is "#none"/)
+  await refused('click', {}, /'selector', or 'x' and 'y'/)
+  await refused('type', { key: 'F13' }, /'key' must be one of/)
+  const plain = (await client.callTool({ name: 'sandbox_create', arguments: {} })).structuredContent.sandbox_id
+  await refused('text', { sandbox_id: plain }, /no browser: it needs the template 'browser', which 'quicksand template build browser' makes/)
+
+  // A page that never comes: cancelled, nothing waits for it any more.
+  const shell = async (command) => (await client.callTool({ name: 'run_command', arguments: { command, sandbox_id: box } })).structuredContent.stdout.trim()
+  await shell('setsid python3 -c "import socket, time; s = socket.create_server((\'127.0.0.1\', 8124)); time.sleep(600)" >/dev/null 2>&1 & until ss -ltn | grep -q :8124; do sleep 0.1; done')
+  const stop = new AbortController()
+  const waiting = assert.rejects(client.callTool({ name: 'browser_open', arguments: { url: 'http://127.0.0.1:8124/', timeout_s: 300 } }, undefined, { signal: stop.signal, timeout: 300_000 }))
+  const doing = () => shell('pgrep -c -f "^/usr/bin/python3 -I /usr/local/bin/browser-do goto" || true')
+  await eventually('it waits', async () => (await doing()) === '1')
+  stop.abort()
+  await waiting
+  await eventually('it has ended', async () => (await doing()) === '0')
+  for (const id of [box, plain]) await client.callTool({ name: 'sandbox_kill', arguments: { sandbox_id: id } })
+  await client.close()
+})
+
 test('the live view: somebody looks, clicks and types, and ends nothing by leaving', async () => {
   const opened = await quicksand(server, ['browser', 'open', address, '--json'])
   assert.equal(opened.code, 0, opened.stderr)
@@ -261,28 +306,33 @@ test('logs and a recording, also of a session that is over', async () => {
   await bb.sessions.update(silent.id, { status: 'REQUEST_RELEASE' })
 })
 
-// Whether one works is tried where all of Chromium is (the recipe's EXTRAS, which the tests' base has not).
-test('extensions: kept, given to a session, refused when they are none', async () => {
+test('extensions: one works in its session, and nowhere else', async () => {
   const zip = path.join(server.home, 'extension.zip')
   const folder = fs.mkdtempSync(path.join(server.home, 'extension-'))
-  fs.writeFileSync(path.join(folder, 'manifest.json'), JSON.stringify({ manifest_version: 3, name: 'marks', version: '1', content_scripts: [{ matches: ['<all_urls>'], js: ['mark.js'], match_origin_as_fallback: true }] }))
-  fs.writeFileSync(path.join(folder, 'mark.js'), 'document.documentElement.dataset.mark = "yes"')
+  fs.writeFileSync(path.join(folder, 'manifest.json'), JSON.stringify({ manifest_version: 3, name: 'marks', version: '1', content_scripts: [{ matches: ['http://127.0.0.1/*'], js: ['mark.js'] }], background: { service_worker: 'work.js' } }))
+  fs.writeFileSync(path.join(folder, 'mark.js'), 'document.body.append(" and marked")')
+  fs.writeFileSync(path.join(folder, 'work.js'), 'self.works = 42')
   execFileSync('python3', ['-c', 'import shutil, sys; shutil.make_archive(sys.argv[1][:-4], "zip", sys.argv[2])', zip, folder])
   const extension = await bb.extensions.create({ file: new File([fs.readFileSync(zip)], 'marks.zip') })
   assert.equal(extension.fileName, 'marks.zip')
   assert.deepEqual(await bb.extensions.retrieve(extension.id), extension)
-  const whole = fs.existsSync(path.join(layer, 'usr/bin/chromium'))
-  const made = bb.sessions.create({ keepAlive: true, extensionId: extension.id })
-  if (whole) {
-    const session = await made
-    await quicksand(server, ['exec', session.sandboxId, '--', 'bash', '-c', 'cd /tmp && echo hello >index.html && (setsid python3 -m http.server 8123 >/dev/null 2>&1 &); sleep 1'])
+  const read = async (options) => {
+    const session = await bb.sessions.create({ keepAlive: true, ...options })
+    const served = await quicksand(server, ['exec', session.sandboxId, '--', 'bash', '-c', 'mkdir /tmp/w && cd /tmp/w && echo seen >index.html && (setsid python3 -m http.server 8123 >/dev/null 2>&1 &); until curl -sf 127.0.0.1:8123; do sleep 0.1; done'])
+    assert.equal(served.code, 0, served.stderr)
     const browser = await chromium.connectOverCDP(session.connectUrl)
-    const first = browser.contexts()[0].pages()[0]
+    const context = browser.contexts()[0]
+    const [first] = context.pages()
     await first.goto('http://127.0.0.1:8123/')
-    assert.equal(await first.evaluate(() => document.documentElement.dataset.mark), 'yes')
+    const text = await first.evaluate(() => document.body.innerText.trim().replace(/\s+/g, ' '))
+    const worker = options.extensionId ? await eventually('its worker', () => context.serviceWorkers().find((one) => one.url().endsWith('/work.js')), 30_000) : undefined
+    const works = await worker?.evaluate(() => self.works)
     await browser.close()
     await bb.sessions.update(session.id, { status: 'REQUEST_RELEASE' })
-  } else await assert.rejects(made, { status: 409, message: /all of Chromium/ })
+    return [text, works]
+  }
+  assert.deepEqual(await read({ extensionId: extension.id }), ['seen and marked', 42])
+  assert.deepEqual(await read({}), ['seen', undefined])
   await assert.rejects(bb.extensions.create({ file: new File(['no zip'], 'x.zip') }), { status: 400, message: /zip/ })
   await bb.extensions.delete(extension.id)
   await assert.rejects(bb.extensions.retrieve(extension.id), { status: 404 })

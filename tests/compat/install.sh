@@ -63,6 +63,9 @@ fi
 
 # What steers browsers by Browserbase's API.
 [ -d build/npm/browser ] || npm_install build/npm/browser @browserbasehq/sdk@2.21.0 playwright-core@1.65.0 puppeteer-core@24.43.0
+# Who works on pages with a model, over the same API. 4 wants a newer Node.js than the rest: that of build/npm/mcp.
+[ -d build/npm/stagehand ] || npm_install build/npm/stagehand @browserbasehq/stagehand@3.7.3 zod@4.2.1
+[ -d build/npm/stagehand-4 ] || npm_install build/npm/stagehand-4 @browserbasehq/stagehand@4.4.0
 
 # The command line E2B publishes.
 [ -d build/npm/cli ] || npm_install build/npm/cli @e2b/cli

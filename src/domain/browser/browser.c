@@ -21,6 +21,8 @@ enum {
     STOP_MS = 15 * 1000,
     ENDED_KEPT = 10000, /* sessions of a team that are over */
     FLAGS_MAX = 8,
+    WIDTH = 1288, /* of the browsers that run already */
+    HEIGHT = 711,
 };
 
 /* How many clients a session has. */
@@ -75,7 +77,7 @@ static int adapt(struct browsers *all, const struct store_browser_session *sessi
         if (extension_give(all, session, request->extension_id, err) < 0)
             return -1;
     }
-    if (request->width)
+    if (request->width && (request->width != WIDTH || request->height != HEIGHT))
         argv[count++] = arena_printf(&arena, "--window-size=%lld,%lld", (long long)request->width,
                                      (long long)request->height);
     if (request->proxy.len)
