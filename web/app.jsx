@@ -11,6 +11,7 @@ import { Sandboxes } from './pages/sandboxes.jsx'
 import { Sandbox } from './pages/sandbox.jsx'
 import { Snapshots, Templates, Volumes } from './pages/things.jsx'
 import { Work } from './pages/work.jsx'
+import { Browsers } from './pages/browsers.jsx'
 import { Admin } from './pages/admin.jsx'
 import { ApiPages } from './pages/apidocs.jsx'
 
@@ -27,6 +28,7 @@ const PAGES = [
     path: 'work', key: 'j', icon: 'sessions', title: 'Sessions and jobs',
     show: ({ route, who }) => (route[1] === 'job' ? <Work who={who} kind="job" open={route[2]} /> : <Work who={who} open={route[1]} />),
   },
+  { path: 'browsers', key: 'b', icon: 'browsers', title: 'Browsers', show: ({ route, who }) => <Browsers who={who} open={route[1]} /> },
   { path: 'admin', key: 'a', icon: 'admin', title: 'Administration', show: ({ route, who }) => <Admin who={who} tab={route[1]} /> },
   { path: 'api', key: 'p', icon: 'api', title: 'API', show: () => <ApiPages /> },
 ]

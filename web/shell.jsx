@@ -44,7 +44,7 @@ function ThemeButton() {
 
 const KEYS = [
   ['/', 'search'], ['?', 'this help'], ['c', 'create a sandbox'], ['g o', 'overview'], ['g s', 'sandboxes'], ['g t', 'templates'],
-  ['g n', 'snapshots'], ['g v', 'volumes'], ['g j', 'sessions and jobs'], ['g a', 'administration'], ['g p', 'API pages'], ['Esc', 'close, or leave a field'],
+  ['g n', 'snapshots'], ['g v', 'volumes'], ['g j', 'sessions and jobs'], ['g b', 'browsers'], ['g a', 'administration'], ['g p', 'API pages'], ['Esc', 'close, or leave a field'],
 ]
 const Help = ({ onClose }) => (
   <Dialog title="Keyboard" onClose={onClose}>

@@ -306,6 +306,91 @@ test('logs and a recording, also of a session that is over', async () => {
   await bb.sessions.update(silent.id, { status: 'REQUEST_RELEASE' })
 })
 
+test('the dashboard plays a recording, by mouse and keyboard', async (t) => {
+  const session = await bb.sessions.create({ keepAlive: true, userMetadata: { who: 'recorded' }, browserSettings: { recordSession: true } })
+  const own = await chromium.connectOverCDP(session.connectUrl)
+  const [inside] = own.contexts()[0].pages()
+  const colours = ['red', 'lime', 'blue']
+  const pictures = async () => (await bb.sessions.recording.retrieve(session.id)).length
+  for (const colour of colours) {
+    const before = await pictures()
+    await inside.goto(`data:text/html,<body style="background:${colour}">`)
+    await eventually(`${colour} was seen`, async () => {
+      await inside.evaluate((name) => (document.body.style.background = document.body.style.background === 'white' ? name : 'white'), colour)
+      return (await inside.evaluate(() => document.body.style.background)) === colour && (await pictures()) > before + 1
+    }, 30_000, 300)
+  }
+  await own.close()
+  // What the guest may do to it.
+  const forged = JSON.stringify({ timestamp: 1, data: { payload: { pageId: 0, jpeg: '"><script>' } } })
+  await quicksand(server, ['exec', session.sandboxId, '--', 'bash', '-c', 'echo "$0" >>~/.browser/record.jsonl; echo nonsense >>~/.browser/record.jsonl', forged])
+  await bb.sessions.update(session.id, { status: 'REQUEST_RELEASE' })
+  const silent = await bb.sessions.create({ keepAlive: true })
+
+  const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'] })
+  t.after(() => browser.close())
+  const eyes = await browser.newPage({ viewport: { width: 1280, height: 900 }, colorScheme: 'light' })
+  eyes.setDefaultTimeout(15_000 * patience)
+  const problems = []
+  eyes.on('pageerror', (error) => problems.push(error.message))
+  eyes.on('console', (message) => message.type() === 'error' && !/^Failed to load/.test(message.text()) && problems.push(message.text()))
+  await eyes.goto(server.url)
+  await eyes.getByLabel('API key').fill(server.key)
+  await eyes.keyboard.press('Enter')
+  await eyes.getByRole('heading', { name: 'Overview' }).waitFor()
+  await eyes.keyboard.press('g')
+  await eyes.keyboard.press('b')
+  await eyes.getByText('who=recorded').waitFor()
+  await eyes.screenshot({ path: path.join(screens, 'browsers.png') })
+  await eyes.getByRole('link', { name: session.id }).click()
+  const slider = eyes.getByRole('slider', { name: 'Picture' })
+  await slider.waitFor()
+  // What is seen in the middle of the picture that is shown; JPEG is not exact.
+  const colour = () =>
+    eyes.locator('.player img').evaluate(async (img) => {
+      await img.decode()
+      const canvas = Object.assign(document.createElement('canvas'), { width: 1, height: 1 })
+      const paint = canvas.getContext('2d')
+      paint.drawImage(img, img.naturalWidth / 2, img.naturalHeight / 2, 1, 1, 0, 0, 1, 1)
+      const [r, g, b] = [...paint.getImageData(0, 0, 1, 1).data].map((part) => part > 128)
+      return r && g && b ? 'white' : r ? 'red' : g ? 'lime' : b ? 'blue' : 'black'
+    })
+  const place = async () => Number(await slider.inputValue())
+  const last = Number(await slider.getAttribute('max'))
+  assert.equal(last + 2, await pictures(), 'the forged one is left out')
+  await eyes.keyboard.press('End')
+  await eventually('the last one', async () => (await place()) === last)
+  const seen = new Set()
+  for (let at = last; at > 0; at--) {
+    seen.add(await colour())
+    await eyes.keyboard.press('ArrowLeft')
+    await eventually('one back', async () => (await place()) === at - 1)
+  }
+  assert.deepEqual(colours.filter((one) => !seen.has(one)), [])
+  await eyes.keyboard.press('ArrowRight')
+  await eventually('one on', async () => (await place()) === 1)
+  await eyes.getByRole('button', { name: '8×' }).click()
+  await eyes.keyboard.press('Home')
+  await eventually('the first one', async () => (await place()) === 0)
+  await eyes.locator('.player img').click()
+  await eyes.keyboard.press('Space')
+  await eyes.getByRole('button', { name: 'Pause' }).waitFor()
+  await eventually('it played to its end', async () => (await place()) === last && (await eyes.getByRole('button', { name: 'Play' }).isVisible()), 60_000)
+  await slider.fill(String(last - 1))
+  await eventually('drawn to', async () => (await eyes.getByText(`picture ${last} of ${last + 1}`).count()) === 1)
+  await eyes.screenshot({ path: path.join(screens, 'recording.png') })
+  assert.deepEqual(problems, [])
+  await eyes.setViewportSize({ width: 390, height: 800 })
+  assert.ok((await eyes.evaluate(() => document.documentElement.scrollWidth)) <= 390)
+  await eyes.evaluate(fs.readFileSync(path.join(repository, 'build/npm/web/node_modules/axe-core/axe.min.js'), 'utf8'))
+  const { violations } = await eyes.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }))
+  assert.deepEqual(violations.filter((one) => ['serious', 'critical'].includes(one.impact)).map((one) => `${one.id}: ${one.nodes[0].html}`), [])
+  await eyes.evaluate((id) => (location.hash = `#/browsers/${id}`), silent.id)
+  await eyes.getByText('There is no recording').waitFor()
+  await eyes.getByRole('button', { name: 'Release' }).click()
+  await eyes.locator('h1 .state.completed').waitFor()
+})
+
 test('extensions: one works in its session, and nowhere else', async () => {
   const zip = path.join(server.home, 'extension.zip')
   const folder = fs.mkdtempSync(path.join(server.home, 'extension-'))
