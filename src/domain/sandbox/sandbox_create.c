@@ -3,7 +3,7 @@
  *   plan      what is asked for is checked and written down; nothing is done yet
  *   box       a warm one is taken from the pool, or a blank one and made what is asked for, or one is started
  *   settle    what its template wants to run is started, and ready (in a warm one it runs already)
- *   init      its envd is told what it is, and answers
+ *   init      its envd is told what it is, and answers; of a warm one beside the step box
  *   row       the store knows it: from here on a crash loses nothing
  *   route     the proxy knows it
  *   RUNNING   everybody may see it
@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "domain/sandbox/sandbox_check.h"
+#include "domain/sandbox/sandbox_envd.h"
 #include "domain/sandbox/sandbox_history.h"
 #include "domain/sandbox/sandbox_internal.h"
 #include "protocol/json/json_shape.h"
@@ -106,18 +107,41 @@ static int make_box(struct sandboxes *all, const struct plan *plan, const char *
     return egress_join(all, plan->team_id, id, info.address, &spec.network, plan->network, err);
 }
 
+static bool must_settle(const struct plan *plan, const struct warm_box *warm)
+{
+    return !(warm && warm->settled) && setup_wanted(&plan->setup, &plan->spec);
+}
+
 /* Other creates are not held up by one that waits for the programs of its template. */
 static int settle(struct sandboxes *all, const struct plan *plan, const char *id,
                   const struct warm_box *warm, struct error *err)
 {
     int result;
 
-    if ((warm && warm->settled) || !setup_wanted(&plan->setup, &plan->spec))
+    if (!must_settle(plan, warm))
         return 0;
     atomic_fetch_sub(&all->creates, 1);
     result = setup_run(all, id, &plan->setup, plan->template.disk_mb, &all->ending, err);
     atomic_fetch_add(&all->creates, 1);
     return result;
+}
+
+/* A box that lacks nothing but its policy and limits gets those while its envd reads what it is: nothing runs inside because of that, and
+ * nobody reaches it before both are done. */
+static int make_and_tell(struct sandboxes *all, const struct plan *plan, const char *id,
+                         const struct warm_box *warm, struct error *err)
+{
+    auto_envd_init struct envd_init init = {0};
+    bool at_once = warm && !warm->blank && !must_settle(plan, warm);
+    int kept_fd = warm ? warm->envd_fd : -1;
+
+    if (at_once)
+        envd_init_begin(&init, id, kept_fd, buf_str(&plan->init_body));
+    if (make_box(all, plan, id, warm, err) < 0 || settle(all, plan, id, warm, err) < 0)
+        return -1;
+    if (!at_once)
+        envd_init_begin(&init, id, kept_fd, buf_str(&plan->init_body));
+    return envd_init_end(&init, all->engine, id, err);
 }
 
 /* All steps for a box of one id. On failure nothing is left (or is being removed). */
@@ -128,10 +152,7 @@ static int make(struct sandboxes *all, const struct plan *plan, struct sandbox *
     struct error ignored = {0};
     uint64_t seen = secret_seen(all);
 
-    if (make_box(all, plan, sandbox->id, warm, err) < 0 ||
-        settle(all, plan, sandbox->id, warm, err) < 0 ||
-        envd_init(all->engine, sandbox->id, warm ? warm->envd_fd : -1, buf_str(&plan->init_body),
-                  err) < 0 ||
+    if (make_and_tell(all, plan, sandbox->id, warm, err) < 0 ||
         add_row(all, plan, sandbox->id, arena, row, err) < 0)
         goto fail;
     secret_tell_again(all, plan->team_id, sandbox->id, plan->network, seen);
@@ -165,7 +186,7 @@ static int add_to_table(struct sandboxes *all, const struct plan *plan, const ch
 static bool is_templates_fault(const struct plan *plan, const struct warm_box *box,
                                const struct error *err)
 {
-    return !box->settled && setup_wanted(&plan->setup, &plan->spec) && err->code == ERROR_INVALID;
+    return must_settle(plan, box) && err->code == ERROR_INVALID;
 }
 
 /* 1 = made, 0 = go on without, -1 = failed for good. */

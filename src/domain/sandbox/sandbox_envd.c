@@ -9,8 +9,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "domain/network/egress_authority.h"
+#include "domain/sandbox/sandbox_envd.h"
 #include "domain/sandbox/sandbox_internal.h"
-#include "protocol/http/http_call.h"
 #include "protocol/json/json_shape.h"
 
 enum {
@@ -39,8 +39,8 @@ int envd_connect(struct engine *engine, const char *id, uint32_t timeout_ms, str
     return -1;
 }
 
-static int envd_call(int fd, const char *method, const char *target, struct str body,
-                     struct error *err)
+static int start_call(struct http_call *call, const char *method, const char *target,
+                      struct str body, struct error *err)
 {
     const struct http_header json_type = {STR("Content-Type"), STR("application/json")};
     const struct http_call_request request = {
@@ -50,14 +50,42 @@ static int envd_call(int fd, const char *method, const char *target, struct str 
         .header_count = body.len ? 1 : 0,
         .body = body,
     };
-    auto_buf struct buf response = {0};
-    int status = 0;
 
-    if (http_call_whole(fd, &request, ENVD_TIMEOUT_MS, RESPONSE_MAX, &status, &response, err) < 0)
+    return http_call_start(call, &request, err) < 0 ? error_prefix(err, "envd %s", target) : 0;
+}
+
+static int end_call(struct http_call *call, const char *target, struct error *err)
+{
+    if (http_call_recv_all(call, err) < 0)
         return error_prefix(err, "envd %s", target);
-    if (status < 200 || status > 299)
-        return error_set(err, ERROR_INTERNAL, "envd %s answered %d", target, status);
+    if (call->status < 200 || call->status > 299)
+        return error_set(err, ERROR_INTERNAL, "envd %s answered %d", target, call->status);
     return 0;
+}
+
+static struct http_call call_on(int fd)
+{
+    return (struct http_call){
+        .fd = fd, .deadline_ms = clock_mono_ms() + ENVD_TIMEOUT_MS, .max = RESPONSE_MAX};
+}
+
+static void leave_connection(struct http_call *call)
+{
+    call->fd = -1;
+    http_call_done(call);
+}
+
+/* The connection stays the caller's. */
+static int envd_call(int fd, const char *method, const char *target, struct str body,
+                     struct error *err)
+{
+    struct http_call call = call_on(fd);
+    int r = start_call(&call, method, target, body, err);
+
+    if (r == 0)
+        r = end_call(&call, target, err);
+    leave_connection(&call);
+    return r;
 }
 
 int envd_ready(struct engine *engine, const char *id, int *out_fd, struct error *err)
@@ -155,20 +183,28 @@ int envd_init_body(const struct envd_facts *facts, struct buf *out, struct error
     return 0;
 }
 
-int envd_init(struct engine *engine, const char *id, int kept_fd, struct str body,
-              struct error *err)
+void envd_init_begin(struct envd_init *init, const char *id, int kept_fd, struct str body)
+{
+    /* The body is made before a box is chosen; its id is put in front of the other members. */
+    buf_init(&init->body, body.len + 64);
+    (void)buf_printf(&init->body, "{\"sandboxID\":\"%s\",%.*s", id, STR_ARG(str_skip(body, 1)));
+    if (kept_fd < 0)
+        return;
+    init->call = call_on(kept_fd);
+    init->kept = true;
+    init->failed = start_call(&init->call, "POST", "/init", buf_str(&init->body), &init->why) < 0;
+}
+
+int envd_init_end(struct envd_init *init, struct engine *engine, const char *id, struct error *err)
 {
     auto_close int fd = -1;
-    auto_buf struct buf whole = {0};
 
-    /* The body is made before a box is chosen; its id is put in front of the other members. */
-    buf_init(&whole, body.len + 64);
-    (void)buf_printf(&whole, "{\"sandboxID\":\"%s\",%.*s", id, STR_ARG(str_skip(body, 1)));
-    body = buf_str(&whole);
     /* envd may have closed a connection that was idle for long. Telling it twice what it is
      * does no harm. */
-    if (kept_fd >= 0) {
-        if (envd_call(kept_fd, "POST", "/init", body, err) == 0)
+    if (init->kept) {
+        *err = init->why;
+        init->call.deadline_ms = clock_mono_ms() + ENVD_TIMEOUT_MS;
+        if (!init->failed && end_call(&init->call, "/init", err) == 0)
             return 0;
         if (err->code == ERROR_TIMEOUT)
             return -1;
@@ -176,7 +212,22 @@ int envd_init(struct engine *engine, const char *id, int kept_fd, struct str bod
     fd = envd_connect(engine, id, CONNECT_TIMEOUT_MS, err);
     if (fd < 0)
         return -1;
-    return envd_call(fd, "POST", "/init", body, err);
+    return envd_call(fd, "POST", "/init", buf_str(&init->body), err);
+}
+
+void envd_init_done(struct envd_init *init)
+{
+    leave_connection(&init->call);
+    buf_done(&init->body);
+}
+
+int envd_init(struct engine *engine, const char *id, int kept_fd, struct str body,
+              struct error *err)
+{
+    auto_envd_init struct envd_init init = {0};
+
+    envd_init_begin(&init, id, kept_fd, body);
+    return envd_init_end(&init, engine, id, err);
 }
 
 /* Neither connecting nor sending waits for envd: the socket's backlog and buffer take both, and

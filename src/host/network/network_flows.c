@@ -20,6 +20,7 @@
 #include "protocol/netlink/nft.h"
 
 static const struct nft_map flow_counts = {NETWORK_GATEWAY_TABLE, NETWORK_GATEWAY_FLOWS};
+static const struct nft_map begun = {NETWORK_GATEWAY_TABLE, NETWORK_GATEWAY_BEGUN};
 
 int network_flow_sysctls(struct error *err)
 {
@@ -67,14 +68,17 @@ static struct conntrack_mark mark_of(uint32_t slot)
     return (struct conntrack_mark){slot + 1, NETWORK_MARK_SLOT};
 }
 
-/* The count of the slot's connections goes with them: the kernel lowers it a few at a time as new ones
- * come, so whoever comes next would be refused for what the last one did. A slot that has no count
- * has nothing open: no need to look for it. */
+/* No connection is let out that is not counted as begun, so a slot that began none has nothing to forget. The count of those that are
+ * open goes with them: the kernel lowers it a few at a time as new ones come, so whoever comes next would be refused for what the last
+ * one did. Without it the slot has none in the host either, but for those that just ended. */
 int network_flows_take(struct netlink *gateway, uint32_t slot, struct network_flows *out)
 {
     uint32_t address = network_address_of(slot);
-    int r = nft_map_has(gateway, &flow_counts, address);
+    int r = nft_map_has(gateway, &begun, address);
 
+    if (r <= 0)
+        return r;
+    r = nft_map_has(gateway, &flow_counts, address);
     if (r == 1)
         r = conntrack_each(gateway, mark_of(slot), keep_leaving, out);
     if (r == 0)

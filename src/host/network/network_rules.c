@@ -6,7 +6,7 @@
  * looked up anew: it passes when the receiver is a member of the sender's group. The mark tells the slot's
  * mode, and whether it has ranges: then its destination is looked up in the lists. In filtered slots DNS, and TCP that no list
  * allows, is sent to the egress process in the gateway itself. Later packets only show the mark. Every connection is
- * counted before it is let out. Changing a slot is one transaction (network_reach.c), after which connections that are no longer
+ * counted before it is let out; one that cannot be is refused. Changing a slot is one transaction (network_reach.c), after which connections that are no longer
  * allowed are forgotten. Refusals answer at once, so that programs inside fail fast instead of waiting, and are told to a
  * netlink group.
  *
@@ -209,8 +209,8 @@ static void put_from_sandbox(struct buf *text)
         text,
         " chain counted {\n"
         "  add @" NETWORK_GATEWAY_FLOWS " { ip saddr ct count over %d } goto " REFUSE_FLOWS "\n"
-        "  add @" NETWORK_GATEWAY_BEGUN " { ip saddr counter }\n"
-        "  accept\n"
+        "  add @" NETWORK_GATEWAY_BEGUN " { ip saddr counter } accept\n"
+        "  goto answer\n"
         " }\n"
         " chain from_sandbox {\n"
         "  meta nfproto != ipv4 goto answer\n"

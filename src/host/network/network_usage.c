@@ -10,8 +10,11 @@ static const struct nft_map counters[] = {{NETWORK_GATEWAY_TABLE, NETWORK_GATEWA
 
 int network_usage_forget(struct network *network, uint32_t slot)
 {
-    return nft_sets_clear(&network->filter, counters, sizeof(counters) / sizeof(*counters),
-                          network_address_of(slot));
+    int r = 0;
+
+    for (size_t i = 0; i < sizeof(counters) / sizeof(*counters) && r >= 0; i++)
+        r = nft_map_remove(&network->filter, &counters[i], network_address_of(slot));
+    return r < 0 ? r : 0;
 }
 
 static int read_link(struct network *network, uint32_t slot, struct box_traffic *out,

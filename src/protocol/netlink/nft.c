@@ -15,9 +15,6 @@
 
 enum { SAID_MAX = 64 * 1024 };
 
-/* Since Linux 6.3, and not in every header: as NFT_MSG_DELSETELEM, but what is not there is fine. */
-enum { DESTROY_ELEMENT = 30 };
-
 static int run(const struct program *nft, struct buf *out, struct error *err)
 {
     struct str text, line;
@@ -131,13 +128,6 @@ int nft_map_put(struct netlink *netlink, const struct nft_map *map, uint32_t add
     return change(netlink, NFT_MSG_NEWSETELEM, map, address, &mark);
 }
 
-int nft_map_remove(struct netlink *netlink, const struct nft_map *map, uint32_t address)
-{
-    int r = change(netlink, NFT_MSG_DELSETELEM, map, address, NULL);
-
-    return r == -ENOENT ? 0 : r < 0 ? r : 1;
-}
-
 static void note_element(const struct nlmsghdr *message, void *arg)
 {
     (void)message;
@@ -157,6 +147,17 @@ int nft_map_has(struct netlink *netlink, const struct nft_map *map, uint32_t add
     if (r == -ENOENT)
         return 0;
     return r < 0 ? r : found;
+}
+
+/* Looked for first: a transaction that fails waits until no packet is looked at any more by what it changed, some 10 ms. */
+int nft_map_remove(struct netlink *netlink, const struct nft_map *map, uint32_t address)
+{
+    int r = nft_map_has(netlink, map, address);
+
+    if (r <= 0)
+        return r;
+    r = change(netlink, NFT_MSG_DELSETELEM, map, address, NULL);
+    return r == -ENOENT ? 0 : r < 0 ? r : 1;
 }
 
 /* Only the last message asks for an answer: the kernel tells of those that fail unasked. */
@@ -206,27 +207,6 @@ int nft_changes_send(struct netlink *netlink, struct nft_changes *changes)
     batch->answers = 1;
     put_end(batch);
     return netlink_send(netlink, batch);
-}
-
-int nft_sets_clear(struct netlink *netlink, const struct nft_map *sets, size_t count,
-                   uint32_t address)
-{
-    const struct element element = element_of(address, NULL);
-    struct netlink_batch batch;
-    int r;
-
-    netlink_batch_init(&batch);
-    put_begin(&batch);
-    for (size_t i = 0; i < count; i++)
-        put_element(&batch, DESTROY_ELEMENT, NLM_F_ACK, &sets[i], &element);
-    put_end(&batch);
-    r = netlink_send(netlink, &batch);
-    if (r != -EINVAL && r != -EOPNOTSUPP)
-        return r;
-    r = 0;
-    for (size_t i = 0; i < count && r >= 0; i++)
-        r = nft_map_remove(netlink, &sets[i], address);
-    return r < 0 ? r : 0;
 }
 
 struct each {

@@ -43,9 +43,6 @@ int nft_each(struct netlink *netlink, const struct nft_map *map, nft_element_fn 
 /* How many packets an element of a set of ipv4_addr has counted; 0 when it is not there. */
 int nft_counter(struct netlink *netlink, const struct nft_map *set, uint32_t address,
                 uint64_t *out_packets);
-/* Removes an address from several sets of ipv4_addr, in which it may be or not. */
-int nft_sets_clear(struct netlink *netlink, const struct nft_map *sets, size_t count,
-                   uint32_t address);
 
 /* 1 when the address is in the map, 0 when not, or -errno. */
 int nft_map_has(struct netlink *netlink, const struct nft_map *map, uint32_t address);
