@@ -169,10 +169,16 @@ test('copies that the other API makes of the runtime’s are sandboxes too, and 
   const { status, body, text } = await server.api('POST', `/sandboxes/${box.id}/fork`, {})
   assert.equal(status, 201, text)
   const id = body[0].sandbox.sandboxID
-  // It has the labels of its source, as our own have before their row is there: so it is known when both sides are compared.
-  await server.restart()
+  // It has the labels of its source, as our own have before their row is there.
+  await soon('the copy is in the list', async () => (await one.ok(200, 'GET', '/sandboxes')).sandboxes.some((each) => each.id === id))
   assert.deepEqual([(await one.get(id)).state, (await one.get(id)).adopted], ['running', true])
   assert.equal(await one.output(id, 'echo copy'), 'copy\n')
+  // A copy of the copy; and the same after a restart.
+  const again = (await server.api('POST', `/sandboxes/${id}/fork`, {})).body[0].sandbox.sandboxID
+  await soon('the copy of the copy is there', async () => (await one.v1('GET', `/sandboxes/${again}`)).status === 200)
+  await server.restart()
+  for (const each of [id, again]) assert.deepEqual([(await one.get(each)).state, (await one.get(each)).adopted], ['running', true])
+  await one.remove(again)
   await one.remove(id)
   await one.remove(box.id)
 })

@@ -179,10 +179,21 @@ static void adopt(struct runtime *runtime, const struct store_sandbox *sandbox)
                   err.message);
 }
 
-/* Those that we make carry our name, and their rows come as soon as they run. */
-static bool is_ours(const struct runtime *runtime, const struct store_sandbox *sandbox)
+/* We are making it: its labels name a row that waits for it, and its hooks may take minutes before that row names the
+ * machine. A fork that E2B's API made of one of ours has the labels too, but nothing waits for it. */
+static bool in_the_making(struct runtime *runtime, const struct store_sandbox *sandbox)
 {
-    return str_find_str(sandbox->metadata, runtime_instance_name(runtime)) >= 0;
+    auto_arena struct arena arena = {0};
+    auto_json json_t *metadata = NULL;
+    struct store_runtime_sandbox row;
+    struct error ignored;
+
+    return str_find_str(sandbox->metadata, runtime_instance_name(runtime)) >= 0 &&
+           json_parse(sandbox->metadata, &metadata, &ignored) == 0 &&
+           store_runtime_sandbox_get(runtime->config.store, sandbox->team_id,
+                                     json_get_str(metadata, "quicksand.id"), &arena, &row,
+                                     &ignored) == 0 &&
+           row.state == RUNTIME_CREATING;
 }
 
 /* ---- one event ---- */
@@ -231,7 +242,7 @@ static bool apply(struct runtime *runtime, const struct told *told)
     if (store_runtime_sandbox_by_machine(store, machine, &arena, &row, &err) < 0) {
         if (err.code == ERROR_NOT_FOUND && told->type == TOLD_CREATED &&
             store_sandbox_get(store, machine, &arena, &sandbox, &err) == 0 &&
-            !is_ours(runtime, &sandbox))
+            !in_the_making(runtime, &sandbox))
             adopt(runtime, &sandbox);
         return true;
     }
@@ -348,21 +359,6 @@ void runtime_follow_now(struct runtime *runtime)
 }
 
 /* ---- comparing ---- */
-
-/* We are making it: its hooks may take minutes before its row names the machine. */
-static bool in_the_making(struct runtime *runtime, const struct store_sandbox *sandbox)
-{
-    auto_arena struct arena arena = {0};
-    auto_json json_t *metadata = NULL;
-    struct store_runtime_sandbox row;
-    struct error ignored;
-
-    return is_ours(runtime, sandbox) && json_parse(sandbox->metadata, &metadata, &ignored) == 0 &&
-           store_runtime_sandbox_get(runtime->config.store, sandbox->team_id,
-                                     json_get_str(metadata, "quicksand.id"), &arena, &row,
-                                     &ignored) == 0 &&
-           row.state == RUNTIME_CREATING;
-}
 
 /* Adopted with all that happened to it since. */
 static void adopt_late(struct runtime *runtime, struct str machine)
