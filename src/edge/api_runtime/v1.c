@@ -116,6 +116,7 @@ static int handle(struct call *base, struct error *err)
 
     call->caller.team_id = call->team_id;
     call->caller.actor = call->key_id.len ? call->key_id : STR("operator");
+    call->caller.looks = call->role == API_ROLE_VIEWER;
     if (!(call->endpoint->flags & V1_RAW) &&
         (call_json(&call->call, &call->json, err) < 0 ||
          v1_members_check(call->json, call->endpoint->members ? call->endpoint->members : none,

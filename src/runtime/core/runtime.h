@@ -59,6 +59,7 @@ struct runtime_caller {
     struct str team_id;
     struct str agent_id; /* whose sandboxes these must be; STR_NONE = any of the team's */
     struct str actor;    /* for events: the key's id */
+    bool looks;          /* a viewer's: wakes and prolongs nothing */
 };
 
 enum { RUNTIME_ID_SIZE = 32 };

@@ -62,29 +62,45 @@ static int check_lifetime(struct runtime *runtime, const struct runtime_caller *
                      STR_ARG(row->id), (long long)row->max_lifetime_s);
 }
 
+/* Running, and for a while; who only looks finds it as it is. */
+static int make_ready(struct runtime *runtime, const struct runtime_caller *caller,
+                      struct backend *backend, struct store_runtime_sandbox *row,
+                      struct arena *arena, struct error *err)
+{
+    int64_t ttl_s = runtime_row_ttl(runtime, backend, row);
+    struct provider_ref ref;
+
+    if (caller->looks)
+        return row->state == RUNTIME_RUNNING
+                   ? 0
+                   : error_set(err, ERROR_CONFLICT,
+                               "sandbox '%.*s' does not run, and a viewer's API key wakes nothing",
+                               STR_ARG(row->id));
+    if (row->state != RUNTIME_RUNNING ||
+        runtime_live_life(runtime, row->id, ttl_s) == LIFE_UNKNOWN) {
+        if (machine_wake(runtime, caller, backend, row, arena, err) < 0)
+            return -1;
+    } else {
+        ref = runtime_row_ref(row);
+        runtime_use_extend(runtime, backend_provider(backend), &ref, row->id, ttl_s);
+    }
+    runtime_live_used(runtime, row->id, 0, 0);
+    return 0;
+}
+
 int runtime_use(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
                 unsigned features, struct arena *arena, struct runtime_use *out, struct error *err)
 {
     struct store_runtime_sandbox row;
     struct backend *backend = NULL;
-    int64_t ttl_s;
 
     if (runtime_row_get(runtime, caller, id, arena, &row, err) < 0 ||
         runtime_row_alive(&row, err) < 0 ||
         runtime_row_backend(runtime, caller, &row, &backend, err) < 0 ||
         backend_require(backend, features, err) < 0 ||
-        check_lifetime(runtime, caller, backend, &row, err) < 0)
+        check_lifetime(runtime, caller, backend, &row, err) < 0 ||
+        make_ready(runtime, caller, backend, &row, arena, err) < 0)
         return -1;
-    ttl_s = runtime_row_ttl(runtime, backend, &row);
-    if (row.state != RUNTIME_RUNNING || runtime_live_life(runtime, row.id, ttl_s) == LIFE_UNKNOWN) {
-        if (machine_wake(runtime, caller, backend, &row, arena, err) < 0)
-            return -1;
-    } else {
-        struct provider_ref ref = runtime_row_ref(&row);
-
-        runtime_use_extend(runtime, backend_provider(backend), &ref, row.id, ttl_s);
-    }
-    runtime_live_used(runtime, row.id, 0, 0);
     fill(&row, backend, arena, out);
     return 0;
 }
@@ -110,8 +126,8 @@ int runtime_use_recover(struct runtime *runtime, const struct runtime_caller *ca
     struct error problem = {0};
     int woken;
 
-    if (err->code != ERROR_NOT_FOUND && err->code != ERROR_CONFLICT &&
-        err->code != ERROR_UNAVAILABLE)
+    if (caller->looks || (err->code != ERROR_NOT_FOUND && err->code != ERROR_CONFLICT &&
+                          err->code != ERROR_UNAVAILABLE))
         return 0;
     if (store_runtime_sandbox_get(runtime->config.store, caller->team_id, use->sandbox.id, arena,
                                   &row, &problem) < 0)
