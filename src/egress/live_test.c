@@ -182,6 +182,94 @@ TEST(a_request_for_an_allowed_name_is_joined)
     stop();
 }
 
+#define UPGRADE(to) \
+    "GET / HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\nUpgrade: " to "\r\n\r\n"
+#define AGREED "HTTP/1.1 101 x\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"
+
+/* One side says it, the other hears it, whole. */
+static void carry(int from, int to, const char *text)
+{
+    char got[512];
+    size_t len = strlen(text);
+
+    CHECK(fd_write_full(from, text, len) == 0);
+    CHECK_INT(fd_read_full(to, got, len), (int)len);
+    CHECK(memcmp(got, text, len) == 0);
+}
+
+static void expect_broken(int fd, int came, const char *text)
+{
+    char got[64];
+
+    CHECK(fd_write_full(fd, text, strlen(text)) == 0);
+    CHECK(read_some(came, got, sizeof(got)) <= 0);
+    (void)close(fd);
+    (void)close(came);
+}
+
+static void join_at(int listener, int *out_fd, int *out_came, const char *request)
+{
+    char got[512];
+
+    *out_fd = dial(BOX, rig.tcp_port);
+    CHECK(fd_write_full(*out_fd, request, strlen(request)) == 0);
+    *out_came = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    CHECK_INT(fd_read_full(*out_came, got, strlen(request)), (int)strlen(request));
+}
+
+TEST(what_follows_an_upgrade_is_free_once_its_own_answer_agrees)
+{
+    static const char evil[] = "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n";
+    int listener, fd, came;
+
+    start(POLICY);
+    (void)ask("a.example", DNS_A);
+    listener = listen_at(SERVER);
+
+    /* On a connection that was used before, too. */
+    join_at(listener, &fd, &came, REQUEST);
+    carry(came, fd, "HTTP/1.1 100 x\r\n\r\nHTTP/1.1 200 x\r\nContent-Length: 2\r\n\r\nok");
+    carry(fd, came, "HEAD / HTTP/1.1\r\nHost: a.example\r\n\r\n");
+    carry(came, fd, "HTTP/1.1 200 x\r\nContent-Length: 2\r\n\r\n");
+    carry(fd, came, UPGRADE("websocket"));
+    carry(came, fd, AGREED);
+    carry(fd, came, "\x81\x02hi");
+    carry(came, fd, "\x81\x02ho");
+    (void)close(fd);
+    (void)close(came);
+
+    /* A body that looks like an answer agrees to nothing. */
+    join_at(listener, &fd, &came, REQUEST);
+    carry(came, fd, "HTTP/1.1 200 x\r\nContent-Length: 18\r\n\r\n");
+    carry(fd, came, UPGRADE("websocket"));
+    carry(came, fd, "HTTP/1.1 101 x\r\n\r\n");
+    expect_broken(fd, came, evil);
+
+    /* Nor does an answer to what was asked before. */
+    join_at(listener, &fd, &came, REQUEST);
+    carry(fd, came, UPGRADE("websocket"));
+    carry(came, fd, AGREED);
+    expect_broken(fd, came, evil);
+    stop();
+}
+
+TEST(an_upgrade_to_another_http_is_none)
+{
+    static const char *const asked[] = {UPGRADE("h2c"), UPGRADE("websocket, h2c"),
+                                        UPGRADE("TLS/1.2"), UPGRADE("HTTP/2.0")};
+    int listener, fd, came;
+
+    start(POLICY);
+    (void)ask("a.example", DNS_A);
+    listener = listen_at(SERVER);
+    for (size_t i = 0; i < sizeof(asked) / sizeof(*asked); i++) {
+        join_at(listener, &fd, &came, asked[i]);
+        carry(came, fd, AGREED);
+        expect_broken(fd, came, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    }
+    stop();
+}
+
 static void expect_403(const char *request, const char *reason)
 {
     int fd = dial(BOX, rig.tcp_port);

@@ -1,7 +1,5 @@
 #include "egress/transform.h"
 
-enum asked { ASKED_PLAIN, ASKED_HEAD, ASKED_UPGRADE };
-
 static bool broke(struct transform *transform, const char *fault)
 {
     if (!transform->fault)
@@ -11,39 +9,12 @@ static bool broke(struct transform *transform, const char *fault)
 
 /* ---- what is on its way ---- */
 
-static void push(struct transform *transform, enum asked kind)
-{
-    size_t at = (transform->first + transform->count++) % TRANSFORM_PIPELINE_MAX;
-
-    transform->asked[at] = (unsigned char)kind;
-}
-
-static enum asked front(const struct transform *transform)
-{
-    return transform->count ? (enum asked)transform->asked[transform->first] : ASKED_PLAIN;
-}
-
-static void pop(struct transform *transform)
-{
-    if (!transform->count)
-        return; /* a server may say goodbye without being asked */
-    transform->first = (transform->first + 1) % TRANSFORM_PIPELINE_MAX;
-    transform->count--;
-}
-
-static enum asked newest(const struct transform *transform)
-{
-    size_t at = transform->first + transform->count + TRANSFORM_PIPELINE_MAX - 1;
-
-    return transform->count ? (enum asked)transform->asked[at % TRANSFORM_PIPELINE_MAX]
-                            : ASKED_PLAIN;
-}
-
 bool transform_waits(const struct transform *transform)
 {
     return !transform->opaque && !transform->fault && !transform->blind &&
            !http_parser_begun(&transform->request) &&
-           (transform->count == TRANSFORM_PIPELINE_MAX || newest(transform) == ASKED_UPGRADE);
+           (transform->asked.count == ASKED_MAX ||
+            asked_newest(&transform->asked) == ASKED_UPGRADE);
 }
 
 /* ---- writing ---- */
@@ -132,9 +103,9 @@ static bool take_head(struct transform *transform)
     websocket = asks_websocket(&request);
     put_head(transform, &request, rule, websocket);
     transform->chunked = request.chunked;
-    push(transform, websocket                        ? ASKED_UPGRADE
-                    : str_is(request.method, "HEAD") ? ASKED_HEAD
-                                                     : ASKED_PLAIN);
+    asked_push(&transform->asked, websocket                        ? ASKED_UPGRADE
+                                  : str_is(request.method, "HEAD") ? ASKED_HEAD
+                                                                   : ASKED_PLAIN);
     return true;
 }
 
@@ -200,7 +171,7 @@ static bool take_status(struct transform *transform)
 
     if (status != 101)
         return true;
-    if (front(transform) != ASKED_UPGRADE || transform->count != 1)
+    if (asked_oldest(&transform->asked) != ASKED_UPGRADE || transform->asked.count != 1)
         return broke(transform, "the server changes to another protocol unasked");
     transform->opaque = true;
     return true;
@@ -209,7 +180,7 @@ static bool take_status(struct transform *transform)
 static void end_answer(struct transform *transform)
 {
     if (transform->answer.ll.status_code >= 200)
-        pop(transform);
+        asked_pop(&transform->asked);
     http_parser_next(&transform->answer);
 }
 
@@ -217,7 +188,7 @@ bool transform_answer(struct transform *transform, struct str bytes)
 {
     while (bytes.len && !transform->opaque && !transform->blind && !transform->fault) {
         if (!transform->answer.head_done)
-            transform->answer.head_only = front(transform) == ASKED_HEAD;
+            transform->answer.head_only = asked_oldest(&transform->asked) == ASKED_HEAD;
         switch (http_parser_feed(&transform->answer, &bytes)) {
         case HTTP_PARSE_HEAD:
             if (!take_status(transform))

@@ -8,10 +8,11 @@
 #pragma once
 
 #include "base/buf.h"
+#include "egress/asked.h"
 #include "egress/rules.h"
 #include "protocol/http/http_parser.h"
 
-enum { TRANSFORM_PIPELINE_MAX = 32, TRANSFORM_STEP = 64 * 1024 };
+enum { TRANSFORM_STEP = 64 * 1024 };
 
 /* May the request be made, and by which rule (NULL: none, it is passed on as it is)? Returns why not, or NULL. */
 typedef const char *transform_fn(void *arg, const struct http_request *request,
@@ -26,9 +27,7 @@ struct transform {
     bool opaque;       /* no HTTP any more */
     bool blind;        /* an answer could not be followed */
     const char *fault; /* why it broke, for people */
-    /* What was asked and is not answered yet. */
-    unsigned char asked[TRANSFORM_PIPELINE_MAX];
-    size_t first, count;
+    struct asked_list asked;
 };
 
 void transform_init(struct transform *transform, transform_fn *fn, void *arg);

@@ -211,7 +211,7 @@ TEST(requests_ahead_of_their_answers_are_counted)
     struct str left = STR_NONE;
 
     begin();
-    for (int i = 0; i <= TRANSFORM_PIPELINE_MAX; i++)
+    for (int i = 0; i <= ASKED_MAX; i++)
         left = say(REST);
     CHECK(left.len && transform_waits(&at.transform));
     answer("HTTP/1.1 204 x\r\n\r\n");

@@ -81,32 +81,6 @@ static bool is_replaced(struct str name, const struct proxy_head_origin *origin)
                              str_eq_nocase(name, STR("x-forwarded-host")));
 }
 
-/* Protocols that carry further requests: a client would send its next ones, whoever they are for, to
- * the sandbox that said yes. Java's HttpClient asks for h2c without being told to. */
-static bool carries_requests(struct str protocol)
-{
-    struct str rest = protocol, name = str_trim(str_split(&rest, '/'));
-
-    return str_eq_nocase(name, STR("h2c")) || str_eq_nocase(name, STR("h2")) ||
-           str_eq_nocase(name, STR("http")) || str_eq_nocase(name, STR("tls"));
-}
-
-bool proxy_head_upgrades(const struct http_request *request)
-{
-    if (!request->upgrade || request->chunked || request->content_length > 0)
-        return false;
-    for (size_t i = 0; i < request->headers.count; i++) {
-        const struct http_header *header = &request->headers.items[i];
-        struct str list = header->value;
-
-        while (str_eq_nocase(header->name, STR("upgrade")) && list.p) {
-            if (carries_requests(str_split(&list, ',')))
-                return false;
-        }
-    }
-    return true;
-}
-
 bool proxy_head_binds(const struct http_headers *headers, const char *name)
 {
     for (size_t i = 0; i < headers->count; i++) {
@@ -133,7 +107,7 @@ bool proxy_head_switches(const struct http_request *request, const struct http_h
     struct str protocol = http_headers_get(answer, "upgrade");
     char text[64];
 
-    return proxy_head_upgrades(request) && str_copy(protocol, text, sizeof(text)) &&
+    return http_upgrades(request) && str_copy(protocol, text, sizeof(text)) &&
            http_headers_has_token(&request->headers, "upgrade", text);
 }
 
@@ -161,7 +135,7 @@ void proxy_head_request(const struct http_request *request, const struct proxy_h
         (void)buf_printf(out, "Content-Length: %lld\r\n", (long long)request->content_length);
     if (!origin->envd)
         add_forwarded(request, origin->peer, origin->secure, out);
-    if (proxy_head_upgrades(request)) {
+    if (http_upgrades(request)) {
         add(out, STR("Connection"), STR("Upgrade"));
         add(out, STR("Upgrade"), http_headers_get(headers, "upgrade"));
     } else if (!origin->keeps || !request->minor) {

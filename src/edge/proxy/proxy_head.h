@@ -21,8 +21,6 @@ bool proxy_head_keeps(const struct http_request *request);
 /* Does the header name a way to sign in that holds for the connection, not for the request? */
 bool proxy_head_binds(const struct http_headers *headers, const char *name);
 
-/* Does the request ask for a protocol that it may be given? Otherwise it goes on without the wish. */
-bool proxy_head_upgrades(const struct http_request *request);
 /* Is the 101 for what was asked? */
 bool proxy_head_switches(const struct http_request *request, const struct http_headers *answer);
 /* A complete request head for the server inside. */

@@ -235,10 +235,10 @@ TEST(upgrades)
         struct http_request request = {
             .headers = {items, 2}, .content_length = -1, .upgrade = true, .minor = 1};
 
-        CHECK_INT(proxy_head_upgrades(&request), rows[i].passed);
+        CHECK_INT(http_upgrades(&request), rows[i].passed);
         CHECK_INT(proxy_head_switches(&request, &answer), rows[i].switched);
         request.content_length = 1;
-        CHECK(!proxy_head_upgrades(&request));
+        CHECK(!http_upgrades(&request));
         CHECK(!proxy_head_switches(&request, &answer));
     }
 }

@@ -28,6 +28,32 @@ bool http_headers_has_token(const struct http_headers *headers, const char *name
     return false;
 }
 
+/* Protocols that carry further requests: a client would send its next ones, whoever they are for, to
+ * who said yes. Java's HttpClient asks for h2c without being told to. */
+static bool carries_requests(struct str protocol)
+{
+    struct str rest = protocol, name = str_trim(str_split(&rest, '/'));
+
+    return str_eq_nocase(name, STR("h2c")) || str_eq_nocase(name, STR("h2")) ||
+           str_eq_nocase(name, STR("http")) || str_eq_nocase(name, STR("tls"));
+}
+
+bool http_upgrades(const struct http_request *request)
+{
+    if (!request->upgrade || request->chunked || request->content_length > 0)
+        return false;
+    for (size_t i = 0; i < request->headers.count; i++) {
+        const struct http_header *header = &request->headers.items[i];
+        struct str list = header->value;
+
+        while (str_eq_nocase(header->name, STR("upgrade")) && list.p) {
+            if (carries_requests(str_split(&list, ',')))
+                return false;
+        }
+    }
+    return true;
+}
+
 static const struct {
     int status;
     const char *reason;

@@ -43,6 +43,9 @@ struct http_request {
     bool http2;   /* came as a stream of HTTP/2: there is no connection to take over */
 };
 
+/* Does it ask for a protocol that it may be given: one without further requests in it, in place of a body? */
+bool http_upgrades(const struct http_request *request);
+
 /* How the end of a body is found. */
 enum http_body_kind {
     HTTP_BODY_NONE,
