@@ -189,6 +189,14 @@ test('/api/v1 and the command line, for who does not speak the protocol', async 
   await refused('type', {}, 400, /text/)
   await refused('dance', {}, 404, /goto, text/)
   await refused('click', { x: -1, y: 5 }, 400, /'x'/)
+  // Pages that ask, crash, or never end: what is next goes on.
+  assert.equal((await act('goto', { url: 'data:text/html,<script>document.title=confirm(1)</script>' })).body.title, 'false')
+  await refused('goto', { url: 'chrome://crash' }, 409, /ERR_ABORTED|crashed/)
+  await refused('text', {}, 409, /the page has crashed/)
+  assert.equal((await act('goto', { url: address })).body.title, 'a page')
+  await refused('goto', { url: 'data:text/html,<script>for(;;);</script>', timeout_ms: 1000 }, 409, /in time/)
+  assert.equal((await act('goto', { url: address })).body.title, 'a page')
+  assert.equal((await act('text', { selector: 'h1' })).body.text, 'Hello')
   const plain = (await server.api('POST', '/sandboxes', { templateID: 'base' })).body.sandboxID
   assert.match((await server.api('POST', `/api/v1/sandboxes/${plain}/browser/text`, {})).text, /needs the template 'browser'/)
 
@@ -446,8 +454,12 @@ test('garbage, frames of 100 MB, a browser that crashes, and a server that start
     return found
   }
   await eventually('it goes on', async () => (await title().catch(() => '')) === 'a page', 60_000)
+  // Who is connected when it crashes is told.
+  const witness = await chromium.connectOverCDP(session.connectUrl)
+  const gone = new Promise((resolve) => witness.on('disconnected', resolve))
   const run = await quicksand(server, ['exec', session.sandboxId, '--', 'bash', '-c', 'kill -KILL -- -$(cat ~/.browser/pid)'])
   assert.equal(run.code, 0, run.stderr)
+  await gone
   await eventually('it was started again', async () => (await title().catch(() => '')) === 'a page', 60_000)
   // Chromium takes its time for such a frame. It is its sender's own: nobody else waits for it, and it can be released.
   const other = await bb.sessions.create({ keepAlive: true })
@@ -457,11 +469,21 @@ test('garbage, frames of 100 MB, a browser that crashes, and a server that start
   assert.equal(await title(), 'a page')
   assert.equal((await bb.sessions.update(other.id, { status: 'REQUEST_RELEASE' })).status, 'COMPLETED')
   huge.terminate()
+  // Clients are told that the server went; their browsers and pages go on, also those of sessions that end with their client.
+  const brief = await bb.sessions.create()
+  const live = await Promise.all([session, brief].map((one) => chromium.connectOverCDP(one.connectUrl)))
+  await Promise.all(live.map((browser, i) => browser.contexts()[0].pages()[0].evaluate((name) => (document.title = name), `kept ${i}`)))
+  const left = Promise.all(live.map((browser) => new Promise((resolve) => browser.on('disconnected', resolve))))
   await server.restart()
+  await left
   bb = new Browserbase({ apiKey: server.key, baseURL: server.url, maxRetries: 0 })
-  const again = await bb.sessions.retrieve(session.id)
-  assert.equal(again.status, 'RUNNING')
-  session.connectUrl = again.connectUrl
+  for (const [i, one] of [session, brief].entries()) {
+    assert.deepEqual((({ status, connectUrl }) => [status, connectUrl])(await bb.sessions.retrieve(one.id)), ['RUNNING', one.connectUrl])
+    const browser = await chromium.connectOverCDP(one.connectUrl)
+    assert.equal(await browser.contexts()[0].pages()[0].title(), `kept ${i}`)
+    await browser.close()
+  }
+  await eventually('its last client left', async () => (await bb.sessions.retrieve(brief.id)).status === 'COMPLETED', 30_000)
   assert.equal(await title(), 'a page')
   await server.api('DELETE', `/sandboxes/${session.sandboxId}`)
   assert.equal((await bb.sessions.retrieve(session.id)).status, 'ERROR')
