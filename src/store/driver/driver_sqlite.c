@@ -49,6 +49,8 @@ struct store_conn {
     unsigned commits;
     bool raised;            /* synchronous is FULL now */
     struct sqlite_log *log; /* of the one that writes */
+    /* Parsed once, by the first that needs them. */
+    sqlite3_stmt *begin, *commit;
 };
 
 /* A store_stmt is a sqlite3_stmt under another name. */
@@ -104,6 +106,17 @@ static int sqlite_exec(struct store_conn *conn, const char *sql, struct error *e
     return 0;
 }
 
+/* The same of a statement that is kept. */
+static int run_kept(struct store_conn *conn, sqlite3_stmt **kept, const char *sql,
+                    struct error *err)
+{
+    if (!*kept &&
+        sqlite3_prepare_v3(conn->db, sql, -1, SQLITE_PREPARE_PERSISTENT, kept, NULL) != SQLITE_OK)
+        return fail(conn->db, "prepare", err);
+    (void)sqlite3_step(*kept);
+    return sqlite3_reset(*kept) == SQLITE_OK ? 0 : fail(conn->db, "exec", err);
+}
+
 /* Where there is no space to reserve, or no way to do it, things go on as long as they can. */
 static void reserve(struct store_db *db)
 {
@@ -132,6 +145,8 @@ static void sqlite_disconnect(struct store_conn *conn)
     (void)sqlite3_wal_hook(conn->db, NULL, NULL);
     (void)sqlite3_file_control(conn->db, "main", SQLITE_FCNTL_PERSIST_WAL, &keep);
     (void)sqlite3_exec(conn->db, "PRAGMA journal_size_limit=0", NULL, NULL, NULL);
+    (void)sqlite3_finalize(conn->begin);
+    (void)sqlite3_finalize(conn->commit);
     (void)sqlite3_close_v2(conn->db);
     free(conn);
 }
@@ -286,14 +301,14 @@ static int sqlite_begin(struct store_conn *conn, enum store_durability durabilit
 {
     if (set_level(conn, durability == STORE_DURABLE, err) < 0)
         return -1;
-    return sqlite_exec(conn, "BEGIN IMMEDIATE", err);
+    return run_kept(conn, &conn->begin, "BEGIN IMMEDIATE", err);
 }
 
 /* A commit that failed (disk full, locked) has to be undone, else the next begin fails too. */
 static int sqlite_commit(struct store_conn *conn, struct error *err)
 {
     struct error ignored;
-    int result = sqlite_exec(conn, "COMMIT", err);
+    int result = run_kept(conn, &conn->commit, "COMMIT", err);
 
     if (result < 0 && !sqlite3_get_autocommit(conn->db))
         (void)sqlite_exec(conn, "ROLLBACK", &ignored);
