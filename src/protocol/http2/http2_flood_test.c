@@ -102,6 +102,18 @@ TEST(http2_flood_of_window_updates)
     TRY_FLOOD("\0\0\4\10\0\0\0\0\0\0\0\0\1");
 }
 
+TEST(http2_flood_of_priorities)
+{
+    TRY_FLOOD("\0\0\5\2\0\0\0\0\1\0\0\0\0\20");
+}
+
+/* A type that nobody knows is to be ignored, not to be for nothing. */
+TEST(http2_flood_of_unknown_frames)
+{
+    TRY_FLOOD("\0\0\0\102\0\0\0\0\0");
+    TRY_FLOOD("\0\0\3\377\1\0\0\0\1abc");
+}
+
 /* GET / of authority "h" on a new stream, and perhaps its end at once. */
 static void ask_raw(uint32_t id, bool reset)
 {

@@ -122,6 +122,45 @@ static void data_came(struct http2_session *session, const nghttp2_frame *frame)
         http2_stream_end(stream);
 }
 
+/* Frames of types that are none of HTTP/2's are skipped, as they must be; that they are told of at all is for what they
+ * cost. */
+static int skip_piece(nghttp2_session *ng, const nghttp2_frame_hd *head, const uint8_t *data,
+                      size_t len, void *arg)
+{
+    (void)ng;
+    (void)head;
+    (void)data;
+    (void)len;
+    (void)arg;
+    return NGHTTP2_ERR_CANCEL;
+}
+
+static int skip_frame(nghttp2_session *ng, void **payload, const nghttp2_frame_hd *head, void *arg)
+{
+    (void)ng;
+    (void)payload;
+    (void)head;
+    (void)arg;
+    return NGHTTP2_ERR_CANCEL;
+}
+
+static void know_all_types(nghttp2_session_callbacks *callbacks, nghttp2_option *option)
+{
+    nghttp2_session_callbacks_set_on_extension_chunk_recv_callback(callbacks, skip_piece);
+    nghttp2_session_callbacks_set_unpack_extension_callback(callbacks, skip_frame);
+    for (int type = NGHTTP2_CONTINUATION + 1; type <= UINT8_MAX; type++)
+        nghttp2_option_set_user_recv_extension_type(option, (uint8_t)type);
+}
+
+/* Of these nothing more is told. */
+static int on_begin_frame(nghttp2_session *ng, const nghttp2_frame_hd *head, void *arg)
+{
+    (void)ng;
+    if (head->type == NGHTTP2_PRIORITY || head->type > NGHTTP2_CONTINUATION)
+        http2_session_charge(arg, HTTP2_COST_OF_FRAME);
+    return 0;
+}
+
 static int on_frame(nghttp2_session *ng, const nghttp2_frame *frame, void *arg)
 {
     struct http2_session *session = arg;
@@ -405,12 +444,14 @@ static int make_session(struct http2_session *session, nghttp2_session_callbacks
     nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, on_begin_headers);
     nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
     nghttp2_session_callbacks_set_on_invalid_header_callback(callbacks, on_invalid_header);
+    nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks, on_begin_frame);
     nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
     nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks, on_invalid_frame);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data_chunk);
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
     nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_frame_sent);
     nghttp2_session_callbacks_set_send_data_callback(callbacks, send_data);
+    know_all_types(callbacks, option);
     nghttp2_option_set_no_recv_client_magic(option, 1); /* the connection has read it */
     nghttp2_option_set_no_auto_window_update(option, 1);
     nghttp2_option_set_max_outbound_ack(option, ACKS_MAX);
