@@ -92,7 +92,9 @@ describe('a key that acts as an agent', () => {
       const answer = await e2b(method, `/sandboxes/${theirs.external_id}${rest}`, body, mine.key)
       assert.equal(answer.status, 404, `${method} ${rest}: ${answer.text}`)
     }
-    for (const [method, target, body] of [['GET', '/api-keys'], ['POST', '/api-keys', { name: 'x' }], ['POST', '/access-tokens', { name: 'x' }], ['GET', '/audit'], ['GET', '/admin/teams'], ['GET', '/metrics'], ['GET', '/snapshots'], ['GET', '/volumes'], ['GET', '/events/sandboxes']])
+    const asked = (await e2b('POST', '/v3/templates', { name: 'ours' }, one.server.key)).body
+    assert.ok((await e2b('GET', '/templates', undefined, mine.key)).body.some(({ templateID }) => templateID === asked.templateID))
+    for (const [method, target, body] of [['GET', `/templates/${asked.templateID}/builds/${asked.buildID}/status`], ['GET', '/api-keys'], ['POST', '/api-keys', { name: 'x' }], ['POST', '/access-tokens', { name: 'x' }], ['GET', '/audit'], ['GET', '/admin/teams'], ['GET', '/metrics'], ['GET', '/snapshots'], ['GET', '/volumes'], ['GET', '/events/sandboxes']])
       assert.equal((await e2b(method, target, body, mine.key)).status, 403, `${method} ${target}`)
     assert.equal((await e2b('POST', `/sandboxes/${made.body.sandboxID}/timeout`, { timeout: 60 }, mine.key)).status, 204)
     const fork = await e2b('POST', `/sandboxes/${made.body.sandboxID}/fork`, { count: 1 }, mine.key)
@@ -171,7 +173,8 @@ describe('a key for one sandbox', () => {
       const { status, text } = await one.v1(method, target, body, only)
       assert.ok([403, 404].includes(status), `${method} ${target}: ${status} ${text}`)
     }
-    for (const [method, target, body] of [['GET', '/sandboxes'], ['GET', '/v2/sandboxes'], ['POST', '/sandboxes', { templateID: 'base' }], ['GET', '/api-keys'], ['POST', '/api-keys', { name: 'x' }], ['GET', '/audit'], ['POST', `/sandboxes/${box.external_id}/fork`, {}], ['POST', `/sandboxes/${box.external_id}/snapshots`, {}], ['PUT', `/sandboxes/${box.external_id}/network`, {}]])
+    const asked = (await e2b('POST', '/v3/templates', { name: 'ours-too' }, one.server.key)).body
+    for (const [method, target, body] of [['GET', '/templates'], ['GET', '/v2/templates'], ['GET', '/templates/aliases/base'], ['GET', `/templates/${asked.templateID}/builds/${asked.buildID}/status`], ['GET', '/sandboxes'], ['GET', '/v2/sandboxes'], ['POST', '/sandboxes', { templateID: 'base' }], ['GET', '/api-keys'], ['POST', '/api-keys', { name: 'x' }], ['GET', '/audit'], ['POST', `/sandboxes/${box.external_id}/fork`, {}], ['POST', `/sandboxes/${box.external_id}/snapshots`, {}], ['PUT', `/sandboxes/${box.external_id}/network`, {}]])
       assert.equal((await e2b(method, target, body, only.key)).status, 403, `${method} ${target}`)
     for (const method of ['GET', 'DELETE']) assert.equal((await e2b(method, `/sandboxes/${other.external_id}`, undefined, only.key)).status, 404)
   })

@@ -15,8 +15,6 @@
                                .scope = API_SCOPE_OWN, __VA_ARGS__}
 #define AGENT(m, p, h, ...)   {.is = {.method = (m), .pattern = (p)}, .handler = (h), .body_max = API_BODY_MAX, \
                                .scope = API_SCOPE_AGENT, __VA_ARGS__}
-#define ANY(m, p, h, ...)     {.is = {.method = (m), .pattern = (p)}, .handler = (h), .body_max = SMALL, \
-                               .scope = API_SCOPE_ANY, __VA_ARGS__}
 #define ADMIN(m, p, h, ...)   {.is = {.method = (m), .pattern = (p)}, .handler = (h), .body_max = SMALL, \
                                .auth = API_AUTH_OPERATOR, __VA_ARGS__}
 #define LINK(m, p, h, ...)    {.is = {.method = (m), .pattern = (p)}, .handler = (h), .auth = API_AUTH_LINK, \
@@ -52,9 +50,9 @@ const struct api_endpoint api_endpoints[] = {
     OWN("PUT", "/sandboxes/{id}/network", api_sandboxes_network, WORK),
     TEAM("GET", "/snapshots", api_snapshots_list),
 
-    ANY("GET", "/templates", api_templates_list),
-    ANY("GET", "/v2/templates", api_templates_list_v2),
-    ANY("GET", "/templates/aliases/{alias}", api_templates_alias),
+    AGENT("GET", "/templates", api_templates_list),
+    AGENT("GET", "/v2/templates", api_templates_list_v2),
+    AGENT("GET", "/templates/aliases/{alias}", api_templates_alias),
     LARGE("POST", "/templates", api_builds_old),
     TEAM("POST", "/v2/templates", api_builds_create),
     TEAM("POST", "/v3/templates", api_builds_create),
@@ -74,7 +72,7 @@ const struct api_endpoint api_endpoints[] = {
     LARGE("POST", "/v2/templates/{id}/builds/{build}", api_builds_start, WORK),
     TEAM("DELETE", "/templates/{id}/builds/{build}", api_builds_cancel, WORK),
     TEAM("POST", "/templates/{id}/builds/{build}/cancel", api_builds_cancel, WORK),
-    ANY("GET", "/templates/{id}/builds/{build}/status", api_builds_status),
+    TEAM("GET", "/templates/{id}/builds/{build}/status", api_builds_status),
     TEAM("GET", "/templates/{id}/builds/{build}/logs", api_builds_logs),
     TEAM("GET", "/registries", api_registries_list),
     TEAM("PUT", "/registries/{host}", api_registries_put),
