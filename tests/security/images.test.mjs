@@ -189,6 +189,30 @@ test('registries that lie', { timeout: 300_000 }, async () => {
   await refused({ fromImage: 'bad.example/lies:endless' }, /longer than/)
 })
 
+// Who knows the digests of a layer has not got the layer.
+test('what one team fetched with a password is there for no other, whatever a registry of theirs says', async () => {
+  const { body: team } = await server.api('POST', '/admin/teams', { name: 'thieves' })
+  const { key } = (await server.api('POST', `/admin/teams/${team.teamID ?? team.id}/api-keys`, { name: 'k' })).body
+  const theirs = builder({ api: (method, target, body) => server.api(method, target, body, { key }) })
+  const image = ociImage({ layers: [busyboxLayer(), tar([{ name: 'private', content: 'of the first team' }])] })
+  const shared = ociImage({ layers: [busyboxLayer(), tar([{ name: 'public', content: 'of everybody' }])] })
+  answerBadly = (request, response) => {
+    if (request.url.startsWith('/v2/thief/')) // it has nothing but names
+      return !image.layers.concat(shared.layers).some((layer) => request.url.endsWith(digestOf(layer))) && serveImage(request.url.includes('shared') || request.url.endsWith(digestOf(shared.config)) ? shared : image, request, response)
+    if (request.url.startsWith('/v2/shared/')) return serveImage(shared, request, response)
+    if (request.headers.authorization === `Basic ${btoa('me:mine')}`) return serveImage(image, request, response)
+    return response.writeHead(401, { 'www-authenticate': 'Basic realm="x"' }).end() && true
+  }
+  await builds.ready('private', { fromImage: 'bad.example/mine:1', fromImageRegistry: { type: 'registry', username: 'me', password: 'mine' } })
+  const stolen = await theirs.failed({ fromImage: 'bad.example/thief:1' })
+  assert.match(stolen.reason.message, /the registry does not have it/)
+  // Its own team needs them once; what was fetched without a password is everybody's.
+  await builds.ready('private-again', { force: true, fromImage: 'bad.example/mine:1', fromImageRegistry: { type: 'registry', username: 'me', password: 'mine' } })
+  assert.equal(bad.seen[`/v2/mine/blobs/${digestOf(image.layers[1])}`], 2, 'asked once without and once with the password')
+  await builds.ready('shared', { fromImage: 'bad.example/shared:1' })
+  await theirs.ready('shared', { fromImage: 'bad.example/thief:shared' })
+})
+
 test('registries that stand still or cut the line are given up', { timeout: 300_000 }, async () => {
   const image = ociImage({ layers: [busyboxLayer(), tar([{ name: 'f', content: 'y'.repeat(100_000) }])], plain: true })
   const isBlob = (request) => request.url.endsWith(digestOf(image.layers[1]))

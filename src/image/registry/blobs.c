@@ -18,7 +18,7 @@
 #include "base/path.h"
 #include "image/registry/reference.h"
 
-enum { NAME_SIZE = 80, WAIT_US = 50 * 1000 };
+enum { NAME_SIZE = 96, WAIT_US = 50 * 1000 };
 
 struct blobs {
     int dir;
@@ -67,14 +67,19 @@ void blobs_close(struct blobs *blobs)
     free(blobs);
 }
 
-static void whole_name(struct str digest, char out[NAME_SIZE])
+static void whole_name(const struct descriptor *blob, char out[NAME_SIZE])
 {
-    (void)snprintf(out, NAME_SIZE, "%.64s", hex_of(digest));
+    (void)snprintf(out, NAME_SIZE, "%.64s%s%.*s", hex_of(blob->digest), blob->owner.len ? "-" : "",
+                   (int)(blob->owner.len < BLOB_OWNER_LEN ? blob->owner.len : BLOB_OWNER_LEN),
+                   blob->owner.p ? blob->owner.p : "");
 }
 
-static void partial_name(struct str digest, char out[NAME_SIZE])
+static void partial_name(const struct descriptor *blob, char out[NAME_SIZE])
 {
-    (void)snprintf(out, NAME_SIZE, "%.64s.partial", hex_of(digest));
+    static const char ending[] = ".partial";
+
+    whole_name(blob, out);
+    memcpy(out + strlen(out), ending, sizeof(ending));
 }
 
 bool blobs_has(const struct blobs *blobs, const struct descriptor *blob)
@@ -82,15 +87,16 @@ bool blobs_has(const struct blobs *blobs, const struct descriptor *blob)
     char name[NAME_SIZE];
     struct stat st;
 
-    whole_name(blob->digest, name);
+    whole_name(blob, name);
     return fstatat(blobs->dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_size == blob->bytes;
 }
 
-int blobs_link(const struct blobs *blobs, struct str digest, const char *path, struct error *err)
+int blobs_link(const struct blobs *blobs, const struct descriptor *blob, const char *path,
+               struct error *err)
 {
     char name[NAME_SIZE];
 
-    whole_name(digest, name);
+    whole_name(blob, name);
     if (linkat(blobs->dir, name, AT_FDCWD, path, 0) < 0)
         return error_set_errno(err, errno, "cannot link a blob to '%s'", path);
     (void)utimensat(blobs->dir, name, NULL, 0);
@@ -100,13 +106,13 @@ int blobs_link(const struct blobs *blobs, struct str digest, const char *path, s
 /* ---- writing ---- */
 
 /* The file of what is not whole, which nobody else writes from now on; -1 with code 0 when it must be looked again. */
-static int lock_partial(const struct blobs *blobs, struct str digest, struct error *err)
+static int lock_partial(const struct blobs *blobs, const struct descriptor *blob, struct error *err)
 {
     char name[NAME_SIZE];
     auto_close int fd = -1;
     struct stat st;
 
-    partial_name(digest, name);
+    partial_name(blob, name);
     fd = openat(blobs->dir, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return error_set_errno(err, errno, "cannot make a file for a blob");
@@ -144,7 +150,7 @@ int blob_begin(const struct blobs *blobs, const struct descriptor *blob, bool (*
 
         if (blobs_has(blobs, blob))
             return 1;
-        out->fd = lock_partial(blobs, blob->digest, &why);
+        out->fd = lock_partial(blobs, blob, &why);
         if (out->fd >= 0)
             break;
         if (why.code != ERROR_NONE) {
@@ -157,7 +163,7 @@ int blob_begin(const struct blobs *blobs, const struct descriptor *blob, bool (*
     if (blobs_has(blobs, blob)) {
         char name[NAME_SIZE];
 
-        partial_name(blob->digest, name);
+        partial_name(blob, name);
         (void)unlinkat(blobs->dir, name, 0);
         return 1;
     }
@@ -196,11 +202,11 @@ int blob_finish(struct blob_writer *writer, struct error *err)
     unsigned char sum[32];
     int dir = writer->blobs->dir;
 
-    whole_name(writer->blob.digest, whole);
-    partial_name(writer->blob.digest, partial);
+    whole_name(&writer->blob, whole);
+    partial_name(&writer->blob, partial);
     (void)EVP_DigestFinal_ex(writer->hash, sum, NULL);
     hex_encode(hex, sum, sizeof(sum));
-    if (strcmp(hex, whole) != 0 || writer->at != writer->blob.bytes) {
+    if (strncmp(hex, whole, SHA256_HEX_SIZE - 1) != 0 || writer->at != writer->blob.bytes) {
         (void)unlinkat(dir, partial, 0);
         return error_set(err, ERROR_INVALID, "what came is not what the digest %.*s says",
                          STR_ARG(writer->blob.digest));

@@ -1,5 +1,6 @@
 /* Blobs of images as they came, each once, in files named by their digest; what is not whole yet is beside them as ".partial"
- * and goes on where it ended. Any thread. */
+ * and goes on where it ended. Those that somebody was given for a password are that owner's alone: who knows a digest does not have
+ * what it is of. Any thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,7 +11,7 @@
 #include "base/str.h"
 #include "image/registry/manifest.h"
 
-enum { SHA256_HEX_SIZE = 65 };
+enum { SHA256_HEX_SIZE = 65, BLOB_OWNER_LEN = 16 };
 
 struct blobs;
 
@@ -20,7 +21,8 @@ void blobs_close(struct blobs *blobs); /* NULL is fine */
 
 bool blobs_has(const struct blobs *blobs, const struct descriptor *blob);
 /* A hard link at the path; the blob counts as used now. */
-int blobs_link(const struct blobs *blobs, struct str digest, const char *path, struct error *err);
+int blobs_link(const struct blobs *blobs, const struct descriptor *blob, const char *path,
+               struct error *err);
 /* Removes what was not used for so long, and of the rest the longest unused while they are more than max_bytes. What somebody has a
  * link to stays. */
 void blobs_prune(const struct blobs *blobs, int64_t max_age_s, int64_t max_bytes);

@@ -18,6 +18,8 @@ extern const char manifest_accept[]; /* the media types we read, for the header 
 struct descriptor {
     struct str digest;
     int64_t bytes;
+    struct str
+        owner; /* of the blob that is kept: who else may not have it (BLOB_OWNER_LEN); STR_NONE = everybody may */
 };
 
 struct manifest {

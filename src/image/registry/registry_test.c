@@ -440,7 +440,8 @@ TEST(pruning)
     OK(fetch(&rig, &err));
     (void)snprintf(path, sizeof(path), "%s/%s", rig.dir, rig.blob_digest + 7);
     (void)snprintf(link_path, sizeof(link_path), "%s.used", rig.dir);
-    OK(blobs_link(registry_blobs(rig.registry), str_of(rig.blob_digest), link_path, &err));
+    OK(blobs_link(registry_blobs(rig.registry), &(struct descriptor){str_of(rig.blob_digest), BLOB},
+                  link_path, &err));
     CHECK_INT(utimensat(AT_FDCWD, path, old, 0), 0);
     blobs_prune(registry_blobs(rig.registry), 3600, INT64_MAX);
     CHECK(access(path, F_OK) == 0); /* somebody uses it */

@@ -99,9 +99,19 @@ static int resolve_reference(struct images *images, const struct build_image_sou
     return 0;
 }
 
+/* Whose a blob is that was given for a password. */
+static struct str owner_of(struct str team_id, struct arena *arena)
+{
+    char hex[SHA256_HEX_SIZE];
+
+    sha256_hex(team_id, hex);
+    return arena_str(arena, str_n(hex, BLOB_OWNER_LEN));
+}
+
+/* out_owner: of what was fetched. */
 static int fetch_reference(struct images *images, const struct build_image_source *source,
                            const struct build_image *image, const struct build_watch *watch,
-                           struct error *err)
+                           struct arena *owners, struct str *out_owner, struct error *err)
 {
     auto_arena struct arena arena = {0};
     struct descriptor *blobs = arena_alloc(&arena, image->layer_count * sizeof(*blobs));
@@ -109,11 +119,12 @@ static int fetch_reference(struct images *images, const struct build_image_sourc
     struct registry_login_words login;
     struct reference reference;
 
-    for (size_t i = 0; i < image->layer_count; i++)
-        blobs[i] = (struct descriptor){image->layers[i].digest, image->layers[i].bytes};
     if (reference_parse(source->reference, &reference, err) < 0 ||
         find_login(images, source, &reference, &arena, &login, err) < 0)
         return -1;
+    *out_owner = login.password.p ? owner_of(source->team_id, owners) : STR_NONE;
+    for (size_t i = 0; i < image->layer_count; i++)
+        blobs[i] = (struct descriptor){image->layers[i].digest, image->layers[i].bytes, *out_owner};
     return registry_fetch(images->registry, &reference, &login, &told, blobs, image->layer_count,
                           err);
 }
@@ -200,13 +211,13 @@ static int resolve(void *arg, const struct build_image_source *source,
 }
 
 static int put_in_feed(struct images *images, const struct build_image_source *source,
-                       struct str digest, const char *path, struct error *err)
+                       const struct descriptor *blob, const char *path, struct error *err)
 {
     char upload[PATH_SIZE + 80];
 
     if (!source->blobs.p)
-        return blobs_link(registry_blobs(images->registry), digest, path, err);
-    if (upload_path(images, source->team_id, digest, upload, err) < 0)
+        return blobs_link(registry_blobs(images->registry), blob, path, err);
+    if (upload_path(images, source->team_id, blob->digest, upload, err) < 0)
         return -1;
     if (link(upload, path) < 0)
         return error_set_errno(err, errno, "cannot link an uploaded blob");
@@ -218,13 +229,17 @@ static int fetch(void *arg, const struct build_image_source *source,
                  const struct build_watch *watch, struct error *err)
 {
     struct images *images = arg;
+    auto_arena struct arena arena = {0};
+    struct str owner = STR_NONE;
     char path[PATH_SIZE + 80];
 
-    if (!source->blobs.p && fetch_reference(images, source, image, watch, err) < 0)
+    if (!source->blobs.p && fetch_reference(images, source, image, watch, &arena, &owner, err) < 0)
         return -1;
     for (size_t i = 0; i < image->layer_count; i++) {
+        const struct descriptor blob = {image->layers[i].digest, image->layers[i].bytes, owner};
+
         (void)snprintf(path, sizeof(path), "%s/%zu", feed_dir, i);
-        if (put_in_feed(images, source, image->layers[i].digest, path, err) < 0)
+        if (put_in_feed(images, source, &blob, path, err) < 0)
             return -1;
     }
     blobs_prune(registry_blobs(images->registry), images->keep_s, images->keep_bytes);
