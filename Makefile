@@ -7,6 +7,7 @@
 #   make soak     random load, SOAK_SECONDS  make format  rewrite sources in the project's format
 #   make install  programs and libquicksand beneath DESTDIR and PREFIX; make uninstall takes them away
 #   make deb      Debian packages in build/packages-deb       make tarball  for other distributions
+#   make test-batteries  tests of the largest templates (R and Java), which `make test` leaves out
 #   make vm       tests on another kernel, in an emulated machine: VM_KERNEL, VM_SETS (tests/vm/run.sh)
 #
 # QUICKSAND_LISTEN and QUICKSAND_DATA say where `make run` serves and keeps its data.
@@ -28,7 +29,7 @@ TSAN          = -Db_sanitize=thread $(LIGHT)
 QUIET         = $(@D).log
 
 .DEFAULT_GOAL := all
-.PHONY: all setup host envd unpack interpreter mcp-gateway run test bench check fuzz fuzzers asan sanitized threads soak vm format install uninstall deb tarball test-packages clean
+.PHONY: all setup host envd unpack interpreter mcp-gateway run test bench check fuzz fuzzers asan sanitized threads soak vm format install uninstall deb tarball test-packages test-batteries clean
 
 all: host envd unpack interpreter mcp-gateway
 
@@ -116,6 +117,12 @@ test:
 	@tools/setup.sh test
 	@$(MAKE) --no-print-directory all
 	@QUICKSAND_TEST_STRICT=1 tests/run.sh
+
+# Fetches some 400 MB of packages the first time: not part of `make test`.
+test-batteries:
+	@tools/setup.sh test
+	@$(MAKE) --no-print-directory all
+	@QUICKSAND_TEST_STRICT=1 tests/run.sh batteries
 
 bench:
 	@tools/setup.sh bench

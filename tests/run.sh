@@ -9,9 +9,10 @@
 #   functional-too  the files of functional that it has not come to yet: two lanes share them
 #   asan-e2e    envd's part of functional and compat, with warden, server and envd under ASan and UBSan
 #   tsan-e2e    the part of functional where much happens at once, with warden and server under ThreadSanitizer
+#   batteries   what needs the largest templates: R and Java in the code interpreter (only on request)
 #
-# Without names: all but soak and tsan. The last line is "N passed, N failed, N skipped". TEST=FILE narrows functional,
-# security, compat, asan-e2e and tsan-e2e to one file.
+# Without names: all but soak, tsan and batteries. The last line is "N passed, N failed, N skipped". TEST=FILE narrows functional,
+# security, compat, batteries, asan-e2e and tsan-e2e to one file.
 #
 # Several suites run side by side, in lanes. Security, which fills the machine and looks at how it stays usable, begins when
 # all other tests have ended. Builds and analysers have a low priority, so that tests hardly notice them. A suite that
@@ -29,7 +30,7 @@ seconds=300
 # A lane's suites run one after the other.
 programs=(check unit asan tsan fuzz)
 analysers=(tidy cppcheck)
-servers=(functional soak)
+servers=(functional soak batteries)
 more_servers=(compat asan-e2e tsan-e2e functional-too)
 last=(security)
 known=" ${programs[*]} ${analysers[*]} ${servers[*]} ${more_servers[*]} ${last[*]} "
@@ -167,6 +168,7 @@ run_file()
     need_base_layer || return
     [[ $name != functional* ]] || need_packages || return
     [[ $file != */interpreter* ]] || need_recipe_base code-interpreter-v1 || return
+    [ "$name" != batteries ] || need_recipe_base code-interpreter-full || return
     [[ $file != */desktop* ]] || need_recipe_base desktop || return
     [[ $file != *compat/browser* ]] || need_recipe_base browser || return
     rm -f "$logs/$name.tap"
@@ -364,7 +366,7 @@ trap 'stop 130' INT TERM HUP
 begin lane "${analysers[@]}"
 begin lane "${programs[@]}"
 node=$(command -v node)
-if wants functional || wants security || wants compat || wants soak || wants asan-e2e || wants tsan-e2e; then
+if wants functional || wants security || wants compat || wants soak || wants batteries || wants asan-e2e || wants tsan-e2e; then
     [ "$(id -u)" -eq 0 ] || { echo "these suites need root" >&2; stop 1; }
     begin need_base_layer
     tests/compat/install.sh || stop 1

@@ -67,16 +67,19 @@ static json_t *read_object(struct http_exchange *ex, struct str body)
     return NULL;
 }
 
-static const struct language *read_language(struct http_exchange *ex, struct str name)
+static const struct language *read_language(struct interpreter *ip, struct http_exchange *ex,
+                                            struct str name)
 {
     const struct language *language = language_find(name);
+    auto_buf struct buf text = {0};
 
-    if (!language)
-        reply_text(ex, 500,
-                   arena_printf(http_arena(ex),
-                                "Failed to create context: there is no kernel for '%.*s'",
-                                STR_ARG(name)));
-    return language;
+    if (language && language_here(language, ip->kernels))
+        return language;
+    buf_init(&text, 1024);
+    (void)buf_add_str(&text, STR("Failed to create context: "));
+    language_refusal(name, ip->kernels, &text);
+    reply(ex, 500, "text/plain; charset=utf-8", buf_str(&text));
+    return NULL;
 }
 
 /* ---- /execute ---- */
@@ -129,7 +132,7 @@ static void on_execute(struct http_exchange *ex, struct str body, void *arg)
 
     if (!request)
         return;
-    if (!check_cell(ex, request, &name, &id) || !(language = read_language(ex, name)) ||
+    if (!check_cell(ex, request, &name, &id) || !(language = read_language(ip, ex, name)) ||
         !(context = choose_context(ip, ex, language, id))) {
         json_decref(request);
         return;
@@ -168,7 +171,7 @@ static void on_create(struct http_exchange *ex, struct str body, void *arg)
         reply_text(ex, 422, "language and cwd must be strings");
         return;
     }
-    if (!(language = read_language(ex, name)))
+    if (!(language = read_language(arg, ex, name)))
         return;
     context = context_new(arg, language, cwd, &err);
     if (context && context_boot(context, &err) < 0) {

@@ -1,4 +1,4 @@
-/* Frames in two cuts have to give the same; a cell for a shell is one line, whatever is in it. */
+/* Frames in two cuts have to give the same; a cell for a shell is one line, whatever is in it, and one as a frame is itself. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -42,6 +42,22 @@ static void write_cell(struct str code)
     buf_done(&out);
 }
 
+static void write_frame(struct str code)
+{
+    struct cell_text cell = {.code = code};
+    struct frame_reader reader = {0};
+    struct str rest, body = STR_NONE;
+    struct buf out;
+
+    buf_init(&out, 4 << 20);
+    language_write(language_find(STR("r")), &cell, &out);
+    rest = buf_str(&out);
+    if (frame_read(&reader, &rest, &body) != FRAME_BEGIN || reader.kind != 'c' ||
+        reader.left != code.len || !str_eq(rest, code))
+        abort();
+    buf_done(&out);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct str text = str_n(data, size);
@@ -56,6 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     buf_done(&whole);
     buf_done(&pieces);
     write_cell(text);
+    write_frame(text);
     (void)language_find(text);
     return 0;
 }

@@ -1,6 +1,11 @@
 /* Frames, languages and how cells are told to shells. Kernels at work are tried with the published client, in
  * tests/compat/interpreter.test.mjs. */
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/fd.h"
 #include "base/program.h"
 #include "base/test.h"
 #include "interpreter/frame.h"
@@ -66,7 +71,49 @@ TEST(languages_by_their_names)
     CHECK_STR(str_of(language_find(STR("TS"))->name), "typescript");
     CHECK_STR(str_of(language_find(STR("ts"))->kernel), "javascript");
     CHECK_STR(str_of(language_find(STR("bash"))->name), "bash");
+    CHECK_STR(str_of(language_find(STR("R"))->name), "r");
+    CHECK_STR(str_of(language_find(STR("java"))->name), "java");
     CHECK(!language_find(STR("cobol")));
+}
+
+static void check_refusal(const char *name, const char *kernels, const char *want)
+{
+    auto_buf struct buf out = {0};
+
+    buf_init(&out, 1024);
+    language_refusal(str_of(name), kernels, &out);
+    CHECK_STR(buf_str(&out), want);
+}
+
+/* A folder has the kernel of Java when its jar is in it. */
+TEST(languages_that_are_not_here)
+{
+    char kernels[] = "/tmp/quicksand-kernels-XXXXXX";
+    auto_free char *jar = NULL;
+    const char *more = access("/usr/bin/Rscript", R_OK) == 0 ? ", r" : "";
+    char want[300];
+    int fd;
+
+    CHECK(mkdtemp(kernels));
+    jar = xasprintf("%s/java.jar", kernels);
+    CHECK(language_here(language_find(STR("python")), kernels));
+    CHECK(!language_here(language_find(STR("java")), kernels));
+    (void)snprintf(want, sizeof(want),
+                   "the kernel of 'java' is not in this template, but in code-interpreter-full "
+                   "(quicksand template build code-interpreter-full); here are python, javascript, "
+                   "typescript, bash%s",
+                   more);
+    check_refusal(" Java", kernels, want);
+    fd = open(jar, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    close_fd(&fd);
+    CHECK(language_here(language_find(STR("java")), kernels));
+    (void)snprintf(want, sizeof(want),
+                   "there is no kernel for 'cobol'; here are python, javascript, typescript, "
+                   "bash%s, java",
+                   more);
+    check_refusal("cobol", kernels, want);
+    (void)unlink(jar);
+    (void)rmdir(kernels);
 }
 
 TEST(cell_as_json)
@@ -85,6 +132,18 @@ TEST(cell_as_json)
     CHECK_STR(json_get_str(read, "language"), "typescript");
     CHECK(json_equal(json_object_get(read, "envs"), envs));
     CHECK(!json_object_get(read, "globals"));
+}
+
+TEST(cell_as_frames)
+{
+    auto_json json_t *globals = json_pack("{s:s}", "G", ""),
+                     *envs = json_pack("{s:s,s:i,s:s}", "A", "x=\n\"", "N", 1, "a=b", "c");
+    struct cell_text cell = {.code = STR("1\n+ 1"), .globals = globals, .envs = envs};
+    auto_buf struct buf out = {0};
+
+    buf_init(&out, 4096);
+    language_write(language_find(STR("r")), &cell, &out);
+    CHECK_STR(buf_str(&out), "g 2\nG=v 6\nA=x=\n\"c 5\n1\n+ 1");
 }
 
 /* A real shell says what it understood. */

@@ -294,12 +294,6 @@ static void on_exit_status(uv_process_t *process, int64_t status, int number)
     kernel_exited(kernel, number ? number : (int)((status & 0xff) << 8));
 }
 
-/* "@/python.py" is a script of ours. */
-static char *argument(const struct interpreter *ip, const char *text)
-{
-    return text[0] == '@' ? xasprintf("%s%s", ip->kernels, text + 1) : xstrdup(text);
-}
-
 /* Of what the interpreter itself has, theirs. The shell has its socket as its input. */
 static int spawn(struct kernel *kernel, const struct language *language, const char *cwd,
                  const int theirs[3], struct error *err)
@@ -324,7 +318,7 @@ static int spawn(struct kernel *kernel, const struct language *language, const c
         options.stdio_count = 3;
     }
     for (size_t i = 0; language->argv[i]; i++)
-        argv[i] = argument(kernel->ip, language->argv[i]);
+        argv[i] = language_path(language->argv[i], kernel->ip->kernels);
     options.file = argv[0];
     kernel->process = xcalloc(1, sizeof(*kernel->process));
     kernel->process->data = kernel;

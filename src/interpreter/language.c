@@ -2,7 +2,9 @@
 
 #include <ctype.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/cleanup.h"
 #include "protocol/json/json_shape.h"
 
@@ -14,6 +16,8 @@ const struct language languages[] = {
      "bash",
      KERNEL_SHELL,
      {"bash", "--noediting", "--noprofile", "--rcfile", "@/bash.sh", "-i", NULL}},
+    {"r", "r", KERNEL_FRAMES, {"Rscript", "--no-save", "@/r.R", NULL}, .needs = "/usr/bin/Rscript"},
+    {"java", "java", KERNEL_FRAMES, {"sh", "@/java.sh", NULL}, .needs = "@/java.jar"},
     {.name = NULL},
 };
 
@@ -39,6 +43,41 @@ const struct language *language_find(struct str name)
     return NULL;
 }
 
+/* ---- which are here ---- */
+
+char *language_path(const char *text, const char *kernels)
+{
+    return text[0] == '@' ? xasprintf("%s%s", kernels, text + 1) : xstrdup(text);
+}
+
+bool language_here(const struct language *language, const char *kernels)
+{
+    auto_free char *path = language->needs ? language_path(language->needs, kernels) : NULL;
+
+    return !path || access(path, R_OK) == 0;
+}
+
+void language_refusal(struct str name, const char *kernels, struct buf *out)
+{
+    const struct language *language = language_find(name);
+    const char *between = "";
+
+    if (language)
+        (void)buf_printf(out,
+                         "the kernel of '%s' is not in this template, but in " LANGUAGE_FULL
+                         " (quicksand template build " LANGUAGE_FULL "); here are ",
+                         language->name);
+    else
+        (void)buf_printf(out, "there is no kernel for '%.*s'; here are ",
+                         (int)(name.len < 64 ? name.len : 64), name.p);
+    for (const struct language *at = languages; at->name; at++) {
+        if (!language_here(at, kernels))
+            continue;
+        (void)buf_printf(out, "%s%s", between, at->name);
+        between = ", ";
+    }
+}
+
 /* ---- lines of JSON ---- */
 
 static void write_json(const struct language *language, const struct cell_text *cell,
@@ -56,6 +95,36 @@ static void write_json(const struct language *language, const struct cell_text *
     text = json_text(json);
     (void)buf_add_str(out, str_of(text));
     (void)buf_add_char(out, '\n');
+}
+
+/* ---- frames ---- */
+
+static void add_frame(struct buf *out, char kind, struct str first, const char *between,
+                      struct str second)
+{
+    (void)buf_printf(out, "%c %zu\n", kind, first.len + strlen(between) + second.len);
+    (void)buf_add_str(out, first);
+    (void)buf_add_str(out, str_of(between));
+    (void)buf_add_str(out, second);
+}
+
+static void add_variable_frames(struct buf *out, char kind, const json_t *variables)
+{
+    const char *name;
+    json_t *value;
+
+    json_object_foreach ((json_t *)(uintptr_t)variables, name, value)
+        if (json_is_string(value) && name[0] && !strchr(name, '='))
+            add_frame(out, kind, str_of(name), "=",
+                      str_n(json_string_value(value), json_string_length(value)));
+}
+
+/* g and v are "NAME=VALUE", of the sandbox and of this cell; c is the code, and the last. */
+static void write_frames(const struct cell_text *cell, struct buf *out)
+{
+    add_variable_frames(out, 'g', cell->globals);
+    add_variable_frames(out, 'v', cell->envs);
+    add_frame(out, 'c', cell->code, "", STR(""));
 }
 
 /* ---- the shell ---- */
@@ -114,6 +183,8 @@ void language_write(const struct language *language, const struct cell_text *cel
 {
     if (language->way == KERNEL_SHELL)
         write_shell(cell, out);
+    else if (language->way == KERNEL_FRAMES)
+        write_frames(cell, out);
     else
         write_json(language, cell, out);
 }

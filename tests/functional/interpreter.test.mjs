@@ -43,6 +43,11 @@ test('what is wrong is told', async () => {
   assert.equal((await code({})).status, 400)
   assert.equal((await code({ code: '1', language: 'cobol' })).status, 400)
   assert.equal((await code({ code: '1', context_id: 'nobody' })).status, 404)
+  for (const language of ['r', 'java']) {
+    const refused = await code({ code: '1', language })
+    assert.equal(refused.status, 400)
+    assert.match(refused.text, new RegExp(`the kernel of '${language}' is not in this template, but in code-interpreter-full \\(quicksand template build code-interpreter-full\\); here are python, javascript, typescript, bash"`))
+  }
   const plain = (await server.api('POST', '/api/v1/sandboxes', { template: 'base' })).body.id
   const none = await server.api('POST', `/api/v1/sandboxes/${plain}/code`, { code: '1' })
   assert.equal(none.status, 409)
@@ -63,6 +68,11 @@ test('quicksand code: text, errors, pictures, files, a sandbox that is there', a
   assert.equal(fs.readFileSync(path.join(server.home, 'figure-2.png')).subarray(1, 4).toString(), 'PNG')
   const js = await quicksand(server, ['code', '-s', id, '--language', 'ts', '-e', 'V=x'], { input: 'const v: string = process.env.V!; v' })
   assert.deepEqual([js.code, js.stdout], [0, 'x\n'])
+  const small = await quicksand(server, ['code', '-s', id, '-l', 'r', '1'])
+  assert.notEqual(small.code, 0)
+  assert.match(small.stderr, /kernel of 'r' is not in this template, but in code-interpreter-full/)
+  const absent = await quicksand(server, ['code', '-l', 'java', '1'])
+  assert.match(absent.stderr, /quicksand template build code-interpreter-full/)
   const late = await quicksand(server, ['code', '-s', id, '--timeout', '1s', 'while True: pass'])
   assert.equal(late.code, 124)
   const json = await quicksand(server, ['code', '--json', '-s', id, '1'])

@@ -1,4 +1,4 @@
-// A server with the template code-interpreter-v1, built by its name, and the published client of it.
+// A server with the template code-interpreter-v1 (or the larger one), built by its name, and the published client of it.
 //
 // The packages are in the base already (recipe-base.sh): the lab has no mirror.
 import assert from 'node:assert/strict'
@@ -23,9 +23,9 @@ export function quicksand(server, args, { input, env = {} } = {}) {
   })
 }
 
-export async function startInterpreter(options = {}) {
-  const server = await startServer({ ...options, env: { QUICKSAND_BASE_LAYER: layer, ...options.env }, args: ['--build-memory', '2048', ...(options.args ?? [])] })
-  const built = await quicksand(server, ['template', 'build', 'code-interpreter-v1', '--build-arg', 'PACKAGES=', '--build-arg', 'EXTRAS='])
+export async function startInterpreter({ template = 'code-interpreter-v1', ...options } = {}) {
+  const server = await startServer({ ...options, env: { QUICKSAND_BASE_LAYER: layer.replace('code-interpreter-v1', template), ...options.env }, args: ['--build-memory', '2048', ...(options.args ?? [])] })
+  const built = await quicksand(server, ['template', 'build', template, '--build-arg', 'PACKAGES=', '--build-arg', 'EXTRAS='])
   assert.equal(built.code, 0, built.stdout + built.stderr)
   return server
 }

@@ -16,7 +16,8 @@
 #include "cli/core/cli_v1.h"
 #include "protocol/json/json_shape.h"
 
-#define CODE_TEMPLATE "code-interpreter-v1"
+#define CODE_TEMPLATE      "code-interpreter-v1"
+#define CODE_TEMPLATE_FULL "code-interpreter-full"
 
 enum {
     EXIT_TIMED_OUT = 124,
@@ -337,17 +338,25 @@ static int read_code(const struct code_options *options, char **operands, int co
     return rc < 0 ? error_set_errno(err, -rc, "'%s'", options->file ? options->file : "stdin") : 0;
 }
 
+/* Its kernel is in the larger template only. */
+static bool is_large(const char *language)
+{
+    struct str name = str_of(language);
+
+    return str_eq_nocase(name, STR("r")) || str_eq_nocase(name, STR("java"));
+}
+
 static int run(struct cli *cli, int argc, char **argv)
 {
-    struct code_options options = {.template_name = CODE_TEMPLATE};
+    struct code_options options = {0};
     const struct cli_option table[] = {
         {"language", 'l', CLI_TEXT, &options.language, "NAME",
-         "python (the default), javascript, typescript, bash"},
+         "python (the default), javascript, typescript, bash, r, java"},
         {"file", 'f', CLI_TEXT, &options.file, "FILE", "the code; - is stdin"},
         {"sandbox", 's', CLI_TEXT, &options.sandbox, "ID", "where, instead of in a new one"},
         {"context", 0, CLI_TEXT, &options.context, "ID", "a context of that sandbox"},
         {"template", 't', CLI_TEXT, &options.template_name, "NAME",
-         "of a new one (" CODE_TEMPLATE ")"},
+         "of a new one (" CODE_TEMPLATE "; for r and java " CODE_TEMPLATE_FULL ")"},
         {"output", 'o', CLI_TEXT, &options.directory, "DIR", "where pictures are written (here)"},
         {"env", 'e', CLI_LIST, &options.env, "NAME[=VALUE]", "environment; may be repeated"},
         {"timeout", 0, CLI_TIME, &options.timeout_s, "TIME", "end it after so long (status 124)"},
@@ -360,6 +369,8 @@ static int run(struct cli *cli, int argc, char **argv)
                              &operands, &count);
 
     buf_init(&code, CODE_MAX);
+    if (!options.template_name)
+        options.template_name = is_large(options.language) ? CODE_TEMPLATE_FULL : CODE_TEMPLATE;
     if (rc == CLI_ARGS_RUN && (count > 1 || (count && options.file)))
         rc = cli_usage(&cli_code_command, "takes one text, or a file");
     else if (rc == CLI_ARGS_RUN && read_code(&options, operands, count, &code, &err) < 0)
