@@ -122,6 +122,9 @@ static const struct setting settings[] = {
     NUMBER_SETTING(build_disk_mb, "build-disk", "10240", 64, 16777216,
                    "disk a build may write, in MB; more when its template has more"),
     NUMBER_SETTING(build_s, "build-seconds", "3600", 1, 604800, "how long a build may take"),
+    NUMBER_SETTING(build_demand_s, "build-on-demand", "0", 0, 86400,
+                   "seconds a create waits while a recipe that comes with quicksand is built "
+                   "because it needs it (0: none is, the create is refused with the command)"),
     NUMBER_SETTING(build_cache_days, "build-cache-days", "30", 1, 3650,
                    "days after which results of steps that nobody used again are forgotten"),
     NUMBER_SETTING(sandbox_kbit, "sandbox-kbit", "0", 0, 1000000000,

@@ -57,6 +57,8 @@ struct config {
     int64_t builds, team_builds;   /* at the same time */
     int64_t build_cpu, build_mem_mb, build_disk_mb; /* of their boxes, at least */
     int64_t build_s;                                /* how long one may take */
+    int64_t
+        build_demand_s; /* how long a create waits for the build of a shipped recipe; 0 = it asks for none */
     int64_t build_cache_days, build_cache_mb;
     char registry_mirrors[CONFIG_LIST_SIZE]; /* as registry_open() takes them */
     int64_t registry_s; /* a registry that sends nothing for so long is given up */

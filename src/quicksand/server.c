@@ -49,6 +49,7 @@
 #include "protocol/loop/workers.h"
 #include "protocol/sender/sender.h"
 #include "quicksand/challenge.h"
+#include "quicksand/on_demand.h"
 #include "quicksand/redirect.h"
 #include "quicksand/runtime_service.h"
 #include "quicksand/server_monitor.h"
@@ -78,6 +79,7 @@ struct server {
     struct egress_authority *authority;
     struct sandboxes *sandboxes;
     struct builds *builds;
+    struct on_demand *demand;
     struct sandbox_creates *creates;
     struct workers *workers, *quick_workers, *create_workers, *wait_workers;
     struct api_keys *keys;
@@ -490,6 +492,12 @@ static int open_all(struct server *server, struct error *err)
         history_open(server->sandboxes, server->store, &server->history, err) < 0 ||
         open_edge_parts(server, err) < 0)
         return -1;
+    server->demand =
+        on_demand_open(&(struct on_demand_config){.builds = server->builds,
+                                                  .sandboxes = server->sandboxes,
+                                                  .store = server->store,
+                                                  .store_dir = server->store_dir,
+                                                  .wait_s = server->config.build_demand_s});
     server->monitor.runtime = server->runtime;
     if (open_edges(server, err) < 0)
         return -1;
@@ -505,6 +513,7 @@ static void stop(struct server *server)
 
     log_info("server", "stopping; sandboxes keep running");
     runtime_service_quiet(server->runtime);
+    on_demand_hurry(server->demand);
     (void)pthread_mutex_lock(&server->lock);
     server->busy_edges = server->fds.loops * (server->tls ? 2 : 1);
     (void)pthread_mutex_unlock(&server->lock);
@@ -532,6 +541,7 @@ static void stop(struct server *server)
     workers_free(server->workers);
     bb_free(server->bb);
     browsers_close(server->browsers);
+    on_demand_close(server->demand);
     builds_close(server->builds);
     history_close(server->history);
     sandboxes_close(server->sandboxes);

@@ -2,15 +2,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
-#include <limits.h>
 #include <signal.h>
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
-#include "base/path.h"
 #include "cli/build/context.h"
 #include "cli/build/follow.h"
 #include "cli/build/image.h"
@@ -195,10 +192,7 @@ static int complete_recipe(struct build *build)
     const struct build_wish *wish = build->wish;
     json_t *json = build->recipe.json;
 
-    if (build->settings.start_cmd.p)
-        (void)json_object_set_new(json, "startCmd", json_str(build->settings.start_cmd));
-    if (build->settings.ready_cmd.p)
-        (void)json_object_set_new(json, "readyCmd", json_str(build->settings.ready_cmd));
+    settings_apply(&build->settings, json);
     if (wish->no_cache)
         (void)json_object_set_new(json, "force", json_true());
     if (!wish->secrets.count)
@@ -211,21 +205,6 @@ static int complete_recipe(struct build *build)
 }
 
 /* ---- its files ---- */
-
-static void name_files(const struct dockerfile_files *files, const struct pack *pack)
-{
-    json_t *args = json_object_get(files->step, "args");
-
-    if (files->is_mount) {
-        (void)json_object_set_new(files->step, "id", json_string(pack->hash));
-        (void)json_object_set_new(files->step, "source", json_str(pack->src));
-        return;
-    }
-    (void)json_object_set_new(files->step, "filesHash", json_string(pack->hash));
-    (void)json_array_set_new(args, 0, json_str(pack->src));
-    if (pack->keeps_owners && str_is(str_of(json_string_value(json_array_get(args, 2))), "0:0"))
-        (void)json_array_set_new(args, 2, json_string("keep"));
-}
 
 /* The server begins nothing from nothing: an image without files is sent. */
 static int replace_scratch(struct build *build, json_t *stage)
@@ -249,17 +228,11 @@ static int replace_scratches(struct build *build)
     return replace_scratch(build, build->recipe.json);
 }
 
-/* Recipes that come with quicksand copy programs that come with it too: their context is where those are. */
 static int open_context(struct build *build)
 {
-    char path[PATH_MAX];
+    const char *path = build->wish->shipped ? shipped_context(&build->arena) : build->wish->context;
 
-    build->context.dockerfile = build->file;
-    if (!build->wish->shipped)
-        return context_open(&build->context, build->wish->context, build->file, &build->err);
-    path_of_program("interpreter", path, sizeof(path));
-    build->context.path = arena_printf(&build->arena, "%s", dirname(path));
-    return context_open(&build->context, build->context.path, build->file, &build->err);
+    return context_open(&build->context, path, build->file, &build->err);
 }
 
 static int gather(struct build *build)
@@ -272,7 +245,7 @@ static int gather(struct build *build)
     for (size_t i = 0; i < recipe->file_count; i++) {
         if (pack_gather(&build->context, &recipe->files[i], &build->packs[i], &build->err) < 0)
             return -1;
-        name_files(&recipe->files[i], &build->packs[i]);
+        pack_name(&recipe->files[i], &build->packs[i]);
     }
     return 0;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cli/build/settings.h"
+#include "cli/build/shipped.h"
 #include "cli/core/cli_internal.h"
 #include "dockerfile/translate.h"
 
@@ -20,13 +21,6 @@ struct build_wish {
         recipe; /* its members are in the recipe as they are; without an archive it is all of it. NULL = none */
     const struct shipped_recipe *shipped; /* instead of files; NULL = none */
 };
-
-/* One that came with this program (templates/). */
-struct shipped_recipe {
-    const char *name, *dockerfile, *settings;
-};
-extern const struct shipped_recipe shipped_recipes[]; /* ended by a name of NULL */
-const struct shipped_recipe *shipped_find(const char *name);
 
 /* The exit status. What went wrong was told. */
 int build_template(struct cli *cli, const struct build_wish *wish);

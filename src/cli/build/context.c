@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "cli/build/pack.h"
+#include "protocol/json/json_shape.h"
 
 enum { DEPTH_MAX = 128 };
 
@@ -381,6 +382,21 @@ int pack_gather(struct context *context, const struct dockerfile_files *files, s
     if (choose_src(&gather) < 0)
         return -1;
     return pack_hash(context, out, err);
+}
+
+void pack_name(const struct dockerfile_files *files, const struct pack *pack)
+{
+    json_t *args = json_object_get(files->step, "args");
+
+    if (files->is_mount) {
+        (void)json_object_set_new(files->step, "id", json_string(pack->hash));
+        (void)json_object_set_new(files->step, "source", json_str(pack->src));
+        return;
+    }
+    (void)json_object_set_new(files->step, "filesHash", json_string(pack->hash));
+    (void)json_array_set_new(args, 0, json_str(pack->src));
+    if (pack->keeps_owners && str_is(str_of(json_string_value(json_array_get(args, 2))), "0:0"))
+        (void)json_array_set_new(args, 2, json_string("keep"));
 }
 
 void pack_done(struct pack *pack)

@@ -44,6 +44,8 @@ struct pack {
 /* Which files, in an order that depends on their names alone, and their hash. pack_done() also after a failure. */
 int pack_gather(struct context *context, const struct dockerfile_files *files, struct pack *out,
                 struct error *err);
+/* Tells the step of the recipe what its files are called. */
+void pack_name(const struct dockerfile_files *files, const struct pack *pack);
 /* A tar of them, compressed by gzip, is written to fd. */
 int pack_write(struct context *context, const struct pack *pack, int fd, struct error *err);
 void pack_done(struct pack *pack);

@@ -2,6 +2,7 @@
 
 #include "base/buf.h"
 #include "base/near.h"
+#include "protocol/json/json_shape.h"
 
 struct reader {
     struct str rest;
@@ -183,4 +184,12 @@ int settings_parse(struct str text, const char *file, struct arena *arena,
     if (!out->name.p)
         out->name = id;
     return 0;
+}
+
+void settings_apply(const struct build_settings *settings, json_t *recipe)
+{
+    if (settings->start_cmd.p)
+        (void)json_object_set_new(recipe, "startCmd", json_str(settings->start_cmd));
+    if (settings->ready_cmd.p)
+        (void)json_object_set_new(recipe, "readyCmd", json_str(settings->ready_cmd));
 }

@@ -1,6 +1,7 @@
 /* What a template is built with when the command line does not say: a file like E2B's e2b.toml. */
 #pragma once
 
+#include <jansson.h>
 #include <stdint.h>
 
 #include "base/arena.h"
@@ -17,3 +18,5 @@ struct build_settings {
 /* file: what it is called in messages. ERROR_INVALID says "FILE:LINE: …". Strings are in the arena. */
 int settings_parse(struct str text, const char *file, struct arena *arena,
                    struct build_settings *out, struct error *err);
+/* What of them is in the recipe. */
+void settings_apply(const struct build_settings *settings, json_t *recipe);

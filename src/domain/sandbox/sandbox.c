@@ -89,6 +89,11 @@ int sandboxes_open(const struct sandboxes_config *config, struct sandboxes **out
     return 0;
 }
 
+void sandboxes_set_builder(struct sandboxes *all, const struct sandbox_builder *builder)
+{
+    all->builder = *builder;
+}
+
 void sandboxes_hurry(struct sandboxes *all)
 {
     atomic_store(&all->ending, true);

@@ -197,6 +197,14 @@ int sandboxes_open(const struct sandboxes_config *config, struct sandboxes **out
                    struct error *err);
 /* Stops the threads and ends the warm boxes; sandboxes keep running. */
 void sandboxes_close(struct sandboxes *all);
+/* Who builds a recipe that comes with quicksand when a create asks for it and it is not built. Until one is set such a create is
+ * refused, with the command. build: returns when the team has it, or why it has not. */
+struct sandbox_builder {
+    void *arg;
+    int (*build)(void *arg, struct str team_id, const char *name, struct error *err);
+};
+/* Before the first create. */
+void sandboxes_set_builder(struct sandboxes *all, const struct sandbox_builder *builder);
 /* The process is about to end: creates and resumes that wait for programs of a template give up. */
 void sandboxes_hurry(struct sandboxes *all);
 /* Boxes made ahead end, and no more are made; for a server that ends without a close. */

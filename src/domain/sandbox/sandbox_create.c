@@ -1,6 +1,6 @@
 /* Making a sandbox, in the order of the steps:
  *
- *   plan      what is asked for is checked and written down; nothing is done yet
+ *   plan      what is asked for is checked and written down; nothing is done yet (but a build of the template, on demand)
  *   box       a warm one is taken from the pool, or a blank one and made what is asked for, or one is started
  *   settle    what its template wants to run is started, and ready (in a warm one it runs already)
  *   init      its envd is told what it is, and answers; of a warm one beside the step box
@@ -268,13 +268,38 @@ int plan_run(struct sandboxes *all, const struct plan *plan, struct arena *arena
     return 0;
 }
 
+/* A recipe that comes with quicksand is built first, where the operator wants that. 1: the caller has no time for it. */
+static int plan_create(struct sandboxes *all, const struct sandbox_new *request,
+                       struct arena *arena, struct plan *plan, struct error *err)
+{
+    const char *name;
+
+    if (plan_from_request(all, request, arena, plan, err) == 0)
+        return 0;
+    name = plan->not_built;
+    if (!name || !all->builder.build)
+        return -1;
+    if (request->waits)
+        return 1;
+    plan_done(plan);
+    *plan = (struct plan){0};
+    if (all->builder.build(all->builder.arg, request->team_id, name, err) < 0)
+        return -1;
+    return plan_from_request(all, request, arena, plan, err);
+}
+
 int create_new(struct sandboxes *all, const struct sandbox_new *request, struct str hash,
                struct arena *arena, struct sandbox_view *out, struct error *err)
 {
     auto_plan struct plan plan = {0};
+    int planned = plan_create(all, request, arena, &plan, err);
 
-    if (plan_from_request(all, request, arena, &plan, err) < 0)
+    if (planned < 0)
         return -1;
+    if (planned > 0) {
+        *request->waits = true;
+        return 0;
+    }
     if (request->waits && setup_wanted(&plan.setup, &plan.spec) &&
         (plan.is_unique || !warm_has(all, &plan.spec, &plan.setup))) {
         *request->waits = true;

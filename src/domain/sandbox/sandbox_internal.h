@@ -181,6 +181,7 @@ struct sandboxes {
     const struct egress_authority *authority; /* or NULL */
     atomic_uint_fast64_t secret_changes;
     const char *no_network; /* as of the config */
+    struct sandbox_builder builder;
     bool team_rates;
     struct store *store;
     struct routes *routes;
@@ -394,6 +395,8 @@ struct plan {
     struct str idempotency_key, idempotency_hash;
     struct str volumes, network; /* as in the store */
     struct network_peers peers;  /* of `network` */
+    const char
+        *not_built; /* the shipped recipe that a plan failed for; NULL = for another reason */
 };
 void plan_done(struct plan *plan);
 /* Of JSON text; what is not a string is left out. */

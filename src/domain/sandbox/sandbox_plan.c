@@ -103,24 +103,26 @@ static void make_token(const char *prefix, char out[TOKEN_SIZE])
 }
 
 /* Recipes that come with quicksand are known by their names before they are built. */
-static int tell_missing(struct str name, struct error *err)
+static int tell_missing(struct str name, struct plan *plan, struct error *err)
 {
     static const char *const shipped[] = {SHIPPED_NAMES};
 
     for (size_t i = 0; i < sizeof(shipped) / sizeof(shipped[0]); i++)
         if (err->code == ERROR_NOT_FOUND && str_is(name, shipped[i]))
-            return error_set(err, ERROR_NOT_FOUND,
-                             "template '%s' is not built yet; its recipe comes with quicksand: "
-                             "quicksand template build %s",
-                             shipped[i], shipped[i]);
-    return -1;
+            plan->not_built = shipped[i];
+    return !plan->not_built
+               ? -1
+               : error_set(err, ERROR_NOT_FOUND,
+                           "template '%s' is not built yet; its recipe comes with quicksand: "
+                           "quicksand template build %s",
+                           plan->not_built, plan->not_built);
 }
 
 static int find_template(struct sandboxes *all, struct str team_id, struct str name,
                          struct arena *arena, struct plan *plan, struct error *err)
 {
     if (store_template_find(all->store, team_id, name, arena, &plan->template, err) < 0)
-        return tell_missing(name, err);
+        return tell_missing(name, plan, err);
     return spec_from_template(&plan->template, &plan->spec, err);
 }
 
