@@ -6,6 +6,7 @@ import { createRequire } from 'node:module'
 import path from 'node:path'
 import { after, before, test } from 'node:test'
 import { page, startBrowsers } from '../harness/browser.mjs'
+import { quicksand } from '../harness/interpreter.mjs'
 import { packages, run } from '../harness/mcp.mjs'
 import { startModel } from '../harness/model.mjs'
 import { eventually, patience, repository } from '../harness/server.mjs'
@@ -45,7 +46,10 @@ test('Stagehand 3: a page, by hand and by a model', async () => {
   })
   await hand.init()
   const id = hand.browserbaseSessionID
-  assert.equal((await bb.sessions.retrieve(id)).userMetadata.stagehand, 'true')
+  const session = await bb.sessions.retrieve(id)
+  assert.equal(session.userMetadata.stagehand, 'true')
+  // It asks for the size that the browsers have which wait: so it has one of them.
+  assert.equal((await quicksand(server, ['exec', session.sandboxId, '--', 'bash', '-c', 'cat ~/.browser/flags || echo as it waited'])).stdout, 'as it waited\n')
   const [first] = hand.context.pages()
   await first.goto(page)
   assert.equal(await first.title(), 'a page')
