@@ -92,7 +92,8 @@ static int add_upload(struct key_maker *maker, struct stage *stage, struct str h
     return 0;
 }
 
-/* What another stage came from, or what an image is now, whatever it was when it was copied from. */
+/* What another stage gave (its layers: it may have been made anew from the same), or what an image is now, whatever it was when
+ * it was copied from. */
 static int add_root(struct key_maker *maker, struct stage *stage, struct str from_stage,
                     struct str from_image, struct error *err)
 {
@@ -100,7 +101,7 @@ static int add_root(struct key_maker *maker, struct stage *stage, struct str fro
     ptrdiff_t at =
         from_stage.len ? recipe_find_stage(&stage->build->recipe, from_stage, stage->index) : -1;
 
-    key_add(maker, at >= 0 ? str_of(stage->build->stages[at].key) : STR(""));
+    key_add(maker, at >= 0 ? stage->build->stages[at].layers : STR(""));
     if (from_image.len && image_digest(stage, from_image, &digest, err) < 0)
         return -1;
     key_add(maker, digest);
