@@ -260,6 +260,44 @@ test('stages: side by side, copied from, continued', async () => {
   assert.match(bad.reason.message, /exit status 4/)
 })
 
+test('what is made anew in one stage is new in those that take from it', async () => {
+  const recipe = (force) => ({
+    fromTemplate: undefined,
+    stages: [
+      { name: 'a', fromTemplate: 'base', steps: [{ ...run('date +%N > /tmp/when; echo it is $(cat /tmp/when)'), force }] },
+      { name: 'b', fromStage: 'a', steps: [run('cp /tmp/when /tmp/then')] },
+      { name: 'c', fromTemplate: 'base', steps: [{ type: 'COPY', args: ['/tmp/when', '/tmp/now', '', ''], fromStage: 'a' }, { type: 'COPY', args: ['/tmp/then', '/tmp/now-too', '', ''], fromStage: 'b' }] },
+    ],
+  })
+  const when = (end) => / it is (\d+)/.exec(end.text)[1]
+  const first = when(await ready('anew', recipe(false)))
+  assert.equal((await ready('anew', recipe(false))).text.match(/^CACHED \[builder/gm).length, 4)
+  const second = when(await ready('anew', recipe(true)))
+  assert.notEqual(first, second)
+  assert.equal(await inside('anew', 'cat /tmp/now /tmp/now-too'), `${second}\n${second}`)
+})
+
+test('files from a URL: public ones only, wherever it leads, and what the sum says', async () => {
+  const add = (url, more = {}) => ({ type: 'COPY', args: ['file', '/tmp/got', 'root', '0644'], url, ...more })
+  const sum = `sha256:${sha(Buffer.alloc(1000))}`
+  const thousand = 'http://203.0.113.1/bytes?n=1000'
+  await ready('from-url', { steps: [add(thousand, { checksum: sum }), add('http://203.0.113.1/to?place=/bytes%3Fn%3D7', { args: ['file', '/tmp/led', 'root', '0600'] }), run('stat -c "%s %a %U" /tmp/got', 'root'), run('stat -c "%s %a" /tmp/led', 'root')] })
+  assert.equal(await inside('from-url', 'stat -c "%s %a %U" /tmp/got'), '1000 644 root')
+  assert.match((await ready('from-url', { steps: [add(thousand, { checksum: sum })] })).text, /CACHED \[builder 1\/1\]/)
+  assert.doesNotMatch((await ready('from-url', { steps: [add(thousand)] })).text, /CACHED \[builder/, 'it may be another thing each time')
+  assert.match((await failed({ steps: [add(thousand, { checksum: `sha256:${sha('other')}` })] })).reason.message, /another checksum/)
+  for (const url of ['http://10.9.9.9/bytes?n=1', 'http://169.254.169.254/', 'http://127.0.0.1/', `${server.url}/health`, 'http://203.0.113.1/to?place=http://10.9.9.9/bytes%3Fn%3D1', `http://203.0.113.1/to?place=${server.url}/health`])
+    assert.match((await failed({ steps: [add(url)] })).reason.message, /not a public address/, url)
+  assert.match((await failed({ steps: [add('http://203.0.113.1/to?place=file:///etc/passwd')] })).reason.message, /is no URL that can be fetched/)
+  assert.match((await failed({ steps: [add('http://203.0.113.1/to')] })).reason.message, /leads on and on/)
+  const build = await ask('sums')
+  for (const checksum of ['sha256:', 'sha256:00', `sha512:${sha('x')}`, `sha256:${'g'.repeat(64)}`]) {
+    const answer = await server.api('POST', `/v2/templates/${build.templateID}/builds/${build.buildID}`, { fromTemplate: 'base', steps: [add(thousand, { checksum })] })
+    assert.equal(answer.status, 400, answer.text)
+    assert.match(answer.text, /step 1: a checksum is 'sha256:' and 64 hex digits/)
+  }
+})
+
 test('secrets, caches, exec form, another shell, variables of one step', async () => {
   const secret = unique()
   const end = await ready('mounts', {

@@ -1,7 +1,7 @@
 // The fake internet of lab.sh: an HTTP server and a DNS responder on every address of their namespace.
 //
 // HTTP (ports 80 and 8080) and HTTPS (443, 853, 8443; a certificate of its own) answer with what they saw as JSON
-// ({peer, host, url, sni}); /bytes?n=N sends N bytes; /drip sends a byte every 20 ms; port 22 greets, port 7 echoes, by TCP and UDP; /git/OWNER/NAME.git is a
+// ({peer, host, url, sni}); /bytes?n=N sends N bytes; /drip sends a byte every 20 ms; /to?place=URL leads there, and /to to itself; port 22 greets, port 7 echoes, by TCP and UDP; /git/OWNER/NAME.git is a
 // repository that anybody may read and push to, made when it is first asked for, with one commit; under
 // /private/ the password below is needed. /npm/ is a registry of what tests/compat/install.sh has fetched, /mirror/NAME/ a package
 // mirror that a test has made (mirror.mjs). DNS knows the names below and says NXDOMAIN to others.
@@ -126,6 +126,7 @@ function onRequest(request, response) {
     response.end(Buffer.alloc(Number(url.searchParams.get('n'))))
     return
   }
+  if (url.pathname === '/to') return response.writeHead(302, { location: url.searchParams.get('place') ?? request.url }).end()
   if (url.pathname === '/drip') {
     const timer = setInterval(() => response.write('.'), 20)
     response.on('close', () => clearInterval(timer))

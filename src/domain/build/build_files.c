@@ -48,7 +48,7 @@ static void drop_body(struct builds *all, struct str body)
 
 /* ---- putting in ---- */
 
-static int hash_file(int fd, char out[KEY_SIZE], int64_t *out_length, struct error *err)
+int files_hash(int fd, char out[KEY_SIZE], int64_t *out_length, struct error *err)
 {
     EVP_MD_CTX *digest = EVP_MD_CTX_new();
     auto_free char *piece = xcalloc(1, PIECE);
@@ -65,7 +65,7 @@ static int hash_file(int fd, char out[KEY_SIZE], int64_t *out_length, struct err
     (void)EVP_DigestFinal_ex(digest, sum, &len);
     EVP_MD_CTX_free(digest);
     if (n < 0)
-        return error_set_errno(err, errno, "read the uploaded file");
+        return error_set_errno(err, errno, "read a file");
     hex_encode(out, sum, len);
     return 0;
 }
@@ -100,7 +100,7 @@ int build_file_add(struct builds *all, struct str team_id, struct str hash, int 
     auto_free char *path = NULL;
     char body[KEY_SIZE];
 
-    if (check_hash(hash, err) < 0 || hash_file(fd, body, &bytes, err) < 0)
+    if (check_hash(hash, err) < 0 || files_hash(fd, body, &bytes, err) < 0)
         return -1;
     if (length >= 0 && bytes != length)
         return error_set(err, ERROR_INVALID, "the upload has %lld bytes, not %lld",

@@ -337,4 +337,6 @@ int files_open(struct builds *all, struct error *err);
 int files_unpack(struct builds *all, struct error *err);
 /* A file without a name beside the uploads, for what passes through. */
 int files_spool(struct builds *all, struct error *err);
+/* SHA-256 of all that it has, as hex digits. */
+int files_hash(int fd, char out[KEY_SIZE], int64_t *out_length, struct error *err);
 int files_link_fd(int fd, const char *path, struct error *err);

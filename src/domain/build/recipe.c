@@ -2,6 +2,7 @@
  * not do is never silently left out. */
 #include "domain/build/recipe.h"
 
+#include <ctype.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -212,6 +213,16 @@ static int check_run(const struct recipe_step *step, struct error *err)
     return 0;
 }
 
+static bool checksum_ok(struct str text)
+{
+    struct str hex = str_skip(text, sizeof("sha256:") - 1);
+
+    for (size_t i = 0; i < hex.len; i++)
+        if (!isxdigit((unsigned char)hex.p[i]))
+            return false;
+    return str_starts(text, STR("sha256:")) && hex.len == 64;
+}
+
 static int check_copy(const struct recipe_step *step, struct error *err)
 {
     int sources =
@@ -222,6 +233,8 @@ static int check_copy(const struct recipe_step *step, struct error *err)
                          "COPY needs one of 'filesHash', 'fromStage', 'fromImage' and 'url'");
     if (!step->args.items[0].len || !step->args.items[1].len)
         return error_set(err, ERROR_INVALID, "COPY needs a source and a destination");
+    if (step->checksum.len && !checksum_ok(step->checksum))
+        return error_set(err, ERROR_INVALID, "a checksum is 'sha256:' and 64 hex digits");
     return 0;
 }
 

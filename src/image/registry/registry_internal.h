@@ -66,8 +66,6 @@ int visit_read(struct visit *visit, struct fetch_stream *stream, struct buf *out
 int registry_reach(const struct registry *registry, const char *url, enum fetch_reach *out,
                    struct error *err);
 bool registry_same_origin(const char *a, const char *b);
-/* Where an answer of `base` leads. */
-bool registry_follow(const char *base, const char *location, char out[REGISTRY_URL_SIZE]);
 
 /* registry_auth.c: what the header Authorization has to be after this answer. */
 int visit_authorize(struct visit *visit, const struct challenge *challenge, struct error *err);

@@ -122,7 +122,7 @@ static int push_blob(struct visit *visit, const struct registry_part *part, stru
         return -1;
     if (answer.status != 202)
         return refused(&answer, "a blob", err);
-    if (!registry_follow(url, answer.location, place) ||
+    if (!fetch_url_follow(url, answer.location, place, sizeof(place)) ||
         snprintf(url, sizeof(url), "%s%cdigest=%s", place, strchr(place, '?') ? '&' : '?',
                  part->digest) >= (int)sizeof(url))
         return error_set(err, ERROR_INVALID, "the registry leads nowhere");

@@ -30,18 +30,3 @@ int registry_reach(const struct registry *registry, const char *url, enum fetch_
         return 0;
     return error_set(err, ERROR_FORBIDDEN, "the registry leads to an address without encryption");
 }
-
-bool registry_follow(const char *base, const char *location, char out[REGISTRY_URL_SIZE])
-{
-    struct str origin = origin_of(base);
-    int len;
-
-    if (location[0] == '/' && location[1] == '/')
-        len = snprintf(out, REGISTRY_URL_SIZE, "%.*s%s",
-                       (int)(strchr(base, ':') ? strchr(base, ':') - base + 1 : 0), base, location);
-    else if (location[0] == '/')
-        len = snprintf(out, REGISTRY_URL_SIZE, "%.*s%s", STR_ARG(origin), location);
-    else
-        len = snprintf(out, REGISTRY_URL_SIZE, "%s", location);
-    return len > 0 && len < REGISTRY_URL_SIZE && fetch_url_ok(out);
-}

@@ -160,7 +160,7 @@ int visit_get(struct visit *visit, const char *path, const char *accept, int64_t
             if (visit_authorize(visit, &answer->challenge, err) < 0)
                 return -1;
         } else if (redirects(answer)) {
-            if (!registry_follow(url, answer->location, next))
+            if (!fetch_url_follow(url, answer->location, next, sizeof(next)))
                 return error_set(err, ERROR_INVALID, "the registry leads nowhere");
             memcpy(url, next, sizeof(url));
         } else {

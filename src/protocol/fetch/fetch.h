@@ -87,6 +87,8 @@ struct fetch_response {
 
 /* Whether this is an http or https URL of plain characters, with a host and without a user. */
 bool fetch_url_ok(const char *url);
+/* Where the Location of an answer of `base` leads; false when that is no URL (as above) of that size. */
+bool fetch_url_follow(const char *base, const char *location, char *out, size_t size);
 
 /* The caller inits nothing and calls fetch_response_done() in any case. */
 int fetch_call(struct fetch *fetch, const struct fetch_request *request, struct fetch_response *out,

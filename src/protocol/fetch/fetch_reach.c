@@ -48,3 +48,19 @@ bool fetch_url_ok(const char *text)
     curl_url_cleanup(url);
     return ok;
 }
+
+bool fetch_url_follow(const char *base, const char *location, char *out, size_t size)
+{
+    CURLU *url = curl_url();
+    char *whole = NULL;
+    bool ok = location[0] && url &&
+              curl_url_set(url, CURLUPART_URL, base, CURLU_DISALLOW_USER) == CURLUE_OK &&
+              curl_url_set(url, CURLUPART_URL, location,
+                           CURLU_DISALLOW_USER | CURLU_NON_SUPPORT_SCHEME) == CURLUE_OK &&
+              curl_url_get(url, CURLUPART_URL, &whole, 0) == CURLUE_OK;
+
+    ok = ok && str_copy(str_of(whole), out, size) && fetch_url_ok(out);
+    curl_free(whole);
+    curl_url_cleanup(url);
+    return ok;
+}

@@ -310,6 +310,37 @@ TEST(urls)
     CHECK(fetch_url_ok("http://127.0.0.1:1/x"));
 }
 
+TEST(a_location_is_followed_from_where_it_was_told)
+{
+    static const struct {
+        const char *location, *leads; /* NULL = nowhere */
+    } rows[] = {
+        {"https://b.example/x?y=1", "https://b.example/x?y=1"},
+        {"/other?z", "http://a.example:81/other?z"},
+        {"third", "http://a.example:81/one/third"},
+        {"../up", "http://a.example:81/up"},
+        {"//c.example/d", "http://c.example/d"},
+        {"?q=2", "http://a.example:81/one/two?q=2"},
+        {"", NULL},
+        {"file:///etc/passwd", NULL},
+        {"gopher://b.example/", NULL},
+        {"http://user@b.example/", NULL},
+        {"http://b.example:0/", NULL},
+        {"http://b.example/with space", NULL},
+    };
+    char out[64];
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        bool leads =
+            fetch_url_follow("http://a.example:81/one/two?q=1", rows[i].location, out, sizeof(out));
+
+        CHECK_INT(leads, rows[i].leads != NULL);
+        if (leads)
+            CHECK_STR(str_of(out), rows[i].leads);
+    }
+    CHECK(!fetch_url_follow("http://a.example/", "/much-too-long", out, 20));
+}
+
 TEST(unix_socket)
 {
     struct fetch_rig *rig = fetch_rig_new("fetch_test.sock", answer, NULL);
