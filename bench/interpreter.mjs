@@ -50,8 +50,12 @@ export async function partInterpreter(server, { measured, show, spread }) {
   show('create to the answer of 1+1, ms', spread(first))
   show('ipython -c 1+1 in the same files, ms', spread(ipython))
 
-  const cells = await timed(ROUNDS * 4, () => sandbox.runCode('1+1'))
-  const commands = await timed(ROUNDS * 4, () => sandbox.commands.run('true'))
+  const cells = []
+  const commands = []
+  for (let i = 0; i < ROUNDS * 4; i++) {
+    cells.push(...(await timed(1, () => sandbox.runCode('1+1'))))
+    commands.push(...(await timed(1, () => sandbox.commands.run('true'))))
+  }
   measured.interpreter_cell_vs_command = median(cells) / median(commands)
   show('runCode 1+1, ms', spread(cells))
   show('commands.run true, ms', spread(commands))

@@ -4,6 +4,7 @@ context. Descriptor 3 is the zygote's socket; a kernel gets one of its own, with
 A kernel reads cells, one line of JSON each, and answers in frames, "KIND LENGTH\\n" and as many bytes: k it is there, r a result, e an
 error, d the cell has ended. Whatever is written to stdout and stderr, by whichever process, goes through pipes of their own."""
 import base64
+import ctypes
 import gc
 import io
 import json
@@ -13,11 +14,14 @@ import signal
 import socket
 import subprocess
 import sys
+import types
 
 os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
 
-# What completes lines at a terminal is large, and there is no terminal.
+# What completes and edits lines at a terminal is large, and there is no terminal.
 sys.modules["jedi"] = None
+sys.modules["IPython.terminal.embed"] = types.ModuleType("IPython.terminal.embed")
+sys.modules["IPython.terminal.embed"].embed = None
 
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
@@ -436,11 +440,12 @@ def main():
     import builtins
 
     builtins.input = no_input
-    del sys.modules["jedi"]
+    del sys.modules["jedi"], sys.modules["IPython.terminal.embed"]
     sys.path[0] = ""
     warm(shell)
     gc.collect()
     gc.freeze()
+    ctypes.CDLL(None).malloc_trim(0)
     tell_ends(control)
     while True:
         message, fds, _, _ = socket.recv_fds(control, 4096, 3)
