@@ -31,6 +31,11 @@ async function good(...args) {
 const build = (name, ...options) => good('template', 'build', name, '--build-arg', 'NPM_CONFIG_REGISTRY=http://203.0.113.1/npm/', ...options)
 const inside = (name, command) => good('run', '--template', name, '--', 'bash', '-lc', command)
 
+test('the base lets packages be installed: directories of manual pages, and each source of apt once', async () => {
+  // It warns of those that are listed twice.
+  assert.match(await inside('base', 'ls -d /usr/share/man/man[1-8] | wc -l; grep -c "^deb " /etc/apt/sources.list; apt-get indextargets 2>&1'), /^8\n[1-9]\n$/)
+})
+
 test('node', async () => {
   await build('node')
   const said = await inside('node', 'node --version; tsc --version; pnpm --version; yarn --version; id -un; pwd; echo "const a: number = 6 * 7; console.log(a)" > /tmp/a.ts && tsx /tmp/a.ts')
