@@ -475,6 +475,19 @@ void config_compare(const struct config *old, const struct config *now,
     }
 }
 
+void config_each(const struct config *config,
+                 void (*fn)(void *arg, const char *key, const char *value, const char *fallback,
+                            const char *help, bool live),
+                 void *arg)
+{
+    for (size_t i = 0; i < SETTING_COUNT; i++) {
+        char text[24];
+
+        fn(arg, settings[i].key, shown(config, &settings[i], text), settings[i].fallback,
+           settings[i].help, is_live(settings[i].key));
+    }
+}
+
 /* Lines of at most so many characters, each behind a '#'. */
 static void print_comment(const char *text)
 {

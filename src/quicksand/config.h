@@ -77,6 +77,11 @@ struct config {
  * out_faults, one per line. */
 int config_load(struct config *config, int argc, char **argv, struct buf *out_faults);
 void config_help(void);
+/* Calls fn for each setting, with its value as text. */
+void config_each(const struct config *config,
+                 void (*fn)(void *arg, const char *key, const char *value, const char *fallback,
+                            const char *help, bool live),
+                 void *arg);
 /* Calls fn for each setting that differs. live: a server that runs can take it over. */
 void config_compare(const struct config *old, const struct config *now,
                     void (*fn)(void *arg, const char *key, const char *was, const char *is,

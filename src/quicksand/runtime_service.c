@@ -317,7 +317,9 @@ int runtime_service_open(const struct runtime_service_config *config, struct run
                                              .workers = service->workers,
                                              .limits = config->limits,
                                              .file_directory = config->file_directory,
-                                             .team_calls_max = TEAM_THREADS_MAX});
+                                             .team_calls_max = TEAM_THREADS_MAX,
+                                             .settings = config->server_settings,
+                                             .settings_arg = config->server_settings_arg});
     open_mcp(service);
     return 0;
 }

@@ -35,6 +35,8 @@ struct runtime_service_config {
     struct sender *sender;
     struct sandboxes *sandboxes; /* of the engine */
     struct sandbox_creates *creates;
+    json_t *(*server_settings)(void *arg); /* as v1_config.settings */
+    void *server_settings_arg;
 };
 
 /* embedded.c: reaches the engine of the same server. The config must outlive it. */

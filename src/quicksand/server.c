@@ -447,7 +447,9 @@ static int open_edge_parts(struct server *server, struct error *err)
             .limits = server->limits,
             .sender = server->sender,
             .sandboxes = server->sandboxes,
-            .creates = server->creates},
+            .creates = server->creates,
+            .server_settings = server_settings,
+            .server_settings_arg = &server->config},
         &server->runtime, err);
 }
 

@@ -1,5 +1,6 @@
 #include "quicksand/server_reload.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -8,6 +9,26 @@
 #include "domain/sandbox/sandbox_creates.h"
 #include "protocol/loop/share.h"
 #include "quicksand/runtime_service.h"
+
+/* Between the thread that takes new settings over and those that tell of them. */
+static pthread_mutex_t config_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void add_setting(void *arg, const char *key, const char *value, const char *fallback,
+                        const char *help, bool live)
+{
+    (void)json_array_append_new(arg, json_pack("{s:s,s:s,s:s,s:s,s:b}", "key", key, "value", value,
+                                               "default", fallback, "help", help, "reload", live));
+}
+
+json_t *server_settings(void *config)
+{
+    json_t *out = json_array();
+
+    (void)pthread_mutex_lock(&config_lock);
+    config_each(config, add_setting, out);
+    (void)pthread_mutex_unlock(&config_lock);
+    return out;
+}
 
 void server_reload_log(const struct config *config)
 {
@@ -77,7 +98,9 @@ void server_reload(struct config *config, int argc, char **argv,
         return;
     }
     config_compare(config, &now, tell, &told);
+    (void)pthread_mutex_lock(&config_lock);
     take_over(config, &now, targets);
+    (void)pthread_mutex_unlock(&config_lock);
     server_reload_log(config);
     api_keys_refresh(targets->keys);
     runtime_service_reload(targets->runtime);

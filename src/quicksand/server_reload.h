@@ -2,6 +2,8 @@
  * --runtime-config. Certificates come from the warden (server_tls.h). */
 #pragma once
 
+#include <jansson.h>
+
 #include "quicksand/config.h"
 
 struct api_keys;
@@ -21,5 +23,7 @@ struct reload_targets {
 /* Reads all settings anew. What changed is in the log, also what needs a restart; when something is wrong nothing changes. */
 void server_reload(struct config *config, int argc, char **argv,
                    const struct reload_targets *targets);
+/* Those in force, as v1_config.settings tells them; of a struct config. */
+json_t *server_settings(void *config);
 /* Level and format. */
 void server_reload_log(const struct config *config);

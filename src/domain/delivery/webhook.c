@@ -4,7 +4,6 @@
  *
  * Signatures: e2b-signature is base64(SHA-256(secret + body)) without padding, as clients of the
  * reference platform verify it; x-quicksand-signature is an HMAC-SHA256 of the body, in hex. */
-#include "domain/delivery/webhook.h"
 
 #include <inttypes.h>
 #include <openssl/err.h>
@@ -20,10 +19,9 @@
 #include "base/encode.h"
 #include "base/log.h"
 #include "domain/account/team.h"
+#include "domain/delivery/webhook_internal.h"
 #include "domain/sandbox/sandbox_history.h"
-#include "domain/sandbox/sandbox_internal.h"
 #include "protocol/json/json_shape.h"
-#include "protocol/sender/sender.h"
 
 enum {
     NAME_MAX_LEN = 128,
@@ -135,22 +133,21 @@ static void sign(struct str secret, struct str body, struct signatures *out)
     hex_encode(out->hmac + 7, digest, sizeof(digest));
 }
 
-static void prepare(const struct sandboxes *all, const struct store_delivery *delivery,
-                    const struct store_event *event, struct arena *arena, struct sender_item *out)
+void webhook_prepare(const struct sandboxes *all, struct webhook_sent *sent, struct str body,
+                     struct arena *arena, struct sender_item *out)
 {
-    const struct store_webhook *webhook = &delivery->webhook;
-    auto_json json_t *json = sandbox_event_json(event);
-    auto_free char *body = json_text(json);
+    const struct store_webhook *webhook = &sent->delivery.webhook;
     struct signatures signatures;
     char delivery_id[UUID_SIZE];
 
     id_uuid(delivery_id);
-    sign(webhook->secret, str_of(body), &signatures);
+    sign(webhook->secret, body, &signatures);
+    (void)str_copy(webhook->id, sent->attempt.webhook_id, sizeof(sent->attempt.webhook_id));
     *out = (struct sender_item){
         .team_id = webhook->team_id,
         .receiver = webhook->id,
         .anywhere = all->webhooks.private_ok || str_is(webhook->team_id, TEAM_DEFAULT_ID),
-        .failures = delivery->attempts,
+        .failures = sent->delivery.attempts,
         .url = webhook->url.p,
         .headers =
             {
@@ -162,9 +159,23 @@ static void prepare(const struct sandboxes *all, const struct store_delivery *de
                 {STR("x-quicksand-signature"), arena_str(arena, str_of(signatures.hmac))},
             },
         .header_count = 6,
-        .body = arena_str(arena, str_of(body)),
-        .row = (void *)(uintptr_t)delivery,
+        .body = arena_str(arena, body),
+        .row = sent,
     };
+}
+
+static void prepare(const struct sandboxes *all, struct webhook_sent *sent,
+                    const struct store_event *event, struct arena *arena, struct sender_item *out)
+{
+    auto_json json_t *json = sandbox_event_json(event);
+    auto_free char *body = json_text(json);
+    struct webhook_attempt *attempt = &sent->attempt;
+
+    attempt->number = sent->delivery.attempts + 1;
+    (void)snprintf(attempt->type, sizeof(attempt->type), SANDBOX_EVENT_PREFIX "%.*s",
+                   STR_ARG(event->type));
+    (void)str_copy(event->sandbox_id, attempt->sandbox_id, sizeof(attempt->sandbox_id));
+    webhook_prepare(all, sent, str_of(body), arena, out);
 }
 
 /* 1 = there, 0 = it is too old and was forgotten. */
@@ -187,10 +198,14 @@ static int next(void *arg, struct str busy, struct arena *arena, struct sender_i
                 int64_t *out_at_us, struct error *err)
 {
     struct sandboxes *all = arg;
-    struct store_delivery *delivery = arena_alloc(arena, sizeof(*delivery));
+    struct webhook_sent *sent = arena_alloc(arena, sizeof(*sent));
+    struct store_delivery *delivery = &sent->delivery;
     struct store_event event;
     int found;
 
+    *sent = (struct webhook_sent){0};
+    if (webhook_probe_next(all, busy, arena, out))
+        return 1;
     if (store_delivery_next(all->store, busy, arena, delivery, err) < 0)
         return err->code == ERROR_NOT_FOUND ? 0 : -1;
     *out_at_us = delivery->next_at_us;
@@ -201,7 +216,7 @@ static int next(void *arg, struct str busy, struct arena *arena, struct sender_i
         return -1;
     if (found == 0 || !delivery->webhook.enabled) /* nobody wants it any more */
         return store_delivery_done(all->store, delivery->webhook.id, delivery->event_seq, err);
-    prepare(all, delivery, &event, arena, out);
+    prepare(all, sent, &event, arena, out);
     return 1;
 }
 
@@ -209,11 +224,17 @@ static int over(void *arg, const struct sender_item *item, const struct error *w
                 int64_t again_at_us)
 {
     struct sandboxes *all = arg;
-    const struct store_delivery *delivery = item->row;
+    const struct webhook_sent *sent = item->row;
+    const struct store_delivery *delivery = &sent->delivery;
     struct str id = delivery->webhook.id;
     struct error err;
     int r;
 
+    webhook_tried_note(all, &sent->attempt, why);
+    if (sent->probe) {
+        webhook_probe_over(all, sent, why);
+        return 0;
+    }
     if (why)
         log_warn("webhook", "id=%.*s event=%" PRId64 " attempt=%" PRId64 ": %s", STR_ARG(id),
                  delivery->event_seq, delivery->attempts + 1, why->message);
@@ -237,6 +258,8 @@ void webhooks_init(struct sandboxes *all, const struct sandboxes_config *config)
     webhooks->sender = config->sender;
     webhooks->private_ok = config->private_webhooks;
     webhooks->first_pause_us = (config->webhook_ms > 0 ? config->webhook_ms : WEBHOOK_MS) * 1000;
+    webhook_tried_init(all);
+    webhook_probe_init(all);
     if (config->webhook_ca && config->webhook_ca[0])
         webhooks->ca_file = xstrdup(config->webhook_ca);
 }
@@ -244,6 +267,8 @@ void webhooks_init(struct sandboxes *all, const struct sandboxes_config *config)
 void webhooks_done(struct sandboxes *all)
 {
     free(all->webhooks.ca_file);
+    webhook_probe_done(all);
+    webhook_tried_done(all);
 }
 
 int webhooks_check(const struct sandboxes_config *config, struct error *err)

@@ -20,3 +20,30 @@ int webhook_list(struct sandboxes *all, struct str team_id, struct arena *arena,
 int webhook_get(struct sandboxes *all, struct str team_id, struct str id, struct arena *arena,
                 struct store_webhook *out, struct error *err);
 int webhook_delete(struct sandboxes *all, struct str team_id, struct str id, struct error *err);
+
+/* ---- how it goes ---- */
+
+#define WEBHOOK_TEST_TYPE "webhook.test"
+enum { WEBHOOK_ATTEMPTS_KEPT = 1000, WEBHOOK_ATTEMPTS_SHOWN = 50 };
+
+/* One time that something was sent. */
+struct webhook_attempt {
+    char webhook_id[48], type[64], sandbox_id[48]; /* sandbox_id: "" = of none */
+    int64_t at_us, number;                         /* number: the how manieth for this event */
+    bool delivered;
+    char message[256]; /* why it was not taken */
+};
+
+struct webhook_deliveries {
+    int64_t waiting;                  /* events that it has not taken yet */
+    int64_t next_at_us;               /* when the next of them is sent; 0 = none waits */
+    struct webhook_attempt *attempts; /* since the server's start, the newest first */
+    size_t count;
+};
+
+int webhook_deliveries(struct sandboxes *all, struct str team_id, struct str id,
+                       struct arena *arena, struct webhook_deliveries *out, struct error *err);
+/* Sends an event of the type WEBHOOK_TEST_TYPE, whatever it is told of otherwise, and waits for the outcome; also to one that is
+ * switched off. *out_why: not delivered. */
+int webhook_test(struct sandboxes *all, struct str team_id, struct str id, struct arena *arena,
+                 bool *out_delivered, struct error *out_why, struct error *err);

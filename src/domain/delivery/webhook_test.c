@@ -109,6 +109,47 @@ TEST(signed_events_arrive)
     fetch_rig_free(hook.rig);
 }
 
+TEST(how_deliveries_went_and_one_tried_by_hand)
+{
+    auto_env struct env env;
+    auto_arena struct arena arena = {0};
+    struct webhook_deliveries told;
+    struct store_webhook webhook;
+    struct error why = {0};
+    struct hook hook;
+    bool delivered = false;
+    char id[ID_SIZE];
+
+    hook_open(&hook);
+    open_with(&env, true);
+    add_webhook(&env, &hook, ",created,", &arena, &webhook);
+    OK(webhook_test(env.all, TEAM, webhook.id, &arena, &delivered, &why, &err));
+    CHECK(delivered);
+    CHECK(strstr(hook.last, "\"type\":\"webhook.test\"") &&
+          strstr(hook.last, "\r\ne2b-signature: "));
+    atomic_store(&hook.status, 503);
+    OK(webhook_test(env.all, TEAM, webhook.id, &arena, &delivered, &why, &err));
+    CHECK(!delivered);
+    CHECK_STR(str_of(why.message), "the receiver answered 503");
+    FAILS(webhook_test(env.all, TEAM, STR("other"), &arena, &delivered, &why, &err),
+          ERROR_NOT_FOUND);
+    OK(env_create(&env, id, &err));
+    WAIT_FOR(atomic_load(&hook.tries) >= 4); /* the event twice */
+    OK(webhook_deliveries(env.all, TEAM, webhook.id, &arena, &told, &err));
+    CHECK_INT(told.waiting, 1);
+    CHECK(told.next_at_us > 0 && told.count >= 3);
+    CHECK_STR(str_of(told.attempts[0].type), "sandbox.lifecycle.created");
+    CHECK_STR(str_of(told.attempts[0].sandbox_id), id);
+    CHECK_STR(str_of(told.attempts[told.count - 1].type), WEBHOOK_TEST_TYPE);
+    CHECK(told.attempts[told.count - 1].delivered && !told.attempts[told.count - 2].delivered);
+    atomic_store(&hook.status, 204);
+    WAIT_FOR(webhook_deliveries(env.all, TEAM, webhook.id, &arena, &told, &why) == 0 &&
+             told.waiting == 0);
+    FAILS(webhook_deliveries(env.all, STR("other"), webhook.id, &arena, &told, &err),
+          ERROR_NOT_FOUND);
+    fetch_rig_free(hook.rig);
+}
+
 TEST(nothing_gets_lost)
 {
     auto_env struct env env;

@@ -25,6 +25,7 @@ struct sender;
 struct egress_authority;
 struct egress_link;
 struct secrets;
+struct store_limits;
 struct sandboxes;
 
 enum sandbox_state {
@@ -163,6 +164,8 @@ struct snapshot_view {
     struct str id; /* what a sandbox can be made from: "<template>:<tag>", "<team>/<name>:<tag>" */
     struct str name; /* "<team>/<name>"; STR_NONE = none */
     int64_t created_at_us;
+    int64_t bytes, shared_bytes; /* in lists only: on disk, and what of it others use too */
+    int64_t shared_with;         /* so many */
 };
 
 struct snapshot_filter {
@@ -262,6 +265,9 @@ int snapshot_delete(struct sandboxes *all, struct str team_id, struct str name, 
 int sandbox_fork(struct sandboxes *all, struct str team_id, struct str id,
                  const struct sandbox_fork *request, struct arena *arena,
                  struct fork_result **out_results, struct error *err);
+/* What the team has of each of its limits now; of creates per minute nothing is said. */
+int sandboxes_team_use(struct sandboxes *all, struct str team_id, struct store_limits *out,
+                       struct error *err);
 /* For traffic to a paused sandbox, whoever sends it: resumes it when it was made with auto_resume and
  * its pause is not disk_only, for its first timeout but at least 300 s. 0 when it runs (already).
  * sandboxes_open() makes routes_wake() call this. */

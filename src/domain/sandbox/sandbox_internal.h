@@ -140,6 +140,11 @@ struct webhooks {
     char *ca_file; /* NULL = the system's certificates only */
     bool private_ok;
     int64_t first_pause_us;
+    struct webhook_ring *tried;
+    pthread_mutex_t probe_lock; /* guards what follows */
+    pthread_cond_t probed;
+    struct list probes;
+    uint64_t probe_count;
 };
 
 struct idempotency {
@@ -259,6 +264,8 @@ int table_rate(struct sandboxes *all, struct str team_id, const struct store_lim
                struct error *err);
 /* What the team's sandboxes may write, in MB. */
 int64_t table_disk_mb(struct sandboxes *all, struct str team_id);
+/* As it counts against the limits, without what the team keeps beside its sandboxes. */
+void table_team_use(struct sandboxes *all, struct str team_id, struct store_limits *out);
 /* With the lock held: may the team have one more like this? */
 int table_check_room(struct sandboxes *all, const struct table_new *wanted, struct error *err);
 /* A new one as RUNNING or PAUSED, whatever the limit says. False when the team id is bad. */

@@ -19,18 +19,33 @@ static int64_t to_mb(int64_t bytes)
     return (bytes + (1 << 20) - 1) >> 20;
 }
 
-int room_kept(struct sandboxes *all, struct str team_id, const struct store_limits *limits,
-              int64_t *out_mb, struct error *err)
+static int kept_mb(struct sandboxes *all, struct str team_id, int64_t *out_mb, struct error *err)
 {
     struct store_kept kept = {0};
 
-    *out_mb = 0;
-    if (!limits->disk_mb)
-        return 0;
     if (store_team_kept(all->store, team_id, &kept, err) < 0)
         return -1;
     *out_mb = kept.volumes * to_mb((int64_t)all->volume_bytes) +
               to_mb(kept.layer_bytes + kept.file_bytes);
+    return 0;
+}
+
+int room_kept(struct sandboxes *all, struct str team_id, const struct store_limits *limits,
+              int64_t *out_mb, struct error *err)
+{
+    *out_mb = 0;
+    return limits->disk_mb ? kept_mb(all, team_id, out_mb, err) : 0;
+}
+
+int sandboxes_team_use(struct sandboxes *all, struct str team_id, struct store_limits *out,
+                       struct error *err)
+{
+    int64_t kept = 0;
+
+    if (kept_mb(all, team_id, &kept, err) < 0)
+        return -1;
+    table_team_use(all, team_id, out);
+    out->disk_mb += kept;
     return 0;
 }
 

@@ -163,8 +163,16 @@ int snapshot_list(struct sandboxes *all, const struct snapshot_filter *filter, s
     }
     out->items = arena_alloc(arena, (count + 1) * sizeof(*out->items));
     out->count = count;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        struct store_shared size;
+
         view_of(&rows[i], slug, arena, &out->items[i]);
+        if (store_layers_shared(all->store, rows[i].layers, &size, err) < 0)
+            return -1;
+        out->items[i].bytes = size.bytes;
+        out->items[i].shared_bytes = size.shared;
+        out->items[i].shared_with = size.users;
+    }
     return 0;
 }
 

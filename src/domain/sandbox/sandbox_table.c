@@ -165,6 +165,20 @@ int64_t table_disk_mb(struct sandboxes *all, struct str team_id)
     return disk_mb;
 }
 
+void table_team_use(struct sandboxes *all, struct str team_id, struct store_limits *out)
+{
+    const struct team_count *count;
+
+    (void)pthread_mutex_lock(&all->lock);
+    count = map_get(&all->teams, team_id);
+    *out = count ? (struct store_limits){.sandboxes = count->live,
+                                         .cpu = count->cpu,
+                                         .mem_mb = count->mem_mb,
+                                         .disk_mb = count->disk_mb}
+                 : (struct store_limits){0};
+    (void)pthread_mutex_unlock(&all->lock);
+}
+
 /* A bucket that holds a minute's worth and fills up evenly. */
 int table_rate(struct sandboxes *all, struct str team_id, const struct store_limits *limits,
                struct error *err)

@@ -81,6 +81,21 @@ int volume_list(struct sandboxes *all, struct str team_id, struct arena *arena,
     return store_volume_list(all->store, team_id, arena, out, out_count, err);
 }
 
+int volume_usage(struct sandboxes *all, struct str team_id, struct str name, uint64_t *out_bytes,
+                 uint64_t *out_limit, struct error *err)
+{
+    auto_arena struct arena arena = {0};
+    struct store_volume volume;
+    char id[LAYER_NAME_SIZE];
+
+    if (store_volume_find(all->store, team_id, name, &arena, &volume, err) < 0)
+        return -1;
+    if (!str_copy(volume.id, id, sizeof(id)))
+        return error_set(err, ERROR_INTERNAL, "bad id of a volume");
+    *out_limit = all->volume_bytes;
+    return all->engine->ops->volume_usage(all->engine, id, out_bytes, err);
+}
+
 static int delete_files(struct sandboxes *all, struct str id, struct error *err)
 {
     char name[LAYER_NAME_SIZE];

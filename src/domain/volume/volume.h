@@ -19,4 +19,7 @@ int volume_get(struct sandboxes *all, struct str team_id, struct str name, struc
 int volume_list(struct sandboxes *all, struct str team_id, struct arena *arena,
                 struct store_volume **out, size_t *out_count, struct error *err);
 /* ERROR_CONFLICT while a sandbox (also a paused one) uses it. */
+/* How much is in it, and how much may be (0 = no limit). */
+int volume_usage(struct sandboxes *all, struct str team_id, struct str name, uint64_t *out_bytes,
+                 uint64_t *out_limit, struct error *err);
 int volume_delete(struct sandboxes *all, struct str team_id, struct str name, struct error *err);

@@ -2,6 +2,7 @@
  * part. */
 #include "base/clock.h"
 #include "domain/account/team.h"
+#include "domain/sandbox/sandbox.h"
 #include "edge/api_e2b/api_accounts.h"
 #include "edge/api_e2b/api_query.h"
 #include "protocol/json/json_shape.h"
@@ -71,6 +72,20 @@ static int read_team(struct api_call *call, struct store_team *team, json_t **tr
     return 0;
 }
 
+/* What it has of its limits now. */
+static int add_use(struct api_call *call, struct str team_id, json_t *team, struct error *err)
+{
+    struct store_limits use = {0};
+
+    if (sandboxes_team_use(call->api->config.sandboxes, team_id, &use, err) < 0)
+        return -1;
+    (void)json_object_set_new(team, "use",
+                              json_pack("{s:I,s:I,s:I,s:I}", "sandboxes", (json_int_t)use.sandboxes,
+                                        "cpu", (json_int_t)use.cpu, "memoryMB",
+                                        (json_int_t)use.mem_mb, "diskMB", (json_int_t)use.disk_mb));
+    return 0;
+}
+
 int api_admin_teams(struct api_call *call, struct error *err)
 {
     struct store_team *teams;
@@ -80,8 +95,15 @@ int api_admin_teams(struct api_call *call, struct error *err)
     if (team_list(call->api->config.store, &call->arena, &teams, &count, err) < 0)
         return -1;
     array = json_array();
-    for (size_t i = 0; i < count; i++)
-        (void)json_array_append_new(array, team_json(&teams[i]));
+    for (size_t i = 0; i < count; i++) {
+        json_t *team = team_json(&teams[i]);
+
+        (void)json_array_append_new(array, team);
+        if (add_use(call, teams[i].id, team, err) < 0) {
+            json_decref(array);
+            return -1;
+        }
+    }
     call_answer(&call->call, 200, array);
     return 0;
 }

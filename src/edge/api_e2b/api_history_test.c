@@ -120,6 +120,10 @@ TEST(webhooks)
     CHECK_INT(json_array_size(list), 1);
     CHECK_INT(request("GET", "/events/webhooks/w1", NULL, NULL, NULL), 200);
     CHECK_INT(request("GET", "/events/webhooks/w2", NULL, NULL, NULL), 404);
+    CHECK_INT(request("POST", "/events/webhooks/w1/test", NULL, NULL, NULL), 200);
+    CHECK_INT(request("POST", "/events/webhooks/w2/test", NULL, NULL, NULL), 404);
+    CHECK_INT(request("GET", "/events/webhooks/w1/deliveries", NULL, NULL, NULL), 200);
+    CHECK_INT(request("GET", "/events/webhooks/w2/deliveries", NULL, NULL, NULL), 404);
     CHECK_INT(request("DELETE", "/events/webhooks/w1", NULL, NULL, NULL), 204);
     CHECK_INT(request("DELETE", "/events/webhooks/w1", NULL, NULL, NULL), 404);
 }

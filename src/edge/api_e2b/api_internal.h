@@ -90,10 +90,11 @@ void api_monitor_count(struct api *api, int status, int64_t us);
 /* handlers */
 api_handler_fn api_monitor;
 api_handler_fn api_webhooks_create, api_webhooks_list, api_webhooks_get, api_webhooks_change;
-api_handler_fn api_webhooks_delete;
+api_handler_fn api_webhooks_delete, api_webhooks_deliveries, api_webhooks_test;
 api_handler_fn api_teams_list, api_keys_list, api_keys_create, api_keys_rename, api_keys_delete;
 api_handler_fn api_tokens_create, api_tokens_delete, api_audit_list;
 api_handler_fn api_volumes_create, api_volumes_list, api_volumes_get, api_volumes_delete;
+api_handler_fn api_volumes_usage;
 api_handler_fn api_admin_teams, api_admin_team_create, api_admin_team_change, api_admin_key_create;
 api_handler_fn api_sandboxes_create, api_sandboxes_create_v2;
 api_handler_fn api_sandboxes_list, api_sandboxes_list_v2;

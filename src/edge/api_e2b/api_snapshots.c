@@ -13,6 +13,7 @@ enum { FORK_TIMEOUT_S = 300 };
 struct snapshot_body {
     struct str id;
     json_t *names;
+    int64_t bytes, shared, users;
 };
 
 static const struct json_field snapshot_fields[] = {
@@ -21,14 +22,28 @@ static const struct json_field snapshot_fields[] = {
     JSON_END,
 };
 
-static json_t *snapshot_json(const struct snapshot_view *view)
+/* With what it holds on disk, and what of that others use as well. */
+static const struct json_field listed_fields[] = {
+    JSON_FIELD(struct snapshot_body, id, "snapshotID", 0),
+    JSON_FIELD(struct snapshot_body, names, "names", 0),
+    JSON_FIELD(struct snapshot_body, bytes, "bytes", 0),
+    JSON_FIELD(struct snapshot_body, shared, "sharedBytes", 0),
+    JSON_FIELD(struct snapshot_body, users, "sharedWith", 0),
+    JSON_END,
+};
+
+static json_t *snapshot_json(const struct snapshot_view *view, const struct json_field *fields)
 {
     auto_json json_t *names = json_array();
-    struct snapshot_body body = {.id = view->id, .names = names};
+    struct snapshot_body body = {.id = view->id,
+                                 .names = names,
+                                 .bytes = view->bytes,
+                                 .shared = view->shared_bytes,
+                                 .users = view->shared_with};
 
     if (view->name.p)
         (void)json_array_append_new(names, json_str(view->name));
-    return json_write(snapshot_fields, &body);
+    return json_write(fields, &body);
 }
 
 struct new_snapshot {
@@ -53,7 +68,7 @@ int api_snapshots_create(struct api_call *call, struct error *err)
         sandbox_snapshot(call->api->config.sandboxes, call->team_id, id, body.name, &call->arena,
                          &view, err) < 0)
         return -1;
-    call_answer(&call->call, 201, snapshot_json(&view));
+    call_answer(&call->call, 201, snapshot_json(&view, snapshot_fields));
     return 0;
 }
 
@@ -89,7 +104,7 @@ int api_snapshots_list(struct api_call *call, struct error *err)
         return -1;
     array = json_array();
     for (size_t i = 0; i < page.count; i++)
-        (void)json_array_append_new(array, snapshot_json(&page.items[i]));
+        (void)json_array_append_new(array, snapshot_json(&page.items[i], listed_fields));
     call_answer(&call->call, 200, array);
     if (page.next_cursor.p)
         call_header(&call->call, "x-next-token", page.next_cursor);

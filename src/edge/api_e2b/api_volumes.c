@@ -73,6 +73,19 @@ int api_volumes_get(struct api_call *call, struct error *err)
     return 0;
 }
 
+int api_volumes_usage(struct api_call *call, struct error *err)
+{
+    uint64_t bytes = 0, limit = 0;
+
+    if (volume_usage(call->api->config.sandboxes, call->team_id, call->params[0], &bytes, &limit,
+                     err) < 0)
+        return -1;
+    call_answer(
+        &call->call, 200,
+        json_pack("{s:I,s:I}", "bytes", (json_int_t)bytes, "limitBytes", (json_int_t)limit));
+    return 0;
+}
+
 int api_volumes_delete(struct api_call *call, struct error *err)
 {
     if (volume_delete(call->api->config.sandboxes, call->team_id, call->params[0], err) < 0)

@@ -154,3 +154,54 @@ int api_webhooks_delete(struct api_call *call, struct error *err)
     call_answer(&call->call, 204, NULL);
     return 0;
 }
+
+/* ---- how it goes ---- */
+
+static json_t *time_or_null(int64_t at_us)
+{
+    char text[CLOCK_TEXT_SIZE];
+
+    if (!at_us)
+        return json_null();
+    clock_format(at_us, text);
+    return json_string(text);
+}
+
+static json_t *attempt_json(const struct webhook_attempt *attempt)
+{
+    return json_pack("{s:o,s:s,s:s,s:I,s:b,s:s}", "timestamp", time_or_null(attempt->at_us), "type",
+                     attempt->type, "sandboxID", attempt->sandbox_id, "attempt",
+                     (json_int_t)attempt->number, "delivered", attempt->delivered, "message",
+                     attempt->message);
+}
+
+int api_webhooks_deliveries(struct api_call *call, struct error *err)
+{
+    struct webhook_deliveries deliveries;
+    json_t *attempts;
+
+    if (webhook_deliveries(call->api->config.sandboxes, call->team_id, call->params[0],
+                           &call->arena, &deliveries, err) < 0)
+        return -1;
+    attempts = json_array();
+    for (size_t i = 0; i < deliveries.count; i++)
+        (void)json_array_append_new(attempts, attempt_json(&deliveries.attempts[i]));
+    call_answer(&call->call, 200,
+                json_pack("{s:I,s:o,s:o}", "waiting", (json_int_t)deliveries.waiting, "nextAt",
+                          time_or_null(deliveries.next_at_us), "attempts", attempts));
+    return 0;
+}
+
+int api_webhooks_test(struct api_call *call, struct error *err)
+{
+    struct error why = {0};
+    bool delivered = false;
+
+    if (webhook_test(call->api->config.sandboxes, call->team_id, call->params[0], &call->arena,
+                     &delivered, &why, err) < 0)
+        return -1;
+    call_answer(
+        &call->call, 200,
+        json_pack("{s:b,s:s}", "delivered", delivered, "message", delivered ? "" : why.message));
+    return 0;
+}

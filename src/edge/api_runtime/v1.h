@@ -4,6 +4,7 @@
  * a command may take minutes. Streams (events, logs, terminals) live on the edge loops. */
 #pragma once
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -25,6 +26,9 @@ struct v1_config {
     const char *file_directory; /* where bodies go that are kept in files meanwhile */
     uint32_t heartbeat_ms;      /* of event streams; 0 = 30 s */
     size_t team_calls_max;      /* requests of one team on workers at the same time; 0 = all */
+    /* The settings in force: an array of {key, value, default, help, reload}. NULL = none are told. */
+    json_t *(*settings)(void *arg);
+    void *settings_arg;
 };
 
 struct v1 *v1_new(const struct v1_config *config);

@@ -3,6 +3,7 @@
  * Browsers cannot set headers on WebSockets and event streams, so a key may also come as a WebSocket
  * protocol ("key." and base64url of it), or in the query. The query is never logged. */
 #include "base/encode.h"
+#include "domain/account/team.h"
 #include "edge/api_runtime/v1_internal.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/sandbox/sandbox.h"
@@ -103,4 +104,9 @@ int v1_scope_snapshot(struct v1_call *call, struct str name, struct error *err)
         return 0;
     return error_set(err, ERROR_FORBIDDEN, "snapshot '%.*s' is not of agent '%.*s'", STR_ARG(name),
                      STR_ARG(call->key_agent));
+}
+
+bool v1_operates(const struct v1_call *call)
+{
+    return str_is(call->team_id, TEAM_DEFAULT_ID) && call->role != API_ROLE_MEMBER;
 }

@@ -1,4 +1,4 @@
-/* What the server did over time: of all teams together, so for the operator. */
+/* What the server did over time, and how it is set: of all teams together, so for the operator. */
 #include "base/clock.h"
 #include "domain/account/team.h"
 #include "domain/history/history.h"
@@ -53,7 +53,7 @@ int v1_history(struct v1_call *call, struct error *err)
     int64_t from_us;
     json_t *out;
 
-    if (!str_is(call->team_id, TEAM_DEFAULT_ID) || call->role == API_ROLE_MEMBER)
+    if (!v1_operates(call))
         return error_set(err, ERROR_FORBIDDEN,
                          "the history of the server is for API keys of the operator's team");
     if (v1_query_str(call, "range", &name, err) < 0)
@@ -68,5 +68,19 @@ int v1_history(struct v1_call *call, struct error *err)
     out = columns(rows, count);
     (void)json_object_set_new(out, "step", json_integer(range->step_s));
     call_answer(&call->call, 200, out);
+    return 0;
+}
+
+int v1_settings(struct v1_call *call, struct error *err)
+{
+    const struct v1_config *config = &call->v1->config;
+
+    if (!v1_operates(call))
+        return error_set(err, ERROR_FORBIDDEN,
+                         "the settings of the server are for API keys of the operator's team");
+    call_answer(
+        &call->call, 200,
+        json_pack("{s:o}", "settings",
+                  config->settings ? config->settings(config->settings_arg) : json_array()));
     return 0;
 }

@@ -41,6 +41,10 @@ struct v1_stream {
 void v1_stream_add(struct v1 *v1, struct v1_stream *stream);
 void v1_stream_remove(struct v1 *v1, struct v1_stream *stream);
 
+struct v1_call;
+/* May it see what all teams have, and the server itself? */
+bool v1_operates(const struct v1_call *call);
+
 /* One request. Everything it refers to is in its own arena, because the exchange may end before the
  * operation does. */
 struct v1_call {
@@ -142,7 +146,7 @@ int v1_processes_find(struct v1_call *call, struct job *out, struct error *err);
 /* ---- handlers ---- */
 
 v1_handler_fn v1_health, v1_openapi, v1_stats, v1_prune;
-v1_handler_fn v1_history;
+v1_handler_fn v1_history, v1_settings;
 v1_handler_fn v1_signin_open, v1_signin_redeem, v1_signin_show, v1_signin_end, v1_signin_link;
 v1_handler_fn v1_providers_list, v1_providers_get, v1_providers_register, v1_providers_heartbeat;
 v1_handler_fn v1_providers_remove;

@@ -1,5 +1,6 @@
 /* Sandboxes and snapshots: decode, call the domain, encode. */
 #include "domain/account/api_key.h"
+#include "domain/account/team.h"
 #include "edge/api_runtime/v1_types.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/backend/backend.h"
@@ -338,12 +339,35 @@ int v1_prune(struct v1_call *call, struct error *err)
     return 0;
 }
 
+/* By their names, for who may see them. */
+static int add_teams(struct v1_call *call, json_t *stats, struct error *err)
+{
+    auto_json json_t *usages = NULL;
+    struct store_team *teams = NULL;
+    json_t *named;
+    size_t count = 0;
+
+    if (runtime_stats_teams(runtime_of(call), &usages, err) < 0 ||
+        team_list(call->v1->config.store, &call->arena, &teams, &count, err) < 0)
+        return -1;
+    named = json_object();
+    for (size_t i = 0; i < count; i++) {
+        json_t *usage = json_object_get(usages, teams[i].id.p);
+
+        if (usage)
+            (void)json_object_set(named, teams[i].name.p, usage);
+    }
+    (void)json_object_set_new(stats, "teams", named);
+    return 0;
+}
+
 int v1_stats(struct v1_call *call, struct error *err)
 {
-    json_t *stats = NULL;
+    auto_json json_t *stats = NULL;
 
-    if (runtime_stats(runtime_of(call), &call->caller, &stats, err) < 0)
+    if (runtime_stats(runtime_of(call), &call->caller, &stats, err) < 0 ||
+        (v1_operates(call) && add_teams(call, stats, err) < 0))
         return -1;
-    call_answer(&call->call, 200, stats);
+    call_answer(&call->call, 200, json_incref(stats));
     return 0;
 }

@@ -79,6 +79,8 @@ json_t *v1_types_job(const struct job *job)
     put(out, "exit_code", job->has_exit_code ? json_integer(job->exit_code) : json_null());
     put(out, "error", text(job->error));
     put(out, "callback_state", name(&callback_state_names, job->callback_state));
+    put(out, "callback_attempts", json_integer(job->callback_attempts));
+    put(out, "callback_next_at", v1_types_time(job->callback_next_at_us));
     put(out, "started_at", v1_types_time(job->started_at_us));
     put(out, "ended_at", v1_types_time(job->ended_at_us));
     return out;

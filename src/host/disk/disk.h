@@ -110,6 +110,7 @@ int disk_volume_create(struct disk *disk, const char *name, uint64_t limit_bytes
                        struct error *err);
 /* Missing is success. */
 int disk_volume_delete(struct disk *disk, const char *name, struct error *err);
+int disk_volume_used(struct disk *disk, const char *name, uint64_t *out_bytes, struct error *err);
 /* O_PATH descriptor of its directory. */
 int disk_volume_open(struct disk *disk, const char *name, int *out_dir_fd, struct error *err);
 

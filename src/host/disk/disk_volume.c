@@ -32,6 +32,15 @@ int disk_volume_delete(struct disk *disk, const char *name, struct error *err)
     return disk_subvol_delete(disk, disk->volumes_fd, name, err);
 }
 
+int disk_volume_used(struct disk *disk, const char *name, uint64_t *out_bytes, struct error *err)
+{
+    auto_close int fd = -1;
+
+    if (disk_subvol_open(disk->volumes_fd, name, &fd, err) < 0)
+        return -1;
+    return disk_quota_used(disk, fd, out_bytes, err);
+}
+
 int disk_volume_open(struct disk *disk, const char *name, int *out_dir_fd, struct error *err)
 {
     auto_close int fd = -1;

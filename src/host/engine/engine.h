@@ -191,6 +191,9 @@ struct engine_ops {
     int (*volume_create)(struct engine *engine, const char *name, uint64_t disk_bytes,
                          struct error *err);
     int (*volume_delete)(struct engine *engine, const char *name, struct error *err);
+    /* How much is in it. */
+    int (*volume_usage)(struct engine *engine, const char *name, uint64_t *out_bytes,
+                        struct error *err);
     /* Waits for the next event; 0 got one, -1 with ERROR_TIMEOUT, or ERROR_UNAVAILABLE when the
      * engine is gone for good. */
     int (*next_event)(struct engine *engine, uint32_t timeout_ms, struct engine_event *out,

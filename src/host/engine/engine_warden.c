@@ -329,6 +329,18 @@ static int warden_volume_delete(struct engine *engine, const char *name, struct 
     return call_named(engine, ENGINE_OP_VOLUME_DELETE, name, err);
 }
 
+static int warden_volume_usage(struct engine *engine, const char *name, uint64_t *out_bytes,
+                               struct error *err)
+{
+    struct engine_request request = {.op = ENGINE_OP_VOLUME_USAGE};
+    struct engine_reply reply = {0};
+
+    if (copy_name(request.name, name, err) < 0 || call(engine, &request, &reply, err) < 0)
+        return -1;
+    *out_bytes = reply.bytes;
+    return 0;
+}
+
 static int warden_limit(struct engine *engine, const char *id, const struct box_limits *limits,
                         struct error *err)
 {
@@ -433,6 +445,7 @@ static const struct engine_ops warden_ops = {
     .space = warden_space,
     .volume_create = warden_volume_create,
     .volume_delete = warden_volume_delete,
+    .volume_usage = warden_volume_usage,
     .next_event = warden_next_event,
     .close = warden_close,
 };

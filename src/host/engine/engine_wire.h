@@ -23,6 +23,7 @@ enum engine_op {
     ENGINE_OP_USAGE,
     ENGINE_OP_VOLUME_CREATE,
     ENGINE_OP_VOLUME_DELETE,
+    ENGINE_OP_VOLUME_USAGE,
     ENGINE_OP_SPACE,
     ENGINE_OP_NETWORK,
     ENGINE_OP_LAYER_SEAL,
@@ -67,6 +68,7 @@ struct engine_reply {
             [ENGINE_LIST_PAGE]; /* LAYER_LIST; SNAPSHOT, LAYER_SEAL, LAYER_PUBLISH: the first */
         struct box_usage usage;
         struct engine_space space;
+        uint64_t bytes; /* VOLUME_USAGE */
     };
 };
 

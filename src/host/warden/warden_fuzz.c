@@ -209,6 +209,13 @@ int warden_volume_delete(struct warden *warden, const char *name, struct error *
     return warden_layer_delete(warden, name, err);
 }
 
+int warden_volume_usage(struct warden *warden, const char *name, uint64_t *out_bytes,
+                        struct error *err)
+{
+    *out_bytes = 1;
+    return warden_layer_delete(warden, name, err);
+}
+
 static int fuzz_dial(struct box_engine *engine, const char *id, uint16_t port,
                      enum engine_dial_kind kind, int *out_fd, struct error *err)
 {

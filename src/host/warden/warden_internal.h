@@ -86,6 +86,8 @@ void warden_trees_tend(struct warden *warden);
 int warden_volume_create(struct warden *warden, const char *name, uint64_t limit_bytes,
                          struct error *err);
 int warden_volume_delete(struct warden *warden, const char *name, struct error *err);
+int warden_volume_usage(struct warden *warden, const char *name, uint64_t *out_bytes,
+                        struct error *err);
 int warden_space(struct warden *warden, struct engine_space *out, struct error *err);
 
 /* ---- warden_listen.c ---- */

@@ -169,6 +169,12 @@ int warden_volume_create(struct warden *warden, const char *name, uint64_t limit
     return disk_volume_create(warden->disk, name, limit_bytes, err);
 }
 
+int warden_volume_usage(struct warden *warden, const char *name, uint64_t *out_bytes,
+                        struct error *err)
+{
+    return disk_volume_used(warden->disk, name, out_bytes, err);
+}
+
 static bool volume_used(const struct warden *warden, const char *name)
 {
     for (size_t i = 0; i < warden->engine_count; i++)

@@ -349,6 +349,9 @@ static int dispatch_pool(struct warden *warden, const struct engine_request *req
         return check_name(name, err) < 0 || check_disk(&request->spec.limits, err) < 0
                    ? -1
                    : warden_volume_create(warden, name, request->spec.limits.disk_bytes, err);
+    case ENGINE_OP_VOLUME_USAGE:
+        return check_name(name, err) < 0 ? -1
+                                         : warden_volume_usage(warden, name, &reply->bytes, err);
     default:
         return check_name(name, err) < 0 ? -1 : warden_volume_delete(warden, name, err);
     }
@@ -373,6 +376,7 @@ static int dispatch(struct channel *channel, const struct engine_request *reques
     case ENGINE_OP_LAYER_CHECK:
     case ENGINE_OP_VOLUME_CREATE:
     case ENGINE_OP_VOLUME_DELETE:
+    case ENGINE_OP_VOLUME_USAGE:
         return dispatch_pool(warden, request, reply, err);
     case ENGINE_OP_START:
         return check_id(request->spec.id, err) < 0 || check_spec(&request->spec, err) < 0

@@ -26,6 +26,7 @@ TEST_TIMEOUT(boxes_share_a_volume_that_outlives_them, 60)
     struct box_info info;
     struct error err;
     struct stat st;
+    uint64_t bytes = 0;
     char path[256];
 
     rig_open();
@@ -41,6 +42,10 @@ TEST_TIMEOUT(boxes_share_a_volume_that_outlives_them, 60)
     rig_start(&two, &info);
     RIG_CHECK_ASK("ok", one.id, "put /mnt/deep/data/f text");
     RIG_CHECK_ASK("ok text", two.id, "get /lower/dir/f");
+    CHECK_INT(warden_volume_usage(&rig_warden, "data", &bytes, &err), 0);
+    CHECK(bytes > 0 && bytes < 1 << 20);
+    CHECK_INT(warden_volume_usage(&rig_warden, "none", &bytes, &err), -1);
+    CHECK_INT(err.code, ERROR_NOT_FOUND);
     RIG_CHECK_ASK("errno 2", two.id, "get /lower/dir/x");
     /* Root inside is root on the disk and in the other box, and nobody on the host between. */
     (void)snprintf(path, sizeof(path), "%s/pool/volumes/data/data/f", rig_data_dir);
@@ -201,7 +206,8 @@ TEST_TIMEOUT(malformed_volumes_and_names_are_refused, 60)
     static const char *const paths[] = {"",      "/",    "data",    "/a//b", "/a/",   "/../x",
                                         "/a/..", "/./a", "/proc/x", "/sys",  "/dev/x"};
     static const uint32_t named[] = {ENGINE_OP_LAYER_DELETE, ENGINE_OP_VOLUME_CREATE,
-                                     ENGINE_OP_VOLUME_DELETE, ENGINE_OP_SNAPSHOT};
+                                     ENGINE_OP_VOLUME_DELETE, ENGINE_OP_VOLUME_USAGE,
+                                     ENGINE_OP_SNAPSHOT};
     static const char *const names[] = {"", "..", "a/b", "A", "a.b", "a_b"};
     struct engine_request request;
     struct error err;

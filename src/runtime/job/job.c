@@ -32,12 +32,15 @@ static void job_of(const struct store_runtime_job *row, struct job *out)
         .exit_code = (int)row->exit_code,
         .error = row->error,
         .callback_state = row->callback_state,
+        .callback_attempts = row->callback_attempts,
         .started_at_us = row->started_at_us,
         .ended_at_us = row->ended_at_us,
     };
     /* One that waits for the end of its job is pending for those who ask. */
     if (out->callback_state == CALLBACK_WAITING)
         out->callback_state = CALLBACK_PENDING;
+    else if (out->callback_state == CALLBACK_PENDING)
+        out->callback_next_at_us = row->callback_next_at_us;
 }
 
 int job_refused(struct error *err, const char *what)

@@ -20,7 +20,8 @@ struct job {
     bool has_exit_code;
     int exit_code;
     struct str error;
-    enum callback_state callback_state; /* never WAITING */
+    enum callback_state callback_state;             /* never WAITING */
+    int64_t callback_attempts, callback_next_at_us; /* next: 0 = none is due */
     int64_t started_at_us, ended_at_us;
 };
 

@@ -194,3 +194,5 @@ int runtime_snapshot_delete(struct runtime *runtime, const struct runtime_caller
  * "agents": ..., "tasks": ..., "sessions": ..., "create_ms": {count, p50, p99}}; new reference. */
 int runtime_stats(struct runtime *runtime, const struct runtime_caller *caller, json_t **out,
                   struct error *err);
+/* {team id: usage} of all teams: for the operator. */
+int runtime_stats_teams(struct runtime *runtime, json_t **out, struct error *err);

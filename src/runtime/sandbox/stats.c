@@ -41,16 +41,16 @@ static void add(struct store_runtime_usage *total, const struct store_runtime_us
 }
 
 /* {name: usage}, over all providers. */
-static int usage_by(struct runtime *runtime, const struct runtime_caller *caller,
-                    enum store_runtime_usage_by by, json_t **out, struct store_runtime_usage *total,
-                    double *total_usd, struct error *err)
+static int usage_by(struct runtime *runtime, struct str team_id, enum store_runtime_usage_by by,
+                    json_t **out, struct store_runtime_usage *total, double *total_usd,
+                    struct error *err)
 {
     auto_arena struct arena arena = {0};
     struct store_runtime_usage *usages = NULL;
     size_t count = 0;
 
-    if (store_runtime_usage(runtime->config.store, by, caller->team_id, clock_wall_us(), &arena,
-                            &usages, &count, err) < 0)
+    if (store_runtime_usage(runtime->config.store, by, team_id, clock_wall_us(), &arena, &usages,
+                            &count, err) < 0)
         return -1;
     *out = json_object();
     for (size_t i = 0; i < count; i++) {
@@ -69,6 +69,14 @@ static int usage_by(struct runtime *runtime, const struct runtime_caller *caller
         (void)json_object_set_new(*out, sum.name.p, usage_json(&sum, usd));
     }
     return 0;
+}
+
+int runtime_stats_teams(struct runtime *runtime, json_t **out, struct error *err)
+{
+    struct store_runtime_usage ignored = {0};
+    double ignored_usd = 0;
+
+    return usage_by(runtime, STR_NONE, USAGE_BY_TEAM, out, &ignored, &ignored_usd, err);
 }
 
 static int64_t percentile(const int64_t *sorted, size_t count, size_t percent)
@@ -93,7 +101,7 @@ int runtime_stats(struct runtime *runtime, const struct runtime_caller *caller, 
         bool whole = by == USAGE_BY_PROVIDER;
         json_t *usages = NULL;
 
-        if (usage_by(runtime, caller, by, &usages, whole ? &total : &ignored,
+        if (usage_by(runtime, caller->team_id, by, &usages, whole ? &total : &ignored,
                      whole ? &usd : &ignored_usd, err) < 0)
             return -1;
         (void)json_object_set_new(stats, names[by], usages);

@@ -279,6 +279,14 @@ int store_layer_size(struct store *store, struct str name, struct str base, int6
 /* What the layers "a,b" hold together; those that the operator installed are not known here. */
 int store_layers_bytes(struct store *store, struct str layers, int64_t *out_bytes,
                        struct error *err);
+struct store_shared {
+    int64_t bytes;  /* of all of the layers */
+    int64_t shared; /* of those that others use as well */
+    int64_t users;  /* the most that one of them has besides: sandboxes, snapshots, builds */
+};
+/* The same for one user, as the tables say; blocks that layers share on disk are counted with each. */
+int store_layers_shared(struct store *store, struct str layers, struct store_shared *out,
+                        struct error *err);
 /* What a team keeps beside its sandboxes: volumes (those that are being deleted too), and the bytes of the
  * layers that somebody uses, and of the files it uploaded for builds. */
 struct store_kept {
@@ -426,6 +434,9 @@ int store_delivery_next(struct store *store, struct str busy, struct arena *aren
                         struct store_delivery *out, struct error *err);
 int store_delivery_done(struct store *store, struct str webhook_id, int64_t event_seq,
                         struct error *err);
+/* How many it has not taken yet, and when the next of them is due (0 = there is none). */
+int store_delivery_waiting(struct store *store, struct str webhook_id, int64_t *out_count,
+                           int64_t *out_next_at_us, struct error *err);
 /* It failed: tried again then, and nothing else for this webhook before. */
 int store_delivery_later(struct store *store, struct str webhook_id, int64_t event_seq,
                          int64_t next_at_us, struct error *err);

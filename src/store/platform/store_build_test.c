@@ -41,6 +41,7 @@ TEST(layers_are_summed_up)
 {
     auto_store struct store *store = store_env_new();
     int64_t bytes = -1;
+    struct store_shared shared;
 
     OK(store_layers_bytes(store, STR(""), &bytes, &err));
     CHECK_INT(bytes, 0);
@@ -50,6 +51,9 @@ TEST(layers_are_summed_up)
     OK(store_layer_size(store, STR("tree2"), STR(""), 20, &bytes, &err));
     OK(store_layers_bytes(store, STR("base"), &bytes, &err));
     CHECK_INT(bytes, 0);
+    OK(store_layers_shared(store, STR("base,tree1,tree2"), &shared, &err));
+    CHECK_INT(shared.bytes, 1020);
+    CHECK_INT(shared.shared, 0);
     OK(store_layers_bytes(store, STR("base,tree1,tree2"), &bytes, &err));
     CHECK_INT(bytes, 1020);
 }

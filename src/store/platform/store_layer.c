@@ -61,6 +61,35 @@ int store_layers_bytes(struct store *store, struct str layers, int64_t *out_byte
     return 0;
 }
 
+int store_layers_shared(struct store *store, struct str layers, struct store_shared *out,
+                        struct error *err)
+{
+    auto_conn struct conn *conn = store_read_many(store);
+
+    *out = (struct store_shared){0};
+    while (layers.len) {
+        auto_query struct query query = {0};
+        int64_t bytes, others;
+        int found;
+
+        if (query_open(&query, conn,
+                       "SELECT bytes, (SELECT count(*) FROM layer_uses WHERE layer = name)"
+                       " FROM layers WHERE name = ?1",
+                       err) < 0)
+            return -1;
+        bind_text(&query, str_split(&layers, ','));
+        found = query_step(&query, err);
+        if (found < 0)
+            return -1;
+        bytes = found ? query_int(&query, 0) : 0;
+        others = found ? query_int(&query, 1) - 1 : 0;
+        out->bytes += bytes;
+        out->shared += others > 0 ? bytes : 0;
+        out->users = others > out->users ? others : out->users;
+    }
+    return 0;
+}
+
 int store_team_kept(struct store *store, struct str team_id, struct store_kept *out,
                     struct error *err)
 {

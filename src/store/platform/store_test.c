@@ -400,6 +400,7 @@ TEST(events_and_deliveries)
     int64_t hour_us = (int64_t)3600 * 1000000, first, ignored = 0;
     auto_arena struct arena arena = {0};
     struct store_delivery next;
+    int64_t waiting = 0, waiting_us = 0;
     size_t count;
 
     add_team(store, "team");
@@ -411,6 +412,10 @@ TEST(events_and_deliveries)
     OK(store_event_add(store, STR("a"), &event, &err));
     CHECK(last_seq(store) > first);
     OK(store_delivery_later(store, STR("w"), first, 10 * hour_us, &err));
+    OK(store_delivery_waiting(store, STR("w"), &waiting, &waiting_us, &err));
+    CHECK(waiting > 0 && waiting_us > 0);
+    OK(store_delivery_waiting(store, STR("other"), &waiting, &waiting_us, &err));
+    CHECK(waiting == 0 && waiting_us == 0);
     OK(store_delivery_next(store, STR(",other,"), &arena, &next, &err));
     CHECK_INT(next.next_at_us, 10 * hour_us);
     CHECK_INT(next.event_seq, first);

@@ -133,6 +133,25 @@ int store_delivery_next(struct store *store, struct str busy, struct arena *aren
     return row_one(&delivery_row, &query, "delivery", STR_NONE, arena, out, err);
 }
 
+int store_delivery_waiting(struct store *store, struct str webhook_id, int64_t *out_count,
+                           int64_t *out_next_at_us, struct error *err)
+{
+    auto_conn struct conn *conn = store_read(store);
+    auto_query struct query query = {0};
+
+    if (query_open(&query, conn,
+                   "SELECT count(*), coalesce(min(next_at_us), 0) FROM deliveries"
+                   " WHERE webhook_id = ?1",
+                   err) < 0)
+        return -1;
+    bind_text(&query, webhook_id);
+    if (query_one(&query, "webhook", webhook_id, err) < 0)
+        return -1;
+    *out_count = query_int(&query, 0);
+    *out_next_at_us = query_int(&query, 1);
+    return 0;
+}
+
 int store_delivery_done(struct store *store, struct str webhook_id, int64_t event_seq,
                         struct error *err)
 {

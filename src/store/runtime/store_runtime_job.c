@@ -20,11 +20,16 @@ ROW(job_row, struct store_runtime_job, JOB_ROW, .names = job_names);
 
 /* With the state of its callback. */
 #define OF_JOB(T, column, member) "runtime_jobs." #column
-#define COLUMNS                   JOB_ROW(OF_JOB, , ROW_COMMA) ", coalesce(runtime_job_callbacks.state, '')"
-#define TABLES                    " FROM runtime_jobs LEFT JOIN runtime_job_callbacks ON job_id = runtime_jobs.id "
+#define COLUMNS                                    \
+    JOB_ROW(OF_JOB, , ROW_COMMA)                   \
+    ", coalesce(runtime_job_callbacks.state, '')," \
+    " coalesce(attempts, 0), coalesce(next_at_us, 0)"
+#define TABLES " FROM runtime_jobs LEFT JOIN runtime_job_callbacks ON job_id = runtime_jobs.id "
 static const struct row_field found_fields[] = {
     JOB_ROW(ROW_FIELD, struct store_runtime_job, ROW_NEXT),
     ROW_FIELD(struct store_runtime_job, state, callback_state),
+    ROW_FIELD(struct store_runtime_job, attempts, callback_attempts),
+    ROW_FIELD(struct store_runtime_job, next_at_us, callback_next_at_us),
 };
 static const struct row found_row =
     ROW_OF(found_fields, struct store_runtime_job, .flags = ROW_NONE, .names = job_names);

@@ -119,6 +119,7 @@ static const char *const usage_sql[] = {
     [USAGE_BY_TASK] = USAGE("task_id", " AND task_id <> ''"),
     [USAGE_BY_SESSION] =
         USAGE("substr(sandbox_key, 9)", " AND sandbox_key LIKE 'session:ses~_%' ESCAPE '~'"),
+    [USAGE_BY_TEAM] = USAGE("team_id", ""),
 };
 
 /* clang-format off */

@@ -137,7 +137,13 @@ int store_runtime_strays(struct store *store, struct str provider, int64_t befor
 
 /* One per name and provider (rates differ), those that ran longest first; at most 1000. What has no agent,
  * task or session is left out there. team_id: STR_NONE = all teams. */
-enum store_runtime_usage_by { USAGE_BY_PROVIDER, USAGE_BY_AGENT, USAGE_BY_TASK, USAGE_BY_SESSION };
+enum store_runtime_usage_by {
+    USAGE_BY_PROVIDER,
+    USAGE_BY_AGENT,
+    USAGE_BY_TASK,
+    USAGE_BY_SESSION,
+    USAGE_BY_TEAM,
+};
 struct store_runtime_usage {
     struct str name, provider;
     int64_t sandboxes, running, ran_us, cpu_us, commands, jobs;
@@ -190,7 +196,8 @@ struct store_runtime_job {
     bool has_input, stopping, has_exit_code;
     int64_t exit_code, started_at_us, ended_at_us;
     struct str callback_url, callback_token; /* only written; STR_NONE = nobody to tell */
-    enum callback_state callback_state;      /* only read */
+    enum callback_state callback_state;      /* only read, as the next two */
+    int64_t callback_attempts, callback_next_at_us;
 };
 
 /* On disk when it returns. ERROR_QUOTA when the sandbox has max running ones. */

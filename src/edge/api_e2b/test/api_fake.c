@@ -432,6 +432,23 @@ int volume_list(struct sandboxes *all, struct str team_id, struct arena *arena,
     return 0;
 }
 
+int volume_usage(struct sandboxes *all, struct str team_id, struct str name, uint64_t *out_bytes,
+                 uint64_t *out_limit, struct error *err)
+{
+    (void)all, (void)team_id, (void)name;
+    *out_bytes = 4096;
+    *out_limit = 1 << 20;
+    return failing(err);
+}
+
+int sandboxes_team_use(struct sandboxes *all, struct str team_id, struct store_limits *out,
+                       struct error *err)
+{
+    (void)all, (void)team_id;
+    *out = (struct store_limits){.sandboxes = 1};
+    return failing(err);
+}
+
 int volume_delete(struct sandboxes *all, struct str team_id, struct str name, struct error *err)
 {
     (void)all, (void)team_id, (void)name;
@@ -498,6 +515,25 @@ int webhook_delete(struct sandboxes *all, struct str team_id, struct str id, str
         return error_set(err, ERROR_NOT_FOUND, "webhook not found");
     stored_webhook = (struct store_webhook){0};
     return 0;
+}
+
+int webhook_deliveries(struct sandboxes *all, struct str team_id, struct str id,
+                       struct arena *arena, struct webhook_deliveries *out, struct error *err)
+{
+    struct store_webhook ignored;
+
+    *out = (struct webhook_deliveries){0};
+    return webhook_get(all, team_id, id, arena, &ignored, err);
+}
+
+int webhook_test(struct sandboxes *all, struct str team_id, struct str id, struct arena *arena,
+                 bool *out_delivered, struct error *out_why, struct error *err)
+{
+    struct store_webhook ignored;
+
+    (void)out_why;
+    *out_delivered = true;
+    return webhook_get(all, team_id, id, arena, &ignored, err);
 }
 
 /* ---- accounts: tested with the real ones, in api_account_test.c ---- */

@@ -1,4 +1,5 @@
 #include "edge/api_runtime/test/v1_fake.h"
+#include "domain/account/team.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -300,6 +301,22 @@ int runtime_stats(struct runtime *runtime, const struct runtime_caller *caller, 
     (void)caller;
     *out = json_object();
     return asked(err, "stats() ");
+}
+
+int runtime_stats_teams(struct runtime *runtime, json_t **out, struct error *err)
+{
+    (void)runtime;
+    *out = json_object();
+    return asked(err, "stats_teams() ");
+}
+
+int team_list(struct store *store, struct arena *arena, struct store_team **out, size_t *out_count,
+              struct error *err)
+{
+    (void)store, (void)arena, (void)err;
+    *out = NULL;
+    *out_count = 0;
+    return 0;
 }
 
 /* ---- commands and files ---- */

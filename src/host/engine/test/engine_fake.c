@@ -537,6 +537,7 @@ struct engine *engine_fake_new(void)
         .space = fake_space,
         .volume_create = fake_volume_create,
         .volume_delete = fake_volume_delete,
+        .volume_usage = fake_volume_usage,
         .next_event = fake_next_event,
         .close = fake_close,
     };

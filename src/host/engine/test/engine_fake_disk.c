@@ -253,6 +253,17 @@ int fake_volume_delete(struct engine *engine, const char *name, struct error *er
     return 0;
 }
 
+int fake_volume_usage(struct engine *engine, const char *name, uint64_t *out_bytes,
+                      struct error *err)
+{
+    auto_unlock struct fake *fake = fake_lock(engine);
+
+    if (fake_must_fail(fake) || !map_get(&fake->volumes, str_of(name)))
+        return error_set(err, ERROR_INTERNAL, "fake engine: volume_usage fails");
+    *out_bytes = 4096;
+    return 0;
+}
+
 uint64_t engine_fake_disk(struct engine *engine, const char *id, uint64_t add)
 {
     auto_unlock struct fake *fake = fake_lock(engine);

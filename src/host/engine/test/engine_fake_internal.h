@@ -106,3 +106,5 @@ int fake_space(struct engine *engine, struct engine_space *out, struct error *er
 int fake_volume_create(struct engine *engine, const char *name, uint64_t disk_bytes,
                        struct error *err);
 int fake_volume_delete(struct engine *engine, const char *name, struct error *err);
+int fake_volume_usage(struct engine *engine, const char *name, uint64_t *out_bytes,
+                      struct error *err);

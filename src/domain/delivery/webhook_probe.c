@@ -1,0 +1,142 @@
+/* A webhook tried by hand: one made-up event, sent once by the sender like all others (so it reaches what they reach and no
+ * more), and its outcome told to whoever waits. A probe is on the stack of who waits for it; one that was given up is known to
+ * nobody when its outcome comes. */
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/cond.h"
+#include "base/id.h"
+#include "base/list.h"
+#include "domain/delivery/webhook_internal.h"
+#include "protocol/json/json_shape.h"
+
+enum { PROBE_US = 30 * 1000 * 1000 }; /* the sender gives up earlier, unless much is under way */
+
+struct webhook_probe {
+    struct list node; /* in webhooks.probes */
+    const struct store_webhook *webhook;
+    uint64_t number;
+    bool sent, over, delivered;
+    struct error why; /* over and not delivered */
+};
+
+void webhook_probe_init(struct sandboxes *all)
+{
+    list_init(&all->webhooks.probes);
+    (void)pthread_mutex_init(&all->webhooks.probe_lock, NULL);
+    cond_init(&all->webhooks.probed);
+}
+
+void webhook_probe_done(struct sandboxes *all)
+{
+    (void)pthread_cond_destroy(&all->webhooks.probed);
+    (void)pthread_mutex_destroy(&all->webhooks.probe_lock);
+}
+
+static char *body_of(const struct store_webhook *webhook)
+{
+    char timestamp[CLOCK_TEXT_SIZE], id[UUID_SIZE];
+    auto_json json_t *json = NULL;
+
+    id_uuid(id);
+    clock_format(clock_wall_us(), timestamp);
+    json = json_pack("{s:s,s:s,s:s,s:s,s:s,s:o}", "id", id, "version", "v2", "type",
+                     WEBHOOK_TEST_TYPE, "timestamp", timestamp, "event_label", "test",
+                     "sandbox_team_id", json_str(webhook->team_id));
+    return json_text(json);
+}
+
+/* Under the lock. */
+static struct webhook_probe *find_waiting(struct webhooks *webhooks, struct str busy)
+{
+    struct list *at;
+
+    list_for_each (at, &webhooks->probes) {
+        struct webhook_probe *probe = container_of(at, struct webhook_probe, node);
+
+        if (!probe->sent && str_find_str(busy, probe->webhook->id) < 0 &&
+            str_find_str(busy, probe->webhook->team_id) < 0)
+            return probe;
+    }
+    return NULL;
+}
+
+bool webhook_probe_next(struct sandboxes *all, struct str busy, struct arena *arena,
+                        struct sender_item *out)
+{
+    struct webhooks *webhooks = &all->webhooks;
+    struct webhook_sent *sent = arena_alloc(arena, sizeof(*sent));
+    struct webhook_probe *probe;
+    auto_free char *body = NULL;
+
+    (void)pthread_mutex_lock(&webhooks->probe_lock);
+    probe = find_waiting(webhooks, busy);
+    if (probe) {
+        const struct store_webhook *webhook = probe->webhook;
+
+        probe->sent = true;
+        *sent = (struct webhook_sent){
+            .delivery.webhook = {.id = arena_str(arena, webhook->id),
+                                 .team_id = arena_str(arena, webhook->team_id),
+                                 .url = arena_str(arena, webhook->url),
+                                 .secret = arena_str(arena, webhook->secret)},
+            .probe = probe->number,
+            .attempt = {.number = 1}};
+        body = body_of(webhook);
+        (void)str_copy(STR(WEBHOOK_TEST_TYPE), sent->attempt.type, sizeof(sent->attempt.type));
+    }
+    (void)pthread_mutex_unlock(&webhooks->probe_lock);
+    if (!probe)
+        return false;
+    webhook_prepare(all, sent, str_of(body), arena, out);
+    return true;
+}
+
+void webhook_probe_over(struct sandboxes *all, const struct webhook_sent *sent,
+                        const struct error *why)
+{
+    struct webhooks *webhooks = &all->webhooks;
+    struct list *at;
+
+    (void)pthread_mutex_lock(&webhooks->probe_lock);
+    list_for_each (at, &webhooks->probes) {
+        struct webhook_probe *probe = container_of(at, struct webhook_probe, node);
+
+        if (probe->number != sent->probe)
+            continue;
+        probe->over = true;
+        probe->delivered = !why;
+        if (why)
+            probe->why = *why;
+    }
+    (void)pthread_cond_broadcast(&webhooks->probed);
+    (void)pthread_mutex_unlock(&webhooks->probe_lock);
+}
+
+int webhook_test(struct sandboxes *all, struct str team_id, struct str id, struct arena *arena,
+                 bool *out_delivered, struct error *out_why, struct error *err)
+{
+    struct webhooks *webhooks = &all->webhooks;
+    struct webhook_probe probe = {0};
+    int64_t until_us = clock_mono_us() + PROBE_US, left_us;
+    struct store_webhook webhook;
+
+    if (webhook_get(all, team_id, id, arena, &webhook, err) < 0)
+        return -1;
+    probe.webhook = &webhook;
+    (void)pthread_mutex_lock(&webhooks->probe_lock);
+    probe.number = ++webhooks->probe_count;
+    list_push_back(&webhooks->probes, &probe.node);
+    (void)pthread_mutex_unlock(&webhooks->probe_lock);
+    sender_kick(webhooks->sender);
+    (void)pthread_mutex_lock(&webhooks->probe_lock);
+    while (!probe.over && (left_us = until_us - clock_mono_us()) > 0)
+        (void)cond_wait_us(&webhooks->probed, &webhooks->probe_lock, left_us);
+    list_remove(&probe.node);
+    (void)pthread_mutex_unlock(&webhooks->probe_lock);
+    if (!probe.over)
+        return error_set(err, ERROR_TIMEOUT, "it was not sent within %d seconds",
+                         PROBE_US / 1000000);
+    *out_delivered = probe.delivered;
+    *out_why = probe.why;
+    return 0;
+}
