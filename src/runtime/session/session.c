@@ -35,6 +35,7 @@ void session_free(struct live_session *live)
     session_stream_close(session_stream_take(live));
     acp_feed_done(&live->feed);
     buf_done(&live->prompt_answer);
+    buf_done(&live->said);
     json_decref(live->permissions);
     json_decref(live->overrides.network);
     json_decref(live->overrides.lifecycle);

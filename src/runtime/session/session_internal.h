@@ -26,6 +26,7 @@ enum {
     SESSION_MESSAGES_MAX = 100, /* that wait */
     SESSION_MESSAGE_MAX = 1024 * 1024,
     SESSION_PERMISSIONS_MAX = 100,     /* asked and not answered */
+    SESSION_SAID_MAX = 256 * 1024,     /* bytes of what an agent says, in one event */
     SESSION_PERMISSION_NAME_MAX = 256, /* of a request, and of an option */
     SESSION_TRIES = 3,                 /* to attach or to provision, before it has failed */
     SESSION_STEADY_MS = 30000,         /* a stream that lasted so long has not failed at once */
@@ -85,6 +86,7 @@ struct live_session {
     struct buf prompt_answer;
     int prompt_status;
     struct error prompt_error;
+    struct buf said;     /* by the agent, since the last event that is kept */
     json_t *permissions; /* request id -> {"id", "allow", "deny"}: options, "" = none */
     size_t posts;        /* under way */
     int64_t attached_ms; /* monotonic */
@@ -119,6 +121,8 @@ void session_note_seen(struct live_session *live, int64_t acp_id); /* an event o
 void session_note_taken(struct live_session *live, int64_t seq);   /* a message is with the agent */
 void session_event(struct live_session *live, const char *type, json_t *data_consume);
 void session_pass(struct live_session *live, const char *type, json_t *data); /* without a row */
+/* A piece of what the agent says; the whole is the event "agent.message" {text}, before the next event that is kept. */
+void session_said(struct live_session *live, struct str text);
 /* New state with its event "session.STATE" {reason}. Waiters are woken. */
 void session_set_state(struct live_session *live, enum session_state state, const char *reason);
 /* These let the lock go; what was noted until then is written when they return. -1: the row is not. */

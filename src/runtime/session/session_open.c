@@ -33,6 +33,7 @@ struct live_session *live_new(struct runtime *runtime, const struct runtime_call
         &live->row.workdir,
     };
 
+    buf_init(&live->said, SESSION_SAID_MAX);
     live->runtime = runtime;
     live->refs = 1;
     (void)pthread_mutex_init(&live->lock, NULL);

@@ -241,6 +241,8 @@ static void on_update(struct live_session *live, json_t *params)
     char type[TYPE_MAX];
 
     if (str_ends(kind, STR("_chunk"))) {
+        if (str_is(kind, "agent_message_chunk"))
+            session_said(live, json_get_str(json_object_get(update, "content"), "text"));
         event_type(kind, type);
         session_pass(live, type, update);
         return;

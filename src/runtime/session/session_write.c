@@ -69,10 +69,33 @@ static struct runtime_event event_of(const struct live_session *live, const char
     };
 }
 
+/* Pieces of what an agent says are passed on and not kept; the whole of it is, before what comes next. */
+static void keep_said(struct live_session *live)
+{
+    auto_json json_t *data = NULL;
+    struct runtime_event event;
+
+    if (!live->said.len)
+        return;
+    data = json_pack("{s:o}", "text", json_str(buf_str(&live->said)));
+    event = event_of(live, "agent.message", STR("agent"), data);
+    add_note(live, NOTE_EVENT)->made =
+        runtime_event_make(live->runtime, &live->caller, &event, false);
+    buf_clear(&live->said);
+}
+
+void session_said(struct live_session *live, struct str text)
+{
+    if (live->said.len + text.len > SESSION_SAID_MAX)
+        keep_said(live);
+    (void)buf_add_str(&live->said, text); /* a piece that is larger than all may be is left out */
+}
+
 void session_event(struct live_session *live, const char *type, json_t *data_consume)
 {
     struct runtime_event event = event_of(live, type, live->caller.actor, data_consume);
 
+    keep_said(live);
     add_note(live, NOTE_EVENT)->made =
         runtime_event_make(live->runtime, &live->caller, &event, false);
     json_decref(data_consume);
