@@ -68,4 +68,18 @@ export async function stream(path, handler, { signal, since } = {}) {
   }
 }
 
+// Posts, and hands each line of the answer (newline-delimited JSON) to the handler as it comes.
+export async function lines(path, body, handler, { signal } = {}) {
+  const answer = await request(path, { method: 'POST', body, signal, headers: { Accept: 'application/x-ndjson' } })
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader()
+  let rest = ''
+  for (;;) {
+    const { done, value } = await reader.read()
+    const parts = (rest + (value ?? (done ? '\n' : ''))).split('\n')
+    rest = parts.pop()
+    for (const part of parts) if (part.trim()) handler(JSON.parse(part))
+    if (done) return
+  }
+}
+
 export const text = async (path) => (await request(path)).text()

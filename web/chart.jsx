@@ -19,7 +19,7 @@ function options(width, height, series, format, max) {
   return {
     width,
     height,
-    padding: [8, 8, 0, 0],
+    padding: [8, 18, 0, 0],
     cursor: { y: false, points: { size: 6 } },
     legend: { show: false },
     scales: { y: { range: (_, low, high) => [0, max ?? Math.max(high * 1.15, 1)] } },

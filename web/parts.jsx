@@ -183,11 +183,11 @@ export function Notes() {
   )
 }
 
-// Does it, and says how it went.
+// Does it, and says how it went; what: null = only when it went wrong.
 export async function attempt(what, work) {
   try {
     const result = await work()
-    note(what)
+    if (what) note(what)
     return result
   } catch (error) {
     note(error.message, 'bad')

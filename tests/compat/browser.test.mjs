@@ -8,6 +8,7 @@ import path from 'node:path'
 import { after, before, test } from 'node:test'
 import { page as address, startBrowsers } from '../harness/browser.mjs'
 import { contract } from '../harness/contract.mjs'
+import { openBrowser, seriousFaults, shots, signedIn } from '../harness/dashboard.mjs'
 import { quicksand } from '../harness/interpreter.mjs'
 import { connect } from '../harness/mcp.mjs'
 import { eventually, patience, repository } from '../harness/server.mjs'
@@ -489,4 +490,31 @@ test('garbage, frames of 100 MB, a browser that crashes, and a server that start
   assert.equal(await title(), 'a page')
   await server.api('DELETE', `/sandboxes/${session.sandboxId}`)
   assert.equal((await bb.sessions.retrieve(session.id)).status, 'ERROR')
+})
+
+test('its page in the dashboard: opened, clicked, typed on', async () => {
+  const browser = await openBrowser()
+  try {
+    const { id } = (await server.api('POST', '/api/v1/sandboxes', { template: 'browser' })).body
+    const dashboard = await signedIn(browser, server)
+    await dashboard.at(`#/sandboxes/${id}/screen`)
+    const screen = dashboard.locator('img.screenshot')
+    await screen.waitFor()
+    await dashboard.getByLabel('Address').fill(address)
+    await dashboard.keyboard.press('Enter')
+    const asked = (act, body) => server.api('POST', `/api/v1/sandboxes/${id}/browser/${act}`, body)
+    await eventually('the page is open', async () => (await asked('text', {})).body.title === 'a page', 30_000)
+    await asked('click', { selector: '#i' })
+    await screen.focus()
+    await dashboard.keyboard.type('hi')
+    await eventually('typed there', async () => {
+      await asked('click', { selector: 'button' })
+      return (await asked('text', {})).body.title === 'hi'
+    }, 30_000)
+    assert.ok((await shots(dashboard, 'screen-browser')) <= 390)
+    assert.deepEqual(await seriousFaults(dashboard), [])
+    await server.api('DELETE', `/api/v1/sandboxes/${id}`)
+  } finally {
+    await browser.close()
+  }
 })

@@ -6,6 +6,7 @@ import { createRequire } from 'node:module'
 import path from 'node:path'
 import { after, before, test } from 'node:test'
 import { eventually, patience, repository, startServer } from '../harness/server.mjs'
+import { openBrowser, seriousFaults, shots, signedIn } from '../harness/dashboard.mjs'
 import { quicksand } from '../harness/interpreter.mjs'
 import { connect } from '../harness/mcp.mjs'
 
@@ -174,4 +175,41 @@ test('by MCP: an agent that sees and acts', async () => {
   assert.match((await call('key', { keys: ['--window'] })).content[0].text, /not a key/)
   await client.callTool({ name: 'sandbox_kill', arguments: { sandbox_id: box } })
   await client.close()
+})
+
+test('the screen in the dashboard: seen, clicked, typed on, streamed', async () => {
+  const browser = await openBrowser()
+  try {
+    const page = await signedIn(browser, server)
+    await page.at(`#/sandboxes/${desktop.sandboxId}/screen`)
+    const screen = page.locator('img.screenshot')
+    await screen.waitFor()
+    await page.getByText('1024 × 768').waitFor()
+    await desktop.moveMouse(900, 700)
+    const { width, height } = await screen.boundingBox()
+    await screen.click({ position: { x: width / 4, y: height / 2 } })
+    await eventually('the click arrived', async () => {
+      const { x, y } = await desktop.getCursorPosition()
+      return Math.abs(x - 256) < 4 && Math.abs(y - 384) < 4
+    }, 20_000)
+    const first = await screen.getAttribute('src')
+    await eventually('another picture', async () => (await screen.getAttribute('src')) !== first, 20_000)
+    assert.ok((await shots(page, 'screen-desktop')) <= 390)
+    assert.deepEqual(await seriousFaults(page), [])
+    await page.getByRole('button', { name: 'stream' }).click()
+    const stream = page.frameLocator('iframe.stream')
+    await stream.locator('canvas').waitFor({ timeout: 60_000 * patience })
+    await eventually('the stream shows the screen', () => stream.locator('canvas').evaluate((canvas) => canvas.width === 1024 && canvas.getContext('2d').getImageData(0, 0, 1024, 200).data.some((byte, at) => at % 4 < 3 && byte > 40)), 60_000)
+    await page.shot('screen-stream')
+    assert.deepEqual(page.problems.filter((one) => !one.includes(':6080') && !one.includes('6080-')), [])
+    await page.getByRole('button', { name: 'pictures' }).click()
+    await screen.waitFor()
+    const { key } = (await server.api('POST', '/api-keys', { name: 'looks', role: 'viewer' })).body
+    const viewer = await signedIn(browser, server, {}, key)
+    await viewer.at(`#/sandboxes/${desktop.sandboxId}/screen`)
+    await viewer.locator('img.screenshot').waitFor()
+    assert.equal(await viewer.getByRole('button', { name: 'stream' }).count(), 0)
+  } finally {
+    await browser.close()
+  }
 })

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import fs from 'node:fs'
 import path from 'node:path'
 import { after, before, test } from 'node:test'
+import { EVIL, openBrowser, seriousFaults, shots, signedIn } from '../harness/dashboard.mjs'
 import { quicksand, startInterpreter } from '../harness/interpreter.mjs'
 
 let server, id
@@ -78,4 +79,55 @@ test('quicksand code: text, errors, pictures, files, a sandbox that is there', a
   const json = await quicksand(server, ['code', '--json', '-s', id, '1'])
   assert.equal(JSON.parse(json.stdout.trim().split('\n').at(-1)).type, 'exit')
   assert.deepEqual((await server.api('GET', '/api/v1/sandboxes')).body.sandboxes.length, 2)
+})
+
+test('the notebook of the dashboard: text, tables, pictures, errors, another language, an interrupt', async () => {
+  const browser = await openBrowser()
+  try {
+    const page = await signedIn(browser, server)
+    await page.at(`#/sandboxes/${id}/notebook`)
+    const cell = (at) => page.locator('.cell').nth(at)
+    const write = async (at, text, language) => {
+      if (language) await cell(at).getByLabel('Language').selectOption(language)
+      await cell(at).getByRole('textbox').fill(text)
+      await cell(at).getByRole('textbox').press('Shift+Enter')
+    }
+    await write(0, 'import pandas, matplotlib.pyplot as plt\nprint("printed")\npandas.DataFrame({"name": ["<b>one</b>", "two"], "size": [1, 22]})')
+    await cell(0).getByRole('cell', { name: '22' }).waitFor()
+    await cell(0).getByText('<b>one</b>').waitFor()
+    await cell(0).locator('pre', { hasText: 'printed' }).waitFor()
+    await page.getByRole('button', { name: 'New cell' }).click()
+    await write(1, 'plt.plot([3, 1, 2])\nplt.title("A plot")\nplt.show()')
+    await cell(1).locator('img.picture').waitFor()
+    assert.ok(await cell(1).locator('img.picture').evaluate((picture) => picture.decode().then(() => picture.naturalWidth > 100)))
+    await page.getByRole('button', { name: 'New cell' }).click()
+    await write(2, 'const a: number = 6 * 7\na', 'typescript')
+    await cell(2).locator('.shown pre', { hasText: '42' }).waitFor()
+    assert.ok((await shots(page, 'notebook')) <= 390)
+    assert.deepEqual(await seriousFaults(page), [])
+    await write(2, `raise ValueError(${JSON.stringify(EVIL)})`, 'python')
+    await cell(2).locator('.failed', { hasText: 'ValueError: <img src=x' }).waitFor()
+    await cell(2).locator('.failed pre', { hasText: 'Traceback' }).waitFor()
+    await write(2, `from IPython.display import HTML, SVG, display\ndisplay(HTML('<script>document.title=1</script><table><tr><th>h</th></tr><tr><td>${'<i onclick=1>'}cell</td></tr></table>'))\nSVG('<svg xmlns="http://www.w3.org/2000/svg" width="40" height="40"><script>document.title=1</script><rect width="40" height="40"/></svg>')`)
+    await cell(2).getByRole('cell', { name: 'cell' }).waitFor()
+    await cell(2).locator('img.picture').waitFor()
+    assert.equal(await page.title(), 'Quicksand')
+    assert.equal(await page.locator('main script, main i[onclick], main svg rect').count(), 0)
+    await write(2, 'import time\nprint("begun", flush=True)\ntime.sleep(600)')
+    await cell(2).locator('pre', { hasText: 'begun' }).waitFor() // as it comes, long before the end
+    await cell(2).getByRole('button', { name: 'Interrupt' }).click()
+    await cell(2).getByText('Interrupted.').waitFor()
+    await write(2, '"the next one runs"')
+    await cell(2).locator('.shown pre', { hasText: 'the next one runs' }).waitFor()
+    await page.reload()
+    await cell(2).getByRole('textbox').waitFor()
+    assert.equal(await cell(2).getByRole('textbox').inputValue(), '"the next one runs"', 'what was written is still there')
+    assert.deepEqual(page.problems, [])
+    const plain = (await server.api('POST', '/api/v1/sandboxes', { template: 'base' })).body.id
+    await page.at(`#/sandboxes/${plain}/notebook`)
+    await write(0, '1')
+    await cell(0).getByText('code-interpreter-v1').waitFor() // what to do
+  } finally {
+    await browser.close()
+  }
 })

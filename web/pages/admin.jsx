@@ -1,19 +1,23 @@
-// Who may what, who did what, and what it cost: keys, teams, webhooks, audit, providers, use.
+// Who may what, and who did what: API keys, teams with their quotas, audit, providers, settings.
 import { useState } from 'preact/hooks'
 import { ask, enc, post, remove, v1 } from '../api.js'
+import { useEvents } from '../live.js'
 import { Button, Card, Confirm, Dialog, Empty, Field, Loading, Problem, State, Text, attempt, note, useData } from '../parts.jsx'
-import { age, count, duration, moment, plain } from '../words.js'
+import { age, clock, count, moment, plain } from '../words.js'
+import { Use } from './use.jsx'
+import { Webhooks } from './webhooks.jsx'
 
-const TABS = { '': 'API keys', teams: 'Teams', webhooks: 'Webhooks', audit: 'Audit', providers: 'Providers', use: 'Use and cost' }
+const TABS = { '': 'API keys', teams: 'Teams', webhooks: 'Webhooks', audit: 'Audit', providers: 'Providers', use: 'Use and cost', settings: 'Settings' }
+const OPERATORS = ['teams', 'settings']
 
 export function Admin({ who, tab = '' }) {
   const operates = who.role === 'operator'
-  const Page = { '': Keys, teams: Teams, webhooks: Webhooks, audit: Audit, providers: Providers, use: Use }[tab] ?? Keys
+  const Page = { '': Keys, teams: Teams, webhooks: Webhooks, audit: Audit, providers: Providers, use: Use, settings: Settings }[tab] ?? Keys
   return (
     <>
       <div class="title"><h1>Administration</h1></div>
       <div class="tabs" role="tablist">
-        {Object.entries(TABS).filter(([name]) => operates || name !== 'teams').map(([name, title]) => <a key={name} role="tab" aria-selected={tab === name} href={`#/admin${name && `/${name}`}`}>{title}</a>)}
+        {Object.entries(TABS).filter(([name]) => operates || !OPERATORS.includes(name)).map(([name, title]) => <a key={name} role="tab" aria-selected={tab === name} href={`#/admin${name && `/${name}`}`}>{title}</a>)}
       </div>
       <Page who={who} operates={operates} reads={who.role === 'viewer'} />
     </>
@@ -92,8 +96,23 @@ function Keys({ who, reads }) {
 
 const QUOTAS = { maxSandboxes: 'sandboxes', maxCpu: 'processors', maxMemoryMB: 'memory, MiB', maxDiskMB: 'disk, MiB', maxCreatesPerMinute: 'creates per minute' }
 
+// The same things as they are used now.
+const USES = { maxSandboxes: 'sandboxes', maxCpu: 'cpu', maxMemoryMB: 'memoryMB', maxDiskMB: 'diskMB' }
+
+function Quota({ used, limit }) {
+  const share = limit ? (used ?? 0) / limit : 0
+  if (used === undefined) return limit ? count(limit) : 'no limit'
+  return (
+    <>
+      {count(used)}{limit ? ` of ${count(limit)}` : <span class="soft">, no limit</span>}
+      {limit > 0 && <div class={`meter ${share >= 0.9 ? 'full' : ''}`} role="meter" aria-label="used" aria-valuemin={0} aria-valuemax={limit} aria-valuenow={used}><i style={{ width: `${Math.min(100, 100 * share)}%` }} /></div>}
+    </>
+  )
+}
+
 function Teams() {
   const { data, error, again } = useData(() => ask('/admin/teams'), [])
+  useEvents((event) => /^sandbox\.(created|paused|resumed|killed)$/.test(event.type) && again(), [])
   const [name, setName] = useState('')
   const [wrong, setWrong] = useState(null)
   const [changed, setChanged] = useState(null)
@@ -117,7 +136,7 @@ function Teams() {
       <div class="tiles">
         {data?.map((one) => (
           <Card key={one.teamID} title={<Text>{one.name}</Text>} actions={one.banned && <State state="error" />}>
-            <dl class="details">{Object.entries(QUOTAS).map(([field, text]) => <><dt key={field}>{text}</dt><dd>{one[field] ? count(one[field]) : 'no limit'}</dd></>)}</dl>
+            <dl class="details">{Object.entries(QUOTAS).map(([field, text]) => <><dt key={field}>{text}</dt><dd><Quota used={one.use?.[USES[field]]} limit={one[field]} /></dd></>)}</dl>
             <div class="actions foot"><Button onClick={() => setChanged(one)}>Quotas</Button><Button onClick={() => key(one)}>New key</Button></div>
           </Card>
         ))}
@@ -131,10 +150,12 @@ function Teams() {
 function Quotas({ team, onClose }) {
   const [form, setForm] = useState(() => Object.fromEntries(Object.keys(QUOTAS).map((name) => [name, String(team[name])])))
   const [error, setError] = useState(null)
+  const [wrong, setWrong] = useState([])
   const submit = async (event) => {
     event.preventDefault()
-    const bad = Object.keys(form).find((name) => !/^\d+$/.test(form[name]))
-    if (bad) return setError(`${QUOTAS[bad]} is a whole number; 0 is no limit`)
+    const bad = Object.keys(form).filter((name) => !/^\d{1,12}$/.test(form[name]))
+    setWrong(bad)
+    if (bad.length) return
     try {
       await ask(`/admin/teams/${enc(team.teamID)}`, { method: 'PATCH', body: Object.fromEntries(Object.entries(form).map(([name, value]) => [name, Number(value)])) })
       onClose()
@@ -145,7 +166,7 @@ function Quotas({ team, onClose }) {
   return (
     <Dialog title={`Quotas of ${plain(team.name)}`} onClose={onClose}>
       <form onSubmit={submit} novalidate>
-        <div class="grid">{Object.entries(QUOTAS).map(([name, text]) => <Field key={name} label={text}><input inputmode="numeric" value={form[name]} onInput={(event) => setForm({ ...form, [name]: event.target.value })} /></Field>)}</div>
+        <div class="grid">{Object.entries(QUOTAS).map(([name, text]) => <Field key={name} label={text} hint="0: no limit" error={wrong.includes(name) && 'A whole number; 0 is no limit'}><input inputmode="numeric" value={form[name]} onInput={(event) => setForm({ ...form, [name]: event.target.value })} /></Field>)}</div>
         {error && <Problem error={error} />}
         <footer><Button kind="quiet" onClick={onClose}>Cancel</Button><Button kind="main" type="submit">Save</Button></footer>
       </form>
@@ -153,42 +174,7 @@ function Quotas({ team, onClose }) {
   )
 }
 
-// ---- webhooks ----
-
-const TYPES = ['created', 'paused', 'resumed', 'killed', 'updated'].map((one) => `sandbox.lifecycle.${one}`)
-
-function Webhooks({ reads }) {
-  const { data, error, again } = useData(() => ask('/events/webhooks'), [])
-  const [form, setForm] = useState({ name: '', url: '', secret: '' })
-  const [wrong, setWrong] = useState(null)
-  const field = (name) => ({ value: form[name], onInput: (event) => setForm({ ...form, [name]: event.target.value }) })
-  const make = async (event) => {
-    event.preventDefault()
-    setWrong(null)
-    try {
-      await post('/events/webhooks', { name: form.name, url: form.url, signatureSecret: form.secret, enabled: true, events: TYPES })
-      setForm({ name: '', url: '', secret: '' })
-      again()
-    } catch (why) {
-      setWrong(why.message)
-    }
-  }
-  const turn = (one) => attempt(one.enabled ? 'Switched off' : 'Switched on', () => ask(`/events/webhooks/${enc(one.id)}`, { method: 'PATCH', body: { enabled: !one.enabled } })).then(again)
-  return (
-    <>
-      {!reads && (
-        <form class="inline" onSubmit={make} novalidate>
-          <Field label="Name" error={wrong}><input {...field('name')} /></Field><Field label="Address"><input placeholder="https://" {...field('url')} /></Field><Field label="Secret of signatures" hint="32 characters or more"><input type="password" autocomplete="off" {...field('secret')} /></Field><Button kind="main" type="submit">Make</Button>
-        </form>
-      )}
-      {error && <Problem error={error} again={again} />}
-      {data && !data.length && <Empty icon="link" title="No webhook yet">An address here is told of every create, pause, resume and kill of the team's sandboxes, and again until it answers.</Empty>}
-      {data?.length > 0 && <Card><ul class="plain">{data.map((one) => <li key={one.id}><b><Text>{one.name}</Text></b><Text class="mono">{one.url}</Text><span class="soft">{one.enabled ? 'on' : 'off'} · {one.events.length} kinds of events</span>{!reads && <span class="right"><Button kind="quiet" onClick={() => turn(one)}>{one.enabled ? 'Switch off' : 'Switch on'}</Button><Button icon="bin" kind="quiet" label={`Delete ${plain(one.name)}`} onClick={() => attempt('Deleted', () => remove(`/events/webhooks/${enc(one.id)}`)).then(again)} /></span>}</li>)}</ul></Card>}
-    </>
-  )
-}
-
-// ---- audit, providers, use ----
+// ---- audit, providers, settings ----
 
 function Audit({ operates }) {
   const { data, error, again } = useData(() => ask(`/audit?limit=100${operates ? '&all=true' : ''}`).catch(() => ask('/audit?limit=100')), [])
@@ -205,54 +191,61 @@ function Audit({ operates }) {
   )
 }
 
-function Providers() {
-  const [checked, setChecked] = useState(false)
-  const { data, error, again } = useData(() => v1(`/providers${checked ? '?check=true' : ''}`), [checked])
-  if (error) return <Problem error={error} again={again} />
-  if (!data) return <Loading />
+function Provider({ given }) {
+  const [one, setOne] = useState(given)
+  const [busy, setBusy] = useState(false)
+  const [checked, setChecked] = useState(null)
+  const check = async () => {
+    setBusy(true)
+    const answer = await attempt(null, () => v1(`/providers/${enc(one.name)}?check=true`))
+    if (answer) {
+      setOne(answer)
+      setChecked(new Date().toISOString())
+    }
+    setBusy(false)
+  }
   return (
-    <>
-      <div class="actions"><Button icon="refresh" onClick={() => (checked ? again() : setChecked(true))}>Check all</Button></div>
-      <div class="tiles">
-        {data.providers.map((one) => (
-          <Card key={one.name} title={<><Text>{one.name}</Text>{one.default && <span class="label">default</span>}</>} actions={<State state={one.state} />}>
-            <dl class="details"><dt>Kind</dt><dd>{plain(one.type)}</dd><dt>Isolation</dt><dd>{plain(one.isolation)}, by {plain(one.isolated_by)}</dd><dt>Can</dt><dd>{Object.entries(one.capabilities).filter(([, value]) => value === true).map(([name]) => name).join(', ')}</dd><dt>Network</dt><dd>{one.egress.join(', ')}</dd>{one.last_error && <><dt>Last error</dt><dd class="bad"><Text>{one.last_error}</Text></dd></>}</dl>
-          </Card>
-        ))}
-      </div>
-    </>
+    <Card title={<><Text>{one.name}</Text>{one.default && <span class="label">default</span>}</>} actions={<State state={one.state} />}>
+      <dl class="details">
+        <dt>Kind</dt><dd>{plain(one.type)}</dd><dt>Isolation</dt><dd>{plain(one.isolation)}, by {plain(one.isolated_by)}</dd>
+        <dt>Can</dt><dd>{Object.entries(one.capabilities).filter(([, value]) => value === true).map(([name]) => name).join(', ')}</dd>
+        <dt>Network</dt><dd>{one.egress.join(', ')}</dd>
+        {one.last_error && <><dt>Last error</dt><dd class="bad"><Text>{one.last_error}</Text></dd></>}
+      </dl>
+      <div class="actions foot"><Button icon="refresh" disabled={busy} label={`Check ${plain(one.name)}`} onClick={check}>{busy ? 'Asking…' : 'Check'}</Button>{checked && <span class="soft" role="status">asked at {clock(checked)}</span>}</div>
+    </Card>
   )
 }
 
-const GROUPS = { providers: 'provider', agents: 'agent', tasks: 'task', sessions: 'session' }
-
-function csv(stats) {
-  const cell = (text) => `"${String(text).replace(/^[=+@-]/, "'$&").replaceAll('"', '""')}"`
-  const rows = [['group', 'name', 'sandboxes', 'running', 'seconds', 'cpu_seconds', 'commands', 'jobs', 'usd']]
-  for (const [group, word] of Object.entries(GROUPS)) for (const [name, one] of Object.entries(stats[group])) rows.push([word, name, one.sandboxes, one.running, one.seconds, one.cpu_seconds, one.commands, one.jobs, one.usd])
-  return rows.map((row) => row.map(cell).join(',')).join('\r\n')
-}
-
-function Use() {
-  const { data, error, again } = useData(() => v1('/stats'), [])
-  const [group, setGroup] = useState('providers')
+function Providers() {
+  const { data, error, again } = useData(() => v1('/providers'), [])
   if (error) return <Problem error={error} again={again} />
   if (!data) return <Loading />
-  const rows = Object.entries(data[group]).sort(([, a], [, b]) => b.seconds - a.seconds)
-  const most = Math.max(1, ...rows.map(([, one]) => one.seconds))
-  const save = () => {
-    const link = document.createElement('a')
-    link.href = URL.createObjectURL(new Blob([csv(data)], { type: 'text/csv' }))
-    link.download = 'quicksand-use.csv'
-    link.click()
-    setTimeout(() => URL.revokeObjectURL(link.href), 1000)
-  }
+  return <div class="tiles">{data.providers.map((one) => <Provider key={one.name} given={one} />)}</div>
+}
+
+function Settings() {
+  const { data, error, again } = useData(() => v1('/settings'), [])
+  const [text, setText] = useState('')
+  if (error) return <Problem error={error} again={again} />
+  if (!data) return <Loading />
+  const rows = data.settings.filter((one) => !text || `${one.key} ${one.value} ${one.help}`.toLowerCase().includes(text.toLowerCase()))
   return (
-    <Card title="Use and cost" actions={<><div class="chips" role="group" aria-label="By">{Object.entries(GROUPS).map(([name, word]) => <button type="button" key={name} aria-pressed={group === name} onClick={() => setGroup(name)}>by {word}</button>)}</div><Button onClick={save}>CSV</Button></>}>
-      {!rows.length ? <Empty icon="overview" title="Nothing to count">No sandbox was of any {GROUPS[group]} yet.</Empty> : (
-        <div class="table-wrap"><table>
-          <thead><tr><th>{GROUPS[group]}</th><th class="number">sandboxes</th><th class="number">ran</th><th class="wide">share</th><th class="number">processor time</th><th class="number">commands</th><th class="number">cost</th></tr></thead>
-          <tbody>{rows.map(([name, one]) => <tr key={name}><td><Text>{name || '–'}</Text></td><td class="number">{count(one.sandboxes)}</td><td class="number">{duration(one.seconds)}</td><td><div class="meter"><i style={{ width: `${(100 * one.seconds) / most}%` }} /></div></td><td class="number">{duration(one.cpu_seconds)}</td><td class="number">{count(one.commands + one.jobs)}</td><td class="number">$ {one.usd.toFixed(4)}</td></tr>)}</tbody>
+    <Card title="Settings in force" actions={<input type="search" data-search placeholder="Filter" aria-label="Filter settings" value={text} onInput={(event) => setText(event.target.value)} />}>
+      <p class="soft">Set by options of quicksand serve, QUICKSAND_… in its environment, or its configuration file. Those marked “reload” are taken over on SIGHUP, the others with a restart.</p>
+      {!rows.length && <Empty icon="admin" title="Nothing fits">Other words may show more.</Empty>}
+      {rows.length > 0 && (
+        <div class="table-wrap"><table class="settings">
+          <thead><tr><th>setting</th><th>value</th><th>meaning</th></tr></thead>
+          <tbody>
+            {rows.map((one) => (
+              <tr key={one.key}>
+                <td class="mono">{one.key}{one.reload && <span class="label">reload</span>}</td>
+                <td class="mono">{one.value === one.default ? <span class="soft"><Text>{one.value || '–'}</Text></span> : <><b><Text>{one.value || '–'}</Text></b><br /><small class="soft">instead of <Text>{one.default || 'nothing'}</Text></small></>}</td>
+                <td>{plain(one.help)}</td>
+              </tr>
+            ))}
+          </tbody>
         </table></div>
       )}
     </Card>

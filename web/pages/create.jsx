@@ -1,4 +1,4 @@
-// A new sandbox: from a template or profile, with a size, a time, variables and what it may reach.
+// A new sandbox: from a template or profile, with a size, a time, variables, volumes and what it may reach.
 import { useState } from 'preact/hooks'
 import { ask, post, v1 } from '../api.js'
 import { Button, Dialog, Field, Problem, note, useData } from '../parts.jsx'
@@ -14,6 +14,15 @@ export function readEnv(text) {
     env[line.slice(0, at).trim()] = line.slice(at + 1)
   }
   return env
+}
+
+// "name:/path" lines as mounts.
+export function readVolumes(text) {
+  return text.split('\n').map((line) => line.trim()).filter(Boolean).map((line) => {
+    const [, name, path] = /^([\w-]+):(\/.+)$/.exec(line) ?? []
+    if (!name) throw new Error(`"${line.slice(0, 40)}" is not NAME:/PATH`)
+    return { name, path }
+  })
 }
 
 function number(text, name, low, high) {
@@ -47,10 +56,20 @@ function readForm(form) {
     timeout_ms: minutes && minutes * 60_000,
   }
   if (Object.values(limits).some((one) => one !== undefined)) body.limits = limits
-  return { body, wrong }
+  const volumeMounts = take('volumes', () => readVolumes(form.volumes)) ?? []
+  if (!volumeMounts.length) return { path: '/api/v1/sandboxes', body, wrong }
+  return { path: '/sandboxes', body: withVolumes(form, body, limits, volumeMounts, wrong), wrong }
 }
 
-const START = { from: 'template', name: '', key: '', cpu: '', memory: '', disk: '', minutes: '60', env: '', network: '', domains: '' }
+// Volumes are of the engine's own API, which has neither profiles nor keys.
+function withVolumes(form, body, limits, volumeMounts, wrong) {
+  if (form.from === 'profile' && form.name) wrong.name = 'Volumes go with a template.'
+  if (body.key) wrong.key = 'A sandbox with volumes has no key; leave it open.'
+  const network = { 'deny-all': { denyOut: ['0.0.0.0/0'] }, restricted: { allowOut: body.network?.allowDomains, denyOut: ['0.0.0.0/0'] } }[form.network]
+  return { templateID: (form.from === 'template' && form.name) || 'base', timeout: (body.timeout_ms ?? 3600_000) / 1000, envVars: body.env, cpuCount: limits.cpu, memoryMB: limits.memoryMb, diskSizeMB: limits.diskMb, network, volumeMounts }
+}
+
+const START = { from: 'template', name: '', key: '', cpu: '', memory: '', disk: '', minutes: '60', env: '', volumes: '', network: '', domains: '' }
 
 export function Create({ onClose }) {
   const [form, setForm] = useState(START)
@@ -58,19 +77,21 @@ export function Create({ onClose }) {
   const [error, setError] = useState(null)
   const [busy, setBusy] = useState(false)
   const { data: templates } = useData(() => ask('/templates'), [])
+  const { data: volumes } = useData(() => ask('/volumes'), [])
   const { data: profiles } = useData(() => v1('/profiles'), [])
   const field = (name) => ({ value: form[name], onInput: (event) => setForm({ ...form, [name]: event.target.value }) })
   const submit = async (event) => {
     event.preventDefault()
-    const { body, wrong } = readForm(form)
+    const { path, body, wrong } = readForm(form)
     setWrong(wrong)
     if (Object.keys(wrong).length) return
     setBusy(true)
     setError(null)
     try {
-      const made = await post('/api/v1/sandboxes', body)
-      note(`${made.key ?? made.id} is ${made.state}`)
-      go(`sandboxes/${encodeURIComponent(made.id)}`)
+      const made = await post(path, body)
+      const id = made.id ?? made.sandboxID
+      note(`${made.key ?? id} is ${made.state ?? 'running'}`)
+      go(`sandboxes/${encodeURIComponent(id)}`)
     } catch (why) {
       setError(why)
       setBusy(false)
@@ -87,13 +108,13 @@ export function Create({ onClose }) {
               <option value="profile">a profile</option>
             </select>
           </Field>
-          <Field label={form.from === 'template' ? 'Template' : 'Profile'} hint="Left open: the default">
+          <Field label={form.from === 'template' ? 'Template' : 'Profile'} error={wrong.name} hint="Left open: the default">
             <select {...field('name')} onChange={(event) => setForm({ ...form, name: event.target.value })}>
               <option value="">default</option>
               {names.map((one) => <option key={one} value={one}>{one}</option>)}
             </select>
           </Field>
-          <Field label="Key" hint="A name to find it again; may be left open">
+          <Field label="Key" error={wrong.key} hint="A name to find it again; may be left open">
             <input autofocus {...field('key')} maxlength={256} />
           </Field>
           <Field label="Idle minutes" error={wrong.minutes} hint="Then it ends">
@@ -124,6 +145,9 @@ export function Create({ onClose }) {
         )}
         <Field label="Environment" error={wrong.env} hint="NAME=VALUE, a line each">
           <textarea rows={3} spellcheck={false} {...field('env')} />
+        </Field>
+        <Field label="Volumes" error={wrong.volumes} hint={volumes?.length ? `NAME:/PATH, a line each; there are ${volumes.map((one) => one.name).slice(0, 8).join(', ')}` : 'NAME:/PATH, a line each; there is none yet: see Volumes'}>
+          <textarea rows={2} spellcheck={false} {...field('volumes')} />
         </Field>
         {error && <Problem error={error} />}
         <footer>

@@ -1,4 +1,4 @@
-// One sandbox: what it uses, its terminal, files, processes, ports, logs, events and snapshots.
+// One sandbox: what it uses, its terminal, screen, notebook, files, processes, ports, logs, events and snapshots.
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { ask, enc, post, remove, v1 } from '../api.js'
 import { Chart } from '../chart.jsx'
@@ -7,10 +7,12 @@ import { Button, Card, Confirm, Empty, Loading, Problem, State, Text, attempt, u
 import { go } from '../shell.jsx'
 import { age, bytes, clock, count, duration, moment, plain, shorten } from '../words.js'
 import { Files } from './files.jsx'
+import { Notebook } from './notebook.jsx'
 import { EventLine } from './overview.jsx'
 import { extend } from './sandboxes.jsx'
+import { Screen } from './screen.jsx'
 
-const TABS = { '': 'Overview', terminal: 'Terminal', files: 'Files', processes: 'Processes', logs: 'Logs', network: 'Network', events: 'Events', snapshots: 'Snapshots' }
+const TABS = { '': 'Overview', terminal: 'Terminal', screen: 'Screen', notebook: 'Notebook', files: 'Files', processes: 'Processes', logs: 'Logs', network: 'Network', events: 'Events', snapshots: 'Snapshots' }
 
 export function Sandbox({ id, tab = '', who }) {
   const live = useLive()
@@ -22,7 +24,7 @@ export function Sandbox({ id, tab = '', who }) {
   if (!box) return <Loading />
   const reads = who.role === 'viewer'
   const path = `/api/v1/sandboxes/${enc(id)}`
-  const tabs = Object.entries(TABS).filter(([name]) => !reads || !['terminal', 'processes'].includes(name))
+  const tabs = Object.entries(TABS).filter(([name]) => !reads || !['terminal', 'notebook', 'processes'].includes(name))
   return (
     <>
       <div class="title">
@@ -82,9 +84,11 @@ async function fork(box) {
 }
 
 function Tab({ tab, box, reads }) {
-  const sleeps = box.state !== 'running' && ['terminal', 'files', 'processes'].includes(tab)
+  const sleeps = box.state !== 'running' && ['terminal', 'screen', 'notebook', 'files', 'processes'].includes(tab)
   if (sleeps) return <Empty icon="pause" title={`It is ${box.state}`}>Resume it to look inside: what runs there stands still.</Empty>
   if (tab === 'terminal') return <TerminalTab box={box} />
+  if (tab === 'screen') return <Screen box={box} reads={reads} />
+  if (tab === 'notebook') return <Notebook box={box} />
   if (tab === 'files') return <Files id={box.id} reads={reads} />
   if (tab === 'processes') return <Processes box={box} />
   if (tab === 'logs') return <Logs box={box} />
@@ -220,22 +224,33 @@ function Processes({ box }) {
 
 // ---- terminal ----
 
+const USERS = { '': 'user', root: 'root' }
+
 function TerminalTab({ box }) {
   const place = useRef(null)
+  const [user, setUser] = useState('')
   const [status, setStatus] = useState('connecting')
   useEffect(() => {
     let end = null
     let gone = false
     import('../terminal.js').then(({ openTerminal }) => {
-      if (!gone) end = openTerminal(place.current, 'sandboxes', box.id, { say: setStatus })
+      if (!gone) end = openTerminal(place.current, 'sandboxes', box.id, { user, say: setStatus })
     })
     return () => {
       gone = true
       end?.()
     }
-  }, [box.id])
+  }, [box.id, user])
+  const actions = (
+    <>
+      <span class="soft" role="status">{status}</span>
+      <div class="chips" role="group" aria-label="As whom">
+        {Object.entries(USERS).map(([name, title]) => <button type="button" key={name} aria-pressed={user === name} onClick={() => setUser(name)}>as {title}</button>)}
+      </div>
+    </>
+  )
   return (
-    <Card class="terminal" title="Terminal" actions={<span class="soft" role="status">{status}</span>}>
+    <Card class="terminal" title="Terminal" actions={actions}>
       <div class="screen" ref={place} />
     </Card>
   )

@@ -46,7 +46,7 @@ function Lists({ reads }) {
           {jobs.data?.processes.map((one) => (
             <li key={one.id}>
               <a href={`#/work/job/${enc(one.id)}`}><Text class="mono">{shorten(one.command, 70)}</Text></a><State state={one.state} />
-              {one.exit_code !== null && <span class="soft">exit {one.exit_code}</span>}{one.callback_state && <span class="label">callback {one.callback_state}</span>}
+              {one.exit_code !== null && <span class="soft">exit {one.exit_code}</span>}{one.callback_state && <span class="label">callback {plain(one.callback_state)}{one.callback_attempts > 1 && `, ${one.callback_attempts} times`}</span>}
               <span class="soft right">{age(one.started_at)}</span>
             </li>
           ))}
@@ -108,7 +108,8 @@ export function turnsOf(events) {
     const data = one.data ?? {}
     const update = data.update ?? data
     const what = update.sessionUpdate ?? ''
-    if (one.type === 'session.message') say('person', data.text ?? '', one)
+    if (one.type === 'agent.message') say('agent', data.text ?? '', one)
+    else if (one.type === 'session.message') say('person', data.text ?? '', one)
     else if (/message_chunk/.test(what)) say(/user/.test(what) ? 'person' : 'agent', textOf(update.content), one)
     else if (/thought/.test(what)) turns.push({ kind: 'thought', text: textOf(update.content), ts: one.ts, id: one.id })
     else if (/tool_call/.test(what)) {
@@ -119,15 +120,17 @@ export function turnsOf(events) {
         tools.set(update.toolCallId, turn)
         turns.push(turn)
       }
-    } else if (one.type === 'permission.requested') turns.push({ kind: 'question', request: data.request_id, text: data.title ?? data.tool ?? data.toolCall?.title ?? 'The agent asks for permission', ts: one.ts, id: one.id, data })
+    } else if (one.type === 'permission.requested') turns.push({ kind: 'question', request: data.request_id, text: data.tool?.title ?? data.title ?? 'The agent asks for permission', ts: one.ts, id: one.id, data })
     else if (/^permission\./.test(one.type)) {
       const asked = turns.find((turn) => turn.kind === 'question' && turn.request === data.request_id)
       if (asked) asked.answer = data.allow === false || /den|refus/.test(one.type) ? 'refused' : 'allowed'
     } else if (/error|failed|exited/.test(one.type)) turns.push({ kind: 'trouble', text: `${one.type}: ${data.message ?? data.reason ?? ''}`, ts: one.ts, id: one.id })
-    else if (/^(session|git)\.|turn\.completed/.test(one.type)) turns.push({ kind: 'fact', text: `${one.type}${data.message ? `: ${data.message}` : ''}`, ts: one.ts, id: one.id })
+    else if (/^(session|git)\.|turn\.completed/.test(one.type)) turns.push({ kind: 'fact', text: `${one.type.replace(/^(session|agent)\./, '').replaceAll('.', ' ')}${data.message ? `: ${data.message}` : ''}`, ts: one.ts, id: one.id })
   }
   return turns
 }
+
+const PIECES_MAX = 5000
 
 function Tool({ turn }) {
   const parts = Array.isArray(turn.content) ? turn.content : []
@@ -147,12 +150,18 @@ function Session({ id, reads }) {
   const [gone, setGone] = useState(false)
   const end = useRef(null)
   const path = `/api/v1/sessions/${enc(id)}`
+  const [pieces, setPieces] = useState([]) // of what it says just now: they are passed on and not kept
   useEvents((event) => {
     if (event.session !== id) return
+    if (/_chunk$/.test(event.type)) return setPieces((all) => [...all, event].slice(-PIECES_MAX))
     events.again()
     again()
   }, [id])
-  const turns = useMemo(() => turnsOf(events.data?.events ?? []), [events.data])
+  const turns = useMemo(() => {
+    const kept = events.data?.events ?? []
+    const whole = kept.findLast((one) => one.type === 'agent.message')?.ts ?? ''
+    return turnsOf([...kept, ...pieces.filter((one) => one.ts > whole)])
+  }, [events.data, pieces])
   const waits = turns.findLast((turn) => turn.kind === 'question' && !turn.answer)
   const answer = (allow) => attempt(allow ? 'Allowed' : 'Refused', () => post(`${path}/approve`, { request_id: waits.request, allow }))
   useEffect(() => end.current?.scrollIntoView({ block: 'nearest' }), [turns.length])
@@ -203,6 +212,13 @@ function Session({ id, reads }) {
 
 const CLEAN = /\u001b\[[0-9;?]*[A-Za-z]|\u001b\][^\u0007]*\u0007/g
 
+// Whoever wanted to be told of its end, and how that goes.
+function Callback({ job }) {
+  if (!job.callback_state) return null
+  const tries = job.callback_attempts ? `, tried ${job.callback_attempts === 1 ? 'once' : `${count(job.callback_attempts)} times`}` : ''
+  return <span class={job.callback_state === 'failed' ? 'bad' : ''}>callback {plain(job.callback_state)}{tries}{job.callback_next_at && `, again at ${clock(job.callback_next_at)}`}</span>
+}
+
 function Job({ id, reads }) {
   const path = `/sandboxes/-/processes/${enc(id)}`
   const { data: job, error, again } = useData(() => v1(path), [id])
@@ -221,7 +237,7 @@ function Job({ id, reads }) {
         <h1><Text class="mono">{shorten(job.command, 60)}</Text> <State state={job.state} /></h1>
         {!reads && job.state === 'running' && <Button kind="danger" onClick={() => attempt('It was told to stop', () => post(`/api/v1${path}/stop`)).then(again)}>Stop</Button>}
       </div>
-      <p class="under soft"><code>{plain(job.id)}</code><a href={`#/sandboxes/${enc(job.sandbox_id)}`}><Text>{job.sandbox_id}</Text></a><span>{moment(job.started_at)}</span>{job.exit_code !== null && <span>exit {count(job.exit_code)}</span>}{job.callback_state && <span>callback {plain(job.callback_state)}</span>}</p>
+      <p class="under soft"><code>{plain(job.id)}</code><a href={`#/sandboxes/${enc(job.sandbox_id)}`}><Text>{job.sandbox_id}</Text></a><span>{moment(job.started_at)}</span>{job.exit_code !== null && <span>exit {count(job.exit_code)}</span>}<Callback job={job} /></p>
       <Card title="Output">{out ? <pre class="out" tabIndex={0}>{out.replace(CLEAN, '').split('\n').map(plain).join('\n')}</pre> : <Empty icon="file" title="Nothing printed yet">Lines appear as they are written.</Empty>}</Card>
     </>
   )

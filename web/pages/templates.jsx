@@ -1,6 +1,6 @@
-// Templates, snapshots and volumes: what sandboxes start from, and what outlives them.
+// Templates: what sandboxes start from, and how they are built.
 import { useEffect, useState } from 'preact/hooks'
-import { ask, enc, post, remove, v1 } from '../api.js'
+import { ask, enc, post, remove } from '../api.js'
 import { useLive } from '../live.js'
 import { Button, Card, Confirm, Dialog, Empty, Field, Loading, Problem, State, Text, attempt, note, useData } from '../parts.jsx'
 import { go } from '../shell.jsx'
@@ -191,112 +191,5 @@ function BuildLog({ id, build, reads }) {
       <ol class="log" tabIndex={0} aria-label="What the build wrote">{lines.map((one, at) => <li key={at} class={one.level}><time>{clock(one.timestamp)}</time><Text>{one.message}</Text></li>)}</ol>
       {!lines.length && !error && <Empty icon="file" title="Nothing written yet">Lines appear as the build goes on.</Empty>}
     </Card>
-  )
-}
-
-// ---- snapshots ----
-
-// Who came from whom: sandboxes under the snapshots that they started from, snapshots under their sandboxes.
-function Tree({ snapshots, sandboxes }) {
-  const started = (one) => sandboxes.filter((box) => box.snapshot_id === one.id)
-  const of = new Map()
-  for (const one of snapshots) of.set(one.sandbox_id, [...(of.get(one.sandbox_id) ?? []), one])
-  return (
-    <ul class="tree">
-      {[...of].map(([id, list]) => (
-        <li key={id}>
-          <a href={`#/sandboxes/${enc(id ?? '')}`}><Text>{id ?? 'elsewhere'}</Text></a>
-          <ul>
-            {list.map((one) => (
-              <li key={one.id}>
-                <b><Text>{one.alias ?? one.id}</Text></b> <span class="soft">{age(one.created_at)}</span>
-                {started(one).length > 0 && <ul>{started(one).map((box) => <li key={box.id}><a href={`#/sandboxes/${enc(box.id)}`}><Text>{box.key ?? box.id}</Text></a> <State state={box.state} /></li>)}</ul>}
-              </li>
-            ))}
-          </ul>
-        </li>
-      ))}
-    </ul>
-  )
-}
-
-export function Snapshots({ who }) {
-  const { data, error, again } = useData(() => v1('/snapshots?limit=1000'), [])
-  const live = useLive()
-  const [gone, setGone] = useState(null)
-  const reads = who.role === 'viewer'
-  const all = data?.snapshots ?? []
-  return (
-    <>
-      <div class="title"><h1>Snapshots <small>{data && count(all.length)}</small></h1></div>
-      {error && <Problem error={error} again={again} />}
-      {!data && !error && <Loading />}
-      {data && !all.length && <Empty icon="snapshots" title="No snapshot yet">Take one on the page of a sandbox. New sandboxes start from it in milliseconds, and share its files on disk.</Empty>}
-      {all.length > 0 && (
-        <div class="columns">
-          <Card title="All">
-            <div class="table-wrap"><table>
-              <thead><tr><th>name</th><th>of</th><th>kept until</th><th /></tr></thead>
-              <tbody>
-                {all.map((one) => (
-                  <tr key={one.id}>
-                    <td><Text>{one.alias ?? one.id}</Text><br /><span class="soft">{one.kind} · {one.state}</span></td>
-                    <td><Text>{shorten(one.sandbox_id, 24)}</Text></td>
-                    <td class="soft">{moment(one.expires_at)}</td>
-                    <td class="do">{!reads && <><Button icon="fork" kind="quiet" onClick={() => attempt('It runs', () => post('/api/v1/sandboxes', { snapshot: one.id })).then((made) => made && go(`sandboxes/${enc(made.id)}`))}>Start</Button><Button icon="bin" kind="quiet" label={`Delete ${plain(one.alias ?? one.id)}`} onClick={() => setGone(one)} /></>}</td>
-                  </tr>
-                ))}
-              </tbody>
-            </table></div>
-          </Card>
-          <Card title="Who came from whom"><Tree snapshots={all} sandboxes={[...live.sandboxes.values()]} /></Card>
-        </div>
-      )}
-      {gone && <Confirm title="Delete this snapshot?" action="Delete" onClose={() => setGone(null)} onDo={() => remove(`/api/v1/snapshots/${enc(gone.id)}`).then(again)}>Nothing can start from it any more; sandboxes that did go on.</Confirm>}
-    </>
-  )
-}
-
-// ---- volumes ----
-
-export function Volumes({ who }) {
-  const { data, error, again } = useData(() => ask('/volumes'), [])
-  const [name, setName] = useState('')
-  const [wrong, setWrong] = useState(null)
-  const [gone, setGone] = useState(null)
-  const reads = who.role === 'viewer'
-  const make = async (event) => {
-    event.preventDefault()
-    setWrong(null)
-    try {
-      await post('/volumes', { name: name.trim() })
-      setName('')
-      again()
-    } catch (why) {
-      setWrong(why.message)
-    }
-  }
-  return (
-    <>
-      <div class="title"><h1>Volumes <small>{data && count(data.length)}</small></h1></div>
-      {!reads && (
-        <form class="inline" onSubmit={make} novalidate>
-          <Field label="New volume" error={wrong}><input placeholder="name" value={name} onInput={(event) => setName(event.target.value)} /></Field>
-          <Button kind="main" type="submit">Make</Button>
-        </form>
-      )}
-      {error && <Problem error={error} again={again} />}
-      {data && !data.length && <Empty icon="volumes" title="No volume yet">A volume keeps files that several sandboxes mount and that outlive them.</Empty>}
-      {data?.length > 0 && (
-        <Card>
-          <ul class="plain">
-            {data.map((one) => (
-              <li key={one.volumeID}><b><Text>{one.name}</Text></b><code class="soft">{one.volumeID}</code>{!reads && <span class="right"><Button icon="bin" kind="quiet" label={`Delete ${plain(one.name)}`} onClick={() => setGone(one)} /></span>}</li>
-            ))}
-          </ul>
-        </Card>
-      )}
-      {gone && <Confirm title="Delete this volume?" action="Delete" onClose={() => setGone(null)} onDo={() => remove(`/volumes/${enc(gone.volumeID)}`).then(again)}>All files in {plain(gone.name)} will be gone.</Confirm>}
-    </>
   )
 }
