@@ -43,6 +43,7 @@ struct entry { /* a sandbox with a box */
     char *id;
     char *policy; /* NULL: none with names or peers */
     uint32_t group;
+    struct sent_result *ahead;         /* of the policy, when nobody waits for it yet; or NULL */
     struct egress_usage usage, before; /* since the egress process started, and before that */
     struct box_range *denied;          /* by the gateway's rules, for the log */
     size_t denied_count;
@@ -183,10 +184,19 @@ static bool send_policy(struct egress_link *link, int fd, const struct entry *en
     return sent;
 }
 
+static void forget_ahead(struct egress_link *link, struct entry *entry)
+{
+    if (entry->ahead)
+        stop_waiting(link, entry->ahead);
+    free(entry->ahead);
+    entry->ahead = NULL;
+}
+
 static void forget_policy(struct egress_link *link, struct entry *entry)
 {
     char address[INET_ADDRSTRLEN], line[160];
 
+    forget_ahead(link, entry);
     if (!entry->policy)
         return;
     forget_text(&entry->policy);
@@ -198,6 +208,7 @@ static void forget_policy(struct egress_link *link, struct entry *entry)
 
 static void entry_free(struct entry *entry)
 {
+    free(entry->ahead);
     free(entry->id);
     forget_text(&entry->policy);
     free(entry->denied);
@@ -267,29 +278,31 @@ static int no_answer(struct error *err)
                      "enforced. The server's log says why it is not there");
 }
 
-/* Sends it until it is taken, on one connection after the other. */
-static int wait_until_taken(struct egress_link *link, struct str id, struct error *err)
+/* Sends it until it is taken, on one connection after the other. ahead: it was sent already; or NULL. */
+static int wait_until_taken(struct egress_link *link, struct str id, struct sent_result *ahead,
+                            struct error *err)
 {
     int64_t until_us = clock_mono_us() + WAIT_US;
     bool in_time = true;
 
     while (in_time) {
         const struct entry *entry = map_get(&link->entries, id);
-        struct sent_result result = {WAITING};
+        struct sent_result own = {WAITING}, *result = ahead ? ahead : &own;
 
         if (!entry || !entry->policy)
             return error_set(err, ERROR_CONFLICT, "the sandbox ended meanwhile");
-        if (link->fd >= 0 && send_policy(link, link->fd, entry, &result))
-            while (result.state == WAITING && in_time)
+        if (ahead || (link->fd >= 0 && send_policy(link, link->fd, entry, result)))
+            while (result->state == WAITING && in_time)
                 in_time = cond_wait_until(&link->changed, &link->lock, until_us);
         else
             in_time = cond_wait_until(&link->changed, &link->lock, until_us);
-        stop_waiting(link, &result);
-        if (result.state == TAKEN)
+        stop_waiting(link, result);
+        ahead = NULL;
+        if (result->state == TAKEN)
             return 0;
-        if (result.state == REFUSED)
+        if (result->state == REFUSED)
             return error_set(err, ERROR_INTERNAL, "the egress process refuses a policy: %s",
-                             result.message);
+                             result->message);
     }
     return no_answer(err);
 }
@@ -313,12 +326,41 @@ int egress_link_signs(struct egress_link *link, struct error *err)
 }
 
 /* Under the lock. */
+static void keep_policy(struct egress_link *link, struct entry *entry, struct str policy)
+{
+    forget_ahead(link, entry);
+    forget_text(&entry->policy);
+    entry->policy = str_dup(policy);
+}
+
+/* Under the lock. */
 static int put_policy(struct egress_link *link, struct entry *entry, struct str id,
                       struct str policy, struct error *err)
 {
-    forget_text(&entry->policy);
-    entry->policy = str_dup(policy);
-    return link->started ? wait_until_taken(link, id, err) : 0;
+    auto_free struct sent_result *ahead = NULL;
+
+    if (entry->ahead && str_is(policy, entry->policy))
+        ahead = take_ptr(&entry->ahead); /* the entry may go while it is waited for */
+    else
+        keep_policy(link, entry, policy);
+    return link->started ? wait_until_taken(link, id, ahead, err) : 0;
+}
+
+void egress_link_ahead(struct egress_link *link, struct str sandbox_id, struct str policy,
+                       uint32_t group)
+{
+    struct entry *entry;
+
+    (void)pthread_mutex_lock(&link->lock);
+    entry = map_get(&link->entries, sandbox_id);
+    if (entry && link->started && link->fd >= 0) {
+        keep_policy(link, entry, policy);
+        entry->group = group;
+        entry->ahead = xcalloc(1, sizeof(*entry->ahead));
+        if (!send_policy(link, link->fd, entry, entry->ahead))
+            forget_ahead(link, entry);
+    }
+    (void)pthread_mutex_unlock(&link->lock);
 }
 
 int egress_link_renew(struct egress_link *link, struct str sandbox_id, struct str policy,
@@ -348,6 +390,8 @@ int egress_link_set(struct egress_link *link, struct str sandbox_id, struct str 
     } else if (!policy.len) {
         forget_policy(link, entry);
     } else {
+        if (entry->group != group)
+            forget_ahead(link, entry);
         entry->group = group;
         r = put_policy(link, entry, sandbox_id, policy, err);
     }
@@ -376,59 +420,6 @@ static void take_answer(struct egress_link *link, const json_t *json)
     free(sent);
 }
 
-struct log_record {
-    struct str id, name, address, protocol, verdict, rule, reason;
-    int64_t time, port, lost;
-};
-
-static const struct json_field log_fields[] = {
-    JSON_FIELD(struct log_record, id, "id", JSON_REQUIRED),
-    JSON_FIELD(struct log_record, time, "time", JSON_REQUIRED),
-    JSON_FIELD(struct log_record, name, "name", 0),
-    JSON_FIELD(struct log_record, address, "address", 0),
-    JSON_FIELD(struct log_record, port, "port", 0),
-    JSON_FIELD(struct log_record, protocol, "protocol", JSON_REQUIRED),
-    JSON_FIELD(struct log_record, verdict, "verdict", JSON_REQUIRED),
-    JSON_FIELD(struct log_record, rule, "rule", 0),
-    JSON_FIELD(struct log_record, reason, "reason", 0),
-    JSON_FIELD(struct log_record, lost, "lost", JSON_OMIT_EMPTY),
-    JSON_END,
-};
-
-/* As clients see it: without what stands beside it anyway. */
-static char *fields_text(json_t *json)
-{
-    auto_json json_t *fields = json_copy(json);
-
-    (void)json_object_del(fields, "id");
-    (void)json_object_del(fields, "time");
-    if (!json_integer_value(json_object_get(fields, "lost")))
-        (void)json_object_del(fields, "lost");
-    return json_text(fields);
-}
-
-static void take_log(struct egress_link *link, json_t *json)
-{
-    struct log_record record = {0};
-    struct error ignored;
-    auto_free char *message = NULL, *fields = NULL;
-    bool denied;
-
-    if (json_read(log_fields, json, &record, &ignored) < 0)
-        return;
-    denied = str_is(record.verdict, "denied");
-    message = xasprintf("%s %.*s to %.*s%s%.*s port %lld: %.*s", denied ? "denied" : "allowed",
-                        STR_ARG(record.protocol), STR_ARG(record.name),
-                        record.name.len && record.address.len ? " at " : "",
-                        STR_ARG(record.address), (long long)record.port, STR_ARG(record.reason));
-    fields = fields_text(json);
-    network_log_add(link->log, record.id,
-                    &(struct network_line){.at_us = record.time,
-                                           .denied = denied,
-                                           .message = str_of(message),
-                                           .fields = str_of(fields)});
-}
-
 /* Packets that the gateway's rules refused. Whose it was is known here; the address may have been another sandbox's then. */
 static void take_refused(struct egress_link *link, const json_t *json)
 {
@@ -444,7 +435,7 @@ static void take_refused(struct egress_link *link, const json_t *json)
         line = network_refusal_line(&refusal, entry->id, entry->denied, entry->denied_count);
     (void)pthread_mutex_unlock(&link->lock);
     if (line)
-        take_log(link, line);
+        network_log_take(link->log, line);
 }
 
 static const struct json_field usage_fields[] = {
@@ -492,7 +483,7 @@ static void take_line(struct egress_link *link, struct str line)
     usage = json_object_get(json, "usage");
     refused = json_object_get(json, "refused");
     if (log)
-        take_log(link, log);
+        network_log_take(link->log, log);
     else if (refused)
         take_refused(link, refused);
     else if (usage)

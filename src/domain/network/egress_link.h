@@ -31,6 +31,9 @@ void egress_link_rules(struct egress_link *link, struct str sandbox_id,
  * private network (0 = none); returns when it holds. ERROR_UNAVAILABLE when it is not taken in time: then it holds as soon as the process is there. */
 int egress_link_set(struct egress_link *link, struct str sandbox_id, struct str policy,
                     uint32_t group, struct error *err);
+/* Sends it ahead of that call, which then has only to wait for the answer. Does not wait; where it cannot be sent nothing happens. */
+void egress_link_ahead(struct egress_link *link, struct str sandbox_id, struct str policy,
+                       uint32_t group);
 
 /* The same for one that has a policy, in whose text something else changed; nothing happens when it has none. */
 int egress_link_renew(struct egress_link *link, struct str sandbox_id, struct str policy,

@@ -179,6 +179,42 @@ TEST(a_policy_that_is_refused_says_so)
     stop();
 }
 
+TEST(a_policy_that_was_sent_ahead_is_not_sent_again)
+{
+    struct setting setting = {0};
+    FILE *peer;
+
+    start();
+    egress_link_start(rig.link);
+    egress_link_box(rig.link, STR("ibox"), 0x0ad54007);
+    peer = serve();
+    expect(peer, "{\"synced\":true}");
+    say(peer, "{\"ok\":1}\n");
+    WAIT_FOR(egress_link_up(rig.link));
+    egress_link_ahead(rig.link, STR("ibox"), POLICY, 7);
+    expect(peer, SET);
+    CHECK(pthread_create(&setting.thread, NULL, set, &setting) == 0);
+    say(peer, "{\"ok\":2}\n");
+    (void)pthread_join(setting.thread, NULL);
+    CHECK_INT(setting.result, 0);
+    /* Of another group it is another one, and one that nobody waited for goes with its box. */
+    egress_link_ahead(rig.link, STR("ibox"), POLICY, 8);
+    CHECK(pthread_create(&setting.thread, NULL, set, &setting) == 0);
+    expect(peer, "{\"set\":{\"address\":\"10.213.64.7\",\"id\":\"ibox\",\"group\":8,\"policy\":"
+                 "{\"allowOut\":[\"a.example\"]}}}");
+    expect(peer, SET);
+    say(peer, "{\"ok\":3,\"error\":\"of nobody\"}\n{\"ok\":4}\n");
+    (void)pthread_join(setting.thread, NULL);
+    CHECK_INT(setting.result, 0);
+    egress_link_ahead(rig.link, STR("ibox"), POLICY, 7);
+    expect(peer, SET);
+    egress_link_box(rig.link, STR("ibox"), 0);
+    expect(peer, "{\"drop\":{\"address\":\"10.213.64.7\",\"id\":\"ibox\"}}");
+    say(peer, "{\"ok\":5}\n{\"ok\":6}\n");
+    (void)fclose(peer);
+    stop();
+}
+
 TEST_TIMEOUT(without_the_process_there_is_an_error_in_time, 40)
 {
     start();

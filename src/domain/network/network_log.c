@@ -4,8 +4,10 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/cleanup.h"
 #include "base/list.h"
 #include "base/map.h"
+#include "protocol/json/json_shape.h"
 
 struct owner {
     struct list lines;
@@ -134,4 +136,57 @@ size_t network_log_read(struct network_log *log, struct str sandbox_id, struct a
         }
     (void)pthread_mutex_unlock(&log->lock);
     return count;
+}
+
+struct log_record {
+    struct str id, name, address, protocol, verdict, rule, reason;
+    int64_t time, port, lost;
+};
+
+static const struct json_field log_fields[] = {
+    JSON_FIELD(struct log_record, id, "id", JSON_REQUIRED),
+    JSON_FIELD(struct log_record, time, "time", JSON_REQUIRED),
+    JSON_FIELD(struct log_record, name, "name", 0),
+    JSON_FIELD(struct log_record, address, "address", 0),
+    JSON_FIELD(struct log_record, port, "port", 0),
+    JSON_FIELD(struct log_record, protocol, "protocol", JSON_REQUIRED),
+    JSON_FIELD(struct log_record, verdict, "verdict", JSON_REQUIRED),
+    JSON_FIELD(struct log_record, rule, "rule", 0),
+    JSON_FIELD(struct log_record, reason, "reason", 0),
+    JSON_FIELD(struct log_record, lost, "lost", JSON_OMIT_EMPTY),
+    JSON_END,
+};
+
+/* As clients see it: without what stands beside it anyway. */
+static char *fields_text(json_t *json)
+{
+    auto_json json_t *fields = json_copy(json);
+
+    (void)json_object_del(fields, "id");
+    (void)json_object_del(fields, "time");
+    if (!json_integer_value(json_object_get(fields, "lost")))
+        (void)json_object_del(fields, "lost");
+    return json_text(fields);
+}
+
+void network_log_take(struct network_log *log, json_t *json)
+{
+    struct log_record record = {0};
+    struct error ignored;
+    auto_free char *message = NULL, *fields = NULL;
+    bool denied;
+
+    if (json_read(log_fields, json, &record, &ignored) < 0)
+        return;
+    denied = str_is(record.verdict, "denied");
+    message = xasprintf("%s %.*s to %.*s%s%.*s port %lld: %.*s", denied ? "denied" : "allowed",
+                        STR_ARG(record.protocol), STR_ARG(record.name),
+                        record.name.len && record.address.len ? " at " : "",
+                        STR_ARG(record.address), (long long)record.port, STR_ARG(record.reason));
+    fields = fields_text(json);
+    network_log_add(log, record.id,
+                    &(struct network_line){.at_us = record.time,
+                                           .denied = denied,
+                                           .message = str_of(message),
+                                           .fields = str_of(fields)});
 }

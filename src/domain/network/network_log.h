@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <jansson.h>
+
 #include "base/arena.h"
 #include "base/str.h"
 
@@ -26,6 +28,8 @@ void network_log_free(struct network_log *log);
 /* Longer texts are left out. */
 void network_log_add(struct network_log *log, struct str sandbox_id,
                      const struct network_line *line);
+/* A record of the egress process; one that is none is left out. */
+void network_log_take(struct network_log *log, json_t *json);
 /* Of one sandbox, the oldest first; returns how many were written. */
 size_t network_log_read(struct network_log *log, struct str sandbox_id, struct arena *arena,
                         struct network_line *out, size_t max);

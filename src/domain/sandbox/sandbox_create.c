@@ -81,7 +81,6 @@ static int start_box(struct sandboxes *all, const struct box_spec *spec,
         return all->engine->ops->start(all->engine, spec, out, err);
     if (warm->blank)
         return all->engine->ops->claim(all->engine, spec, out, err);
-    out->address = warm->address;
     /* Warm boxes have internet and the limits of the last sandbox of their kind. */
     if (!box_limits_equal(&warm->limits, &spec->limits) &&
         all->engine->ops->limit(all->engine, spec->id, &spec->limits, err) < 0)
@@ -97,14 +96,20 @@ static int make_box(struct sandboxes *all, const struct plan *plan, const char *
 {
     struct box_spec spec = plan->spec;
     struct box_info info = {0};
+    bool has_address = warm && !warm->blank;
 
     (void)str_copy(str_of(id), spec.id, sizeof(spec.id));
     spec.network.team = network_team(all, plan->team_id);
     if (peer_networks_join(all->peers, plan->team_id, str_of(id), &plan->peers, &spec.network.group,
-                           err) < 0 ||
-        start_box(all, &spec, warm, &info, err) < 0)
+                           err) < 0)
         return -1;
-    return egress_join(all, plan->team_id, id, info.address, &spec.network, plan->network, err);
+    if (has_address)
+        egress_begin(all, id, warm->address, &spec.network, plan->network);
+    if (start_box(all, &spec, warm, &info, err) < 0)
+        return -1;
+    if (!has_address)
+        egress_begin(all, id, info.address, &spec.network, plan->network);
+    return egress_end(all, plan->team_id, id, &spec.network, plan->network, err);
 }
 
 static bool must_settle(const struct plan *plan, const struct warm_box *warm)

@@ -445,6 +445,11 @@ int peers_show(struct sandboxes *all, const struct store_sandbox *row, struct er
 /* A sandbox has a box with that address; returns when its policy holds. */
 int egress_join(struct sandboxes *all, struct str team_id, const char *id, uint32_t address,
                 const struct box_network *network, struct str policy, struct error *err);
+/* The same in two parts: the answer comes while the engine puts the box's rules in place. */
+void egress_begin(struct sandboxes *all, const char *id, uint32_t address,
+                  const struct box_network *network, struct str policy);
+int egress_end(struct sandboxes *all, struct str team_id, const char *id,
+               const struct box_network *network, struct str policy, struct error *err);
 /* When the box goes. */
 void egress_leave(struct sandboxes *all, const char *id);
 /* Another policy for a box that runs. */
