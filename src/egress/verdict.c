@@ -67,7 +67,9 @@ static struct verdict by_name(const struct policy *policy, const struct answers 
     if (answers && !answers_has(answers, name, connection->address, now_us))
         return denied(rule,
                       "the address was never answered for this name; ask the resolver for it");
-    return allowed(rule, "the name is allowed");
+    return allowed(rule, connection->sniffed->hides
+                             ? "the name is allowed; behind it the hello may hide another one (ECH)"
+                             : "the name is allowed");
 }
 
 struct verdict verdict_connection(const struct policy *policy, const struct answers *answers,

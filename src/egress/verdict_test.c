@@ -265,6 +265,23 @@ TEST(connections_need_an_allowed_name_and_its_address)
     policy_free(rig.policy);
 }
 
+TEST(an_encrypted_hello_is_told_as_what_it_is)
+{
+    struct rig rig = {.policy = policy_of("{\"allowOut\":[\"a.example\"]," CLOSED "}")};
+    struct sniffed sniffed = {.name = name_of("a.example"), .hides = true};
+    struct verdict verdict;
+
+    answers_init(&rig.answers);
+    put(&rig.answers, "a.example", 0x01010101, 60, 0);
+    verdict = verdict_connection(
+        rig.policy, &rig.answers,
+        &(struct connection){0x01010101, SNIFF_TLS, &sniffed, &nothing_opened}, 0);
+    CHECK(verdict.allowed && strstr(verdict.reason, "may hide another one (ECH)"));
+    CHECK(!strstr(connects(&rig, 0x01010101, SNIFF_TLS, "a.example").reason, "ECH"));
+    answers_done(&rig.answers);
+    policy_free(rig.policy);
+}
+
 TEST(no_policy_opens_what_is_not_of_the_internet)
 {
     struct rig rig = {.policy = policy_of("{\"allowOut\":[\"10.0.0.0/8\",\"*\"]}")};
