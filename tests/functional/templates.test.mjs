@@ -202,7 +202,27 @@ test('visibility: own ones, public ones of others', async () => {
   assert.equal((await server.api('GET', `/templates/${build.templateID}`, undefined, other)).status, 404)
   assert.equal((await create(full, other)).status, 404)
   assert.equal((await server.api('GET', `/templates/aliases/${encodeURIComponent(full)}`, undefined, other)).status, 404)
-  assert.equal((await server.api('GET', `/templates/${build.templateID}/builds/${build.buildID}/status`, undefined, other)).status, 404)
+  const base = `/templates/${build.templateID}`
+  for (const [method, target, body] of [
+    ['GET', `${base}/tags`], ['GET', `${base}/settings`], ['GET', `${base}/layer`], ['GET', `${base}/files/${'0'.repeat(64)}`],
+    ['GET', `${base}/builds/${build.buildID}/status`], ['GET', `${base}/builds/${build.buildID}/logs`],
+    ['POST', `${base}/builds/${build.buildID}`, { fromTemplate: 'base' }], ['POST', `/v2${base}/builds/${build.buildID}`, { fromTemplate: 'base' }],
+    ['POST', `${base}/builds/${build.buildID}/cancel`], ['DELETE', `${base}/builds/${build.buildID}`],
+    ['PATCH', base, { public: true }], ['PATCH', `/v2${base}`, { public: true }], ['DELETE', base],
+    ['POST', '/templates/tags', { target: full, tags: ['x'] }], ['DELETE', '/templates/tags', { name: full, tags: ['x'] }],
+  ]) {
+    const headers = body ? { 'Content-Length': String(JSON.stringify(body).length) } : {}
+    const { status, text } = await server.api(method, target, body, { ...other, headers })
+    assert.equal(status, 404, `${method} ${target}: ${status} ${text}`)
+  }
+  const from = await request('from-theirs', {}, other)
+  assert.equal((await server.api('POST', `/v2/templates/${from.templateID}/builds/${from.buildID}`, { fromTemplate: full }, other)).status, 202)
+  const stopped = await eventually('it has ended', async () => {
+    const { body } = await server.api('GET', `/templates/${from.templateID}/builds/${from.buildID}/status`, undefined, other)
+    return ['ready', 'error'].includes(body.status) && body
+  })
+  assert.equal(stopped.status, 'error')
+  assert.match(stopped.reason.message, /template 'default\/shared' not found/)
   const changed = await server.api('PATCH', `/v2/templates/${build.templateID}`, { public: true })
   assert.equal(changed.status, 200)
   assert.deepEqual(changed.body.names, [full])
