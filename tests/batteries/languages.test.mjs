@@ -28,6 +28,7 @@ describe('R', () => {
     assert.deepEqual([results.map((one) => [one.text, one.isMainResult]), text, logs.stderr.join('')], [[['[1] 41', false], ['[1] "ü \\" \\\\"', false], ['[1] 42', true]], '[1] 42', 'to stderr\n'])
     assert.equal((await r('x')).text, '[1] 41')
     assert.deepEqual((await r('invisible(3)')).results, [])
+    assert.equal((await r('function(n)   n+1')).text, 'function(n)   n+1')
     assert.equal((await r('summary(lm(dist ~ speed, cars))$r.squared')).text, '[1] 0.6510794')
   })
   test('output comes while the cell runs, with what its commands write, in order', async () => {

@@ -128,7 +128,7 @@ local({
 
   run_told <- function(code) {
     calls <- character()
-    expressions <- tryCatch(parse(text = code, keep.source = FALSE), error = function(fault) {
+    expressions <- tryCatch(parse(text = code, keep.source = TRUE), error = function(fault) {
       send_error("ParseError", conditionMessage(fault), conditionMessage(fault))
       expression()
     })
