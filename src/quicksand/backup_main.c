@@ -24,38 +24,10 @@ static bool stopped(void)
     return interrupted != 0;
 }
 
-static const char backup_help[] =
-    "usage: quicksand backup FILE [--data DIR] [--config FILE]\n\n"
-    "Writes all of a data directory that is worth keeping to FILE: the store with teams and keys,\n"
-    "certificates, templates, snapshots, volumes and paused sandboxes. A server may be running;\n"
-    "what runs in sandboxes is not in it. FILE has secrets: it is readable by root only.\n\n"
-    "  quicksand backup /mnt/monday.qsb\n"
-    "  quicksand backup monday.qsb --data /srv/quicksand\n";
-static const char restore_help[] =
-    "usage: quicksand restore FILE [--data DIR] [--config FILE]\n\n"
-    "Makes a data directory of what 'quicksand backup' wrote, on this host or another. The "
-    "directory\n"
-    "must be empty or not there; no server may use it. FILE is checked before anything is "
-    "written.\n\n"
-    "  quicksand restore monday.qsb --data /srv/restored && quicksand serve --data /srv/restored\n";
-static const char upgrade_help[] =
-    "usage: quicksand upgrade --check [--data DIR] [--config FILE]\n\n"
-    "Tells whether this program can serve a data directory, and what its first start will change\n"
-    "there. Exit status 0: it can. 1: it cannot, and why. Nothing is changed.\n\n"
-    "  quicksand upgrade --check\n";
-
 static int fail(const struct error *err)
 {
     (void)fprintf(stderr, "quicksand: %s\n", err->message);
     return 1;
-}
-
-static bool wants_help(int argc, char **argv)
-{
-    for (int i = 0; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
-            return true;
-    return false;
 }
 
 static int load(struct config *config, const char *command, int argc, char **argv)
@@ -146,12 +118,6 @@ int keep_main(const char *command, int argc, char **argv)
     bool upgrade = strcmp(command, "upgrade") == 0;
     int r;
 
-    if (wants_help(argc, argv)) {
-        (void)printf("%s", upgrade                          ? upgrade_help
-                           : strcmp(command, "backup") == 0 ? backup_help
-                                                            : restore_help);
-        return 0;
-    }
     if (argc < 1 || (upgrade ? strcmp(argv[0], "--check") != 0 : argv[0][0] == '-')) {
         (void)fprintf(stderr, "quicksand %s: needs %s; see 'quicksand %s --help'\n", command,
                       upgrade ? "--check" : "a FILE first", command);

@@ -180,19 +180,11 @@ enum {
     COMMENT_WIDTH = 96
 };
 
-void config_help(void)
+void config_visit(void (*fn)(void *arg, const char *key, const char *fallback, const char *help),
+                  void *arg)
 {
-    (void)printf(
-        "usage: quicksand serve [options]\n\n"
-        "Each option can also be set as QUICKSAND_NAME in the environment (upper case, '_'\n"
-        "for '-') or as 'name = value' in the file given by --config FILE.\n\n");
     for (size_t i = 0; i < SETTING_COUNT; i++)
-        (void)printf("  --%-14s %s%s%s%s\n", settings[i].key, settings[i].help,
-                     settings[i].fallback[0] ? " [" : "", settings[i].fallback,
-                     settings[i].fallback[0] ? "]" : "");
-    (void)printf("  --%-14s %s\n", "config", "file with settings");
-    (void)printf(
-        "\n'quicksand serve --print-config' prints such a file, with every setting commented.\n");
+        fn(arg, settings[i].key, settings[i].fallback, settings[i].help);
 }
 
 static const struct setting *find_setting(struct str key)
@@ -251,7 +243,7 @@ static void load_file(struct config *config, const char *path, struct buf *fault
     buf_init(&text, FILE_MAX);
     r = fd_read_file_at(AT_FDCWD, path, &text);
     if (r < 0) {
-        (void)buf_printf(faults, "cannot read '%s': %s\n", path, strerror(-r));
+        (void)buf_printf(faults, "config: cannot read '%s': %s\n", path, strerror(-r));
         return;
     }
     rest = buf_str(&text);
@@ -408,11 +400,6 @@ int config_load(struct config *config, int argc, char **argv, struct buf *out_fa
 {
     const char *file = config_file(argc, argv);
 
-    for (int i = 0; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            config_help();
-            return 1;
-        }
     *config = (struct config){0};
     for (size_t i = 0; i < SETTING_COUNT; i++)
         apply(config, &settings[i], str_of(settings[i].fallback), "default", out_faults);
@@ -420,7 +407,10 @@ int config_load(struct config *config, int argc, char **argv, struct buf *out_fa
         load_file(config, file, out_faults);
     load_environment(config, out_faults);
     load_arguments(config, argc, argv, out_faults);
-    make_absolute(config->data, out_faults);
+    if (!config->data[0])
+        (void)buf_printf(out_faults, "data must be a directory, not ''\n");
+    else
+        make_absolute(config->data, out_faults);
     if (config->base_layer[0])
         make_absolute(config->base_layer, out_faults);
     if (config->runtime_config[0])

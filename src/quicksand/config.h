@@ -73,15 +73,16 @@ struct config {
     int64_t process_provider; /* 1: plain processes on this host too */
 };
 
-/* argv: what follows the command. `--help` prints the table and returns 1; 0 ok; -1 faults in
- * out_faults, one per line. */
+/* argv: what follows the command. -1: faults in out_faults, one per line. */
 int config_load(struct config *config, int argc, char **argv, struct buf *out_faults);
-void config_help(void);
 /* Calls fn for each setting, with its value as text. */
 void config_each(const struct config *config,
                  void (*fn)(void *arg, const char *key, const char *value, const char *fallback,
                             const char *help, bool live),
                  void *arg);
+/* All settings, with what they are when nobody sets them. */
+void config_visit(void (*fn)(void *arg, const char *key, const char *fallback, const char *help),
+                  void *arg);
 /* Calls fn for each setting that differs. live: a server that runs can take it over. */
 void config_compare(const struct config *old, const struct config *now,
                     void (*fn)(void *arg, const char *key, const char *was, const char *is,

@@ -41,15 +41,16 @@ TEST(flags_beat_environment_beats_file)
 
 TEST(all_faults_are_reported_at_once)
 {
-    const char *argv[] = {"--warm", "x", "--workers=0", "--nonsense", "--log=loud"};
+    const char *argv[] = {"--warm", "x", "--workers=0", "--nonsense", "--log=loud", "--data="};
     struct config config;
     struct buf faults;
 
-    CHECK_INT(load(&config, &faults, 5, argv), -1);
+    CHECK_INT(load(&config, &faults, 6, argv), -1);
     CHECK(strstr(faults.p, "'warm'"));
     CHECK(strstr(faults.p, "'workers'"));
     CHECK(strstr(faults.p, "--nonsense"));
     CHECK(strstr(faults.p, "log must be"));
+    CHECK(strstr(faults.p, "data must be a directory"));
     buf_done(&faults);
 }
 

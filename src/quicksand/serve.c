@@ -173,8 +173,8 @@ static int prepare(struct prepared *prepared, int argc, char **argv)
     struct config *config = &prepared->config;
     int r = load(config, argc, argv);
 
-    if (r != 0)
-        return r > 0 ? -1 : 2;
+    if (r < 0)
+        return 2;
     if (geteuid() != 0) {
         (void)fprintf(stderr, "quicksand: serve needs root (it gives up root for everything that "
                               "parses network bytes); try: sudo quicksand serve\n");
@@ -283,7 +283,7 @@ int serve_main(int argc, char **argv)
     }
     r = prepare(&prepared, argc, argv);
     if (r != 0)
-        return r < 0 ? 0 : r;
+        return r;
     log_set_json(strcmp(prepared.config.log_format, "json") == 0);
     /* The address first: a template takes minutes. */
     if (warden_bind("listen", prepared.config.listen, prepared.warden.loops, &prepared.sockets,
@@ -301,27 +301,6 @@ int serve_main(int argc, char **argv)
     return warden_run(&prepared.warden);
 }
 
-static bool asks_for_help(int argc, char **argv)
-{
-    for (int i = 0; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
-            return true;
-    return false;
-}
-
-static void down_help(void)
-{
-    (void)printf(
-        "usage: quicksand down [--data DIR] [--config FILE]\n\n"
-        "Ends every sandbox of a data directory that no server uses any more, and removes what is\n"
-        "left of it on this host: mounts, cgroups, network. The files in the data directory stay, "
-        "and\n"
-        "the next server finds paused sandboxes, snapshots and volumes there.\n\n"
-        "  --data DIR     the data directory [QUICKSAND_DATA, else /var/lib/quicksand]\n"
-        "  --config FILE  the file with settings that the server was started with\n\n"
-        "Other options of 'quicksand serve' are taken too, and mean nothing here.\n");
-}
-
 /* Without it a mistyped path would become a data directory. */
 static bool is_data_dir(const char *path)
 {
@@ -337,13 +316,9 @@ int serve_down(int argc, char **argv)
     struct error err;
     int r;
 
-    if (asks_for_help(argc, argv)) {
-        down_help();
-        return 0;
-    }
     r = prepare(&prepared, argc, argv);
     if (r != 0)
-        return r < 0 ? 0 : r;
+        return r;
     if (!is_data_dir(prepared.config.data)) {
         (void)fprintf(
             stderr,

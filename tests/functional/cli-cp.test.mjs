@@ -167,6 +167,16 @@ test('on a terminal it tells how far it is; Ctrl-C is clean', async () => {
   assert.match(shown.stdout, /\d files, [\d.]+ MB of 134\.2 MB, [\d.]+ MB\/s, \d+ s left/)
   assert.ok(shown.stdout.endsWith('\r\x1b[K'), JSON.stringify(shown.stdout.slice(-40)))
   await inside('rm -r large')
+  fs.writeFileSync(local('one'), '')
+  fs.truncateSync(local('one'), 512 * 1024 * 1024)
+  for (const [from, to] of [['one', 'web:one'], ['web:one', 'back']]) {
+    const alone = await quicksand(['-qec', `${binary} cp ${from} ${to}`, '/dev/null'], { program: 'script' })
+    assert.equal(alone.code, 0, alone.stdout)
+    assert.match(alone.stdout, /\r[\d.]+ MB of 536\.9 MB, [\d.]+ [MG]B\/s, \d+ s left/)
+  }
+  assert.deepEqual(JSON.parse(await good('cp', '--json', 'web:one', 'back')), { files: 1, bytes: 512 * 1024 * 1024 })
+  for (const name of ['one', 'back']) fs.rmSync(local(name))
+  await inside('rm one')
   const cut = await quicksand(['cp', '-r', 'large', 'web:cut'], {
     onStart: (child) => void eventually('it has begun', async () => (await quicksand(['exec', id, 'test -e cut/0'])).code === 0).then(() => child.kill('SIGINT')),
   })

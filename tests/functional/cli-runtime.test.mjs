@@ -500,7 +500,7 @@ test('what goes wrong is told in one line, at once', async () => {
   await told(['cp', `${id}:/etc`, path.join(folder, 'etc')], 1, /'\/etc' is a directory/)
   assert.ok(!fs.existsSync(path.join(folder, 'etc')))
   await told(['cp', `${id}:/nothing`, '-'], 1, /path '\/nothing' does not exist/)
-  await told(['up', '--template', 'nothing'], 1, /^quicksand: provider 'e2b': template 'nothing' not found/)
+  await told(['up', '--template', 'nothing'], 1, /^quicksand: --template: provider 'e2b': template 'nothing' not found/)
   await told(['ls', '--state', 'sleeping'], 1, /'state' must be/)
   await told(['session', 'send'], 2, /needs SESSION TEXT/)
   await told(['events', '-f'], 1, /no server answers/, { env: { QUICKSAND_URL: 'http://127.0.0.1:9' } })
@@ -529,7 +529,7 @@ test('what goes wrong is told in one line, at once', async () => {
 
 test('exec --json and run --json: records, one per line', async () => {
   const { stdout: made } = await quicksand(['create', '--json'])
-  const { sandboxID } = JSON.parse(made)
+  const { id: sandboxID } = JSON.parse(made)
   for (const args of [['exec', '--json', sandboxID], ['run', '--json']]) {
     const { code, stdout } = await quicksand([...args, '--', 'sh', '-c', 'cat; echo bad >&2; exit 3'], { input: 'é"\n' })
     const records = stdout.trim().split('\n').map((line) => JSON.parse(line))
@@ -544,7 +544,7 @@ test('exec --json and run --json: records, one per line', async () => {
 
 test('cp keeps what may be executed so, both ways', async () => {
   const { stdout: made } = await quicksand(['create', '--json'])
-  const { sandboxID } = JSON.parse(made)
+  const { id: sandboxID } = JSON.parse(made)
   const local = path.join(folder, 'tool')
   fs.writeFileSync(local, '#!/bin/sh\necho works\n', { mode: 0o755 })
   fs.writeFileSync(`${local}.txt`, 'plain', { mode: 0o644 })

@@ -186,7 +186,7 @@ describe('one sandbox', () => {
     assert.equal(await good('extend', 'web', '2h'), id)
     const { endAt } = await fetch(`${server.url}/sandboxes/${id}`, { headers: { 'X-API-KEY': server.key } }).then((one) => one.json())
     assert.ok(Math.abs(Date.parse(endAt) - Date.now() - 7_200_000) < 60_000, endAt)
-    assert.deepEqual(await json('extend', id, '30m'), [{ id, timeout: 1800 }])
+    assert.deepEqual(await json('extend', id, '30m'), [{ ...(await json('show', id)), timeout: 1800 }])
   })
 
   test('fork: several with its files', async () => {
@@ -195,7 +195,8 @@ describe('one sandbox', () => {
     assert.equal(new Set(forks).size, 3)
     for (const fork of forks) assert.equal(await good('exec', fork, 'cat file'), 'mine')
     const [made] = await json('fork', id)
-    await good('rm', ...forks, made.sandbox.sandboxID)
+    assert.deepEqual(Object.keys(made), Object.keys(await json('show', id)), 'a sandbox looks the same everywhere')
+    await good('rm', ...forks, made.id)
   })
 
   test('stats and top: what it uses', async () => {
@@ -218,7 +219,7 @@ describe('one sandbox', () => {
     await refused(['extend', 'web'], 2, /needs a sandbox and a time/)
     await refused(['extend', 'web', 'soon'], 2, /needs a time like .* not 'soon'/)
     await refused(['extend', 'nobody', '1h'], 1, /no sandbox 'nobody'/)
-    await refused(['fork', 'web', '-n', '0'], 2, /--count must be from 1 to 100/)
+    await refused(['fork', 'web', '-n', '0'], 2, /--count needs a number, at least 1/)
     await refused(['fork', 'web', '-n', 'x'], 2, /--count needs a number/)
     await refused(['fork'], 2, /needs one sandbox/)
     await refused(['fork', 'nobody'], 1, /no sandbox 'nobody'/)

@@ -44,7 +44,7 @@ test('create, ls, show, exec, cp, rm', async () => {
   const made = await quicksand(['create', '--json'])
   assert.equal(made.code, 0, made.stderr)
   const document = JSON.parse(made.stdout)
-  const id = document.sandboxID ?? document.id
+  const { id } = document
   assert.match(id, /^[a-z0-9]+$/)
 
   const list = await quicksand(['ls'])
@@ -55,7 +55,8 @@ test('create, ls, show, exec, cp, rm', async () => {
   const shown = await quicksand(['show', id])
   assert.equal(shown.code, 0, shown.stderr)
   assert.ok(shown.stdout.includes(id))
-  assert.ok(JSON.parse((await quicksand(['show', '--json', id])).stdout))
+  assert.deepEqual(JSON.parse((await quicksand(['show', '--json', id])).stdout), document, 'one shape')
+  assert.deepEqual(listed.find((one) => one.id === id), document)
 
   const ran = await quicksand(['exec', id, '--', 'sh', '-c', 'whoami; exit 3'])
   assert.deepEqual([ran.code, ran.stdout], [3, 'user\n'], ran.stderr)

@@ -81,7 +81,7 @@ static int run_provider_add(struct cli *cli, int argc, char **argv)
     int64_t most = 1;
     const struct cli_option table[] = {
         {"token", 0, CLI_TEXT, &token, "TOKEN", "what its envd asks for"},
-        {"max", 0, CLI_NUMBER, &most, "N", "sandboxes it takes at once (1)"},
+        {"max", 0, CLI_COUNT, &most, "N", "sandboxes it takes at once (1)"},
         {.name = NULL},
     };
     auto_json json_t *body = json_object(), *answer = NULL;
@@ -317,7 +317,7 @@ static int run_prune(struct cli *cli, int argc, char **argv)
     int64_t older_than_s = 0;
     bool dry_run = false;
     const struct cli_option table[] = {
-        {"older-than", 0, CLI_TIME, &older_than_s, "TIME", "not used for so long (24h)"},
+        {"older-than", 0, CLI_TIME_0, &older_than_s, "TIME", "not used for so long (24h)"},
         {"dry-run", 0, CLI_FLAG, &dry_run, NULL, "only count them"},
         {.name = NULL},
     };

@@ -70,7 +70,7 @@ static int run_audit(struct cli *cli, int argc, char **argv)
     int64_t limit = LIMIT_DEFAULT;
     bool all_teams = false;
     const struct cli_option table[] = {
-        {"limit", 'n', CLI_NUMBER, &limit, "N", "how many entries; 50 when not given"},
+        {"limit", 'n', CLI_COUNT, &limit, "N", "how many entries; 50 when not given"},
         {"all", 'a', CLI_FLAG, &all_teams, NULL, "of all teams (for keys of the default team)"},
         {.name = NULL},
     };

@@ -4,9 +4,6 @@
 #include "cli/core/cli_find.h"
 #include "cli/core/cli_internal.h"
 
-/* The server's own roles are not in the table. */
-static const char *const roles[] = {"serve", "down", "backup", "restore", "upgrade", NULL};
-
 struct words {
     struct buf text;
     void (*add)(struct buf *out, const struct cli_option *option);
@@ -74,8 +71,8 @@ static void print_bash(const struct cli *cli)
            "    local cur=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]} words= boxes=\n"
            "    COMPREPLY=()\n"
            "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        words='");
-    for (const char *const *role = roles; *role; role++)
-        printf("%s ", *role);
+    print_names(cli_roles);
+    printf(" ");
     print_names(cli_commands);
     for (const struct cli_alias *alias = cli_aliases; alias->name; alias++)
         printf(" %s", alias->name);
@@ -88,6 +85,8 @@ static void print_bash(const struct cli *cli)
                    "${COMP_WORDS[2]}\" ;;\n",
                    (*c)->name);
     printf("        esac\n        case $command in\n");
+    for (const struct cli_command *const *role = cli_roles; *role; role++)
+        bash_case(cli, *role);
     for (const struct cli_command *const *c = cli_commands; *c; c++) {
         if (!(*c)->verbs) {
             bash_case(cli, *c);
@@ -118,6 +117,8 @@ static void print_zsh(const struct cli *cli)
     printf("#compdef quicksand\n"
            "autoload -U +X bashcompinit && bashcompinit\n");
     print_bash(cli);
+    /* As a file in fpath it is loaded by the first completion, which it has to answer too. */
+    printf("[ -z \"$words\" ] || _bash_complete -F _quicksand\n");
 }
 
 /* ---- fish ---- */
@@ -176,16 +177,18 @@ static void print_fish(const struct cli *cli)
     printf("# quicksand completion fish\n"
            "function __quicksand_is\n"
            "    set -l words (commandline -opc)\n"
-           "    set -l n (count $argv)\n"
-           "    test (count $words) -gt $n; and test \"$words[2..(math $n + 1)]\" = \"$argv\"\n"
+           "    set -l n (math (count $argv) + 1)\n"
+           "    test (count $words) -ge $n; and test \"$words[2..$n]\" = \"$argv\"\n"
            "end\n"
            "function __quicksand_at\n"
            "    set -l words (commandline -opc)\n"
            "    test (count $words) -eq (math (count $argv) + 1); and test \"$words[2..-1]\" = "
            "\"$argv\"\n"
            "end\n");
-    for (const char *const *role = roles; *role; role++)
-        fish_word("test (count (commandline -opc)) -eq 1", *role, "The server.");
+    for (const struct cli_command *const *role = cli_roles; *role; role++) {
+        fish_word("test (count (commandline -opc)) -eq 1", (*role)->name, (*role)->help);
+        fish_options(cli, *role);
+    }
     for (const struct cli_alias *alias = cli_aliases; alias->name; alias++)
         fish_word("test (count (commandline -opc)) -eq 1", alias->name, alias->command);
     for (const struct cli_command *const *c = cli_commands; *c; c++) {

@@ -11,10 +11,16 @@
 #include "cli/command/cli_cp_tree.h"
 #include "cli/core/cli_internal.h"
 #include "cli/core/cli_names.h"
+#include "cli/core/cli_progress.h"
 #include "cli/core/cli_v1.h"
 #include "protocol/json/json_shape.h"
 
-enum { STEP_TIMEOUT_MS = 120 * 1000, CHUNK_SIZE = 256 * 1024, BODY_MAX = 1024 * 1024 };
+enum {
+    STEP_TIMEOUT_MS = 120 * 1000,
+    CHUNK_SIZE = 256 * 1024,
+    SLICE_SIZE = 4 * 1024 * 1024, /* of a file, until it is told how far we are */
+    BODY_MAX = 1024 * 1024
+};
 
 bool cli_cp_split(const char *operand, struct str *out_id, const char **out_path)
 {
@@ -51,8 +57,16 @@ struct place {
     struct cli *cli;
     char *id;
     bool runtime;
-    struct cli_sandbox sandbox; /* of the engine */
+    struct cli_sandbox sandbox;    /* of the engine */
+    struct cli_progress *progress; /* NULL: nobody looks */
+    uint64_t bytes;                /* copied so far */
 };
+
+static void count(struct place *place, uint64_t bytes)
+{
+    place->bytes += bytes;
+    cli_progress_add(place->progress, 0, bytes);
+}
 
 static char *files_target(const struct place *place, const char *path, const char *user)
 {
@@ -99,7 +113,22 @@ static int finish(struct http_call *stream, struct error *err)
     return stream->status / 100 == 2 ? 0 : cli_answer_error(stream, err);
 }
 
-static int send_chunks(struct http_call *stream, int fd, struct error *err)
+static int send_file(struct place *place, struct http_call *stream, int fd, int64_t length,
+                     struct error *err)
+{
+    cli_progress_expect(place->progress, (uint64_t)length);
+    while (length > 0 && !stream->cut) {
+        int64_t slice = length < SLICE_SIZE ? length : SLICE_SIZE;
+
+        if (http_call_send_file(stream, fd, slice, err) < 0)
+            return -1;
+        count(place, (uint64_t)slice);
+        length -= slice;
+    }
+    return 0;
+}
+
+static int send_chunks(struct place *place, struct http_call *stream, int fd, struct error *err)
 {
     auto_free char *bytes = xmalloc(CHUNK_SIZE);
 
@@ -114,27 +143,54 @@ static int send_chunks(struct http_call *stream, int fd, struct error *err)
             break;
         if (http_call_send(stream, str_n(bytes, (size_t)n), err) < 0)
             return -1;
+        count(place, (uint64_t)n);
     }
     return http_call_send_end(stream, err);
 }
 
-/* What files are allowed goes beside their bytes, by a command. Paths are relative to the home. */
-static int run_inside(const struct place *place, const char *script, const char *path,
-                      const char *user, int64_t *out_exit, struct error *err)
+/* What files are allowed goes beside their bytes, by a command. Paths are relative to the home. The answer has its exit_code
+ * and stdout; NULL with err. */
+static json_t *run_script(const struct place *place, const char *script, const char *path,
+                          const char *user, struct error *err)
 {
-    auto_json json_t *answer = NULL;
+    json_t *answer = NULL;
     auto_json json_t *body =
         json_pack("{s:[s,s,s,s,s]}", "argv", "/bin/sh", "-c", script, "sh", path);
 
-    if (!body)
-        return error_set(err, ERROR_INVALID, "the path is not UTF-8");
+    if (!body) {
+        (void)error_set(err, ERROR_INVALID, "the path is not UTF-8");
+        return NULL;
+    }
     if (user)
         (void)json_object_set_new(body, "user", json_string(user));
-    if (cli_v1(place->cli, "POST", cli_v1_path("sandboxes", place->id, "execute"), body, &answer,
-               err) < 0)
+    return cli_v1(place->cli, "POST", cli_v1_path("sandboxes", place->id, "execute"), body, &answer,
+                  err) < 0
+               ? NULL
+               : answer;
+}
+
+static int run_inside(const struct place *place, const char *script, const char *path,
+                      const char *user, int64_t *out_exit, struct error *err)
+{
+    auto_json json_t *answer = run_script(place, script, path, user, err);
+
+    if (!answer)
         return -1;
     *out_exit = json_integer_value(json_object_get(answer, "exit_code"));
     return 0;
+}
+
+/* For people who wait: how long a file inside is. */
+static void expect_size(const struct place *place, const char *path, const char *user)
+{
+    struct error ignored = {0};
+    auto_json json_t *answer =
+        place->progress ? run_script(place, "cd && stat -Lc %s -- \"$1\"", path, user, &ignored)
+                        : NULL;
+    int64_t size = 0;
+
+    if (str_to_i64(str_trim(json_get_str(answer, "stdout")), &size) && size > 0)
+        cli_progress_expect(place->progress, (uint64_t)size);
 }
 
 static int make_executable(const struct place *place, const char *path, const char *user,
@@ -161,7 +217,7 @@ static bool is_executable(const struct place *place, const char *path, const cha
     return status == 0;
 }
 
-static int upload(const struct place *place, const char *from, const char *to, const char *user,
+static int upload(struct place *place, const char *from, const char *to, const char *user,
                   struct error *err)
 {
     bool is_stdin = strcmp(from, "-") == 0;
@@ -188,8 +244,8 @@ static int upload(const struct place *place, const char *from, const char *to, c
     target = files_target(place, path, user);
     if (open_files(place, true, target, length, &stream, err) < 0)
         return -1;
-    if ((length >= 0 ? http_call_send_file(&stream, fd, length, err)
-                     : send_chunks(&stream, fd, err)) < 0 ||
+    if ((length >= 0 ? send_file(place, &stream, fd, length, err)
+                     : send_chunks(place, &stream, fd, err)) < 0 ||
         finish(&stream, err) < 0)
         return -1;
     if (is_stdin || !S_ISREG(st.st_mode) || !(st.st_mode & 0111))
@@ -209,13 +265,15 @@ static char *local_name(const char *from, const char *to)
     return xstrdup(to);
 }
 
-static int save(struct http_call *stream, int fd, const char *name, struct error *err)
+static int save(struct place *place, struct http_call *stream, int fd, const char *name,
+                struct error *err)
 {
     for (;;) {
         int rc = fd_write_full(fd, stream->body.p, stream->body.len);
 
         if (rc < 0)
             return error_set_errno(err, -rc, "writing '%s'", name);
+        count(place, stream->body.len);
         buf_clear(&stream->body);
         rc = http_call_recv(stream, err);
         if (rc < 0)
@@ -234,13 +292,14 @@ static void allow_execution(int fd)
         (void)fchmod(fd, (st.st_mode & 07777) | (st.st_mode & 0444) >> 2);
 }
 
-static int download(const struct place *place, const char *from, const char *to, const char *user,
+static int download(struct place *place, const char *from, const char *to, const char *user,
                     struct error *err)
 {
     auto_call struct http_call stream = {.fd = -1};
     auto_free char *target = files_target(place, from, user), *name = NULL, *partial = NULL;
     auto_close int fd = -1;
 
+    expect_size(place, from, user);
     if (open_files(place, false, target, 0, &stream, err) < 0 ||
         http_call_recv_head(&stream, err) < 0)
         return -1;
@@ -251,14 +310,14 @@ static int download(const struct place *place, const char *from, const char *to,
         str_starts(http_call_header(&stream, "content-type"), STR("application/json")))
         return error_set(err, ERROR_INVALID, "'%s' is a directory: copy it with -r", from);
     if (strcmp(to, "-") == 0)
-        return save(&stream, STDOUT_FILENO, "stdout", err);
+        return save(place, &stream, STDOUT_FILENO, "stdout", err);
     name = local_name(from, to);
     /* Half a file never gets the name of the whole one. */
     partial = xasprintf("%s.quicksand-%d", name, (int)getpid());
     fd = open(partial, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
         return error_set_errno(err, errno, "'%s'", partial);
-    if (save(&stream, fd, name, err) < 0) {
+    if (save(place, &stream, fd, name, err) < 0) {
         (void)unlink(partial);
         return -1;
     }
@@ -286,9 +345,15 @@ static int copy_one(struct cli *cli, const char *id, bool down, const char *from
         return cli_usage(&cli_cp_command, "--user is for sandboxes of the engine (i...)");
     if (!place.runtime && cli_sandbox_get(&cli->server, id, &place.sandbox, &err) < 0)
         return cli_fail(&err);
+    place.progress = cli->json ? NULL : cli_progress_start(NULL);
     rc = down ? download(&place, from, to, user, &err) : upload(&place, from, to, user, &err);
+    cli_progress_end(place.progress);
     cli_sandbox_done(&place.sandbox);
-    return rc < 0 ? cli_fail(&err) : CLI_OK;
+    if (rc < 0)
+        return cli_fail(&err);
+    if (cli->json && strcmp(to, "-") != 0)
+        printf("{\"files\":1,\"bytes\":%llu}\n", (unsigned long long)place.bytes);
+    return CLI_OK;
 }
 
 struct wish {

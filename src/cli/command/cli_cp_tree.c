@@ -212,7 +212,8 @@ int cli_cp_tree_up(const struct cli_cp_tree *tree)
         }
     if (S_ISDIR(st.st_mode))
         argv[6] = (char *)(uintptr_t) "dir";
-    end.pack.expected = cli_cp_pack_size(tree->from, tree->count);
+    if (isatty(STDERR_FILENO) && !tree->cli->json)
+        end.pack.expected = cli_cp_pack_size(tree->from, tree->count);
     return finish(&end, run_both(&end, argv, WORDS_MAX, STDIN_FILENO));
 }
 

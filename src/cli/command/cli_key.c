@@ -131,7 +131,7 @@ static int key_new(struct cli *cli, struct store *store, const struct key_scope 
                    char **operands, int count, struct error *err)
 {
     auto_arena struct arena arena = {0};
-    struct key_row row = {.name = count ? str_of(operands[0]) : STR(""),
+    struct key_row row = {.name = str_of(operands[0]),
                           .agent_id = str_of(scope->agent),
                           .sandbox_id = str_of(scope->sandbox)};
     struct api_key_wanted wanted = {.team_id = STR(TEAM_DEFAULT_ID),
@@ -141,6 +141,7 @@ static int key_new(struct cli *cli, struct store *store, const struct key_scope 
     struct store_key made = {0};
     char key[API_KEY_SIZE];
 
+    (void)count;
     if (api_key_new(store, &wanted, &arena, &made, key, err) < 0)
         return -1;
     row.id = made.id;
@@ -188,7 +189,9 @@ static int run_verb(struct cli *cli, const struct cli_command *command, key_fn *
     if (rc != CLI_ARGS_RUN)
         return rc;
     if (count < least || count > most)
-        return cli_usage(command, "wrong number of operands");
+        return cli_usage(command, most == 0   ? "takes no operand"
+                                  : most == 1 ? "needs one name"
+                                              : "needs the id of a key");
     if (open_store(cli, &store, &err) < 0 || run(cli, store, &scope, operands, count, &err) < 0)
         return cli_fail(&err);
     return CLI_OK;
@@ -201,7 +204,7 @@ static int run_ls(struct cli *cli, int argc, char **argv)
 
 static int run_new(struct cli *cli, int argc, char **argv)
 {
-    return run_verb(cli, &new_command, key_new, 0, 1, argc, argv);
+    return run_verb(cli, &new_command, key_new, 1, 1, argc, argv);
 }
 
 static int run_rm(struct cli *cli, int argc, char **argv)
@@ -233,7 +236,7 @@ static const struct cli_command saved_command = {
 static const struct cli_command ls_command = {"key ls", "[OPTION...]", "List API keys.", run_ls,
                                               .examples = "quicksand key ls"};
 static const struct cli_command new_command = {
-    "key new", "[OPTION...] [NAME]", "Make an API key and print it, once; only its hash is kept.",
+    "key new", "[OPTION...] NAME", "Make an API key and print it, once; only its hash is kept.",
     run_new, .examples = "quicksand key new laptop"};
 static const struct cli_command rm_command = {"key rm", "[OPTION...] ID...", "Remove API keys.",
                                               run_rm, .examples = "quicksand key rm ID"};

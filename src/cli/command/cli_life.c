@@ -28,14 +28,18 @@ static int extend_one(struct cli *cli, const char *word, int64_t life_s, json_t 
 {
     const char *id = cli_name_engine_id(cli, word, err);
     auto_free char *target = id ? sandbox_target(id, "timeout") : NULL;
-    auto_json json_t *body = json_pack("{s:I}", "timeout", (json_int_t)life_s);
+    auto_json json_t *body = json_pack("{s:I}", "timeout", (json_int_t)life_s), *row = NULL;
 
     if (!id || cli_call(&cli->server, "POST", target, body, NULL, NULL, err) < 0)
         return -1;
-    (void)json_array_append_new(all,
-                                json_pack("{s:s,s:I}", "id", id, "timeout", (json_int_t)life_s));
-    if (!cli->json)
+    if (!cli->json) {
         printf("%s\n", id);
+        return 0;
+    }
+    if (!(row = cli_v1_sandbox(cli, id, err)))
+        return -1;
+    (void)json_object_set_new(row, "timeout", json_integer(life_s));
+    (void)json_array_append(all, row);
     return 0;
 }
 
@@ -74,25 +78,33 @@ const struct cli_command cli_extend_command = {
 /* ---- fork ---- */
 
 /* Failures of single ones are told; the others are there. */
-static int print_forks(const struct cli *cli, const json_t *answer)
+static int print_forks(struct cli *cli, const json_t *answer)
 {
+    auto_json json_t *all = json_array();
     int status = CLI_OK;
     json_t *row;
     size_t i;
 
     json_array_foreach (answer, i, row) {
+        struct str id = json_get_str(json_object_get(row, "sandbox"), "sandboxID");
         auto_free char *why = cli_print_str(json_object_get(row, "error"), "message");
+        json_t *made = NULL;
+        struct error err = {0};
 
-        if (!cli->json && !json_object_get(row, "error"))
-            printf("%.*s\n", STR_ARG(json_get_str(json_object_get(row, "sandbox"), "sandboxID")));
-        if (!json_object_get(row, "error"))
-            continue;
-        (void)fflush(stdout);
-        (void)fprintf(stderr, "quicksand: fork %zu: %s\n", i + 1, why);
-        status = CLI_FAILED;
+        if (json_object_get(row, "error")) {
+            (void)fflush(stdout);
+            (void)fprintf(stderr, "quicksand: fork %zu: %s\n", i + 1, why);
+            status = CLI_FAILED;
+        } else if (!cli->json) {
+            printf("%.*s\n", STR_ARG(id));
+        } else if ((made = cli_v1_sandbox(cli, id.p, &err))) {
+            (void)json_array_append_new(all, made);
+        } else {
+            status = cli_fail(&err);
+        }
     }
     if (cli->json)
-        cli_print_json(answer);
+        cli_print_json(all);
     return status;
 }
 
@@ -100,7 +112,7 @@ static int run_fork(struct cli *cli, int argc, char **argv)
 {
     int64_t forks = 1, life_s = 0;
     const struct cli_option table[] = {
-        {"count", 'n', CLI_NUMBER, &forks, "N", "how many (1)"},
+        {"count", 'n', CLI_COUNT, &forks, "N", "how many (1)"},
         {"timeout", 0, CLI_TIME, &life_s, "TIME", "how long they live"},
         {.name = NULL},
     };

@@ -60,7 +60,7 @@ static int run_log(struct cli *cli, int argc, char **argv)
 {
     int64_t limit = 100;
     const struct cli_option table[] = {
-        {"limit", 0, CLI_NUMBER, &limit, "COUNT", "at most so many (100)"},
+        {"limit", 0, CLI_COUNT, &limit, "COUNT", "at most so many (100)"},
         {.name = NULL},
     };
     struct error err = {0};

@@ -172,7 +172,7 @@ static int run_logs(struct cli *cli, int argc, char **argv)
     const struct cli_option table[] = {
         {"follow", 'f', CLI_FLAG, &logs.follow, NULL, "wait for more, until Ctrl-C"},
         {"network", 0, CLI_FLAG, &logs.network, NULL, "only what it reached, and what was refused"},
-        {"limit", 'n', CLI_NUMBER, &limit, "N", "how many lines, at most 1000; 100 when not given"},
+        {"limit", 'n', CLI_COUNT, &limit, "N", "how many lines, at most 1000; 100 when not given"},
         {.name = NULL},
     };
     struct error err = {0};

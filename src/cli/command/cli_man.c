@@ -153,23 +153,26 @@ static void put_page(FILE *to, const struct cli *cli, const struct cli_command *
     (void)fputs(".SH SEE ALSO\n.BR quicksand (1)\n", to);
 }
 
+static void put_rows(FILE *to, const struct cli_command *const *table)
+{
+    for (; *table; table++) {
+        (void)fputs(".TP\n\\fB", to);
+        put_line(to, "", str_of((*table)->name));
+        (void)fputs("\\fR", to);
+        put_line(to, "", first_line((*table)->help));
+    }
+}
+
 static void put_overview(FILE *to)
 {
     put_head(to, "quicksand", STR("sandboxes for programs that nobody trusts"));
     (void)fputs(
         ".SH SYNOPSIS\n\\fBquicksand\\fR \\fICOMMAND\\fR [\\fIOPTION\\fR...]\n"
         ".SH DESCRIPTION\nServer and command line in one program. Each command has a page of "
-        "its own, and \\fBquicksand help\\fR \\fICOMMAND\\fR.\n.SH COMMANDS\n"
-        ".TP\n\\fBserve\\fR\nRun the server: \\fBquicksand serve \\-\\-help\\fR.\n"
-        ".TP\n\\fBdown\\fR\nEnd all sandboxes of a server that is gone, and what is left "
-        "of it.\n",
+        "its own, and \\fBquicksand help\\fR \\fICOMMAND\\fR.\n.SH COMMANDS\n",
         to);
-    for (const struct cli_command *const *c = cli_commands; *c; c++) {
-        (void)fputs(".TP\n\\fB", to);
-        put_line(to, "", str_of((*c)->name));
-        (void)fputs("\\fR", to);
-        put_line(to, "", first_line((*c)->help));
-    }
+    put_rows(to, cli_roles);
+    put_rows(to, cli_commands);
     (void)fputs(
         ".SH \"EXIT STATUS\"\n0, 1 when something was refused or failed, 2 for wrong use, 124 for "
         "a time limit, 128+N for signal N; \\fBrun\\fR, \\fBexec\\fR and \\fBpty\\fR end with "
@@ -207,6 +210,9 @@ static int write_all(const struct cli *cli, const char *dir)
     }
     if (write_page(dir, "quicksand", cli, NULL, &err) < 0)
         return cli_fail(&err);
+    for (const struct cli_command *const *role = cli_roles; *role; role++)
+        if (write_page(dir, (*role)->name, cli, *role, &err) < 0)
+            return cli_fail(&err);
     for (const struct cli_command *const *c = cli_commands; *c; c++)
         if (write_page(dir, (*c)->name, cli, *c, &err) < 0)
             return cli_fail(&err);

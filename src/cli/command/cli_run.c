@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "cli/core/cli_internal.h"
 #include "cli/core/cli_names.h"
+#include "cli/core/cli_print.h"
 #include "cli/core/cli_runtime.h"
 #include "cli/core/cli_terminal.h"
 #include "cli/core/cli_up.h"
@@ -139,7 +140,7 @@ static int run_run(struct cli *cli, int argc, char **argv)
         {"interactive", 'i', CLI_FLAG, &options.interactive, NULL,
          "in a terminal like ours; without a command, a shell"},
         {"no-internet", 0, CLI_FLAG, &options.no_internet, NULL, "without internet access"},
-        {"cpu", 0, CLI_NUMBER, &options.cpu, "N", "processors"},
+        {"cpu", 0, CLI_COUNT, &options.cpu, "N", "processors"},
         {"memory", 0, CLI_MB, &options.memory_mb, "MB", "memory: 512, 512m or 2g"},
         {"disk", 0, CLI_MB, &options.disk_mb, "MB", "disk: 2048, 2048m or 2g"},
         {"peers", 0, CLI_TEXT, &options.up.peers, "NETWORK[/NAME]",
@@ -264,9 +265,9 @@ static int create_one(struct cli *cli, struct run_options *options)
     auto_json json_t *env = cli_v1_pairs(&cli_create_command, &options->env, "env", true);
     auto_json json_t *metadata =
         cli_v1_pairs(&cli_create_command, &options->metadata, "metadata", false);
-    auto_json json_t *answer = NULL;
-    auto_free char *text = NULL;
+    auto_json json_t *answer = NULL, *row = NULL;
     struct error err = {0};
+    struct str id;
 
     for (size_t i = 0; i < options->volumes.count; i++)
         if (!strstr(options->volumes.items[i], ":/") ||
@@ -277,11 +278,13 @@ static int create_one(struct cli *cli, struct run_options *options)
         return CLI_USAGE;
     if (cli_connect(cli, &err) < 0 || !(answer = create(cli, options, env, metadata, &err)))
         return cli_fail(&err);
-    text = json_text(answer);
+    id = json_get_str(answer, "sandboxID");
+    if (cli->json && !(row = cli_v1_sandbox(cli, id.p, &err)))
+        return cli_fail(&err);
     if (cli->json)
-        printf("%s\n", text);
+        cli_print_json(row);
     else
-        printf("%.*s\n", STR_ARG(json_get_str(answer, "sandboxID")));
+        printf("%.*s\n", STR_ARG(id));
     return CLI_OK;
 }
 
@@ -297,7 +300,7 @@ static int run_create(struct cli *cli, int argc, char **argv)
         {"metadata", 'm', CLI_LIST, &options.metadata, "NAME=VALUE", "a label; may be repeated"},
         {"volume", 'v', CLI_LIST, &options.volumes, "NAME:PATH",
          "mount a volume there; may be repeated"},
-        {"cpu", 0, CLI_NUMBER, &options.cpu, "N", "processors"},
+        {"cpu", 0, CLI_COUNT, &options.cpu, "N", "processors"},
         {"memory", 0, CLI_MB, &options.memory_mb, "MB", "memory: 512, 512m or 2g"},
         {"disk", 0, CLI_MB, &options.disk_mb, "MB", "disk: 2048, 2048m or 2g"},
         {"no-internet", 0, CLI_FLAG, &options.no_internet, NULL, "without internet access"},

@@ -285,7 +285,7 @@ static int run_runner(struct cli *cli, int argc, char **argv)
          "the same as the server must write it (behind a proxy or for 0.0.0.0)"},
         {"root", 0, CLI_TEXT, &runner.root, "DIR", "where sandboxes' directories are made"},
         {"name", 0, CLI_TEXT, &runner.name, "NAME", "its name (default: the host's)"},
-        {"max-sessions", 0, CLI_NUMBER, &runner.max_sessions, "N", "how many at once [1]"},
+        {"max-sessions", 0, CLI_COUNT, &runner.max_sessions, "N", "how many at once [1]"},
         {"envd", 0, CLI_TEXT, &runner.program, "FILE", "its program (default: beside this one)"},
         {"agent", 0, CLI_TEXT, &runner.program, "FILE", "the same, as it was called before"},
         {0},

@@ -39,9 +39,9 @@ static int run(struct cli *cli, int argc, char **argv)
     const struct cli_option table[] = {
         {"file", 'f', CLI_TEXT, &wish.file, "FILE",
          "the Dockerfile (CONTEXT/Dockerfile); - is stdin"},
-        {"cpu", 0, CLI_NUMBER, &wish.cpu, "N", "processors of its sandboxes"},
-        {"memory", 0, CLI_NUMBER, &wish.memory_mb, "MB", "memory of its sandboxes"},
-        {"disk", 0, CLI_NUMBER, &wish.disk_mb, "MB", "disk of its sandboxes"},
+        {"cpu", 0, CLI_COUNT, &wish.cpu, "N", "processors of its sandboxes"},
+        {"memory", 0, CLI_MB, &wish.memory_mb, "MB", "memory of its sandboxes"},
+        {"disk", 0, CLI_MB, &wish.disk_mb, "MB", "disk of its sandboxes"},
         {"build-arg", 0, CLI_LIST, &wish.args, "K=V",
          "a value for ARG; K alone is our own variable"},
         {"secret", 0, CLI_LIST, &wish.secrets, "SECRET",
@@ -62,6 +62,10 @@ static int run(struct cli *cli, int argc, char **argv)
     if (rc == CLI_ARGS_RUN && (all ? count > 0 : count > 2))
         rc = cli_usage(&cli_template_build,
                        all ? "--all takes no operand" : "takes a name and a context");
+    for (size_t i = 0; rc == CLI_ARGS_RUN && i < wish.args.count; i++)
+        if (!wish.args.items[i][0] || wish.args.items[i][0] == '=')
+            rc = cli_usage(&cli_template_build, "--build-arg needs NAME[=VALUE], not '%s'",
+                           wish.args.items[i]);
     if (rc == CLI_ARGS_RUN)
         rc = all ? build_all(cli, &wish) : build_one(cli, &wish, operands, count);
     cli_list_done(&wish.args);

@@ -40,7 +40,8 @@ static int remote_open(struct remote *remote, const char *name, struct error *er
     if (reference_parse(str_of(name), &remote->reference, err) < 0)
         return -1;
     if (remote->user && !password)
-        return error_set(err, ERROR_INVALID, "QUICKSAND_REGISTRY_PASSWORD is not set");
+        return error_set(err, ERROR_INVALID,
+                         "--user needs a password: QUICKSAND_REGISTRY_PASSWORD is not set");
     if (remote->user)
         remote->login = (struct registry_login_words){str_of(remote->user), str_of(password)};
     (void)snprintf(remote->dir, sizeof(remote->dir), "/tmp/quicksand-registry-XXXXXX");

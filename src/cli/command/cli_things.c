@@ -224,6 +224,8 @@ static int run_webhook_add(struct cli *cli, int argc, char **argv)
         rc = cli_usage(&webhook_add, "needs one URL");
     else if (rc == CLI_ARGS_RUN && events.count == 0)
         rc = cli_usage(&webhook_add, "needs an --event: what it is told of");
+    else if (rc == CLI_ARGS_RUN && !secret_env)
+        rc = cli_usage(&webhook_add, "needs --secret-env: the variable with its secret");
     else if (rc == CLI_ARGS_RUN)
         rc = add_webhook(cli, operands[0], name, secret_env, &events);
     cli_list_done(&events);
@@ -296,8 +298,8 @@ static int send_team(struct cli *cli, const char *method, const char *target,
 #define LIMIT_OPTIONS(limits)                                                        \
     {"max-sandboxes", 0, CLI_NUMBER, &(limits).sandboxes, "N", "sandboxes at once"}, \
         {"max-cpu", 0, CLI_NUMBER, &(limits).cpu, "N", "processors in all"},         \
-        {"max-memory", 0, CLI_MB, &(limits).memory_mb, "MB", "memory in all"},       \
-        {"max-disk", 0, CLI_MB, &(limits).disk_mb, "MB", "disk in all"},             \
+        {"max-memory", 0, CLI_MB_MAX, &(limits).memory_mb, "MB", "memory in all"},   \
+        {"max-disk", 0, CLI_MB_MAX, &(limits).disk_mb, "MB", "disk in all"},         \
     {                                                                                \
         "max-creates", 0, CLI_NUMBER, &(limits).creates, "N", "creates in a minute"  \
     }

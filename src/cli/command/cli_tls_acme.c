@@ -221,6 +221,14 @@ static int check(const struct acme *acme)
                          "a wildcard is given only for a record in DNS: needs --hook");
     if (acme->hook && acme->hook[0] != '/')
         return cli_usage(&cli_tls_acme_command, "--hook needs the whole path of the program");
+    if (acme->hook && access(acme->hook, X_OK) < 0)
+        return cli_usage(&cli_tls_acme_command, "--hook: '%s' cannot be run: %s", acme->hook,
+                         strerror(errno));
+    if (acme->email && !strchr(acme->email, '@'))
+        return cli_usage(&cli_tls_acme_command, "--email needs an address, not '%s'", acme->email);
+    if (acme->ca_file && access(acme->ca_file, R_OK) < 0)
+        return cli_usage(&cli_tls_acme_command, "--ca: '%s' cannot be read: %s", acme->ca_file,
+                         strerror(errno));
     return CLI_OK;
 }
 

@@ -11,6 +11,8 @@
 #include "cli/core/cli_internal.h"
 #include "cli/core/cli_table.h"
 
+enum { USAGE_MAX = 4096 };
+
 static cli_command_fn run_help, run_version;
 
 static const struct cli_command help_command = {
@@ -43,24 +45,30 @@ const struct cli_command *const cli_commands[] = {
 int cli_fail(const struct error *err)
 {
     auto_free char *text = cli_defuse(xstrdup(err->message), true);
+    const char *option = cli_args_blame(err->message);
 
     (void)fflush(stdout);
     if (err->errnum == EPIPE) /* of our output; those of the server have no number */
         return CLI_BROKEN_PIPE;
-    (void)fprintf(stderr, "quicksand: %s\n", text);
+    (void)fprintf(stderr, "quicksand: %s%s%s%s\n", option ? "--" : "", option ? option : "",
+                  option ? ": " : "", text);
     return CLI_FAILED;
 }
 
 int cli_usage(const struct cli_command *command, const char *fmt, ...)
 {
+    char text[USAGE_MAX];
+    const char *option;
     va_list args;
 
-    (void)fflush(stdout);
-    (void)fprintf(stderr, "quicksand %s: ", command->name);
     va_start(args, fmt);
-    (void)vfprintf(stderr, fmt, args);
+    (void)vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    (void)fprintf(stderr, "; see 'quicksand %s --help'\n", command->name);
+    option = cli_args_blame(text);
+    (void)fflush(stdout);
+    (void)fprintf(stderr, "quicksand %s: %s%s%s%s; see 'quicksand %s --help'\n", command->name,
+                  option ? "--" : "", option ? option : "", option ? ": " : "", text,
+                  command->name);
     return CLI_USAGE;
 }
 
@@ -111,13 +119,7 @@ static void print_commands(FILE *to)
             if (parts[i].first == *at)
                 (void)fprintf(to, "\n%s\n", parts[i].title);
         if (*at == &cli_login_command)
-            (void)fprintf(
-                to, "  serve      Run the server.\n"
-                    "  down       End all sandboxes of a server that is gone, and what is "
-                    "left of it.\n"
-                    "  backup     Write all that a server keeps to a file; it may be running.\n"
-                    "  restore    Make a data directory of such a file.\n"
-                    "  upgrade    Tell whether this program can serve a data directory.\n");
+            print_table(cli_roles, to);
         print_row(*at, to);
     }
     print_aliases(to);

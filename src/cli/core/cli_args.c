@@ -8,7 +8,13 @@
 #include "cli/core/cli_find.h"
 #include "cli/core/cli_internal.h"
 
-enum { COMMON_OPTIONS = 3, LIST_MAX = 4096 };
+enum { COMMON_OPTIONS = 3, LIST_MAX = 4096, GIVEN_MAX = 64 };
+
+/* What this command line said, for messages about it; further ones are not blamed. */
+static struct {
+    const char *name, *value;
+} given[GIVEN_MAX];
+static size_t given_count;
 
 static void common_options(struct cli *cli, bool *help, struct cli_option out[COMMON_OPTIONS])
 {
@@ -19,18 +25,18 @@ static void common_options(struct cli *cli, bool *help, struct cli_option out[CO
     out[2] = (struct cli_option){"help", 'h', CLI_FLAG, help, NULL, "show this text"};
 }
 
-static void print_option(const struct cli_option *option)
+static void print_option(void *arg, const struct cli_option *option)
 {
     char left[64];
 
+    (void)arg;
     (void)snprintf(left, sizeof(left), "%c%c%s--%s%s%s", option->letter ? '-' : ' ',
                    option->letter ? option->letter : ' ', option->letter ? ", " : "  ",
                    option->name, option->value ? " " : "", option->value ? option->value : "");
     printf("  %-28s %s\n", left, option->help);
 }
 
-static void print_help(const struct cli_command *command, const struct cli_option *options,
-                       const struct cli_option common[COMMON_OPTIONS])
+void cli_help(const struct cli *cli, const struct cli_command *command)
 {
     struct str examples = str_of(command->examples);
 
@@ -40,10 +46,7 @@ static void print_help(const struct cli_command *command, const struct cli_optio
         if (strcmp(alias->command, command->name) == 0)
             printf("Also known as: quicksand %s\n", alias->name);
     printf("\nOptions:\n");
-    for (; options->name; options++)
-        print_option(options);
-    for (size_t i = 0; i < COMMON_OPTIONS; i++)
-        print_option(&common[i]);
+    cli_options_visit(cli, command, print_option, NULL);
     if (examples.len)
         printf("\nExamples:\n");
     while (examples.len) {
@@ -79,6 +82,10 @@ static int set_option(const struct cli_command *command, const struct cli_option
     struct cli_list *list = option->out;
     int64_t number;
 
+    if (value && given_count < GIVEN_MAX) {
+        given[given_count].name = option->name;
+        given[given_count++].value = value;
+    }
     switch (option->kind) {
     case CLI_FLAG:
         *(bool *)option->out = true;
@@ -91,15 +98,27 @@ static int set_option(const struct cli_command *command, const struct cli_option
             return cli_usage(command, "--%s needs a number, not '%s'", option->name, value);
         *(int64_t *)option->out = number;
         return CLI_ARGS_RUN;
+    case CLI_COUNT:
+        if (!str_to_i64(str_of(value), &number) || number < 1)
+            return cli_usage(command, "--%s needs a number, at least 1, not '%s'", option->name,
+                             value);
+        *(int64_t *)option->out = number;
+        return CLI_ARGS_RUN;
     case CLI_TIME:
-        if (!cli_time_parse(value, option->out))
+    case CLI_TIME_0:
+        if (!cli_time_parse(value, &number) || (option->kind == CLI_TIME && number == 0))
             return cli_usage(command, "--%s needs a time like 90s, 30m or 24h, not '%s'",
                              option->name, value);
+        *(int64_t *)option->out = number;
         return CLI_ARGS_RUN;
     case CLI_MB:
-        if (!cli_mb_parse(value, option->out))
-            return cli_usage(command, "--%s needs a size like 512 (MB), 512m or 2g, not '%s'",
-                             option->name, value);
+    case CLI_MB_MAX:
+        if (option->kind == CLI_MB_MAX && strcmp(value, "0") == 0)
+            *(int64_t *)option->out = 0;
+        else if (!cli_mb_parse(value, option->out))
+            return cli_usage(command, "--%s needs a size like 512 (MB), 512m or 2g%s, not '%s'",
+                             option->name, option->kind == CLI_MB_MAX ? ", or 0 for no limit" : "",
+                             value);
         return CLI_ARGS_RUN;
     case CLI_LIST:
         if (list->count == LIST_MAX)
@@ -109,6 +128,66 @@ static int set_option(const struct cli_command *command, const struct cli_option
         return CLI_ARGS_RUN;
     }
     return CLI_USAGE;
+}
+
+/* As APIs call what options say, where that is another word. */
+static const struct {
+    const char *option, *member;
+} members[] = {
+    {"cpu", "cpuCount"},
+    {"cpu", "limits.cpu"},
+    {"memory", "memoryMB"},
+    {"memory", "limits.memoryMb"},
+    {"disk", "diskSizeMB"},
+    {"disk", "limits.diskMb"},
+    {"timeout", "Timeout"},
+    {"idle", "idleTimeoutSeconds"},
+    {"network", "network.mode"},
+    {"peers", "network.peers"},
+    {"workspace", "workspaceRoot"},
+    {"permission", "permission_mode"},
+    {"callback", "callback url"},
+    {"event", "'events'"},
+    {"key", "key must"},
+    {"agent", "an agent's id"},
+    {"name", "name has"},
+    {"max-sandboxes", "maxSandboxes"},
+    {"max-cpu", "maxCpu"},
+    {"max-memory", "maxMemoryMB"},
+    {"max-disk", "maxDiskMB"},
+    {"max-creates", "maxCreatesPerMinute"},
+};
+
+static bool is_about(const char *message, const char *name, const char *value)
+{
+    auto_free char *quoted = xasprintf("'%s'", value), *member = xasprintf("'%s'", name);
+    auto_free char *below = xasprintf("'%s/", value); /* a file in a directory that was named */
+    /* NAME=VALUE and NAME:PATH are quoted by their names. */
+    auto_free char *first = xasprintf("'%.*s'", (int)strcspn(value, "=:"), value);
+
+    if (strstr(message, member) ||
+        (value[0] && (strstr(message, quoted) || strstr(message, below))) ||
+        (strlen(first) > 2 && strstr(message, first)))
+        return true;
+    for (size_t i = 0; i < sizeof(members) / sizeof(*members); i++)
+        if (strcmp(members[i].option, name) == 0 && strstr(message, members[i].member))
+            return true;
+    return false;
+}
+
+const char *cli_args_blame(const char *message)
+{
+    const char *found = NULL;
+
+    for (size_t i = 0; i < given_count; i++) {
+        auto_free char *itself = xasprintf("--%s", given[i].name);
+
+        if (strstr(message, itself))
+            return NULL;
+        if (!found && is_about(message, given[i].name, given[i].value))
+            found = given[i].name;
+    }
+    return found;
 }
 
 static int unknown_option(const struct cli_command *command, const struct cli_option *options,
@@ -192,6 +271,8 @@ int cli_args(struct cli *cli, const struct cli_command *command, const struct cl
 
     if (!options)
         options = none;
+    if (!cli->visit)
+        given_count = 0;
     common_options(cli, &help, common);
     if (cli->visit) {
         for (; options->name; options++)
@@ -220,7 +301,7 @@ int cli_args(struct cli *cli, const struct cli_command *command, const struct cl
     for (; i < argc; i++)
         argv[1 + count++] = argv[i];
     if (help) {
-        print_help(command, options, common);
+        cli_help(cli, command);
         return CLI_OK;
     }
     *out_operands = argv + 1;

@@ -12,9 +12,12 @@ enum cli_option_kind {
     CLI_FLAG,   /* bool */
     CLI_TEXT,   /* const char * */
     CLI_NUMBER, /* int64_t, not negative */
+    CLI_COUNT,  /* int64_t, at least 1 */
     CLI_LIST,   /* struct cli_list; may be given several times */
-    CLI_TIME,   /* int64_t, seconds: "90", "90s", "30m", "24h", "7d" */
-    CLI_MB,     /* int64_t, megabytes: "512", "512m", "2g" */
+    CLI_TIME,   /* int64_t, seconds: "90", "90s", "30m", "24h", "7d"; at least 1 */
+    CLI_TIME_0, /* the same, or 0 */
+    CLI_MB,     /* int64_t, megabytes: "512", "512m", "2g"; at least 1 */
+    CLI_MB_MAX, /* the same, or 0: no limit */
 };
 
 struct cli_list {
@@ -43,6 +46,11 @@ enum { CLI_ARGS_RUN = -1 };
  * *out_operands), else the exit status. */
 int cli_args(struct cli *cli, const struct cli_command *command, const struct cli_option *options,
              enum cli_args_mode mode, int argc, char **argv, char ***out_operands, int *out_count);
+/* What --help prints. */
+void cli_help(const struct cli *cli, const struct cli_command *command);
+/* The option of this command line that a message is about: one whose value it quotes, or whose member of a request it names;
+ * NULL when there is none, or the message names it itself. */
+const char *cli_args_blame(const char *message);
 void cli_list_done(struct cli_list *list);
 /* Megabytes of "512", "512m", "2g"; more than none. */
 bool cli_mb_parse(const char *text, int64_t *out_mb);

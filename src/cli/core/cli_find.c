@@ -42,6 +42,8 @@ const struct cli_command *cli_find_first(const char *name, const struct cli_comm
     const struct cli_command *found = cli_find(cli_commands, name);
 
     *out_group = NULL;
+    if (!found)
+        found = cli_find(cli_roles, name);
     for (const struct cli_alias *alias = cli_aliases; !found && alias->name; alias++) {
         struct str rest = str_of(alias->command);
         auto_free char *first = str_dup(str_split(&rest, ' '));
@@ -101,14 +103,15 @@ void cli_guess_try(struct cli_guess *guess, const char *candidate)
     guess->changes = changes;
 }
 
-const char *cli_guess_command(const struct cli_command *const *table, bool aliases,
-                              const char *word)
+const char *cli_guess_command(const struct cli_command *const *table, bool first, const char *word)
 {
     struct cli_guess guess = {.word = word};
 
     for (; *table; table++)
         cli_guess_try(&guess, last_word(*table));
-    for (const struct cli_alias *alias = cli_aliases; aliases && alias->name; alias++)
+    for (const struct cli_command *const *role = cli_roles; first && *role; role++)
+        cli_guess_try(&guess, (*role)->name);
+    for (const struct cli_alias *alias = cli_aliases; first && alias->name; alias++)
         cli_guess_try(&guess, alias->name);
     return guess.best;
 }

@@ -26,9 +26,8 @@ struct cli_guess {
     size_t changes;
 };
 void cli_guess_try(struct cli_guess *guess, const char *candidate);
-/* A name of the table, or (with aliases) one of those. */
-const char *cli_guess_command(const struct cli_command *const *table, bool aliases,
-                              const char *word);
+/* A name of the table; first: of a first word, which may also be a role or an alias. */
+const char *cli_guess_command(const struct cli_command *const *table, bool first, const char *word);
 
 /* Has the command's table of options told to visit(), those that all commands have last. */
 void cli_options_visit(const struct cli *cli, const struct cli_command *command,

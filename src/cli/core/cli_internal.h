@@ -6,36 +6,10 @@
 #include "base/error.h"
 #include "cli/core/cli_args.h"
 #include "cli/core/cli_client.h"
+#include "cli/core/cli_command.h"
 
 #define CLI_DATA_DIR   "/var/lib/quicksand"
 #define CLI_STORE_FILE "store/quicksand.db" /* in the data directory */
-
-/* The last one is what a program ends with that SIGPIPE has ended. */
-enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_BROKEN_PIPE = 141 };
-
-struct cli {
-    bool json;            /* --json: print JSON */
-    const char *url;      /* --url */
-    const char *data_dir; /* --data, $QUICKSAND_DATA or CLI_DATA_DIR */
-    struct cli_server server;
-    char **names; /* ids that were looked up: cli_names.h */
-    size_t name_count;
-    /* When set, cli_args() only tells the options of the command that is to run. */
-    void (*visit)(void *arg, const struct cli_option *option);
-    void *visit_arg;
-};
-
-typedef int cli_command_fn(struct cli *cli, int argc, char **argv);
-
-struct cli_command {
-    const char *name;
-    const char *operands; /* for the usage line */
-    const char *help;
-    cli_command_fn *run;
-    /* Instead of run: commands whose names are two words; ended by NULL. */
-    const struct cli_command *const *verbs;
-    const char *examples; /* lines, or NULL */
-};
 
 /* All of them; ended by NULL. */
 extern const struct cli_command *const cli_commands[];

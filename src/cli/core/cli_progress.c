@@ -40,19 +40,19 @@ void cli_size_text(uint64_t bytes, char out[CLI_SIZE_SIZE])
 void cli_progress_text(const char *what, uint64_t items, uint64_t bytes, uint64_t expected,
                        double seconds, char out[CLI_PROGRESS_SIZE])
 {
-    char done[CLI_SIZE_SIZE], rate[CLI_SIZE_SIZE], all[CLI_SIZE_SIZE];
+    char done[CLI_SIZE_SIZE], rate[CLI_SIZE_SIZE], all[CLI_SIZE_SIZE], number[64] = "";
     double per_second = seconds > 0 ? (double)bytes / seconds : 0;
 
     cli_size_text(bytes, done);
     cli_size_text((uint64_t)per_second, rate);
     cli_size_text(expected, all);
+    if (what)
+        (void)snprintf(number, sizeof(number), "%llu %s, ", (unsigned long long)items, what);
     if (expected > bytes && per_second > 0)
-        (void)snprintf(out, CLI_PROGRESS_SIZE, "%llu %s, %s of %s, %s/s, %.0f s left",
-                       (unsigned long long)items, what, done, all, rate,
-                       (double)(expected - bytes) / per_second);
+        (void)snprintf(out, CLI_PROGRESS_SIZE, "%s%s of %s, %s/s, %.0f s left", number, done, all,
+                       rate, (double)(expected - bytes) / per_second);
     else
-        (void)snprintf(out, CLI_PROGRESS_SIZE, "%llu %s, %s, %s/s", (unsigned long long)items, what,
-                       done, rate);
+        (void)snprintf(out, CLI_PROGRESS_SIZE, "%s%s, %s/s", number, done, rate);
 }
 
 static void show(struct cli_progress *progress)

@@ -7,7 +7,8 @@
 
 struct cli_progress;
 
-/* what: "3 files" stands behind the count. NULL when nobody looks: all functions take that. */
+/* what: "3 files" stands behind the count; NULL: there is none, only bytes. The result is NULL when nobody looks: all functions
+ * take that. */
 struct cli_progress *cli_progress_start(const char *what);
 /* How many bytes there will be; 0: not known. */
 void cli_progress_expect(struct cli_progress *progress, uint64_t bytes);

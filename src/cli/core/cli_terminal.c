@@ -134,6 +134,7 @@ static int send_message(struct terminal *terminal, enum websocket_opcode opcode,
 static void on_close(struct terminal *terminal, struct str reason)
 {
     struct str words = STR("exited with ");
+    struct error err = {0};
     int64_t code;
 
     terminal->closed = true;
@@ -141,9 +142,9 @@ static void on_close(struct terminal *terminal, struct str reason)
         terminal->status = (int)code & 0xff;
         return;
     }
-    terminal->status = CLI_FAILED;
     make_normal(terminal);
-    (void)fprintf(stderr, "quicksand: the terminal was closed: %.*s\n", STR_ARG(reason));
+    (void)error_set(&err, ERROR_UNAVAILABLE, "the terminal was closed: %.*s", STR_ARG(reason));
+    terminal->status = cli_fail(&err);
 }
 
 static void on_ready(struct terminal *terminal, struct str text)

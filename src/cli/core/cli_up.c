@@ -146,7 +146,7 @@ static int run_up(struct cli *cli, int argc, char **argv)
          "in this private network, under this name"},
         {"idle", 0, CLI_TIME, &up.idle_s, "TIME", "paused or ended after so long without use"},
         {"timeout", 0, CLI_TIME, &up.timeout_s, "TIME", "how long a command may take"},
-        {"cpu", 0, CLI_NUMBER, &up.cpu, "N", "processors"},
+        {"cpu", 0, CLI_COUNT, &up.cpu, "N", "processors"},
         {"memory", 0, CLI_MB, &up.memory_mb, "MB", "memory: 512, 512m or 2g"},
         {"disk", 0, CLI_MB, &up.disk_mb, "MB", "disk: 2048, 2048m or 2g"},
         {"repo", 0, CLI_TEXT, &up.repo, "URL", "a repository, cloned into the workspace"},

@@ -38,6 +38,13 @@ int cli_v1(struct cli *cli, const char *method, char *path_consume, const json_t
     return cli_call(&cli->server, method, path, body, out, NULL, err);
 }
 
+json_t *cli_v1_sandbox(struct cli *cli, const char *id, struct error *err)
+{
+    json_t *row = NULL;
+
+    return cli_v1(cli, "GET", cli_v1_path("sandboxes", id), NULL, &row, err) < 0 ? NULL : row;
+}
+
 void cli_v1_warn_forgotten(const char *name, const json_t *answer)
 {
     struct str message = json_get_str(answer, "message");

@@ -10,6 +10,9 @@ char *cli_v1_path_of(const char *segment, ...) __attribute__((sentinel));
 int cli_v1(struct cli *cli, const char *method, char *path_consume, const json_t *body,
            json_t **out, struct error *err);
 
+/* A sandbox as all commands show it, by its id; NULL with err. */
+json_t *cli_v1_sandbox(struct cli *cli, const char *id, struct error *err);
+
 /* Tells what a forced removal could not reach; answer: of the removal, or NULL. */
 void cli_v1_warn_forgotten(const char *name, const json_t *answer);
 /* DELETE of COLLECTION/NAME (and a query, or NULL) for each; what is gone is printed. Returns the exit

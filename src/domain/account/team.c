@@ -26,16 +26,22 @@ int team_ensure_default(struct store *store, struct error *err)
 
 static int check(const struct store_team *team, struct error *err)
 {
-    const int64_t limits[] = {team->limits.sandboxes, team->limits.cpu, team->limits.mem_mb,
-                              team->limits.disk_mb, team->limits.creates_per_minute};
+    const struct {
+        const char *name; /* as APIs call it */
+        int64_t value;
+    } limits[] = {{"maxSandboxes", team->limits.sandboxes},
+                  {"maxCpu", team->limits.cpu},
+                  {"maxMemoryMB", team->limits.mem_mb},
+                  {"maxDiskMB", team->limits.disk_mb},
+                  {"maxCreatesPerMinute", team->limits.creates_per_minute}};
 
     if (team->name.len == 0 || team->name.len > TEAM_NAME_MAX ||
         memchr(team->name.p, '\0', team->name.len) || !str_valid_utf8(team->name))
         return error_set(err, ERROR_INVALID, "a team's name has 1 to %d characters", TEAM_NAME_MAX);
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
-        if (limits[i] < 0 || limits[i] > TEAM_LIMIT_MAX)
-            return error_set(err, ERROR_INVALID, "a limit is a number from 0 (none) to %d",
-                             TEAM_LIMIT_MAX);
+        if (limits[i].value < 0 || limits[i].value > TEAM_LIMIT_MAX)
+            return error_set(err, ERROR_INVALID, "'%s' is a number from 0 (no limit) to %d",
+                             limits[i].name, TEAM_LIMIT_MAX);
     return 0;
 }
 

@@ -1,0 +1,38 @@
+/* A row of the table of commands, and what it is run with. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "cli/core/cli_args.h"
+#include "cli/core/cli_client.h"
+
+/* The last one is what a program ends with that SIGPIPE has ended. */
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_BROKEN_PIPE = 141 };
+
+struct cli {
+    bool json;            /* --json: print JSON */
+    const char *url;      /* --url */
+    const char *data_dir; /* --data, $QUICKSAND_DATA or CLI_DATA_DIR */
+    struct cli_server server;
+    char **names; /* ids that were looked up: cli_names.h */
+    size_t name_count;
+    /* When set, cli_args() only tells the options of the command that is to run. */
+    void (*visit)(void *arg, const struct cli_option *option);
+    void *visit_arg;
+};
+
+typedef int cli_command_fn(struct cli *cli, int argc, char **argv);
+
+struct cli_command {
+    const char *name;
+    const char *operands; /* for the usage line */
+    const char *help;
+    cli_command_fn *run;
+    /* Instead of run: commands whose names are two words; ended by NULL. */
+    const struct cli_command *const *verbs;
+    const char *examples; /* lines, or NULL */
+};
+
+/* Beside them in help, completions and manual pages: what the program does besides, brought by whoever links the command
+ * line. Ended by NULL. */
+extern const struct cli_command *const cli_roles[];
