@@ -55,7 +55,7 @@ static bool wants_help(int argc, char **argv)
 
 static int run_role(struct cli *cli, int argc, char **argv)
 {
-    const struct cli_command *role = NULL;
+    const struct cli_command *role = &serve_role;
 
     for (const struct cli_command *const *at = cli_roles; *at; at++)
         if (strcmp((*at)->name, argv[0]) == 0)

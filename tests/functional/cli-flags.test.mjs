@@ -61,7 +61,7 @@ const wrong = {
   'team set': ['--max-sandboxes', '--max-cpu', '--max-memory', '--max-disk', '--max-creates'].map((flag) => ['default', flag, '2000000000']).concat([['default', '--name', '']]),
   login: [['--name', 'a b']],
   'key ls': [['--data', '/dev/null/x']],
-  'key new': [['x', '--data', '/dev/null/x'], ['x', '--agent', ''], ['x', '--sandbox', 'nope']],
+  'key new': [['x', '--data', '/dev/null/x'], ['x', '--agent', ''], ['x', '--sandbox', 'nope'], ['x', '--role', 'king']],
   'key rm': [['x', '--data', '/dev/null/x']],
   'tls init': [['--domain', 'a b'], ['--domain', 'x.example', '--data', '/dev/null/x']],
   'tls acme': [['--domain', ''], ['--domain', 'x.example', '--hook', 'relative'], ['--domain', 'x.example', '--hook', '/nope'], ['--domain', 'x.example', '--email', 'nobody'], ['--domain', 'x.example', '--directory', 'nowhere'], ['--domain', 'x.example', '--ca', 'nofile'], ['--domain', 'x.example', '--directory', 'https://127.0.0.1:1/', '--data', '/dev/null/x']],

@@ -93,6 +93,9 @@ test('key: a new key is shown once, looks like E2B’s, and works', async () => 
   const key = /e2b_[0-9a-f]{40}/.exec(made.stdout)?.[0]
   assert.ok(key, made.stdout)
   assert.equal((await server.api('GET', '/sandboxes', undefined, { key })).status, 200)
+  const reader = (await quicksand(['key', 'new', 'prometheus', '--role', 'metrics'])).stdout.trim()
+  assert.equal((await server.api('GET', '/metrics', undefined, { key: reader })).status, 200)
+  assert.equal((await server.api('GET', '/sandboxes', undefined, { key: reader })).status, 403)
   const list = await quicksand(['key', 'ls'])
   assert.equal(list.code, 0, list.stderr)
   assert.ok(!list.stdout.includes(key), 'a list must not show whole keys')

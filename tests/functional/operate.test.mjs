@@ -128,5 +128,8 @@ describe('figures and logs', () => {
     fs.writeFileSync(file, JSON.stringify({ groups: [{ name: 'panels', rules: groups.map((expr, at) => ({ record: `panel_${at}`, expr })) }] }))
     const panels = promtool('check', 'rules', file, {})
     assert.equal(panels.status, 0, panels.stderr)
+    // The rules are found beside it; the key's file is on the operator's host.
+    const config = promtool('check', 'config', '--syntax-only', path.join(repository, 'deploy/prometheus.yml'), {})
+    assert.equal(config.status, 0, config.stderr)
   })
 })

@@ -127,10 +127,10 @@ describe('down', () => {
     for (const args of [['down', '--help'], ['help', 'down'], ['down', '-h']]) {
       const help = run(args)
       assert.equal(help.code, 0, help.stderr)
-      assert.match(help.stdout, /^usage: quicksand down/)
+      assert.match(help.stdout, /^Usage: quicksand down/)
       assert.ok(!help.stdout.includes('--warm'))
     }
-    assert.match(run(['help', 'serve']).stdout, /^usage: quicksand serve/)
+    assert.match(run(['help', 'serve']).stdout, /^Usage: quicksand serve/)
   })
 
   test('refuses a directory that was never a server’s, and makes none', () => {

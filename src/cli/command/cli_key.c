@@ -105,7 +105,7 @@ static void print_keys(const struct store_key *keys, size_t count)
 }
 
 struct key_scope {
-    const char *agent, *sandbox;
+    const char *agent, *sandbox, *role;
 };
 
 static int key_ls(struct cli *cli, struct store *store, const struct key_scope *scope,
@@ -142,6 +142,9 @@ static int key_new(struct cli *cli, struct store *store, const struct key_scope 
     char key[API_KEY_SIZE];
 
     (void)count;
+    /* Whoever can open the store is the operator. */
+    if (api_role_give(API_ROLE_FULL, wanted.team_id, str_of(scope->role), &wanted.role, err) < 0)
+        return error_prefix(err, "--role");
     if (api_key_new(store, &wanted, &arena, &made, key, err) < 0)
         return -1;
     row.id = made.id;
@@ -179,6 +182,7 @@ static int run_verb(struct cli *cli, const struct cli_command *command, key_fn *
          "it acts as this agent, whatever a request says"},
         {"sandbox", 0, CLI_TEXT, &scope.sandbox, "ID",
          "it may use this sandbox and nothing else, and ends with it"},
+        {"role", 0, CLI_TEXT, &scope.role, "ROLE", "operator (default), member, viewer or metrics"},
         {.name = NULL},
     };
     auto_store struct store *store = NULL;
@@ -237,7 +241,9 @@ static const struct cli_command ls_command = {"key ls", "[OPTION...]", "List API
                                               .examples = "quicksand key ls"};
 static const struct cli_command new_command = {
     "key new", "[OPTION...] NAME", "Make an API key and print it, once; only its hash is kept.",
-    run_new, .examples = "quicksand key new laptop"};
+    run_new,
+    .examples = "quicksand key new laptop\n"
+                "quicksand key new prometheus --role metrics"};
 static const struct cli_command rm_command = {"key rm", "[OPTION...] ID...", "Remove API keys.",
                                               run_rm, .examples = "quicksand key rm ID"};
 const struct cli_command cli_key_command = {
