@@ -7,6 +7,7 @@
 #   make soak     random load, SOAK_SECONDS  make format  rewrite sources in the project's format
 #   make install  programs and libquicksand beneath DESTDIR and PREFIX; make uninstall takes them away
 #   make deb      Debian packages in build/packages-deb       make tarball  for other distributions
+#   make image    a container image in build, of the Debian package
 #   make test-batteries  tests of the largest templates (R and Java), which `make test` leaves out
 #   make vm       tests on another kernel, in an emulated machine: VM_KERNEL, VM_SETS (tests/vm/run.sh)
 #
@@ -29,7 +30,7 @@ TSAN          = -Db_sanitize=thread $(LIGHT)
 QUIET         = $(@D).log
 
 .DEFAULT_GOAL := all
-.PHONY: all setup host envd unpack interpreter mcp-gateway run test bench check fuzz fuzzers asan sanitized threads soak vm format install uninstall deb tarball test-packages test-batteries clean
+.PHONY: all setup host envd unpack interpreter mcp-gateway run test bench check fuzz fuzzers asan sanitized threads soak vm format install uninstall deb image tarball test-packages test-batteries clean
 
 all: host envd unpack interpreter mcp-gateway
 
@@ -175,9 +176,12 @@ deb: all
 	@ninja -C build/host --quiet
 	@tools/package.sh deb
 
-# Slow, and wants nothing of a server: not part of `make test`.
-test-packages: deb
-	@node --test tests/packages/packages.test.mjs
+image: deb
+	@tools/image.sh
+
+# Slow: not part of `make test`.
+test-packages: image
+	@node --test --test-concurrency=1 tests/packages/*.test.mjs
 
 tarball: all
 	@ninja -C build/host --quiet
