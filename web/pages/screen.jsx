@@ -63,9 +63,9 @@ function Picture({ path, kind, picture, reads }) {
   const { shown, error, again } = usePicture(path, kind, picture)
   const [size, setSize] = useState(null)
   const [address, setAddress] = useState('')
-  const act = async (name, body) => {
-    await attempt(null, () => post(`${path}/${kind}/${name}`, body))
-    again()
+  const queue = useRef(Promise.resolve()) // one after the other: letters arrive as they were typed
+  const act = (name, body) => {
+    queue.current = queue.current.then(() => attempt(null, () => post(`${path}/${kind}/${name}`, body))).then(again)
   }
   const place = (event) => {
     const { width, height } = event.target.getBoundingClientRect()
