@@ -1,23 +1,14 @@
 // The dashboard in a real browser (Debian's chromium, headless) against a real server: the way in, each page with real
 // data, what can be done there, other roles, hostile names, a restart of the server. Pictures go to build/screens.
 import assert from 'node:assert/strict'
-import fs from 'node:fs'
-import { createRequire } from 'node:module'
-import path from 'node:path'
 import { after, afterEach, before, describe, test } from 'node:test'
-import { eventually, patience, repository, startServer } from '../harness/server.mjs'
-
-const require = createRequire(path.join(repository, 'build/npm/web/'))
-const { chromium } = require('playwright-core')
-const screens = path.join(repository, 'build/screens')
-const LIMIT = 15_000 * patience
-const EVIL = '<img src=x onerror="document.title=1">\u202egnp.exe'
+import { EVIL, openBrowser, seriousFaults, signedIn as signIn, visitor as visit } from '../harness/dashboard.mjs'
+import { eventually, patience, startServer } from '../harness/server.mjs'
 
 let server, browser
 before(async () => {
-  fs.mkdirSync(screens, { recursive: true })
   server = await startServer()
-  browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'] })
+  browser = await openBrowser()
 })
 after(async () => {
   await browser?.close()
@@ -31,32 +22,9 @@ const v1 = (method, target, body, options) => server.api(method, `/api/v1${targe
 const create = async (body = {}) => (await v1('POST', '/sandboxes', body)).body
 const newKey = async (name, role) => (await server.api('POST', '/api-keys', { name, role })).body
 
-// A browser of its own: cookies and all. problems: what its console and scripts complained about.
-async function visitor(options = {}) {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 820 }, colorScheme: 'light', ...options })
-  const page = await context.newPage()
-  page.setDefaultTimeout(LIMIT)
-  page.problems = []
-  page.on('pageerror', (error) => page.problems.push(error.message))
-  page.on('console', (message) => message.type() === 'error' && !/^Failed to load/.test(message.text()) && page.problems.push(message.text()))
-  page.on('response', (answer) => answer.status() >= 400 && page.problems.push(`${answer.status()} ${answer.request().method()} ${answer.url()}`))
-  page.at = async (hash) => {
-    await page.evaluate((where) => (location.hash = where), hash)
-  }
-  page.shot = (name) => page.screenshot({ path: path.join(screens, `${name}.png`) })
-  return page
-}
-
-async function signedIn(options = {}, key = server.key) {
-  const page = await visitor(options)
-  await page.goto(server.url)
-  await page.getByLabel('API key').fill(key)
-  await page.keyboard.press('Enter')
-  await page.getByRole('heading', { name: 'Overview' }).waitFor()
-  page.problems.length = 0 // the first question of all, who is signed in, was answered with 401
-  return page
-}
-const done = (page) => page.context().close()
+const visitor = (options) => visit(browser, options)
+const signedIn = (options, key) => signIn(browser, server, options, key)
+const done = (page) => page.leave()
 
 describe('the way in', () => {
   test('is an API key, typed once', async () => {
@@ -281,7 +249,7 @@ describe('pages', () => {
     await page.getByRole('tab', { name: 'Providers' }).click()
     await page.getByRole('heading', { name: 'e2b' }).waitFor()
     await page.getByRole('tab', { name: 'Use and cost' }).click()
-    await page.getByRole('button', { name: 'CSV' }).waitFor()
+    await page.getByRole('button', { name: 'CSV', exact: true }).waitFor()
     await page.at('#/api')
     await page.getByLabel('Find an endpoint').fill('GET /api/v1/health')
     await page.getByRole('button', { name: /\/api\/v1\/health/ }).click()
@@ -418,17 +386,13 @@ describe('the whole', () => {
 
   test('is readable on a phone, in the dark, and for everybody', async () => {
     const page = await signedIn({ viewport: { width: 390, height: 800 }, colorScheme: 'dark' })
-    const axe = fs.readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8')
     for (const [name, hash, sign] of [['overview', '#/', 'Overview'], ['sandboxes', '#/sandboxes', 'Sandboxes'], ['templates', '#/templates', 'Templates'], ['admin', '#/admin', 'Administration'], ['api', '#/api', 'API'], ['work', '#/work', 'Sessions and jobs']]) {
       await page.at(hash)
       await page.getByRole('heading', { name: sign, level: 1 }).waitFor()
       await page.shot(`phone-${name}`)
       const wide = await page.evaluate(() => document.documentElement.scrollWidth)
       assert.ok(wide <= 390, `${name} is ${wide} wide`)
-      await page.evaluate(axe)
-      const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }))
-      const bad = violations.filter((one) => ['serious', 'critical'].includes(one.impact)).map((one) => `${one.id}: ${one.nodes.map((node) => node.html.slice(0, 120)).join(' | ')}`)
-      assert.deepEqual(bad, [], name)
+      assert.deepEqual(await seriousFaults(page), [], name)
     }
     await done(page)
   })

@@ -1,5 +1,5 @@
 // A small notebook: cells of code in a sandbox with the interpreter, with what comes of them as it comes.
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { enc, lines } from '../api.js'
 import { Button, Card, Empty, Problem, Text } from '../parts.jsx'
 import { plain } from '../words.js'
@@ -23,13 +23,13 @@ export function pictureOf(result) {
   return typeof result.svg === 'string' ? `data:image/svg+xml,${encodeURIComponent(result.svg)}` : null
 }
 
-// What the page's policy would complain about while it is read.
-const STYLES = /<style[\s\S]*?<\/style>|\sstyle=("[^"]*"|'[^']*'|[^\s>]+)/gi
+// HTML that is only read: its text and its tags, without attributes, styles and scripts (which would not run, but be complained about).
+const bare = (html) => html.replace(/<(style|script)\b[\s\S]*?<\/\1\s*>/gi, '').replace(/<(\/?[a-z][a-z0-9]*)\b[^>]*>/gi, '<$1>')
 
 // {columns, rows, more} of a DataFrame's data or of the first table of HTML, which is read and never shown itself.
 export function tableOf(result) {
   if (typeof result.html === 'string' && /<table/i.test(result.html)) {
-    const table = new DOMParser().parseFromString(result.html.replace(STYLES, ''), 'text/html').querySelector('table')
+    const table = new DOMParser().parseFromString(bare(result.html), 'text/html').querySelector('table')
     const rows = [...(table?.rows ?? [])].map((row) => [...row.cells].map((cell) => cell.textContent.trim()))
     if (rows.length > 1) return { columns: rows[0], rows: rows.slice(1, ROWS_MAX + 1), more: Math.max(0, rows.length - 1 - ROWS_MAX) }
   }
@@ -48,8 +48,10 @@ function textOf(result) {
 const shown = (text) => text.replace(COLOURS, '').split('\n').map(plain).join('\n')
 
 function Result({ result }) {
-  const picture = pictureOf(result)
-  const table = picture ? null : tableOf(result)
+  const { picture, table } = useMemo(() => {
+    const found = pictureOf(result)
+    return { picture: found, table: found ? null : tableOf(result) }
+  }, [result])
   if (picture) return <img class="picture" alt={plain(result.text ?? 'a picture')} src={picture} />
   if (!table) return <pre class="out" tabIndex={0}>{shown(textOf(result))}</pre>
   return (
