@@ -30,9 +30,9 @@ TSAN          = -Db_sanitize=thread $(LIGHT)
 QUIET         = $(@D).log
 
 .DEFAULT_GOAL := all
-.PHONY: all setup host envd unpack interpreter mcp-gateway run test bench check fuzz fuzzers asan sanitized threads soak vm format install uninstall deb image tarball test-packages test-batteries clean
+.PHONY: all setup host inside envd unpack interpreter mcp-gateway run test bench check fuzz fuzzers asan sanitized threads soak vm format install uninstall deb image tarball test-packages test-batteries clean
 
-all: host envd unpack interpreter mcp-gateway
+all: host inside
 
 setup:
 	@tools/setup.sh
@@ -41,21 +41,14 @@ host: setup build/host/build.ninja
 	@ninja -C build/host --quiet src/quicksand/quicksand
 	@cmp -s build/host/src/quicksand/quicksand build/quicksand || install build/host/src/quicksand/quicksand build/quicksand
 
-envd: setup build/musl/build.ninja
-	@ninja -C build/musl --quiet src/envd/envd
-	@cmp -s build/musl/src/envd/envd build/envd || install build/musl/src/envd/envd build/envd
-
-unpack: setup build/musl/build.ninja
-	@ninja -C build/musl --quiet src/image/unpack/unpack
-	@cmp -s build/musl/src/image/unpack/unpack build/unpack || install build/musl/src/image/unpack/unpack build/unpack
-
-interpreter: setup build/musl/build.ninja
-	@ninja -C build/musl --quiet src/interpreter/interpreter
-	@cmp -s build/musl/src/interpreter/interpreter build/interpreter || install build/musl/src/interpreter/interpreter build/interpreter
-
-mcp-gateway: setup build/musl/build.ninja
-	@ninja -C build/musl --quiet src/mcp_gateway/mcp-gateway
-	@cmp -s build/musl/src/mcp_gateway/mcp-gateway build/mcp-gateway || install build/musl/src/mcp_gateway/mcp-gateway build/mcp-gateway
+# The static programs that run inside sandboxes: in one go, since one directory takes one build at a time.
+INSIDE = src/envd/envd src/image/unpack/unpack src/interpreter/interpreter src/mcp_gateway/mcp-gateway
+envd unpack interpreter mcp-gateway: inside
+inside: setup build/musl/build.ninja
+	@ninja -C build/musl --quiet $(INSIDE)
+	@for program in $(INSIDE); do \
+		cmp -s build/musl/$$program build/$${program##*/} || install build/musl/$$program build/$${program##*/} || exit 1; \
+	done
 
 build/host/build.ninja: | setup
 	@mkdir -p build
