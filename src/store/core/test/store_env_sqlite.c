@@ -1,8 +1,10 @@
 /* The store of a test: an SQLite file of its own. */
+#include <fcntl.h>
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/path.h"
 #include "base/test.h"
 #include "store/core/test/store_env.h"
 
@@ -47,13 +49,5 @@ void store_env_exec(const struct store_env *env, const char *sql)
 
 void store_env_done(struct store_env *env)
 {
-    static const char *const names[] = {"", "-wal", "-shm"};
-
-    for (size_t i = 0; i < 3; i++) {
-        char path[300];
-
-        (void)snprintf(path, sizeof(path), "%s%s", env->where, names[i]);
-        (void)unlink(path);
-    }
-    (void)rmdir(env->folder);
+    CHECK_INT(path_remove_tree(AT_FDCWD, env->folder), 0);
 }
