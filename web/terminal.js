@@ -33,6 +33,7 @@ export function openTerminal(place, kind, id, { user = '', say }) {
   let socket = null
   let tries = 0
   let returning = false // to a shell that may be gone by now
+  let joined = false // to a shell, since the last connect()
   let over = false
   let timer = null
 
@@ -45,6 +46,7 @@ export function openTerminal(place, kind, id, { user = '', say }) {
     if (message.type !== 'ready') return
     sessionStorage.setItem(slot, message.terminal_id)
     returning = false
+    joined = true
     tries = 0
     say('connected')
     resize()
@@ -57,7 +59,7 @@ export function openTerminal(place, kind, id, { user = '', say }) {
     if (event.code === 1000) {
       sessionStorage.removeItem(slot)
       say(`ended: ${event.reason || 'closed'}`)
-    } else if (event.code === 1011) {
+    } else if (event.code === 1011 && !joined) {
       sessionStorage.removeItem(slot)
       if (!returning) return say(`failed: ${event.reason}`)
       terminal.writeln('\r\n[the shell has ended; this is a new one]')
@@ -77,6 +79,7 @@ export function openTerminal(place, kind, id, { user = '', say }) {
     if (user) url.searchParams.set('user', user)
     if (known) url.searchParams.set('terminal_id', known)
     returning = known !== null
+    joined = false
     if (!tries) say('connecting')
     socket = new WebSocket(url)
     socket.binaryType = 'arraybuffer'
