@@ -11,6 +11,8 @@ import { loadSdk } from '../tests/harness/sdk.mjs'
 import { eventually, repository, startServer } from '../tests/harness/server.mjs'
 import { partBuild } from './build.mjs'
 import { partCommandLine } from './commandline.mjs'
+import { partDashboard } from './dashboard.mjs'
+import { layer as desktopLayer, partDesktop } from './desktop.mjs'
 import { partEgress } from './egress.mjs'
 import { partEnvd } from './envd.mjs'
 import { partImages } from './images.mjs'
@@ -283,13 +285,13 @@ function updateReadme(text) {
   if (marked.test(old)) fs.writeFileSync(file, old.replace(marked, (_, begin, end) => `${begin}${text}\n${end}`))
 }
 
-const parts = { create: partCreate, sdk: partSdk, command: partCommand, transfer: partTransfer, thousand: partThousand, health: partHealth, tls: partTls, envd: partEnvd, input: partInput, commandline: partCommandLine, ingress: partIngress, life: partLife, list: partList, recovery: partRecovery, webhooks: partWebhooks, ensure: partEnsure, runtime: partRuntime, load: partLoad, shared: partShared, build: partBuild, start: partStart, blank: partBlank, many: partMany, images: partImages, network: partNetwork, egress: partEgress, interpreter: partInterpreter, browser: partBrowser }
+const parts = { create: partCreate, sdk: partSdk, command: partCommand, transfer: partTransfer, thousand: partThousand, health: partHealth, tls: partTls, envd: partEnvd, input: partInput, commandline: partCommandLine, ingress: partIngress, life: partLife, list: partList, recovery: partRecovery, webhooks: partWebhooks, ensure: partEnsure, runtime: partRuntime, load: partLoad, shared: partShared, build: partBuild, start: partStart, blank: partBlank, many: partMany, images: partImages, network: partNetwork, egress: partEgress, interpreter: partInterpreter, desktop: partDesktop, browser: partBrowser, dashboard: partDashboard }
 // cp's page cache is not limited: a sandbox of 512 MB would have to write half of the file to disk first.
 const runtimeConfig = path.join(scratch, 'runtime.json')
 fs.mkdirSync(scratch, { recursive: true })
 fs.writeFileSync(runtimeConfig, JSON.stringify({ sandbox_agent: { program: path.join(repository, 'build/npm/sandbox-agent/node_modules/@sandbox-agent/cli-linux-x64/bin/sandbox-agent') } }))
 const serverArgs = { get ingress() { return ['--connections', '65536', '--connections-per-address', '0', '--connections-per-sandbox', '0', ...tlsArgs(scratch)] }, get tls() { return tlsArgs(scratch) }, blank: ['--warm', '0'], shared: ['--warm', '0'], load: ['--create-queue', '64'], runtime: ['--runtime-config', runtimeConfig], transfer: ['--memory', '4096'], webhooks: ['--webhook-pause', '1'] }
-const serverEnv = { interpreter: { QUICKSAND_BASE_LAYER: interpreterLayer }, browser: { QUICKSAND_BASE_LAYER: browserLayer } }
+const serverEnv = { interpreter: { QUICKSAND_BASE_LAYER: interpreterLayer }, desktop: { QUICKSAND_BASE_LAYER: desktopLayer }, browser: { QUICKSAND_BASE_LAYER: browserLayer } }
 // The part of envd was called agent once.
 const asked = process.argv.slice(2).map((name) => (name === 'agent' ? 'envd' : name))
 const wanted = asked.length ? asked : Object.keys(parts)

@@ -14,7 +14,7 @@ test=(clang libclang-rt-14-dev clang-format clang-tidy cppcheck python3 curl ope
     runc iptables iproute2 procps containernetworking-plugins busybox-static postgresql libpq-dev valgrind
     docker-registry skopeo buildah nginx-light caddy libnss3-tools gnupg nghttp2-client python3-httpx python3-h2
     microsocks tinyproxy-bin prometheus lintian dpkg-dev zsh fish man-db)
-bench=(bubblewrap buildah podman runc nginx-light libnginx-mod-stream dnsmasq-base wrk nghttp2-client curl iproute2 procps)
+bench=(bubblewrap buildah chromium podman runc nginx-light libnginx-mod-stream dnsmasq-base wrk nghttp2-client curl iproute2 procps)
 vm=(qemu-system-x86 e2fsprogs)
 
 # names build|run: for hosts without apt. What the programs of the tarball are linked with is part of both.
