@@ -77,7 +77,7 @@ static int start(struct on_demand *demand, const struct wanted *wanted, struct a
 {
     const struct shipped_recipe *shipped = shipped_find(wanted->name);
     struct shipped_parts parts;
-    struct build_made made;
+    struct build_made made = {0};
     auto_free char *recipe = NULL;
     int rc = -1;
 

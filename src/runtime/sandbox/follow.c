@@ -179,21 +179,34 @@ static void adopt(struct runtime *runtime, const struct store_sandbox *sandbox)
                   err.message);
 }
 
+static bool is_held(struct runtime *runtime, struct str team_id, struct str name)
+{
+    struct runtime_hold *hold = runtime_hold_now(runtime, team_id, name);
+
+    if (hold)
+        runtime_hold_end(runtime, hold);
+    return !hold;
+}
+
 /* We are making it: its labels name a row that waits for it, and its hooks may take minutes before that row names the
- * machine. A fork that E2B's API made of one of ours has the labels too, but nothing waits for it. */
+ * machine; or they name what somebody holds, whose row comes when it runs. A fork that E2B's API made of one of ours has
+ * the labels too, but nothing waits for it. */
 static bool in_the_making(struct runtime *runtime, const struct store_sandbox *sandbox)
 {
     auto_arena struct arena arena = {0};
     auto_json json_t *metadata = NULL;
     struct store_runtime_sandbox row;
     struct error ignored;
+    struct str id;
 
-    return str_find_str(sandbox->metadata, runtime_instance_name(runtime)) >= 0 &&
-           json_parse(sandbox->metadata, &metadata, &ignored) == 0 &&
-           store_runtime_sandbox_get(runtime->config.store, sandbox->team_id,
-                                     json_get_str(metadata, "quicksand.id"), &arena, &row,
-                                     &ignored) == 0 &&
-           row.state == RUNTIME_CREATING;
+    if (str_find_str(sandbox->metadata, runtime_instance_name(runtime)) < 0 ||
+        json_parse(sandbox->metadata, &metadata, &ignored) < 0)
+        return false;
+    id = json_get_str(metadata, "quicksand.id");
+    if (store_runtime_sandbox_get(runtime->config.store, sandbox->team_id, id, &arena, &row,
+                                  &ignored) == 0)
+        return row.state == RUNTIME_CREATING;
+    return is_held(runtime, sandbox->team_id, id);
 }
 
 /* ---- one event ---- */

@@ -303,10 +303,14 @@ static int create_first(struct ensure *ensure, int64_t *out_ms, struct error *er
     struct claiming claiming = {.ensure = ensure, .outcome = -1};
     struct store_runtime_sandbox *row = &ensure->row;
     int64_t begin_us = clock_mono_us();
+    struct runtime_hold *hold;
     struct error ignored;
 
     fill_row(ensure);
+    /* The name in its labels: who follows the engine sees that somebody makes it. */
+    hold = runtime_hold(ensure->runtime, row->team_id, row->id);
     if (make_machine(ensure, row, err) < 0) {
+        runtime_hold_end(ensure->runtime, hold);
         runtime_row_failed(ensure->runtime, ensure->caller, row, err);
         return -1;
     }
@@ -317,6 +321,7 @@ static int create_first(struct ensure *ensure, int64_t *out_ms, struct error *er
     runtime_live_extended(ensure->runtime, row->id,
                           runtime_row_ttl(ensure->runtime, ensure->profile.backend, row));
     tell_created(ensure, *out_ms, &claiming, err);
+    runtime_hold_end(ensure->runtime, hold);
     if (claiming.outcome != 0) {
         (void)machine_kill(ensure->runtime, ensure->profile.backend, row, &ignored);
         runtime_live_forget(ensure->runtime, row->id);
