@@ -148,6 +148,7 @@ describe('sizes', () => {
     const info = (await one.server.api('GET', `/sandboxes/${box.external_id}`)).body
     assert.deepEqual([info.cpuCount, info.memoryMB, info.diskSizeMB], [1, 128, 200])
     assert.equal(await one.output(box.id, 'nproc'), '1\n')
+    assert.doesNotMatch(one.server.log, /claim box/, 'a box that waits takes other sizes too')
     assert.notEqual((await one.execute(box.id, 'head -c 400M /dev/zero | tail -c 400M | wc -c')).stdout, '419430400\n', '400 MB in 128')
     const disk = await one.execute(box.id, 'dd if=/dev/zero of=~/big bs=1M count=400 conv=fsync')
     assert.notEqual(disk.exit_code, 0)

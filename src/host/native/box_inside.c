@@ -105,23 +105,32 @@ static int set_sizes(const struct box_move *to, struct error *err)
     return resize("/run", bytes / 2, err);
 }
 
-/* Covers a file of /proc or /sys with one of the box's own, as box_child.c does. */
+static const char own_file[] = "/run/.own";
+
+static int put_over(const char *path)
+{
+    struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
+    auto_close int tree = sys_open_tree(AT_FDCWD, own_file, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+
+    if (tree < 0 || sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr) < 0 ||
+        sys_move_mount(tree, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+        return -errno;
+    return 0;
+}
+
+/* Covers a file of /proc or /sys with one of the box's own, as box_child.c does. It loses its name last: what has none
+ * is not mounted. */
 static int cover(const struct box_child *cpus, const char *path,
                  int (*write_text)(const struct box_child *cpus, int fd), struct error *err)
 {
-    static const char own_file[] = "/run/.own";
-    struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
     auto_close int fd = open(own_file, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0444);
-    auto_close int tree = -1;
     int r = fd < 0 ? -errno : write_text(cpus, fd);
 
-    if (r < 0)
-        return error_set_errno(err, -r, "write %s", path);
-    tree = sys_open_tree(AT_FDCWD, own_file, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-    if (tree < 0 || unlink(own_file) < 0 || sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr) < 0 ||
-        sys_move_mount(tree, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH) < 0)
-        return error_set_errno(err, errno, "cover %s", path);
-    return 0;
+    if (r == 0)
+        r = put_over(path);
+    if (fd >= 0 && unlink(own_file) < 0 && r == 0)
+        r = -errno;
+    return r < 0 ? error_set_errno(err, -r, "cover %s", path) : 0;
 }
 
 static int show(const struct box_child *before, const struct box_child *cpus, const char *path,
