@@ -13,7 +13,7 @@ run=(btrfs-progs nftables mmdebstrap ca-certificates debian-archive-keyring curl
 test=(clang libclang-rt-14-dev clang-format clang-tidy cppcheck python3 curl openssl chromium podman
     runc iptables iproute2 procps containernetworking-plugins busybox-static postgresql libpq-dev valgrind
     docker-registry skopeo buildah nginx-light caddy libnss3-tools gnupg nghttp2-client python3-httpx python3-h2
-    microsocks tinyproxy-bin prometheus lintian dpkg-dev zsh fish man-db)
+    microsocks tinyproxy-bin prometheus lintian dpkg-dev rsync openssh-client sqlite3 git zsh fish man-db)
 bench=(bubblewrap buildah chromium podman runc nginx-light libnginx-mod-stream dnsmasq-base wrk nghttp2-client curl iproute2 procps)
 vm=(qemu-system-x86 e2fsprogs)
 
