@@ -19,8 +19,6 @@
  *
  * A row whose machine is gone has state 'error' and still holds its key. Restoring keeps its id;
  * creating kills it and claims the key with a new id, in one transaction. */
-#include <errno.h>
-#include <stdlib.h>
 #include <time.h>
 
 #include "base/cleanup.h"
@@ -303,11 +301,10 @@ static int create_first(struct ensure *ensure, int64_t *out_ms, struct error *er
     struct claiming claiming = {.ensure = ensure, .outcome = -1};
     struct store_runtime_sandbox *row = &ensure->row;
     int64_t begin_us = clock_mono_us();
-    struct runtime_hold *hold;
+    struct runtime_hold *hold; /* the name in its labels: who follows the engine leaves it alone */
     struct error ignored;
 
     fill_row(ensure);
-    /* The name in its labels: who follows the engine sees that somebody makes it. */
     hold = runtime_hold(ensure->runtime, row->team_id, row->id);
     if (make_machine(ensure, row, err) < 0) {
         runtime_hold_end(ensure->runtime, hold);
