@@ -129,11 +129,13 @@ describe('other clients', () => {
     assert.equal(elsewhere.status, 60, 'another name')
   })
 
-  // In a mount namespace with copies of the host's stores: the host itself trusts nobody new.
+  // In a mount namespace with copies of the host's stores, and without the hooks by which other packages keep theirs (Java's changes
+  // dpkg's own state): the host itself trusts nobody new.
   test('programs that ask the host whom to trust, after tls init --trust', () => {
     const script = `set -e
 cp -a /etc/ssl "$1/ssl" && mount --bind "$1/ssl" /etc/ssl
-mkdir -p "$1/local" && mount --bind "$1/local" /usr/local/share/ca-certificates
+mkdir -p "$1/local" "$1/hooks" && mount --bind "$1/local" /usr/local/share/ca-certificates
+[ ! -d /etc/ca-certificates/update.d ] || mount --bind "$1/hooks" /etc/ca-certificates/update.d
 "$2" tls init --domain ${DOMAIN} --data "$3" --trust
 curl -sS -o /dev/null -w '%{http_code} %{ssl_verify_result}\n' https://api.${DOMAIN}/health
 /usr/bin/python3 -c 'import urllib.request; print(urllib.request.urlopen("https://api.${DOMAIN}/health").status)'
