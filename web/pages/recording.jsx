@@ -1,5 +1,5 @@
 // Plays the recording of a browser session: pictures of its pages, each with its time.
-import { useEffect, useMemo, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useMemo, useState } from 'preact/hooks'
 import { ask, enc } from '../api.js'
 import { Button, Card, Empty, Loading, Problem, useData } from '../parts.jsx'
 import { clock } from '../words.js'
@@ -28,8 +28,9 @@ export function Recording({ id, runs }) {
   return <Card title="Recording" actions={more}><Player frames={frames} /></Card>
 }
 
+// Listens anew with what is shown, not a moment later: a key that follows at once is for that.
 function useKeyboard(act) {
-  useEffect(() => {
+  useLayoutEffect(() => {
     const listen = (event) => {
       const itsOwn = event.key === ' ' ? 'button, a, ' : '' // what a space means there
       if (event.target.closest?.(`${itsOwn}input, textarea, select, dialog`) || event.ctrlKey || event.metaKey || event.altKey) return
@@ -49,12 +50,12 @@ function Player({ frames }) {
   const [speed, setSpeed] = useState(1)
   const last = frames.length - 1
   const shown = frames[Math.min(at, last)]
-  const to = (number) => (setPlays(false), setAt(Math.max(0, Math.min(last, number))))
+  const go = (where) => (setPlays(false), setAt((now) => Math.max(0, Math.min(last, where(now)))))
   const toggle = () => {
     if (!plays && at >= last) setAt(0)
     setPlays(!plays)
   }
-  useKeyboard({ toggle, back: () => to(at - 1), on: () => to(at + 1), first: () => to(0), last: () => to(last) })
+  useKeyboard({ toggle, back: () => go((now) => now - 1), on: () => go((now) => now + 1), first: () => go(() => 0), last: () => go(() => last) })
   useEffect(() => {
     if (!plays) return
     if (at >= last) return setPlays(false)
@@ -67,7 +68,7 @@ function Player({ frames }) {
       <img src={`data:image/jpeg;base64,${shown.jpeg}`} alt={`The page as it was at ${clock(shown.at)}`} />
       <div class="inline">
         <Button icon={plays ? 'pause' : 'play'} label={plays ? 'Pause' : 'Play'} onClick={toggle} />
-        <input type="range" min={0} max={last} value={at} aria-label="Picture" aria-valuetext={`${at + 1} of ${frames.length}`} onInput={(event) => to(Number(event.target.value))} />
+        <input type="range" min={0} max={last} value={at} aria-label="Picture" aria-valuetext={`${at + 1} of ${frames.length}`} onInput={({ target }) => go(() => Number(target.value))} />
         <span class="soft" role="status">{seconds(shown.at - frames[0].at)} of {seconds(frames[last].at - frames[0].at)} · picture {at + 1} of {frames.length}{pages > 1 ? ` · page ${shown.page + 1}` : ''}</span>
         <span class="chips" role="group" aria-label="Speed">
           {SPEEDS.map((one) => <button key={one} type="button" aria-pressed={speed === one} onClick={() => setSpeed(one)}>{one}×</button>)}
