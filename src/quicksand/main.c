@@ -4,7 +4,7 @@
 
 #include "cli/core/cli.h"
 #include "cli/core/cli_command.h"
-#include "egress/egress.h"
+#include "egress/process/egress.h"
 #include "quicksand/serve.h"
 
 int main(int argc, char **argv)

@@ -18,7 +18,7 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "cli/core/cli.h"
-#include "egress/egress.h"
+#include "egress/process/egress.h"
 #include "host/warden/warden.h"
 
 static bool usable_resolver(struct str text, char out[INET_ADDRSTRLEN])

@@ -1,4 +1,4 @@
-/* The egress process (egress/egress.h): its sockets are made here, for each start anew, and nobody else has them: when it dies the
+/* The egress process (egress/process/egress.h): its sockets are made here, for each start anew, and nobody else has them: when it dies the
  * kernel refuses whoever comes and whoever waited, at once. It runs as an own user (the server's uid + 2), in the gateway's network
  * namespace.
  *
@@ -15,7 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "egress/egress.h"
+#include "egress/process/egress.h"
 #include "host/warden/warden_internal.h"
 
 enum { FDS = EGRESS_FD_END - EGRESS_FIRST_FD, DESCRIPTORS = 1 << 20, BACKLOG = 8 };

@@ -1,0 +1,126 @@
+/* How it works
+ *
+ * A flow whose host has a rule gets filters on the client's side: TLS with a certificate of our own making, where it is
+ * TLS, and above it what changes requests. They are read until the first request is there, as it is to be sent on; then
+ * the flow goes on as all do, to the host by TLS of its own. So whatever cannot be is told by an answer of HTTP.
+ *
+ * Which headers are set is decided for each request anew, by the policy as it is then. */
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "egress/process/flow_internal.h"
+#include "egress/rewrite/intercept.h"
+#include "protocol/tls/tls_intercept.h"
+
+enum { INSIDE_US = 15000000 }; /* for TLS and a request */
+
+/* May a request of a connection that is read be made, and what is set in it? */
+static const char *choose(void *arg, const struct http_request *request, const struct rule **out)
+{
+    struct flow *flow = arg, asked = *flow;
+    struct verdict verdict;
+    bool same;
+
+    if (!sniff_host(http_headers_get(&request->headers, "host"), &asked.sniffed.name))
+        return "its HTTP request names no host";
+    same = str_eq(host_name_str(&asked.sniffed.name), host_name_str(&flow->sniffed.name));
+    if (!same && flow->kind == SNIFF_TLS)
+        return "the request is for another host than its TLS connection";
+    verdict = flow_judge(&asked, same ? NULL : &flow->box->answers);
+    if (!verdict.allowed)
+        return verdict.reason;
+    if (same || flow_was_given(&asked))
+        *out = flow_rule(&asked);
+    return NULL;
+}
+
+/* No TLS with the client, or a request that may not be. */
+static void refuse_inside(struct flow *flow)
+{
+    const char *fault = intercept_fault(flow->changer);
+    struct verdict verdict = flow_against(flow, fault);
+    char reason[192];
+
+    if (fault) {
+        flow_refuse(flow, &verdict, false);
+        return;
+    }
+    fault = flow->tls ? tls_filter_fault(flow->tls) : NULL;
+    if (!fault && stream_opening(flow->client))
+        fault = "it closed the connection";
+    if (fault) {
+        (void)snprintf(reason, sizeof(reason), "no TLS with the sandbox: %s", fault);
+        verdict.reason = reason;
+        flow_note(flow, &verdict);
+    }
+    flow_end(flow, false);
+}
+
+/* The first request, as it is to be sent on. */
+static void on_inside(struct stream *stream, int status, int events, void *arg)
+{
+    struct flow *flow = arg;
+    char *room = buf_reserve(&flow->first, LOOP_READ_SIZE / 4);
+    ssize_t got = stream_read(stream, room, LOOP_READ_SIZE / 4); /* in error too: it says why */
+
+    (void)events;
+    if (got == -EAGAIN && status >= 0)
+        return;
+    if (got <= 0) {
+        refuse_inside(flow);
+        return;
+    }
+    buf_grew(&flow->first, (size_t)got);
+    flow_connect(flow);
+}
+
+/* Why it cannot be, or NULL. */
+static const char *put_filters(struct flow *flow)
+{
+    struct egress *egress = flow->egress;
+
+    if (flow->box->intercepted_count >= BOX_INTERCEPTED_MAX ||
+        egress->intercepted_count >= INTERCEPTED_MAX)
+        return "too many connections to hosts that have rules at once";
+    if (flow->kind == SNIFF_TLS) {
+        if (!egress->authority)
+            return "there is no authority to sign for the host; the server did not tell of one";
+        flow->tls =
+            tls_filter_signed(egress->authority, flow->sniffed.name.text, buf_str(&flow->first));
+        if (!flow->tls)
+            return "no certificate can be made for this name";
+    }
+    flow->changer =
+        intercept_new(flow->tls, flow->tls ? STR_NONE : buf_str(&flow->first), choose, flow);
+    flow->box->intercepted_count++;
+    egress->intercepted_count++;
+    return NULL;
+}
+
+void inside_open(struct flow *flow)
+{
+    const char *reason = put_filters(flow);
+    struct verdict verdict = flow_against(flow, reason);
+
+    if (reason) {
+        flow_refuse(flow, &verdict, false);
+        return;
+    }
+    buf_done(&flow->first);
+    stream_watch(flow->client, 0, NULL, NULL);
+    stream_add_filter(flow->client, flow->changer);
+    flow->until_us = flow->silent_until_us = clock_mono_us() + INSIDE_US;
+    list_remove(&flow->waiting);
+    list_push_back(&flow->egress->sniffing, &flow->waiting);
+    stream_watch(flow->client, UV_READABLE, on_inside, flow);
+}
+
+void inside_give_up(struct flow *flow)
+{
+    struct verdict verdict =
+        flow_against(flow, stream_opening(flow->client) ? "TLS with the sandbox took too long"
+                                                        : "no request came in time");
+
+    flow_refuse(flow, &verdict, false);
+}
