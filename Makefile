@@ -79,21 +79,20 @@ build/tsan/build.ninja: | setup
 	@mkdir -p build
 	@meson setup build/tsan $(TSAN) $(MESON_FLAGS) >$(QUIET) || { cat $(QUIET); exit 1; }
 
-threads: setup envd unpack build/tsan/build.ninja
+threads: setup inside build/tsan/build.ninja
 	@ninja -C build/tsan --quiet src/quicksand/quicksand
 	@mkdir -p build/threads
 	@install build/tsan/src/quicksand/quicksand build/threads/quicksand
-	@install build/envd build/threads/envd
-	@install build/unpack build/threads/unpack
+	@install $(addprefix build/,$(notdir $(INSIDE))) build/threads/
 
 # Both programs with sanitizers, side by side as they are installed.
-sanitized: setup unpack build/asan/build.ninja build/asan-envd/build.ninja
+sanitized: setup inside build/asan/build.ninja build/asan-envd/build.ninja
 	@ninja -C build/asan --quiet src/quicksand/quicksand
 	@ninja -C build/asan-envd --quiet src/envd/envd
 	@mkdir -p build/sanitized
+	@install $(addprefix build/,$(notdir $(INSIDE))) build/sanitized/
 	@install build/asan/src/quicksand/quicksand build/sanitized/quicksand
 	@install build/asan-envd/src/envd/envd build/sanitized/envd
-	@install build/unpack build/sanitized/unpack
 
 build/fuzz/build.ninja: | setup
 	@mkdir -p build

@@ -9,10 +9,11 @@
 #   functional-too  the files of functional that it has not come to yet: two lanes share them
 #   asan-e2e    envd's part of functional and compat, with warden, server and envd under ASan and UBSan
 #   tsan-e2e    the part of functional where much happens at once, with warden and server under ThreadSanitizer
+#   tsan-functional  the same with every file of functional that drives no browser (only on request: it takes about an hour)
 #   batteries   what needs the largest templates: R and Java in the code interpreter (only on request)
 #
-# Without names: all but soak, tsan and batteries. The last line is "N passed, N failed, N skipped". TEST=FILE narrows functional,
-# security, compat, batteries, asan-e2e and tsan-e2e to one file.
+# Without names: all but soak, tsan, tsan-functional and batteries. The last line is "N passed, N failed, N skipped". TEST=FILE narrows functional,
+# security, compat, batteries and those under sanitizers to one file.
 #
 # Several suites run side by side, in lanes. Security, which fills the machine and looks at how it stays usable, begins when
 # all other tests have ended. Builds and analysers have a low priority, so that tests hardly notice them. A suite that
@@ -31,7 +32,7 @@ seconds=300
 programs=(check unit asan tsan fuzz)
 analysers=(tidy cppcheck)
 servers=(functional soak batteries)
-more_servers=(compat asan-e2e tsan-e2e functional-too)
+more_servers=(compat asan-e2e tsan-e2e tsan-functional functional-too)
 last=(security)
 known=" ${programs[*]} ${analysers[*]} ${servers[*]} ${more_servers[*]} ${last[*]} "
 suites=("$@")
@@ -239,14 +240,14 @@ run_tsan()
         template proxy provider runtime_core runtime_session runtime_work config
 }
 
-# Several times slower: what waits for the server has more time. A server that stops leaves threads whose requests do not
-# end to the kernel; that is no leak.
-run_tsan_e2e()
+# under_tsan SUITE FILE...: several times slower, so what waits for the server has more time. A server that stops leaves threads
+# whose requests do not end to the kernel; that is no leak.
+under_tsan()
 {
     local launcher=("${steady[@]}")
     build tsan make --no-print-directory threads || return
     QUICKSAND_BINARY=$PWD/build/threads/quicksand SDK_VERSION=latest QUICKSAND_TEST_PATIENCE=3 \
-        TSAN_OPTIONS=$TSAN_OPTIONS:report_thread_leaks=0 run_node tsan-e2e $(some functional/{control,proxy,one-sandbox,runtime-jobs,pause})
+        TSAN_OPTIONS=$TSAN_OPTIONS:report_thread_leaks=0 run_node "$@"
 }
 
 node_files()
@@ -268,7 +269,8 @@ run()
     fuzz) run_fuzz ;;
     tidy | cppcheck) run_analyser "$1" ;;
     asan-e2e) run_asan_e2e ;;
-    tsan-e2e) run_tsan_e2e ;;
+    tsan-e2e) under_tsan tsan-e2e $(some functional/{control,proxy,one-sandbox,runtime-jobs,pause}) ;;
+    tsan-functional) under_tsan tsan-functional $(node_files functional | xargs grep -L -e playwright -e dashboard.mjs) ;;
     functional | functional-too) run_shared "$1" ;;
     *) run_node "$1" $(node_files "$1") ;;
     esac
@@ -366,7 +368,7 @@ trap 'stop 130' INT TERM HUP
 begin lane "${analysers[@]}"
 begin lane "${programs[@]}"
 node=$(command -v node)
-if wants functional || wants security || wants compat || wants soak || wants batteries || wants asan-e2e || wants tsan-e2e; then
+if wants functional || wants security || wants compat || wants soak || wants batteries || wants asan-e2e || wants tsan-e2e || wants tsan-functional; then
     [ "$(id -u)" -eq 0 ] || { echo "these suites need root" >&2; stop 1; }
     begin need_base_layer
     tests/compat/install.sh || stop 1
