@@ -184,6 +184,8 @@ END
 END
     put 0644 etc/profile.d/sandbox.sh <<'END'
 export LANG=${LANG:-C.UTF-8} LC_ALL=${LC_ALL:-C.UTF-8}
+# Without it `ss` asks by a kind of socket that sandboxes do not have, complains, and reads /proc then.
+export PROC_ROOT=/proc
 END
 }
 

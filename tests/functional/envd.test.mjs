@@ -230,6 +230,7 @@ test('tools of the base template work', async () => {
     ['echo "int main(){return 0;}" > /tmp/a.c && cc /tmp/a.c -o /tmp/a.out && /tmp/a.out && echo built', /^built\n/],
     ['tput -T xterm-256color cols', /^\d+\n/],
     ['ip -br address show lo', /127\.0\.0\.1/],
+    ['ss -Htuln 2>&1', /^(?!Cannot)/],
     ['python3 -m venv /tmp/venv && /tmp/venv/bin/python -c "print(1)"', /^1\n/],
     ['hostname', /./],
     ['locale charmap 2>/dev/null || echo UTF-8', /UTF-8/],
