@@ -84,6 +84,46 @@ describe('a WebSocket', () => {
     assert.equal((await lost.closed).code, 1011)
   })
 
+  for (const [how, again] of [['stopped', () => server.restart()], ['killed', () => server.kill9().then(() => server.start())]])
+    test(`comes back to the same shell when the server was ${how} meanwhile`, async () => {
+      const [box, other] = [await create(), await create()]
+      const socket = await open(box.id, 'cols=80&rows=24')
+      const { terminal_id } = await ready(socket)
+      socket.send('here=still; echo set-$here-$$\n')
+      const pid = await eventually('the shell’s pid', () => /set-still-(\d+)/.exec(socket.output)?.[1])
+      const { body: job } = await v1('POST', `/sandboxes/${box.id}/processes`, { command: 'sleep 100' })
+      await again()
+      const { code } = await socket.closed
+      assert.ok(code === 1001 || code === 1006, String(code))
+
+      // Several at once are one shell with one viewer, the last.
+      const all = await Promise.all([1, 2, 3].map(() => open(box.id, `terminal_id=${terminal_id}&cols=90&rows=30`)))
+      for (const one of all) assert.equal((await ready(one)).terminal_id, terminal_id)
+      await eventually('the others are told', async () => all.filter((one) => one.readyState === WebSocket.OPEN).length === 1)
+      const back = all.find((one) => one.readyState === WebSocket.OPEN)
+      back.send('echo back-$here-$$-$(tput cols)x$(tput lines)\n')
+      await back.see(`back-still-${pid}-90x30`)
+      // It counts as the one that was opened: left and found again as ever, its end told once.
+      back.terminate()
+      const last = await open(box.id, `terminal_id=${terminal_id}`)
+      await last.see(`back-still-${pid}`)
+      last.send('exit 3\n')
+      assert.deepEqual(await last.closed, { code: 1000, reason: 'exited with 3' })
+      const { body } = await v1('GET', `/events?sandbox_id=${box.id}&type=terminal.&limit=10&since=0`)
+      assert.deepEqual(body.events.map((one) => one.type), ['terminal.opened', 'terminal.closed'])
+
+      // What has ended, belongs to another sandbox or is no terminal is not found.
+      const shell = await open(other.id)
+      const foreign = (await ready(shell)).terminal_id
+      for (const id of [terminal_id, foreign, job.id]) {
+        const lost = await open(box.id, `terminal_id=${id}`)
+        const closed = await lost.closed
+        assert.equal(closed.code, 1011)
+        assert.match(closed.reason, /has ended: open a new one/)
+      }
+      shell.close()
+    })
+
   test('a lot of output comes whole and in order', async () => {
     const box = await create()
     const socket = await open(box.id)
@@ -160,6 +200,13 @@ describe('the page', () => {
     await page.getByText('connected').waitFor()
     await page.keyboard.type('echo shell-$kept\n')
     await shows(page, '\nshell-yes')
+    await server.restart()
+    await eventually('it is connected again', () => page.getByText('connected').isVisible(), 30_000)
+    await page.locator('.xterm-helper-textarea').focus()
+    await page.keyboard.type('echo restarted-$kept\n')
+    await shows(page, '\nrestarted-yes')
+    assert.ok(!(await screen(page)).includes('this is a new one'))
+    page.problems.length = 0 // of the time without a server
     assert.ok(!page.url().includes(server.key))
     assert.deepEqual(page.problems, [])
     await page.close()

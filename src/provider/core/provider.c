@@ -400,6 +400,11 @@ int provider_attach(struct provider *provider, const struct provider_ref *ref, c
     return 0;
 }
 
+bool provider_can_attach(const struct provider *provider)
+{
+    return provider->ops->attach != NULL;
+}
+
 int provider_process_next(struct provider_process *process, uint32_t timeout_ms,
                           struct provider_event *out, struct error *err)
 {

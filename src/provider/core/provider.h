@@ -237,6 +237,7 @@ int provider_start(struct provider *provider, const struct provider_ref *ref,
 /* To one that runs, by its tag (or pid, when tag is NULL). ERROR_NOT_FOUND when it has ended. */
 int provider_attach(struct provider *provider, const struct provider_ref *ref, const char *tag,
                     int64_t pid, struct provider_process **out, struct error *err);
+bool provider_can_attach(const struct provider *provider);
 /* 1 = an event, 0 = nothing within timeout_ms, -1 = the stream broke (the process may go on),
  * ERROR_CONFLICT after cancel. Nothing follows EXITED. */
 int provider_process_next(struct provider_process *process, uint32_t timeout_ms,

@@ -8,8 +8,11 @@
  * What a viewer is told is told with `view` held, so that nothing comes after its leave returned. A
  * viewer that cannot take more makes the reader wait; the stream behind it fills up and the shell
  * blocks. The reader ends the sender and lets go of the shell; the pty is freed by the last of reader
- * and viewers, so that a viewer may go later than the runtime. */
-#include "runtime/command/terminal.h"
+ * and viewers, so that a viewer may go later than the runtime.
+ *
+ * A shell does not end with the runtime where the provider can attach to a process by its tag, which is the terminal's
+ * id: the next runtime finds it by the id that its viewer kept. Only what was printed before is gone. */
+#include "runtime/command/terminal_internal.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -24,14 +27,14 @@
 #include "runtime/core/event.h"
 #include "runtime/sandbox/sandbox_internal.h"
 
+#define TERMINAL_PREFIX "pty_"
+
 enum {
     KEPT_MAX = 64 * 1024,
     INPUT_MAX = 1024 * 1024,
     GRACE_MS = 60 * 1000,
     STEP_MS = 1000,
     PER_TEAM_MAX = 64,
-    COLS_DEFAULT = 120,
-    ROWS_DEFAULT = 40,
     STACK_SIZE = 512 * 1024,
 };
 
@@ -104,7 +107,7 @@ static struct pty *pty_new(struct runtime *runtime, const struct runtime_caller 
     (void)pthread_mutex_init(&pty->send, NULL);
     cond_init(&pty->view_changed);
     cond_init(&pty->send_changed);
-    runtime_id("pty_", pty->id);
+    runtime_id(TERMINAL_PREFIX, pty->id);
     return pty;
 }
 
@@ -184,15 +187,21 @@ static void output(struct pty *pty, struct str data)
     (void)pthread_mutex_unlock(&pty->view);
 }
 
-/* Nobody came back in time, or the runtime closes. */
-static bool abandoned(struct pty *pty)
+enum fate { GOES_ON, ENDS, IS_LET_GO };
+
+/* A shell to which nobody came back in time ends. When the runtime closes, one that the next runtime can find again
+ * is let go of, any other ends. */
+static enum fate fate_of(struct pty *pty)
 {
-    bool result;
+    bool abandoned, closing;
 
     (void)pthread_mutex_lock(&pty->view);
-    result = pty->closing || (!pty->viewer && clock_mono_ms() - pty->left_ms >= GRACE_MS);
+    closing = pty->closing;
+    abandoned = !pty->viewer && clock_mono_ms() - pty->left_ms >= GRACE_MS;
     (void)pthread_mutex_unlock(&pty->view);
-    return result;
+    if (closing && !abandoned && provider_can_attach(pty->provider))
+        return IS_LET_GO;
+    return closing || abandoned ? ENDS : GOES_ON;
 }
 
 static void keep_alive(struct pty *pty)
@@ -208,28 +217,34 @@ static void keep_alive(struct pty *pty)
     runtime_use_extend(pty->runtime, pty->provider, &pty->ref, pty->sandbox_id, pty->ttl_s);
 }
 
-/* Returns why it was lost, or NULL; *out_code: the shell's. */
-static const struct error *read_shell(struct pty *pty, int *out_code, struct error *why)
+enum outcome { EXITED, LOST, LET_GO };
+
+/* Until it ends. *out_code: the shell's; *why: it was lost. */
+static enum outcome read_shell(struct pty *pty, int *out_code, struct error *why)
 {
     struct provider_event event;
     struct error ignored;
     int64_t alive_ms = 0;
+    enum fate fate;
 
     for (;;) {
         int r = provider_process_next(pty->process, STEP_MS, &event, why);
 
         if (r < 0)
-            return why;
+            return LOST;
         if (r > 0 && event.kind == PROVIDER_EXITED) {
             *out_code = event.exit_code;
-            return NULL;
+            return EXITED;
         }
         if (r > 0 && (event.kind == PROVIDER_STDOUT || event.kind == PROVIDER_STDERR))
             output(pty, event.data);
-        if (abandoned(pty)) {
+        fate = fate_of(pty);
+        if (fate == IS_LET_GO)
+            return LET_GO;
+        if (fate == ENDS) {
             (void)provider_process_signal(pty->process, SIGKILL, &ignored);
             *out_code = 128 + SIGKILL;
-            return NULL;
+            return EXITED;
         }
         if (clock_mono_ms() - alive_ms >= STEP_MS) {
             alive_ms = clock_mono_ms();
@@ -247,22 +262,21 @@ static void end_sender(struct pty *pty)
     (void)pthread_join(pty->sender, NULL);
 }
 
-static void end(struct pty *pty, int code, const struct error *why)
+/* Its viewer, and who would come back, are told. */
+static void end_view(struct pty *pty, int code, const struct error *why)
 {
-    struct terminals *all = pty->runtime->terminals;
-
-    end_sender(pty);
-    provider_process_free(take_ptr(&pty->process));
     (void)pthread_mutex_lock(&pty->view);
     pty->ended = true;
     if (pty->viewer)
         pty->viewer->viewer.on_end(pty->viewer->viewer.arg, code, why);
     pty->viewer = NULL;
     (void)pthread_mutex_unlock(&pty->view);
-    if (why)
-        tell(pty, "terminal.failed", json_pack("{s:o}", "message", json_str(str_of(why->message))));
-    else
-        tell(pty, "terminal.closed", json_pack("{s:i}", "exit_code", code));
+}
+
+static void delist(struct pty *pty)
+{
+    struct terminals *all = pty->runtime->terminals;
+
     (void)pthread_mutex_lock(&all->lock);
     list_remove(&pty->link);
     (void)pthread_cond_broadcast(&all->gone);
@@ -272,11 +286,20 @@ static void end(struct pty *pty, int code, const struct error *why)
 static void *reader(void *arg)
 {
     struct pty *pty = arg;
-    struct error problem = {0};
+    struct error why = {0};
     int code = 0;
-    const struct error *why = read_shell(pty, &code, &problem);
+    enum outcome outcome = read_shell(pty, &code, &why);
 
-    end(pty, code, why);
+    if (outcome == LET_GO)
+        (void)error_set(&why, ERROR_UNAVAILABLE, "the server is stopping");
+    end_sender(pty);
+    provider_process_free(take_ptr(&pty->process));
+    end_view(pty, code, outcome == EXITED ? NULL : &why);
+    if (outcome == LOST)
+        tell(pty, "terminal.failed", json_pack("{s:o}", "message", json_str(str_of(why.message))));
+    else if (outcome == EXITED)
+        tell(pty, "terminal.closed", json_pack("{s:i}", "exit_code", code));
+    delist(pty);
     pty_unref(pty);
     return NULL;
 }
@@ -318,127 +341,60 @@ static void *sender(void *arg)
 
 /* ---- opening ---- */
 
-static int parse_strings(struct str text, const char *name, json_type type, json_t **out,
-                         struct error *err)
-{
-    const char *key;
-    json_t *item;
-    size_t i;
-
-    if (json_parse(text, out, err) < 0)
-        return error_prefix(err, "'%s'", name);
-    if (json_typeof(*out) != type || (type == JSON_ARRAY && !json_array_size(*out)))
-        return error_set(err, ERROR_INVALID, "'%s' must be a JSON %s of strings", name,
-                         type == JSON_ARRAY ? "array" : "object");
-    json_array_foreach (*out, i, item)
-        if (!json_is_string(item))
-            return error_set(err, ERROR_INVALID, "'%s' has a word that is no string", name);
-    json_object_foreach (*out, key, item)
-        if (!json_is_string(item))
-            return error_set(err, ERROR_INVALID, "'%s': '%s' is no string", name, key);
-    return 0;
-}
-
-int terminal_request_check(const struct terminal_request *request, struct error *err)
-{
-    auto_json json_t *argv = NULL, *env = NULL;
-
-    if (request->argv.len && parse_strings(request->argv, "argv", JSON_ARRAY, &argv, err) < 0)
-        return -1;
-    return request->env.len ? parse_strings(request->env, "env", JSON_OBJECT, &env, err) : 0;
-}
-
-/* The words of the request's command; NULL: it asks for a shell. */
-static const char *const *words_of(const struct terminal_request *request, struct arena *arena)
-{
-    auto_json json_t *argv = NULL;
-    struct error ignored;
-    const char **words;
-    json_t *word;
-    size_t i;
-
-    if (!request->argv.len || parse_strings(request->argv, "argv", JSON_ARRAY, &argv, &ignored) < 0)
-        return NULL;
-    words = arena_alloc(arena, (json_array_size(argv) + 1) * sizeof(*words));
-    json_array_foreach (argv, i, word)
-        words[i] = arena_str(arena, str_of(json_string_value(word))).p;
-    words[json_array_size(argv)] = NULL;
-    return words;
-}
-
-static json_t *env_of(const struct terminal_request *request)
-{
-    json_t *env = NULL;
-    struct error ignored;
-
-    if (!request->env.len || parse_strings(request->env, "env", JSON_OBJECT, &env, &ignored) < 0) {
-        json_decref(env);
-        env = json_object();
-    }
-    if (!json_object_get(env, "TERM"))
-        (void)json_object_set_new(env, "TERM", json_string("xterm-256color"));
-    return env;
-}
-
 static int start_shell(struct pty *pty, struct runtime_use *use,
                        const struct terminal_request *request, struct error *err)
 {
-    struct runtime *runtime = pty->runtime;
-    auto_arena struct arena arena = {0};
-    auto_json json_t *shell_env = env_of(request);
-    struct runtime_command probe = {.command = STR("true")};
-    const char *const *line = NULL;
-    const char *bash[] = {"bash", "-i", "-l", NULL}, *sh[] = {"/bin/sh", "-i", NULL};
-    struct provider_command command = {
-        .cwd = arena_str(&arena, request->cwd.len ? request->cwd : use->workspace_root).p,
-        .user = request->user.len ? arena_str(&arena, request->user).p : NULL,
-        .tag = pty->id,
-        .open_stdin = true,
-        .pty = true,
-        .cols = request->cols ? request->cols : COLS_DEFAULT,
-        .rows = request->rows ? request->rows : ROWS_DEFAULT,
-    };
+    return terminal_start_shell(pty->runtime, &pty->caller, use, request, pty->id, &pty->arena,
+                                &pty->process, err);
+}
+
+static int start_reader(struct pty *pty)
+{
+    pthread_attr_t attr;
+    pthread_t thread;
     int r;
 
-    /* The words of a line say which shell there is. */
-    if (runtime_command_argv(runtime, use->provider, &use->ref, use->sandbox.image, &probe, &arena,
-                             &line, err) < 0 ||
-        runtime_command_env(shell_env, use->env, &arena, &command.env, &command.env_count, err) < 0)
-        return -1;
-    command.argv = words_of(request, &arena);
-    if (!command.argv)
-        command.argv = strcmp(line[0], "bash") == 0 ? bash : sh;
-    r = provider_start(use->provider, &use->ref, &command, &pty->process, err);
-    if (r < 0 && runtime_use_recover(runtime, &pty->caller, use, &pty->arena, err) > 0)
-        r = provider_start(use->provider, &use->ref, &command, &pty->process, err);
+    (void)pthread_attr_init(&attr);
+    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    (void)pthread_attr_setstacksize(&attr, STACK_SIZE);
+    r = pthread_create(&thread, &attr, reader, pty);
+    (void)pthread_attr_destroy(&attr);
     return r;
 }
 
 static int start_threads(struct pty *pty, struct error *err)
 {
-    struct terminals *all = pty->runtime->terminals;
-    pthread_attr_t attr;
-    pthread_t thread;
-    int r = 0;
-
     if (pthread_create(&pty->sender, NULL, sender, pty) != 0)
         return error_set(err, ERROR_INTERNAL, "no thread for a terminal");
-    pty->holds = 2; /* reader and viewer */
-    (void)pthread_attr_init(&attr);
-    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    (void)pthread_attr_setstacksize(&attr, STACK_SIZE);
+    if (start_reader(pty) == 0)
+        return 0;
+    end_sender(pty);
+    return error_set(err, ERROR_INTERNAL, "no thread for a terminal");
+}
+
+/* With the list's lock held. */
+static struct pty *find_id(struct terminals *all, struct str id)
+{
+    struct list *pos;
+
+    list_for_each (pos, &all->ptys)
+        if (str_is(id, container_of(pos, struct pty, link)->id))
+            return container_of(pos, struct pty, link);
+    return NULL;
+}
+
+/* False: somebody else found the same shell in the meantime. */
+static bool enlist(struct pty *pty)
+{
+    struct terminals *all = pty->runtime->terminals;
+    bool first;
+
     (void)pthread_mutex_lock(&all->lock);
-    list_push_back(&all->ptys, &pty->link);
+    first = !find_id(all, str_of(pty->id));
+    if (first)
+        list_push_back(&all->ptys, &pty->link);
     (void)pthread_mutex_unlock(&all->lock);
-    if (pthread_create(&thread, &attr, reader, pty) != 0) {
-        (void)pthread_mutex_lock(&all->lock);
-        list_remove(&pty->link);
-        (void)pthread_mutex_unlock(&all->lock);
-        end_sender(pty);
-        r = error_set(err, ERROR_INTERNAL, "no thread for a terminal");
-    }
-    (void)pthread_attr_destroy(&attr);
-    return r;
+    return first;
 }
 
 /* Counts the team's; more than it may have is an error. */
@@ -458,25 +414,24 @@ static int check_count(struct runtime *runtime, const struct runtime_caller *cal
     return 0;
 }
 
-static int open_new(struct runtime *runtime, const struct runtime_caller *caller,
-                    const struct terminal_request *request, struct terminal *terminal,
-                    struct error *err)
+/* How a pty gets its shell: start_shell() or attach_shell(). */
+typedef int begin_fn(struct pty *pty, struct runtime_use *use,
+                     const struct terminal_request *request, struct error *err);
+
+static int begin_in_sandbox(struct pty *pty, const struct runtime_caller *caller,
+                            const struct terminal_request *request, begin_fn *begin,
+                            struct error *err)
 {
-    struct pty *pty;
+    struct runtime *runtime = pty->runtime;
     struct runtime_use use;
 
     if (json_array_size(runtime->config.settings->allow))
         return error_set(err, ERROR_FORBIDDEN,
                          "there are no terminals with a list of allowed commands"
                          " (commands.allow)");
-    pty = pty_new(runtime, caller, request);
-
     if (check_count(runtime, caller, err) < 0 ||
-        runtime_use(runtime, caller, request->sandbox_id, PROVIDER_PTY, &pty->arena, &use, err) <
-            0) {
-        pty_free(pty);
+        runtime_use(runtime, caller, request->sandbox_id, PROVIDER_PTY, &pty->arena, &use, err) < 0)
         return -1;
-    }
     pty->sandbox_id = use.sandbox.id;
     pty->agent_id = use.sandbox.agent_id;
     pty->task_id = use.sandbox.task_id;
@@ -485,20 +440,54 @@ static int open_new(struct runtime *runtime, const struct runtime_caller *caller
         pty->ttl_s = use.sandbox.adopted      ? 0
                      : use.sandbox.idle_s > 0 ? use.sandbox.idle_s
                                               : runtime->config.settings->sandbox_timeout_ms / 1000;
-    if (start_shell(pty, &use, request, err) < 0) {
-        tell(pty, "terminal.failed", json_pack("{s:o}", "message", json_str(str_of(err->message))));
-        pty_free(pty);
+    if (begin(pty, &use, request, err) < 0)
         return -1;
-    }
     pty->ref = use.ref;
+    return 0;
+}
+
+/* 1: the shell is on the list already. */
+static int put_to_work(struct pty *pty, struct terminal *terminal, struct error *err)
+{
     pty->viewer = terminal;
+    pty->holds = 2; /* reader and viewer */
+    if (!enlist(pty)) {
+        pty_free(pty);
+        return 1;
+    }
     terminal->pty = pty;
-    tell(pty, "terminal.opened", json_pack("{s:s}", "terminal_id", pty->id));
-    if (start_threads(pty, err) < 0) {
+    (void)pthread_mutex_lock(&pty->view);
+    if (pty->viewer == terminal)
+        show(pty, str_n(pty->kept, pty->kept_len));
+    (void)pthread_mutex_unlock(&pty->view);
+    if (start_threads(pty, err) == 0)
+        return 0;
+    (void)pthread_mutex_lock(&pty->view);
+    if (pty->viewer == terminal)
+        pty->viewer = NULL; /* is told by our result */
+    (void)pthread_mutex_unlock(&pty->view);
+    end_view(pty, 0, err);
+    delist(pty);
+    pty_unref(pty);
+    pty_unref(pty);
+    return -1;
+}
+
+static int open_new(struct runtime *runtime, const struct runtime_caller *caller,
+                    const struct terminal_request *request, struct terminal *terminal,
+                    struct error *err)
+{
+    struct pty *pty = pty_new(runtime, caller, request);
+
+    if (begin_in_sandbox(pty, caller, request, start_shell, err) < 0) {
+        if (pty->provider)
+            tell(pty, "terminal.failed",
+                 json_pack("{s:o}", "message", json_str(str_of(err->message))));
         pty_free(pty);
         return -1;
     }
-    return 0;
+    tell(pty, "terminal.opened", json_pack("{s:s}", "terminal_id", pty->id));
+    return put_to_work(pty, terminal, err);
 }
 
 static int take_place(struct pty *pty, struct terminal *terminal)
@@ -521,32 +510,96 @@ static int take_place(struct pty *pty, struct terminal *terminal)
     return 0;
 }
 
+static int has_ended(const struct terminal_request *request, struct error *err)
+{
+    return error_set(err, ERROR_NOT_FOUND, "terminal '%.*s' has ended: open a new one",
+                     STR_ARG(request->terminal_id));
+}
+
+/* To one of this runtime's. */
 static int come_back(struct runtime *runtime, const struct runtime_caller *caller,
-                     const struct terminal_request *request, struct terminal *terminal,
-                     struct error *err)
+                     const struct terminal_request *request, struct terminal *terminal)
 {
     struct terminals *all = runtime->terminals;
-    struct pty *found = NULL;
-    struct list *pos;
+    struct pty *found;
 
     (void)pthread_mutex_lock(&all->lock);
-    list_for_each (pos, &all->ptys) {
-        struct pty *pty = container_of(pos, struct pty, link);
-
-        if (str_is(request->terminal_id, pty->id) && str_eq(pty->caller.team_id, caller->team_id) &&
-            str_eq(pty->sandbox_id, request->sandbox_id) &&
-            (!caller->agent_id.p || str_eq(caller->agent_id, pty->agent_id)))
-            found = pty;
-    }
+    found = find_id(all, request->terminal_id);
+    if (found && !(str_eq(found->caller.team_id, caller->team_id) &&
+                   str_eq(found->sandbox_id, request->sandbox_id) &&
+                   (!caller->agent_id.p || str_eq(caller->agent_id, found->agent_id))))
+        found = NULL;
     if (found)
         (void)__atomic_add_fetch(&found->holds, 1, __ATOMIC_ACQ_REL);
     (void)pthread_mutex_unlock(&all->lock);
-    if (found && take_place(found, terminal) == 0)
+    if (!found)
+        return -1;
+    if (take_place(found, terminal) == 0)
         return 0;
-    if (found)
-        pty_unref(found);
-    return error_set(err, ERROR_NOT_FOUND, "terminal '%.*s' has ended: open a new one",
-                     STR_ARG(request->terminal_id));
+    pty_unref(found);
+    return -1;
+}
+
+/* What is on the screen is not known here: a program draws it again when the size changes. */
+static void ask_to_redraw(struct pty *pty, const struct terminal_request *request)
+{
+    struct error ignored;
+
+    if (request->cols && request->rows > 1)
+        (void)provider_process_resize(pty->process, request->cols, request->rows - 1, &ignored);
+}
+
+/* An envd that remembers how a process ended answers with that. */
+static bool ended_before(struct pty *pty)
+{
+    struct provider_event event;
+    struct error ignored;
+
+    while (provider_process_next(pty->process, 0, &event, &ignored) > 0) {
+        if (event.kind == PROVIDER_EXITED)
+            return true;
+        if (event.kind == PROVIDER_STDOUT || event.kind == PROVIDER_STDERR)
+            keep(pty, event.data);
+    }
+    return false;
+}
+
+static int attach_shell(struct pty *pty, struct runtime_use *use,
+                        const struct terminal_request *request, struct error *err)
+{
+    if (provider_attach(use->provider, &use->ref, pty->id, 0, &pty->process, err) < 0)
+        return err->code == ERROR_NOT_FOUND || err->code == ERROR_UNSUPPORTED
+                   ? has_ended(request, err)
+                   : error_prefix(err, "terminal '%s'", pty->id);
+    if (ended_before(pty))
+        return has_ended(request, err);
+    ask_to_redraw(pty, request);
+    return 0;
+}
+
+/* To a shell that a runtime before this one opened, or whose stream broke: its tag is the terminal's id. */
+static int find_again(struct runtime *runtime, const struct runtime_caller *caller,
+                      const struct terminal_request *request, struct terminal *terminal,
+                      struct error *err)
+{
+    struct str id = request->terminal_id;
+    struct pty *pty;
+    int r;
+
+    if (come_back(runtime, caller, request, terminal) == 0)
+        return 0;
+    if (!str_starts(id, STR(TERMINAL_PREFIX)) || id.len >= RUNTIME_ID_SIZE)
+        return has_ended(request, err);
+    pty = pty_new(runtime, caller, request);
+    (void)snprintf(pty->id, sizeof(pty->id), "%.*s", STR_ARG(id));
+    if (begin_in_sandbox(pty, caller, request, attach_shell, err) < 0) {
+        pty_free(pty);
+        return -1;
+    }
+    r = put_to_work(pty, terminal, err);
+    if (r > 0)
+        r = come_back(runtime, caller, request, terminal) < 0 ? has_ended(request, err) : 0;
+    return r;
 }
 
 int terminal_open(struct runtime *runtime, const struct runtime_caller *caller,
@@ -557,7 +610,7 @@ int terminal_open(struct runtime *runtime, const struct runtime_caller *caller,
     bool back = request->terminal_id.p != NULL;
 
     terminal->viewer = *viewer;
-    if ((back ? come_back : open_new)(runtime, caller, request, terminal, err) < 0) {
+    if ((back ? find_again : open_new)(runtime, caller, request, terminal, err) < 0) {
         free(terminal);
         return -1;
     }
@@ -619,7 +672,7 @@ void terminal_leave(struct terminal *terminal)
     pty_unref(pty);
 }
 
-/* Shells nobody could come back to are ended. */
+/* Shells that the next runtime finds again go on, others end. */
 void terminals_close(struct runtime *runtime)
 {
     struct terminals *all = runtime->terminals;

@@ -1,6 +1,7 @@
 /* An interactive terminal in a sandbox: opened, left and found again. The PTY lives on for a while
- * (60 s) after its viewer has gone; coming back within it gives the same shell. Emits
- * terminal.opened, terminal.closed, terminal.failed. */
+ * (60 s) after its viewer has gone; coming back within it gives the same shell, also after this
+ * process was started again where the provider can attach to one that runs. Emits terminal.opened,
+ * terminal.closed, terminal.failed. */
 #pragma once
 
 #include "runtime/core/runtime.h"

@@ -580,6 +580,53 @@ TEST(terminal_is_left_and_found_again)
     buf_done(&next.seen);
 }
 
+TEST(terminal_outlives_the_runtime)
+{
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    struct terminal_viewer viewer = {.on_data = on_data, .on_end = on_end};
+    struct terminal_request request = {0};
+    struct terminal *terminal = NULL;
+    char id[RUNTIME_ID_SIZE], again[RUNTIME_ID_SIZE];
+    struct view first, next;
+
+    work_open_local(&env, work_quick);
+    view_init(&first);
+    view_init(&next);
+    request.sandbox_id = work_ensure(&env, "k", TIER_CREATED, &arena).id;
+    viewer.arg = &first;
+    OK(terminal_open(env.core.runtime, &env.core.caller, &request, &viewer, id, &terminal, &err));
+    terminal_input(terminal, STR("MARK=here; echo a$((1+1))b\n"));
+    WAIT_FOR(view_has(&first, "a2b"));
+    runtime_close(env.core.runtime);
+    CHECK(view_ended(&first));
+    CHECK(first.lost);
+    terminal_leave(terminal);
+
+    OK(runtime_open(&(struct runtime_config){.store = env.core.store,
+                                             .settings = &env.core.settings,
+                                             .fetch = env.fetch,
+                                             .sender = env.sender},
+                    &env.core.runtime, &err));
+    request.terminal_id = str_of(id);
+    viewer.arg = &next;
+    OK(terminal_open(env.core.runtime, &env.core.caller, &request, &viewer, again, &terminal,
+                     &err));
+    CHECK_STR(str_of(again), id);
+    terminal_input(terminal, STR("echo was-$MARK; exit 4\n"));
+    WAIT_FOR(view_ended(&next));
+    CHECK(view_has(&next, "was-here"));
+    CHECK_INT(next.code, 4);
+    terminal_leave(terminal);
+    FAILS(terminal_open(env.core.runtime, &env.core.caller, &request, &viewer, again, &terminal,
+                        &err),
+          ERROR_NOT_FOUND, "has ended: open a new one");
+    CHECK_INT(work_events(&env, "terminal.opened"), 1);
+    CHECK_INT(work_events(&env, "terminal.closed"), 1);
+    buf_done(&first.seen);
+    buf_done(&next.seen);
+}
+
 TEST(terminal_waits_for_its_viewer)
 {
     auto_work struct work_env env;
