@@ -28,11 +28,11 @@ report()
     echo "@@ set $*"
 }
 
-# run_node NAME FILE: in the lab, but for the one that wants this machine as it is.
+# run_node NAME FILE: in the lab, but for those that want this machine as it is.
 run_node()
 {
     local name=$1 begin=$SECONDS counts lab=(tests/harness/lab.sh)
-    [ "$1" != systemd ] || lab=()
+    case $1 in systemd | package) lab=() ;; esac
     timeout --kill-after=60 3600 "${lab[@]}" "$NODE" --test --test-concurrency=1 --test-reporter=spec --test-reporter-destination=stdout \
         --test-reporter=tap --test-reporter-destination="$logs/${name//\//-}.tap" "$2" 2>&1
     counts=$(awk '/^# pass / { good = $3 } /^# fail / { bad += $3 } /^# cancelled / { bad += $3 } /^# skipped / { skip = $3 }
@@ -93,7 +93,7 @@ for set; do
         run_doctor
         run_node smoke tests/vm/smoke.test.mjs
         ;;
-    refusal | systemd) run_node "$set" "tests/vm/$set.test.mjs" ;;
+    refusal | systemd | package) run_node "$set" "tests/vm/$set.test.mjs" ;;
     unit) run_unit $VM_UNITS ;;
     unit/*) run_unit "${set#*/}" ;;
     script/*)

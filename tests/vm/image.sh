@@ -2,6 +2,7 @@
 # Makes what a virtual machine boots from, out of the distribution's own packages: image.sh KERNEL
 #
 #   build/vm/userland          Debian 12 with systemd and the libraries that Quicksand needs, made once
+#                              and again when the packages below are others
 #   build/vm/KERNEL/           vmlinuz, initrd and root.img (ext4): userland and that kernel's modules
 #
 # KERNEL is bookworm (6.1), backports, trixie, bullseye (5.10), noble (Ubuntu 24.04, 6.8) or jammy (Ubuntu 22.04,
@@ -19,7 +20,8 @@ ubuntu_keys=${QUICKSAND_VM_UBUNTU_KEYS:-$keys/ubuntu-archive-keyring.gpg}
 
 packages=(systemd-sysv udev dbus kmod initramfs-tools iproute2 procps util-linux e2fsprogs btrfs-progs xfsprogs nftables
     ca-certificates curl git openssl busybox-static python3 strace mmdebstrap
-    libuv1 libmnl0 libseccomp2 libjansson4 libssl3 libsqlite3-0 libcurl4 libarchive13 libatomic1)
+    libuv1 libmnl0 libseccomp2 libjansson4 libssl3 libsqlite3-0 libcurl4 libarchive13 libatomic1
+    libnghttp2-14 zlib1g debian-archive-keyring jq)
 
 say()
 {
@@ -61,7 +63,7 @@ esac
 
 make_userland()
 {
-    [ -e "$vm/userland/.complete" ] && return
+    [ "$(cat "$vm/userland/.complete" 2>/dev/null)" = "${packages[*]}" ] && return
     say "Debian 12 for the virtual machine (once, some minutes)"
     rm -rf "$vm/userland"
     mkdir -p "$vm"
@@ -70,7 +72,7 @@ make_userland()
         --aptopt='APT::Install-Recommends "false"' --aptopt='Acquire::Retries "5"' --dpkgopt=force-unsafe-io \
         bookworm "$vm/userland" "$vm/sources.list" >"$vm/userland.log" 2>&1 || { tail -n 25 "$vm/userland.log" >&2; return 1; }
     configure "$vm/userland"
-    touch "$vm/userland/.complete"
+    echo "${packages[*]}" >"$vm/userland/.complete"
 }
 
 # A host as it comes, but for what only takes time here.

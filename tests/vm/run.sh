@@ -3,13 +3,14 @@
 #
 #   smoke        doctor, and the published SDK: create, commands, files, pause, resume, snapshot, fork, kill, limits
 #   systemd      the server as a service: what systemd may do with it and with its own cgroups
+#   package      the Debian package: install, upgrade with a sandbox at work, remove, purge
 #   refusal      for a kernel that is too old: the server must refuse to start and say what is missing
 #   unit         unit tests of what touches the host: netlink, network, disk, warden; unit/FOLDER for one
 #   functional, security, compat      all files but those that drive a browser, or SUITE/WORD for those with that word in
 #                their name
 #   script/FILE  a program of yours, FILE as seen from the top of the tree: for looking around
 #
-# Without names: smoke systemd unit functional/pause functional/network security/escape security/limits. Kernels are those of image.sh, bookworm
+# Without names: smoke systemd package unit functional/pause functional/network security/escape security/limits. Kernels are those of image.sh, bookworm
 # unless told. The machine is Debian 12 with systemd and pure cgroup v2, as a user's host; everything but the
 # kernel's emulation is real. Emulation makes it ten to twenty times slower: VM_PATIENCE (15) stretches what tests wait,
 # VM_SECONDS (14400) ends it all. Logs are in build/vm/KERNEL/log. The last line is "N passed, N failed".
@@ -21,12 +22,12 @@ while [ $# -gt 0 ]; do
     case $1 in
     --kernel) kernel=$2; shift 2 ;;
     --data) data=$2; shift 2 ;;
-    --*) sed -n '2,15s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    --*) sed -n '2,16s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     *) break ;;
     esac
 done
 sets=("$@")
-[ ${#sets[@]} -gt 0 ] || sets=(smoke systemd unit functional/pause functional/network security/escape security/limits)
+[ ${#sets[@]} -gt 0 ] || sets=(smoke systemd package unit functional/pause functional/network security/escape security/limits)
 patience=${VM_PATIENCE:-15} limit=${VM_SECONDS:-14400}
 vm=$PWD/build/vm
 units=(netlink network disk warden)
@@ -79,6 +80,11 @@ make_payload()
     rm -rf "$tree/build/npm/cache"
     for name in "${sets[@]}"; do
         case $name in
+        package)
+            ninja -C build/host --quiet
+            tools/package.sh deb >/dev/null
+            cp -a build/packages-deb "$tree/build/"
+            ;;
         unit) chosen+=("${units[@]}") ;;
         unit/*) chosen+=("${name#*/}") ;;
         esac
