@@ -41,18 +41,21 @@ export function useEvents(hear, deps) {
 
 const micros = (text) => Date.parse(text) * 1000 + Number(text.slice(23, 26) || 0)
 
-async function listState(state) {
+async function listState(state, team = '') {
   const all = []
   for (let before = ''; ; ) {
-    const { sandboxes } = await v1(`/sandboxes?state=${state}&limit=${PAGE}${before}`)
+    const { sandboxes } = await v1(`/sandboxes?state=${state}&limit=${PAGE}${before}${team && `&team=${enc(team)}`}`)
     all.push(...sandboxes)
     if (sandboxes.length < PAGE) return all
     before = `&before=${micros(sandboxes.at(-1).created_at)}`
   }
 }
 
+// Those of another team, or of all ('*'): for operators. No event tells of what other teams do.
+export const listTeam = async (team) => (await Promise.all(STATES.map((state) => listState(state, team)))).flat()
+
 async function loadAll() {
-  const lists = await Promise.all(STATES.map(listState))
+  const lists = await Promise.all(STATES.map((state) => listState(state)))
   live.sandboxes = new Map(lists.flat().map((one) => [one.id, one]))
   live.loaded = true
   changed()

@@ -1,8 +1,8 @@
 // One list of all sandboxes, whoever made them.
-import { useMemo, useState } from 'preact/hooks'
-import { enc, post, v1 } from '../api.js'
-import { live as store, refresh, useLive } from '../live.js'
-import { Button, Confirm, Empty, Icon, Loading, Rows, State, Text, note } from '../parts.jsx'
+import { useEffect, useMemo, useState } from 'preact/hooks'
+import { ask, enc, post, v1 } from '../api.js'
+import { listTeam, live as store, refresh, useEvery, useLive } from '../live.js'
+import { Button, Confirm, Empty, Icon, Loading, Problem, Rows, State, Text, note } from '../parts.jsx'
 import { go } from '../shell.jsx'
 import { age, count, shorten } from '../words.js'
 import { Create } from './create.jsx'
@@ -15,6 +15,8 @@ const COLUMNS = [
   ['provider', 'Provider', (one) => one.provider],
   ['created', 'Age', (one) => one.created_at],
 ]
+const TEAM_COLUMN = ['team', 'Team', (one) => one.team ?? '']
+const TEAM_AGAIN_MS = 5000
 const AGES = { '': 'any age', 3600: 'last hour', 86400: 'last day', older: 'older than a day' }
 
 const haystack = (one) => [one.id, one.external_id, one.key, one.template, one.agent_id, one.task_id, one.profile, ...Object.entries(one.metadata ?? {}).flat()].join(' ').toLowerCase()
@@ -30,7 +32,7 @@ function fits(one, filter, now) {
 }
 
 function select(all, filter, sort) {
-  const value = COLUMNS.find(([name]) => name === sort.by)[2]
+  const value = [...COLUMNS, TEAM_COLUMN].find(([name]) => name === sort.by)[2]
   const now = Date.now()
   const turn = sort.down ? -1 : 1
   return [...all].filter((one) => fits(one, filter, now)).sort((a, b) => {
@@ -77,6 +79,25 @@ async function run(name, ids) {
   if (failed) note(`${count(failed)} could not be: ${first.message}`, 'bad')
 }
 
+// Names of the teams besides the own one, when there are any and who looks may see them; and the sandboxes of the chosen one.
+function useTeams(who) {
+  const [team, setTeam] = useState('')
+  const [names, setNames] = useState([])
+  const [rows, setRows] = useState(null)
+  const [error, setError] = useState(null)
+  const turn = useEvery(TEAM_AGAIN_MS)
+  useEffect(() => {
+    if (who.role === 'operator') ask('/admin/teams').then((all) => setNames(all.map((one) => one.name).filter((name) => name !== who.team)), () => {})
+  }, [])
+  useEffect(() => setRows(null), [team])
+  useEffect(() => {
+    let gone = false
+    if (team) listTeam(team).then((all) => gone || (setRows(all), setError(null)), (why) => gone || setError(why))
+    return () => (gone = true)
+  }, [team, turn])
+  return { team, setTeam, names, rows, error }
+}
+
 export function Sandboxes({ who, create }) {
   const live = useLive()
   const given = new URLSearchParams(location.hash.split('?')[1] ?? '').get('q') ?? ''
@@ -86,9 +107,14 @@ export function Sandboxes({ who, create }) {
   const [chosen, setChosen] = useState(() => new Set())
   const [killing, setKilling] = useState(null)
   const words = text.toLowerCase().split(/\s+/).filter(Boolean)
-  const items = useMemo(() => select(live.sandboxes.values(), { ...filter, words }, sort), [live.version, text, filter, sort])
-  const templates = useMemo(() => [...new Set([...live.sandboxes.values()].map((one) => one.template).filter(Boolean))].sort(), [live.version])
-  const ids = items.filter((one) => chosen.has(one.id)).map((one) => one.id)
+  const { team, setTeam, names, rows, error } = useTeams(who)
+  const all = team ? rows ?? [] : [...live.sandboxes.values()]
+  const version = team ? rows : live.version
+  const items = useMemo(() => select(all, { ...filter, words }, sort), [version, team, text, filter, sort])
+  const templates = useMemo(() => [...new Set(all.map((one) => one.template).filter(Boolean))].sort(), [version, team])
+  const columns = team ? [...COLUMNS.slice(0, 1), TEAM_COLUMN, ...COLUMNS.slice(1)] : COLUMNS
+  const own = (one) => !team || one.team === who.team
+  const ids = items.filter((one) => own(one) && chosen.has(one.id)).map((one) => one.id)
   const set = (name) => (event) => setFilter({ ...filter, [name]: event.target.value })
   const reads = who.role === 'viewer'
   const toggle = (id) => {
@@ -101,7 +127,7 @@ export function Sandboxes({ who, create }) {
   return (
     <>
       <div class="title">
-        <h1>Sandboxes <small>{count(live.sandboxes.size)}</small></h1>
+        <h1>Sandboxes <small>{count(all.length)}</small></h1>
         {!reads && <Button kind="main" icon="plus" onClick={() => go('sandboxes/new')}>New sandbox</Button>}
       </div>
       <div class="filters">
@@ -120,6 +146,13 @@ export function Sandboxes({ who, create }) {
         <select aria-label="Age" value={filter.age} onChange={set('age')}>
           {Object.entries(AGES).map(([value, name]) => <option key={value} value={value}>{name}</option>)}
         </select>
+        {names.length > 0 && (
+          <select aria-label="Team" value={team} onChange={(event) => setTeam(event.target.value)}>
+            <option value="">own team</option>
+            <option value="*">all teams</option>
+            {names.map((one) => <option key={one} value={one}>{shorten(one, 40)}</option>)}
+          </select>
+        )}
         <span class="soft right" role="status">{count(items.length)} shown</span>
       </div>
       {ids.length > 0 && (
@@ -131,21 +164,24 @@ export function Sandboxes({ who, create }) {
           <Button kind="quiet" onClick={() => setChosen(new Set())}>None</Button>
         </div>
       )}
-      {items.length === 0 ? (
-        <Empty title={live.sandboxes.size ? 'Nothing fits' : 'No sandbox yet'}>
-          {live.sandboxes.size ? 'Other words or another state may show more.' : 'Make one with New sandbox, with an SDK, or with quicksand create. It appears here at once.'}
+      {error && <Problem error={error} />}
+      {team && !rows ? (
+        <Loading />
+      ) : items.length === 0 ? (
+        <Empty title={all.length ? 'Nothing fits' : 'No sandbox yet'}>
+          {all.length ? 'Other words or another state may show more.' : 'Make one with New sandbox, with an SDK, or with quicksand create. It appears here at once.'}
         </Empty>
       ) : (
-        <Rows
+        <div class={team ? 'with-team' : 'as-one'}><Rows
           label="Sandboxes"
           items={items}
           height={46}
           head={
             <>
               <span role="columnheader">
-                <input type="checkbox" aria-label="Choose all that are shown" disabled={reads} checked={ids.length === items.length} onChange={(event) => setChosen(event.target.checked ? new Set(items.map((one) => one.id)) : new Set())} />
+                <input type="checkbox" aria-label="Choose all that are shown" disabled={reads} checked={ids.length === items.length} onChange={(event) => setChosen(event.target.checked ? new Set(items.filter(own).map((one) => one.id)) : new Set())} />
               </span>
-              {COLUMNS.map(([name, title]) => (
+              {columns.map(([name, title]) => (
                 <span key={name} role="columnheader" class={`c-${name}`} aria-sort={sort.by === name ? (sort.down ? 'descending' : 'ascending') : 'none'}>
                   <button type="button" onClick={() => setSort({ by: name, down: sort.by === name && !sort.down })}>
                     {title} {sort.by === name && (sort.down ? '↓' : '↑')}
@@ -155,8 +191,8 @@ export function Sandboxes({ who, create }) {
               <span role="columnheader" class="c-do"><span class="hidden">Actions</span></span>
             </>
           }
-          row={(one) => <Row key={one.id} one={one} chosen={chosen.has(one.id)} toggle={toggle} act={act} reads={reads} />}
-        />
+          row={(one) => <Row key={one.id} one={one} chosen={chosen.has(one.id)} toggle={toggle} act={act} reads={reads || !own(one)} link={own(one)} team={team} />}
+        /></div>
       )}
       {create && <Create onClose={() => go('sandboxes')} />}
       {killing && (
@@ -168,15 +204,16 @@ export function Sandboxes({ who, create }) {
   )
 }
 
-function Row({ one, chosen, toggle, act, reads }) {
+function Row({ one, chosen, toggle, act, reads, link, team }) {
   const labels = Object.entries(one.metadata ?? {}).slice(0, 2)
   return (
     <div class={`row ${chosen ? 'chosen' : ''}`} role="row">
       <span role="cell"><input type="checkbox" aria-label={`Choose ${one.id}`} disabled={reads} checked={chosen} onChange={() => toggle(one.id)} /></span>
       <span role="cell" class="c-name">
-        <a href={`#/sandboxes/${enc(one.id)}`}><Text>{one.key ?? one.id}</Text></a>
+        {link ? <a href={`#/sandboxes/${enc(one.id)}`}><Text>{one.key ?? one.id}</Text></a> : <Text>{one.key ?? one.id}</Text>}
         {labels.map(([name, value]) => <span class="label" key={name}><Text>{`${name}=${value}`}</Text></span>)}
       </span>
+      {team && <span role="cell" class="c-team"><Text>{one.team}</Text></span>}
       <span role="cell" class="c-state"><State state={one.state} /></span>
       <span role="cell" class="c-template"><Text>{one.template ?? '–'}</Text></span>
       <span role="cell" class="c-maker"><Text>{one.agent_id ?? (one.adopted ? 'SDK' : 'runtime')}</Text></span>

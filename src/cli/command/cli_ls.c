@@ -15,6 +15,8 @@
 #include "cli/core/cli_screen.h"
 #include "protocol/json/json_shape.h"
 
+#define TEAM_FILTER "team="
+
 enum { WATCH_MS = 1000 };
 
 struct ls {
@@ -42,8 +44,27 @@ static const struct cli_column columns[] = {
     {NULL},
 };
 
+static const struct cli_column team_columns[] = {
+    {"SANDBOX", "id"},
+    {"TEAM", "team"},
+    {"KEY", "key"},
+    {"PROVIDER", "provider"},
+    {"TEMPLATE", "template"},
+    {"STATE", "state"},
+    {"OWNER", .text = owner},
+    {"AGE", "created_at", .age = true},
+    {NULL},
+};
+
+static bool text_fits(const char *text, struct str value)
+{
+    if (value.len && value.p[value.len - 1] == '*')
+        return str_starts(str_of(text), str_n(value.p, value.len - 1));
+    return str_is(value, text);
+}
+
 /* "NAME=VALUE": a member of the row, or a label of it as metadata.NAME or label=NAME=VALUE, is this. VALUE may end
- * with '*'. */
+ * with '*'. A team is called by its name or its id. */
 static bool fits(const json_t *row, const char *filter)
 {
     struct str value = str_of(filter);
@@ -58,9 +79,9 @@ static bool fits(const json_t *row, const char *filter)
     } else {
         text = cli_print_text(cli_print_member(row, name));
     }
-    if (value.len && value.p[value.len - 1] == '*')
-        return str_starts(str_of(text), str_n(value.p, value.len - 1));
-    return str_is(value, text);
+    if (strcmp(name, "team") == 0 && str_eq(json_get_str(row, "team_id"), value))
+        return true;
+    return text_fits(text, value);
 }
 
 static bool fits_all(const json_t *row, const struct cli_list *filters)
@@ -71,16 +92,31 @@ static bool fits_all(const json_t *row, const struct cli_list *filters)
     return true;
 }
 
+/* The team that the server is asked for; "*" when a pattern says which ones. NULL: none is named. */
+static const char *wanted_team(const struct cli_list *filters)
+{
+    for (size_t i = 0; i < filters->count; i++) {
+        const char *value = filters->items[i] + strlen(TEAM_FILTER);
+
+        if (str_starts(str_of(filters->items[i]), STR(TEAM_FILTER)))
+            return strchr(value, '*') ? "*" : value;
+    }
+    return NULL;
+}
+
 static json_t *read_rows(struct cli *cli, const struct ls *ls, struct error *err)
 {
-    auto_json json_t *rows = cli_sandboxes(cli, ls->state, ls->agent_id, err), *gone = NULL;
+    struct cli_wanted wanted = {
+        .state = ls->state, .agent_id = ls->agent_id, .team = wanted_team(&ls->filters)};
+    auto_json json_t *rows = cli_sandboxes(cli, &wanted, err), *gone = NULL;
     json_t *chosen, *row;
     size_t i;
 
     if (!rows)
         return NULL;
     if (ls->all && !ls->state) {
-        gone = cli_sandboxes(cli, "killed", ls->agent_id, err);
+        wanted.state = "killed";
+        gone = cli_sandboxes(cli, &wanted, err);
         if (!gone)
             return NULL;
         (void)json_array_extend(rows, gone);
@@ -106,7 +142,7 @@ static void print_rows(const struct cli *cli, const struct ls *ls, const json_t 
     } else if (cli->json) {
         cli_print_json(rows);
     } else {
-        cli_print_rows(rows, columns);
+        cli_print_rows(rows, wanted_team(&ls->filters) ? team_columns : columns);
     }
 }
 
@@ -162,7 +198,7 @@ static int run_ls(struct cli *cli, int argc, char **argv)
         {"quiet", 'q', CLI_FLAG, &ls.quiet, NULL, "only ids"},
         {"filter", 'f', CLI_LIST, &ls.filters, "NAME=VALUE",
          "only those whose member is this (template=base, label=NAME=VALUE, key=ci-*); may be "
-         "repeated"},
+         "repeated; team=NAME or team=* (operators): those of other teams"},
         {"format", 0, CLI_TEXT, &ls.format, "PATTERN",
          "a line for each, like '{{.id}} {{.state}}'"},
         {"watch", 'w', CLI_FLAG, &ls.watch, NULL, "again every second, until Ctrl-C"},
@@ -193,4 +229,5 @@ const struct cli_command cli_ls_command = {
     .examples = "quicksand ls\n"
                 "quicksand ls -q --filter template=base --filter label=owner=me\n"
                 "quicksand ls -a --format '{{.id}} {{.state}} {{.metadata.owner}}'\n"
+                "quicksand ls --filter 'team=*'\n"
                 "quicksand ls -w"};

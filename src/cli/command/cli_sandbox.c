@@ -49,7 +49,7 @@ const struct cli_command cli_show_command = {"show", "[OPTION...] SANDBOX",
 /* All that the filter of --all leaves: their ids. */
 static json_t *all_ids(struct cli *cli, struct error *err)
 {
-    auto_json json_t *rows = cli_sandboxes(cli, NULL, NULL, err);
+    auto_json json_t *rows = cli_sandboxes(cli, &(struct cli_wanted){0}, err);
     json_t *ids, *row;
     size_t i;
 

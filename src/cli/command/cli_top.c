@@ -114,7 +114,7 @@ static json_t *sorted(const json_t *rows)
 /* Those that run now. */
 static json_t *running_ids(struct cli *cli, struct error *err)
 {
-    auto_json json_t *all = cli_sandboxes(cli, "running", NULL, err);
+    auto_json json_t *all = cli_sandboxes(cli, &(struct cli_wanted){.state = "running"}, err);
     json_t *ids, *row;
     size_t i;
 

@@ -11,9 +11,17 @@ enum { PAGE = 1000, RUNTIME_ID_LEN = 24, FEW = 4 };
 
 /* ---- all of them ---- */
 
+static void add_parameter(struct buf *path, const char *name, const char *value)
+{
+    if (!value)
+        return;
+    (void)buf_printf(path, "&%s=", name);
+    cli_escape(path, value);
+}
+
 /* before_us: made before; 0 = any. */
-static json_t *list_page(struct cli *cli, const char *state, const char *agent_id,
-                         int64_t before_us, struct error *err)
+static json_t *list_page(struct cli *cli, const struct cli_wanted *wanted, int64_t before_us,
+                         struct error *err)
 {
     auto_buf struct buf path = {0};
     auto_json json_t *answer = NULL;
@@ -22,14 +30,9 @@ static json_t *list_page(struct cli *cli, const char *state, const char *agent_i
     (void)buf_printf(&path, CLI_V1 "/sandboxes?limit=%d", PAGE);
     if (before_us)
         (void)buf_printf(&path, "&before=%lld", (long long)before_us);
-    if (state) {
-        (void)buf_add_str(&path, STR("&state="));
-        cli_escape(&path, state);
-    }
-    if (agent_id) {
-        (void)buf_add_str(&path, STR("&agent_id="));
-        cli_escape(&path, agent_id);
-    }
+    add_parameter(&path, "state", wanted->state);
+    add_parameter(&path, "agent_id", wanted->agent_id);
+    add_parameter(&path, "team", wanted->team);
     if (cli_v1(cli, "GET", buf_take(&path), NULL, &answer, err) < 0)
         return NULL;
     return json_incref(json_object_get(answer, "sandboxes"));
@@ -53,13 +56,13 @@ static size_t add_new(json_t *all, json_t *known, const json_t *page)
     return added;
 }
 
-json_t *cli_sandboxes(struct cli *cli, const char *state, const char *agent_id, struct error *err)
+json_t *cli_sandboxes(struct cli *cli, const struct cli_wanted *wanted, struct error *err)
 {
     auto_json json_t *all = json_array(), *known = json_object();
     int64_t before_us = 0;
 
     for (;;) {
-        auto_json json_t *page = list_page(cli, state, agent_id, before_us, err);
+        auto_json json_t *page = list_page(cli, wanted, before_us, err);
         size_t count = json_array_size(page);
 
         if (!page)
@@ -143,7 +146,7 @@ const char *cli_name_id(struct cli *cli, const char *word, struct error *err)
 
     if (cli_name_is_id(str_of(word)))
         return word;
-    rows = cli_sandboxes(cli, NULL, NULL, err);
+    rows = cli_sandboxes(cli, &(struct cli_wanted){0}, err);
     if (!rows)
         return NULL;
     id = cli_name_find(rows, word, err);

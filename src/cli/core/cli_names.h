@@ -3,9 +3,13 @@
 
 #include "cli/core/cli_internal.h"
 
-/* Those of the team in one array, newest first, or NULL with err; state NULL: all that are not killed. agent_id may be
- * NULL. */
-json_t *cli_sandboxes(struct cli *cli, const char *state, const char *agent_id, struct error *err);
+struct cli_wanted {
+    const char *state;    /* NULL: all that are not killed */
+    const char *agent_id; /* NULL: of any */
+    const char *team;     /* NULL: the own; "*": all */
+};
+/* In one array, newest first, or NULL with err. */
+json_t *cli_sandboxes(struct cli *cli, const struct cli_wanted *wanted, struct error *err);
 
 /* Is it a whole id, or key:KEY, so that nobody has to be asked which one is meant? */
 bool cli_name_is_id(struct str word);

@@ -7,6 +7,7 @@ const struct v1_endpoint v1_endpoints[] = {
     {{"GET", "/health"}, v1_health, V1_PUBLIC},
     {{"GET", "/openapi.json"}, v1_openapi, V1_PUBLIC},
     {{"GET", "/stats"}, v1_stats, V1_TEAM},
+    {{"GET", "/usage"}, v1_usage, V1_TEAM},
     {{"GET", "/history"}, v1_history, V1_TEAM},
     {{"GET", "/settings"}, v1_settings, V1_TEAM},
     {{"POST", "/prune"}, v1_prune, 0, v1_members_prune},

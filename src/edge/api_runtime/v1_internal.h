@@ -146,7 +146,7 @@ int v1_processes_find(struct v1_call *call, struct job *out, struct error *err);
 /* ---- handlers ---- */
 
 v1_handler_fn v1_health, v1_openapi, v1_stats, v1_prune;
-v1_handler_fn v1_history, v1_settings;
+v1_handler_fn v1_history, v1_settings, v1_usage;
 v1_handler_fn v1_signin_open, v1_signin_redeem, v1_signin_show, v1_signin_end, v1_signin_link;
 v1_handler_fn v1_providers_list, v1_providers_get, v1_providers_register, v1_providers_heartbeat;
 v1_handler_fn v1_providers_remove;

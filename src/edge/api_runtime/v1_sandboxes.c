@@ -1,6 +1,7 @@
 /* Sandboxes and snapshots: decode, call the domain, encode. */
 #include "domain/account/api_key.h"
 #include "domain/account/team.h"
+#include "edge/api_runtime/v1_teams.h"
 #include "edge/api_runtime/v1_types.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/backend/backend.h"
@@ -62,32 +63,44 @@ static int wanted_state(struct v1_call *call, const enum runtime_state **out, st
 /* Who has this address steers the browser. */
 static void hide_secrets(const struct v1_call *call, struct runtime_sandbox *sandbox)
 {
-    if (call->role == API_ROLE_VIEWER)
+    if (call->role == API_ROLE_VIEWER || !str_eq(sandbox->team_id, call->caller.team_id))
         sandbox->cdp_url = STR_NONE;
+}
+
+static void put_team(json_t *sandbox, const struct v1_teams *teams, struct str id)
+{
+    (void)json_object_set_new(sandbox, "team", json_str(v1_teams_name(teams, id)));
+    (void)json_object_set_new(sandbox, "team_id", json_str(id));
 }
 
 int v1_sandboxes_list(struct v1_call *call, struct error *err)
 {
     struct runtime_sandbox_filter filter = {.agent_id = call->caller.agent_id};
     struct runtime_sandbox *items = NULL;
+    struct v1_teams teams;
     int64_t limit = 100;
     size_t count = 0;
     json_t *array;
 
-    if (wanted_state(call, &filter.state, err) < 0 ||
+    if (v1_teams_choose(call, &teams, err) < 0 || wanted_state(call, &filter.state, err) < 0 ||
         v1_query_str(call, "task_id", &filter.task_id, err) < 0 ||
         v1_query_str(call, "provider", &filter.provider, err) < 0 ||
         v1_query_int(call, "before", 0, INT64_MAX, &filter.before_us, err) < 0 ||
         v1_query_int(call, "limit", 1, 1000, &limit, err) < 0)
         return -1;
     filter.limit = (size_t)limit;
-    if (runtime_sandbox_list(runtime_of(call), &call->caller, &filter, &call->arena, &items, &count,
+    if (runtime_sandbox_list(runtime_of(call), &teams.caller, &filter, &call->arena, &items, &count,
                              err) < 0)
         return -1;
     array = json_array();
     for (size_t i = 0; i < count; i++) {
+        json_t *sandbox;
+
         hide_secrets(call, &items[i]);
-        (void)json_array_append_new(array, v1_types_sandbox(&items[i]));
+        sandbox = v1_types_sandbox(&items[i]);
+        if (teams.items)
+            put_team(sandbox, &teams, items[i].team_id);
+        (void)json_array_append_new(array, sandbox);
     }
     call_answer(&call->call, 200, json_pack("{s:o}", "sandboxes", array));
     return 0;

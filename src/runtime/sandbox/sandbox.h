@@ -12,7 +12,7 @@
 #include "runtime/core/runtime.h"
 
 struct runtime_sandbox {
-    struct str id, key, spec_hash, provider, external_id, image, profile;
+    struct str id, team_id, key, spec_hash, provider, external_id, image, profile;
     struct str agent_id, task_id;
     enum runtime_state state;
     struct str error;       /* why, in state ERROR */
@@ -55,6 +55,7 @@ struct runtime_sandbox_filter {
     int64_t before_us;                      /* created before; 0 = any */
     size_t limit;                           /* 0 = 100, at most 1000 */
 };
+/* caller without a team: of all teams. */
 int runtime_sandbox_list(struct runtime *runtime, const struct runtime_caller *caller,
                          const struct runtime_sandbox_filter *filter, struct arena *arena,
                          struct runtime_sandbox **out, size_t *out_count, struct error *err);
@@ -77,6 +78,30 @@ int runtime_sandbox_traffic(struct runtime *runtime, const struct runtime_caller
 int runtime_sandbox_prune(struct runtime *runtime, const struct runtime_caller *caller,
                           int64_t older_than_s, bool dry_run, size_t *out_sandboxes,
                           size_t *out_snapshots, struct error *err);
+
+/* ---- use over time (usage_steps.c) ---- */
+
+enum runtime_usage_by { BY_AGENT, BY_TASK, BY_PROVIDER, BY_TEAM };
+enum { RUNTIME_STEPS_MAX = 31 * 24, RUNTIME_SERIES_MAX = 200 };
+
+/* What one agent, task, provider or team (by its id) used in each step. */
+struct runtime_series {
+    struct str name; /* "" = of none */
+    double *seconds, *usd;
+    double total_seconds;
+};
+struct runtime_usage_steps {
+    int64_t first_s, step_s; /* wall clock; full hours or days of UTC */
+    size_t steps;
+    struct runtime_series *items; /* the most first */
+    size_t count;
+    bool partial; /* there was more than can be told */
+};
+/* The last `steps` of step_s, up to now, by what sandboxes told: when one stops, and each hour while it runs. caller
+ * without a team: of all teams. At most RUNTIME_SERIES_MAX: what is left of them is partial. */
+int runtime_usage_steps(struct runtime *runtime, const struct runtime_caller *caller,
+                        enum runtime_usage_by by, int64_t step_s, size_t steps, struct arena *arena,
+                        struct runtime_usage_steps *out, struct error *err);
 
 /* A sandbox made ready for one operation: ownership checked, resumed when it was paused, its life
  * extended. For the files of this folder. */

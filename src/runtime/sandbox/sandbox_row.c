@@ -40,6 +40,7 @@ void runtime_sandbox_of(const struct store_runtime_sandbox *row, struct arena *a
 
     *out = (struct runtime_sandbox){
         .id = row->id,
+        .team_id = row->team_id,
         .key = row->key,
         .spec_hash = row->spec_hash,
         .provider = row->provider,
