@@ -318,6 +318,8 @@ int runtime_service_open(const struct runtime_service_config *config, struct run
                                              .limits = config->limits,
                                              .file_directory = config->file_directory,
                                              .team_calls_max = TEAM_THREADS_MAX,
+                                             .join = config->join,
+                                             .join_arg = config->join_arg,
                                              .settings = config->server_settings,
                                              .settings_arg = config->server_settings_arg});
     open_mcp(service);

@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "base/error.h"
+#include "edge/call/call.h"
 #include "protocol/fetch/fetch.h"
 #include "provider/core/provider.h"
 
@@ -35,6 +36,8 @@ struct runtime_service_config {
     struct sender *sender;
     struct sandboxes *sandboxes; /* of the engine */
     struct sandbox_creates *creates;
+    call_join_fn *join; /* as v1_config.join */
+    void *join_arg;
     json_t *(*server_settings)(void *arg); /* as v1_config.settings */
     void *server_settings_arg;
 };

@@ -375,9 +375,9 @@ static void open_lanes(struct server *server, struct api_config *api)
     server->creates = api->creates = sandbox_creates_new((size_t)server->config.create_queue);
 }
 
-/* On the loop: a client of a browser, whose signature was right. */
+/* On the loop: a client of a browser that was admitted. */
 static void on_join(void *arg, struct loop *loop, struct http_exchange *ex,
-                    const struct bb_join *join)
+                    const struct call_join *join)
 {
     struct server *server = arg;
     const struct proxy_join to = {.id = join->sandbox_id,
@@ -448,6 +448,8 @@ static int open_edge_parts(struct server *server, struct error *err)
             .sender = server->sender,
             .sandboxes = server->sandboxes,
             .creates = server->creates,
+            .join = on_join,
+            .join_arg = server,
             .server_settings = server_settings,
             .server_settings_arg = &server->config},
         &server->runtime, err);

@@ -498,12 +498,27 @@ test('its page in the dashboard: opened, clicked, typed on', async () => {
     const { id } = (await server.api('POST', '/api/v1/sandboxes', { template: 'browser' })).body
     const dashboard = await signedIn(browser, server)
     await dashboard.at(`#/sandboxes/${id}/screen`)
-    const screen = dashboard.locator('img.screenshot')
+    const screen = dashboard.locator('canvas.screenshot')
     await screen.waitFor()
     await dashboard.getByLabel('Address').fill(address)
     await dashboard.keyboard.press('Enter')
     const asked = (act, body) => server.api('POST', `/api/v1/sandboxes/${id}/browser/${act}`, body)
     await eventually('the page is open', async () => (await asked('text', {})).body.title === 'a page', 30_000)
+    // Live: many pictures a second of a page that changes, none while nobody can see them.
+    const pictures = async () => Number(await screen.getAttribute('data-pictures'))
+    await asked('goto', { url: 'data:text/html,<title>moves</title><body><script>setInterval(()=>document.body.style.background=`hsl(${Date.now()/5%25360|0},80%25,50%25)`,20)</script>' })
+    const before = await pictures()
+    await eventually('ten pictures came', async () => (await pictures()) >= before + 10, 5_000)
+    const hide = (hidden) => dashboard.evaluate((value) => {
+      Object.defineProperty(document, 'hidden', { configurable: true, get: () => value })
+      document.dispatchEvent(new Event('visibilitychange'))
+    }, hidden)
+    await hide(true)
+    let last = -1
+    await eventually('no more pictures come', async () => last === (last = await pictures()), 10_000, 1000)
+    await hide(false)
+    await eventually('they come again', async () => (await pictures()) > last + 3, 10_000)
+    await asked('goto', { url: address })
     await asked('click', { selector: '#i' })
     await screen.focus()
     await dashboard.keyboard.type('in this order')
@@ -511,8 +526,30 @@ test('its page in the dashboard: opened, clicked, typed on', async () => {
       await asked('click', { selector: 'button' })
       return (await asked('text', {})).body.title === 'in this order'
     }, 30_000)
+    const place = (await asked('text', { selector: 'h1' })).body.text
+    assert.equal(place, 'Hello')
+    const area = await screen.boundingBox()
+    const width = Number(/live, (\d+)/.exec(await dashboard.getByRole('status').filter({ hasText: 'live,' }).innerText())[1])
+    await asked('goto', { url: 'data:text/html,<title>before</title><button style="position:absolute;left:40px;top:40px;width:200px;height:100px" onclick="document.title=`pressed`">x</button>' })
+    await dashboard.mouse.click(area.x + (140 * area.width) / width, area.y + (90 * area.width) / width)
+    await eventually('pressed there', async () => (await asked('text', {})).body.title === 'pressed', 10_000)
     assert.ok((await shots(dashboard, 'screen-browser')) <= 390)
     assert.deepEqual(await seriousFaults(dashboard), [])
+    // Who may only look gets pictures, and so does who cannot be joined any more.
+    const upgrade = { Connection: 'Upgrade', Upgrade: 'websocket', 'Sec-WebSocket-Version': '13', 'Sec-WebSocket-Key': 'AAAAAAAAAAAAAAAAAAAAAA==' }
+    const live = async (who, box) => (await server.api('GET', `/api/v1/sandboxes/${box}/browser/live`, undefined, { headers: upgrade, key: who })).status
+    const viewer = (await server.api('POST', '/api-keys', { name: 'eyes', role: 'viewer' })).body.key
+    assert.equal(await live(viewer, id), 403)
+    const team = (await server.api('POST', '/admin/teams', { name: 'others' })).body
+    const theirs = (await server.api('POST', `/admin/teams/${team.teamID}/api-keys`, { name: 'k' })).body.key
+    assert.equal(await live(theirs, id), 404)
+    assert.equal((await server.api('GET', `/api/v1/sandboxes/${id}/browser/live`)).status, 409)
+    const eyes = await signedIn(browser, { url: server.url, key: viewer })
+    await eyes.at(`#/sandboxes/${id}/screen`)
+    await eyes.locator('img.screenshot').waitFor()
+    await eyes.leave()
+    await server.api('POST', `/api/v1/sandboxes/${id}/execute`, { command: ': >~/.browser/stopped; kill -KILL -- -$(cat ~/.browser/pid)' })
+    await dashboard.locator('canvas.screenshot').waitFor({ state: 'detached', timeout: 30_000 * patience })
     await server.api('DELETE', `/api/v1/sandboxes/${id}`)
   } finally {
     await browser.close()

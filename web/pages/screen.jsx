@@ -1,8 +1,10 @@
-// The screen of a sandbox, a desktop's or a browser's page: a picture that is taken again while somebody looks, and what hand and
-// keyboard do to it. A desktop can be streamed as well, by its own VNC page.
+// The screen of a sandbox, a desktop's or a browser's page, and what hand and keyboard do to it. A browser's page is seen live; where
+// that is not possible, and of a desktop, it is a picture that is taken again while somebody looks. A desktop can be streamed as well, by its
+// own VNC page.
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { enc, post, request, v1 } from '../api.js'
 import { Button, Card, Empty, Loading, Problem, attempt } from '../parts.jsx'
+import { openScreencast } from '../screencast.js'
 
 const AGAIN_MS = 1000
 const VNC_PORT = 6080
@@ -62,7 +64,6 @@ function usePicture(path, kind, first) {
 function Picture({ path, kind, picture, reads }) {
   const { shown, error, again } = usePicture(path, kind, picture)
   const [size, setSize] = useState(null)
-  const [address, setAddress] = useState('')
   const queue = useRef(Promise.resolve()) // one after the other: letters arrive as they were typed
   const act = (name, body) => {
     queue.current = queue.current.then(() => attempt(null, () => post(`${path}/${kind}/${name}`, body))).then(again)
@@ -87,18 +88,9 @@ function Picture({ path, kind, picture, reads }) {
     else if (kind === 'desktop') act('key', { keys: named })
     else act('type', { text: '', key: event.key })
   }
-  const open = (event) => {
-    event.preventDefault()
-    if (address.trim()) act('goto', { url: /^[a-z]+:/i.test(address.trim()) ? address.trim() : `https://${address.trim()}` })
-  }
   return (
     <>
-      {kind === 'browser' && !reads && (
-        <form class="inline" onSubmit={open}>
-          <input class="address" aria-label="Address" placeholder="https://" value={address} onInput={(event) => setAddress(event.target.value)} />
-          <Button type="submit">Open</Button>
-        </form>
-      )}
+      {kind === 'browser' && !reads && <Address open={(url) => act('goto', { url })} />}
       {error && <Problem error={error} again={again} />}
       {shown && (
         <img
@@ -108,6 +100,60 @@ function Picture({ path, kind, picture, reads }) {
         />
       )}
       {size && <p class="soft" role="status">{size.width} × {size.height}{reads ? '' : '; click and type on it, Shift-Tab leaves it'}</p>}
+    </>
+  )
+}
+
+function Address({ open }) {
+  const [text, setText] = useState('')
+  const submit = (event) => {
+    event.preventDefault()
+    const url = text.trim()
+    if (url) open(/^[a-z]+:/i.test(url) ? url : `https://${url}`)
+  }
+  return (
+    <form class="inline" onSubmit={submit}>
+      <input class="address" aria-label="Address" placeholder="https://" value={text} onInput={(event) => setText(event.target.value)} />
+      <Button type="submit">Open</Button>
+    </form>
+  )
+}
+
+// A browser's page as it changes. onFail: it cannot be seen so, or not any more.
+function Live({ path, onFail }) {
+  const canvas = useRef(null)
+  const cast = useRef(null)
+  const [size, setSize] = useState(null)
+  useEffect(() => {
+    let gone = false
+    const one = (cast.current = openScreencast(canvas.current, `${path}/browser/live`, { onSize: setSize, onEnd: () => gone || onFail() }))
+    const wheel = (event) => (event.preventDefault(), one.wheel(event))
+    canvas.current.addEventListener('wheel', wheel, { passive: false })
+    return () => {
+      gone = true
+      one.close()
+    }
+  }, [path])
+  const mouse = (type) => (event) => {
+    event.preventDefault()
+    if (type === 'mousePressed') event.currentTarget.focus()
+    cast.current.mouse(type, event)
+  }
+  const key = (type) => (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || (event.key === 'Tab' && event.shiftKey)) return // ours, and the way out
+    event.preventDefault()
+    cast.current.key(type, event)
+  }
+  return (
+    <>
+      <Address open={(url) => cast.current.navigate(url)} />
+      {!size && <Loading />}
+      <canvas
+        ref={canvas} class="screenshot" hidden={!size} tabIndex={0} role="img" aria-label="The page, live: click and type here; Shift-Tab leaves it"
+        onMouseDown={mouse('mousePressed')} onMouseUp={mouse('mouseReleased')} onMouseMove={mouse('mouseMoved')} onContextMenu={(event) => event.preventDefault()}
+        onKeyDown={key('keyDown')} onKeyUp={key('keyUp')}
+      />
+      {size && <p class="soft" role="status">live, {size.width} × {size.height}; click and type on it, Shift-Tab leaves it</p>}
     </>
   )
 }
@@ -134,6 +180,7 @@ export function Screen({ box, reads }) {
   const [found, setFound] = useState(null)
   const [error, setError] = useState(null)
   const [live, setLive] = useState(false)
+  const [pictures, setPictures] = useState(false) // of a browser that cannot be seen live
   const frame = useRef(null)
   const look = () => {
     setError(null)
@@ -165,7 +212,9 @@ export function Screen({ box, reads }) {
       }
     >
       <div class="frame" ref={frame}>
-        {live ? <Stream id={box.id} onFail={(why) => (setLive(false), setError(why))} /> : <Picture path={path} kind={found.kind} picture={found.picture} reads={reads} />}
+        {live ? <Stream id={box.id} onFail={(why) => (setLive(false), setError(why))} />
+          : found.kind === 'browser' && !reads && !pictures ? <Live path={path} onFail={() => setPictures(true)} />
+          : <Picture path={path} kind={found.kind} picture={found.picture} reads={reads} />}
       </div>
     </Card>
   )

@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "base/str.h"
+#include "edge/call/call.h"
 
 struct api_keys;
 struct bb;
@@ -18,14 +19,6 @@ struct loop;
 struct store;
 struct workers;
 
-/* Where a client's connection goes: sandbox, port, path. `ended` comes once, on the loop, when it is over. */
-struct bb_join {
-    struct str sandbox_id, path;
-    unsigned short port;
-    void (*ended)(void *arg);
-    void *arg;
-};
-
 /* All borrowed. */
 struct bb_config {
     struct browsers *browsers;
@@ -35,9 +28,7 @@ struct bb_config {
     struct http_limits *limits;
     const char *url;       /* of this server, for clients that do not say what they call it */
     size_t team_calls_max; /* requests of one team on workers at the same time; 0 = all */
-    /* On the loop: takes the exchange over. */
-    void (*join)(void *arg, struct loop *loop, struct http_exchange *ex,
-                 const struct bb_join *join);
+    call_join_fn *join;
     void *join_arg;
 };
 

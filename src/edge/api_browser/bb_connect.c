@@ -60,7 +60,7 @@ int bb_connect(struct bb_call *call, struct error *err)
         return -1;
     call->joins = true;
     call->join =
-        (struct bb_join){.sandbox_id = session.sandbox_id, .path = path, .port = BROWSER_PORT};
+        (struct call_join){.sandbox_id = session.sandbox_id, .path = path, .port = BROWSER_PORT};
     if (!until_s)
         note_client(call, session.id);
     call_answer(&call->call, 101, NULL);

@@ -28,7 +28,7 @@ struct bb_call {
     bool upgrade;
     bool joins;           /* it is to be joined to a browser, */
     struct bb_left *left; /* whose client this is; NULL = somebody who looks */
-    struct bb_join join;
+    struct call_join join;
 };
 
 /* 0 with an answer, or -1 with err. */

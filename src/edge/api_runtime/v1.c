@@ -252,7 +252,7 @@ static void dispatch(struct v1 *v1, struct http_exchange *ex)
     } else if ((call->endpoint->flags & V1_UPGRADE) && call->key.len &&
                (!http_request(ex)->upgrade || !call->websocket_key.len)) {
         v1_refuse(call, 409, "unsupported-terminal",
-                  "a terminal is a WebSocket: ask for it with 'Upgrade: websocket'", NULL);
+                  "this is a WebSocket: ask for it with 'Upgrade: websocket'", NULL);
         call_reply(&call->call);
     } else {
         call_start(&call->call);

@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "edge/call/call.h"
+
 struct runtime;
 struct api_keys;
 struct http_exchange;
@@ -26,6 +28,8 @@ struct v1_config {
     const char *file_directory; /* where bodies go that are kept in files meanwhile */
     uint32_t heartbeat_ms;      /* of event streams; 0 = 30 s */
     size_t team_calls_max;      /* requests of one team on workers at the same time; 0 = all */
+    call_join_fn *join;         /* to what runs in sandboxes of this host; NULL = there are none */
+    void *join_arg;
     /* The settings in force: an array of {key, value, default, help, reload}. NULL = none are told. */
     json_t *(*settings)(void *arg);
     void *settings_arg;

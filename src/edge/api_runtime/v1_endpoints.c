@@ -57,6 +57,7 @@ const struct v1_endpoint v1_endpoints[] = {
     {{"GET", "/sandboxes/{id}/desktop/screenshot"}, v1_desktop_screenshot, V1_BOX},
     {{"POST", "/sandboxes/{id}/desktop/screenshot"}, v1_desktop_screenshot, V1_BOX | V1_QUIET, v1_members_screenshot},
     {{"POST", "/sandboxes/{id}/desktop/{act}"}, v1_desktop_do, V1_BOX, v1_members_desktop},
+    {{"GET", "/sandboxes/{id}/browser/live", true}, v1_browser_live, V1_UPGRADE | V1_BOX},
     {{"GET", "/sandboxes/{id}/browser/{act}"}, v1_browser, V1_BOX | V1_QUIET},
     {{"POST", "/sandboxes/{id}/browser/{act}"}, v1_browser, V1_BOX, v1_members_browser},
     {{"GET", "/sandboxes/{id}/terminal", true}, v1_terminal_sandbox, V1_UPGRADE | V1_BOX},

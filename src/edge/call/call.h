@@ -164,6 +164,20 @@ struct str call_cookie_header(bool secure, struct str token, int64_t seconds, st
 /* Whether the browser's side of the connection has TLS, as far as can be known. */
 bool call_is_secure(struct http_exchange *ex);
 
+/* ---- joining, on the loop ---- */
+
+/* A WebSocket that is handed on to a server in a sandbox of this host: where it goes. `ended` (or NULL) comes once, on
+ * the loop, when it is over. */
+struct call_join {
+    struct str sandbox_id, path; /* the engine's id */
+    unsigned short port;
+    void (*ended)(void *arg);
+    void *arg;
+};
+/* Takes the exchange over. */
+typedef void call_join_fn(void *arg, struct loop *loop, struct http_exchange *ex,
+                          const struct call_join *join);
+
 /* ---- anywhere ---- */
 
 /* Takes the JSON (may be NULL for an answer without a body). */

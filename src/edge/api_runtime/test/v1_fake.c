@@ -74,6 +74,13 @@ int api_key_new(struct store *store, const struct api_key_wanted *wanted, struct
     return asked(err, "key(%.*s %.*s) ", STR_ARG(wanted->name), STR_ARG(wanted->sandbox_id));
 }
 
+int store_sandbox_get(struct store *store, struct str id, struct arena *arena,
+                      struct store_sandbox *out, struct error *err)
+{
+    (void)store, (void)arena, (void)out;
+    return error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' not found", STR_ARG(id));
+}
+
 int store_key_sandbox(struct store *store, struct str team_id, struct str sandbox_id,
                       struct arena *arena, struct str *out_engine_id, struct error *err)
 {
