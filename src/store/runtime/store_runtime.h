@@ -42,19 +42,6 @@ int store_runner_heartbeat(struct store *store, struct str team_id, struct str n
 int store_runner_delete(struct store *store, struct str team_id, struct str name,
                         struct error *err);
 
-/* ---- use that was told (store_runtime_event.c) ---- */
-
-/* What a sandbox used between two events "usage" of it; times and cost in millionths. */
-struct store_runtime_told {
-    int64_t at_us; /* when it was told */
-    struct str team_id, agent_id, task_id, provider;
-    int64_t ran_us, usd_millionths;
-};
-/* Those told after since_us, the newest first. team_id: STR_NONE = all teams. */
-int store_runtime_told(struct store *store, struct str team_id, int64_t since_us, size_t limit,
-                       struct arena *arena, struct store_runtime_told **out, size_t *out_count,
-                       struct error *err);
-
 /* ---- events (store_runtime_event.c) ---- */
 
 struct store_runtime_event {
@@ -81,6 +68,10 @@ int store_runtime_event_list(struct store *store, const struct store_runtime_que
                              struct arena *arena, struct store_runtime_event **out,
                              size_t *out_count, struct error *err);
 /* 0 when there is none. */
+/* Those of type "usage", the newest first. team_id: STR_NONE = all teams. */
+int store_runtime_event_usage(struct store *store, struct str team_id, size_t limit,
+                              struct arena *arena, struct store_runtime_event **out,
+                              size_t *out_count, struct error *err);
 int store_runtime_event_last(struct store *store, int64_t *out_id, int64_t *out_count,
                              struct error *err);
 /* Forgets at most max of the oldest: those before before_id, and `surplus` besides of the team that has

@@ -99,6 +99,26 @@ int store_runtime_event_list(struct store *store, const struct store_runtime_que
     return row_all(&listed_row, &query, arena, out, out_count, err);
 }
 
+/* clang-format off */
+#define USAGE_EVENTS(whose) \
+    "SELECT " ROW_COLUMNS(EVENT_ROW) " FROM runtime_events WHERE " whose " AND type = 'usage' ORDER BY id DESC LIMIT ?2"
+/* clang-format on */
+
+int store_runtime_event_usage(struct store *store, struct str team_id, size_t limit,
+                              struct arena *arena, struct store_runtime_event **out,
+                              size_t *out_count, struct error *err)
+{
+    auto_conn struct conn *conn = store_read_many(store);
+    auto_query struct query query = {0};
+
+    if (query_open(&query, conn, team_id.p ? USAGE_EVENTS("team_id = ?1") : USAGE_EVENTS("?1 = ''"),
+                   err) < 0)
+        return -1;
+    bind_text(&query, or_empty(team_id));
+    bind_int(&query, (int64_t)limit);
+    return row_all(&event_row, &query, arena, out, out_count, err);
+}
+
 int store_runtime_event_last(struct store *store, int64_t *out_id, int64_t *out_count,
                              struct error *err)
 {
@@ -133,40 +153,4 @@ int store_runtime_event_prune(struct store *store, int64_t before_id, int64_t su
     bind_int(&query, before_id);
     bind_int(&query, (int64_t)max);
     return query_count(&query, out_count, err);
-}
-
-/* ---- use that was told ---- */
-
-/* Events tell sums since the sandbox was made: what came in between is the difference to the one before. */
-/* clang-format off */
-#define TOLD(lead)                                                                                    \
-    "SELECT id, team_id, agent_id, task, provider, max(ran - ran_before, 0), max(usd - usd_before, 0)" \
-    " FROM (SELECT id, team_id, agent_id, task, provider, ran, usd, lag(ran, 1, 0) OVER mine AS ran_before," \
-    " lag(usd, 1, 0) OVER mine AS usd_before FROM (SELECT id, team_id, sandbox_id, agent_id,"         \
-    " coalesce(json_extract(json, '$.task'), '') AS task,"                                            \
-    " coalesce(json_extract(json, '$.data.provider'), '') AS provider,"                               \
-    " CAST(1e6 * coalesce(json_extract(json, '$.data.seconds'), 0) AS INTEGER) AS ran,"               \
-    " CAST(1e6 * coalesce(json_extract(json, '$.data.usd'), 0) AS INTEGER) AS usd"                    \
-    " FROM runtime_events WHERE " lead " AND type = 'usage')"                                         \
-    " WINDOW mine AS (PARTITION BY sandbox_id ORDER BY id)) WHERE id > ?2 ORDER BY id DESC LIMIT ?3"
-#define TOLD_ROW(F, T, AND)                                                                        \
-    F(T, id, at_us) AND() F(T, team_id, team_id) AND() F(T, agent_id, agent_id) AND()              \
-    F(T, task, task_id) AND() F(T, provider, provider) AND() F(T, ran, ran_us) AND()               \
-    F(T, usd, usd_millionths)
-/* clang-format on */
-ROW(told_row, struct store_runtime_told, TOLD_ROW);
-
-int store_runtime_told(struct store *store, struct str team_id, int64_t since_us, size_t limit,
-                       struct arena *arena, struct store_runtime_told **out, size_t *out_count,
-                       struct error *err)
-{
-    auto_conn struct conn *conn = store_read_many(store);
-    auto_query struct query query = {0};
-
-    if (query_open(&query, conn, team_id.p ? TOLD("team_id = ?1") : TOLD("?1 = ''"), err) < 0)
-        return -1;
-    bind_text(&query, or_empty(team_id));
-    bind_int(&query, since_us);
-    bind_int(&query, (int64_t)limit);
-    return row_all(&told_row, &query, arena, out, out_count, err);
 }

@@ -135,6 +135,28 @@ TEST(runtime_events)
     CHECK_INT(rows, 1);
 }
 
+TEST(runtime_events_of_use)
+{
+    auto_store struct store *store = NULL;
+    auto_arena struct arena arena = {0};
+    struct store_runtime_event *events = NULL;
+    size_t count;
+
+    store = store_env_new();
+    add(store, 1, "t1", "usage", "s1", NULL);
+    add(store, 2, "t1", "usage.other", "s1", NULL);
+    add(store, 3, "t2", "usage", "s2", NULL);
+    add(store, 4, "t1", "usage", "s1", NULL);
+    OK(store_runtime_event_usage(store, STR("t1"), 10, &arena, &events, &count, &err));
+    CHECK_INT(count, 2);
+    CHECK_INT(events[0].id, 4);
+    CHECK_INT(events[1].id, 1);
+    OK(store_runtime_event_usage(store, STR_NONE, 2, &arena, &events, &count, &err));
+    CHECK_INT(count, 2);
+    CHECK_STR(events[1].team_id, "t2");
+    CHECK_STR(events[1].sandbox_id, "s2");
+}
+
 TEST(runtime_events_of_a_quiet_team_stay)
 {
     auto_store struct store *store = NULL;
