@@ -62,7 +62,7 @@ export function openTerminal(place, kind, id, { user = '', say }) {
     } else if (event.code === 1011 && !joined) {
       sessionStorage.removeItem(slot)
       if (!returning) return say(`failed: ${event.reason}`)
-      terminal.writeln('\r\n[the shell has ended; this is a new one]')
+      terminal.writeln('\r\n[the shell has ended or cannot be found again; this is a new one]')
       connect()
     } else {
       say('lost; trying again')

@@ -548,6 +548,13 @@ test('its page in the dashboard: opened, clicked, typed on', async () => {
     await eyes.at(`#/sandboxes/${id}/screen`)
     await eyes.locator('img.screenshot').waitFor()
     await eyes.leave()
+    // A server that stops does not wait for who looks; when it is back, so is the page.
+    const begun = performance.now()
+    await server.restart()
+    console.log(`restarted within ${Math.round(performance.now() - begun)} ms`)
+    assert.ok(performance.now() - begun < 8000 * patience, 'nobody is waited for')
+    await dashboard.locator('canvas.screenshot').waitFor({ state: 'detached', timeout: 30_000 * patience })
+    await dashboard.locator('canvas.screenshot:visible').waitFor({ timeout: 60_000 * patience })
     await server.api('POST', `/api/v1/sandboxes/${id}/execute`, { command: ': >~/.browser/stopped; kill -KILL -- -$(cat ~/.browser/pid)' })
     await dashboard.locator('canvas.screenshot').waitFor({ state: 'detached', timeout: 30_000 * patience })
     await server.api('DELETE', `/api/v1/sandboxes/${id}`)

@@ -7,6 +7,9 @@ import { Button, Card, Empty, Loading, Problem, attempt } from '../parts.jsx'
 import { openScreencast } from '../screencast.js'
 
 const AGAIN_MS = 1000
+const USED_MS = 30_000
+const LIVE_AGAIN_MS = 5000
+const CDP_PORT = 9222
 const VNC_PORT = 6080
 // Names of X for keys that are not letters; those of the browser's page are the same as here.
 const KEYS = { Enter: 'Return', Backspace: 'BackSpace', Tab: 'Tab', Escape: 'Escape', Delete: 'Delete', ArrowUp: 'Up', ArrowDown: 'Down', ArrowLeft: 'Left', ArrowRight: 'Right', Home: 'Home', End: 'End', PageUp: 'Page_Up', PageDown: 'Page_Down' }
@@ -119,17 +122,25 @@ function Address({ open }) {
   )
 }
 
-// A browser's page as it changes. onFail: it cannot be seen so, or not any more.
-function Live({ path, onFail }) {
+// A browser's page as it changes. onFail(was): it cannot be seen so, or (was) not any more.
+function Live({ id, path, onFail }) {
   const canvas = useRef(null)
   const cast = useRef(null)
   const [size, setSize] = useState(null)
   useEffect(() => {
     let gone = false
-    const one = (cast.current = openScreencast(canvas.current, `${path}/browser/live`, { onSize: setSize, onEnd: () => gone || onFail() }))
+    let was = false
+    const onSize = (now) => {
+      was = true
+      setSize(now)
+    }
+    const one = (cast.current = openScreencast(canvas.current, `${path}/browser/live`, { onSize, onEnd: () => gone || onFail(was) }))
     const wheel = (event) => (event.preventDefault(), one.wheel(event))
     canvas.current.addEventListener('wheel', wheel, { passive: false })
+    // Who looks at it uses it: asking where a port is counts as use, the bytes of a connection do not.
+    const used = setInterval(() => document.hidden || v1(`/sandboxes/${enc(id)}/ports/${CDP_PORT}`).catch(() => {}), USED_MS)
     return () => {
+      clearInterval(used)
       gone = true
       one.close()
     }
@@ -195,6 +206,11 @@ export function Screen({ box, reads }) {
         A sandbox of the template desktop has a desktop, one of the template browser a page: build them with quicksand template build desktop or browser, and start one.
       </Empty>
     )
+  // A server that was started again, or a browser: the next try may do.
+  const noLive = (was) => {
+    setPictures(true)
+    if (was) setTimeout(() => setPictures(false), LIVE_AGAIN_MS)
+  }
   const full = () => frame.current?.requestFullscreen?.()
   return (
     <Card
@@ -213,7 +229,7 @@ export function Screen({ box, reads }) {
     >
       <div class="frame" ref={frame}>
         {live ? <Stream id={box.id} onFail={(why) => (setLive(false), setError(why))} />
-          : found.kind === 'browser' && !reads && !pictures ? <Live path={path} onFail={() => setPictures(true)} />
+          : found.kind === 'browser' && !reads && !pictures ? <Live id={box.id} path={path} onFail={noLive} />
           : <Picture path={path} kind={found.kind} picture={found.picture} reads={reads} />}
       </div>
     </Card>

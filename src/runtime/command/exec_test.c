@@ -226,6 +226,28 @@ TEST(exec_allow_list)
     CHECK_STR(str_of(seen.line), "git status status");
 }
 
+/* The fake cannot attach to a process. */
+TEST(terminal_that_cannot_be_found_again_is_told)
+{
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    struct terminal_request request = {.terminal_id = STR("pty_0123456789abcdefghij")};
+    struct terminal *opened = NULL;
+    char id[RUNTIME_ID_SIZE];
+
+    work_open(&env, NULL, work_quick);
+    request.sandbox_id = work_ensure(&env, NULL, TIER_CREATED, &arena).id;
+    FAILS(terminal_open(env.core.runtime, &env.core.caller, &request, &(struct terminal_viewer){0},
+                        id, &opened, &err),
+          ERROR_UNSUPPORTED, "does not support attach");
+    /* Nor is anything looked for that is no terminal. */
+    request.terminal_id = STR("job_0123456789abcdefghij");
+    FAILS(terminal_open(env.core.runtime, &env.core.caller, &request, &(struct terminal_viewer){0},
+                        id, &opened, &err),
+          ERROR_NOT_FOUND, "has ended");
+    CHECK_INT(work_events(&env, "terminal."), 0);
+}
+
 /* Ways around the list that are not in the line itself. */
 TEST(exec_allow_list_is_not_walked_around)
 {

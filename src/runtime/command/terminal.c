@@ -568,9 +568,8 @@ static int attach_shell(struct pty *pty, struct runtime_use *use,
                         const struct terminal_request *request, struct error *err)
 {
     if (provider_attach(use->provider, &use->ref, pty->id, 0, &pty->process, err) < 0)
-        return err->code == ERROR_NOT_FOUND || err->code == ERROR_UNSUPPORTED
-                   ? has_ended(request, err)
-                   : error_prefix(err, "terminal '%s'", pty->id);
+        return err->code == ERROR_NOT_FOUND ? has_ended(request, err)
+                                            : error_prefix(err, "terminal '%s'", pty->id);
     if (ended_before(pty))
         return has_ended(request, err);
     ask_to_redraw(pty, request);
