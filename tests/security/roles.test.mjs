@@ -104,8 +104,19 @@ test('what a viewer looks at stays as it is: a paused sandbox sleeps on', async 
 
 test('a key for metrics reads those and nothing else', async () => {
   assert.equal((await one.server.api('GET', '/metrics', undefined, meter)).status, 200)
-  for (const endpoint of endpoints.filter(({ kind, target }) => kind !== 'LINK' && target !== '/metrics' && !/signin|health|openapi|terminal|connect\/\{id\}/.test(target))) {
+  for (const endpoint of endpoints.filter(({ kind, target }) => kind !== 'LINK' && target !== '/metrics' && !/signin|health|openapi|terminal|browser\/live|connect\/\{id\}/.test(target))) {
     const { status, text } = await call(endpoint, meter)
     assert.equal(status, 403, `${endpoint.method} ${endpoint.target}: ${status} ${text}`)
   }
+})
+
+test('neither gets a connection by which something is steered', async () => {
+  const headers = { Connection: 'Upgrade', Upgrade: 'websocket', 'Sec-WebSocket-Version': '13', 'Sec-WebSocket-Key': 'AAAAAAAAAAAAAAAAAAAAAA==' }
+  const steer = endpoints.filter(({ target }) => /terminal$|browser\/live$/.test(target))
+  assert.equal(steer.length, 3)
+  for (const endpoint of steer)
+    for (const who of [viewer, meter]) {
+      const { status, text } = await one.server.api('GET', fill(endpoint), undefined, { ...who, headers })
+      assert.equal(status, 403, `${endpoint.target}: ${status} ${text}`)
+    }
 })
