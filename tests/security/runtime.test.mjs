@@ -102,7 +102,7 @@ describe('another team', () => {
             for (const sandbox of /\{(process|execution)\}/.test(route) ? [name, '-'] : [name]) {
               const target = route.replace(/\{(id|name)\}/, encodeURIComponent(sandbox)).replace('{process}', process).replace('{execution}', kept.process_id).replace('{port}', '80')
               const query = route.endsWith('/files') ? '?path=/etc/hostname' : ''
-              if (target.endsWith('/terminal')) {
+              if (/\/(terminal|live)$/.test(target)) {
                 assert.equal(await upgrade(`${target}?cols=80&rows=24`, { 'X-API-KEY': other.key }), 404, target)
                 asked++
                 continue
