@@ -5,7 +5,7 @@
 #   systemd      the server as a service: what systemd may do with it and with its own cgroups
 #   package      the Debian package: install, upgrade with a sandbox at work, remove, purge
 #   refusal      for a kernel that is too old: the server must refuse to start and say what is missing
-#   unit         unit tests of what touches the host: netlink, network, disk, warden; unit/FOLDER for one
+#   unit         unit tests of what touches the host: netlink, network, disk, warden, tls; unit/FOLDER for one
 #   functional, security, compat      all files but those that drive a browser, or SUITE/WORD for those with that word in
 #                their name
 #   script/FILE  a program of yours, FILE as seen from the top of the tree: for looking around
@@ -30,7 +30,7 @@ sets=("$@")
 [ ${#sets[@]} -gt 0 ] || sets=(smoke systemd package unit functional/pause functional/network security/escape security/limits)
 patience=${VM_PATIENCE:-15} limit=${VM_SECONDS:-14400}
 vm=$PWD/build/vm
-units=(netlink network disk warden)
+units=(netlink network disk warden tls)
 accel=tcg,thread=multi,tb-size=512
 
 [ "$(id -u)" -eq 0 ] || { echo "run.sh: needs root" >&2; exit 1; }
@@ -90,7 +90,7 @@ make_payload()
         esac
     done
     if [ ${#chosen[@]} -gt 0 ]; then
-        readarray -t targets < <(printf '%s\n' "${chosen[@]}" | sort -u | sed 's:.*:src/host/&/&_test:; s:host/netlink/:protocol/netlink/:')
+        readarray -t targets < <(printf '%s\n' "${chosen[@]}" | sort -u | sed 's:.*:src/host/&/&_test:; s:host/\(netlink\|tls\)/:protocol/\1/:')
         ninja -C build/host --quiet "${targets[@]}" src/host/warden/test_envd
         (cd build/host && cp --parents "${targets[@]}" src/host/warden/test_envd "$tree/build/host/")
     fi

@@ -448,7 +448,7 @@ static int switch_protocols(void)
     CHECK(http_request(seen.kept)->upgrade);
     stream = http_detach(seen.kept, &rest);
     CHECK(stream);
-    fd = dup(stream_plain_fd(stream));
+    fd = dup(stream_sink_fd(stream));
     stream_close(stream, false);
     CHECK_STR(buf_str(&rest), "");
     buf_done(&rest);

@@ -158,7 +158,8 @@ TEST(filtered_server_detaches)
     buf_init(&rest, 1000);
     own = http_detach(seen.kept, &rest);
     CHECK(own);
-    CHECK_INT(stream_plain_fd(own), -1);
+    CHECK_INT(stream_source_fd(own), -1);
+    CHECK_INT(stream_sink_fd(own), -1);
     CHECK_INT(stream_write(own, &hi, 1, false), 2);
     rig_read(&rig, fd, "hi", &out, &errnum);
     CHECK_INT(write(fd, "hello", 5), 5);

@@ -252,7 +252,7 @@ TEST(server_detach)
     buf_init(&rest, 1000);
     own = http_detach(seen.kept, &rest);
     CHECK(own);
-    CHECK(stream_plain_fd(own) >= 0);
+    CHECK(stream_source_fd(own) >= 0 && stream_sink_fd(own) >= 0);
     CHECK_STR(buf_str(&rest), "early");
     CHECK_INT(seen.dones, 0);
     rig_wait_ms(&rig, 10);

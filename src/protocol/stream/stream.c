@@ -3,10 +3,16 @@
  * A plain stream is its socket and a poll handle. A filter says after each call what it waits for, so the
  * poll mask is made of what the owner wants to do and what that needs of the socket. Bytes that a filter
  * holds are not seen by poll: as long as there are some and reading is wanted, a timer of no length calls
- * the owner in the next turn. */
+ * the owner in the next turn.
+ *
+ * A kernel that does the filter's work takes what it is given, makes records of it, and holds those that the socket has
+ * no room for: they are lost when the socket is shut before there is some. So it is never given more than there is
+ * room for, and what a caller was told to be sent is sent. */
 #include "protocol/stream/stream.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/sock_diag.h>
 #include <poll.h>
 #include <sys/sendfile.h>
 
@@ -185,18 +191,67 @@ ssize_t stream_read(struct stream *stream, void *p, size_t size)
     return errno == EINTR ? -EAGAIN : -errno;
 }
 
+/* How much of `len` goes to the socket whole. */
+static size_t room_for(const struct stream *stream, size_t len)
+{
+    uint32_t memory[SK_MEMINFO_VARS];
+    socklen_t size = sizeof(memory);
+    size_t all, used, room;
+
+    if (!stream->filter || getsockopt(stream->fd, SOL_SOCKET, SO_MEMINFO, memory, &size) < 0)
+        return len;
+    all = memory[SK_MEMINFO_SNDBUF];
+    used = memory[SK_MEMINFO_WMEM_QUEUED];
+    room = all > used ? all - used : 0;
+    if (room < used / 2)
+        return 0;     /* as poll sees it: no room */
+    room -= room / 4; /* what is around the bytes */
+    return len < room ? len : room;
+}
+
+/* At most so many bytes of the pieces; `part` is for a first one that is longer. */
+static struct msghdr pieces_of(const struct iovec *iov, size_t count, size_t max,
+                               struct iovec *part)
+{
+    struct msghdr msg = {0};
+    size_t len = 0;
+
+    if (count && iov[0].iov_len > max) {
+        *part = (struct iovec){iov[0].iov_base, max};
+        return (struct msghdr){.msg_iov = part, .msg_iovlen = 1};
+    }
+    while (msg.msg_iovlen < count && iov[msg.msg_iovlen].iov_len <= max - len)
+        len += iov[msg.msg_iovlen++].iov_len;
+    memcpy(&msg.msg_iov, &iov, sizeof(iov)); /* not const, although nothing writes through it */
+    return msg;
+}
+
+static size_t length_of(const struct iovec *iov, size_t count)
+{
+    size_t len = 0;
+
+    for (size_t i = 0; i < count; i++)
+        len += iov[i].iov_len;
+    return len;
+}
+
 ssize_t stream_write(struct stream *stream, const struct iovec *iov, size_t count, bool more)
 {
-    struct msghdr msg = {.msg_iovlen = count};
     int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (more ? MSG_MORE : 0);
+    struct iovec part;
+    struct msghdr msg;
+    size_t room;
     ssize_t sent;
 
-    if (stream->filter) {
+    if (stream_sink_fd(stream) < 0) {
         sent = stream->filter->ops->write(stream->filter, stream->fd, iov, count);
         arm(stream);
         return sent;
     }
-    memcpy(&msg.msg_iov, &iov, sizeof(iov)); /* not const, although nothing writes through it */
+    room = stream->filter ? room_for(stream, length_of(iov, count)) : SIZE_MAX;
+    if (!room)
+        return -EAGAIN;
+    msg = pieces_of(iov, count, room, &part);
     do
         sent = sendmsg(stream->fd, &msg, flags);
     while (sent < 0 && errno == EINTR);
@@ -223,8 +278,11 @@ ssize_t stream_send_file(struct stream *stream, int fd, int64_t offset, size_t l
     off_t at = offset;
     ssize_t sent;
 
-    if (stream->filter)
+    if (stream_sink_fd(stream) < 0)
         return copy_file(stream, fd, offset, len);
+    len = room_for(stream, len);
+    if (!len)
+        return -EAGAIN;
     sent = sendfile(stream->fd, fd, &at, len);
     if (sent == 0)
         return -EIO;
@@ -233,6 +291,33 @@ ssize_t stream_send_file(struct stream *stream, int fd, int64_t offset, size_t l
     if (sent < 0)
         return errno == EINTR ? -EAGAIN : -errno;
     return sent;
+}
+
+static ssize_t spliced(int from, int to, size_t len)
+{
+    ssize_t n = splice(from, NULL, to, NULL, len, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+
+    if (n >= 0)
+        return n;
+    return errno == EINTR ? -EAGAIN : -errno;
+}
+
+ssize_t stream_read_pipe(struct stream *stream, int pipe, size_t size)
+{
+    int fd = stream_source_fd(stream);
+    ssize_t got = fd >= 0 ? spliced(fd, pipe, size) : -EOPNOTSUPP;
+
+    return stream->filter && got <= 0 && got != -EAGAIN ? -EOPNOTSUPP : got;
+}
+
+ssize_t stream_write_pipe(struct stream *stream, int pipe, size_t len)
+{
+    int fd = stream_sink_fd(stream);
+
+    if (fd < 0)
+        return -EPROTO; /* the filter broke */
+    len = room_for(stream, len);
+    return len ? spliced(pipe, fd, len) : -EAGAIN;
 }
 
 int stream_peek(struct stream *stream)
@@ -286,7 +371,14 @@ bool stream_peer(const struct stream *stream, struct sockaddr_storage *out)
     return getpeername(stream->fd, (struct sockaddr *)out, &size) == 0;
 }
 
-int stream_plain_fd(const struct stream *stream)
+int stream_source_fd(const struct stream *stream)
 {
-    return stream->filter ? -1 : stream->fd;
+    const struct stream_filter *filter = stream->filter;
+
+    return filter && (!filter->kernel_receives || filter->ops->has_input(filter)) ? -1 : stream->fd;
+}
+
+int stream_sink_fd(const struct stream *stream)
+{
+    return stream->filter && !stream->filter->kernel_sends ? -1 : stream->fd;
 }

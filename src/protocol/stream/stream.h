@@ -1,6 +1,7 @@
 /* A connection on a loop as protocols see it: bytes in and out, without blocking. Below is a socket; a
  * filter may stand between the two (TLS, say), so that reads and writes are no longer those of the
- * socket. Who can do something faster with a bare socket asks for stream_plain_fd().
+ * socket, unless the kernel does the filter's work. Who can do something faster with a bare socket asks for
+ * stream_source_fd() and stream_sink_fd().
  *
  * Results are bytes, or -errno; -EAGAIN: not now, stream_watch() tells when. Less than was asked for
  * means the same for the rest. All calls on the loop's thread. */
@@ -43,6 +44,10 @@ struct stream_filter {
      * speak above it; "" when that was no matter. */
     bool opening;
     struct str protocol;
+    /* The same: the kernel does the filter's work, so that what is sent goes into the socket as it is and write() is
+     * not called; and what comes out of the socket is what the peer sent, as long as has_input() is false. What the
+     * socket then refuses to give, and its end, are for read(). */
+    bool kernel_sends, kernel_receives;
 };
 
 /* events: what of the wanted ones is possible. status: < 0 when the socket is in error. */
@@ -82,5 +87,11 @@ void stream_widen(struct stream *stream, int size);
 uint64_t stream_number(const struct stream *stream);
 /* The address of the peer; false when it has none. */
 bool stream_peer(const struct stream *stream, struct sockaddr_storage *out);
-/* The socket, which is still the stream's, when reads and writes are just those of the socket; else -1. */
-int stream_plain_fd(const struct stream *stream);
+/* The socket, which is still the stream's, when reads, or writes, are just those of the socket; else -1. Any call on the
+ * stream may change it when there is a filter. */
+int stream_source_fd(const struct stream *stream);
+int stream_sink_fd(const struct stream *stream);
+/* As stream_read() and stream_write(), into and out of a pipe instead of memory. -EOPNOTSUPP: not with what comes next,
+ * which is for stream_read(). */
+ssize_t stream_read_pipe(struct stream *stream, int pipe, size_t size);
+ssize_t stream_write_pipe(struct stream *stream, int pipe, size_t len);

@@ -2,9 +2,10 @@
  *
  * Each direction is a `half`: a source, perhaps a pipe, a sink. What was read goes on at once, and what the sink does
  * not take waits in front of what follows, as do the few bytes that were read before the tunnel began. When there was
- * more to read than fits at once, and both streams are bare sockets, the half gets a pipe, and from then on bytes go
- * source -> pipe -> sink without passing through our memory: most tunnels are silent most of the time, and
- * need no descriptors for that. A half that is empty waits for its source, one that is not for its sink; that
+ * more to read than fits at once, and what goes between is what the two sockets have (streams without filters, or with
+ * filters that the kernel does the work of), the half gets a pipe, and from then on bytes go source -> pipe -> sink
+ * without passing through our memory: most tunnels are silent most of the time, and need no descriptors for that. What
+ * a filter must see goes through memory in between. A half that is empty waits for its source, one that is not for its sink; that
  * is the whole backpressure. The end of a source is passed on as a half-close of the sink.
  *
  * A stream is the source of one half and the sink of the other, so what is wanted of it is made of both. */
@@ -31,7 +32,6 @@ struct stream_tunnel {
     struct loop *loop;
     struct half halves[2];
     struct stream *streams[2]; /* 0: client, 1: server */
-    bool plain;                /* both are bare sockets */
     bool closed, broken;
     stream_tunnel_fn *on_end;
     void *arg;
@@ -44,15 +44,6 @@ static bool moved(struct stream_tunnel *tunnel, ssize_t result)
 {
     tunnel->broken = tunnel->broken || (result < 0 && result != -EAGAIN);
     return result > 0;
-}
-
-static ssize_t spliced(int from, int to, size_t len)
-{
-    ssize_t n = splice(from, NULL, to, NULL, len, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
-
-    if (n >= 0)
-        return n;
-    return errno == EINTR ? -EAGAIN : -errno;
 }
 
 /* Towards the sink. False when it takes no more now. */
@@ -70,7 +61,7 @@ static bool drain_half(struct stream_tunnel *tunnel, struct half *half)
         buf_drop(&half->first, (size_t)sent);
     }
     while (half->in_pipe) {
-        sent = spliced(half->pipe[0], stream_plain_fd(sink), half->in_pipe);
+        sent = stream_write_pipe(sink, half->pipe[0], half->in_pipe);
         if (!moved(tunnel, sent ? sent : -EPIPE))
             return false;
         half->in_pipe -= (size_t)sent;
@@ -98,18 +89,34 @@ static ssize_t copy(struct stream_tunnel *tunnel, struct half *half)
     return got;
 }
 
+/* Source to pipe, as long as there is no word for a filter in between. */
+static ssize_t fill_pipe(struct stream_tunnel *tunnel, struct half *half)
+{
+    ssize_t got = stream_read_pipe(tunnel->streams[half->source], half->pipe[1], STEP);
+
+    if (got == -EOPNOTSUPP)
+        return copy(tunnel, half);
+    half->in_pipe = got > 0 ? (size_t)got : 0;
+    return got;
+}
+
+static bool goes_by_pipe(const struct stream_tunnel *tunnel, const struct half *half)
+{
+    return stream_source_fd(tunnel->streams[half->source]) >= 0 &&
+           stream_sink_fd(tunnel->streams[half->sink]) >= 0;
+}
+
 /* From the source. False when it has no more now. */
 static bool fill_half(struct stream_tunnel *tunnel, struct half *half)
 {
-    int from = stream_plain_fd(tunnel->streams[half->source]);
-    ssize_t got = half->pipe[1] >= 0 ? spliced(from, half->pipe[1], STEP) : copy(tunnel, half);
+    bool piped = half->pipe[1] >= 0;
+    ssize_t got = piped ? fill_pipe(tunnel, half) : copy(tunnel, half);
 
     half->ended = got == 0;
     if (!moved(tunnel, got))
         return false;
-    if (half->pipe[1] >= 0)
-        half->in_pipe = (size_t)got;
-    else if (got == STEP && tunnel->plain && pipe2(half->pipe, O_CLOEXEC | O_NONBLOCK) < 0)
+    if (!piped && got == STEP && goes_by_pipe(tunnel, half) &&
+        pipe2(half->pipe, O_CLOEXEC | O_NONBLOCK) < 0)
         half->pipe[0] = half->pipe[1] = -1; /* out of descriptors: it goes on without */
     return true;
 }
@@ -195,7 +202,6 @@ struct stream_tunnel *stream_tunnel_new(struct loop *loop, struct stream *client
 {
     struct stream_tunnel *tunnel = xcalloc(1, sizeof(*tunnel));
 
-    tunnel->plain = stream_plain_fd(client_consume) >= 0 && stream_plain_fd(server_consume) >= 0;
     tunnel->loop = loop;
     tunnel->on_end = on_end;
     tunnel->arg = arg;

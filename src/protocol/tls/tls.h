@@ -5,9 +5,13 @@
  * key. The first is for clients that name no host, or one that no certificate is for.
  *
  * TLS 1.2 and 1.3, only with forward secrecy and authenticated ciphers. Sessions are resumed by tickets, whose
- * keys live in memory for some hours. OpenSSL writes to sockets by write(2): SIGPIPE must be ignored. */
+ * keys live in memory for some hours. OpenSSL writes to sockets by write(2): SIGPIPE must be ignored.
+ *
+ * Where the kernel has TLS, it makes the records of the server's connections (tls_kernel.c), so that files and tunnels go
+ * past our memory; but not for a protocol other than http/1.1, which would have nothing of it. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/buf.h"
@@ -37,3 +41,6 @@ struct stream_filter *tls_filter_new(struct tls_context *context);
 /* The client's side, with whoever is there: no certificate is checked and no name told. For servers that are
  * reached by a way that only leads to them. protocol: the one that is spoken (ALPN). */
 struct stream_filter *tls_filter_unverified(const char *protocol);
+
+/* Has this kernel TLS of its own? Asked by who may (CAP_NET_ADMIN) it loads the module that has it. */
+bool tls_kernel(void);

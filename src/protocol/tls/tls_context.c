@@ -45,12 +45,13 @@ static int on_protocols(SSL *ssl, const unsigned char **out, unsigned char *out_
     const struct tls_context *context = arg;
     unsigned char *chosen;
 
-    (void)ssl;
     if (SSL_select_next_proto(&chosen, out_len, context->protocols,
                               (unsigned)context->protocols_len, in,
                               in_len) != OPENSSL_NPN_NEGOTIATED)
         return SSL_TLSEXT_ERR_ALERT_FATAL;
     *out = chosen;
+    if (!str_eq(str_n(chosen, *out_len), str_n(tls_http1 + 1, TLS_HTTP1_SIZE - 1)))
+        tls_kernel_refuse(ssl);
     return SSL_TLSEXT_ERR_OK;
 }
 
@@ -76,6 +77,7 @@ static bool set_up(struct tls_context *context, SSL_CTX *ssl_ctx)
     if (context->protocols_len)
         SSL_CTX_set_alpn_select_cb(ssl_ctx, on_protocols, context);
     tls_tickets_use(&context->tickets, ssl_ctx);
+    tls_kernel_allow(ssl_ctx);
     return tls_set_up(ssl_ctx) && SSL_CTX_set_session_id_context(ssl_ctx, id, sizeof(id) - 1) == 1;
 }
 

@@ -6,7 +6,8 @@
  * the stream's owner gives next, so only their number is remembered.
  *
  * Reading takes in whatever the socket has. What is there beyond the bytes that were asked for is not seen by
- * poll, so has_input() tells of it; but only until a read found that it is no whole record. */
+ * poll, so has_input() tells of it; but only until a read found that it is no whole record. The same goes for a goodbye
+ * that came together with bytes. */
 #include <errno.h>
 #include <openssl/err.h>
 
@@ -27,6 +28,7 @@ struct tls {
     bool held;      /* there may be more to read inside */
     bool broken;    /* nothing can be said any more, not even goodbye */
     bool prefixed;  /* reads what was there before the filter, not the socket yet */
+    bool renewed;   /* sends with keys that the kernel has not */
     char fault[FAULT_SIZE];
 };
 
@@ -62,6 +64,7 @@ static void note_opened(struct tls *tls)
     tls->base.opening = false;
     SSL_get0_alpn_selected(tls->ssl, &name, &len);
     tls->base.protocol = str_n(name, len);
+    tls_kernel_note(tls->ssl, &tls->base, &tls->renewed);
 }
 
 /* A certificate that is not believed has a reason of its own. */
@@ -83,6 +86,19 @@ static ssize_t broke(struct tls *tls, int errnum)
     }
     tls->broken = true;
     return errnum ? -errnum : -EPROTO;
+}
+
+/* Behind each call that may have read: what the kernel does of the work. */
+static void note_kernel(struct tls *tls)
+{
+    tls->base.kernel_receives = !tls->broken && tls_kernel_receives(tls->ssl);
+    if (!tls->renewed || tls->broken)
+        return;
+    tls->base.kernel_sends = false;
+    tls->held = tls->broken = true; /* who reads next learns of it */
+    (void)snprintf(tls->fault, sizeof(tls->fault), "%s",
+                   "the peer asked for new keys, which the kernel does not take");
+    log_info("tls", "connection given up: %s", tls->fault);
 }
 
 const char *tls_filter_fault(const struct stream_filter *filter)
@@ -146,7 +162,9 @@ static ssize_t tls_read(struct stream_filter *base, int fd, void *p, size_t size
         done += (size_t)got;
     }
     note_opened(tls);
-    tls->held = done == size && SSL_has_pending(tls->ssl);
+    /* What ended it behind some bytes is for the next read: the socket may have nothing more to tell. */
+    tls->held = done == size ? SSL_has_pending(tls->ssl) : done && r != -EAGAIN;
+    note_kernel(tls);
     if (bytes_read(tls) != before)
         base->write_needs = UV_WRITABLE; /* what writing waited for may have come */
     return done ? (ssize_t)done : r;
@@ -220,10 +238,12 @@ static int tls_peek(struct stream_filter *base, int fd)
     base->read_needs = UV_READABLE;
     got = SSL_peek(tls->ssl, &byte, 1);
     note_opened(tls);
-    if (got <= 0)
-        return (int)not_done(tls, got, &base->read_needs);
-    tls->held = true;
-    return 1;
+    if (got > 0)
+        tls->held = true;
+    else
+        got = (int)not_done(tls, got, &base->read_needs);
+    note_kernel(tls);
+    return got;
 }
 
 static void tls_shut(struct stream_filter *base, int fd)

@@ -66,6 +66,19 @@ extern const unsigned char tls_http1[TLS_HTTP1_SIZE];
 /* first: what was read from the socket already (copied). */
 struct stream_filter *tls_filter_of(SSL *ssl_consume, struct str first);
 
+/* ---- tls_kernel.c ---- */
+
+struct stream_filter;
+
+/* Connections may leave their records to the kernel; or this one not, as long as its handshake lasts. */
+void tls_kernel_allow(SSL_CTX *ssl_ctx);
+void tls_kernel_refuse(SSL *ssl);
+/* The handshake is over: notes whether the kernel sends. *out_renewed, which lives as long as ssl, becomes true when
+ * that came to its end. */
+void tls_kernel_note(SSL *ssl, struct stream_filter *filter, bool *out_renewed);
+/* Does the kernel receive, and has OpenSSL nothing of what it received before? */
+bool tls_kernel_receives(SSL *ssl);
+
 /* ---- tls_ticket.c ---- */
 
 void tls_tickets_init(struct tls_tickets *tickets);
