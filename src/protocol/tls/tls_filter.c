@@ -64,7 +64,7 @@ static void note_opened(struct tls *tls)
     tls->base.opening = false;
     SSL_get0_alpn_selected(tls->ssl, &name, &len);
     tls->base.protocol = str_n(name, len);
-    tls_kernel_note(tls->ssl, &tls->base, &tls->renewed);
+    tls_kernel_note(tls->ssl, &tls->base);
 }
 
 /* A certificate that is not believed has a reason of its own. */
@@ -92,7 +92,7 @@ static ssize_t broke(struct tls *tls, int errnum)
 static void note_kernel(struct tls *tls)
 {
     tls->base.kernel_receives = !tls->broken && tls_kernel_receives(tls->ssl);
-    if (!tls->renewed || tls->broken)
+    if (!tls->renewed || !tls->base.kernel_sends || tls->broken)
         return;
     tls->base.kernel_sends = false;
     tls->held = tls->broken = true; /* who reads next learns of it */
@@ -302,6 +302,7 @@ struct stream_filter *tls_filter_new(struct tls_context *context)
     filter = tls_filter_of(SSL_new(context->ssl_ctx), STR_NONE);
     (void)pthread_mutex_unlock(&context->lock);
     SSL_set_accept_state(tls_of(filter)->ssl);
+    tls_kernel_watch(tls_of(filter)->ssl, &tls_of(filter)->renewed);
     return filter;
 }
 

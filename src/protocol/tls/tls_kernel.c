@@ -45,14 +45,19 @@ static void on_message(int sent, int version, int type, const void *bytes, size_
         *(bool *)arg = true;
 }
 
-void tls_kernel_note(SSL *ssl, struct stream_filter *filter, bool *out_renewed)
+void tls_kernel_watch(SSL *ssl, bool *out_renewed)
 {
-    filter->kernel_sends = BIO_get_ktls_send(SSL_get_wbio(ssl));
-    if (!filter->kernel_sends)
-        return;
-    filter->write_needs = UV_WRITABLE;
     SSL_set_msg_callback(ssl, on_message);
     SSL_set_msg_callback_arg(ssl, out_renewed);
+}
+
+void tls_kernel_note(SSL *ssl, struct stream_filter *filter)
+{
+    filter->kernel_sends = BIO_get_ktls_send(SSL_get_wbio(ssl));
+    if (filter->kernel_sends)
+        filter->write_needs = UV_WRITABLE;
+    else
+        SSL_set_msg_callback(ssl, NULL);
 }
 
 bool tls_kernel_receives(SSL *ssl)
