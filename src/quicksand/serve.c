@@ -20,6 +20,7 @@
 #include "cli/core/cli.h"
 #include "egress/process/egress.h"
 #include "host/warden/warden.h"
+#include "protocol/tls/tls.h"
 
 static bool usable_resolver(struct str text, char out[INET_ADDRSTRLEN])
 {
@@ -261,6 +262,7 @@ static int bind_tls(struct prepared *prepared, struct error *err)
         return -1;
     (void)snprintf(port, sizeof(port), "%u", address_port(&prepared->tls_sockets.address));
     (void)setenv(SERVE_TLS_PORT, port, 1);
+    (void)tls_kernel(); /* loads it: the server may not */
     return 0;
 }
 

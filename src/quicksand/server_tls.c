@@ -126,6 +126,7 @@ int server_tls_open(int channel_consume, struct server_tls **out, struct error *
     }
     tls->has_thread = true;
     log_certificates(tls->context, &told);
+    log_info("tls", "records are made by %s", tls_kernel() ? "the kernel" : "OpenSSL");
     *out = tls;
     return 0;
 }

@@ -41,6 +41,7 @@ static const struct {
     {"docker", doctor_docker},
     {"domain", doctor_domain},
     {"certificate", doctor_certificate},
+    {"kernel TLS", doctor_kernel_tls},
 };
 enum { CHECK_COUNT = sizeof(checks) / sizeof(checks[0]), TRY_TIMEOUT_MS = 60 * 1000 };
 

@@ -52,4 +52,4 @@ doctor_check_fn doctor_btrfs, doctor_loop;
 doctor_check_fn doctor_net_admin, doctor_nftables, doctor_veth, doctor_ip_forward,
     doctor_forward_policy;
 /* cli_doctor_domain.c */
-doctor_check_fn doctor_domain, doctor_certificate;
+doctor_check_fn doctor_domain, doctor_certificate, doctor_kernel_tls;

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "cli/doctor/cli_doctor.h"
+#include "protocol/tls/tls.h"
 #include "protocol/tls/tls_make.h"
 
 enum { CERTIFICATE_MAX = 256 * 1024, SOON_DAYS = 14, NAME_SIZE = 300 };
@@ -129,4 +130,14 @@ void doctor_certificate(const struct doctor *doctor, struct doctor_result *out)
                    err.message);
     else
         judge(&facts, path, domain, out);
+}
+
+/* Nothing fails without it: it spares a copy. */
+void doctor_kernel_tls(const struct doctor *doctor, struct doctor_result *out)
+{
+    (void)doctor;
+    if (tls_kernel())
+        doctor_ok(out, "there: files and tunnels go by sendfile and splice");
+    else
+        doctor_ok(out, "none (module tls): they pass through memory");
 }

@@ -55,6 +55,7 @@ static void begin(struct rig *rig, const char *protocols, const char *const *nam
         add_pair(&bundle, *names);
     OK(tls_context_new(protocols, buf_str(&bundle), &context, &err));
     config.filter = new_filter;
+    config.idle_timeout_ms *= test_patience();
     if (head_ms)
         config.head_timeout_ms = head_ms;
     rig_start(rig, &config);
