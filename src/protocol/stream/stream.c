@@ -209,21 +209,14 @@ static size_t room_for(const struct stream *stream, size_t len)
     return len < room ? len : room;
 }
 
-/* At most so many bytes of the pieces; `part` is for a first one that is longer. */
-static struct msghdr pieces_of(const struct iovec *iov, size_t count, size_t max,
-                               struct iovec *part)
+/* How many of the pieces have together at most so many bytes. */
+static size_t fitting(const struct iovec *iov, size_t count, size_t max)
 {
-    struct msghdr msg = {0};
-    size_t len = 0;
+    size_t n = 0;
 
-    if (count && iov[0].iov_len > max) {
-        *part = (struct iovec){iov[0].iov_base, max};
-        return (struct msghdr){.msg_iov = part, .msg_iovlen = 1};
-    }
-    while (msg.msg_iovlen < count && iov[msg.msg_iovlen].iov_len <= max - len)
-        len += iov[msg.msg_iovlen++].iov_len;
-    memcpy(&msg.msg_iov, &iov, sizeof(iov)); /* not const, although nothing writes through it */
-    return msg;
+    for (; n < count && iov[n].iov_len <= max; n++)
+        max -= iov[n].iov_len;
+    return n;
 }
 
 static size_t length_of(const struct iovec *iov, size_t count)
@@ -235,12 +228,26 @@ static size_t length_of(const struct iovec *iov, size_t count)
     return len;
 }
 
+/* Leaves of the message what there is room for; `part` is for a first piece that is longer. False when there is none. */
+static bool limit(const struct stream *stream, struct msghdr *msg, struct iovec *part)
+{
+    size_t count = (size_t)msg->msg_iovlen, len = length_of(msg->msg_iov, count);
+    size_t room = room_for(stream, len);
+
+    msg->msg_iovlen = fitting(msg->msg_iov, count, room);
+    if (room && !msg->msg_iovlen) {
+        *part = (struct iovec){msg->msg_iov->iov_base, room};
+        msg->msg_iov = part;
+        msg->msg_iovlen = 1;
+    }
+    return room || !len;
+}
+
 ssize_t stream_write(struct stream *stream, const struct iovec *iov, size_t count, bool more)
 {
     int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (more ? MSG_MORE : 0);
+    struct msghdr msg = {.msg_iovlen = count};
     struct iovec part;
-    struct msghdr msg;
-    size_t room;
     ssize_t sent;
 
     if (stream_sink_fd(stream) < 0) {
@@ -248,10 +255,9 @@ ssize_t stream_write(struct stream *stream, const struct iovec *iov, size_t coun
         arm(stream);
         return sent;
     }
-    room = stream->filter ? room_for(stream, length_of(iov, count)) : SIZE_MAX;
-    if (!room)
+    memcpy(&msg.msg_iov, &iov, sizeof(iov)); /* not const, although nothing writes through it */
+    if (stream->filter && !limit(stream, &msg, &part))
         return -EAGAIN;
-    msg = pieces_of(iov, count, room, &part);
     do
         sent = sendmsg(stream->fd, &msg, flags);
     while (sent < 0 && errno == EINTR);

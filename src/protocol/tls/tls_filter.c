@@ -28,7 +28,6 @@ struct tls {
     bool held;      /* there may be more to read inside */
     bool broken;    /* nothing can be said any more, not even goodbye */
     bool prefixed;  /* reads what was there before the filter, not the socket yet */
-    bool renewed;   /* sends with keys that the kernel has not */
     char fault[FAULT_SIZE];
 };
 
@@ -85,6 +84,7 @@ static ssize_t broke(struct tls *tls, int errnum)
                   tls->fault);
     }
     tls->broken = true;
+    tls->base.kernel_sends = tls->base.kernel_receives = false;
     return errnum ? -errnum : -EPROTO;
 }
 
@@ -92,7 +92,7 @@ static ssize_t broke(struct tls *tls, int errnum)
 static void note_kernel(struct tls *tls)
 {
     tls->base.kernel_receives = !tls->broken && tls_kernel_receives(tls->ssl);
-    if (!tls->renewed || !tls->base.kernel_sends || tls->broken)
+    if (!tls->base.kernel_sends || !tls_kernel_outdated(tls->ssl))
         return;
     tls->base.kernel_sends = false;
     tls->held = tls->broken = true; /* who reads next learns of it */
@@ -302,7 +302,6 @@ struct stream_filter *tls_filter_new(struct tls_context *context)
     filter = tls_filter_of(SSL_new(context->ssl_ctx), STR_NONE);
     (void)pthread_mutex_unlock(&context->lock);
     SSL_set_accept_state(tls_of(filter)->ssl);
-    tls_kernel_watch(tls_of(filter)->ssl, &tls_of(filter)->renewed);
     return filter;
 }
 

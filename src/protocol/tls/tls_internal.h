@@ -73,11 +73,10 @@ struct stream_filter;
 /* Connections may leave their records to the kernel; or this one not, as long as its handshake lasts. */
 void tls_kernel_allow(SSL_CTX *ssl_ctx);
 void tls_kernel_refuse(SSL *ssl);
-/* *out_renewed, which lives as long as ssl, becomes true when OpenSSL sends with other keys than those of the
- * handshake. To be called before that. */
-void tls_kernel_watch(SSL *ssl, bool *out_renewed);
 /* The handshake is over: notes whether the kernel sends. */
 void tls_kernel_note(SSL *ssl, struct stream_filter *filter);
+/* Does the peer want other keys than those that the kernel has? */
+bool tls_kernel_outdated(const SSL *ssl);
 /* Does the kernel receive, and has OpenSSL nothing of what it received before? */
 bool tls_kernel_receives(SSL *ssl);
 

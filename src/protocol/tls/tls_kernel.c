@@ -4,8 +4,8 @@
  * by itself, when the socket is TCP, the kernel has TLS and knows the cipher; else it goes on by itself. Its own version
  * decides what it hands over: 3.0 does what is sent, and of TLS 1.2 also what is received.
  *
- * The kernel's keys stay those of the handshake, while OpenSSL obeys a peer that asks for new ones: from then on nothing
- * that is sent could be read. Such a connection is given up. */
+ * The kernel's keys stay those of the handshake. A peer that asks for new ones (TLS 1.3) must get them before anything else is
+ * said, so such a connection is given up. OpenSSL would obey with its next write, which it is not asked for. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -34,30 +34,16 @@ void tls_kernel_refuse(SSL *ssl)
     (void)SSL_clear_options(ssl, SSL_OP_ENABLE_KTLS);
 }
 
-static void on_message(int sent, int version, int type, const void *bytes, size_t len, SSL *ssl,
-                       void *arg)
-{
-    const unsigned char *message = bytes;
-
-    (void)version;
-    (void)ssl;
-    if (sent && type == SSL3_RT_HANDSHAKE && len && *message == SSL3_MT_KEY_UPDATE)
-        *(bool *)arg = true;
-}
-
-void tls_kernel_watch(SSL *ssl, bool *out_renewed)
-{
-    SSL_set_msg_callback(ssl, on_message);
-    SSL_set_msg_callback_arg(ssl, out_renewed);
-}
-
 void tls_kernel_note(SSL *ssl, struct stream_filter *filter)
 {
     filter->kernel_sends = BIO_get_ktls_send(SSL_get_wbio(ssl));
     if (filter->kernel_sends)
         filter->write_needs = UV_WRITABLE;
-    else
-        SSL_set_msg_callback(ssl, NULL);
+}
+
+bool tls_kernel_outdated(const SSL *ssl)
+{
+    return SSL_get_key_update_type(ssl) != SSL_KEY_UPDATE_NONE;
 }
 
 bool tls_kernel_receives(SSL *ssl)
