@@ -28,6 +28,7 @@ struct tls {
     bool held;      /* there may be more to read inside */
     bool broken;    /* nothing can be said any more, not even goodbye */
     bool prefixed;  /* reads what was there before the filter, not the socket yet */
+    bool mute;      /* nothing can be said any more but goodbye */
     char fault[FAULT_SIZE];
 };
 
@@ -95,10 +96,10 @@ static void note_kernel(struct tls *tls)
     if (!tls->base.kernel_sends || !tls_kernel_outdated(tls->ssl))
         return;
     tls->base.kernel_sends = false;
-    tls->held = tls->broken = true; /* who reads next learns of it */
-    (void)snprintf(tls->fault, sizeof(tls->fault), "%s",
-                   "the peer asked for new keys, which the kernel does not take");
-    log_info("tls", "connection given up: %s", tls->fault);
+    tls->mute = true;
+    log_info(
+        "tls",
+        "a connection is given up: the peer asked for new keys, which the kernel does not take");
 }
 
 const char *tls_filter_fault(const struct stream_filter *filter)
@@ -198,7 +199,7 @@ static ssize_t tls_write(struct stream_filter *base, int fd, const struct iovec 
     uint64_t before;
 
     bind_fd(tls, fd);
-    if (tls->broken)
+    if (tls->broken || tls->mute)
         return -EPROTO;
     before = bytes_read(tls);
     base->write_needs = UV_WRITABLE;

@@ -5,7 +5,7 @@
  * decides what it hands over: 3.0 does what is sent, and of TLS 1.2 also what is received.
  *
  * The kernel's keys stay those of the handshake. A peer that asks for new ones (TLS 1.3) must get them before anything else is
- * said, so such a connection is given up. OpenSSL would obey with its next write, which it is not asked for. */
+ * said, so nothing more is said on such a connection. OpenSSL would obey with its next write, which it is not asked for. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>

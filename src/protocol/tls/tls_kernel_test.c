@@ -499,11 +499,9 @@ static void check_renewed(void (*talk)(SSL *ssl, struct peer *peer), bool works)
     open_up(&rig);
     CHECK_INT(read_some(&rig, bytes, sizeof(bytes)), 5);
     CHECK_INT(stream_write(rig.stream, &iov, 1, false), works ? PIECE : -EPROTO);
-    if (!works)
-        CHECK_INT(stream_read(rig.stream, bytes, sizeof(bytes)), -EPROTO);
     end(&rig, &peer);
     CHECK_INT(peer.got, works ? PIECE : 0);
-    CHECK_INT(peer.ended, works);
+    CHECK(peer.ended);
 }
 
 TEST(the_peer_renews_its_keys)
