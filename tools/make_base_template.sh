@@ -90,8 +90,9 @@ bootstrap()
 {
     local list
     list=$(IFS=,; echo "${packages[*]}")
-    # unsafe-io: a tree that did not finish is thrown away, so nothing in it needs fsync.
-    DEBIAN_FRONTEND=noninteractive mmdebstrap --mode=root --variant=minbase --verbose \
+    # unsafe-io: a tree that did not finish is thrown away, so nothing in it needs fsync. A mount namespace of its own: when it is
+    # killed, the host's /dev and /proc, which it mounts there, are not below what is thrown away.
+    DEBIAN_FRONTEND=noninteractive unshare --mount mmdebstrap --mode=root --variant=minbase --verbose \
         --include="$list" \
         --aptopt='APT::Install-Recommends "false"' \
         --aptopt='Acquire::Languages "none"' \
@@ -234,7 +235,7 @@ check()
 }
 
 started=$SECONDS
-rm -rf -- "$root"
+rm -rf --one-file-system -- "$root"
 : >"$log"
 apt_sources >"$out/sources.list"
 grep -q "^deb .* $suite main" "$out/sources.list" ||
@@ -242,7 +243,7 @@ grep -q "^deb .* $suite main" "$out/sources.list" ||
 say 1 "Debian $suite, ${#packages[@]} packages and what they need"
 if ! bootstrap; then
     tail -n 25 "$log" >&2
-    rm -rf -- "$root"
+    rm -rf --one-file-system -- "$root"
     die "mmdebstrap did not finish; all of its output is in $log"
 fi
 say 92 "user, apt, pip and git settings"

@@ -68,7 +68,7 @@ make_userland()
     rm -rf "$vm/userland"
     mkdir -p "$vm"
     { debian bookworm; debian bookworm-updates; security bookworm; } >"$vm/sources.list"
-    timeout 1800 mmdebstrap --mode=root --variant=minbase --include="$(IFS=,; echo "${packages[*]}")" \
+    timeout 1800 unshare --mount mmdebstrap --mode=root --variant=minbase --include="$(IFS=,; echo "${packages[*]}")" \
         --aptopt='APT::Install-Recommends "false"' --aptopt='Acquire::Retries "5"' --dpkgopt=force-unsafe-io \
         bookworm "$vm/userland" "$vm/sources.list" >"$vm/userland.log" 2>&1 || { tail -n 25 "$vm/userland.log" >&2; return 1; }
     configure "$vm/userland"
