@@ -87,6 +87,13 @@ describe('errors', () => {
     assert.equal(results.length, 0)
   })
 
+  test('frames of the cell and of libraries, also of an error behind an error, and none of the shell', async () => {
+    const { error } = await run("import numpy\ndef f():\n    try:\n        {}['k']\n    except KeyError as e:\n        numpy.linalg.inv(numpy.zeros((2, 3)))\nf()")
+    assert.equal(error.name, 'LinAlgError')
+    assert.match(error.traceback, /KeyError.*During handling of the above exception.*line 7.*in f\(\).*linalg\.py:\d+, in inv/s)
+    assert.doesNotMatch(error.traceback, /interactiveshell/)
+  })
+
   test('of the syntax, and what came before', async () => {
     assert.equal((await run('print(')).error.name, 'SyntaxError')
     const half = await run('print("before")\n1/0\nprint("behind")')

@@ -5,9 +5,11 @@ A kernel reads cells, one line of JSON each, and answers in frames, "KIND LENGTH
 error, d the cell has ended. Whatever is written to stdout and stderr, by whichever process, goes through pipes of their own."""
 import base64
 import ctypes
+import functools
 import gc
 import io
 import json
+import linecache
 import math
 import os
 import signal
@@ -18,16 +20,27 @@ import types
 
 os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
 
+
+def module_of(name, **values):
+    module = types.ModuleType(name)
+    vars(module).update(values)
+    return module
+
+
 # What completes and edits lines at a terminal is large, and there is no terminal.
-sys.modules["jedi"] = None
-sys.modules["IPython.terminal.embed"] = types.ModuleType("IPython.terminal.embed")
-sys.modules["IPython.terminal.embed"].embed = None
+NO_TERMINAL = {
+    "jedi": None,
+    "IPython.terminal.embed": module_of("IPython.terminal.embed", embed=None),
+    "IPython.core.latex_symbols": module_of("IPython.core.latex_symbols", latex_symbols={}, reverse_latex_symbol={}),
+}
+sys.modules.update(NO_TERMINAL)
 
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
 from IPython.core.error import StdinNotImplementedError
 from IPython.core.formatters import DisplayFormatter
 from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.ultratb import AutoFormattedTB
 from traitlets import Type
 from traitlets.config import Config
 
@@ -212,6 +225,15 @@ class Publisher(DisplayPublisher):
 # ---- the shell ----
 
 
+class Traceback(AutoFormattedTB):
+    """Frames that are left out are not looked at: the shell's own one is in a file whose tree takes five megabytes."""
+
+    def get_records(self, trace, lines, left_out):
+        while trace and left_out > 0:
+            trace, left_out = trace.tb_next, left_out - 1
+        return super().get_records(trace, lines, 0) if trace else []
+
+
 class Shell(InteractiveShell):
     displayhook_class = Type(Hook)
     display_pub_class = Type(Publisher)
@@ -221,6 +243,12 @@ class Shell(InteractiveShell):
         self.configurables.append(self.display_formatter)
         for kind in (dict, list):
             self.display_formatter.formatters["application/json"].for_type(kind, try_json)
+
+    def init_traceback_handlers(self, custom_exceptions):
+        super().init_traceback_handlers(custom_exceptions)
+        usual = self.InteractiveTB
+        self.InteractiveTB = Traceback(mode=usual.mode, color_scheme="NoColor", tb_offset=usual.tb_offset, check_cache=usual.check_cache,
+                                       debugger_cls=usual.debugger_cls, parent=self)
 
     def enable_gui(self, gui=None):
         pass
@@ -277,6 +305,9 @@ def show_pictures():
 def load_plots(shell):
     """Loads the libraries, and tells figures to be shown by us."""
     try:
+        import pyparsing  # noqa: F401
+
+        linecache.clearcache()  # its own source, line by line; what comes next takes the place
         import numpy  # noqa: F401
         import pandas  # noqa: F401
         import matplotlib.pyplot  # noqa: F401
@@ -285,6 +316,9 @@ def load_plots(shell):
     except ImportError as error:
         print(f"quicksand: {error}", file=sys.stderr)
         return
+    for cache in gc.get_objects():
+        if isinstance(cache, functools._lru_cache_wrapper) and cache.__module__ == "matplotlib.artist":
+            cache.cache_clear()  # was for the documentation of its classes
     settings = config.InlineBackend.instance(parent=shell)
     settings.shell = shell
     backend_inline.configure_inline_support(shell, "module://matplotlib_inline.backend_inline")
@@ -431,17 +465,24 @@ def fork_kernel(control, shell, cwd, fds):
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
 
 
-def main():
-    control = socket.socket(fileno=3)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def load():
+    """The shell, with all that kernels begin with."""
     shell = make_shell()
     load_plots(shell)
     show_pictures()
     import builtins
 
     builtins.input = no_input
-    del sys.modules["jedi"], sys.modules["IPython.terminal.embed"]
+    for name in NO_TERMINAL:
+        del sys.modules[name]
     sys.path[0] = ""
+    return shell
+
+
+def main():
+    control = socket.socket(fileno=3)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    shell = load()
     warm(shell)
     gc.collect()
     gc.freeze()
