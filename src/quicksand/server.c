@@ -41,6 +41,7 @@
 #include "host/engine/engine_dial.h"
 #include "host/warden/warden.h"
 #include "image/template/images.h"
+#include "late/late.h"
 #include "protocol/http/http_limits.h"
 #include "protocol/http/http_server.h"
 #include "protocol/http2/http2.h"
@@ -680,7 +681,7 @@ int server_main(int argc, char **argv)
     (void)sigaddset(&set, SIGINT);
     (void)sigaddset(&set, SIGHUP);
     (void)sigprocmask(SIG_BLOCK, &set, NULL);
-    if (warden_server_fds(&server.fds, &err) < 0) {
+    if (late_load(&err) < 0 || warden_server_fds(&server.fds, &err) < 0) {
         (void)fprintf(stderr, "quicksand: %s\n", err.message);
         return EXIT_CONFIG;
     }
