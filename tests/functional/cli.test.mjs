@@ -85,6 +85,13 @@ test('template ls knows the base template', async () => {
   assert.match(result.stdout, /base/)
   const [base] = JSON.parse((await quicksand(['template', 'ls', '--json'])).stdout)
   assert.deepEqual([base.layerCount, base.layerBytes], [1, 0], 'what the operator installed is not counted')
+  const shown = await quicksand(['template', 'show', 'base'])
+  assert.equal(shown.code, 0, shown.stderr)
+  assert.match(shown.stdout, /^TAG +BUILD/m)
+  const document = JSON.parse((await quicksand(['template', 'show', '--json', 'base'])).stdout)
+  assert.deepEqual([document.templateID, document.public, document.builds], [base.templateID, true, []])
+  const removed = await quicksand(['template', 'rm', 'base'])
+  assert.deepEqual([removed.code, /not yours to change/.test(removed.stderr)], [1, true], removed.stderr)
 })
 
 test('key: a new key is shown once, looks like E2B’s, and works', async () => {
