@@ -41,7 +41,6 @@
 #include "host/engine/engine_dial.h"
 #include "host/warden/warden.h"
 #include "image/template/images.h"
-#include "late/late.h"
 #include "protocol/http/http_limits.h"
 #include "protocol/http/http_server.h"
 #include "protocol/http2/http2.h"
@@ -59,7 +58,6 @@
 #include "store/core/store.h"
 
 enum {
-    EXIT_CONFIG = 78, /* starting again would fail the same way */
     DRAIN_MS = 10000, /* how long requests may take to finish after SIGTERM */
     QUEUE_MAX = 4096,
     QUICK_WORKERS = 4,  /* for what asks memory and the store only */
@@ -681,7 +679,7 @@ int server_main(int argc, char **argv)
     (void)sigaddset(&set, SIGINT);
     (void)sigaddset(&set, SIGHUP);
     (void)sigprocmask(SIG_BLOCK, &set, NULL);
-    if (late_load(&err) < 0 || warden_server_fds(&server.fds, &err) < 0) {
+    if (warden_server_fds(&server.fds, &err) < 0) {
         (void)fprintf(stderr, "quicksand: %s\n", err.message);
         return EXIT_CONFIG;
     }
