@@ -11,15 +11,31 @@ const ROWS = 10_000
 const WATCHERS = 100
 const ROUNDS = 3
 
-// From the request until something is to be read, as the browser tells it.
+// When the overview's figures have their numbers, instead of the dash before: painted one frame later. Runs in the page.
+function watchFigures() {
+  const complete = () => {
+    const figures = [...document.querySelectorAll('.figures:not(.flat) b')]
+    return figures.length > 0 && figures.every((one) => one.textContent !== '–')
+  }
+  const watcher = new MutationObserver(() => {
+    if (!complete()) return
+    watcher.disconnect()
+    requestAnimationFrame(() => setTimeout(() => (window.figuresShown = performance.now())))
+  })
+  watcher.observe(document, { childList: true, subtree: true, characterData: true })
+}
+
+// From the request until something is to be read, as the browser tells it, and until the overview's numbers are.
 async function firstViews(page) {
-  const took = []
+  const [view, numbers] = [[], []]
+  await page.addInitScript(watchFigures)
   for (let i = 0; i < VIEWS; i++) {
     await page.reload()
-    await page.getByRole('heading', { name: 'Overview' }).waitFor()
-    took.push(await page.evaluate(() => performance.getEntriesByName('first-contentful-paint')[0].startTime))
+    await page.waitForFunction(() => window.figuresShown)
+    view.push(await page.evaluate(() => performance.getEntriesByName('first-contentful-paint')[0].startTime))
+    numbers.push(await page.evaluate(() => window.figuresShown))
   }
-  return took
+  return { view, numbers }
 }
 
 // No host here has as many sandboxes: the answers are made up, all that the page does with them is not.
@@ -63,9 +79,10 @@ export async function partDashboard(server, { measured, show, note, spread }) {
   const browser = await openBrowser()
   try {
     const page = await signedIn(browser, server)
-    const views = await firstViews(page)
-    show('first view of the dashboard', spread(views))
-    measured.dashboard_view_ms = spread(views).p50
+    const { view, numbers } = await firstViews(page)
+    show('first view of the dashboard', spread(view))
+    show('until the numbers of its overview are there', spread(numbers))
+    measured.dashboard_view_ms = spread(view).p50
     const rows = await manyRows(page, server.url)
     show('its list of 10,000, from reload to shown', spread(rows))
     measured.dashboard_rows_ms = spread(rows).p50

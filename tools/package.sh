@@ -70,7 +70,7 @@ move()
     done
 }
 
-# What the programs are linked with, as packages.
+# What the programs are linked with, as packages. `quicksand` loads two libraries itself (src/late), which libquicksand is linked with.
 libraries()
 {
     mkdir -p "$stage/shlibs/debian"
@@ -130,7 +130,7 @@ END
     begin quicksand
     (cd "$stage/all" && find . -type f -o -type l) | sed 's|^\./||' | while read -r path; do move quicksand "$path"; done
     scripts
-    finish quicksand admin "$(libraries "$stage/quicksand/usr/bin/quicksand"), btrfs-progs, nftables, mmdebstrap, debian-archive-keyring, ca-certificates, curl, jq" \
+    finish quicksand admin "$(libraries "$stage/quicksand/usr/bin/quicksand" "$stage/libquicksand0/$libdir/libquicksand.so.$version"), btrfs-progs, nftables, mmdebstrap, debian-archive-keyring, ca-certificates, curl, jq" \
         "sandboxes for agents, with an API that is compatible with E2B" <<END
 Runs code that nobody has read, in sandboxes that start in milliseconds: one
 server with the API of E2B, an agent runtime with sessions, jobs and several

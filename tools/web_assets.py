@@ -7,9 +7,12 @@ becomes two arrays of bytes (with a NUL behind them), as it is and compressed, a
 """
 import gzip
 import hashlib
+import html
+import json
 import os
 import pathlib
 import platform
+import re
 import subprocess
 import sys
 import tarfile
@@ -51,6 +54,7 @@ TYPES = {
     ".svg": "image/svg+xml",
     ".json": "application/json; charset=utf-8",
 }
+HASHED = re.compile(r"-[0-9A-Z]{8}\.\w+$")  # a name that changes with the content
 LIMIT = 250_000  # bytes of all files together, compressed
 
 
@@ -106,6 +110,7 @@ def bundle(web, cache, folder):
     result = subprocess.run(
         [
             folder / "esbuild/bin/esbuild", web / "app.jsx", web / "app.css", f"--outdir={out}",
+            "--entry-names=[name]-[hash]", f"--metafile={folder / 'meta.json'}",
             "--bundle", "--minify", "--splitting", "--format=esm", "--target=es2022", "--charset=utf8",
             "--jsx=automatic", "--jsx-import-source=preact", "--legal-comments=none", "--log-level=warning",
         ],
@@ -113,11 +118,36 @@ def bundle(web, cache, folder):
     )  # fmt: skip
     if result.returncode != 0:
         fail(f"esbuild failed:\n{result.stderr}")
-    for page in ("index.html", "icon.svg"):
-        (out / page).write_bytes((web / page).read_bytes())
+    made = json.loads((folder / "meta.json").read_text())["outputs"]
+    page = link((web / "index.html").read_text(), made)
+    (out / "index.html").write_text(page)
+    (out / "signed.html").write_text(page.replace('<div id="app"></div>', f'<div id="app">{frame(web)}</div>'))
+    (out / "icon.svg").write_bytes((web / "icon.svg").read_bytes())
     texts = [f"{spec}\n\n{(modules / spec.rsplit('@', 1)[0] / 'LICENSE').read_text()}" for spec in PACKAGES]
     (out / "licenses.txt").write_text("\n\n".join(texts))
     return out
+
+
+def link(page, made):
+    """The page with the names that its files got, and with what the first script imports, to be asked for together with it."""
+    for path, one in made.items():
+        if "entryPoint" not in one or not re.search(r"\bapp\.\w+$", one["entryPoint"]):
+            continue
+        path = pathlib.PurePosixPath(path)
+        imports = [pathlib.PurePosixPath(each["path"]).name for each in one["imports"] if each["kind"] == "import-statement"]
+        page = page.replace(f"/ui/app{path.suffix}", f"/ui/{path.name}")
+        if path.suffix == ".js":
+            links = "".join(f'<link rel="modulepreload" href="/ui/{name}">\n' for name in imports)
+            page = page.replace('<script type="module"', links + '<script type="module"')
+    return page
+
+
+def frame(web):
+    """What all pages have around them, for who is signed in: to be seen before any script has run."""
+    icon = '<svg class="icon" width="18" height="18"></svg>'
+    pages = json.loads((web / "pages.json").read_text())
+    links = "\n".join(f'<a href="#/{html.escape(one["path"])}">{icon} {html.escape(one["title"])}</a>' for one in pages)
+    return (web / "frame.html").read_text().replace("<!-- pages -->", links)
 
 
 def place(path):
@@ -136,7 +166,7 @@ def rows(files):
         text += [embed.array(f"ui_file_{number}", data), embed.array(f"ui_packed_{number}", packed)]
         table.append(
             f'    {{"{place(path)}", "{TYPES[path.suffix]}", ui_file_{number}, sizeof(ui_file_{number}) - 1, '
-            f'ui_packed_{number}, sizeof(ui_packed_{number}) - 1, "\\"{tag}\\""}},'
+            f'ui_packed_{number}, sizeof(ui_packed_{number}) - 1, "\\"{tag}\\"", {"true" if HASHED.search(path.name) else "false"}}},'
         )
     if total > LIMIT:
         fail(f"all pages together have {total} bytes compressed; at most {LIMIT} are wanted")

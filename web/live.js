@@ -12,12 +12,16 @@ export const live = { sandboxes: new Map(), events: [], loaded: false, online: t
 const listeners = new Set()
 let due = null
 
+function tell() {
+  clearTimeout(due)
+  due = null
+  for (const listener of listeners) listener(live.version)
+}
+
+// Much may change at a time; it is shown together.
 function changed() {
   live.version++
-  due ??= setTimeout(() => {
-    due = null
-    for (const listener of listeners) listener(live.version)
-  }, 60)
+  due ??= setTimeout(tell, 60)
 }
 
 // Renders again whenever something changes.
@@ -58,7 +62,8 @@ async function loadAll() {
   const lists = await Promise.all(STATES.map((state) => listState(state)))
   live.sandboxes = new Map(lists.flat().map((one) => [one.id, one]))
   live.loaded = true
-  changed()
+  live.version++
+  tell()
 }
 
 const wanted = new Set()
@@ -134,7 +139,7 @@ async function follow(signal) {
 }
 
 export function startLive() {
-  stopLive()
+  if (running) return
   running = new AbortController()
   follow(running.signal)
   recent().then(({ events }) => {

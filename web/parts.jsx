@@ -93,11 +93,29 @@ export const Loading = () => (
   </div>
 )
 
+// A part whose code comes when it is first shown, or before by fetch(). load: gives the component.
+export function later(load) {
+  let Part = null
+  const Later = (props) => {
+    const [error, setError] = useState(null)
+    const [, arrived] = useState(false)
+    useLayoutEffect(() => {
+      if (!Part) Later.fetch().then(() => arrived(true), setError)
+    }, [])
+    if (Part) return <Part {...props} />
+    return error ? <Problem error="This part of the dashboard did not arrive. Is the server there, and still of the same version?" again={() => location.reload()} /> : <Loading />
+  }
+  Later.fetch = async () => (Part ??= await load())
+  return Later
+}
+
+export const Chart = later(() => import('./chart.jsx').then((all) => all.Chart))
+
 // What load() gives, asked for when deps change. again() asks anew.
 export function useData(load, deps) {
   const [state, set] = useState({ data: null, error: null, loading: true })
   const [turn, setTurn] = useState(0)
-  useEffect(() => {
+  useLayoutEffect(() => {
     let gone = false
     load().then(
       (data) => gone || set({ data, error: null, loading: false }),

@@ -1,7 +1,8 @@
-// The frame around all pages: where one can go, who is signed in, whether the server is there.
+// The frame around all pages: where one can go, who is signed in, whether the server is there. Its beginning is in frame.html, too.
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { useLive } from './live.js'
 import { Button, Dialog, Icon, Notes } from './parts.jsx'
+import PAGES from './pages.json'
 import { plain } from './words.js'
 
 export const go = (path) => (location.hash = `#/${path}`)
@@ -60,7 +61,7 @@ const Help = ({ onClose }) => (
   </Dialog>
 )
 
-function useKeys(pages, search, setHelp) {
+function useKeys(search, setHelp) {
   useEffect(() => {
     let led = 0
     const listen = (event) => {
@@ -75,7 +76,7 @@ function useKeys(pages, search, setHelp) {
       else if (letter === 'c') go('sandboxes/new')
       else if (letter === 'g') led = Date.now()
       else if (Date.now() - led < 1500) {
-        const page = pages.find((one) => one.key === letter)
+        const page = PAGES.find((one) => one.key === letter)
         if (page) go(page.path)
       }
     }
@@ -84,12 +85,12 @@ function useKeys(pages, search, setHelp) {
   }, [])
 }
 
-export function Shell({ who, pages, current, onSignOut, children }) {
+export function Shell({ who, current, onSignOut, children }) {
   const { online, error } = useLive()
   const [help, setHelp] = useState(false)
   const [open, setOpen] = useState(false)
   const search = useRef(null)
-  useKeys(pages, search, setHelp)
+  useKeys(search, setHelp)
   const find = (event) => {
     event.preventDefault()
     const text = search.current.value.trim()
@@ -104,7 +105,7 @@ export function Shell({ who, pages, current, onSignOut, children }) {
         <a class="brand" href="#/">
           <img src="/ui/icon.svg" alt="" width="28" height="28" /> Quicksand
         </a>
-        {pages.map((page) => (
+        {PAGES.map((page) => (
           <a key={page.path} href={`#/${page.path}`} class={current === page.path ? 'here' : ''} aria-current={current === page.path ? 'page' : undefined} onClick={() => setOpen(false)}>
             <Icon name={page.icon} /> {page.title}
           </a>

@@ -180,13 +180,6 @@ enum {
     COMMENT_WIDTH = 96
 };
 
-void config_visit(void (*fn)(void *arg, const char *key, const char *fallback, const char *help),
-                  void *arg)
-{
-    for (size_t i = 0; i < SETTING_COUNT; i++)
-        fn(arg, settings[i].key, settings[i].fallback, settings[i].help);
-}
-
 static const struct setting *find_setting(struct str key)
 {
     for (size_t i = 0; i < SETTING_COUNT; i++)
@@ -471,10 +464,11 @@ void config_each(const struct config *config,
                  void *arg)
 {
     for (size_t i = 0; i < SETTING_COUNT; i++) {
+        const struct setting *at = &settings[i];
         char text[24];
 
-        fn(arg, settings[i].key, shown(config, &settings[i], text), settings[i].fallback,
-           settings[i].help, is_live(settings[i].key));
+        fn(arg, at->key, config ? shown(config, at, text) : at->fallback, at->fallback, at->help,
+           is_live(at->key));
     }
 }
 

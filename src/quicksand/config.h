@@ -75,14 +75,11 @@ struct config {
 
 /* argv: what follows the command. -1: faults in out_faults, one per line. */
 int config_load(struct config *config, int argc, char **argv, struct buf *out_faults);
-/* Calls fn for each setting, with its value as text. */
+/* Calls fn for each setting, with its value as text. config NULL: as they are when nobody sets them. */
 void config_each(const struct config *config,
                  void (*fn)(void *arg, const char *key, const char *value, const char *fallback,
                             const char *help, bool live),
                  void *arg);
-/* All settings, with what they are when nobody sets them. */
-void config_visit(void (*fn)(void *arg, const char *key, const char *fallback, const char *help),
-                  void *arg);
 /* Calls fn for each setting that differs. live: a server that runs can take it over. */
 void config_compare(const struct config *old, const struct config *now,
                     void (*fn)(void *arg, const char *key, const char *was, const char *is,

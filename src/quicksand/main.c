@@ -5,7 +5,20 @@
 #include "cli/core/cli.h"
 #include "cli/core/cli_command.h"
 #include "egress/process/egress.h"
+#include "late/late.h"
 #include "quicksand/serve.h"
+
+/* A library that is missing is told now, not by the first request that needs it. */
+static int serve_server(int argc, char **argv)
+{
+    struct error err;
+
+    if (late_load(&err) < 0) {
+        (void)fprintf(stderr, "quicksand: %s\n", err.message);
+        return EXIT_CONFIG;
+    }
+    return server_main(argc, argv);
+}
 
 int main(int argc, char **argv)
 {
@@ -16,7 +29,7 @@ int main(int argc, char **argv)
         if (strcmp(role, (*at)->name) == 0)
             return (*at)->run(&(struct cli){0}, argc - 1, argv + 1);
     if (strcmp(role, SERVE_SERVER_ROLE) == 0)
-        return server_main(argc - 2, argv + 2);
+        return serve_server(argc - 2, argv + 2);
     if (strcmp(role, EGRESS_ROLE) == 0)
         return egress_main(argc - 2, argv + 2);
     return cli_main(argc, argv);

@@ -14,7 +14,8 @@ struct teller {
     bool all; /* else only what says which data directory is meant */
 };
 
-static void tell_setting(void *arg, const char *key, const char *fallback, const char *help)
+static void tell_setting(void *arg, const char *key, const char *value, const char *fallback,
+                         const char *help, bool live)
 {
     const struct teller *teller = arg;
     auto_free char *text = fallback[0] ? xasprintf("%s [%s]", help, fallback) : xstrdup(help);
@@ -23,6 +24,8 @@ static void tell_setting(void *arg, const char *key, const char *fallback, const
 
     if (teller->all || strcmp(key, "data") == 0 || strcmp(key, "uid") == 0)
         teller->cli->visit(teller->cli->visit_arg, &option);
+    (void)value;
+    (void)live;
 }
 
 static void tell_options(const struct cli *cli, const struct cli_command *role)
@@ -38,7 +41,7 @@ static void tell_options(const struct cli *cli, const struct cli_command *role)
 
     if (role == &upgrade_role)
         cli->visit(cli->visit_arg, &check);
-    config_visit(tell_setting, &teller);
+    config_each(NULL, tell_setting, &teller);
     if (role == &serve_role)
         cli->visit(cli->visit_arg, &sample);
     for (size_t i = 0; i < sizeof(more) / sizeof(*more); i++)

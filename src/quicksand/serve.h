@@ -15,6 +15,8 @@
 int serve_main(int argc, char **argv);
 int serve_down(int argc, char **argv);
 int server_main(int argc, char **argv);
+/* The exit status of a server that would fail the same way when started again. */
+enum { EXIT_CONFIG = 78 };
 /* QUICKSAND_API_KEY is set: the operator brings the key. */
 bool serve_key_given(void);
 

@@ -58,7 +58,6 @@
 #include "store/core/store.h"
 
 enum {
-    EXIT_CONFIG = 78, /* starting again would fail the same way */
     DRAIN_MS = 10000, /* how long requests may take to finish after SIGTERM */
     QUEUE_MAX = 4096,
     QUICK_WORKERS = 4,  /* for what asks memory and the store only */

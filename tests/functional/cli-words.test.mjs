@@ -195,6 +195,8 @@ describe('one sandbox', () => {
     assert.equal(new Set(forks).size, 3)
     for (const fork of forks) assert.equal(await good('exec', fork, 'cat file'), 'mine')
     const [made] = await json('fork', id)
+    for (const fork of [...forks, made.id]) assert.ok(!('name' in (await json('show', fork)).metadata), 'a name is that of one sandbox')
+    assert.deepEqual([(await json('show', 'web')).id, (await json('show', id)).metadata.name], [id, 'web'])
     assert.deepEqual(Object.keys(made), Object.keys(await json('show', id)), 'a sandbox looks the same everywhere')
     await good('rm', ...forks, made.id)
   })

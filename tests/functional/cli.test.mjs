@@ -85,6 +85,13 @@ test('template ls knows the base template', async () => {
   assert.match(result.stdout, /base/)
   const [base] = JSON.parse((await quicksand(['template', 'ls', '--json'])).stdout)
   assert.deepEqual([base.layerCount, base.layerBytes], [1, 0], 'what the operator installed is not counted')
+  const shown = await quicksand(['template', 'show', 'base'])
+  assert.equal(shown.code, 0, shown.stderr)
+  assert.match(shown.stdout, /^TAG +BUILD/m)
+  const document = JSON.parse((await quicksand(['template', 'show', '--json', 'base'])).stdout)
+  assert.deepEqual([document.templateID, document.public, document.builds], [base.templateID, true, []])
+  const removed = await quicksand(['template', 'rm', 'base'])
+  assert.deepEqual([removed.code, /not yours to change/.test(removed.stderr)], [1, true], removed.stderr)
 })
 
 test('key: a new key is shown once, looks like E2B’s, and works', async () => {
@@ -159,5 +166,26 @@ test('a missing sandbox: status 1 and a reason', async () => {
     const result = await quicksand(args)
     assert.equal(result.code, 1, `${args}: ${result.stdout} ${result.stderr}`)
     assert.notEqual(result.stderr, '')
+  }
+})
+
+test('libcurl and libarchive are loaded by those who use them, and missed by name', async () => {
+  const loaded = await quicksand([], { env: { LD_TRACE_LOADED_OBJECTS: '1' } })
+  assert.match(loaded.stdout, /libcrypto/)
+  assert.doesNotMatch(loaded.stdout, /libcurl|libarchive/, 'every command would wait for the dynamic loader')
+  const folder = fs.mkdtempSync('/tmp/quicksand-late.')
+  const env = { LD_LIBRARY_PATH: folder }
+  try {
+    for (const name of ['libcurl.so.4', 'libarchive.so.13']) fs.writeFileSync(path.join(folder, name), '')
+    const list = await quicksand(['ls'], { env })
+    assert.equal(list.code, 0, list.stderr)
+    const remote = await quicksand(['ls'], { env: { ...env, E2B_API_URL: 'https://127.0.0.1:1' } })
+    assert.equal(remote.code, 1)
+    assert.match(remote.stderr, /^quicksand: cannot load a library: .*libcurl\.so\.4.*; install the package 'libcurl4'$/m)
+    fs.chmodSync(folder, 0o755) // the server has another user
+    const outcome = await startServer({ env }).then((other) => other.destroy(), (error) => error.message)
+    assert.match(outcome ?? 'it serves', /server ended .*install the package 'libcurl4'/s)
+  } finally {
+    fs.rmSync(folder, { recursive: true })
   }
 })

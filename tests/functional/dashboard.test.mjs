@@ -52,6 +52,29 @@ describe('the way in', () => {
     await done(page)
   })
 
+  test('who was signed in sees the frame before any script, and what was known of them only until they sign out', async () => {
+    const page = await signedIn()
+    await page.route('**/ui/*.js', () => {}) // scripts that never come
+    await page.reload({ waitUntil: 'commit' })
+    await page.getByRole('link', { name: 'Sandboxes', exact: true }).waitFor()
+    assert.equal(await page.getByRole('heading', { name: 'Overview' }).count(), 0)
+    await page.unroute('**/ui/*.js')
+    // The server does not say who it is: everything but that is asked for and shown already.
+    await page.route('**/api/v1/signin', () => {})
+    await page.reload({ waitUntil: 'commit' })
+    await page.getByText('Newest sandboxes').waitFor()
+    await page.getByText('live', { exact: true }).waitFor()
+    await page.unroute('**/api/v1/signin')
+    await page.reload()
+    await page.getByRole('button', { name: 'Sign out' }).click()
+    await page.getByLabel('API key').waitFor()
+    assert.equal(await page.evaluate(() => localStorage.getItem('quicksand.who')), null)
+    await page.reload()
+    await page.getByLabel('API key').waitFor()
+    assert.equal(await page.getByRole('link', { name: 'Sandboxes', exact: true }).count(), 0)
+    await done(page)
+  })
+
   test('is a link that works once', async () => {
     const { path: target } = (await v1('POST', '/signin/links')).body
     const page = await visitor()

@@ -109,6 +109,17 @@ while True: x.append(bytearray(16 << 20))"`
     assert.deepEqual([end.state, end.exit_code], ['failed', 124])
   })
 
+  test('that is refused was never there', async (t) => {
+    const there = await receiver(t)
+    const list = async () => (await one.ok(200, 'GET', `/sandboxes/${box.id}/processes`)).processes.map(({ id }) => id)
+    const before = await list()
+    const body = { command: 'true', background: true, callback: { url: there.url } }
+    refused(await one.v1('POST', `/sandboxes/${box.id}/execute`, { ...body, cwd: '/no/such/folder' }), 400, 'invalid', /no\/such\/folder/)
+    assert.deepEqual(await list(), before)
+    await ended((await one.start(box.id, 'true', { callback: { url: there.url } })).id)
+    await eventually('the callback of the one that ran', () => there.seen.length === 1)
+  })
+
   test('there may be so many at once', async () => {
     const jobs = []
     for (let i = 0; i < 3; i++) jobs.push(await one.start(box.id, 'sleep 100'))

@@ -198,8 +198,11 @@ test('a session on this host, without a sandbox around it, is like any other', a
   const seen = await types(one.id)
   for (const type of ['session.created', 'git.clone.succeeded', 'session.provisioned', 'session.running', 'agent.turn.completed', 'session.completed']) assert.ok(seen.includes(type), `${type}: ${seen}`)
   assert.match((await execute(one.sandbox_id, 'ls ~/workspace/app')).stdout, /README/)
+  const log = (await execute(one.sandbox_id, 'ls "$TMPDIR"/sandbox-agent-*.log')).stdout.trim()
+  assert.ok(fs.existsSync(log), log)
   await ok(204, 'DELETE', `/sessions/${one.id}`)
   assert.equal((await ok(200, 'GET', `/sandboxes/${one.sandbox_id}`)).state, 'killed')
+  assert.ok(!fs.existsSync(log), 'nothing of it stays on the host')
 })
 
 test('a checkpoint of the repository is a help, and in nobody’s way', async () => {

@@ -103,7 +103,6 @@ test('what is wrong is refused, and says what', async () => {
   await bad('POST', '/v3/templates', { name: 'others/a' }, 403, /./)
   await bad('POST', '/templates', { dockerfile: 'FROM x' }, 501, /v3\/templates/)
   await bad('GET', '/templates/nope', undefined, 404, /nope/)
-  await bad('GET', '/templates/base', undefined, 403, /base/)
   await bad('DELETE', '/templates/base', undefined, 403, /base/)
   const build = await request('wrong')
   const at = `/v2/templates/${build.templateID}/builds/${build.buildID}`
@@ -230,12 +229,16 @@ test('visibility: own ones, public ones of others', async () => {
   assert.equal(sandbox.status, 201, sandbox.text)
   await server.api('DELETE', `/sandboxes/${sandbox.body.sandboxID}`, undefined, other)
   assert.equal((await server.api('GET', `/templates/aliases/${encodeURIComponent(full)}`, undefined, other)).body.public, true)
+  const seen = await server.api('GET', `/templates/${encodeURIComponent(full)}`, undefined, other)
+  assert.deepEqual([seen.status, seen.body.templateID, seen.body.builds], [200, build.templateID, []], 'how it was made is its team’s')
+  assert.equal((await server.api('GET', `/templates/${encodeURIComponent(full)}/tags`, undefined, other)).status, 200)
   assert.equal((await server.api('PATCH', `/v2/templates/${encodeURIComponent(full)}`, { public: false }, other)).status, 403)
   assert.equal((await server.api('DELETE', `/templates/${encodeURIComponent(full)}`, undefined, other)).status, 403)
   assert.equal((await server.api('POST', '/templates/tags', { target: full, tags: ['x'] }, other)).status, 403)
   assert.ok(!(await server.api('GET', '/templates', undefined, other)).body.some((one) => one.templateID === build.templateID))
   assert.equal((await server.api('PATCH', `/templates/${build.templateID}`, { public: false })).status, 200)
   assert.equal((await create(full, other)).status, 404)
+  assert.equal((await server.api('GET', `/templates/${encodeURIComponent(full)}`, undefined, other)).status, 404)
 })
 
 test('lists: pages, newest first, builds of one', async () => {

@@ -32,7 +32,9 @@ test('make deb: three packages, lintian has nothing to say', { timeout: 900_000 
   const listed = run('dpkg-deb', '--contents', deb('quicksand'))
   for (const file of ['usr/bin/quicksand', 'usr/lib/quicksand/envd', 'usr/share/man/man1/quicksand.1.gz', 'usr/share/bash-completion/completions/quicksand.bash', 'usr/lib/systemd/system/quicksand.service', 'etc/quicksand/quicksand.conf', 'usr/share/doc/quicksand/copyright'])
     assert.ok(listed.includes(`./${file}`), `${file} in\n${listed}`)
-  assert.match(run('dpkg-deb', '--field', deb('quicksand'), 'Depends'), /libsqlite3-0.*btrfs-progs/)
+  const depends = run('dpkg-deb', '--field', deb('quicksand'), 'Depends')
+  assert.match(depends, /libsqlite3-0.*btrfs-progs/)
+  for (const late of ['libcurl4', 'libarchive13']) assert.ok(depends.includes(late), `the program loads ${late} itself: ${depends}`)
 })
 
 test('every setting is in the configuration, commented, and is read', () => {

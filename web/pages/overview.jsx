@@ -1,9 +1,8 @@
 // What runs, how fast, and what went wrong, at one glance.
 import { useMemo, useState } from 'preact/hooks'
 import { text, v1 } from '../api.js'
-import { Chart } from '../chart.jsx'
 import { useEvery, useLive } from '../live.js'
-import { Card, Empty, Icon, Loading, Problem, State, Text, useData } from '../parts.jsx'
+import { Card, Chart, Empty, Icon, Loading, Problem, State, Text, useData } from '../parts.jsx'
 import { age, bytes, clock, count, shorten } from '../words.js'
 
 const Figure = ({ name, value, hint, tint = '', part }) => (
@@ -48,7 +47,7 @@ export function Overview({ who }) {
     return out
   }, [live.version])
   const newest = useMemo(() => [...live.sandboxes.values()].sort((a, b) => (a.created_at < b.created_at ? 1 : -1)).slice(0, 6), [live.version])
-  if (!live.loaded) return <Loading />
+  const of = (state) => (live.loaded ? count(counts[state]) : '–')
   const bad = within(live.events, 3600, failed)
   return (
     <>
@@ -57,8 +56,8 @@ export function Overview({ who }) {
         {who.role !== 'viewer' && <a class="button main" href="#/sandboxes/new"><Icon name="plus" size={16} /> New sandbox</a>}
       </div>
       <div class="figures">
-        <Figure name="Running" value={count(counts.running)} hint="sandboxes" tint="good" />
-        <Figure name="Paused" value={count(counts.paused)} hint="sandboxes" tint="warm" />
+        <Figure name="Running" value={of('running')} hint="sandboxes" tint="good" />
+        <Figure name="Paused" value={of('paused')} hint="sandboxes" tint="warm" />
         <Figure name="Created" value={count(within(live.events, 60, (one) => one.type === 'sandbox.created').length)} hint="in the last minute" />
         <Figure name="Create p50" value={stats ? `${count(stats.create_ms.p50)} ms` : '–'} hint={stats ? `p99 ${count(stats.create_ms.p99)} ms` : ''} />
         <Figure name="Commands" value={stats ? count(stats.total.commands + stats.total.jobs) : '–'} hint={`${count(within(live.events, 60, (one) => one.type === 'process.started').length)} last minute`} />
@@ -67,7 +66,9 @@ export function Overview({ who }) {
       {operates && <Host tick={tick} />}
       <div class="columns">
         <Card title="Newest sandboxes">
-          {newest.length ? (
+          {!live.loaded ? (
+            <Loading />
+          ) : newest.length ? (
             <ul class="plain">
               {newest.map((one) => (
                 <li key={one.id}>
@@ -83,7 +84,9 @@ export function Overview({ who }) {
           )}
         </Card>
         <Card title={bad.length ? 'What failed, and what happens' : 'What happens'}>
-          {live.events.length ? (
+          {!live.loaded ? (
+            <Loading />
+          ) : live.events.length ? (
             <ul class="events">{[...bad.slice(0, 4), ...live.events.filter((one) => !bad.includes(one)).slice(0, 12 - Math.min(4, bad.length))].map((one) => <EventLine key={one.id ?? one.ts} event={one} />)}</ul>
           ) : (
             <Empty icon="overview" title="Quiet so far">Events appear here the moment they happen.</Empty>

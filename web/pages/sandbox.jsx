@@ -1,9 +1,8 @@
 // One sandbox: what it uses, its terminal, screen, notebook, files, processes, ports, logs, events and snapshots.
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { ask, enc, post, remove, v1 } from '../api.js'
-import { Chart } from '../chart.jsx'
 import { useEvents, useLive } from '../live.js'
-import { Button, Card, Confirm, Empty, Loading, Problem, State, Text, attempt, useData } from '../parts.jsx'
+import { Button, Card, Chart, Confirm, Empty, Loading, Problem, State, Text, attempt, useData } from '../parts.jsx'
 import { go } from '../shell.jsx'
 import { age, bytes, clock, count, duration, moment, plain, shorten } from '../words.js'
 import { Files } from './files.jsx'
@@ -245,7 +244,7 @@ function TerminalTab({ box }) {
     <>
       <span class="soft" role="status">{status}</span>
       <div class="chips" role="group" aria-label="As whom">
-        {Object.entries(USERS).map(([name, title]) => <button type="button" key={name} aria-pressed={user === name} onClick={() => setUser(name)}>as {title}</button>)}
+        {Object.entries(USERS).map(([name, title]) => <button type="button" key={name} aria-pressed={user === name} onClick={() => name !== user && (setStatus('connecting'), setUser(name))}>as {title}</button>)}
       </div>
     </>
   )

@@ -2,9 +2,8 @@
 // sandboxes tell of their use (an event when one stops, and each hour while it runs).
 import { useState } from 'preact/hooks'
 import { request, v1 } from '../api.js'
-import { Chart } from '../chart.jsx'
 import { useEvents } from '../live.js'
-import { Button, Card, Empty, Loading, Problem, Text, attempt, useData } from '../parts.jsx'
+import { Button, Card, Chart, Empty, Loading, Problem, Text, attempt, useData } from '../parts.jsx'
 import { count, duration } from '../words.js'
 
 const GROUPS = { teams: 'team', providers: 'provider', agents: 'agent', tasks: 'task', sessions: 'session' }

@@ -36,19 +36,9 @@ static char *file_path(struct error *err)
 static int load(struct cli_credentials *out, struct error *err)
 {
     auto_free char *path = file_path(err);
-    auto_buf struct buf text = {0};
-    int rc;
 
     *out = (struct cli_credentials){.count = 0};
-    if (!path)
-        return -1;
-    buf_init(&text, CLI_CREDENTIALS_MAX);
-    rc = fd_read_file_at(AT_FDCWD, path, &text);
-    if (rc < 0 && rc != -ENOENT && rc != -ENOTDIR)
-        return error_set_errno(err, -rc, "reading '%s'", path);
-    if (rc == 0)
-        cli_credentials_parse(buf_str(&text), out);
-    return 0;
+    return path ? cli_credentials_load(path, out, err) : -1;
 }
 
 /* Beside the old one, and then in its place: nobody ever sees half of it. */

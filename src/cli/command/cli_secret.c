@@ -5,8 +5,8 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "cli/core/cli_each.h"
 #include "cli/core/cli_print.h"
-#include "cli/core/cli_remove.h"
 #include "cli/core/cli_v1.h"
 #include "protocol/json/json_shape.h"
 

@@ -3,9 +3,9 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "cli/build/follow.h"
+#include "cli/core/cli_each.h"
 #include "cli/core/cli_internal.h"
 #include "cli/core/cli_print.h"
-#include "cli/core/cli_remove.h"
 #include "protocol/json/json_shape.h"
 
 static char *name(const json_t *row)

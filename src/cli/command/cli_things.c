@@ -2,9 +2,9 @@
  * operator's. Each is found by its id, the beginning of it, or its name. */
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "cli/core/cli_each.h"
 #include "cli/core/cli_internal.h"
 #include "cli/core/cli_print.h"
-#include "cli/core/cli_remove.h"
 #include "cli/core/cli_v1.h"
 #include "protocol/json/json_shape.h"
 

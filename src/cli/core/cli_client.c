@@ -35,20 +35,11 @@ static const char *first_env(const char *const *names, const char **out_name)
     return NULL;
 }
 
-/* A missing file is no error; one that cannot be read is, because the user must act. */
 static int read_credentials(const char *home, struct cli_credentials *out, struct error *err)
 {
     auto_free char *path = xasprintf("%s/" CLI_CREDENTIALS, home);
-    auto_buf struct buf text = {0};
-    int rc;
 
-    buf_init(&text, CLI_CREDENTIALS_MAX);
-    rc = fd_read_file_at(AT_FDCWD, path, &text);
-    if (rc < 0 && rc != -ENOENT && rc != -ENOTDIR)
-        return error_set_errno(err, -rc, "reading '%s'", path);
-    if (rc == 0)
-        cli_credentials_parse(buf_str(&text), out);
-    return 0;
+    return cli_credentials_load(path, out, err);
 }
 
 static int check_key(const char *key, struct error *err)
@@ -178,6 +169,22 @@ int cli_answer_error(const struct http_call *stream, struct error *err)
         return error_set(err, code_of_status(stream->status), "the server answered with status %d",
                          stream->status);
     return error_set(err, code_of_status(stream->status), "%.*s", STR_ARG(message));
+}
+
+int cli_upgrade(struct http_call *stream, const struct cli_url *url,
+                const struct http_call_request *request, uint32_t timeout_ms, size_t max,
+                const char *what, struct error *err)
+{
+    if (cli_stream_open(stream, url, request, timeout_ms, max, err) < 0 ||
+        http_call_recv_head(stream, err) < 0)
+        return -1;
+    if (stream->raw)
+        return 0;
+    if (http_call_recv_all(stream, err) < 0)
+        return -1;
+    return stream->status / 100 == 2
+               ? error_set(err, ERROR_UNAVAILABLE, "the server did not open a %s", what)
+               : cli_answer_error(stream, err);
 }
 
 int cli_call(const struct cli_server *server, const char *method, const char *target,

@@ -45,5 +45,9 @@ size_t cli_sandbox_headers(const struct cli_sandbox *sandbox,
                            struct http_header out[CLI_SANDBOX_HEADERS]);
 /* The error in an answer that is not 2xx, whose body is complete. */
 int cli_answer_error(const struct http_call *stream, struct error *err);
+/* As cli_stream_open(), until the connection carries what the request upgrades it to. what: that, for who does not get it. */
+int cli_upgrade(struct http_call *stream, const struct cli_url *url,
+                const struct http_call_request *request, uint32_t timeout_ms, size_t max,
+                const char *what, struct error *err);
 /* %XX for everything that has a meaning in URLs. */
 void cli_escape(struct buf *out, const char *text);

@@ -1,11 +1,14 @@
 #include "cli/core/cli_credentials.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/address.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/fd.h"
 
 void cli_credentials_parse(struct str text, struct cli_credentials *out)
 {
@@ -33,6 +36,21 @@ void cli_credentials_parse(struct str text, struct cli_credentials *out)
             name_of = NULL;
         }
     }
+}
+
+int cli_credentials_load(const char *path, struct cli_credentials *out, struct error *err)
+{
+    auto_buf struct buf text = {0};
+    int rc;
+
+    *out = (struct cli_credentials){.count = 0};
+    buf_init(&text, CLI_CREDENTIALS_MAX);
+    rc = fd_read_file_at(AT_FDCWD, path, &text);
+    if (rc < 0 && rc != -ENOENT && rc != -ENOTDIR)
+        return error_set_errno(err, -rc, "reading '%s'", path);
+    if (rc == 0)
+        cli_credentials_parse(buf_str(&text), out);
+    return 0;
 }
 
 static void free_item(struct cli_credential *item)

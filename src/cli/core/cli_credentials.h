@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "base/buf.h"
+#include "base/error.h"
 #include "base/str.h"
 
 #define CLI_DEFAULT_URL "http://127.0.0.1:3000"
@@ -25,6 +26,8 @@ struct cli_credentials {
 };
 
 void cli_credentials_parse(struct str text, struct cli_credentials *out);
+/* A missing file is no error; one that cannot be read is, because the user must act. */
+int cli_credentials_load(const char *path, struct cli_credentials *out, struct error *err);
 void cli_credentials_done(struct cli_credentials *credentials);
 /* url NULL: the current one, or the server at CLI_DEFAULT_URL, or else the last in the file. NULL when there is none. */
 const struct cli_credential *cli_credentials_find(const struct cli_credentials *credentials,

@@ -44,16 +44,8 @@ int cli_raw_open(const struct cli_server *server, const struct cli_sandbox *sand
     if (sandbox->token)
         headers[request.header_count++] =
             (struct http_header){STR("X-Access-Token"), str_of(sandbox->token)};
-    if (cli_stream_open(stream, &server->sandboxes, &request, OPEN_MS, PENDING_MAX, err) < 0 ||
-        http_call_recv_head(stream, err) < 0)
-        return -1;
-    if (stream->raw)
-        return 0;
-    if (http_call_recv_all(stream, err) < 0)
-        return -1;
-    return stream->status / 100 == 2
-               ? error_set(err, ERROR_UNAVAILABLE, "the server did not open a raw connection")
-               : cli_answer_error(stream, err);
+    return cli_upgrade(stream, &server->sandboxes, &request, OPEN_MS, PENDING_MAX, "raw connection",
+                       err);
 }
 
 static ssize_t send_some(struct http_call *stream, const char *p, size_t len)

@@ -109,16 +109,7 @@ static int open_websocket(struct terminal *terminal, const struct cli_server *se
 
     random_bytes(random, sizeof(random));
     base64_encode(key, random, sizeof(random));
-    if (cli_stream_open(stream, &server->api, &request, OPEN_MS, READ_MAX, err) < 0 ||
-        http_call_recv_head(stream, err) < 0)
-        return -1;
-    if (stream->raw)
-        return 0;
-    if (http_call_recv_all(stream, err) < 0)
-        return -1;
-    if (stream->status / 100 == 2)
-        return error_set(err, ERROR_UNAVAILABLE, "the server did not open a WebSocket");
-    return cli_answer_error(stream, err);
+    return cli_upgrade(stream, &server->api, &request, OPEN_MS, READ_MAX, "WebSocket", err);
 }
 
 static int send_message(struct terminal *terminal, enum websocket_opcode opcode, struct str data,

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "cli/core/cli_each.h"
 #include "cli/core/cli_names.h"
 #include "cli/core/cli_print.h"
 #include "cli/core/cli_v1.h"
@@ -177,55 +178,29 @@ const struct cli_command cli_up_command = {
 
 /* ---- pause, resume ---- */
 
-static int change(struct cli *cli, const char *id, bool pause, json_t **out, struct error *err)
+/* arg: "pause" or "resume". */
+static json_t *change(struct cli *cli, const char *word, const void *arg, struct error *err)
 {
     auto_json json_t *body = json_object();
+    const char *id = cli_name_id(cli, word, err);
+    json_t *answer = NULL;
 
-    return cli_v1(cli, "POST", cli_v1_path("sandboxes", id, pause ? "pause" : "resume"), body, out,
-                  err);
-}
-
-static int change_all(struct cli *cli, const struct cli_command *command, bool pause, int argc,
-                      char **argv)
-{
-    auto_json json_t *all = json_array();
-    struct error err = {0};
-    char **operands;
-    int count, status = CLI_OK;
-    int rc = cli_args(cli, command, NULL, CLI_ARGS_ANYWHERE, argc, argv, &operands, &count);
-
-    if (rc != CLI_ARGS_RUN)
-        return rc;
-    if (count == 0)
-        return cli_usage(command, "needs a sandbox");
-    if (cli_connect(cli, &err) < 0)
-        return cli_fail(&err);
-    for (int i = 0; i < count; i++) {
-        auto_json json_t *answer = NULL;
-        const char *id = cli_name_id(cli, operands[i], &err);
-
-        if (!id || change(cli, id, pause, &answer, &err) < 0) {
-            status = cli_fail(&err);
-            continue;
-        }
-        (void)json_array_append(all, answer);
-        if (!cli->json)
-            printf("%.*s %.*s\n", STR_ARG(json_get_str(answer, "id")),
-                   STR_ARG(json_get_str(answer, "state")));
-    }
-    if (cli->json)
-        cli_print_json(all);
-    return status;
+    if (!id || cli_v1(cli, "POST", cli_v1_path("sandboxes", id, arg), body, &answer, err) < 0)
+        return NULL;
+    if (!cli->json)
+        printf("%.*s %.*s\n", STR_ARG(json_get_str(answer, "id")),
+               STR_ARG(json_get_str(answer, "state")));
+    return answer;
 }
 
 static int run_pause(struct cli *cli, int argc, char **argv)
 {
-    return change_all(cli, &cli_pause_command, true, argc, argv);
+    return cli_each(cli, &cli_pause_command, "sandbox", change, "pause", argc, argv);
 }
 
 static int run_resume(struct cli *cli, int argc, char **argv)
 {
-    return change_all(cli, &cli_resume_command, false, argc, argv);
+    return cli_each(cli, &cli_resume_command, "sandbox", change, "resume", argc, argv);
 }
 
 const struct cli_command cli_pause_command = {"pause", "[OPTION...] SANDBOX...",

@@ -260,6 +260,17 @@ int plan_from_request(struct sandboxes *all, const struct sandbox_new *request, 
     return finish(all, plan, err);
 }
 
+/* The labels of a fork: a name is that of one sandbox. The caller frees. */
+static char *fork_metadata(struct str metadata)
+{
+    auto_json json_t *object = NULL;
+    struct error ignored;
+
+    if (json_parse(metadata, &object, &ignored) < 0 || json_object_del(object, "name") < 0)
+        return str_dup(metadata);
+    return json_text(object);
+}
+
 int plan_from_row(struct sandboxes *all, const struct store_sandbox *row, struct str layers,
                   int64_t timeout_s, struct plan *plan, struct error *err)
 {
@@ -275,8 +286,8 @@ int plan_from_row(struct sandboxes *all, const struct store_sandbox *row, struct
     plan->auto_pause = row->life.auto_pause;
     plan->auto_pause_disk = !row->auto_pause_memory;
     plan->auto_resume = row->auto_resume;
-    plan->metadata = str_dup(row->metadata);
-    plan->pair_count = pairs_read(row->metadata, &plan->arena, &pairs);
+    plan->metadata = fork_metadata(row->metadata);
+    plan->pair_count = pairs_read(str_of(plan->metadata), &plan->arena, &pairs);
     plan->pairs = pairs;
     plan->env = str_dup(row->env);
     setup_read(row->setup, &plan->arena, &plan->setup);

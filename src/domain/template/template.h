@@ -53,6 +53,9 @@ int template_views(struct store *store, struct str team_id, struct arena *arena,
 /* The team's own one, by id or name, whatever tags it has. */
 int template_view(struct store *store, struct str team_id, struct str name, struct arena *arena,
                   struct template_view *out, struct error *err);
+/* Likewise, or a public one of others: to be seen, not to be changed. */
+int template_look(struct store *store, struct str team_id, struct str name, struct arena *arena,
+                  struct template_view *out, struct error *err);
 /* Newest first. */
 int template_builds(struct store *store, const struct store_build_query *wanted,
                     struct arena *arena, struct store_build **out, size_t *out_count,
@@ -76,6 +79,7 @@ int template_tags_assign(struct sandboxes *all, struct str team_id, struct str t
  * What nothing names any more goes. */
 int template_tags_delete(struct sandboxes *all, struct str team_id, struct str name,
                          const struct str *tags, size_t count, struct error *err);
+/* Of one that template_look() shows. */
 int template_tags(struct store *store, struct str team_id, struct str name, struct arena *arena,
                   struct template_tag **out, size_t *out_count, struct error *err);
 /* In small letters; ERROR_INVALID "invalid tag '…'". */

@@ -70,14 +70,23 @@ int template_views(struct store *store, struct str team_id, struct arena *arena,
     return 0;
 }
 
+/* The team's own, or a public one of others. */
+static int find_seen(struct store *store, struct str team_id, struct str name, struct arena *arena,
+                     struct store_template *out, struct error *err)
+{
+    if (store_template_get(store, team_id, name, arena, out, err) < 0)
+        return -1;
+    return out->is_snapshot
+               ? error_set(err, ERROR_NOT_FOUND, "template '%.*s' not found", STR_ARG(name))
+               : 0;
+}
+
 /* The team's own. A public one of others is there, but not theirs to change. */
 static int find_own(struct store *store, struct str team_id, struct str name, struct arena *arena,
                     struct store_template *out, struct error *err)
 {
-    if (store_template_get(store, team_id, name, arena, out, err) < 0)
+    if (find_seen(store, team_id, name, arena, out, err) < 0)
         return -1;
-    if (out->is_snapshot)
-        return error_set(err, ERROR_NOT_FOUND, "template '%.*s' not found", STR_ARG(name));
     if (!str_eq(out->team_id, team_id))
         return error_set(err, ERROR_FORBIDDEN, "template '%.*s' is not yours to change",
                          STR_ARG(name));
@@ -90,6 +99,16 @@ int template_view(struct store *store, struct str team_id, struct str name, stru
     struct store_template row;
 
     if (find_own(store, team_id, name, arena, &row, err) < 0)
+        return -1;
+    return view_of(store, &row, arena, out, err);
+}
+
+int template_look(struct store *store, struct str team_id, struct str name, struct arena *arena,
+                  struct template_view *out, struct error *err)
+{
+    struct store_template row;
+
+    if (find_seen(store, team_id, name, arena, &row, err) < 0)
         return -1;
     return view_of(store, &row, arena, out, err);
 }
@@ -224,7 +243,7 @@ int template_tags(struct store *store, struct str team_id, struct str name, stru
     struct store_template row;
     struct store_tag *tags;
 
-    if (find_own(store, team_id, name, arena, &row, err) < 0 ||
+    if (find_seen(store, team_id, name, arena, &row, err) < 0 ||
         store_tag_list(store, row.id, arena, &tags, out_count, err) < 0)
         return -1;
     *out = arena_alloc(arena, (*out_count + 1) * sizeof(**out));

@@ -286,12 +286,13 @@ int api_templates_get(struct api_call *call, struct error *err)
 
     if (check_name(call, err) < 0 || read_page(call, &after, &limit, err) < 0)
         return -1;
-    if (template_view(call->api->config.store, call->team_id, call->params[0], &call->arena, &view,
+    if (template_look(call->api->config.store, call->team_id, call->params[0], &call->arena, &view,
                       err) < 0)
         return -1;
-    /* One more than is told: is there another page? */
+    /* One more than is told: is there another page? How others came to their public template is theirs. */
     wanted = (struct store_build_query){view.row.id, after.at_us, after.id, limit + 1};
-    if (template_builds(call->api->config.store, &wanted, &call->arena, &rows, &count, err) < 0)
+    if (str_eq(view.row.team_id, call->team_id) &&
+        template_builds(call->api->config.store, &wanted, &call->arena, &rows, &count, err) < 0)
         return -1;
     for (size_t i = 0; i < count && i < limit; i++)
         (void)json_array_append_new(builds, build_json(&rows[i], &call->arena));

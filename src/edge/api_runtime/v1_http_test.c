@@ -1,7 +1,9 @@
 /* The way through the server, the workers and back, over real sockets. */
 #include <poll.h>
+#include <string.h>
 #include <sys/socket.h>
 
+#include "base/alloc.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -70,18 +72,46 @@ TEST(v1_pages)
     http_site_check(&site.http, "GET /ui/terminal?sandbox=x HTTP/1.1\r\n" CLOSE "\r\n",
                     "HTTP/1.1 200 ",
                     "Content-Security-Policy: default-src 'none'; script-src 'self';");
-    http_site_check(&site.http, "GET /ui/app.js HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 200 ",
-                    "Content-Type: text/javascript");
-    http_site_check(&site.http, "GET /ui/app.css HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 200 ",
-                    "ETag: \"");
     http_site_check(&site.http, "GET / HTTP/1.1\r\nAccept: text/html,*/*\r\n" CLOSE "\r\n",
                     "HTTP/1.1 200 ", "Content-Type: text/html");
     http_site_check(&site.http,
                     "GET / HTTP/1.1\r\nAccept: text/html\r\nAccept-Encoding: br, gzip\r\n" CLOSE
                     "\r\n",
                     "HTTP/1.1 200 ", "Content-Encoding: gzip");
+    http_site_check(&site.http, "GET / HTTP/1.1\r\nAccept: text/html\r\n" CLOSE "\r\n",
+                    "HTTP/1.1 200 ", "<div id=\"app\"></div>");
+    http_site_check(
+        &site.http,
+        "GET / HTTP/1.1\r\nAccept: text/html\r\nCookie: a=b\r\nCookie: quicksand=x\r\n" CLOSE
+        "\r\n",
+        "HTTP/1.1 200 ", "<nav aria-label=\"Pages\">");
     http_site_check(&site.http, "GET /ui/no HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 404 ", NULL);
     http_site_check(&site.http, "POST /ui/ HTTP/1.1\r\n" CLOSE "\r\n", "HTTP/1.1 405 ", NULL);
+}
+
+/* The page names its files by their content: they are kept for good, the page itself is asked for each time. */
+TEST(v1_page_files)
+{
+    struct site site;
+    auto_buf struct buf page = {0};
+    auto_free char *script = NULL;
+    auto_close int fd = -1;
+    ptrdiff_t at;
+
+    site_start(&site, 4, 10);
+    http_site_check(&site.http, "GET / HTTP/1.1\r\nAccept: text/html\r\n" CLOSE "\r\n",
+                    "HTTP/1.1 200 ", "Cache-Control: no-cache\r\n");
+    fd = http_site_ask(&site.http, "GET / HTTP/1.1\r\nAccept: text/html\r\n" CLOSE "\r\n");
+    buf_init(&page, 4 * 1024 * 1024);
+    http_site_read_all(fd, &page);
+    at = str_find_str(buf_str(&page), STR("src=\"/ui/app-"));
+    CHECK(at >= 0);
+    script = xasprintf("GET %.*s HTTP/1.1\r\n" CLOSE "\r\n", (int)strcspn(page.p + at + 5, "\""),
+                       page.p + at + 5);
+    http_site_check(&site.http, script, "HTTP/1.1 200 ", "Content-Type: text/javascript");
+    http_site_check(&site.http, script, "HTTP/1.1 200 ",
+                    "Cache-Control: public, max-age=31536000, immutable\r\n");
+    http_site_check(&site.http, script, "HTTP/1.1 200 ", "ETag: \"");
 }
 
 #define SIGNIN "/api/v1/signin"

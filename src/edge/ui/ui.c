@@ -12,6 +12,7 @@ static const struct file {
     const unsigned char *packed; /* with gzip */
     size_t packed_size;
     const char *tag;
+    bool lasts; /* its name changes with its content: nobody needs to ask again */
 } files[] = {UI_FILES};
 
 static const struct file *find(struct str path)
@@ -34,8 +35,10 @@ static void answer(struct http_exchange *ex, const struct file *file)
     struct http_header headers[] = {
         {STR("Content-Type"), str_of(file->type)},
         {STR("ETag"), str_of(file->tag)},
-        {STR("Cache-Control"), STR("no-cache")},
-        {STR("Vary"), STR("Accept-Encoding, Accept")},
+        {STR("Cache-Control"),
+         file->lasts ? STR("public, max-age=31536000, immutable") : STR("no-cache")},
+        {STR("Vary"),
+         file->lasts ? STR("Accept-Encoding") : STR("Accept-Encoding, Accept, Cookie")},
         {STR("Content-Security-Policy"), STR(POLICY)},
         {STR("X-Content-Type-Options"), STR("nosniff")},
         {STR("Referrer-Policy"), STR("no-referrer")},
@@ -59,6 +62,19 @@ static bool is_browser(struct http_exchange *ex)
     return str_find_str(http_header(ex, "Accept"), STR("text/html")) >= 0;
 }
 
+/* With the cookie of a browser that is signed in, by all that can be seen here: the page then has its frame before any script
+ * has run. Whether the cookie counts is found out by what the page asks for. */
+static const struct file *front(struct http_exchange *ex)
+{
+    const struct http_headers *headers = &http_request(ex)->headers;
+
+    for (size_t i = 0; i < headers->count; i++)
+        if (str_eq_nocase(headers->items[i].name, STR("Cookie")) &&
+            str_find_str(headers->items[i].value, STR("quicksand=")) >= 0)
+            return find(STR("/ui/signed.html"));
+    return find(STR("/ui/index.html"));
+}
+
 /* What was a page of its own is a part of the dashboard. */
 static bool is_old(struct str path)
 {
@@ -73,7 +89,7 @@ bool ui_handle(struct http_exchange *ex)
     const struct file *file = find(path);
 
     if (str_is(path, "/") && reads && is_browser(ex)) {
-        answer(ex, find(STR("/ui/index.html")));
+        answer(ex, front(ex));
         return true;
     }
     if (!file && !str_is(path, "/ui") && !str_starts(path, STR("/ui/")))
@@ -83,7 +99,7 @@ bool ui_handle(struct http_exchange *ex)
     else if (str_is(path, "/ui"))
         http_reply(ex, 308, &home, 1, STR_NONE);
     else if (file || is_old(path))
-        answer(ex, file ? file : find(STR("/ui/index.html")));
+        answer(ex, file ? file : front(ex));
     else
         http_reply(ex, 404, NULL, 0, STR("there is no such page\n"));
     return true;

@@ -466,8 +466,10 @@ static int process_start(struct provider *provider, const struct provider_ref *r
     if (process_load(provider, ref->id, &arena, &machine, err) < 0 ||
         local_address(provider, &address, err) < 0)
         return -1;
-    env = arena_alloc(&arena, (machine.env_count + command->env_count + 2) * sizeof(*env));
+    env = arena_alloc(&arena, (machine.env_count + command->env_count + 3) * sizeof(*env));
     env[count++] = (struct provider_label){STR("HOME"), machine.sandbox.address};
+    /* What is left there ends with the machine, unlike what is in the host's /tmp. */
+    env[count++] = (struct provider_label){STR("TMPDIR"), machine.sandbox.address};
     for (size_t i = 0; i < machine.env_count; i++)
         env[count++] = machine.env[i];
     for (size_t i = 0; i < command->env_count; i++)

@@ -189,6 +189,20 @@ static int start_row(struct runtime *runtime, const struct runtime_caller *calle
                                     runtime->config.settings->jobs_per_sandbox, err);
 }
 
+/* Whoever asked learns that it was refused, and that is all. Where nobody knows whether it began, its row stays, as one that
+ * failed. */
+static void not_started(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
+                        const struct error *why)
+{
+    const struct job_end end = {.error = why->message};
+    struct error err;
+
+    if (why->code == ERROR_UNAVAILABLE || why->code == ERROR_TIMEOUT || why->code == ERROR_INTERNAL)
+        job_ended(runtime, caller, id, &end);
+    else if (store_runtime_job_delete(runtime->config.store, id, &err) < 0)
+        log_error("runtime", "job=%.*s not removed: %s", STR_ARG(id), err.message);
+}
+
 int job_start(struct runtime *runtime, const struct runtime_caller *caller, struct str sandbox_id,
               const struct runtime_command *command, const struct runtime_callback *callback,
               struct arena *arena, struct job *out, struct error *err)
@@ -208,9 +222,7 @@ int job_start(struct runtime *runtime, const struct runtime_caller *caller, stru
         return -1;
     if (prepare(runtime, &use, &launch, row.id.p, arena, err) < 0 ||
         launch_job(runtime, caller, &use, &launch, arena, &process, err) < 0) {
-        struct job_end end = {.error = err->message};
-
-        job_ended(runtime, caller, row.id, &end);
+        not_started(runtime, caller, row.id, err);
         return -1;
     }
     tell_start(runtime, caller, &use, &row);

@@ -117,7 +117,8 @@ static int start_server(struct live_session *live, struct error *err)
         if (healthy(live, err) == 0)
             return 0;
     }
-    return error_prefix(err, "sandbox-agent did not start (its log is in /tmp of the sandbox)");
+    return error_prefix(
+        err, "sandbox-agent did not start (its log is in $TMPDIR of the sandbox, or /tmp)");
 }
 
 /* Is our channel still there, after a pause or a restart of this process? */

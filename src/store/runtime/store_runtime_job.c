@@ -93,6 +93,21 @@ static int insert_callback(struct conn *conn, const struct store_runtime_job *ro
     return query_run(&query, err);
 }
 
+int store_runtime_job_delete(struct store *store, struct str id, struct error *err)
+{
+    auto_conn struct conn *conn = store_write(store);
+
+    if (store_begin(conn, STORE_DURABLE, err) < 0)
+        return -1;
+    return store_end(
+        conn,
+        runtime_delete(conn, "DELETE FROM runtime_job_callbacks WHERE job_id = ?1", id, err) < 0 ||
+                runtime_delete(conn, "DELETE FROM runtime_jobs WHERE id = ?1", id, err) < 0
+            ? -1
+            : 0,
+        err);
+}
+
 int store_runtime_job_insert(struct store *store, const struct store_runtime_job *row, int64_t max,
                              struct error *err)
 {

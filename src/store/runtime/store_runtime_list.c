@@ -48,7 +48,7 @@ int store_runtime_teams(struct store *store, struct arena *arena, struct str **o
     return row_all(&row_strings, &query, arena, out, out_count, err);
 }
 
-static int delete_by(struct conn *conn, const char *sql, struct str id, struct error *err)
+int runtime_delete(struct conn *conn, const char *sql, struct str id, struct error *err)
 {
     auto_query struct query query = {0};
 
@@ -60,13 +60,13 @@ static int delete_by(struct conn *conn, const char *sql, struct str id, struct e
 
 static int forget_one(struct conn *conn, struct str id, struct error *err)
 {
-    if (delete_by(conn,
-                  "DELETE FROM runtime_job_callbacks WHERE job_id IN"
-                  " (SELECT id FROM runtime_jobs WHERE sandbox_id = ?1)",
-                  id, err) < 0 ||
-        delete_by(conn, "DELETE FROM runtime_jobs WHERE sandbox_id = ?1", id, err) < 0)
+    if (runtime_delete(conn,
+                       "DELETE FROM runtime_job_callbacks WHERE job_id IN"
+                       " (SELECT id FROM runtime_jobs WHERE sandbox_id = ?1)",
+                       id, err) < 0 ||
+        runtime_delete(conn, "DELETE FROM runtime_jobs WHERE sandbox_id = ?1", id, err) < 0)
         return -1;
-    return delete_by(conn, "DELETE FROM runtime_sandboxes WHERE id = ?1", id, err);
+    return runtime_delete(conn, "DELETE FROM runtime_sandboxes WHERE id = ?1", id, err);
 }
 
 static int forget_ids(struct conn *conn, int64_t before_us, size_t max, struct arena *arena,

@@ -227,6 +227,9 @@ int store_runtime_job_ended(struct store *store, struct str id,
                             const struct store_runtime_job_end *end, bool *out_ended,
                             bool *out_callback, struct error *err);
 
+/* As if it had never been asked for, with whoever was to be told of its end. */
+int store_runtime_job_delete(struct store *store, struct str id, struct error *err);
+
 struct store_runtime_callback {
     struct str job_id, team_id, sandbox_id, agent_id, actor, url, token, body;
     int64_t attempts, ended_at_us, next_at_us;

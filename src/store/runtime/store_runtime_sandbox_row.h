@@ -25,3 +25,5 @@ extern const struct row runtime_sandbox_row;
 
 /* STR_NONE is "". */
 void runtime_bind(struct query *query, struct str text);
+/* sql: a DELETE that has the id as ?1. */
+int runtime_delete(struct conn *conn, const char *sql, struct str id, struct error *err);

@@ -123,10 +123,17 @@ int template_views(struct store *store, struct str team_id, struct arena *arena,
 int template_view(struct store *store, struct str team_id, struct str name, struct arena *arena,
                   struct template_view *out, struct error *err)
 {
-    (void)store, (void)team_id, (void)arena;
-    if (check_own(name, err) < 0)
+    return check_own(name, err) < 0 ? -1 : template_look(store, team_id, name, arena, out, err);
+}
+
+int template_look(struct store *store, struct str team_id, struct str name, struct arena *arena,
+                  struct template_view *out, struct error *err)
+{
+    struct store_template row;
+
+    if (store_template_get(store, team_id, name, arena, &row, err) < 0)
         return -1;
-    *out = view_of(row_of(1));
+    *out = view_of(row);
     return 0;
 }
 
@@ -213,8 +220,9 @@ int template_tags_delete(struct sandboxes *all, struct str team_id, struct str n
 int template_tags(struct store *store, struct str team_id, struct str name, struct arena *arena,
                   struct template_tag **out, size_t *out_count, struct error *err)
 {
-    (void)store, (void)team_id;
-    if (check_own(name, err) < 0)
+    struct store_template row;
+
+    if (store_template_get(store, team_id, name, arena, &row, err) < 0)
         return -1;
     *out = arena_alloc(arena, sizeof(**out));
     **out = (struct template_tag){STR("default"), STR(READY), 2000000};
