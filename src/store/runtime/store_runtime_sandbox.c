@@ -190,6 +190,12 @@ int store_runtime_sandbox_get(struct store *store, struct str team_id, struct st
     return read_one(&machine, arena, out, err);
 }
 
+/* With a spec there is one at most, and nothing to be sorted. */
+#define OF_KEY                                                                   \
+    "SELECT " RUNTIME_SANDBOX_COLUMNS " FROM runtime_sandboxes WHERE team_id = ?1" \
+    " AND sandbox_key = ?2 AND sandbox_key <> '' AND destroyed_at_us = 0 AND spec_hash "
+#define NEWEST ">= ?3 ORDER BY last_used_at_us DESC LIMIT 1"
+
 int store_runtime_sandbox_find(struct store *store, struct str team_id, struct str key,
                                struct str spec_hash, struct arena *arena,
                                struct store_runtime_sandbox *out, struct error *err)
@@ -197,12 +203,7 @@ int store_runtime_sandbox_find(struct store *store, struct str team_id, struct s
     auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, conn,
-                   "SELECT " RUNTIME_SANDBOX_COLUMNS
-                   " FROM runtime_sandboxes WHERE team_id = ?1 AND sandbox_key = ?2"
-                   " AND sandbox_key <> '' AND destroyed_at_us = 0"
-                   " AND (?3 = '' OR spec_hash = ?3) ORDER BY last_used_at_us DESC LIMIT 1",
-                   err) < 0)
+    if (query_open(&query, conn, spec_hash.len ? OF_KEY "= ?3" : OF_KEY NEWEST, err) < 0)
         return -1;
     bind_text(&query, team_id);
     runtime_bind(&query, key);
