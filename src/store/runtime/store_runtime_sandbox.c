@@ -191,7 +191,7 @@ int store_runtime_sandbox_get(struct store *store, struct str team_id, struct st
 }
 
 /* With a spec there is one at most, and nothing to be sorted. */
-#define OF_KEY                                                                   \
+#define OF_KEY                                                                     \
     "SELECT " RUNTIME_SANDBOX_COLUMNS " FROM runtime_sandboxes WHERE team_id = ?1" \
     " AND sandbox_key = ?2 AND sandbox_key <> '' AND destroyed_at_us = 0 AND spec_hash "
 #define NEWEST ">= ?3 ORDER BY last_used_at_us DESC LIMIT 1"
