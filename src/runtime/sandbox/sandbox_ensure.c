@@ -13,9 +13,9 @@
  * Everything together takes at most create_timeout_s, hooks aside; what a create that was given up may
  * still make is swept in the background.
  *
- * A row is written before its machine is made (not of the embedded engine): state 'creating'. After
- * CLAIM_MAX_S nobody is making it any more; then the machine, found by its label, is taken over, or
- * the row counts as gone.
+ * A row is written before its machine is made: state 'creating'. After CLAIM_MAX_S nobody is making it
+ * any more; then the machine, found by its label, is taken over, or the row counts as gone. Of the embedded engine
+ * it is written with the machine's own row, in one transaction: there are both or none.
  *
  * A row whose machine is gone has state 'error' and still holds its key. Restoring keeps its id;
  * creating kills it and claims the key with a new id, in one transaction. */
@@ -34,6 +34,7 @@ enum {
     CLAIM_MAX_S = 150, /* at least, and longer than create_timeout_s */
     RACE_WAIT_MS = 160 * 1000,
     RACE_STEP_MS = 20,
+    CREATED_EVENTS = 2, /* sandbox.created and sandbox.started */
 };
 
 /* What attempt() says besides 0 and -1: somebody else is making it. */
@@ -49,9 +50,7 @@ struct ensure {
     struct str root;   /* of the workspace; STR_NONE = none is made */
     bool has_snapshot; /* the request names one */
     struct store_runtime_snapshot snapshot;
-    struct store_runtime_sandbox row;         /* the result */
-    const struct store_runtime_event *events; /* to be written with the row */
-    size_t event_count;
+    struct store_runtime_sandbox row; /* the result */
     enum runtime_tier tier;
 };
 
@@ -191,13 +190,11 @@ static int claim_row(struct ensure *ensure, struct str replaces, struct error *e
         .reason = STR("replaced: it was gone and had no snapshot"),
         .max = backend_max_sandboxes(ensure->profile.backend),
         .durable = !local(ensure),
-        .events = ensure->events,
-        .event_count = ensure->event_count,
     };
 
     if (store_runtime_claim(ensure->runtime->config.store, &claim, err) == 0)
         return 0;
-    if (err->code == ERROR_QUOTA && !ensure->events) {
+    if (err->code == ERROR_QUOTA) {
         /* Some may have ended without telling. */
         runtime_prune_overdue(ensure->runtime, ensure->row.provider);
         if (store_runtime_claim(ensure->runtime->config.store, &claim, err) == 0)
@@ -212,18 +209,28 @@ static int new_row(struct ensure *ensure, struct str replaces, struct error *err
     return claim_row(ensure, replaces, err);
 }
 
-static int make_machine(struct ensure *ensure, struct store_runtime_sandbox *row, struct error *err)
+/* joint: or NULL. */
+static int create_machine(struct ensure *ensure, const struct store_runtime_sandbox *row,
+                          struct provider_joint *joint, struct provider_sandbox *out,
+                          struct error *err)
 {
     struct machine_spec wanted = {
         .profile = &ensure->profile,
         .row = row,
         .snapshot = ensure->has_snapshot ? ensure->snapshot.external_id : STR_NONE,
         .metadata = ensure->request->metadata,
+        .joint = joint,
     };
+
+    return machine_create(ensure->runtime, &wanted, ensure->arena, out, err);
+}
+
+static int make_machine(struct ensure *ensure, struct store_runtime_sandbox *row, struct error *err)
+{
     struct provider_sandbox machine = {0};
 
     row->external_id = STR_NONE;
-    if (machine_create(ensure->runtime, &wanted, ensure->arena, &machine, err) < 0)
+    if (create_machine(ensure, row, NULL, &machine, err) < 0)
         return -1;
     use_machine(row, &machine);
     row->snapshot_id = ensure->has_snapshot ? ensure->snapshot.id : STR_NONE;
@@ -240,43 +247,40 @@ static json_t *started_data(const struct store_runtime_sandbox *row)
     return data;
 }
 
-struct claiming {
-    struct ensure *ensure;
-    int outcome; /* of claim_row() */
+/* sandbox.created and sandbox.started. */
+struct created {
+    json_t *data[CREATED_EVENTS];
+    struct runtime_event events[CREATED_EVENTS];
 };
 
-static int claim_and_tell(void *arg, const struct store_runtime_event *rows, size_t count,
-                          struct error *err)
+static void created_done(struct created *created)
 {
-    struct claiming *claiming = arg;
-
-    claiming->ensure->events = rows;
-    claiming->ensure->event_count = count;
-    claiming->outcome = claim_row(claiming->ensure, STR_NONE, err);
-    claiming->ensure->events = NULL;
-    claiming->ensure->event_count = 0;
-    return claiming->outcome == 0 ? 0 : -1;
+    for (size_t i = 0; i < CREATED_EVENTS; i++)
+        json_decref(created->data[i]);
 }
 
-/* sandbox.created and sandbox.started. claiming: with the row, in its transaction. */
-static void tell_created(struct ensure *ensure, int64_t create_ms, struct claiming *claiming,
-                         struct error *err)
+#define auto_created __attribute__((cleanup(created_done)))
+
+static struct created created_of(const struct ensure *ensure, int64_t create_ms)
 {
     const struct store_runtime_sandbox *row = &ensure->row;
-    auto_json json_t *created =
-        json_pack("{s:o, s:o, s:I}", "provider", json_str(row->provider), "image",
-                  json_str(row->image), "create_ms", (json_int_t)create_ms);
-    auto_json json_t *started = started_data(row);
-    const struct runtime_event events[] = {
-        runtime_row_event_of(ensure->caller, row, "sandbox.created", created),
-        runtime_row_event_of(ensure->caller, row, "sandbox.started", started),
-    };
+    struct created created = {
+        .data = {json_pack("{s:o, s:o, s:I}", "provider", json_str(row->provider), "image",
+                           json_str(row->image), "create_ms", (json_int_t)create_ms),
+                 started_data(row)}};
 
-    if (claiming)
-        (void)runtime_event_add_with(ensure->runtime, ensure->caller, events, 2, claim_and_tell,
-                                     claiming, err);
-    else
-        runtime_event_add_all(ensure->runtime, ensure->caller, events, 2);
+    created.events[0] =
+        runtime_row_event_of(ensure->caller, row, "sandbox.created", created.data[0]);
+    created.events[1] =
+        runtime_row_event_of(ensure->caller, row, "sandbox.started", created.data[1]);
+    return created;
+}
+
+static void tell_created(const struct ensure *ensure, int64_t create_ms)
+{
+    auto_created struct created created = created_of(ensure, create_ms);
+
+    runtime_event_add_all(ensure->runtime, ensure->caller, created.events, CREATED_EVENTS);
 }
 
 /* ---- tier 3 ---- */
@@ -286,9 +290,8 @@ static int64_t since_ms(int64_t begin_us)
     return (clock_mono_us() - begin_us + 500) / 1000;
 }
 
-/* The embedded engine makes one faster than a second transaction takes, and nobody else makes
- * sandboxes in it: the row is written when it runs. What a crash leaves between, the sweep finds by
- * its label. */
+/* A sandbox of the embedded engine and its row here are in one store: they are written in one transaction, when the
+ * sandbox runs. */
 static bool row_may_follow(const struct ensure *ensure, struct str replaces)
 {
     return local(ensure) && !replaces.p && json_array_size(ensure->profile.on_create) == 0 &&
@@ -296,34 +299,102 @@ static bool row_may_follow(const struct ensure *ensure, struct str replaces)
            backend_max_sandboxes(ensure->profile.backend) <= 0;
 }
 
-static int create_first(struct ensure *ensure, int64_t *out_ms, struct error *err)
+struct claiming {
+    struct ensure *ensure;
+    int64_t begin_us;
+    struct runtime_events_held *held;
+    int outcome; /* 0, AGAIN or -1 */
+    struct error why;
+};
+
+/* One sandbox, one id, on both APIs. */
+static void use_running(struct claiming *claiming, const struct provider_sandbox *machine)
 {
-    struct claiming claiming = {.ensure = ensure, .outcome = -1};
+    struct ensure *ensure = claiming->ensure;
     struct store_runtime_sandbox *row = &ensure->row;
-    int64_t begin_us = clock_mono_us();
-    struct runtime_hold *hold; /* the name in its labels: who follows the engine leaves it alone */
+
+    use_machine(row, machine);
+    row->snapshot_id = ensure->has_snapshot ? ensure->snapshot.id : STR_NONE;
+    row->id = row->external_id;
+    row->create_ms = since_ms(claiming->begin_us);
+    row->state = RUNTIME_RUNNING;
+    row->running_since_us = row->last_used_at_us = row->state_at_us = clock_wall_us();
+}
+
+/* conn: in whose transaction; NULL = in one of its own. A create that is tried again comes here again. */
+static int claim_running(void *arg, const struct provider_sandbox *machine, struct conn *conn,
+                         struct error *err)
+{
+    struct claiming *claiming = arg;
+    struct ensure *ensure = claiming->ensure;
+    struct store_runtime_claim claim = {.row = &ensure->row, .event_count = CREATED_EVENTS};
+    auto_created struct created created = {0};
+    int r;
+
+    runtime_event_settle(ensure->runtime, claiming->held, false);
+    use_running(claiming, machine);
+    created = created_of(ensure, ensure->row.create_ms);
+    claiming->held = runtime_event_hold(ensure->runtime, ensure->caller, created.events,
+                                        CREATED_EVENTS, &claim.events);
+    r = conn ? store_runtime_claim_in(conn, &claim, err)
+             : store_runtime_claim(ensure->runtime->config.store, &claim, err);
+    claiming->outcome = r == 0                                                ? 0
+                        : err->code == ERROR_EXISTS && ensure->request->key.p ? AGAIN
+                                                                              : -1;
+    claiming->why = *err;
+    return r;
+}
+
+/* Its row could not be written, although all else went well. */
+static int unclaimed(struct claiming *claiming, struct error *err)
+{
+    struct ensure *ensure = claiming->ensure;
     struct error ignored;
+
+    (void)machine_kill(ensure->runtime, ensure->profile.backend, &ensure->row, &ignored);
+    *err = claiming->why;
+    return claiming->outcome;
+}
+
+/* No sandbox: its row was refused, it could not be made, or it ended right after it was. */
+static int not_made(struct claiming *claiming, bool stored, struct error *err)
+{
+    struct ensure *ensure = claiming->ensure;
+
+    if (claiming->outcome != 0) {
+        *err = claiming->why;
+        return claiming->outcome;
+    }
+    if (stored)
+        note_failed(ensure, &ensure->row, RUNTIME_KILLED, err);
+    else
+        runtime_row_failed(ensure->runtime, ensure->caller, &ensure->row, err);
+    return -1;
+}
+
+static int create_first(struct ensure *ensure, struct error *err)
+{
+    struct claiming claiming = {.ensure = ensure, .begin_us = clock_mono_us()};
+    struct provider_joint joint = {.run = claim_running, .arg = &claiming};
+    struct store_runtime_sandbox *row = &ensure->row;
+    struct provider_sandbox machine = {0};
+    struct runtime_hold *hold; /* the name in its labels: who follows the engine leaves it alone */
+    bool stored;
+    int r;
 
     fill_row(ensure);
     hold = runtime_hold(ensure->runtime, row->team_id, row->id);
-    if (make_machine(ensure, row, err) < 0) {
-        runtime_hold_end(ensure->runtime, hold);
-        runtime_row_failed(ensure->runtime, ensure->caller, row, err);
-        return -1;
-    }
-    row->id = row->external_id; /* one sandbox, one id, on both APIs */
-    row->create_ms = *out_ms = since_ms(begin_us);
-    row->state = RUNTIME_RUNNING;
-    row->running_since_us = row->last_used_at_us = row->state_at_us = clock_wall_us();
+    r = create_machine(ensure, row, &joint, &machine, err);
+    stored = joint.done || (r == 0 && claim_running(&claiming, &machine, NULL, &claiming.why) == 0);
+    runtime_event_settle(ensure->runtime, claiming.held, stored);
+    runtime_hold_end(ensure->runtime, hold);
+    if (r < 0)
+        return not_made(&claiming, stored, err);
+    if (!stored)
+        return unclaimed(&claiming, err);
     runtime_live_extended(ensure->runtime, row->id,
                           runtime_row_ttl(ensure->runtime, ensure->profile.backend, row));
-    tell_created(ensure, *out_ms, &claiming, err);
-    runtime_hold_end(ensure->runtime, hold);
-    if (claiming.outcome != 0) {
-        (void)machine_kill(ensure->runtime, ensure->profile.backend, row, &ignored);
-        runtime_live_forget(ensure->runtime, row->id);
-    }
-    return claiming.outcome;
+    return 0;
 }
 
 /* *out_adopted: another store's was there. */
@@ -364,7 +435,7 @@ static int create(struct ensure *ensure, struct str replaces, struct error *err)
     struct store_runtime_sandbox *row = &ensure->row;
     int64_t create_ms = 0;
     bool adopted = false, first = row_may_follow(ensure, replaces);
-    int r = first ? create_first(ensure, &create_ms, err)
+    int r = first ? create_first(ensure, err)
                   : claim_first(ensure, replaces, &create_ms, &adopted, err);
 
     if (r != 0)
@@ -376,7 +447,7 @@ static int create(struct ensure *ensure, struct str replaces, struct error *err)
         return 0;
     }
     if (!first)
-        tell_created(ensure, create_ms, NULL, err);
+        tell_created(ensure, create_ms);
     ensure->tier = ensure->has_snapshot ? TIER_RESTORED : TIER_CREATED;
     return 0;
 }

@@ -135,6 +135,7 @@ struct machine_spec {
     const struct store_runtime_sandbox *row;
     struct str snapshot; /* provider's reference */
     const json_t *metadata;
+    struct provider_joint *joint; /* or NULL */
 };
 /* Creates it, or finds what an earlier try has made. Hooks are not run. */
 int machine_create(struct runtime *runtime, const struct machine_spec *wanted, struct arena *arena,

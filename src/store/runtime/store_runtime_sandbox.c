@@ -117,7 +117,7 @@ static int set_state(struct conn *conn, const struct change *change, struct erro
     return query_step(&query, err);
 }
 
-static int claim_in(struct conn *conn, const struct store_runtime_claim *claim, struct error *err)
+static int claim_row(struct conn *conn, const struct store_runtime_claim *claim, struct error *err)
 {
     int64_t count = 0;
 
@@ -140,6 +140,14 @@ static int claim_in(struct conn *conn, const struct store_runtime_claim *claim, 
     return insert_row(conn, claim->row, err);
 }
 
+int store_runtime_claim_in(struct conn *conn, const struct store_runtime_claim *claim,
+                           struct error *err)
+{
+    return claim_row(conn, claim, err) < 0
+               ? -1
+               : runtime_events_add(conn, claim->events, claim->event_count, err);
+}
+
 int store_runtime_claim(struct store *store, const struct store_runtime_claim *claim,
                         struct error *err)
 {
@@ -147,12 +155,7 @@ int store_runtime_claim(struct store *store, const struct store_runtime_claim *c
 
     if (store_begin(conn, claim->durable ? STORE_DURABLE : STORE_EPHEMERAL, err) < 0)
         return -1;
-    return store_end(conn,
-                     claim_in(conn, claim, err) < 0 ||
-                             runtime_events_add(conn, claim->events, claim->event_count, err) < 0
-                         ? -1
-                         : 0,
-                     err);
+    return store_end(conn, store_runtime_claim_in(conn, claim, err), err);
 }
 
 static int read_one(struct query *query, struct arena *arena, struct store_runtime_sandbox *out,
