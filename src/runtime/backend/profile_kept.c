@@ -16,7 +16,7 @@ enum { KEPT_MAX = 256, RECORD_MAX = 4096 /* bytes of a record that is kept */ };
 
 struct kept {
     struct profile_source source; /* its texts are our own */
-    struct profile profile;       /* its tree is our own reference, image and root are our own */
+    struct profile profile;       /* its tree is our own reference, its texts are our own */
 };
 
 struct profiles_kept {
@@ -40,6 +40,7 @@ static void kept_free(struct kept *kept)
     free((char *)(uintptr_t)kept->source.provider.p);
     free((char *)(uintptr_t)kept->profile.image.p);
     free((char *)(uintptr_t)kept->profile.workspace_root.p);
+    free((char *)(uintptr_t)kept->profile.settings.p);
     free(kept);
 }
 
@@ -100,6 +101,7 @@ bool profile_kept_get(struct runtime *runtime, const struct runtime_caller *call
         out->name = name;
         out->image = arena_str(arena, kept->profile.image);
         out->workspace_root = arena_str(arena, kept->profile.workspace_root);
+        out->settings = arena_str(arena, kept->profile.settings);
         (void)json_incref(out->tree);
     }
     (void)pthread_mutex_unlock(&all->lock);
@@ -128,6 +130,7 @@ void profile_kept_put(struct runtime *runtime, const struct runtime_caller *call
     kept->profile.name = STR_NONE;
     kept->profile.image = own(profile->image);
     kept->profile.workspace_root = own(profile->workspace_root);
+    kept->profile.settings = own(profile->settings);
     (void)json_incref(kept->profile.tree);
     (void)pthread_mutex_lock(&all->lock);
     if (all->all.count >= KEPT_MAX) {

@@ -254,6 +254,8 @@ static void fill(const struct runtime *runtime, struct profile *out, struct aren
     out->on_resume = not_null(flat, "onResume");
     out->options = not_null(flat, "options");
     out->mounts = not_null(flat, "mounts");
+    out->equips = profile_equips(flat);
+    out->settings = profile_settings(out, arena);
 }
 
 static int check_result(const struct profile *profile, bool harness, struct error *err)

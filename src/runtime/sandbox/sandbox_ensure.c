@@ -168,7 +168,7 @@ static void fill_row(struct ensure *ensure)
         .provider = arena_str(ensure->arena, str_of(backend_name(profile->backend))),
         .image = arena_str(ensure->arena, profile->image),
         .profile = arena_str(ensure->arena, profile->name),
-        .settings = runtime_spec_settings(profile, ensure->arena),
+        .settings = profile->settings,
         .metadata = arena_str(ensure->arena, str_of(metadata)),
         .state = RUNTIME_CREATING,
         .agent_id = arena_str(ensure->arena, ensure->request->agent_id),
@@ -295,7 +295,7 @@ static int64_t since_ms(int64_t begin_us)
 static bool row_may_follow(const struct ensure *ensure, struct str replaces)
 {
     return local(ensure) && !replaces.p && json_array_size(ensure->profile.on_create) == 0 &&
-           !profile_equips(ensure->profile.tree) && !ensure->root.p &&
+           !ensure->profile.equips && !ensure->root.p &&
            backend_max_sandboxes(ensure->profile.backend) <= 0;
 }
 

@@ -114,8 +114,6 @@ int runtime_spec_check(const struct runtime_ensure *request, struct error *err);
 /* 16 hex digits. */
 struct str runtime_spec_hash(const struct profile *profile, const struct runtime_ensure *request,
                              struct arena *arena);
-/* JSON for the row's settings. */
-struct str runtime_spec_settings(const struct profile *profile, struct arena *arena);
 
 /* ---- machines (sandbox_machine.c) ---- */
 
