@@ -28,30 +28,13 @@
 #include "runtime/core/deadline.h"
 #include "runtime/core/event.h"
 #include "runtime/sandbox/equip.h"
+#include "runtime/sandbox/sandbox_ensure.h"
 #include "runtime/sandbox/workspace.h"
 
 enum {
     CLAIM_MAX_S = 150, /* at least, and longer than create_timeout_s */
     RACE_WAIT_MS = 160 * 1000,
     RACE_STEP_MS = 20,
-    CREATED_EVENTS = 2, /* sandbox.created and sandbox.started */
-};
-
-/* What attempt() says besides 0 and -1: somebody else is making it. */
-enum { AGAIN = 1 };
-
-struct ensure {
-    struct runtime *runtime;
-    const struct runtime_caller *caller;
-    const struct runtime_ensure *request;
-    struct profile profile;
-    struct arena *arena;
-    struct str hash;
-    struct str root;   /* of the workspace; STR_NONE = none is made */
-    bool has_snapshot; /* the request names one */
-    struct store_runtime_snapshot snapshot;
-    struct store_runtime_sandbox row; /* the result */
-    enum runtime_tier tier;
 };
 
 static bool local(const struct ensure *ensure)
@@ -61,7 +44,7 @@ static bool local(const struct ensure *ensure)
 
 /* ---- a machine for a row ---- */
 
-static void use_machine(struct store_runtime_sandbox *row, const struct provider_sandbox *machine)
+void ensure_use_machine(struct store_runtime_sandbox *row, const struct provider_sandbox *machine)
 {
     row->external_id = machine->id;
     row->token = machine->token;
@@ -102,7 +85,7 @@ static int note_ready(struct ensure *ensure, struct store_runtime_sandbox *row, 
 }
 
 /* The row of a sandbox that could not be made; err stays as it is. */
-static void note_failed(struct ensure *ensure, const struct store_runtime_sandbox *row,
+void ensure_note_failed(struct ensure *ensure, const struct store_runtime_sandbox *row,
                         enum runtime_state state, const struct error *why)
 {
     struct error problem, ignored;
@@ -133,7 +116,7 @@ static int yield_to_older(struct ensure *ensure, struct store_runtime_sandbox *r
 
     if (found <= 0)
         return found;
-    use_machine(row, &older);
+    ensure_use_machine(row, &older);
     ref = runtime_row_ref(row);
     if (provider_connect(backend_provider(backend), &ref,
                          runtime_row_ttl(ensure->runtime, backend, row), ensure->arena, &connected,
@@ -152,7 +135,7 @@ static int yield_to_older(struct ensure *ensure, struct store_runtime_sandbox *r
     return 1;
 }
 
-static void fill_row(struct ensure *ensure)
+void ensure_fill_row(struct ensure *ensure)
 {
     const struct profile *profile = &ensure->profile;
     auto_free char *metadata =
@@ -205,12 +188,11 @@ static int claim_row(struct ensure *ensure, struct str replaces, struct error *e
 
 static int new_row(struct ensure *ensure, struct str replaces, struct error *err)
 {
-    fill_row(ensure);
+    ensure_fill_row(ensure);
     return claim_row(ensure, replaces, err);
 }
 
-/* joint: or NULL. */
-static int create_machine(struct ensure *ensure, const struct store_runtime_sandbox *row,
+int ensure_create_machine(struct ensure *ensure, const struct store_runtime_sandbox *row,
                           struct provider_joint *joint, struct provider_sandbox *out,
                           struct error *err)
 {
@@ -230,65 +212,14 @@ static int make_machine(struct ensure *ensure, struct store_runtime_sandbox *row
     struct provider_sandbox machine = {0};
 
     row->external_id = STR_NONE;
-    if (create_machine(ensure, row, NULL, &machine, err) < 0)
+    if (ensure_create_machine(ensure, row, NULL, &machine, err) < 0)
         return -1;
-    use_machine(row, &machine);
+    ensure_use_machine(row, &machine);
     row->snapshot_id = ensure->has_snapshot ? ensure->snapshot.id : STR_NONE;
     return 0;
 }
 
-static json_t *started_data(const struct store_runtime_sandbox *row)
-{
-    json_t *data = json_pack("{s:o, s:o}", "external_id", json_str(row->external_id), "provider",
-                             json_str(row->provider));
-
-    if (row->snapshot_id.p)
-        (void)json_object_set_new(data, "snapshot_id", json_str(row->snapshot_id));
-    return data;
-}
-
-/* sandbox.created and sandbox.started. */
-struct created {
-    json_t *data[CREATED_EVENTS];
-    struct runtime_event events[CREATED_EVENTS];
-};
-
-static void created_done(struct created *created)
-{
-    for (size_t i = 0; i < CREATED_EVENTS; i++)
-        json_decref(created->data[i]);
-}
-
-#define auto_created __attribute__((cleanup(created_done)))
-
-static struct created created_of(const struct ensure *ensure, int64_t create_ms)
-{
-    const struct store_runtime_sandbox *row = &ensure->row;
-    struct created created = {
-        .data = {json_pack("{s:o, s:o, s:I}", "provider", json_str(row->provider), "image",
-                           json_str(row->image), "create_ms", (json_int_t)create_ms),
-                 started_data(row)}};
-
-    created.events[0] =
-        runtime_row_event_of(ensure->caller, row, "sandbox.created", created.data[0]);
-    created.events[1] =
-        runtime_row_event_of(ensure->caller, row, "sandbox.started", created.data[1]);
-    return created;
-}
-
-static void tell_created(const struct ensure *ensure, int64_t create_ms)
-{
-    auto_created struct created created = created_of(ensure, create_ms);
-
-    runtime_event_add_all(ensure->runtime, ensure->caller, created.events, CREATED_EVENTS);
-}
-
 /* ---- tier 3 ---- */
-
-static int64_t since_ms(int64_t begin_us)
-{
-    return (clock_mono_us() - begin_us + 500) / 1000;
-}
 
 /* A sandbox of the embedded engine and its row here are in one store: they are written in one transaction, when the
  * sandbox runs. */
@@ -297,104 +228,6 @@ static bool row_may_follow(const struct ensure *ensure, struct str replaces)
     return local(ensure) && !replaces.p && json_array_size(ensure->profile.on_create) == 0 &&
            !ensure->profile.equips && !ensure->root.p &&
            backend_max_sandboxes(ensure->profile.backend) <= 0;
-}
-
-struct claiming {
-    struct ensure *ensure;
-    int64_t begin_us;
-    struct runtime_events_held *held;
-    int outcome; /* 0, AGAIN or -1 */
-    struct error why;
-};
-
-/* One sandbox, one id, on both APIs. */
-static void use_running(struct claiming *claiming, const struct provider_sandbox *machine)
-{
-    struct ensure *ensure = claiming->ensure;
-    struct store_runtime_sandbox *row = &ensure->row;
-
-    use_machine(row, machine);
-    row->snapshot_id = ensure->has_snapshot ? ensure->snapshot.id : STR_NONE;
-    row->id = row->external_id;
-    row->create_ms = since_ms(claiming->begin_us);
-    row->state = RUNTIME_RUNNING;
-    row->running_since_us = row->last_used_at_us = row->state_at_us = clock_wall_us();
-}
-
-/* conn: in whose transaction; NULL = in one of its own. A create that is tried again comes here again. */
-static int claim_running(void *arg, const struct provider_sandbox *machine, struct conn *conn,
-                         struct error *err)
-{
-    struct claiming *claiming = arg;
-    struct ensure *ensure = claiming->ensure;
-    struct store_runtime_claim claim = {.row = &ensure->row, .event_count = CREATED_EVENTS};
-    auto_created struct created created = {0};
-    int r;
-
-    runtime_event_settle(ensure->runtime, claiming->held, false);
-    use_running(claiming, machine);
-    created = created_of(ensure, ensure->row.create_ms);
-    claiming->held = runtime_event_hold(ensure->runtime, ensure->caller, created.events,
-                                        CREATED_EVENTS, &claim.events);
-    r = conn ? store_runtime_claim_in(conn, &claim, err)
-             : store_runtime_claim(ensure->runtime->config.store, &claim, err);
-    claiming->outcome = r == 0                                                ? 0
-                        : err->code == ERROR_EXISTS && ensure->request->key.p ? AGAIN
-                                                                              : -1;
-    claiming->why = *err;
-    return r;
-}
-
-/* Its row could not be written, although all else went well. */
-static int unclaimed(struct claiming *claiming, struct error *err)
-{
-    struct ensure *ensure = claiming->ensure;
-    struct error ignored;
-
-    (void)machine_kill(ensure->runtime, ensure->profile.backend, &ensure->row, &ignored);
-    *err = claiming->why;
-    return claiming->outcome;
-}
-
-/* No sandbox: its row was refused, it could not be made, or it ended right after it was. */
-static int not_made(struct claiming *claiming, bool stored, struct error *err)
-{
-    struct ensure *ensure = claiming->ensure;
-
-    if (claiming->outcome != 0) {
-        *err = claiming->why;
-        return claiming->outcome;
-    }
-    if (stored)
-        note_failed(ensure, &ensure->row, RUNTIME_KILLED, err);
-    else
-        runtime_row_failed(ensure->runtime, ensure->caller, &ensure->row, err);
-    return -1;
-}
-
-static int create_first(struct ensure *ensure, struct error *err)
-{
-    struct claiming claiming = {.ensure = ensure, .begin_us = clock_mono_us()};
-    struct provider_joint joint = {.run = claim_running, .arg = &claiming};
-    struct store_runtime_sandbox *row = &ensure->row;
-    struct provider_sandbox machine = {0};
-    struct runtime_hold *hold; /* the name in its labels: who follows the engine leaves it alone */
-    bool stored;
-    int r;
-
-    fill_row(ensure);
-    hold = runtime_hold(ensure->runtime, row->team_id, row->id);
-    r = create_machine(ensure, row, &joint, &machine, err);
-    stored = joint.done || (r == 0 && claim_running(&claiming, &machine, NULL, &claiming.why) == 0);
-    runtime_event_settle(ensure->runtime, claiming.held, stored);
-    runtime_hold_end(ensure->runtime, hold);
-    if (r < 0)
-        return not_made(&claiming, stored, err);
-    if (!stored)
-        return unclaimed(&claiming, err);
-    runtime_live_extended(ensure->runtime, row->id,
-                          runtime_row_ttl(ensure->runtime, ensure->profile.backend, row));
-    return 0;
 }
 
 /* *out_adopted: another store's was there. */
@@ -408,7 +241,7 @@ static int claim_first(struct ensure *ensure, struct str replaces, int64_t *out_
     if (r != 0)
         return r;
     r = make_machine(ensure, row, err);
-    *out_ms = since_ms(begin_us);
+    *out_ms = ensure_since_ms(begin_us);
     if (r == 0)
         r = adopted = yield_to_older(ensure, row, err);
     if (r == 0)
@@ -422,7 +255,7 @@ static int claim_first(struct ensure *ensure, struct str replaces, int64_t *out_
     if (r >= 0)
         r = note_ready(ensure, row, *out_ms, err);
     if (r < 0) {
-        note_failed(ensure, row, RUNTIME_KILLED, err);
+        ensure_note_failed(ensure, row, RUNTIME_KILLED, err);
         return -1;
     }
     *out_adopted = adopted > 0;
@@ -435,7 +268,7 @@ static int create(struct ensure *ensure, struct str replaces, struct error *err)
     struct store_runtime_sandbox *row = &ensure->row;
     int64_t create_ms = 0;
     bool adopted = false, first = row_may_follow(ensure, replaces);
-    int r = first ? create_first(ensure, err)
+    int r = first ? ensure_create_joint(ensure, err)
                   : claim_first(ensure, replaces, &create_ms, &adopted, err);
 
     if (r != 0)
@@ -447,7 +280,7 @@ static int create(struct ensure *ensure, struct str replaces, struct error *err)
         return 0;
     }
     if (!first)
-        tell_created(ensure, create_ms);
+        ensure_tell_created(ensure, create_ms);
     ensure->tier = ensure->has_snapshot ? TIER_RESTORED : TIER_CREATED;
     return 0;
 }
@@ -518,10 +351,11 @@ static int restore(struct ensure *ensure, struct error *err)
     if (r == 0)
         r = note_ready(ensure, row, -1, err);
     if (r < 0) {
-        note_failed(ensure, row, RUNTIME_ERROR, err);
+        ensure_note_failed(ensure, row, RUNTIME_ERROR, err);
         return -1;
     }
-    runtime_row_event(ensure->runtime, ensure->caller, row, "sandbox.started", started_data(row));
+    runtime_row_event(ensure->runtime, ensure->caller, row, "sandbox.started",
+                      ensure_started_data(row));
     ensure->tier = TIER_RESTORED;
     return 0;
 }
@@ -544,7 +378,7 @@ static int adopt(struct ensure *ensure, const struct provider_sandbox *machine, 
     struct provider_sandbox connected = {0};
     struct provider_ref ref;
 
-    use_machine(&ensure->row, machine);
+    ensure_use_machine(&ensure->row, machine);
     ref = runtime_row_ref(&ensure->row);
     if (provider_connect(backend_provider(backend), &ref,
                          runtime_row_ttl(runtime, backend, &ensure->row), ensure->arena, &connected,
@@ -667,7 +501,7 @@ static int find_or_create(struct ensure *ensure, struct error *err)
         if (err->code != ERROR_NOT_FOUND) {
             /* The machine is another's as much as ours: it stays. */
             ensure->row.external_id = STR_NONE;
-            note_failed(ensure, &ensure->row, RUNTIME_KILLED, err);
+            ensure_note_failed(ensure, &ensure->row, RUNTIME_KILLED, err);
             return -1;
         }
         return create(ensure, ensure->row.id, err);
