@@ -85,6 +85,18 @@ struct sandbox_pair {
     struct str name, value;
 };
 
+struct sandbox_view;
+struct conn;
+
+/* What is to be in the store exactly when a sandbox is: written in the transaction that makes the sandbox's row, when all else
+ * about it is done. run() asks the store for nothing but by that connection. */
+struct sandbox_joint {
+    int (*run)(void *arg, const struct sandbox_view *view, struct conn *conn, struct error *err);
+    void *arg;
+    bool refused;   /* told: run() failed, so there is no sandbox */
+    bool committed; /* told: both are in the store, even if the create failed after that */
+};
+
 struct sandbox_new {
     struct str team_id;
     struct str template_name; /* id, alias, or either with ":tag" */
@@ -107,7 +119,8 @@ struct sandbox_new {
     int64_t cpu_count, mem_mb, disk_mb; /* 0 = the template's */
     const struct sandbox_pair *metadata, *env;
     size_t metadata_count, env_count;
-    bool *waits; /* see sandbox_waits */
+    bool *waits;                 /* see sandbox_waits */
+    struct sandbox_joint *joint; /* or NULL */
 };
 
 /* A copy for the caller; strings live in the arena given. */

@@ -25,6 +25,22 @@
 #include "domain/sandbox/sandbox_internal.h"
 #include "protocol/json/json_shape.h"
 
+struct joined {
+    struct sandboxes *all;
+    struct sandbox_joint *joint;
+    const struct store_sandbox *row;
+};
+
+static int run_joint(void *arg, struct conn *conn, struct error *err)
+{
+    const struct joined *joined = arg;
+    struct sandbox_view view;
+
+    view_from_row(joined->all, joined->row, &view);
+    joined->joint->refused = joined->joint->run(joined->joint->arg, &view, conn, err) < 0;
+    return joined->joint->refused ? -1 : 0;
+}
+
 static int add_row(struct sandboxes *all, const struct plan *plan, const char *id,
                    struct arena *arena, struct store_sandbox *out, struct error *err)
 {
@@ -32,6 +48,8 @@ static int add_row(struct sandboxes *all, const struct plan *plan, const char *i
     struct store_event event = history_created();
     struct str *tags;
     size_t tag_count = tags_of(plan->pairs, plan->pair_count, arena, &tags);
+    struct joined joined = {all, plan->joint, out};
+    struct store_also also = {run_joint, &joined};
     int result;
 
     *out = (struct store_sandbox){
@@ -67,9 +85,13 @@ static int add_row(struct sandboxes *all, const struct plan *plan, const char *i
         .event = &event,
         .idempotency_key = plan->idempotency_key,
         .idempotency_hash = plan->idempotency_hash,
+        .also = plan->joint ? &also : NULL,
     };
     result = store_sandbox_insert(all->store, out, err);
     out->event = NULL;
+    out->also = NULL;
+    if (plan->joint)
+        plan->joint->committed = result == 0;
     return result;
 }
 
@@ -187,11 +209,12 @@ static int add_to_table(struct sandboxes *all, const struct plan *plan, const ch
     return table_add(all, &wanted, out, err);
 }
 
-/* What it starts failed: another box would do no better. */
-static bool is_templates_fault(const struct plan *plan, const struct warm_box *box,
-                               const struct error *err)
+/* What it starts failed, or who joined refused it: another box would do no better. */
+static bool is_not_of_the_box(const struct plan *plan, const struct warm_box *box,
+                              const struct error *err)
 {
-    return must_settle(plan, box) && err->code == ERROR_INVALID;
+    return (must_settle(plan, box) && err->code == ERROR_INVALID) ||
+           (plan->joint && (plan->joint->refused || plan->joint->committed));
 }
 
 /* 1 = made, 0 = go on without, -1 = failed for good. */
@@ -215,7 +238,7 @@ static int try_warm(struct sandboxes *all, const struct plan *plan, struct arena
         return -1;
     }
     made = make(all, plan, sandbox, box, arena, row, err);
-    if (made < 0 && is_templates_fault(plan, box, err)) {
+    if (made < 0 && is_not_of_the_box(plan, box, err)) {
         warm_box_free(box);
         return -1;
     }
@@ -312,6 +335,7 @@ int create_new(struct sandboxes *all, const struct sandbox_new *request, struct 
     }
     plan.idempotency_key = request->idempotency_key;
     plan.idempotency_hash = hash;
+    plan.joint = request->joint;
     return plan_run(all, &plan, arena, out, err);
 }
 

@@ -400,6 +400,7 @@ struct plan {
     struct store_limits limits; /* of the team */
     int64_t kept_mb;            /* room_kept() */
     struct str idempotency_key, idempotency_hash;
+    struct sandbox_joint *joint; /* of the request */
     struct str volumes, network; /* as in the store */
     struct network_peers peers;  /* of `network` */
     const char

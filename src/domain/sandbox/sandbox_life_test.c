@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "base/cleanup.h"
+#include "store/runtime/store_runtime_sandbox.h"
 
 static void check_nothing_left(struct env *env)
 {
@@ -326,6 +327,56 @@ TEST(warm_box_that_fails_is_replaced)
     CHECK(env_has_route(&env, id));
     WAIT_FOR(env_live_rows(&env) == 1);
     WAIT_FOR(engine_fake_boxes(env.engine) == 3);
+}
+
+struct joining {
+    int calls;
+    struct str id; /* of the sandbox it joined last */
+};
+
+static int join(void *arg, const struct sandbox_view *view, struct conn *conn, struct error *why)
+{
+    struct joining *joining = arg;
+    struct store_runtime_sandbox row = {.id = view->id,
+                                        .team_id = TEAM,
+                                        .key = STR("one"),
+                                        .spec_hash = STR("spec"),
+                                        .provider = STR("here"),
+                                        .external_id = view->id,
+                                        .token = view->access_token,
+                                        .state = RUNTIME_RUNNING,
+                                        .created_at_us = view->started_at_us};
+
+    joining->calls++;
+    joining->id = view->id;
+    return store_runtime_claim_in(conn, &(struct store_runtime_claim){.row = &row}, why);
+}
+
+/* And who was refused is not tried with another box. */
+TEST(what_joins_a_sandbox_is_there_with_it_or_not_at_all)
+{
+    auto_env struct env env;
+    auto_arena struct arena arena = {0};
+    struct joining joining = {0};
+    struct sandbox_joint first = {.run = join, .arg = &joining}, second = first;
+    struct sandbox_new request = {
+        .team_id = TEAM, .template_name = STR("base"), .timeout_s = 60, .joint = &first};
+    struct store_runtime_sandbox row;
+    struct sandbox_view view;
+
+    env_open(&env, 2);
+    WAIT_FOR(warm_boxes(&env) == 4);
+    OK(sandbox_create(env.all, &request, &arena, &view, &err));
+    CHECK(first.committed && !first.refused && str_eq(joining.id, view.id));
+    OK(store_runtime_sandbox_get(env.store, TEAM, view.id, &arena, &row, &err));
+    CHECK_STR(row.key, "one");
+    request.joint = &second;
+    FAILS(sandbox_create(env.all, &request, &arena, &view, &err), ERROR_EXISTS);
+    CHECK(second.refused && !second.committed);
+    CHECK_INT(joining.calls, 2);
+    WAIT_FOR(env_live_rows(&env) == 1);
+    FAILS(store_runtime_sandbox_get(env.store, TEAM, joining.id, &arena, &row, &err),
+          ERROR_NOT_FOUND);
 }
 
 TEST(warm_box_that_dies_is_replaced)

@@ -61,10 +61,27 @@ static int read_cursor(struct str cursor, struct arena *arena, struct store_sand
     return 0;
 }
 
-/* FNV-1a of "name\0value", as 16 hex digits. */
-static struct str tag_of(struct sandbox_pair pair, struct arena *arena)
+#define KEY_TAG "exo.sandbox.key"
+
+/* The name by which a pair is looked up: its own but for the labels of the runtime, of which each of its sandboxes has up to
+ * eight. The key has two names, and one tag; the rest is the same on many sandboxes, or asked for rarely: those who look
+ * for it have all rows compared. STR_NONE = it has no tag. */
+static struct str tag_name(struct str name)
 {
-    const struct str parts[] = {pair.name, str_n("", 1), pair.value};
+    static const char *const untagged[] = {"quicksand.id", "quicksand.instance",
+                                           "quicksand.spec-hash", "quicksand.team",
+                                           "exo.sandbox.spec-hash"};
+
+    for (size_t i = 0; i < sizeof(untagged) / sizeof(untagged[0]); i++)
+        if (str_is(name, untagged[i]))
+            return STR_NONE;
+    return str_is(name, "quicksand.key") ? STR(KEY_TAG) : name;
+}
+
+/* FNV-1a of "name\0value", as 16 hex digits. */
+static struct str tag_of(struct str name, struct str value, struct arena *arena)
+{
+    const struct str parts[] = {name, str_n("", 1), value};
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
 
     for (size_t i = 0; i < 3; i++)
@@ -76,10 +93,20 @@ static struct str tag_of(struct sandbox_pair pair, struct arena *arena)
 size_t tags_of(const struct sandbox_pair *metadata, size_t count, struct arena *arena,
                struct str **out)
 {
+    size_t tags = 0;
+
     *out = arena_alloc(arena, (count + 1) * sizeof(**out));
-    for (size_t i = 0; i < count; i++)
-        (*out)[i] = tag_of(metadata[i], arena);
-    return count;
+    for (size_t i = 0; i < count; i++) {
+        struct str name = tag_name(metadata[i].name);
+        struct str tag = name.p ? tag_of(name, metadata[i].value, arena) : STR_NONE;
+        size_t same = 0;
+
+        while (same < tags && !str_eq((*out)[same], tag))
+            same++;
+        if (tag.p && same == tags)
+            (*out)[tags++] = tag;
+    }
+    return tags;
 }
 
 static bool has_metadata(const struct sandbox_filter *filter, struct str text)
@@ -177,14 +204,56 @@ static void add_tags(const struct sandbox_filter *filter, struct arena *arena,
         query->tags[i] = tags[i];
 }
 
+/* Whatever has the tags has the pairs, but for hashes that collide. */
+static bool tags_say_all(const struct sandbox_filter *filter,
+                         const struct store_sandbox_query *query)
+{
+    for (size_t i = 0; i < filter->metadata_count; i++)
+        if (str_is(tag_name(filter->metadata[i].name), KEY_TAG))
+            return false;
+    return query->tag_count == filter->metadata_count;
+}
+
+/* Row by row. */
+static int count_compared(struct sandboxes *all, const struct sandbox_filter *filter,
+                          const struct store_sandbox_query *like, struct sandbox_page *out,
+                          struct error *err)
+{
+    struct store_sandbox_query query = *like;
+    size_t count = CHUNK;
+    char last[ID_SIZE];
+
+    query.after_us = 0;
+    query.after_id = STR_NONE;
+    query.paused = false;
+    query.limit = CHUNK;
+    out->total_running = 0;
+    while (count == CHUNK) {
+        auto_arena struct arena scratch = {0};
+        struct store_sandbox *rows;
+
+        if (store_sandbox_page(all->store, &query, &scratch, &rows, &count, err) < 0)
+            return -1;
+        for (size_t i = 0; i < count; i++)
+            out->total_running += has_metadata(filter, rows[i].metadata);
+        if (count && str_copy(rows[count - 1].id, last, sizeof(last))) {
+            query.after_us = rows[count - 1].started_at_us;
+            query.after_id = str_of(last);
+        }
+    }
+    return 0;
+}
+
 static int count_running(struct sandboxes *all, const struct sandbox_filter *filter,
                          const struct store_sandbox_query *query, struct sandbox_page *out,
                          struct error *err)
 {
     out->total_running = table_running_of(all, filter->team_id);
     if (!filter->running ||
-        (!query->tag_count && !query->template_id.p && !query->started_after_us))
+        (!filter->metadata_count && !query->template_id.p && !query->started_after_us))
         return 0;
+    if (!tags_say_all(filter, query))
+        return count_compared(all, filter, query, out, err);
     return store_sandbox_count_running(all->store, query, &out->total_running, err);
 }
 
@@ -198,7 +267,7 @@ int sandbox_list(struct sandboxes *all, const struct sandbox_filter *filter, str
         .paused = filter->paused,
         .started_after_us = filter->started_after_us,
         .ascending = filter->ascending,
-        .limit = filter->metadata_count > STORE_QUERY_TAGS ? CHUNK : filter->limit + 1,
+        .limit = filter->limit + 1,
     };
     struct store_template template;
 
@@ -217,6 +286,8 @@ int sandbox_list(struct sandboxes *all, const struct sandbox_filter *filter, str
         query.template_id = template.id;
     }
     add_tags(filter, arena, &query);
+    if (query.tag_count < filter->metadata_count)
+        query.limit = CHUNK;
     if (list_rows(&listing, &query, err) < 0)
         return -1;
     return count_running(all, filter, &query, out, err);

@@ -289,6 +289,66 @@ static size_t list_ids(struct env *env, struct sandbox_filter *filter, struct ar
     return page->count;
 }
 
+static void check_found(struct env *env, struct sandbox_pair first, struct sandbox_pair second,
+                        size_t expected)
+{
+    auto_arena struct arena arena = {0};
+    const struct sandbox_pair pairs[] = {first, second};
+    struct sandbox_filter filter = {.team_id = TEAM,
+                                    .running = true,
+                                    .limit = 100,
+                                    .metadata = pairs,
+                                    .metadata_count = second.name.p ? 2 : 1};
+    struct sandbox_page page;
+
+    OK(sandbox_list(env->all, &filter, &arena, &page, &err));
+    CHECK_INT(page.count, expected);
+    CHECK_INT(page.total_running, expected);
+}
+
+/* Most of them have no tag, or share one: they are found all the same. */
+TEST(labels_of_the_runtime_are_found)
+{
+    const struct sandbox_pair none = {0};
+    auto_env struct env env;
+    auto_arena struct arena arena = {0};
+    struct sandbox_new request = request_of();
+
+    env_open(&env, 0);
+    OK(sandbox_create(env.all, &request, &arena, &(struct sandbox_view){0}, &err));
+    for (int i = 0; i < 300; i++) { /* more than are compared at a time */
+        struct str key = str_of(arena_printf(&arena, "key-%d", i));
+        struct str id = str_of(arena_printf(&arena, "sbx-%d", i));
+        const struct sandbox_pair labels[] = {
+            {STR("exo.sandbox.key"), key},
+            {STR("exo.sandbox.spec-hash"), STR("spec")},
+            {STR("quicksand.key"), key},
+            {STR("quicksand.spec-hash"), STR("spec")},
+            {STR("quicksand.id"), id},
+            {STR("quicksand.team"), TEAM},
+            {STR("quicksand.instance"), STR("me")},
+        };
+
+        if (i % 100 == 0) { /* most have a key only */
+            request.metadata = labels;
+            request.metadata_count = 7;
+        } else {
+            request.metadata = &labels[2];
+            request.metadata_count = 1;
+        }
+        OK(sandbox_create(env.all, &request, &arena, &(struct sandbox_view){0}, &err));
+    }
+    check_found(&env, (struct sandbox_pair){STR("quicksand.instance"), STR("me")}, none, 3);
+    check_found(&env, (struct sandbox_pair){STR("quicksand.instance"), STR("you")}, none, 0);
+    check_found(&env, (struct sandbox_pair){STR("quicksand.id"), STR("sbx-100")}, none, 1);
+    check_found(&env, (struct sandbox_pair){STR("quicksand.key"), STR("key-7")}, none, 1);
+    check_found(&env, (struct sandbox_pair){STR("exo.sandbox.key"), STR("key-7")}, none, 0);
+    check_found(&env, (struct sandbox_pair){STR("exo.sandbox.key"), STR("key-200")},
+                (struct sandbox_pair){STR("exo.sandbox.spec-hash"), STR("spec")}, 1);
+    check_found(&env, (struct sandbox_pair){STR("exo.sandbox.key"), STR("key-200")},
+                (struct sandbox_pair){STR("exo.sandbox.spec-hash"), STR("other")}, 0);
+}
+
 TEST(list_pages_and_filters)
 {
     auto_env struct env env;

@@ -11,12 +11,22 @@ static struct runtime *runtime_of(const struct v1_call *call)
     return call->v1->config.runtime;
 }
 
+static void answer_with(struct v1_call *call, int status, const struct runtime_sandbox *sandbox,
+                        struct str tier)
+{
+    struct v1_besides besides = {.tier = tier};
+    struct buf out;
+
+    buf_init(&out, SIZE_MAX);
+    v1_types_sandbox(&out, sandbox, &besides);
+    call_answer_text(&call->call, status, buf_take(&out));
+}
+
 int v1_sandboxes_create(struct v1_call *call, struct error *err)
 {
     struct runtime_ensure request = {.agent_id = call->caller.agent_id};
     struct runtime_sandbox sandbox = {0};
     enum runtime_tier tier = TIER_CREATED;
-    json_t *out;
 
     if (v1_types_overrides(call, &request.overrides, err) < 0 ||
         v1_body_str(call, "key", &request.key, err) < 0 ||
@@ -32,11 +42,9 @@ int v1_sandboxes_create(struct v1_call *call, struct error *err)
         return -1;
     if (!request.key.len)
         call->made = sandbox.id;
-    out = v1_types_sandbox(&sandbox);
-    (void)json_object_set_new(out, "tier", json_string(runtime_tier_name(tier)));
     call_header(&call->call, "Location",
                 str_of(arena_printf(&call->arena, "/api/v1/sandboxes/%.*s", STR_ARG(sandbox.id))));
-    call_answer(&call->call, 201, out);
+    answer_with(call, 201, &sandbox, str_of(runtime_tier_name(tier)));
     return 0;
 }
 
@@ -67,12 +75,6 @@ static void hide_secrets(const struct v1_call *call, struct runtime_sandbox *san
         sandbox->cdp_url = STR_NONE;
 }
 
-static void put_team(json_t *sandbox, const struct v1_teams *teams, struct str id)
-{
-    (void)json_object_set_new(sandbox, "team", json_str(v1_teams_name(teams, id)));
-    (void)json_object_set_new(sandbox, "team_id", json_str(id));
-}
-
 int v1_sandboxes_list(struct v1_call *call, struct error *err)
 {
     struct runtime_sandbox_filter filter = {.agent_id = call->caller.agent_id};
@@ -80,7 +82,7 @@ int v1_sandboxes_list(struct v1_call *call, struct error *err)
     struct v1_teams teams;
     int64_t limit = 100;
     size_t count = 0;
-    json_t *array;
+    struct buf out;
 
     if (v1_teams_choose(call, &teams, err) < 0 || wanted_state(call, &filter.state, err) < 0 ||
         v1_query_str(call, "task_id", &filter.task_id, err) < 0 ||
@@ -92,17 +94,20 @@ int v1_sandboxes_list(struct v1_call *call, struct error *err)
     if (runtime_sandbox_list(runtime_of(call), &teams.caller, &filter, &call->arena, &items, &count,
                              err) < 0)
         return -1;
-    array = json_array();
+    buf_init(&out, SIZE_MAX);
+    (void)buf_add_str(&out, STR("{\"sandboxes\":["));
     for (size_t i = 0; i < count; i++) {
-        json_t *sandbox;
+        struct v1_besides besides = {0};
 
         hide_secrets(call, &items[i]);
-        sandbox = v1_types_sandbox(&items[i]);
         if (teams.items)
-            put_team(sandbox, &teams, items[i].team_id);
-        (void)json_array_append_new(array, sandbox);
+            besides = (struct v1_besides){.team = v1_teams_name(&teams, items[i].team_id),
+                                          .team_id = items[i].team_id};
+        (void)buf_add_str(&out, i ? STR(",") : STR(""));
+        v1_types_sandbox(&out, &items[i], &besides);
     }
-    call_answer(&call->call, 200, json_pack("{s:o}", "sandboxes", array));
+    (void)buf_add_str(&out, STR("]}"));
+    call_answer_text(&call->call, 200, buf_take(&out));
     return 0;
 }
 
@@ -115,7 +120,7 @@ static int answer_sandbox(struct v1_call *call, bool refresh, struct error *err)
                             &sandbox, err) < 0)
         return -1;
     hide_secrets(call, &sandbox);
-    call_answer(&call->call, 200, v1_types_sandbox(&sandbox));
+    answer_with(call, 200, &sandbox, STR_NONE);
     return 0;
 }
 

@@ -1,5 +1,9 @@
 #include "edge/api_runtime/v1_types.h"
 
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "protocol/json/json_shape.h"
 
@@ -34,36 +38,84 @@ static const char *const statuses[] = {
     [RUNTIME_KILLED] = "stopped",    [RUNTIME_ERROR] = "error",
 };
 
-json_t *v1_types_sandbox(const struct runtime_sandbox *sandbox)
+static void add_name(struct buf *out, const char *name)
 {
-    json_t *out = json_object();
+    (void)buf_add_str(out, out->len && out->p[out->len - 1] != '{' ? STR(",\"") : STR("\""));
+    (void)buf_add_str(out, str_of(name));
+    (void)buf_add_str(out, STR("\":"));
+}
 
-    put(out, "id", text(sandbox->id));
-    put(out, "sandbox_id", text(sandbox->id));
-    put(out, "key", text(sandbox->key));
-    put(out, "state", name(&runtime_state_names, sandbox->state));
-    put(out, "status", json_string(statuses[sandbox->state]));
-    put(out, "error", text(sandbox->error));
-    put(out, "provider", text(sandbox->provider));
-    put(out, "external_id", text(sandbox->external_id));
-    put(out, "template", text(sandbox->image));
-    put(out, "profile", text(sandbox->profile));
-    put(out, "spec_hash", text(sandbox->spec_hash));
-    put(out, "agent_id", text(sandbox->agent_id));
-    put(out, "task_id", text(sandbox->task_id));
-    put(out, "snapshot_id", text(sandbox->snapshot_id));
-    put(out, "cdp_url", text(sandbox->cdp_url));
-    put(out, "metadata", sandbox->metadata ? json_incref(sandbox->metadata) : json_object());
-    put(out, "workspace_root", text(sandbox->workspace_root));
-    put(out, "limits", sandbox->limits ? json_incref(sandbox->limits) : json_object());
-    put(out, "persistent", json_boolean(sandbox->persistent));
-    put(out, "adopted", json_boolean(sandbox->adopted));
-    put(out, "idle_timeout", json_integer(sandbox->idle_s));
-    put(out, "max_lifetime", json_integer(sandbox->max_lifetime_s));
-    put(out, "created_at", v1_types_time(sandbox->created_at_us));
-    put(out, "last_used_at", v1_types_time(sandbox->last_used_at_us));
-    put(out, "destroyed_at", v1_types_time(sandbox->destroyed_at_us));
-    return out;
+static void add_text(struct buf *out, const char *name, struct str value)
+{
+    add_name(out, name);
+    (void)(value.len ? json_add_str(out, value) : buf_add_str(out, STR("null")));
+}
+
+static void add_number(struct buf *out, const char *name, int64_t value)
+{
+    add_name(out, name);
+    (void)buf_printf(out, "%" PRId64, value);
+}
+
+static void add_bool(struct buf *out, const char *name, bool value)
+{
+    add_name(out, name);
+    (void)buf_add_str(out, value ? STR("true") : STR("false"));
+}
+
+static void add_object(struct buf *out, const char *name, const json_t *value)
+{
+    auto_free char *text = value ? json_text(value) : NULL;
+
+    add_name(out, name);
+    (void)buf_add_str(out, text ? str_of(text) : STR("{}"));
+}
+
+static void add_time(struct buf *out, const char *name, int64_t at_us)
+{
+    char text[CLOCK_TEXT_SIZE] = "";
+
+    if (at_us > 0)
+        clock_format(at_us, text);
+    add_text(out, name, str_of(text));
+}
+
+void v1_types_sandbox(struct buf *out, const struct runtime_sandbox *sandbox,
+                      const struct v1_besides *besides)
+{
+    (void)buf_add_char(out, '{');
+    add_text(out, "id", sandbox->id);
+    add_text(out, "sandbox_id", sandbox->id);
+    add_text(out, "key", sandbox->key);
+    add_text(out, "state", str_of(name_of(&runtime_state_names, sandbox->state)));
+    add_text(out, "status", str_of(statuses[sandbox->state]));
+    add_text(out, "error", sandbox->error);
+    add_text(out, "provider", sandbox->provider);
+    add_text(out, "external_id", sandbox->external_id);
+    add_text(out, "template", sandbox->image);
+    add_text(out, "profile", sandbox->profile);
+    add_text(out, "spec_hash", sandbox->spec_hash);
+    add_text(out, "agent_id", sandbox->agent_id);
+    add_text(out, "task_id", sandbox->task_id);
+    add_text(out, "snapshot_id", sandbox->snapshot_id);
+    add_text(out, "cdp_url", sandbox->cdp_url);
+    add_object(out, "metadata", sandbox->metadata);
+    add_text(out, "workspace_root", sandbox->workspace_root);
+    add_object(out, "limits", sandbox->limits);
+    add_bool(out, "persistent", sandbox->persistent);
+    add_bool(out, "adopted", sandbox->adopted);
+    add_number(out, "idle_timeout", sandbox->idle_s);
+    add_number(out, "max_lifetime", sandbox->max_lifetime_s);
+    add_time(out, "created_at", sandbox->created_at_us);
+    add_time(out, "last_used_at", sandbox->last_used_at_us);
+    add_time(out, "destroyed_at", sandbox->destroyed_at_us);
+    if (besides->tier.p)
+        add_text(out, "tier", besides->tier);
+    if (besides->team_id.p) {
+        add_text(out, "team", besides->team);
+        add_text(out, "team_id", besides->team_id);
+    }
+    (void)buf_add_char(out, '}');
 }
 
 json_t *v1_types_job(const struct job *job)

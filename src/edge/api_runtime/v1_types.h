@@ -8,8 +8,15 @@
 #include "runtime/session/session.h"
 #include "store/runtime/store_execution.h"
 
-/* New references. Absent values are null, so that a client finds every member. */
-json_t *v1_types_sandbox(const struct runtime_sandbox *sandbox);
+/* What some answers say of a sandbox besides; STR_NONE = not told. */
+struct v1_besides {
+    struct str tier, team, team_id;
+};
+/* Adds it as text: a tree would be made only to be written. Absent values are null, so that a client finds every
+ * member. */
+void v1_types_sandbox(struct buf *out, const struct runtime_sandbox *sandbox,
+                      const struct v1_besides *besides);
+/* New references; absent values likewise. */
 json_t *v1_types_job(const struct job *job);
 /* Without its output. */
 json_t *v1_types_execution(const struct store_execution *execution);

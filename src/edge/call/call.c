@@ -48,11 +48,16 @@ void call_header(struct call *call, const char *name, struct str value)
         call->headers[call->header_count++] = (struct http_header){str_of(name), value};
 }
 
-void call_answer(struct call *call, int status, json_t *json_consume)
+void call_answer_text(struct call *call, int status, char *text_consume)
 {
     free(call->text);
-    call->text = json_consume ? json_text(json_consume) : NULL;
+    call->text = text_consume;
     call->status = status;
+}
+
+void call_answer(struct call *call, int status, json_t *json_consume)
+{
+    call_answer_text(call, status, json_consume ? json_text(json_consume) : NULL);
     json_decref(json_consume);
 }
 

@@ -182,6 +182,8 @@ typedef void call_join_fn(void *arg, struct loop *loop, struct http_exchange *ex
 
 /* Takes the JSON (may be NULL for an answer without a body). */
 void call_answer(struct call *call, int status, json_t *json_consume);
+/* The same of text that is JSON already. */
+void call_answer_text(struct call *call, int status, char *text_consume);
 /* Takes the file, whose first bytes are the body. */
 void call_answer_file(struct call *call, int status, const char *content_type, int fd_consume,
                       int64_t length);

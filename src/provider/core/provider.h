@@ -117,6 +117,17 @@ struct provider_label {
 };
 
 /* What is asked for. Strings and arrays are borrowed for the call. */
+struct provider_sandbox;
+struct conn;
+
+/* Of who made the machine: what is written in the transaction that makes the machine's row, where that is in the same store. */
+struct provider_joint {
+    int (*run)(void *arg, const struct provider_sandbox *machine, struct conn *conn,
+               struct error *err);
+    void *arg;
+    bool done; /* told: it is in the store; else it is still to be done by who asked */
+};
+
 struct provider_spec {
     struct str team_id;  /* embedded engine only: whose sandbox */
     struct str image;    /* template, image; STR_NONE = the provider's default */
@@ -133,6 +144,7 @@ struct provider_spec {
     bool pause_at_ttl;            /* else it is killed */
     int64_t cpu, mem_mb, disk_mb; /* 0 = default */
     json_t *options; /* of the profile: type's own settings (browserSettings, ...); may be NULL */
+    struct provider_joint *joint; /* embedded engine only; or NULL */
 };
 
 /* What there is. Strings live in the arena of the call. */

@@ -199,6 +199,16 @@ static int set_network(const struct provider_spec *spec, struct arena *arena,
     return network_policy_read(network, spec->egress == EGRESS_ALLOW_ALL, arena, policy, err);
 }
 
+static int run_joint(void *arg, const struct sandbox_view *view, struct conn *conn,
+                     struct error *err)
+{
+    const struct provider_joint *joint = arg;
+    struct provider_sandbox machine;
+
+    tell(view, &machine);
+    return joint->run(joint->arg, &machine, conn, err);
+}
+
 /* Counted with the creates of all others. */
 static int embedded_create(struct provider *provider, const struct provider_spec *spec,
                            struct arena *arena, struct provider_sandbox *out, struct error *err)
@@ -206,9 +216,12 @@ static int embedded_create(struct provider *provider, const struct provider_spec
     const struct embedded *embedded = provider->impl;
     struct sandbox_creates *creates = embedded->engine->creates;
     struct sandbox_new request = request_of(embedded, spec, arena);
+    struct sandbox_joint joint = {.run = run_joint, .arg = spec->joint};
     struct sandbox_view view = {0};
     int r;
 
+    if (spec->joint)
+        request.joint = &joint;
     if ((spec->egress == EGRESS_RESTRICTED || spec->peers) &&
         set_network(spec, arena, &request, err) < 0)
         return refused(provider, "POST", err);
@@ -217,6 +230,8 @@ static int embedded_create(struct provider *provider, const struct provider_spec
         r = sandbox_create(all_of(provider), &request, arena, &view, err);
         sandbox_creates_end(creates, spec->team_id);
     }
+    if (spec->joint)
+        spec->joint->done = joint.committed;
     if (r < 0)
         return refused(provider, "POST", err);
     tell(&view, out);

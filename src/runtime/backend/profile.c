@@ -188,32 +188,49 @@ static json_t *built_in_desktop(const struct runtime *runtime)
     return record;
 }
 
+int profile_find(struct runtime *runtime, const struct runtime_caller *caller, struct str name,
+                 struct arena *arena, struct profile_source *out, struct error *err)
+{
+    struct store_profile row;
+
+    *out = (struct profile_source){
+        .of_file = json_object_get(runtime_profiles(runtime), arena_str(arena, name).p)};
+    if (out->of_file)
+        return 0;
+    if (store_profile_get(runtime->config.store, caller->team_id, name, arena, &row, err) == 0) {
+        out->text = row.record;
+        return 0;
+    }
+    if (err->code == ERROR_NOT_FOUND && str_is(name, "default"))
+        out->built_in = built_in_default;
+    else if (err->code == ERROR_NOT_FOUND && str_is(name, "desktop"))
+        out->built_in = built_in_desktop;
+    else
+        return -1;
+    *err = (struct error){0};
+    return 0;
+}
+
+int profile_read(const struct runtime *runtime, const struct profile_source *source, json_t **out,
+                 struct error *err)
+{
+    if (source->text.p)
+        return json_parse(source->text, out, err);
+    *out = source->of_file ? json_deep_copy(source->of_file) : source->built_in(runtime);
+    return 0;
+}
+
 int profile_load(struct runtime *runtime, const struct runtime_caller *caller, struct str name,
                  json_t **out, bool *out_read_only, struct error *err)
 {
     auto_arena struct arena arena = {0};
-    const char *key = arena_str(&arena, name).p;
-    const json_t *of_file = json_object_get(runtime_profiles(runtime), key);
-    struct store_profile row;
-    struct error why = {0};
+    struct profile_source source;
 
-    *out_read_only = of_file != NULL;
-    if (of_file) {
-        *out = json_deep_copy(of_file);
-        return 0;
-    }
-    if (store_profile_get(runtime->config.store, caller->team_id, name, &arena, &row, &why) == 0)
-        return json_parse(row.record, out, err);
-    if (why.code == ERROR_NOT_FOUND && str_is(name, "default")) {
-        *out = built_in_default(runtime);
-        return 0;
-    }
-    if (why.code == ERROR_NOT_FOUND && str_is(name, "desktop")) {
-        *out = built_in_desktop(runtime);
-        return 0;
-    }
-    *err = why;
-    return -1;
+    *out_read_only = false;
+    if (profile_find(runtime, caller, name, &arena, &source, err) < 0)
+        return -1;
+    *out_read_only = source.of_file != NULL;
+    return profile_read(runtime, &source, out, err);
 }
 
 static int check_name(struct str name, struct error *err)

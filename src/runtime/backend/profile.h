@@ -27,7 +27,9 @@ struct profile {
     enum permission permission;
     json_t *env, *mcp, *on_create, *on_resume, *options, *mounts; /* borrowed from tree; or NULL */
     struct str workspace_root;
-    json_t *tree; /* owned: profile_done() */
+    struct str settings; /* JSON: what later operations need of it */
+    bool equips;         /* wants a screen or the gateway */
+    json_t *tree;        /* owned: profile_done() */
 };
 
 /* What a request may say for itself; absent members keep the profile's. */
@@ -73,6 +75,8 @@ json_t *profile_screen(const json_t *flat);
 json_t *profile_gateway(const json_t *flat);
 /* Whether it wants one or the other. */
 bool profile_equips(const json_t *flat);
+/* profile->settings, made anew. */
+struct str profile_settings(const struct profile *profile, struct arena *arena);
 /* Whether an entry of "mcp" is the gateway's, by its name; the others are the agent's own. */
 bool profile_of_gateway(const char *name);
 /* What the gateway would run for them, as lines. New reference. */

@@ -48,9 +48,29 @@ json_t *profile_redacted(const json_t *record);
  * or NULL. */
 char *profile_restore(json_t *record, const json_t *old);
 
-/* The record of that name: of the file, of the team, or the built-in "default". New reference. */
+/* Where the record of a name is: in the file, in the team's row, or built in. */
+struct profile_source {
+    const json_t *of_file; /* stays as long as the runtime */
+    struct str text;       /* of the row, in the arena; STR_NONE = not there */
+    json_t *(*built_in)(const struct runtime *runtime);
+    struct str provider; /* which it names, in the arena; known once it was read */
+};
+int profile_find(struct runtime *runtime, const struct runtime_caller *caller, struct str name,
+                 struct arena *arena, struct profile_source *out, struct error *err);
+/* New reference. */
+int profile_read(const struct runtime *runtime, const struct profile_source *source, json_t **out,
+                 struct error *err);
+/* Both. */
 int profile_load(struct runtime *runtime, const struct runtime_caller *caller, struct str name,
                  json_t **out, bool *out_read_only, struct error *err);
+/* profile_kept.c: what was made of a record before. False: nothing, or of another record. */
+bool profile_kept_get(struct runtime *runtime, const struct runtime_caller *caller,
+                      const struct profile_source *source, struct arena *arena,
+                      struct profile *out);
+/* A profile to which no request added anything. */
+void profile_kept_put(struct runtime *runtime, const struct runtime_caller *caller,
+                      const struct profile_source *source, const struct profile *profile);
+
 /* A backend like this one, with the key of a profile. */
 int backend_with_key(struct runtime *runtime, const struct runtime_caller *caller,
                      struct backend *origin, struct str key, struct backend **out,

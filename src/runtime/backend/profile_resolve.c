@@ -254,6 +254,8 @@ static void fill(const struct runtime *runtime, struct profile *out, struct aren
     out->on_resume = not_null(flat, "onResume");
     out->options = not_null(flat, "options");
     out->mounts = not_null(flat, "mounts");
+    out->equips = profile_equips(flat);
+    out->settings = profile_settings(out, arena);
 }
 
 static int check_result(const struct profile *profile, bool harness, struct error *err)
@@ -318,22 +320,26 @@ static int check_gateway_lines(struct runtime *runtime, const json_t *mcp, struc
     return runtime_command_check_hooks(runtime, lines, err);
 }
 
-int profile_resolve(struct runtime *runtime, const struct runtime_caller *caller,
-                    const struct runtime_overrides *overrides, struct arena *arena,
-                    struct profile *out, struct error *err)
+/* Besides which profile is meant. */
+static bool says_nothing(const struct runtime_overrides *overrides)
+{
+    const struct runtime_overrides *o = overrides;
+
+    return !o->provider.p && !o->image.p && !o->workspace_root.p && !o->network && !o->lifecycle &&
+           !o->limits && !o->env && !o->mcp && !o->mounts && !o->options && !o->timeout_s &&
+           !o->output_limit && !o->persistent_given;
+}
+
+/* The tree: with all that the request says, for the backend, checked. */
+static int make_tree(struct runtime *runtime, const struct runtime_caller *caller,
+                     const struct runtime_overrides *overrides, struct profile_source *source,
+                     struct arena *arena, struct profile *out, struct error *err)
 {
     auto_json json_t *record = NULL;
-    bool harness = false, read_only;
+    bool harness = false, read_only = source->of_file != NULL;
 
-    *out = (struct profile){0};
-    out->name = arena_str(arena, profile_name(runtime, overrides, arena));
-    if (profile_load(runtime, caller, out->name, &record, &read_only, err) < 0) {
-        if (err->code == ERROR_NOT_FOUND)
-            err->code = ERROR_INVALID;
-        return overrides->profile.p || !overrides->agent_type.p
-                   ? -1
-                   : error_prefix(err, "agent type '%.*s'", STR_ARG(overrides->agent_type));
-    }
+    if (profile_read(runtime, source, &record, err) < 0)
+        return -1;
     out->tree = profile_flatten(record, &harness);
     /* What the operator's own profile says was not meant by commands.allow. */
     if (runtime_command_check_env(runtime, overrides->env, err) < 0 ||
@@ -342,18 +348,41 @@ int profile_resolve(struct runtime *runtime, const struct runtime_caller *caller
         (!read_only &&
          (runtime_command_check_env(runtime, json_object_get(out->tree, "envVars"), err) < 0 ||
           runtime_command_check_hooks(runtime, json_object_get(out->tree, "onCreate"), err) < 0 ||
-          runtime_command_check_hooks(runtime, json_object_get(out->tree, "onResume"), err) < 0))) {
-        profile_done(out);
+          runtime_command_check_hooks(runtime, json_object_get(out->tree, "onResume"), err) < 0)))
         return -1;
-    }
     if (!out->tree)
         return error_set(err, ERROR_INVALID, "profile '%.*s' is not an object", STR_ARG(out->name));
-    if (choose_backend(runtime, caller, overrides, out, err) < 0 ||
-        check_result(out, harness && !overrides->lifecycle, err) < 0) {
+    source->provider = arena_str(arena, json_get_str(out->tree, "provider"));
+    return choose_backend(runtime, caller, overrides, out, err) < 0
+               ? -1
+               : check_result(out, harness && !overrides->lifecycle, err);
+}
+
+int profile_resolve(struct runtime *runtime, const struct runtime_caller *caller,
+                    const struct runtime_overrides *overrides, struct arena *arena,
+                    struct profile *out, struct error *err)
+{
+    bool as_it_is = says_nothing(overrides);
+    struct profile_source source;
+
+    *out = (struct profile){0};
+    out->name = arena_str(arena, profile_name(runtime, overrides, arena));
+    if (profile_find(runtime, caller, out->name, arena, &source, err) < 0) {
+        if (err->code == ERROR_NOT_FOUND)
+            err->code = ERROR_INVALID;
+        return overrides->profile.p || !overrides->agent_type.p
+                   ? -1
+                   : error_prefix(err, "agent type '%.*s'", STR_ARG(overrides->agent_type));
+    }
+    if (as_it_is && profile_kept_get(runtime, caller, &source, arena, out))
+        return 0;
+    if (make_tree(runtime, caller, overrides, &source, arena, out, err) < 0) {
         profile_done(out);
         return -1;
     }
     fill(runtime, out, arena);
+    if (as_it_is)
+        profile_kept_put(runtime, caller, &source, out);
     return 0;
 }
 

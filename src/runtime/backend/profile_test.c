@@ -7,6 +7,7 @@
 #include "runtime/backend/backend.h"
 #include "runtime/backend/profile_internal.h"
 #include "runtime/core/test/core_env.h"
+#include "store/runtime/store_runtime.h"
 
 /* As an E2B endpoint elsewhere: no egress rules, no hooks, no mounts. */
 static void remote(struct core_env *env)
@@ -346,6 +347,89 @@ TEST(profile_defaults)
     CHECK_INT(profile.output_limit, 65536);
     CHECK_INT(profile.permission, PERMISSION_ASK);
     profile_done(&profile);
+}
+
+/* As another process on the same store changes it. */
+static void put_row(struct core_env *env, const char *record)
+{
+    struct store_profile row = {.team_id = env->caller.team_id,
+                                .name = STR("web"),
+                                .record = str_of(record),
+                                .created_at_us = 1,
+                                .updated_at_us = 1};
+
+    OK(store_profile_put(env->store, &row, 200, &err));
+}
+
+TEST(profile_is_kept_until_its_record_changes)
+{
+    auto_core struct core_env env;
+    auto_arena struct arena arena = {0};
+    struct runtime_overrides web = {.profile = STR("web")};
+    struct runtime_overrides longer = {.profile = STR("web"), .timeout_s = 44};
+    auto_json json_t *of_file = parse("{\"web\":{\"template\":\"of-file\"}}");
+    struct profile first, second, other;
+
+    core_environment = "";
+    core_open(&env, NULL, NULL);
+    put_row(&env, "{\"template\":\"a\",\"timeout\":33}");
+    resolve(&env, &web, &arena, &first);
+    resolve(&env, &web, &arena, &second);
+    CHECK(first.tree == second.tree);
+    CHECK_STR(second.name, "web");
+    CHECK_STR(second.image, "a");
+    CHECK_INT(second.timeout_s, 33);
+    profile_done(&second);
+    /* What one request says is for that one only. */
+    resolve(&env, &longer, &arena, &other);
+    CHECK_INT(other.timeout_s, 44);
+    profile_done(&other);
+    resolve(&env, &web, &arena, &second);
+    CHECK_INT(second.timeout_s, 33);
+    profile_done(&second);
+    put_row(&env, "{\"template\":\"b\",\"workspaceRoot\":\"/w\"}");
+    resolve(&env, &web, &arena, &second);
+    CHECK_STR(second.image, "b");
+    CHECK_STR(second.workspace_root, "/w");
+    CHECK_STR(first.image, "a");
+    profile_done(&first);
+    profile_done(&second);
+    put_row(&env, "{\"timeout\":9999}");
+    FAILS(profile_resolve(env.runtime, &env.caller, &web, &arena, &second, &err), ERROR_INVALID,
+          "timeout");
+    OK(profiles_replace(env.runtime, of_file, &err));
+    resolve(&env, &web, &arena, &second);
+    CHECK_STR(second.image, "of-file");
+    profile_done(&second);
+}
+
+/* Those of one team are not another's, nor do many of them stay. */
+TEST(profile_kept_is_of_one_team_and_bounded)
+{
+    auto_core struct core_env env;
+    auto_arena struct arena arena = {0};
+    struct profile mine, theirs;
+
+    core_environment = "";
+    core_open(&env, NULL, NULL);
+    put_row(&env, "{\"template\":\"a\"}");
+    resolve(&env, &(struct runtime_overrides){.profile = STR("web")}, &arena, &mine);
+    for (int i = 0; i < 600; i++) {
+        struct runtime_caller caller = {.team_id = str_of(arena_printf(&arena, "team-%d", i))};
+
+        FAILS(profile_resolve(env.runtime, &caller,
+                              &(struct runtime_overrides){.profile = STR("web")}, &arena, &theirs,
+                              &err),
+              ERROR_INVALID, "web");
+        OK(profile_resolve(env.runtime, &caller, &(struct runtime_overrides){0}, &arena, &theirs,
+                           &err));
+        profile_done(&theirs);
+    }
+    resolve(&env, &(struct runtime_overrides){.profile = STR("web")}, &arena, &theirs);
+    CHECK_STR(theirs.image, "a");
+    CHECK(theirs.tree != mine.tree); /* it had to make room meanwhile */
+    profile_done(&mine);
+    profile_done(&theirs);
 }
 
 TEST(profile_request_over_profile)

@@ -302,52 +302,76 @@ void runtime_event_add_made(struct runtime *runtime, struct runtime_event_made *
         store_rows(runtime, &row, 1);
 }
 
+struct runtime_events_held {
+    struct arena arena; /* of what follows */
+    struct runtime_event_made **made;
+    struct store_runtime_event *rows;
+    size_t count;
+};
+
 /* Numbers them and keeps their places. */
-static void hold(struct runtime_events *events, struct runtime_event_made **made,
-                 struct store_runtime_event *rows, size_t count, struct arena *arena)
+static void hold(struct runtime_events *events, struct runtime_events_held *held)
 {
     size_t bytes = 0;
 
-    for (size_t i = 0; i < count; i++)
-        bytes += made[i]->size;
+    for (size_t i = 0; i < held->count; i++)
+        bytes += held->made[i]->size;
     (void)pthread_mutex_lock(&events->lock);
-    make_room(events, count, bytes);
-    for (size_t i = 0; i < count; i++) {
-        number(events, made[i]);
-        rows[i] = row_of(made[i], arena);
-        made[i]->state = EVENT_HELD;
-        push(events, made[i]);
+    make_room(events, held->count, bytes);
+    for (size_t i = 0; i < held->count; i++) {
+        number(events, held->made[i]);
+        held->rows[i] = row_of(held->made[i], &held->arena);
+        held->made[i]->state = EVENT_HELD;
+        push(events, held->made[i]);
     }
     (void)pthread_mutex_unlock(&events->lock);
 }
 
-static void settle(struct runtime_events *events, struct runtime_event_made **made, size_t count,
-                   bool stored)
+struct runtime_events_held *runtime_event_hold(struct runtime *runtime,
+                                               const struct runtime_caller *caller,
+                                               const struct runtime_event *all, size_t count,
+                                               const struct store_runtime_event **out_rows)
 {
-    (void)pthread_mutex_lock(&events->lock);
+    struct runtime_events_held *held = xcalloc(1, sizeof(*held));
+
+    held->count = count;
+    held->rows = arena_alloc(&held->arena, count * sizeof(*held->rows));
+    held->made = arena_alloc(&held->arena, count * sizeof(struct runtime_event_made *));
     for (size_t i = 0; i < count; i++)
-        made[i]->state = stored ? EVENT_SHOWN : EVENT_DROPPED;
+        held->made[i] = make_event(runtime, caller, &all[i]);
+    hold(runtime->events, held);
+    *out_rows = held->rows;
+    return held;
+}
+
+void runtime_event_settle(struct runtime *runtime, struct runtime_events_held *held_consume,
+                          bool stored)
+{
+    struct runtime_events *events = runtime->events;
+
+    if (!held_consume)
+        return;
+    (void)pthread_mutex_lock(&events->lock);
+    for (size_t i = 0; i < held_consume->count; i++)
+        held_consume->made[i]->state = stored ? EVENT_SHOWN : EVENT_DROPPED;
     if (stored)
-        events->rows += (int64_t)count;
+        events->rows += (int64_t)held_consume->count;
     show(events);
     (void)pthread_cond_broadcast(&events->settled);
     (void)pthread_mutex_unlock(&events->lock);
+    arena_done(&held_consume->arena);
+    free(held_consume);
 }
 
 int runtime_event_add_with(struct runtime *runtime, const struct runtime_caller *caller,
                            const struct runtime_event *all, size_t count,
                            runtime_event_store_fn *store, void *arg, struct error *err)
 {
-    auto_arena struct arena arena = {0};
-    struct store_runtime_event *rows = arena_alloc(&arena, count * sizeof(*rows));
-    struct runtime_event_made **made = arena_alloc(&arena, count * sizeof(*made));
-    int r;
+    const struct store_runtime_event *rows = NULL;
+    struct runtime_events_held *held = runtime_event_hold(runtime, caller, all, count, &rows);
+    int r = store(arg, rows, count, err);
 
-    for (size_t i = 0; i < count; i++)
-        made[i] = make_event(runtime, caller, &all[i]);
-    hold(runtime->events, made, rows, count, &arena);
-    r = store(arg, rows, count, err);
-    settle(runtime->events, made, count, r == 0);
+    runtime_event_settle(runtime, held, r == 0);
     return r;
 }
 

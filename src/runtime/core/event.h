@@ -35,6 +35,14 @@ typedef int runtime_event_store_fn(void *arg, const struct store_runtime_event *
 int runtime_event_add_with(struct runtime *runtime, const struct runtime_caller *caller,
                            const struct runtime_event *all, size_t count,
                            runtime_event_store_fn *store, void *arg, struct error *err);
+/* The same when somebody else commits: their rows, and then whether they are in the store. Quick, and asks the store for nothing. */
+struct runtime_events_held;
+struct runtime_events_held *runtime_event_hold(struct runtime *runtime,
+                                               const struct runtime_caller *caller,
+                                               const struct runtime_event *all, size_t count,
+                                               const struct store_runtime_event **out_rows);
+void runtime_event_settle(struct runtime *runtime, struct runtime_events_held *held_consume,
+                          bool stored);
 /* In two steps: made, which asks nobody, and added later. transient: it gets no row. */
 struct runtime_event_made;
 struct runtime_event_made *runtime_event_make(struct runtime *runtime,

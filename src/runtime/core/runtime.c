@@ -42,6 +42,7 @@ int runtime_open(const struct runtime_config *config, struct runtime **out, stru
 
     runtime->config = *config;
     (void)pthread_rwlock_init(&runtime->backends_lock, NULL);
+    profiles_kept_open(runtime);
     runtime_runs_open(runtime);
     runtime_follow_init(runtime);
     if (runtime_secrets_open(runtime) < 0 || runtime_timer_open(runtime) < 0 ||
@@ -70,6 +71,7 @@ void runtime_close(struct runtime *runtime)
     runtime_events_close(runtime);
     backends_close(runtime);
     runtime_secrets_close(runtime);
+    profiles_kept_close(runtime);
     json_decref(runtime->file_profiles);
     (void)pthread_rwlock_destroy(&runtime->backends_lock);
     free(runtime);

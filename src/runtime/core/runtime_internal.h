@@ -8,6 +8,7 @@
 #include "runtime/core/settings.h"
 
 struct backend;
+struct profiles_kept;
 struct runtime_events;
 struct runtime_follow;
 struct jobs;
@@ -32,6 +33,7 @@ struct runtime {
     struct runtime_timer *timer;         /* timer.c: health every 30 s, stale cleanup hourly, ... */
     struct runtime_secrets *secrets;     /* mask.c */
     _Atomic(json_t *) profiles;          /* those read last; NULL = the settings' */
+    struct profiles_kept *kept;          /* profile_kept.c */
     json_t *file_profiles;               /* array of all that were read since the start, or NULL */
 };
 
@@ -46,6 +48,8 @@ void backends_close(struct runtime *runtime);
 void backends_wait(struct runtime *runtime);
 /* Of the configuration file. */
 json_t *runtime_profiles(const struct runtime *runtime);
+void profiles_kept_open(struct runtime *runtime);
+void profiles_kept_close(struct runtime *runtime);
 /* Checks the profiles of the file against what the backends can do. */
 int profiles_open(struct runtime *runtime, struct error *err);
 int runtime_events_open(struct runtime *runtime, struct error *err);

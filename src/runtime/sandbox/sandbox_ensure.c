@@ -13,9 +13,9 @@
  * Everything together takes at most create_timeout_s, hooks aside; what a create that was given up may
  * still make is swept in the background.
  *
- * A row is written before its machine is made (not of the embedded engine): state 'creating'. After
- * CLAIM_MAX_S nobody is making it any more; then the machine, found by its label, is taken over, or
- * the row counts as gone.
+ * A row is written before its machine is made: state 'creating'. After CLAIM_MAX_S nobody is making it
+ * any more; then the machine, found by its label, is taken over, or the row counts as gone. Of the embedded engine
+ * it is written with the machine's own row, in one transaction: there are both or none.
  *
  * A row whose machine is gone has state 'error' and still holds its key. Restoring keeps its id;
  * creating kills it and claims the key with a new id, in one transaction. */
@@ -28,31 +28,13 @@
 #include "runtime/core/deadline.h"
 #include "runtime/core/event.h"
 #include "runtime/sandbox/equip.h"
+#include "runtime/sandbox/sandbox_ensure.h"
 #include "runtime/sandbox/workspace.h"
 
 enum {
     CLAIM_MAX_S = 150, /* at least, and longer than create_timeout_s */
     RACE_WAIT_MS = 160 * 1000,
     RACE_STEP_MS = 20,
-};
-
-/* What attempt() says besides 0 and -1: somebody else is making it. */
-enum { AGAIN = 1 };
-
-struct ensure {
-    struct runtime *runtime;
-    const struct runtime_caller *caller;
-    const struct runtime_ensure *request;
-    struct profile profile;
-    struct arena *arena;
-    struct str hash;
-    struct str root;   /* of the workspace; STR_NONE = none is made */
-    bool has_snapshot; /* the request names one */
-    struct store_runtime_snapshot snapshot;
-    struct store_runtime_sandbox row;         /* the result */
-    const struct store_runtime_event *events; /* to be written with the row */
-    size_t event_count;
-    enum runtime_tier tier;
 };
 
 static bool local(const struct ensure *ensure)
@@ -62,7 +44,7 @@ static bool local(const struct ensure *ensure)
 
 /* ---- a machine for a row ---- */
 
-static void use_machine(struct store_runtime_sandbox *row, const struct provider_sandbox *machine)
+void ensure_use_machine(struct store_runtime_sandbox *row, const struct provider_sandbox *machine)
 {
     row->external_id = machine->id;
     row->token = machine->token;
@@ -103,7 +85,7 @@ static int note_ready(struct ensure *ensure, struct store_runtime_sandbox *row, 
 }
 
 /* The row of a sandbox that could not be made; err stays as it is. */
-static void note_failed(struct ensure *ensure, const struct store_runtime_sandbox *row,
+void ensure_note_failed(struct ensure *ensure, const struct store_runtime_sandbox *row,
                         enum runtime_state state, const struct error *why)
 {
     struct error problem, ignored;
@@ -134,7 +116,7 @@ static int yield_to_older(struct ensure *ensure, struct store_runtime_sandbox *r
 
     if (found <= 0)
         return found;
-    use_machine(row, &older);
+    ensure_use_machine(row, &older);
     ref = runtime_row_ref(row);
     if (provider_connect(backend_provider(backend), &ref,
                          runtime_row_ttl(ensure->runtime, backend, row), ensure->arena, &connected,
@@ -153,7 +135,7 @@ static int yield_to_older(struct ensure *ensure, struct store_runtime_sandbox *r
     return 1;
 }
 
-static void fill_row(struct ensure *ensure)
+void ensure_fill_row(struct ensure *ensure)
 {
     const struct profile *profile = &ensure->profile;
     auto_free char *metadata =
@@ -169,7 +151,7 @@ static void fill_row(struct ensure *ensure)
         .provider = arena_str(ensure->arena, str_of(backend_name(profile->backend))),
         .image = arena_str(ensure->arena, profile->image),
         .profile = arena_str(ensure->arena, profile->name),
-        .settings = runtime_spec_settings(profile, ensure->arena),
+        .settings = profile->settings,
         .metadata = arena_str(ensure->arena, str_of(metadata)),
         .state = RUNTIME_CREATING,
         .agent_id = arena_str(ensure->arena, ensure->request->agent_id),
@@ -191,13 +173,11 @@ static int claim_row(struct ensure *ensure, struct str replaces, struct error *e
         .reason = STR("replaced: it was gone and had no snapshot"),
         .max = backend_max_sandboxes(ensure->profile.backend),
         .durable = !local(ensure),
-        .events = ensure->events,
-        .event_count = ensure->event_count,
     };
 
     if (store_runtime_claim(ensure->runtime->config.store, &claim, err) == 0)
         return 0;
-    if (err->code == ERROR_QUOTA && !ensure->events) {
+    if (err->code == ERROR_QUOTA) {
         /* Some may have ended without telling. */
         runtime_prune_overdue(ensure->runtime, ensure->row.provider);
         if (store_runtime_claim(ensure->runtime->config.store, &claim, err) == 0)
@@ -208,122 +188,46 @@ static int claim_row(struct ensure *ensure, struct str replaces, struct error *e
 
 static int new_row(struct ensure *ensure, struct str replaces, struct error *err)
 {
-    fill_row(ensure);
+    ensure_fill_row(ensure);
     return claim_row(ensure, replaces, err);
 }
 
-static int make_machine(struct ensure *ensure, struct store_runtime_sandbox *row, struct error *err)
+int ensure_create_machine(struct ensure *ensure, const struct store_runtime_sandbox *row,
+                          struct provider_joint *joint, struct provider_sandbox *out,
+                          struct error *err)
 {
     struct machine_spec wanted = {
         .profile = &ensure->profile,
         .row = row,
         .snapshot = ensure->has_snapshot ? ensure->snapshot.external_id : STR_NONE,
         .metadata = ensure->request->metadata,
+        .joint = joint,
     };
+
+    return machine_create(ensure->runtime, &wanted, ensure->arena, out, err);
+}
+
+static int make_machine(struct ensure *ensure, struct store_runtime_sandbox *row, struct error *err)
+{
     struct provider_sandbox machine = {0};
 
     row->external_id = STR_NONE;
-    if (machine_create(ensure->runtime, &wanted, ensure->arena, &machine, err) < 0)
+    if (ensure_create_machine(ensure, row, NULL, &machine, err) < 0)
         return -1;
-    use_machine(row, &machine);
+    ensure_use_machine(row, &machine);
     row->snapshot_id = ensure->has_snapshot ? ensure->snapshot.id : STR_NONE;
     return 0;
 }
 
-static json_t *started_data(const struct store_runtime_sandbox *row)
-{
-    json_t *data = json_pack("{s:o, s:o}", "external_id", json_str(row->external_id), "provider",
-                             json_str(row->provider));
-
-    if (row->snapshot_id.p)
-        (void)json_object_set_new(data, "snapshot_id", json_str(row->snapshot_id));
-    return data;
-}
-
-struct claiming {
-    struct ensure *ensure;
-    int outcome; /* of claim_row() */
-};
-
-static int claim_and_tell(void *arg, const struct store_runtime_event *rows, size_t count,
-                          struct error *err)
-{
-    struct claiming *claiming = arg;
-
-    claiming->ensure->events = rows;
-    claiming->ensure->event_count = count;
-    claiming->outcome = claim_row(claiming->ensure, STR_NONE, err);
-    claiming->ensure->events = NULL;
-    claiming->ensure->event_count = 0;
-    return claiming->outcome == 0 ? 0 : -1;
-}
-
-/* sandbox.created and sandbox.started. claiming: with the row, in its transaction. */
-static void tell_created(struct ensure *ensure, int64_t create_ms, struct claiming *claiming,
-                         struct error *err)
-{
-    const struct store_runtime_sandbox *row = &ensure->row;
-    auto_json json_t *created =
-        json_pack("{s:o, s:o, s:I}", "provider", json_str(row->provider), "image",
-                  json_str(row->image), "create_ms", (json_int_t)create_ms);
-    auto_json json_t *started = started_data(row);
-    const struct runtime_event events[] = {
-        runtime_row_event_of(ensure->caller, row, "sandbox.created", created),
-        runtime_row_event_of(ensure->caller, row, "sandbox.started", started),
-    };
-
-    if (claiming)
-        (void)runtime_event_add_with(ensure->runtime, ensure->caller, events, 2, claim_and_tell,
-                                     claiming, err);
-    else
-        runtime_event_add_all(ensure->runtime, ensure->caller, events, 2);
-}
-
 /* ---- tier 3 ---- */
 
-static int64_t since_ms(int64_t begin_us)
-{
-    return (clock_mono_us() - begin_us + 500) / 1000;
-}
-
-/* The embedded engine makes one faster than a second transaction takes, and nobody else makes
- * sandboxes in it: the row is written when it runs. What a crash leaves between, the sweep finds by
- * its label. */
+/* A sandbox of the embedded engine and its row here are in one store: they are written in one transaction, when the
+ * sandbox runs. */
 static bool row_may_follow(const struct ensure *ensure, struct str replaces)
 {
     return local(ensure) && !replaces.p && json_array_size(ensure->profile.on_create) == 0 &&
-           !profile_equips(ensure->profile.tree) && !ensure->root.p &&
+           !ensure->profile.equips && !ensure->root.p &&
            backend_max_sandboxes(ensure->profile.backend) <= 0;
-}
-
-static int create_first(struct ensure *ensure, int64_t *out_ms, struct error *err)
-{
-    struct claiming claiming = {.ensure = ensure, .outcome = -1};
-    struct store_runtime_sandbox *row = &ensure->row;
-    int64_t begin_us = clock_mono_us();
-    struct runtime_hold *hold; /* the name in its labels: who follows the engine leaves it alone */
-    struct error ignored;
-
-    fill_row(ensure);
-    hold = runtime_hold(ensure->runtime, row->team_id, row->id);
-    if (make_machine(ensure, row, err) < 0) {
-        runtime_hold_end(ensure->runtime, hold);
-        runtime_row_failed(ensure->runtime, ensure->caller, row, err);
-        return -1;
-    }
-    row->id = row->external_id; /* one sandbox, one id, on both APIs */
-    row->create_ms = *out_ms = since_ms(begin_us);
-    row->state = RUNTIME_RUNNING;
-    row->running_since_us = row->last_used_at_us = row->state_at_us = clock_wall_us();
-    runtime_live_extended(ensure->runtime, row->id,
-                          runtime_row_ttl(ensure->runtime, ensure->profile.backend, row));
-    tell_created(ensure, *out_ms, &claiming, err);
-    runtime_hold_end(ensure->runtime, hold);
-    if (claiming.outcome != 0) {
-        (void)machine_kill(ensure->runtime, ensure->profile.backend, row, &ignored);
-        runtime_live_forget(ensure->runtime, row->id);
-    }
-    return claiming.outcome;
 }
 
 /* *out_adopted: another store's was there. */
@@ -337,7 +241,7 @@ static int claim_first(struct ensure *ensure, struct str replaces, int64_t *out_
     if (r != 0)
         return r;
     r = make_machine(ensure, row, err);
-    *out_ms = since_ms(begin_us);
+    *out_ms = ensure_since_ms(begin_us);
     if (r == 0)
         r = adopted = yield_to_older(ensure, row, err);
     if (r == 0)
@@ -351,7 +255,7 @@ static int claim_first(struct ensure *ensure, struct str replaces, int64_t *out_
     if (r >= 0)
         r = note_ready(ensure, row, *out_ms, err);
     if (r < 0) {
-        note_failed(ensure, row, RUNTIME_KILLED, err);
+        ensure_note_failed(ensure, row, RUNTIME_KILLED, err);
         return -1;
     }
     *out_adopted = adopted > 0;
@@ -364,7 +268,7 @@ static int create(struct ensure *ensure, struct str replaces, struct error *err)
     struct store_runtime_sandbox *row = &ensure->row;
     int64_t create_ms = 0;
     bool adopted = false, first = row_may_follow(ensure, replaces);
-    int r = first ? create_first(ensure, &create_ms, err)
+    int r = first ? ensure_create_joint(ensure, err)
                   : claim_first(ensure, replaces, &create_ms, &adopted, err);
 
     if (r != 0)
@@ -376,7 +280,7 @@ static int create(struct ensure *ensure, struct str replaces, struct error *err)
         return 0;
     }
     if (!first)
-        tell_created(ensure, create_ms, NULL, err);
+        ensure_tell_created(ensure, create_ms);
     ensure->tier = ensure->has_snapshot ? TIER_RESTORED : TIER_CREATED;
     return 0;
 }
@@ -447,10 +351,11 @@ static int restore(struct ensure *ensure, struct error *err)
     if (r == 0)
         r = note_ready(ensure, row, -1, err);
     if (r < 0) {
-        note_failed(ensure, row, RUNTIME_ERROR, err);
+        ensure_note_failed(ensure, row, RUNTIME_ERROR, err);
         return -1;
     }
-    runtime_row_event(ensure->runtime, ensure->caller, row, "sandbox.started", started_data(row));
+    runtime_row_event(ensure->runtime, ensure->caller, row, "sandbox.started",
+                      ensure_started_data(row));
     ensure->tier = TIER_RESTORED;
     return 0;
 }
@@ -473,7 +378,7 @@ static int adopt(struct ensure *ensure, const struct provider_sandbox *machine, 
     struct provider_sandbox connected = {0};
     struct provider_ref ref;
 
-    use_machine(&ensure->row, machine);
+    ensure_use_machine(&ensure->row, machine);
     ref = runtime_row_ref(&ensure->row);
     if (provider_connect(backend_provider(backend), &ref,
                          runtime_row_ttl(runtime, backend, &ensure->row), ensure->arena, &connected,
@@ -596,7 +501,7 @@ static int find_or_create(struct ensure *ensure, struct error *err)
         if (err->code != ERROR_NOT_FOUND) {
             /* The machine is another's as much as ours: it stays. */
             ensure->row.external_id = STR_NONE;
-            note_failed(ensure, &ensure->row, RUNTIME_KILLED, err);
+            ensure_note_failed(ensure, &ensure->row, RUNTIME_KILLED, err);
             return -1;
         }
         return create(ensure, ensure->row.id, err);

@@ -114,8 +114,6 @@ int runtime_spec_check(const struct runtime_ensure *request, struct error *err);
 /* 16 hex digits. */
 struct str runtime_spec_hash(const struct profile *profile, const struct runtime_ensure *request,
                              struct arena *arena);
-/* JSON for the row's settings. */
-struct str runtime_spec_settings(const struct profile *profile, struct arena *arena);
 
 /* ---- machines (sandbox_machine.c) ---- */
 
@@ -135,6 +133,7 @@ struct machine_spec {
     const struct store_runtime_sandbox *row;
     struct str snapshot; /* provider's reference */
     const json_t *metadata;
+    struct provider_joint *joint; /* or NULL */
 };
 /* Creates it, or finds what an earlier try has made. Hooks are not run. */
 int machine_create(struct runtime *runtime, const struct machine_spec *wanted, struct arena *arena,

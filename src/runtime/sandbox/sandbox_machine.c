@@ -94,6 +94,7 @@ static int make_spec(const struct runtime *runtime, const struct machine_spec *w
         .mem_mb = profile->mem_mb,
         .disk_mb = profile->disk_mb,
         .options = profile->options,
+        .joint = wanted->joint,
     };
     spec_labels(runtime, wanted, arena, out);
     return runtime_command_env(profile->env, NULL, arena, &out->env, &out->env_count, err);

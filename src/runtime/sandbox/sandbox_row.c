@@ -33,10 +33,21 @@ json_t *arena_parse(struct arena *arena, struct str text)
     return arena_json(arena, json);
 }
 
+/* The settings as far as they are shown. Most rows have nothing of it, which shows without reading them. */
+static const json_t *shown_settings(struct str settings, struct arena *arena)
+{
+    static const char *const names[] = {"\"workspace_root\"", "\"limits\""};
+
+    for (size_t i = 0; settings.p && i < sizeof(names) / sizeof(names[0]); i++)
+        if (memmem(settings.p, settings.len, names[i], strlen(names[i])))
+            return arena_parse(arena, settings);
+    return NULL;
+}
+
 void runtime_sandbox_of(const struct store_runtime_sandbox *row, struct arena *arena,
                         struct runtime_sandbox *out)
 {
-    const json_t *settings = arena_parse(arena, row->settings);
+    const json_t *settings = shown_settings(row->settings, arena);
 
     *out = (struct runtime_sandbox){
         .id = row->id,

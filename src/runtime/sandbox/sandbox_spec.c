@@ -1,4 +1,4 @@
-/* What is asked for: whether it makes sense, its hash, and what later operations need of it. The hash
+/* What is asked for: whether it makes sense, and its hash. The hash
  * covers what cannot be changed once a machine runs; environment and timeouts can. */
 #include <stdlib.h>
 
@@ -51,37 +51,6 @@ struct str runtime_spec_hash(const struct profile *profile, const struct runtime
         hash_text(&hash, request->branch);
     }
     return str_of(arena_printf(arena, "%016llx", (unsigned long long)hash));
-}
-
-static void set_if(json_t *object, const char *name, json_t *value_consume)
-{
-    if (value_consume)
-        (void)json_object_set_new(object, name, value_consume);
-}
-
-struct str runtime_spec_settings(const struct profile *profile, struct arena *arena)
-{
-    auto_json json_t *settings =
-        json_pack("{s:I, s:I, s:s, s:O*, s:O*}", "timeout", (json_int_t)profile->timeout_s,
-                  "output", (json_int_t)profile->output_limit, "permission",
-                  name_of(&permission_names, profile->permission), "env", profile->env, "on_resume",
-                  profile->on_resume);
-    const json_t *lifecycle = json_object_get(profile->tree, "lifecycle");
-    auto_free char *text = NULL;
-
-    /* One that was not asked for is only when its provider pauses it. */
-    if (!profile->persistent && json_object_get(lifecycle, "idleTimeoutSeconds"))
-        (void)json_object_set_new(settings, "idle_ends", json_true());
-    if (json_object_size(json_object_get(profile->tree, "limits")))
-        (void)json_object_set(settings, "limits", json_object_get(profile->tree, "limits"));
-    if (profile->keep_output)
-        (void)json_object_set_new(settings, "keep_output", json_true());
-    if (profile->workspace_root.p)
-        (void)json_object_set_new(settings, "workspace_root", json_str(profile->workspace_root));
-    set_if(settings, "screen", profile_screen(profile->tree));
-    set_if(settings, "mcp", profile_gateway(profile->tree));
-    text = json_text(settings);
-    return arena_str(arena, str_of(text));
 }
 
 static int check_text(const char *what, struct str text, size_t max, struct error *err)

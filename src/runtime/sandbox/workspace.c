@@ -63,6 +63,7 @@ void workspace_of(const struct runtime_ensure *request, struct arena *arena,
     repo_folder(request->repo, arena, &name);
     profile->workspace_root =
         str_of(arena_printf(arena, "%.*s/%.*s", STR_ARG(*out_root), STR_ARG(name)));
+    profile->settings = profile_settings(profile, arena);
 }
 
 /* The request's, else the profile's, which may be a reference of the configuration. */

@@ -13,6 +13,14 @@
 
 struct store;
 struct store_driver;
+struct conn;
+
+/* What else belongs in a transaction: it is run last, by whoever holds the transaction's connection, and asks for no other.
+ * When it fails nothing of the transaction happens. */
+struct store_also {
+    int (*run)(void *arg, struct conn *conn, struct error *err);
+    void *arg;
+};
 
 /* Opens or makes the file (mode 0600, the folder must exist) or ":memory:", checks it, applies
  * migrations and forgets sandboxes that ended more than a week ago. */
@@ -490,6 +498,7 @@ struct store_sandbox {
     bool tagged;
     const struct store_event *event;              /* only written, with an insert; or NULL */
     struct str idempotency_key, idempotency_hash; /* the same; STR_NONE = none */
+    const struct store_also *also;                /* the same */
     int64_t ended_at_us;
     struct str end_reason;
 };

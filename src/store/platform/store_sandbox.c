@@ -66,7 +66,8 @@ int store_sandbox_insert(struct store *store, const struct store_sandbox *row, s
                              idempotency_add(conn, row, err) < 0 ||
                              template_spawned(conn, row->template_id, row->started_at_us, err) <
                                  0 ||
-                             volume_uses_add(conn, row, err) < 0
+                             volume_uses_add(conn, row, err) < 0 ||
+                             (row->also && row->also->run(row->also->arg, conn, err) < 0)
                          ? -1
                          : 0,
                      err);

@@ -117,7 +117,7 @@ static int set_state(struct conn *conn, const struct change *change, struct erro
     return query_step(&query, err);
 }
 
-static int claim_in(struct conn *conn, const struct store_runtime_claim *claim, struct error *err)
+static int claim_row(struct conn *conn, const struct store_runtime_claim *claim, struct error *err)
 {
     int64_t count = 0;
 
@@ -140,6 +140,14 @@ static int claim_in(struct conn *conn, const struct store_runtime_claim *claim, 
     return insert_row(conn, claim->row, err);
 }
 
+int store_runtime_claim_in(struct conn *conn, const struct store_runtime_claim *claim,
+                           struct error *err)
+{
+    return claim_row(conn, claim, err) < 0
+               ? -1
+               : runtime_events_add(conn, claim->events, claim->event_count, err);
+}
+
 int store_runtime_claim(struct store *store, const struct store_runtime_claim *claim,
                         struct error *err)
 {
@@ -147,12 +155,7 @@ int store_runtime_claim(struct store *store, const struct store_runtime_claim *c
 
     if (store_begin(conn, claim->durable ? STORE_DURABLE : STORE_EPHEMERAL, err) < 0)
         return -1;
-    return store_end(conn,
-                     claim_in(conn, claim, err) < 0 ||
-                             runtime_events_add(conn, claim->events, claim->event_count, err) < 0
-                         ? -1
-                         : 0,
-                     err);
+    return store_end(conn, store_runtime_claim_in(conn, claim, err), err);
 }
 
 static int read_one(struct query *query, struct arena *arena, struct store_runtime_sandbox *out,
@@ -190,6 +193,12 @@ int store_runtime_sandbox_get(struct store *store, struct str team_id, struct st
     return read_one(&machine, arena, out, err);
 }
 
+/* With a spec there is one at most, and nothing to be sorted. */
+#define OF_KEY                                                                     \
+    "SELECT " RUNTIME_SANDBOX_COLUMNS " FROM runtime_sandboxes WHERE team_id = ?1" \
+    " AND sandbox_key = ?2 AND sandbox_key <> '' AND destroyed_at_us = 0 AND spec_hash "
+#define NEWEST ">= ?3 ORDER BY last_used_at_us DESC LIMIT 1"
+
 int store_runtime_sandbox_find(struct store *store, struct str team_id, struct str key,
                                struct str spec_hash, struct arena *arena,
                                struct store_runtime_sandbox *out, struct error *err)
@@ -197,12 +206,7 @@ int store_runtime_sandbox_find(struct store *store, struct str team_id, struct s
     auto_conn struct conn *conn = store_read(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, conn,
-                   "SELECT " RUNTIME_SANDBOX_COLUMNS
-                   " FROM runtime_sandboxes WHERE team_id = ?1 AND sandbox_key = ?2"
-                   " AND sandbox_key <> '' AND destroyed_at_us = 0"
-                   " AND (?3 = '' OR spec_hash = ?3) ORDER BY last_used_at_us DESC LIMIT 1",
-                   err) < 0)
+    if (query_open(&query, conn, spec_hash.len ? OF_KEY "= ?3" : OF_KEY NEWEST, err) < 0)
         return -1;
     bind_text(&query, team_id);
     runtime_bind(&query, key);

@@ -46,6 +46,10 @@ struct store_runtime_claim {
 /* Inserts. ERROR_EXISTS when a living row has the key and spec, ERROR_QUOTA above max. */
 int store_runtime_claim(struct store *store, const struct store_runtime_claim *claim,
                         struct error *err);
+/* The same in a transaction that somebody else has begun, and commits as durably as he likes. */
+struct conn;
+int store_runtime_claim_in(struct conn *conn, const struct store_runtime_claim *claim,
+                           struct error *err);
 /* By its id, else by that of its machine. ERROR_NOT_FOUND. */
 int store_runtime_sandbox_get(struct store *store, struct str team_id, struct str id,
                               struct arena *arena, struct store_runtime_sandbox *out,

@@ -1,0 +1,45 @@
+/* One ensure that is under way; shared by sandbox_ensure.c and sandbox_joint.c. */
+#pragma once
+
+#include "runtime/backend/profile.h"
+#include "runtime/sandbox/sandbox_internal.h"
+
+/* What attempt() says besides 0 and -1: somebody else is making it. */
+enum { AGAIN = 1 };
+
+struct ensure {
+    struct runtime *runtime;
+    const struct runtime_caller *caller;
+    const struct runtime_ensure *request;
+    struct profile profile;
+    struct arena *arena;
+    struct str hash;
+    struct str root;   /* of the workspace; STR_NONE = none is made */
+    bool has_snapshot; /* the request names one */
+    struct store_runtime_snapshot snapshot;
+    struct store_runtime_sandbox row; /* the result */
+    enum runtime_tier tier;
+};
+
+/* ---- sandbox_ensure.c ---- */
+
+/* The row of a new sandbox, without its machine. */
+void ensure_fill_row(struct ensure *ensure);
+/* joint: or NULL. */
+int ensure_create_machine(struct ensure *ensure, const struct store_runtime_sandbox *row,
+                          struct provider_joint *joint, struct provider_sandbox *out,
+                          struct error *err);
+void ensure_use_machine(struct store_runtime_sandbox *row, const struct provider_sandbox *machine);
+/* The row of a sandbox that could not be made; err stays as it is. */
+void ensure_note_failed(struct ensure *ensure, const struct store_runtime_sandbox *row,
+                        enum runtime_state state, const struct error *why);
+
+/* ---- sandbox_joint.c ---- */
+
+/* Makes the sandbox and its row at once. 0, AGAIN or -1. */
+int ensure_create_joint(struct ensure *ensure, struct error *err);
+/* Of the event sandbox.started. New reference. */
+json_t *ensure_started_data(const struct store_runtime_sandbox *row);
+/* sandbox.created and sandbox.started. */
+void ensure_tell_created(const struct ensure *ensure, int64_t create_ms);
+int64_t ensure_since_ms(int64_t begin_us);
