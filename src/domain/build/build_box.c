@@ -118,8 +118,8 @@ static int make_spec(const struct build_box *box, const struct build_box_wants *
     return spec_set_layers(wants->layers, out, err);
 }
 
-/* Until envd answers and knows what it is. */
-static int greet(struct build_box *box, struct error *err)
+/* Until envd answers and knows what it is. fd: a connection to it, or -1. */
+static int greet(struct build_box *box, int fd, struct error *err)
 {
     struct engine *engine = box->build->all->config.engine;
     const struct setup setup = {0};
@@ -131,12 +131,14 @@ static int greet(struct build_box *box, struct error *err)
         .disk_mb = at_least(box->build->all->config.disk_mb, box->build->row.disk_mb),
         .setup = &setup};
     auto_buf struct buf body = {0};
-    auto_close int fd = -1;
+    auto_close int own_fd = -1;
     struct box_usage usage = {0};
     int r;
 
     id_hex(box->token, 24);
-    if (envd_ready(engine, box->id, &fd, err) < 0 || envd_init_body(&facts, &body, err) < 0 ||
+    if (fd < 0 && envd_ready(engine, box->id, &own_fd, err) == 0)
+        fd = own_fd;
+    if (fd < 0 || envd_init_body(&facts, &body, err) < 0 ||
         envd_init(engine, box->id, fd, buf_str(&body), err) < 0)
         return -1;
     r = engine->ops->find_envd(engine, box->id, box->socket, sizeof(box->socket));
@@ -148,11 +150,56 @@ static int greet(struct build_box *box, struct error *err)
     return 0;
 }
 
+/* Its feed goes by its id. */
+static int set_id(struct build_box *box, const char *id, struct error *err)
+{
+    struct build_box renamed = *box;
+    char from[512], to[512];
+
+    memcpy(renamed.id, id, ID_SIZE);
+    build_box_feed_dir(box, from, sizeof(from));
+    build_box_feed_dir(&renamed, to, sizeof(to));
+    if (box->has_feed && rename(from, to) < 0)
+        return error_set_errno(err, errno, "rename the directory of a box's files");
+    memcpy(box->id, id, ID_SIZE);
+    return 0;
+}
+
+/* 1: it failed, and another may be started with the id that the spec has now. */
+static int claim(struct build_box *box, struct warm_box *blank, struct box_spec *spec, int *out_fd,
+                 struct error *err)
+{
+    struct sandboxes *sandboxes = box->build->all->config.sandboxes;
+    struct box_info info;
+    char fresh[ID_SIZE];
+
+    if (set_id(box, blank->id, err) < 0) {
+        warm_put_back(sandboxes, spec, STR(""), blank);
+        return -1;
+    }
+    if (warm_claim(sandboxes, blank, spec, &info, out_fd, err) == 0)
+        return 0;
+    log_warn("build", "blank box=%s: %s, starting another", box->id, err->message);
+    id_make(fresh);
+    memcpy(spec->id, fresh, ID_SIZE);
+    return set_id(box, fresh, err) < 0 ? -1 : 1;
+}
+
+/* Of a blank one when there is one; when that fails, anew. *out_fd: a connection to its envd, or -1. */
+static int begin(struct build_box *box, struct box_spec *spec, int *out_fd, struct error *err)
+{
+    struct engine *engine = box->build->all->config.engine;
+    struct warm_box *blank = warm_take_blank(box->build->all->config.sandboxes, spec);
+    struct box_info info;
+    int r = blank ? claim(box, blank, spec, out_fd, err) : 1;
+
+    return r > 0 ? engine->ops->start(engine, spec, &info, err) : r;
+}
+
 int build_box_open(struct build_box *box, struct build *build, const struct build_box_wants *wants,
                    struct error *err)
 {
-    struct engine *engine = build->all->config.engine;
-    struct box_info info;
+    auto_close int envd_fd = -1;
     struct box_spec spec;
 
     if (!box->id[0]) {
@@ -160,10 +207,10 @@ int build_box_open(struct build_box *box, struct build *build, const struct buil
         id_make(box->id);
     }
     if (build_check(build, err) < 0 || space_check(build->all->config.sandboxes, err) < 0 ||
-        make_spec(box, wants, &spec, err) < 0 || engine->ops->start(engine, &spec, &info, err) < 0)
+        make_spec(box, wants, &spec, err) < 0 || begin(box, &spec, &envd_fd, err) < 0)
         return -1;
     box->runs = true;
-    if (greet(box, err) == 0)
+    if (greet(box, envd_fd, err) == 0)
         return 0;
     build_box_close(box);
     return -1;

@@ -70,6 +70,17 @@ static int start_failed(struct stage *stage, const struct recipe_step *step,
         user ? "command failed: unauthenticated: " : "", user ? user : err->message);
 }
 
+/* Programs say it in the log, if they do. */
+static const char *full_disk(const struct stage *stage)
+{
+    struct engine_space space;
+
+    return space_of(stage->build->all->config.sandboxes, &space) && (space.held || space.full)
+               ? "; the disk is full, which may be the reason: free space on the data directory's "
+                 "file system"
+               : "";
+}
+
 static int check_exit(struct stage *stage, const struct recipe_step *step,
                       const struct build_exit *end)
 {
@@ -81,8 +92,8 @@ static int check_exit(struct stage *stage, const struct recipe_step *step,
                                "than the build has",
                                STR_ARG(text), end->code);
     if (end->code)
-        return stage_fail_text(stage, name, "failed to run command '%.*s': exit status %d",
-                               STR_ARG(text), end->code);
+        return stage_fail_text(stage, name, "failed to run command '%.*s': exit status %d%s",
+                               STR_ARG(text), end->code, full_disk(stage));
     return 0;
 }
 

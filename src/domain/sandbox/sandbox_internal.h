@@ -28,7 +28,8 @@ enum {
     TOKEN_SIZE = 72,
     EXPIRE_THREADS = 4,
     WARM_TEMPLATES_MAX = 8,
-    WARM_POOLS_MAX = WARM_TEMPLATES_MAX + 1, /* and the blank ones */
+    BLANK_POOLS = 2, /* for any, for boxes with volumes or trees */
+    WARM_POOLS_MAX = WARM_TEMPLATES_MAX + BLANK_POOLS,
     SANDBOX_PIDS_MAX = 4096,
 };
 
@@ -62,11 +63,12 @@ struct warm_box {
     struct list link;
     char id[ID_SIZE];
     struct box_limits limits;
-    uint32_t address; /* of its box */
-    int envd_fd;      /* connection on which its envd answered, or -1 */
-    bool blank;       /* not of any layers yet */
-    bool died;        /* while it was started */
-    bool settled;     /* what its template wants to run runs */
+    uint32_t address;    /* of its box */
+    int envd_fd;         /* connection on which its envd answered, or -1 */
+    bool blank;          /* not of any layers yet */
+    bool refuses_clones; /* a blank one, for boxes with volumes or trees */
+    bool died;           /* while it was started */
+    bool settled;        /* what its template wants to run runs */
 };
 
 struct warm_pool { /* boxes of the same layers, in which the same runs; or blank ones */
@@ -84,7 +86,7 @@ struct warm {
     uint32_t network_mode; /* of what is made ahead: enum network_mode */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    struct warm_pool pools[WARM_POOLS_MAX]; /* the first: blank ones */
+    struct warm_pool pools[WARM_POOLS_MAX]; /* the first two: blank ones */
     size_t pool_count;
     struct warm_box *starting; /* what the thread is about to start, or NULL */
     struct list settling;      /* of struct settling: boxes in which programs are being started */
@@ -645,8 +647,12 @@ struct warm_box *warm_take(struct sandboxes *all, const struct box_spec *spec,
 void warm_expect(struct sandboxes *all, struct str team_id, struct str template_id);
 /* There is one, for now. */
 bool warm_has(struct sandboxes *all, const struct box_spec *spec, const struct setup *setup);
-/* One that can become what the spec says, by the engine's claim(), or NULL. */
+/* One that can become what the spec says, by the engine's claim(), or NULL. What yields leaves half of them to others. */
 struct warm_box *warm_take_blank(struct sandboxes *all, const struct box_spec *spec);
+/* Makes that box what the spec says: its id, or that of a spec which keeps its disk, is the box's then. *out_fd: a connection to its
+ * envd. On failure it is thrown away. */
+int warm_claim(struct sandboxes *all, struct warm_box *box_consume, struct box_spec *spec,
+               struct box_info *out, int *out_fd, struct error *err);
 /* setup: as setup_key() has it. */
 void warm_put_back(struct sandboxes *all, const struct box_spec *spec, struct str setup,
                    struct warm_box *box);

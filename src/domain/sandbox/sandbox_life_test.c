@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "base/cleanup.h"
+#include "domain/volume/volume.h"
 #include "store/runtime/store_runtime_sandbox.h"
 
 static void check_nothing_left(struct env *env)
@@ -451,6 +452,86 @@ TEST(a_blank_box_that_fails_is_replaced)
         if (nth < 2)
             env_close(&env);
     }
+}
+
+static void pause_to_disk(struct env *env, char id[ID_SIZE])
+{
+    env_open(env, 1);
+    WAIT_FOR(warm_boxes(env) == 2);
+    OK(env_create(env, id, &err));
+    WAIT_FOR(warm_boxes(env) == 2);
+    (void)engine_fake_disk(env->engine, id, 42);
+    OK(sandbox_pause(env->all, TEAM, str_of(id), &(struct sandbox_pause){.disk_only = true}, &err));
+}
+
+static void resume_from_disk(struct env *env, const char *id)
+{
+    const struct sandbox_resume request = {.timeout_s = 60};
+    auto_arena struct arena arena = {0};
+    struct sandbox_view view;
+    struct box_spec spec;
+
+    OK(sandbox_resume(env->all, TEAM, str_of(id), &request, &arena, &view, &err));
+    CHECK(engine_fake_spec(env->engine, id, &spec) && spec.keep_disk);
+    CHECK_INT(engine_fake_disk(env->engine, id, 0), 42);
+    CHECK(env_has_route(env, id));
+    WAIT_FOR(warm_boxes(env) == 2);
+    CHECK_INT(engine_fake_boxes(env->engine), 3);
+}
+
+TEST(a_sandbox_goes_on_from_its_files_in_a_blank_box)
+{
+    auto_env struct env env;
+    char id[ID_SIZE];
+    int calls;
+
+    pause_to_disk(&env, id);
+    calls = engine_fake_calls(env.engine);
+    resume_from_disk(&env, id);
+    /* stop, claim and init; start and health of a new blank one */
+    CHECK_INT(engine_fake_calls(env.engine), calls + 5);
+}
+
+TEST(a_sandbox_goes_on_from_its_files_also_when_the_blank_box_fails)
+{
+    auto_env struct env env;
+    char id[ID_SIZE];
+
+    pause_to_disk(&env, id);
+    engine_fake_fail_at(env.engine, 2); /* its claim */
+    resume_from_disk(&env, id);
+    CHECK_INT(engine_fake_failures(env.engine), 1);
+}
+
+/* The first starts anew, and blank boxes with the filter for volumes are kept from then on. */
+TEST(a_blank_box_for_volumes_is_kept_once_there_was_a_volume)
+{
+    auto_env struct env env;
+    auto_arena struct arena arena = {0};
+    const struct volume_mount mount = {STR("data"), STR("/data")};
+    struct sandbox_new request = {.team_id = TEAM,
+                                  .template_name = STR("base"),
+                                  .timeout_s = 60,
+                                  .volumes = &mount,
+                                  .volume_count = 1};
+    struct store_volume volume;
+    struct sandbox_view view;
+    struct box_spec spec;
+    char id[ID_SIZE];
+    int calls;
+
+    env_open(&env, 1);
+    WAIT_FOR(warm_boxes(&env) == 2);
+    OK(volume_create(env.all, TEAM, STR("data"), &arena, &volume, &err));
+    OK(sandbox_create(env.all, &request, &arena, &view, &err));
+    WAIT_FOR(warm_boxes(&env) == 3);
+    calls = engine_fake_calls(env.engine);
+    OK(sandbox_create(env.all, &request, &arena, &view, &err));
+    CHECK(str_copy(view.id, id, sizeof(id)));
+    CHECK(engine_fake_spec(env.engine, id, &spec) && spec.volume_count == 1 && !spec.blank);
+    WAIT_FOR(warm_boxes(&env) == 3);
+    /* claim and init; start and health of a new blank one */
+    CHECK_INT(engine_fake_calls(env.engine), calls + 4);
 }
 
 struct crowd {

@@ -73,6 +73,20 @@ static int still_ending(struct error *err)
                      why.message);
 }
 
+/* In a blank box when there is one; one that fails is not the sandbox's fault. *out_fd: a connection to its envd, or -1. */
+static int start_from_files(struct sandboxes *all, struct box_spec *spec, struct box_info *out,
+                            int *out_fd, struct error *err)
+{
+    struct warm_box *blank = warm_take_blank(all, spec);
+
+    if (blank) {
+        if (warm_claim(all, blank, spec, out, out_fd, err) == 0)
+            return 0;
+        log_warn("sandbox", "id=%s: %s, starting another box", spec->id, err->message);
+    }
+    return all->engine->ops->start(all->engine, spec, out, err);
+}
+
 static int boot(struct sandboxes *all, struct sandbox *sandbox, const struct store_sandbox *row,
                 int64_t timeout_s, struct error *err)
 {
@@ -89,6 +103,7 @@ static int boot(struct sandboxes *all, struct sandbox *sandbox, const struct sto
                                      .disk_mb = row->disk_mb,
                                      .setup = &setup,
                                      .authority = secret_authority(all, row->network)};
+    auto_close int envd_fd = -1;
     struct box_spec spec;
     struct box_info info;
 
@@ -102,13 +117,13 @@ static int boot(struct sandboxes *all, struct sandbox *sandbox, const struct sto
     (void)pthread_mutex_unlock(&all->lock);
     if (pause_stop(all, sandbox, err) < 0)
         return err->code == ERROR_TIMEOUT ? still_ending(err) : -1;
-    if (all->engine->ops->start(all->engine, &spec, &info, err) < 0 ||
+    if (start_from_files(all, &spec, &info, &envd_fd, err) < 0 ||
         egress_join(all, row->team_id, sandbox->id, info.address, &spec.network, row->network,
                     err) < 0 ||
         (setup_wanted(&setup, &spec) &&
          setup_run(all, sandbox->id, &setup, row->disk_mb, &all->ending, err) < 0))
         return -1;
-    return envd_init(all->engine, sandbox->id, -1, buf_str(&body), err);
+    return envd_init(all->engine, sandbox->id, envd_fd, buf_str(&body), err);
 }
 
 bool box_runs(struct sandboxes *all, const char *id)

@@ -1,4 +1,5 @@
-/* Boxes made ahead. One thread keeps up to `blank` blank boxes, which become anything when they are claimed, and `warm`
+/* Boxes made ahead. One thread keeps up to `blank` blank boxes, which become anything when they are claimed, a few more for
+ * boxes with volumes, whose filter of system calls is another, once there were such, and `warm`
  * for each of the few sets of layers (and of what templates run in them: sandbox_settle.c) that were asked for last, so that
  * a create only has to hand one over; of those not more than the set was asked for so far, because a snapshot may be used
  * just once. Filling up has a low priority: one box at a time, not
@@ -21,6 +22,7 @@ enum {
     QUIET_US = 3000, /* after a box was taken */
     SETTLED_MAX = 4, /* boxes of a pool in which programs run */
     SETTLING_MAX = 4,
+    FOR_VOLUMES_PART = 4, /* of the number of blank boxes */
 };
 
 void warm_box_free(struct warm_box *box)
@@ -45,7 +47,7 @@ static bool same_layers(const struct box_spec *a, const struct box_spec *b)
 bool warm_same_kind(const struct box_spec *a, struct str a_setup, const struct box_spec *b,
                     struct str b_setup)
 {
-    return same_layers(a, b) && str_eq(a_setup, b_setup);
+    return same_layers(a, b) && a->refuse_clones == b->refuse_clones && str_eq(a_setup, b_setup);
 }
 
 static struct warm_pool *find_pool(struct warm *warm, const struct box_spec *spec, struct str setup)
@@ -59,10 +61,10 @@ static struct warm_pool *find_pool(struct warm *warm, const struct box_spec *spe
 /* The one that was asked for longest ago makes room; its boxes go to `dropped`. */
 static struct warm_pool *replace_oldest(struct warm *warm, struct list *dropped)
 {
-    struct warm_pool *oldest = &warm->pools[1];
+    struct warm_pool *oldest = &warm->pools[BLANK_POOLS];
     struct list *node;
 
-    for (size_t i = 2; i < warm->pool_count; i++)
+    for (size_t i = BLANK_POOLS + 1; i < warm->pool_count; i++)
         if (warm->pools[i].used_at_us < oldest->used_at_us)
             oldest = &warm->pools[i];
     while ((node = list_pop_front(&oldest->boxes)))
@@ -169,26 +171,67 @@ bool warm_has(struct sandboxes *all, const struct box_spec *spec, const struct s
     return has;
 }
 
-/* What stands in a stopped box's place keeps its id, and a volume needs a filter that is loaded at the start. */
-static bool claimable(const struct box_spec *spec)
+/* With the lock; NULL where there are none. */
+static struct warm_pool *blank_pool(struct warm *warm, bool refuses_clones)
 {
-    return !spec->keep_disk && spec->volume_count == 0 && spec->fill[0] == '\0';
+    struct warm_pool *pool = &warm->pools[refuses_clones ? 1 : 0];
+
+    return warm->pool_count >= BLANK_POOLS && warm->pools[0].uses ? pool : NULL;
+}
+
+static size_t target_of(const struct sandboxes *all, const struct warm_pool *pool)
+{
+    if (!pool->spec.blank)
+        return all->warm_target;
+    return pool->spec.refuse_clones ? (all->blank_target + FOR_VOLUMES_PART - 1) / FOR_VOLUMES_PART
+                                    : all->blank_target;
+}
+
+/* With the lock. */
+static struct list *take_blank(const struct sandboxes *all, struct warm *warm,
+                               const struct box_spec *spec)
+{
+    struct warm_pool *pool = blank_pool(warm, box_spec_refuses_clones(spec));
+
+    if (!pool)
+        return NULL;
+    if (pool->uses < SIZE_MAX)
+        pool->uses++;
+    if (spec->limits.yields && pool->count * 2 <= target_of(all, pool))
+        return NULL;
+    pool->used_at_us = clock_mono_us();
+    return take_from(warm, pool);
 }
 
 struct warm_box *warm_take_blank(struct sandboxes *all, const struct box_spec *spec)
 {
     struct warm *warm = &all->warm;
-    struct list *node = NULL;
+    struct list *node;
 
-    if (all->blank_target == 0 || !claimable(spec))
+    if (all->blank_target == 0)
         return NULL;
     (void)pthread_mutex_lock(&warm->lock);
-    if (warm->pool_count > 0 && warm->pools[0].spec.blank) {
-        warm->pools[0].used_at_us = clock_mono_us();
-        node = take_from(warm, &warm->pools[0]);
-    }
+    node = take_blank(all, warm, spec);
     (void)pthread_mutex_unlock(&warm->lock);
     return node ? container_of(node, struct warm_box, link) : NULL;
+}
+
+int warm_claim(struct sandboxes *all, struct warm_box *box_consume, struct box_spec *spec,
+               struct box_info *out, int *out_fd, struct error *err)
+{
+    struct warm_box *box = box_consume;
+    int r;
+
+    memcpy(spec->keep_disk ? spec->blank_id : spec->id, box->id, ID_SIZE);
+    r = all->engine->ops->claim(all->engine, spec, out, err);
+    spec->blank_id[0] = '\0';
+    if (r == 0)
+        *out_fd = take_fd(&box->envd_fd);
+    else
+        table_condemn(all, box->id, END_WARM_FAILED);
+    warm_box_free(box);
+    warm_kick(all);
+    return r;
 }
 
 void warm_put_back(struct sandboxes *all, const struct box_spec *spec, struct str setup,
@@ -202,7 +245,7 @@ void warm_put_back(struct sandboxes *all, const struct box_spec *spec, struct st
         warm->starting = NULL;
     settle_forget(warm, box);
     if (!box->died)
-        pool = box->blank ? &warm->pools[0] : find_pool(warm, spec, setup);
+        pool = box->blank ? blank_pool(warm, box->refuses_clones) : find_pool(warm, spec, setup);
     if (pool) {
         pool->failures = 0;
         list_push_back(&pool->boxes, &box->link);
@@ -319,11 +362,6 @@ bool warm_died(struct sandboxes *all, const char *id)
     (void)pthread_mutex_unlock(&warm->lock);
     warm_box_free(box); /* the caller condemns it */
     return starting;
-}
-
-static size_t target_of(const struct sandboxes *all, const struct warm_pool *pool)
-{
-    return pool->spec.blank ? all->blank_target : all->warm_target;
 }
 
 /* Boxes in which programs run cost more than others. */
@@ -451,6 +489,7 @@ static struct warm_box *new_box(struct box_spec *spec)
     memcpy(spec->id, box->id, ID_SIZE);
     box->limits = spec->limits;
     box->blank = spec->blank;
+    box->refuses_clones = spec->refuse_clones;
     box->envd_fd = -1;
     return box;
 }
@@ -511,13 +550,15 @@ static void *warm_run(void *arg)
     return NULL;
 }
 
-/* Blank boxes have the base template's limits. */
+/* Blank boxes have the base template's limits. Of those for volumes there is none until one was asked for. */
 static void heat_blank(struct sandboxes *all, const struct box_spec *base, struct list *dropped)
 {
     struct box_spec blank = {
         .engine = base->engine, .limits = base->limits, .blank = true, .network = base->network};
 
     heat(&all->warm, &blank, STR(""), dropped)->uses = SIZE_MAX;
+    blank.refuse_clones = true;
+    heat(&all->warm, &blank, STR(""), dropped)->uses = 0;
 }
 
 /* The base template is hot from the start. */

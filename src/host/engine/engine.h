@@ -60,7 +60,12 @@ struct box_spec {
     /* Started from nothing yet: no layers, no disk, no volumes. claim() makes it what another spec says, whose
      * limits are best the same. */
     bool blank;
+    /* Of a blank one: it is to have volumes, or to fill a tree, which need another filter of system calls. Only such a one is
+     * claimed for those, and for nothing else. */
+    bool refuse_clones;
     bool keep_disk; /* go on with the writable layer that a stopped box of this id left */
+    /* claim() with keep_disk: the blank box that the stopped one goes on in. Else "". */
+    char blank_id[ID_SIZE];
     /* Begin with a copy of this box's writable layer as it is at one moment ("" = do not). It stands
      * still for that moment; the layers must be those it was started with. */
     char source[ID_SIZE];
@@ -77,6 +82,11 @@ struct box_spec {
     /* The last member: of its ranges only those that there are go over the wire. */
     struct box_network network;
 };
+
+static inline bool box_spec_refuses_clones(const struct box_spec *spec)
+{
+    return spec->volume_count || spec->fill[0];
+}
 
 /* What went through a box's network link since it started; none where there is no network. */
 struct box_traffic {
@@ -141,8 +151,8 @@ struct engine_ops {
      * nothing is left. */
     int (*start)(struct engine *engine, const struct box_spec *spec, struct box_info *out,
                  struct error *err);
-    /* A blank box of the spec's id becomes what the spec says, in a part of the time that a start takes. On failure
-     * nothing is left of it. ERROR_NOT_FOUND when there is none, ERROR_UNSUPPORTED when it can be started only. */
+    /* A blank box of the spec's id (with keep_disk: of its blank_id, which is gone then) becomes what the spec says, in a part of the time that a start takes. On failure
+     * nothing is left of it; a stopped box is as before. ERROR_NOT_FOUND when there is none, ERROR_UNSUPPORTED when it can be started only. */
     int (*claim)(struct engine *engine, const struct box_spec *spec, struct box_info *out,
                  struct error *err);
     /* Ends every process and removes every trace: files, cgroups, network. Unknown id is success.*/

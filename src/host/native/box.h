@@ -3,12 +3,13 @@
  *
  * Everything a box leaves on the host has a name made of its id or its slot number, so that leftovers
  * are found after a crash without any other record:
- *   RUN/<id>.box     record: slot, boot, pid and start time of its first process, layers, volumes, engine
+ *   RUN/<id>.box     record: slot, boot, pid and start time of its first process, layers, volumes, engine, cgroup
  *   RUN/spare        blocks for records, should the disk be full
  *   RUN/<id>.still   there while a snapshot makes it stand still
  *   RUN/<id>.sock    envd's listening socket
  *   pool/boxes/<id>  writable layer (disk/)
- *   cgroups          quicksand-<instance>/<id> in every hierarchy
+ *   cgroups          quicksand-<instance>/<id> in every hierarchy; of one that went on from its files in a blank box: the
+ *                    blank one's id, since the kernel renames no cgroup
  *   qs<slot>         host end of its link, in the gateway namespace (network/)
  * Mounts live only in the box's own mount namespace and go with its last process. A stopped box has only
  * its record and its writable layer. */
@@ -100,11 +101,13 @@ struct box {
     enum box_state state;
     bool busy; /* between boxes_hold() and boxes_release(): it stays until then */
     pid_t pid;
-    int pidfd;                   /* -1 when there is no process */
-    int netns_fd;                /* -1 likewise */
-    int claim_fd;                /* of a blank one: where its envd waits for box_claim(); or -1 */
-    struct box_limits limits;    /* of a blank one */
-    bool child;                  /* ours to reap */
+    int pidfd;                /* -1 when there is no process */
+    int netns_fd;             /* -1 likewise */
+    int claim_fd;             /* of a blank one: where its envd waits for box_claim(); or -1 */
+    struct box_limits limits; /* of a blank one */
+    bool refuses_clones;      /* a blank one, with the filter that volumes and trees need */
+    bool child;               /* ours to reap */
+    char cgroup[ID_SIZE];     /* its name: the id, or that of the blank box that it was made of */
     uint32_t fuse[BOX_FUSE_MAX]; /* its connections; 0 = none, or not known */
     enum box_end end;            /* BOX_DEAD: why, as far as it is known */
     /* Processes inside that were ended for want of memory, as of the last look and the one before: its
@@ -139,7 +142,9 @@ void boxes_release(struct boxes *all, struct box *box);
 int boxes_wait_idle(struct boxes *all, struct box *box, struct error *err);
 /* Forgets a box and frees its slot. */
 void boxes_remove(struct boxes *all, struct box *box);
-/* A blank box moves to BOX_STARTING and belongs to the caller, with the names of the spec. */
+/* A blank box moves to BOX_STARTING and belongs to the caller, with the names of the spec. With keep_disk it is the stopped
+ * box of the spec's id that does, with the process, slot and cgroup of the blank one, which is gone from the table;
+ * what is on the host by the blank one's name goes by box_forget_blank(). */
 int boxes_claim(struct boxes *all, const struct box_spec *spec, struct box **out,
                 struct error *err);
 void boxes_set_running(struct boxes *all, struct box *box);
@@ -193,7 +198,9 @@ int box_fault(const char *step, struct error *err);
 
 int box_start(struct boxes *all, const struct box_spec *spec, struct box_info *out,
               struct error *err);
-/* Makes a blank box what the spec says. On failure nothing is left. */
+/* Before a box goes on from its files: a dead one is stopped, and somebody who copies its disk just now is waited for. */
+int box_make_ready(struct boxes *all, const char *id, struct error *err);
+/* Makes a blank box what the spec says. On failure nothing is left of it, and what keeps its disk is stopped as before. */
 int box_claim(struct boxes *all, const struct box_spec *spec, struct box_info *out,
               struct error *err);
 int box_kill(struct boxes *all, const char *id, struct error *err);
@@ -206,6 +213,8 @@ int box_end_but_disk(struct boxes *all, const char *id, struct error *err);
  * failure, report the first; the box is dead then. */
 int box_teardown(struct boxes *all, struct box *box, struct error *err);
 int box_teardown_but_disk(struct boxes *all, struct box *box, struct error *err);
+/* Of the blank box that it was made of: disk, files and record. Idempotent; nothing where that had its own id. */
+int box_forget_blank(struct boxes *all, struct box *box, struct error *err);
 
 /* ---- box_ops.c: on a box that is there ---- */
 
@@ -231,7 +240,7 @@ int box_snapshot(struct boxes *all, const char *id, const char *layer, struct la
 int box_copy_disk(struct boxes *all, const struct box_spec *spec, int *out_dir_fd,
                   struct error *err);
 /* Lets go on what a warden that was killed left standing still. */
-void box_snapshot_recover(struct boxes *all, const char *id);
+void box_snapshot_recover(struct boxes *all, const struct box *box);
 
 /* ---- box_mounts.c: done by the warden, before the child runs on ---- */
 
@@ -245,6 +254,7 @@ int box_layers_check(const struct boxes *all, const struct box_spec *spec, const
 struct box_place {
     uint32_t slot;
     int userns_fd, mntns_fd, disk_fd;
+    int fill_fd; /* the tree that it fills */
 };
 /* Root file system as a detached mount, ids mapped through the child's user namespace. */
 int box_mount_root(const struct boxes *all, const struct box_spec *spec,
@@ -260,6 +270,22 @@ int box_mount_fill(int tree_fd, int userns_fd, int *out_mount_fd, struct error *
 /* The writable layer that a spec asks for. top_layer: of box_layers_check(). */
 int box_make_disk(struct boxes *all, const struct box_spec *spec, const char *top_layer,
                   int *out_fd, struct error *err);
+
+/* ---- box_places.c ---- */
+
+/* Where volumes, feed and tree go, in the order in which they are mounted. */
+struct box_places {
+    struct box_volume at[BOX_VOLUMES_MAX + 2];
+    size_t count;
+};
+void box_places_choose(const struct box_spec *spec, struct box_places *out);
+/* Begins the tree that it is to fill, if there is one. */
+int box_places_fill(const struct boxes *all, const struct box_spec *spec, int *out_fd,
+                    struct error *err);
+/* One of them, as a detached mount. */
+int box_places_mount(const struct boxes *all, const struct box_spec *spec, size_t place,
+                     const struct box_place *of, int *out_fd, struct error *err);
+
 int box_make_dev_tree(int *out_fd, struct error *err);
 /* The root of a blank box: directories to mount on, nothing else. */
 int box_mount_blank(const struct boxes *all, int *out_mount_fd, struct error *err);
@@ -279,10 +305,12 @@ struct box_move {
     const struct boxes *all;
     const struct box *box; /* with the limits it has */
     const struct box_spec *spec;
-    int mntns_fd, root_fd, feed_fd; /* the last two: detached mounts; feed: -1 = none */
+    int mntns_fd, root_fd;
+    const struct box_places *places;
+    const int *place_fds; /* a detached mount for each */
 };
 /* Lets the box have another root: all of its mounts and processes move there, the blank one is out of reach. Then come
- * feed, sizes and processors. */
+ * volumes, feed and tree, sizes and processors. */
 int box_inside_move(const struct box_move *to, struct error *err);
 
 /* ---- box_seed.c ---- */

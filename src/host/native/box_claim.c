@@ -1,13 +1,16 @@
 /* Claiming a blank box: what a start does besides, on a box whose envd runs already. A list of steps on one struct, as in
- * box_start.c; whatever fails, box_teardown() removes all of the box. */
+ * box_start.c; whatever fails, box_teardown() removes all of the box, or all but the files that it had before. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/claim_message.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "host/disk/disk.h"
+#include "host/disk/tree.h"
 #include "host/native/box.h"
 #include "host/network/network.h"
 
@@ -16,7 +19,8 @@ struct claim {
     const struct box_spec *spec;
     struct box *box;
     const char *top_layer;
-    int disk_fd, userns_fd, root_fd;
+    struct box_places places;
+    int disk_fd, userns_fd, root_fd, fill_fd;
 };
 
 static int check_layers(struct claim *claim, struct error *err)
@@ -29,7 +33,28 @@ static int write_record(struct claim *claim, struct error *err)
     return box_record_write(claim->all, claim->box, err);
 }
 
-/* It has an empty one. */
+/* What goes on from its files has an id already: envd's socket gets that name, and nothing keeps the blank box's but the
+ * cgroup. */
+static int name_socket(struct claim *claim, struct error *err)
+{
+    const struct box *box = claim->box;
+    char from[ID_SIZE + 8], to[ID_SIZE + 8];
+
+    if (!claim->spec->keep_disk)
+        return 0;
+    (void)snprintf(from, sizeof(from), "%s.sock", box->cgroup);
+    (void)snprintf(to, sizeof(to), "%s.sock", box->id);
+    if (renameat(claim->all->run_fd, from, claim->all->run_fd, to) < 0)
+        return error_set_errno(err, errno, "rename envd's socket");
+    return 0;
+}
+
+static int forget_blank(struct claim *claim, struct error *err)
+{
+    return box_forget_blank(claim->all, claim->box, err);
+}
+
+/* It has an empty one, unless it goes on from its files. */
 static int make_disk(struct claim *claim, struct error *err)
 {
     const struct box_spec *spec = claim->spec;
@@ -39,6 +64,11 @@ static int make_disk(struct claim *claim, struct error *err)
         return disk_box_begin(disk, spec->id, claim->box->limits.disk_bytes,
                               spec->limits.disk_bytes, &claim->disk_fd, err);
     return box_make_disk(claim->all, spec, claim->top_layer, &claim->disk_fd, err);
+}
+
+static int make_fill(struct claim *claim, struct error *err)
+{
+    return box_places_fill(claim->all, claim->spec, &claim->fill_fd, err);
 }
 
 static int mount_root(struct claim *claim, struct error *err)
@@ -57,25 +87,41 @@ static int set_limits(struct claim *claim, struct error *err)
     const struct box_limits *had = &claim->box->limits, *has = &claim->spec->limits;
 
     if (had->mem_bytes == has->mem_bytes && had->cpu_count == has->cpu_count &&
-        had->pids_max == has->pids_max)
+        had->pids_max == has->pids_max && had->yields == has->yields)
         return 0;
-    return box_cgroup_limit(claim->all->cgroups, claim->box->id, has, err);
+    return box_cgroup_limit(claim->all->cgroups, claim->box->cgroup, has, err);
 }
 
-static int move(struct claim *claim, struct error *err)
+static int move_to(struct claim *claim, const int *place_fds, struct error *err)
 {
-    auto_close int mntns = box_namespace_open(claim->box->pid, "mnt", err), feed = -1;
+    auto_close int mntns = box_namespace_open(claim->box->pid, "mnt", err);
 
-    if (mntns < 0 || (claim->spec->feed &&
-                      box_mount_feed(claim->all, claim->box->id, claim->userns_fd, &feed, err) < 0))
+    if (mntns < 0)
         return -1;
     return box_inside_move(&(struct box_move){.all = claim->all,
                                               .box = claim->box,
                                               .spec = claim->spec,
                                               .mntns_fd = mntns,
                                               .root_fd = claim->root_fd,
-                                              .feed_fd = feed},
+                                              .places = &claim->places,
+                                              .place_fds = place_fds},
                            err);
+}
+
+static int move(struct claim *claim, struct error *err)
+{
+    const struct box_place of = {.userns_fd = claim->userns_fd, .fill_fd = claim->fill_fd};
+    int fds[BOX_VOLUMES_MAX + 2];
+    size_t count = 0;
+    int r = 0;
+
+    for (; r == 0 && count < claim->places.count; count += r == 0)
+        r = box_places_mount(claim->all, claim->spec, count, &of, &fds[count], err);
+    if (r == 0)
+        r = move_to(claim, fds, err);
+    while (count)
+        (void)close(fds[--count]);
+    return r;
 }
 
 static int set_network(struct claim *claim, struct error *err)
@@ -133,9 +179,10 @@ struct step {
 };
 
 static const struct step steps[] = {
-    {"layers", check_layers}, {"record", write_record}, {"disk", make_disk},
-    {"root", mount_root},     {"limits", set_limits},   {"move", move},
-    {"network", set_network}, {"envd", tell_envd},
+    {"layers", check_layers},    {"record", write_record}, {"socket", name_socket},
+    {"blank box", forget_blank}, {"disk", make_disk},      {"tree", make_fill},
+    {"root", mount_root},        {"limits", set_limits},   {"move", move},
+    {"network", set_network},    {"envd", tell_envd},
 };
 
 static int run_steps(struct claim *claim, struct error *err)
@@ -149,26 +196,37 @@ static int run_steps(struct claim *claim, struct error *err)
     return 0;
 }
 
+static void undo(struct claim *claim)
+{
+    const struct box_spec *spec = claim->spec;
+    struct error ignored;
+
+    (void)(spec->keep_disk ? box_teardown_but_disk(claim->all, claim->box, &ignored)
+                           : box_teardown(claim->all, claim->box, &ignored));
+    if (claim->fill_fd >= 0)
+        (void)tree_delete(claim->all->trees, spec->fill, &ignored);
+}
+
 int box_claim(struct boxes *all, const struct box_spec *spec, struct box_info *out,
               struct error *err)
 {
-    struct claim claim = {.all = all, .spec = spec, .disk_fd = -1, .userns_fd = -1, .root_fd = -1};
-    struct error ignored;
+    struct claim claim = {
+        .all = all, .spec = spec, .disk_fd = -1, .userns_fd = -1, .root_fd = -1, .fill_fd = -1};
     int r;
 
-    /* They need a filter that is loaded at the start. */
-    if (spec->volume_count || spec->fill[0])
-        return error_set(err, ERROR_UNSUPPORTED, "a box with volumes is not made of a blank one");
-    if (boxes_claim(all, spec, &claim.box, err) < 0)
+    if ((spec->keep_disk && box_make_ready(all, spec->id, err) < 0) ||
+        boxes_claim(all, spec, &claim.box, err) < 0)
         return -1;
+    box_places_choose(spec, &claim.places);
     r = run_steps(&claim, err);
     close_fd(&claim.disk_fd);
     close_fd(&claim.userns_fd);
     close_fd(&claim.root_fd);
-    if (r < 0) {
-        (void)box_teardown(all, claim.box, &ignored);
+    if (r < 0)
+        undo(&claim);
+    close_fd(&claim.fill_fd);
+    if (r < 0)
         return error_prefix(err, "claim box '%s'", spec->id);
-    }
     *out = (struct box_info){.running = true, .address = network_address_of(claim.box->slot)};
     memcpy(out->id, spec->id, ID_SIZE);
     boxes_set_running(all, claim.box);

@@ -52,7 +52,7 @@ static int end_connections(struct boxes *all, struct box *box, struct error *err
     if (box->fuse[0] == 0 && box->pidfd >= 0)
         box_fuse_find(box->pid, box->fuse);
     if (box->fuse[0] == 0)
-        box_cgroup_each_task(all->cgroups, box->id, abort_seen, &seen);
+        box_cgroup_each_task(all->cgroups, box->cgroup, abort_seen, &seen);
     for (size_t i = 0; r == 0 && i < BOX_FUSE_MAX; i++)
         r = box_fuse_abort(all->fuse_fd, box->fuse[i], owner, err);
     return r < 0 ? r : seen.result;
@@ -72,7 +72,7 @@ static int wait_ended(struct boxes *all, const struct box *box, struct error *er
                              KILL_TIMEOUT_MS / 1000);
         if (now < next)
             continue;
-        box_cgroup_hurry(all->cgroups, box->id);
+        box_cgroup_hurry(all->cgroups, box->cgroup);
         now = clock_mono_ms();
         next = now + HURRY_STEP_MS < until ? now + HURRY_STEP_MS : now > until ? now : until;
     }
@@ -85,7 +85,7 @@ static int end_processes(struct boxes *all, struct box *box, struct error *err)
 
     if (end_connections(all, box, err) < 0)
         log_warn("warden", "box=%s %s; ignoring", box->id, err->message);
-    if (box_cgroup_kill(all->cgroups, box->id, err) < 0)
+    if (box_cgroup_kill(all->cgroups, box->cgroup, err) < 0)
         return -1;
     if (box->pidfd < 0)
         return 0;
@@ -126,7 +126,7 @@ static int wait_idle(struct boxes *all, struct box *box, struct error *err)
 
 static int remove_cgroup(struct boxes *all, struct box *box, struct error *err)
 {
-    return box_cgroup_remove(all->cgroups, box->id, err);
+    return box_cgroup_remove(all->cgroups, box->cgroup, err);
 }
 
 static int remove_network(struct boxes *all, struct box *box, struct error *err)
@@ -140,11 +140,11 @@ static int remove_disk(struct boxes *all, struct box *box, struct error *err)
     return disk_box_delete(all->disk, box->id, err);
 }
 
-static int remove_file(struct boxes *all, struct box *box, const char *kind, struct error *err)
+static int remove_file(struct boxes *all, const char *id, const char *kind, struct error *err)
 {
     char name[ID_SIZE + 8];
 
-    (void)snprintf(name, sizeof(name), "%s.%s", box->id, kind);
+    (void)snprintf(name, sizeof(name), "%s.%s", id, kind);
     if (unlinkat(all->run_fd, name, 0) < 0 && errno != ENOENT)
         return error_set_errno(err, errno, "remove '%s'", name);
     return 0;
@@ -152,14 +152,27 @@ static int remove_file(struct boxes *all, struct box *box, const char *kind, str
 
 static int remove_files(struct boxes *all, struct box *box, struct error *err)
 {
-    if (remove_file(all, box, "sock", err) < 0 || remove_file(all, box, "still", err) < 0)
+    if (remove_file(all, box->id, "sock", err) < 0 || remove_file(all, box->id, "still", err) < 0)
         return -1;
-    return remove_file(all, box, "new", err);
+    return remove_file(all, box->id, "new", err);
+}
+
+/* The record last: as long as there is one, the rest is found. */
+int box_forget_blank(struct boxes *all, struct box *box, struct error *err)
+{
+    const char *blank = box->cgroup;
+
+    if (strcmp(blank, box->id) == 0)
+        return 0;
+    if (disk_box_delete(all->disk, blank, err) < 0 || remove_file(all, blank, "sock", err) < 0 ||
+        remove_file(all, blank, "new", err) < 0)
+        return -1;
+    return remove_file(all, blank, "box", err);
 }
 
 static int remove_record(struct boxes *all, struct box *box, struct error *err)
 {
-    return remove_file(all, box, "box", err);
+    return remove_file(all, box->id, "box", err);
 }
 
 static int stop_record(struct boxes *all, struct box *box, struct error *err)
@@ -177,12 +190,14 @@ static const struct step kill_steps[] = {
     {"processes", end_for_good},       {"holders", wait_idle},
     {"cgroup removal", remove_cgroup}, {"network release", remove_network},
     {"disk removal", remove_disk},     {"files", remove_files},
-    {"record", remove_record},
+    {"blank box", box_forget_blank},   {"record", remove_record},
 };
 
 static const struct step stop_steps[] = {
-    {"processes", end_processes},        {"holders", wait_idle},  {"cgroup removal", remove_cgroup},
-    {"network release", remove_network}, {"files", remove_files}, {"record", stop_record},
+    {"processes", end_processes},      {"holders", wait_idle},
+    {"cgroup removal", remove_cgroup}, {"network release", remove_network},
+    {"files", remove_files},           {"blank box", box_forget_blank},
+    {"record", stop_record},
 };
 
 enum { FIRST_STEPS = 2 };

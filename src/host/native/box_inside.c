@@ -166,8 +166,8 @@ static int move_in(const struct box_move *to, struct error *err)
     if (box_ids_enter(BOX_UID_FIRST + to->box->slot * BOX_IDS_PER_SLOT, err) < 0)
         return -1;
     r = change_root(to->root_fd, err);
-    if (r == 0 && to->feed_fd >= 0)
-        r = move(to->feed_fd, "", AT_FDCWD, "/run/feed", err);
+    for (size_t i = 0; r == 0 && i < to->places->count; i++)
+        r = move(to->place_fds[i], "", AT_FDCWD, to->places->at[i].path, err);
     if (r == 0)
         r = set_sizes(to, err);
     if (r == 0)

@@ -14,32 +14,33 @@
 enum { RESUME_TRIES = 3 };
 
 /* A box that ended meanwhile has nothing to go on. */
-static int try_resume(struct boxes *all, const char *id, struct error *err)
+static int try_resume(struct boxes *all, const struct box *box, struct error *err)
 {
     if (box_fault("thaw", err) < 0)
         return -1;
-    if (box_cgroup_freeze(all->cgroups, id, false, err) < 0 && err->errnum != ENOENT)
+    if (box_cgroup_freeze(all->cgroups, box->cgroup, false, err) < 0 && err->errnum != ENOENT)
         return -1;
-    return box_record_still(all, id, false, err);
+    return box_record_still(all, box->id, false, err);
 }
 
-static int resume(struct boxes *all, const char *id, struct error *err)
+static int resume(struct boxes *all, const struct box *box, struct error *err)
 {
     int r = -1;
 
     for (int i = 0; r < 0 && i < RESUME_TRIES; i++)
-        r = try_resume(all, id, err);
+        r = try_resume(all, box, err);
     return r;
 }
 
-static int stand_still(struct boxes *all, const char *id, struct error *err)
+static int stand_still(struct boxes *all, const struct box *box, struct error *err)
 {
     struct error ignored;
 
-    if (box_fault("mark", err) == 0 && box_record_still(all, id, true, err) == 0 &&
-        box_fault("freeze", err) == 0 && box_cgroup_freeze(all->cgroups, id, true, err) == 0)
+    if (box_fault("mark", err) == 0 && box_record_still(all, box->id, true, err) == 0 &&
+        box_fault("freeze", err) == 0 &&
+        box_cgroup_freeze(all->cgroups, box->cgroup, true, err) == 0)
         return 0;
-    (void)resume(all, id, &ignored);
+    (void)resume(all, box, &ignored);
     return -1;
 }
 
@@ -56,18 +57,19 @@ static int seal(struct boxes *all, const char *id, const char *layer, struct err
     return 0;
 }
 
-static int seal_still(struct boxes *all, const char *id, const char *layer, struct layer_info *out,
-                      struct error *err)
+static int seal_still(struct boxes *all, const struct box *box, const char *layer,
+                      struct layer_info *out, struct error *err)
 {
     struct error resume_err;
     int64_t since = clock_mono_us();
     int r;
 
-    if (stand_still(all, id, err) < 0)
+    if (stand_still(all, box, err) < 0)
         return -1;
-    r = seal(all, id, layer, err);
-    if (resume(all, id, &resume_err) < 0) {
-        log_error("warden", "box=%s stands still after a snapshot: %s", id, resume_err.message);
+    r = seal(all, box->id, layer, err);
+    if (resume(all, box, &resume_err) < 0) {
+        log_error("warden", "box=%s stands still after a snapshot: %s", box->id,
+                  resume_err.message);
         if (r == 0)
             (void)disk_layer_delete(all->disk, layer, err);
         *err = resume_err;
@@ -81,13 +83,13 @@ static int snapshot(struct boxes *all, const struct box *box, const char *layer,
                     struct layer_info *out, struct error *err)
 {
     bool moves =
-        boxes_in_state(all, box->id, BOX_RUNNING) && !box_cgroup_frozen(all->cgroups, box->id);
+        boxes_in_state(all, box->id, BOX_RUNNING) && !box_cgroup_frozen(all->cgroups, box->cgroup);
     struct error ignored;
     int r;
 
     if (box_fault("sync", err) < 0 || disk_layer_prepare(all->disk, box->id, &out->bytes, err) < 0)
         return -1;
-    r = moves ? seal_still(all, box->id, layer, out, err) : seal(all, box->id, layer, err);
+    r = moves ? seal_still(all, box, layer, out, err) : seal(all, box->id, layer, err);
     if (r < 0)
         return -1;
     /* At worst the box has less room than it should. */
@@ -121,16 +123,16 @@ static int copy(struct boxes *all, const struct box_spec *spec, bool *out_shared
     return box_fault("copied", err);
 }
 
-static int copy_still(struct boxes *all, const struct box_spec *spec, bool *out_shared,
-                      struct error *err)
+static int copy_still(struct boxes *all, const struct box *source, const struct box_spec *spec,
+                      bool *out_shared, struct error *err)
 {
     struct error resume_err;
     int r;
 
-    if (stand_still(all, spec->source, err) < 0)
+    if (stand_still(all, source, err) < 0)
         return -1;
     r = copy(all, spec, out_shared, err);
-    if (resume(all, spec->source, &resume_err) < 0) {
+    if (resume(all, source, &resume_err) < 0) {
         log_error("warden", "box=%s stands still after a copy: %s", spec->source,
                   resume_err.message);
         *err = resume_err;
@@ -140,17 +142,17 @@ static int copy_still(struct boxes *all, const struct box_spec *spec, bool *out_
 }
 
 /* Held by the caller. */
-static int copy_held(struct boxes *all, const struct box_spec *spec, bool *out_shared,
-                     struct error *err)
+static int copy_held(struct boxes *all, const struct box *source, const struct box_spec *spec,
+                     bool *out_shared, struct error *err)
 {
     bool moves = boxes_in_state(all, spec->source, BOX_RUNNING) &&
-                 !box_cgroup_frozen(all->cgroups, spec->source);
+                 !box_cgroup_frozen(all->cgroups, source->cgroup);
     struct error ignored;
     int r;
 
     if (disk_box_settle_down(all->disk, spec->source, err) < 0)
         return -1;
-    r = moves ? copy_still(all, spec, out_shared, err) : copy(all, spec, out_shared, err);
+    r = moves ? copy_still(all, source, spec, out_shared, err) : copy(all, spec, out_shared, err);
     if (r == 0 && *out_shared && disk_layer_settle(all->disk, spec->source, &ignored) < 0)
         log_warn("warden", "box=%s disk limit after a copy: %s", spec->source, ignored.message);
     return r;
@@ -165,17 +167,17 @@ int box_copy_disk(struct boxes *all, const struct box_spec *spec, int *out_dir_f
 
     if (boxes_hold(all, spec->source, true, &box, err) < 0)
         return -1;
-    r = copy_held(all, spec, &shared, err);
+    r = copy_held(all, box, spec, &shared, err);
     boxes_release(all, box);
     if (r < 0)
         return error_prefix(err, "copy the files of box '%s'", spec->source);
     return disk_box_adopt(all->disk, spec->id, shared, spec->limits.disk_bytes, out_dir_fd, err);
 }
 
-void box_snapshot_recover(struct boxes *all, const char *id)
+void box_snapshot_recover(struct boxes *all, const struct box *box)
 {
     struct error err;
 
-    if (box_record_is_still(all, id) && resume(all, id, &err) < 0)
-        log_error("warden", "box=%s stands still: %s", id, err.message);
+    if (box_record_is_still(all, box->id) && resume(all, box, &err) < 0)
+        log_error("warden", "box=%s stands still: %s", box->id, err.message);
 }

@@ -1,6 +1,6 @@
 /* RUN/<id>.box: a line "slot boot-id pid start-time", then the names of its layers and volumes, then the number
- * of its engine's kind (a record without one is of a time with one engine only: native), then the tree it fills. The
- * slot is written before anything of the box exists, the process once it runs. A pid alone proves
+ * of its engine's kind (a record without one is of a time with one engine only: native), then the tree it fills, then
+ * its cgroup's name. The slot is written before anything of the box exists, the process once it runs. A pid alone proves
  * nothing after a crash or a reboot: boot id, start time and cgroup must agree. Slot 0 is a stopped
  * box's: written last, it says that only the writable layer is left.
  *
@@ -110,7 +110,8 @@ static int write_record(const struct boxes *all, const struct box *box, uint32_t
                      pid ? stat_field(pid, STAT_START_TIME) : 0);
     add_names(&text, "layers", box->layers, box->layer_count);
     add_names(&text, "volumes", box->volumes, box->volume_count);
-    (void)buf_printf(&text, "engine %d\nfill %s\n", ENGINE_NATIVE, box->fill);
+    (void)buf_printf(&text, "engine %d\nfill %s\ncgroup %s\n", ENGINE_NATIVE, box->fill,
+                     slot ? box->cgroup : box->id);
     if (pid && write_over(all, name, &text) == 0)
         return 0;
     do
@@ -147,7 +148,7 @@ static bool adopt(const struct boxes *all, struct box *box, unsigned long long s
     /* From here on the pid cannot be reused without the checks failing. */
     (void)snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)box->pid);
     if (stat_field(box->pid, STAT_START_TIME) == started && started &&
-        box_cgroup_holds(all->cgroups, box->id, box->pid) &&
+        box_cgroup_holds(all->cgroups, box->cgroup, box->pid) &&
         ((box->netns_fd = box_keep_fd(open(path, O_RDONLY | O_CLOEXEC))) >= 0 ||
          is_ending(box->pid)))
         return true;
@@ -194,6 +195,13 @@ static enum box_state read_process(const struct boxes *all, struct box *box, str
     return BOX_DEAD;
 }
 
+/* A record without one is of a box whose cgroup has its id. */
+static void read_cgroup(struct box *box, struct str line)
+{
+    if (str_is(str_split(&line, ' '), "cgroup") && id_valid(line))
+        (void)str_copy(line, box->cgroup, sizeof(box->cgroup));
+}
+
 static bool is_ours(struct str line)
 {
     uint64_t kind;
@@ -221,6 +229,7 @@ bool box_record_read(const struct boxes *all, struct box *box)
     if (!is_ours(str_split(&rest, '\n')))
         return false;
     (void)read_names(str_split(&rest, '\n'), "fill", &box->fill, 1);
+    read_cgroup(box, str_split(&rest, '\n'));
     box->state = read_process(all, box, line);
     return true;
 }

@@ -37,8 +37,7 @@ struct start {
     int root_fd;
     int fill_fd;
     const char *top_layer; /* snapshot it begins with, or NULL */
-    struct box_volume places[BOX_VOLUMES_MAX + 2];
-    size_t place_count;
+    struct box_places places;
 };
 
 _Thread_local int box_fault_at;
@@ -89,10 +88,7 @@ static int make_disk(struct start *start, struct error *err)
 
 static int make_fill(struct start *start, struct error *err)
 {
-    if (!start->spec->fill[0])
-        return 0;
-    return tree_begin(start->all->trees, start->spec->fill, start->spec->limits.disk_bytes,
-                      &start->fill_fd, err);
+    return box_places_fill(start->all, start->spec, &start->fill_fd, err);
 }
 
 static int make_cgroup(struct start *start, struct error *err)
@@ -137,19 +133,6 @@ static int load_filter(const struct boxes *all, struct sock_filter *out, size_t 
     return 0;
 }
 
-/* Where volumes, feed and tree go, in the order in which they are sent. */
-static void choose_places(struct start *start)
-{
-    const struct box_spec *spec = start->spec;
-
-    memcpy(start->places, spec->volumes, sizeof(spec->volumes));
-    start->place_count = spec->volume_count;
-    if (spec->feed)
-        start->places[start->place_count++] = (struct box_volume){.path = "/run/feed"};
-    if (spec->fill[0])
-        start->places[start->place_count++] = (struct box_volume){.path = "/run/layer"};
-}
-
 static int clone_child(struct start *start, struct error *err)
 {
     struct sock_filter filter[BOX_FILTER_MAX];
@@ -176,9 +159,9 @@ static int clone_child(struct start *start, struct error *err)
         .capabilities = box_capabilities(),
         .resolv_conf = all->resolv_conf,
         .filter = filter,
-        .volumes = start->places,
-        .volume_count = start->place_count,
-        .refuse_clones = start->spec->volume_count || start->spec->fill[0],
+        .volumes = start->places.at,
+        .volume_count = start->places.count,
+        .refuse_clones = start->spec->refuse_clones || box_spec_refuses_clones(start->spec),
         .blank = start->spec->blank,
         .seeded = box_seeded(all),
     };
@@ -268,27 +251,6 @@ static int hear(struct start *start, struct box_child_report *out, struct error 
     return out->errnum ? error_set_errno(err, out->errnum, "inside: %s", out->step) : 0;
 }
 
-static int mount_volume(const struct start *start, const char *name, int *out_fd, struct error *err)
-{
-    int r;
-
-    (void)pthread_mutex_lock(start->all->volume_lock);
-    r = box_mount_volume(start->all, name, start->userns_fd, out_fd, err);
-    (void)pthread_mutex_unlock(start->all->volume_lock);
-    return r;
-}
-
-static int mount_place(const struct start *start, size_t place, int *out_fd, struct error *err)
-{
-    const struct box_spec *spec = start->spec;
-
-    if (place < spec->volume_count)
-        return mount_volume(start, spec->volumes[place].name, out_fd, err);
-    if (spec->feed && place == spec->volume_count)
-        return box_mount_feed(start->all, spec->id, start->userns_fd, out_fd, err);
-    return box_mount_fill(start->fill_fd, start->userns_fd, out_fd, err);
-}
-
 /* One that died already has left its report. */
 static int sent(int r, struct error *err)
 {
@@ -310,12 +272,13 @@ static int send_cgroups(struct start *start, struct error *err)
 
 static int send_places(struct start *start, struct error *err)
 {
+    const struct box_place of = {.userns_fd = start->userns_fd, .fill_fd = start->fill_fd};
     int r = 0;
 
-    for (size_t i = 0; r == 0 && i < start->place_count; i++) {
+    for (size_t i = 0; r == 0 && i < start->places.count; i++) {
         auto_close int mount_fd = -1;
 
-        if (mount_place(start, i, &mount_fd, err) < 0)
+        if (box_places_mount(start->all, start->spec, i, &of, &mount_fd, err) < 0)
             return -1;
         r = sent(fd_send(start->channel, "v", 1, &mount_fd, 1), err);
     }
@@ -362,6 +325,7 @@ static int let_go(struct start *start, struct error *err)
     if (start->spec->blank) {
         start->box->claim_fd = box_keep_fd(take_fd(&start->channel));
         start->box->limits = start->spec->limits;
+        start->box->refuses_clones = start->spec->refuse_clones;
     }
     return 0;
 }
@@ -417,9 +381,7 @@ static void close_parts(struct start *start)
     close_fd(&start->fill_fd);
 }
 
-/* A box that is to go on must be a stopped one: a dead one is stopped first, and somebody who copies
- * its disk just now is waited for. */
-static int make_ready(struct boxes *all, const char *id, struct error *err)
+int box_make_ready(struct boxes *all, const char *id, struct error *err)
 {
     struct box *box;
 
@@ -451,11 +413,11 @@ int box_start(struct boxes *all, const struct box_spec *spec, struct box_info *o
     bool filling;
     int r;
 
-    if (spec->keep_disk && make_ready(all, spec->id, err) < 0)
+    if (spec->keep_disk && box_make_ready(all, spec->id, err) < 0)
         return -1;
     if (boxes_add(all, spec, &start.box, err) < 0)
         return -1;
-    choose_places(&start);
+    box_places_choose(spec, &start.places);
     if (spec->background)
         set_nice(0, BACKGROUND_NICE);
     r = run_steps(&start, err);

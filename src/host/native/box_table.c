@@ -45,6 +45,7 @@ static struct box *box_new(const char *id)
     struct box *box = xcalloc(1, sizeof(*box));
 
     memcpy(box->id, id, ID_SIZE);
+    memcpy(box->cgroup, id, ID_SIZE);
     box->pidfd = box->netns_fd = box->claim_fd = -1;
     return box;
 }
@@ -82,18 +83,32 @@ static void copy_names(struct box *box, const struct box_spec *spec)
         memcpy(box->volumes[i], spec->volumes[i].name, LAYER_NAME_SIZE);
 }
 
+/* With the lock: one that can go on from its files. */
+static struct box *find_stopped(struct boxes *all, const char *id, struct error *err)
+{
+    struct box *box = map_get(&all->table, str_of(id));
+
+    if (!box)
+        (void)error_set(err, ERROR_NOT_FOUND, "no stopped box '%s'", id);
+    else if (box->state != BOX_STOPPED)
+        (void)error_set(err, ERROR_EXISTS, "box '%s' exists", id);
+    else if (box->busy)
+        (void)error_set(err, ERROR_CONFLICT, "box '%s' is being copied", id);
+    else
+        return box;
+    return NULL;
+}
+
 static int add_locked(struct boxes *all, const struct box_spec *spec, struct box **out,
                       struct error *err)
 {
-    struct box *box = map_get(&all->table, str_of(spec->id));
+    struct box *box = spec->keep_disk ? find_stopped(all, spec->id, err) : NULL;
     uint32_t slot;
 
     if (spec->keep_disk && !box)
-        return error_set(err, ERROR_NOT_FOUND, "no stopped box '%s'", spec->id);
-    if (box && !(spec->keep_disk && box->state == BOX_STOPPED))
+        return -1;
+    if (!box && map_get(&all->table, str_of(spec->id)))
         return error_set(err, ERROR_EXISTS, "box '%s' exists", spec->id);
-    if (box && box->busy)
-        return error_set(err, ERROR_CONFLICT, "box '%s' is being copied", spec->id);
     slot = find_slot(all);
     if (slot == 0)
         return error_set(err, ERROR_QUOTA, "this host runs %d sandboxes already",
@@ -120,15 +135,52 @@ int boxes_add(struct boxes *all, const struct box_spec *spec, struct box **out, 
     return r;
 }
 
+/* With the lock. */
+static struct box *find_blank(struct boxes *all, const struct box_spec *spec, struct error *err)
+{
+    const char *id = spec->keep_disk ? spec->blank_id : spec->id;
+    struct box *box = map_get(&all->table, str_of(id));
+
+    if (!box || box->state != BOX_RUNNING || box->claim_fd < 0)
+        (void)error_set(err, ERROR_NOT_FOUND, "no blank box '%s'", id);
+    else if (box->busy)
+        (void)error_set(err, ERROR_CONFLICT, "box '%s' is busy", id);
+    else if (box->refuses_clones != box_spec_refuses_clones(spec))
+        (void)error_set(err, ERROR_UNSUPPORTED, "blank box '%s' has another filter", id);
+    else
+        return box;
+    return NULL;
+}
+
+/* With the lock: a stopped box gets all that a blank one has. */
+static void take_over(struct boxes *all, struct box *box, struct box *blank)
+{
+    box->slot = blank->slot;
+    box->pid = blank->pid;
+    box->pidfd = take_fd(&blank->pidfd);
+    box->netns_fd = take_fd(&blank->netns_fd);
+    box->claim_fd = take_fd(&blank->claim_fd);
+    box->limits = blank->limits;
+    box->child = blank->child;
+    box->oom_kills = blank->oom_kills;
+    box->oom_kills_before = blank->oom_kills_before;
+    memcpy(box->fuse, blank->fuse, sizeof(box->fuse));
+    memcpy(box->cgroup, blank->id, ID_SIZE);
+    all->slots[box->slot] = box;
+    (void)map_remove(&all->table, str_of(blank->id));
+    box_free(blank);
+}
+
 static int claim_locked(struct boxes *all, const struct box_spec *spec, struct box **out,
                         struct error *err)
 {
-    struct box *box = map_get(&all->table, str_of(spec->id));
+    struct box *blank = find_blank(all, spec, err);
+    struct box *box = blank && spec->keep_disk ? find_stopped(all, spec->id, err) : blank;
 
-    if (!box || box->state != BOX_RUNNING || box->claim_fd < 0)
-        return error_set(err, ERROR_NOT_FOUND, "no blank box '%s'", spec->id);
-    if (box->busy)
-        return error_set(err, ERROR_CONFLICT, "box '%s' is busy", spec->id);
+    if (!box)
+        return -1;
+    if (box != blank)
+        take_over(all, box, blank);
     box->state = BOX_STARTING;
     copy_names(box, spec);
     *out = box;
@@ -272,6 +324,7 @@ void boxes_set_stopped(struct boxes *all, struct box *box)
     if (box->slot && all->slots[box->slot] == box)
         all->slots[box->slot] = NULL;
     box->slot = 0;
+    memcpy(box->cgroup, box->id, ID_SIZE);
     box->state = BOX_STOPPED;
     (void)pthread_mutex_unlock(&all->lock);
 }
@@ -391,7 +444,7 @@ void boxes_look_for_oom(struct boxes *all, const char *id)
     box = map_get(&all->table, str_of(id));
     if (box && box->state == BOX_RUNNING) {
         box->oom_kills_before = box->oom_kills;
-        box->oom_kills = box_cgroup_oom_kills(all->cgroups, id);
+        box->oom_kills = box_cgroup_oom_kills(all->cgroups, box->cgroup);
     }
     (void)pthread_mutex_unlock(&all->lock);
 }
@@ -412,9 +465,10 @@ bool boxes_exited(struct boxes *all, uint32_t slot, struct engine_event *out)
     (void)pthread_mutex_lock(&all->lock);
     box = slot < BOX_SLOT_COUNT ? all->slots[slot] : NULL;
     if (box && box->state == BOX_RUNNING && has_ended(box)) {
-        box->end = reap(box) && box_cgroup_oom_kills(all->cgroups, box->id) > box->oom_kills_before
-                       ? BOX_END_OOM
-                       : BOX_END_EXITED;
+        box->end =
+            reap(box) && box_cgroup_oom_kills(all->cgroups, box->cgroup) > box->oom_kills_before
+                ? BOX_END_OOM
+                : BOX_END_EXITED;
         box->state = BOX_DEAD;
         memcpy(out->id, box->id, ID_SIZE);
         out->end = box->end;
@@ -492,13 +546,27 @@ static void found(const char *id, void *arg)
         all->slots[box->slot] = box;
     else if (box->state == BOX_RUNNING)
         box->state = BOX_DEAD;
-    box->oom_kills = box->oom_kills_before = box_cgroup_oom_kills(all->cgroups, id);
+    box->oom_kills = box->oom_kills_before = box_cgroup_oom_kills(all->cgroups, box->cgroup);
     if (box->state == BOX_RUNNING)
         watch_exit(all, box);
     else if (box->end == BOX_END_EXITED && box->oom_kills > 0)
         box->end = BOX_END_OOM;
     (void)map_put(&all->table, str_of(id), box);
-    box_snapshot_recover(all, id);
+    box_snapshot_recover(all, box);
+}
+
+/* After the records: who has another's cgroup is known. */
+static void found_cgroup(const char *id, void *arg)
+{
+    struct boxes *all = arg;
+    struct map_entry *entry;
+
+    if (map_get(&all->table, str_of(id)))
+        return;
+    map_for_each (&all->table, entry)
+        if (strcmp(((const struct box *)entry->value)->cgroup, id) == 0)
+            return;
+    found(id, all);
 }
 
 /* RUN holds "<id>.box", "<id>.sock" and the like. */
@@ -530,7 +598,7 @@ int boxes_recover(struct boxes *all, struct error *err)
     size_t count = 0;
 
     found_in_run(all);
-    box_cgroup_each(all->cgroups, found, all);
+    box_cgroup_each(all->cgroups, found_cgroup, all);
     if (disk_box_list(all->disk, &names, &count, err) < 0)
         return -1;
     for (size_t i = 0; i < count; i++) {

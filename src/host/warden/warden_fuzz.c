@@ -97,7 +97,11 @@ static int fuzz_start(struct box_engine *engine, const struct box_spec *spec, st
 static int fuzz_claim(struct box_engine *engine, const struct box_spec *spec, struct box_info *out,
                       struct error *err)
 {
-    check(!spec->blank && !spec->keep_disk);
+    check(!spec->blank && spec->keep_disk == (spec->blank_id[0] != '\0'));
+    if (spec->keep_disk) {
+        check_id(spec->blank_id);
+        check(strcmp(spec->blank_id, spec->id) != 0);
+    }
     return fuzz_start(engine, spec, out, err);
 }
 

@@ -204,7 +204,7 @@ TEST_TIMEOUT(stop_can_be_repeated_after_any_failure, 120)
     static const struct rig_sweep sweep = {started, stop, after_stop};
 
     rig_open();
-    CHECK_INT(rig_fail_everywhere(&sweep), 7);
+    CHECK_INT(rig_fail_everywhere(&sweep), 8);
     rig_close();
 }
 

@@ -109,7 +109,7 @@ static bool flag_valid(const bool *flag)
 static int check_flags(const struct box_spec *spec, struct error *err)
 {
     if (!flag_valid(&spec->keep_disk) || !flag_valid(&spec->background) ||
-        !flag_valid(&spec->blank) || !flag_valid(&spec->feed))
+        !flag_valid(&spec->blank) || !flag_valid(&spec->feed) || !flag_valid(&spec->refuse_clones))
         return error_set(err, ERROR_INVALID, "a flag is neither true nor false");
     return 0;
 }
@@ -144,6 +144,19 @@ static int check_source(const struct box_spec *spec, struct error *err)
         return 0;
     if (spec->keep_disk || check_id(spec->source, err) < 0 || strcmp(spec->source, spec->id) == 0)
         return error_set(err, ERROR_INVALID, "not a box to copy");
+    return 0;
+}
+
+/* Who goes on from its files has an id, and the blank box that it goes on in another. */
+static int check_claim(const struct box_spec *spec, struct error *err)
+{
+    if (spec->blank)
+        return error_set(err, ERROR_INVALID, "not a box to make of a blank one");
+    if (!spec->keep_disk && spec->blank_id[0] == '\0')
+        return 0;
+    if (!spec->keep_disk || check_id(spec->blank_id, err) < 0 ||
+        strcmp(spec->blank_id, spec->id) == 0)
+        return error_set(err, ERROR_INVALID, "not a blank box to go on in");
     return 0;
 }
 
@@ -283,11 +296,10 @@ static int dispatch_box(const struct warden *warden, const struct engine_request
 
     switch (request->op) {
     case ENGINE_OP_CLAIM:
-        if (check_spec(spec, err) < 0)
+        if (check_spec(spec, err) < 0 || check_claim(spec, err) < 0)
             return -1;
-        if (spec->blank || spec->keep_disk || !ops->claim)
-            return error_set(err, ops->claim ? ERROR_INVALID : ERROR_UNSUPPORTED,
-                             "not a box to make of a blank one");
+        if (!ops->claim)
+            return error_set(err, ERROR_UNSUPPORTED, "this engine has no blank boxes");
         return ops->claim(engine, spec, &reply->boxes[0], err);
     case ENGINE_OP_KILL:
         return ops->kill(engine, spec->id, err);

@@ -98,7 +98,7 @@ TEST_TIMEOUT(kill_can_be_repeated_after_any_failure, 120)
     static const struct rig_sweep sweep = {started, end, after_kill};
 
     rig_open();
-    CHECK_INT(rig_fail_everywhere(&sweep), 7);
+    CHECK_INT(rig_fail_everywhere(&sweep), 8);
     rig_close();
 }
 

@@ -98,7 +98,7 @@ static int box_listen(struct fake *fake, struct fake_box *box, struct error *err
     return 0;
 }
 
-static int check_layers(struct fake *fake, const struct box_spec *spec, struct error *err)
+int fake_check_layers(struct fake *fake, const struct box_spec *spec, struct error *err)
 {
     for (uint32_t i = 0; i < spec->layer_count; i++) {
         const struct fake_layer *layer = map_get(&fake->layers, str_of(spec->layers[i]));
@@ -114,7 +114,7 @@ static int check_layers(struct fake *fake, const struct box_spec *spec, struct e
     return 0;
 }
 
-static uint64_t new_disk(struct fake *fake, const struct box_spec *spec)
+uint64_t fake_new_disk(struct fake *fake, const struct box_spec *spec)
 {
     const struct fake_box *source = map_get(&fake->boxes, str_of(spec->source));
     const struct fake_layer *top = NULL;
@@ -149,7 +149,7 @@ static struct fake_box *box_to_start(struct fake *fake, const struct box_spec *s
     }
     box = xcalloc(1, sizeof(*box));
     box->listener = -1;
-    box->disk = new_disk(fake, spec);
+    box->disk = fake_new_disk(fake, spec);
     list_init(&box->clients);
     (void)map_put(&fake->boxes, str_of(spec->id), box);
     return box;
@@ -166,7 +166,7 @@ static int fake_start(struct engine *engine, const struct box_spec *spec, struct
     if (spec->engine != ENGINE_NATIVE)
         return error_set(err, ERROR_INVALID, "fake engine: no engine of kind %u", spec->engine);
     fake_sleep(fake, &fake->start_ms);
-    if (check_layers(fake, spec, err) < 0)
+    if (fake_check_layers(fake, spec, err) < 0)
         return -1;
     box = box_to_start(fake, spec, err);
     if (!box)
@@ -182,39 +182,6 @@ static int fake_start(struct engine *engine, const struct box_spec *spec, struct
     box->running = true;
     box->frozen = false;
     box->address = 0x0ad54000 + ++fake->started;
-    *out = (struct box_info){.running = true, .address = box->address};
-    memcpy(out->id, spec->id, ID_SIZE);
-    return 0;
-}
-
-static int claim_box(struct fake *fake, struct fake_box *box, const struct box_spec *spec,
-                     struct error *err)
-{
-    if (fake_must_fail(fake))
-        return error_set(err, ERROR_INTERNAL, "fake engine: claim fails");
-    if (check_layers(fake, spec, err) < 0)
-        return -1;
-    if (spec->source[0] && !map_get(&fake->boxes, str_of(spec->source)))
-        return error_set(err, ERROR_NOT_FOUND, "fake engine: no box '%s'", spec->source);
-    box->spec = *spec;
-    box->disk = new_disk(fake, spec);
-    return 0;
-}
-
-static int fake_claim(struct engine *engine, const struct box_spec *spec, struct box_info *out,
-                      struct error *err)
-{
-    auto_unlock struct fake *fake = fake_lock(engine);
-    struct fake_box *box = map_get(&fake->boxes, str_of(spec->id));
-
-    if (!box || !box->running || !box->spec.blank)
-        return error_set(err, ERROR_NOT_FOUND, "fake engine: no blank box '%s'", spec->id);
-    if (claim_box(fake, box, spec, err) < 0) {
-        (void)map_remove(&fake->boxes, str_of(spec->id));
-        fake_silence(box);
-        free(box);
-        return -1;
-    }
     *out = (struct box_info){.running = true, .address = box->address};
     memcpy(out->id, spec->id, ID_SIZE);
     return 0;

@@ -87,6 +87,15 @@ int fake_not_found(const char *id, struct error *err);
 /* envd of a box is gone. */
 void fake_silence(struct fake_box *box);
 
+/* Are its layers and volumes there? */
+int fake_check_layers(struct fake *fake, const struct box_spec *spec, struct error *err);
+/* What is on its disk when it begins. */
+uint64_t fake_new_disk(struct fake *fake, const struct box_spec *spec);
+
+/* engine_fake_claim.c */
+int fake_claim(struct engine *engine, const struct box_spec *spec, struct box_info *out,
+               struct error *err);
+
 /* engine_fake_disk.c */
 int fake_stop(struct engine *engine, const char *id, struct error *err);
 int fake_snapshot(struct engine *engine, const char *id, const char *name, struct layer_info *out,
