@@ -58,7 +58,7 @@ describe('what a fresh command inherits', () => {
     const names = await python(sandbox, 'result = dict(os.environ)')
     for (const [name, value] of Object.entries(names)) assert.ok(!value.includes(SECRET), name)
     assert.equal(names.ASKED_FOR, 'yes')
-    const allowed = /^(PATH|HOME|USER|LOGNAME|SHELL|PWD|OLDPWD|SHLVL|_|LANG|LC_ALL|LC_CTYPE|TERM|E2B_\w+|ASKED_FOR|MAIL)$/
+    const allowed = /^(PATH|HOME|USER|LOGNAME|SHELL|PWD|OLDPWD|SHLVL|_|LANG|LC_ALL|LC_CTYPE|TERM|E2B_\w+|ASKED_FOR|MAIL|PROC_ROOT)$/
     for (const name of Object.keys(names)) assert.match(name, allowed)
     const first = await shell(sandbox, "tr '\\0' '\\n' < /proc/1/environ", asRoot)
     assert.ok(!first.stdout.includes(SECRET))

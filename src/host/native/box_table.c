@@ -426,14 +426,29 @@ bool boxes_use_volume(struct boxes *all, const char *volume)
 
 /* Was it ended by SIGKILL, as those are for whom there is no memory? Of one that an earlier warden
  * started only its parent could tell. */
-static bool reap(struct box *box)
+static bool was_killed(const struct box *box, int flags)
 {
     siginfo_t how = {0};
-    bool told =
-        box->child && waitid(P_PIDFD, (id_t)box->pidfd, &how, WEXITED | WNOHANG) == 0 && how.si_pid;
+    bool told = box->child &&
+                waitid(P_PIDFD, (id_t)box->pidfd, &how, WEXITED | WNOHANG | flags) == 0 &&
+                how.si_pid;
+
+    return !told || (how.si_code == CLD_KILLED && how.si_status == SIGKILL);
+}
+
+static bool reap(struct box *box)
+{
+    bool killed = was_killed(box, 0);
 
     box->child = false;
-    return !told || (how.si_code == CLD_KILLED && how.si_status == SIGKILL);
+    return killed;
+}
+
+static enum box_end end_of(const struct boxes *all, const struct box *box, bool killed)
+{
+    return killed && box_cgroup_oom_kills(all->cgroups, box->cgroup) > box->oom_kills_before
+               ? BOX_END_OOM
+               : BOX_END_EXITED;
 }
 
 void boxes_look_for_oom(struct boxes *all, const char *id)
@@ -465,10 +480,7 @@ bool boxes_exited(struct boxes *all, uint32_t slot, struct engine_event *out)
     (void)pthread_mutex_lock(&all->lock);
     box = slot < BOX_SLOT_COUNT ? all->slots[slot] : NULL;
     if (box && box->state == BOX_RUNNING && has_ended(box)) {
-        box->end =
-            reap(box) && box_cgroup_oom_kills(all->cgroups, box->cgroup) > box->oom_kills_before
-                ? BOX_END_OOM
-                : BOX_END_EXITED;
+        box->end = end_of(all, box, reap(box));
         box->state = BOX_DEAD;
         memcpy(out->id, box->id, ID_SIZE);
         out->end = box->end;
@@ -476,6 +488,24 @@ bool boxes_exited(struct boxes *all, uint32_t slot, struct engine_event *out)
     }
     (void)pthread_mutex_unlock(&all->lock);
     return tell;
+}
+
+/* Also of one whose end nobody was told of yet. */
+static struct box_info info_of(struct boxes *all, const struct box *box)
+{
+    struct box_info info = {0};
+
+    memcpy(info.id, box->id, ID_SIZE);
+    if (box->state == BOX_DEAD) {
+        info.end = box->end;
+    } else if (box->state == BOX_RUNNING && has_ended(box)) {
+        info.end = end_of(all, box, was_killed(box, WNOWAIT));
+    } else if (box->state == BOX_RUNNING) {
+        info.running = true;
+        info.address = network_address_of(box->slot);
+        info.group = network_group_of(all->network, box->slot);
+    }
+    return info;
 }
 
 /* The order of a hash table is stable while nothing is added or removed, which is enough: the
@@ -487,18 +517,9 @@ size_t boxes_list(struct boxes *all, size_t offset, struct box_info *out, size_t
 
     (void)pthread_mutex_lock(&all->lock);
     map_for_each (&all->table, entry) {
-        const struct box *box = entry->value;
-
         if (seen++ < offset || count == max)
             continue;
-        out[count] = (struct box_info){.running = box->state == BOX_RUNNING,
-                                       .end = box->state == BOX_DEAD ? box->end : BOX_END_NONE};
-        if (out[count].running) {
-            out[count].address = network_address_of(box->slot);
-            out[count].group = network_group_of(all->network, box->slot);
-        }
-        memcpy(out[count].id, box->id, ID_SIZE);
-        count++;
+        out[count++] = info_of(all, entry->value);
     }
     (void)pthread_mutex_unlock(&all->lock);
     return count;

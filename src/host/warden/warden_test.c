@@ -132,6 +132,7 @@ TEST_TIMEOUT(boxes_are_adopted_after_a_restart, 60)
     rig_close();
 }
 
+/* And lists know of them before that. */
 TEST_TIMEOUT(exits_are_reported_once, 60)
 {
     struct engine_event event;
@@ -147,6 +148,8 @@ TEST_TIMEOUT(exits_are_reported_once, 60)
 
         CHECK_INT(poll(&poll_fd, 1, 5000 * (int)test_patience()), 1);
     }
+    CHECK_INT(boxes_list(&rig_warden.boxes, 0, &info, 1), 1);
+    CHECK(!info.running && info.end == BOX_END_EXITED);
     CHECK(boxes_exited(&rig_warden.boxes, rig_box(info.id)->slot, &event));
     CHECK_STR(str_of(event.id), spec.id);
     CHECK(!boxes_exited(&rig_warden.boxes, rig_box(info.id)->slot, &event));

@@ -10,7 +10,7 @@ enum { CREATED_EVENTS = 2 };
 
 int64_t ensure_since_ms(int64_t begin_us)
 {
-    return (clock_mono_us() - begin_us + 500) / 1000;
+    return (clock_mono_us() - begin_us + 999) / 1000;
 }
 
 json_t *ensure_started_data(const struct store_runtime_sandbox *row)
