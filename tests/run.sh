@@ -6,7 +6,7 @@
 #   asan        unit tests, ASan and UBSan     compat      the published SDK packages
 #   tsan        unit tests, ThreadSanitizer    soak        random load for --seconds (only on request)
 #   fuzz        each fuzz target, shortly      tidy        clang-tidy        cppcheck    cppcheck
-#   functional-too  the files of functional that it has not come to yet: two lanes share them
+#   functional-too, functional-more  the files of functional that nobody has come to yet: three lanes share them
 #   asan-e2e    envd's part of functional and compat, with warden, server and envd under ASan and UBSan
 #   tsan-e2e    the part of functional where much happens at once, with warden and server under ThreadSanitizer
 #   tsan-functional  the same with every file of functional that drives no browser (only on request: it takes about an hour)
@@ -29,14 +29,14 @@ cd "$(dirname "$0")/.."
 seconds=300
 [ "${1:-}" = --seconds ] && { seconds=$2; shift 2; }
 # A lane's suites run one after the other.
-programs=(check unit asan tsan fuzz)
-analysers=(tidy cppcheck)
+programs=(check unit asan tsan functional-more)
+analysers=(fuzz tidy cppcheck)
 servers=(functional soak batteries)
 more_servers=(compat asan-e2e tsan-e2e tsan-functional functional-too)
 last=(security)
 known=" ${programs[*]} ${analysers[*]} ${servers[*]} ${more_servers[*]} ${last[*]} "
 suites=("$@")
-[ ${#suites[@]} -gt 0 ] || suites=(check unit asan fuzz functional functional-too compat asan-e2e tsan-e2e tidy cppcheck security)
+[ ${#suites[@]} -gt 0 ] || suites=(check unit asan fuzz functional functional-too functional-more compat asan-e2e tsan-e2e tidy cppcheck security)
 logs=$PWD/build/test
 mkdir -p "$logs"
 rm -f "$logs"/*.unsteady
@@ -271,7 +271,7 @@ run()
     asan-e2e) run_asan_e2e ;;
     tsan-e2e) under_tsan tsan-e2e $(some functional/{control,proxy,one-sandbox,runtime-jobs,pause}) ;;
     tsan-functional) under_tsan tsan-functional $(node_files functional | xargs grep -L -e playwright -e dashboard.mjs) ;;
-    functional | functional-too) run_shared "$1" ;;
+    functional | functional-too | functional-more) run_shared "$1" ;;
     *) run_node "$1" $(node_files "$1") ;;
     esac
 }
