@@ -442,6 +442,16 @@ static void check_clone(const char *id, const char *layer, bool spare)
     CHECK(disk_spare_known(disk, layer) == spare);
 }
 
+static bool spare_is_ready(void)
+{
+    bool ready;
+
+    (void)pthread_mutex_lock(&disk->spares.lock);
+    ready = disk->spares.list[0].ready;
+    (void)pthread_mutex_unlock(&disk->spares.lock);
+    return ready;
+}
+
 TEST_TIMEOUT(only_large_layers_have_spares, 60)
 {
     auto_close int upper = -1, large = -1;
@@ -455,7 +465,7 @@ TEST_TIMEOUT(only_large_layers_have_spares, 60)
     CHECK_INT(fill(upper, "much", 4 * MIB), 0);
     make_layer("box", "large");
     check_clone("c", "large", true);
-    WAIT_FOR(disk->spares.list[0].ready);
+    WAIT_FOR(spare_is_ready());
     check_clone("d", "large", true);
     check_clone("f", "large", true);
     /* A box of a large layer is charged for nothing of it, and is not small for that. */
