@@ -29,12 +29,13 @@ cd "$(dirname "$0")/.."
 seconds=300
 [ "${1:-}" = --seconds ] && { seconds=$2; shift 2; }
 # A lane's suites run one after the other.
-programs=(check unit asan tsan functional-more)
+programs=(check unit asan tsan)
 analysers=(fuzz tidy cppcheck)
 servers=(functional soak batteries)
+after_programs=(functional-more)
 more_servers=(compat asan-e2e tsan-e2e tsan-functional functional-too)
 last=(security)
-known=" ${programs[*]} ${analysers[*]} ${servers[*]} ${more_servers[*]} ${last[*]} "
+known=" ${programs[*]} ${after_programs[*]} ${analysers[*]} ${servers[*]} ${more_servers[*]} ${last[*]} "
 suites=("$@")
 [ ${#suites[@]} -gt 0 ] || suites=(check unit asan fuzz functional functional-too functional-more compat asan-e2e tsan-e2e tidy cppcheck security)
 logs=$PWD/build/test
@@ -377,6 +378,8 @@ fi
 node_files functional >"$logs/functional.files"
 begin lane "${servers[@]}"
 begin lane "${more_servers[@]}"
+wait "${groups[1]}" # the programs: who comes to functional now finds node, packages and base template made
+begin lane "${after_programs[@]}"
 wait "${groups[@]:1}" # all but the analysers
 begin lane "${last[@]}"
 wait

@@ -64,7 +64,7 @@ function certutil(...args) {
 }
 
 async function browse(fn) {
-  const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', env: { ...process.env, HOME: home }, args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'] })
+  const browser = await chromium.launch({ timeout: 120_000 * patience, executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', env: { ...process.env, HOME: home }, args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'] })
   try {
     return await fn(await (await browser.newContext()).newPage())
   } finally {
@@ -73,7 +73,7 @@ async function browse(fn) {
 }
 const url = () => `https://${PORT}-${sandbox.sandboxId}.${DOMAIN}/`
 
-test('does not trust it by itself', () => browse((page) => assert.rejects(page.goto(url()), /ERR_CERT_AUTHORITY_INVALID/)))
+test('does not trust it by itself', () => browse((page) => assert.rejects(page.goto(url(), { timeout: 120_000 * patience }), /ERR_CERT_AUTHORITY_INVALID/)))
 
 test('a site in a sandbox, with all that it loads', () => {
   certutil('-A', '-t', 'C,,', '-n', 'quicksand', '-i', path.join(server.data, 'tls/ca.pem'))

@@ -3,7 +3,8 @@
  * element of a set; it holds what they may have in half a second, and goes after a minute of silence.
  *
  * Beyond a rate of bits or packets a packet is dropped, as a full wire does, so that TCP slows down; a connection or a question too
- * many is refused at once, and told. A question is a datagram to port 53, or a piece of data that is sent there by TCP. */
+ * many is refused at once, and told. A question is a datagram to port 53, or a piece of data that is sent there by TCP; a datagram
+ * there is no connection, too, where questions have a rate. */
 #include "host/network/network_internal.h"
 
 enum { BITS_PER_BYTE = 8, BURST_BYTES_LEAST = 256 * 1024, BURST_LEAST = 5 };
@@ -62,10 +63,13 @@ static void put_sets(struct buf *text, const struct scope *scope)
 static void put_out(struct buf *text, const struct scope *scope, const struct network_rates *rates)
 {
     static const char refuse[] = "goto refuse_" BOX_REFUSED_RATE;
+    static const char begun[] = "ct state new";
+    static const char begun_no_question[] = "ct state new meta l4proto . th dport != { udp . 53 }";
 
     put_bits(text, scope, "sent_bits", scope->sender, rates->bits);
     put_rate(text, scope, "sent_packets", scope->sender, rates->packets, "", "drop");
-    put_rate(text, scope, "connections", scope->sender, rates->connections, "ct state new", refuse);
+    put_rate(text, scope, "connections", scope->sender, rates->connections,
+             rates->questions ? begun_no_question : begun, refuse);
     put_rate(text, scope, "questions", scope->sender, rates->questions, "udp dport 53", refuse);
     put_rate(text, scope, "questions", scope->sender, rates->questions,
              "tcp dport 53 tcp flags & psh != 0", refuse);
