@@ -204,11 +204,14 @@ test('what one team fetched with a password is there for no other, whatever a re
     return response.writeHead(401, { 'www-authenticate': 'Basic realm="x"' }).end() && true
   }
   await builds.ready('private', { fromImage: 'bad.example/mine:1', fromImageRegistry: { type: 'registry', username: 'me', password: 'mine' } })
+  const asked = () => bad.seen[`/v2/mine/blobs/${digestOf(image.layers[1])}`]
+  const first = asked()
+  assert.ok(first === 1 || first === 2, 'with the password, and before that without it unless another part of the image was refused sooner')
   const stolen = await theirs.failed({ fromImage: 'bad.example/thief:1' })
   assert.match(stolen.reason.message, /the registry does not have it/)
   // Its own team needs them once; what was fetched without a password is everybody's.
   await builds.ready('private-again', { force: true, fromImage: 'bad.example/mine:1', fromImageRegistry: { type: 'registry', username: 'me', password: 'mine' } })
-  assert.equal(bad.seen[`/v2/mine/blobs/${digestOf(image.layers[1])}`], 2, 'asked once without and once with the password')
+  assert.equal(asked(), first, 'asked for again')
   await builds.ready('shared', { fromImage: 'bad.example/shared:1' })
   await theirs.ready('shared', { fromImage: 'bad.example/thief:shared' })
 })
