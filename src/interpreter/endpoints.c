@@ -219,13 +219,11 @@ static bool handle_one(struct interpreter *ip, struct http_exchange *ex, struct 
 
 /* ---- the rest ---- */
 
-/* Its first context takes cells: who gets the sandbox now does not wait. */
+/* Kernels of Python begin at once: who gets the sandbox now does not wait. */
 static void reply_health(struct interpreter *ip, struct http_exchange *ex)
 {
-    const struct context *first = container_of(ip->contexts.next, struct context, node);
-
-    if (!list_empty(&ip->contexts) && first->is_default && first->kernel && !first->ready)
-        reply_text(ex, 503, "the first kernel is being started");
+    if (zygote_loads(ip))
+        reply_text(ex, 503, "Python is being loaded");
     else
         reply(ex, 200, "application/json", STR("\"OK\""));
 }

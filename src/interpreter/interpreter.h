@@ -6,7 +6,7 @@
  * Kernels of Python are forked by a *zygote* that has loaded the libraries already.
  *
  * One thread, one loop. Frames of kernels: k it can take cells, r a result (a line of JSON), e an error (the same), d the cell
- * has ended. Frames of the zygote: p a process was forked (its number), w one has ended (number and status of waitpid). */
+ * has ended. Frames of the zygote: l it has loaded, p a process was forked (its number), w one has ended (number and status of waitpid). */
 #pragma once
 
 #include <sys/types.h>
@@ -82,6 +82,7 @@ pid_t kernel_pid(const struct kernel *kernel);
 /* ---- the zygote ---- */
 
 int zygote_start(struct interpreter *ip, struct error *err);
+bool zygote_loads(const struct interpreter *ip);
 /* Forks a process with these three descriptors (control, stdout, stderr), which stay the caller's. */
 int zygote_fork(struct interpreter *ip, struct kernel *kernel, const char *cwd, const int fds[3],
                 struct error *err);

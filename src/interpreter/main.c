@@ -85,15 +85,14 @@ static int listen_tcp(uint16_t port)
     return take_fd(&fd);
 }
 
-/* Both are there from the start; the kernel of the first is awaited before anybody comes. */
+/* Both are there from the start. Their kernels begin with their first cells: one of Python is forked in a few milliseconds, and takes
+ * memory as long as it waits. */
 static int make_contexts(struct interpreter *ip, struct error *err)
 {
-    struct context *first = context_default(ip, language_find(STR("python")), err);
-
-    if (!first || context_boot(first, err) < 0 ||
+    if (!context_default(ip, language_find(STR("python")), err) ||
         !context_default(ip, language_find(STR("javascript")), err))
         return -1;
-    return 0;
+    return zygote_start(ip, err);
 }
 
 static int work(const struct options *options)

@@ -1,5 +1,5 @@
 /* The zygote: a Python that has loaded what takes long, and forks a kernel for each context. It is asked with the three
- * descriptors of the new kernel, and tells of each child's begin and end. When it dies, the next kernel starts another one;
+ * descriptors of the new kernel, and tells when it has loaded, and of each child's begin and end. When it dies, the next kernel starts another one;
  * kernels that live go on without it. */
 #include <errno.h>
 #include <signal.h>
@@ -22,6 +22,7 @@ struct zygote {
     struct frame_reader reader;
     char numbers[NUMBERS_MAX + 1]; /* body of the frame that is being read */
     size_t numbers_len;
+    bool loaded;
     /* In the order of asking; NULL: it was freed meanwhile. Those in front have a process. */
     struct kernel *kernels[KERNELS_MAX];
     pid_t pids[KERNELS_MAX]; /* 0: asked for */
@@ -112,7 +113,9 @@ static bool take_frames(struct zygote *zygote, struct str bytes)
             memcpy(zygote->numbers + zygote->numbers_len, body.p, body.len);
             zygote->numbers_len += body.len;
         }
-        if (event == FRAME_END)
+        if (event == FRAME_END && zygote->reader.kind == 'l')
+            zygote->loaded = true;
+        else if (event == FRAME_END)
             take_numbers(zygote);
     }
 }
@@ -199,6 +202,11 @@ int zygote_start(struct interpreter *ip, struct error *err)
     (void)uv_poll_init(loop_uv(ip->loop), zygote->poll, zygote->control);
     (void)uv_poll_start(zygote->poll, UV_READABLE, on_control);
     return 0;
+}
+
+bool zygote_loads(const struct interpreter *ip)
+{
+    return ip->zygote && !ip->zygote->loaded;
 }
 
 int zygote_fork(struct interpreter *ip, struct kernel *kernel, const char *cwd, const int fds[3],

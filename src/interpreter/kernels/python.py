@@ -7,6 +7,7 @@ import base64
 import ctypes
 import functools
 import gc
+import importlib
 import io
 import json
 import linecache
@@ -33,7 +34,33 @@ NO_TERMINAL = {
     "IPython.terminal.embed": module_of("IPython.terminal.embed", embed=None),
     "IPython.core.latex_symbols": module_of("IPython.core.latex_symbols", latex_symbols={}, reverse_latex_symbol={}),
 }
-sys.modules.update(NO_TERMINAL)
+
+
+class Later(types.ModuleType):
+    """Stands for a module in those that import it without need, and loads it when they use it."""
+
+    def __getattr__(self, name):
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+def called_later(module, *names):
+    """The same for what is imported out of it: functions that load it when they are called."""
+
+    def one(name):
+        return lambda *values, **named: getattr(importlib.import_module(module), name)(*values, **named)
+
+    return module_of(module, **{name: one(name) for name in names})
+
+
+LATER = {name: Later(name) for name in (
+    "cProfile", "ipaddress", "matplotlib.dviread", "numpy.fft", "numpy.polynomial", "pexpect", "pydoc", "tarfile", "uuid", "zipfile")}
+LATER |= {
+    "logging.config": called_later("logging.config", "dictConfig"),
+    "urllib.request": called_later("urllib.request", "Request", "urlopen"),
+}
+sys.modules.update(NO_TERMINAL | LATER)
 
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
@@ -473,8 +500,9 @@ def load():
     import builtins
 
     builtins.input = no_input
-    for name in NO_TERMINAL:
-        del sys.modules[name]
+    for name, module in (NO_TERMINAL | LATER).items():
+        if sys.modules.get(name) is module:
+            del sys.modules[name]
     sys.path[0] = ""
     return shell
 
@@ -488,6 +516,7 @@ def main():
     gc.freeze()
     ctypes.CDLL(None).malloc_trim(0)
     tell_ends(control)
+    control.send(b"l 0\n")
     while True:
         message, fds, _, _ = socket.recv_fds(control, 4096, 3)
         if not message:
