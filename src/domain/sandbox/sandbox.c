@@ -56,6 +56,8 @@ static struct sandboxes *sandboxes_new(const struct sandboxes_config *config)
     content_init(all);
     (void)pthread_mutex_init(&all->warm.lock, NULL);
     cond_init(&all->warm.changed);
+    cond_init(&all->warm.scarce);
+    list_init(&all->warm.starting);
     list_init(&all->warm.settling);
     return all;
 }
@@ -127,6 +129,7 @@ void sandboxes_close(struct sandboxes *all)
     (void)pthread_rwlock_destroy(&all->watcher.lock);
     (void)pthread_mutex_destroy(&all->warm.lock);
     (void)pthread_cond_destroy(&all->warm.changed);
+    (void)pthread_cond_destroy(&all->warm.scarce);
     peer_networks_free(all->peers);
     free(all->domain);
     free(all);

@@ -30,6 +30,7 @@ enum {
     WARM_TEMPLATES_MAX = 8,
     BLANK_POOLS = 2, /* for any, for boxes with volumes or trees */
     WARM_POOLS_MAX = WARM_TEMPLATES_MAX + BLANK_POOLS,
+    WARM_THREADS = 2, /* the second one works only while few boxes are left */
     SANDBOX_PIDS_MAX = 4096,
 };
 
@@ -82,19 +83,27 @@ struct warm_pool { /* boxes of the same layers, in which the same runs; or blank
     int64_t not_before_us; /* monotonic: they are not tried again before */
 };
 
+struct starting { /* a box for a pool, on its way */
+    struct list link;
+    const struct box_spec *spec;
+    struct str setup;
+    struct warm_box *box;
+};
+
 struct warm {
     uint32_t network_mode; /* of what is made ahead: enum network_mode */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct warm_pool pools[WARM_POOLS_MAX]; /* the first two: blank ones */
     size_t pool_count;
-    struct warm_box *starting; /* what the thread is about to start, or NULL */
-    struct list settling;      /* of struct settling: boxes in which programs are being started */
+    struct list starting; /* of struct starting: what the threads are about to start */
+    struct list settling; /* of struct settling: boxes in which programs are being started */
     size_t settling_count;
     int64_t quiet_until_us; /* a create is being answered; fill up later */
     atomic_bool stopping;
-    bool has_thread;
-    pthread_t thread;
+    pthread_cond_t scarce; /* one thread cannot follow */
+    pthread_t threads[WARM_THREADS];
+    size_t thread_count;
 };
 
 struct layers {
@@ -662,6 +671,8 @@ void warm_failed(struct sandboxes *all, const struct box_spec *spec, struct str 
 void warm_box_free(struct warm_box *box);
 /* Tells the thread that something changed (a create ended). */
 void warm_kick(struct sandboxes *all);
+/* With the lock: no thread is about to start it any more. */
+void warm_started(struct warm *warm, const struct warm_box *box);
 /* A layer goes: no more boxes of it. */
 void warm_drop_layer(struct sandboxes *all, const char *layer);
 /* The box of this id ended. True when the pool takes care of it. */

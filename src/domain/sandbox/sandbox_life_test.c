@@ -316,6 +316,29 @@ TEST(warm_boxes)
     CHECK_INT(engine_fake_boxes(env.engine), 2);
 }
 
+TEST(two_fill_up_when_few_are_left)
+{
+    auto_env struct env env;
+    char id[ID_SIZE];
+
+    env_open(&env, 4);
+    WAIT_FOR(warm_boxes(&env) == 8);
+    engine_fake_slow(env.engine, 0, 60 * 1000);
+    for (int i = 0; i < 2; i++)
+        OK(env_create(&env, id, &err));
+    WAIT_FOR(engine_fake_waiting(env.engine) == 1);
+    (void)usleep(50 * 1000);
+    CHECK_INT(engine_fake_waiting(env.engine), 1);
+    for (int i = 0; i < 5; i++)
+        OK(env_create(&env, id, &err));
+    /* One of eight is left, and one comes; the next start has help. */
+    engine_fake_slow(env.engine, 0, 300);
+    WAIT_FOR(engine_fake_waiting(env.engine) == 2);
+    engine_fake_slow(env.engine, 0, 0);
+    WAIT_FOR(warm_boxes(&env) == 8);
+    CHECK_INT(engine_fake_boxes(env.engine), 15);
+}
+
 TEST(warm_box_that_fails_is_replaced)
 {
     auto_env struct env env;

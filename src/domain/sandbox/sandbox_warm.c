@@ -3,8 +3,9 @@
  * for each of the few sets of layers (and of what templates run in them: sandbox_settle.c) that were asked for last, so that
  * a create only has to hand one over; of those not more than the set was asked for so far, because a snapshot may be used
  * just once. Filling up has a low priority: one box at a time, not
- * while creates are running unless no box is left for them, and not right after one while a pool is still half
- * full: the answer goes out first. A start that fails is tried again with growing pauses.
+ * while creates are running, and not right after one while a pool is still half
+ * full: the answer goes out first. Once few are left it goes on beside creates, and a second thread helps: one start after another
+ * cannot follow a client that never pauses. A start that fails is tried again with growing pauses.
  *
  * Boxes in the pool have no row, no route and no entry in the table. One that is no longer wanted
  * goes the way of all leftovers, by table_condemn(). */
@@ -23,6 +24,7 @@ enum {
     SETTLED_MAX = 4, /* boxes of a pool in which programs run */
     SETTLING_MAX = 4,
     FOR_VOLUMES_PART = 4, /* of the number of blank boxes */
+    SCARCE_PART = 4,      /* of what there could be */
 };
 
 void warm_box_free(struct warm_box *box)
@@ -234,6 +236,30 @@ int warm_claim(struct sandboxes *all, struct warm_box *box_consume, struct box_s
     return r;
 }
 
+void warm_started(struct warm *warm, const struct warm_box *box)
+{
+    struct list *pos;
+
+    list_for_each (pos, &warm->starting)
+        if (container_of(pos, struct starting, link)->box == box) {
+            list_remove(pos);
+            return;
+        }
+}
+
+static size_t starting_count(const struct warm *warm, const struct warm_pool *pool)
+{
+    struct list *pos;
+    size_t count = 0;
+
+    list_for_each (pos, &warm->starting) {
+        const struct starting *starting = container_of(pos, struct starting, link);
+
+        count += warm_same_kind(starting->spec, starting->setup, &pool->spec, str_of(pool->setup));
+    }
+    return count;
+}
+
 void warm_put_back(struct sandboxes *all, const struct box_spec *spec, struct str setup,
                    struct warm_box *box)
 {
@@ -241,8 +267,7 @@ void warm_put_back(struct sandboxes *all, const struct box_spec *spec, struct st
     struct warm_pool *pool = NULL;
 
     (void)pthread_mutex_lock(&warm->lock);
-    if (warm->starting == box)
-        warm->starting = NULL;
+    warm_started(warm, box);
     settle_forget(warm, box);
     if (!box->died)
         pool = box->blank ? blank_pool(warm, box->refuses_clones) : find_pool(warm, spec, setup);
@@ -322,7 +347,7 @@ void warm_drop_layer(struct sandboxes *all, const char *layer)
 
 void warm_kick(struct sandboxes *all)
 {
-    if (!all->warm.has_thread)
+    if (all->warm.thread_count == 0)
         return;
     (void)pthread_mutex_lock(&all->warm.lock);
     (void)pthread_cond_signal(&all->warm.changed);
@@ -346,6 +371,22 @@ static struct warm_box *pull_box(struct warm *warm, const char *id)
     return NULL;
 }
 
+/* With the lock. It is left to the thread that starts it. */
+static bool starting_died(struct warm *warm, const char *id)
+{
+    struct list *pos;
+
+    list_for_each (pos, &warm->starting) {
+        struct warm_box *box = container_of(pos, struct starting, link)->box;
+
+        if (strcmp(box->id, id) == 0) {
+            box->died = true;
+            return true;
+        }
+    }
+    return false;
+}
+
 bool warm_died(struct sandboxes *all, const char *id)
 {
     struct warm *warm = &all->warm;
@@ -353,10 +394,7 @@ bool warm_died(struct sandboxes *all, const char *id)
     bool starting;
 
     (void)pthread_mutex_lock(&warm->lock);
-    starting = (warm->starting && strcmp(warm->starting->id, id) == 0);
-    if (starting)
-        warm->starting->died = true; /* left to the thread */
-    starting |= settle_died(warm, id);
+    starting = starting_died(warm, id) | settle_died(warm, id);
     box = pull_box(warm, id);
     (void)pthread_cond_signal(&warm->changed);
     (void)pthread_mutex_unlock(&warm->lock);
@@ -424,20 +462,34 @@ static int64_t pick_later(const struct sandboxes *all)
     return wait;
 }
 
+/* Few boxes are left that a create of its kind could have, blank ones included. */
+static bool is_scarce(const struct sandboxes *all, const struct warm_pool *pool)
+{
+    const struct warm_pool *blank = &all->warm.pools[0];
+    size_t left = pool->count, most = pool_max(all, pool);
+
+    if (pool != blank && blank->spec.blank) {
+        left += blank->count;
+        most += pool_max(all, blank);
+    }
+    return left * SCARCE_PART <= most;
+}
+
 /* What to start next: the emptiest pool, the one used last among equals. *out_full: it can wait. */
-static bool pick(struct sandboxes *all, struct box_spec *out, char **out_setup, bool *out_full)
+static bool pick(struct sandboxes *all, struct box_spec *out, char **out_setup, bool *out_full,
+                 bool *out_scarce)
 {
     const struct warm *warm = &all->warm;
     const struct warm_pool *best = NULL;
     bool busy = atomic_load(&all->creates) > 0;
-    size_t blank = warm->pool_count && warm->pools[0].spec.blank ? warm->pools[0].count : 0;
 
     for (size_t i = 0; i < warm->pool_count; i++) {
         const struct warm_pool *pool = &warm->pools[i];
 
-        if (pool->count + settle_count(warm, &pool->spec, str_of(pool->setup)) >=
+        if (pool->count + starting_count(warm, pool) +
+                    settle_count(warm, &pool->spec, str_of(pool->setup)) >=
                 pool_max(all, pool) ||
-            (busy && pool->count + blank > 0) || must_wait(warm, pool))
+            (busy && !is_scarce(all, pool)) || must_wait(warm, pool))
             continue;
         if (!best || pool->count < best->count ||
             (pool->count == best->count && pool->used_at_us > best->used_at_us))
@@ -448,6 +500,7 @@ static bool pick(struct sandboxes *all, struct box_spec *out, char **out_setup, 
         *out_setup = xstrdup(best->setup);
         out->background = true;
         *out_full = best->count * 2 > target_of(all, best);
+        *out_scarce = is_scarce(all, best);
     }
     return best != NULL;
 }
@@ -467,7 +520,7 @@ static int start_box(struct sandboxes *all, const struct box_spec *spec, struct 
         return 0;
     }
     (void)pthread_mutex_lock(&all->warm.lock);
-    all->warm.starting = NULL;
+    warm_started(&all->warm, box);
     (void)pthread_mutex_unlock(&all->warm.lock);
     table_condemn(all, box->id, END_WARM_FAILED);
     warm_box_free(box);
@@ -494,6 +547,45 @@ static struct warm_box *new_box(struct box_spec *spec)
     return box;
 }
 
+/* With the lock, which is let go meanwhile. */
+static int fill(struct sandboxes *all, struct box_spec *spec, const char *setup, bool scarce,
+                struct error *err)
+{
+    struct starting starting = {.spec = spec, .setup = str_of(setup), .box = new_box(spec)};
+    int r;
+
+    list_push_back(&all->warm.starting, &starting.link);
+    if (scarce)
+        (void)pthread_cond_signal(&all->warm.scarce);
+    (void)pthread_mutex_unlock(&all->warm.lock);
+    r = start_box(all, spec, starting.setup, starting.box, err);
+    (void)pthread_mutex_lock(&all->warm.lock);
+    return r;
+}
+
+/* The second thread. What fails is left to the first one, which tries again. */
+static void *help_run(void *arg)
+{
+    struct sandboxes *all = arg;
+    struct warm *warm = &all->warm;
+    bool idle = true;
+
+    (void)pthread_mutex_lock(&warm->lock);
+    while (!atomic_load(&warm->stopping)) {
+        auto_free char *setup = NULL;
+        struct error err = {0};
+        struct box_spec spec;
+        bool full, scarce;
+
+        if (idle)
+            (void)pthread_cond_wait(&warm->scarce, &warm->lock);
+        idle = atomic_load(&warm->stopping) || !pick(all, &spec, &setup, &full, &scarce) ||
+               !scarce || fill(all, &spec, setup, true, &err) < 0;
+    }
+    (void)pthread_mutex_unlock(&warm->lock);
+    return NULL;
+}
+
 static void *warm_run(void *arg)
 {
     struct sandboxes *all = arg;
@@ -505,10 +597,9 @@ static void *warm_run(void *arg)
         auto_free char *setup = NULL;
         int64_t wait = not_before - clock_mono_us();
         struct error err = {0};
-        struct warm_box *box;
         struct box_spec spec;
         struct list dropped;
-        bool full = false;
+        bool full = false, scarce = false;
 
         list_init(&dropped);
         if (drop_idle(all, &dropped)) {
@@ -521,7 +612,7 @@ static void *warm_run(void *arg)
             (void)cond_wait_us(&warm->changed, &warm->lock, wait);
             continue;
         }
-        if (!pick(all, &spec, &setup, &full)) {
+        if (!pick(all, &spec, &setup, &full, &scarce)) {
             wait = pick_later(all);
             if (wait)
                 (void)cond_wait_us(&warm->changed, &warm->lock, wait);
@@ -534,17 +625,13 @@ static void *warm_run(void *arg)
             (void)cond_wait_us(&warm->changed, &warm->lock, wait);
             continue;
         }
-        warm->starting = new_box(&spec);
-        box = warm->starting;
-        (void)pthread_mutex_unlock(&warm->lock);
-        if (start_box(all, &spec, str_of(setup), box, &err) < 0) {
+        if (fill(all, &spec, setup, scarce, &err) < 0) {
             pause = pause ? (pause * 2 < PAUSE_MAX_US ? pause * 2 : PAUSE_MAX_US) : PAUSE_MIN_US;
             not_before = clock_mono_us() + pause;
             log_warn("sandbox", "warm box: %s, trying again", err.message);
         } else {
             pause = 0;
         }
-        (void)pthread_mutex_lock(&warm->lock);
     }
     (void)pthread_mutex_unlock(&warm->lock);
     return NULL;
@@ -583,16 +670,20 @@ static int heat_base(struct sandboxes *all, struct error *err)
 
 int warm_start(struct sandboxes *all, struct error *err)
 {
-    int errnum;
+    static void *(*const runs[WARM_THREADS])(void *) = {warm_run, help_run};
+    struct warm *warm = &all->warm;
 
     if (all->warm_target == 0 && all->blank_target == 0)
         return 0;
     if (heat_base(all, err) < 0)
         return -1;
-    errnum = pthread_create(&all->warm.thread, NULL, warm_run, all);
-    if (errnum)
-        return error_set_errno(err, errnum, "start the warm pool");
-    all->warm.has_thread = true;
+    for (; warm->thread_count < WARM_THREADS; warm->thread_count++) {
+        size_t i = warm->thread_count;
+        int errnum = pthread_create(&warm->threads[i], NULL, runs[i], all);
+
+        if (errnum)
+            return error_set_errno(err, errnum, "start the warm pool");
+    }
     return 0;
 }
 
@@ -604,9 +695,11 @@ void warm_stop(struct sandboxes *all)
     (void)pthread_mutex_lock(&warm->lock);
     atomic_store(&warm->stopping, true);
     (void)pthread_cond_signal(&warm->changed);
+    (void)pthread_cond_signal(&warm->scarce);
     (void)pthread_mutex_unlock(&warm->lock);
-    if (warm->has_thread)
-        (void)pthread_join(warm->thread, NULL);
+    for (size_t i = 0; i < warm->thread_count; i++)
+        (void)pthread_join(warm->threads[i], NULL);
+    warm->thread_count = 0;
     settle_stop(warm);
     for (size_t i = 0; i < warm->pool_count; i++) {
         while ((node = list_pop_front(&warm->pools[i].boxes))) {
