@@ -60,16 +60,25 @@ static void put_sets(struct buf *text, const struct scope *scope)
                          scope->name, kinds[i], scope->type);
 }
 
+/* Of datagrams all but questions, where those have a rate; whatever is no datagram, without a look at its ports, which it may not have. */
+static void put_connections(struct buf *text, const struct scope *scope,
+                            const struct network_rates *rates, const char *verdict)
+{
+    static const char *const all[] = {"ct state new", NULL};
+    static const char *const no_questions[] = {"ct state new meta l4proto != udp",
+                                               "ct state new udp dport != 53", NULL};
+
+    for (const char *const *match = rates->questions ? no_questions : all; *match; match++)
+        put_rate(text, scope, "connections", scope->sender, rates->connections, *match, verdict);
+}
+
 static void put_out(struct buf *text, const struct scope *scope, const struct network_rates *rates)
 {
     static const char refuse[] = "goto refuse_" BOX_REFUSED_RATE;
-    static const char begun[] = "ct state new";
-    static const char begun_no_question[] = "ct state new meta l4proto . th dport != { udp . 53 }";
 
     put_bits(text, scope, "sent_bits", scope->sender, rates->bits);
     put_rate(text, scope, "sent_packets", scope->sender, rates->packets, "", "drop");
-    put_rate(text, scope, "connections", scope->sender, rates->connections,
-             rates->questions ? begun_no_question : begun, refuse);
+    put_connections(text, scope, rates, refuse);
     put_rate(text, scope, "questions", scope->sender, rates->questions, "udp dport 53", refuse);
     put_rate(text, scope, "questions", scope->sender, rates->questions,
              "tcp dport 53 tcp flags & psh != 0", refuse);
