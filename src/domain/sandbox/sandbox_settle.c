@@ -101,7 +101,7 @@ void settle_box(struct sandboxes *all, const struct box_spec *spec, struct str s
 
     *settling = (struct settling){.all = all, .box = box, .spec = *spec, .setup = str_dup(setup)};
     (void)pthread_mutex_lock(&warm->lock);
-    warm_started(warm, box);
+    fill_started(warm, box);
     list_push_back(&warm->settling, &settling->link);
     warm->settling_count++;
     (void)pthread_mutex_unlock(&warm->lock);

@@ -1,11 +1,8 @@
-/* Boxes made ahead. One thread keeps up to `blank` blank boxes, which become anything when they are claimed, a few more for
+/* Boxes made ahead: up to `blank` blank boxes, which become anything when they are claimed, a few more for
  * boxes with volumes, whose filter of system calls is another, once there were such, and `warm`
  * for each of the few sets of layers (and of what templates run in them: sandbox_settle.c) that were asked for last, so that
  * a create only has to hand one over; of those not more than the set was asked for so far, because a snapshot may be used
- * just once. Filling up has a low priority: one box at a time, not
- * while creates are running, and not right after one while a pool is still half
- * full: the answer goes out first. Once few are left it goes on beside creates, and a second thread helps: one start after another
- * cannot follow a client that never pauses. A start that fails is tried again with growing pauses.
+ * just once. sandbox_fill.c makes them.
  *
  * Boxes in the pool have no row, no route and no entry in the table. One that is no longer wanted
  * goes the way of all leftovers, by table_condemn(). */
@@ -19,12 +16,8 @@
 
 enum {
     PAUSE_MIN_US = 500 * 1000,
-    PAUSE_MAX_US = 30 * 1000 * 1000,
-    QUIET_US = 3000, /* after a box was taken */
-    SETTLED_MAX = 4, /* boxes of a pool in which programs run */
-    SETTLING_MAX = 4,
+    QUIET_US = 3000,      /* after a box was taken */
     FOR_VOLUMES_PART = 4, /* of the number of blank boxes */
-    SCARCE_PART = 4,      /* of what there could be */
 };
 
 void warm_box_free(struct warm_box *box)
@@ -96,7 +89,7 @@ static struct warm_pool *heat(struct warm *warm, const struct box_spec *spec, st
     return pool;
 }
 
-static void condemn_dropped(struct sandboxes *all, struct list *dropped)
+void warm_condemn(struct sandboxes *all, struct list *dropped)
 {
     struct list *node;
 
@@ -134,7 +127,7 @@ struct warm_box *warm_take(struct sandboxes *all, const struct box_spec *spec,
     pool = heat(warm, spec, setup_key(setup), &dropped);
     node = take_from(warm, pool);
     (void)pthread_mutex_unlock(&warm->lock);
-    condemn_dropped(all, &dropped);
+    warm_condemn(all, &dropped);
     return node ? container_of(node, struct warm_box, link) : NULL;
 }
 
@@ -158,7 +151,7 @@ void warm_expect(struct sandboxes *all, struct str team_id, struct str template_
     (void)heat(warm, &spec, setup_key(&setup), &dropped);
     (void)pthread_cond_signal(&warm->changed);
     (void)pthread_mutex_unlock(&warm->lock);
-    condemn_dropped(all, &dropped);
+    warm_condemn(all, &dropped);
 }
 
 bool warm_has(struct sandboxes *all, const struct box_spec *spec, const struct setup *setup)
@@ -181,7 +174,7 @@ static struct warm_pool *blank_pool(struct warm *warm, bool refuses_clones)
     return warm->pool_count >= BLANK_POOLS && warm->pools[0].uses ? pool : NULL;
 }
 
-static size_t target_of(const struct sandboxes *all, const struct warm_pool *pool)
+size_t warm_target_of(const struct sandboxes *all, const struct warm_pool *pool)
 {
     if (!pool->spec.blank)
         return all->warm_target;
@@ -199,7 +192,7 @@ static struct list *take_blank(const struct sandboxes *all, struct warm *warm,
         return NULL;
     if (pool->uses < SIZE_MAX)
         pool->uses++;
-    if (spec->limits.yields && pool->count * 2 <= target_of(all, pool))
+    if (spec->limits.yields && pool->count * 2 <= warm_target_of(all, pool))
         return NULL;
     pool->used_at_us = clock_mono_us();
     return take_from(warm, pool);
@@ -236,30 +229,6 @@ int warm_claim(struct sandboxes *all, struct warm_box *box_consume, struct box_s
     return r;
 }
 
-void warm_started(struct warm *warm, const struct warm_box *box)
-{
-    struct list *pos;
-
-    list_for_each (pos, &warm->starting)
-        if (container_of(pos, struct starting, link)->box == box) {
-            list_remove(pos);
-            return;
-        }
-}
-
-static size_t starting_count(const struct warm *warm, const struct warm_pool *pool)
-{
-    struct list *pos;
-    size_t count = 0;
-
-    list_for_each (pos, &warm->starting) {
-        const struct starting *starting = container_of(pos, struct starting, link);
-
-        count += warm_same_kind(starting->spec, starting->setup, &pool->spec, str_of(pool->setup));
-    }
-    return count;
-}
-
 void warm_put_back(struct sandboxes *all, const struct box_spec *spec, struct str setup,
                    struct warm_box *box)
 {
@@ -267,7 +236,7 @@ void warm_put_back(struct sandboxes *all, const struct box_spec *spec, struct st
     struct warm_pool *pool = NULL;
 
     (void)pthread_mutex_lock(&warm->lock);
-    warm_started(warm, box);
+    fill_started(warm, box);
     settle_forget(warm, box);
     if (!box->died)
         pool = box->blank ? blank_pool(warm, box->refuses_clones) : find_pool(warm, spec, setup);
@@ -342,7 +311,7 @@ void warm_drop_layer(struct sandboxes *all, const char *layer)
         }
     }
     (void)pthread_mutex_unlock(&warm->lock);
-    condemn_dropped(all, &dropped);
+    warm_condemn(all, &dropped);
 }
 
 void warm_kick(struct sandboxes *all)
@@ -371,22 +340,6 @@ static struct warm_box *pull_box(struct warm *warm, const char *id)
     return NULL;
 }
 
-/* With the lock. It is left to the thread that starts it. */
-static bool starting_died(struct warm *warm, const char *id)
-{
-    struct list *pos;
-
-    list_for_each (pos, &warm->starting) {
-        struct warm_box *box = container_of(pos, struct starting, link)->box;
-
-        if (strcmp(box->id, id) == 0) {
-            box->died = true;
-            return true;
-        }
-    }
-    return false;
-}
-
 bool warm_died(struct sandboxes *all, const char *id)
 {
     struct warm *warm = &all->warm;
@@ -394,247 +347,12 @@ bool warm_died(struct sandboxes *all, const char *id)
     bool starting;
 
     (void)pthread_mutex_lock(&warm->lock);
-    starting = starting_died(warm, id) | settle_died(warm, id);
+    starting = fill_died(warm, id) | settle_died(warm, id);
     box = pull_box(warm, id);
     (void)pthread_cond_signal(&warm->changed);
     (void)pthread_mutex_unlock(&warm->lock);
     warm_box_free(box); /* the caller condemns it */
     return starting;
-}
-
-/* Boxes in which programs run cost more than others. */
-static size_t pool_max(const struct sandboxes *all, const struct warm_pool *pool)
-{
-    size_t max = pool->uses < target_of(all, pool) ? pool->uses : target_of(all, pool);
-
-    return pool->setup[0] && max > SETTLED_MAX ? SETTLED_MAX : max;
-}
-
-/* Not now: its programs failed lately, or others are being started. */
-static bool must_wait(const struct warm *warm, const struct warm_pool *pool)
-{
-    return pool->setup[0] &&
-           (warm->settling_count >= SETTLING_MAX || pool->not_before_us > clock_mono_us());
-}
-
-static int64_t idle_at_us(const struct sandboxes *all, const struct warm_pool *pool)
-{
-    return pool->used_at_us + all->idle_s * 1000000;
-}
-
-/* Boxes in which programs run although nobody asked for one for long go to `dropped`. */
-static bool drop_idle(struct sandboxes *all, struct list *dropped)
-{
-    struct warm *warm = &all->warm;
-    int64_t now = clock_mono_us();
-    bool any = false;
-    struct list *node;
-
-    for (size_t i = 0; i < warm->pool_count; i++) {
-        struct warm_pool *pool = &warm->pools[i];
-
-        if (!pool->setup[0] || idle_at_us(all, pool) > now)
-            continue;
-        pool->uses = pool->count = 0;
-        while ((node = list_pop_front(&pool->boxes))) {
-            list_push_back(dropped, node);
-            any = true;
-        }
-    }
-    return any;
-}
-
-/* How long until there may be something to do again; 0 = nothing. */
-static int64_t pick_later(const struct sandboxes *all)
-{
-    const struct warm *warm = &all->warm;
-    int64_t now = clock_mono_us(), wait = 0;
-
-    for (size_t i = 0; i < warm->pool_count; i++) {
-        const struct warm_pool *pool = &warm->pools[i];
-        int64_t left = pool->not_before_us - now;
-
-        if (left <= 0 && pool->setup[0] && pool->count > 0)
-            left = idle_at_us(all, pool) - now;
-        if (left > 0 && (wait == 0 || left < wait))
-            wait = left;
-    }
-    return wait;
-}
-
-/* Few boxes are left that a create of its kind could have, blank ones included. */
-static bool is_scarce(const struct sandboxes *all, const struct warm_pool *pool)
-{
-    const struct warm_pool *blank = &all->warm.pools[0];
-    size_t left = pool->count, most = pool_max(all, pool);
-
-    if (pool != blank && blank->spec.blank) {
-        left += blank->count;
-        most += pool_max(all, blank);
-    }
-    return left * SCARCE_PART <= most;
-}
-
-/* What to start next: the emptiest pool, the one used last among equals. *out_full: it can wait. */
-static bool pick(struct sandboxes *all, struct box_spec *out, char **out_setup, bool *out_full,
-                 bool *out_scarce)
-{
-    const struct warm *warm = &all->warm;
-    const struct warm_pool *best = NULL;
-    bool busy = atomic_load(&all->creates) > 0;
-
-    for (size_t i = 0; i < warm->pool_count; i++) {
-        const struct warm_pool *pool = &warm->pools[i];
-
-        if (pool->count + starting_count(warm, pool) +
-                    settle_count(warm, &pool->spec, str_of(pool->setup)) >=
-                pool_max(all, pool) ||
-            (busy && !is_scarce(all, pool)) || must_wait(warm, pool))
-            continue;
-        if (!best || pool->count < best->count ||
-            (pool->count == best->count && pool->used_at_us > best->used_at_us))
-            best = pool;
-    }
-    if (best) {
-        *out = best->spec;
-        *out_setup = xstrdup(best->setup);
-        out->background = true;
-        *out_full = best->count * 2 > target_of(all, best);
-        *out_scarce = is_scarce(all, best);
-    }
-    return best != NULL;
-}
-
-static int start_box(struct sandboxes *all, const struct box_spec *spec, struct str setup,
-                     struct warm_box *box, struct error *err)
-{
-    struct box_info info;
-
-    if (space_check(all, err) == 0 && all->engine->ops->start(all->engine, spec, &info, err) == 0 &&
-        envd_ready(all->engine, box->id, &box->envd_fd, err) == 0) {
-        box->address = info.address;
-        if (setup.len)
-            settle_box(all, spec, setup, box);
-        else
-            warm_put_back(all, spec, setup, box);
-        return 0;
-    }
-    (void)pthread_mutex_lock(&all->warm.lock);
-    warm_started(&all->warm, box);
-    (void)pthread_mutex_unlock(&all->warm.lock);
-    table_condemn(all, box->id, END_WARM_FAILED);
-    warm_box_free(box);
-    if (spec->blank && err->code == ERROR_UNSUPPORTED) { /* and will be */
-        log_info("sandbox", "%s", err->message);
-        (void)pthread_mutex_lock(&all->warm.lock);
-        all->warm.pools[0].uses = 0;
-        (void)pthread_mutex_unlock(&all->warm.lock);
-        return 0;
-    }
-    return -1;
-}
-
-static struct warm_box *new_box(struct box_spec *spec)
-{
-    struct warm_box *box = xcalloc(1, sizeof(*box));
-
-    id_make(box->id);
-    memcpy(spec->id, box->id, ID_SIZE);
-    box->limits = spec->limits;
-    box->blank = spec->blank;
-    box->refuses_clones = spec->refuse_clones;
-    box->envd_fd = -1;
-    return box;
-}
-
-/* With the lock, which is let go meanwhile. */
-static int fill(struct sandboxes *all, struct box_spec *spec, const char *setup, bool scarce,
-                struct error *err)
-{
-    struct starting starting = {.spec = spec, .setup = str_of(setup), .box = new_box(spec)};
-    int r;
-
-    list_push_back(&all->warm.starting, &starting.link);
-    if (scarce)
-        (void)pthread_cond_signal(&all->warm.scarce);
-    (void)pthread_mutex_unlock(&all->warm.lock);
-    r = start_box(all, spec, starting.setup, starting.box, err);
-    (void)pthread_mutex_lock(&all->warm.lock);
-    return r;
-}
-
-/* The second thread. What fails is left to the first one, which tries again. */
-static void *help_run(void *arg)
-{
-    struct sandboxes *all = arg;
-    struct warm *warm = &all->warm;
-    bool idle = true;
-
-    (void)pthread_mutex_lock(&warm->lock);
-    while (!atomic_load(&warm->stopping)) {
-        auto_free char *setup = NULL;
-        struct error err = {0};
-        struct box_spec spec;
-        bool full, scarce;
-
-        if (idle)
-            (void)pthread_cond_wait(&warm->scarce, &warm->lock);
-        idle = atomic_load(&warm->stopping) || !pick(all, &spec, &setup, &full, &scarce) ||
-               !scarce || fill(all, &spec, setup, true, &err) < 0;
-    }
-    (void)pthread_mutex_unlock(&warm->lock);
-    return NULL;
-}
-
-static void *warm_run(void *arg)
-{
-    struct sandboxes *all = arg;
-    struct warm *warm = &all->warm;
-    int64_t pause = 0, not_before = 0;
-
-    (void)pthread_mutex_lock(&warm->lock);
-    while (!atomic_load(&warm->stopping)) {
-        auto_free char *setup = NULL;
-        int64_t wait = not_before - clock_mono_us();
-        struct error err = {0};
-        struct box_spec spec;
-        struct list dropped;
-        bool full = false, scarce = false;
-
-        list_init(&dropped);
-        if (drop_idle(all, &dropped)) {
-            (void)pthread_mutex_unlock(&warm->lock);
-            condemn_dropped(all, &dropped);
-            (void)pthread_mutex_lock(&warm->lock);
-            continue;
-        }
-        if (wait > 0) {
-            (void)cond_wait_us(&warm->changed, &warm->lock, wait);
-            continue;
-        }
-        if (!pick(all, &spec, &setup, &full, &scarce)) {
-            wait = pick_later(all);
-            if (wait)
-                (void)cond_wait_us(&warm->changed, &warm->lock, wait);
-            else
-                (void)pthread_cond_wait(&warm->changed, &warm->lock);
-            continue;
-        }
-        wait = warm->quiet_until_us - clock_mono_us();
-        if (full && wait > 0) {
-            (void)cond_wait_us(&warm->changed, &warm->lock, wait);
-            continue;
-        }
-        if (fill(all, &spec, setup, scarce, &err) < 0) {
-            pause = pause ? (pause * 2 < PAUSE_MAX_US ? pause * 2 : PAUSE_MAX_US) : PAUSE_MIN_US;
-            not_before = clock_mono_us() + pause;
-            log_warn("sandbox", "warm box: %s, trying again", err.message);
-        } else {
-            pause = 0;
-        }
-    }
-    (void)pthread_mutex_unlock(&warm->lock);
-    return NULL;
 }
 
 /* Blank boxes have the base template's limits. Of those for volumes there is none until one was asked for. */
@@ -670,21 +388,11 @@ static int heat_base(struct sandboxes *all, struct error *err)
 
 int warm_start(struct sandboxes *all, struct error *err)
 {
-    static void *(*const runs[WARM_THREADS])(void *) = {warm_run, help_run};
-    struct warm *warm = &all->warm;
-
     if (all->warm_target == 0 && all->blank_target == 0)
         return 0;
     if (heat_base(all, err) < 0)
         return -1;
-    for (; warm->thread_count < WARM_THREADS; warm->thread_count++) {
-        size_t i = warm->thread_count;
-        int errnum = pthread_create(&warm->threads[i], NULL, runs[i], all);
-
-        if (errnum)
-            return error_set_errno(err, errnum, "start the warm pool");
-    }
-    return 0;
+    return fill_start(all, err);
 }
 
 void warm_stop(struct sandboxes *all)
@@ -692,14 +400,7 @@ void warm_stop(struct sandboxes *all)
     struct warm *warm = &all->warm;
     struct list *node;
 
-    (void)pthread_mutex_lock(&warm->lock);
-    atomic_store(&warm->stopping, true);
-    (void)pthread_cond_signal(&warm->changed);
-    (void)pthread_cond_signal(&warm->scarce);
-    (void)pthread_mutex_unlock(&warm->lock);
-    for (size_t i = 0; i < warm->thread_count; i++)
-        (void)pthread_join(warm->threads[i], NULL);
-    warm->thread_count = 0;
+    fill_stop(warm);
     settle_stop(warm);
     for (size_t i = 0; i < warm->pool_count; i++) {
         while ((node = list_pop_front(&warm->pools[i].boxes))) {
