@@ -109,21 +109,27 @@ export const refresh = (id) => look(id)
 
 let running = null
 
+// The newest ones, behind those that the stream has told already.
 async function recent() {
-  const { events, next } = await v1('/events?limit=200&since=0').catch(() => ({ events: [], next: 0 }))
-  return { events, next }
+  const { events } = await v1('/events?limit=200').catch(() => ({ events: [] }))
+  const told = new Set(live.events.map((one) => String(one.id)))
+  const older = events.filter((one) => one.type !== 'process.output' && !told.has(String(one.id))).reverse()
+  live.events = [...live.events, ...older].slice(0, EVENTS_MAX)
+  changed()
 }
 
 async function follow(signal) {
   let since = null
   for (let wait = 500; !signal.aborted; ) {
     try {
+      // Before the lists: what happens while they are read is told by the stream.
+      since ??= (await v1('/events?limit=1')).next
       await loadAll()
       live.online = true
       live.error = null
       changed()
       wait = 500
-      await stream('/api/v1/events', (event) => {
+      await stream(`/api/v1/events?since=${since}`, (event) => {
         since = event.id ?? since
         hear(event)
       }, { signal, since })
@@ -142,11 +148,7 @@ export function startLive() {
   if (running) return
   running = new AbortController()
   follow(running.signal)
-  recent().then(({ events }) => {
-    if (live.events.length) return
-    live.events = events.filter((one) => one.type !== 'process.output').reverse().slice(0, EVENTS_MAX)
-    changed()
-  })
+  recent()
 }
 
 export function stopLive() {

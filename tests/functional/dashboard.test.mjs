@@ -140,6 +140,20 @@ describe('pages', () => {
     await done(page)
   })
 
+  test('what happens between the list and the first event is seen', async () => {
+    const page = await signedIn()
+    let box
+    await page.route('**/api/v1/events*', async (route) => {
+      if (/event-stream/.test(route.request().headers().accept)) box ??= await create({ key: 'in-between' })
+      await route.continue()
+    })
+    await page.reload()
+    await page.getByRole('link', { name: 'in-between' }).waitFor()
+    await v1('DELETE', `/sandboxes/${box.id}`)
+    await page.getByRole('link', { name: 'in-between' }).waitFor({ state: 'detached' })
+    await done(page)
+  })
+
   test('sandboxes: filter, sort, choose, pause, resume, kill', async () => {
     for (const key of ['alpha', 'beta', 'gamma']) await create({ key, metadata: { stage: key === 'beta' ? 'test' : 'live' } })
     const page = await signedIn()
