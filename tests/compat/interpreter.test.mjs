@@ -188,6 +188,24 @@ describe('contexts', () => {
     assert.equal((await running).error.name, 'ContextRestarting')
     assert.equal(await text('1', { context }), '1')
   })
+  test('whose kernel begins with its first cell, and what is loaded late is the real thing', async () => {
+    const sandbox = await sdk.Sandbox.create()
+    const processes = async () => Number((await sandbox.commands.run('pgrep -fc "[k]ernels/python.py" || true')).stdout)
+    try {
+      assert.equal(await processes(), 1)
+      const { text, error } = await sandbox.runCode(`
+import cProfile, ipaddress, logging.config, numpy as np, pydoc, sys, tarfile, types, urllib.request, uuid, zipfile
+assert all(type(one) is types.ModuleType for one in (cProfile, ipaddress, logging.config, pydoc, tarfile, urllib.request, uuid, zipfile))
+assert isinstance(urllib.request.Request, type) and callable(logging.config.dictConfig)
+[round(abs(np.fft.fft([1, 2, 3]).sum())), int(np.polynomial.Polynomial([1, 2])(3)), uuid.uuid4().version]`)
+      assert.equal(error, undefined)
+      assert.equal(text, '[3, 7, 4]')
+      assert.equal(await processes(), 2)
+    } finally {
+      await sandbox.kill()
+    }
+  })
+
   test('of which there are two from the start', async () => {
     const fresh = await sdk.Sandbox.create()
     const all = await fresh.listCodeContexts()

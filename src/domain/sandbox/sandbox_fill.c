@@ -11,7 +11,6 @@
 #include "domain/sandbox/sandbox_internal.h"
 
 enum {
-    PAUSE_MIN_US = 500 * 1000,
     PAUSE_MAX_US = 30 * 1000 * 1000,
     SETTLED_MAX = 4, /* boxes of a pool in which programs run */
     SETTLING_MAX = 4,
@@ -288,7 +287,7 @@ static void *fill_run(void *arg)
             continue;
         }
         if (fill(all, &spec, setup, scarce, &err) < 0) {
-            pause = pause ? (pause * 2 < PAUSE_MAX_US ? pause * 2 : PAUSE_MAX_US) : PAUSE_MIN_US;
+            pause = pause ? (pause * 2 < PAUSE_MAX_US ? pause * 2 : PAUSE_MAX_US) : WARM_PAUSE_US;
             not_before = clock_mono_us() + pause;
             log_warn("sandbox", "warm box: %s, trying again", err.message);
         } else {

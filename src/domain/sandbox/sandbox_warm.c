@@ -15,7 +15,6 @@
 #include "domain/sandbox/sandbox_internal.h"
 
 enum {
-    PAUSE_MIN_US = 500 * 1000,
     QUIET_US = 3000,      /* after a box was taken */
     FOR_VOLUMES_PART = 4, /* of the number of blank boxes */
 };
@@ -265,7 +264,7 @@ void warm_failed(struct sandboxes *all, const struct box_spec *spec, struct str 
         unsigned shift = pool->failures < 6 ? pool->failures : 6;
 
         pool->failures++;
-        pool->not_before_us = clock_mono_us() + ((int64_t)PAUSE_MIN_US << shift);
+        pool->not_before_us = clock_mono_us() + ((int64_t)WARM_PAUSE_US << shift);
     }
     (void)pthread_cond_signal(&warm->changed);
     (void)pthread_mutex_unlock(&warm->lock);

@@ -13,7 +13,8 @@ enum {
     WARM_TEMPLATES_MAX = 8,
     BLANK_POOLS = 2, /* for any, for boxes with volumes or trees */
     WARM_POOLS_MAX = WARM_TEMPLATES_MAX + BLANK_POOLS,
-    WARM_THREADS = 2, /* the second one works only while few boxes are left */
+    WARM_THREADS = 2,           /* the second one works only while few boxes are left */
+    WARM_PAUSE_US = 500 * 1000, /* after a failure, at first */
 };
 
 struct sandboxes;
