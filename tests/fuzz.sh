@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs every fuzz target of build/fuzz, as many at once as there are processors:
+# Runs every fuzz target of build/sanitizers, as many at once as there are processors:
 #
 #   fuzz.sh SECONDS [NAME...]   for so long each
 #   fuzz.sh --keep [NAME...]    writes NAME.corpus anew: of what it has and what runs here found, as little as covers
@@ -80,6 +80,6 @@ while read -r target; do
     fi
     [ "$(jobs -rp | wc -l)" -lt "$(nproc)" ] || wait -n
     $work "$target" &
-done < <(find build/fuzz/src -type f -executable -name '*_fuzz' | sort)
+done < <(find build/sanitizers/src -type f -executable -name '*_fuzz' | sort)
 wait
 [ ! -e build/fuzz/failed ]

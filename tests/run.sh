@@ -6,7 +6,8 @@
 #   asan        unit tests, ASan and UBSan     compat      the published SDK packages
 #   tsan        unit tests, ThreadSanitizer    soak        random load for --seconds (only on request)
 #   fuzz        each fuzz target, shortly      tidy        clang-tidy        cppcheck    cppcheck
-#   functional-too, functional-more  the files of functional that nobody has come to yet: three lanes share them
+#   functional-2, -3, -4, security-2  files of functional and security that nobody has come to yet: each lane takes some, once
+#               its other suites are done
 #   asan-e2e    envd's part of functional and compat, with warden, server and envd under ASan and UBSan
 #   tsan-e2e    the part of functional where much happens at once, with warden and server under ThreadSanitizer
 #   tsan-functional  the same with every file of functional that drives no browser (only on request: it takes about an hour)
@@ -15,13 +16,13 @@
 # Without names: all but soak, tsan, tsan-functional and batteries. The last line is "N passed, N failed, N skipped". TEST=FILE narrows functional,
 # security, compat, batteries and those under sanitizers to one file.
 #
-# Several suites run side by side, in lanes. Security, which fills the machine and looks at how it stays usable, begins when
-# all other tests have ended. Builds and analysers have a low priority, so that tests hardly notice them. A suite that
+# Several suites run side by side, in lanes. Security begins when all other tests have ended, and those of its files that fill
+# the machine and look at how it stays usable have it for themselves. Builds and analysers have a low priority, so that tests hardly notice them. A suite that
 # fails prints all it wrote, which is in build/test/SUITE.out; one suite alone prints as it goes.
 #
 # What failed beside others is run once more at the end, alone: a file, or a program of unit tests. What passes then is counted as
 # passed and named as unsteady below the table, so that a busy machine does not fail the whole and nothing goes unnoticed.
-# Not so what a sanitizer has reported, nor anything of security, which runs alone anyway: a defence that fails once has failed.
+# Not so what a sanitizer has reported, nor anything of security, which runs apart anyway: a defence that fails once has failed.
 # UNSTEADY=fail lets the rest fail, too.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -29,15 +30,14 @@ cd "$(dirname "$0")/.."
 seconds=300
 [ "${1:-}" = --seconds ] && { seconds=$2; shift 2; }
 # A lane's suites run one after the other.
-programs=(check unit asan tsan)
-analysers=(fuzz tidy cppcheck)
+programs=(check unit asan tsan functional-3)
+analysers=(fuzz tidy cppcheck functional-4)
 servers=(functional soak batteries)
-after_programs=(functional-more)
-more_servers=(compat asan-e2e tsan-e2e tsan-functional functional-too)
-last=(security)
-known=" ${programs[*]} ${after_programs[*]} ${analysers[*]} ${servers[*]} ${more_servers[*]} ${last[*]} "
+more_servers=(compat asan-e2e tsan-e2e tsan-functional functional-2)
+alone='/(connections|ending|ending-late|flood|limits)\.'
+known=" ${programs[*]} ${analysers[*]} ${servers[*]} ${more_servers[*]} security security-2 "
 suites=("$@")
-[ ${#suites[@]} -gt 0 ] || suites=(check unit asan fuzz functional functional-too functional-more compat asan-e2e tsan-e2e tidy cppcheck security)
+[ ${#suites[@]} -gt 0 ] || suites=(check unit asan fuzz functional functional-2 functional-3 functional-4 compat asan-e2e tsan-e2e tidy cppcheck security security-2)
 logs=$PWD/build/test
 mkdir -p "$logs"
 rm -f "$logs"/*.unsteady
@@ -105,6 +105,16 @@ need_base_layer()
     return 1
 ) 9>"$logs/.base"
 
+# The published packages, and the Node.js that they want.
+node=
+need_node()
+{
+    [ -z "$node" ] || return 0
+    flock "$logs/.npm" tests/compat/install.sh || return
+    node=$(command -v node)
+    [ ! -x build/npm/node/node_modules/node/bin/node ] || node=$PWD/build/npm/node/node_modules/node/bin/node
+}
+
 # What the tests' package mirror offers, fetched once from where the base template's packages came from.
 need_packages()
 (
@@ -155,7 +165,7 @@ run_meson()
 run_fuzz()
 {
     local good bad
-    build fuzz make --no-print-directory fuzzers || return
+    build sanitizers make --no-print-directory fuzzers || return
     tests/fuzz.sh 10 | tee "$logs/fuzz.log"
     good=$(grep -c ': ok' "$logs/fuzz.log")
     bad=$(grep -c ': FAILED' "$logs/fuzz.log")
@@ -167,6 +177,7 @@ run_fuzz()
 run_file()
 {
     local name=$1 file=$2 good bad missing status
+    need_node || return
     need_base_layer || return
     [[ $name != functional* ]] || need_packages || return
     [[ $file != */interpreter* ]] || need_recipe_base code-interpreter-v1 || return
@@ -197,22 +208,30 @@ run_node()
     count_parts "$name"
 }
 
-# take: the first file of functional that nobody has taken.
+# take SUITE: the first of its files that nobody has taken.
 take()
 (
     flock 9
-    head -n 1 "$logs/functional.files"
-    sed -i 1d "$logs/functional.files"
+    head -n 1 "$logs/$1.files"
+    sed -i 1d "$logs/$1.files"
 ) 9>"$logs/.files"
 
-# run_shared NAME: files as long as there are any.
+# run_shared NAME: files of SUITE as long as there are any; NAME is SUITE or SUITE-2.
 run_shared()
 {
     local file
-    while [ -z "$only" ] && file=$(take) && [ -n "$file" ]; do
+    while [ -z "$only" ] && file=$(take "${1%-[0-9]}") && [ -n "$file" ]; do
         run_file "$1" "$file" || echo "$file 0 1 0" >>"$logs/$1.parts"
     done
     run_node "$1"
+}
+
+# What needs the machine for itself comes when the other lane has ended.
+run_security()
+{
+    run_shared security
+    flock "$logs/.security-2" true
+    run_node security $(node_files security | grep -E "$alone")
 }
 
 # some NAME...: those of tests/NAME.test.mjs that TEST asks for.
@@ -227,7 +246,7 @@ some()
 # One SDK version is enough here: what the others do differently is on the client's side.
 run_asan_e2e()
 {
-    build asan make --no-print-directory sanitized || return
+    build sanitizers make --no-print-directory sanitized || return
     QUICKSAND_BINARY=$PWD/build/sanitized/quicksand SDK_VERSION=latest UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
         run_node asan-e2e $(some compat/{commands,pty,files,git,sdk} functional/{envd,envd-proto})
 }
@@ -265,14 +284,16 @@ run()
     case $1 in
     check) run_check ;;
     unit) run_meson unit build/host ;;
-    asan) run_meson asan build/asan 3 ;;
+    asan) UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 run_meson asan build/sanitizers 3 ;;
     tsan) run_tsan ;;
     fuzz) run_fuzz ;;
     tidy | cppcheck) run_analyser "$1" ;;
     asan-e2e) run_asan_e2e ;;
     tsan-e2e) under_tsan tsan-e2e $(some functional/{control,proxy,one-sandbox,runtime-jobs,pause}) ;;
     tsan-functional) under_tsan tsan-functional $(node_files functional | xargs grep -L -e playwright -e dashboard.mjs) ;;
-    functional | functional-too | functional-more) run_shared "$1" ;;
+    functional | functional-[234]) run_shared "$1" ;;
+    security) run_security ;;
+    security-2) (flock 8 && run_shared security-2) 8>"$logs/.security-2" ;;
     *) run_node "$1" $(node_files "$1") ;;
     esac
 }
@@ -320,7 +341,7 @@ again()
 {
     local name=$1 part parts only
     parts=$(failed_parts "$name")
-    [ -n "$parts" ] && [ "$name" != security ] && ! grep -qE 'Sanitizer: |runtime error: ' "$logs/$name.out" || return
+    [ -n "$parts" ] && [[ $name != security* ]] && ! grep -qE 'Sanitizer: |runtime error: ' "$logs/$name.out" || return
     echo "== $name again:" $parts
     only=$parts
     run "$name" 2>&1 | tee "$logs/$name.again"
@@ -366,22 +387,21 @@ stop()
 }
 trap 'stop 130' INT TERM HUP
 
-begin lane "${analysers[@]}"
-begin lane "${programs[@]}"
-node=$(command -v node)
-if wants functional || wants security || wants compat || wants soak || wants batteries || wants asan-e2e || wants tsan-e2e || wants tsan-functional; then
-    [ "$(id -u)" -eq 0 ] || { echo "these suites need root" >&2; stop 1; }
-    begin need_base_layer
-    tests/compat/install.sh || stop 1
-    [ ! -x build/npm/node/node_modules/node/bin/node ] || node=$PWD/build/npm/node/node_modules/node/bin/node
-fi
+for name in functional security compat soak batteries asan-e2e tsan-e2e tsan-functional; do
+    wants $name || continue
+    [ "$(id -u)" -eq 0 ] || { echo "$name needs root" >&2; exit 1; }
+    begin need_base_layer # while npm fetches
+    break
+done
 node_files functional >"$logs/functional.files"
 begin lane "${servers[@]}"
 begin lane "${more_servers[@]}"
-wait "${groups[1]}" # the programs: who comes to functional now finds node, packages and base template made
-begin lane "${after_programs[@]}"
-wait "${groups[@]:1}" # all but the analysers
-begin lane "${last[@]}"
+begin lane "${analysers[@]}"
+begin lane "${programs[@]}"
+wait "${groups[@]}"
+node_files security | grep -vE "$alone" >"$logs/security.files"
+begin lane security
+begin lane security-2
 wait
 if [ "${UNSTEADY:-}" != fail ] && [ ${#suites[@]} -gt 1 ]; then
     for name in "${suites[@]}"; do

@@ -51,8 +51,8 @@ export const whoami = () => v1('/signin', { quiet: true })
 export const signout = () => v1('/signin', { method: 'DELETE', quiet: true })
 
 // Server-sent events by fetch, so that they carry the header; handler gets {id, data}. Resolves when the server ends it.
-export async function stream(path, handler, { signal, since } = {}) {
-  const answer = await request(path, { headers: { Accept: 'text/event-stream', ...(since ? { 'Last-Event-ID': since } : {}) }, signal })
+export async function stream(path, handler, { signal } = {}) {
+  const answer = await request(path, { headers: { Accept: 'text/event-stream' }, signal })
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader()
   let rest = ''
   for (;;) {

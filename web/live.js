@@ -132,7 +132,7 @@ async function follow(signal) {
       await stream(`/api/v1/events?since=${since}`, (event) => {
         since = event.id ?? since
         hear(event)
-      }, { signal, since })
+      }, { signal })
     } catch (error) {
       if (signal.aborted || error.status === 401) return
       live.online = false

@@ -154,6 +154,17 @@ describe('pages', () => {
     await done(page)
   })
 
+  test('of more events than are asked for the newest are shown', async () => {
+    let last
+    for (let i = 0; i < 120; i++) {
+      last = await create()
+      await v1('DELETE', `/sandboxes/${last.id}`)
+    }
+    const page = await signedIn()
+    await page.locator(`.events a[href="#/sandboxes/${last.id}"]`).first().waitFor()
+    await done(page)
+  })
+
   test('sandboxes: filter, sort, choose, pause, resume, kill', async () => {
     for (const key of ['alpha', 'beta', 'gamma']) await create({ key, metadata: { stage: key === 'beta' ? 'test' : 'live' } })
     const page = await signedIn()

@@ -66,9 +66,9 @@ test('five at once on one id', async () => {
   const five = (fn) => Promise.all(Array.from({ length: 5 }, fn)).then((all) => all.map((one) => one.status).sort())
   const box = await server.create({ timeout: 600 * patience })
   const id = box.sandboxID
-  // Who comes when it is done already has come too late, as the next one.
   const pauses = await five(() => pause(id))
-  assert.ok(pauses[0] === 204 && pauses.every((status) => status === 204 || status === 409), String(pauses))
+  // Under a sanitizer one may come when it is done already, and is too late, as the next one.
+  assert.ok(pauses[0] === 204 && pauses.every((status) => status === 204 || (patience > 1 && status === 409)), String(pauses))
   assert.equal((await pause(id)).status, 409)
   const resumes = await five(() => server.api('POST', `/sandboxes/${id}/resume`, { timeout: 600 * patience }))
   assert.equal(resumes.filter((status) => status === 201).length, 1, String(resumes))

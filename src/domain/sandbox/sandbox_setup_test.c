@@ -186,9 +186,9 @@ TEST(what_is_kept)
 
 TEST(programs_are_started_and_awaited)
 {
+    struct guest guest = {.not_ready = 2};
     auto_env struct env env;
     auto_arena struct arena arena = {0};
-    struct guest guest = {.not_ready = 2};
     struct sandbox_view view;
     struct box_spec spec;
     char id[ID_SIZE];
@@ -226,9 +226,9 @@ TEST(programs_are_started_and_awaited)
 
 TEST(forks_and_snapshots_start_them_too)
 {
+    struct guest guest = {0};
     auto_env struct env env;
     auto_arena struct arena arena = {0};
-    struct guest guest = {0};
     struct snapshot_view snapshot;
     struct fork_result *forks;
     char id[ID_SIZE], child[ID_SIZE];
@@ -263,8 +263,8 @@ TEST(forks_and_snapshots_start_them_too)
 
 TEST(a_program_that_fails_leaves_nothing)
 {
-    auto_env struct env env;
     struct guest guest = {.not_ready = 1000, .dies = 7};
+    auto_env struct env env;
     struct error why = {0};
     char id[ID_SIZE];
 
@@ -294,10 +294,10 @@ TEST(a_program_that_fails_leaves_nothing)
 
 TEST(a_resume_that_fails_stays_paused)
 {
+    struct guest guest = {0};
     auto_env struct env env;
     auto_arena struct arena arena = {0};
     struct sandbox_resume resume = {.timeout_s = 60};
-    struct guest guest = {0};
     struct sandbox_view view;
     char id[ID_SIZE];
 
@@ -327,8 +327,8 @@ static size_t warm_count(struct env *env)
 
 TEST(warm_boxes_have_them_running)
 {
-    auto_env struct env env;
     struct guest guest = {0};
+    auto_env struct env env;
     char ids[3][ID_SIZE];
 
     env_open(&env, 2);
@@ -352,8 +352,8 @@ TEST(warm_boxes_have_them_running)
 
 TEST(a_template_that_was_just_made_has_a_box_ahead)
 {
-    auto_env struct env env;
     struct guest guest = {0};
+    auto_env struct env env;
     char id[ID_SIZE];
 
     env_open(&env, 2);
@@ -371,8 +371,8 @@ TEST(a_template_that_was_just_made_has_a_box_ahead)
 
 TEST(programs_that_run_for_nobody_end)
 {
-    auto_env struct env env;
     struct guest guest = {0};
+    auto_env struct env env;
     char id[ID_SIZE];
 
     env_open(&env, 2);
@@ -392,8 +392,8 @@ TEST(programs_that_run_for_nobody_end)
 /* Neither the base's boxes nor the end of the server wait for a template that does not get ready. */
 TEST(slow_ones_hold_up_nobody)
 {
-    auto_env struct env env;
     struct guest guest = {0};
+    auto_env struct env env;
     char id[ID_SIZE];
 
     env_open(&env, 2);
@@ -432,8 +432,8 @@ static void *create_one(void *arg)
 
 TEST(fifty_at_once)
 {
-    auto_env struct env env;
     struct guest guest = {.not_ready = 20};
+    auto_env struct env env;
     struct race race = {.env = &env, .name = "web"};
     pthread_t threads[50];
 
@@ -451,8 +451,8 @@ TEST(fifty_at_once)
 /* Every call of the engine and of envds fails once. */
 TEST_TIMEOUT(every_failure_while_programs_start, 60)
 {
-    auto_env struct env env;
     struct guest guest = {0};
+    auto_env struct env env;
     struct error why = {0};
     char id[ID_SIZE];
 
@@ -477,6 +477,7 @@ TEST_TIMEOUT(every_failure_while_programs_start, 60)
 /* Who has no time is told so before anything is made. */
 TEST(who_cannot_wait_comes_again)
 {
+    struct guest guest = {0};
     auto_env struct env env;
     auto_arena struct arena arena = {0};
     bool waits = false;
@@ -486,7 +487,6 @@ TEST(who_cannot_wait_comes_again)
                                   .internet = true,
                                   .waits = &waits};
     struct sandbox_resume resume = {.timeout_s = 60, .waits = &waits};
-    struct guest guest = {0};
     struct sandbox_view view;
     char id[ID_SIZE];
 

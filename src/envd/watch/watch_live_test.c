@@ -248,7 +248,7 @@ static void count_event(struct map *counts, const json_t *event)
 {
     struct str name = json_get_str(event, "name");
 
-    (void)map_put(counts, name, (char *)map_get(counts, name) + 1);
+    (void)map_put(counts, name, (void *)((uintptr_t)map_get(counts, name) + 1));
 }
 
 TEST_TIMEOUT(watch_burst, 60)

@@ -183,7 +183,7 @@ static int process_next(struct provider_process *base, uint32_t timeout_ms,
     event = &events->items[events->at++];
     *out = (struct provider_event){
         .kind = event->kind,
-        .data = str_n(events->data.p + event->offset, event->len),
+        .data = event->len ? str_n(events->data.p + event->offset, event->len) : STR(""),
         .pid = event->pid,
         .exit_code = event->exit_code,
         .timed_out = event->timed_out,
