@@ -33,7 +33,9 @@ QUIET         = $(@D).log
 .DEFAULT_GOAL := all
 .PHONY: all setup host inside envd unpack interpreter mcp-gateway run test bench check fuzz fuzzers asan sanitized threads soak vm format install uninstall deb image tarball test-packages test-batteries clean
 
-all: host inside
+# Side by side: the libraries for what runs inside are compiled one by one.
+all: setup
+	@$(MAKE) --no-print-directory -j2 host inside
 
 setup:
 	@tools/setup.sh
@@ -70,12 +72,6 @@ build/sanitizers/build.ninja: | setup
 	@mkdir -p build
 	@CC=clang meson setup build/sanitizers -Dfuzz=true $(SANITIZE) >$(QUIET) || { cat $(QUIET); exit 1; }
 
-# An envd with sanitizers, whose libraries are inside it but for the C library: sandboxes have that.
-build/asan-envd/build.ninja: | setup
-	@mkdir -p build
-	@meson setup build/asan-envd $(SANITIZE) $(MESON_FLAGS) -Dprefer_static=true \
-		-Dc_link_args="-static-libasan -static-libubsan" >$(QUIET) || { cat $(QUIET); exit 1; }
-
 # Server and warden with ThreadSanitizer. envd is the usual one: it has one thread, and sandboxes lack the library.
 build/tsan/build.ninja: | setup
 	@mkdir -p build
@@ -88,13 +84,12 @@ threads: setup inside build/tsan/build.ninja
 	@install $(addprefix build/,$(notdir $(INSIDE))) build/threads/
 
 # Both programs with sanitizers, side by side as they are installed.
-sanitized: setup inside build/sanitizers/build.ninja build/asan-envd/build.ninja
-	@ninja -C build/sanitizers --quiet src/quicksand/quicksand
-	@ninja -C build/asan-envd --quiet src/envd/envd
+sanitized: setup inside build/sanitizers/build.ninja
+	@ninja -C build/sanitizers --quiet src/quicksand/quicksand src/envd/envd
 	@mkdir -p build/sanitized
 	@install $(addprefix build/,$(notdir $(INSIDE))) build/sanitized/
 	@install build/sanitizers/src/quicksand/quicksand build/sanitized/quicksand
-	@install build/asan-envd/src/envd/envd build/sanitized/envd
+	@install build/sanitizers/src/envd/envd build/sanitized/envd
 
 # Only for its compile_commands.json: the analysers want clang's flags.
 build/tidy/build.ninja: | setup

@@ -161,14 +161,14 @@ test('it is started again where processes are not kept: resume, fork, snapshot, 
 })
 
 test('what fails is told, and nothing is left', async () => {
-  server.args = ['--warm', '4', '--ready-timeout', '4']
+  server.args = ['--warm', '4', '--ready-timeout', '8']
   await server.restart()
   const before = (await server.api('GET', '/v2/sandboxes')).body.length
   const cases = [
-    ['never', { start_cmd: 'sleep 1000000', ready_cmd: 'echo not yet >&2; exit 3' }, 400, /ready command 'echo not yet >&2; exit 3' did not succeed within 4 s: exit status 3.*not yet/],
+    ['never', { start_cmd: 'sleep 1000000', ready_cmd: 'echo not yet >&2; exit 3' }, 400, /ready command 'echo not yet >&2; exit 3' did not succeed within 8 s: exit status 3.*not yet/],
     ['dies', { start_cmd: 'echo "no such port"; sleep 0.2; exit 7', ready_cmd: 'false' }, 400, /start command 'echo "no such port".*' failed: exit status 7.*no such port/],
     ['lost', { start_cmd: 'serve-it', ready_cmd: 'false' }, 400, /start command 'serve-it' failed: exit status 127.*command not found/],
-    ['hangs', { ready_cmd: 'sleep 1000' }, 400, /ready command 'sleep 1000' did not succeed within 4 s: it took too long/],
+    ['hangs', { ready_cmd: 'sleep 1000' }, 400, /ready command 'sleep 1000' did not succeed within 8 s: it took too long/],
     ['nobody', { default_user: 'nobody-such', start_cmd: 'true' }, 400, /start command 'true': .*nobody-such/],
     ['nowhere', { workdir: '/no/where', start_cmd: 'true' }, 400, /start command 'true': cwd '\/no\/where' does not exist/],
     ['noisy', { start_cmd: 'yes', ready_cmd: 'sleep 0.2; exit 1' }, 400, /ready command/],
@@ -221,7 +221,7 @@ test('fifty at once', async () => {
 })
 
 test('creates and resumes that wait hold up no others', async () => {
-  await make('patient', { later: { start_cmd: 'sleep 1000000', ready_cmd: 'test $(cut -d. -f1 /proc/uptime) -ge $(cat /tmp/until 2>/dev/null || { echo $(($(cut -d. -f1 /proc/uptime) + 3)) > /tmp/until; cat /tmp/until; })' } })
+  await make('patient', { later: { start_cmd: 'sleep 1000000', ready_cmd: 'test $(cut -d. -f1 /proc/uptime) -ge $(cat /tmp/until 2>/dev/null || { echo $(($(cut -d. -f1 /proc/uptime) + 8)) > /tmp/until; cat /tmp/until; })' } })
   const one = (await create('patient')).body.sandboxID
   await server.api('POST', `/sandboxes/${one}/pause`, { memory: false })
   let waiting = true

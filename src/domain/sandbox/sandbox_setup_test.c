@@ -94,14 +94,15 @@ static void add_build(struct env *env, const char *name, const char *start, cons
 {
     auto_arena struct arena arena = {0};
     static int made;
+    int number = ++made;
     struct store_build build = {
-        .id = str_of(arena_printf(&arena, "build-%d", ++made)),
+        .id = str_of(arena_printf(&arena, "build-%d", number)),
         .team_id = TEAM,
         .tags = STR("default"),
         .cpu_count = 1,
         .mem_mb = 256,
         .disk_mb = 512,
-        .created_at_us = made,
+        .created_at_us = number,
     };
     struct store_template template;
     bool freed;
