@@ -424,7 +424,7 @@ static void reset_signals(void)
 }
 
 /* A sanitizer's report about envd has to come out; otherwise an envd has nothing to say. */
-#ifdef __SANITIZE_ADDRESS__
+#ifdef WITH_ADDRESS_SANITIZER
 enum { NULL_FDS = 2 };
 #else
 enum { NULL_FDS = 3 };
