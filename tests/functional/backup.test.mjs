@@ -8,7 +8,7 @@ import path from 'node:path'
 import { after, before, test } from 'node:test'
 import { builder, tar } from '../harness/registry.mjs'
 import { loadSdk } from '../harness/sdk.mjs'
-import { binary, patience, startServer } from '../harness/server.mjs'
+import { binary, eventually, patience, startServer } from '../harness/server.mjs'
 
 let scratch, file, server
 before(() => {
@@ -55,6 +55,7 @@ test('a backup is made while sandboxes run and write', { timeout: 300_000 * pati
   await one.pause()
   const busy = await sdk.Sandbox.create('base', { timeoutMs, volumeMounts: { '/mnt/shared': volume }, lifecycle: { onTimeout: 'pause' } })
   await busy.commands.run('echo before > /home/user/before; sync; i=0; while sleep 0.01; do echo $((i=i+1)) >> /mnt/shared/log; cp /mnt/shared/log /home/user/copy; done', { background: true })
+  await eventually('it writes', () => busy.files.exists('/home/user/copy'))
   const done = run('backup', file, '--data', server.data)
   assert.equal(done.code, 0, done.err)
   assert.match(done.out, /wrote '.*': \d+ layers, 1 volumes, 2 sandboxes; \d+ files/)
