@@ -12,7 +12,8 @@
  *
  * Space: the file and its log have blocks ahead of what they need, and the log keeps its own, emptied,
  * when the last connection closes. So others who fill the disk do not keep sandboxes from being extended, paused,
- * resumed and ended, nor a server from starting. A thread copies the log to the file (sqlite_log.c). */
+ * resumed and ended, nor a server from starting. A thread copies the log to the file (sqlite_log.c); SQLite then cuts the file where
+ * it ends, and what was reserved is reserved anew. */
 #include "store/driver/store_driver.h"
 
 #include <errno.h>
@@ -118,14 +119,20 @@ static int run_kept(struct store_conn *conn, sqlite3_stmt **kept, const char *sq
 }
 
 /* Where there is no space to reserve, or no way to do it, things go on as long as they can. */
-static void reserve(struct store_db *db)
+static void reserve_file(void *arg)
 {
+    const struct store_db *db = arg;
     struct stat st;
 
-    if (db->file_fd < 0)
-        return;
     if (fstat(db->file_fd, &st) == 0)
         (void)fallocate(db->file_fd, FALLOC_FL_KEEP_SIZE, 0, st.st_size + AHEAD_BYTES);
+}
+
+static void reserve(struct store_db *db)
+{
+    if (db->file_fd < 0)
+        return;
+    reserve_file(db);
     if (db->log_fd < 0)
         db->log_fd = open(db->log, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (db->log_fd >= 0)
@@ -245,7 +252,7 @@ static int sqlite_connect(struct store_db *db, enum store_role role, struct stor
                               : sqlite_exec(conn, "PRAGMA query_only=ON", err)) < 0)
         return -1;
     if (role == STORE_WRITER && !in_memory(db))
-        conn->log = sqlite_log_watch(conn->db);
+        conn->log = sqlite_log_watch(conn->db, reserve_file, db);
     reserve(db);
     *out = take_ptr(&conn);
     return 0;

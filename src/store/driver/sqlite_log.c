@@ -13,6 +13,8 @@ enum { WANTED_PAGES = 1000, WAIT_PAGES = 1900 };
 
 struct sqlite_log {
     char *where;
+    void (*copied)(void *arg);
+    void *arg;
     pthread_t thread;
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t changed;
@@ -45,6 +47,7 @@ static void *run(void *arg)
         log->wanted = false;
         (void)pthread_mutex_unlock(&log->lock);
         copy(log->where);
+        log->copied(log->arg);
         (void)pthread_mutex_lock(&log->lock);
     }
     (void)pthread_mutex_unlock(&log->lock);
@@ -58,6 +61,7 @@ static int on_commit(void *arg, sqlite3 *db, const char *name, int pages)
 
     if (pages >= WAIT_PAGES) {
         (void)sqlite3_wal_checkpoint_v2(db, name, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+        log->copied(log->arg);
     } else if (pages >= WANTED_PAGES) {
         (void)pthread_mutex_lock(&log->lock);
         log->wanted = true;
@@ -75,10 +79,12 @@ static void log_free(struct sqlite_log *log)
     free(log);
 }
 
-struct sqlite_log *sqlite_log_watch(sqlite3 *db)
+struct sqlite_log *sqlite_log_watch(sqlite3 *db, void (*copied)(void *arg), void *arg)
 {
     struct sqlite_log *log = xcalloc(1, sizeof(*log));
 
+    log->copied = copied;
+    log->arg = arg;
     log->where = xstrdup(sqlite3_db_filename(db, "main"));
     (void)pthread_mutex_init(&log->lock, NULL);
     (void)pthread_cond_init(&log->changed, NULL);
