@@ -89,7 +89,7 @@ describe('ensure', () => {
     await one.ok(200, 'POST', `/sandboxes/${box.id}/pause`)
     assert.equal(await one.output(box.id, 'echo awake'), 'awake\n')
     await killBehind(box)
-    refused(await one.v1('POST', `/sandboxes/${box.id}/execute`, { command: 'true' }), 404, 'not_found', /gone/)
+    refused(await one.v1('POST', `/sandboxes/${box.id}/execute`, { command: 'true' }), 404, 'not_found', /gone|does not exist any more/)
     assert.equal((await one.ok(200, 'GET', `/sandboxes/${box.id}?refresh=true`)).status, 'error')
     await one.remove(box.id)
   })
