@@ -23,11 +23,10 @@ VM_SETS      ?=
 # Warnings are errors in a checkout, not for whoever builds a tarball with another compiler.
 WERROR       ?= $(if $(wildcard .git),true,false)
 MESON_FLAGS   = -Dwerror=$(WERROR)
-# Compiled in half the time of the usual build type, and what they report still has its lines. Without any optimisation it is half of
-# that again, but then what moves bodies byte by byte takes longer than its tests wait.
-LIGHT         = -Dbuildtype=custom -Doptimization=1 -Ddebug=false -Dc_args=-g1 -Db_lundef=false
-SANITIZE      = -Db_sanitize=address,undefined $(LIGHT)
-TSAN          = -Db_sanitize=thread $(LIGHT)
+# Compiled in half the time of the usual build type, and what they report still has its lines.
+LIGHT         = -Dbuildtype=custom -Ddebug=false -Dc_args=-g1 -Db_lundef=false
+SANITIZE      = -Db_sanitize=address,undefined -Doptimization=0 -Dc_link_args=-fuse-ld=lld $(LIGHT)
+TSAN          = -Db_sanitize=thread -Doptimization=1 $(LIGHT)
 QUIET         = $(@D).log
 
 .DEFAULT_GOAL := all

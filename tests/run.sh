@@ -6,7 +6,7 @@
 #   asan        unit tests, ASan and UBSan     compat      the published SDK packages
 #   tsan        unit tests, ThreadSanitizer    soak        random load for --seconds (only on request)
 #   fuzz        each fuzz target, shortly      tidy        clang-tidy        cppcheck    cppcheck
-#   functional-2, -3, -4, security-2  files of functional and security that nobody has come to yet: each lane takes some, once
+#   functional-2, -3, security-2  files of functional and security that nobody has come to yet: each lane takes some, once
 #               its other suites are done
 #   asan-e2e    envd's part of functional and compat, with warden, server and envd under ASan and UBSan
 #   tsan-e2e    the part of functional where much happens at once, with warden and server under ThreadSanitizer
@@ -16,8 +16,8 @@
 # Without names: all but soak, tsan, tsan-functional and batteries. The last line is "N passed, N failed, N skipped". TEST=FILE narrows functional,
 # security, compat, batteries and those under sanitizers to one file.
 #
-# Several suites run side by side, in lanes. Security begins when all other tests have ended, and those of its files that fill
-# the machine and look at how it stays usable have it for themselves. Builds and analysers have a low priority, so that tests hardly notice them. A suite that
+# Several suites run side by side, in lanes. Security begins when all other tests have ended; those of its files that fill
+# the machine and look at how it stays usable wait for the analysers, too, and have it for themselves. Builds and analysers have a low priority, so that tests hardly notice them. A suite that
 # fails prints all it wrote, which is in build/test/SUITE.out; one suite alone prints as it goes.
 #
 # What failed beside others is run once more at the end, alone: a file, or a program of unit tests. What passes then is counted as
@@ -31,13 +31,13 @@ seconds=300
 [ "${1:-}" = --seconds ] && { seconds=$2; shift 2; }
 # A lane's suites run one after the other.
 programs=(check unit asan tsan functional-3)
-analysers=(fuzz tidy cppcheck functional-4)
+analysers=(fuzz tidy cppcheck)
 servers=(functional soak batteries)
 more_servers=(compat asan-e2e tsan-e2e tsan-functional functional-2)
 alone='/(connections|ending|ending-late|flood|limits)\.'
 known=" ${programs[*]} ${analysers[*]} ${servers[*]} ${more_servers[*]} security security-2 "
 suites=("$@")
-[ ${#suites[@]} -gt 0 ] || suites=(check unit asan fuzz functional functional-2 functional-3 functional-4 compat asan-e2e tsan-e2e tidy cppcheck security security-2)
+[ ${#suites[@]} -gt 0 ] || suites=(check unit asan fuzz functional functional-2 functional-3 compat asan-e2e tsan-e2e tidy cppcheck security security-2)
 logs=$PWD/build/test
 mkdir -p "$logs"
 rm -f "$logs"/*.unsteady
@@ -226,11 +226,14 @@ run_shared()
     run_node "$1"
 }
 
-# What needs the machine for itself comes when the other lane has ended.
+# What needs the machine for itself comes when the other lanes have ended.
 run_security()
 {
+    local group
     run_shared security
-    flock "$logs/.security-2" true
+    for group in "${groups[@]}"; do
+        tail --pid="$group" -f /dev/null
+    done
     run_node security $(node_files security | grep -E "$alone")
 }
 
@@ -291,9 +294,9 @@ run()
     asan-e2e) run_asan_e2e ;;
     tsan-e2e) under_tsan tsan-e2e $(some functional/{control,proxy,one-sandbox,runtime-jobs,pause}) ;;
     tsan-functional) under_tsan tsan-functional $(node_files functional | xargs grep -L -e playwright -e dashboard.mjs) ;;
-    functional | functional-[234]) run_shared "$1" ;;
+    functional | functional-[23]) run_shared "$1" ;;
     security) run_security ;;
-    security-2) (flock 8 && run_shared security-2) 8>"$logs/.security-2" ;;
+    security-2) run_shared security-2 ;;
     *) run_node "$1" $(node_files "$1") ;;
     esac
 }
@@ -396,12 +399,13 @@ done
 node_files functional >"$logs/functional.files"
 begin lane "${servers[@]}"
 begin lane "${more_servers[@]}"
-begin lane "${analysers[@]}"
 begin lane "${programs[@]}"
-wait "${groups[@]}"
+tests=("${groups[@]}")
+begin lane "${analysers[@]}"
+wait "${tests[@]}"
 node_files security | grep -vE "$alone" >"$logs/security.files"
-begin lane security
 begin lane security-2
+begin lane security
 wait
 if [ "${UNSTEADY:-}" != fail ] && [ ${#suites[@]} -gt 1 ]; then
     for name in "${suites[@]}"; do

@@ -10,7 +10,7 @@ build=(gcc libc6-dev make meson ninja-build pkg-config libuv1-dev node-llhttp li
     libseccomp-dev libmnl-dev libssl-dev libcurl4-openssl-dev libarchive-dev zlib1g-dev libzstd-dev liblzma-dev libbz2-dev
     libnghttp2-dev musl-tools linux-libc-dev bzip2 xz-utils patch python3)
 run=(btrfs-progs nftables mmdebstrap ca-certificates debian-archive-keyring curl jq)
-test=(clang libclang-rt-14-dev clang-format clang-tidy cppcheck python3 curl openssl chromium podman
+test=(clang libclang-rt-14-dev lld clang-format clang-tidy cppcheck python3 curl openssl chromium podman
     runc iptables iproute2 procps containernetworking-plugins busybox-static postgresql libpq-dev valgrind
     docker-registry skopeo buildah nginx-light caddy libnss3-tools gnupg nghttp2-client python3-httpx python3-h2
     microsocks tinyproxy-bin prometheus lintian dpkg-dev rsync openssh-client sqlite3 git zsh fish man-db)

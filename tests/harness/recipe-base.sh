@@ -7,7 +7,7 @@ set -euo pipefail
 out=$2 base=$3
 recipe=$(dirname "$0")/../../templates/$1/Dockerfile
 packages=$(sed -nE 's/^ARG (PACKAGES|TOOLS)="(.*)"$/\2/p' "$recipe")
-mark=$(echo "$packages" "$(stat -c %i-%Y "$base")" | sha256sum)
+mark=$(echo "$packages" "$(stat -c %Y "$base")" | sha256sum)
 [ "$(cat "$out/made-by" 2>/dev/null)" != "$mark" ] || exit 0
 
 rm -rf --one-file-system "$out"
