@@ -158,6 +158,7 @@ describe('without the egress process', () => {
       const pid = await eventually('the process', () => egressPids().find((one) => !gone.has(one)), 20_000 * patience)
       gone.add(pid)
       process.kill(pid, 'SIGKILL')
+      await eventually('its end', () => !egressPids().includes(pid)) // until then its sockets listen
     }
     const attempt = `
 import socket, time
