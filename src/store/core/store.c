@@ -331,7 +331,7 @@ int store_open_driver(const struct store_driver *driver, const char *where, stru
     (void)pthread_cond_init(&store->given_back, NULL);
     if (driver->open(where, &store->db, err) < 0 ||
         conn_open(store, STORE_WRITER, &store->writer, err) < 0 ||
-        migrate_store(store, where, err) < 0 || open_readers(store, err) < 0 ||
+        migrate_store(store, where, driver->whole, err) < 0 || open_readers(store, err) < 0 ||
         prune_history(store, err) < 0)
         return -1;
     *out = take_ptr(&store);

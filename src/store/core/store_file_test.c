@@ -1,13 +1,16 @@
 /* The store as a file: its mode, its space, its copies, and what becomes of damage. */
 #include <fcntl.h>
+#include <sqlite3.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/test.h"
 #include "store/core/store.h"
 #include "store/core/test/store_env.h"
+#include "store/driver/store_driver.h"
 
 static void add_team(struct store *store, const char *id)
 {
@@ -165,5 +168,76 @@ TEST(the_log_is_copied_while_nobody_waits)
     WAIT_FOR(stat(env.where, &st) == 0 && st.st_size > (off_t)(9 * sizeof(name)));
     /* With the copy the file is cut where it ends, and what was reserved behind that is gone. */
     WAIT_FOR(stat(env.where, &st) == 0 && st.st_blocks * 512 > st.st_size + (2 << 20));
+    store_close(store);
+}
+
+struct dump {
+    sqlite3 *db;
+    struct buf text;
+};
+
+static int add_row(void *arg, int count, char **values, char **names)
+{
+    struct dump *dump = arg;
+
+    (void)names;
+    for (int i = 0; i < count; i++)
+        (void)buf_printf(&dump->text, "%s|", values[i] ? values[i] : "NULL");
+    (void)buf_add_char(&dump->text, '\n');
+    return 0;
+}
+
+static int add_table(void *arg, int count, char **values, char **names)
+{
+    struct dump *dump = arg;
+    char sql[200];
+
+    (void)count;
+    (void)names;
+    (void)snprintf(sql, sizeof(sql), "SELECT '%s', * FROM %s", values[0], values[0]);
+    return sqlite3_exec(dump->db, sql, add_row, dump, NULL);
+}
+
+/* What a store's file is made of and what is in it, but for the times of its migrations. */
+static void dump_file(const char *where, struct dump *dump)
+{
+    buf_init(&dump->text, 1 << 20);
+    CHECK_INT(sqlite3_open(where, &dump->db), SQLITE_OK);
+    CHECK_INT(sqlite3_exec(dump->db,
+                           "SELECT type, name, sql FROM sqlite_master ORDER BY type, name;"
+                           "SELECT version, name FROM schema_migrations ORDER BY version",
+                           add_row, dump, NULL),
+              SQLITE_OK);
+    CHECK_INT(sqlite3_exec(dump->db,
+                           "SELECT name FROM sqlite_master WHERE type = 'table'"
+                           " AND name <> 'schema_migrations' ORDER BY name",
+                           add_table, dump, NULL),
+              SQLITE_OK);
+    CHECK_INT(sqlite3_close(dump->db), SQLITE_OK);
+    CHECK(!dump->text.overflowed);
+}
+
+/* The schema in one go is that of the migrations one by one. */
+TEST(a_new_store_is_as_the_migrations_make_it)
+{
+    auto_store_env struct store_env at_once = {0}, in_steps = {0};
+    struct store_driver steps = driver_sqlite;
+    struct dump one = {0}, other = {0};
+    struct store *store;
+
+    steps.whole = NULL;
+    store_env_make(&at_once);
+    store_env_make(&in_steps);
+    store_close(store_env_open(&at_once));
+    OK(store_open_driver(&steps, in_steps.where, &store, &err));
+    store_close(store);
+    dump_file(at_once.where, &one);
+    dump_file(in_steps.where, &other);
+    CHECK(strstr(one.text.p, "counters|events|0|"));
+    CHECK_STR(str_of(one.text.p), other.text.p);
+    buf_done(&one.text);
+    buf_done(&other.text);
+    /* One that was there before goes on as it is. */
+    OK(store_open(in_steps.where, &store, &err));
     store_close(store);
 }

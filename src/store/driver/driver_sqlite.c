@@ -27,6 +27,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/path.h"
+#include "store/driver/migrate.h"
 #include "store/driver/sqlite_log.h"
 
 enum {
@@ -400,6 +401,7 @@ static void sqlite_finalize(struct store_stmt *stmt)
 
 const struct store_driver driver_sqlite = {
     .name = "sqlite",
+    .whole = whole_schema,
     .open = sqlite_open,
     .close = sqlite_close,
     .readers = sqlite_readers,

@@ -49,7 +49,25 @@ static int apply(struct conn *conn, const struct migration *migration, struct er
     return error_prefix(err, "migration %d '%s'", migration->version, migration->name);
 }
 
-int migrate_store(struct store *store, const char *where, struct error *err)
+static int apply_whole(struct conn *conn, const char *whole, struct error *err)
+{
+    int64_t version = 0;
+    int result;
+
+    if (store_begin(conn, STORE_DURABLE, err) < 0)
+        return -1;
+    result = current_version(conn, &version, err);
+    if (result == 0 && version == 0) {
+        result = store_exec(conn, whole, err);
+        for (size_t i = 0; i < migration_count && result == 0; i++)
+            result = record(conn, &migrations[i], err);
+    }
+    if (store_end(conn, result, err) == 0)
+        return 0;
+    return error_prefix(err, "make the schema");
+}
+
+int migrate_store(struct store *store, const char *where, const char *whole, struct error *err)
 {
     auto_conn struct conn *conn = store_write(store);
     int64_t version = 0;
@@ -67,6 +85,9 @@ int migrate_store(struct store *store, const char *where, struct error *err)
                          ", this program knows only up to %zu: install the newer program again,"
                          " or restore a copy of the file made before it was upgraded",
                          where, version, migration_count);
+    if (version == 0 && whole &&
+        (apply_whole(conn, whole, err) < 0 || current_version(conn, &version, err) < 0))
+        return -1;
     for (size_t i = 0; i < migration_count; i++)
         if (version < migrations[i].version && apply(conn, &migrations[i], err) < 0)
             return -1;

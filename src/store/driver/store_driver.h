@@ -34,6 +34,8 @@ enum store_role {
 
 struct store_driver {
     const char *name;
+    /* The schema that all migrations make, for an empty database. NULL: they are applied one by one. */
+    const char *whole;
     /* Opens or makes the database, and checks it. */
     int (*open)(const char *where, struct store_db **out, struct error *err);
     /* After the last of its connections. */
