@@ -1,11 +1,12 @@
 # In front of Meson, so that the first command a visitor types works. Outputs: build/quicksand, build/envd, build/unpack,
 # build/interpreter.
 #
-#   make          build                      make test    set up, build, run every test
-#   make run      set up, build, serve       make bench   measure against the peers
+#   make          build                      make test    set up, build, run the tests with the ordinary build
+#   make run      set up, build, serve       make deep    sanitizers, fuzzing, clang-tidy, cppcheck
+#   make bench    measure against the peers
 #   make check    format, layers, linters    make fuzz    every fuzz target, FUZZ_SECONDS each
 #   make soak     random load, SOAK_SECONDS  make format  rewrite sources in the project's format
-#   make install  programs and libquicksand beneath DESTDIR and PREFIX; make uninstall takes them away
+#   make install  programs and libquicksand below DESTDIR and PREFIX; make uninstall removes them
 #   make deb      Debian packages in build/packages-deb       make tarball  for other distributions
 #   make image    a container image in build, of the Debian package
 #   make test-batteries  tests of the largest templates (R and Java), which `make test` leaves out
@@ -30,7 +31,7 @@ TSAN          = -Db_sanitize=thread -Doptimization=1 $(LIGHT)
 QUIET         = $(@D).log
 
 .DEFAULT_GOAL := all
-.PHONY: all setup host inside envd unpack interpreter mcp-gateway run test bench check fuzz fuzzers asan sanitized threads soak vm format install uninstall deb image tarball test-packages test-batteries clean
+.PHONY: all setup host inside envd unpack interpreter mcp-gateway run test deep bench check fuzz fuzzers asan sanitized threads soak vm format install uninstall deb image tarball test-packages test-batteries clean
 
 # Side by side: the libraries for what runs inside are compiled one by one.
 all: setup
@@ -101,7 +102,12 @@ run: all
 test:
 	@tools/setup.sh test
 	@$(MAKE) --no-print-directory all
-	@QUICKSAND_TEST_STRICT=1 tests/run.sh
+	@QUICKSAND_TEST_STRICT=1 tests/run.sh test
+
+deep:
+	@tools/setup.sh test
+	@$(MAKE) --no-print-directory all
+	@QUICKSAND_TEST_STRICT=1 tests/run.sh deep
 
 # Fetches some 400 MB of packages the first time: not part of `make test`.
 test-batteries:
