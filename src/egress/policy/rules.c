@@ -210,10 +210,26 @@ bool rules_any(const struct rules *rules)
     return rules->names.count || rules->suffixes.count;
 }
 
+static char folded(char c)
+{
+    if (c >= 'A' && c <= 'Z')
+        return (char)(c - 'A' + 'a');
+    return c == '_' ? '-' : c;
+}
+
+static bool same_header(struct str a, struct str b)
+{
+    bool same = a.len == b.len;
+
+    for (size_t i = 0; same && i < a.len; i++)
+        same = folded(a.p[i]) == folded(b.p[i]);
+    return same;
+}
+
 bool rule_sets(const struct rule *rule, struct str name)
 {
     for (size_t i = 0; rule && i < rule->count; i++)
-        if (str_eq_nocase(str_of(rule->headers[i].name), name))
+        if (same_header(str_of(rule->headers[i].name), name))
             return true;
     return false;
 }

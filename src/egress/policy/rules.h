@@ -42,5 +42,6 @@ int rules_read(struct rules *rules, const json_t *json, struct error *err);
 /* The rule for the name, or NULL: that of the name itself before that of the longest "*." above it. */
 const struct rule *rules_for(const struct rules *rules, const struct host_name *name);
 bool rules_any(const struct rules *rules);
-/* Does the rule set that header, or take it out? */
+/* Does the rule set that header, or take it out? '-' and '_' count as the same character, because servers that pass
+ * headers on as variables (CGI, WSGI) do not tell them apart. */
 bool rule_sets(const struct rule *rule, struct str name);

@@ -203,7 +203,8 @@ static bool leads_to_rule(const struct flow *flow)
            answers_any(&flow->box->answers, flow->address, clock_mono_us(), has_rule, rules);
 }
 
-/* A later request of the same connection. */
+/* Decides a later request of a connection whose requests are passed on unchanged. A host whose name was asked for, or
+ * whose rule was set, after the connection was opened needs a new connection, in which the rule is applied. */
 static bool may_ask(void *arg, const struct host_name *host)
 {
     struct flow *flow = arg, asked = *flow;
@@ -213,6 +214,9 @@ static bool may_ask(void *arg, const struct host_name *host)
         return true;
     asked.sniffed.name = *host;
     verdict = flow_judge(&asked, &flow->box->answers);
+    if (verdict.allowed && flow_rule(&asked))
+        verdict = flow_against(&asked, "its host has a rule, which is not applied to requests of "
+                                       "this connection; open a new connection");
     if (!verdict.allowed)
         flow_note(&asked, &verdict);
     return verdict.allowed;
@@ -222,7 +226,7 @@ static bool guard(struct flow *flow)
 {
     struct stream_filter *filter;
 
-    if (flow->kind != SNIFF_HTTP || flow->changer || !flow->box->policy->closed)
+    if (flow->kind != SNIFF_HTTP || flow->changer)
         return true;
     filter = guard_new(buf_str(&flow->first), may_ask, flow);
     if (!filter)
@@ -287,6 +291,22 @@ void flow_connect(struct flow *flow)
 
 /* ---- deciding ---- */
 
+/* Must requests be read because a rule may apply to them? TLS carries requests for the one host that its hello names;
+ * plain HTTP may carry requests for every host at this address. */
+static bool needs_reading(const struct flow *flow)
+{
+    switch (flow->kind) {
+    case SNIFF_TLS:
+        return flow->named && flow_rule(flow);
+    case SNIFF_HTTP:
+        return leads_to_rule(flow);
+    case SNIFF_MORE:
+    case SNIFF_OTHER:
+        break;
+    }
+    return false;
+}
+
 static void decide(struct flow *flow)
 {
     struct verdict verdict = flow_judge(flow, &flow->box->answers);
@@ -297,7 +317,7 @@ static void decide(struct flow *flow)
     }
     flow_note(flow, &verdict);
     flow->named = flow_was_given(flow);
-    if (flow->named && flow_rule(flow))
+    if (needs_reading(flow))
         inside_open(flow);
     else
         flow_connect(flow);
@@ -454,8 +474,7 @@ static struct verdict judge_again(const struct flow *flow)
         return verdict;
     if (!via_same(flow->via, policy->via))
         return flow_against(flow, "the egress proxy is another one now");
-    if (!flow->changer && flow->named ? flow_rule(flow) != NULL
-                                      : flow->kind == SNIFF_MORE && leads_to_rule(flow))
+    if (!flow->changer && (flow->kind == SNIFF_MORE ? leads_to_rule(flow) : needs_reading(flow)))
         return flow_against(flow, "there is a rule for its host now");
     return verdict;
 }

@@ -1,10 +1,13 @@
 /* How it works
  *
- * A flow whose host has a rule gets filters on the client's side: TLS with a certificate of our own making, where it is
- * TLS, and above it what changes requests. They are read until the first request is there, as it is to be sent on; then
- * the flow goes on as all do, to the host by TLS of its own. So whatever cannot be is told by an answer of HTTP.
+ * A flow whose requests a rule may apply to gets filters on the client's side: TLS with a certificate made here, where
+ * the client speaks TLS, and above it the filter that rewrites requests. They are read until the first request is
+ * complete; then the flow is connected as all flows are, with TLS of its own to the host. So every failure can be
+ * reported to the client as an HTTP response.
  *
- * Which headers are set is decided for each request anew, by the policy as it is then. */
+ * The host and the headers of each request are decided anew, by the policy in force at that time: plain HTTP may carry
+ * requests for several hosts at one address, and a header that a rule sets must not be forged by naming another host
+ * first. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -15,23 +18,39 @@
 
 enum { INSIDE_US = 15000000 }; /* for TLS and a request */
 
-/* May a request of a connection that is read be made, and what is set in it? */
+/* The host that a request names, for the log and the denial: it may be another one than that of the connection. */
+static const char *refuse_host(struct flow *flow, const struct host_name *name, const char *reason)
+{
+    flow->sniffed.name = *name; /* the connection ends with this request */
+    return reason;
+}
+
+/* Decides one request of a connection that is read, and which rule is applied to it. */
 static const char *choose(void *arg, const struct http_request *request, const struct rule **out)
 {
     struct flow *flow = arg, asked = *flow;
+    struct host_name *name = &asked.sniffed.name;
+    const struct rule *rule;
     struct verdict verdict;
     bool same;
 
-    if (!sniff_host(http_headers_get(&request->headers, "host"), &asked.sniffed.name))
+    if (!sniff_host(http_headers_get(&request->headers, "host"), name))
         return "its HTTP request names no host";
-    same = str_eq(host_name_str(&asked.sniffed.name), host_name_str(&flow->sniffed.name));
+    same = str_eq(host_name_str(name), host_name_str(&flow->sniffed.name));
     if (!same && flow->kind == SNIFF_TLS)
         return "the request is for another host than its TLS connection";
+    /* The proxy looked up the name of the first host: whom it reached is not known by the address. */
+    if (!same && (flow->via || flow->box->policy->via))
+        return refuse_host(flow, name,
+                           "the request is for another host than its connection through the proxy");
     verdict = flow_judge(&asked, same ? NULL : &flow->box->answers);
     if (!verdict.allowed)
-        return verdict.reason;
-    if (same || flow_was_given(&asked))
-        *out = flow_rule(&asked);
+        return refuse_host(flow, name, verdict.reason);
+    rule = flow_rule(&asked);
+    if (rule && !(same ? flow->named : flow_was_given(&asked)))
+        return refuse_host(flow, name,
+                           "the address was never answered for this name; ask the resolver for it");
+    *out = rule;
     return NULL;
 }
 

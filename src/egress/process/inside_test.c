@@ -304,6 +304,46 @@ TEST(a_request_for_another_host_than_its_connection_is_refused)
     done();
 }
 
+TEST(the_host_of_a_request_inside_tls_is_recognized_in_every_spelling)
+{
+    static const char *const spellings[] = {"A.Example", "a.example.", "a.example:443",
+                                            "A.EXAMPLE.:8443"};
+
+    begin(RULED);
+    for (size_t i = 0; i < sizeof(spellings) / sizeof(*spellings); i++) {
+        auto_free char *arguments =
+            xasprintf("-H 'Authorization: mine' -H 'Host: %s' https://a.example/", spellings[i]);
+
+        expect_has(curl("front", arguments, 0), "HTTP/1.1|Bearer s|");
+    }
+    done();
+}
+
+/* Requests that the server could read as being for another host, or not as HTTP/1 at all. */
+TEST(a_request_inside_tls_that_cannot_be_read_in_one_way_only_is_refused)
+{
+    static const char *const requests[] = {
+        "GET https://x.b.example/ HTTP/1.1\\r\\nHost: a.example\\r\\n\\r\\n",
+        "GET / HTTP/1.1\\r\\nHost: a.example\\r\\nHost: x.b.example\\r\\n\\r\\n",
+        "GET / HTTP/1.1\\r\\n\\r\\n",
+        "PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n",
+    };
+    int status;
+
+    begin(RULED);
+    for (size_t i = 0; i < sizeof(requests) / sizeof(*requests); i++) {
+        auto_free char *command =
+            xasprintf("printf '%s' | openssl s_client -quiet -connect 127.0.0.1:%u "
+                      "-bind 127.0.0.7 -servername a.example 2>&1",
+                      requests[i], rig.tcp_port);
+        struct str text = run(command, &status);
+
+        expect_has(text, "HTTP/1.1 403 ");
+        CHECK(str_find_str(text, STR("Bearer")) < 0);
+    }
+    done();
+}
+
 TEST(a_client_that_does_not_agree_is_in_the_log)
 {
     auto_free char *command = NULL;
