@@ -214,6 +214,29 @@ describe('the default provider', () => {
       await eventually('a warning', () => /made elsewhere.*public cloud/.test(server.log))
     })
   })
+
+  test('E2B_DOMAIN without E2B_API_URL is asked at https://api.DOMAIN', async () => {
+    let hello
+    const listener = net.createServer((socket) => {
+      socket.on('error', () => {})
+      socket.once('data', (bytes) => {
+        hello ??= bytes
+        socket.destroy()
+      })
+    })
+    await new Promise((done) => listener.listen(0, '127.0.0.1', done))
+    const domain = `localhost:${listener.address().port}`
+    try {
+      await started({ E2B_DOMAIN: domain, E2B_API_KEY: 'e2b_theirs' }, {}, async (server, said) => {
+        assert.equal(said, `e2b at ${domain} (named by E2B_DOMAIN)`)
+        await eventually('the health check of the provider', () => hello)
+        assert.equal(hello[0], 0x16, 'not a TLS handshake')
+        assert.match(hello.toString('latin1'), /api\.localhost/)
+      })
+    } finally {
+      listener.close()
+    }
+  })
 })
 
 // Without it, clients on the host get localhost (proxy.test.mjs).

@@ -2,12 +2,14 @@
  *
  * Settings besides those all providers have: template, secure, timeout (seconds), sandbox_url (one
  * address for all sandboxes, as E2B_SANDBOX_URL), envd_url (as E2B_ENVD_BASE_URL), egress and
- * features (lists: what the operator knows the endpoint to enforce and to have). Where nothing says
- * how sandboxes are reached: api.X has them at PORT-ID.X, any other address serves them itself. */
+ * features (lists: what the operator knows the endpoint to enforce and to have). A domain without an
+ * address has its API at https://api.DOMAIN, as in the SDKs. Without a domain, api.X has its
+ * sandboxes at PORT-ID.X, and any other address serves them itself. */
 #include "provider/e2b/e2b.h"
 
 #include <string.h>
 
+#include "base/address.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "protocol/json/json_shape.h"
@@ -91,9 +93,33 @@ static int set_caps(struct provider *provider, const json_t *options, struct err
                : 0;
 }
 
+/* HOST or HOST:PORT: requests with the key go there, so nothing in it may change the host. */
+static int check_domain(const char *domain, struct error *err)
+{
+    struct str host;
+    uint16_t port;
+    bool valid;
+
+    if (!domain)
+        return 0;
+    valid =
+        strpbrk(domain, "/@?#%[] \t\r\n\\") == NULL && address_of_url(str_of(domain), &host, &port);
+    return valid ? 0
+                 : error_set(err, ERROR_INVALID,
+                             "'domain' must be a host name with an optional port, not '%.100s'",
+                             domain);
+}
+
 static int read_api(struct e2b *e2b, const struct provider_config *config, struct error *err)
 {
-    e2b->api_url = xstrdup(config->api_url && config->api_url[0] ? config->api_url : hosted_url);
+    if (check_domain(e2b->domain, err) < 0)
+        return -1;
+    if (config->api_url && config->api_url[0])
+        e2b->api_url = xstrdup(config->api_url);
+    else if (e2b->domain)
+        e2b->api_url = xasprintf("https://api.%s", e2b->domain);
+    else
+        e2b->api_url = xstrdup(hosted_url);
     cut_slash(e2b->api_url);
     if (check_url("api_url", e2b->api_url, err) < 0)
         return -1;

@@ -460,6 +460,28 @@ static int refused(const struct provider_config *config)
     return (int)err.code;
 }
 
+/* The message that asks for a key names the address that would get it. */
+TEST(e2b_address_of_a_domain)
+{
+    static const char *const bad[] = {"a/b",       "user@host", "a?b",  "a b",
+                                      "host:port", "a\\b",      "[::1]"};
+    struct provider_config config = {.name = "x", .type = "e2b", .domain = "e2b.example:8443"};
+    struct provider *provider;
+    struct error err = {0};
+
+    CHECK_INT(provider_new(&config, &provider, &err), -1);
+    CHECK(strstr(err.message, "'https://api.e2b.example:8443'") != NULL);
+    config.api_url = "http://10.0.0.1:3000";
+    CHECK_INT(provider_new(&config, &provider, &err), -1);
+    CHECK(strstr(err.message, "'http://10.0.0.1:3000'") != NULL);
+    config.api_url = "";
+    config.api_key = "k";
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        config.domain = bad[i];
+        CHECK_INT(refused(&config), ERROR_INVALID);
+    }
+}
+
 TEST(e2b_settings)
 {
     auto_json json_t *bad = json_loads("{\"features\":[\"flying\"]}", 0, NULL);
@@ -488,6 +510,12 @@ TEST(e2b_settings)
     CHECK_STR(address.url, "https://8080-iabc.e2b.app");
     CHECK_INT(address.header_count, 0);
     provider_free(provider);
+    config.domain = "e2b.example:8443";
+    CHECK_INT(provider_new(&config, &provider, &err), 0);
+    CHECK_INT(provider_address(provider, &ref, 8080, &arena, &address, &err), 0);
+    CHECK_STR(address.url, "https://8080-iabc.e2b.example:8443");
+    provider_free(provider);
+    config.domain = NULL;
     config.api_url = "http://10.0.0.1:3000/";
     CHECK_INT(provider_new(&config, &provider, &err), 0);
     CHECK_INT(provider_address(provider, &ref, 8080, &arena, &address, &err), 0);

@@ -112,15 +112,26 @@ static void fill_secure(struct loader *loader, json_t *record)
         (void)json_object_set_new(record, "secure", json_boolean(on));
 }
 
+static bool names_address(const char *key)
+{
+    static const char *const keys[] = {"api_url", "domain", "envd_url", "toolbox_url"};
+
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        if (strcmp(key, keys[i]) == 0)
+            return true;
+    return false;
+}
+
 static void fill_from_environment(struct loader *loader, json_t *record, const char *type)
 {
-    /* A record that says "embedded" must not get the address of somebody else. */
-    bool embedded = str_is(json_get_str(record, "api_url"), "embedded");
+    /* A record that names an address keeps it: the environment's address, which may belong to
+     * another service, must not receive this record's key. */
+    bool addressed = json_object_get(record, "api_url") || json_object_get(record, "domain");
 
     for (size_t i = 0; i < sizeof(env_members) / sizeof(env_members[0]); i++) {
         const struct env_member *member = &env_members[i];
 
-        if (strcmp(member->type, type) == 0 && (!embedded || strcmp(member->key, "template") == 0))
+        if (strcmp(member->type, type) == 0 && !(addressed && names_address(member->key)))
             fill(record, member->key, loader_env(loader, member->env));
     }
     if (strcmp(type, "docker") == 0)

@@ -129,6 +129,29 @@ TEST(settings_environment)
     CHECK_STR(str_of(settings.clone_command), "clone {repo_url}");
 }
 
+/* The key of a record goes to the address of that record, never to the environment's. */
+TEST(settings_addresses_are_not_mixed)
+{
+    auto_settings struct runtime_settings settings;
+
+    core_environment = "E2B_API_URL=http://127.0.0.1:1\0E2B_DOMAIN=d.example\0"
+                       "E2B_ENVD_BASE_URL=http://127.0.0.1:2\0DAYTONA_TOOLBOX_URL=http://t\0";
+    load("{\"providers\":{\"a\":{\"type\":\"e2b\",\"domain\":\"a.example\",\"api_key\":\"k\"},"
+         "\"b\":{\"type\":\"e2b\",\"api_url\":\"http://b\",\"api_key\":\"k\"},"
+         "\"c\":{\"type\":\"e2b\",\"api_key\":\"k\"},"
+         "\"d\":{\"type\":\"daytona\",\"api_url\":\"http://d\",\"api_key\":\"k\"}},"
+         "\"default_provider\":\"a\"}",
+         &settings);
+    CHECK_STR(str_of(backend(&settings, "a")->api_url), "");
+    CHECK_STR(str_of(backend(&settings, "a")->domain), "a.example");
+    CHECK(!json_object_get(backend(&settings, "a")->record, "envd_url"));
+    CHECK_STR(str_of(backend(&settings, "b")->api_url), "http://b");
+    CHECK_STR(str_of(backend(&settings, "b")->domain), "");
+    CHECK_STR(str_of(backend(&settings, "c")->api_url), "http://127.0.0.1:1");
+    CHECK_STR(str_of(backend(&settings, "c")->domain), "d.example");
+    CHECK(!json_object_get(backend(&settings, "d")->record, "toolbox_url"));
+}
+
 TEST(settings_names_of_exo)
 {
     auto_settings struct runtime_settings settings;
