@@ -261,6 +261,91 @@ test('push: branch, commit, push; failures have a class; the token is nowhere', 
   assert.ok(seen.includes('git.push.succeeded') && seen.includes('git.push.failed'), `${seen}`)
 })
 
+test('push: without a branch goes to task-ID, and to the branch of the session only by name', async () => {
+  const own = 'http://203.0.113.1/git/acme/mainline.git'
+  const remote = async (sandbox) => (await execute(sandbox, `git ls-remote ${own} | sort -k2`)).stdout
+  const head = (list, branch) => new RegExp(`^([0-9a-f]{40})\\trefs/heads/${branch}$`, 'm').exec(list)?.[1]
+  const one = await session({ repo: own, branch: 'main', task_id: 'fix-7' })
+  const before = head(await remote(one.sandbox_id), 'main')
+  assert.match(before, /^[0-9a-f]{40}$/)
+  await execute(one.sandbox_id, 'echo one >> ~/workspace/mainline/README.md')
+  const pushed = await ok(200, 'POST', `/sessions/${one.id}/push`, { message: 'feat: one' })
+  assert.equal(pushed.branch, 'task-fix-7')
+  let list = await remote(one.sandbox_id)
+  assert.equal(head(list, 'main'), before, 'main was pushed to')
+  assert.equal(head(list, 'task-fix-7'), pushed.commit)
+  await execute(one.sandbox_id, 'echo two >> ~/workspace/mainline/README.md')
+  const named = await ok(200, 'POST', `/sessions/${one.id}/push`, { branch: 'main', message: 'feat: two' })
+  list = await remote(one.sandbox_id)
+  assert.equal(head(list, 'main'), named.commit, 'named, so pushed to')
+  assert.equal(head(list, 'task-fix-7'), pushed.commit)
+
+  const { commits, branch } = await ok(200, 'GET', `/sessions/${one.id}/history?limit=2`)
+  assert.equal(branch, 'main')
+  assert.deepEqual(commits.map(({ commit, subject }) => [commit, subject]), [[named.commit, 'feat: two'], [pushed.commit, 'feat: one']])
+  assert.match(commits[0].at, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/)
+  assert.deepEqual([commits[0].author, commits[0].email], ['Quicksand Agent', 'agent@quicksand.local'])
+  assert.equal((await ok(200, 'GET', `/sessions/${one.id}/history`)).commits.length, 3)
+  for (const limit of ['0', '201', 'x']) assert.equal((await v1('GET', `/sessions/${one.id}/history?limit=${limit}`)).status, 400, limit)
+
+  // Without a task, or with one that cannot be part of a branch's name: the session's id.
+  for (const task_id of [undefined, 'a b~c']) {
+    const other = await session({ repo: own, task_id })
+    await execute(other.sandbox_id, 'echo three >> ~/workspace/mainline/README.md')
+    assert.equal((await ok(200, 'POST', `/sessions/${other.id}/push`, {})).branch, `task-${other.id}`)
+  }
+  const empty = await session({})
+  const none = await v1('GET', `/sessions/${empty.id}/history`)
+  assert.equal(none.status, 409, none.text)
+  assert.match(none.body.error.message, /not a git repository/)
+})
+
+test('push: a failure that may pass is tried three times, a refusal once', async () => {
+  const one = await session({ repo: 'http://203.0.113.1/git/acme/flaky.git', task_id: 'flaky' })
+  // Fails as often as its first file says, with the words of its second.
+  const hook = '#!/bin/sh\necho x >> /tmp/tries; [ $(wc -l < /tmp/tries) -gt $(cat /tmp/failures) ] && exit 0; cat /tmp/words >&2; exit 1\n'
+  const put = await v1('PUT', `/sandboxes/${one.sandbox_id}/files?path=/home/user/workspace/flaky/.git/hooks/pre-push`, hook, { headers: { 'content-type': 'application/octet-stream' } })
+  assert.ok(put.status < 300, put.text)
+  await execute(one.sandbox_id, 'chmod +x ~/workspace/flaky/.git/hooks/pre-push')
+  const push = async (failures, words) => {
+    await execute(one.sandbox_id, `date +%N >> ~/workspace/flaky/README.md; rm -f /tmp/tries; echo ${failures} > /tmp/failures; echo '${words}' > /tmp/words`)
+    const answer = await v1('POST', `/sessions/${one.id}/push`, {})
+    return [answer.status, Number((await execute(one.sandbox_id, 'wc -l < /tmp/tries')).stdout), answer.body.error?.message ?? answer.body.branch]
+  }
+  assert.deepEqual(await push(2, 'the network is away'), [200, 3, 'task-flaky'])
+  const [status, tries, message] = await push(9, 'the network is away')
+  assert.deepEqual([status, tries], [409, 3])
+  assert.match(message, /^unknown: .*the network is away/s)
+  const refused = await push(9, 'remote: Authentication failed')
+  assert.deepEqual(refused.slice(0, 2), [412, 1])
+  assert.match(refused[2], /^auth/)
+})
+
+test('push: conventionalCommits of the profile rejects other commit messages before the push', async () => {
+  await ok(200, 'PUT', '/profiles/conventional', { network: { mode: 'allow-all' }, conventionalCommits: true })
+  const one = await session({ repo: 'http://203.0.113.1/git/acme/strict.git', task_id: 'strict', profile: 'conventional' })
+  const push = (message) => v1('POST', `/sessions/${one.id}/push`, { message })
+  await execute(one.sandbox_id, 'echo one >> ~/workspace/strict/README.md')
+  for (const message of ['more', 'feat:more', 'feature: more', 'feat: ', 'feat(): more', `feat: ${'x'.repeat(101)}`, 'more\n\nfeat: more']) {
+    const refused = await push(message)
+    assert.equal(refused.status, 409, `${message}: ${refused.text}`)
+    assert.match(refused.body.error.message, /^commit-message: .*not a conventional commit/)
+  }
+  assert.equal((await ok(200, 'GET', `/sessions/${one.id}/history`)).commits.length, 1, 'something was committed')
+  for (const message of [undefined, 'feat: more', 'fix(ui)!: ✓ more\n\nAnd a body.', `ci: ${'x'.repeat(100)}`]) {
+    await execute(one.sandbox_id, 'date +%N >> ~/workspace/strict/README.md')
+    const taken = await push(message)
+    assert.equal(taken.status, 200, taken.text)
+    assert.equal(taken.body.nothing, false)
+  }
+  // A commit of the agent's own.
+  await execute(one.sandbox_id, 'cd ~/workspace/strict && date +%N >> README.md && git -c user.name=a -c user.email=a@b commit -qam "whatever"')
+  const refused = await push('feat: more')
+  assert.equal(refused.status, 409, refused.text)
+  assert.match(refused.body.error.message, /^commit-message: .*whatever/)
+  assert.equal((await events(one.id)).findLast((event) => event.type === 'git.push.failed').data.class, 'commit-message')
+})
+
 test('push: opens a pull request at a host like GitHub', async () => {
   const one = await session({ repo: secretRepo, git_token: token })
   const push = (body) => v1('POST', `/sessions/${one.id}/push`, body)

@@ -14,7 +14,7 @@ enum { MESSAGE_MAX = 1024 * 1024 };
 
 static const struct cli_command session_new, session_ls, session_show, session_send, session_tail,
     session_approve, session_interrupt, session_pause, session_resume, session_snapshot,
-    session_push, session_pty, session_rm;
+    session_push, session_history, session_pty, session_rm;
 
 /* How the operands of every command begin. */
 #define OPTIONS "[OPTION...]"
@@ -506,7 +506,8 @@ static int run_push(struct cli *cli, int argc, char **argv)
     struct wanted_pull pull = {0};
     bool force = false;
     const struct cli_option table[] = {
-        {"branch", 'b', CLI_TEXT, &branch, "NAME", "where to (the session's)"},
+        {"branch", 'b', CLI_TEXT, &branch, "NAME",
+         "branch to push to (task-ID of the task or session)"},
         {"message", 'm', CLI_TEXT, &message, "TEXT", "of the commit"},
         {"git-token-env", 0, CLI_TEXT, &token, "NAME", "variable with git's token"},
         {"force", 'f', CLI_FLAG, &force, NULL, "also when it is not a fast-forward"},
@@ -537,6 +538,33 @@ static int run_push(struct cli *cli, int argc, char **argv)
         cli_print_json(pushed);
     else
         print_pushed(pushed);
+    return CLI_OK;
+}
+
+static int run_history(struct cli *cli, int argc, char **argv)
+{
+    static const struct cli_column columns[] = {
+        {"COMMIT", "commit", false},   {"AUTHOR", "author", false}, {"AGE", "at", true},
+        {"SUBJECT", "subject", false}, {NULL, NULL, false},
+    };
+    int64_t limit = 20;
+    const struct cli_option table[] = {
+        {"limit", 'n', CLI_COUNT, &limit, "N", "how many commits (20)"},
+        {.name = NULL},
+    };
+    auto_json json_t *history = NULL;
+    auto_free char *path = NULL;
+    struct error err = {0};
+    char **operands;
+    int count, rc = begin(cli, &session_history, table, argc, argv, RANGE(1, 1), &operands, &count);
+
+    if (rc != CLI_ARGS_RUN)
+        return rc;
+    path = cli_v1_path("sessions", operands[0], "history");
+    if (cli_v1(cli, "GET", xasprintf("%s?limit=%lld", path, (long long)limit), NULL, &history,
+               &err) < 0)
+        return cli_fail(&err);
+    cli_print_list(cli, history, "commits", columns);
     return CLI_OK;
 }
 
@@ -595,6 +623,9 @@ static const struct cli_command session_push = {
     "session push", "[OPTION...] SESSION",
     "Commit and push what the agent did; with --pr, open a pull request.", run_push,
     .examples = "quicksand session push ses_... -b fix --pr"};
+static const struct cli_command session_history = {
+    "session history", "[OPTION...] SESSION", "List the commits of its repository, newest first.",
+    run_history, .examples = "quicksand session history ses_... -n 5"};
 static const struct cli_command session_pty = {"session pty", "[OPTION...] SESSION",
                                                "Open a terminal in its sandbox.", run_pty,
                                                .examples = "quicksand session pty ses_..."};
@@ -603,9 +634,10 @@ static const struct cli_command session_rm = {"session rm", "[OPTION...] SESSION
                                               .examples = "quicksand session rm ses_..."};
 const struct cli_command cli_session_command = {
     "session",
-    "new, ls, show, send, tail, approve, interrupt, pause, resume, snapshot, push, pty, rm",
+    "new, ls, show, send, tail, approve, interrupt, pause, resume, snapshot, push, history, pty, "
+    "rm",
     "Agents at work in sandboxes.", NULL,
-    (const struct cli_command *const[]){&session_new, &session_ls, &session_show, &session_send,
-                                        &session_tail, &session_approve, &session_interrupt,
-                                        &session_pause, &session_resume, &session_snapshot,
-                                        &session_push, &session_pty, &session_rm, NULL}};
+    (const struct cli_command *const[]){
+        &session_new, &session_ls, &session_show, &session_send, &session_tail, &session_approve,
+        &session_interrupt, &session_pause, &session_resume, &session_snapshot, &session_push,
+        &session_history, &session_pty, &session_rm, NULL}};

@@ -79,6 +79,7 @@ const struct v1_endpoint v1_endpoints[] = {
     {{"POST", "/sessions/{id}/snapshot"}, v1_sessions_snapshot, 0, v1_members_snapshot},
     {{"POST", "/sessions/{id}/approve"}, v1_sessions_approve, 0, v1_members_approve},
     {{"POST", "/sessions/{id}/push"}, v1_sessions_push, 0, v1_members_push},
+    {{"GET", "/sessions/{id}/history"}, v1_sessions_history, 0},
     {{"GET", "/sessions/{id}/events"}, v1_sessions_events, 0},
     {{"GET", "/sessions/{id}/stream", true}, v1_events_session, V1_STREAM},
     {{"GET", "/sessions/{id}/terminal", true}, v1_terminal_session, V1_UPGRADE},

@@ -227,3 +227,15 @@ int v1_sessions_push(struct v1_call *call, struct error *err)
     call_answer(&call->call, 200, pushed_json(&pushed));
     return 0;
 }
+
+int v1_sessions_history(struct v1_call *call, struct error *err)
+{
+    int64_t limit = SESSION_HISTORY;
+    json_t *history = NULL;
+
+    if (v1_query_int(call, "limit", 1, SESSION_HISTORY_MAX, &limit, err) < 0 ||
+        session_history(runtime_of(call), &call->caller, call->params[0], limit, &history, err) < 0)
+        return -1;
+    call_answer(&call->call, 200, history);
+    return 0;
+}

@@ -341,6 +341,8 @@ TEST(v1_sessions)
     CHECK_INT(request("POST", "/sessions/ses_1/snapshot", NULL, NULL), 201);
     CHECK_INT(request("POST", "/sessions/ses_1/approve", "{\"request_id\":\"r\"}", NULL), 200);
     check_error("POST", "/sessions/ses_1/approve", "{}", 400, "invalid", false);
+    CHECK_INT(request("GET", "/sessions/ses_1/history?limit=3", NULL, NULL), 200);
+    check_error("GET", "/sessions/ses_1/history?limit=201", NULL, 400, "invalid", false);
     CHECK_INT(request("POST", "/sessions/ses_1/push", NULL, NULL), 200);
     CHECK_INT(request("POST", "/sessions/ses_1/push",
                       "{\"pr\":{\"title\":\"t\",\"base\":\"main\",\"draft\":true}}", NULL),

@@ -152,19 +152,34 @@ int profiles_replace(struct runtime *runtime, json_t *profiles, struct error *er
 
 /* ---- by name ---- */
 
-char *profile_git_token(struct runtime *runtime, const struct runtime_caller *caller,
-                        struct str name)
+/* New reference; NULL when there is no such profile. */
+static json_t *load_flat(struct runtime *runtime, const struct runtime_caller *caller,
+                         struct str name)
 {
-    auto_json json_t *record = NULL, *flat = NULL;
+    auto_json json_t *record = NULL;
     struct error ignored = {0};
     bool harness, read_only;
-    struct str token;
 
     if (!name.len || profile_load(runtime, caller, name, &record, &read_only, &ignored) < 0)
         return NULL;
-    flat = profile_flatten(record, &harness);
-    token = json_get_str(flat, "gitToken");
+    return profile_flatten(record, &harness);
+}
+
+char *profile_git_token(struct runtime *runtime, const struct runtime_caller *caller,
+                        struct str name)
+{
+    auto_json json_t *flat = load_flat(runtime, caller, name);
+    struct str token = json_get_str(flat, "gitToken");
+
     return token.len ? str_dup(token) : NULL;
+}
+
+bool profile_conventional_commits(struct runtime *runtime, const struct runtime_caller *caller,
+                                  struct str name)
+{
+    auto_json json_t *flat = load_flat(runtime, caller, name);
+
+    return json_is_true(json_object_get(flat, "conventionalCommits"));
 }
 
 static json_t *built_in_default(const struct runtime *runtime)

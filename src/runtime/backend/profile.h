@@ -1,6 +1,6 @@
 /* Profiles: named records {"provider", "template", "network", "lifecycle", "limits",
  * "permissionMode", "envVars", "mcp", "workspaceRoot", "persistent", "timeout", "outputLimitBytes",
- * "onCreate", "onResume", "options", "gitToken"}. Those of the configuration file are read-only; others are in
+ * "onCreate", "onResume", "options", "gitToken", "conventionalCommits"}. Those of the configuration file are read-only; others are in
  * the store, per team. A record is checked as a whole: all faults at once. */
 #pragma once
 
@@ -61,6 +61,9 @@ int profiles_replace(struct runtime *runtime, json_t *profiles, struct error *er
 /* What a profile gives to sessions for git, malloc()ed; or NULL. */
 char *profile_git_token(struct runtime *runtime, const struct runtime_caller *caller,
                         struct str name);
+/* Whether pushes of sessions with this profile reject other commit messages. */
+bool profile_conventional_commits(struct runtime *runtime, const struct runtime_caller *caller,
+                                  struct str name);
 
 /* request > profile > file > environment > default. The profile: as named, else that of the agent
  * type, else "default". Refuses what the backend cannot enforce, before any call. */

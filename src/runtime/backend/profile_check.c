@@ -356,6 +356,7 @@ void profile_check_record(struct profile_check *check, const json_t *config)
     check_int(check, config, "", "timeout", 1, TIMEOUT_MAX_S);
     check_int(check, config, "", "outputLimitBytes", 1, OUTPUT_MAX);
     check_bool(check, config, "keepOutput");
+    check_bool(check, config, "conventionalCommits");
     if (member(config, "permissionMode") && !name_find(&permission_names, mode, &(unsigned){0}))
         profile_fault(check, "permissionMode", "must be ask, edit or bypass");
     check_env(check, config);

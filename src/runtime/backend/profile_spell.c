@@ -26,6 +26,7 @@ const char *const profile_keys[] = {"provider",
                                     "readOnly",
                                     "gitToken",
                                     "keepOutput",
+                                    "conventionalCommits",
                                     NULL};
 const char *const profile_network_keys[] = {"mode", "allowDomains", "allowCidrs", "peers", NULL};
 const char *const profile_peers_keys[] = {"network", "name", NULL};

@@ -204,6 +204,8 @@ TEST(profile_types_and_ranges)
            " file\n");
     FAULTS(&env, "{\"gitToken\":\"file:/etc/passwd\"}",
            "gitToken: env: and file: references are only for the server's configuration file\n");
+    FAULTS(&env, "{\"conventionalCommits\":\"yes\"}",
+           "conventionalCommits: must be true or false\n");
     FAULTS(&env, "{\"gitToken\":1}", "gitToken: must be a string that is not empty\n");
 }
 

@@ -1,4 +1,4 @@
-/* Repositories of sessions: names made of URLs, and delivery of what the agent did.
+/* Repositories of sessions: names made of URLs, delivery of what the agent did, and the history.
  *
  * The push is one script whose words come from its environment, never from its text. The token is
  * given to git by a credential helper that reads the environment too, so that it is in no argument,
@@ -12,7 +12,10 @@
 #include "runtime/session/pull.h"
 #include "runtime/session/session_internal.h"
 
-enum { PUSH_TIMEOUT_MS = 120000, PUSH_TRIES = 3 };
+enum { PUSH_TIMEOUT_MS = 120000, PUSH_TRIES = 3, HISTORY_TIMEOUT_MS = 30000 };
+
+/* An extended regular expression for the first line of a commit's message. */
+static const char conventional[] = "(feat|fix|docs|chore|refactor|test|ci)(\\(.+\\))?!?: .{1,100}$";
 
 /* "host/path" of any form of URL, without scheme, user, ".git" and slashes around. */
 static struct str place_of(struct str repo, size_t *out_host)
@@ -73,6 +76,7 @@ const char *session_push_class(struct str text)
         {"The requested URL returned error: 401", "auth"},
         {"access denied", "auth"},
         {"Repository not found", "auth"},
+        {"not a conventional commit", "commit-message"},
         {"src refspec", "no-commits"},
         {"does not have any commits yet", "no-commits"},
         {"unknown revision", "no-commits"},
@@ -94,6 +98,18 @@ static const char push_script[] =
     "cd \"$QS_DIR\"\n"
     "export GIT_TERMINAL_PROMPT=0\n"
     "git rev-parse --is-inside-work-tree >/dev/null\n"
+    "conventional() { LC_ALL=C.UTF-8 grep -Eqx -- \"$QS_CONVENTIONAL\"; }\n"
+    "refuse() { printf \"not a conventional commit: '%.60s'; use TYPE(SCOPE): SUBJECT (types: feat,"
+    " fix, docs, chore, refactor, test, ci; subject: at most 100 characters)\\n\" \"$1\" >&2;"
+    " exit 1; }\n"
+    "if [ -n \"$QS_CONVENTIONAL\" ]; then\n"
+    "  line=$(printf '%s\\n' \"$QS_MESSAGE\" | head -n 1)\n"
+    "  printf '%s\\n' \"$line\" | conventional || refuse \"$line\"\n"
+    "  git log --no-merges --format=%s HEAD --not --remotes 2>/dev/null | while IFS= read -r line; "
+    "do\n"
+    "    printf '%s\\n' \"$line\" | conventional || refuse \"$line\"\n"
+    "  done\n"
+    "fi\n"
     "git checkout -q -B \"$QS_BRANCH\"\n"
     "git add -A\n"
     "if ! git diff --cached --quiet; then\n"
@@ -116,17 +132,17 @@ static const char push_script[] =
 struct push_words {
     struct str branch, message, remote, dir;
     const char *token;
-    bool force;
+    bool force, conventional;
 };
 
 static int push_once(const struct session_place *place, const struct push_words *words,
                      char **out_commit, struct error *err)
 {
-    json_t *env =
-        json_pack("{s:s%,s:s%,s:s%,s:s%,s:s,s:s}", "QS_DIR", words->dir.p, words->dir.len,
-                  "QS_BRANCH", words->branch.p, words->branch.len, "QS_MESSAGE", words->message.p,
-                  words->message.len, "QS_REMOTE", words->remote.p, words->remote.len, "QS_TOKEN",
-                  words->token, "QS_FORCE", words->force ? "--force" : "");
+    json_t *env = json_pack(
+        "{s:s%,s:s%,s:s%,s:s%,s:s,s:s,s:s}", "QS_DIR", words->dir.p, words->dir.len, "QS_BRANCH",
+        words->branch.p, words->branch.len, "QS_MESSAGE", words->message.p, words->message.len,
+        "QS_REMOTE", words->remote.p, words->remote.len, "QS_TOKEN", words->token, "QS_FORCE",
+        words->force ? "--force" : "", "QS_CONVENTIONAL", words->conventional ? conventional : "");
     int r;
 
     if (!env)
@@ -185,18 +201,29 @@ char *session_git_token(struct live_session *live)
     return token ? token : xstrdup("");
 }
 
+/* A branch that belongs to this session alone: the branch it was opened on, which may be the
+ * repository's default, is pushed to only by name. With live->lock held. */
+static struct str own_branch(const struct live_session *live, struct arena *arena)
+{
+    struct str branch = str_of(arena_printf(arena, "task-%.*s", STR_ARG(live->row.task_id)));
+
+    if (live->row.task_id.len && repo_branch_valid(branch))
+        return branch;
+    return str_of(arena_printf(arena, "task-%.*s", STR_ARG(live->row.id)));
+}
+
 /* What the push is made of, in the arena. */
 static int read_words(struct live_session *live, const struct runtime_push *push,
                       struct arena *arena, struct push_words *out, struct error *err)
 {
+    struct str profile;
+
     (void)pthread_mutex_lock(&live->lock);
     out->dir = arena_str(arena, live->row.workdir);
-    out->branch = push->branch.len ? push->branch : arena_str(arena, live->row.branch);
-    if (out->branch.len == 0)
-        out->branch = str_of(live->row.task_id.len
-                                 ? arena_printf(arena, "task-%.*s", STR_ARG(live->row.task_id))
-                                 : arena_printf(arena, "agent/%.*s", STR_ARG(live->row.id)));
+    out->branch = push->branch.len ? push->branch : own_branch(live, arena);
+    profile = arena_str(arena, live->row.profile);
     (void)pthread_mutex_unlock(&live->lock);
+    out->conventional = profile_conventional_commits(live->runtime, &live->caller, profile);
     out->message = push->message.len ? push->message : STR("chore(agent): update files");
     out->remote = push->remote.len ? push->remote : STR("origin");
     if (!repo_branch_valid(out->branch))
@@ -260,4 +287,60 @@ int live_session_push(struct live_session *live, const struct runtime_push *push
     if (push_and_tell(live, &place, &words, arena, out, err) < 0)
         return -1;
     return push->pull ? session_pull_open(live, &pull, arena, &out->pull, err) : 0;
+}
+
+/* ---- history ---- */
+
+/* One commit a record (0x1e), its fields apart by 0x1f. */
+static const char history_script[] =
+    "cd \"$QS_DIR\" && git rev-parse --is-inside-work-tree >/dev/null || exit 3\n"
+    "git symbolic-ref -q --short HEAD || echo\n"
+    "git rev-parse --verify -q HEAD >/dev/null || exit 0\n"
+    "TZ=UTC0 git log -n \"$QS_LIMIT\" --date=format-local:%Y-%m-%dT%H:%M:%SZ"
+    " --format=%H%x1f%an%x1f%ae%x1f%ad%x1f%s%x1e\n";
+
+static json_t *read_commit(struct str record)
+{
+    static const char *const names[] = {"commit", "author", "email", "at", "subject"};
+    json_t *commit = json_object();
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        (void)json_object_set_new(commit, names[i], json_str(str_split(&record, '\x1f')));
+    return commit;
+}
+
+static json_t *read_history(struct str text)
+{
+    struct str branch = str_split(&text, '\n');
+    json_t *commits = json_array();
+
+    for (text = str_trim(text); text.len; text = str_trim(text)) {
+        /* What follows the last end of a record was cut off: there was more than is read. */
+        if (str_find(text, '\x1e') < 0)
+            break;
+        (void)json_array_append_new(commits, read_commit(str_split(&text, '\x1e')));
+    }
+    return json_pack("{s:o, s:o}", "branch", branch.len ? json_str(branch) : json_null(), "commits",
+                     commits);
+}
+
+int live_session_history(struct live_session *live, int64_t limit, json_t **out, struct error *err)
+{
+    struct session_place place = {.runtime = live->runtime, .caller = &live->caller};
+    auto_arena struct arena arena = {0};
+    auto_free char *text = NULL, *number = xasprintf("%lld", (long long)limit);
+    auto_json json_t *env = NULL;
+
+    (void)pthread_mutex_lock(&live->lock);
+    place.sandbox_id = arena_str(&arena, live->row.sandbox_id);
+    env = json_pack("{s:s%,s:s}", "QS_DIR", live->row.workdir.p, live->row.workdir.len, "QS_LIMIT",
+                    number);
+    (void)pthread_mutex_unlock(&live->lock);
+    if (session_script(&place, history_script, env, HISTORY_TIMEOUT_MS, &text, err) < 0) {
+        if (err->code == ERROR_INTERNAL)
+            err->code = ERROR_CONFLICT;
+        return error_prefix(err, "history of the session's repository");
+    }
+    *out = read_history(str_of(text));
+    return 0;
 }

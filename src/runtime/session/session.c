@@ -469,3 +469,18 @@ int session_push(struct runtime *runtime, const struct runtime_caller *caller, s
     session_unref(live);
     return r;
 }
+
+int session_history(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
+                    int64_t limit, json_t **out, struct error *err)
+{
+    struct live_session *live = live_get(runtime, caller, id, err);
+    int r;
+
+    if (!live)
+        return -1;
+    r = live->row.workdir.len == 0
+            ? error_set(err, ERROR_CONFLICT, "session '%.*s' has no workspace yet", STR_ARG(id))
+            : live_session_history(live, limit, out, err);
+    session_unref(live);
+    return r;
+}

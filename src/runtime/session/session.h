@@ -74,7 +74,7 @@ struct runtime_pull {
     bool draft;
 };
 struct runtime_push {
-    struct str branch, message, remote; /* STR_NONE = the session's, a default, origin */
+    struct str branch, message, remote; /* STR_NONE = "task-ID", a default, origin */
     struct str token; /* for this push; STR_NONE = the one the session was given */
     bool force;
     const struct runtime_pull *pull; /* open a pull request then; NULL = no */
@@ -89,9 +89,14 @@ struct runtime_pushed {
     bool nothing; /* there was nothing to commit or push */
     struct runtime_pulled pull;
 };
-/* A refused push is ERROR_CONFLICT; the class (auth, no-commits, remote-rejected, unknown) begins the
+/* A refused push is ERROR_CONFLICT; the class (auth, commit-message, no-commits, remote-rejected, unknown) begins the
  * message and is in the event git.push.failed. So is a refused pull request (auth, pull-request); what
  * was pushed stays. */
 int session_push(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
                  const struct runtime_push *push, struct arena *arena, struct runtime_pushed *out,
                  struct error *err);
+enum { SESSION_HISTORY = 20, SESSION_HISTORY_MAX = 200 };
+/* {"branch", "commits": [{"commit", "author", "email", "at", "subject"}]}, the newest first. Without a
+ * repository it is ERROR_CONFLICT. */
+int session_history(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
+                    int64_t limit, json_t **out, struct error *err);

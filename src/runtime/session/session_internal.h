@@ -209,7 +209,7 @@ json_t *session_mcp_servers(struct live_session *live);
 
 /* "github/owner/name#branch" for a repository's URL; "" when it has no owner and name. */
 void session_alias(struct str repo, struct str branch, struct arena *arena, struct str *out);
-/* What a failed push was about: auth, no-commits, remote-rejected, unknown. */
+/* What a failed push was about: auth, commit-message, no-commits, remote-rejected, unknown. */
 const char *session_push_class(struct str text);
 /* The token must not come back in words of git or of a remote. */
 void session_mask_token(char *text, const char *token);
@@ -217,3 +217,4 @@ void session_mask_token(char *text, const char *token);
 char *session_git_token(struct live_session *live);
 int live_session_push(struct live_session *live, const struct runtime_push *push,
                       struct arena *arena, struct runtime_pushed *out, struct error *err);
+int live_session_history(struct live_session *live, int64_t limit, json_t **out, struct error *err);

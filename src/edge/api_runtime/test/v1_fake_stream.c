@@ -125,6 +125,17 @@ int session_push(struct runtime *runtime, const struct runtime_caller *caller, s
     return session(id, NULL, err);
 }
 
+int session_history(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
+                    int64_t limit, json_t **out, struct error *err)
+{
+    (void)runtime;
+    (void)caller;
+    if (session(id, NULL, err) < 0)
+        return -1;
+    *out = json_pack("{s:n, s:[], s:I}", "branch", "commits", "limit", (json_int_t)limit);
+    return 0;
+}
+
 /* ---- events: ids 1, 2, 3, ... ---- */
 
 struct event_watch {
