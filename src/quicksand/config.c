@@ -92,6 +92,9 @@ static const struct setting settings[] = {
                    "memory for the bodies of requests to the API, in MB; a team may hold half"),
     NUMBER_SETTING(upload_mb, "upload-max", "4096", 1, 1048576,
                    "longest file that is uploaded for a build of a template, in MB"),
+    NUMBER_SETTING(spool_mb, "spool-max", "65536", 1, 16777216,
+                   "disk for temporary files of uploads, exports and builds, in MB; a team may "
+                   "hold half"),
     NUMBER_SETTING(connections, "connections", "16384", 64, 1000000,
                    "connections of clients at once; further ones take the place of idle ones"),
     NUMBER_SETTING(address_connections, "connections-per-address", "4096", 0, 1000000,

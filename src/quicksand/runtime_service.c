@@ -317,6 +317,7 @@ int runtime_service_open(const struct runtime_service_config *config, struct run
                                              .workers = service->workers,
                                              .limits = config->limits,
                                              .file_directory = config->file_directory,
+                                             .spool = config->spool,
                                              .team_calls_max = TEAM_THREADS_MAX,
                                              .join = config->join,
                                              .join_arg = config->join_arg,

@@ -28,7 +28,8 @@ struct runtime_service_config {
     const char *https_domain;   /* the same where it serves HTTPS; NULL = it does not */
     int listen_fd;              /* one of those it listens on */
     const char *file_directory; /* for bodies that are kept in files meanwhile */
-    struct engine *engine;      /* connects to envds */
+    struct spool *spool;
+    struct engine *engine; /* connects to envds */
     struct store *store;
     struct api_keys *keys;
     struct routes *routes;

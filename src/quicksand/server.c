@@ -20,6 +20,7 @@
 #include "base/cond.h"
 #include "base/log.h"
 #include "base/path.h"
+#include "base/spool.h"
 #include "domain/account/account.h"
 #include "domain/account/api_key.h"
 #include "domain/account/signin.h"
@@ -63,7 +64,6 @@ enum {
     QUICK_WORKERS = 4,  /* for what asks memory and the store only */
     WAIT_WORKERS = 256, /* at most, for what waits for programs of templates */
 };
-#define FILE_BYTES ((size_t)64 << 30) /* of uploads that lie in files meanwhile */
 
 struct server {
     struct config config;
@@ -77,6 +77,7 @@ struct server {
     struct egress_link *egress;
     struct egress_authority *authority;
     struct sandboxes *sandboxes;
+    struct spool *spool; /* of temporary files */
     struct builds *builds;
     struct on_demand *demand;
     struct sandbox_creates *creates;
@@ -94,9 +95,7 @@ struct server {
     struct edge *edges;
     struct server_tls *tls; /* NULL: none */
     uint16_t tls_port;
-    char domain[CONFIG_TEXT_SIZE +
-                8]; /* as clients need it: with the port of HTTPS, unless that is 443 */
-    char hsts[32];
+    char domain[SERVER_DOMAIN_SIZE], hsts[SERVER_HSTS_SIZE];
     char generated_key[API_KEY_SIZE];
     pthread_mutex_t lock; /* guards busy_edges */
     pthread_cond_t drained;
@@ -302,6 +301,10 @@ static int open_builds(struct server *server, struct error *err)
                  unpack);
         unpack[0] = '\0';
     }
+    server->spool = spool_new(&(struct spool_config){.directory = server->store_dir,
+                                                     .max_bytes = config->spool_mb * 1024 * 1024,
+                                                     .disk_of = sandboxes_disk_of,
+                                                     .arg = server->sandboxes});
     if (images_open(&(struct images_config){.store = server->store,
                                             .secrets = server->secrets,
                                             .store_dir = server->store_dir,
@@ -314,6 +317,7 @@ static int open_builds(struct server *server, struct error *err)
     return builds_open(&(struct builds_config){.engine = server->engine,
                                                .store = server->store,
                                                .sandboxes = server->sandboxes,
+                                               .spool = server->spool,
                                                .data = config->data,
                                                .unpack = unpack,
                                                .images = images_for_builds(server->images),
@@ -416,6 +420,7 @@ static int open_edge_parts(struct server *server, struct error *err)
                              .store = server->store,
                              .secrets = server->secrets,
                              .file_directory = server->store_dir,
+                             .spool = server->spool,
                              .upload_max = server->config.upload_mb * 1024 * 1024,
                              .monitor = server_monitor,
                              .monitor_arg = &server->monitor,
@@ -426,8 +431,7 @@ static int open_edge_parts(struct server *server, struct error *err)
     server->keys = api.keys = api_keys_new(server->store, getenv("QUICKSAND_API_KEY"));
     open_lanes(server, &api);
     server->limits = api.limits = http_limits_new(&(struct http_limits_config){
-        .body_bytes = (size_t)server->config.body_memory_mb * 1024 * 1024,
-        .file_bytes = FILE_BYTES});
+        .body_bytes = (size_t)server->config.body_memory_mb * 1024 * 1024});
     server->api = api_new(&api);
     open_browsers(server);
     return runtime_service_open(
@@ -440,6 +444,7 @@ static int open_edge_parts(struct server *server, struct error *err)
 
             .engine = server->engine,
             .file_directory = server->store_dir,
+            .spool = server->spool,
             .store = server->store,
             .keys = server->keys,
             .routes = server->routes,
@@ -457,20 +462,14 @@ static int open_edge_parts(struct server *server, struct error *err)
 /* What clients are told depends on it: comes first. */
 static int open_tls(struct server *server, struct error *err)
 {
-    const struct config *config = &server->config;
     uint64_t port = 0;
 
-    (void)str_copy(str_of(config->domain), server->domain, sizeof(server->domain));
+    (void)str_copy(str_of(server->config.domain), server->domain, sizeof(server->domain));
     if (server->fds.tls < 0)
         return 0;
     (void)str_to_u64(str_of(getenv(SERVE_TLS_PORT)), &port);
     server->tls_port = (uint16_t)port;
-    if (config->domain[0] && !strchr(config->domain, ':') && server->tls_port != 443)
-        (void)snprintf(server->domain, sizeof(server->domain), "%s:%u", config->domain,
-                       server->tls_port);
-    if (config->hsts_s)
-        (void)snprintf(server->hsts, sizeof(server->hsts), "max-age=%lld",
-                       (long long)config->hsts_s);
+    server_tls_words(&server->config, server->tls_port, server->domain, server->hsts);
     return server_tls_open(server->fds.tls, &server->tls, err);
 }
 
@@ -555,6 +554,7 @@ static void stop(struct server *server)
     store_close(server->store);
     secrets_close(server->secrets);
     server_tls_close(server->tls);
+    spool_free(server->spool);
 }
 
 static void reload(struct server *server, int argc, char **argv)

@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -134,6 +136,15 @@ int server_tls_open(int channel_consume, struct server_tls **out, struct error *
 struct stream_filter *server_tls_filter(struct server_tls *tls)
 {
     return tls_filter_new(tls->context);
+}
+
+void server_tls_words(const struct config *config, uint16_t port, char domain[SERVER_DOMAIN_SIZE],
+                      char hsts[SERVER_HSTS_SIZE])
+{
+    if (config->domain[0] && !strchr(config->domain, ':') && port != 443)
+        (void)snprintf(domain, SERVER_DOMAIN_SIZE, "%s:%u", config->domain, port);
+    if (config->hsts_s)
+        (void)snprintf(hsts, SERVER_HSTS_SIZE, "max-age=%lld", (long long)config->hsts_s);
 }
 
 void server_tls_close(struct server_tls *tls)

@@ -15,6 +15,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "base/spool.h"
 #include "base/str.h"
 #include "store/core/store.h"
 
@@ -27,7 +28,8 @@ struct builds_config {
     struct engine *engine;
     struct store *store;
     struct sandboxes *sandboxes;
-    const char *data; /* DATA: store/uploads and feeds are in it */
+    struct spool *spool; /* counts temporary files on the disk; NULL = nobody does */
+    const char *data;    /* DATA: store/uploads and feeds are in it */
     const char
         *unpack; /* path of the program of that name; NULL or "" = none: no COPY, no images */
     const struct build_images *images;  /* NULL = no images: fromImage is refused */
@@ -124,9 +126,10 @@ int build_file_add(struct builds *all, struct str team_id, struct str hash, int 
 /* ---- moving ---- */
 
 /* The files of a template or snapshot, of its build that the name's tag says, as a layer of an image (tar, gzip): *out_fd is a file
- * without a name at its begin, the caller's. Takes as long as it takes to read and compress them. */
+ * without a name at its begin, the caller's, and so is what it is charged for. Takes as long as it takes to read and
+ * compress them. */
 int build_export(struct builds *all, struct str team_id, struct str name, int *out_fd,
-                 int64_t *out_bytes, struct error *err);
+                 int64_t *out_bytes, struct spool_charge *out_charge, struct error *err);
 
 /* ---- images: what the client of registries (src/image) does for builds ---- */
 
@@ -159,6 +162,8 @@ struct build_watch {
     void *arg;
     void (*line)(void *arg, struct str line);
     bool (*stopped)(void *arg);
+    /* So many bytes are about to be written to the disk; -1 = they must not. Any thread. */
+    int (*grow)(void *arg, int64_t bytes, struct error *err);
 };
 
 struct build_images {

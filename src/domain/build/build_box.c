@@ -254,14 +254,16 @@ static int start_command(struct build_box *box, const struct build_command *comm
     return r;
 }
 
-static int take_output(const struct build_command *command, const struct provider_event *event,
-                       struct error *err)
+static int take_output(struct build_box *box, const struct build_command *command,
+                       const struct provider_event *event, struct error *err)
 {
     bool is_out = event->kind == PROVIDER_STDOUT;
     struct log_stream *stream = is_out ? command->out : command->err;
     int r;
 
     if (is_out && command->spool_fd > 0) {
+        if (build_grow(box->build, (int64_t)event->data.len, err) < 0)
+            return -1;
         r = fd_write_full(command->spool_fd, event->data.p, event->data.len);
         return r < 0 ? error_set_errno(err, -r, "keep what is copied") : 0;
     }
@@ -293,7 +295,7 @@ static int follow(struct build_box *box, struct provider_process *process,
             *out = (struct build_exit){event.exit_code, event.out_of_memory};
             return 0;
         }
-        if (event.kind != PROVIDER_STARTED && take_output(command, &event, err) < 0)
+        if (event.kind != PROVIDER_STARTED && take_output(box, command, &event, err) < 0)
             return -1;
     }
 }

@@ -77,6 +77,8 @@ static int read_body(struct stage *stage, struct fetch_stream *stream, int fd, s
         left -= n;
         if (left < 0)
             return error_set(err, ERROR_LIMIT, "the answer is longer than the build's disk");
+        if (build_grow(stage->build, n, err) < 0)
+            return -1;
         if (fd_write_full(fd, piece, (size_t)n) < 0)
             return error_set(err, ERROR_NO_SPACE, "no room for the answer");
     }

@@ -25,7 +25,7 @@ static int pack(struct build *build, struct str layers, int fd, struct error *er
 }
 
 int build_export(struct builds *all, struct str team_id, struct str name, int *out_fd,
-                 int64_t *out_bytes, struct error *err)
+                 int64_t *out_bytes, struct spool_charge *out_charge, struct error *err)
 {
     struct build build = {.all = all};
     auto_close int fd = -1;
@@ -38,16 +38,20 @@ int build_export(struct builds *all, struct str team_id, struct str name, int *o
         return -1;
     }
     build.row.team_id = team_id;
+    spool_charge_open(&build.charge, all->config.spool, team_id);
     build.deadline_us = clock_mono_us() + all->config.timeout_s * 1000 * 1000;
     log_open(&build.log, all->config.store, STR(""));
     fd = files_spool(all, err);
     r = fd < 0 ? -1 : pack(&build, row.layers, fd, err);
     log_close(&build.log);
     arena_done(&build.arena);
-    if (r < 0)
+    if (r == 0 && fstat(fd, &st) < 0)
+        r = error_set(err, ERROR_INTERNAL, "look at what was packed");
+    if (r < 0) {
+        spool_release(&build.charge);
         return -1;
-    if (fstat(fd, &st) < 0)
-        return error_set(err, ERROR_INTERNAL, "look at what was packed");
+    }
+    *out_charge = build.charge;
     *out_bytes = st.st_size;
     *out_fd = take_fd(&fd);
     return 0;

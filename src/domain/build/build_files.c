@@ -154,7 +154,7 @@ int build_file_find(struct builds *all, struct str team_id, struct str hash, boo
 
 int files_spool(struct builds *all, struct error *err)
 {
-    int fd = open(all->spool, O_TMPFILE | O_RDWR | O_CLOEXEC, 0644);
+    int fd = open(all->spool_dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0644);
 
     return fd < 0 ? error_set_errno(err, errno, "make a file") : fd;
 }

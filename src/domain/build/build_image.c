@@ -88,7 +88,7 @@ static int fill_image(struct stage *stage, const struct build_image_source *sour
                       const struct build_image *image, const char *name, struct error *err)
 {
     const struct build_images *images = stage->build->all->config.images;
-    const struct build_watch watch = {stage->build, on_line, build_stopped};
+    const struct build_watch watch = {stage->build, on_line, build_stopped, build_grow};
     struct build_box_wants wants = {.fill = name, .feed = true};
     struct build_box box = {0};
     char dir[400];
@@ -149,7 +149,7 @@ static int not_resolved(struct stage *stage, const struct build_image_source *so
 int image_digest(struct stage *stage, struct str reference, struct str *out, struct error *err)
 {
     const struct build_images *images = stage->build->all->config.images;
-    const struct build_watch watch = {stage->build, on_line, build_stopped};
+    const struct build_watch watch = {stage->build, on_line, build_stopped, build_grow};
     const struct build_image_source source = {.team_id = stage->build->row.team_id,
                                               .reference = reference};
     struct build_image image = {0};
@@ -166,7 +166,7 @@ int image_tree(struct stage *stage, const struct build_image_source *source, str
                struct error *err)
 {
     const struct build_images *images = stage->build->all->config.images;
-    const struct build_watch watch = {stage->build, on_line, build_stopped};
+    const struct build_watch watch = {stage->build, on_line, build_stopped, build_grow};
     struct build_image image = {0};
     struct store_cached cached;
     struct key_maker *maker;

@@ -34,7 +34,7 @@ enum {
 struct builds {
     struct builds_config config; /* strings are ours */
     struct fetch *fetch;
-    char *uploads, *feeds, *spool; /* directories */
+    char *uploads, *feeds, *spool_dir; /* directories */
     struct bootstrap_keyring {
         const char *name;   /* in feeds; NULL = the base's own keyring */
         char sum[KEY_SIZE]; /* of what is in it */
@@ -97,6 +97,7 @@ struct build {
     struct recipe recipe;
     struct build_log log;
     int64_t deadline_us;            /* monotonic */
+    struct spool_charge charge;     /* for its temporary files, until it ends */
     atomic_bool cancelled, stopped; /* stopped: a stage failed, the others need not go on */
 
     pthread_mutex_t lock;
@@ -107,6 +108,8 @@ struct build {
 /* ERROR_CONFLICT "the build was cancelled", ERROR_TIMEOUT; 0 = go on. */
 int build_check(const struct build *build, struct error *err);
 bool build_stopped(void *build);
+/* Before so many bytes are written to a temporary file of the build, by any of its threads. */
+int build_grow(void *build, int64_t bytes, struct error *err);
 /* From start to end, by a thread of the pool (build_whole.c). */
 void build_whole(struct build *build);
 void build_free(struct build *build);

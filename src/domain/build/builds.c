@@ -50,8 +50,14 @@ bool build_stopped(void *arg)
     return build_check(arg, &ignored) < 0;
 }
 
+int build_grow(void *arg, int64_t bytes, struct error *err)
+{
+    return spool_add(&((struct build *)arg)->charge, bytes, err);
+}
+
 void build_free(struct build *build)
 {
+    spool_release(&build->charge);
     json_decref(build->tree);
     (void)pthread_mutex_destroy(&build->lock);
     (void)pthread_cond_destroy(&build->changed);
@@ -163,6 +169,7 @@ int build_start(struct builds *all, struct str team_id, struct str template_id, 
     int r;
 
     build->all = all;
+    spool_charge_open(&build->charge, all->config.spool, team_id);
     (void)pthread_mutex_init(&build->lock, NULL);
     cond_init(&build->changed);
     r = build_get(all, team_id, template_id, build_id, &build->arena, &build->row, err);
@@ -313,7 +320,7 @@ int builds_open(const struct builds_config *config, struct builds **out, struct 
         xstrdup(config->packages.keyring ? config->packages.keyring : "");
     set_defaults(&all->config);
     all->uploads = xasprintf("%s/store/uploads", config->data);
-    all->spool = xasprintf("%s/store", config->data);
+    all->spool_dir = xasprintf("%s/store", config->data);
     all->feeds = xasprintf("%s/feeds", config->data);
     all->fetch = fetch_new();
     (void)pthread_mutex_init(&all->lock, NULL);
@@ -366,7 +373,7 @@ void builds_close(struct builds *all)
     free((void *)(uintptr_t)all->config.packages.security);
     free((void *)(uintptr_t)all->config.packages.keyring);
     free(all->uploads);
-    free(all->spool);
+    free(all->spool_dir);
     free(all->feeds);
     free(all);
 }

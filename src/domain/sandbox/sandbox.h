@@ -14,6 +14,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/id.h"
+#include "base/spool.h"
 #include "base/str.h"
 #include "domain/route/ingress.h"
 #include "host/engine/engine.h"
@@ -278,6 +279,8 @@ int snapshot_delete(struct sandboxes *all, struct str team_id, struct str name, 
 int sandbox_fork(struct sandboxes *all, struct str team_id, struct str id,
                  const struct sandbox_fork *request, struct arena *arena,
                  struct fork_result **out_results, struct error *err);
+/* A team's limit of disk and what it keeps, for spool_config.disk_of; arg: struct sandboxes. */
+int sandboxes_disk_of(void *arg, struct str team_id, struct spool_disk *out, struct error *err);
 /* What the team has of each of its limits now; of creates per minute nothing is said. */
 int sandboxes_team_use(struct sandboxes *all, struct str team_id, struct store_limits *out,
                        struct error *err);

@@ -49,6 +49,20 @@ int sandboxes_team_use(struct sandboxes *all, struct str team_id, struct store_l
     return 0;
 }
 
+int sandboxes_disk_of(void *arg, struct str team_id, struct spool_disk *out, struct error *err)
+{
+    struct sandboxes *all = arg;
+    struct store_limits limits = {0};
+    int64_t kept;
+
+    if (team_limits(all->store, team_id, &limits, err) < 0 ||
+        room_kept(all, team_id, &limits, &kept, err) < 0)
+        return -1;
+    *out = (struct spool_disk){.limit_bytes = limits.disk_mb << 20,
+                               .kept_bytes = (table_disk_mb(all, team_id) + kept) << 20};
+    return 0;
+}
+
 static int check(struct sandboxes *all, struct str team_id, int64_t bytes, struct error *err)
 {
     struct store_limits limits = {0};

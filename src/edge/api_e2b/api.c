@@ -73,6 +73,7 @@ void api_init(struct api *api, const struct api_config *config)
                                    .limits = config->limits,
                                    .store = config->store,
                                    .file_directory = config->file_directory,
+                                   .spool = config->spool,
                                    .work_lane = API_LANE_WORK};
     for (size_t i = 0; i < API_LANE_COUNT; i++) {
         api->desk.lanes[i].workers = config->lanes[i].workers;

@@ -45,6 +45,7 @@ struct api_config {
     struct http_limits *limits;
     struct secrets *secrets;
     const char *file_directory;                  /* where bodies go that go to files */
+    struct spool *spool;                         /* counts them; NULL = nobody does */
     int64_t upload_max;                          /* bytes of one */
     void (*monitor)(void *arg, struct buf *out); /* adds to /metrics; or NULL */
     void *monitor_arg;

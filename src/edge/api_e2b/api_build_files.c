@@ -174,6 +174,7 @@ int api_build_files_admit(struct api_call *call, int64_t length, struct error *e
     call->vouched = true;
     call->upload_length = length;
     call->file_max = length < 0 ? call->api->config.upload_max : length;
+    call->file_kept = true;
     return 0;
 }
 

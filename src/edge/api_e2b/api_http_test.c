@@ -36,8 +36,7 @@ static void site_start_limited(struct site *site, size_t threads, size_t queue_m
 
     log_set_level(LOG_WARN);
     site->workers = workers_new(threads, queue_max);
-    site->limits = http_limits_new(&(struct http_limits_config){.body_bytes = 4 * 1024 * 1024,
-                                                                .file_bytes = 64 * 1024 * 1024});
+    site->limits = http_limits_new(&(struct http_limits_config){.body_bytes = 4 * 1024 * 1024});
     config.limits = site->limits;
     for (size_t i = 0; i < API_LANE_COUNT; i++)
         config.lanes[i].workers = site->workers;

@@ -199,6 +199,9 @@ int api_monitor(struct api_call *call, struct error *err)
             creates.refused);
     gauge(&out, "quicksand_body_bytes", "Memory held for the bodies of requests.",
           http_room_held(call->api->config.limits));
+    gauge(&out, "quicksand_spool_bytes",
+          "Disk held for temporary files of uploads, exports and builds.",
+          (uint64_t)spool_held(call->api->config.spool));
     call_counts_write(&out);
     if (call->api->config.monitor)
         call->api->config.monitor(call->api->config.monitor_arg, &out);

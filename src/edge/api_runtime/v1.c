@@ -270,7 +270,8 @@ struct v1 *v1_new(const struct v1_config *config)
                                   .keys = config->keys,
                                   .limits = config->limits,
                                   .store = config->store,
-                                  .file_directory = config->file_directory};
+                                  .file_directory = config->file_directory,
+                                  .spool = config->spool};
     v1->desk.lanes[0].workers = config->workers;
     v1->desk.lanes[0].shares = shares_new(&(struct shares_config){
         .each_max = config->team_calls_max, .waiting_max = V1_TEAM_WAITING_MAX});

@@ -26,6 +26,7 @@ struct v1_config {
     struct workers *workers; /* elastic */
     struct http_limits *limits;
     const char *file_directory; /* where bodies go that are kept in files meanwhile */
+    struct spool *spool;        /* counts them; NULL = nobody does */
     uint32_t heartbeat_ms;      /* of event streams; 0 = 30 s */
     size_t team_calls_max;      /* requests of one team on workers at the same time; 0 = all */
     call_join_fn *join;         /* to what runs in sandboxes of this host; NULL = there are none */

@@ -18,6 +18,7 @@ static void call_free(struct call *call)
     free(call->text);
     if (call->reply_fd > 0)
         (void)close(call->reply_fd);
+    spool_release(&call->reply_charge);
     arena_done(&call->arena);
     free(call);
 }
@@ -193,8 +194,13 @@ void call_run(struct call *call)
 
 void call_finish(struct call *call)
 {
-    enum call_end how = call->desk->ops->finish ? call->desk->ops->finish(call) : CALL_REPLY;
+    enum call_end how;
 
+    /* Before the client has its answer, or its next upload could find the space of this one taken. */
+    http_file_free(call->file);
+    call->file = NULL;
+    call->body_fd = -1;
+    how = call->desk->ops->finish ? call->desk->ops->finish(call) : CALL_REPLY;
     if (how == CALL_TAKEN)
         end(call, " stream");
     else if ((!call->ex || (call->made.len && http_client_left(call->ex))) && call_take_back(call))
@@ -232,8 +238,9 @@ static void read_to_file(struct call *call)
     struct http_file_config config = {.directory = call->desk->file_directory,
                                       .max = call->file_max,
                                       .workers = call->desk->lanes[call->lane].workers,
-                                      .limits = call->desk->limits,
-                                      .team_id = str_of(call->who.team_id)};
+                                      .spool = call->desk->spool,
+                                      .team_id = str_of(call->who.team_id),
+                                      .kept = call->file_kept};
     struct error err = {0};
 
     call->file = http_file_read(call->ex, &config, on_file, call, &err);
@@ -248,9 +255,9 @@ static void admit(struct call *call)
 
     if (call->who.banned)
         (void)error_set(&err, ERROR_FORBIDDEN, "team is banned");
-    else if (!call->no_body && !call->file_max)
+    else if (!call->no_body || call->file_max)
         (void)http_room_take(call->desk->limits, call->ex, str_of(call->who.team_id),
-                             call->body_max, &call->room, &err);
+                             call->file_max ? HTTP_FILE_MEMORY : call->body_max, &call->room, &err);
     if (err.code)
         fail(call, &err);
     else if (call->file_max)

@@ -76,6 +76,7 @@ struct call_desk {
     struct http_limits *limits;
     struct store *store;        /* the audit log; NULL = none is kept */
     const char *file_directory; /* where bodies go that go to files */
+    struct spool *spool;        /* counts them; NULL = nobody does */
     struct {
         struct workers *workers;
         struct shares *shares; /* of each team; NULL = no limit */
@@ -102,6 +103,7 @@ struct call {
     bool vouched;     /* a signed link says who this is: `who` is filled, and there is no API key */
     bool no_body;     /* the handler reads it, or there is none */
     int64_t file_max; /* the body goes to a file, of at most so many bytes; 0 = it does not */
+    bool file_kept;   /* that file will stay */
     bool quiet;       /* not for the audit log */
     enum call_need need;
     bool by_cookie; /* the key is a browser's token, which its pages must not learn */
@@ -133,7 +135,8 @@ struct call {
     char *text;   /* malloc()ed; NULL = no body */
     int reply_fd; /* the body is this file instead, from its begin; 0 = none */
     int64_t reply_length;
-    const char *content_type; /* NULL = JSON */
+    struct spool_charge reply_charge; /* for that file, when it is on the disk */
+    const char *content_type;         /* NULL = JSON */
     struct http_header headers[HTTP_ANSWER_HEADERS_MAX];
     size_t header_count;
 };

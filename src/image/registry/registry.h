@@ -40,6 +40,8 @@ struct registry_watch {
     void *arg;
     void (*line)(void *arg, struct str line); /* NULL = nobody listens */
     bool (*stopped)(void *arg);
+    /* So many bytes are about to be written to the disk; -1 = they must not. NULL = any may. Any thread. */
+    int (*grow)(void *arg, int64_t bytes, struct error *err);
 };
 
 struct registry_image {

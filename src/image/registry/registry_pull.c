@@ -170,6 +170,17 @@ int registry_resolve(struct registry *registry, const struct reference *referenc
 
 /* ---- blobs ---- */
 
+/* A limit of ours is not the registry's: trying again would not help. */
+static int grow(struct visit *visit, int64_t bytes, struct error *err)
+{
+    const struct registry_watch *watch = visit->watch;
+
+    if (!watch || !watch->grow || watch->grow(watch->arg, bytes, err) == 0)
+        return 0;
+    err->code = ERROR_LIMIT;
+    return -1;
+}
+
 static int receive(struct visit *visit, struct fetch_stream *stream, struct blob_writer *writer,
                    struct error *err)
 {
@@ -179,6 +190,8 @@ static int receive(struct visit *visit, struct fetch_stream *stream, struct blob
     for (;;) {
         ssize_t got = visit_next(visit, stream, piece, PIECE_SIZE, err);
 
+        if (got > 0 && grow(visit, got, err) < 0)
+            return -1;
         if (got > 0 && blob_write(writer, piece, (size_t)got, err) < 0)
             return -1;
         if (got == 0)

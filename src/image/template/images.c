@@ -51,7 +51,7 @@ static struct registry_watch watch_of(const struct build_watch *watch)
 {
     if (!watch)
         return (struct registry_watch){0};
-    return (struct registry_watch){watch->arg, watch->line, watch->stopped};
+    return (struct registry_watch){watch->arg, watch->line, watch->stopped, watch->grow};
 }
 
 static void fill(const struct registry_image *image, struct arena *arena, struct build_image *out)
@@ -233,8 +233,12 @@ static int fetch(void *arg, const struct build_image_source *source,
     struct str owner = STR_NONE;
     char path[PATH_SIZE + 80];
 
-    if (!source->blobs.p && fetch_reference(images, source, image, watch, &arena, &owner, err) < 0)
+    if (!source->blobs.p &&
+        fetch_reference(images, source, image, watch, &arena, &owner, err) < 0) {
+        /* What came of it stays for the next try, as far as the cache's limit allows. */
+        blobs_prune(registry_blobs(images->registry), images->keep_s, images->keep_bytes);
         return -1;
+    }
     for (size_t i = 0; i < image->layer_count; i++) {
         const struct descriptor blob = {image->layers[i].digest, image->layers[i].bytes, owner};
 

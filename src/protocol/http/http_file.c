@@ -1,8 +1,10 @@
 /* How it works
  *
  * Two buffers: the loop fills one while a worker writes the other. When the loop's is full the client waits. The
- * first piece of work makes the file, before the body is asked for: who sends "Expect: 100-continue" learns of a
- * full disk without sending anything. */
+ * first piece of work makes the file and asks the spool whether the announced length would fit, before the body is
+ * asked for: a client that sends "Expect: 100-continue" learns of a full disk without sending anything. Nothing is
+ * reserved for bytes that have not come, or a client could hold any amount of disk with one byte. Each piece is charged
+ * before it is written, on the worker: the spool may ask the store. */
 #include "protocol/http/http_file.h"
 
 #include <errno.h>
@@ -11,8 +13,10 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/list.h"
+#include "protocol/http/http_limits.h"
 
-enum { PIECE = 256 * 1024, PIECE_MAX = 2 * PIECE };
+enum { PIECE = HTTP_FILE_MEMORY / 4, PIECE_MAX = 2 * PIECE };
 
 struct http_file {
     struct work work;
@@ -21,13 +25,14 @@ struct http_file {
     http_file_fn *fn;
     void *arg;
     struct loop *loop;
-    struct http_room room;
     struct buf filling;
     int64_t length, announced;
     bool working, paused, ended, told;
     struct error err;
     /* The worker's while it works. */
     int fd, errnum;
+    struct error full; /* the spool refused */
+    struct spool_charge charge;
     struct buf writing;
 };
 
@@ -49,6 +54,7 @@ static void on_closed(struct work *work)
 
 static void destroy(struct http_file *file)
 {
+    spool_release(&file->charge);
     file->work = (struct work){.run = close_file, .done = on_closed, .loop = file->loop};
     if (file->fd < 0 || workers_run(file->config.workers, &file->work) < 0)
         on_closed(&file->work);
@@ -59,7 +65,6 @@ void http_file_free(struct http_file *file)
     if (!file)
         return;
     file->ex = NULL;
-    http_file_room_give(file->config.limits, &file->room);
     if (!file->working)
         destroy(file);
 }
@@ -69,8 +74,10 @@ static void tell(struct http_file *file)
     if (file->told)
         return;
     file->told = true;
-    if (!file->err.code && !file->errnum && lseek(file->fd, 0, SEEK_SET) < 0)
+    if (!file->err.code && !file->full.code && !file->errnum && lseek(file->fd, 0, SEEK_SET) < 0)
         file->errnum = errno;
+    if (file->full.code && !file->err.code)
+        file->err = file->full;
     if (file->errnum && !file->err.code)
         (void)error_set_errno(&file->err, file->errnum, "a file for the request's body in %s",
                               file->config.directory);
@@ -86,10 +93,10 @@ static void make_file(struct work *work)
 {
     struct http_file *file = container_of(work, struct http_file, work);
 
+    if (file->announced > 0 && spool_check(&file->charge, file->announced, &file->full) < 0)
+        return;
     file->fd = open(file->config.directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (file->fd < 0 ||
-        (file->announced > 0 && fallocate(file->fd, FALLOC_FL_KEEP_SIZE, 0, file->announced) < 0 &&
-         errno != EOPNOTSUPP))
+    if (file->fd < 0)
         file->errnum = errno;
 }
 
@@ -97,7 +104,8 @@ static void write_piece(struct work *work)
 {
     struct http_file *file = container_of(work, struct http_file, work);
 
-    file->errnum = -fd_write_full(file->fd, file->writing.p, file->writing.len);
+    if (spool_add(&file->charge, (int64_t)file->writing.len, &file->full) == 0)
+        file->errnum = -fd_write_full(file->fd, file->writing.p, file->writing.len);
     buf_clear(&file->writing);
 }
 
@@ -134,7 +142,7 @@ static void on_data(struct http_exchange *ex, struct str data, void *arg)
     if (file->length > file->config.max)
         (void)error_set(&file->err, ERROR_LIMIT, "the body is longer than %lld bytes",
                         (long long)file->config.max);
-    else if (http_file_room_take(file->config.limits, &file->room, file->length, &file->err) == 0)
+    else
         (void)buf_add_str(&file->filling, data);
     if (file->err.code) {
         http_pause(ex);
@@ -170,7 +178,7 @@ static void on_written(struct work *work)
         destroy(file);
         return;
     }
-    if (file->err.code || file->errnum) {
+    if (file->err.code || file->full.code || file->errnum) {
         tell(file);
     } else if (made) {
         http_read_stream(file->ex, on_data, on_end, file);
@@ -192,7 +200,8 @@ struct http_file *http_file_read(struct http_exchange *ex, const struct http_fil
 
     file->ex = ex;
     file->config = *config;
-    file->room.team_id = config->team_id;
+    spool_charge_open(&file->charge, config->spool, config->team_id);
+    file->charge.kept = config->kept;
     file->fn = fn;
     file->arg = arg;
     file->loop = http_loop(ex);
@@ -203,8 +212,7 @@ struct http_file *http_file_read(struct http_exchange *ex, const struct http_fil
     if (file->announced > config->max)
         (void)error_set(&file->err, ERROR_LIMIT, "the body is longer than %lld bytes",
                         (long long)config->max);
-    else if (http_file_room_take(config->limits, &file->room, file->announced, &file->err) == 0 &&
-             put_to_work(file, make_file))
+    else if (put_to_work(file, make_file))
         return file;
     *err = file->err;
     http_file_free(file);

@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
@@ -34,6 +35,16 @@ static void on_file(int body_fd, int64_t length, const struct error *err, void *
     rig_reply(seen.kept, STR("taken"));
 }
 
+static int64_t disk_limit;
+
+static int disk_of(void *arg, struct str team_id, struct spool_disk *disk, struct error *err)
+{
+    (void)arg, (void)err;
+    CHECK_STR(team_id, "team");
+    *disk = (struct spool_disk){.limit_bytes = disk_limit};
+    return 0;
+}
+
 /* Sends the head; the body is asked for, or refused. */
 static void begin(const char *directory, int64_t max, const char *head)
 {
@@ -43,7 +54,8 @@ static void begin(const char *directory, int64_t max, const char *head)
         .directory = directory,
         .max = max,
         .workers = workers_new(1, 10),
-        .limits = http_limits_new(&(struct http_limits_config){.file_bytes = 64 << 20}),
+        .spool = spool_new(&(struct spool_config){
+            .directory = directory, .max_bytes = 64 << 20, .disk_of = disk_of}),
         .team_id = STR("team")};
     rig_start(&rig, &rig_config);
     fd = rig_connect(&rig);
@@ -88,7 +100,8 @@ static void end(void)
     settle(); /* what is being written ... */
     settle(); /* ... and the closing behind it */
     workers_free(config.workers);
-    http_limits_free(config.limits);
+    CHECK_INT(spool_held(config.spool), 0);
+    spool_free(config.spool);
     rig_stop(&rig);
     free(content);
 }
@@ -146,7 +159,7 @@ TEST(file_is_too_long_by_a_byte)
 TEST(file_share_of_a_team)
 {
     begin("/tmp", 1 << 30, "PUT /x HTTP/1.1\r\nHost: h\r\nContent-Length: 40000000\r\n\r\n");
-    rig_read(&rig, fd, "too many bytes of uploads", &out, &errnum);
+    rig_read(&rig, fd, "limit of 32 MB", &out, &errnum);
     CHECK(str_starts(buf_str(&out), STR("HTTP/1.1 429 ")));
     end();
 }
@@ -173,7 +186,7 @@ static void full_disk(const char *framing, bool sends)
     begin(path, LEN, framing);
     if (sends)
         rig_send(&rig, fd, str_n(body, LEN));
-    rig_read(&rig, fd, "No space left on device", &out, &errnum);
+    rig_read(&rig, fd, "disk is nearly full", &out, &errnum);
     CHECK(str_starts(buf_str(&out), STR("HTTP/1.1 507 ")));
     CHECK_INT(told, 1);
     end();
@@ -194,11 +207,45 @@ TEST(file_disk_is_known_to_be_full_before_the_body)
         false);
 }
 
+TEST(file_takes_no_space_for_bytes_that_have_not_come)
+{
+    const char *path = small_disk();
+    struct statvfs before, after;
+
+    CHECK_INT(statvfs(path, &before), 0);
+    begin(path, LEN, "PUT /x HTTP/1.1\r\nHost: h\r\nContent-Length: 400000\r\n\r\nx");
+    settle();
+    CHECK_INT(statvfs(path, &after), 0);
+    CHECK_INT(after.f_bfree, before.f_bfree);
+    CHECK_INT(spool_held(config.spool), 0);
+    end();
+    CHECK_INT(umount2(path, 0), 0);
+    CHECK_INT(rmdir(path), 0);
+}
+
+TEST(file_in_chunks_is_cut_at_the_teams_limit_of_disk)
+{
+    auto_free char *body = pattern();
+
+    disk_limit = 1 << 20;
+    begin("/tmp", LEN,
+          "PUT /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2dc6c0\r\n");
+    rig_send(&rig, fd, str_n(body, LEN));
+    rig_read(&rig, fd, "over its limit of 1 MB", &out, &errnum);
+    CHECK(str_starts(buf_str(&out), STR("HTTP/1.1 429 ")));
+    CHECK_INT(told, 1);
+    end();
+}
+
 TEST(file_client_leaves)
 {
     const char *path = small_disk();
+    auto_free char *body = pattern();
 
-    begin(path, LEN, "PUT /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n8\r\nhalf");
+    begin(path, LEN, "PUT /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n61a80\r\n");
+    rig_send(&rig, fd, str_n(body, 300000));
+    while (!spool_held(config.spool))
+        rig_turn(&rig);
     (void)shutdown(fd, SHUT_WR);
     while (seen.kept)
         rig_turn(&rig);

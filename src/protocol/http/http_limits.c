@@ -8,13 +8,12 @@ enum {
     DOOR_THREADS = 2,
     DOOR_WAITING_MAX = 1024,
     DOOR_ADDRESS_MAX = 64, /* lookups take microseconds: only a flood has so many at once */
-    FILE_STEP = 16 * 1024 * 1024,
 };
 
 struct http_limits {
     struct workers *door;
     struct shares *addresses;
-    struct shares *bodies, *files;
+    struct shares *bodies;
 };
 
 struct http_limits *http_limits_new(const struct http_limits_config *config)
@@ -25,8 +24,6 @@ struct http_limits *http_limits_new(const struct http_limits_config *config)
     limits->addresses = shares_new(&(struct shares_config){.each_max = DOOR_ADDRESS_MAX});
     limits->bodies = shares_new(
         &(struct shares_config){.each_max = config->body_bytes / 2, .all_max = config->body_bytes});
-    limits->files = shares_new(
-        &(struct shares_config){.each_max = config->file_bytes / 2, .all_max = config->file_bytes});
     return limits;
 }
 
@@ -37,7 +34,6 @@ void http_limits_free(struct http_limits *limits)
     workers_free(limits->door);
     shares_free(limits->addresses);
     shares_free(limits->bodies);
-    shares_free(limits->files);
     free(limits);
 }
 
@@ -108,32 +104,4 @@ void http_room_give(struct http_limits *limits, struct http_room *room)
 size_t http_room_held(struct http_limits *limits)
 {
     return limits ? shares_held(limits->bodies) : 0;
-}
-
-int http_file_room_take(struct http_limits *limits, struct http_room *room, int64_t bytes,
-                        struct error *err)
-{
-    size_t step;
-
-    if (bytes <= 0 || (uint64_t)bytes <= room->bytes)
-        return 0;
-    step = ((size_t)bytes - room->bytes + FILE_STEP - 1) / FILE_STEP * FILE_STEP;
-    switch (shares_take(limits->files, room->team_id, step)) {
-    case SHARE_OWN_FULL:
-        return too_many(err, "your team has too many bytes of uploads under way");
-    case SHARE_ALL_FULL:
-        return http_limits_busy(err, "the server holds as many bytes of uploads as it may; try "
-                                     "again in a second");
-    case SHARE_TAKEN:
-        break;
-    }
-    room->bytes += step;
-    return 0;
-}
-
-void http_file_room_give(struct http_limits *limits, struct http_room *room)
-{
-    if (room->bytes)
-        shares_give(limits->files, room->team_id, room->bytes);
-    *room = (struct http_room){0};
 }

@@ -14,7 +14,6 @@ struct http_limits;
 
 struct http_limits_config {
     size_t body_bytes; /* of all requests' bodies together; one team may hold half of it */
-    size_t file_bytes; /* the same for bodies that go to files (http_file.h) */
 };
 
 struct http_limits *http_limits_new(const struct http_limits_config *config);
@@ -42,9 +41,5 @@ void http_room_give(struct http_limits *limits, struct http_room *room);
 /* Bytes of bodies that are held now. */
 size_t http_room_held(struct http_limits *limits);
 
-/* Room in files, for so many bytes in all: what is missing is taken, in large steps. room->team_id is set. */
-int http_file_room_take(struct http_limits *limits, struct http_room *room, int64_t bytes,
-                        struct error *err);
-void http_file_room_give(struct http_limits *limits, struct http_room *room);
 /* ERROR_UNAVAILABLE, to be tried again in a second. */
 int http_limits_busy(struct error *err, const char *message);
