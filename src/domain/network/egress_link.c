@@ -40,7 +40,7 @@ enum {
 struct entry { /* a sandbox with a box */
     uint32_t address;
     int64_t since_us; /* that it has this address */
-    char *id;
+    char *id, *team_id;
     char *policy; /* NULL: none with names or peers */
     uint32_t group;
     struct sent_result *ahead;         /* of the policy, when nobody waits for it yet; or NULL */
@@ -175,9 +175,10 @@ static bool send_policy(struct egress_link *link, int fd, const struct entry *en
                         struct sent_result *result)
 {
     char address[INET_ADDRSTRLEN];
-    char *line =
-        xasprintf("{\"set\":{\"address\":\"%s\",\"id\":\"%s\",\"group\":%u,\"policy\":%s}}\n",
-                  address_text(entry, address), entry->id, entry->group, entry->policy);
+    char *line = xasprintf(
+        "{\"set\":{\"address\":\"%s\",\"id\":\"%s\",\"team\":\"%s\",\"group\":%u,"
+        "\"policy\":%s}}\n",
+        address_text(entry, address), entry->id, entry->team_id, entry->group, entry->policy);
     bool sent = send_line(link, fd, line, result);
 
     forget_text(&line);
@@ -210,6 +211,7 @@ static void entry_free(struct entry *entry)
 {
     free(entry->ahead);
     free(entry->id);
+    free(entry->team_id);
     forget_text(&entry->policy);
     free(entry->denied);
     free(entry);
@@ -233,7 +235,8 @@ static void forget_entry(struct egress_link *link, struct entry *entry)
     entry_free(entry);
 }
 
-void egress_link_box(struct egress_link *link, struct str sandbox_id, uint32_t address)
+void egress_link_box(struct egress_link *link, struct str team_id, struct str sandbox_id,
+                     uint32_t address)
 {
     struct entry *entry;
 
@@ -246,6 +249,7 @@ void egress_link_box(struct egress_link *link, struct str sandbox_id, uint32_t a
         entry->address = address;
         entry->since_us = clock_wall_us();
         entry->id = str_dup(sandbox_id);
+        entry->team_id = str_dup(team_id);
         (void)map_put(&link->entries, sandbox_id, entry);
         (void)map_put(&link->addresses, address_key(&entry->address), entry);
     }

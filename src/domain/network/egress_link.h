@@ -22,8 +22,9 @@ int egress_link_signs(struct egress_link *link, struct error *err);
 void egress_link_start(struct egress_link *link);
 void egress_link_close(struct egress_link *link); /* or NULL */
 
-/* Which address a sandbox's box has; 0: none any more, and its policy goes with it. Does not wait. */
-void egress_link_box(struct egress_link *link, struct str sandbox_id, uint32_t address);
+/* Which address the box of a team's sandbox has; 0: none any more, and its policy goes with it. Does not wait. */
+void egress_link_box(struct egress_link *link, struct str team_id, struct str sandbox_id,
+                     uint32_t address);
 /* What the gateway's rules deny to it: for the log, which names the rule. Does not wait. */
 void egress_link_rules(struct egress_link *link, struct str sandbox_id,
                        const struct box_network *network);

@@ -80,9 +80,10 @@ static void *set(void *arg)
     return NULL;
 }
 
-#define SET                                                                                        \
-    "{\"set\":{\"address\":\"10.213.64.7\",\"id\":\"ibox\",\"group\":7,\"policy\":{\"allowOut\":[" \
-    "\"a."                                                                                         \
+#define SET                                                                                \
+    "{\"set\":{\"address\":\"10.213.64.7\",\"id\":\"ibox\",\"team\":\"team\",\"group\":7," \
+    "\"policy\":{\"allowOut\":["                                                           \
+    "\"a."                                                                                 \
     "example\"]}}}"
 
 TEST(what_runs_already_is_told_before_anything_else)
@@ -90,14 +91,14 @@ TEST(what_runs_already_is_told_before_anything_else)
     FILE *peer;
 
     start();
-    egress_link_box(rig.link, STR("ibox"), 0x0ad54007);
-    egress_link_box(rig.link, STR("iother"), 0x0ad54008);
+    egress_link_box(rig.link, STR("team"), STR("ibox"), 0x0ad54007);
+    egress_link_box(rig.link, STR("team"), STR("iother"), 0x0ad54008);
     OK(egress_link_set(rig.link, STR("ibox"), POLICY, 7, &err)); /* nobody is waited for yet */
     egress_link_start(rig.link);
     peer = serve();
     expect(peer, SET);
     expect(peer, "{\"synced\":true}");
-    egress_link_box(rig.link, STR("ibox"), 0);
+    egress_link_box(rig.link, STR("team"), STR("ibox"), 0);
     expect(peer, "{\"drop\":{\"address\":\"10.213.64.7\",\"id\":\"ibox\"}}");
     FAILS(egress_link_set(rig.link, STR("ibox"), POLICY, 7, &err), ERROR_CONFLICT);
     (void)fclose(peer);
@@ -110,7 +111,7 @@ TEST(the_authority_comes_first_and_may_be_refused)
 
     start();
     egress_link_authority(rig.link, STR("cert\n"), STR("key"));
-    egress_link_box(rig.link, STR("ibox"), 0x0ad54007);
+    egress_link_box(rig.link, STR("team"), STR("ibox"), 0x0ad54007);
     OK(egress_link_set(rig.link, STR("ibox"), POLICY, 7, &err));
     egress_link_start(rig.link);
     peer = serve();
@@ -136,7 +137,7 @@ TEST(a_policy_is_waited_for_also_when_the_process_starts_anew)
 
     start();
     egress_link_start(rig.link);
-    egress_link_box(rig.link, STR("ibox"), 0x0ad54007);
+    egress_link_box(rig.link, STR("team"), STR("ibox"), 0x0ad54007);
     peer = serve();
     expect(peer, "{\"synced\":true}");
     WAIT_FOR(egress_link_up(rig.link));
@@ -164,7 +165,7 @@ TEST(a_policy_that_is_refused_says_so)
 
     start();
     egress_link_start(rig.link);
-    egress_link_box(rig.link, STR("ibox"), 0x0ad54007);
+    egress_link_box(rig.link, STR("team"), STR("ibox"), 0x0ad54007);
     peer = serve();
     expect(peer, "{\"synced\":true}");
     say(peer, "{\"ok\":1}\n");
@@ -186,7 +187,7 @@ TEST(a_policy_that_was_sent_ahead_is_not_sent_again)
 
     start();
     egress_link_start(rig.link);
-    egress_link_box(rig.link, STR("ibox"), 0x0ad54007);
+    egress_link_box(rig.link, STR("team"), STR("ibox"), 0x0ad54007);
     peer = serve();
     expect(peer, "{\"synced\":true}");
     say(peer, "{\"ok\":1}\n");
@@ -200,7 +201,8 @@ TEST(a_policy_that_was_sent_ahead_is_not_sent_again)
     /* Of another group it is another one, and one that nobody waited for goes with its box. */
     egress_link_ahead(rig.link, STR("ibox"), POLICY, 8);
     CHECK(pthread_create(&setting.thread, NULL, set, &setting) == 0);
-    expect(peer, "{\"set\":{\"address\":\"10.213.64.7\",\"id\":\"ibox\",\"group\":8,\"policy\":"
+    expect(peer, "{\"set\":{\"address\":\"10.213.64.7\",\"id\":\"ibox\",\"team\":\"team\","
+                 "\"group\":8,\"policy\":"
                  "{\"allowOut\":[\"a.example\"]}}}");
     expect(peer, SET);
     say(peer, "{\"ok\":3,\"error\":\"of nobody\"}\n{\"ok\":4}\n");
@@ -208,7 +210,7 @@ TEST(a_policy_that_was_sent_ahead_is_not_sent_again)
     CHECK_INT(setting.result, 0);
     egress_link_ahead(rig.link, STR("ibox"), POLICY, 7);
     expect(peer, SET);
-    egress_link_box(rig.link, STR("ibox"), 0);
+    egress_link_box(rig.link, STR("team"), STR("ibox"), 0);
     expect(peer, "{\"drop\":{\"address\":\"10.213.64.7\",\"id\":\"ibox\"}}");
     say(peer, "{\"ok\":5}\n{\"ok\":6}\n");
     (void)fclose(peer);
@@ -219,7 +221,7 @@ TEST_TIMEOUT(without_the_process_there_is_an_error_in_time, 40)
 {
     start();
     egress_link_start(rig.link);
-    egress_link_box(rig.link, STR("ibox"), 0x0ad54007);
+    egress_link_box(rig.link, STR("team"), STR("ibox"), 0x0ad54007);
     FAILS(egress_link_set(rig.link, STR("ibox"), POLICY, 7, &err), ERROR_UNAVAILABLE,
           "egress process");
     stop();
@@ -233,7 +235,7 @@ TEST(records_become_lines_and_counts)
     FILE *peer;
 
     start();
-    egress_link_box(rig.link, STR("ibox"), 0x0ad54007);
+    egress_link_box(rig.link, STR("team"), STR("ibox"), 0x0ad54007);
     egress_link_start(rig.link);
     peer = serve();
     say(peer, "{\"log\":{\"id\":\"ibox\",\"time\":5,\"name\":\"evil.example\",\"address\":\"1.2.3."
@@ -299,9 +301,10 @@ TEST(packets_that_were_refused_are_in_the_log_of_who_has_the_address_with_the_ru
 
     start();
     egress_link_start(rig.link);
-    egress_link_box(rig.link, STR("iold"), 0x0ad54007);
-    egress_link_box(rig.link, STR("ibox"), 0x0ad54007); /* before the other is known to have gone */
-    egress_link_box(rig.link, STR("iold"), 0);
+    egress_link_box(rig.link, STR("team"), STR("iold"), 0x0ad54007);
+    egress_link_box(rig.link, STR("team"), STR("ibox"),
+                    0x0ad54007); /* before the other is known to have gone */
+    egress_link_box(rig.link, STR("team"), STR("iold"), 0);
     egress_link_rules(rig.link, STR("ibox"), &network);
     peer = serve();
     say(peer, REFUSED("10.213.64.7", "1", "9.9.9.9", "range")); /* of who had the address before */

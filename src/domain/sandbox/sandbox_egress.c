@@ -9,12 +9,12 @@ static bool is_asked(const struct box_network *network)
     return network->mode == NETWORK_FILTERED || network->group;
 }
 
-void egress_begin(struct sandboxes *all, const char *id, uint32_t address,
+void egress_begin(struct sandboxes *all, struct str team_id, const char *id, uint32_t address,
                   const struct box_network *network, struct str policy)
 {
     if (!all->egress)
         return;
-    egress_link_box(all->egress, str_of(id), address);
+    egress_link_box(all->egress, team_id, str_of(id), address);
     egress_link_rules(all->egress, str_of(id), network);
     if (is_asked(network) && !network_fill_needed(policy))
         egress_link_ahead(all->egress, str_of(id), policy, network->group);
@@ -31,14 +31,14 @@ int egress_end(struct sandboxes *all, struct str team_id, const char *id,
 int egress_join(struct sandboxes *all, struct str team_id, const char *id, uint32_t address,
                 const struct box_network *network, struct str policy, struct error *err)
 {
-    egress_begin(all, id, address, network, policy);
+    egress_begin(all, team_id, id, address, network, policy);
     return egress_end(all, team_id, id, network, policy, err);
 }
 
 void egress_leave(struct sandboxes *all, const char *id)
 {
     if (all->egress)
-        egress_link_box(all->egress, str_of(id), 0);
+        egress_link_box(all->egress, STR_NONE, str_of(id), 0);
 }
 
 int egress_change(struct sandboxes *all, struct str team_id, const char *id,

@@ -408,7 +408,7 @@ int peers_show(struct sandboxes *all, const struct store_sandbox *row, struct er
 int egress_join(struct sandboxes *all, struct str team_id, const char *id, uint32_t address,
                 const struct box_network *network, struct str policy, struct error *err);
 /* The same in two parts: the answer comes while the engine puts the box's rules in place. */
-void egress_begin(struct sandboxes *all, const char *id, uint32_t address,
+void egress_begin(struct sandboxes *all, struct str team_id, const char *id, uint32_t address,
                   const struct box_network *network, struct str policy);
 int egress_end(struct sandboxes *all, struct str team_id, const char *id,
                const struct box_network *network, struct str policy, struct error *err);

@@ -23,6 +23,7 @@ struct ask {
     struct asker asker;
     struct stream *stream;
     struct buf in, out; /* by TCP */
+    size_t held;        /* of in, as egress_hold() counts */
     int64_t until_us;
     size_t resolver;
     uint16_t id;
@@ -39,6 +40,7 @@ static void hang_up(struct ask *ask)
     ask->stream = NULL;
     buf_done(&ask->in);
     buf_done(&ask->out);
+    (void)egress_hold(ask->box, &ask->held, 0);
 }
 
 static void end(struct ask *ask)
@@ -46,8 +48,7 @@ static void end(struct ask *ask)
     hang_up(ask);
     list_remove(&ask->of_box);
     list_remove(&ask->waiting);
-    ask->box->ask_count--;
-    ask->egress->ask_count--;
+    egress_give(ask->box, SHARE_QUESTIONS, 1);
     loop_free_later(ask->egress->loop, ask);
 }
 
@@ -191,7 +192,7 @@ static void receive(struct ask *ask)
         take(ask, str_n(buffer, (size_t)got));
         return;
     }
-    if (!buf_add(&ask->in, buffer, (size_t)got)) {
+    if (!buf_add(&ask->in, buffer, (size_t)got) || egress_hold(ask->box, &ask->held, ask->in.cap)) {
         dial_next(ask);
         return;
     }
@@ -215,27 +216,28 @@ static void on_stream(struct stream *stream, int status, int events, void *arg)
         stream_watch(stream, UV_READABLE | (ask->out.len ? UV_WRITABLE : 0), on_stream, ask);
 }
 
-bool ask_new(struct egress *egress, struct box *box, const struct dns_question *question,
-             const struct asker *asker)
+const char *ask_new(struct egress *egress, struct box *box, const struct dns_question *question,
+                    const struct asker *asker)
 {
+    const char *reason;
     struct ask *ask;
 
-    if (box->ask_count >= BOX_ASKS_MAX || egress->ask_count >= ASKS_MAX ||
-        egress->config.resolver_count == 0)
-        return false;
+    if (egress->config.resolver_count == 0)
+        return "no DNS server is configured";
+    reason = egress_take(box, SHARE_QUESTIONS, 1);
+    if (reason)
+        return reason;
     ask = xcalloc(1, sizeof(*ask));
     ask->egress = egress;
     ask->box = box;
     ask->question = *question;
     ask->asker = *asker;
     list_push_back(&box->asks, &ask->of_box);
-    box->ask_count++;
-    egress->ask_count++;
     if (!dial(ask)) {
         end(ask);
-        return false;
+        return "no DNS server can be reached";
     }
-    return true;
+    return NULL;
 }
 
 void ask_tick(struct egress *egress, int64_t now_us)

@@ -2,7 +2,7 @@
  * tells everything again, ended by {"synced":true}, and what it did not name is dropped then. Until it comes back
  * everything stays as it was.
  *
- *   {"set":{"address":"10.213.64.7","id":"i…","group":N,"policy":{…}}}   {"drop":{"address":…,"id":…}}   {"synced":true}
+ *   {"set":{"address":"10.213.64.7","id":"i…","team":"…","group":N,"policy":{…}}}   {"drop":{"address":…,"id":…}}   {"synced":true}
  *   {"authority":{"certificate":PEM,"key":PEM}}: before policies that need it; the newest one signs
  *
  * Each line is answered by {"ok":N}, N being its number on this connection, or {"ok":N,"error":"…"}. */
@@ -44,7 +44,7 @@ void channel_free(struct channel *channel)
 /* ---- records ---- */
 
 struct set_record {
-    struct str address, id;
+    struct str address, id, team;
     json_t *policy;
     int64_t group; /* of its private network, which the policy's "peers" names; 0 = none */
 };
@@ -52,6 +52,7 @@ struct set_record {
 static const struct json_field set_fields[] = {
     JSON_FIELD(struct set_record, address, "address", JSON_REQUIRED),
     JSON_FIELD(struct set_record, id, "id", JSON_REQUIRED),
+    JSON_FIELD(struct set_record, team, "team", 0),
     JSON_FIELD(struct set_record, policy, "policy", JSON_REQUIRED),
     JSON_FIELD(struct set_record, group, "group", 0),
     JSON_END,
@@ -66,18 +67,6 @@ static int read_address(struct str text, uint32_t *out, struct error *err)
         return error_set(err, ERROR_INVALID, "'%.*s' is no address", STR_ARG(text));
     *out = ntohl(address.s_addr);
     return 0;
-}
-
-/* Another sandbox may have the address now, which is to inherit nothing. */
-static struct box *box_for(struct egress *egress, uint32_t address, struct str id)
-{
-    struct box *box = egress_box(egress, address);
-
-    if (box && !str_is(id, box->id))
-        egress_box_drop(egress, box);
-    box = egress_box_make(egress, address);
-    (void)str_copy(id, box->id, sizeof(box->id));
-    return box;
 }
 
 static int read_seat(const struct set_record *record, uint32_t address, struct seat *out,
@@ -109,11 +98,12 @@ static int set_box(struct egress *egress, const json_t *json, struct error *err)
     if (json_read(set_fields, json, &record, err) < 0 ||
         read_address(record.address, &address, err) < 0)
         return -1;
-    if (record.id.len >= BOX_ID_SIZE || !json_is_object(record.policy))
-        return error_set(err, ERROR_INVALID, "an id and a policy are needed");
+    if (record.id.len >= BOX_ID_SIZE || record.team.len >= BOX_ID_SIZE ||
+        !json_is_object(record.policy))
+        return error_set(err, ERROR_INVALID, "an id, a team and a policy are needed");
     if (read_seat(&record, address, &seat, err) < 0 || policy_new(record.policy, &policy, err) < 0)
         return -1;
-    box = box_for(egress, address, record.id);
+    box = egress_box_make(egress, address, record.id, record.team.len ? record.team : record.id);
     policy_free(box->policy);
     box->policy = policy;
     seat_box(egress, box, &seat);

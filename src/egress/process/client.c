@@ -19,6 +19,7 @@ struct client {
     struct list of_box, idle;
     struct stream *stream;
     struct buf in, out;
+    size_t held; /* of both, as egress_hold() counts */
     int64_t until_us;
     bool closed;
 };
@@ -34,10 +35,27 @@ static void end(struct client *client)
     stream_close(client->stream, false);
     list_remove(&client->of_box);
     list_remove(&client->idle);
-    client->box->client_count--;
     buf_done(&client->in);
     buf_done(&client->out);
+    (void)egress_hold(client->box, &client->held, 0);
+    egress_give(client->box, SHARE_CLIENTS, 1);
     loop_free_later(client->egress->loop, client);
+}
+
+static void note_refusal(struct box *box, const char *reason)
+{
+    journal_add(box->egress, box, &(struct journal_entry){.protocol = "dns"},
+                &(struct verdict){.rule = "", .reason = reason});
+}
+
+/* Counts the memory of both buffers. False when it is too much. */
+static bool hold(struct client *client)
+{
+    const char *reason = egress_hold(client->box, &client->held, client->in.cap + client->out.cap);
+
+    if (reason)
+        note_refusal(client->box, reason);
+    return !reason;
 }
 
 /* It did something: its time begins anew. */
@@ -75,7 +93,7 @@ void client_send(struct client *client, struct str message)
         return;
     (void)buf_add(&client->out, length, sizeof(length));
     (void)buf_add_str(&client->out, message);
-    if (client->out.overflowed || !flush(client)) {
+    if (client->out.overflowed || !flush(client) || !hold(client)) {
         end(client);
         return;
     }
@@ -106,7 +124,7 @@ static bool receive(struct client *client)
 
     if (got == -EAGAIN)
         return true;
-    if (got <= 0 || !buf_add(&client->in, buffer, (size_t)got))
+    if (got <= 0 || !buf_add(&client->in, buffer, (size_t)got) || !hold(client))
         return false;
     touch(client);
     take_messages(client);
@@ -132,8 +150,10 @@ static void welcome(struct egress *egress, struct box *box, int fd_consume)
     struct stream *stream = stream_new(egress->loop, fd_consume);
     struct client *client;
 
-    if (!stream)
+    if (!stream) {
+        egress_give(box, SHARE_CLIENTS, 1);
         return;
+    }
     client = xcalloc(1, sizeof(*client));
     client->egress = egress;
     client->box = box;
@@ -141,7 +161,6 @@ static void welcome(struct egress *egress, struct box *box, int fd_consume)
     buf_init(&client->in, DNS_MESSAGE_MAX + LENGTH_SIZE + LOOP_READ_SIZE);
     buf_init(&client->out, UNSENT_MAX);
     list_push_back(&box->clients, &client->of_box);
-    box->client_count++;
     touch(client);
     update(client);
 }
@@ -151,12 +170,16 @@ void client_accept(struct egress *egress, int fd)
     for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
         struct sockaddr_in peer;
         int got = egress_accept(fd, &peer);
+        const char *reason;
         struct box *box;
 
         if (got < 0)
             return;
         box = egress_box(egress, ntohl(peer.sin_addr.s_addr));
-        if (box && box->client_count < BOX_CLIENTS_MAX)
+        reason = box ? egress_take(box, SHARE_CLIENTS, 1) : NULL;
+        if (reason)
+            note_refusal(box, reason);
+        if (box && !reason)
             welcome(egress, box, got);
         else
             egress_reset(got);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <linux/netfilter_ipv4.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
@@ -46,14 +47,40 @@ struct box *egress_box(struct egress *egress, uint32_t address)
     return map_get(&egress->boxes, key_of(&address));
 }
 
-struct box *egress_box_make(struct egress *egress, uint32_t address)
+static struct team *team_join(struct egress *egress, struct str id)
+{
+    struct team *team = map_get(&egress->teams, id);
+
+    if (!team) {
+        team = xcalloc(1, sizeof(*team));
+        (void)str_copy(id, team->id, sizeof(team->id));
+        (void)map_put(&egress->teams, id, team);
+    }
+    team->box_count++;
+    return team;
+}
+
+static void team_leave(struct egress *egress, struct team *team)
+{
+    if (--team->box_count)
+        return;
+    (void)map_remove(&egress->teams, str_of(team->id));
+    free(team);
+}
+
+struct box *egress_box_make(struct egress *egress, uint32_t address, struct str id, struct str team)
 {
     struct box *box = egress_box(egress, address);
 
-    if (box)
+    if (box && str_is(id, box->id) && str_is(team, box->team->id))
         return box;
+    if (box)
+        egress_box_drop(egress, box); /* the new one inherits nothing */
     box = xcalloc(1, sizeof(*box));
+    box->egress = egress;
     box->address = address;
+    (void)str_copy(id, box->id, sizeof(box->id));
+    box->team = team_join(egress, team);
     answers_init(&box->answers);
     list_init(&box->flows);
     list_init(&box->asks);
@@ -71,7 +98,43 @@ void egress_box_drop(struct egress *egress, struct box *box)
     (void)map_remove(&egress->boxes, key_of(&box->address));
     answers_done(&box->answers);
     policy_free(box->policy);
+    team_leave(egress, box->team);
     free(box);
+}
+
+/* ---- shares ---- */
+
+const char *egress_take(struct box *box, enum share_kind kind, size_t count)
+{
+    struct egress *egress = box->egress;
+    const struct share_use use = {egress->used[kind], box->team->used[kind], box->used[kind]};
+    enum share_verdict verdict = share_judge(&egress->limits[kind], &use, count);
+
+    if (verdict != SHARE_FITS)
+        return share_reason(kind, verdict);
+    egress->used[kind] += count;
+    box->team->used[kind] += count;
+    box->used[kind] += count;
+    return NULL;
+}
+
+void egress_give(struct box *box, enum share_kind kind, size_t count)
+{
+    box->egress->used[kind] -= count;
+    box->team->used[kind] -= count;
+    box->used[kind] -= count;
+}
+
+const char *egress_hold(struct box *box, size_t *held, size_t now)
+{
+    const char *reason = now > *held ? egress_take(box, SHARE_BYTES, now - *held) : NULL;
+
+    if (reason)
+        return reason;
+    if (now < *held)
+        egress_give(box, SHARE_BYTES, *held - now);
+    *held = now;
+    return NULL;
 }
 
 /* ---- the frame ---- */
@@ -114,13 +177,29 @@ static void listen_on(struct egress *egress, size_t index, int fd,
     (void)uv_poll_start(&listener->poll, UV_READABLE, on_ready);
 }
 
+static void set_limits(struct egress *egress)
+{
+    static const struct share_limit limits[SHARE_KINDS] = {
+        [SHARE_READ] = {.all = 4096, .box = 256},
+        [SHARE_QUESTIONS] = {.all = EGRESS_QUESTIONS_MAX, .box = 64},
+        [SHARE_CLIENTS] = {.all = EGRESS_CLIENTS_MAX, .box = 16},
+        [SHARE_BYTES] = {.all = 256 << 20, .box = 32 << 20},
+    };
+
+    memcpy(egress->limits, limits, sizeof(limits));
+    egress->limits[SHARE_CONNECTIONS] =
+        (struct share_limit){.all = egress->config.flows_max, .box = 1024};
+}
+
 struct egress *egress_new(struct loop *loop, const struct egress_config *config)
 {
     struct egress *egress = xcalloc(1, sizeof(*egress));
 
     egress->loop = loop;
     egress->config = *config;
+    set_limits(egress);
     map_init(&egress->boxes);
+    map_init(&egress->teams);
     map_init(&egress->seats);
     list_init(&egress->asking);
     list_init(&egress->sniffing);
@@ -163,6 +242,7 @@ void egress_free(struct egress *egress)
     while ((entry = map_next(&egress->boxes, NULL)))
         egress_box_drop(egress, entry->value);
     map_done(&egress->boxes);
+    map_done(&egress->teams);
     map_done(&egress->seats);
     channel_free(egress->channel);
     policy_ranges_free(&egress->config.opened);

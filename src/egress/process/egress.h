@@ -20,7 +20,13 @@
 
 struct tls_trust;
 
-enum { EGRESS_RESOLVERS_MAX = 16, EGRESS_PRIVATE_MAX = 16 };
+enum {
+    EGRESS_RESOLVERS_MAX = 16,
+    EGRESS_PRIVATE_MAX = 16,
+    /* Of all sandboxes together; each takes a descriptor. */
+    EGRESS_QUESTIONS_MAX = 4096,
+    EGRESS_CLIENTS_MAX = 2048,
+};
 
 /* Where a connection was going before the gateway sent it here. */
 typedef bool egress_destination_fn(int fd, struct sockaddr_in *out);

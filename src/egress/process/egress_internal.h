@@ -6,33 +6,37 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "egress/policy/peers.h"
+#include "egress/policy/share.h"
 #include "egress/policy/verdict.h"
 #include "egress/process/egress.h"
 #include "protocol/loop/loop.h"
 #include "protocol/stream/stream.h"
 
 enum {
-    BOX_FLOWS_MAX = 1024,
-    BOX_INTERCEPTED_MAX = 256, /* of them: TLS takes memory */
-    INTERCEPTED_MAX = 4096,
-    BOX_ASKS_MAX = 64,    /* questions under way */
-    BOX_CLIENTS_MAX = 16, /* connections to the resolver */
     BOX_ID_SIZE = 64,
-    ASKS_MAX = 4096,
     TICK_MS = 100,
     USAGE_TICKS = 20,
 };
 
+/* The sandboxes of one team, which share what it may take (share.h). Lives as long as one of them. */
+struct team {
+    char id[BOX_ID_SIZE];
+    size_t box_count;
+    size_t used[SHARE_KINDS];
+};
+
 /* One sandbox. */
 struct box {
+    struct egress *egress;
     uint32_t address; /* host byte order */
     char id[BOX_ID_SIZE];
+    struct team *team;
     struct policy *policy;
     struct seat seat; /* in its private network */
     struct answers answers;
     bool stale; /* the server has not told of it since it came */
     struct list flows, asks, clients;
-    size_t flow_count, intercepted_count, ask_count, client_count;
+    size_t used[SHARE_KINDS];
     /* totals, and whether the server has them */
     uint64_t connections, denied, questions, sent, received;
     bool told;
@@ -54,6 +58,7 @@ struct egress {
     struct loop *loop;
     struct egress_config config;
     struct map boxes; /* address -> struct box */
+    struct map teams; /* id -> struct team */
     struct map seats; /* of boxes in private networks: peers.h */
     struct listener listeners[5];
     size_t listener_count;
@@ -64,7 +69,8 @@ struct egress {
     struct list asking, sniffing, opening, closing, idle_clients;
     struct tls_authority
         *authority; /* signs for hosts that have a rule; NULL until the server tells */
-    size_t flow_count, intercepted_count, ask_count;
+    struct share_limit limits[SHARE_KINDS];
+    size_t used[SHARE_KINDS];
     size_t next_resolver;
     size_t open_handles;
     int64_t refusals_full_us; /* as log_full_us, of all sandboxes together */
@@ -73,8 +79,17 @@ struct egress {
 /* ---- egress.c ---- */
 
 struct box *egress_box(struct egress *egress, uint32_t address);
-struct box *egress_box_make(struct egress *egress, uint32_t address);
+/* The sandbox at this address, or a new one. Another sandbox that had the address is dropped. */
+struct box *egress_box_make(struct egress *egress, uint32_t address, struct str id,
+                            struct str team);
 void egress_box_drop(struct egress *egress, struct box *box);
+/* Takes from the sandbox's share and from its team's, unless that would be too much: returns NULL, or why not, for
+ * people. What was taken is given back before the sandbox is dropped. */
+const char *egress_take(struct box *box, enum share_kind kind, size_t count);
+void egress_give(struct box *box, enum share_kind kind, size_t count);
+/* Counts memory whose size changes: *held is what was taken for it so far. When more does not fit, *held stays and the
+ * caller frees the memory. */
+const char *egress_hold(struct box *box, size_t *held, size_t now);
 /* Accepts up to a handful of connections; -1 when there is none. Close-on-exec, non-blocking. */
 int egress_accept(int fd, struct sockaddr_in *out_peer);
 /* So that the peer sees a break. */
@@ -132,9 +147,9 @@ void resolver_answered(struct egress *egress, struct box *box, const struct dns_
                        const struct asker *asker, struct str message,
                        const struct dns_answer *answer);
 
-/* False when too much is under way. */
-bool ask_new(struct egress *egress, struct box *box, const struct dns_question *question,
-             const struct asker *asker);
+/* NULL, or why the question cannot be asked, for people. */
+const char *ask_new(struct egress *egress, struct box *box, const struct dns_question *question,
+                    const struct asker *asker);
 void ask_tick(struct egress *egress, int64_t now_us);
 void ask_end_all(struct box *box);
 /* The client has gone: its questions are answered to nobody. */

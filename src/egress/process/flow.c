@@ -67,16 +67,13 @@ void flow_end(struct flow *flow, bool reset)
         stream_close(flow->server, reset);
     upstream_free(flow->upstream);
     via_free(flow->via);
-    if (flow->changer) {
-        flow->box->intercepted_count--;
-        flow->egress->intercepted_count--;
-    }
+    if (flow->changer)
+        egress_give(flow->box, SHARE_READ, 1);
     list_remove(&flow->of_box);
     list_remove(&flow->waiting);
-    flow->box->flow_count--;
+    egress_give(flow->box, SHARE_CONNECTIONS, 1);
     flow->box->told = false;
-    flow->egress->flow_count--;
-    buf_done(&flow->first);
+    flow_forget_first(flow);
     loop_free_later(flow->egress->loop, flow);
 }
 
@@ -137,6 +134,24 @@ void flow_refuse(struct flow *flow, const struct verdict *verdict, bool failed)
     list_remove(&flow->waiting);
     list_push_back(&flow->egress->closing, &flow->waiting);
     stream_watch(flow->client, UV_READABLE, on_closing, flow);
+}
+
+bool flow_hold_first(struct flow *flow)
+{
+    struct verdict verdict = {.rule = ""};
+
+    verdict.reason = egress_hold(flow->box, &flow->held, flow->first.cap);
+    if (!verdict.reason)
+        return true;
+    flow_refuse(flow, &verdict, false);
+    flow_forget_first(flow);
+    return false;
+}
+
+void flow_forget_first(struct flow *flow)
+{
+    buf_done(&flow->first);
+    (void)egress_hold(flow->box, &flow->held, 0);
 }
 
 const struct rule *flow_rule(const struct flow *flow)
@@ -249,7 +264,7 @@ static void join(struct flow *flow, struct str early)
     flow->state = FLOW_JOINED;
     flow->tunnel = stream_tunnel_new(flow->egress->loop, client, server, early,
                                      buf_str(&flow->first), on_tunnel_end, flow);
-    buf_done(&flow->first);
+    flow_forget_first(flow);
     if (!flow->tunnel) {
         flow->server_fd = -1;
         flow_end(flow, true);
@@ -279,14 +294,15 @@ void flow_connect(struct flow *flow)
                                            .address = flow->address,
                                            .port = flow->port,
                                            .tls = flow->changer && flow->kind == SNIFF_TLS};
+    const char *fault;
 
     list_remove(&flow->waiting);
     flow->state = FLOW_CONNECTING;
     stream_watch(flow->client, 0, NULL, NULL);
     flow->via = via_copy(flow->box->policy->via);
-    flow->upstream = upstream_new(flow->egress, flow->box, &target, on_upstream, flow);
+    flow->upstream = upstream_new(flow->egress, flow->box, &target, on_upstream, flow, &fault);
     if (!flow->upstream)
-        flow_end(flow, true);
+        fail(flow, fault);
 }
 
 /* ---- deciding ---- */
@@ -330,7 +346,7 @@ static void on_client(struct stream *stream, int status, int events, void *arg)
     ssize_t got = room ? stream_read(stream, room, LOOP_READ_SIZE / 4) : 0;
 
     (void)events;
-    if (got == -EAGAIN && status >= 0)
+    if (!flow_hold_first(flow) || (got == -EAGAIN && status >= 0))
         return;
     if (status < 0 || (room && got <= 0)) {
         flow_end(flow, true);
@@ -373,8 +389,10 @@ static void welcome(struct egress *egress, struct box *box, int fd_consume,
     struct flow *flow;
     int one = 1;
 
-    if (!client)
+    if (!client) {
+        egress_give(box, SHARE_CONNECTIONS, 1);
         return;
+    }
     (void)setsockopt(fd_consume, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     flow = xcalloc(1, sizeof(*flow));
     flow->egress = egress;
@@ -385,17 +403,15 @@ static void welcome(struct egress *egress, struct box *box, int fd_consume,
     flow->server_fd = -1;
     buf_init(&flow->first, SNIFF_MAX);
     list_push_back(&box->flows, &flow->of_box);
-    box->flow_count++;
     box->connections++;
     box->told = false;
-    egress->flow_count++;
     begin(flow);
 }
 
 static void refuse(struct egress *egress, struct box *box, int fd_consume,
-                   const struct sockaddr_in *to)
+                   const struct sockaddr_in *to, const char *reason)
 {
-    const struct verdict verdict = {.rule = "", .reason = "too many connections at once"};
+    const struct verdict verdict = {.rule = "", .reason = reason};
 
     journal_add(egress, box,
                 &(struct journal_entry){.protocol = "tcp",
@@ -410,15 +426,19 @@ void flow_accept(struct egress *egress, int fd)
     for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
         struct sockaddr_in peer, to;
         int got = egress_accept(fd, &peer);
+        const char *reason;
         struct box *box;
 
         if (got < 0)
             return;
         box = egress_box(egress, ntohl(peer.sin_addr.s_addr));
-        if (!box || !egress->config.destination(got, &to))
+        if (!box || !egress->config.destination(got, &to)) {
             egress_reset(got);
-        else if (box->flow_count >= BOX_FLOWS_MAX || egress->flow_count >= egress->config.flows_max)
-            refuse(egress, box, got, &to);
+            continue;
+        }
+        reason = egress_take(box, SHARE_CONNECTIONS, 1);
+        if (reason)
+            refuse(egress, box, got, &to, reason);
         else
             welcome(egress, box, got, &to);
     }

@@ -27,6 +27,7 @@ struct flow {
     int server_fd; /* while there is one, to ask for counts */
     struct carried counted;
     struct buf first; /* read before it was decided */
+    size_t held;      /* of it, as egress_hold() counts */
     bool closed;
 };
 
@@ -36,6 +37,9 @@ void flow_end(struct flow *flow, bool reset);
 void flow_note(struct flow *flow, const struct verdict *verdict);
 /* Tells the client in its language and ends. failed: it was allowed, and there is no way there. */
 void flow_refuse(struct flow *flow, const struct verdict *verdict, bool failed);
+/* Counts the memory of flow->first, which has grown. False when it is too much: the flow has been refused. */
+bool flow_hold_first(struct flow *flow);
+void flow_forget_first(struct flow *flow);
 /* Without answers: as verdict_connection(). */
 struct verdict flow_judge(const struct flow *flow, const struct answers *answers);
 /* Was the address given for the name? */

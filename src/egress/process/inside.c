@@ -84,7 +84,7 @@ static void on_inside(struct stream *stream, int status, int events, void *arg)
     ssize_t got = stream_read(stream, room, LOOP_READ_SIZE / 4); /* in error too: it says why */
 
     (void)events;
-    if (got == -EAGAIN && status >= 0)
+    if (!flow_hold_first(flow) || (got == -EAGAIN && status >= 0))
         return;
     if (got <= 0) {
         refuse_inside(flow);
@@ -99,9 +99,6 @@ static const char *put_filters(struct flow *flow)
 {
     struct egress *egress = flow->egress;
 
-    if (flow->box->intercepted_count >= BOX_INTERCEPTED_MAX ||
-        egress->intercepted_count >= INTERCEPTED_MAX)
-        return "too many connections to hosts that have rules at once";
     if (flow->kind == SNIFF_TLS) {
         if (!egress->authority)
             return "there is no authority to sign for the host; the server did not tell of one";
@@ -112,21 +109,31 @@ static const char *put_filters(struct flow *flow)
     }
     flow->changer =
         intercept_new(flow->tls, flow->tls ? STR_NONE : buf_str(&flow->first), choose, flow);
-    flow->box->intercepted_count++;
-    egress->intercepted_count++;
     return NULL;
+}
+
+static const char *take_filters(struct flow *flow)
+{
+    const char *reason = egress_take(flow->box, SHARE_READ, 1);
+
+    if (reason)
+        return reason;
+    reason = put_filters(flow);
+    if (reason)
+        egress_give(flow->box, SHARE_READ, 1);
+    return reason;
 }
 
 void inside_open(struct flow *flow)
 {
-    const char *reason = put_filters(flow);
+    const char *reason = take_filters(flow);
     struct verdict verdict = flow_against(flow, reason);
 
     if (reason) {
         flow_refuse(flow, &verdict, false);
         return;
     }
-    buf_done(&flow->first);
+    flow_forget_first(flow);
     stream_watch(flow->client, 0, NULL, NULL);
     stream_add_filter(flow->client, flow->changer);
     flow->until_us = flow->silent_until_us = clock_mono_us() + INSIDE_US;

@@ -104,7 +104,7 @@ static void tell(struct egress *egress, struct box *box)
         json_pack("{s:{s:s,s:I,s:I,s:I,s:I,s:I,s:I}}", "usage", "id", box->id, "connections",
                   (json_int_t)box->connections, "denied", (json_int_t)box->denied, "questions",
                   (json_int_t)box->questions, "sent", (json_int_t)box->sent, "received",
-                  (json_int_t)box->received, "open", (json_int_t)box->flow_count);
+                  (json_int_t)box->received, "open", (json_int_t)box->used[SHARE_CONNECTIONS]);
 
     box->told = channel_send(egress, record);
 }

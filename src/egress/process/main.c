@@ -16,8 +16,8 @@
 enum {
     EXIT_USAGE = 78,
     DNS_PORT = 53,
-    FDS_PER_FLOW = 6,        /* two sockets, two pipes */
-    FDS_BESIDE = 4096 + 256, /* questions under way and what there is once */
+    FDS_PER_FLOW = 6,                                             /* two sockets, two pipes */
+    FDS_BESIDE = EGRESS_QUESTIONS_MAX + EGRESS_CLIENTS_MAX + 256, /* 256: what there is once */
 };
 
 /* All certificates are read before the fence is up. */

@@ -63,6 +63,7 @@ static bool passes(unsigned type)
 static void resolve(struct egress *egress, struct box *box, const struct dns_question *question,
                     const struct asker *asker)
 {
+    struct verdict verdict = {.rule = ""};
     struct dns_answer known;
 
     if (question->type != DNS_A && !passes(question->type)) {
@@ -74,8 +75,11 @@ static void resolve(struct egress *egress, struct box *box, const struct dns_que
         answer_with(egress, question, asker, &known);
         return;
     }
-    if (!ask_new(egress, box, question, asker))
+    verdict.reason = ask_new(egress, box, question, asker);
+    if (verdict.reason) {
+        note(egress, box, question, &verdict);
         answer_code(egress, question, asker, DNS_SERVER_FAILURE);
+    }
 }
 
 /* Names of the private network are known here. */

@@ -241,18 +241,25 @@ void upstream_resolved(struct upstream *upstream, const struct dns_answer *answe
                          : "the egress proxy's name is not known");
 }
 
-static bool begin_via(struct upstream *upstream)
+/* NULL, or why there is no way on. */
+static const char *begin_upstream(struct upstream *upstream)
 {
-    struct dns_question question = {.name = upstream->via->name, .type = DNS_A};
+    struct dns_question question = {.type = DNS_A};
+    bool ok;
 
-    if (!upstream->via->name.len)
-        return dial_via(upstream, upstream->via->address);
-    return ask_new(upstream->egress, upstream->box, &question,
-                   &(struct asker){.upstream = upstream});
+    if (upstream->via && upstream->via->name.len) {
+        question.name = upstream->via->name;
+        return ask_new(upstream->egress, upstream->box, &question,
+                       &(struct asker){.upstream = upstream});
+    }
+    ok = upstream->via ? dial_via(upstream, upstream->via->address)
+                       : dial(upstream, upstream->target.address, upstream->target.port);
+    return ok ? NULL : "no connection can be opened";
 }
 
 struct upstream *upstream_new(struct egress *egress, struct box *box,
-                              const struct upstream_target *target, upstream_fn *fn, void *arg)
+                              const struct upstream_target *target, upstream_fn *fn, void *arg,
+                              const char **out_fault)
 {
     struct upstream *upstream = xcalloc(1, sizeof(*upstream));
 
@@ -264,7 +271,8 @@ struct upstream *upstream_new(struct egress *egress, struct box *box,
     upstream->via = via_copy(box->policy->via);
     upstream->until_us = clock_mono_us() + OPEN_US;
     list_push_back(&egress->opening, &upstream->waiting);
-    if (upstream->via ? begin_via(upstream) : dial(upstream, target->address, target->port))
+    *out_fault = begin_upstream(upstream);
+    if (!*out_fault)
         return upstream;
     upstream_free(upstream);
     return NULL;

@@ -23,7 +23,8 @@ struct upstream_result {
 /* Called once, unless it is freed before; never by upstream_new(). The upstream is gone then. */
 typedef void upstream_fn(void *arg, const struct upstream_result *result);
 
-/* NULL when it fails at once, as without descriptors. The target's name has to stay. */
+/* NULL when it fails at once, as without descriptors; *out_fault says why. The target's name has to stay. */
 struct upstream *upstream_new(struct egress *egress, struct box *box,
-                              const struct upstream_target *target, upstream_fn *fn, void *arg);
+                              const struct upstream_target *target, upstream_fn *fn, void *arg,
+                              const char **out_fault);
 void upstream_free(struct upstream *upstream); /* or NULL */
