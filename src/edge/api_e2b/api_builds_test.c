@@ -280,6 +280,8 @@ TEST(templates_are_made_public_and_deleted)
     CHECK_INT(request("PATCH", "/templates/t2", NULL, "{\"public\":false}", NULL), 200);
     CHECK(!api_fake.made_public);
     CHECK_INT(request("PATCH", "/v2/templates/mine", NULL, "{}", NULL), 200);
+    CHECK_INT(request("PATCH", "/templates/mine", NULL, "{}", NULL), 200);
+    CHECK_INT(request("PATCH", "/templates/missing", NULL, "{}", NULL), 404);
     refused("PATCH", "/v2/templates/mine", NULL, "{\"public\":1}", 400, "public");
     refused("PATCH", "/v2/templates/theirs", NULL, "{\"public\":false}", 403, "not yours");
     refused("PATCH", "/v2/templates/nope", NULL, "{\"public\":false}", 404, "not found");

@@ -329,14 +329,17 @@ static const struct json_field change_fields[] = {
 
 static int change(struct api_call *call, struct error *err)
 {
+    struct template_view view = {0};
     struct change_body body = {0};
     auto_json json_t *tree = NULL;
 
     if (check_name(call, err) < 0 ||
         json_parse_as(change_fields, call->body, &body, &tree, err) < 0)
         return -1;
+    /* What changes nothing still needs a template of the team. */
     if (!body.is_public_given)
-        return 0;
+        return template_view(call->api->config.store, call->team_id, call->params[0], &call->arena,
+                             &view, err);
     if (template_set_public(call->api->config.store, call->team_id, call->params[0], body.is_public,
                             err) < 0)
         return -1;
