@@ -3,8 +3,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
-#include <limits.h>
 #include <linux/openat2.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -106,17 +104,4 @@ bool path_barred(const char *path, char *out, size_t size)
             return errno == EACCES;
     }
     return false;
-}
-
-void path_of_program(const char *name, char *out, size_t size)
-{
-    char self[PATH_MAX];
-    ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    const char *folder;
-
-    self[len < 0 ? 0 : len] = '\0';
-    folder = dirname(self);
-    (void)snprintf(out, size, "%s/%s", folder, name);
-    if (access(out, X_OK) < 0)
-        (void)snprintf(out, size, "%s/../lib/quicksand/%s", folder, name);
 }

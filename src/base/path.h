@@ -12,6 +12,7 @@ int path_make_dirs(const char *path, mode_t mode);
 int path_remove_tree(int dir_fd, const char *name);
 /* The first folder on the way that this process may not pass, in out; false when none is in the way. */
 bool path_barred(const char *path, char *out, size_t size);
-
-/* A program that came with this one: beside it, or where `make install` puts it. */
-void path_of_program(const char *name, char *out, size_t size);
+/* Can a process of this user and group, without other groups, open an existing path with this access(2) mode? Returns
+ * 1 when it cannot, and out has the folder that it may not pass, or the path itself; 0 when it can or the path is
+ * missing; -errno when that is unknown, such as -EPERM for a caller that is not root. Forks. */
+int path_denied_to(uid_t uid, const char *path, int mode, char *out, size_t size);

@@ -1,15 +1,44 @@
 #include "base/program.h"
 
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/path.h"
 #include "base/test.h"
 
 static int run(const struct program *program, struct buf *said, struct error *err)
 {
     buf_init(said, 64);
     return program_run(program, said, err);
+}
+
+TEST(path_denied_names_the_closed_folder)
+{
+    char top[] = "/tmp/qs-denied-XXXXXX", folder[64], file[64], where[128];
+
+    if (geteuid() != 0) {
+        test_lacks("root");
+        return;
+    }
+    CHECK(mkdtemp(top) != NULL && chmod(top, 0755) == 0);
+    (void)snprintf(folder, sizeof(folder), "%s/folder", top);
+    (void)snprintf(file, sizeof(file), "%s/file", folder);
+    CHECK(mkdir(folder, 0755) == 0 && close(open(file, O_CREAT | O_WRONLY, 0644)) == 0);
+    CHECK(chmod(folder, 0755) == 0 && chmod(file, 0644) == 0);
+    CHECK_INT(path_denied_to(64737, file, R_OK, where, sizeof(where)), 0);
+    CHECK_INT(path_denied_to(64737, file, X_OK, where, sizeof(where)), 1);
+    CHECK_STR(str_of(where), file);
+    CHECK(chmod(folder, 0750) == 0); /* root's own groups do not count */
+    CHECK_INT(path_denied_to(64737, file, R_OK, where, sizeof(where)), 1);
+    CHECK_STR(str_of(where), folder);
+    CHECK(chmod(folder, 0755) == 0 && unlink(file) == 0);
+    CHECK_INT(path_denied_to(64737, file, R_OK, where, sizeof(where)), 0);
+    CHECK_INT(path_remove_tree(AT_FDCWD, top), 0);
 }
 
 TEST(program_says_and_ends)

@@ -61,7 +61,9 @@ int base_layer_ensure(const struct config *config, struct error *err)
     if (stat(final, &st) == 0 && S_ISDIR(st.st_mode))
         return 0;
     (void)unlink(final);
-    r = path_make_dirs(layers, 0700);
+    r = path_make_dirs(config->data, 0711);
+    if (r == 0)
+        r = path_make_dirs(layers, 0700);
     if (r == 0)
         r = path_remove_tree(AT_FDCWD, made);
     if (r < 0)

@@ -308,7 +308,7 @@ static void load_arguments(struct config *config, int argc, char **argv, struct 
     }
 }
 
-static const char *config_file(int argc, char **argv)
+const char *config_file(int argc, char **argv)
 {
     for (int i = 0; i < argc; i++) {
         if (strcmp(argv[i], "--config") == 0 && i + 1 < argc)

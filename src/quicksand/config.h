@@ -76,6 +76,8 @@ struct config {
 
 /* argv: what follows the command. -1: faults in out_faults, one per line. */
 int config_load(struct config *config, int argc, char **argv, struct buf *out_faults);
+/* Path of the file with settings that these arguments or the environment name; NULL = none. */
+const char *config_file(int argc, char **argv);
 /* Calls fn for each setting, with its value as text. config NULL: as they are when nobody sets them. */
 void config_each(const struct config *config,
                  void (*fn)(void *arg, const char *key, const char *value, const char *fallback,

@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "base/path.h"
+#include "base/parts.h"
 #include "cli/core/cli.h"
 #include "egress/process/egress.h"
 #include "host/warden/warden.h"
@@ -137,12 +138,16 @@ static int open_credentials(void)
     return fd >= 0 ? fd : open("/dev/null", O_RDWR | O_CLOEXEC);
 }
 
+enum { SERVE_PARTS = 4 }; /* as many as part_names has */
+
 struct prepared {
     struct config config;
     char tls_text[2 * CONFIG_LIST_SIZE]; /* the paths, one after the other */
     const char *tls_files[2 * CONFIG_TLS_MAX];
     struct warden_sockets tls_sockets;
-    char envd[CONFIG_TEXT_SIZE + 32];
+    char part_paths[SERVE_PARTS][PATH_MAX];
+    const char *part_list[SERVE_PARTS];    /* those paths */
+    struct warden_part parts[SERVE_PARTS]; /* those that the server reads */
     char addresses[CONFIG_RESOLVERS_MAX][INET_ADDRSTRLEN];
     const char *resolvers[CONFIG_RESOLVERS_MAX];
     char private_texts[CONFIG_PRIVATE_MAX + 1][CONFIG_RANGE_SIZE];
@@ -168,6 +173,32 @@ static size_t split_private(struct prepared *prepared)
     return count;
 }
 
+/* Where the programs that come with this one are. envd is read by the warden alone. */
+static void find_parts(struct prepared *prepared)
+{
+    const struct config *config = &prepared->config;
+
+    for (size_t i = 0; part_names[i] && i < SERVE_PARTS; i++) {
+        bool is_envd = strcmp(part_names[i], "envd") == 0;
+        const char *given = is_envd                                ? config->envd
+                            : strcmp(part_names[i], "unpack") == 0 ? config->unpack
+                                                                   : "";
+        char *path = prepared->part_paths[i];
+
+        if (given[0])
+            (void)snprintf(path, PATH_MAX, "%s", given);
+        else
+            part_path(part_names[i], path, PATH_MAX);
+        prepared->part_list[i] = path;
+        if (is_envd)
+            prepared->warden.envd_path = path;
+        else
+            prepared->parts[prepared->warden.part_count++] =
+                (struct warden_part){.name = part_names[i], .path = path};
+    }
+    prepared->warden.parts = prepared->parts;
+}
+
 /* 0, or the exit status to end with. */
 static int prepare(struct prepared *prepared, int argc, char **argv)
 {
@@ -181,14 +212,11 @@ static int prepare(struct prepared *prepared, int argc, char **argv)
                               "parses network bytes); try: sudo quicksand serve\n");
         return 1;
     }
-    if (!str_copy(str_of(config->envd), prepared->envd, sizeof(prepared->envd)) || !config->envd[0])
-        path_of_program("envd", prepared->envd, sizeof(prepared->envd));
     prepared->warden = (struct warden_config){
         .data_dir = config->data,
         .sockets = &prepared->sockets,
         .loops = (size_t)config->loops,
         .server_uid = (uid_t)config->server_uid,
-        .envd_path = prepared->envd,
         .base_layer = config->base_layer[0] ? config->base_layer : NULL,
         .resolvers = prepared->resolvers,
         .resolver_count = find_resolvers(config, prepared->addresses),
@@ -205,6 +233,7 @@ static int prepare(struct prepared *prepared, int argc, char **argv)
                        .questions = (uint64_t)config->team_dns},
         .process_provider = config->process_provider != 0,
     };
+    find_parts(prepared);
     for (size_t i = 0; i < prepared->warden.resolver_count; i++)
         prepared->resolvers[i] = prepared->addresses[i];
     if (prepared->warden.loops == 0)
@@ -287,8 +316,12 @@ int serve_main(int argc, char **argv)
     if (r != 0)
         return r;
     log_set_json(strcmp(prepared.config.log_format, "json") == 0);
-    /* The address first: a template takes minutes. */
-    if (warden_bind("listen", prepared.config.listen, prepared.warden.loops, &prepared.sockets,
+    (void)umask(
+        022); /* folders on the way to the data directory are passed by the server, another user */
+    /* What takes no time first: a template takes minutes. */
+    if (serve_check_parts(prepared.part_list, &err) < 0 ||
+        serve_check_access(&prepared.config, config_file(argc, argv), &err) < 0 ||
+        warden_bind("listen", prepared.config.listen, prepared.warden.loops, &prepared.sockets,
                     &err) < 0 ||
         bind_tls(&prepared, &err) < 0 || backup_check_restored(prepared.config.data, &err) < 0 ||
         base_layer_ensure(&prepared.config, &err) < 0) {

@@ -20,6 +20,13 @@ enum { EXIT_CONFIG = 78 };
 /* QUICKSAND_API_KEY is set: the operator brings the key. */
 bool serve_key_given(void);
 
+/* ---- serve_check.c ---- */
+
+/* paths: in the order of part_names. */
+int serve_check_parts(const char *const paths[], struct error *err);
+/* Can the server, another user, reach the data directory and read the files of its settings? */
+int serve_check_access(const struct config *config, const char *config_file, struct error *err);
+
 /* ---- backup_main.c ---- */
 
 /* `quicksand backup`, `restore` and `upgrade`: the data directory as a whole. */

@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/log.h"
-#include "base/path.h"
+#include "base/parts.h"
 #include "base/spool.h"
 #include "domain/account/account.h"
 #include "domain/account/api_key.h"
@@ -291,16 +291,10 @@ static int open_domain(struct server *server, struct error *err)
 
 static int open_builds(struct server *server, struct error *err)
 {
-    char unpack[CONFIG_TEXT_SIZE + 32];
     const struct config *config = &server->config;
+    char unpack[PATH_MAX];
 
-    if (!str_copy(str_of(config->unpack), unpack, sizeof(unpack)) || !unpack[0])
-        path_of_program("unpack", unpack, sizeof(unpack));
-    if (!config->unpack[0] && access(unpack, R_OK) < 0) {
-        log_warn("server", "there is no program '%s': templates are built without COPY and images",
-                 unpack);
-        unpack[0] = '\0';
-    }
+    part_path("unpack", unpack, sizeof(unpack));
     server->spool = spool_new(&(struct spool_config){.directory = server->store_dir,
                                                      .max_bytes = config->spool_mb * 1024 * 1024,
                                                      .disk_of = sandboxes_disk_of,
@@ -665,6 +659,7 @@ static void dump_nothing(void)
 int server_main(int argc, char **argv)
 {
     static struct server server = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    char parts[CONFIG_TEXT_SIZE + 16];
     auto_buf struct buf faults = {0};
     struct error err;
     sigset_t set;
@@ -688,6 +683,8 @@ int server_main(int argc, char **argv)
         return EXIT_CONFIG;
     }
     server_reload_log(&server.config);
+    (void)snprintf(parts, sizeof(parts), "%s/" WARDEN_PARTS_DIR, server.config.data);
+    parts_set_dir(parts);
     if (open_all(&server, &err) < 0) {
         (void)fprintf(stderr, "quicksand: %s\n", err.message);
         give_up(&server);

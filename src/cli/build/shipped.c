@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/path.h"
+#include "base/parts.h"
 #include "cli/build/shipped_templates.h"
 #include "dockerfile/dockerfile.h"
 #include "protocol/json/json_shape.h"
@@ -24,7 +24,7 @@ const char *shipped_context(struct arena *arena)
 {
     char path[PATH_MAX];
 
-    path_of_program("interpreter", path, sizeof(path));
+    part_path("interpreter", path, sizeof(path));
     return arena_printf(arena, "%s", dirname(path));
 }
 

@@ -18,7 +18,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/id.h"
-#include "base/path.h"
+#include "base/parts.h"
 #include "cli/core/cli.h"
 #include "cli/core/cli_internal.h"
 #include "protocol/fetch/fetch.h"
@@ -256,7 +256,7 @@ static void set_defaults(struct runner *runner)
         runner->name = runner->host;
     }
     if (!runner->program) {
-        path_of_program("envd", runner->envd, sizeof(runner->envd));
+        part_path("envd", runner->envd, sizeof(runner->envd));
         runner->program = runner->envd;
     }
 }

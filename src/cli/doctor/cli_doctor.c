@@ -34,6 +34,8 @@ static const struct {
     {"forward policy", doctor_forward_policy},
     {"mmdebstrap", doctor_mmdebstrap},
     {"/dev/fuse", doctor_fuse},
+    {"programs", doctor_programs},
+    {"data directory", doctor_data_dir},
     {"disk space", doctor_disk_space},
     {"memory", doctor_memory},
     {"open files", doctor_files},

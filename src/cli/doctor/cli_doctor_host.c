@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <limits.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -13,6 +14,8 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/parts.h"
+#include "base/path.h"
 #include "cli/doctor/cli_doctor.h"
 #include <grp.h>
 #include <stdio.h>
@@ -87,9 +90,45 @@ void doctor_files(const struct doctor *doctor, struct doctor_result *out)
         doctor_ok(out, "at most %llu", (unsigned long long)limit.rlim_max);
 }
 
-/* statvfs of the nearest folder that exists. */
 enum { SERVER_ID = 64737 }; /* user and group of the server, unless --uid says another */
 
+void doctor_programs(const struct doctor *doctor, struct doctor_result *out)
+{
+    auto_buf struct buf missing = {0};
+    char path[PATH_MAX];
+
+    (void)doctor;
+    buf_init(&missing, sizeof(out->detail) / 2);
+    for (size_t i = 0; part_names[i]; i++) {
+        part_path(part_names[i], path, sizeof(path));
+        if (access(path, R_OK) < 0)
+            (void)buf_printf(&missing, "%s%s", missing.len ? ", " : "", part_names[i]);
+    }
+    part_path("envd", path, sizeof(path));
+    if (missing.len)
+        doctor_bad(out, DOCTOR_FAIL, "build them with 'make', or install the package again",
+                   "missing beside this program: %.*s", STR_ARG(buf_str(&missing)));
+    else
+        doctor_ok(out, "all are in %.200s", dirname(path));
+}
+
+void doctor_data_dir(const struct doctor *doctor, struct doctor_result *out)
+{
+    char where[PATH_MAX], fix[sizeof(out->fix)];
+
+    if (doctor_needs_root(doctor, out))
+        return;
+    if (path_denied_to(SERVER_ID, doctor->data_dir, F_OK, where, sizeof(where)) == 1) {
+        (void)snprintf(fix, sizeof(fix), "chmod o+x '%.80s', or choose another directory (--data)",
+                       where);
+        doctor_bad(out, DOCTOR_FAIL, fix, "'%.80s': the server (uid %d) may not pass '%.80s'",
+                   doctor->data_dir, SERVER_ID, where);
+    } else {
+        doctor_ok(out, "the server (uid %d) can reach '%.160s'", SERVER_ID, doctor->data_dir);
+    }
+}
+
+/* statvfs of the nearest folder that exists. */
 static int space_of(const char *path, struct statvfs *out)
 {
     auto_free char *at = xstrdup(path);

@@ -59,7 +59,7 @@ int build_box_prepare(struct build_box *box, struct build *build, struct error *
     id_make(box->id);
     if (!build->all->config.unpack)
         return error_set(err, ERROR_UNSUPPORTED,
-                         "this server was built without the program 'unpack': no COPY, no images");
+                         "this server has no program 'unpack', which COPY and images need");
     build_box_feed_dir(box, dir, sizeof(dir));
     if (mkdir(dir, 0755) < 0)
         return error_set_errno(err, errno, "make the directory of a box's files");

@@ -27,6 +27,9 @@
 /* Below it too: who connects, and only root can, has certificates read again and is told what came of it. */
 #define WARDEN_TLS_SOCKET "run/tls.sock"
 
+/* Below it too: copies of the programs that the server gives to builds and sandboxes. */
+#define WARDEN_PARTS_DIR "programs"
+
 enum { WARDEN_CONTROL_CHANNELS = 8, WARDEN_LOOPS_MAX = 16, WARDEN_TLS_MAX = 1024 * 1024 };
 
 /* Descriptors the server process inherits, named in the environment (warden_server_fds()). */
@@ -52,6 +55,12 @@ struct warden_sockets {
     size_t count; /* one per edge loop */
 };
 
+/* A program that the server reads: copied to WARDEN_PARTS_DIR under this name. */
+struct warden_part {
+    const char *name;
+    const char *path;
+};
+
 struct warden_config {
     const char *data_dir; /* absolute */
     const struct warden_sockets *sockets;
@@ -60,7 +69,9 @@ struct warden_config {
     size_t tls_file_count;
     size_t loops;
     uid_t server_uid;
-    const char *envd_path;  /* envd's program */
+    const char *envd_path; /* envd's program */
+    const struct warden_part *parts;
+    size_t part_count;
     const char *base_layer; /* use this directory as the base layer; NULL = DATA/layers/base */
     const char *const *resolvers;
     size_t resolver_count;

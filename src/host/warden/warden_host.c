@@ -6,6 +6,7 @@
  *     instance      8 hex digits: names of cgroups, links and tables on this host
  *     layers/       0700: read-only layers (hold setuid files)
  *     feeds/        0700, the server's: what it gives to boxes to read, a directory for each
+ *     programs/     0755: copies of programs for the server (warden_parts.c)
  *     pool/         0700: writable layers, snapshots, volumes
  *     run/          0711: envds' sockets and records of running boxes
  *     store/        0700, the server's: database */
@@ -91,6 +92,7 @@ static int make_folders(struct warden *warden, int data_fd, struct error *err)
     if (make_folder(data_fd, "layers", 0700, 0, err) < 0 ||
         make_folder(data_fd, "run", 0711, 0, err) < 0 ||
         make_folder(data_fd, "feeds", 0700, server, err) < 0 ||
+        make_folder(data_fd, WARDEN_PARTS_DIR, 0755, 0, err) < 0 ||
         make_folder(data_fd, "store", 0700, server, err) < 0)
         return -1;
     warden->boxes.layers_fd = openat(data_fd, "layers", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -268,7 +270,8 @@ int warden_open_host(struct warden *warden, struct error *err)
                          "the data directory's path is too long for Unix sockets (%zu, at most %d)",
                          strlen(data), ENGINE_SOCKET_PATH_SIZE - ID_LEN - 11);
     if (take_lock(warden, data_fd, err) < 0 || read_instance(warden, data_fd, err) < 0 ||
-        make_folders(warden, data_fd, err) < 0 || link_base_layer(warden, err) < 0)
+        make_folders(warden, data_fd, err) < 0 || warden_install_parts(warden, data_fd, err) < 0 ||
+        link_base_layer(warden, err) < 0)
         return -1;
     /* Before there is anything on the host that would have to go again. */
     if (!warden->going_down && probe(boxes, err) < 0)

@@ -53,6 +53,8 @@ struct warden {
 /* ---- warden_host.c: the host side of a data directory ---- */
 
 int warden_open_host(struct warden *warden, struct error *err);
+/* In warden_parts.c: copies the programs of the configuration that the data directory lacks or has differently. */
+int warden_install_parts(const struct warden *warden, int data_fd, struct error *err);
 /* After warden_serve_end(). remove: nothing runs any more, take the mounts, cgroups and network away too. */
 void warden_close_host(struct warden *warden, bool remove);
 

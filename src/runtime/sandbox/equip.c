@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/path.h"
+#include "base/parts.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/core/deadline.h"
 
@@ -115,7 +115,7 @@ static int upload(const struct equip_place *place, struct error *err)
     char path[PATH_MAX];
     struct stat st;
 
-    path_of_program(PROGRAM, path, sizeof(path));
+    part_path(PROGRAM, path, sizeof(path));
     auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
         return error_set(err, ERROR_UNAVAILABLE,

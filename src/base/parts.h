@@ -1,0 +1,13 @@
+/* The programs that come with quicksand: static ones that run inside sandboxes and builds. */
+#pragma once
+
+#include <stddef.h>
+
+/* Their names; ends with NULL. */
+extern const char *const part_names[];
+/* Path of one of them: beside this program, or where `make install` puts it, or in the directory that parts_set_dir()
+ * named. The file may be missing. */
+void part_path(const char *name, char *out, size_t size);
+/* For a process whose user may not be able to read the directory of its own program. Call it before other threads
+ * start; dir is copied. */
+void parts_set_dir(const char *dir);
