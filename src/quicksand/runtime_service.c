@@ -42,6 +42,10 @@ struct runtime_service {
     struct runtime_settings settings;
     json_t *file;     /* that they came from, or NULL */
     json_t *profiles; /* of the file as it was read last */
+    struct kept_settings {
+        struct kept_settings *next;
+        struct runtime_settings settings;
+    } * kept; /* of reloads that brought new keys, which backends use from there */
     struct fetch *fetch;
     struct provider_embedded embedded;
     struct runtime *runtime;
@@ -149,33 +153,63 @@ static void tell_profiles(json_t *was, json_t *is)
             log_warn("server", "reload: profile '%s' is gone", name);
 }
 
+/* Keys are taken over without a restart. */
+static void remove_keys(json_t *value)
+{
+    const char *name;
+    json_t *member;
+
+    (void)json_object_del(value, "api_key");
+    (void)json_object_del(value, "apiKey");
+    json_object_foreach (value, name, member)
+        remove_keys(member);
+}
+
 static void tell_others(const json_t *was, json_t *is, const char *path)
 {
+    auto_json json_t *old = json_deep_copy(was), *new = json_deep_copy(is);
     const char *name;
     json_t *value;
 
-    json_object_foreach (is, name, value)
-        if (strcmp(name, "profiles") != 0 && !json_equal(json_object_get(was, name), value))
+    remove_keys(old);
+    remove_keys(new);
+    json_object_foreach (new, name, value)
+        if (strcmp(name, "profiles") != 0 && !json_equal(json_object_get(old, name), value))
             log_warn("server", "reload: '%s' in %s was changed and needs a restart", name, path);
 }
 
-static int replace_profiles(struct runtime_service *service, struct buf *faults, struct error *err)
+static int replace_profiles(struct runtime_service *service, json_t *profiles, struct error *err)
 {
-    struct runtime_settings fresh = {0};
-    auto_json json_t *file = NULL;
-    int r = read_settings(service, &fresh, &file, faults, err);
+    if (json_equal(service->profiles, profiles))
+        return 0;
+    if (profiles_replace(service->runtime, profiles, err) < 0)
+        return -1;
+    tell_profiles(service->profiles, profiles);
+    json_decref(service->profiles);
+    service->profiles = json_incref(profiles);
+    return 0;
+}
 
-    if (r == 0 && !json_equal(service->profiles, fresh.profiles)) {
-        r = profiles_replace(service->runtime, fresh.profiles, err);
-        if (r == 0) {
-            tell_profiles(service->profiles, fresh.profiles);
-            json_decref(service->profiles);
-            service->profiles = json_incref(fresh.profiles);
-        }
-    }
+static int take_over(struct runtime_service *service, struct buf *faults, struct error *err)
+{
+    struct kept_settings *kept = xcalloc(1, sizeof(*kept));
+    auto_json json_t *file = NULL;
+    size_t keys = 0;
+    int r = read_settings(service, &kept->settings, &file, faults, err);
+
     if (r == 0)
+        r = replace_profiles(service, kept->settings.profiles, err);
+    if (r == 0)
+        r = backends_replace_keys(service->runtime, &kept->settings, &keys, err);
+    if (r == 0 && file)
         tell_others(service->file, file, service->config.settings_path);
-    runtime_settings_done(&fresh);
+    if (keys) {
+        kept->next = service->kept;
+        service->kept = kept;
+    } else {
+        runtime_settings_done(&kept->settings);
+        free(kept);
+    }
     return r;
 }
 
@@ -188,7 +222,7 @@ void runtime_service_reload(struct runtime_service *service)
     if (!service->config.settings_path[0])
         return;
     buf_init(&faults, 16384);
-    if (replace_profiles(service, &faults, &err) == 0)
+    if (take_over(service, &faults, &err) == 0)
         return;
     rest = buf_str(&faults);
     while (rest.len) {
@@ -196,7 +230,8 @@ void runtime_service_reload(struct runtime_service *service)
 
         log_error("server", "reload: %.*s", STR_ARG(line));
     }
-    log_error("server", "reload: profiles stay as they were: %s", err.message);
+    log_error("server", "reload: profiles and keys of providers stay as they were: %s",
+              err.message);
 }
 
 /* ---- figures ---- */
@@ -360,6 +395,13 @@ int runtime_service_close(struct runtime_service *service)
     routes_unwatch(service->config.routes, on_route, service);
     fetch_free(service->fetch);
     runtime_settings_done(&service->settings);
+    while (service->kept) {
+        struct kept_settings *next = service->kept->next;
+
+        runtime_settings_done(&service->kept->settings);
+        free(service->kept);
+        service->kept = next;
+    }
     json_decref(service->profiles);
     json_decref(service->file);
     free(service);

@@ -63,7 +63,7 @@ describe('reload', () => {
     assert.match(await reload(/'max-sandboxes' must be a number/), /settings stay as they were/)
     fs.writeFileSync(settings, `max-sandboxes = 3\nlog = debug\nruntime-config = ${runtime}\n`)
     fs.writeFileSync(runtime, '{"profiles": {"fresh": {"timeout": "soon"}}}')
-    await reload(/profiles stay as they were/)
+    await reload(/profiles and keys of providers stay as they were/)
     assert.ok((await profiles()).includes('fresh'))
     assert.ok(server.alive())
   })

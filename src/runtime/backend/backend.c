@@ -22,6 +22,13 @@ struct backend *backend_alloc(const char *name)
 void backend_free(struct backend *backend)
 {
     provider_free(backend->provider);
+    while (backend->retired) {
+        struct backend_retired *next = backend->retired->next;
+
+        provider_free(backend->retired->provider);
+        free(backend->retired);
+        backend->retired = next;
+    }
     (void)pthread_mutex_destroy(&backend->lock);
     free(backend->base_url);
     free(backend->token);
@@ -51,8 +58,8 @@ int backend_make_provider(struct runtime *runtime, struct str team_id,
     return provider_new(&full, out, err);
 }
 
-static int open_backend(struct runtime *runtime, const struct backend_settings *settings,
-                        struct error *err)
+static int make_configured(struct runtime *runtime, const struct backend_settings *settings,
+                           struct provider **out, struct error *err)
 {
     struct provider_config config = {
         .name = settings->name,
@@ -62,14 +69,80 @@ static int open_backend(struct runtime *runtime, const struct backend_settings *
         .api_key = settings->api_key,
         .options = settings->record,
     };
+
+    return backend_make_provider(runtime, STR_NONE, &config, out, err);
+}
+
+static int open_backend(struct runtime *runtime, const struct backend_settings *settings,
+                        struct error *err)
+{
     struct backend *backend = backend_alloc(settings->name);
+    struct provider *provider = NULL;
 
     backend->settings = settings;
-    if (backend_make_provider(runtime, STR_NONE, &config, &backend->provider, err) < 0) {
+    if (make_configured(runtime, settings, &provider, err) < 0) {
+        backend->provider = provider;
         backend_free(backend);
         return -1;
     }
+    backend->provider = provider;
     backend_link(runtime, backend);
+    return 0;
+}
+
+/* ---- new keys ---- */
+
+static bool differs_in_key_only(const struct backend_settings *was,
+                                const struct backend_settings *is)
+{
+    return strcmp(was->type, is->type) == 0 && strcmp(was->api_url, is->api_url) == 0 &&
+           strcmp(was->domain, is->domain) == 0 && json_equal(was->record, is->record) &&
+           strcmp(was->api_key, is->api_key) != 0;
+}
+
+static int replace_key(struct runtime *runtime, struct backend *backend,
+                       const struct backend_settings *settings, struct error *err)
+{
+    struct backend_retired *retired;
+    struct provider *provider = NULL;
+
+    if (make_configured(runtime, settings, &provider, err) < 0) {
+        provider_free(provider);
+        return error_prefix(err, "provider '%s' keeps its key", backend->name);
+    }
+    retired = xcalloc(1, sizeof(*retired));
+    retired->provider = backend->provider;
+    (void)pthread_rwlock_wrlock(&runtime->backends_lock);
+    retired->next = backend->retired;
+    backend->retired = retired;
+    backend->provider = provider;
+    backend->settings = settings;
+    (void)pthread_rwlock_unlock(&runtime->backends_lock);
+    return 0;
+}
+
+int backends_replace_keys(struct runtime *runtime, const struct runtime_settings *fresh,
+                          size_t *out_count, struct error *err)
+{
+    const struct runtime_caller nobody = {.team_id = STR("")};
+
+    *out_count = 0;
+    for (size_t i = 0; i < fresh->backend_count; i++) {
+        const struct backend_settings *is = &fresh->backends[i];
+        struct backend *backend;
+
+        (void)pthread_rwlock_rdlock(&runtime->backends_lock);
+        backend = backend_named(runtime, &nobody, is->name);
+        (void)pthread_rwlock_unlock(&runtime->backends_lock);
+        if (!backend || !backend->settings || !differs_in_key_only(backend->settings, is))
+            continue;
+        if (replace_key(runtime, backend, is, err) < 0)
+            return -1;
+        (*out_count)++;
+        log_warn("runtime", "provider '%s' has a new key", backend->name);
+    }
+    if (*out_count)
+        backends_check(runtime); /* so that a wrong key is reported now, not at the next call */
     return 0;
 }
 

@@ -61,6 +61,11 @@ bool backend_try_inside(struct backend_try *try, const struct provider_ref *ref,
 /* Asks all backends whether they are well; returns at once. It is done every health_interval_s, and
  * may be done at the start. */
 void backends_check(struct runtime *runtime);
+/* Takes over the keys of backends that differ from the settings in effect in nothing but their key,
+ * and checks all backends. Calls under way end with the key they began with. When *out_count is not 0,
+ * fresh must live until the runtime is closed, also after an error. One thread at a time. */
+int backends_replace_keys(struct runtime *runtime, const struct runtime_settings *fresh,
+                          size_t *out_count, struct error *err);
 /* GET /providers: array of {name, type, state, default, isolation, features[], egress[],
  * snapshot_kind, last_error, last_check_at, runner{...}?}; new reference. check: asks them now. */
 json_t *backends_json(struct runtime *runtime, const struct runtime_caller *caller, bool check);

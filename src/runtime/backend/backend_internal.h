@@ -18,9 +18,15 @@ struct breaker {
 struct backend {
     struct backend *next;
     char name[RUNTIME_NAME_MAX + 1];
-    struct provider *provider;
-    const struct backend_settings *settings; /* NULL of a runner */
-    struct backend *origin;                  /* of one with a profile's own key */
+    /* Both are replaced when a reload brings a new key. */
+    struct provider *_Atomic provider;
+    const struct backend_settings *_Atomic settings; /* NULL of a runner */
+    /* Providers with earlier keys: calls under way still use them, so they are freed at the end. */
+    struct backend_retired {
+        struct backend_retired *next;
+        struct provider *provider;
+    } * retired;
+    struct backend *origin; /* of one with a profile's own key */
 
     pthread_mutex_t lock; /* guards all below */
     struct breaker all, kinds[CALL_COUNT];

@@ -80,6 +80,7 @@ int backend_with_key(struct runtime *runtime, const struct runtime_caller *calle
     auto_arena struct arena arena = {0};
     char digest[KEY_DIGEST_SIZE], name[RUNTIME_NAME_MAX + 1];
     struct provider_config config;
+    struct provider *provider = NULL;
     struct backend *made;
 
     *out = origin;
@@ -109,11 +110,13 @@ int backend_with_key(struct runtime *runtime, const struct runtime_caller *calle
     made->origin = origin;
     if (check_keys(runtime, caller, err) < 0 ||
         !str_copy(caller->team_id, made->team_id, sizeof(made->team_id)) ||
-        backend_make_provider(runtime, caller->team_id, &config, &made->provider, err) < 0) {
+        backend_make_provider(runtime, caller->team_id, &config, &provider, err) < 0) {
         (void)pthread_rwlock_unlock(&runtime->backends_lock);
+        made->provider = provider;
         backend_free(made);
         return -1;
     }
+    made->provider = provider;
     backend_link(runtime, made);
     (void)pthread_rwlock_unlock(&runtime->backends_lock);
     *out = made;

@@ -67,6 +67,7 @@ static int make_runner(struct runtime *runtime, const struct store_runner *row,
     const char *name = arena_str(&arena, row->name).p;
     const char *url = arena_str(&arena, row->base_url).p;
     struct backend *backend = backend_alloc(name);
+    struct provider *provider = NULL;
     struct provider_config config = {
         .name = name,
         .type = "runner",
@@ -76,10 +77,12 @@ static int make_runner(struct runtime *runtime, const struct store_runner *row,
         .public_only = runtime_public_only(runtime, row->team_id),
     };
 
-    if (backend_make_provider(runtime, row->team_id, &config, &backend->provider, err) < 0) {
+    if (backend_make_provider(runtime, row->team_id, &config, &provider, err) < 0) {
+        backend->provider = provider;
         backend_free(backend);
         return error_prefix(err, "runner '%s'", name);
     }
+    backend->provider = provider;
     backend->runner = true;
     backend->base_url = xstrdup(url);
     backend->token = xstrdup(config.api_key);
