@@ -82,8 +82,9 @@ static const struct setting settings[] = {
         "blank boxes kept, of which any sandbox is made (-1: three times as many as warm)"),
     NUMBER_SETTING(loops, "loops", "0", 0, 16,
                    "threads that serve connections (0: one per processor)"),
-    NUMBER_SETTING(workers, "workers", "16", 1, 256,
-                   "threads that run API operations, and as many that create sandboxes"),
+    NUMBER_SETTING(
+        workers, "workers", "16", 1, 256,
+        "threads that create sandboxes, and operations on sandboxes under way for one team"),
     NUMBER_SETTING(create_queue, "create-queue", "256", 1, 65536,
                    "creates that run or wait at once; more are refused with 429"),
     NUMBER_SETTING(request_s, "request-seconds", "30", 1, 3600,

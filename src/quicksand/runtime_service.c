@@ -31,8 +31,11 @@
 
 enum {
     FILE_MAX = 1024 * 1024,
-    THREADS_MAX = 512,                      /* each waits for one command, upload, ... */
-    TEAM_THREADS_MAX = THREADS_MAX / 4 * 3, /* so that other teams find some */
+    THREADS_MAX = 1024, /* each waits for one command, upload, ... */
+    TEAM_THREADS_MAX = THREADS_MAX / 8,
+    CONTROL_MAX = 256,
+    TEAM_CONTROL_MAX = CONTROL_MAX / 8,
+    PUBLIC_THREADS = 2,
     QUEUE_MAX = 1024,
     STOP_MS = 2000,
 };
@@ -49,7 +52,7 @@ struct runtime_service {
     struct fetch *fetch;
     struct provider_embedded embedded;
     struct runtime *runtime;
-    struct workers *workers;
+    struct workers *workers, *control_workers, *public_workers;
     struct v1 *v1;
     struct mcp *mcp;
 };
@@ -346,18 +349,22 @@ int runtime_service_open(const struct runtime_service_config *config, struct run
     runtime_engine_changed(service->runtime); /* whatever happened before we watched */
     backends_check(service->runtime);
     service->workers = workers_new_elastic(THREADS_MAX, QUEUE_MAX);
-    service->v1 = v1_new(&(struct v1_config){.runtime = service->runtime,
-                                             .keys = config->keys,
-                                             .store = config->store,
-                                             .workers = service->workers,
-                                             .limits = config->limits,
-                                             .file_directory = config->file_directory,
-                                             .spool = config->spool,
-                                             .team_calls_max = TEAM_THREADS_MAX,
-                                             .join = config->join,
-                                             .join_arg = config->join_arg,
-                                             .settings = config->server_settings,
-                                             .settings_arg = config->server_settings_arg});
+    service->control_workers = workers_new_elastic(CONTROL_MAX, QUEUE_MAX);
+    service->public_workers = workers_new(PUBLIC_THREADS, QUEUE_MAX);
+    service->v1 = v1_new(&(struct v1_config){
+        .runtime = service->runtime,
+        .keys = config->keys,
+        .store = config->store,
+        .lanes = {[V1_LANE_WORK] = {service->workers, TEAM_THREADS_MAX},
+                  [V1_LANE_CONTROL] = {service->control_workers, TEAM_CONTROL_MAX},
+                  [V1_LANE_PUBLIC] = {service->public_workers, 0}},
+        .limits = config->limits,
+        .file_directory = config->file_directory,
+        .spool = config->spool,
+        .join = config->join,
+        .join_arg = config->join_arg,
+        .settings = config->server_settings,
+        .settings_arg = config->server_settings_arg});
     open_mcp(service);
     return 0;
 }
@@ -386,7 +393,9 @@ void runtime_service_drain(struct runtime_service *service, struct loop *loop)
 
 int runtime_service_close(struct runtime_service *service)
 {
-    if (workers_free_within(service->workers, STOP_MS) < 0)
+    if (workers_free_within(service->workers, STOP_MS) < 0 ||
+        workers_free_within(service->control_workers, STOP_MS) < 0 ||
+        workers_free_within(service->public_workers, STOP_MS) < 0)
         return -1;
     mcp_free(service->mcp);
     v1_free(service->v1);

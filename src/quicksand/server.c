@@ -47,22 +47,20 @@
 #include "protocol/http2/http2.h"
 #include "protocol/loop/loop.h"
 #include "protocol/loop/share.h"
-#include "protocol/loop/workers.h"
 #include "protocol/sender/sender.h"
 #include "quicksand/challenge.h"
 #include "quicksand/on_demand.h"
 #include "quicksand/redirect.h"
 #include "quicksand/runtime_service.h"
+#include "quicksand/server_lanes.h"
 #include "quicksand/server_monitor.h"
 #include "quicksand/server_reload.h"
 #include "quicksand/server_tls.h"
 #include "store/core/store.h"
 
 enum {
-    DRAIN_MS = 10000, /* how long requests may take to finish after SIGTERM */
-    QUEUE_MAX = 4096,
-    QUICK_WORKERS = 4,  /* for what asks memory and the store only */
-    WAIT_WORKERS = 256, /* at most, for what waits for programs of templates */
+    DRAIN_MS = 3000, /* how long requests may take to finish after SIGTERM */
+    STOP_MS = 6000,  /* until the server has ended, whatever is under way */
 };
 
 struct server {
@@ -81,7 +79,7 @@ struct server {
     struct builds *builds;
     struct on_demand *demand;
     struct sandbox_creates *creates;
-    struct workers *workers, *quick_workers, *create_workers, *wait_workers;
+    struct server_lanes lanes;
     struct api_keys *keys;
     struct secrets *secrets;
     struct images *images;
@@ -156,7 +154,7 @@ static void edge_prepare(struct server *server, size_t index)
     struct proxy_config proxy = {
         .engine = server->engine,
         .routes = server->routes,
-        .workers = server->workers,
+        .workers = server->lanes.wake,
         .shares = server->box_connections,
     };
 
@@ -338,7 +336,7 @@ static void prepare_edges(struct server *server)
     server->engine =
         engine_warden_new(server->fds.control, WARDEN_CONTROL_CHANNELS, server->fds.event, run_dir);
     server->routes = routes_new();
-    server->workers = workers_new((size_t)server->config.workers, QUEUE_MAX);
+    server_lanes_open(&server->lanes, server->config.workers);
     server->addresses =
         shares_new(&(struct shares_config){.each_max = (size_t)server->config.address_connections});
     server->box_connections =
@@ -346,30 +344,6 @@ static void prepare_edges(struct server *server)
     server->edges = xcalloc(server->fds.loops, sizeof(*server->edges));
     for (size_t i = 0; i < server->fds.loops; i++)
         edge_prepare(server, i);
-}
-
-/* So that one team cannot hold all. */
-static size_t three_quarters(int64_t threads)
-{
-    return threads < 2 ? 1 : (size_t)threads * 3 / 4;
-}
-
-static void open_lanes(struct server *server, struct api_config *api)
-{
-    int64_t threads = server->config.workers;
-
-    server->quick_workers = workers_new(QUICK_WORKERS, QUEUE_MAX);
-    server->create_workers = workers_new((size_t)threads, QUEUE_MAX);
-    server->wait_workers = workers_new_elastic(WAIT_WORKERS, QUEUE_MAX);
-    api->lanes[API_LANE_QUICK].workers = server->quick_workers;
-    api->lanes[API_LANE_QUICK].team_max = three_quarters(QUICK_WORKERS);
-    api->lanes[API_LANE_WORK].workers = server->workers;
-    api->lanes[API_LANE_WORK].team_max = three_quarters(threads);
-    api->lanes[API_LANE_CREATE].workers = server->create_workers;
-    api->lanes[API_LANE_CREATE].team_max = three_quarters(threads);
-    api->lanes[API_LANE_WAIT].workers = server->wait_workers;
-    api->lanes[API_LANE_WAIT].team_max = three_quarters(WAIT_WORKERS);
-    server->creates = api->creates = sandbox_creates_new((size_t)server->config.create_queue);
 }
 
 /* On the loop: a client of a browser that was admitted. */
@@ -398,10 +372,10 @@ static void open_browsers(struct server *server)
     server->bb = bb_new(&(struct bb_config){.browsers = server->browsers,
                                             .keys = server->keys,
                                             .store = server->store,
-                                            .workers = server->wait_workers,
+                                            .workers = server->lanes.wait,
                                             .limits = server->limits,
                                             .url = getenv("QUICKSAND_URL_SELF"),
-                                            .team_calls_max = three_quarters(WAIT_WORKERS),
+                                            .team_calls_max = LANES_WAIT_TEAM,
                                             .join = on_join,
                                             .join_arg = server});
 }
@@ -423,7 +397,8 @@ static int open_edge_parts(struct server *server, struct error *err)
     server->monitor =
         (struct monitor_targets){.sandboxes = server->sandboxes, .started_us = clock_wall_us()};
     server->keys = api.keys = api_keys_new(server->store, getenv("QUICKSAND_API_KEY"));
-    open_lanes(server, &api);
+    server_lanes_assign(&server->lanes, server->config.workers, &api);
+    server->creates = api.creates = sandbox_creates_new((size_t)server->config.create_queue);
     server->limits = api.limits = http_limits_new(&(struct http_limits_config){
         .body_bytes = (size_t)server->config.body_memory_mb * 1024 * 1024});
     server->api = api_new(&api);
@@ -508,6 +483,8 @@ static void stop(struct server *server)
     int64_t deadline_us;
 
     log_info("server", "stopping; sandboxes keep running");
+    server_stop_within(STOP_MS);
+    api_stop(server->api);
     runtime_service_quiet(server->runtime);
     on_demand_hurry(server->demand);
     (void)pthread_mutex_lock(&server->lock);
@@ -531,10 +508,7 @@ static void stop(struct server *server)
         _exit(0);
     }
     http_limits_free(server->limits);
-    workers_free(server->quick_workers);
-    workers_free(server->create_workers);
-    workers_free(server->wait_workers);
-    workers_free(server->workers);
+    server_lanes_close(&server->lanes);
     bb_free(server->bb);
     browsers_close(server->browsers);
     on_demand_close(server->demand);

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "base/cancel.h"
 #include "base/error.h"
 #include "base/spool.h"
 #include "base/str.h"
@@ -125,11 +126,13 @@ int build_file_add(struct builds *all, struct str team_id, struct str hash, int 
 
 /* ---- moving ---- */
 
-/* The files of a template or snapshot, of its build that the name's tag says, as a layer of an image (tar, gzip): *out_fd is a file
- * without a name at its begin, the caller's, and so is what it is charged for. Takes as long as it takes to read and
- * compress them. */
-int build_export(struct builds *all, struct str team_id, struct str name, int *out_fd,
-                 int64_t *out_bytes, struct spool_charge *out_charge, struct error *err);
+/* The files of a template or snapshot, of the build that the name's tag selects, as a layer of an image (tar, gzip):
+ * *out_fd is a file without a name at its begin, which the caller owns, as it does the charge for it. An export waits for a turn among the builds of its
+ * team, then takes as long as reading and compressing the files. ERROR_QUOTA when too many of the team wait;
+ * ERROR_CONFLICT when it was cancelled. */
+int build_export(struct builds *all, struct str team_id, struct str name,
+                 const struct cancel *cancel, int *out_fd, int64_t *out_bytes,
+                 struct spool_charge *out_charge, struct error *err);
 
 /* ---- images: what the client of registries (src/image) does for builds ---- */
 

@@ -91,6 +91,9 @@ enum stage_state { STAGE_PENDING, STAGE_DONE, STAGE_FAILED };
 struct build {
     struct list link; /* of builds.queue or .running */
     struct builds *all;
+    void (*run)(
+        struct build *build); /* of one that its caller waits for and owns; NULL = build_whole() */
+    bool ended;               /* run() has returned; guarded by builds.lock */
     struct arena arena;
     struct store_build row;
     json_t *tree; /* keeps the recipe's strings */
@@ -113,6 +116,10 @@ int build_grow(void *build, int64_t bytes, struct error *err);
 /* From start to end, by a thread of the pool (build_whole.c). */
 void build_whole(struct build *build);
 void build_free(struct build *build);
+/* Queues a build with a run() and waits until that has returned. -1 when run() was not called: too many wait, or it was
+ * cancelled before its turn. When it is cancelled later, build_check() tells run(). */
+int builds_run(struct builds *all, struct build *build, const struct cancel *cancel,
+               struct error *err);
 
 /* ---- boxes (build_box.c) ---- */
 

@@ -92,6 +92,25 @@ static struct build *take_next(struct builds *all)
     return NULL;
 }
 
+static void work_at(struct builds *all, struct build *build)
+{
+    bool waited_for = build->run != NULL;
+
+    if (waited_for) {
+        build->deadline_us = clock_mono_us() + all->config.timeout_s * 1000 * 1000;
+        build->run(build);
+    } else {
+        build_whole(build);
+    }
+    (void)pthread_mutex_lock(&all->lock);
+    list_remove(&build->link);
+    build->ended = true; /* who waits for it may free it from here on */
+    (void)pthread_cond_broadcast(&all->changed);
+    (void)pthread_mutex_unlock(&all->lock);
+    if (!waited_for)
+        build_free(build);
+}
+
 static void *work(void *arg)
 {
     struct builds *all = arg;
@@ -105,12 +124,7 @@ static void *work(void *arg)
             continue;
         }
         (void)pthread_mutex_unlock(&all->lock);
-        build_whole(build);
-        (void)pthread_mutex_lock(&all->lock);
-        list_remove(&build->link);
-        (void)pthread_cond_broadcast(&all->changed);
-        (void)pthread_mutex_unlock(&all->lock);
-        build_free(build);
+        work_at(all, build);
         (void)pthread_mutex_lock(&all->lock);
     }
     (void)pthread_mutex_unlock(&all->lock);
@@ -153,10 +167,44 @@ static int queue_build(struct builds *all, struct build *build, struct error *er
     if (all->stopping)
         r = error_set(err, ERROR_UNAVAILABLE, "the server is stopping");
     else if (count_of(&all->queue, build->row.team_id) >= all->config.queue_max)
-        r = error_set(err, ERROR_QUOTA, "%zu builds wait already", all->config.queue_max);
+        r = error_set(err, ERROR_QUOTA, "%zu builds and exports of your team wait already",
+                      all->config.queue_max);
     else
         list_push_back(&all->queue, &build->link);
     (void)pthread_cond_broadcast(&all->changed);
+    (void)pthread_mutex_unlock(&all->lock);
+    return r;
+}
+
+static bool is_queued(struct builds *all, const struct build *build)
+{
+    struct list *at;
+
+    list_for_each (at, &all->queue)
+        if (at == &build->link)
+            return true;
+    return false;
+}
+
+int builds_run(struct builds *all, struct build *build, const struct cancel *cancel,
+               struct error *err)
+{
+    int r = queue_build(all, build, err);
+
+    if (r < 0)
+        return r;
+    (void)pthread_mutex_lock(&all->lock);
+    while (!build->ended) {
+        if (all->stopping || cancel_asked(cancel)) {
+            atomic_store(&build->cancelled, true);
+            if (is_queued(all, build)) {
+                list_remove(&build->link);
+                r = error_set(err, ERROR_CONFLICT, "it was cancelled while it waited for its turn");
+                break;
+            }
+        }
+        (void)cond_wait_ms(&all->changed, &all->lock, CANCEL_LOOK_MS);
+    }
     (void)pthread_mutex_unlock(&all->lock);
     return r;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/arena.h"
+#include "base/cancel.h"
 #include "base/error.h"
 #include "base/str.h"
 #include "store/core/store.h"
@@ -45,5 +46,6 @@ int webhook_deliveries(struct sandboxes *all, struct str team_id, struct str id,
                        struct arena *arena, struct webhook_deliveries *out, struct error *err);
 /* Sends an event of the type WEBHOOK_TEST_TYPE, whatever it is told of otherwise, and waits for the outcome; also to one that is
  * switched off. *out_why: not delivered. */
-int webhook_test(struct sandboxes *all, struct str team_id, struct str id, struct arena *arena,
-                 bool *out_delivered, struct error *out_why, struct error *err);
+int webhook_test(struct sandboxes *all, struct str team_id, struct str id,
+                 const struct cancel *cancel, struct arena *arena, bool *out_delivered,
+                 struct error *out_why, struct error *err);

@@ -1,6 +1,7 @@
 /* A webhook tried by hand: one made-up event, sent once by the sender like all others (so it reaches what they reach and no
  * more), and its outcome told to whoever waits. A probe is on the stack of who waits for it; one that was given up is known to
  * nobody when its outcome comes. */
+#include "base/cancel.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/cond.h"
@@ -9,7 +10,10 @@
 #include "domain/delivery/webhook_internal.h"
 #include "protocol/json/json_shape.h"
 
-enum { PROBE_US = 30 * 1000 * 1000 }; /* the sender gives up earlier, unless much is under way */
+enum {
+    PROBE_US = 30 * 1000 * 1000, /* the sender gives up earlier, unless much is under way */
+    LOOK_US = CANCEL_LOOK_MS * 1000,
+};
 
 struct webhook_probe {
     struct list node; /* in webhooks.probes */
@@ -112,8 +116,9 @@ void webhook_probe_over(struct sandboxes *all, const struct webhook_sent *sent,
     (void)pthread_mutex_unlock(&webhooks->probe_lock);
 }
 
-int webhook_test(struct sandboxes *all, struct str team_id, struct str id, struct arena *arena,
-                 bool *out_delivered, struct error *out_why, struct error *err)
+int webhook_test(struct sandboxes *all, struct str team_id, struct str id,
+                 const struct cancel *cancel, struct arena *arena, bool *out_delivered,
+                 struct error *out_why, struct error *err)
 {
     struct webhooks *webhooks = &all->webhooks;
     struct webhook_probe probe = {0};
@@ -129,10 +134,13 @@ int webhook_test(struct sandboxes *all, struct str team_id, struct str id, struc
     (void)pthread_mutex_unlock(&webhooks->probe_lock);
     sender_kick(webhooks->sender);
     (void)pthread_mutex_lock(&webhooks->probe_lock);
-    while (!probe.over && (left_us = until_us - clock_mono_us()) > 0)
-        (void)cond_wait_us(&webhooks->probed, &webhooks->probe_lock, left_us);
+    while (!probe.over && !cancel_asked(cancel) && (left_us = until_us - clock_mono_us()) > 0)
+        (void)cond_wait_us(&webhooks->probed, &webhooks->probe_lock,
+                           left_us < LOOK_US ? left_us : LOOK_US);
     list_remove(&probe.node);
     (void)pthread_mutex_unlock(&webhooks->probe_lock);
+    if (!probe.over && cancel_asked(cancel))
+        return error_set(err, ERROR_CONFLICT, "the test was cancelled");
     if (!probe.over)
         return error_set(err, ERROR_TIMEOUT, "it was not sent within %d seconds",
                          PROBE_US / 1000000);

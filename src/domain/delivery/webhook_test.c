@@ -123,15 +123,15 @@ TEST(how_deliveries_went_and_one_tried_by_hand)
     hook_open(&hook);
     open_with(&env, true);
     add_webhook(&env, &hook, ",created,", &arena, &webhook);
-    OK(webhook_test(env.all, TEAM, webhook.id, &arena, &delivered, &why, &err));
+    OK(webhook_test(env.all, TEAM, webhook.id, NULL, &arena, &delivered, &why, &err));
     CHECK(delivered);
     CHECK(strstr(hook.last, "\"type\":\"webhook.test\"") &&
           strstr(hook.last, "\r\ne2b-signature: "));
     atomic_store(&hook.status, 503);
-    OK(webhook_test(env.all, TEAM, webhook.id, &arena, &delivered, &why, &err));
+    OK(webhook_test(env.all, TEAM, webhook.id, NULL, &arena, &delivered, &why, &err));
     CHECK(!delivered);
     CHECK_STR(str_of(why.message), "the receiver answered 503");
-    FAILS(webhook_test(env.all, TEAM, STR("other"), &arena, &delivered, &why, &err),
+    FAILS(webhook_test(env.all, TEAM, STR("other"), NULL, &arena, &delivered, &why, &err),
           ERROR_NOT_FOUND);
     OK(env_create(&env, id, &err));
     WAIT_FOR(atomic_load(&hook.tries) >= 4); /* the event twice */

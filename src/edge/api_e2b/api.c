@@ -31,7 +31,7 @@ static int kill_made(struct call *call, struct error *err)
 
 static int admit(struct call *call, struct error *err)
 {
-    if (call->lane != API_LANE_CREATE || of(call)->admitted)
+    if (!of(call)->endpoint->creates || of(call)->admitted)
         return 0;
     if (sandbox_creates_begin(of(call)->api->config.creates, call->seat.owner, err) < 0)
         return -1;
@@ -74,7 +74,7 @@ void api_init(struct api *api, const struct api_config *config)
                                    .store = config->store,
                                    .file_directory = config->file_directory,
                                    .spool = config->spool,
-                                   .work_lane = API_LANE_WORK};
+                                   .work_lane = API_LANE_CONTROL};
     for (size_t i = 0; i < API_LANE_COUNT; i++) {
         api->desk.lanes[i].workers = config->lanes[i].workers;
         api->desk.lanes[i].shares = shares_new(&(struct shares_config){
@@ -175,10 +175,16 @@ static void dispatch(struct api *api, struct http_exchange *ex)
     }
     call->row = &call->endpoint->is;
     call->lane = call->endpoint->lane;
+    call->cancels = call->endpoint->cancels;
     call->body_max = call->endpoint->body_max;
     call->need = need_of(call->endpoint);
     if (call->endpoint->auth != API_AUTH_LINK || admit_link(call, http_request(ex)))
         call_start(&call->call);
+}
+
+void api_stop(struct api *api)
+{
+    atomic_store(&api->desk.stopping, true);
 }
 
 void api_handle(struct api *api, struct http_exchange *ex)

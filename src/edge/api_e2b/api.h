@@ -2,7 +2,7 @@
  *
  * A request is matched, its key known and its body read, in this order, on the edge loop; the operation runs from start to end on
  * a worker; the answer goes back through the loop. An operation that has begun finishes even when
- * its client has gone; a sandbox that was made without an idempotency key for a client that left before the
+ * its client has gone, unless it only makes something for that client; a sandbox that was made without an idempotency key for a client that left before the
  * answer was with the kernel as a whole ends again. */
 #pragma once
 
@@ -23,12 +23,13 @@ struct secrets;
 struct store;
 struct workers;
 
-/* Kinds of workers, so that none waits behind another. */
+/* Kinds of workers, so that none waits behind another. docs/internals/lanes.md lists the lane of each endpoint. */
 enum api_lane {
-    API_LANE_QUICK,  /* asks memory and the store only: lists, status, keys */
-    API_LANE_WORK,   /* may wait for the engine or for a sandbox's envd */
-    API_LANE_CREATE, /* makes sandboxes */
-    API_LANE_WAIT,   /* makes or resumes one, and waits for what its template starts */
+    API_LANE_QUICK,   /* asks memory and the store only: lists, status, keys */
+    API_LANE_CONTROL, /* changes or looks into one sandbox: may wait for the engine or an envd */
+    API_LANE_CREATE,  /* makes sandboxes */
+    API_LANE_WAIT,    /* makes or resumes one, and waits for the programs of its template */
+    API_LANE_LONG,    /* takes as long as the data it moves, or as somebody else's server */
     API_LANE_COUNT,
 };
 
@@ -56,3 +57,5 @@ struct api_config {
 struct api *api_new(const struct api_config *config);
 /* On any edge loop. Always answers. */
 void api_handle(struct api *api, struct http_exchange *ex);
+/* The server ends: operations that only make something for their client stop. Any thread. */
+void api_stop(struct api *api);

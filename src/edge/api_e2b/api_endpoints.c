@@ -4,9 +4,12 @@
 
 #define SMALL (64 * 1024)
 /* clang-format off */
-/* Without a lane: asks nothing but memory and the store. WORK may wait for the engine or an envd. */
-#define WORK   .lane = API_LANE_WORK
-#define CREATE .lane = API_LANE_CREATE
+/* Without a lane: asks nothing but memory and the store. */
+#define CONTROL .lane = API_LANE_CONTROL
+#define LONG    .lane = API_LANE_LONG
+#define CREATE  .lane = API_LANE_CREATE, .creates = true
+#define FORK    .lane = API_LANE_WAIT, .creates = true
+#define CANCELS .cancels = true
 #define TEAM(m, p, h, ...)     {.is = {.method = (m), .pattern = (p)}, .handler = (h), .body_max = SMALL, __VA_ARGS__}
 #define LARGE(m, p, h, ...)   {.is = {.method = (m), .pattern = (p)}, .handler = (h), .body_max = API_BODY_MAX, __VA_ARGS__}
 #define BOX(m, p, h, ...)     {.is = {.method = (m), .pattern = (p)}, .handler = (h), .body_max = SMALL, \
@@ -25,31 +28,31 @@ const struct api_endpoint api_endpoints[] = {
     AGENT("POST", "/v2/sandboxes", api_sandboxes_create_v2, CREATE),
     AGENT("GET", "/sandboxes", api_sandboxes_list),
     AGENT("GET", "/v2/sandboxes", api_sandboxes_list_v2),
-    TEAM("GET", "/sandboxes/metrics", api_metrics_sandboxes, WORK),
+    TEAM("GET", "/sandboxes/metrics", api_metrics_sandboxes, CONTROL),
     BOX("GET", "/sandboxes/{id}", api_sandboxes_get),
-    BOX("DELETE", "/sandboxes/{id}", api_sandboxes_kill, WORK),
+    BOX("DELETE", "/sandboxes/{id}", api_sandboxes_kill, CONTROL),
     BOX("POST", "/sandboxes/{id}/timeout", api_sandboxes_timeout),
     BOX("POST", "/sandboxes/{id}/refreshes", api_sandboxes_refresh),
-    BOX("POST", "/sandboxes/{id}/connect", api_sandboxes_connect, WORK),
-    BOX("POST", "/v2/sandboxes/{id}/connect", api_sandboxes_connect_v2, WORK),
-    BOX("POST", "/sandboxes/{id}/resume", api_sandboxes_resume, WORK),
-    BOX("POST", "/sandboxes/{id}/pause", api_sandboxes_pause, WORK),
-    OWN("POST", "/sandboxes/{id}/fork", api_sandboxes_fork, CREATE),
-    OWN("POST", "/sandboxes/{id}/snapshots", api_snapshots_create, WORK),
-    BOX("GET", "/sandboxes/{id}/metrics", api_metrics_sandbox, WORK),
-    BOX("GET", "/sandboxes/{id}/logs", api_history_logs, WORK),
-    BOX("GET", "/v2/sandboxes/{id}/logs", api_history_logs_v2, WORK),
+    BOX("POST", "/sandboxes/{id}/connect", api_sandboxes_connect, CONTROL),
+    BOX("POST", "/v2/sandboxes/{id}/connect", api_sandboxes_connect_v2, CONTROL),
+    BOX("POST", "/sandboxes/{id}/resume", api_sandboxes_resume, CONTROL),
+    BOX("POST", "/sandboxes/{id}/pause", api_sandboxes_pause, CONTROL),
+    OWN("POST", "/sandboxes/{id}/fork", api_sandboxes_fork, FORK),
+    OWN("POST", "/sandboxes/{id}/snapshots", api_snapshots_create, LONG),
+    BOX("GET", "/sandboxes/{id}/metrics", api_metrics_sandbox, CONTROL),
+    BOX("GET", "/sandboxes/{id}/logs", api_history_logs, CONTROL),
+    BOX("GET", "/v2/sandboxes/{id}/logs", api_history_logs_v2, CONTROL),
     TEAM("POST", "/events/webhooks", api_webhooks_create),
     TEAM("GET", "/events/webhooks", api_webhooks_list),
     TEAM("GET", "/events/webhooks/{id}", api_webhooks_get),
     TEAM("PATCH", "/events/webhooks/{id}", api_webhooks_change),
     TEAM("DELETE", "/events/webhooks/{id}", api_webhooks_delete),
     TEAM("GET", "/events/webhooks/{id}/deliveries", api_webhooks_deliveries),
-    TEAM("POST", "/events/webhooks/{id}/test", api_webhooks_test, WORK),
+    TEAM("POST", "/events/webhooks/{id}/test", api_webhooks_test, LONG, CANCELS),
     ADMIN("GET", "/metrics", api_monitor),
     TEAM("GET", "/events/sandboxes", api_history_events),
     BOX("GET", "/events/sandboxes/{id}", api_history_sandbox_events),
-    OWN("PUT", "/sandboxes/{id}/network", api_sandboxes_network, WORK),
+    OWN("PUT", "/sandboxes/{id}/network", api_sandboxes_network, CONTROL),
     TEAM("GET", "/snapshots", api_snapshots_list),
 
     AGENT("GET", "/templates", api_templates_list),
@@ -59,21 +62,21 @@ const struct api_endpoint api_endpoints[] = {
     TEAM("POST", "/v2/templates", api_builds_create),
     TEAM("POST", "/v3/templates", api_builds_create),
     TEAM("POST", "/templates/tags", api_tags_assign),
-    TEAM("DELETE", "/templates/tags", api_tags_delete, WORK),
-    LINK("PUT", "/templates/uploads/{hash}", api_build_files_upload, WORK),
+    TEAM("DELETE", "/templates/tags", api_tags_delete, LONG),
+    LINK("PUT", "/templates/uploads/{hash}", api_build_files_upload, LONG),
     TEAM("GET", "/templates/{id}", api_templates_get),
     TEAM("PATCH", "/templates/{id}", api_templates_change),
     TEAM("PATCH", "/v2/templates/{id}", api_templates_change_v2),
-    TEAM("DELETE", "/templates/{id}", api_templates_delete, WORK),
+    TEAM("DELETE", "/templates/{id}", api_templates_delete, LONG),
     LARGE("POST", "/templates/{id}", api_builds_old),
     TEAM("GET", "/templates/{id}/tags", api_tags_list),
     TEAM("GET", "/templates/{id}/settings", api_templates_settings),
-    TEAM("GET", "/templates/{id}/layer", api_templates_layer, WORK),
+    TEAM("GET", "/templates/{id}/layer", api_templates_layer, LONG, CANCELS),
     TEAM("GET", "/templates/{id}/files/{hash}", api_build_files_link, .reveals = true),
-    LARGE("POST", "/templates/{id}/builds/{build}", api_builds_start, WORK),
-    LARGE("POST", "/v2/templates/{id}/builds/{build}", api_builds_start, WORK),
-    TEAM("DELETE", "/templates/{id}/builds/{build}", api_builds_cancel, WORK),
-    TEAM("POST", "/templates/{id}/builds/{build}/cancel", api_builds_cancel, WORK),
+    LARGE("POST", "/templates/{id}/builds/{build}", api_builds_start, LONG),
+    LARGE("POST", "/v2/templates/{id}/builds/{build}", api_builds_start, LONG),
+    TEAM("DELETE", "/templates/{id}/builds/{build}", api_builds_cancel, LONG),
+    TEAM("POST", "/templates/{id}/builds/{build}/cancel", api_builds_cancel, LONG),
     TEAM("GET", "/templates/{id}/builds/{build}/status", api_builds_status),
     TEAM("GET", "/templates/{id}/builds/{build}/logs", api_builds_logs),
     TEAM("GET", "/registries", api_registries_list),
@@ -95,18 +98,28 @@ const struct api_endpoint api_endpoints[] = {
     TEAM("GET", "/teams/{id}/metrics", api_metrics_team),
     TEAM("GET", "/teams/{id}/metrics/max", api_metrics_team_max),
     TEAM("GET", "/volumes", api_volumes_list),
-    TEAM("POST", "/volumes", api_volumes_create, WORK),
+    TEAM("POST", "/volumes", api_volumes_create, LONG),
     TEAM("GET", "/volumes/{id}", api_volumes_get, .reveals = true),
-    TEAM("GET", "/volumes/{id}/usage", api_volumes_usage, WORK),
-    TEAM("DELETE", "/volumes/{id}", api_volumes_delete, WORK),
+    TEAM("GET", "/volumes/{id}/usage", api_volumes_usage, LONG),
+    TEAM("DELETE", "/volumes/{id}", api_volumes_delete, LONG),
     TEAM("GET", "/secrets", api_secrets_list),
     TEAM("POST", "/secrets", api_secrets_create),
     TEAM("GET", "/secrets/{id}", api_secrets_get),
-    TEAM("POST", "/secrets/{id}", api_secrets_change, WORK),
-    TEAM("DELETE", "/secrets/{id}", api_secrets_delete, WORK),
+    TEAM("POST", "/secrets/{id}", api_secrets_change, LONG),
+    TEAM("DELETE", "/secrets/{id}", api_secrets_delete, LONG),
     {.is = {.method = NULL}},
 };
 /* clang-format on */
+
+const char *api_lane_name(enum api_lane lane)
+{
+    static const char *const names[] = {
+        [API_LANE_QUICK] = "quick", [API_LANE_CONTROL] = "control", [API_LANE_CREATE] = "create",
+        [API_LANE_WAIT] = "wait",   [API_LANE_LONG] = "long",
+    };
+
+    return names[lane];
+}
 
 enum call_match api_endpoints_find(struct str method, struct str path, struct arena *arena,
                                    const struct api_endpoint **out,

@@ -62,9 +62,13 @@ struct api_endpoint {
     enum api_scope scope;
     size_t body_max;
     bool reveals; /* a GET that tells a secret: not to viewers */
+    bool creates; /* counts as a create */
+    bool cancels; /* ends when its client leaves, or the server stops */
 };
 
 extern const struct api_endpoint api_endpoints[]; /* ends with method NULL */
+/* As docs/internals/lanes.md calls it. */
+const char *api_lane_name(enum api_lane lane);
 
 enum call_match api_endpoints_find(struct str method, struct str path, struct arena *arena,
                                    const struct api_endpoint **out,

@@ -432,10 +432,12 @@ int api_templates_layer(struct api_call *call, struct error *err)
     int64_t bytes = 0;
     int fd = -1;
 
-    if (check_name(call, err) < 0 ||
-        build_export(call->api->config.builds, call->team_id, call->params[0], &fd, &bytes,
-                     &call->reply_charge, err) < 0)
+    if (check_name(call, err) < 0)
         return -1;
+    if (build_export(call->api->config.builds, call->team_id, call->params[0],
+                     &(struct cancel){call_unwanted, &call->call}, &fd, &bytes, &call->reply_charge,
+                     err) < 0)
+        return call_unwanted(&call->call) ? call_set_unwanted(&call->call, err) : -1;
     call_answer_file(&call->call, 200, "application/vnd.oci.image.layer.v1.tar+gzip", fd, bytes);
     return 0;
 }

@@ -9,6 +9,7 @@
 #include "edge/api_e2b/api_types.h"
 #include "edge/api_e2b/test/api_fake.h"
 #include "edge/api_e2b/test/api_test_request.h"
+#include "edge/call/test/lanes_page.h"
 #include "protocol/json/json_shape.h"
 
 static enum call_match find(const char *method, const char *path, char allow[HTTP_ALLOW_SIZE])
@@ -38,6 +39,15 @@ TEST(endpoints_match_whole_segments)
     CHECK_INT(find("GET", "/sandboxes/%zz", allow), CALL_NO_PATH);
     CHECK_INT(find("GET", "/sandboxes/%00", allow), CALL_NO_PATH);
     CHECK_INT(find("GET", "/sandboxes/%ff", allow), CALL_NO_PATH);
+}
+
+TEST(the_page_of_lanes_lists_every_endpoint)
+{
+    size_t count = 0;
+
+    for (const struct api_endpoint *row = api_endpoints; row->is.method; row++, count++)
+        lanes_page_check(row->is.method, "", row->is.pattern, api_lane_name(row->lane));
+    CHECK_INT(lanes_page_count(false), count);
 }
 
 TEST(endpoints_tell_allowed_methods)

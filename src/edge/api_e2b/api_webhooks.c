@@ -197,9 +197,10 @@ int api_webhooks_test(struct api_call *call, struct error *err)
     struct error why = {0};
     bool delivered = false;
 
-    if (webhook_test(call->api->config.sandboxes, call->team_id, call->params[0], &call->arena,
-                     &delivered, &why, err) < 0)
-        return -1;
+    if (webhook_test(call->api->config.sandboxes, call->team_id, call->params[0],
+                     &(struct cancel){call_unwanted, &call->call}, &call->arena, &delivered, &why,
+                     err) < 0)
+        return call_unwanted(&call->call) ? call_set_unwanted(&call->call, err) : -1;
     call_answer(
         &call->call, 200,
         json_pack("{s:b,s:s}", "delivered", delivered, "message", delivered ? "" : why.message));

@@ -22,7 +22,8 @@ void v1_free(struct v1 *v1)
 {
     if (!v1)
         return;
-    shares_free(v1->desk.lanes[0].shares);
+    for (size_t i = 0; i < V1_LANE_COUNT; i++)
+        shares_free(v1->desk.lanes[i].shares);
     shares_free(v1->stream_shares);
     (void)pthread_mutex_destroy(&v1->lock);
     free(v1);
@@ -228,6 +229,7 @@ static bool find_endpoint(struct v1_call *call)
         break;
     }
     call->row = &call->endpoint->is;
+    call->lane = v1_lane_of(call->endpoint);
     call->body_max = V1_BODY_MAX;
     call->public = call->endpoint->flags & V1_PUBLIC;
     call->no_body = call->endpoint->flags & (V1_PUBLIC | V1_RAW | V1_UPGRADE);
@@ -271,10 +273,13 @@ struct v1 *v1_new(const struct v1_config *config)
                                   .limits = config->limits,
                                   .store = config->store,
                                   .file_directory = config->file_directory,
-                                  .spool = config->spool};
-    v1->desk.lanes[0].workers = config->workers;
-    v1->desk.lanes[0].shares = shares_new(&(struct shares_config){
-        .each_max = config->team_calls_max, .waiting_max = V1_TEAM_WAITING_MAX});
+                                  .spool = config->spool,
+                                  .work_lane = V1_LANE_CONTROL};
+    for (size_t i = 0; i < V1_LANE_COUNT; i++) {
+        v1->desk.lanes[i].workers = config->lanes[i].workers;
+        v1->desk.lanes[i].shares = shares_new(&(struct shares_config){
+            .each_max = config->lanes[i].team_max, .waiting_max = V1_TEAM_WAITING_MAX});
+    }
     v1->stream_shares = shares_new(&(struct shares_config){.each_max = V1_TEAM_STREAMS_MAX});
     return v1;
 }

@@ -1,6 +1,6 @@
 /* The agent runtime on the wire: everything under /api/v1, and the dashboard.
  *
- * As in the E2B API a request runs from start to end on a worker, but these workers are many, because
+ * As in the E2B API a request runs from start to end on a worker of its lane; those of the work lane are many, because
  * a command may take minutes. Streams (events, logs, terminals) live on the edge loops. */
 #pragma once
 
@@ -19,16 +19,26 @@ struct store;
 struct v1;
 struct workers;
 
+/* Kinds of workers, so that none waits behind another. docs/internals/lanes.md lists the lane of each endpoint. */
+enum v1_lane {
+    V1_LANE_WORK,    /* takes as long as a command, an upload or a create */
+    V1_LANE_CONTROL, /* asks the store, or one bounded thing of a provider */
+    V1_LANE_PUBLIC,  /* needs no key, so no team has a share of it */
+    V1_LANE_COUNT,
+};
+
 struct v1_config {
     struct runtime *runtime;
     struct api_keys *keys;
-    struct store *store;     /* the audit log; NULL = none is kept */
-    struct workers *workers; /* elastic */
+    struct store *store; /* the audit log; NULL = none is kept */
+    struct {
+        struct workers *workers;
+        size_t team_max; /* of them for one team at the same time; 0 = all */
+    } lanes[V1_LANE_COUNT];
     struct http_limits *limits;
     const char *file_directory; /* where bodies go that are kept in files meanwhile */
     struct spool *spool;        /* counts them; NULL = nobody does */
     uint32_t heartbeat_ms;      /* of event streams; 0 = 30 s */
-    size_t team_calls_max;      /* requests of one team on workers at the same time; 0 = all */
     call_join_fn *join;         /* to what runs in sandboxes of this host; NULL = there are none */
     void *join_arg;
     /* The settings in force: an array of {key, value, default, help, reload}. NULL = none are told. */

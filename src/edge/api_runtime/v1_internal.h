@@ -81,6 +81,7 @@ enum v1_endpoint_flag {
     V1_SCOPED = 128,   /* also with a key for one sandbox: the handler sees to it */
     V1_REVEALS = 256,  /* tells a secret: not to viewers */
     V1_ANY_ROLE = 512, /* whatever the key's role is */
+    V1_CONTROL = 1024, /* of the control lane */
 };
 
 struct v1_endpoint {
@@ -95,6 +96,10 @@ struct v1_endpoint {
 #define V1_FILE_MAX (16 * INT64_C(1024) * 1024 * 1024)
 
 extern const struct v1_endpoint v1_endpoints[]; /* ends with method NULL */
+
+enum v1_lane v1_lane_of(const struct v1_endpoint *endpoint);
+/* As docs/internals/lanes.md calls it. */
+const char *v1_lane_name(enum v1_lane lane);
 
 /* path: behind /api/v1. */
 enum call_match v1_endpoints_find(struct str method, struct str path, struct arena *arena,

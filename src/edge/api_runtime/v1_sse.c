@@ -147,7 +147,7 @@ static void start_reading(struct sse *sse)
     buf_clear(&sse->batch);
     sse->batch_last = sse->since;
     sse->work = (struct work){.run = read_store, .done = read_done, .loop = sse->loop};
-    if (workers_run(sse->v1->config.workers, &sse->work) < 0) {
+    if (workers_run(sse->v1->config.lanes[V1_LANE_CONTROL].workers, &sse->work) < 0) {
         /* The client comes back with the id it has seen last. */
         http_end(sse->ex);
         return;

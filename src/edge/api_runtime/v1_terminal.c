@@ -286,7 +286,7 @@ static void take_over(struct v1_call *call)
     if (atomic_load(&terminal->v1->draining)) {
         on_server_drain(&terminal->stream);
         unref(terminal);
-    } else if (workers_run(terminal->v1->config.workers, &terminal->work) < 0) {
+    } else if (workers_run(terminal->v1->config.lanes[V1_LANE_WORK].workers, &terminal->work) < 0) {
         v1_socket_close(terminal->socket, WEBSOCKET_FAILED, STR("the server is busy"));
         unref(terminal);
     }

@@ -6,6 +6,7 @@
 #include "edge/api_runtime/v1_internal.h"
 #include "edge/api_runtime/v1_openapi.h"
 #include "edge/api_runtime/v1_sse.h"
+#include "edge/call/test/lanes_page.h"
 #include "protocol/json/json_shape.h"
 
 #define ONE "/sandboxes/" V1_FAKE_ID
@@ -91,6 +92,15 @@ TEST(v1_endpoints)
         CALL_NO_PATH);
     CHECK_INT(v1_endpoints_find(STR("GET"), STR(""), &arena, &endpoint, params, allow),
               CALL_NO_PATH);
+}
+
+TEST(the_page_of_lanes_lists_every_endpoint)
+{
+    size_t count = 0;
+
+    for (const struct v1_endpoint *row = v1_endpoints; row->is.method; row++, count++)
+        lanes_page_check(row->is.method, "/api/v1", row->is.pattern, v1_lane_name(v1_lane_of(row)));
+    CHECK_INT(lanes_page_count(true), count);
 }
 
 /* The document and the table must tell of the same endpoints. */
@@ -404,7 +414,7 @@ TEST(errors_hold_no_secret)
 
 TEST(a_team_leaves_room_for_others)
 {
-    struct v1 *edge = v1_new(&(struct v1_config){.team_calls_max = 2});
+    struct v1 *edge = v1_new(&(struct v1_config){.lanes = {{NULL, 2}}});
     struct error err = {0};
 
     for (int i = 0; i < V1_TEAM_STREAMS_MAX; i++)

@@ -115,6 +115,7 @@ static void on_exchange_done(struct http_exchange *ex, void *arg)
     struct call *call = arg;
 
     call->ex = NULL;
+    atomic_store(&call->client_gone, true);
     if (call->desk->ops->gone)
         call->desk->ops->gone(call);
     if (call->working || !call_leave(call) || (!http_finished(ex) && call_take_back(call)))
@@ -323,8 +324,25 @@ void call_begin(struct call *call, struct call_desk *desk, struct http_exchange 
     http_on_done(ex, on_exchange_done, call);
 }
 
+bool call_unwanted(void *arg)
+{
+    const struct call *call = arg;
+
+    return call->cancels && (atomic_load(&call->client_gone) || atomic_load(&call->desk->stopping));
+}
+
+int call_set_unwanted(const struct call *call, struct error *err)
+{
+    return atomic_load(&call->desk->stopping)
+               ? error_set(err, ERROR_UNAVAILABLE, "the server is stopping; try again later")
+               : error_set(err, ERROR_INVALID, "the client left before the answer");
+}
+
 void call_start(struct call *call)
 {
+    /* A client that closes its side has left: nobody else wants what this makes. */
+    if (call->cancels)
+        http_leave_at_end(call->ex);
     if (call->public) {
         call_enter(call);
         return;

@@ -2,9 +2,9 @@
  *
  * On the loop: the head, whose API key it is (memory, or two threads of their own), then the body within
  * limits, then the team's line for a worker. On the worker: the key again, the handler, the audit log. On
- * the loop: the answer. An operation that has begun finishes even when its client has gone; a sandbox made
- * for a client that left before all of the answer was with the kernel ends again, unless it has a name by
- * which it can be found (`made`).
+ * the loop: the answer. An operation that has begun finishes even when its client has gone, unless it only
+ * produces something for that client (`cancels`); a sandbox made for a client that left before all of the
+ * answer was with the kernel ends again, unless it has a name by which it can be found (`made`).
  *
  * A call is the loop's until it is queued, the worker's while it runs (`working`), and the loop's again
  * afterwards. `ex` is only touched on the loop: when the client goes while a worker runs, the exchange is
@@ -15,6 +15,7 @@
 #pragma once
 
 #include <jansson.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "base/arena.h"
@@ -37,7 +38,7 @@ enum {
     CALL_PARAMS_MAX = 2,
     CALL_REQUEST_ID_SIZE = 17,
     CALL_TRACE_ID_SIZE = 33,
-    CALL_LANES_MAX = 4
+    CALL_LANES_MAX = 5
 };
 
 /* Whose API key is enough, by its role. */
@@ -81,7 +82,8 @@ struct call_desk {
         struct workers *workers;
         struct shares *shares; /* of each team; NULL = no limit */
     } lanes[CALL_LANES_MAX];
-    unsigned work_lane; /* for what comes afterwards */
+    unsigned work_lane;   /* for what comes afterwards */
+    atomic_bool stopping; /* the server ends: calls that can be cancelled are */
 };
 
 struct call {
@@ -89,7 +91,8 @@ struct call {
     struct call_desk *desk;
     struct http_exchange *ex; /* NULL when the client has gone; only for the loop's thread */
     struct loop *loop;
-    bool working; /* a worker owns the fields below */
+    bool working;            /* a worker owns the fields below */
+    atomic_bool client_gone; /* the exchange is over; set on the loop, read by the worker */
     struct arena arena;
     int64_t started_us;
     char request_id[CALL_REQUEST_ID_SIZE];
@@ -105,6 +108,7 @@ struct call {
     int64_t file_max; /* the body goes to a file, of at most so many bytes; 0 = it does not */
     bool file_kept;   /* that file will stay */
     bool quiet;       /* not for the audit log */
+    bool cancels;     /* only its client needs the result: ended early when call_unwanted() */
     enum call_need need;
     bool by_cookie; /* the key is a browser's token, which its pages must not learn */
 
@@ -205,6 +209,12 @@ void call_count(const struct call *call);
 void call_counts_write(struct buf *out);
 /* call_trace.c: the trace of a header "traceparent", or "". */
 void call_trace(struct str given, char out[CALL_TRACE_ID_SIZE]);
+
+/* Whether a call that cancels may stop: its client has left, or the server ends. Any thread; takes a struct call, so that
+ * it can be handed to whatever works for the call. */
+bool call_unwanted(void *call);
+/* The error of a call that stopped for that reason; -1. */
+int call_set_unwanted(const struct call *call, struct error *err);
 
 /* Finds the team of the key. ERROR_UNAUTHORIZED when there is none, ERROR_FORBIDDEN when it is banned or the key's role
  * is not enough. */

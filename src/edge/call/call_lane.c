@@ -33,8 +33,14 @@ static void take_turn(struct call *call);
 static void run(struct work *work)
 {
     struct call *call = container_of(work, struct call, work);
+    struct error err = {0};
 
-    call_run(call);
+    if (call_unwanted(call)) {
+        (void)call_set_unwanted(call, &err);
+        call->desk->ops->fail(call, &err);
+    } else {
+        call_run(call);
+    }
     /* Before the loop has time for it: the next one begins. */
     leave(call);
     give_worker(call);

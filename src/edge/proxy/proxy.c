@@ -14,7 +14,8 @@
 struct proxy {
     struct loop *loop;
     struct routes *routes;
-    struct workers *workers;
+    struct proxy_wakes wakes;
+    struct list woken; /* of wakes */
     struct proxy_upstream *upstream;
     struct shares *shares;
     struct list relays;
@@ -65,7 +66,9 @@ struct proxy *proxy_new(struct loop *loop, const struct proxy_config *config)
 
     proxy->loop = loop;
     proxy->routes = config->routes;
-    proxy->workers = config->workers;
+    proxy->wakes = (struct proxy_wakes){
+        .workers = config->workers, .routes = config->routes, .under_way = &proxy->woken};
+    list_init(&proxy->woken);
     proxy->shares = config->shares;
     proxy->upstream = proxy_upstream_new(loop, config);
     list_init(&proxy->relays);
@@ -177,7 +180,7 @@ static void forward(struct proxy *proxy, struct http_exchange *ex, const struct 
     if (route->state == ROUTE_RUNNING)
         start_relay(proxy, ex, target, route);
     else if (!proxy_wake_allowed(route, target, http_request(ex)) ||
-             !proxy_wake(proxy->workers, proxy->routes, ex, target, on_woken, proxy))
+             !proxy_wake(&proxy->wakes, ex, target, on_woken, proxy))
         proxy_errors_reply(ex, PROXY_ERROR_PAUSED, target);
 }
 
@@ -263,7 +266,7 @@ static void handle_volume(struct proxy *proxy, struct http_exchange *ex)
     if (start_volume(proxy, ex, token))
         return;
     err.code = ERROR_UNAVAILABLE;
-    if (!proxy_wake(proxy->workers, proxy->routes, ex, &target, on_volume_woken, proxy))
+    if (!proxy_wake(&proxy->wakes, ex, &target, on_volume_woken, proxy))
         refuse_volume(ex, &err);
 }
 

@@ -1,6 +1,7 @@
 #include "edge/proxy/proxy_wake.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/list.h"
@@ -9,6 +10,8 @@
 
 struct wake {
     struct work work;
+    struct list link;      /* of the proxy's wakes, or of another's followers */
+    struct list followers; /* requests for the same sandbox that came meanwhile */
     struct routes *routes;
     struct http_exchange *ex; /* NULL when the client has gone; only the loop looks */
     struct proxy_target target;
@@ -52,34 +55,65 @@ static void run(struct work *work)
                  wake->target.port ? wake->target.id : "", wake->err.message);
 }
 
+static void go_on(struct wake *wake, const struct error *failure)
+{
+    if (wake->ex) {
+        http_on_done(wake->ex, NULL, NULL);
+        wake->fn(wake->ex, &wake->target, failure, wake->arg);
+    }
+}
+
 static void done(struct work *work)
 {
     struct wake *wake = container_of(work, struct wake, work);
+    const struct error *failure = wake->result < 0 ? &wake->err : NULL;
+    struct list *at;
 
-    if (wake->ex) {
-        http_on_done(wake->ex, NULL, NULL);
-        wake->fn(wake->ex, &wake->target, wake->result < 0 ? &wake->err : NULL, wake->arg);
+    list_remove(&wake->link);
+    go_on(wake, failure);
+    while ((at = list_pop_front(&wake->followers))) {
+        struct wake *follower = container_of(at, struct wake, link);
+
+        go_on(follower, failure);
+        free(follower);
     }
     free(wake);
 }
 
-bool proxy_wake(struct workers *workers, struct routes *routes, struct http_exchange *ex,
+static struct wake *find_wake(struct list *wakes, const struct proxy_target *target)
+{
+    struct list *at;
+
+    list_for_each (at, wakes) {
+        struct wake *wake = container_of(at, struct wake, link);
+
+        if (strcmp(wake->target.id, target->id) == 0 && !wake->target.port == !target->port)
+            return wake;
+    }
+    return NULL;
+}
+
+bool proxy_wake(const struct proxy_wakes *wakes, struct http_exchange *ex,
                 const struct proxy_target *target, proxy_wake_fn *fn, void *arg)
 {
-    struct wake *wake;
+    struct wake *wake, *leader;
 
-    if (!workers)
+    if (!wakes->workers)
         return false;
     wake = xcalloc(1, sizeof(*wake));
     *wake = (struct wake){.work = {.run = run, .done = done, .loop = http_loop(ex)},
-                          .routes = routes,
+                          .routes = wakes->routes,
                           .ex = ex,
                           .target = *target,
                           .fn = fn,
                           .arg = arg};
     http_on_done(ex, on_client_gone, wake);
-    if (workers_run(workers, &wake->work) == 0)
+    list_init(&wake->followers);
+    leader = find_wake(wakes->under_way, target);
+    list_push_back(leader ? &leader->followers : wakes->under_way, &wake->link);
+    if (leader || workers_run(wakes->workers, &wake->work) == 0)
         return true;
+    list_remove(&wake->link);
     http_on_done(ex, NULL, NULL);
     free(wake);
     return false;

@@ -20,7 +20,7 @@
 #include "host/disk/tree.h"
 
 enum {
-    STOP_TIMEOUT_MS = 40000, /* the server has its own, shorter one */
+    STOP_TIMEOUT_MS = 15000, /* the server has its own, shorter one */
     RESTART_MIN_MS = 20,
     RESTART_MAX_MS = 10000,
     STABLE_MS = 30000, /* a server that ran this long failed for a new reason */

@@ -526,12 +526,13 @@ int webhook_deliveries(struct sandboxes *all, struct str team_id, struct str id,
     return webhook_get(all, team_id, id, arena, &ignored, err);
 }
 
-int webhook_test(struct sandboxes *all, struct str team_id, struct str id, struct arena *arena,
-                 bool *out_delivered, struct error *out_why, struct error *err)
+int webhook_test(struct sandboxes *all, struct str team_id, struct str id,
+                 const struct cancel *cancel, struct arena *arena, bool *out_delivered,
+                 struct error *out_why, struct error *err)
 {
     struct store_webhook ignored;
 
-    (void)out_why;
+    (void)cancel, (void)out_why;
     *out_delivered = true;
     return webhook_get(all, team_id, id, arena, &ignored, err);
 }

@@ -379,10 +379,11 @@ int registry_login_delete(struct store *store, struct str team_id, struct str ho
     return str_is(host, "ghcr.io") ? 0 : error_set(err, ERROR_NOT_FOUND, "there is none");
 }
 
-int build_export(struct builds *all, struct str team_id, struct str name, int *out_fd,
-                 int64_t *out_bytes, struct spool_charge *out_charge, struct error *err)
+int build_export(struct builds *all, struct str team_id, struct str name,
+                 const struct cancel *cancel, int *out_fd, int64_t *out_bytes,
+                 struct spool_charge *out_charge, struct error *err)
 {
-    (void)all, (void)team_id, (void)name, (void)out_charge;
+    (void)all, (void)team_id, (void)name, (void)cancel, (void)out_charge;
     *out_fd = memfd_create("layer", MFD_CLOEXEC);
     *out_bytes = 5;
     return write(*out_fd, "layer", 5) == 5 ? 0 : error_set(err, ERROR_INTERNAL, "memfd");

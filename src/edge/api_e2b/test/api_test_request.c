@@ -27,7 +27,7 @@ struct api_call new_call(const char *method, const char *path)
 {
     struct api_call call = {.api = &api,
                             .desk = &api.desk,
-                            .lane = API_LANE_WORK,
+                            .lane = API_LANE_CONTROL,
                             .method = str_of(method),
                             .path = str_of(path),
                             .key = STR(API_FAKE_KEY),

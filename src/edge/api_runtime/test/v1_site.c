@@ -20,11 +20,12 @@ void site_start(struct site *site, size_t threads, size_t queue_max)
     log_set_level(LOG_ERROR);
     site->workers = workers_new_elastic(threads, queue_max);
     site->v1 = v1_new(&(struct v1_config){
-        .workers = site->workers,
+        .lanes = {{site->workers, threads > 2 ? threads - 1 : 0},
+                  {site->workers, threads > 2 ? threads - 1 : 0},
+                  {site->workers, 0}},
         .limits = http_limits_new(&(struct http_limits_config){.body_bytes = 4 * 1024 * 1024}),
         .file_directory = "/tmp",
-        .heartbeat_ms = 100,
-        .team_calls_max = threads > 2 ? threads - 1 : 0});
+        .heartbeat_ms = 100});
     http_site_start(&site->http, on_request, site->v1);
 }
 

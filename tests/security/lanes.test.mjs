@@ -1,0 +1,161 @@
+// Long requests of two teams: kill, connect, pause, list and logs of a third team are answered meanwhile, work for clients
+// that left ends at once, and the server stops within seconds.
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import crypto from 'node:crypto'
+import { after, before, describe, test } from 'node:test'
+import { findProcesses } from '../harness/leftovers.mjs'
+import { eventually, patience, startServer } from '../harness/server.mjs'
+
+const TEAM_BUILDS = 2
+const EXPORTS = 16 // of each team
+const PROBES = 16
+const UPLOADS = 400
+const ANSWER_MS = 2500
+const STOP_MS = 8000
+const RECEIVER = '203.0.113.2'
+
+let server, attackers, victim
+before(async () => {
+  server = await startServer({ args: ['--team-builds', String(TEAM_BUILDS), '--builds', '64', '--webhook-pause', '1'] })
+  attackers = [await newTeam(), await newTeam()]
+  victim = await newTeam()
+})
+after(() => server.destroy())
+
+async function newTeam() {
+  const { body: team } = await server.api('POST', '/admin/teams', { name: `t${crypto.randomBytes(6).toString('hex')}` })
+  const { body } = await server.api('POST', `/admin/teams/${team.teamID}/api-keys`, { name: 'k' })
+  return body.key
+}
+
+const head = (...lines) => lines.join('\r\n') + '\r\n\r\n'
+const send = async (method, target, key, ...more) => {
+  const socket = await server.connect()
+  socket.write(head(`${method} ${target} HTTP/1.1`, 'Host: x', `X-API-KEY: ${key}`, ...more))
+  return socket
+}
+
+// The programs that read the files of a template in boxes.
+const packers = () => findProcesses((one) => one.cmdline.startsWith('/run/feed/unpack pack '))
+const underWay = () => packers().length
+
+async function exportLayers() {
+  const sockets = []
+  for (const key of attackers) for (let i = 0; i < EXPORTS; i++) sockets.push(await send('GET', '/templates/base/layer', key))
+  await eventually('exports of both teams are under way', () => underWay() >= 2 * TEAM_BUILDS, 30_000)
+  return sockets
+}
+
+// Everything that a team needs to have its sandboxes under control, by both APIs: each answer within the bound.
+async function control(what) {
+  const { sandboxID: id } = await server.create({}, { key: victim })
+  const other = await server.create({}, { key: victim })
+  const steps = [
+    ['GET', '/sandboxes', 200],
+    ['GET', '/v2/sandboxes', 200],
+    ['GET', `/sandboxes/${id}`, 200],
+    ['GET', `/v2/sandboxes/${id}/logs`, 200],
+    ['GET', `/sandboxes/${id}/metrics`, 200],
+    ['POST', `/sandboxes/${id}/connect`, 200, { timeout: 300 }],
+    ['POST', `/sandboxes/${id}/pause`, 204],
+    ['POST', `/sandboxes/${id}/connect`, 201, { timeout: 300 }],
+    ['DELETE', `/sandboxes/${id}`, 204],
+    ['GET', '/api/v1/sandboxes', 200],
+    ['GET', `/api/v1/sandboxes/${other.sandboxID}`, 200],
+    ['POST', `/api/v1/sandboxes/${other.sandboxID}/pause`, 200],
+    ['POST', `/api/v1/sandboxes/${other.sandboxID}/resume`, 200],
+    ['DELETE', `/api/v1/sandboxes/${other.sandboxID}`, 204],
+  ]
+  for (const [method, target, status, body] of steps) {
+    const began = Date.now()
+    const answer = await server.api(method, target, body, { key: victim })
+    assert.equal(answer.status, status, `${method} ${target}: ${answer.text}`)
+    const took = Date.now() - began
+    assert.ok(took < ANSWER_MS * patience, `${what}: ${method} ${target} took ${took} ms`)
+  }
+}
+
+const leave = (sockets) => sockets.forEach((socket) => socket.destroy())
+
+describe('layer exports', () => {
+  test('of two teams take their build turns and nobody else’s worker', { timeout: 300_000 * patience }, async () => {
+    await control('an idle server')
+    const sockets = await exportLayers()
+    try {
+      await control('beside exports')
+      assert.ok(underWay() > 0, 'the exports had ended before')
+      assert.ok(underWay() <= 2 * TEAM_BUILDS, `${underWay()} exports at once`)
+      assert.deepEqual(sockets.map((socket) => socket.received).filter((text) => text && !text.startsWith('HTTP/1.1 200 ')), [])
+    } finally {
+      leave(sockets)
+    }
+    await eventually('exports end when their clients have left', () => underWay() === 0, 3000)
+  })
+})
+
+describe('webhook tests', () => {
+  // In the lab's second network, since webhooks of ordinary teams reach public addresses only. It accepts and says nothing.
+  let receiver, port, printed
+  before(async () => {
+    const listen = `const s = net.createServer(() => console.log('connection')).listen(0, '${RECEIVER}', () => console.log('port', s.address().port))`
+    receiver = spawn('nsenter', [`--net=/proc/${process.env.QUICKSAND_LAB_WORLD}/ns/net`, process.execPath, '-e', listen])
+    printed = ''
+    receiver.stdout.on('data', (text) => (printed += text))
+    port = await eventually('the receiver listens', () => /port (\d+)/.exec(printed)?.[1])
+  })
+  after(() => receiver.kill('SIGKILL'))
+
+  test('of two teams against a receiver that does not answer take nobody else’s worker', { timeout: 300_000 * patience }, async () => {
+    const sockets = []
+    for (const key of attackers) {
+      const made = await server.api('POST', '/events/webhooks', { name: 'h', url: `https://${RECEIVER}:${port}/`, enabled: true, signatureSecret: 'secret', events: ['sandbox.lifecycle.killed'] }, { key })
+      assert.equal(made.status, 201, made.text)
+      for (let i = 0; i < PROBES; i++) sockets.push(await send('POST', `/events/webhooks/${made.body.id}/test`, key, 'Content-Length: 0'))
+    }
+    try {
+      await eventually('a probe is under way', () => printed.includes('connection'))
+      await control('beside webhook tests')
+    } finally {
+      leave(sockets)
+    }
+  })
+})
+
+describe('bodies that do not come', () => {
+  test('of two teams take nobody else’s worker', { timeout: 300_000 * patience }, async () => {
+    const sockets = []
+    const sandboxes = []
+    try {
+      for (const key of attackers) {
+        const { sandboxID: id } = await server.create({}, { key })
+        sandboxes.push([id, key])
+        for (let i = 0; i < UPLOADS; i++) sockets.push(await send('PUT', `/api/v1/sandboxes/${id}/files?path=/tmp/${i}`, key, 'Content-Length: 10', 'Content-Type: application/octet-stream'))
+      }
+      await control('beside uploads')
+    } finally {
+      leave(sockets)
+    }
+    for (const [id, key] of sandboxes) assert.equal((await server.api('DELETE', `/sandboxes/${id}`, undefined, { key })).status, 204)
+  })
+})
+
+test('SIGTERM ends the server within seconds, with exports and a command under way', { timeout: 300_000 * patience }, async () => {
+  const { sandboxID: id } = await server.create({}, { key: victim })
+  const sockets = await exportLayers()
+  const body = JSON.stringify({ command: 'exec sleep 12345' })
+  const command = await send('POST', `/api/v1/sandboxes/${id}/execute`, victim, 'Content-Type: application/json', `Content-Length: ${body.length}`)
+  command.write(body)
+  await eventually('the command runs', () => findProcesses((one) => one.cmdline === 'sleep 12345').length)
+  sockets.push(command)
+  const began = Date.now()
+  server.child.kill('SIGTERM')
+  const { code } = await server.exited
+  const took = Date.now() - began
+  leave(sockets)
+  await server.start()
+  assert.equal((await server.api('DELETE', `/sandboxes/${id}`, undefined, { key: victim })).status, 204)
+  assert.equal(code, 0)
+  assert.ok(took < STOP_MS * patience, `it took ${took} ms`)
+  await eventually('no export is left', () => underWay() === 0)
+})
