@@ -1,10 +1,18 @@
-/* Requests of a server that somebody has taken over: whatever the bytes are, what reaches the host's side
- * has names that are names, paths that stay inside, numbers within their limits. The bytes are the request
- * from its beginning; the rest of it is zero. A first byte of 255: the rest is one to dial. */
+/* Requests of a server that somebody has taken over: whatever it sends, what reaches the host's side has names that are
+ * names, paths that stay inside, numbers within their limits, and the warden neither ends nor keeps what it was given.
+ *
+ * The first byte of an input chooses its form:
+ *   255  the rest is one request to dial
+ *   254  the rest is a program of steps (below): well-formed requests with some fields changed, wrong lengths,
+ *        descriptors, several channels, channels that end
+ *   else all of it is one request, from its beginning; the rest of the request is zero */
+#include <dirent.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/fd.h"
 #include "host/engine/engine_wire.h"
@@ -278,23 +286,36 @@ static struct box_engine fuzz_engine = {
 
 /* ---- the server's side ---- */
 
-static int channels[2] = {-1, -1}; /* control, dial */
+enum { CONTROL_0, CONTROL_1, DIAL, CHANNELS, STEPS_MAX = 24 };
+
+static struct warden warden;
+static int channels[CHANNELS] = {-1, -1, -1};
+
+static void open_channel(int which)
+{
+    struct error err;
+    int pair[2];
+
+    check(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
+    check(warden_serve_channel(&warden, pair[1], which == DIAL, &err) == 0);
+    channels[which] = pair[0];
+}
 
 static void open_channels(void)
 {
-    static struct warden warden;
-
     list_init(&warden.channels);
     warden_engine_add(&warden, &fuzz_engine);
-    check(pthread_mutex_init(&warden.lock, NULL) == 0);
-    for (int dial = 0; dial < 2; dial++) {
-        struct error err;
-        int pair[2];
+    check(pthread_mutex_init(&warden.lock, NULL) == 0 &&
+          pthread_cond_init(&warden.channel_ended, NULL) == 0);
+    for (int i = 0; i < CHANNELS; i++)
+        open_channel(i);
+}
 
-        check(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
-        check(warden_serve_channel(&warden, pair[1], dial, &err) == 0);
-        channels[dial] = pair[0];
-    }
+/* The other end is served no more; nothing else suffers. */
+static void close_channel(int which)
+{
+    (void)close(channels[which]);
+    open_channel(which);
 }
 
 static void dial(const uint8_t *data, size_t size)
@@ -303,9 +324,16 @@ static void dial(const uint8_t *data, size_t size)
     struct engine_dial_reply reply;
 
     memcpy(&request, data, size < sizeof(request) ? size : sizeof(request));
-    check(fd_send(channels[1], &request, sizeof(request), NULL, 0) >= 0);
-    check(fd_recv(channels[1], &reply, sizeof(reply), NULL, NULL, 0) == (ssize_t)sizeof(reply));
+    check(fd_send(channels[DIAL], &request, sizeof(request), NULL, 0) >= 0);
+    check(fd_recv(channels[DIAL], &reply, sizeof(reply), NULL, NULL, 0) == (ssize_t)sizeof(reply));
     check(reply.serial == request.serial && (reply.status == 0 || reply.status == -1));
+}
+
+static void check_reply(const struct engine_request *request, const struct engine_reply *reply)
+{
+    check(reply->serial == request->serial && (reply->status == 0 || reply->status == -1) &&
+          reply->count <= ENGINE_LIST_PAGE &&
+          memchr(reply->err.message, '\0', sizeof(reply->err.message)));
 }
 
 static void ask(const uint8_t *data, size_t size)
@@ -315,10 +343,259 @@ static void ask(const uint8_t *data, size_t size)
 
     memset(&request, 0, sizeof(request));
     memcpy(&request, data, size < sizeof(request) ? size : sizeof(request));
-    check(fd_send(channels[0], &request, sizeof(request), NULL, 0) >= 0);
-    check(fd_recv(channels[0], &reply, sizeof(reply), NULL, NULL, 0) == (ssize_t)sizeof(reply));
-    check(reply.serial == request.serial && (reply.status == 0 || reply.status == -1) &&
-          reply.count <= ENGINE_LIST_PAGE);
+    check(fd_send(channels[CONTROL_0], &request, sizeof(request), NULL, 0) >= 0);
+    check(fd_recv(channels[CONTROL_0], &reply, sizeof(reply), NULL, NULL, 0) ==
+          (ssize_t)sizeof(reply));
+    check_reply(&request, &reply);
+}
+
+/* ---- programs ---- */
+
+struct input {
+    const uint8_t *p;
+    size_t left;
+};
+
+static uint8_t next(struct input *input)
+{
+    if (!input->left)
+        return 0;
+    input->left--;
+    return *input->p++;
+}
+
+static uint64_t next_number(struct input *input)
+{
+    static const uint64_t numbers[] = {0,         1,          2,         7,          8,
+                                       63,        64,         65,        1 << 20,    16 << 20,
+                                       INT32_MAX, UINT32_MAX, INT64_MAX, UINT64_MAX, 1ULL << 44};
+    uint8_t choice = next(input);
+
+    return choice < 128 ? numbers[choice % (sizeof(numbers) / sizeof(*numbers))]
+                        : (uint64_t)next(input) << (choice & 63);
+}
+
+/* One of the words, in a field that need not end. Every bit of it is defined by the word. */
+static void put_word(struct input *input, char *out, size_t size, const char *const *words,
+                     size_t count)
+{
+    uint8_t choice = next(input);
+
+    memset(out, 0, size);
+    if (choice == 255)
+        memset(out, 'a', size); /* no end */
+    else
+        (void)memcpy(out, words[choice % count], strnlen(words[choice % count], size));
+}
+
+#define PUT_WORD(input, field, words) \
+    put_word(input, field, sizeof(field), words, sizeof(words) / sizeof(*(words)))
+
+static const char *const ids[] = {"iaaaaaaaaaaaaaaaaaaa",
+                                  "ibbbbbbbbbbbbbbbbbbb",
+                                  "i0000000000000000000",
+                                  "",
+                                  "i",
+                                  "../../../../etc/pass",
+                                  "iaaaaaaaaaaaaaaaaaa/",
+                                  "Iaaaaaaaaaaaaaaaaaaa",
+                                  "iaaaaaaaaaaaaaaaaaaa\n"};
+static const char *const names[] = {"base", "tree1", "snap1", "treex", "v1",    "",     "..",  ".",
+                                    "a/b",  "/etc",  "Tree",  "tree.", "tree-", "a\nb", "tree"};
+static const char *const paths[] = {"/data",     "/a/b",   "/",  "",     "data",      "/proc",
+                                    "/proc/x",   "/procs", "//", "/a/",  "/a/../b",   "/a/./b",
+                                    "/dev/null", "/..",    "/.", "/sys", "/run/feed", "/run/layer"};
+
+static void put_network(struct input *input, struct box_network *network)
+{
+    network->mode = next(input) % 5;
+    network->allow_count = next(input) % 8;
+    network->deny_count = next(input) % 8;
+    if (next(input) > 240)
+        network->deny_count = (uint32_t)next_number(input);
+    for (size_t i = 0; i < 16; i++)
+        network->ranges[i] =
+            (struct box_range){.address = (uint32_t)next(input) << 24, .prefix = next(input) % 40};
+    network->group = (uint32_t)next_number(input);
+}
+
+/* A box that could be; some of its fields are changed afterwards. */
+static void put_spec(struct input *input, struct box_spec *spec)
+{
+    *spec = (struct box_spec){
+        .engine = ENGINE_NATIVE,
+        .limits = {.mem_bytes = 64 << 20, .disk_bytes = 64 << 20, .cpu_count = 1, .pids_max = 64},
+        .layer_count = 1,
+        .layers = {"base"}};
+    PUT_WORD(input, spec->id, ids);
+    for (unsigned i = next(input) % 8; i; i--) {
+        switch (next(input) % 12) {
+        case 0:
+            spec->engine = (uint32_t)next_number(input);
+            break;
+        case 1:
+            spec->limits = (struct box_limits){.mem_bytes = next_number(input),
+                                               .disk_bytes = next_number(input),
+                                               .cpu_count = (uint32_t)next_number(input),
+                                               .pids_max = (uint32_t)next_number(input)};
+            break;
+        case 2:
+            spec->layer_count = (uint32_t)next_number(input);
+            break;
+        case 3:
+            PUT_WORD(input, spec->layers[next(input) % BOX_LAYERS_MAX], names);
+            break;
+        case 4:
+            spec->volume_count = (uint32_t)next_number(input);
+            break;
+        case 5: {
+            struct box_volume *volume = &spec->volumes[next(input) % BOX_VOLUMES_MAX];
+
+            PUT_WORD(input, volume->name, names);
+            PUT_WORD(input, volume->path, paths);
+            break;
+        }
+        case 6:
+            PUT_WORD(input, spec->source, ids);
+            break;
+        case 7:
+            PUT_WORD(input, spec->blank_id, ids);
+            break;
+        case 8:
+            PUT_WORD(input, spec->fill, names);
+            break;
+        case 9:
+            put_network(input, &spec->network);
+            break;
+        case 10: { /* flags, also those that are neither true nor false */
+            bool *const flags[] = {&spec->background, &spec->blank, &spec->refuse_clones,
+                                   &spec->keep_disk, &spec->feed};
+            uint8_t which = next(input) % 5, value = next(input);
+
+            memcpy(flags[which], &value, 1);
+            break;
+        }
+        default: { /* any byte of it */
+            uint8_t *byte = (uint8_t *)spec + next_number(input) % sizeof(*spec);
+
+            *byte = next(input);
+        }
+        }
+    }
+}
+
+/* How much of it is sent, and whether the warden has to answer that. */
+static size_t put_length(struct input *input, const struct engine_request *request, bool *out_whole)
+{
+    size_t whole = engine_request_size(request);
+    uint8_t choice = next(input);
+
+    *out_whole = true;
+    if (choice < 200)
+        return whole;
+    if (choice < 210)
+        return sizeof(*request);
+    *out_whole = false;
+    if (choice < 220)
+        return whole - 1;
+    return 1 + next_number(input) % offsetof(struct engine_request, spec.network.ranges);
+}
+
+static void step_request(struct input *input, int which)
+{
+    static struct engine_request request;
+    static struct engine_reply reply;
+    int fds[4] = {STDERR_FILENO, STDERR_FILENO, channels[CONTROL_1], channels[DIAL]};
+    size_t fd_count, size;
+    bool whole;
+
+    memset(&request, 0, sizeof(request));
+    request.op = next(input) % (ENGINE_OP_LAYER_CHECK + 2);
+    request.offset = (uint32_t)next_number(input);
+    request.serial = next_number(input);
+    request.frozen = next(input);
+    PUT_WORD(input, request.name, names);
+    put_spec(input, &request.spec);
+    size = put_length(input, &request, &whole);
+    fd_count = next(input);
+    fd_count = fd_count > 240 ? 1 + fd_count % 4 : 0;
+    check(fd_send(channels[which], &request, size, fds, fd_count) >= 0);
+    if (whole && !fd_count) {
+        check(fd_recv(channels[which], &reply, sizeof(reply), NULL, NULL, 0) ==
+              (ssize_t)sizeof(reply));
+        check_reply(&request, &reply);
+    } else { /* not a request: the channel ends, without an answer */
+        check(fd_recv(channels[which], &reply, sizeof(reply), NULL, NULL, 0) <= 0);
+        close_channel(which);
+    }
+}
+
+static void step_dial(struct input *input)
+{
+    struct engine_dial_request request = {.serial = next_number(input)};
+    struct engine_dial_reply reply;
+    int fd = STDERR_FILENO;
+    size_t size = sizeof(request);
+    uint8_t how;
+
+    request.port = (uint32_t)next_number(input);
+    request.kind = next(input) % 4;
+    PUT_WORD(input, request.id, ids);
+    how = next(input);
+    if (how > 240)
+        size = 1 + next_number(input) % (sizeof(request) - 1);
+    check(fd_send(channels[DIAL], &request, size, &fd, how % 16 == 15) >= 0);
+    if (size == sizeof(request) && how % 16 != 15) {
+        check(fd_recv(channels[DIAL], &reply, sizeof(reply), NULL, NULL, 0) ==
+              (ssize_t)sizeof(reply));
+        check(reply.serial == request.serial && (reply.status == 0 || reply.status == -1));
+    } else {
+        check(fd_recv(channels[DIAL], &reply, sizeof(reply), NULL, NULL, 0) <= 0);
+        close_channel(DIAL);
+    }
+}
+
+/* Every channel has an end here and an end there, and each end one descriptor. */
+static size_t count_sockets(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    struct dirent *entry;
+    size_t count = 0;
+
+    check(dir != NULL);
+    while ((entry = readdir(dir))) {
+        char target[64] = "";
+
+        if (readlinkat(dirfd(dir), entry->d_name, target, sizeof(target) - 1) > 0)
+            count += strncmp(target, "socket:", 7) == 0;
+    }
+    (void)closedir(dir);
+    return count;
+}
+
+/* Until the threads of channels that ended have closed them. */
+static void check_nothing_kept(size_t before)
+{
+    for (int i = 0; i < 1000 && count_sockets() != before; i++)
+        (void)usleep(1000);
+    check(count_sockets() == before);
+}
+
+static void run_program(struct input *input)
+{
+    size_t sockets = count_sockets();
+
+    for (int i = 0; i < STEPS_MAX && input->left; i++) {
+        uint8_t what = next(input);
+
+        if (what < 200)
+            step_request(input, what & 1 ? CONTROL_1 : CONTROL_0);
+        else if (what < 240)
+            step_dial(input);
+        else
+            close_channel(what % CHANNELS);
+    }
+    check_nothing_kept(sockets);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -327,6 +604,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         open_channels();
     if (size > 0 && data[0] == 255)
         dial(data + 1, size - 1);
+    else if (size > 0 && data[0] == 254)
+        run_program(&(struct input){data + 1, size - 1});
     else
         ask(data, size);
     return 0;
