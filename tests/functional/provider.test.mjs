@@ -2,14 +2,14 @@
 // process, E2B, spoken to a second server as if it were far away, and plain processes, started by the
 // caller or by the server.
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import fs from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { build, contract, report } from '../harness/contract.mjs'
 import { findProcesses } from '../harness/leftovers.mjs'
-import { binary, eventually, startServer } from '../harness/server.mjs'
+import { binary, eventually, patience, startServer } from '../harness/server.mjs'
 
 const SERVER_UID = 64737
 const withoutLives = { allowSkips: ['pause and connect keep files', 'snapshot and restore'] }
@@ -52,6 +52,13 @@ describe('e2b, another server', () => {
 
   test('contract, not secured', (t) =>
     contract(t, { type: 'e2b', api_url: server.url, api_key: server.key, secure: false, only: 'e' }))
+
+  // The test that E2B_API_KEY turns on is worth something only if it passes where the API is known to work.
+  test('the live test passes', () => {
+    const done = spawnSync(build('src/provider/provider_test'), ['e2b_live'], { encoding: 'utf8', timeout: 60_000 * patience, env: { PATH: process.env.PATH, E2B_API_KEY: server.key, E2B_API_URL: server.url } })
+    assert.equal(done.status, 0, `${done.stdout}${done.stderr}`)
+    assert.match(done.stdout + done.stderr, /1 passed, 0 failed, 0 skipped/)
+  })
 
   test('nothing is left there', async () => {
     assert.deepEqual(await server.ids(), [])

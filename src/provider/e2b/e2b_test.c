@@ -525,3 +525,83 @@ TEST(e2b_settings)
     CHECK_STR(address.headers[1].value, "8080");
     provider_free(provider);
 }
+
+static ssize_t read_text(void *arg, void *p, size_t size)
+{
+    struct str *text = arg;
+    size_t len = text->len < size ? text->len : size;
+
+    memcpy(p, text->p, len);
+    *text = str_skip(*text, len);
+    return (ssize_t)len;
+}
+
+static int live_write(struct provider *provider, const struct provider_ref *live, struct error *err)
+{
+    struct str text = STR("kept");
+
+    return provider_write(provider, live, "/tmp/kept", read_text, &text, (int64_t)text.len, err);
+}
+
+/* Against a real service, only with a key: creates one sandbox, and deletes it also when a check
+ * fails. E2B_API_URL and E2B_DOMAIN name another one than E2B's own. */
+TEST_TIMEOUT(e2b_live, 300)
+{
+    const char *key = getenv("E2B_API_KEY"), *url = getenv("E2B_API_URL"),
+               *domain = getenv("E2B_DOMAIN"), *image = getenv("E2B_TEMPLATE");
+    static const char *const argv[] = {"sh", "-c", "cat /tmp/kept", NULL};
+    const struct provider_label labels[] = {{STR("quicksand.test"), STR("e2b:live 1")}};
+    struct provider_config config = {.name = "live", .type = "e2b", .api_key = key};
+    struct provider_spec spec = {.egress = EGRESS_ALLOW_ALL,
+                                 .ttl_s = 120,
+                                 .image = str_of(image && image[0] ? image : "base"),
+                                 .labels = labels,
+                                 .label_count = 1};
+    struct provider_command command = {.argv = argv, .timeout_ms = 30000};
+    struct provider_sandbox machine, *found = NULL;
+    struct provider_process *process = NULL;
+    struct provider_event event = {0};
+    struct provider_ref live;
+    struct error why = {0};
+    auto_buf struct buf out = {0};
+    size_t count = 0;
+    struct test t = {0};
+    int r;
+
+    if (!key || !key[0])
+        test_skip("E2B_API_KEY is not set");
+    config.api_url = url ? url : "";
+    config.domain = domain ? domain : "";
+    config.fetch = t.fetch = fetch_new();
+    buf_init(&out, 4096);
+    CHECK_INT(provider_new(&config, &t.provider, &t.err), 0);
+    if (provider_create(t.provider, &spec, &t.arena, &machine, &t.err) < 0)
+        test_fail(__FILE__, __LINE__, "%s", t.err.message);
+    live = (struct provider_ref){.id = machine.id, .token = machine.token};
+    r = provider_find(t.provider, STR_NONE, labels, 1, &t.arena, &found, &count, &why);
+    if (r == 0)
+        r = live_write(t.provider, &live, &why);
+    if (r == 0)
+        r = provider_pause(t.provider, &live, &why);
+    if (r == 0)
+        r = provider_connect(t.provider, &live, 120, &t.arena, &machine, &why);
+    if (r == 0) {
+        live.token = machine.token.len ? machine.token : live.token;
+        r = provider_start(t.provider, &live, &command, &process, &why);
+    }
+    while (r == 0 && provider_process_next(process, 60000, &event, &why) == 1 &&
+           event.kind != PROVIDER_EXITED)
+        if (event.kind == PROVIDER_STDOUT)
+            (void)buf_add_str(&out, event.data);
+    provider_process_free(process);
+    CHECK_INT(provider_kill(t.provider, &live, &t.err), 0);
+    if (r < 0)
+        test_fail(__FILE__, __LINE__, "%s", why.message);
+    CHECK_INT(count, 1);
+    CHECK_INT(event.kind, PROVIDER_EXITED);
+    CHECK_INT(event.exit_code, 0);
+    CHECK_STR(buf_str(&out), "kept");
+    provider_free(t.provider);
+    fetch_free(t.fetch);
+    arena_done(&t.arena);
+}
