@@ -3,6 +3,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "base/str.h"
 
@@ -11,8 +12,10 @@ int64_t clock_mono_us(void);
 int64_t clock_boot_us(void); /* since the host booted, also while it slept */
 /* Tests: as if somebody had set the clock. */
 void clock_test_step(int64_t us);
-/* Tests: as if so much time had passed, for whoever compares times. Who waits is not woken. */
+/* Tests: as if so much time had passed, for code that compares times. Threads that wait are not woken. */
 void clock_test_pass(int64_t us);
+/* A time of clock_mono_us() as the kernel's CLOCK_MONOTONIC has it. */
+struct timespec clock_mono_at(int64_t mono_us);
 static inline int64_t clock_mono_ms(void)
 {
     return clock_mono_us() / 1000;

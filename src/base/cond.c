@@ -17,7 +17,7 @@ void cond_init(pthread_cond_t *cond)
 
 bool cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t until_us)
 {
-    struct timespec at = {.tv_sec = until_us / 1000000, .tv_nsec = until_us % 1000000 * 1000};
+    struct timespec at = clock_mono_at(until_us);
 
     return pthread_cond_timedwait(cond, lock, &at) != ETIMEDOUT;
 }

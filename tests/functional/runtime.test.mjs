@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { after, afterEach, before, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { destroyAll, refused, startRuntime } from '../harness/runtime.mjs'
-import { patience } from '../harness/server.mjs'
+import { eventually, patience } from '../harness/server.mjs'
 
 let one
 before(async () => {
@@ -117,21 +117,26 @@ describe('ensure', () => {
     await one.remove(other.id)
   })
 
-  test('an idle time that was asked for is checked when somebody comes back', async () => {
-    const first = await one.create({ key: 'idle', lifecycle: { idleTimeoutSeconds: 1 } })
-    await one.execute(first.id, 'echo x >/home/user/f')
-    await sleep(2500) // it is idle
-    const again = await one.create({ key: 'idle', lifecycle: { idleTimeoutSeconds: 1 } })
-    assert.notEqual(again.id, first.id)
-    assert.equal(again.tier, 'created')
-    await one.remove(again.id)
-    const kept = await one.create({ key: 'kept', persistent: true, lifecycle: { idleTimeoutSeconds: 1 } })
-    await one.execute(kept.id, 'echo y >/home/user/f')
-    await sleep(2500) // it is idle
-    const found = await one.create({ key: 'kept', persistent: true, lifecycle: { idleTimeoutSeconds: 1 } })
-    assert.deepEqual([found.id, found.tier], [kept.id, 'resumed'], 'persistent ones are paused')
-    assert.equal(await one.output(found.id, 'cat /home/user/f'), 'y\n')
-    await one.remove(found.id)
+  test('an idle time pauses a sandbox with a key or persistent, and deletes any other', async () => {
+    const lifecycle = { idleTimeoutSeconds: 1 }
+    const keyed = await one.create({ key: 'idle', lifecycle })
+    const persistent = await one.create({ persistent: true, lifecycle })
+    const neither = await one.create({ lifecycle })
+    for (const { id } of [keyed, persistent, neither]) await one.execute(id, `echo ${id} >/home/user/f`)
+    const reaches = (box, state) => eventually(`${state}`, async () => (await one.get(box.id)).state === state)
+    await reaches(keyed, 'paused')
+    await reaches(persistent, 'paused')
+    await reaches(neither, 'killed')
+    const machines = (await one.server.api('GET', '/v2/sandboxes?state=running,paused')).body.map((machine) => machine.sandboxID)
+    assert.ok(machines.includes(keyed.external_id) && machines.includes(persistent.external_id))
+    assert.ok(!machines.includes(neither.external_id), 'the engine has deleted it')
+    const found = await one.create({ key: 'idle', lifecycle })
+    assert.deepEqual([found.id, found.tier], [keyed.id, 'resumed'])
+    assert.equal(await one.output(keyed.id, 'cat /home/user/f'), `${keyed.id}\n`)
+    assert.equal(await one.output(persistent.id, 'cat /home/user/f'), `${persistent.id}\n`)
+    refused(await one.v1('POST', `/sandboxes/${neither.id}/execute`, { command: 'true' }), 404, 'not_found', /was killed at/)
+    await one.remove(keyed.id)
+    await one.remove(persistent.id)
   })
 
   test('work keeps it awake: a command longer than its idle time', async () => {

@@ -317,7 +317,8 @@ static int run_prune(struct cli *cli, int argc, char **argv)
     int64_t older_than_s = 0;
     bool dry_run = false;
     const struct cli_option table[] = {
-        {"older-than", 0, CLI_TIME_0, &older_than_s, "TIME", "not used for so long (24h)"},
+        {"older-than", 0, CLI_TIME_0, &older_than_s, "TIME",
+         "unused for so long, with a key or paused or not"},
         {"dry-run", 0, CLI_FLAG, &dry_run, NULL, "only count them"},
         {.name = NULL},
     };
@@ -349,7 +350,8 @@ static int run_prune(struct cli *cli, int argc, char **argv)
 const struct cli_command cli_prune_command = {
     "prune", "[OPTION...]",
     "Remove sandboxes nobody used for long, and expired snapshots.\n"
-    "Without --older-than that is a day, and a month for those that are persistent.",
+    "Without --older-than, as the server does every hour: sandboxes that run without a key and\n"
+    "were not used for 24 hours. With it, all that were not used for so long.",
     run_prune,
     .examples = "quicksand prune --dry-run\n"
                 "quicksand prune --older-than 7d"};

@@ -142,6 +142,8 @@ static const struct {
     {"disk", "limits.diskMb"},
     {"timeout", "Timeout"},
     {"idle", "idleTimeoutSeconds"},
+    {"expire-after", "expireAfterSeconds"},
+    {"max-lifetime", "maxLifetimeSeconds"},
     {"network", "network.mode"},
     {"peers", "network.peers"},
     {"workspace", "workspaceRoot"},

@@ -48,6 +48,21 @@ static void set_limits(const struct cli_up *up, json_t *body)
     json_decref(limits);
 }
 
+static void set_lifecycle(const struct cli_up *up, json_t *body)
+{
+    json_t *lifecycle = json_object();
+
+    if (up->idle_s)
+        (void)json_object_set_new(lifecycle, "idleTimeoutSeconds", json_integer(up->idle_s));
+    if (up->expire_s)
+        (void)json_object_set_new(lifecycle, "expireAfterSeconds", json_integer(up->expire_s));
+    if (up->lifetime_s)
+        (void)json_object_set_new(lifecycle, "maxLifetimeSeconds", json_integer(up->lifetime_s));
+    if (json_object_size(lifecycle))
+        (void)json_object_set(body, "lifecycle", lifecycle);
+    json_decref(lifecycle);
+}
+
 static void set_network(const struct cli_up *up, json_t *body)
 {
     struct str rest = str_of(up->peers), network = str_split(&rest, '/');
@@ -83,9 +98,7 @@ json_t *cli_up_body(const struct cli_command *command, const struct cli_up *up, 
         return NULL;
     }
     set_network(up, body);
-    if (up->idle_s)
-        (void)json_object_set_new(body, "lifecycle",
-                                  json_pack("{s:I}", "idleTimeoutSeconds", (json_int_t)up->idle_s));
+    set_lifecycle(up, body);
     if (up->timeout_s)
         (void)json_object_set_new(body, "timeout", json_integer(up->timeout_s));
     if (up->persistent)
@@ -100,11 +113,43 @@ json_t *cli_up_body(const struct cli_command *command, const struct cli_up *up, 
 
 /* ---- up ---- */
 
+/* What the answer says of the sandbox that had the key before. */
+static void print_previous(const json_t *answer)
+{
+    const json_t *previous = json_object_get(answer, "previous");
+    struct str id = json_get_str(previous, "id"), key = json_get_str(answer, "key");
+    struct str why = json_get_str(previous, "reason"), at = json_get_str(previous, "ended_at");
+    bool restored = str_is(json_get_str(answer, "tier"), "restored");
+
+    if (!id.len)
+        return;
+    if (str_is(json_get_str(previous, "files"), "kept"))
+        (void)fprintf(stderr,
+                      "quicksand: note: sandbox %.*s with key '%.*s' has other settings (template,"
+                      " network, limits, ...) and is kept; this one is new\n",
+                      STR_ARG(id), STR_ARG(key));
+    else
+        (void)fprintf(stderr,
+                      "quicksand: warning: the files of the previous sandbox with key '%.*s' (%.*s)"
+                      " are gone%s, since %.*s: %.*s\n",
+                      STR_ARG(key), STR_ARG(id), restored ? " except those in its snapshot" : "",
+                      STR_ARG(at.len ? at : STR("an unknown time")),
+                      STR_ARG(why.len ? why : STR("the reason is not known")));
+}
+
+static void print_up(FILE *out, const json_t *answer)
+{
+    struct str key = json_get_str(answer, "key");
+
+    (void)fprintf(out, "%.*s %.*s on %.*s%s%.*s\n", STR_ARG(json_get_str(answer, "id")),
+                  STR_ARG(json_get_str(answer, "tier")), STR_ARG(json_get_str(answer, "provider")),
+                  key.len ? ", key " : "", STR_ARG(key));
+}
+
 static int up_one(struct cli *cli, const struct cli_up *up, bool quiet)
 {
     auto_json json_t *body = NULL, *answer = NULL;
     struct error err = {0};
-    struct str id, key;
     int status;
 
     body = cli_up_body(&cli_up_command, up, &status);
@@ -113,15 +158,13 @@ static int up_one(struct cli *cli, const struct cli_up *up, bool quiet)
     if (cli_connect(cli, &err) < 0 ||
         cli_v1(cli, "POST", cli_v1_path("sandboxes"), body, &answer, &err) < 0)
         return cli_fail(&err);
-    id = json_get_str(answer, "id");
-    key = json_get_str(answer, "key");
     if (quiet)
-        printf("%.*s\n", STR_ARG(id));
+        printf("%.*s\n", STR_ARG(json_get_str(answer, "id")));
     else if (cli->json)
         cli_print_json(answer);
-    else
-        printf("%.*s %.*s on %.*s%s%.*s\n", STR_ARG(id), STR_ARG(json_get_str(answer, "tier")),
-               STR_ARG(json_get_str(answer, "provider")), key.len ? ", key " : "", STR_ARG(key));
+    print_up(quiet || cli->json ? stderr : stdout, answer);
+    (void)fflush(stdout);
+    print_previous(answer);
     return CLI_OK;
 }
 
@@ -141,11 +184,15 @@ static int run_up(struct cli *cli, int argc, char **argv)
         {"metadata", 'm', CLI_LIST, &up.metadata, "NAME=VALUE", "a label; may be repeated"},
         {"agent-id", 0, CLI_TEXT, &up.agent_id, "ID", "who owns it"},
         {"task-id", 0, CLI_TEXT, &up.task_id, "ID", "what it is for"},
-        {"persistent", 0, CLI_FLAG, &up.persistent, NULL, "paused when idle, never thrown away"},
+        {"persistent", 0, CLI_FLAG, &up.persistent, NULL, "paused when idle, as with a key"},
         {"network", 0, CLI_TEXT, &up.network, "MODE", "allow-all, deny-all or restricted"},
         {"peers", 0, CLI_TEXT, &up.peers, "NETWORK[/NAME]",
          "in this private network, under this name"},
-        {"idle", 0, CLI_TIME, &up.idle_s, "TIME", "paused or ended after so long without use"},
+        {"idle", 0, CLI_TIME, &up.idle_s, "TIME",
+         "paused after so long without use; deleted, if it has no key"},
+        {"expire-after", 0, CLI_TIME, &up.expire_s, "TIME",
+         "deleted with its files after so long without use"},
+        {"max-lifetime", 0, CLI_TIME, &up.lifetime_s, "TIME", "deleted so long after its creation"},
         {"timeout", 0, CLI_TIME, &up.timeout_s, "TIME", "how long a command may take"},
         {"cpu", 0, CLI_COUNT, &up.cpu, "N", "processors"},
         {"memory", 0, CLI_MB, &up.memory_mb, "MB", "memory: 512, 512m or 2g"},
@@ -153,7 +200,8 @@ static int run_up(struct cli *cli, int argc, char **argv)
         {"repo", 0, CLI_TEXT, &up.repo, "URL", "a repository, cloned into the workspace"},
         {"branch", 0, CLI_TEXT, &up.branch, "NAME", "of the repository"},
         {"workspace", 0, CLI_TEXT, &up.workspace_root, "DIR", "where commands start"},
-        {"quiet", 'q', CLI_FLAG, &quiet, NULL, "print only the id"},
+        {"quiet", 'q', CLI_FLAG, &quiet, NULL,
+         "print only the id (and on standard error what was done)"},
         {.name = NULL},
     };
     char **operands;
@@ -169,7 +217,9 @@ static int run_up(struct cli *cli, int argc, char **argv)
 const struct cli_command cli_up_command = {
     "up", "[OPTION...]",
     "Bring a sandbox up: the one with this key, or a new one.\n"
-    "One that is paused is resumed; one that is gone is restored from its newest snapshot.",
+    "One that is paused is resumed; one that is gone is restored from its newest snapshot.\n"
+    "The files of a sandbox with a key stay until it is deleted, unless --expire-after,\n"
+    "--max-lifetime or the server's retention_days say otherwise.",
     run_up,
     .examples = "quicksand up\n"
                 "ID=$(quicksand up --key my-task -q)\n"

@@ -9,6 +9,7 @@ struct cli_up {
     const char *key, *agent_id, *task_id, *snapshot;
     struct cli_list env, metadata, env_files;
     int64_t idle_s, timeout_s;       /* 0 = not said */
+    int64_t expire_s, lifetime_s;    /* the same */
     int64_t cpu, memory_mb, disk_mb; /* the same */
     const char *repo, *branch, *workspace_root;
     bool persistent;

@@ -80,6 +80,21 @@ static void add_time(struct buf *out, const char *name, int64_t at_us)
     add_text(out, name, str_of(text));
 }
 
+static void add_previous(struct buf *out, const struct runtime_previous *previous)
+{
+    char at[CLOCK_TEXT_SIZE] = "";
+    auto_json json_t *object = json_pack("{s:o, s:s}", "id", json_str(previous->id), "files",
+                                         previous->kept ? "kept" : "gone");
+
+    if (!previous->kept) {
+        if (previous->ended_at_us > 0)
+            clock_format(previous->ended_at_us, at);
+        (void)json_object_set_new(object, "reason", json_str(previous->reason));
+        (void)json_object_set_new(object, "ended_at", json_string(at));
+    }
+    add_object(out, "previous", object);
+}
+
 void v1_types_sandbox(struct buf *out, const struct runtime_sandbox *sandbox,
                       const struct v1_besides *besides)
 {
@@ -106,11 +121,14 @@ void v1_types_sandbox(struct buf *out, const struct runtime_sandbox *sandbox,
     add_bool(out, "adopted", sandbox->adopted);
     add_number(out, "idle_timeout", sandbox->idle_s);
     add_number(out, "max_lifetime", sandbox->max_lifetime_s);
+    add_number(out, "expire_after", sandbox->expire_s);
     add_time(out, "created_at", sandbox->created_at_us);
     add_time(out, "last_used_at", sandbox->last_used_at_us);
     add_time(out, "destroyed_at", sandbox->destroyed_at_us);
     if (besides->tier.p)
         add_text(out, "tier", besides->tier);
+    if (sandbox->previous.id.p)
+        add_previous(out, &sandbox->previous);
     if (besides->team_id.p) {
         add_text(out, "team", besides->team);
         add_text(out, "team_id", besides->team_id);

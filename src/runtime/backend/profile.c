@@ -17,7 +17,7 @@
 #include "runtime/core/runtime_internal.h"
 #include "store/runtime/store_runtime.h"
 
-enum { PROFILE_BYTES_MAX = 64 << 10, DEFAULT_LIFETIME_S = 7 * 24 * 3600 };
+enum { PROFILE_BYTES_MAX = 64 << 10 };
 
 /* ---- checking ---- */
 
@@ -186,10 +186,9 @@ static json_t *built_in_default(const struct runtime *runtime)
 {
     const struct runtime_settings *settings = runtime->config.settings;
 
-    return json_pack("{s:{s:s}, s:b, s:{s:I, s:I}, s:I, s:i, s:s, s:{}, s:n}", "network", "mode",
+    return json_pack("{s:{s:s}, s:b, s:{s:I}, s:I, s:i, s:s, s:{}, s:n}", "network", "mode",
                      "allow-all", "persistent", 0, "lifecycle", "idleTimeoutSeconds",
-                     (json_int_t)(settings->sandbox_timeout_ms / 1000), "maxLifetimeSeconds",
-                     (json_int_t)DEFAULT_LIFETIME_S, "timeout",
+                     (json_int_t)(settings->sandbox_timeout_ms / 1000), "timeout",
                      (json_int_t)settings->command_timeout_s, "outputLimitBytes", 65536,
                      "permissionMode", "ask", "envVars", "mcp");
 }

@@ -20,6 +20,7 @@ struct profile {
     json_t *allow_domains, *allow_cidrs, *peers; /* borrowed from tree */
     bool persistent;
     int64_t idle_s, max_lifetime_s; /* 0 = none */
+    int64_t expire_s;               /* deleted when unused for so long; 0 = never */
     int64_t timeout_s;              /* of a command */
     int64_t output_limit;           /* bytes of each stream that are kept */
     bool keep_output;               /* of commands, in the store */

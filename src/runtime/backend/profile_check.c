@@ -15,6 +15,7 @@ enum {
     TIMEOUT_MAX_S = 600,
     IDLE_MAX_S = 7 * 24 * 3600,
     LIFETIME_MAX_S = 30 * 24 * 3600,
+    EXPIRE_MAX_S = 10 * 365 * 24 * 3600,
     OUTPUT_MAX = 256 * 1024,
     LIST_MAX = 256,
     ENV_MAX = 256,
@@ -246,6 +247,7 @@ static void check_lifecycle(struct profile_check *check, const json_t *config)
     }
     known_keys(check, lifecycle, "lifecycle", profile_lifecycle_keys);
     check_int(check, lifecycle, "lifecycle", "idleTimeoutSeconds", 1, IDLE_MAX_S);
+    check_int(check, lifecycle, "lifecycle", "expireAfterSeconds", 1, EXPIRE_MAX_S);
     check_int(check, lifecycle, "lifecycle", "maxLifetimeSeconds", 1, LIFETIME_MAX_S);
 }
 

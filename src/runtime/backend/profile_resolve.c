@@ -244,6 +244,7 @@ static void fill(const struct runtime *runtime, struct profile *out, struct aren
     out->idle_s = number(lifecycle, "idleTimeoutSeconds",
                          out->persistent ? DEFAULT_IDLE_S : settings->sandbox_timeout_ms / 1000);
     out->max_lifetime_s = number(lifecycle, "maxLifetimeSeconds", 0);
+    out->expire_s = number(lifecycle, "expireAfterSeconds", 0);
     out->timeout_s = number(flat, "timeout", settings->command_timeout_s);
     out->output_limit = number(flat, "outputLimitBytes", DEFAULT_OUTPUT);
     out->keep_output = json_is_true(json_object_get(flat, "keepOutput"));

@@ -18,12 +18,10 @@ struct str profile_settings(const struct profile *profile, struct arena *arena)
                   "output", (json_int_t)profile->output_limit, "permission",
                   name_of(&permission_names, profile->permission), "env", profile->env, "on_resume",
                   profile->on_resume);
-    const json_t *lifecycle = json_object_get(profile->tree, "lifecycle");
     auto_free char *text = NULL;
 
-    /* One that was not asked for is only when its provider pauses it. */
-    if (!profile->persistent && json_object_get(lifecycle, "idleTimeoutSeconds"))
-        (void)json_object_set_new(settings, "idle_ends", json_true());
+    if (profile->expire_s > 0)
+        (void)json_object_set_new(settings, "expire_after", json_integer(profile->expire_s));
     if (json_object_size(json_object_get(profile->tree, "limits")))
         (void)json_object_set(settings, "limits", json_object_get(profile->tree, "limits"));
     if (profile->keep_output)

@@ -30,7 +30,8 @@ const char *const profile_keys[] = {"provider",
                                     NULL};
 const char *const profile_network_keys[] = {"mode", "allowDomains", "allowCidrs", "peers", NULL};
 const char *const profile_peers_keys[] = {"network", "name", NULL};
-const char *const profile_lifecycle_keys[] = {"idleTimeoutSeconds", "maxLifetimeSeconds", NULL};
+const char *const profile_lifecycle_keys[] = {"idleTimeoutSeconds", "expireAfterSeconds",
+                                              "maxLifetimeSeconds", NULL};
 const char *const profile_limits_keys[] = {"cpu", "memoryMb", "diskMb", NULL};
 const char *const profile_e2b_keys[] = {
     "apiKey", "template",   "templateId", "workspaceRoot", "workspace", "s3", "resolution",

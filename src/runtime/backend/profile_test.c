@@ -344,7 +344,8 @@ TEST(profile_defaults)
     CHECK_INT(profile.egress, EGRESS_ALLOW_ALL);
     CHECK(!profile.persistent);
     CHECK_INT(profile.idle_s, 1800);
-    CHECK_INT(profile.max_lifetime_s, 604800);
+    CHECK_INT(profile.max_lifetime_s, 0);
+    CHECK_INT(profile.expire_s, 0);
     CHECK_INT(profile.timeout_s, 120);
     CHECK_INT(profile.output_limit, 65536);
     CHECK_INT(profile.permission, PERMISSION_ASK);

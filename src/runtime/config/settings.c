@@ -211,6 +211,7 @@ static void read_numbers(struct loader *loader)
                                        "create_timeout_s",
                                        "health_interval_s",
                                        "stale_after_s",
+                                       "retention_days",
                                        "runner_ttl_ms",
                                        "sandbox_agent",
                                        "jobs_per_sandbox",
@@ -235,6 +236,10 @@ static void read_numbers(struct loader *loader)
     loader_int(loader, file, "", "create_timeout_s", 1, 3600, &out->create_timeout_s);
     loader_int(loader, file, "", "health_interval_s", 1, DAY_S, &out->health_interval_s);
     loader_int(loader, file, "", "stale_after_s", 60, 365 * DAY_S, &out->stale_after_s);
+    loader_int(loader, file, "", "retention_days", 0, 3650, &out->retention_days);
+    if (out->retention_days == 1)
+        loader_fault(loader, "retention_days",
+                     "must be 0 (off) or at least 2: the deletion is announced a day before");
     loader_int(loader, file, "", "runner_ttl_ms", 1000, (int64_t)DAY_S * 1000, &out->runner_ttl_ms);
     loader_int(loader, file, "", "jobs_per_sandbox", 1, 1000, &out->jobs_per_sandbox);
     loader_int(loader, file, "", "checkpoint_ttl_s", 60, 3650LL * DAY_S, &out->checkpoint_ttl_s);

@@ -81,6 +81,7 @@ TEST(settings_nothing_said)
     CHECK_INT(settings.breaker.open_ms, 30000);
     CHECK_INT(settings.health_interval_s, 30);
     CHECK_INT(settings.stale_after_s, 86400);
+    CHECK_INT(settings.retention_days, 0);
     CHECK_INT(settings.create_timeout_s, 180);
     CHECK_INT(settings.runner_ttl_ms, 60000);
     CHECK_INT(settings.sandbox_agent_port, 2468);
@@ -212,7 +213,9 @@ TEST(settings_all_faults_at_once)
         "   \"k\":{\"type\":\"kubernetes\"}, \"d\":{\"type\":\"daytona\",\"api_key\":\"env:NOPE\"},"
         "   \"runner\":{\"type\":\"e2b\"}},"
         " \"profiles\":{\"x\":{\"network\":{\"mode\":\"open\"},\"timeout\":601,"
-        "   \"lifecycle\":{\"idleTimeoutSeconds\":604801}}, \"Bad Name\":{}},"
+        "   \"lifecycle\":{\"idleTimeoutSeconds\":604801,\"expireAfterSeconds\":0}}, \"Bad "
+        "Name\":{}},"
+        " \"retention_days\":1,"
         " \"retry\":{\"attempts\":0,\"wait\":1}, \"commands\":{\"allow\":[1]},"
         " \"agents\":{\"a\":5}}");
     HAS(faults, "E2B_TIMEOUT: must be a whole number from 1 to 600\n");
@@ -228,6 +231,8 @@ TEST(settings_all_faults_at_once)
     HAS(faults, "profiles.x.network.mode: must be allow-all, deny-all or restricted\n");
     HAS(faults, "profiles.x.timeout: must be a whole number from 1 to 600\n");
     HAS(faults, "profiles.x.lifecycle.idleTimeoutSeconds: must be a whole number from 1 to 604800");
+    HAS(faults, "profiles.x.lifecycle.expireAfterSeconds: must be a whole number from 1 to ");
+    HAS(faults, "retention_days: must be 0 (off) or at least 2");
     HAS(faults, "profiles.Bad Name: is not a name");
     HAS(faults, "retry.attempts: must be a whole number from 1 to 10\n");
     HAS(faults, "retry.wait: unknown member\n");

@@ -82,6 +82,8 @@ int runtime_command_check_hooks(struct runtime *runtime, const json_t *hooks, st
 void runtime_timer_add(struct runtime *runtime, int64_t period_s,
                        void (*fn)(struct runtime *runtime));
 void runtime_timer_start(struct runtime *runtime);
+/* Tests: after clock_test_pass(), timers that are due by now run. */
+void runtime_timer_test_wake(struct runtime *runtime);
 void runtime_timer_stop(struct runtime *runtime);
 
 /* runtime_mask() for JSON text, which stays JSON. */

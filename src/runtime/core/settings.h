@@ -46,6 +46,7 @@ struct runtime_settings {
     int64_t create_timeout_s;           /* 180 */
     int64_t health_interval_s;          /* 30 */
     int64_t stale_after_s;              /* 86400 */
+    int64_t retention_days;             /* 0 = kept sandboxes are never deleted */
     int64_t runner_ttl_ms;              /* 60000, at least 1000 */
     int64_t jobs_per_sandbox;           /* 10 */
     int64_t sandbox_agent_port;         /* sandbox-agent: 2468 */

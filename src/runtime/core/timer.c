@@ -53,8 +53,8 @@ static bool wait_for_turn(struct runtime_timer *timer, int64_t until_us)
     bool stopping;
 
     (void)pthread_mutex_lock(&timer->lock);
-    while (!timer->stopping && cond_wait_until(&timer->changed, &timer->lock, until_us))
-        ;
+    while (!timer->stopping && clock_mono_us() < until_us)
+        (void)cond_wait_until(&timer->changed, &timer->lock, until_us);
     stopping = timer->stopping;
     (void)pthread_mutex_unlock(&timer->lock);
     return !stopping;
@@ -80,6 +80,13 @@ void runtime_timer_start(struct runtime *runtime)
         if (!entry->running)
             log_error("runtime", "no thread for a periodic task: it will not run");
     }
+}
+
+void runtime_timer_test_wake(struct runtime *runtime)
+{
+    (void)pthread_mutex_lock(&runtime->timer->lock);
+    (void)pthread_cond_broadcast(&runtime->timer->changed);
+    (void)pthread_mutex_unlock(&runtime->timer->lock);
 }
 
 void runtime_timer_stop(struct runtime *runtime)

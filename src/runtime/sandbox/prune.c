@@ -1,10 +1,10 @@
-/* Cleaning up what nobody asks for any more.
+/* Deletes what is over, and never what somebody expects to find again (runtime_row_kept()).
  *
- * Every minute: sandboxes beyond their maximum lifetime are killed; those whose provider has a clock
- * of its own and whose time should be over are looked at, so that the row (and with it usage and
- * quotas) tells the truth; those without such a clock are paused, or killed, when they were idle for
- * too long. Every hour: sandboxes that were not used for a day (persistent ones: for a month), expired
- * snapshots, rows whose maker has died, machines with our label that no row knows, and old history. */
+ * Every minute: sandboxes beyond maxLifetimeSeconds or expireAfterSeconds are killed. Idle sandboxes are
+ * compared with their provider where it ends or pauses them by itself; elsewhere those with a key are paused
+ * and those without are killed. Every hour: sandboxes without a key that run unused for stale_after_s,
+ * expired snapshots, rows whose creator died, machines with our label that no row knows, old history,
+ * and, when retention_days is set, what nobody used for so long (retention.c). */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -17,7 +17,6 @@
 enum {
     BATCH = 1000,
     DAY_S = 24 * 3600,
-    PERSISTENT_STALE_S = 30 * DAY_S,
     HISTORY_S = 30 * DAY_S,
     ABANDONED_S = 300, /* a row in 'creating' */
     ORPHAN_S = 600,    /* a machine without a row */
@@ -29,8 +28,8 @@ static struct runtime_caller caller_of(const struct store_runtime_sandbox *row)
     return (struct runtime_caller){.team_id = row->team_id, .actor = STR("prune")};
 }
 
-static bool kill_row(struct runtime *runtime, const struct store_runtime_sandbox *row,
-                     const char *reason)
+bool runtime_prune_kill(struct runtime *runtime, const struct store_runtime_sandbox *row,
+                        const char *reason)
 {
     struct runtime_caller caller = caller_of(row);
     struct backend *backend = NULL;
@@ -63,12 +62,14 @@ static void idle(struct runtime *runtime, struct backend *backend,
     if (features & PROVIDER_TTL) {
         if (runtime_sandbox_get(runtime, &caller, row->id, true, &arena, &ignored, &err) < 0)
             log_info("runtime", "sandbox=%.*s not looked at: %s", STR_ARG(row->id), err.message);
-    } else if (row->idle_s > 0 && (features & PROVIDER_PAUSE)) {
+    } else if (runtime_row_kept(row) && !(features & PROVIDER_PAUSE)) {
+        return; /* it runs on: ending it would delete its files */
+    } else if (runtime_row_kept(row)) {
         if (runtime_sandbox_pause(runtime, &caller, row->id, &err) < 0)
             log_warn("runtime", "sandbox=%.*s idle but not paused: %s", STR_ARG(row->id),
                      err.message);
-    } else if (row->idle_s > 0) {
-        (void)kill_row(runtime, row, "idle");
+    } else {
+        (void)runtime_prune_kill(runtime, row, "idle");
     }
 }
 
@@ -76,12 +77,14 @@ static void tick_row(struct runtime *runtime, struct store_runtime_sandbox *row,
 {
     struct runtime_caller caller = caller_of(row);
     struct backend *backend = NULL;
+    const char *over;
     struct error err;
     int64_t ttl_s;
 
     row->last_used_at_us = runtime_live_last_used(runtime, row->id, row->last_used_at_us);
-    if (row->max_lifetime_s > 0 && now_us - row->created_at_us > row->max_lifetime_s * 1000000) {
-        (void)kill_row(runtime, row, "max lifetime");
+    over = runtime_row_over(row, now_us);
+    if (over) {
+        (void)runtime_prune_kill(runtime, row, over);
         return;
     }
     if (row->adopted || row->state != RUNTIME_RUNNING ||
@@ -94,21 +97,42 @@ static void tick_row(struct runtime *runtime, struct store_runtime_sandbox *row,
         idle(runtime, backend, row);
 }
 
+static void tick_visit(void *arg, struct store_runtime_sandbox *row)
+{
+    tick_row(arg, row, clock_wall_us());
+}
+
+/* Calls visit for all rows of the query, newest first. */
+static int each_row(struct runtime *runtime, struct store_runtime_sandbox_query wanted,
+                    void (*visit)(void *arg, struct store_runtime_sandbox *row), void *arg,
+                    struct error *err)
+{
+    size_t count;
+
+    wanted.limit = BATCH;
+    do {
+        auto_arena struct arena arena = {0};
+        struct store_runtime_sandbox *rows = NULL;
+
+        count = 0;
+        if (store_runtime_sandbox_list(runtime->config.store, &wanted, &arena, &rows, &count, err) <
+            0)
+            return -1;
+        if (count)
+            wanted.before_us = rows[count - 1].created_at_us;
+        for (size_t i = 0; i < count; i++)
+            visit(arg, &rows[i]);
+    } while (count == BATCH);
+    return 0;
+}
+
 void runtime_prune_overdue(struct runtime *runtime, struct str provider)
 {
-    auto_arena struct arena arena = {0};
-    struct store_runtime_sandbox_query wanted = {.provider = provider, .limit = BATCH};
-    struct store_runtime_sandbox *rows = NULL;
-    size_t count = 0;
+    struct store_runtime_sandbox_query wanted = {.provider = provider};
     struct error err;
 
-    if (store_runtime_sandbox_list(runtime->config.store, &wanted, &arena, &rows, &count, &err) <
-        0) {
+    if (each_row(runtime, wanted, tick_visit, runtime, &err) < 0)
         log_error("runtime", "sandboxes not looked at: %s", err.message);
-        return;
-    }
-    for (size_t i = 0; i < count; i++)
-        tick_row(runtime, &rows[i], clock_wall_us());
 }
 
 static void tick(struct runtime *runtime)
@@ -139,11 +163,12 @@ static void prune_abandoned(struct prune *prune, struct store_runtime_sandbox *r
     if (runtime_row_backend(prune->runtime, &caller, row, &backend, &err) == 0 &&
         machine_find_own(prune->runtime, backend, row, prune->arena, &machine, &err) == 1)
         row->external_id = machine.id;
-    prune->sandboxes += kill_row(prune->runtime, row, "abandoned while it was made");
+    prune->sandboxes += runtime_prune_kill(prune->runtime, row, "abandoned while it was made");
 }
 
-static void prune_row(struct prune *prune, struct store_runtime_sandbox *row)
+static void prune_row(void *arg, struct store_runtime_sandbox *row)
 {
+    struct prune *prune = arg;
     int64_t unused_us, limit_s = prune->older_than_s;
 
     row->last_used_at_us = runtime_live_last_used(prune->runtime, row->id, row->last_used_at_us);
@@ -153,13 +178,18 @@ static void prune_row(struct prune *prune, struct store_runtime_sandbox *row)
             prune_abandoned(prune, row);
         return;
     }
-    if (row->adopted) /* who uses it does so without us */
+    if (!prune->asked && runtime_row_kept(row)) {
+        if (!prune->dry_run)
+            prune->sandboxes += runtime_retention_row(prune->runtime, row, prune->now_us);
         return;
-    if (row->persistent && !prune->asked)
-        limit_s = PERSISTENT_STALE_S;
+    }
+    if (row->adopted) /* E2B's API uses it without our knowledge */
+        return;
+    if (!prune->asked && row->idle_s > limit_s)
+        limit_s = row->idle_s;
     if (unused_us < limit_s * 1000000)
         return;
-    prune->sandboxes += prune->dry_run || kill_row(prune->runtime, row, "stale");
+    prune->sandboxes += prune->dry_run || runtime_prune_kill(prune->runtime, row, "stale");
 }
 
 static int prune_sandboxes(struct prune *prune, struct error *err)
@@ -169,17 +199,9 @@ static int prune_sandboxes(struct prune *prune, struct error *err)
         .team_id = prune->caller->team_id,
         .agent_id = prune->caller->agent_id,
         .used_before_us = prune->now_us - youngest_s * 1000000 + 1,
-        .limit = BATCH,
     };
-    struct store_runtime_sandbox *rows = NULL;
-    size_t count = 0;
 
-    if (store_runtime_sandbox_list(prune->runtime->config.store, &wanted, prune->arena, &rows,
-                                   &count, err) < 0)
-        return -1;
-    for (size_t i = 0; i < count; i++)
-        prune_row(prune, &rows[i]);
-    return 0;
+    return each_row(prune->runtime, wanted, prune_row, prune, err);
 }
 
 static int prune_snapshots(struct prune *prune, struct error *err)
@@ -234,8 +256,8 @@ static void prune_machine(struct prune *prune, struct backend *backend,
         if (!row.destroyed_at_us &&
             (str_eq(row.external_id, machine->id) || row.state == RUNTIME_CREATING))
             return;
-    } else if (err.code != ERROR_NOT_FOUND) {
-        return;
+    } else if (err.code != ERROR_NOT_FOUND || label(machine, "quicksand.key").len) {
+        return; /* of a store that was lost or restored: its key finds it again */
     }
     if (!prune->dry_run && provider_kill(backend_provider(backend), &ref, &err) < 0) {
         log_warn("runtime", "provider=%s orphan '%.*s' not killed: %s", backend_name(backend),

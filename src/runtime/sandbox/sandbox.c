@@ -153,7 +153,8 @@ int runtime_sandbox_resume(struct runtime *runtime, const struct runtime_caller 
 
     if (runtime_row_get(runtime, caller, id, &arena, &row, err) < 0 ||
         runtime_row_alive(&row, err) < 0 ||
-        runtime_row_backend(runtime, caller, &row, &backend, err) < 0)
+        runtime_row_backend(runtime, caller, &row, &backend, err) < 0 ||
+        runtime_row_check_over(runtime, caller, backend, &row, err) < 0)
         return -1;
     if (machine_wake(runtime, caller, backend, &row, &arena, err) < 0)
         return -1;

@@ -11,6 +11,14 @@
 #include "runtime/backend/profile.h"
 #include "runtime/core/runtime.h"
 
+/* The sandbox that had the key before; id STR_NONE: there was none. */
+struct runtime_previous {
+    struct str id;
+    bool kept;           /* it exists, with other settings (spec_hash); else its files are gone */
+    struct str reason;   /* why they are gone */
+    int64_t ended_at_us; /* since when; 0 = not known */
+};
+
 struct runtime_sandbox {
     struct str id, team_id, key, spec_hash, provider, external_id, image, profile;
     struct str agent_id, task_id;
@@ -21,10 +29,12 @@ struct runtime_sandbox {
     json_t *metadata;       /* borrowed from the arena's tree; or NULL */
     int64_t created_at_us, last_used_at_us, destroyed_at_us; /* 0 = not */
     int64_t idle_s, max_lifetime_s;
+    int64_t expire_s;          /* deleted when unused for so long; 0 = never */
     json_t *limits;            /* {cpu, memoryMb, diskMb} as asked for; or NULL */
     struct str workspace_root; /* where its commands start; STR_NONE = its user's home */
     bool persistent;
-    bool adopted; /* made by the engine's own API */
+    bool adopted;                     /* made by the engine's own API */
+    struct runtime_previous previous; /* only set by runtime_sandbox_ensure() */
 };
 
 struct runtime_ensure {

@@ -170,7 +170,7 @@ static int claim_row(struct ensure *ensure, struct str replaces, struct error *e
     struct store_runtime_claim claim = {
         .row = &ensure->row,
         .replaces = replaces,
-        .reason = STR("replaced: it was gone and had no snapshot"),
+        .reason = ensure->previous.reason,
         .max = backend_max_sandboxes(ensure->profile.backend),
         .durable = !local(ensure),
     };
@@ -360,12 +360,39 @@ static int restore(struct ensure *ensure, struct error *err)
     return 0;
 }
 
+/* Of a row whose machine is gone. */
 static int restore_or_create(struct ensure *ensure, struct error *err)
 {
     struct str old_id = ensure->row.id;
-    int r = restore(ensure, err);
+    int r;
 
+    ensure->previous = (struct runtime_previous){
+        .id = old_id,
+        .reason = ensure->row.error.p ? ensure->row.error : STR("its machine is gone"),
+        .ended_at_us = ensure->row.state_at_us,
+    };
+    r = restore(ensure, err);
     return r == 2 ? create(ensure, old_id, err) : r;
+}
+
+/* No living row has the key and the spec. */
+static int find_previous(struct ensure *ensure, struct error *err)
+{
+    struct store_runtime_sandbox row;
+
+    ensure->previous = (struct runtime_previous){0};
+    if (!ensure->request->key.p)
+        return 0;
+    if (store_runtime_sandbox_previous(ensure->runtime->config.store, ensure->caller->team_id,
+                                       ensure->request->key, ensure->arena, &row, err) < 0)
+        return err->code == ERROR_NOT_FOUND ? 0 : -1;
+    ensure->previous = (struct runtime_previous){
+        .id = row.id,
+        .kept = !row.destroyed_at_us && row.state != RUNTIME_ERROR,
+        .reason = row.error,
+        .ended_at_us = row.destroyed_at_us ? row.destroyed_at_us : row.state_at_us,
+    };
+    return 0;
 }
 
 /* ---- tier 1 ---- */
@@ -416,29 +443,27 @@ static int take_over(struct ensure *ensure, struct error *err)
                                     STR("the process that made it has died"), clock_wall_us(),
                                     &changed, err) < 0)
         return -1;
+    ensure->row.error = STR("the process that made it has died");
     return restore_or_create(ensure, err);
 }
 
-/* Not used for longer than the idle time that was asked for: what was not meant to stay is gone. */
-static bool expired(const struct store_runtime_sandbox *row, struct arena *arena)
-{
-    int64_t now_us = clock_wall_us();
-
-    if (row->max_lifetime_s > 0 && now_us - row->created_at_us > row->max_lifetime_s * 1000000)
-        return true;
-    return row->idle_s > 0 && now_us - row->last_used_at_us > row->idle_s * 1000000 &&
-           json_is_true(json_object_get(arena_parse(arena, row->settings), "idle_ends"));
-}
-
-static int expire(struct ensure *ensure, struct error *err)
+/* The time of the sandbox is over. What expireAfterSeconds ended comes back from its newest snapshot, if it has one;
+ * after maxLifetimeSeconds the key begins anew, because the row's lifetime is used up. */
+static int end_time(struct ensure *ensure, const char *reason, struct error *err)
 {
     struct store_runtime_sandbox *row = &ensure->row;
     struct backend *backend = NULL;
 
-    if (runtime_row_backend(ensure->runtime, ensure->caller, row, &backend, err) < 0 ||
-        machine_kill(ensure->runtime, backend, row, err) < 0)
+    if (runtime_row_backend(ensure->runtime, ensure->caller, row, &backend, err) < 0)
         return -1;
-    runtime_row_unused(ensure->runtime, ensure->caller, row);
+    if (strcmp(reason, "expired") != 0)
+        return runtime_row_kill(ensure->runtime, ensure->caller, backend, row, reason, err) < 0
+                   ? -1
+                   : AGAIN;
+    if (machine_kill(ensure->runtime, backend, row, err) < 0)
+        return -1;
+    runtime_row_expired(ensure->runtime, ensure->caller, row);
+    row->error = STR("unused for longer than its lifecycle.expireAfterSeconds");
     return restore_or_create(ensure, err);
 }
 
@@ -454,14 +479,16 @@ static int resume(struct ensure *ensure, struct error *err)
     struct store_runtime_sandbox *row = &ensure->row;
     int64_t claimed_us = row->last_used_at_us;
     struct str machine = row->external_id;
+    const char *over;
 
     if (row->state == RUNTIME_CREATING)
         return clock_wall_us() - claimed_us > claim_max_s(ensure) * 1000000 ? take_over(ensure, err)
                                                                             : AGAIN;
     if (row->state == RUNTIME_ERROR)
         return restore_or_create(ensure, err);
-    if (expired(row, ensure->arena))
-        return expire(ensure, err);
+    over = runtime_row_over(row, clock_wall_us());
+    if (over)
+        return end_time(ensure, over, err);
     if (machine_wake(ensure->runtime, ensure->caller, ensure->profile.backend, row, ensure->arena,
                      err) >= 0) {
         runtime_live_used(ensure->runtime, row->id, 0, 0);
@@ -489,7 +516,7 @@ static int find_or_create(struct ensure *ensure, struct error *err)
                                    ensure->arena, &machine, err)
                     : 0;
 
-    if (found < 0)
+    if (found < 0 || find_previous(ensure, err) < 0)
         return -1;
     if (found) {
         int r = new_row(ensure, STR_NONE, err);
@@ -598,6 +625,8 @@ int runtime_sandbox_ensure(struct runtime *runtime, const struct runtime_caller 
     deadline_end(&deadline);
     if (r == 0) {
         runtime_sandbox_of(&ensure.row, arena, out);
+        if (ensure.tier != TIER_RESUMED)
+            out->previous = ensure.previous;
         *out_tier = ensure.tier;
     }
     profile_done(&ensure.profile);

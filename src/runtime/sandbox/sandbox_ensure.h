@@ -19,6 +19,7 @@ struct ensure {
     struct store_runtime_snapshot snapshot;
     struct store_runtime_sandbox row; /* the result */
     enum runtime_tier tier;
+    struct runtime_previous previous; /* unless it was resumed */
 };
 
 /* ---- sandbox_ensure.c ---- */

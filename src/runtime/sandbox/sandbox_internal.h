@@ -74,6 +74,17 @@ struct provider_ref runtime_row_ref(const struct store_runtime_sandbox *row);
 /* How long its provider lets it live without activity; 0 = the provider does not end it. */
 int64_t runtime_row_ttl(const struct runtime *runtime, struct backend *backend,
                         const struct store_runtime_sandbox *row);
+/* A sandbox whose files the user expects to find again: it has a key, is persistent, or is paused. No idle time
+ * and no clean-up deletes it. */
+bool runtime_row_kept(const struct store_runtime_sandbox *row);
+/* Since when nobody used it: its last use, or the moment when it was paused. */
+int64_t runtime_row_unused_since(const struct store_runtime_sandbox *row);
+/* Why its time is over: "max lifetime" or "expired"; NULL while it is not. */
+const char *runtime_row_over(const struct store_runtime_sandbox *row, int64_t now_us);
+/* Kills it when its time is over: -1 with ERROR_NOT_FOUND, which says so. */
+int runtime_row_check_over(struct runtime *runtime, const struct runtime_caller *caller,
+                           struct backend *backend, const struct store_runtime_sandbox *row,
+                           struct error *err);
 /* Its row and the world agree again. Events are emitted when the state changed. */
 void runtime_row_paused(struct runtime *runtime, const struct runtime_caller *caller,
                         const struct store_runtime_sandbox *row, const char *by);
@@ -90,9 +101,9 @@ bool runtime_row_ended(struct runtime *runtime, const struct runtime_caller *cal
  * the engine here is still ending it and will tell. */
 bool runtime_row_gone(struct runtime *runtime, const struct runtime_caller *caller,
                       const struct store_runtime_sandbox *row, const char *why);
-/* We have ended its machine, which nobody used. */
-void runtime_row_unused(struct runtime *runtime, const struct runtime_caller *caller,
-                        const struct store_runtime_sandbox *row);
+/* We have ended its machine, because expireAfterSeconds were over. */
+void runtime_row_expired(struct runtime *runtime, const struct runtime_caller *caller,
+                         const struct store_runtime_sandbox *row);
 /* Its machine, and destroyed_at is set. */
 int runtime_row_kill(struct runtime *runtime, const struct runtime_caller *caller,
                      struct backend *backend, const struct store_runtime_sandbox *row,
@@ -107,6 +118,15 @@ struct runtime_event runtime_row_event_of(const struct runtime_caller *caller,
 /* data is consumed. */
 void runtime_row_event(struct runtime *runtime, const struct runtime_caller *caller,
                        const struct store_runtime_sandbox *row, const char *type, json_t *data);
+
+/* ---- clean-up (prune.c, retention.c) ---- */
+
+/* false: it could not be reached, and is tried again later. */
+bool runtime_prune_kill(struct runtime *runtime, const struct store_runtime_sandbox *row,
+                        const char *reason);
+/* A kept sandbox: announces its deletion, or deletes it, as retention_days says. true: it was deleted. */
+bool runtime_retention_row(struct runtime *runtime, const struct store_runtime_sandbox *row,
+                           int64_t now_us);
 
 /* ---- what is asked for (sandbox_spec.c) ---- */
 

@@ -121,7 +121,7 @@ static struct runtime_hold *take(struct runtime *runtime, struct str team_id, st
                                  int64_t end_ms)
 {
     struct runtime_sandboxes *all = runtime->sandboxes;
-    struct timespec until = {.tv_sec = end_ms / 1000, .tv_nsec = end_ms % 1000 * 1000000};
+    struct timespec until = clock_mono_at(end_ms * 1000);
     struct runtime_hold *hold;
     auto_arena struct arena arena = {0};
     struct str full = str_of(arena_printf(&arena, "%.*s\n%.*s", STR_ARG(team_id), STR_ARG(name)));

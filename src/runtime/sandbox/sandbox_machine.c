@@ -399,6 +399,8 @@ static int wake_locked(struct runtime *runtime, const struct runtime_caller *cal
     runtime_mask(runtime, row->team_id, why);
     if (runtime_row_gone(runtime, caller, row, why)) {
         row->state = RUNTIME_ERROR;
+        row->error = arena_str(arena, str_of(why));
+        row->state_at_us = clock_wall_us();
         return error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' is %s", STR_ARG(row->id), why);
     }
     if (store_runtime_sandbox_get(runtime->config.store, row->team_id, row->id, arena, row, err) <

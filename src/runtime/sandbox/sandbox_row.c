@@ -36,7 +36,7 @@ json_t *arena_parse(struct arena *arena, struct str text)
 /* The settings as far as they are shown. Most rows have nothing of it, which shows without reading them. */
 static const json_t *shown_settings(struct str settings, struct arena *arena)
 {
-    static const char *const names[] = {"\"workspace_root\"", "\"limits\""};
+    static const char *const names[] = {"\"workspace_root\"", "\"limits\"", "\"expire_after\""};
 
     for (size_t i = 0; settings.p && i < sizeof(names) / sizeof(names[0]); i++)
         if (memmem(settings.p, settings.len, names[i], strlen(names[i])))
@@ -74,6 +74,7 @@ void runtime_sandbox_of(const struct store_runtime_sandbox *row, struct arena *a
         .adopted = row->adopted,
         .workspace_root = json_get_str(settings, "workspace_root"),
         .limits = json_object_get(settings, "limits"),
+        .expire_s = json_integer_value(json_object_get(settings, "expire_after")),
     };
 }
 
@@ -180,6 +181,58 @@ int64_t runtime_row_ttl(const struct runtime *runtime, struct backend *backend,
     return ttl_s > 0 ? ttl_s : 1;
 }
 
+bool runtime_row_kept(const struct store_runtime_sandbox *row)
+{
+    return row->key.p || row->persistent || row->state == RUNTIME_PAUSED;
+}
+
+int64_t runtime_row_unused_since(const struct store_runtime_sandbox *row)
+{
+    bool paused_later = row->state == RUNTIME_PAUSED && row->state_at_us > row->last_used_at_us;
+
+    return paused_later ? row->state_at_us : row->last_used_at_us;
+}
+
+/* Most rows have no such setting, which shows without parsing them. */
+static int64_t expire_s(const struct store_runtime_sandbox *row)
+{
+    static const char name[] = "\"expire_after\"";
+    auto_json json_t *settings = NULL;
+    struct error ignored;
+
+    if (!row->settings.p || !memmem(row->settings.p, row->settings.len, name, strlen(name)) ||
+        json_parse(row->settings, &settings, &ignored) < 0)
+        return 0;
+    return json_integer_value(json_object_get(settings, "expire_after"));
+}
+
+const char *runtime_row_over(const struct store_runtime_sandbox *row, int64_t now_us)
+{
+    int64_t expire;
+
+    if (row->max_lifetime_s > 0 && now_us - row->created_at_us > row->max_lifetime_s * 1000000)
+        return "max lifetime";
+    expire = expire_s(row);
+    return expire > 0 && now_us - runtime_row_unused_since(row) > expire * 1000000 ? "expired"
+                                                                                   : NULL;
+}
+
+int runtime_row_check_over(struct runtime *runtime, const struct runtime_caller *caller,
+                           struct backend *backend, const struct store_runtime_sandbox *row,
+                           struct error *err)
+{
+    const char *reason = runtime_row_over(row, clock_wall_us());
+    struct error ignored;
+
+    if (!reason)
+        return 0;
+    (void)runtime_row_kill(runtime, caller, backend, row, reason, &ignored);
+    return error_set(
+        err, ERROR_NOT_FOUND, "sandbox '%.*s' has reached the end of its %s and was deleted",
+        STR_ARG(row->id),
+        strcmp(reason, "expired") == 0 ? "lifecycle.expireAfterSeconds" : "maximum lifetime");
+}
+
 struct runtime_event runtime_row_event_of(const struct runtime_caller *caller,
                                           const struct store_runtime_sandbox *row, const char *type,
                                           json_t *data)
@@ -282,10 +335,10 @@ bool runtime_row_gone(struct runtime *runtime, const struct runtime_caller *call
     return runtime_follow_end(runtime, row, &changed) ? changed : gone(runtime, caller, row, why);
 }
 
-void runtime_row_unused(struct runtime *runtime, const struct runtime_caller *caller,
-                        const struct store_runtime_sandbox *row)
+void runtime_row_expired(struct runtime *runtime, const struct runtime_caller *caller,
+                         const struct store_runtime_sandbox *row)
 {
-    (void)gone(runtime, caller, row, "unused for longer than its idle time");
+    (void)gone(runtime, caller, row, "unused for longer than its lifecycle.expireAfterSeconds");
 }
 
 static bool told(struct runtime *runtime, const struct store_runtime_sandbox *row,

@@ -508,30 +508,6 @@ TEST(snapshots_by_alias)
 
 /* ---- time ---- */
 
-TEST(idle_time_that_was_asked_for_ends_it)
-{
-    auto_work struct work_env env;
-    auto_arena struct arena arena = {0};
-    auto_json json_t *lifecycle = json_pack("{s:i}", "idleTimeoutSeconds", 1);
-    struct runtime_ensure request = {.key = STR("k"), .overrides = {.lifecycle = lifecycle}};
-    struct runtime_sandbox first, second, kept;
-    enum runtime_tier tier;
-
-    work_open(&env, NULL, work_quick);
-    OK(runtime_sandbox_ensure(env.core.runtime, &env.core.caller, &request, &arena, &first, &tier,
-                              &err));
-    OK(runtime_sandbox_pause(env.core.runtime, &env.core.caller, first.id, &err));
-    kept = work_ensure(&env, "other", TIER_CREATED, &arena);
-    OK(runtime_sandbox_pause(env.core.runtime, &env.core.caller, kept.id, &err));
-    clock_test_pass(1100000);
-    OK(runtime_sandbox_ensure(env.core.runtime, &env.core.caller, &request, &arena, &second, &tier,
-                              &err));
-    CHECK_INT(tier, TIER_CREATED);
-    CHECK(!str_eq(first.id, second.id));
-    CHECK_INT(provider_fake_calls(env.core.fake, "kill"), 1);
-    CHECK(str_eq(work_ensure(&env, "other", TIER_RESUMED, &arena).id, kept.id));
-}
-
 TEST(prune_kills_what_nobody_uses)
 {
     auto_work struct work_env env;

@@ -46,22 +46,6 @@ static void fill(const struct store_runtime_sandbox *row, struct backend *backen
     out->workspace_root = json_get_str(settings, "workspace_root");
 }
 
-/* Nothing ends a sandbox of a provider without a clock of its own but us. */
-static int check_lifetime(struct runtime *runtime, const struct runtime_caller *caller,
-                          struct backend *backend, const struct store_runtime_sandbox *row,
-                          struct error *err)
-{
-    int64_t age_s = (clock_wall_us() - row->created_at_us) / 1000000;
-    struct error ignored;
-
-    if (row->max_lifetime_s <= 0 || age_s < row->max_lifetime_s)
-        return 0;
-    (void)runtime_row_kill(runtime, caller, backend, row, "max lifetime", &ignored);
-    return error_set(err, ERROR_NOT_FOUND,
-                     "sandbox '%.*s' reached its maximum lifetime of %lld s and was killed",
-                     STR_ARG(row->id), (long long)row->max_lifetime_s);
-}
-
 /* Running, and for a while; who only looks finds it as it is. */
 static int make_ready(struct runtime *runtime, const struct runtime_caller *caller,
                       struct backend *backend, struct store_runtime_sandbox *row,
@@ -98,7 +82,7 @@ int runtime_use(struct runtime *runtime, const struct runtime_caller *caller, st
         runtime_row_alive(&row, err) < 0 ||
         runtime_row_backend(runtime, caller, &row, &backend, err) < 0 ||
         backend_require(backend, features, err) < 0 ||
-        check_lifetime(runtime, caller, backend, &row, err) < 0 ||
+        runtime_row_check_over(runtime, caller, backend, &row, err) < 0 ||
         make_ready(runtime, caller, backend, &row, arena, err) < 0)
         return -1;
     fill(&row, backend, arena, out);

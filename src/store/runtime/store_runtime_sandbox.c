@@ -214,6 +214,59 @@ int store_runtime_sandbox_find(struct store *store, struct str team_id, struct s
     return read_one(&query, arena, out, err);
 }
 
+int store_runtime_sandbox_previous(struct store *store, struct str team_id, struct str key,
+                                   struct arena *arena, struct store_runtime_sandbox *out,
+                                   struct error *err)
+{
+    auto_conn struct conn *conn = store_read(store);
+    auto_query struct query query = {0};
+
+    if (query_open(&query, conn,
+                   "SELECT " RUNTIME_SANDBOX_COLUMNS
+                   " FROM runtime_sandboxes WHERE team_id = ?1 AND sandbox_key = ?2"
+                   " AND sandbox_key <> '' AND (destroyed_at_us = 0 OR ran_us > 0)"
+                   " ORDER BY last_used_at_us DESC, created_at_us DESC LIMIT 1",
+                   err) < 0)
+        return -1;
+    bind_text(&query, team_id);
+    runtime_bind(&query, key);
+    return read_one(&query, arena, out, err);
+}
+
+static int announce(struct conn *conn, struct str id, int64_t at_us, int64_t *out_at_us,
+                    struct error *err)
+{
+    auto_query struct query query = {0};
+    int found;
+
+    if (query_open(&query, conn,
+                   "UPDATE runtime_sandboxes SET announced_at_us ="
+                   " CASE WHEN announced_at_us > last_used_at_us AND announced_at_us > state_at_us"
+                   " THEN announced_at_us ELSE ?2 END"
+                   " WHERE id = ?1 AND destroyed_at_us = 0 RETURNING announced_at_us",
+                   err) < 0)
+        return -1;
+    bind_text(&query, id);
+    bind_int(&query, at_us);
+    found = query_step(&query, err);
+    if (found < 0)
+        return -1;
+    if (!found)
+        return error_set(err, ERROR_NOT_FOUND, "sandbox '%.*s' was killed", STR_ARG(id));
+    *out_at_us = query_int(&query, 0);
+    return 0;
+}
+
+int store_runtime_sandbox_announce(struct store *store, struct str id, int64_t at_us,
+                                   int64_t *out_at_us, struct error *err)
+{
+    auto_conn struct conn *conn = store_write(store);
+
+    if (store_begin(conn, STORE_DURABLE, err) < 0)
+        return -1;
+    return store_end(conn, announce(conn, id, at_us, out_at_us, err), err);
+}
+
 static int set_ready(struct conn *conn, struct str id, const struct store_runtime_ready *ready,
                      struct error *err)
 {

@@ -59,6 +59,15 @@ int store_runtime_sandbox_find(struct store *store, struct str team_id, struct s
                                struct str spec_hash, struct arena *arena,
                                struct store_runtime_sandbox *out, struct error *err);
 
+/* The one used last of all that have this key, or ran with it, of any spec. ERROR_NOT_FOUND. */
+int store_runtime_sandbox_previous(struct store *store, struct str team_id, struct str key,
+                                   struct arena *arena, struct store_runtime_sandbox *out,
+                                   struct error *err);
+/* Records that the deletion of an unused sandbox is announced at at_us, unless it is already and nobody used
+ * the sandbox since. *out_at_us: when it was announced. ERROR_NOT_FOUND when it is destroyed. */
+int store_runtime_sandbox_announce(struct store *store, struct str id, int64_t at_us,
+                                   int64_t *out_at_us, struct error *err);
+
 /* It has a machine now, and runs. */
 struct store_runtime_ready {
     struct str machine; /* only when the row still has this one; STR_NONE = in any case */

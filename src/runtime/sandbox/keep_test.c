@@ -1,0 +1,268 @@
+/* What is kept and what is deleted as time passes: keys, idle times, expireAfterSeconds, lifetimes, retention, the
+ * clean-up. Time is moved by clock_test_pass(). */
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "protocol/json/json_shape.h"
+#include "runtime/sandbox/sandbox_internal.h"
+#include "runtime/sandbox/test/work_env.h"
+
+#define DAY_US (24 * 3600 * INT64_C(1000000))
+
+/* What the timers of a server do each minute and each hour. */
+static void clean_up(struct work_env *env)
+{
+    struct runtime_caller everybody = {.actor = STR("prune")};
+    size_t sandboxes = 0, snapshots = 0;
+
+    runtime_prune_overdue(env->core.runtime, STR_NONE);
+    OK(runtime_sandbox_prune(env->core.runtime, &everybody, 0, false, &sandboxes, &snapshots,
+                             &err));
+}
+
+static void pass_days(struct work_env *env, int days)
+{
+    for (int i = 0; i < days; i++) {
+        clock_test_pass(DAY_US);
+        clean_up(env);
+    }
+}
+
+static struct runtime_sandbox ensure(struct work_env *env, const struct runtime_ensure *request,
+                                     enum runtime_tier expected, struct arena *arena)
+{
+    struct runtime_sandbox sandbox = {0};
+    enum runtime_tier tier = TIER_CREATED;
+
+    OK(runtime_sandbox_ensure(env->core.runtime, &env->core.caller, request, arena, &sandbox, &tier,
+                              &err));
+    CHECK_INT(tier, expected);
+    return sandbox;
+}
+
+static void pause_it(struct work_env *env, struct str id)
+{
+    OK(runtime_sandbox_pause(env->core.runtime, &env->core.caller, id, &err));
+}
+
+TEST(keys_and_paused_sandboxes_survive_a_year)
+{
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    auto_json json_t *lifecycle = json_pack("{s:i}", "idleTimeoutSeconds", 1);
+    struct runtime_ensure idle = {.key = STR("idle"), .overrides = {.lifecycle = lifecycle}};
+    struct runtime_sandbox key, asked, keyless, runs;
+
+    work_open(&env, NULL, work_quick);
+    key = work_ensure(&env, "k", TIER_CREATED, &arena);
+    asked = ensure(&env, &idle, TIER_CREATED, &arena);
+    keyless = work_ensure(&env, NULL, TIER_CREATED, &arena);
+    runs = work_ensure(&env, "runs", TIER_CREATED, &arena);
+    pause_it(&env, key.id);
+    pause_it(&env, asked.id);
+    pause_it(&env, keyless.id);
+    pass_days(&env, 366);
+    CHECK_INT(provider_fake_calls(env.core.fake, "kill"), 0);
+    CHECK(str_eq(work_ensure(&env, "k", TIER_RESUMED, &arena).id, key.id));
+    CHECK(str_eq(ensure(&env, &idle, TIER_RESUMED, &arena).id, asked.id));
+    CHECK(str_eq(work_ensure(&env, "runs", TIER_RESUMED, &arena).id, runs.id));
+    OK(runtime_sandbox_resume(env.core.runtime, &env.core.caller, keyless.id, &err));
+}
+
+TEST(expire_after_deletes_what_nobody_used_for_so_long)
+{
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    auto_json json_t *lifecycle =
+        json_pack("{s:i, s:i}", "idleTimeoutSeconds", 600, "expireAfterSeconds", 7200);
+    struct runtime_ensure one = {.key = STR("one"), .overrides = {.lifecycle = lifecycle}};
+    struct runtime_ensure two = {.key = STR("two"), .overrides = {.lifecycle = lifecycle}};
+    struct runtime_sandbox first, second, again;
+
+    work_open(&env, NULL, work_quick);
+    first = ensure(&env, &one, TIER_CREATED, &arena);
+    second = ensure(&env, &two, TIER_CREATED, &arena);
+    CHECK_INT(first.expire_s, 7200);
+    pause_it(&env, first.id);
+    pause_it(&env, second.id);
+    clock_test_pass(7100 * INT64_C(1000000));
+    clean_up(&env);
+    CHECK(str_eq(ensure(&env, &one, TIER_RESUMED, &arena).id, first.id));
+    pause_it(&env, first.id);
+    clock_test_pass(7300 * INT64_C(1000000));
+    /* One is found out when somebody asks for it again, the other by the clean-up. */
+    again = ensure(&env, &one, TIER_CREATED, &arena);
+    CHECK(!str_eq(again.id, first.id));
+    CHECK(str_eq(again.previous.id, first.id));
+    CHECK(!again.previous.kept);
+    CHECK(str_find_str(again.previous.reason, STR("expireAfterSeconds")) >= 0);
+    CHECK_INT(provider_fake_calls(env.core.fake, "kill"), 1);
+    clean_up(&env);
+    CHECK_INT(provider_fake_calls(env.core.fake, "kill"), 2);
+    CHECK(work_event_has(&env, "sandbox.killed", "expired"));
+    FAILS(runtime_sandbox_resume(env.core.runtime, &env.core.caller, second.id, &err),
+          ERROR_NOT_FOUND, "expired");
+}
+
+TEST(max_lifetime_ends_a_key_and_says_so)
+{
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    auto_json json_t *lifecycle = json_pack("{s:i}", "maxLifetimeSeconds", 1000);
+    struct runtime_ensure request = {.key = STR("k"), .overrides = {.lifecycle = lifecycle}};
+    struct runtime_sandbox first, second;
+
+    work_open(&env, NULL, work_quick);
+    first = ensure(&env, &request, TIER_CREATED, &arena);
+    CHECK(!first.previous.id.p);
+    pause_it(&env, first.id);
+    clock_test_pass(1001 * INT64_C(1000000));
+    second = ensure(&env, &request, TIER_CREATED, &arena);
+    CHECK(!str_eq(second.id, first.id));
+    CHECK(str_eq(second.previous.id, first.id));
+    CHECK_STR(second.previous.reason, "max lifetime");
+    CHECK(!second.previous.kept);
+    CHECK(!ensure(&env, &request, TIER_RESUMED, &arena).previous.id.p);
+}
+
+TEST(previous_names_what_became_of_a_key)
+{
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    struct runtime_ensure other = {.key = STR("k"), .overrides = {.image = STR("another")}};
+    struct runtime_sandbox first, second, third;
+
+    work_open(&env, NULL, work_quick);
+    first = work_ensure(&env, "k", TIER_CREATED, &arena);
+    clock_test_pass(1000);
+    second = ensure(&env, &other, TIER_CREATED, &arena);
+    CHECK(str_eq(second.previous.id, first.id));
+    CHECK(second.previous.kept);
+    clock_test_pass(1000);
+    OK(runtime_sandbox_kill(env.core.runtime, &env.core.caller, first.id, NULL, &err));
+    OK(runtime_sandbox_kill(env.core.runtime, &env.core.caller, second.id, NULL, &err));
+    third = ensure(&env, &other, TIER_CREATED, &arena);
+    CHECK(str_eq(third.previous.id, second.id));
+    CHECK_STR(third.previous.reason, "on request");
+    CHECK(third.previous.ended_at_us > 0);
+    /* Lost by its provider. */
+    provider_fake_lose(env.core.fake, third.external_id);
+    first = ensure(&env, &other, TIER_CREATED, &arena);
+    CHECK(str_eq(first.previous.id, third.id));
+    CHECK(str_find_str(first.previous.reason, STR("gone from provider")) >= 0);
+    /* One that never ran had no files. */
+    provider_fake_fail(env.core.fake, "create", 9, ERROR_INVALID, "not today");
+    other.key = STR("new");
+    FAILS(runtime_sandbox_ensure(env.core.runtime, &env.core.caller, &other, &arena, &third,
+                                 &(enum runtime_tier){0}, &err),
+          ERROR_INVALID, "not today");
+    provider_fake_fail(env.core.fake, "create", 0, ERROR_INVALID, "");
+    CHECK(!ensure(&env, &other, TIER_CREATED, &arena).previous.id.p);
+}
+
+TEST(idle_on_a_provider_without_a_clock)
+{
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+
+    /* One that can pause, as Docker. */
+    work_open(&env, NULL, work_quick);
+    env.core.fake->caps.features &= ~(unsigned)PROVIDER_TTL;
+    work_restart(&env);
+    (void)work_ensure(&env, "k", TIER_CREATED, &arena);
+    (void)work_ensure(&env, NULL, TIER_CREATED, &arena);
+    clock_test_pass(601 * INT64_C(1000000));
+    clean_up(&env);
+    CHECK_INT(provider_fake_count(env.core.fake, PROVIDER_PAUSED), 1);
+    CHECK_INT(provider_fake_count(env.core.fake, PROVIDER_RUNNING), 0);
+    (void)work_ensure(&env, "k", TIER_RESUMED, &arena);
+    /* One that cannot: what has a key runs on. */
+    env.core.fake->caps.features &= ~(unsigned)PROVIDER_PAUSE;
+    work_restart(&env);
+    (void)work_ensure(&env, NULL, TIER_CREATED, &arena);
+    pass_days(&env, 40);
+    CHECK_INT(provider_fake_count(env.core.fake, PROVIDER_RUNNING), 1);
+    (void)work_ensure(&env, "k", TIER_RESUMED, &arena);
+}
+
+static void keep_ten_days(struct core_env *env)
+{
+    work_quick(env);
+    env->settings.retention_days = 10;
+}
+
+TEST(retention_announces_a_deletion_a_day_before)
+{
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    struct runtime_sandbox unused, used;
+
+    work_open(&env, NULL, keep_ten_days);
+    unused = work_ensure(&env, "unused", TIER_CREATED, &arena);
+    used = work_ensure(&env, "used", TIER_CREATED, &arena);
+    pause_it(&env, unused.id);
+    pause_it(&env, used.id);
+    pass_days(&env, 8);
+    CHECK_INT(work_events(&env, "sandbox.expiring"), 0);
+    pass_days(&env, 1);
+    CHECK_INT(work_events(&env, "sandbox.expiring"), 2);
+    CHECK(work_event_has(&env, "sandbox.expiring", "retention"));
+    (void)work_ensure(&env, "used", TIER_RESUMED, &arena);
+    pause_it(&env, used.id);
+    clean_up(&env);
+    CHECK_INT(work_events(&env, "sandbox.expiring"), 2);
+    CHECK_INT(provider_fake_calls(env.core.fake, "kill"), 0);
+    pass_days(&env, 2);
+    CHECK_INT(provider_fake_calls(env.core.fake, "kill"), 1);
+    CHECK(work_event_has(&env, "sandbox.killed", "retention"));
+    CHECK(str_eq(work_ensure(&env, "used", TIER_RESUMED, &arena).id, used.id));
+    CHECK_STR(work_ensure(&env, "unused", TIER_CREATED, &arena).previous.reason, "retention");
+}
+
+/* The server was off for a year, or the setting is new: nothing is deleted without a day's notice. */
+TEST(retention_gives_notice_also_when_it_is_overdue)
+{
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+
+    work_open(&env, NULL, keep_ten_days);
+    pause_it(&env, work_ensure(&env, "k", TIER_CREATED, &arena).id);
+    clock_test_pass(365 * DAY_US);
+    clean_up(&env);
+    clock_test_pass(DAY_US / 2);
+    clean_up(&env);
+    CHECK_INT(work_events(&env, "sandbox.expiring"), 1);
+    CHECK_INT(provider_fake_calls(env.core.fake, "kill"), 0);
+    clock_test_pass(DAY_US / 2);
+    clean_up(&env);
+    CHECK_INT(provider_fake_calls(env.core.fake, "kill"), 1);
+}
+
+/* The timer itself: it ends what runs without a key and was not used for a day, however old it is. */
+TEST(hourly_cleanup_ends_what_was_unused_for_a_day)
+{
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    struct runtime_sandbox used;
+    struct runtime_snapshot snapshot;
+
+    work_open(&env, NULL, work_quick);
+    (void)work_ensure(&env, NULL, TIER_CREATED, &arena);
+    used = work_ensure(&env, NULL, TIER_CREATED, &arena);
+    (void)work_ensure(&env, "kept", TIER_CREATED, &arena);
+    OK(runtime_snapshot_create(env.core.runtime, &env.core.caller, used.id, STR("a"), 3600, &arena,
+                               &snapshot, &err));
+    for (int hour = 0; hour < 23; hour++) {
+        clock_test_pass(3600 * INT64_C(1000000));
+        runtime_timer_test_wake(env.core.runtime);
+        (void)work_exec(&env, used.id, "true", 0, &arena);
+    }
+    WAIT_FOR(provider_fake_calls(env.core.fake, "snapshot_delete") == 1);
+    CHECK_INT(provider_fake_calls(env.core.fake, "kill"), 0);
+    clock_test_pass(2 * 3600 * INT64_C(1000000));
+    (void)work_exec(&env, used.id, "true", 0, &arena);
+    runtime_timer_test_wake(env.core.runtime);
+    WAIT_FOR(provider_fake_calls(env.core.fake, "kill") == 1);
+    CHECK(work_event_has(&env, "sandbox.killed", "stale"));
+    CHECK_INT(provider_fake_count(env.core.fake, PROVIDER_RUNNING), 2);
+    (void)work_exec(&env, used.id, "true", 0, &arena);
+}

@@ -1,0 +1,82 @@
+// What is kept and what is deleted as time passes, on the engine of this host, with the server's clock moved.
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { after, before, describe, test } from 'node:test'
+import { DAY, HOUR, passTime } from '../harness/clock.mjs'
+import { startRuntime } from '../harness/runtime.mjs'
+import { binary, eventually } from '../harness/server.mjs'
+
+let one
+before(async () => (one = await startRuntime()))
+after(() => one.destroy())
+
+const cli = (...args) => {
+  const env = { PATH: process.env.PATH, HOME: '/nonexistent', NO_COLOR: '1', QUICKSAND_URL: one.server.url, QUICKSAND_API_KEY: one.server.key }
+  const { status, stdout, stderr } = spawnSync(binary, args, { env, encoding: 'utf8' })
+  assert.equal(status, 0, stderr)
+  return { stdout, stderr }
+}
+
+describe('a key', () => {
+  test('files survive a year: paused by the idle time, by request, and running', async () => {
+    const up = cli('up', '--key', 'year', '--template', 'base', '-q')
+    const id = up.stdout.trim()
+    assert.match(up.stderr, new RegExp(`^${id} created on .*key year`))
+    await one.execute(id, 'echo mine >/home/user/f')
+    const paused = await one.create({ key: 'paused', template: 'base', lifecycle: { idleTimeoutSeconds: 1 } })
+    await one.execute(paused.id, 'echo paused >/home/user/f')
+    await one.ok(200, 'POST', `/sandboxes/${paused.id}/pause`)
+    const keyless = await one.create({ template: 'base' })
+    await one.execute(keyless.id, 'echo keyless >/home/user/f')
+    await one.ok(200, 'POST', `/sandboxes/${keyless.id}/pause`)
+    const ended = await one.create({ template: 'base' })
+    await passTime(one.server, HOUR)
+    await eventually('the idle time pauses the one with a key', async () => (await one.get(id)).state === 'paused')
+    await eventually('and ends the one without', async () => (await one.get(ended.id)).state === 'killed')
+    await passTime(one.server, 366 * DAY)
+    // The clean-up that runs each hour, asked for at once.
+    assert.equal((await one.ok(200, 'POST', '/prune', {})).sandboxes, 0)
+    const again = cli('up', '--key', 'year', '--template', 'base', '-q')
+    assert.equal(again.stdout.trim(), id)
+    assert.match(again.stderr, new RegExp(`^${id} resumed on`))
+    assert.doesNotMatch(again.stderr, /warning/)
+    assert.equal(await one.output(id, 'cat /home/user/f'), 'mine\n')
+    const found = await one.create({ key: 'paused', template: 'base', lifecycle: { idleTimeoutSeconds: 1 } })
+    assert.deepEqual([found.id, found.tier, found.previous], [paused.id, 'resumed', undefined])
+    assert.equal(await one.output(found.id, 'cat /home/user/f'), 'paused\n')
+    assert.equal(await one.output(keyless.id, 'cat /home/user/f'), 'keyless\n')
+    for (const box of [id, paused.id, keyless.id]) await one.remove(box)
+  })
+
+  test('up warns that the files of the previous sandbox are gone, and why', async () => {
+    const first = cli('up', '--key', 'gone', '--template', 'base', '-q').stdout.trim()
+    cli('rm', first)
+    const { stdout, stderr } = cli('up', '--key', 'gone', '--template', 'base')
+    assert.match(stdout, /^i\w+ created on \S+, key gone\n$/)
+    assert.match(stderr, new RegExp(`warning: the files of the previous sandbox with key 'gone' \\(${first}\\) are gone, since 20.*: on request`))
+    const second = stdout.split(' ')[0]
+    const other = cli('up', '--key', 'gone', '--template', 'base', '--network', 'deny-all', '-q')
+    assert.match(other.stderr, new RegExp(`created on .*\n.*note: sandbox ${second} with key 'gone' has other settings .* is kept`))
+    assert.equal((await one.get(second)).state, 'running')
+    await one.remove(second)
+    await one.remove(other.stdout.trim())
+  })
+
+  test('expireAfterSeconds deletes what nobody used for so long, and only that', async () => {
+    const lifecycle = { expireAfterSeconds: 2 * DAY }
+    const first = await one.create({ key: 'expires', template: 'base', lifecycle })
+    assert.equal(first.expire_after, 2 * DAY)
+    await one.execute(first.id, 'echo x >/home/user/f')
+    await one.ok(200, 'POST', `/sandboxes/${first.id}/pause`)
+    await passTime(one.server, 1 * DAY)
+    assert.deepEqual([(await one.create({ key: 'expires', template: 'base', lifecycle })).id, await one.output(first.id, 'cat /home/user/f')], [first.id, 'x\n'])
+    await one.ok(200, 'POST', `/sandboxes/${first.id}/pause`)
+    await passTime(one.server, 3 * DAY)
+    const again = await one.create({ key: 'expires', template: 'base', lifecycle })
+    assert.equal(again.tier, 'created')
+    assert.equal(again.previous.id, first.id)
+    assert.equal(again.previous.files, 'gone')
+    assert.match(again.previous.reason, /expireAfterSeconds/)
+    await one.remove(again.id)
+  })
+})
