@@ -26,9 +26,9 @@ const v1 = (method, target, body, options) => server.api(method, `/api/v1${targe
 const create = async (body = {}) => (await v1('POST', '/sandboxes', body)).body
 
 // An open WebSocket that remembers its frames.
-function open(id, query = '', { headers = { 'X-API-KEY': server.key }, protocols = [] } = {}) {
+function open(id, query = '', { headers = { 'X-API-KEY': server.key }, protocols = [], of = 'sandboxes' } = {}) {
   return new Promise((done, fail) => {
-    const socket = new WebSocket(`ws://${server.listen}/api/v1/sandboxes/${id}/terminal?${query}`, protocols, { headers })
+    const socket = new WebSocket(`ws://${server.listen}/api/v1/${of}/${id}/terminal?${query}`, protocols, { headers })
     socket.frames = []
     socket.output = ''
     socket.on('message', (data, binary) => {
@@ -123,6 +123,45 @@ describe('a WebSocket', () => {
       }
       shell.close()
     })
+
+  test('of a session: its events are the session’s', async () => {
+    const { status, body: one, text } = await v1('POST', '/sessions', { agent: 'mock', wait: true, agent_id: 'owner' }, { timeoutMs: 60_000 * patience })
+    assert.deepEqual([status, one.state], [201, 'running'], text)
+    const socket = await open(one.id, 'cols=81&rows=25', { of: 'sessions' })
+    const { terminal_id } = await ready(socket)
+    socket.send('here=still; echo $((6*7))-$(tput cols)x$(tput lines)\n')
+    await socket.see('42-81x25')
+    socket.terminate()
+    const back = await open(one.id, `terminal_id=${terminal_id}`, { of: 'sessions' })
+    back.send('echo back-$here; exit 7\n')
+    assert.deepEqual(await back.closed, { code: 1000, reason: 'exited with 7' })
+    assert.match(back.output, /back-still/)
+    const { events } = (await v1('GET', `/sessions/${one.id}/events?since=0&limit=1000`)).body
+    const told = events.filter((event) => event.type.startsWith('terminal.'))
+    assert.deepEqual(told.map((event) => [event.type, event.session, event.sandbox]), [['terminal.opened', one.id, one.sandbox_id], ['terminal.closed', one.id, one.sandbox_id]])
+    assert.equal(told[0].data.terminal_id, terminal_id)
+    assert.equal(told[1].data.exit_code, 7)
+    await assert.rejects(open('ses_00000000000000000000', '', { of: 'sessions' }), /404/)
+    await assert.rejects(open(one.id, '', { of: 'sessions', headers: {} }), /401/)
+    await v1('DELETE', `/sessions/${one.id}`)
+  })
+
+  test('failures are events', async () => {
+    const box = await create()
+    const failed = async () => (await v1('GET', `/events?sandbox_id=${box.id}&type=terminal.failed&limit=10&since=0`)).body.events.map((event) => event.data.message)
+    // A shell that cannot be started.
+    const socket = await open(box.id, 'user=nobody9')
+    assert.equal((await socket.closed).code, 1011)
+    const [first, ...others] = await eventually('the event', async () => ((await failed()).length ? failed() : undefined))
+    assert.match(first, /nobody9/)
+    assert.deepEqual(others, [])
+    // A shell that is lost with its sandbox.
+    const second = await open(box.id)
+    await ready(second)
+    assert.equal((await server.api('DELETE', `/sandboxes/${(await v1('GET', `/sandboxes/${box.id}`)).body.external_id}`)).status, 204)
+    assert.equal((await second.closed).code, 1011)
+    await eventually('the second event', async () => (await failed()).length === 2)
+  })
 
   test('a lot of output comes whole and in order', async () => {
     const box = await create()
