@@ -18,10 +18,15 @@ const uidOf = (pid) => Number(/^Uid:\s+(\d+)/m.exec(fs.readFileSync(`/proc/${pid
 const plainEnvds = () => findProcesses((one) => /(^|\/)envd .*--parent-fd/.test(one.cmdline))
 
 describe('e2b, the engine in the same process', () => {
-  let server
+  let server, folder
   before(async () => {
+    // A server needs its other programs beside it.
+    folder = fs.mkdtempSync(path.join(os.tmpdir(), 'engine-'))
+    fs.chmodSync(folder, 0o755)
+    for (const name of ['envd', 'unpack', 'interpreter', 'mcp-gateway']) fs.copyFileSync(path.join(path.dirname(binary), name), path.join(folder, name))
+    fs.copyFileSync(build('src/quicksand/engine_contract'), path.join(folder, 'engine_contract'))
     server = await startServer({
-      program: build('src/quicksand/engine_contract'),
+      program: path.join(folder, 'engine_contract'),
       prepare: (made) => {
         const record = path.join(made.home, 'record.json')
         fs.writeFileSync(record, JSON.stringify({ type: 'e2b', api_url: 'embedded', image: 'base' }))
@@ -29,7 +34,10 @@ describe('e2b, the engine in the same process', () => {
       },
     })
   })
-  after(() => server?.destroy())
+  after(async () => {
+    await server?.destroy()
+    fs.rmSync(folder, { recursive: true, force: true })
+  })
 
   test('contract', async (t) => {
     const ended = /^\d+ passed, (\d+) failed, \d+ skipped$/m
