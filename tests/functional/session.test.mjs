@@ -90,7 +90,7 @@ test('a session with the built-in mock agent: provisioned, sent to, followed, ca
   const one = await session({ repo, agent_id: 'a1', task_id: 't1' })
   assert.equal(one.state, 'running', JSON.stringify(one))
   for (const name of ['provider', 'sandbox_id', 'sandbox_port', 'base_url', 'session_id']) assert.ok(one.runtime[name], name)
-  assert.equal(one.runtime.sandbox_port, 2468)
+  assert.deepEqual([one.runtime.provider, one.runtime.sandbox_id, one.runtime.sandbox_name, one.runtime.sandbox_port, one.runtime.snapshot_id], ['e2b', one.sandbox_id, one.sandbox_id, 2468, null])
   const stream = follow(one.id)
   await ok(202, 'POST', `/sessions/${one.id}/messages`, { message: 'hello agent' })
   await reaches(one.id, 'completed')
@@ -132,6 +132,31 @@ test('permissions: asked for, granted, refused, and not asked for when the mode 
   await reaches(free.id, 'completed')
   assert.equal((await execute(one.sandbox_id, 'cat ~/workspace/allowed.txt')).stdout, 'yes\n')
   assert.ok(!(await types(free.id)).includes('permission.requested'))
+})
+
+test('permissions: the mode of the profile holds, unless the request names another', async () => {
+  for (const permissionMode of ['ask', 'edit', 'bypass']) await ok(200, 'PUT', `/profiles/may-${permissionMode}`, { name: `may-${permissionMode}`, config: { provider: 'e2b', network: { mode: 'allow-all' }, permissionMode } })
+  const sandbox = await ok(201, 'POST', '/sandboxes', { persistent: true })
+  await replaceAgent(sandbox.id)
+  // {how: [profile, mode of the request, asks before it writes, asks before it runs]}
+  for (const [profile, permission_mode, writes, runs] of [['may-ask', undefined, true, true], ['may-edit', undefined, false, true], ['may-bypass', undefined, false, false], ['may-bypass', 'ask', true, true], ['may-ask', 'bypass', false, false]]) {
+    const how = `${profile}, ${permission_mode}`
+    const one = await session({ sandbox_id: sandbox.id, profile, permission_mode })
+    const does = async (message, asks) => {
+      const asked = async () => (await events(one.id)).filter((event) => event.type === 'permission.requested')
+      const before = (await asked()).length
+      const turns = (await types(one.id)).filter((type) => type === 'agent.turn.completed').length
+      await ok(202, 'POST', `/sessions/${one.id}/messages`, { message })
+      if (asks) {
+        const request = await eventually(`${how}: asks for ${message}`, async () => (await asked())[before], 30_000, 100)
+        await ok(200, 'POST', `/sessions/${one.id}/approve`, { request_id: request.data.request_id, allow: true })
+      }
+      await eventually(`${how}: ${message}`, async () => (await types(one.id)).filter((type) => type === 'agent.turn.completed').length > turns, 30_000, 100)
+      assert.equal((await asked()).length, before + (asks ? 1 : 0), `${how}: ${message}`)
+    }
+    await does('write by-profile.txt yes', writes)
+    await does('run echo by-profile', runs)
+  }
 })
 
 test('the profile’s MCP servers reach the agent', async () => {
@@ -180,9 +205,11 @@ test('checkpoint: a new session of the same repository begins where the old one 
   await execute(one.sandbox_id, 'echo saved > ~/workspace/app/work.txt')
   const snapshot = await ok(201, 'POST', `/sessions/${one.id}/snapshot`, { alias: 'github/acme/app#saved' })
   assert.equal(snapshot.alias, 'github/acme/app#saved')
+  assert.equal((await ok(200, 'GET', `/sessions/${one.id}`)).runtime.snapshot_id, snapshot.id)
   await ok(204, 'DELETE', `/sessions/${one.id}`)
   const two = await session({ repo, branch: 'main', checkpoint: 'github/acme/app#saved' })
   assert.equal(two.state, 'running', JSON.stringify(two))
+  assert.equal(two.runtime.snapshot_id, snapshot.id)
   assert.equal((await execute(two.sandbox_id, 'cat ~/workspace/app/work.txt')).stdout, 'saved\n')
   assert.ok(!(await types(two.id)).includes('git.clone.started'), 'no clone after a restore')
   const missing = await session({ checkpoint: 'github/acme/none#none' })
