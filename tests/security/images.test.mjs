@@ -123,6 +123,25 @@ test('holes stay holes, and bombs end', { timeout: 300_000 }, async () => {
   await refused(await push([1, 2, 3, 4].map((n) => ({ name: `zeros${n}`, content: zeros }))), /more than 67 MB of files/)
 })
 
+test('zstd: a gigabyte in a few kilobytes, and a window of two', { timeout: 300_000 }, async () => {
+  const served = (layer) => {
+    const image = ociImage({ layers: [layer], plain: true })
+    const manifest = JSON.parse(image.manifest)
+    manifest.layers[0].mediaType = 'application/vnd.oci.image.layer.v1.tar+zstd'
+    image.manifest = Buffer.from(JSON.stringify(manifest))
+    answerBadly = (request, response) => serveImage(image, request, response)
+  }
+  const zeros = Buffer.alloc(2 ** 28)
+  served(execFileSync('zstd', ['-q', '-c'], { input: tar([{ name: 'a', content: zeros }, { name: 'b', content: zeros }]), maxBuffer: 1 << 26 }))
+  await refused({ fromImage: 'bad.example/zstd:bomb' }, /becomes too large for its compressed size/)
+  // A frame of one raw block whose header asks for a window of 2^31 bytes.
+  const content = tar([{ name: 'f', content: 'x' }])
+  const block = Buffer.alloc(3)
+  block.writeUIntLE((content.length << 3) | 1, 0, 3)
+  served(Buffer.concat([Buffer.from('28b52ffd00a8', 'hex'), block, content]))
+  await refused({ fromImage: 'bad.example/zstd:window' }, /needs too much memory/)
+})
+
 test('whiteouts that hide more than they may', async () => {
   for (const name of ['a/.wh...', 'a/.wh..', 'a/.wh.']) await refused(await push([{ name: 'a/', type: 'dir' }, { name }]), /hides nothing that can be/)
   const { tree } = await unpacked(await push([{ name: 'd/old', content: 'x' }], [{ name: 'd/new', content: 'y' }, { name: 'd/.wh..wh..opq' }, { name: '.wh..wh.aufs', content: 'z' }]))
@@ -165,6 +184,10 @@ test('registries that lie', { timeout: 300_000 }, async () => {
     ['https://[::1]:1/blob', /not a public address/],
     ['http://203.0.113.1/blob', /without encryption/],
     ['file:///etc/passwd', /leads nowhere/],
+    ['https://2130706433/blob', /not a public address/],
+    ['https://[::ffff:10.9.9.9]/blob', /not a public address/],
+    // A mirror that the operator has named for another registry.
+    [`${registry.url}/v2/_catalog`, /without encryption/],
     [`${bad.url}/v2/lies/blobs/${digestOf(blob)}`, /in circles/],
   ]) {
     answers((request, response) => isBlob(request) && response.writeHead(307, { location: place }).end() && true)
@@ -178,6 +201,13 @@ test('registries that lie', { timeout: 300_000 }, async () => {
   await refused({ fromImage: 'bad.example/lies:token' }, /the registry refuses \(401\)/)
   answers((request, response) => response.writeHead(401, { 'www-authenticate': 'Bearer realm="https://10.9.9.9/token",service="s"' }).end())
   await refused({ fromImage: 'bad.example/lies:realm' }, /not a public address/)
+  answers((request, response) => response.writeHead(401, { 'www-authenticate': `Bearer realm="${registry.url}/token",service="s"` }).end())
+  await refused({ fromImage: 'bad.example/lies:mirror' }, /a token from an address that is not allowed/)
+  // An index in an index.
+  const index = (digest) => Buffer.from(JSON.stringify({ schemaVersion: 2, mediaType: 'application/vnd.oci.image.index.v1+json', manifests: [{ digest, size: 100 }] }))
+  const inner = index(image.digest)
+  answers((request, response) => request.url.includes('/manifests/') && response.end(request.url.endsWith(digestOf(inner)) ? inner : index(digestOf(inner))))
+  await refused({ fromImage: 'bad.example/lies:nested' }, /its index leads to another index/)
   // Without an end.
   answers((request, response) => {
     if (!request.url.includes('/manifests/')) return false

@@ -18,7 +18,7 @@
 #include "base/path.h"
 #include "image/registry/reference.h"
 
-enum { NAME_SIZE = 96, WAIT_US = 50 * 1000 };
+enum { NAME_SIZE = 128, SOURCE_LEN = 16, WAIT_US = 50 * 1000 };
 
 struct blobs {
     int dir;
@@ -74,12 +74,16 @@ static void whole_name(const struct descriptor *blob, char out[NAME_SIZE])
                    blob->owner.p ? blob->owner.p : "");
 }
 
+/* Apart for each registry: one that stalls or lies must not hold up another that has the same blob. */
 static void partial_name(const struct descriptor *blob, char out[NAME_SIZE])
 {
-    static const char ending[] = ".partial";
+    char hex[SHA256_HEX_SIZE];
+    size_t len;
 
     whole_name(blob, out);
-    memcpy(out + strlen(out), ending, sizeof(ending));
+    len = strlen(out);
+    sha256_hex(blob->source, hex);
+    (void)snprintf(out + len, NAME_SIZE - len, "-%.*s.partial", SOURCE_LEN, hex);
 }
 
 bool blobs_has(const struct blobs *blobs, const struct descriptor *blob)

@@ -1,5 +1,5 @@
-/* Blobs of images as they came, each once, in files named by their digest; what is not whole yet is beside them as ".partial"
- * and goes on where it ended. Those that somebody was given for a password are that owner's alone: who knows a digest does not have
+/* Blobs of images as they came, each once, in files named by their digest; what is not whole yet is beside them as ".partial",
+ * one for each registry, and goes on where it ended. Those that somebody was given for a password are that owner's alone: who knows a digest does not have
  * what it is of. Any thread. */
 #pragma once
 

@@ -20,6 +20,8 @@ struct descriptor {
     int64_t bytes;
     struct str
         owner; /* of the blob that is kept: who else may not have it (BLOB_OWNER_LEN); STR_NONE = everybody may */
+    struct str
+        source; /* the registry that it is fetched from: what is not whole is kept apart by it */
 };
 
 struct manifest {

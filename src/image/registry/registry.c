@@ -8,23 +8,40 @@
 
 enum { STALL_MS = 30 * 1000 };
 
+static bool add_place(struct registry_mirror *mirror, struct str url)
+{
+    char *place = mirror->urls[mirror->url_count];
+
+    while (url.len > 0 && url.p[url.len - 1] == '/')
+        url.len--;
+    if (mirror->url_count == REGISTRY_PLACES_MAX ||
+        !str_copy(url, place, sizeof(mirror->urls[0])) || !fetch_url_ok(place))
+        return false;
+    mirror->url_count++;
+    return true;
+}
+
 static int add_mirror(struct registry *registry, struct str text, struct error *err)
 {
     struct registry_mirror *mirror = &registry->mirrors[registry->mirror_count];
-    struct str url = text, host = str_split(&url, '=');
+    struct str urls = text, host = str_split(&urls, '=');
+    bool ok;
 
     if (registry->mirror_count == REGISTRY_MIRRORS_MAX)
         return error_set(err, ERROR_LIMIT, "more than %d mirrors of registries",
                          REGISTRY_MIRRORS_MAX);
-    while (url.len > 0 && url.p[url.len - 1] == '/')
-        url.len--;
     host = str_trim(host);
-    if (host.len == 0 || !str_copy(host, mirror->host, sizeof(mirror->host)) ||
-        !str_copy(str_trim(url), mirror->url, sizeof(mirror->url)) || !fetch_url_ok(mirror->url))
-        return error_set(
-            err, ERROR_INVALID,
-            "'%.*s' is no mirror of a registry: it is like docker.io=http://127.0.0.1:5000",
-            (int)(text.len < 100 ? text.len : 100), text.p);
+    ok = host.len > 0 && str_copy(host, mirror->host, sizeof(mirror->host));
+    while (ok && urls.p) {
+        struct str one = str_split(&urls, ' ');
+
+        ok = one.len == 0 || add_place(mirror, one);
+    }
+    if (!ok || mirror->url_count == 0)
+        return error_set(err, ERROR_INVALID,
+                         "'%.*s' is not a mirror of a registry: write it like "
+                         "docker.io=http://127.0.0.1:5000",
+                         (int)(text.len < 100 ? text.len : 100), text.p);
     registry->mirror_count++;
     return 0;
 }

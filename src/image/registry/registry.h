@@ -2,7 +2,7 @@
  *
  * A registry may lie, stall, send without an end and lead elsewhere: documents are bounded, blobs are what their digests say, what
  * stands still is given up and taken up again where it ended, and no answer leads to an address that is not public unless
- * the operator has named it. All calls block; any thread. */
+ * the operator has named it for this registry. All calls block; any thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -19,8 +19,10 @@ struct registry;
 
 struct registry_config {
     const char *blobs; /* directory */
-    /* "docker.io=http://127.0.0.1:5000,localhost:5001=http://localhost:5001": where images of a registry are asked for instead.
-     * The last one of a name counts. Only these may be plain HTTP or at addresses that are not public. */
+    /* "docker.io=http://127.0.0.1:5000,private.example=http://10.0.0.5:5000 http://10.0.0.6:9000": where images of a
+     * registry are asked for instead, and after a space where that one may lead: its storage, its token server. The last
+     * one of a name counts. Only these may be plain HTTP or at addresses that are not public, and each only for images
+     * of its own name. */
     const char *mirrors;
     uint32_t stall_ms; /* nothing comes for so long; 0 = 30 s */
 };

@@ -96,7 +96,7 @@ static int bearer(struct visit *visit, const struct challenge *challenge, struct
     token_url(visit, challenge, &url);
     request.url = url.p;
     if (url.overflowed || !fetch_url_ok(url.p) ||
-        registry_reach(visit->registry, url.p, &request.reach, err) < 0)
+        registry_reach(visit, url.p, &request.reach, err) < 0)
         return error_set(err, ERROR_FORBIDDEN,
                          "the registry wants a token from an address that is not allowed");
     if (has_login(visit)) {

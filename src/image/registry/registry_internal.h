@@ -12,11 +12,14 @@ enum {
     REGISTRY_TOKEN_SIZE = 16 * 1024,
     REGISTRY_MIRRORS_MAX = 64,
     REGISTRY_REDIRECTS_MAX = 5,
+    REGISTRY_PLACES_MAX = 4, /* of one mirror */
 };
 
 struct registry_mirror {
     char host[REFERENCE_HOST_SIZE];
-    char url[256]; /* without a slash at its end */
+    char urls[REGISTRY_PLACES_MAX]
+             [256]; /* without a slash at their end; where it is, where it may lead */
+    size_t url_count;
 };
 
 struct registry {
@@ -30,6 +33,7 @@ struct registry {
 /* One image at one registry: where it is asked, and as whom. */
 struct visit {
     struct registry *registry;
+    const struct registry_mirror *mirror; /* NULL = the registry itself is asked */
     const struct reference *reference;
     const struct registry_login_words *login;
     const struct registry_watch *watch;
@@ -63,7 +67,7 @@ int visit_read(struct visit *visit, struct fetch_stream *stream, struct buf *out
                struct error *err);
 
 /* registry_reach.c */
-int registry_reach(const struct registry *registry, const char *url, enum fetch_reach *out,
+int registry_reach(const struct visit *visit, const char *url, enum fetch_reach *out,
                    struct error *err);
 bool registry_same_origin(const char *a, const char *b);
 

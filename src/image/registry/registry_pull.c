@@ -254,12 +254,15 @@ static bool stopped(void *arg)
     return visit_stopped(arg);
 }
 
-static int get_blob(struct visit *visit, const struct descriptor *blob, struct error *err)
+static int get_blob(struct visit *visit, const struct descriptor *wanted, struct error *err)
 {
+    struct descriptor blob = *wanted;
+
+    blob.source = str_of(visit->reference->host);
     /* What an earlier try left may have been wrong: once more, from the beginning. */
     for (bool again = false;; again = true) {
         struct blob_writer writer;
-        int r = blob_begin(visit->registry->blobs, blob, stopped, visit, &writer, err);
+        int r = blob_begin(visit->registry->blobs, &blob, stopped, visit, &writer, err);
         bool resumed = r == 0 && writer.at > 0;
 
         if (r == 0)

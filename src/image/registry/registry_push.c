@@ -60,7 +60,7 @@ static int send_once(struct visit *visit, const char *method, const char *url,
                                     .header_arg = answer};
 
     *answer = (struct answer){.range_from = -1};
-    if (registry_reach(visit->registry, url, &request.reach, err) < 0)
+    if (registry_reach(visit, url, &request.reach, err) < 0)
         return -1;
     if (visit->authorization[0] && registry_same_origin(url, visit->base))
         headers[request.header_count++] = (struct http_header){

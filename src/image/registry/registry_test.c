@@ -1,7 +1,9 @@
 /* The client against a registry of the test's own, which can be as bad as it likes. The real one is met in tests/functional. */
 #include "image/registry/registry.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -26,7 +28,8 @@ struct rig {
     const char *token_realm; /* NULL = none wanted */
     int bad_tokens;          /* refuses that many */
     int cut_after;           /* bytes of each answer with a blob; 0 = all */
-    bool lies, no_ranges, endless, stalls, longer;
+    bool lies, no_ranges, endless, stalls, longer, drips, many_headers;
+    const char *document; /* instead of the manifest */
     const char *redirect; /* of blobs */
     atomic_int blob_requests, token_requests, stop;
     char seen_authorization[128];
@@ -51,6 +54,18 @@ static void note_authorization(struct rig *rig, struct fetch_rig_exchange *ex)
                    STR_ARG(value));
 }
 
+/* A byte at a time, each a second after the one before. */
+static void drip(struct rig *rig, struct fetch_rig_exchange *ex)
+{
+    fetch_rig_send(ex, STR("HTTP/1.1 200 OK\r\nContent-Length: 1500000\r\n\r\n"));
+    for (int i = 0; i < 1000 && !fetch_rig_stopping(rig->http); i++) {
+        fetch_rig_send(ex, STR(" "));
+        clock_test_pass(1000 * 1000);
+        (void)usleep(2000);
+    }
+    ex->close = true;
+}
+
 static void answer_blob(struct rig *rig, struct fetch_rig_exchange *ex)
 {
     struct str range = fetch_rig_header(ex, "range");
@@ -60,6 +75,10 @@ static void answer_blob(struct rig *rig, struct fetch_rig_exchange *ex)
 
     atomic_fetch_add(&rig->blob_requests, 1);
     note_authorization(rig, ex);
+    if (rig->drips) {
+        drip(rig, ex);
+        return;
+    }
     if (range.p && !rig->no_ranges) {
         struct str text = str_skip(range, sizeof("bytes=") - 1);
 
@@ -101,6 +120,14 @@ static void answer_endless(struct rig *rig, struct fetch_rig_exchange *ex)
     ex->close = true;
 }
 
+static void answer_with_many_headers(struct rig *rig, struct fetch_rig_exchange *ex)
+{
+    fetch_rig_send(ex, STR("HTTP/1.1 200 OK\r\n"));
+    for (int i = 0; i < 100000 && !fetch_rig_stopping(rig->http); i++)
+        fetch_rig_send(ex, STR("X-Filler: 0123456789012345678901234567890123456789\r\n"));
+    ex->close = true;
+}
+
 static bool wants_token(struct rig *rig, struct fetch_rig_exchange *ex)
 {
     struct str value = fetch_rig_header(ex, "authorization");
@@ -130,8 +157,12 @@ static void answer(struct fetch_rig_exchange *ex, void *arg)
     } else if (strstr(ex->target, "/manifests/")) {
         if (rig->endless)
             answer_endless(rig, ex);
+        else if (rig->drips)
+            drip(rig, ex);
+        else if (rig->many_headers)
+            answer_with_many_headers(rig, ex);
         else
-            fetch_rig_answer(ex, 200, NULL, str_of(rig->manifest));
+            fetch_rig_answer(ex, 200, NULL, str_of(rig->document ? rig->document : rig->manifest));
     } else if (strstr(ex->target, rig->config_digest)) {
         fetch_rig_answer(ex, 200, NULL, rig->lies ? STR("{}") : str_of(config_json));
     } else if (rig->redirect && strncmp(ex->target, "/v2/", 4) == 0) {
@@ -192,6 +223,17 @@ static int fetch(struct rig *rig, struct error *err)
     struct registry_watch watch = {.arg = rig, .stopped = stopped};
 
     return registry_fetch(rig->registry, &rig->reference, NULL, &watch, &blob, 1, err);
+}
+
+static int files_in(const char *dir)
+{
+    DIR *open = opendir(dir);
+    int count = 0;
+
+    for (const struct dirent *entry; open && (entry = readdir(open));)
+        count += entry->d_name[0] != '.';
+    (void)closedir(open);
+    return count;
 }
 
 static void check_blob(struct rig *rig)
@@ -268,14 +310,12 @@ TEST(digests_are_checked)
     auto_arena struct arena arena = {0};
     struct registry_image image;
     struct rig rig = {.lies = true};
-    char path[160];
 
     rig_open(&rig);
     FAILS(resolve(&rig, &arena, &image, &err), ERROR_INVALID, "not what the digest says");
     rig.blob[5] ^= 1;
     FAILS(fetch(&rig, &err), ERROR_INVALID, "not what the digest");
-    (void)snprintf(path, sizeof(path), "%s/%s.partial", rig.dir, rig.blob_digest + 7);
-    CHECK(access(path, F_OK) < 0);
+    CHECK_INT(files_in(rig.dir), 0);
     rig.blob[5] ^= 1;
     rig.longer = true;
     FAILS(fetch(&rig, &err), ERROR_INVALID, "more than");
@@ -363,6 +403,18 @@ TEST(redirects_into_private_networks)
         {"https://127.0.0.2:9/blob", "not a public address"},
         {"https://[::1]:9/blob", "not a public address"},
         {"https://169.254.169.254/latest", "not a public address"},
+        {"https://0.0.0.0:9/blob", "not a public address"},
+        {"https://100.64.0.1/blob", "not a public address"},
+        {"https://2130706433:9/blob", "not a public address"},
+        {"https://0x7f.1:9/blob", "not a public address"},
+        {"https://[::ffff:127.0.0.1]:9/blob", "not a public address"},
+        {"https://[64:ff9b::7f00:1]:9/blob", "not a public address"},
+        {"https://[2002:7f00:1::]:9/blob", "not a public address"},
+        {"https://[fe80::1]:9/blob", "not a public address"},
+        {"https://[fd00::1]:9/blob", "not a public address"},
+        /* Names count by what they lead to when the socket is made. */
+        {"https://localhost:9/blob", "not a public address"},
+        {"https://public.example@127.0.0.1:9/blob", "leads nowhere"},
         {"http://93.184.216.34/blob", "without encryption"},
         {"http://127.0.0.2:9/blob", "without encryption"},
         {"file:///etc/passwd", "leads nowhere"},
@@ -394,7 +446,7 @@ TEST(tokens_stay_with_their_registry)
     (void)snprintf(place, sizeof(place), "%s/elsewhere", fetch_rig_url(other.http));
     rig.redirect = place;
     registry_close(rig.registry);
-    (void)snprintf(mirrors, sizeof(mirrors), "docker.io=%s,other=%s", fetch_rig_url(rig.http),
+    (void)snprintf(mirrors, sizeof(mirrors), "docker.io=%s %s", fetch_rig_url(rig.http),
                    fetch_rig_url(other.http));
     OK(registry_open(&config, &rig.registry, &err));
     OK(fetch(&rig, &err));
@@ -402,6 +454,168 @@ TEST(tokens_stay_with_their_registry)
     CHECK_INT(other.blob_requests, 1);
     CHECK_STR(str_of(other.seen_authorization), "");
     rig_close(&other);
+    rig_close(&rig);
+}
+
+/* The registry `docker.io` at one server, another name at a second one. */
+struct pair {
+    struct rig rig, other;
+    char place[256], mirrors[400];
+};
+
+static void pair_open(struct pair *pair, const char *mirrors)
+{
+    struct registry_config config = {
+        .blobs = pair->rig.dir, .mirrors = pair->mirrors, .stall_ms = 1000};
+
+    rig_open(&pair->rig);
+    rig_open(&pair->other);
+    registry_close(pair->rig.registry);
+    (void)snprintf(pair->place, sizeof(pair->place), "%s/elsewhere",
+                   fetch_rig_url(pair->other.http));
+    (void)snprintf(pair->mirrors, sizeof(pair->mirrors), "docker.io=%s%s%s",
+                   fetch_rig_url(pair->rig.http), mirrors, fetch_rig_url(pair->other.http));
+    OK(registry_open(&config, &pair->rig.registry, &err));
+}
+
+static void pair_close(struct pair *pair)
+{
+    rig_close(&pair->other);
+    rig_close(&pair->rig);
+}
+
+TEST(redirect_to_the_mirror_of_another_registry)
+{
+    auto_arena struct arena arena = {0};
+    struct registry_image image;
+    struct pair pair = {0};
+
+    pair_open(&pair, ",private.example=");
+    pair.rig.redirect = pair.place;
+    FAILS(fetch(&pair.rig, &err), ERROR_FORBIDDEN, "without encryption");
+    pair.rig.token_realm = pair.place;
+    FAILS(resolve(&pair.rig, &arena, &image, &err), ERROR_FORBIDDEN, "not allowed");
+    CHECK_INT(pair.other.blob_requests, 0);
+    pair_close(&pair);
+    /* The storage of this one. */
+    pair = (struct pair){0};
+    pair_open(&pair, "  ");
+    pair.rig.redirect = pair.place;
+    OK(fetch(&pair.rig, &err));
+    CHECK_INT(pair.other.blob_requests, 1);
+    pair_close(&pair);
+}
+
+TEST(a_place_that_is_led_to_gets_no_password)
+{
+    struct registry_login_words login = {STR("me"), STR("secret")};
+    struct descriptor blob;
+    struct pair pair = {0};
+
+    pair_open(&pair, " ");
+    pair.rig.redirect = pair.place;
+    pair.other.token_realm = "/token";
+    blob = (struct descriptor){str_of(pair.rig.blob_digest), BLOB};
+    FAILS(registry_fetch(pair.rig.registry, &pair.rig.reference, &login, NULL, &blob, 1, &err),
+          ERROR_UNAUTHORIZED, "refuses (401)");
+    CHECK_INT(pair.other.token_requests, 0);
+    CHECK_STR(str_of(pair.other.seen_authorization), "");
+    pair_close(&pair);
+}
+
+static atomic_int stalled_ended;
+
+static void *fetch_stalled(void *arg)
+{
+    struct error err = {0};
+
+    CHECK(fetch(arg, &err) < 0);
+    atomic_store(&stalled_ended, 1);
+    return NULL;
+}
+
+TEST_TIMEOUT(a_registry_that_stalls_does_not_hold_up_another_with_the_same_blob, 60)
+{
+    struct pair pair = {.rig.stalls = true};
+    struct descriptor blob;
+    struct reference same;
+    pthread_t thread;
+
+    pair_open(&pair, ",honest.example=");
+    CHECK_INT(pthread_create(&thread, NULL, fetch_stalled, &pair.rig), 0);
+    WAIT_FOR(atomic_load(&pair.rig.blob_requests) > 0);
+    OK(reference_parse(STR("honest.example/a/b:c"), &same, &err));
+    blob = (struct descriptor){str_of(pair.rig.blob_digest), BLOB};
+    OK(registry_fetch(pair.rig.registry, &same, NULL, NULL, &blob, 1, &err));
+    CHECK_INT(atomic_load(&stalled_ended), 0);
+    check_blob(&pair.rig);
+    atomic_store(&pair.rig.stop, 1);
+    CHECK_INT(pthread_join(thread, NULL), 0);
+    pair_close(&pair);
+}
+
+TEST_TIMEOUT(documents_that_drip_are_given_up, 60)
+{
+    auto_arena struct arena arena = {0};
+    struct registry_image image;
+    struct rig rig = {.drips = true};
+
+    rig_open(&rig);
+    FAILS(resolve(&rig, &arena, &image, &err), ERROR_TIMEOUT, "too slow");
+    FAILS(fetch(&rig, &err), ERROR_TIMEOUT, "too slow");
+    rig_close(&rig);
+}
+
+TEST_TIMEOUT(headers_without_an_end, 60)
+{
+    auto_arena struct arena arena = {0};
+    struct registry_image image;
+    struct rig rig = {.many_headers = true};
+
+    rig_open(&rig);
+    FAILS(resolve(&rig, &arena, &image, &err), ERROR_UNAVAILABLE, "");
+    rig_close(&rig);
+}
+
+TEST(documents_that_are_nested)
+{
+    static char deep[100001];
+    auto_arena struct arena arena = {0};
+    struct registry_image image;
+    struct rig rig = {.document = deep};
+    char index[512];
+
+    memset(deep, '[', sizeof(deep) - 1);
+    rig_open(&rig);
+    FAILS(resolve(&rig, &arena, &image, &err), ERROR_INVALID, "no JSON object");
+    (void)snprintf(index, sizeof(index),
+                   "{\"schemaVersion\":2,\"manifests\":[{\"digest\":\"%s\",\"size\":10}]}",
+                   rig.manifest_digest);
+    rig.document = index;
+    FAILS(resolve(&rig, &arena, &image, &err), ERROR_INVALID, "not what the digest says");
+    rig_close(&rig);
+}
+
+static int refuse_to_grow(void *arg, int64_t bytes, struct error *err)
+{
+    (void)arg, (void)bytes;
+    return error_set(err, ERROR_QUOTA, "your team's limit of 50 MB of disk is reached");
+}
+
+TEST(a_blob_that_the_team_has_no_room_for)
+{
+    struct registry_watch watch = {.grow = refuse_to_grow};
+    struct descriptor blob;
+    struct rig rig = {0};
+    char path[160];
+
+    rig_open(&rig);
+    blob = (struct descriptor){str_of(rig.blob_digest), BLOB};
+    FAILS(registry_fetch(rig.registry, &rig.reference, NULL, &watch, &blob, 1, &err), ERROR_LIMIT,
+          "your team's limit of 50 MB");
+    CHECK_INT(rig.blob_requests, 1); /* and not again */
+    (void)snprintf(path, sizeof(path), "%s/%s", rig.dir, rig.blob_digest + 7);
+    CHECK(access(path, F_OK) < 0);
     rig_close(&rig);
 }
 
@@ -424,7 +638,11 @@ TEST(mirrors)
     OK(registry_mirrors_check("", &err));
     OK(registry_mirrors_check("docker.io=http://127.0.0.1:5000, ghcr.io=https://m.example/,",
                               &err));
-    FAILS(registry_mirrors_check("docker.io", &err), ERROR_INVALID, "no mirror");
+    FAILS(registry_mirrors_check("docker.io", &err), ERROR_INVALID, "not a mirror");
+    OK(registry_mirrors_check("docker.io=http://127.0.0.1:5000 http://127.0.0.1:9000/", &err));
+    FAILS(registry_mirrors_check("docker.io=http://a file:///b", &err), ERROR_INVALID);
+    FAILS(registry_mirrors_check("a=http://b http://c http://d http://e http://f", &err),
+          ERROR_INVALID);
     FAILS(registry_mirrors_check("=http://a", &err), ERROR_INVALID);
     FAILS(registry_mirrors_check("a=ftp://b", &err), ERROR_INVALID);
 }

@@ -6,26 +6,34 @@
 #include "base/clock.h"
 #include "image/registry/registry_internal.h"
 
-enum { HEAD_MS = 30 * 1000, READ_MS = 1000, CONNECT_MS = 15 * 1000 };
+enum {
+    HEAD_MS = 30 * 1000,
+    READ_MS = 1000,
+    CONNECT_MS = 15 * 1000,
+    DOCUMENT_MS = 60 * 1000, /* for all of one, however steadily it drips */
+};
 
-static const char *mirror_of(const struct registry *registry, const char *host)
+static const struct registry_mirror *mirror_of(const struct registry *registry, const char *host)
 {
     for (size_t i = registry->mirror_count; i > 0; i--)
         if (strcmp(registry->mirrors[i - 1].host, host) == 0)
-            return registry->mirrors[i - 1].url;
+            return &registry->mirrors[i - 1];
     return NULL;
 }
 
 void visit_open(struct visit *visit, struct registry *registry, const struct reference *reference,
                 const struct registry_login_words *login, const struct registry_watch *watch)
 {
-    const char *mirror = mirror_of(registry, reference->host);
+    const struct registry_mirror *mirror = mirror_of(registry, reference->host);
 
-    *visit = (struct visit){
-        .registry = registry, .reference = reference, .login = login, .watch = watch};
+    *visit = (struct visit){.registry = registry,
+                            .mirror = mirror,
+                            .reference = reference,
+                            .login = login,
+                            .watch = watch};
     (void)pthread_mutex_init(&visit->lock, NULL);
     if (mirror)
-        (void)snprintf(visit->base, sizeof(visit->base), "%s", mirror);
+        (void)snprintf(visit->base, sizeof(visit->base), "%s", mirror->urls[0]);
     else
         (void)snprintf(visit->base, sizeof(visit->base), "https://%s",
                        strcmp(reference->host, "docker.io") == 0 ? "registry-1.docker.io"
@@ -90,7 +98,7 @@ static int request_once(struct visit *visit, const char *url, const char *accept
                                     .header_arg = answer};
 
     *answer = (struct answer){.range_from = -1};
-    if (registry_reach(visit->registry, url, &request.reach, err) < 0)
+    if (registry_reach(visit, url, &request.reach, err) < 0)
         return -1;
     if (accept)
         headers[request.header_count++] =
@@ -189,12 +197,16 @@ ssize_t visit_next(struct visit *visit, struct fetch_stream *stream, void *p, si
 
 int visit_read(struct visit *visit, struct fetch_stream *stream, struct buf *out, struct error *err)
 {
+    int64_t end_ms = clock_mono_ms() + DOCUMENT_MS;
     char piece[16 * 1024];
     ssize_t got;
 
-    while ((got = visit_next(visit, stream, piece, sizeof(piece), err)) > 0)
+    while ((got = visit_next(visit, stream, piece, sizeof(piece), err)) > 0) {
+        if (clock_mono_ms() > end_ms)
+            return error_set(err, ERROR_TIMEOUT, "the registry is too slow");
         if (!buf_add(out, piece, (size_t)got))
             return error_set(err, ERROR_LIMIT, "the registry's answer is longer than %zu bytes",
                              out->max);
+    }
     return got < 0 ? -1 : 0;
 }

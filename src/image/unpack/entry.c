@@ -144,7 +144,9 @@ static int write_blocks(struct writer *writer, struct archive *archive, int fd, 
         end = offset + (int64_t)len;
     }
     if (r != ARCHIVE_EOF)
-        return error_set(err, ERROR_INVALID, "'%.200s' is not whole in the archive", path);
+        return error_set(err, ERROR_INVALID, "'%.100s' is not whole in the archive: %.150s", path,
+                         archive_error_string(archive) ? archive_error_string(archive)
+                                                       : "it ends too early");
     if (end < size && ftruncate(fd, size) < 0)
         return error_set_errno(err, errno, "cannot write '%.200s'", path);
     return 0;
