@@ -62,6 +62,49 @@ TEST(what_does_not_stand_still_at_the_end_is_stopped)
     CHECK(!engine_fake_runs(env.engine, id, &frozen));
 }
 
+static size_t count_listed(struct env *env, bool running, size_t *out_total)
+{
+    auto_arena struct arena arena = {0};
+    struct sandbox_page page;
+
+    OK(sandbox_list(env->all,
+                    &(struct sandbox_filter){
+                        .team_id = TEAM, .running = running, .paused = !running, .limit = 10},
+                    &arena, &page, &err));
+    *out_total = page.total_running;
+    return page.count;
+}
+
+TEST(a_sandbox_is_reported_as_paused_once_its_processes_stand_still)
+{
+    auto_env struct env env;
+    auto_arena struct arena arena = {0};
+    struct sandbox_view view;
+    char id[ID_SIZE];
+    size_t total;
+    bool frozen;
+
+    env_open(&env, 0);
+    create_paused_at_end(&env, id);
+    engine_fake_hold_freezes(env.engine, true);
+    WAIT_FOR(engine_fake_waiting(env.engine) == 1);
+    get(&env, id, &arena, &view);
+    CHECK_INT(view.state, SANDBOX_RUNNING);
+    CHECK(!view.paused_to.p);
+    CHECK_INT(count_listed(&env, true, &total), 1);
+    CHECK_INT(total, 1);
+    CHECK_INT(count_listed(&env, false, &total), 0);
+    /* Its end has passed: nobody can move it, and traffic does not wake it. */
+    FAILS(sandbox_set_timeout(env.all, TEAM, str_of(id), 60, &err), ERROR_CONFLICT);
+    CHECK(engine_fake_runs(env.engine, id, &frozen) && !frozen);
+    engine_fake_hold_freezes(env.engine, false);
+    WAIT_FOR(state_of(&env, id) == SANDBOX_PAUSED);
+    CHECK(engine_fake_runs(env.engine, id, &frozen) && frozen);
+    CHECK_INT(count_listed(&env, true, &total), 0);
+    CHECK_INT(total, 0);
+    CHECK_INT(count_listed(&env, false, &total), 1);
+}
+
 TEST(processes_that_are_there_are_not_given_up)
 {
     auto_env struct env env;

@@ -41,7 +41,8 @@ struct sandbox {
     bool rebooted;   /* by us: an event may be about an earlier life of its box */
     bool auto_pause; /* at the end of its time */
     bool auto_pause_disk;
-    bool cold;   /* PAUSED, and only its files are there */
+    bool cold; /* PAUSED, and only its files are there */
+    bool counts_as_running;
     bool ending; /* PAUSED, and its processes were told to end but are there: stopped again soon */
     uint32_t cpu_count;
     int64_t mem_mb, disk_mb;
@@ -258,8 +259,13 @@ struct sandbox *table_take_first(struct sandboxes *all);
  * stays, because its files are there. */
 void table_condemn(struct sandboxes *all, const char *id, enum sandbox_end reason);
 bool table_has(struct sandboxes *all, const char *id);
-/* *out_cold, when wanted: if it is paused, only its files are there. */
-bool table_visible(struct sandboxes *all, struct str team_id, struct str id, bool *out_cold);
+struct table_shown {
+    bool cold;   /* paused, and its processes are gone */
+    bool paused; /* it is, whatever the store could be told of it */
+};
+/* out may be NULL. */
+bool table_visible(struct sandboxes *all, struct str team_id, struct str id,
+                   struct table_shown *out);
 /* RUNNING, but its time is up: an expiry thread is about to pause or end it. Its end is not moved any
  * more, because its envd may have ended its box already. With the lock held. */
 bool table_awaits_end(const struct sandboxes *all, const struct sandbox *sandbox);
@@ -609,6 +615,7 @@ int spec_from_template(const struct store_template *template, struct box_spec *o
                        struct error *err);
 void view_from_row(const struct sandboxes *all, const struct store_sandbox *row,
                    struct sandbox_view *out);
-/* Its processes are gone, whatever was asked for. */
-void view_cold(struct sandbox_view *view);
+/* The same with what the table knows better. */
+void view_shown(const struct sandboxes *all, struct store_sandbox *row,
+                const struct table_shown *shown, struct sandbox_view *out);
 int check_timeout_max(const struct sandboxes *all, int64_t timeout_s, struct error *err);

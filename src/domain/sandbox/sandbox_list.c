@@ -129,17 +129,6 @@ static bool has_metadata(const struct sandbox_filter *filter, struct str text)
     return true;
 }
 
-static void copy_row(const struct sandboxes *all, const struct store_sandbox *row, bool cold,
-                     struct arena *arena, struct sandbox_view *out)
-{
-    struct sandbox_view view;
-
-    view_from_row(all, row, &view);
-    if (cold)
-        view_cold(&view);
-    view_copy(&view, arena, out);
-}
-
 struct listing {
     struct sandboxes *all;
     const struct sandbox_filter *filter;
@@ -161,15 +150,19 @@ static int list_chunk(struct listing *listing, struct store_sandbox_query *query
     if (store_sandbox_page(listing->all->store, query, &scratch, &rows, &count, err) < 0)
         return -1;
     for (size_t i = 0; i < count && !listing->more; i++) {
-        bool cold;
+        struct table_shown shown = {0};
+        struct sandbox_view view;
 
-        if (!table_visible(listing->all, listing->filter->team_id, rows[i].id, &cold) ||
+        if (!table_visible(listing->all, listing->filter->team_id, rows[i].id, &shown) ||
             !has_metadata(listing->filter, rows[i].metadata))
+            continue;
+        view_shown(listing->all, &rows[i], &shown, &view);
+        if (view.state == SANDBOX_PAUSED ? !listing->filter->paused : !listing->filter->running)
             continue;
         if (page->count == listing->filter->limit)
             listing->more = true;
         else
-            copy_row(listing->all, &rows[i], cold, listing->arena, &page->items[page->count++]);
+            view_copy(&view, listing->arena, &page->items[page->count++]);
     }
     *out_last = count < query->limit;
     if (count) {

@@ -1,10 +1,10 @@
 /* Pausing, in the order of the steps:
  *
  *   PAUSING   nobody else may touch it
- *   row       'paused', under way: a crash from here on is finished by recovery
+ *   row       'running', pause under way: a crash from here on is finished by recovery
  *   route     PAUSED: open connections are cut, new ones are refused (or wake it, later)
  *   box       its processes stand still, or end and leave their files
- *   row       'paused', on disk: a host that dies from here on loses the processes, not the files
+ *   row       'paused', on disk, and reported as such: a host that dies from here on loses the processes, not the files
  *   PAUSED
  *
  * When the box cannot be stopped it runs on, as before; but not at the end of its time: then what does
@@ -131,6 +131,7 @@ static int settle_with(struct sandboxes *all, struct sandbox *sandbox,
     int64_t revision = 0;
     int result;
 
+    life->state = STORE_SANDBOX_PAUSED;
     life->step = STORE_STEP_NONE;
     result =
         store_sandbox_set_life(all->store, str_of(sandbox->id), life, event, true, &revision, err);
@@ -182,7 +183,6 @@ int pause_owned(struct sandboxes *all, struct sandbox *sandbox, const struct pau
         return error_prefix(err, "pause sandbox");
     }
     life = row.life;
-    life.state = STORE_SANDBOX_PAUSED;
     life.step = STORE_STEP_PAUSING;
     life.memory = !disk_only;
     life.end_at_us = clock_wall_us();

@@ -194,6 +194,8 @@ static void recover_row(struct sandboxes *all, struct store_sandbox *row,
         log_error("sandbox", "the store has a sandbox with a bad id, ignoring");
         return;
     }
+    if (row->life.step == STORE_STEP_PAUSING)
+        row->life.state = STORE_SANDBOX_PAUSED; /* adopt_paused() makes it true */
     if (row->life.state == STORE_SANDBOX_PAUSED) {
         reason = END_FILES_LOST;
         ok = box && adopt_paused(all, row, id, box, false);

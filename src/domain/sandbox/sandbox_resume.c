@@ -353,7 +353,8 @@ static int wake_request(struct sandboxes *all, const char *id, struct arena *are
 
     if (store_sandbox_get(all->store, str_of(id), arena, &row, err) < 0)
         return -1;
-    if (row.life.state == STORE_SANDBOX_PAUSED && (!row.auto_resume || !row.life.memory))
+    if ((row.life.state == STORE_SANDBOX_PAUSED || row.life.step == STORE_STEP_PAUSING) &&
+        (!row.auto_resume || !row.life.memory))
         return error_set(err, ERROR_CONFLICT, "Sandbox %s is paused", id);
     *out_team = row.team_id;
     out->timeout_s = row.timeout_s;

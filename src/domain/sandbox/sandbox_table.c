@@ -105,13 +105,17 @@ void table_move(struct sandboxes *all, struct sandbox *sandbox, enum sandbox_sta
         [SANDBOX_SEALING] = 1 << SANDBOX_RUNNING,
     };
     enum sandbox_state from = sandbox->state;
+    bool runs;
 
     assert(allowed[from] & 1U << to || (to == SANDBOX_KILLING && from != to));
-    if (is_running(from) != is_running(to)) {
+    /* One that is being paused runs until it stands still. */
+    runs = is_running(to) || (to == SANDBOX_PAUSING && sandbox->counts_as_running);
+    if (sandbox->counts_as_running != runs) {
         struct team_count *count = count_of(all, sandbox->team_id);
 
-        all->running += is_running(to) ? 1 : (size_t)-1;
-        count->running += is_running(to) ? 1 : (size_t)-1;
+        sandbox->counts_as_running = runs;
+        all->running += runs ? 1 : (size_t)-1;
+        count->running += runs ? 1 : (size_t)-1;
         count->started += from == SANDBOX_CREATING;
     }
     if (is_live(from) != is_live(to))
@@ -411,14 +415,16 @@ bool table_has(struct sandboxes *all, const char *id)
     return found;
 }
 
-bool table_visible(struct sandboxes *all, struct str team_id, struct str id, bool *out_cold)
+bool table_visible(struct sandboxes *all, struct str team_id, struct str id,
+                   struct table_shown *out)
 {
     const struct sandbox *sandbox;
 
     (void)pthread_mutex_lock(&all->lock);
     sandbox = table_find(all, team_id, id);
-    if (out_cold)
-        *out_cold = sandbox && sandbox->cold;
+    if (out && sandbox)
+        *out =
+            (struct table_shown){.cold = sandbox->cold, .paused = sandbox->state == SANDBOX_PAUSED};
     (void)pthread_mutex_unlock(&all->lock);
     return sandbox != NULL;
 }
@@ -435,7 +441,8 @@ int table_check_runs(struct sandboxes *all, struct str team_id, struct str id, s
     if (!sandbox || (ends && !sandbox->auto_pause))
         result = sandbox_not_found(id, err);
     else if (!is_running(sandbox->state) || ends)
-        result = error_set(err, ERROR_CONFLICT, "Sandbox %s is paused", sandbox->id);
+        result = error_set(err, ERROR_CONFLICT, "Sandbox %s is %spaused", sandbox->id,
+                           ends || sandbox->state == SANDBOX_PAUSING ? "being " : "");
     (void)pthread_mutex_unlock(&all->lock);
     return result;
 }

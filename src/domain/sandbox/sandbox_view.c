@@ -37,10 +37,15 @@ void view_from_row(const struct sandboxes *all, const struct store_sandbox *row,
             row->life.resumed_from == STORE_RESUMED_MEMORY ? STR("memory") : STR("disk");
 }
 
-void view_cold(struct sandbox_view *view)
+void view_shown(const struct sandboxes *all, struct store_sandbox *row,
+                const struct table_shown *shown, struct sandbox_view *out)
 {
-    if (view->paused_to.p)
-        view->paused_to = STR("disk");
+    /* The end of a pause could not be written. */
+    if (row->life.step == STORE_STEP_PAUSING && shown->paused)
+        row->life.state = STORE_SANDBOX_PAUSED;
+    view_from_row(all, row, out);
+    if (shown->cold && out->paused_to.p)
+        out->paused_to = STR("disk");
 }
 
 /* Like sandbox_not_found(), but tells a team why its sandbox is gone, as long as that is known. */
@@ -65,17 +70,15 @@ int sandbox_get(struct sandboxes *all, struct str team_id, struct str id, struct
                 struct sandbox_view *out, struct error *err)
 {
     struct store_sandbox row;
-    bool cold;
+    struct table_shown shown = {0};
 
-    if (!table_visible(all, team_id, id, &cold))
+    if (!table_visible(all, team_id, id, &shown))
         return gone(all, team_id, id, arena, err);
     if (store_sandbox_get(all->store, id, arena, &row, err) < 0)
         return -1;
     if (row.life.state != STORE_SANDBOX_RUNNING && row.life.state != STORE_SANDBOX_PAUSED)
         return sandbox_not_found(id, err);
-    view_from_row(all, &row, out);
-    if (cold)
-        view_cold(out);
+    view_shown(all, &row, &shown, out);
     return 0;
 }
 

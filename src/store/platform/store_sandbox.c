@@ -125,13 +125,14 @@ int store_sandbox_set_end(struct store *store, struct str id, const struct store
     auto_conn struct conn *conn = store_write(store);
     auto_query struct query query = {0};
 
-    if (query_open(&query, conn,
-                   "UPDATE sandboxes SET revision = revision + 1, end_at_us ="
-                   " CASE WHEN ?3 = 1 AND end_at_us > ?2 THEN end_at_us"
-                   " WHEN ?4 > 0 AND ?2 > running_since_us + ?4 THEN running_since_us + ?4"
-                   " ELSE ?2 END"
-                   " WHERE id = ?1 AND state = 'running' RETURNING end_at_us, revision",
-                   err) < 0)
+    if (query_open(
+            &query, conn,
+            "UPDATE sandboxes SET revision = revision + 1, end_at_us ="
+            " CASE WHEN ?3 = 1 AND end_at_us > ?2 THEN end_at_us"
+            " WHEN ?4 > 0 AND ?2 > running_since_us + ?4 THEN running_since_us + ?4"
+            " ELSE ?2 END"
+            " WHERE id = ?1 AND state = 'running' AND step = '' RETURNING end_at_us, revision",
+            err) < 0)
         return -1;
     bind_text(&query, id);
     bind_int(&query, end->end_at_us);

@@ -285,6 +285,10 @@ static int fake_freeze(struct engine *engine, const char *id, bool frozen, struc
         return error_set(err, ERROR_INTERNAL, "fake engine: freeze fails");
     if (!box || !box->running)
         return fake_not_found(id, err);
+    fake->waiting++;
+    while (frozen && fake->hold_freezes)
+        (void)pthread_cond_wait(&fake->happened, &fake->lock);
+    fake->waiting--;
     if (frozen && fake->fail_freezes > 0) {
         fake->fail_freezes--;
         return error_set(err, ERROR_TIMEOUT, "fake engine: it does not stand still");
@@ -553,6 +557,14 @@ void engine_fake_fail_freezes(struct engine *engine, int count)
     auto_unlock struct fake *fake = fake_lock(engine);
 
     fake->fail_freezes = count;
+}
+
+void engine_fake_hold_freezes(struct engine *engine, bool hold)
+{
+    auto_unlock struct fake *fake = fake_lock(engine);
+
+    fake->hold_freezes = hold;
+    (void)pthread_cond_broadcast(&fake->happened);
 }
 
 void engine_fake_fail_stops(struct engine *engine, int count)

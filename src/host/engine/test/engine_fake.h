@@ -22,6 +22,8 @@ int engine_fake_failures(struct engine *engine);
 void engine_fake_fail_kills(struct engine *engine, int count);
 /* The next `count` freezes find processes that do not stand still in time. */
 void engine_fake_fail_freezes(struct engine *engine, int count);
+/* Freezing a box takes until this is called with false. */
+void engine_fake_hold_freezes(struct engine *engine, bool hold);
 /* The next `count` stops find processes that do not end in time. */
 void engine_fake_fail_stops(struct engine *engine, int count);
 /* The box's first process ends by itself: envd is gone, an event comes. */

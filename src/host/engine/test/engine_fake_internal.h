@@ -55,7 +55,7 @@ struct fake {
     int calls, failures, waiting, taken, told, fail_at, fail_kills, fail_freezes, fail_stops,
         envd_status;
     int snapshot_ms, start_ms;
-    bool full;
+    bool full, hold_freezes;
     int epoll, wake;
     bool stopping;
     pthread_t thread;
