@@ -79,6 +79,40 @@ static int owner_of(const struct backup_fill *fill, uid_t *out_uid, gid_t *out_g
     return 0;
 }
 
+/* What the kernel writes there: the name that the directory had in the layer below, beside this one, or its path from
+ * the root of that layer. */
+static bool redirect_ok(struct str value)
+{
+    bool whole = value.len > 0 && value.p[0] == '/';
+    struct str rest = whole ? str_skip(value, 1) : value;
+
+    if (value.len == 0 || value.len > PATH_MAX || memchr(value.p, '\0', value.len) ||
+        (!whole && memchr(value.p, '/', value.len)))
+        return false;
+    while (rest.p) {
+        struct str part = str_split(&rest, '/');
+
+        if (part.len == 0 || part.len > NAME_MAX || str_is(part, ".") || str_is(part, ".."))
+            return false;
+    }
+    return true;
+}
+
+/* Attributes of overlays decide what a sandbox sees of the layers below, so only the two that snapshots and paused
+ * sandboxes need are taken, only of directories, and only with values that the kernel writes. */
+static bool attribute_ok(const struct backup_fill *fill, const char *name, struct str value)
+{
+    static const char trusted[] = "trusted.";
+
+    if (fill->how.plain || !tree_keeps_attribute(name) || value.len > ATTRIBUTE_MAX)
+        return false;
+    if (strncmp(name, trusted, sizeof(trusted) - 1) != 0)
+        return true;
+    if (!fill->how.overlay || archive_entry_filetype(fill->unpack->entry) != AE_IFDIR)
+        return false;
+    return strcmp(name, "trusted.overlay.opaque") == 0 ? str_is(value, "y") : redirect_ok(value);
+}
+
 static int set_attributes(const struct backup_fill *fill, int fd, struct error *err)
 {
     struct archive_entry *entry = fill->unpack->entry;
@@ -90,8 +124,10 @@ static int set_attributes(const struct backup_fill *fill, int fd, struct error *
     while (archive_entry_xattr_next(entry, &name, &value, &len) == ARCHIVE_OK) {
         if (strcmp(name, BACKUP_SPARSE) == 0)
             continue;
-        if (fill->how.plain || !tree_keeps_attribute(name) || len > ATTRIBUTE_MAX)
-            return error_set(err, ERROR_INVALID, "it has the attribute '%.60s'", name);
+        if (!attribute_ok(fill, name, str_n(value, len)))
+            return error_set(err, ERROR_INVALID,
+                             "the attribute '%.60s' is not allowed here, or not with this value",
+                             name);
         if (fsetxattr(fd, name, value, len, 0) < 0)
             return error_set_errno(err, errno, "set attribute '%.60s'", name);
     }

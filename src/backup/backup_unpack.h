@@ -28,6 +28,7 @@ struct backup_filling {
     size_t skip;          /* so long is the path of the directory's own entry, which is the first */
     bool plain;           /* only files and directories, without attributes */
     uint32_t plain_owner; /* of those */
+    bool overlay; /* a layer of an overlay: directories may be opaque or have been renamed */
     /* Called as so many bytes have been written. Or NULL. */
     void (*wrote)(void *arg, uint64_t bytes);
     void *arg;

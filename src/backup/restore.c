@@ -201,6 +201,7 @@ static int fill_part(struct restoring *restoring, const struct backup_part *part
         &(struct backup_filling){.root_fd = root_fd,
                                  .skip = strlen(name),
                                  .plain = plain,
+                                 .overlay = !plain && part->kind != BACKUP_VOLUMES,
                                  .plain_owner =
                                      part->kind == BACKUP_STORE ? restoring->config->server_uid : 0,
                                  .wrote = on_wrote,

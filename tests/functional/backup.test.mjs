@@ -37,7 +37,7 @@ const make = `cd /home/user && printf x > "$(printf 'odd \\377\\n name')" && mkd
  chmod 4711 deep/er/file && setfattr -n user.color -v red deep/er/file 2>/dev/null; python3 -c 'import os; os.setxattr("deep/er", "user.color", b"red")' &&
  touch -d @1000000000.123456789 deep/er && echo last`
 const look = `cd /home/user && ls -1b && cat deep/second && stat -c '%a %U %h' deep/er/file && readlink link && stat -c '%F %s' pipe sparse && du -k sparse | cut -f1 &&
- dd if=sparse bs=1 skip=1000000 count=3 status=none && echo && stat -c %.9Y deep/er && python3 -c 'import os; print(os.getxattr("deep/er", "user.color").decode())' && test ! -e /etc/debian_version && echo gone`
+ dd if=sparse bs=1 skip=1000000 count=3 status=none && echo && stat -c %.9Y deep/er && python3 -c 'import os; print(os.getxattr("deep/er", "user.color").decode())' && test ! -e /etc/debian_version && echo gone && ls -A /etc/skel /etc/apt-renamed && test ! -e /etc/apt`
 
 let kept
 test('a backup is made while sandboxes run and write', { timeout: 300_000 * patience }, async () => {
@@ -48,7 +48,8 @@ test('a backup is made while sandboxes run and write', { timeout: 300_000 * pati
   await volume.writeFile('/note', 'in the volume')
   await builder(server).ready('made-here', { fromTemplate: 'base', steps: [{ type: 'RUN', args: ['echo built > /home/user/built'] }] })
   const one = await sdk.Sandbox.create('base', { timeoutMs })
-  await one.commands.run('rm /etc/debian_version', { user: 'root' })
+  // A whiteout, a directory that was renamed, and one that hides what was there before.
+  await one.commands.run('rm /etc/debian_version && mv /etc/apt /etc/apt-renamed && rm -r /etc/skel && mkdir /etc/skel && touch /etc/skel/new', { user: 'root' })
   assert.match(await sh(one, make), /last/)
   const files = await sh(one, look)
   const snapshot = await one.createSnapshot()
@@ -172,5 +173,26 @@ test('what is wrong is refused, and nothing is made', { timeout: 120_000 * patie
   hostile(tree, [dir('store/main'), dir('installed/x'), { name: 'installed/x/l', type: 'symlink', target: '/' }, { name: 'installed/x/l/etc', content: '' }], /did not come before/)
   hostile(tree, [dir('store/main'), dir('installed/x'), { name: 'installed/x/sda', type: 'block' }], /a device/)
   hostile(tree, [dir('store/main'), dir('installed/x'), { name: 'installed/x/h', type: 'link', target: 'store/main/quicksand.db' }], /file elsewhere/)
+  // Attributes: of overlays only two, of directories, as the kernel writes them; none outside of the list.
+  const attribute = (name, value, entry) => ({ ...entry, pax: { [`SCHILY.xattr.${name}`]: value } })
+  const plain = { name: 'installed/x/f', content: 'x' }
+  for (const [name, value, entry] of [
+    ['trusted.overlay.metacopy', '', plain],
+    ['trusted.overlay.redirect', '/etc/shadow', plain],
+    ['trusted.overlay.opaque', 'y', plain],
+    ['trusted.overlay.opaque', 'x', dir('installed/x/d')],
+    ['trusted.overlay.origin', 'x', dir('installed/x/d')],
+    ['trusted.overlay.redirect', '', dir('installed/x/d')],
+    ['trusted.overlay.redirect', '..', dir('installed/x/d')],
+    ['trusted.overlay.redirect', '/a/../../../etc', dir('installed/x/d')],
+    ['trusted.overlay.redirect', '/a//b', dir('installed/x/d')],
+    ['trusted.overlay.redirect', 'a/b', dir('installed/x/d')],
+    ['trusted.other', 'x', dir('installed/x/d')],
+    ['security.selinux', 'x', plain],
+    ['security.ima', 'x', plain],
+  ]) hostile(tree, [dir('store/main'), dir('installed/x'), attribute(name, value, entry)], new RegExp(`entry '${entry.name.replace(/\/$/, '')}.*the attribute '${name}' is not allowed`))
+  const volume = [store, { kind: 'volumes', name: 'x', bytes: 0 }]
+  hostile(volume, [dir('store/main'), dir('volumes/x'), attribute('trusted.overlay.opaque', 'y', dir('volumes/x/d'))], /the attribute 'trusted.overlay.opaque' is not allowed/)
+  hostile([store], [dir('store/main'), attribute('user.x', 'y', { name: 'store/main/quicksand.db', content: 'x' })], /the attribute 'user.x' is not allowed/)
   assert.ok(!fs.existsSync(path.join(scratch, 'escaped')))
 })
