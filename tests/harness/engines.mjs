@@ -48,17 +48,19 @@ function script(kind, home, group) {
   )
 }
 
-export async function startEngine(kind) {
+// reachable: containers are in the network of the lab, where the server reaches their ports, and have a way to the world.
+export async function startEngine(kind, { reachable = false } = {}) {
   const program = kind === 'podman' ? 'podman' : 'dockerd'
   assert.equal(spawnSync('which', [program]).status, 0, `${program} is not installed: run tools/setup.sh test`)
-  const engine = new Engine(kind)
+  const engine = new Engine(kind, reachable)
   await engine.start()
   return engine
 }
 
 class Engine {
-  constructor(kind) {
+  constructor(kind, reachable) {
     this.kind = kind
+    this.reachable = reachable
     this.home = fs.mkdtempSync(path.join(os.tmpdir(), `${kind}-`))
     this.socket = path.join(this.home, 'sock')
     this.group = kind === 'podman' ? 'libpod_parent' : path.basename(this.home)
@@ -69,7 +71,11 @@ class Engine {
   async start() {
     if (this.kind === 'podman') podmanFiles(this.home)
     // In a session of its own, so that all of it can be ended at once.
-    this.child = spawn('unshare', ['--mount', '--net', '--propagation', 'private', '--', 'sh', '-c', script(this.kind, this.home, this.group)], {
+    if (this.reachable) {
+      const nat = 'add table ip containers; add chain ip containers out { type nat hook postrouting priority 100 ; }; add rule ip containers out oifname "up0" masquerade'
+      assert.equal(spawnSync('nft', [nat]).status, 0)
+    }
+    this.child = spawn('unshare', ['--mount', ...(this.reachable ? [] : ['--net']), '--propagation', 'private', '--', 'sh', '-c', script(this.kind, this.home, this.group)], {
       detached: true,
       stdio: ['ignore', 'pipe', 'pipe'],
       env: {
@@ -135,6 +141,10 @@ class Engine {
       process.kill(-this.child.pid, 'SIGKILL')
     } catch {}
     await this.ended
+    if (this.reachable) {
+      spawnSync('nft', ['delete', 'table', 'ip', 'containers'])
+      spawnSync('ip', ['link', 'delete', 'docker0'])
+    }
     if (!this.hadGroup) {
       for (const folder of cgroupFolders(this.group)) spawnSync('find', [folder, '-depth', '-type', 'd', '-exec', 'rmdir', '{}', '+'])
     }
