@@ -105,6 +105,18 @@ describe('ensure', () => {
     assert.equal((await one.server.ids()).length, before)
   })
 
+  test('20 different ones at once: 20 sandboxes that all work', async () => {
+    const before = (await one.server.ids()).length
+    const all = await Promise.all(Array.from({ length: 20 }, (_, i) => one.create({ key: `burst-${i}` })))
+    assert.equal(new Set(all.map((box) => box.id)).size, 20)
+    assert.ok(all.every((box) => box.tier === 'created' && box.state === 'running'))
+    assert.equal((await one.server.ids()).length, before + 20)
+    const said = await Promise.all(all.map((box, i) => one.output(box.id, `echo ${i} > /tmp/mine; sleep 0.2; cat /tmp/mine`)))
+    assert.deepEqual(said, all.map((_, i) => `${i}\n`))
+    await Promise.all(all.map((box) => one.remove(box.id)))
+    assert.equal((await one.server.ids()).length, before)
+  })
+
   test('another template under the same key is another sandbox; env is not part of it', async () => {
     const first = await one.create({ key: 'spec' })
     assert.equal((await one.create({ key: 'spec', env: { A: 'b' } })).id, first.id)

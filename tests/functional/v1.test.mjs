@@ -318,12 +318,37 @@ describe('events', () => {
     await again.find((one) => one.event === 'sandbox.killed')
     assert.ok(again.events.every((one) => BigInt(one.id) > BigInt(created.id)))
     again.close()
-    const recent = await openEvents(server, '/api/v1/sse?agent_id=watched')
-    await recent.find((one) => one.event === 'sandbox_status' && one.json.type === 'sandbox.killed')
-    assert.ok(recent.events.length <= 10)
-    recent.close()
     const list = await v1('GET', `/events?agent_id=watched&since=${created.id}`, undefined, { headers: { Accept: 'application/json' } })
     assert.deepEqual(list.body.events.map((one) => String(one.id)), again.events.map((one) => one.id))
+  })
+
+  test('/sse begins with the last 10, and repeats at most 100 after Last-Event-ID', async () => {
+    const box = await create({ agent_id: 'busy' })
+    for (let i = 0; i < 55; i++) await run(box.id, 'true')
+    await v1('DELETE', `/sandboxes/${box.id}`)
+    const ids = (await v1('GET', '/events?agent_id=busy&since=0&limit=1000')).body.events.map((one) => String(one.id))
+    assert.ok(ids.length > 110, `${ids.length} events`)
+    // The next event comes after all that are repeated.
+    const repeated = async (path, last) => {
+      const stream = await openEvents(server, path, { headers: last ? { 'Last-Event-ID': last } : {} })
+      const mark = await create({ agent_id: 'busy' })
+      await stream.find((one) => one.json.sandbox === mark.id && one.json.type === 'sandbox.created')
+      stream.close()
+      await v1('DELETE', `/sandboxes/${mark.id}`)
+      return stream.events.filter((one) => one.json.sandbox !== mark.id)
+    }
+    const all = async () => (await v1('GET', '/events?agent_id=busy&since=0&limit=1000')).body.events.map((one) => String(one.id))
+    const last10 = await repeated('/api/v1/sse?agent_id=busy')
+    assert.deepEqual(last10.map((one) => one.id), ids.slice(-10))
+    assert.ok(last10.some((one) => one.event === 'sandbox_status' && one.json.type === 'sandbox.killed'))
+    const now = await all()
+    const [skipped, ...newest] = await repeated('/api/v1/sse?agent_id=busy', ids[0])
+    assert.deepEqual(newest.map((one) => one.id), now.slice(-100))
+    assert.deepEqual([skipped.event, skipped.id, skipped.json], ['events_skipped', undefined, { after: Number(ids[0]), before: Number(now.at(-100)) }])
+    const few = await repeated('/api/v1/sse?agent_id=busy', now.at(-50))
+    assert.equal(few[0].id, now.at(-49))
+    assert.ok(!few.some((one) => one.event === 'events_skipped'))
+    assert.equal((await repeated('/api/v1/events?agent_id=busy', ids[0]))[0].id, ids[1], '/events repeats all')
   })
 
   test('tell the output of commands and jobs to who watches now, bounded, masked and kept nowhere', async () => {

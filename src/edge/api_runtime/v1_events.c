@@ -4,7 +4,7 @@
 #include "protocol/json/json_shape.h"
 #include "runtime/session/session.h"
 
-enum { LIST_TEXT_MAX = 64 * 1024 * 1024, RECENT = 10 };
+enum { LIST_TEXT_MAX = 64 * 1024 * 1024, RECENT = 10, BUFFERED = 100 };
 
 static int read_filter(struct v1_call *call, struct runtime_event_filter *out, struct error *err)
 {
@@ -107,7 +107,8 @@ int v1_events(struct v1_call *call, struct error *err)
 
 int v1_events_recent(struct v1_call *call, struct error *err)
 {
-    struct v1_sse_options options = {.since = -1, .replay = RECENT, .plain_names = true};
+    struct v1_sse_options options = {
+        .since = -1, .replay = RECENT, .buffered = BUFFERED, .plain_names = true};
 
     if (read_filter(call, &options.filter, err) < 0 || read_since(call, &options.since, err) < 0)
         return -1;

@@ -306,9 +306,36 @@ static struct sse *sse_new(struct v1_call *call, const struct v1_sse_options *op
     return sse;
 }
 
+/* The past that a stream begins with. What is left out of it is announced to the client. */
+static int replay(struct v1_call *call, struct sse *sse, struct error *err)
+{
+    const struct v1_sse_options *options = &sse->options;
+    size_t max = options->since < 0 ? options->replay : options->buffered, i = 0;
+    struct runtime_event_texts events = {0};
+
+    if (!max)
+        return 0;
+    if (runtime_event_last(call->v1->config.runtime, &sse->caller, &options->filter, max + 1,
+                           &call->arena, &events, err) < 0)
+        return -1;
+    while (i < events.count && events.items[i].id <= options->since)
+        i++;
+    if (events.count - i > max) {
+        i = events.count - max;
+        if (options->since >= 0)
+            (void)buf_printf(&sse->first,
+                             "event: events_skipped\ndata: {\"after\":%lld,\"before\":%lld}\n\n",
+                             (long long)options->since, (long long)events.items[i].id);
+    }
+    for (; i < events.count; i++) {
+        format(sse, &events.items[i], &sse->first);
+        sse->since = events.items[i].id;
+    }
+    return 0;
+}
+
 int v1_sse_open(struct v1_call *call, const struct v1_sse_options *options, struct error *err)
 {
-    struct runtime_event_texts events = {0};
     struct sse *sse;
 
     if (v1_share_stream(call->v1, call->caller.team_id, err) < 0)
@@ -321,15 +348,8 @@ int v1_sse_open(struct v1_call *call, const struct v1_sse_options *options, stru
     v1_stream_add(call->v1, &sse->stream);
     call->taken = sse;
     call->forget = forget;
-    if (options->since < 0 && options->replay) {
-        if (runtime_event_last(call->v1->config.runtime, &sse->caller, &sse->options.filter,
-                               options->replay, &call->arena, &events, err) < 0)
-            return -1;
-        for (size_t i = 0; i < events.count; i++) {
-            format(sse, &events.items[i], &sse->first);
-            sse->since = events.items[i].id;
-        }
-    }
+    if (replay(call, sse, err) < 0)
+        return -1;
     call->take_over = take_over;
     return 0;
 }

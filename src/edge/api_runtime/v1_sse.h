@@ -10,6 +10,7 @@ struct v1_sse_options {
     struct runtime_event_filter filter;
     int64_t since;    /* events after this id; -1 = from now on */
     size_t replay;    /* with -1: so many of the newest first */
+    size_t buffered;  /* with an id: at most so many of those after it, the newest; 0 = all */
     bool plain_names; /* "sandbox_status" and the like instead of our types */
 };
 
