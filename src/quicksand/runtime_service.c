@@ -355,6 +355,7 @@ int runtime_service_open(const struct runtime_service_config *config, struct run
         .runtime = service->runtime,
         .keys = config->keys,
         .store = config->store,
+        .history = config->history,
         .lanes = {[V1_LANE_WORK] = {service->workers, TEAM_THREADS_MAX},
                   [V1_LANE_CONTROL] = {service->control_workers, TEAM_CONTROL_MAX},
                   [V1_LANE_PUBLIC] = {service->public_workers, 0}},

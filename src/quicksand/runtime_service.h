@@ -37,6 +37,7 @@ struct runtime_service_config {
     struct sender *sender;
     struct sandboxes *sandboxes; /* of the engine */
     struct sandbox_creates *creates;
+    struct history *history;
     call_join_fn *join; /* as v1_config.join */
     void *join_arg;
     json_t *(*server_settings)(void *arg); /* as v1_config.settings */

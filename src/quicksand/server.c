@@ -421,6 +421,7 @@ static int open_edge_parts(struct server *server, struct error *err)
             .sender = server->sender,
             .sandboxes = server->sandboxes,
             .creates = server->creates,
+            .history = server->history,
             .join = on_join,
             .join_arg = server,
             .server_settings = server_settings,

@@ -28,9 +28,10 @@ struct history {
     struct sandboxes *sandboxes;
     struct store *store;
     pthread_t thread;
-    pthread_mutex_t lock; /* guards closing */
+    pthread_mutex_t lock; /* guards closing and recent */
     pthread_cond_t wake;
     bool closing;
+    struct history_recent recent;
     bool warned;
     struct gathered gathered[HISTORY_RANGES]; /* the thread's own */
 };
@@ -66,15 +67,8 @@ static void add(struct gathered *gathered, const struct sandboxes_stats *stats,
     sum->mem_total = host->mem_total;
     sum->pool_used += (int64_t)(space->pool_bytes - space->pool_free);
     sum->pool_total = (int64_t)space->pool_bytes;
-    sum->disk_used += (int64_t)(space->host_bytes - space->host_free);
+    sum->disk_used += (int64_t)space->host_used;
     sum->disk_total = (int64_t)space->host_bytes;
-}
-
-static int64_t permille(const struct history_host *before, const struct history_host *now)
-{
-    uint64_t ticks = now->ticks - before->ticks;
-
-    return now->ticks > before->ticks ? (int64_t)((now->busy - before->busy) * 1000 / ticks) : 0;
 }
 
 static void write_row(struct history *history, const struct history_range *range,
@@ -98,10 +92,19 @@ static void write_row(struct history *history, const struct history_range *range
     row.failures = (int64_t)(stats->create_failed - gathered->before.create_failed);
     row.p50_us = history_percentile(&gathered->before, stats, 50);
     row.p99_us = history_percentile(&gathered->before, stats, 99);
-    row.cpu_permille = permille(&gathered->host, host);
+    row.cpu_permille = history_permille(&gathered->host, host);
     if (store_history_put(history->store, &row, &err) < 0 && !history->warned)
         log_warn("history", "a sample is not kept: %s", err.message);
     history->warned = err.code != 0;
+}
+
+static struct history_tick tick_of(const struct sandboxes_stats *stats,
+                                   const struct history_host *host)
+{
+    return (struct history_tick){.at_us = clock_mono_us(),
+                                 .created = stats->created,
+                                 .failed = stats->create_failed,
+                                 .host = *host};
 }
 
 static void sample(struct history *history)
@@ -109,9 +112,14 @@ static void sample(struct history *history)
     int64_t now_us = clock_wall_us();
     struct sandboxes_stats stats;
     struct history_host host;
+    struct history_tick tick;
 
     sandboxes_stats(history->sandboxes, &stats);
     read_host(&host);
+    tick = tick_of(&stats, &host);
+    (void)pthread_mutex_lock(&history->lock);
+    history_recent_add(&history->recent, &tick);
+    (void)pthread_mutex_unlock(&history->lock);
     for (size_t i = 0; i < HISTORY_RANGES; i++) {
         const struct history_range *range = &history_ranges[i];
         struct gathered *gathered = &history->gathered[i];
@@ -173,4 +181,33 @@ void history_close(struct history *history)
     (void)pthread_cond_destroy(&history->wake);
     (void)pthread_mutex_destroy(&history->lock);
     free(history);
+}
+
+void history_now(struct history *history, struct history_now *out)
+{
+    struct sandboxes_stats stats;
+    struct history_host host;
+    struct history_tick tick;
+
+    sandboxes_stats(history->sandboxes, &stats);
+    read_host(&host);
+    tick = tick_of(&stats, &host);
+    *out = (struct history_now){
+        .at_us = clock_wall_us(),
+        .running = (int64_t)stats.states[SANDBOX_RUNNING],
+        .paused = (int64_t)stats.states[SANDBOX_PAUSED],
+        .warm = (int64_t)stats.warm,
+        .mem_used = host.mem_used,
+        .mem_total = host.mem_total,
+        .pool_used = (int64_t)(stats.space.pool_bytes - stats.space.pool_free),
+        .pool_total = (int64_t)stats.space.pool_bytes,
+        .disk_used = (int64_t)stats.space.host_used,
+        .disk_free = (int64_t)stats.space.host_free,
+        .disk_total = (int64_t)stats.space.host_bytes,
+        .disk_held = stats.space.held,
+        .egress_up = stats.egress.up,
+    };
+    (void)pthread_mutex_lock(&history->lock);
+    history_recent_rates(&history->recent, &tick, out);
+    (void)pthread_mutex_unlock(&history->lock);
 }

@@ -17,6 +17,38 @@ TEST(the_host_is_read)
     CHECK_INT(host.mem_total, 0);
 }
 
+static void tick(struct history_recent *recent, int64_t at_s, uint64_t created)
+{
+    history_recent_add(recent, &(struct history_tick){.at_us = at_s * 1000000,
+                                                      .created = created,
+                                                      .host = {.ticks = (uint64_t)at_s * 100}});
+}
+
+TEST(the_last_minute_is_counted)
+{
+    struct history_recent recent = {0};
+    struct history_tick now = {
+        .at_us = 5000000, .created = 3, .failed = 1, .host = {.ticks = 500, .busy = 250}};
+    struct history_now out = {0};
+
+    history_recent_rates(&recent, &now, &out);
+    CHECK_INT(out.creates, 0);
+    /* The process has just started: all that it has counted. */
+    tick(&recent, 0, 2);
+    history_recent_rates(&recent, &now, &out);
+    CHECK_INT(out.creates, 3);
+    CHECK_INT(out.failures, 1);
+    CHECK_INT(out.cpu_permille, 500);
+    for (int64_t at_s = 10; at_s <= 100; at_s += 10)
+        tick(&recent, at_s, (uint64_t)at_s);
+    now = (struct history_tick){
+        .at_us = 105000000, .created = 120, .host = {.ticks = 10500, .busy = 125}};
+    history_recent_rates(&recent, &now, &out);
+    CHECK_INT(out.creates, 120 - 40); /* the sample of 40 s, the youngest of at least a minute */
+    CHECK_INT(out.failures, 0);
+    CHECK_INT(out.cpu_permille, 250); /* 125 of the 500 ticks since the sample of 100 s */
+}
+
 TEST(percentiles_are_of_the_time_between)
 {
     struct sandboxes_stats before = {.create_us = {5, 5}}, now = before;

@@ -306,8 +306,9 @@ struct sandboxes_stats {
     uint64_t create_us[SANDBOX_BUCKETS + 1]; /* by duration; the last is above all buckets */
     uint64_t create_sum_us;
     struct sandboxes_space {
-        uint64_t pool_bytes, pool_free, host_bytes, host_free; /* pool_bytes 0: not known */
-        bool held;                                             /* the host is full */
+        uint64_t pool_bytes, pool_free; /* pool_bytes 0: not known */
+        uint64_t host_bytes, host_used, host_free;
+        bool held; /* the host is full */
     } space;
     struct sandboxes_egress { /* by the egress process */
         bool up;

@@ -160,6 +160,7 @@ void sandboxes_stats(struct sandboxes *all, struct sandboxes_stats *out)
         out->space = (struct sandboxes_space){.pool_bytes = space.pool_bytes,
                                               .pool_free = space.pool_free,
                                               .host_bytes = space.host_bytes,
+                                              .host_used = space.host_used,
                                               .host_free = space.host_free,
                                               .held = space.held};
     read_egress(all, &out->egress);

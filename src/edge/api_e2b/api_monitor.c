@@ -79,7 +79,9 @@ static void write_space(struct buf *out, const struct sandboxes_space *space)
     gauge(out, "quicksand_pool_free_bytes", "Free in it.", space->pool_free);
     gauge(out, "quicksand_host_disk_bytes", "Size of the file system below the pool.",
           space->host_bytes);
-    gauge(out, "quicksand_host_disk_free_bytes", "Free on it.", space->host_free);
+    gauge(out, "quicksand_host_disk_used_bytes", "Used on it, as df reports it.", space->host_used);
+    gauge(out, "quicksand_host_disk_free_bytes", "Free on it, without what is reserved for root.",
+          space->host_free);
     gauge(out, "quicksand_pool_held",
           "1 when that file system is full and the pool cannot grow: free some space.",
           space->held);

@@ -12,6 +12,7 @@
 
 struct runtime;
 struct api_keys;
+struct history;
 struct http_exchange;
 struct http_limits;
 struct loop;
@@ -35,6 +36,7 @@ struct v1_config {
         struct workers *workers;
         size_t team_max; /* of them for one team at the same time; 0 = all */
     } lanes[V1_LANE_COUNT];
+    struct history *history; /* NULL = none is kept */
     struct http_limits *limits;
     const char *file_directory; /* where bodies go that are kept in files meanwhile */
     struct spool *spool;        /* counts them; NULL = nobody does */

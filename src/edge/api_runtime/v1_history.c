@@ -44,6 +44,24 @@ static json_t *columns(const struct store_history *rows, size_t count)
     return out;
 }
 
+/* The same figures as they are now, and whether something is wrong with the host. */
+static json_t *now_json(struct history *history)
+{
+    struct history_now now;
+
+    history_now(history, &now);
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b}", "at",
+        (json_int_t)(now.at_us / 1000000), "running", (json_int_t)now.running, "paused",
+        (json_int_t)now.paused, "warm", (json_int_t)now.warm, "creates", (json_int_t)now.creates,
+        "failures", (json_int_t)now.failures, "cpu_permille", (json_int_t)now.cpu_permille,
+        "mem_used", (json_int_t)now.mem_used, "mem_total", (json_int_t)now.mem_total, "pool_used",
+        (json_int_t)now.pool_used, "pool_total", (json_int_t)now.pool_total, "disk_used",
+        (json_int_t)now.disk_used, "disk_free", (json_int_t)now.disk_free, "disk_total",
+        (json_int_t)now.disk_total, "disk_held", (int)now.disk_held, "egress_up",
+        (int)now.egress_up);
+}
+
 int v1_history(struct v1_call *call, struct error *err)
 {
     struct str name = STR("15m");
@@ -67,6 +85,8 @@ int v1_history(struct v1_call *call, struct error *err)
         return -1;
     out = columns(rows, count);
     (void)json_object_set_new(out, "step", json_integer(range->step_s));
+    if (call->v1->config.history)
+        (void)json_object_set_new(out, "now", now_json(call->v1->config.history));
     call_answer(&call->call, 200, out);
     return 0;
 }

@@ -143,8 +143,10 @@ int disk_tend(struct disk *disk, struct error *err);
 
 struct disk_space {
     uint64_t pool_bytes, pool_free;
-    uint64_t host_bytes, host_free; /* of the file system below the image; else as above */
-    bool held;                      /* the host is full, and the pool cannot grow */
+    /* Of the file system below the image (else of the pool), as df has them: what is used and what is free
+     * for everybody are less than all of it where some is reserved for root. */
+    uint64_t host_bytes, host_used, host_free;
+    bool held; /* the host is full, and the pool cannot grow */
 };
 int disk_space(struct disk *disk, struct disk_space *out, struct error *err);
 /* Removes what deleted subvolumes left in the file system's own books. Call now and then. */

@@ -119,6 +119,7 @@ int disk_space(struct disk *disk, struct disk_space *out, struct error *err)
         .pool_bytes = (uint64_t)pool.f_blocks * pool.f_frsize,
         .pool_free = (uint64_t)pool.f_bavail * pool.f_frsize,
         .host_bytes = (uint64_t)host.f_blocks * host.f_frsize,
+        .host_used = (uint64_t)(host.f_blocks - host.f_bfree) * host.f_frsize,
         .host_free = (uint64_t)host.f_bavail * host.f_frsize,
         .held = __atomic_load_n(&disk->held, __ATOMIC_RELAXED),
     };

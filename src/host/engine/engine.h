@@ -112,10 +112,10 @@ struct layer_info {
 };
 
 struct engine_space {
-    uint64_t pool_bytes, pool_free; /* where the writable layers are */
-    uint64_t host_bytes, host_free; /* the file system below it */
-    bool held;                      /* that is full, and the pool cannot grow */
-    bool full;                      /* too little in the pool for another box */
+    uint64_t pool_bytes, pool_free;            /* where the writable layers are */
+    uint64_t host_bytes, host_used, host_free; /* the file system below it, as df has them */
+    bool held;                                 /* that is full, and the pool cannot grow */
+    bool full;                                 /* too little in the pool for another box */
 };
 
 enum box_end { /* why a box ended */

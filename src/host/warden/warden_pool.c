@@ -206,6 +206,7 @@ int warden_space(struct warden *warden, struct engine_space *out, struct error *
         .pool_bytes = space.pool_bytes,
         .pool_free = space.pool_free,
         .host_bytes = space.host_bytes,
+        .host_used = space.host_used,
         .host_free = space.host_free,
         .held = space.held,
         .full = space.pool_free < (little < FULL_MAX ? little : FULL_MAX),

@@ -218,6 +218,7 @@ int fake_space(struct engine *engine, struct engine_space *out, struct error *er
     *out = (struct engine_space){.pool_bytes = 16ull << 30,
                                  .pool_free = fake->full ? 1 << 20 : 8ull << 30,
                                  .host_bytes = 64ull << 30,
+                                 .host_used = fake->full ? 62ull << 30 : 30ull << 30,
                                  .host_free = fake->full ? 0 : 32ull << 30,
                                  .held = fake->full,
                                  .full = fake->full};
