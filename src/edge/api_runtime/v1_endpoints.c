@@ -80,6 +80,7 @@ const struct v1_endpoint v1_endpoints[] = {
     {{"POST", "/sessions/{id}/approve"}, v1_sessions_approve, V1_CONTROL, v1_members_approve},
     {{"POST", "/sessions/{id}/push"}, v1_sessions_push, 0, v1_members_push},
     {{"GET", "/sessions/{id}/history"}, v1_sessions_history, 0},
+    {{"GET", "/sessions/{id}/changes"}, v1_sessions_changes, 0},
     {{"GET", "/sessions/{id}/events"}, v1_sessions_events, V1_CONTROL},
     {{"GET", "/sessions/{id}/stream", true}, v1_events_session, V1_STREAM | V1_CONTROL},
     {{"GET", "/sessions/{id}/terminal", true}, v1_terminal_session, V1_UPGRADE},

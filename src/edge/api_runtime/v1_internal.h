@@ -172,7 +172,7 @@ v1_handler_fn v1_sessions_create, v1_sessions_list, v1_sessions_get, v1_sessions
 v1_handler_fn v1_sessions_message, v1_sessions_pause, v1_sessions_resume, v1_sessions_interrupt;
 v1_handler_fn v1_sessions_cancel, v1_sessions_snapshot, v1_sessions_approve, v1_sessions_push,
     v1_sessions_history;
-v1_handler_fn v1_sessions_events;
+v1_handler_fn v1_sessions_changes, v1_sessions_events;
 v1_handler_fn v1_events, v1_events_recent, v1_events_session;
 v1_handler_fn v1_browser_live;
 v1_handler_fn v1_terminal_sandbox, v1_terminal_session;

@@ -3,6 +3,7 @@
 #include "edge/api_runtime/v1_types.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/sandbox/sandbox.h"
+#include "runtime/session/changes.h"
 #include "runtime/session/session.h"
 
 static struct runtime *runtime_of(const struct v1_call *call)
@@ -237,5 +238,39 @@ int v1_sessions_history(struct v1_call *call, struct error *err)
         session_history(runtime_of(call), &call->caller, call->params[0], limit, &history, err) < 0)
         return -1;
     call_answer(&call->call, 200, history);
+    return 0;
+}
+
+static const char *change_word(char status)
+{
+    return status == 'A' ? "added" : status == 'D' ? "deleted" : "modified";
+}
+
+static json_t *change_json(const struct session_change *change)
+{
+    return json_pack("{s:o, s:s, s:o, s:o, s:b, s:o, s:b}", "path", json_str(change->path),
+                     "status", change_word(change->status), "added",
+                     change->binary ? json_null() : json_integer(change->added), "removed",
+                     change->binary ? json_null() : json_integer(change->removed), "binary",
+                     (int)change->binary, "diff",
+                     change->diff.len && !change->binary ? json_str(change->diff) : json_null(),
+                     "truncated", (int)change->cut);
+}
+
+int v1_sessions_changes(struct v1_call *call, struct error *err)
+{
+    struct session_changes changes;
+    json_t *files;
+
+    if (session_changes(runtime_of(call), &call->caller, call->params[0], &call->arena, &changes,
+                        err) < 0)
+        return -1;
+    files = json_array();
+    for (size_t i = 0; i < changes.count; i++)
+        (void)json_array_append_new(files, change_json(&changes.items[i]));
+    call_answer(&call->call, 200,
+                json_pack("{s:o, s:o, s:o, s:b}", "kind", json_str(changes.kind), "base",
+                          changes.base.len ? json_str(changes.base) : json_null(), "files", files,
+                          "truncated", (int)changes.truncated));
     return 0;
 }

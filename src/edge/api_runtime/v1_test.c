@@ -367,6 +367,27 @@ TEST(v1_sessions)
     check_error("POST", "/sessions/ses_1/push", NULL, 412, "precondition", false);
 }
 
+TEST(v1_session_changes)
+{
+    auto_json json_t *json = NULL;
+    json_t *files, *file;
+
+    CHECK_INT(request("GET", "/sessions/ses_1/changes", NULL, &json), 200);
+    CHECK_STR(json_get_str(json, "kind"), "repository");
+    CHECK(json_is_null(json_object_get(json, "base")));
+    files = json_object_get(json, "files");
+    file = json_array_get(files, 0);
+    CHECK_STR(json_get_str(file, "path"), "bad\xef\xbf\xbd"); /* names need not be UTF-8 */
+    CHECK_STR(json_get_str(file, "status"), "added");
+    CHECK_STR(json_get_str(file, "diff"), "diff");
+    CHECK(json_is_true(json_object_get(file, "truncated")));
+    file = json_array_get(files, 1);
+    CHECK_STR(json_get_str(file, "status"), "deleted");
+    CHECK(json_is_null(json_object_get(file, "added")));
+    CHECK(json_is_null(json_object_get(file, "diff")));
+    check_error("GET", "/sessions/ses_2/changes", NULL, 404, "not_found", false);
+}
+
 TEST(v1_event_lists)
 {
     auto_json json_t *json = NULL, *rest = NULL;

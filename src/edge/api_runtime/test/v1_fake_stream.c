@@ -7,6 +7,7 @@
 #include "edge/api_runtime/test/v1_fake.h"
 #include "runtime/command/terminal.h"
 #include "runtime/sandbox/kept.h"
+#include "runtime/session/changes.h"
 #include "runtime/session/session.h"
 
 enum { EVENTS = 5000 };
@@ -134,6 +135,25 @@ int session_history(struct runtime *runtime, const struct runtime_caller *caller
         return -1;
     *out = json_pack("{s:n, s:[], s:I}", "branch", "commits", "limit", (json_int_t)limit);
     return 0;
+}
+
+int session_changes(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
+                    struct arena *arena, struct session_changes *out, struct error *err)
+{
+    static struct session_change items[] = {
+        {.path = STR_INIT("bad\xff"),
+         .status = 'A',
+         .added = 1,
+         .diff = STR_INIT("diff"),
+         .cut = true},
+        {.path = STR_INIT("image"), .status = 'D', .binary = true, .diff = STR_INIT("diff")},
+    };
+
+    (void)runtime;
+    (void)caller;
+    (void)arena;
+    *out = (struct session_changes){.kind = STR("repository"), .items = items, .count = 2};
+    return session(id, NULL, err);
 }
 
 /* ---- events: ids 1, 2, 3, ... ---- */
