@@ -11,7 +11,7 @@ export class ApiError extends Error {
 let signedOut = () => {}
 export const onSignedOut = (handler) => (signedOut = handler)
 
-const AWAY = 'The server does not answer. This page tries again by itself.'
+const AWAY = 'The server does not answer. Trying again.'
 
 export async function request(path, { method = 'GET', body, headers = {}, signal, quiet = false } = {}) {
   const plain = body === undefined || typeof body === 'string' || body instanceof Blob || body instanceof ArrayBuffer || ArrayBuffer.isView(body)

@@ -91,7 +91,7 @@ function App({ guess, answer }) {
   const out = () => signout().finally(() => (setError(null), nobody()))
   return (
     <Shell who={who} current={page?.path} onSignOut={out}>
-      {page ? SHOW[page.path]({ route, who }) : <Empty title="There is no such page">Choose one at the left.</Empty>}
+      {page ? SHOW[page.path]({ route, who }) : <Empty title="Page not found">Choose one from the menu.</Empty>}
     </Shell>
   )
 }

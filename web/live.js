@@ -1,6 +1,6 @@
-// What there is, kept up to date by the server's event stream: sandboxes and the newest events. Nothing is asked for
-// again and again: an event names what changed, and that is asked for once.
-import { useEffect, useState } from 'preact/hooks'
+// The sandboxes and the newest events, kept up to date by the server's event stream. Nothing is polled: an event names what
+// changed, and that is read once.
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { enc, stream, v1 } from './api.js'
 
 const PAGE = 1000
@@ -41,6 +41,20 @@ export function useEvents(hear, deps) {
     hearers.add(hear)
     return () => hearers.delete(hear)
   }, deps)
+}
+
+// Calls again() soon after events that fit, once for all that come within ms.
+export function useChanges(fits, again, deps, ms = 300) {
+  const state = useRef({ timer: null })
+  state.current.again = again
+  useEvents((event) => {
+    if (!fits(event)) return
+    state.current.timer ??= setTimeout(() => {
+      state.current.timer = null
+      state.current.again()
+    }, ms)
+  }, deps)
+  useEffect(() => () => clearTimeout(state.current.timer), [])
 }
 
 const micros = (text) => Date.parse(text) * 1000 + Number(text.slice(23, 26) || 0)
@@ -101,7 +115,7 @@ function hear({ id, data }) {
   live.events.length = Math.min(live.events.length, EVENTS_MAX)
   if (data.sandbox && data.type === 'sandbox.killed') live.sandboxes.delete(data.sandbox)
   else if (data.sandbox && data.type.startsWith('sandbox.')) look(data.sandbox)
-  for (const hearer of hearers) hearer(data)
+  for (const hearer of hearers) hearer({ id, ...data })
   changed()
 }
 
@@ -159,7 +173,7 @@ export function stopLive() {
   live.loaded = false
 }
 
-// Counts up every so often while the page can be seen: for figures that no event tells of.
+// Counts up every so often while the page can be seen: for figures without events.
 export function useEvery(ms) {
   const [turn, set] = useState(0)
   useEffect(() => {

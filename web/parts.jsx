@@ -27,6 +27,8 @@ const ICONS = {
   file: 'M6 3h8l4 4v14H6zM14 3v4h4',
   link: 'M10 14l10-10M14 4h6v6M19 14v6H4V5h6',
   up: 'M12 20V5M6 11l6-6 6 6',
+  down: 'M12 4v15M6 13l6 6 6-6',
+  pen: 'M4 20l1-4L16 5l3 3L8 19zM14 7l3 3',
   close: 'M6 6l12 12M18 6L6 18',
   refresh: 'M20 11a8 8 0 10-2 6M20 5v6h-6',
   menu: 'M4 7h16M4 12h16M4 17h16',
@@ -57,6 +59,36 @@ export const Text = ({ children, class: name = '' }) => (
     {plain(children)}
   </bdi>
 )
+
+// The heading of a page, which is its title in the browser, too. name: plain text.
+export function Heading({ name, children, actions }) {
+  useEffect(() => {
+    document.title = name ? `${plain(name)} · Quicksand` : 'Quicksand'
+  }, [name])
+  return (
+    <div class="title">
+      <h1>{children ?? name}</h1>
+      {actions}
+    </div>
+  )
+}
+
+export const Chips = ({ label, all, chosen, choose }) => (
+  <div class="chips" role="group" aria-label={label}>
+    {Object.entries(all).map(([name, title]) => <button type="button" key={name} aria-pressed={chosen === name} onClick={() => choose(name)}>{title}</button>)}
+  </div>
+)
+
+// Links to the parts of a page; on a narrow screen the chosen one is scrolled to. path: of the page, without the hash.
+export function Tabs({ tabs, chosen, path }) {
+  const place = useRef(null)
+  useEffect(() => place.current.querySelector('[aria-selected=true]')?.scrollIntoView({ block: 'nearest', inline: 'nearest' }), [chosen, tabs.length])
+  return (
+    <div class="tabs" role="tablist" ref={place}>
+      {tabs.map(([name, title]) => <a key={name} role="tab" aria-selected={chosen === name} href={`#/${path}${name && `/${name}`}`}>{title}</a>)}
+    </div>
+  )
+}
 
 export const Card = ({ title, actions, children, class: name = '' }) => (
   <section class={`card ${name}`}>
@@ -103,7 +135,7 @@ export function later(load) {
       if (!Part) Later.fetch().then(() => arrived(true), setError)
     }, [])
     if (Part) return <Part {...props} />
-    return error ? <Problem error="This part of the dashboard did not arrive. Is the server there, and still of the same version?" again={() => location.reload()} /> : <Loading />
+    return error ? <Problem error="This part of the dashboard could not be loaded. The server may be offline or may have a new version." again={() => location.reload()} /> : <Loading />
   }
   Later.fetch = async () => (Part ??= await load())
   return Later

@@ -1,4 +1,4 @@
-// The frame around all pages: where one can go, who is signed in, whether the server is there. Its beginning is in frame.html, too.
+// The frame around all pages: navigation, who is signed in, and whether the server answers. frame.html has its first part, too.
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { useLive } from './live.js'
 import { Button, Dialog, Icon, Notes } from './parts.jsx'
@@ -45,7 +45,7 @@ function ThemeButton() {
 
 const KEYS = [
   ['/', 'search'], ['?', 'this help'], ['c', 'create a sandbox'], ['g o', 'overview'], ['g s', 'sandboxes'], ['g t', 'templates'],
-  ['g n', 'snapshots'], ['g v', 'volumes'], ['g j', 'sessions and jobs'], ['g b', 'browsers'], ['g a', 'administration'], ['g p', 'API pages'], ['Esc', 'close, or leave a field'],
+  ['g n', 'snapshots'], ['g v', 'volumes'], ['g j', 'sessions and jobs'], ['g b', 'browsers'], ['g a', 'administration'], ['g p', 'API'], ['Esc', 'close, or leave a field'],
 ]
 const Help = ({ onClose }) => (
   <Dialog title="Keyboard" onClose={onClose}>
@@ -57,7 +57,7 @@ const Help = ({ onClose }) => (
         </div>
       ))}
     </dl>
-    <p class="soft">Tab and Enter reach everything else; in lists the arrow keys scroll.</p>
+    <p class="soft">Tab and Enter reach everything else. Arrow keys scroll lists and show the values of charts.</p>
   </Dialog>
 )
 
@@ -123,15 +123,15 @@ export function Shell({ who, current, onSignOut, children }) {
             <Icon name="search" size={16} />
             <input ref={search} type="search" placeholder="Find a sandbox  /" aria-label="Find a sandbox" />
           </form>
-          <span class={`online ${online ? 'yes' : 'no'}`} title={error ?? 'Changes arrive by themselves'}>
+          <span class={`online ${online ? 'yes' : 'no'}`} title={error ?? 'This page updates itself'}>
             <i />
-            {online ? 'live' : 'server away'}
+            {online ? 'live' : 'offline'}
           </span>
           <ThemeButton />
           <Button kind="quiet" label="Keyboard" onClick={() => setHelp(true)}>?</Button>
           <Button icon="out" kind="quiet" label="Sign out" onClick={onSignOut} />
         </header>
-        {!online && <div class="away" role="alert">{error} What you see may be old.</div>}
+        {!online && <div class="away" role="alert">{error} This page may be out of date.</div>}
         <main id="main" tabIndex={-1}>{children}</main>
       </div>
       {help && <Help onClose={() => setHelp(false)} />}

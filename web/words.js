@@ -1,12 +1,19 @@
-// How things are written: sizes, times, and text of others, which may hold what hides or turns around what it says.
+// How things are written: sizes, times, numbers, names, and text of others, which may hold characters that hide or reverse what
+// it says.
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB']
 
+// At most one digit after the point, and no ".0".
+const short = (n) => String(Number(n.toFixed(1)))
+
+// Rounded first, so that it is never "1024 KiB".
 export function bytes(count) {
   if (!Number.isFinite(count)) return '–'
   let unit = 0
-  for (; count >= 1024 && unit < UNITS.length - 1; unit++) count /= 1024
-  return `${count >= 100 || unit === 0 ? Math.round(count) : count.toFixed(1)} ${UNITS[unit]}`
+  for (; Math.round(count * 10) / 10 >= 1024 && unit < UNITS.length - 1; unit++) count /= 1024
+  return `${count >= 100 || unit === 0 ? Math.round(count) : short(count)} ${UNITS[unit]}`
 }
+export const mebibytes = (count) => bytes(count * 1048576)
+export const percent = (share) => (Number.isFinite(share) ? `${Math.round(100 * share)} %` : '–')
 
 export function duration(seconds) {
   if (!Number.isFinite(seconds)) return '–'
@@ -20,7 +27,11 @@ export function duration(seconds) {
 export const age = (text) => (text ? duration((Date.now() - Date.parse(text)) / 1000) : '–')
 export const clock = (text) => (text ? new Date(text).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' }) : '–')
 export const moment = (text) => (text ? new Date(text).toLocaleString([], { dateStyle: 'medium', timeStyle: 'short', hourCycle: 'h23' }) : '–')
-export const count = (n) => (Number.isFinite(n) ? n.toLocaleString('en') : '–')
+export const count = (n) => (Number.isFinite(n) ? n.toLocaleString('en', { maximumFractionDigits: 1 }) : '–')
+export const plural = (n, word) => `${count(n)} ${word}${n === 1 ? '' : 's'}`
+
+// What people call a sandbox: its key, the name in its metadata, or its id.
+export const nameOf = (box) => box.key || box.metadata?.name || box.id
 
 // Characters that change the direction of text or cannot be seen are shown as their numbers.
 const SLY = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g

@@ -59,17 +59,22 @@ async function good(name) {
   assert.deepEqual(page.problems, [], name)
 }
 
-test('a session: its question is answered by one key, its tools are folded, its diffs coloured', async () => {
-  const box = await ok(201, 'POST', '/sandboxes', { persistent: true })
+test('a session: questions, answers, tools, changed files and diffs', async () => {
+  const box = await ok(201, 'POST', '/sandboxes', { key: 'agent-box', persistent: true })
+  const git = 'git -c user.name=a -c user.email=a@example.com'
+  // The reflog has seconds: the commit is older than the session.
+  await ok(200, 'POST', `/sandboxes/${box.id}/execute`, { command: `mkdir -p workspace && cd workspace && git init -q && echo one > kept.txt && echo two > old.txt && git add . && GIT_COMMITTER_DATE='2026-01-01T00:00:00Z' ${git} commit -qm first` })
   const file = '/home/user/.local/share/sandbox-agent/bin/agent_processes/mock-acp'
   assert.ok((await v1('PUT', `/sandboxes/${box.id}/files?path=${encodeURIComponent(file)}`, agent, { headers: { 'content-type': 'application/octet-stream' } })).status < 300)
   await ok(200, 'POST', `/sandboxes/${box.id}/execute`, { command: `chmod +x ${file}` })
   const session = await ok(201, 'POST', '/sessions', { agent: 'mock', wait: true, sandbox_id: box.id, permission_mode: 'ask' })
   await page.at(`#/work/${session.id}`)
+  await page.getByRole('heading', { name: 'mock in agent-box' }).waitFor()
+  await page.getByText('No changes yet').waitFor()
   const message = page.getByLabel('Message')
   await message.fill(`run echo "${EVIL}"`)
   await message.press('Control+Enter')
-  const question = page.getByRole('alert').filter({ hasText: 'It asks' })
+  const question = page.getByRole('alert').filter({ hasText: 'The agent asks' })
   await question.getByText('echo "<img src=x').waitFor()
   await page.shot('session-asks')
   await page.locator('h1').click() // out of the field
@@ -81,20 +86,72 @@ test('a session: its question is answered by one key, its tools are folded, its 
   await question.getByText('write note.txt').waitFor()
   await page.locator('h1').click()
   await page.keyboard.press('n')
-  await page.locator('.turn.question em', { hasText: 'refused' }).waitFor()
+  await page.locator('.turn.question em', { hasText: 'denied' }).waitFor()
   await page.locator('.turn.agent', { hasText: 'refused' }).waitFor()
   await message.fill('write note.txt second line')
   await message.press('Control+Enter')
   await question.waitFor()
   await page.getByRole('button', { name: 'Allow (y)' }).click()
-  const tool = page.locator('details.tool')
+  const tool = page.locator('.talk details.tool')
   await tool.waitFor()
   assert.equal(await tool.locator('.diff').isVisible(), false, 'it is folded')
   await tool.locator('summary').click()
   await tool.locator('.diff .added', { hasText: 'second line' }).waitFor()
-  assert.equal(await page.title(), 'Quicksand')
+  await message.fill('an **answer** with `code`\n\n- one\n- two')
+  await message.press('Control+Enter')
+  const last = page.locator('.turn.agent').last()
+  await last.locator('b', { hasText: 'answer' }).waitFor()
+  await last.locator('li', { hasText: 'two' }).waitFor()
+  await changedFiles(box, session)
+  assert.equal(await page.title(), 'mock in agent-box · Quicksand')
   assert.equal(await page.locator('main img').count(), 0)
   await good('session')
+})
+
+// What the agent and others did to the workspace: the page lists it with diffs, and nothing of it is more than text.
+async function changedFiles(box, session) {
+  const run = (script, ...words) => ok(200, 'POST', `/sandboxes/${box.id}/execute`, { argv: ['sh', '-c', `cd workspace && ${script}`, 'sh', ...words] })
+  await run('echo changed >> kept.txt; rm old.txt; printf "%s\\n" "$1" > "$1"; head -c 100 /dev/zero > zeros', EVIL)
+  await page.locator('.card', { hasText: 'Changed files' }).getByRole('button', { name: 'Refresh' }).click()
+  const change = (name) => page.locator('.change', { hasText: name })
+  for (const [name, status, counts] of [['kept.txt', 'modified', '+1 −0'], ['old.txt', 'deleted', '+0 −1'], ['note.txt', 'added', '+1 −0'], ['<img src=x', 'added', '+1 −0'], ['zeros', 'added', 'binary']]) {
+    await change(name).locator('.status', { hasText: status }).waitFor()
+    await change(name).locator('summary', { hasText: counts }).waitFor()
+  }
+  await change('kept.txt').locator('summary').click()
+  await change('kept.txt').locator('.diff .added', { hasText: 'changed' }).waitFor()
+  await change('<img src=x').locator('summary').click()
+  await change('<img src=x').locator('.diff .added', { hasText: '<img src=x' }).waitFor()
+  assert.ok(!(await page.locator('main').innerText()).includes('\u202e'), 'no character reverses text')
+  const answer = await ok(200, 'GET', `/sessions/${session.id}/changes`)
+  assert.equal(answer.kind, 'repository')
+  assert.match(answer.base, /^[0-9a-f]{40}$/)
+  assert.equal(answer.files.find((one) => one.path === EVIL).added, 1)
+  assert.equal((await run('git status --porcelain')).stdout.split('\n').filter((line) => line.startsWith('??')).length, 3, 'the index is as it was')
+  await run('rm -rf .git')
+  const plain = await ok(200, 'GET', `/sessions/${session.id}/changes`)
+  assert.equal(plain.kind, 'directory')
+  assert.ok(plain.files.every((one) => one.status === 'added'))
+  assert.ok(plain.files.some((one) => one.path === 'note.txt'))
+  const viewer = (await server.api('POST', '/api-keys', { name: 'reads', role: 'viewer' })).body.key
+  assert.equal((await v1('GET', `/sessions/${session.id}/changes`, undefined, { key: viewer })).status, 200)
+  assert.equal((await v1('GET', '/sessions/ses_none/changes')).status, 404)
+}
+
+test('the changes of a paused session wake nothing', async () => {
+  const { sessions } = await ok(200, 'GET', '/sessions')
+  const session = sessions[0]
+  await page.at('#/')
+  await page.getByRole('heading', { name: 'Overview' }).waitFor()
+  await ok(200, 'POST', `/sandboxes/${session.sandbox_id}/pause`, {})
+  const answer = await v1('GET', `/sessions/${session.id}/changes`)
+  assert.equal(answer.status, 409, answer.text)
+  assert.match(answer.body.error.message, /does not run: resume the session/)
+  assert.equal((await ok(200, 'GET', `/sandboxes/${session.sandbox_id}`)).state, 'paused')
+  await page.locator('ul.plain li', { hasText: 'agent-box' }).locator('.state.paused').waitFor()
+  await page.at(`#/work/${session.id}`)
+  await page.getByText('Resume the session to see its changes').waitFor()
+  assert.deepEqual(page.problems, [])
 })
 
 test('a callback: not taken, tried again, taken', async () => {
@@ -102,45 +159,45 @@ test('a callback: not taken, tried again, taken', async () => {
   answer = 500
   const job = await ok(202, 'POST', `/sandboxes/${box.id}/execute`, { command: 'echo done-at-last', background: true, callback: { url: address('job') } })
   await page.at(`#/work/job/${job.id}`)
-  await page.getByText(/callback pending, tried once, again at \d/).waitFor()
+  await page.getByText(/callback pending, 1 attempt, next at \d/).waitFor()
   await good('callback')
   answer = 200
-  await page.getByText(/callback delivered, tried \d+ times/).waitFor({ timeout: 60_000 * patience })
+  await page.getByText(/callback delivered, \d+ attempts/).waitFor({ timeout: 60_000 * patience })
   assert.ok(received.some((one) => one.url === '/job'))
   await v1('DELETE', `/sandboxes/${box.id}`)
 })
 
 test('a webhook: what is wrong stands beside the field; tried by hand; its deliveries', async () => {
   await page.at('#/admin/webhooks')
-  await page.getByRole('button', { name: 'Make' }).click()
-  await page.getByText('It needs a name.').waitFor()
-  await page.getByText('An address begins with http').waitFor()
+  await page.getByRole('button', { name: 'Create' }).click()
+  await page.getByText('Type a name.').waitFor()
+  await page.getByText('A URL begins with http').waitFor()
   await page.getByLabel('Name').fill('watcher')
-  await page.getByLabel('Address').fill(address('hook'))
-  await page.getByLabel('Secret of signatures').fill('a secret of the test')
-  await page.getByRole('button', { name: 'Make' }).click()
+  await page.getByLabel('URL').fill(address('hook'))
+  await page.getByLabel('Signature secret').fill('a secret of the test')
+  await page.getByRole('button', { name: 'Create' }).click()
   await page.getByRole('heading', { name: 'watcher' }).waitFor()
   await page.getByRole('button', { name: 'Send test' }).click()
-  await page.getByText('watcher took it').waitFor()
+  await page.getByText('Delivered to watcher').waitFor()
   assert.equal(received.at(-1).body.type, 'webhook.test')
   assert.ok(received.at(-1).headers['e2b-signature'])
-  await page.getByRole('row', { name: /webhook\.test.*taken/ }).waitFor()
+  await page.getByRole('row', { name: /webhook\.test.*delivered/ }).waitFor()
   answer = 503
   await page.getByRole('button', { name: 'Send test' }).click()
-  await page.getByText('watcher did not take it: the receiver answered 503').waitFor()
+  await page.getByText('Not delivered to watcher: the receiver answered 503').waitFor()
   const { sandboxID } = await server.create({})
   await page.getByRole('row', { name: new RegExp(`created.*${sandboxID}.*answered 503`) }).first().waitFor()
-  await page.getByText(/1 not taken yet/).waitFor()
+  await page.getByText(/1 not delivered yet/).waitFor()
   await good('webhooks')
   answer = 200
-  await eventually('taken in the end', async () => {
-    await page.getByRole('button', { name: 'Look again' }).click()
-    return page.getByText('Everything was taken').isVisible()
+  await eventually('delivered in the end', async () => {
+    await page.getByRole('button', { name: 'Refresh' }).click()
+    return page.getByText('Everything was delivered').isVisible()
   }, 60_000, 500)
   await server.api('DELETE', `/sandboxes/${sandboxID}`)
   await page.getByRole('button', { name: 'Delete watcher' }).click()
   await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click()
-  await page.getByText('No webhook yet').waitFor()
+  await page.getByText('No webhooks yet').waitFor()
 })
 
 test('quotas against use, providers with a check, settings as in force', async () => {
@@ -151,7 +208,7 @@ test('quotas against use, providers with a check, settings as in force', async (
   const dialog = page.getByRole('dialog')
   await dialog.getByLabel('sandboxes').fill('many')
   await dialog.getByRole('button', { name: 'Save' }).click()
-  await dialog.getByText('A whole number; 0 is no limit').waitFor()
+  await dialog.getByText('Must be a whole number; 0: no limit').waitFor()
   await dialog.getByLabel('sandboxes').fill('20')
   await dialog.getByRole('button', { name: 'Save' }).click()
   const { use } = (await server.api('GET', '/admin/teams')).body[0]
@@ -160,9 +217,9 @@ test('quotas against use, providers with a check, settings as in force', async (
   await good('teams')
   await page.at('#/admin/providers')
   await page.getByRole('button', { name: 'Check e2b' }).click()
-  await page.getByText(/asked at \d/).waitFor()
+  await page.getByText(/checked at \d/).waitFor()
   await page.at('#/admin/settings')
-  await page.getByRole('row', { name: /webhook-pause 1 instead of 5/ }).waitFor()
+  await page.getByRole('row', { name: /webhook-pause 1 default: 5/ }).waitFor()
   await page.getByLabel('Filter settings').fill('create-queue')
   await page.getByRole('row', { name: /create-queue reload/ }).waitFor()
   await page.getByLabel('Filter settings').fill('')
@@ -178,9 +235,9 @@ test('use and cost over time, by agent and task and team, as chart, table and CS
   await page.at('#/admin/use')
   await page.getByRole('heading', { name: 'Over time' }).waitFor()
   await v1('DELETE', `/sandboxes/${box.id}`) // an event comes and the page hears of it
-  await page.getByRole('img', { name: /Use by agent.*=cmd\(\)/ }).waitFor()
+  await page.getByRole('img', { name: /Usage by agent.*=cmd\(\)/ }).waitFor()
   await page.getByRole('button', { name: 'task', exact: true }).click()
-  await page.getByRole('img', { name: /Use by task.*task-9/ }).waitFor()
+  await page.getByRole('img', { name: /Usage by task.*task-9/ }).waitFor()
   await page.getByRole('button', { name: 'cost' }).click()
   await page.getByRole('group', { name: 'By', exact: true }).getByRole('button', { name: 'by team' }).click()
   await page.getByRole('row', { name: /default/ }).waitFor()
@@ -197,7 +254,7 @@ test('snapshots and volumes: how much they take, what they share, who came from 
   const box = await ok(201, 'POST', '/sandboxes', { key: 'the-source' })
   await ok(200, 'POST', `/sandboxes/${box.id}/execute`, { command: 'head -c 3000000 /dev/urandom > kept; sync' })
   await page.at('#/snapshots')
-  await page.getByText('No snapshot yet').waitFor()
+  await page.getByText('No snapshots yet').waitFor()
   const snapshot = await ok(201, 'POST', `/sandboxes/${box.id}/snapshots`, {}) // the page hears of it
   await page.getByRole('row', { name: new RegExp(`${snapshot.id}.*[23]\\.\\d MiB`) }).waitFor()
   await page.getByRole('button', { name: `Fork from ${snapshot.id}` }).click()
@@ -213,7 +270,7 @@ test('snapshots and volumes: how much they take, what they share, who came from 
   await page.getByRole('row', { name: /data/ }).waitFor()
   await page.at('#/sandboxes/new')
   const dialog = page.getByRole('dialog')
-  await dialog.getByText('there are data').waitFor()
+  await dialog.getByText('Volumes: data').waitFor()
   await dialog.getByLabel('Volumes').fill('data')
   await dialog.getByRole('button', { name: 'Create' }).click()
   await dialog.getByText('is not NAME:/PATH').waitFor()
@@ -226,7 +283,7 @@ test('snapshots and volumes: how much they take, what they share, who came from 
   page.problems.length = 0 // the runtime may hear of such a sandbox a moment after the page
   await page.at('#/volumes')
   await eventually('its size', async () => {
-    await page.getByRole('button', { name: 'Measure data again' }).click()
+    await page.getByRole('button', { name: 'Refresh the size of data' }).click()
     return page.getByRole('row', { name: /data.*4\.8 MiB/ }).isVisible()
   }, 40_000, 500)
   await good('volumes')

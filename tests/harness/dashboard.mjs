@@ -39,12 +39,15 @@ export async function signedIn(browser, server, options = {}, key = server.key) 
   return page
 }
 
-// The same page wide and narrow, light and dark, for those who look at the pictures; and how wide it gets on a phone.
+// How wide the page is, with what is cut off at the right: the content scrolls by itself, so the document alone says nothing.
+export const widthOf = (page) => page.evaluate(() => Math.max(document.documentElement.scrollWidth, ...[...document.querySelectorAll('.page, main, dialog')].map((one) => one.scrollWidth)))
+
+// Takes pictures of the page, wide and light, narrow and dark; returns how wide it gets on a phone.
 export async function shots(page, name) {
   await page.shot(name)
   await page.emulateMedia({ colorScheme: 'dark' })
   await page.setViewportSize({ width: 390, height: 800 })
-  const wide = await page.evaluate(() => document.documentElement.scrollWidth)
+  const wide = await widthOf(page)
   await page.shot(`phone-${name}`)
   await page.setViewportSize({ width: 1280, height: 820 })
   await page.emulateMedia({ colorScheme: 'light' })

@@ -1,7 +1,7 @@
-// All APIs of the server, to read and to try.
+// Reference of all APIs of the server, with a form to try each endpoint.
 import { useMemo, useState } from 'preact/hooks'
 import { ask } from '../api.js'
-import { Button, Card, Field, Icon, Loading, Problem, useData } from '../parts.jsx'
+import { Button, Card, Field, Heading, Icon, Loading, Problem, useData } from '../parts.jsx'
 import { plain } from '../words.js'
 
 function resolve(document, node) {
@@ -60,24 +60,24 @@ function Try({ one }) {
   const send = async (event) => {
     event.preventDefault()
     const open = one.parameters.find((part) => part.in === 'path' && !values[part.name])
-    if (open) return setWrong(`${open.name} is needed`)
+    if (open) return setWrong(`${open.name} is missing`)
     try {
       if (body) JSON.parse(body)
     } catch (error) {
-      return setWrong(`The body is no JSON: ${error.message}`)
+      return setWrong(`The body is not valid JSON: ${error.message}`)
     }
     setWrong(null)
     const stop = AbortSignal.timeout(15_000)
     try {
       const got = await fetch(target(one, values), { method: one.method, signal: stop, headers: { 'X-Quicksand-Page': '1', ...(body ? { 'Content-Type': 'application/json' } : {}) }, body: body || undefined })
-      const text = /event-stream/.test(got.headers.get('content-type') ?? '') ? '(a stream of events; look at it with curl -N)' : (await got.text()).slice(0, 100_000)
+      const text = /event-stream/.test(got.headers.get('content-type') ?? '') ? '(an event stream: read it with curl -N)' : (await got.text()).slice(0, 100_000)
       let shown = text
       try {
         shown = JSON.stringify(JSON.parse(text), null, 2)
       } catch {}
       setAnswer({ status: got.status, text: shown })
     } catch (error) {
-      setWrong(error.name === 'TimeoutError' ? 'No whole answer within 15 s.' : 'The server does not answer.')
+      setWrong(error.name === 'TimeoutError' ? 'No complete response within 15 s.' : 'The server does not answer.')
     }
   }
   return (
@@ -87,15 +87,15 @@ function Try({ one }) {
           {one.parameters.map((part) => <Field key={part.name} label={`${part.name}${part.required ? '' : ' (optional)'}`} hint={part.description}><input value={values[part.name] ?? ''} onInput={(event) => setValues({ ...values, [part.name]: event.target.value })} /></Field>)}
         </div>
       )}
-      {one.shape && Object.keys(one.shape).length > 0 && <details><summary>Members of the body</summary><pre class="out" tabIndex={0}>{JSON.stringify(one.shape, null, 2)}</pre></details>}
+      {one.shape && Object.keys(one.shape).length > 0 && <details><summary>Fields of the body</summary><pre class="out" tabIndex={0}>{JSON.stringify(one.shape, null, 2)}</pre></details>}
       {body !== null && <Field label="Body"><textarea rows={4} spellcheck={false} value={body} onInput={(event) => setBody(event.target.value)} /></Field>}
       {wrong && <Problem error={wrong} />}
       <div class="actions">
         {!upgrade && <Button kind="main" type="submit">Try it</Button>}
         <div class="chips" role="group" aria-label="Language">{Object.keys(SAMPLES).map((name) => <button type="button" key={name} aria-pressed={language === name} onClick={() => setLanguage(name)}>{name}</button>)}</div>
       </div>
-      <pre class="out" tabIndex={0} aria-label={`The request with ${language}`}>{SAMPLES[language](one, url, body)}</pre>
-      {answer && <><b class={answer.status < 400 ? 'good' : 'bad'}>{answer.status}</b><pre class="out" tabIndex={0} aria-label="The answer">{plain(answer.text).replaceAll('\\u000a', '\n')}</pre></>}
+      <pre class="out" tabIndex={0} aria-label={`Request with ${language}`}>{SAMPLES[language](one, url, body)}</pre>
+      {answer && <><b class={answer.status < 400 ? 'good' : 'bad'}>{answer.status}</b><pre class="out" tabIndex={0} aria-label="Response">{plain(answer.text).replaceAll('\\u000a', '\n')}</pre></>}
       <dl class="details">{one.responses.map(([status, text]) => <><dt key={status}>{status}</dt><dd>{text}</dd></>)}</dl>
     </form>
   )
@@ -113,7 +113,7 @@ export function ApiPages() {
   const tags = [...new Set(shown.map((one) => one.tag))]
   return (
     <>
-      <div class="title"><h1>API <small>{all.length} endpoints</small></h1><a class="button" href="/openapi.json" download="openapi.json">openapi.json</a></div>
+      <Heading name="API" actions={<a class="button" href="/openapi.json" download="openapi.json">openapi.json</a>}>API <small>{all.length} endpoints</small></Heading>
       <div class="filters"><label class="search"><Icon name="search" size={16} /><input type="search" data-search placeholder="pause, POST templates, files" aria-label="Find an endpoint" value={text} onInput={(event) => setText(event.target.value)} /></label></div>
       {tags.map((tag) => (
         <Card key={tag} title={tag}>

@@ -1,6 +1,6 @@
-// Browser sessions: which there are, and one of them with its recording.
+// Browser sessions: the list, and one of them with its recording.
 import { ask, enc, post } from '../api.js'
-import { Button, Card, Empty, Loading, Problem, State, Text, attempt, useData } from '../parts.jsx'
+import { Button, Card, Empty, Heading, Loading, Problem, State, Text, attempt, useData } from '../parts.jsx'
 import { age, count, moment, shorten } from '../words.js'
 import { Recording } from './recording.jsx'
 
@@ -15,13 +15,10 @@ function List() {
   const { data, error, again } = useData(() => ask('/v1/sessions'), [])
   return (
     <>
-      <div class="title">
-        <h1>Browsers <small>{data && count(data.length)}</small></h1>
-        <Button icon="refresh" label="Look again" onClick={again} />
-      </div>
+      <Heading name="Browsers" actions={<Button icon="refresh" label="Refresh" onClick={again} />}>Browsers <small>{data && count(data.length)}</small></Heading>
       {error && <Problem error={error} again={again} />}
       {!data && !error && <Loading />}
-      {data && !data.length && <Empty icon="browsers" title="No browser session yet">quicksand browser open URL begins one, and so does any client of Browserbase's API.</Empty>}
+      {data && !data.length && <Empty icon="browsers" title="No browser sessions yet">Start one with quicksand browser open URL, or with any client of Browserbase's API.</Empty>}
       {data?.length > 0 && (
         <Card title="Sessions">
           <ul class="plain">
@@ -38,7 +35,7 @@ function List() {
   )
 }
 
-// The live view is a link that is signed for a while: asked for when somebody wants to look.
+// The link to the live view is signed and expires, so it is requested when the button is pressed.
 async function look(id) {
   const { debuggerFullscreenUrl } = await ask(`/v1/sessions/${enc(id)}/debug`)
   window.open(debuggerFullscreenUrl, '_blank', 'noopener')
@@ -49,24 +46,26 @@ function Browser({ id, reads }) {
   if (error) return <Problem error={error} again={again} />
   if (!session) return <Loading />
   const runs = session.status === 'RUNNING'
-  const release = () => attempt('It has ended', () => post(`/v1/sessions/${enc(id)}`, { status: 'REQUEST_RELEASE' })).then(again)
+  const release = () => attempt('Released', () => post(`/v1/sessions/${enc(id)}`, { status: 'REQUEST_RELEASE' })).then(again)
   return (
     <>
-      <div class="title">
-        <h1>Browser <State state={session.status.toLowerCase()} /></h1>
-        {runs && !reads && (
+      <Heading
+        name={`Browser ${id}`}
+        actions={runs && !reads && (
           <div class="actions">
-            <Button icon="link" onClick={() => attempt('The live view is in another window', () => look(id))}>Live view</Button>
+            <Button icon="link" onClick={() => attempt('Opened the live view in another window', () => look(id))}>Live view</Button>
             <Button icon="bin" kind="danger" onClick={release}>Release</Button>
           </div>
         )}
-      </div>
+      >
+        Browser <State state={session.status.toLowerCase()} />
+      </Heading>
       <Recording id={id} runs={runs} />
       <Card title="Session">
         <dl class="details">
           <dt>Id</dt><dd><Text class="mono">{session.id}</Text></dd>
           {session.sandboxId && <><dt>Sandbox</dt><dd><a href={`#/sandboxes/${enc(session.sandboxId)}`}><Text>{session.sandboxId}</Text></a></dd></>}
-          <dt>Began</dt><dd>{moment(session.createdAt)}</dd>
+          <dt>Created</dt><dd>{moment(session.createdAt)}</dd>
           <dt>{session.endedAt ? 'Ended' : 'Ends'}</dt><dd>{moment(session.endedAt ?? session.expiresAt)}</dd>
           {session.userMetadata && <><dt>Metadata</dt><dd><Text>{words(session.userMetadata)}</Text></dd></>}
         </dl>

@@ -1,10 +1,10 @@
-// A new sandbox: from a template or profile, with a size, a time, variables, volumes and what it may reach.
+// Creates a sandbox from a template or profile, with its size, idle time, variables, volumes and network.
 import { useState } from 'preact/hooks'
 import { ask, post, v1 } from '../api.js'
 import { Button, Dialog, Field, Problem, note, useData } from '../parts.jsx'
 import { go } from '../shell.jsx'
 
-// "A=1" lines as an object; the first wrong line is told.
+// "A=1" lines as an object; throws on the first invalid line.
 export function readEnv(text) {
   const env = {}
   for (const line of text.split('\n')) {
@@ -28,7 +28,7 @@ export function readVolumes(text) {
 function number(text, name, low, high) {
   if (text === '') return undefined
   const value = Number(text)
-  if (!Number.isInteger(value) || value < low || value > high) throw new Error(`${name} is a whole number from ${low} to ${high}`)
+  if (!Number.isInteger(value) || value < low || value > high) throw new Error(`${name} must be a whole number from ${low} to ${high}`)
   return value
 }
 
@@ -63,8 +63,8 @@ function readForm(form) {
 
 // Volumes are of the engine's own API, which has neither profiles nor keys.
 function withVolumes(form, body, limits, volumeMounts, wrong) {
-  if (form.from === 'profile' && form.name) wrong.name = 'Volumes go with a template.'
-  if (body.key) wrong.key = 'A sandbox with volumes has no key; leave it open.'
+  if (form.from === 'profile' && form.name) wrong.name = 'Volumes need a template.'
+  if (body.key) wrong.key = 'A sandbox with volumes cannot have a key.'
   const network = { 'deny-all': { denyOut: ['0.0.0.0/0'] }, restricted: { allowOut: body.network?.allowDomains, denyOut: ['0.0.0.0/0'] } }[form.network]
   return { templateID: (form.from === 'template' && form.name) || 'base', timeout: (body.timeout_ms ?? 3600_000) / 1000, envVars: body.env, cpuCount: limits.cpu, memoryMB: limits.memoryMb, diskSizeMB: limits.diskMb, network, volumeMounts }
 }
@@ -90,7 +90,7 @@ export function Create({ onClose }) {
     try {
       const made = await post(path, body)
       const id = made.id ?? made.sandboxID
-      note(`${made.key ?? id} is ${made.state ?? 'running'}`)
+      note(`Created ${made.key ?? id}`)
       go(`sandboxes/${encodeURIComponent(id)}`)
     } catch (why) {
       setError(why)
@@ -108,51 +108,51 @@ export function Create({ onClose }) {
               <option value="profile">a profile</option>
             </select>
           </Field>
-          <Field label={form.from === 'template' ? 'Template' : 'Profile'} error={wrong.name} hint="Left open: the default">
+          <Field label={form.from === 'template' ? 'Template' : 'Profile'} error={wrong.name} hint="Optional">
             <select {...field('name')} onChange={(event) => setForm({ ...form, name: event.target.value })}>
               <option value="">default</option>
               {names.map((one) => <option key={one} value={one}>{one}</option>)}
             </select>
           </Field>
-          <Field label="Key" error={wrong.key} hint="A name to find it again; may be left open">
+          <Field label="Key" error={wrong.key} hint="A name to find it by; optional">
             <input autofocus {...field('key')} maxlength={256} />
           </Field>
-          <Field label="Idle minutes" error={wrong.minutes} hint="Then it ends">
+          <Field label="Idle minutes" error={wrong.minutes} hint="Time without use after which it is paused or ends">
             <input inputmode="numeric" {...field('minutes')} />
           </Field>
           <Field label="Processors" error={wrong.cpu}>
-            <input inputmode="numeric" placeholder="as the template" {...field('cpu')} />
+            <input inputmode="numeric" placeholder="template default" {...field('cpu')} />
           </Field>
           <Field label="Memory, MiB" error={wrong.memory}>
-            <input inputmode="numeric" placeholder="as the template" {...field('memory')} />
+            <input inputmode="numeric" placeholder="template default" {...field('memory')} />
           </Field>
           <Field label="Disk, MiB" error={wrong.disk}>
-            <input inputmode="numeric" placeholder="as the template" {...field('disk')} />
+            <input inputmode="numeric" placeholder="template default" {...field('disk')} />
           </Field>
           <Field label="Network">
             <select {...field('network')} onChange={(event) => setForm({ ...form, network: event.target.value })}>
-              <option value="">as the profile says</option>
-              <option value="allow-all">everything public</option>
-              <option value="restricted">some names only</option>
-              <option value="deny-all">nothing</option>
+              <option value="">profile default</option>
+              <option value="allow-all">public internet</option>
+              <option value="restricted">some domains only</option>
+              <option value="deny-all">none</option>
             </select>
           </Field>
         </div>
         {form.network === 'restricted' && (
-          <Field label="Names it may reach" hint="Separated by spaces, for example pypi.org *.debian.org">
+          <Field label="Allowed domains" hint="Separated by spaces, for example pypi.org *.debian.org">
             <input {...field('domains')} />
           </Field>
         )}
-        <Field label="Environment" error={wrong.env} hint="NAME=VALUE, a line each">
+        <Field label="Environment" error={wrong.env} hint="NAME=VALUE, one per line">
           <textarea rows={3} spellcheck={false} {...field('env')} />
         </Field>
-        <Field label="Volumes" error={wrong.volumes} hint={volumes?.length ? `NAME:/PATH, a line each; there are ${volumes.map((one) => one.name).slice(0, 8).join(', ')}` : 'NAME:/PATH, a line each; there is none yet: see Volumes'}>
+        <Field label="Volumes" error={wrong.volumes} hint={volumes?.length ? `NAME:/PATH, one per line. Volumes: ${volumes.map((one) => one.name).slice(0, 8).join(', ')}` : 'NAME:/PATH, one per line. There are no volumes yet.'}>
           <textarea rows={2} spellcheck={false} {...field('volumes')} />
         </Field>
         {error && <Problem error={error} />}
         <footer>
           <Button kind="quiet" onClick={onClose}>Cancel</Button>
-          <Button kind="main" type="submit" disabled={busy}>{busy ? 'Starting…' : 'Create'}</Button>
+          <Button kind="main" type="submit" disabled={busy}>{busy ? 'Creating…' : 'Create'}</Button>
         </footer>
       </form>
     </Dialog>

@@ -1,5 +1,5 @@
-// The way in: an API key, once.
-import { useState } from 'preact/hooks'
+// Sign-in with an API key.
+import { useEffect, useState } from 'preact/hooks'
 import { signin } from '../api.js'
 import { Button, Field } from '../parts.jsx'
 
@@ -7,6 +7,7 @@ export function Enter({ onEnter, said }) {
   const [key, setKey] = useState('')
   const [error, setError] = useState(said)
   const [busy, setBusy] = useState(false)
+  useEffect(() => void (document.title = 'Sign in · Quicksand'), [])
   const submit = async (event) => {
     event.preventDefault()
     if (!key.trim()) return setError('Type or paste an API key first.')
@@ -16,7 +17,7 @@ export function Enter({ onEnter, said }) {
       setKey('')
       await onEnter()
     } catch (why) {
-      setError(why.status === 401 ? 'The server does not know this API key. Is it complete, and was it revoked?' : why.message)
+      setError(why.status === 401 ? 'The server does not know this API key. It may be incomplete or revoked.' : why.message)
     }
     setBusy(false)
   }
@@ -31,7 +32,7 @@ export function Enter({ onEnter, said }) {
         </Field>
         <Button type="submit" kind="main" disabled={busy}>Sign in</Button>
         <small>
-          No key at hand? On the server, <code>quicksand open</code> prints a link that signs you in once.
+          No API key? On the server, <code>quicksand open</code> prints a link that signs you in once.
         </small>
       </form>
     </main>

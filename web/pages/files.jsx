@@ -1,22 +1,92 @@
-// Files of a sandbox: browse, drop to upload, download, edit text with a look at what changes.
+// Files of a sandbox: browse, upload by drag and drop, download, create, rename, delete, and edit text with a diff before saving.
 import { useMemo, useState } from 'preact/hooks'
-import { enc, remove, request, v1 } from '../api.js'
-import { Button, Card, Confirm, Dialog, Empty, Icon, Loading, Problem, Text, attempt, useData } from '../parts.jsx'
+import { enc, post, remove, request, v1 } from '../api.js'
+import { Button, Card, Confirm, Dialog, Empty, Field, Icon, Loading, Problem, Text, attempt, useData } from '../parts.jsx'
 import { bytes, moment, plain } from '../words.js'
 
 const EDIT_MAX = 512 * 1024
 const join = (folder, name) => `${folder === '/' ? '' : folder}/${name}`
 const address = (id, path) => `/api/v1/sandboxes/${enc(id)}/files?path=${enc(path)}`
 
-export function Files({ id, reads }) {
-  const [folder, setFolder] = useState('/home/user')
+const RAW = { 'Content-Type': 'application/octet-stream' }
+const HOME = '/home/user'
+
+// A program with words as arguments, in the sandbox.
+async function run(id, argv) {
+  const { exit_code, stdout, stderr } = await post(`/api/v1/sandboxes/${enc(id)}/execute`, { argv, timeout: 10 })
+  if (exit_code !== 0) throw new Error(stderr.trim() || `${argv[0]} failed with exit code ${exit_code}`)
+  return stdout
+}
+
+// Where commands start: of the address, the workspace, or as the sandbox itself says. Viewers run nothing there.
+async function firstFolder(box, reads) {
+  const given = new URLSearchParams(location.hash.split('?')[1] ?? '').get('path')
+  if (given?.startsWith('/')) return given
+  if (box.workspace_root?.startsWith('/')) return box.workspace_root
+  return reads ? HOME : (await run(box.id, ['pwd'])).trim()
+}
+
+export function Files({ box, reads }) {
+  const first = useData(() => firstFolder(box, reads).catch(() => HOME), [box.id])
+  return first.data ? <Folder key={first.data} id={box.id} first={first.data} reads={reads} /> : <Loading />
+}
+
+// Checks a name for an entry of a folder; undefined: it is good.
+function faultOf(name, entries, old) {
+  if (!name.trim()) return 'Type a name.'
+  if (name === '.' || name === '..' || /[/\0]/.test(name)) return 'A name has no slash, and is not . or ..'
+  if (name !== old && entries.some((one) => one.name === name)) return `${plain(name)} exists already.`
+}
+
+const WISHES = {
+  file: { title: 'New file', action: 'Create', work: (id, path) => request(address(id, path), { method: 'PUT', body: '', headers: RAW }) },
+  folder: { title: 'New folder', action: 'Create', work: (id, path) => run(id, ['mkdir', '--', path]) },
+  rename: { title: 'Rename', action: 'Rename', work: (id, path, old) => run(id, ['sh', '-c', 'if [ -e "$2" ] || [ -L "$2" ]; then echo "$2 exists already" >&2; exit 1; fi; exec mv -- "$1" "$2"', 'mv', old, path]) },
+}
+
+// Asks for a name and does it. old: the entry that gets another name.
+function NameDialog({ kind, id, folder, entries, old, onClose }) {
+  const [name, setName] = useState(old ?? '')
+  const [fault, setFault] = useState(null)
+  const [busy, setBusy] = useState(false)
+  const { title, action, work } = WISHES[kind]
+  const submit = async (event) => {
+    event.preventDefault()
+    const wrong = faultOf(name, entries, old)
+    setFault(wrong)
+    if (wrong || name === old) return wrong || onClose()
+    setBusy(true)
+    try {
+      await work(id, join(folder, name), old && join(folder, old))
+      onClose(name)
+    } catch (why) {
+      setFault(why.message)
+      setBusy(false)
+    }
+  }
+  return (
+    <Dialog title={old ? `Rename ${plain(old)}` : title} onClose={() => onClose()}>
+      <form onSubmit={submit} novalidate>
+        <Field label="Name" error={fault && plain(fault)} hint={`In ${plain(folder)}`}><input autofocus spellcheck={false} maxlength={255} value={name} onInput={(event) => setName(event.target.value)} /></Field>
+        <footer>
+          <Button kind="quiet" onClick={() => onClose()}>Cancel</Button>
+          <Button kind="main" type="submit" disabled={busy}>{action}</Button>
+        </footer>
+      </form>
+    </Dialog>
+  )
+}
+
+function Folder({ id, first, reads }) {
+  const [folder, setFolder] = useState(first)
   const { data, error, again } = useData(() => v1(`/sandboxes/${enc(id)}/files?path=${enc(folder)}&list=true`), [id, folder])
+  const [wish, setWish] = useState(null) // {kind, old}
   const [over, setOver] = useState(false)
   const [edited, setEdited] = useState(null)
   const [dropped, setDropped] = useState(null)
   const parts = folder.split('/').filter(Boolean)
   const upload = async (files) => {
-    for (const file of files) await attempt(`${file.name} is there`, () => request(address(id, join(folder, file.name)), { method: 'PUT', body: file, headers: { 'Content-Type': 'application/octet-stream' } }))
+    for (const file of files) await attempt(`Uploaded ${file.name}`, () => request(address(id, join(folder, file.name)), { method: 'PUT', body: file, headers: RAW }))
     again()
   }
   const drop = (event) => {
@@ -36,13 +106,15 @@ export function Files({ id, reads }) {
       }
       actions={
         <>
+          {!reads && <Button icon="file" onClick={() => setWish({ kind: 'file' })}>New file</Button>}
+          {!reads && <Button icon="folder" onClick={() => setWish({ kind: 'folder' })}>New folder</Button>}
           {!reads && (
             <label class="button">
               <Icon name="up" size={16} /> Upload
               <input class="hidden" type="file" multiple onChange={(event) => (upload([...event.target.files]), (event.target.value = ''))} />
             </label>
           )}
-          <Button icon="refresh" kind="quiet" label="Read again" onClick={again} />
+          <Button icon="refresh" kind="quiet" label="Refresh" onClick={again} />
         </>
       }
     >
@@ -50,7 +122,7 @@ export function Files({ id, reads }) {
         {error && <Problem error={error} again={again} />}
         {!data && !error && <Loading />}
         {data && (
-          <div class="table-wrap"><table>
+          <div class="table-wrap" tabIndex={0}><table class="files">
             <thead><tr><th>name</th><th class="number">size</th><th>mode</th><th>changed</th><th /></tr></thead>
             <tbody>
               {entries.map((one) => (
@@ -61,10 +133,11 @@ export function Files({ id, reads }) {
                     </button>
                   </td>
                   <td class="number">{one.type === 'directory' ? '' : bytes(one.size)}</td>
-                  <td class="mono soft">{one.mode}</td>
-                  <td class="soft">{moment(one.modified_at)}</td>
+                  <td class="mono soft mode">{one.mode}</td>
+                  <td class="soft changed">{moment(one.modified_at)}</td>
                   <td class="do">
-                    {one.type !== 'directory' && <a class="button quiet" href={address(id, join(folder, one.name))} download={one.name} aria-label={`Download ${plain(one.name)}`}>Download</a>}
+                    {one.type !== 'directory' && <a class="button quiet" href={address(id, join(folder, one.name))} download={one.name} aria-label={`Download ${plain(one.name)}`} title={`Download ${plain(one.name)}`}><Icon name="down" size={16} /></a>}
+                    {!reads && <Button icon="pen" kind="quiet" label={`Rename ${plain(one.name)}`} onClick={() => setWish({ kind: 'rename', old: one.name })} />}
                     {!reads && <Button icon="bin" kind="quiet" label={`Delete ${plain(one.name)}`} onClick={() => setDropped(one)} />}
                   </td>
                 </tr>
@@ -72,12 +145,13 @@ export function Files({ id, reads }) {
             </tbody>
           </table></div>
         )}
-        {data && !entries.length && <Empty icon="folder" title="An empty folder">{reads ? 'There is nothing to see.' : 'Drop files here to upload them.'}</Empty>}
+        {data && !entries.length && <Empty icon="folder" title="This folder is empty">{reads ? 'It has no files.' : 'Drop files here to upload them.'}</Empty>}
       </div>
       {edited && <Editor id={id} path={join(folder, edited.name)} size={edited.size} reads={reads} onClose={() => (setEdited(null), again())} />}
+      {wish && <NameDialog {...wish} id={id} folder={folder} entries={entries} onClose={(made) => (setWish(null), made && again(), wish.kind === 'file' && made && setEdited({ name: made, size: 0 }))} />}
       {dropped && (
-        <Confirm title="Delete?" action="Delete" onClose={() => setDropped(null)} onDo={() => remove(address(id, join(folder, dropped.name))).then(again)}>
-          {plain(join(folder, dropped.name))} and all that is in it will be gone.
+        <Confirm title={`Delete ${plain(dropped.name)}?`} action="Delete" onClose={() => setDropped(null)} onDo={() => remove(address(id, join(folder, dropped.name))).then(again)}>
+          {plain(join(folder, dropped.name))}{dropped.type === 'directory' ? ' and all files in it' : ''} will be deleted.
         </Confirm>
       )}
     </Card>
@@ -105,29 +179,29 @@ export function diff(before, after) {
 }
 
 export const Diff = ({ rows }) => (
-  <pre class="diff" tabIndex={0} aria-label="What changes">
-    {rows.map(([sign, line], at) => <div key={at} class={sign === '+' ? 'added' : sign === '-' ? 'gone' : ''}>{sign} {plain(line)}</div>)}
+  <pre class="diff" tabIndex={0} aria-label="Changes">
+    {rows.map(([sign, line], at) => <div key={at} class={{ '+': 'added', '-': 'gone', '@': 'hunk' }[sign] ?? ''}>{sign === '@' ? '' : `${sign} `}{plain(line)}</div>)}
   </pre>
 )
 
 function Editor({ id, path, size, reads, onClose }) {
   const { data, error } = useData(async () => {
-    if (size > EDIT_MAX) throw new Error(`This file has ${bytes(size)}; at most ${bytes(EDIT_MAX)} can be edited here. Download it instead.`)
+    if (size > EDIT_MAX) throw new Error(`This file has ${bytes(size)}; the editor takes at most ${bytes(EDIT_MAX)}. Download it instead.`)
     const buffer = await (await request(address(id, path))).arrayBuffer()
     try {
       return new TextDecoder('utf-8', { fatal: true }).decode(buffer)
     } catch {
-      throw new Error('This file is no text. Download it instead.')
+      throw new Error('This file is not text. Download it instead.')
     }
   }, [path])
   const [text, setText] = useState(null)
   const [looking, setLooking] = useState(false)
   const now = text ?? data ?? ''
   const save = async () => {
-    const done = await attempt(`${path} is saved`, async () => {
+    const done = await attempt(`Saved ${path}`, async () => {
       const newest = await (await request(address(id, path))).text().catch(() => null)
-      if (newest !== null && newest !== data) throw new Error('The file was changed by somebody else meanwhile. Close, open it again and look.')
-      await request(address(id, path), { method: 'PUT', body: now, headers: { 'Content-Type': 'application/octet-stream' } })
+      if (newest !== null && newest !== data) throw new Error('The file has changed since you opened it. Close the editor and open it again.')
+      await request(address(id, path), { method: 'PUT', body: now, headers: RAW })
       return true
     })
     if (done) onClose()
@@ -141,7 +215,7 @@ function Editor({ id, path, size, reads, onClose }) {
         <a class="button quiet" href={address(id, path)} download={path.split('/').pop()}>Download</a>
         <span class="fill" />
         {looking && <Button onClick={() => setLooking(false)}>Back</Button>}
-        {!reads && data !== null && (looking ? <Button kind="main" onClick={save}>Save</Button> : <Button kind="main" disabled={now === data} onClick={() => setLooking(true)}>Look at what changes</Button>)}
+        {!reads && data !== null && (looking ? <Button kind="main" onClick={save}>Save</Button> : <Button kind="main" disabled={now === data} onClick={() => setLooking(true)}>Review changes</Button>)}
       </footer>
     </Dialog>
   )

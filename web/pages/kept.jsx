@@ -1,10 +1,10 @@
-// Snapshots and volumes: what outlives sandboxes, how much of the disk it takes, and what it shares.
+// Snapshots and volumes: what outlives sandboxes, the disk space it takes, and what it shares.
 import { useState } from 'preact/hooks'
 import { ask, enc, post, remove, request, v1 } from '../api.js'
-import { useEvents, useLive } from '../live.js'
-import { Button, Card, Confirm, Empty, Field, Loading, Problem, State, Text, attempt, useData } from '../parts.jsx'
+import { useChanges, useLive } from '../live.js'
+import { Button, Card, Confirm, Empty, Field, Heading, Loading, Problem, State, Text, attempt, useData } from '../parts.jsx'
 import { go } from '../shell.jsx'
-import { age, bytes, count, moment, plain, shorten } from '../words.js'
+import { age, bytes, count, moment, nameOf, plain, plural, shorten } from '../words.js'
 
 const SIZES_MAX = 2000
 
@@ -22,14 +22,14 @@ async function sizes() {
   return all
 }
 
-const start = (one) => attempt('It runs', () => post('/api/v1/sandboxes', { snapshot: one.id })).then((made) => made && go(`sandboxes/${enc(made.id)}`))
+const start = (one) => attempt('Created a sandbox', () => post('/api/v1/sandboxes', { snapshot: one.id })).then((made) => made && go(`sandboxes/${enc(made.id)}`))
 
 function Size({ size }) {
   if (!size) return <span class="soft">–</span>
   return (
     <>
-      {bytes(size.bytes)}
-      {size.sharedWith > 0 && <><br /><span class="soft">{size.sharedBytes >= size.bytes ? 'all of it' : bytes(size.sharedBytes)} shared with {count(size.sharedWith)} {size.sharedWith === 1 ? 'other' : 'others'}</span></>}
+      <span>{bytes(size.bytes)}
+      {size.sharedWith > 0 && <><br /><span class="soft">{size.sharedBytes >= size.bytes ? 'all of it' : bytes(size.sharedBytes)} shared with {plural(size.sharedWith, 'other')}</span></>}</span>
     </>
   )
 }
@@ -48,7 +48,7 @@ function Tree({ snapshots, sandboxes, reads }) {
     const next = new Set(seen).add(id)
     return (
       <li>
-        {box ? <a href={`#/sandboxes/${enc(id)}`}><Text>{box.key ?? id}</Text></a> : <Text class="soft">{id ?? 'elsewhere'}</Text>} {box ? <State state={box.state} /> : <span class="soft">ended</span>}
+        {box ? <a href={`#/sandboxes/${enc(id)}`}><Text>{nameOf(box)}</Text></a> : <Text class="soft">{id ?? 'unknown'}</Text>} {box ? <State state={box.state} /> : <span class="soft">ended</span>}
         {list.length > 0 && (
           <ul>
             {list.map((one) => (
@@ -73,35 +73,35 @@ export function Snapshots({ who }) {
   const reads = who.role === 'viewer'
   const all = data?.snapshots ?? []
   const look = () => (again(), known.again())
-  useEvents((event) => /snapshot/.test(event.type) && look(), [])
+  useChanges((event) => /snapshot/.test(event.type), look, [])
   return (
     <>
-      <div class="title"><h1>Snapshots <small>{data && count(all.length)}</small></h1></div>
+      <Heading name="Snapshots">Snapshots <small>{data && count(all.length)}</small></Heading>
       {error && <Problem error={error} again={again} />}
       {!data && !error && <Loading />}
-      {data && !all.length && <Empty icon="snapshots" title="No snapshot yet">Take one on the page of a sandbox. New sandboxes start from it in milliseconds, and share its files on disk.</Empty>}
+      {data && !all.length && <Empty icon="snapshots" title="No snapshots yet">Take a snapshot on the page of a sandbox. New sandboxes start from it in milliseconds and share its files on disk.</Empty>}
       {all.length > 0 && (
         <>
-          <Card title="All">
-            <div class="table-wrap"><table>
-              <thead><tr><th>name</th><th>of</th><th>on disk</th><th>kept until</th><th /></tr></thead>
+          <Card title="All snapshots">
+            <div class="table-wrap" tabIndex={0}><table class="stack">
+              <thead><tr><th>name</th><th>sandbox</th><th>disk</th><th>expires</th><th /></tr></thead>
               <tbody>
                 {all.map((one) => (
                   <tr key={one.id}>
                     <td><Text>{one.alias ?? one.id}</Text><br /><span class="soft">{one.kind} · {one.state}</span></td>
-                    <td><Text>{shorten(one.sandbox_id, 24)}</Text></td>
-                    <td><Size size={known.data?.[one.external_id]} /></td>
-                    <td class="soft">{moment(one.expires_at)}</td>
-                    <td class="do">{!reads && <><Button icon="fork" kind="quiet" label={`Start from ${plain(one.alias ?? one.id)}`} onClick={() => start(one)}>Start</Button><Button icon="bin" kind="quiet" label={`Delete ${plain(one.alias ?? one.id)}`} onClick={() => setGone(one)} /></>}</td>
+                    <td data-label="sandbox"><Text>{shorten(one.sandbox_id, 24)}</Text></td>
+                    <td data-label="disk"><Size size={known.data?.[one.external_id]} /></td>
+                    <td class="soft" data-label="expires">{moment(one.expires_at)}</td>
+                    <td class="do">{!reads && <><Button icon="fork" kind="quiet" label={`Create sandbox from ${plain(one.alias ?? one.id)}`} onClick={() => start(one)}>Create sandbox</Button><Button icon="bin" kind="quiet" label={`Delete ${plain(one.alias ?? one.id)}`} onClick={() => setGone(one)} /></>}</td>
                   </tr>
                 ))}
               </tbody>
             </table></div>
           </Card>
-          <Card title="Who came from whom"><Tree snapshots={all} sandboxes={[...live.sandboxes.values()]} reads={reads} /></Card>
+          <Card title="Origins"><Tree snapshots={all} sandboxes={[...live.sandboxes.values()]} reads={reads} /></Card>
         </>
       )}
-      {gone && <Confirm title="Delete this snapshot?" action="Delete" onClose={() => setGone(null)} onDo={() => remove(`/api/v1/snapshots/${enc(gone.id)}`).then(look)}>Nothing can start from it any more; sandboxes that did go on.</Confirm>}
+      {gone && <Confirm title="Delete this snapshot?" action="Delete" onClose={() => setGone(null)} onDo={() => remove(`/api/v1/snapshots/${enc(gone.id)}`).then(look)}>New sandboxes cannot start from it any more. Existing sandboxes keep running.</Confirm>}
     </>
   )
 }
@@ -117,7 +117,7 @@ function Volume({ one, reads, onDelete }) {
         {error && <span class="bad">{plain(error.message)}</span>}
         {data && <>{bytes(data.bytes)}{data.limitBytes > 0 && <> of {bytes(data.limitBytes)}<div class="meter"><i style={{ width: `${Math.min(100, (100 * data.bytes) / data.limitBytes)}%` }} /></div></>}</>}
       </td>
-      <td class="do"><Button icon="refresh" kind="quiet" label={`Measure ${plain(one.name)} again`} onClick={again} />{!reads && <Button icon="bin" kind="quiet" label={`Delete ${plain(one.name)}`} onClick={onDelete} />}</td>
+      <td class="do"><Button icon="refresh" kind="quiet" label={`Refresh the size of ${plain(one.name)}`} onClick={again} />{!reads && <Button icon="bin" kind="quiet" label={`Delete ${plain(one.name)}`} onClick={onDelete} />}</td>
     </tr>
   )
 }
@@ -141,25 +141,25 @@ export function Volumes({ who }) {
   }
   return (
     <>
-      <div class="title"><h1>Volumes <small>{data && count(data.length)}</small></h1></div>
+      <Heading name="Volumes">Volumes <small>{data && count(data.length)}</small></Heading>
       {!reads && (
         <form class="inline" onSubmit={make} novalidate>
           <Field label="New volume" error={wrong}><input placeholder="name" value={name} onInput={(event) => setName(event.target.value)} /></Field>
-          <Button kind="main" type="submit">Make</Button>
+          <Button kind="main" type="submit">Create</Button>
         </form>
       )}
       {error && <Problem error={error} again={again} />}
-      {data && !data.length && <Empty icon="volumes" title="No volume yet">A volume keeps files that several sandboxes mount and that outlive them. Make one, and name it when you make a sandbox.</Empty>}
+      {data && !data.length && <Empty icon="volumes" title="No volumes yet">A volume keeps files that several sandboxes can mount and that outlive them. Create a volume, then name it when you create a sandbox.</Empty>}
       {data?.length > 0 && (
         <Card>
-          <div class="table-wrap"><table>
-            <thead><tr><th>name</th><th class="wide">on disk</th><th /></tr></thead>
+          <div class="table-wrap" tabIndex={0}><table>
+            <thead><tr><th>name</th><th class="wide">disk</th><th /></tr></thead>
             <tbody>{data.map((one) => <Volume key={one.volumeID} one={one} reads={reads} onDelete={() => setGone(one)} />)}</tbody>
           </table></div>
-          <p class="soft">A volume's files are its own: it shares nothing with sandboxes or snapshots on disk.</p>
+          <p class="soft">A volume shares no disk space with sandboxes or snapshots.</p>
         </Card>
       )}
-      {gone && <Confirm title="Delete this volume?" action="Delete" onClose={() => setGone(null)} onDo={() => remove(`/volumes/${enc(gone.volumeID)}`).then(again)}>All files in {plain(gone.name)} will be gone.</Confirm>}
+      {gone && <Confirm title="Delete this volume?" action="Delete" onClose={() => setGone(null)} onDo={() => remove(`/volumes/${enc(gone.volumeID)}`).then(again)}>All files in {plain(gone.name)} will be deleted.</Confirm>}
     </>
   )
 }

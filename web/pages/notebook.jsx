@@ -60,7 +60,7 @@ function Result({ result }) {
         <thead><tr>{table.columns.map((name, at) => <th key={at}><Text>{name}</Text></th>)}</tr></thead>
         <tbody>{table.rows.map((row, at) => <tr key={at}>{row.map((cell, k) => <td key={k}><Text>{cell}</Text></td>)}</tr>)}</tbody>
       </table>
-      {table.more > 0 && <p class="soft">and {table.more} rows more</p>}
+      {table.more > 0 && <p class="soft">and {table.more} more rows</p>}
     </div>
   )
 }
@@ -93,7 +93,7 @@ export function take(out, line) {
   if (line.type === 'number_of_executions') return { ...out, count: line.execution_count }
   if (line.type === 'error' && line.error) return { ...out, problem: new Error(line.error.message) }
   if (line.type === 'error') return { ...out, error: line }
-  if (line.type === 'exit' && line.timed_out) return { ...out, problem: new Error('The time for one cell is over: it was interrupted.') }
+  if (line.type === 'exit' && line.timed_out) return { ...out, problem: new Error('The cell took too long and was interrupted.') }
   return out
 }
 
@@ -173,9 +173,9 @@ export function Notebook({ box }) {
       <div class="actions">
         <Button icon="plus" onClick={add}>New cell</Button>
         <Button icon="play" disabled={cells.some((one) => one.runs)} onClick={runAll}>Run all</Button>
-        <span class="soft">Cells of one language share what they leave behind.</span>
+        <span class="soft">Cells of one language share their variables.</span>
       </div>
-      {!cells.length && <Empty icon="api" title="No cell">Add one with New cell, write code, and press Shift-Enter.</Empty>}
+      {!cells.length && <Empty icon="api" title="No cells">Add one with New cell, write code, and press Shift-Enter.</Empty>}
       {cells.map((cell, at) => (
         <Cell key={cell.id} cell={cell} first={at === 0} change={(what) => change(cell.id, what)} run={() => run(cell)} stop={() => cell.runs?.abort()} remove={() => (cell.runs?.abort(), setCells(cells.filter((one) => one !== cell)))} />
       ))}

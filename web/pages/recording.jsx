@@ -1,10 +1,10 @@
-// Plays the recording of a browser session: pictures of its pages, each with its time.
+// Plays the recording of a browser session: timed pictures of its pages.
 import { useEffect, useLayoutEffect, useMemo, useState } from 'preact/hooks'
 import { ask, enc } from '../api.js'
 import { Button, Card, Empty, Loading, Problem, useData } from '../parts.jsx'
 import { clock } from '../words.js'
 
-const LULL_MS = 2000 // of a time without a picture no more is waited for
+const LULL_MS = 2000 // the longest pause between two pictures when playing
 const SPEEDS = [1, 2, 4, 8]
 
 // They were written inside the sandbox: what is not the base64 of a picture with a time is left out.
@@ -20,11 +20,11 @@ const seconds = (ms) => `${Math.floor(ms / 60000)}:${String(Math.floor(ms / 1000
 export function Recording({ id, runs }) {
   const { data, error, again } = useData(() => ask(`/v1/sessions/${enc(id)}/recording`), [id])
   const frames = useMemo(() => framesOf(data ?? []), [data])
-  const more = runs && <Button icon="refresh" onClick={again}>Fetch what came since</Button>
-  if (error?.status === 404) return <Card title="Recording"><Empty icon="play" title="There is no recording">A session is recorded when it was asked to: browserSettings.recordSession. It is kept for a week after a release.</Empty></Card>
+  const more = runs && <Button icon="refresh" onClick={again}>Refresh</Button>
+  if (error?.status === 404) return <Card title="Recording"><Empty icon="play" title="No recording">A session is recorded when browserSettings.recordSession is set. The recording is kept for a week after the session ends.</Empty></Card>
   if (error) return <Problem error={error} again={again} />
   if (!data) return <Loading />
-  if (!frames.length) return <Card title="Recording" actions={more}><Empty icon="play" title="No picture yet">Pictures come when a page changes.</Empty></Card>
+  if (!frames.length) return <Card title="Recording" actions={more}><Empty icon="play" title="No pictures yet">A picture is taken when a page changes.</Empty></Card>
   return <Card title="Recording" actions={more}><Player frames={frames} /></Card>
 }
 
@@ -74,7 +74,7 @@ function Player({ frames }) {
           {SPEEDS.map((one) => <button key={one} type="button" aria-pressed={speed === one} onClick={() => setSpeed(one)}>{one}×</button>)}
         </span>
       </div>
-      <p class="soft"><kbd>Space</kbd> plays and pauses, <kbd>←</kbd> <kbd>→</kbd> go one picture back and on, <kbd>Home</kbd> <kbd>End</kbd> to the first and the last. Where nothing changed for long, {LULL_MS / 1000} s of it are shown.</p>
+      <p class="soft"><kbd>Space</kbd> plays and pauses, <kbd>←</kbd> <kbd>→</kbd> step by one picture, <kbd>Home</kbd> <kbd>End</kbd> go to the first and the last. Pauses are shortened to {LULL_MS / 1000} s.</p>
     </div>
   )
 }

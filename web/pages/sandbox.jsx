@@ -1,11 +1,12 @@
 // One sandbox: what it uses, its terminal, screen, notebook, files, processes, ports, logs, events and snapshots.
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { ask, enc, post, remove, v1 } from '../api.js'
-import { useEvents, useLive } from '../live.js'
-import { Button, Card, Chart, Confirm, Empty, Loading, Problem, State, Text, attempt, useData } from '../parts.jsx'
+import { useChanges, useEvery, useLive } from '../live.js'
+import { Button, Card, Chart, Chips, Confirm, Empty, Heading, Loading, Problem, State, Tabs, Text, attempt, useData } from '../parts.jsx'
 import { go } from '../shell.jsx'
-import { age, bytes, clock, count, duration, moment, plain, shorten } from '../words.js'
+import { age, bytes, duration, mebibytes, moment, nameOf, plain, plural, shorten } from '../words.js'
 import { Files } from './files.jsx'
+import { Logs } from './logs.jsx'
 import { Notebook } from './notebook.jsx'
 import { EventLine } from './overview.jsx'
 import { extend } from './sandboxes.jsx'
@@ -13,51 +14,69 @@ import { Screen } from './screen.jsx'
 
 const TABS = { '': 'Overview', terminal: 'Terminal', screen: 'Screen', notebook: 'Notebook', files: 'Files', processes: 'Processes', logs: 'Logs', network: 'Network', events: 'Events', snapshots: 'Snapshots' }
 
+// Which of the tabs need a program of the template, and its name. What was found is kept for when the sandbox is paused.
+const PROGRAMS = { screen: ['desktop-screenshot', 'browser-do'], notebook: ['interpreter'] }
+const PROGRAMS_PATH = '/usr/local/bin'
+const found = new Map()
+
+function usePrograms(box) {
+  const runs = box?.state === 'running'
+  const { data } = useData(async () => {
+    if (!runs || found.has(box.id)) return found.get(box?.id) ?? []
+    const { entries } = await v1(`/sandboxes/${enc(box.id)}/files?path=${enc(PROGRAMS_PATH)}&list=true`)
+    found.set(box.id, entries.map((one) => one.name))
+    return found.get(box.id)
+  }, [box?.id, runs])
+  return data ?? []
+}
+
+function tabsOf(box, programs, reads, current) {
+  const has = (name) => name === current || PROGRAMS[name].some((one) => programs.includes(one))
+  return Object.entries(TABS).filter(([name]) => (!reads || !['terminal', 'notebook', 'processes'].includes(name)) && (!PROGRAMS[name] || has(name)))
+}
+
 export function Sandbox({ id, tab = '', who }) {
   const live = useLive()
   const known = live.sandboxes.get(id)
   const { data, error, again } = useData(() => v1(`/sandboxes/${enc(id)}`), [id, known?.state])
   const [killing, setKilling] = useState(false)
   const box = known ?? data
+  const programs = usePrograms(box)
   if (error && !box) return <Gone id={id} error={error} again={again} />
   if (!box) return <Loading />
   const reads = who.role === 'viewer'
   const path = `/api/v1/sandboxes/${enc(id)}`
-  const tabs = Object.entries(TABS).filter(([name]) => !reads || !['terminal', 'notebook', 'processes'].includes(name))
+  const tabs = tabsOf(box, programs, reads, tab)
   return (
     <>
-      <div class="title">
-        <h1>
-          <Text>{box.key ?? box.id}</Text> <State state={box.state} />
-        </h1>
-        {!reads && box.state !== 'killed' && (
+      <Heading
+        name={nameOf(box)}
+        actions={!reads && box.state !== 'killed' && (
           <div class="actions">
             {box.state === 'paused' ? (
               <Button icon="play" onClick={() => attempt('Resumed', () => post(`${path}/resume`)).then(again)}>Resume</Button>
             ) : (
               <Button icon="pause" onClick={() => attempt('Paused', () => post(`${path}/pause`)).then(again)}>Pause</Button>
             )}
-            <Button icon="clock" onClick={() => attempt('It lives for another hour', () => extend(id, 3600)).then(again)}>Extend</Button>
+            <Button icon="clock" onClick={() => attempt('The sandbox ends in an hour', () => extend(id, 3600)).then(again)}>Extend 1 h</Button>
             <Button icon="fork" onClick={() => fork(box)}>Fork</Button>
             <Button icon="bin" kind="danger" onClick={() => setKilling(true)}>Kill</Button>
           </div>
         )}
-      </div>
+      >
+        <Text>{nameOf(box)}</Text> <State state={box.state} />
+      </Heading>
       <p class="under soft">
         <code>{box.id}</code>
         {box.external_id && box.external_id !== box.id && <code>{box.external_id}</code>}
         <span>{plain(box.template ?? 'no template')}</span>
         <span>{age(box.created_at)} old</span>
       </p>
-      <div class="tabs" role="tablist">
-        {tabs.map(([name, title]) => (
-          <a key={name} role="tab" aria-selected={tab === name} href={`#/sandboxes/${enc(id)}${name && `/${name}`}`}>{title}</a>
-        ))}
-      </div>
-      {box.state === 'killed' ? <Empty title="This sandbox has ended">Its events are still there; what it wrote is gone unless a snapshot was made.</Empty> : <Tab tab={tab} box={box} reads={reads} />}
+      <Tabs tabs={tabs} chosen={tab} path={`sandboxes/${enc(id)}`} />
+      {box.state === 'killed' ? <Empty title="This sandbox has ended">Its files are gone, except those in snapshots and volumes.</Empty> : <Tab tab={tab} box={box} reads={reads} />}
       {killing && (
         <Confirm title="Kill this sandbox?" action="Kill" onClose={() => setKilling(false)} onDo={() => remove(path).then(() => go('sandboxes'))}>
-          It ends at once; files that are in no snapshot or volume are gone.
+          {plain(nameOf(box))} ends at once. Its files are lost, except those in snapshots and volumes.
         </Confirm>
       )}
     </>
@@ -66,8 +85,8 @@ export function Sandbox({ id, tab = '', who }) {
 
 const Gone = ({ id, error, again }) => (
   <>
-    <div class="title"><h1><Text>{shorten(id, 80)}</Text></h1></div>
-    <Problem error={error.status === 404 ? `Sandbox ${shorten(id, 80)} was not found. It has ended, or it is of another team.` : error} again={again} />
+    <Heading name={shorten(id, 80)} />
+    <Problem error={error.status === 404 ? `Sandbox ${shorten(id, 80)} was not found. It has ended, or it belongs to another team.` : error} again={again} />
     <p><a href="#/sandboxes">All sandboxes</a></p>
   </>
 )
@@ -84,11 +103,11 @@ async function fork(box) {
 
 function Tab({ tab, box, reads }) {
   const sleeps = box.state !== 'running' && ['terminal', 'screen', 'notebook', 'files', 'processes'].includes(tab)
-  if (sleeps) return <Empty icon="pause" title={`It is ${box.state}`}>Resume it to look inside: what runs there stands still.</Empty>
+  if (sleeps) return <Empty icon="pause" title={`This sandbox is ${box.state}`}>Resume it to use this page.</Empty>
   if (tab === 'terminal') return <TerminalTab box={box} />
   if (tab === 'screen') return <Screen box={box} reads={reads} />
   if (tab === 'notebook') return <Notebook box={box} />
-  if (tab === 'files') return <Files id={box.id} reads={reads} />
+  if (tab === 'files') return <Files box={box} reads={reads} />
   if (tab === 'processes') return <Processes box={box} />
   if (tab === 'logs') return <Logs box={box} />
   if (tab === 'network') return <Logs box={box} network />
@@ -101,37 +120,36 @@ function Tab({ tab, box, reads }) {
 
 const rate = (all, name) => all.map((one, at) => (at ? Math.max(0, (one[name] - all[at - 1][name]) / Math.max(1, one.timestampUnix - all[at - 1].timestampUnix)) : 0))
 
+const METRICS_MS = 5000 // the server takes a sample as often; there is no event for it
+
 function Uses({ box, reads }) {
   const external = box.external_id ?? box.id
-  const { data: metrics, error, again } = useData(() => ask(`/sandboxes/${enc(external)}/metrics`), [external])
+  const runs = box.state === 'running'
+  const tick = useEvery(METRICS_MS)
+  const { data: metrics, error } = useData(() => ask(`/sandboxes/${enc(external)}/metrics`), [external, runs && tick])
   const { data: detail } = useData(() => ask(`/sandboxes/${enc(external)}`).catch(() => null), [external, box.state])
-  useEffect(() => {
-    if (box.state !== 'running') return
-    const timer = setInterval(again, 5000)
-    return () => clearInterval(timer)
-  }, [box.state])
-  const times = metrics?.map((one) => one.timestampUnix) ?? []
-  const last = metrics?.at(-1)
+  const times = useMemo(() => metrics?.map((one) => one.timestampUnix) ?? [], [metrics])
+  const charts = useMemo(() => metrics?.length > 1 && [
+    { title: 'Processor', unit: '% of its processors', max: 100, format: (n) => `${Math.round(n)} %`, series: [{ name: 'used', tint: '--accent', values: metrics.map((one) => one.cpuUsedPct) }] },
+    { title: 'Memory', unit: `of ${bytes(metrics.at(-1).memTotal)}`, max: metrics.at(-1).memTotal, format: bytes, sizes: true, series: [{ name: 'used', tint: '--blue', values: metrics.map((one) => one.memUsed) }] },
+    { title: 'Disk', unit: `of ${bytes(metrics.at(-1).diskTotal)}`, format: bytes, sizes: true, series: [{ name: 'used', tint: '--green', values: metrics.map((one) => one.diskUsed) }] },
+    { title: 'Network', unit: 'per second', format: bytes, sizes: true, series: [{ name: 'received', tint: '--blue', values: rate(metrics, 'networkReceived') }, { name: 'sent', tint: '--accent', values: rate(metrics, 'networkSent') }] },
+  ], [metrics])
   return (
     <>
       {error && !metrics && <Problem error={error} />}
-      {times.length > 1 ? (
-        <div class="charts four">
-          <Card title="Processor"><Chart label="Processor" times={times} max={100} format={(n) => `${Math.round(n)} %`} series={[{ name: 'used', tint: '--accent', values: metrics.map((one) => one.cpuUsedPct) }]} /></Card>
-          <Card title="Memory"><Chart label="Memory" times={times} max={last.memTotal} format={bytes} series={[{ name: 'used', tint: '--blue', values: metrics.map((one) => one.memUsed) }]} /></Card>
-          <Card title="Disk"><Chart label="Disk" times={times} format={bytes} series={[{ name: 'used', tint: '--green', values: metrics.map((one) => one.diskUsed) }]} /></Card>
-          <Card title="Network"><Chart label="Network" times={times} format={(n) => `${bytes(n)}/s`} series={[{ name: 'received', tint: '--blue', values: rate(metrics, 'networkReceived') }, { name: 'sent', tint: '--accent', values: rate(metrics, 'networkSent') }]} /></Card>
-        </div>
+      {charts ? (
+        <div class="charts four">{charts.map((one) => <Card key={one.title}><Chart times={times} {...one} /></Card>)}</div>
       ) : (
-        !error && <Card><Empty icon="overview" title="Graphs begin in a moment">A sample is taken every five seconds while the sandbox runs.</Empty></Card>
+        !error && <Card><Empty icon="overview" title={runs ? 'Charts begin soon' : 'No samples'}>The server takes a sample every five seconds while the sandbox runs.</Empty></Card>
       )}
       <div class="columns">
         <Card title="Details">
           <dl class="details">
             <dt>Template</dt><dd><Text>{box.template ?? '–'}</Text></dd>
-            <dt>Size</dt><dd>{detail ? `${detail.cpuCount} processors, ${bytes(detail.memoryMB * 1048576)} memory, ${bytes(detail.diskSizeMB * 1048576)} disk` : '–'}</dd>
-            <dt>Ends</dt><dd>{detail ? `${moment(detail.endAt)} (in ${duration((Date.parse(detail.endAt) - Date.now()) / 1000)})` : '–'}</dd>
-            <dt>Made</dt><dd>{moment(box.created_at)}</dd>
+            <dt>Size</dt><dd>{detail ? `${plural(detail.cpuCount, 'processor')}, ${mebibytes(detail.memoryMB)} memory, ${mebibytes(detail.diskSizeMB)} disk` : '–'}</dd>
+            <dt>Ends</dt><dd>{!runs ? `not while it is ${box.state}` : detail ? `${moment(detail.endAt)} (in ${duration((Date.parse(detail.endAt) - Date.now()) / 1000)})` : '–'}</dd>
+            <dt>Created</dt><dd>{moment(box.created_at)}</dd>
             <dt>Provider</dt><dd><Text>{box.provider}</Text></dd>
             {box.agent_id && <><dt>Agent</dt><dd><Text>{box.agent_id}</Text></dd></>}
             {box.profile && <><dt>Profile</dt><dd><Text>{box.profile}</Text></dd></>}
@@ -151,7 +169,7 @@ cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk '$4 == "0A" { print "L\\t" $2
 
 export async function lookInside(id) {
   const { stdout, stderr, exit_code } = await post(`/api/v1/sandboxes/${enc(id)}/execute`, { command: LOOK, user: 'root', timeout: 10 })
-  if (exit_code !== 0 && !stdout) throw new Error(stderr || 'The sandbox could not be looked into.')
+  if (exit_code !== 0 && !stdout) throw new Error(stderr || 'The processes of the sandbox could not be listed.')
   const ports = new Map()
   const processes = []
   for (const line of stdout.split('\n')) {
@@ -177,14 +195,14 @@ function Ports({ box, detail }) {
   const [shown, setShown] = useState(null)
   const ports = data?.ports.filter((one) => one.number !== 49983) ?? []
   return (
-    <Card title="Listening ports" actions={<Button icon="refresh" kind="quiet" label="Look again" onClick={again} />}>
+    <Card title="Listening ports" actions={<Button icon="refresh" kind="quiet" label="Refresh" onClick={again} />}>
       {error && <Problem error={error} again={again} />}
-      {data && !ports.length && <Empty icon="link" title="Nothing listens">Start a server inside, for example <code>python3 -m http.server 8000</code>, and look again.</Empty>}
+      {data && !ports.length && <Empty icon="link" title="No port is open">Start a server in the sandbox, for example <code>python3 -m http.server 8000</code>, and refresh.</Empty>}
       <ul class="plain">
         {ports.map(({ number, inner }) => (
           <li key={number}>
             <a href={portAddress(box, detail, number)} target="_blank" rel="noopener noreferrer">{number}</a>
-            <span class="soft">{inner ? 'on the loopback of the sandbox' : 'for all'}</span>
+            <span class="soft">{inner ? 'on the loopback interface of the sandbox' : 'on all interfaces'}</span>
             <span class="right"><Button kind="quiet" onClick={() => setShown(shown === number ? null : number)}>{shown === number ? 'Hide' : 'Preview'}</Button></span>
           </li>
         ))}
@@ -197,20 +215,20 @@ function Ports({ box, detail }) {
 function Processes({ box }) {
   const { data, error, again } = useData(() => lookInside(box.id), [box.id])
   const [text, setText] = useState('')
-  const end = (pid, signal) => attempt(`${signal} was sent to ${pid}`, () => post(`/api/v1/sandboxes/${enc(box.id)}/execute`, { argv: ['kill', `-${signal}`, String(pid)], user: 'root', timeout: 5 })).then(again)
+  const end = (pid, signal) => attempt(`Sent SIG${signal} to process ${pid}`, () => post(`/api/v1/sandboxes/${enc(box.id)}/execute`, { argv: ['kill', `-${signal}`, String(pid)], user: 'root', timeout: 5 })).then(again)
   const fits = (one) => !text || `${one.pid} ${one.user} ${one.command} ${one.name}`.includes(text)
   return (
-    <Card title="Processes" actions={<><input type="search" data-search placeholder="Filter" aria-label="Filter processes" value={text} onInput={(event) => setText(event.target.value)} /><Button icon="refresh" kind="quiet" label="Look again" onClick={again} /></>}>
+    <Card title="Processes" actions={<><input type="search" data-search placeholder="Filter" aria-label="Filter processes" value={text} onInput={(event) => setText(event.target.value)} /><Button icon="refresh" kind="quiet" label="Refresh" onClick={again} /></>}>
       {error && <Problem error={error} again={again} />}
       {!data && !error && <Loading />}
       {data && (
-        <div class="table-wrap"><table>
+        <div class="table-wrap" tabIndex={0}><table class="stack">
           <thead><tr><th>pid</th><th>user</th><th>command</th><th class="number">memory</th><th class="number">time</th><th /></tr></thead>
           <tbody>
             {data.processes.filter(fits).map((one) => (
               <tr key={one.pid}>
-                <td>{one.pid}</td><td><Text>{one.user}</Text></td><td class="mono"><Text>{shorten(one.command || `[${one.name}]`, 90)}</Text></td>
-                <td class="number">{bytes(one.memory)}</td><td class="number">{duration(one.ticks / 100)}</td>
+                <td data-label="pid">{one.pid}</td><td data-label="user"><Text>{one.user}</Text></td><td class="mono"><Text>{shorten(one.command || `[${one.name}]`, 90)}</Text></td>
+                <td class="number" data-label="memory">{bytes(one.memory)}</td><td class="number" data-label="time">{duration(one.ticks / 100)}</td>
                 <td class="do">{one.pid !== 1 && <><Button kind="quiet" onClick={() => end(one.pid, 'TERM')}>End</Button><Button kind="quiet danger" onClick={() => end(one.pid, 'KILL')}>Kill</Button></>}</td>
               </tr>
             ))}
@@ -223,7 +241,7 @@ function Processes({ box }) {
 
 // ---- terminal ----
 
-const USERS = { '': 'user', root: 'root' }
+const USERS = { '': 'as user', root: 'as root' }
 
 function TerminalTab({ box }) {
   const place = useRef(null)
@@ -243,9 +261,7 @@ function TerminalTab({ box }) {
   const actions = (
     <>
       <span class="soft" role="status">{status}</span>
-      <div class="chips" role="group" aria-label="As whom">
-        {Object.entries(USERS).map(([name, title]) => <button type="button" key={name} aria-pressed={user === name} onClick={() => name !== user && (setStatus('connecting'), setUser(name))}>as {title}</button>)}
-      </div>
+      <Chips label="User" all={USERS} chosen={user} choose={(name) => name !== user && (setStatus('connecting'), setUser(name))} />
     </>
   )
   return (
@@ -255,53 +271,16 @@ function TerminalTab({ box }) {
   )
 }
 
-// ---- what happened ----
-
-function Logs({ box, network }) {
-  const external = box.external_id ?? box.id
-  const { data, error, again } = useData(() => ask(`/v2/sandboxes/${enc(external)}/logs?limit=1000`), [external])
-  const end = useRef(null)
-  useEvents((event) => event.sandbox === box.id && again(), [box.id])
-  const lines = (data?.logs ?? []).filter((one) => (one.fields?.event === 'network') === Boolean(network))
-  useEffect(() => end.current?.scrollIntoView({ block: 'nearest' }), [lines.length])
-  if (error) return <Problem error={error} again={again} />
-  if (!data) return <Loading />
-  if (!lines.length)
-    return network ? (
-      <Empty icon="link" title="Nothing to tell">Names and addresses that it reached by rules with names, and all that was refused, stand here with the verdict.</Empty>
-    ) : (
-      <Empty icon="file" title="No lines yet">What happens to the sandbox, and commands that start and end in it, are told here.</Empty>
-    )
-  return (
-    <Card title={network ? 'Network, with verdicts' : 'Logs'} actions={<Button icon="refresh" kind="quiet" label="Read again" onClick={again} />}>
-      <ol class="log" tabIndex={0} aria-label="Lines">
-        {lines.map((one, at) => (
-          <li key={at} class={one.level}>
-            <time>{clock(one.timestamp)}</time>
-            {network ? (
-              <>
-                <b class={one.fields.verdict === 'allowed' ? 'good' : 'bad'}>{plain(one.fields.verdict)}</b>
-                <Text>{`${one.fields.name ?? ''} ${one.fields.address ?? ''}${one.fields.port ? `:${one.fields.port}` : ''} ${one.fields.protocol ?? ''} ${one.fields.rule ?? ''} ${one.fields.reason ?? ''}`}</Text>
-              </>
-            ) : (
-              <Text>{one.message}</Text>
-            )}
-          </li>
-        ))}
-        <li ref={end} />
-      </ol>
-    </Card>
-  )
-}
+// ---- events and snapshots ----
 
 function Events({ box }) {
   const { data, error, again } = useData(() => v1(`/events?sandbox_id=${enc(box.id)}&limit=500&since=0`), [box.id])
-  useEvents((event) => event.sandbox === box.id && again(), [box.id])
+  useChanges((event) => event.sandbox === box.id, again, [box.id])
   if (error) return <Problem error={error} again={again} />
   if (!data) return <Loading />
   return (
     <Card title="Events">
-      <ul class="events">{data.events.filter((one) => one.type !== 'process.output').reverse().map((one) => <EventLine key={one.id} event={one} />)}</ul>
+      <ul class="events own">{data.events.filter((one) => one.type !== 'process.output').reverse().map((one) => <EventLine key={one.id} event={one} own />)}</ul>
     </Card>
   )
 }
@@ -317,20 +296,20 @@ function Snapshots({ box, reads }) {
     again()
   }
   const start = async (one) => {
-    const made = await attempt('A new sandbox runs from it', () => post('/api/v1/sandboxes', { snapshot: one.id }))
+    const made = await attempt('Created a sandbox from the snapshot', () => post('/api/v1/sandboxes', { snapshot: one.id }))
     if (made) go(`sandboxes/${enc(made.id)}`)
   }
   return (
-    <Card title="Snapshots" actions={!reads && <Button icon="snapshots" kind="main" disabled={busy} onClick={take}>Take one</Button>}>
+    <Card title="Snapshots" actions={!reads && <Button icon="snapshots" kind="main" disabled={busy} onClick={take}>Take snapshot</Button>}>
       {error && <Problem error={error} again={again} />}
-      {data && !data.snapshots.length && <Empty icon="snapshots" title="None yet">A snapshot keeps the files of this moment; new sandboxes start from it.</Empty>}
+      {data && !data.snapshots.length && <Empty icon="snapshots" title="No snapshots yet">A snapshot keeps the files as they are now. New sandboxes can start from it.</Empty>}
       <ul class="plain">
         {data?.snapshots.map((one) => (
           <li key={one.id}>
             <b><Text>{one.alias ?? one.id}</Text></b>
             <span class="soft">{one.kind} · {one.state}</span>
             <span class="soft">{moment(one.created_at)}</span>
-            {!reads && <span class="right"><Button icon="fork" kind="quiet" onClick={() => start(one)}>Start from here</Button><Button icon="bin" kind="quiet" label={`Delete ${one.id}`} onClick={() => attempt('Deleted', () => remove(`/api/v1/snapshots/${enc(one.id)}`)).then(again)} /></span>}
+            {!reads && <span class="right"><Button icon="fork" kind="quiet" onClick={() => start(one)}>Create sandbox</Button><Button icon="bin" kind="quiet" label={`Delete ${one.id}`} onClick={() => attempt('Deleted', () => remove(`/api/v1/snapshots/${enc(one.id)}`)).then(again)} /></span>}
           </li>
         ))}
       </ul>

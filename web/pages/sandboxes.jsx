@@ -1,22 +1,22 @@
-// One list of all sandboxes, whoever made them.
+// The list of all sandboxes.
 import { useEffect, useMemo, useState } from 'preact/hooks'
 import { ask, enc, post, v1 } from '../api.js'
 import { listTeam, live as store, refresh, useEvery, useLive } from '../live.js'
-import { Button, Confirm, Empty, Icon, Loading, Problem, Rows, State, Text, note } from '../parts.jsx'
+import { Button, Confirm, Empty, Heading, Icon, Loading, Problem, Rows, State, Text, note } from '../parts.jsx'
 import { go } from '../shell.jsx'
-import { age, count, shorten } from '../words.js'
+import { age, count, nameOf, shorten } from '../words.js'
 import { Create } from './create.jsx'
 
 const COLUMNS = [
-  ['name', 'Sandbox', (one) => one.key ?? one.id],
+  ['name', 'Sandbox', nameOf],
   ['state', 'State', (one) => one.state],
   ['template', 'Template', (one) => one.template ?? ''],
-  ['maker', 'Made by', (one) => one.agent_id ?? (one.adopted ? 'SDK' : 'runtime')],
+  ['maker', 'Created by', (one) => one.agent_id ?? (one.adopted ? 'SDK' : 'runtime')],
   ['provider', 'Provider', (one) => one.provider],
   ['created', 'Age', (one) => one.created_at],
 ]
 const TEAM_COLUMN = ['team', 'Team', (one) => one.team ?? '']
-const TEAM_AGAIN_MS = 5000
+const TEAM_AGAIN_MS = 5000 // the event stream has the own team only
 const AGES = { '': 'any age', 3600: 'last hour', 86400: 'last day', older: 'older than a day' }
 
 const haystack = (one) => [one.id, one.external_id, one.key, one.template, one.agent_id, one.task_id, one.profile, ...Object.entries(one.metadata ?? {}).flat()].join(' ').toLowerCase()
@@ -63,7 +63,7 @@ async function each(ids, work) {
 const ACTIONS = {
   pause: { text: 'Pause', icon: 'pause', done: 'paused', work: (id) => v1(`/sandboxes/${enc(id)}/pause`, { method: 'POST', body: {} }) },
   resume: { text: 'Resume', icon: 'play', done: 'resumed', work: (id) => v1(`/sandboxes/${enc(id)}/resume`, { method: 'POST', body: {} }) },
-  extend: { text: 'Extend 1 h', icon: 'clock', done: 'extended by an hour', work: (id) => extend(id, 3600) },
+  extend: { text: 'Extend 1 h', icon: 'clock', done: 'will end in an hour', work: (id) => extend(id, 3600) },
   kill: { text: 'Kill', icon: 'bin', done: 'killed', danger: true, work: (id) => v1(`/sandboxes/${enc(id)}`, { method: 'DELETE' }) },
 }
 
@@ -75,8 +75,8 @@ export function extend(id, seconds) {
 async function run(name, ids) {
   const { failed, first } = await each(ids, ACTIONS[name].work)
   const good = ids.length - failed
-  if (good) note(`${count(good)} ${good === 1 ? 'sandbox' : 'sandboxes'} ${ACTIONS[name].done}`)
-  if (failed) note(`${count(failed)} could not be: ${first.message}`, 'bad')
+  if (good) note(`${good === 1 ? '1 sandbox' : `${count(good)} sandboxes`} ${ACTIONS[name].done}`)
+  if (failed) note(`${count(failed)} failed: ${first.message}`, 'bad')
 }
 
 // Names of the teams besides the own one, when there are any and who looks may see them; and the sandboxes of the chosen one.
@@ -126,14 +126,11 @@ export function Sandboxes({ who, create }) {
   if (!live.loaded) return <Loading />
   return (
     <>
-      <div class="title">
-        <h1>Sandboxes <small>{count(all.length)}</small></h1>
-        {!reads && <Button kind="main" icon="plus" onClick={() => go('sandboxes/new')}>New sandbox</Button>}
-      </div>
+      <Heading name="Sandboxes" actions={!reads && <Button kind="main" icon="plus" onClick={() => go('sandboxes/new')}>New sandbox</Button>}>Sandboxes <small>{count(all.length)}</small></Heading>
       <div class="filters">
         <label class="search">
           <Icon name="search" size={16} />
-          <input type="search" data-search placeholder="id, key, agent, template, metadata" aria-label="Filter sandboxes" value={text} onInput={(event) => setText(event.target.value)} />
+          <input type="search" data-search placeholder="id, name, agent, template, metadata" aria-label="Filter sandboxes" value={text} onInput={(event) => setText(event.target.value)} />
         </label>
         <select aria-label="State" value={filter.state} onChange={set('state')}>
           <option value="">all states</option>
@@ -156,20 +153,20 @@ export function Sandboxes({ who, create }) {
         <span class="soft right" role="status">{count(items.length)} shown</span>
       </div>
       {ids.length > 0 && (
-        <div class="bulk" role="toolbar" aria-label="With the chosen ones">
-          <b>{count(ids.length)} chosen</b>
+        <div class="bulk" role="toolbar" aria-label="Selected sandboxes">
+          <b>{count(ids.length)} selected</b>
           {Object.entries(ACTIONS).map(([name, one]) => (
             <Button key={name} icon={one.icon} kind={one.danger ? 'danger' : ''} onClick={() => act(name, ids)}>{one.text}</Button>
           ))}
-          <Button kind="quiet" onClick={() => setChosen(new Set())}>None</Button>
+          <Button kind="quiet" onClick={() => setChosen(new Set())}>Clear selection</Button>
         </div>
       )}
       {error && <Problem error={error} />}
       {team && !rows ? (
         <Loading />
       ) : items.length === 0 ? (
-        <Empty title={all.length ? 'Nothing fits' : 'No sandbox yet'}>
-          {all.length ? 'Other words or another state may show more.' : 'Make one with New sandbox, with an SDK, or with quicksand create. It appears here at once.'}
+        <Empty title={all.length ? 'No matching sandboxes' : 'No sandboxes yet'}>
+          {all.length ? 'Try other words or another state.' : 'Create one with New sandbox, an SDK, or quicksand create. It appears here at once.'}
         </Empty>
       ) : (
         <div class={team ? 'with-team' : 'as-one'}><Rows
@@ -179,7 +176,7 @@ export function Sandboxes({ who, create }) {
           head={
             <>
               <span role="columnheader">
-                <input type="checkbox" aria-label="Choose all that are shown" disabled={reads} checked={ids.length === items.length} onChange={(event) => setChosen(event.target.checked ? new Set(items.filter(own).map((one) => one.id)) : new Set())} />
+                <input type="checkbox" aria-label="Select all shown" disabled={reads} checked={ids.length === items.length} onChange={(event) => setChosen(event.target.checked ? new Set(items.filter(own).map((one) => one.id)) : new Set())} />
               </span>
               {columns.map(([name, title]) => (
                 <span key={name} role="columnheader" class={`c-${name}`} aria-sort={sort.by === name ? (sort.down ? 'descending' : 'ascending') : 'none'}>
@@ -196,8 +193,8 @@ export function Sandboxes({ who, create }) {
       )}
       {create && <Create onClose={() => go('sandboxes')} />}
       {killing && (
-        <Confirm title="Kill?" action={`Kill ${count(killing.length)}`} onClose={() => setKilling(null)} onDo={() => run('kill', killing).then(() => setChosen(new Set()))}>
-          {killing.length === 1 ? 'This sandbox ends' : `These ${count(killing.length)} sandboxes end`} at once; files that are in no snapshot or volume are gone.
+        <Confirm title={killing.length === 1 ? 'Kill this sandbox?' : `Kill ${count(killing.length)} sandboxes?`} action={`Kill ${count(killing.length)}`} onClose={() => setKilling(null)} onDo={() => run('kill', killing).then(() => setChosen(new Set()))}>
+          {killing.length === 1 ? 'It ends' : 'They end'} at once. Files are lost, except those in snapshots and volumes.
         </Confirm>
       )}
     </>
@@ -205,12 +202,12 @@ export function Sandboxes({ who, create }) {
 }
 
 function Row({ one, chosen, toggle, act, reads, link, team }) {
-  const labels = Object.entries(one.metadata ?? {}).slice(0, 2)
+  const labels = Object.entries(one.metadata ?? {}).filter(([, value]) => value !== nameOf(one)).slice(0, 2)
   return (
     <div class={`row ${chosen ? 'chosen' : ''}`} role="row">
-      <span role="cell"><input type="checkbox" aria-label={`Choose ${one.id}`} disabled={reads} checked={chosen} onChange={() => toggle(one.id)} /></span>
+      <span role="cell"><input type="checkbox" aria-label={`Select ${nameOf(one)}`} disabled={reads} checked={chosen} onChange={() => toggle(one.id)} /></span>
       <span role="cell" class="c-name">
-        {link ? <a href={`#/sandboxes/${enc(one.id)}`}><Text>{one.key ?? one.id}</Text></a> : <Text>{one.key ?? one.id}</Text>}
+        {link ? <a href={`#/sandboxes/${enc(one.id)}`}><Text>{nameOf(one)}</Text></a> : <Text>{nameOf(one)}</Text>}
         {labels.map(([name, value]) => <span class="label" key={name}><Text>{`${name}=${value}`}</Text></span>)}
       </span>
       {team && <span role="cell" class="c-team"><Text>{one.team}</Text></span>}
@@ -222,8 +219,8 @@ function Row({ one, chosen, toggle, act, reads, link, team }) {
       <span role="cell" class="c-do">
         {!reads && (
           <>
-            {one.state === 'paused' ? <Button icon="play" kind="quiet" label={`Resume ${one.id}`} onClick={() => act('resume', [one.id])} /> : <Button icon="pause" kind="quiet" label={`Pause ${one.id}`} onClick={() => act('pause', [one.id])} />}
-            <Button icon="bin" kind="quiet" label={`Kill ${one.id}`} onClick={() => act('kill', [one.id])} />
+            {one.state === 'paused' ? <Button icon="play" kind="quiet" label={`Resume ${nameOf(one)}`} onClick={() => act('resume', [one.id])} /> : <Button icon="pause" kind="quiet" label={`Pause ${nameOf(one)}`} onClick={() => act('pause', [one.id])} />}
+            <Button icon="bin" kind="quiet" label={`Kill ${nameOf(one)}`} onClick={() => act('kill', [one.id])} />
           </>
         )}
       </span>

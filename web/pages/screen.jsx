@@ -1,6 +1,6 @@
-// The screen of a sandbox, a desktop's or a browser's page, and what hand and keyboard do to it. A browser's page is seen live; where
-// that is not possible, and of a desktop, it is a picture that is taken again while somebody looks. A desktop can be streamed as well, by its
-// own VNC page.
+// The screen of a sandbox: its desktop, or its browser's page, with mouse and keyboard. A browser's page is live; a desktop, and a
+// browser where that fails, is a picture that is taken again every second while the page is visible. A desktop can also be streamed
+// by noVNC, which the sandbox serves.
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { enc, post, request, v1 } from '../api.js'
 import { Button, Card, Empty, Loading, Problem, attempt } from '../parts.jsx'
@@ -203,7 +203,7 @@ export function Screen({ box, reads }) {
   if (!found.kind)
     return (
       <Empty icon="overview" title="This sandbox has no screen">
-        A sandbox of the template desktop has a desktop, one of the template browser a page: build them with quicksand template build desktop or browser, and start one.
+        Sandboxes of the templates desktop and browser have one. Build them with quicksand template build desktop or browser.
       </Empty>
     )
   // A server that was started again, or a browser: the next try may do.

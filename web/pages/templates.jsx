@@ -1,10 +1,11 @@
-// Templates: what sandboxes start from, and how they are built.
+// Templates and their builds.
 import { useEffect, useState } from 'preact/hooks'
 import { ask, enc, post, remove } from '../api.js'
 import { useLive } from '../live.js'
-import { Button, Card, Confirm, Dialog, Empty, Field, Loading, Problem, State, Text, attempt, note, useData } from '../parts.jsx'
+import { Button, Card, Confirm, Dialog, Empty, Field, Heading, Loading, Problem, State, Text, attempt, note, useData } from '../parts.jsx'
 import { go } from '../shell.jsx'
-import { age, bytes, clock, count, moment, plain, shorten } from '../words.js'
+import { age, bytes, clock, count, mebibytes, moment, plain, plural } from '../words.js'
+import { LogFilter } from './logs.jsx'
 
 const NEVER_BUILT = '00000000-0000-0000-0000-000000000000'
 export const nameOf = (template) => template.names?.[0] ?? template.aliases?.[0] ?? template.templateID
@@ -21,25 +22,22 @@ export function Templates({ who, open }) {
   const uses = (one) => [...live.sandboxes.values()].filter((box) => box.template === one.templateID || one.names?.includes(box.template) || one.aliases?.includes(box.template)).length
   return (
     <>
-      <div class="title">
-        <h1>Templates <small>{data && count(data.length)}</small></h1>
-        {!reads && <Button kind="main" icon="plus" onClick={() => setBuilding(true)}>Build from a Dockerfile</Button>}
-      </div>
+      <Heading name="Templates" actions={!reads && <Button kind="main" icon="plus" onClick={() => setBuilding(true)}>Build from a Dockerfile</Button>}>Templates <small>{data && count(data.length)}</small></Heading>
       {error && <Problem error={error} again={again} />}
       {!data && !error && <Loading />}
-      {data && !data.length && <Empty icon="templates" title="No template yet">Build one from a Dockerfile, or with quicksand template build.</Empty>}
+      {data && !data.length && <Empty icon="templates" title="No templates yet">Build one from a Dockerfile, or with quicksand template build.</Empty>}
       <div class="tiles">
         {data?.map((one) => (
           <Card key={one.templateID} title={<a href={`#/templates/${enc(one.templateID)}`}><Text>{nameOf(one)}</Text></a>} actions={<State state={one.buildStatus} />}>
             <dl class="details">
-              <dt>Size</dt><dd>{one.cpuCount} processors, {bytes(one.memoryMB * 1048576)}</dd>
+              <dt>Size</dt><dd>{plural(one.cpuCount, 'processor')}, {mebibytes(one.memoryMB)} memory</dd>
               <dt>Layers</dt><dd>{one.layerCount}{one.layerBytes ? `, ${bytes(one.layerBytes)}` : ''}</dd>
-              <dt>Used by</dt><dd>{count(uses(one))} now, {count(one.spawnCount)} ever</dd>
+              <dt>Sandboxes</dt><dd>{count(uses(one))} now, {count(one.spawnCount)} in total</dd>
               <dt>Changed</dt><dd>{moment(one.updatedAt)}</dd>
             </dl>
             {!reads && (
               <div class="actions foot">
-                <Button icon="play" onClick={() => attempt('It runs', () => post('/api/v1/sandboxes', { template: nameOf(one) })).then((made) => made && go(`sandboxes/${enc(made.id)}`))}>Start one</Button>
+                <Button icon="play" onClick={() => attempt('Created a sandbox', () => post('/api/v1/sandboxes', { template: nameOf(one) })).then((made) => made && go(`sandboxes/${enc(made.id)}`))}>Create sandbox</Button>
                 {!one.public && <Button icon="bin" kind="quiet" label={`Delete ${nameOf(one)}`} onClick={() => setGone(one)} />}
               </div>
             )}
@@ -49,7 +47,7 @@ export function Templates({ who, open }) {
       {building && <Build onClose={() => setBuilding(false)} />}
       {gone && (
         <Confirm title="Delete this template?" action="Delete" onClose={() => setGone(null)} onDo={() => remove(`/templates/${enc(gone.templateID)}`).then(again)}>
-          {plain(nameOf(gone))} can start no new sandboxes then; those that run go on.
+          New sandboxes cannot start from {plain(nameOf(gone))} any more. Existing sandboxes keep running.
         </Confirm>
       )}
     </>
@@ -64,7 +62,7 @@ export function readDockerfile(text) {
     const [, word, rest] = /^(\w+)\s+(.*)$/s.exec(line) ?? [, line, '']
     const name = word.toUpperCase()
     if (name === 'FROM' && !recipe.from) recipe.from = rest.split(/\s+/)[0]
-    else if (name === 'FROM') throw new Error('Several stages are for the command line: quicksand template build')
+    else if (name === 'FROM') throw new Error('Several stages need the command line: quicksand template build')
     else if (name === 'RUN') recipe.steps.push({ type: 'RUN', args: [rest] })
     else if (name === 'WORKDIR') recipe.steps.push({ type: 'WORKDIR', args: [rest] })
     else if (name === 'USER') recipe.steps.push({ type: 'USER', args: [rest] })
@@ -72,7 +70,7 @@ export function readDockerfile(text) {
     else if (name === 'CMD' || name === 'ENTRYPOINT') recipe.start = rest[0] === '[' ? JSON.parse(rest).join(' ') : rest
     else throw new Error(`${name} needs the command line: quicksand template build -f Dockerfile`)
   }
-  if (!recipe.from) throw new Error('The first line says where it begins, for example: FROM base')
+  if (!recipe.from) throw new Error('A FROM line is missing, for example: FROM base')
   return recipe
 }
 
@@ -95,7 +93,7 @@ function Build({ onClose }) {
       const made = await post('/v3/templates', { name })
       const from = /^base$/.test(recipe.from) ? { fromTemplate: 'base' } : { fromImage: recipe.from }
       await post(`/v2/templates/${enc(made.templateID)}/builds/${enc(made.buildID)}`, { ...from, steps: recipe.steps, ...(recipe.start ? { startCmd: recipe.start } : {}) })
-      note(`${name} is being built`)
+      note(`Building ${name}`)
       go(`templates/${enc(made.templateID)}/${enc(made.buildID)}`)
       onClose()
     } catch (error) {
@@ -127,15 +125,15 @@ function Template({ id, list, reads }) {
   const { data: settings } = useData(() => ask(`/templates/${enc(id)}/settings`).catch(() => null), [id])
   return (
     <>
-      <div class="title"><h1><Text>{one ? nameOf(one) : id}</Text>{one && <State state={one.buildStatus} />}</h1></div>
+      <Heading name={one ? nameOf(one) : id}><Text>{one ? nameOf(one) : id}</Text>{one && <State state={one.buildStatus} />}</Heading>
       <p class="under soft"><code>{plain(id)}</code><a href="#/templates">All templates</a></p>
       <div class="columns">
         <Card title="Details">
           <dl class="details">
-            {one && <><dt>Size</dt><dd>{one.cpuCount} processors, {bytes(one.memoryMB * 1048576)} memory, {bytes(one.diskSizeMB * 1048576)} disk</dd><dt>Layers</dt><dd>{one.layerCount}, {bytes(one.layerBytes)} beside the base</dd><dt>Used</dt><dd>{count(one.spawnCount)} times, last {age(one.lastSpawnedAt)} ago</dd></>}
-            {settings?.startCmd && <><dt>Starts</dt><dd class="mono"><Text>{settings.startCmd}</Text></dd></>}
+            {one && <><dt>Size</dt><dd>{plural(one.cpuCount, 'processor')}, {mebibytes(one.memoryMB)} memory, {mebibytes(one.diskSizeMB)} disk</dd><dt>Layers</dt><dd>{one.layerCount}, {bytes(one.layerBytes)} without the base</dd><dt>Sandboxes</dt><dd>{count(one.spawnCount)} in total{one.lastSpawnedAt && `, the last ${age(one.lastSpawnedAt)} ago`}</dd></>}
+            {settings?.startCmd && <><dt>Start command</dt><dd class="mono"><Text>{settings.startCmd}</Text></dd></>}
             {settings?.user && <><dt>User</dt><dd><Text>{settings.user}</Text></dd></>}
-            {settings?.workdir && <><dt>Folder</dt><dd class="mono"><Text>{settings.workdir}</Text></dd></>}
+            {settings?.workdir && <><dt>Directory</dt><dd class="mono"><Text>{settings.workdir}</Text></dd></>}
           </dl>
         </Card>
         <Card title="Builds">
@@ -146,7 +144,7 @@ function Template({ id, list, reads }) {
               ))}
             </ul>
           ) : (
-            <Empty icon="templates" title="Never built here">It came with the server, or is another team's.</Empty>
+            <Empty icon="templates" title="No builds on this server">The template came with the server, or belongs to another team.</Empty>
           )}
         </Card>
       </div>
@@ -155,10 +153,14 @@ function Template({ id, list, reads }) {
   )
 }
 
+const ORDER = ['', 'debug', 'info', 'warn', 'error']
+
 function BuildLog({ id, build, reads }) {
   const [lines, setLines] = useState([])
   const [status, setStatus] = useState(null)
   const [error, setError] = useState(null)
+  const [level, setLevel] = useState('')
+  const [text, setText] = useState('')
   const path = `/templates/${enc(id)}/builds/${enc(build)}`
   useEffect(() => {
     let gone = false
@@ -184,12 +186,14 @@ function BuildLog({ id, build, reads }) {
     }
   }, [build])
   const runs = ['waiting', 'building'].includes(status?.status)
+  const shown = lines.filter((one) => ORDER.indexOf(one.level) >= ORDER.indexOf(level) && one.message.toLowerCase().includes(text.trim().toLowerCase()))
   return (
-    <Card title={<>Build <code>{plain(build.slice(0, 8))}</code></>} actions={<>{status && <State state={status.status} />}{runs && !reads && <Button kind="danger" onClick={() => attempt('Cancelled', () => post(`${path}/cancel`))}>Cancel</Button>}</>}>
+    <Card title={<>Build <code>{plain(build.slice(0, 8))}</code></>} actions={<><LogFilter level={level} setLevel={setLevel} text={text} setText={setText} />{status && <State state={status.status} />}{runs && !reads && <Button kind="danger" onClick={() => attempt('Cancelled', () => post(`${path}/cancel`))}>Cancel</Button>}</>}>
       {error && <Problem error={error} />}
       {status?.reason && <Problem error={status.reason.message} />}
-      <ol class="log" tabIndex={0} aria-label="What the build wrote">{lines.map((one, at) => <li key={at} class={one.level}><time>{clock(one.timestamp)}</time><Text>{one.message}</Text></li>)}</ol>
-      {!lines.length && !error && <Empty icon="file" title="Nothing written yet">Lines appear as the build goes on.</Empty>}
+      <ol class="log" tabIndex={0} aria-label="Lines">{shown.map((one, at) => <li key={at} class={one.level}><time>{clock(one.timestamp)}</time><Text>{one.message}</Text></li>)}</ol>
+      {!lines.length && !error && <Empty icon="file" title="No lines yet">Lines appear as the build runs.</Empty>}
+      {lines.length > 0 && !shown.length && <Empty icon="search" title="No matching lines">Try other words or another level.</Empty>}
     </Card>
   )
 }

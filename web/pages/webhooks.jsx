@@ -1,21 +1,21 @@
-// Webhooks of the team: made, switched, tried, and how their deliveries went.
+// Webhooks of the team: create, enable, test, and their deliveries.
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { ask, enc, post, remove } from '../api.js'
 import { useEvents } from '../live.js'
 import { Button, Card, Confirm, Empty, Field, Loading, Problem, State, Text, attempt, note, useData } from '../parts.jsx'
 import { clock, count, moment, plain } from '../words.js'
 
-const KINDS = { created: 'created', paused: 'paused', resumed: 'resumed', updated: 'changed', checkpointed: 'snapshot taken', killed: 'ended', memory_lost: 'memory lost' }
+const KINDS = { created: 'created', paused: 'paused', resumed: 'resumed', updated: 'changed', checkpointed: 'snapshot taken', killed: 'killed', memory_lost: 'memory lost' }
 const PREFIX = 'sandbox.lifecycle.'
 const START = { name: '', url: '', secret: '', kinds: ['created', 'paused', 'resumed', 'killed'] }
 
 // {field: what is wrong}.
 function faults(form) {
   const wrong = {}
-  if (!form.name.trim()) wrong.name = 'It needs a name.'
-  if (!/^https?:\/\/[^\s/]+/.test(form.url)) wrong.url = 'An address begins with http:// or https://'
-  if (form.secret.length < 1) wrong.secret = 'Without a secret nobody can tell our requests from those of others.'
-  if (!form.kinds.length) wrong.kinds = 'Choose at least one.'
+  if (!form.name.trim()) wrong.name = 'Type a name.'
+  if (!/^https?:\/\/[^\s/]+/.test(form.url)) wrong.url = 'A URL begins with http:// or https://'
+  if (form.secret.length < 1) wrong.secret = 'Type a secret: receivers check signatures with it.'
+  if (!form.kinds.length) wrong.kinds = 'Choose at least one event.'
   return wrong
 }
 
@@ -42,15 +42,15 @@ function Make({ onMade }) {
       <form onSubmit={make} novalidate>
         <div class="grid">
           <Field label="Name" error={wrong.name}><input {...field('name')} /></Field>
-          <Field label="Address" error={wrong.url}><input placeholder="https://" {...field('url')} /></Field>
-          <Field label="Secret of signatures" error={wrong.secret} hint="It signs each request"><input type="password" autocomplete="off" {...field('secret')} /></Field>
+          <Field label="URL" error={wrong.url}><input placeholder="https://" {...field('url')} /></Field>
+          <Field label="Signature secret" error={wrong.secret} hint="Signs each request"><input type="password" autocomplete="off" {...field('secret')} /></Field>
         </div>
         <fieldset class={`kinds ${wrong.kinds ? 'wrong' : ''}`}>
-          <legend>Told of</legend>
+          <legend>Events</legend>
           {Object.entries(KINDS).map(([kind, title]) => <label key={kind}><input type="checkbox" checked={form.kinds.includes(kind)} onChange={() => toggle(kind)} /> {title}</label>)}
           {wrong.kinds && <em role="alert">{wrong.kinds}</em>}
         </fieldset>
-        <div class="actions foot"><Button kind="main" type="submit">Make</Button></div>
+        <div class="actions foot"><Button kind="main" type="submit">Create</Button></div>
       </form>
     </Card>
   )
@@ -70,17 +70,17 @@ function Deliveries({ id, turn }) {
   return (
     <div class="deliveries">
       <p class="soft">
-        {data.waiting ? `${count(data.waiting)} not taken yet; the next is sent at ${clock(data.nextAt)}.` : 'Everything was taken.'} <Button icon="refresh" kind="quiet" label="Look again" onClick={again} />
+        {data.waiting ? `${count(data.waiting)} not delivered yet; next attempt at ${clock(data.nextAt)}.` : 'Everything was delivered.'} <Button icon="refresh" kind="quiet" label="Refresh" onClick={again} />
       </p>
-      {!data.attempts.length && <Empty icon="link" title="Nothing sent since the server's start">Send a test, or do something to a sandbox.</Empty>}
+      {!data.attempts.length && <Empty icon="link" title="No deliveries since the server started">Send a test, or create a sandbox.</Empty>}
       {data.attempts.length > 0 && (
-        <div class="table-wrap"><table>
-          <thead><tr><th>when</th><th>what</th><th>sandbox</th><th class="number">attempt</th><th>outcome</th></tr></thead>
+        <div class="table-wrap" tabIndex={0}><table class="stack">
+          <thead><tr><th>time</th><th>event</th><th>sandbox</th><th class="number">attempt</th><th>state</th></tr></thead>
           <tbody>
             {data.attempts.map((one, at) => (
               <tr key={at}>
-                <td class="soft">{clock(one.timestamp)}</td><td>{plain(one.type)}</td><td><Text>{one.sandboxID || '–'}</Text></td><td class="number">{one.attempt}</td>
-                <td>{one.delivered ? <span class="good">taken</span> : <span class="bad"><Text>{one.message}</Text></span>}</td>
+                <td class="soft" data-label="time">{clock(one.timestamp)}</td><td data-label="event">{plain(one.type)}</td><td data-label="sandbox"><Text>{one.sandboxID || '–'}</Text></td><td class="number" data-label="attempt">{one.attempt}</td>
+                <td>{one.delivered ? <span class="good">delivered</span> : <span class="bad"><Text>{one.message}</Text></span>}</td>
               </tr>
             ))}
           </tbody>
@@ -96,30 +96,30 @@ function Webhook({ one, reads, again }) {
   const [turn, setTurn] = useState(0)
   const [gone, setGone] = useState(false)
   const path = `/events/webhooks/${enc(one.id)}`
-  const turnOver = () => attempt(one.enabled ? 'Switched off' : 'Switched on', () => ask(path, { method: 'PATCH', body: { enabled: !one.enabled } })).then(again)
+  const turnOver = () => attempt(one.enabled ? 'Disabled' : 'Enabled', () => ask(path, { method: 'PATCH', body: { enabled: !one.enabled } })).then(again)
   const test = async () => {
     setBusy(true)
     const answer = await attempt(null, () => post(`${path}/test`))
-    if (answer) note(answer.delivered ? `${one.name} took it` : `${one.name} did not take it: ${answer.message}`, answer.delivered ? 'good' : 'bad')
+    if (answer) note(answer.delivered ? `Delivered to ${one.name}` : `Not delivered to ${one.name}: ${answer.message}`, answer.delivered ? 'good' : 'bad')
     setBusy(false)
     setShown(true)
     setTurn((n) => n + 1)
   }
   return (
-    <Card title={<Text>{one.name}</Text>} actions={<State state={one.enabled ? 'on' : 'off'} />}>
+    <Card title={<Text>{one.name}</Text>} actions={<State state={one.enabled ? 'enabled' : 'disabled'} />}>
       <dl class="details">
-        <dt>Address</dt><dd class="mono"><Text>{one.url}</Text></dd>
-        <dt>Told of</dt><dd>{one.events.map((kind) => KINDS[kind.slice(PREFIX.length)] ?? plain(kind)).join(', ')}</dd>
-        <dt>Made</dt><dd>{moment(one.createdAt)}</dd>
+        <dt>URL</dt><dd class="mono"><Text>{one.url}</Text></dd>
+        <dt>Events</dt><dd>{one.events.map((kind) => KINDS[kind.slice(PREFIX.length)] ?? plain(kind)).join(', ')}</dd>
+        <dt>Created</dt><dd>{moment(one.createdAt)}</dd>
       </dl>
       <div class="actions foot">
         {!reads && <Button disabled={busy} onClick={test}>{busy ? 'Sending…' : 'Send test'}</Button>}
         <Button aria-expanded={shown} onClick={() => setShown(!shown)}>Deliveries</Button>
-        {!reads && <Button kind="quiet" onClick={turnOver}>{one.enabled ? 'Switch off' : 'Switch on'}</Button>}
+        {!reads && <Button kind="quiet" onClick={turnOver}>{one.enabled ? 'Disable' : 'Enable'}</Button>}
         {!reads && <Button icon="bin" kind="quiet" label={`Delete ${plain(one.name)}`} onClick={() => setGone(true)} />}
       </div>
       {shown && <Deliveries id={one.id} turn={turn} />}
-      {gone && <Confirm title="Delete this webhook?" action="Delete" onClose={() => setGone(false)} onDo={() => (setShown(false), remove(path).then(again))}>{plain(one.name)} is told of nothing any more, nor of what it has not taken yet.</Confirm>}
+      {gone && <Confirm title="Delete this webhook?" action="Delete" onClose={() => setGone(false)} onDo={() => (setShown(false), remove(path).then(again))}>{plain(one.name)} gets no more events, including those that wait for delivery.</Confirm>}
     </Card>
   )
 }
@@ -131,7 +131,7 @@ export function Webhooks({ reads }) {
       {!reads && <Make onMade={again} />}
       {error && <Problem error={error} again={again} />}
       {!data && !error && <Loading />}
-      {data && !data.length && <Empty icon="link" title="No webhook yet">An address here is told of what happens to the team's sandboxes, and again until it answers.</Empty>}
+      {data && !data.length && <Empty icon="link" title="No webhooks yet">A webhook posts the events of the team's sandboxes to a URL, and tries again until the receiver answers.</Empty>}
       {data?.map((one) => <Webhook key={one.id} one={one} reads={reads} again={again} />)}
     </>
   )
