@@ -1,8 +1,10 @@
 // What is kept and what is deleted as time passes, on the engine of this host, with the server's clock moved.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
+import fs from 'node:fs'
 import { after, before, describe, test } from 'node:test'
 import { DAY, HOUR, passTime } from '../harness/clock.mjs'
+import { findProcesses, isEnvd } from '../harness/leftovers.mjs'
 import { startRuntime } from '../harness/runtime.mjs'
 import { binary, eventually } from '../harness/server.mjs'
 
@@ -46,6 +48,22 @@ describe('a key', () => {
     assert.equal(await one.output(found.id, 'cat /home/user/f'), 'paused\n')
     assert.equal(await one.output(keyless.id, 'cat /home/user/f'), 'keyless\n')
     for (const box of [id, paused.id, keyless.id]) await one.remove(box)
+  })
+
+  test('files survive the crash of the sandbox', async () => {
+    const box = await one.create({ key: 'crash', template: 'base' })
+    const without = await one.create({ template: 'base' })
+    await one.execute(box.id, 'echo mine >/home/user/f; sync')
+    for (const { external_id: id } of [box, without]) {
+      const envd = findProcesses(isEnvd).find((found) => fs.readFileSync(`/proc/${found.pid}/cgroup`, 'utf8').includes(id))
+      process.kill(envd.pid, 'SIGKILL')
+    }
+    await eventually('it is paused', async () => (await one.get(box.id)).state === 'paused')
+    await eventually('one without a key ends', async () => (await one.get(without.id)).state === 'killed')
+    const again = await one.create({ key: 'crash', template: 'base' })
+    assert.deepEqual([again.id, again.tier], [box.id, 'resumed'])
+    assert.equal(await one.output(box.id, 'cat /home/user/f'), 'mine\n')
+    await one.remove(box.id)
   })
 
   test('up warns that the files of the previous sandbox are gone, and why', async () => {

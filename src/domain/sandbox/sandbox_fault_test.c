@@ -68,7 +68,8 @@ TEST(reason_survives_a_crash)
     CHECK_STR(last_event(&env, killed, "killed", &arena), "killed");
 }
 
-/* Ended by its own envd after its time, when there was no server: who wanted a pause keeps the files. */
+/* Ended by its own envd after its time, or crashed, when there was no server: one that is to be paused at its end
+ * keeps its files. */
 TEST(time_up_without_a_server)
 {
     auto_env struct env env;
@@ -89,9 +90,11 @@ TEST(time_up_without_a_server)
     routes_free(env.routes);
     env.routes = env.config.routes = routes_new();
     OK(sandboxes_open(&env.config, &env.all, &err));
-    WAIT_FOR(env_live_rows(&env) == 1);
+    WAIT_FOR(env_live_rows(&env) == 2);
     CHECK_STR(last_event(&env, ends, "killed", &arena), "timeout");
-    CHECK_STR(last_event(&env, early, "killed", &arena), "crashed");
+    OK(sandbox_get(env.all, TEAM, str_of(early), &arena, &view, &err));
+    CHECK_INT(view.state, SANDBOX_PAUSED);
+    CHECK_STR(view.paused_to, "disk");
     OK(sandbox_get(env.all, TEAM, str_of(pauses), &arena, &view, &err));
     CHECK_INT(view.state, SANDBOX_PAUSED);
     CHECK_STR(view.paused_to, "disk");
@@ -124,6 +127,40 @@ TEST(host_restart_keeps_what_is_to_be_paused)
     OK(sandbox_wake(env.all, pauses, &err)); /* traffic may, as before */
     OK(sandbox_get(env.all, TEAM, str_of(pauses), &arena, &view, &err));
     CHECK_STR(view.resumed_from, "disk");
+}
+
+/* While the server runs. */
+TEST(crash_keeps_what_is_to_be_paused)
+{
+    static const enum box_end ends[] = {BOX_END_EXITED, BOX_END_OOM, BOX_END_KILLED};
+
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+        auto_env struct env env;
+        auto_arena struct arena arena = {0};
+        struct sandbox_view view = {0};
+        char pauses[ID_SIZE], plain[ID_SIZE];
+
+        env_open(&env, 0);
+        create_pausing(&env, 600, pauses);
+        OK(env_create(&env, plain, &err));
+        (void)engine_fake_disk(env.engine, pauses, 42);
+        engine_fake_die(env.engine, pauses, ends[i]);
+        engine_fake_die(env.engine, plain, ends[i]);
+        WAIT_FOR(env_live_rows(&env) == 1);
+        WAIT_FOR(sandboxes_running(env.all) == 0);
+        OK(sandbox_get(env.all, TEAM, str_of(pauses), &arena, &view, &err));
+        CHECK_INT(view.state, SANDBOX_PAUSED);
+        CHECK_STR(view.paused_to, "disk");
+        OK(sandbox_resume(env.all, TEAM, str_of(pauses), &(struct sandbox_resume){.timeout_s = 60},
+                          &arena, &view, &err));
+        CHECK_STR(view.resumed_from, "disk");
+        CHECK_INT(sandboxes_running(env.all), 1);
+        /* A second life ends the same way. */
+        engine_fake_die(env.engine, pauses, ends[i]);
+        WAIT_FOR(sandboxes_running(env.all) == 0);
+        OK(sandbox_get(env.all, TEAM, str_of(pauses), &arena, &view, &err));
+        CHECK_INT(view.state, SANDBOX_PAUSED);
+    }
 }
 
 #define HOURS_US ((int64_t)3 * 3600 * 1000000)

@@ -43,6 +43,21 @@ struct store_event history_paused_cold(void)
     return event;
 }
 
+struct store_event history_paused_crashed(enum sandbox_end reason)
+{
+    const char *message =
+        reason == END_OUT_OF_MEMORY ? "Sandbox paused: out of memory; its files are kept"
+        : reason == END_FROM_OUTSIDE
+            ? "Sandbox paused: its processes were killed from outside; its files are kept"
+        : reason == END_HOST_RESTART
+            ? "Sandbox paused: the host restarted; its files are kept"
+            : "Sandbox paused: its first process crashed; its files are kept";
+    struct store_event event = make("paused", message, STR("disk"));
+
+    event.level = STORE_LEVEL_ERROR;
+    return event;
+}
+
 struct store_event history_resumed(bool from_disk)
 {
     return from_disk ? make("resumed", "Sandbox resumed: booted from its files", STR("disk"))

@@ -72,6 +72,8 @@ struct store_event history_created(void);
 struct store_event history_paused(bool disk_only);
 /* At the end of its time, although its processes were to be kept. */
 struct store_event history_paused_cold(void);
+/* Its box ended by itself. */
+struct store_event history_paused_crashed(enum sandbox_end reason);
 struct store_event history_resumed(bool from_disk);
 struct store_event history_ended(enum sandbox_end reason);
 void history_updated(struct sandboxes *all, struct str id, struct str what);

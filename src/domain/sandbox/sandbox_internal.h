@@ -37,7 +37,9 @@ struct sandbox {
     char id[ID_SIZE];
     char team_id[TEAM_ID_SIZE]; /* "" for leftovers */
     enum sandbox_state state;
-    bool died;       /* its box ended while it was owned, or is to be paused; reason says why */
+    bool
+        crashed; /* its box ended by itself and its files are wanted: to be paused; reason says why */
+    bool died;   /* its box ended while it was owned, or is to be paused; reason says why */
     bool rebooted;   /* by us: an event may be about an earlier life of its box */
     bool auto_pause; /* at the end of its time */
     bool auto_pause_disk;

@@ -7,6 +7,8 @@
  *   row       'paused', on disk, and reported as such: a host that dies from here on loses the processes, not the files
  *   PAUSED
  *
+ * A box that ended by itself is paused the same way when it is to be paused at its end: its files are kept.
+ *
  * When the box cannot be stopped it runs on, as before; but not at the end of its time: then what does
  * not stand still ends, and its files are kept. When it is uncertain whether it runs (a
  * stop that failed halfway, an envd that does not answer), it is PAUSED and its files decide: they
@@ -169,6 +171,21 @@ static bool stop_cold(struct sandboxes *all, struct sandbox *sandbox,
     return true;
 }
 
+/* Its box has ended by itself: there is nothing to stop, and its files are kept. */
+static int keep_files(struct sandboxes *all, struct sandbox *sandbox,
+                      struct store_sandbox_life *life, struct error *err)
+{
+    struct store_event event = history_paused_crashed(sandbox->reason);
+    struct error ignored = {0};
+
+    (void)pause_stop(all, sandbox, &ignored);
+    log_warn("sandbox", "id=%s: it ended by itself (%s), its files are kept", sandbox->id,
+             name_of(&sandbox_end_names, sandbox->reason));
+    if (settle_with(all, sandbox, life, true, &event, err) < 0)
+        return error_prefix(err, "pause sandbox");
+    return 0;
+}
+
 int pause_owned(struct sandboxes *all, struct sandbox *sandbox, const struct pause *pause,
                 struct error *err)
 {
@@ -191,6 +208,8 @@ int pause_owned(struct sandboxes *all, struct sandbox *sandbox, const struct pau
         return error_prefix(err, "pause sandbox");
     }
     route_pause(all, sandbox->id, disk_only);
+    if (sandbox->crashed)
+        return keep_files(all, sandbox, &life, err);
     if (stop_box(all, &row, disk_only, err) < 0) {
         struct error ignored = {0};
 

@@ -5,7 +5,7 @@
  *   running   running   a sandbox                                adopted (or ended, when its time is up)
  *   running   dead      the host or the box died                 torn down, "host restart", "crashed"
  *   running   dead      the same, and it is to be paused at      paused; a resume boots from its files
- *                       its end, which passed, or the host died
+ *                       its end
  *   running   none      its files are gone                       torn down, "files lost"
  *   paused    running   processes that stand still               adopted
  *   paused    dead      only its files are there                 adopted; a resume boots from them
@@ -111,18 +111,19 @@ static bool adopt_running(struct sandboxes *all, const struct store_sandbox *row
     return table_adopt(all, &adopt);
 }
 
-/* Its box ended by itself at the end of its time, when there was no server to pause it, or with the
- * host. Who wanted a pause at the end wants the files. */
+/* Its box ended by itself: at the end of its time, when there was no server to pause it, with the host, or by a
+ * crash. A sandbox that is to be paused at its end keeps its files. */
 static bool adopt_dead(struct sandboxes *all, struct store_sandbox *row, const char *id,
                        const struct box_info *box, enum sandbox_end *reason)
 {
     bool time_up = row->life.end_at_us <= now_us(all);
-    struct store_event event = history_paused(true);
+    struct store_event event;
     struct error err = {0};
 
     *reason = time_up ? END_TIMEOUT : reason_of_end(box->end);
-    if (!row->life.auto_pause || !(time_up || box->end == BOX_END_HOST || box->end == BOX_END_NONE))
+    if (!row->life.auto_pause)
         return false;
+    event = time_up ? history_paused(true) : history_paused_crashed(*reason);
     row->life.state = STORE_SANDBOX_PAUSED;
     row->life.step = STORE_STEP_NONE;
     row->life.memory = row->auto_pause_memory; /* so that traffic wakes what it is to wake */

@@ -286,7 +286,7 @@ void table_paused(struct sandboxes *all, struct sandbox *sandbox, bool cold)
     (void)pthread_mutex_lock(&all->lock);
     table_move(all, sandbox, SANDBOX_PAUSED);
     sandbox->cold = cold || sandbox->died;
-    sandbox->died = false;
+    sandbox->died = sandbox->crashed = false;
     sandbox->attempts = sandbox->pause_failures = 0;
     sandbox->paused_at_us = clock_mono_us();
     if (sandbox->ending)
@@ -310,15 +310,26 @@ static bool pause_due(const struct sandboxes *all, const struct sandbox *sandbox
     return sandbox->auto_pause && is_due(all, sandbox);
 }
 
+/* The box of a running sandbox ended by itself, and its files are wanted: it is due to be paused. */
+static void keep_crashed(struct sandboxes *all, struct sandbox *sandbox, enum sandbox_end reason)
+{
+    sandbox->crashed = true;
+    sandbox->reason = reason;
+    schedule_set(all, sandbox, 0);
+}
+
 bool table_sealed(struct sandboxes *all, struct sandbox *sandbox)
 {
     bool alive;
 
     (void)pthread_mutex_lock(&all->lock);
-    alive = !sandbox->died || pause_due(all, sandbox);
+    alive = !sandbox->died || sandbox->auto_pause;
     if (alive) {
         table_move(all, sandbox, SANDBOX_RUNNING);
-        schedule_set(all, sandbox, sandbox->due_us);
+        if (sandbox->died && !pause_due(all, sandbox))
+            keep_crashed(all, sandbox, sandbox->reason);
+        else
+            schedule_set(all, sandbox, sandbox->due_us);
     } else {
         table_move(all, sandbox, SANDBOX_KILLING);
     }
@@ -359,7 +370,8 @@ struct sandbox *table_take_first(struct sandboxes *all)
     schedule_unset(all, sandbox);
     if (sandbox->state == SANDBOX_RUNNING) {
         table_move(all, sandbox, sandbox->auto_pause ? SANDBOX_PAUSING : SANDBOX_KILLING);
-        sandbox->reason = END_TIMEOUT;
+        if (!sandbox->crashed)
+            sandbox->reason = END_TIMEOUT;
     } else if (sandbox->state == SANDBOX_PAUSED) {
         table_move(all, sandbox, SANDBOX_PAUSING);
     }
@@ -393,7 +405,10 @@ void table_condemn(struct sandboxes *all, const char *id, enum sandbox_end reaso
     reason = true_reason(all, sandbox, reason);
     if (!sandbox) {
         condemn(all, add_entry(all, id, SANDBOX_KILLING), reason);
-    } else if (sandbox->state == SANDBOX_RUNNING && !pause_due(all, sandbox)) {
+    } else if (sandbox->state == SANDBOX_RUNNING && sandbox->auto_pause) {
+        if (!pause_due(all, sandbox))
+            keep_crashed(all, sandbox, reason);
+    } else if (sandbox->state == SANDBOX_RUNNING) {
         table_move(all, sandbox, SANDBOX_KILLING);
         condemn(all, sandbox, reason);
     } else if (sandbox->state == SANDBOX_PAUSED) {
