@@ -237,7 +237,7 @@ int qs_snapshot(struct qs *qs, const char *id, const char *alias, char out_id[QS
     struct runtime_snapshot snapshot = {0};
     struct error err = {0};
     int r = runtime_snapshot_create(qs->runtime, &qs->caller, str_of(id),
-                                    alias ? str_of(alias) : STR_NONE, -1, &arena, &snapshot, &err);
+                                    alias ? str_of(alias) : STR_NONE, 0, &arena, &snapshot, &err);
 
     if (r == 0 && !str_copy(snapshot.id, out_id, QS_ID_SIZE))
         r = error_set(&err, ERROR_INTERNAL, "the snapshot's id is too long");

@@ -14,7 +14,7 @@ static int run_create(struct cli *cli, int argc, char **argv)
     int64_t ttl_s = -1;
     const struct cli_option table[] = {
         {"alias", 0, CLI_TEXT, &alias, "NAME", "a name to find it by; an older one is replaced"},
-        {"ttl", 0, CLI_TIME_0, &ttl_s, "TIME", "how long it is kept (0: for ever)"},
+        {"ttl", 0, CLI_TIME_0, &ttl_s, "TIME", "deleted after so long (by default never)"},
         {.name = NULL},
     };
     auto_json json_t *body = json_object(), *answer = NULL;

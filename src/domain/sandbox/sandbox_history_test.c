@@ -2,7 +2,9 @@
 #include "domain/sandbox/test/sandbox_test_env.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "domain/sandbox/sandbox_history.h"
+#include "domain/sandbox/sandbox_internal.h"
 #include "domain/sandbox/sandbox_metrics.h"
 
 static struct event_page events(struct env *env, const struct event_filter *wanted,
@@ -16,6 +18,76 @@ static struct event_page events(struct env *env, const struct event_filter *want
         filter.limit = 100;
     OK(sandbox_events(env->all, &filter, arena, &page, &err));
     return page;
+}
+
+static size_t audits(struct env *env)
+{
+    auto_arena struct arena arena = {0};
+    struct store_audit *rows;
+    size_t count = 0;
+
+    OK(store_audit_page(env->store, TEAM, 0, 10, &arena, &rows, &count, &err));
+    return count;
+}
+
+static size_t events_of(struct env *env, const char *id)
+{
+    auto_arena struct arena arena = {0};
+    struct store_event_query query = {.team_id = TEAM, .sandbox_id = str_of(id), .limit = 10};
+    struct store_event *found;
+    size_t count = 0;
+
+    OK(store_event_page(env->store, &query, &arena, &found, &count, &err));
+    return count;
+}
+
+static bool row_exists(struct env *env, const char *id)
+{
+    auto_arena struct arena arena = {0};
+    struct store_sandbox row;
+    struct error ignored = {0};
+
+    return store_sandbox_get(env->store, str_of(id), &arena, &row, &ignored) == 0;
+}
+
+/* The keeper, hourly: rows and events of what ended go after a week, the audit after 30 days. */
+TEST(keeper_forgets_history)
+{
+    auto_env struct env env;
+    auto_arena struct arena arena = {0};
+    struct store_audit entry = {.at_us = clock_wall_us(),
+                                .team_id = TEAM,
+                                .key_id = STR("k"),
+                                .method = STR("POST"),
+                                .path = STR("/"),
+                                .request_id = STR("r"),
+                                .key_name = STR("n"),
+                                .agent_id = STR(""),
+                                .status = 200};
+    char ended[ID_SIZE], paused[ID_SIZE];
+    const int64_t day_us = 24 * 3600 * INT64_C(1000000);
+
+    env_open(&env, 0);
+    OK(env_create(&env, ended, &err));
+    OK(env_create(&env, paused, &err));
+    OK(sandbox_kill(env.all, TEAM, str_of(ended), &err));
+    OK(sandbox_pause(env.all, TEAM, str_of(paused), &(struct sandbox_pause){0}, &err));
+    OK(store_audit_add(env.store, &entry, &err));
+    clock_test_pass(6 * day_us);
+    layers_collect_soon(env.all);
+    OK(env_create(&env, (char[ID_SIZE]){0}, &err));
+    CHECK(row_exists(&env, ended) && events_of(&env, ended) > 0);
+    clock_test_pass(2 * day_us);
+    layers_collect_soon(env.all);
+    WAIT_FOR(!row_exists(&env, ended));
+    WAIT_FOR(events_of(&env, ended) == 0);
+    CHECK_INT(audits(&env), 1);
+    clock_test_pass(23 * day_us);
+    layers_collect_soon(env.all);
+    WAIT_FOR(audits(&env) == 0);
+    CHECK(row_exists(&env, paused));
+    OK(sandbox_resume(env.all, TEAM, str_of(paused), &(struct sandbox_resume){.timeout_s = 60},
+                      &arena, &(struct sandbox_view){0}, &err));
 }
 
 TEST(events_of_a_life)

@@ -235,7 +235,7 @@ int v1_snapshots_create(struct v1_call *call, struct error *err)
 {
     struct runtime_snapshot snapshot = {0};
     struct str alias = STR_NONE;
-    int64_t ttl_s = -1;
+    int64_t ttl_s = 0;
 
     if (v1_body_str(call, "alias", &alias, err) < 0 ||
         v1_body_int(call, "ttl", 0, (int64_t)10 * 365 * 86400, &ttl_s, err) < 0 ||

@@ -320,7 +320,7 @@ int mcp_sandbox_snapshot(struct mcp_call *call, json_t *args, struct mcp_outcome
 
     if (find(call, args, false, &id, err) < 0 || check_alias(call, alias, err) < 0 ||
         runtime_snapshot_create(runtime_of(call), &call->caller, id, alias,
-                                mcp_arg_int(args, "keep_s", -1), &call->arena, &snapshot, err) < 0)
+                                mcp_arg_int(args, "keep_s", 0), &call->arena, &snapshot, err) < 0)
         return -1;
     mcp_outcome_json(out, json_pack("{s:o, s:o, s:o, s:s, s:o, s:o}", "snapshot_id",
                                     json_str(snapshot.id), "sandbox_id", json_str(id), "alias",

@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/encode.h"
 #include "base/fd.h"
 #include "base/path.h"
@@ -273,7 +274,7 @@ void blobs_prune(const struct blobs *blobs, int64_t max_age_s, int64_t max_bytes
 {
     auto_free struct kept *all = NULL;
     size_t count = list_all(blobs, &all);
-    int64_t total = 0, now_s = (int64_t)time(NULL);
+    int64_t total = 0, now_s = clock_wall_us() / 1000000;
 
     if (count == 0)
         return;

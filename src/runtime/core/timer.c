@@ -14,6 +14,7 @@ struct entry {
     struct runtime *runtime;
     void (*fn)(struct runtime *runtime);
     int64_t period_s;
+    int64_t due_us; /* monotonic; a period after the last turn began */
     pthread_t thread;
     bool running;
 };
@@ -64,8 +65,10 @@ static void *run(void *arg)
 {
     struct entry *entry = arg;
 
-    while (wait_for_turn(entry->runtime->timer, clock_mono_us() + entry->period_s * 1000000))
+    while (wait_for_turn(entry->runtime->timer, entry->due_us)) {
+        entry->due_us = clock_mono_us() + entry->period_s * 1000000;
         entry->fn(entry->runtime);
+    }
     return NULL;
 }
 
@@ -76,6 +79,7 @@ void runtime_timer_start(struct runtime *runtime)
     for (size_t i = 0; i < timer->count; i++) {
         struct entry *entry = &timer->entries[i];
 
+        entry->due_us = clock_mono_us() + entry->period_s * 1000000;
         entry->running = pthread_create(&entry->thread, NULL, run, entry) == 0;
         if (!entry->running)
             log_error("runtime", "no thread for a periodic task: it will not run");

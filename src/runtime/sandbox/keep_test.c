@@ -5,6 +5,8 @@
 #include "protocol/json/json_shape.h"
 #include "runtime/sandbox/sandbox_internal.h"
 #include "runtime/sandbox/test/work_env.h"
+#include "store/runtime/store_execution.h"
+#include "store/runtime/store_runtime.h"
 
 #define DAY_US (24 * 3600 * INT64_C(1000000))
 
@@ -42,6 +44,14 @@ static struct runtime_sandbox ensure(struct work_env *env, const struct runtime_
 static void pause_it(struct work_env *env, struct str id)
 {
     OK(runtime_sandbox_pause(env->core.runtime, &env->core.caller, id, &err));
+}
+
+static int64_t store_runtime_event_count(struct work_env *env)
+{
+    int64_t last = 0, count = 0;
+
+    OK(store_runtime_event_last(env->core.store, &last, &count, &err));
+    return count;
 }
 
 TEST(keys_and_paused_sandboxes_survive_a_year)
@@ -235,6 +245,71 @@ TEST(retention_gives_notice_also_when_it_is_overdue)
     clock_test_pass(DAY_US / 2);
     clean_up(&env);
     CHECK_INT(provider_fake_calls(env.core.fake, "kill"), 1);
+}
+
+TEST(snapshots_expire_only_when_that_was_asked_for)
+{
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    struct runtime_snapshot kept, week, checkpoint, got;
+    struct runtime_sandbox sandbox;
+
+    work_open(&env, NULL, work_quick);
+    sandbox = work_ensure(&env, "k", TIER_CREATED, &arena);
+    OK(runtime_snapshot_create(env.core.runtime, &env.core.caller, sandbox.id, STR_NONE, 0, &arena,
+                               &kept, &err));
+    OK(runtime_snapshot_create(env.core.runtime, &env.core.caller, sandbox.id, STR("week"),
+                               7 * 24 * 3600, &arena, &week, &err));
+    OK(runtime_snapshot_create(env.core.runtime, &env.core.caller, sandbox.id, STR("a#b"), -1,
+                               &arena, &checkpoint, &err));
+    pass_days(&env, 6);
+    CHECK_INT(work_events(&env, "snapshot.expired"), 0);
+    pass_days(&env, 2);
+    CHECK_INT(work_events(&env, "snapshot.expired"), 1);
+    CHECK(work_event_has(&env, "snapshot.expired", "week"));
+    FAILS(runtime_snapshot_get(env.core.runtime, &env.core.caller, week.id, &arena, &got, &err),
+          ERROR_NOT_FOUND, "not found");
+    pass_days(&env, 23);
+    CHECK(work_event_has(&env, "snapshot.expired", "a#b"));
+    pass_days(&env, 340);
+    CHECK_INT(provider_fake_calls(env.core.fake, "snapshot_delete"), 2);
+    OK(runtime_snapshot_get(env.core.runtime, &env.core.caller, kept.id, &arena, &got, &err));
+}
+
+/* The timers: rows of what has ended, their jobs, kept output and events are history, and go after 30 days. */
+TEST(history_is_forgotten_after_thirty_days)
+{
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    struct runtime_command command = {.command = STR("echo x"), .keep = KEEP_YES};
+    struct runtime_result result = {0};
+    struct runtime_sandbox ended, kept, got;
+    struct store_execution execution;
+
+    work_open(&env, NULL, work_quick);
+    ended = work_ensure(&env, NULL, TIER_CREATED, &arena);
+    kept = work_ensure(&env, "k", TIER_CREATED, &arena);
+    OK(runtime_exec(env.core.runtime, &env.core.caller, kept.id, &command, &result, &err));
+    CHECK(result.kept);
+    runtime_result_done(&result);
+    pause_it(&env, kept.id);
+    OK(runtime_sandbox_kill(env.core.runtime, &env.core.caller, ended.id, NULL, &err));
+    clock_test_pass(29 * DAY_US);
+    runtime_timer_test_wake(env.core.runtime);
+    clean_up(&env);
+    OK(runtime_sandbox_get(env.core.runtime, &env.core.caller, ended.id, false, &arena, &got,
+                           &err));
+    OK(store_execution_get(env.core.store, STR("t1"), str_of(result.keep_id), &arena, &execution,
+                           &err));
+    CHECK_INT(work_events(&env, "sandbox.created"), 2);
+    clock_test_pass(2 * DAY_US);
+    runtime_timer_test_wake(env.core.runtime);
+    WAIT_FOR(runtime_sandbox_get(env.core.runtime, &env.core.caller, ended.id, false, &arena, &got,
+                                 &(struct error){0}) < 0);
+    WAIT_FOR(store_execution_get(env.core.store, STR("t1"), str_of(result.keep_id), &arena,
+                                 &execution, &(struct error){0}) < 0);
+    WAIT_FOR(store_runtime_event_count(&env) == 0);
+    (void)work_ensure(&env, "k", TIER_RESUMED, &arena);
 }
 
 /* The timer itself: it ends what runs without a key and was not used for a day, however old it is. */

@@ -204,6 +204,24 @@ static int prune_sandboxes(struct prune *prune, struct error *err)
     return each_row(prune->runtime, wanted, prune_row, prune, err);
 }
 
+static void tell_expired(struct runtime *runtime, const struct runtime_caller *caller,
+                         const struct store_runtime_snapshot *row)
+{
+    char at[CLOCK_TEXT_SIZE];
+    json_t *data = json_pack("{s:o}", "snapshot_id", json_str(row->id));
+    struct runtime_event event = {.type = STR("snapshot.expired"),
+                                  .sandbox_id = row->sandbox_id,
+                                  .actor = caller->actor,
+                                  .data = data};
+
+    clock_format(row->expires_at_us, at);
+    (void)json_object_set_new(data, "expires_at", json_string(at));
+    if (row->alias.p)
+        (void)json_object_set_new(data, "alias", json_str(row->alias));
+    runtime_event_add(runtime, caller, &event);
+    json_decref(data);
+}
+
 static int prune_snapshots(struct prune *prune, struct error *err)
 {
     struct store_runtime_snapshot *rows = NULL;
@@ -216,12 +234,15 @@ static int prune_snapshots(struct prune *prune, struct error *err)
         struct runtime_caller caller = {.team_id = rows[i].team_id, .actor = STR("prune")};
         struct error problem;
 
-        if (prune->dry_run ||
-            runtime_snapshot_drop(prune->runtime, &caller, &rows[i], &problem) == 0)
+        if (prune->dry_run) {
             prune->snapshots++;
-        else
+        } else if (runtime_snapshot_drop(prune->runtime, &caller, &rows[i], &problem) == 0) {
+            tell_expired(prune->runtime, &caller, &rows[i]);
+            prune->snapshots++;
+        } else {
             log_warn("runtime", "snapshot=%.*s not pruned, tried again later: %s",
                      STR_ARG(rows[i].id), problem.message);
+        }
     }
     return 0;
 }

@@ -208,7 +208,7 @@ struct runtime_snapshot {
     int64_t created_at_us, expires_at_us; /* 0 = never */
 };
 /* alias: "github/owner/repo#branch" or any name of the team's; replaces an older one of that name.
- * ttl_s: 0 = never, -1 = the settings'. */
+ * ttl_s: when it is deleted; 0 = never, -1 = after checkpoint_ttl_s. */
 int runtime_snapshot_create(struct runtime *runtime, const struct runtime_caller *caller,
                             struct str id, struct str alias, int64_t ttl_s, struct arena *arena,
                             struct runtime_snapshot *out, struct error *err);
