@@ -175,7 +175,7 @@ TEST(v1_life)
     CHECK(was_asked("prune(86400,1)"));
     check_error("POST", "/prune", "{\"older_than\":\"x\"}", 400, "invalid", false);
     CHECK_INT(request("POST", ONE "/snapshots", "{\"alias\":\"github/o/r#main\"}", NULL), 201);
-    CHECK(was_asked("snapshot(github/o/r#main,-1)"));
+    CHECK(was_asked("snapshot(github/o/r#main,0)"));
     CHECK_INT(request("GET", ONE "/snapshots", NULL, NULL), 200);
     CHECK(was_asked("snapshots(" V1_FAKE_ID ")"));
 }
