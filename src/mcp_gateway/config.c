@@ -154,6 +154,7 @@ static int run(const char *line, const char *cwd, json_t *envs, const char *what
         json_t *value;
         const char *key;
 
+        (void)unsetenv("GATEWAY_ACCESS_TOKEN"); /* it is for clients */
         json_object_foreach (envs, key, value)
             (void)setenv(key, json_string_value(value), 1);
         /* What an installer prints belongs to who reads the gateway's errors. */

@@ -21,13 +21,14 @@
 enum {
     GATEWAY_PORT = 50005,
     GATEWAY_SERVERS_MAX = 32,
-    GATEWAY_TOOLS_MAX = 1024,           /* of all servers */
-    GATEWAY_TOOL_SIZE_MAX = 64 * 1024,  /* of one, as JSON */
-    GATEWAY_LINE_MAX = 8 * 1024 * 1024, /* from a server */
-    GATEWAY_BODY_MAX = 8 * 1024 * 1024, /* from a client */
-    GATEWAY_ASKED_MAX = 256,            /* requests under way at one server */
-    GATEWAY_CALL_MS = 60 * 60 * 1000,   /* the longest call of a tool */
-    GATEWAY_BEGIN_MS = 50 * 1000,       /* until a server has told its tools */
+    GATEWAY_TOOLS_MAX = 1024,                  /* of all servers */
+    GATEWAY_TOOL_SIZE_MAX = 64 * 1024,         /* of one, as JSON */
+    GATEWAY_TOOLS_BYTES_MAX = 4 * 1024 * 1024, /* of all servers, as JSON */
+    GATEWAY_LINE_MAX = 8 * 1024 * 1024,        /* from a server */
+    GATEWAY_BODY_MAX = 8 * 1024 * 1024,        /* from a client */
+    GATEWAY_ASKED_MAX = 256,                   /* requests under way at one server */
+    GATEWAY_CALL_MS = 60 * 60 * 1000,          /* the longest call of a tool */
+    GATEWAY_BEGIN_MS = 50 * 1000,              /* until a server has told its tools */
 };
 
 /* One server as it is configured. Owned by the gateway. */

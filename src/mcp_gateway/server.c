@@ -21,6 +21,7 @@ enum {
     CALM_MS = 60 * 1000,
     PAGES_MAX = 64,                 /* of its list of tools */
     BACKLOG_MAX = 32 * 1024 * 1024, /* bytes that it does not take */
+    JUNK_LOGGED = 20, /* of lines that are not messages: the log is the sandbox's disk */
 };
 
 struct server {
@@ -35,8 +36,11 @@ struct server {
     struct buf line;
     struct list asked;
     int64_t last_id;
-    json_t *tools, *listing; /* those that are told, and those that are being listed */
+    json_t *tools, *listing;           /* those that are told, and those that are being listed */
+    size_t tools_bytes, listing_bytes; /* of both, as JSON */
     int pages;
+    bool lists, changed; /* a list is asked for; it changed since then */
+    unsigned junk;       /* lines that are not messages, since it was started */
 };
 
 const char *server_name(const struct server *server)
@@ -91,7 +95,8 @@ static void written(uv_write_t *request, int status)
     free(writing);
 }
 
-static void send_json(struct server *server, json_t *message_consume)
+/* False when it does not take any more. */
+static bool send_json(struct server *server, json_t *message_consume)
 {
     auto_json json_t *message = message_consume;
     auto_free char *text = json_text(message);
@@ -99,18 +104,19 @@ static void send_json(struct server *server, json_t *message_consume)
     uv_buf_t part;
 
     if (!server->in || uv_stream_get_write_queue_size((uv_stream_t *)server->in) > BACKLOG_MAX)
-        return;
+        return false;
     writing = xcalloc(1, sizeof(*writing));
     writing->text = xasprintf("%s\n", text);
     part = uv_buf_init(writing->text, (unsigned)strlen(writing->text));
     if (uv_write(&writing->request, (uv_stream_t *)server->in, &part, 1, written) < 0)
         written(&writing->request, 0);
+    return true;
 }
 
 static void notify(struct server *server, const char *method, json_t *params_consume)
 {
-    send_json(server, json_pack("{s:s, s:s, s:o*}", "jsonrpc", "2.0", "method", method, "params",
-                                params_consume));
+    (void)send_json(server, json_pack("{s:s, s:s, s:o*}", "jsonrpc", "2.0", "method", method,
+                                      "params", params_consume));
 }
 
 static size_t count_asked(const struct server *server)
@@ -148,8 +154,12 @@ struct asked *server_ask(struct server *server, const char *method, json_t *para
         }
         (void)json_object_set_new(meta, "progressToken", json_integer(asked->id));
     }
-    send_json(server, json_pack("{s:s, s:I, s:s, s:o}", "jsonrpc", "2.0", "id",
-                                (json_int_t)asked->id, "method", method, "params", params_consume));
+    if (!send_json(server,
+                   json_pack("{s:s, s:I, s:s, s:o}", "jsonrpc", "2.0", "id", (json_int_t)asked->id,
+                             "method", method, "params", params_consume))) {
+        forget(asked);
+        return NULL;
+    }
     return asked;
 }
 
@@ -181,11 +191,25 @@ static void end(struct server *server, const char *why);
 
 static void list_tools(struct server *server, const char *cursor);
 
-/* Those that have a name and are not too large. */
+/* Is there room for one more tool, beside those of all other servers and those listed so far? */
+static bool has_room(const struct server *server, size_t bytes)
+{
+    const struct gateway *gateway = server->gateway;
+    size_t count = json_array_size(server->listing), all = server->listing_bytes;
+
+    for (size_t i = 0; i < gateway->count; i++)
+        if (gateway->servers[i] != server) {
+            count += json_array_size(gateway->servers[i]->tools);
+            all += gateway->servers[i]->tools_bytes;
+        }
+    return count < GATEWAY_TOOLS_MAX && all + bytes <= GATEWAY_TOOLS_BYTES_MAX;
+}
+
+/* Those that have a name and are not too large, as long as there is room. */
 static void add_tools(struct server *server, json_t *tools)
 {
+    size_t i, left_out = 0;
     json_t *one;
-    size_t i;
 
     json_array_foreach (tools, i, one) {
         auto_free char *text = json_text(one);
@@ -193,10 +217,18 @@ static void add_tools(struct server *server, json_t *tools)
         if (!json_get_str(one, "name").len || strlen(text) > GATEWAY_TOOL_SIZE_MAX)
             log_warn("gateway", "%s: a tool without a name, or of %zu bytes, is left out",
                      server->config.name, strlen(text));
-        else if (json_array_size(server->listing) < GATEWAY_TOOLS_MAX)
-            (void)json_array_append(server->listing, one);
+        else if (!has_room(server, strlen(text)))
+            left_out++;
+        else if (json_array_append(server->listing, one) == 0)
+            server->listing_bytes += strlen(text);
     }
+    if (left_out)
+        log_warn("gateway",
+                 "%s: %zu tools are left out: all servers together may have %d, of %d MiB",
+                 server->config.name, left_out, GATEWAY_TOOLS_MAX, GATEWAY_TOOLS_BYTES_MAX >> 20);
 }
+
+static void begin_listing(struct server *server);
 
 static void on_listed(void *arg, json_t *answer, const char *why)
 {
@@ -214,8 +246,12 @@ static void on_listed(void *arg, json_t *answer, const char *why)
         return;
     }
     json_decref(server->tools);
-    server->tools = json_incref(server->listing);
+    server->tools = take_ptr(&server->listing);
+    server->tools_bytes = server->listing_bytes;
+    server->lists = false;
     log_info("gateway", "%s: %zu tools", server->config.name, json_array_size(server->tools));
+    if (server->changed)
+        begin_listing(server);
     if (server->ready)
         return;
     server->ready = true;
@@ -225,16 +261,23 @@ static void on_listed(void *arg, json_t *answer, const char *why)
 
 static void list_tools(struct server *server, const char *cursor)
 {
-    (void)server_ask(server, "tools/list", json_pack("{s:s*}", "cursor", cursor),
-                     &(struct asked){.on_answer = on_listed,
-                                     .arg = server,
-                                     .deadline_ms = clock_mono_ms() + GATEWAY_BEGIN_MS});
+    server->lists =
+        server_ask(server, "tools/list", json_pack("{s:s*}", "cursor", cursor),
+                   &(struct asked){.on_answer = on_listed,
+                                   .arg = server,
+                                   .deadline_ms = clock_mono_ms() + GATEWAY_BEGIN_MS}) != NULL;
+    server->changed = server->changed || !server->lists; /* it has too much to do: later */
 }
 
+/* One at a time: a server may claim changes as often as it likes. */
 static void begin_listing(struct server *server)
 {
+    server->changed = server->lists;
+    if (server->lists)
+        return;
     json_decref(server->listing);
     server->listing = json_array();
+    server->listing_bytes = 0;
     server->pages = 0;
     list_tools(server, NULL);
 }
@@ -268,12 +311,12 @@ static void initialize(struct server *server)
 static void answer_server(struct server *server, const struct mcp_message *message)
 {
     if (str_is(message->method, "ping"))
-        send_json(server,
-                  json_pack("{s:s, s:O, s:{}}", "jsonrpc", "2.0", "id", message->id, "result"));
+        (void)send_json(
+            server, json_pack("{s:s, s:O, s:{}}", "jsonrpc", "2.0", "id", message->id, "result"));
     else
-        send_json(server, json_pack("{s:s, s:O, s:{s:i, s:s}}", "jsonrpc", "2.0", "id", message->id,
-                                    "error", "code", MCP_NO_METHOD, "message",
-                                    "the gateway does not offer that"));
+        (void)send_json(server, json_pack("{s:s, s:O, s:{s:i, s:s}}", "jsonrpc", "2.0", "id",
+                                          message->id, "error", "code", MCP_NO_METHOD, "message",
+                                          "the gateway does not offer that"));
 }
 
 static void take_notice(struct server *server, const struct mcp_message *message)
@@ -291,6 +334,13 @@ static void take_notice(struct server *server, const struct mcp_message *message
         asked->on_progress(asked->arg, message->params);
 }
 
+static void log_junk(struct server *server, const char *what)
+{
+    if (++server->junk <= JUNK_LOGGED)
+        log_warn("gateway", "%s: %s%s", server->config.name, what,
+                 server->junk == JUNK_LOGGED ? "; further ones are not logged" : "");
+}
+
 static void take_line(struct server *server, struct str line)
 {
     struct mcp_message message;
@@ -298,8 +348,7 @@ static void take_line(struct server *server, struct str line)
     struct asked *asked;
 
     if (mcp_message_parse(line, &message, &fault) < 0) {
-        log_warn("gateway", "%s: a line that is no message: %s", server->config.name,
-                 fault.message);
+        log_junk(server, "a line that is not a message");
     } else if (message.kind == MCP_NOTIFICATION) {
         take_notice(server, &message);
     } else if (message.kind == MCP_REQUEST) {
@@ -309,25 +358,26 @@ static void take_line(struct server *server, struct str line)
         if (asked)
             settle(asked, message.tree, NULL);
         else
-            log_warn("gateway", "%s: an answer to nothing that was asked", server->config.name);
+            log_junk(server, "an answer to nothing that was asked");
     }
     mcp_message_done(&message);
 }
 
 static void take_lines(struct server *server)
 {
-    const char *at;
+    struct str rest = buf_str(&server->line);
+    ptrdiff_t end_of_line;
 
-    while (server->line.len && (at = memchr(server->line.p, '\n', server->line.len))) {
-        size_t len = (size_t)(at - server->line.p);
-        struct str line = str_trim(str_n(server->line.p, len));
+    while ((end_of_line = str_find(rest, '\n')) >= 0) {
+        struct str line = str_trim(str_n(rest.p, (size_t)end_of_line));
 
         if (line.len)
             take_line(server, line);
         if (!server->runs) /* it was ended inside */
             return;
-        buf_drop(&server->line, len + 1);
+        rest = str_skip(rest, (size_t)end_of_line + 1);
     }
+    buf_drop(&server->line, server->line.len - rest.len); /* once: lines may be many */
     if (server->line.len > GATEWAY_LINE_MAX)
         end(server, "it sent a line that is longer than 8 MiB");
 }
@@ -458,6 +508,8 @@ void server_start(struct server *server)
     int r;
 
     server->again_ms = 0;
+    server->lists = server->changed = false;
+    server->junk = 0;
     server->begun_ms = clock_mono_ms();
     server->runs = true;
     server->in = new_pipe(server);
@@ -477,21 +529,34 @@ void server_start(struct server *server)
     initialize(server);
 }
 
+static struct asked *find_late(const struct server *server, int64_t now)
+{
+    struct list *node;
+
+    list_for_each (node, &server->asked) {
+        struct asked *asked = container_of(node, struct asked, link);
+
+        if (asked->deadline_ms < now)
+            return asked;
+    }
+    return NULL;
+}
+
 /* Requests that took too long; and one that ended begins again. */
 static void on_sweep(uv_timer_t *timer)
 {
     struct server *server = timer->data;
     int64_t now = clock_mono_ms();
-    struct list *node, *next;
+    struct asked *late;
 
-    list_for_each_safe (node, next, &server->asked) {
-        struct asked *asked = container_of(node, struct asked, link);
-
-        if (asked->deadline_ms < now) {
-            settle(asked, NULL, "it took too long to answer");
-            break; /* the others may have gone with it */
-        }
+    /* From the front each time: others may go with one that is settled. */
+    while ((late = find_late(server, now))) {
+        notify(server, "notifications/cancelled",
+               json_pack("{s:I}", "requestId", (json_int_t)late->id));
+        settle(late, NULL, "it took too long to answer");
     }
+    if (server->runs && server->changed && !server->lists)
+        begin_listing(server);
     if (server->again_ms && server->again_ms < now)
         server_start(server);
 }
