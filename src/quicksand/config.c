@@ -91,6 +91,9 @@ static const struct setting settings[] = {
                    "seconds a request to the API may take to arrive whole"),
     NUMBER_SETTING(body_memory_mb, "body-memory", "128", 4, 65536,
                    "memory for the bodies of requests to the API, in MB; a team may hold half"),
+    NUMBER_SETTING(response_memory_mb, "response-memory", "32", 4, 65536,
+                   "memory for responses that clients have not read yet, in MB; a team may hold "
+                   "half, an address a quarter, a connection an eighth"),
     NUMBER_SETTING(upload_mb, "upload-max", "4096", 1, 1048576,
                    "longest file that is uploaded for a build of a template, in MB"),
     NUMBER_SETTING(spool_mb, "spool-max", "65536", 1, 16777216,

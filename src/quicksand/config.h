@@ -45,9 +45,10 @@ struct config {
     int64_t request_s;       /* how long a whole request to the API may take to come */
     int64_t box_connections; /* into one sandbox; 0 = no limit */
     int64_t connections, address_connections; /* of clients; the latter 0 = no limit */
-    int64_t body_memory_mb; /* for the bodies of requests to the API, all together */
-    int64_t upload_mb;      /* of one file for a build */
-    int64_t spool_mb;       /* of temporary files, all together */
+    int64_t body_memory_mb;     /* for the bodies of requests to the API, all together */
+    int64_t response_memory_mb; /* for responses that clients have not read yet, all together */
+    int64_t upload_mb;          /* of one file for a build */
+    int64_t spool_mb;           /* of temporary files, all together */
     int64_t max_sandboxes;
     int64_t max_hours;       /* longest life of a sandbox */
     int64_t volume_mb;       /* how much a volume may hold */

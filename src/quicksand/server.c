@@ -42,6 +42,7 @@
 #include "host/engine/engine_dial.h"
 #include "host/warden/warden.h"
 #include "image/template/images.h"
+#include "protocol/http/http_budget.h"
 #include "protocol/http/http_limits.h"
 #include "protocol/http/http_server.h"
 #include "protocol/http2/http2.h"
@@ -84,6 +85,7 @@ struct server {
     struct secrets *secrets;
     struct images *images;
     struct http_limits *limits;
+    struct http_budget *budget;
     struct shares *addresses, *box_connections; /* of clients, and into sandboxes */
     struct api *api;
     struct browsers *browsers;
@@ -196,6 +198,7 @@ static int edge_listen(struct edge *edge, struct error *err)
             edge->server->fds.loops,
         .connects = true,
         .addresses = edge->server->addresses,
+        .budget = edge->server->budget,
         .head_timeout_ms = 15000,
         .idle_timeout_ms = 75000,
         .body_timeout_ms = 60000,
@@ -339,6 +342,8 @@ static void prepare_edges(struct server *server)
     server_lanes_open(&server->lanes, server->config.workers);
     server->addresses =
         shares_new(&(struct shares_config){.each_max = (size_t)server->config.address_connections});
+    server->budget =
+        http_budget_new((size_t)server->config.response_memory_mb << 20, server->lanes.wait);
     server->box_connections =
         shares_new(&(struct shares_config){.each_max = (size_t)server->config.box_connections});
     server->edges = xcalloc(server->fds.loops, sizeof(*server->edges));
@@ -394,8 +399,8 @@ static int open_edge_parts(struct server *server, struct error *err)
                              .monitor_arg = &server->monitor,
                              .url = getenv("QUICKSAND_URL_SELF")};
 
-    server->monitor =
-        (struct monitor_targets){.sandboxes = server->sandboxes, .started_us = clock_wall_us()};
+    server->monitor = (struct monitor_targets){
+        .sandboxes = server->sandboxes, .budget = server->budget, .started_us = clock_wall_us()};
     server->keys = api.keys = api_keys_new(server->store, getenv("QUICKSAND_API_KEY"));
     server_lanes_assign(&server->lanes, server->config.workers, &api);
     server->creates = api.creates = sandbox_creates_new((size_t)server->config.create_queue);
@@ -410,7 +415,6 @@ static int open_edge_parts(struct server *server, struct error *err)
             .domain = server->domain,
             .https_domain = server->tls && server->domain[0] ? server->domain : NULL,
             .listen_fd = server->fds.listen[0],
-
             .engine = server->engine,
             .file_directory = server->store_dir,
             .spool = server->spool,

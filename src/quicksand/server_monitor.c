@@ -9,6 +9,7 @@
 
 #include "base/fd.h"
 #include "domain/sandbox/sandbox.h"
+#include "protocol/http/http_budget.h"
 #include "quicksand/runtime_service.h"
 
 struct series {
@@ -108,6 +109,17 @@ static void write_process(const struct monitor_targets *targets, struct buf *out
     (void)buf_printf(out, "process_start_time_seconds %.3f\n", (double)targets->started_us / 1e6);
 }
 
+static void write_responses(const struct http_budget *budget, struct buf *out)
+{
+    head(out, "quicksand_unread_response_bytes", "gauge",
+         "Memory of responses that clients have not read yet.");
+    (void)buf_printf(out, "quicksand_unread_response_bytes %zu\n", http_budget_held(budget));
+    head(out, "quicksand_unread_responses_ended_total", "counter",
+         "Responses that were ended because nobody read them and others needed the memory.");
+    (void)buf_printf(out, "quicksand_unread_responses_ended_total %" PRIu64 "\n",
+                     http_budget_ended(budget));
+}
+
 void server_monitor(void *arg, struct buf *out)
 {
     const struct monitor_targets *targets = arg;
@@ -116,6 +128,7 @@ void server_monitor(void *arg, struct buf *out)
     (void)buf_printf(out, "quicksand_build_info{version=\"" QUICKSAND_VERSION "\"} 1\n");
     write_process(targets, out);
     write_teams(targets->sandboxes, out);
+    write_responses(targets->budget, out);
     if (targets->runtime)
         runtime_service_monitor(targets->runtime, out);
 }

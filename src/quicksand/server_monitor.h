@@ -5,11 +5,13 @@
 
 #include "base/buf.h"
 
+struct http_budget;
 struct runtime_service;
 struct sandboxes;
 
 struct monitor_targets {
     struct sandboxes *sandboxes;
+    struct http_budget *budget;
     struct runtime_service *runtime; /* NULL while it starts */
     int64_t started_us;              /* wall */
 };

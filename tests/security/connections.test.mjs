@@ -1,8 +1,10 @@
 // Clients that hold more connections than is fair: others still find a place. A small server, so that few are many; in the
 // lab 198.51.100.2 is an address of this host that is not loopback.
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import net from 'node:net'
 import { after, before, test } from 'node:test'
+import { RawHttp2, get } from '../harness/http2-raw.mjs'
 import { eventually, patience, startServer } from '../harness/server.mjs'
 import { loadSdk } from '../harness/sdk.mjs'
 
@@ -46,6 +48,28 @@ test('one address has its share, others and loopback do not notice', async () =>
   for (let i = 0; i < 20; i++) assert.equal(await health('127.0.0.1'), 200)
   sockets.forEach((one) => one.destroy())
   await eventually('its share is given back', async () => (await health('198.51.100.2')) === 200)
+})
+
+test('streams that five addresses leave unread give their place to others', async () => {
+  const connections = []
+  const addresses = ['198.51.100.2']
+  for (let i = 11; i < 15; i++) {
+    execFileSync('ip', ['address', 'add', `198.51.100.${i}/32`, 'dev', 'lo'])
+    addresses.push(`198.51.100.${i}`)
+  }
+  try {
+    for (const localAddress of addresses) {
+      const connection = await RawHttp2.open({ host: '198.51.100.2', port: server.port, localAddress }, { window: 0 })
+      connections.push(connection)
+      connection.ask(get('/health'), 16)
+    }
+    await eventually('all places are taken', () => connections.some((one) => one.over || one.resets.size))
+    // An answer that nobody has read for a second makes place.
+    await eventually('another client is served', async () => (await health('127.0.0.1')) === 200, 5000)
+    for (let i = 0; i < 20; i++) assert.equal(await health('127.0.0.1'), 200)
+  } finally {
+    for (const connection of connections) connection.close()
+  }
 })
 
 // Whoever knows an id may open its ports: those of one sandbox are not all that there are.

@@ -28,8 +28,8 @@ static void answer(struct http_exchange *ex, const struct file *file)
         {STR("Referrer-Policy"), STR("no-referrer")},
     };
 
-    http_reply(ex, 200, headers, sizeof(headers) / sizeof(headers[0]),
-               str_n(file->bytes, file->size));
+    http_reply_static(ex, 200, headers, sizeof(headers) / sizeof(headers[0]),
+                      str_n(file->bytes, file->size));
 }
 
 bool bb_live_handle(struct http_exchange *ex)

@@ -1,6 +1,7 @@
 #include "edge/call/call.h"
 
 #include "base/alloc.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/id.h"
 #include "base/list.h"
@@ -62,6 +63,12 @@ void call_answer(struct call *call, int status, json_t *json_consume)
     json_decref(json_consume);
 }
 
+void call_answer_static(struct call *call, int status, struct str text)
+{
+    call->fixed = text;
+    call->status = status;
+}
+
 void call_answer_file(struct call *call, int status, const char *content_type, int fd_consume,
                       int64_t length)
 {
@@ -92,8 +99,12 @@ void call_reply(struct call *call)
         reply_file(call);
         return;
     }
-    http_answer(call->ex, call->status, call->content_type, call->headers, call->header_count,
-                call->text);
+    if (call->fixed.p)
+        http_answer_static(call->ex, call->status, call->content_type, call->headers,
+                           call->header_count, call->fixed);
+    else
+        http_answer_owned(call->ex, call->status, call->content_type, call->headers,
+                          call->header_count, take_ptr(&call->text));
 }
 
 static void fail(struct call *call, const struct error *err)
@@ -256,6 +267,8 @@ static void admit(struct call *call)
 
     if (call->who.banned)
         (void)error_set(&err, ERROR_FORBIDDEN, "team is banned");
+    else if (!http_set_owner(call->ex, str_of(call->who.team_id)))
+        call_unread(&err);
     else if (!call->no_body || call->file_max)
         (void)http_room_take(call->desk->limits, call->ex, str_of(call->who.team_id),
                              call->file_max ? HTTP_FILE_MEMORY : call->body_max, &call->room, &err);

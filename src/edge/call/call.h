@@ -118,6 +118,7 @@ struct call {
     struct share_seat seat; /* in the team's line for the lane's workers */
     bool entered;           /* it is, or was, in that line */
     bool has_worker;        /* its share of them is taken */
+    bool begun;             /* the handler ran; perhaps not for the last time */
     bool again;             /* the handler wants to run again, on another lane: */
     unsigned again_lane;    /* 0 = the work lane */
     bool only_for_client;   /* not begun when its client has left */
@@ -136,8 +137,9 @@ struct call {
     enum api_role role;                   /* of the key; set by call_auth() */
 
     int status;
-    char *text;   /* malloc()ed; NULL = no body */
-    int reply_fd; /* the body is this file instead, from its begin; 0 = none */
+    char *text;       /* malloc()ed; NULL = no body */
+    struct str fixed; /* the body is this text instead, which is there for ever */
+    int reply_fd;     /* the body is this file instead, from its begin; 0 = none */
     int64_t reply_length;
     struct spool_charge reply_charge; /* for that file, when it is on the disk */
     const char *content_type;         /* NULL = JSON */
@@ -191,6 +193,8 @@ typedef void call_join_fn(void *arg, struct loop *loop, struct http_exchange *ex
 void call_answer(struct call *call, int status, json_t *json_consume);
 /* The same of text that is JSON already. */
 void call_answer_text(struct call *call, int status, char *text_consume);
+/* The same of text that is there for ever: it is not copied. */
+void call_answer_static(struct call *call, int status, struct str text);
 /* Takes the file, whose first bytes are the body. */
 void call_answer_file(struct call *call, int status, const char *content_type, int fd_consume,
                       int64_t length);
@@ -252,6 +256,8 @@ bool call_leave(struct call *call);
 /* On the loop, when the call is not with a worker: a sandbox that was made for nobody ends. True: it is with
  * a worker for that, and is answered or freed afterwards. */
 bool call_take_back(struct call *call);
+/* The error when a team's clients leave too many bytes of earlier answers unread. */
+void call_unread(struct error *err);
 /* The worker's part, and the loop's. */
 void call_run(struct call *call);
 void call_finish(struct call *call);

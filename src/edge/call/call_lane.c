@@ -39,6 +39,7 @@ static void run(struct work *work)
         (void)call_set_unwanted(call, &err);
         call->desk->ops->fail(call, &err);
     } else {
+        call->begun = true;
         call_run(call);
     }
     /* Before the loop has time for it: the next one begins. */
@@ -117,10 +118,23 @@ bool call_take_back(struct call *call)
     return false;
 }
 
+void call_unread(struct error *err)
+{
+    (void)error_set(err, ERROR_QUOTA,
+                    "your team's clients leave too many bytes of earlier responses unread: read "
+                    "them, or close their connections");
+    err->retry_after_s = 1;
+}
+
 static void start(struct call *call)
 {
     struct error err = {0};
 
+    if (call->ex && !call->begun && !http_owner_has_room(call->ex)) {
+        call_unread(&err);
+        refuse(call, &err);
+        return;
+    }
     if (call->only_for_client && (!call->ex || http_client_left(call->ex))) {
         fail_left(call, &err);
         refuse(call, &err);

@@ -51,9 +51,9 @@ static void answer(struct http_exchange *ex, const struct file *file)
     if (http_headers_has_token(&http_request(ex)->headers, "If-None-Match", file->tag))
         http_reply(ex, 304, headers, count - packed, STR_NONE);
     else if (packed)
-        http_reply(ex, 200, headers, count, str_n(file->packed, file->packed_size));
+        http_reply_static(ex, 200, headers, count, str_n(file->packed, file->packed_size));
     else
-        http_reply(ex, 200, headers, count, str_n(file->bytes, file->size));
+        http_reply_static(ex, 200, headers, count, str_n(file->bytes, file->size));
 }
 
 /* A browser that opens the address; programs that ask for "/" are told what it is not: an endpoint. */
@@ -101,6 +101,6 @@ bool ui_handle(struct http_exchange *ex)
     else if (file || is_old(path))
         answer(ex, file ? file : front(ex));
     else
-        http_reply(ex, 404, NULL, 0, STR("there is no such page\n"));
+        http_reply_static(ex, 404, NULL, 0, STR("there is no such page\n"));
     return true;
 }

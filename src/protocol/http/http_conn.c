@@ -54,7 +54,29 @@ void http_conn_close(struct http_conn *conn)
                             !conn->send_failed && !conn->reset;
         http_exchange_done(&conn->ex);
     }
+    http_hold_release(&conn->hold);
+    http_account_drop(conn->server, &conn->account);
     http_server_conn_closed(conn);
+}
+
+static void note_sent(struct http_conn *conn, int result, size_t before)
+{
+    if (result < 0)
+        conn->broken = conn->send_failed = true;
+    if (conn->out.pending < before)
+        conn->progress = true;
+    http_conn_touch(conn);
+}
+
+void http_conn_send_body(struct http_conn *conn, struct str head, struct str body,
+                         enum http_memory memory)
+{
+    size_t before = conn->out.pending;
+
+    if (conn->broken)
+        (void)http_memory_drop(body, memory);
+    else
+        note_sent(conn, http_outq_send_body(&conn->out, conn->stream, head, body, memory), before);
 }
 
 void http_conn_send(struct http_conn *conn, const struct iovec *iov, size_t count)
@@ -63,11 +85,7 @@ void http_conn_send(struct http_conn *conn, const struct iovec *iov, size_t coun
 
     if (conn->broken)
         return;
-    if (http_outq_send(&conn->out, conn->stream, iov, count) < 0)
-        conn->broken = conn->send_failed = true;
-    if (conn->out.pending < before)
-        conn->progress = true;
-    http_conn_touch(conn);
+    note_sent(conn, http_outq_send(&conn->out, conn->stream, iov, count), before);
 }
 
 void http_conn_touch(struct http_conn *conn)
@@ -111,6 +129,10 @@ static void start_exchange(struct http_conn *conn)
     if (!conn->parser.complete && ex->request.minor == 1)
         ex->continue_due = http_headers_has_token(&ex->request.headers, "expect", "100-continue");
     conn->close_after = conn->server->draining || conn->eof || !conn->parser.keep_alive;
+    if (!http_budget_admits(conn)) {
+        http_conn_fail(conn, 503, HTTP_UNREAD_TEXT);
+        return;
+    }
     conn->server->config.on_request(ex, conn->server->config.arg);
 }
 
@@ -379,6 +401,9 @@ static void update(struct http_conn *conn)
     http_server_set_timer(conn->server, &conn->write_timer,
                           conn->out.pending ? CONN_TIMER_WRITE : CONN_TIMER_NONE, conn->progress);
     conn->restart = conn->progress = false;
+    http_hold_set(&conn->hold, conn->out.memory);
+    if (conn->state == CONN_STREAMS)
+        conn->server->config.http2->settle(conn->session);
 }
 
 void http_conn_advance(struct http_conn *conn)
@@ -468,7 +493,7 @@ static void on_write_timer(struct conn_timer_link *link, enum conn_timer kind)
 
     (void)kind;
     conn->broken = conn->reset = true;
-    http_conn_advance(conn);
+    http_conn_touch(conn); /* whatever is on the stack now, its own input perhaps */
 }
 
 void http_conn_open(struct http_server *server, int fd_consume, const struct http_address *address,
@@ -493,6 +518,10 @@ void http_conn_open(struct http_server *server, int fd_consume, const struct htt
     list_init(&conn->todo);
     conn_timer_init(&conn->read_timer, on_read_timer);
     conn_timer_init(&conn->write_timer, on_write_timer);
+    conn->hold =
+        (struct http_hold){.conn = conn, .ex = &conn->ex, .secure = stream_filtered(conn->stream)};
+    conn->write_timer.hold = &conn->hold;
+    http_budget_join(conn);
     list_push_back(&server->conns, &conn->all);
     server->conn_count++;
     server->handles++;

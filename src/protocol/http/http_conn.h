@@ -3,7 +3,10 @@
  * src/http and src/http2. */
 #pragma once
 
+#include <stdatomic.h>
+
 #include "base/list.h"
+#include "protocol/http/http_budget.h"
 #include "protocol/http/http_exchange.h"
 #include "protocol/http/http_outq.h"
 #include "protocol/http/http_parser.h"
@@ -42,8 +45,26 @@ enum conn_timer {
     CONN_TIMER_COUNT,
 };
 
+/* Bytes that unsent answers hold, and how many answers these are. */
+struct http_load {
+    atomic_size_t held, holders;
+    size_t max;
+};
+
+struct http_account; /* the load of an address or an owner */
+
+/* What one unsent answer holds, and for whom it is counted besides its connection. */
+struct http_hold {
+    struct http_conn *conn;
+    const struct http_exchange *ex; /* whose owner it is counted for; NULL = nobody's */
+    struct http_account *owner;
+    size_t bytes;
+    bool secure; /* with a filter's buffers */
+};
+
 struct conn_timer_link {
     struct list link;
+    struct http_hold *hold; /* of a write timer: what ends with it */
     uint64_t since;
     enum conn_timer kind;
     void (*expired)(struct conn_timer_link *link, enum conn_timer kind);
@@ -64,6 +85,8 @@ struct http_protocol {
     /* CONN_TIMER_HEAD, CONN_TIMER_IDLE (no stream is open) or CONN_TIMER_NONE. */
     enum conn_timer (*timer)(const void *session);
     void (*timed_out)(void *session);
+    /* Counts what its streams have not sent (http_hold_set()). */
+    void (*settle)(void *session);
     /* The connection is gone, or about to be: ends all exchanges. More than once does nothing. */
     void (*close)(void *session);
     void (*free)(void *session);
@@ -94,7 +117,10 @@ struct http_conn {
     struct buf rest;
     bool in_rest;
     size_t skipped;
-    struct http_address address; /* counted for it while it is open */
+    struct http_address address;  /* counted for it while it is open */
+    struct http_account *account; /* the same for unsent bytes */
+    struct http_load load;        /* of all its exchanges */
+    struct http_hold hold;
 };
 
 struct http_listener {
@@ -120,6 +146,11 @@ struct http_server {
     int spare_fd;     /* given up for a moment to refuse connections when descriptors run out */
     struct buf head;  /* scratch for answer heads */
     struct buf batch; /* scratch for what a session sends at once */
+    struct list budget_link;
+    struct loop_errand relieve_errand; /* answers are to be ended, for those of other loops */
+    atomic_bool relieve_posted;
+    unsigned quiet_ticks;
+    uint64_t told_ms; /* when the log was told last that answers are ended */
     size_t carried;   /* exchanges beside the first of their connection */
     long date_second;
     char date[40];
@@ -156,6 +187,29 @@ bool http_server_carry(struct http_server *server, struct http_address address);
 /* One less. */
 void http_server_carried(struct http_server *server, struct http_address address);
 struct str http_server_date(struct http_server *server);
+/* Ends what a write timer stands for, as if its time were over. */
+void http_server_end_waiting(struct conn_timer_link *link);
+
+/* http_budget.c; all do nothing without a budget */
+void http_budget_add_server(struct http_server *server);
+void http_budget_remove_server(struct http_server *server);
+/* The connection is counted for its address from now on. */
+void http_budget_join(struct http_conn *conn);
+void http_account_drop(struct http_server *server, struct http_account **account_ref);
+void http_hold_update(struct http_hold *hold, size_t memory);
+void http_hold_release(struct http_hold *hold);
+/* So many bytes of memory wait now. Ends other answers, or this one, when they are too many. */
+static inline void http_hold_set(struct http_hold *hold, size_t memory)
+{
+    if ((memory || hold->bytes) && hold->conn->server->config.budget)
+        http_hold_update(hold, memory);
+}
+/* A few times per timeout: gives memory back when a flood is over. True while that is to be done. */
+bool http_budget_tick(struct http_server *server);
+/* May a handler be started for a request on it? */
+bool http_budget_admits(struct http_conn *conn);
+/* Should a producer that has more than HTTP_LOW_WATER queued wait? */
+bool http_budget_tight(struct http_exchange *ex);
 
 /* http_conn_ops.c */
 extern const struct http_exchange_ops http_conn_ops;
@@ -173,5 +227,8 @@ void http_conn_close(struct http_conn *conn);
 void http_conn_linger(struct http_conn *conn);
 /* Answers in the server's own name and ends the connection. */
 void http_conn_fail(struct http_conn *conn, int status, const char *text);
+/* A head and a whole body. */
+void http_conn_send_body(struct http_conn *conn, struct str head, struct str body,
+                         enum http_memory memory);
 /* Sends or queues; a failure marks the connection broken. */
 void http_conn_send(struct http_conn *conn, const struct iovec *iov, size_t count);

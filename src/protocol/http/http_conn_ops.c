@@ -9,6 +9,11 @@ static struct stream *conn_stream(const struct http_exchange *ex)
     return conn_of_const(ex)->stream;
 }
 
+static struct http_conn *conn_itself(struct http_exchange *ex)
+{
+    return conn_of(ex);
+}
+
 static bool client_left(struct http_exchange *ex)
 {
     const struct http_conn *conn = conn_of(ex);
@@ -143,11 +148,12 @@ static void end_head(struct http_exchange *ex, struct buf *head)
 
 /* Made in the server's scratch buffer. With a whole answer it goes out at once; else it waits for the first
  * body bytes, or for the end of the loop's turn. */
-static void send_head(struct http_exchange *ex, const struct http_head *head, struct str body)
+static void send_head(struct http_exchange *ex, const struct http_head *head, struct str body,
+                      enum http_memory memory)
 {
     struct http_conn *conn = conn_of(ex);
     struct buf *text = &conn->server->head;
-    struct iovec iov[2];
+    struct iovec iov;
 
     decide_close(ex);
     buf_clear(text);
@@ -157,13 +163,14 @@ static void send_head(struct http_exchange *ex, const struct http_head *head, st
     else
         add_own(ex, text, head);
     end_head(ex, text);
-    iov[0] = (struct iovec){.iov_base = text->p, .iov_len = text->len};
-    iov[1] = http_iov(body.p, body.len);
     if (ex->answer == ANSWER_ENDED) {
-        http_conn_send(conn, iov, ex->no_payload || !body.len ? 1 : 2);
+        if (ex->no_payload)
+            body = http_memory_drop(body, memory);
+        http_conn_send_body(conn, buf_str(text), body, memory);
         return;
     }
-    http_outq_add(&conn->out, iov, 1);
+    iov = http_iov(text->p, text->len);
+    http_outq_add(&conn->out, &iov, 1);
     http_conn_touch(conn);
 }
 
@@ -250,6 +257,7 @@ static struct stream *detach(struct http_exchange *ex, struct buf *rest)
 
 const struct http_exchange_ops http_conn_ops = {
     .stream = conn_stream,
+    .conn = conn_itself,
     .client_left = client_left,
     .touch = touch,
     .send_continue = send_continue,

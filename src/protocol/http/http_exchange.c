@@ -185,23 +185,44 @@ static bool can_begin(const struct http_exchange *ex)
 }
 
 static void begin_own(struct http_exchange *ex, const struct http_head *head, struct str body,
-                      enum answer_state state)
+                      enum http_memory memory, enum answer_state state)
 {
-    if (!can_begin(ex))
-        return;
     ex->answer = state;
     ex->no_payload = !http_status_has_payload(head->status) || str_is(ex->request.method, "HEAD");
     ex->framing = head->framing.length >= 0 ? FRAMING_LENGTH : FRAMING_CHUNKED;
     ex->left = head->framing.length;
-    ex->ops->head(ex, head, body);
+    ex->ops->head(ex, head, body, memory);
+}
+
+static void reply(struct http_exchange *ex, int status, const struct http_header *headers,
+                  size_t count, struct str body, enum http_memory memory)
+{
+    struct http_head head = own_head(status, headers, count, (int64_t)body.len);
+
+    begin_own(ex, &head, body, memory, ANSWER_ENDED);
 }
 
 void http_reply(struct http_exchange *ex, int status, const struct http_header *headers,
                 size_t count, struct str body)
 {
-    struct http_head head = own_head(status, headers, count, (int64_t)body.len);
+    if (can_begin(ex))
+        reply(ex, status, headers, count, body, HTTP_COPIED);
+}
 
-    begin_own(ex, &head, body, ANSWER_ENDED);
+void http_reply_static(struct http_exchange *ex, int status, const struct http_header *headers,
+                       size_t count, struct str body)
+{
+    if (can_begin(ex))
+        reply(ex, status, headers, count, body, HTTP_STATIC);
+}
+
+void http_reply_owned(struct http_exchange *ex, int status, const struct http_header *headers,
+                      size_t count, char *body_consume, size_t len)
+{
+    if (can_begin(ex))
+        reply(ex, status, headers, count, str_n(body_consume, len), HTTP_OWNED);
+    else
+        free(body_consume);
 }
 
 void http_begin(struct http_exchange *ex, int status, const struct http_header *headers,
@@ -209,7 +230,8 @@ void http_begin(struct http_exchange *ex, int status, const struct http_header *
 {
     struct http_head head = own_head(status, headers, count, length);
 
-    begin_own(ex, &head, STR_NONE, ANSWER_OPEN);
+    if (can_begin(ex))
+        begin_own(ex, &head, STR_NONE, HTTP_COPIED, ANSWER_OPEN);
 }
 
 void http_begin_raw(struct http_exchange *ex, int status, struct str reason,
@@ -229,7 +251,7 @@ void http_begin_raw(struct http_exchange *ex, int status, struct str reason,
     ex->no_payload = framing->kind == HTTP_BODY_NONE;
     ex->framing = framing->kind == HTTP_BODY_LENGTH ? FRAMING_LENGTH : FRAMING_RAW;
     ex->left = framing->length;
-    ex->ops->head(ex, &head, STR_NONE);
+    ex->ops->head(ex, &head, STR_NONE, HTTP_COPIED);
 }
 
 size_t http_pending(const struct http_exchange *ex)
@@ -237,11 +259,14 @@ size_t http_pending(const struct http_exchange *ex)
     return ex->open ? ex->ops->pending(ex) : HTTP_HIGH_WATER + 1;
 }
 
-/* Returns what waits now. */
+/* Returns what waits now. While somebody who counts it is short of memory, that is too much: the producer stops, and
+ * goes on when less than HTTP_LOW_WATER waits. */
 static size_t note_pending(struct http_exchange *ex)
 {
     size_t pending = ex->ops->pending(ex);
 
+    if (pending <= HTTP_HIGH_WATER && pending > HTTP_LOW_WATER && http_budget_tight(ex))
+        pending = HTTP_HIGH_WATER + 1;
     if (pending > HTTP_LOW_WATER)
         ex->drain_due = true;
     return pending;

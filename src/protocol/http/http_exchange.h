@@ -3,7 +3,11 @@
  * all carriers is in http_exchange.c and http_exchange_steps.c. Private to src/http and src/http2. */
 #pragma once
 
+#include "protocol/http/http_outq.h"
 #include "protocol/http/http_server.h"
+
+struct http_account;
+struct http_conn;
 
 enum body_mode {
     BODY_UNASKED,
@@ -30,13 +34,15 @@ struct http_head {
 struct http_exchange_ops {
     /* The connection; NULL when it was taken over. */
     struct stream *(*stream)(const struct http_exchange *ex);
+    struct http_conn *(*conn)(struct http_exchange *ex);
     bool (*client_left)(struct http_exchange *ex);
     /* The handler has changed what it wants. restart: it reads on, so the peer's time begins anew. */
     void (*touch)(struct http_exchange *ex, bool restart);
     void (*send_continue)(struct http_exchange *ex);
     /* Before the head: may change how this one frames the body (ex->framing). `body` is all of it when the
-     * answer has ended already; else STR_NONE. */
-    void (*head)(struct http_exchange *ex, const struct http_head *head, struct str body);
+     * answer has ended already; else STR_NONE. A body that is HTTP_OWNED is the carrier's from here on. */
+    void (*head)(struct http_exchange *ex, const struct http_head *head, struct str body,
+                 enum http_memory memory);
     void (*write)(struct http_exchange *ex, const void *p, size_t len);
     void (*write_file)(struct http_exchange *ex, int fd_consume, int64_t offset, int64_t len);
     void (*end)(struct http_exchange *ex, const struct http_header *trailers, size_t count);
@@ -56,6 +62,7 @@ struct http_exchange {
     struct http_request request;
     struct arena arena;
     void *user;
+    struct http_account *owner; /* whose unsent bytes its answer's are; NULL = nobody's */
     http_exchange_fn *on_done, *on_drain;
     void *done_arg, *drain_arg;
     bool finished;
@@ -79,6 +86,9 @@ struct http_exchange {
     bool no_payload; /* HEAD, 204, 304: body bytes are counted but not sent */
     int64_t left;    /* FRAMING_LENGTH: still to be written */
 };
+
+/* Why nothing is begun for a client that reads too little (http_budget.h). */
+#define HTTP_UNREAD_TEXT "too many unread responses are waiting for your address; read them first"
 
 void http_exchange_init(struct http_exchange *ex, struct http_server *server,
                         const struct http_exchange_ops *ops);

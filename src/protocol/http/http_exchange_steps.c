@@ -1,5 +1,6 @@
 /* What all carriers do with an exchange. The functions that call handlers are called by carriers where
  * nothing of a handler is on the stack. */
+#include "protocol/http/http_conn.h"
 #include "protocol/http/http_exchange.h"
 
 #include <stdio.h>
@@ -15,6 +16,7 @@ void http_exchange_done(struct http_exchange *ex)
     ex->open = false;
     if (ex->on_done)
         ex->on_done(ex, ex->done_arg);
+    http_account_drop(ex->server, &ex->owner);
     arena_done(&ex->arena);
     buf_done(&ex->body);
     http_exchange_init(ex, ex->server, ex->ops);

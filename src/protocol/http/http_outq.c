@@ -1,6 +1,7 @@
-/* A list of segments: copied bytes, or a range of a file. Small writes share the tail segment. What
- * fits into the stream at once is never copied: http_outq_send() puts queued bytes and the caller's
- * into one stream_write(). */
+/* A list of segments: copied bytes, bytes of somebody else, or a range of a file. Small writes share the tail
+ * segment, and segments grow with the queue, because a slow peer's short answer should cost little. What fits
+ * into the stream at once is never copied: http_outq_send() puts queued bytes and the caller's into one
+ * stream_write(). */
 #include "protocol/http/http_outq.h"
 
 #include <errno.h>
@@ -10,7 +11,8 @@
 #include "base/cleanup.h"
 
 enum {
-    SEGMENT_SIZE = 16 * 1024 - 128,
+    SEGMENT_MIN = 1024 - 128, /* of copied bytes; each further one has twice the room */
+    SEGMENT_MAX = 16 * 1024 - 128,
     IOV_MAX_USED = 16,
     FILE_STEP = 1024 * 1024,     /* per stream_send_file() */
     FLUSH_MAX = 4 * 1024 * 1024, /* per flush, then other connections get their turn */
@@ -18,7 +20,10 @@ enum {
 
 struct http_segment {
     struct http_segment *next;
-    size_t start, end, size; /* bytes: data[start..end) of size */
+    const char *bytes;       /* `data`, or what was given */
+    void *owned;             /* to be freed with it */
+    size_t start, end, size; /* bytes[start..end); `size` is the room in `data` */
+    size_t memory;           /* as counted in the queue */
     int fd;                  /* file range when >= 0: left bytes from offset */
     int64_t offset, left;
     char data[];
@@ -31,6 +36,7 @@ static void push(struct http_outq *q, struct http_segment *segment)
     else
         q->head = segment;
     q->tail = segment;
+    q->memory += segment->memory;
 }
 
 static void pop(struct http_outq *q)
@@ -40,7 +46,9 @@ static void pop(struct http_outq *q)
     q->head = segment->next;
     if (!q->head)
         q->tail = NULL;
+    q->memory -= segment->memory;
     close_fd(&segment->fd);
+    free(segment->owned);
     free(segment);
 }
 
@@ -50,6 +58,13 @@ void http_outq_done(struct http_outq *q)
         pop(q);
     q->pending = 0;
     q->blocked = false;
+}
+
+static size_t room_of_next(const struct http_segment *tail)
+{
+    size_t room = tail && tail->fd < 0 ? tail->size * 2 : SEGMENT_MIN;
+
+    return room < SEGMENT_MIN ? SEGMENT_MIN : room > SEGMENT_MAX ? SEGMENT_MAX : room;
 }
 
 static void add_bytes(struct http_outq *q, const char *p, size_t len)
@@ -66,13 +81,67 @@ static void add_bytes(struct http_outq *q, const char *p, size_t len)
         len -= part;
     }
     if (len) {
-        size_t size = len > SEGMENT_SIZE ? len : SEGMENT_SIZE;
+        size_t room = room_of_next(tail), size = len > room ? len : room;
 
         tail = xmalloc(sizeof(*tail) + size);
-        *tail = (struct http_segment){.end = len, .size = size, .fd = -1};
+        *tail = (struct http_segment){.bytes = tail->data,
+                                      .end = len,
+                                      .size = size,
+                                      .memory = sizeof(*tail) + size,
+                                      .fd = -1};
         memcpy(tail->data, p, len);
         push(q, tail);
     }
+}
+
+static void *owned_by(struct str body, enum http_memory memory)
+{
+    void *owned = NULL;
+
+    if (memory == HTTP_OWNED)
+        memcpy(&owned, &body.p, sizeof(owned)); /* not const: it is freed */
+    return owned;
+}
+
+struct str http_memory_drop(struct str body, enum http_memory memory)
+{
+    free(owned_by(body, memory));
+    return STR_NONE;
+}
+
+/* The bytes behind the first `skip` ones. */
+static void add_reference(struct http_outq *q, struct str body, size_t skip,
+                          enum http_memory memory)
+{
+    struct http_segment *segment;
+
+    if (skip == body.len) {
+        (void)http_memory_drop(body, memory);
+        return;
+    }
+    segment = xmalloc(sizeof(*segment));
+    *segment =
+        (struct http_segment){.bytes = body.p,
+                              .owned = owned_by(body, memory),
+                              .start = skip,
+                              .end = body.len,
+                              .memory = sizeof(*segment) + (memory == HTTP_OWNED ? body.len : 0),
+                              .fd = -1};
+    q->pending += body.len - skip;
+    push(q, segment);
+}
+
+static void add_body(struct http_outq *q, struct str body, size_t skip, enum http_memory memory)
+{
+    if (memory != HTTP_COPIED)
+        add_reference(q, body, skip, memory);
+    else
+        add_bytes(q, body.p + skip, body.len - skip);
+}
+
+void http_outq_add_body(struct http_outq *q, struct str body, enum http_memory memory)
+{
+    add_body(q, body, 0, memory);
 }
 
 void http_outq_add(struct http_outq *q, const struct iovec *iov, size_t count)
@@ -90,7 +159,8 @@ void http_outq_add_file(struct http_outq *q, int fd_consume, int64_t offset, int
         return;
     }
     segment = xmalloc(sizeof(*segment));
-    *segment = (struct http_segment){.fd = fd_consume, .offset = offset, .left = len};
+    *segment = (struct http_segment){
+        .memory = sizeof(*segment), .fd = fd_consume, .offset = offset, .left = len};
     q->pending += (size_t)len;
     push(q, segment);
 }
@@ -102,7 +172,7 @@ static size_t gather(const struct http_outq *q, struct iovec *iov, size_t max, b
     size_t count = 0;
 
     for (segment = q->head; segment && segment->fd < 0 && count < max; segment = segment->next) {
-        iov[count++] = http_iov(segment->data + segment->start, segment->end - segment->start);
+        iov[count++] = http_iov(segment->bytes + segment->start, segment->end - segment->start);
     }
     *out_all = !segment;
     return count;
@@ -153,7 +223,7 @@ ssize_t http_outq_take(struct http_outq *q, void *p, size_t len)
             size_t here = q->head->end - q->head->start;
 
             got = (ssize_t)(here < len - at ? here : len - at);
-            memcpy(to + at, q->head->data + q->head->start, (size_t)got);
+            memcpy(to + at, q->head->bytes + q->head->start, (size_t)got);
             (void)consume(q, (size_t)got);
         }
         if (got < 0)
@@ -172,8 +242,10 @@ static ssize_t not_now(struct http_outq *q, ssize_t result)
     return 0;
 }
 
-int http_outq_send(struct http_outq *q, struct stream *stream, const struct iovec *iov,
-                   size_t count)
+/* Sends what is queued and then iov in one go. How many bytes of iov are with the kernel, or -errno. When the queue
+ * must go first, none are. */
+static ssize_t send_through(struct http_outq *q, struct stream *stream, const struct iovec *iov,
+                            size_t count)
 {
     struct iovec all[IOV_MAX_USED];
     size_t queued, total = 0;
@@ -181,10 +253,8 @@ int http_outq_send(struct http_outq *q, struct stream *stream, const struct iove
     bool whole;
 
     queued = gather(q, all, IOV_MAX_USED - count, &whole);
-    if (q->blocked || !whole) {
-        http_outq_add(q, iov, count);
-        return q->blocked ? 0 : http_outq_flush(q, stream);
-    }
+    if (q->blocked || !whole)
+        return 0;
     for (size_t i = 0; i < count; i++)
         all[queued + i] = iov[i];
     for (size_t i = 0; i < queued + count; i++)
@@ -193,10 +263,19 @@ int http_outq_send(struct http_outq *q, struct stream *stream, const struct iove
         return 0;
     sent = not_now(q, stream_write(stream, all, queued + count, false));
     if (sent < 0)
-        return (int)sent;
+        return sent;
     if ((size_t)sent < total)
         q->blocked = true;
-    sent = (ssize_t)consume(q, (size_t)sent);
+    return (ssize_t)consume(q, (size_t)sent);
+}
+
+int http_outq_send(struct http_outq *q, struct stream *stream, const struct iovec *iov,
+                   size_t count)
+{
+    ssize_t sent = send_through(q, stream, iov, count);
+
+    if (sent < 0)
+        return (int)sent;
     for (size_t i = 0; i < count; i++) {
         size_t part = iov[i].iov_len < (size_t)sent ? iov[i].iov_len : (size_t)sent;
 
@@ -204,7 +283,25 @@ int http_outq_send(struct http_outq *q, struct stream *stream, const struct iove
         if (part < iov[i].iov_len)
             add_bytes(q, (char *)iov[i].iov_base + part, iov[i].iov_len - part);
     }
-    return 0;
+    return q->pending && !q->blocked ? http_outq_flush(q, stream) : 0;
+}
+
+int http_outq_send_body(struct http_outq *q, struct stream *stream, struct str head,
+                        struct str body, enum http_memory memory)
+{
+    struct iovec iov[2] = {http_iov(head.p, head.len), http_iov(body.p, body.len)};
+    ssize_t sent = send_through(q, stream, iov, body.len ? 2 : 1);
+    size_t part;
+
+    if (sent < 0) {
+        (void)http_memory_drop(body, memory);
+        return (int)sent;
+    }
+    part = head.len < (size_t)sent ? head.len : (size_t)sent;
+    if (part < head.len)
+        add_bytes(q, head.p + part, head.len - part);
+    add_body(q, body, (size_t)sent - part, memory);
+    return q->pending && !q->blocked ? http_outq_flush(q, stream) : 0;
 }
 
 static ssize_t send_file(struct http_outq *q, struct stream *stream)

@@ -8,7 +8,8 @@
  * callbacks (see http_conn.c).
  *
  * When there are as many connections as there may be, a new one takes the place of the one that has been
- * waiting longest for a request, or else for the rest of a head: one that works is never cut for it.
+ * waiting longest for a request, or else for the rest of a head, or else of the answer (a stream, or a connection)
+ * that its client has not taken for longest: one that works is never cut for it.
  *
  * The server's memory is given back with its last libuv handle and its last connection. */
 #include "protocol/http/http_server.h"
@@ -29,10 +30,12 @@
 
 enum {
     ACCEPTS_PER_EVENT = 32,
-    REFUSED_MAX = 64, /* connections above the maximum that still get a 503 */
+    REFUSED_MAX = 64,        /* connections above the maximum that still get a 503 */
+    UNSENT_MAX = 512 * 1024, /* bytes that the kernel takes before it may send them */
     TICK_MIN_MS = 10,
     TICK_MAX_MS = 1000,
-    EVICT_LOOKS = 16, /* at those that wait longest, for one without a request on its way */
+    EVICT_WAITING_MS = 1000, /* an answer that is not taken for so long may be ended for others */
+    EVICT_LOOKS = 16,        /* at those that wait longest, for one without a request on its way */
 };
 
 void http_server_unref(struct http_server *server)
@@ -87,7 +90,7 @@ static void on_tick(uv_timer_t *timer)
         }
         any = any || !list_empty(head);
     }
-    if (!any)
+    if (!http_budget_tick(server) && !any)
         (void)uv_timer_stop(timer);
 }
 
@@ -117,6 +120,14 @@ void http_server_set_timer(struct http_server *server, struct conn_timer_link *l
     list_push_back(&server->timers[kind], &link->link);
     if (!uv_is_active((uv_handle_t *)&server->timer))
         start_ticking(server);
+}
+
+void http_server_end_waiting(struct conn_timer_link *link)
+{
+    list_remove(&link->link);
+    link->kind = CONN_TIMER_NONE;
+    http_hold_release(link->hold);
+    link->expired(link, CONN_TIMER_WRITE);
 }
 
 void http_server_conn_closed(struct http_conn *conn)
@@ -168,6 +179,7 @@ struct http_server *http_server_new(struct loop *loop, const struct http_server_
     (void)uv_prepare_init(loop_uv(loop), &server->prepare);
     server->timer.data = server->prepare.data = server;
     (void)uv_prepare_start(&server->prepare, on_prepare);
+    http_budget_add_server(server);
     return server;
 }
 
@@ -213,22 +225,12 @@ void http_server_forget(struct http_server *server, struct http_address *address
     address->len = 0;
 }
 
-bool http_server_carry(struct http_server *server, struct http_address address)
-{
-    if (server->conn_count + server->carried >= server->config.max_connections ||
-        !count(server, &address))
-        return false;
-    server->carried++;
-    return true;
-}
+/* ---- places ---- */
 
-void http_server_carried(struct http_server *server, struct http_address address)
+static bool is_full(const struct http_server *server)
 {
-    server->carried--;
-    http_server_forget(server, &address);
+    return server->conn_count + server->carried >= server->config.max_connections;
 }
-
-/* ---- accepting ---- */
 
 /* A request that has come, but was not read yet, is none of a connection that waits. */
 static bool has_input(const struct http_conn *conn)
@@ -244,8 +246,8 @@ static bool evict_of(struct http_server *server, enum conn_timer kind)
         struct conn_timer_link *link = container_of(node, struct conn_timer_link, link);
         struct http_conn *conn = container_of(link, struct http_conn, read_timer);
 
-        /* A session whose timer is another one may have exchanges. */
-        if ((conn->state != CONN_HEAD && kind != CONN_TIMER_IDLE) || has_input(conn))
+        /* A session whose timer is another one may have exchanges, and so may one that is at work now. */
+        if ((conn->state != CONN_HEAD && kind != CONN_TIMER_IDLE) || conn->busy || has_input(conn))
             continue;
         http_conn_close(conn);
         return true;
@@ -253,10 +255,46 @@ static bool evict_of(struct http_server *server, enum conn_timer kind)
     return false;
 }
 
+/* The answer that its client has not taken for longest: a stream, or a whole connection. What it holds is free once
+ * this turn of the loop is over. */
+static bool evict_waiting(struct http_server *server)
+{
+    struct conn_timer_link *link;
+
+    if (list_empty(&server->timers[CONN_TIMER_WRITE]))
+        return false;
+    link = container_of(server->timers[CONN_TIMER_WRITE].next, struct conn_timer_link, link);
+    if (uv_now(loop_uv(server->loop)) - link->since < EVICT_WAITING_MS)
+        return false;
+    http_server_end_waiting(link);
+    return true;
+}
+
 static bool evict(struct http_server *server)
 {
-    return evict_of(server, CONN_TIMER_IDLE) || evict_of(server, CONN_TIMER_HEAD);
+    return evict_of(server, CONN_TIMER_IDLE) || evict_of(server, CONN_TIMER_HEAD) ||
+           evict_waiting(server);
 }
+
+bool http_server_carry(struct http_server *server, struct http_address address)
+{
+    if (!count(server, &address))
+        return false;
+    if (is_full(server) && !evict(server)) {
+        http_server_forget(server, &address);
+        return false;
+    }
+    server->carried++;
+    return true;
+}
+
+void http_server_carried(struct http_server *server, struct http_address address)
+{
+    server->carried--;
+    http_server_forget(server, &address);
+}
+
+/* ---- accepting ---- */
 
 /* Out of descriptors and nobody to evict: the waiting peers would be reported again and again, so they
  * are refused. */
@@ -280,8 +318,7 @@ static void take_connection(struct http_server *server, int fd, const struct soc
 
     if (!count(server, &address))
         refusal = "too many connections from your address";
-    else if (server->conn_count + server->carried >= server->config.max_connections &&
-             !evict(server))
+    else if (is_full(server) && !evict(server))
         refusal = "too many connections";
     if (!refusal || server->conn_count < server->config.max_connections + REFUSED_MAX) {
         http_conn_open(server, fd, &address, refusal);
@@ -331,7 +368,7 @@ static void on_listener_closed(uv_handle_t *handle)
 }
 
 /* Accepted sockets inherit these. Keep-alive probes find peers that vanished without a word. */
-static void set_tcp_options(int fd)
+static void set_tcp_options(const struct http_server *server, int fd)
 {
     static const struct {
         int level, name, value;
@@ -340,9 +377,13 @@ static void set_tcp_options(int fd)
         {IPPROTO_TCP, TCP_KEEPIDLE, 60}, {IPPROTO_TCP, TCP_KEEPINTVL, 15},
         {IPPROTO_TCP, TCP_KEEPCNT, 4},
     };
+    const int unsent = UNSENT_MAX;
 
     for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
         (void)setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(int));
+    /* What a peer does not read waits here, where it is counted; the kernel would take megabytes of it. */
+    if (server->config.budget)
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent));
 }
 
 int http_server_listen(struct http_server *server, int listen_fd_consume)
@@ -356,7 +397,7 @@ int http_server_listen(struct http_server *server, int listen_fd_consume)
     listener->fd = listen_fd_consume;
     if (getsockname(listener->fd, (struct sockaddr *)&address, &size) == 0 &&
         (address.ss_family == AF_INET || address.ss_family == AF_INET6))
-        set_tcp_options(listener->fd);
+        set_tcp_options(server, listener->fd);
     result = uv_poll_init(loop_uv(server->loop), &listener->poll, listener->fd);
     if (result != 0) {
         close_fd(&listener->fd);
@@ -406,6 +447,7 @@ void http_server_free(struct http_server *server)
         return;
     server->freed = true;
     server->on_idle = NULL;
+    http_budget_remove_server(server);
     close_listeners(server);
     while (!list_empty(&server->conns))
         http_conn_close(container_of(server->conns.next, struct http_conn, all));

@@ -24,6 +24,7 @@ struct shares;
 struct stream;
 struct stream_filter;
 struct http_protocol;
+struct http_budget;
 
 typedef void http_exchange_fn(struct http_exchange *ex, void *arg);
 
@@ -40,6 +41,8 @@ struct http_server_config {
         max_connections; /* a further one takes the place of one that waits, or is answered 503 */
     struct shares
         *addresses; /* how many an address may have, counted here; NULL = as many as it likes */
+    struct http_budget
+        *budget;              /* memory that unsent answers may hold; NULL = as much as they like */
     uint32_t head_timeout_ms; /* from first byte to end of head: 408 */
     uint32_t idle_timeout_ms; /* between requests: silent close */
     uint32_t body_timeout_ms; /* no request body byte for so long while we want one: 408 */
@@ -72,6 +75,11 @@ void http_peer(struct http_exchange *ex, char out[HTTP_PEER_SIZE]);
 uint64_t http_connection(const struct http_exchange *ex);
 /* Nobody on the way read along: there is a filter. */
 bool http_secure(struct http_exchange *ex);
+/* Whose request it is (a team): what it has not taken of its answers counts for it (http_budget.h). False: that is so
+ * much that nothing should be begun for it now. */
+bool http_set_owner(struct http_exchange *ex, struct str owner);
+/* Asks again, after waiting for a turn. */
+bool http_owner_has_room(struct http_exchange *ex);
 /* The handler's own object for this exchange. */
 void http_set_user(struct http_exchange *ex, void *user);
 void *http_user(const struct http_exchange *ex);
@@ -110,6 +118,12 @@ void http_resume(struct http_exchange *ex);
 /* Whole answer. Content-Length is added; body bytes are copied. HEAD and 204/304 send no body. */
 void http_reply(struct http_exchange *ex, int status, const struct http_header *headers,
                 size_t count, struct str body);
+/* The same without a copy of the body: bytes that are there for ever. */
+void http_reply_static(struct http_exchange *ex, int status, const struct http_header *headers,
+                       size_t count, struct str body);
+/* The same for malloc()ed bytes, which are freed when they are sent or nobody wants them. */
+void http_reply_owned(struct http_exchange *ex, int status, const struct http_header *headers,
+                      size_t count, char *body_consume, size_t len);
 /* Answer in pieces. length >= 0 sends Content-Length, -1 chunked (or close-delimited for 1.0). */
 void http_begin(struct http_exchange *ex, int status, const struct http_header *headers,
                 size_t count, int64_t length);

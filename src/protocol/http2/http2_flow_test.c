@@ -164,7 +164,7 @@ TEST(http2_write_timeout_resets_the_stream)
     begin_with(&config, 65535, true);
     stuck = get("/big");
     HTTP2_WAIT(&client, stuck->closed);
-    CHECK_INT(stuck->error, NGHTTP2_INTERNAL_ERROR);
+    CHECK_INT(stuck->error, NGHTTP2_ENHANCE_YOUR_CALM);
     hello = get("/hello");
     HTTP2_WAIT(&client, hello->closed);
     CHECK_INT(hello->status, 200);

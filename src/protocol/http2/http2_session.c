@@ -263,6 +263,8 @@ static int send_data(nghttp2_session *ng, nghttp2_frame *frame, const uint8_t *h
     }
     buf_grew(batch, HEAD_SIZE + len);
     stream->progress = true;
+    if (stream->hold.bytes)
+        http2_stream_unsettle(stream);
     if (len)
         http2_session_charge(session, -HTTP2_CREDIT_OF_DATA);
     http2_stream_touch(stream);
@@ -427,6 +429,15 @@ static void timed_out(void *arg)
     (void)nghttp2_session_terminate_session(session->ng, NGHTTP2_NO_ERROR);
 }
 
+static void settle(void *arg)
+{
+    struct http2_session *session = arg;
+    struct list *node;
+
+    while (!session->closed && (node = list_pop_front(&session->unsettled)))
+        http2_stream_settle(container_of(node, struct http2_stream, unsettled));
+}
+
 static void free_session(void *arg)
 {
     struct http2_session *session = arg;
@@ -494,6 +505,7 @@ static void *open_session(struct http_conn *conn)
     list_init(&session->streams);
     list_init(&session->todo);
     list_init(&session->sent);
+    list_init(&session->unsettled);
     if (start_session(session) == 0)
         return session;
     nghttp2_session_del(session->ng);
@@ -508,6 +520,7 @@ const struct http_protocol http2_protocol = {
     .advance = advance,
     .timer = timer,
     .timed_out = timed_out,
+    .settle = settle,
     .close = close_session,
     .free = free_session,
 };

@@ -14,6 +14,8 @@ struct http2_stream {
     int32_t id;
     struct list all, todo;
     struct list sent; /* its last frame is among what is being sent */
+    struct list unsettled;
+    struct http_hold hold;
     struct conn_timer_link read_timer, write_timer;
     struct http_outq out;
     struct buf in;         /* came before the handler wanted it */
@@ -24,6 +26,7 @@ struct http2_stream {
     bool end_sent;          /* ... and is with the kernel */
     bool closed;            /* nghttp2 knows it no more */
     bool aborted;           /* to be reset */
+    bool unread;            /* ... because its peer does not take the answer */
     bool over;              /* no exchange any more; what still comes is dropped */
     bool wide;              /* has one of the large windows */
     bool restart, progress; /* of the timers */
@@ -47,7 +50,8 @@ struct http2_session {
     struct http_conn *conn;
     nghttp2_session *ng;
     struct list streams, todo, sent;
-    size_t count; /* streams with an exchange; the server counts all but one */
+    struct list unsettled; /* streams whose queues changed since they were counted */
+    size_t count;          /* streams with an exchange; the server counts all but one */
     size_t wide;
     struct http2_head head;
     bool in_head;
@@ -86,6 +90,9 @@ void http2_stream_end_made(struct http2_stream *stream);
 /* ... and everything made so far is with the kernel. */
 void http2_stream_end_sent(struct http2_stream *stream);
 void http2_stream_touch(struct http2_stream *stream);
+/* Its queue has changed: it is counted again at the end of the connection's turn. */
+void http2_stream_unsettle(struct http2_stream *stream);
+void http2_stream_settle(struct http2_stream *stream);
 /* Does whatever the state allows; calls handlers. The stream may be gone afterwards. */
 void http2_stream_advance(struct http2_stream *stream);
 /* The connection is gone: ends the exchange. */

@@ -26,6 +26,26 @@ void http2_stream_touch(struct http2_stream *stream)
     http_conn_touch(stream->session->conn);
 }
 
+void http2_stream_unsettle(struct http2_stream *stream)
+{
+    if (list_empty(&stream->unsettled))
+        list_push_back(&stream->session->unsettled, &stream->unsettled);
+}
+
+/* An answer that is whole waits also when it has no bytes left: its frames do, and so does the stream. */
+static bool waits(const struct http2_stream *stream)
+{
+    return stream->out.pending || (stream->ex.answer == ANSWER_ENDED && !stream->end_sent);
+}
+
+void http2_stream_settle(struct http2_stream *stream)
+{
+    if (stream->over || stream->aborted)
+        http_hold_release(&stream->hold);
+    else
+        http_hold_set(&stream->hold, stream->out.memory + waits(stream));
+}
+
 static void reset(struct http2_stream *stream, uint32_t error)
 {
     stream->aborted = true;
@@ -38,6 +58,11 @@ static void reset(struct http2_stream *stream, uint32_t error)
 static struct stream *connection(const struct http_exchange *ex)
 {
     return stream_of(ex)->session->conn->stream;
+}
+
+static struct http_conn *conn_below(struct http_exchange *ex)
+{
+    return stream_of(ex)->session->conn;
 }
 
 static bool client_left(struct http_exchange *ex)
@@ -182,7 +207,8 @@ static ssize_t read_data(nghttp2_session *ng, int32_t id, uint8_t *p, size_t siz
     return (ssize_t)len;
 }
 
-static void send_head(struct http_exchange *ex, const struct http_head *head, struct str body)
+static void send_head(struct http_exchange *ex, const struct http_head *head, struct str body,
+                      enum http_memory memory)
 {
     struct http2_stream *stream = stream_of(ex);
     nghttp2_nv *fields = arena_alloc(&ex->arena, (head->count + OWN_FIELDS) * sizeof(*fields));
@@ -193,14 +219,14 @@ static void send_head(struct http_exchange *ex, const struct http_head *head, st
     stream->unframe = head->passed_on && head->framing.kind == HTTP_BODY_CHUNKED;
     if (stream->unframe)
         http_body_init(&stream->body, HTTP_BODY_CHUNKED, 0);
-    if (!bare && body.len) {
-        struct iovec iov = http_iov(body.p, body.len);
-
-        http_outq_add(&stream->out, &iov, 1);
-    }
+    if (bare)
+        (void)http_memory_drop(body, memory);
+    else if (body.len)
+        http_outq_add_body(&stream->out, body, memory);
     if (nghttp2_submit_response(stream->session->ng, stream->id, fields, count,
                                 bare ? NULL : &provider) != 0)
         stream->aborted = true;
+    http2_stream_unsettle(stream);
     http2_stream_touch(stream);
 }
 
@@ -217,6 +243,7 @@ static size_t pending(const struct http_exchange *ex)
 static void queue_grew(struct http2_stream *stream)
 {
     (void)nghttp2_session_resume_data(stream->session->ng, stream->id);
+    http2_stream_unsettle(stream);
     http2_stream_touch(stream);
 }
 
@@ -290,6 +317,7 @@ static struct stream *detach(struct http_exchange *ex, struct buf *rest)
 
 static const struct http_exchange_ops ops = {
     .stream = connection,
+    .conn = conn_below,
     .client_left = client_left,
     .touch = touch,
     .send_continue = send_continue,
@@ -321,6 +349,7 @@ static void on_write_timer(struct conn_timer_link *link, enum conn_timer kind)
     struct http2_stream *stream = container_of(link, struct http2_stream, write_timer);
 
     (void)kind;
+    stream->unread = true;
     http_abort(&stream->ex);
 }
 
@@ -346,8 +375,11 @@ struct http2_stream *http2_stream_open(struct http2_session *session, int32_t id
     buf_init(&stream->in, HTTP2_WINDOW_WIDE + HTTP2_WINDOW);
     list_init(&stream->todo);
     list_init(&stream->sent);
+    list_init(&stream->unsettled);
     conn_timer_init(&stream->read_timer, on_read_timer);
     conn_timer_init(&stream->write_timer, on_write_timer);
+    stream->hold = (struct http_hold){.conn = session->conn, .ex = &stream->ex};
+    stream->write_timer.hold = &stream->hold;
     list_push_back(&session->streams, &stream->all);
     session->count++;
     share_alike(session, id);
@@ -359,6 +391,7 @@ void http2_stream_free(struct http2_stream *stream)
     list_remove(&stream->all);
     list_remove(&stream->todo);
     list_remove(&stream->sent);
+    list_remove(&stream->unsettled);
     list_remove(&stream->read_timer.link);
     list_remove(&stream->write_timer.link);
     http_outq_done(&stream->out);
@@ -378,6 +411,8 @@ static void finish(struct http2_stream *stream, bool finished)
     stream->over = true;
     stream->ex.finished = finished;
     list_remove(&stream->sent);
+    list_remove(&stream->unsettled);
+    http_hold_release(&stream->hold);
     list_remove(&stream->read_timer.link);
     list_remove(&stream->write_timer.link);
     stream->read_timer.kind = stream->write_timer.kind = CONN_TIMER_NONE;
@@ -435,6 +470,12 @@ void http2_stream_start(struct http2_stream *stream, bool has_body)
     http2_stream_touch(stream);
     if (!good) {
         http_exchange_fail(ex, head->refusal, head->refusal_text);
+        return;
+    }
+    if (!http_budget_admits(stream->session->conn)) {
+        stream->unread = true;
+        http2_session_charge(stream->session, HTTP2_COST_OF_RESET);
+        http_abort(ex);
         return;
     }
     if (has_body)
@@ -554,7 +595,7 @@ static bool step(struct http2_stream *stream)
 static bool step_end(struct http2_stream *stream)
 {
     if (stream->aborted) {
-        reset(stream, NGHTTP2_INTERNAL_ERROR);
+        reset(stream, stream->unread ? NGHTTP2_ENHANCE_YOUR_CALM : NGHTTP2_INTERNAL_ERROR);
         finish_and_dismiss(stream, false);
         return true;
     }
@@ -580,8 +621,7 @@ static void set_timers(struct http2_stream *stream)
         kind = deadline ? CONN_TIMER_WHOLE : CONN_TIMER_BODY;
     http_server_set_timer(server, &stream->read_timer, kind, stream->restart && !deadline);
     http_server_set_timer(server, &stream->write_timer,
-                          stream->out.pending ? CONN_TIMER_WRITE : CONN_TIMER_NONE,
-                          stream->progress);
+                          waits(stream) ? CONN_TIMER_WRITE : CONN_TIMER_NONE, stream->progress);
     stream->restart = stream->progress = false;
 }
 
