@@ -1,7 +1,7 @@
 /* interpreter: runs code inside a sandbox.
  *
  *   interpreter serve [--port N] [--kernels DIR] [--home DIR] [--envd-port N]
- *   interpreter ready [--port N]     ends with 0 when one serves here
+ *   interpreter ready [--port N]     ends with 0 when one serves here; for a box of the warm pool, once Python is loaded
  *   interpreter install DIR          writes the scripts of its kernels there
  *
  * serve watches over a child that does the work, and starts another one when that dies. */
@@ -24,6 +24,9 @@
 #include "interpreter/interpreter.h"
 #include "interpreter/kernel_scripts.h"
 #include "protocol/http/http_call.h"
+
+/* Set by the server in boxes of its warm pool. */
+#define AHEAD "QUICKSAND_AHEAD"
 
 enum {
     CONNECTIONS_MAX = 1024,
@@ -167,7 +170,8 @@ static int ready(const struct options *options)
         fd_set_nonblocking(fd, true) < 0 ||
         http_call_whole(fd, &request, READY_TIMEOUT_MS, 1024, &status, &body, &err) < 0)
         return 1;
-    return status == 200 ? 0 : 1;
+    /* It serves while Python is being loaded: the first cell waits for that. Who waits for a sandbox gets it at once. */
+    return status == 200 || (status == 503 && !getenv(AHEAD)) ? 0 : 1;
 }
 
 /* ---- install ---- */

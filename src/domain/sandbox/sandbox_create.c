@@ -148,7 +148,9 @@ static int settle(struct sandboxes *all, const struct plan *plan, const char *id
     if (!must_settle(plan, warm))
         return 0;
     atomic_fetch_sub(&all->creates, 1);
-    result = setup_run(all, id, &plan->setup, plan->template.disk_mb, &all->ending, err);
+    result = setup_run(all, id, &plan->setup,
+                       &(struct setup_how){.disk_mb = plan->template.disk_mb, .stop = &all->ending},
+                       err);
     atomic_fetch_add(&all->creates, 1);
     return result;
 }

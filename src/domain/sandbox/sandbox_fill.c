@@ -12,9 +12,10 @@
 
 enum {
     PAUSE_MAX_US = 30 * 1000 * 1000,
-    SETTLED_MAX = 4, /* boxes of a pool in which programs run */
-    SETTLING_MAX = 4,
-    SCARCE_PART = 4, /* of what there could be */
+    SETTLED_MAX = 4,   /* boxes of a pool in which programs run */
+    SETTLING_MAX = 4,  /* boxes in which programs are being started, */
+    SETTLING_EACH = 2, /* and of one pool */
+    SCARCE_PART = 4,   /* of what there could be */
 };
 
 struct starting { /* a box for a pool, on its way */
@@ -75,7 +76,8 @@ static size_t pool_max(const struct sandboxes *all, const struct warm_pool *pool
 static bool must_wait(const struct warm *warm, const struct warm_pool *pool)
 {
     return pool->setup[0] &&
-           (warm->settling_count >= SETTLING_MAX || pool->not_before_us > clock_mono_us());
+           (warm->settling_count >= SETTLING_MAX || pool->not_before_us > clock_mono_us() ||
+            settle_count(warm, &pool->spec, str_of(pool->setup)) >= SETTLING_EACH);
 }
 
 static int64_t idle_at_us(const struct sandboxes *all, const struct warm_pool *pool)
@@ -160,6 +162,7 @@ static bool pick(struct sandboxes *all, struct box_spec *out, char **out_setup, 
         *out = best->spec;
         *out_setup = xstrdup(best->setup);
         out->background = true;
+        out->limits.yields = best->setup[0]; /* until they are ready */
         *out_full = best->count * 2 > warm_target_of(all, best);
         *out_scarce = is_scarce(all, best);
     }

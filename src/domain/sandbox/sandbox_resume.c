@@ -121,7 +121,8 @@ static int boot(struct sandboxes *all, struct sandbox *sandbox, const struct sto
         egress_join(all, row->team_id, sandbox->id, info.address, &spec.network, row->network,
                     err) < 0 ||
         (setup_wanted(&setup, &spec) &&
-         setup_run(all, sandbox->id, &setup, row->disk_mb, &all->ending, err) < 0))
+         setup_run(all, sandbox->id, &setup,
+                   &(struct setup_how){.disk_mb = row->disk_mb, .stop = &all->ending}, err) < 0))
         return -1;
     return envd_init(all->engine, sandbox->id, envd_fd, buf_str(&body), err);
 }

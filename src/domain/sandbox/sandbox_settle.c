@@ -1,5 +1,6 @@
 /* Boxes of the warm pool in which the programs of their template are started. That may take as long as those like, so
- * each has a thread of its own, and others are made meanwhile. */
+ * each has a thread of its own, and others are made meanwhile. Such a box yields the processors to all sandboxes until its
+ * programs are ready. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -64,18 +65,29 @@ static void settling_free(struct settling *settling)
     free(settling);
 }
 
+/* From here on it is like the sandbox that it will be. */
+static int stop_yielding(struct settling *settling, struct error *err)
+{
+    struct engine *engine = settling->all->engine;
+    struct warm_box *box = settling->box;
+
+    settling->spec.limits.yields = box->limits.yields = false;
+    return engine->ops->limit(engine, box->id, &box->limits, err);
+}
+
 static void *settle(void *arg)
 {
     struct settling *settling = arg;
     struct sandboxes *all = settling->all;
     struct warm_box *box = settling->box;
     auto_arena struct arena arena = {0};
+    struct setup_how how = {.stop = &all->warm.stopping, .ahead = true};
     struct error err = {0};
     struct setup setup;
 
+    how.disk_mb = (int64_t)(settling->spec.limits.disk_bytes >> 20);
     setup_read(str_of(settling->setup), &arena, &setup);
-    if (setup_run(all, box->id, &setup, (int64_t)(settling->spec.limits.disk_bytes >> 20),
-                  &all->warm.stopping, &err) == 0) {
+    if (setup_run(all, box->id, &setup, &how, &err) == 0 && stop_yielding(settling, &err) == 0) {
         box->settled = true;
         warm_put_back(all, &settling->spec, str_of(settling->setup), box);
     } else {

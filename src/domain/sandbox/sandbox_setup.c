@@ -143,7 +143,7 @@ struct running {
     struct sandboxes *all;
     const char *id;
     const struct setup *setup;
-    const atomic_bool *stop;
+    const struct setup_how *how;
     int64_t until_ms;
     struct envd_run start;
     struct arena arena;
@@ -158,7 +158,7 @@ static int shown(struct str command)
 
 static int check_stop(const struct running *running, struct error *err)
 {
-    if (atomic_load(running->stop))
+    if (atomic_load(running->how->stop))
         return error_set(err, ERROR_UNAVAILABLE, "the server ends");
     return 0;
 }
@@ -185,8 +185,11 @@ static int try_ready(struct running *running, struct error *err)
 {
     auto_run struct envd_run run = {0};
     struct str shown_text = running->setup->ready;
-    struct envd_command command = {
-        .text = setup_shell_text(running->path, shown_text, &running->arena), .timeout_ms = TRY_MS};
+    auto_json json_t *env = running->how->ahead ? json_pack("{s:s}", SETUP_AHEAD, "1") : NULL;
+    struct envd_command command = {.text =
+                                       setup_shell_text(running->path, shown_text, &running->arena),
+                                   .env = env,
+                                   .timeout_ms = TRY_MS};
     int64_t left = running->until_ms - clock_mono_ms();
     int ended;
 
@@ -250,16 +253,16 @@ static char *init_text(const struct setup *setup, int64_t disk_mb)
     return json_text(body);
 }
 
-int setup_run(struct sandboxes *all, const char *id, const struct setup *setup, int64_t disk_mb,
-              const atomic_bool *stop, struct error *err)
+int setup_run(struct sandboxes *all, const char *id, const struct setup *setup,
+              const struct setup_how *how, struct error *err)
 {
     struct running running = {.all = all,
                               .id = id,
                               .setup = setup,
-                              .stop = stop,
+                              .how = how,
                               .until_ms = clock_mono_ms() + all->ready_s * 1000,
                               .start = {.call = {.fd = -1}}};
-    auto_free char *body = init_text(setup, disk_mb);
+    auto_free char *body = init_text(setup, how->disk_mb);
     int64_t from = clock_mono_us();
     int result = -1;
 

@@ -34,8 +34,18 @@ struct str setup_key(const struct setup *setup);
 struct str setup_shell_text(struct str path, struct str command, struct arena *arena);
 /* Has the new box of this spec to be set up, or does its engine bring the processes that ran when it was sealed? */
 bool setup_wanted(const struct setup *setup, const struct box_spec *spec);
-/* Starts what is to run in a box whose envd answers and was told nothing yet, and returns when it is ready. Gives up
- * when *stop is set. ERROR_INVALID when a command failed or was not ready in time: the template is to blame, and
- * neither the engine nor the server. */
-int setup_run(struct sandboxes *all, const char *id, const struct setup *setup, int64_t disk_mb,
-              const atomic_bool *stop, struct error *err);
+/* A box of the warm pool: the ready command finds this variable, and may wait for what nobody who waits for a
+ * sandbox would want to wait for. */
+#define SETUP_AHEAD "QUICKSAND_AHEAD"
+
+struct setup_how {
+    int64_t disk_mb;
+    const atomic_bool *stop; /* gives up when it is set */
+    bool ahead;              /* nobody waits for it */
+};
+
+/* Starts what is to run in a box whose envd answers and was told nothing yet, and returns when it is ready.
+ * ERROR_INVALID when a command failed or was not ready in time: the template is to blame, and neither the engine nor the
+ * server. */
+int setup_run(struct sandboxes *all, const char *id, const struct setup *setup,
+              const struct setup_how *how, struct error *err);

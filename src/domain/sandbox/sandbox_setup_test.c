@@ -16,6 +16,7 @@
 /* The envds of all boxes. */
 struct guest {
     atomic_int starts, probes, inits;
+    atomic_int ahead;     /* probes in boxes of the warm pool */
     atomic_int not_ready; /* so many probes fail */
     atomic_int dies;      /* exit code of the start command; 0 = it goes on */
     atomic_bool hangs;    /* probes do not end */
@@ -85,6 +86,8 @@ static void answer(void *arg, const char *id, struct str request, struct buf *ou
             answer_start(guest, out);
         else
             answer_probe(guest, out);
+        if (str_find_str(request, STR(SETUP_AHEAD)) >= 0)
+            atomic_fetch_add(&guest->ahead, 1);
     }
 }
 
@@ -349,6 +352,47 @@ TEST(warm_boxes_have_them_running)
     CHECK_INT(atomic_load(&guest.starts), 4);
     for (size_t i = 0; i < 3; i++)
         OK(sandbox_kill(env.all, TEAM, str_of(ids[i]), &err));
+}
+
+/* Boxes for which others go first where processors are short. */
+static size_t yielding_count(struct env *env)
+{
+    auto_free struct box_info *infos = NULL;
+    size_t count = 0, yielding = 0;
+    struct box_spec spec;
+
+    OK(env->engine->ops->list(env->engine, &infos, &count, &err));
+    for (size_t i = 0; i < count; i++)
+        yielding += engine_fake_spec(env->engine, infos[i].id, &spec) && spec.limits.yields;
+    return yielding;
+}
+
+TEST(boxes_that_get_ready_for_the_pool_yield_to_creates)
+{
+    struct guest guest = {0};
+    auto_env struct env env;
+    char id[ID_SIZE];
+    int ahead;
+
+    env_open(&env, 2);
+    guest_open(&guest, &env);
+    add_build(&env, "web", SERVE, PROBE, "bob");
+    WAIT_FOR(warm_count(&env) == 4);
+    CHECK_INT(yielding_count(&env), 0);
+    OK(create(&env, "web", id, &err));
+    WAIT_FOR(warm_count(&env) == 5);
+    atomic_store(&guest.not_ready, INT_MAX);
+    OK(sandbox_kill(env.all, TEAM, str_of(id), &err));
+    OK(create(&env, "web", id, &err));
+    /* The pool may have two by now. */
+    WAIT_FOR(yielding_count(&env) == 2);
+    ahead = atomic_load(&guest.ahead);
+    WAIT_FOR(atomic_load(&guest.ahead) > ahead);
+    CHECK_INT(yielding_count(&env), 2);
+    atomic_store(&guest.not_ready, 0);
+    WAIT_FOR(warm_count(&env) == 6);
+    CHECK_INT(yielding_count(&env), 0);
+    OK(sandbox_kill(env.all, TEAM, str_of(id), &err));
 }
 
 TEST(a_template_that_was_just_made_has_a_box_ahead)

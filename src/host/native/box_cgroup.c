@@ -251,8 +251,7 @@ static int limit_v2(struct box_cgroups *cgroups, const char *id, const struct bo
                    (unsigned long long)limits->cpu_count * CPU_PERIOD_US, CPU_PERIOD_US);
     if (write_number(cgroups, V2, id, "memory.max", limits->mem_bytes, err) < 0 ||
         write_knob(cgroups, V2, id, "memory.swap.max", "0", err) < 0 ||
-        write_knob(cgroups, V2, id, "cpu.max", cpu, err) < 0 ||
-        (limits->yields && write_number(cgroups, V2, id, "cpu.weight", YIELDING_WEIGHT, err) < 0))
+        write_knob(cgroups, V2, id, "cpu.max", cpu, err) < 0)
         return -1;
     return write_number(cgroups, V2, id, "pids.max", limits->pids_max, err);
 }
@@ -266,18 +265,31 @@ static int limit_v1(struct box_cgroups *cgroups, const char *id, const struct bo
         write_number(cgroups, V1_MEMORY, id, SOCKET_LIMIT, limits->mem_bytes / SOCKET_SHARE, err) <
             0 ||
         write_number(cgroups, V1_CPU, id, "cpu.cfs_quota_us",
-                     (uint64_t)limits->cpu_count * CPU_PERIOD_US, err) < 0 ||
-        (limits->yields && write_number(cgroups, V1_CPU, id, "cpu.shares",
-                                        YIELDING_WEIGHT * 1024 / USUAL_WEIGHT, err) < 0))
+                     (uint64_t)limits->cpu_count * CPU_PERIOD_US, err) < 0)
         return -1;
     return write_number(cgroups, V1_PIDS, id, "pids.max", limits->pids_max, err);
+}
+
+static int weigh(struct box_cgroups *cgroups, const char *id, bool yields, struct error *err)
+{
+    uint64_t weight = yields ? YIELDING_WEIGHT : USUAL_WEIGHT;
+
+    return cgroups->v2_limits
+               ? write_number(cgroups, V2, id, "cpu.weight", weight, err)
+               : write_number(cgroups, V1_CPU, id, "cpu.shares", weight * 1024 / USUAL_WEIGHT, err);
+}
+
+static int limit(struct box_cgroups *cgroups, const char *id, const struct box_limits *limits,
+                 struct error *err)
+{
+    return cgroups->v2_limits ? limit_v2(cgroups, id, limits, err)
+                              : limit_v1(cgroups, id, limits, err);
 }
 
 int box_cgroup_limit(struct box_cgroups *cgroups, const char *id, const struct box_limits *limits,
                      struct error *err)
 {
-    return cgroups->v2_limits ? limit_v2(cgroups, id, limits, err)
-                              : limit_v1(cgroups, id, limits, err);
+    return limit(cgroups, id, limits, err) < 0 ? -1 : weigh(cgroups, id, limits->yields, err);
 }
 
 int box_cgroup_create(struct box_cgroups *cgroups, const char *id, const struct box_limits *limits,
@@ -288,7 +300,9 @@ int box_cgroup_create(struct box_cgroups *cgroups, const char *id, const struct 
     for (int h = 0; h < HIERARCHY_COUNT; h++)
         if (cgroups->roots[h] >= 0 && mkdirat(cgroups->roots[h], id, 0755) < 0)
             return error_set_errno(err, errno, "make cgroup '%s/%s'", cgroups->name, id);
-    if (box_cgroup_limit(cgroups, id, limits, err) < 0)
+    /* A new cgroup has the usual weight. */
+    if (limit(cgroups, id, limits, err) < 0 ||
+        (limits->yields && weigh(cgroups, id, true, err) < 0))
         return -1;
     fd = open_dir(cgroups->roots[V2], id);
     if (fd < 0)
