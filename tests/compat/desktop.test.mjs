@@ -152,6 +152,82 @@ test('a profile says how large the screen is', async () => {
   assert.equal((await server.api('DELETE', `/api/v1/sandboxes/${id}`)).status, 204)
 })
 
+// As docs/desktop.md has it: a script that drives the browser on the screen, from outside one command with files in and out.
+const browserTest = `
+const puppeteer = require('puppeteer-core')
+const fs = require('node:fs')
+const [url, expected] = process.argv.slice(2)
+;(async () => {
+  const browser = await puppeteer.launch({ executablePath: '/usr/bin/chromium', headless: false, args: ['--window-size=1000,700', '--window-position=0,0'] })
+  const page = await browser.newPage()
+  await page.goto(url)
+  await page.type('#name', 'World')
+  await page.click('button')
+  const said = await page.$eval('#said', (element) => element.textContent)
+  await page.screenshot({ path: '/tmp/page.png' })
+  fs.writeFileSync('/tmp/shown', '')
+  while (fs.existsSync('/tmp/shown')) await new Promise((done) => setTimeout(done, 50))
+  await browser.close()
+  console.log(JSON.stringify({ title: 'greeting', said, ok: said === expected }))
+  process.exit(said === expected ? 0 : 1)
+})()
+`
+const greeting = '<title>greeting</title><body style="background:#00a040"><input id=name><button onclick="said.textContent=`Hello, ${document.getElementById(`name`).value}!`">greet</button><p id=said></p>'
+
+test('a browser test: a script drives Chromium on the screen, its result and its pictures come back', async () => {
+  const made = await server.api('POST', '/api/v1/sandboxes', { profile: 'desktop' }, { timeoutMs: 120_000 * patience })
+  assert.equal(made.status, 201, made.text)
+  const { id } = made.body
+  const ok = async (...args) => {
+    const done = await quicksand(server, args)
+    assert.equal(done.code, 0, done.stdout + done.stderr)
+    return done.stdout
+  }
+  fs.writeFileSync(path.join(server.home, 'test.cjs'), browserTest)
+  fs.writeFileSync(path.join(server.home, 'index.html'), greeting)
+  // puppeteer-core with what it depends on, as npm would install it alone. It runs with the template's Node.
+  const from = path.join(repository, 'build/npm/browser/node_modules')
+  const packages = new Set(['puppeteer-core'])
+  for (const name of packages) for (const other of Object.keys(JSON.parse(fs.readFileSync(path.join(from, name, 'package.json'))).dependencies ?? {})) packages.add(other)
+  for (const name of packages) fs.cpSync(path.join(from, name), path.join(server.home, 'node_modules', name), { recursive: true })
+  await ok('cp', '-r', path.join(server.home, 'node_modules'), `${id}:/home/user/node_modules`)
+  for (const file of ['test.cjs', 'index.html']) await ok('cp', path.join(server.home, file), `${id}:/home/user/${file}`)
+  await ok('job', 'start', id, '--', 'python3', '-m', 'http.server', '8000', '--directory', '/home/user')
+  const seen = async () => Buffer.from(await (await fetch(`${server.url}/api/v1/sandboxes/${id}/desktop/screenshot`, { headers: { 'X-API-KEY': server.key } })).arrayBuffer())
+  const before = await seen()
+
+  // Until its page is shown; a script that ends before that has failed.
+  const runs = async (expected) => {
+    const run = { over: undefined }
+    run.end = quicksand(server, ['exec', id, '--', 'node', 'test.cjs', 'http://127.0.0.1:8000/', expected]).then((over) => (run.over = over))
+    await eventually('the page is shown', async () => run.over || (await quicksand(server, ['exec', id, '--', 'test', '-e', '/tmp/shown'])).code === 0, 60_000, 200)
+    assert.equal(run.over, undefined, JSON.stringify(run.over))
+    return run
+  }
+  const first = await runs('Hello, World!')
+  const screen = await seen()
+  fs.writeFileSync(path.join(screens, 'desktop-browser.png'), screen)
+  assert.ok(!screen.equals(before), 'the browser is not on the screen')
+  await ok('exec', id, '--', 'rm', '/tmp/shown')
+  const result = await first.end
+  assert.deepEqual([result.code, JSON.parse(result.stdout)], [0, { title: 'greeting', said: 'Hello, World!', ok: true }], result.stderr)
+  await ok('cp', `${id}:/tmp/page.png`, path.join(server.home, 'page.png'))
+  const [width, height] = size(fs.readFileSync(path.join(server.home, 'page.png')))
+  assert.ok(width > 400 && height > 300, `${width} x ${height}`)
+
+  const second = await runs('Hello, nobody!')
+  await ok('exec', id, '--', 'rm', '/tmp/shown')
+  const failed = await second.end
+  assert.deepEqual([failed.code, JSON.parse(failed.stdout).ok], [1, false], failed.stderr)
+  assert.equal((await server.api('DELETE', `/api/v1/sandboxes/${id}`)).status, 204)
+})
+
+test('what docs/desktop.md says is there is there, and nothing else', async () => {
+  const has = async (program) => (await desktop.commands.run(`command -v ${program} || true`)).stdout.trim() !== ''
+  for (const program of ['chromium', 'xfce4-session', 'xfce4-terminal', 'mousepad', 'thunar', 'xdotool', 'scrot', 'x11vnc', 'ffmpeg', 'node', 'python3']) assert.ok(await has(program), program)
+  for (const program of ['firefox', 'firefox-esr', 'code']) assert.ok(!(await has(program)), program)
+})
+
 test('by MCP: an agent that sees and acts', async () => {
   const { client } = await connect(`${server.url}/mcp`, 'sdk', { headers: { Authorization: `Bearer ${server.key}` } })
   const call = (name, args = {}) => client.callTool({ name: `desktop_${name}`, arguments: args })
