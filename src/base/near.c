@@ -46,16 +46,29 @@ static size_t distance(const char *a, size_t a_len, const char *b, size_t b_len)
     return rows[a_len % 3][b_len];
 }
 
+size_t near_allowed(size_t len)
+{
+    size_t allowed = len < 5 ? 1 : (len + 1) / 3;
+
+    return allowed > 3 ? 3 : allowed;
+}
+
+size_t near_changes(struct str a, struct str b)
+{
+    char left[WORD_MAX], right[WORD_MAX];
+    size_t a_len = plain(a, left), b_len = plain(b, right);
+
+    return a_len && b_len ? distance(left, a_len, right, b_len) : WORD_MAX;
+}
+
 const char *near_word(struct str word, const char *const *known)
 {
     char wanted[WORD_MAX], other[WORD_MAX];
-    size_t len = plain(word, wanted), best_far = len < 5 ? 1 : (len + 1) / 3;
+    size_t len = plain(word, wanted), best_far = near_allowed(len);
     const char *best = NULL;
 
     if (len == 0)
         return NULL;
-    if (best_far > 3)
-        best_far = 3;
     for (; *known; known++) {
         size_t other_len = plain(str_of(*known), other);
         size_t far = other_len ? distance(wanted, len, other, other_len) : WORD_MAX;

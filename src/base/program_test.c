@@ -9,12 +9,33 @@
 
 #include "base/cleanup.h"
 #include "base/path.h"
+#include "base/size.h"
 #include "base/test.h"
 
 static int run(const struct program *program, struct buf *said, struct error *err)
 {
     buf_init(said, 64);
     return program_run(program, said, err);
+}
+
+TEST(sizes_have_one_form)
+{
+    static const struct {
+        uint64_t bytes;
+        const char *text;
+    } rows[] = {{0, "0 B"},
+                {1023, "1023 B"},
+                {1024, "1 KiB"},
+                {1536, "1.5 KiB"},
+                {1048575, "1 MiB"},
+                {512ull << 20, "512 MiB"},
+                {536900000, "512 MiB"},
+                {10ull << 30, "10 GiB"},
+                {UINT64_MAX, "16384 PiB"}};
+    char text[SIZE_TEXT];
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+        CHECK_STR(str_of(size_text(rows[i].bytes, text)), rows[i].text);
 }
 
 TEST(path_denied_names_the_closed_folder)

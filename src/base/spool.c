@@ -122,10 +122,11 @@ static long long to_mb(int64_t bytes)
 
 static int team_is_full(int64_t team, int64_t bytes, int64_t max, struct error *err)
 {
-    (void)error_set(err, ERROR_QUOTA,
-                    "your team's uploads and other temporary files hold %lld MB, and %lld MB more "
-                    "are over its limit of %lld MB: wait until others have ended",
-                    to_mb(team), to_mb(bytes), to_mb(max));
+    (void)error_set(
+        err, ERROR_QUOTA,
+        "your team's uploads and other temporary files hold %lld MiB, and %lld MiB more "
+        "are over its limit of %lld MiB: wait until others have ended",
+        to_mb(team), to_mb(bytes), to_mb(max));
     err->retry_after_s = 1;
     return -1;
 }
@@ -144,8 +145,8 @@ static int fits(const struct spool_charge *charge, const struct limits *limits, 
         if (!kept)
             return team_is_full(team, bytes, disk->limit_bytes, err);
         return error_set(err, ERROR_QUOTA,
-                         "your team's limit of %lld MB of disk is reached: it keeps %lld MB and "
-                         "uploads %lld MB, and %lld MB more do not fit; delete sandboxes, "
+                         "your team's limit of %lld MiB of disk is reached: it keeps %lld MiB and "
+                         "uploads %lld MiB, and %lld MiB more do not fit; delete sandboxes, "
                          "snapshots, volumes or templates, or ask the operator to raise maxDiskMB",
                          to_mb(disk->limit_bytes), to_mb(kept), to_mb(team), to_mb(bytes));
     }
@@ -153,7 +154,7 @@ static int fits(const struct spool_charge *charge, const struct limits *limits, 
         return team_is_full(team, bytes, spool->config.max_bytes / 2, err);
     if (spool->held + bytes > spool->config.max_bytes) {
         (void)error_set(err, ERROR_UNAVAILABLE,
-                        "the server's temporary files hold %lld MB of at most %lld MB (setting "
+                        "the server's temporary files hold %lld MiB of at most %lld MiB (setting "
                         "spool-max): try again when uploads and builds of others have ended",
                         to_mb(spool->held), to_mb(spool->config.max_bytes));
         err->errnum = EBUSY;
@@ -161,11 +162,12 @@ static int fits(const struct spool_charge *charge, const struct limits *limits, 
         return -1;
     }
     if (bytes > limits->room || team + bytes > half) {
-        (void)error_set(err, ERROR_NO_SPACE,
-                        "the server's disk is nearly full: %lld MB do not fit, temporary files may "
-                        "take %lld MB more there and one team half of that; free space on the data "
-                        "directory's file system",
-                        to_mb(bytes), to_mb(limits->room));
+        (void)error_set(
+            err, ERROR_NO_SPACE,
+            "the server's disk is nearly full: %lld MiB do not fit, temporary files may "
+            "take %lld MiB more there and one team half of that; free space on the data "
+            "directory's file system",
+            to_mb(bytes), to_mb(limits->room));
         err->errnum = ENOSPC;
         return -1;
     }

@@ -56,8 +56,8 @@ TEST(spool_leaves_half_to_other_teams)
     spool_charge_open(&other, spool, STR("other"));
     for (int i = 0; i < 4; i++)
         OK(spool_add(&one, MIB, &err));
-    FAILS(spool_add(&one, 1, &err), ERROR_QUOTA, "hold 4 MB");
-    FAILS(spool_check(&more, 1, &err), ERROR_QUOTA, "limit of 4 MB");
+    FAILS(spool_add(&one, 1, &err), ERROR_QUOTA, "hold 4 MiB");
+    FAILS(spool_check(&more, 1, &err), ERROR_QUOTA, "limit of 4 MiB");
     OK(spool_add(&other, 4 * MIB, &err));
     spool_release(&one);
     OK(spool_add(&more, 4 * MIB, &err));
@@ -89,7 +89,7 @@ TEST(spool_leaves_half_of_the_disk_to_other_teams)
 
     spool_charge_open(&one, spool, STR("team"));
     spool_charge_open(&other, spool, STR("other"));
-    FAILS(spool_check(&one, 30 * MIB, &err), ERROR_NO_SPACE, "30 MB do not fit");
+    FAILS(spool_check(&one, 30 * MIB, &err), ERROR_NO_SPACE, "30 MiB do not fit");
     OK(spool_add(&one, 20 * MIB, &err));
     OK(spool_add(&other, 20 * MIB, &err));
     spool_release(&one);
@@ -107,12 +107,12 @@ TEST(spool_respects_a_teams_limit_of_disk)
     spool_charge_open(&kept, spool, STR("limited"));
     kept.kept = true;
     FAILS(spool_check(&kept, 3 * MIB, &err), ERROR_QUOTA,
-          "limit of 10 MB of disk is reached: it keeps 8 MB");
+          "limit of 10 MiB of disk is reached: it keeps 8 MiB");
     OK(spool_add(&kept, 2 * MIB, &err));
     FAILS(spool_add(&kept, 1, &err), ERROR_QUOTA, "maxDiskMB");
     /* What only passes through may be there while the disk is full of what the team keeps. */
     OK(spool_add(&passing, 8 * MIB, &err));
-    FAILS(spool_add(&passing, 1, &err), ERROR_QUOTA, "limit of 10 MB");
+    FAILS(spool_add(&passing, 1, &err), ERROR_QUOTA, "limit of 10 MiB");
     spool_release(&passing);
     spool_release(&kept);
     CHECK_INT(spool_held(spool), 0);

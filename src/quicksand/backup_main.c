@@ -8,6 +8,7 @@
 
 #include "backup/backup.h"
 #include "base/clock.h"
+#include "base/size.h"
 #include "cli/core/cli.h"
 #include "quicksand/serve.h"
 #include "store/core/store_export.h"
@@ -44,10 +45,12 @@ static int load(struct config *config, const char *command, int argc, char **arg
 static int tell(const char *verb, const char *path, const struct backup_result *result,
                 int64_t began_us)
 {
-    (void)printf("%s '%s': %zu layers, %zu volumes, %zu sandboxes; %" PRIu64 " files, %.1f MB in "
+    char size[SIZE_TEXT];
+
+    (void)printf("%s '%s': %zu layers, %zu volumes, %zu sandboxes; %" PRIu64 " files, %s in "
                  "%.1f s\n",
                  verb, path, result->layers, result->volumes, result->sandboxes, result->entries,
-                 (double)result->bytes / 1e6, (double)(clock_mono_us() - began_us) / 1e6);
+                 size_text(result->bytes, size), (double)(clock_mono_us() - began_us) / 1e6);
     return 0;
 }
 

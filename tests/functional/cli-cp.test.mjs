@@ -165,7 +165,7 @@ test('on a terminal it tells how far it is; Ctrl-C is clean', async () => {
   }
   const shown = await quicksand(['-qec', `${binary} cp -r large web:large`, '/dev/null'], { program: 'script' })
   assert.equal(shown.code, 0, shown.stdout)
-  assert.match(shown.stdout, /\d files, [\d.]+ MB of 134\.2 MB, [\d.]+ MB\/s, \d+ s left/)
+  assert.match(shown.stdout, /\d files, [\d.]+ [KM]iB of 128 MiB, [\d.]+ [KM]iB\/s, \d+ s left/)
   assert.ok(shown.stdout.endsWith('\r\x1b[K'), JSON.stringify(shown.stdout.slice(-40)))
   await inside('rm -r large')
   // One file: as large as it must be here to take longer than the first look.

@@ -92,7 +92,7 @@ const anything = {
   doctor: ['data', 'domain', 'tls-cert'], // it tells what is wrong with them
   runner: ['server', 'token', 'listen', 'advertise', 'root', 'name', 'max-sessions', 'envd', 'agent'], // refuses root first
 }
-const kinds = ['TIME', 'MB', 'COUNT', 'N', 'BYTES'] // as cli_flags_test.c has them
+const kinds = ['TIME', 'SIZE', 'COUNT', 'N', 'BYTES'] // as cli_flags_test.c has them
 const roles = ['serve', 'down', 'backup', 'restore', 'upgrade'] // their options are settings, which config_test.c has
 
 // {command: names of its options that have a text}, as the manual pages tell it.

@@ -102,6 +102,9 @@ describe('sandboxes', () => {
     assert.ok(table.includes(execution) && table.includes('echo out'), table)
     const shown = await quicksand(['log', execution])
     assert.deepEqual([shown.code, shown.stdout, shown.stderr], [0, 'out\n', 'err\n'])
+    assert.equal(await good('logs', '--commands', id), table, 'log is an alias')
+    assert.deepEqual(await quicksand(['logs', execution]), shown)
+    assert.equal((await quicksand(['logs', '--commands', '-f', id])).code, 2)
     assert.equal((await json('log', execution)).stdout, 'out\n')
     assert.equal((await quicksand(['log', 'exe_none'])).code, 1)
     assert.equal((await quicksand(['log'])).code, 2)
@@ -152,10 +155,12 @@ describe('sandboxes', () => {
     const id = await good('up', '--key', 'k-ls', '--agent-id', 'a1', '--task-id', 't1', '-q')
     const plain = await good('create')
     const rows = (await good('ls')).split('\n')
-    assert.match(rows[0], /^SANDBOX +KEY +PROVIDER +TEMPLATE +STATE +OWNER +AGE/)
-    assert.match(rows.find((row) => row.startsWith(id)), /k-ls +e2b +\S+ +running +a1\/t1/)
-    assert.match(rows.find((row) => row.startsWith(plain)), / - +e2b +base +running/)
+    assert.match(rows[0], /^ID +NAME +KEY +TEMPLATE +STATE +ENDS +PROVIDER +OWNER +AGE/)
+    assert.match(rows.find((row) => row.startsWith(id)), / - +k-ls +\S+ +running +in \d+m +e2b +a1\/t1/)
+    assert.match(rows.find((row) => row.startsWith(plain)), / - +- +base +running +in \d+[sm] +e2b/)
     const listed = await json('ls')
+    const { endAt } = (await server.api('GET', `/sandboxes/${plain}`)).body
+    assert.equal(listed.find((one) => one.id === plain).ends_at, endAt)
     assert.deepEqual(listed.map((one) => one.id).filter((one) => [id, plain].includes(one)), [plain, id], 'newest first')
     assert.deepEqual((await json('ls', '--agent-id', 'a1')).map((one) => one.id), [id])
     assert.deepEqual(await json('ls', '--agent-id', 'other'), [])
@@ -488,7 +493,7 @@ test('wrong use is 2, a refusal 1 with the server’s words', async () => {
 
 test('what goes wrong is told in one line, at once', async () => {
   const id = await good('up', '-q')
-  assert.match(await good('ls'), new RegExp(`${id} +- +e2b +base +running`))
+  assert.match(await good('ls'), new RegExp(`${id}  +- +- +base +running`))
   const told = async (args, code, words, options) => {
     const begin = Date.now()
     const result = await quicksand(args, options)

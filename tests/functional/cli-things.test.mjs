@@ -75,7 +75,7 @@ test('login keeps a key that the server takes, contexts choose among several', a
 
 test('volumes: made, mounted, removed', async () => {
   const id = await good('volume', 'create', 'data')
-  assert.match(await good('volume', 'ls'), new RegExp(`^VOLUME +ID\\ndata +${id}$`))
+  assert.match(await good('volume', 'ls'), new RegExp(`^NAME +ID\\ndata +${id}$`))
   const first = await good('create', '--volume', 'data:/mnt/data')
   await good('exec', '-u', 'root', first, 'echo kept > /mnt/data/file')
   await good('rm', first)

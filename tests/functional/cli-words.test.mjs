@@ -1,7 +1,7 @@
 // The command line as users of docker, gh and kubectl type it, against a live server: names and beginnings of ids, lists
 // by filter and pattern, aliases, logs that follow.
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
 import fs from 'node:fs'
 import { after, before, describe, test } from 'node:test'
 import { binary, eventually, startServer } from '../harness/server.mjs'
@@ -103,6 +103,21 @@ describe('names', () => {
     assert.equal(await good('ls', '-a', '-f', `id=${gone}`, '--format', '{{.state}}'), 'killed')
   })
 
+  // `script` gives it a terminal.
+  test('ls has colours on a terminal, unless NO_COLOR is set', () => {
+    const list = (env) => execFileSync('script', ['-qec', `${binary} ls`, '/dev/null'], { encoding: 'utf8', env: { PATH: process.env.PATH, HOME: '/root', TERM: 'xterm', ...server.clientEnv(), ...env } })
+    assert.match(list({}), new RegExp(`\\x1b\\[1mID\\x1b\\[0m[^]*${first} +web +- +base +\\x1b\\[32mrunning\\x1b\\[0m +in \\d`))
+    assert.doesNotMatch(list({ NO_COLOR: '1' }), /\x1b/)
+  })
+
+  test('help groups the commands by task', async () => {
+    const help = await good('--help')
+    const titles = help.split('\n').filter((line) => /^[A-Z]\w.*[^.:]$/.test(line) && !line.startsWith('Usage'))
+    assert.ok(titles.length >= 8, titles.join(', '))
+    for (const part of help.split(/\n(?=[A-Z])/)) assert.ok(part.split('\n').filter((line) => line.startsWith('  ')).length <= 10, part)
+    assert.match(help, /Get a sandbox\n {2}run +.*deleted when the command ends.*\n {2}up +.*key, the same one each time.*\n {2}create +.*new sandbox each time.*timeout/)
+  })
+
   test('wrong flags are named', async () => {
     await refused(['ls', '--filter', 'template'], 2, /--filter needs NAME=VALUE, not 'template'/)
     await refused(['ls', '--format', '{{.id'], 2, /--format: a '\{\{' is not closed/)
@@ -183,10 +198,12 @@ describe('one sandbox', () => {
   })
 
   test('extend: it lives for so long from now', async () => {
-    assert.equal(await good('extend', 'web', '2h'), id)
+    const [, end] = (await good('extend', 'web', '2h')).match(new RegExp(`^${id} ends at (\\S+)$`))
+    assert.ok(Math.abs(Date.parse(end) - Date.now() - 7200_000) < 60_000, end)
     const { endAt } = await fetch(`${server.url}/sandboxes/${id}`, { headers: { 'X-API-KEY': server.key } }).then((one) => one.json())
     assert.ok(Math.abs(Date.parse(endAt) - Date.now() - 7_200_000) < 60_000, endAt)
-    assert.deepEqual(await json('extend', id, '30m'), [{ ...(await json('show', id)), timeout: 1800 }])
+    const [extended] = await json('extend', id, '30m')
+    assert.deepEqual(extended, { ...(await json('show', id)), timeout: 1800, ends_at: (await server.api('GET', `/sandboxes/${id}`)).body.endAt })
   })
 
   test('fork: several with its files', async () => {
@@ -204,7 +221,7 @@ describe('one sandbox', () => {
   test('stats and top: what it uses', async () => {
     const [one] = await eventually('measures', async () => (await json('stats', 'web')).length && json('stats', 'web'))
     assert.deepEqual([one.id, one.cpuCount], [id, 1])
-    assert.match(await good('stats', id), new RegExp(`^SANDBOX +CPU +CPUS +MEMORY +DISK.*\n${id} +[\\d.]+ % +1 +.* / 671.1 MB +.* / 2.1 GB`))
+    assert.match(await good('stats', id), new RegExp(`^ID +CPU +CPUS +MEMORY +DISK.*\n${id} +[\\d.]+ % +1 +.* / 640 MiB +.* / 2 GiB`))
     assert.ok((await json('top')).some((row) => row.id === id))
     const watched = await quicksand(['stats', '-w', 'web'], {
       onStart: (child, output) => void eventually('two tables', () => output().split(id).length > 2).then(() => child.kill('SIGINT')),

@@ -531,12 +531,16 @@ test('Ctrl-C cancels the build and leaves nothing of it running', async () => {
 })
 
 // `script` gives it a terminal.
-test('on a terminal a line moves, and steps have times', async () => {
+test('on a terminal a build is one line, with the time and what is left of it', async () => {
   const folder = makeContext('terminal', { Dockerfile: 'FROM template://small\nRUN for i in 1 2 3; do echo line $i; sleep 0.2; done\n' })
   const command = [binary, 'template', 'build', 'terminal', folder].join(' ')
-  const out = execFileSync('script', ['-qec', command, '/dev/null'], { encoding: 'utf8', env: { PATH: process.env.PATH, HOME: '/root', TERM: 'xterm', TMPDIR: server.home, ...server.clientEnv() } })
+  const build = (words = '') => execFileSync('script', ['-qec', command + words, '/dev/null'], { encoding: 'utf8', env: { PATH: process.env.PATH, HOME: '/root', TERM: 'xterm', TMPDIR: server.home, ...server.clientEnv() } })
+  const out = build()
   assert.match(out, /\r\x1b\[K\[builder 1\/1\] RUN for i/)
   assert.match(out, /\x1b\[2mline \d/)
-  assert.match(out, /\[builder 1\/1\] RUN for i.* \d\.\d s\r\n/)
-  assert.match(out, /terminal is ready/)
+  assert.match(out, /\d\.\d s/)
+  assert.doesNotMatch(out, /left/, 'the only step says nothing about the time left')
+  const stays = (text) => text.split('\r\n').map((line) => line.split(/\r(?:\x1b\[K)?/).at(-1)).filter(Boolean)
+  assert.match(stays(out).join('\n'), /^terminal is ready .*$/, 'nothing else stays')
+  assert.match(build(' --no-cache'), /\[builder 1\/1\] RUN for i.*  \d\.\d s, about \d+ s left/, 'the second build knows how long the first took')
 })

@@ -79,9 +79,9 @@ test('nobody else sees what another team has', async () => {
 test('the command line filters by team', () => {
   const ls = (key, ...args) => spawnSync(binary, ['ls', ...args], { encoding: 'utf8', env: { PATH: process.env.PATH, HOME: folder, ...server.clientEnv(), E2B_API_KEY: key } })
   const all = ls(server.key, '--filter', 'team=*')
-  assert.match(all.stdout, /^SANDBOX +TEAM +KEY/)
-  assert.match(all.stdout, /acme, "inc" +theirs/)
-  assert.match(all.stdout, /default +ours/)
+  assert.match(all.stdout, /^ID +TEAM +NAME +KEY/)
+  assert.match(all.stdout, /acme, "inc" +- +theirs/)
+  assert.match(all.stdout, /default +- +ours/)
   assert.equal(ls(server.key, '-q', '--filter', 'team=acme*').stdout, `${theirs.id}\n`)
   for (const team of ['acme, "inc"', acme.id]) assert.equal(ls(server.key, '-q', '--filter', `team=${team}`).stdout, `${theirs.id}\n`)
   assert.equal(ls(server.key, '-q').stdout, `${ours.id}\n`)

@@ -181,7 +181,7 @@ test('uploads count against the disk of the team', async () => {
   assert.equal((await upload('one')).status, 200)
   const refused = await upload('two')
   assert.equal(refused.status, 429, refused.text)
-  assert.match(refused.body.message, /limit of 1 MB of disk/)
+  assert.match(refused.body.message, /limit of 1 MiB of disk/)
   assert.equal(fs.readdirSync(path.join(server.data, 'store/uploads')).length, before + 1)
 })
 

@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/size.h"
 #include "cli/build/context.h"
 #include "cli/build/follow.h"
 #include "cli/build/image.h"
@@ -254,6 +255,7 @@ static int send_pack(struct build *build, const struct pack *pack)
 {
     auto_free char *url = NULL;
     auto_close int fd = -1;
+    char size[SIZE_TEXT];
 
     if (upload_wanted(build->cli, build->template_id, pack->hash, &url, &build->err) < 0)
         return -1;
@@ -263,7 +265,8 @@ static int send_pack(struct build *build, const struct pack *pack)
     if (fd < 0 || pack_write(&build->context, pack, fd, &build->err) < 0)
         return -1;
     if (!build->cli->json)
-        printf("uploading %zu files, %.1f MB\n", pack->count, (double)lseek(fd, 0, SEEK_END) / 1e6);
+        printf("uploading %zu file%s, %s\n", pack->count, pack->count == 1 ? "" : "s",
+               size_text((uint64_t)lseek(fd, 0, SEEK_END), size));
     return upload_put(build->cli, url, fd, &build->err);
 }
 

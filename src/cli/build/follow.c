@@ -20,10 +20,12 @@ struct view {
     const struct cli *cli;
     bool live; /* a terminal that understands a line written again */
     bool colours;
-    bool dirty; /* the moving line is there */
-    char *step; /* "[2/7] RUN npm ci": the one that runs; NULL = none */
-    char *last; /* what it wrote last */
-    int64_t step_ms;
+    bool dirty;        /* the moving line is there */
+    char *step;        /* "[2/7] RUN npm ci": the one that runs; NULL = none */
+    char *last;        /* what was printed last */
+    int64_t begin_ms;  /* of the build, as seen here */
+    int64_t before_ms; /* what the last build of this template took; 0 = unknown */
+    uint64_t step_number, step_count;
 };
 
 static unsigned columns(void)
@@ -51,17 +53,32 @@ static int fit(const char *text, unsigned width)
     return (int)len;
 }
 
+/* By the last build of the template, else by the steps that are done; < 0 when neither says anything. */
+static int64_t left_ms(const struct view *view, int64_t spent_ms)
+{
+    uint64_t done = view->step_number ? view->step_number - 1 : 0;
+
+    if (view->before_ms > spent_ms)
+        return view->before_ms - spent_ms;
+    if (done && view->step_count > done && !view->before_ms)
+        return spent_ms / (int64_t)done * (int64_t)(view->step_count - done);
+    return -1;
+}
+
 static void draw(struct view *view)
 {
+    int64_t spent_ms = clock_mono_ms() - view->begin_ms, left = left_ms(view, spent_ms);
     unsigned width = columns();
-    char head[512];
+    char head[512], rest[48] = "";
     int used;
 
-    if (!view->live || !view->step)
+    if (!view->live)
         return;
-    used =
-        snprintf(head, sizeof(head), "%.*s  %.1f s", fit(view->step, width > 40 ? width / 2 : 20),
-                 view->step, (double)(clock_mono_ms() - view->step_ms) / 1000);
+    if (left >= 0)
+        (void)snprintf(rest, sizeof(rest), ", about %lld s left", (long long)(left + 999) / 1000);
+    used = snprintf(head, sizeof(head), "%.*s  %.1f s%s",
+                    fit(view->step ? view->step : "waiting", width > 40 ? width / 2 : 20),
+                    view->step ? view->step : "waiting", (double)spent_ms / 1000, rest);
     printf("\r\033[K%s", head);
     if (view->last && (unsigned)used + 4 < width)
         printf("  %s%.*s%s", view->colours ? "\033[2m" : "",
@@ -69,17 +86,6 @@ static void draw(struct view *view)
                view->colours ? "\033[0m" : "");
     (void)fflush(stdout);
     view->dirty = true;
-}
-
-static void end_step(struct view *view)
-{
-    if (view->step && view->live) {
-        wipe(view);
-        printf("%s  %.1f s\n", view->step, (double)(clock_mono_ms() - view->step_ms) / 1000);
-    }
-    free(view->step);
-    free(view->last);
-    view->step = view->last = NULL;
 }
 
 enum line { LINE_OTHER, LINE_STEP, LINE_CACHED, LINE_DONE, LINE_OUTPUT };
@@ -104,29 +110,36 @@ static enum line kind_of(struct str message, struct str *out_rest)
     return LINE_OUTPUT;
 }
 
+/* "[builder 2/7] …": the second of seven. */
 static void begin_step(struct view *view, struct str text)
 {
-    end_step(view);
+    struct str head = str_n(text.p, (size_t)str_find(text, ']')), number;
+    ptrdiff_t slash = str_find(head, '/'), begin = slash;
+
+    while (begin > 0 && head.p[begin - 1] >= '0' && head.p[begin - 1] <= '9')
+        begin--;
+    number = str_n(head.p + begin, (size_t)(slash - begin));
+    if (!str_to_u64(number, &view->step_number) ||
+        !str_to_u64(str_skip(head, (size_t)slash + 1), &view->step_count))
+        view->step_number = view->step_count = 0;
+    free(view->step);
     view->step = str_dup(text);
-    view->step_ms = clock_mono_ms();
 }
 
-static void show_live(struct view *view, const char *message)
+/* One line is all: steps and what they print take turns in it. Warnings and errors stay. */
+static void show_live(struct view *view, const char *message, struct str level)
 {
     struct str rest;
     enum line kind = kind_of(str_of(message), &rest);
 
     if (kind == LINE_STEP) {
         begin_step(view, rest);
-    } else if (kind == LINE_DONE) {
-        end_step(view);
-    } else if (kind == LINE_OUTPUT && view->step) {
-        free(view->last);
-        view->last = str_dup(rest);
-    } else {
-        end_step(view);
+    } else if (str_is(level, "warn") || str_is(level, "error")) {
         wipe(view);
         printf("%s\n", message);
+    } else if (kind != LINE_DONE) {
+        free(view->last);
+        view->last = str_dup(rest);
     }
 }
 
@@ -137,7 +150,7 @@ static void show_entry(struct view *view, const json_t *entry)
     auto_free char *json = view->cli->json ? json_text(entry) : NULL;
 
     if (view->live)
-        show_live(view, message);
+        show_live(view, message, json_get_str(entry, "level"));
     else
         printf("%s\n", json ? json : message);
 }
@@ -236,18 +249,41 @@ static int follow_pages(struct follow *follow, struct view *view, struct error *
     }
 }
 
+/* What the last build that became ready took, for the time that is left. */
+static int64_t last_build_ms(const struct follow *follow)
+{
+    auto_free char *target = xasprintf("/templates/%s", follow->template_id);
+    auto_json json_t *answer = NULL;
+    struct error ignored = {0};
+    int64_t begin_us, end_us;
+    json_t *build;
+    size_t i;
+
+    if (cli_call(&follow->cli->server, "GET", target, NULL, &answer, NULL, &ignored) < 0)
+        return 0;
+    json_array_foreach (json_object_get(answer, "builds"), i, build)
+        if (str_is(json_get_str(build, "status"), "ready") &&
+            clock_parse(json_get_str(build, "createdAt"), &begin_us) &&
+            clock_parse(json_get_str(build, "finishedAt"), &end_us) && end_us > begin_us)
+            return (end_us - begin_us) / 1000;
+    return 0;
+}
+
 int follow_build(struct follow *follow, struct error *err)
 {
-    struct view view = {.cli = follow->cli};
+    struct view view = {.cli = follow->cli, .begin_ms = clock_mono_ms()};
     bool ready;
     int rc;
 
     view.live = !follow->cli->json && cli_screen_is(STDOUT_FILENO);
     view.colours = cli_screen_colours(STDOUT_FILENO);
+    if (view.live)
+        view.before_ms = last_build_ms(follow);
     rc = follow_pages(follow, &view, err);
     ready = rc == 0 && str_is(json_get_str(follow->status, "status"), "ready");
-    end_step(&view);
     wipe(&view);
+    free(view.step);
+    free(view.last);
     show_end(&view, follow);
     return rc < 0 ? -1 : ready ? 0 : 1;
 }

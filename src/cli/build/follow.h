@@ -1,5 +1,5 @@
-/* The log of a build, shown while it runs: on a terminal each step with its time and a line that moves, else the lines
- * as they are. */
+/* The log of a build, shown while it runs: on a terminal one line with the step, the time and an estimate of the time
+ * left, else the lines of the log. */
 #pragma once
 
 #include <jansson.h>

@@ -14,6 +14,7 @@
 #include "base/encode.h"
 #include "base/fd.h"
 #include "base/path.h"
+#include "base/size.h"
 #include "cli/build/upload.h"
 #include "protocol/json/json_shape.h"
 
@@ -337,6 +338,7 @@ static int send_blob(const struct image *image, const struct image_blob *blob,
 {
     auto_free char *url = NULL;
     auto_close int fd = -1;
+    char size[SIZE_TEXT];
     int rc;
 
     if (upload_wanted(cli, template_id, blob->hash, &url, err) < 0)
@@ -350,7 +352,7 @@ static int send_blob(const struct image *image, const struct image_blob *blob,
     if (rc < 0)
         return error_set_errno(err, -rc, "the manifest");
     if (!cli->json && blob->path)
-        printf("uploading %s, %.1f MB\n", blob->hash, (double)lseek(fd, 0, SEEK_END) / 1e6);
+        printf("uploading %s, %s\n", blob->hash, size_text((uint64_t)lseek(fd, 0, SEEK_END), size));
     return upload_put(cli, url, fd, err);
 }
 

@@ -9,7 +9,7 @@
 /* ---- provider ---- */
 
 static const struct cli_column provider_columns[] = {
-    {"PROVIDER", "name", false},       {"TYPE", "type", false},
+    {"NAME", "name", false},           {"TYPE", "type", false},
     {"STATE", "state", false},         {"DEFAULT", "default", false},
     {"ISOLATION", "isolation", false}, {"NETWORK", "egress", false},
     {"ERROR", "last_error", false},    {NULL, NULL, false},
@@ -158,7 +158,7 @@ static const struct cli_command profile_ls, profile_show, profile_set, profile_v
 static int run_profile_ls(struct cli *cli, int argc, char **argv)
 {
     static const struct cli_column columns[] = {
-        {"PROFILE", "name", false},
+        {"NAME", "name", false},
         {"PROVIDER", "provider", false},
         {"TEMPLATE", "template", false},
         {"NETWORK", "network.mode", false},

@@ -209,7 +209,7 @@ static char *mark(const json_t *row)
 static int run_context_ls(struct cli *cli, int argc, char **argv)
 {
     static const struct cli_column columns[] = {
-        {"CURRENT", .text = mark}, {"CONTEXT", "name"}, {"URL", "url"}, {NULL}};
+        {"CURRENT", .text = mark}, {"NAME", "name"}, {"URL", "url"}, {NULL}};
     struct cli_credentials all;
     auto_json json_t *rows = NULL;
     struct error err = {0};

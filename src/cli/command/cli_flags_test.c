@@ -1,5 +1,6 @@
 /* Every option of every command, wrong in each way that its kind can be: status 2, one line that names it, and nothing is done
  * (an address where nobody listens would be told with status 1). */
+#include <string.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -183,4 +184,45 @@ TEST(a_message_is_about_the_option_whose_value_or_member_it_names)
 
         CHECK_STR(str_of(option ? option : "none"), cases[i][1] ? cases[i][1] : "none");
     }
+}
+
+/* ---- words ---- */
+
+TEST(guesses_are_close)
+{
+    static const struct {
+        const char *word, *guess; /* NULL: none */
+    } rows[] = {{"exce", "exec"},      {"sl", "ls"}, {"snapshit", "snapshot"},
+                {"templ", "template"}, {"cd", NULL}, {"mv", NULL},
+                {"bake", NULL},        {"vm", NULL}, {"destroy", NULL},
+                {"sandbox", NULL},     {"x", NULL}};
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        const char *got = cli_guess_command(cli_commands, true, rows[i].word);
+
+        if (!rows[i].guess != !got || (got && strcmp(got, rows[i].guess) != 0))
+            test_fail(__FILE__, __LINE__, "'%s': '%s' and not '%s'", rows[i].word, got ? got : "",
+                      rows[i].guess ? rows[i].guess : "");
+    }
+}
+
+/* Every command is in the help, below one of its titles. */
+TEST(help_groups_commands_by_task)
+{
+    auto_buf struct buf help = {0};
+    const char *run, *up, *create, *title;
+
+    CHECK_INT(cli_test_run((char *[]){ARG("quicksand"), ARG("help"), NULL}, &help), 0);
+    for (const struct cli_command *const *at = cli_commands; *at; at++) {
+        auto_free char *row = xasprintf("\n  %s ", (*at)->name);
+
+        if (!strstr(help.p, row))
+            test_fail(__FILE__, __LINE__, "%s is missing", (*at)->name);
+    }
+    title = strstr(help.p, "\nGet a sandbox\n");
+    run = strstr(help.p, "\n  run ");
+    up = strstr(help.p, "\n  up ");
+    create = strstr(help.p, "\n  create ");
+    CHECK(title && run && up && create && title < run && run < up && up < create);
+    CHECK(create < strstr(help.p, "\nWork in a sandbox\n"));
 }

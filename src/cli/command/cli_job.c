@@ -251,7 +251,7 @@ static int run_job_logs(struct cli *cli, int argc, char **argv)
 static int run_job_ls(struct cli *cli, int argc, char **argv)
 {
     static const struct cli_column columns[] = {
-        {"JOB", "id", false},        {"SANDBOX", "sandbox_id", false},
+        {"ID", "id", false},         {"SANDBOX", "sandbox_id", false},
         {"STATE", "state", false},   {"EXIT", "exit_code", false},
         {"AGE", "started_at", true}, {"COMMAND", "command", false},
         {NULL, NULL, false},

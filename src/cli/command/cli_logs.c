@@ -1,11 +1,13 @@
-/* logs: what happened to a sandbox and in it, as the server remembers it; with --network what it reached and what was
- * refused to it. -f goes on with what is new: the server is asked every half second, by the time of the last line. */
+/* logs: the server's log of a sandbox; with --network the connections it made or was refused; with --commands, or for
+ * an execution, the output of commands that was kept. -f polls for new lines every half second, by the time of the
+ * last one. */
 #include <errno.h>
 #include <poll.h>
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "cli/command/cli_log.h"
 #include "cli/core/cli_internal.h"
 #include "cli/core/cli_names.h"
 #include "cli/core/cli_print.h"
@@ -18,7 +20,7 @@ enum { LIMIT_DEFAULT = 100, LIMIT_MAX = 1000, AGAIN_MS = 500, SEEN_MAX = 4096 };
 struct logs {
     struct cli *cli;
     const char *sandbox;
-    bool network, follow;
+    bool network, commands, follow;
     size_t limit;
     json_t *seen;     /* of the follower: texts of the lines at the last moment */
     int64_t since_ms; /* that moment; 0: nothing was shown yet */
@@ -167,15 +169,18 @@ static int show(struct logs *logs, struct error *err)
 
 static int run_logs(struct cli *cli, int argc, char **argv)
 {
-    struct logs logs = {.cli = cli};
+    /* `log` is what `logs --commands` was called once. */
+    struct logs logs = {.cli = cli, .commands = strcmp(argv[0], "log") == 0};
     int64_t limit = LIMIT_DEFAULT;
     const struct cli_option table[] = {
         {"follow", 'f', CLI_FLAG, &logs.follow, NULL, "wait for more, until Ctrl-C"},
         {"network", 0, CLI_FLAG, &logs.network, NULL, "only what it reached, and what was refused"},
+        {"commands", 0, CLI_FLAG, &logs.commands, NULL, "only commands whose output was kept"},
         {"limit", 'n', CLI_COUNT, &limit, "N", "how many lines, at most 1000; 100 when not given"},
         {.name = NULL},
     };
     struct error err = {0};
+    bool is_execution;
     char **operands;
     int count, rc = cli_args(cli, &cli_logs_command, table, CLI_ARGS_ANYWHERE, argc, argv,
                              &operands, &count);
@@ -183,8 +188,17 @@ static int run_logs(struct cli *cli, int argc, char **argv)
     if (rc != CLI_ARGS_RUN)
         return rc;
     if (count != 1 || limit < 1 || limit > LIMIT_MAX)
-        return cli_usage(&cli_logs_command,
-                         count != 1 ? "needs one sandbox" : "--limit must be from 1 to 1000");
+        return cli_usage(&cli_logs_command, count != 1 ? "needs one sandbox or one execution"
+                                                       : "--limit must be from 1 to 1000");
+    if (logs.commands && (logs.network || logs.follow))
+        return cli_usage(&cli_logs_command, "--commands excludes --network and --follow");
+    is_execution = strncmp(operands[0], "exe_", 4) == 0;
+    if (is_execution || logs.commands) {
+        if (cli_connect_to(cli, operands, is_execution ? 0 : 1, &err) < 0)
+            return cli_fail(&err);
+        return is_execution ? cli_log_show(cli, operands[0])
+                            : cli_log_list(cli, operands[0], limit);
+    }
     logs.limit = (size_t)limit;
     if (cli_connect(cli, &err) < 0 ||
         !(logs.sandbox = cli_name_engine_id(cli, operands[0], &err)) ||
@@ -194,10 +208,14 @@ static int run_logs(struct cli *cli, int argc, char **argv)
 }
 
 const struct cli_command cli_logs_command = {
-    "logs", "[OPTION...] SANDBOX",
-    "Show what happened to a sandbox and in it.\n"
+    "logs", "[OPTION...] SANDBOX|EXECUTION",
+    "Show the log of a sandbox, or the output of its commands.\n"
     "With --network: which names and addresses it reached, which were refused, and by which rule\n"
-    "of its network policy. With -f lines come as they are made; with --json one object per line.",
+    "of its network policy. With -f lines come as they are made; with --json one object per line.\n"
+    "With --commands: the commands whose output was kept, which 'exec --keep' or a profile asks\n"
+    "for; their output outlives the sandbox, and 'logs EXECUTION' prints it.",
     run_logs,
     .examples = "quicksand logs -f i...\n"
-                "quicksand logs --network i..."};
+                "quicksand logs --network i...\n"
+                "quicksand exec --keep i... -- make test; quicksand logs --commands i...\n"
+                "quicksand logs exe_..."};

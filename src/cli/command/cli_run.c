@@ -141,8 +141,8 @@ static int run_run(struct cli *cli, int argc, char **argv)
          "in a terminal like ours; without a command, a shell"},
         {"no-internet", 0, CLI_FLAG, &options.no_internet, NULL, "without internet access"},
         {"cpu", 0, CLI_COUNT, &options.cpu, "N", "processors"},
-        {"memory", 0, CLI_MB, &options.memory_mb, "MB", "memory: 512, 512m or 2g"},
-        {"disk", 0, CLI_MB, &options.disk_mb, "MB", "disk: 2048, 2048m or 2g"},
+        {"memory", 0, CLI_MB, &options.memory_mb, "SIZE", "memory: 512, 512m or 2g"},
+        {"disk", 0, CLI_MB, &options.disk_mb, "SIZE", "disk: 2048, 2048m or 2g"},
         {"peers", 0, CLI_TEXT, &options.up.peers, "NETWORK[/NAME]",
          "in this private network, under this name"},
         {"profile", 'p', CLI_TEXT, &options.up.profile, "NAME", "what the sandbox is like"},
@@ -171,7 +171,7 @@ static int run_run(struct cli *cli, int argc, char **argv)
 
 const struct cli_command cli_run_command = {
     "run", "[OPTION...] [--] COMMAND [ARG...]",
-    "Run a command in a new sandbox that is removed afterwards.\n"
+    "Run one command in a new sandbox, which is deleted when the command ends.\n"
     "The exit status is the command's; 128+N when signal N ended it. With --json the output and\n"
     "the exit are records, one per line. A single operand with\n"
     "blanks in it is a line for the shell. '-e NAME' passes a variable of ours on.",
@@ -301,8 +301,8 @@ static int run_create(struct cli *cli, int argc, char **argv)
         {"volume", 'v', CLI_LIST, &options.volumes, "NAME:PATH",
          "mount a volume there; may be repeated"},
         {"cpu", 0, CLI_COUNT, &options.cpu, "N", "processors"},
-        {"memory", 0, CLI_MB, &options.memory_mb, "MB", "memory: 512, 512m or 2g"},
-        {"disk", 0, CLI_MB, &options.disk_mb, "MB", "disk: 2048, 2048m or 2g"},
+        {"memory", 0, CLI_MB, &options.memory_mb, "SIZE", "memory: 512, 512m or 2g"},
+        {"disk", 0, CLI_MB, &options.disk_mb, "SIZE", "disk: 2048, 2048m or 2g"},
         {"no-internet", 0, CLI_FLAG, &options.no_internet, NULL, "without internet access"},
         {.name = NULL},
     };
@@ -317,7 +317,8 @@ static int run_create(struct cli *cli, int argc, char **argv)
 }
 
 const struct cli_command cli_create_command = {
-    "create", "[OPTION...]", "Make a sandbox of the engine and print its id.", run_create,
+    "create", "[OPTION...]",
+    "Create a new sandbox each time, print its id; it ends at its timeout.", run_create,
     .examples = "quicksand create --timeout 1h -m owner=me\n"
                 "quicksand create --cpu 2 --memory 4g --env-file .env -m name=web\n"
                 "ID=$(quicksand create -t python)"};

@@ -168,7 +168,7 @@ static int run_new(struct cli *cli, int argc, char **argv)
 static int run_ls(struct cli *cli, int argc, char **argv)
 {
     static const struct cli_column columns[] = {
-        {"SESSION", "id", false},    {"AGENT", "agent", false},   {"STATE", "state", false},
+        {"ID", "id", false},         {"AGENT", "agent", false},   {"STATE", "state", false},
         {"REPO", "repo", false},     {"BRANCH", "branch", false}, {"SANDBOX", "sandbox_id", false},
         {"AGE", "created_at", true}, {NULL, NULL, false},
     };

@@ -40,7 +40,7 @@ static int run_create(struct cli *cli, int argc, char **argv)
 static int run_ls(struct cli *cli, int argc, char **argv)
 {
     static const struct cli_column columns[] = {
-        {"SNAPSHOT", "id", false},
+        {"ID", "id", false},
         {"ALIAS", "alias", false},
         {"PROVIDER", "provider", false},
         {"STATE", "state", false},

@@ -2,6 +2,7 @@
 #include "cli/command/cli_template.h"
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/size.h"
 #include "cli/build/follow.h"
 #include "cli/core/cli_each.h"
 #include "cli/core/cli_internal.h"
@@ -13,19 +14,22 @@ static char *name(const json_t *row)
     return cli_print_text(json_array_get(json_object_get(row, "aliases"), 0));
 }
 
-static char *megabytes(const json_t *row, const char *member)
+static char *mebibytes(const json_t *row, const char *member)
 {
-    return xasprintf("%lld MB", (long long)json_integer_value(json_object_get(row, member)));
+    char text[SIZE_TEXT];
+
+    return xstrdup(
+        size_text((uint64_t)json_integer_value(json_object_get(row, member)) << 20, text));
 }
 
 static char *memory(const json_t *row)
 {
-    return megabytes(row, "memoryMB");
+    return mebibytes(row, "memoryMB");
 }
 
 static char *disk(const json_t *row)
 {
-    return megabytes(row, "diskSizeMB");
+    return mebibytes(row, "diskSizeMB");
 }
 
 /* The platform's own base is not counted, and is all that some templates have. */
@@ -33,7 +37,9 @@ static char *size(const json_t *row)
 {
     json_int_t bytes = json_integer_value(json_object_get(row, "layerBytes"));
 
-    return bytes ? xasprintf("%.1f MB", (double)bytes / 1e6) : xstrdup("-");
+    char text[SIZE_TEXT];
+
+    return xstrdup(bytes ? size_text((uint64_t)bytes, text) : "-");
 }
 
 static char *for_whom(const json_t *row)
@@ -106,7 +112,7 @@ static int run_rm(struct cli *cli, int argc, char **argv)
 }
 
 static const struct cli_column build_columns[] = {
-    {"BUILD", "buildID"},
+    {"ID", "buildID"},
     {"STATE", "status"},
     {"CPU", "cpuCount"},
     {"MEMORY", .text = memory},

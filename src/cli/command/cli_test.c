@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/parts.h"
 #include "base/path.h"
 #include "base/test.h"
 #include "cli/command/cli_cp.h"
@@ -333,7 +334,7 @@ TEST(help_of_every_command)
         CHECK(strstr(all.p, (*c)->name));
         CHECK_INT(RUN(&one, ARG("help"), ARG((*c)->name)), 0);
         CHECK(str_starts(buf_str(&one), STR("Usage: quicksand ")));
-        CHECK(strstr(one.p, (*c)->verbs ? "tells more" : "--json"));
+        CHECK(strstr(one.p, (*c)->verbs ? "describes a verb" : "--json"));
         for (const struct cli_command *const *v = (*c)->verbs; v && *v; v++) {
             auto_buf struct buf verb = {0};
             auto_free char *usage = xasprintf("Usage: quicksand %s", (*v)->name);
@@ -642,9 +643,17 @@ TEST_TIMEOUT(doctor_on_this_machine, 60)
 {
     auto_buf struct buf text = {0}, list = {0};
     auto_json json_t *json = NULL;
+    char dir[] = "/tmp/cli-test-XXXXXX";
     struct error err = {0};
 
     test_needs_root();
+    CHECK(mkdtemp(dir) != NULL);
+    for (size_t i = 0; part_names[i]; i++) {
+        auto_free char *path = xasprintf("%s/%s", dir, part_names[i]);
+
+        CHECK(close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0755)) == 0);
+    }
+    parts_set_dir(dir);
     if (RUN(&text, ARG("doctor"), ARG("--data"), ARG("/tmp")) != 0)
         test_fail(__FILE__, __LINE__, "doctor failed:\n%s", text.p);
     CHECK(strstr(text.p, "overlayfs"));
@@ -657,6 +666,8 @@ TEST_TIMEOUT(doctor_on_this_machine, 60)
         CHECK(json_get_str(json_array_get(json, i), "detail").len > 0);
         CHECK(str_is(status, "ok") || json_get_str(json_array_get(json, i), "fix").len > 0);
     }
+    parts_set_dir("");
+    CHECK_INT(path_remove_tree(AT_FDCWD, dir), 0);
 }
 
 TEST(text_of_others_is_only_shown)

@@ -2,6 +2,7 @@
  * operator's. Each is found by its id, the beginning of it, or its name. */
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/size.h"
 #include "cli/core/cli_each.h"
 #include "cli/core/cli_internal.h"
 #include "cli/core/cli_print.h"
@@ -16,9 +17,30 @@ struct kind {
     const struct cli_column *columns;
 };
 
-static const struct cli_column volume_columns[] = {{"VOLUME", "name"}, {"ID", "volumeID"}, {NULL}};
+/* 0 or a missing limit is shown as it is. */
+static char *limit_text(const json_t *row, const char *member)
+{
+    const json_t *limit = json_object_get(row, member);
+    char text[SIZE_TEXT];
+
+    return json_integer_value(limit) > 0
+               ? xstrdup(size_text((uint64_t)json_integer_value(limit) << 20, text))
+               : cli_print_text(limit);
+}
+
+static char *memory_limit(const json_t *row)
+{
+    return limit_text(row, "maxMemoryMB");
+}
+
+static char *disk_limit(const json_t *row)
+{
+    return limit_text(row, "maxDiskMB");
+}
+
+static const struct cli_column volume_columns[] = {{"NAME", "name"}, {"ID", "volumeID"}, {NULL}};
 static const struct cli_column webhook_columns[] = {
-    {"WEBHOOK", "id"},
+    {"ID", "id"},
     {"NAME", "name"},
     {"URL", "url"},
     {"ENABLED", "enabled"},
@@ -27,12 +49,12 @@ static const struct cli_column webhook_columns[] = {
     {NULL},
 };
 static const struct cli_column team_columns[] = {
-    {"TEAM", "name"},
+    {"NAME", "name"},
     {"ID", "teamID"},
     {"SANDBOXES", "maxSandboxes"},
     {"CPU", "maxCpu"},
-    {"MEMORY MB", "maxMemoryMB"},
-    {"DISK MB", "maxDiskMB"},
+    {"MEMORY", .text = memory_limit},
+    {"DISK", .text = disk_limit},
     {"CREATES/MIN", "maxCreatesPerMinute"},
     {"BANNED", "banned"},
     {"AGE", "createdAt", .age = true},
@@ -298,8 +320,8 @@ static int send_team(struct cli *cli, const char *method, const char *target,
 #define LIMIT_OPTIONS(limits)                                                        \
     {"max-sandboxes", 0, CLI_NUMBER, &(limits).sandboxes, "N", "sandboxes at once"}, \
         {"max-cpu", 0, CLI_NUMBER, &(limits).cpu, "N", "processors in all"},         \
-        {"max-memory", 0, CLI_MB_MAX, &(limits).memory_mb, "MB", "memory in all"},   \
-        {"max-disk", 0, CLI_MB_MAX, &(limits).disk_mb, "MB", "disk in all"},         \
+        {"max-memory", 0, CLI_MB_MAX, &(limits).memory_mb, "SIZE", "memory in all"}, \
+        {"max-disk", 0, CLI_MB_MAX, &(limits).disk_mb, "SIZE", "disk in all"},       \
     {                                                                                \
         "max-creates", 0, CLI_NUMBER, &(limits).creates, "N", "creates in a minute"  \
     }

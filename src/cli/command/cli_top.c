@@ -7,9 +7,9 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/size.h"
 #include "cli/core/cli_names.h"
 #include "cli/core/cli_print.h"
-#include "cli/core/cli_progress.h"
 #include "cli/core/cli_runtime.h"
 #include "cli/core/cli_screen.h"
 #include "protocol/json/json_shape.h"
@@ -21,19 +21,12 @@ static json_int_t number(const json_t *row, const char *name)
     return json_integer_value(json_object_get(row, name));
 }
 
-static char *size_text(json_int_t bytes)
-{
-    char text[CLI_SIZE_SIZE];
-
-    cli_size_text(bytes < 0 ? 0 : (uint64_t)bytes, text);
-    return xstrdup(text);
-}
-
 static char *of(const json_t *row, const char *used, const char *total)
 {
-    auto_free char *a = size_text(number(row, used)), *b = size_text(number(row, total));
+    char a[SIZE_TEXT], b[SIZE_TEXT];
 
-    return xasprintf("%s / %s", a, b);
+    return xasprintf("%s / %s", size_text((uint64_t)number(row, used), a),
+                     size_text((uint64_t)number(row, total), b));
 }
 
 static char *cpu(const json_t *row)
@@ -57,7 +50,7 @@ static char *network(const json_t *row)
 }
 
 static const struct cli_column columns[] = {
-    {"SANDBOX", "id"},
+    {"ID", "id"},
     {"CPU", .text = cpu},
     {"CPUS", "cpuCount"},
     {"MEMORY", .text = memory},

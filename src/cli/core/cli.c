@@ -22,24 +22,67 @@ static const struct cli_command help_command = {
 static const struct cli_command version_command = {"version", "", "Print the version.", run_version,
                                                    .examples = "quicksand version"};
 
+/* In the order of --help; `groups` below has the titles. */
 const struct cli_command *const cli_commands[] = {
-    &cli_run_command,      &cli_up_command,         &cli_ls_command,
-    &cli_show_command,     &cli_exec_command,       &cli_code_command,
-    &cli_log_command,      &cli_logs_command,       &cli_cp_command,
-    &cli_pty_command,      &cli_browser_command,    &cli_desktop_command,
-    &cli_url_command,      &cli_open_command,       &cli_forward_command,
-    &cli_ssh_command,      &cli_ssh_config_command, &cli_ssh_proxy_command,
-    &cli_pause_command,    &cli_resume_command,     &cli_rm_command,
-    &cli_snapshot_command, &cli_create_command,     &cli_extend_command,
-    &cli_fork_command,     &cli_top_command,        &cli_job_command,
-    &cli_session_command,  &cli_mcp_command,        &cli_events_command,
-    &cli_stats_command,    &cli_prune_command,      &cli_provider_command,
-    &cli_profile_command,  &cli_template_command,   &cli_secret_command,
-    &cli_volume_command,   &cli_webhook_command,    &cli_team_command,
-    &cli_login_command,    &cli_context_command,    &cli_key_command,
-    &cli_audit_command,    &cli_tls_command,        &cli_runner_command,
-    &cli_doctor_command,   &cli_completion_command, &cli_man_command,
-    &version_command,      &help_command,           NULL,
+    &cli_run_command,
+    &cli_up_command,
+    &cli_create_command,
+
+    &cli_exec_command,
+    &cli_pty_command,
+    &cli_cp_command,
+    &cli_code_command,
+    &cli_browser_command,
+    &cli_desktop_command,
+    &cli_ssh_command,
+    &cli_ssh_config_command,
+    &cli_ssh_proxy_command,
+
+    &cli_url_command,
+    &cli_forward_command,
+    &cli_open_command,
+
+    &cli_ls_command,
+    &cli_show_command,
+    &cli_logs_command,
+    &cli_top_command,
+    &cli_stats_command,
+    &cli_events_command,
+
+    &cli_pause_command,
+    &cli_resume_command,
+    &cli_extend_command,
+    &cli_snapshot_command,
+    &cli_fork_command,
+    &cli_rm_command,
+    &cli_prune_command,
+
+    &cli_job_command,
+    &cli_session_command,
+    &cli_mcp_command,
+
+    &cli_template_command,
+    &cli_profile_command,
+    &cli_provider_command,
+    &cli_volume_command,
+    &cli_secret_command,
+    &cli_webhook_command,
+
+    &cli_login_command,
+    &cli_context_command,
+    &cli_key_command,
+    &cli_team_command,
+    &cli_audit_command,
+
+    &cli_doctor_command,
+    &cli_tls_command,
+    &cli_runner_command,
+
+    &cli_completion_command,
+    &cli_man_command,
+    &version_command,
+    &help_command,
+    NULL,
 };
 
 int cli_fail(const struct error *err)
@@ -92,16 +135,21 @@ static void print_table(const struct cli_command *const *table, FILE *to)
         print_row(*table, to);
 }
 
-/* Where a part of the table begins. */
+/* Titles of --help, and the command with which each group begins. */
 static const struct {
     const struct cli_command *first;
     const char *title;
-} parts[] = {
-    {&cli_run_command, "Sandboxes"},
-    {&cli_job_command, "Jobs and agents"},
-    {&cli_events_command, "What happens"},
-    {&cli_provider_command, "What there is to use"},
-    {&cli_login_command, "The server and this host"},
+} groups[] = {
+    {&cli_run_command, "Get a sandbox"},
+    {&cli_exec_command, "Work in a sandbox"},
+    {&cli_url_command, "Reach its ports"},
+    {&cli_ls_command, "See what there is"},
+    {&cli_pause_command, "Keep, copy and end sandboxes"},
+    {&cli_job_command, "Background jobs and agents"},
+    {&cli_template_command, "Templates, settings and data"},
+    {&cli_login_command, "Servers, keys and teams"},
+    {&cli_doctor_command, "Run a server on this host"},
+    {&cli_completion_command, "This program"},
 };
 
 static void print_aliases(FILE *to)
@@ -115,18 +163,19 @@ static void print_commands(FILE *to)
 {
     (void)fprintf(to, "Usage: quicksand COMMAND [OPTION...]\n");
     for (const struct cli_command *const *at = cli_commands; *at; at++) {
-        for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
-            if (parts[i].first == *at)
-                (void)fprintf(to, "\n%s\n", parts[i].title);
-        if (*at == &cli_login_command)
+        for (size_t i = 0; i < sizeof(groups) / sizeof(*groups); i++)
+            if (groups[i].first == *at)
+                (void)fprintf(to, "\n%s\n", groups[i].title);
+        if (*at == &cli_doctor_command)
             print_table(cli_roles, to);
         print_row(*at, to);
     }
     print_aliases(to);
-    (void)fprintf(to, "\n'quicksand COMMAND --help' tells more. The server is found by --url, "
-                      "$QUICKSAND_URL or\n$E2B_API_URL, the key by $QUICKSAND_TOKEN, "
-                      "$QUICKSAND_API_KEY or $E2B_API_KEY; else both by\n"
-                      "~/" CLI_CREDENTIALS ", where a server's first start puts them.\n");
+    (void)fprintf(to,
+                  "\n'quicksand COMMAND --help' describes a command. The server is found by --url, "
+                  "$QUICKSAND_URL or\n$E2B_API_URL, the key by $QUICKSAND_TOKEN, "
+                  "$QUICKSAND_API_KEY or $E2B_API_KEY; else both by\n"
+                  "~/" CLI_CREDENTIALS ", where a server's first start puts them.\n");
 }
 
 /* argv[1] is the verb. */
@@ -137,7 +186,7 @@ static int run_verb(struct cli *cli, const struct cli_command *group, int argc, 
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         printf("Usage: quicksand %s VERB [OPTION...]\n%s\n\n", group->name, group->help);
         print_table(group->verbs, stdout);
-        printf("\n'quicksand %s VERB --help' tells more.\n", group->name);
+        printf("\n'quicksand %s VERB --help' describes a verb.\n", group->name);
         return CLI_OK;
     }
     if (argc < 2)

@@ -116,7 +116,7 @@ static int set_option(const struct cli_command *command, const struct cli_option
         if (option->kind == CLI_MB_MAX && str_is(str_of(value), "0"))
             *(int64_t *)option->out = 0;
         else if (!cli_mb_parse(value, option->out))
-            return cli_usage(command, "--%s needs a size like 512 (MB), 512m or 2g%s, not '%s'",
+            return cli_usage(command, "--%s needs a size like 512 (MiB), 512m or 2g%s, not '%s'",
                              option->name, option->kind == CLI_MB_MAX ? ", or 0 for no limit" : "",
                              value);
         return CLI_ARGS_RUN;

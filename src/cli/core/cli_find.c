@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/near.h"
 
 enum { WORD_MAX = 32 };
 
@@ -15,6 +16,7 @@ const struct cli_alias cli_aliases[] = {
     {"stop", "pause"},
     {"start", "resume"},
     {"inspect", "show"},
+    {"log", "logs"},
     {"images", "template ls"},
     {"shell", "pty"},
     {"connect", "pty"},
@@ -59,44 +61,25 @@ const struct cli_command *cli_find_first(const char *name, const struct cli_comm
     return found;
 }
 
-static size_t least(size_t a, size_t b)
+/* "sl" for "ls". */
+static bool is_swap(const char *a, const char *b)
 {
-    return a < b ? a : b;
+    return strlen(b) == 2 && a[0] == b[1] && a[1] == b[0];
 }
 
-/* How many letters must be put in, taken out, replaced or swapped with the next to get b from a; both are at most
- * WORD_MAX long. Row i holds the changes from the first i letters of a. */
-static size_t changes_between(const char *a, const char *b)
-{
-    size_t rows[WORD_MAX + 1][WORD_MAX + 1] = {{0}}, la = strlen(a), lb = strlen(b);
-
-    for (size_t i = 0; i <= la; i++)
-        rows[i][0] = i;
-    for (size_t k = 0; k <= lb; k++)
-        rows[0][k] = k;
-    for (size_t i = 1; i <= la; i++)
-        for (size_t k = 1; k <= lb; k++) {
-            size_t same = a[i - 1] == b[k - 1] ? 0 : 1;
-
-            rows[i][k] =
-                least(least(rows[i - 1][k], rows[i][k - 1]) + 1, rows[i - 1][k - 1] + same);
-            if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1])
-                rows[i][k] = least(rows[i][k], rows[i - 2][k - 2] + 1);
-        }
-    return rows[la][lb];
-}
-
-/* Words of which one begins the other count as near when there is enough of them. */
+/* Words of which one begins the other count as near when there is enough of them; of two letters one is half, so only a
+ * swap is near. */
 void cli_guess_try(struct cli_guess *guess, const char *candidate)
 {
-    size_t len = strlen(guess->word), changes, allowed = len < 3 ? 1 : len < 7 ? 2 : 3;
+    size_t len = strlen(guess->word), changes;
 
-    if (len == 0 || len > WORD_MAX || strlen(candidate) > WORD_MAX)
+    if (len < 2 || len > WORD_MAX || strlen(candidate) > WORD_MAX)
         return;
-    changes = changes_between(guess->word, candidate);
+    changes = near_changes(str_of(guess->word), str_of(candidate));
     if (len >= 3 && strncmp(guess->word, candidate, len) == 0)
         changes = 1;
-    if (changes > allowed || changes >= strlen(candidate) ||
+    if (changes > near_allowed(len) || changes >= strlen(candidate) ||
+        (len == 2 && !is_swap(guess->word, candidate)) ||
         (guess->best && changes >= guess->changes))
         return;
     guess->best = candidate;

@@ -30,7 +30,7 @@ extern const struct cli_command cli_ls_command, cli_show_command, cli_rm_command
 extern const struct cli_command cli_cp_command, cli_key_command, cli_template_command;
 extern const struct cli_command cli_doctor_command, cli_audit_command, cli_runner_command;
 extern const struct cli_command cli_up_command, cli_pause_command, cli_resume_command;
-extern const struct cli_command cli_url_command, cli_pty_command, cli_job_command, cli_log_command;
+extern const struct cli_command cli_url_command, cli_pty_command, cli_job_command;
 extern const struct cli_command cli_forward_command, cli_ssh_command, cli_ssh_config_command;
 extern const struct cli_command cli_ssh_proxy_command;
 extern const struct cli_command cli_snapshot_command, cli_session_command, cli_events_command;

@@ -15,7 +15,7 @@ void cli_print_json(const json_t *json)
     /* For a terminal nothing but ASCII: it means the same. */
     auto_free char *text = !json ? NULL
                            : isatty(STDOUT_FILENO)
-                               ? json_dumps(json, JSON_COMPACT | JSON_ENSURE_ASCII)
+                               ? json_text_as(json, JSON_COMPACT | JSON_ENSURE_ASCII)
                                : json_text(json);
 
     printf("%s\n", text ? text : "null");

@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/size.h"
 #include "cli/core/cli_screen.h"
 
 enum { FIRST_MS = 300, EACH_MS = 200 };
@@ -24,28 +25,15 @@ struct cli_progress {
     bool end;
 };
 
-void cli_size_text(uint64_t bytes, char out[CLI_SIZE_SIZE])
-{
-    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
-    double value = (double)bytes;
-    size_t i = 0;
-
-    while (value >= 1000 && i + 1 < sizeof(units) / sizeof(*units)) {
-        value /= 1000;
-        i++;
-    }
-    (void)snprintf(out, CLI_SIZE_SIZE, i ? "%.1f %s" : "%.0f %s", value, units[i]);
-}
-
 void cli_progress_text(const char *what, uint64_t items, uint64_t bytes, uint64_t expected,
                        double seconds, char out[CLI_PROGRESS_SIZE])
 {
-    char done[CLI_SIZE_SIZE], rate[CLI_SIZE_SIZE], all[CLI_SIZE_SIZE], number[64] = "";
+    char done[SIZE_TEXT], rate[SIZE_TEXT], all[SIZE_TEXT], number[64] = "";
     double per_second = seconds > 0 ? (double)bytes / seconds : 0;
 
-    cli_size_text(bytes, done);
-    cli_size_text((uint64_t)per_second, rate);
-    cli_size_text(expected, all);
+    size_text(bytes, done);
+    size_text((uint64_t)per_second, rate);
+    size_text(expected, all);
     if (what)
         (void)snprintf(number, sizeof(number), "%llu %s, ", (unsigned long long)items, what);
     if (expected > bytes && per_second > 0)

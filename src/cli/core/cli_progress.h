@@ -16,9 +16,6 @@ void cli_progress_add(struct cli_progress *progress, uint64_t items, uint64_t by
 /* Takes the line away. */
 void cli_progress_end(struct cli_progress *progress);
 
-enum { CLI_SIZE_SIZE = 24 };
-/* "512 B", "1.5 MB". */
-void cli_size_text(uint64_t bytes, char out[CLI_SIZE_SIZE]);
 /* The line itself. */
 enum { CLI_PROGRESS_SIZE = 160 };
 void cli_progress_text(const char *what, uint64_t items, uint64_t bytes, uint64_t expected,

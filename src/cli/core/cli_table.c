@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "cli/core/cli_screen.h"
 
 struct cli_table {
     const char *const *columns;
@@ -93,9 +94,30 @@ static size_t width_of(const char *text)
     return width;
 }
 
-static void print_cell(const char *text, size_t width, bool last, FILE *to)
+/* For cells of the column STATE; NULL: the terminal's own colour. */
+static const char *colour_of(const char *state)
 {
-    (void)fputs(text, to);
+    static const struct {
+        const char *state, *colour;
+    } colours[] = {
+        {"running", "\033[32m"},  {"ready", "\033[32m"},    {"ok", "\033[32m"},
+        {"paused", "\033[33m"},   {"creating", "\033[33m"}, {"waiting", "\033[33m"},
+        {"building", "\033[33m"}, {"degraded", "\033[33m"}, {"warn", "\033[33m"},
+        {"error", "\033[31m"},    {"failed", "\033[31m"},   {"FAIL", "\033[31m"},
+        {"offline", "\033[31m"},  {"open", "\033[31m"},     {"killed", "\033[2m"},
+        {"completed", "\033[2m"}, {"expired", "\033[2m"},   {"cancelled", "\033[2m"},
+        {"canceled", "\033[2m"},
+    };
+
+    for (size_t i = 0; i < sizeof(colours) / sizeof(*colours); i++)
+        if (strcmp(colours[i].state, state) == 0)
+            return colours[i].colour;
+    return NULL;
+}
+
+static void print_cell(const char *text, const char *colour, size_t width, bool last, FILE *to)
+{
+    (void)fprintf(to, "%s%s%s", colour ? colour : "", text, colour ? "\033[0m" : "");
     if (last) {
         (void)fputc('\n', to);
         return;
@@ -108,6 +130,8 @@ void cli_table_print(const struct cli_table *table, FILE *to)
 {
     size_t n = table->column_count;
     auto_free size_t *widths = xcalloc(n ? n : 1, sizeof(*widths));
+    int fd = fileno(to);
+    bool colours = fd >= 0 && cli_screen_colours(fd);
 
     if (n == 0)
         return;
@@ -117,9 +141,13 @@ void cli_table_print(const struct cli_table *table, FILE *to)
         if (width_of(table->cells[i]) > widths[i % n])
             widths[i % n] = width_of(table->cells[i]);
     for (size_t i = 0; i < n; i++)
-        print_cell(table->columns[i], widths[i], i + 1 == n, to);
-    for (size_t i = 0; i < table->cell_count; i++)
-        print_cell(table->cells[i], widths[i % n], (i + 1) % n == 0, to);
+        print_cell(table->columns[i], colours ? "\033[1m" : NULL, widths[i], i + 1 == n, to);
+    for (size_t i = 0; i < table->cell_count; i++) {
+        bool is_state = colours && strcmp(table->columns[i % n], "STATE") == 0;
+
+        print_cell(table->cells[i], is_state ? colour_of(table->cells[i]) : NULL, widths[i % n],
+                   (i + 1) % n == 0, to);
+    }
 }
 
 void cli_age(int64_t span_us, char out[CLI_AGE_SIZE])

@@ -20,6 +20,7 @@ char *cli_defuse(char *text, bool lines);
 void cli_table_add(struct cli_table *table, struct str cell);
 void cli_table_addf(struct cli_table *table, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+/* On a terminal, unless NO_COLOR is set, headings are bold and cells of a column STATE coloured by their word. */
 void cli_table_print(const struct cli_table *table, FILE *to);
 
 enum { CLI_AGE_SIZE = 16 };

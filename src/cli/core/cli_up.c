@@ -216,10 +216,12 @@ static int run_up(struct cli *cli, int argc, char **argv)
 
 const struct cli_command cli_up_command = {
     "up", "[OPTION...]",
-    "Bring a sandbox up: the one with this key, or a new one.\n"
-    "One that is paused is resumed; one that is gone is restored from its newest snapshot.\n"
-    "The files of a sandbox with a key stay until it is deleted, unless --expire-after,\n"
-    "--max-lifetime or the server's retention_days say otherwise.",
+    "Bring up the sandbox of a key, the same one each time: resumed, restored or created.\n"
+    "A paused one is resumed; one that is gone is restored from its newest snapshot. Without a\n"
+    "key it is a new one. The files of a sandbox with a key stay until it is deleted, unless\n"
+    "--expire-after, --max-lifetime or the server's retention_days say otherwise. 'run' deletes "
+    "its\n"
+    "sandbox when the command ends; 'create' always makes a new one, which ends at its timeout.",
     run_up,
     .examples = "quicksand up\n"
                 "ID=$(quicksand up --key my-task -q)\n"

@@ -151,7 +151,7 @@ static void print_json(const struct doctor_result results[CHECK_COUNT])
 
 static void print_table(const struct doctor_result results[CHECK_COUNT])
 {
-    static const char *const columns[] = {"CHECK", "STATUS", "DETAIL", NULL};
+    static const char *const columns[] = {"CHECK", "STATE", "DETAIL", NULL};
     struct cli_table *table = cli_table_new(columns);
 
     for (size_t i = 0; i < CHECK_COUNT; i++) {

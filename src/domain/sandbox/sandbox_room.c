@@ -72,7 +72,7 @@ static int check(struct sandboxes *all, struct str team_id, int64_t bytes, struc
         room_kept(all, team_id, &limits, &kept, err) < 0)
         return -1;
     if (limits.disk_mb && table_disk_mb(all, team_id) + kept + to_mb(bytes) > limits.disk_mb)
-        return error_set(err, ERROR_QUOTA, "your team's limit of %lld MB of disk is reached",
+        return error_set(err, ERROR_QUOTA, "your team's limit of %lld MiB of disk is reached",
                          (long long)limits.disk_mb);
     return 0;
 }

@@ -75,7 +75,7 @@ static json_t *numbers(const double *values, size_t count)
     json_t *out = json_array();
 
     for (size_t i = 0; i < count; i++)
-        (void)json_array_append_new(out, json_real(values[i]));
+        (void)json_array_append_new(out, json_real(runtime_usage_round(values[i])));
     return out;
 }
 

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/size.h"
 #include "image/registry/registry_internal.h"
 
 enum {
@@ -113,13 +114,14 @@ static int get_settings(struct visit *visit, const struct manifest *manifest, st
 
 static int check_size(const struct manifest *manifest, struct error *err)
 {
+    char size[SIZE_TEXT];
     int64_t total = 0;
 
     for (size_t i = 0; i < manifest->layer_count; i++)
         total += manifest->layers[i].bytes;
     return total <= image_max ? 0
-                              : error_set(err, ERROR_LIMIT, "its layers are larger than %lld MB",
-                                          (long long)(image_max >> 20));
+                              : error_set(err, ERROR_LIMIT, "its layers are larger than %s",
+                                          size_text((uint64_t)image_max, size));
 }
 
 static int resolve(struct visit *visit, struct arena *arena, struct registry_image *out,
@@ -300,6 +302,7 @@ static bool take_next(struct crew *crew, size_t *out)
 static void *work(void *arg)
 {
     struct crew *crew = arg;
+    char size[SIZE_TEXT];
     size_t i;
 
     while (take_next(crew, &i)) {
@@ -315,8 +318,8 @@ static void *work(void *arg)
             (void)pthread_mutex_unlock(&crew->lock);
             continue;
         }
-        (void)snprintf(line, sizeof(line), "Fetched layer %zu/%zu (%.19s, %.1f MB)", i + 1,
-                       crew->count, crew->blobs[i].digest.p, (double)crew->blobs[i].bytes / 1e6);
+        (void)snprintf(line, sizeof(line), "Fetched layer %zu/%zu (%.19s, %s)", i + 1, crew->count,
+                       crew->blobs[i].digest.p, size_text((uint64_t)crew->blobs[i].bytes, size));
         say(crew->visit, line);
     }
     return NULL;

@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/path.h"
+#include "base/size.h"
 
 int tree_open(struct tree *tree, const char *path, struct error *err)
 {
@@ -330,9 +331,11 @@ int tree_count_entry(struct tree *tree, struct error *err)
 
 int tree_count_bytes(struct tree *tree, uint64_t bytes, struct error *err)
 {
+    char size[SIZE_TEXT];
+
     tree->bytes += bytes;
     if (tree->bytes_max > 0 && tree->bytes > tree->bytes_max)
-        return error_set(err, ERROR_LIMIT, "more than %llu MB of files",
-                         (unsigned long long)(tree->bytes_max / 1000 / 1000));
+        return error_set(err, ERROR_LIMIT, "more than %s of files",
+                         size_text(tree->bytes_max, size));
     return 0;
 }

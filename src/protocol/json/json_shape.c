@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "base/alloc.h"
+#include "base/cleanup.h"
 
 enum {
     TEXT_MAX = 8 * 1024 * 1024,
@@ -212,11 +213,41 @@ json_t *json_write(const struct json_field *fields, const void *in)
     return object;
 }
 
+/* More digits behind a point than a number with 15 significant ones has. */
+static bool has_long_fraction(const char *text)
+{
+    while ((text = strchr(text, '.'))) {
+        size_t digits = strspn(++text, "0123456789");
+
+        if (digits > 14)
+            return true;
+    }
+    return false;
+}
+
+/* jansson writes 17 digits, which every double needs at most: 0.28 becomes 0.28000000000000003. With 15 most come back as
+ * they were. */
+char *json_text_as(const json_t *json, size_t flags)
+{
+    char *text = json_dumps(json, flags | JSON_ENCODE_ANY);
+    auto_free char *brief = NULL;
+    auto_json json_t *back = NULL;
+
+    if (!text || !has_long_fraction(text))
+        return text ? text : xstrdup("null");
+    brief = json_dumps(json, flags | JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+    back = brief ? json_loads(brief, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL) : NULL;
+    if (back && json_equal(back, json)) {
+        free(text);
+        text = brief;
+        brief = NULL;
+    }
+    return text;
+}
+
 char *json_text(const json_t *json)
 {
-    char *text = json_dumps(json, JSON_COMPACT | JSON_ENCODE_ANY);
-
-    return text ? text : xstrdup("null");
+    return json_text_as(json, JSON_COMPACT);
 }
 
 /* Length of the valid UTF-8 character at the start of s, or 0. */

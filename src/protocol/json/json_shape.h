@@ -89,6 +89,8 @@ int json_parse_as(const struct json_field *fields, struct str text, void *out, j
 json_t *json_write(const struct json_field *fields, const void *in);
 /* Compact text, malloc()ed. */
 char *json_text(const json_t *json);
+/* The same with flags of json_dumps(). */
+char *json_text_as(const json_t *json, size_t flags);
 /* json_string() that never fails: bad UTF-8 is replaced. */
 json_t *json_str(struct str s);
 /* Appends a quoted JSON string to text that is built by hand; bad UTF-8 is replaced. */

@@ -66,7 +66,7 @@ static int judge(const struct runtime_result *result, struct error *err)
     if (result->exit_code != 0)
         return error_set(err, ERROR_CONFLICT, "%.*s", STR_ARG(said));
     if (result->truncated)
-        return error_set(err, ERROR_LIMIT, "what the browser gave is larger than %d MB",
+        return error_set(err, ERROR_LIMIT, "what the browser gave is larger than %d MiB",
                          BROWSER_PAGE_MAX >> 20);
     return 0;
 }

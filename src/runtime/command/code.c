@@ -126,7 +126,7 @@ static int read_all(struct running *running, struct fetch_stream *stream, int64_
         if (n < 0 && running->code->on_line)
             running->stopped = running->code->on_line(running->code->arg, STR_NONE) != 0;
         if (n > 0 && !buf_add(&running->lines, bytes, (size_t)n))
-            return error_set(err, ERROR_LIMIT, "a line of the answer is longer than %d MB",
+            return error_set(err, ERROR_LIMIT, "a line of the answer is longer than %d MiB",
                              LINE_MAX_BYTES >> 20);
         if (n > 0 && take_lines(running, err) < 0)
             return -1;

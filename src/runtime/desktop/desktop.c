@@ -58,7 +58,7 @@ static int run(struct runtime *runtime, const struct runtime_caller *caller, str
                       "server, xdotool and scrot",
                       STR_ARG(said));
     } else if (r == 0 && result.truncated) {
-        r = error_set(err, ERROR_LIMIT, "the picture is larger than %d MB", SHOT_MAX >> 20);
+        r = error_set(err, ERROR_LIMIT, "the picture is larger than %d MiB", SHOT_MAX >> 20);
     } else if (r == 0 && out && result.out.len) {
         (void)buf_add_str(out, buf_str(&result.out));
     }

@@ -100,6 +100,8 @@ struct runtime_series {
     double *seconds, *usd;
     double total_seconds;
 };
+/* To 1e-9 dollars or seconds, so that sums of doubles are not printed with digits that mean nothing. */
+double runtime_usage_round(double value);
 struct runtime_usage_steps {
     int64_t first_s, step_s; /* wall clock; full hours or days of UTC */
     size_t steps;

@@ -21,13 +21,18 @@ double runtime_usage_usd(const struct runtime *runtime, const struct store_runti
     return 0;
 }
 
+double runtime_usage_round(double value)
+{
+    return (double)(int64_t)(value * 1e9 + 0.5) / 1e9;
+}
+
 static json_t *usage_json(const struct store_runtime_usage *usage, double usd)
 {
     return json_pack("{s:I, s:I, s:f, s:f, s:I, s:I, s:f}", "sandboxes",
                      (json_int_t)usage->sandboxes, "running", (json_int_t)usage->running, "seconds",
                      (double)usage->ran_us / 1e6, "cpu_seconds", (double)usage->cpu_us / 1e6,
                      "commands", (json_int_t)usage->commands, "jobs", (json_int_t)usage->jobs,
-                     "usd", usd);
+                     "usd", runtime_usage_round(usd));
 }
 
 static void add(struct store_runtime_usage *total, const struct store_runtime_usage *usage)

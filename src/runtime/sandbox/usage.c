@@ -25,7 +25,8 @@ static void tell(struct runtime *runtime, const struct runtime_caller *caller,
                                 json_str(usage.provider), "seconds", (double)usage.ran_us / 1e6,
                                 "cpu_seconds", (double)usage.cpu_us / 1e6, "commands",
                                 (json_int_t)usage.commands, "jobs", (json_int_t)usage.jobs, "usd",
-                                runtime_usage_usd(runtime, &usage), "running", since_us != 0));
+                                runtime_usage_round(runtime_usage_usd(runtime, &usage)), "running",
+                                since_us != 0));
 }
 
 void runtime_usage_tell(struct runtime *runtime, const struct runtime_caller *caller, struct str id)
