@@ -40,7 +40,9 @@ export class RawHttp2 {
     this.socket = socket
     this.next = 1
     this.resets = new Map() // stream → error
-    this.statuses = new Map() // streams with a response head
+    this.statuses = new Map() // stream → first byte of its response head (0x88: status 200)
+    this.ended = new Set() // streams whose response is whole
+    this.data = new Map() // stream → chunks
     this.over = false
     this.pending = Buffer.alloc(0)
     socket.on('error', () => {})
@@ -77,14 +79,16 @@ export class RawHttp2 {
       const payload = this.pending.subarray(9, 9 + length)
       this.pending = this.pending.subarray(9 + length)
       if (type === FRAME.settings && !(flags & 1)) this.socket.write(frame(FRAME.settings, 1, 0))
-      if (type === FRAME.headers) this.statuses.set(stream, payload[0])
+      if (type === FRAME.headers && !this.statuses.has(stream)) this.statuses.set(stream, payload[0])
+      if (type === FRAME.data) this.data.set(stream, [...(this.data.get(stream) ?? []), Buffer.from(payload)])
+      if ((type === FRAME.headers || type === FRAME.data) && flags & END_STREAM) this.ended.add(stream)
       if (type === FRAME.reset) this.resets.set(stream, payload.readUInt32BE(0))
       if (type === FRAME.goaway) this.goaway = payload.readUInt32BE(4)
     }
   }
 
-  get answered() {
-    return this.statuses.size
+  body(stream) {
+    return Buffer.concat(this.data.get(stream) ?? []).toString('latin1')
   }
 
   close() {

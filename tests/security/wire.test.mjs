@@ -4,6 +4,7 @@ import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import http from 'node:http'
 import { after, before, describe, test } from 'node:test'
+import { RawHttp2, get } from '../harness/http2-raw.mjs'
 import { eventually, patience, startServer } from '../harness/server.mjs'
 import { loadSdk } from '../harness/sdk.mjs'
 
@@ -179,6 +180,13 @@ describe('what a sandbox answers does not reach the next question', () => {
     }
   })
 
+  test('header names that are none are not passed on', async () => {
+    for (const name of ['X Y', 'X\tY', 'X(Y', 'X\x80Y']) {
+      const got = await server.sandbox(id, 7100, answer(`HTTP/1.1 200 OK\r\n${name}: z\r\nContent-Length: 3\r\n\r\nabc`))
+      assert.equal(got.status, 502, `${JSON.stringify(name)}: ${got.text}`)
+    }
+  })
+
   test('what is plain HTTP still arrives', async () => {
     const bodies = {
       length: head('Content-Length: 3') + 'abc',
@@ -243,6 +251,106 @@ describe('requests that go in', () => {
       assert.match(got, /^HTTP\/1\.1 (400|501) /, `${name}:\n${got}`)
       assert.doesNotMatch(got.slice(12), /HTTP\/1\.1 200/, `${name}:\n${got}`)
     }
+  })
+
+  // Neither reaches the server inside, nor does what follows become a request of its own.
+  const CONTROLS = ['\0', '\x01', '\x0b', '\x1f', '\x7f']
+  const malformed = {
+    ...Object.fromEntries([...' \t"(),/;<=>?@[\\]{}\x80\xff', ...CONTROLS].map((c) => [`${JSON.stringify(c)} in a header name`, [[`X${c}Y: z`]]])),
+    ...Object.fromEntries(CONTROLS.map((c) => [`${JSON.stringify(c)} in a header value`, [[`X: y${c}z`]]])),
+    'a header name that ends with a tab': [['Content-Length\t: 5'], `hello${SECOND}`],
+    'a header without a name': [[': x']],
+    'a header without a colon': [['Content-Length 5'], `hello${SECOND}`],
+    'folding with a tab': [['X: y', '\tz']],
+    'a length with a sign': [['Content-Length: +5'], `hello${SECOND}`],
+    'a negative length': [['Content-Length: -5'], SECOND],
+    'a hexadecimal length': [['Content-Length: 0x5'], `hello${SECOND}`],
+    'a length with a space': [['Content-Length: 5 5'], `hello${SECOND}`],
+    'a list of lengths': [['Content-Length: 5, 5'], `hello${SECOND}`],
+    'the same length twice': [['Content-Length: 5', 'Content-Length: 5'], `hello${SECOND}`],
+    'a length of 2^64 + 5': [['Content-Length: 18446744073709551621'], `hello${SECOND}`],
+    'an empty length': [['Content-Length:'], SECOND],
+    'a length behind an encoding': [['Transfer-Encoding: chunked', 'Content-Length: 5'], `0\r\n\r\n${SECOND}`],
+    'another encoding before chunked': [['Transfer-Encoding: gzip, chunked'], `0\r\n\r\n${SECOND}`],
+    'an encoding with a parameter': [['Transfer-Encoding: chunked;q=1'], `0\r\n\r\n${SECOND}`],
+    'an encoding that only ends with chunked': [['Transfer-Encoding: xchunked'], `0\r\n\r\n${SECOND}`],
+    'an empty encoding': [['Transfer-Encoding:'], `0\r\n\r\n${SECOND}`],
+    'two hosts': [['Host: y']],
+  }
+  for (const [name, [lines, body]] of Object.entries(malformed)) {
+    test(`refused: ${name}`, async () => {
+      const got = await inside(lines, body)
+      assert.match(got, /^HTTP\/1\.1 (400|413|501) /, got)
+      assert.doesNotMatch(got.slice(12), /HTTP\/1\.1 /, got)
+    })
+  }
+
+  test('targets that others would read differently are refused', async () => {
+    for (const target of ['/a#b', '/a b', '/a\tb', 'a', '/a\x7f', '/a\0', 'http://y/']) {
+      const got = await server.raw(`GET ${target} HTTP/1.1\r\nHost: x\r\nE2b-Sandbox-Id: ${id}\r\nE2b-Sandbox-Port: 7101\r\n\r\n${SECOND}`, { limitMs: 20_000 })
+      assert.match(got, /^HTTP\/1\.1 400 /, `${JSON.stringify(target)}: ${got}`)
+      assert.doesNotMatch(got.slice(12), /HTTP\/1\.1 /, got)
+    }
+  })
+
+  test('chunks that others would read differently end the connection', async () => {
+    for (const chunk of ['0x5\r\nhello\r\n', '+5\r\nhello\r\n', '-5\r\nhello\r\n', '5 5\r\nhello\r\n', '5\nhello\r\n', '5\r\nhelloXX', '5\r\nhello\n', '\r\nhello\r\n', ';x\r\n', '10000000000000005\r\nhello\r\n', '5;x\0\r\nhello\r\n', `5;${'x'.repeat(5000)}\r\nhello\r\n`]) {
+      const got = await inside(['Transfer-Encoding: chunked'], `${chunk}0\r\n\r\n${SECOND}`)
+      assert.doesNotMatch(got, /HTTP\/1\.1 200/, `${JSON.stringify(chunk.slice(0, 40))}: ${got}`)
+    }
+    for (const trailer of ['X Y: z', 'X: y\n', ' x: y', ': y', 'x']) {
+      const got = await inside(['Transfer-Encoding: chunked'], `9\r\nbody QUIT\r\n0\r\n${trailer}\r\n\r\n${SECOND}`)
+      assert.doesNotMatch(got, /HTTP\/1\.1 200[^]*HTTP\/1\.1 /, `${JSON.stringify(trailer)}: ${got}`)
+    }
+    const padded = await inside(['Connection: close', 'Transfer-Encoding: chunked'], '9  \r\nbody QUIT\r\n0\r\n\r\n')
+    assert.match(padded, /^HTTP\/1\.1 200 /, padded)
+  })
+
+  test('malformed heads of HTTP/2 are refused, one by one', async () => {
+    const route = [['e2b-sandbox-id', id], ['e2b-sandbox-port', '7101']]
+    const fine = get('/', route)
+    const without = (name) => fine.filter(([one]) => one !== name)
+    const instead = (name, value) => fine.map(([one, was]) => [one, one === name ? value : was])
+    const shapes = {
+      'an upper-case name': [...fine, ['X-Y', 'z']],
+      'a space in a name': [...fine, ['x y', 'z']],
+      'a colon in a name': [...fine, ['x:y', 'z']],
+      'an empty name': [...fine, ['', 'z']],
+      'a line end in a value': [...fine, ['x', 'y\r\nz: 1']],
+      'a NUL in a value': [...fine, ['x', 'y\0']],
+      'no method': without(':method'),
+      'no path': without(':path'),
+      'an empty path': instead(':path', ''),
+      'a path that is a URL': instead(':path', 'http://y/'),
+      'a path with a space': instead(':path', '/ HTTP/1.1'),
+      'a path with a line end': instead(':path', '/ HTTP/1.1\r\nX: y'),
+      'a method with a space': instead(':method', 'GET / HTTP/1.1'),
+      'a second path': [...fine.slice(0, 4), [':path', '/b'], ...route],
+      'an unknown pseudo field': [...fine.slice(0, 4), [':x', 'y'], ...route],
+      'a pseudo field of responses': [...fine.slice(0, 4), [':status', '200'], ...route],
+      'a protocol that was not offered': [...fine.slice(0, 4), [':protocol', 'websocket'], ...route],
+      'a pseudo field behind a header': [...without(':path'), [':path', '/']],
+      'another host': [...fine, ['host', 'other']],
+      'a line end in the authority': instead(':authority', 'x\r\ny: z'),
+      ...Object.fromEntries([['connection', 'close'], ['connection', 'x-y'], ['keep-alive', 'x'], ['proxy-connection', 'x'], ['transfer-encoding', 'chunked'], ['upgrade', 'websocket'], ['te', 'gzip']].map(([name, value]) => [`${name}: ${value}`, [...fine, [name, value]]])),
+      'two lengths': [...fine, ['content-length', '0'], ['content-length', '5']],
+      'a length that is not what follows': [...fine, ['content-length', '5']],
+      'a length that is no number': [...fine, ['content-length', '+0']],
+    }
+    for (const [name, fields] of Object.entries(shapes)) {
+      const connection = await RawHttp2.open({ host: server.host, port: server.port }, { window: 65535 })
+      connection.ask(fields)
+      await eventually(`${name}: an end`, () => connection.over || connection.resets.size || connection.ended.has(1) || connection.goaway !== undefined)
+      assert.doesNotMatch(connection.body(1), /e2b|HTTP\/1\.1/, `${name} came in: ${connection.body(1)}`)
+      // What is refused by a status has one of 4xx in HPACK's table or as a literal; none is 200 (0x88).
+      assert.notEqual(connection.statuses.get(1), 0x88, name)
+      connection.close()
+    }
+    const connection = await RawHttp2.open({ host: server.host, port: server.port }, { window: 65535 })
+    connection.ask(fine)
+    await eventually('the well-formed one comes in', () => connection.ended.has(1))
+    assert.equal(connection.statuses.get(1), 0x88)
+    connection.close()
   })
 
   test('a length hidden by Connection stays, trailers and extensions do not', async () => {

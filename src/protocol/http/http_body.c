@@ -9,6 +9,7 @@ enum { LINE_MAX_BYTES = 4096, SIZE_DIGITS_MAX = 15 };
 
 enum chunk_state {
     CHUNK_SIZE,
+    CHUNK_SPACE, /* behind a size: some pad it */
     CHUNK_EXTENSION,
     CHUNK_SIZE_LF,
     CHUNK_DATA,
@@ -61,7 +62,9 @@ static int size_byte(struct http_body *body, char c)
         return -1;
     if (c == '\r')
         body->state = CHUNK_SIZE_LF;
-    else if (c == ';' || c == ' ' || c == '\t')
+    else if (c == ' ' || c == '\t')
+        body->state = CHUNK_SPACE;
+    else if (c == ';')
         body->state = CHUNK_EXTENSION;
     else
         return -1;
@@ -89,6 +92,14 @@ static int framing_byte(struct http_body *body, char c)
     switch ((enum chunk_state)body->state) {
     case CHUNK_SIZE:
         return size_byte(body, c);
+    case CHUNK_SPACE:
+        if (c == ';')
+            body->state = CHUNK_EXTENSION;
+        else if (c == '\r')
+            body->state = CHUNK_SIZE_LF;
+        else if ((c != ' ' && c != '\t') || ++body->line > LINE_MAX_BYTES)
+            return -1;
+        return 0;
     case CHUNK_EXTENSION:
         if (c == '\r')
             body->state = CHUNK_SIZE_LF;

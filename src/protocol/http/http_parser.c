@@ -83,7 +83,23 @@ static int on_value(llhttp_t *ll, const char *p, size_t len)
     return add_text(parser, p, len);
 }
 
-static void resolve_headers(struct http_parser *parser)
+/* RFC 9110, 5.6.2. */
+static bool is_token(struct str s)
+{
+    static const char others[] = "!#$%&'*+-.^_`|~";
+
+    for (size_t i = 0; i < s.len; i++) {
+        char c = s.p[i], low = (char)(c | 0x20);
+
+        if (!(low >= 'a' && low <= 'z') && !(c >= '0' && c <= '9') &&
+            (!c || !memchr(others, c, sizeof(others) - 1)))
+            return false;
+    }
+    return s.len > 0;
+}
+
+/* False when a name is none: llhttp takes spaces inside of it, and others would see another name, or two lines. */
+static bool resolve_headers(struct http_parser *parser)
 {
     const char *text = parser->text.p;
 
@@ -92,7 +108,10 @@ static void resolve_headers(struct http_parser *parser)
 
         parser->items[i].name = str_n(text + span->name, span->name_len);
         parser->items[i].value = str_trim(str_n(text + span->value, span->value_len));
+        if (!is_token(parser->items[i].name))
+            return false;
     }
+    return true;
 }
 
 static int check_request(struct http_parser *parser)
@@ -107,6 +126,8 @@ static int check_request(struct http_parser *parser)
     if (parser->first_len == 0 ||
         (!is_connect && parser->text.p[0] != '/' && parser->text.p[0] != '*'))
         return fail(parser, 400, "the request target must be a path");
+    if (memchr(parser->text.p, '#', parser->first_len))
+        return fail(parser, 400, "the request target must not have a fragment");
     for (size_t i = 0; i < parser->count; i++) {
         const struct http_header *header = &parser->items[i];
 
@@ -179,7 +200,10 @@ static int on_headers_complete(llhttp_t *ll)
 
     parser->head_done = true;
     parser->keep_alive = llhttp_should_keep_alive(ll);
-    resolve_headers(parser);
+    if (!resolve_headers(parser)) {
+        (void)fail(parser, parser->request ? 400 : 502, "malformed header name");
+        return -1;
+    }
     if ((parser->request ? check_request(parser) : check_response(parser)) != 0)
         return -1;
     http_body_init(&parser->body, body_kind(parser), ll->content_length);
@@ -337,21 +361,6 @@ static enum http_parse feed_request_head(struct http_parser *parser, struct str 
     }
     *in = str_skip(*in, (size_t)len);
     return result;
-}
-
-/* RFC 9110, 5.6.2. */
-static bool is_token(struct str s)
-{
-    static const char others[] = "!#$%&'*+-.^_`|~";
-
-    for (size_t i = 0; i < s.len; i++) {
-        char c = s.p[i], low = (char)(c | 0x20);
-
-        if (!(low >= 'a' && low <= 'z') && !(c >= '0' && c <= '9') &&
-            (!c || !memchr(others, c, sizeof(others) - 1)))
-            return false;
-    }
-    return s.len > 0;
 }
 
 static bool split_trailers(struct http_parser *parser)
