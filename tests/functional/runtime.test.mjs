@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { after, afterEach, before, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { destroyAll, refused, startRuntime } from '../harness/runtime.mjs'
-import { eventually, patience } from '../harness/server.mjs'
+import { eventually, patience, timely } from '../harness/server.mjs'
 
 let one
 before(async () => {
@@ -103,6 +103,20 @@ describe('ensure', () => {
     assert.equal(await one.count(all[0].id, 'sandbox.created'), 1)
     await one.remove(all[0].id)
     assert.equal((await one.server.ids()).length, before)
+  })
+
+  test('a sandbox starts within 150 ms, its first command included', async () => {
+    await timely('the median of five', 150, async () => {
+      const times = []
+      for (let i = 0; i < 5; i++) {
+        const begin = performance.now()
+        const box = await one.create()
+        assert.equal(await one.output(box.id, 'echo up'), 'up\n')
+        times.push(performance.now() - begin)
+        await one.remove(box.id)
+      }
+      return times.sort((a, b) => a - b)[2]
+    })
   })
 
   test('20 different ones at once: 20 sandboxes that all work', async () => {

@@ -63,13 +63,13 @@ describe('a task', () => {
     assert.ok(listed.body.sandboxes.some((one) => one.id === box.id))
     assert.equal((await v1('DELETE', `/sandboxes/${box.id}`)).status, 204)
     assert.equal((await v1('DELETE', `/sandboxes/${box.id}`)).status, 204, 'a second time')
+    assert.ok(!(await server.ids()).includes(box.id), 'the engine still has it')
     const gone = await v1('GET', `/sandboxes/${box.id}`)
-    if (gone.status === 200) {
-      assert.equal(gone.body.status, 'stopped')
-      assert.ok(gone.body.destroyed_at)
-    } else failed(gone, 404, 'not_found')
-    const refused = await v1('POST', `/sandboxes/${box.id}/execute`, { command: 'true' })
-    assert.ok([404, 409].includes(refused.status), refused.text)
+    assert.deepEqual([gone.status, gone.body.state, gone.body.status], [200, 'killed', 'stopped'], gone.text)
+    assert.ok(Date.parse(gone.body.destroyed_at) >= Date.parse(gone.body.created_at), gone.text)
+    assert.ok(!(await v1('GET', '/sandboxes?agent_id=a1')).body.sandboxes.some((one) => one.id === box.id))
+    failed(await v1('POST', `/sandboxes/${box.id}/execute`, { command: 'true' }), 404, 'not_found')
+    failed(await v1('DELETE', '/sandboxes/sbx_00000000000000000000'), 404, 'not_found')
   })
 
   test('an exit code is a result', async () => {
@@ -176,11 +176,22 @@ describe('answers', () => {
   })
 
   test('changes are in the audit log', async () => {
-    const box = await create()
-    const { body } = await server.api('GET', '/audit?limit=20')
-    const entries = Array.isArray(body) ? body : body.entries
-    assert.ok(JSON.stringify(entries).includes('/api/v1/sandboxes'), JSON.stringify(entries).slice(0, 500))
-    await v1('DELETE', `/sandboxes/${box.id}`)
+    const begin = Date.now()
+    const box = await create({ agent_id: 'audited' })
+    const as = { agent_id: 'audited' }
+    const path = `/api/v1/sandboxes/${box.id}`
+    assert.equal((await v1('POST', `/sandboxes/${box.id}/execute`, { command: 'true', ...as })).status, 200)
+    assert.equal((await v1('PUT', `/sandboxes/${box.id}/files?path=/tmp/x&agent_id=audited`, 'x')).status, 200)
+    assert.equal((await v1('POST', `/sandboxes/${box.id}/pause?agent_id=audited`)).status, 200)
+    assert.equal((await v1('DELETE', `/sandboxes/${box.id}?agent_id=other`)).status, 403)
+    assert.equal((await v1('DELETE', `/sandboxes/${box.id}?agent_id=audited`)).status, 204)
+    const { body } = await server.api('GET', '/audit?limit=100')
+    const ours = body.filter((one) => one.path.startsWith(path) || (one.path === '/api/v1/sandboxes' && one.agentID === 'audited')).reverse()
+    assert.deepEqual(
+      ours.map(({ method, path: target, status, agentID }) => [method, target.slice(path.length), status, agentID]),
+      [['POST', '', 201, 'audited'], ['POST', '/execute', 200, 'audited'], ['PUT', '/files', 200, 'audited'], ['POST', '/pause', 200, 'audited'], ['DELETE', '', 403, 'other'], ['DELETE', '', 204, 'audited']],
+    )
+    for (const { timestamp } of ours) assert.ok(Date.parse(timestamp) >= begin - 1000 && Date.parse(timestamp) <= Date.now() + 1000, timestamp)
   })
 })
 
