@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/encode.h"
+#include "base/env_name.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/id.h"
@@ -343,4 +344,25 @@ TEST(wide_memory_begins_in_the_middle_of_a_page)
         free_wide(p);
     }
     free_wide(NULL);
+}
+
+TEST(names_of_environment_variables)
+{
+    static const char *const good[] = {"A", "_a1", "npm_config_//host/:_token", "INPUT_WITH SPACE",
+                                       "\xc3\xa4"};
+    char shown[ENV_NAME_SHOWN_SIZE], longest[ENV_NAME_MAX + 1];
+
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+        CHECK(env_name_ok(str_of(good[i])));
+    FAILS(env_name_check("env", STR(""), &err), ERROR_INVALID, "env: '' is not a valid name");
+    FAILS(env_name_check("env", STR("A=B"), &err), ERROR_INVALID, "env: 'A=B' is not");
+    FAILS(env_name_check("env", STR("A\nB"), &err), ERROR_INVALID, "env: 'A\\nB' is not");
+    FAILS(env_name_check("env", STR("A\0B"), &err), ERROR_INVALID, "env: 'A\\x00B' is not");
+    FAILS(env_name_check("env", STR("'\x7f"), &err), ERROR_INVALID, "env: '\\'\\x7f' is not");
+    memset(longest, 'x', sizeof(longest));
+    CHECK(env_name_ok(str_n(longest, ENV_NAME_MAX)));
+    CHECK(!env_name_ok(str_n(longest, ENV_NAME_MAX + 1)));
+    memset(longest, '\n', sizeof(longest));
+    env_name_show(str_n(longest, sizeof(longest)), shown);
+    CHECK(str_ends(str_of(shown), STR("\\n...")));
 }

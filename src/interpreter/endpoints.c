@@ -2,6 +2,7 @@
  * the clients expect them. */
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "base/env_name.h"
 #include "interpreter/interpreter.h"
 #include "protocol/http/http_errors.h"
 #include "protocol/json/json_shape.h"
@@ -99,6 +100,20 @@ static struct context *choose_context(struct interpreter *ip, struct http_exchan
     return NULL;
 }
 
+static bool check_names(struct http_exchange *ex, const json_t *envs)
+{
+    struct error err = {0};
+    const char *name;
+    json_t *value;
+
+    json_object_foreach ((json_t *)(uintptr_t)envs, name, value)
+        if (env_name_check("env_vars", str_of(name), &err) < 0) {
+            reply_text(ex, 422, err.message);
+            return false;
+        }
+    return true;
+}
+
 static bool check_cell(struct http_exchange *ex, const json_t *request, struct str *language,
                        struct str *id)
 {
@@ -117,7 +132,7 @@ static bool check_cell(struct http_exchange *ex, const json_t *request, struct s
         reply_text(ex, 400, "Only one of context_id or language can be provided");
         return false;
     }
-    return true;
+    return check_names(ex, envs);
 }
 
 static void on_execute(struct http_exchange *ex, struct str body, void *arg)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/env_name.h"
 #include "protocol/json/json_shape.h"
 
 /* ---- pieces ---- */
@@ -69,12 +70,6 @@ static int read_words(const json_t *array, const char *what, struct arena *arena
     return 0;
 }
 
-/* Of an environment: names that a program can be given. */
-static bool name_ok(struct str name)
-{
-    return name.len > 0 && name.len <= 1024 && str_find(name, '=') < 0;
-}
-
 static int read_pairs(const json_t *object, const char *what, struct arena *arena,
                       struct recipe_pairs *out, struct error *err)
 {
@@ -91,8 +86,9 @@ static int read_pairs(const json_t *object, const char *what, struct arena *aren
                          RECIPE_PAIRS_MAX);
     items = arena_alloc(arena, (json_object_size(object) + 1) * sizeof(*items));
     json_object_foreach ((json_t *)(uintptr_t)object, key, value) {
-        if (!json_is_string(value) || json_string_length(value) > RECIPE_TEXT_MAX ||
-            !name_ok(str_of(key)))
+        if (env_name_check(what, str_of(key), err) < 0)
+            return -1;
+        if (!json_is_string(value) || json_string_length(value) > RECIPE_TEXT_MAX)
             return error_set(err, ERROR_INVALID, "'%s' has a bad member '%.60s'", what, key);
         items[count++] = (struct recipe_pair){str_of(key), text_of(value)};
     }
@@ -243,10 +239,8 @@ static int check_env(const struct recipe_step *step, struct error *err)
     if (step->args.count % 2)
         return error_set(err, ERROR_INVALID, "ENV needs a name and a value each");
     for (size_t i = 0; i < step->args.count; i += 2)
-        if (!name_ok(step->args.items[i]))
-            return error_set(err, ERROR_INVALID, "ENV: '%.*s' cannot be a variable's name",
-                             (int)(step->args.items[i].len < 60 ? step->args.items[i].len : 60),
-                             step->args.items[i].p);
+        if (env_name_check("ENV", step->args.items[i], err) < 0)
+            return -1;
     return 0;
 }
 

@@ -79,7 +79,9 @@ TEST(what_is_wrong_names_its_step)
         {"{\"steps\":[{\"type\":\"RUN\",\"args\":[\"a\"],\"exec\":[\"b\"]}]}",
          "step 1: RUN needs a command, in 'args' or in 'exec'"},
         {"{\"steps\":[{\"type\":\"ENV\",\"args\":[\"A=B\",\"1\"]}]}",
-         "step 1: ENV: 'A=B' cannot be a variable's name"},
+         "step 1: ENV: 'A=B' is not a valid name of an environment variable: it must have 1 to "
+         "1024 "
+         "bytes, without '=' and control characters"},
         {"{\"steps\":[{\"type\":\"WORKDIR\",\"args\":[\"\"]}]}", "step 1: the argument is empty"},
         {"{\"steps\":[{\"type\":\"RUN\",\"args\":[\"a\"],\"mounts\":[{\"type\":\"tmpfs\"}]}]}",
          "step 1: a mount is of type cache, secret or bind, not 'tmpfs'"},

@@ -3,6 +3,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/env_name.h"
+
 int sandbox_timeout_check(int64_t timeout_s, int64_t max_timeout_s, struct error *err)
 {
     if (timeout_s <= max_timeout_s)
@@ -65,12 +67,8 @@ static int check_env(const struct sandbox_pair *pairs, size_t count, struct erro
     for (size_t i = 0; i < count; i++) {
         struct str name = pairs[i].name;
 
-        if (check_text("envVars", pairs[i], err) < 0)
+        if (env_name_check("envVars", name, err) < 0 || check_text("envVars", pairs[i], err) < 0)
             return -1;
-        if (!name.len || str_find(name, '=') >= 0)
-            return error_set(err, ERROR_INVALID,
-                             "'envVars': '%.*s' is not a name of an environment variable",
-                             (int)(name.len < 60 ? name.len : 60), name.len ? name.p : "");
         bytes += name.len + pairs[i].value.len;
     }
     if (bytes > SANDBOX_PAIRS_BYTES)

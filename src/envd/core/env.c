@@ -1,6 +1,7 @@
 #include "envd/core/env.h"
 
 #include "base/alloc.h"
+#include "base/env_name.h"
 
 void env_done(struct env *env)
 {
@@ -25,9 +26,8 @@ int env_set(struct env *env, struct str name, struct str value, struct error *er
 {
     size_t i;
 
-    if (name.len == 0 || str_find(name, '=') >= 0 || memchr(name.p, '\0', name.len))
-        return error_set(err, ERROR_INVALID, "invalid environment variable name '%.*s'",
-                         STR_ARG(name));
+    if (env_name_check("environment", name, err) < 0)
+        return -1;
     if (value.len > 0 && memchr(value.p, '\0', value.len))
         return error_set(err, ERROR_INVALID, "environment variable '%.*s' has a NUL character",
                          STR_ARG(name));

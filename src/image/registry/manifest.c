@@ -5,6 +5,7 @@
 #include <sys/utsname.h>
 
 #include "base/cleanup.h"
+#include "base/env_name.h"
 #include "image/registry/reference.h"
 
 const char manifest_accept[] = "application/vnd.oci.image.index.v1+json, "
@@ -211,6 +212,17 @@ static int check_platform(const json_t *root, struct str architecture, struct er
     return 0;
 }
 
+static int check_env(const struct image_settings *settings, struct error *err)
+{
+    for (size_t i = 0; i < settings->env_count; i++) {
+        struct str rest = settings->env[i];
+
+        if (env_name_check("the image's Env", str_split(&rest, '='), err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 int image_settings_parse(struct str json, struct str architecture, size_t layer_count,
                          struct arena *arena, struct image_settings *out, struct error *err)
 {
@@ -235,6 +247,7 @@ int image_settings_parse(struct str json, struct str architecture, size_t layer_
     out->workdir = text.p ? arena_str(arena, text) : STR("");
     read_labels(config, arena, out);
     if (read_texts(config, "Env", arena, &out->env, &out->env_count, err) < 0 ||
+        check_env(out, err) < 0 ||
         read_texts(config, "Entrypoint", arena, &out->entrypoint, &out->entrypoint_count, err) <
             0 ||
         read_texts(config, "Cmd", arena, &out->cmd, &out->cmd_count, err) < 0)

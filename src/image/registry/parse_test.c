@@ -177,6 +177,9 @@ TEST(settings)
     FAILS(image_settings_parse(str_of(json), STR("amd64"), 2, &arena, &settings, &err),
           ERROR_INVALID, "disagree");
     OK(image_settings_parse(STR("{}"), STR("amd64"), 2, &arena, &settings, &err));
+    FAILS(image_settings_parse(STR("{\"config\":{\"Env\":[\"A\\nB=c\"]}}"), STR("amd64"), 2, &arena,
+                               &settings, &err),
+          ERROR_INVALID, "the image's Env: 'A\\nB' is not a valid name");
     FAILS(image_settings_parse(STR("{\"config\":{\"Env\":[1]}}"), STR("amd64"), 2, &arena,
                                &settings, &err),
           ERROR_INVALID, "Env");

@@ -183,10 +183,11 @@ TEST(embedded_refuses_as_the_api_does)
                  ERROR_NOT_FOUND, "provider 'here': template 'nope' not found (status 404)");
     check_create(&here, &(struct provider_spec){.team_id = TEAM, .ttl_s = 90000}, ERROR_INVALID,
                  "provider 'here': Timeout cannot be greater than 24 hours (status 400)");
-    check_create(&here, &(struct provider_spec){.team_id = TEAM, .env = &variable, .env_count = 1},
-                 ERROR_INVALID,
-                 "provider 'here': 'envVars': 'A=B' is not a name of an environment variable "
-                 "(status 400)");
+    check_create(
+        &here, &(struct provider_spec){.team_id = TEAM, .env = &variable, .env_count = 1},
+        ERROR_INVALID,
+        "provider 'here': envVars: 'A=B' is not a valid name of an environment variable: it must "
+        "have 1 to 1024 bytes, without '=' and control characters (status 400)");
     OK(sandbox_creates_begin(here.engine.creates, OTHER, &err));
     check_create(&here, &(struct provider_spec){.team_id = TEAM}, ERROR_QUOTA,
                  "provider 'here': its limit is reached (status 429): as many creates are under "

@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "base/env_name.h"
 #include "base/near.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/backend/profile_internal.h"
@@ -251,16 +252,6 @@ static void check_lifecycle(struct profile_check *check, const json_t *config)
     check_int(check, lifecycle, "lifecycle", "maxLifetimeSeconds", 1, LIFETIME_MAX_S);
 }
 
-static bool env_name(const char *name)
-{
-    if (!isalpha((unsigned char)*name) && *name != '_')
-        return false;
-    for (; *name; name++)
-        if (!isalnum((unsigned char)*name) && *name != '_')
-            return false;
-    return true;
-}
-
 static void check_env(struct profile_check *check, const json_t *config)
 {
     json_t *env = member(config, "envVars"), *value;
@@ -273,11 +264,12 @@ static void check_env(struct profile_check *check, const json_t *config)
         return;
     }
     json_object_foreach (env, name, value) {
-        char where[96];
+        char shown[ENV_NAME_SHOWN_SIZE], where[ENV_NAME_SHOWN_SIZE + 16];
 
-        (void)snprintf(where, sizeof(where), "envVars.%.60s", name);
-        if (!env_name(name))
-            profile_fault(check, where, "is not a name of an environment variable");
+        env_name_show(str_of(name), shown);
+        (void)snprintf(where, sizeof(where), "envVars.%s", shown);
+        if (!env_name_ok(str_of(name)))
+            profile_fault(check, where, "is not a valid name of an environment variable");
         if (!json_is_string(value) || json_string_length(value) > TEXT_MAX ||
             strlen(json_string_value(value)) != json_string_length(value))
             profile_fault(check, where, "must be a string of at most %d bytes", TEXT_MAX);

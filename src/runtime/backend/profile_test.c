@@ -173,7 +173,7 @@ TEST(profile_types_and_ranges)
     FAULTS(&env,
            "{\"provider\":\"lambda\",\"tmeout\":1,\"timeout\":0,\"outputLimitBytes\":262145,"
            "\"persistent\":\"yes\",\"lifecycle\":{\"maxLifetimeSeconds\":2592001,\"x\":1},"
-           "\"permissionMode\":\"all\",\"envVars\":{\"1A\":\"x\",\"B\":2},\"mcp\":[],"
+           "\"permissionMode\":\"all\",\"envVars\":{\"A=B\\n\":\"x\",\"B\":2},\"mcp\":[],"
            "\"workspaceRoot\":\"rel\",\"limits\":{\"cpu\":0,\"mem\":1},"
            "\"network\":{\"mode\":\"restricted\",\"allowDomains\":[\"a b\"],"
            "\"allowCidrs\":[\"10.0.0.0/33\"]},\"onCreate\":\"x\"}",
@@ -188,7 +188,7 @@ TEST(profile_types_and_ranges)
            "timeout: must be a whole number from 1 to 600\n"
            "outputLimitBytes: must be a whole number from 1 to 262144\n"
            "permissionMode: must be ask, edit or bypass\n"
-           "envVars.1A: is not a name of an environment variable\n"
+           "envVars.A=B\\n: is not a valid name of an environment variable\n"
            "envVars.B: must be a string of at most 32768 bytes\n"
            "onCreate: must be an array of at most 256 commands\n"
            "mcp: must be an object or null\n"

@@ -230,7 +230,8 @@ int runtime_code(struct runtime *runtime, const struct runtime_caller *caller, s
     buf_init(&running.lines, LINE_MAX_BYTES);
     buf_init(&running.text[0], KEEP_MAX);
     buf_init(&running.text[1], KEEP_MAX);
-    if (runtime_use(runtime, caller, id, PROVIDER_PORTS, &arena, &use, err) == 0 &&
+    if (runtime_command_check_env(runtime, code->env, err) == 0 &&
+        runtime_use(runtime, caller, id, PROVIDER_PORTS, &arena, &use, err) == 0 &&
         provider_address(use.provider, &use.ref, PORT, &arena, &address, err) == 0) {
         r = run(runtime, &use, &address, &running, err);
         runtime_live_used(runtime, use.sandbox.id, 1, 0);

@@ -2,6 +2,7 @@
  * that nothing of ours has to be quoted; whether an image has a bash is asked once. */
 #include <stdlib.h>
 
+#include "base/env_name.h"
 #include "base/log.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/sandbox/sandbox_internal.h"
@@ -99,9 +100,11 @@ static int add_env(const json_t *object, struct provider_label *env, size_t *cou
     json_object_foreach ((json_t *)(uintptr_t)object, name, value) {
         size_t at = 0;
 
-        if (!*name || strchr(name, '=') || !json_is_string(value))
-            return error_set(err, ERROR_INVALID,
-                             "env must be an object of strings; '%.100s' is not usable", name);
+        if (env_name_check("env", str_of(name), err) < 0)
+            return -1;
+        if (!json_is_string(value))
+            return error_set(err, ERROR_INVALID, "env: the value of '%.100s' must be a string",
+                             name);
         while (at < *count && !str_is(env[at].name, name))
             at++;
         if (at == ENV_MAX)

@@ -2,6 +2,7 @@
  * entries and must not hold what could start another command; nor may variables or hooks. */
 #include <ctype.h>
 
+#include "base/env_name.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/core/runtime_internal.h"
 #include "runtime/sandbox/sandbox.h"
@@ -72,6 +73,9 @@ int runtime_command_check_env(struct runtime *runtime, const json_t *env, struct
     const char *name;
     json_t *value;
 
+    json_object_foreach ((json_t *)(uintptr_t)env, name, value)
+        if (env_name_check("env", str_of(name), err) < 0)
+            return -1;
     if (json_array_size(runtime->config.settings->allow) == 0)
         return 0;
     json_object_foreach ((json_t *)(uintptr_t)env, name, value)
@@ -105,10 +109,10 @@ int runtime_command_check(struct runtime *runtime, const struct runtime_command 
     json_t *entry;
     size_t i;
 
-    if (json_array_size(allow) == 0)
-        return 0;
     if (runtime_command_check_env(runtime, command->env, err) < 0)
         return -1;
+    if (json_array_size(allow) == 0)
+        return 0;
     for (size_t at = 0; !command->argv && at < line.len; at++)
         if (strchr(";|&$()<>`\\\n\r", line.p[at]))
             return error_set(err, ERROR_FORBIDDEN,

@@ -1,5 +1,6 @@
 /* What a terminal runs: the command that was asked for, or the shell that the sandbox has. */
 #include "base/cleanup.h"
+#include "base/env_name.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/command/terminal_internal.h"
 
@@ -20,9 +21,13 @@ static int parse_strings(struct str text, const char *name, json_type type, json
     json_array_foreach (*out, i, item)
         if (!json_is_string(item))
             return error_set(err, ERROR_INVALID, "'%s' has a word that is no string", name);
-    json_object_foreach (*out, key, item)
+    json_object_foreach (*out, key, item) {
+        if (env_name_check(name, str_of(key), err) < 0)
+            return -1;
         if (!json_is_string(item))
-            return error_set(err, ERROR_INVALID, "'%s': '%s' is no string", name, key);
+            return error_set(err, ERROR_INVALID, "%s: the value of '%s' must be a string", name,
+                             key);
+    }
     return 0;
 }
 
