@@ -82,9 +82,9 @@ describe('the harness’s rules', () => {
   })
 
   test('all faults at once, each with its path', async () => {
-    const found = await faults({ name: 'x', config: { provider: 'remote', timeout: 601, outputLimitBytes: 300000, permissionMode: 'always', lifecycle: { idleTimeoutSeconds: 604801 }, envVars: { '1A': 'x', B: 2 }, surprise: 1 } })
+    const found = await faults({ name: 'x', config: { provider: 'remote', timeout: 601, outputLimitBytes: 300000, permissionMode: 'always', lifecycle: { idleTimeoutSeconds: 604801 }, envVars: { 'A=B': 'x', B: 2 }, surprise: 1 } })
     const paths = found.map((fault) => fault.path)
-    for (const wanted of ['config.timeout', 'config.outputLimitBytes', 'config.permissionMode', 'config.lifecycle.idleTimeoutSeconds', 'config.lifecycle', 'config.envVars.1A', 'config.envVars.B', 'config.surprise', 'config.network.mode']) {
+    for (const wanted of ['config.timeout', 'config.outputLimitBytes', 'config.permissionMode', 'config.lifecycle.idleTimeoutSeconds', 'config.lifecycle', 'config.envVars.A=B', 'config.envVars.B', 'config.surprise', 'config.network.mode']) {
       assert.ok(paths.includes(wanted), `${wanted} in ${paths}`)
     }
     const put = await one.v1('PUT', '/profiles/bad', { provider: 'remote', timeout: 0 })
