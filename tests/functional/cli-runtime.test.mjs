@@ -209,6 +209,8 @@ describe('run', () => {
   test('with a profile: the command’s exit code, and nothing is left', async () => {
     const before = (await json('ls')).length
     assert.equal(await good('run', '--profile', 'tuned', '--', 'python3 -c "print(1)"'), '1')
+    assert.equal(await good('run', '--profile', 'tuned', '--', 'echo left | tee /tmp/left ~/left'), 'left')
+    assert.equal(await good('run', '--profile', 'tuned', '--', 'ls /tmp/left ~/left 2>/dev/null; echo nothing'), 'nothing', 'something of the call before is there')
     const bad = await quicksand(['run', '--provider', 'local', '--', 'sh', '-c', 'exit 9'])
     assert.equal(bad.code, 9, bad.stderr)
     assert.equal((await quicksand(['run', '--profile', 'nothing', '--', 'true'])).code, 1)

@@ -70,8 +70,9 @@ describe('hybrid: docker for the types of agents that ask for it', () => {
   })
 
   test('a job: its log, its end, its stop', async () => {
-    const box = await one.create({ agent_type: 'ci-fix' })
+    const box = await one.create({ agent_type: 'ci-fix', limits: { cpu: 1, memoryMb: 256 } })
     assert.deepEqual([box.provider, box.template], ['docker', 'agents'])
+    assert.match(await one.output(box.id, 'cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null'), /^268435456$/m, 'its limit of memory')
     const job = await one.start(box.id, 'echo out; echo err >&2; exit 5')
     const end = await one.process(job.id, '?wait=20')
     assert.deepEqual([end.state, end.exit_code], ['failed', 5])

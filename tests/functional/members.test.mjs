@@ -201,7 +201,7 @@ describe('providers', () => {
   test('say what they offer, and a remote Quicksand is one', async () => {
     const far = await startRuntime({
       default_provider: 'far',
-      providers: { far: { type: 'e2b', api_url: one.server.url, api_key: one.server.key, max_sandboxes: 7, usd_per_second: 0.5 }, cloud: { type: 'e2b', api_url: 'https://api.e2b.app', api_key: 'k' }, other: { type: 'e2b', api_url: 'http://127.0.0.1:9', api_key: 'k' } },
+      providers: { far: { type: 'e2b', api_url: one.server.url, api_key: one.server.key, max_sandboxes: 7, usd_per_second: 0.5 }, cloud: { type: 'e2b', api_url: 'https://api.e2b.app', api_key: 'k' }, other: { type: 'e2b', api_url: 'http://127.0.0.1:9', api_key: 'k' }, here: { type: 'e2b', api_url: 'embedded' }, docker: { type: 'docker', socket: '/nowhere' }, daytona: { type: 'daytona', api_url: 'http://127.0.0.1:9', api_key: 'k' }, web: { type: 'browserbase', api_url: 'http://127.0.0.1:9', api_key: 'k' }, plain: { type: 'process', socket: '/nowhere' } },
     })
     try {
       const { providers } = await far.ok(200, 'GET', '/providers?check=true')
@@ -210,8 +210,10 @@ describe('providers', () => {
       assert.deepEqual(what(named.far), ['quicksand', 'process', 'namespaces'])
       assert.deepEqual(what(named.cloud), ['e2b', 'strong', 'microvm'])
       assert.deepEqual(what(named.other), ['unknown', 'unknown', 'unknown'])
-      const { code, terminal, files, gui, browser, scale, cost } = named.far.capabilities
-      assert.deepEqual([code, terminal, files, gui, browser], [true, true, true, true, false])
+      const { scale, cost } = named.far.capabilities
+      const matrix = Object.fromEntries(Object.entries(named).map(([name, { capabilities }]) => [name, Object.keys(capabilities).filter((word) => capabilities[word] === true).join(' ')]))
+      const e2b = 'code terminal files gui visual pause snapshot ports'
+      assert.deepEqual(matrix, { far: e2b, cloud: e2b, other: e2b, here: e2b, docker: 'code terminal files pause snapshot ports', daytona: 'code files pause snapshot ports', web: 'browser visual', plain: 'code terminal files ports' })
       assert.deepEqual(scale, { runs_on: 'another host', max_sandboxes: 7 })
       assert.deepEqual(cost, { usd_per_second: 0.5, usd_per_cpu_second: null })
       const here = (await one.ok(200, 'GET', '/providers/e2b')).capabilities

@@ -148,7 +148,10 @@ describe('ensure', () => {
     const keyed = await one.create({ key: 'idle', lifecycle })
     const persistent = await one.create({ persistent: true, lifecycle })
     const neither = await one.create({ lifecycle })
-    for (const { id } of [keyed, persistent, neither]) await one.execute(id, `echo ${id} >/home/user/f`)
+    // A file, a program that is installed, and a process.
+    const begin = (id) => `echo ${id} >/home/user/f; printf '#!/bin/sh\\necho installed\\n' | sudo tee /usr/local/bin/tool >/dev/null; sudo chmod +x /usr/local/bin/tool; nohup sleep 1000 >/dev/null 2>&1 & echo $! >/home/user/pid`
+    const all = 'cat /home/user/f; tool; kill -0 $(cat /home/user/pid) && echo runs'
+    for (const { id } of [keyed, persistent, neither]) await one.execute(id, begin(id))
     const reaches = (box, state) => eventually(`${state}`, async () => (await one.get(box.id)).state === state)
     await reaches(keyed, 'paused')
     await reaches(persistent, 'paused')
@@ -158,8 +161,7 @@ describe('ensure', () => {
     assert.ok(!machines.includes(neither.external_id), 'the engine has deleted it')
     const found = await one.create({ key: 'idle', lifecycle })
     assert.deepEqual([found.id, found.tier], [keyed.id, 'resumed'])
-    assert.equal(await one.output(keyed.id, 'cat /home/user/f'), `${keyed.id}\n`)
-    assert.equal(await one.output(persistent.id, 'cat /home/user/f'), `${persistent.id}\n`)
+    for (const { id } of [keyed, persistent]) assert.equal(await one.output(id, all), `${id}\ninstalled\nruns\n`)
     refused(await one.v1('POST', `/sandboxes/${neither.id}/execute`, { command: 'true' }), 404, 'not_found', /was killed at/)
     await one.remove(keyed.id)
     await one.remove(persistent.id)
@@ -180,6 +182,7 @@ describe('ensure', () => {
     const external = (await one.server.api('GET', `/v2/sandboxes?state=paused`)).body.map((machine) => machine.sandboxID)
     assert.ok(external.includes(box.external_id), 'it was not deleted')
     assert.equal((await one.ok(200, 'POST', `/sandboxes/${box.id}/resume`)).state, 'running')
+    assert.equal(await one.output(box.id, 'kill -0 $(cat /home/user/pid) && echo runs'), 'runs\n', 'its process is gone')
     await one.remove(box.id)
   })
 })
@@ -266,6 +269,13 @@ describe('commands', () => {
   let box
   before(async () => (box = await one.create({ env: { FROM: 'sandbox', BOTH: 'sandbox' } })))
   after(() => one.remove(box.id))
+
+  test('a command runs as it is: quotes, variables, lines, pipes, letters', async () => {
+    const lines = [`a='one  two'; echo "$a" '$a' \\$a`, 'cat <<"END" | tr a-z A-Z', "it's $HOME & \"more\"; `no`", 'END', 'for i in 1 2; do', '\tprintf "%s!%%\\n" "$i"', 'done # not this', 'echo grüße 語 && [[ x == x ]] && echo bash']
+    const result = await one.execute(box.id, lines.join('\n'))
+    assert.deepEqual([result.exit_code, result.stderr], [0, ''])
+    assert.equal(result.stdout, `one  two $a $a\nIT'S $HOME & "MORE"; \`NO\`\n1!%\n2!%\ngrüße 語\nbash\n`)
+  })
 
   test('a failing command is a result, a missing one too', async () => {
     const result = await one.execute(box.id, 'test -d /nonexistent && echo exists')
@@ -366,6 +376,8 @@ describe('cleanup and usage', () => {
     assert.ok(seen.destroyed_at >= seen.created_at)
     assert.equal(await one.count(box.id, 'sandbox.killed'), 1)
     refused(await one.v1('DELETE', '/sandboxes/sbx_00000000000000000000'), 404, 'not_found')
+    await one.server.restart()
+    assert.deepEqual(await one.get(box.id), seen, 'it is in the database')
   })
 
   test('a command that fails leaves no sandbox behind when its user removes it', async () => {

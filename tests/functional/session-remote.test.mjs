@@ -32,7 +32,7 @@ before(async () => {
     profiles: { default: { provider: 'far', network: { mode: 'allow-all' } } },
     sandbox_agent: { program },
     health_interval_s: 86400,
-  })
+  }, { env: { E2B_SANDBOX_AGENT_PORT: '2500' } })
 })
 after(async () => {
   await destroyAll(...[near, far].filter(Boolean))
@@ -53,7 +53,7 @@ test('a session: created, sent to, followed, saved, restored, pushed', async () 
   const repo = 'http://203.0.113.1/git/acme/remote.git'
   const one = await session({ repo, task_id: 'r1', agent_id: 'a1' })
   assert.equal(one.state, 'running', JSON.stringify(one))
-  assert.deepEqual([one.runtime.provider, one.runtime.sandbox_name, one.runtime.sandbox_port, one.runtime.snapshot_id], ['far', one.sandbox_id, 2468, null])
+  assert.deepEqual([one.runtime.provider, one.runtime.sandbox_name, one.runtime.sandbox_port, one.runtime.snapshot_id], ['far', one.sandbox_id, 2500, null])
   assert.ok(one.runtime.base_url && one.runtime.session_id, JSON.stringify(one.runtime))
   const box = await near.get(one.sandbox_id)
   assert.ok((await far.server.ids()).includes(box.external_id), 'it is not on the other server')

@@ -153,6 +153,22 @@ TEST(settings_addresses_are_not_mixed)
     CHECK(!json_object_get(backend(&settings, "d")->record, "toolbox_url"));
 }
 
+TEST(settings_secure)
+{
+    static const char *const off[] = {"E2B_SECURE=0\0", "E2B_SECURE=False\0"};
+    auto_settings struct runtime_settings file;
+
+    for (size_t i = 0; i < sizeof(off) / sizeof(off[0]); i++) {
+        auto_settings struct runtime_settings settings;
+
+        core_environment = off[i];
+        load(NULL, &settings);
+        CHECK(json_is_false(json_object_get(backend(&settings, "e2b")->record, "secure")));
+    }
+    load("{\"providers\":{\"e2b\":{\"secure\":true}}}", &file);
+    CHECK(json_is_true(json_object_get(backend(&file, "e2b")->record, "secure")));
+}
+
 TEST(settings_names_of_exo)
 {
     auto_settings struct runtime_settings settings;
