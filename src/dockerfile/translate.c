@@ -502,7 +502,7 @@ static json_t *assemble(struct translate_work *work, const struct translate_stag
         (void)json_object_set(out, "labels", target->labels);
     if (start)
         (void)json_object_set_new(out, "startCmd", json_string(start));
-    if (start || target->ready.p)
+    if (ready && (start || target->ready.p))
         (void)json_object_set_new(out, "readyCmd", json_string(ready));
     return out;
 }

@@ -430,17 +430,17 @@ static void wait_for_ports(struct buf *out, const struct translate_stage *stage)
                                "[ $n -ge 100 ]; do n=$((n + 1)); sleep 0.1; done"));
 }
 
-/* Without a healthcheck: as soon as one of the ports of EXPOSE is listened to, after ten seconds in any case. */
+/* Without a healthcheck: as soon as one of the ports of EXPOSE is listened to, after ten seconds in any case. Without ports
+ * NULL: the server waits for any. */
 char *translate_ready(const struct translate_stage *stage)
 {
     struct buf out;
 
     if (stage->ready.p)
         return str_dup(stage->ready);
+    if (!stage->port_count)
+        return NULL;
     buf_init(&out, DOCKERFILE_MAX);
-    if (stage->port_count)
-        wait_for_ports(&out, stage);
-    else
-        (void)buf_add_str(&out, STR("true"));
+    wait_for_ports(&out, stage);
     return buf_take(&out);
 }

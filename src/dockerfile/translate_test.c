@@ -375,20 +375,20 @@ static void check_start(int line, const char *body, const char *start, const cha
 
 TEST(start_and_ready_commands)
 {
-    START("CMD [\"node\", \"a b.js\"]", "exec node 'a b.js'", "true");
-    START("CMD node x", "exec /bin/sh -c 'node x'", "true");
-    START("ENTRYPOINT [\"a\"]\nCMD [\"b\"]", "exec a b", "true");
-    START("CMD [\"b\"]\nENTRYPOINT [\"a\"]", "exec a b", "true");
-    START("ENTRYPOINT a it's\nCMD [\"b\"]", "exec /bin/sh -c 'a it'\\''s'", "true");
+    START("CMD [\"node\", \"a b.js\"]", "exec node 'a b.js'", NULL);
+    START("CMD node x", "exec /bin/sh -c 'node x'", NULL);
+    START("ENTRYPOINT [\"a\"]\nCMD [\"b\"]", "exec a b", NULL);
+    START("CMD [\"b\"]\nENTRYPOINT [\"a\"]", "exec a b", NULL);
+    START("ENTRYPOINT a it's\nCMD [\"b\"]", "exec /bin/sh -c 'a it'\\''s'", NULL);
     START("CMD [\"b\"]\nCMD []", NULL, NULL);
     START("CMD [\"/bin/bash\"]", NULL, NULL);
     START("CMD bash", NULL, NULL);
-    START("CMD [\"sh\", \"x\"]", "exec sh x", "true");
+    START("CMD [\"sh\", \"x\"]", "exec sh x", NULL);
     START("HEALTHCHECK --interval=5s CMD curl -f http://localhost/", NULL,
           "/bin/sh -c 'curl -f http://localhost/'");
     START("HEALTHCHECK CMD [\"t\"]\nHEALTHCHECK NONE", NULL, NULL);
-    START("CMD [\"b\"]\nFROM 0\nENTRYPOINT [\"c\"]", "exec c", "true");
-    START("ENTRYPOINT [\"c\"]\nFROM 0\nCMD [\"d\"]", "exec c d", "true");
+    START("CMD [\"b\"]\nFROM 0\nENTRYPOINT [\"c\"]", "exec c", NULL);
+    START("ENTRYPOINT [\"c\"]\nFROM 0\nCMD [\"d\"]", "exec c d", NULL);
     START("EXPOSE 80 8000/tcp 53/udp $NO\nCMD [\"b\"]", "exec b",
           "n=0; until grep -qE ':(0050|1F40) [0-9A-F]+:0000 0A' /proc/net/tcp /proc/net/tcp6 "
           "2>/dev/null || [ $n -ge 100 ]; do n=$((n + 1)); sleep 0.1; done");

@@ -192,6 +192,29 @@ test('what fails is told, and nothing is left', async () => {
   await server.restart()
 })
 
+test('without a ready command a create waits until a port is listened to', { timeout: 200_000 * patience }, async () => {
+  server.args = ['--warm', '0', '--blank', '0']
+  await server.restart()
+  await make('slow-server', { start: 'sleep 1; exec python3 -m http.server 8123' })
+  for (let i = 0; i < 3; i++) {
+    const made = await create('slow-server')
+    assert.equal(made.status, 201, made.text)
+    assert.equal((await server.sandbox(made.body.sandboxID, 8123, '/')).status, 200)
+    await server.api('DELETE', `/sandboxes/${made.body.sandboxID}`)
+  }
+  // One that listens to nothing is waited for once, which its log says, and not again.
+  await make('silent', { later: { start_cmd: 'sleep 1000000' } })
+  const messages = async (id) => (await server.api('GET', `/v2/sandboxes/${id}/logs`)).body.logs.map((line) => line.message)
+  const first = (await create('silent')).body.sandboxID
+  assert.ok((await messages(first)).includes('Nothing listened on a port within 10 s of the start command'), (await messages(first)).join('\n'))
+  const began = Date.now()
+  const second = (await create('silent')).body.sandboxID
+  assert.ok(Date.now() - began < 5000 * patience, `${Date.now() - began} ms`)
+  for (const id of [first, second]) await server.api('DELETE', `/sandboxes/${id}`)
+  server.args = ['--warm', '4']
+  await server.restart()
+})
+
 test('a template that is deleted leaves its sandboxes what they have', async () => {
   const id = await make('gone', { env: { A: 'kept' }, start: SERVE, ready: UP })
   const sandbox = await connect((await create('gone')).body.sandboxID)

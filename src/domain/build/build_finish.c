@@ -10,7 +10,7 @@
 #include "protocol/json/json_shape.h"
 #include "provider/envd/envd_client.h"
 
-enum { READY_MS = 10 * 60 * 1000, FIRST_PAUSE_MS = 50, LAST_PAUSE_MS = 1000 };
+enum { READY_MS = 10 * 60 * 1000, FIRST_PAUSE_MS = 50, LAST_PAUSE_MS = 1000, PORT_PAUSE_MS = 250 };
 #define STEP STR("finalize")
 
 /* ---- the path ---- */
@@ -174,6 +174,29 @@ static int await_ready(struct trial *trial, struct str text, struct error *err)
     return 0;
 }
 
+/* Without a ready command. */
+static int await_port(struct trial *trial, int64_t wait_s, struct error *err)
+{
+    struct build_log *log = &trial->stage->build->log;
+    struct str text = setup_listen_text(0, &trial->stage->arena);
+    int64_t end_ms = clock_mono_ms() + wait_s * 1000;
+    bool listens = false;
+
+    for (;;) {
+        if (try_ready(trial, text, &listens, err) < 0)
+            return -1;
+        if (listens || clock_mono_ms() > end_ms)
+            break;
+        if (pass_time(trial, PORT_PAUSE_MS, err) < 0)
+            return -1;
+    }
+    if (!listens)
+        log_line(log, STORE_LEVEL_WARN, STEP,
+                 "Nothing listened on a port within %lld s: a create waits at most %d s for one",
+                 (long long)wait_s, SETUP_LISTEN_S);
+    return 0;
+}
+
 static int run_trial(struct trial *trial, struct error *err)
 {
     struct stage *stage = trial->stage;
@@ -195,9 +218,10 @@ static int run_trial(struct trial *trial, struct error *err)
                  STR_ARG(stage->ready_cmd));
         r = await_ready(trial, stage->ready_cmd, err);
     } else {
-        log_line(log, STORE_LEVEL_INFO, STEP, "Waiting for template to be ready: sleep %lld",
+        log_line(log, STORE_LEVEL_INFO, STEP,
+                 "Waiting for template to be ready: until it listens on a port, at most %lld s",
                  (long long)wait_s);
-        r = pass_time(trial, wait_s * 1000, err);
+        r = await_port(trial, wait_s, err);
     }
     if (r < 0 || drain(trial, 0, err) < 0)
         return -1;

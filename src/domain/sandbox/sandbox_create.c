@@ -141,16 +141,20 @@ static bool must_settle(const struct plan *plan, const struct warm_box *warm)
 
 /* Other creates are not held up by one that waits for the programs of its template. */
 static int settle(struct sandboxes *all, const struct plan *plan, const char *id,
-                  const struct warm_box *warm, struct error *err)
+                  const struct warm_box *warm, bool *out_silent, struct error *err)
 {
+    const struct setup_how how = {.disk_mb = plan->template.disk_mb,
+                                  .stop = &all->ending,
+                                  .spec = &plan->spec,
+                                  .out_silent = out_silent};
     int result;
+
+    *out_silent = warm && warm->silent;
 
     if (!must_settle(plan, warm))
         return 0;
     atomic_fetch_sub(&all->creates, 1);
-    result = setup_run(all, id, &plan->setup,
-                       &(struct setup_how){.disk_mb = plan->template.disk_mb, .stop = &all->ending},
-                       err);
+    result = setup_run(all, id, &plan->setup, &how, err);
     atomic_fetch_add(&all->creates, 1);
     return result;
 }
@@ -158,7 +162,7 @@ static int settle(struct sandboxes *all, const struct plan *plan, const char *id
 /* A box that lacks nothing but its policy and limits gets those while its envd reads what it is: nothing runs inside because of that, and
  * nobody reaches it before both are done. */
 static int make_and_tell(struct sandboxes *all, const struct plan *plan, const char *id,
-                         const struct warm_box *warm, struct error *err)
+                         const struct warm_box *warm, bool *out_silent, struct error *err)
 {
     auto_envd_init struct envd_init init = {0};
     bool at_once = warm && !warm->blank && !must_settle(plan, warm);
@@ -166,7 +170,7 @@ static int make_and_tell(struct sandboxes *all, const struct plan *plan, const c
 
     if (at_once)
         envd_init_begin(&init, id, kept_fd, buf_str(&plan->init_body));
-    if (make_box(all, plan, id, warm, err) < 0 || settle(all, plan, id, warm, err) < 0)
+    if (make_box(all, plan, id, warm, err) < 0 || settle(all, plan, id, warm, out_silent, err) < 0)
         return -1;
     if (!at_once)
         envd_init_begin(&init, id, kept_fd, buf_str(&plan->init_body));
@@ -180,14 +184,17 @@ static int make(struct sandboxes *all, const struct plan *plan, struct sandbox *
 {
     struct error ignored = {0};
     uint64_t seen = secret_seen(all);
+    bool silent = false;
 
-    if (make_and_tell(all, plan, sandbox->id, warm, err) < 0 ||
+    if (make_and_tell(all, plan, sandbox->id, warm, &silent, err) < 0 ||
         add_row(all, plan, sandbox->id, arena, row, err) < 0)
         goto fail;
     secret_tell_again(all, plan->team_id, sandbox->id, plan->network, seen);
     sandbox->auto_pause = row->life.auto_pause;
     sandbox->auto_pause_disk = !row->auto_pause_memory;
     route_publish(all, sandbox->id, row, true);
+    if (silent)
+        history_silent(all, row->id);
     if (table_run(all, sandbox, row->life.end_at_us, row->revision))
         return 0;
     (void)error_set(err, ERROR_INTERNAL, "the sandbox ended while it was made");

@@ -3,7 +3,10 @@
 #include "domain/sandbox/sandbox_history.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
+#include "base/alloc.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "domain/sandbox/sandbox_internal.h"
@@ -134,6 +137,16 @@ void history_memory_lost(struct sandboxes *all, struct str id)
 {
     struct store_event event = make(
         "memory_lost", "The processes did not survive; a resume boots from the files", STR("disk"));
+
+    event.level = STORE_LEVEL_WARN;
+    add(all, id, &event);
+}
+
+void history_silent(struct sandboxes *all, struct str id)
+{
+    auto_free char *message =
+        xasprintf("Nothing listened on a port within %d s of the start command", SETUP_LISTEN_S);
+    struct store_event event = make("silent", message, STR_NONE);
 
     event.level = STORE_LEVEL_WARN;
     add(all, id, &event);

@@ -80,3 +80,5 @@ void history_updated(struct sandboxes *all, struct str id, struct str what);
 void history_network(struct sandboxes *all, struct str id, bool internet, bool lists);
 void history_snapshot(struct sandboxes *all, struct str id, struct str snapshot_id);
 void history_memory_lost(struct sandboxes *all, struct str id);
+/* Its start command has no ready command, and listened on no port in time. */
+void history_silent(struct sandboxes *all, struct str id);

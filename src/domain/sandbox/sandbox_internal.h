@@ -162,7 +162,9 @@ struct sandboxes {
     _Atomic uint64_t volume_bytes;
     _Atomic int64_t ready_s;
     int64_t idle_s;
-    atomic_bool ending; /* nobody waits for programs any more */
+    atomic_bool ending;                /* nobody waits for programs any more */
+    uint64_t silent[SETUP_SILENT_MAX]; /* hashes of setups that listen to no port; under the lock */
+    size_t silent_count;
     pthread_mutex_t
         room_lock; /* from the check of a team's disk to what uses it being in the store */
     atomic_uint_fast64_t generation; /* of the last route */

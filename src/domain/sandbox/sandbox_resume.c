@@ -106,6 +106,9 @@ static int boot(struct sandboxes *all, struct sandbox *sandbox, const struct sto
     auto_close int envd_fd = -1;
     struct box_spec spec;
     struct box_info info;
+    bool silent = false;
+    const struct setup_how how = {
+        .disk_mb = row->disk_mb, .stop = &all->ending, .spec = &spec, .out_silent = &silent};
 
     setup_read(row->setup, &arena, &setup);
     if (spec_from_row(all, row, &spec, err) < 0 || envd_init_body(&facts, &body, err) < 0)
@@ -120,10 +123,10 @@ static int boot(struct sandboxes *all, struct sandbox *sandbox, const struct sto
     if (start_from_files(all, &spec, &info, &envd_fd, err) < 0 ||
         egress_join(all, row->team_id, sandbox->id, info.address, &spec.network, row->network,
                     err) < 0 ||
-        (setup_wanted(&setup, &spec) &&
-         setup_run(all, sandbox->id, &setup,
-                   &(struct setup_how){.disk_mb = row->disk_mb, .stop = &all->ending}, err) < 0))
+        (setup_wanted(&setup, &spec) && setup_run(all, sandbox->id, &setup, &how, err) < 0))
         return -1;
+    if (silent)
+        history_silent(all, row->id);
     return envd_init(all->engine, sandbox->id, envd_fd, buf_str(&body), err);
 }
 

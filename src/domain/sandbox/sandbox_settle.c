@@ -81,7 +81,10 @@ static void *settle(void *arg)
     struct sandboxes *all = settling->all;
     struct warm_box *box = settling->box;
     auto_arena struct arena arena = {0};
-    struct setup_how how = {.stop = &all->warm.stopping, .ahead = true};
+    struct setup_how how = {.stop = &all->warm.stopping,
+                            .ahead = true,
+                            .spec = &settling->spec,
+                            .out_silent = &box->silent};
     struct error err = {0};
     struct setup setup;
 

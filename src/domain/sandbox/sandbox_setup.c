@@ -237,6 +237,92 @@ static int start_command(struct running *running, struct error *err)
     return 0;
 }
 
+/* ---- without a ready command ---- */
+
+/* By the kernel's list of sockets: the state 0A is listening, and C33F is envd's port. */
+struct str setup_listen_text(int64_t seconds, struct arena *arena)
+{
+    return str_of(
+        arena_printf(arena,
+                     "n=0; while :; do for f in /proc/net/tcp /proc/net/tcp6; do [ ! -r $f ] || "
+                     "while read -r n_ "
+                     "at to is rest; do [ \"$is\" != 0A ] || [ \"${at##*:}\" = C33F ] || exit 0; "
+                     "done <$f; done; "
+                     "[ $n -lt %lld ] || exit 1; n=$((n + 1)); sleep 0.05 || exit 1; done",
+                     (long long)seconds * 20));
+}
+
+/* FNV-1a of the layers and the commands. */
+static uint64_t setup_hash(const struct box_spec *spec, const struct setup *setup)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+    for (uint32_t i = 0; i < spec->layer_count; i++)
+        for (const char *p = spec->layers[i]; *p; p++)
+            hash = (hash ^ (unsigned char)*p) * UINT64_C(0x100000001b3);
+    for (size_t i = 0; i < setup->text.len; i++)
+        hash = (hash ^ (unsigned char)setup->text.p[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+static bool is_silent(struct sandboxes *all, uint64_t hash)
+{
+    bool found = false;
+
+    (void)pthread_mutex_lock(&all->lock);
+    for (size_t i = 0; i < all->silent_count && i < SETUP_SILENT_MAX; i++)
+        found |= all->silent[i] == hash;
+    (void)pthread_mutex_unlock(&all->lock);
+    return found;
+}
+
+static void set_silent(const struct running *running, uint64_t hash)
+{
+    struct sandboxes *all = running->all;
+
+    log_info("sandbox", "id=%s: nothing listened on a port within %d s", running->id,
+             SETUP_LISTEN_S);
+    if (running->how->out_silent)
+        *running->how->out_silent = true;
+    (void)pthread_mutex_lock(&all->lock);
+    all->silent[all->silent_count++ % SETUP_SILENT_MAX] = hash;
+    (void)pthread_mutex_unlock(&all->lock);
+}
+
+/* A start command that fails meanwhile only had to be started: who uses the sandbox finds out. */
+static int wait_listening(struct running *running, struct error *err)
+{
+    auto_run struct envd_run run = {0};
+    const struct envd_command command = {.text = setup_listen_text(SETUP_LISTEN_S, &running->arena),
+                                         .timeout_ms = TRY_MS};
+    uint64_t hash = setup_hash(running->how->spec, running->setup);
+    struct error ignored = {0};
+    int ended;
+
+    if (is_silent(running->all, hash))
+        return 0;
+    if (envd_run_start(running->all->engine, running->id, &command, &run, err) < 0)
+        return error_prefix(err, "look for a port that is listened to");
+    while ((ended = envd_run_wait(&run, STEP_MS, err)) == 0) {
+        if (check_stop(running, err) < 0)
+            return -1;
+        if (look_at_start(running, 0, &ignored) < 0)
+            return 0;
+    }
+    if (ended < 0)
+        return error_prefix(err, "look for a port that is listened to");
+    if (run.exit_code != 0)
+        set_silent(running, hash);
+    return 0;
+}
+
+static int wait_settled(struct running *running, struct error *err)
+{
+    if (running->setup->ready.len)
+        return wait_ready(running, err);
+    return running->setup->start.len ? wait_listening(running, err) : 0;
+}
+
 /* What the commands find. No time stamp: it comes before all others. */
 static char *init_text(const struct setup *setup, int64_t disk_mb)
 {
@@ -268,7 +354,7 @@ int setup_run(struct sandboxes *all, const char *id, const struct setup *setup,
 
     running.path = path_of(setup, &running.arena);
     if (envd_init(all->engine, id, -1, str_of(body), err) == 0 &&
-        start_command(&running, err) == 0 && (!setup->ready.len || wait_ready(&running, err) == 0))
+        start_command(&running, err) == 0 && wait_settled(&running, err) == 0)
         result = 0;
     envd_run_done(&running.start);
     arena_done(&running.arena);

@@ -42,9 +42,21 @@ struct setup_how {
     int64_t disk_mb;
     const atomic_bool *stop; /* gives up when it is set */
     bool ahead;              /* nobody waits for it */
+    const struct box_spec *spec;
+    bool *out_silent; /* nothing listened within SETUP_LISTEN_S; may be NULL */
 };
 
-/* Starts what is to run in a box whose envd answers and was told nothing yet, and returns when it is ready.
+enum {
+    SETUP_LISTEN_S = 10, /* for a start command without a ready command */
+    SETUP_SILENT_MAX = 256,
+};
+
+/* A script that ends with 0 once a program of the box listens on a TCP port, and with 1 after so many seconds. */
+struct str setup_listen_text(int64_t seconds, struct arena *arena);
+
+/* Starts what is to run in a box whose envd answers and was told nothing yet, and returns when it is ready: when the ready
+ * command succeeds or, without one, when a port is listened to or SETUP_LISTEN_S have passed. Templates that listened to none
+ * are remembered (SETUP_SILENT_MAX of them), and not waited for again.
  * ERROR_INVALID when a command failed or was not ready in time: the template is to blame, and neither the engine nor the
  * server. */
 int setup_run(struct sandboxes *all, const char *id, const struct setup *setup,

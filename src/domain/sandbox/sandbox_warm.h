@@ -30,6 +30,7 @@ struct warm_box {
     bool refuses_clones; /* a blank one, for boxes with volumes or trees */
     bool died;           /* while it was started */
     bool settled;        /* what its template wants to run runs */
+    bool silent;         /* and listened on no port in time */
 };
 
 struct warm_pool { /* boxes of the same layers, in which the same runs; or blank ones */
