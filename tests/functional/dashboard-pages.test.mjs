@@ -152,6 +152,7 @@ test('the title is the name, and tabs without a program are hidden', async () =>
     await eventually('the title', async () => (await page.title()) === `${name} · Quicksand`)
   }
   await page.getByRole('tab', { name: 'Files' }).waitFor()
+  assert.deepEqual((await ok(200, 'GET', `/events?since=0&limit=100&sandbox_id=${bare.id}&type=process.started`)).events, [], 'looking at it runs nothing in it')
   for (const name of ['Screen', 'Notebook']) assert.equal(await page.getByRole('tab', { name }).count(), 0, name)
   // A template with these programs has the tabs.
   const programs = ['desktop-screenshot', 'interpreter'].map((name) => `sudo touch /usr/local/bin/${name}`).join(' && ')
@@ -206,6 +207,7 @@ test('files: the working directory, new files and folders, other names', async (
   const other = await create()
   await page.at(`#/sandboxes/${other.id}/files`)
   await page.getByRole('navigation', { name: 'Folders' }).getByRole('button', { name: 'user' }).waitFor()
+  await page.getByRole('button', { name: '.bashrc', exact: true }).waitFor()
   await v1('DELETE', `/sandboxes/${other.id}`)
 })
 

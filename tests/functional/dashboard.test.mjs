@@ -25,8 +25,9 @@ const newKey = async (name, role) => (await server.api('POST', '/api-keys', { na
 const visitor = (options) => visit(browser, options)
 const signedIn = (options, key) => signIn(browser, server, options, key)
 const done = (page) => page.leave()
-// Among the newest sandboxes; events name it, too.
+// Among the newest sandboxes, and in the list of all; events name it, too.
 const newest = (page, name) => page.locator('ul.plain').getByRole('link', { name })
+const listed = (page, name) => page.locator('.rows').getByRole('link', { name })
 
 describe('the way in', () => {
   test('is an API key, typed once', async () => {
@@ -172,11 +173,11 @@ describe('pages', () => {
     const page = await signedIn()
     await page.keyboard.press('g')
     await page.keyboard.press('s')
-    await page.getByRole('link', { name: 'alpha' }).waitFor()
+    await listed(page, 'alpha').waitFor()
     await page.shot('sandboxes')
     await page.keyboard.press('/')
     await page.keyboard.type('stage test')
-    await page.getByRole('link', { name: 'alpha' }).waitFor({ state: 'detached' })
+    await listed(page, 'alpha').waitFor({ state: 'detached' })
     await page.getByRole('checkbox', { name: 'Select all shown' }).check()
     await page.getByRole('toolbar').getByRole('button', { name: 'Pause' }).click()
     await page.locator('.row .state.paused').waitFor()
@@ -339,7 +340,7 @@ describe('others', () => {
     assert.equal((await server.api('GET', '/metrics', undefined, as)).status, 403)
     const page = await signedIn({}, key)
     await page.at('#/sandboxes')
-    await page.getByRole('link', { name: 'only-looked-at' }).click()
+    await listed(page, 'only-looked-at').click()
     await page.getByRole('heading', { name: 'only-looked-at' }).waitFor()
     assert.equal(await page.getByRole('button', { name: 'Kill' }).count(), 0)
     assert.equal(await page.getByRole('tab', { name: 'Terminal' }).count(), 0)
@@ -359,13 +360,14 @@ describe('others', () => {
     assert.equal((await v1('GET', '/sandboxes', undefined, { key: metrics })).status, 403)
     assert.equal((await server.api('GET', '/templates', undefined, { key: metrics })).status, 403)
     assert.equal((await v1('GET', '/history?range=15m')).status, 200)
+    assert.equal((await v1('GET', '/history')).body.step, 10, '15 minutes are the default')
   })
 
   test('names are text, whatever they are', async () => {
     await create({ key: EVIL, agent_id: EVIL, metadata: { [`a${EVIL.slice(0, 20)}`]: EVIL } })
     const page = await signedIn()
     await page.at('#/sandboxes')
-    await page.getByRole('link', { name: /<img src=x/ }).click()
+    await listed(page, /<img src=x/).click()
     await page.getByRole('heading', { name: /<img src=x/ }).waitFor()
     assert.match(await page.title(), /^<img src=x.* · Quicksand$/)
     assert.equal(await page.locator('main img').count(), 0)

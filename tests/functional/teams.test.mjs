@@ -140,7 +140,7 @@ test('the pages: an operator chooses a team, a member has nothing to choose', as
   }
   page.problems.length = 0
   await page.at('#/sandboxes')
-  await page.getByRole('link', { name: 'ours' }).waitFor()
+  await page.locator('.rows').getByRole('link', { name: 'ours' }).waitFor()
   assert.equal(await page.getByText('theirs').count(), 0)
   await page.getByLabel('Team').selectOption('*')
   const row = page.getByRole('row').filter({ hasText: 'theirs' })
@@ -150,7 +150,7 @@ test('the pages: an operator chooses a team, a member has nothing to choose', as
   assert.equal(await page.getByRole('row').filter({ hasText: 'ours' }).getByRole('button', { name: 'Pause' }).count(), 1)
   await good('sandboxes-of-all-teams')
   await page.getByLabel('Team').selectOption('acme, "inc"')
-  await page.getByRole('link', { name: 'ours' }).waitFor({ state: 'detached' })
+  await page.locator('.rows').getByRole('link', { name: 'ours' }).waitFor({ state: 'detached' })
   await row.waitFor()
   await page.at('#/admin/use')
   await page.getByRole('group', { name: 'Over time by' }).getByRole('button', { name: 'team' }).click()
@@ -165,7 +165,7 @@ test('the pages: an operator chooses a team, a member has nothing to choose', as
 
   const stranger = await signedIn(browser, { url: server.url, key: acme.key })
   await stranger.at('#/sandboxes')
-  await stranger.getByRole('link', { name: 'theirs' }).waitFor()
+  await stranger.locator('.rows').getByRole('link', { name: 'theirs' }).waitFor()
   assert.equal(await stranger.getByLabel('Team').count(), 0)
   await stranger.at('#/admin/use')
   await stranger.getByRole('group', { name: 'Over time by' }).getByRole('button', { name: 'team' }).click()

@@ -18,11 +18,14 @@ async function run(id, argv) {
   return stdout
 }
 
-// Where commands start: of the address, the workspace, or as the sandbox itself says. Viewers run nothing there.
+// The folder of the address, the workspace, or where commands start. That is known from the paths of its files; when it has none, a
+// command asks for it, but not for viewers.
 async function firstFolder(box, reads) {
   const given = new URLSearchParams(location.hash.split('?')[1] ?? '').get('path')
   if (given?.startsWith('/')) return given
   if (box.workspace_root?.startsWith('/')) return box.workspace_root
+  const { entries } = await v1(`/sandboxes/${enc(box.id)}/files?path=.&list=true`)
+  if (entries[0]?.path.startsWith('/')) return entries[0].path.slice(0, -entries[0].name.length - 1) || '/'
   return reads ? HOME : (await run(box.id, ['pwd'])).trim()
 }
 

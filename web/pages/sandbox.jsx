@@ -1,6 +1,6 @@
 // One sandbox: what it uses, its terminal, screen, notebook, files, processes, ports, logs, events and snapshots.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
-import { ask, enc, post, remove, v1 } from '../api.js'
+import { ask, enc, post, remove, text, v1 } from '../api.js'
 import { useChanges, useEvery, useLive } from '../live.js'
 import { Button, Card, Chart, Chips, Confirm, Empty, Heading, Loading, Problem, State, Tabs, Text, attempt, useData } from '../parts.jsx'
 import { go } from '../shell.jsx'
@@ -162,38 +162,58 @@ function Uses({ box, reads }) {
   )
 }
 
-// Listening sockets and processes, read inside by a few lines of shell that every template can run.
-const LOOK = `for p in /proc/[0-9]*; do i=\${p#/proc/}; [ "$i" = $$ ] && continue; s=$(cat $p/stat 2>/dev/null) || continue
-u=$(stat -c %U $p 2>/dev/null); c=$(tr '\\0\\n\\t' '   ' <$p/cmdline 2>/dev/null | head -c 300); echo "P\t$i\t$u\t$s\t$c"; done
-cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk '$4 == "0A" { print "L\\t" $2 }'`
-
-export async function lookInside(id) {
-  const { stdout, stderr, exit_code } = await post(`/api/v1/sandboxes/${enc(id)}/execute`, { command: LOOK, user: 'root', timeout: 10 })
-  if (exit_code !== 0 && !stdout) throw new Error(stderr || 'The processes of the sandbox could not be listed.')
+// Listening sockets in the text of /proc/net/tcp and tcp6.
+export function portsOf(text) {
   const ports = new Map()
+  for (const line of text.split('\n')) {
+    const [, local, , state] = line.trim().split(/\s+/)
+    if (state !== '0A') continue
+    const [address, port] = local.split(':')
+    const number = parseInt(port, 16)
+    const inner = /^0100007F$|^0{24}01000000$/.test(address)
+    ports.set(number, { number, inner: inner && (ports.get(number)?.inner ?? true) })
+  }
+  return [...ports.values()].sort((a, b) => a.number - b.number)
+}
+
+const NET = ['/proc/net/tcp', '/proc/net/tcp6']
+
+// As files, so that no command is run, logged and counted; where a provider does not read these files, by a command.
+async function lookPorts(id) {
+  const read = (path) => text(`/api/v1/sandboxes/${enc(id)}/files?path=${enc(path)}`)
+  try {
+    return portsOf((await Promise.all(NET.map(read))).join('\n'))
+  } catch {
+    return portsOf((await execute(id, `cat ${NET.join(' ')} 2>/dev/null; true`)).stdout)
+  }
+}
+
+const execute = (id, command) => post(`/api/v1/sandboxes/${enc(id)}/execute`, { command, user: 'root', timeout: 10 })
+
+// Processes, by a few lines of shell that every template can run.
+const LOOK = `for p in /proc/[0-9]*; do i=\${p#/proc/}; [ "$i" = $$ ] && continue; s=$(cat $p/stat 2>/dev/null) || continue
+u=$(stat -c %U $p 2>/dev/null); c=$(tr '\\0\\n\\t' '   ' <$p/cmdline 2>/dev/null | head -c 300); echo "P\t$i\t$u\t$s\t$c"; done`
+
+export async function lookProcesses(id) {
+  const { stdout, stderr, exit_code } = await execute(id, LOOK)
+  if (exit_code !== 0 && !stdout) throw new Error(stderr || 'The processes of the sandbox could not be listed.')
   const processes = []
   for (const line of stdout.split('\n')) {
     const parts = line.split('\t')
-    if (parts[0] === 'L') {
-      const [address, port] = parts[1].split(':')
-      const number = parseInt(port, 16)
-      const inner = /^0100007F$|^0{24}01000000$/.test(address)
-      ports.set(number, { number, inner: inner && (ports.get(number)?.inner ?? true) })
-    } else if (parts[0] === 'P') {
-      const stat = /^\d+ \((.*)\) (\S) (\d+) .*$/s.exec(parts[3])
-      const rest = parts[3].slice(parts[3].lastIndexOf(')') + 2).split(' ')
-      processes.push({ pid: Number(parts[1]), user: parts[2], name: stat?.[1] ?? '', state: rest[0], parent: Number(rest[1]), ticks: Number(rest[11]) + Number(rest[12]), memory: Number(rest[21]) * 4096, command: parts.slice(4).join(' ').trim() })
-    }
+    if (parts[0] !== 'P') continue
+    const stat = /^\d+ \((.*)\) (\S) (\d+) .*$/s.exec(parts[3])
+    const rest = parts[3].slice(parts[3].lastIndexOf(')') + 2).split(' ')
+    processes.push({ pid: Number(parts[1]), user: parts[2], name: stat?.[1] ?? '', ticks: Number(rest[11]) + Number(rest[12]), memory: Number(rest[21]) * 4096, command: parts.slice(4).join(' ').trim() })
   }
-  return { ports: [...ports.values()].sort((a, b) => a.number - b.number), processes: processes.sort((a, b) => a.pid - b.pid) }
+  return processes.sort((a, b) => a.pid - b.pid)
 }
 
 export const portAddress = (box, detail, port) => `${location.protocol}//${port}-${box.external_id ?? box.id}.${detail?.domain ?? `localhost${location.port && `:${location.port}`}`}`
 
 function Ports({ box, detail }) {
-  const { data, error, again } = useData(() => lookInside(box.id), [box.id])
+  const { data, error, again } = useData(() => lookPorts(box.id), [box.id])
   const [shown, setShown] = useState(null)
-  const ports = data?.ports.filter((one) => one.number !== 49983) ?? []
+  const ports = data?.filter((one) => one.number !== 49983) ?? []
   return (
     <Card title="Listening ports" actions={<Button icon="refresh" kind="quiet" label="Refresh" onClick={again} />}>
       {error && <Problem error={error} again={again} />}
@@ -213,19 +233,19 @@ function Ports({ box, detail }) {
 }
 
 function Processes({ box }) {
-  const { data, error, again } = useData(() => lookInside(box.id), [box.id])
-  const [text, setText] = useState('')
+  const { data, error, again } = useData(() => lookProcesses(box.id), [box.id])
+  const [words, setWords] = useState('')
   const end = (pid, signal) => attempt(`Sent SIG${signal} to process ${pid}`, () => post(`/api/v1/sandboxes/${enc(box.id)}/execute`, { argv: ['kill', `-${signal}`, String(pid)], user: 'root', timeout: 5 })).then(again)
-  const fits = (one) => !text || `${one.pid} ${one.user} ${one.command} ${one.name}`.includes(text)
+  const fits = (one) => !words || `${one.pid} ${one.user} ${one.command} ${one.name}`.includes(words)
   return (
-    <Card title="Processes" actions={<><input type="search" data-search placeholder="Filter" aria-label="Filter processes" value={text} onInput={(event) => setText(event.target.value)} /><Button icon="refresh" kind="quiet" label="Refresh" onClick={again} /></>}>
+    <Card title="Processes" actions={<><input type="search" data-search placeholder="Filter" aria-label="Filter processes" value={words} onInput={(event) => setWords(event.target.value)} /><Button icon="refresh" kind="quiet" label="Refresh" onClick={again} /></>}>
       {error && <Problem error={error} again={again} />}
       {!data && !error && <Loading />}
       {data && (
         <div class="table-wrap" tabIndex={0}><table class="stack">
           <thead><tr><th>pid</th><th>user</th><th>command</th><th class="number">memory</th><th class="number">time</th><th /></tr></thead>
           <tbody>
-            {data.processes.filter(fits).map((one) => (
+            {data.filter(fits).map((one) => (
               <tr key={one.pid}>
                 <td data-label="pid">{one.pid}</td><td data-label="user"><Text>{one.user}</Text></td><td class="mono"><Text>{shorten(one.command || `[${one.name}]`, 90)}</Text></td>
                 <td class="number" data-label="memory">{bytes(one.memory)}</td><td class="number" data-label="time">{duration(one.ticks / 100)}</td>

@@ -64,7 +64,7 @@ static json_t *now_json(struct history *history)
 
 int v1_history(struct v1_call *call, struct error *err)
 {
-    struct str name = STR("15m");
+    struct str name = STR_NONE;
     const struct history_range *range;
     struct store_history *rows = NULL;
     size_t count = 0;
@@ -76,7 +76,7 @@ int v1_history(struct v1_call *call, struct error *err)
                          "the history of the server is for API keys of the operator's team");
     if (v1_query_str(call, "range", &name, err) < 0)
         return -1;
-    range = find_range(name);
+    range = find_range(name.len ? name : STR("15m"));
     if (!range)
         return error_set(err, ERROR_INVALID, "'range' must be 15m, 6h or 7d");
     from_us = clock_wall_us() - range->step_s * range->count * 1000000;
