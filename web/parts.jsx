@@ -62,7 +62,7 @@ export const Text = ({ children, class: name = '' }) => (
 
 // The heading of a page, which is its title in the browser, too. name: plain text.
 export function Heading({ name, children, actions }) {
-  useEffect(() => {
+  useLayoutEffect(() => {
     document.title = name ? `${plain(name)} · Quicksand` : 'Quicksand'
   }, [name])
   return (

@@ -30,8 +30,8 @@ export const moment = (text) => (text ? new Date(text).toLocaleString([], { date
 export const count = (n) => (Number.isFinite(n) ? n.toLocaleString('en', { maximumFractionDigits: 1 }) : '–')
 export const plural = (n, word) => `${count(n)} ${word}${n === 1 ? '' : 's'}`
 
-// What people call a sandbox: its key, the name in its metadata, or its id.
-export const nameOf = (box) => box.key || box.metadata?.name || box.id
+// What people call a sandbox: the name in its metadata, its key, or its id.
+export const nameOf = (box) => box.metadata?.name || box.key || box.id
 
 // Characters that change the direction of text or cannot be seen are shown as their numbers.
 const SLY = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g

@@ -144,7 +144,7 @@ test('pages that events keep up to date do not poll', async () => {
 
 test('the title is the name, and tabs without a program are hidden', async () => {
   const keyed = await create({ key: 'by-key' })
-  const named = await create({ metadata: { name: 'by-metadata' } })
+  const named = await create({ key: 'not-this', metadata: { name: 'by-metadata' } })
   const bare = await create()
   for (const [box, name] of [[keyed, 'by-key'], [named, 'by-metadata'], [bare, bare.id]]) {
     await page.at(`#/sandboxes/${box.id}`)

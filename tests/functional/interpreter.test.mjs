@@ -126,7 +126,7 @@ test('the notebook of the dashboard: text, tables, pictures, errors, another lan
     await write(2, `from IPython.display import HTML, SVG, display\ndisplay(HTML('<script>document.title=1</script><table><tr><th>h</th></tr><tr><td>${'<i onclick=1>'}cell</td></tr></table>'))\nSVG('<svg xmlns="http://www.w3.org/2000/svg" width="40" height="40"><script>document.title=1</script><rect width="40" height="40"/></svg>')`)
     await cell(2).getByRole('cell', { name: 'cell' }).waitFor()
     await cell(2).locator('img.picture').waitFor()
-    assert.equal(await page.title(), 'Quicksand')
+    assert.match(await page.title(), / · Quicksand$/)
     assert.equal(await page.locator('main script, main i[onclick], main svg rect').count(), 0)
     await write(2, 'import time\nprint("begun", flush=True)\ntime.sleep(600)')
     await cell(2).locator('pre', { hasText: 'begun' }).waitFor() // as it comes, long before the end
