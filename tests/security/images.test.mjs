@@ -1,12 +1,13 @@
 // Hostile images and registries that lie: a build fails or leaves out what is not allowed, and nothing outside of its tree changes.
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
+import crypto from 'node:crypto'
 import fs from 'node:fs'
 import path from 'node:path'
 import { after, before, test } from 'node:test'
 import { builder, busyboxLayer, digestOf, ociImage, serveImage, startBadRegistry, startRegistry, tar } from '../harness/registry.mjs'
 import { loadSdk } from '../harness/sdk.mjs'
-import { patience, startServer } from '../harness/server.mjs'
+import { eventually, patience, startServer } from '../harness/server.mjs'
 
 let registry, bad, server, sdk, builds
 let answerBadly = () => false
@@ -244,6 +245,18 @@ test('what one team fetched with a password is there for no other, whatever a re
   assert.equal(asked(), first, 'asked for again')
   await builds.ready('shared', { fromImage: 'bad.example/shared:1' })
   await theirs.ready('shared', { fromImage: 'bad.example/thief:shared' })
+})
+
+test('layers are charged to the team that fetches them', async () => {
+  const { body: team } = await server.api('POST', '/admin/teams', { name: 'small', maxDiskMB: 2 })
+  const { key } = (await server.api('POST', `/admin/teams/${team.teamID}/api-keys`, { name: 'k' })).body
+  const theirs = builder({ api: (method, target, body) => server.api(method, target, body, { key }) })
+  const image = ociImage({ layers: [busyboxLayer(), tar([{ name: 'large', content: crypto.randomBytes(5_000_000) }])] })
+  answerBadly = (request, response) => serveImage(image, request, response)
+  const end = await theirs.failed({ fromImage: 'bad.example/large:1' })
+  assert.match(end.reason.message, /your team's uploads and other temporary files hold \d MiB, and 1 MiB more are over its limit of 2 MiB/)
+  await eventually('the charge ends with the build', async () => /^quicksand_spool_bytes 0$/m.test((await server.api('GET', '/metrics')).text))
+  await builds.ready('large', { fromImage: 'bad.example/large:1' })
 })
 
 test('registries that stand still or cut the line are given up', { timeout: 300_000 }, async () => {

@@ -92,8 +92,8 @@ test('an upload that announces more than the team may keep is refused before its
   const socket = await begin(await link(mine, 'too long'), `Expect: 100-continue\r\nContent-Length: ${100 * MB}`, '')
   await eventually('the server answers', () => socket.answer.includes('\r\n\r\n'))
   assert.match(socket.answer, /^HTTP\/1\.1 429 /)
-  assert.match(socket.answer, /limit of 50 MB/)
-  assert.match(socket.answer, /100 MB more/)
+  assert.match(socket.answer, /limit of 50 MiB/)
+  assert.match(socket.answer, /100 MiB more/)
   socket.destroy()
 })
 
@@ -101,7 +101,7 @@ test('a chunked upload for a build is cut at the disk limit of its team', { time
   const before = free()
   const end = await sendUntilAnswered(await begin(await link(mine, 'endless'), 'Transfer-Encoding: chunked', ''), 500 * MB)
   assert.equal(end.status, 429, end.text)
-  assert.match(end.text, /limit of 50 MB/)
+  assert.match(end.text, /limit of 50 MiB/)
   assert.ok(end.sent < 100 * MB, `${end.sent} bytes were sent`)
   await nothingHeld()
   await eventually('the disk has them back', () => before - free() < 5 * MB)
@@ -111,7 +111,7 @@ test('a chunked upload into a sandbox is cut at the disk limit of its team', { t
   const path = '/api/v1/sandboxes/none/files?path=/tmp/x'
   const end = await sendUntilAnswered(await begin(path, `X-API-Key: ${mine.key}\r\nTransfer-Encoding: chunked`, ''), 500 * MB)
   assert.equal(end.status, 429, end.text)
-  assert.match(end.text, /your team's uploads and other temporary files hold \d+ MB/)
+  assert.match(end.text, /your team's uploads and other temporary files hold \d+ MiB/)
   await nothingHeld()
 })
 
@@ -139,7 +139,7 @@ test('the export of a template is charged to its team and given back', { timeout
   await server.api('PATCH', `/admin/teams/${mine.teamID}`, { maxDiskMB: 2 })
   const answer = await server.api('GET', '/templates/base/layer', undefined, { key: mine.key, timeoutMs: 100_000 * patience })
   assert.equal(answer.status, 429, `${answer.status}`)
-  assert.match(answer.text, /limit of 2 MB/)
+  assert.match(answer.text, /limit of 2 MiB/)
   await nothingHeld()
 })
 

@@ -72,8 +72,11 @@ static int check(struct sandboxes *all, struct str team_id, int64_t bytes, struc
         room_kept(all, team_id, &limits, &kept, err) < 0)
         return -1;
     if (limits.disk_mb && table_disk_mb(all, team_id) + kept + to_mb(bytes) > limits.disk_mb)
-        return error_set(err, ERROR_QUOTA, "your team's limit of %lld MiB of disk is reached",
-                         (long long)limits.disk_mb);
+        return error_set(
+            err, ERROR_QUOTA,
+            "your team's limit of %lld MiB of disk is reached: delete sandboxes, snapshots, "
+            "volumes or templates, or ask the operator to raise maxDiskMB",
+            (long long)limits.disk_mb);
     return 0;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -270,6 +271,18 @@ static size_t list_all(const struct blobs *blobs, struct kept **out)
     return count;
 }
 
+/* So that on a small or nearly full disk images that were fetched once do not leave others without space. */
+static int64_t bytes_allowed(const struct blobs *blobs, int64_t total, int64_t max_bytes)
+{
+    struct statvfs fs;
+    int64_t quarter;
+
+    if (fstatvfs(blobs->dir, &fs) < 0)
+        return max_bytes;
+    quarter = ((int64_t)(fs.f_bavail * fs.f_frsize) + total) / 4;
+    return quarter < max_bytes ? quarter : max_bytes;
+}
+
 void blobs_prune(const struct blobs *blobs, int64_t max_age_s, int64_t max_bytes)
 {
     auto_free struct kept *all = NULL;
@@ -281,6 +294,7 @@ void blobs_prune(const struct blobs *blobs, int64_t max_age_s, int64_t max_bytes
     qsort(all, count, sizeof(*all), by_use);
     for (size_t i = 0; i < count; i++)
         total += all[i].bytes;
+    max_bytes = bytes_allowed(blobs, total, max_bytes);
     for (size_t i = 0; i < count; i++) {
         bool old = now_s - all[i].used_s > max_age_s;
 

@@ -23,8 +23,8 @@ bool blobs_has(const struct blobs *blobs, const struct descriptor *blob);
 /* A hard link at the path; the blob counts as used now. */
 int blobs_link(const struct blobs *blobs, const struct descriptor *blob, const char *path,
                struct error *err);
-/* Removes what was not used for so long, and of the rest the longest unused while they are more than max_bytes. What somebody has a
- * link to stays. */
+/* Removes what was not used for so long, and of the rest the longest unused while they are more than max_bytes, or more than a
+ * quarter of the space that they and the file system's free blocks are. What somebody has a link to stays. */
 void blobs_prune(const struct blobs *blobs, int64_t max_age_s, int64_t max_bytes);
 
 struct blob_writer {

@@ -4,7 +4,9 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -645,6 +647,22 @@ TEST(mirrors)
           ERROR_INVALID);
     FAILS(registry_mirrors_check("=http://a", &err), ERROR_INVALID);
     FAILS(registry_mirrors_check("a=ftp://b", &err), ERROR_INVALID);
+}
+
+TEST(blobs_leave_most_of_a_small_disk)
+{
+    struct rig rig = {0};
+
+    if (unshare(CLONE_NEWNS) < 0)
+        test_lacks("needs a mount namespace");
+    CHECK_INT(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
+    CHECK_INT(mount("tmpfs", "/tmp", "tmpfs", 0, "size=5m"), 0);
+    rig_open(&rig);
+    OK(fetch(&rig, &err));
+    CHECK_INT(files_in(rig.dir), 1);
+    blobs_prune(registry_blobs(rig.registry), INT64_MAX, INT64_MAX); /* 1.5 of 5 MB */
+    CHECK_INT(files_in(rig.dir), 0);
+    rig_close(&rig);
 }
 
 TEST(pruning)

@@ -483,6 +483,25 @@ TEST(copies_of_files)
     teardown();
 }
 
+/* What is uploaded for a COPY is as hostile as a layer. */
+TEST(copies_leave_out_attributes)
+{
+    struct copy_wanted wanted = {.root = into, .to = "/", .src = "", .owner = "0"};
+    char value[8];
+
+    setup();
+    wanted.from = TAR({"a", 'f', "x", .attribute = "user.kept"},
+                      {"b", 'd', .attribute = "trusted.overlay.opaque"},
+                      {"c", 'd', .attribute = "trusted.overlay.redirect"},
+                      {"d", 'f', "x", .attribute = "user.overlay.metacopy"});
+    OK(unpack_copy(&wanted, &err));
+    CHECK_INT(getxattr(at("a"), "user.kept", value, sizeof(value)), 1);
+    CHECK_INT(listxattr(at("b"), NULL, 0), 0);
+    CHECK_INT(listxattr(at("c"), NULL, 0), 0);
+    CHECK_INT(listxattr(at("d"), NULL, 0), 0);
+    teardown();
+}
+
 TEST(copies_of_directories)
 {
     setup();

@@ -159,7 +159,7 @@ TEST(file_is_too_long_by_a_byte)
 TEST(file_share_of_a_team)
 {
     begin("/tmp", 1 << 30, "PUT /x HTTP/1.1\r\nHost: h\r\nContent-Length: 40000000\r\n\r\n");
-    rig_read(&rig, fd, "limit of 32 MB", &out, &errnum);
+    rig_read(&rig, fd, "limit of 32 MiB", &out, &errnum);
     CHECK(str_starts(buf_str(&out), STR("HTTP/1.1 429 ")));
     end();
 }
@@ -231,7 +231,7 @@ TEST(file_in_chunks_is_cut_at_the_teams_limit_of_disk)
     begin("/tmp", LEN,
           "PUT /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2dc6c0\r\n");
     rig_send(&rig, fd, str_n(body, LEN));
-    rig_read(&rig, fd, "over its limit of 1 MB", &out, &errnum);
+    rig_read(&rig, fd, "over its limit of 1 MiB", &out, &errnum);
     CHECK(str_starts(buf_str(&out), STR("HTTP/1.1 429 ")));
     CHECK_INT(told, 1);
     end();
