@@ -81,6 +81,23 @@ describe('the harness’s rules', () => {
     assert.match((await messages({ ...good, options: { s3: { bucket: 'b' } } }))[0], /shared S3 workspace cannot be attached/)
   })
 
+  test('an idle time beyond max-hours of the engine is a fault when it is validated, stored and used', async () => {
+    const lifecycle = { idleTimeoutSeconds: 7 * 86400 }
+    const words = /lifecycle\.idleTimeoutSeconds.*must be at most 86400 on provider '\S+' \(the server's setting max-hours\)/
+    const profile = { provider: 'e2b', network: { mode: 'allow-all' }, persistent: true, lifecycle }
+    const told = await one.ok(200, 'POST', '/profiles/week/validate', profile)
+    assert.match(JSON.stringify(told), /must be at most 86400/)
+    const stored = await one.v1('PUT', '/profiles/week', profile)
+    assert.equal(stored.status, 400, stored.text)
+    const created = await one.v1('POST', '/sandboxes', { provider: 'e2b', lifecycle })
+    assert.equal(created.status, 400, created.text)
+    assert.match(created.body.error.message, words)
+    await one.ok(200, 'PUT', '/profiles/day', { ...profile, lifecycle: { idleTimeoutSeconds: 86400 } })
+    const box = await one.create({ profile: 'day' })
+    assert.equal(box.idle_timeout, 86400)
+    await one.remove(box.id)
+  })
+
   test('all faults at once, each with its path', async () => {
     const found = await faults({ name: 'x', config: { provider: 'remote', timeout: 601, outputLimitBytes: 300000, permissionMode: 'always', lifecycle: { idleTimeoutSeconds: 604801 }, envVars: { 'A=B': 'x', B: 2 }, surprise: 1 } })
     const paths = found.map((fault) => fault.path)

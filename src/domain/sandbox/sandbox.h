@@ -242,6 +242,8 @@ int sandbox_list(struct sandboxes *all, const struct sandbox_filter *filter, str
 bool sandbox_known(struct sandboxes *all, struct str id);
 /* Returns when the sandbox is gone: no process, no file, no route. */
 int sandbox_kill(struct sandboxes *all, struct str team_id, struct str id, struct error *err);
+/* The longest timeout_s that a request may ask for, now. */
+int64_t sandbox_timeout_max(struct sandboxes *all);
 /* End of its time = now + timeout_s, earlier or later than before. 0 ends it now (or pauses it). */
 int sandbox_set_timeout(struct sandboxes *all, struct str team_id, struct str id, int64_t timeout_s,
                         struct error *err);

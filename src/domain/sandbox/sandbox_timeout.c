@@ -12,6 +12,11 @@ int check_timeout_max(const struct sandboxes *all, int64_t timeout_s, struct err
     return sandbox_timeout_check(timeout_s, all->max_timeout_s, err);
 }
 
+int64_t sandbox_timeout_max(struct sandboxes *all)
+{
+    return all->max_timeout_s;
+}
+
 int64_t end_within_life(const struct sandboxes *all, int64_t running_since_us, int64_t end_at_us)
 {
     int64_t last = running_since_us + all->max_life_s * 1000000;

@@ -169,6 +169,11 @@ void provider_about(const struct provider *provider, struct provider_about *out)
         provider->ops->about(provider, out);
 }
 
+int64_t provider_ttl_max(const struct provider *provider)
+{
+    return provider->ops->ttl_max ? provider->ops->ttl_max(provider) : 0;
+}
+
 const struct provider_caps *provider_caps(const struct provider *provider)
 {
     return &provider->caps;

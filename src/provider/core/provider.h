@@ -108,6 +108,9 @@ struct provider_about {
 };
 void provider_about(const struct provider *provider, struct provider_about *out);
 
+/* The longest ttl_s that it takes now, in seconds; 0 = not known, the create tells. Never blocks. */
+int64_t provider_ttl_max(const struct provider *provider);
+
 /* ---- sandboxes ---- */
 
 enum provider_state { PROVIDER_RUNNING, PROVIDER_PAUSED, PROVIDER_STARTING, PROVIDER_ENDED };

@@ -13,6 +13,7 @@ struct provider_ops {
     void (*close)(struct provider *provider);
 
     void (*about)(const struct provider *provider, struct provider_about *out);
+    int64_t (*ttl_max)(const struct provider *provider);
     int (*check)(struct provider *provider, struct error *err);
     int (*create)(struct provider *provider, const struct provider_spec *spec, struct arena *arena,
                   struct provider_sandbox *out, struct error *err);

@@ -87,6 +87,11 @@ static struct sandboxes *all_of(const struct provider *provider)
     return ((const struct embedded *)provider->impl)->engine->sandboxes;
 }
 
+static int64_t embedded_ttl_max(const struct provider *provider)
+{
+    return sandbox_timeout_max(all_of(provider));
+}
+
 /* In the words of a refusal by the API. What is our fault is told in general words. Always -1. */
 static int refused(const struct provider *provider, const char *method, struct error *err)
 {
@@ -444,6 +449,7 @@ static int embedded_traffic(struct provider *provider, const struct provider_ref
 static const struct provider_ops ops = {
     .type = "e2b",
     .about = embedded_about,
+    .ttl_max = embedded_ttl_max,
     .open = embedded_open,
     .close = embedded_close,
     .check = embedded_check,

@@ -46,6 +46,7 @@ static void check_all(struct runtime *runtime, const struct runtime_caller *call
     check.caps = provider_caps(backend_provider(backend));
     check.type = provider_type(backend_provider(backend));
     check.backend_name = backend_name(backend);
+    check.ttl_max_s = provider_ttl_max(backend_provider(backend));
     profile_check_caps(&check, flat);
 }
 
@@ -131,9 +132,29 @@ json_t *runtime_profiles(const struct runtime *runtime)
     return replaced ? replaced : runtime->config.settings->profiles;
 }
 
+/* The idle time of profiles that name none. */
+static int check_default_idle(struct runtime *runtime, struct error *err)
+{
+    struct runtime_caller nobody = {.team_id = STR("")};
+    int64_t idle_s = runtime->config.settings->sandbox_timeout_ms / 1000, max_s;
+    struct backend *backend = NULL;
+    struct error ignored;
+
+    if (backend_peek(runtime, &nobody, STR_NONE, &backend, &ignored) < 0 || !backend)
+        return 0;
+    max_s = provider_ttl_max(backend_provider(backend));
+    if (max_s <= 0 || idle_s <= max_s)
+        return 0;
+    return error_set(err, ERROR_INVALID,
+                     "sandbox_timeout_ms (E2B_SANDBOX_TIMEOUT_MS): must be at most %lld on provider"
+                     " '%s' (the server's setting max-hours)",
+                     (long long)max_s * 1000, backend_name(backend));
+}
+
 int profiles_open(struct runtime *runtime, struct error *err)
 {
-    if (check_of_file(runtime, runtime_profiles(runtime), err) < 0)
+    if (check_of_file(runtime, runtime_profiles(runtime), err) < 0 ||
+        check_default_idle(runtime, err) < 0)
         return -1;
     return backend_capabilities_check(runtime, err);
 }

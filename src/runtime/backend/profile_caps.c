@@ -75,6 +75,16 @@ static void check_egress(struct profile_check *check, const json_t *flat)
                   len ? list : "nothing");
 }
 
+static void check_idle(struct profile_check *check, const json_t *flat)
+{
+    const json_t *idle = json_object_get(json_object_get(flat, "lifecycle"), "idleTimeoutSeconds");
+
+    if (check->ttl_max_s > 0 && json_integer_value(idle) > check->ttl_max_s)
+        profile_fault(check, "lifecycle.idleTimeoutSeconds",
+                      "must be at most %lld on provider '%s' (the server's setting max-hours)",
+                      (long long)check->ttl_max_s, check->backend_name);
+}
+
 /* Plain processes of a host have its screens and its ports. */
 static void check_equipment(struct profile_check *check, const json_t *flat)
 {
@@ -98,6 +108,7 @@ void profile_check_caps(struct profile_check *check, const json_t *flat)
     bool is_e2b = strcmp(check->type, "e2b") == 0;
 
     check_egress(check, flat);
+    check_idle(check, flat);
     if ((json_array_size(json_object_get(flat, "onCreate")) ||
          json_array_size(json_object_get(flat, "onResume"))) &&
         !(check->caps->features & PROVIDER_HOOKS))

@@ -16,6 +16,7 @@ struct profile_check {
     /* The backend it is for; caps NULL = not known yet, only the record itself is checked. */
     const struct provider_caps *caps;
     const char *backend_name, *type;
+    int64_t ttl_max_s; /* of the backend; 0 = not known */
 };
 
 void profile_fault(struct profile_check *check, const char *path, const char *fmt, ...)

@@ -272,6 +272,7 @@ static int check_result(const struct profile *profile, bool harness, struct erro
         .caps = provider_caps(profile->backend->provider),
         .type = provider_type(profile->backend->provider),
         .backend_name = profile->backend->name,
+        .ttl_max_s = provider_ttl_max(profile->backend->provider),
     };
     const json_t *fault;
 
