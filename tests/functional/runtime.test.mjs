@@ -388,6 +388,27 @@ describe('cleanup and usage', () => {
     assert.equal((await one.server.ids()).length, before)
   })
 
+  test('metrics: what a sandbox uses of processors, memory and disk', async () => {
+    const box = await one.create({ limits: { cpu: 2, memoryMb: 512 } })
+    const before = await one.ok(200, 'GET', `/sandboxes/${box.id}/metrics`)
+    assert.deepEqual([before.cpu_count, before.memory_total_bytes], [2, 512 << 20])
+    await one.start(box.id, 'head -c 64M /dev/urandom >/home/user/big; head -c 100M /dev/zero | tail -c 100M >/dev/null; while :; do :; done')
+    const used = await eventually('it is measured at work', async () => {
+      const now = await one.ok(200, 'GET', `/sandboxes/${box.id}/metrics`)
+      return now.cpu_percent > 10 && now.disk_used_bytes > before.disk_used_bytes + (48 << 20) && now
+    }, 40_000, 500)
+    assert.ok(used.cpu_percent <= 110 && used.at > before.at, JSON.stringify(used))
+    assert.ok(used.memory_used_bytes > 0 && used.memory_used_bytes < used.memory_total_bytes, JSON.stringify(used))
+    assert.ok(used.disk_used_bytes < used.disk_total_bytes, JSON.stringify(used))
+    await one.ok(200, 'POST', `/sandboxes/${box.id}/pause`)
+    await one.ok(200, 'GET', `/sandboxes/${box.id}/metrics`)
+    assert.equal((await one.get(box.id)).state, 'paused', 'it is not woken')
+    await one.remove(box.id)
+    const plain = await one.create({ provider: 'local', network: { mode: 'allow-all' } })
+    refused(await one.v1('GET', `/sandboxes/${plain.id}/metrics`), 409, 'unsupported', /measures of what a sandbox uses/)
+    await one.remove(plain.id)
+  })
+
   test('stats: seconds, commands, jobs and cost by the configured rates', async () => {
     const before = await one.ok(200, 'GET', '/stats')
     const box = await one.create()

@@ -12,6 +12,7 @@
 #include "cli/core/cli_print.h"
 #include "cli/core/cli_runtime.h"
 #include "cli/core/cli_screen.h"
+#include "cli/core/cli_v1.h"
 #include "protocol/json/json_shape.h"
 
 enum { AGAIN_MS = 1000, BATCH = 100 };
@@ -21,9 +22,13 @@ static json_int_t number(const json_t *row, const char *name)
     return json_integer_value(json_object_get(row, name));
 }
 
+/* "-" is what the provider does not know. */
 static char *of(const json_t *row, const char *used, const char *total)
 {
     char a[SIZE_TEXT], b[SIZE_TEXT];
+
+    if (!json_object_get(row, used))
+        return xstrdup("-");
 
     return xasprintf("%s / %s", size_text((uint64_t)number(row, used), a),
                      size_text((uint64_t)number(row, total), b));
@@ -31,6 +36,8 @@ static char *of(const json_t *row, const char *used, const char *total)
 
 static char *cpu(const json_t *row)
 {
+    if (!json_object_get(row, "cpuUsedPct"))
+        return xstrdup("-");
     return xasprintf("%.1f %%", json_number_value(json_object_get(row, "cpuUsedPct")));
 }
 
@@ -120,14 +127,50 @@ static json_t *running_ids(struct cli *cli, struct error *err)
     return ids;
 }
 
+/* One on another provider than the engine of this server, in the words of E2B's API. */
+static int add_other(struct cli *cli, const char *id, json_t *rows, struct error *err)
+{
+    static const char *const names[][2] = {
+        {"cpuUsedPct", "cpu_percent"},
+        {"cpuCount", "cpu_count"},
+        {"memUsed", "memory_used_bytes"},
+        {"memTotal", "memory_total_bytes"},
+        {"diskUsed", "disk_used_bytes"},
+        {"diskTotal", "disk_total_bytes"},
+        {"timestamp", "at"},
+    };
+    auto_json json_t *answer = NULL;
+    json_t *row;
+
+    if (cli_v1(cli, "GET", cli_v1_path("sandboxes", id, "metrics"), NULL, &answer, err) < 0)
+        return -1;
+    row = json_pack("{s:s}", "id", id);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (!json_is_null(json_object_get(answer, names[i][1])))
+            (void)json_object_set(row, names[i][0], json_object_get(answer, names[i][1]));
+    (void)json_array_append_new(rows, row);
+    return 0;
+}
+
+static bool is_of_engine(const json_t *id)
+{
+    return str_starts(str_of(json_string_value(id)), STR("i"));
+}
+
 static int show(struct cli *cli, const json_t *named, struct error *err)
 {
-    auto_json json_t *found = named ? NULL : running_ids(cli, err), *rows = json_array();
-    const json_t *ids = named ? named : found;
+    auto_json json_t *ids = named ? json_array() : running_ids(cli, err), *rows = json_array();
     auto_json json_t *shown = NULL;
+    json_t *id;
+    size_t i;
 
     if (!ids)
         return -1;
+    json_array_foreach (named, i, id)
+        if (is_of_engine(id))
+            (void)json_array_append(ids, id);
+        else if (add_other(cli, json_string_value(id), rows, err) < 0)
+            return -1;
     for (size_t from = 0; from < json_array_size(ids); from += BATCH)
         if (add_batch(cli, ids, from, rows, err) < 0)
             return -1;
@@ -165,7 +208,7 @@ int cli_top(struct cli *cli, char **words, int count, bool watch)
         const char *id = cli_name_engine_id(cli, words[i], &err);
         struct cli_sandbox one = {0};
 
-        if (!id || cli_sandbox_get(&cli->server, id, &one, &err) < 0)
+        if (!id || (*id == 'i' && cli_sandbox_get(&cli->server, id, &one, &err) < 0))
             return cli_fail(&err);
         cli_sandbox_done(&one);
         (void)json_array_append_new(named, json_string(id));

@@ -46,6 +46,7 @@ const struct v1_endpoint v1_endpoints[] = {
     {{"PUT", "/sandboxes/{id}/files"}, v1_files_put, V1_RAW | V1_BOX, .file_max = V1_FILE_MAX},
     {{"DELETE", "/sandboxes/{id}/files"}, v1_files_delete, V1_BOX},
     {{"GET", "/sandboxes/{id}/ports/{port}"}, v1_sandboxes_port, V1_BOX | V1_REVEALS | V1_CONTROL},
+    {{"GET", "/sandboxes/{id}/metrics"}, v1_sandboxes_metrics, V1_BOX | V1_CONTROL},
     {{"GET", "/sandboxes/{id}/network"}, v1_sandboxes_network, V1_BOX | V1_CONTROL},
     {{"GET", "/sandboxes/{id}/processes"}, v1_processes_list, V1_BOX | V1_CONTROL},
     {{"GET", "/sandboxes/{id}/processes/{process}"}, v1_processes_get, V1_BOX | V1_CONTROL},

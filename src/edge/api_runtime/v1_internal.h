@@ -159,7 +159,7 @@ v1_handler_fn v1_profiles_list, v1_profiles_get, v1_profiles_put, v1_profiles_de
 v1_handler_fn v1_profiles_validate;
 v1_handler_fn v1_sandboxes_create, v1_sandboxes_list, v1_sandboxes_get, v1_sandboxes_delete;
 v1_handler_fn v1_sandboxes_pause, v1_sandboxes_resume, v1_sandboxes_port, v1_sandboxes_key,
-    v1_sandboxes_network;
+    v1_sandboxes_network, v1_sandboxes_metrics;
 v1_handler_fn v1_snapshots_create, v1_snapshots_of, v1_snapshots_list, v1_snapshots_get;
 v1_handler_fn v1_snapshots_delete;
 v1_handler_fn v1_code;

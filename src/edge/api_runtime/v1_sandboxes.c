@@ -187,6 +187,30 @@ int v1_sandboxes_port(struct v1_call *call, struct error *err)
     return 0;
 }
 
+static json_t *measured(int64_t value)
+{
+    return value < 0 ? json_null() : json_integer(value);
+}
+
+int v1_sandboxes_metrics(struct v1_call *call, struct error *err)
+{
+    struct provider_usage usage;
+
+    if (runtime_sandbox_usage(runtime_of(call), &call->caller, call->params[0], &usage, err) < 0)
+        return -1;
+    call_answer(&call->call, 200,
+                json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "at", v1_types_time(usage.at_us),
+                          "cpu_percent",
+                          usage.cpu_percent < 0
+                              ? json_null()
+                              : json_real((double)(int64_t)(usage.cpu_percent * 100 + 0.5) / 100),
+                          "cpu_count", measured(usage.cpu_count), "memory_used_bytes",
+                          measured(usage.mem_used), "memory_total_bytes", measured(usage.mem_total),
+                          "disk_used_bytes", measured(usage.disk_used), "disk_total_bytes",
+                          measured(usage.disk_total)));
+    return 0;
+}
+
 int v1_sandboxes_network(struct v1_call *call, struct error *err)
 {
     struct provider_traffic traffic;

@@ -170,6 +170,7 @@ TEST(v1_life)
     check_error("POST", ONE "/pause", "{\"agent_id\":\"other\"}", 403, "forbidden", false);
     CHECK_INT(request("GET", ONE "/ports/8080", NULL, NULL), 200);
     CHECK_INT(request("GET", ONE "/network", NULL, NULL), 200);
+    CHECK_INT(request("GET", ONE "/metrics", NULL, NULL), 200);
     check_error("GET", ONE "/ports/0", NULL, 400, "invalid", false);
     CHECK_INT(request("POST", "/prune", "{\"older_than\":\"24h\",\"dry_run\":true}", NULL), 200);
     CHECK(was_asked("prune(86400,1)"));

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "provider/core/provider_internal.h"
 
 enum { SECRET_MIN = 6 };
@@ -363,6 +364,15 @@ int provider_address(struct provider *provider, const struct provider_ref *ref, 
     return provider->ops->address
                ? quiet(provider, provider->ops->address(provider, ref, port, arena, out, err), err)
                : lacks(provider->name, "ports", err);
+}
+
+int provider_usage(struct provider *provider, const struct provider_ref *ref,
+                   struct provider_usage *out, struct error *err)
+{
+    *out = (struct provider_usage){clock_wall_us(), -1, -1, -1, -1, -1, -1};
+    return provider->ops->usage
+               ? quiet(provider, provider->ops->usage(provider, ref, out, err), err)
+               : lacks(provider->name, "measures of what a sandbox uses", err);
 }
 
 int provider_traffic(struct provider *provider, const struct provider_ref *ref,

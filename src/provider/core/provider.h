@@ -207,6 +207,14 @@ struct provider_address {
 int provider_address(struct provider *provider, const struct provider_ref *ref, uint16_t port,
                      struct arena *arena, struct provider_address *out, struct error *err);
 
+/* What a machine uses now; -1 = not known. A paused one is not resumed. */
+struct provider_usage {
+    int64_t at_us;                                                 /* when it was measured */
+    double cpu_percent;                                            /* 100 = all its processors */
+    int64_t cpu_count, mem_used, mem_total, disk_used, disk_total; /* bytes */
+};
+int provider_usage(struct provider *provider, const struct provider_ref *ref,
+                   struct provider_usage *out, struct error *err);
 /* What a machine sent and received, since it was made. */
 struct provider_traffic {
     int64_t sent_bytes, received_bytes, sent_packets, received_packets, connections, refused;

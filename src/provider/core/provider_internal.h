@@ -34,6 +34,8 @@ struct provider_ops {
                            struct error *err);
     int (*address)(struct provider *provider, const struct provider_ref *ref, uint16_t port,
                    struct arena *arena, struct provider_address *out, struct error *err);
+    int (*usage)(struct provider *provider, const struct provider_ref *ref,
+                 struct provider_usage *out, struct error *err);
     int (*traffic)(struct provider *provider, const struct provider_ref *ref,
                    struct provider_traffic *out, struct error *err);
     /* Where the envd of a machine is, for kinds that have one (provider/envd/envd_machine.h). */

@@ -325,6 +325,7 @@ const struct provider_ops provider_docker = {
     .snapshot = docker_snapshot,
     .snapshot_delete = docker_snapshot_delete,
     .address = docker_address,
+    .usage = docker_usage,
     .start = docker_start,
     .read = docker_read,
     .write = docker_write,

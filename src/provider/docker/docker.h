@@ -112,6 +112,8 @@ int docker_create(struct provider *provider, const struct provider_spec *spec, s
 int docker_find(struct provider *provider, struct str team_id, const struct provider_label *labels,
                 size_t label_count, struct arena *arena, struct provider_sandbox **out,
                 size_t *out_count, struct error *err);
+int docker_usage(struct provider *provider, const struct provider_ref *ref,
+                 struct provider_usage *out, struct error *err);
 int docker_get(struct provider *provider, const struct provider_ref *ref, struct arena *arena,
                struct provider_sandbox *out, struct error *err);
 int docker_connect(struct provider *provider, const struct provider_ref *ref, int64_t ttl_s,

@@ -367,3 +367,58 @@ int docker_address(struct provider *provider, const struct provider_ref *ref, ui
     out->local_url = out->url;
     return 0;
 }
+
+/* ---- what it uses ---- */
+
+static int64_t whole(const json_t *object, const char *name)
+{
+    const json_t *value = json_object_get(object, name);
+
+    return json_is_integer(value) && json_integer_value(value) >= 0 ? json_integer_value(value)
+                                                                    : -1;
+}
+
+/* 100 = all processors that the container may use. The daemon measures for a second. */
+static double cpu_percent(const json_t *stats, int64_t cpu_count)
+{
+    const json_t *now = json_object_get(stats, "cpu_stats");
+    const json_t *before = json_object_get(stats, "precpu_stats");
+    int64_t used = whole(json_object_get(now, "cpu_usage"), "total_usage") -
+                   whole(json_object_get(before, "cpu_usage"), "total_usage");
+    int64_t host = whole(now, "system_cpu_usage") - whole(before, "system_cpu_usage");
+    int64_t online = whole(now, "online_cpus");
+
+    if (used < 0 || host <= 0 || online <= 0 || cpu_count <= 0)
+        return -1;
+    return (double)used / (double)host * (double)online * 100 / (double)cpu_count;
+}
+
+int docker_usage(struct provider *provider, const struct provider_ref *ref,
+                 struct provider_usage *out, struct error *err)
+{
+    struct docker *docker = provider->impl;
+    struct rest_request request = {.method = "GET", .timeout_ms = CHANGE_MS};
+    auto_json json_t *about = NULL, *stats = NULL;
+    auto_buf struct buf path = {0};
+    const json_t *memory;
+    int64_t nano, cache;
+
+    if (inspect(docker, ref->id, &about, err) < 0)
+        return -1;
+    docker_path(&path, ref->id, "/stats?stream=false");
+    request.path = path.p;
+    if (docker_call(docker, &request, &stats, err) < 0)
+        return -1;
+    nano = whole(json_object_get(about, "HostConfig"), "NanoCpus");
+    out->cpu_count = nano > 0 ? (nano + 999999999) / 1000000000
+                              : whole(json_object_get(stats, "cpu_stats"), "online_cpus");
+    out->cpu_percent = cpu_percent(stats, out->cpu_count);
+    memory = json_object_get(stats, "memory_stats");
+    out->mem_used = whole(memory, "usage");
+    out->mem_total = whole(memory, "limit");
+    /* As 'docker stats' shows it: without what the kernel can drop. */
+    cache = whole(json_object_get(memory, "stats"), "inactive_file");
+    if (cache > 0 && out->mem_used >= cache)
+        out->mem_used -= cache;
+    return 0;
+}

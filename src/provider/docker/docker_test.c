@@ -159,6 +159,13 @@ static void answer(struct fetch_rig_exchange *ex, void *arg)
         answer_stream(ex);
     else if (str_ends(target, STR("/exec/e1/json")))
         fetch_rig_answer(ex, 200, NULL, STR("{\"Running\":false,\"ExitCode\":137}"));
+    else if (str_ends(target, STR("/stats?stream=false")))
+        fetch_rig_answer(
+            ex, 200, NULL,
+            STR("{\"cpu_stats\":{\"cpu_usage\":{\"total_usage\":3000},\"system_cpu_usage\":20000,"
+                "\"online_cpus\":4},\"precpu_stats\":{\"cpu_usage\":{\"total_usage\":1000},"
+                "\"system_cpu_usage\":10000},\"memory_stats\":{\"usage\":500,\"limit\":900,"
+                "\"stats\":{\"inactive_file\":100}}}"));
     else if (str_find_str(target, STR("/containers/json")) >= 0)
         fetch_rig_answer(
             ex, 200, NULL,
@@ -347,6 +354,21 @@ TEST(docker_find)
     CHECK_INT(count, 2);
     CHECK_STR(found[0].id, "new");
     CHECK_INT(found[1].state, PROVIDER_PAUSED);
+    far_end();
+}
+
+TEST(docker_usage)
+{
+    struct provider_usage usage;
+
+    open_with("");
+    CHECK_INT(provider_usage(provider, &ref, &usage, &err), 0);
+    saw("/stats?stream=false ");
+    CHECK_INT((int64_t)usage.cpu_percent, 20); /* a fifth of four processors */
+    CHECK_INT(usage.cpu_count, 4);
+    CHECK_INT(usage.mem_used, 400);
+    CHECK_INT(usage.mem_total, 900);
+    CHECK_INT(usage.disk_used, -1);
     far_end();
 }
 

@@ -272,6 +272,7 @@ const struct provider_ops provider_e2b = {
     .snapshot = e2b_snapshot,
     .snapshot_delete = e2b_snapshot_delete,
     .address = e2b_address,
+    .usage = e2b_usage,
     .envd = e2b_envd,
     .start = envd_machine_start,
     .attach = envd_machine_attach,

@@ -41,6 +41,8 @@ int e2b_connect(struct provider *provider, const struct provider_ref *ref, int64
                 struct arena *arena, struct provider_sandbox *out, struct error *err);
 int e2b_pause(struct provider *provider, const struct provider_ref *ref, struct error *err);
 int e2b_kill(struct provider *provider, const struct provider_ref *ref, struct error *err);
+int e2b_usage(struct provider *provider, const struct provider_ref *ref, struct provider_usage *out,
+              struct error *err);
 int e2b_extend(struct provider *provider, const struct provider_ref *ref, int64_t ttl_s,
                struct error *err);
 int e2b_snapshot(struct provider *provider, const struct provider_ref *ref, const char *name,

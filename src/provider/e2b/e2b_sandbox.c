@@ -274,6 +274,43 @@ int e2b_extend(struct provider *provider, const struct provider_ref *ref, int64_
     return e2b_call(provider, &(struct e2b_call){ref->team_id, "POST", path, body}, NULL, err);
 }
 
+static int64_t measure(const json_t *sample, const char *name)
+{
+    const json_t *value = json_object_get(sample, name);
+
+    return json_is_number(value) && json_number_value(value) >= 0
+               ? (int64_t)json_number_value(value)
+               : -1;
+}
+
+int e2b_usage(struct provider *provider, const struct provider_ref *ref, struct provider_usage *out,
+              struct error *err)
+{
+    const struct e2b *e2b = provider->impl;
+    auto_json json_t *answer = NULL;
+    const json_t *last, *percent;
+    char path[PATH_SIZE];
+
+    if (make_path(e2b, ref->id, "/metrics", path, err) < 0 ||
+        e2b_call(provider, &(struct e2b_call){ref->team_id, "GET", path}, &answer, err) < 0)
+        return -1;
+    if (!json_is_array(answer))
+        return error_set(err, ERROR_UNAVAILABLE,
+                         "%s: unexpected answer: expected a list of metrics", e2b->who);
+    last = json_array_get(answer, json_array_size(answer) - 1);
+    if (!last) /* not measured yet */
+        return 0;
+    percent = json_object_get(last, "cpuUsedPct");
+    (void)clock_parse(json_get_str(last, "timestamp"), &out->at_us);
+    out->cpu_percent = json_is_number(percent) ? json_number_value(percent) : -1;
+    out->cpu_count = measure(last, "cpuCount");
+    out->mem_used = measure(last, "memUsed");
+    out->mem_total = measure(last, "memTotal");
+    out->disk_used = measure(last, "diskUsed");
+    out->disk_total = measure(last, "diskTotal");
+    return 0;
+}
+
 int e2b_snapshot(struct provider *provider, const struct provider_ref *ref, const char *name,
                  struct arena *arena, struct str *out, struct error *err)
 {

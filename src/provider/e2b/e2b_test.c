@@ -128,6 +128,14 @@ static void answer(struct fetch_rig_exchange *ex, void *arg)
         fetch_rig_answer(ex, 200, NULL, str_of(list));
     else if (str_ends(target, STR("/pause")))
         fetch_rig_answer(ex, str_is(str_of(fake.state), "paused") ? 409 : 204, NULL, STR(""));
+    else if (str_ends(target, STR("/metrics")))
+        fetch_rig_answer(
+            ex, 200, NULL,
+            strcmp(fake.state, "running") != 0
+                ? STR("[]")
+                : STR("[{\"timestamp\":\"2026-01-01T00:00:00Z\",\"cpuUsedPct\":1},"
+                      "{\"timestamp\":\"2026-01-01T00:00:05Z\",\"cpuCount\":2,\"cpuUsedPct\":12.5,"
+                      "\"memUsed\":10,\"memTotal\":20,\"diskUsed\":30}]"));
     else if (str_ends(target, STR("/snapshots")))
         fetch_rig_answer(ex, 201, NULL, STR("{\"snapshotID\":\"team/snap:default\",\"names\":[]}"));
     else if (strcmp(ex->method, "DELETE") == 0)
@@ -304,6 +312,30 @@ TEST(e2b_life)
     CHECK(saw("DELETE /templates/team%2Fsnap%3Adefault"));
     CHECK_INT(provider_kill(t.provider, &ref, &t.err), 0);
     CHECK(saw("DELETE /sandboxes/iabc "));
+    end(&t);
+}
+
+TEST(e2b_usage)
+{
+    struct provider_usage usage;
+    struct test t;
+
+    begin(&t, NULL);
+    fake.state = "running";
+    CHECK_INT(provider_usage(t.provider, &ref, &usage, &t.err), 0);
+    CHECK(saw("GET /sandboxes/iabc/metrics e2b_key|"));
+    CHECK_INT((int64_t)(usage.cpu_percent * 10), 125);
+    CHECK_INT(usage.cpu_count, 2);
+    CHECK_INT(usage.mem_used, 10);
+    CHECK_INT(usage.mem_total, 20);
+    CHECK_INT(usage.disk_used, 30);
+    CHECK_INT(usage.disk_total, -1);
+    CHECK_INT(usage.at_us, INT64_C(1767225605000000));
+    fake.state = "paused"; /* no samples */
+    CHECK_INT(provider_usage(t.provider, &ref, &usage, &t.err), 0);
+    CHECK_INT(usage.mem_used, -1);
+    fake.mode = "garbage";
+    CHECK_INT(provider_usage(t.provider, &ref, &usage, &t.err), -1);
     end(&t);
 }
 

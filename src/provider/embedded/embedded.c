@@ -424,6 +424,29 @@ static int embedded_address(struct provider *provider, const struct provider_ref
     return 0;
 }
 
+static int embedded_usage(struct provider *provider, const struct provider_ref *ref,
+                          struct provider_usage *out, struct error *err)
+{
+    auto_arena struct arena arena = {0};
+    struct sandbox_metrics metrics;
+    const struct sandbox_sample *last;
+
+    if (check_id(provider, ref->id, err) < 0 ||
+        sandbox_metrics(all_of(provider), ref->team_id, ref->id, 0, 0, &arena, &metrics, err) < 0)
+        return -1;
+    out->cpu_count = metrics.cpu_count;
+    out->mem_total = (int64_t)metrics.mem_total;
+    out->disk_total = (int64_t)metrics.disk_total;
+    if (metrics.count == 0)
+        return 0;
+    last = &metrics.samples[metrics.count - 1];
+    out->at_us = last->at_us;
+    out->cpu_percent = last->cpu_pct;
+    out->mem_used = (int64_t)last->mem_used;
+    out->disk_used = (int64_t)last->disk_used;
+    return 0;
+}
+
 static int embedded_traffic(struct provider *provider, const struct provider_ref *ref,
                             struct provider_traffic *out, struct error *err)
 {
@@ -463,6 +486,7 @@ static const struct provider_ops ops = {
     .snapshot = embedded_snapshot,
     .snapshot_delete = embedded_snapshot_delete,
     .address = embedded_address,
+    .usage = embedded_usage,
     .traffic = embedded_traffic,
     .envd = embedded_envd,
     .start = envd_machine_start,

@@ -200,18 +200,43 @@ int runtime_sandbox_address(struct runtime *runtime, const struct runtime_caller
     return provider_address(use.provider, &use.ref, port, arena, out, err);
 }
 
+/* For what is asked of its machine without waking it. */
+static int look_at(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
+                   struct arena *arena, struct provider **out, struct provider_ref *out_ref,
+                   struct error *err)
+{
+    struct store_runtime_sandbox row;
+    struct backend *backend = NULL;
+
+    if (runtime_row_get(runtime, caller, id, arena, &row, err) < 0 ||
+        runtime_row_alive(&row, err) < 0 ||
+        runtime_row_backend(runtime, caller, &row, &backend, err) < 0)
+        return -1;
+    *out = backend_provider(backend);
+    *out_ref = runtime_row_ref(&row);
+    return 0;
+}
+
+int runtime_sandbox_usage(struct runtime *runtime, const struct runtime_caller *caller,
+                          struct str id, struct provider_usage *out, struct error *err)
+{
+    auto_arena struct arena arena = {0};
+    struct provider *provider;
+    struct provider_ref ref;
+
+    if (look_at(runtime, caller, id, &arena, &provider, &ref, err) < 0)
+        return -1;
+    return provider_usage(provider, &ref, out, err);
+}
+
 int runtime_sandbox_traffic(struct runtime *runtime, const struct runtime_caller *caller,
                             struct str id, struct provider_traffic *out, struct error *err)
 {
     auto_arena struct arena arena = {0};
-    struct store_runtime_sandbox row;
-    struct backend *backend = NULL;
+    struct provider *provider;
     struct provider_ref ref;
 
-    if (runtime_row_get(runtime, caller, id, &arena, &row, err) < 0 ||
-        runtime_row_alive(&row, err) < 0 ||
-        runtime_row_backend(runtime, caller, &row, &backend, err) < 0)
+    if (look_at(runtime, caller, id, &arena, &provider, &ref, err) < 0)
         return -1;
-    ref = runtime_row_ref(&row);
-    return provider_traffic(backend_provider(backend), &ref, out, err);
+    return provider_traffic(provider, &ref, out, err);
 }

@@ -80,7 +80,9 @@ int runtime_sandbox_kill(struct runtime *runtime, const struct runtime_caller *c
 int runtime_sandbox_address(struct runtime *runtime, const struct runtime_caller *caller,
                             struct str id, uint16_t port, struct arena *arena,
                             struct provider_address *out, struct error *err);
-/* A paused one stays so. */
+/* A paused one stays so; the same for runtime_sandbox_traffic(). */
+int runtime_sandbox_usage(struct runtime *runtime, const struct runtime_caller *caller,
+                          struct str id, struct provider_usage *out, struct error *err);
 int runtime_sandbox_traffic(struct runtime *runtime, const struct runtime_caller *caller,
                             struct str id, struct provider_traffic *out, struct error *err);
 /* Those that nobody used for older_than_s (0 = the settings') are killed, expired snapshots and

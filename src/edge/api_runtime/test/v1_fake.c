@@ -282,6 +282,14 @@ int runtime_sandbox_address(struct runtime *runtime, const struct runtime_caller
     return find(caller, id, err);
 }
 
+int runtime_sandbox_usage(struct runtime *runtime, const struct runtime_caller *caller,
+                          struct str id, struct provider_usage *out, struct error *err)
+{
+    (void)runtime;
+    *out = (struct provider_usage){1000000, 12.5, 2, 3, 4, -1, 6};
+    return find(caller, id, err);
+}
+
 int runtime_sandbox_traffic(struct runtime *runtime, const struct runtime_caller *caller,
                             struct str id, struct provider_traffic *out, struct error *err)
 {
@@ -630,47 +638,6 @@ int job_list(struct runtime *runtime, const struct runtime_caller *caller, struc
     fill_errand(*out);
     *out_count = 1;
     return find(caller, sandbox_id, err);
-}
-
-/* "0123456789" again and again. */
-int job_logs_check(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
-                   struct error *err)
-{
-    (void)runtime;
-    (void)caller;
-    (void)id;
-    (void)err;
-    return 0;
-}
-
-int job_logs(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
-             const struct job_read *read, provider_sink_fn *sink, void *arg, int64_t *out_next,
-             struct error *err)
-{
-    int64_t after = read->after;
-    size_t limit = read->limit;
-    bool follow = read->follow;
-    struct timespec pause = {.tv_nsec = 20000000};
-
-    (void)runtime;
-    (void)caller;
-    (void)id;
-    do {
-        char text[100];
-        size_t n = 0;
-
-        while (n < sizeof(text) && n < limit && after < (int64_t)v1_fake.log_at)
-            text[n++] = (char)('0' + after++ % 10);
-        if (n && sink(arg, str_n(text, n)) < 0)
-            return error_set(err, ERROR_CONFLICT, "given up");
-        limit -= n;
-        if (!n && follow) {
-            (void)nanosleep(&pause, NULL);
-            follow = false; /* as if wait_ms had passed */
-        }
-        *out_next = after;
-    } while (limit && (follow || after < (int64_t)v1_fake.log_at));
-    return 0;
 }
 
 int job_stop(struct runtime *runtime, const struct runtime_caller *caller, struct str id,

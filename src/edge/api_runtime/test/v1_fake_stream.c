@@ -1,11 +1,13 @@
-/* The parts of the fake domain that go on by themselves: sessions, events, terminals. */
+/* The parts of the fake domain that go on by themselves: sessions, events, terminals, logs of jobs. */
 #include <pthread.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/alloc.h"
 #include "base/list.h"
 #include "edge/api_runtime/test/v1_fake.h"
 #include "runtime/command/terminal.h"
+#include "runtime/job/job.h"
 #include "runtime/sandbox/kept.h"
 #include "runtime/session/changes.h"
 #include "runtime/session/session.h"
@@ -394,4 +396,45 @@ int runtime_execution_list(struct runtime *runtime, const struct runtime_caller 
     *out = arena_alloc(arena, sizeof(**out));
     *out_count = 1;
     return find_execution(sandbox_id, *out, err);
+}
+
+/* "0123456789" again and again. */
+int job_logs_check(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
+                   struct error *err)
+{
+    (void)runtime;
+    (void)caller;
+    (void)id;
+    (void)err;
+    return 0;
+}
+
+int job_logs(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
+             const struct job_read *read, provider_sink_fn *sink, void *arg, int64_t *out_next,
+             struct error *err)
+{
+    int64_t after = read->after;
+    size_t limit = read->limit;
+    bool follow = read->follow;
+    struct timespec pause = {.tv_nsec = 20000000};
+
+    (void)runtime;
+    (void)caller;
+    (void)id;
+    do {
+        char text[100];
+        size_t n = 0;
+
+        while (n < sizeof(text) && n < limit && after < (int64_t)v1_fake.log_at)
+            text[n++] = (char)('0' + after++ % 10);
+        if (n && sink(arg, str_n(text, n)) < 0)
+            return error_set(err, ERROR_CONFLICT, "given up");
+        limit -= n;
+        if (!n && follow) {
+            (void)nanosleep(&pause, NULL);
+            follow = false; /* as if wait_ms had passed */
+        }
+        *out_next = after;
+    } while (limit && (follow || after < (int64_t)v1_fake.log_at));
+    return 0;
 }
