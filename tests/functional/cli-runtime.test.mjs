@@ -250,6 +250,12 @@ describe('jobs', () => {
       assert.equal(await good('job', 'status', job), `${job} failed 5`)
       assert.equal(await good('job', 'logs', '--after', '5', job), 'me 2\nme 3')
       const long = await good('job', 'start', id, '--', 'sleep', '600')
+      if (provider === 'e2b') {
+        await good('pause', id)
+        assert.equal(await good('job', 'status', long), `${long} paused`)
+        assert.match(await good('job', 'ls', id), new RegExp(`^${long} +${id} +paused`, 'm'))
+        await good('resume', id)
+      }
       assert.equal((await quicksand(['job', 'wait', '--timeout', '1', long])).code, 124)
       assert.match(await good('job', 'stop', long), /cancelled 143/)
       assert.match(await good('job', 'ls', id), new RegExp(`${long} +${id} +cancelled +143`))
@@ -413,6 +419,9 @@ test('providers, profiles, stats, prune', async () => {
   fs.writeFileSync(file, JSON.stringify({ provider: 'e2b', persistent: true, envVars: { SECRET: 's3cret' } }))
   assert.equal(await good('profile', 'set', 'mine', file), 'mine')
   assert.match(await good('profile', 'ls'), /mine +e2b/)
+  fs.writeFileSync(path.join(folder, 'wrapped.json'), JSON.stringify({ name: 'wrapped', config: { provider: 'local', network: { mode: 'allow-all' } } }))
+  await good('profile', 'set', 'wrapped', path.join(folder, 'wrapped.json'))
+  assert.match(await good('profile', 'ls'), /^wrapped +local +- +allow-all/m)
   assert.ok(!(await good('profile', 'show', 'mine')).includes('s3cret'))
   assert.equal(await good('profile', 'validate', 'mine'), 'mine: good')
   assert.equal(await good('run', '--profile', 'mine', '--', 'sh', '-c', 'echo $SECRET'), 's3cret')

@@ -195,6 +195,18 @@ describe('the rest', () => {
     // A line is written when its answer is on its way.
     for (const row of wanted) await eventually(`${row} in the log`, () => row.test(one.server.log))
   })
+
+  test('what the dashboard only reads is not logged, its changes and failures are', async () => {
+    const signed = await one.v1('POST', '/signin', {})
+    const headers = { Cookie: signed.headers['set-cookie'][0].split(';')[0], 'X-Quicksand-Page': '1', 'Sec-Fetch-Site': 'same-origin' }
+    const asked = (method, target, body) => one.server.api(method, `/api/v1${target}`, body, { key: null, headers })
+    assert.equal((await asked('GET', '/profiles')).status, 200)
+    assert.equal((await asked('GET', '/sandboxes/polled')).status, 404)
+    assert.equal((await asked('POST', '/profiles/default/validate', {})).status, 200)
+    await eventually('the last one in the log', () => /POST \/api\/v1\/profiles\/default\/validate status=200/.test(one.server.log))
+    assert.match(one.server.log, /GET \/api\/v1\/sandboxes\/polled status=404/)
+    assert.doesNotMatch(one.server.log, /GET \/api\/v1\/profiles status=200/)
+  })
 })
 
 describe('providers', () => {

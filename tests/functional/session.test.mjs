@@ -295,6 +295,8 @@ test('push: without a branch goes to task-ID, and to the branch of the session o
   const one = await session({ repo: own, branch: 'main', task_id: 'fix-7' })
   const before = head(await remote(one.sandbox_id), 'main')
   assert.match(before, /^[0-9a-f]{40}$/)
+  for (const body of [{}, { branch: 'empty' }]) assert.equal((await ok(200, 'POST', `/sessions/${one.id}/push`, body)).nothing, true, 'without a change')
+  assert.equal(head(await remote(one.sandbox_id), '(?!main).*'), undefined, 'no branch was made')
   await execute(one.sandbox_id, 'echo one >> ~/workspace/mainline/README.md')
   const pushed = await ok(200, 'POST', `/sessions/${one.id}/push`, { message: 'feat: one' })
   assert.equal(pushed.branch, 'task-fix-7')
@@ -508,10 +510,29 @@ test('a token of the profile is there again after a restart, one of the request 
   assert.ok(!told.includes(token), 'the token was told')
 })
 
-test('a clone that fails is told and does not end the session', async () => {
-  const one = await session({ repo: secretRepo })
-  assert.equal(one.state, 'running', JSON.stringify(one))
-  assert.ok((await types(one.id)).includes('git.clone.failed'))
+test('a clone that fails fails its session and pauses the sandbox; a message tries again', async () => {
+  const one = await ok(201, 'POST', '/sessions', { agent: 'mock', repo: secretRepo, wait: true })
+  assert.equal(one.state, 'failed', JSON.stringify(one))
+  assert.match(one.reason, /the repository could not be cloned: /)
+  assert.equal((await types(one.id)).filter((type) => type === 'git.clone.failed').length, 1)
+  await eventually('its sandbox is paused', async () => (await ok(200, 'GET', `/sandboxes/${one.sandbox_id}`)).state === 'paused')
+  await ok(202, 'POST', `/sessions/${one.id}/messages`, { message: 'again' })
+  await eventually('it failed again', async () => (await types(one.id)).filter((type) => type === 'git.clone.failed').length === 2)
+  await reaches(one.id, 'failed')
+})
+
+test('an unknown agent fails its session and pauses the sandbox', async () => {
+  const one = await ok(201, 'POST', '/sessions', { agent: 'nobody', wait: true })
+  assert.equal(one.state, 'failed', JSON.stringify(one))
+  assert.match(one.reason, /nobody/)
+  await eventually('its sandbox is paused', async () => (await ok(200, 'GET', `/sandboxes/${one.sandbox_id}`)).state === 'paused')
+})
+
+test('a sandbox that was given to a session runs on when the session fails', async () => {
+  const box = await ok(201, 'POST', '/sandboxes', {})
+  const one = await ok(201, 'POST', '/sessions', { agent: 'nobody', sandbox_id: box.id, wait: true })
+  assert.equal(one.state, 'failed', JSON.stringify(one))
+  assert.equal((await ok(200, 'GET', `/sandboxes/${box.id}`)).state, 'running')
 })
 
 test('a sandbox that vanishes cancels its session; a message begins it anew', async () => {

@@ -155,6 +155,24 @@ const struct cli_command cli_provider_command = {
 
 static const struct cli_command profile_ls, profile_show, profile_set, profile_validate, profile_rm;
 
+/* A record {"name", "config": {...}} has its members in config: one table shows both forms. */
+static json_t *plain_profiles(const json_t *rows)
+{
+    json_t *out = json_array(), *row;
+    size_t i;
+
+    json_array_foreach (rows, i, row) {
+        const json_t *config = json_object_get(row, "config");
+        json_t *plain = json_copy(row);
+
+        if (json_is_object(config))
+            (void)json_object_update(plain, (json_t *)(uintptr_t)config);
+        (void)json_object_set(plain, "name", json_object_get(row, "name"));
+        (void)json_array_append_new(out, plain);
+    }
+    return out;
+}
+
 static int run_profile_ls(struct cli *cli, int argc, char **argv)
 {
     static const struct cli_column columns[] = {
@@ -166,7 +184,7 @@ static int run_profile_ls(struct cli *cli, int argc, char **argv)
         {"READ-ONLY", "readOnly", false},
         {NULL, NULL, false},
     };
-    auto_json json_t *answer = NULL;
+    auto_json json_t *answer = NULL, *plain = NULL;
     struct error err = {0};
     char **operands;
     int count,
@@ -179,7 +197,11 @@ static int run_profile_ls(struct cli *cli, int argc, char **argv)
     if (cli_connect(cli, &err) < 0 ||
         cli_v1(cli, "GET", cli_v1_path("profiles"), NULL, &answer, &err) < 0)
         return cli_fail(&err);
-    cli_print_list(cli, answer, "profiles", columns);
+    plain = plain_profiles(json_object_get(answer, "profiles"));
+    if (cli->json)
+        cli_print_json(json_object_get(answer, "profiles"));
+    else
+        cli_print_rows(plain, columns);
     return CLI_OK;
 }
 

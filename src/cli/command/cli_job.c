@@ -110,16 +110,25 @@ static int run_job_start(struct cli *cli, int argc, char **argv)
 
 /* ---- status, wait, stop ---- */
 
+/* One that runs stands still while its sandbox is paused. */
+static char *shown_state(const json_t *job)
+{
+    bool paused = str_is(json_get_str(job, "state"), "running") &&
+                  str_is(json_get_str(job, "sandbox_state"), "paused");
+
+    return cli_print_text(json_object_get(job, paused ? "sandbox_state" : "state"));
+}
+
 static void print_job(const struct cli *cli, const json_t *job)
 {
     const json_t *code = json_object_get(job, "exit_code");
-    auto_free char *error = cli_print_str(job, "error");
+    auto_free char *error = cli_print_str(job, "error"), *state = shown_state(job);
 
     if (cli->json) {
         cli_print_json(job);
         return;
     }
-    printf("%.*s %.*s", STR_ARG(json_get_str(job, "id")), STR_ARG(json_get_str(job, "state")));
+    printf("%.*s %s", STR_ARG(json_get_str(job, "id")), state);
     if (json_is_integer(code))
         printf(" %lld", (long long)json_integer_value(code));
     printf("%s%s\n", error[0] ? ": " : "", error);
@@ -251,9 +260,12 @@ static int run_job_logs(struct cli *cli, int argc, char **argv)
 static int run_job_ls(struct cli *cli, int argc, char **argv)
 {
     static const struct cli_column columns[] = {
-        {"ID", "id", false},         {"SANDBOX", "sandbox_id", false},
-        {"STATE", "state", false},   {"EXIT", "exit_code", false},
-        {"AGE", "started_at", true}, {"COMMAND", "command", false},
+        {"ID", "id", false},
+        {"SANDBOX", "sandbox_id", false},
+        {"STATE", .text = shown_state},
+        {"EXIT", "exit_code", false},
+        {"AGE", "started_at", true},
+        {"COMMAND", "command", false},
         {NULL, NULL, false},
     };
     auto_json json_t *answer = NULL;

@@ -72,24 +72,6 @@ struct wanted {
     bool detach, quiet;
 };
 
-/* A session whose clone failed has an empty folder: for who asked for a repository that is no success. */
-static int check_clone(struct cli *cli, const json_t *session, struct error *err)
-{
-    auto_free char *id = str_dup(json_get_str(session, "id"));
-    auto_free char *path = cli_v1_path("sessions", id, "events");
-    auto_json json_t *answer = NULL;
-    const json_t *failure;
-
-    if (cli_v1(cli, "GET", xasprintf("%s?type=git.clone.failed&limit=1&since=0", path), NULL,
-               &answer, err) < 0)
-        return -1;
-    failure = json_array_get(json_object_get(answer, "events"), 0);
-    if (!failure)
-        return 0;
-    return error_set(err, ERROR_UNAVAILABLE, "the repository could not be cloned: %.*s",
-                     STR_ARG(json_get_str(json_object_get(failure, "data"), "message")));
-}
-
 static int new_session(struct cli *cli, const struct wanted *wanted)
 {
     auto_json json_t *body = NULL, *session = NULL;
@@ -120,9 +102,7 @@ static int new_session(struct cli *cli, const struct wanted *wanted)
     else
         printf("%.*s failed\n", STR_ARG(json_get_str(session, "id")));
     if (!str_is(json_get_str(session, "state"), "failed"))
-        return wanted->repo && !wanted->detach && check_clone(cli, session, &err) < 0
-                   ? cli_fail(&err)
-                   : CLI_OK;
+        return CLI_OK;
     (void)error_set(&err, ERROR_UNAVAILABLE, "the session could not be provisioned: %.*s",
                     STR_ARG(json_get_str(session, "reason")));
     return cli_fail(&err);
@@ -621,8 +601,9 @@ static const struct cli_command session_snapshot = {
     .examples = "quicksand session snapshot ses_... --alias half-done"};
 static const struct cli_command session_push = {
     "session push", "[OPTION...] SESSION",
-    "Commit and push what the agent did; with --pr, open a pull request.", run_push,
-    .examples = "quicksand session push ses_... -b fix --pr"};
+    "Commit and push what the agent did; with --pr, open a pull request.\n"
+    "Without a change it prints 'nothing to push', pushes nothing and ends with status 0.",
+    run_push, .examples = "quicksand session push ses_... -b fix --pr"};
 static const struct cli_command session_history = {
     "session history", "[OPTION...] SESSION", "List the commits of its repository, newest first.",
     run_history, .examples = "quicksand session history ses_... -n 5"};

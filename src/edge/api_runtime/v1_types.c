@@ -146,6 +146,7 @@ json_t *v1_types_job(const struct job *job)
     put(out, "agent_id", text(job->agent_id));
     put(out, "command", text(job->command));
     put(out, "state", name(&job_state_names, job->state));
+    put(out, "sandbox_state", job->sandbox_state.len ? text(job->sandbox_state) : json_null());
     put(out, "exit_code", job->has_exit_code ? json_integer(job->exit_code) : json_null());
     put(out, "error", text(job->error));
     put(out, "callback_state", name(&callback_state_names, job->callback_state));

@@ -236,6 +236,18 @@ int job_start(struct runtime *runtime, const struct runtime_caller *caller, stru
 
 /* ---- read ---- */
 
+/* A job in a paused sandbox is still running, but stands still: whoever asks is shown both. */
+static void add_sandbox_state(struct runtime *runtime, const struct runtime_caller *caller,
+                              struct arena *arena, struct job *job)
+{
+    struct store_runtime_sandbox sandbox;
+    struct error ignored = {0};
+
+    if (job->state == JOB_RUNNING &&
+        runtime_row_get(runtime, caller, job->sandbox_id, arena, &sandbox, &ignored) == 0)
+        job->sandbox_state = str_of(name_of(&runtime_state_names, sandbox.state));
+}
+
 int job_get(struct runtime *runtime, const struct runtime_caller *caller, struct str id,
             struct arena *arena, struct job *out, struct error *err)
 {
@@ -244,6 +256,7 @@ int job_get(struct runtime *runtime, const struct runtime_caller *caller, struct
     if (get_row(runtime, caller, id, arena, &row, err) < 0)
         return -1;
     job_of(&row, out);
+    add_sandbox_state(runtime, caller, arena, out);
     return 0;
 }
 
@@ -264,8 +277,10 @@ int job_list(struct runtime *runtime, const struct runtime_caller *caller, struc
         return -1;
     *out = arena_alloc(arena, (count + 1) * sizeof(**out));
     for (size_t i = 0; i < count; i++)
-        if (!caller->agent_id.p || str_eq(caller->agent_id, rows[i].agent_id))
-            job_of(&rows[i], &(*out)[kept++]);
+        if (!caller->agent_id.p || str_eq(caller->agent_id, rows[i].agent_id)) {
+            job_of(&rows[i], &(*out)[kept]);
+            add_sandbox_state(runtime, caller, arena, &(*out)[kept++]);
+        }
     *out_count = kept;
     return 0;
 }

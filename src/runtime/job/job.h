@@ -17,6 +17,8 @@ struct runtime_callback {
 struct job {
     struct str id, sandbox_id, agent_id, command;
     enum job_state state;
+    struct str
+        sandbox_state; /* of one that runs: it stands still while this is "paused"; STR_NONE = not known */
     bool has_exit_code;
     int exit_code;
     struct str error;

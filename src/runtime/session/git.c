@@ -118,6 +118,13 @@ static const char push_script[] =
     "fi\n"
     "git rev-parse --verify -q HEAD >/dev/null || { echo 'does not have any commits yet' >&2;"
     " exit 1; }\n"
+    /* A new branch without a commit that the session's own branch lacks would say that there is work in it. */
+    "base=refs/remotes/origin/${QS_BASE:-HEAD}\n"
+    "if [ \"$QS_REMOTE\" = origin ] && git rev-parse --verify -q \"$base\" >/dev/null &&\n"
+    "  ! git rev-parse --verify -q \"refs/remotes/origin/$QS_BRANCH\" >/dev/null &&\n"
+    "  git merge-base --is-ancestor HEAD \"$base\"; then\n"
+    "  echo nothing; git rev-parse HEAD; exit 0\n"
+    "fi\n"
     "push() { git -c credential.helper= \"$@\" push --porcelain $QS_FORCE \"$QS_REMOTE\""
     " \"HEAD:refs/heads/$QS_BRANCH\" 2>&1; }\n"
     "if [ -n \"$QS_TOKEN\" ]; then\n"
@@ -131,6 +138,7 @@ static const char push_script[] =
 
 struct push_words {
     struct str branch, message, remote, dir;
+    struct str base; /* the branch that the session was opened on; "" = the default one */
     const char *token;
     bool force, conventional;
 };
@@ -139,9 +147,10 @@ static int push_once(const struct session_place *place, const struct push_words 
                      char **out_commit, struct error *err)
 {
     json_t *env = json_pack(
-        "{s:s%,s:s%,s:s%,s:s%,s:s,s:s,s:s}", "QS_DIR", words->dir.p, words->dir.len, "QS_BRANCH",
-        words->branch.p, words->branch.len, "QS_MESSAGE", words->message.p, words->message.len,
-        "QS_REMOTE", words->remote.p, words->remote.len, "QS_TOKEN", words->token, "QS_FORCE",
+        "{s:s%,s:s%,s:s%,s:s%,s:s%,s:s,s:s,s:s}", "QS_BASE", words->base.len ? words->base.p : "",
+        words->base.len, "QS_DIR", words->dir.p, words->dir.len, "QS_BRANCH", words->branch.p,
+        words->branch.len, "QS_MESSAGE", words->message.p, words->message.len, "QS_REMOTE",
+        words->remote.p, words->remote.len, "QS_TOKEN", words->token, "QS_FORCE",
         words->force ? "--force" : "", "QS_CONVENTIONAL", words->conventional ? conventional : "");
     int r;
 
@@ -220,6 +229,7 @@ static int read_words(struct live_session *live, const struct runtime_push *push
 
     (void)pthread_mutex_lock(&live->lock);
     out->dir = arena_str(arena, live->row.workdir);
+    out->base = arena_str(arena, live->row.branch.p ? live->row.branch : STR(""));
     out->branch = push->branch.len ? push->branch : own_branch(live, arena);
     profile = arena_str(arena, live->row.profile);
     (void)pthread_mutex_unlock(&live->lock);
@@ -257,8 +267,8 @@ static int push_and_tell(struct live_session *live, const struct session_place *
     out->nothing = str_is(str_split(&rest, '\n'), "nothing");
     out->commit = arena_str(arena, str_trim(rest));
     session_tell(live, "git.push.succeeded",
-                 json_pack("{s:s%,s:o}", "branch", words->branch.p, words->branch.len, "commit",
-                           json_str(out->commit)));
+                 json_pack("{s:s%,s:o,s:b}", "branch", words->branch.p, words->branch.len, "commit",
+                           json_str(out->commit), "nothing", out->nothing));
     return 0;
 }
 

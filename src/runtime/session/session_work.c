@@ -7,8 +7,8 @@
  *   events broke            -> find out why: the sandbox is gone (canceled), paused (leave it), or
  *                              the connection broke (attach again)
  *
- * A step that fails is tried again a few times; then the session has failed, which a new message
- * mends or finds out again. */
+ * A step that fails is tried again a few times; then the session has failed and its sandbox is paused. A new message
+ * resumes it and tries again. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -59,6 +59,9 @@ static int prepare_workspace(struct live_session *live, bool restored, struct er
         runtime_mask(live->runtime, live->caller.team_id, clone_error.message);
         session_tell(live, "git.clone.failed",
                      json_pack("{s:o}", "message", json_str(str_of(clone_error.message))));
+        /* Without its repository an agent would work on nothing. A message tries again. */
+        return error_set(err, ERROR_INVALID, "the repository could not be cloned: %s",
+                         clone_error.message);
     } else if (live->row.repo.len && !restored)
         session_tell(live, "git.clone.succeeded", NULL);
     (void)pthread_mutex_lock(&live->lock);
@@ -306,6 +309,20 @@ static bool is_in(struct live_session *live, enum session_state state)
     return in;
 }
 
+/* Nobody works in the sandbox of a failed session, so it is not left running. One that was given to the session, or
+ * whose provider cannot pause, is left alone. */
+static void pause_sandbox(struct live_session *live)
+{
+    struct error err = {0};
+
+    if (!live->row.owns_sandbox || !live->row.sandbox_id.len)
+        return;
+    if (runtime_sandbox_pause(live->runtime, &live->caller, live->row.sandbox_id, &err) < 0 &&
+        err.code != ERROR_UNSUPPORTED)
+        log_warn("session", "id=%.*s: the sandbox of the failed session keeps running: %s",
+                 STR_ARG(live->row.id), err.message);
+}
+
 /* The step will be tried again, or the session is over. */
 static void failed(struct live_session *live, const char *step, struct error *why)
 {
@@ -329,6 +346,8 @@ static void failed(struct live_session *live, const char *step, struct error *wh
             session_set_state(live, SESSION_FAILED, why->message);
     }
     session_unlock(live);
+    if (!gone && last)
+        pause_sandbox(live);
     if (!gone && !last)
         (void)usleep((useconds_t)(200000 << failures));
 }
