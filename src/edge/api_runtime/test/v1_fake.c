@@ -282,6 +282,11 @@ int runtime_sandbox_address(struct runtime *runtime, const struct runtime_caller
     return find(caller, id, err);
 }
 
+double runtime_usage_round(double value)
+{
+    return value;
+}
+
 int runtime_sandbox_usage(struct runtime *runtime, const struct runtime_caller *caller,
                           struct str id, struct provider_usage *out, struct error *err)
 {
