@@ -199,6 +199,40 @@ test('a foreign part of an own thing is missing as well', { timeout: 600_000 * p
   assert.deepEqual(faults, [])
 })
 
+// Ids in bodies and queries: what is sent with an id, and which kind it is of.
+const elsewhere = [
+  ['POST', '/sandboxes', 'templates/{id}', (id) => ({ templateID: id })],
+  ['POST', '/sandboxes', 'api/v1/snapshots/{id}', (id) => ({ templateID: id })],
+  ['POST', '/sandboxes', 'volumes/{id}', (id) => ({ templateID: 'base', volumeMounts: [{ name: id, path: '/mnt' }] })],
+  ['POST', '/templates/tags', 'templates/{id}', (id) => ({ target: `${id}:new`, tags: ['new'] })],
+  ['DELETE', '/templates/tags', 'templates/aliases/{alias}', (id) => ({ name: id, tags: ['default'] })],
+  ['GET', '/sandboxes/metrics?sandbox_ids=', 'sandboxes/{id}'],
+  ['POST', '/api/v1/sandboxes', 'templates/{id}', (id) => ({ template: id })],
+  ['POST', '/api/v1/sandboxes', 'api/v1/snapshots/{id}', (id) => ({ snapshot: id })],
+  ['POST', '/api/v1/sandboxes', 'profiles/{name}', (id) => ({ profile: id })],
+  ['POST', '/api/v1/sessions', 'api/v1/sandboxes/{id}', (id) => ({ agent: 'mock', sandbox_id: id })],
+  ['GET', '/api/v1/events?since=0&limit=10&sandbox_id=', 'api/v1/sandboxes/{id}'],
+  ['GET', '/api/v1/events?since=0&limit=10&session_id=', 'api/v1/sessions/{id}'],
+  ['GET', '/api/v1/snapshots?sandbox_id=', 'api/v1/sandboxes/{id}'],
+  ['POST', '/v1/sessions', 'v1/contexts/{id}', (id) => ({ browserSettings: { context: { id } } })],
+]
+
+test('ids in bodies and queries are missing as well', { timeout: 300_000 * patience }, async () => {
+  const faults = []
+  for (const [method, target, part, body] of elsewhere) {
+    const foreign = idOf(theirs, part)
+    const answers = []
+    for (const id of [foreign, turned(foreign)]) {
+      const answer = await server.api(method, body ? target : target + id, body?.(id), { key: mine.key, headers: body ? { 'Content-Length': JSON.stringify(body(id)).length } : {} })
+      answers.push(`${answer.status} ${answer.text.replaceAll(id, 'ID').replace(/"request_id":"\w+"/, '')}`)
+    }
+    answers.forEach((answer) => assert.doesNotMatch(answer, /invalid JSON|unknown member/))
+    const refused = /^4/.test(answers[0]) || (!body && /^200/.test(answers[0]))
+    if (answers[0] !== answers[1] || !refused) faults.push(`${method} ${target} ${part}: foreign ${answers[0].slice(0, 200)}, missing ${answers[1].slice(0, 200)}`)
+  }
+  assert.deepEqual(faults, [])
+})
+
 test('nothing of the other team was changed', async () => {
   for (const endpoint of endpoints) {
     const found = parts(endpoint.pattern)
