@@ -11,6 +11,7 @@ import { contract } from '../harness/contract.mjs'
 import { openBrowser, seriousFaults, shots, signedIn } from '../harness/dashboard.mjs'
 import { quicksand } from '../harness/interpreter.mjs'
 import { connect } from '../harness/mcp.mjs'
+import { destroyAll, refused, runtimeOf, startRuntime } from '../harness/runtime.mjs'
 import { eventually, patience, repository } from '../harness/server.mjs'
 
 const screens = path.join(repository, 'build/screens')
@@ -19,14 +20,16 @@ const { default: Browserbase } = load('@browserbasehq/sdk')
 const { chromium } = load('playwright-core')
 const puppeteer = load('puppeteer-core')
 const WebSocket = load('ws')
-let server, bb
+let server, bb, other
 
 before(async () => {
   server = await startBrowsers({ args: ['--warm', '1'] })
+  // Another server, for which this one is the service with the browsers.
+  other = await startRuntime({ execution: { browserbase: { apiKey: server.key, captchaSolver: false }, agentOverrides: { 'web-scraper': { backend: 'browserbase', capabilities: ['browser'] } } } }, { env: { BROWSERBASE_BASE_URL: server.url } })
   fs.mkdirSync(screens, { recursive: true })
   bb = new Browserbase({ apiKey: server.key, baseURL: server.url, maxRetries: 0 })
 })
-after(() => server?.destroy())
+after(() => destroyAll(...[other, server && runtimeOf(server)].filter(Boolean)))
 
 test('projects', async () => {
   const [project] = await bb.projects.list()
@@ -562,4 +565,24 @@ test('its page in the dashboard: opened, clicked, typed on', async () => {
   } finally {
     await browser.close()
   }
+})
+
+test('the provider browserbase: a type of agent gets a browser elsewhere, which Playwright drives over CDP', async () => {
+  const box = await other.create({ agent_type: 'web-scraper', key: 'scraper' })
+  assert.deepEqual([box.provider, box.state], ['browserbase', 'running'])
+  assert.equal((await bb.sessions.retrieve(box.external_id)).status, 'RUNNING')
+  const shown = await quicksand(other.server, ['url', '--cdp', box.id])
+  assert.equal(shown.code, 0, shown.stderr)
+  assert.equal(shown.stdout.trim(), box.cdp_url)
+  assert.equal((await other.create({ agent_type: 'web-scraper', key: 'scraper' })).id, box.id, 'found again by its key')
+  refused(await other.v1('POST', `/sandboxes/${box.id}/execute`, { command: 'true' }), 409, 'unsupported')
+  const browser = await chromium.connectOverCDP(box.cdp_url)
+  const [first] = browser.contexts()[0].pages()
+  await first.goto(address)
+  await first.fill('#i', 'scraped')
+  await first.click('button')
+  assert.equal(await first.title(), 'scraped')
+  await other.remove(box.id)
+  assert.equal((await bb.sessions.retrieve(box.external_id)).status, 'COMPLETED')
+  await eventually('the connection ends', () => !browser.isConnected(), 30_000)
 })

@@ -1,6 +1,7 @@
 /* The door to all types: what a type lacks is refused here, before anything is sent. */
 #include "provider/core/provider.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -144,6 +145,20 @@ void provider_free(struct provider *provider)
         provider->ops->close(provider);
     free(provider->secret);
     free(provider);
+}
+
+void provider_replace(struct provider *old, struct provider *by)
+{
+    atomic_store(&old->successor, by);
+}
+
+static struct provider *current(struct provider *provider)
+{
+    struct provider *next;
+
+    while ((next = atomic_load(&provider->successor)) != NULL)
+        provider = next;
+    return provider;
 }
 
 const char *provider_name(const struct provider *provider)
@@ -304,6 +319,7 @@ int provider_find(struct provider *provider, struct str team_id,
 int provider_get(struct provider *provider, const struct provider_ref *ref, struct arena *arena,
                  struct provider_sandbox *out, struct error *err)
 {
+    provider = current(provider);
     *out = (struct provider_sandbox){0};
     return provider->ops->get
                ? quiet(provider, provider->ops->get(provider, ref, arena, out, err), err)
@@ -313,6 +329,7 @@ int provider_get(struct provider *provider, const struct provider_ref *ref, stru
 int provider_connect(struct provider *provider, const struct provider_ref *ref, int64_t ttl_s,
                      struct arena *arena, struct provider_sandbox *out, struct error *err)
 {
+    provider = current(provider);
     *out = (struct provider_sandbox){0};
     return provider->ops->connect
                ? quiet(provider, provider->ops->connect(provider, ref, ttl_s, arena, out, err), err)
@@ -321,12 +338,14 @@ int provider_connect(struct provider *provider, const struct provider_ref *ref, 
 
 int provider_pause(struct provider *provider, const struct provider_ref *ref, struct error *err)
 {
+    provider = current(provider);
     return provider->ops->pause ? quiet(provider, provider->ops->pause(provider, ref, err), err)
                                 : lacks(provider->name, "pause", err);
 }
 
 int provider_kill(struct provider *provider, const struct provider_ref *ref, struct error *err)
 {
+    provider = current(provider);
     return provider->ops->kill ? quiet(provider, provider->ops->kill(provider, ref, err), err)
                                : lacks(provider->name, "kill", err);
 }
@@ -334,6 +353,7 @@ int provider_kill(struct provider *provider, const struct provider_ref *ref, str
 int provider_extend(struct provider *provider, const struct provider_ref *ref, int64_t ttl_s,
                     struct error *err)
 {
+    provider = current(provider);
     return provider->ops->extend
                ? quiet(provider, provider->ops->extend(provider, ref, ttl_s, err), err)
                : lacks(provider->name, "ttl", err);
@@ -342,6 +362,7 @@ int provider_extend(struct provider *provider, const struct provider_ref *ref, i
 int provider_snapshot(struct provider *provider, const struct provider_ref *ref, const char *name,
                       struct arena *arena, struct str *out, struct error *err)
 {
+    provider = current(provider);
     *out = STR_NONE;
     return provider->ops->snapshot
                ? quiet(provider, provider->ops->snapshot(provider, ref, name, arena, out, err), err)
@@ -390,6 +411,7 @@ int provider_start(struct provider *provider, const struct provider_ref *ref,
                    const struct provider_command *command, struct provider_process **out,
                    struct error *err)
 {
+    provider = current(provider);
     *out = NULL;
     if (!provider->ops->start)
         return lacks(provider->name, "exec", err);
@@ -406,6 +428,7 @@ int provider_start(struct provider *provider, const struct provider_ref *ref,
 int provider_attach(struct provider *provider, const struct provider_ref *ref, const char *tag,
                     int64_t pid, struct provider_process **out, struct error *err)
 {
+    provider = current(provider);
     *out = NULL;
     if (!provider->ops->attach)
         return lacks(provider->name, "attach", err);
@@ -474,6 +497,7 @@ void provider_process_free(struct provider_process *process)
 int provider_read(struct provider *provider, const struct provider_ref *ref, const char *path,
                   provider_sink_fn *sink, void *arg, struct error *err)
 {
+    provider = current(provider);
     return provider->ops->read
                ? quiet(provider, provider->ops->read(provider, ref, path, sink, arg, err), err)
                : lacks(provider->name, "files", err);
@@ -482,6 +506,7 @@ int provider_read(struct provider *provider, const struct provider_ref *ref, con
 int provider_write(struct provider *provider, const struct provider_ref *ref, const char *path,
                    provider_source_fn *source, void *arg, int64_t length, struct error *err)
 {
+    provider = current(provider);
     return provider->ops->write
                ? quiet(provider,
                        provider->ops->write(provider, ref, path, source, arg, length, err), err)

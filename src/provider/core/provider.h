@@ -93,7 +93,10 @@ struct provider_config {
 
 /* Checks the settings; talks to nobody. The config's strings are copied. */
 int provider_new(const struct provider_config *config, struct provider **out, struct error *err);
-void provider_free(struct provider *provider); /* NULL is fine */
+void provider_free(struct provider *provider);
+/* For a new key: calls about sandboxes that somebody still makes with `old` are made with `by`, which must
+ * live as long as `old`. What has begun with `old` goes on. */
+void provider_replace(struct provider *old, struct provider *by); /* NULL is fine */
 const char *provider_name(const struct provider *provider);
 const char *provider_type(const struct provider *provider);
 const struct provider_caps *provider_caps(const struct provider *provider);

@@ -77,6 +77,7 @@ struct provider {
     struct fetch *fetch;
     char *secret; /* its key, for provider.c only; NULL or "" = none */
     void *impl;
+    struct provider *_Atomic successor; /* provider_replace(); NULL = none */
 };
 
 /* The first member of a type's own process. */

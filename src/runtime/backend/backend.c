@@ -117,6 +117,8 @@ static int replace_key(struct runtime *runtime, struct backend *backend,
     backend->retired = retired;
     backend->provider = provider;
     backend->settings = settings;
+    /* Terminals and commands that run hold the old one, and extend their sandbox with it. */
+    provider_replace(retired->provider, provider);
     (void)pthread_rwlock_unlock(&runtime->backends_lock);
     return 0;
 }
