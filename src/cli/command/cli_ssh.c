@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "cli/core/cli_internal.h"
@@ -240,15 +241,52 @@ static int run_ssh_proxy(struct cli *cli, int argc, char **argv)
 
 /* ---- ssh, ssh-config ---- */
 
+/* A user's name, which becomes an argument of ssh and a line of its settings. */
+static bool is_user(const char *name)
+{
+    size_t len = strlen(name);
+
+    for (size_t i = 0; i < len; i++) {
+        char c = name[i];
+
+        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+              c == '_' || (i && (c == '-' || c == '.'))))
+            return false;
+    }
+    return len > 0 && len <= 64;
+}
+
+/* One word for the shell that runs a ProxyCommand, past ssh, which expands '%' in it before. */
+static void add_word(struct buf *out, const char *text)
+{
+    (void)buf_add_char(out, '\'');
+    for (; *text; text++) {
+        if (*text == '\'')
+            (void)buf_add_str(out, STR("'\\'"));
+        else if (*text == '%')
+            (void)buf_add_char(out, '%');
+        (void)buf_add_char(out, *text);
+    }
+    (void)buf_add_char(out, '\'');
+}
+
 /* How this program is started again for the same server; malloc()ed. */
 static char *proxy_command(const struct cli *cli)
 {
     char self[PATH_MAX];
     ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    auto_buf struct buf line = {0};
 
     self[len > 0 ? len : 0] = '\0';
-    return xasprintf("\"%s\" ssh-proxy%s%s %%n", len > 0 ? self : "quicksand",
-                     cli->url ? " --url " : "", cli->url ? cli->url : "");
+    buf_init(&line, SIZE_MAX / 2);
+    add_word(&line, len > 0 ? self : "quicksand");
+    (void)buf_add_str(&line, STR(" ssh-proxy"));
+    if (cli->url) {
+        (void)buf_add_str(&line, STR(" --url "));
+        add_word(&line, cli->url);
+    }
+    (void)buf_add_str(&line, STR(" %n"));
+    return buf_take(&line);
 }
 
 /* The lines of a host, each as `ssh -o` takes it, too. */
@@ -267,6 +305,9 @@ static void each_setting(const struct cli *cli, void (*fn)(void *arg, const char
     fn(arg, known);
     fn(arg, "StrictHostKeyChecking=yes");
     fn(arg, "UpdateHostKeys=no");
+    /* The guest is hostile: what "Host *" of the user's settings lends to other hosts is not for it. */
+    fn(arg, "ForwardAgent=no");
+    fn(arg, "ForwardX11=no");
 }
 
 static void print_setting(void *arg, const char *line)
@@ -292,6 +333,8 @@ static int run_ssh_config(struct cli *cli, int argc, char **argv)
         return rc;
     if (count)
         return cli_usage(&cli_ssh_config_command, "takes no operands");
+    if (!is_user(user))
+        return cli_usage(&cli_ssh_config_command, "--user must be the name of a user");
     printf("Host *" HOST_SUFFIX "\n    User %s\n", user);
     each_setting(cli, print_setting, NULL);
     return CLI_OK;
@@ -354,6 +397,8 @@ static int run_ssh(struct cli *cli, int argc, char **argv)
     name = count ? id_of(operands[0]) : NULL;
     if (!name)
         return cli_usage(&cli_ssh_command, "needs a sandbox");
+    if (!is_user(user))
+        return cli_usage(&cli_ssh_command, "--user must be the name of a user");
     if (cli_connect(cli, &err) < 0 || !(id = cli_name_id(cli, name, &err)))
         return cli_fail(&err);
     return start_ssh(cli, user, id, operands + 1, count - 1);
