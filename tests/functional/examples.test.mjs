@@ -17,6 +17,8 @@ const DONE = 'block-is-done'
 let server
 let folder
 let shell
+let files // of the project's folder, before anything is pasted
+const listFiles = () => [repository, path.join(repository, 'examples'), path.join(repository, 'build')].flatMap((dir) => fs.readdirSync(dir).map((name) => path.join(dir, name)))
 before(async () => {
   folder = fs.mkdtempSync('/tmp/quicksand-readme-')
   // What `git clone … && cd quicksand` leaves the reader in: the folder of the project.
@@ -29,6 +31,7 @@ before(async () => {
     if (serving) process.kill(serving.pid, 'SIGTERM')
     return server.exited
   }
+  files = listFiles()
   shell = spawn('bash', [], {
     cwd: repository,
     env: {
@@ -47,7 +50,7 @@ after(async () => {
   shell.kill('SIGKILL')
   await server.destroy()
   fs.rmSync(folder, { recursive: true })
-  fs.rmSync(path.join(repository, 'hello'), { recursive: true, force: true })
+  fs.rmSync('/tmp/hello', { recursive: true, force: true })
 })
 
 // One block, in the shell where those before it ran. A line that fails ends the block, as its reader would.
@@ -93,13 +96,14 @@ test('tasks worked on by agents', async () => {
   assert.match(out, /fix the test/)
   assert.match(out, /session\.completed/)
   assert.match(out, /snap_\w+ github\/acme\/app#main/)
+  assert.doesNotMatch(out, /\{"|jsonrpc/, 'what the agent answers is text')
   assert.match(out, /user@|\$ /, 'the prompt of the terminal')
 })
 
 test('conversations that are still there', async () => {
   const lines = (await paste(blocks[3])).trim().split('\n')
   const id = lines[0].split(' ')[0]
-  assert.deepEqual(lines, [`${id} paused`, `${id} resumed on e2b, key conversation:c1:s1`, 'hi'])
+  assert.deepEqual(lines, [`${id} created on e2b, key conversation:c1:s1`, `${id} paused`, `${id} resumed on e2b, key conversation:c1:s1`, 'hi'])
   const { body } = await server.api('GET', `/api/v1/events?sandbox_id=${id}&type=sandbox.created&limit=10`)
   assert.equal(body.events.length, 1)
 })
@@ -120,6 +124,8 @@ test('a harness: profiles, tools, jobs', async () => {
 test('a squad, by HTTP', async () => {
   const out = await paste(blocks[6])
   assert.match(out, /git version 2/)
+  for (const line of out.split('\n')) assert.ok((line.match(/^\{|\}\{/g) ?? []).length <= 1, `an answer without a newline behind it: ${line}`)
+  assert.match(out, /^deleted: 204$/m)
   assert.match(out, /"agent_id":"a1"/)
   assert.match(out, /removed \d+ sandboxes and \d+ snapshots\n$/)
 })
@@ -136,3 +142,12 @@ test('what needs templates of its own is that which is tried elsewhere', () => {
 })
 
 test('there is no other block', () => assert.equal(blocks.length, 11))
+
+test('all blocks together leave no warning, no unfinished session and no file in the clone', async () => {
+  assert.doesNotMatch(shell.text, /\bwarn|deprecated|npm notice/i)
+  assert.doesNotMatch(server.log, / (warn|error) /)
+  const { sessions } = (await server.api('GET', '/api/v1/sessions')).body
+  assert.deepEqual(sessions.filter(({ state }) => !['completed', 'canceled'].includes(state)).map(({ id, state }) => [id, state]), [])
+  assert.deepEqual(listFiles().filter((file) => !files.includes(file)), [])
+  for (const block of blocks) assert.doesNotMatch(block, / -o (?!\/tmp\/)/, 'a file is written to the folder of the reader')
+})

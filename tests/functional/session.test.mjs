@@ -99,7 +99,7 @@ test('a session with the built-in mock agent: provisioned, sent to, followed, ca
     assert.ok(seen.includes(type), `${type} in ${seen}`)
   }
   assert.equal(seen.filter((type) => type === 'session.created').length, 1)
-  await eventually('the echo on the stream', () => stream.seen.some((one) => one.type === 'agent.mock.echo' && JSON.stringify(one.data).includes('hello agent')))
+  await eventually('the answer on the stream', () => stream.seen.some((one) => one.type === 'agent.message' && JSON.stringify(one.data).includes('You said: hello agent')))
   stream.close()
   const cloned = await execute(one.sandbox_id, 'cat ~/workspace/app/README.md')
   assert.equal(cloned.stdout, 'hello from the world\n')

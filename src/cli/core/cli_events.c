@@ -152,11 +152,31 @@ static bool print_piece(struct cli_event_printer *printer, const json_t *event)
     return true;
 }
 
+/* What is said as it is, else "name=value name=value". */
+static char *data_text(const json_t *data)
+{
+    struct str said = json_get_str(data, "text");
+    struct buf out;
+    const char *name;
+    json_t *value;
+
+    if (said.len && json_object_size(data) == 1)
+        return cli_defuse(str_dup(said), true);
+    buf_init(&out, EVENT_MAX);
+    json_object_foreach ((json_t *)(uintptr_t)data, name, value) {
+        auto_free char *text =
+            json_is_string(value) ? xstrdup(json_string_value(value)) : json_text(value);
+
+        (void)buf_printf(&out, "%s%s=%s", out.len ? " " : "", name, text);
+    }
+    return cli_defuse(out.len ? buf_take(&out) : xstrdup(""), false);
+}
+
 void cli_event_print(struct cli_event_printer *printer, const json_t *event)
 {
     static const char *const subjects[] = {"session", "sandbox", "process", NULL};
     const json_t *data = json_object_get(event, "data");
-    auto_free char *text = json_object_size(data) ? cli_defuse(json_text(data), false) : NULL;
+    auto_free char *text = json_object_size(data) ? data_text(data) : NULL;
     auto_free char *type = cli_print_str(event, "type"), *subject = NULL;
     struct str ts = json_get_str(event, "ts");
 

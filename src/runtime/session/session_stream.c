@@ -251,9 +251,26 @@ static void on_update(struct live_session *live, json_t *params)
     session_event(live, type, json_incref(update ? update : params));
 }
 
+/* The built-in mock agent sends back each request as it came. Of these only a prompt is worth showing, as an answer. */
+static void on_mock_echo(struct live_session *live, const json_t *params)
+{
+    const json_t *request = json_object_get(params, "message");
+    const json_t *prompt = json_object_get(json_object_get(request, "params"), "prompt");
+    struct str text = json_get_str(json_array_get(prompt, 0), "text");
+
+    if (str_is(json_get_str(request, "method"), "session/prompt"))
+        session_event(live, "agent.message",
+                      json_pack("{s:o}", "text", json_sprintf("You said: %.*s", STR_ARG(text))));
+}
+
 static void on_notice(struct live_session *live, struct str method, json_t *params)
 {
     char type[TYPE_MAX];
+
+    if (str_is(method, "mock/echo")) {
+        on_mock_echo(live, params);
+        return;
+    }
 
     if (str_is(method, "session/update")) {
         on_update(live, params);
