@@ -2,14 +2,16 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import fs from 'node:fs'
+import path from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { DAY, HOUR, passTime } from '../harness/clock.mjs'
 import { findProcesses, isEnvd } from '../harness/leftovers.mjs'
 import { startRuntime } from '../harness/runtime.mjs'
-import { binary, eventually } from '../harness/server.mjs'
+import { binary, eventually, repository } from '../harness/server.mjs'
 
 let one
-before(async () => (one = await startRuntime()))
+const program = path.join(repository, 'build/npm/sandbox-agent/node_modules/@sandbox-agent/cli-linux-x64/bin/sandbox-agent')
+before(async () => (one = await startRuntime({ sandbox_agent: { program } })))
 after(() => one.destroy())
 
 const cli = (...args) => {
@@ -132,5 +134,25 @@ describe('a year of time', () => {
     assert.equal((await one.server.api('GET', `/sandboxes/${ended.id}`)).status, 404)
     for (const id of [again.id, restored.id, copy.sandboxID]) await one.v1('DELETE', `/sandboxes/${id}`)
     fs.rmSync(context, { recursive: true })
+  })
+})
+
+describe('24 hours', () => {
+  test('a session works for 24 hours, in one sandbox that is never paused', async () => {
+    const lifecycle = { idleTimeoutSeconds: 4 * HOUR }
+    const session = await one.ok(201, 'POST', '/sessions', { agent: 'mock', wait: true, lifecycle })
+    const box = (await one.ok(200, 'GET', `/sessions/${session.id}`)).sandbox_id
+    await one.execute(box, 'nohup sleep 1000000 >/dev/null 2>&1 & echo $! >/home/user/pid')
+    const answers = async () => (await one.ok(200, 'GET', `/sessions/${session.id}/events?since=0&limit=1000`)).events.filter((event) => event.type === 'agent.turn.completed').length
+    for (let hours = 0; hours <= 24; hours += 3) {
+      const before = await answers()
+      await one.ok(202, 'POST', `/sessions/${session.id}/messages`, { message: `after ${hours} hours` })
+      await eventually(`an answer after ${hours} hours`, async () => (await answers()) > before, 60_000, 100)
+      if (hours < 24) await passTime(one.server, 3 * HOUR)
+    }
+    assert.equal((await one.ok(200, 'GET', `/sessions/${session.id}`)).sandbox_id, box)
+    assert.equal(await one.output(box, 'kill -0 $(cat /home/user/pid) && echo alive'), 'alive\n')
+    assert.equal(await one.count(box, 'sandbox.paused'), 0)
+    await one.remove(box)
   })
 })

@@ -72,6 +72,29 @@ describe('a task', () => {
     failed(await v1('DELETE', '/sandboxes/sbx_00000000000000000000'), 404, 'not_found')
   })
 
+  test('the seven verbs of a sandbox service, for an agent and a task', async () => {
+    const box = await create({ agent_id: 'verbs', task_id: 'task-7' }) // create_sandbox(agent, task)
+    assert.equal((await run(box.id, 'echo $((6 * 7))')).stdout, '42\n') // execute_command
+    const bytes = Buffer.from(Array.from({ length: 70_000 }, (_, i) => (i * 7) % 256))
+    const target = `/sandboxes/${box.id}/files?path=${encodeURIComponent('/home/user/up load.bin')}`
+    const put = await v1('PUT', target, bytes, { headers: { 'content-type': 'application/octet-stream' } }) // upload_file
+    assert.ok(put.status < 300, put.text)
+    assert.equal((await run(box.id, 'sha256sum <"/home/user/up load.bin"')).stdout.split(' ')[0], crypto.createHash('sha256').update(bytes).digest('hex'))
+    await run(box.id, 'cp "/home/user/up load.bin" /home/user/down.bin')
+    const got = await v1('GET', `/sandboxes/${box.id}/files?path=/home/user/down.bin`) // download_file
+    assert.equal(got.status, 200)
+    assert.ok(bytes.equals(got.bytes))
+    const seen = (await v1('GET', `/sandboxes/${box.id}`)).body // get_status
+    assert.deepEqual([seen.status, seen.agent_id, seen.task_id], ['running', 'verbs', 'task-7'])
+    const other = await create({ agent_id: 'verbs', task_id: 'task-8' })
+    assert.equal((await v1('DELETE', `/sandboxes/${box.id}`)).status, 204) // destroy_sandbox
+    assert.equal((await v1('GET', `/sandboxes/${box.id}`)).body.status, 'stopped')
+    const as = { headers: { 'X-Agent-ID': 'verbs' } }
+    await eventually('it is unused for a second', async () => (await v1('POST', '/prune', { older_than: 1 }, as)).body.sandboxes === 1) // cleanup_stale_sandboxes
+    assert.equal((await v1('GET', `/sandboxes/${other.id}`)).body.status, 'stopped')
+    assert.ok(!(await server.ids()).includes(other.id))
+  })
+
   test('an exit code is a result', async () => {
     const box = await create()
     const result = await run(box.id, 'echo out; echo err >&2; exit 7')

@@ -71,3 +71,8 @@ int runners_open(struct runtime *runtime, struct error *err);
 /* With backends_lock held for writing: a free one of the team, and takes a place in it. */
 struct backend *runner_choose(struct runtime *runtime, struct str team_id);
 int runner_none(struct runtime *runtime, const struct runtime_caller *caller, struct error *err);
+
+/* How long to wait before the next attempt: min_ms, doubled each time and up to half as long again, so that many
+ * callers do not come back at the same moment; from min_ms to max_ms. at_least_ms: what the provider asked for. */
+int64_t backend_retry_wait_ms(const struct runtime_settings *settings, int attempt,
+                              int64_t at_least_ms);

@@ -127,21 +127,23 @@ int backend_try_begin(struct backend_try *try, struct runtime *runtime, struct b
     return breaker_enter(backend, try->kind, err);
 }
 
-/* min, doubled each time, at most max; between half and all of it, so that many callers do not come
- * back at the same moment. */
-static int64_t wait_ms(const struct runtime_settings *settings, int attempt, int64_t at_least_ms)
+int64_t backend_retry_wait_ms(const struct runtime_settings *settings, int attempt,
+                              int64_t at_least_ms)
 {
-    int64_t ms = settings->retry.min_ms;
+    int64_t min_ms = settings->retry.min_ms, max_ms = settings->retry.max_ms, ms = min_ms, most_ms;
     uint32_t random;
 
-    for (int i = 1; i < attempt && ms < settings->retry.max_ms; i++)
+    for (int i = 1; i < attempt && ms < max_ms; i++)
         ms *= 2;
-    if (ms > settings->retry.max_ms)
-        ms = settings->retry.max_ms;
+    most_ms = ms + ms / 2 < max_ms ? ms + ms / 2 : max_ms;
+    if (ms > most_ms * 2 / 3)
+        ms = most_ms * 2 / 3 > min_ms ? most_ms * 2 / 3 : min_ms;
+    if (ms > most_ms)
+        ms = most_ms;
     random_bytes(&random, sizeof(random));
-    ms = ms / 2 + (int64_t)(random % (uint32_t)(ms / 2 + 1));
+    ms += (int64_t)(random % (uint32_t)(most_ms - ms + 1));
     if (ms < at_least_ms)
-        ms = at_least_ms < settings->retry.max_ms ? at_least_ms : settings->retry.max_ms;
+        ms = at_least_ms < max_ms ? at_least_ms : max_ms;
     return ms;
 }
 
@@ -172,7 +174,7 @@ bool backend_try_again(struct backend_try *try, int r, const struct error *err)
     if (!again || try->attempt >= settings->retry.attempts ||
         breaker_is_open(try->backend, try->kind))
         return false;
-    ms = wait_ms(settings, try->attempt, (int64_t)err->retry_after_s * 1000);
+    ms = backend_retry_wait_ms(settings, try->attempt, (int64_t)err->retry_after_s * 1000);
     if (deadline_left(ms + 1) <= ms) /* no time would be left to try it */
         return false;
     (void)snprintf(why, sizeof(why), "%s", err->message);

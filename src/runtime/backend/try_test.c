@@ -92,6 +92,32 @@ TEST(try_waits_as_asked)
     CHECK(clock_mono_ms() - began < 3000);
 }
 
+/* Three attempts, and waits of 1 to 10 s that double, where nobody set anything else. */
+TEST(try_waits_double_from_one_to_ten_seconds)
+{
+    static const int64_t from_ms[] = {1000, 2000, 4000, 6666, 6666, 6666};
+    static const int64_t to_ms[] = {1500, 3000, 6000, 10000, 10000, 10000};
+    auto_core struct core_env env;
+
+    core_open(&env, NULL, NULL);
+    CHECK_INT(env.settings.retry.attempts, 3);
+    for (int attempt = 1; attempt <= 6; attempt++) {
+        int64_t least = INT64_MAX, most = 0;
+
+        for (int i = 0; i < 1000; i++) {
+            int64_t ms = backend_retry_wait_ms(&env.settings, attempt, 0);
+
+            least = ms < least ? ms : least;
+            most = ms > most ? ms : most;
+        }
+        CHECK(least >= from_ms[attempt - 1] && most <= to_ms[attempt - 1]);
+        CHECK(most - least > (to_ms[attempt - 1] - from_ms[attempt - 1]) / 2);
+    }
+    /* Retry-After, up to the longest wait. */
+    CHECK_INT(backend_retry_wait_ms(&env.settings, 1, 7000), 7000);
+    CHECK_INT(backend_retry_wait_ms(&env.settings, 1, 60000), 10000);
+}
+
 TEST(breaker_opens_and_closes)
 {
     auto_core struct core_env env;
