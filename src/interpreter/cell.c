@@ -1,6 +1,7 @@
 /* How it works: lines for the client are collected in `lines` and sent together. Text of stdout and stderr is collected
  * before that: a print() of several writes is to be one line for the client. It is told when there is much of it, before each
- * result or error, at the end, and in any case after FLUSH_MS. A character that is not whole yet waits for its rest.
+ * result or error, at the end, and in any case after FLUSH_MS. A line that has not ended waits until its writer is silent
+ * (cell_text_due()), and a character that is not whole for its rest.
  *
  * The number of the cell waits for what comes next, for the same time: most cells are over by then, and their
  * answer is one packet. */
@@ -12,6 +13,8 @@
 
 enum {
     FLUSH_MS = 50,
+    SILENT_MS = 50,   /* after which the begin of a line is told, */
+    UNENDED_MS = 250, /* and in any case after this */
     KEEPALIVE_MS = 5000,
     TEXT_ENOUGH = 32 * 1024,
     TEXT_MAX = 1024 * 1024, /* a pipe gives less than that before it is told */
@@ -83,10 +86,20 @@ static size_t whole_characters(struct str text)
     return len;
 }
 
-static void tell_text(struct cell *cell, enum kernel_pipe pipe, bool all)
+size_t cell_text_due(struct str text, int64_t silent_ms, int64_t waited_ms)
+{
+    size_t len = text.len;
+
+    if (silent_ms >= SILENT_MS || waited_ms >= UNENDED_MS)
+        return whole_characters(text);
+    while (len && text.p[len - 1] != '\n')
+        len--;
+    return len;
+}
+
+static void tell_text(struct cell *cell, enum kernel_pipe pipe, size_t len)
 {
     struct buf *text = &cell->text[pipe];
-    size_t len = all ? text->len : whole_characters(buf_str(text));
     char time[CLOCK_TEXT_SIZE];
 
     if (!len)
@@ -98,19 +111,34 @@ static void tell_text(struct cell *cell, enum kernel_pipe pipe, bool all)
     /* Clients want the offset as digits. */
     (void)buf_printf(&cell->lines, ",\"timestamp\":\"%.*s+00:00\"}\n", (int)strlen(time) - 1, time);
     buf_drop(text, len);
+    cell->unended_ms[pipe] = cell->output_ms[pipe];
 }
 
-static void flush(struct cell *cell)
+static void tell_texts(struct cell *cell)
 {
-    timer_stop(&cell->flush);
-    tell_text(cell, KERNEL_STDOUT, false);
-    tell_text(cell, KERNEL_STDERR, false);
-    send_lines(cell);
+    for (int pipe = KERNEL_STDOUT; pipe <= KERNEL_STDERR; pipe++)
+        tell_text(cell, (enum kernel_pipe)pipe, whole_characters(buf_str(&cell->text[pipe])));
 }
+
+static void flush_soon(struct cell *cell);
 
 static void on_flush(uv_timer_t *timer)
 {
-    flush(timer->data);
+    struct cell *cell = timer->data;
+    int64_t now = clock_mono_ms();
+    bool waits = false;
+
+    timer_stop(&cell->flush);
+    for (int pipe = KERNEL_STDOUT; pipe <= KERNEL_STDERR; pipe++) {
+        int64_t waited = now - cell->unended_ms[pipe];
+
+        tell_text(cell, (enum kernel_pipe)pipe,
+                  cell_text_due(buf_str(&cell->text[pipe]), now - cell->output_ms[pipe], waited));
+        waits |= cell->text[pipe].len && waited < UNENDED_MS;
+    }
+    send_lines(cell);
+    if (waits)
+        flush_soon(cell);
 }
 
 static void flush_soon(struct cell *cell)
@@ -167,19 +195,21 @@ void cell_number(struct cell *cell, int64_t count)
 
 void cell_output(struct cell *cell, enum kernel_pipe pipe, struct str bytes)
 {
+    cell->output_ms[pipe] = clock_mono_ms();
+    if (!cell->text[pipe].len)
+        cell->unended_ms[pipe] = cell->output_ms[pipe];
     (void)buf_add_str(&cell->text[pipe], bytes);
     if (cell->text[pipe].len < TEXT_ENOUGH) {
         flush_soon(cell);
         return;
     }
-    tell_text(cell, pipe, false);
+    tell_text(cell, pipe, whole_characters(buf_str(&cell->text[pipe])));
     send_lines(cell);
 }
 
 void cell_line_begin(struct cell *cell)
 {
-    tell_text(cell, KERNEL_STDOUT, false);
-    tell_text(cell, KERNEL_STDERR, false);
+    tell_texts(cell);
 }
 
 /* JSON has no line ends but between its parts: where a kernel made some, a blank means the same. */
@@ -214,8 +244,8 @@ void cell_end(struct cell *cell)
 {
     struct http_exchange *ex = cell->ex;
 
-    tell_text(cell, KERNEL_STDOUT, true);
-    tell_text(cell, KERNEL_STDERR, true);
+    tell_text(cell, KERNEL_STDOUT, cell->text[KERNEL_STDOUT].len);
+    tell_text(cell, KERNEL_STDERR, cell->text[KERNEL_STDERR].len);
     (void)buf_add_str(&cell->lines, STR("{\"type\":\"end_of_execution\"}\n"));
     send_lines(cell);
     timer_stop(&cell->flush);

@@ -77,9 +77,10 @@ static const struct language *read_language(struct interpreter *ip, struct http_
     if (language && language_here(language, ip->kernels))
         return language;
     buf_init(&text, 1024);
-    (void)buf_add_str(&text, STR("Failed to create context: "));
+    (void)buf_add_str(&text, STR(LANGUAGE_REFUSED));
     language_refusal(name, ip->kernels, &text);
-    reply(ex, 500, "text/plain; charset=utf-8", buf_str(&text));
+    /* Of all refusals, the SDKs show the text of this one only. */
+    reply(ex, 404, "text/plain; charset=utf-8", buf_str(&text));
     return NULL;
 }
 

@@ -138,8 +138,9 @@ struct cell {
     json_t *request; /* what the strings below are part of */
     struct str code, token;
     const json_t *envs;
-    struct buf lines;   /* to be sent */
-    struct buf text[2]; /* of stdout and stderr, not told yet */
+    struct buf lines;                    /* to be sent */
+    struct buf text[2];                  /* of stdout and stderr, not told yet */
+    int64_t output_ms[2], unended_ms[2]; /* when it came last; since when all of it waits */
     uv_timer_t *flush, *keepalive;
     int64_t last_ms; /* when something was sent */
 };
@@ -149,6 +150,9 @@ struct cell *cell_new(struct http_exchange *ex, json_t *request_consume);
 void cell_begin(struct cell *cell, struct context *context);
 void cell_number(struct cell *cell, int64_t count);
 void cell_output(struct cell *cell, enum kernel_pipe pipe, struct str bytes);
+/* How much of the text that was collected may be told now. The begin of a line waits for its rest, unless its writer has been
+ * silent for a while or it has waited long. */
+size_t cell_text_due(struct str text, int64_t silent_ms, int64_t waited_ms);
 /* A line that a kernel made, in pieces: what was written before it goes first. */
 void cell_line_begin(struct cell *cell);
 void cell_line_bytes(struct cell *cell, struct str bytes);

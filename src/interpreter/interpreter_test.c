@@ -9,6 +9,7 @@
 #include "base/program.h"
 #include "base/test.h"
 #include "interpreter/frame.h"
+#include "interpreter/interpreter.h"
 #include "interpreter/language.h"
 #include "protocol/json/json_shape.h"
 
@@ -61,6 +62,18 @@ TEST(frames_that_are_none)
     CHECK_FRAMES("r 99999999999\n", "!");
     CHECK_FRAMES("r 00000000000000000000000000001\n", "!");
     CHECK_FRAMES("d 0\nnonsense that never ends", "d.!");
+}
+
+TEST(a_line_is_told_once_it_has_ended)
+{
+    CHECK_INT(cell_text_due(STR("one\ntwo"), 0, 0), 4);
+    CHECK_INT(cell_text_due(STR("err"), 0, 60), 0);
+    CHECK_INT(cell_text_due(STR("err\n"), 0, 60), 4);
+    /* Of a writer that does not end it. */
+    CHECK_INT(cell_text_due(STR("Name? "), 50, 60), 6);
+    CHECK_INT(cell_text_due(STR("......"), 5, 250), 6);
+    CHECK_INT(cell_text_due(STR("x\xc3"), 50, 250), 1);
+    CHECK_INT(cell_text_due(STR(""), 50, 250), 0);
 }
 
 TEST(languages_by_their_names)

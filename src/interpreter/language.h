@@ -26,6 +26,8 @@ struct language {
 
 /* The template with all languages. */
 #define LANGUAGE_FULL "code-interpreter-full"
+/* How the answer to a language without a kernel begins; the runtime tells it from a missing context by that. */
+#define LANGUAGE_REFUSED "Failed to create context: "
 
 /* By its name or short form, without case and blanks around. Empty = Python. NULL: there is none. */
 const struct language *language_find(struct str name);

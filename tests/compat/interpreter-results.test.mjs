@@ -110,6 +110,13 @@ describe('charts', () => {
     const lying = await chart('plt.barh(["Alice", "Bob"], [10, 12], label="read"); plt.xlabel("Books"); plt.ylabel("Who")')
     assert.deepEqual([lying.type, lying.x_label, lying.y_label, lying.elements], ['bar', 'Who', 'Books', [{ label: 'Alice', group: 'read', value: 10 }, { label: 'Bob', group: 'read', value: 12 }]])
   })
+  test('the angles of a pie are rounded as upstream rounds them', async () => {
+    const found = await chart('plt.pie([15, 30, 45, 10], labels=["a", "b", "c", "d"], radius=0.123456789)')
+    assert.deepEqual(found.elements.map(({ angle }) => angle), [54, 108, 162, 36])
+    assert.deepEqual(found.elements.map(({ radius }) => radius), Array(4).fill(0.123456789))
+    assert.deepEqual((await chart('plt.pie([1, 1, 5])')).elements.map(({ angle }) => angle), [51.42857, 51.42857, 257.143])
+  })
+
   test('pie', async () => {
     const found = await chart('plt.pie([1, 3], labels=["a", "b"], autopct="%1.0f%%"); plt.title("Parts")')
     assert.deepEqual(found, { type: 'pie', title: 'Parts', elements: [{ label: 'a', angle: 90, radius: 1 }, { label: 'b', angle: 270, radius: 1 }] })

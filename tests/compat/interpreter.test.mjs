@@ -217,7 +217,9 @@ assert isinstance(urllib.request.Request, type) and callable(logging.config.dict
     await assert.rejects(run('1', { context, language: 'python' }))
     const both = await server.sandbox(sandbox.sandboxId, 49999, '/execute', { method: 'POST', body: JSON.stringify({ code: '1', context_id: context.id, language: 'python' }) })
     assert.deepEqual([both.status, both.text], [400, 'Only one of context_id or language can be provided'])
-    await assert.rejects(run('1', { language: 'cobol' }), /500/)
+    // Of all statuses the client shows the text of 404 only.
+    await assert.rejects(run('1', { language: 'cobol' }), /there is no kernel for 'cobol'; here are python/)
+    for (const language of ['r', 'java']) await assert.rejects(run('1', { language }), new RegExp(`the kernel of '${language}' is not in this template, but in code-interpreter-full \\(quicksand template build code-interpreter-full\\)`))
     await assert.rejects(sandbox.createCodeContext({ cwd: '/nowhere' }), /400/)
   })
   test('cells of one come one after the other, of two side by side', async () => {

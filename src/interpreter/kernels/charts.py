@@ -11,6 +11,14 @@ def short(value):
     return float(f"{value:.8g}") if math.isfinite(value) else None
 
 
+def angle_of(wedge):
+    """Rounded as E2B rounds it: eight digits, one less for each place before the point beyond the first."""
+    from decimal import Context, Decimal
+
+    angle = Decimal(float(wedge.theta2)) - Decimal(float(wedge.theta1))
+    return abs(float(Context(prec=max(1, 8 - angle.adjusted())).plus(angle)))
+
+
 def plain(value):
     """A number, text or time as JSON has it."""
     if hasattr(value, "isoformat"):
@@ -110,7 +118,7 @@ def scatters(axes, children, x, y):
 
 
 def wedges(axes, children, x, y):
-    return [{"label": one.get_label(), "angle": short(abs(one.theta2 - one.theta1)), "radius": short(one.r)} for one in children]
+    return [{"label": one.get_label(), "angle": angle_of(one), "radius": float(one.r)} for one in children]
 
 
 def bars(axes, children, x, y):

@@ -134,6 +134,9 @@ static int read_all(struct running *running, struct fetch_stream *stream, int64_
     return 0;
 }
 
+/* As the interpreter answers to a language without a kernel; a context that is not there is 404, too. */
+#define REFUSED_LANGUAGE "Failed to create context: "
+
 /* Its words are for people already. */
 static int refuse(struct fetch_stream *stream, struct error *err)
 {
@@ -143,6 +146,8 @@ static int refuse(struct fetch_stream *stream, struct error *err)
     ssize_t n = fetch_read(stream, text, sizeof(text) - 1, HEAD_MS, &ignored);
 
     text[n > 0 ? n : 0] = '\0';
+    if (status == 404 && str_starts(str_of(text), STR(REFUSED_LANGUAGE)))
+        return error_set(err, ERROR_INVALID, "%s", text);
     if (status == 502 || status == 503)
         return error_set(err, ERROR_UNSUPPORTED,
                          "no interpreter answers in this sandbox: it needs the template "
