@@ -401,7 +401,7 @@ test('the dashboard plays a recording, by mouse and keyboard', async (t) => {
   const { violations } = await eyes.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }))
   assert.deepEqual(violations.filter((one) => ['serious', 'critical'].includes(one.impact)).map((one) => `${one.id}: ${one.nodes[0].html}`), [])
   await eyes.evaluate((id) => (location.hash = `#/browsers/${id}`), silent.id)
-  await eyes.getByText('There is no recording').waitFor()
+  await eyes.getByText('No recording').waitFor()
   await eyes.getByRole('button', { name: 'Release' }).click()
   await eyes.locator('h1 .state.completed').waitFor()
 })
