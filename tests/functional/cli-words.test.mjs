@@ -110,6 +110,16 @@ describe('names', () => {
     assert.doesNotMatch(list({ NO_COLOR: '1' }), /\x1b/)
   })
 
+  test('ls --ports shows what is listened to inside', async () => {
+    await good('exec', 'web', '--', 'sh', '-c', 'for port in 8080 443; do sudo setsid python3 -m http.server $port >/dev/null 2>&1 & done')
+    await eventually('both servers', async () => JSON.stringify((await json('ls', '--ports')).find((one) => one.id === first).ports) === '[443,8080]')
+    const table = await good('ls', '--ports')
+    assert.match(table, /^ID +NAME +KEY +TEMPLATE +STATE +ENDS +PORTS +PROVIDER/)
+    assert.match(table, new RegExp(`^${first} +web .* running +in \\d+\\w +443,8080 +e2b`, 'm'))
+    assert.match(table, new RegExp(`^${second} .* running +in \\d+\\w +- +e2b`, 'm'))
+    await refused(['ls', '--ports', '--watch'], 2, /not with --watch/)
+  })
+
   test('help groups the commands by task', async () => {
     const help = await good('--help')
     const titles = help.split('\n').filter((line) => /^[A-Z]\w.*[^.:]$/.test(line) && !line.startsWith('Usage'))

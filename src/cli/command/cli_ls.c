@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "cli/command/cli_ports.h"
 #include "cli/core/cli_internal.h"
 #include "cli/core/cli_names.h"
 #include "cli/core/cli_pattern.h"
@@ -25,7 +26,7 @@ enum { WATCH_MS = 1000, PAGE = 100 };
 struct ls {
     const char *state, *agent_id, *format;
     struct cli_list filters;
-    bool quiet, all, watch;
+    bool quiet, all, watch, ports;
 };
 
 static char *owner(const json_t *row)
@@ -52,16 +53,44 @@ static char *ends(const json_t *row)
     return xasprintf("in %s", left);
 }
 
-#define AFTER_TEAM                                                                        \
-    {"NAME", .text = name}, {"KEY", "key"}, {"TEMPLATE", "template"}, {"STATE", "state"}, \
-        {"ENDS", .text = ends}, {"PROVIDER", "provider"}, {"OWNER", .text = owner},       \
-        {"AGE", "created_at", .age = true},                                               \
-    {                                                                                     \
-        NULL                                                                              \
-    }
+static char *ports(const json_t *row)
+{
+    const json_t *list = json_object_get(row, "ports");
+    auto_buf struct buf out = {0};
 
-static const struct cli_column columns[] = {{"ID", "id"}, AFTER_TEAM};
-static const struct cli_column team_columns[] = {{"ID", "id"}, {"TEAM", "team"}, AFTER_TEAM};
+    buf_init(&out, 1024);
+    for (size_t i = 0; i < json_array_size(list); i++)
+        (void)buf_printf(&out, "%s%lld", i ? "," : "",
+                         (long long)json_integer_value(json_array_get(list, i)));
+    return xstrdup(out.len ? out.p : "-");
+}
+
+/* Of a list with all columns, those that are wanted. */
+static void print_table(const json_t *rows, bool with_team, bool with_ports)
+{
+    static const struct cli_column all[] = {
+        {"ID", "id"},
+        {"TEAM", "team"},
+        {"NAME", .text = name},
+        {"KEY", "key"},
+        {"TEMPLATE", "template"},
+        {"STATE", "state"},
+        {"ENDS", .text = ends},
+        {"PORTS", .text = ports},
+        {"PROVIDER", "provider"},
+        {"OWNER", .text = owner},
+        {"AGE", "created_at", .age = true},
+    };
+    enum { COUNT = sizeof(all) / sizeof(*all) };
+    struct cli_column columns[COUNT + 1] = {{NULL}};
+    size_t count = 0;
+
+    for (size_t i = 0; i < COUNT; i++)
+        if ((with_team || strcmp(all[i].title, "TEAM") != 0) &&
+            (with_ports || strcmp(all[i].title, "PORTS") != 0))
+            columns[count++] = all[i];
+    cli_print_rows(rows, columns);
+}
 
 /* ---- when they end ---- */
 
@@ -206,6 +235,8 @@ static json_t *read_rows(struct cli *cli, const struct ls *ls, struct error *err
         json_decref(chosen);
         return NULL;
     }
+    if (ls->ports)
+        cli_ports_add(cli, chosen);
     return chosen;
 }
 
@@ -223,7 +254,7 @@ static void print_rows(const struct cli *cli, const struct ls *ls, const json_t 
     } else if (cli->json) {
         cli_print_json(rows);
     } else {
-        cli_print_rows(rows, wanted_team(&ls->filters) ? team_columns : columns);
+        print_table(rows, wanted_team(&ls->filters) != NULL, ls->ports);
     }
 }
 
@@ -264,6 +295,9 @@ static int check(const struct ls *ls)
                              ls->filters.items[i]);
     if (ls->format && cli_pattern_check(ls->format, &err) < 0)
         return cli_usage(&cli_ls_command, "--format: %s", err.message);
+    if (ls->ports && ls->watch)
+        return cli_usage(&cli_ls_command,
+                         "--ports counts as use of the sandboxes: not with --watch");
     if (ls->format && ls->quiet)
         return cli_usage(&cli_ls_command, "--quiet and --format exclude each other");
     return CLI_ARGS_RUN;
@@ -282,6 +316,8 @@ static int run_ls(struct cli *cli, int argc, char **argv)
          "repeated; team=NAME or team=* (operators): those of other teams"},
         {"format", 0, CLI_TEXT, &ls.format, "PATTERN",
          "a line for each, like '{{.id}} {{.state}}'"},
+        {"ports", 'p', CLI_FLAG, &ls.ports, NULL,
+         "also the TCP ports that are listened to; asks inside, which counts as use"},
         {"watch", 'w', CLI_FLAG, &ls.watch, NULL, "again every second, until Ctrl-C"},
         {.name = NULL},
     };
@@ -311,4 +347,5 @@ const struct cli_command cli_ls_command = {
                 "quicksand ls -q --filter template=base --filter label=owner=me\n"
                 "quicksand ls -a --format '{{.id}} {{.state}} {{.metadata.owner}}'\n"
                 "quicksand ls --filter 'team=*'\n"
+                "quicksand ls --ports\n"
                 "quicksand ls -w"};
