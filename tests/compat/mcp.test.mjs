@@ -152,7 +152,9 @@ describe('tools', () => {
     const fork = (await call(client, 'sandbox_fork', { sandbox_id: id })).structuredContent
     assert.equal((await call(client, 'run_command', { sandbox_id: fork.sandbox_id, command: 'cat /home/user/f' })).structuredContent.stdout, 'me\n')
     const shot = (await call(client, 'sandbox_snapshot', { sandbox_id: id, alias: 'mcp-test' })).structuredContent
+    assert.equal(box.tier, 'created')
     const again = (await call(client, 'sandbox_create', { snapshot: 'mcp-test' })).structuredContent
+    assert.equal(again.tier, 'restored')
     assert.equal((await call(client, 'run_command', { sandbox_id: again.sandbox_id, command: 'cat /home/user/f' })).structuredContent.stdout, 'me\n')
     assert.match(shot.snapshot_id, /^snap_/)
     assert.match((await call(client, 'sandbox_url', { sandbox_id: id, port: 8000 })).structuredContent.url, /8000/)

@@ -201,13 +201,22 @@ static int make(struct mcp_call *call, const struct runtime_ensure *request,
 {
     struct runtime_sandbox sandbox = {0};
     enum runtime_tier tier;
+    json_t *row;
 
     if (runtime_sandbox_ensure(runtime_of(call), &call->caller, request, &call->arena, &sandbox,
                                &tier, err) < 0)
         return -1;
     if (!request->key.len)
         call->made = sandbox.id;
-    mcp_outcome_json(out, sandbox_json(&sandbox));
+    row = sandbox_json(&sandbox);
+    (void)json_object_set_new(row, "tier", json_string(runtime_tier_name(tier)));
+    if (sandbox.previous.id.p)
+        (void)json_object_set_new(
+            row, "previous",
+            json_pack("{s:o, s:s, s:o}", "sandbox_id", json_str(sandbox.previous.id), "files",
+                      sandbox.previous.kept ? "kept" : "gone", "reason",
+                      mcp_text(sandbox.previous.kept ? STR_NONE : sandbox.previous.reason)));
+    mcp_outcome_json(out, row);
     return 0;
 }
 
