@@ -21,16 +21,16 @@
 
 enum { CALLS = 100 };
 
-static struct gateway gateway;
+static struct gateway all;
 static struct {
     int answered, refused;
     char why[256];
 } seen;
 
 /* As in main.c, but the process stays. */
-void gateway_tell(struct gateway *told, const char *what)
+void gateway_tell(struct gateway *gateway, const char *what)
 {
-    (void)told;
+    (void)gateway;
     (void)what;
 }
 
@@ -45,7 +45,7 @@ static void on_answer(void *arg, json_t *answer, const char *why)
 
 static bool turn(void)
 {
-    (void)uv_run(loop_uv(gateway.loop), UV_RUN_NOWAIT);
+    (void)uv_run(loop_uv(all.loop), UV_RUN_NOWAIT);
     return false;
 }
 
@@ -57,13 +57,13 @@ static struct server *add_server(const char *line)
         .name = xstrdup("npm/test"), .run = xstrdup(line), .cwd = xstrdup("/")};
     struct server *server;
 
-    if (!gateway.loop) {
-        gateway.loop = loop_new();
-        list_init(&gateway.requests);
-        gateway.told_fd = -1;
+    if (!all.loop) {
+        all.loop = loop_new();
+        list_init(&all.requests);
+        all.told_fd = -1;
     }
-    server = server_new(&gateway, &config);
-    gateway.servers[gateway.count++] = server;
+    server = server_new(&all, &config);
+    all.servers[all.count++] = server;
     server_start(server);
     return server;
 }
@@ -78,7 +78,7 @@ TEST(calls_that_took_too_long_end_together)
 {
     struct server *server = add_server(READY "cat >/dev/null");
 
-    RUN_UNTIL(gateway.ready == 1);
+    RUN_UNTIL(all.ready == 1);
     for (int i = 0; i < CALLS; i++)
         CHECK(call(server));
     clock_test_pass((GATEWAY_CALL_MS + INT64_C(1000)) * 1000);
@@ -97,7 +97,7 @@ TEST(a_server_learns_that_nobody_waits_for_a_call_any_more)
     CHECK(fd >= 0);
     line = xasprintf(READY "cat >%s", path);
     server = add_server(line);
-    RUN_UNTIL(gateway.ready == 1);
+    RUN_UNTIL(all.ready == 1);
     CHECK(call(server));
     clock_test_pass((GATEWAY_CALL_MS + INT64_C(1000)) * 1000);
     RUN_UNTIL(seen.refused == 1);
@@ -117,7 +117,7 @@ TEST(a_server_that_sends_empty_lines_does_not_hold_up_another)
     good =
         add_server(READY "while read l; do n=${l#*\\\"id\\\":}; n=${n%%[!0-9]*}; echo "
                          "\"{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":$n,\\\"result\\\":{}}\"; done");
-    RUN_UNTIL(gateway.ready == 2);
+    RUN_UNTIL(all.ready == 2);
     begun = clock_mono_ms();
     for (int i = 0; i < 10; i++) {
         CHECK(call(good));
@@ -135,7 +135,7 @@ TEST(a_flood_of_changed_lists_leaves_room_for_calls)
               "echo '{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}}'; cat >/dev/null");
     int taken = 0;
 
-    RUN_UNTIL(gateway.ready == 1);
+    RUN_UNTIL(all.ready == 1);
     CHECK(call(server));
     RUN_UNTIL(seen.answered == 1); /* it is behind the flood */
     for (int i = 0; i < CALLS; i++)
@@ -151,9 +151,9 @@ TEST(all_servers_together_have_a_limit_of_tools)
         "printf '{\"name\":\"t%d\"},' $i; done; echo '{\"name\":\"last\"}]}}'; cat >/dev/null";
     struct server *one = add_server(many), *two;
 
-    RUN_UNTIL(gateway.ready == 1);
+    RUN_UNTIL(all.ready == 1);
     two = add_server(many);
-    RUN_UNTIL(gateway.ready == 2);
+    RUN_UNTIL(all.ready == 2);
     CHECK_INT(json_array_size(server_tools(one)), 1001);
     CHECK_INT(json_array_size(server_tools(one)) + json_array_size(server_tools(two)),
               GATEWAY_TOOLS_MAX);
@@ -170,7 +170,7 @@ TEST(tools_have_a_limit_of_bytes)
     struct server *server = add_server(large);
     auto_free char *text = NULL;
 
-    RUN_UNTIL(gateway.ready == 1);
+    RUN_UNTIL(all.ready == 1);
     text = json_text(server_tools(server));
     CHECK(strlen(text) <= GATEWAY_TOOLS_BYTES_MAX + 4096);
 }
@@ -183,7 +183,7 @@ TEST(a_call_that_cannot_be_sent_is_refused)
     bool refused = false;
 
     memset(large, 'x', 4 << 20);
-    RUN_UNTIL(gateway.ready == 1);
+    RUN_UNTIL(all.ready == 1);
     for (int i = 0; i < 20 && !refused; i++)
         refused = !server_ask(server, "tools/call", json_pack("{s:s}", "name", large),
                               &(struct asked){.on_answer = on_answer});

@@ -129,6 +129,30 @@ describe('a gateway', () => {
     await box.kill()
   })
 
+  test('attacks at its port: no token, other paths, messages that are too large or too deep, a flood', async () => {
+    const box = await create({ 'npm/test': entry() })
+    const token = await box.getMcpToken()
+    const post = (body, { path = '/mcp', bearer = token, headers = {} } = {}) =>
+      server.request({ method: 'POST', path, body, headers: { 'E2b-Sandbox-Id': box.sandboxId, 'E2b-Sandbox-Port': '50005', 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream', ...(bearer === null ? {} : { Authorization: `Bearer ${bearer}` }), ...headers } })
+    const list = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/list', params: {} })
+    assert.equal((await post(list)).status, 200)
+    for (const bearer of [null, '', 'x', token.slice(0, -1), `${token}x`, token.toUpperCase() + 'A', `${token} ${token}`])
+      assert.equal((await post(list, { bearer })).status, 401, `token ${bearer}`)
+    for (const path of ['/', '/mcpx', '/mcp/x', '/MCP', '//mcp', '/mcp/..%2f', '/%6dcp', '/x/../mcp', '/.token', '/etc/mcp-gateway/.token'])
+      assert.ok([400, 404].includes((await post(list, { path })).status), path)
+    const large = await post(JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'echo', arguments: { text: 'x'.repeat(9 << 20) } } })).catch(() => ({ status: 413 }))
+    assert.equal(large.status, 413)
+    for (const body of ['', '[]', '{', 'null', '['.repeat(100_000), JSON.stringify({ jsonrpc: '2.0', id: { a: 1 }, method: 'ping' }), list.replace('1,', '1e999,')])
+      assert.ok((await post(body)).status >= 400, body.slice(0, 40))
+    // Many at once without the token, while somebody who has it works.
+    const flood = Array.from({ length: 600 }, () => post(list, { bearer: 'x' }).then((answer) => answer.status, () => 0))
+    assert.equal((await post(list)).status, 200)
+    const statuses = new Set(await Promise.all(flood))
+    assert.ok(statuses.has(401) && !statuses.has(200), [...statuses].join())
+    assert.equal((await post(list)).status, 200)
+    await box.kill()
+  })
+
   test('what cannot be had is refused by name', async () => {
     await assert.rejects(create({ exa: { apiKey: 'x' } }), /Failed to start MCP gateway.*'exa' of the catalogue.*npm\/PACKAGE/s)
     await assert.rejects(create({ 'github/a/../b': { runCmd: 'true' } }), /must be github\/OWNER\/REPO/)
