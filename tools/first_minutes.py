@@ -89,7 +89,7 @@ def masked(text):
 def record():
     """[(command, lines, seconds)] of the server's terminal, and of the user's."""
     with tempfile.TemporaryDirectory() as home:
-        env = dict(os.environ, HOME=home, QUICKSAND_DATA=f'{home}/data', TERM='xterm-256color')
+        env = dict(os.environ, HOME=home, QUICKSAND_DATA=f'{home}/data', TERM='xterm-256color', NO_COLOR='1')
         os.chmod(home, 0o755)
         server = Terminal(SERVE, env)
         text, took = server.read(SERVED)
