@@ -6,13 +6,12 @@ import { clock, count } from './words.js'
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim()
 
-// The hour, with seconds or the day where they help.
-function moments(_, all) {
-  const span = all.at(-1) - all[0]
+// The hour, or the day where ticks are days apart, with seconds where they are less than a minute apart.
+function moments(plot, all, axis, space, step) {
   return all.map((at) => {
     const text = new Date(at * 1000)
-    if (span > 2 * 86400) return text.toLocaleDateString([], { month: 'short', day: 'numeric' })
-    return text.toLocaleTimeString([], { hour: '2-digit', minute: '2-digit', ...(span < 120 ? { second: '2-digit' } : {}), hourCycle: 'h23' })
+    if (step >= 86400) return text.toLocaleDateString([], { month: 'short', day: 'numeric' })
+    return text.toLocaleTimeString([], { hour: '2-digit', minute: '2-digit', ...(step < 60 ? { second: '2-digit' } : {}), hourCycle: 'h23' })
   })
 }
 
@@ -32,7 +31,7 @@ function options(width, height, series, format, max, sizes, onCursor) {
     hooks: { setCursor: [(plot) => onCursor(plot.cursor.idx ?? null)] },
     scales: { y: { range: (_, low, high) => [0, max ?? Math.max(high * 1.15, 1)] } },
     axes: [
-      { ...axis, space: 84, size: 28, values: moments },
+      { ...axis, space: 64, size: 28, values: moments },
       { ...axis, size: (_, values) => widthOf(values), space: 32, incrs: sizes ? SIZES : STEPS, values: (_, all) => all.map(format) },
     ],
     series: [
