@@ -362,6 +362,12 @@ void http_hold_update(struct http_hold *hold, size_t memory)
         alarm_others(hold->conn->server);
 }
 
+void http_budget_flooded(struct http_server *server)
+{
+    if (server->config.budget)
+        atomic_store(&server->config.budget->flooded, true);
+}
+
 bool http_budget_tick(struct http_server *server)
 {
     struct http_budget *budget = server->config.budget;

@@ -396,6 +396,8 @@ static void update(struct http_conn *conn)
         mask |= UV_WRITABLE;
     if (!mask)
         mask = UV_PRIORITIZED;
+    if (!list_empty(&conn->opening) && !stream_opening(conn->stream))
+        http_server_opened(conn);
     stream_watch(conn->stream, mask, on_ready, conn);
     http_server_set_timer(conn->server, &conn->read_timer, read_timer_kind(conn), conn->restart);
     http_server_set_timer(conn->server, &conn->write_timer,
@@ -522,11 +524,18 @@ void http_conn_open(struct http_server *server, int fd_consume, const struct htt
         (struct http_hold){.conn = conn, .ex = &conn->ex, .secure = stream_filtered(conn->stream)};
     conn->write_timer.hold = &conn->hold;
     http_budget_join(conn);
+    conn->read_timer.conn = conn;
+    list_init(&conn->opening);
     list_push_back(&server->conns, &conn->all);
     server->conn_count++;
     server->handles++;
     conn->restart = true;
-    if (refusal)
+    if (stream_opening(conn->stream))
+        http_server_opening(conn);
+    if (refusal) {
+        conn->refused = true;
+        server->refused++;
         http_conn_fail(conn, 503, refusal);
+    }
     http_conn_advance(conn);
 }

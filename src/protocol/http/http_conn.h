@@ -64,6 +64,7 @@ struct http_hold {
 
 struct conn_timer_link {
     struct list link;
+    struct http_conn *conn; /* of a connection's read timer; NULL: it is a stream's */
     struct http_hold *hold; /* of a write timer: what ends with it */
     uint64_t since;
     enum conn_timer kind;
@@ -110,6 +111,8 @@ struct http_conn {
     size_t preface;   /* bytes that came and are those of the other protocol's preface */
     void *session;    /* of that protocol */
     struct list all, todo;
+    struct list opening; /* in the server's list of handshakes */
+    bool refused;        /* it is only told so */
     struct conn_timer_link read_timer, write_timer;
     struct http_parser parser;
     struct http_outq out;
@@ -137,6 +140,9 @@ struct http_server {
     uv_timer_t timer;
     size_t handles; /* open libuv handles and connections that point here */
     size_t conn_count;
+    size_t refused;       /* of these, the ones that are only told that there are too many */
+    struct list openings; /* connections whose handshake (TLS) is not over, the oldest first */
+    size_t opening_count;
     struct list conns, listeners, todo;
     struct list timers[CONN_TIMER_COUNT];
     uint64_t timeouts[CONN_TIMER_COUNT];
@@ -178,6 +184,9 @@ static inline const struct http_conn *conn_of_const(const struct http_exchange *
 void http_server_set_timer(struct http_server *server, struct conn_timer_link *link,
                            enum conn_timer kind, bool restart);
 void http_server_conn_closed(struct http_conn *conn);
+/* A handshake has begun, or is over. The first may end another one, when there are too many. */
+void http_server_opening(struct http_conn *conn);
+void http_server_opened(struct http_conn *conn);
 /* Counts one connection less. */
 void http_server_forget(struct http_server *server, struct http_address *address);
 void http_server_unref(struct http_server *server);
@@ -204,6 +213,8 @@ static inline void http_hold_set(struct http_hold *hold, size_t memory)
     if ((memory || hold->bytes) && hold->conn->server->config.budget)
         http_hold_update(hold, memory);
 }
+/* Much memory was taken by something that is not counted here, and is to be given back once it is over. */
+void http_budget_flooded(struct http_server *server);
 /* A few times per timeout: gives memory back when a flood is over. True while that is to be done. */
 bool http_budget_tick(struct http_server *server);
 /* May a handler be started for a request on it? */

@@ -7,8 +7,8 @@
  * The prepare handle advances the connections that handlers touched from outside their own
  * callbacks (see http_conn.c).
  *
- * When there are as many connections as there may be, a new one takes the place of the one that has been
- * waiting longest for a request, or else for the rest of a head, or else of the answer (a stream, or a connection)
+ * When there are as many connections as there may be, a new one takes the place of one that was answered and is not
+ * closed by its client, or else of the one that has been waiting longest for a request, or else for the rest of a head, or else of the answer (a stream, or a connection)
  * that its client has not taken for longest: one that works is never cut for it.
  *
  * The server's memory is given back with its last libuv handle and its last connection. */
@@ -30,8 +30,10 @@
 
 enum {
     ACCEPTS_PER_EVENT = 32,
-    REFUSED_MAX = 64,        /* connections above the maximum that still get a 503 */
-    UNSENT_MAX = 512 * 1024, /* bytes that the kernel takes before it may send them */
+    REFUSED_MAX = 64,            /* connections above the maximum that still get a 503 */
+    HANDSHAKES_MAX = 256,        /* under way at once: each holds tens of kilobytes */
+    HANDSHAKES_ADDRESS_MAX = 64, /* of those, of one address */
+    UNSENT_MAX = 512 * 1024,     /* bytes that the kernel takes before it may send them */
     TICK_MIN_MS = 10,
     TICK_MAX_MS = 1000,
     EVICT_WAITING_MS = 1000, /* an answer that is not taken for so long may be ended for others */
@@ -135,7 +137,10 @@ void http_server_conn_closed(struct http_conn *conn)
     list_remove(&conn->read_timer.link);
     list_remove(&conn->write_timer.link);
     list_remove(&conn->all);
+    if (!list_empty(&conn->opening))
+        http_server_opened(conn);
     conn->server->conn_count--;
+    conn->server->refused -= conn->refused;
     http_server_forget(conn->server, &conn->address);
 }
 
@@ -167,6 +172,7 @@ struct http_server *http_server_new(struct loop *loop, const struct http_server_
     server->timeouts[CONN_TIMER_WRITE] = config->write_timeout_ms;
     server->timeouts[CONN_TIMER_LINGER] = CONN_LINGER_MS;
     list_init(&server->conns);
+    list_init(&server->openings);
     list_init(&server->listeners);
     list_init(&server->todo);
     for (int kind = 0; kind < CONN_TIMER_COUNT; kind++)
@@ -229,7 +235,7 @@ void http_server_forget(struct http_server *server, struct http_address *address
 
 static bool is_full(const struct http_server *server)
 {
-    return server->conn_count + server->carried >= server->config.max_connections;
+    return server->conn_count - server->refused + server->carried >= server->config.max_connections;
 }
 
 /* A request that has come, but was not read yet, is none of a connection that waits. */
@@ -238,16 +244,23 @@ static bool has_input(const struct http_conn *conn)
     return stream_peek(conn->stream) > 0;
 }
 
+/* Has it no exchange, and no request on its way? A session whose timer is not the idle one may have exchanges. */
+static bool is_waiting(const struct http_conn *conn, enum conn_timer kind)
+{
+    if (kind == CONN_TIMER_LINGER)
+        return conn->state == CONN_LINGER;
+    return (conn->state == CONN_HEAD || kind == CONN_TIMER_IDLE) && !has_input(conn);
+}
+
 static bool evict_of(struct http_server *server, enum conn_timer kind)
 {
     struct list *node = server->timers[kind].next;
 
     for (int i = 0; i < EVICT_LOOKS && node != &server->timers[kind]; i++, node = node->next) {
         struct conn_timer_link *link = container_of(node, struct conn_timer_link, link);
-        struct http_conn *conn = container_of(link, struct http_conn, read_timer);
+        struct http_conn *conn = link->conn;
 
-        /* A session whose timer is another one may have exchanges, and so may one that is at work now. */
-        if ((conn->state != CONN_HEAD && kind != CONN_TIMER_IDLE) || conn->busy || has_input(conn))
+        if (!conn || conn->busy || !is_waiting(conn, kind))
             continue;
         http_conn_close(conn);
         return true;
@@ -272,8 +285,8 @@ static bool evict_waiting(struct http_server *server)
 
 static bool evict(struct http_server *server)
 {
-    return evict_of(server, CONN_TIMER_IDLE) || evict_of(server, CONN_TIMER_HEAD) ||
-           evict_waiting(server);
+    return evict_of(server, CONN_TIMER_LINGER) || evict_of(server, CONN_TIMER_IDLE) ||
+           evict_of(server, CONN_TIMER_HEAD) || evict_waiting(server);
 }
 
 bool http_server_carry(struct http_server *server, struct http_address address)
@@ -292,6 +305,45 @@ void http_server_carried(struct http_server *server, struct http_address address
 {
     server->carried--;
     http_server_forget(server, &address);
+}
+
+static bool same_address(const struct http_conn *a, const struct http_conn *b)
+{
+    return a->address.len && a->address.len == b->address.len &&
+           memcmp(a->address.bytes, b->address.bytes, a->address.len) == 0;
+}
+
+void http_server_opening(struct http_conn *conn)
+{
+    struct http_server *server = conn->server;
+    struct http_conn *oldest = NULL;
+    struct list *node;
+    size_t own = 0;
+
+    list_for_each (node, &server->openings) {
+        struct http_conn *other = container_of(node, struct http_conn, opening);
+
+        if (!same_address(conn, other))
+            continue;
+        oldest = oldest ? oldest : other;
+        own++;
+    }
+    if (own < HANDSHAKES_ADDRESS_MAX)
+        oldest = NULL;
+    if (!oldest && server->opening_count >= HANDSHAKES_MAX)
+        oldest = container_of(server->openings.next, struct http_conn, opening);
+    list_push_back(&server->openings, &conn->opening);
+    server->opening_count++;
+    if (!oldest)
+        return;
+    http_budget_flooded(server);
+    http_conn_close(oldest);
+}
+
+void http_server_opened(struct http_conn *conn)
+{
+    list_remove(&conn->opening);
+    conn->server->opening_count--;
 }
 
 /* ---- accepting ---- */
@@ -320,7 +372,7 @@ static void take_connection(struct http_server *server, int fd, const struct soc
         refusal = "too many connections from your address";
     else if (is_full(server) && !evict(server))
         refusal = "too many connections";
-    if (!refusal || server->conn_count < server->config.max_connections + REFUSED_MAX) {
+    if (!refusal || server->refused < REFUSED_MAX) {
         http_conn_open(server, fd, &address, refusal);
         return;
     }

@@ -17,7 +17,15 @@
 #include "protocol/tls/tls_intercept.h"
 #include "protocol/tls/tls_internal.h"
 
-enum { RECORD_MAX = 16 * 1024, FAULT_SIZE = 128 };
+enum {
+    RECORD_MAX = 16 * 1024,
+    FAULT_SIZE = 128,
+    HANDSHAKE = 22, /* a kind of records */
+    HELLO_HEAD = 9, /* the head of a record, and of the message in it */
+    HELLO_MAX = 16 * 1024,
+    HANDSHAKES_MAX =
+        128, /* records of a client: a handshake has a few, new keys of TLS 1.3 one each */
+};
 
 const unsigned char tls_http1[TLS_HTTP1_SIZE] = {8, 'h', 't', 't', 'p', '/', '1', '.', '1'};
 
@@ -27,8 +35,13 @@ struct tls {
     size_t pending; /* bytes of the record that OpenSSL could not send yet */
     bool held;      /* there may be more to read inside */
     bool broken;    /* nothing can be said any more, not even goodbye */
+    bool looks;     /* the first bytes have not all come */
     bool prefixed;  /* reads what was there before the filter, not the socket yet */
     bool mute;      /* nothing can be said any more but goodbye */
+    uint8_t
+        first_len; /* of the first bytes of a server's peer, which are looked at before OpenSSL gets them */
+    unsigned char first[HELLO_HEAD];
+    unsigned handshakes; /* records of that kind that came */
     char fault[FAULT_SIZE];
 };
 
@@ -130,13 +143,80 @@ static ssize_t not_done(struct tls *tls, int result, int *needs)
     }
 }
 
-/* What was there before has all been read: from here on it is the socket. */
+/* What was there before has all been read: from here on it is the socket. For a server's own bytes it is so in both
+ * directions, because OpenSSL asks the kernel for TLS only then (ktls_enable() in SSL_set_fd()). */
 static bool turn_to_socket(struct tls *tls, int fd)
 {
     if (!tls->prefixed || BIO_pending(SSL_get_rbio(tls->ssl)))
         return false;
     tls->prefixed = false;
-    return SSL_set_rfd(tls->ssl, fd) == 1;
+    return (tls->first_len ? SSL_set_fd(tls->ssl, fd) : SSL_set_rfd(tls->ssl, fd)) == 1;
+}
+
+/* Bytes that reading begins with. */
+static void put_before(struct tls *tls, struct str first)
+{
+    BIO *bio = BIO_new(BIO_s_mem());
+
+    if (!bio || BIO_write(bio, first.p, (int)first.len) != (int)first.len)
+        abort(); /* out of memory, as everywhere */
+    (void)BIO_set_mem_eof_return(bio, -1);
+    SSL_set0_rbio(tls->ssl, bio);
+    tls->prefixed = tls->held = true;
+}
+
+/* OpenSSL makes room for what the head of a message announces: of a client's first one up to 131 kB, before any of it
+ * has come. No client's is longer than a record, nor is its head in pieces. What is no handshake at all OpenSSL finds
+ * out by itself. */
+static bool is_bounded_hello(const unsigned char head[HELLO_HEAD])
+{
+    enum { MESSAGE_HEAD = 4 };
+
+    if (head[0] != HANDSHAKE)
+        return true;
+    return (head[3] << 8 | head[4]) >= MESSAGE_HEAD &&
+           (head[6] << 16 | head[7] << 8 | head[8]) <= HELLO_MAX;
+}
+
+/* 0: the first bytes were looked at, if they had to be. Else -EAGAIN, -EPIPE: the peer has gone, or what broke. */
+static int look_at_first(struct tls *tls, int fd)
+{
+    while (tls->looks && !tls->broken && tls->first_len < HELLO_HEAD) {
+        ssize_t got = recv(fd, tls->first + tls->first_len, HELLO_HEAD - tls->first_len, 0);
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return got == 0 ? -EPIPE : errno == EAGAIN ? -EAGAIN : (int)broke(tls, errno);
+        tls->first_len += (uint8_t)got;
+    }
+    if (tls->broken || !tls->looks)
+        return 0;
+    tls->looks = false;
+    if (!is_bounded_hello(tls->first)) {
+        log_debug("tls", "no handshake: the client's first message is too long, or in pieces");
+        tls->broken = true;
+    } else {
+        put_before(tls, str_n(tls->first, HELLO_HEAD));
+        tls->held = false; /* who called reads them at once */
+    }
+    return 0;
+}
+
+/* A client that asks for new keys, or for another handshake, all the time would have OpenSSL at work for ever inside of
+ * one read. What it sends behind this is reset by the kernel. */
+static void on_message(int sent, int version, int kind, const void *p, size_t len, SSL *ssl,
+                       void *arg)
+{
+    struct tls *tls = arg;
+
+    (void)version;
+    if (sent || !len || (kind != SSL3_RT_HEADER && kind != SSL3_RT_INNER_CONTENT_TYPE) ||
+        *(const unsigned char *)p != HANDSHAKE || ++tls->handshakes != HANDSHAKES_MAX)
+        return;
+    log_info("tls", "a connection is given up: the peer asked for new keys %d times",
+             HANDSHAKES_MAX);
+    (void)shutdown(SSL_get_fd(ssl), SHUT_RDWR);
 }
 
 static ssize_t tls_read(struct stream_filter *base, int fd, void *p, size_t size)
@@ -146,11 +226,14 @@ static ssize_t tls_read(struct stream_filter *base, int fd, void *p, size_t size
     size_t done = 0;
     ssize_t r = 0;
 
+    base->read_needs = UV_READABLE;
+    r = look_at_first(tls, fd);
+    if (r < 0)
+        return r == -EPIPE ? 0 : r;
     bind_fd(tls, fd);
     if (tls->broken)
         return -EPROTO;
     before = bytes_read(tls);
-    base->read_needs = UV_READABLE;
     while (done < size) {
         int got = SSL_read(tls->ssl, (char *)p + done, (int)(size - done));
 
@@ -195,14 +278,17 @@ static struct str next_record(const struct iovec *iov, size_t count, size_t skip
 static ssize_t tls_write(struct stream_filter *base, int fd, const struct iovec *iov, size_t count)
 {
     struct tls *tls = tls_of(base);
+    int looked = look_at_first(tls, fd);
     size_t done = 0;
     uint64_t before;
 
+    base->write_needs = looked == -EAGAIN ? UV_READABLE : UV_WRITABLE;
+    if (looked < 0)
+        return looked;
     bind_fd(tls, fd);
     if (tls->broken || tls->mute)
         return -EPROTO;
     before = bytes_read(tls);
-    base->write_needs = UV_WRITABLE;
     for (;;) {
         struct str record =
             next_record(iov, count, done, tls->pending ? tls->pending : (size_t)RECORD_MAX);
@@ -211,6 +297,8 @@ static ssize_t tls_write(struct stream_filter *base, int fd, const struct iovec 
         if (sent <= 0) {
             ssize_t r = record.len ? not_done(tls, sent, &base->write_needs) : 0;
 
+            if (r == -EAGAIN && turn_to_socket(tls, fd))
+                continue;
             note_opened(tls);
             tls->pending = r == -EAGAIN && !base->opening ? record.len : 0;
             tls->held = tls->held || (bytes_read(tls) != before && SSL_has_pending(tls->ssl));
@@ -231,18 +319,22 @@ static int tls_peek(struct stream_filter *base, int fd)
 {
     struct tls *tls = tls_of(base);
     char byte;
-    int got;
+    int got = look_at_first(tls, fd);
 
+    if (got < 0)
+        return got == -EPIPE ? 0 : got;
     bind_fd(tls, fd);
     if (tls->broken)
         return -EPROTO;
     base->read_needs = UV_READABLE;
-    got = SSL_peek(tls->ssl, &byte, 1);
+    do {
+        got = SSL_peek(tls->ssl, &byte, 1);
+        if (got > 0)
+            tls->held = true;
+        else
+            got = (int)not_done(tls, got, &base->read_needs);
+    } while (got == -EAGAIN && turn_to_socket(tls, fd));
     note_opened(tls);
-    if (got > 0)
-        tls->held = true;
-    else
-        got = (int)not_done(tls, got, &base->read_needs);
     note_kernel(tls);
     return got;
 }
@@ -261,18 +353,6 @@ static void tls_free(struct stream_filter *base)
 {
     SSL_free(tls_of(base)->ssl);
     free(base);
-}
-
-/* Bytes that reading begins with. */
-static void put_before(struct tls *tls, struct str first)
-{
-    BIO *bio = BIO_new(BIO_s_mem());
-
-    if (!bio || BIO_write(bio, first.p, (int)first.len) != (int)first.len)
-        abort(); /* out of memory, as everywhere */
-    (void)BIO_set_mem_eof_return(bio, -1);
-    SSL_set0_rbio(tls->ssl, bio);
-    tls->prefixed = tls->held = true;
 }
 
 struct stream_filter *tls_filter_of(SSL *ssl_consume, struct str first)
@@ -303,6 +383,9 @@ struct stream_filter *tls_filter_new(struct tls_context *context)
     filter = tls_filter_of(SSL_new(context->ssl_ctx), STR_NONE);
     (void)pthread_mutex_unlock(&context->lock);
     SSL_set_accept_state(tls_of(filter)->ssl);
+    SSL_set_msg_callback(tls_of(filter)->ssl, on_message);
+    SSL_set_msg_callback_arg(tls_of(filter)->ssl, filter);
+    tls_of(filter)->looks = true;
     return filter;
 }
 

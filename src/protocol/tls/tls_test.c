@@ -88,9 +88,10 @@ struct client {
     const char *ciphers;  /* of TLS 1.2; NULL = any */
     SSL_SESSION *session; /* to resume; then the one that was given */
     bool renegotiates;
+    int new_keys;      /* so many times before it asks (TLS 1.3) */
     struct buf answer; /* until the server's close_notify */
     char subject[100], protocol[20];
-    bool connected, reused, refused_again;
+    bool connected, reused, refused_again, answered;
     int got_version;
     atomic_bool done;
 };
@@ -160,12 +161,16 @@ static void *run_client(void *arg)
         note(client, ssl);
         if (client->renegotiates)
             client->refused_again = SSL_renegotiate(ssl) != 1 || SSL_do_handshake(ssl) != 1;
-        if (!client->refused_again)
-            CHECK(SSL_write(ssl, client->head, (int)strlen(client->head)) > 0);
+        for (int i = 0; i < client->new_keys && !client->refused_again; i++)
+            client->refused_again = SSL_key_update(ssl, SSL_KEY_UPDATE_NOT_REQUESTED) != 1 ||
+                                    SSL_do_handshake(ssl) != 1;
+        if (!client->refused_again && SSL_write(ssl, client->head, (int)strlen(client->head)) <= 0)
+            client->refused_again = true;
         for (size_t left = client->upload; left; left -= STEP)
             CHECK_INT(SSL_write(ssl, bytes, STEP), STEP);
         while ((got = SSL_read(ssl, bytes, STEP)) > 0)
             CHECK(buf_add(&client->answer, bytes, (size_t)got));
+        client->answered = client->answer.len > 0;
         (void)SSL_shutdown(ssl); /* else its session counts as broken */
     }
     SSL_free(ssl);
@@ -299,6 +304,23 @@ TEST(nobody_renegotiates)
     ask(&rig, &client);
     CHECK(client.connected && client.refused_again);
     SSL_SESSION_free(client.session);
+    end(&rig);
+}
+
+/* Some are fine. Without an end OpenSSL would be at work for this peer alone as long as it likes. */
+TEST(new_keys_have_an_end)
+{
+    struct client few = {.version = TLS1_3_VERSION, .new_keys = 20};
+    struct client many = {.version = TLS1_3_VERSION, .new_keys = 1000};
+    struct rig rig;
+
+    begin(&rig, "", one_name);
+    ask(&rig, &few);
+    CHECK(few.connected && few.answered);
+    ask(&rig, &many);
+    CHECK(many.connected && !many.answered);
+    SSL_SESSION_free(few.session);
+    SSL_SESSION_free(many.session);
     end(&rig);
 }
 
