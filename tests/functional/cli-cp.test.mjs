@@ -176,7 +176,7 @@ test('on a terminal it tells how far it is; Ctrl-C is clean', async () => {
     const shown = await quicksand(['-qec', `${binary} cp ${from} ${to}`, '/dev/null'], { program: 'script' })
     assert.equal(shown.code, 0, shown.stdout)
     if (sizes.length > 1 && !shown.stdout.includes('left')) return alone(from, to, sizes.slice(1))
-    assert.match(shown.stdout, /\r[\d.]+ [MG]B of [\d.]+ [MG]B, [\d.]+ [MG]B\/s, \d+ s left/)
+    assert.match(shown.stdout, /\r[\d.]+ [MG]iB of [\d.]+ [MG]iB, [\d.]+ [MG]iB\/s, \d+ s left/)
   }
   await alone('one', 'web:one')
   await alone('web:one', 'again')

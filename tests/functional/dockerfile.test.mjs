@@ -509,7 +509,7 @@ test('settings of e2b.toml, flags win; tags, show, ls, logs, rm', async () => {
   assert.ok(!/\bv2\b/.test(await good(['template', 'show', 'from-settings'])))
   const listed = JSON.parse(await good(['template', 'ls', '--json'])).find(({ names }) => names[0].endsWith('/from-settings'))
   assert.ok(listed.layerCount >= 1 && listed.layerBytes > 100_000, JSON.stringify(listed))
-  assert.match(await good(['template', 'ls']), /from-settings .* \d+\.\d MB +\d+ /)
+  assert.match(await good(['template', 'ls']), /from-settings .* \d+(\.\d)? [KMG]iB +\d+ /)
   assert.match(await good(['template', 'logs', 'from-settings']), /RUN true/)
   await good(['template', 'rm', 'from-settings'])
   assert.ok(!(await good(['template', 'ls'])).includes('from-settings'))

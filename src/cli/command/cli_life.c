@@ -1,6 +1,7 @@
 /* extend, fork: the life of a sandbox, and copies of it. */
 #include "base/alloc.h"
 #include "base/cleanup.h"
+#include "cli/core/cli_ends.h"
 #include "cli/core/cli_internal.h"
 #include "cli/core/cli_names.h"
 #include "cli/core/cli_print.h"
@@ -9,7 +10,7 @@
 
 enum { FORKS_MAX = 100 };
 
-/* "/sandboxes/ID/TAIL" of the E2B API; tail may be NULL. */
+/* "/sandboxes/ID/TAIL" of the E2B API. */
 static char *sandbox_target(const char *id, const char *tail)
 {
     struct buf target;
@@ -17,8 +18,7 @@ static char *sandbox_target(const char *id, const char *tail)
     buf_init(&target, HTTP_URL_MAX);
     (void)buf_add_str(&target, STR("/sandboxes/"));
     cli_escape(&target, id);
-    if (tail)
-        (void)buf_printf(&target, "/%s", tail);
+    (void)buf_printf(&target, "/%s", tail);
     return buf_take(&target);
 }
 
@@ -30,20 +30,15 @@ static int extend_one(struct cli *cli, const char *word, int64_t life_s, json_t 
     const char *id = cli_name_engine_id(cli, word, err);
     auto_free char *target = id ? sandbox_target(id, "timeout") : NULL;
     auto_json json_t *body = json_pack("{s:I}", "timeout", (json_int_t)life_s), *row = NULL;
-    auto_free char *shown = id ? sandbox_target(id, NULL) : NULL;
-    auto_json json_t *engine = NULL;
 
     if (!id || cli_call(&cli->server, "POST", target, body, NULL, NULL, err) < 0 ||
-        cli_call(&cli->server, "GET", shown, NULL, &engine, NULL, err) < 0)
+        !(row = cli_v1_sandbox(cli, id, err)))
         return -1;
     if (!cli->json) {
-        printf("%s ends at %.*s\n", id, STR_ARG(json_get_str(engine, "endAt")));
+        printf("%s ends at %.*s\n", id, STR_ARG(json_get_str(row, CLI_ENDS_AT)));
         return 0;
     }
-    if (!(row = cli_v1_sandbox(cli, id, err)))
-        return -1;
     (void)json_object_set_new(row, "timeout", json_integer(life_s));
-    (void)json_object_set(row, "ends_at", json_object_get(engine, "endAt"));
     (void)json_array_append(all, row);
     return 0;
 }

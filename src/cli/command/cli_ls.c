@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cli/command/cli_ports.h"
+#include "cli/core/cli_ends.h"
 #include "cli/core/cli_internal.h"
 #include "cli/core/cli_names.h"
 #include "cli/core/cli_pattern.h"
@@ -19,9 +20,8 @@
 #include "protocol/json/json_shape.h"
 
 #define TEAM_FILTER "team="
-#define ENDS_AT     "ends_at"
 
-enum { WATCH_MS = 1000, PAGE = 100 };
+enum { WATCH_MS = 1000 };
 
 struct ls {
     const char *state, *agent_id, *format;
@@ -47,7 +47,7 @@ static char *ends(const json_t *row)
     char left[CLI_AGE_SIZE];
     int64_t end_us;
 
-    if (!clock_parse(json_get_str(row, ENDS_AT), &end_us))
+    if (!clock_parse(json_get_str(row, CLI_ENDS_AT), &end_us))
         return xstrdup("-");
     cli_age(end_us - clock_wall_us(), left);
     return xasprintf("in %s", left);
@@ -90,74 +90,6 @@ static void print_table(const json_t *rows, bool with_team, bool with_ports)
             (with_ports || strcmp(all[i].title, "PORTS") != 0))
             columns[count++] = all[i];
     cli_print_rows(rows, columns);
-}
-
-/* ---- when they end ---- */
-
-/* The engine's own list has the end of each that runs. */
-static json_t *read_ends(struct cli *cli, struct error *err)
-{
-    auto_json json_t *all = json_object();
-    auto_buf struct buf target = {0}, next = {0};
-
-    buf_init(&target, HTTP_URL_MAX);
-    buf_init(&next, 256);
-    do {
-        auto_json json_t *page = NULL;
-        json_t *row;
-        size_t i;
-
-        buf_clear(&target);
-        (void)buf_printf(&target, "/v2/sandboxes?state=running&limit=%d", PAGE);
-        if (next.len) {
-            (void)buf_add_str(&target, STR("&nextToken="));
-            cli_escape(&target, next.p);
-        }
-        if (cli_call(&cli->server, "GET", target.p, NULL, &page, &next, err) < 0)
-            return NULL;
-        json_array_foreach (page, i, row)
-            if (json_is_string(json_object_get(row, "sandboxID")))
-                (void)json_object_set(all, json_string_value(json_object_get(row, "sandboxID")),
-                                      json_object_get(row, "endAt"));
-    } while (next.len);
-    return json_incref(all);
-}
-
-/* Those elsewhere end when nobody has used them for their idle time. */
-static json_t *idle_end(const json_t *row)
-{
-    int64_t idle_s = json_integer_value(json_object_get(row, "idle_timeout")), used_us;
-    char text[CLOCK_TEXT_SIZE];
-
-    if (idle_s <= 0 || !clock_parse(json_get_str(row, "last_used_at"), &used_us))
-        return json_null();
-    clock_format(used_us + idle_s * 1000000, text);
-    return json_string(text);
-}
-
-static int add_ends(struct cli *cli, const json_t *rows, struct error *err)
-{
-    auto_json json_t *known = NULL;
-    json_t *row;
-    size_t i;
-
-    json_array_foreach (rows, i, row) {
-        const char *id = json_string_value(json_object_get(row, "id"));
-        json_t *end = NULL;
-
-        if (!str_is(json_get_str(row, "state"), "running")) {
-            (void)json_object_set_new(row, ENDS_AT, json_null());
-            continue;
-        }
-        if (!known && !(known = read_ends(cli, err)))
-            return -1;
-        end = id ? json_object_get(known, id) : NULL;
-        if (end)
-            (void)json_object_set(row, ENDS_AT, end);
-        else
-            (void)json_object_set_new(row, ENDS_AT, idle_end(row));
-    }
-    return 0;
 }
 
 /* ---- which ---- */
@@ -231,7 +163,7 @@ static json_t *read_rows(struct cli *cli, const struct ls *ls, struct error *err
     json_array_foreach (rows, i, row)
         if (fits_all(row, &ls->filters))
             (void)json_array_append(chosen, row);
-    if (!ls->quiet && add_ends(cli, chosen, err) < 0) {
+    if (!ls->quiet && cli_ends_add(cli, chosen, err) < 0) {
         json_decref(chosen);
         return NULL;
     }

@@ -8,13 +8,12 @@
 #include "protocol/json/json_shape.h"
 
 /* query: "?...", or "". */
-static json_t *call_one(struct cli *cli, const char *method, const char *id, const char *query,
-                        struct error *err)
+static json_t *delete_one(struct cli *cli, const char *id, const char *query, struct error *err)
 {
     auto_free char *path = cli_v1_path("sandboxes", id);
     json_t *json = NULL;
 
-    if (cli_v1(cli, method, xasprintf("%s%s", path, query), NULL, &json, err) < 0)
+    if (cli_v1(cli, "DELETE", xasprintf("%s%s", path, query), NULL, &json, err) < 0)
         return NULL;
     return json ? json : json_object();
 }
@@ -32,7 +31,7 @@ static int run_show(struct cli *cli, int argc, char **argv)
     if (count != 1)
         return cli_usage(&cli_show_command, "needs one sandbox");
     if (cli_connect_to(cli, operands, 1, &err) < 0 ||
-        !(json = call_one(cli, "GET", operands[0], "", &err)))
+        !(json = cli_v1_sandbox(cli, operands[0], &err)))
         return cli_fail(&err);
     if (cli->json)
         cli_print_json(json);
@@ -80,8 +79,7 @@ static int remove_each(struct cli *cli, const json_t *words, bool force)
     for (size_t i = 0; i < json_array_size(words); i++) {
         const char *word = json_string_value(json_array_get(words, i));
         const char *id = word ? cli_name_id(cli, word, &err) : "";
-        auto_json json_t *json =
-            id ? call_one(cli, "DELETE", id, force ? "?force=true" : "", &err) : NULL;
+        auto_json json_t *json = id ? delete_one(cli, id, force ? "?force=true" : "", &err) : NULL;
 
         if (!json) {
             status = cli_fail(&err);

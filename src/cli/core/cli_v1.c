@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "cli/core/cli_ends.h"
 #include "cli/core/cli_print.h"
 #include "cli/core/cli_table.h"
 #include "protocol/json/json_shape.h"
@@ -40,9 +41,12 @@ int cli_v1(struct cli *cli, const char *method, char *path_consume, const json_t
 
 json_t *cli_v1_sandbox(struct cli *cli, const char *id, struct error *err)
 {
-    json_t *row = NULL;
+    auto_json json_t *row = NULL;
 
-    return cli_v1(cli, "GET", cli_v1_path("sandboxes", id), NULL, &row, err) < 0 ? NULL : row;
+    if (cli_v1(cli, "GET", cli_v1_path("sandboxes", id), NULL, &row, err) < 0 ||
+        cli_ends_add_one(cli, row, err) < 0)
+        return NULL;
+    return json_incref(row);
 }
 
 void cli_v1_warn_forgotten(const char *name, const json_t *answer)
