@@ -28,14 +28,20 @@ int serve_check_parts(const char *const paths[], struct error *err)
 static int check_file(const char *setting, const char *path, uid_t uid, struct error *err)
 {
     char where[PATH_MAX];
+    struct stat st;
 
     if (!path || !path[0] || path_denied_to(uid, path, R_OK, where, sizeof(where)) != 1)
         return 0;
+    if (stat(where, &st) == 0 && S_ISDIR(st.st_mode))
+        return error_set(err, ERROR_FORBIDDEN,
+                         "%s '%s': the server (uid %u) may not read '%s'; allow it with "
+                         "'chmod o+x %s', or move the file",
+                         setting, path, (unsigned)uid, where, where);
+    /* Not "for everybody": it may hold secrets. */
     return error_set(err, ERROR_FORBIDDEN,
-                     "%s '%s': the server (uid %u) may not read '%s': make it readable for "
-                     "everybody, with 'chmod o+x' for a folder or 'chmod o+r' for a file, or move "
-                     "the file",
-                     setting, path, (unsigned)uid, where);
+                     "%s '%s': the server (uid %u) may not read it; allow it with "
+                     "'chgrp %u %s && chmod g+r %s'",
+                     setting, path, (unsigned)uid, (unsigned)uid, path, path);
 }
 
 int serve_check_access(const struct config *config, const char *config_file, struct error *err)

@@ -111,11 +111,11 @@ test('files of settings that the server cannot read are refused at once', () => 
   for (const [setting, text] of [['runtime-config', '{}'], ['config', 'warm = 1\n'], ['webhook-ca', ''], ['package-keyring', ''], ['egress-ca', '']]) {
     const file = path.join(home, setting)
     fs.writeFileSync(file, text)
-    assertRefused(serve(['--data', data, `--${setting}`, file]), new RegExp(`--${setting} '${file}': the server \\(uid 6473[79]\\) may not read '${home}': .*chmod o\\+x`))
+    assertRefused(serve(['--data', data, `--${setting}`, file]), new RegExp(`--${setting} '${file}': the server \\(uid 6473[79]\\) may not read '${home}'; .*chmod o\\+x`))
   }
   const open = path.join(server.home, 'runtime.json')
   fs.writeFileSync(open, '{}', { mode: 0o600 })
-  assertRefused(serve(['--data', data, '--runtime-config', open]), new RegExp(`may not read '${open}'`))
+  assertRefused(serve(['--data', data, '--runtime-config', open]), new RegExp(`'${open}': the server \\(uid 64737\\) may not read it; .*chgrp 64737 ${open}`))
 })
 
 test('a program that the server cannot execute is refused at once', () => {

@@ -162,11 +162,13 @@ test('permissions: the mode of the profile holds, unless the request names anoth
 test('the profile’s MCP servers reach the agent', async () => {
   await ok(200, 'PUT', '/profiles/with-tools', { network: { mode: 'allow-all' }, mcp: { files: { command: 'mcp-files', args: ['--root', '/'], env: { A: 'b' } }, 'npm/tiny': { runCmd: tinyServer } } })
   const sandbox = await ok(201, 'POST', '/sandboxes', { profile: 'with-tools', persistent: true })
-  const one = await session({ sandbox_id: sandbox.id, profile: 'with-tools' })
-  const asked = await eventually('the echo of session/new', async () => (await events(one.id)).find((event) => JSON.stringify(event).includes('mcp-files')))
-  assert.match(JSON.stringify(asked), /"name":"files".*|"args":\["--root","\/"\]/)
-  assert.match(JSON.stringify(asked), /"url":"http:\/\/127\.0\.0\.1:50005\/mcp"/, 'and the gateway, which has the others')
-  assert.ok(!JSON.stringify(asked).includes('npm/tiny'))
+  await replaceAgent(sandbox.id)
+  const one = await session({ sandbox_id: sandbox.id, profile: 'with-tools', message: 'hello' })
+  await event(one.id, 'agent.turn.completed')
+  const { mcpServers } = JSON.parse((await execute(sandbox.id, 'cat /tmp/session-new.json')).stdout)
+  assert.deepEqual(mcpServers.find((server) => server.name === 'files').args, ['--root', '/'])
+  assert.ok(mcpServers.some((server) => server.url === 'http://127.0.0.1:50005/mcp'), 'and the gateway, which has the others')
+  assert.ok(!JSON.stringify(mcpServers).includes('npm/tiny'))
 })
 
 test('interrupt ends the turn, the session goes on', async () => {

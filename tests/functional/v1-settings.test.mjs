@@ -69,6 +69,6 @@ test('wrong ones are told together, and a file that cannot be read', async () =>
   assert.match(wrong.stderr, /failures/)
   const closed = start('{}', 0o600)
   assert.notEqual(closed.status, 0)
-  assert.match(closed.stderr, /runtime-config .*must be allowed/)
+  assert.match(closed.stderr, /--runtime-config .* may not read it; allow it with 'chgrp /)
   spawnSync(binary, ['down', '--data', path.join(home, 'other')])
 })

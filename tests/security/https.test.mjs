@@ -143,15 +143,19 @@ test('what is not TLS, or no longer, is refused and logged by nobody', async () 
     zeros: Buffer.alloc(64),
     noise: Buffer.from(Array.from({ length: 512 }, (_, i) => (i * 167 + 13) & 255)),
     'a record that is too long': record(22, message(20_000, Buffer.alloc(18_000))),
-    'an empty record': record(22, Buffer.alloc(0)),
-    'a head in pieces': Buffer.concat([record(22, Buffer.from([1])), record(22, Buffer.from([0, 2, 0]))]),
-    'an alert first': record(21, Buffer.from([2, 40])),
     'data first': record(23, Buffer.from('GET / HTTP/1.1\r\n\r\n')),
     'a second hello': Buffer.concat([hello, hello]),
     'data behind the hello': Buffer.concat([hello, record(23, Buffer.alloc(1000, 1))]),
   }
-  for (const [name, bytes] of Object.entries(shapes)) {
+  // Too short to be judged: the server waits for the rest until the client ends or the handshake takes too long.
+  const unfinished = {
+    'an alert first': record(21, Buffer.from([2, 40])),
+    'an empty record': record(22, Buffer.alloc(0)),
+    'a head in pieces': Buffer.concat([record(22, Buffer.from([1])), record(22, Buffer.from([0, 2, 0]))]),
+  }
+  for (const [name, bytes] of Object.entries({ ...shapes, ...unfinished })) {
     const socket = await open('127.0.0.1', bytes)
+    if (unfinished[name]) socket.end()
     await eventually(`${name} is closed`, () => socket.over)
     assert.doesNotMatch(socket.received.toString('latin1'), /HTTP\/1\.1 200/, name)
     socket.destroy()

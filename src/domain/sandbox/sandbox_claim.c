@@ -82,6 +82,7 @@ static int take(struct sandboxes *all, struct sandbox *sandbox, const struct tab
 {
     if (claim->to == SANDBOX_RESUMING && check_room(all, sandbox, claim->limits, err) < 0)
         return -1;
+    sandbox->time_is_up = claim->reason == END_TIMEOUT;
     table_move(all, sandbox, claim->to);
     schedule_unset(all, sandbox);
     sandbox->ending = false;

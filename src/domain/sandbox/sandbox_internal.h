@@ -45,6 +45,7 @@ struct sandbox {
     bool auto_pause_disk;
     bool cold; /* PAUSED, and only its files are there */
     bool counts_as_running;
+    bool time_is_up; /* PAUSING or KILLING because of it */
     bool ending; /* PAUSED, and its processes were told to end but are there: stopped again soon */
     uint32_t cpu_count;
     int64_t mem_mb, disk_mb;

@@ -1,7 +1,9 @@
 /* Pausing, in the order of the steps:
  *
  *   PAUSING   nobody else may touch it
- *   row       'running', pause under way: a crash from here on is finished by recovery
+ *   row       pause under way: a crash from here on is finished by recovery. A pause that was asked for is reported
+ *             as 'paused' from here on, because commands that find their connection cut must learn why. At the end
+ *             of its time the sandbox is 'running' until it stands still: that may take seconds, and nobody waits
  *   route     PAUSED: open connections are cut, new ones are refused (or wake it, later)
  *   box       its processes stand still, or end and leave their files
  *   row       'paused', on disk, and reported as such: a host that dies from here on loses the processes, not the files
@@ -200,6 +202,8 @@ int pause_owned(struct sandboxes *all, struct sandbox *sandbox, const struct pau
         return error_prefix(err, "pause sandbox");
     }
     life = row.life;
+    if (!pause->at_end)
+        life.state = STORE_SANDBOX_PAUSED;
     life.step = STORE_STEP_PAUSING;
     life.memory = !disk_only;
     life.end_at_us = clock_wall_us();

@@ -108,8 +108,9 @@ void table_move(struct sandboxes *all, struct sandbox *sandbox, enum sandbox_sta
     bool runs;
 
     assert(allowed[from] & 1U << to || (to == SANDBOX_KILLING && from != to));
-    /* One that is being paused runs until it stands still. */
-    runs = is_running(to) || (to == SANDBOX_PAUSING && sandbox->counts_as_running);
+    /* At the end of its time it counts as running until it stands still. */
+    runs = is_running(to) ||
+           (to == SANDBOX_PAUSING && sandbox->counts_as_running && sandbox->time_is_up);
     if (sandbox->counts_as_running != runs) {
         struct team_count *count = count_of(all, sandbox->team_id);
 
@@ -274,7 +275,7 @@ bool table_run(struct sandboxes *all, struct sandbox *sandbox, int64_t end_at_us
     if (alive) {
         table_move(all, sandbox, SANDBOX_RUNNING);
         sandbox->revision = revision;
-        sandbox->cold = false;
+        sandbox->cold = sandbox->time_is_up = false;
         schedule_set(all, sandbox, end_at_us);
     }
     (void)pthread_mutex_unlock(&all->lock);
@@ -286,7 +287,7 @@ void table_paused(struct sandboxes *all, struct sandbox *sandbox, bool cold)
     (void)pthread_mutex_lock(&all->lock);
     table_move(all, sandbox, SANDBOX_PAUSED);
     sandbox->cold = cold || sandbox->died;
-    sandbox->died = sandbox->crashed = false;
+    sandbox->died = sandbox->crashed = sandbox->time_is_up = false;
     sandbox->attempts = sandbox->pause_failures = 0;
     sandbox->paused_at_us = clock_mono_us();
     if (sandbox->ending)
@@ -369,6 +370,7 @@ struct sandbox *table_take_first(struct sandboxes *all)
 
     schedule_unset(all, sandbox);
     if (sandbox->state == SANDBOX_RUNNING) {
+        sandbox->time_is_up = true;
         table_move(all, sandbox, sandbox->auto_pause ? SANDBOX_PAUSING : SANDBOX_KILLING);
         if (!sandbox->crashed)
             sandbox->reason = END_TIMEOUT;

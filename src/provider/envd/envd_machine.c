@@ -62,7 +62,8 @@ static int explain(struct provider *provider, const struct provider_ref *ref, st
         return -1;
     }
     if ((!why.code && sandbox.state == PROVIDER_PAUSED) ||
-        strstr(err->message, "The sandbox is paused")) {
+        strstr(err->message, "The sandbox is paused") ||
+        (!why.code && strstr(err->message, "paused or ended before it answered"))) {
         (void)error_set(err, ERROR_CONFLICT, "provider '%s': the sandbox '%.*s' %s", provider->name,
                         STR_ARG(ref->id), begun ? "was paused before it answered" : "is paused");
         err->errnum = EHOSTDOWN;
