@@ -132,7 +132,8 @@ struct sandbox_view {
     struct str ingress;       /* lines: domain/route/ingress.h */
     struct str metadata;      /* JSON text of an object */
     enum sandbox_state state;
-    bool pausing; /* its time is up and its processes are being stopped: no command can be started */
+    bool
+        pausing; /* its time is up and its processes are being stopped: no command can be started */
     int64_t started_at_us, end_at_us;
     int64_t cpu_count, mem_mb, disk_mb;
     bool internet, internet_given;
