@@ -174,7 +174,7 @@ run_fuzz()
     done < <(tests/fuzz.sh 10 "$@" 2>&1)
 }
 
-# run_file SUITE FILE: one file of Node.js tests, in the lab.
+# run_file SUITE FILE: one file of Node.js tests, in the lab. A file that hangs is ended.
 run_file()
 {
     local suite=$1 file=$2 tap=$logs/$1-$(basename "$2").tap good bad missing status node
@@ -187,7 +187,8 @@ run_file()
     esac || return
     [[ $file != tests/functional/* ]] || need_packages || return
     rm -f "$tap"
-    QUICKSAND_BASE_LAYER=$base_layer NODE=$node SOAK_SECONDS=$seconds "${launcher[@]}" tests/harness/lab.sh "$node" --test \
+    QUICKSAND_BASE_LAYER=$base_layer NODE=$node SOAK_SECONDS=$seconds timeout $((600 + seconds)) \
+        "${launcher[@]}" tests/harness/lab.sh "$node" --test \
         --test-concurrency=1 --test-reporter=spec --test-reporter-destination=stdout \
         --test-reporter=tap --test-reporter-destination="$tap" "$file"
     status=$?
