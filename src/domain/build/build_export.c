@@ -51,7 +51,7 @@ int build_export(struct builds *all, struct str team_id, struct str name,
     struct export export = {.build = {.all = all, .run = export_run}, .fd = -1};
     auto_close int fd = -1;
     struct store_template row;
-    struct stat st;
+    struct stat st = {0};
     int r;
 
     if (template_find(all->config.store, team_id, name, &export.build.arena, &row, err) < 0) {

@@ -112,7 +112,7 @@ struct build {
 int build_check(const struct build *build, struct error *err);
 bool build_stopped(void *build);
 /* Before so many bytes are written to a temporary file of the build, by any of its threads. */
-int build_grow(void *build, int64_t bytes, struct error *err);
+int build_grow(void *arg, int64_t bytes, struct error *err);
 /* From start to end, by a thread of the pool (build_whole.c). */
 void build_whole(struct build *build);
 void build_free(struct build *build);

@@ -234,7 +234,8 @@ static int files_in(const char *dir)
 
     for (const struct dirent *entry; open && (entry = readdir(open));)
         count += entry->d_name[0] != '.';
-    (void)closedir(open);
+    if (open)
+        (void)closedir(open);
     return count;
 }
 
