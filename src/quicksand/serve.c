@@ -178,7 +178,7 @@ static void find_parts(struct prepared *prepared)
 {
     const struct config *config = &prepared->config;
 
-    for (size_t i = 0; part_names[i] && i < SERVE_PARTS; i++) {
+    for (size_t i = 0; i < SERVE_PARTS && part_names[i]; i++) {
         bool is_envd = strcmp(part_names[i], "envd") == 0;
         const char *given = is_envd                                ? config->envd
                             : strcmp(part_names[i], "unpack") == 0 ? config->unpack
