@@ -41,9 +41,11 @@ static int smaller_first(const void *a, const void *b)
 
 static json_t *sorted(const json_t *ports)
 {
-    json_t *items[PORTS_MAX], *out = json_array();
+    json_t *items[PORTS_MAX] = {NULL}, *out = json_array();
     size_t count = json_array_size(ports);
 
+    if (count > PORTS_MAX)
+        count = PORTS_MAX;
     for (size_t i = 0; i < count; i++)
         items[i] = json_array_get(ports, i);
     qsort(items, count, sizeof(items[0]), smaller_first);

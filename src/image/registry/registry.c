@@ -10,12 +10,14 @@ enum { STALL_MS = 30 * 1000 };
 
 static bool add_place(struct registry_mirror *mirror, struct str url)
 {
-    char *place = mirror->urls[mirror->url_count];
+    char *place;
 
+    if (mirror->url_count == REGISTRY_PLACES_MAX)
+        return false;
+    place = mirror->urls[mirror->url_count];
     while (url.len > 0 && url.p[url.len - 1] == '/')
         url.len--;
-    if (mirror->url_count == REGISTRY_PLACES_MAX ||
-        !str_copy(url, place, sizeof(mirror->urls[0])) || !fetch_url_ok(place))
+    if (!str_copy(url, place, sizeof(mirror->urls[0])) || !fetch_url_ok(place))
         return false;
     mirror->url_count++;
     return true;
