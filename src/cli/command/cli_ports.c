@@ -62,7 +62,7 @@ static json_t *read_ports(struct cli *cli, const char *id)
     struct error ignored = {0};
     struct str rest;
 
-    /* One that was paused or ended meanwhile is no reason to list nothing. */
+    /* A sandbox that was paused or ended meanwhile does not fail the whole list. */
     if (cli_v1(cli, "POST", cli_v1_path("sandboxes", id, "execute"), body, &answer, &ignored) < 0)
         return json_array();
     rest = json_get_str(answer, "stdout");

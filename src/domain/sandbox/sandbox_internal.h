@@ -266,7 +266,7 @@ void table_condemn(struct sandboxes *all, const char *id, enum sandbox_end reaso
 bool table_has(struct sandboxes *all, const char *id);
 struct table_shown {
     bool cold;   /* paused, and its processes are gone */
-    bool paused; /* it is, whatever the store could be told of it */
+    bool paused; /* true even when the store could not be updated */
 };
 /* out may be NULL. */
 bool table_visible(struct sandboxes *all, struct str team_id, struct str id,
