@@ -135,7 +135,7 @@ static void add_body(struct http_outq *q, struct str body, size_t skip, enum htt
 {
     if (memory != HTTP_COPIED)
         add_reference(q, body, skip, memory);
-    else
+    else if (skip < body.len) /* the pointer of an empty body may be null */
         add_bytes(q, body.p + skip, body.len - skip);
 }
 
