@@ -30,7 +30,8 @@ enum {
     LOG_MS = 10000,
     LARGE_BLOCK = 2 * LOOP_READ_WIDE, /* above what a loop reads: not mapped for each read */
     KEPT_FREE = 1024 * 1024,          /* at the end of a heap, for the next block */
-    QUIET_TICKS = 3,                  /* after a flood, until memory is given back */
+    QUIET_TICKS = 3, /* after a flood, until memory is given back; then 6, 12, 24 */
+    TRIMS = 4,       /* requests of the flood may still be at work at the first one */
 };
 
 struct http_account {
@@ -47,6 +48,7 @@ struct http_budget {
     struct workers *workers;
     struct work trim;
     atomic_bool flooded;  /* much was held; what is free again is to be given back */
+    atomic_uint trims;    /* so often since then */
     atomic_bool trimming; /* ... which is being done */
     uv_mutex_t lock;      /* guards what follows, and refs */
     struct map accounts;
@@ -174,6 +176,14 @@ static bool over(const struct http_load *load, unsigned eighths)
            atomic_load_explicit(&load->holders, memory_order_relaxed) > 1;
 }
 
+static void flood(struct http_budget *budget)
+{
+    if (atomic_load_explicit(&budget->trims, memory_order_relaxed))
+        atomic_store(&budget->trims, 0);
+    if (!atomic_load_explicit(&budget->flooded, memory_order_relaxed))
+        atomic_store(&budget->flooded, true);
+}
+
 static void add(struct http_load *load, size_t bytes, size_t holders)
 {
     (void)atomic_fetch_add_explicit(&load->held, bytes, memory_order_relaxed);
@@ -187,9 +197,8 @@ static void add_everywhere(struct http_hold *hold, size_t bytes, size_t holders)
     struct http_budget *budget = conn->server->config.budget;
 
     add(&budget->all, bytes, holders);
-    if (!atomic_load_explicit(&budget->flooded, memory_order_relaxed) &&
-        http_budget_held(budget) > budget->all.max / 4)
-        atomic_store(&budget->flooded, true);
+    if (http_budget_held(budget) > budget->all.max / 4)
+        flood(budget);
     add(&conn->load, bytes, holders);
     if (conn->account)
         add(&conn->account->load, bytes, holders);
@@ -365,7 +374,7 @@ void http_hold_update(struct http_hold *hold, size_t memory)
 void http_budget_flooded(struct http_server *server)
 {
     if (server->config.budget)
-        atomic_store(&server->config.budget->flooded, true);
+        flood(server->config.budget);
 }
 
 bool http_budget_tick(struct http_server *server)
@@ -378,15 +387,15 @@ bool http_budget_tick(struct http_server *server)
         server->quiet_ticks = 0;
         return true;
     }
-    /* What the last ones held is freed by now, and requests that were under way have ended. */
-    if (++server->quiet_ticks < QUIET_TICKS || atomic_exchange(&budget->trimming, true))
+    /* What the last ones held is freed by now. */
+    if (++server->quiet_ticks < (unsigned)QUIET_TICKS << atomic_load(&budget->trims) ||
+        atomic_exchange(&budget->trimming, true))
         return true;
     server->quiet_ticks = 0;
-    atomic_store(&budget->flooded, false);
-    if (workers_run(budget->workers, &budget->trim) == 0)
-        return false;
-    atomic_store(&budget->flooded, true); /* they are busy: again at the next tick */
-    atomic_store(&budget->trimming, false);
+    if (workers_run(budget->workers, &budget->trim) != 0)
+        atomic_store(&budget->trimming, false); /* they are busy: again later */
+    else if (atomic_fetch_add(&budget->trims, 1) + 1 >= TRIMS)
+        atomic_store(&budget->flooded, false);
     return true;
 }
 
