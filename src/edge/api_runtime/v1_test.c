@@ -234,6 +234,10 @@ TEST(v1_execute)
     CHECK(was_asked("exec(,2,5)"));
     CHECK_INT(request("POST", ONE "/execute", "{\"command\":[\"a\"]}", NULL), 200);
     CHECK(was_asked("exec(,1,0)"));
+    CHECK_INT(request("POST", ONE "/execute", "{\"command\":\"ls\",\"timeout\":86400}", NULL), 200);
+    CHECK(was_asked("exec(ls,0,86400000)"));
+    check_error("POST", ONE "/execute", "{\"command\":\"ls\",\"timeout\":86401}", 400, "invalid",
+                false);
     {
         auto_json json_t *bytes = NULL;
 
@@ -417,6 +421,7 @@ TEST(v1_sse_text)
     CHECK_STR(v1_sse_plain_name(STR("git.pr.succeeded")), "pr_created");
     CHECK_STR(v1_sse_plain_name(STR("process.output")), "command_output");
     CHECK_STR(v1_sse_plain_name(STR("session.created")), "session.created");
+    CHECK_INT(V1_SSE_HEARTBEAT_MS, 30000);
 }
 
 TEST(errors_hold_no_secret)

@@ -507,6 +507,9 @@ TEST(e2b_address_of_a_domain)
     CHECK_INT(provider_new(&config, &provider, &err), -1);
     CHECK(strstr(err.message, "'http://10.0.0.1:3000'") != NULL);
     config.api_url = "";
+    config.domain = NULL; /* neither: the public service */
+    CHECK_INT(provider_new(&config, &provider, &err), -1);
+    CHECK(strstr(err.message, "'https://api.e2b.app'") != NULL);
     config.api_key = "k";
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         config.domain = bad[i];

@@ -113,6 +113,8 @@ TEST(settings_environment)
     CHECK_STR(json_get_str(backend(&settings, "e2b")->record, "envd_url"), "http://e");
     CHECK(!json_object_get(backend(&settings, "e2b")->record, "api_key"));
     CHECK_STR(str_of(backend(&settings, "daytona")->api_key), "dtn");
+    CHECK_STR(str_of(backend(&settings, "daytona")->api_url), "http://d");
+    CHECK_STR(json_get_str(backend(&settings, "daytona")->record, "target"), "eu");
     CHECK_STR(json_get_str(backend(&settings, "daytona")->record, "toolbox_url"), "http://t");
     CHECK_STR(json_get_str(backend(&settings, "daytona")->record, "organization_id"), "org");
     CHECK_STR(str_of(backend(&settings, "browserbase")->api_url), "http://b");
