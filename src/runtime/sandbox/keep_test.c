@@ -312,31 +312,49 @@ TEST(history_is_forgotten_after_thirty_days)
     (void)work_ensure(&env, "k", TIER_RESUMED, &arena);
 }
 
-/* The timer itself: it ends what runs without a key and was not used for a day, however old it is. */
+static void pass_and_wake(struct work_env *env, int64_t seconds)
+{
+    clock_test_pass(seconds * 1000000);
+    runtime_timer_test_wake(env->core.runtime);
+}
+
+/* The timer itself: it has its first turn after an hour, and ends what runs without a key and was not used for a day,
+ * however old it is. */
 TEST(hourly_cleanup_ends_what_was_unused_for_a_day)
 {
     auto_work struct work_env env;
     auto_arena struct arena arena = {0};
+    auto_json json_t *lifecycle = json_pack("{s:i}", "maxLifetimeSeconds", 600);
+    struct runtime_ensure brief = {.key = STR("brief"), .overrides = {.lifecycle = lifecycle}};
     struct runtime_sandbox used;
-    struct runtime_snapshot snapshot;
+    struct runtime_snapshot first, second;
 
     work_open(&env, NULL, work_quick);
     (void)work_ensure(&env, NULL, TIER_CREATED, &arena);
     used = work_ensure(&env, NULL, TIER_CREATED, &arena);
     (void)work_ensure(&env, "kept", TIER_CREATED, &arena);
-    OK(runtime_snapshot_create(env.core.runtime, &env.core.caller, used.id, STR("a"), 3600, &arena,
-                               &snapshot, &err));
-    for (int hour = 0; hour < 23; hour++) {
-        clock_test_pass(3600 * INT64_C(1000000));
-        runtime_timer_test_wake(env.core.runtime);
+    (void)ensure(&env, &brief, TIER_CREATED, &arena);
+    OK(runtime_snapshot_create(env.core.runtime, &env.core.caller, used.id, STR("a"), 60, &arena,
+                               &first, &err));
+    OK(runtime_snapshot_create(env.core.runtime, &env.core.caller, used.id, STR("b"), 4000, &arena,
+                               &second, &err));
+    pass_and_wake(&env, 59 * 60);
+    WAIT_FOR(provider_fake_calls(env.core.fake, "kill") == 1); /* by the timer of each minute */
+    work_sleep_ms(200); /* the other one was woken, too, and must not have its turn */
+    CHECK_INT(provider_fake_calls(env.core.fake, "snapshot_delete"), 0);
+    pass_and_wake(&env, 60);
+    WAIT_FOR(provider_fake_calls(env.core.fake, "snapshot_delete") == 1);
+    pass_and_wake(&env, 3600);
+    WAIT_FOR(provider_fake_calls(env.core.fake, "snapshot_delete") == 2);
+    for (int hour = 2; hour < 23; hour++) {
+        pass_and_wake(&env, 3600);
         (void)work_exec(&env, used.id, "true", 0, &arena);
     }
-    WAIT_FOR(provider_fake_calls(env.core.fake, "snapshot_delete") == 1);
-    CHECK_INT(provider_fake_calls(env.core.fake, "kill"), 0);
+    CHECK_INT(provider_fake_calls(env.core.fake, "kill"), 1);
     clock_test_pass(2 * 3600 * INT64_C(1000000));
     (void)work_exec(&env, used.id, "true", 0, &arena);
     runtime_timer_test_wake(env.core.runtime);
-    WAIT_FOR(provider_fake_calls(env.core.fake, "kill") == 1);
+    WAIT_FOR(provider_fake_calls(env.core.fake, "kill") == 2);
     CHECK(work_event_has(&env, "sandbox.killed", "stale"));
     CHECK_INT(provider_fake_count(env.core.fake, PROVIDER_RUNNING), 2);
     (void)work_exec(&env, used.id, "true", 0, &arena);
