@@ -1,10 +1,12 @@
 // Profiles and settings of the runtime: the rules of the harness, what wins over what, and who never sees secrets.
 import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
 import fs from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 import { after, afterEach, before, describe, test } from 'node:test'
 import { destroyAll, refused, startRuntime } from '../harness/runtime.mjs'
+import { binary, patience } from '../harness/server.mjs'
 
 const SECRETS = { env: 'secret-of-the-environment-1', file: 'secret-of-a-file-22', literal: 'secret-in-the-file-333', put: 'secret-that-was-put-4444', given: 'secret-of-a-request-55555' }
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'quicksand-profiles-'))
@@ -203,9 +205,17 @@ describe('secrets', () => {
   })
 })
 
-test('nothing is configured: the engine of this server is the provider', async () => {
-  const { providers } = await one.ok(200, 'GET', '/providers')
-  assert.equal(providers.find((provider) => provider.default).name, 'e2b')
+test('an idle time beyond max-hours stops the start, with the setting to change', () => {
+  const data = path.join(folder, 'too-long')
+  const start = spawnSync(binary, ['serve', '--listen', '127.0.0.1:0', '--data', data], {
+    env: { PATH: process.env.PATH, QUICKSAND_API_KEY: 'x', QUICKSAND_BASE_LAYER: process.env.QUICKSAND_BASE_LAYER, E2B_SANDBOX_TIMEOUT_MS: '90000000' },
+    timeout: 30_000 * patience,
+    encoding: 'utf8',
+  })
+  spawnSync(binary, ['down', '--data', data])
+  assert.equal(start.status, 78, `${start.stdout}${start.stderr}`)
+  assert.match(start.stderr, /sandbox_timeout_ms \(E2B_SANDBOX_TIMEOUT_MS\): must be at most 86400000 on provider 'e2b' \(the server's setting max-hours\)/)
+  assert.doesNotMatch(start.stdout, /^ready/m)
 })
 
 describe('the whole example', () => {
@@ -236,7 +246,8 @@ describe('the whole example', () => {
   test('is taken, and works', async () => {
     await one.clear()
     await one.server.stop()
-    const all = await startRuntime(example, { args: ['--process-provider', '1'], env: { E2B_API_KEY: 'e2b_k', DAYTONA_API_KEY: 'd', BROWSERBASE_API_KEY: 'b' } })
+    // The idle time is the longest that max-hours allows.
+    const all = await startRuntime(example, { args: ['--process-provider', '1'], env: { E2B_API_KEY: 'e2b_k', DAYTONA_API_KEY: 'd', BROWSERBASE_API_KEY: 'b', E2B_SANDBOX_TIMEOUT_MS: '86400000' } })
     try {
       const names = (await all.ok(200, 'GET', '/providers')).providers.map((provider) => provider.name)
       assert.deepEqual(names.sort(), ['bb', 'daytona', 'docker', 'e2b', 'local'])
@@ -257,6 +268,23 @@ describe('the whole example', () => {
       const box = await all.create({ network: { mode: 'allow-all' } })
       assert.equal(box.provider, 'local')
       assert.match(await all.output(box.id, 'pwd'), /process/)
+    } finally {
+      await all.destroy()
+      await one.server.start()
+    }
+  })
+
+  test('nothing is configured: the provider is e2b, on the engine of this server', async () => {
+    await one.clear()
+    await one.server.stop()
+    const all = await startRuntime({}, { args: ['--process-provider', '1'] })
+    try {
+      const { providers } = await all.ok(200, 'GET', '/providers')
+      assert.deepEqual(providers.filter((provider) => provider.default).map((provider) => provider.name), ['e2b'])
+      assert.ok(providers.some((provider) => provider.name === 'local'), 'there is another one to choose')
+      const box = await all.create()
+      assert.equal(box.provider, 'e2b')
+      assert.deepEqual(await all.server.ids(), [box.id])
     } finally {
       await all.destroy()
       await one.server.start()
