@@ -137,6 +137,19 @@ describe('three tiers', () => {
   })
 })
 
+test('metrics: as the provider measures them', async () => {
+  const box = await one.create()
+  const used = await eventually('it is measured', async () => {
+    const now = await one.ok(200, 'GET', `/sandboxes/${box.id}/metrics`)
+    return now.memory_used_bytes > 0 && now
+  }, 30_000, 500)
+  assert.ok(faults.count('GET', /^\/sandboxes\/[^/]+\/metrics$/) > 0)
+  const [there] = (await far.server.api('GET', `/sandboxes/${box.external_id}/metrics`)).body.slice(-1)
+  assert.deepEqual([used.cpu_count, used.memory_total_bytes, used.disk_total_bytes], [there.cpuCount, there.memTotal, there.diskTotal])
+  assert.ok(used.cpu_count >= 1 && used.memory_used_bytes < used.memory_total_bytes && used.disk_used_bytes < used.disk_total_bytes, JSON.stringify(used))
+  await one.remove(box.id)
+})
+
 describe('two servers, one key', () => {
   test('at the same time: one machine stays', async () => {
     for (let round = 0; round < 5; round++) {
