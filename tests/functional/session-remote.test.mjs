@@ -13,7 +13,7 @@ import { eventually, repository, startServer } from '../harness/server.mjs'
 const WebSocket = createRequire(path.join(repository, 'build/npm/web/'))('ws')
 const program = path.join(repository, 'build/npm/sandbox-agent/node_modules/@sandbox-agent/cli-linux-x64/bin/sandbox-agent')
 
-let far, wire, near, folder, keyFile
+let far, wire, near, named, folder, keyFile
 // Only the server's user may read it.
 const writeKey = (key) => {
   fs.writeFileSync(keyFile, key, { mode: 0o600 })
@@ -35,7 +35,7 @@ before(async () => {
   }, { env: { E2B_SANDBOX_AGENT_PORT: '2500' } })
 })
 after(async () => {
-  await destroyAll(...[near, far].filter(Boolean))
+  await destroyAll(...[near, named, far].filter(Boolean))
   await wire.close()
   fs.rmSync(folder, { recursive: true })
 })
@@ -79,6 +79,22 @@ test('a session: created, sent to, followed, saved, restored, pushed', async () 
   assert.equal(pushed.branch, 'task-r2')
   assert.match(await near.output(two.sandbox_id, `git ls-remote ${repo}`), new RegExp(`^${pushed.commit}\\trefs/heads/task-r2$`, 'm'))
   await near.ok(204, 'DELETE', `/sessions/${two.id}`)
+})
+
+test('AGENT_RUNTIME_PROVIDER=e2b and E2B_*: a session on the remote server that the environment names', async () => {
+  named = await startRuntime({ sandbox_agent: { program }, health_interval_s: 86400 }, { env: { AGENT_RUNTIME_PROVIDER: 'e2b', E2B_API_URL: wire.url, E2B_API_KEY: far.server.key } })
+  assert.ok(named.server.log.includes(`e2b at ${wire.url} (named by E2B_API_URL), chosen by AGENT_RUNTIME_PROVIDER`), named.server.log)
+  wire.forget()
+  const one = await named.ok(201, 'POST', '/sessions', { agent: 'mock', wait: true })
+  assert.deepEqual([one.state, one.runtime.provider], ['running', 'e2b'], JSON.stringify(one))
+  assert.deepEqual([await far.server.ids(), await named.server.ids()], [[(await named.get(one.sandbox_id)).external_id], []])
+  await named.ok(202, 'POST', `/sessions/${one.id}/messages`, { message: 'hello by environment' })
+  await eventually('the turn', async () => (await named.ok(200, 'GET', `/sessions/${one.id}`)).state === 'completed', 30_000, 100)
+  const seen = (await named.ok(200, 'GET', `/sessions/${one.id}/events?since=0&limit=1000`)).events
+  assert.match(JSON.stringify(seen.filter((event) => event.type.startsWith('agent.'))), /hello by environment/)
+  assert.deepEqual([...keysSeen()], [far.server.key])
+  await named.ok(204, 'DELETE', `/sessions/${one.id}`)
+  assert.deepEqual(await far.server.ids(), [])
 })
 
 test('the terminal of a session opens', async () => {
@@ -168,7 +184,9 @@ describe('keys', () => {
     const next = await newKey('rotated again')
     writeKey(next.key)
     await reload(/provider 'far' has a new key/)
+    assert.equal((await far.server.api('GET', '/sandboxes', undefined, { key })).status, 200, 'the old key, before it is removed')
     assert.equal((await far.server.api('DELETE', `/api-keys/${id}`)).status, 204)
+    assert.equal((await far.server.api('GET', '/sandboxes', undefined, { key })).status, 401, 'the old key, afterwards')
     assert.equal(await running, 'still here\n')
     await near.remove(awake.id)
     // The same again changes nothing; a key that the provider rejects is reported at once.
