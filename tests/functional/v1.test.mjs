@@ -1,8 +1,11 @@
 // The runtime's API: what a client of /api/v1 sees.
 import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
 import crypto from 'node:crypto'
 import fs from 'node:fs'
 import http from 'node:http'
+import os from 'node:os'
+import path from 'node:path'
 import { after, afterEach, before, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { eventually, patience, startServer, timely } from '../harness/server.mjs'
@@ -354,6 +357,11 @@ describe('events', () => {
     again.close()
     const list = await v1('GET', `/events?agent_id=watched&since=${created.id}`, undefined, { headers: { Accept: 'application/json' } })
     assert.deepEqual(list.body.events.map((one) => String(one.id)), again.events.map((one) => one.id))
+    // Without 'since': the newest of its type, not the first.
+    const newer = await create({ agent_id: 'watched' })
+    await v1('DELETE', `/sandboxes/${newer.id}`)
+    const { events } = (await v1('GET', '/events?agent_id=watched&type=sandbox.created&limit=1')).body
+    assert.deepEqual(events.map((one) => [one.type, one.sandbox]), [['sandbox.created', newer.id]])
   })
 
   test('/sse begins with the last 10, and repeats at most 100 after Last-Event-ID', async () => {
@@ -430,6 +438,33 @@ describe('events', () => {
     })
     for (const stream of streams) stream.close()
   })
+})
+
+test('a locked database delays who needs it, and no connection of others', async () => {
+  const box = await create({})
+  // The server waits 5 s for a lock; this one is held for less.
+  const lock = `import sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.execute('BEGIN IMMEDIATE')
+print('locked', flush=True)
+sys.stdin.read()`
+  const holder = spawn('python3', ['-c', lock, path.join(server.data, 'store/quicksand.db')], { stdio: ['pipe', 'pipe', 'inherit'] })
+  await new Promise((done) => holder.stdout.once('data', done))
+  let made = 0
+  const creates = Promise.all(Array.from({ length: 4 * os.availableParallelism() }, () => create({}).then((one) => (made++, one))))
+  creates.catch(() => {}) // it is awaited below
+  try {
+    await sleep(300) // they have all come to the lock
+    for (let i = 0; i < 20; i++) {
+      const timeoutMs = 2000 * patience
+      assert.ok((await server.api('GET', '/health', undefined, { key: null, timeoutMs })).status < 300)
+      assert.ok((await server.sandbox(box.id, 49983, '/health', { timeoutMs })).status < 300)
+    }
+    assert.equal(made, 0, 'a create did not wait')
+  } finally {
+    holder.stdin.end()
+  }
+  for (const { id } of [box, ...(await creates)]) await v1('DELETE', `/sandboxes/${id}`)
 })
 
 test('a stopping server ends streams at once and goes on where it was', async () => {
