@@ -103,6 +103,7 @@ test('a session: questions, answers, tools, changed files and diffs', async () =
   await last.locator('b', { hasText: 'answer' }).waitFor()
   await last.locator('li', { hasText: 'two' }).waitFor()
   await changedFiles(box, session)
+  await terminalOf(session)
   assert.equal(await page.title(), 'mock in agent-box · Quicksand')
   assert.equal(await page.locator('main img').count(), 0)
   await good('session')
@@ -138,6 +139,23 @@ async function changedFiles(box, session) {
   assert.equal((await v1('GET', '/sessions/ses_none/changes')).status, 404)
 }
 
+// The terminal of the session: in its workspace, with events of the session, only when asked for.
+async function terminalOf(session) {
+  const opened = async () => (await ok(200, 'GET', `/sessions/${session.id}/events?since=0&limit=1000`)).events.filter((one) => one.type === 'terminal.opened')
+  assert.deepEqual(await opened(), [])
+  await page.getByRole('button', { name: 'Terminal', exact: true }).click()
+  await page.getByRole('status').getByText('connected').waitFor()
+  await page.locator('.xterm-helper-textarea').focus()
+  await page.keyboard.type('echo in-$((6*7)) $(pwd)\n')
+  await eventually('the output of the command', async () => (await page.locator('.xterm-rows').innerText()).includes(`in-42 ${session.runtime.workdir}`), 30_000)
+  assert.equal((await opened()).length, 1)
+  const { y, height } = await page.locator('.terminal .screen').boundingBox()
+  assert.ok(y >= 0 && y + height <= page.viewportSize().height, `not all of it is visible: ${y} + ${height}`)
+  await page.shot('session-terminal')
+  await page.getByRole('button', { name: 'Close terminal' }).click()
+  await page.locator('.xterm').waitFor({ state: 'detached' })
+}
+
 test('the changes of a paused session wake nothing', async () => {
   const { sessions } = await ok(200, 'GET', '/sessions')
   const session = sessions[0]
@@ -151,6 +169,7 @@ test('the changes of a paused session wake nothing', async () => {
   await page.locator('ul.plain li', { hasText: 'agent-box' }).locator('.state.paused').waitFor()
   await page.at(`#/work/${session.id}`)
   await page.getByText('Resume the session to see its changes').waitFor()
+  assert.equal(await page.getByRole('button', { name: 'Terminal' }).count(), 0, 'a terminal would wake it')
   assert.deepEqual(page.problems, [])
 })
 

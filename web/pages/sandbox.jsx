@@ -1,8 +1,8 @@
 // One sandbox: what it uses, its terminal, screen, notebook, files, processes, ports, logs, events and snapshots.
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { useMemo, useState } from 'preact/hooks'
 import { ask, enc, post, remove, text, v1 } from '../api.js'
 import { useChanges, useEvery, useLive } from '../live.js'
-import { Button, Card, Chart, Chips, Confirm, Empty, Heading, Loading, Problem, State, Tabs, Text, attempt, useData } from '../parts.jsx'
+import { Button, Card, Chart, Confirm, Empty, Heading, Loading, Problem, State, Tabs, Text, attempt, useData } from '../parts.jsx'
 import { go } from '../shell.jsx'
 import { age, bytes, duration, mebibytes, moment, nameOf, plain, plural, shorten } from '../words.js'
 import { Files } from './files.jsx'
@@ -11,6 +11,7 @@ import { Notebook } from './notebook.jsx'
 import { EventLine } from './overview.jsx'
 import { extend } from './sandboxes.jsx'
 import { Screen } from './screen.jsx'
+import { TerminalCard } from './terminal.jsx'
 
 const TABS = { '': 'Overview', terminal: 'Terminal', screen: 'Screen', notebook: 'Notebook', files: 'Files', processes: 'Processes', logs: 'Logs', network: 'Network', events: 'Events', snapshots: 'Snapshots' }
 
@@ -104,7 +105,7 @@ async function fork(box) {
 function Tab({ tab, box, reads }) {
   const sleeps = box.state !== 'running' && ['terminal', 'screen', 'notebook', 'files', 'processes'].includes(tab)
   if (sleeps) return <Empty icon="pause" title={`This sandbox is ${box.state}`}>Resume it to use this page.</Empty>
-  if (tab === 'terminal') return <TerminalTab box={box} />
+  if (tab === 'terminal') return <TerminalCard kind="sandboxes" id={box.id} />
   if (tab === 'screen') return <Screen box={box} reads={reads} />
   if (tab === 'notebook') return <Notebook box={box} />
   if (tab === 'files') return <Files box={box} reads={reads} />
@@ -255,38 +256,6 @@ function Processes({ box }) {
           </tbody>
         </table></div>
       )}
-    </Card>
-  )
-}
-
-// ---- terminal ----
-
-const USERS = { '': 'as user', root: 'as root' }
-
-function TerminalTab({ box }) {
-  const place = useRef(null)
-  const [user, setUser] = useState('')
-  const [status, setStatus] = useState('connecting')
-  useEffect(() => {
-    let end = null
-    let gone = false
-    import('../terminal.js').then(({ openTerminal }) => {
-      if (!gone) end = openTerminal(place.current, 'sandboxes', box.id, { user, say: setStatus })
-    })
-    return () => {
-      gone = true
-      end?.()
-    }
-  }, [box.id, user])
-  const actions = (
-    <>
-      <span class="soft" role="status">{status}</span>
-      <Chips label="User" all={USERS} chosen={user} choose={(name) => name !== user && (setStatus('connecting'), setUser(name))} />
-    </>
-  )
-  return (
-    <Card class="terminal" title="Terminal" actions={actions}>
-      <div class="screen" ref={place} />
     </Card>
   )
 }

@@ -1,4 +1,4 @@
-// One session: the conversation with the agent, and the files that changed in its workspace.
+// One session: the conversation with the agent, the files that changed in its workspace, and a terminal there.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { enc, post, remove, v1 } from '../api.js'
 import { useChanges, useEvents, useLive } from '../live.js'
@@ -7,6 +7,7 @@ import { Button, Card, Confirm, Empty, Heading, Loading, Problem, State, Text, a
 import { go } from '../shell.jsx'
 import { clock, count, nameOf, plain, plural, shorten } from '../words.js'
 import { Diff, diff } from './files.jsx'
+import { TerminalCard } from './terminal.jsx'
 
 const PIECES_MAX = 5000
 const EVENTS_MAX = 5000
@@ -162,6 +163,7 @@ export function Session({ id, reads }) {
   const turns = useConversation(id)
   const [text, setText] = useState('')
   const [gone, setGone] = useState(false)
+  const [shell, setShell] = useState(false)
   const end = useRef(null)
   const path = `/api/v1/sessions/${enc(id)}`
   useChanges((event) => event.session === id && /^session\./.test(event.type), again, [id])
@@ -181,6 +183,7 @@ export function Session({ id, reads }) {
   if (error) return <Problem error={error} again={again} />
   if (!session) return <Loading />
   const box = live.sandboxes.get(session.sandbox_id)
+  const runs = box?.state === 'running'
   const name = `${session.agent ?? 'agent'}${box ? ` in ${nameOf(box)}` : ''}`
   const send = async (event) => {
     event.preventDefault()
@@ -192,6 +195,7 @@ export function Session({ id, reads }) {
         name={name}
         actions={!reads && (
           <div class="actions">
+            {runs && <Button aria-expanded={shell} onClick={() => setShell(!shell)}>{shell ? 'Close terminal' : 'Terminal'}</Button>}
             <Button onClick={() => attempt('Interrupted', () => post(`${path}/interrupt`))}>Interrupt</Button>
             <Button icon="up" onClick={() => attempt('Pushed', () => post(`${path}/push`, {}))}>Push</Button>
             <Button icon="bin" kind="danger" onClick={() => setGone(true)}>Delete</Button>
@@ -210,7 +214,8 @@ export function Session({ id, reads }) {
         <div class="bulk" role="alert"><b>The agent asks: <Text>{shorten(waits.text, 120)}</Text></b><Button kind="main" onClick={() => answer(true)}>Allow (y)</Button><Button kind="danger" onClick={() => answer(false)}>Deny (n)</Button></div>
       )}
       {!reads && <form class="inline wide" onSubmit={send}><textarea rows={2} data-search aria-label="Message" placeholder="Message; Ctrl-Enter sends" value={text} onInput={(event) => setText(event.target.value)} onKeyDown={(event) => event.key === 'Enter' && event.ctrlKey && send(event)} /><Button kind="main" type="submit">Send</Button></form>}
-      {session.runtime?.workdir && <Changes session={session} runs={box?.state === 'running'} />}
+      {shell && runs && !reads && <TerminalCard kind="sessions" id={session.id} />}
+      {session.runtime?.workdir && <Changes session={session} runs={runs} />}
       {gone && <Confirm title="Delete this session?" action="Delete" onClose={() => setGone(false)} onDo={() => remove(path).then(() => go('work'))}>Its sandbox is killed, too.</Confirm>}
     </>
   )
