@@ -135,8 +135,10 @@ test('pages that events keep up to date do not poll', async () => {
   await one.clock.runFor(65_000)
   assert.ok(asked.filter((path) => path === '/api/v1/history').length >= 5, 'samples have no events')
   assert.deepEqual(asked.filter((path) => !/\/history$|\/events$/.test(path) && !path.startsWith('/ui/')), [], 'nothing else is asked for')
+  asked.length = 0
   await one.at('#/sandboxes')
   await one.getByRole('heading', { name: 'Sandboxes', level: 1 }).waitFor()
+  await eventually('it has read the teams, once', () => asked.includes('/admin/teams'))
   asked.length = 0
   await one.clock.runFor(65_000)
   assert.deepEqual(asked.filter((path) => !path.endsWith('/events')), [])
