@@ -1,9 +1,11 @@
-// README.md as its reader pastes it: `make run`, the block it ends with, then every block in order, in one shell. The parts are
-// the real ones: npm installs from the cache that tests/compat/install.sh filled, sessions run the published sandbox-agent of the
-// base template. Only the public repository in it is one of the lab's.
+// README.md as its reader pastes it: `make run`, the block it ends with, then every block in order, in one shell. The clone is in a
+// home with mode 0700, as root's is, so the server's user cannot read it. The parts are the real ones: npm installs from the cache
+// that tests/compat/install.sh filled, sessions run the published sandbox-agent of the base template. Two things differ: the public
+// repository is one of the lab's, and /tmp/hello is a folder of the test.
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
+import { execFileSync, spawn, spawnSync } from 'node:child_process'
 import fs from 'node:fs'
+import os from 'node:os'
 import path from 'node:path'
 import { after, before, test } from 'node:test'
 import { repository, startServer } from '../harness/server.mjs'
@@ -15,16 +17,23 @@ const REPO = /^REPO_URL=https:\/\/github\.com\/.*$/m
 const DONE = 'block-is-done'
 
 let server
-let folder
+let home
+let clone
 let shell
-let files // of the project's folder, before anything is pasted
-const listFiles = () => [repository, path.join(repository, 'examples'), path.join(repository, 'build')].flatMap((dir) => fs.readdirSync(dir).map((name) => path.join(dir, name)))
+let files // of the clone, before anything is pasted
+// Without build: other jobs of the test run write there.
+const listFiles = () => [clone, path.join(clone, 'examples')].flatMap((dir) => fs.readdirSync(dir).map((name) => path.join(dir, name)))
 before(async () => {
-  folder = fs.mkdtempSync('/tmp/quicksand-readme-')
-  // What `git clone … && cd quicksand` leaves the reader in: the folder of the project.
-  const runner = path.join(folder, 'make-run')
-  fs.writeFileSync(runner, `#!/bin/sh\nexec make --no-print-directory -C '${repository}' run QUICKSAND_LISTEN="$3" QUICKSAND_DATA="$5"\n`, { mode: 0o755 })
-  server = await startServer({ program: runner, env: { HOME: folder, QUICKSAND_API_KEY: undefined } })
+  home = fs.mkdtempSync(path.join(os.tmpdir(), 'quicksand-readme-'))
+  fs.chmodSync(home, 0o700)
+  // What `git clone … && cd quicksand` leaves the reader in. The mount ends with the lab's namespace at the latest.
+  const place = path.join(home, 'quicksand')
+  fs.mkdirSync(place)
+  execFileSync('mount', ['--bind', repository, place])
+  clone = place
+  const runner = path.join(home, 'make-run')
+  fs.writeFileSync(runner, `#!/bin/sh\nexec make --no-print-directory -C '${clone}' run QUICKSAND_LISTEN="$3" QUICKSAND_DATA="$5"\n`, { mode: 0o755 })
+  server = await startServer({ program: runner, env: { HOME: home, QUICKSAND_API_KEY: undefined } })
   // make ends as its child does; the child is who is told to.
   server.stop = async () => {
     const serving = server.processes().find((one) => / serve --listen /.test(one.cmdline))
@@ -33,11 +42,11 @@ before(async () => {
   }
   files = listFiles()
   shell = spawn('bash', [], {
-    cwd: repository,
+    cwd: clone,
     env: {
       PATH: `${path.dirname(process.execPath)}:${process.env.PATH}`,
-      HOME: folder,
-      npm_config_cache: path.join(repository, 'build/npm/cache'),
+      HOME: home,
+      npm_config_cache: path.join(clone, 'build/npm/cache'),
       npm_config_offline: 'true',
     },
     stdio: ['pipe', 'pipe', 'pipe'],
@@ -47,17 +56,24 @@ before(async () => {
   shell.stderr.on('data', (chunk) => (shell.text += chunk))
 })
 after(async () => {
-  shell.kill('SIGKILL')
-  await server.destroy()
-  fs.rmSync(folder, { recursive: true })
-  fs.rmSync('/tmp/hello', { recursive: true, force: true })
+  shell?.kill('SIGKILL')
+  try {
+    await server?.destroy()
+  } finally {
+    if (clone) {
+      spawnSync('umount', ['--lazy', clone])
+      fs.rmdirSync(clone) // fails while the repository is mounted there, so the next line cannot delete it
+    }
+    fs.rmSync(home, { recursive: true })
+  }
 })
 
 // One block, in the shell where those before it ran. A line that fails ends the block, as its reader would.
 async function paste(block) {
   const begin = shell.text.length
-  const file = path.join(folder, 'block.sh')
-  fs.writeFileSync(file, `set -e -o pipefail\n${block.replace(REPO, 'REPO_URL=http://203.0.113.1/git/acme/app.git')}`)
+  const file = path.join(home, 'block.sh')
+  const script = block.replace(REPO, 'REPO_URL=http://203.0.113.1/git/acme/app.git').replaceAll('/tmp/hello', path.join(home, 'hello'))
+  fs.writeFileSync(file, `set -e -o pipefail\n${script}`)
   shell.stdin.write(`trap 'echo ${DONE} $?' EXIT; . ${file} </dev/null; trap - EXIT; echo ${DONE} 0\n`)
   const end = Date.now() + 120_000
   for (;;) {
@@ -79,6 +95,15 @@ test('two commands, and a block to paste', async () => {
   assert.deepEqual(names(banner), names(printed.join('\n')), 'the variables in README.md are those that the server prints')
   await paste(`${printed.join('\n')}\n`)
   server.key = /E2B_API_KEY=(\S+)/.exec(printed.join('\n'))[1]
+})
+
+test("the server's user cannot read the clone", () => {
+  const { pid, cmdline } = server.processes().find((one) => one.cmdline.includes(' serve-unprivileged '))
+  const uid = fs.statSync(`/proc/${pid}`).uid
+  assert.notEqual(uid, 0, cmdline)
+  const { status, stderr } = spawnSync('ls', [clone], { uid, encoding: 'utf8' })
+  assert.notEqual(status, 0)
+  assert.match(stderr, /Permission denied/)
 })
 
 test('the first sandbox, by the SDK', async () => {
