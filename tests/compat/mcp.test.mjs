@@ -140,6 +140,10 @@ describe('tools', () => {
     const logs = (await call(client, 'job_logs', { job_id: job.job_id })).structuredContent
     assert.deepEqual([logs.output, logs.next], ['working\n', 8])
     const long = (await call(client, 'job_start', { command: 'sleep 300' })).structuredContent
+    await one.ok(200, 'POST', `/sandboxes/${long.sandbox_id}/pause`)
+    const still = (await call(client, 'job_status', { job_id: long.job_id })).structuredContent
+    assert.deepEqual([still.state, still.sandbox_state], ['running', 'paused'])
+    await one.ok(200, 'POST', `/sandboxes/${long.sandbox_id}/resume`)
     assert.equal((await call(client, 'job_stop', { job_id: long.job_id })).structuredContent.exit_code, 143)
     assert.ok((await call(client, 'job_list')).structuredContent.jobs.length >= 2)
   })

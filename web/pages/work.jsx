@@ -13,12 +13,15 @@ export function Work({ who, open, kind }) {
   return <Lists reads={who.role === 'viewer'} />
 }
 
+// A running job stands still while its sandbox is paused.
+const stateOf = (job) => (job.state === 'running' && job.sandbox_state === 'paused' ? 'paused' : job.state)
+
 function Lists({ reads }) {
   const sessions = useData(() => v1('/sessions?limit=200'), [])
   const jobs = useData(() => v1('/sandboxes/-/processes?limit=200'), [])
   const [making, setMaking] = useState(false)
   useChanges((event) => event.type.startsWith('session.'), sessions.again, [])
-  useChanges((event) => /^(process|job)\./.test(event.type), jobs.again, [])
+  useChanges((event) => /^(process|job)\.|^sandbox\.(paused|resumed)$/.test(event.type), jobs.again, [])
   return (
     <>
       <Heading name="Sessions and jobs" actions={!reads && <Button kind="main" icon="plus" onClick={() => setMaking(true)}>New session</Button>} />
@@ -40,7 +43,7 @@ function Lists({ reads }) {
         <ul class="plain">
           {jobs.data?.processes.map((one) => (
             <li key={one.id}>
-              <a href={`#/work/job/${enc(one.id)}`}><Text class="mono">{shorten(one.command, 70)}</Text></a><State state={one.state} />
+              <a href={`#/work/job/${enc(one.id)}`}><Text class="mono">{shorten(one.command, 70)}</Text></a><State state={stateOf(one)} />
               {one.exit_code !== null && <span class="soft">exit code {one.exit_code}</span>}{one.callback_state && <span class="label">callback {plain(one.callback_state)}{one.callback_attempts > 1 && `, ${one.callback_attempts} attempts`}</span>}
               <span class="soft right">{age(one.started_at)}</span>
             </li>
@@ -101,7 +104,7 @@ function Job({ id, reads }) {
   const path = `/sandboxes/-/processes/${enc(id)}`
   const { data: job, error, again } = useData(() => v1(path), [id])
   const [out, setOut] = useState('')
-  useChanges((event) => event.process === id, again, [id])
+  useChanges((event) => event.process === id || (event.sandbox === job?.sandbox_id && /^sandbox\.(paused|resumed)$/.test(event.type)), again, [id, job?.sandbox_id])
   useEffect(() => {
     const stop = new AbortController()
     stream(`/api/v1${path}/logs?follow=true`, ({ data }) => setOut((old) => (old + (data.data ?? '')).slice(-500_000)), { signal: stop.signal }).catch(() => {})
@@ -112,7 +115,7 @@ function Job({ id, reads }) {
   return (
     <>
       <Heading name={shorten(job.command, 60)} actions={!reads && job.state === 'running' && <Button kind="danger" onClick={() => attempt('Stopping', () => post(`/api/v1${path}/stop`)).then(again)}>Stop</Button>}>
-        <Text class="mono">{shorten(job.command, 60)}</Text> <State state={job.state} />
+        <Text class="mono">{shorten(job.command, 60)}</Text> <State state={stateOf(job)} />
       </Heading>
       <p class="under soft"><code>{plain(job.id)}</code><a href={`#/sandboxes/${enc(job.sandbox_id)}`}><Text>{job.sandbox_id}</Text></a><span>{moment(job.started_at)}</span>{job.exit_code !== null && <span>exit code {count(job.exit_code)}</span>}<Callback job={job} /></p>
       <Card title="Output">{out ? <pre class="out" tabIndex={0}>{out.replace(CLEAN, '').split('\n').map(plain).join('\n')}</pre> : <Empty icon="file" title="No output yet">Lines appear as the job prints them.</Empty>}</Card>

@@ -9,9 +9,10 @@ enum { LOG_DEFAULT = 64 * 1024, WAIT_STEP_MS = 5000 };
 
 static json_t *job_json(const struct job *job)
 {
-    return json_pack("{s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o}", "job_id", json_str(job->id),
+    return json_pack("{s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o}", "job_id", json_str(job->id),
                      "sandbox_id", json_str(job->sandbox_id), "command", json_str(job->command),
-                     "state", name_of(&job_state_names, job->state), "exit_code",
+                     "state", name_of(&job_state_names, job->state), "sandbox_state",
+                     mcp_text(job->sandbox_state), "exit_code",
                      job->has_exit_code ? json_integer(job->exit_code) : json_null(), "error",
                      mcp_text(job->error), "started_at", mcp_time(job->started_at_us), "ended_at",
                      mcp_time(job->ended_at_us));
