@@ -176,3 +176,30 @@ TEST(json_adds_strings)
                                   "0123456789012345678901234567890123456789"
                                   "01234567890123456789")));
 }
+
+/* 17 digits, as jansson writes them, would be 0.28000000000000003. */
+TEST(json_writes_fractions_with_the_digits_they_need)
+{
+    static const struct {
+        double value;
+        const char *text;
+    } cases[] = {
+        {0.28, "0.28"},
+        {0.1, "0.1"},
+        {-2.3, "-2.3"},
+        {1e-9, "1e-9"},
+        {12, "12.0"},
+        /* 15 digits would be another number. */
+        {0.1 + 0.2, "0.30000000000000004"},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        auto_json json_t *value = json_real(cases[i].value);
+        auto_json json_t *object = json_pack("{s:O}", "usd", value);
+        auto_free char *text = json_text(value), *whole = json_text_as(object, JSON_INDENT(1));
+        auto_free char *want = xasprintf("{\n \"usd\": %s\n}", cases[i].text);
+
+        CHECK_STR(str_of(text), cases[i].text);
+        CHECK_STR(str_of(whole), want);
+    }
+}

@@ -85,3 +85,18 @@ TEST(usage_of_too_many_is_partial)
     CHECK_INT(out.count, RUNTIME_SERIES_MAX);
     CHECK(out.partial);
 }
+
+/* 28 cents added up one by one are 0.2800000000000001 in binary fractions. */
+TEST(usage_costs_are_rounded_to_billionths)
+{
+    double sum = 0;
+
+    for (int i = 0; i < 28; i++)
+        sum += 0.01;
+    CHECK(sum != 0.28);
+    CHECK(runtime_usage_round(sum) == 0.28);
+    CHECK(runtime_usage_round(0.1 + 0.2) == 0.3);
+    CHECK(runtime_usage_round(1234.0000000004) == 1234);
+    CHECK(runtime_usage_round(0.0000000016) == 0.000000002);
+    CHECK(runtime_usage_round(0) == 0);
+}
