@@ -1,10 +1,16 @@
 /* The programs that come with quicksand: static ones that run inside sandboxes and builds. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 /* Their names; ends with NULL. */
 extern const char *const part_names[];
+/* Path of this program. */
+void part_self(char *out, size_t size);
+/* The path of this program in out; true when a process of this user may not execute it. False when that is unknown. */
+bool part_self_denied_to(uid_t uid, char *out, size_t size);
 /* Path of one of them: beside this program, or where `make install` puts it, or in the directory that parts_set_dir()
  * named. The file may be missing. */
 void part_path(const char *name, char *out, size_t size);

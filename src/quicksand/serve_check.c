@@ -12,10 +12,9 @@
 int serve_check_parts(const char *const paths[], struct error *err)
 {
     char self[PATH_MAX];
-    ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
     struct stat st;
 
-    self[len < 0 ? 0 : len] = '\0';
+    part_self(self, sizeof(self));
     for (size_t i = 0; part_names[i]; i++)
         if (stat(paths[i], &st) < 0 || !S_ISREG(st.st_mode))
             return error_set(err, ERROR_NOT_FOUND,
@@ -48,10 +47,8 @@ int serve_check_access(const struct config *config, const char *config_file, str
 {
     uid_t uid = (uid_t)config->server_uid;
     char where[PATH_MAX], self[PATH_MAX];
-    ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
-    self[len < 0 ? 0 : len] = '\0';
-    if (path_denied_to(uid, "/proc/self/exe", X_OK, where, sizeof(where)) == 1)
+    if (part_self_denied_to(uid, self, sizeof(self)))
         return error_set(err, ERROR_FORBIDDEN,
                          "'%s': the server (uid %u) may not execute it: run 'chmod o+rx %s'", self,
                          (unsigned)uid, self);

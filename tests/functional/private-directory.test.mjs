@@ -123,6 +123,10 @@ test('a program that the server cannot execute is refused at once', () => {
   fs.copyFileSync(program, closed)
   fs.chmodSync(closed, 0o700)
   assertRefused(serve(['--data', path.join(server.home, 'unused')], { program: closed }), new RegExp(`'${closed}': the server \\(uid 64737\\) may not execute it: run 'chmod o\\+rx`))
+  const { programs } = checksBy(closed)
+  assert.equal(programs.status, 'fail')
+  assert.match(programs.detail, new RegExp(`'${closed}': the server \\(uid 64737\\) may not execute it`))
+  assert.equal(programs.fix, `chmod o+rx '${closed}'`)
 })
 
 test('a missing program is an error with its fix, and doctor reports it', () => {
@@ -150,6 +154,28 @@ test('doctor names the directory that the server may not pass', () => {
   assert.equal(checks('--data', server.data)['data directory'].status, 'ok')
 })
 
-function checks(...args) {
-  return Object.fromEntries(JSON.parse(quicksand(['doctor', '--json', ...args]).stdout).map((one) => [one.name, one]))
+test('doctor checks for the user that the server runs as', () => {
+  const own = path.join(server.home, 'of-another-user')
+  const data = path.join(own, 'data')
+  const state = (env, ...args) => {
+    const one = checksBy(program, ['--data', data, ...args], env)['data directory']
+    return [one.status, /\(uid (\d+)\)/.exec(one.detail)[1]]
+  }
+  fs.mkdirSync(own, { mode: 0o700 })
+  fs.chownSync(own, 4242, 4242)
+  assert.deepEqual(state({}), ['fail', '64737'])
+  assert.deepEqual(state({}, '--uid', '4242'), ['ok', '4242'])
+  assert.deepEqual(state({ QUICKSAND_UID: '4242' }), ['ok', '4242'])
+  assert.deepEqual(state({ QUICKSAND_UID: '4242' }, '--uid', '4243'), ['fail', '4243'])
+  // A server that was started here says it by what it owns.
+  fs.mkdirSync(path.join(data, 'store'), { recursive: true })
+  fs.chownSync(path.join(data, 'store'), 4242, 4242)
+  assert.deepEqual(state({}), ['ok', '4242'])
+})
+
+function checksBy(which, args = [], env = {}) {
+  const { stdout } = spawnSync(which, ['doctor', '--json', ...args], { encoding: 'utf8', timeout: 120_000 * patience, env: { PATH: process.env.PATH, HOME: home, ...env } })
+  return Object.fromEntries(JSON.parse(stdout).map((one) => [one.name, one]))
 }
+
+const checks = (...args) => checksBy(program, args)

@@ -5,8 +5,12 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/cleanup.h"
 #include "cli/core/cli_internal.h"
 #include "cli/core/cli_table.h"
@@ -168,11 +172,28 @@ static void print_table(const struct doctor_result results[CHECK_COUNT])
     cli_table_free(table);
 }
 
+/* As the server's setting says: in the environment, else by what a server that was started here has made its own, since
+ * this program does not read the server's file of settings. */
+static uid_t server_uid(const char *data_dir)
+{
+    enum { SERVER_UID = 64737 }; /* the setting's default */
+    auto_free char *store = xasprintf("%s/store", data_dir);
+    const char *given = getenv("QUICKSAND_UID");
+    uint64_t uid;
+    struct stat st;
+
+    if (given && str_to_u64(str_of(given), &uid) && uid >= 1 && uid <= 65533)
+        return (uid_t)uid;
+    return stat(store, &st) == 0 && st.st_uid ? st.st_uid : SERVER_UID;
+}
+
 static int run_doctor(struct cli *cli, int argc, char **argv)
 {
     const char *domain = NULL, *certificate = NULL;
+    int64_t uid = 0;
     const struct cli_option table[] = {
         {"data", 0, CLI_TEXT, &cli->data_dir, "DIR", "the server's data directory"},
+        {"uid", 0, CLI_COUNT, &uid, "N", "the server's user and group"},
         {"domain", 0, CLI_TEXT, &domain, "DOMAIN", "whose names are looked up"},
         {"tls-cert", 0, CLI_TEXT, &certificate, "FILE", "the server's certificate"},
         {.name = NULL},
@@ -191,6 +212,7 @@ static int run_doctor(struct cli *cli, int argc, char **argv)
     doctor = (struct doctor){.data_dir = cli->data_dir,
                              .domain = domain,
                              .certificate = certificate,
+                             .server_uid = uid ? (uid_t)uid : server_uid(cli->data_dir),
                              .root = geteuid() == 0};
     for (size_t i = 0; i < CHECK_COUNT; i++) {
         results[i] = (struct doctor_result){.level = DOCTOR_FAIL};

@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 enum doctor_level {
     DOCTOR_OK,
@@ -19,6 +20,7 @@ struct doctor_result {
 struct doctor {
     const char *data_dir;
     const char *domain, *certificate; /* NULL: those of the data directory */
+    uid_t server_uid;                 /* user and group of the server */
     bool root;
 };
 

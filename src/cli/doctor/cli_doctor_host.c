@@ -90,41 +90,53 @@ void doctor_files(const struct doctor *doctor, struct doctor_result *out)
         doctor_ok(out, "at most %llu", (unsigned long long)limit.rlim_max);
 }
 
-enum { SERVER_ID = 64737 }; /* user and group of the server, unless --uid says another */
+static void list_missing_parts(struct buf *out)
+{
+    char path[PATH_MAX];
+
+    for (size_t i = 0; part_names[i]; i++) {
+        part_path(part_names[i], path, sizeof(path));
+        if (access(path, R_OK) < 0)
+            (void)buf_printf(out, "%s%s", out->len ? ", " : "", part_names[i]);
+    }
+}
 
 void doctor_programs(const struct doctor *doctor, struct doctor_result *out)
 {
     auto_buf struct buf missing = {0};
-    char path[PATH_MAX];
+    char path[PATH_MAX], fix[sizeof(out->fix)];
 
-    (void)doctor;
     buf_init(&missing, sizeof(out->detail) / 2);
-    for (size_t i = 0; part_names[i]; i++) {
-        part_path(part_names[i], path, sizeof(path));
-        if (access(path, R_OK) < 0)
-            (void)buf_printf(&missing, "%s%s", missing.len ? ", " : "", part_names[i]);
-    }
-    part_path("envd", path, sizeof(path));
-    if (missing.len)
+    list_missing_parts(&missing);
+    if (missing.len) {
         doctor_bad(out, DOCTOR_FAIL, "build them with 'make', or install the package again",
                    "missing beside this program: %.*s", STR_ARG(buf_str(&missing)));
-    else
-        doctor_ok(out, "all are in %.200s", dirname(path));
+        return;
+    }
+    if (part_self_denied_to(doctor->server_uid, path, sizeof(path))) {
+        (void)snprintf(fix, sizeof(fix), "chmod o+rx '%.200s'", path);
+        doctor_bad(out, DOCTOR_FAIL, fix, "'%.160s': the server (uid %u) may not execute it", path,
+                   (unsigned)doctor->server_uid);
+        return;
+    }
+    part_path("envd", path, sizeof(path));
+    doctor_ok(out, "all are in %.200s", dirname(path));
 }
 
 void doctor_data_dir(const struct doctor *doctor, struct doctor_result *out)
 {
+    unsigned uid = (unsigned)doctor->server_uid;
     char where[PATH_MAX], fix[sizeof(out->fix)];
 
     if (doctor_needs_root(doctor, out))
         return;
-    if (path_denied_to(SERVER_ID, doctor->data_dir, F_OK, where, sizeof(where)) == 1) {
+    if (path_denied_to(doctor->server_uid, doctor->data_dir, F_OK, where, sizeof(where)) == 1) {
         (void)snprintf(fix, sizeof(fix), "chmod o+x '%.80s', or choose another directory (--data)",
                        where);
-        doctor_bad(out, DOCTOR_FAIL, fix, "'%.80s': the server (uid %d) may not pass '%.80s'",
-                   doctor->data_dir, SERVER_ID, where);
+        doctor_bad(out, DOCTOR_FAIL, fix, "'%.80s': the server (uid %u) may not pass '%.80s'",
+                   doctor->data_dir, uid, where);
     } else {
-        doctor_ok(out, "the server (uid %d) can reach '%.160s'", SERVER_ID, doctor->data_dir);
+        doctor_ok(out, "the server (uid %u) can reach '%.160s'", uid, doctor->data_dir);
     }
 }
 
@@ -313,9 +325,9 @@ static const char *docker_socket(void)
 /* As the server: its user and group, and no other group. */
 static int open_docker(const struct doctor *doctor)
 {
-    (void)doctor;
-    if (setgroups(0, NULL) < 0 || setresgid(SERVER_ID, SERVER_ID, SERVER_ID) < 0 ||
-        setresuid(SERVER_ID, SERVER_ID, SERVER_ID) < 0)
+    uid_t uid = doctor->server_uid;
+
+    if (setgroups(0, NULL) < 0 || setresgid(uid, uid, uid) < 0 || setresuid(uid, uid, uid) < 0)
         return errno;
     return access(docker_socket(), R_OK | W_OK) < 0 ? errno : 0;
 }
@@ -336,8 +348,9 @@ void doctor_docker(const struct doctor *doctor, struct doctor_result *out)
         doctor_ok(out, "the server may use %.200s", docker_socket());
         return;
     }
-    (void)snprintf(fix, sizeof(fix), "setfacl -m u:%d:rw %.200s", SERVER_ID, docker_socket());
+    (void)snprintf(fix, sizeof(fix), "setfacl -m u:%u:rw %.200s", (unsigned)doctor->server_uid,
+                   docker_socket());
     doctor_bad(out, DOCTOR_WARN, fix,
-               "the server's user %d may not open %.100s (%s); only the docker provider wants it",
-               SERVER_ID, docker_socket(), strerror(r));
+               "the server's user %u may not open %.100s (%s); only the docker provider wants it",
+               (unsigned)doctor->server_uid, docker_socket(), strerror(r));
 }
