@@ -530,17 +530,28 @@ test('Ctrl-C cancels the build and leaves nothing of it running', async () => {
   await eventually('no box is left', () => !execFileSync('ps', ['-eo', 'args'], { encoding: 'utf8' }).includes('sleep 1000'))
 })
 
-// `script` gives it a terminal.
+// `script` gives it a terminal. What is left of the lines that were written again stays.
+function onTerminal(args) {
+  const command = [binary, 'template', 'build', ...args].join(' ')
+  return execFileSync('script', ['-qec', command, '/dev/null'], { encoding: 'utf8', env: { PATH: process.env.PATH, HOME: '/root', TERM: 'xterm', TMPDIR: server.home, ...server.clientEnv() } })
+}
+const stays = (text) => text.split('\r\n').map((line) => line.split(/\r(?:\x1b\[K)?/).at(-1)).filter(Boolean)
+
+test('on a terminal the upload is in the same line as the steps, and the second step has an estimate', () => {
+  const folder = makeContext('uploaded', { Dockerfile: 'FROM template://small\nCOPY a /a\nRUN sleep 1\n', a: crypto.randomBytes(100_000) })
+  const out = onTerminal(['uploaded', folder])
+  assert.match(out, /\r\x1b\[Kuploading 1 file, \d+(\.\d)? KiB/)
+  assert.match(out, /\r\x1b\[K\[builder 2\/2\] RUN sleep 1  \d\.\d s, about \d+ s left/)
+  assert.match(stays(out).join('\n'), /^uploaded is ready .*$/, 'nothing else stays')
+})
+
 test('on a terminal a build is one line, with the time and what is left of it', async () => {
   const folder = makeContext('terminal', { Dockerfile: 'FROM template://small\nRUN for i in 1 2 3; do echo line $i; sleep 0.2; done\n' })
-  const command = [binary, 'template', 'build', 'terminal', folder].join(' ')
-  const build = (words = '') => execFileSync('script', ['-qec', command + words, '/dev/null'], { encoding: 'utf8', env: { PATH: process.env.PATH, HOME: '/root', TERM: 'xterm', TMPDIR: server.home, ...server.clientEnv() } })
-  const out = build()
+  const out = onTerminal(['terminal', folder])
   assert.match(out, /\r\x1b\[K\[builder 1\/1\] RUN for i/)
   assert.match(out, /\x1b\[2mline \d/)
   assert.match(out, /\d\.\d s/)
   assert.doesNotMatch(out, /left/, 'the only step says nothing about the time left')
-  const stays = (text) => text.split('\r\n').map((line) => line.split(/\r(?:\x1b\[K)?/).at(-1)).filter(Boolean)
   assert.match(stays(out).join('\n'), /^terminal is ready .*$/, 'nothing else stays')
-  assert.match(build(' --no-cache'), /\[builder 1\/1\] RUN for i.*  \d\.\d s, about \d+ s left/, 'the second build knows how long the first took')
+  assert.match(onTerminal(['terminal', folder, '--no-cache']), /\[builder 1\/1\] RUN for i.*  \d\.\d s, about \d+ s left/, 'the second build knows how long the first took')
 })

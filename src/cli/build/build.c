@@ -8,7 +8,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
-#include "base/size.h"
 #include "cli/build/context.h"
 #include "cli/build/follow.h"
 #include "cli/build/image.h"
@@ -255,7 +254,7 @@ static int send_pack(struct build *build, const struct pack *pack)
 {
     auto_free char *url = NULL;
     auto_close int fd = -1;
-    char size[SIZE_TEXT];
+    char what[48];
 
     if (upload_wanted(build->cli, build->template_id, pack->hash, &url, &build->err) < 0)
         return -1;
@@ -264,10 +263,8 @@ static int send_pack(struct build *build, const struct pack *pack)
     fd = upload_scratch(&build->err);
     if (fd < 0 || pack_write(&build->context, pack, fd, &build->err) < 0)
         return -1;
-    if (!build->cli->json)
-        printf("uploading %zu file%s, %s\n", pack->count, pack->count == 1 ? "" : "s",
-               size_text((uint64_t)lseek(fd, 0, SEEK_END), size));
-    return upload_put(build->cli, url, fd, &build->err);
+    (void)snprintf(what, sizeof(what), "%zu file%s", pack->count, pack->count == 1 ? "" : "s");
+    return upload_put(build->cli, what, url, fd, &build->err);
 }
 
 static int send_files(struct build *build)

@@ -14,7 +14,6 @@
 #include "base/encode.h"
 #include "base/fd.h"
 #include "base/path.h"
-#include "base/size.h"
 #include "cli/build/upload.h"
 #include "protocol/json/json_shape.h"
 
@@ -338,7 +337,7 @@ static int send_blob(const struct image *image, const struct image_blob *blob,
 {
     auto_free char *url = NULL;
     auto_close int fd = -1;
-    char size[SIZE_TEXT];
+    char what[32];
     int rc;
 
     if (upload_wanted(cli, template_id, blob->hash, &url, err) < 0)
@@ -351,9 +350,8 @@ static int send_blob(const struct image *image, const struct image_blob *blob,
     rc = blob->path ? 0 : fd_write_full(fd, blob->text.p, blob->text.len);
     if (rc < 0)
         return error_set_errno(err, -rc, "the manifest");
-    if (!cli->json && blob->path)
-        printf("uploading %s, %s\n", blob->hash, size_text((uint64_t)lseek(fd, 0, SEEK_END), size));
-    return upload_put(cli, url, fd, err);
+    (void)snprintf(what, sizeof(what), "blob %.12s", blob->hash);
+    return upload_put(cli, blob->path ? what : NULL, url, fd, err);
 }
 
 int image_send(struct image *image, const struct cli *cli, const char *template_id,
