@@ -46,9 +46,11 @@ export function useEvents(hear, deps) {
 // Calls again() soon after events that fit, once for all that come within ms.
 export function useChanges(fits, again, deps, ms = 300) {
   const state = useRef({ timer: null })
+  // Those of the newest render: an event may come before the effects of that render have run.
   state.current.again = again
+  state.current.fits = fits
   useEvents((event) => {
-    if (!fits(event)) return
+    if (!state.current.fits(event)) return
     state.current.timer ??= setTimeout(() => {
       state.current.timer = null
       state.current.again()
