@@ -213,7 +213,7 @@ export function Session({ id, reads }) {
       {waits && !reads && (
         <div class="bulk" role="alert"><b>The agent asks: <Text>{shorten(waits.text, 120)}</Text></b><Button kind="main" onClick={() => answer(true)}>Allow (y)</Button><Button kind="danger" onClick={() => answer(false)}>Deny (n)</Button></div>
       )}
-      {!reads && <form class="inline wide" onSubmit={send}><textarea rows={2} data-search aria-label="Message" placeholder="Message; Ctrl-Enter sends" value={text} onInput={(event) => setText(event.target.value)} onKeyDown={(event) => event.key === 'Enter' && event.ctrlKey && send(event)} /><Button kind="main" type="submit">Send</Button></form>}
+      {!reads && <form class="inline wide" onSubmit={send}><textarea class="message" rows={2} data-search aria-label="Message" placeholder="Message; Ctrl-Enter sends" value={text} onInput={(event) => setText(event.target.value)} onKeyDown={(event) => event.key === 'Enter' && event.ctrlKey && send(event)} /><Button kind="main" type="submit">Send</Button></form>}
       {shell && runs && !reads && <TerminalCard kind="sessions" id={session.id} />}
       {session.runtime?.workdir && <Changes session={session} runs={runs} />}
       {gone && <Confirm title="Delete this session?" action="Delete" onClose={() => setGone(false)} onDo={() => remove(path).then(() => go('work'))}>Its sandbox is killed, too.</Confirm>}

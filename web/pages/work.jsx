@@ -81,7 +81,7 @@ function NewSession({ onClose }) {
             </select>
           </Field>
         </div>
-        <Field label="First message"><textarea rows={4} {...field('message')} /></Field>
+        <Field label="First message"><textarea class="message" rows={4} {...field('message')} /></Field>
         {error && <Problem error={error} />}
         <footer><Button kind="quiet" onClick={onClose}>Cancel</Button><Button kind="main" type="submit">Create</Button></footer>
       </form>
