@@ -3,7 +3,8 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { after, before, beforeEach, test } from 'node:test'
-import { EVIL, openBrowser, seriousFaults, signedIn, visitor, widthOf } from '../harness/dashboard.mjs'
+import { bytes, clock } from '../../web/words.js'
+import { EVIL, openBrowser, seriousFaults, shots, signedIn, visitor, widthOf } from '../harness/dashboard.mjs'
 import { eventually, patience, startServer } from '../harness/server.mjs'
 
 let server, browser, page
@@ -60,7 +61,7 @@ test('figures and chart legends show the same numbers', async () => {
   })
   for (const [card, chart] of shown) assert.equal(card, chart, JSON.stringify(shown))
   assert.ok(Number(shown[2][0]) >= 3, 'the creates of the last minute')
-  await page.shot('figures')
+  await shots(page, 'figures')
   for (const { id } of boxes) await v1('DELETE', `/sandboxes/${id}`)
   await eventually('none is left', async () => (await figureText('Running')) === '0' && (await legend('Sandboxes', 'running').innerText()) === '0', 30_000)
   assert.deepEqual(page.problems, [])
@@ -109,6 +110,10 @@ test('charts have titles, units, and values under mouse and keyboard', async () 
   const { width, height } = await plot.boundingBox()
   await plot.hover({ position: { x: width * 0.6, y: height * 0.4 } })
   await eventually('the time under the mouse', async () => /^\d\d:\d\d:\d\d$/.test(await time.innerText()))
+  const under = await chartTexts(chart)
+  assert.deepEqual(Object.keys(under.values), ['created', 'failed'])
+  for (const value of Object.values(under.values)) assert.match(value, /^[\d.,]+$/)
+  assert.equal(under.spoken, `${under.time}: created ${under.values.created}, failed ${under.values.failed}`)
   await page.mouse.move(0, 0)
   await eventually('the newest again', async () => (await time.innerText()) === 'newest')
   await plot.focus()
@@ -120,6 +125,55 @@ test('charts have titles, units, and values under mouse and keyboard', async () 
   assert.match(await chart.locator('output').innerText(), /^\d\d:\d\d:\d\d: created [\d.,]+, failed [\d.,]+$/)
   await page.keyboard.press('Escape')
   await eventually('the newest again', async () => (await time.innerText()) === 'newest')
+})
+
+// What a chart shows: its title and unit, then names and values for one moment.
+const chartTexts = (chart) => chart.evaluate((one) => ({
+  title: one.querySelector('figcaption b').innerText,
+  unit: one.querySelector('figcaption span')?.innerText,
+  time: one.querySelector('time').innerText,
+  values: Object.fromEntries([...one.querySelectorAll('[data-series]')].map((series) => [series.dataset.series, series.querySelector('b').innerText])),
+  spoken: one.querySelector('output').innerText,
+}))
+
+test("a sandbox's charts have titles, units, and the names and values of the samples under the mouse", async () => {
+  const box = await create({ key: 'charted', limits: { cpu: 1, memoryMb: 256 } })
+  await ok(202, 'POST', `/sandboxes/${box.id}/execute`, { command: 'while :; do head -c 300000 /dev/urandom >> /tmp/grows; sleep 0.3; done', background: true })
+  const samples = async () => (await server.api('GET', `/sandboxes/${box.external_id ?? box.id}/metrics`)).body
+  await eventually('some samples', async () => (await samples()).length >= 4, 60_000, 500)
+  await page.at(`#/sandboxes/${box.id}`)
+  const charts = page.locator('.charts.four .chart')
+  await charts.nth(3).waitFor()
+  const shown = {
+    Processor: [/^% of its processors$/, (one) => ({ used: `${Math.round(one.cpuUsedPct)} %` })],
+    Memory: [/^of 256 MiB$/, (one) => ({ used: bytes(one.memUsed) })],
+    Disk: [/^of \d+ GiB$/, (one) => ({ used: bytes(one.diskUsed) })],
+    Network: [/^per second$/, (one, before) => {
+      const rate = (name) => bytes(before ? Math.max(0, one[name] - before[name]) / Math.max(1, one.timestampUnix - before.timestampUnix) : 0)
+      return { received: rate('networkReceived'), sent: rate('networkSent') }
+    }],
+  }
+  assert.equal(await charts.count(), Object.keys(shown).length)
+  for (const [at, [title, [unit, want]]] of Object.entries(shown).entries()) {
+    const chart = charts.nth(at)
+    const plot = chart.locator('.plot')
+    await plot.scrollIntoViewIfNeeded()
+    const { width, height } = await plot.boundingBox()
+    await plot.hover({ position: { x: width * 0.6, y: height * 0.4 } })
+    await eventually('a time under the mouse', async () => /^\d\d:\d\d:\d\d$/.test((await chartTexts(chart)).time))
+    const texts = await chartTexts(chart)
+    assert.equal(texts.title, title)
+    assert.match(texts.unit, unit)
+    const all = await samples()
+    const sample = all.findIndex((one) => clock(one.timestampUnix * 1000) === texts.time)
+    assert.ok(sample >= 0, `${texts.time} is the time of a sample`)
+    assert.deepEqual(texts.values, want(all[sample], all[sample - 1]), title)
+    assert.equal(texts.spoken, `${texts.time}: ${Object.entries(texts.values).map((one) => one.join(' ')).join(', ')}`)
+  }
+  await page.mouse.move(0, 0)
+  await shots(page, 'sandbox-charts')
+  assert.deepEqual(page.problems, [])
+  await v1('DELETE', `/sandboxes/${box.id}`)
 })
 
 test('pages that events keep up to date do not poll', async () => {
@@ -245,6 +299,14 @@ function checkSizes(text, name) {
   assert.doesNotMatch(text.replace(/\$ ?\d+\.\d+/g, ''), /\d\.\d{2,}(?![.\d]) ?(%|ms|s|[KMGT]?i?B)\b/, name)
 }
 
+// A picture at another size.
+async function shotAt(page, size, name) {
+  const before = page.viewportSize()
+  await page.setViewportSize(size)
+  await page.shot(name)
+  await page.setViewportSize(before)
+}
+
 test('every page fits a phone and is accessible, light and dark', async () => {
   const box = await create({ key: `a-sandbox-with-quite-a-long-name-${'x'.repeat(40)}`, metadata: { owner: 'a-person-with-a-long-name' }, agent_id: 'planner' })
   const paused = await create({ key: 'paused-one' })
@@ -259,6 +321,7 @@ test('every page fits a phone and is accessible, light and dark', async () => {
   const admin = ['', '/teams', '/webhooks', '/audit', '/providers', '/use', '/settings'].map((tab) => [`#/admin${tab}`, 'Administration'])
   const all = [['#/', 'Overview'], ['#/sandboxes', 'Sandboxes'], ...tabs, [`#/sandboxes/${paused.id}`, 'paused-one'], [`#/sandboxes/${paused.id}/files`, 'paused-one'], ['#/templates', 'Templates'], ['#/templates/base', 'base'],
     ['#/snapshots', 'Snapshots'], ['#/volumes', 'Volumes'], ['#/work', 'Sessions and jobs'], [`#/work/job/${job.id}`, 'echo long'], ['#/browsers', 'Browsers'], ...admin, ['#/api', 'API']]
+  const wide = ['#/', '#/sandboxes', `#/sandboxes/${box.id}`, `#/sandboxes/${box.id}/files`, '#/templates', '#/work', '#/admin']
   for (const colorScheme of ['light', 'dark']) {
     const phone = await signedIn(browser, server, { viewport: { width: 390, height: 844 }, colorScheme })
     for (const [hash, sign] of all) {
@@ -268,6 +331,7 @@ test('every page fits a phone and is accessible, light and dark', async () => {
       const name = `${colorScheme}-${hash.replace(/\W+/g, '-').replace(box.id, 'box')}`
       await phone.shot(`phone-${name}`)
       assert.ok((await widthOf(phone)) <= 390, `${name} is ${await widthOf(phone)} wide`)
+      if (wide.includes(hash)) await shotAt(phone, { width: 1280, height: 820 }, name)
       if (!/settings|api/.test(hash)) checkSizes(await phone.locator('main').innerText(), name)
       assert.deepEqual(await seriousFaults(phone), [], name)
     }

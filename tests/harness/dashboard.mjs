@@ -42,15 +42,18 @@ export async function signedIn(browser, server, options = {}, key = server.key) 
 // How wide the page is, with what is cut off at the right: the content scrolls by itself, so the document alone says nothing.
 export const widthOf = (page) => page.evaluate(() => Math.max(document.documentElement.scrollWidth, ...[...document.querySelectorAll('.page, main, dialog')].map((one) => one.scrollWidth)))
 
-// Takes pictures of the page, wide and light, narrow and dark; returns how wide it gets on a phone.
+// Takes four pictures of the page: NAME and dark-NAME at 1280 pixels, phone-NAME and phone-dark-NAME at 390. Returns how wide it
+// gets on a phone.
 export async function shots(page, name) {
   await page.shot(name)
   await page.emulateMedia({ colorScheme: 'dark' })
+  await page.shot(`dark-${name}`)
   await page.setViewportSize({ width: 390, height: 800 })
   const wide = await widthOf(page)
+  await page.shot(`phone-dark-${name}`)
+  await page.emulateMedia({ colorScheme: 'light' })
   await page.shot(`phone-${name}`)
   await page.setViewportSize({ width: 1280, height: 820 })
-  await page.emulateMedia({ colorScheme: 'light' })
   return wide
 }
 
