@@ -3,8 +3,9 @@
 import assert from 'node:assert/strict'
 import { execFileSync, spawn } from 'node:child_process'
 import fs from 'node:fs'
+import path from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import { binary, eventually, startServer } from '../harness/server.mjs'
+import { binary, eventually, repository, startServer } from '../harness/server.mjs'
 
 let server
 let folder
@@ -276,4 +277,23 @@ test('rm --all', async () => {
   assert.deepEqual((await json('rm', '--all')).sort(), ids.sort())
   assert.equal(await good('ls', '-q'), '')
   assert.deepEqual(await json('rm', '-a'), [])
+})
+
+// Read from the source, since some tables need a desktop, a runner or another server to have rows.
+test('a column has the same title in all tables', () => {
+  const folder = path.join(repository, 'src/cli')
+  const sources = fs.readdirSync(folder, { recursive: true }).filter((file) => /(?<!_test)\.c$/.test(file))
+  const titles = {} // by field
+  for (const file of sources)
+    for (const [, title, field] of fs.readFileSync(path.join(folder, file), 'utf8').matchAll(/\{"([A-Z][A-Z -]*)", "([a-z]\w*)"/g)) (titles[field] ??= {})[title] = path.basename(file)
+  assert.ok(Object.keys(titles).length >= 40, `${Object.keys(titles).length} columns were found`)
+  // The status of an HTTP request is not a state; a tag's build is not its id; `top` has processors beside their load.
+  const apart = { status: { STATUS: 'cli_audit.c' }, buildID: { BUILD: 'cli_template.c' }, cpuCount: { CPUS: 'cli_top.c' } }
+  for (const [field, of] of Object.entries(apart)) for (const [title, file] of Object.entries(of)) {
+    assert.equal(titles[field][title], file)
+    delete titles[field][title]
+  }
+  for (const [field, of] of Object.entries(titles)) assert.equal(Object.keys(of).length, 1, `${field}: ${JSON.stringify(of)}`)
+  const wanted = [[/^id$|^(build|secret|team|template|volume)ID$/, 'ID'], [/^(state|status|buildStatus)$/, 'STATE'], [/^(created_?at|started_at|createdAt)$/, 'AGE'], [/^sandbox_id$/, 'SANDBOX']]
+  for (const [field, of] of Object.entries(titles)) for (const [pattern, title] of wanted) if (pattern.test(field)) assert.deepEqual(Object.keys(of), [title], field)
 })
