@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/size.h"
 #include "interpreter/interpreter.h"
 #include "interpreter/memory.h"
 
@@ -78,11 +79,13 @@ void kernel_free(struct kernel *kernel)
 
 static void describe_end(const struct kernel *kernel, int status, char *out, size_t size)
 {
+    char text[SIZE_TEXT];
+
     if (status >= 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL &&
         memory_kills() > kernel->memory_kills)
         (void)snprintf(out, size,
-                       "the kernel was ended because the sandbox has no more memory (%llu MB)",
-                       (unsigned long long)memory_limit_mb());
+                       "the kernel was ended because the sandbox has no more memory (%s)",
+                       size_text(memory_limit_bytes(), text));
     else if (status >= 0 && WIFSIGNALED(status))
         (void)snprintf(out, size, "the kernel was ended by signal %d (%s)", WTERMSIG(status),
                        strsignal(WTERMSIG(status)));

@@ -37,7 +37,7 @@ uint64_t memory_kills(void)
     return kills ? kills : value_of("/sys/fs/cgroup/memory/memory.oom_control", "oom_kill");
 }
 
-uint64_t memory_limit_mb(void)
+uint64_t memory_limit_bytes(void)
 {
-    return value_of("/proc/meminfo", "MemTotal:") / 1024;
+    return value_of("/proc/meminfo", "MemTotal:") * 1024;
 }

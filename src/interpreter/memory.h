@@ -5,4 +5,4 @@
 
 /* How many processes were ended for want of it so far. */
 uint64_t memory_kills(void);
-uint64_t memory_limit_mb(void);
+uint64_t memory_limit_bytes(void);

@@ -342,7 +342,7 @@ describe('ends', () => {
     assert.ok(['UnexpectedEndOfExecution', 'MemoryError'].includes(error.name), error.name)
     const filled = await run('l = []\nwhile True: l.append(bytearray(b"1" * (16 << 20)))', { context, timeoutMs: 120_000 })
     assert.equal(filled.error.name, 'UnexpectedEndOfExecution')
-    assert.match(filled.error.value, /no more memory \(\d+ MB\)/)
+    assert.match(filled.error.value, /no more memory \(\d+(\.\d)? [MG]iB\)/)
     assert.equal(await text('1 + 1', { context }), '2')
   })
 

@@ -46,6 +46,8 @@ static void see(void *arg, const struct cli_option *option)
     struct seen *seen = arg;
 
     CHECK(seen->count < sizeof(seen->options) / sizeof(*seen->options));
+    if (option->kind == CLI_MB || option->kind == CLI_MB_MAX)
+        CHECK_STR(str_of(option->value), "SIZE");
     seen->options[seen->count].name = xstrdup(option->name);
     seen->options[seen->count++].kind = option->kind;
 }

@@ -16,7 +16,7 @@ enum cli_option_kind {
     CLI_LIST,   /* struct cli_list; may be given several times */
     CLI_TIME,   /* int64_t, seconds: "90", "90s", "30m", "24h", "7d"; at least 1 */
     CLI_TIME_0, /* the same, or 0 */
-    CLI_MB,     /* int64_t, megabytes: "512", "512m", "2g"; at least 1 */
+    CLI_MB,     /* int64_t, MiB: "512", "512m", "2g"; at least 1 */
     CLI_MB_MAX, /* the same, or 0: no limit */
 };
 

@@ -16,6 +16,7 @@
 #include "base/fd.h"
 #include "base/parts.h"
 #include "base/path.h"
+#include "base/size.h"
 #include "cli/doctor/cli_doctor.h"
 #include <grp.h>
 #include <stdio.h>
@@ -165,6 +166,7 @@ static bool pool_trouble(const struct doctor *doctor, struct doctor_result *out)
 {
     auto_buf struct buf path = {0};
     unsigned long long bytes, size;
+    char text[SIZE_TEXT];
     struct statvfs pool;
 
     buf_init(&path, 4096);
@@ -180,7 +182,7 @@ static bool pool_trouble(const struct doctor *doctor, struct doctor_result *out)
         doctor_bad(out, DOCTOR_FAIL,
                    "delete sandboxes, snapshots or volumes, or free space on the file system of "
                    "the data directory",
-                   "%llu MiB free in '%s': no sandbox is created", bytes / MIB, path.p);
+                   "%s free in '%s': no sandbox is created", size_text(bytes, text), path.p);
     else
         return false;
     return true;
@@ -190,6 +192,7 @@ void doctor_disk_space(const struct doctor *doctor, struct doctor_result *out)
 {
     struct statvfs fs;
     unsigned long long bytes;
+    char text[SIZE_TEXT];
     int rc = space_of(doctor->data_dir, &fs);
 
     if (pool_trouble(doctor, out))
@@ -200,21 +203,22 @@ void doctor_disk_space(const struct doctor *doctor, struct doctor_result *out)
         return;
     }
     bytes = (unsigned long long)fs.f_bavail * fs.f_frsize;
+    size_text(bytes, text);
     if (bytes < 3 * GIB)
         doctor_bad(out, DOCTOR_FAIL, "free some space, or choose another data directory",
-                   "%.1f GiB free for '%s'; the base template alone takes 2",
-                   (double)bytes / (double)GIB, doctor->data_dir);
+                   "%s free for '%s'; the base template alone takes 2 GiB", text, doctor->data_dir);
     else if (bytes < 10 * GIB)
         doctor_bad(out, DOCTOR_WARN, "free some space, or choose another data directory",
-                   "%.1f GiB free for '%s'", (double)bytes / (double)GIB, doctor->data_dir);
+                   "%s free for '%s'", text, doctor->data_dir);
     else
-        doctor_ok(out, "%.1f GiB free for '%s'", (double)bytes / (double)GIB, doctor->data_dir);
+        doctor_ok(out, "%s free for '%s'", text, doctor->data_dir);
 }
 
 void doctor_memory(const struct doctor *doctor, struct doctor_result *out)
 {
     auto_buf struct buf text = {0};
     unsigned long long kib = 0;
+    char size[SIZE_TEXT];
     const char *line;
 
     (void)doctor;
@@ -222,14 +226,15 @@ void doctor_memory(const struct doctor *doctor, struct doctor_result *out)
     if (fd_read_file_at(AT_FDCWD, "/proc/meminfo", &text) == 0 &&
         (line = strstr(text.p, "MemAvailable:")))
         kib = strtoull(line + 13, NULL, 10);
+    size_text(kib * 1024, size);
     if (kib < 256 * 1024)
-        doctor_bad(out, DOCTOR_FAIL, "end something, or use a larger machine", "%llu MiB available",
-                   kib / 1024);
+        doctor_bad(out, DOCTOR_FAIL, "end something, or use a larger machine", "%s available",
+                   size);
     else if (kib < 1024 * 1024)
-        doctor_bad(out, DOCTOR_WARN, "end something, or use a larger machine", "%llu MiB available",
-                   kib / 1024);
+        doctor_bad(out, DOCTOR_WARN, "end something, or use a larger machine", "%s available",
+                   size);
     else
-        doctor_ok(out, "%llu MiB available", kib / 1024);
+        doctor_ok(out, "%s available", size);
 }
 
 void doctor_clock(const struct doctor *doctor, struct doctor_result *out)

@@ -241,7 +241,7 @@ static int make_text(struct reading *reading, struct error *err)
     text = json_text(tree);
     if (strlen(text) > NETWORK_POLICY_TEXT_MAX)
         return error_set(err, ERROR_INVALID,
-                         "a sandbox's network has at most %d kB of lists and rules",
+                         "a sandbox's network has at most %d KiB of lists and rules",
                          NETWORK_POLICY_TEXT_MAX / 1024);
     reading->out->text = arena_str(reading->arena, str_of(text));
     return 0;

@@ -38,6 +38,8 @@ TEST(team_limits)
 {
     static const struct store_limits two[] = {
         {.sandboxes = 2}, {.cpu = 5}, {.mem_mb = 1024}, {.disk_mb = 2048}};
+    static const char *const told[] = {"limit of 2 running sandboxes is", "limit of 5 CPUs is",
+                                       "limit of 1 GiB of memory is", "limit of 2 GiB of disk is"};
 
     for (size_t i = 0; i < 4; i++) {
         auto_env struct env env;
@@ -47,7 +49,7 @@ TEST(team_limits)
         limit(&env, two[i]);
         OK(env_create(&env, a, &err));
         OK(env_create(&env, b, &err));
-        FAILS(env_create(&env, c, &err), ERROR_QUOTA);
+        FAILS(env_create(&env, c, &err), ERROR_QUOTA, told[i]);
         OK(create_other(&env, &err)); /* not their limit */
         env_reopen(&env);             /* and still after a restart */
         FAILS(env_create(&env, c, &err), ERROR_QUOTA);

@@ -1,6 +1,7 @@
 /* A team's limit of disk: what its sandboxes may write (paused ones too), what its volumes may hold, and what its
  * snapshots, builds and uploaded files hold. A snapshot counts with all that its sandbox had, also where it shares blocks with another one:
  * that one may go, and the blocks stay. */
+#include "base/size.h"
 #include "domain/account/team.h"
 #include "domain/sandbox/sandbox_internal.h"
 
@@ -66,17 +67,17 @@ int sandboxes_disk_of(void *arg, struct str team_id, struct spool_disk *out, str
 static int check(struct sandboxes *all, struct str team_id, int64_t bytes, struct error *err)
 {
     struct store_limits limits = {0};
+    char text[SIZE_TEXT];
     int64_t kept;
 
     if (team_limits(all->store, team_id, &limits, err) < 0 ||
         room_kept(all, team_id, &limits, &kept, err) < 0)
         return -1;
     if (limits.disk_mb && table_disk_mb(all, team_id) + kept + to_mb(bytes) > limits.disk_mb)
-        return error_set(
-            err, ERROR_QUOTA,
-            "your team's limit of %lld MiB of disk is reached: delete sandboxes, snapshots, "
-            "volumes or templates, or ask the operator to raise maxDiskMB",
-            (long long)limits.disk_mb);
+        return error_set(err, ERROR_QUOTA,
+                         "your team's limit of %s of disk is reached: delete sandboxes, snapshots, "
+                         "volumes or templates, or ask the operator to raise maxDiskMB",
+                         size_text((uint64_t)limits.disk_mb << 20, text));
     return 0;
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/size.h"
 #include "domain/sandbox/sandbox_internal.h"
 
 struct team_count {
@@ -134,6 +135,14 @@ static int over(struct error *err, const char *what, int64_t limit)
                      what);
 }
 
+static int over_size(struct error *err, const char *what, int64_t limit_mb)
+{
+    char text[SIZE_TEXT];
+
+    return error_set(err, ERROR_QUOTA, "your team's limit of %s of %s is reached",
+                     size_text((uint64_t)limit_mb << 20, text), what);
+}
+
 int table_check_room(struct sandboxes *all, const struct table_new *wanted, struct error *err)
 {
     const struct store_limits *limits = wanted->limits;
@@ -152,9 +161,9 @@ int table_check_room(struct sandboxes *all, const struct table_new *wanted, stru
     if (limits->cpu && count->cpu + wanted->cpu_count > limits->cpu)
         return over(err, "CPUs", limits->cpu);
     if (limits->mem_mb && count->mem_mb + wanted->mem_mb > limits->mem_mb)
-        return over(err, "MB of memory", limits->mem_mb);
+        return over_size(err, "memory", limits->mem_mb);
     if (limits->disk_mb && count->disk_mb + wanted->kept_mb + wanted->disk_mb > limits->disk_mb)
-        return over(err, "MB of disk", limits->disk_mb);
+        return over_size(err, "disk", limits->disk_mb);
     return 0;
 }
 

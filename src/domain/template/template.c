@@ -56,8 +56,8 @@ int template_register_base(struct store *store, const struct template_base *base
         return error_set(err, ERROR_INVALID, "base template: bad layer name '%.*s'",
                          STR_ARG(base->layer));
     if (check_size("cpu count", template.cpu_count, 1024, err) < 0 ||
-        check_size("memory (MB)", template.mem_mb, 1 << 24, err) < 0 ||
-        check_size("disk (MB)", template.disk_mb, 1 << 28, err) < 0)
+        check_size("memory (MiB)", template.mem_mb, 1 << 24, err) < 0 ||
+        check_size("disk (MiB)", template.disk_mb, 1 << 28, err) < 0)
         return -1;
     id_make(id); /* used only when there is none yet */
     template.id = str_of(id);

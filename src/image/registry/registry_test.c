@@ -602,7 +602,7 @@ TEST(documents_that_are_nested)
 static int refuse_to_grow(void *arg, int64_t bytes, struct error *err)
 {
     (void)arg, (void)bytes;
-    return error_set(err, ERROR_QUOTA, "your team's limit of 50 MB of disk is reached");
+    return error_set(err, ERROR_QUOTA, "your team's limit of 50 MiB of disk is reached");
 }
 
 TEST(a_blob_that_the_team_has_no_room_for)
@@ -615,7 +615,7 @@ TEST(a_blob_that_the_team_has_no_room_for)
     rig_open(&rig);
     blob = (struct descriptor){str_of(rig.blob_digest), BLOB};
     FAILS(registry_fetch(rig.registry, &rig.reference, NULL, &watch, &blob, 1, &err), ERROR_LIMIT,
-          "your team's limit of 50 MB");
+          "your team's limit of 50 MiB");
     CHECK_INT(rig.blob_requests, 1); /* and not again */
     (void)snprintf(path, sizeof(path), "%s/%s", rig.dir, rig.blob_digest + 7);
     CHECK(access(path, F_OK) < 0);
