@@ -4,6 +4,7 @@ import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import crypto from 'node:crypto'
 import { after, before, describe, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { findProcesses } from '../harness/leftovers.mjs'
 import { eventually, patience, startServer } from '../harness/server.mjs'
 
@@ -12,16 +13,35 @@ const EXPORTS = 16 // of each team
 const PROBES = 16
 const UPLOADS = 400
 const ANSWER_MS = 2500
+const LEFT_MS = 3000 // for the end of work whose client left
 const STOP_MS = 8000
 const RECEIVER = '203.0.113.2'
 
-let server, attackers, victim
+let server, attackers, victim, receiver
 before(async () => {
+  receiver = await startReceiver()
   server = await startServer({ args: ['--team-builds', String(TEAM_BUILDS), '--builds', '64', '--webhook-pause', '1'] })
   attackers = [await newTeam(), await newTeam()]
   victim = await newTeam()
 })
-after(() => server.destroy())
+after(async () => {
+  await server?.destroy()
+  receiver?.stop()
+})
+
+// In the lab's second network, since webhooks of ordinary teams reach public addresses only. It accepts and says nothing.
+async function startReceiver() {
+  const listen = `const s = net.createServer((c) => {
+    console.log('came')
+    c.resume().on('error', () => {}).on('close', () => console.log('left'))
+  }).listen(0, '${RECEIVER}', () => console.log('port', s.address().port))`
+  const child = spawn('nsenter', [`--net=/proc/${process.env.QUICKSAND_LAB_WORLD}/ns/net`, process.execPath, '-e', listen])
+  let printed = ''
+  child.stdout.on('data', (text) => (printed += text))
+  const port = await eventually('the receiver listens', () => /port (\d+)/.exec(printed)?.[1])
+  const count = (word) => printed.split(word).length - 1
+  return { url: `https://${RECEIVER}:${port}/`, came: () => count('came'), left: () => count('left'), stop: () => child.kill('SIGKILL') }
+}
 
 async function newTeam() {
   const { body: team } = await server.api('POST', '/admin/teams', { name: `t${crypto.randomBytes(6).toString('hex')}` })
@@ -44,6 +64,20 @@ async function exportLayers() {
   const sockets = []
   for (const key of attackers) for (let i = 0; i < EXPORTS; i++) sockets.push(await send('GET', '/templates/base/layer', key))
   await eventually('exports of both teams are under way', () => underWay() >= 2 * TEAM_BUILDS, 30_000)
+  return sockets
+}
+
+const hook = () => ({ name: 'h', url: receiver.url, enabled: true, signatureSecret: 'secret', events: ['sandbox.lifecycle.killed'] })
+
+async function tryWebhooks(keys) {
+  const before = receiver.came()
+  const sockets = []
+  for (const key of keys) {
+    const made = await server.api('POST', '/events/webhooks', hook(), { key })
+    assert.equal(made.status, 201, made.text)
+    for (let i = 0; i < PROBES; i++) sockets.push(await send('POST', `/events/webhooks/${made.body.id}/test`, key, 'Content-Length: 0'))
+  }
+  await eventually('a probe is under way', () => receiver.came() > before)
   return sockets
 }
 
@@ -95,30 +129,28 @@ describe('layer exports', () => {
 })
 
 describe('webhook tests', () => {
-  // In the lab's second network, since webhooks of ordinary teams reach public addresses only. It accepts and says nothing.
-  let receiver, port, printed
-  before(async () => {
-    const listen = `const s = net.createServer(() => console.log('connection')).listen(0, '${RECEIVER}', () => console.log('port', s.address().port))`
-    receiver = spawn('nsenter', [`--net=/proc/${process.env.QUICKSAND_LAB_WORLD}/ns/net`, process.execPath, '-e', listen])
-    printed = ''
-    receiver.stdout.on('data', (text) => (printed += text))
-    port = await eventually('the receiver listens', () => /port (\d+)/.exec(printed)?.[1])
-  })
-  after(() => receiver.kill('SIGKILL'))
-
   test('of two teams against a receiver that does not answer take nobody else’s worker', { timeout: 300_000 * patience }, async () => {
-    const sockets = []
-    for (const key of attackers) {
-      const made = await server.api('POST', '/events/webhooks', { name: 'h', url: `https://${RECEIVER}:${port}/`, enabled: true, signatureSecret: 'secret', events: ['sandbox.lifecycle.killed'] }, { key })
-      assert.equal(made.status, 201, made.text)
-      for (let i = 0; i < PROBES; i++) sockets.push(await send('POST', `/events/webhooks/${made.body.id}/test`, key, 'Content-Length: 0'))
-    }
+    const sockets = await tryWebhooks(attackers)
     try {
-      await eventually('a probe is under way', () => printed.includes('connection'))
       await control('beside webhook tests')
     } finally {
       leave(sockets)
     }
+  })
+
+  test('end, and close their connections, when their clients have left', { timeout: 300_000 * patience }, async () => {
+    const ended = () => server.log.match(/POST \/events\/webhooks\/\S+\/test status=.* client=gone/g)?.length ?? 0
+    await eventually('nothing is left of the test before', () => receiver.left() === receiver.came())
+    const before = ended()
+    const sockets = await tryWebhooks(attackers)
+    assert.equal(ended(), before, 'probes ended although their clients waited')
+    assert.ok(receiver.left() < receiver.came(), 'no probe is under way')
+    leave(sockets)
+    await eventually('all probes have ended', () => ended() === before + sockets.length, LEFT_MS)
+    await eventually('all connections are closed', () => receiver.left() === receiver.came(), LEFT_MS)
+    const came = receiver.came()
+    await sleep(1000) // no further probe is sent
+    assert.equal(receiver.came(), came)
   })
 })
 
@@ -138,6 +170,22 @@ describe('bodies that do not come', () => {
     }
     for (const [id, key] of sandboxes) assert.equal((await server.api('DELETE', `/sandboxes/${id}`, undefined, { key })).status, 204)
   })
+})
+
+test('SIGTERM ends webhook tests and exports at once', { timeout: 300_000 * patience }, async () => {
+  const sockets = [...(await tryWebhooks([victim])), ...(await exportLayers())]
+  const logged = server.log.length
+  const began = Date.now()
+  server.child.kill('SIGTERM')
+  const { code } = await server.exited
+  const took = Date.now() - began
+  const log = server.log.slice(logged)
+  leave(sockets)
+  await server.start()
+  assert.equal(code, 0)
+  assert.ok(took < STOP_MS * patience, `it took ${took} ms`)
+  assert.doesNotMatch(log, /still under way/, 'the server did not end by itself')
+  await eventually('no export is left', () => underWay() === 0)
 })
 
 test('SIGTERM ends the server within seconds, with exports and a command under way', { timeout: 300_000 * patience }, async () => {

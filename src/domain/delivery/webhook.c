@@ -245,6 +245,13 @@ static int over(void *arg, const struct sender_item *item, const struct error *w
     return r;
 }
 
+static bool unwanted(void *arg, const struct sender_item *item)
+{
+    const struct webhook_sent *sent = item->row;
+
+    return sent->probe && !webhook_probe_wanted(arg, sent->probe);
+}
+
 void webhooks_kick(struct sandboxes *all)
 {
     if (atomic_load(&all->webhooks.any))
@@ -302,6 +309,7 @@ int webhooks_start(struct sandboxes *all, struct error *err)
                                      .ca_file = all->webhooks.ca_file,
                                      .next = next,
                                      .over = over,
+                                     .unwanted = unwanted,
                                      .arg = all});
     return 0;
 }

@@ -33,3 +33,5 @@ bool webhook_probe_next(struct sandboxes *all, struct str busy, struct arena *ar
                         struct sender_item *out);
 void webhook_probe_over(struct sandboxes *all, const struct webhook_sent *sent,
                         const struct error *why);
+/* Whether somebody still waits for its outcome. */
+bool webhook_probe_wanted(struct sandboxes *all, uint64_t number);

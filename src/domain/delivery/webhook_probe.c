@@ -1,6 +1,6 @@
-/* A webhook tried by hand: one made-up event, sent once by the sender like all others (so it reaches what they reach and no
- * more), and its outcome told to whoever waits. A probe is on the stack of who waits for it; one that was given up is known to
- * nobody when its outcome comes. */
+/* A webhook tried by hand: one made-up event, sent once by the sender like all others, so that it reaches what they reach and
+ * no more. A probe is on the stack of the caller that waits for its outcome. When the caller stops waiting, the sender closes
+ * the connection. */
 #include "base/cancel.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -116,6 +116,19 @@ void webhook_probe_over(struct sandboxes *all, const struct webhook_sent *sent,
     (void)pthread_mutex_unlock(&webhooks->probe_lock);
 }
 
+bool webhook_probe_wanted(struct sandboxes *all, uint64_t number)
+{
+    struct webhooks *webhooks = &all->webhooks;
+    bool found = false;
+    struct list *at;
+
+    (void)pthread_mutex_lock(&webhooks->probe_lock);
+    list_for_each (at, &webhooks->probes)
+        found = found || container_of(at, struct webhook_probe, node)->number == number;
+    (void)pthread_mutex_unlock(&webhooks->probe_lock);
+    return found;
+}
+
 int webhook_test(struct sandboxes *all, struct str team_id, struct str id,
                  const struct cancel *cancel, struct arena *arena, bool *out_delivered,
                  struct error *out_why, struct error *err)
@@ -139,6 +152,8 @@ int webhook_test(struct sandboxes *all, struct str team_id, struct str id,
                            left_us < LOOK_US ? left_us : LOOK_US);
     list_remove(&probe.node);
     (void)pthread_mutex_unlock(&webhooks->probe_lock);
+    if (!probe.over)
+        sender_kick(webhooks->sender);
     if (!probe.over && cancel_asked(cancel))
         return error_set(err, ERROR_CONFLICT, "the test was cancelled");
     if (!probe.over)

@@ -2,22 +2,41 @@
 #include "domain/sandbox/test/sandbox_test_env.h"
 
 #include <openssl/sha.h>
+#include <poll.h>
 #include <stdatomic.h>
+#include <sys/socket.h>
 
 #include "base/cleanup.h"
 #include "base/encode.h"
 #include "domain/delivery/webhook.h"
 #include "protocol/fetch/test/fetch_rig.h"
 
+enum { HANGS = -1 };
+
 /* Who takes events. */
 struct hook {
     struct fetch_rig *rig;
-    atomic_int status; /* what it answers; 0 = closes */
+    atomic_int status; /* what it answers; 0 = closes, HANGS = nothing */
+    atomic_int left;   /* clients that left while it hung */
     atomic_int count;  /* that it took */
     atomic_int tries;  /* also those that it did not */
     struct str answer; /* its body */
     char last[8192];   /* the head, a blank line and the body */
 };
+
+/* Until its client has left. */
+static void hook_hang(struct hook *hook, struct fetch_rig_exchange *ex)
+{
+    struct pollfd wait = {.fd = ex->fd, .events = POLLIN};
+    char byte;
+
+    ex->close = true;
+    while (!fetch_rig_stopping(ex->rig))
+        if (poll(&wait, 1, 10) == 1 && recv(ex->fd, &byte, 1, MSG_PEEK) <= 0) {
+            atomic_fetch_add(&hook->left, 1);
+            return;
+        }
+}
 
 static void hook_answer(struct fetch_rig_exchange *ex, void *arg)
 {
@@ -25,6 +44,10 @@ static void hook_answer(struct fetch_rig_exchange *ex, void *arg)
     int status = atomic_load(&hook->status);
 
     atomic_fetch_add(&hook->tries, 1);
+    if (status == HANGS) {
+        hook_hang(hook, ex);
+        return;
+    }
     if (status == 0) {
         ex->close = true;
         return;
@@ -147,6 +170,37 @@ TEST(how_deliveries_went_and_one_tried_by_hand)
              told.waiting == 0);
     FAILS(webhook_deliveries(env.all, STR("other"), webhook.id, &arena, &told, &err),
           ERROR_NOT_FOUND);
+    fetch_rig_free(hook.rig);
+}
+
+static bool was_tried(void *arg)
+{
+    struct hook *hook = arg;
+
+    return atomic_load(&hook->tries) > 0;
+}
+
+TEST(one_tried_by_hand_and_cancelled_closes_its_connection)
+{
+    auto_env struct env env;
+    auto_arena struct arena arena = {0};
+    struct store_webhook webhook;
+    struct error why = {0};
+    struct hook hook;
+    bool delivered = false;
+    int64_t began_ms;
+
+    hook_open(&hook);
+    open_with(&env, true);
+    add_webhook(&env, &hook, ",created,", &arena, &webhook);
+    atomic_store(&hook.status, HANGS);
+    began_ms = clock_mono_ms();
+    FAILS(webhook_test(env.all, TEAM, webhook.id, &(struct cancel){was_tried, &hook}, &arena,
+                       &delivered, &why, &err),
+          ERROR_CONFLICT);
+    WAIT_FOR(atomic_load(&hook.left) == 1);
+    /* By itself the sender waits 10 s for an answer. */
+    CHECK(clock_mono_ms() - began_ms < 5000);
     fetch_rig_free(hook.rig);
 }
 

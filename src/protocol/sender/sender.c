@@ -147,6 +147,8 @@ static void settle(struct sending *sending)
     struct error why;
     int r = outcome(sending, &why);
 
+    if (r == 0 && kind->unwanted && kind->unwanted(kind->arg, &sending->item))
+        r = error_set(&why, ERROR_CONFLICT, "it was cancelled");
     if (r == 0)
         return;
     if (kind->over(kind->arg, &sending->item, r > 0 ? NULL : &why,

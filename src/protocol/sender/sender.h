@@ -45,6 +45,9 @@ struct sender_kind {
      * nothing of this kind is sent for the first pause. */
     int (*over)(void *arg, const struct sender_item *item, const struct error *why,
                 int64_t again_at_us);
+    /* Whether an item under way need not be sent any more: its connection is closed, and it is over. Asked after each
+     * kick; NULL = every item is sent to its end. */
+    bool (*unwanted)(void *arg, const struct sender_item *item);
     void *arg;
 };
 
