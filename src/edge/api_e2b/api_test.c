@@ -46,8 +46,15 @@ TEST(the_page_of_lanes_lists_every_endpoint)
     size_t count = 0;
 
     for (const struct api_endpoint *row = api_endpoints; row->is.method; row++, count++)
-        lanes_page_check(row->is.method, "", row->is.pattern, api_lane_name(row->lane));
-    CHECK_INT(lanes_page_count(false), count);
+        lanes_page_check_endpoint("E2B API", row->is.method, "", row->is.pattern,
+                                  api_lane_name(row->lane));
+    CHECK_INT(lanes_page_count("E2B API"), count);
+    lanes_page_check("Answered by the loop", "GET /health", "loop");
+}
+
+TEST(the_page_of_lanes_has_the_waits_of_the_source)
+{
+    lanes_page_check_waits();
 }
 
 TEST(endpoints_tell_allowed_methods)

@@ -99,8 +99,11 @@ TEST(the_page_of_lanes_lists_every_endpoint)
     size_t count = 0;
 
     for (const struct v1_endpoint *row = v1_endpoints; row->is.method; row++, count++)
-        lanes_page_check(row->is.method, "/api/v1", row->is.pattern, v1_lane_name(v1_lane_of(row)));
-    CHECK_INT(lanes_page_count(true), count);
+        lanes_page_check_endpoint("Runtime API", row->is.method, "/api/v1", row->is.pattern,
+                                  v1_lane_name(v1_lane_of(row)));
+    CHECK_INT(lanes_page_count("Runtime API"), count);
+    lanes_page_check("Answered by the loop", "GET /", "loop");
+    lanes_page_check("Answered by the loop", "GET /ui/{file}", "loop");
 }
 
 /* The document and the table must tell of the same endpoints. */
