@@ -312,14 +312,15 @@ static void open_mcp(struct runtime_service *service)
     const struct runtime_service_config *config = &service->config;
     auto_free char *fixtures = read_fixtures();
 
-    service->mcp = mcp_new(&(struct mcp_config){.runtime = service->runtime,
-                                                .keys = config->keys,
-                                                .store = config->store,
-                                                .workers = service->workers,
-                                                .limits = config->limits,
-                                                .domain = config->domain,
-                                                .fixtures = fixtures,
-                                                .team_calls_max = TEAM_THREADS_MAX});
+    service->mcp = mcp_new(&(struct mcp_config){
+        .runtime = service->runtime,
+        .keys = config->keys,
+        .store = config->store,
+        .lanes = {[MCP_LANE_CONTROL] = {service->control_workers, TEAM_CONTROL_MAX},
+                  [MCP_LANE_WORK] = {service->workers, TEAM_THREADS_MAX}},
+        .limits = config->limits,
+        .domain = config->domain,
+        .fixtures = fixtures});
 }
 
 int runtime_service_open(const struct runtime_service_config *config, struct runtime_service **out,

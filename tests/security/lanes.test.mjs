@@ -1,5 +1,5 @@
-// Long requests of two teams: kill, connect, pause, list and logs of a third team are answered meanwhile, work for clients
-// that left ends at once, and the server stops within seconds.
+// Long requests of some teams: kill, connect, pause, list and logs of another team are answered meanwhile by every API, work
+// for clients that left ends at once, and the server stops within seconds.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import crypto from 'node:crypto'
@@ -12,6 +12,8 @@ const TEAM_BUILDS = 2
 const EXPORTS = 16 // of each team
 const PROBES = 16
 const UPLOADS = 400
+const WORK_TEAMS = 8 // that take all workers of the work lane, 128 each
+const WORK_SHARE = 128
 const ANSWER_MS = 2500
 const LEFT_MS = 3000 // for the end of work whose client left
 const STOP_MS = 8000
@@ -81,6 +83,16 @@ async function tryWebhooks(keys) {
   return sockets
 }
 
+async function timely(what, ask) {
+  const began = Date.now()
+  const answer = await ask()
+  const took = Date.now() - began
+  assert.ok(took < ANSWER_MS * patience, `${what} took ${took} ms`)
+  return answer
+}
+
+const message = (name, args) => ({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name, arguments: args } })
+
 // Everything that a team needs to have its sandboxes under control, by both APIs: each answer within the bound.
 async function control(what) {
   const { sandboxID: id } = await server.create({}, { key: victim })
@@ -102,13 +114,34 @@ async function control(what) {
     ['DELETE', `/api/v1/sandboxes/${other.sandboxID}`, 204],
   ]
   for (const [method, target, status, body] of steps) {
-    const began = Date.now()
-    const answer = await server.api(method, target, body, { key: victim })
+    const answer = await timely(`${what}: ${method} ${target}`, () => server.api(method, target, body, { key: victim }))
     assert.equal(answer.status, status, `${method} ${target}: ${answer.text}`)
-    const took = Date.now() - began
-    assert.ok(took < ANSWER_MS * patience, `${what}: ${method} ${target} took ${took} ms`)
   }
 }
+
+// The same by MCP.
+async function controlMcp(what) {
+  const { sandboxID: sandbox_id } = await server.create({}, { key: victim })
+  for (const name of ['sandbox_list', 'sandbox_info', 'sandbox_pause', 'sandbox_resume', 'sandbox_kill']) {
+    const args = name === 'sandbox_list' ? {} : { sandbox_id }
+    const answer = await timely(`${what}: ${name}`, () => server.api('POST', '/mcp', message(name, args), { key: victim }))
+    assert.equal(answer.body?.result?.isError, false, `${name}: ${answer.text}`)
+  }
+}
+
+// A request of the victim that has no worker, though it would be answered at once.
+const waits = (what, method, target, body = '') =>
+  eventually(
+    `${what} waits for a worker`,
+    async () => {
+      const socket = await send(method, target, victim, 'Content-Type: application/json', `Content-Length: ${body.length}`)
+      socket.write(body)
+      await sleep(1000) // nothing happens meanwhile
+      if (!socket.received) return socket
+      socket.destroy()
+    },
+    30_000,
+  )
 
 const leave = (sockets) => sockets.forEach((socket) => socket.destroy())
 
@@ -165,6 +198,30 @@ describe('bodies that do not come', () => {
         for (let i = 0; i < UPLOADS; i++) sockets.push(await send('PUT', `/api/v1/sandboxes/${id}/files?path=/tmp/${i}`, key, 'Content-Length: 10', 'Content-Type: application/octet-stream'))
       }
       await control('beside uploads')
+    } finally {
+      leave(sockets)
+    }
+    for (const [id, key] of sandboxes) assert.equal((await server.api('DELETE', `/sandboxes/${id}`, undefined, { key })).status, 204)
+  })
+})
+
+describe('full lanes', () => {
+  let more
+  before(async () => {
+    more = [...attackers]
+    while (more.length < WORK_TEAMS) more.push(await newTeam())
+  })
+
+  test('uploads that take all of the work lane leave MCP its kill, pause, resume and list', { timeout: 600_000 * patience }, async () => {
+    const sockets = []
+    const sandboxes = []
+    try {
+      for (const key of more) sandboxes.push([(await server.create({}, { key })).sandboxID, key])
+      for (const [id, key] of sandboxes)
+        for (let i = 0; i < WORK_SHARE; i++) sockets.push(await send('PUT', `/api/v1/sandboxes/${id}/files?path=/tmp/${i}`, key, 'Content-Length: 10', 'Content-Type: application/octet-stream'))
+      sockets.push(await waits('a command by MCP', 'POST', '/mcp', JSON.stringify(message('run_command', { command: 'true', sandbox_id: 'sbx_none' }))))
+      await controlMcp('with a full work lane')
+      await control('with a full work lane')
     } finally {
       leave(sockets)
     }

@@ -1,5 +1,6 @@
-/* /mcp on the common way of calls (edge/call/call.h): one message a request, worked on by one worker from start to
- * end. Its answer is one JSON text, unless something is to be told before: then it becomes a stream of events. */
+/* /mcp on the common way of calls (edge/call/call.h), one message a request. Only the message says which tool it calls, so
+ * each is parsed by a worker of the control lane, and handed on to the work lane when its tool takes long. The answer is
+ * one JSON text, unless a notification comes before it: then it is a stream of events. */
 #include "edge/mcp/mcp.h"
 
 #include "base/address.h"
@@ -53,6 +54,18 @@ static void cancel(struct mcp_call *call)
     free(text);
 }
 
+/* Answered with a fault: false. */
+static bool parse(struct mcp_call *call)
+{
+    struct mcp_fault fault = {0};
+
+    if (mcp_message_parse(call->body, &call->message, &fault) == 0 &&
+        mcp_message_check(&call->message, &call->heads, &fault) == 0)
+        return true;
+    mcp_answer_fault(call, &fault);
+    return false;
+}
+
 /* Notifications, and answers to what was never asked. */
 static void take_note(struct mcp_call *call)
 {
@@ -65,7 +78,6 @@ static void take_note(struct mcp_call *call)
 static int handle(struct call *base, struct error *err)
 {
     struct mcp_call *call = of(base);
-    struct mcp_fault fault = {0};
 
     if (find_agent(call, err) < 0)
         return -1;
@@ -75,13 +87,15 @@ static int handle(struct call *base, struct error *err)
         call_answer(&call->call, 204, NULL);
         return 0;
     }
-    if (mcp_message_parse(call->body, &call->message, &fault) < 0 ||
-        mcp_message_check(&call->message, &call->heads, &fault) < 0) {
-        mcp_answer_fault(call, &fault);
+    if (call->lane == MCP_LANE_CONTROL && !parse(call))
         return 0;
-    }
     if (call->message.kind != MCP_REQUEST) {
         take_note(call);
+        return 0;
+    }
+    if (call->lane == MCP_LANE_CONTROL && mcp_method_lane(call) != MCP_LANE_CONTROL) {
+        call->again = true;
+        call->again_lane = MCP_LANE_WORK;
         return 0;
     }
     mcp_running_add(call);
@@ -209,6 +223,7 @@ static void dispatch(struct mcp *mcp, struct http_exchange *ex)
     read_head(call);
     ends = str_is(call->method, "DELETE") && call->session.len;
     call->row = &row;
+    call->lane = MCP_LANE_CONTROL;
     call->body_max = MCP_BODY_MAX;
     call->no_body = ends;
     if (!origin_allowed(mcp, str_trim(http_header(ex, "Origin"))))
@@ -250,11 +265,16 @@ struct mcp *mcp_new(const struct mcp_config *config)
         log_error("mcp", "tools.json: %s", err.message);
     if (config->fixtures && json_parse(str_of(config->fixtures), &mcp->fixtures, &err) < 0)
         log_error("mcp", "the fixtures are not used: %s", err.message);
-    mcp->desk = (struct call_desk){
-        .ops = &ops, .keys = config->keys, .limits = config->limits, .store = config->store};
-    mcp->desk.lanes[0].workers = config->workers;
-    mcp->desk.lanes[0].shares = shares_new(&(struct shares_config){
-        .each_max = config->team_calls_max, .waiting_max = MCP_TEAM_WAITING_MAX});
+    mcp->desk = (struct call_desk){.ops = &ops,
+                                   .keys = config->keys,
+                                   .limits = config->limits,
+                                   .store = config->store,
+                                   .work_lane = MCP_LANE_CONTROL};
+    for (size_t i = 0; i < MCP_LANE_COUNT; i++) {
+        mcp->desk.lanes[i].workers = config->lanes[i].workers;
+        mcp->desk.lanes[i].shares = shares_new(&(struct shares_config){
+            .each_max = config->lanes[i].team_max, .waiting_max = MCP_TEAM_WAITING_MAX});
+    }
     return mcp;
 }
 
@@ -262,7 +282,8 @@ void mcp_free(struct mcp *mcp)
 {
     if (!mcp)
         return;
-    shares_free(mcp->desk.lanes[0].shares);
+    for (size_t i = 0; i < MCP_LANE_COUNT; i++)
+        shares_free(mcp->desk.lanes[i].shares);
     json_decref(mcp->tools);
     json_decref(mcp->fixtures);
     (void)pthread_mutex_destroy(&mcp->lock);

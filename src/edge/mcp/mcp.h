@@ -16,16 +16,25 @@ struct runtime;
 struct store;
 struct workers;
 
+/* docs/internals/lanes.md lists the lane of each tool. */
+enum mcp_lane {
+    MCP_LANE_CONTROL, /* every message begins here, and ends here unless it calls a tool of the other lane */
+    MCP_LANE_WORK, /* tools that take as long as a command, a file or a create */
+    MCP_LANE_COUNT,
+};
+
 /* All borrowed. */
 struct mcp_config {
     struct runtime *runtime;
     struct api_keys *keys;
-    struct store *store;     /* the audit log; NULL = none is kept */
-    struct workers *workers; /* elastic */
+    struct store *store; /* the audit log; NULL = none is kept */
+    struct {
+        struct workers *workers; /* elastic */
+        size_t team_max;         /* of them for one team at the same time; 0 = all */
+    } lanes[MCP_LANE_COUNT];
     struct http_limits *limits;
-    const char *domain;    /* of this server: pages of it may ask; "" or NULL = none */
-    const char *fixtures;  /* text of canned answers, for tests (mcp_fixture.c); NULL = none */
-    size_t team_calls_max; /* requests of one team on workers at the same time; 0 = all */
+    const char *domain;   /* of this server: pages of it may ask; "" or NULL = none */
+    const char *fixtures; /* text of canned answers, for tests (mcp_fixture.c); NULL = none */
 };
 
 struct mcp *mcp_new(const struct mcp_config *config);

@@ -17,7 +17,7 @@
 
 struct site {
     struct http_site http;
-    struct workers *workers;
+    struct workers *control, *work;
     struct mcp *mcp;
 };
 
@@ -27,16 +27,23 @@ static void on_request(struct http_exchange *ex, void *arg)
         http_reply(ex, 418, NULL, 0, STR("not ours"));
 }
 
-static void start(struct site *site, const char *fixtures)
+/* each: how many workers the lanes have. */
+static void start_with(struct site *site, const char *fixtures, size_t each)
 {
     log_set_level(LOG_ERROR);
-    site->workers = workers_new_elastic(4, 16);
+    site->control = workers_new_elastic(each, 16);
+    site->work = workers_new_elastic(each, 16);
     site->mcp = mcp_new(&(struct mcp_config){
-        .workers = site->workers,
+        .lanes = {[MCP_LANE_CONTROL] = {site->control, 0}, [MCP_LANE_WORK] = {site->work, 0}},
         .limits = http_limits_new(&(struct http_limits_config){.body_bytes = 64 * 1024 * 1024}),
         .domain = "sand.example",
         .fixtures = fixtures});
     http_site_start(&site->http, on_request, site->mcp);
+}
+
+static void start(struct site *site, const char *fixtures)
+{
+    start_with(site, fixtures, 4);
 }
 
 static void post(const struct site *site, const char *heads, const char *body, char *out,
@@ -267,6 +274,26 @@ TEST(mcp_a_client_that_leaves_ends_its_command)
     CHECK(read(fd, &byte, 1) == 1);
     (void)close(fd);
     WAIT_FOR(v1_fake.stopped == 2);
+}
+
+TEST(mcp_commands_take_no_worker_of_kill_and_list)
+{
+    struct site site;
+    int fds[3];
+
+    start_with(&site, NULL, 1);
+    v1_fake.hangs = true;
+    for (size_t i = 0; i < 3; i++)
+        fds[i] = ask_hanging(&site, KEY, "");
+    WAIT_FOR(strstr(v1_fake.asked, "exec("));
+    check_call(&site, "sandbox_list", "{}", V1_FAKE_ID);
+    check_call(&site, "sandbox_kill", "{\"sandbox_id\":\"" V1_FAKE_ID "\"}", "\"killed\":true");
+    check(&site, KEY, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}", "HTTP/1.1 200 ",
+          "\"result\":{}");
+    CHECK_INT(v1_fake.stopped, 0);
+    for (size_t i = 0; i < 3; i++)
+        (void)close(fds[i]);
+    WAIT_FOR(v1_fake.stopped >= 1);
 }
 
 TEST(mcp_fixtures)

@@ -19,8 +19,8 @@
 
 enum {
     MCP_BODY_MAX = 8 * 1024 * 1024,
-    MCP_NAME_MAX = 128, /* of what the query says about the own sandbox */
-    MCP_TEAM_WAITING_MAX = 1024,
+    MCP_NAME_MAX = 128,                /* of what the query says about the own sandbox */
+    MCP_TEAM_WAITING_MAX = 1024,       /* requests that wait for a worker of one lane */
     MCP_PICTURE_MAX = 6 * 1024 * 1024, /* and other bytes of one result */
 };
 
@@ -94,11 +94,17 @@ int mcp_beat(struct mcp_call *call);
 
 /* The message of the call, which is a request. */
 void mcp_method(struct mcp_call *call);
+/* Which lane it needs. */
+enum mcp_lane mcp_method_lane(const struct mcp_call *call);
 
 /* ---- mcp_tool.c ---- */
 
 /* The tools that this caller may use here; new reference. */
 json_t *mcp_tools(struct mcp_call *call);
+/* Which lane a call of that tool needs. A name without a tool is answered on the control lane. */
+enum mcp_lane mcp_tool_lane(struct str name, const json_t *args);
+/* As docs/internals/lanes.md calls it. */
+const char *mcp_lane_name(enum mcp_lane lane);
 /* 1 = there is none of that name. */
 int mcp_tool_call(struct mcp_call *call, struct str name, json_t *args, json_t **out_result);
 /* Text as content. */

@@ -102,6 +102,15 @@ static const struct {
     {"tools/call", true, true, tools_call},
 };
 
+enum mcp_lane mcp_method_lane(const struct mcp_call *call)
+{
+    const json_t *params = call->message.params;
+
+    if (!str_is(call->message.method, "tools/call"))
+        return MCP_LANE_CONTROL;
+    return mcp_tool_lane(json_get_str(params, "name"), json_object_get(params, "arguments"));
+}
+
 void mcp_method(struct mcp_call *call)
 {
     json_t *meta = json_object_get(call->message.params, "_meta");

@@ -1,5 +1,6 @@
 /* Messages and schemas, without a socket. */
 #include "base/test.h"
+#include "edge/call/test/lanes_page.h"
 #include "edge/mcp/mcp_internal.h"
 #include "edge/mcp/mcp_schema.h"
 #include "edge/mcp/mcp_tools_json.h"
@@ -137,5 +138,47 @@ TEST(mcp_all_tools_have_a_description)
     CHECK_INT(json_array_size(all), json_array_size(mcp->tools));
     CHECK(json_array_size(all) >= 18);
     CHECK(json_array_size(some) < json_array_size(all));
+    mcp_free(mcp);
+}
+
+static enum mcp_lane lane_of(const char *method, const char *params_text)
+{
+    auto_json json_t *params = NULL;
+    struct error err = {0};
+    struct mcp_call call = {.message.method = str_of(method)};
+
+    CHECK_INT(json_parse(str_of(params_text), &params, &err), 0);
+    call.message.params = params;
+    return mcp_method_lane(&call);
+}
+
+TEST(mcp_calls_have_the_lane_of_their_tool)
+{
+    CHECK_INT(lane_of("ping", "{}"), MCP_LANE_CONTROL);
+    CHECK_INT(lane_of("tools/call", "{}"), MCP_LANE_CONTROL);
+    CHECK_INT(lane_of("tools/call", "{\"name\":\"nothing\"}"), MCP_LANE_CONTROL);
+    CHECK_INT(lane_of("tools/call", "{\"name\":7,\"arguments\":7}"), MCP_LANE_CONTROL);
+    CHECK_INT(lane_of("tools/call", "{\"name\":\"sandbox_kill\"}"), MCP_LANE_CONTROL);
+    CHECK_INT(lane_of("tools/call", "{\"name\":\"run_command\"}"), MCP_LANE_WORK);
+    CHECK_INT(lane_of("tools/call", "{\"name\":\"job_status\",\"arguments\":{}}"),
+              MCP_LANE_CONTROL);
+    CHECK_INT(lane_of("tools/call", "{\"name\":\"job_status\",\"arguments\":{\"wait_s\":9}}"),
+              MCP_LANE_WORK);
+}
+
+TEST(the_page_of_lanes_lists_every_tool)
+{
+    struct mcp *mcp = mcp_new(&(struct mcp_config){0});
+    json_t *tool;
+    size_t i;
+
+    json_array_foreach (mcp->tools, i, tool) {
+        struct str name = json_get_str(tool, "name");
+
+        lanes_page_check("MCP", name.p, mcp_lane_name(mcp_tool_lane(name, NULL)));
+    }
+    lanes_page_check("MCP", "POST /mcp", mcp_lane_name(MCP_LANE_CONTROL));
+    lanes_page_check("MCP", "DELETE /mcp", mcp_lane_name(MCP_LANE_CONTROL));
+    CHECK_INT(lanes_page_count("MCP"), json_array_size(mcp->tools) + 2);
     mcp_free(mcp);
 }

@@ -11,8 +11,9 @@
 #include "protocol/json/json_shape.h"
 
 enum {
-    READS = 1, /* changes nothing: not in the audit log */
-    TEAM = 2,  /* not with an API key for one sandbox */
+    READS = 1,   /* changes nothing: not in the audit log */
+    TEAM = 2,    /* not with an API key for one sandbox */
+    CONTROL = 4, /* of the control lane; the others are of the work lane */
 };
 
 enum { PNG_SIZE_AT = 16 }; /* width and height: they come first in it */
@@ -28,10 +29,10 @@ static const struct tool {
     {"write_file", mcp_write_file, 0},
     {"list_files", mcp_list_files, READS},
     {"job_start", mcp_job_start, 0},
-    {"job_status", mcp_job_status, READS},
+    {"job_status", mcp_job_status, READS | CONTROL},
     {"job_logs", mcp_job_logs, READS},
-    {"job_stop", mcp_job_stop, 0},
-    {"job_list", mcp_job_list, READS},
+    {"job_stop", mcp_job_stop, CONTROL},
+    {"job_list", mcp_job_list, READS | CONTROL},
     {"desktop_screenshot", mcp_desktop_screenshot, READS},
     {"desktop_move", mcp_desktop_move, 0},
     {"desktop_click", mcp_desktop_click, 0},
@@ -46,22 +47,45 @@ static const struct tool {
     {"browser_screenshot", mcp_browser_screenshot, READS},
     {"browser_pdf", mcp_browser_pdf, READS},
     {"sandbox_create", mcp_sandbox_create, TEAM},
-    {"sandbox_list", mcp_sandbox_list, READS | TEAM},
-    {"sandbox_info", mcp_sandbox_info, READS},
-    {"sandbox_kill", mcp_sandbox_kill, 0},
-    {"sandbox_pause", mcp_sandbox_pause, 0},
-    {"sandbox_resume", mcp_sandbox_resume, 0},
+    {"sandbox_list", mcp_sandbox_list, READS | TEAM | CONTROL},
+    {"sandbox_info", mcp_sandbox_info, READS | CONTROL},
+    {"sandbox_kill", mcp_sandbox_kill, CONTROL},
+    {"sandbox_pause", mcp_sandbox_pause, CONTROL},
+    {"sandbox_resume", mcp_sandbox_resume, CONTROL},
     {"sandbox_snapshot", mcp_sandbox_snapshot, TEAM},
     {"sandbox_fork", mcp_sandbox_fork, TEAM},
-    {"sandbox_url", mcp_sandbox_url, READS},
+    {"sandbox_url", mcp_sandbox_url, READS | CONTROL},
 };
 
-static const struct tool *find(struct mcp_call *call, struct str name)
+static const struct tool *find_named(struct str name)
 {
     for (size_t i = 0; i < sizeof(tools) / sizeof(tools[0]); i++)
         if (str_is(name, tools[i].name))
-            return (tools[i].flags & TEAM) && call->key_sandbox.len ? NULL : &tools[i];
+            return &tools[i];
     return NULL;
+}
+
+static const struct tool *find(struct mcp_call *call, struct str name)
+{
+    const struct tool *tool = find_named(name);
+
+    return tool && (tool->flags & TEAM) && call->key_sandbox.len ? NULL : tool;
+}
+
+enum mcp_lane mcp_tool_lane(struct str name, const json_t *args)
+{
+    const struct tool *tool = find_named(name);
+
+    if (!tool)
+        return MCP_LANE_CONTROL;
+    /* job_status may wait for the end of its job. */
+    return (tool->flags & CONTROL) && mcp_arg_int(args, "wait_s", 0) <= 0 ? MCP_LANE_CONTROL
+                                                                          : MCP_LANE_WORK;
+}
+
+const char *mcp_lane_name(enum mcp_lane lane)
+{
+    return lane == MCP_LANE_CONTROL ? "control" : "work";
 }
 
 json_t *mcp_tools(struct mcp_call *call)
