@@ -369,20 +369,22 @@ static void on_join(void *arg, struct loop *loop, struct http_exchange *ex,
 
 static void open_browsers(struct server *server)
 {
+    struct bb_config config;
+
     server->browsers = browsers_open(&(struct browsers_config){.sandboxes = server->sandboxes,
                                                                .engine = server->engine,
                                                                .store = server->store,
                                                                .secrets = server->secrets,
                                                                .directory = server->store_dir});
-    server->bb = bb_new(&(struct bb_config){.browsers = server->browsers,
-                                            .keys = server->keys,
-                                            .store = server->store,
-                                            .workers = server->lanes.wait,
-                                            .limits = server->limits,
-                                            .url = getenv("QUICKSAND_URL_SELF"),
-                                            .team_calls_max = LANES_WAIT_TEAM,
-                                            .join = on_join,
-                                            .join_arg = server});
+    config = (struct bb_config){.browsers = server->browsers,
+                                .keys = server->keys,
+                                .store = server->store,
+                                .limits = server->limits,
+                                .url = getenv("QUICKSAND_URL_SELF"),
+                                .join = on_join,
+                                .join_arg = server};
+    server_lanes_assign_bb(&server->lanes, server->config.workers, &config);
+    server->bb = bb_new(&config);
 }
 
 /* The edges' common parts: what a request is handed to. */

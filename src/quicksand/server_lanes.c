@@ -13,7 +13,9 @@
 enum {
     QUEUE_MAX = 4096,
     QUICK_WORKERS = 4,
-    CONTROL_TEAMS = 8, /* that may each hold their share of the control lane at the same time */
+    CONTROL_TEAMS = 8,  /* that may each hold their share of the control lane at the same time */
+    WAIT_WORKERS = 256, /* at most, for what waits for programs of templates */
+    WAIT_TEAM = WAIT_WORKERS / 4,
     LONG_WORKERS = 256,
     LONG_TEAM = LONG_WORKERS / 8,
     WAKE_WORKERS = 256,
@@ -25,7 +27,7 @@ void server_lanes_open(struct server_lanes *lanes, int64_t threads)
         .quick = workers_new(QUICK_WORKERS, QUEUE_MAX),
         .control = workers_new_elastic((size_t)threads * CONTROL_TEAMS, QUEUE_MAX),
         .create = workers_new((size_t)threads, QUEUE_MAX),
-        .wait = workers_new_elastic(LANES_WAIT_WORKERS, QUEUE_MAX),
+        .wait = workers_new_elastic(WAIT_WORKERS, QUEUE_MAX),
         .slow = workers_new_elastic(LONG_WORKERS, QUEUE_MAX),
         .wake = workers_new_elastic(WAKE_WORKERS, QUEUE_MAX),
     };
@@ -46,9 +48,17 @@ void server_lanes_assign(const struct server_lanes *lanes, int64_t threads, stru
     api->lanes[API_LANE_CREATE].workers = lanes->create;
     api->lanes[API_LANE_CREATE].team_max = three_quarters(threads);
     api->lanes[API_LANE_WAIT].workers = lanes->wait;
-    api->lanes[API_LANE_WAIT].team_max = LANES_WAIT_TEAM;
+    api->lanes[API_LANE_WAIT].team_max = WAIT_TEAM;
     api->lanes[API_LANE_LONG].workers = lanes->slow;
     api->lanes[API_LANE_LONG].team_max = LONG_TEAM;
+}
+
+void server_lanes_assign_bb(const struct server_lanes *lanes, int64_t threads, struct bb_config *bb)
+{
+    bb->lanes[BB_LANE_CONTROL].workers = lanes->control;
+    bb->lanes[BB_LANE_CONTROL].team_max = (size_t)threads;
+    bb->lanes[BB_LANE_WAIT].workers = lanes->wait;
+    bb->lanes[BB_LANE_WAIT].team_max = WAIT_TEAM;
 }
 
 void server_lanes_close(struct server_lanes *lanes)

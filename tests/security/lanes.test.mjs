@@ -14,6 +14,8 @@ const PROBES = 16
 const UPLOADS = 400
 const WORK_TEAMS = 8 // that take all workers of the work lane, 128 each
 const WORK_SHARE = 128
+const WAIT_TEAMS = 4 // that take all workers of the wait lane by Browserbase's API, 64 each
+const WAIT_SHARE = 64
 const ANSWER_MS = 2500
 const LEFT_MS = 3000 // for the end of work whose client left
 const STOP_MS = 8000
@@ -129,6 +131,20 @@ async function controlMcp(what) {
   }
 }
 
+// The same by Browserbase's API.
+async function controlBrowsers(what, { id }) {
+  const steps = [
+    ['GET', '/v1/projects'],
+    ['GET', '/v1/sessions'],
+    ['GET', `/v1/sessions/${id}`],
+    ['POST', `/v1/sessions/${id}`, { status: 'REQUEST_RELEASE' }],
+  ]
+  for (const [method, target, body] of steps) {
+    const answer = await timely(`${what}: ${method} ${target}`, () => server.api(method, target, body, { key: victim }))
+    assert.equal(answer.status, 200, `${method} ${target}: ${answer.text}`)
+  }
+}
+
 // A request of the victim that has no worker, though it would be answered at once.
 const waits = (what, method, target, body = '') =>
   eventually(
@@ -142,6 +158,24 @@ const waits = (what, method, target, body = '') =>
     },
     30_000,
   )
+
+// A session of a browser that never answers: all that a session needs is a template of that name.
+async function newSession(key) {
+  const made = await server.api('POST', '/v3/templates', { name: 'browser', cpuCount: 1, memoryMB: 256 }, { key })
+  assert.equal(made.status, 202, made.text)
+  const { templateID, buildID } = made.body
+  const steps = [{ type: 'RUN', args: ["printf '#!/bin/sh\\nexec sleep 300\\n' >/usr/bin/curl && chmod 755 /usr/bin/curl", 'root'] }]
+  const begun = await server.api('POST', `/v2/templates/${templateID}/builds/${buildID}`, { fromTemplate: 'base', steps }, { key })
+  assert.equal(begun.status, 202, begun.text)
+  const ended = await eventually('the build ends', async () => {
+    const { body } = await server.api('GET', `/templates/${templateID}/builds/${buildID}/status?logsOffset=0`, undefined, { key })
+    return ['ready', 'error'].includes(body.status) && body
+  }, 60_000)
+  assert.equal(ended.status, 'ready', JSON.stringify(ended))
+  const session = await server.api('POST', '/v1/sessions', { keepAlive: true }, { key })
+  assert.equal(session.status, 201, session.text)
+  return { ...session.body, key }
+}
 
 const leave = (sockets) => sockets.forEach((socket) => socket.destroy())
 
@@ -226,6 +260,21 @@ describe('full lanes', () => {
       leave(sockets)
     }
     for (const [id, key] of sandboxes) assert.equal((await server.api('DELETE', `/sandboxes/${id}`, undefined, { key })).status, 204)
+  })
+
+  test('calls into browsers that take all of the wait lane leave Browserbase’s API its release, get and list', { timeout: 600_000 * patience }, async () => {
+    const own = await newSession(victim)
+    const sessions = []
+    for (const key of more.slice(0, WAIT_TEAMS)) sessions.push(await newSession(key))
+    const sockets = []
+    try {
+      for (const { id, key } of sessions) for (let i = 0; i < 2 * WAIT_SHARE; i++) sockets.push(await send('GET', `/v1/sessions/${id}/debug`, key))
+      sockets.push(await waits('the log of a session', 'GET', `/v1/sessions/${own.id}/logs`))
+      await controlBrowsers('with a full wait lane', own)
+    } finally {
+      leave(sockets)
+    }
+    for (const { id, key } of sessions) assert.equal((await server.api('POST', `/v1/sessions/${id}`, { status: 'REQUEST_RELEASE' }, { key })).body.status, 'COMPLETED')
   })
 })
 

@@ -111,21 +111,29 @@ int inside_run(struct browsers *all, const struct store_browser_session *session
 
 /* ---- files ---- */
 
+struct reading {
+    struct buf *out;
+    int64_t end_ms; /* an envd that sends a byte now and then must not hold a worker for longer */
+};
+
 static int take(void *arg, struct str data)
 {
-    return buf_add_str(arg, data) ? 0 : -1;
+    struct reading *reading = arg;
+
+    return clock_mono_ms() < reading->end_ms && buf_add_str(reading->out, data) ? 0 : -1;
 }
 
 int inside_read(struct browsers *all, const struct store_browser_session *session, const char *path,
                 struct buf *out, struct error *err)
 {
+    struct reading reading = {.out = out, .end_ms = clock_mono_ms() + TIMEOUT_MS};
     auto_arena struct arena arena = {0};
     struct envd_address address;
     char socket[128];
 
     if (find_envd(all, session, socket, &arena, &address, err) < 0)
         return -1;
-    return envd_read(&address, path, take, out, err);
+    return envd_read(&address, path, take, &reading, err);
 }
 
 static ssize_t give(void *arg, void *p, size_t size)

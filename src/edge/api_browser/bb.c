@@ -171,6 +171,7 @@ static bool find_endpoint(struct bb_call *call)
         break;
     }
     call->endpoint = (const struct bb_endpoint *)row;
+    call->lane = bb_lane_of(call->endpoint);
     return true;
 }
 
@@ -212,11 +213,17 @@ struct bb *bb_new(const struct bb_config *config)
     struct bb *bb = xcalloc(1, sizeof(*bb));
 
     bb->config = *config;
-    bb->desk = (struct call_desk){
-        .ops = &ops, .keys = config->keys, .limits = config->limits, .store = config->store};
-    bb->desk.lanes[0].workers = config->workers;
-    bb->desk.lanes[0].shares = shares_new(&(struct shares_config){
-        .each_max = config->team_calls_max, .waiting_max = BB_TEAM_WAITING_MAX});
+    /* Sessions that are taken back have no share: not on the control lane. */
+    bb->desk = (struct call_desk){.ops = &ops,
+                                  .keys = config->keys,
+                                  .limits = config->limits,
+                                  .store = config->store,
+                                  .work_lane = BB_LANE_WAIT};
+    for (size_t i = 0; i < BB_LANE_COUNT; i++) {
+        bb->desk.lanes[i].workers = config->lanes[i].workers;
+        bb->desk.lanes[i].shares = shares_new(&(struct shares_config){
+            .each_max = config->lanes[i].team_max, .waiting_max = BB_TEAM_WAITING_MAX});
+    }
     return bb;
 }
 
@@ -224,6 +231,7 @@ void bb_free(struct bb *bb)
 {
     if (!bb)
         return;
-    shares_free(bb->desk.lanes[0].shares);
+    for (size_t i = 0; i < BB_LANE_COUNT; i++)
+        shares_free(bb->desk.lanes[i].shares);
     free(bb);
 }

@@ -19,15 +19,24 @@ struct loop;
 struct store;
 struct workers;
 
+/* docs/internals/lanes.md lists the lane of each endpoint. */
+enum bb_lane {
+    BB_LANE_CONTROL, /* asks the store, or ends a session */
+    BB_LANE_WAIT,    /* makes a session, moves data, or waits for what runs in one */
+    BB_LANE_COUNT,
+};
+
 /* All borrowed. */
 struct bb_config {
     struct browsers *browsers;
     struct api_keys *keys;
-    struct store *store;     /* teams, and the audit log */
-    struct workers *workers; /* elastic */
+    struct store *store; /* teams, and the audit log */
+    struct {
+        struct workers *workers; /* elastic */
+        size_t team_max;         /* of them for one team at the same time; 0 = all */
+    } lanes[BB_LANE_COUNT];
     struct http_limits *limits;
-    const char *url;       /* of this server, for clients that do not say what they call it */
-    size_t team_calls_max; /* requests of one team on workers at the same time; 0 = all */
+    const char *url; /* of this server, for clients that do not say what they call it */
     call_join_fn *join;
     void *join_arg;
 };

@@ -25,12 +25,13 @@ static void left_done(struct work *work)
     free(container_of(work, struct bb_left, work));
 }
 
-/* On the loop. When no worker takes it, the session ends at its time. */
+/* On the loop. When no worker takes it, the session ends at its time. Not on the control lane: no team's share limits how
+ * many clients leave at once. */
 static void on_left(void *arg)
 {
     struct bb_left *left = arg;
 
-    if (workers_run(left->bb->config.workers, &left->work) < 0)
+    if (workers_run(left->bb->config.lanes[BB_LANE_WAIT].workers, &left->work) < 0)
         free(left);
 }
 

@@ -1,4 +1,6 @@
-/* All endpoints of the API at /v1, and what its clients may ask for that is not served. */
+/* All endpoints of the API at /v1, and what its clients may ask for that is not served.
+ *
+ * Only requests with an API key may take the control lane: a signed link has no team whose share would limit it. */
 #include "edge/api_browser/bb_internal.h"
 
 /* Parts of the service that are none of a browser's, or not here: told by their name instead of not being found. */
@@ -13,20 +15,20 @@ const struct bb_endpoint bb_endpoints[] = {
     {{"GET", "/v1/projects"}, bb_projects_list, 0},
     {{"GET", "/v1/projects/{id}"}, bb_projects_get, 0},
     {{"GET", "/v1/projects/{id}/usage"}, bb_projects_usage, 0},
-    {{"POST", "/v1/sessions"}, bb_sessions_create, 0},
+    {{"POST", "/v1/sessions"}, bb_sessions_create, BB_WAITS},
     {{"GET", "/v1/sessions"}, bb_sessions_list, 0},
     {{"GET", "/v1/sessions/{id}"}, bb_sessions_get, 0},
     {{"POST", "/v1/sessions/{id}"}, bb_sessions_update, 0},
-    {{"GET", "/v1/sessions/{id}/debug"}, bb_sessions_debug, 0},
-    {{"GET", "/v1/sessions/{id}/logs"}, bb_sessions_logs, 0},
-    {{"GET", "/v1/sessions/{id}/recording"}, bb_sessions_recording, 0},
-    {{"POST", "/v1/sessions/{id}/uploads"}, bb_sessions_upload, BB_FILE},
-    {{"GET", "/v1/sessions/{id}/downloads"}, bb_sessions_downloads, 0},
-    {{"GET", "/v1/connect/{id}", .no_head = true}, bb_connect, BB_SIGNED},
-    {{"POST", "/v1/contexts"}, bb_contexts_create, 0},
+    {{"GET", "/v1/sessions/{id}/debug"}, bb_sessions_debug, BB_WAITS},
+    {{"GET", "/v1/sessions/{id}/logs"}, bb_sessions_logs, BB_WAITS},
+    {{"GET", "/v1/sessions/{id}/recording"}, bb_sessions_recording, BB_WAITS},
+    {{"POST", "/v1/sessions/{id}/uploads"}, bb_sessions_upload, BB_FILE | BB_WAITS},
+    {{"GET", "/v1/sessions/{id}/downloads"}, bb_sessions_downloads, BB_WAITS},
+    {{"GET", "/v1/connect/{id}", .no_head = true}, bb_connect, BB_SIGNED | BB_WAITS},
+    {{"POST", "/v1/contexts"}, bb_contexts_create, BB_WAITS},
     {{"GET", "/v1/contexts/{id}"}, bb_contexts_get, 0},
-    {{"DELETE", "/v1/contexts/{id}"}, bb_contexts_delete, 0},
-    {{"POST", "/v1/extensions"}, bb_extensions_create, BB_FILE},
+    {{"DELETE", "/v1/contexts/{id}"}, bb_contexts_delete, BB_WAITS},
+    {{"POST", "/v1/extensions"}, bb_extensions_create, BB_FILE | BB_WAITS},
     {{"GET", "/v1/extensions/{id}"}, bb_extensions_get, 0},
     {{"DELETE", "/v1/extensions/{id}"}, bb_extensions_delete, 0},
     {{"PUT", "/v1/contexts/{id}"}, bb_unsupported, 0},
@@ -41,3 +43,13 @@ const struct bb_endpoint bb_endpoints[] = {
     NOT_HERE("/v1/search"),
     {{0}},
 };
+
+enum bb_lane bb_lane_of(const struct bb_endpoint *endpoint)
+{
+    return endpoint->flags & BB_WAITS ? BB_LANE_WAIT : BB_LANE_CONTROL;
+}
+
+const char *bb_lane_name(enum bb_lane lane)
+{
+    return lane == BB_LANE_WAIT ? "wait" : "control";
+}

@@ -9,8 +9,8 @@
 
 enum {
     BB_BODY_MAX = 1 << 20,
-    BB_FILE_MAX = 32 << 20, /* of an upload */
-    BB_TEAM_WAITING_MAX = 1024,
+    BB_FILE_MAX = 32 << 20,     /* of an upload */
+    BB_TEAM_WAITING_MAX = 1024, /* requests that wait for a worker of one lane */
 };
 
 struct bb {
@@ -37,6 +37,7 @@ typedef int bb_handler_fn(struct bb_call *call, struct error *err);
 enum {
     BB_SIGNED = 1, /* no API key: the link is signed */
     BB_FILE = 2,   /* the body is a form with a file */
+    BB_WAITS = 4,  /* of the wait lane; the others are of the control lane */
 };
 
 struct bb_endpoint {
@@ -46,6 +47,10 @@ struct bb_endpoint {
 };
 
 extern const struct bb_endpoint bb_endpoints[]; /* ends with method NULL */
+
+enum bb_lane bb_lane_of(const struct bb_endpoint *endpoint);
+/* As docs/internals/lanes.md calls it. */
+const char *bb_lane_name(enum bb_lane lane);
 
 /* {"statusCode","error","message"}, malloc()ed. */
 char *bb_error_text(int status, const char *message);
