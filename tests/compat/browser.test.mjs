@@ -468,6 +468,11 @@ test('garbage, frames of 100 MB, a browser that crashes, and a server that start
   assert.equal(run.code, 0, run.stderr)
   await gone
   await eventually('it was started again', async () => (await title().catch(() => '')) === 'a page', 60_000)
+  // Also when only the script that started Chromium has ended: the next one needs the port that the first one still has.
+  const inside = async (command) => (await quicksand(server, ['exec', session.sandboxId, '--', 'bash', '-c', command])).stdout.trim()
+  const script = await inside('cat ~/.browser/pid; kill -KILL $(cat ~/.browser/pid)')
+  await eventually('another one is started', async () => (await inside('cat ~/.browser/pid')) !== script, 30_000)
+  await eventually('it answers', async () => (await title().catch(() => '')) === 'a page', 60_000)
   // Chromium takes its time for such a frame. It is its sender's own: nobody else waits for it, and it can be released.
   const other = await bb.sessions.create({ keepAlive: true })
   const huge = new WebSocket(other.connectUrl)
