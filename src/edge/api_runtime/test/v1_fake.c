@@ -383,9 +383,11 @@ static int stream(const struct runtime_command *command)
         pass_on(command, false, STR("one\xc3")) < 0 || pass_on(command, true, STR("e\xff")) < 0 ||
         pass_on(command, false, STR("\xa9")) < 0)
         return -1;
-    for (size_t done = 0; done < v1_fake.output_size; done += sizeof(block))
+    for (size_t done = 0; done < v1_fake.output_size; done += sizeof(block)) {
         if (pass_on(command, false, str_n(block, sizeof(block))) < 0)
             return -1;
+        v1_fake.taken += sizeof(block);
+    }
     while (v1_fake.hangs && v1_fake.stopped == stopped)
         if (nanosleep(&turn, NULL) < 0 || pass_on(command, false, STR_NONE) < 0)
             return -1;

@@ -14,6 +14,7 @@ struct v1_fake {
     struct error fail;      /* every operation fails so, when it has a code */
     int delay_ms;           /* of runtime_exec() */
     size_t output_size;     /* of a command that is streamed, besides a few bytes; made of 'x' */
+    _Atomic size_t taken;   /* bytes of it that somebody took */
     _Atomic bool hangs;     /* such a command runs until it is stopped ... */
     _Atomic int stopped;    /* ... which is counted */
     char asked[4096];       /* "name(arg,...) " of the last operations */
