@@ -160,12 +160,15 @@ TEST(extended_in_time)
     auto_env struct env env;
     auto_arena struct arena arena = {0};
     struct sandbox_view view;
-    char id[ID_SIZE];
+    char id[ID_SIZE], other[ID_SIZE];
 
     env_open(&env, 0);
     OK(env_create_timeout(&env, 1, id, &err));
     OK(sandbox_extend(env.all, TEAM, str_of(id), 60, &arena, &view, &err));
-    (void)usleep(1500000); /* past its first end */
+    OK(env_create(&env, other, &err));
+    clock_test_pass(1500000);                        /* past its first end */
+    engine_fake_die(env.engine, other, BOX_END_OOM); /* wakes who looks for ends */
+    WAIT_FOR(env_live_rows(&env) == 1);
     OK(sandbox_get(env.all, TEAM, str_of(id), &arena, &view, &err));
 }
 
