@@ -1,7 +1,6 @@
 // The published @e2b/code-interpreter against the template of that name: cells, contexts, callbacks, variables, languages, ends.
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { eventually } from '../harness/server.mjs'
 import { loadInterpreter, startInterpreter } from '../harness/interpreter.mjs'
 import { connect } from '../harness/mcp.mjs'
@@ -19,6 +18,16 @@ const text = async (code, options) => {
   const execution = await run(code, options)
   assert.equal(execution.error, undefined, execution.error?.traceback)
   return execution.text
+}
+
+// Starts a cell and waits until it runs; .end is the promise of its execution.
+async function begin(one, code, options) {
+  let end
+  await new Promise((begun, fail) => {
+    end = one.runCode(`print("begun")\n${code}`, { ...options, onStdout: begun })
+    end.then(() => fail(new Error('it ended before it printed')), fail)
+  })
+  return { end }
 }
 
 describe('cells', () => {
@@ -182,10 +191,9 @@ describe('contexts', () => {
   })
   test('restarting one while a cell runs in it: the cell is told', async () => {
     const context = await sandbox.createCodeContext()
-    const running = run('import time; time.sleep(30)', { context })
-    await sleep(300)
+    const running = await begin(sandbox, 'import time; time.sleep(30)', { context })
     await sandbox.restartCodeContext(context)
-    assert.equal((await running).error.name, 'ContextRestarting')
+    assert.equal((await running.end).error.name, 'ContextRestarting')
     assert.equal(await text('1', { context }), '1')
   })
   test('whose kernel begins with its first cell, and what is loaded late is the real thing', async () => {
@@ -328,8 +336,15 @@ describe('ends', () => {
     assert.deepEqual(logs.stdout, ['last words\n'])
     const next = await run('x', { context })
     assert.deepEqual([next.error.name, next.executionCount], ['NameError', 1])
-    await run('import threading, os; threading.Timer(0.2, lambda: os._exit(5)).start()', { context })
-    await sleep(600)
+    const pid = await text(`
+import os, threading, time
+def end():
+    while not os.path.exists("/tmp/end-of-kernel"): time.sleep(0.01)
+    os._exit(5)
+threading.Thread(target=end).start()
+os.getpid()`, { context })
+    await sandbox.commands.run('touch /tmp/end-of-kernel')
+    await eventually('the kernel has ended', async () => (await sandbox.commands.run(`test -e /proc/${pid} || echo gone`)).stdout === 'gone\n')
     assert.match((await run('1', { context })).logs.stderr.join(''), /new/)
     const bash = await sandbox.createCodeContext({ language: 'bash' })
     assert.match((await run('exit 3', { context: bash })).error.value, /status 3/)
@@ -379,10 +394,10 @@ describe('ends', () => {
 
   test('a sandbox that is killed cuts its cells', async () => {
     const victim = await sdk.Sandbox.create()
-    const running = assert.rejects(victim.runCode('import time; time.sleep(60)'), /killed/)
-    await sleep(300)
+    const running = await begin(victim, 'import time; time.sleep(60)')
+    const rejected = assert.rejects(running.end, /killed/)
     await victim.kill()
-    await running
+    await rejected
   })
 
   test('the interpreter itself is started again when it dies', async () => {

@@ -243,12 +243,14 @@ import socket, time
 s = socket.create_connection(('web.test', 80)); s.send(b'GET /drip HTTP/1.1\\r\\nHost: web.test\\r\\n\\r\\n')
 s.settimeout(20); last = 0
 try:
-    while s.recv(100): last = time.time()
+    while s.recv(100):
+        if not last: open('/tmp/flows', 'w').close()
+        last = time.time()
 except OSError: pass
 print(last)
 EOP`, { timeoutMs: 60_000 })
     await logged({ name: 'web.test', verdict: 'allowed' }, sandbox)
-    await new Promise((done) => setTimeout(done, 300)) // bytes flow
+    await eventually('bytes flow', async () => (await shell(sandbox, 'test -e /tmp/flows')).exitCode === 0)
     const begin = Date.now()
     await put(sandbox, { allowOut: ['api.allowed.test'], denyOut: CLOSED })
     const told = Date.now()

@@ -7,6 +7,7 @@ import http from 'node:http'
 import { after, afterEach, before, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { binary, eventually } from '../harness/server.mjs'
+import { findProcesses } from '../harness/leftovers.mjs'
 import { destroyAll, startRuntime } from '../harness/runtime.mjs'
 
 let runtime
@@ -145,7 +146,14 @@ for (const provider of ['e2b', 'local']) {
       const loud = await open(id, { command: 'yes loud-and-endless', stream: true })
       loud.response.pause()
       await eventually('it runs', () => running(id, 'yes loud-and-endless'))
-      await sleep(300) // all buffers on the way are full by then
+      const { pid } = findProcesses((one) => one.cmdline === 'yes loud-and-endless')[0]
+      let before = -1
+      await eventually('all buffers on the way are full', () => {
+        const now = Number(/^wchar: (\d+)/m.exec(fs.readFileSync(`/proc/${pid}/io`, 'latin1'))[1])
+        const still = now > 0 && now === before
+        before = now
+        return still
+      }, 10_000, 100)
       loud.close()
       await eventually('it has ended', async () => !(await running(id, 'yes loud-and-endless')))
     })

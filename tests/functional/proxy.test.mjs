@@ -311,12 +311,15 @@ describe('streams', () => {
 test('a client that goes away in the middle of a silent stream is let go', async () => {
   const sdk = await loadSdk(server)
   const connections = () => fs.readFileSync('/proc/net/tcp', 'utf8').split('\n').map((line) => line.trim().split(/\s+/))
-  const waiting = () => connections().filter(([, local, , state]) => state === '08' && local.endsWith(`:${server.port.toString(16).toUpperCase().padStart(4, '0')}`)).length
+  const port = `:${server.port.toString(16).toUpperCase().padStart(4, '0')}`
+  const ofClients = () => connections().filter(([, , remote, state]) => state === '01' && remote.endsWith(port)).length
+  const waiting = () => connections().filter(([, local, , state]) => state === '08' && local.endsWith(port)).length
   const again = await sdk.Sandbox.connect(id)
   const handle = await again.commands.run('sleep 300', { background: true, timeoutMs: 0 })
   handle.wait().catch(() => {})
+  const before = ofClients()
   await handle.disconnect()
-  await sleep(200) // the end of its connection is here by now
+  await eventually('the client has closed its connection', () => ofClients() < before)
   await eventually('its connection is closed on our side too', () => waiting() === 0, 5000)
   assert.ok((await again.commands.list()).some((one) => one.pid === handle.pid), 'the process goes on')
   await again.commands.kill(handle.pid)

@@ -176,8 +176,8 @@ describe('its sandbox', () => {
   test('is paused and resumed at once through the engine\'s own API: the end is known soon', async () => {
     const other = await one.create({ key: 'blinking', lifecycle: { idleTimeoutSeconds: 3600 } })
     await timely('the end of a job after a pause', 4000, async () => {
-      const job = await one.start(other.id, 'sleep 1')
-      await sleep(700) // its stream is held by then
+      const job = await one.start(other.id, 'echo begun; sleep 0.5')
+      await eventually('its output is read', async () => (await logs(job.id)) !== '')
       assert.equal((await one.server.api('POST', `/sandboxes/${other.id}/pause`)).status, 204)
       assert.equal((await one.server.api('POST', `/sandboxes/${other.id}/connect`, { timeout: 600 })).status, 201)
       const began = performance.now()

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { after, before, test } from 'node:test'
 import { binary, eventually, patience, startServer } from '../harness/server.mjs'
+import { findProcesses } from '../harness/leftovers.mjs'
 import { loadSdk } from '../harness/sdk.mjs'
 
 let server, sdk
@@ -46,6 +47,7 @@ const output = async (sandbox, command) => (await sandbox.commands.run(command))
 // Says when it was started and by whom, and answers on a port after a while.
 const SERVE = 'echo "$(id -un) $PWD $A" >> /tmp/started; sleep 0.3; touch /tmp/up; exec sleep 1000000'
 const UP = 'test -e /tmp/up'
+const pidsOf = (cmdline) => findProcesses((one) => one.cmdline === cmdline).map((one) => one.pid)
 const started = (sandbox) => output(sandbox, 'cat /tmp/started')
 const listed = async (sandbox) => (await sandbox.commands.list()).filter((one) => one.args.includes(SERVE))
 
@@ -100,16 +102,18 @@ test('the start command runs and is ready, and the request cannot change that', 
 })
 
 test('a warm box has it running already', async () => {
-  await eventually('boxes of it wait', () => /ready id=/.test(server.log) && server.log.split('ready id=').length > 2)
+  const ready = () => server.log.split('ready id=').length - 1
+  await eventually('boxes of it wait', () => ready() >= 2)
   let best = Infinity
   for (let i = 0; i < 5; i++) {
+    const before = ready()
     const from = performance.now()
     const sandbox = await connect((await create('serving')).body.sandboxID)
     best = Math.min(best, performance.now() - from)
     assert.equal(await started(sandbox), 'user /usr template')
     assert.equal((await listed(sandbox)).length, 1)
     await sandbox.kill()
-    await new Promise((done) => setTimeout(done, 600)) // another one gets ready
+    await eventually('another one is ready', () => ready() > before)
   }
   assert.ok(best < 250 * patience, `${best} ms`)
 })
@@ -244,7 +248,7 @@ test('fifty at once', async () => {
 })
 
 test('creates and resumes that wait hold up no others', async () => {
-  await make('patient', { later: { start_cmd: 'sleep 1000000', ready_cmd: 'test $(cut -d. -f1 /proc/uptime) -ge $(cat /tmp/until 2>/dev/null || { echo $(($(cut -d. -f1 /proc/uptime) + 8)) > /tmp/until; cat /tmp/until; })' } })
+  await make('patient', { later: { start_cmd: 'exec sleep 1000001', ready_cmd: 'test $(cut -d. -f1 /proc/uptime) -ge $(cat /tmp/until 2>/dev/null || { echo $(($(cut -d. -f1 /proc/uptime) + 8)) > /tmp/until; cat /tmp/until; })' } })
   const one = (await create('patient')).body.sandboxID
   await server.api('POST', `/sandboxes/${one}/pause`, { memory: false })
   let waiting = true
@@ -252,7 +256,7 @@ test('creates and resumes that wait hold up no others', async () => {
     server.api('POST', `/sandboxes/${one}/connect`, { timeout: 300 }),
     ...Array.from({ length: 30 }, () => create('patient')),
   ]).finally(() => (waiting = false))
-  await new Promise((done) => setTimeout(done, 500)) // all of them wait
+  await eventually('all of them wait for their ready command', () => pidsOf('sleep 1000001').length >= 31, 30_000)
   for (let i = 0; i < 5; i++) {
     const quick = await create('base')
     assert.equal(quick.status, 201)
@@ -290,12 +294,13 @@ test('the runtime and the command line know it by its name and tag', async () =>
 })
 
 test('a server that ends or dies while it waits leaves nothing', { timeout: 120_000 * patience }, async () => {
-  await make('slow', { later: { start_cmd: 'sleep 1000000', ready_cmd: 'test -e /tmp/never' } })
+  await make('slow', { later: { start_cmd: 'exec sleep 1000002', ready_cmd: 'test -e /tmp/never' } })
   const lost = () => Promise.all(Array.from({ length: 4 }, () => create('slow').catch((error) => error)))
   await server.killAll()
   for (const end of ['serving', 'all', 'stop']) {
+    const before = pidsOf('sleep 1000002')
     const waiting = lost()
-    await new Promise((done) => setTimeout(done, 500)) // they are in the middle of it
+    await eventually('they wait for their ready command', () => pidsOf('sleep 1000002').filter((pid) => !before.includes(pid)).length >= 4)
     if (end === 'serving') process.kill(server.servingPid, 'SIGKILL')
     if (end === 'all') await server.kill9().then(() => server.start())
     if (end === 'stop') {

@@ -142,15 +142,28 @@ test('uploads: by a signed link, of the length that was said, once', async () =>
   assert.equal((await put(exact, tar, { 'Transfer-Encoding': 'chunked' })).status, 411)
   assert.equal((await put(first.url, Buffer.alloc((1 << 20) + 1), { 'Transfer-Encoding': 'chunked' })).status, 413)
   assert.equal((await server.api('GET', `/templates/${build.templateID}/files/nonsense`)).status, 400)
-  // A client that leaves in the middle leaves nothing.
+  // A client that leaves in the middle leaves nothing. A body that is not complete is a file without a name.
+  const incomplete = () => {
+    const folder = `/proc/${server.servingPid}/fd`
+    const link = (fd) => {
+      try {
+        return fs.readlinkSync(`${folder}/${fd}`)
+      } catch {
+        return ''
+      }
+    }
+    return fs.readdirSync(folder).filter((fd) => link(fd).startsWith(`${server.data}/store/#`)).length
+  }
   const socket = await server.connect()
   socket.write(`PUT ${first.url.slice(server.url.length)} HTTP/1.1\r\nHost: x\r\nContent-Length: ${tar.length}\r\n\r\nhalf`)
-  await new Promise((done) => setTimeout(done, 100))
+  await eventually('its body is begun', () => incomplete() === 1)
   socket.destroy()
+  await eventually('nothing of it is there', () => incomplete() === 0)
   const another = await server.connect()
   another.write(`PUT ${first.url.slice(server.url.length)} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n`)
-  await new Promise((done) => setTimeout(done, 100))
+  await eventually('its body is begun', () => incomplete() === 1)
   another.destroy()
+  await eventually('nothing of it is there', () => incomplete() === 0)
   assert.equal((await link()).present, false)
   assert.equal((await put(first.url, tar, { 'Content-Length': tar.length })).status, 200)
   const second = await link()

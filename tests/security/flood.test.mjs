@@ -1,6 +1,7 @@
 // Clients that want too much of the control plane: memory, connections and workers before anybody knows who they are,
 // and one team's share of what is for all.
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import crypto from 'node:crypto'
 import fs from 'node:fs'
 import path from 'node:path'
@@ -11,10 +12,11 @@ import { eventually, patience, startServer } from '../harness/server.mjs'
 
 const MB = 1024 * 1024
 const CONNECTIONS = 500
+const WORKERS = 16 // of the control lane, that one team may have
 
 let server
 before(async () => {
-  server = await startServer({ args: ['--request-seconds', String(3 * patience), '--body-memory', '8', '--create-queue', '16', '--warm', '0'] })
+  server = await startServer({ args: ['--request-seconds', String(3 * patience), '--body-memory', '8', '--create-queue', '16', '--warm', '0', '--workers', String(WORKERS)] })
 })
 after(() => server.destroy())
 
@@ -175,7 +177,8 @@ describe('one team’s slow requests', () => {
       while (going) await server.api('GET', `/v2/sandboxes/${victim.sandboxID}/logs`, undefined, { key: greedy, timeoutMs: 60_000 })
     })
     try {
-      await sleep(500) // the workers that it may have are taken by now
+      const waiting = () => fs.readFileSync('/proc/net/unix', 'latin1').split('\n').filter((line) => line.endsWith(`/${victim.sandboxID}.sock`)).length - 1 // but for the one that listens
+      await eventually('the workers that it may have are taken', () => waiting() >= WORKERS)
       for (const target of ['/sandboxes', `/sandboxes/${healthy.sandboxID}`, `/v2/sandboxes/${healthy.sandboxID}/logs`, `/sandboxes/${healthy.sandboxID}/metrics`]) {
         const began = Date.now()
         assert.equal((await server.api('GET', target, undefined, { key: other })).status, 200)
@@ -201,7 +204,9 @@ describe('the root process stands still', () => {
     for (let i = 0; i < 30; i++) sandboxes.push(await server.create())
     process.kill(server.child.pid, 'SIGSTOP')
     pending = sandboxes.slice(1).map(({ sandboxID }) => server.api('DELETE', `/sandboxes/${sandboxID}`, undefined, { timeoutMs: 120_000 }))
-    await sleep(200) // they have taken every way to it that they may
+    // Of the 8 channels to it, 2 are kept for others.
+    const unread = () => execFileSync('ss', ['-xnpH'], { encoding: 'utf8' }).split('\n').filter((line) => line.includes(`pid=${server.child.pid},`) && Number(line.split(/\s+/)[2]) > 0)
+    await eventually('they have taken every way to it that they may', () => unread().length >= 6)
   })
   after(() => process.kill(server.child.pid, 'SIGCONT'))
 

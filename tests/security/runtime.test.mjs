@@ -240,11 +240,13 @@ describe('a stranger', () => {
   })
 
   test('keys are in no log, and nobody writes lines of it', async () => {
+    const lines = () => one.server.log.split(' v1: request=').length
+    const before = lines()
     await one.server.request({ path: `/api/v1/sandboxes?access_token=${one.server.key}` })
     await one.server.request({ path: `/api/v1/sandboxes?api_key=${other.key}&agent_id=a` })
     await one.v1('POST', '/sandboxes/none/execute', { command: 'x', agent_id: 'a\n2026-01-01T00:00:00.000Z error forged: line\u001b[2J' })
     await one.v1('GET', '/sandboxes/x%0aforged%1b%5b2J')
-    await sleep(200) // a line may follow its answer
+    await eventually('each has its line', () => lines() >= before + 4 && one.server.log.includes('x%0aforged'))
     assert.doesNotMatch(one.server.log, /^2026-01-01T00:00:00.000Z error forged/m)
     assert.ok(!one.server.log.includes('\u001b'))
     for (const secret of [one.server.key, other.key, 'our-runner-token', MODEL_KEY]) assert.ok(!one.server.log.includes(secret), 'a secret is in the log')
