@@ -23,8 +23,8 @@
 # a failed job prints all of its output, which is also in build/test/SUITE-FILE.out. A single job prints as it goes.
 #
 # A job that failed beside others runs once more at the end, alone. If it passes, it counts as passed and is listed as
-# unsteady below the table. There is no second run for security tests and sanitizer reports, and with UNSTEADY=fail for
-# no test.
+# unsteady below the table (and in build/test/unsteady), with the tests that failed at first. There is no second run for
+# security tests and sanitizer reports, and with UNSTEADY=fail for no test.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -308,18 +308,34 @@ lane()
     done
 }
 
+# failed_tests SUITE PART: the names of the part's tests that failed when it ran last, without the groups they are in.
+failed_tests()
+{
+    case $2 in
+    tests/*)
+        awk '/^ *not ok / { sub(/^ *not ok [0-9]+ - /, ""); name = $0 }
+            name && /^ *failureType: / { if (!/subtestsFailed/) print name; name = "" }' "$logs/$1-$(basename "$2").tap"
+        ;;
+    *) awk -v part="$2" '/^test: / { name = $NF } /^FAIL / && name == part { print $2 }' build/*/meson-logs/"run-$1.txt" ;;
+    esac 2>/dev/null | awk '{ printf "%s%s", (NR > 1 ? "; " : ""), $0 } END { print NR ? "" : "no test has failed, but the part has" }'
+}
+
 # run_again SUITE PART...: the failed parts once more, alone.
 run_again()
 {
     local suite=$1 part
+    local -A first
     shift
+    for part; do
+        first[$part]=$(failed_tests "$suite" "$part")
+    done
     echo "== once more: $suite $*"
     case $1 in
     tests/*) for part; do run "$suite" "$part"; done ;;
     *) run "$suite" "$@" ;;
     esac 2>&1 | tee "$logs/$suite.again"
     for part; do
-        [ "$(failures "$suite" "$part")" -gt 0 ] || echo "$suite $part" >>"$logs/unsteady"
+        [ "$(failures "$suite" "$part")" -gt 0 ] || echo "$suite $part: ${first[$part]}" >>"$logs/unsteady"
     done
 }
 
