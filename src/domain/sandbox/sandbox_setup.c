@@ -183,7 +183,7 @@ static int look_at_start(struct running *running, int64_t ms, struct error *err)
 /* 1 = ready, 0 = not yet. */
 static int try_ready(struct running *running, struct error *err)
 {
-    auto_run struct envd_run run = {0};
+    auto_run struct envd_run run = {.call = {.fd = -1}};
     struct str shown_text = running->setup->ready;
     auto_json json_t *env = running->how->ahead ? json_pack("{s:s}", SETUP_AHEAD, "1") : NULL;
     struct envd_command command = {.text =
@@ -292,7 +292,7 @@ static void set_silent(const struct running *running, uint64_t hash)
 /* A start command that fails meanwhile only had to be started: who uses the sandbox finds out. */
 static int wait_listening(struct running *running, struct error *err)
 {
-    auto_run struct envd_run run = {0};
+    auto_run struct envd_run run = {.call = {.fd = -1}};
     const struct envd_command command = {.text = setup_listen_text(SETUP_LISTEN_S, &running->arena),
                                          .timeout_ms = TRY_MS};
     uint64_t hash = setup_hash(running->how->spec, running->setup);

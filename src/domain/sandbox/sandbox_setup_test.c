@@ -2,8 +2,10 @@
 #include "domain/sandbox/sandbox_internal.h"
 #include "domain/sandbox/sandbox_setup.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "domain/sandbox/test/sandbox_test_env.h"
@@ -186,6 +188,24 @@ TEST(what_is_kept)
     CHECK_STR(setup_shell_text(STR("/x:/it's"), STR("run"), &arena),
               "export PATH='/x:/it'\\''s'; run");
     CHECK_STR(setup_shell_text(STR(""), STR("run"), &arena), "run");
+}
+
+TEST(a_template_that_is_not_waited_for_costs_no_descriptor)
+{
+    struct guest guest = {.not_ready = 1};
+    auto_env struct env env;
+    char id[ID_SIZE];
+
+    CHECK(fcntl(STDIN_FILENO, F_GETFD) >= 0);
+    env_open(&env, 0);
+    guest_open(&guest, &env);
+    add_build(&env, "web", SERVE, "", "");
+    for (int i = 0; i < 2; i++) {
+        OK(create(&env, "web", id, &err));
+        OK(sandbox_kill(env.all, TEAM, str_of(id), &err));
+    }
+    CHECK_INT(atomic_load(&guest.probes), 1);
+    CHECK(fcntl(STDIN_FILENO, F_GETFD) >= 0);
 }
 
 TEST(programs_are_started_and_awaited)
