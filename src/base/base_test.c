@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/path.h"
+#include "base/ready_ports.h"
 #include "base/test.h"
 
 #include <errno.h>
@@ -344,6 +345,40 @@ TEST(wide_memory_begins_in_the_middle_of_a_page)
         free_wide(p);
     }
     free_wide(NULL);
+}
+
+TEST(ports_as_a_ready_command)
+{
+    const uint16_t ports[] = {80, 8000, 65535};
+    uint16_t read[READY_PORTS_MAX];
+    auto_buf struct buf text = {0};
+    struct str whole;
+
+    buf_init(&text, 4096);
+    ready_ports_write(&text, ports, 3);
+    whole = buf_str(&text);
+    CHECK_INT(ready_ports_read(whole, read), 3);
+    CHECK(memcmp(read, ports, sizeof(ports)) == 0);
+    /* Templates that are stored have this text. */
+    CHECK_INT(ready_ports_read(
+                  STR("n=0; until grep -qE ':(0050|1F40) [0-9A-F]+:0000 0A' /proc/net/tcp "
+                      "/proc/net/tcp6 2>/dev/null || [ $n -ge 100 ]; do n=$((n + 1)); sleep 0.1; "
+                      "done"),
+                  read),
+              2);
+    CHECK_INT(read[1], 8000);
+    CHECK_INT(ready_ports_read(str_skip(whole, 1), read), 0);
+    CHECK_INT(ready_ports_read(str_n(whole.p, whole.len - 1), read), 0);
+    CHECK_INT(ready_ports_read(STR("true"), read), 0);
+    CHECK_INT(ready_ports_read(STR(""), read), 0);
+    buf_done(&text);
+    buf_init(&text, 4096);
+    ready_ports_write(&text, ports, 0);
+    CHECK_INT(ready_ports_read(buf_str(&text), read), 0);
+    buf_done(&text);
+    buf_init(&text, 4096);
+    ready_ports_write(&text, (uint16_t[READY_PORTS_MAX + 1]){1}, READY_PORTS_MAX + 1);
+    CHECK_INT(ready_ports_read(buf_str(&text), read), 0);
 }
 
 TEST(names_of_environment_variables)

@@ -11,7 +11,7 @@
 #include "base/str.h"
 #include "dockerfile/words.h"
 
-enum { TRANSLATE_STAGES_MAX = 32, TRANSLATE_VALUE_MAX = 64 * 1024, TRANSLATE_PORTS_MAX = 16 };
+enum { TRANSLATE_STAGES_MAX = 32, TRANSLATE_VALUE_MAX = 64 * 1024 };
 
 struct dockerfile_arg {
     struct str name, value; /* value STR_NONE: it is named, and has none */

@@ -1,6 +1,7 @@
 /* A translation under way. */
 #pragma once
 
+#include "base/ready_ports.h"
 #include "dockerfile/dockerfile.h"
 #include "dockerfile/translate.h"
 
@@ -27,7 +28,7 @@ struct translate_stage {
     bool cmd_set; /* by this stage itself */
     bool entrypoint_is_text;
     struct str ready; /* STR_NONE = none */
-    uint16_t ports[TRANSLATE_PORTS_MAX];
+    uint16_t ports[READY_PORTS_MAX];
     size_t port_count;
     json_t *labels;
     bool needs[TRANSLATE_STAGES_MAX]; /* by number */

@@ -420,18 +420,8 @@ char *translate_start(const struct translate_stage *stage)
     return buf_take(&line);
 }
 
-/* By the kernel's list of sockets, which needs no tool but grep: the state 0A is listening. */
-static void wait_for_ports(struct buf *out, const struct translate_stage *stage)
-{
-    (void)buf_add_str(out, STR("n=0; until grep -qE ':("));
-    for (size_t i = 0; i < stage->port_count; i++)
-        (void)buf_printf(out, "%s%04X", i ? "|" : "", stage->ports[i]);
-    (void)buf_add_str(out, STR(") [0-9A-F]+:0000 0A' /proc/net/tcp /proc/net/tcp6 2>/dev/null || "
-                               "[ $n -ge 100 ]; do n=$((n + 1)); sleep 0.1; done"));
-}
-
-/* Without a healthcheck: as soon as one of the ports of EXPOSE is listened to, after ten seconds in any case. Without ports
- * NULL: the server waits for any. */
+/* Without a healthcheck: a port of EXPOSE, which the server waits for as it does without a ready command. Without ports NULL:
+ * the server waits for any port. */
 char *translate_ready(const struct translate_stage *stage)
 {
     struct buf out;
@@ -441,6 +431,6 @@ char *translate_ready(const struct translate_stage *stage)
     if (!stage->port_count)
         return NULL;
     buf_init(&out, DOCKERFILE_MAX);
-    wait_for_ports(&out, stage);
+    ready_ports_write(&out, stage->ports, stage->port_count);
     return buf_take(&out);
 }

@@ -230,7 +230,7 @@ int translate_expose(struct translate_work *work)
         if (!str_to_u64(str_split(&text, '-'), &port) || port < 1 || port > 65535)
             return translate_fault(work, "EXPOSE needs a port, not '%.*s'",
                                    STR_ARG(words.items[i]));
-        if (stage->port_count < TRANSLATE_PORTS_MAX)
+        if (stage->port_count < READY_PORTS_MAX)
             stage->ports[stage->port_count++] = (uint16_t)port;
     }
     return 0;

@@ -1,6 +1,9 @@
 // Sandboxes of built templates: what they have of their build, and the programs that it starts.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
 import { after, before, test } from 'node:test'
 import { binary, eventually, patience, startServer } from '../harness/server.mjs'
 import { findProcesses } from '../harness/leftovers.mjs'
@@ -164,6 +167,9 @@ test('it is started again where processes are not kept: resume, fork, snapshot, 
   await sandbox.kill()
 })
 
+// What `EXPOSE 8123` is in a build.
+const EXPOSED = "n=0; until grep -qE ':(1FBB) [0-9A-F]+:0000 0A' /proc/net/tcp /proc/net/tcp6 2>/dev/null || [ $n -ge 100 ]; do n=$((n + 1)); sleep 0.1; done"
+
 test('what fails is told, and nothing is left', async () => {
   server.args = ['--warm', '4', '--ready-timeout', '8']
   await server.restart()
@@ -171,6 +177,7 @@ test('what fails is told, and nothing is left', async () => {
   const cases = [
     ['never', { start_cmd: 'sleep 1000000', ready_cmd: 'echo not yet >&2; exit 3' }, 400, /ready command 'echo not yet >&2; exit 3' did not succeed within 8 s: exit status 3.*not yet/],
     ['dies', { start_cmd: 'echo "no such port"; sleep 0.2; exit 7', ready_cmd: 'false' }, 400, /start command 'echo "no such port".*' failed: exit status 7.*no such port/],
+    ['exposed-dies', { start_cmd: 'echo "no config"; sleep 0.2; exit 7', ready_cmd: EXPOSED }, 400, /start command 'echo "no config".*' failed: exit status 7.*no config/],
     ['lost', { start_cmd: 'serve-it', ready_cmd: 'false' }, 400, /start command 'serve-it' failed: exit status 127.*command not found/],
     ['hangs', { ready_cmd: 'sleep 1000' }, 400, /ready command 'sleep 1000' did not succeed within 8 s: it took too long/],
     ['nobody', { default_user: 'nobody-such', start_cmd: 'true' }, 400, /start command 'true': .*nobody-such/],
@@ -215,6 +222,35 @@ test('without a ready command a create waits until a port is listened to', { tim
   const second = (await create('silent')).body.sandboxID
   assert.ok(Date.now() - began < 5000 * patience, `${Date.now() - began} ms`)
   for (const id of [first, second]) await server.api('DELETE', `/sandboxes/${id}`)
+  server.args = ['--warm', '4']
+  await server.restart()
+})
+
+test('a create waits until the port of EXPOSE is listened to, without a program of the image', { timeout: 200_000 * patience }, async () => {
+  server.args = ['--warm', '0', '--blank', '0']
+  await server.restart()
+  const folder = mkdtempSync(path.join(tmpdir(), 'exposed-'))
+  writeFileSync(path.join(folder, 'Dockerfile'), 'FROM template://base\nUSER root\nRUN rm -f $(which -a grep)\nUSER user\nEXPOSE 8123\nCMD python3 -m http.server 8124 & sleep 1; exec python3 -m http.server 8123\n')
+  const built = spawnSync(binary, ['template', 'build', 'exposed', folder], { encoding: 'utf8', env: { PATH: process.env.PATH, HOME: server.home, ...server.clientEnv(), QUICKSAND_URL: server.url, QUICKSAND_API_KEY: server.key } })
+  rmSync(folder, { recursive: true })
+  assert.equal(built.status, 0, built.stderr + built.stdout)
+  for (let i = 0; i < 3; i++) {
+    const began = Date.now()
+    const made = await create('exposed')
+    assert.equal(made.status, 201, made.text)
+    assert.equal((await server.sandbox(made.body.sandboxID, 8123, '/')).status, 200)
+    assert.ok(Date.now() - began < 9000 * patience, `${Date.now() - began} ms`)
+    await server.api('DELETE', `/sandboxes/${made.body.sandboxID}`)
+  }
+  // The same template, with a server that listens on another port only.
+  sql(`UPDATE builds SET start_cmd = 'exec python3 -m http.server 8124' WHERE ready_cmd = ${quoted(EXPOSED)}`)
+  const began = Date.now()
+  const made = await create('exposed')
+  assert.equal(made.status, 201, made.text)
+  assert.ok(Date.now() - began >= 9000, `${Date.now() - began} ms`)
+  const messages = (await server.api('GET', `/v2/sandboxes/${made.body.sandboxID}/logs`)).body.logs.map((line) => line.message)
+  assert.ok(messages.includes('Nothing listened on port 8123 within 10 s of the start command'), messages.join('\n'))
+  await server.api('DELETE', `/sandboxes/${made.body.sandboxID}`)
   server.args = ['--warm', '4']
   await server.restart()
 })

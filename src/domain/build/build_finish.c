@@ -175,10 +175,11 @@ static int await_ready(struct trial *trial, struct str text, struct error *err)
 }
 
 /* Without a ready command. */
-static int await_port(struct trial *trial, int64_t wait_s, struct error *err)
+static int await_port(struct trial *trial, const struct setup *setup, int64_t wait_s,
+                      struct error *err)
 {
     struct build_log *log = &trial->stage->build->log;
-    struct str text = setup_listen_text(0, &trial->stage->arena);
+    struct str text = setup_listen_text(setup, 0, &trial->stage->arena);
     int64_t end_ms = clock_mono_ms() + wait_s * 1000;
     bool listens = false;
 
@@ -192,8 +193,8 @@ static int await_port(struct trial *trial, int64_t wait_s, struct error *err)
     }
     if (!listens)
         log_line(log, STORE_LEVEL_WARN, STEP,
-                 "Nothing listened on a port within %lld s: a create waits at most %d s for one",
-                 (long long)wait_s, SETUP_LISTEN_S);
+                 "Nothing listened on %s within %lld s: a create waits at most %d s for it",
+                 setup_ports_text(setup, &trial->stage->arena), (long long)wait_s, SETUP_LISTEN_S);
     return 0;
 }
 
@@ -202,9 +203,11 @@ static int run_trial(struct trial *trial, struct error *err)
     struct stage *stage = trial->stage;
     struct build_log *log = &stage->build->log;
     int64_t wait_s = stage->build->all->config.ready_s;
+    struct setup setup = {.start = stage->start_cmd};
     const char *argv[5];
     int r;
 
+    setup_set_ready(&setup, stage->ready_cmd);
     if (stage->start_cmd.len) {
         struct build_command command = shell_command(stage, argv, stage->start_cmd);
 
@@ -213,15 +216,15 @@ static int run_trial(struct trial *trial, struct error *err)
         if (build_box_start(&trial->box, &command, &trial->start, err) < 0)
             return error_prefix(err, "start command failed");
     }
-    if (stage->ready_cmd.len) {
+    if (setup.ready.len) {
         log_line(log, STORE_LEVEL_INFO, STEP, "Waiting for template to be ready: %.*s",
-                 STR_ARG(stage->ready_cmd));
-        r = await_ready(trial, stage->ready_cmd, err);
+                 STR_ARG(setup.ready));
+        r = await_ready(trial, setup.ready, err);
     } else {
         log_line(log, STORE_LEVEL_INFO, STEP,
-                 "Waiting for template to be ready: until it listens on a port, at most %lld s",
-                 (long long)wait_s);
-        r = await_port(trial, wait_s, err);
+                 "Waiting for template to be ready: until it listens on %s, at most %lld s",
+                 setup_ports_text(&setup, &stage->arena), (long long)wait_s);
+        r = await_port(trial, &setup, wait_s, err);
     }
     if (r < 0 || drain(trial, 0, err) < 0)
         return -1;

@@ -194,7 +194,7 @@ static int make(struct sandboxes *all, const struct plan *plan, struct sandbox *
     sandbox->auto_pause_disk = !row->auto_pause_memory;
     route_publish(all, sandbox->id, row, true);
     if (silent)
-        history_silent(all, row->id);
+        history_silent(all, row->id, &plan->setup);
     if (table_run(all, sandbox, row->life.end_at_us, row->revision))
         return 0;
     (void)error_set(err, ERROR_INTERNAL, "the sandbox ended while it was made");

@@ -142,10 +142,11 @@ void history_memory_lost(struct sandboxes *all, struct str id)
     add(all, id, &event);
 }
 
-void history_silent(struct sandboxes *all, struct str id)
+void history_silent(struct sandboxes *all, struct str id, const struct setup *setup)
 {
-    auto_free char *message =
-        xasprintf("Nothing listened on a port within %d s of the start command", SETUP_LISTEN_S);
+    auto_arena struct arena arena = {0};
+    auto_free char *message = xasprintf("Nothing listened on %s within %d s of the start command",
+                                        setup_ports_text(setup, &arena), SETUP_LISTEN_S);
     struct store_event event = make("silent", message, STR_NONE);
 
     event.level = STORE_LEVEL_WARN;

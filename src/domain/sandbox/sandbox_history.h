@@ -13,6 +13,7 @@
 #include "store/core/store.h"
 
 struct sandboxes;
+struct setup;
 
 enum { EVENTS_MAX = 1000 };
 #define SANDBOX_EVENT_PREFIX "sandbox.lifecycle."
@@ -81,4 +82,4 @@ void history_network(struct sandboxes *all, struct str id, bool internet, bool l
 void history_snapshot(struct sandboxes *all, struct str id, struct str snapshot_id);
 void history_memory_lost(struct sandboxes *all, struct str id);
 /* Its start command has no ready command, and listened on no port in time. */
-void history_silent(struct sandboxes *all, struct str id);
+void history_silent(struct sandboxes *all, struct str id, const struct setup *setup);

@@ -126,7 +126,7 @@ static int boot(struct sandboxes *all, struct sandbox *sandbox, const struct sto
         (setup_wanted(&setup, &spec) && setup_run(all, sandbox->id, &setup, &how, err) < 0))
         return -1;
     if (silent)
-        history_silent(all, row->id);
+        history_silent(all, row->id, &setup);
     return envd_init(all->engine, sandbox->id, envd_fd, buf_str(&body), err);
 }
 

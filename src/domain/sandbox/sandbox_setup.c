@@ -56,7 +56,23 @@ void setup_read(struct str text, struct arena *arena, struct setup *out)
     out->user = copy(object, "user", arena);
     out->workdir = copy(object, "workdir", arena);
     out->start = copy(object, "start", arena);
-    out->ready = copy(object, "ready", arena);
+    setup_set_ready(out, copy(object, "ready", arena));
+}
+
+void setup_set_ready(struct setup *setup, struct str ready)
+{
+    setup->port_count = ready_ports_read(ready, setup->ports);
+    setup->ready = setup->port_count ? STR("") : ready;
+}
+
+const char *setup_ports_text(const struct setup *setup, struct arena *arena)
+{
+    const char *text = "a port";
+
+    for (size_t i = 0; i < setup->port_count; i++)
+        text = i ? arena_printf(arena, "%s or port %u", text, setup->ports[i])
+                 : arena_printf(arena, "port %u", setup->ports[i]);
+    return text;
 }
 
 static void add(json_t *object, const char *name, struct str value)
@@ -102,7 +118,7 @@ char *setup_env(const struct setup *setup, const char *env)
 
 struct str setup_key(const struct setup *setup)
 {
-    return setup->start.len || setup->ready.len ? setup->text : STR("");
+    return setup->start.len || setup->ready.len || setup->port_count ? setup->text : STR("");
 }
 
 bool setup_wanted(const struct setup *setup, const struct box_spec *spec)
@@ -240,16 +256,20 @@ static int start_command(struct running *running, struct error *err)
 /* ---- without a ready command ---- */
 
 /* By the kernel's list of sockets: the state 0A is listening, and C33F is envd's port. */
-struct str setup_listen_text(int64_t seconds, struct arena *arena)
+struct str setup_listen_text(const struct setup *setup, int64_t seconds, struct arena *arena)
 {
+    const char *cases = "C33F) ;; *) exit 0 ;;";
+
+    for (size_t i = 0; i < setup->port_count; i++)
+        cases = i ? arena_printf(arena, "%04X|%s", setup->ports[i], cases)
+                  : arena_printf(arena, "%04X) exit 0 ;;", setup->ports[i]);
     return str_of(
         arena_printf(arena,
                      "n=0; while :; do for f in /proc/net/tcp /proc/net/tcp6; do [ ! -r $f ] || "
-                     "while read -r n_ "
-                     "at to is rest; do [ \"$is\" != 0A ] || [ \"${at##*:}\" = C33F ] || exit 0; "
-                     "done <$f; done; "
+                     "while read -r n_ at to is rest; do [ \"$is\" = 0A ] || continue; "
+                     "case ${at##*:} in %s esac; done <$f; done; "
                      "[ $n -lt %lld ] || exit 1; n=$((n + 1)); sleep 0.05 || exit 1; done",
-                     (long long)seconds * 20));
+                     cases, (long long)seconds * 20));
 }
 
 /* FNV-1a of the layers and the commands. */
@@ -279,9 +299,10 @@ static bool is_silent(struct sandboxes *all, uint64_t hash)
 static void set_silent(const struct running *running, uint64_t hash)
 {
     struct sandboxes *all = running->all;
+    auto_arena struct arena arena = {0};
 
-    log_info("sandbox", "id=%s: nothing listened on a port within %d s", running->id,
-             SETUP_LISTEN_S);
+    log_info("sandbox", "id=%s: nothing listened on %s within %d s", running->id,
+             setup_ports_text(running->setup, &arena), SETUP_LISTEN_S);
     if (running->how->out_silent)
         *running->how->out_silent = true;
     (void)pthread_mutex_lock(&all->lock);
@@ -289,12 +310,14 @@ static void set_silent(const struct running *running, uint64_t hash)
     (void)pthread_mutex_unlock(&all->lock);
 }
 
-/* A start command that fails meanwhile only had to be started: who uses the sandbox finds out. */
+/* A start command that fails meanwhile is a failure where ports are declared. Any other only had to be started: who uses the
+ * sandbox finds out. */
 static int wait_listening(struct running *running, struct error *err)
 {
     auto_run struct envd_run run = {.call = {.fd = -1}};
-    const struct envd_command command = {.text = setup_listen_text(SETUP_LISTEN_S, &running->arena),
-                                         .timeout_ms = TRY_MS};
+    const struct envd_command command = {
+        .text = setup_listen_text(running->setup, SETUP_LISTEN_S, &running->arena),
+        .timeout_ms = TRY_MS};
     uint64_t hash = setup_hash(running->how->spec, running->setup);
     struct error ignored = {0};
     int ended;
@@ -306,8 +329,8 @@ static int wait_listening(struct running *running, struct error *err)
     while ((ended = envd_run_wait(&run, STEP_MS, err)) == 0) {
         if (check_stop(running, err) < 0)
             return -1;
-        if (look_at_start(running, 0, &ignored) < 0)
-            return 0;
+        if (look_at_start(running, 0, running->setup->port_count ? err : &ignored) < 0)
+            return running->setup->port_count ? -1 : 0;
     }
     if (ended < 0)
         return error_prefix(err, "look for a port that is listened to");
@@ -320,7 +343,8 @@ static int wait_settled(struct running *running, struct error *err)
 {
     if (running->setup->ready.len)
         return wait_ready(running, err);
-    return running->setup->start.len ? wait_listening(running, err) : 0;
+    return running->setup->start.len || running->setup->port_count ? wait_listening(running, err)
+                                                                   : 0;
 }
 
 /* What the commands find. No time stamp: it comes before all others. */

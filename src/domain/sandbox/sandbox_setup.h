@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/ready_ports.h"
 #include "base/str.h"
 
 struct sandboxes;
@@ -20,12 +21,18 @@ struct setup {
     struct str env;           /* JSON text of an object; "" = none */
     struct str user, workdir; /* "" = the platform's, the user's home */
     struct str start, ready;  /* commands; "" = none */
+    uint16_t ports[READY_PORTS_MAX];
+    size_t port_count; /* without a ready command: the ports to wait for; 0 = any port */
 };
 
 /* Strings are in the arena. What cannot be read is nothing. */
 void setup_read(struct str text, struct arena *arena, struct setup *out);
 void setup_of_template(const struct store_template *template, struct arena *arena,
                        struct setup *out);
+/* Sets ready and the ports by a ready command as templates have it: that of EXPOSE is a list of ports. */
+void setup_set_ready(struct setup *setup, struct str ready);
+/* "port 80 or port 8000", "a port". */
+const char *setup_ports_text(const struct setup *setup, struct arena *arena);
 /* The template's variables, and above them those of a request (JSON text). malloc()ed. */
 char *setup_env(const struct setup *setup, const char *env);
 /* Which boxes are alike, beside their layers: what ran in them. "" when nothing does. */
@@ -51,8 +58,9 @@ enum {
     SETUP_SILENT_MAX = 256,
 };
 
-/* A script that ends with 0 once a program of the box listens on a TCP port, and with 1 after so many seconds. */
-struct str setup_listen_text(int64_t seconds, struct arena *arena);
+/* A script that ends with 0 once a program of the box listens on a TCP port that the setup names, or on any, and with 1
+ * after so many seconds. It needs the shell and sleep only. */
+struct str setup_listen_text(const struct setup *setup, int64_t seconds, struct arena *arena);
 
 /* Starts what is to run in a box whose envd answers and was told nothing yet, and returns when it is ready: when the ready
  * command succeeds or, without one, when a port is listened to or SETUP_LISTEN_S have passed. Templates that listened to none

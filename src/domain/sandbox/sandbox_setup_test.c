@@ -190,6 +190,29 @@ TEST(what_is_kept)
     CHECK_STR(setup_shell_text(STR(""), STR("run"), &arena), "run");
 }
 
+#define EXPOSED                                                                          \
+    "n=0; until grep -qE ':(0050|1F40) [0-9A-F]+:0000 0A' /proc/net/tcp /proc/net/tcp6 " \
+    "2>/dev/null "                                                                       \
+    "|| [ $n -ge 100 ]; do n=$((n + 1)); sleep 0.1; done"
+
+TEST(expose_gives_ports_and_not_a_command)
+{
+    auto_arena struct arena arena = {0};
+    struct setup setup = {.start = STR("exec serve")};
+
+    setup_set_ready(&setup, STR(EXPOSED));
+    CHECK_STR(setup.ready, "");
+    CHECK_STR(str_of(setup_ports_text(&setup, &arena)), "port 80 or port 8000");
+    CHECK(str_find_str(setup_listen_text(&setup, 1, &arena), STR("in 1F40|0050) exit 0 ;; esac")) >
+          0);
+    setup_set_ready(&setup, STR(""));
+    CHECK_STR(str_of(setup_ports_text(&setup, &arena)), "a port");
+    CHECK(str_find_str(setup_listen_text(&setup, 1, &arena), STR("in C33F) ;; *) exit 0 ;; esac")) >
+          0);
+    setup_set_ready(&setup, STR("true"));
+    CHECK_STR(setup.ready, "true");
+}
+
 TEST(a_template_that_is_not_waited_for_costs_no_descriptor)
 {
     struct guest guest = {.not_ready = 1};
