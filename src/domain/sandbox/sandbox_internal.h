@@ -143,6 +143,12 @@ struct metrics {
     pthread_t thread;
 };
 
+/* A setup whose programs listened on no port. */
+struct silent_setup {
+    uint64_t hash;
+    int64_t until_us; /* of clock_mono_us(): then it is waited for again */
+};
+
 struct sandboxes {
     struct engine *engine;
     struct egress_link *egress; /* or NULL */
@@ -163,8 +169,8 @@ struct sandboxes {
     _Atomic uint64_t volume_bytes;
     _Atomic int64_t ready_s;
     int64_t idle_s;
-    atomic_bool ending;                /* nobody waits for programs any more */
-    uint64_t silent[SETUP_SILENT_MAX]; /* hashes of setups that listen to no port; under the lock */
+    atomic_bool ending;                           /* nobody waits for programs any more */
+    struct silent_setup silent[SETUP_SILENT_MAX]; /* a ring; under the lock */
     size_t silent_count;
     pthread_mutex_t
         room_lock; /* from the check of a team's disk to what uses it being in the store */

@@ -61,8 +61,11 @@ void setup_read(struct str text, struct arena *arena, struct setup *out)
 
 void setup_set_ready(struct setup *setup, struct str ready)
 {
+    /* The start commands of Dockerfiles begin with "exec". */
+    bool is_none = str_is(ready, "true") && str_starts(setup->start, STR("exec "));
+
     setup->port_count = ready_ports_read(ready, setup->ports);
-    setup->ready = setup->port_count ? STR("") : ready;
+    setup->ready = is_none || setup->port_count ? STR("") : ready;
 }
 
 const char *setup_ports_text(const struct setup *setup, struct arena *arena)
@@ -287,11 +290,12 @@ static uint64_t setup_hash(const struct box_spec *spec, const struct setup *setu
 
 static bool is_silent(struct sandboxes *all, uint64_t hash)
 {
+    int64_t now = clock_mono_us();
     bool found = false;
 
     (void)pthread_mutex_lock(&all->lock);
     for (size_t i = 0; i < all->silent_count && i < SETUP_SILENT_MAX; i++)
-        found |= all->silent[i] == hash;
+        found |= all->silent[i].hash == hash && now < all->silent[i].until_us;
     (void)pthread_mutex_unlock(&all->lock);
     return found;
 }
@@ -306,7 +310,8 @@ static void set_silent(const struct running *running, uint64_t hash)
     if (running->how->out_silent)
         *running->how->out_silent = true;
     (void)pthread_mutex_lock(&all->lock);
-    all->silent[all->silent_count++ % SETUP_SILENT_MAX] = hash;
+    all->silent[all->silent_count++ % SETUP_SILENT_MAX] = (struct silent_setup){
+        .hash = hash, .until_us = clock_mono_us() + (int64_t)SETUP_SILENT_S * 1000 * 1000};
     (void)pthread_mutex_unlock(&all->lock);
 }
 

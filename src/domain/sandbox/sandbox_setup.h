@@ -29,7 +29,8 @@ struct setup {
 void setup_read(struct str text, struct arena *arena, struct setup *out);
 void setup_of_template(const struct store_template *template, struct arena *arena,
                        struct setup *out);
-/* Sets ready and the ports by a ready command as templates have it: that of EXPOSE is a list of ports. */
+/* Sets ready and the ports by a ready command as templates have it: that of EXPOSE is a list of ports, and the "true" that
+ * Dockerfiles with CMD alone had in earlier versions is none. */
 void setup_set_ready(struct setup *setup, struct str ready);
 /* "port 80 or port 8000", "a port". */
 const char *setup_ports_text(const struct setup *setup, struct arena *arena);
@@ -56,6 +57,7 @@ struct setup_how {
 enum {
     SETUP_LISTEN_S = 10, /* for a start command without a ready command */
     SETUP_SILENT_MAX = 256,
+    SETUP_SILENT_S = 300, /* a template that listened on nothing is not waited for */
 };
 
 /* A script that ends with 0 once a program of the box listens on a TCP port that the setup names, or on any, and with 1
@@ -64,7 +66,7 @@ struct str setup_listen_text(const struct setup *setup, int64_t seconds, struct 
 
 /* Starts what is to run in a box whose envd answers and was told nothing yet, and returns when it is ready: when the ready
  * command succeeds or, without one, when a port is listened to or SETUP_LISTEN_S have passed. Templates that listened to none
- * are remembered (SETUP_SILENT_MAX of them), and not waited for again.
+ * are remembered (SETUP_SILENT_MAX of them), and not waited for again within SETUP_SILENT_S.
  * ERROR_INVALID when a command failed or was not ready in time: the template is to blame, and neither the engine nor the
  * server. */
 int setup_run(struct sandboxes *all, const char *id, const struct setup *setup,

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "domain/sandbox/test/sandbox_test_env.h"
 #include "protocol/rpc/connect.h"
 #include "store/platform/store_build.h"
@@ -195,7 +196,7 @@ TEST(what_is_kept)
     "2>/dev/null "                                                                       \
     "|| [ $n -ge 100 ]; do n=$((n + 1)); sleep 0.1; done"
 
-TEST(expose_gives_ports_and_not_a_command)
+TEST(ready_commands_of_dockerfiles_are_ports_or_none)
 {
     auto_arena struct arena arena = {0};
     struct setup setup = {.start = STR("exec serve")};
@@ -205,10 +206,13 @@ TEST(expose_gives_ports_and_not_a_command)
     CHECK_STR(str_of(setup_ports_text(&setup, &arena)), "port 80 or port 8000");
     CHECK(str_find_str(setup_listen_text(&setup, 1, &arena), STR("in 1F40|0050) exit 0 ;; esac")) >
           0);
-    setup_set_ready(&setup, STR(""));
+    /* Earlier versions gave it to Dockerfiles with CMD alone; others mean it. */
+    setup_set_ready(&setup, STR("true"));
+    CHECK_STR(setup.ready, "");
     CHECK_STR(str_of(setup_ports_text(&setup, &arena)), "a port");
     CHECK(str_find_str(setup_listen_text(&setup, 1, &arena), STR("in C33F) ;; *) exit 0 ;; esac")) >
           0);
+    setup.start = STR("serve");
     setup_set_ready(&setup, STR("true"));
     CHECK_STR(setup.ready, "true");
 }
@@ -229,6 +233,34 @@ TEST(a_template_that_is_not_waited_for_costs_no_descriptor)
     }
     CHECK_INT(atomic_load(&guest.probes), 1);
     CHECK(fcntl(STDIN_FILENO, F_GETFD) >= 0);
+}
+
+TEST(a_template_that_listened_on_nothing_is_waited_for_again_later)
+{
+    static const char *const ready[] = {"", EXPOSED};
+    struct guest guest = {0};
+    auto_env struct env env;
+    char id[ID_SIZE];
+
+    env_open(&env, 0);
+    guest_open(&guest, &env);
+    for (size_t i = 0; i < 2; i++) {
+        int before = atomic_load(&guest.probes);
+
+        atomic_store(&guest.not_ready, before + 1);
+        add_build(&env, "web", SERVE, ready[i], "");
+        for (int n = 0; n < 2; n++) {
+            OK(create(&env, "web", id, &err));
+            CHECK_INT(atomic_load(&guest.probes), before + 1);
+            OK(sandbox_kill(env.all, TEAM, str_of(id), &err));
+        }
+        clock_test_pass((int64_t)SETUP_SILENT_S * 1000 * 1000);
+        for (int n = 2; n < 4; n++) { /* it listens now, and goes on being waited for */
+            OK(create(&env, "web", id, &err));
+            CHECK_INT(atomic_load(&guest.probes), before + n);
+            OK(sandbox_kill(env.all, TEAM, str_of(id), &err));
+        }
+    }
 }
 
 TEST(programs_are_started_and_awaited)
