@@ -1,12 +1,12 @@
 // Sandboxes of built templates: what they have of their build, and the programs that it starts.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { after, before, test } from 'node:test'
 import { binary, eventually, patience, startServer } from '../harness/server.mjs'
-import { findProcesses } from '../harness/leftovers.mjs'
+import { cgroups, findProcesses } from '../harness/leftovers.mjs'
 import { loadSdk } from '../harness/sdk.mjs'
 
 let server, sdk
@@ -119,6 +119,33 @@ test('a warm box has it running already', async () => {
     await eventually('another one is ready', () => ready() > before)
   }
   assert.ok(best < 250 * patience, `${best} ms`)
+})
+
+test('a box yields the processors while it gets ready ahead, and no longer when it is handed out', { timeout: 120_000 * patience }, async () => {
+  const all = `quicksand-${readFileSync(path.join(server.data, 'instance'), 'utf8').trim()}`
+  // As a share of the usual weight, by the name of the box's cgroup.
+  const weights = () => new Map(cgroups(`${all}/`).filter((group) => path.basename(path.dirname(group)) === all).flatMap((group) => {
+    for (const [knob, usual] of [['cpu.weight', 100], ['cpu.shares', 1024]]) {
+      try {
+        return [[path.basename(group), Number(readFileSync(path.join(group, knob), 'utf8')) / usual]]
+      } catch {}
+    }
+    return []
+  }))
+  const weightOf = async (sandbox, mark) => {
+    await sandbox.commands.run(`sleep ${mark}`, { background: true })
+    const { pid } = await eventually('it runs', () => findProcesses((one) => one.cmdline === `sleep ${mark}`)[0])
+    return weights().get(readFileSync(`/proc/${pid}/cgroup`, 'utf8').match(new RegExp(`${all}/([^/\n]+)`))[1])
+  }
+  await make('yielding', { start: 'sleep 1000000', ready: '[ -z "$QUICKSAND_AHEAD" ] || { touch /tmp/ahead; sleep 3; }' })
+  const first = await connect((await create('yielding')).body.sandboxID)
+  await eventually('a box of the pool has little weight', () => [...weights().values()].some((weight) => weight < 0.2))
+  assert.equal(await weightOf(first, 1234501), 1)
+  await eventually('the pool is ready', () => weights().size > 2 && [...weights().values()].every((weight) => weight === 1), 60_000)
+  const second = await connect((await create('yielding')).body.sandboxID)
+  assert.equal(await output(second, 'ls /tmp/ahead'), '/tmp/ahead', 'it is not of the pool')
+  assert.equal(await weightOf(second, 1234502), 1)
+  for (const one of [first, second]) await one.kill()
 })
 
 test('it is started again where processes are not kept: resume, fork, snapshot, restart', async () => {
