@@ -13,7 +13,9 @@
 
 enum {
     FLUSH_MS = 50,
-    SILENT_MS = 50,   /* after which the begin of a line is told, */
+    /* The begin of a line is told after such a silence: a print() makes two writes of it, and the processor may be another's in
+     * between, as it is for most of 100 ms when a sandbox has used up its share. */
+    SILENT_MS = 200,
     UNENDED_MS = 250, /* and in any case after this */
     KEEPALIVE_MS = 5000,
     TEXT_ENOUGH = 32 * 1024,

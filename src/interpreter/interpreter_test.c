@@ -68,12 +68,13 @@ TEST(a_line_is_told_once_it_has_ended)
 {
     CHECK_INT(cell_text_due(STR("one\ntwo"), 0, 0), 4);
     CHECK_INT(cell_text_due(STR("err"), 0, 60), 0);
+    CHECK_INT(cell_text_due(STR("err"), 150, 150), 0);
     CHECK_INT(cell_text_due(STR("err\n"), 0, 60), 4);
     /* Of a writer that does not end it. */
-    CHECK_INT(cell_text_due(STR("Name? "), 50, 60), 6);
+    CHECK_INT(cell_text_due(STR("Name? "), 200, 200), 6);
     CHECK_INT(cell_text_due(STR("......"), 5, 250), 6);
-    CHECK_INT(cell_text_due(STR("x\xc3"), 50, 250), 1);
-    CHECK_INT(cell_text_due(STR(""), 50, 250), 0);
+    CHECK_INT(cell_text_due(STR("x\xc3"), 200, 250), 1);
+    CHECK_INT(cell_text_due(STR(""), 200, 250), 0);
 }
 
 TEST(languages_by_their_names)

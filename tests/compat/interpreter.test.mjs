@@ -137,6 +137,11 @@ describe('callbacks', () => {
     assert.deepEqual(seen, [['bad\n', true, seen[0][2]]])
     assert.deepEqual(execution.logs.stderr, ['bad\n'])
   })
+  test('of a line in two writes: together, or after a while', async () => {
+    const line = (ms) => `import sys, time\nsys.stderr.write("be")\ntime.sleep(${ms / 1000})\nsys.stderr.write("gun\\n")`
+    assert.deepEqual((await run(line(100))).logs.stderr, ['begun\n'])
+    assert.deepEqual((await run(line(1000))).logs.stderr, ['be', 'gun\n'])
+  })
   test('while the cell runs', async () => {
     const seen = []
     const begun = Date.now()
