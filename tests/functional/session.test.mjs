@@ -530,6 +530,31 @@ test('an unknown agent fails its session and pauses the sandbox', async () => {
   await eventually('its sandbox is paused', async () => (await ok(200, 'GET', `/sandboxes/${one.sandbox_id}`)).state === 'paused')
 })
 
+test('on a provider without pause a failed session kills the sandbox that it made; a message makes another', async () => {
+  const one = await ok(201, 'POST', '/sessions', { agent: 'nobody', provider: 'local', wait: true })
+  assert.equal(one.state, 'failed', JSON.stringify(one))
+  assert.match(one.reason, /nobody/)
+  assert.equal((await ok(200, 'GET', `/sandboxes/${one.sandbox_id}`)).state, 'killed')
+  const killed = (await events(one.id)).filter((event) => event.type === 'session.sandbox.killed')
+  assert.deepEqual(killed.map(({ data }) => data.sandbox_id), [one.sandbox_id])
+  assert.match(killed[0].data.message, /pause/)
+  await ok(202, 'POST', `/sessions/${one.id}/messages`, { message: 'again' })
+  await reaches(one.id, 'failed')
+  const again = (await events(one.id)).filter((event) => event.type === 'session.sandbox.killed')
+  assert.equal(again.length, 2)
+  assert.notEqual(again[1].data.sandbox_id, one.sandbox_id)
+  assert.equal((await ok(200, 'GET', `/sandboxes/${again[1].data.sandbox_id}`)).state, 'killed')
+})
+
+test('on a provider without pause a sandbox that was used runs on, which an event says', async () => {
+  const one = await session({ provider: 'local' })
+  assert.equal(one.state, 'running', JSON.stringify(one))
+  await ok(200, 'POST', `/sessions/${one.id}/cancel`, {})
+  assert.equal((await ok(200, 'GET', `/sandboxes/${one.sandbox_id}`)).state, 'running')
+  assert.equal((await event(one.id, 'session.sandbox.running')).data.sandbox_id, one.sandbox_id)
+  await ok(204, 'DELETE', `/sessions/${one.id}`)
+})
+
 test('a sandbox that was given to a session runs on when the session fails', async () => {
   const box = await ok(201, 'POST', '/sandboxes', {})
   const one = await ok(201, 'POST', '/sessions', { agent: 'nobody', sandbox_id: box.id, wait: true })

@@ -379,6 +379,8 @@ int session_cancel(struct runtime *runtime, const struct runtime_caller *caller,
         r = kill_sandbox
                 ? runtime_sandbox_kill(runtime, &live->caller, live->row.sandbox_id, forced, err)
                 : runtime_sandbox_pause(runtime, &live->caller, live->row.sandbox_id, err);
+        if (r < 0 && !kill_sandbox && err->code == ERROR_UNSUPPORTED)
+            session_sandbox_runs_on(live, err);
         if (r < 0 && !(kill_sandbox && err->errnum == ENODEV) &&
             (err->code == ERROR_NOT_FOUND || err->code == ERROR_CONFLICT ||
              err->code == ERROR_UNSUPPORTED))

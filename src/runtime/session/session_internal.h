@@ -67,6 +67,7 @@ struct live_session {
     struct runtime_overrides overrides; /* of the request; strings in the arena, JSON owned */
     char *git_token;                    /* of the request; "" = none; never in the store */
 
+    bool made_sandbox; /* by this provisioning, which nobody could use yet */
     bool attached;     /* target answers and the events are open */
     bool agent_exited; /* its process; the server is still there */
     bool follow;       /* attach although no message waits */
@@ -147,6 +148,12 @@ int session_make_room(struct sessions *sessions, struct str team_id, struct erro
 
 /* session_sandbox.c: the sandbox of its own is there. *out_restored: with the files of an earlier one. */
 int session_ensure_sandbox(struct live_session *live, bool *out_restored, struct error *err);
+/* Nobody works in the sandbox of a failed session: it is paused. Where its provider cannot pause, one that this provisioning made
+ * is killed, because nobody has used it yet, and another runs on; an event says which. One that was given to the session is
+ * left alone. */
+void session_put_away_sandbox(struct live_session *live);
+/* Logs it, and tells it as an event. */
+void session_sandbox_runs_on(struct live_session *live, struct error *why);
 
 void session_work(struct work *work);
 

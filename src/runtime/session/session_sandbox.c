@@ -3,6 +3,7 @@
  * the way of a session on another provider or with another template, nor when it is gone. */
 #include <stdio.h>
 
+#include "base/log.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/backend/profile.h"
 #include "runtime/session/session_internal.h"
@@ -108,6 +109,43 @@ static int ensure_from(struct live_session *live, struct runtime_ensure *request
     return 0;
 }
 
+void session_sandbox_runs_on(struct live_session *live, struct error *why)
+{
+    runtime_mask(live->runtime, live->caller.team_id, why->message);
+    log_warn("session", "id=%.*s: its sandbox keeps running: %s", STR_ARG(live->row.id),
+             why->message);
+    session_tell(live, "session.sandbox.running",
+                 json_pack("{s:s,s:o}", "sandbox_id", live->row.sandbox_id.p, "message",
+                           json_str(str_of(why->message))));
+}
+
+void session_put_away_sandbox(struct live_session *live)
+{
+    struct error why = {0}, err = {0};
+
+    if (!live->row.owns_sandbox || !live->row.sandbox_id.len ||
+        runtime_sandbox_pause(live->runtime, &live->caller, live->row.sandbox_id, &why) == 0 ||
+        why.code == ERROR_NOT_FOUND)
+        return;
+    if (why.code != ERROR_UNSUPPORTED || !live->made_sandbox) {
+        session_sandbox_runs_on(live, &why);
+        return;
+    }
+    if (runtime_sandbox_kill(live->runtime, &live->caller, live->row.sandbox_id, NULL, &err) < 0) {
+        session_sandbox_runs_on(live, &err);
+        return;
+    }
+    runtime_mask(live->runtime, live->caller.team_id, why.message);
+    (void)pthread_mutex_lock(&live->lock);
+    live->made_sandbox = false;
+    live->row.workdir = STR(""); /* a message begins at the beginning */
+    session_note_row(live);
+    session_event(live, "session.sandbox.killed",
+                  json_pack("{s:s,s:o}", "sandbox_id", live->row.sandbox_id.p, "message",
+                            json_str(str_of(why.message))));
+    session_unlock(live);
+}
+
 int session_ensure_sandbox(struct live_session *live, bool *out_restored, struct error *err)
 {
     auto_arena struct arena arena = {0};
@@ -130,6 +168,7 @@ int session_ensure_sandbox(struct live_session *live, bool *out_restored, struct
         return -1;
     *out_restored = checkpoint.name.len > 0 || tier != TIER_CREATED;
     (void)pthread_mutex_lock(&live->lock);
+    live->made_sandbox |= tier == TIER_CREATED;
     live->row.sandbox_id = kept(live, sandbox.id);
     live->row.provider = kept(live, sandbox.provider);
     live->row.profile = kept(live, sandbox.profile);

@@ -7,8 +7,8 @@
  *   events broke            -> find out why: the sandbox is gone (canceled), paused (leave it), or
  *                              the connection broke (attach again)
  *
- * A step that fails is tried again a few times; then the session has failed and its sandbox is paused. A new message
- * resumes it and tries again. */
+ * A step that fails is tried again a few times; then the session has failed and its sandbox is put away
+ * (session_put_away_sandbox()). A new message resumes it or makes another, and tries again. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -266,6 +266,7 @@ static int provision(struct live_session *live, struct error *err)
                   json_pack("{s:s,s:s,s:I,s:s,s:b}", "provider", live->row.provider.p, "sandbox_id",
                             live->row.sandbox_id.p, "sandbox_port", (json_int_t)live->row.port,
                             "base_url", live->public_url.p, "restored", restored));
+    live->made_sandbox = false;
     if (session_in(live, SESSION_CREATED))
         session_set_state(live, SESSION_RUNNING, "provisioned");
     session_unlock(live);
@@ -309,20 +310,6 @@ static bool is_in(struct live_session *live, enum session_state state)
     return in;
 }
 
-/* Nobody works in the sandbox of a failed session, so it is not left running. One that was given to the session, or
- * whose provider cannot pause, is left alone. */
-static void pause_sandbox(struct live_session *live)
-{
-    struct error err = {0};
-
-    if (!live->row.owns_sandbox || !live->row.sandbox_id.len)
-        return;
-    if (runtime_sandbox_pause(live->runtime, &live->caller, live->row.sandbox_id, &err) < 0 &&
-        err.code != ERROR_UNSUPPORTED)
-        log_warn("session", "id=%.*s: the sandbox of the failed session keeps running: %s",
-                 STR_ARG(live->row.id), err.message);
-}
-
 /* The step will be tried again, or the session is over. */
 static void failed(struct live_session *live, const char *step, struct error *why)
 {
@@ -338,18 +325,23 @@ static void failed(struct live_session *live, const char *step, struct error *wh
            why->code == ERROR_UNSUPPORTED || why->code == ERROR_QUOTA;
     if (gone)
         session_set_state(live, SESSION_CANCELED, "sandbox-missing");
-    else {
+    else
         session_event(live, "agent.runtime.error",
                       json_pack("{s:s,s:o,s:b}", "step", step, "message",
                                 json_str(str_of(why->message)), "retry", !last));
-        if (last)
-            session_set_state(live, SESSION_FAILED, why->message);
-    }
     session_unlock(live);
-    if (!gone && last)
-        pause_sandbox(live);
-    if (!gone && !last)
+    if (gone)
+        return;
+    if (!last) {
         (void)usleep((useconds_t)(200000 << failures));
+        return;
+    }
+    /* First, so that a message that comes after the failure finds the sandbox as it stays. */
+    session_put_away_sandbox(live);
+    (void)pthread_mutex_lock(&live->lock);
+    if (!session_in(live, SESSION_CANCELED))
+        session_set_state(live, SESSION_FAILED, why->message);
+    session_unlock(live);
 }
 
 /* The agent has it: it will not be asked again, whatever happens. With the lock held. */
