@@ -15,6 +15,7 @@ struct jobs;
 struct runtime_runs;
 struct runtime_sandboxes;
 struct sessions;
+struct runtime_claims;
 struct runtime_sweeps;
 struct terminals;
 
@@ -25,6 +26,7 @@ struct runtime {
     struct runtime_events *events;       /* event.c */
     struct runtime_sandboxes *sandboxes; /* sandbox_live.c */
     struct runtime_runs *runs;           /* running.c */
+    struct runtime_claims *claims;       /* claim.c */
     struct runtime_sweeps *sweeps;       /* sweep.c */
     struct runtime_follow *follow;       /* follow.c */
     struct jobs *jobs;                   /* job.c */

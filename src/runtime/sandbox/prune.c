@@ -18,8 +18,7 @@ enum {
     BATCH = 1000,
     DAY_S = 24 * 3600,
     HISTORY_S = 30 * DAY_S,
-    ABANDONED_S = 300, /* a row in 'creating' */
-    ORPHAN_S = 600,    /* a machine without a row */
+    ORPHAN_S = 600, /* a machine without a row */
     TICK_S = 60,
 };
 
@@ -81,6 +80,8 @@ static void tick_row(struct runtime *runtime, struct store_runtime_sandbox *row,
     struct error err;
     int64_t ttl_s;
 
+    if (row->state == RUNTIME_CREATING)
+        return;
     row->last_used_at_us = runtime_live_last_used(runtime, row->id, row->last_used_at_us);
     over = runtime_row_over(row, now_us);
     if (over) {
@@ -152,7 +153,39 @@ struct prune {
     size_t sandboxes, snapshots;
 };
 
-/* Nobody is making it any more; a machine may be there. */
+/* Its maker has died. Reads the row again after it looked for a claim: a maker that has just finished has written
+ * the row before it gave up its claim. */
+static bool is_abandoned(const struct prune *prune, const struct store_runtime_sandbox *row)
+{
+    auto_arena struct arena arena = {0};
+    struct store_runtime_sandbox now;
+    struct error ignored;
+
+    return !runtime_claim_held(prune->runtime, row->id) &&
+           store_runtime_sandbox_get(prune->runtime->config.store, row->team_id, row->id, &arena,
+                                     &now, &ignored) == 0 &&
+           now.state == RUNTIME_CREATING &&
+           prune->now_us - now.last_used_at_us > RUNTIME_CLAIM_S * INT64_C(1000000);
+}
+
+/* A key whose restore was abandoned keeps its row: the next ensure restores its snapshot again. */
+static void keep_row(struct prune *prune, struct backend *backend,
+                     const struct store_runtime_sandbox *row)
+{
+    struct runtime_caller caller = caller_of(row);
+    struct error why = {0}, err = {0};
+    bool changed;
+
+    (void)error_set(&why, ERROR_UNAVAILABLE, "the process that restored it has died");
+    if (machine_kill(prune->runtime, backend, row, &err) < 0 ||
+        store_runtime_sandbox_state(prune->runtime->config.store, row->id, RUNTIME_ERROR,
+                                    str_of(why.message), clock_wall_us(), &changed, &err) < 0)
+        log_warn("runtime", "sandbox=%.*s abandoned but not ended, tried again later: %s",
+                 STR_ARG(row->id), err.message);
+    else
+        runtime_row_failed(prune->runtime, &caller, row, &why);
+}
+
 static void prune_abandoned(struct prune *prune, struct store_runtime_sandbox *row)
 {
     struct runtime_caller caller = caller_of(row);
@@ -160,10 +193,14 @@ static void prune_abandoned(struct prune *prune, struct store_runtime_sandbox *r
     struct provider_sandbox machine;
     struct error err;
 
+    /* It names the machine before the restore, if any. */
     if (runtime_row_backend(prune->runtime, &caller, row, &backend, &err) == 0 &&
         machine_find_own(prune->runtime, backend, row, prune->arena, &machine, &err) == 1)
         row->external_id = machine.id;
-    prune->sandboxes += runtime_prune_kill(prune->runtime, row, "abandoned while it was made");
+    if (backend && row->key.p && row->ran_us > 0)
+        keep_row(prune, backend, row);
+    else
+        prune->sandboxes += runtime_prune_kill(prune->runtime, row, "abandoned while it was made");
 }
 
 static void prune_row(void *arg, struct store_runtime_sandbox *row)
@@ -174,7 +211,7 @@ static void prune_row(void *arg, struct store_runtime_sandbox *row)
     row->last_used_at_us = runtime_live_last_used(prune->runtime, row->id, row->last_used_at_us);
     unused_us = prune->now_us - row->last_used_at_us;
     if (row->state == RUNTIME_CREATING) {
-        if (unused_us > (int64_t)ABANDONED_S * 1000000 && !prune->dry_run)
+        if (!prune->dry_run && is_abandoned(prune, row))
             prune_abandoned(prune, row);
         return;
     }
@@ -194,7 +231,8 @@ static void prune_row(void *arg, struct store_runtime_sandbox *row)
 
 static int prune_sandboxes(struct prune *prune, struct error *err)
 {
-    int64_t youngest_s = prune->older_than_s < ABANDONED_S ? prune->older_than_s : ABANDONED_S;
+    int64_t youngest_s =
+        prune->older_than_s < RUNTIME_CLAIM_S ? prune->older_than_s : RUNTIME_CLAIM_S;
     struct store_runtime_sandbox_query wanted = {
         .team_id = prune->caller->team_id,
         .agent_id = prune->caller->agent_id,

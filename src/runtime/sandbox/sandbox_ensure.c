@@ -13,9 +13,10 @@
  * Everything together takes at most create_timeout_s, hooks aside; what a create that was given up may
  * still make is swept in the background.
  *
- * A row is written before its machine is made: state 'creating'. After CLAIM_MAX_S nobody is making it
- * any more; then the machine, found by its label, is taken over, or the row counts as gone. Of the embedded engine
- * it is written with the machine's own row, in one transaction: there are both or none.
+ * A row is written before its machine is made: state 'creating'. Its maker holds a claim on it (claim.c). When no
+ * claim was renewed for RUNTIME_CLAIM_S, the maker has died: the machine, found by its label, is taken over, or the
+ * row counts as gone. Of the embedded engine the row is written with the machine's own row, in one transaction:
+ * there are both or none.
  *
  * A row whose machine is gone has state 'error' and still holds its key. Restoring keeps its id;
  * creating kills it and claims the key with a new id, in one transaction. */
@@ -32,8 +33,7 @@
 #include "runtime/sandbox/workspace.h"
 
 enum {
-    CLAIM_MAX_S = 150, /* at least, and longer than create_timeout_s */
-    RACE_WAIT_MS = 160 * 1000,
+    RACE_WAIT_MS = (RUNTIME_CLAIM_S + 10) * 1000,
     RACE_STEP_MS = 20,
 };
 
@@ -189,6 +189,7 @@ static int claim_row(struct ensure *ensure, struct str replaces, struct error *e
 static int new_row(struct ensure *ensure, struct str replaces, struct error *err)
 {
     ensure_fill_row(ensure);
+    runtime_claim_begin(ensure->runtime, &ensure->claim, ensure->row.id);
     return claim_row(ensure, replaces, err);
 }
 
@@ -331,6 +332,7 @@ static int restore(struct ensure *ensure, struct error *err)
         return -1;
     if (!ensure->has_snapshot)
         return 2;
+    runtime_claim_begin(ensure->runtime, &ensure->claim, row->id);
     if (store_runtime_sandbox_used(store, row->id, clock_wall_us(), 0, 0, err) < 0 ||
         store_runtime_sandbox_state(store, row->id, RUNTIME_CREATING, STR_NONE, clock_wall_us(),
                                     &mine, err) < 0)
@@ -428,9 +430,11 @@ static int take_over(struct ensure *ensure, struct error *err)
 {
     struct provider_sandbox machine;
     bool changed;
-    int found = machine_find_own(ensure->runtime, ensure->profile.backend, &ensure->row,
-                                 ensure->arena, &machine, err);
+    int found;
 
+    runtime_claim_begin(ensure->runtime, &ensure->claim, ensure->row.id);
+    found = machine_find_own(ensure->runtime, ensure->profile.backend, &ensure->row, ensure->arena,
+                             &machine, err);
     if (found < 0)
         return -1;
     if (found) {
@@ -467,13 +471,6 @@ static int end_time(struct ensure *ensure, const char *reason, struct error *err
     return restore_or_create(ensure, err);
 }
 
-static int64_t claim_max_s(const struct ensure *ensure)
-{
-    int64_t limit_s = ensure->runtime->config.settings->create_timeout_s + 30;
-
-    return limit_s > CLAIM_MAX_S ? limit_s : CLAIM_MAX_S;
-}
-
 static int resume(struct ensure *ensure, struct error *err)
 {
     struct store_runtime_sandbox *row = &ensure->row;
@@ -482,8 +479,10 @@ static int resume(struct ensure *ensure, struct error *err)
     const char *over;
 
     if (row->state == RUNTIME_CREATING)
-        return clock_wall_us() - claimed_us > claim_max_s(ensure) * 1000000 ? take_over(ensure, err)
-                                                                            : AGAIN;
+        return clock_wall_us() - claimed_us > RUNTIME_CLAIM_S * INT64_C(1000000) &&
+                       !runtime_claim_held(ensure->runtime, row->id)
+                   ? take_over(ensure, err)
+                   : AGAIN;
     if (row->state == RUNTIME_ERROR)
         return restore_or_create(ensure, err);
     over = runtime_row_over(row, clock_wall_us());
@@ -536,7 +535,7 @@ static int find_or_create(struct ensure *ensure, struct error *err)
     return create(ensure, STR_NONE, err);
 }
 
-static int attempt(struct ensure *ensure, struct error *err)
+static int attempt_once(struct ensure *ensure, struct error *err)
 {
     struct store *store = ensure->runtime->config.store;
     const struct runtime_caller *caller = ensure->caller;
@@ -553,6 +552,14 @@ static int attempt(struct ensure *ensure, struct error *err)
     ensure->row.last_used_at_us =
         runtime_live_last_used(ensure->runtime, ensure->row.id, ensure->row.last_used_at_us);
     return resume(ensure, err);
+}
+
+static int attempt(struct ensure *ensure, struct error *err)
+{
+    int r = attempt_once(ensure, err);
+
+    runtime_claim_end(ensure->runtime, &ensure->claim);
+    return r;
 }
 
 static int wait_turn(struct ensure *ensure, struct error *err)

@@ -20,6 +20,7 @@ struct ensure {
     struct store_runtime_sandbox row; /* the result */
     enum runtime_tier tier;
     struct runtime_previous previous; /* unless it was resumed */
+    struct runtime_claim claim;       /* of the row in 'creating' that this ensure works on */
 };
 
 /* ---- sandbox_ensure.c ---- */

@@ -1,6 +1,7 @@
 /* Shared by the files about sandboxes, commands, jobs and terminals. */
 #pragma once
 
+#include "base/list.h"
 #include "runtime/backend/backend.h"
 #include "runtime/core/event.h"
 #include "runtime/core/runtime.h"
@@ -16,6 +17,25 @@ void runtime_sandboxes_close(struct runtime *runtime); /* tells the store what w
 /* Of both: called by them. The close waits for those under way. */
 void runtime_sweeps_open(struct runtime *runtime);
 void runtime_sweeps_close(struct runtime *runtime);
+
+/* ---- rows in 'creating' (claim.c) ---- */
+
+/* Somebody makes the machine of a row. Zeroed = none; the id is borrowed. */
+struct runtime_claim {
+    struct list link;
+    struct str id;
+};
+enum {
+    RUNTIME_CLAIM_S = 150
+}; /* a row in 'creating' that was not renewed for so long was abandoned */
+
+void runtime_claims_open(struct runtime *runtime);
+void runtime_claims_close(struct runtime *runtime);
+/* Ends what the same claim was for before. */
+void runtime_claim_begin(struct runtime *runtime, struct runtime_claim *claim, struct str id);
+void runtime_claim_end(struct runtime *runtime, struct runtime_claim *claim);
+/* By anybody in this process. */
+bool runtime_claim_held(struct runtime *runtime, struct str id);
 
 struct str runtime_instance_name(const struct runtime *runtime);
 /* A hold: one thread at a time works on what has this name, across calls of the store and of providers. */

@@ -47,6 +47,7 @@ int runtime_sandboxes_open(struct runtime *runtime, struct error *err)
     map_init(&all->keys);
     map_init(&all->bash);
     runtime->sandboxes = all;
+    runtime_claims_open(runtime);
     runtime_sweeps_open(runtime);
     return store_runtime_instance(runtime->config.store, &all->arena, &all->instance, err);
 }
@@ -69,6 +70,7 @@ void runtime_sandboxes_close(struct runtime *runtime)
     if (!all)
         return;
     runtime_sweeps_close(runtime);
+    runtime_claims_close(runtime);
     map_for_each (&all->live, entry) {
         struct live *live = entry->value;
 
