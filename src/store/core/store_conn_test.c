@@ -7,6 +7,7 @@
 #include "store/core/test/store_env.h"
 #include "store/driver/migrate.h"
 #include "store/driver/query.h"
+#include "store/runtime/store_runtime_sandbox.h"
 #include "store/runtime/store_session.h"
 
 static void run(struct conn *conn, const char *sql)
@@ -206,6 +207,49 @@ TEST(numbers_go_on_after_an_upgrade)
     OK(store_audit_page(store, STR("t"), 0, 1000, &arena, &entries, &count, &err));
     CHECK_INT(count, EACH + 1);
     CHECK_INT(entries[0].seq, 41 + EACH);
+    store_close(store);
+}
+
+enum { BEFORE_KEEP = 26 };
+
+#define BEFORE_KEEP_ROW(id, key, profile, lifetime)                                              \
+    "INSERT INTO runtime_sandboxes (id, team_id, sandbox_key, spec_hash, provider, external_id," \
+    " token, address, cdp_url, image, profile, settings, metadata, state, error, agent_id,"      \
+    " task_id, snapshot_id, idle_s, max_lifetime_s, persistent, cpu, created_at_us,"             \
+    " last_used_at_us, running_since_us, destroyed_at_us, ran_us, commands, jobs, create_ms)"    \
+    " VALUES ('" id "', 't', '" key "', '', 'e2b', 'm', '', '', '', 'base', '" profile           \
+    "', '', '', 'paused', '', '', '', '', 600, " lifetime ", 0, 1, 1, 1, 0, 0, 1, 0, 0, 1)"
+
+/* Built-in profiles had a lifetime of seven days that nobody had asked for (0027_keep.sql). */
+TEST(an_upgrade_takes_the_lifetime_from_keys)
+{
+    static const struct {
+        const char *id;
+        int64_t lifetime_s;
+    } expected[] = {
+        {"key", 0}, {"desktop", 0}, {"asked", 86400}, {"own", 604800}, {"keyless", 604800}};
+    auto_store_env struct store_env env = {0};
+    auto_arena struct arena arena = {0};
+    struct store *store;
+
+    store_env_make(&env);
+    store_env_exec(&env, "CREATE TABLE schema_migrations (version BIGINT PRIMARY KEY,"
+                         " name TEXT NOT NULL, applied_at_us BIGINT NOT NULL)");
+    for (size_t i = 0; i < BEFORE_KEEP; i++)
+        store_env_exec(&env, migrations[i].sql);
+    store_env_exec(&env, "INSERT INTO schema_migrations VALUES (26, '', 0)");
+    store_env_exec(&env, BEFORE_KEEP_ROW("key", "a", "default", "604800"));
+    store_env_exec(&env, BEFORE_KEEP_ROW("desktop", "b", "desktop", "604800"));
+    store_env_exec(&env, BEFORE_KEEP_ROW("asked", "c", "default", "86400"));
+    store_env_exec(&env, BEFORE_KEEP_ROW("own", "d", "mine", "604800"));
+    store_env_exec(&env, BEFORE_KEEP_ROW("keyless", "", "default", "604800"));
+    store = store_env_open(&env);
+    for (size_t i = 0; i < sizeof(expected) / sizeof(*expected); i++) {
+        struct store_runtime_sandbox row;
+
+        OK(store_runtime_sandbox_get(store, STR("t"), str_of(expected[i].id), &arena, &row, &err));
+        CHECK_INT(row.max_lifetime_s, expected[i].lifetime_s);
+    }
     store_close(store);
 }
 
