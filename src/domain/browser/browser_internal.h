@@ -35,6 +35,8 @@ int extension_give(struct browsers *all, const struct store_browser_session *ses
 /* Writes down what happens from now on. */
 int notes_begin(struct browsers *all, const struct store_browser_session *session, bool log,
                 bool record, struct error *err);
+/* Deletes what was kept more than a week ago. */
+void notes_drop_old(const char *directory);
 /* Before the sandbox goes. */
 void notes_keep(struct browsers *all, const struct store_browser_session *session);
 int inside_write(struct browsers *all, const struct store_browser_session *session,

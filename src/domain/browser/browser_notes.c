@@ -43,8 +43,7 @@ static void kept_path(const struct browsers *all, struct str id, enum browser_no
 
 /* ---- keeping ---- */
 
-/* Those that are old make room. */
-static void drop_old(const char *directory)
+void notes_drop_old(const char *directory)
 {
     DIR *dir = opendir(directory);
     struct dirent *entry;
@@ -85,7 +84,7 @@ void notes_keep(struct browsers *all, const struct store_browser_session *sessio
     (void)snprintf(directory, sizeof(directory), "%s/browser", all->config.directory);
     if (mkdir(directory, 0700) < 0 && errno != EEXIST)
         return;
-    drop_old(directory);
+    notes_drop_old(directory);
     keep(all, session, BROWSER_LOG);
     keep(all, session, BROWSER_RECORDING);
 }

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "base/cleanup.h"
+#include "domain/sandbox/sandbox_internal.h"
 #include "domain/volume/volume.h"
 #include "store/runtime/store_runtime_sandbox.h"
 
@@ -153,6 +154,36 @@ TEST(time_is_up)
     WAIT_FOR(engine_fake_boxes(env.engine) == 0);
     CHECK(clock_mono_us() - from < 2000000);
     check_nothing_left(&env);
+}
+
+/* The threads that end sandboxes sleep by the real clock. */
+static void look_again(struct env *env)
+{
+    (void)pthread_mutex_lock(&env->all->lock);
+    (void)pthread_cond_broadcast(&env->all->due);
+    (void)pthread_mutex_unlock(&env->all->lock);
+}
+
+TEST(each_ends_at_its_time_by_a_moved_clock)
+{
+    const int64_t minute_us = 60 * INT64_C(1000000);
+    auto_env struct env env;
+    char soon[ID_SIZE], hour[ID_SIZE], day[ID_SIZE];
+    auto_free char *reason = NULL;
+
+    env_open(&env, 0);
+    OK(env_create_timeout(&env, 58 * 60, soon, &err));
+    OK(env_create_timeout(&env, 60 * 60, hour, &err));
+    OK(env_create_timeout(&env, 24 * 3600, day, &err));
+    clock_test_pass(59 * minute_us);
+    look_again(&env);
+    WAIT_FOR((reason = env_end_reason(&env, soon)) != NULL);
+    CHECK_STR(str_of(reason), "timeout");
+    CHECK(env_has_route(&env, hour));
+    clock_test_pass(2 * minute_us);
+    look_again(&env);
+    WAIT_FOR(!env_has_route(&env, hour));
+    CHECK(env_has_route(&env, day));
 }
 
 TEST(extended_in_time)

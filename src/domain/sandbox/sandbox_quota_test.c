@@ -185,6 +185,26 @@ TEST(repeated_creates)
     OK(create_key(&env, "k3", "{}", b, &err));
 }
 
+/* The keeper, hourly. */
+TEST(an_idempotency_key_is_remembered_for_a_day)
+{
+    const int64_t hour_us = 3600 * INT64_C(1000000);
+    auto_env struct env env;
+    char first[ID_SIZE], again[ID_SIZE];
+
+    env_open(&env, 0);
+    OK(create_key(&env, "k1", "{}", first, &err));
+    OK(sandbox_kill(env.all, TEAM, str_of(first), &err));
+    clock_test_pass(23 * hour_us);
+    layers_collect_soon(env.all);
+    OK(create_key(&env, "other", "{}", again, &err));
+    FAILS(create_key(&env, "k1", "{}", again, &err), ERROR_CONFLICT);
+    clock_test_pass(2 * hour_us);
+    layers_collect_soon(env.all);
+    WAIT_FOR(create_key(&env, "k1", "{}", again, &(struct error){0}) == 0);
+    CHECK(strcmp(first, again) != 0);
+}
+
 struct crowd {
     struct env *env;
     char ids[8][ID_SIZE];

@@ -1,5 +1,6 @@
 /* Jobs with processes of this host, by the real envd. */
 #include <dirent.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -354,6 +355,59 @@ TEST(job_callback_is_tried_until_it_is_taken)
     FAILS(job_start(env.core.runtime, &env.core.caller, sandbox.id, &command, &callback, &arena,
                     &job, &err),
           ERROR_INVALID, "http");
+    receiver_close(&receiver);
+}
+
+static int callback_tries(struct receiver *receiver)
+{
+    int count;
+
+    (void)pthread_mutex_lock(&receiver->lock);
+    count = receiver->count;
+    (void)pthread_mutex_unlock(&receiver->lock);
+    return count;
+}
+
+/* The last try is over and noted: the pause after it is shorter than the time for which a try takes the callback. */
+static bool callback_rests(struct work_env *env)
+{
+    auto_arena struct arena arena = {0};
+    struct store_runtime_callback callback;
+
+    OK(store_runtime_callback_next(env->core.store, STR(","), &arena, &callback, &err));
+    return callback.next_at_us - clock_wall_us() < 30 * INT64_C(1000000);
+}
+
+/* Nobody takes it: the last try is the first one that ends after a day. */
+TEST(job_callback_is_given_up_after_a_day)
+{
+    const int64_t hour_us = 3600 * INT64_C(1000000);
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    struct runtime_callback callback = {0};
+    struct runtime_command command = {.command = STR("true")};
+    struct runtime_sandbox sandbox;
+    struct receiver receiver;
+    struct job job;
+
+    work_open_local(&env, work_quick);
+    receiver_open(&receiver, INT_MAX);
+    callback.url = str_of(arena_printf(&arena, "http://127.0.0.1:%u/done", receiver.port));
+    sandbox = work_ensure(&env, "k", TIER_CREATED, &arena);
+    OK(job_start(env.core.runtime, &env.core.caller, sandbox.id, &command, &callback, &arena, &job,
+                 &err));
+    (void)wait_for(&env, job.id, 5000, &arena);
+    WAIT_FOR(work_events(&env, "job.delivery_failed") == 1);
+    clock_test_pass(23 * hour_us);
+    sender_kick(env.sender);
+    WAIT_FOR(callback_tries(&receiver) > 1);
+    WAIT_FOR(callback_rests(&env));
+    CHECK(callback_is(&env, job.id, CALLBACK_PENDING));
+    CHECK_INT(work_events(&env, "job.delivery_failed"), 1);
+    clock_test_pass(2 * hour_us);
+    sender_kick(env.sender);
+    WAIT_FOR(callback_is(&env, job.id, CALLBACK_FAILED));
+    WAIT_FOR(work_events(&env, "job.delivery_failed") == 2);
     receiver_close(&receiver);
 }
 

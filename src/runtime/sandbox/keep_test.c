@@ -9,6 +9,10 @@
 #include "store/runtime/store_runtime.h"
 
 #define DAY_US (24 * 3600 * INT64_C(1000000))
+/* Not the engine in this process. */
+#define REMOTE                                                                      \
+    "{\"providers\":{\"e2b\":{\"type\":\"e2b\",\"api_url\":\"http://127.0.0.1:1\"," \
+    "\"api_key\":\"secret-key-1\"}}}"
 
 /* What the timers of a server do each minute and each hour. */
 static void clean_up(struct work_env *env)
@@ -276,6 +280,41 @@ TEST(snapshots_expire_only_when_that_was_asked_for)
     OK(runtime_snapshot_get(env.core.runtime, &env.core.caller, kept.id, &arena, &got, &err));
 }
 
+/* A machine with our label whose sandbox is deleted, or that no row knows: of the latter only those without a key,
+ * because a store that was lost finds the others again. */
+TEST(orphan_machines_are_killed_ten_minutes_after_their_start)
+{
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    struct runtime_sandbox deleted, unknown, lost, used;
+    size_t count = 0;
+    bool changed;
+
+    work_open(&env, REMOTE, work_quick);
+    deleted = work_ensure(&env, "deleted", TIER_CREATED, &arena);
+    unknown = work_ensure(&env, NULL, TIER_CREATED, &arena);
+    lost = work_ensure(&env, "lost", TIER_CREATED, &arena);
+    used = work_ensure(&env, "used", TIER_CREATED, &arena);
+    /* Two rows go; the machines do not know. */
+    OK(store_runtime_sandbox_state(env.core.store, unknown.id, RUNTIME_KILLED, STR("test"), 1,
+                                   &changed, &err));
+    OK(store_runtime_sandbox_state(env.core.store, lost.id, RUNTIME_KILLED, STR("test"), 1,
+                                   &changed, &err));
+    OK(store_runtime_sandbox_forget(env.core.store, 2, 10, &count, &err));
+    CHECK_INT(count, 2);
+    OK(store_runtime_sandbox_state(env.core.store, deleted.id, RUNTIME_KILLED, STR("test"),
+                                   clock_wall_us(), &changed, &err));
+    clock_test_pass(590 * INT64_C(1000000));
+    clean_up(&env);
+    CHECK_INT(provider_fake_calls(env.core.fake, "kill"), 0);
+    clock_test_pass(20 * INT64_C(1000000));
+    clean_up(&env);
+    CHECK_INT(provider_fake_calls(env.core.fake, "kill"), 2);
+    CHECK(str_eq(work_ensure(&env, "lost", TIER_RESUMED, &arena).external_id, lost.external_id));
+    CHECK(str_eq(work_ensure(&env, "used", TIER_RESUMED, &arena).id, used.id));
+    CHECK(!str_eq(work_ensure(&env, "deleted", TIER_CREATED, &arena).id, deleted.id));
+}
+
 /* The timers: rows of what has ended, their jobs, kept output and events are history, and go after 30 days. */
 TEST(history_is_forgotten_after_thirty_days)
 {
@@ -285,10 +324,14 @@ TEST(history_is_forgotten_after_thirty_days)
     struct runtime_result result = {0};
     struct runtime_sandbox ended, kept, got;
     struct store_execution execution;
+    struct store_runtime_job job = {
+        .id = STR("job"), .team_id = STR("t1"), .command = STR("x"), .started_at_us = 1};
 
     work_open(&env, NULL, work_quick);
     ended = work_ensure(&env, NULL, TIER_CREATED, &arena);
     kept = work_ensure(&env, "k", TIER_CREATED, &arena);
+    job.sandbox_id = ended.id;
+    OK(store_runtime_job_insert(env.core.store, &job, 10, &err));
     OK(runtime_exec(env.core.runtime, &env.core.caller, kept.id, &command, &result, &err));
     CHECK(result.kept);
     runtime_result_done(&result);
@@ -301,11 +344,14 @@ TEST(history_is_forgotten_after_thirty_days)
                            &err));
     OK(store_execution_get(env.core.store, STR("t1"), str_of(result.keep_id), &arena, &execution,
                            &err));
+    OK(store_runtime_job_get(env.core.store, STR("t1"), STR("job"), &arena, &job, &err));
     CHECK_INT(work_events(&env, "sandbox.created"), 2);
     clock_test_pass(2 * DAY_US);
     runtime_timer_test_wake(env.core.runtime);
     WAIT_FOR(runtime_sandbox_get(env.core.runtime, &env.core.caller, ended.id, false, &arena, &got,
                                  &(struct error){0}) < 0);
+    FAILS(store_runtime_job_get(env.core.store, STR("t1"), STR("job"), &arena, &job, &err),
+          ERROR_NOT_FOUND, "not found");
     WAIT_FOR(store_execution_get(env.core.store, STR("t1"), str_of(result.keep_id), &arena,
                                  &execution, &(struct error){0}) < 0);
     WAIT_FOR(store_runtime_event_count(&env) == 0);

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/test.h"
 #include "store/core/store.h"
 #include "store/core/test/store_env.h"
@@ -147,6 +148,29 @@ TEST(backups)
     }
     (void)snprintf(copy, sizeof(copy), "%s.backup.3", env.where);
     CHECK_INT(access(copy, F_OK), -1);
+}
+
+TEST(a_copy_is_replaced_after_an_hour)
+{
+    const int64_t minute_us = 60 * INT64_C(1000000);
+    auto_store_env struct store_env env = {0};
+    struct store *store = NULL;
+    char copies[2][600];
+
+    store_env_make(&env);
+    OK(store_open(env.where, &store, &err));
+    (void)snprintf(copies[0], sizeof(copies[0]), "%s.backup", env.where);
+    (void)snprintf(copies[1], sizeof(copies[1]), "%s.backup.1", env.where);
+    OK(store_backup(store, 60 * minute_us, &err));
+    clock_test_pass(59 * minute_us);
+    OK(store_backup(store, 60 * minute_us, &err));
+    CHECK_INT(access(copies[1], F_OK), -1);
+    clock_test_pass(2 * minute_us);
+    OK(store_backup(store, 60 * minute_us, &err));
+    CHECK(access(copies[0], F_OK) == 0 && access(copies[1], F_OK) == 0);
+    store_close(store);
+    (void)unlink(copies[0]);
+    (void)unlink(copies[1]);
 }
 
 /* Together less than what a commit copies by itself. */
