@@ -21,6 +21,38 @@ const cli = (...args) => {
   return { stdout, stderr }
 }
 
+// One of each thing of a team that has no files in a sandbox, and how to see that it is still there.
+async function makeThings() {
+  const { server } = one
+  const good = async (status, method, target, body, options) => {
+    const answer = await server.api(method, target, body, options)
+    assert.equal(answer.status, status, `${method} ${target}: ${answer.text}`)
+    return answer.body
+  }
+  const browser = { key: null, headers: { 'X-BB-API-Key': server.key } }
+  await good(201, 'POST', '/secrets', { name: 'kept', value: 'hush' })
+  const { key } = await good(201, 'POST', '/api-keys', { name: 'kept' })
+  const hook = await good(201, 'POST', '/events/webhooks', { name: 'kept', url: 'https://hooks.example/x', signatureSecret: 's'.repeat(40), enabled: true, events: ['sandbox.lifecycle.created'] })
+  const team = await good(201, 'POST', '/admin/teams', { name: 'kept' })
+  const context = await good(201, 'POST', '/v1/contexts', {}, browser)
+  const form = new FormData()
+  form.append('file', new Blob(['PK\x03\x04 is how a zip begins; only a session unpacks it']), 'kept.zip')
+  const sent = await fetch(`${server.url}/v1/extensions`, { method: 'POST', headers: { 'X-BB-API-Key': server.key }, body: form })
+  const extension = await sent.json()
+  assert.equal(sent.status, 201, JSON.stringify(extension))
+  return {
+    async check() {
+      assert.equal((await good(200, 'GET', '/secrets/kept')).name, 'kept')
+      assert.ok(Array.isArray(await good(200, 'GET', '/sandboxes', undefined, { key })), 'the key still opens the API')
+      assert.equal((await good(200, 'GET', `/events/webhooks/${hook.id}`)).enabled, true)
+      const teams = await good(200, 'GET', '/admin/teams')
+      assert.ok(teams.some((found) => found.name === 'kept' && (found.id ?? found.teamID) === (team.id ?? team.teamID)))
+      assert.equal((await good(200, 'GET', `/v1/contexts/${context.id}`, undefined, browser)).id, context.id)
+      assert.equal((await good(200, 'GET', `/v1/extensions/${extension.id}`, undefined, browser)).fileName, 'kept.zip')
+    },
+  }
+}
+
 describe('a key', () => {
   test('files survive a year: paused by the idle time, by request, and running', async () => {
     const up = cli('up', '--key', 'year', '--template', 'base', '-q')
@@ -34,6 +66,11 @@ describe('a key', () => {
     await one.execute(keyless.id, 'echo keyless >/home/user/f')
     await one.ok(200, 'POST', `/sandboxes/${keyless.id}/pause`)
     const ended = await one.create({ template: 'base' })
+    // One that E2B's API has made and paused.
+    const { sandboxID: theirs } = await one.server.create()
+    await eventually('the runtime knows it', async () => (await one.v1('GET', `/sandboxes/${theirs}`)).status === 200)
+    await one.execute(theirs, 'echo theirs >/home/user/f')
+    assert.equal((await one.server.api('POST', `/sandboxes/${theirs}/pause`)).status, 204)
     await passTime(one.server, HOUR)
     await eventually('the idle time pauses the one with a key', async () => (await one.get(id)).state === 'paused')
     await eventually('and ends the one without', async () => (await one.get(ended.id)).state === 'killed')
@@ -49,7 +86,10 @@ describe('a key', () => {
     assert.deepEqual([found.id, found.tier, found.previous], [paused.id, 'resumed', undefined])
     assert.equal(await one.output(found.id, 'cat /home/user/f'), 'paused\n')
     assert.equal(await one.output(keyless.id, 'cat /home/user/f'), 'keyless\n')
-    for (const box of [id, paused.id, keyless.id]) await one.remove(box)
+    assert.equal((await one.server.api('GET', `/sandboxes/${theirs}`)).body.state, 'paused')
+    assert.equal((await one.server.api('POST', `/sandboxes/${theirs}/connect`, { timeout: 300 })).status, 201)
+    assert.equal(await one.output(theirs, 'cat /home/user/f'), 'theirs\n')
+    for (const box of [id, paused.id, keyless.id, theirs]) await one.remove(box)
   })
 
   test('files survive the crash of the sandbox', async () => {
@@ -101,11 +141,52 @@ describe('a key', () => {
   })
 })
 
+// What the builder keeps: results of steps and uploaded files, while they are used; builds, with their logs, while a tag names them.
+test('thirty days: unused results of builds, uploads and unnamed builds go, and no earlier', async () => {
+  const made = async () => {
+    const build = (await one.server.api('POST', '/v3/templates', { name: 'aged' })).body
+    const at = `/templates/${build.templateID}/builds/${build.buildID}`
+    const started = await one.server.api('POST', `/v2${at}`, { fromTemplate: 'base', steps: [{ type: 'RUN', args: ['echo aged'] }] })
+    assert.equal(started.status, 202, started.text)
+    const end = await eventually('the build has ended', async () => {
+      const { body } = await one.server.api('GET', `${at}/status`)
+      return ['ready', 'error'].includes(body.status) && body
+    }, 120_000, 200)
+    assert.equal(end.status, 'ready', JSON.stringify(end.reason))
+    return { ...build, at: `${at}/status`, cached: end.logEntries.some((entry) => /CACHED .*echo aged/.test(entry.message)) }
+  }
+  const file = async (build) => (await one.server.api('GET', `/templates/${build.templateID}/files/${'a1'.repeat(32)}`)).body
+  const status = async (build) => (await one.server.api('GET', build.at)).status
+  const first = await made()
+  assert.equal(first.cached, false)
+  const { url } = await file(first)
+  const body = Buffer.from('uploaded')
+  assert.equal((await one.server.request({ method: 'PUT', path: url.slice(one.server.url.length), headers: { 'Content-Length': body.length }, body })).status, 200)
+  const blob = path.join(one.server.data, 'store/blobs', 'b2'.repeat(32))
+  const now = Date.now() / 1000 + (one.server.passedSeconds ?? 0) // as the server sees it; the kernel marks files with the real time
+  fs.writeFileSync(blob, 'of an image')
+  fs.utimesSync(blob, now, now)
+  await passTime(one.server, 29 * DAY)
+  assert.ok(fs.existsSync(blob))
+  assert.equal((await file(first)).present, true)
+  const second = await made() // takes the tag from the first
+  assert.equal(second.cached, true)
+  assert.equal(await status(first), 200)
+  await passTime(one.server, 31 * DAY)
+  assert.ok(!fs.existsSync(blob))
+  await eventually('the build that no tag names is forgotten', async () => (await status(first)) === 404)
+  assert.equal(await status(second), 200)
+  await eventually('the upload is gone', async () => !(await file(second)).present)
+  assert.equal((await made()).cached, false)
+})
+
 describe('a year of time', () => {
-  test('deletes nothing that somebody made: volumes, snapshots, templates, profiles', async () => {
+  test('deletes nothing that somebody made: volumes, snapshots, templates, tags, profiles, secrets, keys, webhooks, teams, contexts, extensions', async () => {
+    const things = await makeThings()
     const context = fs.mkdtempSync('/tmp/quicksand-keep-')
     fs.writeFileSync(`${context}/Dockerfile`, 'FROM template://base\nRUN echo built >/built\n')
     cli('template', 'build', 'mine', context)
+    assert.equal((await one.server.api('POST', '/templates/tags', { target: 'mine:default', tags: ['stable'] })).status, 201)
     const { volumeID } = (await one.server.api('POST', '/volumes', { name: 'data' })).body
     assert.ok(volumeID)
     const box = await one.server.create({ templateID: 'mine', volumeMounts: [{ name: 'data', path: '/data' }] })
@@ -130,9 +211,12 @@ describe('a year of time', () => {
     await eventually('the runtime knows it', async () => (await one.v1('GET', `/sandboxes/${copy.sandboxID}`)).status === 200)
     assert.equal(await inside(copy.sandboxID, 'cat /data/f /home/user/f'), 'volume\nfile\n')
     assert.equal((await one.ok(200, 'GET', '/profiles/mine')).name, 'mine')
+    const tagged = await one.create({ template: 'mine:stable' })
+    assert.equal(await inside(tagged.id, 'cat /built'), 'built\n')
+    await things.check()
     // History of the engine: a week.
     assert.equal((await one.server.api('GET', `/sandboxes/${ended.id}`)).status, 404)
-    for (const id of [again.id, restored.id, copy.sandboxID]) await one.v1('DELETE', `/sandboxes/${id}`)
+    for (const id of [again.id, restored.id, copy.sandboxID, tagged.id]) await one.v1('DELETE', `/sandboxes/${id}`)
     fs.rmSync(context, { recursive: true })
   })
 })
