@@ -1,7 +1,10 @@
 #include "domain/sandbox/test/sandbox_test_env.h"
 
+#include <sched.h>
+
 #include "base/alloc.h"
 #include "base/log.h"
+#include "domain/sandbox/sandbox_internal.h"
 #include "store/driver/store_driver.h"
 
 /* Only of the thread that asked for it: others have their own to do, at any time. */
@@ -127,4 +130,22 @@ char *env_end_reason(struct env *env, const char *id)
         row.life.state != STORE_SANDBOX_ENDED)
         return NULL;
     return str_dup(row.end_reason);
+}
+
+void env_keeper_works(struct env *env)
+{
+    struct keeper *keeper = &env->all->keeper;
+
+    /* It takes the second wish when it has ended the work that the first one began. */
+    for (int i = 0; i < 2; i++) {
+        bool taken = false;
+
+        layers_collect_soon(env->all);
+        while (!taken) {
+            (void)pthread_mutex_lock(&keeper->lock);
+            taken = !keeper->collect;
+            (void)pthread_mutex_unlock(&keeper->lock);
+            (void)sched_yield();
+        }
+    }
 }
