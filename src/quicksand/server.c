@@ -380,6 +380,8 @@ static void open_browsers(struct server *server)
                                 .keys = server->keys,
                                 .store = server->store,
                                 .limits = server->limits,
+                                .file_directory = server->store_dir,
+                                .spool = server->spool,
                                 .url = getenv("QUICKSAND_URL_SELF"),
                                 .join = on_join,
                                 .join_arg = server};

@@ -211,3 +211,66 @@ describe('with 8 MB for unread responses', () => {
     assert.equal(text.length - text.indexOf('\r\n\r\n') - 4, Number(/content-length: (\d+)/i.exec(text)[1]))
   })
 })
+
+// What programs inside give as a picture (16 MB) or a download (64 MB) waits on the disk, charged to the team.
+describe('large answers of bytes', () => {
+  const SIZE = 8_000_000
+  let server, box, team
+  const open = []
+  const spooled = async () => Number(/^quicksand_spool_bytes (\d+)$/m.exec((await server.api('GET', '/metrics')).text)[1])
+  const inMemory = () => {
+    const directory = `/proc/${server.servingPid}/fd`
+    const sizes = fs.readdirSync(directory).map((fd) => {
+      try {
+        return fs.readlinkSync(`${directory}/${fd}`).startsWith('/memfd:') ? fs.statSync(`${directory}/${fd}`).blocks * 512 : 0
+      } catch {
+        return 0 // it was closed meanwhile
+      }
+    })
+    return sizes.reduce((sum, one) => sum + one, 0)
+  }
+  before(async () => {
+    server = await startServer({ args: ['--warm', '0'] })
+    const { teamID } = (await server.api('POST', '/admin/teams', { name: 'pictures' })).body
+    team = { teamID, key: (await server.api('POST', `/admin/teams/${teamID}/api-keys`, { name: 'k' })).body.key }
+    const made = await server.api('POST', '/api/v1/sandboxes', {}, { key: team.key })
+    assert.equal(made.status, 201, made.text)
+    box = made.body.id
+    const program = `#!/bin/sh\nprintf '\\211PNG\\r\\n\\032\\n'\nhead -c ${SIZE - 8} /dev/zero\n`
+    const command = `echo ${Buffer.from(program).toString('base64')} | base64 -d >/tmp/shot && sudo install /tmp/shot /usr/local/bin/desktop-screenshot`
+    const put = await server.api('POST', `/api/v1/sandboxes/${box}/execute`, { command }, { key: team.key })
+    assert.equal(put.body.exit_code, 0, put.text)
+  })
+  after(async () => {
+    for (const connection of open) connection.close()
+    await server.api('DELETE', `/api/v1/sandboxes/${box}`, undefined, { key: team.key })
+    await server.destroy()
+  })
+
+  const picture = () => server.api('GET', `/api/v1/sandboxes/${box}/desktop/screenshot`, undefined, { key: team.key, timeoutMs: 60_000 })
+
+  test('pictures that nobody reads are not held in memory, and only as many are made as the team’s limit of disk allows', { timeout: 240_000 * patience }, async (t) => {
+    await server.api('PATCH', `/admin/teams/${team.teamID}`, { maxDiskMB: 100 })
+    for (let i = 0; i < 10; i++) {
+      const connection = await RawHttp2.open({ host: '127.0.0.1', port: server.port }, { window: 0 })
+      open.push(connection)
+      connection.ask(get(`/api/v1/sandboxes/${box}/desktop/screenshot`, [['x-api-key', team.key]]), 4)
+    }
+    await eventually('all are answered or refused', () => open.every((one) => one.over || new Set([...one.statuses.keys(), ...one.resets.keys()]).size === 4), 120_000)
+    t.diagnostic(`${shown(inMemory())} in memory, ${shown(await spooled())} on the disk`)
+    assert.equal(inMemory(), 0)
+    const held = await spooled()
+    assert.ok(held > 8 * SIZE && held <= 100 * MB, `${shown(held)} on the disk`)
+    assert.match((await picture()).text, /temporary files hold \d+ MiB/)
+    for (const connection of open.splice(0)) connection.close()
+    await eventually('all space was given back', async () => (await spooled()) === 0)
+  })
+
+  test('several pictures at once arrive whole', { timeout: 120_000 * patience }, async () => {
+    for (const answer of await Promise.all([picture(), picture(), picture()])) {
+      assert.equal(answer.status, 200, answer.text.slice(0, 500))
+      assert.equal(answer.headers['content-type'], 'image/png')
+      assert.equal(answer.bytes.length, SIZE)
+    }
+  })
+})

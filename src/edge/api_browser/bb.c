@@ -218,7 +218,9 @@ struct bb *bb_new(const struct bb_config *config)
                                   .keys = config->keys,
                                   .limits = config->limits,
                                   .store = config->store,
-                                  .work_lane = BB_LANE_WAIT};
+                                  .work_lane = BB_LANE_WAIT,
+                                  .file_directory = config->file_directory,
+                                  .spool = config->spool};
     for (size_t i = 0; i < BB_LANE_COUNT; i++) {
         bb->desk.lanes[i].workers = config->lanes[i].workers;
         bb->desk.lanes[i].shares = shares_new(&(struct shares_config){

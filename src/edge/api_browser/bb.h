@@ -16,6 +16,7 @@ struct browsers;
 struct http_exchange;
 struct http_limits;
 struct loop;
+struct spool;
 struct store;
 struct workers;
 
@@ -36,7 +37,9 @@ struct bb_config {
         size_t team_max;         /* of them for one team at the same time; 0 = all */
     } lanes[BB_LANE_COUNT];
     struct http_limits *limits;
-    const char *url; /* of this server, for clients that do not say what they call it */
+    const char *file_directory; /* where downloads wait for their clients */
+    struct spool *spool;        /* counts them; NULL = nobody does */
+    const char *url;            /* of this server, for clients that do not say what they call it */
     call_join_fn *join;
     void *join_arg;
 };

@@ -1,9 +1,4 @@
 /* Files that go to a session's browser and come from it. */
-#include <errno.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include "base/fd.h"
 #include "edge/api_browser/bb_internal.h"
 #include "protocol/http/http_multipart.h"
 
@@ -80,22 +75,6 @@ int bb_sessions_upload(struct bb_call *call, struct error *err)
     return 0;
 }
 
-/* The answer has bytes of any kind in it, so it is a file. */
-static int answer_bytes(struct bb_call *call, const char *type, struct str data, struct error *err)
-{
-    int fd = memfd_create("browser", MFD_CLOEXEC), r;
-
-    if (fd < 0)
-        return error_set_errno(err, errno, "make an answer");
-    r = fd_write_full(fd, data.p, data.len);
-    if (r < 0) {
-        (void)close(fd);
-        return error_set_errno(err, -r, "make an answer");
-    }
-    call_answer_file(&call->call, 200, type, fd, (int64_t)data.len);
-    return 0;
-}
-
 int bb_sessions_downloads(struct bb_call *call, struct error *err)
 {
     struct store_browser_session session = {0};
@@ -105,7 +84,7 @@ int bb_sessions_downloads(struct bb_call *call, struct error *err)
     if (bb_running_session(call, &session, err) < 0 ||
         browser_downloads(call->bb->config.browsers, &session, &zip, err) < 0)
         return -1;
-    return answer_bytes(call, "application/zip", buf_str(&zip), err);
+    return call_answer_bytes(&call->call, 200, "application/zip", buf_str(&zip), err);
 }
 
 static int answer_notes(struct bb_call *call, enum browser_notes which, struct error *err)

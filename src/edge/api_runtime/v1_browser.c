@@ -1,10 +1,6 @@
 /* The page of a sandbox's browser: where it is, what it says, and what a hand would do. */
-#include <errno.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/fd.h"
 #include "edge/api_runtime/v1_types.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/browser/browser_page.h"
@@ -57,22 +53,6 @@ static int read_page(struct v1_call *call, struct browser_page *page, struct err
     return read_place(call, page, err);
 }
 
-static int answer_bytes(struct v1_call *call, const char *type, const struct buf *bytes,
-                        struct error *err)
-{
-    int fd = memfd_create("page", MFD_CLOEXEC);
-    int r = fd < 0 ? -errno : fd_write_full(fd, bytes->p, bytes->len);
-
-    if (r < 0) {
-        if (fd >= 0)
-            (void)close(fd);
-        return error_set_errno(err, -r, "keep an answer of %zu bytes", bytes->len);
-    }
-    call_header(&call->call, "Cache-Control", STR("no-store"));
-    call_answer_file(&call->call, 200, type, fd, (int64_t)bytes->len);
-    return 0;
-}
-
 static int answer_json(struct v1_call *call, const struct buf *text, struct error *err)
 {
     json_t *json = NULL;
@@ -94,5 +74,8 @@ int v1_browser(struct v1_call *call, struct error *err)
         browser_page_do(call->v1->config.runtime, &call->caller, call->params[0], &page, &out,
                         err) < 0)
         return -1;
-    return type ? answer_bytes(call, type, &out, err) : answer_json(call, &out, err);
+    if (!type)
+        return answer_json(call, &out, err);
+    call_header(&call->call, "Cache-Control", STR("no-store"));
+    return call_answer_bytes(&call->call, 200, type, buf_str(&out), err);
 }

@@ -1,10 +1,5 @@
 /* The screen of a sandbox: a picture of it, and what a hand would do. */
-#include <errno.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include "base/cleanup.h"
-#include "base/fd.h"
 #include "edge/api_runtime/v1_types.h"
 #include "protocol/json/json_shape.h"
 #include "runtime/desktop/desktop.h"
@@ -14,22 +9,6 @@ enum { PICTURE_MAX = 16 << 20 };
 static struct runtime *runtime_of(const struct v1_call *call)
 {
     return call->v1->config.runtime;
-}
-
-/* As bytes, so that `curl -o` and an <img> have what they want. */
-static int answer_picture(struct v1_call *call, const struct buf *picture, struct error *err)
-{
-    int fd = memfd_create("screenshot", MFD_CLOEXEC);
-    int r = fd < 0 ? -errno : fd_write_full(fd, picture->p, picture->len);
-
-    if (r < 0) {
-        if (fd >= 0)
-            (void)close(fd);
-        return error_set_errno(err, -r, "keep a picture of %zu bytes", picture->len);
-    }
-    call_header(&call->call, "Cache-Control", STR("no-store"));
-    call_answer_file(&call->call, 200, "image/png", fd, (int64_t)picture->len);
-    return 0;
 }
 
 int v1_desktop_screenshot(struct v1_call *call, struct error *err)
@@ -43,7 +22,9 @@ int v1_desktop_screenshot(struct v1_call *call, struct error *err)
     if (desktop_screenshot(runtime_of(call), &call->caller, call->params[0], display, &picture,
                            err) < 0)
         return -1;
-    return answer_picture(call, &picture, err);
+    call_header(&call->call, "Cache-Control", STR("no-store"));
+    /* As bytes, so that `curl -o` and an <img> have what they want. */
+    return call_answer_bytes(&call->call, 200, "image/png", buf_str(&picture), err);
 }
 
 static const struct {

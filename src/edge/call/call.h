@@ -195,9 +195,12 @@ void call_answer(struct call *call, int status, json_t *json_consume);
 void call_answer_text(struct call *call, int status, char *text_consume);
 /* The same of text that is there for ever: it is not copied. */
 void call_answer_static(struct call *call, int status, struct str text);
-/* Takes the file, whose first bytes are the body. */
+/* Takes the file, whose first bytes are the body. It is on a disk: a memfd would be memory that nobody counts. */
 void call_answer_file(struct call *call, int status, const char *content_type, int fd_consume,
                       int64_t length);
+/* call_bytes.c, on a worker: the bytes as a file on the disk, charged to the team until they are sent. */
+int call_answer_bytes(struct call *call, int status, const char *content_type, struct str bytes,
+                      struct error *err);
 /* name must be static, value in the call's arena or static. */
 void call_header(struct call *call, const char *name, struct str value);
 

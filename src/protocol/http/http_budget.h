@@ -1,7 +1,7 @@
 /* Memory that answers may hold while their clients do not take them, for all servers of a process together.
  *
- * Counted are the bytes that are queued and the objects that wait with them; bytes of files and static bytes are
- * not. Of all the memory an owner (a team, http_set_owner()) may hold half, an address (IPv4 address or IPv6 /64;
+ * Counted are the bytes that are queued and the objects that wait with them. Static bytes are not, nor are bytes of
+ * files: these lie on a disk (base/spool.h counts them), never in a memfd. Of all the memory an owner (a team, http_set_owner()) may hold half, an address (IPv4 address or IPv6 /64;
  * loopback is not counted) a quarter, and a connection an eighth. One answer that is larger than that is still sent.
  *
  * Who holds more than its share loses the answers whose bytes were not taken for longest: a stream is reset with
