@@ -116,7 +116,13 @@ int64_t provider_ttl_max(const struct provider *provider);
 
 /* ---- sandboxes ---- */
 
-enum provider_state { PROVIDER_RUNNING, PROVIDER_PAUSED, PROVIDER_STARTING, PROVIDER_ENDED };
+enum provider_state {
+    PROVIDER_RUNNING,
+    PROVIDER_PAUSING, /* its time is up: it still runs, but starts no command any more */
+    PROVIDER_PAUSED,
+    PROVIDER_STARTING,
+    PROVIDER_ENDED
+};
 
 struct provider_label {
     struct str name, value;

@@ -123,8 +123,9 @@ static void tell(const struct sandbox_view *view, struct provider_sandbox *out)
 {
     *out = (struct provider_sandbox){
         .id = view->id,
-        .state =
-            view->state == SANDBOX_PAUSED || view->pausing ? PROVIDER_PAUSED : PROVIDER_RUNNING,
+        .state = view->state == SANDBOX_PAUSED ? PROVIDER_PAUSED
+                 : view->pausing               ? PROVIDER_PAUSING
+                                               : PROVIDER_RUNNING,
         .image = view->alias.len ? view->alias : view->template_id,
         .token = view->access_token,
         .started_at_us = view->started_at_us,

@@ -136,6 +136,30 @@ TEST(embedded_machine)
     OK(provider_kill(here.provider, &ref, &err)); /* gone already */
 }
 
+static enum provider_state state_of(struct here *here, const struct provider_ref *ref)
+{
+    struct provider_sandbox now = {0};
+
+    OK(provider_get(here->provider, ref, &here->arena, &now, &err));
+    return now.state;
+}
+
+TEST(a_machine_is_paused_at_the_end_of_its_time_once_it_stands_still)
+{
+    const struct provider_spec spec = {.team_id = TEAM, .ttl_s = 1, .pause_at_ttl = true};
+    struct provider_sandbox machine;
+    struct provider_ref ref;
+    auto_here struct here here;
+
+    here_open(&here, 0);
+    ref = made(&here, &spec, &machine);
+    engine_fake_hold_freezes(here.env.engine, true);
+    WAIT_FOR(engine_fake_waiting(here.env.engine) == 1);
+    CHECK_INT(state_of(&here, &ref), PROVIDER_PAUSING);
+    engine_fake_hold_freezes(here.env.engine, false);
+    WAIT_FOR(state_of(&here, &ref) == PROVIDER_PAUSED);
+}
+
 TEST(private_ports_are_told_with_their_token)
 {
     struct sandbox_new request = {.team_id = TEAM,

@@ -61,7 +61,7 @@ static int explain(struct provider *provider, const struct provider_ref *ref, st
         *err = why;
         return -1;
     }
-    if ((!why.code && sandbox.state == PROVIDER_PAUSED) ||
+    if ((!why.code && (sandbox.state == PROVIDER_PAUSED || sandbox.state == PROVIDER_PAUSING)) ||
         strstr(err->message, "The sandbox is paused") ||
         (!why.code && strstr(err->message, "paused or ended before it answered"))) {
         (void)error_set(err, ERROR_CONFLICT, "provider '%s': the sandbox '%.*s' %s", provider->name,

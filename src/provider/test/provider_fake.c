@@ -173,6 +173,18 @@ void provider_fake_lose(struct provider_fake *fake, struct str id)
     (void)pthread_mutex_unlock(&fake->lock);
 }
 
+void provider_fake_set_state(struct provider_fake *fake, struct str id, enum provider_state state)
+{
+    struct error ignored = {0};
+    struct fake_machine *machine;
+
+    (void)pthread_mutex_lock(&fake->lock);
+    machine = fake_find(fake, id, &ignored);
+    if (machine)
+        machine->state = state;
+    (void)pthread_mutex_unlock(&fake->lock);
+}
+
 size_t provider_fake_count(struct provider_fake *fake, enum provider_state state)
 {
     struct list *node;

@@ -49,5 +49,7 @@ void provider_fake_fail(struct provider_fake *fake, const char *op, int times, e
 int provider_fake_calls(struct provider_fake *fake, const char *op);
 /* Ends one behind everybody's back; all with STR_NONE. */
 void provider_fake_lose(struct provider_fake *fake, struct str id);
+/* Changes the state of one behind everybody's back. */
+void provider_fake_set_state(struct provider_fake *fake, struct str id, enum provider_state state);
 /* Running and paused. */
 size_t provider_fake_count(struct provider_fake *fake, enum provider_state state);

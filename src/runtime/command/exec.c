@@ -368,7 +368,7 @@ static void broke_off(enum provider_state state, struct error *err)
 {
     if (state == PROVIDER_ENDED)
         (void)error_set(err, ERROR_NOT_FOUND, "the sandbox ended while the command ran");
-    else if (state == PROVIDER_PAUSED)
+    else if (state == PROVIDER_PAUSED || state == PROVIDER_PAUSING)
         (void)error_set(err, ERROR_CONFLICT,
                         "the sandbox was paused while the command ran; it goes on when the sandbox"
                         " is resumed");

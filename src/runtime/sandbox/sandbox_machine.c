@@ -347,14 +347,17 @@ static int note_running(struct runtime *runtime, struct store_runtime_sandbox *r
     return store_runtime_sandbox_ready(runtime->config.store, row->id, &ready, err);
 }
 
+/* was_pausing: the provider pauses it first, so the row says 'paused' only once that has happened. */
 static int resume(struct runtime *runtime, const struct runtime_caller *caller,
-                  struct backend *backend, struct store_runtime_sandbox *row, struct arena *arena,
-                  struct error *err)
+                  struct backend *backend, bool was_pausing, struct store_runtime_sandbox *row,
+                  struct arena *arena, struct error *err)
 {
     json_t *settings = arena_parse(arena, row->settings);
 
     if (check_room(runtime, backend, err) < 0 || connect(runtime, backend, row, arena, err) < 0)
         return -1;
+    if (was_pausing && row->state == RUNTIME_RUNNING)
+        runtime_row_paused(runtime, caller, row, "provider");
     if (note_running(runtime, row, err) < 0)
         return -1;
     runtime_row_event(runtime, caller, row, "sandbox.resumed", NULL);
@@ -387,7 +390,8 @@ static int wake_locked(struct runtime *runtime, const struct runtime_caller *cal
             row->state = RUNTIME_PAUSED;
         }
         /* One that was started behind our back is attached to: that tells its token. */
-        int r = resume(runtime, caller, backend, row, arena, err);
+        int r =
+            resume(runtime, caller, backend, machine.state == PROVIDER_PAUSING, row, arena, err);
 
         if (r >= 0 || err->code != ERROR_NOT_FOUND)
             return r;

@@ -539,6 +539,36 @@ TEST(prune_kills_what_nobody_uses)
     CHECK_INT(provider_fake_calls(env.core.fake, "snapshot_delete"), 1);
 }
 
+TEST(a_sandbox_at_the_end_of_its_time_is_paused_once_its_provider_says_so)
+{
+    auto_work struct work_env env;
+    auto_arena struct arena arena = {0};
+    struct runtime_sandbox sandbox, now;
+    struct str machine;
+
+    work_open(&env, NULL, work_quick);
+    sandbox = work_ensure(&env, "k", TIER_CREATED, &arena);
+    machine = sandbox.external_id;
+    provider_fake_set_state(env.core.fake, machine, PROVIDER_PAUSING);
+    OK(runtime_sandbox_get(env.core.runtime, &env.core.caller, sandbox.id, true, &arena, &now,
+                           &err));
+    CHECK_INT(now.state, RUNTIME_RUNNING);
+    CHECK_INT(work_events(&env, "sandbox.paused"), 0);
+    provider_fake_set_state(env.core.fake, machine, PROVIDER_PAUSED);
+    OK(runtime_sandbox_get(env.core.runtime, &env.core.caller, sandbox.id, true, &arena, &now,
+                           &err));
+    CHECK_INT(now.state, RUNTIME_PAUSED);
+    CHECK_INT(work_events(&env, "sandbox.paused"), 1);
+    /* A command that finds it on its way to be paused waits for that and resumes it. */
+    (void)work_exec(&env, sandbox.id, "true", 0, &arena);
+    CHECK_INT(work_events(&env, "sandbox.resumed"), 1);
+    provider_fake_set_state(env.core.fake, machine, PROVIDER_PAUSING);
+    (void)work_exec(&env, sandbox.id, "true", 0, &arena);
+    CHECK_INT(work_events(&env, "sandbox.paused"), 2);
+    CHECK_INT(work_events(&env, "sandbox.resumed"), 2);
+    CHECK_INT(provider_fake_count(env.core.fake, PROVIDER_RUNNING), 1);
+}
+
 TEST(life_is_extended_only_when_half_is_gone)
 {
     auto_work struct work_env env;
