@@ -31,6 +31,9 @@ const ways = {
   'code': (env) => one.v1('POST', `/sandboxes/${box.id}/code`, { code: '1', env }),
   'session': (env) => one.v1('POST', '/sessions', { agent: 'mock', env }),
   'profile': (env) => one.v1('PUT', '/profiles/names', { envVars: env }),
+  'MCP server of a session': (env) => one.v1('POST', '/sessions', { agent: 'mock', mcp: { own: { command: 'x', env } } }),
+  'MCP server of a session’s gateway': (env) => one.v1('POST', '/sessions', { agent: 'mock', mcp: { 'npm/x': { envs: env } } }),
+  'MCP server of a profile': (env) => one.v1('PUT', '/profiles/names', { mcp: { own: { command: 'x', env } } }),
   'terminal': async (env) => {
     const socket = await server.connect()
     socket.write(`GET /api/v1/sandboxes/${box.id}/terminal?env=${encodeURIComponent(JSON.stringify(env))} HTTP/1.1\r\nHost: x\r\nX-API-Key: ${server.key}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n`)
@@ -71,7 +74,7 @@ test('bad names are refused on every way in, and shown', { timeout: 60_000 * pat
     for (const [name, shown] of bad) {
       const answer = await ask({ [name]: 'value' })
       const text = way === 'envd' ? answer.text : message(answer)
-      const seen = text.includes(way === 'profile' ? shown.replaceAll("'", '') : shown) || text.includes(JSON.stringify(shown).slice(1, -1))
+      const seen = text.includes(/profile|MCP server/.test(way) ? shown.replaceAll("'", '') : shown) || text.includes(JSON.stringify(shown).slice(1, -1))
       const status = way === 'envd' ? (/invalid_argument/.test(text) ? 400 : answer.status) : answer.status
       if (status !== 400 || !seen || !/is not a valid name of an environment variable/.test(text)) faults.push(`${way}, ${JSON.stringify(name).slice(0, 20)}: ${answer.status} ${text.slice(0, 300)}`)
     }

@@ -252,28 +252,51 @@ static void check_lifecycle(struct profile_check *check, const json_t *config)
     check_int(check, lifecycle, "lifecycle", "maxLifetimeSeconds", 1, LIFETIME_MAX_S);
 }
 
-static void check_env(struct profile_check *check, const json_t *config)
+static void check_variables(struct profile_check *check, const json_t *env, const char *path)
 {
-    json_t *env = member(config, "envVars"), *value;
+    json_t *value;
     const char *name;
 
     if (!env)
         return;
     if (!json_is_object(env) || json_object_size(env) > ENV_MAX) {
-        profile_fault(check, "envVars", "must be an object of at most %d strings", ENV_MAX);
+        profile_fault(check, path, "must be an object of at most %d strings", ENV_MAX);
         return;
     }
-    json_object_foreach (env, name, value) {
-        char shown[ENV_NAME_SHOWN_SIZE], where[ENV_NAME_SHOWN_SIZE + 16];
+    json_object_foreach ((json_t *)(uintptr_t)env, name, value) {
+        char shown[ENV_NAME_SHOWN_SIZE], where[2 * ENV_NAME_SHOWN_SIZE];
 
         env_name_show(str_of(name), shown);
-        (void)snprintf(where, sizeof(where), "envVars.%s", shown);
+        (void)snprintf(where, sizeof(where), "%s.%s", path, shown);
         if (!env_name_ok(str_of(name)))
             profile_fault(check, where, "is not a valid name of an environment variable");
         if (!json_is_string(value) || json_string_length(value) > TEXT_MAX ||
             strlen(json_string_value(value)) != json_string_length(value))
             profile_fault(check, where, "must be a string of at most %d bytes", TEXT_MAX);
     }
+}
+
+/* The agent's own servers have "env", those of the gateway "envs"; both become the environment of a process. */
+static void check_mcp(struct profile_check *check, const json_t *mcp)
+{
+    static const char *const members[] = {"env", "envs"};
+    json_t *server;
+    const char *name;
+
+    if (!mcp)
+        return;
+    if (!json_is_object(mcp)) {
+        profile_fault(check, "mcp", "must be an object or null");
+        return;
+    }
+    json_object_foreach ((json_t *)(uintptr_t)mcp, name, server)
+        for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
+            char shown[ENV_NAME_SHOWN_SIZE], path[ENV_NAME_SHOWN_SIZE];
+
+            env_name_show(str_of(name), shown);
+            (void)snprintf(path, sizeof(path), "mcp.%.100s.%s", shown, members[i]);
+            check_variables(check, member(server, members[i]), path);
+        }
 }
 
 static void check_limits(struct profile_check *check, const json_t *config)
@@ -333,7 +356,7 @@ static void check_options(struct profile_check *check, const json_t *config)
 void profile_check_record(struct profile_check *check, const json_t *config)
 {
     struct str mode = json_get_str(config, "permissionMode");
-    const json_t *mcp = member(config, "mcp"), *mounts = member(config, "mounts");
+    const json_t *mounts = member(config, "mounts");
 
     if (!json_is_object(config)) {
         profile_fault(check, "", "must be an object");
@@ -353,12 +376,11 @@ void profile_check_record(struct profile_check *check, const json_t *config)
     check_bool(check, config, "conventionalCommits");
     if (member(config, "permissionMode") && !name_find(&permission_names, mode, &(unsigned){0}))
         profile_fault(check, "permissionMode", "must be ask, edit or bypass");
-    check_env(check, config);
+    check_variables(check, member(config, "envVars"), "envVars");
     check_strings(check, member(config, "onCreate"), "onCreate", NULL, "commands");
     check_strings(check, member(config, "onResume"), "onResume", NULL, "commands");
     check_strings(check, member(config, "runtimes"), "runtimes", NULL, "runtimes");
-    if (mcp && !json_is_object(mcp))
-        profile_fault(check, "mcp", "must be an object or null");
+    check_mcp(check, member(config, "mcp"));
     if (mounts && (!json_is_array(mounts) || json_array_size(mounts) > LIST_MAX))
         profile_fault(check, "mounts", "must be an array of at most %d mounts", LIST_MAX);
     check_root(check, config, "workspaceRoot");

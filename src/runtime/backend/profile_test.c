@@ -195,6 +195,13 @@ TEST(profile_types_and_ranges)
            "workspaceRoot: must be an absolute path\n"
            "provider: unknown provider 'lambda'; there are: e2b, docker\n");
     FAULTS(&env,
+           "{\"mcp\":{\"own\":{\"command\":\"x\",\"env\":{\"A\\nB\":\"x\",\"B\":2}},"
+           "\"npm/y\":{\"envs\":{\"A=B\":\"x\"}},\"z\":{\"env\":[]}}}",
+           "mcp.own.env.A\\nB: is not a valid name of an environment variable\n"
+           "mcp.own.env.B: must be a string of at most 32768 bytes\n"
+           "mcp.npm/y.envs.A=B: is not a valid name of an environment variable\n"
+           "mcp.z.env: must be an object of at most 256 strings\n");
+    FAULTS(&env,
            "{\"provider\":\"e2b\",\"options\":{\"templte\":\"x\",\"template\":\"a\",\"templateId\":"
            "\"b\"}}",
            "options.templte: unknown member; did you mean 'template'?\n"
